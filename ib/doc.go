@@ -1,0 +1,29 @@
+// Package ib holds the InfiniBand vocabulary and the RoCE v2 wire formats:
+// opcodes, the base transport header and every extended header, the invariant
+// CRC, packet sequence numbers, AETH syndromes, timer codes, keys and GIDs.
+//
+// # Shape
+//
+// [Opcode] indexes one table that says, for each of the RC, UC, UD and CNP
+// opcodes, which headers follow the BTH and how much payload is legal.
+// [Packet] is the flat, decoded form of one packet; [Packet.Decode] fills it
+// from the bytes of a UDP payload and [Packet.PutHeaders] writes it back.
+// The payload of a decoded packet aliases the input.
+//
+// # Invariants
+//
+//   - Decoding never allocates, never panics and never reads past its input,
+//     whatever the bytes are.
+//   - What decodes without error encodes to the same bytes; reserved bits are
+//     kept in the Packet for that reason.
+//   - Nothing here does I/O, reads a clock, starts a goroutine or logs.
+//
+// # Concurrency
+//
+// Everything is a plain value; the package has no mutable state after init.
+//
+// References: InfiniBand Architecture Specification volume 1 (chapters 5, 9)
+// and its annexes A17 (RoCE v2) and A19 (memory placement extensions). Where
+// Linux rdma_rxe or ConnectX does something of its own, the comment at that
+// place names the peer.
+package ib
