@@ -1,0 +1,37 @@
+package transport
+
+import (
+	"io"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// Config is what an Engine is made from.
+type Config struct {
+	// GIDs is the table of local addresses; SGIDIndex selects from it.
+	GIDs []netip.Addr
+	// MTU is the active MTU of the port, the bound of every path MTU and of UD
+	// messages.
+	MTU ib.MTU
+	// Mem is the table of registered memory, shared with the shell under the
+	// same lock.
+	Mem *mem.Table
+	// Rand supplies QP numbers; crypto/rand.Reader in production.
+	Rand io.Reader
+	// Tracer receives protocol events; nil for none.
+	Tracer Tracer
+	// Tuning overrides protocol defaults; zero fields mean the default.
+	Tuning Tuning
+}
+
+// Tuning are the knobs of the protocol that do not show in verbs attributes.
+// A zero field means its default, stated in limits.go.
+type Tuning struct {
+	MaxUnackedPackets  int   // send window of a QP, packets
+	AckReqInterval     int   // AckReq at least every so many packets of a message
+	SeqNAKRearmNs      int64 // a NAK for the same gap is repeated no sooner
+	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
+	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
+}

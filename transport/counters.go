@@ -1,0 +1,46 @@
+package transport
+
+// Counters are counted per engine. The first block has the names and meanings
+// of rdma_rxe's hw_counters; the rest is what rxe lacks.
+type Counters struct {
+	SentPkts            uint64 // sent_pkts
+	RcvdPkts            uint64 // rcvd_pkts: packets that passed every check
+	DuplicateRequest    uint64 // duplicate_request
+	OutOfSeqRequest     uint64 // out_of_seq_request
+	RcvdRNRErr          uint64 // rcvd_rnr_err: RNR NAKs received
+	SendRNRErr          uint64 // send_rnr_err: RNR NAKs sent
+	RcvdSeqErr          uint64 // rcvd_seq_err: sequence NAKs received
+	AckDeferred         uint64 // ack_deferred: responses queued
+	RetryExceededErr    uint64 // retry_exceeded_err
+	RetryRNRExceededErr uint64 // retry_rnr_exceeded_err
+	CompleterRetryErr   uint64 // completer_retry_err: go-back-N started
+	SendErr             uint64 // send_err: packets that the link refused
+	LinkDowned          uint64 // link_downed
+	RDMASends           uint64 // rdma_sends: send work requests completed
+	RDMARecvs           uint64 // rdma_recvs: receive work requests completed
+	SentBytes           uint64 // sent_bytes: BTH through ICRC
+	RcvdBytes           uint64 // rcvd_bytes
+
+	RetransmittedPkts uint64
+	Timeouts          uint64 // ACK timeouts
+	ImpliedNAKs       uint64 // gaps in READ responses
+	SentSeqNAKs       uint64
+	CEMarkedPkts      uint64 // received with ECN CE
+	CNPsSent          uint64
+	CNPsHandled       uint64
+	CoalescedAcks     uint64 // acknowledgements saved by coalescing
+
+	// Received packets that were dropped, by reason (wire-spec order of checks).
+	DropMalformed   uint64 // too short, bad TVer
+	DropOpcode      uint64 // unknown opcode
+	DropNoQP        uint64
+	DropQPType      uint64 // opcode of another transport
+	DropState       uint64 // QP not ready
+	DropAddress     uint64 // from or to another address
+	DropPKey        uint64
+	DropQKey        uint64
+	DropICRC        uint64 // counted by the shell
+	DropUCGap       uint64 // UC packets of broken messages
+	DropNoRecv      uint64 // UC and UD: no receive posted, or too small
+	DropBadResponse uint64 // stale or unexpected responses ignored
+}

@@ -1,0 +1,41 @@
+// Package transport is the protocol engine: queue pairs, completion queues,
+// shared receive queues, the RC, UC and UD state machines, retry and RNR
+// timers. It is sans-IO: it never opens a socket, reads a clock, starts a
+// goroutine, logs or draws from a global source of randomness.
+//
+// # Contract
+//
+// One [Engine] is one shard: it owns its QPs, their timers and the table of
+// registered memory. The shell (package roce) calls it and is answered with
+// data:
+//
+//   - input: [Engine.HandlePacket], [Engine.HandleTimeout];
+//   - commands: [QP.PostSend], [QP.PostRecv], [QP.Modify], and the Create and
+//     Destroy methods of the verbs objects;
+//   - output: [Engine.PollTransmit] fills packet descriptors that the link
+//     owns, [Engine.NextTimeout] says when HandleTimeout is due,
+//     [Engine.PollEvent] returns notifications and asynchronous events,
+//     [CQ.Poll] returns completions;
+//   - getters: [QP.Query], [Engine.Counters].
+//
+// The order in which the shell polls after any input or command: PollTransmit
+// until it returns 0, then PollEvent until it is empty, then NextTimeout.
+//
+// # Time
+//
+// Time is an int64 of nanoseconds on any monotonic scale, passed in by the
+// caller; the shell reads its clock once a batch. Zero is not special.
+//
+// # Concurrency
+//
+// An Engine and everything created from it is used by one goroutine at a
+// time; the shell holds a lock. The one exception is [CQ.Poll] and [CQ.Arm],
+// which one consumer may call concurrently with the engine.
+//
+// # Memory
+//
+// The data path does not allocate: packet descriptors, work queue slots and
+// completion rings are allocated when the object is created. A descriptor
+// filled by PollTransmit refers to registered memory; it must be sent or
+// dropped before the engine is called again.
+package transport

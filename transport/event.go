@@ -1,0 +1,43 @@
+package transport
+
+// EventType is a notification for the application or an asynchronous event
+// (ibv_event_type where it has one).
+type EventType uint8
+
+// The events.
+const (
+	// EventCompletion: an armed CQ has a completion. Sent once for each Arm.
+	EventCompletion EventType = iota
+	EventCQError              // CQ overflow
+	EventQPFatal
+	EventQPRequestError // invalid request at the responder
+	EventQPAccessError  // remote access violation at the responder
+	EventCommEstablished
+	EventSQDrained
+	EventLastWQEReached
+	EventSRQError
+	EventSRQLimitReached
+	EventPortActive
+	EventPortError
+)
+
+var eventNames = [...]string{
+	"completion", "CQ error", "QP fatal", "QP request error", "QP access error",
+	"communication established", "SQ drained", "last WQE reached", "SRQ error",
+	"SRQ limit reached", "port active", "port error",
+}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return "unknown event"
+}
+
+// Event is one notification; the fields that its type does not concern are nil.
+type Event struct {
+	Type EventType
+	QP   *QP
+	CQ   *CQ
+	SRQ  *SRQ
+}

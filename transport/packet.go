@@ -1,0 +1,79 @@
+package transport
+
+import (
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// Path is how packets of a QP or an address handle travel. The engine owns
+// it and keeps its address stable, so that a link can hang prepared state
+// (socket address, ICRC of the flow) on it.
+type Path struct {
+	Src, Dst     netip.Addr
+	SGIDIndex    int    // index of Src in Config.GIDs
+	SrcPort      uint16 // UDP source port for links that choose it per flow
+	FlowLabel    uint32
+	TrafficClass uint8 // DSCP and ECN bits
+	HopLimit     uint8
+
+	// Link belongs to the link that sends on this path. The engine sets it to
+	// nil whenever another field changes.
+	Link any
+}
+
+// MaxTxFrags is how many pieces of registered memory one packet refers to
+// directly; a packet gathered from more pieces is copied together.
+const MaxTxFrags = 4
+
+// TxPacket is one packet to send, ready but for IP, UDP and ICRC: header
+// bytes, then the fragments, then Pad zero bytes, then the ICRC. Descriptors
+// belong to the link, which passes the same ones again and again.
+type TxPacket struct {
+	Path       *Path
+	SrcQP      ib.QPN // local QP, for tracing and fault injection
+	HeaderLen  uint8
+	Pad        uint8
+	NumFrags   uint8
+	PayloadLen uint16 // sum of the fragments, without padding
+	Header     [ib.MaxHeaderBytes]byte
+	Frags      [MaxTxFrags][]byte
+
+	// scratch holds a payload that had to be copied together.
+	scratch []byte
+}
+
+// UDPPayloadLen returns the length from BTH through ICRC in bytes.
+func (p *TxPacket) UDPPayloadLen() int {
+	return int(p.HeaderLen) + int(p.PayloadLen) + int(p.Pad) + ib.ICRCBytes
+}
+
+// Headers returns the BTH and extended headers.
+func (p *TxPacket) Headers() []byte { return p.Header[:p.HeaderLen] }
+
+// AppendTo appends headers, payload and padding, without the ICRC. Links that
+// cannot gather, and tests, use it.
+func (p *TxPacket) AppendTo(b []byte) []byte {
+	b = append(b, p.Headers()...)
+	for _, f := range p.Frags[:p.NumFrags] {
+		b = append(b, f...)
+	}
+	return append(b, 0, 0, 0)[:len(b)+int(p.Pad)]
+}
+
+// RxPacket is one received packet whose ICRC the link has verified.
+type RxPacket struct {
+	Src, Dst     netip.Addr // IPv4 addresses as IPv4, not mapped
+	TrafficClass uint8      // as received; the low two bits are ECN
+	HopLimit     uint8
+	// Data is the UDP payload from BTH through ICRC. The engine reads it only
+	// during HandlePacket.
+	Data []byte
+}
+
+// ECN codepoints, the low two bits of the traffic class (RFC 3168).
+const (
+	ECNMask = 3
+	ECT0    = 2
+	ECNCE   = 3
+)

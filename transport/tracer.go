@@ -1,0 +1,36 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// Tracer receives protocol events. Methods are called with the engine's lock
+// held and must not call back into it.
+type Tracer interface {
+	Trace(TraceEvent)
+}
+
+// TraceKind says what a TraceEvent reports.
+type TraceKind uint8
+
+// The kinds.
+const (
+	TraceTxPacket TraceKind = iota
+	TraceRxPacket
+	TraceDrop // Reason is the name of the counter
+	TraceRetransmit
+	TraceTimeout
+	TraceRNRWait
+	TraceNAKSent
+	TraceNAKReceived
+	TraceState // QP changed its state
+	TraceCompletion
+)
+
+// TraceEvent is one protocol event.
+type TraceEvent struct {
+	Now    int64
+	Kind   TraceKind
+	QPN    ib.QPN
+	Opcode ib.Opcode
+	PSN    ib.PSN
+	Detail string
+}

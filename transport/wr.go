@@ -1,0 +1,108 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// SGE is a scatter/gather element: Length bytes at Addr in the region LKey.
+type SGE struct {
+	Addr   uint64
+	Length uint32
+	LKey   ib.LKey
+}
+
+// WROpcode is the operation of a send work request (ibv_wr_opcode).
+type WROpcode uint8
+
+// The operations.
+const (
+	WRSend WROpcode = iota
+	WRSendImm
+	WRSendInv
+	WRWrite
+	WRWriteImm
+	WRRead
+	WRCompareSwap
+	WRFetchAdd
+	WRAtomicWrite
+	WRFlush
+	WRLocalInv
+	WRBindMW
+	numWROpcodes
+)
+
+var wrNames = [numWROpcodes]string{
+	"SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM",
+	"RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE",
+	"FLUSH", "LOCAL_INV", "BIND_MW",
+}
+
+func (o WROpcode) String() string {
+	if o < numWROpcodes {
+		return wrNames[o]
+	}
+	return fmt.Sprintf("WROpcode(%d)", uint8(o))
+}
+
+// SendFlags modify a send work request (ibv_send_flags, same bit values).
+type SendFlags uint8
+
+// The flags.
+const (
+	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
+	SendSignaled  SendFlags = 1 << 1 // make a completion on success
+	SendSolicited SendFlags = 1 << 2 // ask for a solicited event at the peer
+	SendInline    SendFlags = 1 << 3 // copy the payload when posting; LKeys are not used
+)
+
+// SendWR is a send work request. Which fields matter depends on Opcode and on
+// the QP's type; the others are ignored. The engine copies the request, SGList
+// included, when it is posted.
+type SendWR struct {
+	ID     uint64
+	Opcode WROpcode
+	Flags  SendFlags
+	SGList []SGE
+	// Inline, if not nil and SendInline is set, is the payload itself; SGList
+	// is then ignored.
+	Inline []byte
+
+	Imm           uint32  // SEND_WITH_IMM, RDMA_WRITE_WITH_IMM
+	InvalidateKey ib.RKey // SEND_WITH_INV (the peer's key), LOCAL_INV (our rkey)
+
+	RemoteAddr uint64  // WRITE, READ, atomics, ATOMIC_WRITE, FLUSH
+	RKey       ib.RKey // same
+
+	// CompareAdd is the value to compare with, or the addend of FETCH_ADD.
+	CompareAdd uint64
+	Swap       uint64
+
+	FlushLength    uint32  // FLUSH: bytes, with FlushRange
+	FlushType      ib.FETH // FLUSH: placement type bits and selectivity
+	AH             *AH     // UD
+	RemoteQPN      ib.QPN  // UD
+	RemoteQKey     ib.QKey // UD; with the top bit set the QP's own Q_Key is sent
+	Bind           BindMW  // BIND_MW
+	AtomicWriteVal [8]byte // ATOMIC_WRITE when SGList is empty
+}
+
+// BindMW is the argument of a BIND_MW work request: bind the type 2 window MW
+// to Length bytes at Addr of Region. NewRKey is the window's key with a new
+// low byte, as ibv_inc_rkey makes it.
+type BindMW struct {
+	MW      *mem.Window
+	Region  *mem.Region
+	NewRKey ib.RKey
+	Addr    uint64
+	Length  uint64
+	Access  mem.Access
+}
+
+// RecvWR is a receive work request.
+type RecvWR struct {
+	ID     uint64
+	SGList []SGE
+}
