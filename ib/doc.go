@@ -14,8 +14,10 @@
 //
 //   - Decoding never allocates, never panics and never reads past its input,
 //     whatever the bytes are.
-//   - What decodes without error encodes to the same bytes; reserved bits are
-//     kept in the Packet for that reason.
+//   - What decodes without error encodes to the same bytes: PutHeaders after
+//     Decode gives back the headers bit for bit, reserved fields included.
+//     Payload, padding and ICRC lie behind them in the decoded buffer, in this
+//     order and without a gap. Padding is not looked at: senders write zeros.
 //   - Nothing here does I/O, reads a clock, starts a goroutine or logs.
 //
 // # Concurrency

@@ -103,6 +103,17 @@ func (c *ICRC) Checksum(id uint16, b []byte) uint32 {
 	return Extend(c.Head(len(b)+ICRCBytes, id, b[:n]), b[n:])
 }
 
+// ChecksumFlushRxe returns the ICRC that Linux rdma_rxe puts on, and demands
+// of, a FLUSH (rxe 6.2 to 7.2): after the masked headers it covers all bytes
+// from the BTH a second time, unmasked, because its opcode table gives FLUSH
+// no payload offset. A FLUSH that carries the checksum of [ICRC.Checksum] is
+// dropped by rxe, and one that carries this is wrong by the specification; a
+// receiver accepts either. b is as for Checksum.
+func (c *ICRC) ChecksumFlushRxe(id uint16, b []byte) uint32 {
+	n := min(len(b), int(RCFlush.Info().HeaderLen))
+	return Extend(c.Head(len(b)+ICRCBytes, id, b[:n]), b)
+}
+
 // PutICRC stores crc as it goes over the wire: least significant byte first.
 func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 

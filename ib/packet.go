@@ -93,6 +93,10 @@ type Packet struct {
 	AtomicAck uint64 // original value, AtomicAckETH
 	ImmDt     uint32
 	IETH      RKey // key to invalidate
+	// CNPReserved is the reserved field of a CNP. Senders leave it zero,
+	// receivers do not look at it; it is here so that nothing is lost between
+	// Decode and PutHeaders.
+	CNPReserved [CNPReservedBytes]byte
 
 	// Payload aliases the decoded buffer; padding and ICRC are excluded.
 	Payload []byte
@@ -215,6 +219,9 @@ func (p *Packet) decodeExtended(h Headers, x []byte) {
 	if h&HasIETH != 0 {
 		p.IETH = RKey(be.Uint32(x))
 	}
+	if h&HasCNPReserved != 0 {
+		p.CNPReserved = [CNPReservedBytes]byte(x)
+	}
 }
 
 // PutHeaders writes the BTH and the extended headers of p.Opcode into b and
@@ -302,9 +309,29 @@ func (p *Packet) putExtended(h Headers, x []byte) {
 		x = x[IETHBytes:]
 	}
 	if h&HasCNPReserved != 0 {
-		clear(x[:CNPReservedBytes])
+		copy(x[:CNPReservedBytes], p.CNPReserved[:])
 	}
 }
+
+// Append appends the whole UDP payload of the packet to b and returns the
+// extended slice: headers, Payload, p.Pad bytes of zeros, and the ICRC that c
+// and the IPv4 identification id (ignored for IPv6) give. It is the simple
+// way, for tools, tests and rare packets; the data path puts headers, payload
+// and ICRC in separate buffers. An unknown opcode appends nothing.
+func (p *Packet) Append(b []byte, c *ICRC, id uint16) []byte {
+	if !p.Opcode.Known() {
+		return b
+	}
+	var head [MaxHeaderBytes]byte
+	start := len(b)
+	b = append(b, head[:p.PutHeaders(head[:])]...)
+	b = append(b, p.Payload...)
+	b = append(b, zeros[:p.Pad&3]...)
+	return binary.LittleEndian.AppendUint32(b, c.Checksum(id, b[start:]))
+}
+
+// zeros is where padding comes from.
+var zeros [3]byte
 
 // PadFor returns the padding after a payload of n bytes: up to the next
 // multiple of 4 (IBTA 9.2.3).
