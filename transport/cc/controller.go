@@ -1,0 +1,45 @@
+package cc
+
+// Rate is a sending rate in bits per second; 0 means no limit.
+type Rate int64
+
+// Multiples for writing rates.
+const (
+	Mbps Rate = 1e6
+	Gbps Rate = 1e9
+)
+
+// Controller limits one QP. The engine reports events in the order of time,
+// and asks Rate and Window before it sends.
+type Controller interface {
+	// OnSend reports that bytes (BTH through ICRC) left for the wire.
+	OnSend(now int64, bytes int)
+	// OnAck reports that bytes of payload were acknowledged.
+	OnAck(now int64, bytes int)
+	// OnCNP reports a congestion notification for the QP.
+	OnCNP(now int64)
+	// OnNAK reports a sequence NAK or an implied one.
+	OnNAK(now int64)
+	// OnTimeout reports an ACK timeout.
+	OnTimeout(now int64)
+
+	// Rate is the rate allowed now; 0 means no limit.
+	Rate(now int64) Rate
+	// Window is the bound of unacknowledged packets; 0 means no limit of its
+	// own.
+	Window(now int64) int
+}
+
+// none never limits.
+type none struct{}
+
+// NewNone returns the controller that never limits.
+func NewNone() Controller { return none{} }
+
+func (none) OnSend(int64, int) {}
+func (none) OnAck(int64, int)  {}
+func (none) OnCNP(int64)       {}
+func (none) OnNAK(int64)       {}
+func (none) OnTimeout(int64)   {}
+func (none) Rate(int64) Rate   { return 0 }
+func (none) Window(int64) int  { return 0 }

@@ -1,0 +1,187 @@
+package cc
+
+import "math"
+
+// DCQCN is the reaction point of DCQCN for one QP. All its timers are
+// evaluated lazily: a call with a later now first does what fell due since the
+// last call, so that no timer event is needed and an idle QP costs nothing.
+type DCQCN struct {
+	p    Profile
+	line Rate // rate of the port, the upper bound
+
+	limiting bool // false until the first CNP, and again at line rate
+	current  float64
+	target   float64
+	alpha    float64
+
+	nextAlphaAt    int64
+	nextIncreaseAt int64
+	lastCutAt      int64
+	cutEver        bool
+	cnpInPeriod    bool // a CNP since the last alpha update
+	cutPending     bool // a CNP inside the decrease gap
+
+	sent      int64 // bytes since the last step of the byte counter
+	timeSteps int   // increase steps by time since the last cut
+	byteSteps int   // increase steps by bytes since the last cut
+}
+
+// NewDCQCN returns a controller for a port of the given line rate. It does not
+// limit before the first CNP.
+func NewDCQCN(p Profile, line Rate) *DCQCN {
+	return &DCQCN{p: p, line: line, current: float64(line), target: float64(line), alpha: p.InitialAlpha}
+}
+
+// gain is g, the weight of the newest period in alpha.
+func (d *DCQCN) gain() float64 { return float64(d.p.GainNum) / float64(d.p.GainDen) }
+
+// advance does what the timers owe up to now.
+func (d *DCQCN) advance(now int64) {
+	if d.cutPending {
+		if at := d.lastCutAt + d.p.DecreaseGapNs; now >= at {
+			d.cutPending = false
+			d.advanceAlpha(at)
+			d.cut(at)
+		}
+	}
+	d.advanceAlpha(now)
+	for d.limiting && now >= d.nextIncreaseAt {
+		d.timeSteps++
+		d.nextIncreaseAt += d.p.IncreasePeriodNs
+		d.increase()
+	}
+}
+
+// advanceAlpha lets alpha decay for each whole period without a CNP.
+func (d *DCQCN) advanceAlpha(now int64) {
+	if !d.cutEver || now < d.nextAlphaAt {
+		return
+	}
+	periods := (now-d.nextAlphaAt)/d.p.AlphaPeriodNs + 1
+	d.nextAlphaAt += periods * d.p.AlphaPeriodNs
+	if d.cnpInPeriod {
+		d.cnpInPeriod = false
+		periods--
+	}
+	d.alpha *= math.Pow(1-d.gain(), float64(periods))
+}
+
+// OnCNP cuts the rate, or, within the decrease gap of the last cut, notes that
+// the next one is due.
+func (d *DCQCN) OnCNP(now int64) {
+	d.advance(now)
+	if d.limiting && now < d.lastCutAt+d.p.DecreaseGapNs {
+		d.cutPending = true
+		d.raiseAlpha(now)
+		return
+	}
+	d.cut(now)
+}
+
+// raiseAlpha counts the CNP in alpha. The paper does so for each CNP and then
+// restarts the period; with a decrease gap (ConnectX) alpha is an average over
+// fixed periods, of which each counts once.
+func (d *DCQCN) raiseAlpha(now int64) {
+	if d.p.DecreaseGapNs == 0 {
+		d.alpha = (1-d.gain())*d.alpha + d.gain()
+		d.nextAlphaAt = now + d.p.AlphaPeriodNs
+		return
+	}
+	if !d.cnpInPeriod {
+		d.alpha = (1-d.gain())*d.alpha + d.gain()
+		d.cnpInPeriod = true
+	}
+}
+
+// cut lowers the rate (paper, equation 1) and restarts the recovery.
+func (d *DCQCN) cut(now int64) {
+	if !d.cutEver {
+		d.cutEver = true
+		d.nextAlphaAt = now + d.p.AlphaPeriodNs
+	}
+	d.limiting = true
+	d.target = d.current
+	d.current = max(d.current*(1-min(d.alpha/2, d.p.MaxCut)), float64(d.p.MinRate))
+	d.raiseAlpha(now)
+	d.lastCutAt = now
+	d.timeSteps, d.byteSteps, d.sent = 0, 0, 0
+	d.nextIncreaseAt = now + d.p.IncreasePeriodNs
+}
+
+// increase is one step of recovery: fast recovery halves the way back to the
+// target, then the target itself rises (paper, equations 3 and 4).
+func (d *DCQCN) increase() {
+	f := d.p.FastRecovery
+	switch {
+	case max(d.timeSteps, d.byteSteps) <= f:
+		// fast recovery: the target stays
+	case min(d.timeSteps, d.byteSteps) > f && d.p.HyperIncrease > 0:
+		d.target += float64(d.p.HyperIncrease)
+	default:
+		d.target += float64(d.p.AdditiveIncrease)
+	}
+	d.target = min(d.target, float64(d.line))
+	d.current = min((d.target+d.current)/2, float64(d.line))
+	// Within one additive step of the line rate the limit has no effect any
+	// more.
+	if d.target >= float64(d.line) && float64(d.line)-d.current < float64(d.p.AdditiveIncrease)/8 {
+		d.current = float64(d.line)
+		d.limiting = false
+	}
+}
+
+// OnSend advances the byte counter.
+func (d *DCQCN) OnSend(now int64, bytes int) {
+	if !d.limiting {
+		return
+	}
+	d.advance(now)
+	d.sent += int64(bytes)
+	for d.limiting && d.sent >= d.p.ByteCounter {
+		d.sent -= d.p.ByteCounter
+		d.byteSteps++
+		d.increase()
+	}
+}
+
+// OnAck does nothing: DCQCN has no window.
+func (d *DCQCN) OnAck(int64, int) {}
+
+// OnNAK cuts the rate if the profile says so.
+func (d *DCQCN) OnNAK(now int64) {
+	if d.p.CutOnNAK {
+		d.OnCNP(now)
+	}
+}
+
+// OnTimeout does nothing: go-back-N has already emptied the wire.
+func (d *DCQCN) OnTimeout(int64) {}
+
+// Rate returns the current rate, 0 while nothing limits the QP.
+func (d *DCQCN) Rate(now int64) Rate {
+	d.advance(now)
+	if !d.limiting {
+		return 0
+	}
+	return Rate(d.current)
+}
+
+// Window returns 0: DCQCN limits the rate alone.
+func (d *DCQCN) Window(int64) int { return 0 }
+
+// State is a snapshot of a DCQCN controller for tests, plots and counters.
+type State struct {
+	Current, Target      Rate
+	Alpha                float64
+	TimeSteps, ByteSteps int
+	Limiting             bool
+}
+
+// State returns the state as of now.
+func (d *DCQCN) State(now int64) State {
+	d.advance(now)
+	return State{
+		Current: Rate(d.current), Target: Rate(d.target), Alpha: d.alpha,
+		TimeSteps: d.timeSteps, ByteSteps: d.byteSteps, Limiting: d.limiting,
+	}
+}

@@ -1,0 +1,14 @@
+// Package cc is congestion control for one queue pair at a time: a
+// [Controller] is told what happens (bytes sent, CNPs, NAKs, timeouts) and
+// says at what rate the QP may send and how much may be outstanding. A [Pacer]
+// turns the rate into batch sizes without a timer per packet, and a
+// [NotificationPoint] decides when a receiver of CE-marked packets sends a CNP.
+//
+// Two controllers exist: [NewNone], which never limits, and [NewDCQCN] with
+// the profiles [Paper] (Zhu et al., "Congestion Control for Large-Scale RDMA
+// Deployments", SIGCOMM 2015) and [Mellanox] (defaults of ConnectX NICs).
+//
+// The package is sans-IO: time comes in as int64 nanoseconds on the engine's
+// scale, and nothing here allocates after construction. Values are used by one
+// goroutine at a time, under the engine's lock.
+package cc

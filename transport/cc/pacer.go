@@ -1,0 +1,44 @@
+package cc
+
+// Pacer spreads packets over time at a given rate. It is a bucket that fills
+// continuously and is never deeper than one burst, so a QP sends batches whose
+// size follows from the rate instead of one packet per timer tick.
+type Pacer struct {
+	nextAt int64 // when the bytes sent so far are paid for
+}
+
+// BurstNs is how much sending time a pacer saves up: the length of a batch.
+// Below about 50 us a batch at common rates would be a packet or two, and each
+// batch costs a system call.
+const BurstNs = 64e3
+
+// Budget returns how many bytes may be sent at now; 0 means none before
+// [Pacer.NextAt]. At rate 0 there is no limit and Budget returns MaxBudget.
+func (p *Pacer) Budget(now int64, r Rate) int {
+	if r == 0 {
+		p.nextAt = now
+		return MaxBudget
+	}
+	if earliest := now - BurstNs; p.nextAt < earliest {
+		p.nextAt = earliest
+	}
+	if p.nextAt > now {
+		return 0
+	}
+	// A batch may borrow one more burst from the future, so that a batch is
+	// sent whole and the pause after it pays for it.
+	return max(1, int(min(float64(MaxBudget), float64(now-p.nextAt+BurstNs)*float64(r)/8e9)))
+}
+
+// MaxBudget is the budget of an unlimited pacer, bytes.
+const MaxBudget = 1 << 30
+
+// OnSend charges bytes sent at rate r.
+func (p *Pacer) OnSend(bytes int, r Rate) {
+	if r > 0 {
+		p.nextAt += int64(float64(bytes) * 8e9 / float64(r))
+	}
+}
+
+// NextAt returns when the next batch may go.
+func (p *Pacer) NextAt() int64 { return p.nextAt }

@@ -1,0 +1,58 @@
+package cc
+
+// Profile is the parameter set of DCQCN's reaction point.
+type Profile struct {
+	Name string
+
+	GainNum, GainDen int64 // g of the alpha average
+
+	AlphaPeriodNs int64   // alpha is updated this often
+	InitialAlpha  float64 // alpha before the first CNP
+
+	// DecreaseGapNs is the least time between two rate cuts; 0 cuts on each
+	// CNP.
+	DecreaseGapNs int64
+	// MaxCut bounds one cut, as a fraction of the current rate.
+	MaxCut float64
+
+	IncreasePeriodNs int64 // timer of the rate increase
+	ByteCounter      int64 // bytes sent that count as one increase step
+	FastRecovery     int   // F: steps of fast recovery before the target rises
+
+	AdditiveIncrease Rate // AI
+	HyperIncrease    Rate // HAI; 0: additive increase also past F on both counters
+	MinRate          Rate
+
+	// CutOnNAK treats a sequence NAK as a CNP. ConnectX-5 and 6 do, ConnectX-4
+	// and E810 don't (Lumina, SIGCOMM 2023).
+	CutOnNAK bool
+}
+
+// Paper is the parameter set of the DCQCN paper, table of section 5.
+func Paper() Profile {
+	return Profile{
+		Name:    "paper",
+		GainNum: 1, GainDen: 256,
+		AlphaPeriodNs: 55e3, InitialAlpha: 1,
+		MaxCut:           0.5,
+		IncreasePeriodNs: 55e3, ByteCounter: 10e6, FastRecovery: 5,
+		AdditiveIncrease: 40 * Mbps,
+		MinRate:          1 * Mbps, // the paper names no floor; a QP at rate 0 would never learn
+	}
+}
+
+// Mellanox is the parameter set that ConnectX NICs start with: dce_tcp_g 1019,
+// dce_tcp_rtt 1, initial_alpha_value 1023, rate_reduce_monitor_period 4,
+// rpg_time_reset 300, rpg_byte_reset 32767 (of 64 bytes), rpg_threshold 1,
+// rpg_ai_rate 5, rpg_hai_rate 50, rpg_min_rate 1, rpg_min_dec_fac 50.
+func Mellanox() Profile {
+	return Profile{
+		Name:    "mellanox",
+		GainNum: 5, GainDen: 1024,
+		AlphaPeriodNs: 1e3, InitialAlpha: 1023.0 / 1024,
+		DecreaseGapNs: 4e3, MaxCut: 0.5,
+		IncreasePeriodNs: 300e3, ByteCounter: 32767 * 64, FastRecovery: 1,
+		AdditiveIncrease: 5 * Mbps, HyperIncrease: 50 * Mbps,
+		MinRate: 1 * Mbps,
+	}
+}
