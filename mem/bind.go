@@ -1,0 +1,163 @@
+package mem
+
+import "github.com/goroce/goroce/ib"
+
+// BindInfo is the memory that a window is bound to (ibv_mw_bind_info).
+type BindInfo struct {
+	Region *Region
+	Addr   uint64 // first address, in the address space of the region
+	Length uint64 // bytes
+	// Access may have the remote rights, and for type 2 windows ZeroBased.
+	Access Access
+}
+
+// Bind binds a type 1 window in place of what it was bound to, or unbinds it if
+// info.Length is 0. pd is that of the QP the call was made on. It returns the
+// new key of the window, which is random; the former one stops working at once,
+// before work requests posted earlier have run.
+//
+// On an error (wrapping ErrDestroyed, or the Fault of the rule that was broken)
+// nothing has changed.
+func (w *Window) Bind(pd *PD, info BindInfo) (ib.RKey, error) {
+	const op = "bind MW"
+	if w.dead {
+		return 0, opErr(op, "", "", ErrDestroyed)
+	}
+	if w.kind != Type1 {
+		return 0, opErr(op, "", w.kind.String()+" is bound by a work request", FaultType)
+	}
+	if w.pd != pd {
+		return 0, opErr(op, "pd", "not that of the window", FaultPD)
+	}
+	var bytes []byte
+	if info.Length != 0 {
+		// IBTA 10.6.7.2.1: type 1 windows have virtual addresses.
+		if info.Access.Has(ZeroBased) {
+			return 0, opErr(op, "Access", "ZERO_BASED is for type 2 windows", FaultAccess)
+		}
+		var f Fault
+		if bytes, f = w.checkBind(info); f != FaultNone {
+			return 0, opErr(op, f.bindArg(), "", f)
+		}
+	}
+	var fresh grant
+	if err := w.table.keys.add(&fresh); err != nil {
+		return 0, opErr(op, "key", "", err)
+	}
+	w.unbind()
+	w.table.keys.remove(&w.grant)
+	w.key = fresh.key
+	w.table.keys.replace(fresh.key, &w.grant)
+	if info.Length != 0 {
+		w.install(info, bytes)
+	}
+	return w.RKey(), nil
+}
+
+// BindWR executes the bind work request of a QP on a type 2 window, which must
+// not be bound. key is its new key: the index of the current one with a low byte of
+// the consumer's choice (see NextRKey). Any fault completes the request with a
+// memory window bind error, and nothing has changed.
+func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo) Fault {
+	switch {
+	case w == nil || w.dead || w.table != t:
+		return FaultKey
+	case w.kind == Type1:
+		return FaultType
+	case w.pd != pd:
+		return FaultPD // IBTA C10-72
+	case w.bound:
+		return FaultState // IBTA o10-37.2.30: rebinding takes an invalidate first
+	case uint32(key)>>keyIndexShift != w.key>>keyIndexShift:
+		return FaultKey
+	case info.Length == 0:
+		return FaultBounds // IBTA o10-37.2.40: no unbinding by an empty bind
+	}
+	bytes, f := w.checkBind(info)
+	if f != FaultNone {
+		return f
+	}
+	t.keys.setVariant(&w.grant, uint32(key))
+	w.joinQP(qpn)
+	w.install(info, bytes)
+	return FaultNone
+}
+
+// NextRKey returns the key with the next variant byte, for a bind of a type 2 window (ibv_inc_rkey).
+func NextRKey(k ib.RKey) ib.RKey { return k&^0xFF | (k+1)&0xFF }
+
+// checkBind applies the rules that both kinds of bind share and returns the memory.
+func (w *Window) checkBind(info BindInfo) ([]byte, Fault) {
+	r := info.Region
+	switch {
+	case r == nil || !r.bound || r.table != w.table:
+		return nil, FaultKey
+	case r.pd != w.pd:
+		return nil, FaultPD
+	case !r.access.Has(MWBind):
+		return nil, FaultAccess // IBTA C10-73
+	case r.access.Has(ZeroBased):
+		return nil, FaultAccess // as rxe: such a region has no addresses to bind
+	case info.Access&^windowAccess != 0:
+		return nil, FaultAccess
+	case info.Access&needsLocalWrite != 0 && !r.access.Has(LocalWrite):
+		return nil, FaultAccess // IBTA C10-74
+	case info.Access&flushAccess&^r.access != 0:
+		return nil, FaultAccess
+	}
+	bytes, ok := r.span(info.Addr, info.Length)
+	if !ok {
+		return nil, FaultBounds // IBTA C10-75
+	}
+	return bytes, FaultNone
+}
+
+// install gives the window the memory that checkBind returned.
+func (w *Window) install(info BindInfo, bytes []byte) {
+	w.bytes = bytes
+	w.va = info.Addr
+	if info.Access.Has(ZeroBased) {
+		w.va = 0
+	}
+	w.access = info.Access
+	w.region = info.Region
+	w.region.windows++
+	w.bound = true
+	w.table.counts.Bound++
+}
+
+// bindArg names the field of BindInfo that a fault of checkBind is about.
+func (f Fault) bindArg() string {
+	switch f {
+	case FaultAccess:
+		return "Access"
+	case FaultBounds:
+		return "Length"
+	}
+	return "Region"
+}
+
+// Invalidate takes a key away, as LOCAL_INV (remote false) and SEND with
+// invalidate (remote true) do, on behalf of QP qpn of pd. Only type 2 windows
+// bound on that QP can be invalidated; they become free to be bound again. Type 1
+// windows and registered regions answer FaultType (IBTA 10.6.7.2.6: a region
+// can be invalidated only if a work request registered it, which this
+// stack does not offer), windows that are not bound FaultState (rxe crashes).
+// For windows the rules are the same locally and remotely.
+func (t *Table) Invalidate(pd *PD, qpn ib.QPN, key ib.RKey, remote bool) Fault {
+	g := t.keys.lookup(uint32(key))
+	switch {
+	case g == nil:
+		return FaultKey
+	case g.pd != pd:
+		return FaultPD
+	case g.win == nil || g.win.kind == Type1:
+		return FaultType
+	case !g.bound:
+		return FaultState
+	case g.qpn != qpn:
+		return FaultQP
+	}
+	g.win.unbind()
+	return FaultNone
+}

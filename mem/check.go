@@ -1,0 +1,78 @@
+package mem
+
+import "github.com/goroce/goroce/ib"
+
+// Local checks one scatter/gather element of a work request and returns its
+// bytes and their region. need is LocalWrite for memory to be written, 0 for
+// memory to be sent. An element of length 0 is allowed whatever its key and
+// address are, and gives nil, nil (as rxe and ConnectX: it is skipped).
+func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, *Region, Fault) {
+	if n == 0 {
+		return nil, nil, FaultNone
+	}
+	g := t.keys.lookup(uint32(key))
+	if g == nil || g.win != nil {
+		return nil, nil, FaultKey
+	}
+	if g.pd != pd {
+		return nil, nil, FaultPD
+	}
+	if g.access&need != need {
+		return nil, nil, FaultAccess
+	}
+	b, ok := g.span(addr, uint64(n))
+	if !ok {
+		return nil, nil, FaultBounds
+	}
+	return b, g.region, FaultNone
+}
+
+// Remote checks an access that a peer asks for on QP qpn of pd: n bytes (up to
+// MaxAccessBytes) at va under key, with all the rights of need, of which there
+// must be one. A length of 0 is allowed whatever the key and address are (IBTA
+// C9-88), and gives a View of nothing.
+func (t *Table) Remote(pd *PD, qpn ib.QPN, key ib.RKey, va uint64, n uint32, need Access) (View, Fault) {
+	if n == 0 {
+		return View{VA: va}, FaultNone
+	}
+	g, f := t.remoteGrant(pd, qpn, key, need)
+	if f != FaultNone {
+		return View{}, f
+	}
+	if n > MaxAccessBytes {
+		return View{}, FaultBounds
+	}
+	b, ok := g.span(va, uint64(n))
+	if !ok {
+		return View{}, FaultBounds
+	}
+	return View{Bytes: b, VA: va, g: g, region: g.region, gen: g.gen}, FaultNone
+}
+
+// RemoteWhole is Remote for all the bytes that key stands for: the memory region
+// selectivity of FLUSH (IBTA A19), where address and length do not count.
+func (t *Table) RemoteWhole(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (View, Fault) {
+	g, f := t.remoteGrant(pd, qpn, key, need)
+	if f != FaultNone {
+		return View{}, f
+	}
+	return View{Bytes: g.bytes, VA: g.va, g: g, region: g.region, gen: g.gen}, FaultNone
+}
+
+// remoteGrant finds what a peer's key stands for and checks everything but the range.
+func (t *Table) remoteGrant(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (*grant, Fault) {
+	g := t.keys.lookup(uint32(key))
+	switch {
+	case g == nil:
+		return nil, FaultKey
+	case !g.bound:
+		return nil, FaultState
+	case g.pd != pd:
+		return nil, FaultPD
+	case g.win != nil && g.win.kind != Type1 && g.qpn != qpn:
+		return nil, FaultQP
+	case need&remoteAccess == 0 || g.access&need != need:
+		return nil, FaultAccess
+	}
+	return g, FaultNone
+}

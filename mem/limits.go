@@ -1,0 +1,66 @@
+package mem
+
+// Limits of one device. The values are those that rxe reports (its max_mr and
+// max_mw are half of the 2^20 that its key index allows) or roomier.
+const (
+	// DefaultMaxPD is the number of protection domains of a device.
+	DefaultMaxPD = 1 << 20
+	// DefaultMaxRegions is the number of registered regions of a device.
+	DefaultMaxRegions = 1 << 20
+	// DefaultMaxWindows is the number of memory windows of a device.
+	DefaultMaxWindows = 1 << 20
+	// DefaultMaxRegionBytes bounds one region: 2^46 bytes, 64 TiB, half of what
+	// a process can map on amd64.
+	DefaultMaxRegionBytes uint64 = 1 << 46
+	// DefaultQuarantine is how many freed key indices are kept from being drawn
+	// again. It costs 32 bytes an index in use, none before.
+	DefaultQuarantine = 1 << 16
+
+	// MaxSGE is the number of elements of a scatter/gather list.
+	MaxSGE = 32
+	// MaxAccessBytes bounds one remote access: the longest message, 2^31 bytes
+	// (IBTA 9.7.7.1.4; rxe refuses a longer RETH).
+	MaxAccessBytes uint32 = 1 << 31
+
+	// AtomicBytes is the operand size of the atomic operations, and the
+	// alignment that they need.
+	AtomicBytes = 8
+
+	// maxKeys bounds all live and quarantined indices together: half of the
+	// 2^24 there are, so that drawing a free one takes two tries on average
+	// even at the limit, and a guess still meets a wrong low byte.
+	maxKeys = 1 << 23
+	// maxDraws bounds the tries to draw a free index. With a sound random
+	// source and maxKeys, missing this often has a chance of 2^-256.
+	maxDraws = 256
+	// minSlots is the size of the key table of a device without keys.
+	minSlots = 64
+)
+
+// Limits bounds what a Table will hold. A field of 0 means the default.
+type Limits struct {
+	PDs         int    // protection domains
+	Regions     int    // memory regions, pinned ones that are already deregistered not counted
+	Windows     int    // memory windows
+	RegionBytes uint64 // length of one region, bytes
+	Quarantine  int    // freed key indices that may not be drawn again; negative for none
+}
+
+// withDefaults fills in defaults and cuts what the key space cannot hold.
+func (l Limits) withDefaults() Limits {
+	l.PDs = orDefault(l.PDs, DefaultMaxPD)
+	l.Regions = min(orDefault(l.Regions, DefaultMaxRegions), maxKeys/4)
+	l.Windows = min(orDefault(l.Windows, DefaultMaxWindows), maxKeys/4)
+	l.Quarantine = min(orDefault(l.Quarantine, DefaultQuarantine), maxKeys/2)
+	if l.RegionBytes == 0 {
+		l.RegionBytes = DefaultMaxRegionBytes
+	}
+	return l
+}
+
+func orDefault(n, def int) int {
+	if n == 0 {
+		return def
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,81 @@
+package mem
+
+import "fmt"
+
+// PD is a protection domain: regions, windows, QPs, SRQs and address handles
+// work together only inside one.
+type PD struct {
+	table   *Table
+	regions int
+	windows int
+	others  int // QPs, SRQs, AHs: see Retain
+	dead    bool
+}
+
+// AllocPD makes a protection domain.
+func (t *Table) AllocPD() (*PD, error) {
+	const op = "alloc PD"
+	if t.closed {
+		return nil, opErr(op, "", "device closed", ErrDestroyed)
+	}
+	if t.counts.PDs >= t.lim.PDs {
+		return nil, opErr(op, "", fmt.Sprintf("%d PDs", t.lim.PDs), ErrLimit)
+	}
+	pd := &PD{table: t}
+	t.pds[pd] = struct{}{}
+	t.counts.PDs++
+	return pd, nil
+}
+
+// Retain notes that a QP, SRQ or address handle uses the PD. It fails with
+// ErrDestroyed if the PD is gone.
+func (pd *PD) Retain() error {
+	if pd.dead {
+		return opErr("use PD", "pd", "", ErrDestroyed)
+	}
+	pd.others++
+	return nil
+}
+
+// Release undoes one Retain. It panics without one.
+func (pd *PD) Release() {
+	if pd.others == 0 {
+		panic("mem: PD.Release without Retain")
+	}
+	pd.others--
+}
+
+// Refs returns how many objects use the PD.
+func (pd *PD) Refs() int { return pd.regions + pd.windows + pd.others }
+
+// Dealloc destroys the PD. It fails with ErrBusy while objects use it, and with
+// ErrDestroyed the second time.
+func (pd *PD) Dealloc() error {
+	const op = "dealloc PD"
+	if pd.dead {
+		return opErr(op, "", "", ErrDestroyed)
+	}
+	if pd.Refs() != 0 {
+		return opErr(op, "", fmt.Sprintf("%d regions, %d windows, %d queue pairs, SRQs and address handles",
+			pd.regions, pd.windows, pd.others), ErrBusy)
+	}
+	pd.dead = true
+	delete(pd.table.pds, pd)
+	pd.table.counts.PDs--
+	return nil
+}
+
+// check returns an error unless pd is a live PD of t.
+func (pd *PD) check(t *Table, op string) error {
+	switch {
+	case t.closed:
+		return opErr(op, "", "device closed", ErrDestroyed)
+	case pd == nil:
+		return opErr(op, "pd", "nil", ErrInvalid)
+	case pd.table != t:
+		return opErr(op, "pd", "of another device", ErrInvalid)
+	case pd.dead:
+		return opErr(op, "pd", "", ErrDestroyed)
+	}
+	return nil
+}

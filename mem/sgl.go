@@ -1,0 +1,102 @@
+package mem
+
+import "github.com/goroce/goroce/ib"
+
+// SGE is one element of a scatter/gather list (ibv_sge).
+type SGE struct {
+	Addr   uint64 // in the address space of the region
+	Length uint32 // bytes
+	LKey   ib.LKey
+}
+
+// segment is one checked element.
+type segment struct {
+	bytes  []byte
+	region *Region // nil for bytes that are not registered
+	gen    uint64
+}
+
+// SGL is a scatter/gather list whose elements have been checked. The zero value
+// is an empty list. An SGL is reused: Resolve after Reset allocates nothing once
+// the list has been as long before.
+type SGL struct {
+	segs []segment
+	n    uint64
+}
+
+// Resolve checks every element of sges as Local does and fills l with them,
+// replacing what it held. Elements of length 0 are skipped. On a fault l is
+// empty; more than MaxSGE elements are FaultBounds.
+func (t *Table) Resolve(pd *PD, sges []SGE, need Access, l *SGL) Fault {
+	l.Reset()
+	if len(sges) > MaxSGE {
+		return FaultBounds
+	}
+	for i := range sges {
+		e := &sges[i]
+		b, r, f := t.Local(pd, e.LKey, e.Addr, e.Length, need)
+		if f != FaultNone {
+			l.Reset()
+			return f
+		}
+		if r == nil {
+			continue
+		}
+		l.segs = append(l.segs, segment{b, r, r.gen})
+		l.n += uint64(len(b))
+	}
+	return FaultNone
+}
+
+// Append adds bytes that need no key: inline data, copied by the caller.
+func (l *SGL) Append(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	l.segs = append(l.segs, segment{bytes: b[:len(b):len(b)]})
+	l.n += uint64(len(b))
+}
+
+// Reset empties the list and drops its references; it does not Unpin.
+func (l *SGL) Reset() {
+	clear(l.segs)
+	l.segs = l.segs[:0]
+	l.n = 0
+}
+
+// Len returns the number of bytes.
+func (l *SGL) Len() uint64 { return l.n }
+
+// Segments returns the number of elements that are not empty.
+func (l *SGL) Segments() int { return len(l.segs) }
+
+// Valid reports whether no region of the list has been revoked since Resolve.
+func (l *SGL) Valid() bool {
+	for i := range l.segs {
+		if s := &l.segs[i]; s.region != nil && s.region.gen != s.gen {
+			return false
+		}
+	}
+	return true
+}
+
+// Pin keeps the memory of the list from being released until Unpin.
+func (l *SGL) Pin() {
+	for i := range l.segs {
+		if r := l.segs[i].region; r != nil {
+			r.Pin()
+		}
+	}
+}
+
+// Unpin undoes one Pin. The list must not have changed in between.
+func (l *SGL) Unpin() {
+	for i := range l.segs {
+		if r := l.segs[i].region; r != nil {
+			r.Unpin()
+		}
+	}
+}
+
+// Cursor returns a cursor at the first byte.
+func (l *SGL) Cursor() Cursor { return Cursor{l: l} }

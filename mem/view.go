@@ -1,0 +1,66 @@
+package mem
+
+// View is a range of registered memory that a peer was allowed to access. It
+// is a plain value; the packets of one message share it.
+type View struct {
+	// Bytes is the range. Use it only right after the check, or after Valid;
+	// hold a Pin to keep mapped memory mapped between the two.
+	Bytes []byte
+	// VA is the address of the first byte, as the peer named it.
+	VA uint64
+
+	g      *grant
+	region *Region
+	gen    uint64
+}
+
+// Valid reports whether the key that the view came from is still good: not deregistered,
+// reregistered, invalidated, unbound or rebound since. The view of a zero-length access is always valid.
+func (v View) Valid() bool { return v.g == nil || v.g.gen == v.gen }
+
+// Region returns the region that the bytes belong to, nil for a zero-length access.
+func (v View) Region() *Region { return v.region }
+
+// Pin keeps the memory from being released until Unpin, whatever happens to the key.
+func (v View) Pin() {
+	if v.region != nil {
+		v.region.Pin()
+	}
+}
+
+// Unpin undoes one Pin.
+func (v View) Unpin() {
+	if v.region != nil {
+		v.region.Unpin()
+	}
+}
+
+// Persist makes the bytes durable, for FLUSH to persistence. It returns
+// FaultState if the view was revoked, FaultAccess if the memory cannot persist,
+// or the error of RegionAttr.Persist.
+func (v View) Persist() error {
+	switch {
+	case !v.Valid():
+		return FaultState
+	case len(v.Bytes) == 0:
+		return nil
+	case v.region.persist == nil:
+		return FaultAccess
+	}
+	return v.region.persist(v.Bytes)
+}
+
+// atomicFault reports why an atomic operation on the first 8 bytes cannot be
+// done. The virtual address must be aligned by IBTA (C9-141 and others); the real one must be,
+// too, for the CPU: they can differ when the region has an IOVA of its own.
+func (v View) atomicFault() Fault {
+	switch {
+	case !v.Valid():
+		return FaultState
+	case len(v.Bytes) < AtomicBytes:
+		return FaultBounds
+	case (v.VA|addressOf(v.Bytes))%AtomicBytes != 0:
+		return FaultAlign
+	}
+	return FaultNone
+}

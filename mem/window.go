@@ -1,0 +1,162 @@
+package mem
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// WindowType is the kind of a memory window.
+type WindowType uint8
+
+// The window types (IBTA 10.6.7.2). verbs knows 1 and 2; which 2 it is, is the device's affair.
+const (
+	// Type1 windows are bound by a verbs call to any memory of their PD; any QP of the PD can use them.
+	Type1 WindowType = 1 + iota
+	// Type2A windows are bound by a work request and belong to the QP it was posted to.
+	// The QP cannot be destroyed while one is bound.
+	Type2A
+	// Type2B is as Type2A, but destroying the QP unbinds the window. rxe and ConnectX have this one.
+	Type2B
+)
+
+func (w WindowType) String() string {
+	switch w {
+	case Type1:
+		return "type 1"
+	case Type2A:
+		return "type 2A"
+	case Type2B:
+		return "type 2B"
+	}
+	return fmt.Sprintf("WindowType(%d)", uint8(w))
+}
+
+// Window is a memory window (ibv_mw): a key of its own for a part of a region,
+// cheap to give and to take away. A peer's access is checked against the window's range
+// and rights (rxe checks the range of the region only).
+type Window struct {
+	grant
+	table *Table
+	kind  WindowType
+	dead  bool
+	// next and prev link the windows bound on one QP.
+	next, prev *Window
+}
+
+// AllocMW makes a memory window, not bound.
+func (t *Table) AllocMW(pd *PD, kind WindowType) (*Window, error) {
+	const op = "alloc MW"
+	if err := pd.check(t, op); err != nil {
+		return nil, err
+	}
+	if kind < Type1 || kind > Type2B {
+		return nil, opErr(op, "type", kind.String(), ErrInvalid)
+	}
+	if t.counts.Windows >= t.lim.Windows {
+		return nil, opErr(op, "", fmt.Sprintf("%d windows", t.lim.Windows), ErrLimit)
+	}
+	w := &Window{table: t, kind: kind}
+	w.win = w
+	w.pd = pd
+	if err := t.keys.add(&w.grant); err != nil {
+		return nil, opErr(op, "key", "", err)
+	}
+	pd.windows++
+	t.counts.Windows++
+	return w, nil
+}
+
+// Type returns the kind of window.
+func (w *Window) Type() WindowType { return w.kind }
+
+// PD returns the protection domain.
+func (w *Window) PD() *PD { return w.pd }
+
+// RKey returns the current key, which a bind changes; 0 once deallocated.
+func (w *Window) RKey() ib.RKey { return ib.RKey(w.key) }
+
+// Bound reports whether peers can use the window.
+func (w *Window) Bound() bool { return w.bound }
+
+// Region returns the region that the window is bound to, or nil.
+func (w *Window) Region() *Region { return w.region }
+
+// Len returns the length of the bound range in bytes.
+func (w *Window) Len() uint64 { return uint64(len(w.bytes)) }
+
+// Access returns the rights of the current bind.
+func (w *Window) Access() Access { return w.access }
+
+// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The
+// second time it fails with ErrDestroyed.
+func (w *Window) Dealloc() error {
+	if w.dead {
+		return opErr("dealloc MW", "", "", ErrDestroyed)
+	}
+	w.destroy()
+	return nil
+}
+
+func (w *Window) destroy() {
+	w.unbind()
+	w.dead = true
+	w.table.keys.remove(&w.grant)
+	w.pd.windows--
+	w.table.counts.Windows--
+}
+
+// unbind takes the window away from peers; its key stays reserved.
+func (w *Window) unbind() {
+	if !w.bound {
+		return
+	}
+	w.region.windows--
+	w.table.counts.Bound--
+	w.leaveQP()
+	w.revoke()
+	w.access = 0
+}
+
+// joinQP puts w on the list of its QP.
+func (w *Window) joinQP(qpn ib.QPN) {
+	head := w.table.onQP[qpn]
+	w.qpn, w.next = qpn, head
+	if head != nil {
+		head.prev = w
+	}
+	w.table.onQP[qpn] = w
+}
+
+func (w *Window) leaveQP() {
+	if w.kind == Type1 {
+		return
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	switch {
+	case w.prev != nil:
+		w.prev.next = w.next
+	case w.next != nil:
+		w.table.onQP[w.qpn] = w.next
+	default:
+		delete(w.table.onQP, w.qpn)
+	}
+	w.next, w.prev, w.qpn = nil, nil, 0
+}
+
+// DetachQP is to be called before a QP is destroyed: the QP number may be used again,
+// and its windows must not come alive with it. Type 2B windows on it are unbound. It
+// fails with ErrBusy, and changes nothing, if a type 2A window is bound on it.
+func (t *Table) DetachQP(qpn ib.QPN) error {
+	for w := t.onQP[qpn]; w != nil; w = w.next {
+		if w.kind == Type2A {
+			return opErr("destroy QP", "", "type 2A window bound on QP "+qpn.String(), ErrBusy)
+		}
+	}
+	for w := t.onQP[qpn]; w != nil; w = t.onQP[qpn] {
+		w.unbind()
+	}
+	return nil
+}
