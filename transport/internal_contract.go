@@ -1,6 +1,6 @@
 package transport
 
-import "github.com/goroce/goroce/mem"
+import "github.com/goroce/goroce/ib"
 
 // The contracts between the parts of the engine. Each part is written against
 // these; this file goes away when every type has its own.
@@ -25,15 +25,25 @@ import "github.com/goroce/goroce/mem"
 // calls qp.onTimer(now, id), which dispatches to the part that owns the id.
 //
 // Errors. qp.fatal(now, ev): moves the QP to ERR, flushes both queues with
-// WCFlushErr and raises the event. sq.failHead(now, status, vendor) completes
-// the oldest send request with status and then calls qp.fatal.
+// WCFlushErr and raises the event; it calls sq.flush. sq.failHead(now, status,
+// vendor) completes the oldest send request with status and then calls
+// qp.sqError, which is qp.fatal for RC and the way to SQE for UC and UD.
 //
 // Completions. cq.push(wc *WC, solicited bool) bool; false means overflow, in
 // which case the CQ has raised its event and the caller moves the QP to ERR.
+// qp.completeRecv does so for receives. qp.commEstablished() raises its event
+// once if the QP is in RTR; call it when a packet passed the checks.
 //
 // Receive queue. qp.takeRecv() (*recvWQE) returns the next receive request
 // from the QP's queue or its SRQ, nil if there is none; it stays valid until
-// qp.recycleRecv(w). The responder holds at most one at a time.
+// qp.recycleRecv(w). The responder holds at most one at a time; qp.fatal
+// completes and recycles the one that is held, so complete it first to give it
+// another status. It is also qp.curRecv.
+//
+// Life of a send queue and a responder: the methods below, called by qp.go and
+// qp_state.go. In ERR and SQE, PostSend queues and then calls sq.flush. While
+// the QP is in SQD only what was begun is finished; then sq calls
+// qp.sqDrained.
 type (
 	readyList struct{ head, tail *QP }
 	qpLink    struct {
@@ -42,12 +52,27 @@ type (
 	}
 	timerQueue struct{}
 	timer      struct{ at int64 }
-	eventQueue struct{}
 	requester  struct{}
 	responder  struct{}
-	recvQueue  struct{}
-	recvWQE    struct{}
 )
+
+func (sq *requester) init(qp *QP)            {}           // CreateQP
+func (sq *requester) start(now int64)        {}           // RTR->RTS: attr.SQPSN is the first PSN
+func (sq *requester) drain(now int64)        {}           // RTS->SQD
+func (sq *requester) resume(now int64)       {}           // SQD->RTS, SQE->RTS
+func (sq *requester) attrsChanged(now int64) {}           // Modify without a transition
+func (sq *requester) flush(now int64)        {}           // to ERR or SQE: complete all with WCFlushErr
+func (sq *requester) reset(now int64)        {}           // to RESET: drop all
+func (sq *requester) nextPSN() ib.PSN        { return 0 } // of the next request packet
+func (r *responder) init(qp *QP)             {}           // CreateQP
+func (r *responder) start(now int64)         {}           // INIT->RTR: attr.RQPSN is the first PSN
+func (r *responder) reset(now int64)         {}           // to RESET
+func (r *responder) expectedPSN() ib.PSN     { return 0 } // of the next request packet
+func (qp *QP) stopTimer(id timerID)          {}           // timer.go
+func (qp *QP) unready()                      {}           // off the ready list
+
+// PostSend queues a send work request. An error means that nothing was queued.
+func (qp *QP) PostSend(now int64, wr *SendWR) error { panic("contract only") }
 
 // timerID names the timers of a QP.
 type timerID uint8
@@ -59,62 +84,3 @@ const (
 	timerLinger                // responder: end of the linger after a fatal NAK
 	numTimers
 )
-
-// CQ is a completion queue.
-type CQ struct{}
-
-// SRQ is a shared receive queue.
-type SRQ struct{}
-
-// AH is an address handle.
-type AH struct{}
-
-// CreateCQ makes a CQ for at least n completions.
-func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) { panic("contract only") }
-
-// Poll moves up to len(wcs) completions out of the CQ and returns how many.
-func (cq *CQ) Poll(wcs []WC) int { panic("contract only") }
-
-// Arm asks for one EventCompletion at the next completion, or, with
-// solicitedOnly, at the next solicited or failed one. As with ibv_req_notify_cq,
-// poll once more after arming.
-func (cq *CQ) Arm(solicitedOnly bool) { panic("contract only") }
-
-// Resize changes the capacity to at least n; it fails if more completions are
-// waiting.
-func (cq *CQ) Resize(n int) error { panic("contract only") }
-
-// Destroy fails with ErrBusy while QPs use the CQ.
-func (cq *CQ) Destroy() error { panic("contract only") }
-
-// SRQAttr describes a shared receive queue.
-type SRQAttr struct {
-	MaxWR  int
-	MaxSGE int
-	Limit  int // raise EventSRQLimitReached when fewer are left; 0 is off
-}
-
-// UserData returns what was given to CreateCQ.
-func (cq *CQ) UserData() any { panic("contract only") }
-
-// CreateSRQ makes a shared receive queue.
-func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) { panic("contract only") }
-
-// PostRecv queues a receive work request. QPs that wait in RNR are not
-// notified: the peer tries again.
-func (s *SRQ) PostRecv(now int64, wr *RecvWR) error { panic("contract only") }
-
-// Modify arms the limit event or resizes the queue (ibv_modify_srq).
-func (s *SRQ) Modify(limit, maxWR int) error { panic("contract only") }
-
-// Query returns the attributes.
-func (s *SRQ) Query() SRQAttr { panic("contract only") }
-
-// Destroy fails with ErrBusy while QPs use the SRQ.
-func (s *SRQ) Destroy() error { panic("contract only") }
-
-// CreateAH makes an address handle for UD sends.
-func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) { panic("contract only") }
-
-// Destroy releases the handle; sends that were posted with it still go out.
-func (a *AH) Destroy() error { panic("contract only") }

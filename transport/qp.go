@@ -1,14 +1,19 @@
 package transport
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
 )
 
 // QP is a queue pair. Its parts live in files of their own:
 //
-//	qp.go, qp_state.go    the object, its attributes and state transitions
-//	post.go               posting of work requests, validation, inline copies
+//	qp.go, qp_state.go    the object, its life and state transitions
+//	qp_attr.go            checks of attributes
+//	recvqueue.go, srq.go  receive work requests
+//	post_send.go          posting of send work requests, inline copies
 //	requester.go          segmentation, window, retransmission (send queue)
 //	completer.go          responses: ACK, NAK, RNR, READ data, atomics
 //	responder.go          requests: the chain of checks, execution, ACK and NAK
@@ -19,7 +24,7 @@ type QP struct {
 	num      ib.QPN
 	typ      ib.Transport
 	state    QPState
-	attr     QPAttr
+	attr     QPAttr // State and CurState are unused: see state
 	caps     QPCaps
 	sigAll   bool
 	pd       *mem.PD
@@ -30,37 +35,134 @@ type QP struct {
 	mtu      int // path MTU in bytes
 	userData any
 
-	sq   requester // send queue: requester and completer
-	rq   recvQueue // own receive queue, unused with an SRQ
-	resp responder
+	pending     eventSet
+	established bool // EventCommEstablished was raised
+	sqDraining  bool // SQD, and not drained yet
+	gone        bool // destroyed
+
+	sq      requester // send queue: requester and completer
+	rq      recvQueue // own receive queue, unused with an SRQ
+	curRecv *recvWQE  // taken from rq or srq, not completed yet
+	resp    responder
 
 	link   qpLink           // membership of the engine's ready list
 	timers [numTimers]timer // see timer.go
 }
 
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes means a
-// random one.
-func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) { panic("contract only") }
+// random one: a number that can be guessed invites forged packets.
+func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
+	if err := checkInitAttr(&a); err != nil {
+		return nil, err
+	}
+	if len(e.qps) >= MaxQPs {
+		return nil, fmt.Errorf("create QP: %d exist: %w", len(e.qps), ErrLimit)
+	}
+	n, err := e.allocQPN(a.QPN)
+	if err != nil {
+		return nil, err
+	}
+	qp := &QP{
+		e: e, num: n, typ: a.Type, caps: a.Caps, sigAll: a.SigAll, pd: a.PD,
+		sendCQ: a.SendCQ, recvCQ: a.RecvCQ, srq: a.SRQ, userData: a.UserData,
+	}
+	if qp.srq != nil {
+		qp.caps.MaxRecvWR, qp.caps.MaxRecvSGE = 0, 0
+		qp.srq.users++
+	} else {
+		qp.rq.init(a.Caps.MaxRecvWR, a.Caps.MaxRecvSGE)
+	}
+	qp.sendCQ.users++
+	qp.recvCQ.users++
+	qp.sq.init(qp)
+	qp.resp.init(qp)
+	e.events.reserve(qpEvents)
+	e.qps[n] = qp
+	return qp, nil
+}
+
+// allocQPN returns want, or a random free number if that is 0.
+func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
+	const op = "create QP"
+	if want != 0 {
+		if want >= ib.QPNMulticast {
+			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is not a QP number", want)}
+		}
+		if e.qps[want] != nil {
+			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is in use", want)}
+		}
+		return want, nil
+	}
+	for range maxQPNAttempts {
+		var b [4]byte
+		if _, err := e.cfg.Rand.Read(b[:]); err != nil {
+			return 0, fmt.Errorf("create QP: random number: %w", err)
+		}
+		n := ib.QPN(binary.BigEndian.Uint32(b[:])) & ib.QPNMask
+		if n >= minQPN && n != ib.QPNMulticast && e.qps[n] == nil {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("create QP: no free number found: %w", ErrLimit)
+}
 
 // Destroy ends the QP: nothing is sent or completed any more, timers stop, its
-// completions stay in the CQs.
-func (qp *QP) Destroy() error { panic("contract only") }
+// completions stay in the CQs. Events of the QP that were not taken are lost.
+func (qp *QP) Destroy() error {
+	if qp.gone {
+		return ErrDestroyed
+	}
+	e := qp.e
+	qp.quiesce()
+	if qp.curRecv != nil {
+		qp.recycleRecv(qp.curRecv)
+	}
+	qp.state = StateReset
+	qp.gone = true
+	qp.sendCQ.users--
+	qp.recvCQ.users--
+	if qp.srq != nil {
+		qp.srq.users--
+	}
+	delete(e.qps, qp.num)
+	if e.lastQP == qp {
+		e.lastQP = nil
+	}
+	e.events.purge(func(ev *Event) bool { return ev.QP == qp })
+	e.events.release(qpEvents)
+	return nil
+}
 
-// Modify changes the attributes that mask selects, by the table of required
-// and optional attributes for the transition.
-func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error { panic("contract only") }
+// quiesce stops the timers and takes the QP off the ready list.
+func (qp *QP) quiesce() {
+	for id := timerID(0); id < numTimers; id++ {
+		qp.stopTimer(id)
+	}
+	qp.unready()
+}
 
 // Query returns all attributes as they are now.
-func (qp *QP) Query() (QPAttr, QPInitAttr) { panic("contract only") }
-
-// PostSend queues a send work request. An error means that nothing was queued.
-func (qp *QP) PostSend(now int64, wr *SendWR) error { panic("contract only") }
-
-// PostRecv queues a receive work request.
-func (qp *QP) PostRecv(now int64, wr *RecvWR) error { panic("contract only") }
+func (qp *QP) Query() (QPAttr, QPInitAttr) {
+	a := qp.attr
+	a.State, a.CurState = qp.state, qp.state
+	a.SQDraining = qp.sqDraining
+	if qp.state >= StateRTS {
+		a.SQPSN = qp.sq.nextPSN()
+	}
+	if qp.state >= StateRTR {
+		a.RQPSN = qp.resp.expectedPSN()
+	}
+	return a, QPInitAttr{
+		Type: qp.typ, PD: qp.pd, SendCQ: qp.sendCQ, RecvCQ: qp.recvCQ, SRQ: qp.srq,
+		Caps: qp.caps, SigAll: qp.sigAll, QPN: qp.num, UserData: qp.userData,
+	}
+}
 
 // Number returns the QPN.
 func (qp *QP) Number() ib.QPN { return qp.num }
+
+// Type returns the service type.
+func (qp *QP) Type() ib.Transport { return qp.typ }
 
 // State returns the current state.
 func (qp *QP) State() QPState { return qp.state }

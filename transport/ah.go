@@ -1,0 +1,108 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// AH is an address handle: the way to a UD peer or multicast group.
+type AH struct {
+	pd   *mem.PD
+	av   AddressVector
+	path Path
+	gone bool
+}
+
+// CreateAH makes an address handle for UD sends.
+func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
+	const op = "create AH"
+	if pd == nil {
+		return nil, &AttrError{op, "pd", "missing"}
+	}
+	a := &AH{pd: pd, av: av}
+	if err := e.resolve(op, &av, true, &a.path); err != nil {
+		return nil, err
+	}
+	if av.FlowLabel != 0 {
+		a.path.SrcPort = flowPort(av.FlowLabel)
+	} else {
+		a.path.SrcPort = flowPort(addrHash(&a.path))
+	}
+	return a, nil
+}
+
+// Query returns the address vector that the handle was made from.
+func (a *AH) Query() AddressVector { return a.av }
+
+// Destroy releases the handle; sends that were posted with it still go out.
+func (a *AH) Destroy() error {
+	if a.gone {
+		return ErrDestroyed
+	}
+	a.gone = true
+	return nil
+}
+
+// resolve checks av and fills the fields of p that follow from it, all but
+// the source port.
+func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) error {
+	if av.SGIDIndex < 0 || av.SGIDIndex >= len(e.cfg.GIDs) {
+		return &AttrError{op, "ah_attr.sgid_index", fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs))}
+	}
+	src, dst := e.cfg.GIDs[av.SGIDIndex].Unmap(), av.DGID.Addr()
+	switch {
+	case av.DGID.IsZero() || dst.IsUnspecified():
+		return &AttrError{op, "ah_attr.dgid", "zero"}
+	case av.DGID.IsMulticast() && !multicast:
+		return &AttrError{op, "ah_attr.dgid", "multicast"}
+	case src.Is4() != dst.Is4():
+		return &AttrError{op, "ah_attr.dgid", fmt.Sprintf("%v cannot be reached from %v: another address family", dst, src)}
+	case av.FlowLabel > maxFlowLabel:
+		return &AttrError{op, "ah_attr.flow_label", fmt.Sprintf("%#x exceeds 20 bits", av.FlowLabel)}
+	}
+	if src.Is6() {
+		// A link-local peer is on the link of the address that sends to it.
+		dst = dst.WithZone(src.Zone())
+	}
+	hop := av.HopLimit
+	if hop == 0 {
+		hop = DefaultHopLimit
+	}
+	*p = Path{
+		Src: src, Dst: dst, SGIDIndex: av.SGIDIndex, SrcPort: p.SrcPort,
+		FlowLabel: av.FlowLabel, TrafficClass: av.TrafficClass, HopLimit: hop,
+	}
+	return nil
+}
+
+// flowPort folds a 20-bit flow label into a UDP source port of the dynamic
+// range, by the formula that rdma_rxe and NICs share (wire format 2.2).
+func flowPort(label uint32) uint16 {
+	return uint16(0xC000 | (label&0x3FFF ^ label>>14&0x3F))
+}
+
+// qpnFlow is the flow label of a connection that was given none: both ends
+// derive the same one from their QP numbers.
+func qpnFlow(a, b ib.QPN) uint32 {
+	v := uint64(a) * uint64(b)
+	v ^= v >> 20
+	v ^= v >> 40
+	return uint32(v) & maxFlowLabel
+}
+
+// qpnPort is the source port of a datagram QP (rdma_rxe: a hash of the QPN).
+func qpnPort(n ib.QPN) uint16 { return uint16(0xC000 + 0x61C88647*uint32(n)>>18) }
+
+// addrHash spreads the flows of address handles without a flow label.
+func addrHash(p *Path) uint32 {
+	h := uint64(14695981039346656037) // FNV-1a over 32-bit words
+	for _, a := range [][16]byte{p.Src.As16(), p.Dst.As16()} {
+		for i := 0; i < 16; i += 4 {
+			h = (h ^ uint64(binary.BigEndian.Uint32(a[i:]))) * 1099511628211
+		}
+	}
+	return uint32(h>>40^h>>20^h) & maxFlowLabel
+}

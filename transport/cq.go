@@ -1,0 +1,200 @@
+package transport
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// CQ is a completion queue: a ring with one producer, the engine, and one
+// consumer at a time, which may poll and arm while the engine runs.
+//
+// A CQ that overflows is dead, as in the specification (IBTA 11.6.3.1, CQ
+// error): it raises EventCQError once, keeps what it has for Poll and takes
+// no further completion; every QP whose completion it refuses goes to ERR.
+type CQ struct {
+	e        *Engine
+	userData any
+	users    int // QP work queues that complete here
+	pending  eventSet
+	dead     bool // overflowed
+	gone     bool // destroyed
+
+	// Producer side.
+	prod     *cqRing
+	tail     uint64 // completions ever pushed
+	capacity int
+
+	// Shared.
+	head   atomic.Uint64 // completions ever polled; written by the consumer
+	armed  atomic.Uint32 // armNone, armSolicited or armAny
+	events uint64        // EventCompletion raised, for tests and statistics
+
+	// Consumer side.
+	cons *cqRing
+}
+
+// What an armed CQ waits for.
+const (
+	armNone uint32 = iota
+	armSolicited
+	armAny
+)
+
+// cqRing holds the completions with sequence numbers below end; after a resize
+// the later ones are in next. Slots are indexed by sequence number, so that
+// head and tail keep counting across a resize.
+type cqRing struct {
+	slots []WC // length is a power of two
+	tail  atomic.Uint64
+	end   atomic.Uint64 // noEnd until the ring is replaced
+	next  *cqRing       // published by end
+}
+
+const noEnd = ^uint64(0)
+
+func newCQRing(n int) *cqRing {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	r := &cqRing{slots: make([]WC, size)}
+	r.end.Store(noEnd)
+	return r
+}
+
+func checkCQE(op string, n int) error {
+	if n < 1 || n > MaxCQE {
+		return &AttrError{Op: op, Attr: "cqe", Why: fmt.Sprintf("%d is not in 1..%d", n, MaxCQE)}
+	}
+	return nil
+}
+
+// CreateCQ makes a CQ for n completions.
+func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
+	if err := checkCQE("create CQ", n); err != nil {
+		return nil, err
+	}
+	r := newCQRing(n)
+	e.events.reserve(cqEvents)
+	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
+}
+
+// push appends a completion; the engine only. It returns false if the CQ
+// overflowed, now or earlier; then the caller moves the QP to ERR.
+func (cq *CQ) push(wc *WC, solicited bool) bool {
+	if cq.dead || cq.gone {
+		return false
+	}
+	if cq.tail-cq.head.Load() >= uint64(cq.capacity) {
+		cq.dead = true
+		cq.e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
+		return false
+	}
+	r := cq.prod
+	r.slots[cq.tail&uint64(len(r.slots)-1)] = *wc
+	cq.tail++
+	r.tail.Store(cq.tail)
+	// The store above and the load below are ordered against Arm's store and
+	// the Poll after it: either this sees the CQ armed, or that poll sees the
+	// completion.
+	if a := cq.armed.Load(); a != armNone {
+		if a == armAny || solicited || wc.Status != WCSuccess {
+			cq.armed.Store(armNone)
+			cq.events++
+			cq.e.events.push(&cq.pending, Event{Type: EventCompletion, CQ: cq})
+		}
+	}
+	return true
+}
+
+// Poll moves up to len(wcs) completions out of the CQ and returns how many.
+func (cq *CQ) Poll(wcs []WC) int {
+	n := 0
+	head := cq.head.Load()
+	for n < len(wcs) {
+		r := cq.cons
+		if head == r.end.Load() {
+			cq.cons = r.next
+			continue
+		}
+		have := int(min(r.tail.Load()-head, uint64(len(wcs)-n)))
+		if have == 0 {
+			break
+		}
+		mask := uint64(len(r.slots) - 1)
+		for range have {
+			wcs[n] = r.slots[head&mask]
+			head++
+			n++
+		}
+		cq.head.Store(head)
+	}
+	return n
+}
+
+// Len returns how many completions wait to be polled. It belongs to the
+// consumer, as Poll does.
+func (cq *CQ) Len() int {
+	r := cq.cons
+	for r.end.Load() != noEnd {
+		r = r.next
+	}
+	return int(r.tail.Load() - cq.head.Load())
+}
+
+// Arm asks for one EventCompletion at the next completion, or, with
+// solicitedOnly, at the next solicited or failed one. As with
+// ibv_req_notify_cq, poll once more after arming. A CQ armed for any
+// completion stays so when it is armed for solicited ones.
+func (cq *CQ) Arm(solicitedOnly bool) {
+	if !solicitedOnly {
+		cq.armed.Store(armAny)
+		return
+	}
+	cq.armed.CompareAndSwap(armNone, armSolicited)
+}
+
+// Resize changes the capacity to n; it fails with ErrBusy if more completions
+// are waiting. It is a command: it may run beside Poll, not beside the engine.
+func (cq *CQ) Resize(n int) error {
+	if cq.gone {
+		return ErrDestroyed
+	}
+	if err := checkCQE("resize CQ", n); err != nil {
+		return err
+	}
+	if cq.tail-cq.head.Load() > uint64(n) {
+		return fmt.Errorf("resize CQ to %d: %w", n, ErrBusy)
+	}
+	cq.capacity = n
+	old := cq.prod
+	r := newCQRing(n)
+	if len(r.slots) == len(old.slots) {
+		return nil
+	}
+	r.tail.Store(cq.tail)
+	old.next = r
+	cq.prod = r
+	old.end.Store(cq.tail) // publishes next
+	return nil
+}
+
+// Cap returns how many completions the CQ holds.
+func (cq *CQ) Cap() int { return cq.capacity }
+
+// UserData returns what was given to CreateCQ.
+func (cq *CQ) UserData() any { return cq.userData }
+
+// Destroy fails with ErrBusy while QPs use the CQ.
+func (cq *CQ) Destroy() error {
+	switch {
+	case cq.gone:
+		return ErrDestroyed
+	case cq.users > 0:
+		return ErrBusy
+	}
+	cq.gone = true
+	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })
+	cq.e.events.release(cqEvents)
+	return nil
+}

@@ -1,0 +1,108 @@
+package transport
+
+// eventQueue holds the events that PollEvent has not taken yet. Every object
+// has at most one event of each type in the queue, so its length is bounded
+// by the number of objects, and room for them is made when they are created:
+// raising an event never allocates.
+type eventQueue struct {
+	ring  []Event // length is a power of two, or 0
+	head  uint64
+	tail  uint64
+	bound int // most events that the living objects can have in the queue
+}
+
+// eventSet is the set of types that an object has in the queue.
+type eventSet uint16
+
+// How many types of events an object can raise.
+const (
+	cqEvents  = 2 // completion, error
+	qpEvents  = 6 // fatal, request, access, established, drained, last WQE
+	srqEvents = 2 // error, limit
+)
+
+// reserve makes room for n more events.
+func (q *eventQueue) reserve(n int) {
+	q.bound += n
+	size := max(len(q.ring), 16)
+	for size < q.bound {
+		size *= 2
+	}
+	if size == len(q.ring) {
+		return
+	}
+	ring := make([]Event, size)
+	for i := q.head; i != q.tail; i++ {
+		ring[i&uint64(size-1)] = q.ring[i&uint64(len(q.ring)-1)]
+	}
+	q.ring = ring
+}
+
+// release gives back the room of an object that was destroyed.
+func (q *eventQueue) release(n int) { q.bound -= n }
+
+// push adds ev unless its object, whose set is given, has one of that type in
+// the queue already.
+func (q *eventQueue) push(pending *eventSet, ev Event) {
+	bit := eventSet(1) << ev.Type
+	if *pending&bit != 0 {
+		return
+	}
+	*pending |= bit
+	q.ring[q.tail&uint64(len(q.ring)-1)] = ev
+	q.tail++
+}
+
+// pop takes the oldest event.
+func (q *eventQueue) pop() (Event, bool) {
+	if q.head == q.tail {
+		return Event{}, false
+	}
+	slot := &q.ring[q.head&uint64(len(q.ring)-1)]
+	ev := *slot
+	*slot = Event{}
+	q.head++
+	*ev.pending() &^= 1 << ev.Type
+	return ev, true
+}
+
+// purge drops the events of an object that goes away.
+func (q *eventQueue) purge(match func(*Event) bool) {
+	mask := uint64(len(q.ring) - 1)
+	to := q.head
+	for i := q.head; i != q.tail; i++ {
+		if ev := q.ring[i&mask]; !match(&ev) {
+			q.ring[to&mask] = ev
+			to++
+		}
+	}
+	for i := to; i != q.tail; i++ {
+		q.ring[i&mask] = Event{}
+	}
+	q.tail = to
+}
+
+// pending returns the set of the object that ev belongs to.
+func (ev *Event) pending() *eventSet {
+	switch {
+	case ev.CQ != nil:
+		return &ev.CQ.pending
+	case ev.SRQ != nil:
+		return &ev.SRQ.pending
+	}
+	return &ev.QP.pending
+}
+
+// raise queues an asynchronous event of the QP.
+func (qp *QP) raise(t EventType) {
+	qp.e.events.push(&qp.pending, Event{Type: t, QP: qp})
+}
+
+// commEstablished tells that a packet arrived for a QP in RTR; the event comes
+// once (IBTA 11.6.3.2).
+func (qp *QP) commEstablished() {
+	if qp.state == StateRTR && !qp.established {
+		qp.established = true
+		qp.raise(EventCommEstablished)
+	}
+}

@@ -1,0 +1,41 @@
+package transport
+
+// Limits of the verbs objects. Those that rdma_rxe has too carry its values
+// (max_sge, max_qp_wr, max_cqe, max_qp_rd_atom), so that a program sized for
+// it fits.
+const (
+	MaxQPs         = 1 << 20 // queue pairs of an engine
+	MaxQueueWR     = 1 << 20 // work requests of one queue
+	MaxSGE         = 32      // scatter/gather elements of a work request
+	MaxInline      = 1024    // bytes of inline data of a send work request
+	MaxCQE         = 1 << 22 // completions that a CQ holds
+	MaxRdAtomic    = 128     // READs and atomics outstanding, either role
+	MaxMessage     = 1 << 31 // bytes of one message (IBTA C9-51)
+	MaxRetryCnt    = 7       // three bits in the CM
+	MaxRNRRetry    = 7       // 7 is for ever
+	maxFlowLabel   = 1<<20 - 1
+	minQPN         = 16 // 0 to 15 are left to special QPs, as in rdma_rxe
+	maxQPNAttempts = 64 // random QPNs tried before giving up
+)
+
+// RNRRetryForever is the value of rnr_retry that never gives up.
+const RNRRetryForever = 7
+
+// Defaults of Tuning and of attributes.
+const (
+	// DefaultMaxUnackedPackets bounds the send window of a QP, in packets. 128
+	// is what rdma_rxe uses; with 1 KiB packets it fits the receive buffer that
+	// Linux grants a UDP socket by default (208 KiB).
+	DefaultMaxUnackedPackets = 128
+	// DefaultAckReqInterval is the largest number of packets of a message
+	// without AckReq.
+	DefaultAckReqInterval = 16
+	// DefaultSeqNAKRearmNs is how long a responder waits before it repeats the
+	// sequence NAK of a gap. rdma_rxe recovers a lost NAK by its timeout only.
+	DefaultSeqNAKRearmNs = 2e6
+	// DefaultFatalLingerNs is how long duplicates of a request that failed are
+	// answered with the same NAK.
+	DefaultFatalLingerNs = 5e9
+	// DefaultHopLimit replaces a hop limit of 0.
+	DefaultHopLimit = 64
+)

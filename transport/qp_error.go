@@ -1,0 +1,78 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// fatal moves the QP to ERR because of an error and raises ev. What is queued
+// is flushed. It does nothing in ERR.
+func (qp *QP) fatal(now int64, ev EventType) {
+	if qp.state == StateErr || qp.state == StateReset {
+		return
+	}
+	qp.raise(ev)
+	qp.enterErr(now)
+}
+
+// sqError ends the send queue after the work request at its head failed and
+// was completed: an RC QP goes to ERR with ev; UC and UD go to SQE, where the
+// send queue is flushed and the receive queue goes on (IBTA 10.3.1.5). No
+// event tells of SQE: the failed completion does.
+func (qp *QP) sqError(now int64, ev EventType) {
+	if qp.typ == ib.RC || qp.state != StateRTS && qp.state != StateSQD {
+		qp.fatal(now, ev)
+		return
+	}
+	qp.sqDraining = false
+	qp.setState(now, StateSQE)
+	qp.sq.flush(now)
+}
+
+// enterErr moves the QP to ERR and flushes both queues. The responder may go
+// on to repeat a fatal NAK (wire format 13.14).
+func (qp *QP) enterErr(now int64) {
+	if qp.state == StateErr {
+		return
+	}
+	qp.sqDraining = false
+	qp.setState(now, StateErr)
+	qp.stopTimer(timerAck)
+	qp.stopTimer(timerRNR)
+	qp.stopTimer(timerNAK)
+	qp.sq.flush(now)
+	qp.flushRecv()
+	if qp.srq != nil {
+		// At most one request of the SRQ was with this QP, and it is complete.
+		qp.raise(EventLastWQEReached)
+	}
+}
+
+// flushRecv completes the receive request that was begun, then all that are
+// posted, in order. If the CQ is full the rest is dropped: the CQ tells.
+func (qp *QP) flushRecv() {
+	if w := qp.curRecv; w != nil {
+		qp.flushOneRecv(w)
+		qp.recycleRecv(w)
+	}
+	if qp.srq != nil {
+		return
+	}
+	for w := qp.rq.take(); w != nil; w = qp.rq.take() {
+		qp.flushOneRecv(w)
+		qp.rq.recycle(w)
+	}
+}
+
+func (qp *QP) flushOneRecv(w *recvWQE) {
+	qp.recvCQ.push(&WC{ID: w.id, Status: WCFlushErr, Opcode: WCRecv, QPN: qp.num}, false)
+}
+
+// completeRecv makes the completion of a receive request and counts it; if
+// the CQ refuses it the QP goes to ERR.
+func (qp *QP) completeRecv(now int64, wc *WC, solicited bool) {
+	wc.QPN = qp.num
+	if wc.Status == WCSuccess {
+		qp.e.counters.RDMARecvs++
+	}
+	if !qp.recvCQ.push(wc, solicited) {
+		qp.fatal(now, EventQPFatal)
+	}
+}

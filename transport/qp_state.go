@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// transition is one cell of the table of state transitions: the attributes
+// that Modify must be given and those that it may be given besides. Modify of
+// a cell that is not ok is refused.
+type transition struct {
+	ok       bool
+	required AttrMask
+	optional AttrMask
+}
+
+// transitionTable has a row for each state and a column for the next one.
+type transitionTable [numQPStates][numQPStates]transition
+
+// transitions are the tables of RC, UC and UD: IBTA 10.3.1 and table 97 in the
+// reading of ib_modify_qp_is_ok (Linux 6.12), without path migration, which
+// RoCE peers do not use. RESET to ERR is not a transition there.
+var transitions = map[ib.Transport]*transitionTable{
+	ib.RC: buildTransitions(ib.RC),
+	ib.UC: buildTransitions(ib.UC),
+	ib.UD: buildTransitions(ib.UD),
+}
+
+func buildTransitions(t ib.Transport) *transitionTable {
+	pick := func(rc, uc, ud AttrMask) AttrMask {
+		switch t {
+		case ib.RC:
+			return rc
+		case ib.UC:
+			return uc
+		}
+		return ud
+	}
+	var tab transitionTable
+	set := func(from, to QPState, required, optional AttrMask) {
+		tab[from][to] = transition{true, required, optional}
+	}
+	for from := StateReset; from < numQPStates; from++ {
+		set(from, StateReset, 0, 0)
+		if from != StateReset {
+			set(from, StateErr, 0, 0)
+		}
+	}
+	const (
+		setup   = AttrPKeyIndex | AttrPort
+		connect = AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	)
+	init := pick(setup|AttrAccess, setup|AttrAccess, setup|AttrQKey)
+	set(StateReset, StateInit, init, 0)
+	set(StateInit, StateInit, 0, init)
+	set(StateInit, StateRTR,
+		pick(connect|AttrMaxDestRdAtomic|AttrMinRNRTimer, connect, 0),
+		pick(AttrAccess|AttrPKeyIndex, AttrAccess|AttrPKeyIndex, AttrPKeyIndex|AttrQKey))
+
+	live := pick(AttrCurState|AttrAccess|AttrMinRNRTimer|AttrWindow, AttrCurState|AttrAccess, AttrCurState|AttrQKey)
+	set(StateRTR, StateRTS,
+		pick(AttrSQPSN|AttrTimeout|AttrRetryCnt|AttrRNRRetry|AttrMaxRdAtomic, AttrSQPSN, AttrSQPSN), live)
+	set(StateRTS, StateRTS, 0, live)
+	set(StateRTS, StateSQD, 0, AttrEnSQDNotify)
+	set(StateSQD, StateRTS, 0, live)
+	set(StateSQD, StateSQD, 0, pick(
+		AttrPort|AttrAV|AttrTimeout|AttrRetryCnt|AttrRNRRetry|AttrMaxRdAtomic|AttrMaxDestRdAtomic|
+			AttrAccess|AttrPKeyIndex|AttrMinRNRTimer|AttrWindow,
+		AttrAV|AttrAccess|AttrPKeyIndex,
+		AttrPKeyIndex|AttrQKey))
+	if t != ib.RC {
+		// An RC send queue that fails takes the whole QP to ERR.
+		set(StateSQE, StateRTS, 0, pick(0, AttrCurState|AttrAccess, AttrCurState|AttrQKey))
+	}
+	return &tab
+}
+
+// Modify changes the attributes that mask selects, by the table of required
+// and optional attributes for the transition; without AttrState the QP stays
+// in its state. An error, an [AttrError] unless the QP was destroyed, means
+// that nothing changed.
+func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
+	if qp.gone {
+		return ErrDestroyed
+	}
+	from, to := qp.state, qp.state
+	if mask&AttrState != 0 {
+		to = a.State
+	}
+	op := fmt.Sprintf("modify %v QP %v->%v", qp.typ, from, to)
+	if to >= numQPStates {
+		return &AttrError{op, "qp_state", "unknown state"}
+	}
+	tr := transitions[qp.typ][from][to]
+	if !tr.ok {
+		return &AttrError{op, "qp_state", "no such transition"}
+	}
+	if missing := tr.required &^ mask; missing != 0 {
+		return &AttrError{op, attrName(missing), "required"}
+	}
+	if extra := mask &^ (tr.required | tr.optional | AttrState); extra != 0 {
+		return &AttrError{op, attrName(extra), "not allowed"}
+	}
+	if qp.sqDraining && to != StateErr && to != StateReset {
+		return &AttrError{op, "qp_state", "the send queue is still draining"}
+	}
+	if err := qp.checkAttrs(op, &a, mask); err != nil {
+		return err
+	}
+	if mask&AttrAV != 0 {
+		if err := qp.setPath(op, &a, mask); err != nil {
+			return err
+		}
+	}
+	qp.store(&a, mask)
+	qp.enter(now, to)
+	return nil
+}
+
+// setPath derives the path of a connected QP from its address vector.
+func (qp *QP) setPath(op string, a *QPAttr, mask AttrMask) error {
+	var p Path
+	if err := qp.e.resolve(op, &a.AV, false, &p); err != nil {
+		return err
+	}
+	flow := a.AV.FlowLabel
+	if flow == 0 {
+		peer := qp.attr.DestQPN
+		if mask&AttrDestQPN != 0 {
+			peer = a.DestQPN
+		}
+		flow = qpnFlow(qp.num, peer)
+	}
+	p.SrcPort = flowPort(flow)
+	qp.path = p
+	return nil
+}
+
+// setState changes the state and tells the tracer.
+func (qp *QP) setState(now int64, to QPState) {
+	if t := qp.e.cfg.Tracer; t != nil && to != qp.state {
+		t.Trace(TraceEvent{Now: now, Kind: TraceState, QPN: qp.num, Detail: qp.state.String() + "->" + to.String()})
+	}
+	qp.state = to
+}
+
+// enter performs a transition that Modify has checked.
+func (qp *QP) enter(now int64, to QPState) {
+	from := qp.state
+	switch {
+	case to == StateErr:
+		qp.enterErr(now)
+	case to == StateReset:
+		qp.reset(now)
+	case from == to:
+		qp.sq.attrsChanged(now)
+	case to == StateInit:
+		qp.setState(now, to)
+	case to == StateRTR:
+		qp.mtu = qp.attr.PathMTU.Bytes()
+		if qp.typ == ib.UD {
+			qp.mtu = qp.e.cfg.MTU.Bytes()
+			qp.path.SrcPort = qpnPort(qp.num)
+		}
+		qp.setState(now, to)
+		qp.resp.start(now)
+	case to == StateSQD:
+		qp.setState(now, to)
+		qp.sqDraining = true
+		qp.sq.drain(now)
+	case from == StateRTR: // to RTS
+		qp.setState(now, to)
+		qp.sq.start(now)
+	default: // SQD or SQE to RTS
+		qp.setState(now, to)
+		qp.sq.resume(now)
+	}
+}
+
+// sqDrained ends the draining of a QP in SQD: everything that was begun is
+// complete (IBTA 10.3.1.6).
+func (qp *QP) sqDrained(now int64) {
+	if qp.state != StateSQD || !qp.sqDraining {
+		return
+	}
+	qp.sqDraining = false
+	if qp.attr.EnSQDAsyncNotify {
+		qp.raise(EventSQDrained)
+	}
+}
+
+// reset drops all work without completions and forgets all attributes.
+func (qp *QP) reset(now int64) {
+	qp.quiesce()
+	if qp.curRecv != nil {
+		qp.recycleRecv(qp.curRecv)
+	}
+	qp.rq.clear()
+	qp.sq.reset(now)
+	qp.resp.reset(now)
+	qp.attr = QPAttr{}
+	qp.path = Path{}
+	qp.mtu = 0
+	qp.established = false
+	qp.sqDraining = false
+	qp.setState(now, StateReset)
+}

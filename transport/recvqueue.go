@@ -1,0 +1,164 @@
+package transport
+
+import "fmt"
+
+// recvQueue is the receive queue of a QP or an SRQ. A work request is in
+// exactly one place: in the free list, in the ring of posted requests, or with
+// the responder that took it. Its slot counts against the capacity until it is
+// recycled.
+type recvQueue struct {
+	ring     []*recvWQE // posted, oldest at head; length is a power of two
+	head     uint32
+	tail     uint32
+	free     []*recvWQE
+	used     int // posted and taken
+	capacity int
+	maxSGE   int
+	alloc    int // slots that exist
+}
+
+// recvWQE is one receive work request.
+type recvWQE struct {
+	id    uint64
+	sges  []SGE  // into the slot's own array
+	total uint64 // sum of the SGE lengths, bytes
+	owner *recvQueue
+}
+
+// init makes room for n requests of up to sge elements.
+func (q *recvQueue) init(n, sge int) {
+	q.capacity, q.maxSGE = n, sge
+	q.grow(n)
+}
+
+// grow makes the number of slots at least n. Existing ones stay where they
+// are, since responders hold pointers to them.
+func (q *recvQueue) grow(n int) {
+	if n > q.alloc {
+		more := n - q.alloc
+		slots := make([]recvWQE, more)
+		sges := make([]SGE, more*q.maxSGE)
+		free := make([]*recvWQE, len(q.free), n)
+		copy(free, q.free)
+		for i := range slots {
+			w := &slots[i]
+			w.owner = q
+			w.sges = sges[i*q.maxSGE : i*q.maxSGE : (i+1)*q.maxSGE]
+			free = append(free, w)
+		}
+		q.free = free
+		q.alloc = n
+	}
+	size := max(len(q.ring), 1)
+	for size < n {
+		size *= 2
+	}
+	if size == len(q.ring) {
+		return
+	}
+	ring := make([]*recvWQE, size)
+	for i := q.head; i != q.tail; i++ {
+		ring[i&uint32(size-1)] = q.ring[i&uint32(len(q.ring)-1)]
+	}
+	q.ring = ring
+}
+
+// posted returns how many requests wait to be taken.
+func (q *recvQueue) posted() int { return int(q.tail - q.head) }
+
+// check says whether wr can be posted.
+func (q *recvQueue) check(wr *RecvWR) error {
+	if len(wr.SGList) > q.maxSGE {
+		return fmt.Errorf("post receive: %d, at most %d: %w", len(wr.SGList), q.maxSGE, ErrTooManySGE)
+	}
+	if q.used >= q.capacity {
+		return fmt.Errorf("post receive: %w", ErrQueueFull)
+	}
+	return nil
+}
+
+// post appends a request that check has admitted.
+func (q *recvQueue) post(wr *RecvWR) {
+	w := q.free[len(q.free)-1]
+	q.free = q.free[:len(q.free)-1]
+	w.id = wr.ID
+	w.sges = append(w.sges[:0], wr.SGList...)
+	w.total = 0
+	for i := range w.sges {
+		w.total += uint64(w.sges[i].Length)
+	}
+	q.used++
+	q.ring[q.tail&uint32(len(q.ring)-1)] = w
+	q.tail++
+}
+
+// take removes the oldest posted request, nil if there is none.
+func (q *recvQueue) take() *recvWQE {
+	if q.head == q.tail {
+		return nil
+	}
+	slot := &q.ring[q.head&uint32(len(q.ring)-1)]
+	w := *slot
+	*slot = nil
+	q.head++
+	return w
+}
+
+// recycle returns a taken request to the free list.
+func (q *recvQueue) recycle(w *recvWQE) {
+	q.used--
+	q.free = append(q.free, w)
+}
+
+// clear drops every posted request.
+func (q *recvQueue) clear() {
+	for w := q.take(); w != nil; w = q.take() {
+		q.recycle(w)
+	}
+}
+
+// PostRecv queues a receive work request. An error means that nothing was
+// queued: ErrInvalidState in RESET and on a QP that uses an SRQ, ErrQueueFull,
+// ErrTooManySGE. In ERR the request is flushed at once.
+func (qp *QP) PostRecv(now int64, wr *RecvWR) error {
+	switch {
+	case qp.gone:
+		return ErrDestroyed
+	case qp.srq != nil:
+		return fmt.Errorf("post receive to a QP with an SRQ: %w", ErrInvalidState)
+	case qp.state == StateReset:
+		return fmt.Errorf("post receive in RESET: %w", ErrInvalidState)
+	}
+	if err := qp.rq.check(wr); err != nil {
+		return err
+	}
+	qp.rq.post(wr)
+	if qp.state == StateErr {
+		qp.flushRecv()
+	}
+	return nil
+}
+
+// takeRecv returns the next receive request of the QP's queue or SRQ, nil if
+// there is none. It stays valid until recycleRecv; a QP holds one at a time.
+func (qp *QP) takeRecv() *recvWQE {
+	if qp.curRecv != nil {
+		panic("transport: second receive request taken")
+	}
+	if qp.srq != nil {
+		qp.curRecv = qp.srq.take()
+	} else {
+		qp.curRecv = qp.rq.take()
+	}
+	return qp.curRecv
+}
+
+// recycleRecv gives back the request that takeRecv returned, after its
+// completion was made.
+func (qp *QP) recycleRecv(w *recvWQE) {
+	if w != qp.curRecv {
+		panic("transport: receive request recycled twice")
+	}
+	qp.curRecv = nil
+	w.owner.recycle(w)
+}

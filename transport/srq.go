@@ -1,0 +1,123 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/mem"
+)
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	e        *Engine
+	pd       *mem.PD
+	userData any
+	q        recvQueue
+	limit    int // raise the event when fewer are posted; 0 is off
+	users    int // QPs
+	pending  eventSet
+	gone     bool
+}
+
+// SRQAttr describes a shared receive queue.
+type SRQAttr struct {
+	MaxWR  int
+	MaxSGE int
+	Limit  int // raise EventSRQLimitReached when fewer are left; 0 is off
+}
+
+// CreateSRQ makes a shared receive queue. The limit is not looked at, as with
+// ibv_create_srq: an SRQ is created empty; arm it by Modify.
+func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
+	const op = "create SRQ"
+	switch {
+	case pd == nil:
+		return nil, &AttrError{op, "pd", "missing"}
+	case a.MaxWR < 1 || a.MaxWR > MaxQueueWR:
+		return nil, &AttrError{op, "max_wr", fmt.Sprintf("%d is not in 1..%d", a.MaxWR, MaxQueueWR)}
+	case a.MaxSGE < 0 || a.MaxSGE > MaxSGE:
+		return nil, &AttrError{op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE)}
+	}
+	s := &SRQ{e: e, pd: pd, userData: userData}
+	s.q.init(a.MaxWR, a.MaxSGE)
+	e.events.reserve(srqEvents)
+	return s, nil
+}
+
+// PostRecv queues a receive work request. QPs that wait in RNR are not
+// notified: the peer tries again.
+func (s *SRQ) PostRecv(now int64, wr *RecvWR) error {
+	if s.gone {
+		return ErrDestroyed
+	}
+	if err := s.q.check(wr); err != nil {
+		return err
+	}
+	s.q.post(wr)
+	return nil
+}
+
+// take hands out the oldest request and watches the limit, which is disarmed
+// when it fires (IBTA 10.2.9.2).
+func (s *SRQ) take() *recvWQE {
+	w := s.q.take()
+	if w != nil && s.limit > 0 && s.q.posted() < s.limit {
+		s.limit = 0
+		s.e.events.push(&s.pending, Event{Type: EventSRQLimitReached, SRQ: s})
+	}
+	return w
+}
+
+// Modify arms the limit event or resizes the queue (ibv_modify_srq). A
+// negative argument leaves that attribute as it is. The limit may not exceed
+// the size, nor the size go below what is posted; if either is wrong, nothing
+// changes. A limit above what is posted fires at the next receive.
+func (s *SRQ) Modify(limit, maxWR int) error {
+	const op = "modify SRQ"
+	if s.gone {
+		return ErrDestroyed
+	}
+	size := s.q.capacity
+	if maxWR >= 0 {
+		size = maxWR
+	}
+	switch {
+	case size < 1 || size > MaxQueueWR:
+		return &AttrError{op, "max_wr", fmt.Sprintf("%d is not in 1..%d", size, MaxQueueWR)}
+	case size < s.q.used:
+		return &AttrError{op, "max_wr", fmt.Sprintf("%d is below the %d in use", size, s.q.used)}
+	case limit > size:
+		return &AttrError{op, "srq_limit", fmt.Sprintf("%d exceeds max_wr %d", limit, size)}
+	case limit < 0 && s.limit > size:
+		return &AttrError{op, "max_wr", fmt.Sprintf("%d is below the armed limit %d", size, s.limit)}
+	}
+	s.q.grow(size)
+	s.q.capacity = size
+	if limit >= 0 {
+		s.limit = limit
+	}
+	return nil
+}
+
+// Query returns the attributes; a limit that fired reads 0.
+func (s *SRQ) Query() SRQAttr {
+	return SRQAttr{MaxWR: s.q.capacity, MaxSGE: s.q.maxSGE, Limit: s.limit}
+}
+
+// UserData returns what was given to CreateSRQ.
+func (s *SRQ) UserData() any { return s.userData }
+
+// Destroy fails with ErrBusy while QPs use the SRQ. Receives that are still
+// posted are dropped without a completion.
+func (s *SRQ) Destroy() error {
+	switch {
+	case s.gone:
+		return ErrDestroyed
+	case s.users > 0:
+		return ErrBusy
+	}
+	s.gone = true
+	s.q = recvQueue{}
+	s.e.events.purge(func(ev *Event) bool { return ev.SRQ == s })
+	s.e.events.release(srqEvents)
+	return nil
+}
