@@ -1,0 +1,16 @@
+// Package conformance and the packages below it test this stack against the
+// Linux kernel's rdma_rxe.
+//
+//   - lab boots QEMU guests with a distribution's kernel and tools, and runs
+//     commands in them;
+//   - lab/wire is the Ethernet switch that joins the guests and this machine: it
+//     applies faults to chosen packets, keeps a trace and writes captures;
+//   - verbs speaks to the agent that calls libibverbs inside a guest;
+//   - peer is what the matrix needs of an implementation, with one adapter for
+//     each of them;
+//   - matrix holds the checks themselves;
+//   - cmd/interop runs them and writes the table.
+//
+// The checks never look inside the code under test: they see what verbs report
+// and what went over the wire, and decode packets with code of their own.
+package conformance

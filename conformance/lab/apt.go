@@ -1,0 +1,259 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// hostTools are the programs that the lab runs on this machine, and the Debian
+// packages that have them.
+var hostTools = []struct{ prog, pkg string }{
+	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"gcc", "gcc"},
+	{"xz", "xz-utils"},
+	{"ip", "iproute2"},
+	{"dpkg-deb", "dpkg"},
+}
+
+// ensureHostTools installs what is missing when it may.
+func ensureHostTools(ctx context.Context, logf func(string, ...any)) error {
+	var missing []string
+	for _, t := range hostTools {
+		if _, err := lookPath(t.prog); err != nil && !slices.Contains(missing, t.pkg) {
+			missing = append(missing, t.pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	cmdline := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("lab: missing packages; as root run: %s", cmdline)
+	}
+	logf("lab: installing %s", strings.Join(missing, " "))
+	if err := runApt(ctx, "update"); err != nil {
+		return err
+	}
+	return runApt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+}
+
+// lookPath finds a program also in the sbin folders, which a user's PATH may lack.
+func lookPath(prog string) (string, error) {
+	if p, err := exec.LookPath(prog); err == nil {
+		return p, nil
+	}
+	for _, d := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
+		p := filepath.Join(d, prog)
+		if st, err := os.Stat(p); err == nil && st.Mode()&0o111 != 0 {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("lab: %s: not found", prog)
+}
+
+func runApt(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("lab: apt-get %s: %w\n%s", redact(strings.Join(args, " ")), err, redact(tail(out, 2000)))
+	}
+	return nil
+}
+
+var urlHost = regexp.MustCompile(`([a-z+]+://)[^/\s]+`)
+
+// redact hides the archive's host: which mirror a machine uses is nobody's business
+// in a log that gets published.
+func redact(s string) string { return urlHost.ReplaceAllString(s, "${1}archive") }
+
+func tail(b []byte, n int) string {
+	if len(b) > n {
+		b = b[len(b)-n:]
+	}
+	return string(bytes.TrimSpace(b))
+}
+
+// archive is what the machine's own apt sources say about Debian.
+type archive struct {
+	uri      string
+	signedBy string // path of a keyring, or empty for apt's default
+}
+
+// errNoArchive says that apt has no Debian main archive configured.
+var errNoArchive = errors.New("lab: no Debian archive (component main, type deb) in /etc/apt/sources.list or sources.list.d")
+
+// debianArchive reads the archive's URI from the apt sources below etc ("/etc/apt").
+func debianArchive(etc string) (archive, error) {
+	files := []string{filepath.Join(etc, "sources.list")}
+	more, _ := filepath.Glob(filepath.Join(etc, "sources.list.d", "*"))
+	slices.Sort(more)
+	for _, f := range append(files, more...) {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		var a archive
+		var ok bool
+		switch filepath.Ext(f) {
+		case ".list":
+			a, ok = parseOneLine(string(b))
+		case ".sources":
+			a, ok = parseDeb822(string(b))
+		}
+		if ok {
+			return a, nil
+		}
+	}
+	return archive{}, errNoArchive
+}
+
+// isDebianMain accepts a suite of the main archive and refuses security, third-party
+// and other archives, which lack most packages.
+func isDebianMain(uri string, suites, comps []string) bool {
+	if !slices.Contains(comps, "main") || strings.Contains(uri, "security") {
+		return false
+	}
+	path := strings.TrimRight(uri, "/")
+	if i := strings.Index(path, "://"); i >= 0 {
+		path = path[i+3:]
+	}
+	if !strings.HasSuffix(path, "/debian") && !strings.Contains(path, "/debian/") {
+		return false
+	}
+	for _, s := range suites {
+		if slices.Contains(debianSuites, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// debianSuites are the names under which a machine may follow Debian.
+var debianSuites = []string{"bookworm", "trixie", "forky", "sid", "stable", "oldstable", "testing", "unstable"}
+
+func parseOneLine(text string) (archive, bool) {
+	for _, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "deb ")
+		if !ok {
+			continue
+		}
+		var a archive
+		rest = strings.TrimSpace(rest)
+		if strings.HasPrefix(rest, "[") {
+			opts, after, ok := strings.Cut(rest[1:], "]")
+			if !ok {
+				continue
+			}
+			for _, o := range strings.Fields(opts) {
+				if v, ok := strings.CutPrefix(o, "signed-by="); ok {
+					a.signedBy = v
+				}
+			}
+			rest = after
+		}
+		f := strings.Fields(rest)
+		if len(f) >= 3 && isDebianMain(f[0], f[1:2], f[2:]) {
+			a.uri = f[0]
+			return a, true
+		}
+	}
+	return archive{}, false
+}
+
+func parseDeb822(text string) (archive, bool) {
+	for _, stanza := range strings.Split(text, "\n\n") {
+		fields := map[string]string{}
+		key := ""
+		for _, line := range strings.Split(stanza, "\n") {
+			if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
+				continue
+			}
+			if line[0] == ' ' || line[0] == '\t' {
+				fields[key] += " " + strings.TrimSpace(line)
+				continue
+			}
+			k, v, ok := strings.Cut(line, ":")
+			if !ok {
+				continue
+			}
+			key = strings.ToLower(k)
+			fields[key] = strings.TrimSpace(v)
+		}
+		if strings.EqualFold(fields["enabled"], "no") || !slices.Contains(strings.Fields(fields["types"]), "deb") {
+			continue
+		}
+		signed := fields["signed-by"]
+		if !strings.HasPrefix(signed, "/") { // an embedded key: leave it to apt's default
+			signed = ""
+		}
+		for _, uri := range strings.Fields(fields["uris"]) {
+			if isDebianMain(uri, strings.Fields(fields["suites"]), strings.Fields(fields["components"])) {
+				return archive{uri: uri, signedBy: signed}, true
+			}
+		}
+	}
+	return archive{}, false
+}
+
+// fetchSuite downloads pkgs and all that they depend on from a suite of the machine's
+// archive, with an apt state of its own (nothing is taken as installed), and returns
+// the package files.
+func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
+	a, err := debianArchive("/etc/apt")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	signed := ""
+	if a.signedBy != "" {
+		signed = " signed-by=" + a.signedBy
+	}
+	src := fmt.Sprintf("deb [arch=amd64%s] %s %s main\n", signed, a.uri, suite)
+	list := filepath.Join(dir, "sources.list")
+	if err := os.WriteFile(list, []byte(src), 0o644); err != nil {
+		return nil, err
+	}
+	status := filepath.Join(dir, "status")
+	if err := os.WriteFile(status, nil, 0o644); err != nil {
+		return nil, err
+	}
+	opts := []string{
+		"-o", "Dir::State=" + dir,
+		"-o", "Dir::State::Lists=" + filepath.Join(dir, "lists"),
+		"-o", "Dir::State::status=" + status,
+		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
+		"-o", "Dir::Etc::sourcelist=" + list,
+		"-o", "Dir::Etc::sourceparts=-",
+		"-o", "APT::Architecture=amd64",
+		"-o", "APT::Sandbox::User=root", // the _apt user cannot write below a checkout
+		"-o", "Debug::NoLocking=1",
+	}
+	if err := runApt(ctx, append(opts[:len(opts):len(opts)], "update", "--error-on=any")...); err != nil {
+		return nil, err
+	}
+	args := append(opts[:len(opts):len(opts)], "install", "-y", "--no-install-recommends", "--download-only")
+	if err := runApt(ctx, append(args, pkgs...)...); err != nil {
+		return nil, err
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))
+	if err != nil || len(debs) == 0 {
+		return nil, fmt.Errorf("lab: apt-get downloaded nothing for suite %s", suite)
+	}
+	return debs, nil
+}

@@ -1,0 +1,51 @@
+package lab
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestDebianArchive(t *testing.T) {
+	tests := []struct {
+		name, file, text string
+		want             archive
+	}{
+		{"deb822", "debian.sources", "Types: deb\n# a comment\nURIs: http://mirror.example/debian-security\nSuites: bookworm-security\nComponents: main\n\n" +
+			"Types: deb deb-src\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\nSigned-By: /usr/share/keyrings/k.gpg\n",
+			archive{"http://mirror.example/debian", "/usr/share/keyrings/k.gpg"}},
+		{"one line", "a.list", "# deb http://no.example/debian bookworm main\ndeb-src http://no.example/debian bookworm main\n" +
+			"deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/x/debian/ trixie main contrib # why\n",
+			archive{"https://mirror.example/x/debian/", "/k.gpg"}},
+		{"third party", "b.list", "deb https://other.example/apt bookworm main\n", archive{}},
+		{"disabled", "c.sources", "Enabled: no\nTypes: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n", archive{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			etc := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(etc, "sources.list.d"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(etc, "sources.list.d", tt.file), []byte(tt.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got, err := debianArchive(etc)
+			if tt.want == (archive{}) {
+				if !errors.Is(err, errNoArchive) {
+					t.Fatalf("got %v, %v; want errNoArchive", got, err)
+				}
+				return
+			}
+			if err != nil || got != tt.want {
+				t.Fatalf("got %v, %v; want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRedact(t *testing.T) {
+	if got := redact("Err http://mirror.example:8080/debian x"); got != "Err http://archive/debian x" {
+		t.Fatal(got)
+	}
+}

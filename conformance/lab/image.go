@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Suites are the Debian suites that the lab knows, oldest first. Bookworm has kernel
+// 6.1, trixie 6.12.
+var Suites = []string{"bookworm", "trixie"}
+
+// suitePackages is what a guest's user space and the agent's build are made from.
+var suitePackages = []string{
+	"linux-image-amd64", "busybox-static", "dash", "rdma-core", "ibverbs-utils", "rdmacm-utils", "ibverbs-providers",
+	"perftest", "qperf", "iperf3", "tcpdump", "ethtool", "iproute2", "libibverbs-dev", "librdmacm-dev", "libc6-dev",
+}
+
+// recipe changes whenever the way an image is made does, so that old caches are not
+// taken for new ones.
+const recipe = 4
+
+// Image is what a guest boots. It is read-only once made.
+type Image struct {
+	Suite   string   `json:"suite"`
+	Kernel  string   `json:"kernel"`  // release, such as "6.1.0-50-amd64"
+	Version string   `json:"version"` // Debian version of the kernel, such as "6.1.176"
+	Vmlinuz string   `json:"vmlinuz"` // path
+	Initrd  string   `json:"initrd"`  // path of the initramfs
+	Tools   []string `json:"tools"`   // programs in the guest's PATH
+	Key     string   `json:"key"`     // hash of all that went in
+}
+
+// KernelMajorMinor returns "6.1" for "6.1.0-50-amd64".
+func (im *Image) KernelMajorMinor() string {
+	p := strings.SplitN(im.Kernel, ".", 3)
+	if len(p) < 2 {
+		return im.Kernel
+	}
+	return p[0] + "." + p[1]
+}
+
+// packageSet is what a suite's folder holds once unpacked; it is the stamp that tells
+// a finished fetch from an interrupted one.
+type packageSet struct {
+	Recipe   int      `json:"recipe"`
+	Packages []string `json:"packages"` // file names
+}
+
+// Prepare makes the images of the suites named: it installs what this machine lacks,
+// downloads, unpacks, builds. It needs network the first time only, so that it must
+// run before Enter. Suites that cannot be had are reported in errs and left out.
+func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (images []*Image, errs map[string]error) {
+	errs = map[string]error{}
+	failAll := func(err error) ([]*Image, map[string]error) {
+		for _, s := range suites {
+			errs[s] = err
+		}
+		return nil, errs
+	}
+	if runtime.GOARCH != "amd64" {
+		return failAll(fmt.Errorf("lab: guests are amd64, this machine is %s", runtime.GOARCH))
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return failAll(err)
+	}
+	unlock, err := lockDir(ctx, cache)
+	if err != nil {
+		return failAll(err)
+	}
+	defer unlock()
+	if err := ensureHostTools(ctx, logf); err != nil {
+		return failAll(err)
+	}
+	labd, err := buildLabd(ctx, cache)
+	if err != nil {
+		return failAll(err)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, s := range suites {
+		wg.Go(func() {
+			im, err := prepareSuite(ctx, filepath.Join(cache, s), s, labd, logf)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs[s] = err
+				return
+			}
+			images = append(images, im)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(images, func(a, b *Image) int {
+		return slices.Index(suites, a.Suite) - slices.Index(suites, b.Suite)
+	})
+	return images, errs
+}
+
+// OpenImage returns a suite's image from the cache, as Prepare left it.
+func OpenImage(suite string) (*Image, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(cache, suite, "image.json"))
+	if err != nil {
+		return nil, fmt.Errorf("lab: no image of suite %s: %w", suite, err)
+	}
+	im := new(Image)
+	return im, json.Unmarshal(b, im)
+}
+
+func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func(string, ...any)) (*Image, error) {
+	root := filepath.Join(dir, "root")
+	set, err := ensureRoot(ctx, dir, root, suite, logf)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := buildAgent(ctx, root, dir)
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, recipe, suite, set.Packages)
+	h.Write(labd)
+	h.Write(agent)
+	key := hex.EncodeToString(h.Sum(nil))
+	if im, err := OpenImage(suite); err == nil && im.Key == key {
+		if _, err := os.Stat(im.Initrd); err == nil {
+			return im, nil
+		}
+	}
+	logf("lab: building the initramfs of %s", suite)
+	im := &Image{Suite: suite, Key: key, Initrd: filepath.Join(dir, "initrd.cpio")}
+	if err := im.findKernel(root, set); err != nil {
+		return nil, err
+	}
+	if err := im.buildInitrd(ctx, root, labd, agent); err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(im, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return im, writeFile(filepath.Join(dir, "image.json"), b, 0o644)
+}
+
+// ensureRoot downloads and unpacks a suite's packages unless that has been done.
+func ensureRoot(ctx context.Context, dir, root, suite string, logf func(string, ...any)) (packageSet, error) {
+	stamp := filepath.Join(dir, "packages.json")
+	var set packageSet
+	if b, err := os.ReadFile(stamp); err == nil && json.Unmarshal(b, &set) == nil && set.Recipe == recipe {
+		return set, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return set, err
+	}
+	logf("lab: downloading packages of %s", suite)
+	debs, err := fetchSuite(ctx, filepath.Join(dir, "apt"), suite, suitePackages)
+	if err != nil {
+		return set, err
+	}
+	logf("lab: unpacking %d packages of %s", len(debs), suite)
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return set, err
+	}
+	set = packageSet{Recipe: recipe}
+	for _, d := range debs {
+		out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", d, root).CombinedOutput()
+		if err != nil {
+			return set, fmt.Errorf("lab: dpkg-deb -x %s: %w: %s", filepath.Base(d), err, tail(out, 500))
+		}
+		set.Packages = append(set.Packages, filepath.Base(d))
+	}
+	// Everything is unpacked: the archives are not needed again.
+	if err := os.RemoveAll(filepath.Join(dir, "apt")); err != nil {
+		return set, err
+	}
+	b, err := json.MarshalIndent(set, "", "  ")
+	if err != nil {
+		return set, err
+	}
+	return set, writeFile(stamp, b, 0o644)
+}
+
+// writeFile replaces a file in one step.
+func writeFile(path string, b []byte, perm os.FileMode) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, b, perm); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+func (im *Image) findKernel(root string, set packageSet) error {
+	m, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil || len(m) != 1 {
+		return fmt.Errorf("lab: %d kernels below %s/boot, want 1", len(m), root)
+	}
+	im.Vmlinuz = m[0]
+	im.Kernel = strings.TrimPrefix(filepath.Base(m[0]), "vmlinuz-")
+	for _, p := range set.Packages {
+		if v, ok := strings.CutPrefix(p, "linux-image-"+im.Kernel+"_"); ok {
+			im.Version, _, _ = strings.Cut(v, "_")
+		}
+	}
+	return nil
+}
+
+// buildLabd compiles the guest's init and returns its bytes.
+func buildLabd(ctx context.Context, cache string) ([]byte, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	out := filepath.Join(cache, "labd")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./conformance/lab/labd")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-mod=readonly")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("lab: building labd: %w: %s", err, redact(tail(b, 2000)))
+	}
+	return os.ReadFile(out)
+}

@@ -1,0 +1,370 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// guestPrograms are the programs that go into a guest, as patterns of base names in
+// the unpacked root's bin folders. A pattern that matches nothing is an error: it
+// would mean a tool silently missing from the matrix.
+var guestPrograms = []string{
+	"dash", "ip", "tc", "ss", "rdma", "bridge", "nstat", "ethtool", "tcpdump", "iperf3", "qperf",
+	"ib_send_*", "ib_write_*", "ib_read_*", "ib_atomic_*", "run_perftest_loopback",
+	"ibv_*", "rping", "ucmatose", "udaddy", "udpong", "mckey", "rstream", "riostream", "rcopy", "cmtime",
+	"rdma_server", "rdma_client", "rdma_xserver", "rdma_xclient",
+}
+
+// bootModules are loaded before the guest is ready, with what they depend on.
+var bootModules = []string{
+	"virtio_pci", "virtio_net", "ipv6", "crc32_generic", "crc32c_generic", "ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad", "rdma_rxe",
+}
+
+// extraModules lie in the guest for modprobe.
+var extraModules = []string{
+	"veth", "bridge", "sch_netem", "sch_red", "sch_tbf", "sch_ingress", "cls_u32", "cls_flower", "act_mirred", "ifb",
+	"null_blk", "nvmet-rdma", "nvme-rdma", "nf_tables", "ib_ipoib",
+}
+
+// optionalModules are missing from some kernels, where they are built in or gone.
+var optionalModules = []string{"ipv6", "crc32_generic", "crc32c_generic", "ib_ipoib", "nf_tables"}
+
+// busyboxApplets get a link in /bin, the last place in the guest's PATH.
+var busyboxApplets = []string{
+	"cat", "ls", "cp", "mv", "rm", "mkdir", "rmdir", "ln", "echo", "printf", "sleep", "true", "false", "test", "[", "env",
+	"grep", "sed", "awk", "head", "tail", "wc", "sort", "uniq", "cut", "tr", "tee", "xargs", "find", "seq", "date", "dd", "cmp", "diff",
+	"md5sum", "sha256sum", "hexdump", "od", "stat", "df", "free", "ps", "top", "kill", "pidof", "nice", "timeout", "time", "uname", "dmesg",
+	"mount", "umount", "modprobe", "insmod", "rmmod", "lsmod", "sysctl", "nc", "ping", "ping6", "arp", "hostname", "poweroff", "reboot",
+	"setsid", "nohup", "sync", "touch", "chmod", "readlink", "realpath", "basename", "dirname", "expr", "id", "taskset", "usleep",
+}
+
+const guestLibDir = "usr/lib/x86_64-linux-gnu"
+
+// buildInitrd writes the initramfs.
+func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byte) error {
+	tmp := im.Initrd + ".tmp"
+	f, err := os.Create(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	bw := bufio.NewWriterSize(f, 1<<20)
+	c := newCPIO(bw)
+	for _, d := range []string{"proc", "sys", "dev", "tmp", "root", "run", "var/tmp", "etc", "bin", "usr/bin", "usr/sbin", "usr/local/bin", guestLibDir} {
+		c.dir(d)
+	}
+	c.symlink("lib", "usr/lib")
+	c.symlink("sbin", "usr/sbin")
+	c.charDev("dev/console", 5, 1)
+	c.charDev("dev/null", 1, 3)
+	c.file("init", 0o755, labd)
+	c.file("usr/bin/verbsd", 0o755, agent)
+	c.file("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\n"))
+	c.file("etc/group", 0o644, []byte("root:x:0:\n"))
+	c.file("etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))
+	c.file("etc/nsswitch.conf", 0o644, []byte("hosts: files\npasswd: files\ngroup: files\nservices: files\n"))
+	if err := im.addPrograms(c, root); err != nil {
+		return err
+	}
+	if err := addModules(ctx, c, root, im.Kernel); err != nil {
+		return err
+	}
+	if err := c.close(); err != nil {
+		return err
+	}
+	if err := bw.Flush(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp, im.Initrd)
+}
+
+// binDirs are where packages put programs, by preference.
+var binDirs = []string{"usr/bin", "bin", "usr/sbin", "sbin"}
+
+func (im *Image) addPrograms(c *cpioWriter, root string) error {
+	addLibsOf := func(file string) error {
+		libs, err := libDeps(root, file)
+		if err != nil {
+			return err
+		}
+		for _, l := range libs {
+			if err := addFile(c, root, l, path.Join(guestLibDir, path.Base(l))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, pat := range guestPrograms {
+		found := false
+		for _, d := range binDirs {
+			m, err := filepath.Glob(filepath.Join(root, d, pat))
+			if err != nil {
+				return err
+			}
+			for _, p := range m {
+				rel, err := filepath.Rel(root, p)
+				if err != nil {
+					return err
+				}
+				st, err := os.Stat(p) // links to absolute targets point outside of root
+				if err != nil || !st.Mode().IsRegular() {
+					continue
+				}
+				found = true
+				dst := "usr/bin/" + path.Base(rel)
+				if c.has(dst) {
+					continue
+				}
+				if err := addFile(c, root, rel, dst); err != nil {
+					return err
+				}
+				im.Tools = append(im.Tools, path.Base(rel))
+				b, err := os.ReadFile(p)
+				if err != nil {
+					return err
+				}
+				if isELF(b) {
+					if err := addLibsOf(rel); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if !found && pat != "run_perftest_loopback" {
+			return fmt.Errorf("lab: no program %s in suite %s", pat, im.Suite)
+		}
+	}
+	slices.Sort(im.Tools)
+	// The loader has a fixed path; pthread_exit and others open libgcc_s and friends at
+	// run time, so that no dependency names them.
+	ld, err := findLib(root, "ld-linux-x86-64.so.2")
+	if err != nil {
+		return err
+	}
+	if err := addFile(c, root, ld, "lib64/ld-linux-x86-64.so.2"); err != nil {
+		return err
+	}
+	extra := []string{"libgcc_s.so.1", "libibverbs.so.1", "librdmacm.so.1"}
+	for _, l := range extra {
+		p, err := findLib(root, l)
+		if err != nil {
+			return err
+		}
+		if err := addFile(c, root, p, path.Join(guestLibDir, l)); err != nil {
+			return err
+		}
+		if err := addLibsOf(p); err != nil {
+			return err
+		}
+	}
+	providers, _ := filepath.Glob(filepath.Join(root, guestLibDir, "libibverbs", "librxe-*.so"))
+	preload, _ := filepath.Glob(filepath.Join(root, guestLibDir, "rsocket", "*.so*"))
+	if len(providers) == 0 {
+		return fmt.Errorf("lab: no rxe provider in suite %s", im.Suite)
+	}
+	for _, p := range append(providers, preload...) {
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		if err := addFile(c, root, rel, rel); err != nil {
+			return err
+		}
+		if err := addLibsOf(rel); err != nil {
+			return err
+		}
+	}
+	if err := addFile(c, root, "etc/libibverbs.d/rxe.driver", "etc/libibverbs.d/rxe.driver"); err != nil {
+		return err
+	}
+	dists, _ := filepath.Glob(filepath.Join(root, "usr/lib/tc", "*.dist"))
+	for _, p := range dists {
+		if err := addFile(c, root, "usr/lib/tc/"+filepath.Base(p), "usr/lib/tc/"+filepath.Base(p)); err != nil {
+			return err
+		}
+	}
+	for _, d := range binDirs {
+		if _, err := os.Stat(filepath.Join(root, d, "busybox")); err == nil {
+			if err := addFile(c, root, d+"/busybox", "bin/busybox"); err != nil {
+				return err
+			}
+		}
+	}
+	if !c.has("bin/busybox") {
+		return fmt.Errorf("lab: no busybox in suite %s", im.Suite)
+	}
+	// Not busybox's shell: that one prefers its own applets, such as a smaller ip.
+	c.symlink("bin/sh", "../usr/bin/dash")
+	for _, a := range busyboxApplets {
+		c.symlink("bin/"+a, "busybox")
+	}
+	return nil
+}
+
+func addFile(c *cpioWriter, root, src, dst string) error {
+	if c.has(dst) {
+		return nil
+	}
+	p := filepath.Join(root, src)
+	st, err := os.Stat(p)
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(p)
+	if err != nil {
+		return err
+	}
+	c.file(dst, uint32(st.Mode().Perm()), b)
+	return nil
+}
+
+// moduleName makes one name of the spellings with - and _.
+func moduleName(file string) string {
+	n := path.Base(file)
+	n, _, _ = strings.Cut(n, ".ko")
+	return strings.ReplaceAll(n, "-", "_")
+}
+
+// addModules adds the modules wanted with their dependencies, the list for labd and a
+// modules.dep for modprobe. Debian builds modules.dep on installation, which the lab
+// does not do, so that the dependencies come from the modules themselves.
+func addModules(ctx context.Context, c *cpioWriter, root, release string) error {
+	base := ""
+	for _, d := range []string{"usr/lib/modules", "lib/modules"} {
+		if _, err := os.Stat(filepath.Join(root, d, release)); err == nil {
+			base = filepath.Join(root, d, release)
+		}
+	}
+	if base == "" {
+		return fmt.Errorf("lab: no modules of kernel %s", release)
+	}
+	paths := map[string]string{} // name to path
+	err := filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(d.Name(), ".ko") {
+			paths[moduleName(d.Name())] = p
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	dst := "usr/lib/modules/" + release
+	deps := map[string][]string{}
+	var order []string // dependencies first
+	var add func(name string) error
+	add = func(name string) error {
+		if _, done := deps[name]; done {
+			return nil
+		}
+		p, ok := paths[name]
+		if !ok {
+			return fmt.Errorf("lab: kernel %s has no module %s", release, name)
+		}
+		b, err := readModule(ctx, p)
+		if err != nil {
+			return err
+		}
+		list, err := modinfo(b, "depends")
+		if err != nil {
+			return fmt.Errorf("lab: module %s: %w", name, err)
+		}
+		deps[name] = nil
+		for _, l := range list {
+			for _, d := range strings.Split(l, ",") {
+				if d = strings.ReplaceAll(d, "-", "_"); d == "" {
+					continue
+				}
+				deps[name] = append(deps[name], d)
+				if err := add(d); err != nil {
+					return err
+				}
+			}
+		}
+		order = append(order, name)
+		c.file(dst+"/"+name+".ko", 0o644, b)
+		return nil
+	}
+	want := func(names []string) error {
+		for _, m := range names {
+			m = strings.ReplaceAll(m, "-", "_")
+			if _, ok := paths[m]; !ok && (slices.Contains(optionalModules, m) || isBuiltin(base, m)) {
+				continue
+			}
+			if err := add(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := want(bootModules); err != nil {
+		return err
+	}
+	var boot strings.Builder
+	for _, m := range order {
+		fmt.Fprintf(&boot, "/%s/%s.ko\n", dst, m)
+	}
+	c.file("lab/modules", 0o644, []byte(boot.String()))
+	if err := want(extraModules); err != nil {
+		return err
+	}
+	var dep strings.Builder
+	for _, m := range order {
+		fmt.Fprintf(&dep, "%s.ko:", m)
+		for _, d := range allDeps(deps, m) {
+			fmt.Fprintf(&dep, " %s.ko", d)
+		}
+		dep.WriteByte('\n')
+	}
+	c.file(dst+"/modules.dep", 0o644, []byte(dep.String()))
+	return nil
+}
+
+// allDeps lists what m needs, directly or not, nearest first, as modules.dep does.
+func allDeps(deps map[string][]string, m string) []string {
+	var out []string
+	for todo := slices.Clone(deps[m]); len(todo) > 0; todo = todo[1:] {
+		if !slices.Contains(out, todo[0]) {
+			out = append(out, todo[0])
+			todo = append(todo, deps[todo[0]]...)
+		}
+	}
+	return out
+}
+
+func isBuiltin(base, name string) bool {
+	b, err := os.ReadFile(filepath.Join(base, "modules.builtin"))
+	if err != nil {
+		return false
+	}
+	for _, l := range strings.Fields(string(b)) {
+		if moduleName(l) == name {
+			return true
+		}
+	}
+	return false
+}
+
+func readModule(ctx context.Context, p string) ([]byte, error) {
+	switch {
+	case strings.HasSuffix(p, ".ko"):
+		return os.ReadFile(p)
+	case strings.HasSuffix(p, ".ko.xz"):
+		b, err := exec.CommandContext(ctx, "xz", "-dc", p).Output()
+		if err != nil {
+			return nil, fmt.Errorf("lab: xz -dc %s: %w", filepath.Base(p), err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("lab: %s: unknown module compression", filepath.Base(p))
+}

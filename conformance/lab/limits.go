@@ -1,0 +1,50 @@
+package lab
+
+import "time"
+
+// Addresses of the two segments. They live in a network namespace of the lab's own
+// and can clash with nothing outside.
+const (
+	// Host4 and Host6 are this machine's addresses on the segment under test.
+	Host4 = "10.77.0.1"
+	Host6 = "fd77::1"
+	// HostDev is this machine's device on the segment under test.
+	HostDev = "lab0"
+
+	net4Prefix  = "10.77.0."
+	net6Prefix  = "fd77::"
+	mgmtDev     = "mgmt0"
+	mgmt4       = "10.78.0.1"
+	mgmt4Prefix = "10.78.0."
+	firstGuest  = 10 // the first guest's last address byte
+)
+
+const (
+	// MTU of the segment under test, in bytes of IP packet. rxe's largest path MTU of
+	// 4096 needs 4176.
+	MTU = 9000
+
+	// MaxGuests is the number of guests that one Lab boots at most.
+	MaxGuests = 8
+
+	guestMemoryMB = 1024
+
+	// Labels under which QEMU's and labd's parts meet.
+	agentPort = 18400 // TCP port of verbsd, the verbs agent, in the guest
+)
+
+const (
+	// bootTimeout covers power-on to labd's ready line: 5 to 10 s on an idle machine;
+	// the rest is for a busy one.
+	bootTimeout = 180 * time.Second
+	// setupTimeout covers one command of the guest's set-up.
+	setupTimeout = 60 * time.Second
+	// dialTimeout covers the connection of one command to labd.
+	dialTimeout = 10 * time.Second
+	// killGrace is how long a process may take to go after SIGKILL.
+	killGrace = 10 * time.Second
+	// fetchTimeout covers everything that apt does for one suite.
+	fetchTimeout = 10 * time.Minute
+	// lockTimeout is how long to wait for another run that fills the same cache.
+	lockTimeout = 15 * time.Minute
+)

@@ -1,0 +1,35 @@
+// Package wire is the cable between the peers under test: a small learning Ethernet
+// switch in user space that sees every frame, so that one chosen packet can be
+// dropped, doubled, held back, damaged or rewritten, and everything can be captured.
+//
+// # Model
+//
+// A Switch has Ports; a port is anything that reads and writes one frame at a time: a
+// tap device, or one end of a datagram socket pair whose other end is QEMU's. A frame
+// that enters is learned, decoded if it is RoCE v2 (UDP to port 4791), offered to the
+// rules in the order in which they were added (the first that acts decides), traced,
+// and queued to its way out.
+//
+// A Rule matches packets by where they entered, addresses, destination QP, opcode and
+// PSN, and acts on the Nth match and Times-1 more. "The second time that PSN p of QP
+// q goes by" is {QPN: q, PSN: p, Nth: 2}. Rule.Hits tells how often it acted: a fault
+// test whose rule never acted has tested nothing.
+//
+// # Offloads
+//
+// Neither kind of port offers checksum or segmentation offload, so that what enters
+// are frames as they would go over a cable: the kernel segments UDP_SEGMENT sends
+// and fills checksums before the tap sees them.
+//
+// # Concurrency
+//
+// One goroutine reads each port and one writes it; rules, learning and tracing happen
+// under one lock, in the order in which frames entered. Match and Rewrite functions
+// run under that lock and must not call the Switch. Order within a pair of ports is
+// kept unless a rule changes it.
+//
+// # Limits
+//
+// A port's queue holds queueFrames frames, then drops (counted, and none are dropped in
+// the conformance runs). Frames hold at most MaxFrame bytes.
+package wire

@@ -1,0 +1,169 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Event is one RoCE packet that a Trace saw.
+type Event struct {
+	At   time.Duration // since the switch was made; never goes back
+	From string        // port where it entered; empty if injected
+	// Fate is what a rule did: "drop", "duplicate", "reorder" (held back; a "release"
+	// event follows), "corrupt", "rewrite", "mark-ce", "observe", "inject"; empty for
+	// most packets.
+	Fate string
+	Pkt  *Packet
+}
+
+// Delivered reports whether the event put the packet on its way to the receiver.
+func (e Event) Delivered() bool { return e.Fate != "drop" && e.Fate != "reorder" }
+
+func (e Event) String() string {
+	return fmt.Sprintf("%12v %-8s %-9s %v", e.At, e.From, e.Fate, e.Pkt)
+}
+
+// maxTraceEvents bounds a trace's memory; Lost counts what came after.
+const maxTraceEvents = 1 << 17
+
+// Trace collects the RoCE packets that pass a switch, from Switch.Trace to Stop.
+type Trace struct {
+	sw    *Switch
+	match func(*Packet) bool
+
+	mu     sync.Mutex
+	events []Event
+	lost   int
+}
+
+// Trace starts a trace of the packets that match (nil: all).
+func (s *Switch) Trace(match func(*Packet) bool) *Trace {
+	t := &Trace{sw: s, match: match}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.traces = append(s.traces, t)
+	return t
+}
+
+// Stop ends the trace.
+func (t *Trace) Stop() {
+	t.sw.mu.Lock()
+	defer t.sw.mu.Unlock()
+	t.sw.traces = slices.DeleteFunc(t.sw.traces, func(x *Trace) bool { return x == t })
+}
+
+// Events returns a copy of what was seen so far, in order.
+func (t *Trace) Events() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.events)
+}
+
+// Lost returns how many packets the trace had no room for.
+func (t *Trace) Lost() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lost
+}
+
+// Tail formats the last n events, one a line.
+func (t *Trace) Tail(n int) string {
+	ev := t.Events()
+	var b strings.Builder
+	for _, e := range ev[max(0, len(ev)-n):] {
+		fmt.Fprintln(&b, e)
+	}
+	return b.String()
+}
+
+func (s *Switch) trace(from *Port, p *Packet, fate string) {
+	if len(s.traces) == 0 {
+		return
+	}
+	name := ""
+	if from != nil {
+		name = from.Name
+	}
+	for _, t := range s.traces {
+		if t.match != nil && !t.match(p) {
+			continue
+		}
+		t.mu.Lock()
+		if len(t.events) < maxTraceEvents {
+			t.events = append(t.events, Event{At: time.Since(s.start), From: name, Fate: fate, Pkt: p})
+		} else {
+			t.lost++
+		}
+		t.mu.Unlock()
+	}
+}
+
+// Capture writes the frames that leave a switch, after the faults, to a pcap file.
+type Capture struct {
+	sw *Switch
+	f  *os.File
+	w  *bufio.Writer
+}
+
+// pcap's numbers: magic of the nanosecond format, link type Ethernet.
+const (
+	pcapMagicNs  = 0xa1b23c4d
+	pcapEthernet = 1
+)
+
+// Capture starts a capture to path.
+func (s *Switch) Capture(path string) (*Capture, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Capture{sw: s, f: f, w: bufio.NewWriterSize(f, 1<<16)}
+	h := binary.LittleEndian.AppendUint32(nil, pcapMagicNs)
+	h = binary.LittleEndian.AppendUint16(h, 2)
+	h = binary.LittleEndian.AppendUint16(h, 4)
+	h = append(h, make([]byte, 8)...)
+	h = binary.LittleEndian.AppendUint32(h, MaxFrame)
+	h = binary.LittleEndian.AppendUint32(h, pcapEthernet)
+	if _, err := c.w.Write(h); err != nil {
+		f.Close()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caps = append(s.caps, c)
+	return c, nil
+}
+
+// Close ends the capture.
+func (c *Capture) Close() error {
+	c.sw.mu.Lock()
+	c.sw.caps = slices.DeleteFunc(c.sw.caps, func(x *Capture) bool { return x == c })
+	c.sw.mu.Unlock()
+	return c.close()
+}
+
+func (c *Capture) close() error {
+	err := c.w.Flush()
+	if e := c.f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// frame appends one record; errors show in Close, where bufio reports them again.
+func (c *Capture) frame(f []byte) {
+	now := time.Now()
+	var h [16]byte
+	binary.LittleEndian.PutUint32(h[0:], uint32(now.Unix()))
+	binary.LittleEndian.PutUint32(h[4:], uint32(now.Nanosecond()))
+	binary.LittleEndian.PutUint32(h[8:], uint32(len(f)))
+	binary.LittleEndian.PutUint32(h[12:], uint32(len(f)))
+	_, _ = c.w.Write(h[:])
+	_, _ = c.w.Write(f)
+}
