@@ -45,6 +45,9 @@ func (pd *PD) Release() {
 	pd.others--
 }
 
+// Of reports whether the PD belongs to t.
+func (pd *PD) Of(t *Table) bool { return pd.table == t }
+
 // Refs returns how many objects use the PD.
 func (pd *PD) Refs() int { return pd.regions + pd.windows + pd.others }
 

@@ -52,7 +52,7 @@ type QP struct {
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes means a
 // random one: a number that can be guessed invites forged packets.
 func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
-	if err := checkInitAttr(&a); err != nil {
+	if err := e.checkInitAttr(&a); err != nil {
 		return nil, err
 	}
 	if len(e.qps) >= MaxQPs {
@@ -60,6 +60,9 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	}
 	n, err := e.allocQPN(a.QPN)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.retainPD("create QP", a.PD); err != nil {
 		return nil, err
 	}
 	qp := &QP{
@@ -108,17 +111,25 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 
 // Destroy ends the QP: nothing is sent or completed any more, timers stop, its
 // completions stay in the CQs. Events of the QP that were not taken are lost.
+// Type 2B windows bound on the QP are unbound; a type 2A window makes Destroy
+// fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
 		return ErrDestroyed
 	}
 	e := qp.e
+	if err := e.cfg.Mem.DetachQP(qp.num); err != nil {
+		return err
+	}
 	qp.quiesce()
 	if qp.curRecv != nil {
 		qp.recycleRecv(qp.curRecv)
 	}
+	qp.sq.reset()
+	qp.resp.reset()
 	qp.state = StateReset
 	qp.gone = true
+	qp.pd.Release()
 	qp.sendCQ.users--
 	qp.recvCQ.users--
 	if qp.srq != nil {

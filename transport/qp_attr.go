@@ -9,10 +9,24 @@ import (
 
 // qpAccess are the access flags that a QP may have: what peers may do, and
 // LOCAL_WRITE, which verbs programs set too and which says nothing here.
-const qpAccess mem.Access = 0x1 | 0x2 | 0x4 | 0x8 | 0x100 | 0x200
+const qpAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic |
+	mem.FlushGlobal | mem.FlushPersistent
+
+// retainPD notes that an object of e uses pd, or says why it cannot.
+func (e *Engine) retainPD(op string, pd *mem.PD) error {
+	switch {
+	case pd == nil:
+		return &AttrError{op, "pd", "missing"}
+	case !pd.Of(e.cfg.Mem):
+		return &AttrError{op, "pd", "of another device"}
+	case pd.Retain() != nil:
+		return &AttrError{op, "pd", "destroyed"}
+	}
+	return nil
+}
 
 // checkInitAttr says what is wrong with the attributes of a new QP.
-func checkInitAttr(a *QPInitAttr) error {
+func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	bad := func(attr, format string, args ...any) error {
 		return &AttrError{"create QP", attr, fmt.Sprintf(format, args...)}
 	}
@@ -25,8 +39,6 @@ func checkInitAttr(a *QPInitAttr) error {
 	switch {
 	case a.Type != ib.RC && a.Type != ib.UC && a.Type != ib.UD:
 		return bad("qp_type", "%v is not RC, UC or UD", a.Type)
-	case a.PD == nil:
-		return bad("pd", "missing")
 	case a.SendCQ == nil:
 		return bad("send_cq", "missing")
 	case a.RecvCQ == nil:
@@ -35,8 +47,14 @@ func checkInitAttr(a *QPInitAttr) error {
 		return bad("send_cq", "destroyed")
 	case a.RecvCQ.gone:
 		return bad("recv_cq", "destroyed")
+	case a.SendCQ.e != e:
+		return bad("send_cq", "of another engine")
+	case a.RecvCQ.e != e:
+		return bad("recv_cq", "of another engine")
 	case a.SRQ != nil && a.SRQ.gone:
 		return bad("srq", "destroyed")
+	case a.SRQ != nil && a.SRQ.e != e:
+		return bad("srq", "of another engine")
 	}
 	for _, err := range []error{
 		size("max_send_wr", a.Caps.MaxSendWR, MaxQueueWR),

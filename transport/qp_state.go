@@ -197,8 +197,8 @@ func (qp *QP) reset(now int64) {
 		qp.recycleRecv(qp.curRecv)
 	}
 	qp.rq.clear()
-	qp.sq.reset(now)
-	qp.resp.reset(now)
+	qp.sq.reset()
+	qp.resp.reset()
 	qp.attr = QPAttr{}
 	qp.path = Path{}
 	qp.mtu = 0

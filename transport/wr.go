@@ -8,11 +8,7 @@ import (
 )
 
 // SGE is a scatter/gather element: Length bytes at Addr in the region LKey.
-type SGE struct {
-	Addr   uint64
-	Length uint32
-	LKey   ib.LKey
-}
+type SGE = mem.SGE
 
 // WROpcode is the operation of a send work request (ibv_wr_opcode).
 type WROpcode uint8
