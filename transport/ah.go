@@ -19,11 +19,11 @@ type AH struct {
 // CreateAH makes an address handle for UD sends.
 func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 	const op = "create AH"
-	if pd == nil {
-		return nil, &AttrError{op, "pd", "missing"}
-	}
 	a := &AH{pd: pd, av: av}
 	if err := e.resolve(op, &av, true, &a.path); err != nil {
+		return nil, err
+	}
+	if err := e.retainPD(op, pd); err != nil {
 		return nil, err
 	}
 	if av.FlowLabel != 0 {
@@ -43,6 +43,7 @@ func (a *AH) Destroy() error {
 		return ErrDestroyed
 	}
 	a.gone = true
+	a.pd.Release()
 	return nil
 }
 

@@ -62,11 +62,11 @@ func (sq *requester) drain(now int64)        {}           // RTS->SQD
 func (sq *requester) resume(now int64)       {}           // SQD->RTS, SQE->RTS
 func (sq *requester) attrsChanged(now int64) {}           // Modify without a transition
 func (sq *requester) flush(now int64)        {}           // to ERR or SQE: complete all with WCFlushErr
-func (sq *requester) reset(now int64)        {}           // to RESET: drop all
+func (sq *requester) reset()                 {}           // to RESET: drop all
 func (sq *requester) nextPSN() ib.PSN        { return 0 } // of the next request packet
 func (r *responder) init(qp *QP)             {}           // CreateQP
 func (r *responder) start(now int64)         {}           // INIT->RTR: attr.RQPSN is the first PSN
-func (r *responder) reset(now int64)         {}           // to RESET
+func (r *responder) reset()                  {}           // to RESET
 func (r *responder) expectedPSN() ib.PSN     { return 0 } // of the next request packet
 func (qp *QP) stopTimer(id timerID)          {}           // timer.go
 func (qp *QP) unready()                      {}           // off the ready list

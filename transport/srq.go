@@ -30,12 +30,13 @@ type SRQAttr struct {
 func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	const op = "create SRQ"
 	switch {
-	case pd == nil:
-		return nil, &AttrError{op, "pd", "missing"}
 	case a.MaxWR < 1 || a.MaxWR > MaxQueueWR:
 		return nil, &AttrError{op, "max_wr", fmt.Sprintf("%d is not in 1..%d", a.MaxWR, MaxQueueWR)}
 	case a.MaxSGE < 0 || a.MaxSGE > MaxSGE:
 		return nil, &AttrError{op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE)}
+	}
+	if err := e.retainPD(op, pd); err != nil {
+		return nil, err
 	}
 	s := &SRQ{e: e, pd: pd, userData: userData}
 	s.q.init(a.MaxWR, a.MaxSGE)
@@ -116,6 +117,7 @@ func (s *SRQ) Destroy() error {
 		return ErrBusy
 	}
 	s.gone = true
+	s.pd.Release()
 	s.q = recvQueue{}
 	s.e.events.purge(func(ev *Event) bool { return ev.SRQ == s })
 	s.e.events.release(srqEvents)
