@@ -98,7 +98,8 @@ type Packet struct {
 	// Decode and PutHeaders.
 	CNPReserved [CNPReservedBytes]byte
 
-	// Payload aliases the decoded buffer; padding and ICRC are excluded.
+	// Payload aliases the decoded buffer; padding and ICRC are excluded, also
+	// from its capacity.
 	Payload []byte
 	// HeaderLen is the length of BTH and extended headers in the decoded
 	// buffer, in bytes.
@@ -173,7 +174,7 @@ func (p *Packet) Decode(b []byte) DecodeError {
 		p.decodeExtended(info.Headers, b[BTHBytes:n])
 	}
 	p.HeaderLen = n
-	p.Payload = b[n:end]
+	p.Payload = b[n:end:end]
 	return DecodeOK
 }
 
