@@ -1,0 +1,237 @@
+package conformance
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/goroce/goroce"
+
+// layers is the import order: a folder may import the folders before it and,
+// inside its own tree, itself. The three at the top stand side by side.
+var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "roce": 3, "cmd": 4, "bench": 4, "conformance": 4}
+
+// sansIO are the folders that never touch the world outside: no sockets, no
+// files, no clock, no goroutine, no log, no randomness but what they are given.
+var sansIO = []string{"ib", "mem", "transport"}
+
+// bannedImports are refused in the sansIO folders. Entries that end in a slash
+// ban everything below.
+var bannedImports = []string{
+	"C", "log", "log/", "os", "os/", "syscall", "net", "net/", "golang.org/x/sys/", "golang.org/x/net/",
+	"github.com/mdlayher/", "github.com/cilium/", "github.com/google/gopacket/", "github.com/stretchr/",
+}
+
+// allowedImports are the exceptions from bannedImports.
+var allowedImports = []string{"net/netip"}
+
+// bannedNames are refused in the sansIO folders: package, and the only names
+// of it that may be used; or, after a "-", the names that may not.
+var bannedNames = map[string]struct {
+	only, not []string
+}{
+	// The clock is passed in; durations and their constants are fine.
+	"time": {not: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Timer", "Ticker"}},
+	// Generators that the caller seeds are fine, the global ones are not.
+	"math/rand":    {only: []string{"New", "NewSource", "Rand", "Source", "Source64"}},
+	"math/rand/v2": {only: []string{"New", "NewPCG", "NewChaCha8", "Rand", "Source", "PCG", "ChaCha8"}},
+	// Randomness for keys comes in as an io.Reader.
+	"crypto/rand": {only: []string{}},
+	// Printing to the standard streams is output.
+	"fmt":     {not: []string{"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"}},
+	"runtime": {not: []string{"SetFinalizer", "AddCleanup", "Gosched", "GC"}},
+}
+
+// breach is one violation of the layout.
+type breach struct {
+	pos  token.Position
+	what string
+}
+
+func (b breach) String() string { return fmt.Sprintf("%s: %s", b.pos, b.what) }
+
+// checkFile returns the breaches of one file. name is its path below the
+// repository's root, with slashes.
+func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach) {
+	folder, _, _ := strings.Cut(name, "/")
+	layer, inLayers := layers[folder]
+	isTest := strings.HasSuffix(name, "_test.go")
+	restricted := slices.Contains(sansIO, folder) && !isTest
+	report := func(n ast.Node, format string, args ...any) {
+		found = append(found, breach{fset.Position(n.Pos()), fmt.Sprintf(format, args...)})
+	}
+	imported := map[string]string{} // local name to path
+	for _, spec := range file.Imports {
+		target, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			report(spec, "import path %s", spec.Path.Value)
+			continue
+		}
+		local := path.Base(target)
+		if local == "v2" {
+			local = path.Base(path.Dir(target))
+		}
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		imported[local] = target
+		if own, ok := strings.CutPrefix(target, modulePath+"/"); ok && inLayers {
+			other, _, _ := strings.Cut(own, "/")
+			if l, known := layers[other]; other != folder && (!known || l >= layer) {
+				report(spec, "%s must not import %s", folder, own)
+			}
+		}
+		if target == "unsafe" && !strings.HasSuffix(strings.TrimSuffix(name, ".go"), "_unsafe") && !isTest {
+			report(spec, "unsafe outside of a *_unsafe.go file")
+		}
+		if !restricted {
+			continue
+		}
+		if isBanned(target) {
+			report(spec, "%s must not import %s", folder, target)
+		}
+		if _, named := bannedNames[target]; named && local == "." {
+			report(spec, "%s must not dot-import %s", folder, target)
+		}
+	}
+	if !restricted {
+		return found
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			report(n, "%s must not start goroutines", folder)
+		case *ast.CallExpr:
+			if id, ok := n.Fun.(*ast.Ident); ok && (id.Name == "print" || id.Name == "println") {
+				report(n, "%s must not print", folder)
+			}
+		case *ast.SelectorExpr:
+			id, ok := n.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			rule, ok := bannedNames[imported[id.Name]]
+			if !ok {
+				return true
+			}
+			if slices.Contains(rule.not, n.Sel.Name) || rule.only != nil && !slices.Contains(rule.only, n.Sel.Name) {
+				report(n, "%s must not use %s.%s", folder, imported[id.Name], n.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func isBanned(target string) bool {
+	if slices.Contains(allowedImports, target) {
+		return false
+	}
+	return slices.ContainsFunc(bannedImports, func(b string) bool {
+		return target == b || strings.HasSuffix(b, "/") && strings.HasPrefix(target, b)
+	})
+}
+
+// TestLayout holds the import order and the sans-IO rule over the source tree,
+// for every platform and build tag.
+func TestLayout(t *testing.T) {
+	root := ".."
+	files := map[string]int{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if d.IsDir() {
+			if base := d.Name(); name != "." && (base == "testdata" || base[0] == '.' || base[0] == '_') {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		folder, _, below := strings.Cut(name, "/")
+		if _, known := layers[folder]; !known || !below {
+			t.Errorf("%s: Go code outside of the folders of the layout", name)
+			return nil
+		}
+		files[folder]++
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, b := range checkFile(fset, name, parsed) {
+			t.Error(b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files["ib"] == 0 {
+		t.Error("no file of ib was seen: the walk is wrong")
+	}
+	t.Log("files seen:", files)
+}
+
+// TestLayoutBreaches makes sure that each rule can fail.
+func TestLayoutBreaches(t *testing.T) {
+	for _, c := range []struct {
+		name, source string
+		breaches     int
+	}{
+		{"ib/a.go", `import "net/netip"; var _ netip.Addr`, 0},
+		{"ib/a.go", `import "net"; var _ net.IP`, 1},
+		{"ib/a.go", `import "github.com/goroce/goroce/mem"`, 1},
+		{"mem/a.go", `import "github.com/goroce/goroce/ib"`, 0},
+		{"mem/a.go", `import "github.com/goroce/goroce/transport"`, 1},
+		{"transport/cc/a.go", `import "github.com/goroce/goroce/transport"`, 0},
+		{"transport/cc/a.go", `import "github.com/goroce/goroce/roce/cm"`, 1},
+		{"roce/a.go", `import "github.com/goroce/goroce/cmd/roce"`, 1},
+		{"roce/a.go", `import ("net"; "os"; "time"); func f() { go f(); time.Now() }`, 0},
+		{"bench/a.go", `import "github.com/goroce/goroce/conformance"`, 1},
+		{"roce/a.go", `import "github.com/goroce/goroce/internal"`, 1},
+		{"ib/a_test.go", `import "os"; func f() { go f() }`, 0},
+		{"ib/a_test.go", `import "github.com/goroce/goroce/mem"`, 1},
+		{"transport/a.go", `import "os"`, 1},
+		{"transport/a.go", `import "log/slog"`, 1},
+		{"transport/a.go", `import "golang.org/x/sys/unix"`, 1},
+		{"transport/a.go", `import "time"; var _ = time.Second`, 0},
+		{"transport/a.go", `import "time"; var _ = time.Now()`, 1},
+		{"transport/a.go", `import clock "time"; var now = clock.Now`, 1},
+		{"transport/a.go", `import . "time"`, 1},
+		{"transport/a.go", `func f() { go f() }`, 1},
+		{"transport/a.go", `import "math/rand/v2"; var _ = rand.Uint32()`, 1},
+		{"transport/a.go", `import "math/rand/v2"; var _ = rand.New(rand.NewPCG(1, 2))`, 0},
+		{"transport/a.go", `import "math/rand"; var _ = rand.Int()`, 1},
+		{"mem/a.go", `import "crypto/rand"; var _ = rand.Reader`, 1},
+		{"mem/a.go", `import "fmt"; func f() { fmt.Println() }`, 1},
+		{"mem/a.go", `func f() { println() }`, 1},
+		{"mem/a.go", `import "unsafe"; var _ unsafe.Pointer`, 1},
+		{"mem/a_unsafe.go", `import "unsafe"; var _ unsafe.Pointer`, 0},
+	} {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, c.name, "package p; "+c.source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := checkFile(fset, c.name, file); len(found) != c.breaches {
+			t.Errorf("%s with %s: %v, want %d breaches", c.name, c.source, found, c.breaches)
+		}
+	}
+}
