@@ -34,4 +34,5 @@ type Tuning struct {
 	SeqNAKRearmNs      int64 // a NAK for the same gap is repeated no sooner
 	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
 	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
+	EndToEndCredits    bool  // responders advertise their posted receives (IBTA 9.7.7.2)
 }

@@ -53,7 +53,6 @@ type (
 	timerQueue struct{}
 	timer      struct{ at int64 }
 	requester  struct{}
-	responder  struct{}
 )
 
 func (sq *requester) init(qp *QP)            {}           // CreateQP
@@ -64,12 +63,10 @@ func (sq *requester) attrsChanged(now int64) {}           // Modify without a tr
 func (sq *requester) flush(now int64)        {}           // to ERR or SQE: complete all with WCFlushErr
 func (sq *requester) reset()                 {}           // to RESET: drop all
 func (sq *requester) nextPSN() ib.PSN        { return 0 } // of the next request packet
-func (r *responder) init(qp *QP)             {}           // CreateQP
-func (r *responder) start(now int64)         {}           // INIT->RTR: attr.RQPSN is the first PSN
-func (r *responder) reset()                  {}           // to RESET
-func (r *responder) expectedPSN() ib.PSN     { return 0 } // of the next request packet
 func (qp *QP) stopTimer(id timerID)          {}           // timer.go
 func (qp *QP) unready()                      {}           // off the ready list
+func (qp *QP) markReady()                    {}           // onto the ready list
+func (qp *QP) setTimer(id timerID, at int64) {}           // timer.go
 
 // PostSend queues a send work request. An error means that nothing was queued.
 func (qp *QP) PostSend(now int64, wr *SendWR) error { panic("contract only") }

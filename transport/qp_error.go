@@ -38,6 +38,7 @@ func (qp *QP) enterErr(now int64) {
 	qp.stopTimer(timerRNR)
 	qp.stopTimer(timerNAK)
 	qp.sq.flush(now)
+	qp.resp.toErr()
 	qp.flushRecv()
 	if qp.srq != nil {
 		// At most one request of the SRQ was with this QP, and it is complete.

@@ -1,0 +1,202 @@
+package transport
+
+import (
+	"math/bits"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// replayStore remembers the newest READs, atomics, ATOMIC WRITEs and FLUSHes,
+// in PSN order, for the requester that asks again because the answer was lost.
+// A READ is done again from memory; the others must not be, and get the
+// saved result (IBTA 9.7.5.1.3 and 9.7.5.1.4).
+type replayStore struct {
+	ring  []replay // length is a power of two; made at the first use
+	count uint64   // ever added
+	depth uint8    // max_dest_rd_atomic
+	// evicted is the last sequence number of the newest entry that was
+	// overwritten, 0 if none was.
+	evicted uint64
+}
+
+// replay is one remembered request.
+type replay struct {
+	op     ib.Operation
+	rkey   ib.RKey
+	length uint32
+	msn    ib.MSN // after the message
+	first  uint64
+	last   uint64
+	va     uint64
+	value  uint64 // atomics: the original value
+}
+
+// minReplays is the least number of requests remembered. FLUSH is answered
+// even on a QP with max_dest_rd_atomic 0.
+const minReplays = 4
+
+func (s *replayStore) init(depth uint8) {
+	*s = replayStore{ring: s.ring[:0:0], depth: depth}
+}
+
+// size returns how many requests are remembered: twice the depth rounded up to
+// a power of two, because rxe rounds its own depth up and may have that many
+// outstanding while the answers to as many more are in flight.
+func (s *replayStore) size() int {
+	n := max(int(s.depth), minReplays/2)
+	return 2 << bits.Len(uint(n-1))
+}
+
+// add remembers p.
+func (s *replayStore) add(p *replay) {
+	if len(s.ring) == 0 {
+		s.ring = make([]replay, s.size())
+	}
+	slot := &s.ring[s.count&uint64(len(s.ring)-1)]
+	if s.count >= uint64(len(s.ring)) {
+		s.evicted = slot.last
+	}
+	*slot = *p
+	s.count++
+}
+
+// have returns how many requests are remembered.
+func (s *replayStore) have() uint64 { return min(s.count, uint64(len(s.ring))) }
+
+// newest returns the newest request, nil if there is none.
+func (s *replayStore) newest() *replay {
+	if s.count == 0 {
+		return nil
+	}
+	return &s.ring[(s.count-1)&uint64(len(s.ring)-1)]
+}
+
+// after returns the oldest remembered request that ends at seq or later, nil
+// if there is none: the one that holds seq, or else the next one.
+func (s *replayStore) after(seq uint64) *replay {
+	lo, hi := s.count-s.have(), s.count
+	for lo < hi {
+		mid := lo + (hi-lo)/2
+		if s.ring[mid&uint64(len(s.ring)-1)].last < seq {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == s.count {
+		return nil
+	}
+	return &s.ring[lo&uint64(len(s.ring)-1)]
+}
+
+// find returns the remembered request that holds seq, nil if there is none.
+func (s *replayStore) find(seq uint64) *replay {
+	if p := s.after(seq); p != nil && p.first <= seq {
+		return p
+	}
+	return nil
+}
+
+// duplicate handles a request that was executed before. Nothing is executed
+// again but READs (IBTA 9.7.5.1.3).
+func (r *responder) duplicate(p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
+	r.qp.e.counters.DuplicateRequest++
+	if seq < r.base {
+		// Older than this connection: a packet of the one before, or a peer with
+		// another idea of the first PSN. To acknowledge it would tell the peer that
+		// something was done that was not.
+		r.drop(p, "before first PSN")
+		return
+	}
+	switch info.Op {
+	case ib.OpSend, ib.OpWrite:
+		r.ackDuplicate(seq)
+	case ib.OpRead:
+		r.replayRead(p, seq)
+	default:
+		// By PSN and operation alone: rxe sends a retried FLUSH or ATOMIC WRITE
+		// with address 0 (Linux 6.2 and later).
+		if s := r.store.find(seq); s != nil && s.op == info.Op {
+			r.replaySaved(s)
+		} else {
+			r.drop(p, "duplicate not remembered")
+		}
+	}
+}
+
+// ackDuplicate acknowledges a SEND or WRITE packet again, with the newest PSN
+// that no READ, atomic, ATOMIC WRITE or FLUSH stands before.
+func (r *responder) ackDuplicate(seq uint64) {
+	if seq <= r.store.evicted {
+		// What came after it is not all remembered: cover itself alone.
+		r.ackAgain(seq, r.msn)
+		return
+	}
+	if s := r.store.after(seq); s != nil {
+		r.ackAgain(max(seq, s.first-1), s.msn-1&ib.PSNMask)
+		return
+	}
+	r.acknowledge()
+}
+
+// ackAgain queues an ACK of seq unless the last thing queued is that already.
+// If too much is owed, nothing: the peer will ask again.
+func (r *responder) ackAgain(seq uint64, msn ib.MSN) {
+	q := &r.out
+	if q.len() > 0 {
+		if a := q.at(q.tail - 1); a.op == ib.OpSend && a.first == seq {
+			return
+		}
+	}
+	r.queueAck(seq, msn)
+}
+
+// replaySaved answers a duplicate with the saved result, unless the answer to
+// the first one has not left yet.
+func (r *responder) replaySaved(s *replay) {
+	if r.out.full() || r.out.pending(s.first) != nil {
+		return
+	}
+	r.owe(&answer{
+		op: s.op, dup: true, msn: s.msn, value: s.value,
+		first: s.first, start: s.first, at: s.first, last: s.last,
+	})
+}
+
+// replayRead does a READ again, or a part of one that starts at a later
+// packet. The key is looked up again when the data is sent.
+func (r *responder) replayRead(p *ib.Packet, seq uint64) {
+	s := r.store.find(seq)
+	if s == nil || s.op != ib.OpRead {
+		r.drop(p, "duplicate not remembered")
+		return
+	}
+	// Within what was asked for before (IBTA 9.7.5.1.3): the address must be the
+	// one that belongs to the PSN, and the data must not go past the end.
+	off := (seq - s.first) * uint64(r.qp.mtu)
+	end := off + uint64(p.RETH.Len)
+	if s.length > 0 && (p.RETH.RKey != s.rkey || p.RETH.VA != s.va+off || p.RETH.Len == 0) || end > uint64(s.length) {
+		r.drop(p, "duplicate READ differs")
+		return
+	}
+	last := seq + r.readPackets(p.RETH.Len) - 1
+	if a := r.out.pending(s.first); a != nil {
+		// The first answer is still being sent. What it has not reached yet will
+		// come; what it has passed is sent again, by going back.
+		if a.last < last || a.end < end {
+			a.last, a.end = last, end
+		}
+		if seq < a.at {
+			a.start, a.at = seq, seq
+			r.out.rewound(a)
+		}
+		return
+	}
+	if r.out.full() {
+		return
+	}
+	r.owe(&answer{
+		op: ib.OpRead, dup: true, rkey: s.rkey, msn: s.msn, va: s.va, end: end,
+		first: s.first, start: seq, at: seq, last: last,
+	})
+}

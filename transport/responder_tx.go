@@ -1,0 +1,193 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// stream is the memory that the READ at the head of the answers is sent from.
+type stream struct {
+	open bool
+	base uint64 // offset of view's first byte from the address of the request
+	view mem.View
+}
+
+func (s *stream) close() {
+	if s.open {
+		*s = stream{}
+	}
+}
+
+// rewound tells that a was moved back: if it is being sent, its key is checked
+// anew.
+func (q *answerQueue) rewound(a *answer) {
+	if a == q.front() {
+		q.stream.close()
+	}
+}
+
+// pollTransmit fills batch with what the responder owes and returns how many
+// packets that is: the answers in order, then the newest ACK, then the NAK.
+func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
+	n := 0
+	q := &r.out
+	for n < len(batch) {
+		switch {
+		case r.cnp.due:
+			r.buildCNP(&batch[n])
+			n++
+		case q.head != q.tail:
+			n += r.sendAnswer(now, batch[n:])
+		case q.ack:
+			q.ack = false
+			r.buildAck(&batch[n], r.credits(), r.next-1, r.msn)
+			n++
+		case r.nak.due:
+			r.nak.due = false
+			r.buildAck(&batch[n], r.nak.syndrome, r.nak.seq, r.msn)
+			n++
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// sendAnswer sends what it can of the answer at the head of the queue. It may
+// send nothing and yet make progress, if a READ has lost its memory.
+func (r *responder) sendAnswer(now int64, batch []TxPacket) int {
+	q := &r.out
+	a := q.front()
+	switch a.op {
+	case ib.OpRead:
+		return r.sendRead(now, a, batch)
+	case ib.OpCompareSwap, ib.OpFetchAdd:
+		tx := &batch[0]
+		r.begin(tx, ib.RCAtomicAck, a.at, 0)
+		putAETH(tx.Header[ib.BTHBytes:], r.credits(), a.msn)
+		binary.BigEndian.PutUint64(tx.Header[ib.BTHBytes+ib.AETHBytes:], a.value)
+		tx.HeaderLen = ib.BTHBytes + ib.AETHBytes + ib.AtomicAckETHBytes
+	case ib.OpSend:
+		r.buildAck(&batch[0], r.credits(), a.at, a.msn)
+	default:
+		// ATOMIC WRITE and FLUSH are answered like a READ of nothing (annex A19).
+		tx := &batch[0]
+		r.begin(tx, ib.RCReadRespOnly, a.at, 0)
+		putAETH(tx.Header[ib.BTHBytes:], r.credits(), a.msn)
+		tx.HeaderLen = ib.BTHBytes + ib.AETHBytes
+	}
+	q.pop()
+	return 1
+}
+
+// sendRead sends packets of the READ at the head of the queue, straight from
+// registered memory.
+func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
+	q := &r.out
+	s := &q.stream
+	mtu := uint64(r.qp.mtu)
+	n := 0
+	for n < len(batch) {
+		off := (a.at - a.first) * mtu
+		if !s.open && !r.openStream(a, off) || !s.view.Valid() {
+			// Deregistered or invalidated since the request was accepted.
+			r.readRevoked(now, a)
+			return n
+		}
+		size := min(a.end-off, mtu)
+		tx := &batch[n]
+		n++
+		op := ib.RCReadRespMiddle
+		switch {
+		case a.at == a.last && a.at == a.start:
+			op = ib.RCReadRespOnly
+		case a.at == a.last:
+			op = ib.RCReadRespLast
+		case a.at == a.start:
+			op = ib.RCReadRespFirst
+		}
+		r.begin(tx, op, a.at, int(size))
+		tx.HeaderLen = ib.BTHBytes
+		if op != ib.RCReadRespMiddle {
+			putAETH(tx.Header[ib.BTHBytes:], r.credits(), a.msn)
+			tx.HeaderLen += ib.AETHBytes
+		}
+		if size > 0 {
+			from := off - s.base
+			tx.Frags[0] = s.view.Bytes[from : from+size : from+size]
+			tx.NumFrags = 1
+		}
+		if a.at == a.last {
+			q.pop()
+			return n
+		}
+		a.at++
+	}
+	return n
+}
+
+// openStream checks the key of the READ for what is left of it, from offset
+// off on.
+func (r *responder) openStream(a *answer, off uint64) bool {
+	qp := r.qp
+	view, f := qp.e.cfg.Mem.Remote(qp.pd, qp.num, a.rkey, a.va+off, uint32(a.end-off), mem.RemoteRead)
+	if f != mem.FaultNone {
+		return false
+	}
+	r.out.stream = stream{open: true, base: off, view: view}
+	return true
+}
+
+// readRevoked ends a READ whose memory went away: NAK remote access error with
+// the PSN that the next response would have had. For the first answer that is
+// fatal, as if the key had been bad from the start. A duplicate may be a stray
+// packet about a READ that the peer has long finished, so it does not harm the
+// QP.
+func (r *responder) readRevoked(now int64, a *answer) {
+	at, dup := a.at, a.dup
+	if dup {
+		r.out.pop()
+		if r.nak.latch == nakNone && !r.nak.due {
+			r.sendNAK(now, ib.NAKRemoteAccess, at)
+		}
+		return
+	}
+	r.out.reset()
+	r.fail(now, ib.NAKRemoteAccess, at, EventQPAccessError, false)
+}
+
+// begin starts a response packet with n bytes of payload: its path and BTH.
+func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
+	qp := r.qp
+	tx.Path = &qp.path
+	tx.SrcQP = qp.num
+	tx.NumFrags = 0
+	tx.PayloadLen = uint16(n)
+	tx.Pad = uint8(ib.PadFor(n))
+	putBTH(tx.Header[:ib.BTHBytes], op, migReq|tx.Pad<<4, qp.attr.DestQPN, seq)
+}
+
+// buildAck builds an ACKNOWLEDGE packet.
+func (r *responder) buildAck(tx *TxPacket, s ib.Syndrome, seq uint64, msn ib.MSN) {
+	r.begin(tx, ib.RCAcknowledge, seq, 0)
+	putAETH(tx.Header[ib.BTHBytes:], s, msn)
+	tx.HeaderLen = ib.BTHBytes + ib.AETHBytes
+}
+
+// migReq is the MigReq bit of byte 1 of a BTH; ConnectX sends 1, rxe 0, and
+// both take either.
+const migReq = 0x40
+
+// putBTH writes a BTH without AckReq; flags is its byte 1.
+func putBTH(b []byte, op ib.Opcode, flags uint8, dest ib.QPN, seq uint64) {
+	_ = b[11]
+	binary.BigEndian.PutUint32(b, uint32(op)<<24|uint32(flags)<<16|uint32(ib.PKeyDefault))
+	binary.BigEndian.PutUint32(b[4:], uint32(dest&ib.QPNMask))
+	binary.BigEndian.PutUint32(b[8:], uint32(seq&ib.PSNMask))
+}
+
+func putAETH(b []byte, s ib.Syndrome, msn ib.MSN) {
+	binary.BigEndian.PutUint32(b, uint32(s)<<24|uint32(msn)&ib.PSNMask)
+}
