@@ -16,10 +16,9 @@ const (
 	UDPHeaderBytes  = 8
 )
 
-// icrcSeed is the CRC register after the eight bytes of ones that stand in
-// for the local route header, in the form that [crc32.Update] takes (annex
-// A17; the raw register is 0xDEBB20E3).
-var icrcSeed = crc32.ChecksumIEEE([]byte{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF})
+// icrcSeed is the raw CRC register after the eight bytes of ones that stand in
+// for the local route header (annex A17).
+const icrcSeed = 0xDEBB20E3
 
 // Flow is the part of the IP and UDP headers that the ICRC covers and that is
 // the same for every packet of a connection in one direction.
@@ -29,68 +28,93 @@ type Flow struct {
 	DstPort  uint16
 }
 
-// ICRC computes the invariant CRC of packets of one flow. It holds a prepared
-// pseudo header; the zero value is not usable, see [NewICRC]. An ICRC may be
-// shared by readers: its methods do not change it.
+// ICRC computes the invariant CRC of packets of one flow: the CRC-32 of
+// Ethernet over masked IP and UDP headers, the transport headers with byte 4
+// of the BTH masked, payload and padding (annex A17). The zero value is not
+// usable, see [NewICRC]. An ICRC is a small value that no method changes.
 type ICRC struct {
-	// pseudo is the masked IP and UDP header; length fields and the IPv4
-	// identification are filled in for each packet.
-	pseudo [IPv6HeaderBytes + UDPHeaderBytes]byte
-	ip6    bool
+	// base is the raw register after the masked IP and UDP headers with
+	// lengths and IPv4 identification zero. What those add is looked up.
+	base uint32
+	ip6  bool
 }
 
-// NewICRC prepares the ICRC of a flow.
+// What the fields that differ from packet to packet add to ICRC.base, by the
+// number of bytes from the field's end to the end of the UDP header.
+var (
+	crcTotalLen4 = newCRCField(24)                         // IPv4 total length
+	crcIdent4    = newCRCField(22)                         // IPv4 identification
+	crcUDPLen    = newCRCField(2)                          // UDP length
+	crcBothLen6  = newCRCField(42).and(newCRCField(2))     // IPv6 payload length, which equals the UDP length
+	crcNoDF      = crcZeros(crcUpdate4(0, 0x00400000), 20) // the DF flag, bytes 4 to 7 of the header
+)
+
+// NewICRC prepares the ICRC of a flow. IPv4 packets are taken to have the DF
+// flag set and no options, as rdma_rxe and ConnectX send them; see
+// [ICRC.WithoutDF].
 func NewICRC(f Flow) ICRC {
-	var c ICRC
-	var udp []byte
-	if f.Src.Unmap().Is4() {
-		b := c.pseudo[:IPv4HeaderBytes]
-		b[0], b[1] = 0x45, 0xFF // TOS masked
-		b[6] = 0x40             // DF
-		b[8], b[9] = 0xFF, 17   // TTL masked, UDP
-		b[10], b[11] = 0xFF, 0xFF
-		s, d := f.Src.Unmap().As4(), f.Dst.Unmap().As4()
-		copy(b[12:], s[:])
-		copy(b[16:], d[:])
-		udp = c.pseudo[IPv4HeaderBytes:]
-	} else {
-		c.ip6 = true
-		b := c.pseudo[:IPv6HeaderBytes]
-		copy(b, []byte{0x6F, 0xFF, 0xFF, 0xFF}) // traffic class and flow label masked
-		b[6], b[7] = 17, 0xFF                   // UDP, hop limit masked
+	var pseudo [IPv6HeaderBytes + UDPHeaderBytes]byte
+	c := ICRC{ip6: !f.Src.Unmap().Is4()}
+	n := IPv4HeaderBytes
+	if c.ip6 {
+		n = IPv6HeaderBytes
+		copy(pseudo[:], []byte{0x6F, 0xFF, 0xFF, 0xFF}) // traffic class and flow label masked
+		pseudo[6], pseudo[7] = 17, 0xFF                 // UDP, hop limit masked
 		s, d := f.Src.As16(), f.Dst.As16()
-		copy(b[8:], s[:])
-		copy(b[24:], d[:])
-		udp = c.pseudo[IPv6HeaderBytes:]
+		copy(pseudo[8:], s[:])
+		copy(pseudo[24:], d[:])
+	} else {
+		pseudo[0], pseudo[1] = 0x45, 0xFF // TOS masked
+		pseudo[6] = 0x40                  // DF
+		pseudo[8], pseudo[9] = 0xFF, 17   // TTL masked, UDP
+		pseudo[10], pseudo[11] = 0xFF, 0xFF
+		s, d := f.Src.As16(), f.Dst.As16() // the last four bytes are the IPv4 address, mapped or not
+		copy(pseudo[12:], s[12:])
+		copy(pseudo[16:], d[12:])
 	}
+	udp := pseudo[n : n+UDPHeaderBytes]
 	binary.BigEndian.PutUint16(udp[0:], f.SrcPort)
 	binary.BigEndian.PutUint16(udp[2:], f.DstPort)
 	udp[6], udp[7] = 0xFF, 0xFF
+	c.base = crcUpdate(icrcSeed, pseudo[:n+UDPHeaderBytes])
 	return c
 }
 
-// Head returns the CRC of the pseudo header and of the transport headers hdr
-// (BTH first, at most [MaxHeaderBytes] of them; payload bytes may follow the
-// headers within that limit). udpPayload is the length from BTH through ICRC
-// in bytes, id the IPv4 identification (ignored for IPv6). Continue over the
-// rest of the payload and the padding with [Extend], and finish with
-// [PutICRC].
-func (c *ICRC) Head(udpPayload int, id uint16, hdr []byte) uint32 {
-	var b [IPv6HeaderBytes + UDPHeaderBytes + MaxHeaderBytes]byte
-	n := IPv4HeaderBytes + UDPHeaderBytes
-	if c.ip6 {
-		n = IPv6HeaderBytes + UDPHeaderBytes
-		copy(b[:n], c.pseudo[:n])
-		binary.BigEndian.PutUint16(b[4:], uint16(udpPayload+UDPHeaderBytes))
-	} else {
-		copy(b[:n], c.pseudo[:n])
-		binary.BigEndian.PutUint16(b[2:], uint16(udpPayload+IPv4HeaderBytes+UDPHeaderBytes))
-		binary.BigEndian.PutUint16(b[4:], id)
+// WithoutDF returns the ICRC of the same flow for packets that do not have the
+// IPv4 flag DF set. IPv6 has no such flag.
+func (c ICRC) WithoutDF() ICRC {
+	if !c.ip6 {
+		c.base ^= crcNoDF
 	}
-	binary.BigEndian.PutUint16(b[n-4:], uint16(udpPayload+UDPHeaderBytes))
-	m := copy(b[n:], hdr)
-	b[n+4] = 0xFF // BTH resv8a: FECN, BECN and 6 reserved bits
-	return crc32.Update(icrcSeed, crc32.IEEETable, b[:n+m])
+	return c
+}
+
+// pseudo returns the raw register after the IP and UDP headers of a packet.
+func (c *ICRC) pseudo(udpPayload int, id uint16) uint32 {
+	udpLen := uint16(udpPayload + UDPHeaderBytes)
+	if c.ip6 {
+		return c.base ^ crcBothLen6.at(udpLen)
+	}
+	return c.base ^ crcTotalLen4.at(udpLen+IPv4HeaderBytes) ^ crcIdent4.at(id) ^ crcUDPLen.at(udpLen)
+}
+
+// resv8aMask covers byte 4 of the BTH, FECN, BECN and 6 reserved bits, in its
+// first eight bytes as a little-endian number.
+const resv8aMask = 0xFF << 32
+
+// Head returns the CRC of IP and UDP headers and of hdr, which holds the BTH
+// and may hold anything that follows it. udpPayload is the length from BTH
+// through ICRC in bytes, id the IPv4 identification (ignored for IPv6).
+// Continue over the rest, payload and padding, with [Extend], and finish with
+// [PutICRC]. Head is meant for runs of headers: Extend is faster for more than
+// 64 bytes.
+func (c *ICRC) Head(udpPayload int, id uint16, hdr []byte) uint32 {
+	r := c.pseudo(udpPayload, id)
+	if len(hdr) < 8 {
+		return ^r // not a packet: there is no right answer
+	}
+	r = crcUpdate8(r, binary.LittleEndian.Uint64(hdr)|resv8aMask)
+	return ^crcUpdate(r, hdr[8:])
 }
 
 // Extend continues a CRC over payload and padding.
@@ -99,7 +123,7 @@ func Extend(crc uint32, b []byte) uint32 { return crc32.Update(crc, crc32.IEEETa
 // Checksum returns the ICRC of a whole UDP payload, of which b is everything
 // from the BTH up to, but without, the ICRC. b holds at least a BTH.
 func (c *ICRC) Checksum(id uint16, b []byte) uint32 {
-	n := min(len(b), MaxHeaderBytes)
+	n := min(len(b), BTHBytes)
 	return Extend(c.Head(len(b)+ICRCBytes, id, b[:n]), b[n:])
 }
 
@@ -117,5 +141,6 @@ func (c *ICRC) ChecksumFlushRxe(id uint16, b []byte) uint32 {
 // PutICRC stores crc as it goes over the wire: least significant byte first.
 func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 
-// TrailingICRC reads the ICRC from the last four bytes of a UDP payload.
+// TrailingICRC reads the ICRC from the last four bytes of a UDP payload. It
+// panics on fewer; what [Packet.Decode] accepted is long enough.
 func TrailingICRC(b []byte) uint32 { return binary.LittleEndian.Uint32(b[len(b)-ICRCBytes:]) }
