@@ -3,7 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,18 +11,45 @@ import (
 )
 
 // agentSource is the verbs agent: the only C in the project, because libibverbs is
-// the only way to the kernel's rxe. Its protocol is described in its head and spoken
+// the only way to the kernel's rxe. Its protocol is described in verbsd.h and spoken
 // by package verbs.
 //
-//go:embed agent/verbsd.c
-var agentSource []byte
+//go:embed agent/*.c agent/*.h
+var agentSource embed.FS
 
 // buildAgent compiles verbsd against a suite's own headers and libraries, so that it
 // runs in that suite's guest whatever this machine runs, and returns its bytes.
 func buildAgent(ctx context.Context, root, dir string) ([]byte, error) {
-	src := filepath.Join(dir, "verbsd.c")
+	src := filepath.Join(dir, "agent")
 	bin := filepath.Join(dir, "verbsd")
-	if old, err := os.ReadFile(src); err == nil && bytes.Equal(old, agentSource) {
+	files, err := agentSource.ReadDir("agent")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return nil, err
+	}
+	fresh := true
+	var units []string
+	for _, f := range files {
+		b, err := agentSource.ReadFile("agent/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		p := filepath.Join(src, f.Name())
+		if filepath.Ext(p) == ".c" {
+			units = append(units, p)
+		}
+		if old, err := os.ReadFile(p); err == nil && bytes.Equal(old, b) {
+			continue
+		}
+		fresh = false
+		os.Remove(bin) // before the source changes: an interrupted build must not look done
+		if err := writeFile(p, b, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if fresh {
 		if b, err := os.ReadFile(bin); err == nil {
 			return b, nil
 		}
@@ -31,18 +58,16 @@ func buildAgent(ctx context.Context, root, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--sysroot=" + root, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", bin}
+	// -B and -L: gcc would look for crt files and libc beside itself before the sysroot.
+	libs := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
+	args := []string{"--sysroot=" + root, "-B" + libs + "/", "-L" + libs, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", bin}
 	// The names are enumerators, which the preprocessor cannot see.
 	for name, def := range map[string]string{"IBV_WR_FLUSH": "HAVE_FLUSH", "IBV_WR_ATOMIC_WRITE": "HAVE_ATOMIC_WRITE"} {
 		if bytes.Contains(header, []byte(name)) {
 			args = append(args, "-D"+def)
 		}
 	}
-	if err := writeFile(src, agentSource, 0o644); err != nil {
-		return nil, err
-	}
-	os.Remove(bin)
-	out, err := exec.CommandContext(ctx, "gcc", append(args, src, "-libverbs")...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "gcc", append(append(args, units...), "-libverbs")...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("lab: building verbsd: %w:\n%s", err, tail(out, 4000))
 	}

@@ -27,7 +27,7 @@ var suitePackages = []string{
 
 // recipe changes whenever the way an image is made does, so that old caches are not
 // taken for new ones.
-const recipe = 4
+const recipe = 5
 
 // Image is what a guest boots. It is read-only once made.
 type Image struct {
@@ -174,6 +174,16 @@ func ensureRoot(ctx context.Context, dir, root, suite string, logf func(string, 
 	logf("lab: unpacking %d packages of %s", len(debs), suite)
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return set, err
+	}
+	// A merged /usr, as installed systems have: linker scripts name libraries by their
+	// path below /lib, newer packages ship them below /usr/lib.
+	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
+		if err := os.MkdirAll(filepath.Join(root, "usr", d), 0o755); err != nil {
+			return set, err
+		}
+		if err := os.Symlink("usr/"+d, filepath.Join(root, d)); err != nil {
+			return set, err
+		}
 	}
 	set = packageSet{Recipe: recipe}
 	for _, d := range debs {

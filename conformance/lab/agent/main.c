@@ -1,0 +1,246 @@
+/* The server: connections, lines, arguments, the table of objects. */
+#include "verbsd.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_LINE (1 << 18)
+#define MAX_ARGS 512
+#define MAX_OBJECTS 8192
+
+struct ibv_context *ctx;
+const char *dev_name;
+
+static jmp_buf abandon;
+static char answer[MAX_LINE];
+static size_t answer_len;
+static char *args[MAX_ARGS];
+static int nargs;
+static struct object objects[MAX_OBJECTS];
+
+void out(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	int n = vsnprintf(answer + answer_len, sizeof answer - answer_len, fmt, ap);
+	va_end(ap);
+	if (n < 0 || (size_t)n >= sizeof answer - answer_len - 1)
+		fail(EMSGSIZE, "answer too long");
+	answer_len += n;
+}
+
+void fail(int err, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (err < 0)
+		err = -err;
+	answer_len = snprintf(answer, sizeof answer, "err %d %s: %s", err, text, strerror(err));
+	longjmp(abandon, 1);
+}
+
+const char *arg_nth(const char *key, int n)
+{
+	size_t k = strlen(key);
+	for (int i = 0; i < nargs; i++)
+		if (!strncmp(args[i], key, k) && args[i][k] == '=' && n-- == 0)
+			return args[i] + k + 1;
+	return NULL;
+}
+
+const char *arg(const char *key) { return arg_nth(key, 0); }
+bool has(const char *key) { return arg(key) != NULL; }
+
+const char *need(const char *key)
+{
+	const char *v = arg(key);
+	if (!v)
+		fail(EINVAL, "argument %s is missing", key);
+	return v;
+}
+
+uint64_t parse_num(const char *s)
+{
+	char *end;
+	errno = 0;
+	uint64_t v = strtoull(s, &end, 0);
+	if (errno || end == s || *end)
+		fail(EINVAL, "%s is not a number", s);
+	return v;
+}
+
+uint64_t num(const char *key, uint64_t def)
+{
+	const char *v = arg(key);
+	return v ? parse_num(v) : def;
+}
+
+uint64_t need_num(const char *key) { return parse_num(need(key)); }
+
+void need_gid(const char *key, union ibv_gid *gid)
+{
+	const char *v = need(key);
+	if (inet_pton(AF_INET6, v, gid->raw) != 1)
+		fail(EINVAL, "%s is not a GID", v);
+}
+
+int object_new(enum kind kind, void *p)
+{
+	if (!p)
+		fail(errno, "refused");
+	for (int i = 1; i < MAX_OBJECTS; i++) {
+		if (objects[i].kind != K_FREE)
+			continue;
+		objects[i] = (struct object){.kind = kind, .p = p};
+		return i;
+	}
+	fail(ENOSPC, "too many objects");
+}
+
+struct object *object_get(uint64_t id, enum kind kind)
+{
+	if (id >= MAX_OBJECTS || objects[id].kind != kind)
+		fail(ENOENT, "no such object (%llu, kind %d)", (unsigned long long)id, kind);
+	return &objects[id];
+}
+
+struct object *need_obj(const char *key, enum kind kind) { return object_get(need_num(key), kind); }
+
+struct object *opt_obj(const char *key, enum kind kind)
+{
+	return has(key) ? need_obj(key, kind) : NULL;
+}
+
+static void open_device(void)
+{
+	const char *want = need("dev");
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	if (!list)
+		fail(errno, "device list");
+	for (int i = 0; i < n && !ctx; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), want))
+			ctx = ibv_open_device(list[i]);
+	ibv_free_device_list(list);
+	if (!ctx)
+		fail(ENODEV, "device %s", want);
+	dev_name = ibv_get_device_name(ctx->device);
+	struct ibv_device_attr a;
+	struct ibv_port_attr p;
+	int err = ibv_query_device(ctx, &a);
+	if (!err)
+		err = ibv_query_port(ctx, 1, &p);
+	if (err)
+		fail(err, "query");
+	out(" active_mtu=%d state=%d max_qp=%d max_qp_wr=%d max_sge=%d max_cqe=%d max_mr_size=%llu max_qp_rd_atom=%d"
+	    " max_qp_init_rd_atom=%d max_srq_wr=%d max_mw=%d cap_flags=0x%x max_msg_sz=%u gid_tbl_len=%d",
+	    p.active_mtu, p.state, a.max_qp, a.max_qp_wr, a.max_sge, a.max_cqe, (unsigned long long)a.max_mr_size,
+	    a.max_qp_rd_atom, a.max_qp_init_rd_atom, a.max_srq_wr, a.max_mw, a.device_cap_flags, p.max_msg_sz, p.gid_tbl_len);
+#ifdef HAVE_FLUSH
+	out(" lib_flush=1");
+#endif
+#ifdef HAVE_ATOMIC_WRITE
+	out(" lib_atomic_write=1");
+#endif
+}
+
+static bool dispatch(const struct command *table, const char *name)
+{
+	for (; table->name; table++) {
+		if (strcmp(table->name, name))
+			continue;
+		table->run();
+		return true;
+	}
+	return false;
+}
+
+static void handle(char *line)
+{
+	answer_len = 0;
+	nargs = 0;
+	if (setjmp(abandon))
+		return;
+	char *save, *name = strtok_r(line, " \t\r\n", &save);
+	if (!name)
+		fail(EINVAL, "empty request");
+	for (char *w; (w = strtok_r(NULL, " \t\r\n", &save));) {
+		if (nargs == MAX_ARGS)
+			fail(E2BIG, "more than %d arguments", MAX_ARGS);
+		args[nargs++] = w;
+	}
+	out("ok");
+	if (!strcmp(name, "open")) {
+		if (ctx)
+			fail(EBUSY, "already open");
+		open_device();
+		return;
+	}
+	if (!ctx)
+		fail(ENODEV, "open first");
+	if (!dispatch(object_commands, name) && !dispatch(qp_commands, name) && !dispatch(work_commands, name) &&
+	    !dispatch(memory_commands, name))
+		fail(ENOSYS, "no command %s", name);
+}
+
+static void serve(int fd)
+{
+	FILE *in = fdopen(fd, "r");
+	FILE *to = fdopen(dup(fd), "w");
+	static char line[MAX_LINE];
+	if (!in || !to)
+		return;
+	setvbuf(in, NULL, _IOFBF, 1 << 16);
+	while (fgets(line, sizeof line, in)) {
+		if (!strchr(line, '\n'))
+			return; /* longer than a line may be, or cut off */
+		handle(line);
+		fwrite(answer, 1, answer_len, to);
+		fputc('\n', to);
+		if (fflush(to))
+			return;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int port = argc > 1 ? atoi(argv[1]) : 0;
+	int one = 1, l = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (port <= 0 || bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 64)) {
+		fprintf(stderr, "usage: verbsd PORT (%s)\n", strerror(errno));
+		return 1;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN);
+	printf("listening\n");
+	fflush(stdout);
+	for (;;) {
+		int c = accept(l, NULL, NULL);
+		if (c < 0)
+			continue;
+		setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+		if (fork() == 0) {
+			close(l);
+			serve(c);
+			/* The kernel frees the verbs objects with the file. */
+			_exit(0);
+		}
+		close(c);
+	}
+}
