@@ -1,4 +1,44 @@
-// Package roce is the public API of goroce: open a Device on a link, make
+// Package roce is the public API of goroce: open a [Device] on a link, make
 // protection domains, memory regions, completion queues and queue pairs on it,
-// and exchange RDMA operations with any RoCE v2 peer.
+// and exchange RDMA operations with any RoCE v2 peer: another goroce, Linux
+// rdma_rxe, a NIC.
+//
+// The vocabulary is that of verbs (ibv_*). Types that the engine defines are
+// aliases here, so that package transport need not be imported; types of wire
+// fields (PSN, QPN, keys, GID) are in package ib.
+//
+// # Who does the work
+//
+// A Device is one shard: one engine, one lock, one link. Three ways to run it:
+//
+//   - Event-driven, the default. A goroutine of the device receives: it spins
+//     for a few tens of microseconds after traffic and then blocks in the
+//     system call, not in the runtime's poller, which is slower to wake.
+//     Posting sends from the caller's goroutine.
+//   - Polling, with [Config.Polling]. There is no goroutine. [CQ.Poll],
+//     [CQ.Wait] and the other calls that wait receive packets and run timers;
+//     nothing happens, acknowledgements included, while nobody calls them.
+//     This has the lowest latency.
+//   - Driven, when the link is a simulation. There is no goroutine, and the
+//     clock is virtual. Whoever waits lets simulated time pass.
+//
+// # Concurrency
+//
+// All methods of all objects may be called from any goroutine. Work requests
+// of one queue pair are ordered as the calls were.
+//
+// # Waiting and closing
+//
+// Every call that can wait takes a context and returns its error when it
+// ends. [Device.Close] destroys everything that was made on the device; calls
+// that wait return [ErrClosed], which matches net.ErrClosed, and so does every
+// call afterwards. Memory from [PD.AllocBuffer] stays mapped until it is
+// freed.
+//
+// # Memory
+//
+// Registered memory is read and written by the device while a work request
+// that refers to it is outstanding, and at any time by peers that were given
+// its RKey. The usual rules of Go apply: data that the device wrote may be
+// read after the completion was polled.
 package roce

@@ -1,0 +1,177 @@
+package roce
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// DeviceAttr are the properties of a device (ibv_device_attr).
+type DeviceAttr struct {
+	NodeGUID         uint64 // modified EUI-64 style, random for each device opened
+	MaxMRBytes       uint64
+	MaxQP            int
+	MaxQPWR          int // work requests of a queue
+	MaxSGE           int // elements of a work request
+	MaxSGERead       int // elements of a READ
+	MaxInline        int // bytes
+	MaxCQ            int
+	MaxCQE           int
+	MaxMR            int
+	MaxMW            int
+	MaxPD            int
+	MaxQPRdAtomic    int // READs and atomics outstanding as responder
+	MaxQPInitAtomic  int // as requester
+	MaxSRQ           int
+	MaxSRQWR         int
+	MaxSRQSGE        int
+	MaxMsgBytes      uint32
+	MaxPKeys         int
+	PhysicalPorts    int
+	LocalCAAckDelay  uint8 // exponent, as the timeout code
+	AtomicHCA        bool  // atomics compose with sync/atomic of this process too
+	MemWindowType2B  bool
+	FlushGlobal      bool
+	AtomicWrite      bool
+	ResizableSRQ     bool
+	SystemImageGUID  uint64
+	VendorID         uint32
+	FirmwareVersion  string
+	CompletionVector int
+}
+
+// PortAttr are the properties of the one port of a device (ibv_port_attr).
+type PortAttr struct {
+	Active    bool
+	MaxMTU    ib.MTU
+	ActiveMTU ib.MTU
+	GIDs      int
+	PKey      ib.PKey
+	MaxMsg    uint32 // bytes
+	LinkName  string // "udp", "sim", ...
+	LinkLayer string // "Ethernet"
+}
+
+// Attr returns the properties of the device.
+func (d *Device) Attr() DeviceAttr {
+	lim := d.memLimits
+	return DeviceAttr{
+		NodeGUID: d.guid, SystemImageGUID: d.guid,
+		MaxMRBytes: lim.RegionBytes,
+		MaxQP:      maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERead: maxSGE, MaxInline: maxInline,
+		MaxCQ: maxCQ, MaxCQE: maxCQE,
+		MaxMR: lim.Regions, MaxMW: lim.Windows, MaxPD: lim.PDs,
+		MaxQPRdAtomic: maxRdAtomic, MaxQPInitAtomic: maxRdAtomic,
+		MaxSRQ: maxSRQ, MaxSRQWR: maxQPWR, MaxSRQSGE: maxSGE,
+		MaxMsgBytes: maxMsgBytes, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
+		AtomicHCA: true, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
+		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVector: 1,
+	}
+}
+
+// Port returns the properties of port 1.
+func (d *Device) Port() PortAttr {
+	return PortAttr{
+		Active: !d.isClosed(), MaxMTU: ib.MTU4096, ActiveMTU: d.mtu, GIDs: len(d.addrs),
+		PKey: ib.PKeyDefault, MaxMsg: maxMsgBytes,
+		LinkName: d.link.Capabilities().Name, LinkLayer: "Ethernet",
+	}
+}
+
+// GIDs returns the GID table.
+func (d *Device) GIDs() []ib.GID {
+	gids := make([]ib.GID, len(d.addrs))
+	for i, a := range d.addrs {
+		gids[i] = ib.GIDFromAddr(a)
+	}
+	return gids
+}
+
+// Addrs returns the local addresses, in the order of the GID table.
+func (d *Device) Addrs() []netip.Addr { return slices.Clone(d.addrs) }
+
+// GIDIndexFor returns the index of the local address to reach peer from: the
+// peer's own address if it is local, else the first that is of the same family
+// and both or neither loopback, else the first of the same family.
+func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
+	a := peer.Addr()
+	best := -1
+	for i, l := range d.addrs {
+		switch {
+		case l == a:
+			return i, nil
+		case l.Is4() != a.Is4():
+		case best < 0, l.IsLoopback() == a.IsLoopback() && d.addrs[best].IsLoopback() != a.IsLoopback():
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0, &ArgError{"select GID", a.String(), ErrNoLocalGID.Error()}
+	}
+	return best, nil
+}
+
+// Counters returns the counters of the engine, and of the link those that the
+// engine cannot see.
+func (d *Device) Counters() Counters {
+	d.mu.Lock()
+	c := d.eng.Counters()
+	d.mu.Unlock()
+	s := d.link.Stats()
+	c.DropICRC += s.RxICRC
+	c.DropMalformed += s.RxShort + s.RxTruncated
+	c.SendErr += s.TxDropped
+	return c
+}
+
+// LinkStats returns the counters of the link.
+func (d *Device) LinkStats() link.Stats { return d.link.Stats() }
+
+// Capabilities says what the link does and which accelerations are on.
+func (d *Device) Capabilities() link.Capabilities { return d.link.Capabilities() }
+
+// MemCounts returns how many protection domains, regions and windows exist.
+func (d *Device) MemCounts() mem.Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.table.Counts()
+}
+
+// DefaultAddrs returns the addresses that a device is opened on when none are
+// given: the global IPv4 and IPv6 addresses of interfaces that are up, then
+// loopback. Link-local addresses are left out: a peer could not reach them
+// without a zone, and picking one by default has led people astray.
+func DefaultAddrs() ([]netip.Addr, error) {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var global, loop []netip.Addr
+	for _, i := range ifs {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range addrs {
+			p, err := netip.ParsePrefix(n.String())
+			if err != nil {
+				continue
+			}
+			switch a := p.Addr().Unmap(); {
+			case a.IsLinkLocalUnicast():
+			case a.IsLoopback():
+				loop = append(loop, a)
+			default:
+				global = append(global, a)
+			}
+		}
+	}
+	return append(global, loop...), nil
+}

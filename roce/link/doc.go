@@ -1,0 +1,20 @@
+// Package link is the boundary between a device and the network: the [Link]
+// interface, and what every link shares, which is the ICRC of packets sent
+// ([FlowICRC], [AppendPacket]) and received ([Verifier]).
+//
+// Links live in packages below: udp (a plain UDP socket), sim (a virtual
+// fabric); trace and fault wrap any of them.
+//
+// # Invariants
+//
+//   - A link never hands up a packet whose ICRC is wrong.
+//   - Send takes every packet it is given: it sends it, keeps a copy of it to
+//     send later, or counts it as dropped. The transport recovers drops.
+//   - Neither Send nor Recv blocks, and neither allocates in steady state.
+//
+// # Concurrency
+//
+// A link has a sending side and a receiving side. Each is used by one
+// goroutine at a time, the two concurrently. Wake, Stats, Close and the
+// getters may be called from anywhere.
+package link

@@ -1,0 +1,160 @@
+package link
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+// ErrClosed is returned by a link that was closed; it matches [net.ErrClosed].
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string        { return "link: closed" }
+func (closedError) Is(target error) bool { return target == net.ErrClosed }
+
+// ErrUnsupported is wrapped when a link cannot do what was asked of it.
+var ErrUnsupported = errors.New("link: not supported by this link")
+
+// Link carries packets between a device and its peers.
+type Link interface {
+	// Now is the clock of the link in nanoseconds, monotonic, from an arbitrary
+	// start. All times of the device are on this clock.
+	Now() int64
+
+	// Addrs returns the local addresses, in the order of the GID table.
+	Addrs() []netip.Addr
+
+	// MTU returns the largest path MTU that fits all interfaces of the addresses.
+	MTU() ib.MTU
+
+	// Send sends the packets in order. The descriptors are the link's to read
+	// until it returns. See the package comment for what becomes of a packet
+	// that cannot be sent now.
+	Send(batch []transport.TxPacket)
+
+	// Backlog reports that packets wait in the link because the network would
+	// not take more: the device should not make more until Wait has returned.
+	Backlog() bool
+
+	// Recv fills batch with packets that have arrived, and returns how many; 0
+	// means none now. Their Data is valid until the next call of Recv.
+	// The error is ErrClosed or fatal.
+	Recv(batch []transport.RxPacket) (int, error)
+
+	// Wait blocks until a packet may have arrived, the backlog can go out, Wake
+	// is called, or timeoutNs have passed; negative waits without bound.
+	// Wakes that happened since the last Wait count. Only the receiving side
+	// calls it. The error is ErrClosed or fatal.
+	Wait(timeoutNs int64) error
+
+	// Wake makes the current or the next Wait return.
+	Wake()
+
+	// Capabilities says what the link does and which accelerations are on.
+	Capabilities() Capabilities
+
+	// Stats returns the counters.
+	Stats() Stats
+
+	// Close releases everything. No other method is running, except Wake and
+	// getters, and none is called later.
+	Close() error
+}
+
+// Driven is a link with a clock that moves only when it is driven: a
+// simulation. The device then has no goroutine; whoever waits calls Step.
+type Driven interface {
+	Link
+
+	// Attach gives the link the function by which it makes the device handle
+	// what has arrived and run its timers. It is called once, before traffic,
+	// and with nil when the device closes.
+	Attach(progress func())
+
+	// SetTimer says when the device wants progress to be called for its timers;
+	// ok is false if it has none. It replaces the time said before.
+	SetTimer(at int64, ok bool)
+
+	// Step moves the clock to the next thing that happens anywhere in the
+	// simulation, and lets it happen. It returns false if nothing will happen
+	// by itself any more.
+	Step() bool
+
+	// Changed returns a channel that is closed when something new is to happen.
+	// Taken before Step, it tells whoever got false from Step when to try again.
+	Changed() <-chan struct{}
+}
+
+// Multicaster is a link that can receive multicast.
+type Multicaster interface {
+	// Join starts receiving what is sent to group on the interface of the local
+	// address; Leave ends it. Joins are counted.
+	Join(group, local netip.Addr) error
+	Leave(group, local netip.Addr) error
+}
+
+// Wrapper is a middleware around another link.
+type Wrapper interface {
+	Unwrap() Link
+}
+
+// As finds the first link in the chain of wrappers that is a T.
+func As[T any](l Link) (T, bool) {
+	for l != nil {
+		if t, ok := l.(T); ok {
+			return t, true
+		}
+		w, ok := l.(Wrapper)
+		if !ok {
+			break
+		}
+		l = w.Unwrap()
+	}
+	var zero T
+	return zero, false
+}
+
+// Capabilities is what a link can do.
+type Capabilities struct {
+	Name string // "udp", "sim", "packet", "xdp"
+
+	// ICRCBits is the strength of the check of received packets in bits: 32, or
+	// 16 if the IPv4 identification is not seen and has to be solved for.
+	// IPv6 is always checked with 32.
+	ICRCBits int
+
+	GSO        bool // sends runs of packets as one segmented datagram
+	GRO        bool // receives runs of packets as one datagram
+	SourcePort bool // sends from Path.SrcPort; otherwise always from port 4791
+	ECN        bool // sends the traffic class of the path, reads that of packets
+	Virtual    bool // the clock is virtual
+
+	SendBufferBytes int // socket buffers as granted, 0 if there are none
+	RecvBufferBytes int
+}
+
+// Stats are the counters of a link.
+type Stats struct {
+	TxPackets   uint64
+	TxBytes     uint64 // BTH through ICRC
+	TxDatagrams uint64 // what the packets were sent as; fewer with segmentation offload
+	TxCalls     uint64 // system calls
+	TxBlocked   uint64 // times the network would not take more
+	TxDropped   uint64 // packets given up: no route, too long, no buffers
+
+	RxPackets   uint64 // packets handed up
+	RxBytes     uint64
+	RxDatagrams uint64
+	RxCalls     uint64 // system calls that received something
+	RxICRC      uint64 // dropped: ICRC wrong
+	RxSolved    uint64 // IPv4 identification was solved for (16-bit check)
+	RxShort     uint64 // dropped: too short to hold a BTH and an ICRC
+	RxTruncated uint64 // dropped: longer than any packet
+
+	GSOFallbacks uint64 // times segmentation offload was refused and switched off
+}

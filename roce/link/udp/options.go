@@ -1,0 +1,52 @@
+package udp
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// Options are the knobs of the link. The zero value is right for most uses.
+type Options struct {
+	// Port is the UDP port of both ends; 0 is 4791. Peers other than goroce
+	// know only 4791.
+	Port uint16
+	// DisableGSO sends every packet as a datagram of its own.
+	DisableGSO bool
+	// DisableGRO receives every packet as a datagram of its own.
+	DisableGRO bool
+	// SpinNs is how long the device receives without blocking after traffic, in
+	// nanoseconds; 0 is 30 us, negative is not at all.
+	SpinNs int64
+	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB. The
+	// kernel may grant less (net.core.rmem_max, wmem_max); Capabilities says what
+	// was granted.
+	SocketBufferBytes int
+	// RxBuffers is how many datagrams (of up to 64 KiB) one receive call takes;
+	// 0 is 4. More than 8 leaves the second-level cache of most CPUs.
+	RxBuffers int
+	// MTU overrides the MTU found from the interfaces.
+	MTU ib.MTU
+	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects,
+	// which is not that of the specification; rxe drops others. Received FLUSHes
+	// are accepted with either.
+	RxeFlush bool
+}
+
+// OpenError says why a socket could not be opened, and what to do.
+type OpenError struct {
+	Addr netip.Addr
+	Hint string
+	Err  error
+}
+
+func (e *OpenError) Error() string {
+	s := fmt.Sprintf("udp link: %v: %v", e.Addr, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *OpenError) Unwrap() error { return e.Err }

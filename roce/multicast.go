@@ -1,0 +1,55 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// multicastQP is a queue pair of an engine that delivers multicast.
+type multicastQP interface {
+	AttachMulticast(group ib.GID) error
+	DetachMulticast(group ib.GID) error
+}
+
+// AttachMulticast makes a UD queue pair receive what is sent to group, an IPv4
+// (as ::ffff:a.b.c.d) or IPv6 multicast address, on the interface of the local
+// address gidIndex (ibv_attach_mcast). The link joins the group.
+func (qp *QP) AttachMulticast(group ib.GID, gidIndex int) error {
+	return qp.multicast("attach multicast", group, gidIndex, multicastQP.AttachMulticast, link.Multicaster.Join)
+}
+
+// DetachMulticast ends AttachMulticast.
+func (qp *QP) DetachMulticast(group ib.GID, gidIndex int) error {
+	return qp.multicast("detach multicast", group, gidIndex, multicastQP.DetachMulticast, link.Multicaster.Leave)
+}
+
+func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
+	engine func(multicastQP, ib.GID) error,
+	net func(link.Multicaster, netip.Addr, netip.Addr) error,
+) error {
+	switch {
+	case !group.IsMulticast():
+		return &ArgError{op, "group", group.String() + " is not a multicast address"}
+	case gidIndex < 0 || gidIndex >= len(qp.d.addrs):
+		return &ArgError{op, "gidIndex", fmt.Sprintf("%d, of %d addresses", gidIndex, len(qp.d.addrs))}
+	case qp.d.addrs[gidIndex].Is4() != group.Addr().Is4():
+		return &ArgError{op, "gidIndex", "address of another family than the group"}
+	}
+	m, ok := link.As[link.Multicaster](qp.d.link)
+	if !ok {
+		return ErrMulticast
+	}
+	t, ok := any(qp.t).(multicastQP)
+	if !ok {
+		return ErrMulticast
+	}
+	return qp.d.do(func(int64) error {
+		if err := engine(t, group); err != nil {
+			return err
+		}
+		return net(m, group.Addr(), qp.d.addrs[gidIndex])
+	})
+}

@@ -1,0 +1,34 @@
+package roce
+
+import (
+	"github.com/goroce/goroce/mem"
+)
+
+// PD is a protection domain: regions, windows, queue pairs, shared receive
+// queues and address handles work together only inside one.
+type PD struct {
+	d *Device
+	t *mem.PD
+}
+
+// AllocPD makes a protection domain.
+func (d *Device) AllocPD() (*PD, error) {
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.mu.Unlock()
+	t, err := d.table.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return &PD{d, t}, nil
+}
+
+// Dealloc destroys the domain. It fails with mem.ErrBusy while anything uses
+// it, and with mem.ErrDestroyed the second time.
+func (pd *PD) Dealloc() error {
+	return pd.d.do(func(int64) error { return pd.t.Dealloc() })
+}
+
+// Device returns the device of the domain.
+func (pd *PD) Device() *Device { return pd.d }

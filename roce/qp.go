@@ -1,0 +1,210 @@
+package roce
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+// QPInitAttr describes a queue pair to create (ibv_qp_init_attr).
+type QPInitAttr struct {
+	Type   ib.Transport // RC, UC or UD
+	SendCQ *CQ
+	RecvCQ *CQ  // nil: SendCQ
+	SRQ    *SRQ // nil: the queue pair has its own receive queue
+	// Caps are the sizes of the queues; 0 means 128 work requests, 4 elements,
+	// no inline data.
+	Caps     QPCaps
+	SigAll   bool   // every send work request makes a completion
+	QPN      ib.QPN // 0: a random one
+	UserData any    // returned by QP.UserData
+}
+
+// QP is a queue pair.
+type QP struct {
+	d        *Device
+	pd       *PD
+	t        *transport.QP
+	num      ib.QPN
+	typ      ib.Transport
+	psn      ib.PSN // initial PSN of the send queue, for Connect
+	userData any
+}
+
+// CreateQP makes a queue pair in state RESET. Errors are of package transport;
+// those about an attribute are *transport.AttrError.
+func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
+	d := pd.d
+	if a.SendCQ == nil {
+		return nil, &ArgError{"create QP", "SendCQ", "nil"}
+	}
+	if a.RecvCQ == nil {
+		a.RecvCQ = a.SendCQ
+	}
+	if a.SendCQ.d != d || a.RecvCQ.d != d || a.SRQ != nil && a.SRQ.d != d {
+		return nil, &ArgError{"create QP", "SendCQ, RecvCQ, SRQ", "of another device"}
+	}
+	var psn [4]byte
+	if _, err := io.ReadFull(d.rand, psn[:]); err != nil {
+		return nil, err
+	}
+	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData, psn: ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask}
+	ta := transport.QPInitAttr{
+		Type: a.Type, PD: pd.t, SendCQ: a.SendCQ.t, RecvCQ: a.RecvCQ.t,
+		Caps: withDefaults(a.Caps), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
+	}
+	if a.SRQ != nil {
+		ta.SRQ = a.SRQ.t
+	}
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.mu.Unlock()
+	t, err := d.eng.CreateQP(ta)
+	if err != nil {
+		return nil, err
+	}
+	qp.t, qp.num = t, t.Number()
+	return qp, nil
+}
+
+func withDefaults(c QPCaps) QPCaps {
+	for _, f := range []struct {
+		p   *int
+		def int
+	}{
+		{&c.MaxSendWR, defaultMaxWR}, {&c.MaxRecvWR, defaultMaxWR},
+		{&c.MaxSendSGE, defaultMaxSGE}, {&c.MaxRecvSGE, defaultMaxSGE},
+	} {
+		if *f.p == 0 {
+			*f.p = f.def
+		}
+	}
+	return c
+}
+
+// Num returns the number of the queue pair.
+func (qp *QP) Num() ib.QPN { return qp.num }
+
+// Type returns the service type.
+func (qp *QP) Type() ib.Transport { return qp.typ }
+
+// PD returns the protection domain.
+func (qp *QP) PD() *PD { return qp.pd }
+
+// Device returns the device of the queue pair.
+func (qp *QP) Device() *Device { return qp.d }
+
+// UserData returns what QPInitAttr.UserData was.
+func (qp *QP) UserData() any { return qp.userData }
+
+// State returns the current state; StateErr once the device is closed.
+func (qp *QP) State() QPState {
+	if qp.d.lock() != nil {
+		return StateErr
+	}
+	defer qp.d.mu.Unlock()
+	return qp.t.State()
+}
+
+// Modify changes the attributes that mask selects (ibv_modify_qp).
+func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
+	return qp.d.do(func(now int64) error { return qp.t.Modify(now, a, mask) })
+}
+
+// Query returns the attributes as they are now, and the sizes of the queues.
+func (qp *QP) Query() (QPAttr, QPCaps, error) {
+	if err := qp.d.lock(); err != nil {
+		return QPAttr{}, QPCaps{}, err
+	}
+	defer qp.d.mu.Unlock()
+	a, init := qp.t.Query()
+	return a, init.Caps, nil
+}
+
+// PostSend queues a send work request and starts sending it. An error means
+// that nothing was queued. The request is copied; registered memory that it
+// refers to belongs to the device until it completes.
+func (qp *QP) PostSend(wr *SendWR) error {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return err
+	}
+	now := d.link.Now()
+	err := qp.t.PostSend(now, wr)
+	if err == nil {
+		d.flush(now)
+	}
+	d.mu.Unlock()
+	return err
+}
+
+// PostSendBatch queues several work requests under one lock and sends them
+// together, which is what small messages need to be fast: packets of one
+// connection leave in one system call. It returns how many were queued; fewer
+// than all with the error of the next.
+func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return 0, err
+	}
+	now := d.link.Now()
+	var err error
+	n := 0
+	for n < len(wrs) {
+		if err = qp.t.PostSend(now, &wrs[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		d.flush(now)
+	}
+	d.mu.Unlock()
+	return n, err
+}
+
+// PostRecv queues a receive work request.
+func (qp *QP) PostRecv(wr *RecvWR) error {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return err
+	}
+	err := qp.t.PostRecv(d.link.Now(), wr)
+	d.mu.Unlock()
+	return err
+}
+
+// PostRecvBatch queues several receive work requests under one lock. It
+// returns how many were queued.
+func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	now := d.link.Now()
+	for i := range wrs {
+		if err := qp.t.PostRecv(now, &wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// Close destroys the queue pair. Nothing is sent or completed any more;
+// completions that exist stay in their queues. Closing again, or after the device, does nothing.
+func (qp *QP) Close() error {
+	if err := qp.d.lock(); err != nil {
+		return nil
+	}
+	defer qp.d.mu.Unlock()
+	if qp.t == nil {
+		return nil
+	}
+	err := qp.t.Destroy()
+	qp.d.flush(qp.d.link.Now())
+	return err
+}

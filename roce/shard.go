@@ -1,0 +1,265 @@
+package roce
+
+import (
+	"context"
+	"math"
+	"runtime"
+
+	"github.com/goroce/goroce/transport"
+)
+
+// The shell of the engine: everything that happens between the link and the
+// engine is in this file. The order after any input or command is the engine's
+// contract: transmit, events, timers.
+
+// flush sends what the engine has to send, hands out its events and notes its
+// next timer. mu is held.
+func (d *Device) flush(now int64) {
+	if d.link.Backlog() {
+		d.link.Send(nil)
+	}
+	for !d.link.Backlog() {
+		n := d.eng.PollTransmit(now, d.tx)
+		if n == 0 {
+			break
+		}
+		d.link.Send(d.tx[:n])
+	}
+	for {
+		ev, ok := d.eng.PollEvent()
+		if !ok {
+			break
+		}
+		d.dispatch(ev)
+	}
+	at, ok := d.eng.NextTimeout()
+	if d.driven != nil {
+		d.driven.SetTimer(at, ok)
+		return
+	}
+	if !ok {
+		at = math.MaxInt64
+	}
+	if d.nextTimer.Load() != at {
+		d.nextTimer.Store(at)
+	}
+	if d.blocked && (at < d.wakeTime || d.link.Backlog()) {
+		d.blocked = false
+		d.link.Wake()
+	}
+}
+
+// dispatch gives an event to whoever it is for. mu is held; nothing blocks.
+func (d *Device) dispatch(ev transport.Event) {
+	if ev.Type == transport.EventCompletion {
+		if cq, ok := ev.CQ.UserData().(*CQ); ok {
+			cq.completionEvent()
+		}
+		return
+	}
+	out := Event{Type: ev.Type}
+	if ev.QP != nil {
+		out.QP, _ = ev.QP.UserData().(*QP)
+	}
+	if ev.CQ != nil {
+		out.CQ, _ = ev.CQ.UserData().(*CQ)
+	}
+	if ev.SRQ != nil {
+		if u, ok := any(ev.SRQ).(interface{ UserData() any }); ok {
+			out.SRQ, _ = u.UserData().(*SRQ)
+		}
+	}
+	d.async.push(out)
+}
+
+// progress receives one batch, handles it, and runs timers that are due. It
+// reports whether there was anything to do. rxMu is held.
+func (d *Device) progress() (bool, error) {
+	n, err := d.link.Recv(d.rx)
+	if err != nil {
+		return false, err
+	}
+	now := d.link.Now()
+	timer := now >= d.nextTimer.Load()
+	if n == 0 && !timer {
+		return false, nil
+	}
+	d.mu.Lock()
+	if !d.shut {
+		for i := range d.rx[:n] {
+			d.eng.HandlePacket(now, &d.rx[i])
+		}
+		if timer {
+			d.eng.HandleTimeout(now)
+		}
+		d.flush(now)
+	}
+	d.mu.Unlock()
+	return true, nil
+}
+
+// loop is the goroutine of an event-driven device: receive while there is
+// something, spin for a little, then block in the system call.
+func (d *Device) loop() {
+	defer close(d.loopDone)
+	d.rxMu.Lock()
+	defer d.rxMu.Unlock()
+	idleSince := d.link.Now()
+	for !d.isClosed() {
+		busy, err := d.progress()
+		if err != nil {
+			d.fail(err)
+			return
+		}
+		now := d.link.Now()
+		switch {
+		case busy:
+			idleSince = now
+		case now-idleSince >= d.spinNs:
+			if err := d.block(now); err != nil {
+				d.fail(err)
+				return
+			}
+			idleSince = d.link.Now()
+		}
+	}
+}
+
+// block waits in the link until something happens.
+func (d *Device) block(now int64) error {
+	d.mu.Lock()
+	if d.link.Backlog() {
+		d.flush(now)
+	}
+	next := d.nextTimer.Load()
+	// The time to return at is only ever made later when it has passed. A timer
+	// that comes and goes with every message, as the ACK timer does, would
+	// otherwise need a Wake for every message posted.
+	if d.wakeTime <= now || next < d.wakeTime {
+		d.wakeTime = next
+	}
+	timeout := int64(-1)
+	if d.wakeTime != math.MaxInt64 {
+		timeout = max(d.wakeTime-now, 0)
+	}
+	d.blocked = true
+	d.mu.Unlock()
+
+	err := d.link.Wait(timeout)
+
+	d.mu.Lock()
+	d.blocked = false
+	if d.link.Backlog() {
+		d.flush(d.link.Now())
+	}
+	d.mu.Unlock()
+	return err
+}
+
+// fail closes the device from inside because its link is broken.
+func (d *Device) fail(err error) {
+	if d.isClosed() {
+		return
+	}
+	d.fatalErr.CompareAndSwap(nil, &err)
+	d.async.push(Event{Type: EventPortError})
+	go d.Close() // which waits for the caller's goroutine
+}
+
+// poll makes progress from the caller's goroutine. Only one caller does at a
+// time; the others have nothing to do.
+func (d *Device) poll() {
+	if !d.rxMu.TryLock() {
+		return
+	}
+	_, err := d.progress()
+	d.rxMu.Unlock()
+	if err != nil && !d.isClosed() {
+		d.fatalErr.CompareAndSwap(nil, &err)
+		d.Close()
+	}
+}
+
+// drivenProgress is called by the simulation when a packet has arrived or a
+// timer is due.
+func (d *Device) drivenProgress() {
+	d.rxMu.Lock()
+	defer d.rxMu.Unlock()
+	for {
+		n, err := d.link.Recv(d.rx)
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		if d.shut {
+			d.mu.Unlock()
+			return
+		}
+		now := d.link.Now()
+		for i := range d.rx[:n] {
+			d.eng.HandlePacket(now, &d.rx[i])
+		}
+		if at, ok := d.eng.NextTimeout(); ok && at <= now {
+			d.eng.HandleTimeout(now)
+		}
+		d.flush(now)
+		d.mu.Unlock()
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// pause lets a goroutine that waits for something do its part: block until
+// notify, receive packets, or let simulated time pass. It returns when it is worth looking
+// again, or with the error of the context or ErrClosed. tries counts the calls
+// of one wait.
+func (d *Device) pause(ctx context.Context, notify <-chan struct{}, tries int) error {
+	switch d.mode {
+	case modePolling:
+		if tries%pollYield == pollYield-1 {
+			runtime.Gosched()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.closed:
+			return d.closedErr()
+		case <-notify:
+		default:
+			d.poll()
+		}
+		return nil
+	case modeDriven:
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.closed:
+			return d.closedErr()
+		case <-notify:
+			return nil
+		default:
+		}
+		changed := d.driven.Changed()
+		if d.driven.Step() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.closed:
+			return d.closedErr()
+		case <-notify:
+		case <-changed:
+		}
+		return nil
+	}
+	select {
+	case <-notify:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.closed:
+		return d.closedErr()
+	}
+}

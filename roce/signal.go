@@ -1,0 +1,75 @@
+package roce
+
+import (
+	"context"
+	"sync"
+)
+
+// signal wakes one goroutine at a time; a signal with nobody waiting is kept.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Event is an asynchronous event (ibv_async_event). The fields that its type
+// does not concern are nil.
+type Event struct {
+	Type EventType
+	QP   *QP
+	CQ   *CQ
+	SRQ  *SRQ
+}
+
+// eventQueue holds asynchronous events until the application takes them.
+type eventQueue struct {
+	mu      sync.Mutex
+	events  []Event
+	dropped uint64
+	sig     signal
+}
+
+func newEventQueue() *eventQueue { return &eventQueue{sig: newSignal()} }
+
+func (q *eventQueue) push(e Event) {
+	q.mu.Lock()
+	if len(q.events) >= maxAsyncEvents {
+		q.dropped++
+	} else {
+		q.events = append(q.events, e)
+	}
+	q.mu.Unlock()
+	q.sig.set()
+}
+
+func (q *eventQueue) pop() (Event, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.events) == 0 {
+		return Event{}, false
+	}
+	e := q.events[0]
+	q.events = append(q.events[:0], q.events[1:]...)
+	if len(q.events) > 0 {
+		q.sig.set() // for another goroutine that waits
+	}
+	return e, true
+}
+
+// AsyncEvent waits for the next asynchronous event (ibv_get_async_event). A
+// device keeps up to 4096 events that nobody takes, and drops later ones.
+func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
+	for tries := 0; ; tries++ {
+		if e, ok := d.async.pop(); ok {
+			return e, nil
+		}
+		if err := d.pause(ctx, d.async.sig, tries); err != nil {
+			return Event{}, err
+		}
+	}
+}
