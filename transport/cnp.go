@@ -1,6 +1,75 @@
 package transport
 
-// cnpState says whether a congestion notification is owed to the peer.
-type cnpState struct{ due bool }
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport/cc"
+)
 
-func (r *responder) buildCNP(tx *TxPacket) { r.cnp.due = false }
+// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
+// SIGCOMM 2015; ConnectX takes 4 us).
+const DefaultCNPGapNs = 50e3
+
+// cnpTrafficClass is that of CNPs: DSCP 48 and ECT(0), as seen from ConnectX-4.
+const cnpTrafficClass = 48<<2 | ECT0
+
+// cnpState is the CNP that a QP owes to its peer.
+type cnpState struct {
+	due  bool
+	path *Path // the QP's path with the traffic class of CNPs; made at the first one
+}
+
+// handleCE is told of a packet that arrived with the ECN mark CE. The peer is
+// sent a CNP, no more often than Tuning.CNPGapNs allows (annex A17.9.4). UD
+// peers are not: they have no path to go back on.
+func (qp *QP) handleCE(now int64) {
+	e := qp.e
+	if qp.typ == ib.UD || e.cfg.Tuning.CNPGapNs < 0 {
+		return
+	}
+	if e.notify == nil {
+		gap := e.cfg.Tuning.CNPGapNs
+		if gap == 0 {
+			gap = DefaultCNPGapNs
+		}
+		e.notify = cc.NewNotificationPoint(gap, e.cfg.Tuning.CNPScope)
+	}
+	// Source and destination as in the marked packet.
+	if e.notify.Allow(now, qp.num, qp.path.Dst, qp.path.Src) {
+		qp.resp.cnp.due = true
+		qp.markReady()
+	}
+}
+
+// handleCNP takes a CNP: the peer saw congestion on what this QP sends.
+func (qp *QP) handleCNP(now int64, _ *ib.Packet) {
+	qp.e.counters.CNPsHandled++
+	if qp.cc != nil {
+		qp.cc.OnCNP(now)
+	}
+}
+
+// buildCNP builds the CNP that is owed (wire format 1.7).
+func (r *responder) buildCNP(tx *TxPacket) {
+	qp := r.qp
+	c := &r.cnp
+	c.due = false
+	want := qp.path
+	want.TrafficClass, want.Link = cnpTrafficClass, nil
+	if c.path == nil {
+		c.path = new(Path)
+	}
+	if have := *c.path; !samePath(&have, &want) {
+		*c.path = want
+	}
+	*tx = TxPacket{Path: c.path, SrcQP: qp.num, scratch: tx.scratch}
+	p := ib.Packet{BTH: ib.BTH{Opcode: ib.CNP, BECN: true, PKey: ib.PKeyDefault, DestQP: qp.attr.DestQPN}}
+	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
+	qp.e.counters.CNPsSent++
+}
+
+// samePath compares two paths but for what the link hung on them.
+func samePath(a, b *Path) bool {
+	x, y := *a, *b
+	x.Link, y.Link = nil, nil
+	return x == y
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // Config is what an Engine is made from.
@@ -35,4 +36,9 @@ type Tuning struct {
 	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
 	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
 	EndToEndCredits    bool  // responders advertise their posted receives (IBTA 9.7.7.2)
+
+	// CNPGapNs is the least time between two congestion notifications of one
+	// CNPScope; negative for none at all.
+	CNPGapNs int64
+	CNPScope cc.Scope
 }

@@ -42,5 +42,6 @@ type Counters struct {
 	DropICRC        uint64 // counted by the shell
 	DropUCGap       uint64 // UC packets of broken messages
 	DropNoRecv      uint64 // UC and UD: no receive posted, or too small
+	DropAccess      uint64 // UC: memory that the peer may not write
 	DropBadResponse uint64 // stale or unexpected responses ignored
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // Engine is one shard of a device: its queue pairs and their timers. See the
@@ -15,6 +16,8 @@ type Engine struct {
 	ready  readyList
 	timers timerQueue
 	events eventQueue
+	mcast  mcastTable
+	notify *cc.NotificationPoint // when CNPs may be sent; made at the first mark
 
 	rx ib.Packet // the packet being handled
 }

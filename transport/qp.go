@@ -6,6 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // QP is a queue pair. Its parts live in files of their own:
@@ -44,6 +45,7 @@ type QP struct {
 	rq      recvQueue // own receive queue, unused with an SRQ
 	curRecv *recvWQE  // taken from rq or srq, not completed yet
 	resp    responder
+	cc      cc.Controller // nil: no congestion control
 
 	link   qpLink           // membership of the engine's ready list
 	timers [numTimers]timer // see timer.go
@@ -122,6 +124,7 @@ func (qp *QP) Destroy() error {
 		return err
 	}
 	qp.quiesce()
+	e.mcast.detachAll(qp)
 	if qp.curRecv != nil {
 		qp.recycleRecv(qp.curRecv)
 	}

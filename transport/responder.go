@@ -180,6 +180,8 @@ func (r *responder) handleRequest(now int64, p *ib.Packet) {
 	}
 	if v != pass {
 		r.refuse(now, p, v)
+	} else if info.Op == ib.OpSend || info.Op == ib.OpWrite {
+		r.executed(p, info)
 	}
 }
 
@@ -191,7 +193,7 @@ func (r *responder) outOfOrder(now int64, p *ib.Packet, info *ib.OpcodeInfo, d i
 	case r.fatal.active && seq == r.fatal.seq:
 		r.repeatFatal()
 	case d < 0:
-		r.duplicate(p, info, seq)
+		r.duplicate(now, p, info, seq)
 	case r.fatal.active:
 		// Behind the request that failed: the peer will be told about that one.
 	default:

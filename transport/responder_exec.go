@@ -54,7 +54,6 @@ func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	} else {
 		m.op = ib.OpSend
 	}
-	r.executed(p, info)
 	return pass
 }
 
@@ -87,7 +86,6 @@ func (r *responder) doWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 		m.done = 0
 		m.view = mem.View{}
 	}
-	r.executed(p, info)
 	return pass
 }
 

@@ -41,7 +41,7 @@ type fatalState struct {
 // packets still come, or nothing does, some time after it.
 func (r *responder) gap(now int64, p *ib.Packet) {
 	r.qp.e.counters.OutOfSeqRequest++
-	r.drop(p, "out of sequence")
+	r.drop(now, p, "out of sequence")
 	k := &r.nak
 	switch {
 	case k.latch == nakNone:
@@ -70,8 +70,8 @@ func (r *responder) rearmNs() int64 {
 	return DefaultSeqNAKRearmNs
 }
 
-// onNAKTimer repeats the sequence NAK of a gap that nothing has repaired.
-func (r *responder) onNAKTimer(now int64) {
+// repeatSequenceNAK repeats the sequence NAK of a gap that nothing has repaired.
+func (r *responder) repeatSequenceNAK(now int64) {
 	k := &r.nak
 	if k.latch != nakSequence || k.repeats >= maxNAKRepeats {
 		return
@@ -133,7 +133,7 @@ func (r *responder) refuse(now int64, p *ib.Packet, v verdict) {
 		r.receiverNotReady(now)
 		return
 	}
-	r.drop(p, "refused")
+	r.drop(now, p, "refused")
 	vendor := r.wc.VendorErr
 	r.wc.VendorErr = 0
 	n := &nakOf[v]
@@ -176,21 +176,21 @@ func (r *responder) repeatFatal() {
 // ERR.
 func (r *responder) lingers() bool { return r.fatal.active }
 
-// onLingerTimer ends the linger.
-func (r *responder) onLingerTimer() { r.stopLinger() }
-
-func (r *responder) stopLinger() {
-	if r.fatal.active {
-		r.qp.stopTimer(timerLinger)
+// onTimer runs a timer of the responder that has expired.
+func (r *responder) onTimer(now int64, id timerID) {
+	switch id {
+	case timerNAK:
+		r.repeatSequenceNAK(now)
+	case timerLinger:
 		r.fatal = fatalState{}
-		r.stopNAK()
+		r.nak = nakState{}
 		r.out.reset()
 	}
 }
 
 // drop traces a packet that is not executed.
-func (r *responder) drop(p *ib.Packet, why string) {
+func (r *responder) drop(now int64, p *ib.Packet, why string) {
 	if t := r.qp.e.cfg.Tracer; t != nil {
-		t.Trace(TraceEvent{Kind: TraceDrop, QPN: r.qp.num, Opcode: p.Opcode, PSN: p.PSN, Detail: why})
+		t.Trace(TraceEvent{Now: now, Kind: TraceDrop, QPN: r.qp.num, Opcode: p.Opcode, PSN: p.PSN, Detail: why})
 	}
 }

@@ -99,27 +99,27 @@ func (s *replayStore) find(seq uint64) *replay {
 
 // duplicate handles a request that was executed before. Nothing is executed
 // again but READs (IBTA 9.7.5.1.3).
-func (r *responder) duplicate(p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
+func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
 	r.qp.e.counters.DuplicateRequest++
 	if seq < r.base {
 		// Older than this connection: a packet of the one before, or a peer with
 		// another idea of the first PSN. To acknowledge it would tell the peer that
 		// something was done that was not.
-		r.drop(p, "before first PSN")
+		r.drop(now, p, "before first PSN")
 		return
 	}
 	switch info.Op {
 	case ib.OpSend, ib.OpWrite:
 		r.ackDuplicate(seq)
 	case ib.OpRead:
-		r.replayRead(p, seq)
+		r.replayRead(now, p, seq)
 	default:
 		// By PSN and operation alone: rxe sends a retried FLUSH or ATOMIC WRITE
 		// with address 0 (Linux 6.2 and later).
 		if s := r.store.find(seq); s != nil && s.op == info.Op {
 			r.replaySaved(s)
 		} else {
-			r.drop(p, "duplicate not remembered")
+			r.drop(now, p, "duplicate not remembered")
 		}
 	}
 }
@@ -165,10 +165,10 @@ func (r *responder) replaySaved(s *replay) {
 
 // replayRead does a READ again, or a part of one that starts at a later
 // packet. The key is looked up again when the data is sent.
-func (r *responder) replayRead(p *ib.Packet, seq uint64) {
+func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	s := r.store.find(seq)
 	if s == nil || s.op != ib.OpRead {
-		r.drop(p, "duplicate not remembered")
+		r.drop(now, p, "duplicate not remembered")
 		return
 	}
 	// Within what was asked for before (IBTA 9.7.5.1.3): the address must be the
@@ -176,7 +176,7 @@ func (r *responder) replayRead(p *ib.Packet, seq uint64) {
 	off := (seq - s.first) * uint64(r.qp.mtu)
 	end := off + uint64(p.RETH.Len)
 	if s.length > 0 && (p.RETH.RKey != s.rkey || p.RETH.VA != s.va+off || p.RETH.Len == 0) || end > uint64(s.length) {
-		r.drop(p, "duplicate READ differs")
+		r.drop(now, p, "duplicate READ differs")
 		return
 	}
 	last := seq + r.readPackets(p.RETH.Len) - 1

@@ -1,0 +1,105 @@
+package transport
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// Limits of multicast, those of rdma_rxe but for the sum over all groups.
+const (
+	MaxMcastGroups = 8192 // groups that QPs of an engine are attached to
+	MaxMcastQPs    = 56   // QPs attached to one group
+)
+
+// mcastTable lists the QPs attached to each group.
+type mcastTable struct {
+	groups map[ib.GID][]*QP
+}
+
+// AttachMcast makes the QP receive datagrams to the group gid; it must be a UD
+// QP. That the host receives the group at all (IGMP, MLD) is up to the shell.
+// Attaching again changes nothing.
+func (qp *QP) AttachMcast(gid ib.GID) error {
+	const op = "attach multicast"
+	switch {
+	case qp.gone:
+		return ErrDestroyed
+	case qp.typ != ib.UD:
+		return &AttrError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
+	case !gid.IsMulticast():
+		return &AttrError{op, "gid", fmt.Sprintf("%v is not a multicast group", gid)}
+	}
+	t := &qp.e.mcast
+	qps := t.groups[gid]
+	switch {
+	case slices.Contains(qps, qp):
+		return nil
+	case len(qps) >= MaxMcastQPs:
+		return fmt.Errorf("%s: %d QPs in the group: %w", op, len(qps), ErrLimit)
+	case len(qps) == 0 && len(t.groups) >= MaxMcastGroups:
+		return fmt.Errorf("%s: %d groups: %w", op, len(t.groups), ErrLimit)
+	}
+	if t.groups == nil {
+		t.groups = make(map[ib.GID][]*QP)
+	}
+	t.groups[gid] = append(qps, qp)
+	return nil
+}
+
+// DetachMcast undoes AttachMcast. Destroy does it for all groups.
+func (qp *QP) DetachMcast(gid ib.GID) error {
+	if !qp.e.mcast.detach(gid, qp) {
+		return &AttrError{"detach multicast", "gid", fmt.Sprintf("not attached to %v", gid)}
+	}
+	return nil
+}
+
+func (t *mcastTable) detach(gid ib.GID, qp *QP) bool {
+	qps := t.groups[gid]
+	i := slices.Index(qps, qp)
+	if i < 0 {
+		return false
+	}
+	if len(qps) == 1 {
+		delete(t.groups, gid)
+	} else {
+		// A copy: the list may be in use by the delivery of a datagram.
+		t.groups[gid] = slices.Delete(slices.Clone(qps), i, i+1)
+	}
+	return true
+}
+
+// detachAll takes qp out of every group.
+func (t *mcastTable) detachAll(qp *QP) {
+	if qp.typ != ib.UD {
+		return
+	}
+	for gid := range t.groups {
+		t.detach(gid, qp)
+	}
+}
+
+// handleMulticast delivers a datagram to the QPs attached to the group that it
+// was sent to; each checks its own state, P_Key and Q_Key. p was decoded from
+// rx and the ICRC verified once.
+func (e *Engine) handleMulticast(now int64, p *ib.Packet, rx *RxPacket) {
+	qps := e.mcast.groups[ib.GIDFromAddr(rx.Dst)]
+	if len(qps) == 0 || p.Opcode.Info().Transport != ib.UD {
+		e.counters.DropNoQP++
+		return
+	}
+	for _, qp := range qps {
+		switch {
+		case qp.state < StateRTR || qp.state == StateErr:
+			e.counters.DropState++
+		case !ib.PKeyDefault.Match(p.PKey):
+			e.counters.DropPKey++
+		case p.DETH.QKey != qp.attr.QKey:
+			e.counters.DropQKey++
+		default:
+			qp.handleUD(now, p, rx)
+		}
+	}
+}

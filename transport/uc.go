@@ -1,0 +1,70 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// handleUC takes one packet of an unreliable connection. Nothing is
+// acknowledged: a message with a packet missing is dropped, and the next first
+// packet starts a new one whatever happened before (IBTA 9.8.3; rxe also loses the
+// message after one whose last packet is missing). The receive request of a
+// dropped message serves the next one.
+func (qp *QP) handleUC(now int64, p *ib.Packet) {
+	r := &qp.resp
+	if qp.state == StateRTR {
+		qp.commEstablished()
+	}
+	info := p.Opcode.Info()
+	if r.msg.op != ib.OpInvalid && (p.PSN != psnOf(r.next) || info.Pos&ib.First != 0) {
+		r.dropMessage()
+	}
+	r.next = seqBase + uint64(p.PSN.Next())
+	v := r.checkSequence(info)
+	if v != pass {
+		qp.e.counters.DropUCGap++
+		r.drop(now, p, "UC packet of a broken message")
+		return
+	}
+	if v = r.checkRights(p, info); v == pass {
+		v = r.checkResources(info)
+	}
+	if v == pass {
+		v = r.checkLength(p, info)
+	}
+	if v == pass {
+		if info.Op == ib.OpSend {
+			v = r.doSend(p, info)
+		} else {
+			v = r.doWrite(p, info)
+		}
+	}
+	if v != pass {
+		r.refuseUnreliable(now, p, v)
+	}
+}
+
+// refuseUnreliable drops a message that cannot be delivered. What is wrong with
+// the peer's request stays without consequence here (IBTA 9.9.3, class D); what
+// is wrong with the local receive queue ends the QP (class A).
+func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
+	qp := r.qp
+	c := &qp.e.counters
+	vendor := r.wc.VendorErr
+	switch v {
+	case notReady, badLength:
+		c.DropNoRecv++
+		r.drop(now, p, "no receive request, or too small")
+	case badAccess:
+		c.DropAccess++
+		r.drop(now, p, "remote access")
+	case badRequest:
+		c.DropMalformed++
+		r.drop(now, p, "invalid request")
+	case badBuffer:
+		r.failRecv(WCLocalProtErr, vendor)
+		qp.enterErr(now)
+		return
+	default:
+		qp.fatal(now, EventQPFatal)
+		return
+	}
+	r.dropMessage()
+}
