@@ -86,3 +86,29 @@ func BenchmarkICRCHead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkVerify is what a receiver pays that does not see the
+// identification: guessed right, solved for, and refused.
+func BenchmarkVerify(b *testing.B) {
+	f := vectors[0].frame(b)
+	icrc := f.icrc()
+	for _, n := range benchSizes {
+		body := writeOnly(n)
+		buf := append(body, 0, 0, 0, 0)
+		ib.PutICRC(buf[len(body):], icrc.Checksum(f.id, body))
+		for _, c := range []struct {
+			name  string
+			guess uint16
+			want  ib.Match
+		}{{"guessed", f.id, ib.MatchExact}, {"solved", f.id + 1, ib.MatchSolved}} {
+			b.Run(fmt.Sprintf("%s/%dB", c.name, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, m := icrc.Verify(c.guess, buf); m != c.want {
+						b.Fatal(m)
+					}
+				}
+			})
+		}
+	}
+}
