@@ -71,30 +71,43 @@ func (m *model) byte() byte {
 
 func (m *model) n(limit int) int { return int(m.byte()) % limit }
 
+// mostly is true seven times in eight: calls that make sense are tried more often.
+func (m *model) mostly() bool { return m.n(8) != 0 }
+
 // address picks one near an edge of something.
 func (m *model) address(base uint64, n int) uint64 {
 	d := uint64(m.n(8)) - 4
-	switch m.n(8) {
-	case 0, 1, 2, 3:
-		return base + uint64(m.n(n+1))
-	case 4:
+	switch m.n(16) {
+	case 0:
 		return base + d
-	case 5:
+	case 1:
 		return base + uint64(n) + d
-	case 6:
+	case 2:
 		return d
+	case 3:
+		return base + uint64(m.byte())<<56 + d
 	}
-	return base + uint64(m.byte())<<56 + d
+	return base + uint64(m.n(n/2+1))
+}
+
+// bytes picks a part of the arena to register.
+func (m *model) bytes() (lo, n int) {
+	lo = m.n(arenaBytes)
+	n = arenaBytes - lo
+	if !m.mostly() {
+		n = m.n(n + 1)
+	}
+	return lo, n
 }
 
 func (m *model) length() uint32 {
-	switch m.n(10) {
+	switch m.n(16) {
 	case 0:
 		return 0
 	case 1:
 		return []uint32{1 << 31, 1<<31 + 1, 1<<32 - 1, 1<<32 - 2, 257, 65536}[m.n(6)]
 	}
-	return uint32(m.n(40))
+	return uint32(m.n(24))
 }
 
 var (
@@ -151,20 +164,43 @@ func (m *model) boundTo(r *mRegion) (n int) {
 	return n
 }
 
+// anyKey picks the key of something alive, or one that was, or none's.
 func (m *model) anyKey() uint32 {
-	if len(m.keys) == 0 || m.n(16) == 0 {
-		return uint32(m.byte())<<24 | uint32(m.byte())<<8 | uint32(m.byte())
+	switch kind := m.n(8); {
+	case kind < 4 && len(m.windows) > 0:
+		return m.window().key
+	case kind < 6 && len(m.regions) > 0:
+		return m.region().key
+	case kind < 7 && len(m.keys) > 0:
+		k := m.keys[m.n(len(m.keys))]
+		if m.n(8) == 0 {
+			k ^= 1 << m.n(32)
+		}
+		return k
 	}
-	k := m.keys[m.n(len(m.keys))]
-	if m.n(8) == 0 {
-		k ^= 1 << m.n(32)
+	return uint32(m.byte())<<24 | uint32(m.byte())<<8 | uint32(m.byte())
+}
+
+// asOwner picks the PD and QP that a key was made for, mostly.
+func (m *model) asOwner(r *mRegion, w *mWindow) (pd int, qpn ib.QPN) {
+	pd, qpn = m.n(2), modelQPs[m.n(2)]
+	if m.mostly() {
+		switch {
+		case r != nil:
+			pd = r.pd
+		case w != nil:
+			pd = w.pd
+		}
 	}
-	return k
+	if w != nil && w.bound && m.mostly() {
+		qpn = w.qpn
+	}
+	return pd, qpn
 }
 
 func (m *model) register() {
-	lo := m.n(arenaBytes)
-	mr := &mRegion{pd: m.n(2), lo: lo, n: m.n(arenaBytes - lo + 1), iova: modelIOVAs[m.n(len(modelIOVAs))],
+	lo, n := m.bytes()
+	mr := &mRegion{pd: m.n(2), lo: lo, n: n, iova: modelIOVAs[m.n(len(modelIOVAs))],
 		access: modelAccess[m.n(len(modelAccess))]}
 	a := RegionAttr{Bytes: m.arena[lo : lo+mr.n], IOVA: mr.iova, IOVASet: true, Access: mr.access,
 		OnRelease: func() { m.released[mr]++ }}
@@ -183,6 +219,11 @@ func (m *model) register() {
 func (m *model) region() *mRegion {
 	if len(m.regions) == 0 {
 		m.register()
+	}
+	for range 8 {
+		if r := m.regions[m.n(len(m.regions))]; r.alive {
+			return r
+		}
 	}
 	return m.regions[m.n(len(m.regions))]
 }
@@ -213,8 +254,7 @@ func (m *model) deregister() {
 func (m *model) reregister() {
 	r := m.region()
 	what, pd, access := Change(m.n(8)), m.n(2), modelAccess[m.n(len(modelAccess))]
-	lo := m.n(arenaBytes)
-	n := m.n(arenaBytes - lo + 1)
+	lo, n := m.bytes()
 	moves := what&ChangeTranslation != 0
 	var want error
 	switch {
@@ -274,6 +314,11 @@ func (m *model) window() *mWindow {
 	if len(m.windows) == 0 {
 		m.allocMW()
 	}
+	for range 8 {
+		if w := m.windows[m.n(len(m.windows))]; w.alive {
+			return w
+		}
+	}
 	return m.windows[m.n(len(m.windows))]
 }
 
@@ -290,7 +335,11 @@ func (m *model) dealloc() {
 }
 
 func (m *model) bind() {
-	w, r, pd, qpn := m.window(), m.region(), m.n(2), modelQPs[m.n(2)]
+	w, r := m.window(), m.region()
+	for tries := 0; tries < 8 && (r.pd != w.pd || !r.access.Has(MWBind)); tries++ {
+		r = m.region()
+	}
+	pd, qpn := m.asOwner(nil, w)
 	info := BindInfo{Region: r.r, Access: modelWAccess[m.n(len(modelWAccess))]}
 	info.Addr = m.address(r.iova, r.n)
 	info.Length = uint64(m.length())
@@ -347,8 +396,9 @@ func (m *model) bind() {
 }
 
 func (m *model) invalidate() {
-	key, pd, qpn := m.anyKey(), m.n(2), modelQPs[m.n(2)]
-	_, w := m.owner(key)
+	key := m.anyKey()
+	r, w := m.owner(key)
+	pd, qpn := m.asOwner(r, w)
 	legal := w != nil && w.bound && w.pd == pd && w.w.Type() != Type1 && w.qpn == qpn
 	f := m.tb.Invalidate(m.pds[pd], qpn, ib.RKey(key), m.n(2) == 0)
 	m.seen[fmt.Sprint("invalidate ", f)]++
@@ -390,9 +440,9 @@ func (m *model) checkBytes(b []byte, lo int, n uint32) {
 }
 
 func (m *model) remote() {
-	key, pd, qpn, n := m.anyKey(), m.n(2), modelQPs[m.n(2)], m.length()
-	need := modelRights[m.n(len(modelRights))]
+	key, n, need := m.anyKey(), m.length(), modelRights[m.n(len(modelRights))]
 	r, w := m.owner(key)
+	pd, qpn := m.asOwner(r, w)
 	var va, base uint64
 	var lo, size, owner = 0, 0, any(nil)
 	allowed := need&(allRemote|FlushGlobal) != 0
@@ -434,11 +484,15 @@ func (m *model) remote() {
 		m.checkBytes(v.Bytes, lo+int(va-base), n)
 	}
 	m.views = append(m.views, &mView{v, owner, true})
+	if len(m.views) > 16 {
+		m.views = m.views[1:]
+	}
 }
 
 func (m *model) local() {
-	key, pd, n, need := m.anyKey(), m.n(2), m.length(), Access(m.n(2))
-	r, _ := m.owner(key)
+	key, n, need := m.anyKey(), m.length(), Access(m.n(2))
+	r, w := m.owner(key)
+	pd, _ := m.asOwner(r, w)
 	var base uint64
 	size := 0
 	if r != nil {
@@ -536,13 +590,21 @@ func runModel(t testing.TB, in []byte, seen map[string]int) {
 		case 4:
 			m.allocMW()
 		case 5:
-			m.dealloc()
+			if m.n(2) == 0 {
+				m.dealloc()
+			}
 		case 6, 7, 8:
 			m.bind()
-		case 9, 10:
+		case 9:
 			m.invalidate()
+		case 10:
+			if m.n(4) == 0 {
+				m.deregister()
+			}
 		case 11:
-			m.detach()
+			if m.n(8) == 0 {
+				m.detach()
+			}
 		case 12:
 			m.pin()
 		case 13, 14:
@@ -568,7 +630,7 @@ func runModel(t testing.TB, in []byte, seen map[string]int) {
 
 func modelInput(seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 77))
-	in := make([]byte, 600)
+	in := make([]byte, 3000)
 	for i := range in {
 		in[i] = byte(rng.Uint32())
 	}
@@ -577,7 +639,7 @@ func modelInput(seed uint64) []byte {
 
 func TestModel(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(400) {
+	for seed := range uint64(1000) {
 		runModel(t, modelInput(seed), seen)
 	}
 	// A model that never gets anywhere agrees with everything.
@@ -593,7 +655,7 @@ func TestModel(t *testing.T) {
 		"remote window wrong QP", "remote window access right missing", "remote window out of bounds",
 		"local none", "local unknown key", "local wrong protection domain", "local access right missing", "local out of bounds",
 	} {
-		if seen[outcome] < 20 {
+		if seen[outcome] < 50 {
 			t.Errorf("%q was seen %d times", outcome, seen[outcome])
 		}
 	}
