@@ -15,9 +15,6 @@ const (
 	MTU4096 MTU = 5
 )
 
-// MaxMTUBytes is the payload of the largest packet.
-const MaxMTUBytes = 4096
-
 // Valid reports whether m is one of the five MTUs.
 func (m MTU) Valid() bool { return m >= MTU256 && m <= MTU4096 }
 

@@ -15,12 +15,6 @@ const (
 	IETHBytes         = 4
 	ICRCBytes         = 4
 	CNPReservedBytes  = 16
-
-	// MaxHeaderBytes is the longest run of BTH and extended headers: CMP & SWAP.
-	MaxHeaderBytes = BTHBytes + AtomicETHBytes
-	// MaxPacketBytes bounds a UDP payload: the longest headers of an opcode
-	// that carries payload (WRITE ONLY IMM, 32) with 4096 bytes and the ICRC.
-	MaxPacketBytes = BTHBytes + RETHBytes + ImmDtBytes + MaxMTUBytes + ICRCBytes
 )
 
 // BTH is the base transport header, on every packet (IBTA 9.2).

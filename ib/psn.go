@@ -8,11 +8,6 @@ type PSN uint32
 // PSNMask selects the 24 bits that travel in a BTH.
 const PSNMask = 1<<24 - 1
 
-// MaxPSNSpan is the largest distance at which two PSNs can still be ordered:
-// half of the number space. A requester must keep fewer than this many
-// packets outstanding.
-const MaxPSNSpan = 1 << 23
-
 // Add returns p advanced by n packets; n may be negative.
 func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & PSNMask) }
 
