@@ -1,6 +1,9 @@
 package transport
 
 import (
+	"fmt"
+	"net/netip"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -22,29 +25,208 @@ type Engine struct {
 	rx ib.Packet // the packet being handled
 }
 
-// New returns an engine without QPs.
+// New returns an engine without QPs. An [AttrError] names what is wrong with
+// cfg.
 func New(cfg Config) (*Engine, error) {
-	panic("contract only")
+	const op = "new engine"
+	switch {
+	case len(cfg.GIDs) == 0:
+		return nil, &AttrError{op, "GIDs", "none"}
+	case !cfg.MTU.Valid():
+		return nil, &AttrError{op, "MTU", fmt.Sprintf("%d is not an MTU", uint8(cfg.MTU))}
+	case cfg.Mem == nil:
+		return nil, &AttrError{op, "Mem", "missing"}
+	case cfg.Rand == nil:
+		return nil, &AttrError{op, "Rand", "missing"}
+	case cfg.Tuning.MaxUnackedPackets < 0 || cfg.Tuning.MaxUnackedPackets >= ib.MaxPSNSpan:
+		return nil, &AttrError{op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
+			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
+	case cfg.Tuning.AckReqInterval < 0:
+		return nil, &AttrError{op, "Tuning.AckReqInterval", "negative"}
+	}
+	gids := make([]netip.Addr, len(cfg.GIDs))
+	for i, a := range cfg.GIDs {
+		if !a.IsValid() {
+			return nil, &AttrError{op, "GIDs", fmt.Sprintf("entry %d is not an address", i)}
+		}
+		gids[i] = a.Unmap()
+	}
+	cfg.GIDs = gids
+	return &Engine{cfg: cfg, qps: make(map[ib.QPN]*QP)}, nil
 }
 
 // HandlePacket takes one received packet. It never fails: what is wrong with
 // the packet ends in a counter, a NAK or an error of the QP.
-func (e *Engine) HandlePacket(now int64, rx *RxPacket) {}
+//
+// The checks are those of rdma_rxe in its order (all but the last, the ICRC,
+// which the link has verified): packet, QP, transport, state, addresses,
+// P_Key, Q_Key.
+func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
+	p := &e.rx
+	if err := p.Decode(rx.Data); err != ib.DecodeOK {
+		e.dropUndecodable(now, err)
+		return
+	}
+	if p.DestQP == ib.QPNMulticast {
+		e.handleMulticast(now, p, rx)
+		return
+	}
+	qp := e.lastQP
+	if qp == nil || qp.num != p.DestQP {
+		if qp = e.qps[p.DestQP]; qp == nil {
+			e.drop(now, p, &e.counters.DropNoQP, "no such QP")
+			return
+		}
+		e.lastQP = qp
+	}
+	info := p.Opcode.Info()
+	if !e.admit(now, qp, p, info, rx) {
+		return
+	}
+	if t := e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceRxPacket, QPN: qp.num, Opcode: p.Opcode, PSN: p.PSN})
+	}
+	e.counters.RcvdPkts++
+	e.counters.RcvdBytes += uint64(len(rx.Data))
+	if rx.TrafficClass&ECNMask == ECNCE {
+		e.counters.CEMarkedPkts++
+		qp.handleCE(now)
+	}
+	switch info.Transport {
+	case ib.RC:
+		if info.Response {
+			qp.sq.handleResponse(now, p)
+		} else {
+			qp.resp.handleRequest(now, p)
+		}
+	case ib.UC:
+		qp.handleUC(now, p)
+	case ib.UD:
+		qp.handleUD(now, p, rx)
+	case ib.TransportCNP:
+		qp.handleCNP(now, p)
+	}
+}
 
-// HandleTimeout runs the timers that are due at now.
-func (e *Engine) HandleTimeout(now int64) {}
+// admit checks that a packet is one that the QP may receive: transport, state,
+// addresses, P_Key and Q_Key. It counts what it refuses.
+func (e *Engine) admit(now int64, qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) bool {
+	c := &e.counters
+	if info.Transport != qp.typ && (info.Transport != ib.TransportCNP || qp.typ == ib.UD) {
+		e.drop(now, p, &c.DropQPType, "opcode of another transport")
+		return false
+	}
+	if !qp.receives(info) {
+		e.drop(now, p, &c.DropState, "QP not ready")
+		return false
+	}
+	if qp.typ == ib.UD {
+		if !e.isLocal(rx.Dst) {
+			e.drop(now, p, &c.DropAddress, "not to an address of this device")
+			return false
+		}
+	} else if rx.Src != qp.path.Dst || rx.Dst != qp.path.Src {
+		e.drop(now, p, &c.DropAddress, "not from or to an address of the connection")
+		return false
+	}
+	if !ib.PKeyDefault.Match(p.PKey) {
+		e.drop(now, p, &c.DropPKey, "P_Key")
+		return false
+	}
+	if qp.typ == ib.UD && p.DETH.QKey != qp.attr.QKey {
+		e.drop(now, p, &c.DropQKey, "Q_Key")
+		return false
+	}
+	return true
+}
 
-// NextTimeout returns when HandleTimeout is due, or false if no timer runs.
-func (e *Engine) NextTimeout() (at int64, ok bool) { return 0, false }
+// receives reports whether a packet of an opcode is taken in the QP's state
+// (IBTA 10.3.1): requests from RTR on, responses from RTS on. In ERR only a
+// responder that lingers is asked.
+func (qp *QP) receives(info *ib.OpcodeInfo) bool {
+	switch qp.state {
+	case StateRTS, StateSQD, StateSQE:
+		return true
+	case StateRTR:
+		return !info.Response
+	case StateErr:
+		return info.Transport == ib.RC && !info.Response && qp.resp.lingers()
+	}
+	return false
+}
+
+// isLocal reports whether a is an address of this device, or a group: the link
+// delivers those that were joined.
+func (e *Engine) isLocal(a netip.Addr) bool {
+	for _, g := range e.cfg.GIDs {
+		if g == a {
+			return true
+		}
+	}
+	return a.IsMulticast()
+}
+
+// dropUndecodable counts bytes that are not a packet.
+func (e *Engine) dropUndecodable(now int64, err ib.DecodeError) {
+	c := &e.counters.DropMalformed
+	if err == ib.ErrUnknownOpcode {
+		c = &e.counters.DropOpcode // no NAK: IBTA 9.6.1, as rxe
+	}
+	*c++
+	if t := e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceDrop, Detail: err.Error()})
+	}
+}
+
+// drop counts and traces a packet that is not taken.
+func (e *Engine) drop(now int64, p *ib.Packet, c *uint64, why string) {
+	*c++
+	if t := e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceDrop, QPN: p.DestQP, Opcode: p.Opcode, PSN: p.PSN, Detail: why})
+	}
+}
 
 // PollTransmit fills batch with packets to send and returns how many; 0 means
 // that there is nothing to send now. Packets of one QP come in runs, so that a
 // link can send them as one segmented datagram. Every descriptor is valid
 // until the next call of any engine method.
-func (e *Engine) PollTransmit(now int64, batch []TxPacket) int { return 0 }
+func (e *Engine) PollTransmit(now int64, batch []TxPacket) int {
+	n := 0
+	for n < len(batch) {
+		qp := e.ready.head
+		if qp == nil {
+			break
+		}
+		qp.unready()
+		turn := batch[n:min(n+txQuantum, len(batch))]
+		sent := qp.pollTransmit(now, turn)
+		if sent == len(turn) {
+			qp.markReady() // it may have more
+		}
+		n += sent
+	}
+	e.sent(now, batch[:n])
+	return n
+}
+
+// sent counts and traces packets that leave.
+func (e *Engine) sent(now int64, batch []TxPacket) {
+	bytes := 0
+	for i := range batch {
+		bytes += batch[i].UDPPayloadLen()
+	}
+	e.counters.SentPkts += uint64(len(batch))
+	e.counters.SentBytes += uint64(bytes)
+	if t := e.cfg.Tracer; t != nil {
+		for i := range batch {
+			op, psn := batch[i].opcodeAndPSN()
+			t.Trace(TraceEvent{Now: now, Kind: TraceTxPacket, QPN: batch[i].SrcQP, Opcode: op, PSN: psn})
+		}
+	}
+}
 
 // PollEvent returns the next notification, or false.
-func (e *Engine) PollEvent() (Event, bool) { return Event{}, false }
+func (e *Engine) PollEvent() (Event, bool) { return e.events.pop() }
 
 // Counters returns a copy of the counters.
 func (e *Engine) Counters() Counters { return e.counters }

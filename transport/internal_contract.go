@@ -1,7 +1,5 @@
 package transport
 
-import "github.com/goroce/goroce/ib"
-
 // The contracts between the parts of the engine. Each part is written against
 // these; this file goes away when every type has its own.
 //
@@ -44,40 +42,3 @@ import "github.com/goroce/goroce/ib"
 // qp_state.go. In ERR and SQE, PostSend queues and then calls sq.flush. While
 // the QP is in SQD only what was begun is finished; then sq calls
 // qp.sqDrained.
-type (
-	readyList struct{ head, tail *QP }
-	qpLink    struct {
-		next   *QP
-		queued bool
-	}
-	timerQueue struct{}
-	timer      struct{ at int64 }
-	requester  struct{}
-)
-
-func (sq *requester) init(qp *QP)            {}           // CreateQP
-func (sq *requester) start(now int64)        {}           // RTR->RTS: attr.SQPSN is the first PSN
-func (sq *requester) drain(now int64)        {}           // RTS->SQD
-func (sq *requester) resume(now int64)       {}           // SQD->RTS, SQE->RTS
-func (sq *requester) attrsChanged(now int64) {}           // Modify without a transition
-func (sq *requester) flush(now int64)        {}           // to ERR or SQE: complete all with WCFlushErr
-func (sq *requester) reset()                 {}           // to RESET: drop all
-func (sq *requester) nextPSN() ib.PSN        { return 0 } // of the next request packet
-func (qp *QP) stopTimer(id timerID)          {}           // timer.go
-func (qp *QP) unready()                      {}           // off the ready list
-func (qp *QP) markReady()                    {}           // onto the ready list
-func (qp *QP) setTimer(id timerID, at int64) {}           // timer.go
-
-// PostSend queues a send work request. An error means that nothing was queued.
-func (qp *QP) PostSend(now int64, wr *SendWR) error { panic("contract only") }
-
-// timerID names the timers of a QP.
-type timerID uint8
-
-const (
-	timerAck    timerID = iota // requester: oldest unacknowledged packet
-	timerRNR                   // requester: wait after an RNR NAK
-	timerNAK                   // responder: repeat the sequence NAK of a gap
-	timerLinger                // responder: end of the linger after a fatal NAK
-	numTimers
-)

@@ -39,3 +39,25 @@ const (
 	// DefaultHopLimit replaces a hop limit of 0.
 	DefaultHopLimit = 64
 )
+
+// Limits and steps of the send queue.
+const (
+	// txQuantum is how many packets a QP may send on one turn: at 4096 bytes
+	// four segmented datagrams of 15, at 1024 bytes one of 60.
+	txQuantum = 60
+	// minSendSlots is the size of a send queue's ring after its first request;
+	// it doubles on demand.
+	minSendSlots = 16
+)
+
+// Steps of loss recovery.
+const (
+	// DefaultMaxUnackedBytes bounds the default send window in bytes: what the
+	// socket buffer of a peer takes, and enough to keep a datagram link busy.
+	DefaultMaxUnackedBytes = 256 << 10
+	// minWindow is the least that loss leaves of the send window, in packets.
+	minWindow = 4
+	// minEpisodeNs is how long after going back a sequence NAK that shows no
+	// progress is taken to be about the same loss.
+	minEpisodeNs = 1e6
+)

@@ -47,8 +47,8 @@ type QP struct {
 	resp    responder
 	cc      cc.Controller // nil: no congestion control
 
-	link   qpLink           // membership of the engine's ready list
-	timers [numTimers]timer // see timer.go
+	link   qpLink   // membership of the engine's ready list
+	timers qpTimers // see timer.go
 }
 
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes means a
@@ -149,9 +149,7 @@ func (qp *QP) Destroy() error {
 
 // quiesce stops the timers and takes the QP off the ready list.
 func (qp *QP) quiesce() {
-	for id := timerID(0); id < numTimers; id++ {
-		qp.stopTimer(id)
-	}
+	qp.dropTimers()
 	qp.unready()
 }
 

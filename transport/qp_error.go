@@ -13,12 +13,12 @@ func (qp *QP) fatal(now int64, ev EventType) {
 }
 
 // sqError ends the send queue after the work request at its head failed and
-// was completed: an RC QP goes to ERR with ev; UC and UD go to SQE, where the
-// send queue is flushed and the receive queue goes on (IBTA 10.3.1.5). No
-// event tells of SQE: the failed completion does.
-func (qp *QP) sqError(now int64, ev EventType) {
+// was completed: an RC QP goes to ERR; UC and UD go to SQE, where the send
+// queue is flushed and the receive queue goes on (IBTA 10.3.1.5). No event
+// tells of it: the failed completion does.
+func (qp *QP) sqError(now int64) {
 	if qp.typ == ib.RC || qp.state != StateRTS && qp.state != StateSQD {
-		qp.fatal(now, ev)
+		qp.enterErr(now)
 		return
 	}
 	qp.sqDraining = false

@@ -51,7 +51,7 @@ const (
 	SendFence     SendFlags = 1 << 0 // wait for earlier READs and atomics
 	SendSignaled  SendFlags = 1 << 1 // make a completion on success
 	SendSolicited SendFlags = 1 << 2 // ask for a solicited event at the peer
-	SendInline    SendFlags = 1 << 3 // copy the payload when posting; LKeys are not used
+	SendInline    SendFlags = 1 << 3 // copy the payload when posting
 )
 
 // SendWR is a send work request. Which fields matter depends on Opcode and on
@@ -63,7 +63,8 @@ type SendWR struct {
 	Flags  SendFlags
 	SGList []SGE
 	// Inline, if not nil and SendInline is set, is the payload itself; SGList
-	// is then ignored.
+	// is then ignored. Without it, SendInline copies what SGList names when the
+	// request is posted, and the memory may be used again at once.
 	Inline []byte
 
 	Imm           uint32  // SEND_WITH_IMM, RDMA_WRITE_WITH_IMM

@@ -1,0 +1,247 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// handleResponse takes one RC response that has passed the checks of the
+// dispatcher. Its PSN says which request it answers: one that lies outside
+// [una, end) answers nothing that is outstanding (a duplicate, or an ACK that
+// rdma_rxe makes up for a duplicate: wire format 5.6) and is ignored.
+//
+// A response acknowledges everything before its PSN (IBTA 9.7.5.1.2), up to
+// the first READ or atomic, whose own response must then have been lost.
+func (sq *requester) handleResponse(now int64, p *ib.Packet) {
+	if span(sq.una, p.PSN) >= span(sq.una, sq.end) {
+		if p.Opcode == ib.RCAcknowledge && p.PSN == sq.una.Prev() && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
+			sq.newCredits(p) // an ACK for its credits alone
+			return
+		}
+		sq.ignore(now, p, "response to nothing outstanding")
+		return
+	}
+	from := sq.una
+	reached := sq.ackBefore(now, p.PSN)
+	if sq.q.head == sq.q.tail {
+		return // the QP went to ERR on the way
+	}
+	switch p.Opcode.Info().Op {
+	case ib.OpAcknowledge:
+		switch p.AETH.Syndrome.Kind() {
+		case ib.SyndromeACK:
+			sq.onAck(now, p, reached)
+		case ib.SyndromeRNR:
+			sq.progress(now, from)
+			sq.onRNR(now, p)
+			return
+		case ib.SyndromeNAK:
+			sq.progress(now, from)
+			sq.onNAK(now, p, reached)
+			return
+		default:
+			sq.badResponse(now, p)
+		}
+	case ib.OpReadResponse:
+		if reached {
+			sq.onReadResponse(now, p)
+		}
+	case ib.OpAtomicAck:
+		if reached {
+			sq.onAtomicAck(now, p)
+		}
+	}
+	sq.progress(now, from)
+	if !reached {
+		sq.impliedNAK(now)
+	}
+}
+
+// ignore counts a response that has no effect.
+func (sq *requester) ignore(now int64, p *ib.Packet, why string) {
+	sq.qp.e.drop(now, p, &sq.qp.e.counters.DropBadResponse, why)
+}
+
+// needsResponse reports whether an operation completes only by a response of
+// its own, because that carries data. ATOMIC WRITE and FLUSH wait for theirs
+// too, but one that answers a later request says as much: requests are
+// executed in order. (rdma_rxe does not answer a duplicate FLUSH.)
+func (o WROpcode) needsResponse() bool {
+	return o == WRRead || o == WRCompareSwap || o == WRFetchAdd
+}
+
+// ackBefore acknowledges everything before psn, which is in [una, end). It
+// returns false if it met a request that needs a response of its own.
+func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
+	for sq.una != psn {
+		if sq.q.head == sq.q.tail {
+			return false // ended by an error
+		}
+		w := sq.q.at(sq.q.head)
+		if w.op.needsResponse() {
+			return false
+		}
+		left := int(w.npkts) - span(w.psn, sq.una)
+		if n := span(sq.una, psn); n < left {
+			sq.una = psn
+			return true
+		}
+		sq.una = sq.una.Add(left)
+		sq.retire(now, w)
+	}
+	return true
+}
+
+// ackHead acknowledges the packet at una, of the request w at head.
+func (sq *requester) ackHead(now int64, w *sendWQE) {
+	sq.una = sq.una.Next()
+	if span(w.psn, sq.una) == int(w.npkts) {
+		sq.retire(now, w)
+	}
+}
+
+// progress follows up on what was acknowledged since una was from.
+func (sq *requester) progress(now int64, from ib.PSN) {
+	n := span(from, sq.una)
+	if n == 0 || sq.qp.state < StateRTS || sq.qp.state == StateErr {
+		return
+	}
+	q := &sq.q
+	// What was acknowledged need not be sent again.
+	if sq.una.After(sq.psn) {
+		sq.psn = sq.una
+		q.cur, sq.curPkt = q.head, 0
+		if q.head != q.tail {
+			if w := q.at(q.head); w.state == wqeBegun {
+				sq.curPkt = uint32(span(w.psn, sq.una))
+			}
+		}
+	}
+	sq.reads.answered(sq.una)
+	sq.win.onAck(n)
+	sq.retry.onProgress(sq, now)
+	if sq.una == sq.end {
+		sq.qp.stopTimer(timerAck)
+		sq.checkDrained(now)
+	} else if !sq.retry.rnrWait {
+		sq.armAckTimer(now)
+	}
+	if sq.failRefused(now) {
+		return
+	}
+	if q.cur != q.tail {
+		sq.qp.markReady()
+	}
+}
+
+// onAck takes a positive acknowledgement of p.PSN.
+func (sq *requester) onAck(now int64, p *ib.Packet, reached bool) {
+	sq.newCredits(p)
+	if !reached {
+		return
+	}
+	w := sq.q.at(sq.q.head)
+	if w.op.needsResponse() {
+		// Not an answer: rdma_rxe acknowledges duplicates of earlier requests
+		// with the PSN of an atomic. It says nothing about the data.
+		sq.ignore(now, p, "ACK in place of data")
+		return
+	}
+	sq.ackHead(now, w)
+}
+
+// newCredits takes the credits that an ACK carries.
+func (sq *requester) newCredits(p *ib.Packet) {
+	sq.credit.update(p.AETH)
+	if sq.credit.used && sq.q.cur != sq.q.tail {
+		sq.qp.markReady()
+	}
+}
+
+// onReadResponse takes one packet of a READ's data, or the answer to FLUSH or
+// ATOMIC WRITE; p.PSN is una. Which packet of the READ it is follows from the
+// PSN: a responder may answer the rest of a READ with FIRST or ONLY, as the
+// specification has it, or with MIDDLE and LAST (rdma_rxe).
+func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
+	w := sq.q.at(sq.q.head)
+	info := p.Opcode.Info()
+	if info.Headers&ib.HasAETH != 0 {
+		if p.AETH.Syndrome.Kind() != ib.SyndromeACK {
+			sq.badResponse(now, p)
+			return
+		}
+		sq.newCredits(p)
+	}
+	switch w.op {
+	case WRRead:
+	case WRFlush, WRAtomicWrite:
+		if p.Opcode != ib.RCReadRespOnly || len(p.Payload) != 0 {
+			sq.badResponse(now, p)
+			return
+		}
+		sq.ackHead(now, w)
+		return
+	default:
+		sq.badResponse(now, p)
+		return
+	}
+	mtu := uint32(sq.qp.mtu)
+	idx := uint32(span(w.psn, sq.una))
+	off := idx * mtu
+	want := mtu
+	if idx == w.npkts-1 {
+		want = w.length - off
+		if info.Pos&ib.Last == 0 {
+			sq.badResponse(now, p)
+			return
+		}
+	}
+	if uint32(len(p.Payload)) != want || int(p.Pad) != ib.PadFor(len(p.Payload)) {
+		sq.badResponse(now, p)
+		return
+	}
+	if want != 0 && !sq.deliver(now, off, p.Payload) {
+		return
+	}
+	sq.ackHead(now, w)
+}
+
+// onAtomicAck takes the original value that an atomic found; p.PSN is una.
+func (sq *requester) onAtomicAck(now int64, p *ib.Packet) {
+	w := sq.q.at(sq.q.head)
+	if w.op != WRCompareSwap && w.op != WRFetchAdd || p.AETH.Syndrome.Kind() != ib.SyndromeACK || len(p.Payload) != 0 {
+		sq.badResponse(now, p)
+		return
+	}
+	sq.newCredits(p)
+	// Operands travel big-endian and lie in memory in host order.
+	var value [mem.AtomicBytes]byte
+	binary.NativeEndian.PutUint64(value[:], p.AtomicAck)
+	if sq.deliver(now, 0, value[:]) {
+		sq.ackHead(now, w)
+	}
+}
+
+// deliver writes data at offset off of what the request at head names. If that
+// memory is not there any more the request fails.
+func (sq *requester) deliver(now int64, off uint32, data []byte) bool {
+	c := &sq.rx
+	f := c.seek(sq, sq.q.head, mem.LocalWrite, off)
+	if f == mem.FaultNone && c.cur.CopyIn(data) != len(data) {
+		f = mem.FaultBounds
+	}
+	if f != mem.FaultNone {
+		sq.failHead(now, WCLocalProtErr, uint32(f))
+		return false
+	}
+	return true
+}
+
+// badResponse ends the request at head, which got a response that cannot be
+// one (IBTA 9.9.2.3).
+func (sq *requester) badResponse(now int64, p *ib.Packet) {
+	sq.ignore(now, p, "bad response")
+	sq.failHead(now, WCBadRespErr, uint32(p.Opcode)<<8|uint32(p.AETH.Syndrome))
+}

@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// doLocal executes a local operation. LOCAL_INV waits until everything before
+// it is complete, so that no earlier request of this queue loses its key on
+// the way (as rdma_rxe; the strong ordering of IBTA 10.8.3.4). BIND_MW does not
+// wait: what follows may use the window, what precedes cannot. It returns
+// false if the request has to wait or has failed.
+func (sq *requester) doLocal(now int64, w *sendWQE) bool {
+	qp, q := sq.qp, &sq.q
+	table := qp.e.cfg.Mem
+	switch w.op {
+	case WRLocalInv:
+		if q.cur != q.head {
+			return false
+		}
+		if f := table.Invalidate(qp.pd, qp.num, ib.RKey(w.imm), false); f != mem.FaultNone {
+			return sq.refuse(now, w, WCMWBindErr, uint32(f))
+		}
+	case WRBindMW:
+		b := q.bindOf(q.cur)
+		f := table.BindWR(qp.pd, qp.num, b.MW, b.NewRKey, mem.BindInfo{
+			Region: b.Region, Addr: b.Addr, Length: b.Length, Access: b.Access,
+		})
+		*b = BindMW{}
+		if f != mem.FaultNone {
+			return sq.refuse(now, w, WCMWBindErr, uint32(f))
+		}
+	}
+	w.state = wqeLocal
+	return true
+}
+
+// retireLocal completes the local operations at head that were executed.
+func (sq *requester) retireLocal(now int64) {
+	q := &sq.q
+	if q.head != q.cur && q.at(q.head).state == wqeLocal {
+		sq.retire(now, q.at(q.head))
+	}
+}

@@ -1,0 +1,69 @@
+package transport
+
+// readyList is the QPs that have something to send, in the order of their
+// turns: a doubly linked list through the QPs, so that it never allocates.
+type readyList struct{ head, tail *QP }
+
+// qpLink is the place of a QP on the ready list.
+type qpLink struct {
+	next, prev *QP
+	queued     bool
+	// requestsFirst gives the send queue the first word on the next turn, after
+	// responses have filled a whole one.
+	requestsFirst bool
+}
+
+// markReady gives the QP a turn in PollTransmit; no-op if it waits for one.
+func (qp *QP) markReady() {
+	if qp.link.queued {
+		return
+	}
+	l := &qp.e.ready
+	qp.link.queued = true
+	qp.link.next, qp.link.prev = nil, l.tail
+	if l.tail != nil {
+		l.tail.link.next = qp
+	} else {
+		l.head = qp
+	}
+	l.tail = qp
+}
+
+// unready takes the QP off the list.
+func (qp *QP) unready() {
+	if !qp.link.queued {
+		return
+	}
+	l := &qp.e.ready
+	next, prev := qp.link.next, qp.link.prev
+	if prev != nil {
+		prev.link.next = next
+	} else {
+		l.head = next
+	}
+	if next != nil {
+		next.link.prev = prev
+	} else {
+		l.tail = prev
+	}
+	qp.link.next, qp.link.prev, qp.link.queued = nil, nil, false
+}
+
+// pollTransmit lets the QP send on its turn. Responses go first, since the
+// peer waits for them, but cannot keep requests away for longer than a turn.
+func (qp *QP) pollTransmit(now int64, batch []TxPacket) int {
+	if qp.link.requestsFirst {
+		qp.link.requestsFirst = false
+		n := qp.sq.pollTransmit(now, batch)
+		if n < len(batch) {
+			n += qp.resp.pollTransmit(now, batch[n:])
+		}
+		return n
+	}
+	n := qp.resp.pollTransmit(now, batch)
+	if n == len(batch) {
+		qp.link.requestsFirst = true
+		return n
+	}
+	return n + qp.sq.pollTransmit(now, batch[n:])
+}

@@ -1,0 +1,344 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// requester is the send queue of a QP at work. Its parts:
+//
+//	sendqueue.go, post_send.go  the work requests
+//	requester.go                which packet may go now
+//	segment.go                  that packet
+//	completer.go                what responses say
+//	retry.go                    timeouts, NAKs, go-back-N
+//	window.go                   how much may be unacknowledged
+//	localops.go                 LOCAL_INV and BIND_MW
+//	send_unreliable.go          UC and UD
+//
+// Sequence numbers. Packets in [una, end) have been sent at least once and are
+// not acknowledged; psn, in [una, end], is the next to send: less than end
+// after going back. Everything is found by position: the request at head owns
+// una whenever una != end, and the one at cur owns psn.
+type requester struct {
+	qp *QP
+	q  sendQueue
+
+	curPkt uint32 // packets of the request at cur that are sent
+	psn    ib.PSN
+	una    ib.PSN
+	end    ib.PSN
+
+	reads    readRing
+	sinceAck int // packets since the last AckReq
+	retry    retryState
+	win      window
+	credit   creditState
+
+	tx payloadCursor // payload of the request at cur
+	rx payloadCursor // where the response to the request at head goes
+}
+
+// span returns how many PSNs there are from a up to b.
+func span(a, b ib.PSN) int { return int(uint32(b-a) & ib.PSNMask) }
+
+// readRing records the last PSN of every READ, atomic, ATOMIC WRITE and FLUSH
+// request that waits for its response, oldest first. Its length is the depth
+// of the connection. A request that is sent again must end where it did the
+// first time: to the responder it is a duplicate, and that never reaches
+// beyond the original (wire format 5.6).
+type readRing struct {
+	last []ib.PSN // length is a power of two, or 0
+	head uint32
+	next uint32 // next to be sent again; tail if none
+	tail uint32
+}
+
+func (r *readRing) len() int { return int(r.tail - r.head) }
+
+func (r *readRing) at(i uint32) *ib.PSN { return &r.last[i&uint32(len(r.last)-1)] }
+
+// push records a request that is sent for the first time.
+func (r *readRing) push(last ib.PSN) {
+	if r.len() == len(r.last) {
+		n := *r
+		n.last = make([]ib.PSN, max(2*len(r.last), 4))
+		for i := r.head; i != r.tail; i++ {
+			*n.at(i) = *r.at(i)
+		}
+		*r = n
+	}
+	*r.at(r.tail) = last
+	r.tail++
+	r.next = r.tail
+}
+
+// answered drops the requests that end before una.
+func (r *readRing) answered(una ib.PSN) {
+	for r.head != r.tail && r.at(r.head).Before(una) {
+		if r.next == r.head {
+			r.next++
+		}
+		r.head++
+	}
+}
+
+func (r *readRing) clear() { r.head, r.next, r.tail = 0, 0, 0 }
+
+// init ties the requester to its QP; once, when the QP is created.
+func (sq *requester) init(qp *QP) { sq.qp = qp }
+
+// start begins a connection: at the transition from RTR to RTS.
+func (sq *requester) start(now int64) {
+	sq.psn = sq.qp.attr.SQPSN & ib.PSNMask
+	sq.una, sq.end = sq.psn, sq.psn
+	sq.reads.clear()
+	sq.curPkt, sq.sinceAck = 0, 0
+	sq.credit = creditState{}
+	sq.win = newWindow(sq.qp)
+	sq.retry = retryState{}
+	sq.retry.refill(&sq.qp.attr)
+	sq.tx.drop()
+	sq.rx.drop()
+}
+
+// drain lets what was begun finish and begins nothing new: RTS to SQD.
+func (sq *requester) drain(now int64) {
+	sq.qp.markReady()
+	sq.checkDrained(now)
+}
+
+// resume goes on after SQD or SQE.
+func (sq *requester) resume(now int64) {
+	sq.attrsChanged(now)
+	sq.qp.markReady()
+}
+
+// attrsChanged takes over attributes that Modify changed.
+func (sq *requester) attrsChanged(now int64) {
+	if sq.qp.state < StateRTS {
+		return
+	}
+	sq.win.limit(sq.qp)
+	sq.qp.markReady()
+}
+
+// flush completes everything with WCFlushErr, in order: to ERR or SQE.
+func (sq *requester) flush(now int64) {
+	q := &sq.q
+	for q.head != q.tail {
+		sq.report(q.at(q.head), WCFlushErr, 0) // a full CQ tells by itself
+		q.head++
+	}
+	sq.forget()
+}
+
+// reset drops everything: to RESET.
+func (sq *requester) reset() {
+	sq.q.head = sq.q.tail
+	sq.forget()
+	sq.q = sendQueue{}
+	sq.reads = readRing{}
+	sq.tx, sq.rx = payloadCursor{}, payloadCursor{}
+}
+
+// forget ends whatever was in progress on an empty queue.
+func (sq *requester) forget() {
+	q := &sq.q
+	clear(q.binds) // they hold on to windows and regions
+	q.cur = q.head
+	sq.curPkt = 0
+	sq.una, sq.end = sq.psn, sq.psn
+	sq.reads.clear()
+	sq.retry.rnrWait = false
+	sq.qp.stopTimer(timerAck)
+	sq.qp.stopTimer(timerRNR)
+	sq.tx.drop()
+	sq.rx.drop()
+}
+
+// nextPSN returns the PSN of the next request packet.
+func (sq *requester) nextPSN() ib.PSN { return sq.psn }
+
+// checkDrained ends SQD's draining when everything that was begun is complete.
+func (sq *requester) checkDrained(now int64) {
+	qp := sq.qp
+	if qp.state != StateSQD || !qp.sqDraining || sq.una != sq.end {
+		return
+	}
+	if q := &sq.q; q.head != q.tail && q.at(q.head).state != wqePosted {
+		return
+	}
+	qp.sqDrained(now)
+}
+
+// pollTransmit sends what may be sent now, up to len(batch) packets.
+func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
+	if sq.q.cur == sq.q.tail || sq.qp.state < StateRTS {
+		return 0
+	}
+	if sq.qp.typ != ib.RC {
+		return sq.sendUnreliable(now, batch)
+	}
+	n := 0
+	for n < len(batch) {
+		w := sq.admissible(now)
+		if w == nil {
+			break
+		}
+		if !sq.build(now, w, &batch[n]) {
+			break
+		}
+		n++
+	}
+	if n > 0 && !sq.qp.timerSet(timerAck) {
+		sq.armAckTimer(now)
+	}
+	return n
+}
+
+// admissible returns the request whose next packet may be sent now, nil if
+// none may. It begins requests and executes local ones on the way.
+func (sq *requester) admissible(now int64) *sendWQE {
+	q := &sq.q
+	for q.cur != q.tail && !sq.retry.rnrWait {
+		w := q.at(q.cur)
+		switch w.state {
+		case wqeBegun:
+		case wqePosted:
+			if !sq.begin(now, w) {
+				return nil
+			}
+			if w.state == wqePosted || w.state == wqeRefused {
+				continue
+			}
+		case wqeRefused:
+			return nil
+		}
+		if w.npkts == 0 { // executed
+			q.cur++
+			sq.retireLocal(now)
+			continue
+		}
+		if !sq.fits(w) {
+			return nil
+		}
+		return w
+	}
+	return nil
+}
+
+// fits reports whether window and READ depth have room for the next packet of
+// w.
+func (sq *requester) fits(w *sendWQE) bool {
+	inFlight := span(sq.una, sq.psn)
+	if inFlight >= sq.win.size {
+		return false
+	}
+	if !sendOps[w.op].waits || sq.psn != sq.end {
+		return true
+	}
+	if sq.reads.len() >= int(sq.qp.attr.MaxRdAtomic) {
+		return false
+	}
+	// A READ brings as many packets as the window has room for. Half the window
+	// must be free (or the rest of the READ fit), so that the next request is
+	// not a crumb.
+	left := int(w.npkts - sq.curPkt)
+	room := sq.win.size - inFlight
+	return left <= room || 2*room >= sq.win.size
+}
+
+// begin checks a request that is to be sent for the first time and assigns its
+// PSNs. It returns false if that must wait, or has failed.
+func (sq *requester) begin(now int64, w *sendWQE) bool {
+	qp, q := sq.qp, &sq.q
+	if qp.state != StateRTS {
+		return false // SQD: only what was begun
+	}
+	if w.flags&SendFence != 0 && sq.reads.len() != 0 {
+		return false // IBTA 10.8.3.3
+	}
+	op := &sendOps[w.op]
+	if op.local {
+		return sq.doLocal(now, w)
+	}
+	if op.consumes && sq.credit.exhausted() && sq.una != sq.end {
+		return false
+	}
+	if op.waits && qp.attr.MaxRdAtomic == 0 {
+		return sq.refuse(now, w, WCLocalQPOpErr, 0)
+	}
+	if f := sq.tx.load(sq, q.cur, op.target); f != 0 {
+		return sq.refuse(now, w, WCLocalProtErr, uint32(f))
+	}
+	w.npkts = 1
+	if op.split {
+		w.npkts = packetsFor(w.length, qp.mtu)
+	}
+	w.psn = sq.psn
+	w.state = wqeBegun
+	sq.curPkt = 0
+	if w.op != WRRead { // a READ counts by its requests
+		sq.credit.sent++
+	}
+	return true
+}
+
+// refuse fails a request that cannot be executed. Its completion waits until
+// all earlier ones have theirs (IBTA 10.8.5).
+func (sq *requester) refuse(now int64, w *sendWQE, s WCStatus, vendor uint32) bool {
+	w.state, w.status, w.vendor = wqeRefused, s, vendor
+	sq.failRefused(now)
+	return false
+}
+
+// failRefused ends the queue if the oldest request was refused. It reports
+// whether it was.
+func (sq *requester) failRefused(now int64) bool {
+	q := &sq.q
+	if q.head == q.tail {
+		return false
+	}
+	w := q.at(q.head)
+	if w.state != wqeRefused {
+		return false
+	}
+	sq.failHead(now, w.status, w.vendor)
+	return true
+}
+
+// retire completes the request at head.
+func (sq *requester) retire(now int64, w *sendWQE) {
+	qp := sq.qp
+	qp.e.counters.RDMASends++
+	ok := true
+	if sq.signaled(w) {
+		ok = sq.report(w, WCSuccess, 0)
+	}
+	sq.q.head++
+	if !ok {
+		qp.fatal(now, EventQPFatal)
+		return
+	}
+	sq.retireLocal(now)
+}
+
+// report makes the completion of w.
+func (sq *requester) report(w *sendWQE, s WCStatus, vendor uint32) bool {
+	qp := sq.qp
+	if t := qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Kind: TraceCompletion, QPN: qp.num, PSN: w.psn, Detail: s.String()})
+	}
+	return qp.sendCQ.push(&WC{
+		ID: w.id, Status: s, Opcode: sendOps[w.op].wc, QPN: qp.num,
+		ByteLen: w.length, VendorErr: vendor,
+	}, false)
+}
+
+// failHead completes the oldest request with an error, which ends the queue.
+func (sq *requester) failHead(now int64, s WCStatus, vendor uint32) {
+	q, qp := &sq.q, sq.qp
+	if q.head != q.tail {
+		sq.report(q.at(q.head), s, vendor)
+		q.head++
+	}
+	qp.sqError(now)
+}

@@ -1,0 +1,218 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// retryState is what the requester knows of losses. A loss episode begins when
+// it goes back and ends when something new is acknowledged, or the timer
+// expires. In an episode further signs of the same loss are ignored: packets
+// that were sent behind the lost one each cause some.
+type retryState struct {
+	left    uint8 // retries before WCRetryExcErr
+	rnrLeft uint8 // before WCRNRRetryExcErr, unless for ever
+
+	recovering bool
+	since      int64 // when the episode began
+
+	rnrWait bool   // nothing is sent until timerRNR
+	rnrPSN  ib.PSN // of the request that was not taken
+
+	// One packet at a time is timed, from sending to acknowledgement.
+	sampling  bool
+	samplePSN ib.PSN
+	sampleAt  int64
+	rttNs     int64 // smoothed; 0 if unknown
+}
+
+// refill restores both counters: at the start, and whenever the peer
+// acknowledges something new (IBTA 9.7.6.1.4).
+func (r *retryState) refill(a *QPAttr) { r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry }
+
+// startSample begins to time a packet that asks for an answer.
+func (r *retryState) startSample(now int64, psn ib.PSN) {
+	if !r.sampling {
+		r.sampling, r.samplePSN, r.sampleAt = true, psn, now
+	}
+}
+
+// onProgress ends the episode: something new was acknowledged.
+func (r *retryState) onProgress(sq *requester, now int64) {
+	r.refill(&sq.qp.attr)
+	r.recovering = false
+	if r.rnrWait && sq.una.After(r.rnrPSN) {
+		r.rnrWait = false
+		sq.qp.stopTimer(timerRNR)
+	}
+	if r.sampling && sq.una.After(r.samplePSN) {
+		r.sampling = false
+		rtt := now - r.sampleAt
+		if r.rttNs == 0 {
+			r.rttNs = rtt
+		} else {
+			r.rttNs += (rtt - r.rttNs) / 8
+		}
+	}
+}
+
+// armAckTimer starts the time that the peer has to acknowledge something.
+func (sq *requester) armAckTimer(now int64) {
+	if ns := sq.qp.attr.Timeout.Ns(); ns != 0 {
+		sq.qp.setTimer(timerAck, now+ns)
+	}
+}
+
+// ackTimeout goes back after nothing was acknowledged for the timeout. Each
+// expiry uses up a retry; retry_cnt 7 is seven (IBTA 9.7.6.1.3; rdma_rxe takes
+// it for ever).
+func (sq *requester) ackTimeout(now int64) {
+	if sq.una == sq.end || sq.retry.rnrWait {
+		return
+	}
+	qp := sq.qp
+	qp.e.counters.Timeouts++
+	if t := qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
+	}
+	if !sq.useRetry(now, 0) {
+		return
+	}
+	sq.win.onTimeout()
+	sq.goBack(now)
+}
+
+// impliedNAK goes back after a response showed that the one to the request at
+// head was lost (IBTA 9.7.5.1.2). Whatever else was sent before still arrives
+// and shows the same, so that only the timer can end an episode in which the
+// repetition is lost too.
+func (sq *requester) impliedNAK(now int64) {
+	if sq.retry.recovering || sq.una == sq.end || sq.retry.rnrWait {
+		return
+	}
+	sq.qp.e.counters.ImpliedNAKs++
+	if !sq.useRetry(now, 0) {
+		return
+	}
+	sq.win.onLoss()
+	sq.goBack(now)
+}
+
+// onNAK takes a NAK of p.PSN, before which everything has been acknowledged if
+// reached.
+func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
+	qp := sq.qp
+	s := p.AETH.Syndrome
+	if t := qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceNAKReceived, QPN: qp.num, PSN: p.PSN, Detail: s.String()})
+	}
+	if s == ib.NAKSequence {
+		qp.e.counters.RcvdSeqErr++
+		sq.onSequenceNAK(now)
+		return
+	}
+	if !reached {
+		// The request that failed is behind a READ or atomic whose response was
+		// lost; that has to be asked for again first.
+		sq.impliedNAK(now)
+		return
+	}
+	status := WCBadRespErr
+	switch s {
+	case ib.NAKInvalidRequest:
+		status = WCRemoteInvReqErr
+	case ib.NAKRemoteAccess:
+		status = WCRemoteAccessErr
+	case ib.NAKRemoteOperation:
+		status = WCRemoteOpErr
+	case ib.NAKInvalidRDRequest:
+		status = WCRemoteInvRDReqErr
+	}
+	sq.failHead(now, status, uint32(s))
+}
+
+// onSequenceNAK goes back to una, which is what the peer misses, or the READ
+// before it. One that follows an RNR NAK is part of that: what was sent behind
+// the refused request is a gap to rdma_rxe (wire format 5.7), and the wait is
+// not to be cut short (13.4).
+func (sq *requester) onSequenceNAK(now int64) {
+	r := &sq.retry
+	if r.rnrWait || sq.una == sq.end {
+		return
+	}
+	if r.recovering && now-r.since < max(minEpisodeNs, 4*r.rttNs) {
+		return
+	}
+	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
+		return
+	}
+	sq.win.onLoss()
+	sq.goBack(now)
+}
+
+// onRNR waits as long as the RNR NAK of p.PSN asks for, then goes on from una.
+func (sq *requester) onRNR(now int64, p *ib.Packet) {
+	qp := sq.qp
+	r := &sq.retry
+	qp.e.counters.RcvdRNRErr++
+	if sq.una == sq.end || r.rnrWait {
+		return // nothing outstanding any more, or a duplicate
+	}
+	if qp.attr.RNRRetry != RNRRetryForever {
+		if r.rnrLeft == 0 {
+			qp.e.counters.RetryRNRExceededErr++
+			sq.failHead(now, WCRNRRetryExcErr, uint32(p.AETH.Syndrome))
+			return
+		}
+		r.rnrLeft--
+	}
+	code := p.AETH.Syndrome.RNRCode()
+	if t := qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceRNRWait, QPN: qp.num, PSN: p.PSN, Detail: p.AETH.Syndrome.String()})
+	}
+	r.rnrWait, r.rnrPSN = true, p.PSN
+	sq.rewind()
+	qp.stopTimer(timerAck)
+	qp.setTimer(timerRNR, now+code.Ns())
+}
+
+// rnrExpired ends the wait after an RNR NAK.
+func (sq *requester) rnrExpired(now int64) {
+	if !sq.retry.rnrWait {
+		return
+	}
+	sq.retry.rnrWait = false
+	sq.qp.markReady()
+}
+
+// useRetry takes one retry; without one left the request at head fails.
+func (sq *requester) useRetry(now int64, vendor uint32) bool {
+	if sq.retry.left == 0 {
+		sq.qp.e.counters.RetryExceededErr++
+		sq.failHead(now, WCRetryExcErr, vendor)
+		return false
+	}
+	sq.retry.left--
+	return true
+}
+
+// goBack begins a loss episode: everything from una on is sent again.
+func (sq *requester) goBack(now int64) {
+	sq.qp.e.counters.CompleterRetryErr++
+	sq.retry.recovering, sq.retry.since = true, now
+	sq.rewind()
+	sq.armAckTimer(now)
+	sq.qp.markReady()
+}
+
+// rewind makes una the next packet to send.
+func (sq *requester) rewind() {
+	q := &sq.q
+	sq.psn = sq.una
+	q.cur, sq.curPkt = q.head, 0
+	if q.head != q.tail {
+		if w := q.at(q.head); w.state == wqeBegun {
+			sq.curPkt = uint32(span(w.psn, sq.una))
+		}
+	}
+	sq.reads.next = sq.reads.head
+	sq.sinceAck = 0
+	sq.retry.sampling = false // Karn: a repeated packet is not timed
+}

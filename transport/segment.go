@@ -1,0 +1,347 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// sendOp is what sending has to know about an operation.
+type sendOp struct {
+	opcodes  [4]ib.Opcode // by ib.Position
+	wc       WCOpcode
+	local    bool // executed here
+	split    bool // takes a PSN for each MTU of its length
+	waits    bool // for a response of its own; counts against MaxRdAtomic
+	consumes bool // a receive request of the peer
+	// target is the right that the scatter/gather list must give: LocalWrite if
+	// the response is written there.
+	target mem.Access
+}
+
+var sendOps = [numWROpcodes]sendOp{
+	WRSend: {
+		opcodes: byPosition(ib.RCSendMiddle, ib.RCSendFirst, ib.RCSendLast, ib.RCSendOnly),
+		wc:      WCSend, split: true, consumes: true,
+	},
+	WRSendImm: {
+		opcodes: byPosition(ib.RCSendMiddle, ib.RCSendFirst, ib.RCSendLastImm, ib.RCSendOnlyImm),
+		wc:      WCSend, split: true, consumes: true,
+	},
+	WRSendInv: {
+		opcodes: byPosition(ib.RCSendMiddle, ib.RCSendFirst, ib.RCSendLastInv, ib.RCSendOnlyInv),
+		wc:      WCSend, split: true, consumes: true,
+	},
+	WRWrite: {
+		opcodes: byPosition(ib.RCWriteMiddle, ib.RCWriteFirst, ib.RCWriteLast, ib.RCWriteOnly),
+		wc:      WCWrite, split: true,
+	},
+	WRWriteImm: {
+		opcodes: byPosition(ib.RCWriteMiddle, ib.RCWriteFirst, ib.RCWriteLastImm, ib.RCWriteOnlyImm),
+		wc:      WCWrite, split: true, consumes: true,
+	},
+	WRRead:        {opcodes: always(ib.RCReadRequest), wc: WCRead, split: true, waits: true, target: mem.LocalWrite},
+	WRCompareSwap: {opcodes: always(ib.RCCompareSwap), wc: WCCompareSwap, waits: true, target: mem.LocalWrite},
+	WRFetchAdd:    {opcodes: always(ib.RCFetchAdd), wc: WCFetchAdd, waits: true, target: mem.LocalWrite},
+	WRAtomicWrite: {opcodes: always(ib.RCAtomicWrite), wc: WCAtomicWrite, waits: true},
+	WRFlush:       {opcodes: always(ib.RCFlush), wc: WCFlush, waits: true},
+	WRLocalInv:    {wc: WCLocalInv, local: true},
+	WRBindMW:      {wc: WCBindMW, local: true},
+}
+
+func byPosition(middle, first, last, only ib.Opcode) (o [4]ib.Opcode) {
+	o[ib.Middle], o[ib.First], o[ib.Last], o[ib.Only] = middle, first, last, only
+	return o
+}
+
+func always(op ib.Opcode) [4]ib.Opcode { return [4]ib.Opcode{op, op, op, op} }
+
+// putRequestBTH writes the BTH of a request: MigReq 1, the default P_Key and no
+// congestion marks.
+func putRequestBTH(h *[ib.MaxHeaderBytes]byte, op ib.Opcode, solicited bool, pad int, dest ib.QPN, psn ib.PSN, ackReq bool) {
+	const migReq = 1 << 22
+	w := uint32(op)<<24 | migReq | uint32(pad)<<20 | uint32(ib.PKeyDefault)
+	if solicited {
+		w |= 1 << 31 >> 8
+	}
+	binary.BigEndian.PutUint32(h[0:], w)
+	binary.BigEndian.PutUint32(h[4:], uint32(dest))
+	w = uint32(psn)
+	if ackReq {
+		w |= 1 << 31
+	}
+	binary.BigEndian.PutUint32(h[8:], w)
+}
+
+// putRETH writes a RETH at h.
+func putRETH(h []byte, va uint64, key uint32, n uint32) {
+	_ = h[15]
+	binary.BigEndian.PutUint64(h, va)
+	binary.BigEndian.PutUint32(h[8:], key)
+	binary.BigEndian.PutUint32(h[12:], n)
+}
+
+// opcodeAndPSN reads back what the header says, for tracing.
+func (p *TxPacket) opcodeAndPSN() (ib.Opcode, ib.PSN) {
+	return ib.Opcode(p.Header[0]), ib.PSN(binary.BigEndian.Uint32(p.Header[8:])) & ib.PSNMask
+}
+
+// build makes the packet of w at psn, and moves past it. It fails the request,
+// and returns false, if the payload's memory has been taken away.
+func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
+	qp := sq.qp
+	op := &sendOps[w.op]
+	tx.Path, tx.SrcQP = &qp.path, qp.num
+	tx.NumFrags, tx.Pad, tx.PayloadLen = 0, 0, 0
+	n := uint32(1) // PSNs that this packet takes
+	ackReq := true
+	if op.waits {
+		if n = sq.buildWaiting(w, tx); n == 0 {
+			sq.lost(now, w)
+			return false
+		}
+	} else {
+		last := sq.curPkt+1 == w.npkts
+		ackReq = last || sq.wantsAck()
+		if !sq.buildPayload(w, tx, last, 0) {
+			sq.lost(now, w)
+			return false
+		}
+		if ackReq {
+			tx.Header[8] |= 0x80
+		}
+	}
+	sq.moved(now, w, n, ackReq)
+	return true
+}
+
+// buildPayload makes a packet of a SEND or WRITE. class is added to the RC
+// opcode.
+func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.Opcode) bool {
+	qp := sq.qp
+	pos := ib.Middle
+	off := sq.curPkt * uint32(qp.mtu)
+	n := qp.mtu
+	if off == 0 {
+		pos = ib.First
+	}
+	if last {
+		pos |= ib.Last
+		n = int(w.length - off)
+	}
+	if n != 0 {
+		if !sq.payload(w, tx, off, n) {
+			return false
+		}
+		tx.PayloadLen = uint16(n)
+		tx.Pad = uint8(ib.PadFor(n))
+	}
+	code := sendOps[w.op].opcodes[pos] + class
+	info := code.Info()
+	putRequestBTH(&tx.Header, code, last && w.flags&SendSolicited != 0 && sendOps[w.op].consumes,
+		int(tx.Pad), qp.attr.DestQPN, sq.psn, false)
+	h := ib.BTHBytes
+	if info.Headers&ib.HasRETH != 0 {
+		putRETH(tx.Header[h:h+ib.RETHBytes], w.addr, w.rkey, w.length)
+		h += ib.RETHBytes
+	}
+	if info.Headers&(ib.HasImmDt|ib.HasIETH) != 0 {
+		binary.BigEndian.PutUint32(tx.Header[h:], w.imm)
+		h += ib.ImmDtBytes
+	}
+	tx.HeaderLen = uint8(h)
+	return true
+}
+
+// buildWaiting makes the request of an operation that waits for its response,
+// and returns how many PSNs it takes: for a READ, one for each packet of the
+// response. A READ that exceeds the window is asked for in parts, each a
+// request of its own, because its sender knows nothing of what we can
+// receive.
+func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
+	qp := sq.qp
+	op := &sendOps[w.op]
+	putRequestBTH(&tx.Header, op.opcodes[ib.Only], false, 0, qp.attr.DestQPN, sq.psn, true)
+	n := uint32(1)
+	h := tx.Header[ib.BTHBytes:]
+	switch w.op {
+	case WRRead:
+		off := sq.curPkt * uint32(qp.mtu)
+		n = sq.readPart(w)
+		bytes := w.length - off
+		if sq.curPkt+n < w.npkts {
+			bytes = n * uint32(qp.mtu)
+		}
+		putRETH(h, w.addr+uint64(off), w.rkey, bytes)
+		tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
+	case WRCompareSwap, WRFetchAdd:
+		binary.BigEndian.PutUint64(h, w.addr)
+		binary.BigEndian.PutUint32(h[8:], w.rkey)
+		add, compare := w.arg, uint64(0)
+		if w.op == WRCompareSwap {
+			add, compare = w.swap, w.arg
+		}
+		binary.BigEndian.PutUint64(h[12:], add)
+		binary.BigEndian.PutUint64(h[20:], compare)
+		tx.HeaderLen = ib.BTHBytes + ib.AtomicETHBytes
+	case WRFlush:
+		binary.BigEndian.PutUint32(h, uint32(w.arg))
+		putRETH(h[ib.FETHBytes:], w.addr, w.rkey, w.length)
+		tx.HeaderLen = ib.BTHBytes + ib.FETHBytes + ib.RETHBytes
+	case WRAtomicWrite:
+		putRETH(h, w.addr, w.rkey, w.length)
+		tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
+		tx.PayloadLen = mem.AtomicBytes
+		if w.value {
+			b := tx.copyBuffer(mem.AtomicBytes)
+			binary.NativeEndian.PutUint64(b, w.swap)
+			tx.Frags[0], tx.NumFrags = b, 1
+		} else if !sq.payload(w, tx, 0, mem.AtomicBytes) {
+			return 0
+		}
+	}
+	last := sq.psn.Add(int(n) - 1)
+	if sq.psn == sq.end {
+		sq.reads.push(last)
+		if w.op == WRRead {
+			sq.credit.sent++
+		}
+	} else if sq.reads.next != sq.reads.tail {
+		sq.reads.next++
+	}
+	return n
+}
+
+// readPart returns how many packets the next request of a READ asks for: as
+// many as the first time, or what the window admits.
+func (sq *requester) readPart(w *sendWQE) uint32 {
+	if sq.psn != sq.end && sq.reads.next != sq.reads.tail {
+		return uint32(span(sq.psn, *sq.reads.at(sq.reads.next))) + 1
+	}
+	room := sq.win.size - span(sq.una, sq.psn)
+	return min(w.npkts-sq.curPkt, uint32(max(room, 1)))
+}
+
+// moved notes that the next n PSNs, all of w, were sent.
+func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
+	if sq.psn == sq.end {
+		sq.end = sq.end.Add(int(n))
+		if ackReq {
+			sq.retry.startSample(now, sq.psn)
+		}
+	} else {
+		e := sq.qp.e
+		e.counters.RetransmittedPkts++
+		if e.cfg.Tracer != nil {
+			e.cfg.Tracer.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: sq.qp.num, PSN: sq.psn})
+		}
+	}
+	sq.sinceAck++
+	if ackReq {
+		sq.sinceAck = 0
+	}
+	sq.psn = sq.psn.Add(int(n))
+	sq.curPkt += n
+	if sq.curPkt == w.npkts {
+		sq.q.cur++
+		sq.curPkt = 0
+	}
+}
+
+// wantsAck reports whether a packet inside a message asks for an ACK: every so
+// many, and the last that the window admits, which would otherwise wait for
+// the timer.
+func (sq *requester) wantsAck() bool {
+	return sq.sinceAck+1 >= sq.win.ackEvery || span(sq.una, sq.psn)+1 >= sq.win.size
+}
+
+// lost fails a request whose memory was taken away while it was being sent.
+func (sq *requester) lost(now int64, w *sendWQE) {
+	sq.refuse(now, w, WCLocalProtErr, uint32(mem.FaultState))
+}
+
+// payloadCursor walks over the memory of one work request.
+type payloadCursor struct {
+	sgl    mem.SGL
+	cur    mem.Cursor
+	idx    uint32 // of the request in the send queue
+	loaded bool
+}
+
+func (c *payloadCursor) drop() {
+	if c.loaded {
+		c.sgl.Reset()
+		c.cur = mem.Cursor{}
+		c.loaded = false
+	}
+}
+
+// load checks the scatter/gather list of the request at index i, for access
+// need.
+func (c *payloadCursor) load(sq *requester, i uint32, need mem.Access) mem.Fault {
+	w := sq.q.at(i)
+	if w.nsge == 0 {
+		return mem.FaultNone
+	}
+	qp := sq.qp
+	c.loaded = false
+	f := qp.e.cfg.Mem.Resolve(qp.pd, sq.q.sgesOf(i, &qp.caps)[:w.nsge], need, &c.sgl)
+	if f != mem.FaultNone {
+		return f
+	}
+	c.cur = c.sgl.Cursor()
+	c.idx, c.loaded = i, true
+	return mem.FaultNone
+}
+
+// seek moves to offset off of the request at index i, checking its list again
+// if another was looked at since, or if memory was taken away.
+func (c *payloadCursor) seek(sq *requester, i uint32, need mem.Access, off uint32) mem.Fault {
+	if !c.loaded || c.idx != i || !c.sgl.Valid() {
+		if f := c.load(sq, i, need); f != mem.FaultNone {
+			return f
+		}
+	}
+	if c.cur.Pos() != uint64(off) && !c.cur.Seek(uint64(off)) {
+		return mem.FaultBounds
+	}
+	return mem.FaultNone
+}
+
+// payload points tx at the n bytes at off of the message of w, which is at
+// cur.
+func (sq *requester) payload(w *sendWQE, tx *TxPacket, off uint32, n int) bool {
+	if w.inline {
+		b := sq.q.inlineOf(sq.q.cur, &sq.qp.caps)
+		tx.Frags[0], tx.NumFrags = b[off:int(off)+n], 1
+		return true
+	}
+	c := &sq.tx
+	if c.seek(sq, sq.q.cur, 0, off) != mem.FaultNone {
+		return false
+	}
+	frags, got := c.cur.Gather(tx.Frags[:0], n)
+	if got == n {
+		tx.NumFrags = uint8(len(frags))
+		return true
+	}
+	// More pieces than the descriptor holds: copy them together.
+	if !c.cur.Seek(uint64(off)) {
+		return false
+	}
+	b := tx.copyBuffer(n)
+	if c.cur.CopyOut(b) != n {
+		return false
+	}
+	tx.Frags[0], tx.NumFrags = b, 1
+	return true
+}
+
+// copyBuffer returns n bytes that belong to the descriptor.
+func (p *TxPacket) copyBuffer(n int) []byte {
+	if cap(p.scratch) < n {
+		p.scratch = make([]byte, ib.MaxMTUBytes)
+	}
+	return p.scratch[:n:n]
+}

@@ -1,0 +1,189 @@
+package transport
+
+// timerID names the timers of a QP.
+type timerID uint8
+
+const (
+	timerAck    timerID = iota // requester: oldest unacknowledged packet
+	timerRNR                   // requester: wait after an RNR NAK
+	timerNAK                   // responder: repeat the sequence NAK of a gap
+	timerLinger                // responder: end of the linger after a fatal NAK
+	numTimers
+)
+
+// qpTimers are the timers of one QP: when each is due, and the QP's place in
+// the engine's queue.
+type qpTimers struct {
+	at  [numTimers]int64 // valid where the bit of set is
+	set uint8
+	pos int32 // index in the queue plus 1; 0 if not there
+}
+
+// next returns when the first timer is due.
+func (t *qpTimers) next() (at int64, ok bool) {
+	for id, bits := 0, t.set; bits != 0; id, bits = id+1, bits>>1 {
+		if bits&1 != 0 && (!ok || t.at[id] < at) {
+			at, ok = t.at[id], true
+		}
+	}
+	return at, ok
+}
+
+// timerQueue orders the QPs by their next timer. It is a heap that is brought
+// up to date lazily: an entry's time is never later than the QP's next timer,
+// but may be earlier. Pushing a timer back, or stopping it, which is what
+// every packet does to the ACK timer, is a store; an entry moves at most once
+// a timeout, when its old time has come to the top. So a packet costs O(1),
+// and expiry is exact to the nanosecond, as tests in virtual time want it.
+type timerQueue struct {
+	heap []timerEntry // timerFan-ary, least first
+}
+
+type timerEntry struct {
+	at int64
+	qp *QP
+}
+
+// timerFan is the number of children of a heap node: 4 entries are a cache
+// line.
+const timerFan = 4
+
+// setTimer makes timer id of the QP due at at, which must lie in the future
+// when a timer's own handler sets it.
+func (qp *QP) setTimer(id timerID, at int64) {
+	t := &qp.timers
+	t.at[id] = at
+	t.set |= 1 << id
+	q := &qp.e.timers
+	switch {
+	case t.pos == 0:
+		q.heap = append(q.heap, timerEntry{})
+		q.up(len(q.heap)-1, timerEntry{at, qp})
+	case at < q.heap[t.pos-1].at:
+		q.up(int(t.pos-1), timerEntry{at, qp})
+	}
+}
+
+// stopTimer stops timer id of the QP.
+func (qp *QP) stopTimer(id timerID) { qp.timers.set &^= 1 << id }
+
+// timerSet reports whether timer id of the QP runs.
+func (qp *QP) timerSet(id timerID) bool { return qp.timers.set&(1<<id) != 0 }
+
+// up places x at index i or nearer to the root.
+func (q *timerQueue) up(i int, x timerEntry) {
+	for i > 0 {
+		parent := (i - 1) / timerFan
+		if q.heap[parent].at <= x.at {
+			break
+		}
+		q.put(i, q.heap[parent])
+		i = parent
+	}
+	q.put(i, x)
+}
+
+// down places x at index i or further from the root.
+func (q *timerQueue) down(i int, x timerEntry) {
+	for {
+		first := i*timerFan + 1
+		if first >= len(q.heap) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+timerFan, len(q.heap)); c++ {
+			if q.heap[c].at < q.heap[least].at {
+				least = c
+			}
+		}
+		if q.heap[least].at >= x.at {
+			break
+		}
+		q.put(i, q.heap[least])
+		i = least
+	}
+	q.put(i, x)
+}
+
+func (q *timerQueue) put(i int, x timerEntry) {
+	q.heap[i] = x
+	x.qp.timers.pos = int32(i + 1)
+}
+
+// first returns the QP whose timer is due next, and when. It drops and moves
+// entries whose timers were stopped or pushed back.
+func (q *timerQueue) first() (qp *QP, at int64) {
+	for len(q.heap) > 0 {
+		top := q.heap[0]
+		at, ok := top.qp.timers.next()
+		switch {
+		case !ok:
+			q.removeAt(0)
+		case at > top.at:
+			q.down(0, timerEntry{at, top.qp})
+		default:
+			return top.qp, at
+		}
+	}
+	return nil, 0
+}
+
+// removeAt takes an entry out.
+func (q *timerQueue) removeAt(i int) {
+	q.heap[i].qp.timers.pos = 0
+	n := len(q.heap) - 1
+	last := q.heap[n]
+	q.heap[n] = timerEntry{}
+	q.heap = q.heap[:n]
+	if i == n {
+		return
+	}
+	if i > 0 && q.heap[(i-1)/timerFan].at > last.at {
+		q.up(i, last)
+		return
+	}
+	q.down(i, last)
+}
+
+// dropTimers stops all timers of a QP that goes away.
+func (qp *QP) dropTimers() {
+	qp.timers.set = 0
+	if p := qp.timers.pos; p != 0 {
+		qp.e.timers.removeAt(int(p - 1))
+	}
+}
+
+// HandleTimeout runs the timers that are due at now.
+func (e *Engine) HandleTimeout(now int64) {
+	for {
+		qp, at := e.timers.first()
+		if qp == nil || at > now {
+			return
+		}
+		t := &qp.timers
+		for id := timerID(0); id < numTimers; id++ {
+			if t.set&(1<<id) != 0 && t.at[id] <= now {
+				t.set &^= 1 << id
+				qp.onTimer(now, id)
+			}
+		}
+	}
+}
+
+// NextTimeout returns when HandleTimeout is due, or false if no timer runs.
+func (e *Engine) NextTimeout() (at int64, ok bool) {
+	qp, at := e.timers.first()
+	return at, qp != nil
+}
+
+// onTimer dispatches an expired timer to its owner.
+func (qp *QP) onTimer(now int64, id timerID) {
+	switch id {
+	case timerAck:
+		qp.sq.ackTimeout(now)
+	case timerRNR:
+		qp.sq.rnrExpired(now)
+	default:
+		qp.resp.onTimer(now, id)
+	}
+}

@@ -1,0 +1,93 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// window bounds the packets that are sent, or asked for by a READ, and not
+// acknowledged. The bound is there because a datagram receiver has a socket
+// buffer and no back pressure. Loss halves it, a timeout quarters it, and each
+// window that is acknowledged adds a packet.
+type window struct {
+	size     int // packets
+	max      int
+	ackEvery int // packets between two AckReqs, at most
+	acked    int // packets acknowledged since the last growth
+}
+
+// newWindow returns the full window of a QP.
+func newWindow(qp *QP) window {
+	var w window
+	w.limit(qp)
+	w.size = w.max
+	w.setAckEvery(qp)
+	return w
+}
+
+// limit takes over the bound that attribute, tuning or default set.
+func (w *window) limit(qp *QP) {
+	t := &qp.e.cfg.Tuning
+	switch {
+	case qp.attr.MaxUnackedPackets > 0:
+		w.max = qp.attr.MaxUnackedPackets
+	case t.MaxUnackedPackets > 0:
+		w.max = t.MaxUnackedPackets
+	default:
+		w.max = min(DefaultMaxUnackedPackets, DefaultMaxUnackedBytes/max(qp.mtu, 256))
+	}
+	w.size = min(max(w.size, 1), w.max)
+	w.setAckEvery(qp)
+}
+
+// setAckEvery spreads AckReqs so that acknowledgements come back before the
+// window is closed.
+func (w *window) setAckEvery(qp *QP) {
+	n := qp.e.cfg.Tuning.AckReqInterval
+	if n == 0 {
+		n = DefaultAckReqInterval
+	}
+	w.ackEvery = max(min(n, w.max/2), 1)
+}
+
+// onAck opens the window after n packets were acknowledged.
+func (w *window) onAck(n int) {
+	if w.size == w.max {
+		return
+	}
+	if w.acked += n; w.acked >= w.size {
+		w.acked = 0
+		w.size++
+	}
+}
+
+// onLoss closes the window after a packet was lost.
+func (w *window) onLoss() { w.shrink(2) }
+
+// onTimeout closes it further after nothing came back at all.
+func (w *window) onTimeout() { w.shrink(4) }
+
+func (w *window) shrink(by int) {
+	w.size = max(w.size/by, min(minWindow, w.max))
+	w.acked = 0
+}
+
+// creditState is end-to-end flow control (IBTA 9.7.7.2): the responder tells
+// in its ACKs how many receive requests it has.
+type creditState struct {
+	sent  ib.MSN // messages sent, counted as the responder counts
+	limit ib.MSN // number of the first message without a credit
+	used  bool   // the responder gives credits
+}
+
+// update takes the credits of an ACK.
+func (c *creditState) update(h ib.AETH) {
+	n := h.Syndrome.CreditCode().Credits()
+	c.used = n >= 0
+	if c.used {
+		c.limit = (h.MSN + ib.MSN(n)) & ib.PSNMask
+	}
+}
+
+// exhausted reports whether the next message has no credit. It may then be
+// sent only if nothing else is outstanding: its ACK, or RNR NAK, tells more.
+func (c *creditState) exhausted() bool {
+	return c.used && (c.sent&ib.PSNMask).Diff(c.limit) >= 0
+}
