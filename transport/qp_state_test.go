@@ -265,4 +265,3 @@ func TestStateTrace(t *testing.T) {
 		"RESET->INIT", "INIT->RTR", "RTR->RTS", "RTS->SQE", "SQE->ERR", "ERR->RESET",
 	}, tr.details)
 }
-
