@@ -81,7 +81,7 @@ func moveTo(t testing.TB, qp *QP, to QPState) {
 		require.NoError(t, qp.Modify(0, a, AttrState|transitions[qp.typ][qp.state][s].required))
 	}
 	if to == StateSQE {
-		qp.sqError(0, EventQPFatal)
+		qp.sqError(0)
 	}
 	require.Equal(t, to, qp.State())
 }

@@ -223,7 +223,7 @@ func TestSQE(t *testing.T) {
 	}
 	qp := b.qp(t, ib.RC, nil)
 	moveTo(t, qp, StateRTS)
-	qp.sqError(0, EventQPFatal)
+	qp.sqError(0)
 	require.Equal(t, StateErr, qp.State(), "RC has no SQE")
 }
 
