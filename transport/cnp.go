@@ -62,7 +62,7 @@ func (r *responder) buildCNP(tx *TxPacket) {
 		*c.path = want
 	}
 	*tx = TxPacket{Path: c.path, SrcQP: qp.num, scratch: tx.scratch}
-	p := ib.Packet{BTH: ib.BTH{Opcode: ib.CNP, BECN: true, PKey: ib.PKeyDefault, DestQP: qp.attr.DestQPN}}
+	p := ib.NewCNP(qp.attr.DestQPN)
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	qp.e.counters.CNPsSent++
 }

@@ -85,21 +85,21 @@ func (t *mcastTable) detachAll(qp *QP) {
 // was sent to; each checks its own state, P_Key and Q_Key. p was decoded from
 // rx and the ICRC verified once.
 func (e *Engine) handleMulticast(now int64, p *ib.Packet, rx *RxPacket) {
+	info := p.Opcode.Info()
 	qps := e.mcast.groups[ib.GIDFromAddr(rx.Dst)]
-	if len(qps) == 0 || p.Opcode.Info().Transport != ib.UD {
-		e.counters.DropNoQP++
+	if len(qps) == 0 || info.Transport != ib.UD {
+		e.drop(now, p, &e.counters.DropNoQP, "no QP in the group")
 		return
 	}
+	taken := false
 	for _, qp := range qps {
-		switch {
-		case qp.state < StateRTR || qp.state == StateErr:
-			e.counters.DropState++
-		case !ib.PKeyDefault.Match(p.PKey):
-			e.counters.DropPKey++
-		case p.DETH.QKey != qp.attr.QKey:
-			e.counters.DropQKey++
-		default:
+		if e.admit(now, qp, p, info, rx) {
+			taken = true
 			qp.handleUD(now, p, rx)
 		}
+	}
+	if taken {
+		e.counters.RcvdPkts++
+		e.counters.RcvdBytes += uint64(len(rx.Data))
 	}
 }

@@ -136,6 +136,7 @@ func (qp *QP) PostRecv(now int64, wr *RecvWR) error {
 	if qp.state == StateErr {
 		qp.flushRecv()
 	}
+	qp.resp.recvPosted()
 	return nil
 }
 

@@ -166,7 +166,7 @@ func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
 	tx.NumFrags = 0
 	tx.PayloadLen = uint16(n)
 	tx.Pad = uint8(ib.PadFor(n))
-	putBTH(tx.Header[:ib.BTHBytes], op, migReq|tx.Pad<<4, qp.attr.DestQPN, seq)
+	putRequestBTH(&tx.Header, op, false, int(tx.Pad), qp.attr.DestQPN, psnOf(seq), false)
 }
 
 // buildAck builds an ACKNOWLEDGE packet.
@@ -174,18 +174,6 @@ func (r *responder) buildAck(tx *TxPacket, s ib.Syndrome, seq uint64, msn ib.MSN
 	r.begin(tx, ib.RCAcknowledge, seq, 0)
 	putAETH(tx.Header[ib.BTHBytes:], s, msn)
 	tx.HeaderLen = ib.BTHBytes + ib.AETHBytes
-}
-
-// migReq is the MigReq bit of byte 1 of a BTH; ConnectX sends 1, rxe 0, and
-// both take either.
-const migReq = 0x40
-
-// putBTH writes a BTH without AckReq; flags is its byte 1.
-func putBTH(b []byte, op ib.Opcode, flags uint8, dest ib.QPN, seq uint64) {
-	_ = b[11]
-	binary.BigEndian.PutUint32(b, uint32(op)<<24|uint32(flags)<<16|uint32(ib.PKeyDefault))
-	binary.BigEndian.PutUint32(b[4:], uint32(dest&ib.QPNMask))
-	binary.BigEndian.PutUint32(b[8:], uint32(seq&ib.PSNMask))
 }
 
 func putAETH(b []byte, s ib.Syndrome, msn ib.MSN) {

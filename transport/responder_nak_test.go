@@ -1,0 +1,368 @@
+package transport
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// advance moves the clock and runs the timers.
+func (r *rig) advance(ns int64) {
+	r.now += ns
+	r.e.HandleTimeout(r.now)
+}
+
+const ms = int64(1e6)
+
+// L1: the NAK names the first missing PSN, and there is one for each gap.
+func TestSequenceNAKOncePerGap(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	w := r.reth(0, 4)
+	r.send(ib.RCWriteOnly, pattern(4, 0), w)
+	for psn := ib.PSN(102); psn < 106; psn++ {
+		r.send(ib.RCWriteOnly, pattern(4, 1), w, at(psn))
+	}
+	r.want("ACK 100 msn 1", "NAK PSN sequence error 101 msn 1")
+	r.send(ib.RCWriteOnly, pattern(4, 1), w, at(106))
+	require.Empty(t, r.poll())
+	require.EqualValues(t, 5, r.e.Counters().OutOfSeqRequest)
+	require.EqualValues(t, 1, r.e.Counters().SentSeqNAKs)
+	require.Equal(t, pattern(4, 0), r.mem.Bytes()[:4], "nothing behind a gap is executed")
+
+	// Repaired; the next gap has a NAK of its own.
+	r.psn = 101
+	r.send(ib.RCWriteOnly, pattern(4, 2), w)
+	r.send(ib.RCWriteOnly, pattern(4, 2), w, at(103))
+	r.want("ACK 101 msn 2", "NAK PSN sequence error 102 msn 2")
+	_, set := r.e.NextTimeout()
+	require.True(t, set)
+	r.psn = 102
+	r.send(ib.RCWriteOnly, pattern(4, 2), w)
+	_, set = r.e.NextTimeout()
+	require.False(t, set, "the timer ends with the gap")
+}
+
+// Packets that overtake one another within a batch need no NAK.
+func TestSequenceNAKCancelledByRepair(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	w := r.reth(0, 4)
+	r.send(ib.RCWriteOnly, pattern(4, 0), w, at(101))
+	r.send(ib.RCWriteOnly, pattern(4, 0), w, at(100))
+	r.want("ACK 100 msn 1")
+}
+
+// wire format 13.12: a lost NAK is repeated, by the timer and by packets that
+// still come, at growing intervals, and not for ever.
+func TestSequenceNAKRepeats(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	w := r.reth(0, 4)
+	r.send(ib.RCWriteOnly, nil, w, at(105))
+	r.want("NAK PSN sequence error 100 msn 0")
+	var waits []int64
+	for last := r.now; ; {
+		next, ok := r.e.NextTimeout()
+		if !ok {
+			break
+		}
+		r.advance(next - r.now)
+		if out := r.poll(); out != nil {
+			require.Equal(t, []string{"NAK PSN sequence error 100 msn 0"}, out)
+			waits = append(waits, (r.now-last)/ms)
+			last = r.now
+		}
+		require.Less(t, len(waits), 10)
+	}
+	require.Equal(t, []int64{2, 4, 8, 16, 32}, waits)
+	// The peer lives after all.
+	r.advance(100 * ms)
+	r.send(ib.RCWriteOnly, nil, w, at(106))
+	r.send(ib.RCWriteOnly, nil, w, at(107))
+	r.want("NAK PSN sequence error 100 msn 0")
+}
+
+func TestReceiverNotReady(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	w := r.reth(0, 4)
+	r.send(ib.RCWriteOnly, pattern(4, 0), w)
+	r.send(ib.RCSendFirst, pattern(256, 1))
+	r.want("ACK 100 msn 1", "RNR NAK timer=12 101 msn 1")
+	// What follows is dropped without a sequence NAK: it would cut the wait short.
+	r.send(ib.RCSendLast, pattern(4, 1))
+	require.Empty(t, r.poll())
+	r.advance(ms)
+	require.Empty(t, r.poll())
+	require.EqualValues(t, 1, r.e.Counters().SendRNRErr)
+	// Again, and in vain again.
+	r.send(ib.RCSendFirst, pattern(256, 1), at(101))
+	r.want("RNR NAK timer=12 101 msn 1")
+	r.post(1, 300, 300)
+	r.psn = 101
+	r.send(ib.RCSendFirst, pattern(256, 1), noAck)
+	r.send(ib.RCSendLast, pattern(4, 1))
+	r.want("ACK 102 msn 2")
+	require.EqualValues(t, 260, r.wcs()[0].ByteLen)
+}
+
+// If what should come after the wait is lost again, the gap is reported.
+func TestReceiverNotReadyThenGap(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.send(ib.RCSendOnly, nil)
+	r.want("RNR NAK timer=12 100 msn 0")
+	r.advance(ib.RNRCode(12).Ns() + 2*ms)
+	r.send(ib.RCSendOnly, nil)
+	r.want("NAK PSN sequence error 100 msn 0")
+}
+
+func TestReceiverNotReadyForImmediate(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	msg := pattern(300, 4)
+	r.send(ib.RCWriteFirst, msg[:256], r.reth(0, 300), noAck)
+	r.send(ib.RCWriteLastImm, msg[256:], imm(1))
+	r.want("RNR NAK timer=12 101 msn 0")
+	require.NotEqual(t, msg[256:], r.mem.Bytes()[256:300])
+	r.post(1, 0, 1)
+	r.psn = 101
+	r.send(ib.RCWriteLastImm, msg[256:], imm(1))
+	r.want("ACK 101 msn 1")
+	require.Equal(t, msg, r.mem.Bytes()[:300])
+}
+
+// IBTA 9.9.3: what is refused, how the peer is told, and what is told here.
+func TestFatalNAKs(t *testing.T) {
+	const (
+		invalid   = "NAK invalid request"
+		access    = "NAK remote access error"
+		operation = "NAK remote operational error"
+	)
+	foreign := func(p *ib.Packet) { p.RETH.RKey ^= 0x100; p.Atomic.RKey ^= 0x100 }
+	flush := func(h ib.FETH) func(*ib.Packet) { return func(p *ib.Packet) { p.FETH = h } }
+	none := WCStatus(0xFF)
+	for _, c := range []struct {
+		name   string
+		o      rigOpts
+		do     func(r *rig)
+		nak    string
+		status WCStatus // of the receive request that was in use
+		event  EventType
+	}{
+		{"middle without first", rigOpts{}, func(r *rig) { r.send(ib.RCSendMiddle, pattern(256, 0)) }, invalid, none, EventQPRequestError},
+		{"last without first", rigOpts{}, func(r *rig) { r.send(ib.RCWriteLast, pattern(1, 0)) }, invalid, none, EventQPRequestError},
+		{"first within SEND", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+			r.send(ib.RCSendOnly, nil)
+		}, invalid, WCRemoteInvReqErr, 0},
+		{"WRITE within SEND", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+			r.send(ib.RCWriteLast, pattern(1, 0))
+		}, invalid, WCRemoteInvReqErr, 0},
+		{"READ within WRITE", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 300), noAck)
+			r.send(ib.RCReadRequest, nil, r.reth(0, 1))
+		}, invalid, none, EventQPRequestError},
+		{"QP without WRITE", rigOpts{access: mem.RemoteRead}, func(r *rig) { r.send(ib.RCWriteOnly, nil) }, invalid, none, EventQPRequestError},
+		{"QP without READ", rigOpts{access: mem.RemoteWrite}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) }, invalid, none, EventQPRequestError},
+		{"QP without atomics", rigOpts{access: mem.RemoteWrite}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 1, 1)) }, invalid, none, EventQPRequestError},
+		{"QP without FLUSH", rigOpts{access: mem.FlushGlobal}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(2)) }, invalid, none, EventQPRequestError},
+		{"FLUSH of no type", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(0)) }, invalid, none, EventQPRequestError},
+		{"FLUSH with reserved bits", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(1|1<<5)) }, invalid, none, EventQPRequestError},
+		{"depth 0 READ", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) }, invalid, none, EventQPRequestError},
+		{"depth 0 atomic", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCCompareSwap, nil, r.atomic(0, 1, 1)) }, invalid, none, EventQPRequestError},
+		{"short FIRST", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(255, 0), r.reth(0, 300)) }, invalid, none, EventQPRequestError},
+		{"long ONLY", rigOpts{}, func(r *rig) { r.send(ib.RCSendOnly, pattern(257, 0)) }, invalid, WCRemoteInvReqErr, 0},
+		{"empty LAST", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+			r.send(ib.RCSendLast, nil)
+		}, invalid, WCRemoteInvReqErr, 0},
+		{"bad padding", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 8), func(p *ib.Packet) { p.Pad = 2 })
+		}, invalid, none, EventQPRequestError},
+		{"WRITE longer than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 7)) }, invalid, none, EventQPRequestError},
+		{"WRITE shorter than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 9)) }, invalid, none, EventQPRequestError},
+		{"WRITE of nothing with payload", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 0)) }, invalid, none, EventQPRequestError},
+		{"WRITE FIRST that is all", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 256)) }, invalid, none, EventQPRequestError},
+		{"WRITE over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 1<<31+1)) }, invalid, none, EventQPRequestError},
+		{"READ over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1<<31+1)) }, invalid, none, EventQPRequestError},
+		{"misaligned atomic", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(4, 1, 1)) }, invalid, none, EventQPRequestError},
+		{"misaligned ATOMIC WRITE", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(4, 8)) }, invalid, none, EventQPRequestError},
+		{"ATOMIC WRITE of 4", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(4, 0), r.reth(0, 4)) }, invalid, none, EventQPRequestError},
+		{"ATOMIC WRITE announcing 16", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(0, 16)) }, invalid, none, EventQPRequestError},
+
+		{"WRITE with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 8), foreign) }, access, none, EventQPAccessError},
+		{"WRITE past the end", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(rigLen-7, 8)) }, access, none, EventQPAccessError},
+		{"WRITE around the address space", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(-rigVA-8, 300)) }, access, none, EventQPAccessError},
+		{"immediate with a bad key", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteOnlyImm, pattern(8, 0), r.reth(0, 8), foreign)
+		}, access, WCLocalAccessErr, 0},
+		{"READ with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 8), foreign) }, access, none, EventQPAccessError},
+		{"atomic with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 8, 0), foreign) }, access, none, EventQPAccessError},
+		{"FLUSH with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 8), foreign, flush(1)) }, access, none, EventQPAccessError},
+		{"READ of memory without READ", rigOpts{}, func(r *rig) {
+			m := r.register(make([]byte, 8), 0, mem.LocalWrite|mem.RemoteWrite)
+			r.send(ib.RCReadRequest, nil, func(p *ib.Packet) { p.RETH = ib.RETH{RKey: m.RKey(), Len: 8} })
+		}, access, none, EventQPAccessError},
+		{"invalidate of a region", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendOnlyInv, nil, func(p *ib.Packet) { p.IETH = r.mem.RKey() })
+		}, access, WCLocalAccessErr, 0}, // rxe acknowledges
+		{"deregistered within WRITE", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 300), noAck)
+			require.NoError(r.t, r.mem.Deregister())
+			r.send(ib.RCWriteLast, pattern(44, 0))
+		}, access, none, EventQPAccessError},
+
+		{"SEND too long", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+			r.send(ib.RCSendLast, pattern(145, 0))
+		}, invalid, WCLocalLenErr, 0}, // rxe: remote operational error
+		{"buffers deregistered", rigOpts{}, func(r *rig) {
+			require.NoError(r.t, r.recv.Deregister())
+			r.send(ib.RCSendOnly, pattern(8, 0))
+		}, operation, WCLocalProtErr, 0},
+		{"buffers deregistered within SEND", rigOpts{}, func(r *rig) {
+			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+			require.NoError(r.t, r.recv.Deregister())
+			r.send(ib.RCSendLast, pattern(8, 0))
+		}, operation, WCLocalProtErr, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.rts = true
+			r := newRig(t, c.o)
+			r.post(1, 400, 400)
+			r.post(2, 400, 400)
+			before := string(r.mem.Bytes()[:8])
+			c.do(r)
+			seq := r.psn.Prev()
+			require.Equal(t, []string{c.nak + " " + strconv.Itoa(int(seq)) + " msn 0"}, r.poll())
+			require.Equal(t, StateErr, r.qp.State())
+			var want []WCStatus
+			if c.status != none {
+				want = append(want, c.status, WCFlushErr)
+			} else {
+				want = append(want, WCFlushErr, WCFlushErr)
+				require.Equal(t, []EventType{c.event}, r.events())
+			}
+			var got []WCStatus
+			for i, wc := range r.wcs() {
+				require.EqualValues(t, i+1, wc.ID)
+				got = append(got, wc.Status)
+			}
+			require.Equal(t, want, got)
+			require.Empty(t, r.events())
+			if seq == rigPSN {
+				require.Equal(t, before, string(r.raw[rigCanary:rigCanary+8]), "nothing was executed")
+			}
+			r.canaries()
+		})
+	}
+}
+
+// CQ overflow: the peer must not take the SEND for delivered.
+func TestCompletionLost(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true, cqe: 1})
+	r.post(1, 8, 8)
+	r.post(2, 8, 8)
+	r.send(ib.RCSendOnly, nil)
+	r.send(ib.RCSendOnly, nil)
+	r.want("ACK 100 msn 1", "NAK remote operational error 101 msn 1")
+	require.Equal(t, StateErr, r.qp.State())
+	require.Equal(t, []EventType{EventCQError, EventQPFatal}, r.events())
+}
+
+// wire format 13.14: after a fatal NAK, duplicates of the request that failed
+// get the same NAK again, and older ones what they got, until the linger ends.
+func TestFatalLinger(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true, tuning: Tuning{FatalLingerNs: 10 * ms}})
+	w := r.reth(0, 4)
+	r.send(ib.RCWriteOnly, pattern(4, 0), w)
+	r.send(ib.RCReadRequest, nil, r.reth(0, 4))
+	r.send(ib.RCSendLast, pattern(4, 0))
+	r.send(ib.RCWriteOnly, pattern(4, 9), w) // behind it, never executed
+	r.want("ONLY 101 msn 2 [4]", "NAK invalid request 102 msn 2")
+	require.Equal(t, pattern(4, 0), r.mem.Bytes()[:4])
+	for range 2 {
+		r.advance(3 * ms)
+		r.send(ib.RCWriteOnly, pattern(4, 0), w, at(100))
+		r.send(ib.RCReadRequest, nil, r.reth(0, 4), at(101))
+		r.send(ib.RCSendLast, pattern(4, 0), at(102))
+		r.send(ib.RCWriteOnly, pattern(4, 9), w, at(103))
+		r.want("ACK 100 msn 1", "ONLY 101 msn 2 [4]", "NAK invalid request 102 msn 2")
+	}
+	r.advance(5 * ms)
+	r.send(ib.RCSendLast, pattern(4, 0), at(102))
+	require.Empty(t, r.poll())
+	_, set := r.e.NextTimeout()
+	require.False(t, set)
+	require.EqualValues(t, 1, r.e.Counters().DropState)
+}
+
+// An application that moves the QP to ERR or RESET ends it all at once.
+func TestNoLingerAfterModify(t *testing.T) {
+	for _, to := range []QPState{StateErr, StateReset} {
+		r := newRig(t, rigOpts{rts: true})
+		r.post(1, 400, 400)
+		r.send(ib.RCSendFirst, pattern(256, 0))
+		r.send(ib.RCSendLast, pattern(4, 0), at(200)) // a NAK is due
+		require.NoError(t, r.qp.Modify(r.now, QPAttr{State: to}, AttrState))
+		require.Empty(t, r.poll())
+		r.send(ib.RCSendFirst, pattern(256, 0), at(100))
+		require.Empty(t, r.poll())
+		_, set := r.e.NextTimeout()
+		require.False(t, set)
+		if to == StateErr {
+			require.Equal(t, []WC{{ID: 1, Status: WCFlushErr, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
+		} else {
+			require.Empty(t, r.wcs())
+			r.connect(rigOpts{typ: ib.RC, mtu: ib.MTU256, psn: 7, access: allRemote, depth: 1})
+			r.psn = 7
+			r.send(ib.RCReadRequest, nil, r.reth(0, 1))
+			r.want("ONLY 7 msn 1 [1]")
+		}
+	}
+}
+
+// Memory that goes away while it is being read: the rest of the answer is a
+// NAK (wire format 5.5).
+func TestReadRevoked(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	r.send(ib.RCReadRequest, nil, r.reth(0, 1000))
+	n := r.e.PollTransmit(r.now, r.tx[:2])
+	require.Equal(t, 2, n)
+	require.NoError(t, r.mem.Deregister())
+	r.want("NAK remote access error 102 msn 1")
+	require.Equal(t, StateErr, r.qp.State())
+	require.Equal(t, []EventType{EventQPAccessError}, r.events())
+}
+
+// A stray duplicate of a READ that was finished long ago must not end the QP.
+func TestReadRevokedDuplicate(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	r.send(ib.RCReadRequest, nil, r.reth(0, 8))
+	r.want("ONLY 100 msn 1 [8]")
+	require.NoError(t, r.mem.Deregister())
+	r.rx(&ib.Packet{
+		BTH:  ib.BTH{Opcode: ib.RCReadRequest, PKey: ib.PKeyDefault, DestQP: rigQPN, PSN: 100},
+		RETH: ib.RETH{VA: rigVA, RKey: ib.RKey(r.qp.resp.store.newest().rkey), Len: 8},
+	})
+	r.want("NAK remote access error 100 msn 1")
+	require.Equal(t, StateRTS, r.qp.State())
+	r.post(1, 8, 8)
+	r.send(ib.RCSendOnly, nil)
+	r.want("ACK 101 msn 2")
+}
+
+// A peer that has more unanswered than any peer can have is refused.
+func TestTooManyOutstanding(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	for range maxAnswers {
+		r.send(ib.RCReadRequest, nil, r.reth(0, 1))
+	}
+	require.Equal(t, StateRTS, r.qp.State())
+	r.send(ib.RCReadRequest, nil, r.reth(0, 1))
+	out := r.poll()
+	require.Len(t, out, maxAnswers+1)
+	require.Equal(t, "NAK invalid request 1124 msn 1024", out[maxAnswers])
+	require.Equal(t, StateErr, r.qp.State())
+}

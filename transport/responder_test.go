@@ -1,0 +1,278 @@
+package transport
+
+import (
+	"encoding/binary"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+func TestSendOnly(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.post(1, 100, 100)
+	r.send(ib.RCSendOnly, pattern(33, 1))
+	r.want("ACK 100 msn 1")
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 33, QPN: rigQPN}}, r.wcs())
+	require.Equal(t, pattern(33, 1), r.recv.Bytes()[:33])
+	require.Zero(t, r.recv.Bytes()[33])
+	require.Equal(t, []EventType{EventCommEstablished}, r.events())
+}
+
+func TestSendAcrossPacketsAndElements(t *testing.T) {
+	r := newRig(t, rigOpts{psn: ib.PSNMask}) // the PSN wraps inside the message
+	r.post(7, 700, 300)
+	msg := pattern(600, 3)
+	r.send(ib.RCSendFirst, msg[:256], noAck)
+	r.send(ib.RCSendMiddle, msg[256:512], noAck)
+	require.Empty(t, r.poll(), "nobody asked for an ACK")
+	r.send(ib.RCSendLastImm, msg[512:], imm(0xA1B2C3D4))
+	r.want("ACK 1 msn 1")
+	require.Equal(t, []WC{{
+		ID: 7, Opcode: WCRecv, ByteLen: 600, QPN: rigQPN, Flags: WCWithImm, Imm: 0xA1B2C3D4,
+	}}, r.wcs())
+	require.Equal(t, msg, r.recv.Bytes()[:600])
+}
+
+func TestSendOfNothing(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.post(1, 0, 1)
+	r.send(ib.RCSendOnlyImm, nil, imm(5))
+	r.want("ACK 100 msn 1")
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, QPN: rigQPN, Flags: WCWithImm, Imm: 5}}, r.wcs())
+}
+
+// IBTA 9.2.3: the event that a CQ armed for solicited completions makes.
+func TestSolicitedEvent(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	for id := range uint64(3) {
+		r.post(id, 8, 8)
+	}
+	r.cq.Arm(true)
+	r.send(ib.RCSendOnly, pattern(8, 0))
+	require.Empty(t, r.events())
+	r.send(ib.RCSendOnly, pattern(8, 0), solicited)
+	require.Equal(t, []EventType{EventCompletion}, r.events())
+	r.send(ib.RCSendOnly, pattern(8, 0), solicited)
+	require.Empty(t, r.events(), "one event for each Arm")
+}
+
+func TestWrite(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	msg := pattern(600, 9)
+	r.send(ib.RCWriteFirst, msg[:256], r.reth(1001, 600), noAck)
+	r.send(ib.RCWriteMiddle, msg[256:512], noAck)
+	r.send(ib.RCWriteLast, msg[512:])
+	r.send(ib.RCWriteOnly, pattern(3, 1), r.reth(0, 3), noAck)
+	r.want("ACK 103 msn 2")
+	require.Equal(t, msg, r.mem.Bytes()[1001:1601])
+	require.Equal(t, pattern(3, 1), r.mem.Bytes()[:3])
+	require.Empty(t, r.wcs())
+	r.canaries()
+}
+
+func TestWriteImmediate(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.post(4, 0, 1)
+	msg := pattern(300, 9)
+	r.send(ib.RCWriteFirst, msg[:256], r.reth(8, 300), noAck)
+	require.Equal(t, 1, r.qp.rq.posted(), "the receive request is taken by the last packet")
+	r.send(ib.RCWriteLastImm, msg[256:], imm(77), solicited)
+	r.want("ACK 101 msn 1")
+	require.Equal(t, []WC{{ID: 4, Opcode: WCRecvWriteImm, ByteLen: 300, QPN: rigQPN, Flags: WCWithImm, Imm: 77}}, r.wcs())
+	require.Equal(t, msg, r.mem.Bytes()[8:308])
+}
+
+// IBTA C9-88: a WRITE or READ of nothing needs no key.
+func TestNothingNeedsNoKey(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	none := func(p *ib.Packet) { p.RETH = ib.RETH{RKey: 0xDEAD, VA: 1 << 60} }
+	r.send(ib.RCWriteOnly, nil, none)
+	r.send(ib.RCReadRequest, nil, none)
+	r.want("ONLY 101 msn 2 [0]") // acknowledges the WRITE
+	require.Equal(t, StateRTR, r.qp.State())
+}
+
+func TestRead(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		lines []string
+	}{
+		{1, []string{"ONLY 100 msn 1 [1]"}},
+		{255, []string{"ONLY 100 msn 1 [255]"}},
+		{256, []string{"ONLY 100 msn 1 [256]"}},
+		{257, []string{"FIRST 100 msn 1 [256]", "LAST 101 msn 1 [1]"}},
+		{700, []string{"FIRST 100 msn 1 [256]", "MIDDLE 101 [256]", "LAST 102 msn 1 [188]"}},
+	} {
+		for _, room := range []int{1, 2, 64} {
+			r := newRig(t, rigOpts{})
+			r.send(ib.RCReadRequest, nil, r.reth(5, c.n))
+			require.Equal(t, c.lines, r.pollN(room))
+			require.Equal(t, r.mem.Bytes()[5:5+c.n], r.data())
+		}
+	}
+}
+
+func TestReadWrapsPSN(t *testing.T) {
+	r := newRig(t, rigOpts{psn: ib.PSNMask - 1})
+	r.send(ib.RCReadRequest, nil, r.reth(0, 1024))
+	r.post(1, 8, 8)
+	r.send(ib.RCSendOnly, pattern(8, 0))
+	r.want("FIRST 16777214 msn 1 [256]", "MIDDLE 16777215 [256]", "MIDDLE 0 [256]", "LAST 1 msn 1 [256]",
+		"ACK 2 msn 2")
+}
+
+func word(r *rig, off int) uint64 { return binary.NativeEndian.Uint64(r.mem.Bytes()[off:]) }
+
+func decimal(v uint64) string { return strconv.FormatUint(v, 10) }
+
+func setWord(r *rig, off int, v uint64) { binary.NativeEndian.PutUint64(r.mem.Bytes()[off:], v) }
+
+func TestAtomics(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	setWord(r, 64, 40)
+	r.send(ib.RCFetchAdd, nil, r.atomic(64, 2, 99))
+	r.send(ib.RCCompareSwap, nil, r.atomic(64, 7, 42))
+	r.send(ib.RCCompareSwap, nil, r.atomic(64, 8, 42))
+	r.want("ATOMIC 100 msn 1 = 40", "ATOMIC 101 msn 2 = 42", "ATOMIC 102 msn 3 = 7")
+	require.EqualValues(t, 7, word(r, 64))
+}
+
+// A lost answer is asked for again; the operation is not done again (IBTA
+// 9.7.5.1.4).
+func TestAtomicReplay(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	setWord(r, 64, 40)
+	r.send(ib.RCFetchAdd, nil, r.atomic(64, 2, 0))
+	r.want("ATOMIC 100 msn 1 = 40")
+	for range 3 {
+		r.send(ib.RCFetchAdd, nil, r.atomic(64, 2, 0), at(100))
+		r.want("ATOMIC 100 msn 1 = 40")
+	}
+	require.EqualValues(t, 42, word(r, 64))
+	// Not the operation that was done at that PSN: dropped.
+	r.send(ib.RCCompareSwap, nil, r.atomic(64, 2, 0), at(100))
+	require.Empty(t, r.poll())
+	require.EqualValues(t, 4, r.e.Counters().DuplicateRequest)
+	// Nor twice while the first answer has not left.
+	r.psn = 101
+	r.send(ib.RCFetchAdd, nil, r.atomic(64, 2, 0))
+	r.send(ib.RCFetchAdd, nil, r.atomic(64, 2, 0), at(101))
+	r.want("ATOMIC 101 msn 2 = 42")
+}
+
+func TestAtomicWriteAndFlush(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	flush := func(h ib.FETH) func(*ib.Packet) { return func(p *ib.Packet) { p.FETH = h } }
+	word := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+	r.send(ib.RCAtomicWrite, word, r.reth(16, 8))
+	r.send(ib.RCFlush, nil, r.reth(0, 100), flush(ib.FlushGlobalVisibility))
+	r.send(ib.RCFlush, nil, r.reth(0, 0), flush(ib.FlushPersistence|ib.FlushMR))
+	r.want("ONLY 100 msn 1 [0]", "ONLY 101 msn 2 [0]", "ONLY 102 msn 3 [0]")
+	require.Equal(t, word, r.mem.Bytes()[16:24])
+
+	// rxe repeats both with address 0 and drops a repeated FLUSH itself.
+	clear(r.mem.Bytes()[16:24])
+	r.send(ib.RCAtomicWrite, word, func(p *ib.Packet) { p.RETH.RKey, p.RETH.Len = r.mem.RKey(), 8 }, at(100))
+	r.send(ib.RCFlush, nil, func(p *ib.Packet) { p.RETH.RKey, p.FETH = r.mem.RKey(), 1 }, at(101))
+	r.want("ONLY 100 msn 1 [0]", "ONLY 101 msn 2 [0]")
+	require.Zero(t, r.mem.Bytes()[16], "not stored again")
+}
+
+func TestSendWithInvalidate(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	table := r.e.cfg.Mem
+	w, err := table.AllocMW(r.pd, mem.Type2B)
+	require.NoError(t, err)
+	key := mem.NextRKey(w.RKey())
+	require.Equal(t, mem.FaultNone, table.BindWR(r.pd, rigQPN, w, key, mem.BindInfo{
+		Region: r.mem, Addr: rigVA, Length: 64, Access: mem.RemoteWrite,
+	}))
+	through := func(p *ib.Packet) { p.RETH = ib.RETH{VA: rigVA, RKey: key, Len: 4} }
+	r.send(ib.RCWriteOnly, pattern(4, 1), through)
+	r.want("ACK 100 msn 1")
+	r.post(3, 8, 8)
+	r.send(ib.RCSendOnlyInv, pattern(8, 1), func(p *ib.Packet) { p.IETH = key })
+	r.want("ACK 101 msn 2")
+	require.Equal(t, []WC{{ID: 3, Opcode: WCRecv, ByteLen: 8, QPN: rigQPN, Flags: WCWithInv, InvKey: key}}, r.wcs())
+	require.False(t, w.Bound())
+	r.send(ib.RCWriteOnly, pattern(4, 1), through)
+	r.want("NAK remote access error 102 msn 2")
+}
+
+// wire format 13.10 and 4.5: one ACK for a run of SENDs and WRITEs, none that
+// passes a READ or atomic, whose answer acknowledges what is before it.
+func TestAckCoalescing(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	write := func() { r.send(ib.RCWriteOnly, pattern(4, 0), r.reth(0, 4)) }
+	write()
+	write()
+	write()
+	r.want("ACK 102 msn 3")
+	write()
+	r.send(ib.RCReadRequest, nil, r.reth(0, 300))
+	write()
+	write()
+	r.send(ib.RCFetchAdd, nil, r.atomic(8, 0, 0))
+	write()
+	r.want("FIRST 104 msn 5 [256]", "LAST 105 msn 5 [44]",
+		"ATOMIC 108 msn 8 = "+decimal(word(r, 8)), "ACK 109 msn 9")
+	// Two of the first three, the one before the READ and both before the atomic.
+	require.EqualValues(t, 2+1+2, r.e.Counters().CoalescedAcks)
+}
+
+func TestAckCoalescingOff(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{DisableAckCoalesce: true}})
+	for range 3 {
+		r.send(ib.RCWriteOnly, pattern(4, 0), r.reth(0, 4))
+		r.send(ib.RCWriteOnly, pattern(4, 0), r.reth(0, 4), noAck)
+	}
+	r.send(ib.RCReadRequest, nil, r.reth(0, 3))
+	r.want("ACK 100 msn 1", "ACK 102 msn 3", "ACK 104 msn 5", "ONLY 106 msn 7 [3]")
+	require.Zero(t, r.e.Counters().CoalescedAcks)
+}
+
+// IBTA 9.7.7.2: an ACK tells how many receive requests are posted, if asked to.
+func TestCredits(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{EndToEndCredits: true}})
+	for id := range uint64(6) {
+		r.post(id, 8, 8)
+	}
+	r.send(ib.RCSendOnly, nil)
+	r.want("ACK credits=4 100 msn 1") // 5 posted, and no code for 5
+	for range 5 {
+		r.send(ib.RCSendOnly, nil)
+	}
+	r.want("ACK credits=0 105 msn 6")
+	r.post(9, 8, 8)
+	r.want("ACK credits=1 105 msn 6") // unsolicited
+	r.post(10, 8, 8)
+	require.Empty(t, r.poll())
+}
+
+func TestCreditsNotAfterRead(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{EndToEndCredits: true}})
+	r.send(ib.RCReadRequest, nil, r.reth(0, 4))
+	r.want("ONLY 100 msn 1 [4]")
+	r.post(1, 8, 8)
+	// It would look like the answer to the READ, should that have got lost.
+	require.Empty(t, r.poll())
+}
+
+func TestSRQ(t *testing.T) {
+	r := newRig(t, rigOpts{srq: true, rts: true, tuning: Tuning{EndToEndCredits: true}})
+	r.send(ib.RCSendOnly, pattern(8, 1))
+	r.want("RNR NAK timer=12 100 msn 0")
+	r.post(1, 8, 8)
+	r.psn = 100
+	r.send(ib.RCSendOnly, pattern(8, 1))
+	r.want("ACK 100 msn 1") // no credits: the SRQ is not the peer's alone
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 8, QPN: rigQPN}}, r.wcs())
+	r.post(2, 8, 8)
+	r.send(ib.RCSendFirst, pattern(256, 1))
+	require.Equal(t, []EventType{EventLastWQEReached}, r.events())
+	require.Equal(t, WCLocalLenErr, r.wcs()[0].Status)
+}
