@@ -68,11 +68,14 @@ type Verifier struct {
 }
 
 type verifierSlot struct {
-	src   Source
-	used  bool
-	ip4   bool
-	icrc  ib.ICRC
-	ident uint16 // identification of the packet before
+	src  Source
+	used bool
+	ip4  bool
+	icrc ib.ICRC
+	// ident is the identification of the packet before, counts whether that of
+	// the last datagram's first packet was not 0.
+	ident  uint16
+	counts bool
 }
 
 // NewVerifier returns a Verifier of packets to dstPort.
@@ -131,32 +134,52 @@ func (f Flow) Check(b []byte, segment int) Verdict {
 	}
 	s := f.s
 	body, want := b[:len(b)-ib.ICRCBytes], ib.TrailingICRC(b)
-	// A sender on a UDP socket numbers from 0 in every datagram; one with a
-	// running counter is at the number after the last.
-	guess := uint16(segment)
-	if segment == 0 && s.ident != 0 {
-		guess = s.ident + 1
-	}
+	guess := s.guess(segment)
 	got := s.icrc.Checksum(guess, body)
 	if got == want {
-		s.ident = guess
+		s.saw(segment, guess)
 		return VerdictOK
 	}
 	// The CRC is linear: the difference is the image of the difference of the
 	// identifications, if the packet is intact.
 	if id, ok := f.solver.solve(guess, got, want, len(body)); ok {
-		s.ident = id
-		return VerdictSolved
+		return s.solved(segment, id)
 	}
 	if ib.Opcode(b[0]) == ib.RCFlush {
-		if got = s.icrc.ChecksumFlushRxe(guess, body); got == want {
-			s.ident = guess
-			return VerdictOK
-		}
+		got = s.icrc.ChecksumFlushRxe(guess, body)
+		// It covers the headers, and then all bytes again.
 		if id, ok := f.solver.solve(guess, got, want, int(ib.RCFlush.Info().HeaderLen)+len(body)); ok {
-			s.ident = id
-			return VerdictSolved
+			return s.solved(segment, id)
 		}
 	}
 	return VerdictBad
+}
+
+// guess returns the identification that a packet most likely has. A sender on a
+// UDP socket numbers the segments of a datagram from 0; one with a running
+// counter, as rxe, is at the number after the last.
+func (s *verifierSlot) guess(segment int) uint16 {
+	if segment > 0 || s.counts {
+		return s.ident + 1
+	}
+	return 0
+}
+
+// saw notes an identification that was right.
+func (s *verifierSlot) saw(segment int, id uint16) {
+	if segment == 0 {
+		s.counts = id != 0
+	}
+	s.ident = id
+}
+
+// solved judges an identification that was not the guess: it is as good if it
+// is the other one that can be expected.
+func (s *verifierSlot) solved(segment int, id uint16) Verdict {
+	expected := id == 0 || id == s.ident+1 || int(id) == segment
+	s.saw(segment, id)
+	if expected {
+		return VerdictOK
+	}
+	return VerdictSolved
 }

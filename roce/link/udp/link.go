@@ -2,12 +2,229 @@ package udp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"golang.org/x/sys/unix"
 )
 
-// Open opens the link on local addresses.
-func Open(addrs []netip.Addr, o Options) (link.Link, error) {
-	return nil, errors.New("udp link: not there yet")
+// Link is the udp link; see the package comment. It implements [link.Link] and
+// [link.Multicaster].
+type Link struct {
+	opts  Options
+	port  uint16
+	start time.Time
+	addrs []netip.Addr
+	mtu   ib.MTU
+	socks []*socket // of addrs, same order
+
+	tx sender
+	rx receiver
+
+	// wakeMu keeps Wake from writing to a descriptor that Close has closed.
+	wakeMu  sync.Mutex
+	eventFD int
+	closed  atomic.Bool
+	woken   atomic.Bool
+
+	// groups are the sockets of multicast groups; the receiving side looks at
+	// them when changed is set, and closes those left.
+	groupMu sync.Mutex
+	groups  []*socket
+	left    []*socket
+	changed atomic.Bool
+}
+
+var (
+	_ link.Link        = (*Link)(nil)
+	_ link.Multicaster = (*Link)(nil)
+)
+
+// Open opens sockets on the local addresses. The error is an *OpenError that
+// says what to do.
+func Open(addrs []netip.Addr, o Options) (*Link, error) {
+	l := &Link{opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs), eventFD: -1}
+	if l.port == 0 {
+		l.port = ib.UDPPort
+	}
+	if err := l.open(); err != nil {
+		l.release()
+		return nil, err
+	}
+	l.tx.init(l)
+	l.rx.init(l)
+	return l, nil
+}
+
+func (l *Link) open() error {
+	if len(l.addrs) == 0 {
+		return &OpenError{Err: errors.New("no local address given")}
+	}
+	var err error
+	if l.eventFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return &OpenError{Err: os.NewSyscallError("eventfd", err)}
+	}
+	l.mtu = ib.MTU4096
+	for i, a := range l.addrs {
+		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+			return &OpenError{a, "give the address of an interface: peers and the ICRC need it", errors.New("not a unicast address")}
+		}
+		a = a.Unmap()
+		if slices.Contains(l.addrs[:i], a) {
+			return &OpenError{a, "", errors.New("given twice")}
+		}
+		l.addrs[i] = a
+		s, err := openSocket(a.WithZone(""), l.port, &l.opts)
+		if err != nil {
+			return err
+		}
+		l.socks = append(l.socks, s)
+		if err := l.limitMTU(s); err != nil {
+			return err
+		}
+	}
+	if l.opts.MTU.Valid() {
+		l.mtu = l.opts.MTU
+	}
+	return nil
+}
+
+// limitMTU lowers the MTU to what the interface of the socket carries.
+func (l *Link) limitMTU(s *socket) error {
+	ifi, err := interfaceOf(s.addr)
+	if err != nil || ifi == nil {
+		return err
+	}
+	m, ok := ib.MTUForInterface(ifi.MTU)
+	if !ok {
+		return &OpenError{s.addr, "raise the MTU of " + ifi.Name, fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
+	}
+	l.mtu = min(l.mtu, m)
+	return nil
+}
+
+// Now returns the time since the link was opened, in nanoseconds.
+func (l *Link) Now() int64 { return int64(time.Since(l.start)) }
+
+// Addrs returns the local addresses.
+func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
+
+// MTU returns the largest path MTU that the interfaces carry.
+func (l *Link) MTU() ib.MTU { return l.mtu }
+
+// Capabilities says what is on; the buffers are the smallest of all sockets.
+func (l *Link) Capabilities() link.Capabilities {
+	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.gso.Load(), GRO: true}
+	for i, s := range l.socks {
+		if s.addr.Is4() {
+			c.ICRCBits = 16
+		}
+		c.GRO = c.GRO && s.gro
+		if i == 0 || s.sndbuf < c.SendBufferBytes {
+			c.SendBufferBytes = s.sndbuf
+		}
+		if i == 0 || s.rcvbuf < c.RecvBufferBytes {
+			c.RecvBufferBytes = s.rcvbuf
+		}
+	}
+	return c
+}
+
+// Stats returns the counters.
+func (l *Link) Stats() link.Stats {
+	var s link.Stats
+	l.tx.stats.read(&s)
+	l.rx.stats.read(&s)
+	return s
+}
+
+// Wake makes Wait return.
+func (l *Link) Wake() {
+	if l.woken.Swap(true) {
+		return
+	}
+	l.wakeMu.Lock()
+	defer l.wakeMu.Unlock()
+	if !l.closed.Load() {
+		one := [8]byte{7: 1}
+		if native.Uint16([]byte{1, 0}) == 1 {
+			one = [8]byte{1}
+		}
+		// The counter cannot overflow: woken lets one write through for each read.
+		_, _ = unix.Write(l.eventFD, one[:])
+	}
+}
+
+// Wait blocks in ppoll. See [link.Link].
+func (l *Link) Wait(timeoutNs int64) error {
+	if l.closed.Load() {
+		return link.ErrClosed
+	}
+	l.rx.refresh()
+	fds := l.rx.fds
+	backlog := l.tx.blocked.Load()
+	for i := range fds {
+		fds[i].Revents = 0
+		fds[i].Events = unix.POLLIN
+		if backlog && i > 0 {
+			fds[i].Events |= unix.POLLOUT
+		}
+	}
+	var ts *unix.Timespec
+	if timeoutNs >= 0 {
+		l.rx.timeout = unix.NsecToTimespec(timeoutNs)
+		ts = &l.rx.timeout
+	}
+	_, err := unix.Ppoll(fds, ts, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return os.NewSyscallError("ppoll", err)
+	}
+	if fds[0].Revents != 0 {
+		var b [8]byte
+		// In this order: a Wake in between does not write, but this Wait is about
+		// to return. The other way round its write would be read here, and woken
+		// would keep later Wakes from writing.
+		_, _ = unix.Read(l.eventFD, b[:])
+		l.woken.Store(false)
+	}
+	return nil
+}
+
+// Close closes the sockets.
+func (l *Link) Close() error {
+	l.wakeMu.Lock()
+	defer l.wakeMu.Unlock()
+	if l.closed.Swap(true) {
+		return nil
+	}
+	return l.release()
+}
+
+func (l *Link) release() error {
+	var errs []error
+	shut := func(fd int) {
+		if err := unix.Close(fd); err != nil {
+			errs = append(errs, os.NewSyscallError("close", err))
+		}
+	}
+	if l.eventFD >= 0 {
+		shut(l.eventFD)
+		l.eventFD = -1
+	}
+	l.groupMu.Lock()
+	defer l.groupMu.Unlock()
+	for _, list := range [][]*socket{l.socks, l.groups, l.left} {
+		for _, s := range list {
+			shut(s.fd)
+		}
+	}
+	l.groups, l.left = nil, nil
+	return errors.Join(errs...)
 }

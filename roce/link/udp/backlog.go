@@ -1,0 +1,62 @@
+package udp
+
+import "golang.org/x/sys/unix"
+
+// backlog holds copies of datagrams that the socket had no room for. While
+// there is one the device makes no more packets, so it stays small: at most
+// what one call of Send brought.
+type backlog struct {
+	items []waiting
+	head  int
+	buf   []byte
+
+	// one is the message header for sending from contiguous memory.
+	one struct {
+		hdr [1]mmsghdr
+		iov unix.Iovec
+		ctl [txControl]byte
+	}
+}
+
+type waiting struct {
+	path    *path
+	off, n  int // in buf
+	segment int // 0 for a single packet
+	packets int
+}
+
+// postpone copies a message to the backlog, or drops it if that is full.
+func (t *sender) postpone(m *message) {
+	b := &t.backlog
+	if len(b.buf)+m.size > backlogBytes {
+		t.stats.dropped.Add(uint64(m.packets))
+		return
+	}
+	w := waiting{path: m.path, off: len(b.buf), n: m.size, packets: m.packets}
+	if m.packets > 1 {
+		w.segment = m.segment
+	}
+	b.buf = t.gather(b.buf, m)
+	b.items = append(b.items, w)
+}
+
+// retryBacklog sends what waits until the socket is full again.
+func (t *sender) retryBacklog() {
+	b := &t.backlog
+	for ; b.head < len(b.items); b.head++ {
+		w := &b.items[b.head]
+		data := b.buf[w.off : w.off+w.n]
+		switch errno := t.sendOne(w.path, data, w.segment); {
+		case errno == 0:
+			t.sent(w.packets, w.n)
+		case errno == unix.EAGAIN:
+			return
+		case w.packets > 1 && refusesSegments(errno):
+			t.sendSingly(w.path, data, w.segment)
+		default:
+			t.stats.dropped.Add(uint64(w.packets))
+		}
+	}
+	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
+	t.blocked.Store(false)
+}

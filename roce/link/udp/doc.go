@@ -1,0 +1,31 @@
+// Package udp is the link that needs no privilege: plain UDP sockets on port
+// 4791, one for each local address.
+//
+// # ICRC without seeing the IP header
+//
+// The ICRC covers the IPv4 identification and the don't-fragment flag, which a
+// socket can neither set nor see. An unconnected socket with IP_MTU_DISCOVER =
+// IP_PMTUDISC_DO always sends identification 0 with DF, and numbers the
+// segments of a UDP_SEGMENT send 0, 1, 2, ...: both were seen in captures on
+// Linux 6.18. (A connected socket would send a running counter, so sockets
+// here are never connected.) What a peer sent is solved for, see
+// [link.Flow.Check]. IPv6 has no identification.
+//
+// # Speed
+//
+// A run of packets of one path and equal size leaves in one sendmsg as a
+// segmented datagram, with the payload straight from registered memory; small
+// payloads are copied together instead, which is faster than an iovec each. Several such
+// datagrams share one sendmmsg. Receiving sockets have UDP_GRO and take up to
+// 64 KiB in a datagram, several in one recvmmsg. System calls that do not
+// block bypass the Go scheduler.
+//
+// Both offloads can be switched off. Segmentation switches itself off when the
+// kernel refuses a datagram that goes out well packet by packet (some network
+// drivers; some releases of Linux).
+//
+// # Limits
+//
+// Linux only. The source port is 4791 for all flows, so networks that spread
+// load by ports see one flow for each pair of addresses.
+package udp

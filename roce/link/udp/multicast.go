@@ -1,0 +1,117 @@
+package udp
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/goroce/goroce/roce/link"
+	"golang.org/x/sys/unix"
+)
+
+// Join opens a socket bound to the group, which a unicast socket does not
+// receive; packets to the group leave by the socket of the local address.
+func (l *Link) Join(group, local netip.Addr) error {
+	if !group.IsMulticast() {
+		return fmt.Errorf("udp link: %v is not a multicast address", group)
+	}
+	l.groupMu.Lock()
+	defer l.groupMu.Unlock()
+	if l.closed.Load() {
+		return link.ErrClosed
+	}
+	var owner *socket
+	for _, s := range l.socks {
+		if s.addr == local {
+			owner = s
+		}
+	}
+	if owner == nil || local.Is4() != group.Is4() {
+		return fmt.Errorf("udp link: %v is no local address to join %v from", local, group)
+	}
+	for _, s := range l.groups {
+		if s.addr == group && s.local == local {
+			s.joins++
+			return nil
+		}
+	}
+	s, err := openGroup(group, owner, l.port, &l.opts)
+	if err != nil {
+		return err
+	}
+	l.groups = append(l.groups, s)
+	l.changed.Store(true)
+	l.Wake()
+	return nil
+}
+
+// Leave undoes one Join.
+func (l *Link) Leave(group, local netip.Addr) error {
+	l.groupMu.Lock()
+	defer l.groupMu.Unlock()
+	for i, s := range l.groups {
+		if s.addr != group || s.local != local {
+			continue
+		}
+		if s.joins--; s.joins == 0 {
+			l.groups = append(l.groups[:i:i], l.groups[i+1:]...)
+			// The receiving side may be using it, and closes it.
+			l.left = append(l.left, s)
+			l.changed.Store(true)
+			l.Wake()
+		}
+		return nil
+	}
+	return fmt.Errorf("udp link: %v was not joined from %v", group, local)
+}
+
+func openGroup(group netip.Addr, owner *socket, port uint16, o *Options) (*socket, error) {
+	family := unix.AF_INET
+	if group.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return nil, &OpenError{group, "", os.NewSyscallError("socket", err)}
+	}
+	s := &socket{fd: fd, addr: group, local: owner.addr, ifIdx: owner.ifIdx, joins: 1}
+	if err := s.join(owner, port, o); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *socket) join(owner *socket, port uint16, o *Options) error {
+	if err := s.setOptions(o); err != nil {
+		return &OpenError{s.addr, "", err}
+	}
+	// Every program that listens to the group has a socket of its own.
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return &OpenError{s.addr, "", os.NewSyscallError("setsockopt SO_REUSEADDR", err)}
+	}
+	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16(), ZoneId: uint32(s.ifIdx)}
+	if s.addr.Is4() {
+		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
+	}
+	if err := unix.Bind(s.fd, sa); err != nil {
+		return &OpenError{s.addr, bindHint(err, port), os.NewSyscallError("bind", err)}
+	}
+	var err error
+	if s.addr.Is4() {
+		mreq := &unix.IPMreqn{Multiaddr: s.addr.As4(), Address: owner.addr.As4(), Ifindex: int32(s.ifIdx)}
+		if err = unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, mreq); err == nil {
+			// The unicast socket sends to the group on the same interface.
+			err = unix.SetsockoptIPMreqn(owner.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq)
+		}
+	} else {
+		mreq := &unix.IPv6Mreq{Multiaddr: s.addr.As16(), Interface: uint32(s.ifIdx)}
+		if err = unix.SetsockoptIPv6Mreq(s.fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, mreq); err == nil {
+			err = unix.SetsockoptInt(owner.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.ifIdx)
+		}
+	}
+	if err != nil {
+		return &OpenError{s.addr, "does the interface do multicast?", os.NewSyscallError("join group", err)}
+	}
+	return nil
+}

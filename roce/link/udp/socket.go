@@ -1,0 +1,184 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is a UDP socket of one local address, or of a multicast group.
+type socket struct {
+	fd     int
+	addr   netip.Addr
+	ifIdx  int
+	joins  int        // multicast sockets: how many Joins
+	local  netip.Addr // multicast sockets: address of the interface
+	rcvbuf int
+	sndbuf int
+	gso    bool // the kernel knows UDP_SEGMENT
+	gro    bool
+}
+
+// openSocket makes a socket bound to the address.
+func openSocket(a netip.Addr, port uint16, o *Options) (*socket, error) {
+	family := unix.AF_INET
+	if a.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			hint = "this kernel has no " + familyName(a)
+		}
+		return nil, &OpenError{a, hint, os.NewSyscallError("socket", err)}
+	}
+	s := &socket{fd: fd, addr: a}
+	if err := s.setup(port, o); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+func familyName(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+func (s *socket) setup(port uint16, o *Options) error {
+	if err := s.setOptions(o); err != nil {
+		return &OpenError{s.addr, "", err}
+	}
+	ifi, err := interfaceOf(s.addr)
+	if err != nil {
+		return &OpenError{s.addr, "", err}
+	}
+	var sa unix.Sockaddr
+	if s.addr.Is4() {
+		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
+	} else {
+		sa6 := &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16()}
+		if s.addr.IsLinkLocalUnicast() && ifi != nil {
+			sa6.ZoneId = uint32(ifi.Index)
+		}
+		sa = sa6
+	}
+	if ifi != nil {
+		s.ifIdx = ifi.Index
+	}
+	if err := unix.Bind(s.fd, sa); err != nil {
+		return &OpenError{s.addr, bindHint(err, port), os.NewSyscallError("bind", err)}
+	}
+	return nil
+}
+
+// bindHint says what to do about an address that cannot be bound.
+func bindHint(err error, port uint16) string {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
+			return fmt.Sprintf("the kernel's rdma_rxe is loaded and owns UDP port %d in this network namespace: "+
+				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
+		}
+		return fmt.Sprintf("something else, perhaps another goroce, uses UDP port %d on this address: "+
+			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port, port)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return "no interface here has this address, or its detection is not finished: see `ip addr`"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return "a security policy (seccomp, SELinux, a container profile) does not permit the socket"
+	}
+	return ""
+}
+
+// setOptions sets what must be set before bind. Only what the wire depends on
+// is an error; the rest is best effort, and capabilities report it.
+func (s *socket) setOptions(o *Options) error {
+	must := func(name string, level, opt, v int) error {
+		if err := unix.SetsockoptInt(s.fd, level, opt, v); err != nil {
+			return os.NewSyscallError("setsockopt "+name, err)
+		}
+		return nil
+	}
+	var err error
+	if s.addr.Is4() {
+		err = errors.Join(
+			// Identification 0 and DF on every packet: the ICRC depends on it.
+			must("IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO),
+			must("IP_RECVTOS", unix.IPPROTO_IP, unix.IP_RECVTOS, 1),
+			must("IP_RECVTTL", unix.IPPROTO_IP, unix.IP_RECVTTL, 1),
+			must("IP_TTL", unix.IPPROTO_IP, unix.IP_TTL, defaultTTL),
+			must("IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, defaultTTL),
+		)
+	} else {
+		err = errors.Join(
+			must("IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
+			must("IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO),
+			must("IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1),
+			must("IPV6_RECVHOPLIMIT", unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1),
+			must("IPV6_UNICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultTTL),
+			must("IPV6_MULTICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, defaultTTL),
+			// rxe sends UDP checksum 0; IPv6 sockets drop that unless told otherwise.
+			must("UDP_NO_CHECK6_RX", unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1),
+		)
+	}
+	if err != nil {
+		return err
+	}
+	want := o.SocketBufferBytes
+	if want == 0 {
+		want = defaultSocketBuffer
+	}
+	s.rcvbuf = growBuffer(s.fd, want, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)
+	s.sndbuf = growBuffer(s.fd, want, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
+	if !o.DisableGRO {
+		s.gro = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	}
+	if !o.DisableGSO {
+		_, err := unix.GetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT)
+		s.gso = err == nil
+	}
+	return nil
+}
+
+// growBuffer sets a socket buffer, past the system's limit if privileged, and
+// returns what was granted.
+func growBuffer(fd, n, opt, force int) int {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, n)
+	}
+	got, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
+	return got
+}
+
+// interfaceOf returns the interface that has the address, nil if none has
+// (which bind will report).
+func interfaceOf(a netip.Addr) (*net.Interface, error) {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i := range ifs {
+		addrs, err := ifs[i].Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range addrs {
+			p, err := netip.ParsePrefix(n.String())
+			if err != nil {
+				continue
+			}
+			// All of 127/8 is local by the one address of the interface.
+			if p.Addr() == a || a.IsLoopback() && p.Addr().IsLoopback() && p.Contains(a) {
+				return &ifs[i], nil
+			}
+		}
+	}
+	return nil, nil
+}
