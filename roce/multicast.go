@@ -6,28 +6,23 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
 )
-
-// multicastQP is a queue pair of an engine that delivers multicast.
-type multicastQP interface {
-	AttachMulticast(group ib.GID) error
-	DetachMulticast(group ib.GID) error
-}
 
 // AttachMulticast makes a UD queue pair receive what is sent to group, an IPv4
 // (as ::ffff:a.b.c.d) or IPv6 multicast address, on the interface of the local
 // address gidIndex (ibv_attach_mcast). The link joins the group.
 func (qp *QP) AttachMulticast(group ib.GID, gidIndex int) error {
-	return qp.multicast("attach multicast", group, gidIndex, multicastQP.AttachMulticast, link.Multicaster.Join)
+	return qp.multicast("attach multicast", group, gidIndex, (*transport.QP).AttachMcast, link.Multicaster.Join)
 }
 
 // DetachMulticast ends AttachMulticast.
 func (qp *QP) DetachMulticast(group ib.GID, gidIndex int) error {
-	return qp.multicast("detach multicast", group, gidIndex, multicastQP.DetachMulticast, link.Multicaster.Leave)
+	return qp.multicast("detach multicast", group, gidIndex, (*transport.QP).DetachMcast, link.Multicaster.Leave)
 }
 
 func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
-	engine func(multicastQP, ib.GID) error,
+	engine func(*transport.QP, ib.GID) error,
 	net func(link.Multicaster, netip.Addr, netip.Addr) error,
 ) error {
 	switch {
@@ -42,12 +37,8 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	if !ok {
 		return ErrMulticast
 	}
-	t, ok := any(qp.t).(multicastQP)
-	if !ok {
-		return ErrMulticast
-	}
 	return qp.d.do(func(int64) error {
-		if err := engine(t, group); err != nil {
+		if err := engine(qp.t, group); err != nil {
 			return err
 		}
 		return net(m, group.Addr(), qp.d.addrs[gidIndex])

@@ -65,9 +65,7 @@ func (d *Device) dispatch(ev transport.Event) {
 		out.CQ, _ = ev.CQ.UserData().(*CQ)
 	}
 	if ev.SRQ != nil {
-		if u, ok := any(ev.SRQ).(interface{ UserData() any }); ok {
-			out.SRQ, _ = u.UserData().(*SRQ)
-		}
+		out.SRQ, _ = ev.SRQ.UserData().(*SRQ)
 	}
 	d.async.push(out)
 }

@@ -42,7 +42,8 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	return err
 }
 
-// Modify arms the limit event (limit > 0) or changes the size (maxWR > 0).
+// Modify arms the limit event (0 disarms it) and changes the size; a negative
+// argument leaves that attribute as it is.
 func (s *SRQ) Modify(limit, maxWR int) error {
 	return s.d.do(func(int64) error { return s.t.Modify(limit, maxWR) })
 }

@@ -63,7 +63,6 @@ const verifierSlots = 64
 // flows seen last. It belongs to one receiving side.
 type Verifier struct {
 	dstPort uint16
-	solver  identSolver
 	slots   [verifierSlots]verifierSlot
 }
 
@@ -83,10 +82,7 @@ func NewVerifier(dstPort uint16) *Verifier { return &Verifier{dstPort: dstPort} 
 
 // Flow is a flow known to a Verifier; it is good until the next call of
 // [Verifier.Flow].
-type Flow struct {
-	s      *verifierSlot
-	solver *identSolver
-}
+type Flow struct{ s *verifierSlot }
 
 // Flow looks up or prepares the flow of s.
 func (v *Verifier) Flow(s *Source) Flow {
@@ -95,11 +91,11 @@ func (v *Verifier) Flow(s *Source) Flow {
 	slot := &v.slots[h%verifierSlots]
 	if !slot.used || slot.src != *s {
 		*slot = verifierSlot{
-			src: *s, used: true, ip4: s.Src.Is4(),
+			src: *s, used: true,
 			icrc: ib.NewICRC(ib.Flow{Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: v.dstPort}),
 		}
 	}
-	return Flow{slot, &v.solver}
+	return Flow{slot}
 }
 
 // CheckKnown verifies a UDP payload (BTH through ICRC) whose IPv4
@@ -108,51 +104,43 @@ func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 	if len(b) < ib.BTHBytes+ib.ICRCBytes {
 		return VerdictShort
 	}
-	body := b[:len(b)-ib.ICRCBytes]
-	if want := ib.TrailingICRC(b); f.s.icrc.Checksum(id, body) != want && !f.rxeFlush(body, id, want) {
+	c, body := &f.s.icrc, b[:len(b)-ib.ICRCBytes]
+	want := ib.TrailingICRC(b)
+	if c.Checksum(id, body) != want &&
+		(ib.Opcode(b[0]) != ib.RCFlush || c.ChecksumFlushRxe(id, body) != want) {
 		return VerdictBad
 	}
 	return VerdictOK
-}
-
-// rxeFlush reports whether the packet is a FLUSH with the ICRC that rdma_rxe
-// gives it.
-func (f Flow) rxeFlush(body []byte, id uint16, want uint32) bool {
-	return ib.Opcode(body[0]) == ib.RCFlush && f.s.icrc.ChecksumFlushRxe(id, body) == want
 }
 
 // Check verifies a UDP payload whose IPv4 identification is not known. segment
 // is the index of the packet in the datagram that the socket returned; a
 // sender that uses segmentation offload numbers packets so. For IPv6 the check
 // is exact; for IPv4 the verdict VerdictSolved stands for a check of 16 bits.
+// FLUSH is accepted with the ICRC that rdma_rxe gives it, too.
 func (f Flow) Check(b []byte, segment int) Verdict {
-	if !f.s.ip4 {
-		return f.CheckKnown(b, 0)
-	}
 	if len(b) < ib.BTHBytes+ib.ICRCBytes {
 		return VerdictShort
 	}
 	s := f.s
-	body, want := b[:len(b)-ib.ICRCBytes], ib.TrailingICRC(b)
-	guess := s.guess(segment)
-	got := s.icrc.Checksum(guess, body)
-	if got == want {
-		s.saw(segment, guess)
+	id, m := s.icrc.Verify(s.guess(segment), b)
+	if m == ib.Mismatch && ib.Opcode(b[0]) == ib.RCFlush {
+		id, m = s.icrc.VerifyFlushRxe(s.guess(segment), b)
+	}
+	if m == ib.Mismatch {
+		return VerdictBad
+	}
+	// An identification that was not the guess is as good if it is another that
+	// can be expected.
+	expected := m == ib.MatchExact || id == 0 || id == s.ident+1 || int(id) == segment
+	if segment == 0 {
+		s.counts = id != 0
+	}
+	s.ident = id
+	if expected {
 		return VerdictOK
 	}
-	// The CRC is linear: the difference is the image of the difference of the
-	// identifications, if the packet is intact.
-	if id, ok := f.solver.solve(guess, got, want, len(body)); ok {
-		return s.solved(segment, id)
-	}
-	if ib.Opcode(b[0]) == ib.RCFlush {
-		got = s.icrc.ChecksumFlushRxe(guess, body)
-		// It covers the headers, and then all bytes again.
-		if id, ok := f.solver.solve(guess, got, want, int(ib.RCFlush.Info().HeaderLen)+len(body)); ok {
-			return s.solved(segment, id)
-		}
-	}
-	return VerdictBad
+	return VerdictSolved
 }
 
 // guess returns the identification that a packet most likely has. A sender on a
@@ -163,23 +151,4 @@ func (s *verifierSlot) guess(segment int) uint16 {
 		return s.ident + 1
 	}
 	return 0
-}
-
-// saw notes an identification that was right.
-func (s *verifierSlot) saw(segment int, id uint16) {
-	if segment == 0 {
-		s.counts = id != 0
-	}
-	s.ident = id
-}
-
-// solved judges an identification that was not the guess: it is as good if it
-// is the other one that can be expected.
-func (s *verifierSlot) solved(segment int, id uint16) Verdict {
-	expected := id == 0 || id == s.ident+1 || int(id) == segment
-	s.saw(segment, id)
-	if expected {
-		return VerdictOK
-	}
-	return VerdictSolved
 }
