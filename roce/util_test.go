@@ -23,7 +23,7 @@ func loopback4() netip.Addr {
 	h := fnv.New32a()
 	_ = binary.Write(h, binary.LittleEndian, int64(os.Getpid()))
 	n := h.Sum32()>>16<<8 | nextAddr.Add(1)&0xFF
-	return netip.AddrFrom4([4]byte{127, byte(n >> 16) | 1, byte(n >> 8), byte(n)})
+	return netip.AddrFrom4([4]byte{127, byte(n>>16) | 1, byte(n >> 8), byte(n)})
 }
 
 // testContext bounds what would otherwise hang; no test depends on its length.
