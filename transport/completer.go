@@ -35,7 +35,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 			sq.onAck(now, p, reached)
 		case ib.SyndromeRNR:
 			sq.progress(now, from)
-			sq.onRNR(now, p)
+			sq.onRNR(now, p, reached)
 			return
 		case ib.SyndromeNAK:
 			sq.progress(now, from)
@@ -89,7 +89,7 @@ func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
 			return true
 		}
 		sq.una = sq.una.Add(left)
-		sq.retire(now, w)
+		sq.retire(now)
 	}
 	return true
 }
@@ -98,7 +98,7 @@ func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
 func (sq *requester) ackHead(now int64, w *sendWQE) {
 	sq.una = sq.una.Next()
 	if span(w.psn, sq.una) == int(w.npkts) {
-		sq.retire(now, w)
+		sq.retire(now)
 	}
 }
 

@@ -34,11 +34,3 @@ func (sq *requester) doLocal(now int64, w *sendWQE) bool {
 	w.state = wqeLocal
 	return true
 }
-
-// retireLocal completes the local operations at head that were executed.
-func (sq *requester) retireLocal(now int64) {
-	q := &sq.q
-	if q.head != q.cur && q.at(q.head).state == wqeLocal {
-		sq.retire(now, q.at(q.head))
-	}
-}

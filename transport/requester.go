@@ -124,7 +124,7 @@ func (sq *requester) attrsChanged(now int64) {
 func (sq *requester) flush(now int64) {
 	q := &sq.q
 	for q.head != q.tail {
-		sq.report(q.at(q.head), WCFlushErr, 0) // a full CQ tells by itself
+		sq.report(now, q.at(q.head), WCFlushErr, 0) // a full CQ tells by itself
 		q.head++
 	}
 	sq.forget()
@@ -214,7 +214,9 @@ func (sq *requester) admissible(now int64) *sendWQE {
 		}
 		if w.npkts == 0 { // executed
 			q.cur++
-			sq.retireLocal(now)
+			if q.head == q.cur-1 {
+				sq.retire(now)
+			}
 			continue
 		}
 		if !sq.fits(w) {
@@ -305,27 +307,33 @@ func (sq *requester) failRefused(now int64) bool {
 	return true
 }
 
-// retire completes the request at head.
-func (sq *requester) retire(now int64, w *sendWQE) {
-	qp := sq.qp
+// retire completes the request at head, and the local operations behind it
+// that were executed.
+func (sq *requester) retire(now int64) {
+	sq.retireOne(now)
+	for q := &sq.q; q.head != q.cur && q.at(q.head).state == wqeLocal; {
+		sq.retireOne(now)
+	}
+}
+
+func (sq *requester) retireOne(now int64) {
+	qp, w := sq.qp, sq.q.at(sq.q.head)
 	qp.e.counters.RDMASends++
 	ok := true
 	if sq.signaled(w) {
-		ok = sq.report(w, WCSuccess, 0)
+		ok = sq.report(now, w, WCSuccess, 0)
 	}
 	sq.q.head++
 	if !ok {
 		qp.fatal(now, EventQPFatal)
-		return
 	}
-	sq.retireLocal(now)
 }
 
 // report makes the completion of w.
-func (sq *requester) report(w *sendWQE, s WCStatus, vendor uint32) bool {
+func (sq *requester) report(now int64, w *sendWQE, s WCStatus, vendor uint32) bool {
 	qp := sq.qp
 	if t := qp.e.cfg.Tracer; t != nil {
-		t.Trace(TraceEvent{Kind: TraceCompletion, QPN: qp.num, PSN: w.psn, Detail: s.String()})
+		t.Trace(TraceEvent{Now: now, Kind: TraceCompletion, QPN: qp.num, PSN: w.psn, Detail: s.String()})
 	}
 	return qp.sendCQ.push(&WC{
 		ID: w.id, Status: s, Opcode: sendOps[w.op].wc, QPN: qp.num,
@@ -337,7 +345,7 @@ func (sq *requester) report(w *sendWQE, s WCStatus, vendor uint32) bool {
 func (sq *requester) failHead(now int64, s WCStatus, vendor uint32) {
 	q, qp := &sq.q, sq.qp
 	if q.head != q.tail {
-		sq.report(q.at(q.head), s, vendor)
+		sq.report(now, q.at(q.head), s, vendor)
 		q.head++
 	}
 	qp.sqError(now)

@@ -77,6 +77,8 @@ func (sq *requester) ackTimeout(now int64) {
 	}
 	sq.win.onTimeout()
 	sq.goBack(now)
+	// A NAK from now on is about what is sent now.
+	sq.retry.recovering = false
 }
 
 // impliedNAK goes back after a response showed that the one to the request at
@@ -148,12 +150,18 @@ func (sq *requester) onSequenceNAK(now int64) {
 }
 
 // onRNR waits as long as the RNR NAK of p.PSN asks for, then goes on from una.
-func (sq *requester) onRNR(now int64, p *ib.Packet) {
+// reached is false if the response to a READ or atomic before it was lost:
+// that comes first.
+func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 	qp := sq.qp
 	r := &sq.retry
 	qp.e.counters.RcvdRNRErr++
 	if sq.una == sq.end || r.rnrWait {
 		return // nothing outstanding any more, or a duplicate
+	}
+	if !reached {
+		sq.impliedNAK(now)
+		return
 	}
 	if qp.attr.RNRRetry != RNRRetryForever {
 		if r.rnrLeft == 0 {

@@ -50,7 +50,7 @@ func (sq *requester) sendUnreliable(now int64, batch []TxPacket) int {
 		sq.una = sq.psn
 		sq.curPkt = 0
 		q.cur++
-		sq.retire(now, w)
+		sq.retire(now)
 		if qp.state != StateRTS {
 			break
 		}
