@@ -199,7 +199,7 @@ func atomicRNR() ib.Packet {
 	return ib.Packet{BTH: ib.BTH{Opcode: ib.RCAtomicAck}, AETH: ib.AETH{Syndrome: ib.RNRNAK(1)}}
 }
 
-func TestFatalNAKs(t *testing.T) {
+func TestFatalNAKStatuses(t *testing.T) {
 	for syndrome, status := range map[ib.Syndrome]string{
 		ib.NAKInvalidRequest:   "remote invalid request error",
 		ib.NAKRemoteAccess:     "remote access error",
@@ -240,7 +240,7 @@ func TestFatalNAKBehindLostRead(t *testing.T) {
 
 // IBTA 9.7.7.2: a message without a credit is sent only if nothing else is
 // outstanding.
-func TestCredits(t *testing.T) {
+func TestCreditsHonoured(t *testing.T) {
 	s := newScript(t, loopOptions{})
 	for range 2 {
 		s.post(WRSend, 1)

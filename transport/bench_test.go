@@ -1,0 +1,192 @@
+package transport
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// benchLoop is a loop whose packets are kept, so that sending and receiving
+// can be measured apart: wire holds what a sent, back what b answered.
+type benchLoop struct {
+	*loop
+	wire [][]byte
+	used int
+	wc   [64]WC
+}
+
+func newBenchLoop(b testing.TB, mtu ib.MTU) *benchLoop {
+	l := &benchLoop{loop: newLoop(b, loopOptions{
+		mtu: mtu, cqe: 4096, tuning: Tuning{MaxUnackedPackets: 1 << 12},
+		caps: QPCaps{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})}
+	for range 64 {
+		l.wire = append(l.wire, make([]byte, 0, ib.MaxPacketBytes))
+	}
+	return l
+}
+
+// capture keeps what from sends, as the link would: a copy, without the time
+// of an ICRC or a system call.
+func (l *benchLoop) capture(from *side) {
+	l.used = 0
+	for {
+		n := from.e.PollTransmit(l.now, l.batch)
+		if n == 0 {
+			return
+		}
+		for i := range l.batch[:n] {
+			l.wire[l.used] = append(l.batch[i].AppendTo(l.wire[l.used][:0]), 0, 0, 0, 0)
+			l.used++
+		}
+	}
+}
+
+// deliver gives what was captured to to.
+func (l *benchLoop) deliver(from, to *side) {
+	to.rx.Src, to.rx.Dst = from.addr, to.addr
+	for _, b := range l.wire[:l.used] {
+		to.rx.Data = b
+		to.e.HandlePacket(l.now, &to.rx)
+	}
+}
+
+const benchBatch = 32
+
+// round moves a batch of single-packet messages and their acknowledgement.
+// Only the parts that the caller times are measured.
+func (l *benchLoop) round(b testing.TB, wr *SendWR, recv *RecvWR, start, stop func(part string)) {
+	if recv != nil {
+		for range benchBatch {
+			if err := l.b.qp.PostRecv(l.now, recv); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	l.now += 1000
+	start("send")
+	for range benchBatch {
+		if err := l.a.qp.PostSend(l.now, wr); err != nil {
+			b.Fatal(err)
+		}
+	}
+	n := l.a.e.PollTransmit(l.now, l.batch)
+	stop("send")
+	if n != benchBatch {
+		b.Fatal(n)
+	}
+	for i := range l.batch[:n] {
+		l.wire[i] = append(l.batch[i].AppendTo(l.wire[i][:0]), 0, 0, 0, 0)
+	}
+	l.used = n
+	start("receive")
+	l.deliver(l.a, l.b)
+	stop("receive")
+	l.capture(l.b)
+	start("ack")
+	l.deliver(l.b, l.a)
+	l.a.e.NextTimeout()
+	stop("ack")
+	if got := l.a.scq.Poll(l.wc[:]); got != benchBatch {
+		b.Fatal("send completions: ", got)
+	}
+	if got := l.b.rcq.Poll(l.wc[:]); recv != nil && got != benchBatch {
+		b.Fatal("receive completions: ", got)
+	}
+}
+
+// BenchmarkPacket measures the engine's share of one packet: "send" is
+// PostSend and PollTransmit, "receive" HandlePacket with the copy to memory
+// and the completion, "ack" the coalesced acknowledgement and the completions
+// of the batch. Neither ICRC nor system calls are in it.
+func BenchmarkPacket(b *testing.B) {
+	for _, op := range []WROpcode{WRSend, WRWrite} {
+		for _, size := range []int{64, 1024, 4096} {
+			for _, part := range []string{"send", "receive", "ack"} {
+				b.Run(fmt.Sprintf("%v/%d/%s", op, size, part), func(b *testing.B) {
+					l := newBenchLoop(b, ib.MTU4096)
+					wr := SendWR{
+						Opcode: op, Flags: SendSignaled, SGList: []SGE{l.a.at(0, size)},
+						RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+					}
+					var recv *RecvWR
+					if op == WRSend {
+						recv = &RecvWR{SGList: []SGE{l.b.at(0, size)}}
+					}
+					start := func(p string) {
+						if p == part {
+							b.StartTimer()
+						}
+					}
+					stop := func(p string) {
+						if p == part {
+							b.StopTimer()
+						}
+					}
+					none := func(string) {}
+					l.round(b, &wr, recv, none, none)
+					b.ReportAllocs()
+					b.SetBytes(int64(size))
+					b.StopTimer()
+					b.ResetTimer()
+					for n := 0; n < b.N; n += benchBatch {
+						l.round(b, &wr, recv, start, stop)
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkStream measures both engines on long WRITEs: one op is a packet.
+func BenchmarkStream(b *testing.B) {
+	for mtu := ib.MTU1024; mtu <= ib.MTU4096; mtu += 2 {
+		b.Run(fmt.Sprintf("mtu=%v", mtu), func(b *testing.B) {
+			l := newLoop(b, loopOptions{mtu: mtu, psn: 1})
+			wr := SendWR{
+				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 1<<20)},
+				RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+			}
+			var wc [4]WC
+			b.ReportAllocs()
+			b.SetBytes(int64(mtu.Bytes()))
+			for n := 0; n < b.N; n += 1 << 20 / mtu.Bytes() {
+				require.NoError(b, l.a.qp.PostSend(l.now, &wr))
+				for l.a.scq.Poll(wc[:]) == 0 {
+					l.carry(l.a, l.b)
+					l.carry(l.b, l.a)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPingPong is a 64-byte SEND each way: one op is both, posted,
+// carried, acknowledged and completed, with the timers that this takes.
+func BenchmarkPingPong(b *testing.B) {
+	l := newBenchLoop(b, ib.MTU1024)
+	wr := SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 64)}}
+	wrB := SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{l.b.at(0, 64)}}
+	rv := RecvWR{SGList: []SGE{l.a.at(64, 64)}}
+	rvB := RecvWR{SGList: []SGE{l.b.at(64, 64)}}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.now += 1000
+		_ = l.a.qp.PostRecv(l.now, &rv)
+		_ = l.b.qp.PostRecv(l.now, &rvB)
+		_ = l.a.qp.PostSend(l.now, &wr)
+		l.carry(l.a, l.b)
+		l.carry(l.b, l.a)
+		_ = l.b.qp.PostSend(l.now, &wrB)
+		l.carry(l.b, l.a)
+		l.carry(l.a, l.b)
+		l.a.e.NextTimeout()
+		l.b.e.NextTimeout()
+		if l.a.scq.Poll(l.wc[:])+l.b.scq.Poll(l.wc[:])+l.a.rcq.Poll(l.wc[:])+l.b.rcq.Poll(l.wc[:]) != 4 {
+			b.Fatal("completions")
+		}
+	}
+}
