@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// Config describes a fabric. The zero value is a fast, loss-free network with
+// 1 us from host to switch and from switch to host.
+type Config struct {
+	Seed     uint64
+	Up, Down Pipe   // of every host; a zero LatencyNs is 1 us, negative is 0
+	Faults   Faults // between all pairs
+	MTU      ib.MTU // 0 is 4096
+}
+
+const defaultLatencyNs = 1000
+
+// Faults are what goes wrong between two addresses, in one direction.
+// Probabilities are of each packet.
+type Faults struct {
+	Loss      float64
+	Duplicate float64
+	Corrupt   float64 // one bit of the UDP payload flips
+	Reorder   float64 // the packet is held back by ReorderNs
+	ReorderNs int64   // 0 is 20 us
+	JitterNs  int64   // uniform delay in [0, JitterNs)
+}
+
+const defaultReorderNs = 20_000
+
+// Stats count what the fabric did to packets.
+type Stats struct {
+	Sent, Delivered                      uint64
+	Lost, Duplicated, Corrupted, Delayed uint64
+	Overflowed                           uint64 // queue full
+	Partitioned                          uint64
+	Unreachable                          uint64 // no such host
+	Marked                               uint64 // CE
+}
+
+// Fabric is a virtual network. See the package comment.
+type Fabric struct {
+	// drive is held while an event happens, so that events happen one at a time.
+	drive sync.Mutex
+
+	// mu guards the rest; it is not held when devices run.
+	mu      sync.Mutex
+	cfg     Config
+	now     int64
+	seq     uint64
+	events  eventHeap
+	rng     *rand.Rand
+	seeds   *rand.ChaCha8
+	hosts   map[netip.Addr]*Link
+	groups  map[netip.Addr]map[*Link]int // multicast members, with the number of joins
+	order   []*Link                      // hosts in the order in which they joined, for multicast
+	faults  map[[2]netip.Addr]Faults
+	cut     map[[2]netip.Addr]bool
+	changed chan struct{} // closed at the next new event; nil if nobody asks
+	free    []*packet
+	stats   Stats
+}
+
+// New makes a fabric without hosts.
+func New(cfg Config) *Fabric {
+	if cfg.MTU == 0 {
+		cfg.MTU = ib.MTU4096
+	}
+	for _, p := range []*Pipe{&cfg.Up, &cfg.Down} {
+		switch {
+		case p.LatencyNs == 0:
+			p.LatencyNs = defaultLatencyNs
+		case p.LatencyNs < 0:
+			p.LatencyNs = 0
+		}
+	}
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], cfg.Seed)
+	return &Fabric{
+		cfg:    cfg,
+		rng:    rand.New(rand.NewPCG(cfg.Seed, 0x9E3779B97F4A7C15)),
+		seeds:  rand.NewChaCha8(seed),
+		hosts:  make(map[netip.Addr]*Link),
+		groups: make(map[netip.Addr]map[*Link]int),
+		faults: make(map[[2]netip.Addr]Faults),
+		cut:    make(map[[2]netip.Addr]bool),
+	}
+}
+
+// Link attaches a host with the given addresses and the pipes of the
+// configuration.
+func (f *Fabric) Link(addrs ...netip.Addr) (*Link, error) {
+	return f.LinkWith(f.cfg.Up, f.cfg.Down, addrs...)
+}
+
+// LinkWith attaches a host with pipes of its own.
+func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("sim: a link needs an address")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := &Link{f: f, up: pipeState{Pipe: up}, down: pipeState{Pipe: down}, verifier: link.NewVerifier(ib.UDPPort)}
+	for _, a := range addrs {
+		a = a.Unmap()
+		if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
+			return nil, fmt.Errorf("sim: %v is not a unicast address", a)
+		}
+		if f.hosts[a] != nil {
+			return nil, fmt.Errorf("sim: address %v is taken", a)
+		}
+		l.addrs = append(l.addrs, a)
+	}
+	for _, a := range l.addrs {
+		f.hosts[a] = l
+	}
+	f.order = append(f.order, l)
+	return l, nil
+}
+
+// Rand returns a new source of random bytes that depends on the seed and on
+// how many were taken before; for roce.Config.Rand.
+func (f *Fabric) Rand() io.Reader {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var seed [32]byte
+	_, _ = f.seeds.Read(seed[:])
+	return rand.NewChaCha8(seed)
+}
+
+// SetFaults sets what goes wrong from one address to another from now on,
+// in place of Config.Faults.
+func (f *Fabric) SetFaults(from, to netip.Addr, x Faults) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults[[2]netip.Addr{from, to}] = x
+}
+
+// Partition cuts two addresses off from each other, or, with on false, joins
+// them again. Packets under way are lost.
+func (f *Fabric) Partition(a, b netip.Addr, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cut[[2]netip.Addr{a, b}] = on
+	f.cut[[2]netip.Addr{b, a}] = on
+}
+
+// Now returns the virtual time in nanoseconds, 0 at the start.
+func (f *Fabric) Now() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+// Stats returns the counters.
+func (f *Fabric) Stats() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+// At has fn called at a time, or at once if it has passed. fn may use devices
+// but must not wait or step the fabric.
+func (f *Fabric) At(at int64, fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.push(event{at: max(at, f.now), kind: callback, fn: fn})
+}
+
+// push adds an event; mu is held.
+func (f *Fabric) push(e event) {
+	f.seq++
+	e.seq = f.seq
+	f.events.push(e)
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// changes returns a channel that is closed when an event is added.
+func (f *Fabric) changes() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.changed
+}
+
+// Step lets the next event happen. It returns false if there is none.
+func (f *Fabric) Step() bool { return f.step(1<<63 - 1) }
+
+// step is Step up to a time.
+func (f *Fabric) step(limit int64) bool {
+	f.drive.Lock()
+	defer f.drive.Unlock()
+	f.mu.Lock()
+	for len(f.events) > 0 {
+		if e := &f.events[0]; e.kind == timer && !e.link.due(e) {
+			// The timer was moved or stopped: time does not pass for it.
+			e := f.events.pop()
+			e.link.outdated(&e)
+			continue
+		}
+		if f.events[0].at > limit {
+			break
+		}
+		e := f.events.pop()
+		f.now = max(f.now, e.at)
+		run := f.happen(&e)
+		f.mu.Unlock()
+		if run != nil {
+			run()
+		}
+		return true
+	}
+	f.mu.Unlock()
+	return false
+}
+
+// happen carries out an event and returns what is to be called without the lock.
+func (f *Fabric) happen(e *event) func() {
+	switch e.kind {
+	case atSwitch:
+		f.route(e.pkt)
+		return nil
+	case atHost:
+		return f.deliver(e.link, e.pkt)
+	case timer:
+		e.link.entered = 0
+		e.link.timerSet = false // the device sets it again
+		return e.link.progress
+	}
+	return e.fn
+}
+
+// Run steps until done returns true or nothing is left to happen, and returns what
+// done says then.
+func (f *Fabric) Run(done func() bool) bool {
+	for !done() {
+		if !f.Step() {
+			return done()
+		}
+	}
+	return true
+}
+
+// RunFor lets ns nanoseconds of virtual time pass.
+func (f *Fabric) RunFor(ns int64) {
+	end := f.Now() + ns
+	for f.step(end) {
+	}
+	f.mu.Lock()
+	f.now = max(f.now, end)
+	f.mu.Unlock()
+}

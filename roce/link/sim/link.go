@@ -1,0 +1,293 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// Link is a host on a fabric: a [link.Driven].
+type Link struct {
+	f        *Fabric
+	addrs    []netip.Addr
+	verifier *link.Verifier // receiving side only
+
+	// under f.mu
+	up, down pipeState
+	inbox    []*packet
+	lent     []*packet // handed up by the last Recv
+	progress func()
+	timerAt  int64
+	timerSet bool
+	entered  uint64 // sequence number of the timer event on the heap, 0 for none
+	closed   bool
+	stats    link.Stats
+
+	enteredAt int64
+}
+
+var (
+	_ link.Driven      = (*Link)(nil)
+	_ link.Multicaster = (*Link)(nil)
+)
+
+// path is the state that the link hangs on a transport.Path.
+type path struct {
+	l       *Link
+	icrc    ib.ICRC
+	srcPort uint16
+}
+
+// Fabric returns the fabric of the link.
+func (l *Link) Fabric() *Fabric { return l.f }
+
+// Now returns the virtual time.
+func (l *Link) Now() int64 { return l.f.Now() }
+
+// Addrs returns the addresses of the host.
+func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
+
+// MTU returns the MTU of the fabric.
+func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
+
+// Capabilities says what the link does.
+func (l *Link) Capabilities() link.Capabilities {
+	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true}
+}
+
+// Stats returns the counters.
+func (l *Link) Stats() link.Stats {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.stats
+}
+
+// QueuePeak returns the most bytes that ever waited in the pipes to and from
+// the switch.
+func (l *Link) QueuePeak() (up, down int) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.up.peak, l.down.peak
+}
+
+// Backlog is always false: the pipes have queues.
+func (l *Link) Backlog() bool { return false }
+
+// Send puts packets on the wire.
+func (l *Link) Send(batch []transport.TxPacket) {
+	if len(batch) == 0 {
+		return
+	}
+	f := l.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.stats.TxCalls++
+	for i := range batch {
+		l.send(&batch[i])
+	}
+}
+
+func (l *Link) send(tx *transport.TxPacket) {
+	f := l.f
+	ps, ok := tx.Path.Link.(*path)
+	if !ok || ps.l != l {
+		port := tx.Path.SrcPort
+		if port == 0 {
+			port = ib.UDPPort
+		}
+		ps = &path{l, link.FlowICRC(tx.Path, port, ib.UDPPort), port}
+		tx.Path.Link = ps
+	}
+	p := f.alloc()
+	p.src = link.Source{Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: ps.srcPort}
+	p.tclass, p.ttl = tx.Path.TrafficClass, tx.Path.HopLimit
+	p.data = link.AppendPacket(p.data[:0], &ps.icrc, tx, 0)
+	f.stats.Sent++
+	at, ok := l.up.enter(f, p.wireBytes(), p)
+	if !ok {
+		f.stats.Overflowed++
+		l.stats.TxDropped++
+		f.recycle(p)
+		return
+	}
+	l.stats.TxPackets++
+	l.stats.TxDatagrams++
+	l.stats.TxBytes += uint64(len(p.data))
+	f.push(event{at: at, kind: atSwitch, pkt: p})
+}
+
+// Recv hands up what has arrived.
+func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
+	f := l.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.closed {
+		return 0, link.ErrClosed
+	}
+	f.free = append(f.free, l.lent...)
+	l.lent = l.lent[:0]
+	n, taken := 0, 0
+	for _, p := range l.inbox {
+		if n == len(batch) {
+			break
+		}
+		taken++
+		l.lent = append(l.lent, p)
+		l.stats.RxDatagrams++
+		switch l.verifier.Flow(&p.src).CheckKnown(p.data, 0) {
+		case link.VerdictShort:
+			l.stats.RxShort++
+			continue
+		case link.VerdictBad:
+			l.stats.RxICRC++
+			continue
+		}
+		batch[n] = transport.RxPacket{
+			Src: p.src.Src, Dst: p.src.Dst, TrafficClass: p.tclass, HopLimit: p.ttl, Data: p.data,
+		}
+		l.stats.RxPackets++
+		l.stats.RxBytes += uint64(len(p.data))
+		n++
+	}
+	l.inbox = append(l.inbox[:0], l.inbox[taken:]...)
+	return n, nil
+}
+
+// Wait steps the fabric once, or blocks until there is something to step. A
+// device does not call it, as its link is driven; it is here for other users
+// of the interface.
+func (l *Link) Wait(timeoutNs int64) error {
+	f := l.f
+	f.mu.Lock()
+	closed, here := l.closed, len(l.inbox) > 0
+	f.mu.Unlock()
+	switch {
+	case closed:
+		return link.ErrClosed
+	case here:
+	case timeoutNs >= 0:
+		f.step(f.Now() + timeoutNs)
+	default:
+		if ch := f.changes(); !f.Step() {
+			<-ch
+		}
+	}
+	return nil
+}
+
+// Wake makes goroutines that wait for something to happen look again.
+func (l *Link) Wake() {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	if l.f.changed != nil {
+		close(l.f.changed)
+		l.f.changed = nil
+	}
+}
+
+// Attach sets the function that handles packets and timers.
+func (l *Link) Attach(progress func()) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.progress = progress
+}
+
+// SetTimer says when progress is to be called.
+func (l *Link) SetTimer(at int64, ok bool) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.timerSet, l.timerAt = ok, at
+	if ok && (l.entered == 0 || at < l.enteredAt) {
+		l.enterTimer()
+	}
+}
+
+// enterTimer puts the timer on the heap. When it is moved to a later time the
+// event stays, and is found out of date when its turn comes: timers are moved
+// far more often than they fire.
+func (l *Link) enterTimer() {
+	l.enteredAt = max(l.timerAt, l.f.now)
+	l.f.push(event{at: l.enteredAt, kind: timer, link: l})
+	l.entered = l.f.seq
+}
+
+// due reports whether a timer event is the link's current one, and its timer
+// has not been moved.
+func (l *Link) due(e *event) bool {
+	return e.seq == l.entered && l.timerSet && l.timerAt <= e.at
+}
+
+// outdated takes note of a timer event that was not due.
+func (l *Link) outdated(e *event) {
+	if e.seq != l.entered {
+		return
+	}
+	l.entered = 0
+	if l.timerSet {
+		l.enterTimer()
+	}
+}
+
+// Step lets the next event of the fabric happen.
+func (l *Link) Step() bool { return l.f.Step() }
+
+// Changed returns a channel that is closed when there is a new event.
+func (l *Link) Changed() <-chan struct{} { return l.f.changes() }
+
+// Join receives what is sent to a multicast group.
+func (l *Link) Join(group, local netip.Addr) error {
+	if !group.IsMulticast() {
+		return fmt.Errorf("sim: %v is not a multicast address", group)
+	}
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	m := l.f.groups[group]
+	if m == nil {
+		m = make(map[*Link]int)
+		l.f.groups[group] = m
+	}
+	m[l]++
+	return nil
+}
+
+// Leave undoes one Join.
+func (l *Link) Leave(group, local netip.Addr) error {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	m := l.f.groups[group]
+	if m[l] == 0 {
+		return fmt.Errorf("sim: %v was not joined", group)
+	}
+	if m[l]--; m[l] == 0 {
+		delete(m, l)
+	}
+	return nil
+}
+
+// Close takes the host off the fabric; its addresses are free again.
+func (l *Link) Close() error {
+	f := l.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed, l.timerSet, l.progress = true, false, nil
+	for _, a := range l.addrs {
+		delete(f.hosts, a)
+	}
+	for _, m := range f.groups {
+		delete(m, l)
+	}
+	f.order = slices.DeleteFunc(f.order, func(o *Link) bool { return o == l })
+	f.free = append(append(f.free, l.inbox...), l.lent...)
+	l.inbox, l.lent = nil, nil
+	return nil
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// ethernetBytes is what a frame costs on the wire beyond the IP packet:
+// preamble, header, check sequence, gap.
+const ethernetBytes = 8 + 14 + 4 + 12
+
+// packet is a packet under way.
+type packet struct {
+	src    link.Source // as the receiver will see it
+	tclass uint8
+	ttl    uint8
+	data   []byte // UDP payload
+}
+
+// wireBytes is the size of the packet on a cable.
+func (p *packet) wireBytes() int {
+	n := len(p.data) + ib.UDPHeaderBytes + ib.IPv4HeaderBytes + ethernetBytes
+	if p.src.Dst.Is6() {
+		n += ib.IPv6HeaderBytes - ib.IPv4HeaderBytes
+	}
+	return n
+}
+
+// alloc returns a packet to fill; mu is held.
+func (f *Fabric) alloc() *packet {
+	if n := len(f.free); n > 0 {
+		p := f.free[n-1]
+		f.free = f.free[:n-1]
+		p.data = p.data[:0]
+		return p
+	}
+	return &packet{data: make([]byte, 0, ib.MaxPacketBytes)}
+}
+
+func (f *Fabric) recycle(p *packet) { f.free = append(f.free, p) }
+
+func (f *Fabric) clone(p *packet) *packet {
+	q := f.alloc()
+	data := append(q.data, p.data...)
+	*q = *p
+	q.data = data
+	return q
+}
+
+// route is the switch: it decides what becomes of a packet and puts it into
+// the pipes to its hosts.
+func (f *Fabric) route(p *packet) {
+	if p.src.Dst.IsMulticast() {
+		for _, l := range f.order {
+			if f.groups[p.src.Dst][l] > 0 {
+				f.forward(l, f.clone(p))
+			}
+		}
+		f.recycle(p)
+		return
+	}
+	l := f.hosts[p.src.Dst]
+	if l == nil {
+		f.stats.Unreachable++
+		f.recycle(p)
+		return
+	}
+	f.forward(l, p)
+}
+
+// forward applies the faults on the way to a host.
+func (f *Fabric) forward(l *Link, p *packet) {
+	pair := [2]netip.Addr{p.src.Src, p.src.Dst}
+	if f.cut[pair] {
+		f.stats.Partitioned++
+		f.recycle(p)
+		return
+	}
+	x, ok := f.faults[pair]
+	if !ok {
+		x = f.cfg.Faults
+	}
+	// Each probability draws only if it is set: adding one kind of fault to a
+	// scenario leaves the others as they were as far as possible.
+	if x.Loss > 0 && f.rng.Float64() < x.Loss {
+		f.stats.Lost++
+		f.recycle(p)
+		return
+	}
+	if x.Duplicate > 0 && f.rng.Float64() < x.Duplicate {
+		f.stats.Duplicated++
+		f.toHost(l, f.clone(p), &x)
+	}
+	if x.Corrupt > 0 && f.rng.Float64() < x.Corrupt {
+		f.stats.Corrupted++
+		bit := f.rng.IntN(8 * len(p.data))
+		p.data[bit/8] ^= 1 << (bit % 8)
+	}
+	f.toHost(l, p, &x)
+}
+
+// toHost puts a packet into the pipe to its host.
+func (f *Fabric) toHost(l *Link, p *packet, x *Faults) {
+	at, ok := l.down.enter(f, p.wireBytes(), p)
+	if !ok {
+		f.stats.Overflowed++
+		f.recycle(p)
+		return
+	}
+	if x.JitterNs > 0 {
+		at += f.rng.Int64N(x.JitterNs)
+	}
+	if x.Reorder > 0 && f.rng.Float64() < x.Reorder {
+		f.stats.Delayed++
+		if x.ReorderNs > 0 {
+			at += x.ReorderNs
+		} else {
+			at += defaultReorderNs
+		}
+	}
+	f.push(event{at: at, kind: atHost, link: l, pkt: p})
+}
+
+// deliver hands a packet to its host and returns the call that handles it.
+func (f *Fabric) deliver(l *Link, p *packet) func() {
+	if l.closed {
+		f.stats.Unreachable++
+		f.recycle(p)
+		return nil
+	}
+	f.stats.Delivered++
+	l.inbox = append(l.inbox, p)
+	return l.progress
+}

@@ -1,0 +1,62 @@
+package sim
+
+import "github.com/goroce/goroce/transport"
+
+// Pipe is one direction of a cable with the queue before it.
+type Pipe struct {
+	// BitsPerSecond is the rate; 0 is without limit.
+	BitsPerSecond int64
+	// LatencyNs is the propagation delay.
+	LatencyNs int64
+	// QueueBytes bounds the queue: a packet that finds more waiting is dropped.
+	// 0 is without limit. It has no effect without a rate.
+	QueueBytes int
+	// Mark decides whether a packet with ECT is marked CE; nil never does. It
+	// runs with the fabric locked.
+	Mark func(MarkInput) bool
+}
+
+// MarkInput is what a marking decision can depend on.
+type MarkInput struct {
+	Now        int64
+	QueueBytes int     // waiting when the packet arrives, without it
+	Bytes      int     // of the packet on the wire
+	Random     float64 // uniform in [0, 1), from the seed of the fabric
+}
+
+// pipeState is a pipe in use.
+type pipeState struct {
+	Pipe
+	freeAt int64 // when the last bit of the queue has left
+	peak   int   // most bytes waiting, ever
+}
+
+// queued returns how many bytes wait at now.
+func (p *pipeState) queued(now int64) int {
+	if p.BitsPerSecond == 0 || p.freeAt <= now {
+		return 0
+	}
+	return int(float64(p.freeAt-now) * float64(p.BitsPerSecond) / 8e9)
+}
+
+// enter puts a packet of n bytes into the pipe. It returns when the packet
+// comes out, or false if the queue was full.
+func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
+	q := p.queued(f.now)
+	if p.QueueBytes > 0 && q > 0 && q+n > p.QueueBytes {
+		return 0, false
+	}
+	p.peak = max(p.peak, q+n)
+	if ecn := pkt.tclass & transport.ECNMask; p.Mark != nil && ecn != 0 && ecn != transport.ECNCE {
+		if p.Mark(MarkInput{f.now, q, n, f.rng.Float64()}) {
+			pkt.tclass |= transport.ECNCE
+			f.stats.Marked++
+		}
+	}
+	at := f.now
+	if p.BitsPerSecond > 0 {
+		p.freeAt = max(p.freeAt, f.now) + int64(float64(n)*8e9/float64(p.BitsPerSecond))
+		at = p.freeAt
+	}
+	return at + p.LatencyNs, true
+}
