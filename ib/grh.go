@@ -61,7 +61,8 @@ func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 			Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])),
 			TrafficClass: uint8(w >> 20), HopLimit: b[7], FlowLabel: w & maxFlowLabel, PayloadBytes: int(be.Uint16(b[4:])),
 		}
-		return true
+		// An IPv4-mapped address stands for IPv4 and is never on the wire.
+		return !g.Src.Is4In6() && !g.Dst.Is4In6()
 	}
 	h := (*[IPv4HeaderBytes]byte)(b[GRHBytes-IPv4HeaderBytes:])
 	total := int(be.Uint16(h[2:]))

@@ -26,7 +26,8 @@ func TestFields(t *testing.T) {
 		forEachField(reflect.ValueOf(newMessage(a)).Elem(), nil, func(index []int, f reflect.StructField) {
 			m := newMessage(a)
 			v := reflect.ValueOf(m).Elem().FieldByIndex(index)
-			set, tooMuch := func() {}, func() bool { return false }
+			var set func()
+			tooMuch := func() bool { return false }
 			switch v.Kind() {
 			case reflect.Bool:
 				set = func() { v.SetBool(true) }
