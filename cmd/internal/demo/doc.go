@@ -1,0 +1,9 @@
+// Package demo is demo: two processes on this machine connect over loopback
+// addresses and do one of each RDMA operation, with every byte checked on both
+// sides, and say what happens and why.
+//
+// The parent process starts itself a second time as the peer and talks to it
+// over pipes, which stand for the out-of-band channel of a real application.
+// All data goes by RDMA. The peer is passive: it prepares memory and receives,
+// and afterwards says what it finds there.
+package demo

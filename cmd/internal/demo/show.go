@@ -1,0 +1,364 @@
+package demo
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+)
+
+// depth is how many messages of the bandwidth test are on their way.
+const depth = 32
+
+// Seeds of the patterns, one for each direction of each step.
+const (
+	seedSend = iota + 1
+	seedWrite
+	seedRead
+	seedStream // and up, for each place of the window
+)
+
+// summary is what --json prints.
+type summary struct {
+	Addr     string `json:"addr"`
+	PeerAddr string `json:"peer_addr"`
+	Steps    []step `json:"steps"`
+	OK       bool   `json:"ok"`
+}
+
+// step is one operation and what came of it.
+type step struct {
+	Name    string  `json:"name"`
+	Outcome string  `json:"outcome"`
+	MiBps   float64 `json:"mib_per_sec,omitempty"`
+	P50     float64 `json:"p50_us,omitempty"`
+	P99     float64 `json:"p99_us,omitempty"`
+}
+
+// stage is the parent process while the demonstration runs.
+type stage struct {
+	ctx  context.Context
+	out  io.Writer
+	o    *options
+	n    *node
+	peer *peerLink
+	far  reply // what the peer said of itself
+	sum  summary
+}
+
+func show(ctx context.Context, env *tool.Env, o *options, dev *roce.Device, spawn spawner) (err error) {
+	s := &stage{ctx: ctx, out: env.Stdout, o: o}
+	if o.json {
+		s.out = io.Discard
+	}
+	args, err := o.peerArgs()
+	if err != nil {
+		return err
+	}
+	in, out, wait, err := spawn(ctx, env, args)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if waitErr := wait(); err == nil {
+			err = waitErr
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
+	s.peer = newPeerLink(out, in)
+	if s.n, err = newNode(dev); err != nil {
+		return err
+	}
+	for _, f := range []func() error{
+		s.meet, s.connect, s.send, s.write, s.read, s.fetchAdd, s.compareSwap, s.wrongKey, s.bandwidth, s.latency,
+	} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	s.say("\nAll of it was checked, byte by byte, on the side where it ended up.\n")
+	s.sum.OK = true
+	if o.json {
+		return tool.WriteJSON(env.Stdout, s.sum)
+	}
+	return nil
+}
+
+func (s *stage) say(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
+
+// headline begins a step.
+func (s *stage) headline(name, why string) {
+	s.sum.Steps = append(s.sum.Steps, step{Name: name})
+	s.say("\n%-11s %s\n", name, why)
+}
+
+// outcome ends a step.
+func (s *stage) outcome(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.sum.Steps[len(s.sum.Steps)-1].Outcome = text
+	s.say("            -> %s\n", text)
+}
+
+func (s *stage) meet() error {
+	s.say("Two processes on this machine, each with an RDMA device of its own.\n" +
+		"No RDMA hardware, no kernel driver, no root: a device is a UDP socket on port 4791,\n" +
+		"and what goes over it are the packets that RoCE v2 network cards exchange.\n")
+	var err error
+	if s.far, err = s.peer.ask(request{Op: "hello"}); err != nil {
+		return err
+	}
+	s.sum.Addr, s.sum.PeerAddr = s.n.dev.Addrs()[0].String(), s.far.Addr
+	s.say("\n            this process  pid %-8d device on %s\n            its peer      pid %-8d device on %s\n",
+		os.Getpid(), s.sum.Addr, s.far.PID, s.far.Addr)
+	return nil
+}
+
+func (s *stage) connect() error {
+	s.headline("connect", "Each side tells the other its queue pair number, first packet number and address,\n"+
+		"            here over a pipe; then both move their queue pairs to \"ready to send\".")
+	if err := s.n.connect(s.far.QPs); err != nil {
+		return err
+	}
+	if _, err := s.peer.ask(request{Op: "connect", QPs: s.n.infos()}); err != nil {
+		return err
+	}
+	s.outcome("queue pair %v here, %v there, path MTU %d bytes", s.n.qps[mainQP].Num(), ib.QPN(s.far.QPs[mainQP].QPN), s.n.dev.Port().ActiveMTU.Bytes())
+	return nil
+}
+
+// do posts a work request and waits for its completion, whatever its status.
+func (s *stage) do(qp int, wr roce.SendWR) (roce.WC, time.Duration, error) {
+	wr.Flags |= roce.SendSignaled
+	start := time.Now()
+	if err := s.n.qps[qp].PostSend(&wr); err != nil {
+		return roce.WC{}, 0, err
+	}
+	wc, err := s.n.wait(s.ctx)
+	return wc, time.Since(start), err
+}
+
+// must is do for a work request that has to succeed.
+func (s *stage) must(wr roce.SendWR) (time.Duration, error) {
+	wc, took, err := s.do(mainQP, wr)
+	if err == nil {
+		err = roce.WCError(&wc)
+	}
+	return took, err
+}
+
+// remote returns a work request to the peer's memory.
+func (s *stage) remote(op roce.WROpcode, off int, sge roce.SGE) roce.SendWR {
+	return roce.SendWR{Opcode: op, SGList: []roce.SGE{sge}, RemoteAddr: s.far.VAddr + uint64(off), RKey: ib.RKey(s.far.RKey)}
+}
+
+func (s *stage) send() error {
+	s.headline("SEND", "A message; the peer has posted a receive, which says where it shall go.")
+	pattern(s.n.buf.Bytes()[:helloBytes], seedSend)
+	took, err := s.must(roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{s.n.mr.SGE(0, helloBytes)}})
+	if err != nil {
+		return err
+	}
+	if _, err := s.peer.ask(request{Op: "received", Len: helloBytes, Seed: seedSend}); err != nil {
+		return err
+	}
+	s.outcome("%d bytes acknowledged after %v; the peer found each one right", helloBytes, took.Round(time.Microsecond))
+	return nil
+}
+
+func (s *stage) write() error {
+	s.headline("WRITE", "Straight into the peer's registered memory, at an address and with a key that it\n"+
+		"            gave us. The peer's program does nothing and is not told.")
+	pattern(s.n.buf.Bytes()[:dataBytes], seedWrite)
+	took, err := s.must(s.remote(roce.WRWrite, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	if err != nil {
+		return err
+	}
+	if _, err := s.peer.ask(request{Op: "check", Off: dataOffset, Len: dataBytes, Seed: seedWrite}); err != nil {
+		return err
+	}
+	s.outcome("%d bytes acknowledged after %v; asked to look, the peer found each one right", dataBytes, took.Round(time.Microsecond))
+	return nil
+}
+
+func (s *stage) read() error {
+	s.headline("READ", "The same in the other direction.")
+	if _, err := s.peer.ask(request{Op: "fill", Seed: seedRead}); err != nil {
+		return err
+	}
+	took, err := s.must(s.remote(roce.WRRead, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	if err != nil {
+		return err
+	}
+	if i := differs(s.n.memory()[:dataBytes], seedRead); i >= 0 {
+		return fmt.Errorf("byte %d of the %d read is wrong", i, dataBytes)
+	}
+	s.outcome("%d bytes after %v, each one right", dataBytes, took.Round(time.Microsecond))
+	return nil
+}
+
+// atomic runs an atomic operation and returns the word as it was before.
+func (s *stage) atomic(wr roce.SendWR) (uint64, error) {
+	if _, err := s.must(wr); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(s.n.memory()), nil
+}
+
+// expect compares the two sides' views of the word.
+func (s *stage) expect(before, wantBefore, wantNow uint64) error {
+	r, err := s.peer.ask(request{Op: "word"})
+	if err != nil {
+		return err
+	}
+	if before != wantBefore || r.Word != wantNow {
+		return fmt.Errorf("the word was %d and is %d; it should have been %d and be %d", before, r.Word, wantBefore, wantNow)
+	}
+	return nil
+}
+
+func (s *stage) fetchAdd() error {
+	const add = 7
+	s.headline("FETCH_ADD", "Add to a word in the peer's memory and get its old value, with nothing in between.")
+	wr := s.remote(roce.WRFetchAdd, wordOffset, s.n.mr.SGE(0, 8))
+	wr.CompareAdd = add
+	before, err := s.atomic(wr)
+	if err != nil {
+		return err
+	}
+	if err := s.expect(before, firstValue, firstValue+add); err != nil {
+		return err
+	}
+	s.outcome("added %d: it was %d, the peer sees %d", add, before, firstValue+add)
+	return nil
+}
+
+func (s *stage) compareSwap() error {
+	const value, changed = firstValue + 7, 4242
+	s.headline("CMP_SWAP", "Replace the word if it has a certain value.")
+	for _, c := range []struct{ compare, swap, before, after uint64 }{
+		{value, changed, value, changed},
+		{value, 1, changed, changed},
+	} {
+		wr := s.remote(roce.WRCompareSwap, wordOffset, s.n.mr.SGE(0, 8))
+		wr.CompareAdd, wr.Swap = c.compare, c.swap
+		before, err := s.atomic(wr)
+		if err != nil {
+			return err
+		}
+		if err := s.expect(before, c.before, c.after); err != nil {
+			return err
+		}
+		what := "swapped in"
+		if c.before != c.compare {
+			what = "refused"
+		}
+		s.outcome("if %d then %d: it was %d, so %s; the peer sees %d", c.compare, c.swap, before, what, c.after)
+	}
+	return nil
+}
+
+func (s *stage) wrongKey() error {
+	s.headline("wrong key", "A WRITE with a key that is not the peer's: the key is what protects its memory.")
+	wr := s.remote(roce.WRWrite, dataOffset, s.n.mr.SGE(0, 4096))
+	wr.RKey ^= 0x5a5a5a5a
+	pattern(s.n.buf.Bytes()[:4096], seedWrite)
+	wc, _, err := s.do(victimQP, wr)
+	if err != nil {
+		return err
+	}
+	if wc.Status != roce.WCRemoteAccessErr {
+		return fmt.Errorf("a WRITE with a wrong key ended with %q instead of %q", wc.Status, roce.WCRemoteAccessErr)
+	}
+	if state := s.n.qps[victimQP].State(); state != roce.StateErr {
+		return fmt.Errorf("after the refusal the queue pair is in %v instead of %v", state, roce.StateErr)
+	}
+	r, err := s.peer.ask(request{Op: "event"})
+	if err != nil {
+		return err
+	}
+	if _, err := s.peer.ask(request{Op: "check", Off: dataOffset, Len: dataBytes, Seed: seedRead}); err != nil {
+		return fmt.Errorf("the peer's memory changed: %w", err)
+	}
+	s.outcome("refused: %v (status %d). The peer was told (%s), its memory is as it was,", wc.Status, wc.Status, r.Event)
+	s.say("               and this queue pair is in the error state: nothing more goes over it.\n")
+	return nil
+}
+
+// bandwidth writes to the places of a window in turn. Each place has a pattern
+// of its own, so that a message in a wrong place is found.
+func (s *stage) bandwidth() error {
+	const places = streamBytes / messageSize
+	s.headline("bandwidth", fmt.Sprintf("WRITEs of %d bytes, %d on their way at a time, for %v.", messageSize, depth, s.length()))
+	for i := range places {
+		pattern(s.n.buf.Bytes()[streamStart+i*messageSize:][:messageSize], uint64(seedStream+i))
+	}
+	posted, done := 0, 0
+	start := time.Now()
+	for done < posted || time.Since(start) < s.length() || posted < places {
+		for posted-done < depth && (time.Since(start) < s.length() || posted < places) {
+			off := streamStart + posted%places*messageSize
+			wr := s.remote(roce.WRWrite, off, s.n.mr.SGE(off, messageSize))
+			wr.Flags = roce.SendSignaled
+			if err := s.n.qps[streamQP].PostSend(&wr); err != nil {
+				return err
+			}
+			posted++
+		}
+		k, err := s.n.cq.Wait(s.ctx, s.n.wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range s.n.wcs[:k] {
+			if err := roce.WCError(&s.n.wcs[i]); err != nil {
+				return err
+			}
+		}
+		done += k
+	}
+	elapsed := time.Since(start)
+	for i := range places {
+		if _, err := s.peer.ask(request{Op: "check", Off: streamStart + i*messageSize, Len: messageSize, Seed: uint64(seedStream + i)}); err != nil {
+			return err
+		}
+	}
+	mib := float64(done) * messageSize / elapsed.Seconds() / (1 << 20)
+	s.outcome("%d messages in %.2f s: %.0f MiB/s (%.2f Gbit/s)", done, elapsed.Seconds(), mib, mib*(1<<20)*8/1e9)
+	s.sum.Steps[len(s.sum.Steps)-1].MiBps = mib
+	return nil
+}
+
+// latency reads the word again and again.
+func (s *stage) latency() error {
+	s.headline("latency", fmt.Sprintf("READs of 8 bytes, one after the other, for %v.", s.length()))
+	const want = 4242
+	var took []time.Duration
+	for start := time.Now(); time.Since(start) < s.length() || len(took) == 0; {
+		clear(s.n.buf.Bytes()[:8])
+		t, err := s.must(s.remote(roce.WRRead, wordOffset, s.n.mr.SGE(0, 8)))
+		if err != nil {
+			return err
+		}
+		if v := binary.NativeEndian.Uint64(s.n.buf.Bytes()); v != want {
+			return fmt.Errorf("READ %d found %d instead of %d", len(took)+1, v, want)
+		}
+		took = append(took, t)
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	s.outcome("%d round trips: half within %v, 99 %% within %v", len(took), p50, p99)
+	last := &s.sum.Steps[len(s.sum.Steps)-1]
+	last.P50, last.P99 = float64(p50)/1000, float64(p99)/1000
+	return nil
+}
+
+// length is how long a measurement takes.
+func (s *stage) length() time.Duration { return time.Duration(s.o.seconds * float64(time.Second)) }

@@ -1,0 +1,149 @@
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// Work request IDs say which QP and which message a completion is of, also
+// when it failed and says nothing else.
+const (
+	idRecv   uint64 = 1 << 63
+	idQPBits        = 40
+	idSeq    uint64 = 1<<idQPBits - 1
+)
+
+// sendID is the ID of the message of QP index qp that is the seq-th, from 1.
+func sendID(qp int, seq uint64) uint64 { return uint64(qp)<<idQPBits | seq&idSeq }
+
+// recvID is the ID of receives of QP index qp.
+func recvID(qp int) uint64 { return idRecv | uint64(qp)<<idQPBits }
+
+// qpOf returns the QP index in an ID.
+func qpOf(id uint64) int { return int(id &^ idRecv >> idQPBits) }
+
+// spins is how often an empty queue is looked at before the goroutine blocks;
+// waking it up costs more than a small message takes.
+const spins = 200
+
+// stallTimeout is how long a test waits with nothing happening before it gives
+// up, as the originals do. It is for unreliable transports, where a lost
+// message is waited for in vain.
+const stallTimeout = 120 * time.Second
+
+// errStalled ends a test in which nothing arrives any more.
+var errStalled = fmt.Errorf("nothing arrived for %v: over an unreliable transport, messages may have been lost (fewer in flight: -t, -r)", stallTimeout)
+
+// errTimeUp ends a wait when the time of -D is over. It is no failure.
+var errTimeUp = errors.New("time is up")
+
+// runner is one measurement: one message size.
+type runner struct {
+	s     *session
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	watch stopwatch
+	wcs   [pollBatch]roce.WC
+	moved atomic.Uint64 // completions, for the watchdog
+	dog   *time.Timer
+	timer *time.Timer // ends waits when the time of -D is over
+}
+
+func (s *session) newRunner(ctx context.Context) *runner {
+	r := &runner{s: s, watch: s.o.stopwatch()}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	var last uint64
+	r.dog = time.AfterFunc(stallTimeout, func() {
+		if now := r.moved.Load(); now != last {
+			last = now
+			r.dog.Reset(stallTimeout)
+			return
+		}
+		r.stop(errStalled)
+	})
+	return r
+}
+
+// close ends the measurement.
+func (r *runner) close() {
+	r.dog.Stop()
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.stop(nil)
+}
+
+// begin starts the time of a test with -D, once.
+func (r *runner) begin(now int64) {
+	if r.watch.total == 0 || r.watch.begun {
+		return
+	}
+	r.watch.begin(now)
+	r.timer = time.AfterFunc(time.Duration(r.watch.total), func() { r.stop(errTimeUp) })
+}
+
+// timeUp reports whether err only says that the time of -D is over.
+func timeUp(err error) bool { return errors.Is(err, errTimeUp) }
+
+// take returns the completions there are, at most a batch; with wait it
+// returns one at least. A completion that failed is an error.
+func (r *runner) take(wait bool) ([]roce.WC, error) {
+	cq := r.s.res.cq
+	n, err := cq.Poll(r.wcs[:])
+	for i := 0; wait && n == 0 && err == nil && i < spins && !r.s.o.Events; i++ {
+		runtime.Gosched()
+		n, err = cq.Poll(r.wcs[:])
+	}
+	if wait && n == 0 && err == nil {
+		n, err = cq.Wait(r.ctx, r.wcs[:])
+	}
+	if err != nil {
+		if r.ctx.Err() != nil {
+			return nil, context.Cause(r.ctx)
+		}
+		return nil, fmt.Errorf("poll the completion queue: %w", err)
+	}
+	if n > 0 {
+		r.moved.Add(uint64(n))
+	}
+	for i := range r.wcs[:n] {
+		if wc := &r.wcs[i]; wc.Status != roce.WCSuccess {
+			return nil, r.s.failed(wc)
+		}
+	}
+	return r.wcs[:n], nil
+}
+
+// completionError is a work request that failed.
+type completionError struct {
+	side string // "client" or "server"
+	wc   roce.WC
+}
+
+func (e *completionError) Error() string {
+	what := fmt.Sprintf("message %d", e.wc.ID&idSeq)
+	if e.wc.ID&idRecv != 0 {
+		what = "a receive"
+	}
+	s := fmt.Sprintf("completion with error at %s: %v (%d), vendor error %#x, of %s on QP %v",
+		e.side, e.wc.Status, e.wc.Status, e.wc.VendorErr, what, e.wc.QPN)
+	switch e.wc.Status {
+	case roce.WCRetryExcErr:
+		s += "; the peer does not answer: has it ended, can UDP port 4791 reach it, does its MTU fit?"
+	case roce.WCRNRRetryExcErr:
+		s += "; the peer posts no receives"
+	}
+	return s
+}
+
+func (e *completionError) Unwrap() error { return roce.WCError(&e.wc) }
+
+func (s *session) failed(wc *roce.WC) error {
+	return &completionError{s.side(), *wc}
+}

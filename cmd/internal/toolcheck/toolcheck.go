@@ -1,0 +1,80 @@
+// Package toolcheck runs a tool against itself for tests: server and client in
+// one process, each with a device on an address of its own.
+package toolcheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"net"
+	"net/netip"
+	"strconv"
+	"testing"
+
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/stretchr/testify/require"
+)
+
+// rocePort is the UDP port that each device needs on its address.
+const rocePort = 4791
+
+// Addr returns an address of 127/8 on which a device can be opened, different
+// each time, also from those of other tests that run at the same time.
+func Addr(t *testing.T) netip.Addr {
+	t.Helper()
+	for range 1000 {
+		var r [3]byte
+		_, err := rand.Read(r[:])
+		require.NoError(t, err)
+		a := netip.AddrFrom4([4]byte{127, 64 + r[0]&127, r[1], max(r[2], 1)})
+		c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, rocePort)))
+		if err == nil {
+			require.NoError(t, c.Close())
+			return a
+		}
+	}
+	t.Fatal("no free address in 127/8")
+	return netip.Addr{}
+}
+
+// Side is one side of a run.
+type Side struct {
+	Args   []string
+	Open   tool.OpenFunc // nil: a device of its own
+	Addr   string        // --addr; empty: one of 127/8 of its own
+	Stdout bytes.Buffer
+	Stderr bytes.Buffer
+	Err    error
+}
+
+// Run runs both sides of a tool until they end. The port is added to the
+// arguments.
+func Run(t *testing.T, cmd tool.Command, server, client *Side) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listening := make(chan netip.AddrPort, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		server.run(t, ctx, cmd, []string{"-p", "0"}, func(a netip.AddrPort) { listening <- a })
+	}()
+	select {
+	case at := <-listening:
+		client.run(t, ctx, cmd, []string{"-p", strconv.Itoa(int(at.Port())), "127.0.0.1"}, nil)
+		if client.Err != nil {
+			cancel() // the server may wait for ever
+		}
+	case <-done:
+	}
+	<-done
+}
+
+func (s *Side) run(t *testing.T, ctx context.Context, cmd tool.Command, extra []string, listening func(netip.AddrPort)) {
+	env := &tool.Env{Stdout: &s.Stdout, Stderr: &s.Stderr, Open: s.Open, Listening: listening}
+	if s.Addr == "" {
+		s.Addr = Addr(t).String()
+	}
+	args := append([]string{"--addr", s.Addr}, s.Args...)
+	s.Err = cmd.Run(ctx, env, append(args, extra...))
+}
