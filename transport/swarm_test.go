@@ -1,0 +1,395 @@
+package transport_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "run the swarm simulation with this seed only")
+	swarmFlag = flag.Int("swarm", 150, "seeds of the swarm simulation to run")
+)
+
+// TestSwarm runs random work over a bad wire, drawn from a seed: first a phase
+// in which packets are lost, doubled, delayed and reordered, then one without
+// faults in which all work must end. The oracle is a model of its own
+// (swarm_model_test.go): every byte is right, every completion comes exactly
+// once and in order, no QP is stuck.
+//
+// A failure prints its seed: go test -run 'TestSwarm$' -seed N
+func TestSwarm(t *testing.T) {
+	first, n := uint64(1), uint64(*swarmFlag)
+	if testing.Short() {
+		n = min(n, 20)
+	}
+	if *seedFlag != 0 {
+		first, n = *seedFlag, 1
+	}
+	var sum transport.Counters
+	for seed := first; seed < first+n; seed++ {
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			for _, e := range runSwarm(t, seed, nil).p.ends {
+				addCounters(&sum, e.eng.Counters())
+			}
+		}) {
+			return // one failure is enough
+		}
+	}
+	t.Logf("%+v", sum)
+	if n < 20 {
+		return
+	}
+	// A swarm in which nothing goes wrong shows nothing.
+	for name, v := range map[string]uint64{
+		"duplicate_request": sum.DuplicateRequest, "out_of_seq_request": sum.OutOfSeqRequest,
+		"rcvd_rnr_err": sum.RcvdRNRErr, "send_rnr_err": sum.SendRNRErr, "rcvd_seq_err": sum.RcvdSeqErr,
+		"completer_retry_err": sum.CompleterRetryErr, "retransmitted": sum.RetransmittedPkts,
+		"timeouts": sum.Timeouts, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
+		"coalesced ACKs": sum.CoalescedAcks, "stale responses": sum.DropBadResponse,
+	} {
+		if v == 0 {
+			t.Errorf("no %s in %d seeds", name, n)
+		}
+	}
+}
+
+// addCounters adds b to a, field by field.
+func addCounters(a *transport.Counters, b transport.Counters) {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		x.Field(i).SetUint(x.Field(i).Uint() + y.Field(i).Uint())
+	}
+}
+
+// swarmOptions are what a seed draws.
+type swarmOptions struct {
+	links      int
+	mtu        ib.MTU
+	loss, dup  float64
+	jitter     int64 // most extra delay, ns: reorders if above the spacing
+	delay      int64
+	blackout   float64 // chance of a silence at any packet
+	ops        int     // per direction and link
+	maxLen     int
+	v6         bool
+	srq        bool
+	window     int
+	poison     bool // end with a request that fails
+	lateRecv   bool // receives are posted too late: RNR
+	timeout    ib.TimeoutCode
+	rnrTimer   ib.RNRCode
+	rdAtomic   uint8
+	tuning     [2]transport.Tuning
+	psn        [2]ib.PSN
+	sigPercent int
+}
+
+func drawSwarm(rng *rand.Rand) swarmOptions {
+	chance := func(percent int) bool { return rng.IntN(100) < percent }
+	o := swarmOptions{
+		links: 1 + rng.IntN(3), mtu: ib.MTU(1 + rng.IntN(4)),
+		delay: 100 + rng.Int64N(20*us), ops: 5 + rng.IntN(60), maxLen: 1 << (4 + rng.IntN(10)),
+		v6: chance(30), srq: chance(30), window: []int{0, 1, 2, 5, 17, 64, 200}[rng.IntN(7)],
+		poison: chance(25), lateRecv: chance(40),
+		timeout: ib.TimeoutCode(7 + rng.IntN(4)), rnrTimer: ib.RNRCode(1 + rng.IntN(13)),
+		rdAtomic: uint8(1 + rng.IntN(8)), sigPercent: []int{0, 10, 50, 100}[rng.IntN(4)],
+	}
+	if chance(80) {
+		o.loss = rng.Float64() * 0.15
+	}
+	if chance(50) {
+		o.dup = rng.Float64() * 0.1
+	}
+	if chance(60) {
+		o.jitter = rng.Int64N(40 * us)
+	}
+	if chance(30) {
+		o.blackout = 0.002
+	}
+	for i := range o.tuning {
+		o.tuning[i] = transport.Tuning{
+			AckReqInterval: rng.IntN(20), DisableAckCoalesce: chance(30), EndToEndCredits: chance(30),
+		}
+		o.psn[i] = ib.PSN(rng.Uint32() & ib.PSNMask)
+		if chance(50) {
+			o.psn[i] = ib.PSN(ib.PSNMask - rng.Uint32N(20))
+		}
+	}
+	return o
+}
+
+// runSwarm runs one seed; canary, if set, damages the run in a way that the
+// oracle must notice.
+func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
+	rng := rand.New(rand.NewPCG(seed, 0x5eed))
+	o := drawSwarm(rng)
+	t.Logf("seed %d: %+v", seed, o)
+	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, cqe: 4096})
+	p.logging = false
+	p.delay = o.delay
+	s := &swarm{t: t, p: p, o: o, rng: rng}
+	s.setup()
+	if canary != nil {
+		canary(s)
+	}
+	s.faults = true
+	for s.left() > 0 {
+		s.act()
+		for range rng.IntN(12) {
+			if !p.step(p.now + second) {
+				break
+			}
+			s.check()
+		}
+	}
+	// Liveness: no more faults, and every receive that is wanted is posted.
+	s.faults = false
+	limit := p.now + 100*second
+	for !s.done() {
+		s.postWantedRecvs()
+		if !p.step(limit) {
+			t.Fatalf("stuck at %d ns: %s", p.now, s.state())
+		}
+		s.check()
+	}
+	p.advance(20 * second) // nothing may come late
+	s.check()
+	s.finish()
+	return s
+}
+
+// swarm is one run.
+type swarm struct {
+	t      testing.TB
+	p      *pair
+	o      swarmOptions
+	rng    *rand.Rand
+	flows  []*flow // one for each direction of each link
+	faults bool
+	silent int64 // no packet passes before this time
+	lossy  int   // statistics: faults made
+}
+
+func (s *swarm) setup() {
+	for k := range s.o.links {
+		lc := linkConfig{attr: func(l *link, a *transport.QPAttr) {
+			a.PathMTU = s.o.mtu
+			a.SQPSN, a.RQPSN = s.o.psn[l.i], s.o.psn[1-l.i]
+			a.Timeout, a.MinRNRTimer, a.MaxUnackedPackets = s.o.timeout, s.o.rnrTimer, s.o.window
+			a.MaxRdAtomic, a.MaxDestRdAtomic = s.o.rdAtomic, s.o.rdAtomic
+		}}
+		lc.caps = transport.QPCaps{MaxSendWR: 32, MaxRecvWR: flowRecvs, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 128}
+		for i, e := range s.p.ends {
+			cq, err := e.eng.CreateCQ(4096, nil)
+			s.must(err)
+			lc.cq[i] = cq
+			if s.o.srq {
+				lc.srq[i], err = e.eng.CreateSRQ(e.pd, transport.SRQAttr{MaxWR: flowRecvs, MaxSGE: 4}, nil)
+				s.must(err)
+			}
+		}
+		a, b := s.p.connect(lc)
+		x, y := newFlow(s, k, a, b, lc.cq[0], lc.srq[0]), newFlow(s, k, b, a, lc.cq[1], lc.srq[1])
+		x.back, y.back = y, x
+		s.flows = append(s.flows, x, y)
+	}
+	if s.o.poison {
+		s.flows[s.rng.IntN(len(s.flows))].poisonAt = s.o.ops - 1 - s.rng.IntN(s.o.ops/2+1)
+	}
+	s.p.onSend = s.fault
+}
+
+// fault decides what becomes of a packet. No packet is lost more than twice,
+// so that retry_cnt 7 suffices whatever the seed.
+func (s *swarm) fault(f *flight) {
+	if !s.faults {
+		return
+	}
+	if s.o.jitter > 0 {
+		f.at += s.rng.Int64N(s.o.jitter)
+	}
+	if s.rng.Float64() < s.o.blackout && s.p.now > s.silent+20*ib.TimeoutCode(s.o.timeout).Ns() {
+		s.silent = s.p.now + s.rng.Int64N(s.o.timeout.Ns())
+	}
+	switch {
+	case s.p.now < s.silent, f.nth < 2 && s.rng.Float64() < s.o.loss:
+		f.lost = true
+		s.lossy++
+	case s.rng.Float64() < s.o.dup:
+		f.copies = 1 + s.rng.IntN(2)
+		s.lossy++
+	}
+}
+
+// act posts something somewhere.
+func (s *swarm) act() {
+	f := s.flows[s.rng.IntN(len(s.flows))]
+	if f.posted < s.o.ops {
+		f.postOne()
+	}
+	if !s.o.lateRecv || s.rng.IntN(4) == 0 {
+		f.postRecvs(1 + s.rng.IntN(4))
+	}
+}
+
+// left returns how many work requests are still to be posted.
+func (s *swarm) left() (n int) {
+	for _, f := range s.flows {
+		if !f.broken() {
+			n += s.o.ops - f.posted
+		}
+	}
+	return n
+}
+
+func (s *swarm) postWantedRecvs() {
+	for _, f := range s.flows {
+		f.postRecvs(flowRecvs)
+	}
+}
+
+func (s *swarm) done() bool {
+	for _, f := range s.flows {
+		if !f.done() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *swarm) check() {
+	for _, f := range s.flows {
+		f.poll()
+	}
+}
+
+func (s *swarm) finish() {
+	for _, f := range s.flows {
+		f.finish()
+	}
+	for _, e := range s.p.ends {
+		c := e.eng.Counters()
+		if c.RetryExceededErr+c.RetryRNRExceededErr != 0 && !s.o.poison {
+			s.t.Fatalf("%s gave up: %+v", e.name, c)
+		}
+		if c.DropMalformed+c.DropOpcode+c.DropNoQP+c.DropQPType+c.DropAddress+c.DropPKey != 0 {
+			s.t.Fatalf("%s dropped what its peer sent: %+v", e.name, c)
+		}
+	}
+}
+
+func (s *swarm) state() string {
+	str := ""
+	for _, f := range s.flows {
+		str += fmt.Sprintf("\n%s link %d: %v, posted %d, completed %d of %d signaled; peer received %d of %d",
+			f.src.name, f.k, f.src.qp.State(), f.posted, f.completed, len(f.expect), f.received, len(f.messages))
+	}
+	for _, e := range s.p.ends {
+		str += fmt.Sprintf("\n%s: %+v", e.name, e.eng.Counters())
+	}
+	return str
+}
+
+func (s *swarm) must(err error) {
+	if err != nil {
+		s.t.Helper()
+		s.t.Fatal(err)
+	}
+}
+
+// The oracle is worth nothing if it cannot fail: each canary breaks one thing
+// that no ICRC would show.
+func TestSwarmCanaries(t *testing.T) {
+	for name, canary := range map[string]func(*swarm){
+		"payload byte changed": func(s *swarm) {
+			s.onFirst(func(f *flight) bool {
+				if len(f.pkt.Payload) > 8 {
+					f.data[f.pkt.HeaderLen] ^= 1
+					return true
+				}
+				return false
+			})
+		},
+		"memory of the responder changed": func(s *swarm) {
+			f := s.flows[0]
+			f.dst.buf[f.area(areaTarget)] ^= 1
+		},
+		"atomic executed twice": func(s *swarm) {
+			s.onFirst(func(f *flight) bool {
+				if f.pkt.Opcode == ib.RCAtomicAck {
+					for _, fl := range s.flows {
+						if fl.src.end != f.from {
+							w := fl.dst.buf[fl.area(areaAtomic):]
+							binary.NativeEndian.PutUint64(w, binary.NativeEndian.Uint64(w)+1)
+						}
+					}
+					return true
+				}
+				return false
+			})
+		},
+		"immediate changed": func(s *swarm) {
+			s.onFirst(func(f *flight) bool {
+				if f.pkt.Opcode.Has(ib.HasImmDt) {
+					f.data[f.pkt.HeaderLen-1] ^= 1
+				}
+				return false // every one: many are refused with RNR
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caught := 0
+			for seed := uint64(1); seed <= 10; seed++ {
+				r := &recorder{TB: t}
+				func() {
+					defer func() {
+						if e := recover(); e != nil && e != errRecorded {
+							panic(e)
+						}
+					}()
+					runSwarm(r, seed, canary)
+				}()
+				if r.failed {
+					caught++
+				}
+			}
+			if caught < 5 {
+				t.Fatalf("the oracle caught it in %d of 10 runs", caught)
+			}
+		})
+	}
+}
+
+// onFirst applies change to packets until it returns true.
+func (s *swarm) onFirst(change func(*flight) bool) {
+	done := false
+	old := s.p.onSend
+	s.p.onSend = func(f *flight) {
+		old(f)
+		if !done && !f.lost {
+			done = change(f)
+		}
+	}
+}
+
+// recorder is a testing.TB whose test may fail without failing the real one.
+type recorder struct {
+	testing.TB
+	failed bool
+}
+
+var errRecorded = fmt.Errorf("test failed as it should")
+
+func (r *recorder) Errorf(string, ...any) { r.failed = true }
+func (r *recorder) FailNow()              { r.failed = true; panic(errRecorded) }
+func (r *recorder) Fatal(...any)          { r.FailNow() }
+func (r *recorder) Fatalf(string, ...any) { r.FailNow() }
+func (r *recorder) Logf(string, ...any)   {}
+func (r *recorder) Cleanup(func())        {}
