@@ -19,8 +19,8 @@ func TestPDInUse(t *testing.T) {
 	wantErr(t, pd.Dealloc(), ErrBusy, "")
 	pd.Release()
 	wantErr(t, pd.Dealloc(), nil, "")
-	if tb.Counts() != (Counts{}) {
-		t.Errorf("left over: %+v", tb.Counts())
+	if tb.Counts() != (Counts{}) || len(tb.pds) != 0 {
+		t.Errorf("left over: %+v, %d PDs", tb.Counts(), len(tb.pds))
 	}
 }
 

@@ -146,7 +146,7 @@ func TestCursorModel(t *testing.T) {
 				if joined := bytes.Join(pieces, nil); len(joined) != got || !bytes.Equal(joined, flat[pos:pos+got]) {
 					t.Fatalf("Gather: % x", joined)
 				}
-				if got < m && len(pieces) < room || got > m {
+				if got < m && len(pieces) < room || got > m || len(pieces) > room {
 					t.Fatalf("Gather gave %d of %d bytes in %d of %d pieces", got, m, len(pieces), room)
 				}
 				pos += got

@@ -305,7 +305,7 @@ func TestType1Rebind(t *testing.T) {
 	wantErr(t, err, nil, "")
 	wantFault(t, remote(pd, key2, 0x1000, 1, RemoteWrite), FaultKey)
 	wantFault(t, remote(pd, key3, 0x1000, 1, RemoteWrite), FaultState)
-	if w.Bound() || w.Len() != 0 || w.Access() != 0 || b.Windows() != 0 || tb.Counts().Bound != 0 {
+	if w.Bound() || w.Region() != nil || w.Len() != 0 || w.Access() != 0 || b.Windows() != 0 || tb.Counts().Bound != 0 {
 		t.Error("not unbound")
 	}
 	// Unbinding again is fine.

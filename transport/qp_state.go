@@ -113,6 +113,9 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 			return err
 		}
 	}
+	if from == StateRTS && to == StateSQD {
+		qp.attr.EnSQDAsyncNotify = false // asked for anew each time
+	}
 	qp.store(&a, mask)
 	qp.enter(now, to)
 	return nil

@@ -170,7 +170,9 @@ static void cmd_poll(void)
 		}
 	}
 	for (int i = 0; i < n; i++) {
-		bool inv = wc[i].wc_flags & IBV_WC_WITH_INV;
+		/* rxe hands the kernel's flags on as they are, where "with invalidate" is bit 2: in
+		 * libibverbs that is "IP checksum ok", which rxe never means. */
+		bool inv = wc[i].wc_flags & (IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK);
 		out(" wc=%llu,%d,%d,%u,%u,0x%x,0x%x,%u,0x%x", (unsigned long long)wc[i].wr_id, wc[i].status, wc[i].opcode,
 		    wc[i].vendor_err, wc[i].byte_len, wc[i].qp_num, wc[i].src_qp, wc[i].wc_flags,
 		    inv ? wc[i].invalidated_rkey : ntohl(wc[i].imm_data));

@@ -1,0 +1,202 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+const (
+	// MaxSize is the largest transfer of the matrix, in bytes.
+	MaxSize = 1 << 20
+	// guard is the number of bytes checked before and after each transfer.
+	guard = 64
+	// udGRH is the size of the GRH area in front of a UD message.
+	udGRH = 40
+	// arenaSize leaves room for guards, an odd offset and the GRH area.
+	arenaSize = MaxSize + 4*guard
+
+	// firstPSN is where every QP starts: near the 24-bit wrap.
+	firstPSN = 0xfffff0
+	psnMask  = 0xffffff
+
+	// qkey of the UD queue pairs.
+	qkey = 0x11111111
+
+	// opWait bounds the wait for one completion: a transfer of MaxSize takes about a
+	// second at the smallest MTU, and a few retransmissions as long again.
+	opWait = 20 * time.Second
+)
+
+// Env is what a run of checks works with.
+type Env struct {
+	Wire   *wire.Switch
+	Report *Report
+	// Kernel labels the rows.
+	Kernel string
+	// Subject is the implementation under test, Ref the one that it is tested against.
+	Subject, Ref peer.Peer
+	// Full runs everything; otherwise a subset is chosen.
+	Full bool
+}
+
+// role says which side asks.
+type role string
+
+const (
+	requester role = "requester"
+	responder role = "responder"
+)
+
+// sides returns requester and responder for the subject in a role.
+func (e *Env) sides(r role) (req, rsp peer.Peer) {
+	if r == requester {
+		return e.Subject, e.Ref
+	}
+	return e.Ref, e.Subject
+}
+
+// row starts a row of this environment.
+func (e *Env) row(group, op string, r role) Row {
+	return Row{Kernel: e.Kernel, Group: group, Op: op, Role: string(r), Link: e.Subject.Link()}
+}
+
+// finish adds the row with its outcome.
+func (e *Env) finish(row Row, err error) {
+	row.Result = Pass
+	if err != nil {
+		row.Result = Fail
+		row.Detail = err.Error()
+	}
+	e.Report.Add(row)
+}
+
+// side is one peer with a session and an arena.
+type side struct {
+	p     peer.Peer
+	s     peer.Session
+	arena peer.MR
+}
+
+func openSide(ctx context.Context, p peer.Peer) (*side, error) {
+	s, err := p.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name(), err)
+	}
+	access := peer.AccessAll | peer.AccessMWBind
+	if p.Caps().Flush {
+		// rxe refuses persistent placement on memory that is not persistent.
+		access |= peer.AccessFlushGlobal
+	}
+	mr, err := s.MR(arenaSize, access)
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", p.Name(), err)
+	}
+	return &side{p: p, s: s, arena: mr}, nil
+}
+
+// pair is the two sides of one run.
+type pair struct {
+	env      *Env
+	req, rsp *side
+	seed     uint64
+}
+
+// open makes sessions on both peers, for the subject in a role.
+func (e *Env) open(ctx context.Context, r role) (*pair, error) {
+	a, b := e.sides(r)
+	req, err := openSide(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	rsp, err := openSide(ctx, b)
+	if err != nil {
+		req.s.Close()
+		return nil, err
+	}
+	return &pair{env: e, req: req, rsp: rsp}, nil
+}
+
+func (p *pair) close() {
+	p.req.s.Close()
+	p.rsp.s.Close()
+}
+
+// nextSeed gives each transfer contents of its own.
+func (p *pair) nextSeed() uint64 { p.seed += 2; return p.seed }
+
+// params are the connection's attributes, with the defaults of perftest.
+type params struct {
+	typ      peer.Type
+	family   peer.Family
+	mtu      int
+	timeout  int
+	retry    int
+	rnrRetry int
+	rnrTimer int
+	rspWRs   int // receive queue of the responder
+}
+
+func defaults(t peer.Type, f peer.Family, mtu int) params {
+	return params{typ: t, family: f, mtu: mtu, timeout: 14, retry: 6, rnrRetry: 6, rnrTimer: 12}
+}
+
+// conn is a connected pair of QPs: rq is the requester's, sq the responder's ("server").
+type conn struct {
+	*pair
+	params
+	rq, sq peer.QP
+	psn    uint32 // the requester's next PSN
+}
+
+func (p *pair) connect(par params) (*conn, error) {
+	cfg := peer.QPConfig{Type: par.typ, QKey: qkey}
+	if par.typ != peer.UD {
+		cfg.Access = peer.AccessRemoteWrite
+	}
+	if par.typ == peer.RC {
+		cfg.Access = peer.AccessRemoteWrite | peer.AccessRemoteRead | peer.AccessRemoteAtomic | peer.AccessFlushGlobal
+	}
+	rq, err := p.req.s.QP(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("requester's QP: %w", err)
+	}
+	sq, err := p.rsp.s.QP(cfg)
+	if err != nil {
+		rq.Close()
+		return nil, fmt.Errorf("responder's QP: %w", err)
+	}
+	c := &conn{pair: p, params: par, rq: rq, sq: sq, psn: firstPSN}
+	for _, x := range []struct {
+		qp    peer.QP
+		other peer.QP
+		far   peer.Peer
+		name  string
+	}{{sq, rq, p.req.p, "responder"}, {rq, sq, p.rsp.p, "requester"}} {
+		err := x.qp.Connect(peer.Conn{
+			Family: par.family, Remote: x.far.Addr(par.family), RemoteQPN: x.other.QPN(), MTU: par.mtu,
+			SQPSN: firstPSN, RQPSN: firstPSN, Timeout: par.timeout, RetryCnt: par.retry, RNRRetry: par.rnrRetry,
+			MinRNRTimer: par.rnrTimer, MaxRdAtomic: 4, MaxDestRdAtomic: 4,
+		})
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("connect %s: %w", x.name, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *conn) close() {
+	c.rq.Close()
+	c.sq.Close()
+}
+
+// packets is the number of packets of a message, and of PSNs it takes.
+func (c *conn) packets(size int) int { return max(1, (size+c.mtu-1)/c.mtu) }
+
+// advance moves the requester's PSN past a message.
+func (c *conn) advance(size int) { c.psn = (c.psn + uint32(c.packets(size))) & psnMask }

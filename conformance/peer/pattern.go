@@ -1,0 +1,31 @@
+package peer
+
+// PatternByte is byte i of the pattern of a seed: byte i%8, least significant first, of
+// splitmix64's output number i/8. The verbs agent makes the same one.
+func PatternByte(seed uint64, i int) byte {
+	return byte(pattern8(seed, uint64(i/8)) >> (8 * (i % 8)))
+}
+
+func pattern8(seed, word uint64) uint64 {
+	z := seed + (word+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// FillPattern writes bytes base.. of the pattern to b.
+func FillPattern(b []byte, seed uint64, base int) {
+	for i := range b {
+		b[i] = PatternByte(seed, base+i)
+	}
+}
+
+// CheckPattern returns the index of the first byte of b that is not the pattern's, or -1.
+func CheckPattern(b []byte, seed uint64, base int) int {
+	for i := range b {
+		if b[i] != PatternByte(seed, base+i) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,22 @@
+package peer
+
+import (
+	"encoding/hex"
+	"testing"
+)
+
+// The first bytes as the agent's C code makes them (seed 3, read from a guest).
+func TestPatternMatchesAgent(t *testing.T) {
+	b := make([]byte, 16)
+	FillPattern(b, 3, 0)
+	if got := hex.EncodeToString(b); got != "ed8f01dbe4140b1d89a9817b8a6f46b3" {
+		t.Fatal(got)
+	}
+	if CheckPattern(b[5:], 3, 5) != -1 || CheckPattern(b, 4, 0) != 0 {
+		t.Fatal("CheckPattern")
+	}
+	b[9] ^= 1
+	if got := CheckPattern(b, 3, 0); got != 9 {
+		t.Fatal(got)
+	}
+}
