@@ -1,0 +1,71 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// marked delivers a WRITE of nothing that went through a congested queue.
+func (r *rig) marked() {
+	p := pkt(ib.RCWriteOnly, r.psn, nil)
+	p.AckReq = false
+	r.psn = r.psn.Next()
+	r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: ECNCE})
+}
+
+// L5: one CNP for marked packets within a gap.
+func TestCNPSent(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.marked()
+	r.marked()
+	require.Equal(t, 1, r.e.PollTransmit(r.now, r.tx[:]))
+	tx := &r.tx[0]
+	var p ib.Packet
+	require.Equal(t, ib.DecodeOK, p.Decode(append(tx.AppendTo(nil), 0, 0, 0, 0)))
+	require.Equal(t, ib.NewCNP(rigPeer).BTH, p.BTH)
+	require.Equal(t, 32, tx.UDPPayloadLen())
+	require.EqualValues(t, 48, tx.Path.TrafficClass>>2)
+	require.Equal(t, rigOther, tx.Path.Dst)
+	tx.Path.Link = "kept" // as long as the path is the same
+
+	r.now += DefaultCNPGapNs - 1
+	r.marked()
+	require.Zero(t, r.e.PollTransmit(r.now, r.tx[:]))
+	r.now++
+	r.marked()
+	require.Equal(t, 1, r.e.PollTransmit(r.now, r.tx[:]))
+	require.Equal(t, "kept", r.tx[0].Path.Link)
+	require.Nil(t, r.qp.path.Link)
+	c := r.e.Counters()
+	require.EqualValues(t, 4, c.CEMarkedPkts)
+	require.EqualValues(t, 2, c.CNPsSent)
+
+	r.now += DefaultCNPGapNs
+	r.qp.path.SrcPort++ // the application gave another address vector
+	r.marked()
+	require.Equal(t, 1, r.e.PollTransmit(r.now, r.tx[:]))
+	require.Nil(t, r.tx[0].Path.Link)
+	require.Equal(t, r.qp.path.SrcPort, r.tx[0].Path.SrcPort)
+}
+
+func TestCNPOff(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{CNPGapNs: -1}})
+	r.marked()
+	require.Empty(t, r.poll())
+	require.EqualValues(t, 1, r.e.Counters().CEMarkedPkts)
+}
+
+// A CNP flood costs a counter.
+func TestCNPReceived(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	p := ib.NewCNP(rigQPN)
+	for range 3 {
+		r.rx(&p)
+	}
+	require.EqualValues(t, 3, r.e.Counters().CNPsHandled)
+	require.Empty(t, r.poll())
+	require.Equal(t, StateRTS, r.qp.State())
+}

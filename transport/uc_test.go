@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+)
+
+func ucRig(t *testing.T) *rig { return newRig(t, rigOpts{typ: ib.UC, rts: true}) }
+
+func TestUC(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 600, 200)
+	msg := pattern(600, 2)
+	r.send(ib.UCSendFirst, msg[:256])
+	r.send(ib.UCSendMiddle, msg[256:512])
+	r.send(ib.UCSendLastImm, msg[512:], imm(9))
+	r.send(ib.UCWriteFirst, msg[:256], r.reth(0, 300))
+	r.post(2, 0, 1)
+	r.send(ib.UCWriteLastImm, msg[256:300], imm(8))
+	require.Equal(t, []WC{
+		{ID: 1, Opcode: WCRecv, ByteLen: 600, QPN: rigQPN, Flags: WCWithImm, Imm: 9},
+		{ID: 2, Opcode: WCRecvWriteImm, ByteLen: 300, QPN: rigQPN, Flags: WCWithImm, Imm: 8},
+	}, r.wcs())
+	require.Equal(t, msg, r.recv.Bytes()[:600])
+	require.Equal(t, msg[:300], r.mem.Bytes()[:300])
+	require.Empty(t, r.poll(), "UC acknowledges nothing")
+}
+
+// IBTA 9.8.3: a gap drops the rest of the message; its receive request serves
+// the next one.
+func TestUCGap(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 600, 600)
+	msg := pattern(600, 2)
+	r.send(ib.UCSendFirst, msg[:256])
+	r.psn++ // the middle is lost
+	r.send(ib.UCSendLast, msg[512:])
+	require.Empty(t, r.wcs())
+	require.EqualValues(t, 1, r.e.Counters().DropUCGap)
+	r.send(ib.UCSendOnly, msg[:10])
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 10, QPN: rigQPN}}, r.wcs())
+}
+
+// The message after one whose end is lost is received (rxe drops it too).
+func TestUCLostLast(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 600, 600)
+	msg := pattern(600, 2)
+	r.send(ib.UCSendFirst, msg[:256])
+	r.psn++
+	r.send(ib.UCSendFirst, msg[:256])
+	r.send(ib.UCSendLast, msg[256:300])
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 300, QPN: rigQPN}}, r.wcs())
+	// The end missing without a gap: the peer gave up on a message.
+	r.post(2, 600, 600)
+	r.send(ib.UCSendFirst, msg[:256])
+	r.send(ib.UCWriteOnly, msg[:4], r.reth(0, 4))
+	r.send(ib.UCSendOnly, msg[:5])
+	require.Equal(t, []WC{{ID: 2, Opcode: WCRecv, ByteLen: 5, QPN: rigQPN}}, r.wcs())
+	require.Equal(t, msg[:4], r.mem.Bytes()[:4])
+}
+
+func TestUCDrops(t *testing.T) {
+	r := ucRig(t)
+	msg := pattern(300, 2)
+	before := string(r.raw)
+	r.send(ib.UCSendOnly, msg[:8]) // nothing posted
+	r.send(ib.UCSendFirst, msg[:256])
+	r.send(ib.UCSendLast, msg[256:])
+	require.EqualValues(t, 2, r.e.Counters().DropNoRecv)
+	require.EqualValues(t, 1, r.e.Counters().DropUCGap)
+	r.post(1, 100, 100)
+	r.send(ib.UCSendOnly, msg[:101]) // too long
+	require.EqualValues(t, 3, r.e.Counters().DropNoRecv)
+	r.send(ib.UCWriteOnly, msg[:8], r.reth(rigLen-7, 8))
+	r.send(ib.UCWriteOnly, msg[:8], r.reth(0, 8), func(p *ib.Packet) { p.RETH.RKey++ })
+	require.EqualValues(t, 2, r.e.Counters().DropAccess)
+	r.send(ib.UCWriteOnly, msg[:8], r.reth(0, 9))
+	r.send(ib.UCWriteFirst, msg[:255], r.reth(0, 300))
+	require.EqualValues(t, 2, r.e.Counters().DropMalformed)
+	require.Empty(t, r.wcs())
+	require.Empty(t, r.poll())
+	require.Equal(t, before, string(r.raw))
+	require.Equal(t, StateRTS, r.qp.State(), "a peer's fault does not end a UC QP")
+	r.send(ib.UCSendOnly, msg[:100])
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 100, QPN: rigQPN}}, r.wcs())
+}
+
+// What is wrong with the local queue does end it.
+func TestUCBadBuffers(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 100, 100)
+	r.post(2, 100, 100)
+	require.NoError(t, r.recv.Deregister())
+	r.send(ib.UCSendOnly, nil)
+	wcs := r.wcs()
+	require.Equal(t, WCLocalProtErr, wcs[0].Status)
+	require.Equal(t, WCFlushErr, wcs[1].Status)
+	require.Equal(t, StateErr, r.qp.State())
+}
+
+// A held receive request is flushed once and not lost.
+func TestUCHeldRequestFlushed(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 600, 600)
+	r.post(2, 600, 600)
+	r.send(ib.UCSendFirst, pattern(256, 1))
+	r.send(ib.UCSendLast, pattern(6, 1), at(200))
+	require.NoError(t, r.qp.Modify(r.now, QPAttr{State: StateErr}, AttrState))
+	wcs := r.wcs()
+	require.Len(t, wcs, 2)
+	for i, wc := range wcs {
+		require.EqualValues(t, i+1, wc.ID)
+		require.Equal(t, WCFlushErr, wc.Status)
+	}
+}
