@@ -106,8 +106,7 @@ const resv8aMask = 0xFF << 32
 // and may hold anything that follows it. udpPayload is the length from BTH
 // through ICRC in bytes, id the IPv4 identification (ignored for IPv6).
 // Continue over the rest, payload and padding, with [Extend], and finish with
-// [PutICRC]. Head is meant for runs of headers: Extend is faster for more than
-// 64 bytes.
+// [PutICRC]. Head is meant for short runs: Extend is faster from 64 bytes up.
 func (c *ICRC) Head(udpPayload int, id uint16, hdr []byte) uint32 {
 	r := c.pseudo(udpPayload, id)
 	if len(hdr) < 8 {
@@ -117,8 +116,18 @@ func (c *ICRC) Head(udpPayload int, id uint16, hdr []byte) uint32 {
 	return ^crcUpdate(r, hdr[8:])
 }
 
+// vectorBytes is the length from which the standard library uses carry-less
+// multiplication (amd64). Below, its tables are no faster than those here, and
+// are behind a sync.Once and a call through a variable.
+const vectorBytes = 64
+
 // Extend continues a CRC over payload and padding.
-func Extend(crc uint32, b []byte) uint32 { return crc32.Update(crc, crc32.IEEETable, b) }
+func Extend(crc uint32, b []byte) uint32 {
+	if len(b) < vectorBytes {
+		return ^crcUpdate(^crc, b)
+	}
+	return crc32.Update(crc, crc32.IEEETable, b)
+}
 
 // Checksum returns the ICRC of a whole UDP payload, of which b is everything
 // from the BTH up to, but without, the ICRC. b holds at least a BTH.
