@@ -10,6 +10,12 @@
 // from the bytes of a UDP payload and [Packet.PutHeaders] writes it back.
 // The payload of a decoded packet aliases the input.
 //
+// [ICRC] computes the invariant CRC of a flow's packets, in pieces for a
+// sender, and verifies it for a receiver, also where the IPv4 identification
+// that it covers is not known. [GRH] is what stands before a datagram in a
+// receive buffer. Package mad, below, has management datagrams and the
+// messages of connection management.
+//
 // # Invariants
 //
 //   - Decoding never allocates, never panics and never reads past its input,
