@@ -28,8 +28,7 @@ type ConnAttr struct {
 	TrafficClass    uint8
 	FlowLabel       uint32
 	HopLimit        uint8
-	// PSN is the first PSN to send, if SetPSN; otherwise the random one of
-	// LocalInfo.
+	// PSN is the first PSN to send, if SetPSN; otherwise that of LocalInfo.
 	PSN    ib.PSN
 	SetPSN bool
 }
@@ -71,9 +70,6 @@ func WithRNR(timer ib.RNRCode, retries uint8) ConnOption {
 // WithAccess sets what the peer may do.
 func WithAccess(a Access) ConnOption { return func(c *ConnAttr) { c.Access = a } }
 
-// WithLocalPSN sets the first PSN to send.
-func WithLocalPSN(p ib.PSN) ConnOption { return func(c *ConnAttr) { c.PSN, c.SetPSN = p, true } }
-
 // LocalInfo returns what the peer has to know of this queue pair to connect to
 // it, with the local address of index gidIndex.
 func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
@@ -83,6 +79,10 @@ func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
 	}
 	return info
 }
+
+// SetPSN replaces the random first PSN to send. It has to be called before the
+// peer is told LocalInfo.
+func (qp *QP) SetPSN(p ib.PSN) { qp.psn = p & ib.PSNMask }
 
 // ToInit moves an RC or UC queue pair from RESET to INIT. Receives can be
 // posted from then on.

@@ -39,6 +39,10 @@ type TxPacket struct {
 	Header     [ib.MaxHeaderBytes]byte
 	Frags      [MaxTxFrags][]byte
 
+	// ICRCXor is xored into the ICRC by the link. Only fault injection sets it,
+	// and sets it back to 0.
+	ICRCXor uint32
+
 	// scratch holds a payload that had to be copied together.
 	scratch []byte
 }
@@ -66,6 +70,7 @@ type RxPacket struct {
 	Src, Dst     netip.Addr // IPv4 addresses as IPv4, not mapped
 	TrafficClass uint8      // as received; the low two bits are ECN
 	HopLimit     uint8
+	SrcPort      uint16 // UDP source port, for tracing; 0 if the link does not say
 	// Data is the UDP payload from BTH through ICRC. The engine reads it only
 	// during HandlePacket.
 	Data []byte

@@ -22,7 +22,7 @@ func PacketICRC(c *ib.ICRC, tx *transport.TxPacket, id uint16) uint32 {
 	if tx.Pad != 0 {
 		crc = ib.Extend(crc, zeroPad[:tx.Pad])
 	}
-	return crc
+	return crc ^ tx.ICRCXor
 }
 
 var zeroPad [3]byte
@@ -31,7 +31,7 @@ var zeroPad [3]byte
 func AppendPacket(b []byte, c *ib.ICRC, tx *transport.TxPacket, id uint16) []byte {
 	start := len(b)
 	b = tx.AppendTo(b)
-	crc := c.Checksum(id, b[start:])
+	crc := c.Checksum(id, b[start:]) ^ tx.ICRCXor
 	b = append(b, 0, 0, 0, 0)
 	ib.PutICRC(b[len(b)-ib.ICRCBytes:], crc)
 	return b

@@ -150,7 +150,8 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 			continue
 		}
 		batch[n] = transport.RxPacket{
-			Src: p.src.Src, Dst: p.src.Dst, TrafficClass: p.tclass, HopLimit: p.ttl, Data: p.data,
+			Src: p.src.Src, Dst: p.src.Dst, TrafficClass: p.tclass, HopLimit: p.ttl,
+			SrcPort: p.src.SrcPort, Data: p.data,
 		}
 		l.stats.RxPackets++
 		l.stats.RxBytes += uint64(len(p.data))

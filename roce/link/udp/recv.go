@@ -207,7 +207,7 @@ func (r *receiver) split(batch []transport.RxPacket) int {
 		p := &batch[n]
 		p.Src, p.Dst = c.src.Src, c.src.Dst
 		p.TrafficClass, p.HopLimit = c.info.tclass, c.info.ttl
-		p.Data = b
+		p.SrcPort, p.Data = c.src.SrcPort, b
 		bytes += uint64(size)
 		n++
 	}

@@ -1,0 +1,236 @@
+package fault
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// wrongICRC is what corruption xors into an ICRC: no identification explains
+// it, so that a receiver which solves for one finds it, too.
+const wrongICRC = 0xA5A5_5A5A
+
+// Link is a link with faults.
+type Link struct {
+	link.Link
+
+	mu    sync.Mutex // guards the rules; each side has its own packets
+	rules []*rule
+
+	// Sending side.
+	txOut  []transport.TxPacket
+	txHeld []heldTx
+
+	// Receiving side.
+	rxIn   []transport.RxPacket
+	rxHeld []heldRx
+	rxOut  []transport.RxPacket // to hand up, copies included
+	rxNext int
+}
+
+type heldTx struct {
+	left int
+	p    transport.TxPacket
+}
+
+type heldRx struct {
+	left int
+	p    transport.RxPacket
+}
+
+// New wraps l.
+func New(l link.Link, rules ...Rule) *Link {
+	f := &Link{Link: l}
+	for _, r := range rules {
+		f.Add(r)
+	}
+	return f
+}
+
+// Unwrap returns the link below.
+func (f *Link) Unwrap() link.Link { return f.Link }
+
+// Add adds a rule and returns its number. Of several rules that choose a
+// packet the first acts.
+func (f *Link) Add(r Rule) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules = append(f.rules, newRule(r))
+	return len(f.rules) - 1
+}
+
+// Hits returns how many packets a rule has acted on.
+func (f *Link) Hits(rule int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rules[rule].hits
+}
+
+// choose returns the rule that acts on a packet. All rules see every packet,
+// so that their counts do not depend on each other.
+func (f *Link) choose(dir Direction, p packetInfo) *Rule {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found *Rule
+	for _, r := range f.rules {
+		if r.Dir == dir && r.choose(p) && found == nil {
+			found = &r.Rule
+		}
+	}
+	return found
+}
+
+// Send applies the rules and sends what they leave.
+func (f *Link) Send(batch []transport.TxPacket) {
+	out := f.txOut[:0]
+	for i := range batch {
+		p := &batch[i]
+		held := len(f.txHeld)
+		switch r := f.choose(Send, txInfo(p)); {
+		case r == nil:
+			out = append(out, *p)
+		case r.Action == Drop:
+			continue
+		case r.Action == Duplicate:
+			out = append(out, *p, *p)
+		case r.Action == Delay:
+			f.txHeld = append(f.txHeld, heldTx{max(r.Hold, 1), keepTx(p)})
+			continue
+		case r.Action == Corrupt:
+			bad := *p
+			bad.ICRCXor = wrongICRC
+			out = append(out, bad)
+		default:
+			out = append(out, *p)
+		}
+		out = f.releaseTx(out, held)
+	}
+	f.Link.Send(out)
+	clear(out)
+	f.txOut = out[:0]
+}
+
+// releaseTx appends those of the first n held packets whose turn has come.
+func (f *Link) releaseTx(out []transport.TxPacket, n int) []transport.TxPacket {
+	for i := range f.txHeld[:n] {
+		h := &f.txHeld[i]
+		if h.left--; h.left == 0 {
+			out = append(out, h.p)
+		}
+	}
+	f.txHeld = slices.DeleteFunc(f.txHeld, func(h heldTx) bool { return h.left == 0 })
+	return out
+}
+
+func txInfo(p *transport.TxPacket) packetInfo {
+	h := p.Headers()
+	if len(h) < ib.BTHBytes {
+		return packetInfo{}
+	}
+	psn := ib.PSN(uint32(h[9])<<16 | uint32(h[10])<<8 | uint32(h[11]))
+	return packetInfo{packetID{p.SrcQP, psn}, ib.Opcode(h[0])}
+}
+
+// keepTx copies a packet with its payload, which is gone when Send returns.
+func keepTx(p *transport.TxPacket) transport.TxPacket {
+	q := *p
+	var data []byte
+	for _, b := range p.Frags[:p.NumFrags] {
+		data = append(data, b...)
+	}
+	q.Frags = [transport.MaxTxFrags][]byte{data}
+	q.NumFrags = 1
+	if len(data) == 0 {
+		q.NumFrags = 0
+	}
+	return q
+}
+
+// Recv receives and applies the rules.
+func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
+	for {
+		if f.rxNext < len(f.rxOut) {
+			n := copy(batch, f.rxOut[f.rxNext:])
+			f.rxNext += n
+			return n, nil
+		}
+		if cap(f.rxIn) < len(batch) {
+			f.rxIn = make([]transport.RxPacket, len(batch))
+		}
+		n, err := f.Link.Recv(f.rxIn[:len(batch)])
+		if n == 0 || err != nil {
+			return 0, err
+		}
+		f.rxOut, f.rxNext = f.rxOut[:0], 0
+		for i := range f.rxIn[:n] {
+			f.receive(&f.rxIn[i])
+		}
+	}
+}
+
+func (f *Link) receive(p *transport.RxPacket) {
+	held := len(f.rxHeld)
+	switch r := f.choose(Receive, rxInfo(p)); {
+	case r == nil:
+		f.rxOut = append(f.rxOut, *p)
+	case r.Action == Drop, r.Action == Corrupt:
+		return
+	case r.Action == Duplicate:
+		f.rxOut = append(f.rxOut, *p, *p)
+	case r.Action == Delay:
+		q := *p
+		q.Data = append([]byte(nil), p.Data...)
+		f.rxHeld = append(f.rxHeld, heldRx{max(r.Hold, 1), q})
+		return
+	case r.Action == MarkCE:
+		q := *p
+		q.TrafficClass |= transport.ECNCE
+		f.rxOut = append(f.rxOut, q)
+	case r.Action == Mutate && r.Mutate != nil:
+		q := *p
+		q.Data = append([]byte(nil), p.Data...)
+		mutate(r, q.Data)
+		f.rxOut = append(f.rxOut, q)
+	default:
+		f.rxOut = append(f.rxOut, *p)
+	}
+	for i := range f.rxHeld[:held] {
+		h := &f.rxHeld[i]
+		if h.left--; h.left == 0 {
+			f.rxOut = append(f.rxOut, h.p)
+		}
+	}
+	f.rxHeld = slices.DeleteFunc(f.rxHeld, func(h heldRx) bool { return h.left == 0 })
+}
+
+// mutate lets the rule change the decoded headers, which are written back, and
+// the bytes.
+func mutate(r *Rule, data []byte) {
+	var p ib.Packet
+	if p.Decode(data) != ib.DecodeOK {
+		return
+	}
+	body := data[:len(data)-ib.ICRCBytes]
+	before := p.HeaderLen
+	r.Mutate(&p, body)
+	if int(p.Opcode.Info().HeaderLen) == before {
+		p.PutHeaders(body)
+	}
+}
+
+func rxInfo(p *transport.RxPacket) packetInfo {
+	if len(p.Data) < ib.BTHBytes {
+		return packetInfo{}
+	}
+	d := p.Data
+	return packetInfo{
+		packetID{
+			ib.QPN(uint32(d[5])<<16 | uint32(d[6])<<8 | uint32(d[7])),
+			ib.PSN(uint32(d[9])<<16 | uint32(d[10])<<8 | uint32(d[11])),
+		},
+		ib.Opcode(d[0]),
+	}
+}
