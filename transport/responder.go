@@ -103,6 +103,7 @@ func (r *responder) reset() {
 func (r *responder) toErr() {
 	r.dropMessage()
 	r.msg.recv = nil // qp.curRecv, which the flush completes
+	r.cnp.due = false
 	if !r.fatal.active {
 		r.out.reset()
 		r.stopNAK()

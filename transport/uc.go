@@ -52,6 +52,10 @@ func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
 	case notReady, badLength:
 		c.DropNoRecv++
 		r.drop(now, p, "no receive request, or too small")
+		if v == badLength && qp.srq != nil {
+			// Class E: a request of an SRQ is not kept for this QP but reported.
+			r.failRecv(WCLocalLenErr, vendor)
+		}
 	case badAccess:
 		c.DropAccess++
 		r.drop(now, p, "remote access")

@@ -117,3 +117,18 @@ func TestUCHeldRequestFlushed(t *testing.T) {
 		require.Equal(t, WCFlushErr, wc.Status)
 	}
 }
+
+// IBTA 9.9.3, class E: a receive request of an SRQ that is too small is
+// reported, because it is not this QP's to keep; the QP goes on.
+func TestUCTooLongWithSRQ(t *testing.T) {
+	r := newRig(t, rigOpts{typ: ib.UC, rts: true, srq: true})
+	r.post(1, 100, 100)
+	r.post(2, 200, 200)
+	r.send(ib.UCSendOnly, pattern(150, 1))
+	r.send(ib.UCSendOnly, pattern(150, 1))
+	wcs := r.wcs()
+	require.Len(t, wcs, 2)
+	require.Equal(t, WC{ID: 1, Status: WCLocalLenErr, QPN: rigQPN}, wcs[0])
+	require.Equal(t, WC{ID: 2, Opcode: WCRecv, ByteLen: 150, QPN: rigQPN}, wcs[1])
+	require.Equal(t, StateRTS, r.qp.State())
+}
