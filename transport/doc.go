@@ -38,4 +38,33 @@
 // completion rings are allocated when the object is created. A descriptor
 // filled by PollTransmit refers to registered memory; it must be sent or
 // dropped before the engine is called again.
+//
+// # Inside
+//
+// engine.go checks a packet and hands it to a part of its QP: the responder
+// (responder*.go, uc.go, ud.go) if it is a request, the requester
+// (completer.go) if it is a response. Both put the QP on the ready list
+// (ready.go) when they have something to send; PollTransmit gives the QPs
+// turns, in which responses go before requests. Timers (timer.go) belong to
+// one part each.
+//
+// The requester's files are listed at its type; the rules that hold between
+// the parts are:
+//
+//   - QP.fatal moves a QP to ERR, flushes both queues and raises an event;
+//     enterErr does the same silently, because a completion has told.
+//   - requester.failHead completes the oldest send request with an error and
+//     ends the send queue: ERR for RC, SQE for UC and UD.
+//   - A part that calls fatal, failHead or pushes a completion looks at the
+//     QP's state before it goes on: the queue may be gone.
+//   - takeRecv hands out one receive request at a time; whoever took it
+//     completes it and calls recycleRecv, or the flush does.
+//   - In ERR a responder may linger to repeat its fatal NAK; nothing else is
+//     sent.
+//
+// # Limits
+//
+// See limits.go. An idle connected QP with 16 receive requests posted takes
+// 2 KiB; the ring of its send queue, 1.5 KiB for 16 requests of one element,
+// is made by the first PostSend.
 package transport
