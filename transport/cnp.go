@@ -5,10 +5,6 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
-// SIGCOMM 2015; ConnectX takes 4 us).
-const DefaultCNPGapNs = 50e3
-
 // cnpTrafficClass is that of CNPs: DSCP 48 and ECT(0), as seen from ConnectX-4.
 const cnpTrafficClass = 48<<2 | ECT0
 

@@ -61,3 +61,30 @@ const (
 	// progress is taken to be about the same loss.
 	minEpisodeNs = 1e6
 )
+
+// Limits and steps of the responder.
+const (
+	// maxAnswers bounds the answers that a QP owes at a time. A requester may
+	// have at most 255 READs and atomics outstanding (8 bits in the CM), so
+	// only a peer that disregards that comes near.
+	maxAnswers = 1024
+	// minAnswers is the size of a QP's ring of answers after the first one; it
+	// doubles on demand.
+	minAnswers = 8
+	// minReplays is the least number of requests remembered for duplicates.
+	// FLUSH is answered even on a QP with max_dest_rd_atomic 0.
+	minReplays = 4
+	// maxNAKRepeats bounds how often the NAK of a gap is repeated by the timer
+	// alone, at doubling intervals. A peer that still sends is told by its
+	// packets.
+	maxNAKRepeats = 5
+	// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
+	// SIGCOMM 2015; ConnectX takes 4 us).
+	DefaultCNPGapNs = 50e3
+)
+
+// Limits of multicast, those of rdma_rxe but for the sum over all groups.
+const (
+	MaxMcastGroups = 8192 // groups that QPs of an engine are attached to
+	MaxMcastQPs    = 56   // QPs attached to one group
+)

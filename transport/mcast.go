@@ -7,12 +7,6 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Limits of multicast, those of rdma_rxe but for the sum over all groups.
-const (
-	MaxMcastGroups = 8192 // groups that QPs of an engine are attached to
-	MaxMcastQPs    = 56   // QPs attached to one group
-)
-
 // mcastTable lists the QPs attached to each group.
 type mcastTable struct {
 	groups map[ib.GID][]*QP

@@ -35,15 +35,6 @@ type answerQueue struct {
 	stream stream
 }
 
-const (
-	// maxAnswers bounds the answers that a QP owes at a time. A requester may
-	// have at most 255 READs and atomics outstanding (8 bits in the CM), so
-	// only a peer that disregards that comes near.
-	maxAnswers = 1024
-	// minAnswers is the size of the first ring.
-	minAnswers = 8
-)
-
 func (q *answerQueue) len() int { return int(q.tail - q.head) }
 
 func (q *answerQueue) full() bool { return q.len() >= maxAnswers }
@@ -91,11 +82,6 @@ func (q *answerQueue) pending(first uint64) *answer {
 		}
 	}
 	return nil
-}
-
-// hasOutput reports whether pollTransmit has something to send.
-func (r *responder) hasOutput() bool {
-	return r.out.ack || r.out.head != r.out.tail || r.nak.due || r.cnp.due
 }
 
 // acknowledge notes that the newest request executed, a packet of a SEND or

@@ -59,7 +59,7 @@ func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 
 // place copies payload to where the receive buffers stand.
 func (m *message) place(payload []byte) verdict {
-	if uint64(len(payload)) > m.cur.Left() {
+	if n := uint64(len(payload)); n > m.cur.Left() || n+uint64(m.done) > MaxMessage {
 		return badLength
 	}
 	if !m.sgl.Valid() {
@@ -162,6 +162,9 @@ func (r *responder) finishRecv(solicited bool) bool {
 	m.recv = nil
 	m.op = ib.OpInvalid
 	m.done = 0
+	// Keep no memory alive that the application may deregister.
+	m.cur = mem.Cursor{}
+	m.sgl.Reset()
 	qp.recycleRecv(w)
 	if ok && r.wc.Status == WCSuccess {
 		qp.e.counters.RDMARecvs++

@@ -24,10 +24,6 @@ const (
 	nakRNR
 )
 
-// maxNAKRepeats bounds how often the NAK of a gap is repeated by the timer
-// alone, at doubling intervals. A peer that still sends is told by its packets.
-const maxNAKRepeats = 5
-
 // fatalState is set from a fatal NAK to the end of the linger.
 type fatalState struct {
 	active   bool
@@ -55,8 +51,7 @@ func (r *responder) gap(now int64, p *ib.Packet) {
 // sequenceNAK queues a NAK that names the expected PSN.
 func (r *responder) sequenceNAK(now int64) {
 	k := &r.nak
-	r.sendNAK(now, ib.NAKSequence, r.next)
-	r.qp.e.counters.SentSeqNAKs++
+	r.sendNAK(ib.NAKSequence, r.next)
 	k.latch = nakSequence
 	k.againAt = now + r.rearmNs()<<min(k.repeats, maxNAKRepeats)
 	r.qp.setTimer(timerNAK, k.againAt)
@@ -89,12 +84,10 @@ func (r *responder) stopNAK() {
 	r.nak = nakState{}
 }
 
-// sendNAK makes a NAK due.
-func (r *responder) sendNAK(now int64, s ib.Syndrome, seq uint64) {
+// sendNAK makes a NAK due. It is counted when it leaves: a repaired gap may
+// cancel it before.
+func (r *responder) sendNAK(s ib.Syndrome, seq uint64) {
 	r.nak.due, r.nak.syndrome, r.nak.seq = true, s, seq
-	if t := r.qp.e.cfg.Tracer; t != nil {
-		t.Trace(TraceEvent{Now: now, Kind: TraceNAKSent, QPN: r.qp.num, PSN: psnOf(seq), Detail: s.String()})
-	}
 	r.qp.e.counters.AckDeferred++
 	r.qp.markReady()
 }
@@ -105,8 +98,7 @@ func (r *responder) sendNAK(now int64, s ib.Syndrome, seq uint64) {
 // requesters cut their wait short).
 func (r *responder) receiverNotReady(now int64) {
 	code := r.qp.attr.MinRNRTimer
-	r.sendNAK(now, ib.RNRNAK(code), r.next)
-	r.qp.e.counters.SendRNRErr++
+	r.sendNAK(ib.RNRNAK(code), r.next)
 	r.nak.latch = nakRNR
 	r.nak.repeats = 0
 	r.nak.againAt = now + code.Ns() + r.rearmNs()
@@ -149,7 +141,7 @@ func (r *responder) fail(now int64, s ib.Syndrome, seq uint64, ev EventType, tol
 	qp := r.qp
 	r.stopNAK()
 	r.fatal = fatalState{active: true, syndrome: s, seq: seq}
-	r.sendNAK(now, s, seq)
+	r.sendNAK(s, seq)
 	if told {
 		qp.enterErr(now)
 	} else {

@@ -366,3 +366,29 @@ func TestTooManyOutstanding(t *testing.T) {
 	require.Equal(t, "NAK invalid request 1124 msn 1024", out[maxAnswers])
 	require.Equal(t, StateErr, r.qp.State())
 }
+
+// A message has at most 2^31 bytes, however large the buffers are.
+func TestSendOverLimit(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	r.post(1, 600, 600)
+	r.send(ib.RCSendFirst, pattern(256, 0), noAck)
+	r.qp.resp.msg.done = MaxMessage - 4
+	r.send(ib.RCSendLast, pattern(5, 0))
+	r.want("NAK invalid request 101 msn 0")
+	require.Equal(t, WCLocalLenErr, r.wcs()[0].Status)
+}
+
+// L4: counters equal the trace, also for a NAK that never left.
+func TestCancelledNAKIsNotCounted(t *testing.T) {
+	r := newRig(t, rigOpts{})
+	r.send(ib.RCSendOnly, nil)
+	r.post(1, 8, 8)
+	r.send(ib.RCSendOnly, nil, at(100))
+	r.send(ib.RCSendOnly, nil, at(102))
+	r.post(2, 8, 8)
+	r.send(ib.RCSendOnly, nil, at(101))
+	r.want("ACK 101 msn 2")
+	c := r.e.Counters()
+	require.Zero(t, c.SentSeqNAKs)
+	require.Zero(t, c.SendRNRErr)
+}

@@ -31,10 +31,6 @@ type replay struct {
 	value  uint64 // atomics: the original value
 }
 
-// minReplays is the least number of requests remembered. FLUSH is answered
-// even on a QP with max_dest_rd_atomic 0.
-const minReplays = 4
-
 func (s *replayStore) init(depth uint8) {
 	*s = replayStore{ring: s.ring[:0:0], depth: depth}
 }

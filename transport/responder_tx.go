@@ -45,8 +45,7 @@ func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
 			r.buildAck(&batch[n], r.credits(), r.next-1, r.msn)
 			n++
 		case r.nak.due:
-			r.nak.due = false
-			r.buildAck(&batch[n], r.nak.syndrome, r.nak.seq, r.msn)
+			r.buildNAK(now, &batch[n])
 			n++
 		default:
 			return n
@@ -150,7 +149,7 @@ func (r *responder) readRevoked(now int64, a *answer) {
 	if dup {
 		r.out.pop()
 		if r.nak.latch == nakNone && !r.nak.due {
-			r.sendNAK(now, ib.NAKRemoteAccess, at)
+			r.sendNAK(ib.NAKRemoteAccess, at)
 		}
 		return
 	}
@@ -166,7 +165,26 @@ func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
 	tx.NumFrags = 0
 	tx.PayloadLen = uint16(n)
 	tx.Pad = uint8(ib.PadFor(n))
-	putRequestBTH(&tx.Header, op, false, int(tx.Pad), qp.attr.DestQPN, psnOf(seq), false)
+	putBTH(&tx.Header, op, false, int(tx.Pad), qp.attr.DestQPN, psnOf(seq), false)
+}
+
+// buildNAK builds the NAK that is due.
+func (r *responder) buildNAK(now int64, tx *TxPacket) {
+	k := &r.nak
+	k.due = false
+	r.buildAck(tx, k.syndrome, k.seq, r.msn)
+	e := r.qp.e
+	switch {
+	case k.syndrome == ib.NAKSequence:
+		e.counters.SentSeqNAKs++
+	case k.syndrome.Kind() == ib.SyndromeRNR:
+		e.counters.SendRNRErr++
+	}
+	if t := e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{
+			Now: now, Kind: TraceNAKSent, QPN: r.qp.num, PSN: psnOf(k.seq), Detail: k.syndrome.String(),
+		})
+	}
 }
 
 // buildAck builds an ACKNOWLEDGE packet.

@@ -57,9 +57,9 @@ func byPosition(middle, first, last, only ib.Opcode) (o [4]ib.Opcode) {
 
 func always(op ib.Opcode) [4]ib.Opcode { return [4]ib.Opcode{op, op, op, op} }
 
-// putRequestBTH writes the BTH of a request: MigReq 1, the default P_Key and no
+// putBTH writes a BTH: MigReq 1, the default P_Key and no
 // congestion marks.
-func putRequestBTH(h *[ib.MaxHeaderBytes]byte, op ib.Opcode, solicited bool, pad int, dest ib.QPN, psn ib.PSN, ackReq bool) {
+func putBTH(h *[ib.MaxHeaderBytes]byte, op ib.Opcode, solicited bool, pad int, dest ib.QPN, psn ib.PSN, ackReq bool) {
 	const migReq = 1 << 22
 	w := uint32(op)<<24 | migReq | uint32(pad)<<20 | uint32(ib.PKeyDefault)
 	if solicited {
@@ -139,7 +139,7 @@ func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.
 	}
 	code := sendOps[w.op].opcodes[pos] + class
 	info := code.Info()
-	putRequestBTH(&tx.Header, code, last && w.flags&SendSolicited != 0 && sendOps[w.op].consumes,
+	putBTH(&tx.Header, code, last && w.flags&SendSolicited != 0 && sendOps[w.op].consumes,
 		int(tx.Pad), qp.attr.DestQPN, sq.psn, false)
 	h := ib.BTHBytes
 	if info.Headers&ib.HasRETH != 0 {
@@ -162,7 +162,7 @@ func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.
 func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 	qp := sq.qp
 	op := &sendOps[w.op]
-	putRequestBTH(&tx.Header, op.opcodes[ib.Only], false, 0, qp.attr.DestQPN, sq.psn, true)
+	putBTH(&tx.Header, op.opcodes[ib.Only], false, 0, qp.attr.DestQPN, sq.psn, true)
 	n := uint32(1)
 	h := tx.Header[ib.BTHBytes:]
 	switch w.op {

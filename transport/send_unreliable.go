@@ -95,7 +95,7 @@ func (sq *requester) buildDatagram(w *sendWQE, tx *TxPacket) bool {
 	if w.op == WRSendImm {
 		code = ib.UDSendOnlyImm
 	}
-	putRequestBTH(&tx.Header, code, w.flags&SendSolicited != 0, int(tx.Pad), ib.QPN(w.dest), sq.psn, false)
+	putBTH(&tx.Header, code, w.flags&SendSolicited != 0, int(tx.Pad), ib.QPN(w.dest), sq.psn, false)
 	h := tx.Header[ib.BTHBytes:]
 	key := ib.QKey(w.rkey)
 	if key&ib.QKeyControlled != 0 {

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,4 +133,83 @@ func TestUCTooLongWithSRQ(t *testing.T) {
 	require.Equal(t, WC{ID: 1, Status: WCLocalLenErr, QPN: rigQPN}, wcs[0])
 	require.Equal(t, WC{ID: 2, Opcode: WCRecv, ByteLen: 150, QPN: rigQPN}, wcs[1])
 	require.Equal(t, StateRTS, r.qp.State())
+}
+
+// What UC delivers, told without any state: a message, each time that all of
+// its packets arrive one right after the other.
+func TestUCAgainstModel(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		r := newRig(t, rigOpts{typ: ib.UC, rts: true, psn: ib.PSNMask - 30, recvs: 1 << 10, cqe: 1 << 10})
+		for id := range uint64(900) {
+			r.post(id, 1024, 1024)
+		}
+		// The stream: packet i has the PSN psn+i. msgs[i] is the length of the
+		// message that starts at packet i, in packets.
+		var stream []ib.Packet
+		msgs := map[int]int{}
+		bodies := map[int][]byte{}
+		for len(stream) < 150 {
+			first := len(stream)
+			body := pattern([]int{0, 8, 256, 257, 700, 1024}[rng.IntN(6)], byte(first))
+			n := max(1, (len(body)+255)/256)
+			write := rng.IntN(2) == 0
+			for i := range n {
+				op := []ib.Opcode{ib.UCSendMiddle, ib.UCSendFirst, ib.UCSendLastImm, ib.UCSendOnlyImm}
+				if write {
+					op = []ib.Opcode{ib.UCWriteMiddle, ib.UCWriteFirst, ib.UCWriteLastImm, ib.UCWriteOnlyImm}
+				}
+				k := 0
+				if i == 0 {
+					k |= 1
+				}
+				if i == n-1 {
+					k |= 2
+				}
+				p := pkt(op[k], r.psn.Add(len(stream)), body[i*256:min(len(body), (i+1)*256)])
+				p.ImmDt = uint32(first)
+				r.reth(0, len(body))(&p)
+				stream = append(stream, p)
+			}
+			msgs[first], bodies[first] = n, body
+		}
+		// The wire: mostly in order, some lost, doubled or late.
+		var arrivals []int
+		for i := 0; i < len(stream); i++ {
+			switch rng.IntN(12) {
+			case 0:
+			case 1:
+				arrivals = append(arrivals, i, i)
+			case 2:
+				arrivals = append(arrivals, rng.IntN(len(stream)), i)
+			default:
+				arrivals = append(arrivals, i)
+			}
+		}
+		var want, got []string
+		for k, i := range arrivals {
+			n := msgs[i]
+			ok := n > 0 && k+n <= len(arrivals)
+			for j := 0; ok && j < n; j++ {
+				ok = arrivals[k+j] == i+j
+			}
+			if ok {
+				want = append(want, fmt.Sprint(i, len(bodies[i])))
+			}
+		}
+		for _, i := range arrivals {
+			r.rx(&stream[i])
+			for _, wc := range r.wcs() {
+				got = append(got, fmt.Sprint(wc.Imm, wc.ByteLen))
+				where := r.recv.Bytes()
+				if wc.Opcode == WCRecvWriteImm {
+					where = r.mem.Bytes()
+				}
+				require.Equal(t, bodies[int(wc.Imm)], append([]byte{}, where[:wc.ByteLen]...))
+			}
+		}
+		require.Equal(t, want, got, "seed %d", seed)
+		require.NotEmpty(t, got)
+		r.canaries()
+	}
 }
