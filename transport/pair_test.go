@@ -33,6 +33,9 @@ type pair struct {
 	seq    int
 	// onSend sees every packet as it is sent, before it is put on the wire.
 	onSend func(*flight)
+	// hold, if it returns true, keeps the engines from sending for now, as a
+	// shell does that handles a batch of packets first.
+	hold func() bool
 	// log is every packet sent since the last look at it, lost ones included.
 	log     []*flight
 	logging bool
@@ -497,7 +500,9 @@ func (p *pair) next() (at int64, packet int, ok bool) {
 // step makes the next thing happen unless it is later than limit; it reports
 // whether anything did.
 func (p *pair) step(limit int64) bool {
-	p.pump()
+	if p.hold == nil || len(p.flying) == 0 || !p.hold() {
+		p.pump()
+	}
 	at, i, ok := p.next()
 	if !ok || at > limit {
 		return false
@@ -515,7 +520,9 @@ func (p *pair) step(limit int64) bool {
 			}
 		}
 	}
-	p.pump()
+	if p.hold == nil {
+		p.pump()
+	}
 	return true
 }
 

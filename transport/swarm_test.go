@@ -52,6 +52,7 @@ func TestSwarm(t *testing.T) {
 		"rcvd_rnr_err": sum.RcvdRNRErr, "send_rnr_err": sum.SendRNRErr, "rcvd_seq_err": sum.RcvdSeqErr,
 		"completer_retry_err": sum.CompleterRetryErr, "retransmitted": sum.RetransmittedPkts,
 		"timeouts": sum.Timeouts, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
+		"coalesced ACKs":  sum.CoalescedAcks,
 		"stale responses": sum.DropBadResponse,
 	} {
 		if v == 0 {
@@ -89,6 +90,8 @@ type swarmOptions struct {
 	tuning     [2]transport.Tuning
 	psn        [2]ib.PSN
 	sigPercent int
+	holdPct    int // chance that the engines may not send yet after a packet
+	txBatch    int // descriptors of one PollTransmit
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -113,6 +116,10 @@ func drawSwarm(rng *rand.Rand) swarmOptions {
 	if chance(30) {
 		o.blackout = 0.002
 	}
+	if chance(50) {
+		o.holdPct = rng.IntN(90)
+	}
+	o.txBatch = 1 + rng.IntN(32)
 	for i := range o.tuning {
 		o.tuning[i] = transport.Tuning{
 			AckReqInterval: rng.IntN(20), DisableAckCoalesce: chance(30), EndToEndCredits: chance(30),
@@ -134,6 +141,10 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, cqe: 4096})
 	p.logging = false
 	p.delay = o.delay
+	p.batch = make([]transport.TxPacket, o.txBatch)
+	if o.holdPct > 0 {
+		p.hold = func() bool { return rng.IntN(100) < o.holdPct }
+	}
 	s := &swarm{t: t, p: p, o: o, rng: rng}
 	s.setup()
 	if canary != nil {
