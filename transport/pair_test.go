@@ -42,6 +42,8 @@ type pair struct {
 	conns   map[connKey]*conn
 	batch   []transport.TxPacket
 	steps   int
+	watcher *watcher // nil for none
+	pathMTU int
 }
 
 // end is one side of a pair.
@@ -86,6 +88,7 @@ type connKey struct {
 // conn is what the log needs to know about a QP.
 type conn struct {
 	rqPSN, sqPSN ib.PSN
+	peer         ib.QPN
 	seen         map[string]int
 }
 
@@ -298,7 +301,8 @@ func (l *link) bringUp(until transport.QPState) {
 
 // register tells the log where the PSNs of the link start.
 func (l *link) register() {
-	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN, seen: map[string]int{}}
+	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN, peer: l.attr.DestQPN, seen: map[string]int{}}
+	l.p.pathMTU = l.attr.PathMTU.Bytes()
 }
 
 // post posts a work request; it is signalled and has an ID unless one was set.
@@ -458,6 +462,9 @@ func (p *pair) put(e *end, data []byte, src, dst netip.Addr, tclass uint8) {
 	if p.onSend != nil {
 		p.onSend(f)
 	}
+	if p.watcher != nil {
+		p.watcher.sent(f)
+	}
 	if p.logging {
 		p.log = append(p.log, f)
 	}
@@ -540,6 +547,9 @@ func (p *pair) deliver(f *flight) {
 	if to.eng == nil {
 		to.inbox = append(to.inbox, f)
 		return
+	}
+	if p.watcher != nil {
+		p.watcher.arrived(f)
 	}
 	rx := f.rx
 	rx.Data = append([]byte(nil), f.data...)
