@@ -90,7 +90,8 @@ func (w *watcher) mtu(*ib.Packet) int { return w.p.pathMTU }
 
 func (w *watcher) fail(f *flight, format string, args ...any) {
 	w.t.Helper()
-	w.t.Fatalf("%v (PSN %#x) at %d ns: %s", f, f.pkt.PSN, w.p.now, fmt.Sprintf(format, args...))
+	w.t.Fatalf("%v (QP %v, PSN %#x) at %d ns: %s\n%s", f, f.pkt.DestQP, f.pkt.PSN, w.p.now,
+		fmt.Sprintf(format, args...), w.p.history(f, 60))
 }
 
 // sent sees every packet as it is sent.
@@ -129,7 +130,9 @@ func (w *watcher) sent(f *flight) {
 	switch info.Op {
 	case ib.OpRead:
 		w.sentRead(f, s, span)
-	case ib.OpCompareSwap, ib.OpFetchAdd, ib.OpAtomicWrite, ib.OpFlush:
+	case ib.OpCompareSwap, ib.OpFetchAdd:
+		// Not ATOMIC WRITE and FLUSH: they return nothing, so that any later
+		// acknowledgement says that they were executed.
 		s.reads[k.PSN] = readRange{psns: 1}
 	}
 }
@@ -259,7 +262,8 @@ func (s *watched) pendingAt(psn ib.PSN) (ib.PSN, readRange, bool) {
 	return 0, readRange{}, false
 }
 
-// counters checks L4 for what the trace shows without knowing the engine.
+// counters checks L4 for what the trace shows without knowing the engine. A
+// NAK that is stale when it arrives need not be counted.
 func (w *watcher) counters() {
 	w.t.Helper()
 	for i, e := range w.p.ends {
@@ -270,8 +274,8 @@ func (w *watcher) counters() {
 		require.Equal(w.t, want.RetransmittedPkts, got.RetransmittedPkts, "%s: retransmitted", e.name)
 		require.Equal(w.t, want.SentSeqNAKs, got.SentSeqNAKs, "%s: sequence NAKs sent", e.name)
 		require.Equal(w.t, want.SendRNRErr, got.SendRNRErr, "%s: send_rnr_err", e.name)
-		require.Equal(w.t, want.RcvdRNRErr, got.RcvdRNRErr, "%s: rcvd_rnr_err", e.name)
-		require.Equal(w.t, want.RcvdSeqErr, got.RcvdSeqErr, "%s: rcvd_seq_err", e.name)
+		stale := want.RcvdRNRErr + want.RcvdSeqErr - got.RcvdRNRErr - got.RcvdSeqErr
+		require.LessOrEqual(w.t, stale, got.DropBadResponse, "%s: rcvd_rnr_err and rcvd_seq_err", e.name)
 		require.Equal(w.t, want.DuplicateRequest, got.DuplicateRequest, "%s: duplicate_request", e.name)
 		require.Equal(w.t, want.OutOfSeqRequest, got.OutOfSeqRequest, "%s: out_of_seq_request", e.name)
 	}

@@ -604,6 +604,20 @@ func (p *pair) lines(n int) []string {
 	return all
 }
 
+// history returns the last n packets of the connection that f belongs to, with
+// the times in microseconds at which they were sent and would arrive.
+func (p *pair) history(f *flight, n int) string {
+	key := connKey{1 - f.from.i, f.pkt.DestQP}
+	other := connKey{f.from.i, p.conns[key].peer}
+	var all []string
+	for _, l := range p.log {
+		if k := (connKey{1 - l.from.i, l.pkt.DestQP}); k == key || k == other {
+			all = append(all, fmt.Sprintf("%10.1f..%-10.1f %v", float64(l.sent)/us, float64(l.at)/us, l))
+		}
+	}
+	return strings.Join(all[max(0, len(all)-n):], "\n")
+}
+
 // wantWire compares the packets sent since the last look, one a line, lost
 // ones included, and forgets them. Blank lines and indentation do not matter.
 func (p *pair) wantWire(want string) {

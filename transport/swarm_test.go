@@ -139,13 +139,18 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	o := drawSwarm(rng)
 	t.Logf("seed %d: %+v", seed, o)
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, cqe: 4096})
-	p.logging = false
+	p.logging = *seedFlag != 0 // then a failure shows the last packets
 	p.delay = o.delay
 	p.batch = make([]transport.TxPacket, o.txBatch)
 	if o.holdPct > 0 {
 		p.hold = func() bool { return rng.IntN(100) < o.holdPct }
 	}
 	s := &swarm{t: t, p: p, o: o, rng: rng}
+	if o.holdPct == 0 && !o.poison {
+		// A trace shows cause and effect only if the engine answers each packet
+		// before the next one comes.
+		watch(t, p, transport.DefaultSeqNAKRearmNs)
+	}
 	s.setup()
 	if canary != nil {
 		canary(s)
@@ -173,6 +178,9 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	p.advance(20 * second) // nothing may come late
 	s.check()
 	s.finish()
+	if p.watcher != nil {
+		p.watcher.counters()
+	}
 	return s
 }
 
