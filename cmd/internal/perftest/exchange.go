@@ -104,6 +104,9 @@ func (x *exchange) swapDest(i int) error {
 	if err != nil {
 		return err
 	}
+	if known := x.peer[i]; known.QPN != 0 && known.QPN != d.QPN {
+		return fmt.Errorf("the peer's keys are of QP %v where those of %v were due: both sides must run the same test with the same options (-q, -a, -b, -c)", d.QPN, known.QPN)
+	}
 	x.peer[i] = d
 	return nil
 }

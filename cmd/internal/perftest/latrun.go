@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
@@ -106,10 +107,11 @@ func (p *pinger) runOneSided() error {
 func (p *pinger) runSend(v *receiver) error {
 	driver := p.s.o.Driver()
 	first := true
-	for p.more(p.sent) || p.more(p.received) {
-		if p.more(p.received) && (p.sent > 0 || !driver) {
-			want := p.received + 1
-			if err := p.until(func() bool { return p.received >= want }, v.complete); err != nil {
+	var turns uint64 // messages answered or to be answered; the next may be there already
+	for p.more(p.sent) || p.more(turns) {
+		if p.more(turns) && (p.sent > 0 || !driver) {
+			turns++
+			if err := p.until(func() bool { return p.received >= turns }, v.complete); err != nil {
 				return ended(err)
 			}
 			now := nowNs()
@@ -169,25 +171,38 @@ func (p *pinger) runWrite() error {
 	return nil
 }
 
+// How waitByte waits: it looks all the time at first, and then sleeps between
+// looks, since with few CPUs it is the thread that receives which lacks one.
+const (
+	busyNs             = 100_000
+	nap                = 10 * time.Microsecond
+	looksBetweenChecks = 64 // of the clock and the context
+)
+
 // waitByte waits until a peer has written want to mem[i].
 func (p *pinger) waitByte(mem []byte, i int, want byte) error {
+	start := nowNs()
 	for n := 1; loadByte(mem, i) != want; n++ {
-		// In polling mode this is what receives packets; no completion is due.
-		if _, err := p.take(false); err != nil {
-			return err
+		if p.s.o.Polling {
+			// This is what receives packets; no completion is due.
+			if _, err := p.take(false); err != nil {
+				return err
+			}
 		}
-		if n%pollsBetweenChecks == 0 && p.ctx.Err() != nil {
-			return context.Cause(p.ctx)
+		if n%looksBetweenChecks == 0 {
+			if p.ctx.Err() != nil {
+				return context.Cause(p.ctx)
+			}
+			if !p.s.o.Polling && nowNs()-start > busyNs {
+				time.Sleep(nap)
+				n-- // look at the clock again next time
+			}
 		}
 		runtime.Gosched()
 	}
 	p.moved.Add(1)
 	return nil
 }
-
-// pollsBetweenChecks is how often waitByte looks at the memory before it looks
-// whether it should give up.
-const pollsBetweenChecks = 64
 
 // loadByte reads memory that a peer writes at any time, with nothing to order
 // the two: that is what write_lat measures, and a byte is written at once. Not
