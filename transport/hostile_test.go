@@ -161,9 +161,9 @@ func hostile(t testing.TB, data []byte) {
 }
 
 func TestHostilePeer(t *testing.T) {
-	rounds := 3000
+	rounds := 600
 	if testing.Short() {
-		rounds = 300
+		rounds = 100
 	}
 	base := rand.Uint64()
 	for i := range rounds {

@@ -14,12 +14,17 @@ import (
 // is played: every offset, PSN and position is checked, no byte is carried.
 func TestTwoGiB(t *testing.T) {
 	if testing.Short() {
-		t.Skip("eight million packets in each direction")
+		t.Skip("millions of packets in each direction")
 	}
 	const total = 1 << 31
+	pathMTU := ib.MTU256
+	if raceEnabled {
+		pathMTU = ib.MTU4096
+	}
+	mtu := pathMTU.Bytes()
 	newPeer := func(t *testing.T) (*script, SendWR) {
 		s := newScript(t, loopOptions{
-			data: total / 32, cqe: 4,
+			mtu: pathMTU, data: total / 32, cqe: 4,
 			caps: QPCaps{MaxSendWR: 4, MaxSendSGE: 32, MaxRecvWR: 1, MaxRecvSGE: 1},
 		})
 		wr := SendWR{Flags: SendSignaled, RemoteAddr: 0x1000}
@@ -28,7 +33,7 @@ func TestTwoGiB(t *testing.T) {
 		}
 		return s, wr
 	}
-	const packets = total / 256
+	packets := total / mtu
 	t.Run("WRITE", func(t *testing.T) {
 		s, wr := newPeer(t)
 		wr.Opcode = WRWrite
@@ -50,8 +55,8 @@ func TestTwoGiB(t *testing.T) {
 				case packets - 1:
 					want = ib.RCWriteLast
 				}
-				at := sent * 256 % (total / 32)
-				if op != want || psn != s.psn0.Add(sent) || tx.PayloadLen != 256 || &tx.Frags[0][0] != &s.a.data[at] {
+				at := sent * mtu % (total / 32)
+				if op != want || psn != s.psn0.Add(sent) || int(tx.PayloadLen) != mtu || &tx.Frags[0][0] != &s.a.data[at] {
 					t.Fatalf("packet %d: %v %v", sent, op, psn)
 				}
 				sent++
@@ -67,8 +72,8 @@ func TestTwoGiB(t *testing.T) {
 		s, wr := newPeer(t)
 		wr.Opcode = WRRead
 		require.NoError(t, s.a.qp.PostSend(s.now, &wr))
-		var asked, got uint64
-		payload := make([]byte, 256)
+		asked, got := 0, 0
+		payload := make([]byte, mtu)
 		resp := ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRespMiddle, PKey: ib.PKeyDefault, DestQP: s.a.qp.Number()}, Payload: payload}
 		resp.AETH.Syndrome = ib.ACKNoCredits
 		var b []byte
@@ -77,13 +82,13 @@ func TestTwoGiB(t *testing.T) {
 			for i := range s.batch[:n] {
 				h := s.batch[i].Headers()
 				_, psn := s.batch[i].opcodeAndPSN()
-				require.Equal(t, s.psn0.Add(int(asked)), psn)
-				require.EqualValues(t, 0x1000+asked*256, binary.BigEndian.Uint64(h[12:]))
-				asked += uint64(binary.BigEndian.Uint32(h[24:])) / 256
+				require.Equal(t, s.psn0.Add(asked), psn)
+				require.EqualValues(t, 0x1000+asked*mtu, binary.BigEndian.Uint64(h[12:]))
+				asked += int(binary.BigEndian.Uint32(h[24:])) / mtu
 			}
 			require.Greater(t, asked, got, "stuck")
 			for ; got < asked; got++ {
-				resp.PSN = s.psn0.Add(int(got))
+				resp.PSN = s.psn0.Add(got)
 				if got == packets-1 {
 					resp.Opcode = ib.RCReadRespLast
 				}
@@ -92,7 +97,7 @@ func TestTwoGiB(t *testing.T) {
 					b = make([]byte, ib.MaxPacketBytes)
 				}
 				h := resp.PutHeaders(b)
-				b = b[:h+256+ib.ICRCBytes]
+				b = b[:h+mtu+ib.ICRCBytes]
 				s.a.e.HandlePacket(s.now, &RxPacket{Src: s.b.addr, Dst: s.a.addr, Data: b})
 			}
 		}
