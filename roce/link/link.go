@@ -1,24 +1,11 @@
 package link
 
 import (
-	"errors"
-	"net"
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
 )
-
-// ErrClosed is returned by a link that was closed; it matches [net.ErrClosed].
-var ErrClosed error = closedError{}
-
-type closedError struct{}
-
-func (closedError) Error() string        { return "link: closed" }
-func (closedError) Is(target error) bool { return target == net.ErrClosed }
-
-// ErrUnsupported is wrapped when a link cannot do what was asked of it.
-var ErrUnsupported = errors.New("link: not supported by this link")
 
 // Link carries packets between a device and its peers.
 type Link interface {

@@ -1,6 +1,9 @@
 package udp
 
-import "golang.org/x/sys/unix"
+import (
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
 
 // backlog holds copies of datagrams that the socket had no room for. While
 // there is one the device makes no more packets, so it stays small: at most
@@ -12,7 +15,7 @@ type backlog struct {
 
 	// one is the message header for sending from contiguous memory.
 	one struct {
-		hdr [1]mmsghdr
+		hdr [1]sockio.Mmsghdr
 		iov unix.Iovec
 		ctl [txControl]byte
 	}
@@ -28,15 +31,12 @@ type waiting struct {
 // postpone copies a message to the backlog, or drops it if that is full.
 func (t *sender) postpone(m *message) {
 	b := &t.backlog
-	if len(b.buf)+m.size > backlogBytes {
-		t.stats.dropped.Add(uint64(m.packets))
+	if len(b.buf)+m.Size > backlogBytes {
+		t.stats.dropped.Add(uint64(m.Packets))
 		return
 	}
-	w := waiting{path: m.path, off: len(b.buf), n: m.size, packets: m.packets}
-	if m.packets > 1 {
-		w.segment = m.segment
-	}
-	b.buf = t.gather(b.buf, m)
+	w := waiting{path: m.Path, off: len(b.buf), n: m.Size, segment: m.SegmentSize(), packets: m.Packets}
+	b.buf = t.batch.Gather(b.buf, m)
 	b.items = append(b.items, w)
 }
 

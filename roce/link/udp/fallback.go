@@ -2,6 +2,7 @@ package udp
 
 import (
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -10,14 +11,6 @@ import (
 // for too many segments or too long ones, EMSGSIZE for the latter.
 func refusesSegments(e unix.Errno) bool {
 	return e == unix.EIO || e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EOPNOTSUPP
-}
-
-// gather appends the bytes of a message to b.
-func (t *sender) gather(b []byte, m *message) []byte {
-	for i := m.iov0; i < m.iov0+m.iovs; i++ {
-		b = append(b, iovBytes(&t.iovs[i])...)
-	}
-	return b
 }
 
 // sendSingly sends a datagram that was refused with segmentation packet by
@@ -49,8 +42,8 @@ func (t *sender) sendSingly(p *path, b []byte, segment int) {
 		return
 	}
 	t.stats.fallbacks.Add(1)
-	if count > maxSegmentsOld && t.maxSegs > maxSegmentsOld {
-		t.maxSegs = maxSegmentsOld
+	if count > sockio.MaxSegmentsOld && t.maxSegs > sockio.MaxSegmentsOld {
+		t.maxSegs = sockio.MaxSegmentsOld
 		return
 	}
 	t.gso.Store(false)
@@ -62,13 +55,13 @@ func (t *sender) sendOne(p *path, b []byte, segment int) unix.Errno {
 	o := &t.backlog.one
 	o.iov.Base = &b[0]
 	o.iov.SetLen(len(b))
-	h := &o.hdr[0].hdr
+	h := &o.hdr[0].Hdr
 	h.Name, h.Namelen = p.name.bytes(), p.nameLen
 	h.Iov = &o.iov
 	h.SetIovlen(1)
 	setControl(h, &o.ctl, p, segment)
 	for {
-		_, errno = sendmmsg(p.sock.fd, o.hdr[:])
+		_, errno = sockio.Send(p.sock.fd, o.hdr[:])
 		t.stats.calls.Add(1)
 		if errno != unix.EINTR {
 			break

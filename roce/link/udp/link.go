@@ -12,6 +12,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,11 +29,8 @@ type Link struct {
 	tx sender
 	rx receiver
 
-	// wakeMu keeps Wake from writing to a descriptor that Close has closed.
-	wakeMu  sync.Mutex
-	eventFD int
-	closed  atomic.Bool
-	woken   atomic.Bool
+	waker  *sockio.Waker
+	closed atomic.Bool
 
 	// groups are the sockets of multicast groups; the receiving side looks at
 	// them when changed is set, and closes those left.
@@ -50,7 +48,7 @@ var (
 // Open opens sockets on the local addresses. The error is an *OpenError that
 // says what to do.
 func Open(addrs []netip.Addr, o Options) (*Link, error) {
-	l := &Link{opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs), eventFD: -1}
+	l := &Link{opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs)}
 	if l.port == 0 {
 		l.port = ib.UDPPort
 	}
@@ -68,17 +66,17 @@ func (l *Link) open() error {
 		return &OpenError{Err: errors.New("no local address given")}
 	}
 	var err error
-	if l.eventFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-		return &OpenError{Err: os.NewSyscallError("eventfd", err)}
+	if l.waker, err = sockio.NewWaker(); err != nil {
+		return &OpenError{Err: err}
 	}
 	l.mtu = ib.MTU4096
 	for i, a := range l.addrs {
 		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-			return &OpenError{a, "give the address of an interface: peers and the ICRC need it", errors.New("not a unicast address")}
+			return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
 		}
 		a = a.Unmap()
 		if slices.Contains(l.addrs[:i], a) {
-			return &OpenError{a, "", errors.New("given twice")}
+			return &OpenError{Addr: a, Err: errors.New("given twice")}
 		}
 		l.addrs[i] = a
 		s, err := openSocket(a.WithZone(""), l.port, &l.opts)
@@ -98,13 +96,13 @@ func (l *Link) open() error {
 
 // limitMTU lowers the MTU to what the interface of the socket carries.
 func (l *Link) limitMTU(s *socket) error {
-	ifi, err := interfaceOf(s.addr)
+	ifi, err := sockio.InterfaceOf(s.addr)
 	if err != nil || ifi == nil {
 		return err
 	}
 	m, ok := ib.MTUForInterface(ifi.MTU)
 	if !ok {
-		return &OpenError{s.addr, "raise the MTU of " + ifi.Name, fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
+		return &OpenError{Addr: s.addr, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
 	}
 	l.mtu = min(l.mtu, m)
 	return nil
@@ -146,21 +144,7 @@ func (l *Link) Stats() link.Stats {
 }
 
 // Wake makes Wait return.
-func (l *Link) Wake() {
-	if l.woken.Swap(true) {
-		return
-	}
-	l.wakeMu.Lock()
-	defer l.wakeMu.Unlock()
-	if !l.closed.Load() {
-		one := [8]byte{7: 1}
-		if native.Uint16([]byte{1, 0}) == 1 {
-			one = [8]byte{1}
-		}
-		// The counter cannot overflow: woken lets one write through for each read.
-		_, _ = unix.Write(l.eventFD, one[:])
-	}
-}
+func (l *Link) Wake() { l.waker.Wake() }
 
 // Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeoutNs int64) error {
@@ -187,20 +171,13 @@ func (l *Link) Wait(timeoutNs int64) error {
 		return os.NewSyscallError("ppoll", err)
 	}
 	if fds[0].Revents != 0 {
-		var b [8]byte
-		// In this order: a Wake in between does not write, but this Wait is about
-		// to return. The other way round its write would be read here, and woken
-		// would keep later Wakes from writing.
-		_, _ = unix.Read(l.eventFD, b[:])
-		l.woken.Store(false)
+		l.waker.Clear()
 	}
 	return nil
 }
 
 // Close closes the sockets.
 func (l *Link) Close() error {
-	l.wakeMu.Lock()
-	defer l.wakeMu.Unlock()
 	if l.closed.Swap(true) {
 		return nil
 	}
@@ -214,9 +191,8 @@ func (l *Link) release() error {
 			errs = append(errs, os.NewSyscallError("close", err))
 		}
 	}
-	if l.eventFD >= 0 {
-		shut(l.eventFD)
-		l.eventFD = -1
+	if l.waker != nil {
+		errs = append(errs, l.waker.Close())
 	}
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()

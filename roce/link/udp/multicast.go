@@ -72,7 +72,7 @@ func openGroup(group netip.Addr, owner *socket, port uint16, o *Options) (*socke
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {
-		return nil, &OpenError{group, "", os.NewSyscallError("socket", err)}
+		return nil, &OpenError{Addr: group, Err: os.NewSyscallError("socket", err)}
 	}
 	s := &socket{fd: fd, addr: group, local: owner.addr, ifIdx: owner.ifIdx, joins: 1}
 	if err := s.join(owner, port, o); err != nil {
@@ -84,18 +84,18 @@ func openGroup(group netip.Addr, owner *socket, port uint16, o *Options) (*socke
 
 func (s *socket) join(owner *socket, port uint16, o *Options) error {
 	if err := s.setOptions(o); err != nil {
-		return &OpenError{s.addr, "", err}
+		return &OpenError{Addr: s.addr, Err: err}
 	}
 	// Every program that listens to the group has a socket of its own.
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return &OpenError{s.addr, "", os.NewSyscallError("setsockopt SO_REUSEADDR", err)}
+		return &OpenError{Addr: s.addr, Err: os.NewSyscallError("setsockopt SO_REUSEADDR", err)}
 	}
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16(), ZoneId: uint32(s.ifIdx)}
 	if s.addr.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return &OpenError{s.addr, bindHint(err, port), os.NewSyscallError("bind", err)}
+		return &OpenError{Addr: s.addr, Hint: bindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
 	var err error
 	if s.addr.Is4() {
@@ -111,7 +111,7 @@ func (s *socket) join(owner *socket, port uint16, o *Options) error {
 		}
 	}
 	if err != nil {
-		return &OpenError{s.addr, "does the interface do multicast?", os.NewSyscallError("join group", err)}
+		return &OpenError{Addr: s.addr, Hint: "does the interface do multicast?", Err: os.NewSyscallError("join group", err)}
 	}
 	return nil
 }

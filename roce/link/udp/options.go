@@ -1,10 +1,8 @@
 package udp
 
 import (
-	"fmt"
-	"net/netip"
-
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
 )
 
 // Options are the knobs of the link. The zero value is right for most uses.
@@ -35,18 +33,4 @@ type Options struct {
 }
 
 // OpenError says why a socket could not be opened, and what to do.
-type OpenError struct {
-	Addr netip.Addr
-	Hint string
-	Err  error
-}
-
-func (e *OpenError) Error() string {
-	s := fmt.Sprintf("udp link: %v: %v", e.Addr, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-func (e *OpenError) Unwrap() error { return e.Err }
+type OpenError = link.OpenError

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,7 @@ type receiver struct {
 	next     int // socket to look at first
 	verifier *link.Verifier
 
-	hdrs  []mmsghdr
+	hdrs  []sockio.Mmsghdr
 	iovs  []unix.Iovec
 	names []rawName
 	ctl   [][rxControl]byte
@@ -62,7 +63,7 @@ func (r *receiver) init(l *Link) {
 	}
 	r.bulk = min(r.bulk, maxRxBuffers)
 	r.width = r.bulk
-	r.hdrs = make([]mmsghdr, maxRxBuffers)
+	r.hdrs = make([]sockio.Mmsghdr, maxRxBuffers)
 	r.iovs = make([]unix.Iovec, maxRxBuffers)
 	r.names = make([]rawName, maxRxBuffers)
 	r.ctl = make([][rxControl]byte, maxRxBuffers)
@@ -73,7 +74,7 @@ func (r *receiver) init(l *Link) {
 		r.bufs[i] = b
 		r.iovs[i].Base = &b[0]
 		r.iovs[i].SetLen(len(b))
-		h := &r.hdrs[i].hdr
+		h := &r.hdrs[i].Hdr
 		h.Iov = &r.iovs[i]
 		h.SetIovlen(1)
 		h.Name = r.names[i].bytes()
@@ -99,7 +100,7 @@ func (r *receiver) changedSockets() {
 	}
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
-	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.eventFD)})
+	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD())})
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd)})
 	}
@@ -134,11 +135,11 @@ func (r *receiver) receive() (bool, error) {
 			r.next = 0
 		}
 		for i := range r.width {
-			h := &r.hdrs[i].hdr
+			h := &r.hdrs[i].Hdr
 			h.Namelen = unix.SizeofSockaddrInet6
 			h.SetControllen(rxControl)
 		}
-		n, errno := recvmmsg(s.fd, r.hdrs[:r.width])
+		n, errno := sockio.Recv(s.fd, r.hdrs[:r.width])
 		switch errno {
 		case 0:
 		case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
@@ -168,7 +169,7 @@ func (r *receiver) adapt(n int) {
 	}
 	total := 0
 	for i := range n {
-		total += int(r.hdrs[i].n)
+		total += int(r.hdrs[i].N)
 	}
 	if total/n > 2*ib.MaxPacketBytes {
 		r.width = r.bulk
@@ -233,18 +234,18 @@ func (r *receiver) advance() bool {
 		i := r.msg
 		r.msg++
 		h := &r.hdrs[i]
-		info := parseControl(r.ctl[i][:min(int(h.hdr.Controllen), rxControl)])
-		if h.hdr.Flags&unix.MSG_TRUNC != 0 || info.segment == 0 && h.n > ib.MaxPacketBytes {
+		info := parseControl(r.ctl[i][:min(int(h.Hdr.Controllen), rxControl)])
+		if h.Hdr.Flags&unix.MSG_TRUNC != 0 || info.segment == 0 && h.N > ib.MaxPacketBytes {
 			r.stats.truncated.Add(1)
 			continue
 		}
-		if h.n == 0 {
+		if h.N == 0 {
 			r.stats.short.Add(1)
 			continue
 		}
 		addr, port := r.names[i].get()
 		r.cur = datagram{
-			data: r.bufs[i][:h.n],
+			data: r.bufs[i][:h.N],
 			src:  link.Source{Src: unmap(addr), Dst: r.from.addr, SrcPort: port},
 			info: info,
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -21,16 +22,7 @@ type path struct {
 	limit   int // most bytes of a datagram
 }
 
-// message is one datagram in the making: a run of packets of one path.
-type message struct {
-	path    *path
-	iov0    int // first iovec
-	iovs    int
-	size    int // bytes so far
-	segment int // size of the segments
-	packets int
-	short   bool // the last packet was shorter: nothing can follow
-}
+type message = sockio.Message[*path]
 
 // sender is the sending side of the link.
 type sender struct {
@@ -38,12 +30,8 @@ type sender struct {
 	gso     atomic.Bool
 	maxSegs int
 
-	arena []byte // headers, copied payloads, paddings, ICRCs
-	used  int
-	iovs  []unix.Iovec
-	nIov  int
-	msgs  []message
-	hdrs  []mmsghdr
+	batch *sockio.Batch[*path]
+	hdrs  []sockio.Mmsghdr
 	ctl   [][txControl]byte
 
 	single  []byte // a datagram gathered, to be sent packet by packet
@@ -65,12 +53,10 @@ func (s *txStats) read(o *link.Stats) {
 
 func (t *sender) init(l *Link) {
 	t.l = l
-	t.maxSegs = maxSegments
-	t.arena = make([]byte, sendBatch*arenaPerPacket)
-	t.iovs = make([]unix.Iovec, sendBatch*iovsPerPacket)
-	t.msgs = make([]message, 0, sendBatch)
-	t.hdrs = make([]mmsghdr, sendBatch)
-	t.ctl = make([][txControl]byte, sendBatch)
+	t.maxSegs = sockio.MaxSegments
+	t.batch = sockio.NewBatch[*path]()
+	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
+	t.ctl = make([][txControl]byte, sockio.BatchPackets)
 	gso := true
 	for _, s := range l.socks {
 		gso = gso && s.gso
@@ -88,7 +74,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		t.retryBacklog()
 	}
 	for len(batch) > 0 {
-		n := min(len(batch), sendBatch)
+		n := min(len(batch), sockio.BatchPackets)
 		for i := range batch[:n] {
 			t.add(&batch[i])
 		}
@@ -139,31 +125,12 @@ func (t *sender) add(p *transport.TxPacket) {
 		return
 	}
 	size := p.UDPPayloadLen()
-	m := t.current()
-	if !t.fits(m, ps, p, size) {
-		t.msgs = append(t.msgs, message{path: ps, iov0: t.nIov, segment: size})
-		m = &t.msgs[len(t.msgs)-1]
+	m := t.batch.Last()
+	if !t.gso.Load() || !t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit) {
+		m, _ = t.batch.Begin(ps, size, 0)
 	}
-	id := uint16(m.packets) // the kernel numbers segments from 0
-	crc := t.checksum(ps, p, size, id)
-
-	t.put(m, p.Headers())
-	if int(p.PayloadLen) <= copyBytes {
-		for _, f := range p.Frags[:p.NumFrags] {
-			t.put(m, f)
-		}
-	} else {
-		for _, f := range p.Frags[:p.NumFrags] {
-			t.refer(m, f)
-		}
-	}
-	var trailer [3 + ib.ICRCBytes]byte
-	ib.PutICRC(trailer[p.Pad:], crc)
-	t.put(m, trailer[:int(p.Pad)+ib.ICRCBytes])
-
-	m.packets++
-	m.size += size
-	m.short = size < m.segment
+	id := uint16(m.Packets) // the kernel numbers segments from 0
+	t.batch.Add(m, p, size, t.checksum(ps, p, size, id))
 }
 
 func (t *sender) checksum(ps *path, p *transport.TxPacket, size int, id uint16) uint32 {
@@ -174,65 +141,19 @@ func (t *sender) checksum(ps *path, p *transport.TxPacket, size int, id uint16) 
 	return link.PacketICRC(&ps.icrc, p, id)
 }
 
-func (t *sender) current() *message {
-	if len(t.msgs) == 0 {
-		return nil
-	}
-	return &t.msgs[len(t.msgs)-1]
-}
-
-// fits reports whether a packet can be a segment of the message.
-func (t *sender) fits(m *message, ps *path, p *transport.TxPacket, size int) bool {
-	return m != nil && t.gso.Load() && m.path == ps && !m.short &&
-		size <= m.segment && m.packets < t.maxSegs && m.size+size <= ps.limit &&
-		m.iovs+1+2+int(p.NumFrags) <= maxIovs
-}
-
-// put copies b into the arena, where it continues the iovec before if it can.
-func (t *sender) put(m *message, b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	at := t.used
-	t.used += copy(t.arena[at:], b)
-	if m.iovs > 0 && at > 0 {
-		last := &t.iovs[t.nIov-1]
-		if addrOf(last.Base)+uintptr(last.Len) == addrOf(&t.arena[at]) {
-			last.SetLen(int(last.Len) + len(b))
-			return
-		}
-	}
-	t.refer(m, t.arena[at:t.used])
-}
-
-// refer adds an iovec.
-func (t *sender) refer(m *message, b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	v := &t.iovs[t.nIov]
-	v.Base = &b[0]
-	v.SetLen(len(b))
-	t.nIov++
-	m.iovs++
-}
-
 // submit sends the messages that were made.
 func (t *sender) submit() {
-	for i := 0; i < len(t.msgs); {
-		sock := t.msgs[i].path.sock
+	msgs := t.batch.Msgs
+	for i := 0; i < len(msgs); {
+		sock := msgs[i].Path.sock
 		j := i + 1
-		for j < len(t.msgs) && t.msgs[j].path.sock == sock {
+		for j < len(msgs) && msgs[j].Path.sock == sock {
 			j++
 		}
 		t.submitTo(sock, i, j)
 		i = j
 	}
-	t.msgs = t.msgs[:0]
-	// Payloads are not to be kept alive by iovecs of packets that are gone; the
-	// arena may be.
-	clear(t.iovs[:t.nIov])
-	t.nIov, t.used = 0, 0
+	t.batch.Reset()
 }
 
 // submitTo sends messages i to j-1, which leave by one socket.
@@ -243,32 +164,32 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 	for i < j {
 		if t.blocked.Load() {
 			for ; i < j; i++ {
-				t.postpone(&t.msgs[i])
+				t.postpone(&t.batch.Msgs[i])
 			}
 			return
 		}
-		n, errno := sendmmsg(sock.fd, t.hdrs[i:j])
+		n, errno := sockio.Send(sock.fd, t.hdrs[i:j])
 		t.stats.calls.Add(1)
 		if n > 0 {
 			for k := i; k < i+n; k++ {
-				t.sent(t.msgs[k].packets, t.msgs[k].size)
+				t.sent(t.batch.Msgs[k].Packets, t.batch.Msgs[k].Size)
 			}
 			i += n
 			continue
 		}
-		m := &t.msgs[i]
+		m := &t.batch.Msgs[i]
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
 			t.stats.blocked.Add(1)
 			t.blocked.Store(true)
-		case m.packets > 1 && refusesSegments(errno):
-			t.single = t.gather(t.single[:0], m)
-			t.sendSingly(m.path, t.single, m.segment)
+		case m.Packets > 1 && refusesSegments(errno):
+			t.single = t.batch.Gather(t.single[:0], m)
+			t.sendSingly(m.Path, t.single, m.Segment)
 			i++
 		default:
 			// No route, too long for it, no memory: the transport will see a loss.
-			t.stats.dropped.Add(uint64(m.packets))
+			t.stats.dropped.Add(uint64(m.Packets))
 			i++
 		}
 	}
@@ -282,16 +203,11 @@ func (t *sender) sent(packets, bytes int) {
 
 // fill prepares the header of message k.
 func (t *sender) fill(k int) {
-	m := &t.msgs[k]
-	h := &t.hdrs[k].hdr
-	h.Name, h.Namelen = m.path.name.bytes(), m.path.nameLen
-	h.Iov = &t.iovs[m.iov0]
-	h.SetIovlen(m.iovs)
-	segment := 0
-	if m.packets > 1 {
-		segment = m.segment
-	}
-	setControl(h, &t.ctl[k], m.path, segment)
+	m := &t.batch.Msgs[k]
+	h := &t.hdrs[k].Hdr
+	h.Name, h.Namelen = m.Path.name.bytes(), m.Path.nameLen
+	t.batch.SetIov(h, m)
+	setControl(h, &t.ctl[k], m.Path, m.SegmentSize())
 }
 
 // setControl adds the control messages that a datagram needs: most single

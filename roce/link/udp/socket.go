@@ -3,10 +3,10 @@ package udp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +35,7 @@ func openSocket(a netip.Addr, port uint16, o *Options) (*socket, error) {
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			hint = "this kernel has no " + familyName(a)
 		}
-		return nil, &OpenError{a, hint, os.NewSyscallError("socket", err)}
+		return nil, &OpenError{Addr: a, Hint: hint, Err: os.NewSyscallError("socket", err)}
 	}
 	s := &socket{fd: fd, addr: a}
 	if err := s.setup(port, o); err != nil {
@@ -54,11 +54,11 @@ func familyName(a netip.Addr) string {
 
 func (s *socket) setup(port uint16, o *Options) error {
 	if err := s.setOptions(o); err != nil {
-		return &OpenError{s.addr, "", err}
+		return &OpenError{Addr: s.addr, Err: err}
 	}
-	ifi, err := interfaceOf(s.addr)
+	ifi, err := sockio.InterfaceOf(s.addr)
 	if err != nil {
-		return &OpenError{s.addr, "", err}
+		return &OpenError{Addr: s.addr, Err: err}
 	}
 	var sa unix.Sockaddr
 	if s.addr.Is4() {
@@ -74,7 +74,7 @@ func (s *socket) setup(port uint16, o *Options) error {
 		s.ifIdx = ifi.Index
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return &OpenError{s.addr, bindHint(err, port), os.NewSyscallError("bind", err)}
+		return &OpenError{Addr: s.addr, Hint: bindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func (s *socket) setOptions(o *Options) error {
 	if want == 0 {
 		want = defaultSocketBuffer
 	}
-	s.rcvbuf = growBuffer(s.fd, want, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)
-	s.sndbuf = growBuffer(s.fd, want, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
+	s.rcvbuf = sockio.GrowBuffer(s.fd, want, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)
+	s.sndbuf = sockio.GrowBuffer(s.fd, want, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	if !o.DisableGRO {
 		s.gro = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
 	}
@@ -145,40 +145,4 @@ func (s *socket) setOptions(o *Options) error {
 		s.gso = err == nil
 	}
 	return nil
-}
-
-// growBuffer sets a socket buffer, past the system's limit if privileged, and
-// returns what was granted.
-func growBuffer(fd, n, opt, force int) int {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, n)
-	}
-	got, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
-	return got
-}
-
-// interfaceOf returns the interface that has the address, nil if none has
-// (which bind will report).
-func interfaceOf(a netip.Addr) (*net.Interface, error) {
-	ifs, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	for i := range ifs {
-		addrs, err := ifs[i].Addrs()
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range addrs {
-			p, err := netip.ParsePrefix(n.String())
-			if err != nil {
-				continue
-			}
-			// All of 127/8 is local by the one address of the interface.
-			if p.Addr() == a || a.IsLoopback() && p.Addr().IsLoopback() && p.Contains(a) {
-				return &ifs[i], nil
-			}
-		}
-	}
-	return nil, nil
 }

@@ -1,0 +1,40 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// ErrClosed is returned by a link that was closed; it matches [net.ErrClosed].
+var ErrClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string        { return "link: closed" }
+func (closedError) Is(target error) bool { return target == net.ErrClosed }
+
+// ErrUnsupported is wrapped when a link cannot do what was asked of it.
+var ErrUnsupported = errors.New("link: not supported by this link")
+
+// OpenError says why a link could not be opened, and what to do.
+type OpenError struct {
+	Addr netip.Addr // the local address concerned; invalid if it is not about one
+	Hint string     // what to do; may be empty
+	Err  error
+}
+
+func (e *OpenError) Error() string {
+	s := "link: open"
+	if e.Addr.IsValid() {
+		s += " " + e.Addr.String()
+	}
+	s = fmt.Sprintf("%s: %v", s, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *OpenError) Unwrap() error { return e.Err }

@@ -1,0 +1,151 @@
+package sockio
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Message is one datagram in the making: a run of packets of one path. All
+// packets are of Segment bytes except that the last may be shorter.
+type Message[P comparable] struct {
+	Path    P
+	Size    int // UDP payload so far, bytes
+	Segment int // size of the packets but the last, bytes
+	Packets int
+
+	iov0  int // first iovec
+	iovs  int
+	short bool // the last packet was shorter: nothing can follow
+}
+
+// SegmentSize returns the size to give to segmentation offload; 0 for a
+// message of one packet, which needs none.
+func (m *Message[P]) SegmentSize() int {
+	if m.Packets > 1 {
+		return m.Segment
+	}
+	return 0
+}
+
+// Batch gathers packets into messages. Headers, ICRCs and small payloads are
+// copied into an arena; larger payloads are referred to where they are.
+type Batch[P comparable] struct {
+	Msgs []Message[P]
+
+	arena []byte
+	used  int
+	iovs  []unix.Iovec
+	nIov  int
+}
+
+// NewBatch returns a Batch for up to BatchPackets packets between Resets.
+func NewBatch[P comparable]() *Batch[P] {
+	return &Batch[P]{
+		Msgs:  make([]Message[P], 0, BatchPackets),
+		arena: make([]byte, BatchPackets*arenaPerPacket),
+		iovs:  make([]unix.Iovec, BatchPackets*iovsPerPacket),
+	}
+}
+
+// Last returns the message being made, nil if there is none.
+func (t *Batch[P]) Last() *Message[P] {
+	if len(t.Msgs) == 0 {
+		return nil
+	}
+	return &t.Msgs[len(t.Msgs)-1]
+}
+
+// Fits reports whether a packet of size bytes (BTH through ICRC) can be the
+// next segment of a message, which takes at most segs segments and limit
+// bytes. m may be nil.
+func (t *Batch[P]) Fits(m *Message[P], path P, p *transport.TxPacket, size, segs, limit int) bool {
+	return m != nil && m.Path == path && !m.short &&
+		size <= m.Segment && m.Packets < segs && m.Size+size <= limit &&
+		m.iovs+1+2+int(p.NumFrags) <= maxIovs
+}
+
+// Begin starts a message whose first packet is of size bytes. The front of it
+// is reserve bytes for the caller to fill, until Reset.
+func (t *Batch[P]) Begin(path P, size, reserve int) (m *Message[P], front []byte) {
+	t.Msgs = append(t.Msgs, Message[P]{Path: path, iov0: t.nIov, Segment: size})
+	m = t.Last()
+	if reserve > 0 {
+		front = t.arena[t.used : t.used+reserve : t.used+reserve]
+		t.used += reserve
+		t.refer(m, front)
+	}
+	return m, front
+}
+
+// Add appends a packet of size bytes with its ICRC to the last message.
+func (t *Batch[P]) Add(m *Message[P], p *transport.TxPacket, size int, icrc uint32) {
+	t.put(m, p.Headers())
+	if int(p.PayloadLen) <= CopyBytes {
+		for _, f := range p.Frags[:p.NumFrags] {
+			t.put(m, f)
+		}
+	} else {
+		for _, f := range p.Frags[:p.NumFrags] {
+			t.refer(m, f)
+		}
+	}
+	var trailer [3 + ib.ICRCBytes]byte
+	ib.PutICRC(trailer[p.Pad:], icrc)
+	t.put(m, trailer[:int(p.Pad)+ib.ICRCBytes])
+
+	m.Packets++
+	m.Size += size
+	m.short = size < m.Segment
+}
+
+// put copies b into the arena, where it continues the iovec before if it can.
+func (t *Batch[P]) put(m *Message[P], b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	at := t.used
+	t.used += copy(t.arena[at:], b)
+	if m.iovs > 0 && at > 0 {
+		last := &t.iovs[t.nIov-1]
+		if continues(last, &t.arena[at]) {
+			last.SetLen(int(last.Len) + len(b))
+			return
+		}
+	}
+	t.refer(m, t.arena[at:t.used])
+}
+
+// refer adds an iovec.
+func (t *Batch[P]) refer(m *Message[P], b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	v := &t.iovs[t.nIov]
+	v.Base = &b[0]
+	v.SetLen(len(b))
+	t.nIov++
+	m.iovs++
+}
+
+// SetIov makes h send the message.
+func (t *Batch[P]) SetIov(h *unix.Msghdr, m *Message[P]) {
+	h.Iov = &t.iovs[m.iov0]
+	h.SetIovlen(m.iovs)
+}
+
+// Gather appends the bytes of a message, with its front, to b.
+func (t *Batch[P]) Gather(b []byte, m *Message[P]) []byte {
+	for i := m.iov0; i < m.iov0+m.iovs; i++ {
+		b = append(b, iovBytes(&t.iovs[i])...)
+	}
+	return b
+}
+
+// Reset forgets the messages. Payloads are not to be kept alive by iovecs of
+// packets that are gone; the arena may be.
+func (t *Batch[P]) Reset() {
+	t.Msgs = t.Msgs[:0]
+	clear(t.iovs[:t.nIov])
+	t.nIov, t.used = 0, 0
+}

@@ -1,0 +1,31 @@
+package sockio
+
+import "github.com/goroce/goroce/ib"
+
+const (
+	// MaxSegments is how many segments Linux takes in one datagram
+	// (UDP_MAX_SEGMENTS: 128 since 6.9, 64 before).
+	MaxSegments    = 128
+	MaxSegmentsOld = 64
+
+	// CopyBytes is the payload up to which a packet is copied into the arena
+	// instead of being sent from where it is. Measured: at 64 bytes copying is
+	// more than twice as fast, at 1024 equal.
+	CopyBytes = 512
+
+	// BatchPackets is how many packets a Batch holds: what is prepared between
+	// two system calls.
+	BatchPackets = 256
+
+	// MaxReserve is the most room at the front of a message, in bytes.
+	MaxReserve = 96
+
+	// arenaPerPacket is the space of a packet in the arena: room reserved,
+	// headers, a copied payload, padding, ICRC.
+	arenaPerPacket = MaxReserve + ib.MaxHeaderBytes + CopyBytes + 3 + ib.ICRCBytes
+
+	// iovsPerPacket: headers, four fragments, trailer.
+	iovsPerPacket = 6
+	// maxIovs is UIO_MAXIOV, the iovecs of one datagram.
+	maxIovs = 1024
+)
