@@ -19,7 +19,9 @@ import (
 //	completer.go          responses: ACK, NAK, RNR, READ data, atomics
 //	responder.go          requests: the chain of checks, execution, ACK and NAK
 //	responder_replay.go   duplicates: saved READ, atomic and FLUSH resources
-//	uc.go, ud.go          the unreliable transports
+//	responder_*.go        the rest of it, listed at the type
+//	uc.go, ud.go          receiving on the unreliable transports
+//	mcast.go, cnp.go      multicast groups, congestion notification
 type QP struct {
 	e        *Engine
 	num      ib.QPN

@@ -136,7 +136,11 @@ func (r *responder) credits() ib.Syndrome {
 	if !qp.e.cfg.Tuning.EndToEndCredits || qp.srq != nil {
 		return ib.ACKNoCredits
 	}
-	c := ib.CreditCodeFor(qp.rq.posted())
+	n := qp.rq.posted()
+	if r.msg.recv != nil {
+		n++ // of the message in progress, which the MSN does not count yet
+	}
+	c := ib.CreditCodeFor(n)
 	r.out.starved = c == 0
 	return ib.ACKCredit(c)
 }

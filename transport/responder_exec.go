@@ -37,6 +37,9 @@ func (r *responder) takeBuffers() verdict {
 func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	m := &r.msg
 	if v := m.place(p.Payload); v != pass {
+		if v == badBuffer {
+			r.wc.VendorErr = uint32(mem.FaultState)
+		}
 		return v
 	}
 	if info.Pos&ib.Last != 0 {

@@ -276,3 +276,57 @@ func TestSRQ(t *testing.T) {
 	require.Equal(t, []EventType{EventLastWQEReached}, r.events())
 	require.Equal(t, WCLocalLenErr, r.wcs()[0].Status)
 }
+
+// Both ends together: a requester that is told how many receive requests there
+// are meets at most one RNR NAK for each time that it runs out, the price of
+// the one message that it may send without a credit.
+func TestCreditsBetweenQPs(t *testing.T) {
+	const n = 40
+	vain := func(on bool) uint64 {
+		l := newLoop(t, loopOptions{
+			mtu: ib.MTU256, data: 4096, psn: 9, tuning: Tuning{EndToEndCredits: on}, cqe: 2 * n,
+			caps: QPCaps{MaxSendWR: n, MaxSendSGE: 1, MaxRecvWR: 8, MaxRecvSGE: 1},
+		})
+		recv := RecvWR{SGList: []SGE{l.b.at(0, 700)}}
+		post := func(k int) {
+			for range k {
+				require.NoError(t, l.b.qp.PostRecv(l.now, &recv))
+			}
+		}
+		post(4)
+		for i := range uint64(n) {
+			require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
+				ID: i, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 700)},
+			}))
+			if i == 0 {
+				l.run() // its ACK brings the first credits
+			}
+		}
+		got := 0
+		for rounds := 0; got < n; rounds++ {
+			require.Less(t, rounds, 100*n, "stuck")
+			for l.carry(l.a, l.b)+l.carry(l.b, l.a) > 0 {
+			}
+			k := len(completions(l.b.rcq))
+			got += k
+			if k > 0 {
+				post(min(k, 4))
+				continue
+			}
+			at, ok := l.a.e.NextTimeout()
+			require.True(t, ok)
+			l.now = max(l.now, at)
+			l.a.e.HandleTimeout(l.now)
+			l.b.e.HandleTimeout(l.now)
+		}
+		l.run()
+		for i, wc := range completions(l.a.scq) {
+			require.Equal(t, WCSuccess, wc.Status)
+			require.EqualValues(t, i, wc.ID)
+		}
+		return l.b.e.Counters().OutOfSeqRequest
+	}
+	with, without := vain(true), vain(false)
+	t.Logf("requests in vain: %d with credits, %d without", with, without)
+	require.Less(t, 4*with, without)
+}

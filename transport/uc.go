@@ -48,6 +48,7 @@ func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
 	qp := r.qp
 	c := &qp.e.counters
 	vendor := r.wc.VendorErr
+	r.wc.VendorErr = 0
 	switch v {
 	case notReady, badLength:
 		c.DropNoRecv++
