@@ -197,16 +197,16 @@ func TestRNRForRead(t *testing.T) {
 // The window: at most so many packets unacknowledged, the last one asking for
 // an ACK; loss halves it and ACKs open it again.
 func TestWindow(t *testing.T) {
-	s := newScript(t, loopOptions{attr: func(a *QPAttr) {}, tuning: Tuning{MaxUnackedPackets: 8, AckReqInterval: 100}})
+	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 8, AckReqInterval: 100}})
 	s.post(WRSend, 256*40)
 	s.sends("SEND FIRST 0", "SEND MIDDLE 1", "SEND MIDDLE 2", "SEND MIDDLE 3 A",
 		"SEND MIDDLE 4", "SEND MIDDLE 5", "SEND MIDDLE 6", "SEND MIDDLE 7 A")
 	s.ack(3)
 	s.sends("SEND MIDDLE 8", "SEND MIDDLE 9", "SEND MIDDLE 10", "SEND MIDDLE 11 A")
 	s.nak(5, ib.NAKSequence)
-	s.sends("SEND MIDDLE 5", "SEND MIDDLE 6", "SEND MIDDLE 7", "SEND MIDDLE 8 A")
+	s.sends("SEND MIDDLE 5", "SEND MIDDLE 6 A", "SEND MIDDLE 7", "SEND MIDDLE 8 A")
 	s.ack(8)
-	s.sends("SEND MIDDLE 9", "SEND MIDDLE 10", "SEND MIDDLE 11", "SEND MIDDLE 12 A", "SEND MIDDLE 13 A")
+	s.sends("SEND MIDDLE 9", "SEND MIDDLE 10 A", "SEND MIDDLE 11", "SEND MIDDLE 12 A", "SEND MIDDLE 13 A")
 	require.Equal(t, 5, s.a.qp.sq.win.size)
 	s.advance(ackTimeoutNs)
 	require.Equal(t, 4, s.a.qp.sq.win.size, "no less than the minimum")

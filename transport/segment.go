@@ -250,10 +250,11 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 }
 
 // wantsAck reports whether a packet inside a message asks for an ACK: every so
-// many, and the last that the window admits, which would otherwise wait for
-// the timer.
+// many, twice in a window, and the last that the window admits, which would
+// otherwise wait for the timer.
 func (sq *requester) wantsAck() bool {
-	return sq.sinceAck+1 >= sq.win.ackEvery || span(sq.una, sq.psn)+1 >= sq.win.size
+	size := sq.win.size
+	return sq.sinceAck+1 >= min(sq.win.ackEvery, max(size/2, 1)) || span(sq.una, sq.psn)+1 >= size
 }
 
 // lost fails a request whose memory was taken away while it was being sent.

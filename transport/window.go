@@ -18,7 +18,6 @@ func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
 	w.size = w.max
-	w.setAckEvery(qp)
 	return w
 }
 
@@ -34,17 +33,9 @@ func (w *window) limit(qp *QP) {
 		w.max = min(DefaultMaxUnackedPackets, DefaultMaxUnackedBytes/max(qp.mtu, 256))
 	}
 	w.size = min(max(w.size, 1), w.max)
-	w.setAckEvery(qp)
-}
-
-// setAckEvery spreads AckReqs so that acknowledgements come back before the
-// window is closed.
-func (w *window) setAckEvery(qp *QP) {
-	n := qp.e.cfg.Tuning.AckReqInterval
-	if n == 0 {
-		n = DefaultAckReqInterval
+	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {
+		w.ackEvery = DefaultAckReqInterval
 	}
-	w.ackEvery = max(min(n, w.max/2), 1)
 }
 
 // onAck opens the window after n packets were acknowledged.
