@@ -111,7 +111,9 @@ func (r *Report) WriteTable(w io.Writer) {
 	var cols []column
 	var groups []string
 	for _, row := range rows {
-		l, c := line{row.Group, row.Op, row.Fault}, column{row.Kernel, row.Role}
+		// "drop" of all positions goes on one line.
+		what, _, _ := strings.Cut(row.Fault, " ")
+		l, c := line{row.Group, row.Op, what}, column{row.Kernel, row.Role}
 		switch c.role { // tools have other words for the same two sides
 		case "client":
 			c.role = "requester"
@@ -156,10 +158,7 @@ func (r *Report) WriteTable(w io.Writer) {
 			if l.group != g {
 				continue
 			}
-			name := l.op
-			if l.fault != "" {
-				name += ", " + l.fault
-			}
+			name := strings.TrimSpace(l.op + " " + l.fault)
 			fmt.Fprintf(tw, "  %s\t", name)
 			for _, c := range cols {
 				if x := cells[l][c]; x != nil {

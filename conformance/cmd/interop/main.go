@@ -141,10 +141,18 @@ func boot(ctx context.Context, l *lab.Lab, im *lab.Image) (*peer.RXE, error) {
 // known trait of rxe, not this module's.
 func (r *runner) self(ctx context.Context, l *lab.Lab, peers []*peer.RXE) error {
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: peers[1].Name() + " with " + peers[0].Name(), Subject: peers[1], Ref: peers[0], Full: r.full}
-	if r.wants("operations") {
-		if err := env.Operations(ctx); err != nil {
+	for _, g := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}} {
+		if !r.wants(g.name) {
+			continue
+		}
+		start := time.Now()
+		if err := g.run(ctx); err != nil {
 			return err
 		}
+		r.logf("%s: %s took %.1fs", env.Kernel, g.name, time.Since(start).Seconds())
 	}
 	return nil
 }

@@ -77,6 +77,18 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	return p, nil
 }
 
+// Port returns the port of a name, or nil.
+func (s *Switch) Port(name string) *Port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.ports {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 // Stats returns the port's counters.
 func (p *Port) Stats() PortStats {
 	return PortStats{In: p.in.Load(), Out: p.sent.Load(), Overflow: p.overflow.Load()}

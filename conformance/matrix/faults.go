@@ -1,0 +1,270 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// position says which packet of an operation a fault hits.
+type position string
+
+const (
+	reqFirst  position = "first request packet"
+	reqMiddle position = "middle request packet"
+	reqLast   position = "last request packet"
+	reqOnly   position = "request"
+	ack       position = "acknowledgement"
+	rspFirst  position = "first response packet"
+	rspMiddle position = "middle response packet"
+	rspLast   position = "last response packet"
+)
+
+// fault is what happens to that packet.
+type fault struct {
+	name  string
+	kind  wire.Kind
+	times int
+}
+
+var faults = []fault{
+	{"drop", wire.Drop, 1},
+	{"drop twice", wire.Drop, 2},
+	{"duplicate", wire.Duplicate, 1},
+	{"reorder", wire.Hold, 1},
+	{"corrupt", wire.Corrupt, 1},
+}
+
+const (
+	// Eight packets, the last of them short, so that first, middle and last differ.
+	faultMTU  = 1024
+	faultSize = 7*faultMTU + 833
+)
+
+// faultOps says where each operation is hit.
+var faultOps = []struct {
+	typedOp
+	size int
+	at   []position
+}{
+	{typedOp{peer.RC, peer.OpSend}, faultSize, []position{reqFirst, reqMiddle, reqLast, ack}},
+	{typedOp{peer.RC, peer.OpSendImm}, faultSize, []position{reqFirst, reqLast, ack}},
+	{typedOp{peer.RC, peer.OpSendInv}, faultSize, []position{reqLast, ack}},
+	{typedOp{peer.RC, peer.OpWrite}, faultSize, []position{reqFirst, reqMiddle, reqLast, ack}},
+	{typedOp{peer.RC, peer.OpWriteImm}, faultSize, []position{reqFirst, reqMiddle, reqLast, ack}},
+	{typedOp{peer.RC, peer.OpRead}, faultSize, []position{reqOnly, rspFirst, rspMiddle, rspLast}},
+	{typedOp{peer.RC, peer.OpFetchAdd}, 8, []position{reqOnly, ack}},
+	{typedOp{peer.RC, peer.OpCmpSwap}, 8, []position{reqOnly, ack}},
+	{typedOp{peer.RC, peer.OpAtomicWrite}, 8, []position{reqOnly, ack}},
+}
+
+// target returns the match of the packet at a position of an operation that starts at the
+// connection's present PSN.
+func (c *conn) target(at position, size int) wire.Match {
+	n := uint32(c.packets(size))
+	m := wire.Match{From: c.req.p.PortName(), Dst: c.rsp.p.Addr(c.family), Src: c.req.p.Addr(c.family), QPN: c.sq.QPN(), PSN: c.psn}
+	switch at {
+	case ack, rspFirst, rspMiddle, rspLast:
+		m.From, m.Src, m.Dst, m.QPN = c.rsp.p.PortName(), m.Dst, m.Src, c.rq.QPN()
+	}
+	switch at {
+	case reqMiddle, rspMiddle:
+		m.PSN += n / 2
+	case reqLast, rspLast, ack:
+		m.PSN += n - 1
+	}
+	m.PSN &= psnMask
+	return m
+}
+
+// between returns whether a packet belongs to the connection.
+func (c *conn) between() func(*wire.Packet) bool {
+	a, b := c.req.p.Addr(c.family), c.rsp.p.Addr(c.family)
+	qa, qb := c.rq.QPN(), c.sq.QPN()
+	return func(p *wire.Packet) bool {
+		return p.Src == a && p.Dst == b && p.QPN == qb || p.Src == b && p.Dst == a && p.QPN == qa
+	}
+}
+
+// Faults does each operation with one packet of it dropped, dropped again when repeated,
+// doubled, overtaken or damaged, with the subject in both roles. The operation must
+// succeed all the same, exactly once, and so must another one after it.
+func (e *Env) Faults(ctx context.Context) error {
+	for _, r := range []role{requester, responder} {
+		p, err := e.open(ctx, r)
+		if err != nil {
+			return err
+		}
+		for _, f := range []peer.Family{peer.V4, peer.V6} {
+			for _, o := range faultOps {
+				for _, at := range o.at {
+					for _, ft := range faults {
+						if err := ctx.Err(); err != nil {
+							p.close()
+							return err
+						}
+						if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && !(ft.kind == wire.Drop && ft.times == 1) {
+							continue
+						}
+						e.runFault(p, r, o.typedOp, f, o.size, at, ft)
+					}
+				}
+			}
+			e.unreliable(p, r, f)
+		}
+		p.close()
+	}
+	return nil
+}
+
+func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at position, ft fault) {
+	row := e.row("faults", t.String(), r)
+	row.MTU, row.Size, row.Family, row.Fault = faultMTU, size, string(f), ft.name+" "+string(at)
+	if why := lacks(t, p.req.p, p.rsp.p); why != "" {
+		row.Result, row.Detail = Skip, why
+		e.Report.Add(row)
+		return
+	}
+	e.finish(row, e.oneFault(p, t, f, size, at, ft))
+}
+
+func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) error {
+	par := defaults(t.typ, f, faultMTU)
+	par.timeout = faultTimeout
+	c, err := p.connect(par)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	tr := e.Wire.Trace(c.between())
+	defer tr.Stop()
+	rule := &wire.Rule{Match: c.target(at, size), Kind: ft.kind, Times: ft.times, Offset: -5}
+	e.Wire.Add(rule)
+	err = c.transfer(t.op, size)
+	e.Wire.Remove(rule)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, tr.Tail(60))
+	}
+	if rule.Hits() != ft.times {
+		return fmt.Errorf("the fault happened %d times, want %d\n%s", rule.Hits(), ft.times, tr.Tail(40))
+	}
+	if err := c.transfer(t.op, size); err != nil {
+		return fmt.Errorf("the next operation: %w\n%s", err, tr.Tail(60))
+	}
+	// Exactly once: nothing may complete a second time.
+	for _, poll := range []func(int, time.Duration) ([]peer.WC, error){c.rq.PollSend, c.sq.PollRecv} {
+		wc, err := poll(1, 0)
+		if err != nil {
+			return err
+		}
+		if len(wc) != 0 {
+			return fmt.Errorf("one completion too many: %v\n%s", wc[0], tr.Tail(60))
+		}
+	}
+	if v := checkTrace(c, tr); v != nil {
+		return fmt.Errorf("%w\n%s", v, tr.Tail(60))
+	}
+	return nil
+}
+
+// unreliable loses a packet of a UC message: the message is gone as a whole, and the next
+// one arrives whole.
+func (e *Env) unreliable(p *pair, r role, f peer.Family) {
+	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
+		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
+			for _, ft := range []fault{{"drop", wire.Drop, 1}, {"corrupt", wire.Corrupt, 1}} {
+				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
+				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
+				row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
+				if isRXE(p.rsp.p) && op == peer.OpWriteImm && at != reqFirst {
+					row.Result, row.Detail = Skip, "rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)"
+					e.Report.Add(row)
+					continue
+				}
+				e.finish(row, e.oneLoss(p, op, f, at, ft))
+			}
+		}
+	}
+}
+
+func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fault) error {
+	c, err := p.connect(defaults(peer.UC, f, faultMTU))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	tr := e.Wire.Trace(c.between())
+	defer tr.Stop()
+	rule := &wire.Rule{Match: c.target(at, faultSize), Kind: ft.kind, Offset: -5}
+	e.Wire.Add(rule)
+	defer e.Wire.Remove(rule)
+	if err := c.sq.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: faultSize}}}); err != nil {
+		return err
+	}
+	if _, err := c.sendOnly(op, 1); err != nil {
+		return err
+	}
+	if err := waitHits(rule, 1); err != nil {
+		return err
+	}
+	last := uint32(2)
+	if isRXE(c.rsp.p) && at != reqFirst {
+		// rxe 6.1 and 6.12 lose the message after one without its end as well.
+		if _, err := c.sendOnly(op, 2); err != nil {
+			return err
+		}
+		last = 3
+	}
+	seed, err := c.sendOnly(op, last)
+	if err != nil {
+		return err
+	}
+	wc, err := await(c.sq.PollRecv, 1, "responder")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, tr.Tail(60))
+	}
+	if wc.ByteLen != faultSize || op == peer.OpWriteImm && wc.Imm != last {
+		return fmt.Errorf("the responder got %v, want message %d\n%s", wc, last, tr.Tail(60))
+	}
+	if err := verify(c.rsp.arena, dataOff, faultSize, seed); err != nil {
+		return err
+	}
+	if wc, err := c.sq.PollRecv(1, 0); err != nil || len(wc) != 0 {
+		return fmt.Errorf("one completion too many: %v %v", wc, err)
+	}
+	return nil
+}
+
+// sendOnly fills a message (number n, which is its immediate), sends it, and waits for
+// the requester's completion only.
+func (c *conn) sendOnly(op peer.Opcode, n uint32) (seed uint64, err error) {
+	seed = c.nextSeed()
+	if err := place(c.req.arena, c.rsp.arena, dataOff, faultSize, seed); err != nil {
+		return 0, err
+	}
+	err = c.rq.PostSend(peer.SendWR{
+		ID: seed, Op: op, Flags: peer.FlagSignaled, SGL: sgl(c.req.arena, dataOff, faultSize), Imm: n,
+		RemoteAddr: c.rsp.arena.Addr() + dataOff, RKey: c.rsp.arena.RKey(),
+	})
+	if err != nil {
+		return 0, err
+	}
+	c.advance(faultSize)
+	return seed, c.sendDone(op, seed)
+}
+
+// waitHits waits until a rule has acted often enough: the condition is the packets', the
+// time only a limit.
+func waitHits(r *wire.Rule, n int) error {
+	end := time.Now().Add(opWait)
+	for r.Hits() < n {
+		if time.Now().After(end) {
+			return fmt.Errorf("the wire saw the packet %d times in %v, want %d", r.Hits(), opWait, n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
