@@ -129,7 +129,7 @@ func (r *responder) ackDuplicate(seq uint64) {
 		return
 	}
 	if s := r.store.after(seq); s != nil {
-		r.ackAgain(max(seq, s.first-1), s.msn-1&ib.PSNMask)
+		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
 		return
 	}
 	r.acknowledge()
