@@ -42,6 +42,7 @@ func write(t testing.TB, a, b *end, n int) {
 		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 	}))
 	require.Equal(t, WCWrite, a.wait(t, testContext(t)).Opcode)
+	b.see()
 	require.Equal(t, a.buf[:n], b.buf[:n])
 }
 

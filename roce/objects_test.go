@@ -15,8 +15,7 @@ import (
 
 func TestPolling(t *testing.T) {
 	a, b := pair(t, 1<<20, Config{Polling: true})
-	// Nobody polls for b but this goroutine: it must not be needed for one-sided
-	// operations that a waits for... so b is polled by one of its own.
+	// Somebody has to poll for b, or it would not even acknowledge.
 	ctx := testContext(t)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -36,10 +35,12 @@ func TestPolling(t *testing.T) {
 	})
 	for i, n := range exerciseSizes {
 		fill(a.buf[:n], uint64(i))
+		b.see()
 		require.NoError(t, a.qp.PostSend(&SendWR{
 			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 		}))
 		a.wait(t, ctx)
+		b.see()
 		require.Equal(t, a.buf[:n], b.buf[:n])
 	}
 	close(done)
@@ -65,6 +66,7 @@ func TestManyQPs(t *testing.T) {
 	}
 	for r := range rounds {
 		fill(a.buf, uint64(r))
+		b.see()
 		for i, l := range links {
 			require.NoError(t, l.a.PostSend(&SendWR{
 				ID: uint64(i), Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(i*256, 256)},
@@ -78,6 +80,7 @@ func TestManyQPs(t *testing.T) {
 			seen[wc.ID] = true
 			require.Equal(t, links[wc.ID].a.Num(), wc.QPN)
 		}
+		b.see()
 		require.Equal(t, a.buf, b.buf)
 	}
 }

@@ -19,11 +19,13 @@ func exercise(t *testing.T, a, b *end, sizes []int) {
 	ctx := testContext(t)
 	for i, n := range sizes {
 		fill(a.buf[:n], uint64(i))
+		b.see()
 		require.NoError(t, a.qp.PostSend(&SendWR{
 			ID: 1, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)},
 			RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 		}))
 		require.Equal(t, WCWrite, a.wait(t, ctx).Opcode)
+		b.see()
 		require.Equal(t, a.buf[:n], b.buf[:n], "WRITE of %d", n)
 
 		clear(a.buf[:n])
@@ -46,20 +48,25 @@ func exercise(t *testing.T, a, b *end, sizes []int) {
 		require.Equal(t, a.buf[:n], b.buf[:n], "SEND of %d", n)
 		require.Equal(t, WCSend, a.wait(t, ctx).Opcode)
 	}
+	b.see()
 	b.mr.Bytes()[0] = 5
 	clear(b.buf[1:8])
+	b.see()
 	require.NoError(t, a.qp.PostSend(&SendWR{
 		Opcode: WRFetchAdd, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)},
 		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 37,
 	}))
 	a.wait(t, ctx)
+	b.see()
 	require.EqualValues(t, 5, a.buf[0])
 	require.EqualValues(t, 42, b.buf[0])
+	b.see()
 	require.NoError(t, a.qp.PostSend(&SendWR{
 		Opcode: WRCompareSwap, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)},
 		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), CompareAdd: 42, Swap: 43,
 	}))
 	a.wait(t, ctx)
+	b.see()
 	require.EqualValues(t, 42, a.buf[0])
 	require.EqualValues(t, 43, b.buf[0])
 }
