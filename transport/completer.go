@@ -55,7 +55,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	}
 	sq.progress(now, from)
 	if !reached {
-		sq.impliedNAK(now)
+		sq.impliedNAK(now, p.PSN)
 	}
 }
 

@@ -117,6 +117,37 @@ func TestReadGap(t *testing.T) {
 	}
 }
 
+// The repetition of a READ loses its first packet too. What tells is that the
+// PSNs of the responses start over; the rest of the first answer does not.
+func TestReadGapTwice(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 2 }})
+	b := make([]byte, 256)
+	s.post(WRWrite, 1)
+	s.sent()
+	s.advance(5000)
+	s.ack(0) // a round trip takes 5 us
+	s.post(WRRead, 1024)
+	s.sent()
+	again := []string{"READ REQUEST 1 A +0/1024"}
+	s.data(ib.RCReadRespMiddle, 2, b)
+	s.sends(again...)
+	s.advance(4000)
+	s.data(ib.RCReadRespMiddle, 3, b)
+	s.data(ib.RCReadRespLast, 4, b)
+	s.data(ib.RCReadRespMiddle, 3, b) // out of order, and too early for the repetition
+	s.silent()
+	s.advance(1000)
+	s.data(ib.RCReadRespMiddle, 2, b)
+	s.sends(again...)
+	s.data(ib.RCReadRespMiddle, 3, b)
+	s.data(ib.RCReadRespLast, 4, b)
+	s.silent()
+	s.advance(5000)
+	s.data(ib.RCReadRespMiddle, 2, b)
+	s.done("0 success", "1 transport retry counter exceeded")
+	require.EqualValues(t, 3, s.a.e.Counters().ImpliedNAKs)
+}
+
 // The response to an atomic is lost; that to a later request shows it.
 func TestImpliedNAKOfAtomic(t *testing.T) {
 	s := newScript(t, loopOptions{})

@@ -11,7 +11,8 @@ type retryState struct {
 	rnrLeft uint8 // before WCRNRRetryExcErr, unless for ever
 
 	recovering bool
-	since      int64 // when the episode began
+	since      int64  // when the requester last went back
+	newest     ib.PSN // of the responses behind a gap since then
 
 	rnrWait bool   // nothing is sent until timerRNR
 	rnrPSN  ib.PSN // of the request that was not taken
@@ -81,12 +82,20 @@ func (sq *requester) ackTimeout(now int64) {
 	sq.retry.recovering = false
 }
 
-// impliedNAK goes back after a response showed that the one to the request at
-// head was lost (IBTA 9.7.5.1.2). Whatever else was sent before still arrives
-// and shows the same, so that only the timer can end an episode in which the
-// repetition is lost too.
-func (sq *requester) impliedNAK(now int64) {
-	if sq.retry.recovering || sq.una == sq.end || sq.retry.rnrWait {
+// impliedNAK goes back after a response to psn showed that the one to the
+// request at head was lost (IBTA 9.7.5.1.2). Whatever else was sent before
+// still arrives and shows the same, in the order of its PSNs. When that order
+// starts over, a round trip after going back or later, these are responses to
+// the repetition, and the one that is missing was lost again.
+func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
+	r := &sq.retry
+	if sq.una == sq.end || r.rnrWait {
+		return
+	}
+	if r.recovering && (psn.After(r.newest) || now-r.since < r.rttNs) {
+		if psn.After(r.newest) {
+			r.newest = psn
+		}
 		return
 	}
 	sq.qp.e.counters.ImpliedNAKs++
@@ -95,6 +104,7 @@ func (sq *requester) impliedNAK(now int64) {
 	}
 	sq.win.onLoss()
 	sq.goBack(now)
+	r.newest = psn
 }
 
 // onNAK takes a NAK of p.PSN, before which everything has been acknowledged if
@@ -113,7 +123,7 @@ func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 	if !reached {
 		// The request that failed is behind a READ or atomic whose response was
 		// lost; that has to be asked for again first.
-		sq.impliedNAK(now)
+		sq.impliedNAK(now, p.PSN)
 		return
 	}
 	status := WCBadRespErr
@@ -160,7 +170,7 @@ func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 		return // nothing outstanding any more, or a duplicate
 	}
 	if !reached {
-		sq.impliedNAK(now)
+		sq.impliedNAK(now, p.PSN)
 		return
 	}
 	if qp.attr.RNRRetry != RNRRetryForever {
@@ -204,7 +214,11 @@ func (sq *requester) useRetry(now int64, vendor uint32) bool {
 // goBack begins a loss episode: everything from una on is sent again.
 func (sq *requester) goBack(now int64) {
 	sq.qp.e.counters.CompleterRetryErr++
-	sq.retry.recovering, sq.retry.since = true, now
+	r := &sq.retry
+	if !r.recovering {
+		r.recovering, r.newest = true, sq.una
+	}
+	r.since = now
 	sq.rewind()
 	sq.armAckTimer(now)
 	sq.qp.markReady()
