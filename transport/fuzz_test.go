@@ -2,7 +2,9 @@ package transport_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +48,8 @@ type fuzzer struct {
 }
 
 const fuzzQPs = 8
+
+var gidMulticast = ib.GIDFromAddr(netip.MustParseAddr("239.1.2.3"))
 
 func newFuzzer(t *testing.T, program []byte) *fuzzer {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
@@ -145,6 +149,9 @@ func (z *fuzzer) run() {
 		z.transmit(40)
 		z.a.takeEvents()
 		z.a.events = z.a.events[:0]
+		if z.u8() < 200 {
+			pollCQ(z.cqs[0])
+		}
 	}
 	for range 50 { // what is outstanding ends, or waits
 		at, ok := z.a.eng.NextTimeout()
@@ -215,7 +222,7 @@ func (z *fuzzer) finish() {
 func (z *fuzzer) op() {
 	i := z.pick(len(z.qps))
 	qp := z.qps[i]
-	if qp.State() == transport.StateErr && z.u8() < 100 {
+	if qp.State() == transport.StateErr && z.u8() < 220 {
 		z.revive(i)
 	}
 	switch op := z.u8(); {
@@ -257,8 +264,10 @@ func (z *fuzzer) op() {
 		if len(z.qps) < 16 {
 			z.addQP()
 		}
-	case op < 248:
+	case op < 247:
 		_ = qp.Destroy()
+	case op < 248:
+		_ = qp.AttachMcast(gidMulticast)
 	case op < 250:
 		_ = z.cqs[z.pick(len(z.cqs))].Destroy()
 		_ = z.srqs[0].Destroy()
@@ -331,7 +340,7 @@ func (z *fuzzer) packet(qp *transport.QP) {
 		p.PSN = request.PSN
 	}
 	if b := z.u8(); b > 200 {
-		p.PSN = p.PSN.Add(int(b) - 228)
+		p.PSN = p.PSN.Add(int(b)%8 - 5)
 	}
 	flags := z.u8()
 	p.AckReq, p.Solicited = flags&1 != 0, flags&2 != 0
@@ -381,6 +390,10 @@ func (z *fuzzer) packet(qp *transport.QP) {
 
 func (z *fuzzer) deliverRaw(data []byte) {
 	rx := transport.RxPacket{Src: z.b.addr, Dst: z.a.addr, HopLimit: 64, TrafficClass: z.u8() & 3, Data: data}
+	if z.u8() > 250 && len(data) > 8 {
+		rx.Dst = gidMulticast.Addr()
+		copy(data[5:8], "\xff\xff\xff")
+	}
 	z.a.eng.HandlePacket(z.now, &rx)
 	clear(data)
 }
@@ -488,4 +501,22 @@ func (z *fuzzer) attr() transport.QPAttr {
 	a.MinRNRTimer = ib.RNRCode(z.u8() % 40)
 	a.MaxUnackedPackets = int(int8(z.u8()))
 	return a
+}
+
+// Longer programs than the fuzzer begins with, from seeds.
+func TestRandomPrograms(t *testing.T) {
+	first, n := uint64(1), uint64(*swarmFlag)
+	if *seedFlag != 0 {
+		first, n = *seedFlag, 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 99))
+		program := make([]byte, 12000)
+		for j := range program {
+			program[j] = byte(rng.Uint32())
+		}
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { newFuzzer(t, program).run() }) {
+			return
+		}
+	}
 }

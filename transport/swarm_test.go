@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the swarm simulation with this seed only")
-	swarmFlag = flag.Int("swarm", 150, "seeds of the swarm simulation to run")
+	swarmFlag = flag.Int("swarm", 150, "seeds of the swarm simulation and of the random programs to run")
 )
 
 // TestSwarm runs random work over a bad wire, drawn from a seed: first a phase
