@@ -99,14 +99,23 @@ func (qp *QP) ToInitUD(qkey ib.QKey) error {
 
 // ToRTR moves the queue pair from INIT to RTR: it can receive from the peer.
 func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
+	a, mask, err := qp.rtrAttr(remote, c)
+	if err != nil {
+		return err
+	}
+	return qp.Modify(a, mask)
+}
+
+// rtrAttr returns the attributes of ToRTR.
+func (qp *QP) rtrAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	if qp.typ == UD {
-		return qp.Modify(QPAttr{State: StateRTR}, AttrState)
+		return QPAttr{State: StateRTR}, AttrState, nil
 	}
 	sgid := c.SGIDIndex
 	if sgid < 0 {
 		var err error
 		if sgid, err = qp.d.GIDIndexFor(remote.GID); err != nil {
-			return err
+			return QPAttr{}, 0, err
 		}
 	}
 	mtu := c.MTU
@@ -129,11 +138,16 @@ func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
 	if qp.typ == RC {
 		mask |= AttrMaxDestRdAtomic | AttrMinRNRTimer
 	}
-	return qp.Modify(a, mask)
+	return a, mask, nil
 }
 
 // ToRTS moves the queue pair from RTR to RTS: it can send.
 func (qp *QP) ToRTS(c ConnAttr) error {
+	return qp.Modify(qp.rtsAttr(c))
+}
+
+// rtsAttr returns the attributes of ToRTS.
+func (qp *QP) rtsAttr(c ConnAttr) (QPAttr, AttrMask) {
 	a := QPAttr{
 		State: StateRTS, SQPSN: qp.psn,
 		Timeout: c.Timeout, RetryCnt: c.RetryCnt, RNRRetry: c.RNRRetry, MaxRdAtomic: c.MaxRdAtomic,
@@ -145,7 +159,7 @@ func (qp *QP) ToRTS(c ConnAttr) error {
 	if qp.typ == RC {
 		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic
 	}
-	return qp.Modify(a, mask)
+	return a, mask
 }
 
 // Connect takes an RC or UC queue pair from RESET or INIT to RTS towards a

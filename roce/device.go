@@ -45,9 +45,10 @@ type Device struct {
 	eng      *transport.Engine
 	table    *mem.Table
 	tx       []transport.TxPacket
-	shut     bool  // under mu: no more calls into the engine
-	blocked  bool  // under mu: the loop is in link.Wait, or about to
-	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
+	shut     bool     // under mu: no more calls into the engine
+	blocked  bool     // under mu: the loop is in link.Wait, or about to
+	wakeTime int64    // under mu: when the loop returns from link.Wait by itself
+	cm       *cmAgent // under mu: nil until the communication manager is used
 
 	// rxMu guards the receiving side of the link.
 	rxMu sync.Mutex
@@ -184,8 +185,8 @@ func (d *Device) start(cfg *Config) error {
 
 // Close ends the device: it destroys everything made on it, lets every waiting
 // call return ErrClosed, and returns when nothing of the device runs any more.
-// It does not disconnect peers, which will run into their timeouts. Closing
-// again does nothing and returns the same.
+// Peers of the communication manager are told once that it is over; others will
+// run into their timeouts. Closing again does nothing and returns the same.
 func (d *Device) Close() error {
 	d.closing.Do(func() {
 		close(d.closed)
@@ -197,6 +198,9 @@ func (d *Device) Close() error {
 		// Nobody receives any more, and after this nobody sends.
 		d.rxMu.Lock()
 		d.mu.Lock()
+		if d.cm != nil {
+			d.cm.shutdown()
+		}
 		d.shut = true
 		d.table.Close()
 		d.closeErr = d.link.Close()

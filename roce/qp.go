@@ -31,6 +31,7 @@ type QP struct {
 	typ      ib.Transport
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
+	id       *CMID // of the communication manager, or nil; under d.mu
 }
 
 // CreateQP makes a queue pair in state RESET. Errors are of package transport;

@@ -13,8 +13,23 @@ import (
 // contract: transmit, events, timers.
 
 // flush sends what the engine has to send, hands out its events and notes its
-// next timer. mu is held.
+// next timer, and does the same for the communication manager, which sends and
+// receives through the engine. mu is held.
 func (d *Device) flush(now int64) {
+	d.drain(now)
+	for d.cm != nil && d.cm.due(now) {
+		d.cm.run(now)
+		d.drain(now)
+	}
+	at, ok := d.eng.NextTimeout()
+	if d.cm != nil && d.cm.next < math.MaxInt64 && (!ok || d.cm.next < at) {
+		at, ok = d.cm.next, true
+	}
+	d.schedule(at, ok)
+}
+
+// drain sends what the engine has to send and hands out its events. mu is held.
+func (d *Device) drain(now int64) {
 	if d.link.Backlog() {
 		d.link.Send(nil)
 	}
@@ -32,7 +47,10 @@ func (d *Device) flush(now int64) {
 		}
 		d.dispatch(ev)
 	}
-	at, ok := d.eng.NextTimeout()
+}
+
+// schedule notes when timers are due. mu is held.
+func (d *Device) schedule(at int64, ok bool) {
 	if d.driven != nil {
 		d.driven.SetTimer(at, ok)
 		return
@@ -54,12 +72,21 @@ func (d *Device) dispatch(ev transport.Event) {
 	if ev.Type == transport.EventCompletion {
 		if cq, ok := ev.CQ.UserData().(*CQ); ok {
 			cq.completionEvent()
+		} else if d.cm != nil {
+			d.cm.ready = true
 		}
 		return
 	}
 	out := Event{Type: ev.Type}
 	if ev.QP != nil {
 		out.QP, _ = ev.QP.UserData().(*QP)
+		if out.QP != nil && out.QP.id != nil && ev.Type == EventCommEstablished {
+			out.QP.id.commEstablished()
+			return
+		}
+		if out.QP == nil {
+			return // queue pair 1, of the communication manager
+		}
 	}
 	if ev.CQ != nil {
 		out.CQ, _ = ev.CQ.UserData().(*CQ)

@@ -98,11 +98,17 @@ func (qp *QP) raise(t EventType) {
 	qp.e.events.push(&qp.pending, Event{Type: t, QP: qp})
 }
 
-// commEstablished tells that a packet arrived for a QP in RTR; the event comes
-// once (IBTA 11.6.3.2).
+// commEstablished tells that a packet arrived for a QP in RTR, or for one that
+// is watched; the event comes once (IBTA 11.6.3.2).
 func (qp *QP) commEstablished() {
-	if qp.state == StateRTR && !qp.established {
+	if !qp.established && (qp.state == StateRTR || qp.watchFirst) {
 		qp.established = true
+		qp.watchFirst = false
 		qp.raise(EventCommEstablished)
 	}
 }
+
+// WatchEstablished makes EventCommEstablished come for the first packet in RTS
+// as well as in RTR. A communication manager that gets its QP ready to send
+// before the peer has confirmed the connection needs it.
+func (qp *QP) WatchEstablished() { qp.watchFirst = !qp.established }

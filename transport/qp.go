@@ -40,6 +40,7 @@ type QP struct {
 
 	pending     eventSet
 	established bool // EventCommEstablished was raised
+	watchFirst  bool // raise it in RTS too: see WatchEstablished
 	sqDraining  bool // SQD, and not drained yet
 	gone        bool // destroyed
 

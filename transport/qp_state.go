@@ -205,7 +205,7 @@ func (qp *QP) reset(now int64) {
 	qp.attr = QPAttr{}
 	qp.path = Path{}
 	qp.mtu = 0
-	qp.established = false
+	qp.established, qp.watchFirst = false, false
 	qp.sqDraining = false
 	qp.setState(now, StateReset)
 }

@@ -138,7 +138,7 @@ func psnOf(seq uint64) ib.PSN { return ib.PSN(seq & ib.PSNMask) }
 // verdict other than pass ends in refuse.
 func (r *responder) handleRequest(now int64, p *ib.Packet) {
 	qp := r.qp
-	if qp.state == StateRTR {
+	if qp.state == StateRTR || qp.watchFirst {
 		qp.commEstablished()
 	}
 	info := p.Opcode.Info()

@@ -9,7 +9,7 @@ import "github.com/goroce/goroce/ib"
 // dropped message serves the next one.
 func (qp *QP) handleUC(now int64, p *ib.Packet) {
 	r := &qp.resp
-	if qp.state == StateRTR {
+	if qp.state == StateRTR || qp.watchFirst {
 		qp.commEstablished()
 	}
 	info := p.Opcode.Info()

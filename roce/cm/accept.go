@@ -1,0 +1,191 @@
+package cm
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// handleREQ takes a request for a connection.
+func (a *Agent) handleREQ(in *message) {
+	var m mad.REQ
+	m.Decode(in.data)
+	k := remoteKey{in.src, m.CAGUID, m.LocalCommID}
+	if c := a.byRemote[k]; c != nil {
+		if c.tid == in.tid && c.remoteQPN == m.QPN && c.service == m.ServiceID {
+			a.stats.Duplicates++
+			c.duplicateREQ(in)
+			return
+		}
+		a.stale(in.now, c)
+		a.refuse(in, &m, mad.RejectStaleConnection, nil)
+		return
+	}
+	if c := a.byQPN[qpnKey{in.src, m.CAGUID, uint32(m.QPN)}]; c != nil {
+		a.stale(in.now, c)
+		a.refuse(in, &m, mad.RejectStaleConnection, nil)
+		return
+	}
+	if reason, info := a.checkREQ(in, &m); reason != 0 {
+		a.refuse(in, &m, reason, info)
+		return
+	}
+	h, user, ok := header(m.ServiceID, m.Private)
+	if !ok {
+		a.refuse(in, &m, mad.RejectConsumer, nil) // what Linux's RDMA-CM says to a bad header
+		return
+	}
+	to := in.dst
+	if h.Dst.IsValid() {
+		to = canonical(h.Dst)
+	}
+	l := a.match(m.ServiceID, to)
+	if l == nil {
+		a.refuse(in, &m, mad.RejectInvalidServiceID, nil)
+		return
+	}
+	if !l.room(in.src) {
+		// Silence, not a REJ as from Linux: the client tries again, and gets in if
+		// the crowd has gone by then.
+		a.stats.DropBacklog++
+		return
+	}
+	c, err := a.newConn(in.dst, in.src)
+	if err != nil {
+		a.refuse(in, &m, mad.RejectNoResources, nil)
+		return
+	}
+	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.CAGUID, m.QPN
+	c.tid, c.service = in.tid, m.ServiceID
+	c.setAckTimeout(m.Primary.AckTimeout)
+	c.enter()
+	c.wait(l, ReqRcvd)
+	req := m
+	req.Private = clone(m.Private)
+	a.emit(c, Event{
+		Type: EventRequest, Listener: l, REQ: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):],
+	})
+}
+
+// wait leaves the request with the application.
+func (c *Conn) wait(l *Listener, s State) {
+	c.listener = l
+	l.waiting++
+	c.setState(s)
+}
+
+// checkREQ returns why a REQ cannot be accepted whoever listens, and what the
+// peer should know about it.
+func (a *Agent) checkREQ(in *message, m *mad.REQ) (mad.RejectReason, []byte) {
+	switch {
+	case m.LocalCommID == 0:
+		return mad.RejectInvalidCommID, nil
+	case m.Transport != mad.TransportRC && m.Transport != mad.TransportUC:
+		return mad.RejectInvalidTransport, nil
+	case m.QPN <= ib.QPNGSI || m.QPN >= ib.QPNMulticast:
+		return mad.RejectUnsupported, nil
+	case !m.PKey.Match(ib.PKeyDefault):
+		return mad.RejectUnsupported, nil
+	case m.Primary.RemoteGID.Addr() != in.dst || !a.local[in.dst] || m.Primary.LocalGID.Addr() != in.src:
+		// The path must be the one that the REQ took: a connection to somebody
+		// else's address would make us send to who never asked.
+		gid := ib.GIDFromAddr(in.dst)
+		return mad.RejectInvalidGID, gid[:]
+	case m.MTU > a.cfg.MTU || !m.MTU.Valid():
+		return mad.RejectInvalidMTU, []byte{byte(a.cfg.MTU)}
+	case m.InitiatorDepth > maxRdAtomic && m.Transport == mad.TransportRC:
+		return mad.RejectInsufficientResources, []byte{maxRdAtomic}
+	case m.Alternate.RemoteGID != ib.GID{} || m.Alternate.LocalGID != ib.GID{}:
+		gid := ib.GIDFromAddr(in.dst)
+		return mad.RejectInvalidAltGID, gid[:]
+	}
+	return 0, nil
+}
+
+// refuse answers a REQ of which nothing is kept.
+func (a *Agent) refuse(in *message, m *mad.REQ, reason mad.RejectReason, info []byte) {
+	a.reply(in, mad.AttrREJ, &mad.REJ{
+		RemoteCommID: m.LocalCommID, Rejected: mad.SubjectREQ, Reason: reason, Info: info, InfoLen: uint8(len(info)),
+	})
+}
+
+// duplicateREQ answers a REQ that came before.
+func (c *Conn) duplicateREQ(in *message) {
+	switch c.state {
+	case ReqRcvd:
+		c.sendMRA(mad.SubjectREQ)
+	case RepSent, MRARepRcvd:
+		c.again()
+	case Timewait:
+		if c.out != nil {
+			c.again() // the REJ
+			return
+		}
+		c.a.reply(in, mad.AttrREJ, &mad.REJ{
+			RemoteCommID: c.remoteID, Rejected: mad.SubjectREQ, Reason: mad.RejectStaleConnection,
+		})
+	}
+}
+
+// stale ends a connection whose peer has shown that it forgot it (IBTA
+// 12.9.8.3.1).
+func (a *Agent) stale(now int64, c *Conn) {
+	a.stats.Stale++
+	if c.state == Established {
+		a.emit(c, Event{Type: EventDisconnected})
+		c.sendDREQ(nil) // once: there will hardly be an answer
+		c.out = nil
+		c.enterTimewait(now)
+	}
+}
+
+// Accept sends the REP. The queue pair must be ready to receive and, since the first message of
+// the peer may ask for an answer before its RTU arrives, to send.
+func (c *Conn) Accept(now int64, r Accept) error {
+	if c.state != ReqRcvd {
+		return &stateError{"REP", c.state}
+	}
+	m := mad.REP{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, QKey: r.QKey, QPN: r.QPN, StartingPSN: r.StartingPSN,
+		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth, TargetAckDelay: r.TargetAckDelay,
+		FlowControl: r.FlowControl, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ, CAGUID: c.a.cfg.GUID, Private: r.Private,
+	}
+	if err := c.keep(mad.AttrREP, c.tid, &m); err != nil {
+		return err
+	}
+	c.localQPN = r.QPN
+	c.setState(RepSent)
+	c.startRetries(now)
+	c.a.bound(now)
+	return nil
+}
+
+// handleRTU takes the confirmation of our REP.
+func (a *Agent) handleRTU(in *message) {
+	var m mad.RTU
+	m.Decode(in.data)
+	c := a.find(in, m.RemoteCommID, m.LocalCommID)
+	switch {
+	case c == nil:
+		a.stats.DropUnmatched++
+	case c.state.halfOpen():
+		c.established(clone(m.Private))
+	default:
+		a.stats.Duplicates++
+	}
+}
+
+// CommEstablished tells that the queue pair received something from the peer, so that
+// the peer must have had the REP even if its RTU was lost. It does nothing in
+// other states.
+func (c *Conn) CommEstablished() {
+	if c.state.halfOpen() {
+		c.established(nil)
+	}
+}
+
+func (c *Conn) established(private []byte) {
+	c.a.stopTimer(c)
+	c.out = nil
+	c.setState(Established)
+	c.a.emit(c, Event{Type: EventEstablished, Private: private})
+}

@@ -1,0 +1,236 @@
+package cm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Packet is a datagram to send from QP 1 to QP 1.
+type Packet struct {
+	Src, Dst netip.Addr
+	Data     [mad.Bytes]byte
+}
+
+// remoteKey names a connection as its peer does.
+type remoteKey struct {
+	addr netip.Addr
+	guid mad.GUID
+	id   mad.CommID
+}
+
+// qpnKey names the queue pair of a peer.
+type qpnKey struct {
+	addr netip.Addr
+	guid mad.GUID
+	qpn  uint32
+}
+
+// sidrKey names a lookup as its peer does.
+type sidrKey struct {
+	addr netip.Addr
+	id   uint32
+}
+
+// Agent is the communication manager of one node.
+type Agent struct {
+	cfg   Config
+	local map[netip.Addr]bool
+
+	byID      map[mad.CommID]*Conn
+	byRemote  map[remoteKey]*Conn // known to both ends
+	byQPN     map[qpnKey]*Conn
+	sidr      map[sidrKey]*Conn // lookups of peers
+	listeners map[mad.ServiceID][]*Listener
+	peers     map[netip.Addr]int // unanswered requests and half-open connections of an address
+
+	conns        int // in byID or sidr, without those in timewait
+	waiting      int // with the application
+	numListeners int
+	halfOpen     ageList
+	timewait     ageList
+	timers       timerHeap
+
+	tx     []Packet
+	events []Event
+	stats  Stats
+}
+
+// New makes an Agent.
+func New(cfg Config) (*Agent, error) {
+	if cfg.Rand == nil {
+		return nil, fmt.Errorf("cm: Config.Rand is missing")
+	}
+	cfg.setDefaults()
+	a := &Agent{
+		cfg: cfg, local: map[netip.Addr]bool{},
+		byID: map[mad.CommID]*Conn{}, byRemote: map[remoteKey]*Conn{}, byQPN: map[qpnKey]*Conn{},
+		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]int{},
+	}
+	for _, l := range cfg.Addrs {
+		a.local[canonical(l)] = true
+	}
+	return a, nil
+}
+
+// canonical makes addresses comparable.
+func canonical(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// HandleMAD takes the payload of a packet that came from QP 1 of src with the
+// Q_Key of QP 1. b is only read during the call.
+func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
+	src, dst = canonical(src), canonical(dst)
+	var h mad.Header
+	data, err := mad.Parse(b, &h)
+	if err != mad.OK {
+		a.stats.DropMalformed++
+		return
+	}
+	// rdma_rxe has no agent for other classes, versions and methods either, and drops what it has no agent for.
+	i := int(h.Attribute) - int(mad.AttrREQ)
+	if h.Class != mad.ClassCM || h.ClassVersion != mad.ClassVersion2 || h.Method != mad.MethodSend || i < 0 || i >= numMessages {
+		a.stats.DropClass++
+		return
+	}
+	a.stats.Rx[i]++
+	in := message{now: now, src: src, dst: dst, tid: h.TID, data: data}
+	switch h.Attribute {
+	case mad.AttrREQ:
+		a.handleREQ(&in)
+	case mad.AttrREP:
+		a.handleREP(&in)
+	case mad.AttrRTU:
+		a.handleRTU(&in)
+	case mad.AttrREJ:
+		a.handleREJ(&in)
+	case mad.AttrMRA:
+		a.handleMRA(&in)
+	case mad.AttrDREQ:
+		a.handleDREQ(&in)
+	case mad.AttrDREP:
+		a.handleDREP(&in)
+	case mad.AttrSIDRReq:
+		a.handleSIDRReq(&in)
+	case mad.AttrSIDRRep:
+		a.handleSIDRRep(&in)
+	case mad.AttrLAP:
+		a.handleLAP(&in)
+	default: // APR: we never ask
+		a.stats.DropUnmatched++
+	}
+}
+
+// message is a message on its way in.
+type message struct {
+	now      int64
+	src, dst netip.Addr
+	tid      mad.TID
+	data     *mad.Data
+}
+
+// find returns the connection that a message of src is about: local is the ID
+// that we chose, remote the one that the peer chose.
+func (a *Agent) find(in *message, local, remote mad.CommID) *Conn {
+	c := a.byID[local]
+	if c == nil || c.remoteID != remote || c.remote != in.src {
+		return nil
+	}
+	return c
+}
+
+// putter is a message that can be sent.
+type putter interface{ Put(*mad.Data) error }
+
+// send queues m. It fails if a field or the private data does not fit.
+func (a *Agent) send(src, dst netip.Addr, at mad.Attribute, tid mad.TID, m putter) error {
+	p := Packet{Src: src, Dst: dst}
+	if err := encode(&p.Data, at, tid, m); err != nil {
+		return err
+	}
+	a.enqueue(&p)
+	return nil
+}
+
+// reply sends m where in came from. It is for messages that cannot fail to
+// encode.
+func (a *Agent) reply(in *message, at mad.Attribute, m putter) {
+	if a.send(in.dst, in.src, at, in.tid, m) != nil {
+		a.stats.DropTx++
+	}
+}
+
+func encode(b *[mad.Bytes]byte, at mad.Attribute, tid mad.TID, m putter) error {
+	h := mad.CMHeader(at, tid)
+	return m.Put(h.Put(b))
+}
+
+func (a *Agent) enqueue(p *Packet) {
+	if len(a.tx) >= a.cfg.Limits.TxBacklog {
+		a.stats.DropTx++
+		return
+	}
+	at := mad.Attribute(binary.BigEndian.Uint16(p.Data[16:]))
+	a.stats.Tx[at-mad.AttrREQ]++
+	a.tx = append(a.tx, *p)
+}
+
+// PollTransmit takes the next datagram to send.
+func (a *Agent) PollTransmit(p *Packet) bool {
+	if len(a.tx) == 0 {
+		return false
+	}
+	*p = a.tx[0]
+	a.tx = a.tx[1:]
+	if len(a.tx) == 0 {
+		a.tx = nil // or the array would live on
+	}
+	return true
+}
+
+// PollEvent takes the next event.
+func (a *Agent) PollEvent() (Event, bool) {
+	if len(a.events) == 0 {
+		return Event{}, false
+	}
+	e := a.events[0]
+	a.events[0] = Event{}
+	a.events = a.events[1:]
+	if len(a.events) == 0 {
+		a.events = nil
+	}
+	return e, true
+}
+
+// emit queues an event of c, unless its owner is gone.
+func (a *Agent) emit(c *Conn, e Event) {
+	if c.orphan {
+		return
+	}
+	e.Conn = c
+	a.events = append(a.events, e)
+}
+
+func (a *Agent) random() (uint64, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(a.cfg.Rand, b[:]); err != nil {
+		return 0, fmt.Errorf("cm: random number: %w", err)
+	}
+	return binary.BigEndian.Uint64(b[:]), nil
+}
+
+// newID returns a communication ID that is neither 0 nor in use.
+func (a *Agent) newID() (mad.CommID, error) {
+	for range maxIDAttempts {
+		r, err := a.random()
+		if err != nil {
+			return 0, err
+		}
+		if id := mad.CommID(r); id != 0 && a.byID[id] == nil {
+			return id, nil
+		}
+	}
+	return 0, fmt.Errorf("cm: no free communication ID: %w", ErrLimit)
+}

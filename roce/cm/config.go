@@ -1,0 +1,60 @@
+package cm
+
+import (
+	"io"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Config is what an [Agent] is made from.
+type Config struct {
+	// GUID identifies this node in REQ and REP. With the communication ID it
+	// tells a duplicate from something new, so it should be another one after
+	// each restart.
+	GUID mad.GUID
+	// Addrs are the local addresses. A REQ to a GID that is none of them is
+	// refused.
+	Addrs []netip.Addr
+	// MTU is the largest path MTU that a peer may ask for; 0 is 4096.
+	MTU ib.MTU
+	// Rand supplies communication and transaction IDs: crypto/rand.Reader in
+	// production.
+	Rand io.Reader
+	// Limits; zero fields mean [DefaultLimits].
+	Limits Limits
+	// Times; zero means the default.
+	RetryNs        int64          // between tries of one message
+	Tries          int            // of one message
+	TimewaitNs     int64          // the least
+	ServiceTimeout ib.TimeoutCode // what an MRA asks for
+}
+
+func (c *Config) setDefaults() {
+	d := &DefaultLimits
+	for _, f := range []struct {
+		p   *int
+		def int
+	}{
+		{&c.Limits.Conns, d.Conns}, {&c.Limits.HalfOpen, d.HalfOpen}, {&c.Limits.PerPeer, d.PerPeer},
+		{&c.Limits.Timewait, d.Timewait}, {&c.Limits.Backlog, d.Backlog}, {&c.Limits.TxBacklog, d.TxBacklog},
+		{&c.Tries, DefaultTries},
+	} {
+		if *f.p <= 0 {
+			*f.p = f.def
+		}
+	}
+	if c.RetryNs <= 0 {
+		c.RetryNs = DefaultRetryNs
+	}
+	if c.TimewaitNs <= 0 {
+		c.TimewaitNs = DefaultTimewaitNs
+	}
+	if c.ServiceTimeout == 0 || !c.ServiceTimeout.Valid() {
+		c.ServiceTimeout = DefaultServiceTimeout
+	}
+	if !c.MTU.Valid() {
+		c.MTU = ib.MTU4096
+	}
+}

@@ -1,0 +1,297 @@
+package cm
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Conn is a connection, or a datagram lookup, seen from one end.
+type Conn struct {
+	a      *Agent
+	state  State
+	active bool // this end sent the REQ
+	orphan bool // the owner has destroyed it: no events
+	gone   bool // in no table any more
+	up     bool // has been established
+
+	localID, remoteID mad.CommID
+	remoteGUID        mad.GUID
+	localQPN          ib.QPN
+	remoteQPN         ib.QPN
+	local, remote     netip.Addr
+	tid               mad.TID // of the REQ, or of the SIDR_REQ
+	service           mad.ServiceID
+	sidrID            uint32
+	timewaitNs        int64
+
+	// out is the message that is repeated: when the timer expires, or for
+	// duplicates of what it answers. nil if there is none.
+	out      *Packet
+	tries    int // how often out was sent
+	maxTries int
+	retryNs  int64
+
+	deadline  int64
+	heapIndex int // in Agent.timers; -1: no timer
+
+	list       *ageList
+	prev, next *Conn
+
+	listener *Listener // ReqRcvd and SIDRReqRcvd: counts in its backlog
+	counted  bool      // counts in Agent.peers
+
+	// UserData is the owner's.
+	UserData any
+}
+
+// State returns the state.
+func (c *Conn) State() State { return c.state }
+
+// LocalID and RemoteID return the communication IDs.
+func (c *Conn) LocalID() mad.CommID { return c.localID }
+
+// RemoteID returns the communication ID of the peer; 0 if it is not known.
+func (c *Conn) RemoteID() mad.CommID { return c.remoteID }
+
+// Local returns the local address.
+func (c *Conn) Local() netip.Addr { return c.local }
+
+// Remote returns the address of the peer.
+func (c *Conn) Remote() netip.Addr { return c.remote }
+
+// newConn makes a connection with an ID of its own and enters it.
+func (a *Agent) newConn(local, remote netip.Addr) (*Conn, error) {
+	id, err := a.newID()
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{
+		a: a, localID: id, local: canonical(local), remote: canonical(remote), heapIndex: -1,
+		maxTries: a.cfg.Tries, retryNs: a.cfg.RetryNs, timewaitNs: a.cfg.TimewaitNs,
+	}
+	a.byID[id] = c
+	a.conns++
+	return c, nil
+}
+
+func (c *Conn) remoteKey() remoteKey { return remoteKey{c.remote, c.remoteGUID, c.remoteID} }
+func (c *Conn) qpnKey() qpnKey       { return qpnKey{c.remote, c.remoteGUID, uint32(c.remoteQPN)} }
+
+// enter makes the connection known by its peer's names.
+func (c *Conn) enter() {
+	c.a.byRemote[c.remoteKey()] = c
+	c.a.byQPN[c.qpnKey()] = c
+}
+
+// setState moves the connection and keeps the accounts of who waits for whom.
+func (c *Conn) setState(s State) {
+	a, old := c.a, c.state
+	if old.waitsForApplication() && !s.waitsForApplication() {
+		a.waiting--
+		if c.listener != nil {
+			c.listener.waiting--
+			c.listener = nil
+		}
+	} else if !old.waitsForApplication() && s.waitsForApplication() {
+		a.waiting++
+	}
+	if s.halfOpen() != old.halfOpen() {
+		c.unlist()
+		if s.halfOpen() {
+			a.halfOpen.push(c)
+		}
+	}
+	if pending := s.waitsForApplication() || s.halfOpen(); pending != c.counted {
+		c.counted = pending
+		if pending {
+			a.peers[c.remote]++
+		} else if a.peers[c.remote]--; a.peers[c.remote] == 0 {
+			delete(a.peers, c.remote)
+		}
+	}
+	if over := s == Timewait || s == SIDRRepSent; over && c.list != &a.timewait {
+		a.conns--
+		a.timewait.push(c)
+	}
+	c.state = s
+	c.up = c.up || s == Established
+}
+
+// remove ends the record.
+func (c *Conn) remove() {
+	if c.gone {
+		return
+	}
+	a := c.a
+	over := c.list == &a.timewait
+	a.stopTimer(c)
+	c.setState(Idle)
+	c.unlist()
+	if !over {
+		a.conns--
+	}
+	c.gone = true
+	delete(a.byID, c.localID)
+	if k := c.remoteKey(); a.byRemote[k] == c {
+		delete(a.byRemote, k)
+	}
+	if k := c.qpnKey(); a.byQPN[k] == c {
+		delete(a.byQPN, k)
+	}
+	if k := (sidrKey{c.remote, c.sidrID}); a.sidr[k] == c {
+		delete(a.sidr, k)
+	}
+	c.out = nil
+}
+
+// keep makes m the message to repeat and sends it.
+func (c *Conn) keep(at mad.Attribute, tid mad.TID, m putter) error {
+	p := &Packet{Src: c.local, Dst: c.remote}
+	if err := encode(&p.Data, at, tid, m); err != nil {
+		return err
+	}
+	c.out, c.tries = p, 1
+	c.a.enqueue(p)
+	return nil
+}
+
+// again sends the message to repeat because of a duplicate.
+func (c *Conn) again() {
+	if c.out != nil {
+		c.a.enqueue(c.out)
+	}
+}
+
+// startRetries arms the timer that repeats c.out.
+func (c *Conn) startRetries(now int64) { c.a.setTimer(c, now+c.retryNs) }
+
+// expire does what is due when the timer of the state has run out.
+func (c *Conn) expire(now int64) {
+	a := c.a
+	switch c.state {
+	case Timewait, SIDRRepSent:
+		c.forget()
+		return
+	}
+	if c.tries < c.maxTries {
+		c.tries++
+		a.stats.Retries++
+		a.enqueue(c.out)
+		switch c.state {
+		case MRAReqRcvd:
+			c.setState(ReqSent)
+		case MRARepRcvd:
+			c.setState(RepSent)
+		}
+		c.startRetries(now)
+		return
+	}
+	a.stats.Timeouts++
+	switch c.state {
+	case ReqSent, MRAReqRcvd:
+		c.rejectTimeout()
+		a.emit(c, Event{Type: EventUnreachable})
+		c.remove()
+	case RepSent, MRARepRcvd:
+		c.giveUp(now)
+	case DReqSent:
+		a.emit(c, Event{Type: EventDisconnected})
+		c.enterTimewait(now)
+	case SIDRReqSent:
+		a.emit(c, Event{Type: EventUnreachable})
+		c.remove()
+	}
+}
+
+// giveUp ends a half-open connection whose peer does not answer.
+func (c *Conn) giveUp(now int64) {
+	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, nil, nil)
+	c.a.emit(c, Event{Type: EventUnreachable})
+	c.enterTimewait(now)
+}
+
+// Destroy ends the ownership of the connection: it makes no more events. What
+// the peer has to be told is told, and repeated if need be: a REJ before the
+// connection is established, a DREQ afterwards. Destroying again does nothing.
+func (c *Conn) Destroy(now int64) {
+	if c.orphan {
+		return
+	}
+	a := c.a
+	switch c.state {
+	case ReqSent, MRAReqRcvd:
+		c.rejectTimeout()
+		c.remove()
+	case ReqRcvd, RepRcvd, RepSent, MRARepRcvd:
+		_ = c.Reject(now, mad.RejectConsumer, nil, nil) // cannot fail without private data
+	case Established:
+		_ = c.Disconnect(now, nil)
+	case SIDRReqSent:
+		c.remove()
+	case SIDRReqRcvd:
+		_ = c.AnswerLookup(now, LookupAnswer{Status: mad.SIDRRejected})
+	}
+	c.orphan = true
+	c.UserData = nil
+	// Events that were not taken die with the owner.
+	keep := a.events[:0]
+	for _, e := range a.events {
+		if e.Conn != c {
+			keep = append(keep, e)
+		}
+	}
+	clear(a.events[len(keep):])
+	a.events = keep
+}
+
+// enterTimewait ends the connection but for its memory.
+func (c *Conn) enterTimewait(now int64) {
+	c.setState(Timewait)
+	c.a.setTimer(c, now+c.timewaitNs)
+	c.a.boundTimewait()
+}
+
+// boundTimewait lets the oldest records go beyond the limit.
+func (a *Agent) boundTimewait() {
+	for a.timewait.len > a.cfg.Limits.Timewait {
+		a.timewait.head.forget()
+	}
+}
+
+// forget ends the record of a connection that is over.
+func (c *Conn) forget() {
+	if c.up {
+		c.a.emit(c, Event{Type: EventTimewaitExit})
+	}
+	c.remove()
+}
+
+// setAckTimeout derives the time in TIMEWAIT from the ACK timeout of the path,
+// which covers the way there and back: nothing sent before it began arrives
+// after it.
+func (c *Conn) setAckTimeout(t ib.TimeoutCode) {
+	c.timewaitNs = min(max(2*t.Ns(), c.a.cfg.TimewaitNs), maxTimewaitNs)
+}
+
+// Shutdown ends all connections at once because the node goes away: each peer
+// is told, once. Nothing but PollTransmit may be called afterwards.
+func (a *Agent) Shutdown() {
+	for _, id := range slices.Sorted(maps.Keys(a.byID)) { // in an order that a simulation repeats
+		c := a.byID[id]
+		switch c.state {
+		case Established, DReqSent:
+			_ = c.sendDREQ(nil) // fails only without random numbers, and then there is nobody to tell
+		case RepSent, MRARepRcvd, RepRcvd:
+			c.sendREJ(mad.SubjectOther, mad.RejectConsumer, nil, nil)
+		case ReqRcvd:
+			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil, nil)
+		case ReqSent, MRAReqRcvd:
+			c.rejectTimeout()
+		}
+	}
+	a.timers, a.events = nil, nil
+}

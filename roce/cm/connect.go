@@ -1,0 +1,163 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Request is what the active side says in a REQ.
+type Request struct {
+	Local, Remote netip.Addr
+	Service       mad.ServiceID
+	Transport     mad.TransportType // RC or UC
+	QPN           ib.QPN
+	QKey          ib.QKey
+	StartingPSN   ib.PSN // the first PSN expected from the peer
+
+	ResponderResources uint8
+	InitiatorDepth     uint8
+	FlowControl        bool
+	RetryCount         uint8
+	RNRRetryCount      uint8
+	SRQ                bool
+
+	MTU          ib.MTU
+	AckTimeout   ib.TimeoutCode
+	FlowLabel    uint32
+	TrafficClass uint8
+	HopLimit     uint8
+
+	// Private is all of the private data, with the CMA header if the service
+	// wants one; up to mad.REQPrivateBytes.
+	Private []byte
+
+	// Tries and RetryNs override those of the Config.
+	Tries   int
+	RetryNs int64
+}
+
+// Connect sends a REQ. What becomes of it is told by EventReply, EventRejected or EventUnreachable.
+// The error is a *mad.FieldError if something does not fit its field, or wraps
+// ErrLimit.
+func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
+	if a.conns >= a.cfg.Limits.Conns {
+		return nil, fmt.Errorf("cm: %d connections: %w", a.conns, ErrLimit)
+	}
+	tid, err := a.random()
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.newConn(r.Local, r.Remote)
+	if err != nil {
+		return nil, err
+	}
+	c.active, c.UserData = true, userData
+	c.tid, c.service, c.localQPN = mad.TID(tid), r.Service, r.QPN
+	c.setAckTimeout(r.AckTimeout)
+	c.override(r.Tries, r.RetryNs)
+	req := mad.REQ{
+		LocalCommID: c.localID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
+		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
+		RemoteCMTimeout: reqRemoteTimeout, LocalCMTimeout: reqLocalTimeout, MaxCMRetries: reqMaxRetries,
+		Transport: r.Transport, FlowControl: r.FlowControl, StartingPSN: r.StartingPSN,
+		RetryCount: r.RetryCount, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ,
+		PKey: ib.PKeyDefault, MTU: r.MTU, Private: r.Private,
+		Primary: mad.Path{
+			LocalLID: mad.LIDPermissive, RemoteLID: mad.LIDPermissive,
+			LocalGID: ib.GIDFromAddr(c.local), RemoteGID: ib.GIDFromAddr(c.remote),
+			FlowLabel: r.FlowLabel, TrafficClass: r.TrafficClass, HopLimit: r.HopLimit, AckTimeout: r.AckTimeout,
+		},
+	}
+	if err := c.keep(mad.AttrREQ, c.tid, &req); err != nil {
+		c.remove()
+		return nil, err
+	}
+	c.setState(ReqSent)
+	c.startRetries(now)
+	return c, nil
+}
+
+// override replaces the agent's retry parameters by those that are set.
+func (c *Conn) override(tries int, retryNs int64) {
+	if tries > 0 {
+		c.maxTries = tries
+	}
+	if retryNs > 0 {
+		c.retryNs = retryNs
+	}
+}
+
+// handleREP takes the answer to our REQ.
+func (a *Agent) handleREP(in *message) {
+	var m mad.REP
+	m.Decode(in.data)
+	c := a.byID[m.RemoteCommID]
+	if c == nil || !c.active || c.remote != in.src || c.remoteID != 0 && c.remoteID != m.LocalCommID {
+		// The connection is over for us, or never was. The peer should not have
+		// to find out by its timeout. (Linux says nothing.)
+		a.stats.DropUnmatched++
+		a.reply(in, mad.AttrREJ, &mad.REJ{
+			LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID,
+			Rejected: mad.SubjectREP, Reason: mad.RejectInvalidCommID,
+		})
+		return
+	}
+	switch c.state {
+	case ReqSent, MRAReqRcvd:
+		a.acceptREP(in, c, &m)
+	case RepRcvd:
+		a.stats.Duplicates++
+		c.sendMRA(mad.SubjectREP)
+	case Established, Timewait:
+		a.stats.Duplicates++
+		c.again() // RTU or REJ
+	default:
+		a.stats.Duplicates++
+	}
+}
+
+func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
+	k := qpnKey{c.remote, m.CAGUID, uint32(m.QPN)}
+	refuse := mad.RejectReason(0)
+	switch {
+	case m.LocalCommID == 0:
+		refuse = mad.RejectInvalidCommID
+	case m.QPN <= ib.QPNGSI || m.QPN >= ib.QPNMulticast:
+		refuse = mad.RejectUnsupported
+	case m.InitiatorDepth > maxRdAtomic:
+		refuse = mad.RejectInsufficientResources
+	case a.byQPN[k] != nil:
+		a.stale(in.now, a.byQPN[k])
+		refuse = mad.RejectStaleConnection
+	}
+	c.remoteID, c.remoteGUID = m.LocalCommID, m.CAGUID
+	if refuse != 0 {
+		c.sendREJ(mad.SubjectREP, refuse, nil, nil)
+		a.emit(c, Event{Type: EventRejected, Reason: refuse})
+		c.remove()
+		return
+	}
+	c.remoteQPN = m.QPN
+	c.enter()
+	a.stopTimer(c)
+	c.out = nil
+	c.setState(RepRcvd)
+	rep := *m
+	rep.Private = clone(m.Private)
+	a.emit(c, Event{Type: EventReply, REP: &rep, Private: rep.Private})
+}
+
+// Ready sends the RTU: the queue pair of this side can receive and send.
+func (c *Conn) Ready(now int64, private []byte) error {
+	if c.state != RepRcvd {
+		return &stateError{"RTU", c.state}
+	}
+	if err := c.keep(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.localID, RemoteCommID: c.remoteID, Private: private}); err != nil {
+		return err
+	}
+	c.setState(Established)
+	return nil
+}

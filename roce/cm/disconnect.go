@@ -1,0 +1,88 @@
+package cm
+
+import "github.com/goroce/goroce/ib/mad"
+
+// Disconnect ends an established connection, or one that is half open: it sends a DREQ. EventDisconnected
+// follows when the peer has answered, or will not. It does nothing to a
+// connection that is on its way down already.
+func (c *Conn) Disconnect(now int64, private []byte) error {
+	switch c.state {
+	case Established, RepSent, MRARepRcvd:
+	case DReqSent, Timewait:
+		return nil
+	default:
+		return &stateError{"DREQ", c.state}
+	}
+	if err := c.sendDREQ(private); err != nil {
+		return err
+	}
+	c.setState(DReqSent)
+	c.startRetries(now)
+	return nil
+}
+
+func (c *Conn) sendDREQ(private []byte) error {
+	tid, err := c.a.random()
+	if err != nil {
+		return err
+	}
+	return c.keep(mad.AttrDREQ, mad.TID(tid), &mad.DREQ{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN, Private: private,
+	})
+}
+
+// handleDREQ answers every DREQ, whether there is a connection or not: the
+// peer has no other way to stop asking.
+func (a *Agent) handleDREQ(in *message) {
+	var m mad.DREQ
+	m.Decode(in.data)
+	c := a.find(in, m.RemoteCommID, m.LocalCommID)
+	if c != nil && m.RemoteQPN != c.localQPN {
+		a.stats.DropUnmatched++ // forged, or of another life
+		return
+	}
+	if c != nil {
+		switch c.state {
+		case RepRcvd, RepSent, MRARepRcvd, Established, DReqSent:
+			a.stopTimer(c)
+			c.out = nil
+			a.emit(c, Event{Type: EventDisconnected, Private: clone(m.Private)})
+			c.enterTimewait(in.now)
+		case Timewait:
+			a.stats.Duplicates++
+		default:
+			a.stats.DropUnmatched++
+			return
+		}
+	}
+	a.reply(in, mad.AttrDREP, &mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID})
+}
+
+// handleDREP takes the answer to our DREQ.
+func (a *Agent) handleDREP(in *message) {
+	var m mad.DREP
+	m.Decode(in.data)
+	c := a.find(in, m.RemoteCommID, m.LocalCommID)
+	switch {
+	case c == nil:
+		a.stats.DropUnmatched++
+	case c.state == DReqSent:
+		c.out = nil
+		a.emit(c, Event{Type: EventDisconnected, Private: clone(m.Private)})
+		c.enterTimewait(in.now)
+	default:
+		a.stats.Duplicates++
+	}
+}
+
+// handleLAP refuses alternate paths: a RoCE port has one way to a peer. (Linux
+// does not answer at all on RoCE.)
+func (a *Agent) handleLAP(in *message) {
+	var m mad.LAP
+	m.Decode(in.data)
+	status := mad.PathUnsupported
+	if c := a.find(in, m.RemoteCommID, m.LocalCommID); c == nil || c.state != Established {
+		status = mad.PathInvalidCommID
+	}
+	a.reply(in, mad.AttrAPR, &mad.APR{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID, Status: status})
+}

@@ -1,0 +1,79 @@
+package cm
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// EventType says what happened to a [Conn].
+type EventType uint8
+
+// The events.
+const (
+	// EventRequest: a listener has a new connection or lookup, in ReqRcvd or
+	// SIDRReqRcvd; REQ or SIDRReq is set.
+	EventRequest EventType = iota + 1
+	// EventReply: the peer accepted; REP is set. Call Conn.Ready or Reject.
+	EventReply
+	// EventEstablished: the peer knows that the connection is up. It has the
+	// private data of the RTU, if that is how it came.
+	EventEstablished
+	// EventRejected: the peer refused or gave up; Reason and Private are set.
+	EventRejected
+	// EventUnreachable: the peer did not answer.
+	EventUnreachable
+	// EventDisconnected: the connection is over, for which side's wish ever.
+	// Private is that of the DREQ or the DREP.
+	EventDisconnected
+	// EventTimewaitExit: the record of the connection is gone; the numbers of
+	// its queue pair may be used again.
+	EventTimewaitExit
+	// EventResolved: the answer to a lookup; SIDRRep is set, whatever its status.
+	EventResolved
+)
+
+var eventNames = [...]string{
+	1: "request", "reply", "established", "rejected", "unreachable", "disconnected", "timewait exit", "resolved",
+}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) && eventNames[t] != "" {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("EventType(%d)", uint8(t))
+}
+
+// Event is something that happened. What its slices refer to belongs to the
+// receiver.
+type Event struct {
+	Type     EventType
+	Conn     *Conn
+	Listener *Listener // EventRequest
+	REQ      *mad.REQ
+	REP      *mad.REP
+	SIDRReq  *mad.SIDRReq
+	SIDRRep  *mad.SIDRRep
+	CMA      mad.CMAHeader // EventRequest of a service of RDMA-CM
+	Reason   mad.RejectReason
+	Info     []byte // EventRejected: additional information
+	Private  []byte // without the CMA header
+}
+
+// Accept is what the passive side says in a REP.
+type Accept struct {
+	QPN                ib.QPN
+	QKey               ib.QKey
+	StartingPSN        ib.PSN // the first PSN expected from the peer
+	ResponderResources uint8
+	InitiatorDepth     uint8
+	TargetAckDelay     ib.TimeoutCode
+	FlowControl        bool
+	RNRRetryCount      uint8
+	SRQ                bool
+	Private            []byte // up to mad.REPPrivateBytes
+}
+
+// clone copies b, which may be nil.
+func clone(b []byte) []byte { return append([]byte(nil), b...) }

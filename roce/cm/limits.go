@@ -1,0 +1,62 @@
+package cm
+
+import "github.com/goroce/goroce/ib"
+
+// Limits bounds what peers and applications can make an [Agent] hold. A zero
+// field means its default.
+type Limits struct {
+	Conns     int // connections, whatever their state, without those in TIMEWAIT
+	HalfOpen  int // connections that were accepted and whose peer has not shown that it knows
+	PerPeer   int // requests not answered and half-open connections of one address
+	Timewait  int // records of connections that are over; the oldest go first
+	Backlog   int // most that a listener can ask for
+	TxBacklog int // datagrams to send that PollTransmit has not taken
+}
+
+// DefaultLimits are the defaults of [Limits].
+var DefaultLimits = Limits{
+	Conns:     1 << 17,
+	HalfOpen:  1 << 10,
+	PerPeer:   1 << 9,
+	Timewait:  1 << 15,
+	Backlog:   1 << 10, // the cap of Linux
+	TxBacklog: 1 << 13,
+}
+
+// Times of the protocol; fields of [Config] override those that have one.
+const (
+	// DefaultRetryNs is how long an answer is waited for before a message is
+	// repeated. Linux waits about 4 s; to repeat sooner harms nobody, since
+	// duplicates are known as such.
+	DefaultRetryNs = 500e6
+	// DefaultTries is how often a message is sent in all.
+	DefaultTries = 8
+	// DefaultTimewaitNs is the least time in TIMEWAIT: while it lasts a delayed
+	// duplicate cannot be taken for something new.
+	DefaultTimewaitNs = 1e9
+	// DefaultServiceTimeout is what an MRA asks the peer to wait when its
+	// request is still with the application: 17 s.
+	DefaultServiceTimeout ib.TimeoutCode = 22
+	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s.
+	maxServiceTimeout ib.TimeoutCode = 25
+	// maxTimewaitNs bounds what the ACK timeout of a peer makes of TIMEWAIT.
+	maxTimewaitNs = 60e9
+)
+
+// What a REQ of ours says about the CM itself.
+const (
+	// reqRemoteTimeout is the time we say the peer has to answer: 4.3 s, as Linux does.
+	reqRemoteTimeout ib.TimeoutCode = 20
+	// reqLocalTimeout is the time in which we promise to answer: 0.5 s. The
+	// peer repeats its REP at this interval.
+	reqLocalTimeout ib.TimeoutCode = 17
+	// reqMaxRetries is how often the peer should repeat its REP, as Linux does.
+	reqMaxRetries = 15
+)
+
+const (
+	maxIDAttempts = 64 // random communication IDs tried before giving up
+	// maxRdAtomic bounds the READs and atomics that a peer may announce to have in
+	// flight towards us; more than the responder can keep is refused.
+	maxRdAtomic = 128
+)

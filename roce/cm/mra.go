@@ -1,0 +1,36 @@
+package cm
+
+import "github.com/goroce/goroce/ib/mad"
+
+// sendMRA tells the peer that its message has come and is with the application. It is only
+// sent for duplicates, as Linux does: most applications are faster than that.
+func (c *Conn) sendMRA(subject mad.Subject) {
+	m := mad.MRA{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, Acknowledged: subject, ServiceTimeout: c.a.cfg.ServiceTimeout,
+	}
+	if c.a.send(c.local, c.remote, mad.AttrMRA, c.tid, &m) != nil {
+		c.a.stats.DropTx++
+	}
+}
+
+// handleMRA makes the next repetition wait for as long as the peer asks.
+func (a *Agent) handleMRA(in *message) {
+	var m mad.MRA
+	m.Decode(in.data)
+	c := a.byID[m.RemoteCommID]
+	if c == nil || c.remote != in.src || c.remoteID != 0 && c.remoteID != m.LocalCommID {
+		a.stats.DropUnmatched++
+		return
+	}
+	switch {
+	case (c.state == ReqSent || c.state == MRAReqRcvd) && m.Acknowledged == mad.SubjectREQ:
+		c.setState(MRAReqRcvd)
+	case c.state.halfOpen() && m.Acknowledged == mad.SubjectREP:
+		c.setState(MRARepRcvd)
+	default:
+		a.stats.DropUnmatched++
+		return
+	}
+	wait := min(m.ServiceTimeout, maxServiceTimeout)
+	a.setTimer(c, in.now+wait.Ns()+c.retryNs)
+}

@@ -1,0 +1,107 @@
+package cm
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Reject refuses a request, or ends a connection that is not established yet.
+func (c *Conn) Reject(now int64, reason mad.RejectReason, info, private []byte) error {
+	subject := mad.SubjectOther
+	switch c.state {
+	case ReqRcvd:
+		subject = mad.SubjectREQ
+	case RepRcvd:
+		subject = mad.SubjectREP
+	case RepSent, MRARepRcvd:
+	default:
+		return &stateError{"REJ", c.state}
+	}
+	m := c.rej(subject, reason, info, private)
+	if err := c.keep(mad.AttrREJ, c.tid, &m); err != nil {
+		return err
+	}
+	c.enterTimewait(now)
+	return nil
+}
+
+func (c *Conn) rej(subject mad.Subject, reason mad.RejectReason, info, private []byte) mad.REJ {
+	m := mad.REJ{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, Rejected: subject, Reason: reason,
+		Info: info, InfoLen: uint8(min(len(info), mad.InfoBytes)), Private: private,
+	}
+	if subject == mad.SubjectREQ {
+		m.LocalCommID = 0 // the peer has not seen it
+	}
+	return m
+}
+
+// sendREJ sends a REJ whose content is known to fit, once.
+func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info, private []byte) {
+	m := c.rej(subject, reason, info, private)
+	if c.a.send(c.local, c.remote, mad.AttrREJ, c.tid, &m) != nil {
+		c.a.stats.DropTx++
+	}
+	c.out = nil
+}
+
+// rejectTimeout takes a REQ back. The peer finds its record by our GUID, since
+// we do not know its communication ID.
+func (c *Conn) rejectTimeout() {
+	guid := binary.BigEndian.AppendUint64(nil, uint64(c.a.cfg.GUID))
+	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, guid, nil)
+}
+
+// rejected returns the connection that a REJ is about. Who sends one may not know our
+// ID, or have none of its own.
+func (a *Agent) rejected(src netip.Addr, m *mad.REJ) *Conn {
+	if m.Reason == mad.RejectTimeout && m.RemoteCommID == 0 {
+		guid := mad.GUID(binary.BigEndian.Uint64(m.Info))
+		return a.byRemote[remoteKey{src, guid, m.LocalCommID}]
+	}
+	c := a.byID[m.RemoteCommID]
+	if c == nil || c.remote != src {
+		return nil
+	}
+	if c.remoteID != 0 && c.remoteID != m.LocalCommID && m.Rejected != mad.SubjectREQ {
+		return nil
+	}
+	return c
+}
+
+// handleREJ takes a refusal.
+func (a *Agent) handleREJ(in *message) {
+	var m mad.REJ
+	m.Decode(in.data)
+	c := a.rejected(in.src, &m)
+	if c == nil {
+		a.stats.DropUnmatched++
+		return
+	}
+	e := Event{
+		Type: EventRejected, Reason: m.Reason, Private: clone(m.Private),
+		Info: clone(m.Info[:min(int(m.InfoLen), len(m.Info))]),
+	}
+	switch c.state {
+	case ReqSent, MRAReqRcvd:
+		a.emit(c, e)
+		c.remove()
+	case ReqRcvd, RepRcvd, RepSent, MRARepRcvd:
+		c.out = nil
+		a.emit(c, e)
+		c.enterTimewait(in.now)
+	case Established, DReqSent:
+		if m.Rejected == mad.SubjectREQ {
+			// A delayed one: the REQ was accepted after all.
+			a.stats.DropUnmatched++
+			return
+		}
+		c.out = nil
+		a.emit(c, Event{Type: EventDisconnected, Reason: m.Reason, Private: e.Private})
+		c.enterTimewait(in.now)
+	default:
+		a.stats.Duplicates++
+	}
+}

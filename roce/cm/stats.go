@@ -1,0 +1,56 @@
+package cm
+
+import "github.com/goroce/goroce/ib/mad"
+
+// numMessages is how many attributes the CM class has, from REQ to APR.
+const numMessages = int(mad.AttrAPR-mad.AttrREQ) + 1
+
+// Stats are the counters of an [Agent].
+type Stats struct {
+	Rx [numMessages]uint64 // messages received, by attribute from REQ on
+	Tx [numMessages]uint64 // messages sent, repetitions included
+
+	Retries    uint64 // messages sent again because no answer came
+	Duplicates uint64 // messages received again
+	Timeouts   uint64 // tries used up
+	Stale      uint64 // connections that the peer turned out to have forgotten
+	Evicted    uint64 // half-open connections given up for newer ones
+
+	DropMalformed uint64 // not a datagram, or one with impossible content
+	DropClass     uint64 // of another management class, method or version
+	DropUnmatched uint64 // about no connection of ours, or from the wrong address
+	DropBacklog   uint64 // REQs beyond the backlog or the bound of the peer
+	DropTx        uint64 // answers not sent: TxBacklog
+}
+
+// Message returns the counters of one kind of message.
+func (s *Stats) Message(a mad.Attribute) (rx, tx uint64) {
+	i := int(a) - int(mad.AttrREQ)
+	if i < 0 || i >= numMessages {
+		return 0, 0
+	}
+	return s.Rx[i], s.Tx[i]
+}
+
+// Counts is how much an [Agent] holds now.
+type Counts struct {
+	Conns     int // without those in TIMEWAIT
+	Waiting   int // of these, with the application
+	HalfOpen  int // of these, accepted and not confirmed
+	Timewait  int
+	Listeners int
+	Tables    int // entries of all tables: 0 when nothing else is left
+}
+
+// Counts returns how much there is.
+func (a *Agent) Counts() Counts {
+	c := Counts{
+		Conns: a.conns, HalfOpen: a.halfOpen.len, Timewait: a.timewait.len, Listeners: a.numListeners,
+		Waiting: a.waiting,
+	}
+	c.Tables = len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events)
+	return c
+}
+
+// Stats returns the counters.
+func (a *Agent) Stats() Stats { return a.stats }

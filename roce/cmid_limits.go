@@ -1,0 +1,42 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// Sizes of the communication manager's own queue pair.
+const (
+	cmRecvs = 512 // datagrams that can arrive between two looks
+	cmSends = 256 // datagrams on their way out
+)
+
+// Private data that is left to the application, in bytes. Peers receive the
+// whole field, filled up with zeros: the length does not travel.
+const (
+	MaxConnectPrivate   = 56  // of [CMID.Connect], port space TCP
+	MaxConnectPrivateUD = 180 // of [CMID.Connect], port space UDP
+	MaxAcceptPrivate    = 196 // of [CMID.Accept], port space TCP
+	MaxAcceptPrivateUD  = 136 // of [CMID.Accept], port space UDP
+	MaxRejectPrivate    = 148 // of [CMID.Reject]
+	MaxDisconnectData   = 220 // of [CMID.Disconnect]
+)
+
+// UDQKey is the Q_Key of queue pairs of port space UDP, and of multicast groups joined through RDMA-CM.
+const UDQKey ib.QKey = 0x01234567
+
+// Defaults of connections made through the communication manager.
+const (
+	// defaultCMTimeout is the code of the ACK timeout that a REQ proposes for both ends: 268 ms.
+	defaultCMTimeout ib.TimeoutCode = 16
+	// cmAckDelay is what a REP says this side may take to acknowledge: as rdma_rxe, 134 ms.
+	cmAckDelay ib.TimeoutCode = 15
+	// cmRdAtomic is how many READs and atomics a connection offers to serve and asks for.
+	cmRdAtomic = 16
+	// resolveTimeout bounds the look into the kernel's routing table.
+	resolveTimeout = time.Second
+	// ephemeral ports, the range that Linux takes them from.
+	firstEphemeral = 32768
+	lastEphemeral  = 60999
+)

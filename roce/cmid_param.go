@@ -1,0 +1,115 @@
+package roce
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// ConnParam is what one side says about a connection (rdma_conn_param). Numbers
+// are as they are: 0 retries are no retries. Start from [DefaultConnParam].
+type ConnParam struct {
+	PrivateData []byte // see MaxConnectPrivate and its neighbours
+
+	// ResponderResources is how many READs and atomics of the peer this side
+	// serves at a time; InitiatorDepth how many it has in flight itself. Accept
+	// lowers both to what the peer can do with.
+	ResponderResources uint8
+	InitiatorDepth     uint8
+
+	FlowControl   bool
+	RetryCount    uint8 // 0 to 7; Accept uses that of the peer
+	RNRRetryCount uint8 // 0 to 7, 7 is for ever: how often the peer tries again when this side has no receive posted
+	SRQ           bool  // for an ID without queue pair
+
+	// For an ID without queue pair: what the peer is told.
+	QPN         ib.QPN
+	QKey        ib.QKey
+	StartingPSN ib.PSN // first PSN expected from the peer
+
+	// What librdmacm has no field for; 0 is the default.
+
+	AckTimeout  ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
+	MinRNRTimer ib.RNRCode     // what this side asks for when it has no receive posted: 12, 0.64 ms
+	MTU         ib.MTU         // path MTU, proposed by Connect: that of the port
+	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH if
+	// there are ResponderResources.
+	Access Access
+}
+
+// DefaultConnParam returns what Connect and Accept use when given nil: 16 READs
+// and atomics in each direction, 7 retries, RNR retries for ever, flow control.
+func DefaultConnParam() ConnParam {
+	return ConnParam{
+		ResponderResources: cmRdAtomic, InitiatorDepth: cmRdAtomic, FlowControl: true,
+		RetryCount: defaultRetry, RNRRetryCount: defaultRNRRetry,
+	}
+}
+
+// withDefaults fills in what is 0 of the fields that librdmacm does not have,
+// and bounds what the device bounds.
+func (p *ConnParam) withDefaults(d *Device) ConnParam {
+	if p == nil {
+		def := DefaultConnParam()
+		p = &def
+	}
+	q := *p
+	q.ResponderResources = min(q.ResponderResources, maxRdAtomic)
+	q.InitiatorDepth = min(q.InitiatorDepth, maxRdAtomic)
+	if q.AckTimeout == 0 {
+		q.AckTimeout = defaultCMTimeout
+	}
+	if q.MinRNRTimer == 0 {
+		q.MinRNRTimer = defaultMinRNRTimer
+	}
+	if q.MTU == 0 || q.MTU > d.mtu {
+		q.MTU = d.mtu
+	}
+	return q
+}
+
+// access returns the rights of the queue pair.
+func (p *ConnParam) access() Access {
+	if p.Access != 0 {
+		return p.Access
+	}
+	a := LocalWrite | RemoteWrite
+	if p.ResponderResources > 0 {
+		a |= RemoteRead | RemoteAtomic | FlushGlobal
+	}
+	return a
+}
+
+// paramOfREQ is what a REQ says, from the receiver's point of view.
+func paramOfREQ(m *mad.REQ, private []byte) ConnParam {
+	return ConnParam{
+		PrivateData:        private,
+		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
+		FlowControl: m.FlowControl, RetryCount: m.RetryCount, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN, AckTimeout: m.Primary.AckTimeout, MTU: m.MTU,
+	}
+}
+
+// paramOfREP is what a REP says, from the receiver's point of view.
+func paramOfREP(m *mad.REP) ConnParam {
+	return ConnParam{
+		PrivateData:        m.Private,
+		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
+		FlowControl: m.FlowControl, RetryCount: defaultRetry, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN,
+	}
+}
+
+// flowLabel is what both ends of RDMA-CM derive from the ports, so that the
+// connection's packets take one way through the network (Linux).
+func flowLabel(src, dst uint16) uint32 { return (uint32(src)*31 + uint32(dst)) & 0xFFFFF }
+
+func (d *Device) random64() (uint64, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(d.rand, b[:]); err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(b[:]), nil
+}
