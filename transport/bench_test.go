@@ -190,3 +190,46 @@ func BenchmarkPingPong(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkManyQPs is a 64-byte WRITE on each of many connections in turn, with
+// its ACK and completion: nothing of a QP is in the cache when its turn comes.
+func BenchmarkManyQPs(b *testing.B) {
+	for _, n := range []int{1, 100, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			o := loopOptions{
+				typ: ib.RC, mtu: ib.MTU1024, cqe: 64, data: 1 << 20, psn: 1,
+				caps: QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
+			}
+			l := newLoop(b, o)
+			var as []*QP
+			for range n {
+				for _, s := range []*side{l.a, l.b} {
+					var err error
+					s.qp, err = s.e.CreateQP(QPInitAttr{Type: ib.RC, PD: s.pd, SendCQ: s.scq, RecvCQ: s.rcq, Caps: o.caps})
+					require.NoError(b, err)
+				}
+				l.connect(l.a, l.b, o)
+				l.connect(l.b, l.a, o)
+				as = append(as, l.a.qp)
+			}
+			wr := SendWR{
+				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 64)},
+				RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+			}
+			var wc [4]WC
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				l.now += 1000
+				_ = as[i%n].PostSend(l.now, &wr)
+				i++
+				l.carry(l.a, l.b)
+				l.carry(l.b, l.a)
+				l.a.e.NextTimeout()
+				if l.a.scq.Poll(wc[:]) != 1 || wc[0].Status != WCSuccess {
+					b.Fatal("not complete")
+				}
+			}
+		})
+	}
+}

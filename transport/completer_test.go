@@ -301,6 +301,42 @@ func TestCreditsHonoured(t *testing.T) {
 	s.sends("SEND ONLY 8 A", "SEND ONLY 9 A", "SEND ONLY 10 A")
 }
 
+// Both ends do end-to-end flow control: a slow receiver meets at most one
+// message that it is not ready for, each time it runs dry, not a queue full.
+func TestCreditsBothEnds(t *testing.T) {
+	const messages, batch = 200, 8
+	rnrs := map[bool]uint64{}
+	for _, credits := range []bool{false, true} {
+		l := newLoop(t, loopOptions{
+			tuning: Tuning{EndToEndCredits: credits},
+			caps:   QPCaps{MaxSendWR: messages, MaxRecvWR: messages, MaxSendSGE: 1, MaxRecvSGE: 1},
+		})
+		for i := range messages {
+			require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{ID: uint64(i), Flags: SendSignaled, SGList: []SGE{l.a.at(0, 8)}}))
+		}
+		got, sent := 0, 0
+		for round := 0; got < messages; round++ {
+			require.Less(t, round, messages, "stuck")
+			for range batch {
+				require.NoError(t, l.b.qp.PostRecv(l.now, &RecvWR{SGList: []SGE{l.b.at(0, 8)}}))
+			}
+			for l.carry(l.a, l.b)+l.carry(l.b, l.a) > 0 {
+			}
+			l.now += 1e6 // beyond the RNR timer
+			l.a.e.HandleTimeout(l.now)
+			l.b.e.HandleTimeout(l.now)
+			got += len(completions(l.b.rcq))
+		}
+		l.run()
+		sent = len(completions(l.a.scq))
+		require.Equal(t, messages, sent)
+		c := l.a.e.Counters()
+		rnrs[credits] = c.RetransmittedPkts
+		require.LessOrEqual(t, c.RcvdRNRErr, uint64(messages/batch+1))
+	}
+	require.Less(t, rnrs[true], rnrs[false]/4, "packets sent in vain: %v", rnrs)
+}
+
 // READ data arrives for memory that is gone, or was never writable.
 func TestReadTargetRevoked(t *testing.T) {
 	s := newScript(t, loopOptions{})

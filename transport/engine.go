@@ -43,6 +43,8 @@ func New(cfg Config) (*Engine, error) {
 			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
 	case cfg.Tuning.AckReqInterval < 0:
 		return nil, &AttrError{op, "Tuning.AckReqInterval", "negative"}
+	case cfg.Tuning.SeqNAKRearmNs < 0:
+		return nil, &AttrError{op, "Tuning.SeqNAKRearmNs", "negative"}
 	}
 	gids := make([]netip.Addr, len(cfg.GIDs))
 	for i, a := range cfg.GIDs {

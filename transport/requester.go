@@ -234,7 +234,11 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if inFlight >= sq.win.size {
 		return false
 	}
-	if !sendOps[w.op].waits || sq.psn != sq.end {
+	op := &sendOps[w.op]
+	if op.consumes && sq.curPkt == 0 && inFlight != 0 && sq.credit.lacks(w.number) {
+		return false // sent before, and now there is no credit for it
+	}
+	if !op.waits || sq.psn != sq.end {
 		return true
 	}
 	if sq.reads.len() >= int(sq.qp.attr.MaxRdAtomic) {
@@ -262,7 +266,7 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	if op.local {
 		return sq.doLocal(now, w)
 	}
-	if op.consumes && sq.credit.exhausted() && sq.una != sq.end {
+	if op.consumes && sq.una != sq.end && sq.credit.lacks(sq.credit.sent) {
 		return false
 	}
 	if op.waits && qp.attr.MaxRdAtomic == 0 {
@@ -278,6 +282,7 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	w.psn = sq.psn
 	w.state = wqeBegun
 	sq.curPkt = 0
+	w.number = sq.credit.sent
 	if w.op != WRRead { // a READ counts by its requests
 		sq.credit.sent++
 	}

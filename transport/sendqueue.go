@@ -27,6 +27,7 @@ type sendWQE struct {
 	psn    ib.PSN // of the first packet
 	npkts  uint32 // PSNs it takes; 0 for local operations
 	vendor uint32 // wqeRefused: why
+	number ib.MSN // of its message, as the responder counts them
 	op     WROpcode
 	flags  SendFlags
 	state  wqeState

@@ -77,8 +77,8 @@ func (c *creditState) update(h ib.AETH) {
 	}
 }
 
-// exhausted reports whether the next message has no credit. It may then be
-// sent only if nothing else is outstanding: its ACK, or RNR NAK, tells more.
-func (c *creditState) exhausted() bool {
-	return c.used && (c.sent&ib.PSNMask).Diff(c.limit) >= 0
+// lacks reports whether message n has no credit. It may then be sent only if
+// nothing else is outstanding: its ACK, or RNR NAK, tells more.
+func (c *creditState) lacks(n ib.MSN) bool {
+	return c.used && (n&ib.PSNMask).Diff(c.limit) >= 0
 }
