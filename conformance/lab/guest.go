@@ -61,8 +61,8 @@ func (l *Lab) Boot(ctx context.Context, cfg GuestConfig) (*Guest, error) {
 	last := firstGuest + n
 	g := &Guest{
 		Name: cfg.Name, Image: cfg.Image, lab: l, Dev: "rxe0",
-		Addr4:  netip.MustParseAddr(fmt.Sprintf("%s%d", net4Prefix, last)),
-		Addr6:  netip.MustParseAddr(fmt.Sprintf("%s%d", net6Prefix, last)),
+		Addr4:  netip.MustParseAddr(fmt.Sprintf("%s%d", Net4, last)),
+		Addr6:  netip.MustParseAddr(fmt.Sprintf("%s%d", Net6, last)),
 		mgmt:   fmt.Sprintf("%s%d", mgmt4Prefix, last),
 		exited: make(chan struct{}),
 	}

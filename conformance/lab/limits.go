@@ -11,8 +11,11 @@ const (
 	// HostDev is this machine's device on the segment under test.
 	HostDev = "lab0"
 
-	net4Prefix  = "10.77.0."
-	net6Prefix  = "fd77::"
+	// Net4 and Net6 begin the addresses of the segment under test (/24 and /64). This
+	// machine may use 1 to 9 as the last part, the guests have 10 and up.
+	Net4 = "10.77.0."
+	Net6 = "fd77::"
+
 	mgmtDev     = "mgmt0"
 	mgmt4       = "10.78.0.1"
 	mgmt4Prefix = "10.78.0."

@@ -147,7 +147,16 @@ func (r *Report) WriteTable(w io.Writer) {
 	slices.SortFunc(cols, func(a, b column) int {
 		return cmp.Or(cmp.Compare(len(a.kernel), len(b.kernel)), cmp.Compare(a.kernel, b.kernel), cmp.Compare(b.role, a.role))
 	})
+	allCols := cols
 	for _, g := range groups {
+		cols := slices.DeleteFunc(slices.Clone(allCols), func(c column) bool {
+			for l, row := range cells {
+				if l.group == g && row[c] != nil {
+					return false
+				}
+			}
+			return true
+		})
 		tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintf(tw, "\n%s\t", strings.ToUpper(g))
 		for _, c := range cols {

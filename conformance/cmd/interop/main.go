@@ -5,10 +5,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +24,7 @@ import (
 
 func main() {
 	full := flag.Bool("full", false, "run the whole matrix, not a subset")
+	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: operations, faults, errors, tools; empty means all")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	verbose := flag.Bool("v", false, "print each row as it comes")
@@ -31,7 +36,7 @@ func main() {
 	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	r := &runner{full: *full, only: *only, logf: logf, report: &matrix.Report{}}
+	r := &runner{full: *full, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		if *verbose || row.Result == matrix.Fail {
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
@@ -74,6 +79,7 @@ func prepare(ctx context.Context, logf func(string, ...any)) error {
 
 type runner struct {
 	full   bool
+	self   bool
 	only   string
 	logf   func(string, ...any)
 	report *matrix.Report
@@ -97,62 +103,147 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	var peers []*peer.RXE
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, s := range lab.Suites {
-		im, err := lab.OpenImage(s)
-		if err != nil {
-			if s == lab.Suites[0] {
-				return err
-			}
-			continue
-		}
-		wg.Go(func() {
-			p, e := boot(ctx, l, im)
-			mu.Lock()
-			defer mu.Unlock()
-			if e != nil {
-				err = e
-				return
-			}
-			peers = append(peers, p)
-		})
-	}
-	wg.Wait()
+	peers, err := r.boot(ctx, l)
 	if err != nil {
 		return err
 	}
-	if len(peers) < 2 {
-		return fmt.Errorf("the run of rxe against rxe needs two guests")
+	if r.self {
+		if len(peers) < 2 {
+			return errors.New("rxe against rxe needs two guests")
+		}
+		err = r.rxeAgainstRXE(ctx, l, peers[1], peers[0])
+	} else {
+		err = r.goroceAgainst(ctx, l, peers)
 	}
-	return r.self(ctx, l, peers)
+	if e := r.checkGuests(ctx, peers); err == nil {
+		err = e
+	}
+	return err
 }
 
-func boot(ctx context.Context, l *lab.Lab, im *lab.Image) (*peer.RXE, error) {
-	g, err := l.Boot(ctx, lab.GuestConfig{Name: im.Suite, Image: im})
+// boot boots a guest of each suite whose image is there.
+func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
+	peers := make([]*peer.RXE, len(lab.Suites))
+	errs := make([]error, len(lab.Suites))
+	var wg sync.WaitGroup
+	for i, s := range lab.Suites {
+		im, err := lab.OpenImage(s)
+		if err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			continue // prepare has said why
+		}
+		wg.Go(func() {
+			g, err := l.Boot(ctx, lab.GuestConfig{Name: im.Suite, Image: im})
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			peers[i], errs[i] = peer.NewRXE(ctx, g)
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(peers, func(p *peer.RXE) bool { return p == nil }), errors.Join(errs...)
+}
+
+// checkGuests makes a guest's kernel complaint a failure.
+func (r *runner) checkGuests(ctx context.Context, peers []*peer.RXE) error {
+	for _, p := range peers {
+		row := matrix.Row{Kernel: kernelOf(p), Group: "guests", Op: "kernel log", Role: "responder", Link: p.Link(), Result: matrix.Pass}
+		bad, err := p.Guest().KernelTrouble(ctx)
+		if err != nil {
+			return err
+		}
+		if bad != "" {
+			row.Result, row.Detail = matrix.Fail, bad
+		}
+		r.report.Add(row)
+	}
+	return nil
+}
+
+func kernelOf(p *peer.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") }
+
+// goroceAgainst runs this module's stack against each guest, side by side. Each run has a
+// device and addresses of its own, and others for the command-line tools.
+func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*peer.RXE) error {
+	bin, err := r.buildRoce(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return peer.NewRXE(ctx, g)
+	errs := make([]error, len(peers))
+	var wg sync.WaitGroup
+	for i, p := range peers {
+		wg.Go(func() { errs[i] = r.goroceWith(ctx, l, p, bin, i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// self runs the matrix between two guests: what fails there is the lab's fault or a
-// known trait of rxe, not this module's.
-func (r *runner) self(ctx context.Context, l *lab.Lab, peers []*peer.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: peers[1].Name() + " with " + peers[0].Name(), Subject: peers[1], Ref: peers[0], Full: r.full}
+func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin string, i int) error {
+	var place [2]struct{ a4, a6 netip.Addr }
+	for j := range place {
+		n := 1 + 2*i + j
+		place[j].a4 = netip.MustParseAddr(fmt.Sprintf("%s%d", lab.Net4, n))
+		place[j].a6 = netip.MustParseAddr(fmt.Sprintf("%s%d", lab.Net6, n))
+		for _, a := range []string{place[j].a4.String() + "/24", place[j].a6.String() + "/64"} {
+			if err := l.AddHostAddr(a); err != nil {
+				return err
+			}
+		}
+	}
+	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: place[0].a4, Addr6: place[0].a6, PortName: lab.HostDev, RxeFlush: true})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full}
+	tools := func(ctx context.Context) error {
+		return env.Tools(ctx, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
+	}
+	return r.groups(ctx, env, tools)
+}
+
+// rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
+// a trait of rxe, not this module's.
+func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full}
+	return r.groups(ctx, env, func(ctx context.Context) error {
+		return env.Tools(ctx, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
+	})
+}
+
+func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context.Context) error) error {
 	for _, g := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}} {
+	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}} {
 		if !r.wants(g.name) {
 			continue
 		}
 		start := time.Now()
 		if err := g.run(ctx); err != nil {
-			return err
+			return fmt.Errorf("%s: %s: %w", env.Kernel, g.name, err)
 		}
 		r.logf("%s: %s took %.1fs", env.Kernel, g.name, time.Since(start).Seconds())
 	}
 	return nil
+}
+
+// buildRoce compiles the command-line tools.
+func (r *runner) buildRoce(ctx context.Context) (string, error) {
+	if !r.wants("tools") {
+		return "", nil
+	}
+	cache, err := lab.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(cache, "roce")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
+	}
+	return bin, nil
 }

@@ -1,0 +1,177 @@
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// GuestHost has the original programs, in a guest.
+type GuestHost struct{ P *peer.RXE }
+
+// Name is the peer's.
+func (h GuestHost) Name() string { return h.P.Name() }
+
+// Addr is the guest's address.
+func (h GuestHost) Addr(f peer.Family) string { return h.P.Addr(f).String() }
+
+// GIDIndex is the guest's.
+func (h GuestHost) GIDIndex(f peer.Family) int { return h.P.GIDIndex(f) }
+
+// Command is the program itself.
+func (h GuestHost) Command(tool string, args []string) ([]string, bool) {
+	for _, t := range h.P.Guest().Image.Tools {
+		if t == tool {
+			return append([]string{tool}, args...), true
+		}
+	}
+	return nil, false
+}
+
+// Start runs the program in the guest.
+func (h GuestHost) Start(ctx context.Context, argv []string) (Process, error) {
+	return h.P.Guest().Start(ctx, lab.Cmd{Argv: argv})
+}
+
+// Listening looks into the guest's socket tables.
+func (h GuestHost) Listening(ctx context.Context, port int) error {
+	return pollListen(ctx, port, func() (string, error) {
+		return h.P.Guest().Run(ctx, "cat", "/proc/net/tcp", "/proc/net/tcp6")
+	})
+}
+
+// LocalHost has this module's stand-ins, on this machine.
+type LocalHost struct {
+	Lab          *lab.Lab
+	Bin          string // path of the roce program
+	Addr4, Addr6 netip.Addr
+}
+
+// Name is "goroce".
+func (h LocalHost) Name() string { return "goroce" }
+
+// Addr is this machine's.
+func (h LocalHost) Addr(f peer.Family) string {
+	if f == peer.V6 {
+		return h.Addr6.String()
+	}
+	return h.Addr4.String()
+}
+
+// GIDIndex is the place in the list that --addr makes.
+func (h LocalHost) GIDIndex(f peer.Family) int {
+	if f == peer.V6 {
+		return 1
+	}
+	return 0
+}
+
+// Command is the subcommand named like the tool without its prefix.
+func (h LocalHost) Command(tool string, args []string) ([]string, bool) {
+	name := strings.TrimPrefix(strings.TrimPrefix(tool, "ibv_"), "ib_")
+	out, err := exec.Command(h.Bin, "help").CombinedOutput()
+	if err != nil {
+		return nil, false
+	}
+	for _, l := range strings.Split(string(out), "\n") {
+		if f := strings.Fields(l); len(f) > 0 && f[0] == name {
+			return append([]string{h.Bin, name, fmt.Sprintf("--addr=%v,%v", h.Addr4, h.Addr6)}, args...), true
+		}
+	}
+	return nil, false
+}
+
+// Start runs the program in the lab's namespace.
+func (h LocalHost) Start(ctx context.Context, argv []string) (Process, error) {
+	p := &localProcess{cmd: h.Lab.Command(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Listening looks into this namespace's socket tables.
+func (h LocalHost) Listening(ctx context.Context, port int) error {
+	return pollListen(ctx, port, func() (string, error) {
+		var all []byte
+		for _, f := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				return "", err
+			}
+			all = append(all, b...)
+		}
+		return string(all), nil
+	})
+}
+
+type localProcess struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (p *localProcess) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *localProcess) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+func (p *localProcess) Wait() error           { <-p.done; return p.err }
+func (p *localProcess) Done() <-chan struct{} { return p.done }
+
+func (p *localProcess) Kill() {
+	select {
+	case <-p.done:
+	default:
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// pollListen reads a /proc/net/tcp until it shows a listener on the port.
+func pollListen(ctx context.Context, port int, read func() (string, error)) error {
+	const listen = "0A"
+	for {
+		text, err := read()
+		if err != nil {
+			return err
+		}
+		for _, l := range strings.Split(text, "\n") {
+			f := strings.Fields(l)
+			if len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

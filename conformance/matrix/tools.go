@@ -1,0 +1,216 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// Host runs programs at one end of the tools' matrix: a guest with the originals, or
+// this machine with the stand-ins.
+type Host interface {
+	// Name says whose programs these are.
+	Name() string
+	// Addr is where its servers listen.
+	Addr(f peer.Family) string
+	// Command turns the original's name and arguments into what is run here; ok is false
+	// if there is no such program.
+	Command(tool string, args []string) (argv []string, ok bool)
+	// GIDIndex is the argument of -g (ibv_*) and -x (perftest).
+	GIDIndex(f peer.Family) int
+	// Start starts a command.
+	Start(ctx context.Context, argv []string) (Process, error)
+	// Listening waits until something listens on a TCP port.
+	Listening(ctx context.Context, port int) error
+}
+
+// Process is a program that runs.
+type Process interface {
+	Wait() error
+	Done() <-chan struct{}
+	Output() string
+	Kill()
+}
+
+// tool is one program with arguments.
+type tool struct {
+	name   string
+	args   []string
+	label  string   // arguments as the table shows them
+	server []string // further arguments of the server only
+	size   int
+	mtu    int
+	v6     bool
+	want   string // what the client prints when all is well
+}
+
+const (
+	toolTimeout = 90 * time.Second
+	firstPort   = 18515
+)
+
+// pingpong is an ibv_*_pingpong: -c compares each byte.
+func pingpong(kind string, mtu, size, iters int, v6 bool, more ...string) tool {
+	t := tool{name: "ibv_" + kind + "_pingpong", size: size, mtu: mtu, v6: v6, want: "iters in"}
+	t.args = append([]string{"-s", strconv.Itoa(size), "-n", strconv.Itoa(iters)}, more...)
+	if kind == "rc" || kind == "uc" || kind == "srq" {
+		t.args = append(t.args, "-m", strconv.Itoa(mtu))
+	}
+	t.label = strings.Join(more, " ")
+	return t
+}
+
+// perf is an ib_*_bw or ib_*_lat.
+func perf(name string, mtu, size, iters int, v6 bool, more ...string) tool {
+	t := tool{name: "ib_" + name, size: size, mtu: mtu, v6: v6, want: "#bytes"}
+	t.args = append([]string{"-F", "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
+	if strings.HasPrefix(name, "atomic") { // its size is fixed
+		t.args = append([]string{"-F", "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
+	}
+	t.label = strings.Join(more, " ")
+	return t
+}
+
+// tools are the unmodified programs of issue A.
+func tools(full bool) []tool {
+	list := []tool{
+		pingpong("rc", 1024, 4096, 200, false, "-c"),
+		pingpong("rc", 4096, 65536, 100, true, "-c"),
+		pingpong("rc", 1024, 4096, 200, false, "-e"),
+		pingpong("uc", 1024, 4096, 200, false, "-c"),
+		pingpong("ud", 4096, 2048, 200, false, "-c"),
+		pingpong("srq", 1024, 4096, 200, false, "-c"),
+		perf("write_bw", 4096, 65536, 200, false),
+		perf("write_bw", 1024, 65536, 100, true),
+		perf("read_bw", 4096, 65536, 200, false),
+		perf("send_bw", 4096, 65536, 200, false),
+		perf("atomic_bw", 1024, 8, 200, false, "-A", "FETCH_AND_ADD"),
+		perf("atomic_bw", 1024, 8, 200, false, "-A", "CMP_AND_SWAP"),
+		perf("write_lat", 4096, 64, 200, false),
+		perf("read_lat", 4096, 64, 200, false),
+		perf("send_lat", 4096, 64, 200, false),
+		perf("atomic_lat", 1024, 8, 200, false),
+		perf("write_bw", 4096, 65536, 100, false, "-b"),
+		perf("write_bw", 4096, 65536, 100, false, "-q", "4"),
+		perf("send_bw", 4096, 4096, 200, false, "-c", "UD"),
+		perf("write_bw", 4096, 65536, 200, false, "-c", "UC"),
+	}
+	if full {
+		for _, mtu := range []int{256, 512, 1024, 2048} {
+			list = append(list, pingpong("rc", mtu, 16384, 100, false, "-c"), perf("write_bw", mtu, 16384, 100, false), perf("read_bw", mtu, 16384, 100, true))
+		}
+		list = append(list,
+			perf("send_bw", 4096, 65536, 100, false, "-b"),
+			perf("read_bw", 4096, 65536, 100, false, "-q", "4"),
+			perf("write_bw", 4096, 65536, 5, false, "-a"),
+			perf("send_lat", 4096, 1024, 100, false, "-c", "UD"),
+			pingpong("uc", 4096, 65536, 100, true, "-c"),
+		)
+	}
+	return list
+}
+
+// Tools runs the unmodified programs between two hosts. The subject's program is the
+// client in one run and the server in the other.
+func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
+	port := firstPort
+	for _, role := range []string{"client", "server"} {
+		for _, t := range tools(e.Full) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			port++
+			f := peer.V4
+			if t.v6 {
+				f = peer.V6
+			}
+			row := Row{Kernel: e.Kernel, Group: "tools", Op: strings.TrimSpace(t.name + " " + t.label), Role: role, Link: e.Subject.Link(),
+				MTU: t.mtu, Size: t.size, Family: string(f)}
+			server, client := ref, subject
+			if role == "server" {
+				server, client = subject, ref
+			}
+			row.Detail, row.Result = runTool(ctx, t, f, port, server, client)
+			e.Report.Add(row)
+		}
+	}
+	return nil
+}
+
+// runTool runs one pair. The detail of a pass is the client's last line.
+func runTool(ctx context.Context, t tool, f peer.Family, port int, server, client Host) (string, Result) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	argv := func(h Host, last ...string) ([]string, bool) {
+		gid := []string{"-g", strconv.Itoa(h.GIDIndex(f))}
+		if strings.HasPrefix(t.name, "ib_") {
+			gid[0] = "-x"
+		}
+		args := append(append([]string{}, t.args...), "-p", strconv.Itoa(port))
+		return h.Command(t.name, append(append(args, gid...), last...))
+	}
+	// perftest listens on IPv4 unless told; the addresses that count are in the GIDs.
+	sargv, ok := argv(server)
+	if !ok {
+		return fmt.Sprintf("%s has no %s", server.Name(), t.name), Skip
+	}
+	cargv, ok := argv(client, server.Addr(peer.V4))
+	if !ok {
+		return fmt.Sprintf("%s has no %s", client.Name(), t.name), Skip
+	}
+	s, err := server.Start(ctx, sargv)
+	if err != nil {
+		return err.Error(), Fail
+	}
+	defer s.Kill()
+	explain := func(what string, err error, c Process) (string, Result) {
+		d := fmt.Sprintf("%s: %v\nserver: %s\n%s", what, err, strings.Join(sargv, " "), s.Output())
+		if c != nil {
+			d += fmt.Sprintf("\nclient: %s\n%s", strings.Join(cargv, " "), c.Output())
+		}
+		return d, Fail
+	}
+	if err := server.Listening(ctx, port); err != nil {
+		return explain("server does not listen", err, nil)
+	}
+	c, err := client.Start(ctx, cargv)
+	if err != nil {
+		return explain("client", err, nil)
+	}
+	defer c.Kill()
+	if err := c.Wait(); err != nil {
+		return explain("client", err, c)
+	}
+	select {
+	case <-s.Done():
+	case <-ctx.Done():
+		return explain("server", fmt.Errorf("still runs after the client has ended"), c)
+	}
+	if err := s.Wait(); err != nil {
+		return explain("server", err, c)
+	}
+	for _, out := range []string{c.Output(), s.Output()} {
+		if strings.Contains(out, "invalid data") || strings.Contains(out, "Failed status") {
+			return explain("a side", fmt.Errorf("reported wrong data"), c)
+		}
+	}
+	if !strings.Contains(c.Output(), t.want) {
+		return explain("client", fmt.Errorf("printed no table (%q)", t.want), c)
+	}
+	return lastLine(c.Output()), Pass
+}
+
+// lastLine is the last line with figures in it.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if strings.ContainsAny(lines[i], "0123456789") {
+			return strings.Join(strings.Fields(lines[i]), " ")
+		}
+	}
+	return ""
+}
