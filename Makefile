@@ -1,0 +1,53 @@
+# make demo   two processes on this machine show what RDMA does
+# make test   vet, and all tests with the race detector, in random order
+# The other targets are explained in README.md.
+
+GO          ?= go
+FUZZTIME    ?= 30s
+BENCHTIME   ?= 1s
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: all build demo test interop interop-full bench fuzz lint clean
+
+all: build
+
+build:
+	$(GO) build -trimpath -o bin/roce ./cmd/roce
+
+demo: build
+	bin/roce demo
+
+test:
+	$(GO) vet ./...
+	$(GO) test -race -shuffle=on ./...
+
+# Against the kernel's rdma_rxe in QEMU guests: see conformance/. interop is a
+# subset of interop-full.
+interop:
+	$(GO) run ./conformance/cmd/interop
+
+interop-full:
+	$(GO) run ./conformance/cmd/interop -full
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+# Each fuzz target of each package, for FUZZTIME. The list is made by the test
+# binaries themselves, so that no target is forgotten.
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		targets=$$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); \
+		for f in $$targets; do \
+			echo "== $$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+lint:
+	@out=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	@if $(GO) run $(STATICCHECK) -version >/dev/null 2>&1; then $(GO) run $(STATICCHECK) ./...; \
+	else echo "staticcheck cannot be fetched ($(STATICCHECK)): left out"; fi
+
+clean:
+	rm -rf bin conformance/out
