@@ -24,8 +24,10 @@ type backlog struct {
 type waiting struct {
 	path    *path
 	off, n  int // in buf
-	segment int // 0 for a single packet
+	segment int // size of the packets; 0 for a single packet
 	packets int
+	singly  bool // segmentation was refused: packet by packet
+	done    int  // packets that went out singly
 }
 
 // postpone copies a message to the backlog, or drops it if that is full.
@@ -45,18 +47,33 @@ func (t *sender) retryBacklog() {
 	b := &t.backlog
 	for ; b.head < len(b.items); b.head++ {
 		w := &b.items[b.head]
-		data := b.buf[w.off : w.off+w.n]
-		switch errno := t.sendOne(w.path, data, w.segment); {
-		case errno == 0:
-			t.sent(w.packets, w.n)
-		case errno == unix.EAGAIN:
+		errno := t.sendWhole(w)
+		if w.singly {
+			errno = t.sendSingly(w)
+		}
+		if errno == unix.EAGAIN {
+			t.stats.blocked.Add(1)
 			return
-		case w.packets > 1 && refusesSegments(errno):
-			t.sendSingly(w.path, data, w.segment)
-		default:
-			t.stats.dropped.Add(uint64(w.packets))
 		}
 	}
 	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
 	t.blocked.Store(false)
+}
+
+// sendWhole sends a datagram of the backlog, or finds that it has to go singly.
+func (t *sender) sendWhole(w *waiting) unix.Errno {
+	if w.singly {
+		return 0
+	}
+	errno := t.sendOne(w.path, t.backlog.buf[w.off:w.off+w.n], w.segment)
+	switch {
+	case errno == 0:
+		t.sent(w.packets, w.n)
+	case errno == unix.EAGAIN:
+	case w.packets > 1 && refusesSegments(errno):
+		w.singly = true
+	default:
+		t.stats.dropped.Add(uint64(w.packets))
+	}
+	return errno
 }

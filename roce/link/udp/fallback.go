@@ -13,40 +13,43 @@ func refusesSegments(e unix.Errno) bool {
 	return e == unix.EIO || e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EOPNOTSUPP
 }
 
-// sendSingly sends a datagram that was refused with segmentation packet by
-// packet. If that works, segmentation was the matter, and is switched off, or
-// down to the number of segments that older kernels take.
-func (t *sender) sendSingly(p *path, b []byte, segment int) {
-	count := (len(b) + segment - 1) / segment
-	ok := 0
-	for len(b) > 0 {
-		n := min(segment, len(b))
-		pkt := b[:n]
+// sendSingly sends a datagram of the backlog that was refused with
+// segmentation packet by packet, as far as the socket has room. If that works,
+// segmentation was the matter, and is switched off, or down to the number of
+// segments that older kernels take.
+func (t *sender) sendSingly(w *waiting) unix.Errno {
+	for w.n > 0 {
+		n := min(w.segment, w.n)
+		pkt := t.backlog.buf[w.off : w.off+n]
 		// Each is now the first of its datagram, so its identification is 0.
 		body := pkt[:n-ib.ICRCBytes]
 		if t.l.opts.RxeFlush && ib.Opcode(body[0]) == ib.RCFlush {
-			ib.PutICRC(pkt[len(body):], p.icrc.ChecksumFlushRxe(0, body))
+			ib.PutICRC(pkt[len(body):], w.path.icrc.ChecksumFlushRxe(0, body))
 		} else {
-			ib.PutICRC(pkt[len(body):], p.icrc.Checksum(0, body))
+			ib.PutICRC(pkt[len(body):], w.path.icrc.Checksum(0, body))
 		}
-		switch errno := t.sendOne(p, pkt, 0); errno {
+		switch t.sendOne(w.path, pkt, 0) {
 		case 0:
 			t.sent(1, n)
-			ok++
+			w.done++
+		case unix.EAGAIN:
+			return unix.EAGAIN
 		default:
 			t.stats.dropped.Add(1)
 		}
-		b = b[n:]
+		w.off, w.n = w.off+n, w.n-n
 	}
-	if ok == 0 {
-		return
+	if w.done == 0 || !t.gso.Load() {
+		return 0
 	}
 	t.stats.fallbacks.Add(1)
-	if count > sockio.MaxSegmentsOld && t.maxSegs > sockio.MaxSegmentsOld {
+	if w.packets > sockio.MaxSegmentsOld {
+		// Perhaps it was too many; if not, a shorter datagram will tell.
 		t.maxSegs = sockio.MaxSegmentsOld
-		return
+	} else {
+		t.gso.Store(false)
 	}
-	t.gso.Store(false)
+	return 0
 }
 
 // sendOne sends a datagram from contiguous memory.
@@ -61,7 +64,7 @@ func (t *sender) sendOne(p *path, b []byte, segment int) unix.Errno {
 	h.SetIovlen(1)
 	setControl(h, &o.ctl, p, segment)
 	for {
-		_, errno = sockio.Send(p.sock.fd, o.hdr[:])
+		_, errno = t.sendmmsg(p.sock.fd, o.hdr[:])
 		t.stats.calls.Add(1)
 		if errno != unix.EINTR {
 			break

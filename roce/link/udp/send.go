@@ -29,14 +29,16 @@ type sender struct {
 	l       *Link
 	gso     atomic.Bool
 	maxSegs int
+	// sendmmsg is sockio.Send, and something that fails in tests.
+	sendmmsg func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno)
 
 	batch *sockio.Batch[*path]
 	hdrs  []sockio.Mmsghdr
 	ctl   [][txControl]byte
 
-	single  []byte // a datagram gathered, to be sent packet by packet
 	backlog backlog
 	blocked atomic.Bool
+	refused bool // a datagram in the backlog was refused with segmentation
 
 	stats txStats
 }
@@ -54,6 +56,7 @@ func (s *txStats) read(o *link.Stats) {
 func (t *sender) init(l *Link) {
 	t.l = l
 	t.maxSegs = sockio.MaxSegments
+	t.sendmmsg = sockio.Send
 	t.batch = sockio.NewBatch[*path]()
 	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
 	t.ctl = make([][txControl]byte, sockio.BatchPackets)
@@ -79,6 +82,10 @@ func (l *Link) Send(batch []transport.TxPacket) {
 			t.add(&batch[i])
 		}
 		t.submit()
+		if t.refused {
+			t.refused = false
+			t.retryBacklog()
+		}
 		batch = batch[n:]
 	}
 }
@@ -168,7 +175,7 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			}
 			return
 		}
-		n, errno := sockio.Send(sock.fd, t.hdrs[i:j])
+		n, errno := t.sendmmsg(sock.fd, t.hdrs[i:j])
 		t.stats.calls.Add(1)
 		if n > 0 {
 			for k := i; k < i+n; k++ {
@@ -184,8 +191,11 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			t.stats.blocked.Add(1)
 			t.blocked.Store(true)
 		case m.Packets > 1 && refusesSegments(errno):
-			t.single = t.batch.Gather(t.single[:0], m)
-			t.sendSingly(m.Path, t.single, m.Segment)
+			// It goes out packet by packet, from the backlog because the socket may
+			// fill up meanwhile, and what comes after it waits its turn there.
+			t.blocked.Store(true)
+			t.refused = true
+			t.postpone(m)
 			i++
 		default:
 			// No route, too long for it, no memory: the transport will see a loss.
