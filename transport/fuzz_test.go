@@ -244,7 +244,7 @@ func (z *fuzzer) op() {
 			z.a.eng.HandleTimeout(z.now)
 		}
 	case op < 225:
-		_ = qp.Modify(z.now, z.attr(), transport.AttrMask(z.u32()&z.u32())|transport.AttrState)
+		_ = qp.Modify(z.now, z.attr(), z.mask())
 	case op < 228:
 		z.revive(i)
 	case op < 236:
@@ -301,6 +301,12 @@ func answerTo(request *ib.Packet, choice ib.Opcode) ib.Opcode {
 		return ib.RCAtomicAck
 	}
 	return ib.RCAcknowledge
+}
+
+// mask selects some attributes, few as a rule, and the state.
+func (z *fuzzer) mask() transport.AttrMask {
+	m := transport.AttrMask(z.u32())
+	return m&transport.AttrMask(z.u32()) | transport.AttrState
 }
 
 // revive takes a QP through RESET to RTS.

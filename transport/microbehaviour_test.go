@@ -34,7 +34,6 @@ type watcher struct {
 // watched is the send side of one QP and the receive side of its peer.
 type watched struct {
 	// Requester.
-	started bool
 	next    ib.PSN // after the last one sent
 	highest ib.PSN // after the highest one sent
 	una     ib.PSN // first that no response has covered

@@ -574,17 +574,6 @@ func (p *pair) advance(d int64) {
 	p.now = end
 }
 
-// runUntil goes on until cond holds, at most for d nanoseconds.
-func (p *pair) runUntil(d int64, cond func() bool) {
-	p.t.Helper()
-	limit := p.now + d
-	for !cond() {
-		if !p.step(limit) {
-			p.t.Fatalf("condition not met in %d ns; last packets:\n%s", d, strings.Join(p.lines(30), "\n"))
-		}
-	}
-}
-
 // settle runs until no packet is on the wire and none is to be sent; timers
 // that are due later stay armed.
 func (p *pair) settle() {
@@ -683,11 +672,6 @@ func (f *flight) String() string {
 		s.WriteString(" (lost)")
 	}
 	return s.String()
-}
-
-// is matches the nth sending of a packet of an end.
-func (f *flight) is(from *end, op ib.Opcode, rel, nth int) bool {
-	return f.from == from && f.pkt.Opcode == op && f.rel == rel && f.nth == nth
 }
 
 // lose drops the packets for which match holds.

@@ -92,7 +92,6 @@ func (d *puppet) want(wire string) {
 
 func syndrome(s ib.Syndrome) func(*ib.Packet) { return func(p *ib.Packet) { p.AETH.Syndrome = s } }
 func msn(n ib.MSN) func(*ib.Packet)           { return func(p *ib.Packet) { p.AETH.MSN = n } }
-func noAckReq(p *ib.Packet)                   { p.AckReq = false }
 func reth(va uint64, rkey ib.RKey, n int) func(*ib.Packet) {
 	return func(p *ib.Packet) { p.RETH = ib.RETH{VA: va, RKey: rkey, Len: uint32(n)} }
 }

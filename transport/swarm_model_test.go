@@ -23,7 +23,6 @@ type flow struct {
 	poisonAt  int // index of the request that fails; -1 for none
 	expect    []expectation
 	completed int
-	all       int // completions seen, unsignaled failures included
 	failed    bool
 	slots     int // in use of the send queue
 
