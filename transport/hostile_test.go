@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
 )
 
 // checkInvariants says what always holds of a requester between two calls.
@@ -74,8 +75,15 @@ func hostile(t testing.TB, data []byte) {
 				n = 8
 			case WRFlush:
 				wr.FlushType = ib.FlushPersistence
-			case WRLocalInv, WRBindMW:
+			case WRLocalInv:
 				wr.Opcode = WRWrite
+			case WRBindMW:
+				mw, err := s.a.mem.AllocMW(s.a.pd, mem.Type2B)
+				require.NoError(t, err)
+				wr.Bind = BindMW{
+					MW: mw, Region: s.a.region, NewRKey: mem.NextRKey(mw.RKey()),
+					Addr: s.a.region.IOVA(), Length: 8, Access: mem.RemoteRead,
+				}
 			}
 			wr.SGList = []SGE{s.a.at(0, n/2), s.a.at(4096, n-n/2)}
 			if s.a.qp.PostSend(s.now, &wr) == nil {

@@ -92,3 +92,30 @@ func TestGoBackOverLocalOperations(t *testing.T) {
 	s.done("2 success")
 	require.True(t, w.Bound())
 }
+
+// A slot of the ring keeps what the last lap left there. An ACK that empties
+// the queue before it is sent again must not take that for a request.
+func TestLastLapIsForgotten(t *testing.T) {
+	s := newScript(t, loopOptions{})
+	bind := func() {
+		w, err := s.a.mem.AllocMW(s.a.pd, mem.Type2B)
+		require.NoError(t, err)
+		s.post(WRBindMW, 0, func(wr *SendWR) {
+			wr.Bind = BindMW{
+				MW: w, Region: s.a.region, NewRKey: mem.NextRKey(w.RKey()),
+				Addr: s.a.region.IOVA(), Length: 8, Access: mem.RemoteRead,
+			}
+		})
+	}
+	for range minSendSlots {
+		bind()
+		s.silent()
+	}
+	require.Len(t, completions(s.a.scq), minSendSlots)
+	s.post(WRSend, 1)
+	s.sends("SEND ONLY 0 A")
+	s.advance(ackTimeoutNs)
+	s.ack(0) // after the timeout, before the repetition
+	s.done("16 success")
+	s.silent()
+}

@@ -316,7 +316,7 @@ func (sq *requester) failRefused(now int64) bool {
 // that were executed.
 func (sq *requester) retire(now int64) {
 	sq.retireOne(now)
-	for q := &sq.q; q.head != q.cur && q.at(q.head).state == wqeLocal; {
+	for q := &sq.q; q.head != q.tail && q.at(q.head).state == wqeLocal; {
 		sq.retireOne(now)
 	}
 }
