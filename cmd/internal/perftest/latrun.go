@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"time"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 )
@@ -171,11 +171,11 @@ func (p *pinger) runWrite() error {
 	return nil
 }
 
-// How waitByte waits: it looks all the time at first, and then sleeps between
-// looks, since with few CPUs it is the thread that receives which lacks one.
+// How waitByte waits: it looks all the time at first, and then lets other
+// threads run between looks, since with few CPUs it is the thread that receives
+// which lacks one.
 const (
-	busyNs             = 100_000
-	nap                = 10 * time.Microsecond
+	busyNs             = 20_000
 	looksBetweenChecks = 64 // of the clock and the context
 )
 
@@ -194,7 +194,7 @@ func (p *pinger) waitByte(mem []byte, i int, want byte) error {
 				return context.Cause(p.ctx)
 			}
 			if !p.s.o.Polling && nowNs()-start > busyNs {
-				time.Sleep(nap)
+				tool.YieldCPU()
 				n-- // look at the clock again next time
 			}
 		}

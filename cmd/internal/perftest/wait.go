@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce"
 )
 
@@ -27,10 +28,6 @@ func recvID(qp int) uint64 { return idRecv | uint64(qp)<<idQPBits }
 
 // qpOf returns the QP index in an ID.
 func qpOf(id uint64) int { return int(id &^ idRecv >> idQPBits) }
-
-// spins is how often an empty queue is looked at before the goroutine blocks;
-// waking it up costs more than a small message takes.
-const spins = 200
 
 // stallTimeout is how long a test waits with nothing happening before it gives
 // up, as the originals do. It is for unreliable transports, where a lost
@@ -96,7 +93,7 @@ func timeUp(err error) bool { return errors.Is(err, errTimeUp) }
 func (r *runner) take(wait bool) ([]roce.WC, error) {
 	cq := r.s.res.cq
 	n, err := cq.Poll(r.wcs[:])
-	for i := 0; wait && n == 0 && err == nil && i < spins && !r.s.o.Events; i++ {
+	for i := 0; wait && n == 0 && err == nil && i < tool.Spins && !r.s.o.Events; i++ {
 		runtime.Gosched()
 		n, err = cq.Poll(r.wcs[:])
 	}

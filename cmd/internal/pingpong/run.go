@@ -366,13 +366,10 @@ func (s *session) bounce(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
-// spins is how often the queue is looked at before the goroutine blocks.
-const spins = 200
-
 // wait returns one completion at least.
 func (s *session) wait(ctx context.Context) (int, error) {
 	n, err := s.cq.Poll(s.wcs[:])
-	for i := 0; n == 0 && err == nil && i < spins && !s.o.Events; i++ {
+	for i := 0; n == 0 && err == nil && i < tool.Spins && !s.o.Events; i++ {
 		runtime.Gosched()
 		n, err = s.cq.Poll(s.wcs[:])
 	}
