@@ -124,6 +124,7 @@ type EventChannel struct {
 	events []*CMEvent
 	dead   bool
 	sig    signal
+	also   signal // set with sig, if not nil
 }
 
 // CreateEventChannel makes a channel for IDs of the device.
@@ -142,6 +143,9 @@ func (c *EventChannel) push(e *CMEvent) {
 	}
 	c.mu.Unlock()
 	c.sig.set()
+	if c.also != nil {
+		c.also.set()
+	}
 }
 
 // forget drops the events of an ID that is closed, and returns the connection

@@ -1,0 +1,256 @@
+package roce
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// Pending is an operation in progress.
+type Pending struct {
+	c   *Conn
+	buf *Buf // given back at the end
+
+	// Under c.mu:
+	done bool
+	kept bool // whoever waits gives buf back, having read it
+	wc   WC
+}
+
+// finish notes the outcome. c.mu is held.
+func (p *Pending) finish(wc *WC) {
+	p.wc, p.done = *wc, true
+	if p.buf != nil && !p.kept {
+		p.buf.Release()
+		p.buf = nil
+	}
+}
+
+// wait waits for the end.
+func (p *Pending) wait(ctx context.Context) error {
+	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil {
+		return err
+	}
+	if err := WCError(&p.wc); err != nil {
+		if p.wc.Status == WCFlushErr {
+			p.c.mu.Lock()
+			defer p.c.mu.Unlock()
+			return p.c.why()
+		}
+		return err
+	}
+	return nil
+}
+
+// Wait waits until the operation is complete and returns how it went. When the
+// context ends first, the operation goes on; the memory that it uses must be
+// left alone until it is complete or the connection closed.
+func (p *Pending) Wait(ctx context.Context) error { return p.c.opError("wait", p.wait(ctx)) }
+
+// Done reports whether the operation is complete.
+func (p *Pending) Done() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.c.drain()
+	return p.done
+}
+
+// WC returns the completion of an operation that is complete.
+func (p *Pending) WC() WC {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.wc
+}
+
+// start posts a work request. It waits while the send queue is full. buf, if
+// not nil, is released when the operation is complete, or at once on an error.
+func (c *Conn) start(ctx context.Context, wr *SendWR, buf *Buf) (*Pending, error) {
+	p := &Pending{c: c, buf: buf}
+	return p, c.startPending(ctx, wr, p)
+}
+
+func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
+	var err error
+	werr := c.wait(ctx, func() bool {
+		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth {
+			return false
+		}
+		c.nextOp++
+		wr.ID = connOp | c.nextOp&(connOp-1)
+		wr.Flags |= SendSignaled
+		if err = c.qp.PostSend(wr); err == ErrQueueFull {
+			return false // the application's own requests fill it
+		}
+		if err == nil {
+			c.ops[wr.ID] = p
+			c.posted++
+		}
+		return true
+	})
+	if werr != nil {
+		err = werr
+	}
+	if err != nil && p.buf != nil {
+		p.buf.Release()
+		p.buf = nil
+	}
+	return err
+}
+
+// Start posts a send work request of any kind and returns at once, unless the
+// send queue is full. Its ID is replaced, and it always makes a completion.
+func (c *Conn) Start(ctx context.Context, wr SendWR) (*Pending, error) {
+	p, err := c.start(ctx, &wr, nil)
+	if err != nil {
+		return nil, c.opError("start", err)
+	}
+	return p, nil
+}
+
+// StartSend sends a message from registered memory.
+func (c *Conn) StartSend(ctx context.Context, local ...SGE) (*Pending, error) {
+	return c.Start(ctx, SendWR{Opcode: WRSend, SGList: local})
+}
+
+// StartWrite writes from registered memory to memory of the peer, which is not
+// told.
+func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...SGE) (*Pending, error) {
+	return c.Start(ctx, SendWR{Opcode: WRWrite, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+}
+
+// StartWriteImm is StartWrite, and then a message of no bytes with an immediate
+// value that tells the peer.
+func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...SGE) (*Pending, error) {
+	return c.Start(ctx, SendWR{Opcode: WRWriteImm, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey, Imm: imm})
+}
+
+// StartRead reads from memory of the peer to registered memory.
+func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...SGE) (*Pending, error) {
+	return c.Start(ctx, SendWR{Opcode: WRRead, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+}
+
+// checkLen returns an error if n bytes do not fit remote.
+func checkLen(op string, n int, remote RemoteMemory) error {
+	if uint64(n) > uint64(remote.Len) {
+		return &ArgError{op, "b", fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len)}
+	}
+	return nil
+}
+
+// connChunk is what Write and Read carry with one work request.
+const connChunk = 256 << 10
+
+// Write writes b to memory of the peer and waits until it is there. The peer is
+// not told.
+func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
+	if err := checkLen("write", len(b), remote); err != nil {
+		return c.opError("write", err)
+	}
+	var window [2]*Pending // one chunk is copied while the one before is on its way
+	for i := 0; len(b) > 0 || i == 0; i++ {
+		n := min(len(b), connChunk)
+		p, err := c.writeChunk(ctx, b[:n], remote)
+		if err != nil {
+			return c.opError("write", err)
+		}
+		if old := window[i%2]; old != nil {
+			if err := old.wait(ctx); err != nil {
+				return c.opError("write", err)
+			}
+		}
+		window[i%2] = p
+		b, remote = b[n:], remote.Slice(n, int(remote.Len)-n)
+	}
+	for _, p := range window {
+		if p == nil {
+			continue
+		}
+		if err := p.wait(ctx); err != nil {
+			return c.opError("write", err)
+		}
+	}
+	return nil
+}
+
+func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*Pending, error) {
+	wr := SendWR{Opcode: WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
+	if len(b) <= connInline {
+		wr.Flags, wr.Inline = SendInline, append([]byte{}, b...)
+		return c.start(ctx, &wr, nil)
+	}
+	buf, err := c.pool.Get(len(b))
+	if err != nil {
+		return nil, err
+	}
+	copy(buf.Bytes(), b)
+	wr.SGList = []SGE{buf.SGE(len(b))}
+	return c.start(ctx, &wr, buf)
+}
+
+// Read reads len(b) bytes from memory of the peer. On an error b is unchanged
+// from some point on.
+func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
+	if err := checkLen("read", len(b), remote); err != nil {
+		return c.opError("read", err)
+	}
+	for len(b) > 0 {
+		n := min(len(b), connChunk)
+		err := c.copyIn(ctx, b[:n], SendWR{Opcode: WRRead, RemoteAddr: remote.Addr, RKey: remote.RKey})
+		if err != nil {
+			return c.opError("read", err)
+		}
+		b, remote = b[n:], remote.Slice(n, int(remote.Len)-n)
+	}
+	return nil
+}
+
+// copyIn carries out a work request whose result is copied to b.
+func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
+	buf, err := c.pool.Get(len(b))
+	if err != nil {
+		return err
+	}
+	wr.SGList = []SGE{buf.SGE(len(b))}
+	p := &Pending{c: c, buf: buf, kept: true}
+	if err := c.startPending(ctx, &wr, p); err != nil {
+		return err
+	}
+	err = p.wait(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.done {
+		p.kept = false // finish gives the buffer back, or Close
+		return err
+	}
+	if err == nil {
+		copy(b, buf.Bytes())
+	}
+	buf.Release()
+	p.buf = nil
+	return err
+}
+
+// FetchAdd adds delta to the 8 bytes at the start of remote, which must be
+// aligned, and returns what they held. The number is in the byte order of the
+// peer's processor, which must be that of ours.
+func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
+	return c.atomic(ctx, "fetch and add", remote, SendWR{Opcode: WRFetchAdd, CompareAdd: delta})
+}
+
+// CompareSwap replaces the 8 bytes at the start of remote by swap if they hold
+// compare, and returns what they held. See FetchAdd.
+func (c *Conn) CompareSwap(ctx context.Context, remote RemoteMemory, compare, swap uint64) (uint64, error) {
+	return c.atomic(ctx, "compare and swap", remote, SendWR{Opcode: WRCompareSwap, CompareAdd: compare, Swap: swap})
+}
+
+func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr SendWR) (uint64, error) {
+	if err := checkLen(op, 8, remote); err != nil {
+		return 0, c.opError(op, err)
+	}
+	wr.RemoteAddr, wr.RKey = remote.Addr, remote.RKey
+	var b [8]byte
+	if err := c.copyIn(ctx, b[:], wr); err != nil {
+		return 0, c.opError(op, err)
+	}
+	return binary.NativeEndian.Uint64(b[:]), nil
+}

@@ -1,0 +1,144 @@
+package roce
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Send sends one message and waits until the peer has received it. The
+// message must fit the peer's receive buffers (RecvBytes of its ConnConfig, if
+// it is one of ours): if it does not, the connection ends.
+func (c *Conn) Send(ctx context.Context, b []byte) error {
+	return c.opError("send", c.copyOut(ctx, b, SendWR{Opcode: WRSend}))
+}
+
+// SendImm is Send with an immediate value for the receiver.
+func (c *Conn) SendImm(ctx context.Context, b []byte, imm uint32) error {
+	return c.opError("send", c.copyOut(ctx, b, SendWR{Opcode: WRSendImm, Imm: imm}))
+}
+
+// copyOut carries out a work request with a copy of b as its payload.
+func (c *Conn) copyOut(ctx context.Context, b []byte, wr SendWR) error {
+	if len(b) <= connInline {
+		wr.Flags |= SendInline
+		wr.Inline = b
+		if b == nil {
+			wr.Inline = []byte{}
+		}
+		p, err := c.start(ctx, &wr, nil)
+		if err != nil {
+			return err
+		}
+		return p.wait(ctx)
+	}
+	if len(b) > maxPoolBuf {
+		return &ArgError{"send", "b", fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), maxPoolBuf)}
+	}
+	buf, err := c.pool.Get(len(b))
+	if err != nil {
+		return err
+	}
+	copy(buf.Bytes(), b)
+	wr.SGList = []SGE{buf.SGE(len(b))}
+	p, err := c.start(ctx, &wr, buf)
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// Message is a message that was received, in a buffer of the connection.
+type Message struct {
+	c     *Conn
+	index int
+	n     int
+
+	Imm     uint32 // the immediate value, if HasImm
+	HasImm  bool
+	Written bool // a WRITE with immediate: the data is in the memory that it was written to, and Len is how much
+}
+
+// Bytes returns the message. It must not be used after Release.
+func (m *Message) Bytes() []byte {
+	if m.Written {
+		return nil
+	}
+	return m.c.recvs[m.index].Bytes()[:m.n]
+}
+
+// Len returns the length of the message in bytes.
+func (m *Message) Len() int { return m.n }
+
+// Release gives the buffer back for the next message.
+func (m *Message) Release() error {
+	if m.c == nil {
+		return nil
+	}
+	c := m.c
+	m.c = nil
+	return c.opError("release", c.postRecv(m.index))
+}
+
+// postRecv gives a receive buffer to the queue pair.
+func (c *Conn) postRecv(i int) error {
+	return c.qp.PostRecv(&RecvWR{ID: connRecv | uint64(i), SGList: []SGE{c.recvs[i].SGE(c.cfg.RecvBytes)}})
+}
+
+// RecvMsg waits for the next message and returns it in its buffer, without
+// copying. Release it soon: when all RecvDepth buffers are in use the peer has
+// to wait. After the peer has closed, and all messages are read, the error is io.EOF.
+func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
+	var m Message
+	err := c.wait(ctx, func() bool { return c.pop(&m, -1) == nil })
+	if err = endOfMessages(err); err == io.EOF {
+		return m, err
+	}
+	return m, c.opError("receive", err)
+}
+
+// pop takes the first message of the inbox if it has at most limit bytes;
+// negative is no limit.
+func (c *Conn) pop(m *Message, limit int) error {
+	switch {
+	case len(c.inbox) == 0:
+		return io.ErrNoProgress
+	case limit >= 0 && c.inbox[0].n > limit && !c.inbox[0].Written:
+		return io.ErrShortBuffer
+	}
+	*m = c.inbox[0]
+	c.inbox = append(c.inbox[:0], c.inbox[1:]...)
+	return nil
+}
+
+// Recv waits for the next message and copies it to b. If b is too short the
+// error matches io.ErrShortBuffer, n is the length of the message, and it can be asked for
+// again. After the peer has closed, and all messages are read, the error is
+// io.EOF.
+func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
+	var m Message
+	short := false
+	err = c.wait(ctx, func() bool {
+		switch c.pop(&m, len(b)) {
+		case nil:
+			return true
+		case io.ErrShortBuffer:
+			short, n = true, c.inbox[0].n
+			return true
+		}
+		return false
+	})
+	if err = endOfMessages(err); err == io.EOF {
+		return 0, err
+	}
+	if err == nil && short {
+		err = io.ErrShortBuffer
+	}
+	if err != nil {
+		return n, c.opError("receive", err)
+	}
+	n = copy(b, m.Bytes())
+	// It fails only when the connection is over, which the next call tells.
+	_ = m.Release()
+	return n, nil
+}

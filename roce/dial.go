@@ -1,0 +1,175 @@
+package roce
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Dialer connects. The zero value is what [Dial] uses.
+type Dialer struct {
+	ConnConfig
+
+	// LocalAddr is the address and port to connect from. The zero address leaves
+	// the choice to the routing table, port 0 to chance.
+	LocalAddr netip.AddrPort
+
+	// Tries is how often the request is sent, at RetryInterval; 0 means 8 times at
+	// half a second. A peer that asks for time gets it. The context bounds it all.
+	Tries         int
+	RetryInterval time.Duration
+}
+
+// Dial connects to a listener of RDMA-CM at "host:port": another goroce's, or
+// any program's that listens with librdmacm in port space TCP.
+func Dial(ctx context.Context, addr string) (*Conn, error) {
+	var d Dialer
+	return d.Dial(ctx, addr)
+}
+
+// Dial connects to "host:port". A host name's addresses are tried in turn. The
+// error is an *OpError.
+func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
+	targets, err := resolveHostPort(ctx, addr)
+	if err != nil {
+		return nil, &OpError{Op: "dial", Err: err}
+	}
+	var first error
+	for _, t := range targets {
+		if !t.Addr().IsValid() {
+			t = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), t.Port())
+		}
+		c, err := d.DialAddr(ctx, t)
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+// DialAddr is Dial for an address.
+func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error) {
+	to = unmap(to)
+	param := DefaultConnParam()
+	if d.Param != nil {
+		param = *d.Param
+	}
+	c, err := d.dial(ctx, to, &param)
+	var rej *RejectedError
+	if errors.As(err, &rej) {
+		// Two refusals say what would be better.
+		switch mtu := pathMTU(rej); {
+		case mtu != 0:
+			param.MTU = mtu
+			c, err = d.dial(ctx, to, &param)
+		case rej.Reason == mad.RejectStaleConnection:
+			c, err = d.dial(ctx, to, &param) // with new numbers
+		}
+	}
+	if err != nil {
+		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+	}
+	return c, nil
+}
+
+// pathMTU returns the path MTU that a peer wants instead of ours; 0 if that is
+// not what it says.
+func pathMTU(rej *RejectedError) ib.MTU {
+	if rej.Reason == mad.RejectInvalidMTU && len(rej.Info) > 0 {
+		if m := ib.MTU(rej.Info[0]); m.Valid() {
+			return m
+		}
+	}
+	return 0
+}
+
+// device returns the device to connect from.
+func (d *Dialer) device(to netip.Addr) (*Device, error) {
+	if d.Device != nil {
+		return d.Device, nil
+	}
+	if d.PD != nil {
+		return d.PD.d, nil
+	}
+	local := d.LocalAddr.Addr()
+	if !local.IsValid() || local.IsUnspecified() {
+		if local = routeSource(to); !local.IsValid() {
+			return nil, ErrNoLocalGID
+		}
+	}
+	return DefaultDevice(local)
+}
+
+// dial makes one attempt.
+func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) (c *Conn, err error) {
+	dev, err := d.device(to.Addr())
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := dev.CreateEventChannel()
+	if err != nil {
+		return nil, err
+	}
+	id, err := dev.CreateID(tmp, PortSpaceTCP)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if c == nil {
+			_ = id.Close() // on a device that is closed, or not: it cannot fail otherwise
+		}
+	}()
+	if err := id.ResolveAddr(d.LocalAddr, to); err != nil {
+		return nil, err
+	}
+	if err := id.ResolveRoute(); err != nil {
+		return nil, err
+	}
+	if err := id.SetRetries(d.Tries, int64(d.RetryInterval)); err != nil {
+		return nil, err
+	}
+	conn, err := newConn(id, &d.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	e, err := connectID(ctx, id, param, conn.ch)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	conn.ready(e.PrivateData)
+	return conn, nil
+}
+
+// connectID connects and waits for how it ends, on a channel that is the ID's
+// from then on.
+func connectID(ctx context.Context, id *CMID, param *ConnParam, ch *EventChannel) (*CMEvent, error) {
+	if err := id.Migrate(ch); err != nil {
+		return nil, err
+	}
+	if err := id.Connect(param); err != nil {
+		return nil, err
+	}
+	for {
+		e, err := ch.Get(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Type == CMEstablished:
+			return e, nil
+		case e.Err != nil:
+			return nil, e.Err
+		case e.Type == CMDisconnected:
+			return nil, ErrPeerClosed
+		}
+	}
+}

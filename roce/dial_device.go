@@ -1,0 +1,90 @@
+package roce
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+)
+
+// defaults are the devices that the process shares.
+var defaults struct {
+	mu   sync.Mutex
+	devs []*Device
+}
+
+// DefaultDevice returns the device that [Dial] and [Listen] use for a local
+// address when they are given none. It is opened, on a udp link, at the first
+// use, and stays open until somebody closes it; the next use opens another
+// one. For an unspecified address it is one with all addresses of the host.
+//
+// Port 4791 of an address belongs to one process: two programs on a host need
+// different addresses.
+func DefaultDevice(local netip.Addr) (*Device, error) {
+	local = local.Unmap()
+	defaults.mu.Lock()
+	defer defaults.mu.Unlock()
+	open := defaults.devs[:0]
+	for _, d := range defaults.devs {
+		if !d.isClosed() {
+			open = append(open, d)
+		}
+	}
+	clear(defaults.devs[len(open):])
+	defaults.devs = open
+	cfg := Config{Addrs: []netip.Addr{local}}
+	if !local.IsValid() || local.IsUnspecified() {
+		all, err := DefaultAddrs()
+		if err != nil {
+			return nil, &OpenError{Err: err}
+		}
+		for _, d := range defaults.devs {
+			if len(d.addrs) >= len(all) {
+				return d, nil
+			}
+		}
+		cfg.Addrs = all
+	} else {
+		for _, d := range defaults.devs {
+			if d.addrIndex(local.WithZone("")) >= 0 {
+				return d, nil
+			}
+		}
+	}
+	d, err := Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defaults.devs = append(defaults.devs, d)
+	return d, nil
+}
+
+// resolveHostPort turns "host:port" into addresses. An empty host is the zero
+// Addr.
+func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(service, 10, 16)
+	if err != nil {
+		return nil, &net.AddrError{Err: "not a port number", Addr: addr}
+	}
+	port := uint16(n)
+	if host == "" {
+		return []netip.AddrPort{netip.AddrPortFrom(netip.Addr{}, port)}, nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.AddrPort{netip.AddrPortFrom(a.Unmap(), port)}, nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]netip.AddrPort, len(ips))
+	for i, a := range ips {
+		out[i] = netip.AddrPortFrom(a.Unmap(), port)
+	}
+	return out, nil
+}
