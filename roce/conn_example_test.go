@@ -8,7 +8,7 @@ import (
 )
 
 // A server lets its client write to a buffer and read it.
-func Example() {
+func ExampleDial() {
 	ctx := context.Background()
 	l, err := roce.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
