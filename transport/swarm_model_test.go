@@ -30,6 +30,8 @@ type flow struct {
 	atomic   [atomicWords]uint64
 	dstReads int // outstanding READs of the target
 
+	drains int // times that the send queue was told to drain
+
 	results, nextResult int // READs and atomics outstanding, and ever
 
 	messages []message // that dst is to receive, in order
@@ -227,6 +229,35 @@ func (f *flow) postOne() {
 	f.expect = append(f.expect, x)
 }
 
+// history returns the last packets of the link, if they were logged (-seed).
+func (f *flow) history() string {
+	log := f.s.p.log
+	for i := len(log) - 1; i >= 0; i-- {
+		if l := log[i]; l.from == f.src.end && l.pkt.DestQP == f.dst.qp.Number() {
+			return f.s.p.history(l, 200)
+		}
+	}
+	return ""
+}
+
+// toggleSQD drains the send queue, or lets it go on once it is drained, with
+// attributes changed in between.
+func (f *flow) toggleSQD() {
+	now, a := f.s.p.now, f.src.attr
+	at, _ := f.src.qp.Query()
+	switch {
+	case at.State == transport.StateRTS:
+		a.State, a.EnSQDAsyncNotify = transport.StateSQD, true
+		f.s.must(f.src.qp.Modify(now, a, transport.AttrState|transport.AttrEnSQDNotify))
+		f.drains++
+	case at.State == transport.StateSQD && !at.SQDraining:
+		a.MaxUnackedPackets = 1 + f.s.rng.IntN(50)
+		f.s.must(f.src.qp.Modify(now, a, transport.AttrTimeout|transport.AttrRetryCnt|transport.AttrWindow|transport.AttrAV))
+		a.State = transport.StateRTS
+		f.s.must(f.src.qp.Modify(now, a, transport.AttrState))
+	}
+}
+
 // poison makes wr a request that the peer or the engine itself must refuse.
 func (f *flow) poison(wr *transport.SendWR, x *expectation) {
 	rng := f.s.rng
@@ -365,7 +396,7 @@ func (f *flow) checkSend(wc *transport.WC) {
 			}
 		case wc.Status != transport.WCSuccess:
 			if !f.poisoned() || !x.poison && wc.Status != transport.WCFlushErr && f.back.poisonAt < 0 {
-				f.s.t.Fatalf("%s failed; %s", wcString([]transport.WC{*wc}), f.s.state())
+				f.s.t.Fatalf("%s failed; %s\n%s", wcString([]transport.WC{*wc}), f.s.state(), f.history())
 			}
 			f.failed = true
 		case x.poison:

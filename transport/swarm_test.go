@@ -90,6 +90,7 @@ type swarmOptions struct {
 	tuning     [2]transport.Tuning
 	psn        [2]ib.PSN
 	sigPercent int
+	sqd        bool // send queues are drained and resumed now and then
 	holdPct    int // chance that the engines may not send yet after a packet
 	txBatch    int // descriptors of one PollTransmit
 }
@@ -119,6 +120,7 @@ func drawSwarm(rng *rand.Rand) swarmOptions {
 	if chance(50) {
 		o.holdPct = rng.IntN(90)
 	}
+	o.sqd = chance(25)
 	o.txBatch = 1 + rng.IntN(32)
 	for i := range o.tuning {
 		o.tuning[i] = transport.Tuning{
@@ -253,6 +255,9 @@ func (s *swarm) act() {
 	if f.posted < s.o.ops {
 		f.postOne()
 	}
+	if s.o.sqd && s.rng.IntN(4) == 0 {
+		f.toggleSQD()
+	}
 	if !s.o.lateRecv || s.rng.IntN(4) == 0 {
 		f.postRecvs(1 + s.rng.IntN(4))
 	}
@@ -270,6 +275,9 @@ func (s *swarm) left() (n int) {
 
 func (s *swarm) postWantedRecvs() {
 	for _, f := range s.flows {
+		if f.src.qp.State() == transport.StateSQD {
+			f.toggleSQD()
+		}
 		f.postRecvs(flowRecvs)
 	}
 }
