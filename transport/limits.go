@@ -62,6 +62,9 @@ const (
 	// minEpisodeNs is how long after going back a sequence NAK that shows no
 	// progress is taken to be about the same loss.
 	minEpisodeNs = 1e6
+	// minRepeatNs is how long after asking for the rest of a READ a gap in its
+	// responses is taken to be an old one: more than packets overtake each other.
+	minRepeatNs = 100e3
 )
 
 // Limits and steps of the responder.

@@ -85,14 +85,16 @@ func (sq *requester) ackTimeout(now int64) {
 // impliedNAK goes back after a response to psn showed that the one to the
 // request at head was lost (IBTA 9.7.5.1.2). Whatever else was sent before
 // still arrives and shows the same, in the order of its PSNs. When that order
-// starts over, a round trip after going back or later, these are responses to
-// the repetition, and the one that is missing was lost again.
+// starts over, two round trips after going back or later, these are responses
+// to the repetition, and the one that is missing was lost again. A wire that
+// reorders starts the order over at once: without the least time a READ was
+// asked for six times in half a microsecond, and its retries were gone.
 func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	r := &sq.retry
 	if sq.una == sq.end || r.rnrWait {
 		return
 	}
-	if r.recovering && (psn.After(r.newest) || now-r.since < r.rttNs) {
+	if r.recovering && (psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*r.rttNs)) {
 		if psn.After(r.newest) {
 			r.newest = psn
 		}

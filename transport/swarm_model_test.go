@@ -435,7 +435,7 @@ func (f *flow) done() bool {
 		}
 		return true
 	}
-	return f.posted == f.s.o.ops && f.completed == len(f.expect) && f.received == len(f.messages)
+	return f.src.qp.State() == transport.StateRTS && f.posted == f.s.o.ops && f.completed == len(f.expect) && f.received == len(f.messages)
 }
 
 // lastSignaled returns up to where completions are to come.

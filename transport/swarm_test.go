@@ -91,8 +91,8 @@ type swarmOptions struct {
 	psn        [2]ib.PSN
 	sigPercent int
 	sqd        bool // send queues are drained and resumed now and then
-	holdPct    int // chance that the engines may not send yet after a packet
-	txBatch    int // descriptors of one PollTransmit
+	holdPct    int  // chance that the engines may not send yet after a packet
+	txBatch    int  // descriptors of one PollTransmit
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -172,7 +172,7 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	limit := p.now + 100*second
 	for !s.done() {
 		s.postWantedRecvs()
-		if !p.step(limit) {
+		if !p.step(limit) && !s.done() {
 			t.Fatalf("stuck at %d ns: %s", p.now, s.state())
 		}
 		s.check()
