@@ -10,6 +10,9 @@ import (
 // The data path does not allocate: posting, sending, receiving, completing and
 // waiting, on both ends.
 func TestNoAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates for blocking goroutines")
+	}
 	for _, c := range []struct {
 		name string
 		cfg  Config
