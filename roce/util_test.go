@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"os"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,9 +106,4 @@ var variants = map[string]Config{
 	"no gro":     {UDP: udp.Options{DisableGRO: true}},
 	"no offload": {UDP: udp.Options{DisableGSO: true, DisableGRO: true}},
 	"no spin":    {UDP: udp.Options{SpinNs: -1}},
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
 }
