@@ -22,6 +22,11 @@ const (
 	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
 	// on both sides.
 	defaultSpinNs = 30_000
+	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by
+	// which the goroutine knows that it was not alone on its processor, and
+	// spinPauseNs how long it then blocks without spinning.
+	preemptedNs = 50_000
+	spinPauseNs = 10_000_000
 )
 
 // Defaults of queue pairs, for fields of QPCaps that are 0.

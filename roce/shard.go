@@ -129,7 +129,8 @@ func (d *Device) loop() {
 	defer close(d.loopDone)
 	d.rxMu.Lock()
 	defer d.rxMu.Unlock()
-	idleSince := d.link.Now()
+	last := d.link.Now()
+	idleSince, spinAgain := last, last
 	for !d.isClosed() {
 		busy, err := d.progress()
 		if err != nil {
@@ -142,15 +143,22 @@ func (d *Device) loop() {
 		// 0.1 us.
 		runtime.Gosched()
 		now := d.link.Now()
+		if !busy && now-last > preemptedNs {
+			// There is other work for this processor, and a thread that spins gets
+			// less of it than one that sleeps and is woken.
+			spinAgain = now + spinPauseNs
+		}
+		last = now
 		switch {
 		case busy:
 			idleSince = now
-		case now-idleSince >= d.spinNs:
+		case now-idleSince >= d.spinNs || now < spinAgain:
 			if err := d.block(now); err != nil {
 				d.fail(err)
 				return
 			}
-			idleSince = d.link.Now()
+			last = d.link.Now()
+			idleSince = last
 		}
 	}
 }
