@@ -89,7 +89,13 @@ type connKey struct {
 type conn struct {
 	rqPSN, sqPSN ib.PSN
 	peer         ib.QPN
-	seen         map[string]int
+	seen         map[sending]int
+}
+
+// sending names what may be sent more than once.
+type sending struct {
+	op  ib.Opcode
+	psn ib.PSN
 }
 
 const (
@@ -100,6 +106,9 @@ const (
 	ms         = 1000 * us
 	second     = 1000 * ms
 )
+
+// guard lies before and after registered memory.
+var guard = bytes.Repeat([]byte{guardByte}, guardBytes)
 
 type pairConfig struct {
 	mtu    ib.MTU
@@ -140,9 +149,10 @@ func newPair(t testing.TB, c pairConfig) *pair {
 		e := &end{p: p, i: i, name: string(rune('a' + i)), addr: netip.MustParseAddr(addrs[i]), base: uint64(i+1) << 32}
 		p.ends[i] = e
 		e.mem = mem.NewTable(rng, mem.Limits{})
-		e.whole = bytes.Repeat([]byte{guardByte}, bufBytes+2*guardBytes)
+		e.whole = make([]byte, bufBytes+2*guardBytes)
+		copy(e.whole, guard)
+		copy(e.whole[guardBytes+bufBytes:], guard)
 		e.buf = e.whole[guardBytes : guardBytes+bufBytes : guardBytes+bufBytes]
-		clear(e.buf)
 		var err error
 		e.pd, err = e.mem.AllocPD()
 		require.NoError(t, err)
@@ -180,12 +190,8 @@ func (p *pair) close() {
 }
 
 func (e *end) checkGuards() {
-	for i, b := range e.whole[:guardBytes] {
-		require.EqualValues(e.p.t, guardByte, b, "%s: guard byte %d before the region", e.name, i)
-	}
-	for i, b := range e.whole[guardBytes+bufBytes:] {
-		require.EqualValues(e.p.t, guardByte, b, "%s: guard byte %d after the region", e.name, i)
-	}
+	require.Equal(e.p.t, guard, e.whole[:guardBytes], "%s: bytes before the region", e.name)
+	require.Equal(e.p.t, guard, e.whole[guardBytes+bufBytes:], "%s: bytes after the region", e.name)
 }
 
 func (e *end) peer() *end { return e.p.ends[1-e.i] }
@@ -301,7 +307,7 @@ func (l *link) bringUp(until transport.QPState) {
 
 // register tells the log where the PSNs of the link start.
 func (l *link) register() {
-	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN, peer: l.attr.DestQPN, seen: map[string]int{}}
+	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN, peer: l.attr.DestQPN, seen: map[sending]int{}}
 	l.p.pathMTU = l.attr.PathMTU.Bytes()
 }
 
@@ -431,7 +437,9 @@ func (p *pair) transmit(e *end) {
 		for i := range p.batch[:n] {
 			tx := &p.batch[i]
 			data := append(tx.AppendTo(nil), 0, 0, 0, 0)
-			require.Equal(p.t, tx.UDPPayloadLen(), len(data))
+			if tx.UDPPayloadLen() != len(data) {
+				p.t.Fatalf("UDPPayloadLen is %d, of %d bytes", tx.UDPPayloadLen(), len(data))
+			}
 			p.put(e, data, tx.Path.Src, tx.Path.Dst, tx.Path.TrafficClass)
 		}
 		if n == 0 {
@@ -446,17 +454,19 @@ func (p *pair) put(e *end, data []byte, src, dst netip.Addr, tclass uint8) {
 	f := &flight{from: e, sent: p.now, at: p.now + p.delay, seq: p.seq, data: data}
 	p.seq++
 	f.rx = transport.RxPacket{Src: src, Dst: dst, TrafficClass: tclass, HopLimit: 64}
-	require.Equal(p.t, ib.DecodeOK, f.pkt.Decode(data), "an engine sends well-formed packets")
+	if err := f.pkt.Decode(data); err != ib.DecodeOK {
+		p.t.Fatalf("%s sent % x: %v", e.name, data, err)
+	}
 	c := p.conns[connKey{1 - e.i, f.pkt.DestQP}]
 	if c == nil {
-		c = &conn{seen: map[string]int{}}
+		c = &conn{seen: map[sending]int{}}
 	}
 	if f.pkt.Opcode.Info().Response {
 		f.rel = f.pkt.PSN.Diff(c.sqPSN)
 	} else {
 		f.rel = f.pkt.PSN.Diff(c.rqPSN)
 	}
-	key := fmt.Sprint(f.pkt.Opcode, f.pkt.PSN)
+	key := sending{f.pkt.Opcode, f.pkt.PSN}
 	f.nth = c.seen[key]
 	c.seen[key]++
 	if p.onSend != nil {
@@ -555,7 +565,9 @@ func (p *pair) deliver(f *flight) {
 	rx.Data = append([]byte(nil), f.data...)
 	to.eng.HandlePacket(p.now, &rx)
 	// The engine must not hold on to the bytes, nor have touched them.
-	require.Equal(p.t, f.data, rx.Data)
+	if !bytes.Equal(f.data, rx.Data) {
+		p.t.Fatalf("%v: the engine changed the packet", f)
+	}
 	clear(rx.Data)
 }
 

@@ -23,7 +23,7 @@ func newPuppet(t testing.TB, pc pairConfig, lc linkConfig) *puppet {
 	pc.puppet = true
 	p := newPair(t, pc)
 	a, b := p.connect(lc)
-	p.conns[connKey{1, puppetQPN}] = &conn{rqPSN: b.attr.RQPSN, sqPSN: b.attr.SQPSN, seen: map[string]int{}}
+	p.conns[connKey{1, puppetQPN}] = &conn{rqPSN: b.attr.RQPSN, sqPSN: b.attr.SQPSN, seen: map[sending]int{}}
 	return &puppet{p, a, b.end, b}
 }
 
