@@ -686,6 +686,11 @@ func (f *flight) String() string {
 	return s.String()
 }
 
+// is matches the nth sending of a packet of an end.
+func (f *flight) is(from *end, op ib.Opcode, rel, nth int) bool {
+	return f.from == from && f.pkt.Opcode == op && f.rel == rel && f.nth == nth
+}
+
 // lose drops the packets for which match holds.
 func (p *pair) lose(match func(f *flight) bool) {
 	p.onSend = func(f *flight) { f.lost = match(f) }
