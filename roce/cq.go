@@ -2,6 +2,7 @@ package roce
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ type CQ struct {
 	pollMu sync.Mutex
 	dead   atomic.Bool
 
+	empty   atomic.Uint32 // polls that found nothing
 	notify  signal
 	waiters atomic.Int32
 	// appArmed is set by RequestNotify and cleared by the event it asked for.
@@ -56,6 +58,11 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		return 0, cq.d.closedErr()
 	}
 	if cq.d.mode != modePolling {
+		// A caller that polls in a loop must not keep the processor from the
+		// goroutine that it waits for.
+		if cq.empty.Add(1)%pollYield == 0 {
+			runtime.Gosched()
+		}
 		return 0, nil
 	}
 	cq.d.poll()

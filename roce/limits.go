@@ -15,8 +15,8 @@ const (
 	// maxAsyncEvents bounds the asynchronous events that wait for the
 	// application; later ones are dropped and counted.
 	maxAsyncEvents = 4096
-	// pollYield is how many polls without result a waiting goroutine makes in
-	// polling mode before it lets others run.
+	// pollYield is how many polls without result a goroutine makes before it lets
+	// others run.
 	pollYield = 16
 	// defaultSpinNs is how long the goroutine of a device receives without
 	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,

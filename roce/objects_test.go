@@ -449,3 +449,33 @@ func TestPartition(t *testing.T) {
 }
 
 func newFabric() *sim.Fabric { return sim.New(sim.Config{Seed: 3}) }
+
+func TestCloseTwice(t *testing.T) {
+	a, b := simPair(t, newFabric(), 100)
+	for range 2 {
+		require.NoError(t, a.qp.Close())
+	}
+	require.ErrorIs(t, b.cq.Close(), ErrBusy)
+	for range 2 {
+		require.NoError(t, a.cq.Close())
+	}
+	_, err := a.cq.Wait(testContext(t), make([]WC, 1))
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, a.cq.Resize(9), ErrClosed)
+}
+
+func TestCQResize(t *testing.T) {
+	ctx := testContext(t)
+	a, b := simPair(t, newFabric(), 100)
+	require.NoError(t, a.cq.Resize(1))
+	require.Error(t, a.cq.Resize(0))
+	require.NoError(t, a.cq.Resize(5000))
+	for range 20 {
+		require.NoError(t, a.qp.PostSend(&SendWR{
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		}))
+	}
+	for range 20 {
+		a.wait(t, ctx)
+	}
+}

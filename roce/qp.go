@@ -2,6 +2,7 @@ package roce
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 
 	"github.com/goroce/goroce/ib"
@@ -196,16 +197,17 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 }
 
 // Close destroys the queue pair. Nothing is sent or completed any more;
-// completions that exist stay in their queues. Closing again, or after the device, does nothing.
+// completions that exist stay in their queues. It fails with ErrBusy while a type 2A window is
+// bound on it. Closing again, or after the device, does nothing.
 func (qp *QP) Close() error {
 	if err := qp.d.lock(); err != nil {
 		return nil
 	}
 	defer qp.d.mu.Unlock()
-	if qp.t == nil {
+	err := qp.t.Destroy()
+	if errors.Is(err, transport.ErrDestroyed) {
 		return nil
 	}
-	err := qp.t.Destroy()
 	qp.d.flush(qp.d.link.Now())
 	return err
 }

@@ -69,7 +69,6 @@ type Verifier struct {
 type verifierSlot struct {
 	src  Source
 	used bool
-	ip4  bool
 	icrc ib.ICRC
 	// ident is the identification of the packet before, counts whether that of
 	// the last datagram's first packet was not 0.
