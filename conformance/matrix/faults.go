@@ -1,8 +1,10 @@
 package matrix
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
@@ -59,6 +61,7 @@ var faultOps = []struct {
 	{typedOp{peer.RC, peer.OpFetchAdd}, 8, []position{reqOnly, ack}},
 	{typedOp{peer.RC, peer.OpCmpSwap}, 8, []position{reqOnly, ack}},
 	{typedOp{peer.RC, peer.OpAtomicWrite}, 8, []position{reqOnly, ack}},
+	{typedOp{peer.RC, peer.OpFlush}, 4096, []position{reqOnly, ack}},
 }
 
 // target returns the match of the packet at a position of an operation that starts at the
@@ -128,6 +131,12 @@ func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at p
 		e.Report.Add(row)
 		return
 	}
+	if isRXE(p.req.p) && rxeForgetsVA(t.op, at, ft) {
+		row.Authority = "seen on rxe 6.12: a repeated request has address 0, which must be refused"
+	}
+	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
+		row.Authority = "seen on rxe 6.12: a repeated FLUSH is never answered"
+	}
 	e.finish(row, e.oneFault(p, t, f, size, at, ft))
 }
 
@@ -141,10 +150,23 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	defer c.close()
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
-	rule := &wire.Rule{Match: c.target(at, size), Kind: ft.kind, Times: ft.times, Offset: -5}
+	match := c.target(at, size)
+	if t.op == peer.OpFlush { // one packet, behind the WRITE that it flushes
+		match.PSN = (c.psn + uint32(c.packets(size))) & psnMask
+	}
+	rule := &wire.Rule{Match: match, Kind: ft.kind, Times: ft.times, Offset: -5}
 	e.Wire.Add(rule)
 	err = c.transfer(t.op, size)
 	e.Wire.Remove(rule)
+	if isRXE(p.req.p) && rxeForgetsVA(t.op, at, ft) {
+		return c.forgotVA(match, err, tr)
+	}
+	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
+		if err == nil || !strings.Contains(err.Error(), peer.RetryExcErr.String()) {
+			return fmt.Errorf("a FLUSH whose answer was lost ended with %v, want %v; this kernel is better than the note about it", err, peer.RetryExcErr)
+		}
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, tr.Tail(60))
 	}
@@ -168,6 +190,42 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 		return fmt.Errorf("%w\n%s", v, tr.Tail(60))
 	}
 	return nil
+}
+
+// rxeForgetsVA reports whether a fault makes rxe 6.12 repeat a request with address 0:
+// an ATOMIC WRITE or FLUSH that did not arrive. (Repeats of one that did arrive are
+// answered from what the responder remembers.)
+func rxeForgetsVA(op peer.Opcode, at position, ft fault) bool {
+	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly && (ft.kind == wire.Drop || ft.kind == wire.Corrupt)
+}
+
+// rxeForgetsFlush reports whether a fault makes rxe 6.12 see a repeated FLUSH, which it
+// does not remember and drops in silence.
+func rxeForgetsFlush(op peer.Opcode, at position, ft fault) bool {
+	return op == peer.OpFlush && at == ack && (ft.kind == wire.Drop || ft.kind == wire.Corrupt)
+}
+
+// forgotVA checks that the repeated request did have address 0, and that it was refused:
+// nothing else is right, because to the responder it is a request for address 0.
+func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace) error {
+	for _, e := range tr.Events() {
+		p := e.Pkt
+		if p.Dst != m.Dst || p.PSN != m.PSN || !e.Delivered() || e.Fate != "" {
+			continue
+		}
+		reth := p.Body()
+		if p.Opcode == wire.OpFlush {
+			reth = reth[4:] // behind the FETH
+		}
+		if !bytes.Equal(reth[:8], make([]byte, 8)) {
+			return fmt.Errorf("the repeated request has an address; this kernel is better than the note about it\n%s", tr.Tail(20))
+		}
+		if got == nil || !strings.Contains(got.Error(), peer.RemAccessErr.String()) {
+			return fmt.Errorf("a request for address 0 ended with %v, want %v\n%s", got, peer.RemAccessErr, tr.Tail(20))
+		}
+		return nil
+	}
+	return fmt.Errorf("the request was not repeated\n%s", tr.Tail(20))
 }
 
 // unreliable loses a packet of a UC message: the message is gone as a whole, and the next

@@ -41,6 +41,8 @@ type Env struct {
 	Subject, Ref peer.Peer
 	// Full runs everything; otherwise a subset is chosen.
 	Full bool
+	// FirstPort is the first TCP port of the tools; runs side by side need ranges apart.
+	FirstPort int
 }
 
 // role says which side asks.

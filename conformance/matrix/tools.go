@@ -50,7 +50,10 @@ type tool struct {
 
 const (
 	toolTimeout = 90 * time.Second
-	firstPort   = 18515
+
+	// DefaultPort is the tools' own, and PortRange more than a run uses.
+	DefaultPort = 18515
+	PortRange   = 200
 )
 
 // pingpong is an ibv_*_pingpong: -c compares each byte.
@@ -117,7 +120,7 @@ func tools(full bool) []tool {
 // Tools runs the unmodified programs between two hosts. The subject's program is the
 // client in one run and the server in the other.
 func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
-	port := firstPort
+	port := e.FirstPort
 	for _, role := range []string{"client", "server"} {
 		for _, t := range tools(e.Full) {
 			if err := ctx.Err(); err != nil {

@@ -23,9 +23,9 @@ import (
 )
 
 func main() {
-	full := flag.Bool("full", false, "run the whole matrix, not a subset")
+	quick := flag.Bool("quick", false, "run a subset")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: operations, faults, errors, tools; empty means all")
+	only := flag.String("only", "", "comma-separated groups to run: tools, operations, faults, errors, canaries; empty means all")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	verbose := flag.Bool("v", false, "print each row as it comes")
 	flag.Parse()
@@ -36,7 +36,7 @@ func main() {
 	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	r := &runner{full: *full, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
+	r := &runner{full: !*quick, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		if *verbose || row.Result == matrix.Fail {
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
@@ -198,7 +198,7 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 		return err
 	}
 	defer dev.Close()
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full, FirstPort: matrix.DefaultPort + i*matrix.PortRange}
 	tools := func(ctx context.Context) error {
 		return env.Tools(ctx, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
 	}
@@ -208,7 +208,7 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full, FirstPort: matrix.DefaultPort}
 	return r.groups(ctx, env, func(ctx context.Context) error {
 		return env.Tools(ctx, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
 	})
@@ -218,7 +218,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context
 	for _, g := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}} {
+	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}} {
 		if !r.wants(g.name) {
 			continue
 		}

@@ -174,6 +174,17 @@ func (p *Packet) ICRC() uint32 {
 // GotICRC returns the ICRC that the packet carries.
 func (p *Packet) GotICRC() uint32 { return binary.LittleEndian.Uint32(p.Frame[len(p.Frame)-icrcLen:]) }
 
+// ICRCValid reports whether the packet carries the right ICRC. For a FLUSH that is the
+// specification's or rxe's: rxe 6.12 adds the transport headers a second time, unmasked,
+// and neither sends nor takes another.
+func (p *Packet) ICRCValid() bool {
+	want := p.ICRC()
+	if p.GotICRC() == want {
+		return true
+	}
+	return p.Opcode == OpFlush && p.GotICRC() == crc32.Update(want, crc32.IEEETable, p.Frame[p.udp:len(p.Frame)-icrcLen])
+}
+
 // Seal makes the packet valid again after a rewrite: ICRC, and no UDP checksum over
 // IPv4 (over IPv6 the kernel's sockets refuse a missing one, so it is computed).
 func (p *Packet) Seal() {

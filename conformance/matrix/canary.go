@@ -1,0 +1,72 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// canaries are wrongs that the checks must find: a packet is changed on the way and its
+// ICRC made right again, so that neither side can know. A check that passes all the same
+// checks nothing.
+var canaries = []struct {
+	name string
+	op   peer.Opcode
+	size int
+	at   position
+	edit func(p *wire.Packet)
+	want string // in the check's complaint
+}{
+	{"a byte of a WRITE", peer.OpWrite, faultSize, reqMiddle, flipLast, "data: byte"},
+	{"a byte of a SEND", peer.OpSend, faultSize, reqLast, flipLast, "data: byte"},
+	{"a byte of a READ response", peer.OpRead, faultSize, rspFirst, flipLast, "data: byte"},
+	{"the immediate", peer.OpSendImm, faultSize, reqLast, func(p *wire.Packet) { p.Body()[3] ^= 1 }, "want immediate"},
+	{"the address of a WRITE", peer.OpWrite, 64, reqOnly, func(p *wire.Packet) { p.Body()[7]-- }, "guard before the data"},
+	{"the addend", peer.OpFetchAdd, 8, reqOnly, func(p *wire.Packet) { p.Body()[19] ^= 2 }, "the value in memory"},
+	{"the value returned", peer.OpFetchAdd, 8, ack, func(p *wire.Packet) { p.Body()[11] ^= 1 }, "the value returned"},
+}
+
+// flipLast changes the last byte of the payload.
+func flipLast(p *wire.Packet) {
+	b := p.Body()
+	b[len(b)-1-int(p.Pad)] ^= 0x80
+}
+
+// Canaries checks the checks.
+func (e *Env) Canaries(ctx context.Context) error {
+	for _, r := range []role{requester, responder} {
+		p, err := e.open(ctx, r)
+		if err != nil {
+			return err
+		}
+		for _, k := range canaries {
+			row := e.row("canaries", "finds a change of "+k.name, r)
+			row.MTU, row.Size, row.Family, row.Fault = faultMTU, k.size, string(peer.V4), "rewrite"
+			c, err := p.connect(defaults(peer.RC, peer.V4, faultMTU))
+			if err == nil {
+				rule := &wire.Rule{Match: c.target(k.at, k.size), Kind: wire.Rewrite, Edit: k.edit}
+				e.Wire.Add(rule)
+				got := c.transfer(k.op, k.size)
+				e.Wire.Remove(rule)
+				c.close()
+				switch {
+				case rule.Hits() != 1:
+					err = errors.New("no packet was changed")
+				case got == nil:
+					err = errors.New("the check passed although a packet was changed")
+				case !strings.Contains(got.Error(), k.want):
+					err = fmt.Errorf("the check failed with %q, want %q", got, k.want)
+				default:
+					row.Detail = got.Error()
+				}
+			}
+			e.finish(row, err)
+		}
+		p.close()
+	}
+	return nil
+}
