@@ -57,6 +57,7 @@ func (a *Agent) handleREQ(in *message) {
 	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.CAGUID, m.QPN
 	c.tid, c.service = in.tid, m.ServiceID
 	c.setAckTimeout(m.Primary.AckTimeout)
+	c.peerRetryNs = m.RemoteCMTimeout.Ns()
 	c.enter()
 	c.wait(l, ReqRcvd)
 	req := m
@@ -118,6 +119,7 @@ func (c *Conn) duplicateREQ(in *message) {
 	case Timewait:
 		if c.out != nil {
 			c.again() // the REJ
+			c.a.setTimer(c, in.now+c.timewaitNs)
 			return
 		}
 		c.a.reply(in, mad.AttrREJ, &mad.REJ{

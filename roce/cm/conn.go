@@ -17,6 +17,7 @@ type Conn struct {
 	orphan bool // the owner has destroyed it: no events
 	gone   bool // in no table any more
 	up     bool // has been established
+	mra    bool // this end has sent an MRA
 
 	localID, remoteID mad.CommID
 	remoteGUID        mad.GUID
@@ -27,6 +28,7 @@ type Conn struct {
 	service           mad.ServiceID
 	sidrID            uint32
 	timewaitNs        int64
+	peerRetryNs       int64 // how long the peer may wait before it repeats its REQ
 
 	// out is the message that is repeated: when the timer expires, or for
 	// duplicates of what it answers. nil if there is none.

@@ -35,8 +35,9 @@ const (
 	// duplicate cannot be taken for something new.
 	DefaultTimewaitNs = 1e9
 	// DefaultServiceTimeout is what an MRA asks the peer to wait when its
-	// request is still with the application: 17 s.
-	DefaultServiceTimeout ib.TimeoutCode = 22
+	// request is still with the application: 2.1 s. Linux asks for 69 s; but if
+	// the answer is lost, that is how long the peer takes to find out.
+	DefaultServiceTimeout ib.TimeoutCode = 19
 	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s.
 	maxServiceTimeout ib.TimeoutCode = 25
 	// maxTimewaitNs bounds what the ACK timeout of a peer makes of TIMEWAIT.

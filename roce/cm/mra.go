@@ -5,6 +5,10 @@ import "github.com/goroce/goroce/ib/mad"
 // sendMRA tells the peer that its message has come and is with the application. It is only
 // sent for duplicates, as Linux does: most applications are faster than that.
 func (c *Conn) sendMRA(subject mad.Subject) {
+	if wait := c.a.cfg.ServiceTimeout.Ns(); !c.mra {
+		c.mra = true
+		c.peerRetryNs += wait
+	}
 	m := mad.MRA{
 		LocalCommID: c.localID, RemoteCommID: c.remoteID, Acknowledged: subject, ServiceTimeout: c.a.cfg.ServiceTimeout,
 	}
@@ -13,7 +17,8 @@ func (c *Conn) sendMRA(subject mad.Subject) {
 	}
 }
 
-// handleMRA makes the next repetition wait for as long as the peer asks.
+// handleMRA makes the next repetition wait for as long as the peer asks. The
+// peer is there: the tries begin anew.
 func (a *Agent) handleMRA(in *message) {
 	var m mad.MRA
 	m.Decode(in.data)
@@ -31,6 +36,7 @@ func (a *Agent) handleMRA(in *message) {
 		a.stats.DropUnmatched++
 		return
 	}
+	c.tries = 1
 	wait := min(m.ServiceTimeout, maxServiceTimeout)
 	a.setTimer(c, in.now+wait.Ns()+c.retryNs)
 }

@@ -23,6 +23,8 @@ func (c *Conn) Reject(now int64, reason mad.RejectReason, info, private []byte) 
 	if err := c.keep(mad.AttrREJ, c.tid, &m); err != nil {
 		return err
 	}
+	// If the REJ is lost the peer asks again, and must not get to the application twice.
+	c.timewaitNs = min(max(c.timewaitNs, 2*c.peerRetryNs), maxTimewaitNs)
 	c.enterTimewait(now)
 	return nil
 }

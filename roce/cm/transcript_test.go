@@ -1,0 +1,513 @@
+package cm
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/stretchr/testify/require"
+)
+
+func netipFrom(b [4]byte) netip.Addr { return netip.AddrFrom4(b) }
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// rig is a world of one node and a puppet that sends what it is told.
+type rig struct {
+	*world
+	t  *testing.T
+	n  *node
+	pu *node // address and GUID only
+	c  *Conn
+	// what the puppet says about itself
+	id  mad.CommID
+	qpn ib.QPN
+	tid mad.TID
+}
+
+func newRig(t *testing.T) *rig {
+	w := newWorld(t, 11)
+	r := &rig{world: w, t: t, n: w.node(1, Limits{}), id: 0xABCD, qpn: 777, tid: 42}
+	r.pu = &node{w: w, addr: netip.MustParseAddr("10.0.0.9"), guid: 99}
+	r.n.app = func(e *Event) {
+		if r.c == nil {
+			r.c = e.Conn
+		}
+	}
+	return r
+}
+
+// in delivers a message of the puppet and returns what comes back.
+func (r *rig) in(at mad.Attribute, m putter) string {
+	var b [mad.Bytes]byte
+	require.NoError(r.t, encode(&b, at, r.tid, m))
+	r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
+	return r.out()
+}
+
+// out returns what the node has done since the last call: messages and events.
+func (r *rig) out() string {
+	var s []string
+	for e, ok := r.n.PollEvent(); ok; e, ok = r.n.PollEvent() {
+		what := fmt.Sprintf("[%v]", e.Type)
+		if e.Type == EventRejected {
+			what = fmt.Sprintf("[%v: %v]", e.Type, e.Reason)
+		}
+		s = append(s, what)
+		r.n.app(&e)
+	}
+	var p Packet
+	for r.n.PollTransmit(&p) {
+		s = append(s, describe(&p))
+	}
+	return strings.Join(s, " ")
+}
+
+func describe(p *Packet) string {
+	var h mad.Header
+	data, _ := mad.Parse(p.Data[:], &h)
+	switch h.Attribute {
+	case mad.AttrREJ:
+		var m mad.REJ
+		m.Decode(data)
+		return fmt.Sprintf("REJ(%d %v)", m.Rejected, m.Reason)
+	case mad.AttrMRA:
+		var m mad.MRA
+		m.Decode(data)
+		return fmt.Sprintf("MRA(%d)", m.Acknowledged)
+	case mad.AttrSIDRRep:
+		var m mad.SIDRRep
+		m.Decode(data)
+		return fmt.Sprintf("SIDR_REP(%v)", m.Status)
+	case mad.AttrAPR:
+		var m mad.APR
+		m.Decode(data)
+		return fmt.Sprintf("APR(%d)", m.Status)
+	}
+	return h.Attribute.String()
+}
+
+func (r *rig) req() *mad.REQ {
+	return &mad.REQ{
+		LocalCommID: r.id, ServiceID: service, CAGUID: r.pu.guid, QPN: r.qpn, MTU: ib.MTU1024, PKey: ib.PKeyDefault,
+		Private: r.pu.private(r.n, 1, "hello"), InitiatorDepth: 1, ResponderResources: 1, RemoteCMTimeout: 20,
+		Primary: mad.Path{LocalGID: ib.GIDFromAddr(r.pu.addr), RemoteGID: ib.GIDFromAddr(r.n.addr), AckTimeout: 14},
+	}
+}
+
+func (r *rig) rep() *mad.REP {
+	return &mad.REP{LocalCommID: r.id, RemoteCommID: r.local(), QPN: r.qpn, CAGUID: r.pu.guid, ResponderResources: 1}
+}
+
+// local is the ID of the node's connection, or one that nobody has.
+func (r *rig) local() mad.CommID {
+	if r.c == nil {
+		return 0x12121212
+	}
+	return r.c.LocalID()
+}
+
+// reach brings the node's connection to a state.
+func (r *rig) reach(s State) {
+	must := func(err error) { require.NoError(r.t, err) }
+	listen := func() {
+		_, err := r.n.Listen(service, netip.Addr{}, 0)
+		must(err)
+		r.in(mad.AttrREQ, r.req())
+	}
+	switch s {
+	case Idle:
+	case ReqSent, MRAReqRcvd, RepRcvd:
+		r.c = r.n.connect(&node{addr: r.pu.addr}, "")
+		r.tid = r.c.tid
+		r.out()
+		switch s {
+		case MRAReqRcvd:
+			r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
+		case RepRcvd:
+			r.in(mad.AttrREP, r.rep())
+		}
+	case ReqRcvd:
+		listen()
+	case RepSent, MRARepRcvd:
+		listen()
+		must(r.c.Accept(r.now, Accept{QPN: 555}))
+		r.out()
+		if s == MRARepRcvd {
+			r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
+		}
+	case Established, DReqSent, Timewait:
+		r.reach(RepRcvd)
+		must(r.c.Ready(r.now, nil))
+		if s != Established {
+			must(r.c.Disconnect(r.now, nil))
+		}
+		if s == Timewait {
+			r.in(mad.AttrDREP, &mad.DREP{LocalCommID: r.id, RemoteCommID: r.local()})
+		}
+		r.out()
+	case SIDRReqSent:
+		var err error
+		r.c, err = r.n.Resolve(r.now, Lookup{Local: r.n.addr, Remote: r.pu.addr, Service: sidrService}, nil)
+		must(err)
+		r.out()
+	case SIDRReqRcvd, SIDRRepSent:
+		_, err := r.n.Listen(sidrService, netip.Addr{}, 0)
+		must(err)
+		r.in(mad.AttrSIDRReq, r.sidrReq())
+		if s == SIDRRepSent {
+			must(r.c.AnswerLookup(r.now, LookupAnswer{QPN: 5}))
+			r.out()
+		}
+	}
+	if s != Idle {
+		require.Equal(r.t, s, r.c.State())
+	}
+}
+
+func (r *rig) sidrReq() *mad.SIDRReq {
+	return &mad.SIDRReq{RequestID: 31337, PKey: ib.PKeyDefault, ServiceID: sidrService, Private: r.pu.private(r.n, 1, "")}
+}
+
+// inputs are all messages that a peer can send about a connection.
+var inputs = []struct {
+	name string
+	in   func(r *rig) string
+}{
+	{"REQ", func(r *rig) string { return r.in(mad.AttrREQ, r.req()) }},
+	{"REQ, other TID", func(r *rig) string { r.tid++; return r.in(mad.AttrREQ, r.req()) }},
+	{"REQ, same QPN", func(r *rig) string { r.id++; return r.in(mad.AttrREQ, r.req()) }},
+	{"REP", func(r *rig) string { return r.in(mad.AttrREP, r.rep()) }},
+	{"REP, other ID", func(r *rig) string { r.id++; return r.in(mad.AttrREP, r.rep()) }},
+	{"RTU", func(r *rig) string { return r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()}) }},
+	{"RTU, other ID", func(r *rig) string {
+		return r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id + 1, RemoteCommID: r.local()})
+	}},
+	{"REJ of REQ", func(r *rig) string {
+		return r.in(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Reason: mad.RejectConsumer})
+	}},
+	{"REJ of REP", func(r *rig) string {
+		return r.in(mad.AttrREJ, &mad.REJ{LocalCommID: r.id, RemoteCommID: r.local(), Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
+	}},
+	{"REJ, timeout", func(r *rig) string {
+		return r.in(mad.AttrREJ, &mad.REJ{
+			LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, InfoLen: 8, Info: []byte{0, 0, 0, 0, 0, 0, 0, 99},
+		})
+	}},
+	{"MRA of REQ", func(r *rig) string {
+		return r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
+	}},
+	{"MRA of REP", func(r *rig) string {
+		return r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
+	}},
+	{"DREQ", func(r *rig) string { return r.in(mad.AttrDREQ, r.dreq(0)) }},
+	{"DREQ, other QPN", func(r *rig) string { return r.in(mad.AttrDREQ, r.dreq(1)) }},
+	{"DREP", func(r *rig) string {
+		return r.in(mad.AttrDREP, &mad.DREP{LocalCommID: r.id, RemoteCommID: r.local()})
+	}},
+	{"LAP", func(r *rig) string { return r.in(mad.AttrLAP, &mad.LAP{LocalCommID: r.id, RemoteCommID: r.local()}) }},
+	{"APR", func(r *rig) string { return r.in(mad.AttrAPR, &mad.APR{LocalCommID: r.id, RemoteCommID: r.local()}) }},
+	{"SIDR_REQ", func(r *rig) string { return r.in(mad.AttrSIDRReq, r.sidrReq()) }},
+	{"SIDR_REP", func(r *rig) string {
+		return r.in(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5})
+	}},
+	{"COMM_EST", func(r *rig) string {
+		if r.c != nil {
+			r.c.CommEstablished()
+		}
+		return r.out()
+	}},
+	{"timer", func(r *rig) string {
+		if at, ok := r.n.NextTimeout(); ok {
+			r.now = at
+			r.n.HandleTimeout(r.now)
+		}
+		return r.out()
+	}},
+	{"timer, last", func(r *rig) string {
+		s := ""
+		for range 20 {
+			if at, ok := r.n.NextTimeout(); ok && r.c.state != Timewait {
+				r.now = at
+				r.n.HandleTimeout(r.now)
+				s = r.out()
+			}
+		}
+		return s
+	}},
+}
+
+func (r *rig) dreq(off ib.QPN) *mad.DREQ {
+	qpn := ib.QPN(1)
+	if r.c != nil {
+		qpn = r.c.localQPN + off
+	}
+	return &mad.DREQ{LocalCommID: r.id, RemoteCommID: r.local(), RemoteQPN: qpn}
+}
+
+// TestMatrix sends every message to every state. The outcome, written down in
+// testdata/matrix.txt, is to be read: state and message, then what is sent,
+// [what the application is told], and the state afterwards if it is another.
+func TestMatrix(t *testing.T) {
+	var lines []string
+	for s := State(0); s < numStates; s++ {
+		for _, in := range inputs {
+			r := newRig(t)
+			r.reach(s)
+			out := in.in(r)
+			if r.c != nil && r.c.State() != s && s != Idle {
+				out += " -> " + r.c.State().String()
+			}
+			if out == "" {
+				out = "-"
+			}
+			lines = append(lines, fmt.Sprintf("%-14v %-16s %s", s, in.name, strings.TrimSpace(out)))
+		}
+		lines = append(lines, "")
+	}
+	got := strings.Join(lines, "\n")
+	const file = "testdata/matrix.txt"
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "run with -update, and read the difference")
+}
+
+// TestRejectReasons: every REQ that cannot be accepted is refused for the right reason.
+func TestRejectReasons(t *testing.T) {
+	cases := map[string]struct {
+		change func(r *rig, m *mad.REQ)
+		want   string
+	}{
+		"good":               {func(*rig, *mad.REQ) {}, "[request]"},
+		"no listener":        {func(_ *rig, m *mad.REQ) { m.ServiceID++ }, "REJ(0 invalid service ID)"},
+		"transport":          {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportRD }, "REJ(0 invalid transport service type)"},
+		"extended transport": {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportExtended }, "REJ(0 invalid transport service type)"},
+		"UC":                 {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportUC }, "[request]"},
+		"no ID":              {func(_ *rig, m *mad.REQ) { m.LocalCommID = 0 }, "REJ(0 invalid communication ID)"},
+		"QPN 1":              {func(_ *rig, m *mad.REQ) { m.QPN = 1 }, "REJ(0 unsupported request)"},
+		"multicast QPN":      {func(_ *rig, m *mad.REQ) { m.QPN = ib.QPNMulticast }, "REJ(0 unsupported request)"},
+		"partition":          {func(_ *rig, m *mad.REQ) { m.PKey = 0x8001 }, "REJ(0 unsupported request)"},
+		"limited partition":  {func(_ *rig, m *mad.REQ) { m.PKey = 0x7FFF }, "[request]"},
+		"MTU 0":              {func(_ *rig, m *mad.REQ) { m.MTU = 0 }, "REJ(0 path MTU refused)"},
+		"MTU 6":              {func(_ *rig, m *mad.REQ) { m.MTU = 6 }, "REJ(0 path MTU refused)"},
+		"our GID":            {func(_ *rig, m *mad.REQ) { m.Primary.RemoteGID[15]++ }, "REJ(0 primary port GID refused)"},
+		"a victim's GID":     {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID[15]++ }, "REJ(0 primary port GID refused)"},
+		"no GID":             {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID = ib.GID{} }, "REJ(0 primary port GID refused)"},
+		"alternate path":     {func(_ *rig, m *mad.REQ) { m.Alternate = m.Primary }, "REJ(0 alternate port GID refused)"},
+		"depth":              {func(_ *rig, m *mad.REQ) { m.InitiatorDepth = 200 }, "REJ(0 insufficient responder resources)"},
+		"header version":     {func(_ *rig, m *mad.REQ) { m.Private[0] = 1 }, "REJ(0 rejected by the application)"},
+		"header family":      {func(_ *rig, m *mad.REQ) { m.Private[1] = 0x50 }, "REJ(0 rejected by the application)"},
+		"header for another": {func(_ *rig, m *mad.REQ) { m.Private[35]++ }, "REJ(0 invalid service ID)"},
+	}
+	names := make([]string, 0, len(cases))
+	for name := range cases {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			_, err := r.n.Listen(service, r.n.addr, 0)
+			require.NoError(t, err)
+			m := r.req()
+			cases[name].change(r, m)
+			require.Equal(t, cases[name].want, r.in(mad.AttrREQ, m))
+			if name != "good" && cases[name].want[0] == 'R' {
+				c := r.n.Counts()
+				c.Listeners = 0
+				require.Equal(t, Counts{}, c, "a refused REQ leaves nothing")
+			}
+		})
+	}
+}
+
+// TestWrongAddress: messages about a connection from another address than its
+// peer's change nothing.
+func TestWrongAddress(t *testing.T) {
+	for s := ReqSent; s < numStates; s++ {
+		for _, in := range inputs {
+			if strings.HasPrefix(in.name, "REQ") || in.name == "SIDR_REQ" || in.name == "COMM_EST" || strings.HasPrefix(in.name, "timer") {
+				continue
+			}
+			r := newRig(t)
+			r.reach(s)
+			r.pu.addr = netip.MustParseAddr("10.0.0.66")
+			out := in.in(r)
+			require.Equal(t, s, r.c.State(), "%v: %s", s, in.name)
+			require.NotContains(t, out, "[", "%v: %s", s, in.name)
+		}
+	}
+}
+
+// TestRetrySchedule: a REQ goes out 8 times at 500 ms; an MRA postpones the
+// next one by its service time, and the tries begin anew.
+func TestRetrySchedule(t *testing.T) {
+	r := newRig(t)
+	r.reach(ReqSent)
+	times := []int64{}
+	step := func() string {
+		at, ok := r.n.NextTimeout()
+		require.True(t, ok)
+		times = append(times, at/1e6)
+		r.now = at
+		r.n.HandleTimeout(at)
+		return r.out()
+	}
+	require.Equal(t, "REQ", step())
+	require.Equal(t, "REQ", step())
+	r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), ServiceTimeout: 18}) // 1073 ms
+	for range 7 {
+		require.Equal(t, "REQ", step())
+	}
+	require.Equal(t, "[unreachable] REJ(2 timeout)", step())
+	require.Equal(t, []int64{500, 1000, 2573, 3073, 3573, 4073, 4573, 5073, 5573, 6073}, times)
+	require.Equal(t, Counts{}, r.n.Counts())
+}
+
+// TestRestartedPeer: a peer that restarted, and uses the numbers of a connection that
+// we think is up, is refused once, the old connection ends, and then it gets in.
+func TestRestartedPeer(t *testing.T) {
+	r := newRig(t)
+	_, err := r.n.Listen(service, r.n.addr, 0)
+	require.NoError(t, err)
+	require.Equal(t, "[request]", r.in(mad.AttrREQ, r.req()))
+	require.NoError(t, r.c.Accept(r.now, Accept{QPN: 555}))
+	require.Equal(t, "REP", r.out())
+	require.Equal(t, "[established]", r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()}))
+	r.tid++
+	require.Equal(t, "[disconnected] DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()))
+	r.now += 10e9
+	r.n.HandleTimeout(r.now)
+	require.Equal(t, "[timewait exit]", r.out())
+	require.Equal(t, "[request]", r.in(mad.AttrREQ, r.req()))
+}
+
+// TestLimits: what is bounded stays bounded.
+func TestLimits(t *testing.T) {
+	w := newWorld(t, 1)
+	n := w.node(1, Limits{Conns: 5, Timewait: 3, TxBacklog: 4})
+	s := w.node(2, Limits{})
+	for range 5 {
+		n.connect(s, "")
+	}
+	_, err := n.Connect(0, n.request(s, ""), nil)
+	require.ErrorIs(t, err, ErrLimit)
+	_, err = n.Resolve(0, Lookup{Local: n.addr, Remote: s.addr, Service: sidrService}, nil)
+	require.ErrorIs(t, err, ErrLimit)
+	require.EqualValues(t, 1, n.Stats().DropTx)
+
+	w = newWorld(t, 2)
+	c, s := w.node(1, Limits{}), w.node(2, Limits{Timewait: 3})
+	s.serve(0)
+	c.client(func(x *Conn, e *Event) {
+		if e.Type == EventReply {
+			w.after(1, func() { x.Destroy(w.now) })
+		}
+	})
+	for range 20 {
+		c.connect(s, "")
+	}
+	w.runFor(1e8)
+	require.Equal(t, 3, s.Counts().Timewait)
+	w.run()
+	w.checkEmpty()
+}
+
+// TestListeners: the listener of an address comes before that of all; a service
+// has one of each.
+func TestListeners(t *testing.T) {
+	w := newWorld(t, 1)
+	n := w.node(1, Limits{})
+	any, err := n.Listen(service, netip.IPv4Unspecified(), 0)
+	require.NoError(t, err)
+	_, err = n.Listen(service, netip.Addr{}, 0)
+	require.ErrorIs(t, err, ErrInUse)
+	one, err := n.Listen(service, n.addr, 0)
+	require.NoError(t, err)
+	require.Equal(t, one, n.match(service, n.addr))
+	require.Equal(t, any, n.match(service, netip.MustParseAddr("10.9.9.9")))
+	one.Close()
+	one.Close()
+	require.Equal(t, any, n.match(service, n.addr))
+	any.Close()
+	require.Nil(t, n.match(service, n.addr))
+	require.Equal(t, Counts{}, n.Counts())
+}
+
+// TestPrivateDataTooLong: nothing is sent, and nothing is left.
+func TestPrivateDataTooLong(t *testing.T) {
+	w := newWorld(t, 1)
+	n, s := w.node(1, Limits{}), w.node(2, Limits{})
+	r := n.request(s, "")
+	r.Private = make([]byte, mad.REQPrivateBytes+1)
+	_, err := n.Connect(0, r, nil)
+	var fe *mad.FieldError
+	require.ErrorAs(t, err, &fe)
+	require.Equal(t, Counts{}, n.Counts())
+}
+
+// TestTransactionIDs: answers repeat the TID of the REQ; a DREQ has its own,
+// which the DREP repeats.
+func TestTransactionIDs(t *testing.T) {
+	w := newWorld(t, 1)
+	tids := map[mad.Attribute]mad.TID{}
+	w.fault = func(p *Packet, at mad.Attribute, _ int) []int64 {
+		var h mad.Header
+		_, _ = mad.Parse(p.Data[:], &h)
+		tids[at] = h.TID
+		return []int64{0}
+	}
+	scenarios[0].start(w, w.node(1, Limits{}), w.node(2, Limits{}))
+	w.run()
+	require.Equal(t, tids[mad.AttrREQ], tids[mad.AttrREP])
+	require.Equal(t, tids[mad.AttrREQ], tids[mad.AttrRTU])
+	require.Equal(t, tids[mad.AttrDREQ], tids[mad.AttrDREP])
+	require.NotEqual(t, tids[mad.AttrREQ], tids[mad.AttrDREQ])
+}
+
+// FuzzHandleMAD sends arbitrary datagrams to connections in all states: no panic,
+// and the accounts stay right.
+func FuzzHandleMAD(f *testing.F) {
+	f.Add(uint8(mad.AttrREQ), uint8(3), []byte("seed"))
+	f.Add(uint8(mad.AttrREJ), uint8(5), make([]byte, 232))
+	f.Fuzz(func(t *testing.T, at, state uint8, body []byte) {
+		r := newRig(t)
+		r.reach(State(state % uint8(numStates)))
+		var b [mad.Bytes]byte
+		h := mad.CMHeader(mad.Attribute(at), r.tid)
+		data := h.Put(&b)
+		copy(data[:], body)
+		r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
+		r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, body)
+		r.out()
+		for range 100 {
+			at, ok := r.n.NextTimeout()
+			if !ok {
+				break
+			}
+			r.n.HandleTimeout(at)
+			r.out()
+		}
+		for _, c := range r.n.byID {
+			c.Destroy(r.now)
+		}
+		for at, ok := r.n.NextTimeout(); ok; at, ok = r.n.NextTimeout() {
+			r.n.HandleTimeout(at)
+			r.out()
+		}
+		r.out()
+		c := r.n.Counts()
+		c.Listeners = 0
+		require.Equal(t, Counts{}, c)
+	})
+}
