@@ -214,6 +214,7 @@ func (d *Device) poll() {
 	d.rxMu.Unlock()
 	if err != nil && !d.isClosed() {
 		d.fatalErr.CompareAndSwap(nil, &err)
+		d.async.push(Event{Type: EventPortError})
 		d.Close()
 	}
 }
