@@ -67,4 +67,14 @@
 // See limits.go. An idle connected QP with 16 receive requests posted takes
 // 2 KiB; the ring of its send queue, 1.5 KiB for 16 requests of one element,
 // is made by the first PostSend.
+//
+// # Tests
+//
+// Transcripts and drills name every packet (transcript_test.go, rules*_test.go,
+// deviations_test.go, scenario_test.go); they run on a pair of engines in
+// virtual time (pair*_test.go), one of which may be played by the test
+// (puppet_test.go). TestSwarm, TestUnreliableSwarm and TestRandomPrograms draw
+// everything from a seed and print it when they fail; -seed N runs one of them
+// alone and -swarm N that many. TestSwarm also watches the trace for the
+// micro-behaviours of microbehaviour_test.go.
 package transport
