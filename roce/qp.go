@@ -7,6 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // QPInitAttr describes a queue pair to create (ibv_qp_init_attr).
@@ -21,6 +22,9 @@ type QPInitAttr struct {
 	SigAll   bool   // every send work request makes a completion
 	QPN      ib.QPN // 0: a random one
 	UserData any    // returned by QP.UserData
+	// Congestion selects congestion control in place of that of Config.Tuning;
+	// nil for the latter.
+	Congestion *cc.Config
 }
 
 // QP is a queue pair.
@@ -56,6 +60,7 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	ta := transport.QPInitAttr{
 		Type: a.Type, PD: pd.t, SendCQ: a.SendCQ.t, RecvCQ: a.RecvCQ.t,
 		Caps: withDefaults(a.Caps), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
+		Congestion: a.Congestion,
 	}
 	if a.SRQ != nil {
 		ta.SRQ = a.SRQ.t
@@ -109,6 +114,16 @@ func (qp *QP) State() QPState {
 	}
 	defer qp.d.mu.Unlock()
 	return qp.t.State()
+}
+
+// Congestion returns the state of the queue pair's congestion control; ok is
+// false if it has none, or the device is closed.
+func (qp *QP) Congestion() (s cc.State, ok bool) {
+	if qp.d.lock() != nil {
+		return cc.State{}, false
+	}
+	defer qp.d.mu.Unlock()
+	return qp.t.Congestion(qp.d.link.Now())
 }
 
 // Modify changes the attributes that mask selects (ibv_modify_qp).

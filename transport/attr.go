@@ -5,6 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // QPState is the state of a queue pair (ibv_qp_state, same values).
@@ -51,6 +52,10 @@ type QPInitAttr struct {
 	SigAll   bool // every send work request makes a completion
 	QPN      ib.QPN
 	UserData any // returned by QP.UserData, for the shell
+
+	// Congestion selects congestion control in place of that of the engine's
+	// Tuning; nil for the latter. UD has none.
+	Congestion *cc.Config
 }
 
 // AddressVector is the way to a peer (ibv_ah_attr with a GRH).

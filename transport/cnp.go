@@ -40,7 +40,8 @@ func (qp *QP) handleCE(now int64) {
 func (qp *QP) handleCNP(now int64, _ *ib.Packet) {
 	qp.e.counters.CNPsHandled++
 	if qp.cc != nil {
-		qp.cc.OnCNP(now)
+		qp.cc.ctl.OnCNP(now)
+		qp.countCuts(now)
 	}
 }
 

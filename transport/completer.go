@@ -121,6 +121,9 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 	}
 	sq.reads.answered(sq.una)
 	sq.win.onAck(n)
+	if sq.qp.cc != nil {
+		sq.qp.cc.ctl.OnAck(now, n*sq.qp.mtu)
+	}
 	sq.retry.onProgress(sq, now)
 	if sq.una == sq.end {
 		sq.qp.stopTimer(timerAck)

@@ -41,4 +41,8 @@ type Tuning struct {
 	// CNPScope; negative for none at all.
 	CNPGapNs int64
 	CNPScope cc.Scope
+
+	// Congestion selects the congestion control of RC and UC QPs; the default is
+	// none.
+	Congestion cc.Config
 }

@@ -28,6 +28,8 @@ type Counters struct {
 	CEMarkedPkts      uint64 // received with ECN CE
 	CNPsSent          uint64
 	CNPsHandled       uint64
+	RateCuts          uint64 // by congestion control
+	PacingHolds       uint64 // times that a QP had to wait for its rate
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
 
 	// Received packets that were dropped, by reason (wire-spec order of checks).

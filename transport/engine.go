@@ -46,6 +46,9 @@ func New(cfg Config) (*Engine, error) {
 	case cfg.Tuning.SeqNAKRearmNs < 0:
 		return nil, &AttrError{op, "Tuning.SeqNAKRearmNs", "negative"}
 	}
+	if err := cfg.Tuning.Congestion.Check(); err != nil {
+		return nil, &AttrError{op, "Tuning.Congestion", err.Error()}
+	}
 	gids := make([]netip.Addr, len(cfg.GIDs))
 	for i, a := range cfg.GIDs {
 		if !a.IsValid() {
@@ -92,7 +95,9 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	e.counters.RcvdBytes += uint64(len(rx.Data))
 	if rx.TrafficClass&ECNMask == ECNCE {
 		e.counters.CEMarkedPkts++
-		qp.handleCE(now)
+		if info.Transport != ib.TransportCNP { // or two peers would notify each other of notifications
+			qp.handleCE(now)
+		}
 	}
 	switch info.Transport {
 	case ib.RC:

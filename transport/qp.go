@@ -6,7 +6,6 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/transport/cc"
 )
 
 // QP is a queue pair. Its parts live in files of their own:
@@ -22,6 +21,7 @@ import (
 //	responder_*.go        the rest of it, listed at the type
 //	uc.go, ud.go          receiving on the unreliable transports
 //	mcast.go, cnp.go      multicast groups, congestion notification
+//	congestion.go         rate limit and pacing
 type QP struct {
 	e        *Engine
 	num      ib.QPN
@@ -48,7 +48,7 @@ type QP struct {
 	rq      recvQueue // own receive queue, unused with an SRQ
 	curRecv *recvWQE  // taken from rq or srq, not completed yet
 	resp    responder
-	cc      cc.Controller // nil: no congestion control
+	cc      *congestion // nil: no congestion control
 
 	link   qpLink   // membership of the engine's ready list
 	timers qpTimers // see timer.go
@@ -84,6 +84,13 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	qp.recvCQ.users++
 	qp.sq.init(qp)
 	qp.resp.init(qp)
+	if a.Type != ib.UD {
+		cfg := &e.cfg.Tuning.Congestion
+		if a.Congestion != nil {
+			cfg = a.Congestion
+		}
+		qp.cc = newCongestion(cfg)
+	}
 	e.events.reserve(qpEvents)
 	e.qps[n] = qp
 	return qp, nil

@@ -56,6 +56,11 @@ func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	case a.SRQ != nil && a.SRQ.e != e:
 		return bad("srq", "of another engine")
 	}
+	if c := a.Congestion; c != nil {
+		if err := c.Check(); err != nil {
+			return bad("congestion", "%v", err)
+		}
+	}
 	for _, err := range []error{
 		size("max_send_wr", a.Caps.MaxSendWR, MaxQueueWR),
 		size("max_send_sge", a.Caps.MaxSendSGE, MaxSGE),

@@ -136,6 +136,7 @@ func (qp *QP) setPath(op string, a *QPAttr, mask AttrMask) error {
 		flow = qpnFlow(qp.num, peer)
 	}
 	p.SrcPort = flowPort(flow)
+	qp.markECT(&p)
 	qp.path = p
 	return nil
 }
@@ -165,6 +166,9 @@ func (qp *QP) enter(now int64, to QPState) {
 		if qp.typ == ib.UD {
 			qp.mtu = qp.e.cfg.MTU.Bytes()
 			qp.path.SrcPort = qpnPort(qp.num)
+		}
+		if qp.cc != nil {
+			qp.cc.restart()
 		}
 		qp.setState(now, to)
 		qp.resp.start(now)

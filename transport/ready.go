@@ -49,9 +49,17 @@ func (qp *QP) unready() {
 	qp.link.next, qp.link.prev, qp.link.queued = nil, nil, false
 }
 
-// pollTransmit lets the QP send on its turn. Responses go first, since the
-// peer waits for them, but cannot keep requests away for longer than a turn.
+// pollTransmit lets the QP send on its turn.
 func (qp *QP) pollTransmit(now int64, batch []TxPacket) int {
+	if qp.cc != nil {
+		return qp.pollPaced(now, batch)
+	}
+	return qp.takeTurn(now, batch)
+}
+
+// takeTurn sends what responder and requester have. Responses go first, since the
+// peer waits for them, but cannot keep requests away for longer than a turn.
+func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if qp.link.requestsFirst {
 		qp.link.requestsFirst = false
 		n := qp.sq.pollTransmit(now, batch)

@@ -171,7 +171,7 @@ func (sq *requester) checkDrained(now int64) {
 
 // pollTransmit sends what may be sent now, up to len(batch) packets.
 func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
-	if sq.q.cur == sq.q.tail || sq.qp.state < StateRTS {
+	if sq.q.cur == sq.q.tail || sq.qp.state < StateRTS || sq.qp.holdsRequests() {
 		return 0
 	}
 	if sq.qp.typ != ib.RC {
@@ -188,7 +188,9 @@ func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
 		}
 		n++
 	}
-	if n > 0 && !sq.qp.timerSet(timerAck) {
+	// Sent slowly, the packet that asks for an answer may be long behind the
+	// first: the peer has time from the last on.
+	if n > 0 && (!sq.qp.timerSet(timerAck) || sq.qp.paceLimited()) {
 		sq.armAckTimer(now)
 	}
 	return n

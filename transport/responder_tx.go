@@ -39,6 +39,9 @@ func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
 			r.buildCNP(&batch[n])
 			n++
 		case q.head != q.tail:
+			if r.qp.holdsAnswer(q.front()) {
+				return n // and what is behind it
+			}
 			n += r.sendAnswer(now, batch[n:])
 		case q.ack:
 			q.ack = false

@@ -69,12 +69,20 @@ func (sq *requester) ackTimeout(now int64) {
 		return
 	}
 	qp := sq.qp
+	if qp.timerSet(timerPace) && qp.requestsHeld() {
+		// Still sending, at a low rate: what asks for the answer may not have left.
+		sq.armAckTimer(now)
+		return
+	}
 	qp.e.counters.Timeouts++
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
 	}
 	if !sq.useRetry(now, 0) {
 		return
+	}
+	if qp.cc != nil {
+		qp.cc.ctl.OnTimeout(now)
 	}
 	sq.win.onTimeout()
 	sq.goBack(now)
@@ -104,6 +112,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	if !sq.useRetry(now, 0) {
 		return
 	}
+	sq.qp.congestionNAK(now)
 	sq.win.onLoss()
 	sq.goBack(now)
 	r.newest = psn
@@ -157,6 +166,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
 		return
 	}
+	sq.qp.congestionNAK(now)
 	sq.win.onLoss()
 	sq.goBack(now)
 }

@@ -8,6 +8,7 @@ const (
 	timerRNR                   // requester: wait after an RNR NAK
 	timerNAK                   // responder: repeat the sequence NAK of a gap
 	timerLinger                // responder: end of the linger after a fatal NAK
+	timerPace                  // congestion control: the rate admits more data
 	numTimers
 )
 
@@ -183,6 +184,8 @@ func (qp *QP) onTimer(now int64, id timerID) {
 		qp.sq.ackTimeout(now)
 	case timerRNR:
 		qp.sq.rnrExpired(now)
+	case timerPace:
+		qp.markReady()
 	default:
 		qp.resp.onTimer(now, id)
 	}

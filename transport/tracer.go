@@ -23,6 +23,7 @@ const (
 	TraceNAKReceived
 	TraceState // QP changed its state
 	TraceCompletion
+	TraceRateCut // congestion control cut the rate of the QP
 )
 
 // TraceEvent is one protocol event.

@@ -12,9 +12,11 @@ const (
 // Controller limits one QP. The engine reports events in the order of time,
 // and asks Rate and Window before it sends.
 type Controller interface {
-	// OnSend reports that bytes (BTH through ICRC) left for the wire.
+	// OnSend reports that bytes, counted as on an Ethernet cable, left for the
+	// wire in packets that the rate applies to.
 	OnSend(now int64, bytes int)
-	// OnAck reports that bytes of payload were acknowledged.
+	// OnAck reports that packets which hold up to bytes of payload were
+	// acknowledged.
 	OnAck(now int64, bytes int)
 	// OnCNP reports a congestion notification for the QP.
 	OnCNP(now int64)
@@ -28,6 +30,18 @@ type Controller interface {
 	// Window is the bound of unacknowledged packets; 0 means no limit of its
 	// own.
 	Window(now int64) int
+
+	// State is a snapshot as of now, for tests, plots and counters.
+	State(now int64) State
+}
+
+// State is what a controller knows. The fields that it does not have are 0.
+type State struct {
+	Current, Target      Rate
+	Alpha                float64
+	TimeSteps, ByteSteps int    // increase steps since the last cut
+	Limiting             bool   // false: the QP may send as fast as it can
+	Cuts                 uint64 // rate cuts so far
 }
 
 // none never limits.
@@ -43,3 +57,4 @@ func (none) OnNAK(int64)       {}
 func (none) OnTimeout(int64)   {}
 func (none) Rate(int64) Rate   { return 0 }
 func (none) Window(int64) int  { return 0 }
+func (none) State(int64) State { return State{} }

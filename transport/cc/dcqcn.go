@@ -24,6 +24,9 @@ type DCQCN struct {
 	sent      int64 // bytes since the last step of the byte counter
 	timeSteps int   // increase steps by time since the last cut
 	byteSteps int   // increase steps by bytes since the last cut
+	cuts      uint64
+
+	startPending bool // StartRate was given: the increase timer starts with the first event
 }
 
 // NewDCQCN returns a controller for a port of the given line rate. It does not
@@ -32,11 +35,21 @@ func NewDCQCN(p Profile, line Rate) *DCQCN {
 	return &DCQCN{p: p, line: line, current: float64(line), target: float64(line), alpha: p.InitialAlpha}
 }
 
+// startAt limits the QP to r until the increase has brought it to line rate.
+func (d *DCQCN) startAt(r Rate) {
+	d.current, d.target = float64(r), float64(r)
+	d.limiting, d.startPending = true, true
+}
+
 // gain is g, the weight of the newest period in alpha.
 func (d *DCQCN) gain() float64 { return float64(d.p.GainNum) / float64(d.p.GainDen) }
 
 // advance does what the timers owe up to now.
 func (d *DCQCN) advance(now int64) {
+	if d.startPending {
+		d.startPending = false
+		d.nextIncreaseAt = now + d.p.IncreasePeriodNs
+	}
 	if d.cutPending {
 		if at := d.lastCutAt + d.p.DecreaseGapNs; now >= at {
 			d.cutPending = false
@@ -70,7 +83,7 @@ func (d *DCQCN) advanceAlpha(now int64) {
 // the next one is due.
 func (d *DCQCN) OnCNP(now int64) {
 	d.advance(now)
-	if d.limiting && now < d.lastCutAt+d.p.DecreaseGapNs {
+	if d.cutEver && now < d.lastCutAt+d.p.DecreaseGapNs {
 		d.cutPending = true
 		d.raiseAlpha(now)
 		return
@@ -100,6 +113,7 @@ func (d *DCQCN) cut(now int64) {
 		d.nextAlphaAt = now + d.p.AlphaPeriodNs
 	}
 	d.limiting = true
+	d.cuts++
 	d.target = d.current
 	d.current = max(d.current*(1-min(d.alpha/2, d.p.MaxCut)), float64(d.p.MinRate))
 	d.raiseAlpha(now)
@@ -169,19 +183,11 @@ func (d *DCQCN) Rate(now int64) Rate {
 // Window returns 0: DCQCN limits the rate alone.
 func (d *DCQCN) Window(int64) int { return 0 }
 
-// State is a snapshot of a DCQCN controller for tests, plots and counters.
-type State struct {
-	Current, Target      Rate
-	Alpha                float64
-	TimeSteps, ByteSteps int
-	Limiting             bool
-}
-
 // State returns the state as of now.
 func (d *DCQCN) State(now int64) State {
 	d.advance(now)
 	return State{
 		Current: Rate(d.current), Target: Rate(d.target), Alpha: d.alpha,
-		TimeSteps: d.timeSteps, ByteSteps: d.byteSteps, Limiting: d.limiting,
+		TimeSteps: d.timeSteps, ByteSteps: d.byteSteps, Limiting: d.limiting, Cuts: d.cuts,
 	}
 }

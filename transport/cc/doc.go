@@ -8,6 +8,12 @@
 // the profiles [Paper] (Zhu et al., "Congestion Control for Large-Scale RDMA
 // Deployments", SIGCOMM 2015) and [Mellanox] (defaults of ConnectX NICs).
 //
+// [Config] selects among them by name.
+//
+// A rate is one of bits on an Ethernet cable. A CNP can lower it to MinRate of
+// the profile and no further, and costs a fixed amount of work; time that has
+// passed costs a step for each period in which the rate still rose.
+//
 // The package is sans-IO: time comes in as int64 nanoseconds on the engine's
 // scale, and nothing here allocates after construction. Values are used by one
 // goroutine at a time, under the engine's lock.

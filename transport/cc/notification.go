@@ -34,6 +34,9 @@ type NotificationPoint struct {
 	gapNs int64
 	scope Scope
 	sent  map[notifyKey]int64
+	// scanAt is when the first entry of a full table is over: before, there is
+	// no use in looking for old ones, and a flood must not make us.
+	scanAt int64
 	// Withheld counts CNPs that the full table kept back.
 	Withheld uint64
 }
@@ -71,11 +74,18 @@ func (n *NotificationPoint) Allow(now int64, qpn ib.QPN, src, dst netip.Addr) bo
 // forget drops the entries whose gap is over and reports whether there were
 // any.
 func (n *NotificationPoint) forget(now int64) bool {
+	if now < n.scanAt {
+		return false
+	}
 	before := len(n.sent)
+	first := now
 	for k, last := range n.sent {
 		if now-last >= n.gapNs {
 			delete(n.sent, k)
+		} else {
+			first = min(first, last)
 		}
 	}
+	n.scanAt = first + n.gapNs
 	return len(n.sent) < before
 }

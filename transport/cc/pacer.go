@@ -2,9 +2,12 @@ package cc
 
 // Pacer spreads packets over time at a given rate. It is a bucket that fills
 // continuously and is never deeper than one burst, so a QP sends batches whose
-// size follows from the rate instead of one packet per timer tick.
+// size follows from the rate instead of one packet per timer tick. The zero
+// value has bursts of [BurstNs].
 type Pacer struct {
-	nextAt int64 // when the bytes sent so far are paid for
+	nextAt int64   // when the bytes sent so far are paid for
+	owed   float64 // fraction of a nanosecond beyond nextAt
+	burst  int64   // ns; 0 is BurstNs, negative is one packet
 }
 
 // BurstNs is how much sending time a pacer saves up: the length of a batch.
@@ -12,22 +15,30 @@ type Pacer struct {
 // batch costs a system call.
 const BurstNs = 64e3
 
+func (p *Pacer) burstNs() int64 {
+	if p.burst == 0 {
+		return BurstNs
+	}
+	return max(p.burst, 0)
+}
+
 // Budget returns how many bytes may be sent at now; 0 means none before
 // [Pacer.NextAt]. At rate 0 there is no limit and Budget returns MaxBudget.
 func (p *Pacer) Budget(now int64, r Rate) int {
 	if r == 0 {
-		p.nextAt = now
+		p.nextAt, p.owed = now, 0
 		return MaxBudget
 	}
-	if earliest := now - BurstNs; p.nextAt < earliest {
-		p.nextAt = earliest
+	burst := p.burstNs()
+	if earliest := now - burst; p.nextAt < earliest {
+		p.nextAt, p.owed = earliest, 0
 	}
 	if p.nextAt > now {
 		return 0
 	}
 	// A batch may borrow one more burst from the future, so that a batch is
 	// sent whole and the pause after it pays for it.
-	return max(1, int(min(float64(MaxBudget), float64(now-p.nextAt+BurstNs)*float64(r)/8e9)))
+	return max(1, int(min(float64(MaxBudget), float64(now-p.nextAt+burst)*float64(r)/8e9)))
 }
 
 // MaxBudget is the budget of an unlimited pacer, bytes.
@@ -35,9 +46,13 @@ const MaxBudget = 1 << 30
 
 // OnSend charges bytes sent at rate r.
 func (p *Pacer) OnSend(bytes int, r Rate) {
-	if r > 0 {
-		p.nextAt += int64(float64(bytes) * 8e9 / float64(r))
+	if r <= 0 {
+		return
 	}
+	p.owed += float64(bytes) * 8e9 / float64(r)
+	ns := int64(p.owed)
+	p.nextAt += ns
+	p.owed -= float64(ns)
 }
 
 // NextAt returns when the next batch may go.

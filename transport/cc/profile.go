@@ -1,5 +1,7 @@
 package cc
 
+import "fmt"
+
 // Profile is the parameter set of DCQCN's reaction point.
 type Profile struct {
 	Name string
@@ -27,6 +29,27 @@ type Profile struct {
 	// and E810 don't (Lumina, SIGCOMM 2023).
 	CutOnNAK bool
 }
+
+// check says what is wrong with a profile that somebody made.
+func (p *Profile) check() error {
+	switch {
+	case p.GainNum <= 0 || p.GainDen < p.GainNum:
+		return fmt.Errorf("profile %q: gain %d/%d is not in (0, 1]", p.Name, p.GainNum, p.GainDen)
+	case p.AlphaPeriodNs <= 0 || p.IncreasePeriodNs <= 0 || p.ByteCounter <= 0:
+		return fmt.Errorf("profile %q: periods and byte counter must be positive", p.Name)
+	case p.InitialAlpha < 0 || p.InitialAlpha > 1 || p.MaxCut <= 0 || p.MaxCut >= 1:
+		return fmt.Errorf("profile %q: initial alpha in [0, 1], greatest cut in (0, 1)", p.Name)
+	case p.AdditiveIncrease <= 0 || p.HyperIncrease < 0 || p.MinRate < MinMinRate:
+		return fmt.Errorf("profile %q: increases must be positive and the least rate at least %d bit/s", p.Name, MinMinRate)
+	case p.DecreaseGapNs < 0 || p.FastRecovery < 0:
+		return fmt.Errorf("profile %q: negative", p.Name)
+	}
+	return nil
+}
+
+// MinMinRate is the least MinRate of a profile: a packet of 4096 bytes then
+// takes a third of a second, and a QP still learns that congestion is over.
+const MinMinRate = 100_000
 
 // Paper is the parameter set of the DCQCN paper, table of section 5.
 func Paper() Profile {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // DeviceOptions are the options that choose and open the local device. Every
@@ -19,6 +20,9 @@ type DeviceOptions struct {
 	Event   bool
 	NoGSO   bool
 	NoGRO   bool
+	CC      cc.Algorithm
+	CCRate  int // Gb/s; 0: that of the interface
+	CCOnNAK bool
 }
 
 // Options returns the table of these options.
@@ -31,7 +35,15 @@ func (d *DeviceOptions) Options() []getopt.Option {
 		{Long: "event", Help: "a thread of the device's own does the work (default)", Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
 		{Long: "no-gro", Help: "receive every packet by itself", Set: getopt.Bool(&d.NoGRO)},
+		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
+		{Long: "cc-rate", Arg: "Gb/s", Help: "line rate for congestion control (default: that of the interface)", Set: getopt.Int(&d.CCRate, 1, 3200)},
+		{Long: "cc-nak", Help: "congestion control takes a lost packet for congestion", Set: getopt.Bool(&d.CCOnNAK)},
 	}
+}
+
+func (d *DeviceOptions) setCC(s string) (err error) {
+	d.CC, err = cc.ParseAlgorithm(s)
+	return err
 }
 
 func (d *DeviceOptions) setLink(s string) error {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/transport/cc"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,6 +81,13 @@ func TestLinkOption(t *testing.T) {
 	_, err := getopt.Parse(d.Options(), []string{"--link=udp", "--polling", "--no-gso"})
 	require.NoError(t, err)
 	require.Equal(t, DeviceOptions{Link: "udp", Polling: true, NoGSO: true}, d)
+	d = DeviceOptions{}
+	_, err = getopt.Parse(d.Options(), []string{"--cc", "dcqcn-mellanox", "--cc-rate=25", "--cc-nak"})
+	require.NoError(t, err)
+	require.Equal(t, cc.Config{Algorithm: cc.DCQCNMellanox, LineRate: 25 * cc.Gbps, CutOnNAK: true}, d.congestion("lo"))
+	_, err = getopt.Parse(d.Options(), []string{"--cc=cubic"})
+	require.ErrorContains(t, err, "dcqcn-paper")
+	require.Zero(t, (&DeviceOptions{CCRate: 25}).congestion("lo"))
 	for _, link := range []string{"xdp", "packet", "token-ring"} {
 		_, err := getopt.Parse(d.Options(), []string{"--link", link})
 		require.ErrorContains(t, err, link)

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // OpenFunc opens a device; release ends its use.
@@ -20,6 +25,33 @@ func OpenDevice(cfg roce.Config) (*roce.Device, func() error, error) {
 		return nil, nil, err
 	}
 	return dev, dev.Close, nil
+}
+
+// congestion is what the options say about congestion control on an
+// interface.
+func (d *DeviceOptions) congestion(iface string) cc.Config {
+	if d.CC == cc.None {
+		return cc.Config{}
+	}
+	c := cc.Config{Algorithm: d.CC, LineRate: cc.Rate(d.CCRate) * cc.Gbps, CutOnNAK: d.CCOnNAK}
+	if c.LineRate == 0 {
+		c.LineRate = lineRate(iface)
+	}
+	return c
+}
+
+// lineRate asks the kernel for the speed of an interface; 0 if it does not
+// know, as of loopback.
+func lineRate(iface string) cc.Rate {
+	b, err := os.ReadFile("/sys/class/net/" + filepath.Base(iface) + "/speed")
+	if err != nil {
+		return 0
+	}
+	mbps, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || mbps <= 0 {
+		return 0 // -1 is unknown
+	}
+	return cc.Rate(mbps) * cc.Mbps
 }
 
 // Open opens the device at p. If the address was chosen by default and is
@@ -35,6 +67,7 @@ func (d *DeviceOptions) Open(env *Env, p Place) (*roce.Device, func() error, Pla
 		Polling: d.Polling,
 		UDP:     udp.Options{DisableGSO: d.NoGSO, DisableGRO: d.NoGRO},
 	}
+	cfg.Tuning.Congestion = d.congestion(p.Iface)
 	dev, release, err := open(cfg)
 	for _, spare := range p.Spares {
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {

@@ -1,0 +1,108 @@
+package cc
+
+import "fmt"
+
+// Algorithm names a controller and its parameters.
+type Algorithm uint8
+
+// The algorithms.
+const (
+	None          Algorithm = iota // never limits
+	DCQCNPaper                     // DCQCN with the profile of its paper
+	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
+	numAlgorithms
+)
+
+var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox"}
+
+// String returns the name that [ParseAlgorithm] takes.
+func (a Algorithm) String() string {
+	if a < numAlgorithms {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("Algorithm(%d)", uint8(a))
+}
+
+// Algorithms returns the names of all algorithms.
+func Algorithms() []string { return algorithmNames[:] }
+
+// ParseAlgorithm returns the algorithm of a name.
+func ParseAlgorithm(s string) (Algorithm, error) {
+	for i, n := range algorithmNames {
+		if n == s {
+			return Algorithm(i), nil
+		}
+	}
+	return None, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
+}
+
+// DefaultLineRate is assumed of a port whose rate nobody said. A rate that is
+// too high costs a few more cuts at the first congestion, one that is too low
+// bounds a QP while it recovers.
+const DefaultLineRate = 10 * Gbps
+
+// Config selects the congestion control of QPs. The zero value is none.
+type Config struct {
+	Algorithm Algorithm
+	// LineRate is the rate of the port; 0 is DefaultLineRate.
+	LineRate Rate
+	// StartRate limits a QP from its first packet on; 0 sends without limit
+	// until the first CNP, as DCQCN does.
+	StartRate Rate
+	// CutOnNAK makes a sequence NAK, received or implied, cut the rate as a CNP
+	// does, whatever the profile says (ConnectX-5 and 6 do).
+	CutOnNAK bool
+	// BurstNs is how much sending time a batch is worth; 0 is BurstNs of the
+	// package, negative sends packet by packet (for simulations, where timers
+	// are exact and cost no system call).
+	BurstNs int64
+	// Profile replaces the parameters of the algorithm; nil for its own.
+	Profile *Profile
+}
+
+// Check says what is wrong with c.
+func (c *Config) Check() error {
+	switch {
+	case c.Algorithm >= numAlgorithms:
+		return fmt.Errorf("%v is unknown", c.Algorithm)
+	case c.LineRate < 0:
+		return fmt.Errorf("line rate %d is negative", c.LineRate)
+	case c.StartRate < 0:
+		return fmt.Errorf("start rate %d is negative", c.StartRate)
+	case c.BurstNs > maxBurstNs:
+		return fmt.Errorf("burst of %d ns exceeds %d", c.BurstNs, int64(maxBurstNs))
+	case c.Profile != nil:
+		return c.Profile.check()
+	}
+	return nil
+}
+
+// maxBurstNs bounds a batch: more than a second's worth is no pacing.
+const maxBurstNs = 1e9
+
+// New returns a controller for one QP, nil if c says none. c has passed Check.
+func (c *Config) New() Controller {
+	if c.Algorithm == None {
+		return nil
+	}
+	p := Paper()
+	if c.Algorithm == DCQCNMellanox {
+		p = Mellanox()
+	}
+	if c.Profile != nil {
+		p = *c.Profile
+	}
+	p.CutOnNAK = p.CutOnNAK || c.CutOnNAK
+	line := c.LineRate
+	if line == 0 {
+		line = DefaultLineRate
+	}
+	d := NewDCQCN(p, line)
+	if c.StartRate > 0 {
+		d.startAt(min(c.StartRate, line))
+	}
+	return d
+}
+
+// NewPacer returns the pacer of one QP.
+func (c *Config) NewPacer() Pacer { return Pacer{burst: c.BurstNs} }

@@ -1,0 +1,160 @@
+package transport
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// congestion is the congestion control of one QP: of all the data that it
+// sends, which for a responder is that of READ responses. Acknowledgements and
+// CNPs are neither limited nor charged. A QP without congestion control has
+// none of this.
+//
+// A turn in PollTransmit is sized by the budget that the rate has built up.
+// When that is used up the QP sends control packets only and leaves the ready
+// list; timerPace brings it back.
+type congestion struct {
+	cfg   cc.Config
+	ctl   cc.Controller
+	pacer cc.Pacer
+	rate  cc.Rate // as of this turn; 0 without limit
+	open  bool    // data may be sent on this turn
+	cuts  uint64  // of ctl that the engine has counted
+}
+
+// newCongestion returns the congestion control that cfg selects, nil for none.
+func newCongestion(cfg *cc.Config) *congestion {
+	ctl := cfg.New()
+	if ctl == nil {
+		return nil
+	}
+	return &congestion{cfg: *cfg, ctl: ctl, pacer: cfg.NewPacer()}
+}
+
+// restart forgets what was learned: at the beginning of a connection.
+func (c *congestion) restart() {
+	*c = congestion{cfg: c.cfg, ctl: c.cfg.New(), pacer: c.cfg.NewPacer()}
+}
+
+// Overhead of a RoCE v2 packet on an Ethernet cable beyond its UDP payload:
+// preamble, header, check sequence and gap; IP; UDP.
+const (
+	etherOverhead = 8 + 14 + 4 + 12
+	wireOverhead4 = etherOverhead + ib.IPv4HeaderBytes + ib.UDPHeaderBytes
+	wireOverhead6 = etherOverhead + ib.IPv6HeaderBytes + ib.UDPHeaderBytes
+)
+
+// wireOverhead returns what the packets of a path cost beyond their UDP
+// payload.
+func (p *Path) wireOverhead() int {
+	if p.Dst.Is4() {
+		return wireOverhead4
+	}
+	return wireOverhead6
+}
+
+// isPaced reports whether the rate applies to a packet: to requests and to
+// the data of READs.
+func (p *TxPacket) isPaced() bool {
+	op := ib.Opcode(p.Header[0])
+	return op != ib.CNP && (!op.Info().Response || p.PayloadLen != 0)
+}
+
+// pollPaced is a turn of a QP with congestion control.
+func (qp *QP) pollPaced(now int64, batch []TxPacket) int {
+	c := qp.cc
+	c.rate = c.ctl.Rate(now)
+	qp.countCuts(now)
+	budget := c.pacer.Budget(now, c.rate)
+	c.open = budget > 0
+	overhead := qp.path.wireOverhead()
+	if c.rate != 0 && c.open {
+		batch = batch[:min(len(batch), budget/(qp.mtu+overhead)+1)]
+	}
+	w := &qp.sq.win
+	size := w.size
+	if limit := c.ctl.Window(now); limit > 0 {
+		w.size = min(size, limit)
+	}
+	n := qp.takeTurn(now, batch)
+	w.size = size
+	bytes := 0
+	for i := range batch[:n] {
+		if batch[i].isPaced() {
+			bytes += batch[i].UDPPayloadLen() + overhead
+		}
+	}
+	if bytes != 0 {
+		c.pacer.OnSend(bytes, c.rate)
+		c.ctl.OnSend(now, bytes)
+	}
+	switch {
+	case n == len(batch):
+		qp.markReady()
+	case !c.open && qp.hasPacedWork():
+		if !qp.timerSet(timerPace) {
+			qp.e.counters.PacingHolds++
+		}
+		qp.setTimer(timerPace, max(c.pacer.NextAt(), now+1))
+	}
+	return n
+}
+
+// hasPacedWork reports whether the rate may be what keeps the QP from sending.
+func (qp *QP) hasPacedWork() bool {
+	return qp.requestsHeld() || qp.resp.out.head != qp.resp.out.tail
+}
+
+// requestsHeld reports whether there are requests to send that wait for
+// nothing that the peer has asked for.
+func (qp *QP) requestsHeld() bool {
+	return qp.sq.q.cur != qp.sq.q.tail && qp.state >= StateRTS && !qp.sq.retry.rnrWait
+}
+
+// holdsRequests reports whether the rate keeps requests from being sent on this turn.
+func (qp *QP) holdsRequests() bool { return qp.cc != nil && !qp.cc.open }
+
+// holdsAnswer reports whether the rate keeps the answer a from being sent.
+func (qp *QP) holdsAnswer(a *answer) bool { return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead }
+
+// paceLimited reports whether the QP sends at a limited rate.
+func (qp *QP) paceLimited() bool { return qp.cc != nil && qp.cc.rate != 0 }
+
+// markECT makes a path one of packets that switches may mark instead of
+// dropping them: those of a QP that reacts to that.
+func (qp *QP) markECT(p *Path) {
+	if qp.cc != nil {
+		p.TrafficClass = p.TrafficClass&^ECNMask | ECT0
+	}
+}
+
+// countCuts brings the counter of rate cuts up to date.
+func (qp *QP) countCuts(now int64) {
+	c := qp.cc
+	cuts := c.ctl.State(now).Cuts
+	if cuts == c.cuts {
+		return
+	}
+	qp.e.counters.RateCuts += cuts - c.cuts
+	c.cuts = cuts
+	if t := qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceRateCut, QPN: qp.num})
+	}
+}
+
+// congestionNAK tells congestion control of a NAK that the requester acts on.
+func (qp *QP) congestionNAK(now int64) {
+	if qp.cc != nil {
+		qp.cc.ctl.OnNAK(now)
+		qp.countCuts(now)
+	}
+}
+
+// Congestion returns the state of the QP's congestion control as of now; ok is
+// false if it has none.
+func (qp *QP) Congestion(now int64) (s cc.State, ok bool) {
+	if qp.cc == nil {
+		return cc.State{}, false
+	}
+	return qp.cc.ctl.State(now), true
+}
