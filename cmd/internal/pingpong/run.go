@@ -306,6 +306,9 @@ func (s *session) connect() error {
 		if d.GID.IsZero() {
 			return errors.New("the peer gave no GID: on its side choose one with -g (on rdma_rxe, -g 1 is the IPv4 one)")
 		}
+		if mine, theirs := s.mine[i].GID.Addr(), d.GID.Addr(); mine.Is4() != theirs.Is4() {
+			return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine, theirs)
+		}
 		c := roce.ConnAttr{
 			SGIDIndex: o.GIDIndex, MTU: o.MTU, Timeout: timeout, RetryCnt: retryCount, RNRRetry: retryCount,
 			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,

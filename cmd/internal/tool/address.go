@@ -123,6 +123,12 @@ func (d *DeviceOptions) choose(ifaces []iface, route netip.Addr, ipv6 bool) (Pla
 			return Place{}, fmt.Errorf("device %q is neither an address nor an interface; there are %s", d.Dev, names(ifaces))
 		}
 		return placeOf(ifaces, []string{d.Dev})
+	case route.IsValid() && ipv6 && route.Is4():
+		// The TCP exchange goes over IPv4, the packets over IPv6 from the same
+		// interface.
+		if name, ok := owner(ifaces, route); ok {
+			return (&DeviceOptions{Dev: name}).choose(ifaces, netip.Addr{}, ipv6)
+		}
 	case route.IsValid():
 		p, err := placeOf(ifaces, []string{route.String()})
 		if err != nil {

@@ -37,6 +37,8 @@ func TestChoose(t *testing.T) {
 		{name: "same, IPv6, no link-local", ifaces: machine, ipv6: true, want: addrs("2001:db8::7"), dev: "roce_eth0"},
 		{name: "loopback alone", ifaces: machine[:1], want: addrs("127.0.0.1"), dev: "roce_lo"},
 		{name: "route to the server", ifaces: machine, route: netip.MustParseAddr("10.9.9.9"), want: addrs("10.9.9.9"), dev: "roce_eth1"},
+		{name: "route over IPv4, packets over IPv6", ifaces: machine, route: netip.MustParseAddr("10.1.2.3"), ipv6: true, want: addrs("2001:db8::7"), dev: "roce_eth0"},
+		{name: "same on loopback", ifaces: machine, route: netip.MustParseAddr("127.0.0.1"), ipv6: true, want: addrs("::1"), dev: "roce_lo"},
 		{name: "server on loopback", ifaces: machine, route: netip.MustParseAddr("127.0.0.1"), want: addrs("127.0.0.1"), dev: "roce_lo"},
 		{name: "named address", opts: DeviceOptions{Addr: "127.0.0.9"}, ifaces: machine, want: addrs("127.0.0.9"), dev: "roce_lo"},
 		{name: "several", opts: DeviceOptions{Addr: "10.9.9.9,2001:db8::7"}, ifaces: machine, want: addrs("10.9.9.9", "2001:db8::7"), dev: "roce_eth1"},
