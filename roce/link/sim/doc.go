@@ -9,7 +9,10 @@
 //
 // Every link is a host with a pipe to the one switch and a pipe from it. A
 // [Pipe] has a rate, a propagation delay, a bounded queue, and a hook that
-// decides on ECN marks. [Faults] between two addresses lose, duplicate, delay,
+// decides on ECN marks; [RED] is the usual one. The Down pipes are the ports of
+// the switch: their queues can share a buffer (Config.BufferBytes), and
+// [Link.QueueStats] tells how long they were. There is no priority flow
+// control: what does not fit is lost. [Faults] between two addresses lose, duplicate, delay,
 // reorder and corrupt packets; [Fabric.Partition] cuts a pair off.
 //
 // # Time

@@ -19,6 +19,12 @@ type Config struct {
 	Up, Down Pipe   // of every host; a zero LatencyNs is 1 us, negative is 0
 	Faults   Faults // between all pairs
 	MTU      ib.MTU // 0 is 4096
+
+	// BufferBytes is the packet buffer of the switch, which the queues of all
+	// Down pipes share; 0 is without limit. A queue may have BufferShare times
+	// what is free of it; 0 is 1.
+	BufferBytes int
+	BufferShare float64
 }
 
 const defaultLatencyNs = 1000
@@ -74,6 +80,9 @@ func New(cfg Config) *Fabric {
 	if cfg.MTU == 0 {
 		cfg.MTU = ib.MTU4096
 	}
+	if cfg.BufferShare == 0 {
+		cfg.BufferShare = 1
+	}
 	for _, p := range []*Pipe{&cfg.Up, &cfg.Down} {
 		switch {
 		case p.LatencyNs == 0:
@@ -108,7 +117,7 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &Link{f: f, up: pipeState{Pipe: up}, down: pipeState{Pipe: down}, verifier: link.NewVerifier(ib.UDPPort)}
+	l := &Link{f: f, up: pipeState{Pipe: up, since: f.now}, down: pipeState{Pipe: down, egress: true, since: f.now}, verifier: link.NewVerifier(ib.UDPPort)}
 	for _, a := range addrs {
 		a = a.Unmap()
 		if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {

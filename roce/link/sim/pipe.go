@@ -27,8 +27,11 @@ type MarkInput struct {
 // pipeState is a pipe in use.
 type pipeState struct {
 	Pipe
+	egress bool  // a queue of the switch, which has a buffer
 	freeAt int64 // when the last bit of the queue has left
-	peak   int   // most bytes waiting, ever
+	since  int64 // seen covers the time up to here
+	seen   QueueStats
+	peak   int // most bytes waiting, ever
 }
 
 // queued returns how many bytes wait at now.
@@ -42,15 +45,21 @@ func (p *pipeState) queued(now int64) int {
 // enter puts a packet of n bytes into the pipe. It returns when the packet
 // comes out, or false if the queue was full.
 func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
+	p.observe(f.now)
 	q := p.queued(f.now)
-	if p.QueueBytes > 0 && q > 0 && q+n > p.QueueBytes {
+	if p.QueueBytes > 0 && q > 0 && q+n > p.QueueBytes || p.egress && q+n > f.bufferRoom() {
+		p.seen.Dropped++
 		return 0, false
 	}
 	p.peak = max(p.peak, q+n)
+	p.seen.PeakBytes = max(p.seen.PeakBytes, q+n)
+	p.seen.Packets++
+	p.seen.Bytes += uint64(n)
 	if ecn := pkt.tclass & transport.ECNMask; p.Mark != nil && ecn != 0 && ecn != transport.ECNCE {
 		if p.Mark(MarkInput{f.now, q, n, f.rng.Float64()}) {
 			pkt.tclass |= transport.ECNCE
 			f.stats.Marked++
+			p.seen.Marked++
 		}
 	}
 	at := f.now
@@ -59,4 +68,18 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 		at = p.freeAt
 	}
 	return at + p.LatencyNs, true
+}
+
+// bufferRoom returns how long an egress queue may be now: with a buffer that
+// the ports share, a fraction of what is free of it (Choudhury and Hahne,
+// 1998), so that one congested port does not starve the others.
+func (f *Fabric) bufferRoom() int {
+	if f.cfg.BufferBytes == 0 {
+		return int(^uint(0) >> 1)
+	}
+	used := 0
+	for _, l := range f.order {
+		used += l.down.queued(f.now)
+	}
+	return int(f.cfg.BufferShare * float64(max(f.cfg.BufferBytes-used, 0)))
 }

@@ -1,0 +1,118 @@
+package sim
+
+import "slices"
+
+// queueBinBytes is the resolution of the distribution of queue lengths.
+const queueBinBytes = 1 << 10
+
+// QueueStats is what the queue before a pipe has seen since the link was made
+// or [Link.ResetQueues] was called. It is kept for pipes with a rate.
+type QueueStats struct {
+	Packets, Bytes uint64 // that went through, as on the cable
+	Marked         uint64 // CE
+	Dropped        uint64 // no room
+	PeakBytes      int
+	TimeNs         int64 // observed
+
+	binsNs []int64 // time spent at each length, in bins of queueBinBytes
+	empty  int64   // time without a queue, ns
+	area   float64 // byte ns
+}
+
+// Percentile returns the length in bytes, rounded up to a KiB, that the queue
+// did not exceed for the fraction p, in [0, 1], of the time.
+func (s *QueueStats) Percentile(p float64) int {
+	left := int64(p*float64(s.TimeNs)) - s.empty
+	for i, ns := range s.binsNs {
+		if left <= 0 {
+			return i * queueBinBytes
+		}
+		left -= ns
+	}
+	return len(s.binsNs) * queueBinBytes
+}
+
+// Mean returns the mean length over time, in bytes.
+func (s *QueueStats) Mean() float64 {
+	if s.TimeNs == 0 {
+		return 0
+	}
+	return s.area / float64(s.TimeNs)
+}
+
+// Utilization returns the fraction of the time in which the pipe sent.
+func (s *QueueStats) Utilization() float64 {
+	if s.TimeNs == 0 {
+		return 0
+	}
+	return 1 - float64(s.empty)/float64(s.TimeNs)
+}
+
+// observe accounts for the time up to now. Between two packets a queue only
+// drains, at the rate of the pipe, so that its distribution is known exactly.
+func (p *pipeState) observe(now int64) {
+	if p.BitsPerSecond == 0 || now <= p.since {
+		return
+	}
+	s := &p.seen
+	s.TimeNs += now - p.since
+	perNs := float64(p.BitsPerSecond) / 8e9
+	at := float64(p.since)
+	end := float64(min(now, p.freeAt))
+	for at < end {
+		q := (float64(p.freeAt) - at) * perNs
+		bin := int(q / queueBinBytes)
+		leaves := float64(p.freeAt) - float64(bin)*queueBinBytes/perNs
+		if leaves <= at { // on the edge: the bin below
+			if bin == 0 {
+				break
+			}
+			bin--
+			leaves = float64(p.freeAt) - float64(bin)*queueBinBytes/perNs
+		}
+		to := min(leaves, end)
+		if bin >= len(s.binsNs) {
+			s.binsNs = append(s.binsNs, make([]int64, bin+1-len(s.binsNs))...)
+		}
+		s.binsNs[bin] += int64(to) - int64(at)
+		s.area += (to - at) * (q - (to-at)*perNs/2)
+		at = to
+	}
+	if idle := now - max(p.since, p.freeAt); idle > 0 {
+		s.empty += idle
+	}
+	p.since = now
+}
+
+// QueueStats returns what the queues to and from the switch have seen. That of
+// down is the egress queue of the switch.
+func (l *Link) QueueStats() (up, down QueueStats) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.up.stats(l.f.now), l.down.stats(l.f.now)
+}
+
+func (p *pipeState) stats(now int64) QueueStats {
+	p.observe(now)
+	s := p.seen
+	s.binsNs = slices.Clone(s.binsNs)
+	return s
+}
+
+// ResetQueues begins the observation of the queues anew, for instance when a
+// simulation has settled.
+func (l *Link) ResetQueues() {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	for _, p := range []*pipeState{&l.up, &l.down} {
+		p.seen = QueueStats{PeakBytes: p.queued(l.f.now)}
+		p.since = l.f.now
+	}
+}
+
+// Queued returns how many bytes wait now on the way to and from the switch.
+func (l *Link) Queued() (up, down int) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.up.queued(l.f.now), l.down.queued(l.f.now)
+}

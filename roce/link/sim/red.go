@@ -1,0 +1,23 @@
+package sim
+
+// RED marks packets the way a switch with random early detection does: none
+// below Kmin, all above Kmax, and between them with a probability that rises
+// from 0 to Pmax. The queue is the one that the packet finds on arrival, not
+// an average, as the DCQCN paper has it.
+type RED struct {
+	KminBytes, KmaxBytes int
+	Pmax                 float64
+}
+
+// Mark is for [Pipe.Mark].
+func (r RED) Mark(in MarkInput) bool {
+	switch q := in.QueueBytes; {
+	case q <= r.KminBytes:
+		return false
+	case q > r.KmaxBytes:
+		return true
+	default: // Kmin < q <= Kmax
+		p := r.Pmax * float64(q-r.KminBytes) / float64(r.KmaxBytes-r.KminBytes)
+		return in.Random < p
+	}
+}
