@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
 )
 
 // DeviceAttr are the properties of a device (ibv_device_attr).
@@ -62,12 +63,13 @@ func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
 		NodeGUID: d.guid, SystemImageGUID: d.guid,
 		MaxMRBytes: lim.RegionBytes,
-		MaxQP:      maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxSGERead: maxSGE, MaxInline: maxInline,
-		MaxCQ: maxCQ, MaxCQE: maxCQE,
+		MaxQP:      transport.MaxQPs, MaxQPWR: transport.MaxQueueWR,
+		MaxSGE: transport.MaxSGE, MaxSGERead: transport.MaxSGE, MaxInline: transport.MaxInline,
+		MaxCQ: maxObjects, MaxCQE: transport.MaxCQE,
 		MaxMR: lim.Regions, MaxMW: lim.Windows, MaxPD: lim.PDs,
-		MaxQPRdAtomic: maxRdAtomic, MaxQPInitAtomic: maxRdAtomic,
-		MaxSRQ: maxSRQ, MaxSRQWR: maxQPWR, MaxSRQSGE: maxSGE,
-		MaxMsgBytes: maxMsgBytes, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
+		MaxQPRdAtomic: transport.MaxRdAtomic, MaxQPInitAtomic: transport.MaxRdAtomic,
+		MaxSRQ: maxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
+		MaxMsgBytes: transport.MaxMessage, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
 		AtomicHCA: true, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
 		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVector: 1,
 	}
@@ -77,7 +79,7 @@ func (d *Device) Attr() DeviceAttr {
 func (d *Device) Port() PortAttr {
 	return PortAttr{
 		Active: !d.isClosed(), MaxMTU: ib.MTU4096, ActiveMTU: d.mtu, GIDs: len(d.addrs),
-		PKey: ib.PKeyDefault, MaxMsg: maxMsgBytes,
+		PKey: ib.PKeyDefault, MaxMsg: transport.MaxMessage,
 		LinkName: d.link.Capabilities().Name, LinkLayer: "Ethernet",
 	}
 }

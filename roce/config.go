@@ -32,8 +32,8 @@ type Config struct {
 	// comment. Ignored with a link that is a simulation.
 	Polling bool
 
-	// MTU is the active MTU of the port; 0 is the largest that fits the
-	// interfaces of the addresses.
+	// MTU is the active MTU of the port; 0, and anything larger, is the largest
+	// that fits the interfaces of the addresses.
 	MTU ib.MTU
 
 	// Rand is where keys, QP numbers and initial PSNs come from; nil is

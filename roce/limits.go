@@ -2,7 +2,7 @@ package roce
 
 import (
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport"
 )
 
 // Sizes of the shell.
@@ -51,15 +51,9 @@ const (
 	defaultHopLimit = 64
 )
 
-// What Device.Attr reports. Keys and QP numbers would allow more.
-const (
-	maxQP       = 1 << 20
-	maxQPWR     = 1 << 20
-	maxSGE      = mem.MaxSGE
-	maxInline   = 512
-	maxCQ       = 1 << 20
-	maxCQE      = 1 << 22
-	maxSRQ      = 1 << 20
-	maxRdAtomic = 128
-	maxMsgBytes = 1 << 31
-)
+// maxObjects is what Device.Attr reports for kinds of objects that nothing
+// but memory bounds.
+const maxObjects = 1 << 20
+
+// maxRdAtomic is the most READs and atomics outstanding on a connection.
+const maxRdAtomic = transport.MaxRdAtomic
