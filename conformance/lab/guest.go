@@ -103,8 +103,14 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 	if cpu == "" {
 		cpu = "max"
 	}
+	// KVM only on request: where /dev/kvm exists it need not work, and the matrix is tuned
+	// for emulation.
+	accel := os.Getenv("GOROCE_LAB_ACCEL")
+	if accel == "" {
+		accel = "tcg"
+	}
 	args := []string{
-		"-machine", "q35,accel=tcg", "-cpu", cpu, "-smp", "1", "-m", fmt.Sprint(guestMemoryMB),
+		"-machine", "q35,accel=" + accel, "-cpu", cpu, "-smp", "1", "-m", fmt.Sprint(guestMemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 lab=" + base64.RawURLEncoding.EncodeToString(boot),

@@ -23,9 +23,9 @@ import (
 )
 
 func main() {
-	quick := flag.Bool("quick", false, "run a subset")
+	full := flag.Bool("full", true, "run everything; -full=false runs a subset")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: tools, operations, faults, errors, canaries; empty means all")
+	only := flag.String("only", "", "comma-separated groups to run: tools, operations, faults, errors, canaries, capture; empty means all")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	verbose := flag.Bool("v", false, "print each row as it comes")
 	flag.Parse()
@@ -36,7 +36,7 @@ func main() {
 	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	r := &runner{full: !*quick, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
+	r := &runner{full: *full, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		if *verbose || row.Result == matrix.Fail {
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
@@ -215,10 +215,17 @@ func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) 
 }
 
 func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context.Context) error) error {
+	capture := func(ctx context.Context) error {
+		out, err := lab.OutDir()
+		if err != nil {
+			return err
+		}
+		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+".pcap"))
+	}
 	for _, g := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}} {
+	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}} {
 		if !r.wants(g.name) {
 			continue
 		}

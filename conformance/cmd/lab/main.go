@@ -80,7 +80,7 @@ func run(ctx context.Context, logf func(string, ...any), capture string, steps f
 	}
 	defer l.Close()
 	if capture != "" {
-		c, err := l.Wire.Capture(capture)
+		c, err := l.Wire.Capture(capture, nil)
 		if err != nil {
 			return err
 		}

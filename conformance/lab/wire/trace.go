@@ -106,9 +106,10 @@ func (s *Switch) trace(from *Port, p *Packet, fate string) {
 
 // Capture writes the frames that leave a switch, after the faults, to a pcap file.
 type Capture struct {
-	sw *Switch
-	f  *os.File
-	w  *bufio.Writer
+	sw    *Switch
+	match func(*Packet) bool
+	f     *os.File
+	w     *bufio.Writer
 }
 
 // pcap's numbers: magic of the nanosecond format, link type Ethernet.
@@ -117,13 +118,14 @@ const (
 	pcapEthernet = 1
 )
 
-// Capture starts a capture to path.
-func (s *Switch) Capture(path string) (*Capture, error) {
+// Capture starts a capture to path: of the RoCE packets that match, or with nil of all
+// frames.
+func (s *Switch) Capture(path string, match func(*Packet) bool) (*Capture, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{sw: s, f: f, w: bufio.NewWriterSize(f, 1<<16)}
+	c := &Capture{sw: s, match: match, f: f, w: bufio.NewWriterSize(f, 1<<16)}
 	h := binary.LittleEndian.AppendUint32(nil, pcapMagicNs)
 	h = binary.LittleEndian.AppendUint16(h, 2)
 	h = binary.LittleEndian.AppendUint16(h, 4)
@@ -158,6 +160,11 @@ func (c *Capture) close() error {
 
 // frame appends one record; errors show in Close, where bufio reports them again.
 func (c *Capture) frame(f []byte) {
+	if c.match != nil {
+		if p, ok := Decode(f); !ok || !c.match(p) {
+			return
+		}
+	}
 	now := time.Now()
 	var h [16]byte
 	binary.LittleEndian.PutUint32(h[0:], uint32(now.Unix()))

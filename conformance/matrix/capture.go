@@ -1,0 +1,109 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// captureSize makes FIRST, MIDDLE and LAST packets and pad bytes at an MTU of 1024.
+const captureSize = 3*1024 + 5
+
+// Capture does each operation once in each role and family, with a capture at path, and
+// has tshark look at it: no packet may be malformed, and each opcode must be there.
+func (e *Env) Capture(ctx context.Context, path string) error {
+	a, b := e.Subject, e.Ref
+	mine := func(p *wire.Packet) bool {
+		for _, f := range []peer.Family{peer.V4, peer.V6} {
+			x, y := a.Addr(f), b.Addr(f)
+			if p.Src == x && p.Dst == y || p.Src == y && p.Dst == x {
+				return true
+			}
+		}
+		return false
+	}
+	capt, err := e.Wire.Capture(path, mine)
+	if err != nil {
+		return err
+	}
+	tr := e.Wire.Trace(mine)
+	defer tr.Stop()
+	for _, r := range []role{requester, responder} {
+		p, err := e.open(ctx, r)
+		if err != nil {
+			capt.Close()
+			return err
+		}
+		for _, f := range []peer.Family{peer.V4, peer.V6} {
+			for _, t := range typedOps {
+				if lacks(t, a, b) != "" {
+					continue
+				}
+				size := captureSize
+				if t.typ == peer.UD {
+					size = 101
+				}
+				row := e.row("capture", t.String(), r)
+				row.MTU, row.Size, row.Family = 1024, size, string(f)
+				c, err := p.connect(defaults(t.typ, f, 1024))
+				if err == nil {
+					err = c.transfer(t.op, size)
+					c.close()
+				}
+				e.finish(row, err)
+			}
+		}
+		p.close()
+	}
+	if err := capt.Close(); err != nil {
+		return err
+	}
+	row := e.row("capture", "tshark", requester)
+	row.MTU, row.Size = 1024, captureSize
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		row.Result, row.Detail = Skip, "tshark is not installed"
+		e.Report.Add(row)
+		return nil
+	}
+	row.Detail, err = dissect(ctx, tshark, path, tr.Events())
+	e.finish(row, err)
+	return nil
+}
+
+// dissect compares tshark's view of a capture with the trace: as many packets of each
+// opcode, none malformed.
+func dissect(ctx context.Context, tshark, path string, events []wire.Event) (string, error) {
+	out, err := exec.CommandContext(ctx, tshark, "-n", "-r", path, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed").Output()
+	if err != nil {
+		return "", fmt.Errorf("tshark: %w", err)
+	}
+	diff := map[int]int{}
+	for _, ev := range events {
+		diff[int(ev.Pkt.Opcode)]++
+	}
+	kinds, packets := len(diff), 0
+	for i, l := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		op, malformed, _ := strings.Cut(l, "\t")
+		if malformed != "" {
+			return "", fmt.Errorf("tshark calls packet %d of %s malformed: %s", i+1, path, malformed)
+		}
+		n, err := strconv.ParseInt(op, 0, 32)
+		if err != nil {
+			return "", fmt.Errorf("tshark shows no opcode in packet %d of %s", i+1, path)
+		}
+		diff[int(n)]--
+		packets++
+	}
+	for op, n := range diff {
+		if n != 0 {
+			return "", fmt.Errorf("tshark sees %d packets of opcode %#02x less than there were", n, op)
+		}
+	}
+	return fmt.Sprintf("%d packets of %d opcodes, none malformed", packets, kinds), nil
+}
