@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -74,16 +73,6 @@ func (c *cpioWriter) charDev(name string, major, minor int) {
 }
 func (c *cpioWriter) has(name string) bool {
 	return c.seen[strings.TrimPrefix(path.Clean("/"+name), "/")]
-}
-
-// names returns what the archive holds, sorted.
-func (c *cpioWriter) names() []string {
-	var out []string
-	for n := range c.seen {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func (c *cpioWriter) close() error {

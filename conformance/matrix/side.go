@@ -144,7 +144,6 @@ type params struct {
 	retry    int
 	rnrRetry int
 	rnrTimer int
-	rspWRs   int // receive queue of the responder
 }
 
 // Timer codes (4.096 us times 2 to the code). An emulated guest on a busy machine may stall

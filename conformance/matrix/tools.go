@@ -41,7 +41,6 @@ type tool struct {
 	name   string
 	args   []string
 	label  string   // arguments as the table shows them
-	server []string // further arguments of the server only
 	size   int
 	mtu    int
 	v6     bool

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -27,6 +28,7 @@ func main() {
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: tools, operations, faults, errors, canaries, capture; empty means all")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
+	md := flag.String("md", "", "also write the table to this file, as Markdown")
 	verbose := flag.Bool("v", false, "print each row as it comes")
 	flag.Parse()
 	start := time.Now()
@@ -46,6 +48,11 @@ func main() {
 	r.report.WriteTable(os.Stdout)
 	if e := r.writeJSON(); err == nil {
 		err = e
+	}
+	if *md != "" {
+		if e := r.writeMarkdown(*md); err == nil {
+			err = e
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
@@ -95,6 +102,25 @@ func (r *runner) writeJSON() error {
 		return err
 	}
 	return r.report.WriteJSON(filepath.Join(out, "interop.json"))
+}
+
+// writeMarkdown writes the table as a page of documentation.
+func (r *runner) writeMarkdown(path string) error {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "# goroce against the kernel's rdma_rxe")
+	fmt.Fprintln(&b, "\nMade by `go run ./conformance/cmd/interop -md conformance/RESULTS.md`. The role is goroce's;")
+	fmt.Fprintln(&b, "numbers count the variants (sizes, path MTUs, address families, packets hit) of a line.")
+	fmt.Fprintln(&b, "What is skipped, and why, is in `conformance/out/interop.json`.")
+	fmt.Fprintln(&b)
+	for _, s := range lab.Suites {
+		if im, err := lab.OpenImage(s); err == nil {
+			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)
+		}
+	}
+	fmt.Fprintln(&b, "\n```")
+	r.report.WriteTable(&b)
+	fmt.Fprintln(&b, "```")
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 func (r *runner) run(ctx context.Context) error {

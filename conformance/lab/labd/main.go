@@ -27,14 +27,13 @@ type bootConfig struct {
 }
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Printf("\n%s%v\n", guestproto.FailLine, err)
-		// Leave the console time to drain, then stop: the kernel runs with panic=-1 and
-		// QEMU with -no-reboot.
-		unix.Sync()
-		time.Sleep(time.Second)
-		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-	}
+	err := run() // does not return while all is well
+	fmt.Printf("\n%s%v\n", guestproto.FailLine, err)
+	// Leave the console time to drain, then stop: the kernel runs with panic=-1 and QEMU
+	// with -no-reboot.
+	unix.Sync()
+	time.Sleep(time.Second)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
 func run() error {

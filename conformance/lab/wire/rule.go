@@ -76,6 +76,7 @@ type Rule struct {
 
 	Copies  int             // Duplicate: extra copies; 0 means 1
 	Behind  int             // Hold: later packets to let pass; 0 means 1
+	MaxHold time.Duration   // Hold: the longest; 0 means HoldMax
 	Offset  int             // Corrupt: byte from the BTH's start; negative from the end of the ICRC
 	XorMask byte            // Corrupt: 0 means 0x01
 	Edit    func(p *Packet) // Rewrite: may change bytes of Frame in place, not its length

@@ -257,7 +257,11 @@ func (s *Switch) act(r *Rule, from *Port, p *Packet) {
 
 func (s *Switch) hold(r *Rule, from *Port, p *Packet) {
 	h := &heldFrame{from: from, pkt: p, left: max(r.Behind, 1)}
-	h.timer = time.AfterFunc(HoldMax, func() {
+	limit := r.MaxHold
+	if limit == 0 {
+		limit = HoldMax
+	}
+	h.timer = time.AfterFunc(limit, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.release(h)
