@@ -38,13 +38,13 @@ type Process interface {
 
 // tool is one program with arguments.
 type tool struct {
-	name   string
-	args   []string
-	label  string   // arguments as the table shows them
-	size   int
-	mtu    int
-	v6     bool
-	want   string // what the client prints when all is well
+	name  string
+	args  []string
+	label string // arguments as the table shows them
+	size  int
+	mtu   int
+	v6    bool
+	want  string // what the client prints when all is well
 }
 
 const (
