@@ -58,7 +58,7 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 	cq := c.cq
 	c.leading = true
 	cq.waiters.Add(1)
-	if c.d.mode == modeEvent {
+	if c.d.mode != modePolling {
 		cq.arm(false)
 	}
 	var err error

@@ -100,7 +100,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	cq.waiters.Add(1)
 	defer cq.leave()
 	for tries := 0; ; tries++ {
-		if cq.d.mode == modeEvent {
+		if cq.d.mode != modePolling {
 			cq.arm(false)
 		}
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {

@@ -188,8 +188,7 @@ func TestTenThousand(t *testing.T) {
 		}
 	})
 	started := 0
-	var next func()
-	next = func() {
+	next := func() {
 		if started < total {
 			started++
 			c.connect(s, fmt.Sprint(started))

@@ -235,15 +235,6 @@ type trace struct {
 
 func (t *trace) String() string { return fmt.Sprint(t.types) }
 
-func (t *trace) has(want EventType) bool {
-	for _, e := range t.types {
-		if e == want {
-			return true
-		}
-	}
-	return false
-}
-
 // track notes an event of the connection.
 func track(c *Conn, e *Event) *trace {
 	t, _ := c.UserData.(*trace)
