@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/mem"
 	"golang.org/x/sys/unix"
@@ -14,8 +15,8 @@ import (
 type Buffer struct {
 	mu    sync.Mutex
 	b     []byte
-	whole []byte // as mapped
-	users int    // registrations that still use the memory
+	whole []byte       // as mapped
+	users atomic.Int32 // registrations that still use the memory
 	huge  bool
 }
 
@@ -63,28 +64,38 @@ func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*Buffer, *MR
 // Register registers the buffer, or, through opts, with properties of its own.
 // The buffer cannot be freed until the region is deregistered and no work request refers to it.
 func (b *Buffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.b == nil {
+	mem := b.retain()
+	if mem == nil {
 		return nil, ErrClosed
 	}
-	var extra func()
-	hook := func(a *mem.RegionAttr) {
-		extra = a.OnRelease
-		a.OnRelease = func() {
-			b.mu.Lock()
-			b.users--
-			b.mu.Unlock()
-			if extra != nil {
-				extra()
-			}
-		}
-	}
-	mr, err := pd.RegisterMR(b.b, access, append(append([]RegOption(nil), opts...), hook)...)
-	if err == nil {
-		b.users++
+	// The lock of the buffer is not held here: the device takes its own, and
+	// lets go of the buffer under it.
+	mr, err := pd.RegisterMR(mem, access, append(append([]RegOption(nil), opts...), b.countRelease)...)
+	if err != nil {
+		b.users.Add(-1)
 	}
 	return mr, err
+}
+
+// retain counts a registration, and returns the memory unless it was freed.
+func (b *Buffer) retain() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.b != nil {
+		b.users.Add(1)
+	}
+	return b.b
+}
+
+// countRelease is an option that takes note of the end of the registration.
+func (b *Buffer) countRelease(a *mem.RegionAttr) {
+	also := a.OnRelease
+	a.OnRelease = func() {
+		b.users.Add(-1)
+		if also != nil {
+			also()
+		}
+	}
 }
 
 // Bytes returns the memory; nil once freed. It must not be touched after Free.
@@ -105,7 +116,7 @@ func (b *Buffer) Free() error {
 	if b.b == nil {
 		return nil
 	}
-	if b.users > 0 {
+	if b.users.Load() > 0 {
 		return ErrBusy
 	}
 	err := unix.Munmap(b.whole)

@@ -402,6 +402,32 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, huge.Free())
 }
 
+// Registering and deregistering one buffer at the same time.
+func TestBufferConcurrent(t *testing.T) {
+	d := openDevice(t, Config{})
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	buf, err := MapBuffer(4096, false)
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				mr, err := buf.Register(pd, AccessAll)
+				if err == nil {
+					err = mr.Deregister()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, buf.Free())
+}
+
 // Closing a device with a buffer registered lets go of the buffer.
 func TestBufferOutlivesDevice(t *testing.T) {
 	d := openDevice(t, Config{})
