@@ -52,6 +52,7 @@ const (
 type Source struct {
 	Src, Dst netip.Addr
 	SrcPort  uint16
+	NoDF     bool // IPv4 without the flag DF, which the ICRC covers
 }
 
 // verifierSlots is the number of flows whose state a Verifier keeps: a
@@ -93,6 +94,9 @@ func (v *Verifier) Flow(s *Source) Flow {
 			src: *s, used: true,
 			icrc: ib.NewICRC(ib.Flow{Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: v.dstPort}),
 		}
+		if s.NoDF {
+			slot.icrc = slot.icrc.WithoutDF()
+		}
 	}
 	return Flow{slot}
 }
@@ -110,6 +114,36 @@ func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 		return VerdictBad
 	}
 	return VerdictOK
+}
+
+// CheckSegment verifies packet i, from 0, of a datagram that was received as a
+// run of packets under one IP header, with the identification first; calls for
+// a datagram are in order. Segmentation numbers packets up from the first.
+// Receive coalescing may have joined packets with the same identification, or
+// trains that each begin at 0. Anything else is wrong, so that the check has
+// the strength of 30 bits at least.
+func (f Flow) CheckSegment(b []byte, first uint16, i int) Verdict {
+	s := f.s
+	if i == 0 {
+		s.ident = first
+		return f.CheckKnown(b, first)
+	}
+	if len(b) < ib.BTHBytes+ib.ICRCBytes {
+		return VerdictShort
+	}
+	next := s.ident + 1
+	id, m := s.icrc.Verify(next, b)
+	if m == ib.Mismatch && ib.Opcode(b[0]) == ib.RCFlush {
+		id, m = s.icrc.VerifyFlushRxe(next, b)
+	}
+	switch {
+	case m == ib.Mismatch || m == ib.MatchSolved && id != first && id != first+uint16(i) && id != 0:
+		s.ident = next
+		return VerdictBad
+	default:
+		s.ident = id
+		return VerdictOK
+	}
 }
 
 // Check verifies a UDP payload whose IPv4 identification is not known. segment

@@ -31,7 +31,7 @@ func payload(src, dst netip.Addr, op ib.Opcode, n int, id uint16, rng *rand.Rand
 func TestCheckEveryIdentification(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	v := NewVerifier(4791)
-	src := Source{v4a, v4b, 4791}
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 	for id := range 1 << 16 {
 		n := ib.BTHBytes + ib.ICRCBytes + rng.IntN(4100)
 		if id%64 != 0 {
@@ -47,7 +47,7 @@ func TestCheckEveryIdentification(t *testing.T) {
 func TestCheckRunningCounter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	v := NewVerifier(4791)
-	src := Source{v4a, v4b, 0xC001}
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 0xC001}
 	c := ib.NewICRC(ib.Flow{Src: v4a, Dst: v4b, SrcPort: 0xC001, DstPort: 4791})
 	var solved int
 	for i := range 100 {
@@ -67,7 +67,7 @@ func TestCheckRunningCounter(t *testing.T) {
 func TestCheckSegments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	v := NewVerifier(4791)
-	src := Source{v4a, v4b, 4791}
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 	for range 20 {
 		for i := range 15 {
 			b := payload(v4a, v4b, ib.RCWriteMiddle, 200, uint16(i), rng)
@@ -82,7 +82,7 @@ func TestCheckFindsBitFlips(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, a := range [][2]netip.Addr{{v4a, v4b}, {v6a, v6b}} {
 		v := NewVerifier(4791)
-		src := Source{a[0], a[1], 4791}
+		src := Source{Src: a[0], Dst: a[1], SrcPort: 4791}
 		good := payload(a[0], a[1], ib.RCWriteOnly, 300, 0, rng)
 		require.Equal(t, VerdictOK, v.Flow(&src).Check(good, 0))
 		for bit := range 300 * 8 {
@@ -99,13 +99,16 @@ func TestCheckFindsBitFlips(t *testing.T) {
 func TestCheckWrongFlow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	b := payload(v4a, v4b, ib.RCSendOnly, 100, 0, rng)
-	for _, src := range []Source{{v4b, v4a, 4790}, {v4a, v4b, 4790}, {netip.MustParseAddr("10.0.0.3"), v4b, 4791}} {
+	for _, src := range []Source{
+		{Src: v4b, Dst: v4a, SrcPort: 4790}, {Src: v4a, Dst: v4b, SrcPort: 4790},
+		{Src: netip.MustParseAddr("10.0.0.3"), Dst: v4b, SrcPort: 4791},
+	} {
 		require.Equal(t, VerdictBad, NewVerifier(4791).Flow(&src).Check(b, 0))
 	}
 }
 
 func TestCheckShort(t *testing.T) {
-	for _, a := range []Source{{v4a, v4b, 4791}, {v6a, v6b, 4791}} {
+	for _, a := range []Source{{Src: v4a, Dst: v4b, SrcPort: 4791}, {Src: v6a, Dst: v6b, SrcPort: 4791}} {
 		v := NewVerifier(4791)
 		for n := range ib.BTHBytes + ib.ICRCBytes {
 			require.Equal(t, VerdictShort, v.Flow(&a).Check(make([]byte, n), 0))
@@ -123,7 +126,7 @@ func TestCheckRxeFlush(t *testing.T) {
 		binary.BigEndian.PutUint64(b[16:], 0x1122334455667788)
 		ib.PutICRC(b[n:], c.ChecksumFlushRxe(id, b[:n]))
 		v := NewVerifier(4791)
-		src := Source{v4a, v4b, 4791}
+		src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 		require.NotEqual(t, VerdictBad, v.Flow(&src).Check(b, 0), "id %d", id)
 		require.Equal(t, VerdictOK, v.Flow(&src).CheckKnown(b, id))
 		b[20] ^= 1
@@ -159,14 +162,14 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	b := payload(v4a, v4b, ib.RCSendOnly, 1000, 77, rng)
 	v := NewVerifier(4791)
-	src := Source{v4a, v4b, 4791}
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 	require.Zero(t, testing.AllocsPerRun(100, func() { v.Flow(&src).Check(b, 0) }))
 }
 
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte{0x1C, 0, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4}, 0)
 	f.Fuzz(func(t *testing.T, b []byte, segment int) {
-		for _, s := range []Source{{v4a, v4b, 1}, {v6a, v6b, 1}} {
+		for _, s := range []Source{{Src: v4a, Dst: v4b, SrcPort: 1}, {Src: v6a, Dst: v6b, SrcPort: 1}} {
 			v := NewVerifier(4791)
 			v.Flow(&s).Check(b, segment)
 			v.Flow(&s).CheckKnown(b, uint16(segment))
@@ -179,7 +182,7 @@ func BenchmarkCheckUnexpected(b *testing.B) {
 	p1 := payload(v4a, v4b, ib.RCSendOnly, 4112, 77, rng)
 	p2 := payload(v4a, v4b, ib.RCSendOnly, 4112, 777, rng)
 	v := NewVerifier(4791)
-	src := Source{v4a, v4b, 4791}
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 	b.SetBytes(4112)
 	for i := 0; b.Loop(); i++ {
 		if i&1 == 0 {

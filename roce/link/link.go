@@ -85,6 +85,20 @@ type Multicaster interface {
 	Leave(group, local netip.Addr) error
 }
 
+// PortState is what a link knows of the network interfaces under it.
+type PortState struct {
+	Up  bool   // at least one of the interfaces can carry packets
+	MTU ib.MTU // largest path MTU that fits all of them; 0 if none does
+}
+
+// Watcher is a link that follows changes of the interfaces under it.
+type Watcher interface {
+	// Watch has f called with the state at once, and again whenever it changes,
+	// from a goroutine of the link. It replaces the f before; nil ends it. When
+	// Watch or Close has returned, no earlier f is running.
+	Watch(f func(PortState))
+}
+
 // Wrapper is a middleware around another link.
 type Wrapper interface {
 	Unwrap() Link
@@ -133,6 +147,9 @@ type Stats struct {
 	TxCalls     uint64 // system calls
 	TxBlocked   uint64 // times the network would not take more
 	TxDropped   uint64 // packets given up: no route, too long, no buffers
+	// TxUnreachable are those of TxDropped for which there was no route, the
+	// neighbour did not answer, or the interface was down.
+	TxUnreachable uint64
 
 	RxPackets   uint64 // packets handed up
 	RxBytes     uint64
@@ -142,6 +159,10 @@ type Stats struct {
 	RxSolved    uint64 // IPv4 identification was solved for (16-bit check)
 	RxShort     uint64 // dropped: too short to hold a BTH and an ICRC
 	RxTruncated uint64 // dropped: longer than any packet
+	RxMalformed uint64 // dropped: IP or UDP header wrong (links that see them)
+	// RxOverflow counts datagrams that the kernel dropped because the receive
+	// buffer was full (links that are told).
+	RxOverflow uint64
 
 	GSOFallbacks uint64 // times segmentation offload was refused and switched off
 }

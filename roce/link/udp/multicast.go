@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,7 +96,7 @@ func (s *socket) join(owner *socket, port uint16, o *Options) error {
 		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return &OpenError{Addr: s.addr, Hint: bindHint(err, port), Err: os.NewSyscallError("bind", err)}
+		return &OpenError{Addr: s.addr, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
 	var err error
 	if s.addr.Is4() {

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 
@@ -74,27 +73,9 @@ func (s *socket) setup(port uint16, o *Options) error {
 		s.ifIdx = ifi.Index
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return &OpenError{Addr: s.addr, Hint: bindHint(err, port), Err: os.NewSyscallError("bind", err)}
+		return &OpenError{Addr: s.addr, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
 	return nil
-}
-
-// bindHint says what to do about an address that cannot be bound.
-func bindHint(err error, port uint16) string {
-	switch {
-	case errors.Is(err, unix.EADDRINUSE):
-		if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
-			return fmt.Sprintf("the kernel's rdma_rxe is loaded and owns UDP port %d in this network namespace: "+
-				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
-		}
-		return fmt.Sprintf("something else, perhaps another goroce, uses UDP port %d on this address: "+
-			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port, port)
-	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return "no interface here has this address, or its detection is not finished: see `ip addr`"
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return "a security policy (seccomp, SELinux, a container profile) does not permit the socket"
-	}
-	return ""
 }
 
 // setOptions sets what must be set before bind. Only what the wire depends on

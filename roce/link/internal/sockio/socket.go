@@ -1,8 +1,11 @@
 package sockio
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,4 +44,23 @@ func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 		}
 	}
 	return nil, nil
+}
+
+// BindHint says what to do about a local address and UDP port that cannot be
+// bound.
+func BindHint(err error, port uint16) string {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		if _, err := os.Stat("/sys/module/rdma_rxe"); err == nil {
+			return fmt.Sprintf("the kernel's rdma_rxe is loaded and owns UDP port %d in this network namespace: "+
+				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
+		}
+		return fmt.Sprintf("something else, perhaps another goroce, uses UDP port %d on this address: "+
+			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port, port)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return "no interface here has this address, or its detection is not finished: see `ip addr`"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return "a security policy (seccomp, SELinux, a container profile) does not permit the socket"
+	}
+	return ""
 }

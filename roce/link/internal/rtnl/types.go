@@ -1,0 +1,136 @@
+package rtnl
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// MAC is an Ethernet address.
+type MAC [6]byte
+
+// Link is a network interface.
+type Link struct {
+	Index int
+	Name  string
+	Type  uint16 // ARPHRD_*
+	Flags uint32 // IFF_*
+	MTU   int    // bytes of IP packet
+	MAC   MAC
+	// GSOMax is the longest segmentation offload packet that the interface
+	// takes, in bytes; 0 if the kernel does not say.
+	GSOMax int
+}
+
+// Up reports whether the interface can carry packets: it is switched on and
+// has a carrier.
+func (l *Link) Up() bool { return l.Flags&unix.IFF_UP != 0 && l.Flags&unix.IFF_LOWER_UP != 0 }
+
+// Ethernet reports whether frames of the interface begin with an Ethernet
+// header: those of the loopback interface do, too.
+func (l *Link) Ethernet() bool { return l.Type == unix.ARPHRD_ETHER || l.Type == unix.ARPHRD_LOOPBACK }
+
+// Neighbour is an entry of the kernel's neighbour table (ARP, NDP).
+type Neighbour struct {
+	NeighbourKey
+	MAC   MAC
+	State uint16 // NUD_*
+}
+
+// NeighbourKey identifies an entry of the table.
+type NeighbourKey struct {
+	Index int // of the interface
+	Addr  netip.Addr
+}
+
+// nudValid are the states in which the MAC is known (NUD_VALID of the kernel).
+const nudValid = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE | unix.NUD_PROBE | unix.NUD_STALE | unix.NUD_DELAY
+
+// Valid reports whether the MAC can be used.
+func (n *Neighbour) Valid() bool { return n.State&nudValid != 0 }
+
+// Stale reports whether the MAC was not confirmed for a while, and nobody is
+// about to.
+func (n *Neighbour) Stale() bool { return n.State&unix.NUD_STALE != 0 }
+
+// Failed reports whether the neighbour did not answer.
+func (n *Neighbour) Failed() bool { return n.State&unix.NUD_FAILED != 0 }
+
+// Route is the kernel's choice for a destination.
+type Route struct {
+	Type    uint8      // RTN_*
+	Index   int        // of the interface to send on
+	Gateway netip.Addr // invalid if the destination is a neighbour itself
+	MTU     int        // of the route, bytes; 0 if that of the interface holds
+}
+
+// parseLink reads the body of RTM_NEWLINK or RTM_DELLINK.
+func parseLink(b []byte) (l Link, ok bool) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return l, false
+	}
+	l.Type = native.Uint16(b[2:])
+	l.Index = int(native.Uint32(b[4:]))
+	l.Flags = native.Uint32(b[8:])
+	attributes(b[unix.SizeofIfInfomsg:], func(typ uint16, d []byte) {
+		switch typ {
+		case unix.IFLA_IFNAME:
+			for len(d) > 0 && d[len(d)-1] == 0 {
+				d = d[:len(d)-1]
+			}
+			l.Name = string(d)
+		case unix.IFLA_MTU:
+			l.MTU = int(u32(d))
+		case unix.IFLA_ADDRESS:
+			copy(l.MAC[:], d)
+		case unix.IFLA_GSO_MAX_SIZE:
+			l.GSOMax = int(u32(d))
+		}
+	})
+	return l, true
+}
+
+// parseNeighbour reads the body of RTM_NEWNEIGH or RTM_DELNEIGH.
+func parseNeighbour(b []byte) (n Neighbour, ok bool) {
+	if len(b) < unix.SizeofNdMsg {
+		return n, false
+	}
+	n.Index = int(native.Uint32(b[4:]))
+	n.State = native.Uint16(b[8:])
+	attributes(b[unix.SizeofNdMsg:], func(typ uint16, d []byte) {
+		switch typ {
+		case unix.NDA_DST:
+			n.Addr = ipAddr(d)
+		case unix.NDA_LLADDR:
+			copy(n.MAC[:], d)
+		}
+	})
+	return n, n.Addr.IsValid()
+}
+
+// parseRoute reads the body of RTM_NEWROUTE.
+func parseRoute(b []byte) (r Route, ok bool) {
+	if len(b) < unix.SizeofRtMsg {
+		return r, false
+	}
+	r.Type = b[7]
+	attributes(b[unix.SizeofRtMsg:], func(typ uint16, d []byte) {
+		switch typ {
+		case unix.RTA_OIF:
+			r.Index = int(u32(d))
+		case unix.RTA_GATEWAY:
+			r.Gateway = ipAddr(d)
+		case unix.RTA_VIA: // a gateway of the other family
+			if len(d) > 2 {
+				r.Gateway = ipAddr(d[2:])
+			}
+		case unix.RTA_METRICS:
+			attributes(d, func(typ uint16, d []byte) {
+				if typ == unix.RTAX_MTU {
+					r.MTU = int(u32(d))
+				}
+			})
+		}
+	})
+	return r, true
+}

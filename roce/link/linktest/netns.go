@@ -1,0 +1,218 @@
+package linktest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is a network namespace, which ends with the test.
+type Namespace struct {
+	t    testing.TB
+	file *os.File
+}
+
+// NewNamespace makes an empty namespace with its loopback interface up. It
+// skips the test, with the reason, where that is not permitted.
+func NewNamespace(t testing.TB) *Namespace {
+	t.Helper()
+	type result struct {
+		f   *os.File
+		err error
+	}
+	ch := make(chan result)
+	go func() {
+		// The thread is in the new namespace and ends with the goroutine, because
+		// it stays locked.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			ch <- result{nil, err}
+			return
+		}
+		f, err := os.Open("/proc/thread-self/ns/net")
+		ch <- result{f, err}
+	}()
+	r := <-ch
+	if r.err != nil {
+		t.Skipf("needs a network namespace of its own, which needs root: %v", r.err)
+	}
+	t.Cleanup(func() { r.f.Close() })
+	n := &Namespace{t, r.f}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs the ip command of iproute2")
+	}
+	n.Run("ip", "link", "set", "lo", "up")
+	return n
+}
+
+// Path is a name of the namespace for commands.
+func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
+
+// Do runs f on a thread that is in the namespace; sockets that it opens stay
+// there. f may call t.FailNow.
+func (n *Namespace) Do(f func()) {
+	n.t.Helper()
+	done := make(chan struct{})
+	var err error
+	ok := false
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err = unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			return
+		}
+		f()
+		ok = true
+	}()
+	<-done
+	require.NoError(n.t, err, "enter the network namespace")
+	if !ok {
+		n.t.FailNow() // f ended by Goexit, having said why
+	}
+}
+
+// Run runs a command in the namespace, which must succeed, and returns its
+// output.
+func (n *Namespace) Run(name string, args ...string) string {
+	n.t.Helper()
+	var out []byte
+	var err error
+	n.Do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
+	require.NoError(n.t, err, "%s %s: %s", name, strings.Join(args, " "), out)
+	return string(out)
+}
+
+// Start starts a command in the namespace.
+func (n *Namespace) Start(cmd *exec.Cmd) {
+	n.t.Helper()
+	var err error
+	// Pdeathsig would be about the thread, which ends at once.
+	n.Do(func() { err = cmd.Start() })
+	require.NoError(n.t, err)
+}
+
+// Net is two namespaces with a veth pair between them, named veth0 on both
+// sides, with an IPv4 and an IPv6 address each.
+type Net struct {
+	A, B       *Namespace
+	A4, B4     netip.Addr
+	A6, B6     netip.Addr
+	MACA, MACB string
+}
+
+// Device is the name of the interface on both sides.
+const Device = "veth0"
+
+// NewNet makes a Net with interfaces of the MTU.
+func NewNet(t testing.TB, mtu int) *Net {
+	t.Helper()
+	n := &Net{
+		A: NewNamespace(t), B: NewNamespace(t),
+		A4: netip.MustParseAddr("10.99.0.1"), B4: netip.MustParseAddr("10.99.0.2"),
+		A6: netip.MustParseAddr("fd99::1"), B6: netip.MustParseAddr("fd99::2"),
+		MACA: "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
+	}
+	n.A.Run("ip", "link", "add", Device, "mtu", fmt.Sprint(mtu), "address", n.MACA,
+		"type", "veth", "peer", "name", Device, "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
+	for _, s := range []struct {
+		ns     *Namespace
+		a4, a6 netip.Addr
+	}{{n.A, n.A4, n.A6}, {n.B, n.B4, n.B6}} {
+		s.ns.Run("ip", "addr", "add", s.a4.String()+"/24", "dev", Device)
+		s.ns.Run("ip", "-6", "addr", "add", s.a6.String()+"/64", "dev", Device, "nodad")
+		// Until its link-local address has passed the test for duplicates, the kernel
+		// asks for no neighbour on its own account.
+		s.ns.Run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/"+Device+"/accept_dad")
+		s.ns.Run("ip", "link", "set", Device, "up")
+	}
+	n.waitReady(t)
+	for _, ns := range []*Namespace{n.A, n.B} {
+		// Let neighbours that do not answer fail after 100 ms, not after 3 s.
+		for _, family := range []string{"ipv4", "ipv6"} {
+			ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo 100 > retrans_time_ms", family, Device))
+		}
+		ns.Run("ip", "neigh", "flush", "dev", Device)
+	}
+	return n
+}
+
+// waitReady waits until datagrams pass: IPv6 joins its multicast groups some time
+// after an interface is up, and does not answer for neighbours before.
+func (n *Net) waitReady(t testing.TB) {
+	t.Helper()
+	for _, ab := range [][2]netip.Addr{{n.A4, n.B4}, {n.A6, n.B6}} {
+		var a, b *net.UDPConn
+		var err error
+		n.B.Do(func() { b, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ab[1], 9))) })
+		require.NoError(t, err)
+		defer b.Close()
+		n.A.Do(func() { a, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ab[0], 9))) })
+		require.NoError(t, err)
+		defer a.Close()
+		end := time.Now().Add(giveUp)
+		for {
+			_, err := a.WriteToUDPAddrPort([]byte("ready?"), netip.AddrPortFrom(ab[1], 9))
+			if err == nil {
+				require.NoError(t, b.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+				if _, err = b.Read(make([]byte, 10)); err == nil {
+					break
+				}
+			}
+			require.True(t, time.Now().Before(end), "no datagram passes from %v to %v: %v", ab[0], ab[1], err)
+		}
+	}
+}
+
+// Capture runs tcpdump on the interface of side A while f runs, and returns
+// the name of the file that it wrote.
+func (n *Net) Capture(t testing.TB, filter string, f func()) string {
+	t.Helper()
+	if _, err := exec.LookPath("tcpdump"); err != nil {
+		t.Skip("needs tcpdump")
+	}
+	file := t.TempDir() + "/capture.pcap"
+	var stderr pipeWatcher
+	stderr.seen = make(chan struct{})
+	stderr.want = []byte("listening on")
+	cmd := exec.Command("tcpdump", "-i", Device, "-s", "0", "-B", "65536", "-U", "--immediate-mode", "-w", file, filter)
+	cmd.Stderr = &stderr
+	n.A.Start(cmd)
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case <-stderr.seen:
+	case err := <-exited:
+		t.Fatalf("tcpdump: %v: %s", err, stderr.all.Bytes())
+	}
+	f()
+	require.NoError(t, cmd.Process.Signal(unix.SIGINT))
+	require.NoError(t, <-exited)
+	return file
+}
+
+// pipeWatcher closes seen when want was written to it.
+type pipeWatcher struct {
+	all  bytes.Buffer
+	want []byte
+	seen chan struct{}
+	done bool
+}
+
+func (p *pipeWatcher) Write(b []byte) (int, error) {
+	p.all.Write(b)
+	if !p.done && bytes.Contains(p.all.Bytes(), p.want) {
+		p.done = true
+		close(p.seen)
+	}
+	return len(b), nil
+}

@@ -1,0 +1,91 @@
+package packet
+
+import (
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
+
+// backlog holds copies of frames that the socket had no room for. While there
+// is one the device makes no more packets, so it stays small: at most what one
+// call of Send brought.
+type backlog struct {
+	items []waiting
+	head  int
+	buf   []byte
+
+	// one is the message header for sending from contiguous memory.
+	one struct {
+		hdr [1]sockio.Mmsghdr
+		iov [2]unix.Iovec
+	}
+	front [sockio.MaxReserve]byte
+}
+
+type waiting struct {
+	path    *path
+	off, n  int // UDP payload in buf
+	segment int // 0 for a single packet
+	packets int
+}
+
+// postpone copies a message to the backlog, or drops it if that is full.
+func (t *sender) postpone(m *message) {
+	b := &t.backlog
+	if len(b.buf)+m.Size > backlogBytes {
+		t.stats.dropped.Add(uint64(m.Packets))
+		return
+	}
+	t.single = t.batch.Gather(t.single[:0], m)
+	t.postponeBytes(m.Path, t.single[m.Path.headLen:], m.SegmentSize(), m.Packets)
+}
+
+func (t *sender) postponeBytes(p *path, data []byte, segment, packets int) {
+	b := &t.backlog
+	b.items = append(b.items, waiting{path: p, off: len(b.buf), n: len(data), segment: segment, packets: packets})
+	b.buf = append(b.buf, data...)
+}
+
+// retryBacklog sends what waits until the socket is full again.
+func (t *sender) retryBacklog() {
+	b := &t.backlog
+	for ; b.head < len(b.items); b.head++ {
+		w := &b.items[b.head]
+		data := b.buf[w.off : w.off+w.n]
+		switch errno := t.sendOne(w.path, data, w.segment); {
+		case errno == 0:
+			t.sent(w.packets, w.n)
+		case errno == unix.EAGAIN:
+			return
+		case w.packets > 1 && refusesSegments(errno):
+			t.sendSingly(w.path, data, w.segment)
+		default:
+			t.lost(errno, w.packets)
+		}
+	}
+	clear(b.items)
+	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
+	t.blocked.Store(false)
+}
+
+// sendOne sends a frame of contiguous UDP payload.
+func (t *sender) sendOne(p *path, data []byte, segment int) unix.Errno {
+	o := &t.backlog.one
+	front := t.backlog.front[:p.headLen]
+	p.putHead(front, len(data), segment)
+	o.iov[0].Base = &front[0]
+	o.iov[0].SetLen(len(front))
+	o.iov[1].Base = &data[0]
+	o.iov[1].SetLen(len(data))
+	h := &o.hdr[0].Hdr
+	h.Name, h.Namelen = p.name.bytes(), unix.SizeofSockaddrLinklayer
+	h.Iov = &o.iov[0]
+	h.SetIovlen(2)
+	for {
+		_, errno := sockio.Send(t.fd, o.hdr[:])
+		t.stats.calls.Add(1)
+		if errno != unix.EINTR {
+			o.iov[1].Base = nil
+			return errno
+		}
+	}
+}

@@ -1,0 +1,54 @@
+// Package packet is the link that writes and reads whole frames through
+// AF_PACKET sockets. It needs CAP_NET_RAW.
+//
+// # What it has over a UDP socket
+//
+// It sees the IPv4 identification, so that the ICRC is checked with all its
+// bits, and chooses the UDP source port for each flow, which spreads flows over
+// the paths of a network. Receiving costs more than with a UDP socket, because the kernel
+// also takes every frame through its own IP stack.
+//
+// # Frames
+//
+// A run of packets of one path and equal size leaves as one frame with a
+// virtio header (PACKET_VNET_HDR) that asks for UDP segmentation; the kernel
+// or the card cuts it up and numbers the IPv4 identifications upwards from that in the frame, which
+// is 0. Single packets carry UDP checksum 0, as rdma_rxe sends them; a run needs one,
+// which is left to the card. Frames that were segmented by nobody, as between two
+// network namespaces, or coalesced by the card arrive as one with the virtio header saying how to
+// split them. UDP checksums of received packets are not looked at: they
+// may be partial, and the ICRC covers more. Fragments are neither sent nor accepted, nor
+// IPv4 options.
+//
+// A filter in the kernel passes unicast and multicast UDP to port 4791 for the
+// addresses of the link, and nothing else; what concerns loopback addresses must come by the
+// loopback interface.
+//
+// The port is held by UDP sockets that receive nothing: otherwise the kernel would
+// answer every packet with an ICMP error.
+//
+// # Neighbours
+//
+// Routes and MAC addresses are the kernel's (package nexthop). While a neighbour is being
+// resolved a bounded number of packets is kept. Packets to destinations without a
+// route, with a neighbour that does not answer, or behind an interface that is
+// down are counted in Stats.TxUnreachable. A packet longer than the MTU of the
+// interface or route is dropped.
+//
+// # VLAN
+//
+// Addresses on a VLAN interface of the kernel need nothing. With
+// [Options.VLAN] the link tags and filters itself, on an interface without
+// VLAN interface above it.
+//
+// # Limits
+//
+// Between programs on one machine the link reaches only other packet links: the
+// kernel gives no frame with an address of its own as source to a socket,
+// unless it has routed it itself.
+//
+// Linux, Ethernet and loopback interfaces only. Coalescing on receive is a property of the interface,
+// switched with `ethtool -K DEV gro off`. Segmentation can be switched
+// off, and switches itself off if it is refused. A network card that offloads UDP
+// segmentation must count up IPv4 identifications, as the kernel's own segmentation does.
+package packet

@@ -1,0 +1,49 @@
+package packet
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
+
+// refusesSegments reports whether an error may be about segmentation rather
+// than about the frame: EINVAL for a virtio header that the kernel does not
+// take, EIO from drivers, EMSGSIZE for frames that are too long.
+func refusesSegments(e unix.Errno) bool {
+	return e == unix.EIO || e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EOPNOTSUPP
+}
+
+// sendSingly sends what was refused with segmentation packet by packet. If
+// that works, segmentation was the matter, and is switched off, or down to the
+// number of segments that older kernels take.
+func (t *sender) sendSingly(p *path, b []byte, segment int) {
+	count := (len(b) + segment - 1) / segment
+	ok := 0
+	for len(b) > 0 {
+		n := min(segment, len(b))
+		pkt := b[:n]
+		b = b[n:]
+		// Each now is in a frame of its own, with identification 0.
+		body := pkt[:n-ib.ICRCBytes]
+		if t.l.opts.RxeFlush && ib.Opcode(body[0]) == ib.RCFlush {
+			ib.PutICRC(pkt[len(body):], p.icrc.ChecksumFlushRxe(0, body))
+		} else {
+			ib.PutICRC(pkt[len(body):], p.icrc.Checksum(0, body))
+		}
+		if errno := t.sendOne(p, pkt, 0); errno != 0 {
+			t.lost(errno, 1)
+			continue
+		}
+		t.sent(1, n)
+		ok++
+	}
+	if ok == 0 {
+		return
+	}
+	t.stats.fallbacks.Add(1)
+	if count > sockio.MaxSegmentsOld && t.maxSegs > sockio.MaxSegmentsOld {
+		t.maxSegs = sockio.MaxSegmentsOld
+		return
+	}
+	t.gso.Store(false)
+}

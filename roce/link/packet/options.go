@@ -1,0 +1,36 @@
+package packet
+
+import (
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// Options say what to open. Only Addrs is needed.
+type Options struct {
+	// Addrs are the local addresses, in the order of the GID table.
+	Addrs []netip.Addr
+	// Port is the UDP port of both ends; 0 is 4791. Peers other than goroce
+	// know only 4791.
+	Port uint16
+	// DisableGSO sends every packet in a frame of its own.
+	DisableGSO bool
+	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB.
+	SocketBufferBytes int
+	// RxBuffers is how many frames (of up to 64 KiB) one receive call takes; 0 is
+	// 4. More than 8 leaves the second-level cache of most CPUs.
+	RxBuffers int
+	// MTU overrides the MTU found from the interfaces.
+	MTU ib.MTU
+	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose
+	// priority is the upper three bits of the DSCP, and receive only such. All
+	// addresses must be on one interface. 0 is for frames without tag.
+	VLAN uint16
+	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects,
+	// which is not that of the specification. Received FLUSHes are accepted with either.
+	RxeFlush bool
+}
+
+// OpenError says why the link could not be opened, and what to do.
+type OpenError = link.OpenError

@@ -1,0 +1,98 @@
+package packet
+
+import (
+	"errors"
+	"os"
+
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
+
+// hostToNet turns a protocol number into network byte order, as AF_PACKET wants it.
+func hostToNet(v uint16) uint16 {
+	var b [2]byte
+	b[0], b[1] = byte(v>>8), byte(v)
+	return native.Uint16(b[:])
+}
+
+// openRaw opens an AF_PACKET socket that receives nothing yet.
+func openRaw() (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		hint := ""
+		switch {
+		case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+			hint = "the packet link needs CAP_NET_RAW: run as root, or setcap cap_net_raw+ep on the program, or use the udp link, which needs nothing"
+		case errors.Is(err, unix.EAFNOSUPPORT):
+			hint = "this kernel has no packet sockets: use the udp link"
+		}
+		return -1, &OpenError{Hint: hint, Err: os.NewSyscallError("socket AF_PACKET", err)}
+	}
+	return fd, nil
+}
+
+// setVnet switches the virtio header on.
+func setVnet(fd int) error {
+	return os.NewSyscallError("setsockopt PACKET_VNET_HDR", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1))
+}
+
+// rxSocket receives the frames of one address family.
+type rxSocket struct {
+	fd     int
+	ip6    bool
+	rcvbuf int
+	vnet   bool
+}
+
+// openReceive opens the receiving socket of a family. The filter is in place
+// before the first packet.
+func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
+	fd, err := openRaw()
+	if err != nil {
+		return nil, err
+	}
+	s := &rxSocket{fd: fd, ip6: ip6}
+	fail := func(err error) (*rxSocket, error) {
+		unix.Close(fd)
+		return nil, &OpenError{Err: err}
+	}
+	s.vnet = setVnet(fd) == nil
+	s.rcvbuf = sockio.GrowBuffer(fd, l.bufferBytes(), unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)
+	if err := l.filterFor(ip6).attach(fd); err != nil {
+		return fail(os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err))
+	}
+	sa := &unix.SockaddrLinklayer{Protocol: hostToNet(etherType(ip6))}
+	if l.opts.VLAN != 0 {
+		// Tags are taken off before sockets of one protocol get a frame.
+		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), l.ifIndex[0]
+		// Old kernels do not know it; the filter does the same later.
+		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		return fail(os.NewSyscallError("bind AF_PACKET", err))
+	}
+	return s, nil
+}
+
+func (l *Link) filterFor(ip6 bool) filter {
+	c := filterConfig{ip6: ip6, port: l.port, vlan: l.opts.VLAN, loopback: l.loopback}
+	c.addrs = append(c.addrs, l.addrs...)
+	for g := range l.groups {
+		c.addrs = append(c.addrs, g.group)
+	}
+	return c.build()
+}
+
+func (l *Link) bufferBytes() int {
+	if l.opts.SocketBufferBytes > 0 {
+		return l.opts.SocketBufferBytes
+	}
+	return defaultSocketBuffer
+}
+
+func etherType(ip6 bool) uint16 {
+	if ip6 {
+		return unix.ETH_P_IPV6
+	}
+	return unix.ETH_P_IP
+}
