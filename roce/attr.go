@@ -78,10 +78,17 @@ func (d *Device) Attr() DeviceAttr {
 // Port returns the properties of port 1.
 func (d *Device) Port() PortAttr {
 	return PortAttr{
-		Active: !d.isClosed(), MaxMTU: ib.MTU4096, ActiveMTU: d.mtu, GIDs: len(d.addrs),
+		Active: d.portUp(), MaxMTU: ib.MTU4096, ActiveMTU: d.activeMTU(), GIDs: len(d.addrs),
 		PKey: ib.PKeyDefault, MaxMsg: transport.MaxMessage,
 		LinkName: d.link.Capabilities().Name, LinkLayer: "Ethernet",
 	}
+}
+
+// portUp reports whether packets can be sent: the device is open and, if the
+// link follows them, its interfaces are up.
+func (d *Device) portUp() bool {
+	s := d.port.Load()
+	return !d.isClosed() && (s == nil || s.Up)
 }
 
 // GIDs returns the GID table.

@@ -120,7 +120,7 @@ func (qp *QP) rtrAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	}
 	mtu := c.MTU
 	if mtu == 0 {
-		mtu = qp.d.mtu
+		mtu = qp.d.activeMTU()
 	}
 	hops := c.HopLimit
 	if hops == 0 {

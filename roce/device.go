@@ -57,6 +57,9 @@ type Device struct {
 	// nextTimer is when the engine's next timer is due; math.MaxInt64 for none.
 	nextTimer atomic.Int64
 
+	// port is the state of the interfaces under the link; nil if it does not say.
+	port atomic.Pointer[link.PortState]
+
 	async    *eventQueue
 	closing  sync.Once
 	closed   chan struct{} // closed when Close begins
@@ -171,6 +174,9 @@ func (d *Device) start(cfg *Config) error {
 	if err != nil {
 		return &OpenError{Err: err}
 	}
+	if w, ok := link.As[link.Watcher](d.link); ok {
+		w.Watch(d.portChanged)
+	}
 	switch d.mode {
 	case modeEvent:
 		go d.loop()
@@ -208,6 +214,26 @@ func (d *Device) Close() error {
 		d.rxMu.Unlock()
 	})
 	return d.closeErr
+}
+
+// portChanged takes notice of the interfaces under the link.
+func (d *Device) portChanged(s link.PortState) {
+	old := d.port.Swap(&s)
+	switch {
+	case old == nil || old.Up == s.Up:
+	case s.Up:
+		d.async.push(Event{Type: EventPortActive})
+	default:
+		d.async.push(Event{Type: EventPortError})
+	}
+}
+
+// activeMTU is the largest path MTU for new connections.
+func (d *Device) activeMTU() ib.MTU {
+	if s := d.port.Load(); s != nil && s.MTU.Valid() {
+		return min(d.mtu, s.MTU)
+	}
+	return d.mtu
 }
 
 func (d *Device) isClosed() bool {

@@ -97,7 +97,8 @@ func (d *Device) dispatch(ev transport.Event) {
 	d.async.push(out)
 }
 
-// progress receives one batch, handles it, and runs timers that are due. It
+// progress receives one batch, handles it, runs timers that are due, and sends
+// what waited in the link. It
 // reports whether there was anything to do. rxMu is held.
 func (d *Device) progress() (bool, error) {
 	n, err := d.link.Recv(d.rx)
@@ -106,7 +107,7 @@ func (d *Device) progress() (bool, error) {
 	}
 	now := d.link.Now()
 	timer := now >= d.nextTimer.Load()
-	if n == 0 && !timer {
+	if n == 0 && !timer && !d.link.Backlog() {
 		return false, nil
 	}
 	d.mu.Lock()

@@ -15,7 +15,7 @@ import (
 type DeviceOptions struct {
 	Dev     string // -d: address or name of an interface
 	Addr    string // --addr: addresses, separated by commas
-	Link    string // udp
+	Link    string // udp (also if empty) or packet
 	Polling bool
 	Event   bool
 	NoGSO   bool
@@ -30,7 +30,7 @@ func (d *DeviceOptions) Options() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'd', Long: "ib-dev", Arg: "dev", Help: "local device: an IP address or the name of an interface", Set: getopt.String(&d.Dev)},
 		{Long: "addr", Arg: "ip", Help: "local address; with commas between them, the GID table", Set: getopt.String(&d.Addr)},
-		{Long: "link", Arg: "link", Help: "how packets travel: udp (default)", Set: d.setLink},
+		{Long: "link", Arg: "link", Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW)", Set: d.setLink},
 		{Long: "polling", Help: "the tool's own thread does the work: least latency, one CPU busy", Set: getopt.Bool(&d.Polling)},
 		{Long: "event", Help: "a thread of the device's own does the work (default)", Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
@@ -48,13 +48,13 @@ func (d *DeviceOptions) setCC(s string) (err error) {
 
 func (d *DeviceOptions) setLink(s string) error {
 	switch s {
-	case "udp":
+	case "udp", "packet":
 		d.Link = s
 		return nil
-	case "packet", "xdp":
-		return fmt.Errorf("the %s link does not exist yet: use udp", s)
+	case "xdp":
+		return fmt.Errorf("the %s link does not exist yet: use udp or packet", s)
 	}
-	return fmt.Errorf("%q is not a link: use udp", s)
+	return fmt.Errorf("%q is not a link: use udp or packet", s)
 }
 
 // Place is where the device shall be.

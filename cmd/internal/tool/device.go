@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -54,6 +55,26 @@ func lineRate(iface string) cc.Rate {
 	return cc.Rate(mbps) * cc.Mbps
 }
 
+// openOn opens a device on the link that was asked for; the device closes it.
+func (d *DeviceOptions) openOn(open OpenFunc, cfg roce.Config) (*roce.Device, func() error, error) {
+	if d.Link != "packet" {
+		return open(cfg)
+	}
+	if d.NoGRO {
+		return nil, nil, errors.New("--no-gro: the packet link takes frames as the interface has them: ethtool -K DEVICE gro off")
+	}
+	l, err := packet.Open(packet.Options{Addrs: cfg.Addrs, DisableGSO: d.NoGSO})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Link = l
+	dev, release, err := open(cfg)
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	return dev, release, nil
+}
+
 // Open opens the device at p. If the address was chosen by default and is
 // taken, the place's spares are tried: two tools on one machine without
 // network then find an address each. The place returned is where it is.
@@ -68,14 +89,14 @@ func (d *DeviceOptions) Open(env *Env, p Place) (*roce.Device, func() error, Pla
 		UDP:     udp.Options{DisableGSO: d.NoGSO, DisableGRO: d.NoGRO},
 	}
 	cfg.Tuning.Congestion = d.congestion(p.Iface)
-	dev, release, err := open(cfg)
+	dev, release, err := d.openOn(open, cfg)
 	for _, spare := range p.Spares {
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
 		cfg.Addrs = []netip.Addr{spare}
 		p.Addrs = cfg.Addrs
-		dev, release, err = open(cfg)
+		dev, release, err = d.openOn(open, cfg)
 	}
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
