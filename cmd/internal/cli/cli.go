@@ -17,6 +17,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/perftest"
 	"github.com/goroce/goroce/cmd/internal/pingpong"
+	"github.com/goroce/goroce/cmd/internal/rdmacm"
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
@@ -40,7 +41,7 @@ func Commands() []tool.Command {
 	for _, t := range perftest.Tests() {
 		all = append(all, perftest.Command(t))
 	}
-	return all
+	return append(all, rdmacm.Commands()...)
 }
 
 // Main runs the program with the arguments after its name and returns its exit

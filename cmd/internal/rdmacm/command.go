@@ -1,0 +1,62 @@
+package rdmacm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+)
+
+// Commands returns the subcommands of this package.
+func Commands() []tool.Command {
+	return []tool.Command{
+		command("rping", "ping and pong over RDMA-CM with READ and WRITE, as rping", newPing),
+	}
+}
+
+// program is one tool's options and what it does.
+type program interface {
+	// options is the table; usage the lines that show how to call the tool.
+	options() []getopt.Option
+	usage() []string
+	device() *tool.DeviceOptions
+	// check looks at the options as a whole.
+	check() error
+	run(ctx context.Context, env *tool.Env) error
+}
+
+// command makes a subcommand of a program.
+func command(name, summary string, create func() program) tool.Command {
+	return tool.Command{Name: name, Summary: summary, Run: func(ctx context.Context, env *tool.Env, args []string) error {
+		p := create()
+		if err := parse(name, summary, p, args); err != nil {
+			return err
+		}
+		return p.run(ctx, env)
+	}}
+}
+
+// parse reads a command line. A request for help comes back as a *tool.Text.
+func parse(name, summary string, p program, args []string) error {
+	help := false
+	table := append(p.options(), getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)})
+	for _, o := range p.device().Options() {
+		o.Short = 0 // the originals use most letters, -d among them
+		table = append(table, o)
+	}
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return err
+	case help:
+		text := fmt.Sprintf("%s: %s\n\nUsage:\n", name, summary)
+		for _, u := range p.usage() {
+			text += fmt.Sprintf("  roce %s %s\n", name, u)
+		}
+		return &tool.Text{Text: text + "\nOptions:\n" + getopt.Usage(table)}
+	case len(operands) > 0:
+		return &getopt.Error{Option: operands[0], Reason: "is no option; addresses are given with one"}
+	}
+	return p.check()
+}

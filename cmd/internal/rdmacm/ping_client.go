@@ -1,0 +1,132 @@
+package rdmacm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// connect is the client.
+func (p *ping) connect(ctx context.Context, s *side, from, to netip.AddrPort) (err error) {
+	id, err := s.dev.CreateID(s.ch, roce.PortSpaceTCP)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := id.Close(); err == nil {
+			err = e
+		}
+	}()
+	if err := s.resolve(ctx, id, from, to); err != nil {
+		return err
+	}
+	c, err := newPinger(p, s, id, s.ch)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := c.free(); err == nil {
+			err = e
+		}
+	}()
+	param := p.param()
+	want := roce.CMEstablished
+	if p.ownQP {
+		param.QPN, param.StartingPSN = c.qp.Num(), c.qp.LocalInfo(0).PSN
+		want = roce.CMConnectResponse
+	}
+	if err := id.Connect(&param); err != nil {
+		return err
+	}
+	e, err := expect(ctx, s.ch, want)
+	if err != nil {
+		return err
+	}
+	if p.ownQP {
+		if err := c.connectQP(&e.Conn); err != nil {
+			return err
+		}
+		if err := id.Establish(); err != nil {
+			return err
+		}
+	}
+	c.debugf("connected")
+	if err = c.run(ctx, c.pings); errors.Is(err, errFlushed) {
+		return errors.New("the server has hung up")
+	}
+	return err
+}
+
+// connectQP is -q: it does what the ID does with a queue pair of its own. peer
+// is what the other side said.
+func (c *pinger) connectQP(peer *roce.ConnParam) error {
+	remote := roce.GID(c.id.RemoteAddr().Addr().As16())
+	sgid, err := c.s.dev.GIDIndexFor(remote)
+	if err != nil {
+		return err
+	}
+	a := roce.DefaultConnAttr()
+	a.SGIDIndex, a.PSN, a.SetPSN = sgid, peer.StartingPSN, true
+	a.MaxRdAtomic, a.MaxDestRdAtomic = 1, 1
+	a.RetryCnt, a.RNRRetry = peer.RetryCount, peer.RNRRetryCount
+	if a.MTU = peer.MTU; a.MTU == 0 { // in a reply
+		a.MTU = c.s.dev.Port().ActiveMTU
+	}
+	if peer.AckTimeout != 0 {
+		a.Timeout = peer.AckTimeout
+	}
+	if err := c.qp.ToRTR(roce.RemoteInfo{QPN: peer.QPN, PSN: c.qp.LocalInfo(sgid).PSN, GID: remote}, a); err != nil {
+		return err
+	}
+	return c.qp.ToRTS(a)
+}
+
+// pings is the client's half of the exchange.
+func (c *pinger) pings(ctx context.Context) error {
+	src, sink := c.source.Bytes(), c.data.Bytes()
+	for n := 0; c.p.count == 0 || n < c.p.count; n++ {
+		fill(src, n)
+		if err := c.send(c.source); err != nil {
+			return err
+		}
+		if err := c.await(ctx, &c.got); err != nil { // it has been read
+			return err
+		}
+		if err := c.send(c.data); err != nil {
+			return err
+		}
+		if err := c.await(ctx, &c.got); err != nil { // it has been written
+			return err
+		}
+		if c.p.validate && !bytes.Equal(src, sink) {
+			return errors.New("data mismatch!")
+		}
+		if c.p.verbose {
+			c.s.printf("ping data: %s\n", text(sink))
+		}
+	}
+	return nil
+}
+
+// fill makes the data of ping n: its number, letters, and a zero at the end.
+func fill(b []byte, n int) {
+	i := copy(b, fmt.Sprintf("rdma-ping-%d: ", n))
+	const letters = pingLast - pingFirst + 1
+	for c := n % letters; i < len(b); i++ {
+		b[i] = byte(pingFirst + c)
+		c = (c + 1) % letters
+	}
+	b[len(b)-1] = 0
+}
+
+// text is b up to its first zero.
+func text(b []byte) []byte {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
