@@ -93,6 +93,7 @@ func (s *goroceSession) Counters() (map[string]uint64, error) {
 }
 
 type goroceMR struct {
+	dev  *roce.Device
 	mr   *roce.MR
 	b    []byte
 	gone bool
@@ -104,7 +105,7 @@ func (s *goroceSession) MR(n int, access Access) (MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &goroceMR{mr: mr, b: b}
+	m := &goroceMR{dev: s.p.dev, mr: mr, b: b}
 	s.mrs = append(s.mrs, m)
 	return m, nil
 }
@@ -115,13 +116,20 @@ func (m *goroceMR) LKey() uint32 { return uint32(m.mr.LKey()) }
 func (m *goroceMR) RKey() uint32 { return uint32(m.mr.RKey()) }
 
 func (m *goroceMR) span(off, n int) ([]byte, error) {
+	m.fence()
 	if off < 0 || n < 0 || off > len(m.b) || n > len(m.b)-off {
 		return nil, fmt.Errorf("peer: %d bytes at %d in a region of %d", n, off, len(m.b))
 	}
 	return m.b[off : off+n], nil
 }
 
+// fence orders accesses of this goroutine with those of the device. A peer's one-sided
+// operation ends without a completion here: that it has ended is known from the other
+// machine, which is no event in Go's memory model. Taking the device's lock is.
+func (m *goroceMR) fence() { m.dev.Counters() }
+
 func (m *goroceMR) Fill(off, n int, seed uint64, base int) error {
+	defer m.fence()
 	b, err := m.span(off, n)
 	if err == nil {
 		FillPattern(b, seed, base)
@@ -138,6 +146,7 @@ func (m *goroceMR) Check(off, n int, seed uint64, base int) (int, error) {
 }
 
 func (m *goroceMR) Write(off int, b []byte) error {
+	defer m.fence()
 	dst, err := m.span(off, len(b))
 	copy(dst, b)
 	return err
