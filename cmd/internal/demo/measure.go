@@ -1,0 +1,80 @@
+package demo
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// bandwidth writes to the places of a window in turn. Each place has a pattern
+// of its own, so that a message in a wrong place is found.
+func (s *stage) bandwidth() error {
+	const places = streamBytes / messageSize
+	s.headline("bandwidth", fmt.Sprintf("WRITEs of %d bytes, %d on their way at a time, for %v.", messageSize, depth, s.length()))
+	for i := range places {
+		pattern(s.n.buf.Bytes()[streamStart+i*messageSize:][:messageSize], uint64(seedStream+i))
+	}
+	posted, done := 0, 0
+	start := time.Now()
+	for done < posted || time.Since(start) < s.length() || posted < places {
+		for posted-done < depth && (time.Since(start) < s.length() || posted < places) {
+			off := streamStart + posted%places*messageSize
+			wr := s.remote(roce.WRWrite, off, s.n.mr.SGE(off, messageSize))
+			wr.Flags = roce.SendSignaled
+			if err := s.n.qps[streamQP].PostSend(&wr); err != nil {
+				return err
+			}
+			posted++
+		}
+		k, err := s.n.cq.Wait(s.ctx, s.n.wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range s.n.wcs[:k] {
+			if err := roce.WCError(&s.n.wcs[i]); err != nil {
+				return err
+			}
+		}
+		done += k
+	}
+	elapsed := time.Since(start)
+	for i := range places {
+		if _, err := s.peer.ask(request{Op: "check", Off: streamStart + i*messageSize, Len: messageSize, Seed: uint64(seedStream + i)}); err != nil {
+			return err
+		}
+	}
+	mib := float64(done) * messageSize / elapsed.Seconds() / (1 << 20)
+	s.outcome("%d messages in %.2f s: %.0f MiB/s (%.2f Gbit/s)", done, elapsed.Seconds(), mib, mib*(1<<20)*8/1e9)
+	s.sum.Steps[len(s.sum.Steps)-1].MiBps = mib
+	return nil
+}
+
+// latency reads the word again and again.
+func (s *stage) latency() error {
+	s.headline("latency", fmt.Sprintf("READs of 8 bytes, one after the other, for %v.", s.length()))
+	const want = 4242
+	var took []time.Duration
+	for start := time.Now(); time.Since(start) < s.length() || len(took) == 0; {
+		clear(s.n.buf.Bytes()[:8])
+		t, err := s.must(s.remote(roce.WRRead, wordOffset, s.n.mr.SGE(0, 8)))
+		if err != nil {
+			return err
+		}
+		if v := binary.NativeEndian.Uint64(s.n.buf.Bytes()); v != want {
+			return fmt.Errorf("READ %d found %d instead of %d", len(took)+1, v, want)
+		}
+		took = append(took, t)
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	s.outcome("%d round trips: half within %v, 99 %% within %v", len(took), p50, p99)
+	last := &s.sum.Steps[len(s.sum.Steps)-1]
+	last.P50, last.P99 = float64(p50)/1000, float64(p99)/1000
+	return nil
+}
+
+// length is how long a measurement takes.
+func (s *stage) length() time.Duration { return time.Duration(s.o.seconds * float64(time.Second)) }
