@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,9 @@ import (
 // runJSON runs a test against itself and returns both reports.
 func runJSON(t *testing.T, test Test, server, client *toolcheck.Side) (onServer, onClient jsonReport) {
 	t.Helper()
-	server.Args = append(server.Args, "--json")
-	client.Args = append(client.Args, "--json")
+	for _, side := range []*toolcheck.Side{server, client} {
+		side.Args = append(slices.Clone(side.Args), append(toolcheck.Patient, "--json")...)
+	}
 	toolcheck.Run(t, Command(test), server, client)
 	require.NoError(t, client.Err, "client; stderr: %s; server: %v", &client.Stderr, server.Err)
 	require.NoError(t, server.Err, "server; stderr: %s", &server.Stderr)

@@ -55,6 +55,7 @@ func TestExchanges(t *testing.T) {
 			if strings.Contains(c.args, "-a") {
 				args = append(strings.Fields(c.args), "-n", "5")
 			}
+			args = append(args, toolcheck.Patient...)
 			goodbyeBytes := len("done\x00")
 			want := preambleBytes + c.keys*destBytes + c.reports*reportFields*8
 			if c.silent {

@@ -37,6 +37,12 @@ func Addr(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
+// Patient are the options of the perf tests for an ACK timeout of about a
+// second instead of 67 ms: on a machine with more to do than CPUs, a thread may
+// not run for longer than eight of the latter, which would be taken for a dead
+// peer.
+var Patient = []string{"-u", "18"}
+
 // Side is one side of a run.
 type Side struct {
 	Args   []string
