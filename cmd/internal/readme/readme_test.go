@@ -24,7 +24,8 @@ func TestCodeIsTheExample(t *testing.T) {
 	require.True(t, ok)
 	code, _, ok := strings.Cut(rest, "\n// README: end\n")
 	require.True(t, ok)
-	require.Contains(t, read(t, readmePath), "```go\n"+code+"```\n")
+	require.True(t, strings.Contains(read(t, readmePath), "```go\n"+code+"```\n"),
+		"the code in README.md differs from that between the markers in example_test.go")
 }
 
 // A newcomer needs two commands, in the first screen.
@@ -47,7 +48,7 @@ func TestToolsExist(t *testing.T) {
 	tools := map[string]bool{"help": true}
 	for _, c := range cli.Commands() {
 		tools[c.Name] = true
-		require.Contains(t, readme, "`"+c.Name+"`", "the README names every tool")
+		require.True(t, strings.Contains(readme, "`"+c.Name+"`"), "README.md does not name the tool %s: add it to the table", c.Name)
 	}
 	for _, m := range regexp.MustCompile(`(?m)\broce ([a-z_]+)\b`).FindAllStringSubmatch(readme, -1) {
 		require.True(t, tools[m[1]], "roce %s", m[1])
