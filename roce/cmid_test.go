@@ -15,18 +15,7 @@ type cmPeer struct {
 }
 
 func newCMPeer(t testing.TB, cfg Config) *cmPeer {
-	d := openDevice(t, cfg)
-	p := &cmPeer{end: &end{d: d, buf: make([]byte, 1<<16)}}
-	var err error
-	p.pd, err = d.AllocPD()
-	require.NoError(t, err)
-	p.cq, err = d.CreateCQ(1024, nil)
-	require.NoError(t, err)
-	p.mr, err = p.pd.RegisterMR(p.buf, AccessAll)
-	require.NoError(t, err)
-	p.ch, err = d.CreateEventChannel()
-	require.NoError(t, err)
-	return p
+	return peerOn(t, openDevice(t, cfg))
 }
 
 // next returns the next event, which must be of a type.

@@ -225,9 +225,12 @@ func TestConnMemory(t *testing.T) {
 			require.NoError(t, c.Write(ctx, out, remote), "%d", n)
 			require.NoError(t, c.Read(ctx, back, remote))
 			require.True(t, bytes.Equal(out, back), "%d bytes", n)
+			s.QP().State() // a lock between the device that wrote and us
 			require.True(t, bytes.Equal(out, target[:n]), "%d bytes", n)
+			s.QP().State() // and the other way round
 		}
 		clear(target[:16])
+		s.QP().State()
 		old, err := c.FetchAdd(ctx, remote.Slice(8, 8), 40)
 		require.NoError(t, err)
 		require.Zero(t, old)

@@ -86,30 +86,34 @@ func (c *Conn) wake() {
 // drain takes in all completions and reports whether there were any. c.mu is
 // held.
 func (c *Conn) drain() bool {
-	any := false
-	for {
-		n, err := c.cq.Poll(c.wcs)
-		if n == 0 || err != nil {
-			break
-		}
-		any = true
-		for i := range c.wcs[:n] {
-			c.complete(&c.wcs[i])
-		}
-		if n < len(c.wcs) {
-			break
-		}
-	}
+	any := c.drainCQ()
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
 		if e.Type == CMDisconnected || e.Type == CMRejected || e.Type == CMUnreachable {
 			c.peerGone, c.flushed = true, true
 			any = true
+			// What completed before the end may have done so since we looked.
+			c.drainCQ()
 		}
 	}
 	if any {
 		c.wake()
 	}
 	return any
+}
+
+// drainCQ is drain for the completion queue.
+func (c *Conn) drainCQ() bool {
+	any := false
+	for {
+		n, err := c.cq.Poll(c.wcs)
+		if n == 0 || err != nil {
+			return any
+		}
+		any = true
+		for i := range c.wcs[:n] {
+			c.complete(&c.wcs[i])
+		}
+	}
 }
 
 // complete routes one completion.
