@@ -12,6 +12,11 @@ import (
 func Commands() []tool.Command {
 	return []tool.Command{
 		command("rping", "ping and pong over RDMA-CM with READ and WRITE, as rping", newPing),
+		command("ucmatose", "many connections with messages each way, as ucmatose", newCmatose),
+		command("udaddy", "datagram queue pairs that RDMA-CM introduces, as udaddy", newUdaddy),
+		command("mckey", "messages to a multicast group, as mckey", newMckey),
+		command("rdma_server", "one message each way, as rdma_server", newEndpointServer),
+		command("rdma_client", "one message each way, as rdma_client", newEndpointClient),
 	}
 }
 

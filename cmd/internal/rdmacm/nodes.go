@@ -1,0 +1,215 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+)
+
+// nodeOptions are what ucmatose, udaddy and mckey have in common: a number of
+// connections, each of which carries a number of messages.
+type nodeOptions struct {
+	dev    tool.DeviceOptions
+	server string // address; empty: this is the server
+	bind   string
+	conns  int
+	count  int // messages for each connection
+	size   int // bytes of a message
+	tos    int // -1: not set
+	port   int
+}
+
+func defaultNodes(port int) nodeOptions {
+	return nodeOptions{conns: 1, count: 10, size: 100, tos: -1, port: port}
+}
+
+func (o *nodeOptions) device() *tool.DeviceOptions { return &o.dev }
+
+func (o *nodeOptions) check() error {
+	if o.size == 0 {
+		o.count = 0
+	}
+	return nil
+}
+
+func (o *nodeOptions) options() []getopt.Option {
+	return []getopt.Option{
+		{Short: 'b', Arg: "addr", Help: "local address", Set: getopt.String(&o.bind)},
+		{Short: 'c', Arg: "n", Help: "number of connections (default 1)", Set: getopt.Int(&o.conns, 1, maxConnections)},
+		{Short: 'C', Arg: "n", Help: "messages on each of them, in each direction (default 10)", Set: getopt.Int(&o.count, 0, maxMessages)},
+		{Short: 'S', Arg: "bytes", Help: "size of a message (default 100)", Set: getopt.Int(&o.size, 0, maxMessageSize)},
+	}
+}
+
+// clientOptions are those of the tools that have client and server.
+func (o *nodeOptions) clientOptions() []getopt.Option {
+	return []getopt.Option{
+		{Short: 's', Arg: "addr", Help: "address of the server; without it, this is the server", Set: getopt.String(&o.server)},
+		{Short: 't', Arg: "tos", Help: "type of service", Set: getopt.Int(&o.tos, 0, 255)},
+		{Short: 'f', Arg: "format", Help: "of addresses: name, ip or ipv6", Set: setFormat},
+	}
+}
+
+func setFormat(s string) error {
+	switch f := strings.ToLower(s); {
+	case strings.HasPrefix(f, "ip"), strings.HasPrefix(f, "name"):
+		return nil
+	case strings.HasPrefix(f, "gid"):
+		return errors.New("not supported: gid names InfiniBand addresses; on RoCE they are IP addresses")
+	}
+	return fmt.Errorf("%q is not one of name, ip and ipv6", s)
+}
+
+// setPortSpaceNumber is -p of udaddy and mckey.
+func setPortSpaceNumber(s string) error {
+	n, err := strconv.ParseUint(s, 0, 16)
+	if err != nil || roce.PortSpace(n) != roce.PortSpaceUDP {
+		return fmt.Errorf("%q: only port space UDP (%#x) is supported", s, uint16(roce.PortSpaceUDP))
+	}
+	return nil
+}
+
+// open opens the device and resolves the addresses.
+func (o *nodeOptions) open(ctx context.Context, name string, env *tool.Env, remote string) (s *side, local, peer netip.Addr, err error) {
+	if local, err = lookup(ctx, o.bind); err != nil {
+		return nil, local, peer, err
+	}
+	if peer, err = lookup(ctx, remote); err != nil {
+		return nil, local, peer, err
+	}
+	s, err = open(ctx, name, env, &o.dev, local, peer)
+	return s, local, peer, err
+}
+
+// checkSize refuses messages that are more than a packet, for datagrams.
+func (o *nodeOptions) checkSize(s *side) error {
+	if mtu := s.dev.Port().ActiveMTU.Bytes(); o.count > 0 && o.size > mtu {
+		return fmt.Errorf("message_size %d is larger than active mtu %d", o.size, mtu)
+	}
+	return nil
+}
+
+// node is one connection or association.
+type node struct {
+	o        *nodeOptions
+	id       *roce.CMID
+	scq, rcq *roce.CQ
+	mr       *roce.MR
+	ah       *roce.AH // datagrams
+	qpn      ib.QPN
+	qkey     ib.QKey
+	up       bool
+}
+
+// prepare makes the queue pair and posts the receives.
+func (n *node) prepare(s *side) (err error) {
+	depth := max(n.o.count, 1)
+	if n.scq, err = s.dev.CreateCQ(depth, nil); err != nil {
+		return err
+	}
+	if n.rcq, err = s.dev.CreateCQ(depth, nil); err != nil {
+		return err
+	}
+	_, err = n.id.CreateQP(s.pd, roce.QPInitAttr{SendCQ: n.scq, RecvCQ: n.rcq, SigAll: true, Caps: roce.QPCaps{
+		MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1,
+	}})
+	if err != nil {
+		return err
+	}
+	n.mr, err = s.pd.RegisterMR(make([]byte, max(n.o.size+n.head(), 1)), roce.LocalWrite)
+	return err
+}
+
+// head is how much of the buffer is in front of a message.
+func (n *node) head() int {
+	if n.id.PortSpace() == roce.PortSpaceUDP {
+		return ib.GRHBytes
+	}
+	return 0
+}
+
+func (n *node) postRecvs() error {
+	for range n.o.count {
+		if err := n.id.QP().PostRecv(&roce.RecvWR{ID: wrRecv, SGList: []roce.SGE{n.mr.SGE(0, n.o.size+n.head())}}); err != nil {
+			return fmt.Errorf("failed to post receives: %w", err)
+		}
+	}
+	return nil
+}
+
+// postSends sends all messages of a node. The head is a GRH, for receiving.
+func (n *node) postSends() error {
+	wr := roce.SendWR{ID: wrSend, Opcode: roce.WRSend, SGList: []roce.SGE{n.mr.SGE(0, n.o.size)}}
+	if n.ah != nil {
+		wr.Opcode, wr.Imm = roce.WRSendImm, uint32(n.id.QP().Num())
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = n.ah.Handle(), n.qpn, n.qkey
+	}
+	for range n.o.count {
+		if err := n.id.QP().PostSend(&wr); err != nil {
+			return fmt.Errorf("failed to post sends: %w", err)
+		}
+	}
+	return nil
+}
+
+func (n *node) waitSends(ctx context.Context) error { return complete(ctx, n.scq, n.o.count, nil) }
+func (n *node) waitRecvs(ctx context.Context) error { return complete(ctx, n.rcq, n.o.count, nil) }
+
+// free gives everything back, as far as it was made.
+func (n *node) free() error {
+	var errs []error
+	if n.id != nil {
+		errs = append(errs, n.id.Close()) // with the queue pair
+	}
+	if n.ah != nil {
+		errs = append(errs, n.ah.Destroy())
+	}
+	for _, cq := range []*roce.CQ{n.scq, n.rcq} {
+		if cq != nil {
+			errs = append(errs, cq.Close())
+		}
+	}
+	if n.mr != nil {
+		errs = append(errs, n.mr.Deregister())
+	}
+	return errors.Join(errs...)
+}
+
+// each calls f for all nodes that are up.
+func each(nodes []*node, f func(*node) error) error {
+	for _, n := range nodes {
+		if n.up {
+			if err := f(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finish frees all nodes and prints the last lines of the originals.
+func finish(s *side, nodes []*node, err error) error {
+	s.printf("test complete\n")
+	errs := []error{err}
+	for _, n := range nodes {
+		errs = append(errs, n.free())
+	}
+	code := 0
+	if err = errors.Join(errs...); err != nil {
+		code = -1
+		var ev *eventError
+		if errors.As(err, &ev) {
+			code = status(ev.e)
+		}
+	}
+	s.printf("return status %d\n", code)
+	return err
+}
