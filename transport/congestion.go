@@ -63,7 +63,9 @@ func (p *TxPacket) isPaced() bool {
 // pollPaced is a turn of a QP with congestion control.
 func (qp *QP) pollPaced(now int64, batch []TxPacket) int {
 	c := qp.cc
-	c.rate = c.ctl.Rate(now)
+	if c.rate = c.ctl.Rate(now); c.rate == 0 {
+		c.rate = c.cfg.Cap()
+	}
 	qp.countCuts(now)
 	budget := c.pacer.Budget(now, c.rate)
 	c.open = budget > 0

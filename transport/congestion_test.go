@@ -88,6 +88,26 @@ func testPacing(t *testing.T, rate cc.Rate, burst int64, op transport.WROpcode) 
 	require.Zero(t, a.eng.Counters().RetransmittedPkts)
 }
 
+// A capped QP sends at line rate before the first CNP.
+func TestPacingCapped(t *testing.T) {
+	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cc.Config{
+		Algorithm: cc.DCQCNPaper, LineRate: cc.Gbps, Capped: true, BurstNs: -1,
+	}}}})
+	a, _ := p.connect(linkConfig{})
+	var last int64
+	p.onSend = func(f *flight) {
+		if f.from.i == 0 {
+			require.LessOrEqual(t, last, p.now)
+			last = p.now + int64(wireBytes(f))*8 - 1
+		}
+	}
+	a.post(a.write(0, 0, 1<<18))
+	p.run()
+	a.wantWC("1 success")
+	s, _ := a.qp.Congestion(p.now)
+	require.False(t, s.Limiting)
+}
+
 // Small messages are paced by what they cost on the cable.
 func TestPacingSmallMessages(t *testing.T) {
 	const rate = 50 * cc.Mbps

@@ -49,6 +49,10 @@ type Config struct {
 	// StartRate limits a QP from its first packet on; 0 sends without limit
 	// until the first CNP, as DCQCN does.
 	StartRate Rate
+	// Capped paces a QP at LineRate when nothing else limits it, as the port of
+	// a NIC does. Without, it hands over all that its window admits, which a
+	// socket takes with fewer calls, and the queue before the wire is deep.
+	Capped bool
 	// CutOnNAK makes a sequence NAK, received or implied, cut the rate as a CNP
 	// does, whatever the profile says (ConnectX-5 and 6 do).
 	CutOnNAK bool
@@ -93,15 +97,27 @@ func (c *Config) New() Controller {
 		p = *c.Profile
 	}
 	p.CutOnNAK = p.CutOnNAK || c.CutOnNAK
-	line := c.LineRate
-	if line == 0 {
-		line = DefaultLineRate
-	}
-	d := NewDCQCN(p, line)
+	d := NewDCQCN(p, c.line())
 	if c.StartRate > 0 {
-		d.startAt(min(c.StartRate, line))
+		d.startAt(min(c.StartRate, c.line()))
 	}
 	return d
+}
+
+func (c *Config) line() Rate {
+	if c.LineRate == 0 {
+		return DefaultLineRate
+	}
+	return c.LineRate
+}
+
+// Cap returns the rate of a QP that its controller does not limit; 0 is
+// without limit.
+func (c *Config) Cap() Rate {
+	if c.Capped {
+		return c.line()
+	}
+	return 0
 }
 
 // NewPacer returns the pacer of one QP.

@@ -42,6 +42,9 @@ func TestConfigCheck(t *testing.T) {
 		require.NoError(t, (&Config{Algorithm: a}).Check())
 	}
 	require.Nil(t, (&Config{}).New())
+	require.Zero(t, (&Config{LineRate: Gbps}).Cap())
+	require.Equal(t, Gbps, (&Config{LineRate: Gbps, Capped: true}).Cap())
+	require.Equal(t, DefaultLineRate, (&Config{Capped: true}).Cap())
 }
 
 // A start rate limits from the first packet on, and is left behind by the

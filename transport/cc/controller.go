@@ -9,6 +9,9 @@ const (
 	Gbps Rate = 1e9
 )
 
+// Gbit returns the rate in Gb/s.
+func (r Rate) Gbit() float64 { return float64(r) / float64(Gbps) }
+
 // Controller limits one QP. The engine reports events in the order of time,
 // and asks Rate and Window before it sends.
 type Controller interface {
