@@ -7,7 +7,7 @@ FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test interop interop-full bench fuzz lint clean
+.PHONY: all build demo test interop interop-full bench sim-report fuzz lint clean
 
 all: build
 
@@ -31,6 +31,11 @@ interop-full:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+# Congestion control in the simulated fabric: makes docs/congestion from
+# scratch.
+sim-report:
+	$(GO) run ./bench/cmd/simreport -o docs/congestion
 
 # Each fuzz target of each package, for FUZZTIME. The list is made by the test
 # binaries themselves, so that no target is forgotten.

@@ -1,0 +1,81 @@
+package simreport
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/bench/plot"
+)
+
+// maxPoints is how many points a line of a chart has at most: more are not
+// seen, and make the file large.
+const maxPoints = 400
+
+// line reduces the samples to maxPoints by means, or by the largest of each
+// group for a queue.
+func (r *Result) line(name string, largest bool, value func(*Sample) float64) plot.Series {
+	s := plot.Series{Name: name}
+	group := max((len(r.Samples)+maxPoints-1)/maxPoints, 1)
+	for i := 0; i+group <= len(r.Samples); i += group {
+		sum, top := 0.0, 0.0
+		for j := i; j < i+group; j++ {
+			v := value(&r.Samples[j])
+			sum, top = sum+v, max(top, v)
+		}
+		s.X = append(s.X, float64(r.Samples[i].AtNs)/float64(Millisecond))
+		if largest {
+			s.Y = append(s.Y, top)
+		} else {
+			s.Y = append(s.Y, sum/float64(group))
+		}
+	}
+	return s
+}
+
+// rates is the chart of what the flows were allowed to send.
+func (r *Result) rates(title string) []byte {
+	c := plot.Chart{Title: title, XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 42}
+	for i := range r.Scenario.Flows {
+		c.Series = append(c.Series, r.line(fmt.Sprintf("flow %d", i+1), false, func(s *Sample) float64 { return s.Allowed[i] }))
+	}
+	return c.SVG()
+}
+
+// kilobytes of the queue to the receiver.
+func kilobytes(s *Sample) float64 { return float64(s.QueueBytes) / 1000 }
+
+// Charts returns the charts of the report by file name.
+func (o *Outcome) Charts() map[string][]byte {
+	files := map[string][]byte{
+		"late-flow.svg":      o.Late.rates("A fourth flow starts at 20 ms (dcqcn-paper)"),
+		"lone-flow.svg":      o.Lone[0].rates("The second flow stops at 60 ms (dcqcn-paper)"),
+		"lone-flow-mlnx.svg": o.Lone[1].rates("The second flow stops at 60 ms (dcqcn-mellanox)"),
+	}
+	for _, f := range o.Fairness {
+		files["fairness-"+f.file+".svg"] = f.results[0].rates("2:1 from 40 and 5 Gb/s: " + f.name)
+	}
+	groups := make([]string, len(IncastSenders))
+	for i, k := range IncastSenders {
+		groups[i] = fmt.Sprintf("%d:1", k)
+	}
+	bars := func(title, label string, logY bool, yMax float64, value func(*Result) float64) []byte {
+		b := plot.Bars{Title: title, YLabel: label, LogY: logY, YMax: yMax, Groups: groups}
+		for _, x := range schemes {
+			s := plot.BarSeries{Name: x.name}
+			for _, r := range o.Incast[x.name] {
+				s.Values = append(s.Values, value(r))
+			}
+			b.Series = append(b.Series, s)
+		}
+		return b.SVG()
+	}
+	files["incast-utilization.svg"] = bars("Incast: utilisation of the receiver's port", "", false, 1,
+		func(r *Result) float64 { return r.Utilization })
+	files["incast-queue.svg"] = bars("Incast: 90th percentile of the queue", "KB", true, 0,
+		func(r *Result) float64 { return float64(r.Queue.Percentile(0.9)) / 1000 })
+	q := plot.Chart{Title: "Incast: queue to the receiver (dcqcn-paper)", XLabel: "time, ms", YLabel: "KB"}
+	for i, r := range o.Incast["dcqcn-paper"] {
+		q.Series = append(q.Series, r.line(groups[i], true, kilobytes))
+	}
+	files["incast-queue-time.svg"] = q.SVG()
+	return files
+}

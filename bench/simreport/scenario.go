@@ -1,0 +1,342 @@
+package simreport
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// Units of time, in nanoseconds.
+const (
+	Microsecond = int64(1e3)
+	Millisecond = int64(1e6)
+)
+
+// The network of all experiments: what the DCQCN paper has, as far as it says.
+const (
+	LineRate = 40 * cc.Gbps
+	// propagationNs is that of one cable.
+	propagationNs = 1 * Microsecond
+	// BufferBytes is the shared buffer of the switch (12 MB, as that of a
+	// Trident II); a port may have half of what is free.
+	BufferBytes = 12 << 20
+	bufferShare = 1
+	pathMTU     = ib.MTU1024
+	// Messages are WRITEs of messageBytes, always messagesQueued of them posted.
+	messageBytes   = 16 << 10
+	messagesQueued = 64
+	// windowPackets is how much a flow may have outstanding: 256 KiB.
+	windowPackets = 256
+)
+
+// PaperRED is the marking of the DCQCN paper at 40 Gb/s.
+var PaperRED = sim.RED{KminBytes: 5e3, KmaxBytes: 200e3, Pmax: 0.01}
+
+// Flow is one sender.
+type Flow struct {
+	StartNs int64
+	StopNs  int64   // no message is posted from then on; 0: never
+	Rate    cc.Rate // that the flow begins with; 0 is without limit
+}
+
+// Scenario is one incast.
+type Scenario struct {
+	Name  string
+	Flows []Flow
+	CC    cc.Config // LineRate, StartRate and BurstNs are set by Run
+	CNPNs int64     // gap between CNPs
+	RED   sim.RED   // zero: the switch does not mark
+	// Buffer of the switch; 0 is BufferBytes.
+	Buffer int
+	Window int // packets outstanding of a flow; 0 is windowPackets
+
+	DurationNs int64
+	WarmupNs   int64 // figures are of what is after it
+	SampleNs   int64
+	Seed       uint64
+}
+
+// Incast returns k flows that start together.
+func Incast(k int) []Flow { return make([]Flow, k) }
+
+// Sample is the state at one moment.
+type Sample struct {
+	AtNs       int64
+	QueueBytes int
+	Allowed    []float64 // Gb/s, per flow: line rate if it is not limited, 0 if it does not run
+	Delivered  []int64   // bytes of completed messages so far
+}
+
+// Result is what a run showed. Except for the samples it is about the time
+// after the warm-up.
+type Result struct {
+	Scenario    *Scenario
+	Utilization float64 // of the port to the receiver
+	Goodput     []float64
+	Total       float64 // goodput of all, Gb/s
+	Jain        float64
+	Queue       sim.QueueStats
+	Marked      uint64
+	CNPs        uint64 // sent by the receiver, whole run
+	Cuts        uint64 // by the senders, whole run
+	Dropped     uint64 // by the switch, whole run
+	Resent      uint64 // packets, whole run
+	Timeouts    uint64
+	Packets     uint64 // carried by the fabric
+	Samples     []Sample
+}
+
+// Jain is Jain's index of fairness: 1 if all are equal, 1/n if one has all.
+func Jain(x []float64) float64 {
+	var sum, squares float64
+	for _, v := range x {
+		sum += v
+		squares += v * v
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(x)) * squares)
+}
+
+// sender is a host with one flow.
+type sender struct {
+	flow      *Flow
+	dev       *roce.Device
+	cq        *roce.CQ
+	qp        *roce.QP
+	wr        roce.SendWR
+	posted    int
+	delivered int64
+}
+
+// rig is a scenario in the making.
+type rig struct {
+	s        *Scenario
+	fabric   *sim.Fabric
+	receiver *roce.Device
+	port     *sim.Link
+	senders  []*sender
+}
+
+func hostAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+
+// Run plays a scenario.
+func Run(s *Scenario) (*Result, error) {
+	r := &rig{s: s}
+	defer r.close()
+	if err := r.build(); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	res := &Result{Scenario: s}
+	if err := r.play(res); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return res, nil
+}
+
+func (r *rig) build() error {
+	s := r.s
+	pipe := sim.Pipe{BitsPerSecond: int64(LineRate), LatencyNs: propagationNs}
+	down := pipe
+	if s.RED != (sim.RED{}) {
+		down.Mark = s.RED.Mark
+	}
+	buffer := s.Buffer
+	if buffer == 0 {
+		buffer = BufferBytes
+	}
+	r.fabric = sim.New(sim.Config{
+		Seed: s.Seed, Up: pipe, Down: down, MTU: pathMTU, BufferBytes: buffer, BufferShare: bufferShare,
+	})
+	var err error
+	if r.port, err = r.fabric.Link(hostAddr(0)); err != nil {
+		return err
+	}
+	if r.receiver, err = r.open(r.port, transport.Tuning{CNPGapNs: s.CNPNs}); err != nil {
+		return err
+	}
+	pd, err := r.receiver.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := r.receiver.CreateCQ(16, nil)
+	if err != nil {
+		return err
+	}
+	mr, err := pd.RegisterMR(make([]byte, messageBytes), roce.AccessAll)
+	if err != nil {
+		return err
+	}
+	for i := range s.Flows {
+		if err := r.addSender(i, pd, cq, mr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) open(l *sim.Link, t transport.Tuning) (*roce.Device, error) {
+	return roce.Open(roce.Config{Link: l, Rand: r.fabric.Rand(), Tuning: t})
+}
+
+// addSender makes a host with a connection to the receiver.
+func (r *rig) addSender(i int, pd *roce.PD, cq *roce.CQ, mr *roce.MR) error {
+	s := r.s
+	flow := &s.Flows[i]
+	l, err := r.fabric.Link(hostAddr(i + 1))
+	if err != nil {
+		return err
+	}
+	conf := s.CC
+	conf.LineRate, conf.StartRate, conf.BurstNs, conf.Capped = LineRate, flow.Rate, -1, true
+	window := s.Window
+	if window == 0 {
+		window = windowPackets
+	}
+	dev, err := r.open(l, transport.Tuning{Congestion: conf, MaxUnackedPackets: window})
+	if err != nil {
+		return err
+	}
+	h := &sender{flow: flow, dev: dev}
+	r.senders = append(r.senders, h)
+	own, err := dev.AllocPD()
+	if err != nil {
+		return err
+	}
+	if h.cq, err = dev.CreateCQ(2*messagesQueued, nil); err != nil {
+		return err
+	}
+	local, err := own.RegisterMR(make([]byte, messageBytes), roce.AccessAll)
+	if err != nil {
+		return err
+	}
+	caps := roce.QPCaps{MaxSendWR: 2 * messagesQueued, MaxRecvWR: 1}
+	if h.qp, err = own.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: h.cq, Caps: caps}); err != nil {
+		return err
+	}
+	peer, err := pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: cq, Caps: caps})
+	if err != nil {
+		return err
+	}
+	if err := peer.Connect(h.qp.LocalInfo(0), roce.WithMTU(pathMTU)); err != nil {
+		return err
+	}
+	if err := h.qp.Connect(peer.LocalInfo(0), roce.WithMTU(pathMTU)); err != nil {
+		return err
+	}
+	h.wr = roce.SendWR{
+		Opcode: roce.WRWrite, Flags: roce.SendSignaled, SGList: []roce.SGE{local.SGE(0, messageBytes)},
+		RemoteAddr: mr.Addr(), RKey: mr.RKey(),
+	}
+	return nil
+}
+
+func (r *rig) close() {
+	for _, h := range r.senders {
+		_ = h.dev.Close()
+	}
+	if r.receiver != nil {
+		_ = r.receiver.Close()
+	}
+}
+
+// runs reports whether the flow posts messages at now.
+func (f *Flow) runs(now int64) bool {
+	return now >= f.StartNs && (f.StopNs == 0 || now < f.StopNs)
+}
+
+// work takes completions and posts messages.
+func (h *sender) work(now int64) error {
+	var wcs [32]roce.WC
+	for {
+		n, err := h.cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		for i := range wcs[:n] {
+			if err := roce.WCError(&wcs[i]); err != nil {
+				return err
+			}
+		}
+		h.posted -= n
+		h.delivered += int64(n) * messageBytes
+	}
+	if !h.flow.runs(now) {
+		return nil
+	}
+	for ; h.posted < messagesQueued; h.posted++ {
+		if err := h.qp.PostSend(&h.wr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sample appends the state of now.
+func (r *rig) sample(res *Result, now int64) {
+	_, q := r.port.Queued()
+	p := Sample{AtNs: now, QueueBytes: q}
+	for _, h := range r.senders {
+		allowed := 0.0
+		if h.flow.runs(now) {
+			allowed = LineRate.Gbit()
+			if st, ok := h.qp.Congestion(); ok && st.Limiting {
+				allowed = st.Current.Gbit()
+			}
+		}
+		p.Allowed = append(p.Allowed, allowed)
+		p.Delivered = append(p.Delivered, h.delivered)
+	}
+	res.Samples = append(res.Samples, p)
+}
+
+// play lets the time of the scenario pass.
+func (r *rig) play(res *Result) error {
+	s := r.s
+	before := make([]int64, len(r.senders))
+	warm := false
+	for now := int64(0); ; now = r.fabric.Now() {
+		if !warm && now >= s.WarmupNs {
+			warm = true
+			r.port.ResetQueues()
+			for i, h := range r.senders {
+				before[i] = h.delivered
+			}
+		}
+		for _, h := range r.senders {
+			if err := h.work(now); err != nil {
+				return err
+			}
+		}
+		r.sample(res, now)
+		if now >= s.DurationNs {
+			break
+		}
+		r.fabric.RunFor(s.SampleNs)
+	}
+	span := float64(s.DurationNs - s.WarmupNs)
+	for i, h := range r.senders {
+		res.Goodput = append(res.Goodput, float64(h.delivered-before[i])*8/span)
+		res.Total += res.Goodput[i]
+		c := h.dev.Counters()
+		res.Cuts += c.RateCuts
+		res.Resent += c.RetransmittedPkts
+		res.Timeouts += c.Timeouts
+	}
+	_, res.Queue = r.port.QueueStats()
+	res.Utilization = res.Queue.Utilization()
+	res.Jain = Jain(res.Goodput)
+	res.CNPs = r.receiver.Counters().CNPsSent
+	st := r.fabric.Stats()
+	res.Marked, res.Dropped, res.Packets = st.Marked, st.Overflowed, st.Sent
+	return nil
+}
