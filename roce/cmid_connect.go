@@ -68,6 +68,9 @@ func (id *CMID) request(now int64, a *cmAgent, p *ConnParam) error {
 			r.Transport = mad.TransportUC
 		}
 	}
+	if r.QPN == 0 {
+		return &ArgError{"connect", "QP", "missing, and no number given"}
+	}
 	id.conn, err = a.core.Connect(now, r, id)
 	return err
 }
@@ -128,6 +131,9 @@ func (id *CMID) accept(now int64, p *ConnParam) error {
 		}
 		qp.t.WatchEstablished()
 		r.QPN, r.StartingPSN, r.SRQ = qp.num, qp.psn, qp.hasSRQ()
+	}
+	if r.QPN == 0 {
+		return &ArgError{"accept", "QP", "missing, and no number given"}
 	}
 	if err := id.conn.Accept(now, r); err != nil {
 		id.failQP(now)

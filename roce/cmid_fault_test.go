@@ -268,6 +268,7 @@ func TestCMWithoutQP(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cid.ResolveAddr(netip.AddrPort{}, lid.LocalAddr()))
 	c.next(t, ctx, CMAddrResolved)
+	require.ErrorIs(t, cid.Connect(nil), ErrInvalidAttr)
 	p := DefaultConnParam()
 	p.QPN, p.StartingPSN = 0x111, 0x222
 	require.NoError(t, cid.Connect(&p))

@@ -10,6 +10,10 @@ import (
 const (
 	cmRecvs = 512 // datagrams that can arrive between two looks
 	cmSends = 256 // datagrams on their way out
+	// cmHalfOpen bounds the connections that were accepted and whose peer has not
+	// shown that it knows. Each has a queue pair and its buffers. The oldest is
+	// given up for a new one.
+	cmHalfOpen = 256
 )
 
 // Private data that is left to the application, in bytes. Peers receive the

@@ -7,6 +7,17 @@
 // aliases here, so that package transport need not be imported; types of wire
 // fields (PSN, QPN, keys, GID) are in package ib.
 //
+// # Connecting
+//
+// Three ways, from the top down:
+//
+//   - [Dial] and [Listen] make a [Conn], which sends and receives messages and
+//     reads and writes memory of the peer. They need no Device.
+//   - [CMID] and [EventChannel] are the identifiers and events of librdmacm, for
+//     programs written that way. Both this and Dial speak the protocol of
+//     RDMA-CM, so that the peer can be any program on librdmacm.
+//   - [QP.Connect] with numbers that the application exchanged by other means.
+//
 // # Who does the work
 //
 // A Device is one shard: one engine, one lock, one link. Three ways to run it:

@@ -20,7 +20,8 @@ type ListenConfig struct {
 
 	// Handshake, if set, is called for each request before it is accepted. An
 	// error refuses it: the peer gets the private data of a *RejectedError, and its Reason if it has one.
-	// It may replace r.Param. It is called from Accept, by one goroutine at a time.
+	// It may replace r.Param. It is called from Accept, by one goroutine at a time,
+	// and must not call the listener.
 	Handshake func(r *ConnRequest) error
 }
 
