@@ -1,7 +1,6 @@
 package linktest
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
@@ -171,48 +170,4 @@ func (n *Net) waitReady(t testing.TB) {
 			require.True(t, time.Now().Before(end), "no datagram passes from %v to %v: %v", ab[0], ab[1], err)
 		}
 	}
-}
-
-// Capture runs tcpdump on the interface of side A while f runs, and returns
-// the name of the file that it wrote.
-func (n *Net) Capture(t testing.TB, filter string, f func()) string {
-	t.Helper()
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("needs tcpdump")
-	}
-	file := t.TempDir() + "/capture.pcap"
-	var stderr pipeWatcher
-	stderr.seen = make(chan struct{})
-	stderr.want = []byte("listening on")
-	cmd := exec.Command("tcpdump", "-i", Device, "-s", "0", "-B", "65536", "-U", "--immediate-mode", "-w", file, filter)
-	cmd.Stderr = &stderr
-	n.A.Start(cmd)
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	select {
-	case <-stderr.seen:
-	case err := <-exited:
-		t.Fatalf("tcpdump: %v: %s", err, stderr.all.Bytes())
-	}
-	f()
-	require.NoError(t, cmd.Process.Signal(unix.SIGINT))
-	require.NoError(t, <-exited)
-	return file
-}
-
-// pipeWatcher closes seen when want was written to it.
-type pipeWatcher struct {
-	all  bytes.Buffer
-	want []byte
-	seen chan struct{}
-	done bool
-}
-
-func (p *pipeWatcher) Write(b []byte) (int, error) {
-	p.all.Write(b)
-	if !p.done && bytes.Contains(p.all.Bytes(), p.want) {
-		p.done = true
-		close(p.seen)
-	}
-	return len(b), nil
 }

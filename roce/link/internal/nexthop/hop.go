@@ -66,7 +66,7 @@ func (h *Hop) State() *State { return h.state.Load() }
 
 // Use is to be called when something is sent: it keeps the hop from being
 // forgotten, confirms neighbours that are stale and tries failed ones again,
-// at most once a second.
+// at most every retryAfter.
 func (h *Hop) Use(s *State) {
 	if !h.used.Load() {
 		h.used.Store(true)

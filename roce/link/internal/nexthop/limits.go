@@ -7,6 +7,7 @@ const (
 	maxHops = 1 << 14
 
 	// retryAfter is how long after a failure another resolution is tried, if
-	// somebody wants to send.
-	retryAfter = time.Second
+	// somebody wants to send. The kernel would try with every packet; a QP gives
+	// up after half a second by default, which is to be several tries.
+	retryAfter = 100 * time.Millisecond
 )

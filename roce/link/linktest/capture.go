@@ -1,0 +1,63 @@
+package linktest
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// captureBufferBytes holds what passes during a test.
+const captureBufferBytes = 64 << 20
+
+// Capture returns the frames that pass the interface in the namespace, in both
+// directions, while f runs. Frames that were sent when f returns are there.
+func (n *Namespace) Capture(t testing.TB, f func()) []gopacket.Packet {
+	t.Helper()
+	fd := -1
+	n.Do(func() {
+		ifi, err := net.InterfaceByName(Device)
+		require.NoError(t, err)
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBufferBytes))
+		// All protocols, in network byte order.
+		require.NoError(t, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: unix.ETH_P_ALL << 8, Ifindex: ifi.Index}))
+	})
+	defer unix.Close(fd)
+	f()
+	var out []gopacket.Packet
+	buf := make([]byte, 1<<17)
+	for {
+		k, _, err := unix.Recvfrom(fd, buf, 0)
+		if err == unix.EAGAIN {
+			return out
+		}
+		require.NoError(t, err)
+		out = append(out, gopacket.NewPacket(append([]byte(nil), buf[:k]...), layers.LayerTypeEthernet, gopacket.Default))
+	}
+}
+
+// WriteCapture writes frames to a file for other programs, and returns its
+// name.
+func WriteCapture(t testing.TB, frames []gopacket.Packet) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "capture.pcap")
+	file, err := os.Create(name)
+	require.NoError(t, err)
+	w := pcapgo.NewWriter(file)
+	require.NoError(t, w.WriteFileHeader(1<<17, layers.LinkTypeEthernet))
+	for i, p := range frames {
+		n := len(p.Data())
+		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(0, int64(i)), CaptureLength: n, Length: n}, p.Data()))
+	}
+	require.NoError(t, file.Close())
+	return name
+}
