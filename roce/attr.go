@@ -143,6 +143,11 @@ func (d *Device) LinkStats() link.Stats { return d.link.Stats() }
 // Capabilities says what the link does and which accelerations are on.
 func (d *Device) Capabilities() link.Capabilities { return d.link.Capabilities() }
 
+// Background reports whether the device works by itself. If not, in polling
+// mode and on a simulated link, it moves only while somebody polls or waits, and
+// a goroutine that waits all the time would be a busy one.
+func (d *Device) Background() bool { return d.mode == modeEvent }
+
 // MemCounts returns how many protection domains, regions and windows exist.
 func (d *Device) MemCounts() mem.Counts {
 	d.mu.Lock()

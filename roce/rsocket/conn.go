@@ -1,0 +1,323 @@
+package rsocket
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+)
+
+// Conn is a connected stream socket. It is a net.Conn, and has the further
+// methods of a net.TCPConn that make sense here. See the package comment.
+type Conn struct {
+	dev          *roce.Device
+	id           *roce.CMID
+	ch           *roce.EventChannel // of id
+	cfg          Config
+	laddr, raddr Addr
+
+	pd  *roce.PD
+	cq  *roce.CQ
+	qp  *roce.QP
+	rmr *roce.MR // rbuf
+	smr *roce.MR // sbuf
+	lmr *roce.MR // list
+
+	rbuf []byte // the peer writes here
+	sbuf []byte
+	list []byte // grants and mappings, written by the peer
+
+	rd, wr   waiter     // of Read, of Write; with their deadlines
+	cl       waiter     // of Close and CloseWrite, under wmu
+	rmu, wmu sync.Mutex // one Read, one Write at a time; taken before mu
+	wmsg     message    // under wmu: what Write posts
+	wwr      roce.SendWR
+	wsg      [2]roce.SGE
+
+	// mu guards all below and is held for moments only.
+	mu      sync.Mutex
+	s       stream
+	err     error // why nothing works any more, other than by Close
+	closed  bool
+	noRead  bool // by CloseRead
+	discard bool // noRead, and no Read is in progress any more
+	noWrite bool // by CloseWrite
+	maps    []*Mapping
+	keep    *time.Timer
+	keepGap time.Duration
+	cmsg    message // for control messages
+	cwr     roce.SendWR
+	// polling says that somebody is in cq.Wait; wcs and pollCtx are theirs then.
+	polling bool
+	pollCtx waitContext
+	wcs     [pollBatch]roce.WC
+	recvs   [pollBatch]roce.RecvWR // all the same: no memory
+}
+
+// Read reads data into p. It returns io.EOF when the peer has closed its side.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	c.rmu.Lock()
+	n, err := c.read(p)
+	c.rmu.Unlock()
+	return n, opError("read", c.laddr, c.raddr, err)
+}
+
+func (c *Conn) read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.leave()
+	if err := c.refused(&c.rd); err != nil {
+		return 0, err
+	}
+	for c.s.rcv.ready == 0 {
+		if err := c.readEnd(); err != nil {
+			return 0, err
+		}
+		if err := c.wait(&c.rd); err != nil {
+			return 0, err
+		}
+	}
+	n := 0
+	for n < len(p) && c.s.rcv.ready > 0 {
+		off, k := c.s.rcv.unread(len(p) - n)
+		// Nobody but us moves the read offset, and the peer has no business there.
+		c.mu.Unlock()
+		copy(p[n:], c.rbuf[off:off+k])
+		c.mu.Lock()
+		c.s.rcv.take(k)
+		n += k
+	}
+	c.credit()
+	return n, nil
+}
+
+// refused returns the error of a call that must not even begin.
+func (c *Conn) refused(w *waiter) error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case w == &c.rd && c.noRead:
+		return io.EOF
+	case w == &c.wr && c.noWrite:
+		return syscall.EPIPE
+	case w.passed():
+		return errTimeout
+	}
+	return nil
+}
+
+// readEnd returns why there is nothing to read and never will be, or nil.
+func (c *Conn) readEnd() error {
+	switch {
+	case c.s.finRecvd:
+		return io.EOF
+	case c.err != nil:
+		return c.err
+	}
+	return nil
+}
+
+// Write writes p. It returns when all of p is in the send buffer or beyond.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.wmu.Lock()
+	n, err := c.write(p)
+	c.wmu.Unlock()
+	return n, opError("write", c.laddr, c.raddr, err)
+}
+
+func (c *Conn) write(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.leave()
+	if err := c.refused(&c.wr); err != nil {
+		return 0, err
+	}
+	for ramp := startTransfer; n < len(p); ramp = min(2*ramp, maxTransfer) {
+		k := 0
+		for {
+			if err := c.writeEnd(); err != nil {
+				return n, err
+			}
+			if k = c.s.snd.data(min(len(p)-n, ramp)); k > 0 {
+				break
+			}
+			if err := c.wait(&c.wr); err != nil {
+				return n, err
+			}
+		}
+		c.s.data(k, &c.wmsg)
+		if err := c.postData(p[n : n+k]); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// writeEnd returns why nothing can be written any more, or nil.
+func (c *Conn) writeEnd() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.s.byeRecvd:
+		return syscall.EPIPE
+	}
+	return nil
+}
+
+// postData posts wmsg, whose bytes are p. mu is given up meanwhile: copying
+// and sending take long, and wmu keeps the order.
+func (c *Conn) postData(p []byte) error {
+	m, wr := &c.wmsg, &c.wwr
+	c.mu.Unlock()
+	*wr = roce.SendWR{
+		ID: wrID(m.kind, m.held), Opcode: roce.WRWriteImm, Flags: roce.SendSignaled,
+		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key),
+	}
+	if m.plain {
+		wr.Opcode = roce.WRWrite
+	}
+	if m.held == 0 {
+		wr.Flags |= roce.SendInline
+		wr.Inline = p
+	} else {
+		copy(c.sbuf[m.at:], p[:m.first])
+		c.wsg[0] = c.smr.SGE(m.at, m.first)
+		wr.SGList = c.wsg[:1]
+		if m.first < len(p) {
+			copy(c.sbuf, p[m.first:])
+			c.wsg[1] = c.smr.SGE(0, len(p)-m.first)
+			wr.SGList = c.wsg[:2]
+		}
+	}
+	err := c.qp.PostSend(wr)
+	wr.Inline = nil
+	c.mu.Lock()
+	if err != nil {
+		c.fail(err)
+		return c.err
+	}
+	return nil
+}
+
+// postControl posts cmsg. mu is held.
+func (c *Conn) postControl() {
+	m, wr := &c.cmsg, &c.cwr
+	*wr = roce.SendWR{
+		ID: wrID(m.kind, 0), Opcode: roce.WRWriteImm, Flags: roce.SendSignaled | roce.SendInline,
+		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key), Inline: m.body[:m.n],
+	}
+	if m.plain {
+		wr.Opcode = roce.WRWrite
+	}
+	if err := c.qp.PostSend(wr); err != nil {
+		c.fail(err)
+	}
+}
+
+// credit tells the peer of room, if it should be told. mu is held.
+func (c *Conn) credit() {
+	for c.err == nil && c.s.update(&c.cmsg) {
+		c.postControl()
+	}
+}
+
+// fail notes why the connection is over. mu is held.
+func (c *Conn) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	if errors.Is(err, roce.ErrClosed) {
+		err = net.ErrClosed // the device was closed
+	}
+	c.err = err
+}
+
+// handle takes n completions out of wcs. mu is held.
+func (c *Conn) handle(n int) {
+	recvs := 0
+	for i := range c.wcs[:n] {
+		wc := &c.wcs[i]
+		k, _ := splitID(wc.ID)
+		if k != wrRecv {
+			c.s.sent(wc.ID)
+		}
+		if wc.Status != roce.WCSuccess {
+			c.failed(wc)
+			continue
+		}
+		if k != wrRecv {
+			continue
+		}
+		recvs++
+		if c.err != nil || c.s.byeRecvd {
+			continue // nothing is expected any more
+		}
+		if wc.Opcode != roce.WCRecvWriteImm {
+			c.breach(&ProtocolError{"a SEND"})
+		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.list); err != nil {
+			c.breach(err)
+		}
+	}
+	if recvs > 0 && c.err == nil {
+		if _, err := c.qp.PostRecvBatch(c.recvs[:recvs]); err != nil {
+			c.fail(err)
+		}
+	}
+	if c.discard {
+		c.s.rcv.take(c.s.rcv.ready)
+	}
+	c.credit()
+}
+
+// breach ends the connection because of what the peer did.
+func (c *Conn) breach(err error) {
+	c.fail(&brokenError{syscall.EPROTO, err})
+	// Nothing that the peer writes from now on gets through. It fails if the
+	// connection is over already.
+	_ = c.id.Disconnect(nil)
+}
+
+// failed handles a completion that is no success.
+func (c *Conn) failed(wc *roce.WC) {
+	if c.s.byeRecvd || c.s.byeSent && wc.Status == roce.WCFlushErr {
+		return // both sides knew: nothing is lost
+	}
+	c.fail(broken(wc))
+}
+
+// LocalAddr returns the address of this end, an Addr.
+func (c *Conn) LocalAddr() net.Addr { return c.laddr }
+
+// RemoteAddr returns the address of the peer, an Addr.
+func (c *Conn) RemoteAddr() net.Addr { return c.raddr }
+
+// SetDeadline sets the deadlines of Read and Write.
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(t, &c.rd, &c.wr) }
+
+// SetReadDeadline sets the moment at which Read gives up with an error that
+// matches os.ErrDeadlineExceeded; the zero time is never.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rd) }
+
+// SetWriteDeadline is SetReadDeadline for Write, WriteAt, Map and CloseWrite. A Write that gives up
+// may have written some of its data.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wr) }
+
+func (c *Conn) setDeadline(t time.Time, ws ...*waiter) error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return opError("set", c.laddr, c.raddr, net.ErrClosed)
+	}
+	for _, w := range ws {
+		w.set(t)
+	}
+	return nil
+}

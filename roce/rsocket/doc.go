@@ -1,0 +1,52 @@
+// Package rsocket is stream sockets over RDMA: [Conn] and [Listener] are a
+// net.Conn and a net.Listener that speak the rsocket protocol of librdmacm, so
+// that any program on librdmacm's rsocket calls, or run under its preload
+// library, can be the other side.
+//
+// # Protocol
+//
+// Both sides register a receive buffer and tell each other where it is. Data is
+// written straight into the peer's buffer by RDMA WRITE with immediate; the
+// immediate says how many bytes. The buffer is granted to the peer in halves:
+// when the reader has emptied half of it, it writes the address of that half
+// into a list of two entries at the peer. Each message also uses a receive
+// request of the peer; how many messages it may send in all is said along with
+// each grant, or by itself.
+//
+//	immediate, 32 bits: operation << 29 | data
+//	0 DATA       bytes written to the place the grants say
+//	4 SGL        number of the last message allowed + 1, modulo 2^16; 16 bytes of grant or none
+//	6 IOMAP_SGL  index of a mapping; 24 bytes that describe it
+//	7 CTRL       0 DISCONNECT, 1 KEEPALIVE, 2 SHUTDOWN
+//
+// [Conn.Map] and [Conn.WriteAt] are riomap and riowrite: memory that the peer
+// writes with plain RDMA WRITEs.
+//
+// # Shape
+//
+// The protocol is in plain structs without memory, locks or I/O: sender,
+// receiver and, around both, stream. Conn gives them work completions and posts
+// what they say. Data is copied once on each side: from the writer's slice into
+// the send buffer, and from the receive buffer into the reader's slice.
+//
+// # Concurrency
+//
+// A connection has no goroutine. Whoever calls Read, Write or Close and has to
+// wait handles the completions for everybody; the others are woken when there is
+// something for them. A Listener has one goroutine, which completes handshakes,
+// unless its device is in polling mode or simulated: then Accept does that.
+//
+// All methods may be called from any goroutine. Bytes of one Write are not mixed
+// with those of another.
+//
+// # Limits
+//
+// A side whose application makes no call handles nothing: a peer's close is
+// noticed by the next call. As with TCP, a peer that vanished is noticed by
+// writing, by keep-alive probes ([Config.KeepAlive]), or not at all.
+//
+// A hostile peer can write what it likes into its connection's receive buffer
+// and lists, at any time; it reaches nothing else, since every connection has a
+// protection domain of its own. What it claims in messages is checked, and
+// what cannot be ends the connection with a [ProtocolError].
+package rsocket

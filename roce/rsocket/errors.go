@@ -1,0 +1,100 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// Network is what Addr.Network returns, and OpError.Net of the errors of this
+// package.
+const Network = "rsocket"
+
+// Addr is the address of one end of a connection.
+type Addr struct{ netip.AddrPort }
+
+// Network returns "rsocket".
+func (Addr) Network() string { return Network }
+
+// ProtocolError says what a peer did that the protocol does not allow.
+type ProtocolError struct{ What string }
+
+func (e *ProtocolError) Error() string { return "rsocket: the peer broke the protocol: " + e.What }
+
+var (
+	// ErrNotMapped is returned by [Conn.WriteAt] for bytes that the peer has not mapped.
+	ErrNotMapped = errors.New("rsocket: the peer has mapped nothing at this offset")
+	// ErrNoMaps is returned by [Conn.Map] when the peer's table is full, or has no entries at all.
+	ErrNoMaps = errors.New("rsocket: the peer has no room for a mapping (see Config.IOMaps)")
+)
+
+// brokenError is why a connection ended other than by Close. It matches one of
+// the errors that TCP has for it, and what happened below.
+type brokenError struct {
+	errno syscall.Errno
+	cause error
+}
+
+func (e *brokenError) Error() string   { return fmt.Sprintf("%v: %v", e.errno, e.cause) }
+func (e *brokenError) Unwrap() []error { return []error{e.errno, e.cause} }
+
+// Timeout makes it a net.Error.
+func (e *brokenError) Timeout() bool   { return e.errno.Timeout() }
+func (e *brokenError) Temporary() bool { return false }
+
+// broken turns the status of a completion into an error.
+func broken(wc *roce.WC) error {
+	errno := syscall.EIO
+	switch wc.Status {
+	case roce.WCRetryExcErr, roce.WCRNRRetryExcErr:
+		errno = syscall.ETIMEDOUT
+	case roce.WCFlushErr:
+		errno = syscall.ECONNRESET
+	}
+	return &brokenError{errno, roce.WCError(wc)}
+}
+
+// dialError gives what the communication manager says the names that net has
+// for it.
+func dialError(err error) error {
+	var rejected *roce.RejectedError
+	switch {
+	case errors.As(err, &rejected):
+		return &brokenError{syscall.ECONNREFUSED, err}
+	case errors.Is(err, roce.ErrUnreachable):
+		return &brokenError{syscall.ETIMEDOUT, err}
+	case errors.Is(err, roce.ErrNoLocalGID), errors.Is(err, roce.ErrAddrNotLocal):
+		return &brokenError{syscall.EADDRNOTAVAIL, err}
+	case errors.Is(err, roce.ErrAddrInUse):
+		return &brokenError{syscall.EADDRINUSE, err}
+	}
+	return err
+}
+
+// opError wraps an error as net does. io.EOF stays what it is.
+func opError(op string, local, remote Addr, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	e := &net.OpError{Op: op, Net: Network, Err: err}
+	if local.IsValid() {
+		e.Source = local
+	}
+	if remote.IsValid() {
+		e.Addr = remote
+	}
+	return e
+}
+
+// errTimeout is os.ErrDeadlineExceeded, whose Timeout method net.OpError asks.
+var errTimeout = os.ErrDeadlineExceeded
+
+// errCanceled ends a wait.
+var errCanceled = context.Canceled

@@ -1,0 +1,158 @@
+package rsocket
+
+import (
+	"math"
+	"net"
+	"sync"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+)
+
+// Mapping is memory of ours that the peer can write (riomap).
+type Mapping struct {
+	c     *Conn
+	buf   []byte
+	mr    *roce.MR
+	index int
+	once  sync.Once
+	err   error
+}
+
+// Map lets the peer write buf with riowrite, [Conn.WriteAt] here, as bytes off
+// to off+len(buf) of a name space of its own (riomap). The peer must have been
+// made with room for mappings ([Config.IOMaps], RDMA_IOMAPSIZE). The peer knows of it
+// when it has received something that was written after Map.
+//
+// Nothing tells when the peer writes: it sends a message, or leaves a mark in
+// the memory. The rules of roce for one-sided operations apply: call
+// [Mapping.Sync] before looking at what the peer is known to have written.
+func (c *Conn) Map(buf []byte, off int64) (*Mapping, error) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	m, err := c.mapBuf(buf, off)
+	return m, opError("map", c.laddr, c.raddr, err)
+}
+
+func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
+	if off < 0 || len(buf) == 0 || uint64(len(buf)) > math.MaxUint32 || off > math.MaxInt64-int64(len(buf)) {
+		return nil, &roce.ArgError{Op: "map", Arg: "buf, off", Why: "empty, too large, or a negative offset"}
+	}
+	c.mu.Lock()
+	defer c.leave()
+	if err := c.refused(&c.wr); err != nil {
+		return nil, err
+	}
+	index := c.freeIndex()
+	if index < 0 || !c.s.mapsLeft() {
+		return nil, ErrNoMaps
+	}
+	mr, err := c.pd.RegisterMR(buf, roce.LocalWrite|roce.RemoteWrite)
+	if err != nil {
+		return nil, err
+	}
+	for err = c.writeEnd(); err == nil && !c.s.canMap(); err = c.writeEnd() {
+		if err = c.wait(&c.wr); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		c.s.mapping(index, iomap{uint64(off), sge{mr.Addr(), uint32(mr.RKey()), uint32(len(buf))}}, &c.cmsg)
+		c.postControl()
+		err = c.err
+	}
+	if err != nil {
+		_ = mr.Deregister() // nobody knows of it
+		return nil, err
+	}
+	m := &Mapping{c: c, buf: buf, mr: mr, index: index}
+	c.maps = append(c.maps, m)
+	return m, nil
+}
+
+// freeIndex returns an entry of the peer's table, -1 if there is none.
+func (c *Conn) freeIndex() int {
+next:
+	for i := range c.s.peer.iomaps {
+		for _, m := range c.maps {
+			if m.index == i {
+				continue next
+			}
+		}
+		return i
+	}
+	return -1
+}
+
+// Sync makes visible to the caller what the peer has written so far.
+func (m *Mapping) Sync() { m.c.qp.State() }
+
+// Close takes the memory back (riounmap): a write of the peer to it that is still to come ends
+// the connection. The peer is not told; the protocol has no message for it. Close of the
+// connection does the same.
+func (m *Mapping) Close() error {
+	m.once.Do(func() {
+		c := m.c
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i, o := range c.maps {
+			if o == m {
+				c.maps = append(c.maps[:i], c.maps[i+1:]...)
+				m.err = m.mr.Deregister()
+				return
+			}
+		}
+		m.err = net.ErrClosed // with the connection
+	})
+	return opError("unmap", m.c.laddr, m.c.raddr, m.err)
+}
+
+// WriteAt writes p straight into memory that the peer has mapped (riowrite),
+// in order with what Write writes: the peer finds it there when it reads
+// something that was written afterwards. The error matches ErrNotMapped where the
+// peer has mapped nothing.
+func (c *Conn) WriteAt(p []byte, off int64) (int, error) {
+	c.wmu.Lock()
+	n, err := c.writeAt(p, off)
+	c.wmu.Unlock()
+	return n, opError("write", c.laddr, c.raddr, err)
+}
+
+func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, &roce.ArgError{Op: "write", Arg: "off", Why: "negative"}
+	}
+	c.mu.Lock()
+	defer c.leave()
+	if err := c.refused(&c.wr); err != nil {
+		return 0, err
+	}
+	for ramp := startTransfer; n < len(p); ramp = min(2*ramp, maxTransfer) {
+		if err := c.writeEnd(); err != nil {
+			return n, err
+		}
+		at := uint64(off) + uint64(n)
+		addr, key, there, ok := c.s.locate(at)
+		if !ok {
+			c.look() // the peer may have told us
+			if addr, key, there, ok = c.s.locate(at); !ok {
+				return n, ErrNotMapped
+			}
+		}
+		k := c.s.snd.copied(min(len(p)-n, ramp))
+		if k == 0 {
+			if err := c.wait(&c.wr); err != nil {
+				return n, err
+			}
+			ramp /= 2
+			continue
+		}
+		k = int(min(uint32(k), there))
+		c.s.direct(addr, uint32(ib.RKey(key)), k, &c.wmsg)
+		if err := c.postData(p[n : n+k]); err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}

@@ -1,0 +1,293 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce"
+)
+
+// ListenConfig are the properties of a listener and of the connections that it
+// accepts.
+type ListenConfig struct {
+	Config Config
+	// Backlog is how many connections wait for Accept before further ones are
+	// refused; 0 is 128.
+	Backlog int
+}
+
+// Listener is a listening rsocket. It is a net.Listener.
+type Listener struct {
+	dev  *roce.Device
+	cfg  Config
+	id   *roce.CMID
+	ch   *roce.EventChannel
+	addr Addr
+	dl   deadline
+
+	// ready holds connections that wait for Accept.
+	ready chan *Conn
+	// ended is closed when the goroutine is; nil if Accept does its work.
+	ended chan struct{}
+
+	// pumpMu is held by whoever handles events; pending are the connections
+	// whose handshake is not over.
+	pumpMu  sync.Mutex
+	pending map[*roce.CMID]*Conn
+
+	closing sync.Once
+	closed  chan struct{}
+	err     error // of Close
+}
+
+// Listen listens with the defaults. The zero address and the unspecified ones stand for all addresses of
+// the device; port 0 chooses one (see [Listener.Addr]).
+func Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+	return (&ListenConfig{}).Listen(d, addr)
+}
+
+// Listen listens on an address of the device.
+func (lc *ListenConfig) Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+	l, err := lc.listen(d, addr)
+	if err != nil {
+		return nil, opError("listen", Addr{}, Addr{addr}, dialError(err))
+	}
+	return l, nil
+}
+
+func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+	if d == nil {
+		return nil, &roce.ArgError{Op: "listen", Arg: "Device", Why: "nil"}
+	}
+	backlog := lc.Backlog
+	if backlog <= 0 {
+		backlog = defaultBacklog
+	}
+	l := &Listener{
+		dev: d, cfg: lc.Config.normal(), ready: make(chan *Conn, backlog),
+		pending: map[*roce.CMID]*Conn{}, closed: make(chan struct{}),
+	}
+	l.dl.init()
+	var err error
+	if l.ch, err = d.CreateEventChannel(); err != nil {
+		return nil, err
+	}
+	if l.id, err = d.CreateID(l.ch, roce.PortSpaceTCP); err != nil {
+		return nil, errors.Join(err, l.ch.Close())
+	}
+	if err = l.id.BindAddr(addr); err == nil {
+		err = l.id.Listen(0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.id.Close(), l.ch.Close())
+	}
+	l.addr = Addr{l.id.LocalAddr()}
+	if d.Background() {
+		l.ended = make(chan struct{})
+		go l.serve()
+	}
+	return l, nil
+}
+
+// Addr returns the address that is listened on, an Addr.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// SetDeadline sets the moment at which Accept gives up with an error that
+// matches os.ErrDeadlineExceeded; the zero time is never.
+func (l *Listener) SetDeadline(t time.Time) error {
+	if isClosed(l.closed) {
+		return opError("set", l.addr, Addr{}, net.ErrClosed)
+	}
+	l.dl.set(t)
+	return nil
+}
+
+// Accept returns the next connection, a *Conn.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptConn()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// AcceptConn is Accept with the type of what it returns.
+func (l *Listener) AcceptConn() (*Conn, error) {
+	c, err := l.accept()
+	return c, opError("accept", Addr{}, l.addr, err)
+}
+
+func (l *Listener) accept() (*Conn, error) {
+	late := l.dl.done()
+	switch {
+	case isClosed(l.closed):
+		return nil, net.ErrClosed
+	case isClosed(late):
+		return nil, errTimeout
+	}
+	if l.ended == nil {
+		return l.acceptHere(late)
+	}
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-late:
+		return nil, errTimeout
+	case <-l.ended:
+		return nil, l.closedErr()
+	}
+}
+
+// acceptHere handles events until a connection is ready.
+func (l *Listener) acceptHere(late <-chan struct{}) (*Conn, error) {
+	l.pumpMu.Lock()
+	defer l.pumpMu.Unlock()
+	c, err := l.pump(&waitContext{late})
+	switch {
+	case err == nil:
+		return c, nil
+	case isClosed(l.closed):
+		return nil, net.ErrClosed
+	case isClosed(late):
+		return nil, errTimeout
+	}
+	return nil, l.closedErr()
+}
+
+// closedErr is net.ErrClosed; the device may have been closed instead of the
+// listener, which comes to the same.
+func (l *Listener) closedErr() error { return net.ErrClosed }
+
+// serve is the goroutine of a listener.
+func (l *Listener) serve() {
+	defer close(l.ended)
+	l.pumpMu.Lock()
+	defer l.pumpMu.Unlock()
+	for {
+		c, err := l.pump(context.Background())
+		if err != nil {
+			return // closed
+		}
+		select {
+		case l.ready <- c:
+		default:
+			// request made sure that there is room, except after a burst.
+			c.drop()
+		}
+	}
+}
+
+// pump handles events until a connection is ready. pumpMu is held.
+func (l *Listener) pump(ctx context.Context) (*Conn, error) {
+	for {
+		e, err := l.ch.Get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch c := l.pending[e.ID]; {
+		case e.Type == roce.CMConnectRequest:
+			l.request(e)
+		case c == nil:
+			// Of a connection that is given up already.
+		case e.Type == roce.CMEstablished:
+			delete(l.pending, e.ID)
+			if l.adopt(c) {
+				return c, nil
+			}
+		case e.Type != roce.CMTimewaitExit:
+			delete(l.pending, e.ID) // the peer lost interest, or vanished
+			c.drop()
+		}
+	}
+}
+
+// request answers a connection request.
+func (l *Listener) request(e *roce.CMEvent) {
+	refuse := func(reason mad.RejectReason) {
+		// It fails if the peer has gone, which is the same.
+		_ = e.ID.RejectReason(reason, nil)
+		_ = e.ID.Close()
+	}
+	if len(l.pending)+len(l.ready) >= cap(l.ready) {
+		refuse(mad.RejectNoResources)
+		return
+	}
+	peer, err := parseConnData(e.PrivateData)
+	if err != nil {
+		refuse(mad.RejectConsumer)
+		return
+	}
+	if l.cfg.TrafficClass != 0 {
+		_ = e.ID.SetTypeOfService(l.cfg.TrafficClass) // fails as Accept will
+	}
+	c, err := newConn(l.dev, e.ID, nil, l.cfg)
+	if err != nil {
+		refuse(mad.RejectNoResources) // does nothing if newConn has closed the ID
+		return
+	}
+	c.meet(peer)
+	if err := e.ID.Accept(connParam(c.local())); err != nil {
+		c.drop()
+		return
+	}
+	l.pending[e.ID] = c
+}
+
+// adopt finishes a connection: its further events are its own business.
+func (l *Listener) adopt(c *Conn) bool {
+	ch, err := l.dev.CreateEventChannel()
+	if err == nil {
+		c.ch = ch
+		err = c.id.Migrate(ch)
+	}
+	if err != nil {
+		c.drop()
+		return false
+	}
+	c.start()
+	return true
+}
+
+// drop gives up a connection that nobody has seen.
+func (c *Conn) drop() {
+	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
+	_ = c.release()          // of interest to nobody
+}
+
+// Close stops listening: Accept returns an error that matches net.ErrClosed, and connections that wait
+// for it are closed. Connections that were accepted go on.
+func (l *Listener) Close() error {
+	first := false
+	l.closing.Do(func() {
+		first = true
+		close(l.closed)
+		l.dl.kill()
+		l.err = errors.Join(l.id.Close(), l.ch.Close())
+		if l.ended != nil {
+			<-l.ended
+		}
+		l.pumpMu.Lock()
+		defer l.pumpMu.Unlock()
+		for _, c := range l.pending {
+			c.drop()
+		}
+		clear(l.pending)
+		for {
+			select {
+			case c := <-l.ready:
+				_ = c.Close()
+			default:
+				return
+			}
+		}
+	})
+	if !first {
+		return opError("close", Addr{}, l.addr, net.ErrClosed)
+	}
+	return opError("close", Addr{}, l.addr, l.err)
+}

@@ -1,0 +1,97 @@
+package rsocket
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// nextAddr numbers the loopback addresses that tests take: the process picks a /24 of
+// 127/8, since every device needs port 4791 of an address of its own.
+var nextAddr atomic.Uint32
+
+func loopback4() netip.Addr {
+	h := fnv.New32a()
+	_ = binary.Write(h, binary.LittleEndian, int64(os.Getpid()))
+	n := h.Sum32()>>16<<8 | nextAddr.Add(1)&0xFF
+	return netip.AddrFrom4([4]byte{127, byte(n>>16) | 1, byte(n >> 8), byte(n)})
+}
+
+// testContext bounds what would otherwise hang; no test depends on its length.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func openDevice(t testing.TB, cfg roce.Config) *roce.Device {
+	if cfg.Link == nil && len(cfg.Addrs) == 0 {
+		cfg.Addrs = []netip.Addr{loopback4()}
+	}
+	d, err := roce.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// network is two devices that reach each other.
+type network struct {
+	name   string
+	fabric *sim.Fabric // of a simulated one
+	a, b   *roce.Device
+}
+
+func udpNetwork(t testing.TB) *network {
+	return &network{name: "udp", a: openDevice(t, roce.Config{}), b: openDevice(t, roce.Config{})}
+}
+
+func simNetwork(t testing.TB, cfg sim.Config) *network {
+	n := &network{name: "sim", fabric: sim.New(cfg)}
+	for i, d := range []**roce.Device{&n.a, &n.b} {
+		l, err := n.fabric.Link(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}))
+		require.NoError(t, err)
+		*d = openDevice(t, roce.Config{Link: l, Rand: n.fabric.Rand()})
+	}
+	return n
+}
+
+// networks runs a test on each kind.
+func networks(t *testing.T, f func(t *testing.T, n *network)) {
+	t.Run("sim", func(t *testing.T) { f(t, simNetwork(t, sim.Config{Seed: 1})) })
+	t.Run("udp", func(t *testing.T) { f(t, udpNetwork(t)) })
+}
+
+// pair connects a to b with one configuration for both.
+func (n *network) pair(t testing.TB, cfg Config) (c, s *Conn) {
+	c, s, err := n.connect(testContext(t), cfg, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c, s
+}
+
+// connect connects a to b. One goroutine does it all, so that a simulated network comes to the
+// same every time.
+func (n *network) connect(ctx context.Context, client, server Config) (c, s *Conn, err error) {
+	l, err := (&ListenConfig{Config: server}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.Close()
+	d := Dialer{Device: n.a, Config: client}
+	if c, err = d.begin(ctx, l.addr.AddrPort); err != nil {
+		return nil, nil, err
+	}
+	if s, err = l.AcceptConn(); err != nil {
+		return nil, nil, err
+	}
+	return c, s, c.finish(ctx)
+}

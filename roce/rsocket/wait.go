@@ -1,0 +1,115 @@
+package rsocket
+
+import (
+	"errors"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// waiter is one of those that may wait on a connection: the reader, the
+// writer, the closer.
+type waiter struct {
+	deadline
+	parked bool // under Conn.mu: waits for wake
+	sig    chan struct{}
+}
+
+func (w *waiter) init() {
+	w.deadline.init()
+	w.sig = make(chan struct{}, 1)
+}
+
+// wait returns nil when it is worth looking again. mu is held, and given up
+// while waiting. One waiter waits for completions and handles them; the others
+// wait for it.
+func (c *Conn) wait(w *waiter) error {
+	cancel := w.done()
+	if isClosed(cancel) {
+		return c.canceled(w)
+	}
+	if c.polling {
+		w.parked = true
+		c.mu.Unlock()
+		select {
+		case <-w.sig:
+		case <-cancel:
+		}
+		c.mu.Lock()
+		w.parked = false
+		return nil
+	}
+	c.polling = true
+	c.pollCtx.ch = cancel
+	c.mu.Unlock()
+	n, err := c.cq.Wait(&c.pollCtx, c.wcs[:])
+	c.mu.Lock()
+	c.polling = false
+	c.handle(n)
+	for _, o := range c.waiters() {
+		if o.parked && o != w && c.concerns(o) {
+			o.wake()
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case isClosed(cancel):
+		return c.canceled(w)
+	case errors.Is(err, roce.ErrClosed):
+		c.fail(err)
+		return c.err
+	}
+	return err
+}
+
+// canceled is why a wait was broken off: by Close and the like, or by a
+// deadline.
+func (c *Conn) canceled(w *waiter) error {
+	if w != &c.cl {
+		if err := c.refused(w); err != nil {
+			return err
+		}
+	}
+	return errTimeout
+}
+
+// look handles completions that are there, without waiting. mu is held.
+func (c *Conn) look() {
+	if c.polling {
+		return
+	}
+	n, err := c.cq.Poll(c.wcs[:])
+	c.handle(n)
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+func (c *Conn) waiters() [3]*waiter { return [3]*waiter{&c.rd, &c.wr, &c.cl} }
+
+// concerns reports whether a parked waiter has something to look at. The writer
+// waits for too many things to tell which.
+func (c *Conn) concerns(w *waiter) bool {
+	return c.err != nil || c.s.finRecvd || w != &c.rd || c.s.rcv.ready > 0
+}
+
+func (w *waiter) wake() {
+	select {
+	case w.sig <- struct{}{}:
+	default:
+	}
+}
+
+// leave ends a call that may have waited: if others are waiting and nobody
+// handles completions, one of them has to. It unlocks mu.
+func (c *Conn) leave() {
+	if !c.polling {
+		for _, o := range c.waiters() {
+			if o.parked {
+				o.wake()
+				break
+			}
+		}
+	}
+	c.mu.Unlock()
+}
