@@ -152,7 +152,7 @@ type params struct {
 const (
 	calmTimeout  = 18 // 1.07 s
 	faultTimeout = 15 // 134 ms
-	tenseTimeout = 14 // 67 ms, where it is to run out
+	tenseTimeout = 16 // 268 ms, where it is to run out
 )
 
 func defaults(t peer.Type, f peer.Family, mtu int) params {
