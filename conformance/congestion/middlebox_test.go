@@ -1,0 +1,255 @@
+package congestion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+const (
+	messageBytes = 64 << 10
+	lineRate     = 10 * cc.Gbps
+	ecnECT0      = 2
+	ecnCE        = 3
+	dscpCNP      = 48
+	// maxCNPs is when the middlebox stops to mark: enough to cut the rate to a
+	// hundredth, not so many that messages take seconds.
+	maxCNPs = 8
+)
+
+// host is a device in a namespace, on a port of the switch.
+type host struct {
+	dev *roce.Device
+	pd  *roce.PD
+	cq  *roce.CQ
+	qp  *roce.QP
+	mr  *roce.MR
+	buf []byte
+}
+
+// rig is two hosts with the middlebox between them.
+type rig struct {
+	t    *testing.T
+	ctx  context.Context
+	sw   *wire.Switch
+	a, b *host
+
+	marking atomic.Bool
+	cnps    atomic.Int64 // that b has sent
+	marks   *wire.Rule
+	posted  uint64
+}
+
+// addrs of a and b, by family.
+var addrs = map[string][2]string{
+	"ipv4": {"10.79.0.1", "10.79.0.2"},
+	"ipv6": {"fd79::1", "fd79::2"},
+}
+
+func newRig(t *testing.T, family string, conf cc.Config) *rig {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces and tap devices")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	r := &rig{t: t, ctx: ctx, sw: wire.New()}
+	t.Cleanup(r.sw.Close)
+	r.a = r.host("a", addrs[family][0], transport.Tuning{Congestion: conf, MaxUnackedPackets: 64})
+	r.b = r.host("b", addrs[family][1], transport.Tuning{})
+	// A kernel may take a second until it uses a new IPv6 interface: 7 retries at
+	// 0.5 s.
+	opts := []roce.ConnOption{roce.WithMTU(ib.MTU1024), roce.WithTimeout(17, 7)}
+	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), opts...))
+	require.NoError(t, r.b.qp.Connect(r.a.qp.LocalInfo(0), opts...))
+	r.marks = &wire.Rule{
+		Match: wire.Match{From: "a", AnyPSN: true, Func: func(p *wire.Packet) bool {
+			return r.marking.Load() && r.cnps.Load() < maxCNPs && p.ECN == ecnECT0
+		}},
+		Times: -1, Kind: wire.MarkCE,
+	}
+	r.sw.Add(r.marks, &wire.Rule{
+		Match: wire.Match{From: "b", AnyPSN: true, Opcodes: []uint8{wire.OpCNP}, Func: func(*wire.Packet) bool {
+			r.cnps.Add(1)
+			return false
+		}},
+		Kind: wire.Observe,
+	})
+	return r
+}
+
+// host opens a device in a namespace of its own and plugs it in.
+func (r *rig) host(name, addr string, tuning transport.Tuning) *host {
+	t := r.t
+	ns, err := lab.NewNamespace()
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("needs the privilege to make network namespaces: ", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(ns.Close)
+	ip := netip.MustParseAddr(addr)
+	bits := 24
+	if ip.Is6() {
+		bits = 64
+	}
+	tap, err := ns.Tap(name+"0", 1500, fmt.Sprintf("%v/%d", ip, bits))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
+		t.Skip("no tap devices here: ", err)
+	}
+	require.NoError(t, err)
+	_, err = r.sw.Attach(name, tap)
+	require.NoError(t, err)
+	h := &host{buf: make([]byte, messageBytes)}
+	require.NoError(t, ns.Do(func() (err error) {
+		h.dev, err = roce.Open(roce.Config{Addrs: []netip.Addr{ip}, Tuning: tuning})
+		return err
+	}))
+	t.Cleanup(func() { require.NoError(t, h.dev.Close()) })
+	h.pd, err = h.dev.AllocPD()
+	require.NoError(t, err)
+	h.cq, err = h.dev.CreateCQ(256, nil)
+	require.NoError(t, err)
+	h.mr, err = h.pd.RegisterMR(h.buf, roce.AccessAll)
+	require.NoError(t, err)
+	h.qp, err = h.pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: h.cq})
+	require.NoError(t, err)
+	return h
+}
+
+// write sends one message from a to b and waits for its completion.
+func (r *rig) write() {
+	r.t.Helper()
+	r.posted++
+	require.NoError(r.t, r.a.qp.PostSend(&roce.SendWR{
+		ID: r.posted, Opcode: roce.WRWrite, Flags: roce.SendSignaled,
+		SGList: []roce.SGE{r.a.mr.SGE(0, messageBytes)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey(),
+	}))
+	var wcs [1]roce.WC
+	_, err := r.a.cq.Wait(r.ctx, wcs[:])
+	require.NoError(r.t, err)
+	require.NoError(r.t, roce.WCError(&wcs[0]))
+	require.Equal(r.t, r.posted, wcs[0].ID)
+}
+
+// state is that of a's controller.
+func (r *rig) state() cc.State {
+	s, ok := r.a.qp.Congestion()
+	require.True(r.t, ok)
+	return s
+}
+
+// slow is the paper's profile with periods of 20 ms and steps of 1 Gb/s: a
+// machine that is busy with other things then sees the same as an idle one.
+func slow() *cc.Profile {
+	p := cc.Paper()
+	p.AlphaPeriodNs, p.IncreasePeriodNs, p.ByteCounter = 20e6, 20e6, 1e15
+	p.AdditiveIncrease = cc.Gbps
+	return &p
+}
+
+// Marks on the way to b make CNPs on the way back, those cut a's rate, and
+// without marks it comes back. b's, a's and the wire's counts are the same.
+func TestMarksCutTheRateAndItRecovers(t *testing.T) {
+	for family := range addrs {
+		t.Run(family, func(t *testing.T) {
+			r := newRig(t, family, cc.Config{Algorithm: cc.DCQCNPaper, LineRate: lineRate, Profile: slow()})
+			cnps := r.sw.Trace(func(p *wire.Packet) bool { return p.Opcode == wire.OpCNP })
+			ce := r.sw.Trace(func(p *wire.Packet) bool { return p.ECN == ecnCE })
+
+			for range 20 {
+				r.write()
+			}
+			require.False(t, r.state().Limiting, "nothing was marked")
+			require.Empty(t, cnps.Events())
+
+			began := time.Now()
+			r.marking.Store(true)
+			least := lineRate
+			for r.cnps.Load() < maxCNPs {
+				require.NoError(t, r.ctx.Err())
+				r.write()
+				if s := r.state(); s.Limiting {
+					least = min(least, s.Current)
+				}
+			}
+			marked := time.Since(began)
+			require.Less(t, least, lineRate/8)
+
+			recovered := time.Now()
+			for r.state().Limiting {
+				require.NoError(t, r.ctx.Err())
+				r.write()
+			}
+			t.Logf("%s: %d CE marks, %d CNPs in %v; least rate %.3f Gb/s, line rate again after %v",
+				family, r.marks.Hits(), len(cnps.Events()), marked.Round(time.Millisecond), least.Gbit(),
+				time.Since(recovered).Round(time.Millisecond))
+
+			ca, cb := r.a.dev.Counters(), r.b.dev.Counters()
+			require.Equal(t, len(ce.Events()), r.marks.Hits())
+			require.Zero(t, ce.Lost()+cnps.Lost())
+			require.EqualValues(t, r.marks.Hits(), cb.CEMarkedPkts, "every mark is seen")
+			require.EqualValues(t, len(cnps.Events()), cb.CNPsSent)
+			require.EqualValues(t, len(cnps.Events()), ca.CNPsHandled)
+			require.EqualValues(t, len(cnps.Events()), ca.RateCuts, "the paper cuts for each")
+			require.NotZero(t, ca.PacingHolds)
+			require.LessOrEqual(t, len(cnps.Events()), r.marks.Hits())
+			require.LessOrEqual(t, int64(len(cnps.Events())), int64(marked)/transport.DefaultCNPGapNs+1, "one a gap")
+			for _, e := range cnps.Events() {
+				p := e.Pkt
+				require.Equal(t, "b", e.From)
+				require.EqualValues(t, r.a.qp.Num(), p.QPN)
+				require.True(t, p.BECN)
+				require.EqualValues(t, ecnECT0, p.ECN)
+				require.EqualValues(t, dscpCNP, dscp(p))
+				require.Equal(t, make([]byte, 16), p.Body(), "16 reserved bytes")
+				require.Equal(t, p.ICRC(), p.GotICRC())
+			}
+		})
+	}
+}
+
+// dscp returns the DSCP of a packet on the wire.
+func dscp(p *wire.Packet) uint8 {
+	const ip = 14
+	if p.Is4() {
+		return p.Frame[ip+1] >> 2
+	}
+	return (p.Frame[ip]<<4 | p.Frame[ip+1]>>4) >> 2
+}
+
+// A limited rate is a bound on real time too, with the kernel's timers.
+func TestRateIsABound(t *testing.T) {
+	p := cc.Paper()
+	p.IncreasePeriodNs, p.ByteCounter = 1e15, 1e15
+	const rate = 200 * cc.Mbps
+	r := newRig(t, "ipv4", cc.Config{Algorithm: cc.DCQCNPaper, LineRate: lineRate, StartRate: rate, Profile: &p})
+	const messages = 80
+	before := r.a.dev.Counters().SentPkts
+	began := time.Now()
+	for range messages {
+		r.write()
+	}
+	took := time.Since(began)
+	packets := r.a.dev.Counters().SentPkts - before
+	const wireBytes = 1024 + 12 + 4 + 66
+	require.EqualValues(t, messages*messageBytes/1024, packets)
+	// The last batch, and what was saved at the start, are not waited for.
+	least := time.Duration(float64(packets*wireBytes)*8e9/float64(rate)) - 3*time.Duration(cc.BurstNs) - 64*1024*8*time.Duration(1e9)/time.Duration(rate)
+	require.GreaterOrEqual(t, took, least)
+	t.Logf("%v for %v at %d Mb/s", took, time.Duration(float64(packets*wireBytes)*8e9/float64(rate)), rate/cc.Mbps)
+	require.Zero(t, r.a.dev.Counters().Timeouts)
+}
