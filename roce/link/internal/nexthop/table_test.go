@@ -1,0 +1,98 @@
+package nexthop
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/stretchr/testify/require"
+)
+
+func open(t *testing.T, o Options) *Table {
+	tab, err := Open(o)
+	if err != nil {
+		t.Skipf("no rtnetlink: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, tab.Close()) })
+	return tab
+}
+
+func TestLoopbackIsReady(t *testing.T) {
+	changed := make(chan struct{}, 10)
+	tab := open(t, Options{Changed: func() { changed <- struct{}{} }})
+	h := tab.Get(netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("127.0.0.1"))
+	require.Same(t, h, tab.Get(netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("127.0.0.1")))
+	for h.State().Status == Pending {
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("no answer")
+		}
+	}
+	s := h.State()
+	l, ok := tab.Link(s.Index)
+	if s.Status == Failed {
+		t.Skipf("the loopback interface is not up here: %v", s.Err)
+	}
+	require.True(t, ok)
+	require.Equal(t, Ready, s.Status)
+	require.True(t, s.Loopback)
+	require.Equal(t, l.MTU, s.MTU)
+	require.Equal(t, rtnl.MAC{}, s.Dst)
+	require.Same(t, s, h.State(), "no change, no new state")
+}
+
+// The table does not grow without bound, and keeps what is in use.
+func TestEviction(t *testing.T) {
+	tab := open(t, Options{})
+	src := netip.MustParseAddr("127.0.0.1")
+	used := tab.Get(netip.MustParseAddr("127.1.0.1"), src)
+	a := netip.MustParseAddr("127.2.0.1")
+	first := tab.Get(a, src)
+	for range 3 * maxHops {
+		a = a.Next()
+		tab.Get(a, src)
+		used.Use(used.State())
+		require.LessOrEqual(t, len(tab.hops), maxHops)
+	}
+	require.Equal(t, Evicted, first.State().Status)
+	first.Use(first.State()) // harmless
+	require.NotSame(t, first, tab.Get(netip.MustParseAddr("127.2.0.1"), src))
+}
+
+// The state follows the entry of the neighbour table.
+func TestApply(t *testing.T) {
+	h := &Hop{t: &Table{kick: make(chan struct{}, 1)}}
+	h.state.Store(statePending)
+	mac := rtnl.MAC{2, 0, 0, 0, 0, 1}
+	for _, c := range []struct {
+		state   uint16
+		mac     rtnl.MAC
+		used    bool
+		want    Status
+		changed bool
+		probe   bool
+	}{
+		{state: 0x01, want: Pending},                                               // INCOMPLETE
+		{state: 0x02, mac: mac, want: Ready, changed: true},                        // REACHABLE
+		{state: 0x04, mac: mac, want: Ready},                                       // STALE, unused
+		{state: 0x04, mac: mac, used: true, want: Ready, probe: true},              // STALE, in use
+		{state: 0x01, want: Ready},                                                 // resolved again: the old MAC is kept
+		{state: 0x20, want: Failed, changed: true},                                 // FAILED
+		{state: 0x20, want: Failed},                                                // still
+		{state: 0x02, mac: rtnl.MAC{2, 0, 0, 0, 0, 7}, want: Ready, changed: true}, // another
+	} {
+		h.used.Store(c.used)
+		h.probe = false
+		changed := h.t.apply(h, &rtnl.Neighbour{State: c.state, MAC: c.mac})
+		s := h.State()
+		require.Equal(t, c.want, s.Status, "%+v", c)
+		require.Equal(t, c.changed, changed, "%+v", c)
+		require.Equal(t, c.probe, h.probe, "%+v", c)
+		if c.mac != (rtnl.MAC{}) {
+			require.Equal(t, c.mac, s.Dst)
+		}
+		require.Equal(t, c.want == Failed, s.Err != nil)
+	}
+}
