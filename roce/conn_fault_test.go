@@ -1,0 +1,243 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// The peer vanishes without a word: who sends finds out by the transport's
+// timeout, which is a timeout for net too; and nothing is left in the end.
+func TestConnPeerVanishes(t *testing.T) {
+	ctx := testContext(t)
+	f := sim.New(sim.Config{Seed: 1})
+	ds := simDevices(t, f, 2)
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	require.NoError(t, c.Send(ctx, []byte("all is well")))
+	f.Partition(ds[0].addrs[0], ds[1].addrs[0], true)
+	start := f.Now()
+	err := c.Send(ctx, []byte("are you there?"))
+	var se *StatusError
+	require.ErrorAs(t, err, &se)
+	require.Equal(t, WCRetryExcErr, se.WC.Status)
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout())
+	require.Less(t, f.Now()-start, int64(5e9), "8 times 268 ms and the rest")
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Close())
+	f.RunFor(60e9) // the DREQs are repeated, and given up
+	for _, d := range ds {
+		n := d.cm.core.Counts()
+		require.Zero(t, n.Conns+n.Timewait+n.Tables)
+	}
+}
+
+// The server vanishes at every step of the handshake in turn: Dial returns.
+func TestDialServerVanishes(t *testing.T) {
+	for cut := range int64(12) {
+		f := sim.New(sim.Config{Seed: 1})
+		ds := simDevices(t, f, 2)
+		ctx := testContext(t)
+		p := peerOn(t, ds[1])
+		lid := p.listen(t, PortSpaceTCP, 3)
+		f.At(cut*1000, func() { f.Partition(ds[0].addrs[0], ds[1].addrs[0], true) })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			// It may or may not get as far as a request.
+			for {
+				e, err := p.ch.Get(ctx)
+				if err != nil {
+					return
+				}
+				if e.Type == CMConnectRequest {
+					p.addQP(t, e.ID)
+					_ = e.ID.Accept(nil)
+				}
+			}
+		})
+		d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
+		c, err := d.DialAddr(ctx, lid.LocalAddr())
+		if err == nil {
+			// It was in time; then who sends finds out.
+			for err == nil {
+				err = c.Send(ctx, nil)
+			}
+			require.NoError(t, ctx.Err())
+			require.NoError(t, c.Close())
+		} else {
+			require.ErrorIs(t, err, ErrUnreachable, "cut at %d us", cut)
+		}
+		require.NoError(t, p.ch.Close())
+		wg.Wait()
+	}
+}
+
+// Beyond the backlog requests wait in the network, and get in as there is room.
+func TestListenBacklog(t *testing.T) {
+	ctx := testContext(t)
+	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	s, c := peerOn(t, ds[1]), peerOn(t, ds[0])
+	id, err := s.d.CreateID(s.ch, PortSpaceTCP)
+	require.NoError(t, err)
+	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.d.addrs[0], 3)))
+	require.NoError(t, id.Listen(2))
+	var ids []*CMID
+	for range 6 {
+		x := c.resolve(t, ctx, PortSpaceTCP, id.LocalAddr())
+		require.NoError(t, x.Connect(nil))
+		ids = append(ids, x)
+	}
+	ds[0].driven.(*sim.Link).Fabric().RunFor(1e6)
+	require.Equal(t, 2, s.d.cm.core.Counts().Waiting)
+	for up := 0; up < len(ids); {
+		e, err := s.ch.Get(ctx)
+		require.NoError(t, err)
+		switch e.Type {
+		case CMConnectRequest:
+			s.addQP(t, e.ID)
+			require.NoError(t, e.ID.Accept(nil))
+		case CMEstablished:
+			up++
+		default:
+			t.Fatal(e.Type)
+		}
+	}
+	for range ids {
+		c.next(t, ctx, CMEstablished)
+	}
+	require.NotZero(t, s.d.cm.core.Stats().DropBacklog)
+}
+
+// A run with connections depends on the seed alone.
+func TestCMDeterministic(t *testing.T) {
+	run := func() string {
+		ctx := testContext(t)
+		f := sim.New(sim.Config{Seed: 12, Faults: sim.Faults{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2}})
+		ds := simDevices(t, f, 2)
+		c, s := peerOn(t, ds[0]), peerOn(t, ds[1])
+		lid := s.listen(t, PortSpaceTCP, 3)
+		for range 5 {
+			cid := c.resolve(t, ctx, PortSpaceTCP, lid.LocalAddr())
+			require.NoError(t, cid.Connect(nil))
+			e := s.next(t, ctx, CMConnectRequest)
+			s.addQP(t, e.ID)
+			require.NoError(t, e.ID.Accept(nil))
+			c.next(t, ctx, CMEstablished)
+			s.next(t, ctx, CMEstablished)
+			require.NoError(t, cid.Disconnect(nil))
+			c.next(t, ctx, CMDisconnected)
+			s.next(t, ctx, CMDisconnected)
+			require.NoError(t, cid.Close())
+			require.NoError(t, e.ID.Close())
+		}
+		return fmt.Sprintf("%d %+v %+v", f.Now(), f.Stats(), ds[1].cm.core.Stats())
+	}
+	require.Equal(t, run(), run())
+}
+
+// What is no message of the communication manager is dropped, counted, and not
+// answered; what is one, but about nothing, is answered where the other side
+// waits for it.
+func TestGSIUnknownClasses(t *testing.T) {
+	ctx := testContext(t)
+	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	s, c := peerOn(t, ds[1]), peerOn(t, ds[0])
+	s.listen(t, PortSpaceTCP, 3)
+	// The sender is an ordinary UD queue pair: it is not QP 1, and so not even looked at.
+	c.qp, _ = c.pd.CreateQP(QPInitAttr{Type: UD, SendCQ: c.cq, QPN: 1})
+	require.NotNil(t, c.qp, "QP 1 is free as long as the manager is not used")
+	require.NoError(t, c.qp.Activate(0x80010000))
+	ah, err := c.pd.CreateAHTo(dgid(s.d.addrs[0]))
+	require.NoError(t, err)
+	send := func(h mad.Header) {
+		var b [mad.Bytes]byte
+		h.Put(&b)
+		copy(c.buf, b[:])
+		require.NoError(t, c.qp.PostSend(&SendWR{
+			Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{c.mr.SGE(0, len(b))}, AH: ah.Handle(), RemoteQPN: 1, RemoteQKey: 0x80010000,
+		}))
+		c.wait(t, ctx)
+		ds[0].driven.(*sim.Link).Fabric().RunFor(1e6)
+	}
+	good := mad.CMHeader(mad.AttrRTU, 1)
+	for _, change := range []func(h *mad.Header){
+		func(h *mad.Header) { h.Class = mad.ClassPerf },
+		func(h *mad.Header) { h.Class = mad.ClassSubnAdm },
+		func(h *mad.Header) { h.ClassVersion = 1 },
+		func(h *mad.Header) { h.Method = mad.MethodGet },
+		func(h *mad.Header) { h.Attribute = mad.AttrClassPortInfo },
+		func(h *mad.Header) { h.Attribute = 0x001B },
+	} {
+		h := good
+		change(&h)
+		send(h)
+	}
+	st := s.d.cm.core.Stats()
+	require.EqualValues(t, 6, st.DropClass)
+	h := good
+	h.BaseVersion = 2
+	send(h)
+	require.EqualValues(t, 1, s.d.cm.core.Stats().DropMalformed)
+	require.Zero(t, s.d.Counters().SentPkts, "no answer to any of them")
+	send(mad.CMHeader(mad.AttrDREQ, 1))
+	require.EqualValues(t, 1, s.d.Counters().SentPkts, "a DREQ is always answered")
+	_, err = c.d.CreateID(c.ch, PortSpaceTCP)
+	var oe *OpenError
+	require.ErrorAs(t, err, &oe, "the application has taken QP 1")
+}
+
+// Connections are closed while others work on them: no panic, no hang, typed
+// errors.
+func TestConnCloseRaces(t *testing.T) {
+	ctx := testContext(t)
+	ds := openDevices(t, 2, Config{})
+	for i := range 30 {
+		c, s := connPair(t, ds[0], ds[1], ConnConfig{RecvDepth: 2})
+		mr, err := s.Register(make([]byte, 4096), AccessAll)
+		require.NoError(t, err)
+		remote := mr.Remote()
+		var wg sync.WaitGroup
+		ok := func(err error) {
+			var se *StatusError
+			if err != nil && err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrPeerClosed) && !errors.As(err, &se) {
+				t.Errorf("%v", err)
+			}
+		}
+		for _, f := range []func() error{
+			func() error { return c.Write(ctx, make([]byte, 4096), remote) },
+			func() error { return c.Read(ctx, make([]byte, 4096), remote) },
+			func() error { return c.Send(ctx, make([]byte, 300)) },
+			func() error { _, err := s.Recv(ctx, make([]byte, 300)); return err },
+			func() error { _, err := c.Recv(ctx, nil); return err },
+		} {
+			wg.Go(func() {
+				for {
+					if err := f(); err != nil {
+						ok(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for range i {
+				_ = c.Send(ctx, nil)
+			}
+			if i%2 == 0 {
+				ok(c.Close())
+			} else {
+				ok(s.Close())
+			}
+		})
+		wg.Wait()
+	}
+}
