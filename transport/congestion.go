@@ -97,6 +97,7 @@ func (qp *QP) pollPaced(now int64, batch []TxPacket) int {
 		if !qp.timerSet(timerPace) {
 			qp.e.counters.PacingHolds++
 		}
+		c.pacer.Hold()
 		qp.setTimer(timerPace, max(c.pacer.NextAt(), now+1))
 	}
 	return n

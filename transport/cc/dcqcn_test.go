@@ -226,6 +226,28 @@ func TestPacerSavesOneBurstAtMost(t *testing.T) {
 	require.Equal(t, int64(1e9+BurstNs), p.NextAt())
 }
 
+// A timer that is late costs nothing if the QP was waiting for it, up to a
+// millisecond; a QP that was idle has saved one burst.
+func TestPacerLateTimer(t *testing.T) {
+	const r = 8 * Gbps // 1 byte per ns
+	var p Pacer
+	p.Budget(0, r)
+	p.OnSend(100e3, r)
+	require.Zero(t, p.Budget(1, r))
+	p.Hold()
+	wake := p.NextAt() + 300e3
+	require.Equal(t, int(300e3+BurstNs), p.Budget(wake, r))
+	require.Equal(t, int(2*BurstNs), p.Budget(wake, r), "now it is not waiting any more")
+	p.OnSend(100e3, r)
+	p.Hold()
+	require.Equal(t, int(MaxLateNs+BurstNs), p.Budget(wake+1e9, r))
+	exact := Pacer{burst: -1}
+	exact.Budget(0, r)
+	exact.OnSend(1000, r)
+	exact.Hold()
+	require.Equal(t, 1, exact.Budget(1e9, r), "packet by packet")
+}
+
 func TestNoAllocs(t *testing.T) {
 	var c Controller = NewDCQCN(Paper(), 40*Gbps)
 	var p Pacer

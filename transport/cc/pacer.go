@@ -8,12 +8,19 @@ type Pacer struct {
 	nextAt int64   // when the bytes sent so far are paid for
 	owed   float64 // fraction of a nanosecond beyond nextAt
 	burst  int64   // ns; 0 is BurstNs, negative is one packet
+	held   bool    // waiting for NextAt, with something to send
 }
 
 // BurstNs is how much sending time a pacer saves up: the length of a batch.
 // Below about 50 us a batch at common rates would be a packet or two, and each
 // batch costs a system call.
 const BurstNs = 64e3
+
+// MaxLateNs is how late a timer may wake a QP that was held without costing
+// it any of its rate. An operating system adds 50 us to a sleep at best, and a
+// millisecond when the processor is wanted by others. A QP that had nothing to
+// send saves no more than a burst.
+const MaxLateNs = 1e6
 
 func (p *Pacer) burstNs() int64 {
 	if p.burst == 0 {
@@ -26,16 +33,21 @@ func (p *Pacer) burstNs() int64 {
 // [Pacer.NextAt]. At rate 0 there is no limit and Budget returns MaxBudget.
 func (p *Pacer) Budget(now int64, r Rate) int {
 	if r == 0 {
-		p.nextAt, p.owed = now, 0
+		p.nextAt, p.owed, p.held = now, 0, false
 		return MaxBudget
 	}
 	burst := p.burstNs()
-	if earliest := now - burst; p.nextAt < earliest {
+	late := burst
+	if p.held && burst > 0 {
+		late = max(burst, MaxLateNs)
+	}
+	if earliest := now - late; p.nextAt < earliest {
 		p.nextAt, p.owed = earliest, 0
 	}
 	if p.nextAt > now {
 		return 0
 	}
+	p.held = false
 	// A batch may borrow one more burst from the future, so that a batch is
 	// sent whole and the pause after it pays for it.
 	return max(1, int(min(float64(MaxBudget), float64(now-p.nextAt+burst)*float64(r)/8e9)))
@@ -43,6 +55,9 @@ func (p *Pacer) Budget(now int64, r Rate) int {
 
 // MaxBudget is the budget of an unlimited pacer, bytes.
 const MaxBudget = 1 << 30
+
+// Hold notes that there is more to send, at NextAt.
+func (p *Pacer) Hold() { p.held = true }
 
 // OnSend charges bytes sent at rate r.
 func (p *Pacer) OnSend(bytes int, r Rate) {
