@@ -50,6 +50,22 @@ func (h GuestHost) Listening(ctx context.Context, port int) error {
 	})
 }
 
+// ListeningCM asks the guest's kernel.
+func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
+	return poll(ctx, p, func() (bool, error) {
+		text, err := h.P.Guest().Run(ctx, "rdma", "resource", "show", "cm_id")
+		if err != nil {
+			return false, err
+		}
+		for _, l := range strings.Split(text, "\n") {
+			if strings.Contains(l, "state LISTEN") && strings.Contains(l+" ", fmt.Sprintf(":%d ", port)) {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+}
+
 // LocalHost has this module's stand-ins, on this machine.
 type LocalHost struct {
 	Lab          *lab.Lab
@@ -121,6 +137,11 @@ func (h LocalHost) Listening(ctx context.Context, port int) error {
 	})
 }
 
+// ListeningCM waits for the remark that this module's tools make.
+func (h LocalHost) ListeningCM(ctx context.Context, p Process, _ int) error {
+	return poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), "listening on "), nil })
+}
+
 type localProcess struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -154,24 +175,43 @@ func (p *localProcess) Kill() {
 	}
 }
 
+// pollEvery is the time between two looks at something that takes its time.
+const pollEvery = 20 * time.Millisecond
+
+// poll looks until f is content, p (if there is one) has ended, or the time is up.
+func poll(ctx context.Context, p Process, f func() (bool, error)) error {
+	var done <-chan struct{}
+	if p != nil {
+		done = p.Done()
+	}
+	for {
+		if ok, err := f(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-done:
+			return fmt.Errorf("it has ended (%v)", p.Wait())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
 // pollListen reads a /proc/net/tcp until it shows a listener on the port.
 func pollListen(ctx context.Context, port int, read func() (string, error)) error {
 	const listen = "0A"
-	for {
+	return poll(ctx, nil, func() (bool, error) {
 		text, err := read()
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, l := range strings.Split(text, "\n") {
 			f := strings.Fields(l)
 			if len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
-				return nil
+				return true, nil
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return false, nil
+	})
 }

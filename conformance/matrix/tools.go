@@ -26,6 +26,8 @@ type Host interface {
 	Start(ctx context.Context, argv []string) (Process, error)
 	// Listening waits until something listens on a TCP port.
 	Listening(ctx context.Context, port int) error
+	// ListeningCM waits until p listens on a port of RDMA-CM.
+	ListeningCM(ctx context.Context, p Process, port int) error
 }
 
 // Process is a program that runs.
@@ -164,22 +166,40 @@ func runTool(ctx context.Context, t tool, f peer.Family, port int, server, clien
 	if !ok {
 		return fmt.Sprintf("%s has no %s", client.Name(), t.name), Skip
 	}
-	s, err := server.Start(ctx, sargv)
+	return runPair(ctx, pairRun{
+		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want,
+		ready: func(ctx context.Context, _ Process) error { return server.Listening(ctx, port) },
+	})
+}
+
+// pairRun is a server and a client.
+type pairRun struct {
+	server, client Host
+	sargv, cargv   []string
+	ready          func(context.Context, Process) error // waits until the server listens
+	want           string                               // what the client prints when all is well
+	stays          bool                                 // the server does not end by itself
+}
+
+// runPair runs a server, and then a client, until both end. The detail of a pass is the
+// client's last line.
+func runPair(ctx context.Context, r pairRun) (string, Result) {
+	s, err := r.server.Start(ctx, r.sargv)
 	if err != nil {
 		return err.Error(), Fail
 	}
 	defer s.Kill()
 	explain := func(what string, err error, c Process) (string, Result) {
-		d := fmt.Sprintf("%s: %v\nserver: %s\n%s", what, err, strings.Join(sargv, " "), s.Output())
+		d := fmt.Sprintf("%s: %v\nserver: %s\n%s", what, err, strings.Join(r.sargv, " "), s.Output())
 		if c != nil {
-			d += fmt.Sprintf("\nclient: %s\n%s", strings.Join(cargv, " "), c.Output())
+			d += fmt.Sprintf("\nclient: %s\n%s", strings.Join(r.cargv, " "), c.Output())
 		}
 		return d, Fail
 	}
-	if err := server.Listening(ctx, port); err != nil {
+	if err := r.ready(ctx, s); err != nil {
 		return explain("server does not listen", err, nil)
 	}
-	c, err := client.Start(ctx, cargv)
+	c, err := r.client.Start(ctx, r.cargv)
 	if err != nil {
 		return explain("client", err, nil)
 	}
@@ -187,21 +207,23 @@ func runTool(ctx context.Context, t tool, f peer.Family, port int, server, clien
 	if err := c.Wait(); err != nil {
 		return explain("client", err, c)
 	}
-	select {
-	case <-s.Done():
-	case <-ctx.Done():
-		return explain("server", fmt.Errorf("still runs after the client has ended"), c)
-	}
-	if err := s.Wait(); err != nil {
-		return explain("server", err, c)
+	if !r.stays {
+		select {
+		case <-s.Done():
+		case <-ctx.Done():
+			return explain("server", fmt.Errorf("still runs after the client has ended"), c)
+		}
+		if err := s.Wait(); err != nil {
+			return explain("server", err, c)
+		}
 	}
 	for _, out := range []string{c.Output(), s.Output()} {
 		if strings.Contains(out, "invalid data") || strings.Contains(out, "Failed status") {
 			return explain("a side", fmt.Errorf("reported wrong data"), c)
 		}
 	}
-	if !strings.Contains(c.Output(), t.want) {
-		return explain("client", fmt.Errorf("printed no table (%q)", t.want), c)
+	if !strings.Contains(c.Output(), r.want) {
+		return explain("client", fmt.Errorf("printed no table (%q)", r.want), c)
 	}
 	return lastLine(c.Output()), Pass
 }

@@ -26,7 +26,7 @@ import (
 func main() {
 	full := flag.Bool("full", true, "run everything; -full=false runs a subset")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: tools, operations, faults, errors, canaries, capture; empty means all")
+	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, operations, faults, errors, canaries, capture; empty means all")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	md := flag.String("md", "", "also write the table to this file, as Markdown")
 	verbose := flag.Bool("v", false, "print each row as it comes")
@@ -225,22 +225,20 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 	}
 	defer dev.Close()
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full, FirstPort: matrix.DefaultPort + i*matrix.PortRange}
-	tools := func(ctx context.Context) error {
-		return env.Tools(ctx, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
-	}
-	return r.groups(ctx, env, tools)
+	return r.groups(ctx, env, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
 }
 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full, FirstPort: matrix.DefaultPort}
-	return r.groups(ctx, env, func(ctx context.Context) error {
-		return env.Tools(ctx, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
-	})
+	return r.groups(ctx, env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
 }
 
-func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context.Context) error) error {
+// groups runs the groups asked for; the hosts are where the command-line tools run.
+func (r *runner) groups(ctx context.Context, env *matrix.Env, subject, ref matrix.Host) error {
+	tools := func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }
+	rdmacm := func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }
 	capture := func(ctx context.Context) error {
 		out, err := lab.OutDir()
 		if err != nil {
@@ -251,7 +249,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context
 	for _, g := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"tools", tools}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}} {
+	}{{"tools", tools}, {"rdmacm", rdmacm}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}} {
 		if !r.wants(g.name) {
 			continue
 		}
@@ -266,7 +264,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, tools func(context
 
 // buildRoce compiles the command-line tools.
 func (r *runner) buildRoce(ctx context.Context) (string, error) {
-	if !r.wants("tools") {
+	if !r.wants("tools") && !r.wants("rdmacm") {
 		return "", nil
 	}
 	cache, err := lab.CacheDir()

@@ -1,0 +1,113 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// cmTool is a pair of programs that connect through RDMA-CM. In the arguments SERVER
+// stands for the server's address, LOCAL for the side's own, and GROUP for a multicast
+// address that no other run uses.
+type cmTool struct {
+	server, client string // programs
+	sargs, cargs   string
+	port           int  // RDMA-CM; 0: nobody listens
+	stays          bool // the server does not end by itself
+	size           int
+	v6             bool
+	want           string // in what the client prints
+	label          string
+}
+
+func (t cmTool) onV6() cmTool { t.v6 = true; return t }
+
+// both makes a case of a program that is client and server.
+func both(name string, port, size int, args, sargs, cargs, want string) cmTool {
+	return cmTool{
+		server: name, client: name, port: port, size: size, want: want, label: args,
+		sargs: strings.TrimSpace(sargs + " " + args), cargs: strings.TrimSpace(cargs + " " + args),
+	}
+}
+
+const nodesWant = "return status 0"
+
+// cmTools are the unmodified programs of issue B.
+func cmTools(full bool) []cmTool {
+	rping := func(size, count int) cmTool {
+		return both("rping", 7174, size, fmt.Sprintf("-S %d -C %d -v -V", size, count), "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("ping data: rdma-ping-%d:", count-1))
+	}
+	ucmatose := func(conns, size int) cmTool {
+		return both("ucmatose", 7471, size, fmt.Sprintf("-c %d -S %d", conns, size), "-b SERVER", "-s SERVER", nodesWant)
+	}
+	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant)
+	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0", sargs: "-s SERVER", cargs: "-s SERVER"}
+	mckey := both("mckey", 0, 1000, "-m GROUP -S 1000", "-b LOCAL", "-s -b LOCAL", nodesWant)
+	list := []cmTool{
+		rping(4096, 20), rping(65535, 5).onV6(),
+		ucmatose(5, 6000), ucmatose(1, 100).onV6(),
+		udaddy, udaddy.onV6(),
+		endpoint, endpoint.onV6(),
+		mckey, mckey.onV6(),
+	}
+	if full {
+		list = append(list, rping(26, 100), ucmatose(50, 100))
+	}
+	return list
+}
+
+// CMTools runs the unmodified programs that use RDMA-CM between two hosts, as Tools does.
+func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
+	for _, role := range []string{"client", "server"} {
+		for _, t := range cmTools(e.Full) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			f := peer.V4
+			if t.v6 {
+				f = peer.V6
+			}
+			row := Row{Kernel: e.Kernel, Group: "rdmacm", Op: strings.TrimSpace(t.client + " " + t.label), Role: role, Link: e.Subject.Link(),
+				Size: t.size, Family: string(f)}
+			server, client := ref, subject
+			if role == "server" {
+				server, client = subject, ref
+			}
+			row.Detail, row.Result = e.runCMTool(ctx, t, f, server, client)
+			e.Report.Add(row)
+		}
+	}
+	return nil
+}
+
+func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, client Host) (string, Result) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	group := fmt.Sprintf("239.77.%d.7", e.FirstPort/PortRange%256)
+	if f == peer.V6 {
+		group = fmt.Sprintf("ff0e::77:%x", e.FirstPort)
+	}
+	argv := func(h Host, tool, args string) ([]string, bool) {
+		r := strings.NewReplacer("SERVER", server.Addr(f), "LOCAL", h.Addr(f), "GROUP", group)
+		return h.Command(tool, strings.Fields(r.Replace(args)))
+	}
+	sargv, ok := argv(server, t.server, t.sargs)
+	if !ok {
+		return fmt.Sprintf("%s has no %s", server.Name(), t.server), Skip
+	}
+	cargv, ok := argv(client, t.client, t.cargs)
+	if !ok {
+		return fmt.Sprintf("%s has no %s", client.Name(), t.client), Skip
+	}
+	return runPair(ctx, pairRun{
+		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays,
+		ready: func(ctx context.Context, p Process) error {
+			if t.port == 0 {
+				return nil
+			}
+			return server.ListeningCM(ctx, p, t.port)
+		},
+	})
+}
