@@ -43,6 +43,8 @@ type Env struct {
 	Full bool
 	// FirstPort is the first TCP port of the tools; runs side by side need ranges apart.
 	FirstPort int
+	// OnlyTool leaves out tools whose name and arguments do not contain it.
+	OnlyTool string
 }
 
 // role says which side asks.

@@ -127,6 +127,9 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if !strings.Contains(t.name+" "+t.label, e.OnlyTool) {
+				continue
+			}
 			port++
 			f := peer.V4
 			if t.v6 {

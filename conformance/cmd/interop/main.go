@@ -27,6 +27,7 @@ func main() {
 	full := flag.Bool("full", true, "run everything; -full=false runs a subset")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, operations, faults, errors, canaries, capture; empty means all")
+	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	md := flag.String("md", "", "also write the table to this file, as Markdown")
 	verbose := flag.Bool("v", false, "print each row as it comes")
@@ -38,7 +39,7 @@ func main() {
 	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	r := &runner{full: *full, self: *self, only: *only, logf: logf, report: &matrix.Report{}}
+	r := &runner{full: *full, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		if *verbose || row.Result == matrix.Fail {
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
@@ -85,11 +86,12 @@ func prepare(ctx context.Context, logf func(string, ...any)) error {
 }
 
 type runner struct {
-	full   bool
-	self   bool
-	only   string
-	logf   func(string, ...any)
-	report *matrix.Report
+	full     bool
+	self     bool
+	only     string
+	onlyTool string
+	logf     func(string, ...any)
+	report   *matrix.Report
 }
 
 func (r *runner) wants(group string) bool {
@@ -224,14 +226,14 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 		return err
 	}
 	defer dev.Close()
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full, FirstPort: matrix.DefaultPort + i*matrix.PortRange}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort + i*matrix.PortRange}
 	return r.groups(ctx, env, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
 }
 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	return r.groups(ctx, env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
 }
 
