@@ -2,6 +2,8 @@ package rsocket
 
 import (
 	"errors"
+	"io"
+	"net"
 
 	"github.com/goroce/goroce/roce"
 )
@@ -83,6 +85,26 @@ func (c *Conn) look() {
 	if err != nil {
 		c.fail(err)
 	}
+}
+
+// Err handles completions that are there, without waiting, and returns why the
+// connection is over: io.EOF if the peer has closed it, nil if it is not. A
+// program that only watches its mappings sends and receives nothing that would
+// say so.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.leave()
+	if !c.closed && c.err == nil {
+		c.look()
+	}
+	err := c.err
+	switch {
+	case c.closed:
+		err = net.ErrClosed
+	case err == nil && c.s.byeRecvd:
+		err = io.EOF
+	}
+	return opError("check", c.laddr, c.raddr, err)
 }
 
 func (c *Conn) waiters() [3]*waiter { return [3]*waiter{&c.rd, &c.wr, &c.cl} }

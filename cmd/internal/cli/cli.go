@@ -18,6 +18,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/perftest"
 	"github.com/goroce/goroce/cmd/internal/pingpong"
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
+	"github.com/goroce/goroce/cmd/internal/riostream"
+	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
@@ -41,7 +43,8 @@ func Commands() []tool.Command {
 	for _, t := range perftest.Tests() {
 		all = append(all, perftest.Command(t))
 	}
-	return append(all, rdmacm.Commands()...)
+	all = append(all, rdmacm.Commands()...)
+	return append(all, rstream.Command(), riostream.Command())
 }
 
 // Main runs the program with the arguments after its name and returns its exit

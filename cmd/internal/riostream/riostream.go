@@ -1,0 +1,123 @@
+package riostream
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/goroce/goroce/cmd/internal/rstream"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce/rsocket"
+)
+
+// Command returns the subcommand riostream.
+func Command() tool.Command {
+	return (&rstream.Kind{
+		Name: "riostream", Summary: "writes into mappings over rsocket back and forth, as riostream", Mapped: true, Run: run,
+	}).Command()
+}
+
+// test is one test: the mapping of its buffer, and the mark that the last byte
+// of a transfer carries, which counts over both directions.
+type test struct {
+	s    *rstream.Session
+	c    *rsocket.Conn
+	m    *rsocket.Mapping
+	buf  []byte
+	mark byte
+}
+
+// noMark is what the last byte is before the first transfer.
+const noMark = 0xff
+
+func run(s *rstream.Session, t rstream.Test, start func()) (err error) {
+	r := &test{s: s, c: s.Conn.(*rsocket.Conn), buf: s.Buf[:t.Size]}
+	r.buf[t.Size-1] = noMark
+	if r.m, err = r.c.Map(r.buf, 0); err != nil {
+		return err
+	}
+	// The mapping stays while the peer may write.
+	defer func() { err = errors.Join(err, r.m.Close()) }()
+	// The bytes of the exchange go through memory of their own: the peer may begin
+	// to write into the mapping as soon as it has its answer.
+	s2 := *s
+	s2.Buf = make([]byte, len(s.Buf))
+	if err := s2.Sync(false); err != nil {
+		return err
+	}
+	start()
+	steps := []func(int) error{r.send, r.recv}
+	if !s.Client() {
+		steps = []func(int) error{r.recv, r.send}
+	}
+	for range t.Iterations {
+		for _, step := range steps {
+			if err := step(t.Transfers); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send writes the buffer n times, the last time with the next mark.
+func (r *test) send(n int) error {
+	for range n - 1 {
+		if _, err := r.c.WriteAt(r.buf, 0); err != nil {
+			return err
+		}
+	}
+	last := len(r.buf) - 1
+	r.buf[last] = r.mark
+	r.mark++
+	if r.s.Opt.Verify {
+		r.s.Sent.Fill(r.buf[:last])
+	}
+	_, err := r.c.WriteAt(r.buf, 0)
+	return err
+}
+
+// How recv waits: it looks all the time at first, and then sleeps between
+// looks, since with few CPUs it is the thread that receives which lacks one.
+const (
+	busyTime           = 100 * time.Microsecond
+	nap                = 10 * time.Microsecond
+	looksBetweenChecks = 64 // of the clock and the context
+)
+
+// recv waits for the next mark.
+func (r *test) recv(int) error {
+	last := len(r.buf) - 1
+	start := time.Now()
+	for n := 1; loadByte(r.buf, last) != r.mark; n++ {
+		if n%looksBetweenChecks == 0 {
+			if r.s.Ctx.Err() != nil {
+				return context.Cause(r.s.Ctx)
+			}
+			// The peer may have gone after its last transfer.
+			if err := r.c.Err(); err != nil && loadByte(r.buf, last) != r.mark {
+				return err
+			}
+			if time.Since(start) > busyTime {
+				time.Sleep(nap)
+				n-- // look at the clock again next time
+			}
+		}
+		runtime.Gosched()
+	}
+	r.mark++
+	r.m.Sync()
+	if r.s.Opt.Verify {
+		return r.s.Got.Check(r.buf[:last])
+	}
+	return nil
+}
+
+// loadByte reads memory that a peer writes at any time, with nothing to order
+// the two; a byte is written at once. Not inlined, so that every call reads
+// anew.
+//
+//go:norace
+//go:noinline
+func loadByte(b []byte, i int) byte { return b[i] }

@@ -1,0 +1,158 @@
+package rstream
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce/rsocket"
+)
+
+const (
+	defaultPort   = 7471
+	defaultBuffer = 1 << 19 // as given to SO_SNDBUF and SO_RCVBUF
+	syncBytes     = 16      // sent both ways before a test
+	maxSize       = 1 << 30
+)
+
+// Options is the command line.
+type Options struct {
+	Dev tool.DeviceOptions
+
+	Server  string // -s; empty on the server
+	Bind    string // -b
+	Port    int    // of RDMA-CM; with TCP, of TCP
+	Buffer  int    // bytes; SO_SNDBUF and SO_RCVBUF
+	Numeric bool   // -f ip
+	All     bool   // -S all
+	Verify  bool
+	TCP     bool
+	// KeepAlive is in seconds; 0 for none.
+	KeepAlive int
+	// Custom is set by -S, -C and -I: one test instead of the table.
+	Custom bool
+	Test   Test
+
+	iomaps int
+	help   bool
+}
+
+func (o *Options) options(k *Kind) []getopt.Option {
+	custom := func(set func(string) error) func(string) error {
+		return func(s string) error { o.Custom = true; return set(s) }
+	}
+	opts := []getopt.Option{
+		{Short: 's', Arg: "address", Help: "name or address of the server; without it this is the server", Set: getopt.String(&o.Server)},
+		{Short: 'b', Arg: "address", Help: "local address", Set: getopt.String(&o.Bind)},
+		{Short: 'f', Arg: "format", Help: "of addresses: name (default), ip, ipv6", Set: o.setFormat},
+		{Short: 'B', Arg: "bytes", Help: "half of the size of send and receive buffer (default 512 KiB)", Set: getopt.Int(&o.Buffer, 1, 1<<29)},
+		{Short: 'i', Arg: "bytes", Set: getopt.Ignore},
+		{Short: 'I', Arg: "n", Help: "one test: iterations (default 1)", Set: custom(getopt.Int(&o.Test.Iterations, 1, 1<<31-1))},
+		{Short: 'C', Arg: "n", Help: "one test: transfers in a row (default 1000)", Set: custom(getopt.Int(&o.Test.Transfers, 1, 1<<31-1))},
+		{Short: 'S', Arg: "bytes", Help: "one test: size of a transfer (default 1000); or \"all\": a longer table", Set: func(s string) error {
+			if strings.HasPrefix(strings.ToLower(s), "all") {
+				o.All = true
+				return nil
+			}
+			return custom(getopt.Int(&o.Test.Size, 1, maxSize))(s)
+		}},
+		{Short: 'p', Arg: "port", Help: "port of the server (default 7471)", Set: getopt.Int(&o.Port, 0, 65535)},
+		{Short: 'T', Arg: "option", Help: k.testHelp(), Set: func(s string) error { return o.setTest(k, s) }},
+		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
+	}
+	if !k.Mapped {
+		opts = append(opts, getopt.Option{Short: 'k', Arg: "seconds", Help: "time between keep-alive probes", Set: getopt.Int(&o.KeepAlive, 1, 1<<31-1)})
+	}
+	for _, d := range o.Dev.Options() {
+		d.Short = 0 // the original's letters come first
+		opts = append(opts, d)
+	}
+	return opts
+}
+
+func (k *Kind) testHelp() string {
+	if k.Mapped {
+		return "a|async, b|blocking, n|nonblocking (no difference here), v|verify the data"
+	}
+	return "s|sockets: TCP instead; a|async, b|blocking, n|nonblocking, r|resolve (no difference here); f|fork: TCP; v|verify the data"
+}
+
+func (o *Options) setFormat(s string) error {
+	switch s = strings.ToLower(s); {
+	case strings.HasPrefix(s, "ip"):
+		o.Numeric = true
+	case strings.HasPrefix(s, "gid"):
+		return fmt.Errorf("not supported: addresses here are those of IP")
+	case s != "name":
+		return fmt.Errorf("%q is not one of name, ip and ipv6", s)
+	}
+	return nil
+}
+
+// setTest takes an option of -T: a letter, or a word that begins with a known
+// one.
+func (o *Options) setTest(k *Kind, s string) error {
+	s = strings.ToLower(s)
+	for _, t := range []struct {
+		word   string
+		prefix int // letters that count
+		set    *bool
+	}{
+		{"socket", 6, &o.TCP}, {"async", 5, nil}, {"block", 5, nil}, {"nonblock", 8, nil}, {"resolve", 7, nil},
+		{"verify", 6, &o.Verify}, {"fork", 4, &o.TCP},
+	} {
+		if s != t.word[:1] && !strings.HasPrefix(s, t.word[:t.prefix]) {
+			continue
+		}
+		if k.Mapped && (t.set == &o.TCP || t.word == "resolve") {
+			break
+		}
+		if t.set != nil {
+			*t.set = true
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is not known", s)
+}
+
+// parse reads a command line; a request for help comes back as a *tool.Text.
+func parse(k *Kind, args []string) (*Options, error) {
+	o := &Options{Port: defaultPort, Buffer: defaultBuffer, Test: Test{"custom", 1000, 1000, 1}}
+	if k.Mapped {
+		o.iomaps = 1
+	}
+	table := o.options(k)
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.help:
+		return nil, &tool.Text{Text: fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
+			"  roce %s -s <host>  connect to the server at <host>\n\nOptions:\n%s", k.Name, k.Summary, k.Name, k.Name, getopt.Usage(table))}
+	case len(operands) > 0:
+		return nil, &getopt.Error{Option: operands[0], Reason: "is no option; the server is given with -s"}
+	}
+	return o, nil
+}
+
+// socket is the configuration of the sockets.
+func (o *Options) socket() rsocket.Config {
+	return rsocket.Config{
+		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps,
+		KeepAlive: time.Duration(o.KeepAlive) * time.Second,
+	}
+}
+
+// numeric returns an error for a name where -f forbids it.
+func (o *Options) numeric(host string) error {
+	if _, err := netip.ParseAddr(host); o.Numeric && host != "" && err != nil {
+		return fmt.Errorf("-f allows no names: %w", err)
+	}
+	return nil
+}
+
+func portString(p int) string { return strconv.Itoa(p) }
