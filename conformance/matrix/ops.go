@@ -3,6 +3,7 @@ package matrix
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +76,8 @@ func verify(dst peer.MR, off, size int, seed uint64) error {
 	return nil
 }
 
+var errNoCompletion = errors.New("no completion")
+
 // await waits for one completion and checks ID and status.
 func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what string) (peer.WC, error) {
 	wc, err := poll(1, opWait)
@@ -82,7 +85,7 @@ func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what str
 	case err != nil:
 		return peer.WC{}, err
 	case len(wc) == 0:
-		return peer.WC{}, fmt.Errorf("%s: no completion in %v", what, opWait)
+		return peer.WC{}, fmt.Errorf("%s: %w in %v", what, errNoCompletion, opWait)
 	case wc[0].Status != peer.Success:
 		return wc[0], fmt.Errorf("%s: completion %v", what, wc[0])
 	case wc[0].ID != id:
