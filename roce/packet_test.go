@@ -81,6 +81,32 @@ func TestVethPolling(t *testing.T) {
 	}
 }
 
+// A neighbour that does not answer fails the work request, and is counted on
+// the queue pair.
+func TestVethUnreachable(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, "packet", n.A4, true)}), 1<<12, QPInitAttr{})
+	b := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.B, "packet", n.B4, true)}), 1<<12, QPInitAttr{})
+	connect(t, a, b)
+	write(t, a, b, 100)
+	require.Zero(t, a.qp.Unreachable())
+	n.B.Run("ip", "addr", "del", n.B4.String()+"/24", "dev", linktest.Device)
+	n.A.Run("ip", "neigh", "flush", "dev", linktest.Device)
+	// Until the neighbour has failed, the MAC that was known is used.
+	ctx := testContext(t)
+	var wcs [1]WC
+	for wcs[0].Status == WCSuccess {
+		require.NoError(t, a.qp.PostSend(&SendWR{
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		}))
+		_, err := a.cq.Wait(ctx, wcs[:])
+		require.NoError(t, err)
+	}
+	require.Equal(t, WCRetryExcErr, wcs[0].Status)
+	require.NotZero(t, a.qp.Unreachable())
+	require.Equal(t, a.d.LinkStats().TxUnreachable, a.qp.Unreachable())
+}
+
 // A device tells of its port going down and up, and of its MTU.
 func TestPortEvents(t *testing.T) {
 	n := linktest.NewNet(t, 4200)

@@ -141,6 +141,18 @@ func (qp *QP) Query() (QPAttr, QPCaps, error) {
 	return a, init.Caps, nil
 }
 
+// Unreachable counts the packets of a connected queue pair that the link could
+// not send since its path was set, because there was no route, the neighbour did
+// not answer, or the interface was down. Only links that resolve neighbours
+// themselves (packet) know; work requests fail with a retry error as ever.
+func (qp *QP) Unreachable() uint64 {
+	if qp.d.lock() != nil {
+		return 0
+	}
+	defer qp.d.mu.Unlock()
+	return qp.t.Unreachable()
+}
+
 // PostSend queues a send work request and starts sending it. An error means
 // that nothing was queued. The request is copied; registered memory that it
 // refers to belongs to the device until it completes.

@@ -17,6 +17,11 @@ type Path struct {
 	TrafficClass uint8 // DSCP and ECN bits
 	HopLimit     uint8
 
+	// Unreachable counts packets that the link could not send on this path since
+	// it was set: no route, a neighbour that does not answer, an interface that
+	// is down. Links that resolve neighbours count it while they send.
+	Unreachable uint64
+
 	// Link belongs to the link that sends on this path. The engine sets it to
 	// nil whenever another field changes.
 	Link any

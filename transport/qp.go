@@ -191,3 +191,7 @@ func (qp *QP) State() QPState { return qp.state }
 
 // UserData returns what QPInitAttr.UserData was.
 func (qp *QP) UserData() any { return qp.userData }
+
+// Unreachable counts the packets that the link could not send on the path of a
+// connected QP; see [Path].
+func (qp *QP) Unreachable() uint64 { return qp.path.Unreachable }

@@ -59,7 +59,7 @@ func (t *sender) retryBacklog() {
 		case w.packets > 1 && refusesSegments(errno):
 			t.sendSingly(w.path, data, w.segment)
 		default:
-			t.lost(errno, w.packets)
+			t.lost(w.path, errno, w.packets)
 		}
 	}
 	clear(b.items)

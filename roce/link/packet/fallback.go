@@ -31,7 +31,7 @@ func (t *sender) sendSingly(p *path, b []byte, segment int) {
 			ib.PutICRC(pkt[len(body):], p.icrc.Checksum(0, body))
 		}
 		if errno := t.sendOne(p, pkt, 0); errno != 0 {
-			t.lost(errno, 1)
+			t.lost(p, errno, 1)
 			continue
 		}
 		t.sent(1, n)

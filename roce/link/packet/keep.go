@@ -24,7 +24,7 @@ type kept struct {
 func (t *sender) keep(ps *path, p *transport.TxPacket, size int) {
 	h := &t.hold
 	if len(h.buf)+size > heldBytes || ps.held+size > heldPerPath {
-		t.unreachable(1)
+		t.unreachable(ps.of, 1)
 		return
 	}
 	at := len(h.buf)
@@ -55,7 +55,7 @@ func (t *sender) retryHold() {
 			continue
 		case nexthop.Ready:
 		default:
-			t.unreachable(1)
+			t.unreachable(k.path.of, 1)
 			continue
 		}
 		if len(data) > k.path.most {
@@ -73,7 +73,7 @@ func (t *sender) retryHold() {
 			t.blocked.Store(true)
 			t.postponeBytes(k.path, data, 0, 1)
 		default:
-			t.lost(errno, 1)
+			t.lost(k.path, errno, 1)
 		}
 	}
 	clear(items[len(h.items):])

@@ -200,7 +200,6 @@ func TestMTUChange(t *testing.T) {
 	require.Equal(t, ib.MTU1024, next(t, states).MTU)
 	require.Equal(t, ib.MTU1024, a.MTU())
 	// The hop follows the same event, on another goroutine.
-	sent := a.Stats().TxPackets
 	end := time.Now().Add(giveUp)
 	for a.Stats().TxDropped == 0 {
 		require.True(t, time.Now().Before(end))
@@ -208,7 +207,7 @@ func TestMTUChange(t *testing.T) {
 		drain(t, b)
 	}
 	drain(t, b)
-	sent = a.Stats().TxPackets
+	sent := a.Stats().TxPackets
 	dropped := a.Stats().TxDropped
 	a.Send(big)
 	require.Equal(t, dropped+2, a.Stats().TxDropped)

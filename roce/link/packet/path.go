@@ -16,6 +16,7 @@ import (
 // path is the state that the link hangs on a transport.Path.
 type path struct {
 	l       *Link
+	of      *transport.Path
 	icrc    ib.ICRC
 	src     netip.Addr
 	dst     netip.Addr
@@ -54,7 +55,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 		return nil
 	}
 	s := &path{
-		l: t.l, src: p.Src, dst: p.Dst.WithZone(""), srcPort: p.SrcPort, tclass: p.TrafficClass, ttl: p.HopLimit, flow: p.FlowLabel & 0xFFFFF,
+		l: t.l, of: p, src: p.Src, dst: p.Dst.WithZone(""), srcPort: p.SrcPort, tclass: p.TrafficClass, ttl: p.HopLimit, flow: p.FlowLabel & 0xFFFFF,
 	}
 	if s.srcPort == 0 {
 		s.srcPort = t.l.port

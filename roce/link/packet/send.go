@@ -87,7 +87,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 func (t *sender) add(p *transport.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
-		t.unreachable(1)
+		t.unreachable(p.Path, 1)
 		return
 	}
 	size := p.UDPPayloadLen()
@@ -102,7 +102,7 @@ func (t *sender) add(p *transport.TxPacket) {
 			t.keep(ps, p, size)
 			return
 		default:
-			t.unreachable(1)
+			t.unreachable(p.Path, 1)
 			return
 		}
 	}
@@ -163,7 +163,7 @@ func (t *sender) submit() {
 			t.sendSingly(m.Path, t.single[m.Path.headLen:], m.Segment)
 			i++
 		default:
-			t.lost(errno, m.Packets)
+			t.lost(m.Path, errno, m.Packets)
 			i++
 		}
 	}
@@ -179,16 +179,18 @@ func (t *sender) sent(packets, bytes int) {
 
 // lost counts packets that the kernel did not take. The transport will see a
 // loss.
-func (t *sender) lost(errno unix.Errno, packets int) {
+func (t *sender) lost(p *path, errno unix.Errno, packets int) {
 	switch errno {
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		t.unreachable(packets) // the interface is down or gone
+		t.unreachable(p.of, packets) // the interface is down or gone
 	default:
 		t.stats.dropped.Add(uint64(packets))
 	}
 }
 
-func (t *sender) unreachable(packets int) {
+// unreachable counts packets that can go nowhere at the moment.
+func (t *sender) unreachable(p *transport.Path, packets int) {
+	p.Unreachable += uint64(packets)
 	t.stats.dropped.Add(uint64(packets))
 	t.stats.unreachable.Add(uint64(packets))
 }
