@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // benchLoop is a loop whose packets are kept, so that sending and receiving
@@ -144,24 +145,30 @@ func BenchmarkPacket(b *testing.B) {
 // BenchmarkStream measures both engines on long WRITEs: one op is a packet.
 func BenchmarkStream(b *testing.B) {
 	for mtu := ib.MTU1024; mtu <= ib.MTU4096; mtu += 2 {
-		b.Run(fmt.Sprintf("mtu=%v", mtu), func(b *testing.B) {
-			l := newLoop(b, loopOptions{mtu: mtu, psn: 1})
-			wr := SendWR{
-				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 1<<20)},
-				RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
-			}
-			var wc [4]WC
-			b.ReportAllocs()
-			b.SetBytes(int64(mtu.Bytes()))
-			for n := 0; n < b.N; n += 1 << 20 / mtu.Bytes() {
-				require.NoError(b, l.a.qp.PostSend(l.now, &wr))
-				for l.a.scq.Poll(wc[:]) == 0 {
-					l.carry(l.a, l.b)
-					l.carry(l.b, l.a)
-				}
-			}
-		})
+		for a := range cc.DCQCNMellanox {
+			benchmarkStream(b, mtu, cc.Config{Algorithm: a})
+		}
 	}
+}
+
+func benchmarkStream(b *testing.B, mtu ib.MTU, conf cc.Config) {
+	b.Run(fmt.Sprintf("mtu=%v/cc=%v", mtu, conf.Algorithm), func(b *testing.B) {
+		l := newLoop(b, loopOptions{mtu: mtu, psn: 1, tuning: Tuning{Congestion: conf}})
+		wr := SendWR{
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 1<<20)},
+			RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+		}
+		var wc [4]WC
+		b.ReportAllocs()
+		b.SetBytes(int64(mtu.Bytes()))
+		for n := 0; n < b.N; n += 1 << 20 / mtu.Bytes() {
+			require.NoError(b, l.a.qp.PostSend(l.now, &wr))
+			for l.a.scq.Poll(wc[:]) == 0 {
+				l.carry(l.a, l.b)
+				l.carry(l.b, l.a)
+			}
+		}
+	})
 }
 
 // BenchmarkPingPong is a 64-byte SEND each way: one op is both, posted,

@@ -45,7 +45,9 @@
 // (responder*.go, uc.go, ud.go) if it is a request, the requester
 // (completer.go) if it is a response. Both put the QP on the ready list
 // (ready.go) when they have something to send; PollTransmit gives the QPs
-// turns, in which responses go before requests. Timers (timer.go) belong to
+// turns, in which responses go before requests. A QP with congestion control
+// (congestion.go) has shorter turns, of what its rate admits, and leaves the
+// list when that is used up. Timers (timer.go) belong to
 // one part each.
 //
 // The requester's files are listed at its type; the rules that hold between

@@ -24,6 +24,7 @@ import (
 //	L4 the counters are those of the trace.
 //	L10 MigReq is sent 1.
 type watcher struct {
+	cnpAt  map[connKey]int64 // last CNP to a QP
 	t      testing.TB
 	p      *pair
 	rearm  int64
@@ -56,7 +57,7 @@ type readRange struct {
 
 // watch installs a watcher; call it before anything is sent.
 func watch(t testing.TB, p *pair, rearm int64) *watcher {
-	w := &watcher{t: t, p: p, rearm: rearm, sides: map[connKey]*watched{}}
+	w := &watcher{t: t, p: p, rearm: rearm, sides: map[connKey]*watched{}, cnpAt: map[connKey]int64{}}
 	p.watcher = w
 	return w
 }
@@ -97,6 +98,10 @@ func (w *watcher) fail(f *flight, format string, args ...any) {
 func (w *watcher) sent(f *flight) {
 	k := &f.pkt
 	info := k.Opcode.Info()
+	if k.Opcode == ib.CNP {
+		w.sentCNP(f)
+		return
+	}
 	if info.Transport != ib.RC {
 		return
 	}
@@ -134,6 +139,23 @@ func (w *watcher) sent(f *flight) {
 		// acknowledgement says that they were executed.
 		s.reads[k.PSN] = readRange{psns: 1}
 	}
+}
+
+// sentCNP checks L5: no closer than the gap, for a QP.
+func (w *watcher) sentCNP(f *flight) {
+	c := &w.counts[f.from.i]
+	c.SentPkts++
+	c.SentBytes += uint64(len(f.data))
+	c.CNPsSent++
+	gap := w.p.tuning[f.from.i].CNPGapNs
+	if gap == 0 {
+		gap = transport.DefaultCNPGapNs
+	}
+	key := connKey{1 - f.from.i, f.pkt.DestQP}
+	if last, ok := w.cnpAt[key]; gap < 0 || ok && f.sent-last < gap {
+		w.fail(f, "L5: a CNP %d ns after the last one, the gap is %d", f.sent-last, gap)
+	}
+	w.cnpAt[key] = f.sent
 }
 
 // sentRead checks L3.
@@ -193,6 +215,13 @@ func (w *watcher) sentResponse(f *flight) {
 func (w *watcher) arrived(f *flight) {
 	k := &f.pkt
 	info := k.Opcode.Info()
+	c := &w.counts[1-f.from.i]
+	if f.rx.TrafficClass&transport.ECNMask == transport.ECNCE {
+		c.CEMarkedPkts++
+	}
+	if k.Opcode == ib.CNP {
+		c.CNPsHandled++
+	}
 	if info.Transport != ib.RC {
 		return
 	}
@@ -276,6 +305,9 @@ func (w *watcher) counters() {
 		stale := want.RcvdRNRErr + want.RcvdSeqErr - got.RcvdRNRErr - got.RcvdSeqErr
 		require.LessOrEqual(w.t, stale, got.DropBadResponse, "%s: rcvd_rnr_err and rcvd_seq_err", e.name)
 		require.Equal(w.t, want.DuplicateRequest, got.DuplicateRequest, "%s: duplicate_request", e.name)
+		require.Equal(w.t, want.CEMarkedPkts, got.CEMarkedPkts, "%s: CE marks", e.name)
+		require.Equal(w.t, want.CNPsSent, got.CNPsSent, "%s: CNPs sent", e.name)
+		require.Equal(w.t, want.CNPsHandled, got.CNPsHandled, "%s: CNPs handled", e.name)
 		require.Equal(w.t, want.OutOfSeqRequest, got.OutOfSeqRequest, "%s: out_of_seq_request", e.name)
 	}
 }

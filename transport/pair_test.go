@@ -42,6 +42,7 @@ type pair struct {
 	batch   []transport.TxPacket
 	steps   int
 	watcher *watcher // nil for none
+	tuning  [2]transport.Tuning
 	pathMTU int
 }
 
@@ -126,7 +127,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	t.Helper()
 	p := &pair{
 		t: t, delay: us, logging: true, conns: map[connKey]*conn{},
-		batch: make([]transport.TxPacket, 16),
+		batch: make([]transport.TxPacket, 16), tuning: c.tuning,
 	}
 	if c.mtu == 0 {
 		c.mtu = ib.MTU1024

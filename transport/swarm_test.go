@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 var (
@@ -53,6 +54,9 @@ func TestSwarm(t *testing.T) {
 		"completer_retry_err": sum.CompleterRetryErr, "retransmitted": sum.RetransmittedPkts,
 		"timeouts": sum.Timeouts, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
 		"coalesced ACKs":  sum.CoalescedAcks,
+		"CE marks":        sum.CEMarkedPkts,
+		"rate cuts":       sum.RateCuts,
+		"pacing holds":    sum.PacingHolds,
 		"stale responses": sum.DropBadResponse,
 	} {
 		if v == 0 {
@@ -93,6 +97,7 @@ type swarmOptions struct {
 	sqd        bool // send queues are drained and resumed now and then
 	holdPct    int  // chance that the engines may not send yet after a packet
 	txBatch    int  // descriptors of one PollTransmit
+	markPct    int  // chance that a packet with ECT is marked CE
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -134,11 +139,39 @@ func drawSwarm(rng *rand.Rand) swarmOptions {
 	return o
 }
 
+// drawCongestion lets engines have congestion control, and something to react
+// to. The least rate is such that a responder at it is not too slow for the
+// shortest timeout.
+func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
+	if rng.IntN(100) < 50 {
+		return
+	}
+	o.markPct = []int{0, 2, 30, 100}[rng.IntN(4)]
+	for i := range o.tuning {
+		c := cc.Config{
+			Algorithm: cc.Algorithm(rng.IntN(3)), CutOnNAK: rng.IntN(2) == 0, Capped: rng.IntN(2) == 0,
+			BurstNs: []int64{-1, 0, 2 * us}[rng.IntN(3)],
+		}
+		p := cc.Paper()
+		if c.Algorithm == cc.DCQCNMellanox {
+			p = cc.Mellanox()
+		}
+		p.MinRate, c.Profile = cc.Gbps, &p
+		if rng.IntN(2) == 0 {
+			c.StartRate = 2 * cc.Gbps
+		}
+		o.tuning[i].Congestion = c
+		o.tuning[i].CNPGapNs = []int64{0, -1, 4 * us}[rng.IntN(3)]
+	}
+}
+
 // runSwarm runs one seed; canary, if set, damages the run in a way that the
 // oracle must notice.
 func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	o := drawSwarm(rng)
+	marks := rand.New(rand.NewPCG(seed, 0xcc)) // of its own, so that old seeds stay what they were
+	o.drawCongestion(marks)
 	t.Logf("seed %d: %+v", seed, o)
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, cqe: 4096})
 	p.logging = *seedFlag != 0 // then a failure shows the last packets
@@ -147,7 +180,7 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	if o.holdPct > 0 {
 		p.hold = func() bool { return rng.IntN(100) < o.holdPct }
 	}
-	s := &swarm{t: t, p: p, o: o, rng: rng}
+	s := &swarm{t: t, p: p, o: o, rng: rng, marks: marks}
 	if o.holdPct == 0 && !o.poison {
 		// A trace shows cause and effect only if the engine answers each packet
 		// before the next one comes.
@@ -192,6 +225,7 @@ type swarm struct {
 	p      *pair
 	o      swarmOptions
 	rng    *rand.Rand
+	marks  *rand.Rand
 	flows  []*flow // one for each direction of each link
 	faults bool
 	silent int64 // no packet passes before this time
@@ -232,6 +266,9 @@ func (s *swarm) setup() {
 func (s *swarm) fault(f *flight) {
 	if !s.faults {
 		return
+	}
+	if f.rx.TrafficClass&transport.ECNMask == transport.ECT0 && s.marks.IntN(100) < s.o.markPct {
+		f.rx.TrafficClass |= transport.ECNCE
 	}
 	if s.o.jitter > 0 {
 		f.at += s.rng.Int64N(s.o.jitter)
