@@ -319,6 +319,9 @@ func (sq *requester) failRefused(now int64) bool {
 func (sq *requester) retire(now int64) {
 	sq.retireOne(now)
 	for q := &sq.q; q.head != q.tail && q.at(q.head).state == wqeLocal; {
+		if q.cur == q.head {
+			q.cur++ // executed before going back: nothing to hand out again
+		}
 		sq.retireOne(now)
 	}
 }
