@@ -15,6 +15,7 @@ type cmTool struct {
 	server, client string // programs
 	sargs, cargs   string
 	port           int  // RDMA-CM; 0: nobody listens
+	tcp            bool // it listens on the same TCP port, too
 	stays          bool // the server does not end by itself
 	size           int
 	v6             bool
@@ -58,10 +59,19 @@ func cmTools(full bool) []cmTool {
 	return list
 }
 
+// cmtime makes many connections at a time, and ends them. That of rdma-core 44, which is
+// in the guest with kernel 6.1, has no TCP connection beside, and a server that stays.
+func (e *Env) cmtime(conns int) cmTool {
+	t := both("cmtime", 7471, 0, fmt.Sprintf("-c %d", conns), "-b SERVER", "-s SERVER", "disconnect")
+	old := strings.HasPrefix(e.Kernel, "6.1 ") || e.Kernel == "6.1"
+	t.tcp, t.stays = !old, old
+	return t
+}
+
 // CMTools runs the unmodified programs that use RDMA-CM between two hosts, as Tools does.
 func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 	for _, role := range []string{"client", "server"} {
-		for _, t := range cmTools(e.Full) {
+		for _, t := range append(cmTools(e.Full), e.cmtime(1000)) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -109,6 +119,11 @@ func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, cl
 		ready: func(ctx context.Context, p Process) error {
 			if t.port == 0 {
 				return nil
+			}
+			if t.tcp {
+				if err := server.Listening(ctx, t.port); err != nil {
+					return err
+				}
 			}
 			return server.ListeningCM(ctx, p, t.port)
 		},

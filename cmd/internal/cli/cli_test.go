@@ -55,5 +55,5 @@ func TestCommandsAreDistinct(t *testing.T) {
 		seen[c.Name] = true
 		require.NotEmpty(t, c.Summary)
 	}
-	require.Len(t, seen, 22)
+	require.Len(t, seen, 23)
 }

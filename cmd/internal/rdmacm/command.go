@@ -15,6 +15,7 @@ func Commands() []tool.Command {
 		command("ucmatose", "many connections with messages each way, as ucmatose", newCmatose),
 		command("udaddy", "datagram queue pairs that RDMA-CM introduces, as udaddy", newUdaddy),
 		command("mckey", "messages to a multicast group, as mckey", newMckey),
+		command("cmtime", "how long connecting takes, step by step, as cmtime", newTiming),
 		command("rdma_server", "one message each way, as rdma_server", newEndpointServer),
 		command("rdma_client", "one message each way, as rdma_client", newEndpointClient),
 	}

@@ -13,5 +13,5 @@
 //
 // Not supported: -f gid, -P ib_addr and -M, which name InfiniBand addresses;
 // port space IPoIB; the mesh of three and more peers of cmtime since
-// rdma-core 58.
+// rdma-core 59.
 package rdmacm

@@ -47,7 +47,7 @@ func (p *ping) connect(ctx context.Context, s *side, from, to netip.AddrPort) (e
 		return err
 	}
 	if p.ownQP {
-		if err := c.connectQP(&e.Conn); err != nil {
+		if err := s.connectQP(id, c.qp, &e.Conn); err != nil {
 			return err
 		}
 		if err := id.Establish(); err != nil {
@@ -59,30 +59,6 @@ func (p *ping) connect(ctx context.Context, s *side, from, to netip.AddrPort) (e
 		return errors.New("the server has hung up")
 	}
 	return err
-}
-
-// connectQP is -q: it does what the ID does with a queue pair of its own. peer
-// is what the other side said.
-func (c *pinger) connectQP(peer *roce.ConnParam) error {
-	remote := roce.GID(c.id.RemoteAddr().Addr().As16())
-	sgid, err := c.s.dev.GIDIndexFor(remote)
-	if err != nil {
-		return err
-	}
-	a := roce.DefaultConnAttr()
-	a.SGIDIndex, a.PSN, a.SetPSN = sgid, peer.StartingPSN, true
-	a.MaxRdAtomic, a.MaxDestRdAtomic = 1, 1
-	a.RetryCnt, a.RNRRetry = peer.RetryCount, peer.RNRRetryCount
-	if a.MTU = peer.MTU; a.MTU == 0 { // in a reply
-		a.MTU = c.s.dev.Port().ActiveMTU
-	}
-	if peer.AckTimeout != 0 {
-		a.Timeout = peer.AckTimeout
-	}
-	if err := c.qp.ToRTR(roce.RemoteInfo{QPN: peer.QPN, PSN: c.qp.LocalInfo(sgid).PSN, GID: remote}, a); err != nil {
-		return err
-	}
-	return c.qp.ToRTS(a)
 }
 
 // pings is the client's half of the exchange.

@@ -57,7 +57,7 @@ func (p *ping) serveOne(ctx context.Context, s *side, req *roce.CMEvent, ch *roc
 	}
 	defer func() { err = errors.Join(err, c.free()) }()
 	if p.ownQP {
-		if err := c.connectQP(&req.Conn); err != nil {
+		if err := s.connectQP(id, c.qp, &req.Conn); err != nil {
 			return errors.Join(err, id.Reject(nil))
 		}
 		param := p.param()
