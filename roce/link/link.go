@@ -124,6 +124,10 @@ func As[T any](l Link) (T, bool) {
 type Capabilities struct {
 	Name string // "udp", "sim", "packet", "xdp"
 
+	// Mode says by which of several ways the link is attached ("native zero-copy
+	// multi-buffer"); empty for links that have but one.
+	Mode string
+
 	// ICRCBits is the strength of the check of received packets in bits: 32, or
 	// 16 if the IPv4 identification is not seen and has to be solved for.
 	// IPv6 is always checked with 32.

@@ -15,7 +15,7 @@ import (
 type DeviceOptions struct {
 	Dev     string // -d: address or name of an interface
 	Addr    string // --addr: addresses, separated by commas
-	Link    string // udp (also if empty) or packet
+	Link    string // udp (also if empty), packet or xdp
 	Polling bool
 	Event   bool
 	NoGSO   bool
@@ -30,7 +30,7 @@ func (d *DeviceOptions) Options() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'd', Long: "ib-dev", Arg: "dev", Help: "local device: an IP address or the name of an interface", Set: getopt.String(&d.Dev)},
 		{Long: "addr", Arg: "ip", Help: "local address; with commas between them, the GID table", Set: getopt.String(&d.Addr)},
-		{Long: "link", Arg: "link", Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW)", Set: d.setLink},
+		{Long: "link", Arg: "link", Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW), xdp (needs CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW)", Set: d.setLink},
 		{Long: "polling", Help: "the tool's own thread does the work: least latency, one CPU busy", Set: getopt.Bool(&d.Polling)},
 		{Long: "event", Help: "a thread of the device's own does the work (default)", Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
@@ -48,13 +48,11 @@ func (d *DeviceOptions) setCC(s string) (err error) {
 
 func (d *DeviceOptions) setLink(s string) error {
 	switch s {
-	case "udp", "packet":
+	case "udp", "packet", "xdp":
 		d.Link = s
 		return nil
-	case "xdp":
-		return fmt.Errorf("the %s link does not exist yet: use udp or packet", s)
 	}
-	return fmt.Errorf("%q is not a link: use udp or packet", s)
+	return fmt.Errorf("%q is not a link: use udp, packet or xdp", s)
 }
 
 // Place is where the device shall be.

@@ -11,8 +11,10 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/link/xdp"
 	"github.com/goroce/goroce/transport/cc"
 )
 
@@ -57,13 +59,19 @@ func lineRate(iface string) cc.Rate {
 
 // openOn opens a device on the link that was asked for; the device closes it.
 func (d *DeviceOptions) openOn(open OpenFunc, cfg roce.Config) (*roce.Device, func() error, error) {
-	if d.Link != "packet" {
+	var l link.Link
+	var err error
+	switch d.Link {
+	case "packet":
+		if d.NoGRO {
+			return nil, nil, errors.New("--no-gro: the packet link takes frames as the interface has them: ethtool -K DEVICE gro off")
+		}
+		l, err = packet.Open(packet.Options{Addrs: cfg.Addrs, DisableGSO: d.NoGSO})
+	case "xdp": // every packet travels by itself anyway
+		l, err = xdp.Open(xdp.Options{Addrs: cfg.Addrs})
+	default:
 		return open(cfg)
 	}
-	if d.NoGRO {
-		return nil, nil, errors.New("--no-gro: the packet link takes frames as the interface has them: ethtool -K DEVICE gro off")
-	}
-	l, err := packet.Open(packet.Options{Addrs: cfg.Addrs, DisableGSO: d.NoGSO})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,119 @@
+package raw
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"golang.org/x/sys/unix"
+)
+
+// Flow is what the headers of a flow of packets say.
+type Flow struct {
+	Src, Dst         netip.Addr
+	SrcPort, DstPort uint16
+	TrafficClass     uint8
+	HopLimit         uint8 // 0: a default
+	FlowLabel        uint32
+	// VLAN, if not 0, is that of an 802.1Q tag, whose priority is the upper three
+	// bits of the DSCP.
+	VLAN uint16
+}
+
+// Header is the template of the headers from Ethernet through UDP. The IPv4
+// identification is 0 with DF, the UDP checksum 0, as rdma_rxe has it.
+type Header struct {
+	b   [MaxHeaderBytes]byte
+	n   int
+	l3  int    // offset of the IP header
+	sum uint32 // of the constant 16-bit words of the IPv4 header
+	ip6 bool
+}
+
+// Overhead is the length of the IP and UDP headers for an address.
+func Overhead(a netip.Addr) int {
+	if a.Is6() {
+		return ip6Overhead
+	}
+	return ip4Overhead
+}
+
+// Init makes the template of a flow between two MAC addresses.
+func (h *Header) Init(f *Flow, src, dst rtnl.MAC) {
+	be := binary.BigEndian
+	ttl := f.HopLimit
+	if ttl == 0 {
+		ttl = defaultTTL
+	}
+	h.ip6 = f.Dst.Is6()
+	b := h.b[:0]
+	b = append(append(b, dst[:]...), src[:]...)
+	if f.VLAN != 0 {
+		b = be.AppendUint16(b, unix.ETH_P_8021Q)
+		b = be.AppendUint16(b, uint16(f.TrafficClass>>5)<<13|f.VLAN)
+	}
+	if h.ip6 {
+		b = be.AppendUint16(b, unix.ETH_P_IPV6)
+	} else {
+		b = be.AppendUint16(b, unix.ETH_P_IP)
+	}
+	h.l3 = len(b)
+	if h.ip6 {
+		s, d := f.Src.As16(), f.Dst.As16()
+		b = be.AppendUint32(b, 6<<28|uint32(f.TrafficClass)<<20|f.FlowLabel&0xFFFFF)
+		b = append(b, 0, 0, unix.IPPROTO_UDP, ttl)
+		b = append(append(b, s[:]...), d[:]...)
+	} else {
+		s, d := f.Src.As4(), f.Dst.As4()
+		b = append(b, 0x45, f.TrafficClass, 0, 0, 0, 0, 0x40, 0, ttl, unix.IPPROTO_UDP, 0, 0)
+		b = append(append(b, s[:]...), d[:]...)
+		h.sum = sum16(b[h.l3:])
+	}
+	b = be.AppendUint16(b, f.SrcPort)
+	b = be.AppendUint16(b, f.DstPort)
+	b = append(b, 0, 0, 0, 0)
+	h.n = len(b)
+}
+
+// Len returns the length of the headers in bytes.
+func (h *Header) Len() int { return h.n }
+
+// Put writes the headers of a packet with size bytes of UDP payload to b, which
+// has Len bytes at least.
+func (h *Header) Put(b []byte, size int) {
+	be := binary.BigEndian
+	b = b[:h.n]
+	copy(b, h.b[:h.n])
+	ip, length := b[h.l3:], uint16(size+ib.UDPHeaderBytes)
+	if h.ip6 {
+		be.PutUint16(ip[4:], length)
+	} else {
+		total := length + ib.IPv4HeaderBytes
+		be.PutUint16(ip[2:], total)
+		be.PutUint16(ip[10:], ^fold(h.sum+uint32(total)))
+	}
+	be.PutUint16(b[h.n-4:], length)
+}
+
+// sum16 adds up the 16-bit words of b, whose length is even.
+func sum16(b []byte) (sum uint32) {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	return sum
+}
+
+func fold(sum uint32) uint16 {
+	sum = sum>>16 + sum&0xFFFF
+	return uint16(sum>>16 + sum)
+}
+
+// MulticastMAC returns the MAC address of a multicast group (RFC 1112, RFC 2464).
+func MulticastMAC(group netip.Addr) rtnl.MAC {
+	a := group.As16()
+	if group.Is4() {
+		return rtnl.MAC{0x01, 0x00, 0x5E, a[13] & 0x7F, a[14], a[15]}
+	}
+	return rtnl.MAC{0x33, 0x33, a[12], a[13], a[14], a[15]}
+}

@@ -1,0 +1,18 @@
+package raw
+
+import "github.com/goroce/goroce/ib"
+
+const (
+	// EthernetBytes is the length of an Ethernet header without tag.
+	EthernetBytes = 14
+	// VLANTagBytes is the length of an 802.1Q tag.
+	VLANTagBytes = 4
+	// MaxHeaderBytes is the longest header from Ethernet through UDP.
+	MaxHeaderBytes = EthernetBytes + VLANTagBytes + ip6Overhead
+
+	// defaultTTL is the hop limit of paths that have none.
+	defaultTTL = 64
+
+	ip4Overhead = ib.IPv4HeaderBytes + ib.UDPHeaderBytes
+	ip6Overhead = ib.IPv6HeaderBytes + ib.UDPHeaderBytes
+)

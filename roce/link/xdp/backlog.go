@@ -1,0 +1,103 @@
+package xdp
+
+import (
+	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/transport"
+)
+
+// backlog holds copies of packets for which there was no free frame. While there
+// is one the device makes no more packets, so it stays small: at most what one
+// call of Send brought.
+type backlog struct {
+	items []kept
+	head  int
+	buf   []byte
+}
+
+func (b *backlog) waiting() bool { return b.head < len(b.items) }
+
+// postpone copies a packet to the backlog, or drops it if that is full.
+func (t *sender) postpone(ps *path, p *transport.TxPacket, size int) {
+	b := &t.backlog
+	if len(b.buf)+size > backlogBytes || t.l.failed.Load() != nil {
+		t.stats.dropped.Add(1)
+		return
+	}
+	at := len(b.buf)
+	b.buf = t.appendPacket(b.buf, ps, p)
+	t.wait(kept{ps, at, size})
+}
+
+// postponeBytes does the same with a packet that is complete.
+func (t *sender) postponeBytes(ps *path, data []byte) {
+	b := &t.backlog
+	if len(b.buf)+len(data) > backlogBytes || t.l.failed.Load() != nil {
+		t.stats.dropped.Add(1)
+		return
+	}
+	at := len(b.buf)
+	b.buf = append(b.buf, data...)
+	t.wait(kept{ps, at, len(data)})
+}
+
+func (t *sender) wait(k kept) {
+	t.backlog.items = append(t.backlog.items, k)
+	if !t.blocked.Load() {
+		t.stats.blocked.Add(1)
+		t.blocked.Store(true)
+	}
+}
+
+// retryBacklog sends what waits until the frames are used up again.
+func (t *sender) retryBacklog() {
+	stuck := false
+	for _, f := range t.l.ifaces {
+		for _, q := range f.queues {
+			if q.stuck || q.tx.unconsumed() > 0 {
+				t.kick(q)
+			}
+			if err := q.reclaim(); err != nil {
+				t.l.fail(err)
+				return
+			}
+		}
+	}
+	b := &t.backlog
+	for ; b.waiting(); b.head++ {
+		k := b.items[b.head]
+		if k.path.refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.most {
+			t.unreachable(1)
+			continue
+		}
+		q := k.path.q
+		slot, err := q.slot()
+		if err != nil {
+			t.l.fail(err)
+			return
+		}
+		if slot == nil {
+			if q.dirty {
+				t.kick(q)
+				if slot, err = q.slot(); err != nil {
+					t.l.fail(err)
+					return
+				}
+			}
+			if slot == nil {
+				return
+			}
+		}
+		if t.push(q, k.path.copyIn(slot, b.buf[k.off:k.off+k.n])) {
+			t.sent(k.n)
+		}
+	}
+	clear(b.items)
+	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
+	t.flush()
+	for _, f := range t.l.ifaces {
+		for _, q := range f.queues {
+			stuck = stuck || q.stuck
+		}
+	}
+	t.blocked.Store(stuck)
+}

@@ -1,0 +1,63 @@
+// Package xdp is the link that writes and reads whole frames through AF_XDP
+// sockets, around the kernel's network stack. It needs CAP_NET_ADMIN, CAP_BPF
+// and CAP_NET_RAW.
+//
+// # What it has over the others
+//
+// With a driver that does zero-copy, frames go between the card and this
+// process's memory. Received packets are seen without a system call, so that
+// spinning (Options.Spin) has the least latency of all links. In copy mode each frame
+// costs what a frame costs, because there is no segmentation offload: bulk data over virtual
+// interfaces is faster with the udp and packet links.
+//
+// # Modes
+//
+// The program is attached in the driver (native) or in the stack (generic), and
+// the sockets are bound zero-copy or copy, with frames in several buffers
+// (multi-buffer) or not. The ways are tried in that order, except that multi-buffer goes first
+// where the interface's MTU needs it: without it a frame must fit a
+// chunk, and the path MTU is 2048 at most, which MTU and Watch say. Capabilities().Mode
+// says what became of it.
+//
+// # Program
+//
+// Frames to the MAC address of the interface or a group, with the VLAN tag of the
+// options or none, with UDP to port 4791 at one of the addresses of the link,
+// go to the socket of the queue they came by; all else passes to the kernel. What
+// concerns loopback addresses must come by the loopback interface. The program is held
+// by a BPF link, so that it goes when the process does, however it ends.
+//
+// The port is held by UDP sockets that receive nothing: nobody else can have it,
+// and the kernel answers nothing that passes with an ICMP error.
+//
+// # Frames
+//
+// Single packets carry IPv4 identification 0 and UDP checksum 0, as rdma_rxe
+// sends them. Packets in one chunk are handed up where they are, others are put together.
+// A run of packets that a peer on the same machine has sent with segmentation offload, and that
+// nobody has cut up, comes up in generic mode only: see run.
+//
+// # Invariants
+//
+//   - A chunk of the UMEM belongs to this process or to the kernel, and a ledger says
+//     to which. One that is handed over twice, or comes back without having been handed
+//     over, makes the link fail instead of corrupting a packet.
+//   - The chunks for receiving belong to the receiving side, those for sending to the
+//     sending side: there is no lock between them.
+//   - A chunk that was handed up goes back to the kernel by the next Recv.
+//
+// # Neighbours, VLAN
+//
+// As with package packet: routes and MAC addresses are the kernel's, a
+// bounded number of packets waits for a neighbour, and what cannot be sent is counted.
+// VLAN tags that the card takes off are not seen: with Options.VLAN switch that off
+// (ethtool -K DEVICE rxvlan off).
+//
+// # Limits
+//
+// Linux, Ethernet and loopback interfaces only. An interface has one XDP program: one
+// process with this link per interface. Packets leave by the interfaces of
+// the link's addresses; one with a route by another is unreachable. That holds for the machine's own
+// addresses, too, whose route is by the loopback interface, unless the link has a
+// loopback address. All receive queues of an interface are served, 64 at most.
+package xdp

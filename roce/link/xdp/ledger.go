@@ -1,0 +1,62 @@
+package xdp
+
+import "fmt"
+
+// owner is who may touch a chunk.
+type owner uint8
+
+const (
+	ours    owner = iota // this process
+	kernels              // handed over by a ring
+)
+
+func (o owner) String() string {
+	if o == ours {
+		return "this process"
+	}
+	return "the kernel"
+}
+
+// ledger is the account of who has which chunk of a part of the UMEM. Every
+// address that goes through a ring is booked: one that is handed over twice, that comes
+// back without having been handed over, or that is no chunk at all, is an error and not a
+// corrupted packet. It costs a byte a chunk. It belongs to one side of the link.
+type ledger struct {
+	what  string
+	base  uint64
+	owner []owner
+	away  int // chunks that the kernel has
+}
+
+// frameError says that frames of the UMEM got mixed up. It is fatal for the link.
+type frameError struct {
+	what string
+	addr uint64
+	has  string
+}
+
+func (e *frameError) Error() string {
+	return fmt.Sprintf("xdp link: %s frame at %#x of the UMEM came up, but %s has it", e.what, e.addr, e.has)
+}
+
+func newLedger(what string, base uint64, chunks int) ledger {
+	return ledger{what: what, base: base, owner: make([]owner, chunks)}
+}
+
+// move books that the chunk of an address changes hands to an owner.
+func (l *ledger) move(addr uint64, to owner) error {
+	i := (addr - l.base) / chunkBytes // of an address below base, wraps to beyond all
+	if i >= uint64(len(l.owner)) {
+		return &frameError{l.what, addr, "nobody"}
+	}
+	if l.owner[i] == to {
+		return &frameError{l.what, addr, to.String()}
+	}
+	l.owner[i] = to
+	if to == kernels {
+		l.away++
+	} else {
+		l.away--
+	}
+	return nil
+}
