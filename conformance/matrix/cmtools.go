@@ -46,15 +46,24 @@ func cmTools(full bool) []cmTool {
 	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant)
 	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0", sargs: "-s SERVER", cargs: "-s SERVER"}
 	mckey := both("mckey", 0, 1000, "-m GROUP -S 1000", "-b LOCAL", "-s -b LOCAL", nodesWant)
+	rsocket := func(name string, size int, args string) cmTool {
+		return both(name, 7471, size, fmt.Sprintf("-S %d %s -T v", size, args), "-b SERVER", "-s SERVER", "\ncustom ")
+	}
 	list := []cmTool{
 		rping(4096, 20), rping(65535, 5).onV6(),
 		ucmatose(5, 6000), ucmatose(1, 100).onV6(),
 		udaddy, udaddy.onV6(),
 		endpoint, endpoint.onV6(),
+		// More than the 384 credits of a connection, and more than its buffers.
+		rsocket("rstream", 100, "-C 500"), rsocket("rstream", 3000, "-C 50 -I 4").onV6(),
+		rsocket("rstream", 300000, "-C 10"), rsocket("rstream", 20000, "-C 10 -I 2 -B 3000 -T b"),
+		rsocket("riostream", 3000, "-C 50 -I 4"), rsocket("riostream", 100000, "-C 10 -I 2").onV6(),
 		mckey, // IPv4 only: Linux refuses to join an IPv6 group on RoCE (ENOTSUPP), on 6.1 and 6.12
 	}
 	if full {
-		list = append(list, rping(26, 100), ucmatose(50, 100))
+		list = append(list, rping(26, 100), ucmatose(50, 100),
+			rsocket("rstream", 1, "-C 1000 -I 2"), rsocket("rstream", 1<<20, "-C 4 -T a").onV6(), rsocket("rstream", 5000, "-C 20 -k 1"),
+			rsocket("riostream", 2, "-C 3 -I 50").onV6(), rsocket("riostream", 1<<20, "-C 4"))
 	}
 	return list
 }
