@@ -46,6 +46,8 @@ func cmTools(full bool) []cmTool {
 	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant)
 	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0", sargs: "-s SERVER", cargs: "-s SERVER"}
 	mckey := both("mckey", 0, 1000, "-m GROUP -S 1000", "-b LOCAL", "-s -b LOCAL", nodesWant)
+	// No -T a (poll): the original takes the peer's end for an error when it comes together with
+	// the last data, with itself as the peer, too.
 	rsocket := func(name string, size int, args string) cmTool {
 		return both(name, 7471, size, fmt.Sprintf("-S %d %s -T v", size, args), "-b SERVER", "-s SERVER", "\ncustom ")
 	}
@@ -62,7 +64,7 @@ func cmTools(full bool) []cmTool {
 	}
 	if full {
 		list = append(list, rping(26, 100), ucmatose(50, 100),
-			rsocket("rstream", 1, "-C 1000 -I 2"), rsocket("rstream", 1<<20, "-C 4 -T a").onV6(), rsocket("rstream", 5000, "-C 20 -k 1"),
+			rsocket("rstream", 1, "-C 1000 -I 2"), rsocket("rstream", 1<<20, "-C 4").onV6(), rsocket("rstream", 5000, "-C 20 -k 1"),
 			rsocket("riostream", 2, "-C 3 -I 50").onV6(), rsocket("riostream", 1<<20, "-C 4"))
 	}
 	return list

@@ -50,7 +50,7 @@ func (c Config) normal() Config {
 	return c
 }
 
-func (c *Config) stream() streamConfig {
+func (c Config) stream() streamConfig {
 	return streamConfig{
 		sendQueue: c.SendQueue, recvQueue: uint16(c.RecvQueue),
 		sendBytes: c.SendBuffer, recvBytes: c.RecvBuffer, iomaps: c.IOMaps,

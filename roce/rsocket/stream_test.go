@@ -1,0 +1,293 @@
+package rsocket
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// model is one end: a stream and the memory that it speaks of.
+type model struct {
+	t        testing.TB
+	cfg      streamConfig
+	s        stream
+	rbuf     []byte
+	list     []byte
+	sbuf     []byte
+	peer     *model
+	wire     []packet // sent and not arrived
+	unacked  []uint64 // IDs of what has arrived and is not completed
+	maxRecvs int
+	wrote    byte // next byte of the pattern
+	read     byte
+}
+
+// packet is a message on its way.
+type packet struct {
+	m    message
+	data []byte
+}
+
+const (
+	modelRecvKey, modelListKey = 0x1111, 0x2222
+	modelRecv, modelList       = 0x700000000000, 0x4000
+)
+
+func (m *model) conn(big bool) connData {
+	return connData{
+		bigEndian: big, iomap: true, credits: m.cfg.recvQueue, iomaps: m.cfg.iomaps,
+		list: sge{modelList, modelListKey, grants}, data: sge{modelRecv, modelRecvKey, uint32(m.cfg.recvBytes / 2)},
+	}
+}
+
+func newModels(t testing.TB, a, b streamConfig) (*model, *model) {
+	var ms [2]*model
+	for i, c := range []streamConfig{a, b} {
+		ms[i] = &model{
+			t: t, cfg: c, rbuf: make([]byte, c.recvBytes), sbuf: make([]byte, c.sendBytes),
+			list: make([]byte, grants*sgeBytes+c.iomaps*iomapBytes),
+		}
+	}
+	for i, m := range ms {
+		m.peer = ms[1-i]
+		m.s.init(m.cfg, m.peer.conn(false), modelRecv, modelRecvKey)
+	}
+	return ms[0], ms[1]
+}
+
+// write sends up to n bytes of the pattern in one message.
+func (m *model) write(n int) bool {
+	k := m.s.snd.data(n)
+	if k == 0 {
+		return false
+	}
+	p := packet{data: make([]byte, k)}
+	m.s.data(k, &p.m)
+	for i := range p.data {
+		p.data[i] = m.wrote
+		m.wrote++
+	}
+	if p.m.held > 0 {
+		require.Equal(m.t, k, p.m.held)
+		n1 := copy(m.sbuf[p.m.at:p.m.at+p.m.first], p.data)
+		copy(m.sbuf, p.data[n1:])
+	}
+	m.wire = append(m.wire, p)
+	return true
+}
+
+// credit sends what the peer should be told.
+func (m *model) credit() {
+	var p packet
+	for m.s.update(&p.m) {
+		p.data = append([]byte(nil), p.m.body[:p.m.n]...)
+		m.wire = append(m.wire, p)
+	}
+}
+
+// deliver brings the oldest message to the peer: the adapter's part, which
+// would refuse what is outside of the memory, and then the completion.
+func (m *model) deliver() bool {
+	if len(m.wire) == 0 {
+		return false
+	}
+	p := m.wire[0]
+	m.wire = m.wire[1:]
+	t, o := m.t, m.peer
+	if len(p.data) > 0 {
+		base, mem := uint64(modelRecv), o.rbuf
+		if p.m.to.key == modelListKey {
+			base, mem = modelList, o.list
+		}
+		require.GreaterOrEqual(t, p.m.to.addr, base)
+		require.LessOrEqual(t, p.m.to.addr-base+uint64(len(p.data)), uint64(len(mem)))
+		copy(mem[p.m.to.addr-base:], p.data)
+	}
+	require.NoError(t, o.s.arrived(p.m.imm, uint32(len(p.data)), o.list))
+	require.LessOrEqual(t, o.s.rcv.count, int(o.cfg.recvQueue))
+	m.unacked = append(m.unacked, wrID(p.m.kind, p.m.held))
+	return true
+}
+
+// complete acknowledges the oldest message that has arrived.
+func (m *model) complete() bool {
+	if len(m.unacked) == 0 {
+		return false
+	}
+	m.s.sent(m.unacked[0])
+	m.unacked = m.unacked[1:]
+	return true
+}
+
+// take reads up to n bytes, which must be those of the pattern.
+func (m *model) take(n int) int {
+	total := 0
+	for n > 0 && m.s.rcv.ready > 0 {
+		off, k := m.s.rcv.unread(n)
+		for _, b := range m.rbuf[off : off+k] {
+			if b != m.read {
+				m.t.Fatalf("read %#x instead of %#x", b, m.read)
+			}
+			m.read++
+		}
+		m.s.rcv.take(k)
+		n -= k
+		total += k
+	}
+	return total
+}
+
+// check looks at what is always true.
+func (m *model) check() {
+	r, s := &m.s.rcv, &m.s.snd
+	sum := 0
+	for i := range r.count {
+		sum += int(r.lens[(r.first+i)%len(r.lens)])
+	}
+	switch {
+	case r.size != r.ready+r.granted+r.free, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl, s.room < 0, s.buf.used < 0, s.buf.used > s.buf.size:
+		m.t.Fatalf("%+v", m.s)
+	}
+}
+
+// Both ends do whatever they can in any order, with all sizes of buffers and
+// queues: every byte arrives, nothing is written outside, and it never stands
+// still.
+func TestStreamSwarm(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		draw := func() streamConfig {
+			return Config{
+				SendBuffer: 1 + rng.IntN(20000), RecvBuffer: 2 + rng.IntN(20000), SendQueue: 16 + rng.IntN(30), RecvQueue: 16 + rng.IntN(30),
+			}.normal().stream()
+		}
+		ca, cb := draw(), draw()
+		a, b := newModels(t, ca, cb)
+		const each = 100_000
+		var written, read [2]int
+		for steps := 0; read[0] < each || read[1] < each; steps++ {
+			if steps > 5_000_000 {
+				t.Fatalf("seed %d: stands still: %+v %+v", seed, a.s, b.s)
+			}
+			i := rng.IntN(2)
+			m := []*model{a, b}[i]
+			switch rng.IntN(5) {
+			case 0:
+				want := min(1+rng.IntN(1<<rng.IntN(17)), each-written[i])
+				before := m.wrote
+				if want > 0 && m.write(want) {
+					n := len(m.wire[len(m.wire)-1].data)
+					require.Equal(t, before+byte(n), m.wrote)
+					written[i] += n
+				}
+			case 1:
+				m.credit()
+			case 2:
+				m.deliver()
+			case 3:
+				m.complete()
+			case 4:
+				read[i] += m.take(1 + rng.IntN(1<<rng.IntN(17)))
+			}
+			m.check()
+		}
+		require.Equal(t, [2]int{each, each}, written, "seed %d", seed)
+	}
+}
+
+// The messages that begin a connection, and what 384 of one byte each do.
+func TestStreamTranscript(t *testing.T) {
+	cfg := Config{}.normal()
+	a, b := newModels(t, cfg.stream(), cfg.stream())
+	a.credit()
+	require.Len(t, a.wire, 1)
+	require.EqualValues(t, 0x80000180, a.wire[0].m.imm, "the second half, at once")
+	require.Equal(t, sge{modelList + 16, modelListKey, 16}, a.wire[0].m.to)
+	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(a.wire[0].data, binary.LittleEndian))
+	a.deliver()
+	b.credit()
+	b.deliver()
+	n := 0
+	for a.write(1) {
+		n++
+	}
+	require.Equal(t, defaultQueue-spareCredits, n, "credits are left for control messages")
+	for a.deliver() {
+	}
+	require.Equal(t, defaultQueue/2-1, b.take(defaultQueue/2-1))
+	b.credit()
+	require.Empty(t, b.wire, "not yet")
+	b.take(1)
+	b.credit()
+	require.Len(t, b.wire, 1)
+	require.EqualValues(t, 0x80000000|(defaultQueue/2+defaultQueue), b.wire[0].m.imm)
+	require.Empty(t, b.wire[0].data, "credits only")
+	b.deliver()
+	for a.complete() {
+	}
+	require.True(t, a.write(1))
+}
+
+func TestStreamEnd(t *testing.T) {
+	cfg := Config{}.normal().stream()
+	a, b := newModels(t, cfg, cfg)
+	var m message
+	a.s.control(ctrlShutdown, &m)
+	require.EqualValues(t, 0xe0000002, m.imm)
+	require.NoError(t, b.s.arrived(m.imm, 0, b.list))
+	require.True(t, b.s.finRecvd)
+	require.False(t, b.s.byeRecvd)
+	require.True(t, b.write(10), "the other direction goes on")
+	require.Error(t, b.s.arrived(immediate(opData, 1), 1, b.list), "data after the end")
+	b.s.control(ctrlShutdown, &m)
+	require.NoError(t, a.s.arrived(m.imm, 0, a.list))
+	require.True(t, a.s.byeRecvd, "nothing is left to say")
+}
+
+// A big-endian peer reads grants and mappings in its own order.
+func TestStreamBigEndian(t *testing.T) {
+	cfg := Config{IOMaps: 2}.normal().stream()
+	a, _ := newModels(t, cfg, cfg)
+	a.s.init(cfg, a.peer.conn(true), modelRecv, modelRecvKey)
+	var m message
+	require.True(t, a.s.update(&m))
+	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(m.body[:], binary.BigEndian))
+	a.s.mapping(1, iomap{5, sge{6, 7, 8}}, &m)
+	require.Equal(t, iomap{5, sge{6, 7, 8}}, getIOMap(m.body[:], binary.BigEndian))
+	require.EqualValues(t, modelList+grants*sgeBytes+iomapBytes, m.to.addr)
+	require.EqualValues(t, 0xc0000001, m.imm)
+}
+
+func TestStreamBreaches(t *testing.T) {
+	cfg := Config{IOMaps: 2, RecvQueue: 16}.normal().stream()
+	for name, msgs := range map[string][][2]uint32{ // immediate, bytes
+		"length":        {{immediate(opData, 5), 6}},
+		"too much":      {{immediate(opData, defaultBuffer), defaultBuffer}},
+		"straddles":     {{immediate(opData, 1), 1}, {immediate(opData, defaultBuffer/2), defaultBuffer / 2}},
+		"not granted":   {{immediate(opData, defaultBuffer/2), defaultBuffer / 2}, {immediate(opData, 1), 1}},
+		"grant":         {{immediate(opSGL, 5), 15}},
+		"mapping 2":     {{immediate(opIOMap, 2), 24}},
+		"mapping short": {{immediate(opIOMap, 0), 23}},
+		"reserved 1":    {{immediate(1, 0), 0}},
+		"reserved 2":    {{immediate(2, 0), 0}},
+		"reserved 3":    {{immediate(3, 0), 0}},
+		"reserved 5":    {{immediate(5, 0), 0}},
+		"after the end": {{immediate(opCtrl, ctrlShutdown), 0}, {immediate(opData, 1), 1}},
+		"credits": {{0, 0}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1},
+			{1, 1}, {1, 1}},
+	} {
+		a, _ := newModels(t, cfg, cfg)
+		for i, m := range msgs {
+			err := a.s.arrived(m[0], m[1], a.list)
+			if i == len(msgs)-1 {
+				var p *ProtocolError
+				require.ErrorAs(t, err, &p, name)
+			} else {
+				require.NoError(t, err, "%s %d", name, i)
+			}
+			a.check()
+		}
+	}
+}
