@@ -7,7 +7,7 @@ FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test interop interop-full bench sim-report fuzz lint clean
+.PHONY: all build demo test interop interop-full bench bench-full microbench sim-report fuzz lint clean
 
 all: build
 
@@ -30,7 +30,16 @@ interop:
 interop-full:
 	$(GO) run ./conformance/cmd/interop -full
 
+# Against TCP and the bare links, between two network namespaces: makes
+# docs/bench, in a few minutes; bench-full takes longer. BENCHFLAGS=-h lists the
+# options.
 bench:
+	$(GO) run ./bench/cmd/bench -o docs/bench $(BENCHFLAGS)
+
+bench-full:
+	$(GO) run ./bench/cmd/bench -o docs/bench -full $(BENCHFLAGS)
+
+microbench:
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
 # Congestion control in the simulated fabric: makes docs/congestion from

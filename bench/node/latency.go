@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+)
+
+// PingArgs ask for round trips with a peer that echoes.
+type PingArgs struct {
+	Size, N int
+	Polling bool // for the ceiling: never block
+}
+
+// PingReply holds percentiles of half round trips, in microseconds.
+type PingReply struct{ P50, P99, P999 float64 }
+
+// percentiles sorts half round trips in microseconds.
+func percentiles(x []float64) PingReply {
+	slices.Sort(x)
+	at := func(p float64) float64 { return x[min(int(float64(len(x))*p), len(x)-1)] }
+	return PingReply{at(0.5), at(0.99), at(0.999)}
+}
+
+// half is half of the time since start, in microseconds.
+func half(start time.Time) float64 { return float64(time.Since(start)) / 2e3 }
+
+// Ping sends messages one after the other and waits for the echo of each.
+func (n *Node) Ping(a PingArgs, r *PingReply) error {
+	if a.N <= 0 || a.Size <= 0 || a.Size > maxMessage || len(n.qps) == 0 {
+		return fmt.Errorf("cannot run %+v", a)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
+	defer cancel()
+	qp := n.qps[0]
+	recv := roce.RecvWR{SGList: []roce.SGE{n.mr.SGE(0, a.Size)}}
+	send := roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{n.mr.SGE(a.Size, a.Size)}}
+	took := make([]float64, 0, a.N)
+	var wcs [1]roce.WC
+	for range a.N {
+		if err := qp.PostRecv(&recv); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := qp.PostSend(&send); err != nil {
+			return err
+		}
+		if _, err := n.cq.Wait(ctx, wcs[:]); err != nil {
+			return err
+		}
+		took = append(took, half(start))
+		if err := roce.WCError(&wcs[0]); err != nil {
+			return err
+		}
+	}
+	*r = percentiles(took)
+	return nil
+}

@@ -1,0 +1,202 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/packet"
+	"github.com/goroce/goroce/roce/link/udp"
+)
+
+// Node is one end.
+type Node struct {
+	counter *atomic.Uint64
+	mem     *roce.Buffer
+	buf     []byte // all of mem
+
+	dev    *roce.Device
+	pd     *roce.PD
+	cq     *roce.CQ
+	mr     *roce.MR
+	qps    []*roce.QP
+	peer   Remote
+	posted bool // receives are
+
+	raw     link.Link
+	rawTx   rawSender
+	tcp     net.Listener
+	tcpSize atomic.Int64 // bytes of memory that sinks walk through
+
+	stop    context.CancelFunc
+	serving sync.WaitGroup
+	served  error // why serving ended, if not by Stop
+}
+
+func newNode(counter *atomic.Uint64) (*Node, error) {
+	m, err := roce.MapBuffer(RegionBytes, true)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{counter: counter, mem: m, buf: m.Bytes()}
+	for i := range n.buf { // touch every page, and with something to sum
+		n.buf[i] = byte(i * 31 >> 3)
+	}
+	return n, nil
+}
+
+// LinkArgs say which link to open.
+type LinkArgs struct {
+	Link      string // "udp" or "packet"
+	Addr      netip.Addr
+	Port      uint16
+	NoOffload bool // neither GSO nor GRO
+}
+
+func openLink(a LinkArgs) (link.Link, error) {
+	addrs := []netip.Addr{a.Addr}
+	switch a.Link {
+	case "udp":
+		return udp.Open(addrs, udp.Options{Port: a.Port, DisableGSO: a.NoOffload, DisableGRO: a.NoOffload})
+	case "packet":
+		return packet.Open(packet.Options{Addrs: addrs, Port: a.Port, DisableGSO: a.NoOffload})
+	}
+	return nil, fmt.Errorf("no link %q", a.Link)
+}
+
+// OpenArgs say which device to open.
+type OpenArgs struct {
+	LinkArgs
+	Polling bool
+	CQE     int
+}
+
+// Open opens a device.
+func (n *Node) Open(a OpenArgs, _ *struct{}) error {
+	l, err := openLink(a.LinkArgs)
+	if err != nil {
+		return err
+	}
+	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	n.dev, n.posted = d, false
+	if n.pd, err = d.AllocPD(); err != nil {
+		return err
+	}
+	if n.cq, err = d.CreateCQ(max(a.CQE, 2*(sendDepth+recvDepth)), nil); err != nil {
+		return err
+	}
+	n.mr, err = n.mem.Register(n.pd, roce.AccessAll)
+	return err
+}
+
+// Remote is what a node has to know of the other's device.
+type Remote struct {
+	GID  ib.GID
+	Addr uint64
+	RKey uint32
+	QPs  []End
+}
+
+// End is a queue pair of it.
+type End struct{ QPN, PSN uint32 }
+
+// QPArgs say which queue pairs to make.
+type QPArgs struct{ N, SendWR, RecvWR int }
+
+// AddQPs makes queue pairs, and returns what the other node has to know of them.
+func (n *Node) AddQPs(a QPArgs, r *Remote) error {
+	for range a.N {
+		qp, err := n.pd.CreateQP(roce.QPInitAttr{
+			Type: roce.RC, SendCQ: n.cq,
+			Caps: roce.QPCaps{MaxSendWR: a.SendWR, MaxRecvWR: a.RecvWR, MaxSendSGE: 1, MaxRecvSGE: 1},
+		})
+		if err != nil {
+			return err
+		}
+		n.qps = append(n.qps, qp)
+		info := qp.LocalInfo(0)
+		r.GID = info.GID
+		r.QPs = append(r.QPs, End{uint32(info.QPN), uint32(info.PSN)})
+	}
+	r.Addr, r.RKey = n.mr.Addr(), uint32(n.mr.RKey())
+	return nil
+}
+
+// ConnectArgs name the other ends of all queue pairs.
+type ConnectArgs struct {
+	Remote
+	MTU ib.MTU
+}
+
+// ackTimeout is code 18, 1 s: with ten thousand queue pairs on one link, or a
+// machine that is busy, the default of 67 ms expires without a loss.
+const ackTimeout ib.TimeoutCode = 18
+
+// Connect connects them.
+func (n *Node) Connect(a ConnectArgs, _ *struct{}) error {
+	if len(a.QPs) != len(n.qps) {
+		return fmt.Errorf("%d queue pairs here, %d there", len(n.qps), len(a.QPs))
+	}
+	for i, e := range a.QPs {
+		err := n.qps[i].Connect(roce.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID},
+			roce.WithMTU(a.MTU), roce.WithTimeout(ackTimeout, 7))
+		if err != nil {
+			return err
+		}
+	}
+	n.peer = a.Remote
+	return nil
+}
+
+// Close closes the device and the link of the ceiling.
+func (n *Node) Close(struct{}, *struct{}) error {
+	err := n.Stop(struct{}{}, nil)
+	if n.dev != nil {
+		err = errors.Join(err, n.dev.Close())
+		n.dev, n.pd, n.cq, n.mr, n.qps = nil, nil, nil, nil, nil
+	}
+	if n.raw != nil {
+		err = errors.Join(err, n.raw.Close())
+		n.raw = nil
+	}
+	return err
+}
+
+// serve runs f until Stop.
+func (n *Node) serve(f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	n.serving.Add(1)
+	go func() {
+		defer n.serving.Done()
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			n.served = err
+		}
+	}()
+}
+
+// Stop ends what Serve or RawServe began, and returns its error.
+func (n *Node) Stop(struct{}, *struct{}) error {
+	if n.stop == nil {
+		return nil
+	}
+	n.stop()
+	if n.raw != nil {
+		n.raw.Wake()
+	}
+	n.serving.Wait()
+	n.stop = nil
+	err := n.served
+	n.served = nil
+	return err
+}

@@ -1,0 +1,120 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Aim is what a figure should be.
+type Aim struct {
+	What  string
+	Floor float64 // the least that is acceptable; NaN if there is only a goal
+	Goal  float64
+	// Less is set if smaller is better.
+	Less bool
+	Unit string
+	// of finds the figure.
+	of func(*Report) float64
+	// scale is what to multiply the figure by, 0 is 1.
+	scale float64
+}
+
+// Verdicts.
+const (
+	VerdictGoal   = "goal"
+	VerdictFloor  = "floor"
+	VerdictMissed = "missed"
+	VerdictNone   = "not measured"
+)
+
+// Verdict judges a figure.
+func (a *Aim) Verdict(v float64) string {
+	at := func(limit float64) bool { return a.Less && v <= limit || !a.Less && v >= limit }
+	switch {
+	case math.IsNaN(v):
+		return VerdictNone
+	case at(a.Goal):
+		return VerdictGoal
+	case !math.IsNaN(a.Floor) && at(a.Floor):
+		return VerdictFloor
+	}
+	return VerdictMissed
+}
+
+// Value is the figure of a report that the aim is about; NaN if it was not measured.
+func (a *Aim) Value(r *Report) float64 {
+	if a.scale != 0 {
+		return a.of(r) * a.scale
+	}
+	return a.of(r)
+}
+
+// bulk finds a figure of item 1.
+func bulk(op string, size, mtu, region int, link, mode, figure string) func(*Report) float64 {
+	return pick("single", figure, func(c *Case) bool {
+		return c.Op == op && c.Size == size && c.MTU == mtu && c.Region == region && c.Link == link && c.Mode == mode
+	})
+}
+
+func pick(item, figure string, f func(*Case) bool) func(*Report) float64 {
+	return func(r *Report) float64 {
+		c := r.Find(func(c *Case) bool { return c.Item == item && f(c) && c.Get(figure) != nil })
+		if c == nil {
+			return math.NaN()
+		}
+		return c.Value(figure)
+	}
+}
+
+func named(item, figure, prefix string) func(*Report) float64 {
+	return pick(item, figure, func(c *Case) bool { return strings.HasPrefix(c.Name, prefix) })
+}
+
+const (
+	mib   = 1 << 20
+	large = 64 << 20
+)
+
+// Aims are those of the project, in the order of the report. They come from measurements
+// of what the kernel's interfaces can do between two namespaces on 2 cores: a floor of
+// about 65 % of that, a goal of about 85 %.
+func Aims() []Aim {
+	none := math.NaN()
+	var as []Aim
+	add := func(what string, floor, goal float64, less bool, unit string, scale float64, of func(*Report) float64) {
+		as = append(as, Aim{What: what, Floor: floor, Goal: goal, Less: less, Unit: unit, scale: scale, of: of})
+	}
+	for _, link := range []string{"udp", "packet"} {
+		for _, op := range []string{"WRITE", "READ"} {
+			add(op+" of 1 MiB, MTU 4096, 64 MiB regions, "+link+": goodput x TCP", 0.75, 0.95, false, "x", 0, bulk(op, mib, 4096, large, link, "", "x TCP"))
+			add(op+" of 1 MiB, MTU 4096, 1 MiB regions, "+link+": goodput x TCP", 0.50, 0.65, false, "x", 0, bulk(op, mib, 4096, mib, link, "", "x TCP"))
+			add(op+" of 1 MiB, MTU 1024, 64 MiB regions, "+link+": goodput x TCP", 0.50, 0.65, false, "x", 0, bulk(op, mib, 1024, large, link, "", "x TCP"))
+		}
+		add("WRITE of 1 MiB, MTU 4096, "+link+": goodput x the link's ceiling with CRC and copy", none, 0.85, false, "x", 0, bulk("WRITE", mib, 4096, large, link, "", "x ceiling"))
+		add("WRITE of 1 MiB, MTU 4096, "+link+": CPU seconds per GB x TCP", 1.6, 1.2, true, "x", 0, bulk("WRITE", mib, 4096, large, link, "", "CPU x TCP"))
+		add("WRITE of 64 B, posted in batches, one QP, "+link, 1.5, 3, false, "M/s", 1e-6, bulk("WRITE", 64, 4096, large, link, "", "messages"))
+		add("WRITE of 64 B, one datagram each, "+link, 0.1, 0.2, false, "M/s", 1e-6, bulk("WRITE alone", 64, 4096, large, link, "", "messages"))
+		add("WRITE of 64 B, one QP, "+link+": messages x TCP with one write each", none, 3, false, "x", 0, bulk("WRITE", 64, 4096, large, link, "", "x TCP"))
+		half := func(mode, figure string) func(*Report) float64 {
+			return pick("latency", figure, func(c *Case) bool { return c.Link == link && c.Mode == mode })
+		}
+		add("half round trip, polling, "+link+": p50 x TCP", 0.40, 0.30, true, "x", 0, half("polling", "p50 x TCP"))
+		add("half round trip, event-driven, "+link+": p50 x TCP", 0.85, 0.70, true, "x", 0, half("event", "p50 x TCP"))
+		add("half round trip, polling, "+link+": p99/p50", 4, 2.5, true, "x", 0, half("polling", "p99/p50"))
+		add("half round trip, event-driven, "+link+": p99/p50", 4, 2.5, true, "x", 0, half("event", "p99/p50"))
+	}
+	add("WRITE of 1 MiB, MTU 4096, udp, software segmentation: goodput x TCP", 0.40, 0.55, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "software segmentation", "x TCP"))
+	add("WRITE of 1 MiB, MTU 4096, udp, no GSO and GRO: goodput x TCP", 0.25, 0.33, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "no GSO, no GRO", "x TCP"))
+	add("memory of an idle QP", none, 8, true, "KiB", 1.0/1024, named("scale", "heap", "memory of an idle QP"))
+	add("CPU at rest, 100 idle connections", none, 1, true, "% of a core", 0, named("scale", "CPU", "CPU at rest"))
+	for _, op := range []string{"SEND", "RDMA_WRITE"} {
+		for _, part := range []string{"send", "receive"} {
+			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 200, true, "ns/packet", 0, named("engine", "time", "Packet/"+op+"/64/"+part))
+			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 0, true, "allocs/packet", 0, named("engine", "allocs", "Packet/"+op+"/64/"+part))
+		}
+	}
+	add("two guests: WRITE bandwidth x kernel rxe", none, 1.5, false, "x", 0, named("lab", "x rxe", "write_bw"))
+	add("two guests: latency x kernel rxe", none, 1, true, "x", 0, named("lab", "x rxe", "write_lat"))
+	return as
+}

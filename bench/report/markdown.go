@@ -1,0 +1,208 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+)
+
+// num prints a number with three digits or so.
+func num(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "–"
+	case a == 0:
+		return "0"
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 0.1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.4f", v)
+}
+
+// ranged is the median with the smallest and largest of the rounds.
+func (c *Case) ranged(name string) string {
+	f := c.Get(name)
+	if f == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%s [%s–%s]", num(f.Median), num(f.Min), num(f.Max))
+}
+
+// headlines are the aims that the README of the project shows.
+var headlines = []string{
+	"WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
+	"READ of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
+	"WRITE of 1 MiB, MTU 4096, udp: goodput x the link's ceiling with CRC and copy",
+	"WRITE of 1 MiB, MTU 4096, udp: CPU seconds per GB x TCP",
+	"WRITE of 64 B, one QP, udp: messages x TCP with one write each",
+	"half round trip, polling, udp: p50 x TCP",
+	"half round trip, event-driven, udp: p50 x TCP",
+	"memory of an idle QP",
+	"CPU at rest, 100 idle connections",
+	"two guests: WRITE bandwidth x kernel rxe",
+}
+
+// Markdown returns the report.
+func (r *Report) Markdown() []byte {
+	var b bytes.Buffer
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	m := &r.Machine
+	p("# Benchmarks\n\nMade by `make bench`; don't edit. The data is in [%s](%s).\n", fileName, fileName)
+	p("Every ratio is of two figures from the same round, measured one after the other; given is the median over %d rounds of", r.Rounds)
+	p("%d ms a measurement, and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.\n", r.RoundMs)
+	p("| | |\n|---|---|")
+	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", r.Command, m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
+	p("| load average | %.1f at the start, %.1f at the end (this run included) |", m.LoadStart, m.LoadEnd)
+	p("| CPU time taken by other processes | %.0f %% of the machine |", 100*m.Foreign)
+	if m.Foreign > 0.1 {
+		p("\n**The machine was not quiet.** Other processes took %.0f %% of its CPU time, so that latencies, percentiles above all, and", 100*m.Foreign)
+		p("everything that needs both cores at once are worse than they would be; the ratios suffer less.")
+	}
+	p("\n## Headlines\n\n| | reached | goal | |\n|---|---|---|---|")
+	aims := Aims()
+	for _, h := range headlines {
+		for i := range aims {
+			if a := &aims[i]; a.What == h {
+				v := a.Value(r)
+				p("| %s | %s %s | %s %s | %s |", a.What, num(v), a.Unit, sign(a), num(a.Goal), a.Verdict(v))
+			}
+		}
+	}
+	p("\n`%s`\n\n## Aims\n\n| | reached | floor | goal | verdict |\n|---|---|---|---|---|", r.Command)
+	for i := range aims {
+		a := &aims[i]
+		v := a.Value(r)
+		p("| %s | %s %s | %s | %s %s | %s |", a.What, num(v), a.Unit, num(a.Floor), sign(a), num(a.Goal), a.Verdict(v))
+	}
+	r.single(p)
+	r.latency(p)
+	r.scale(p)
+	r.engine(p)
+	r.lab(p)
+	if len(r.Notes) > 0 {
+		p("\n## Notes\n")
+		for _, n := range r.Notes {
+			p("- %s", n)
+		}
+	}
+	return b.Bytes()
+}
+
+func sign(a *Aim) string {
+	if a.Less {
+		return "≤"
+	}
+	return "≥"
+}
+
+type printer = func(format string, args ...any)
+
+func (r *Report) single(p printer) {
+	if len(r.Of("single")) == 0 {
+		return
+	}
+	p(`
+## One queue pair
+
+TCP is Go's net.Conn with one write for each message; it reads into and writes from the same memory. The
+ceiling is the same link with packets of the same size, CRC on both sides and one copy, but no protocol: flow control is by
+memory that both processes share. CPU is of both processes. WRITE alone is posted one by one, other small
+messages in batches of 32. Medians of absolute figures need not be in the ratio given.
+
+![goodput](goodput-udp.svg)
+![goodput](goodput-packet.svg)
+
+| | goodput, Gb/s | messages, 1/s | x TCP | x ceiling | CPU, s/GB | CPU x TCP | packets/datagram | sent again |
+|---|---|---|---|---|---|---|---|---|`)
+	for _, c := range r.Of("single") {
+		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x TCP"),
+			c.ranged("x ceiling"), num(c.Value("CPU")), c.ranged("CPU x TCP"), num(c.Value("packets/datagram")), num(c.Value("sent again")))
+	}
+}
+
+func (r *Report) latency(p printer) {
+	if len(r.Of("latency")) == 0 {
+		return
+	}
+	p(`
+## Half round trips of 64 B
+
+Microseconds. The link is the same link with packets of the same size, no protocol, and the same way of waiting. TCP is Go's
+net.Conn.
+
+![half round trips](latency.svg)
+
+| | p50 | p99 | p99.9 | p50 x TCP | p50 x link | p99/p50 | TCP p50, p99, p99.9 | link p50, p99, p99.9 |
+|---|---|---|---|---|---|---|---|---|`)
+	for _, c := range r.Of("latency") {
+		v := func(n string) string { return num(c.Value(n)) }
+		p("| %s | %s | %s | %s | %s | %s | %s | %s, %s, %s | %s, %s, %s |", c.Name, v("p50"), v("p99"), v("p99.9"), c.ranged("p50 x TCP"),
+			c.ranged("p50 x link"), c.ranged("p99/p50"), v("TCP p50"), v("TCP p99"), v("TCP p99.9"), v("link p50"), v("link p99"), v("link p99.9"))
+	}
+}
+
+func (r *Report) scale(p printer) {
+	if len(r.Of("scale")) == 0 {
+		return
+	}
+	p(`
+## Many queue pairs
+
+All queue pairs are connected between the two devices; the first of them are used, with at least one message under way
+on each. Messages of different queue pairs do not share a datagram. Jain's index is over the messages that each queue pair completed.
+
+![many queue pairs](scale.svg)
+
+| | goodput, Gb/s | messages, 1/s | x 1 QP | Jain | sent again |
+|---|---|---|---|---|---|`)
+	for _, c := range r.Of("scale") {
+		if c.Mode == "goodput" {
+			p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x 1 QP"), c.ranged("Jain"), num(c.Value("sent again")))
+		}
+	}
+	p("\n| | |\n|---|---|")
+	for _, c := range r.Of("scale") {
+		if c.Mode != "goodput" {
+			for _, f := range c.Figures {
+				p("| %s: %s | %s %s |", c.Name, f.Name, num(f.Median), f.Unit)
+			}
+		}
+	}
+}
+
+func (r *Report) engine(p printer) {
+	if len(r.Of("engine")) == 0 {
+		return
+	}
+	p(`
+## The engine alone
+
+The benchmarks of package transport, without ICRC and system calls. Packet: one op is a packet of the part named;
+Stream and Window: a packet, sent and received; ManyQPs: a WRITE on the next of so many queue pairs, with its acknowledgement.
+
+| | ns/op | allocs/op | MB/s |
+|---|---|---|---|`)
+	for _, c := range r.Of("engine") {
+		p("| %s | %s | %s | %s |", c.Name, c.ranged("time"), num(c.Value("allocs")), num(c.Value("goodput")))
+	}
+}
+
+func (r *Report) lab(p printer) {
+	if len(r.Of("lab")) == 0 {
+		return
+	}
+	p(`
+## Two guests: goroce and the kernel's rxe
+
+The same two emulated machines, kernel, network and perftest arguments, in turn.
+
+| | goroce | rxe | goroce x rxe |
+|---|---|---|---|`)
+	for _, c := range r.Of("lab") {
+		p("| %s | %s | %s | %s |", c.Name, num(c.Value("goroce")), num(c.Value("rxe")), c.ranged("x rxe"))
+	}
+}

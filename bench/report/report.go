@@ -1,0 +1,168 @@
+// Package report holds the results of a run of the benchmarks and writes them as JSON,
+// Markdown and charts. What it writes is a function of the results alone: docs/bench can
+// be made again from its JSON file.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Report is one run.
+type Report struct {
+	Command string
+	Machine Machine
+	Network string
+	Rounds  int
+	RoundMs int
+	Notes   []string // what was left out, and why
+	Cases   []Case
+}
+
+// Machine says where and when.
+type Machine struct {
+	Time, Kernel, CPU, Go string
+	Cores                 int
+	// LoadStart and LoadEnd are load averages over 1 minute; they include the run itself.
+	LoadStart, LoadEnd float64
+	// Foreign is which share of the machine's CPU time other processes took during the
+	// run; 0 to 1.
+	Foreign float64
+	Commit  string
+}
+
+// Case is one thing measured, with all figures of the same interleaved rounds.
+type Case struct {
+	Item string // "single", "latency", "scale", "engine", "lab"
+	Name string // unique in its item
+	Link string
+	Op   string
+	Size int // bytes of a message
+	MTU  int
+	QPs  int
+	Mode string
+	// Region is the memory that is walked through, in bytes.
+	Region  int
+	Figures []Figure
+}
+
+// Figure is one quantity over all rounds.
+type Figure struct {
+	Name, Unit string
+	Rounds     []float64
+	Median     float64
+	Min, Max   float64
+}
+
+// Add adds the value of a round.
+func (c *Case) Add(name, unit string, v float64) {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return
+	}
+	i := slices.IndexFunc(c.Figures, func(f Figure) bool { return f.Name == name })
+	if i < 0 {
+		i = len(c.Figures)
+		c.Figures = append(c.Figures, Figure{Name: name, Unit: unit})
+	}
+	f := &c.Figures[i]
+	f.Rounds = append(f.Rounds, v)
+	f.Median, f.Min, f.Max = Median(f.Rounds), slices.Min(f.Rounds), slices.Max(f.Rounds)
+}
+
+// Get returns a figure, nil if it was not measured.
+func (c *Case) Get(name string) *Figure {
+	for i := range c.Figures {
+		if c.Figures[i].Name == name {
+			return &c.Figures[i]
+		}
+	}
+	return nil
+}
+
+// Value is the median of a figure; NaN if it was not measured.
+func (c *Case) Value(name string) float64 {
+	if f := c.Get(name); f != nil {
+		return f.Median
+	}
+	return math.NaN()
+}
+
+// Median returns the median, of an even number the mean of the two in the middle.
+func Median(x []float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	s := slices.Sorted(slices.Values(x))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// Find returns the first case that f accepts; nil if there is none.
+func (r *Report) Find(f func(*Case) bool) *Case {
+	for i := range r.Cases {
+		if f(&r.Cases[i]) {
+			return &r.Cases[i]
+		}
+	}
+	return nil
+}
+
+// Of returns the cases of an item.
+func (r *Report) Of(item string) []*Case {
+	var cs []*Case
+	for i := range r.Cases {
+		if r.Cases[i].Item == item {
+			cs = append(cs, &r.Cases[i])
+		}
+	}
+	return cs
+}
+
+// fileName is that of the results themselves.
+const fileName = "bench.json"
+
+// Write writes results, report and charts to a folder.
+func (r *Report) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	files := r.Charts()
+	files[fileName] = append(b, '\n')
+	files["README.md"] = r.Markdown()
+	for name, b := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), b, 0o644))
+	}
+	return err
+}
+
+// Read reads the results in a folder.
+func Read(dir string) (*Report, error) {
+	b, err := os.ReadFile(filepath.Join(dir, fileName))
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", fileName, err)
+	}
+	return &r, nil
+}
+
+// Bytes prints a size.
+func Bytes(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,193 @@
+package suite
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/bench/node"
+	"github.com/goroce/goroce/bench/report"
+	"github.com/goroce/goroce/ib"
+)
+
+// point is what is compared in a round.
+type point struct {
+	link         string
+	size, region int
+	mtu          ib.MTU
+	mode         string // "", or which offload is off
+	ops          []string
+}
+
+// posting says how messages of a size are posted. Small ones are posted in batches,
+// "alone" one by one.
+func posting(op string, size int) (base string, batch, depth int) {
+	const small, total = 2048, 256
+	switch {
+	case op == opAlone:
+		return "WRITE", 1, 64
+	case size <= small:
+		return op, 32, total / 32
+	}
+	return op, 1, max(16, min(64, 4<<20/size))
+}
+
+// opAlone is a WRITE that is posted by itself: a datagram and a system call of its own.
+const opAlone = "WRITE alone"
+
+// measured is one measurement of a round.
+type measured struct {
+	node.BulkReply
+	gbps, msgs, cpu float64 // Gb/s, 1/s, s/GB
+}
+
+// timed runs a bulk measurement with the CPU time of both nodes.
+func (s *Suite) timed(size int, f func() (node.BulkReply, error)) (m measured, err error) {
+	before, err := s.cpu()
+	if err != nil {
+		return m, err
+	}
+	if m.BulkReply, err = f(); err != nil {
+		return m, err
+	}
+	after, err := s.cpu()
+	bytes := float64(m.Msgs) * float64(size)
+	m.gbps = m.Goodput(size) * 8 / 1e9
+	m.msgs = float64(m.Msgs) / float64(m.Ns) * 1e9
+	m.cpu = (after - before - m.WaitCPU) / (bytes / 1e9)
+	return m, err
+}
+
+func (s *Suite) bulk(p *point, op string) (m measured, err error) {
+	base, batch, depth := posting(op, p.size)
+	run := func() error {
+		m, err = s.timed(p.size, func() (node.BulkReply, error) {
+			return node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk", node.BulkArgs{
+				Op: base, Size: p.size, Region: p.region, Batch: batch, Depth: depth, Ns: s.ns(),
+			})
+		})
+		return err
+	}
+	if base != "SEND" {
+		return m, run()
+	}
+	return m, s.serving("Serve", node.ServeArgs{Size: p.size, Region: p.region}, run)
+}
+
+func (s *Suite) tcpBulk(p *point) (measured, error) {
+	return s.timed(p.size, func() (node.BulkReply, error) {
+		return node.Call[node.TCPArgs, node.BulkReply](s.a, "TCPBulk", node.TCPArgs{To: s.tcp, Size: p.size, Region: p.region, Ns: s.ns()})
+	})
+}
+
+func (s *Suite) rawBulk(p *point) (m measured, err error) {
+	err = s.serving("RawServe", node.ServeArgs{Size: p.size, Region: p.region}, func() error {
+		m, err = s.timed(p.size, func() (node.BulkReply, error) {
+			return node.Call[node.RawArgs, node.BulkReply](s.a, "RawBulk", node.RawArgs{Size: p.size, MTU: p.mtu.Bytes(), Region: p.region, Ns: s.ns()})
+		})
+		return err
+	})
+	return m, err
+}
+
+// compare runs the rounds of a point and adds a case for each operation.
+func (s *Suite) compare(p *point) error {
+	cases := make([]report.Case, len(p.ops))
+	for i, op := range p.ops {
+		name := fmt.Sprintf("%s %s, MTU %d, %s", op, report.Bytes(p.size), p.mtu.Bytes(), p.link)
+		if p.region != node.RegionBytes {
+			name += ", region " + report.Bytes(p.region)
+		}
+		if p.mode != "" {
+			name += ", " + p.mode
+		}
+		cases[i] = report.Case{
+			Item: "single", Name: name, Link: p.link, Op: op, Size: p.size, MTU: p.mtu.Bytes(), QPs: 1, Mode: p.mode, Region: p.region,
+		}
+	}
+	for range s.o.Rounds {
+		var of []measured
+		for _, op := range p.ops {
+			m, err := s.bulk(p, op)
+			if err != nil {
+				return fmt.Errorf("%s: %w", cases[0].Name, err)
+			}
+			of = append(of, m)
+		}
+		raw, err := s.rawBulk(p)
+		if err != nil {
+			return fmt.Errorf("ceiling of %s: %w", cases[0].Name, err)
+		}
+		tcp, err := s.tcpBulk(p)
+		if err != nil {
+			return err
+		}
+		for i, m := range of {
+			c := &cases[i]
+			c.Add("x TCP", "", m.gbps/tcp.gbps)
+			c.Add("x ceiling", "", m.gbps/raw.gbps)
+			c.Add("CPU x TCP", "", m.cpu/tcp.cpu)
+			c.Add("CPU x ceiling", "", m.cpu/raw.cpu)
+			c.Add("goodput", "Gb/s", m.gbps)
+			c.Add("messages", "1/s", m.msgs)
+			c.Add("CPU", "s/GB", m.cpu)
+			c.Add("TCP", "Gb/s", tcp.gbps)
+			c.Add("TCP CPU", "s/GB", tcp.cpu)
+			c.Add("ceiling", "Gb/s", raw.gbps)
+			c.Add("ceiling CPU", "s/GB", raw.cpu)
+			c.Add("ceiling lost", "packets", float64(raw.Lost))
+			c.Add("packets/datagram", "", m.PerDatagram)
+			c.Add("sent again", "packets", float64(m.Resent))
+		}
+	}
+	for _, c := range cases {
+		s.o.Logf("%-60s %6.2f Gb/s = %.2f x TCP, %.2f x ceiling, CPU %.2f x TCP", c.Name, c.Value("goodput"), c.Value("x TCP"), c.Value("x ceiling"), c.Value("CPU x TCP"))
+	}
+	s.r.Cases = append(s.r.Cases, cases...)
+	return nil
+}
+
+// single is item 1.
+func (s *Suite) single() error {
+	sizes := []int{64, 4 << 10, 64 << 10, 1 << 20}
+	if s.o.Full {
+		sizes = []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
+	}
+	all := []string{"WRITE", "READ", "SEND"}
+	for _, link := range s.o.Links {
+		for _, mtu := range []ib.MTU{ib.MTU4096, ib.MTU1024} {
+			err := s.with(setup{link: link, raw: true, qps: 1, wrs: 512, mtu: mtu}, func() error {
+				for _, size := range sizes {
+					p := point{link: link, size: size, region: node.RegionBytes, mtu: mtu, ops: all}
+					if size == 64 {
+						p.ops = append(all[:3:3], opAlone)
+					}
+					if err := s.compare(&p); err != nil {
+						return err
+					}
+				}
+				return s.compare(&point{link: link, size: 1 << 20, region: 1 << 20, mtu: mtu, ops: all[:2]})
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return s.offloads()
+}
+
+// offloads measures what is left without segmentation offload.
+func (s *Suite) offloads() error {
+	const link = "udp"
+	p := point{link: link, size: 1 << 20, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE"}}
+	p.mode = "no GSO, no GRO"
+	err := s.with(setup{link: link, raw: true, noOffload: true, qps: 1, wrs: 512, mtu: p.mtu}, func() error { return s.compare(&p) })
+	if err != nil {
+		return err
+	}
+	if !s.net.Offload(false) {
+		s.note("software segmentation: not measured: needs a veth pair and ethtool")
+		return nil
+	}
+	defer s.net.Offload(true)
+	p.mode = "software segmentation"
+	return s.with(setup{link: link, raw: true, qps: 1, wrs: 512, mtu: p.mtu}, func() error { return s.compare(&p) })
+}
