@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -350,6 +351,35 @@ func TestCNPFlood(t *testing.T) {
 		s, _ = d.a.qp.Congestion(d.now)
 		require.False(t, s.Limiting, "%v: the flood is over", alg)
 	}
+}
+
+// A CNP as a ConnectX-4 Lx sent it, captured, slows a QP in RTR: a responder
+// sends the data of READs.
+func TestCNPOfConnectX(t *testing.T) {
+	p := newPair(t, pairConfig{puppet: true, tuning: [2]transport.Tuning{{Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}}})
+	e := p.ends[0]
+	qp, err := e.eng.CreateQP(transport.QPInitAttr{Type: ib.RC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, QPN: 0x118})
+	require.NoError(t, err)
+	e.qps = append(e.qps, qp)
+	l := &link{end: e, qp: qp, attr: transport.QPAttr{
+		PortNum: 1, AV: transport.AddressVector{DGID: ib.GIDFromAddr(p.ends[1].addr)}, PathMTU: ib.MTU1024,
+		DestQPN: 0x77, MinRNRTimer: 12,
+	}}
+	l.bringUp(transport.StateRTR)
+	data, err := hex.DecodeString("8100ffff40000118000000000000000000000000000000000000000082fd002a")
+	require.NoError(t, err)
+	e.eng.HandlePacket(p.now, &transport.RxPacket{Src: p.ends[1].addr, Dst: e.addr, TrafficClass: 0xC2, Data: data})
+	s, _ := qp.Congestion(p.now)
+	require.Equal(t, cc.DefaultLineRate/2, s.Current)
+	c := e.eng.Counters()
+	require.EqualValues(t, 1, c.CNPsHandled)
+	require.EqualValues(t, 1, c.RateCuts)
+
+	// From another address it is not believed.
+	e.eng.HandlePacket(p.now, &transport.RxPacket{Src: netip.MustParseAddr("192.0.2.99"), Dst: e.addr, Data: data})
+	c = e.eng.Counters()
+	require.EqualValues(t, 1, c.CNPsHandled)
+	require.EqualValues(t, 1, c.DropAddress)
 }
 
 // The default is none: no ECT, no state, no timer.

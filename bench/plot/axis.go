@@ -32,9 +32,9 @@ func (a *axis) ticks() []float64 {
 		}
 		return t
 	}
-	step := niceStep((a.hi - a.lo) / 6)
+	step := niceStep((a.hi - a.lo) / 8)
 	for i := math.Ceil(a.lo/step - 1e-9); i*step <= a.hi+step*1e-9; i++ {
-		t = append(t, i*step)
+		t = append(t, i*step+0) // no -0
 	}
 	return t
 }
@@ -63,7 +63,7 @@ func (a *axis) fit(lo, hi float64) {
 	if hi <= lo {
 		hi = lo + 1
 	}
-	step := niceStep((hi - lo) / 6)
+	step := niceStep((hi - lo) / 8)
 	a.lo, a.hi = math.Floor(lo/step+1e-9)*step, math.Ceil(hi/step-1e-9)*step
 }
 

@@ -67,7 +67,8 @@ func TestBars(t *testing.T) {
 func TestTicks(t *testing.T) {
 	a := axis{}
 	a.fit(0, 37)
-	require.Equal(t, []float64{0, 10, 20, 30, 40}, a.ticks())
+	require.Equal(t, []float64{0, 5, 10, 15, 20, 25, 30, 35, 40}, a.ticks())
+	require.False(t, math.Signbit(a.ticks()[0]), "printed as 0")
 	a.fit(3, 3.3)
 	require.Equal(t, 0.0, a.lo)
 	a = axis{log: true}
