@@ -45,7 +45,8 @@ type Config struct {
 	// device held; nil for none.
 	Tracer transport.Tracer
 
-	// Tuning overrides defaults of the protocol.
+	// Tuning overrides defaults of the protocol, and selects congestion control
+	// (Tuning.Congestion; none by default).
 	Tuning transport.Tuning
 
 	// MemLimits bounds registered memory; zero means the defaults of package mem.

@@ -12,6 +12,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // FuzzEngine interprets its input as a program: packets of any content,
@@ -128,6 +129,12 @@ func (z *fuzzer) addQP() {
 	}
 	if i%8 == 1 || i%8 == 7 {
 		a.SRQ = z.srqs[0]
+	}
+	switch i % 8 { // RC and UC in RTS, RC in RTR
+	case 1:
+		a.Congestion = &cc.Config{Algorithm: cc.DCQCNPaper, StartRate: cc.Gbps, CutOnNAK: true}
+	case 2, 4:
+		a.Congestion = &cc.Config{Algorithm: cc.DCQCNMellanox, Capped: true, BurstNs: -1}
 	}
 	qp, err := z.a.eng.CreateQP(a)
 	if err != nil {
