@@ -137,10 +137,13 @@ func (l *Listener) accept() (*Conn, error) {
 	case c := <-l.ready:
 		return c, nil
 	case <-late:
-		return nil, errTimeout
 	case <-l.ended:
-		return nil, l.closedErr()
+		return nil, net.ErrClosed
 	}
+	if isClosed(l.closed) {
+		return nil, net.ErrClosed
+	}
+	return nil, errTimeout
 }
 
 // acceptHere handles events until a connection is ready.
@@ -156,12 +159,8 @@ func (l *Listener) acceptHere(late <-chan struct{}) (*Conn, error) {
 	case isClosed(late):
 		return nil, errTimeout
 	}
-	return nil, l.closedErr()
+	return nil, net.ErrClosed // the device is
 }
-
-// closedErr is net.ErrClosed; the device may have been closed instead of the
-// listener, which comes to the same.
-func (l *Listener) closedErr() error { return net.ErrClosed }
 
 // serve is the goroutine of a listener.
 func (l *Listener) serve() {
