@@ -1,0 +1,73 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// Packets that nobody should send: what the receiver makes of them.
+
+// ghostAck acknowledges what was never sent.
+func ghostAck(x *trial) (string, error) {
+	if err := x.transfer(peer.OpWrite, 64); err != nil {
+		return "", err
+	}
+	port := x.env.Wire.Port(x.req.p.PortName())
+	for _, e := range x.tr.Events() {
+		if e.Pkt.Opcode != wire.OpAcknowledge {
+			continue
+		}
+		for _, ahead := range []uint32{1, 2, 1000} {
+			p, ok := wire.Decode(slices.Clone(e.Pkt.Frame))
+			if !ok {
+				continue
+			}
+			psn := (e.Pkt.PSN + ahead) & psnMask
+			b := p.BTH()
+			b[9], b[10], b[11] = byte(psn>>16), byte(psn>>8), byte(psn)
+			p.Seal()
+			port.Inject(p.Frame)
+		}
+		if err := x.transfer(peer.OpWrite, faultSize); err != nil {
+			return "", fmt.Errorf("after ACKs for PSNs not sent: %w", err)
+		}
+		if wc, err := x.rq.PollSend(1, 0); err != nil || len(wc) > 0 {
+			return "", fmt.Errorf("one completion too many: %v %v", wc, err)
+		}
+		return "ignored", nil
+	}
+	return "", errors.New("no ACK was seen")
+}
+
+// badResponse answers a WRITE with a READ response.
+func badResponse(x *trial) (string, error) {
+	hit := x.rule(&wire.Rule{Match: x.target(ack, 64), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpReadOnly }})
+	if err := x.post(peer.OpWrite, 1, 64); err != nil {
+		return "", err
+	}
+	wc, err := x.fails(1, peer.BadRespErr, peer.FatalErr)
+	if err == nil && hit.Hits() != 1 {
+		err = errors.New("no response was changed")
+	}
+	return wc.Status.String(), err
+}
+
+// unexpectedOpcode puts a WRITE MIDDLE into a SEND.
+func unexpectedOpcode(x *trial) (string, error) {
+	hit := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpWriteMiddle }})
+	if err := x.recv(2, faultSize); err != nil {
+		return "", err
+	}
+	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
+		return "", err
+	}
+	wc, err := x.fails(1, peer.RemInvReqErr)
+	if err == nil && hit.Hits() != 1 {
+		err = errors.New("no request was changed")
+	}
+	return wc.Status.String(), err
+}

@@ -1,0 +1,93 @@
+package matrix
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// Receive requests that do not fit what arrives.
+
+// remoteOperation posts a receive request whose key is wrong.
+func remoteOperation(x *trial) (string, error) {
+	bad := peer.SGE{Raw: true, Addr: x.rsp.arena.Addr(), LKey: x.rsp.arena.LKey() ^ 0x5a, Len: faultSize}
+	if err := x.sq.PostRecv(peer.RecvWR{ID: 2, SGL: []peer.SGE{bad}}); err != nil {
+		return "", err
+	}
+	if err := x.post(peer.OpSend, 1, 64); err != nil {
+		return "", err
+	}
+	wc, err := x.fails(1, peer.RemOpErr)
+	if err != nil {
+		return "", err
+	}
+	got, err := x.sq.PollRecv(1, opWait)
+	if err == nil && (len(got) != 1 || got[0].ID != 2 || !slices.Contains([]peer.Status{peer.LocProtErr, peer.LocQPOpErr}, got[0].Status)) {
+		err = fmt.Errorf("responder: %v, want LOC_PROT_ERR (rxe: LOC_QP_OP_ERR)", got)
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%v, responder %v", wc.Status, got[0].Status), nil
+}
+
+// tooShort sends more than the receive request has room for.
+func tooShort(x *trial) (string, error) {
+	want, wantRecv := peer.RemInvReqErr, peer.LocLenErr
+	if isRXE(x.rsp.p) {
+		want, wantRecv = peer.RemOpErr, peer.LocQPOpErr
+	}
+	seed := x.nextSeed()
+	if err := x.rsp.arena.Fill(0, 2*guard+faultSize, seed, 0); err != nil {
+		return "", err
+	}
+	if err := x.recv(2, 100); err != nil {
+		return "", err
+	}
+	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
+		return "", err
+	}
+	wc, err := x.fails(1, want)
+	if err != nil {
+		return "", err
+	}
+	got, err := x.sq.PollRecv(1, opWait)
+	if err == nil && (len(got) != 1 || got[0].ID != 2 || got[0].Status != wantRecv) {
+		err = fmt.Errorf("responder: %v, want %v", got, wantRecv)
+	}
+	if err != nil {
+		return "", err
+	}
+	if bad, err := x.rsp.arena.Check(dataOff+100, faultSize-100, seed, dataOff+100); err != nil || bad >= 0 {
+		return "", fmt.Errorf("byte %d behind the receive buffer was written (%v)", bad, err)
+	}
+	return fmt.Sprintf("%v, responder %v", wc.Status, got[0].Status), nil
+}
+
+// wrongQKey sends a datagram with a wrong Q_Key and then a right one.
+func (e *Env) wrongQKey(p *pair, f peer.Family) error {
+	c, err := p.connect(defaults(peer.UD, f, faultMTU))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.sq.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: udGRH + 64}}}); err != nil {
+		return err
+	}
+	for i, key := range []uint32{qkey ^ 1, qkey} {
+		err := c.rq.PostSend(peer.SendWR{ID: uint64(i), Op: peer.OpSendImm, Flags: peer.FlagSignaled, SGL: sgl(c.req.arena, 0, 1), Imm: uint32(i),
+			Family: f, Remote: c.rsp.p.Addr(f), RemoteQPN: c.sq.QPN(), RemoteQKey: key})
+		if err != nil {
+			return err
+		}
+		if err := c.sendDone(peer.OpSendImm, uint64(i)); err != nil {
+			return err
+		}
+	}
+	wc, err := await(c.sq.PollRecv, 1, "responder")
+	if err == nil && wc.Imm != 1 {
+		err = fmt.Errorf("the datagram with the wrong Q_Key arrived: %v", wc)
+	}
+	return err
+}

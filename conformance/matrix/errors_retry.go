@@ -1,0 +1,162 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// Losses and lacking receive requests, up to the limits of retries and beyond.
+
+// tense makes the retries run out soon; spare leaves one more than there are losses, so
+// that one stall of an emulated guest is not taken for the peer's mistake.
+func tense(p *params) { p.timeout, p.retry = tenseTimeout, shortRetry }
+func spare(p *params) { p.timeout, p.retry = calmTimeout, shortRetry+1 }
+
+// rnrNAKs counts the RNR NAKs that came back.
+func (x *trial) rnrNAKs() *wire.Rule {
+	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true, Opcodes: []uint8{wire.OpAcknowledge},
+		Func: func(p *wire.Packet) bool { s, ok := p.Syndrome(); return ok && s&synKind == 0x20 }}
+	return x.rule(&wire.Rule{Match: m, Kind: wire.Observe, Times: -1})
+}
+
+func rnrExceeded(x *trial) (string, error) {
+	naks := x.rnrNAKs()
+	if err := x.post(peer.OpSend, 1, 64); err != nil {
+		return "", err
+	}
+	wc, err := x.fails(1, peer.RNRRetryExcErr)
+	if err != nil {
+		return "", err
+	}
+	if naks.Hits() != shortRetry+1 {
+		return "", fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries", naks.Hits(), shortRetry)
+	}
+	return fmt.Sprintf("%v after %d RNR NAKs", wc.Status, naks.Hits()), nil
+}
+
+func rnrNotExceeded(x *trial) (string, error) {
+	naks := x.rnrNAKs()
+	seed := x.nextSeed()
+	if err := place(x.req.arena, x.rsp.arena, dataOff, faultSize, seed); err != nil {
+		return "", err
+	}
+	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
+		return "", err
+	}
+	if err := waitHits(naks, 3); err != nil {
+		return "", err
+	}
+	if err := x.recv(2, faultSize); err != nil {
+		return "", err
+	}
+	if _, err := await(x.rq.PollSend, 1, "requester"); err != nil {
+		return "", err
+	}
+	if _, err := await(x.sq.PollRecv, 2, "responder"); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d RNR NAKs", naks.Hits()), verify(x.rsp.arena, dataOff, faultSize, seed)
+}
+
+// exceeded loses the same packet for ever.
+func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
+	return func(x *trial) (string, error) {
+		m := x.target(at, faultSize)
+		m.AnyPSN = at == ack // whatever a duplicate is answered with
+		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
+		if err := x.recv(2, faultSize); err != nil {
+			return "", err
+		}
+		start := time.Now()
+		if err := x.post(op, 1, faultSize); err != nil {
+			return "", err
+		}
+		wc, err := x.fails(1, peer.RetryExcErr)
+		if err != nil {
+			return "", err
+		}
+		took := time.Since(start)
+		if lost.Hits() == 0 {
+			return "", errors.New("nothing was lost")
+		}
+		// Where responses are lost the requests are counted: a responder in a guest that
+		// stalls may answer late, or two at once.
+		sent := lost.Hits()
+		if at == ack || op == peer.OpRead {
+			sent = x.transmissions(op)
+		}
+		if sent < shortRetry+1 {
+			return "", fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry)
+		}
+		return fmt.Sprintf("%v after %d transmissions, %d ms", wc.Status, sent, took.Milliseconds()), nil
+	}
+}
+
+// notExceeded loses it as often as there are retries.
+func notExceeded(op peer.Opcode, at position, times int) func(x *trial) (string, error) {
+	return func(x *trial) (string, error) {
+		lost := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop, Times: times})
+		if err := x.transfer(op, faultSize); err != nil {
+			return "", err
+		}
+		if lost.Hits() != times {
+			return "", fmt.Errorf("the packet was lost %d times, want %d", lost.Hits(), times)
+		}
+		return fmt.Sprintf("lost %d times", times), x.transfer(op, faultSize)
+	}
+}
+
+// partialWrite loses a packet in the middle: what lies before it must not be sent again.
+func partialWrite(x *trial) (string, error) {
+	target := x.target(reqMiddle, faultSize)
+	lost := x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
+	if err := x.transfer(peer.OpWrite, faultSize); err != nil {
+		return "", err
+	}
+	if lost.Hits() != 1 {
+		return "", errors.New("nothing was lost")
+	}
+	count := map[uint32]int{}
+	for _, p := range x.requests() {
+		count[p.PSN]++
+	}
+	for psn, n := range count {
+		if d := psnDiff(psn, target.PSN); d < 0 && n > 1 {
+			return "", fmt.Errorf("PSN %#x, before the lost %#x, was sent %d times", psn, target.PSN, n)
+		} else if d == 0 && n != 2 {
+			return "", fmt.Errorf("the lost PSN %#x was sent %d times, want 2", psn, n)
+		}
+	}
+	return "resent from the lost packet on", nil
+}
+
+// partialRead loses a response: the request is issued again for the missing range.
+func partialRead(x *trial) (string, error) {
+	target := x.target(rspMiddle, faultSize)
+	lost := x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
+	if err := x.transfer(peer.OpRead, faultSize); err != nil {
+		return "", err
+	}
+	if lost.Hits() != 1 {
+		return "", errors.New("nothing was lost")
+	}
+	req := x.requests()
+	if len(req) < 2 {
+		return "", fmt.Errorf("%d READ requests, want 2 or more", len(req))
+	}
+	second := req[1]
+	if second.Opcode != wire.OpReadRequest || second.PSN != target.PSN {
+		return "", fmt.Errorf("the second request is %v, want a READ request with PSN %#x", second, target.PSN)
+	}
+	b := second.Body()
+	n := int(b[12])<<24 | int(b[13])<<16 | int(b[14])<<8 | int(b[15])
+	done := psnDiff(target.PSN, req[0].PSN) * faultMTU
+	if n != faultSize-done {
+		return "", fmt.Errorf("the second request is for %d bytes, want the missing %d", n, faultSize-done)
+	}
+	return fmt.Sprintf("asked again for the last %d bytes", n), nil
+}
