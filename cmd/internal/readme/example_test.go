@@ -8,36 +8,31 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 )
 
-// remote is what the two sides of the example tell each other.
-type remote struct {
-	Info roce.RemoteInfo
-	Addr uint64
-	Key  ib.RKey
+// README: begin
+func server(ctx context.Context, l *roce.Listener) string {
+	c := must(l.Accept(ctx))
+	defer c.Close()
+	memory := must(c.Register(make([]byte, 64), roce.LocalWrite|roce.RemoteWrite|roce.RemoteRead))
+	check(c.Send(ctx, must(memory.Remote().MarshalBinary()))) // where it is, and its key
+	must(c.Recv(ctx, make([]byte, 16)))                       // wait for "done"
+	return string(memory.Bytes()[:5])                         // written by the client
 }
 
-// README: begin
-func write(ctx context.Context, local netip.Addr, tell func(roce.RemoteInfo) remote) roce.WCStatus {
-	dev := must(roce.Open(roce.Config{Addrs: []netip.Addr{local}})) // a UDP socket, no root
-	defer dev.Close()
-	pd, cq := must(dev.AllocPD()), must(dev.CreateCQ(16, nil))
-	qp := must(pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: cq}))
-
-	data := []byte("hello, memory of another machine")
-	mr := must(pd.RegisterMR(data, roce.LocalWrite)) // any byte slice
-	peer := tell(qp.LocalInfo(0))                    // over TCP, say: who we are, who they are
-	check(qp.Connect(peer.Info))
-
-	check(qp.PostSend(&roce.SendWR{
-		ID: 1, Opcode: roce.WRWrite, Flags: roce.SendSignaled,
-		SGList: []roce.SGE{mr.SGE(0, len(data))}, RemoteAddr: peer.Addr, RKey: peer.Key,
-	}))
-	var done [1]roce.WC
-	must(cq.Wait(ctx, done[:]))
-	return done[0].Status // roce.WCSuccess: it is there
+func client(ctx context.Context, addr string) string {
+	c := must(roce.Dial(ctx, addr)) // RDMA-CM, then an RC queue pair: UDP, no root
+	defer c.Close()
+	key := make([]byte, roce.RemoteMemoryBytes)
+	must(c.Recv(ctx, key))
+	var memory roce.RemoteMemory
+	check(memory.UnmarshalBinary(key))
+	check(c.Write(ctx, []byte("hello"), memory)) // RDMA WRITE: the server's program does nothing
+	back := make([]byte, 5)
+	check(c.Read(ctx, back, memory)) // RDMA READ: nor now
+	check(c.Send(ctx, []byte("done")))
+	return string(back)
 }
 
 // README: end
@@ -63,22 +58,18 @@ func freeAddr() netip.Addr {
 	}
 }
 
-// One side writes into the memory of the other, which does nothing.
+// One side writes into the memory of the other and reads it back; the other
+// does nothing for it.
 func Example() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	dev := must(roce.Open(roce.Config{Addrs: []netip.Addr{freeAddr()}}))
-	defer dev.Close()
-	pd, cq := must(dev.AllocPD()), must(dev.CreateCQ(16, nil))
-	qp := must(pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: cq}))
-	memory := make([]byte, 32)
-	mr := must(pd.RegisterMR(memory, roce.LocalWrite|roce.RemoteWrite))
-
-	status := write(ctx, freeAddr(), func(them roce.RemoteInfo) remote {
-		check(qp.Connect(them))
-		return remote{qp.LocalInfo(0), mr.Addr(), mr.RKey()}
-	})
-	qp.State() // takes the device's lock: what it wrote before is visible now
-	fmt.Printf("%v: %q\n", status, memory)
-	// Output: success: "hello, memory of another machine"
+	l := must(roce.Listen(ctx, netip.AddrPortFrom(freeAddr(), 0).String()))
+	defer l.Close()
+	written := make(chan string)
+	go func() { written <- server(ctx, l) }()
+	fmt.Println("read:", client(ctx, l.Addr().String()))
+	fmt.Println("in the server's memory:", <-written)
+	// Output:
+	// read: hello
+	// in the server's memory: hello
 }
