@@ -1,0 +1,217 @@
+package rsocket
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// attacker is a peer that has a queue pair and no manners.
+type attacker struct {
+	t    *testing.T
+	ctx  context.Context
+	id   *roce.CMID
+	ch   *roce.EventChannel
+	cq   *roce.CQ
+	qp   *roce.QP
+	peer connData
+}
+
+func newAttacker(t *testing.T, d *roce.Device) *attacker {
+	a := &attacker{t: t, ctx: testContext(t)}
+	var err error
+	a.ch, err = d.CreateEventChannel()
+	require.NoError(t, err)
+	a.cq, err = d.CreateCQ(1000, nil)
+	require.NoError(t, err)
+	return a
+}
+
+func (a *attacker) equip(id *roce.CMID) {
+	pd, err := id.Device().AllocPD()
+	require.NoError(a.t, err)
+	a.id = id
+	a.qp, err = id.CreateQP(pd, roce.QPInitAttr{SendCQ: a.cq, SigAll: true, Caps: roce.QPCaps{MaxRecvWR: 500, MaxInline: 64}})
+	require.NoError(a.t, err)
+	for range 400 {
+		require.NoError(a.t, a.qp.PostRecv(&roce.RecvWR{}))
+	}
+}
+
+// connect sends a request with some private data.
+func (a *attacker) connect(d *roce.Device, to netip.AddrPort, private []byte) {
+	id, err := d.CreateID(a.ch, roce.PortSpaceTCP)
+	require.NoError(a.t, err)
+	require.NoError(a.t, id.ResolveAddr(netip.AddrPort{}, to))
+	_, err = expect(a.ctx, a.ch, roce.CMAddrResolved)
+	require.NoError(a.t, err)
+	require.NoError(a.t, id.ResolveRoute())
+	_, err = expect(a.ctx, a.ch, roce.CMRouteResolved)
+	require.NoError(a.t, err)
+	a.equip(id)
+	require.NoError(a.t, id.Connect(connParam(private)))
+}
+
+// write sends a WRITE, with immediate unless it is negative.
+func (a *attacker) write(imm int64, to sge, data []byte) {
+	wr := roce.SendWR{Opcode: roce.WRWrite, Flags: roce.SendInline, Inline: data, RemoteAddr: to.addr, RKey: ib.RKey(to.key)}
+	if imm >= 0 {
+		wr.Opcode, wr.Imm = roce.WRWriteImm, uint32(imm)
+	}
+	require.NoError(a.t, a.qp.PostSend(&wr))
+}
+
+func hostileConnData() []byte {
+	d := connData{iomap: true, credits: 100, iomaps: 2, list: sge{1 << 20, 1, 2}, data: sge{1 << 30, 2, 1 << 20}}
+	var b [connDataBytes]byte
+	d.put(&b)
+	return b[:]
+}
+
+// attack connects an attacker to a listener.
+func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
+	n = simNetwork(t, sim.Config{Seed: 9})
+	l, err := (&ListenConfig{Config: Config{IOMaps: 1, RecvQueue: minQueue}}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 7471))
+	require.NoError(t, err)
+	a = newAttacker(t, n.a)
+	a.connect(n.a, l.addr.AddrPort, hostileConnData())
+	s, err = l.AcceptConn()
+	require.NoError(t, err)
+	e, err := expect(a.ctx, a.ch, roce.CMEstablished)
+	require.NoError(t, err)
+	a.peer, err = parseConnData(e.PrivateData)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	t.Cleanup(func() { s.Close() })
+	return n, a, s
+}
+
+// What a listener is sent that is no rsocket is refused, and it goes on.
+func TestHostileRequests(t *testing.T) {
+	n := udpNetwork(t)
+	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 7471))
+	require.NoError(t, err)
+	defer l.Close()
+	bad := hostileConnData()
+	bad[0] = 2
+	for name, private := range map[string][]byte{"nothing": nil, "version": bad, "noise": bytes.Repeat([]byte{0xff}, 56), "short": hostileConnData()[:10]} {
+		a := newAttacker(t, n.a)
+		a.connect(n.a, l.addr.AddrPort, private)
+		_, err := expect(a.ctx, a.ch, roce.CMEstablished)
+		var r *roce.RejectedError
+		require.ErrorAs(t, err, &r, name)
+		require.Equal(t, mad.RejectConsumer, r.Reason)
+		require.NoError(t, a.id.Close())
+	}
+	c, err := Dial(testContext(t), n.a, l.addr.AddrPort)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+// A server that is no rsocket.
+func TestHostileReply(t *testing.T) {
+	n := udpNetwork(t)
+	a := newAttacker(t, n.b)
+	lid, err := n.b.CreateID(a.ch, roce.PortSpaceTCP)
+	require.NoError(t, err)
+	at := netip.AddrPortFrom(n.b.Addrs()[0], 7471)
+	require.NoError(t, lid.BindAddr(at))
+	require.NoError(t, lid.Listen(0))
+	done := make(chan error, 1)
+	go func() {
+		_, err := Dial(testContext(t), n.a, at)
+		done <- err
+	}()
+	e, err := expect(a.ctx, a.ch, roce.CMConnectRequest)
+	require.NoError(t, err)
+	a.equip(e.ID)
+	require.NoError(t, e.ID.Accept(connParam([]byte("welcome"))))
+	err = <-done
+	var p *ProtocolError
+	require.ErrorAs(t, err, &p)
+	requireOp(t, err, "dial", err)
+}
+
+func TestHostileMessages(t *testing.T) {
+	grant := func(a *attacker) sge { return a.peer.data }
+	for name, f := range map[string]func(a *attacker){
+		"length that is not":  func(a *attacker) { a.write(5, grant(a), []byte("four")) },
+		"more than granted":   func(a *attacker) { a.write(1<<20, grant(a), nil) },
+		"reserved operation":  func(a *attacker) { a.write(int64(immediate(5, 0)), sge{}, nil) },
+		"mapping of nowhere":  func(a *attacker) { a.write(int64(immediate(opIOMap, 77)), sge{}, nil) },
+		"grant of 3 bytes":    func(a *attacker) { a.write(int64(immediate(opSGL, 1)), a.peer.list, []byte("abc")) },
+		"data after SHUTDOWN": func(a *attacker) { a.write(0xe0000002, sge{}, nil); a.write(1, grant(a), []byte("x")) },
+		"SEND": func(a *attacker) {
+			require.NoError(a.t, a.qp.PostSend(&roce.SendWR{Opcode: roce.WRSendImm, Imm: 0}))
+		},
+		"no credits": func(a *attacker) {
+			g := grant(a)
+			for range minQueue + 1 {
+				a.write(1, g, []byte("x"))
+				g.addr++
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, a, s := attack(t)
+			f(a)
+			err := s.Err()
+			for err == nil || err == io.EOF {
+				require.NoError(t, a.ctx.Err())
+				n.fabric.Step()
+				err = s.Err()
+			}
+			require.ErrorIs(t, err, syscall.EPROTO)
+			var p *ProtocolError
+			require.ErrorAs(t, err, &p)
+			_, err = s.Write([]byte("x"))
+			require.ErrorIs(t, err, syscall.EPROTO)
+			require.NoError(t, s.Close())
+			_, err = expect(a.ctx, a.ch, roce.CMDisconnected)
+			require.NoError(t, err, "the peer is told")
+		})
+	}
+}
+
+// Writes to where they must not go end the connection, and change nothing.
+func TestHostileWrites(t *testing.T) {
+	for name, to := range map[string]func(a *attacker) sge{
+		"before the buffer": func(a *attacker) sge { return sge{a.peer.data.addr - 1, a.peer.data.key, 0} },
+		"behind it":         func(a *attacker) sge { return sge{a.peer.data.addr + defaultBuffer, a.peer.data.key, 0} },
+		"behind the list": func(a *attacker) sge {
+			return sge{a.peer.list.addr + grants*sgeBytes + iomapBytes, a.peer.list.key, 0}
+		},
+		"with another key": func(a *attacker) sge { return sge{a.peer.data.addr, a.peer.list.key, 0} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, a, s := attack(t)
+			a.write(-1, to(a), []byte("xx"))
+			_, err := s.Read(make([]byte, 1))
+			require.Error(t, err)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+			require.Equal(t, make([]byte, defaultBuffer), s.rbuf)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// A peer that grants us memory that it does not have harms itself.
+func TestHostileGrants(t *testing.T) {
+	_, a, s := attack(t)
+	var e [sgeBytes]byte
+	sge{^uint64(0) - 5, 0x4242, ^uint32(0)}.put(e[:], binary.LittleEndian)
+	a.write(int64(immediate(opSGL, 0xffff)), sge{a.peer.list.addr + sgeBytes, a.peer.list.key, 0}, e[:])
+	_, err := s.Write(make([]byte, 3<<20))
+	require.Error(t, err)
+	require.NoError(t, s.Close())
+}
