@@ -85,6 +85,8 @@ func TestDemoJSON(t *testing.T) {
 		names = append(names, st.Name)
 	}
 	require.Equal(t, []string{"connect", "SEND", "WRITE", "READ", "FETCH_ADD", "CMP_SWAP", "wrong key", "bandwidth", "latency"}, names)
+	require.Contains(t, s.Steps[5].Outcome, "swapped in; the peer sees 4242; if 1007 then 1: it was 4242, so refused")
+	require.Contains(t, s.Steps[6].Outcome, "its memory is as it was, and this queue pair is in the error state")
 }
 
 // Anything that is off ends the demonstration with an error.

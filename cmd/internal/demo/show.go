@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -100,11 +101,16 @@ func (s *stage) headline(name, why string) {
 	s.say("\n%-11s %s\n", name, why)
 }
 
-// outcome ends a step.
+// outcome ends a step, or one of several trials of a step. Line breaks are for
+// the text alone.
 func (s *stage) outcome(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	s.sum.Steps[len(s.sum.Steps)-1].Outcome = text
-	s.say("            -> %s\n", text)
+	last := &s.sum.Steps[len(s.sum.Steps)-1]
+	if last.Outcome != "" {
+		last.Outcome += "; "
+	}
+	last.Outcome += strings.ReplaceAll(text, "\n", " ")
+	s.say("            -> %s\n", strings.ReplaceAll(text, "\n", "\n               "))
 }
 
 func (s *stage) meet() error {
@@ -287,7 +293,7 @@ func (s *stage) wrongKey() error {
 	if _, err := s.peer.ask(request{Op: "check", Off: dataOffset, Len: dataBytes, Seed: seedRead}); err != nil {
 		return fmt.Errorf("the peer's memory changed: %w", err)
 	}
-	s.outcome("refused: %v (status %d). The peer was told (%s), its memory is as it was,", wc.Status, wc.Status, r.Event)
-	s.say("               and this queue pair is in the error state: nothing more goes over it.\n")
+	s.outcome("refused: %v (status %d). The peer was told (%s), its memory is as it was,\n"+
+		"and this queue pair is in the error state: nothing more goes over it.", wc.Status, wc.Status, r.Event)
 	return nil
 }
