@@ -85,8 +85,13 @@ func Listen(ctx context.Context, port int, source netip.Addr) (*Listener, error)
 	l, err := lc.Listen(ctx, "tcp", target)
 	if err != nil {
 		e := &Error{Step: "listen on TCP port " + strconv.Itoa(port), Err: err}
-		if errors.Is(err, syscall.EADDRINUSE) {
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
 			e.Hint = "another server runs there: choose another port with -p on both sides"
+		case errors.Is(err, syscall.EACCES):
+			e.Hint = "ports below 1024 are for root: choose a higher one with -p on both sides"
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			e.Hint = "that is not an address of this machine"
 		}
 		return nil, e
 	}
