@@ -80,8 +80,11 @@ func Run(ctx context.Context, env *tool.Env, args []string) int {
 	}
 	name := args[0]
 	if name == "help" || name == "-h" || name == "--help" {
-		help(env.Stdout)
-		return exitOK
+		if len(args) == 1 {
+			help(env.Stdout)
+			return exitOK
+		}
+		name, args = args[1], []string{args[1], "-h"}
 	}
 	for _, c := range Commands() {
 		if c.Name != name && "ib_"+c.Name != name && "ibv_"+c.Name != name {

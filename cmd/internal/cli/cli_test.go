@@ -21,6 +21,8 @@ func TestRun(t *testing.T) {
 		{[]string{"help"}, exitOK, "  write_bw ", ""},
 		{[]string{"--help"}, exitOK, "  srq_pingpong ", ""},
 		{[]string{"write_bw", "-h"}, exitOK, "roce write_bw <host>", ""},
+		{[]string{"help", "write_bw"}, exitOK, "roce write_bw <host>", ""},
+		{[]string{"help", "nothing"}, exitUsage, "", `there is no tool "nothing"`},
 		{[]string{"ib_write_bw", "--version"}, exitOK, "Version: 6.06", ""},
 		{[]string{"ibv_rc_pingpong", "-h"}, exitOK, "roce rc_pingpong", ""},
 		{[]string{"ib_nothing"}, exitUsage, "", `there is no tool "ib_nothing"`},
