@@ -54,7 +54,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	dev, release, place, err := o.Open(env, place)
+	dev, release, place, err := o.Open(besideOthers(env), place)
 	if err != nil {
 		return err
 	}

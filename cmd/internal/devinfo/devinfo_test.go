@@ -75,6 +75,18 @@ func TestDevice(t *testing.T) {
 	require.Positive(t, i.Device.MaxQP)
 }
 
+// What a device can do can be asked while a program uses it.
+func TestDeviceInUse(t *testing.T) {
+	addr := toolcheck.Addr(t)
+	dev, err := roce.Open(roce.Config{Addrs: []netip.Addr{addr}})
+	require.NoError(t, err)
+	defer dev.Close()
+	var out, remarks bytes.Buffer
+	require.NoError(t, Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
+	require.Contains(t, out.String(), "\tPORT_ACTIVE (4)\n")
+	require.Equal(t, "devinfo: another program uses the device on "+addr.String()+" at the moment\n", remarks.String())
+}
+
 func TestList(t *testing.T) {
 	out, err := runHere(t, "-l")
 	require.NoError(t, err)
