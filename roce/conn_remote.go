@@ -3,6 +3,7 @@ package roce
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/goroce/goroce/ib"
 )
@@ -53,5 +54,5 @@ func (r RemoteMemory) Slice(off, n int) RemoteMemory {
 // Remote returns what a peer has to be told to use the region.
 func (mr *MR) Remote() RemoteMemory {
 	i := mr.info.Load()
-	return RemoteMemory{Addr: i.addr, RKey: i.rkey, Len: uint32(min(len(i.bytes), 1<<32-1))}
+	return RemoteMemory{Addr: i.addr, RKey: i.rkey, Len: uint32(min(uint64(len(i.bytes)), math.MaxUint32))}
 }
