@@ -31,31 +31,34 @@ type program struct {
 // stationBytes: MAC address, VLAN in host order.
 const stationBytes = 8
 
-func load(c *programConfig) (p *program, err error) {
-	p = &program{}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
+func load(c *programConfig) (*program, error) {
+	p := &program{}
+	if err := p.load(c); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *program) load(c *programConfig) (err error) {
 	if p.sockets, err = ebpf.NewMap(&ebpf.MapSpec{
 		Name: "goroce_socks", Type: ebpf.XSKMap, KeySize: 4, ValueSize: 4, MaxEntries: uint32(c.queues)}); err != nil {
-		return nil, err
+		return err
 	}
 	if p.addrs, err = ebpf.NewMap(&ebpf.MapSpec{
 		Name: "goroce_addrs", Type: ebpf.Hash, KeySize: 16, ValueSize: 4, MaxEntries: maxAddrs}); err != nil {
-		return nil, err
+		return err
 	}
 	if p.station, err = ebpf.NewMap(&ebpf.MapSpec{
 		Name: "goroce_station", Type: ebpf.Array, KeySize: 4, ValueSize: stationBytes, MaxEntries: 1}); err != nil {
-		return nil, err
+		return err
 	}
 	spec := &ebpf.ProgramSpec{Name: "goroce_roce", Type: ebpf.XDP, License: "Apache-2.0", Instructions: p.assemble(c)}
 	if c.frags {
 		spec.Flags = unix.BPF_F_XDP_HAS_FRAGS
 	}
 	p.prog, err = ebpf.NewProgram(spec)
-	return p, err
+	return err
 }
 
 func (p *program) close() {
