@@ -70,6 +70,7 @@ func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
 type LocalHost struct {
 	Lab          *lab.Lab
 	Bin          string // path of the roce program
+	Link         string // what the program is told with --link
 	Addr4, Addr6 netip.Addr
 }
 
@@ -101,7 +102,8 @@ func (h LocalHost) Command(tool string, args []string) ([]string, bool) {
 	}
 	for _, l := range strings.Split(string(out), "\n") {
 		if f := strings.Fields(l); len(f) > 0 && f[0] == name {
-			return append([]string{h.Bin, name, fmt.Sprintf("--addr=%v,%v", h.Addr4, h.Addr6)}, args...), true
+			own := []string{h.Bin, name, fmt.Sprintf("--addr=%v,%v", h.Addr4, h.Addr6), "--link=" + h.Link}
+			return append(own, args...), true
 		}
 	}
 	return nil, false

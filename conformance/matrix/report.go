@@ -100,20 +100,24 @@ func (c cell) String() string {
 	return fmt.Sprintf("ok %d", c.pass)
 }
 
-// WriteTable prints one line for each operation, tool or scenario of a group, and one
-// column for each kernel and role; then every failure in full.
+// WriteTable prints a section for each group and link, with one line for each operation,
+// tool or scenario, and one column for each kernel and role; then every failure in full.
 func (r *Report) WriteTable(w io.Writer) {
 	rows := r.Rows()
-	type line struct{ group, op, fault string }
+	type section struct{ group, link string }
+	type line struct {
+		section
+		op, fault string
+	}
 	type column struct{ kernel, role string }
 	cells := map[line]map[column]*cell{}
 	var lines []line
 	var cols []column
-	var groups []string
+	var sections []section
 	for _, row := range rows {
 		// "drop" of all positions goes on one line.
 		what, _, _ := strings.Cut(row.Fault, " ")
-		l, c := line{row.Group, row.Op, what}, column{row.Kernel, row.Role}
+		l, c := line{section{row.Group, row.Link}, row.Op, what}, column{row.Kernel, row.Role}
 		switch c.role { // tools have other words for the same two sides
 		case "client":
 			c.role = "requester"
@@ -127,8 +131,8 @@ func (r *Report) WriteTable(w io.Writer) {
 		if !slices.Contains(cols, c) {
 			cols = append(cols, c)
 		}
-		if !slices.Contains(groups, l.group) {
-			groups = append(groups, l.group)
+		if !slices.Contains(sections, l.section) {
+			sections = append(sections, l.section)
 		}
 		x := cells[l][c]
 		if x == nil {
@@ -148,23 +152,23 @@ func (r *Report) WriteTable(w io.Writer) {
 		return cmp.Or(cmp.Compare(len(a.kernel), len(b.kernel)), cmp.Compare(a.kernel, b.kernel), cmp.Compare(b.role, a.role))
 	})
 	allCols := cols
-	for _, g := range groups {
+	for _, g := range sections {
 		cols := slices.DeleteFunc(slices.Clone(allCols), func(c column) bool {
 			for l, row := range cells {
-				if l.group == g && row[c] != nil {
+				if l.section == g && row[c] != nil {
 					return false
 				}
 			}
 			return true
 		})
 		tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(tw, "\n%s\t", strings.ToUpper(g))
+		fmt.Fprintf(tw, "\n%s, %s\t", strings.ToUpper(g.group), g.link)
 		for _, c := range cols {
 			fmt.Fprintf(tw, "%s %s\t", c.kernel, c.role)
 		}
 		fmt.Fprintln(tw)
 		for _, l := range lines {
-			if l.group != g {
+			if l.section != g {
 				continue
 			}
 			name := strings.TrimSpace(l.op + " " + l.fault)
@@ -190,7 +194,7 @@ func (r *Report) WriteTable(w io.Writer) {
 
 // Label names a row in one line.
 func (row Row) Label() string {
-	s := fmt.Sprintf("%s %s %s as %s", row.Kernel, row.Group, row.Op, row.Role)
+	s := fmt.Sprintf("%s %s %s %s as %s", row.Kernel, row.Link, row.Group, row.Op, row.Role)
 	if row.MTU != 0 {
 		s += fmt.Sprintf(" mtu %d", row.MTU)
 	}

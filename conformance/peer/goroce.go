@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,12 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
-	"github.com/goroce/goroce/roce/link/udp"
 )
 
-// Goroce is this module's stack on this machine, over the udp link.
+// Goroce is this module's stack on this machine.
 type Goroce struct {
 	name  string
+	link  string
 	port  string
 	addrs map[Family]netip.Addr
 	dev   *roce.Device
@@ -24,17 +25,22 @@ type Goroce struct {
 type GorocePlace struct {
 	Addr4, Addr6 netip.Addr // this machine's, on the segment under test
 	PortName     string     // this machine's port on the wire
+	Link         string     // one of Links; empty is DefaultLink
 	// RxeFlush is set when the other side is rxe: see udp.Options.
 	RxeFlush bool
 }
 
+// addrs is the GID table of the place.
+func (at GorocePlace) addrs() []netip.Addr { return []netip.Addr{at.Addr4, at.Addr6} }
+
 // NewGoroce opens a device. Close ends it.
 func NewGoroce(at GorocePlace) (*Goroce, error) {
-	dev, err := roce.Open(roce.Config{Addrs: []netip.Addr{at.Addr4, at.Addr6}, UDP: udp.Options{RxeFlush: at.RxeFlush}})
+	at.Link = cmp.Or(at.Link, DefaultLink)
+	dev, err := openDevice(at)
 	if err != nil {
 		return nil, err
 	}
-	return &Goroce{name: "goroce", port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}, nil
+	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}, nil
 }
 
 // Close closes the device.
@@ -43,8 +49,8 @@ func (p *Goroce) Close() error { return p.dev.Close() }
 // Name is "goroce".
 func (p *Goroce) Name() string { return p.name }
 
-// Link is "udp".
-func (p *Goroce) Link() string { return "udp" }
+// Link is the name of the link.
+func (p *Goroce) Link() string { return p.link }
 
 // Caps are those of the engine.
 func (p *Goroce) Caps() Caps { return Caps{AtomicWrite: true, Flush: true, MaxMsg: 1 << 31} }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,7 +25,8 @@ import (
 )
 
 func main() {
-	full := flag.Bool("full", true, "run everything; -full=false runs a subset")
+	links := flag.String("link", "udp,packet", "comma-separated links to run on: "+strings.Join(peer.Links(), ", "))
+	full := flag.String("full", "first", "links on which everything is run, and not a subset: first, all or none")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, operations, faults, errors, canaries, capture; empty means all")
 	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
@@ -32,6 +34,11 @@ func main() {
 	md := flag.String("md", "", "also write the table to this file, as Markdown")
 	verbose := flag.Bool("v", false, "print each row as it comes")
 	flag.Parse()
+	runs, err := parseRuns(*links, *full)
+	if err != nil || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "interop:", cmp.Or(err, fmt.Errorf("unexpected argument %q", flag.Arg(0))))
+		os.Exit(2)
+	}
 	start := time.Now()
 	logf := func(f string, a ...any) {
 		fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(start).Seconds(), fmt.Sprintf(f, a...))
@@ -39,13 +46,13 @@ func main() {
 	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	r := &runner{full: *full, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
+	r := &runner{runs: runs, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		if *verbose || row.Result == matrix.Fail {
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
 		}
 	}
-	err := r.run(ctx)
+	err = r.run(ctx)
 	r.report.WriteTable(os.Stdout)
 	if e := r.writeJSON(); err == nil {
 		err = e
@@ -85,8 +92,29 @@ func prepare(ctx context.Context, logf func(string, ...any)) error {
 	return nil
 }
 
+// linkRun is one run of the matrix.
+type linkRun struct {
+	link string
+	full bool
+}
+
+// parseRuns makes the runs from the options.
+func parseRuns(links, full string) ([]linkRun, error) {
+	if !slices.Contains([]string{"first", "all", "none"}, full) {
+		return nil, fmt.Errorf("-full is first, all or none, not %q", full)
+	}
+	var runs []linkRun
+	for i, name := range strings.Split(links, ",") {
+		if err := peer.CheckLink(name); err != nil {
+			return nil, err
+		}
+		runs = append(runs, linkRun{link: name, full: full == "all" || full == "first" && i == 0})
+	}
+	return runs, nil
+}
+
 type runner struct {
-	full     bool
+	runs     []linkRun
 	self     bool
 	only     string
 	onlyTool string
@@ -209,6 +237,8 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*peer.RX
 	return errors.Join(errs...)
 }
 
+// goroceWith runs link after link against a guest, so that on each link the addresses are
+// the same.
 func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin string, i int) error {
 	var place [2]struct{ a4, a6 netip.Addr }
 	for j := range place {
@@ -221,19 +251,33 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 			}
 		}
 	}
-	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: place[0].a4, Addr6: place[0].a6, PortName: lab.HostDev, RxeFlush: true})
+	for _, run := range r.runs {
+		at := peer.GorocePlace{Addr4: place[0].a4, Addr6: place[0].a6, PortName: lab.HostDev, Link: run.link, RxeFlush: true}
+		local := matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6, Link: run.link}
+		if err := r.goroceOn(ctx, l, p, run, at, local, i); err != nil {
+			return fmt.Errorf("%s link: %w", run.link, err)
+		}
+	}
+	return nil
+}
+
+func (r *runner) goroceOn(ctx context.Context, l *lab.Lab, p *peer.RXE, run linkRun, at peer.GorocePlace, local matrix.LocalHost, i int) error {
+	dev, err := peer.NewGoroce(at)
 	if err != nil {
 		return err
 	}
 	defer dev.Close()
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort + i*matrix.PortRange}
-	return r.groups(ctx, env, matrix.LocalHost{Lab: l, Bin: bin, Addr4: place[1].a4, Addr6: place[1].a6}, matrix.GuestHost{P: p})
+	env := &matrix.Env{
+		Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: run.full, OnlyTool: r.onlyTool,
+		FirstPort: matrix.DefaultPort + i*matrix.PortRange,
+	}
+	return r.groups(ctx, env, local, matrix.GuestHost{P: p})
 }
 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.runs[0].full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	return r.groups(ctx, env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
 }
 
@@ -246,7 +290,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, subject, ref matri
 		if err != nil {
 			return err
 		}
-		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+".pcap"))
+		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Subject.Link()+".pcap"))
 	}
 	for _, g := range []struct {
 		name string
@@ -259,7 +303,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, subject, ref matri
 		if err := g.run(ctx); err != nil {
 			return fmt.Errorf("%s: %s: %w", env.Kernel, g.name, err)
 		}
-		r.logf("%s: %s took %.1fs", env.Kernel, g.name, time.Since(start).Seconds())
+		r.logf("%s, %s link: %s took %.1fs", env.Kernel, env.Subject.Link(), g.name, time.Since(start).Seconds())
 	}
 	return nil
 }
