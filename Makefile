@@ -7,7 +7,7 @@ FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test interop interop-full bench bench-full microbench sim-report fuzz lint clean
+.PHONY: all build demo test interop interop-full bench bench-full bench-lab microbench sim-report fuzz lint clean
 
 all: build
 
@@ -35,6 +35,10 @@ interop-full:
 # options.
 bench:
 	$(GO) run ./bench/cmd/bench -o docs/bench $(BENCHFLAGS)
+
+# Against the kernel's rxe in two emulated guests, added to the report of bench.
+bench-lab:
+	$(GO) run ./bench/cmd/bench -o docs/bench -lab $(BENCHFLAGS)
 
 bench-full:
 	$(GO) run ./bench/cmd/bench -o docs/bench -full $(BENCHFLAGS)

@@ -115,6 +115,12 @@ func Aims() []Aim {
 		}
 	}
 	add("two guests: WRITE bandwidth x kernel rxe", none, 1.5, false, "x", 0, named("lab", "x rxe", "write_bw"))
-	add("two guests: latency x kernel rxe", none, 1, true, "x", 0, named("lab", "x rxe", "write_lat"))
+	for _, tool := range []string{"write_lat", "send_lat"} {
+		for _, mode := range []string{"event-driven", "polling"} {
+			add("two guests: "+tool+", "+mode+": latency x kernel rxe", none, 1, true, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
+				return c.Op == tool && strings.HasSuffix(c.Name, "--polling") == (mode == "polling")
+			}))
+		}
+	}
 	return as
 }

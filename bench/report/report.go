@@ -22,6 +22,8 @@ type Report struct {
 	RoundMs int
 	Notes   []string // what was left out, and why
 	Cases   []Case
+	// LabCommand is what measured in the guests, which is another run.
+	LabCommand string `json:",omitempty"`
 }
 
 // Machine says where and when.

@@ -20,7 +20,7 @@ type point struct {
 // posting says how messages of a size are posted. Small ones are posted in batches,
 // "alone" one by one.
 func posting(op string, size int) (base string, batch, depth int) {
-	const small, total = 2048, 256
+	const small, total = 2048, 512
 	switch {
 	case op == opAlone:
 		return "WRITE", 1, 64

@@ -4,14 +4,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/goroce/goroce/bench/guests"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/bench/suite"
+	"github.com/goroce/goroce/conformance/lab"
 )
 
 func main() {
@@ -39,6 +44,9 @@ func run() error {
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
 	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case in the folder -o; of: "+strings.Join(suite.ProfileNames(), ", "))
+	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
+	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
+	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default max")
 	redraw := flag.Bool("redraw", false, "measure nothing: write the table and the charts of the data in -o again")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -50,6 +58,11 @@ func run() error {
 			return err
 		}
 		return r.Write(*dir)
+	}
+	if *inLab {
+		return guestsInto(*dir, guests.Options{
+			Suite: *debian, CPU: *cpu, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+		})
 	}
 	if *ms == 0 {
 		*ms = 80
@@ -85,10 +98,35 @@ func run() error {
 	if *profile != "" {
 		return err
 	}
+	if old, oerr := report.Read(*dir); oerr == nil { // guests are measured by -lab alone
+		for _, c := range old.Of("lab") {
+			r.Cases = append(r.Cases, *c)
+		}
+		r.LabCommand = old.LabCommand
+	}
 	if werr := r.Write(*dir); err == nil {
 		err = werr
 	}
 	return err
+}
+
+// guestsInto runs the comparison in guests, and replaces that of a report.
+func guestsInto(dir string, o guests.Options) error {
+	lab.Enter(guests.Prepare(o.Suite, o.Logf))
+	cases, err := guests.Run(context.Background(), o)
+	if len(cases) == 0 {
+		return err
+	}
+	r, rerr := report.Read(dir)
+	if errors.Is(rerr, os.ErrNotExist) {
+		r = &report.Report{Rounds: o.Rounds}
+	} else if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	r.Cases = slices.DeleteFunc(r.Cases, func(c report.Case) bool { return c.Item == "lab" })
+	r.Cases = append(r.Cases, cases...)
+	r.LabCommand = command()
+	return errors.Join(err, r.Write(dir))
 }
 
 // command is how to run this again.

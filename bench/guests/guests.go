@@ -1,0 +1,293 @@
+// Package guests compares goroce with the kernel's rxe inside two emulated machines: the
+// same kernel, the same network, the same perftest arguments, in turn.
+//
+// # Limits
+//
+// The emulated CPUs are slow, and instructions that cost little on hardware may cost a lot
+// (PCLMULQDQ, on which Go's CRC-32 builds), so that this says how the two compare there, and
+// nothing about hardware. Each guest has one CPU.
+package guests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/bench/report"
+	"github.com/goroce/goroce/conformance/lab"
+)
+
+// Options say what to run.
+type Options struct {
+	Suite  string // whose kernel and perftest: "bookworm" or "trixie"
+	CPU    string // QEMU's model; "" is "max"
+	Rounds int
+	Logf   func(string, ...any)
+}
+
+const (
+	// program is where goroce's tools are in a guest.
+	program = "/tmp/roce"
+	// limit bounds one test.
+	limit = 2 * time.Minute
+)
+
+// test is one comparison.
+type test struct {
+	tool    string // without ib_
+	args    string
+	own     string // arguments for goroce alone
+	latency bool
+	bytes   float64 // moved, for the CPU time of each
+}
+
+const mega = 1e6
+
+// tests are perftest's, with the defaults of the tools but for what is named.
+var tests = []test{
+	{tool: "write_bw", args: "-s 65536 -n 300 -m 4096", bytes: 300 * 65536},
+	{tool: "send_bw", args: "-e -s 65536 -n 300 -m 4096", bytes: 300 * 65536},
+	{tool: "read_bw", args: "-s 65536 -n 300 -m 4096", bytes: 300 * 65536},
+	{tool: "send_bw", args: "-s 65536 -n 300 -m 4096", bytes: 300 * 65536},
+	{tool: "write_bw", args: "-s 65536 -n 100 -m 1024", bytes: 100 * 65536},
+	{tool: "write_lat", args: "-s 64 -n 1000 -m 4096", latency: true},
+	{tool: "send_lat", args: "-s 64 -n 1000 -m 4096", latency: true},
+	{tool: "write_lat", args: "-s 64 -n 1000 -m 4096", own: "--polling", latency: true},
+	{tool: "send_lat", args: "-s 64 -n 1000 -m 4096", own: "--polling", latency: true},
+}
+
+// Prepare makes what Run needs outside of the lab's namespace: the image. It is for
+// lab.Enter.
+func Prepare(suite string, logf func(string, ...any)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, errs := lab.Prepare(ctx, []string{suite}, logf)
+		for _, err := range errs {
+			return err
+		}
+		return nil
+	}
+}
+
+// bench is a run.
+type bench struct {
+	o    Options
+	a, b *lab.Guest
+	port int
+}
+
+// Run boots two guests and returns a case for each test. Call lab.Enter first.
+func Run(ctx context.Context, o Options) (cases []report.Case, err error) {
+	dir, err := os.MkdirTemp("", "goroce-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	bin := filepath.Join(dir, "roce")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/goroce/goroce/cmd/roce")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build: %w: %s", err, out)
+	}
+	l, err := lab.New(lab.Config{Logf: o.Logf})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	im, err := lab.OpenImage(o.Suite)
+	if err != nil {
+		return nil, err
+	}
+	w := &bench{o: o, port: 18515}
+	for i, g := range []**lab.Guest{&w.a, &w.b} {
+		if *g, err = l.Boot(ctx, lab.GuestConfig{Name: fmt.Sprintf("g%d", i), Image: im, CPU: o.CPU}); err != nil {
+			return nil, err
+		}
+		f, err := os.Open(bin)
+		if err != nil {
+			return nil, err
+		}
+		err = (*g).Put(ctx, program, 0o755, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range tests {
+		name := t.tool + " " + t.args
+		if t.own != "" {
+			name += ", goroce " + t.own
+		}
+		cases = append(cases, report.Case{Item: "lab", Name: name, Link: "udp", Op: t.tool, Mode: o.Suite + ", kernel " + im.Kernel})
+	}
+	failed := make([]error, len(tests))
+	for range o.Rounds {
+		var got [2][]result
+		for k, own := range []bool{true, false} {
+			if err := w.use(ctx, own); err != nil {
+				return cases, err
+			}
+			got[k] = make([]result, len(tests))
+			for i, t := range tests {
+				if failed[i] == nil {
+					got[k][i], failed[i] = w.run(ctx, t, own)
+				}
+			}
+		}
+		for i, t := range tests {
+			if failed[i] != nil {
+				continue
+			}
+			o.Logf("%s: goroce %.2f, rxe %.2f", cases[i].Name, got[0][i].value, got[1][i].value)
+			unit := "MB/s"
+			if t.latency {
+				unit = "us"
+			}
+			cases[i].Add("x rxe", "", got[0][i].value/got[1][i].value)
+			cases[i].Add("goroce", unit, got[0][i].value)
+			cases[i].Add("rxe", unit, got[1][i].value)
+			if t.latency {
+				cases[i].Add("p99 x rxe", "", got[0][i].p99/got[1][i].p99)
+			} else {
+				cases[i].Add("CPU x rxe", "", got[0][i].cpu/got[1][i].cpu)
+				cases[i].Add("goroce CPU", "s/GB", got[0][i].cpu/t.bytes*1e9)
+				cases[i].Add("rxe CPU", "s/GB", got[1][i].cpu/t.bytes*1e9)
+			}
+		}
+	}
+	cases = slices.DeleteFunc(cases, func(c report.Case) bool { return len(c.Figures) == 0 })
+	return cases, errors.Join(failed...)
+}
+
+// use gives UDP port 4791 of both guests to goroce or to rxe.
+func (w *bench) use(ctx context.Context, own bool) error {
+	for _, g := range []*lab.Guest{w.a, w.b} {
+		script := "/usr/bin/rdma link delete " + g.Dev + " && rmmod rdma_rxe"
+		if !own {
+			script = "lsmod | grep -q ^rdma_rxe || modprobe rdma_rxe; /usr/bin/rdma link show | grep -q " + g.Dev + " || /usr/bin/rdma link add " + g.Dev + " type rxe netdev eth0"
+		}
+		if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
+			return fmt.Errorf("guest %s: %w", g.Name, err)
+		}
+	}
+	return nil
+}
+
+// result is what a test printed.
+type result struct {
+	value, p99 float64 // MB/s, or microseconds
+	cpu        float64 // seconds of both guests
+}
+
+// run runs a test once.
+func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	w.port++
+	argv := []string{"ib_" + t.tool}
+	if own {
+		argv = []string{program, t.tool}
+	}
+	argv = append(append(argv, "-F", "-p", strconv.Itoa(w.port)), strings.Fields(t.args)...)
+	start := func(g *lab.Guest, more ...string) (*lab.Proc, error) {
+		a := argv
+		if own {
+			a = append(slices.Clone(argv), append(strings.Fields(t.own), "--addr", g.Addr4.String())...)
+		}
+		return g.Start(ctx, lab.Cmd{Argv: append(slices.Clone(a), more...)})
+	}
+	server, err := start(w.b)
+	if err != nil {
+		return r, err
+	}
+	defer server.Kill()
+	listening := fmt.Sprintf(":%04X ", w.port)
+	for {
+		text, err := w.b.Run(ctx, "cat", "/proc/net/tcp", "/proc/net/tcp6")
+		if err != nil {
+			return r, err
+		}
+		if strings.Contains(text, listening) {
+			break
+		}
+		select {
+		case <-server.Done():
+			return r, fmt.Errorf("%s: the server ended: %s", strings.Join(argv, " "), server.Output())
+		default:
+		}
+	}
+	before, err := w.cpu(ctx)
+	if err != nil {
+		return r, err
+	}
+	client, err := start(w.a, w.b.Addr4.String())
+	if err != nil {
+		return r, err
+	}
+	if err = errors.Join(client.Wait(), server.Wait()); err != nil {
+		return r, fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, client.Output())
+	}
+	after, err := w.cpu(ctx)
+	if err != nil {
+		return r, err
+	}
+	r, err = parse(client.Output(), t.latency)
+	r.cpu = after - before
+	return r, err
+}
+
+// cpu is the CPU time used in both guests, in seconds.
+func (w *bench) cpu(ctx context.Context) (sum float64, err error) {
+	for _, g := range []*lab.Guest{w.a, w.b} {
+		text, err := g.Run(ctx, "head", "-n1", "/proc/stat")
+		if err != nil {
+			return 0, err
+		}
+		f := strings.Fields(text)
+		if len(f) < 8 {
+			return 0, fmt.Errorf("/proc/stat: %q", text)
+		}
+		for i, s := range f[1:8] { // user nice system idle iowait irq softirq
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				return 0, err
+			}
+			if i != 3 && i != 4 {
+				sum += v / 100
+			}
+		}
+	}
+	return sum, nil
+}
+
+// parse reads the table of perftest: the line after the one that begins with #bytes.
+func parse(text string, latency bool) (r result, err error) {
+	lines := strings.Split(text, "\n")
+	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), "#bytes") })
+	if i < 0 || i+1 >= len(lines) {
+		return r, fmt.Errorf("no table in %q", text)
+	}
+	f := strings.Fields(lines[i+1])
+	at := func(k int) float64 {
+		if k >= len(f) {
+			err = fmt.Errorf("no column %d in %q", k, lines[i+1])
+			return 0
+		}
+		v, perr := strconv.ParseFloat(f[k], 64)
+		if perr != nil {
+			err = perr
+		}
+		return v
+	}
+	if latency { // #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%
+		r.value, r.p99 = at(4), at(7)
+	} else { // #bytes #iterations BW_peak BW_average MsgRate; MiB/s
+		r.value = at(3) * (1 << 20) / mega
+	}
+	return r, err
+}
