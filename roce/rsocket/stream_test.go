@@ -10,18 +10,17 @@ import (
 
 // model is one end: a stream and the memory that it speaks of.
 type model struct {
-	t        testing.TB
-	cfg      streamConfig
-	s        stream
-	rbuf     []byte
-	list     []byte
-	sbuf     []byte
-	peer     *model
-	wire     []packet // sent and not arrived
-	unacked  []uint64 // IDs of what has arrived and is not completed
-	maxRecvs int
-	wrote    byte // next byte of the pattern
-	read     byte
+	t       testing.TB
+	cfg     streamConfig
+	s       stream
+	rbuf    []byte
+	list    []byte
+	sbuf    []byte
+	peer    *model
+	wire    []packet // sent and not arrived
+	unacked []uint64 // IDs of what has arrived and is not completed
+	wrote   byte     // next byte of the pattern
+	read    byte
 }
 
 // packet is a message on its way.

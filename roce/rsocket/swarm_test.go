@@ -104,6 +104,8 @@ func TestManyConnections(t *testing.T) {
 // A device in polling mode moves while somebody waits.
 func TestPolling(t *testing.T) {
 	n := &network{name: "polling", a: openDevice(t, roce.Config{Polling: true}), b: openDevice(t, roce.Config{})}
+	require.False(t, n.a.Background())
+	require.True(t, n.b.Background())
 	l, err := Listen(n.a, netip.AddrPortFrom(n.a.Addrs()[0], 0))
 	require.NoError(t, err)
 	ctx := testContext(t)
