@@ -58,6 +58,7 @@ func (a *Agent) handleREQ(in *message) {
 	c.tid, c.service = in.tid, m.ServiceID
 	c.setAckTimeout(m.Primary.AckTimeout)
 	c.peerRetryNs = m.RemoteCMTimeout.Ns()
+	c.peerAnswerNs = min(m.LocalCMTimeout.Ns(), maxPeerAnswerNs)
 	c.enter()
 	c.wait(l, ReqRcvd)
 	req := m

@@ -29,6 +29,7 @@ type Conn struct {
 	sidrID            uint32
 	timewaitNs        int64
 	peerRetryNs       int64 // how long the peer may wait before it repeats its REQ
+	peerAnswerNs      int64 // how long the peer says it may take to answer a REP; 0: not said
 
 	// out is the message that is repeated: when the timer expires, or for
 	// duplicates of what it answers. nil if there is none.
@@ -169,7 +170,19 @@ func (c *Conn) again() {
 }
 
 // startRetries arms the timer that repeats c.out.
-func (c *Conn) startRetries(now int64) { c.a.setTimer(c, now+c.retryNs) }
+func (c *Conn) startRetries(now int64) { c.a.setTimer(c, now+c.retryWaitNs()) }
+
+// retryWaitNs is the time to the next repetition. It doubles from one to the
+// next up to what the peer has said it takes, if that is more: a crowd of
+// connections to a slow peer would keep it from ever answering, and giving up
+// before the time it has asked for would be unjust.
+func (c *Conn) retryWaitNs() int64 {
+	wait := c.retryNs
+	for i := 1; i < c.tries && 2*wait <= c.peerAnswerNs; i++ {
+		wait *= 2
+	}
+	return wait
+}
 
 // expire does what is due when the timer of the state has run out.
 func (c *Conn) expire(now int64) {

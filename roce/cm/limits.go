@@ -40,6 +40,9 @@ const (
 	DefaultServiceTimeout ib.TimeoutCode = 19
 	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s.
 	maxServiceTimeout ib.TimeoutCode = 25
+	// maxPeerAnswerNs bounds the time between two repetitions of a REP, whatever
+	// the peer says: Linux says 4.3 s.
+	maxPeerAnswerNs = 5e9
 	// maxTimewaitNs bounds what the ACK timeout of a peer makes of TIMEWAIT.
 	maxTimewaitNs = 60e9
 )

@@ -18,6 +18,7 @@ const (
 	timingConns   = 100
 	timingBaseQPN = 1000
 	maxMimicUs    = 10_000_000
+	maxBaseQPN    = int64(ib.QPNMask) - 3*maxConnections // room for all that follow
 )
 
 // timing is cmtime: it makes many connections at a time, in steps, and tells
@@ -55,7 +56,7 @@ func (p *timing) options() []getopt.Option {
 		{Short: 'b', Arg: "addr", Help: "local address", Set: getopt.String(&p.bind)},
 		{Short: 'c', Arg: "n", Help: "number of connections (default 100), the same on both sides", Set: getopt.Int(&p.conns, 1, maxConnections)},
 		{Short: 'p', Arg: "port", Help: "RDMA-CM and TCP port (default 7471)", Set: getopt.Int(&p.port, 1, 65535)},
-		{Short: 'q', Arg: "qpn", Help: "first number of pretended queue pairs (default 1000)", Set: getopt.Int(&p.baseQPN, 2, int64(ib.QPNMask))},
+		{Short: 'q', Arg: "qpn", Help: "first number of pretended queue pairs (default 1000)", Set: getopt.Int(&p.baseQPN, 2, maxBaseQPN)},
 		{Short: 'm', Arg: "us", Help: "pretend that each operation of a queue pair takes so long", Set: getopt.Int(&p.mimicUs, 0, maxMimicUs)},
 		{Short: 'n', Arg: "threads", Help: "has no effect: one goroutine does all", Set: getopt.Int(new(int), 1, maxConnections)},
 		{Short: 'r', Arg: "n", Help: "has no effect: addresses are resolved at once", Set: getopt.Int(new(int), 0, maxConnections)},
@@ -84,7 +85,8 @@ type clock struct {
 	cq      *roce.CQ
 	pretend bool // no queue pairs
 	delay   time.Duration
-	nextQPN ib.QPN // for those
+	nextQPN ib.QPN          // for those
+	used    map[ib.QPN]bool // numbers that the peer may still know connections of
 	sync    *syncConn
 
 	conns []*timed
@@ -106,7 +108,7 @@ func (p *timing) run(ctx context.Context, env *tool.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	c := &clock{side: s, p: p, nextQPN: ib.QPN(p.baseQPN)}
+	c := &clock{side: s, p: p, nextQPN: ib.QPN(p.baseQPN), used: map[ib.QPN]bool{}}
 	if c.cq, err = s.dev.CreateCQ(1, nil); err != nil { // nothing completes
 		return err
 	}
@@ -154,8 +156,11 @@ func (c *clock) createQP(t *timed) (err error) {
 	defer t.spans[stepCreateQP].end()
 	c.done[stepCreateQP]++
 	if c.pretend {
+		for c.used[c.nextQPN] {
+			c.nextQPN++
+		}
 		t.qpn = c.nextQPN
-		c.nextQPN = (c.nextQPN + 1) & ib.QPNMask
+		c.used[t.qpn] = true
 		return c.pause()
 	}
 	t.qp, err = c.pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: c.cq, Caps: roce.QPCaps{
@@ -165,6 +170,7 @@ func (c *clock) createQP(t *timed) (err error) {
 		return err
 	}
 	t.qpn, t.psn = t.qp.Num(), t.qp.LocalInfo(0).PSN
+	c.used[t.qpn] = true
 	return nil
 }
 
