@@ -45,6 +45,9 @@ func (c *Config) setDefaults() {
 			*f.p = f.def
 		}
 	}
+	// The connections of one peer must not push each other out: what is beyond
+	// its share is not admitted, and asks again later.
+	c.Limits.PerPeer = min(c.Limits.PerPeer, max(c.Limits.HalfOpen/2, 1))
 	if c.RetryNs <= 0 {
 		c.RetryNs = DefaultRetryNs
 	}

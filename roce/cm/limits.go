@@ -7,7 +7,7 @@ import "github.com/goroce/goroce/ib"
 type Limits struct {
 	Conns     int // connections, whatever their state, without those in TIMEWAIT
 	HalfOpen  int // connections that were accepted and whose peer has not shown that it knows
-	PerPeer   int // requests not answered and half-open connections of one address
+	PerPeer   int // requests not answered and half-open connections of one address; at most half of HalfOpen
 	Timewait  int // records of connections that are over; the oldest go first
 	Backlog   int // most that a listener can ask for
 	TxBacklog int // datagrams to send that PollTransmit has not taken

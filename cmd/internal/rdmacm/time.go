@@ -250,7 +250,11 @@ func (c *clock) until(ctx context.Context, at step, n int, handle func(*roce.CME
 		case roce.CMTimewaitExit:
 		case roce.CMAddrError, roce.CMRouteError, roce.CMConnectError, roce.CMUnreachable, roce.CMRejected:
 			c.printf("event: %v, error: %d\n", e.Type, status(e))
-			return fmt.Errorf("connection %d of %d: %w", c.done[at]+1, n, &eventError{e, roce.CMEstablished})
+			err := fmt.Errorf("connection %d of %d: %w", c.done[at]+1, n, &eventError{e, roce.CMEstablished})
+			if t, ok := e.ID.Context.(*timed); ok {
+				err = fmt.Errorf("queue pair %v, %w", t.qpn, err)
+			}
+			return err
 		default:
 			if err := handle(e); err != nil {
 				return err
