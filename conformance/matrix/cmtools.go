@@ -62,6 +62,22 @@ func cmTools(full bool) []cmTool {
 		rsocket("riostream", 3000, "-C 50 -I 4"), rsocket("riostream", 100000, "-C 10 -I 2").onV6(),
 		mckey, // IPv4 only: Linux refuses to join an IPv6 group on RoCE (ENOTSUPP), on 6.1 and 6.12
 	}
+	// perftest with -R: control and QPs of the test connect through RDMA-CM. The one of
+	// 6.1 knows IPv4 only.
+	perf := func(name string, size, iters int, more string) cmTool {
+		args := fmt.Sprintf("-R -F -n %d %s", iters, more)
+		if !strings.HasPrefix(name, "atomic") {
+			args = fmt.Sprintf("-R -F -s %d -n %d %s", size, iters, more)
+		}
+		t := both("ib_"+name, 18515, size, strings.TrimSpace(args), "", "", "#bytes")
+		t.cargs += " SERVER"
+		return t
+	}
+	list = append(list,
+		perf("write_bw", 65536, 100, ""), perf("write_bw", 65536, 50, "-q 4 -b"), perf("read_bw", 65536, 100, ""), perf("atomic_bw", 8, 100, ""),
+		perf("send_bw", 65536, 100, ""), perf("send_bw", 1024, 100, "-c UD"),
+		perf("send_lat", 64, 100, ""), perf("send_lat", 64, 100, "-c UD"), perf("write_lat", 64, 100, ""), perf("read_lat", 64, 100, ""), perf("atomic_lat", 8, 100, ""),
+	)
 	if full {
 		list = append(list, rping(26, 100), ucmatose(50, 100),
 			rsocket("rstream", 1, "-C 1000 -I 2"), rsocket("rstream", 1<<20, "-C 4").onV6(), rsocket("rstream", 5000, "-C 20 -k 1"),
@@ -73,8 +89,14 @@ func cmTools(full bool) []cmTool {
 // cmtime makes many connections at a time, and ends them. That of rdma-core 44, which is
 // in the guest with kernel 6.1, has no TCP connection beside, and a server that stays.
 func (e *Env) cmtime(conns int) cmTool {
-	t := both("cmtime", 7471, 0, fmt.Sprintf("-c %d", conns), "-b SERVER", "-s SERVER", "disconnect")
 	old := strings.HasPrefix(e.Kernel, "6.1 ") || e.Kernel == "6.1"
+	args := fmt.Sprintf("-c %d", conns)
+	if !old {
+		// The default for pretended queue pairs, 1000, is among the numbers that rxe has
+		// just given to so many real ones: "stale connection", say both rxe and goroce.
+		args += " -q 100000"
+	}
+	t := both("cmtime", 7471, 0, args, "-b SERVER", "-s SERVER", "disconnect")
 	t.tcp, t.stays = !old, old
 	return t
 }

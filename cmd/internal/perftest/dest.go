@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -71,4 +72,34 @@ func parseDest(msg []byte) (dest, error) {
 		LID: uint16(n[0]), OutReads: uint32(n[1]), QPN: ib.QPN(n[2]), PSN: ib.PSN(n[3]),
 		RKey: ib.RKey(n[4]), VAddr: n[5], GID: ib.GID(gid), SRQN: uint32(srqn),
 	}, nil
+}
+
+// destStructBytes is the size of the same message as a structure, big-endian,
+// as it goes over the control. Newer originals add 8 bytes.
+const destStructBytes = 56
+
+// appendStruct adds the structure to b. There are 4 bytes of padding before the
+// address; the last field is the index of the sender's GID.
+func (d *dest) appendStruct(b []byte) []byte {
+	be := binary.BigEndian
+	b = be.AppendUint32(b, uint32(d.LID))
+	b = be.AppendUint32(b, d.OutReads)
+	b = be.AppendUint32(b, uint32(d.QPN))
+	b = be.AppendUint32(b, uint32(d.PSN))
+	b = be.AppendUint32(b, uint32(d.RKey))
+	b = be.AppendUint32(b, 0)
+	b = be.AppendUint64(b, d.VAddr)
+	b = append(b, d.GID[:]...)
+	b = be.AppendUint32(b, d.SRQN)
+	return be.AppendUint32(b, 0)
+}
+
+// parseDestStruct reads a structure of destStructBytes bytes at least.
+func parseDestStruct(b []byte) dest {
+	be := binary.BigEndian
+	return dest{
+		LID: uint16(be.Uint32(b)), OutReads: be.Uint32(b[4:]), QPN: ib.QPN(be.Uint32(b[8:])) & ib.QPNMask,
+		PSN: ib.PSN(be.Uint32(b[12:])) & ib.PSNMask, RKey: ib.RKey(be.Uint32(b[16:])), VAddr: be.Uint64(b[24:]),
+		GID: ib.GID(b[32:48]), SRQN: be.Uint32(b[48:]),
+	}
 }

@@ -3,15 +3,25 @@ package perftest
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"github.com/goroce/goroce/cmd/internal/oob"
 	"github.com/goroce/goroce/ib"
 )
 
-// exchange is the conversation over TCP. Which messages are exchanged when is
+// carrier is what the exchange takes place on: a TCP connection, or the
+// control.
+type carrier interface {
+	// Swap exchanges one message: the client sends first.
+	Swap(what string, mine, theirs []byte) error
+	LocalAddr() netip.Addr
+	Close() error
+}
+
+// exchange is the conversation over TCP, or over the control. Which messages are exchanged when is
 // a matter of the test; see run.go.
 type exchange struct {
-	conn *oob.Conn
+	conn carrier
 	mine []dest // one for each QP
 	peer []dest
 
@@ -96,11 +106,7 @@ func (x *exchange) swapDest(i int) error {
 	if x.keepAlive != nil {
 		defer x.keepAlive()()
 	}
-	in := make([]byte, destBytes)
-	if err := x.conn.Swap("keys", x.mine[i].append(nil), in); err != nil {
-		return err
-	}
-	d, err := parseDest(in)
+	d, err := x.swapKeys(&x.mine[i])
 	if err != nil {
 		return err
 	}
@@ -111,12 +117,31 @@ func (x *exchange) swapDest(i int) error {
 	return nil
 }
 
+// swapKeys exchanges one message of keys: text on TCP, a structure on the
+// control.
+func (x *exchange) swapKeys(mine *dest) (dest, error) {
+	if _, binary := x.conn.(*control); binary {
+		in := make([]byte, destStructBytes)
+		if err := x.conn.Swap("keys", mine.appendStruct(nil), in); err != nil {
+			return dest{}, err
+		}
+		return parseDestStruct(in), nil
+	}
+	in := make([]byte, destBytes)
+	if err := x.conn.Swap("keys", mine.append(nil), in); err != nil {
+		return dest{}, err
+	}
+	return parseDest(in)
+}
+
 // finish is the last barrier, after which both sides say "done" and hang up.
 func (x *exchange) finish() error {
 	if err := x.barrier(); err != nil {
 		return err
 	}
-	// The peer may be gone already; it does not read this.
-	_ = x.conn.Write("goodbye", []byte("done\x00"))
+	if tcp, ok := x.conn.(*oob.Conn); ok {
+		// The peer may be gone already; it does not read this.
+		_ = tcp.Write("goodbye", []byte("done\x00"))
+	}
 	return x.conn.Close()
 }

@@ -106,7 +106,11 @@ func (p *printer) banner(device string, mtu ib.MTU, gidIndex, outReads int) {
 	} else {
 		p.printf(" Outstand reads  : %d\n", outReads)
 	}
-	p.printf(" rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + line)
+	method := "Ethernet"
+	if o.CM || o.ControlCM {
+		method = "rdma_cm"
+	}
+	p.printf(" rdma_cm QPs\t : %s\n Data ex. method : %s\n"+line, onOff(o.CM), method)
 }
 
 // dest prints the keys of one side's QP.

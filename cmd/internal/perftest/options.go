@@ -42,6 +42,9 @@ type Options struct {
 	TrafficClass  int
 	FlowLabel     int
 	ServiceLevel  int
+	CM            bool // RDMA-CM connects the QPs
+	ControlCM     bool // the exchange takes place on a QP that RDMA-CM connects
+	TOS           int  // of -R; -1: not set
 	QPTimeout     int
 	RetryCount    int
 	OutReads      int // READs and atomics outstanding; 0 is the device's most
@@ -71,8 +74,7 @@ type Options struct {
 }
 
 const (
-	noCM      = "needs RDMA-CM, which goroce does not speak yet"
-	noMcast   = "multicast needs RDMA-CM, which goroce does not speak yet"
+	noMcast   = "multicast in perftest needs a subnet manager; use mckey"
 	noDual    = "a goroce device has one port"
 	noPacing  = "rate limiting"
 	noGPU     = "goroce registers ordinary memory"
@@ -109,9 +111,9 @@ func (o *Options) options() []getopt.Option {
 		{Long: "out_json", Help: "also write the JSON object to a file", Set: getopt.Bool(&o.OutJSON)},
 		{Long: "out_json_file", Arg: "file", Help: "its name (default perftest_out.json)", Set: getopt.String(&o.OutJSONFile)},
 
-		{Short: 'R', Long: "rdma_cm", Set: getopt.Unsupported(noCM)},
-		{Short: 'z', Long: "comm_rdma_cm", Set: getopt.Unsupported(noCM)},
-		{Short: 'T', Long: "tos", Arg: "tos", Set: getopt.Unsupported("it belongs to -R; use --tclass")},
+		{Short: 'R', Long: "rdma_cm", Help: "RDMA-CM connects the QPs and carries the exchange", Set: getopt.Bool(&o.CM)},
+		{Short: 'z', Long: "comm_rdma_cm", Help: "a QP that RDMA-CM connects carries the exchange", Set: getopt.Bool(&o.ControlCM)},
+		{Short: 'T', Long: "tos", Arg: "tos", Help: "type of service, with -R", Set: getopt.Int(&o.TOS, 0, 255)},
 		{Short: 'O', Long: "dualport", Set: getopt.Unsupported(noDual)},
 		{Long: "cpu_util", Set: getopt.Unsupported(noCPUUtil)},
 		{Long: "use_cuda", Arg: "device", Set: getopt.Unsupported(noGPU)},
@@ -268,7 +270,7 @@ func Parse(t Test, args []string) (*Options, error) {
 	o := &Options{
 		Test: t, Port: oob.DefaultPort, Transport: ib.RC, Size: defaultSizeOf(t), Iters: defaultItersOf(t),
 		Margin: -1, QPs: 1, TxDepth: defaultTxDepth, RxDepth: defaultRxDepth, CQMod: defaultCQMod, PostList: 1,
-		GIDIndex: -1, QPTimeout: defaultQPTimeout, RetryCount: defaultRetryCount, InlineSize: -1,
+		GIDIndex: -1, TOS: -1, QPTimeout: defaultQPTimeout, RetryCount: defaultRetryCount, InlineSize: -1,
 		AtomicType: string(FetchAndAdd), OutJSONFile: "perftest_out.json",
 	}
 	table := o.options()
@@ -302,6 +304,12 @@ func (o *Options) Driver() bool { return (o.Host != "") != o.Reversed }
 // that make no sense, by the rules of the originals.
 func (o *Options) complete() error {
 	t := o.Test
+	switch {
+	case o.CM && o.Transport == ib.UC:
+		return errors.New("RDMA-CM connects no UC QPs between perftests: leave out -R or choose RC or UD")
+	case o.TOS >= 0 && !o.CM:
+		return errors.New("-T belongs to -R; use --tclass")
+	}
 	if o.All {
 		if t.Verb == Atomic {
 			o.All = false // as the original: an atomic has one size

@@ -82,7 +82,7 @@ func (s *session) template(l *lane, size int) roce.SendWR {
 		wr.Flags |= roce.SendInline
 	}
 	if s.o.Transport == ib.UD {
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.e.ah.Handle(), l.peer.QPN, defaultQKey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.e.ah.Handle(), l.peer.QPN, s.res.qkey
 	}
 	return wr
 }

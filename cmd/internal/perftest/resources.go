@@ -53,6 +53,7 @@ type resources struct {
 	buffers   []*roce.Buffer
 	outReads  int
 	qpAccess  roce.Access
+	qkey      ib.QKey // UD
 }
 
 // recvSize is the size of a receive buffer for messages of size bytes.
@@ -85,7 +86,10 @@ func (v Verb) access() roce.Access {
 // peer.
 func (s *session) allocate() error {
 	o := s.o
-	r := &resources{qpAccess: o.Test.Verb.access()}
+	r := &resources{qpAccess: o.Test.Verb.access(), qkey: defaultQKey}
+	if o.CM {
+		r.qkey = roce.UDQKey
+	}
 	s.res = r
 	if err := s.limitOutReads(); err != nil {
 		return err
@@ -111,12 +115,16 @@ func (s *session) allocate() error {
 	if err := s.allocateMemory(); err != nil {
 		return err
 	}
+	s.x.mine, s.x.peer = make([]dest, o.QPs), make([]dest, o.QPs)
+	if o.CM {
+		return nil // the connections bring the QPs
+	}
 	for i := range r.endpoints {
 		if err := s.createQP(&r.endpoints[i]); err != nil {
 			return fmt.Errorf("QP %d: %w", i, err)
 		}
 	}
-	return s.fillKeys()
+	return nil
 }
 
 func (s *session) limitOutReads() error {
@@ -183,27 +191,33 @@ func (s *session) walkAs(size int) {
 	}
 }
 
-func (s *session) createQP(e *endpoint) error {
+// createCMQP makes the QP of an ID.
+func (s *session) createCMQP(e *endpoint, id *roce.CMID) (err error) {
+	e.qp, err = id.CreateQP(s.res.pd, s.qpAttr())
+	return err
+}
+
+func (s *session) qpAttr() roce.QPInitAttr {
 	o, r := s.o, s.res
 	caps := roce.QPCaps{MaxSendWR: o.TxDepth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: o.InlineSize}
 	if o.receives() {
 		caps.MaxRecvWR = o.RxDepth
 	}
-	var err error
-	e.qp, err = r.pd.CreateQP(roce.QPInitAttr{Type: o.Transport, SendCQ: r.cq, SRQ: r.srq, Caps: caps})
-	if err != nil {
+	return roce.QPInitAttr{Type: o.Transport, SendCQ: r.cq, SRQ: r.srq, Caps: caps}
+}
+
+func (s *session) createQP(e *endpoint) (err error) {
+	if e.qp, err = s.res.pd.CreateQP(s.qpAttr()); err != nil {
 		return err
 	}
-	if o.Transport == ib.UD {
-		return e.qp.ToInitUD(defaultQKey)
+	if s.o.Transport == ib.UD {
+		return e.qp.ToInitUD(s.res.qkey)
 	}
-	return e.qp.ToInit(r.qpAccess)
+	return e.qp.ToInit(s.res.qpAccess)
 }
 
 // fillKeys writes down what the peer has to know.
 func (s *session) fillKeys() error {
-	s.x.mine = make([]dest, s.o.QPs)
-	s.x.peer = make([]dest, s.o.QPs)
 	for i := range s.x.mine {
 		e := &s.res.endpoints[i]
 		info := e.qp.LocalInfo(s.gidIndex)
@@ -218,6 +232,9 @@ func (s *session) fillKeys() error {
 // connectQPs moves all QPs on to where they can do what the test needs. The
 // side that only answers stays in RTR.
 func (s *session) connectQPs() error {
+	if s.o.CM {
+		return nil // they are
+	}
 	if mine, theirs := s.x.mine[0].GID.Addr(), s.x.peer[0].GID.Addr(); mine.Is4() != theirs.Is4() {
 		return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr, -x, --ipv6)", mine, theirs)
 	}
@@ -287,8 +304,13 @@ func (r *resources) free() error {
 	for _, b := range r.buffers {
 		errs = append(errs, b.Free())
 	}
-	if r.pd != nil {
-		errs = append(errs, r.pd.Dealloc())
-	}
 	return errors.Join(errs...)
+}
+
+// freePD is the last step, when the connections are gone, too.
+func (r *resources) freePD() error {
+	if r.pd == nil {
+		return nil
+	}
+	return r.pd.Dealloc()
 }

@@ -24,6 +24,7 @@ type session struct {
 	res      *resources
 	rows     []any // for JSON
 	mine     bwReport
+	cm       *cmEnd // -R, -z
 }
 
 // Command returns the subcommand of test t.
@@ -56,6 +57,12 @@ func run(ctx context.Context, env *tool.Env, o *Options) (err error) {
 		if s.res != nil {
 			err = errors.Join(err, s.res.free())
 		}
+		if s.cm != nil {
+			err = errors.Join(err, s.cm.free())
+		}
+		if s.res != nil {
+			err = errors.Join(err, s.res.freePD())
+		}
 		err = errors.Join(err, release())
 	}()
 	conn, err := s.meet(ctx)
@@ -64,12 +71,19 @@ func run(ctx context.Context, env *tool.Env, o *Options) (err error) {
 	}
 	defer conn.Close()
 	s.x = &exchange{conn: conn}
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	s.x.keepAlive = s.keepAlive
+	if s.cm == nil {
+		s.x.keepAlive = s.keepAlive
+	}
 	if err := s.converse(ctx); err != nil {
 		return err
+	}
+	if s.cm != nil {
+		if err := s.cm.hangUp(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.writeJSON(); err != nil {
 		return err
@@ -86,13 +100,20 @@ func (s *session) side() string {
 }
 
 // meet connects to the peer's tool, or waits for it.
-func (s *session) meet(ctx context.Context) (*oob.Conn, error) {
+func (s *session) meet(ctx context.Context) (carrier, error) {
 	var source netip.Addr
 	if s.o.SourceIP != "" {
 		var err error
 		if source, err = netip.ParseAddr(s.o.SourceIP); err != nil {
 			return nil, fmt.Errorf("--source_ip: %w", err)
 		}
+	}
+	if s.o.CM || s.o.ControlCM {
+		var err error
+		if s.cm, err = s.openCM(ctx, source); err != nil {
+			return nil, err
+		}
+		return s.cm.control, s.cm.meet(ctx)
 	}
 	if s.o.Host != "" {
 		return oob.Dial(ctx, s.o.Host, s.o.Port, source)
@@ -110,7 +131,7 @@ func (s *session) meet(ctx context.Context) (*oob.Conn, error) {
 
 // prepare agrees on what both sides have to do alike, and makes what the test
 // needs.
-func (s *session) prepare() error {
+func (s *session) prepare(ctx context.Context) error {
 	mtu := s.dev.Port().ActiveMTU
 	if s.o.MTU != 0 {
 		asked, _ := ib.MTUFromBytes(s.o.MTU)
@@ -133,7 +154,15 @@ func (s *session) prepare() error {
 	if err := s.chooseGID(); err != nil {
 		return err
 	}
-	return s.allocate()
+	if err := s.allocate(); err != nil {
+		return err
+	}
+	if s.o.CM {
+		if err := s.cm.connectTest(ctx); err != nil {
+			return err
+		}
+	}
+	return s.fillKeys()
 }
 
 // chooseGID picks the local address to speak from: as told; or the one the TCP

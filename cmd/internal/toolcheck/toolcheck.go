@@ -67,7 +67,11 @@ func Run(t *testing.T, cmd tool.Command, server, client *Side) {
 	}()
 	select {
 	case at := <-listening:
-		client.run(t, ctx, cmd, []string{"-p", strconv.Itoa(int(at.Port())), "127.0.0.1"}, nil)
+		host := "127.0.0.1"
+		if a := at.Addr(); a.IsLoopback() {
+			host = a.String() // RDMA-CM listens where the device is
+		}
+		client.run(t, ctx, cmd, []string{"-p", strconv.Itoa(int(at.Port())), host}, nil)
 		if client.Err != nil {
 			cancel() // the server may wait for ever
 		}

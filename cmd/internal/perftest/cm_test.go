@@ -1,0 +1,54 @@
+package perftest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goroce/goroce/cmd/internal/toolcheck"
+	"github.com/goroce/goroce/ib"
+	"github.com/stretchr/testify/require"
+)
+
+// -R and -z against themselves: the client names the server's device, since
+// the port is one of RDMA-CM.
+func TestCM(t *testing.T) {
+	for _, c := range []struct {
+		test Test
+		args string
+		rows int // that the server reports
+	}{
+		{writeBW, "-R -n 50", 1},
+		{writeBW, "-R -n 50 -q 4 -b -s 1000", 1},
+		{writeBW, "-z -n 50", 1},
+		{writeBW, "-R -n 20 --polling", 1},
+		{Test{Verb: Read}, "-R -n 50 -s 5000", 1},
+		{atomicBW, "-R -n 50", 1},
+		{sendBW, "-R -n 50 -b", 1},
+		{sendBW, "-R -n 50 -q 3 -m 1024", 1},
+		{sendBW, "-R -n 30 -c UD -s 256 -t 8", 1},
+		{sendBW, "-R -n 30 -c UD -s 256 -t 8 -b", 1},
+		{sendBW, "-z -n 30 -c UD -s 256 -t 8", 1},
+		{sendLat, "-R -n 30", 1},
+		{sendLat, "-R -n 30 -c UD -T 16", 1},
+		{sendLat, "-R -n 30 -e", 1},
+		{Test{Verb: Write, Latency: true}, "-R -n 50", 1},
+		{Test{Verb: Read, Latency: true}, "-R -n 50 -u 16", 0},
+		{Test{Verb: Atomic, Latency: true}, "-R -n 50", 0},
+	} {
+		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
+			server, client := &toolcheck.Side{Args: strings.Fields(c.args)}, &toolcheck.Side{Args: strings.Fields(c.args)}
+			onServer, onClient := runJSON(t, c.test, server, client)
+			require.Len(t, onClient.Results, 1)
+			require.Len(t, onServer.Results, c.rows)
+		})
+	}
+}
+
+func TestDestStruct(t *testing.T) {
+	d := dest{LID: 1, OutReads: 2, QPN: 3, PSN: 4, RKey: 5, VAddr: 6, SRQN: 7, GID: ib.GID{8, 15: 9}}
+	b := d.appendStruct(nil)
+	require.Len(t, b, destStructBytes)
+	require.Equal(t, d, parseDestStruct(b))
+	require.Equal(t, d, parseDestStruct(append(b, make([]byte, 8)...)), "as newer originals send it")
+	require.Equal(t, []byte{0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 8}, b[16:33])
+}
