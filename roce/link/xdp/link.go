@@ -89,7 +89,7 @@ func (o *Options) check() error {
 	case o.VLAN > 4094:
 		return fmt.Errorf("VLAN %d is not between 1 and 4094", o.VLAN)
 	case o.Queues < 0 || o.BusyPoll < 0 || o.Spin < 0:
-		return errors.New("Queues, BusyPoll and Spin cannot be negative")
+		return errors.New("a negative number of queues or of packets to poll for, or time to spin")
 	}
 	return nil
 }
@@ -146,17 +146,29 @@ func (l *Link) open() (err error) {
 	}
 	l.names = strings.Join(names, ", ")
 	l.state.Init(links, func(index int) int { return l.byIndex[index].longest() }, l.opts.MTU)
-	// The interfaces may have changed since they were looked at.
-	for index := range links {
-		if k, ok := l.hops.Link(index); ok {
-			l.linkChanged(k, false)
-		} else {
-			l.linkChanged(links[index], true)
-		}
+	for index, k := range links {
+		l.catchUp(index, k)
 	}
 	l.tx.init(l)
 	l.rx.init(l)
 	return nil
+}
+
+// catchUp takes notice of changes of an interface since it was looked at.
+func (l *Link) catchUp(index int, seen rtnl.Link) {
+	for {
+		k, ok := l.hops.Link(index)
+		if !ok {
+			l.linkChanged(seen, true)
+			return
+		}
+		if k == seen {
+			return
+		}
+		// A notification may have been faster: then k is old, and not what is found next.
+		l.linkChanged(k, false)
+		seen = k
+	}
 }
 
 // checkAddr normalises address i and finds its interface.

@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -27,7 +28,7 @@ type Port struct {
 func (p *Port) Init(links map[int]rtnl.Link, limit func(index int) int, override ib.MTU) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.links, p.limit, p.override = links, limit, override
+	p.links, p.limit, p.override = maps.Clone(links), limit, override
 	p.update()
 }
 
