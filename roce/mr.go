@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
@@ -87,9 +88,13 @@ func (mr *MR) Len() int { return len(mr.info.Load().bytes) }
 func (mr *MR) Bytes() []byte { return mr.info.Load().bytes }
 
 // SGE returns the scatter/gather element of n bytes from offset off. Whether
-// they lie in the region is checked when the work request runs.
+// they lie in the region is checked when the work request runs; a length that
+// no message has, less than 0 or more than fits, is refused when it is posted.
 func (mr *MR) SGE(off, n int) SGE {
 	i := mr.info.Load()
+	if n < 0 || uint64(n) > math.MaxUint32 {
+		return SGE{Addr: i.addr + uint64(off), Length: math.MaxUint32, LKey: i.lkey} // longer than any message; not cut to something that fits
+	}
 	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
 }
 

@@ -42,6 +42,16 @@ func (mw *MW) Handle() *mem.Window { return mw.t }
 // what it was bound to, and returns its new key; n of 0 unbinds it
 // (ibv_bind_mw). Type 2 windows are bound by a work request, see [QP.BindMW].
 func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
+	const op = "bind MW"
+	switch {
+	case pd == nil || pd.d != mw.d:
+		return 0, &ArgError{op, "pd", "is nil or of another device"}
+	case mr == nil && n != 0:
+		return 0, &ArgError{op, "mr", "is nil"}
+	}
+	if err := checkBind(op, mw, mr, off, n); err != nil {
+		return 0, err
+	}
 	var key ib.RKey
 	err := mw.d.do(func(int64) error {
 		info := mem.BindInfo{Access: access, Length: uint64(n)}
@@ -63,6 +73,18 @@ func (mw *MW) Dealloc() error {
 // BindMW posts the work request that binds a type 2 window to n bytes of mr from offset off,
 // and returns the key that the window has once the request has completed.
 func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags SendFlags) (ib.RKey, error) {
+	const op = "bind MW on a QP"
+	switch {
+	case mw == nil || mw.d != qp.d:
+		return 0, &ArgError{op, "mw", "is nil or of another device"}
+	case mw.t.Type() == mem.Type1:
+		return 0, &ArgError{op, "mw", "is of type 1, which MW.Bind binds"}
+	case mr == nil:
+		return 0, &ArgError{op, "mr", "is nil"}
+	}
+	if err := checkBind(op, mw, mr, off, n); err != nil {
+		return 0, err
+	}
 	key := mw.NextRKey()
 	err := qp.PostSend(&SendWR{
 		ID: id, Opcode: WRBindMW, Flags: flags,
@@ -72,4 +94,18 @@ func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags
 		},
 	})
 	return key, err
+}
+
+// checkBind checks what can be said of a range without the table of memory;
+// whether the region has it is checked when the window is bound.
+func checkBind(op string, mw *MW, mr *MR, off, n int) error {
+	switch {
+	case mr != nil && mr.d != mw.d:
+		return &ArgError{op, "mr", "is of another device"}
+	case off < 0:
+		return &ArgError{op, "off", "is negative"}
+	case n < 0:
+		return &ArgError{op, "n", "is negative"}
+	}
+	return nil
 }

@@ -49,8 +49,13 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	if a.RecvCQ == nil {
 		a.RecvCQ = a.SendCQ
 	}
-	if a.SendCQ.d != d || a.RecvCQ.d != d || a.SRQ != nil && a.SRQ.d != d {
-		return nil, &ArgError{"create QP", "SendCQ, RecvCQ, SRQ", "of another device"}
+	switch {
+	case a.SendCQ.d != d:
+		return nil, &ArgError{"create QP", "SendCQ", "of another device"}
+	case a.RecvCQ.d != d:
+		return nil, &ArgError{"create QP", "RecvCQ", "of another device"}
+	case a.SRQ != nil && a.SRQ.d != d:
+		return nil, &ArgError{"create QP", "SRQ", "of another device"}
 	}
 	var psn [4]byte
 	if _, err := io.ReadFull(d.rand, psn[:]); err != nil {

@@ -33,3 +33,6 @@ func (e *AttrError) Error() string {
 
 // Is makes every AttrError match ErrInvalidAttr.
 func (e *AttrError) Is(target error) bool { return target == ErrInvalidAttr }
+
+// errNilRequest says that there is no work request to post.
+func errNilRequest(op string) error { return &AttrError{op, "wr", "is nil"} }

@@ -62,6 +62,9 @@ func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	if sq.q.len() >= qp.caps.MaxSendWR {
 		return fmt.Errorf("post send: %w", ErrQueueFull)
 	}
+	if wr == nil {
+		return errNilRequest("post send")
+	}
 	length, err := qp.checkSend(wr)
 	if err != nil {
 		return err

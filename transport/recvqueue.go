@@ -68,6 +68,9 @@ func (q *recvQueue) posted() int { return int(q.tail - q.head) }
 
 // check says whether wr can be posted.
 func (q *recvQueue) check(wr *RecvWR) error {
+	if wr == nil {
+		return errNilRequest("post receive")
+	}
 	if len(wr.SGList) > q.maxSGE {
 		return fmt.Errorf("post receive: %d, at most %d: %w", len(wr.SGList), q.maxSGE, ErrTooManySGE)
 	}
