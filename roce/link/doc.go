@@ -2,8 +2,8 @@
 // interface, and what every link shares, which is the ICRC of packets sent
 // ([FlowICRC], [AppendPacket]) and received ([Verifier]).
 //
-// Links live in packages below: udp (a plain UDP socket), sim (a virtual
-// fabric); trace and fault wrap any of them.
+// Links live in packages below: udp (a plain UDP socket), packet (AF_PACKET),
+// xdp (AF_XDP), sim (a virtual fabric); trace and fault wrap any of them.
 //
 // # Invariants
 //

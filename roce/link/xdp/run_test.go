@@ -1,0 +1,75 @@
+package xdp_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/linktest"
+	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// What a peer sends with segmentation offload comes up in generic mode as runs
+// under one header, and is taken apart without being told the length of the
+// segments.
+func TestRuns(t *testing.T) {
+	n := linktest.NewNet(t, 4200)
+	a := openUDP(udp.Options{}).in(t, n.A, n.A4)
+	b := openXDP(func(o *xdp.Options) { o.DisableNative = true }).in(t, n.B, n.B4)
+	defer func() {
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}()
+	if !a.Capabilities().GSO {
+		t.Skip("the kernel has no UDP segmentation offload")
+	}
+	p := linktest.NewPath(a, b)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, size := range []int{0, 4, 64, 1000, 4096} {
+		batch := make([]transport.TxPacket, 12)
+		for i := range batch {
+			batch[i] = linktest.Packet(r, p, size)
+		}
+		batch[11] = linktest.Packet(r, p, size/2)
+		batch[5].ICRCXor = 4 // one in the middle is bad
+		before := b.Stats()
+		a.Send(batch)
+		for i, rx := range linktest.Receive(t, b, 11) {
+			if i >= 5 {
+				i++
+			}
+			require.Equal(t, batch[i].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes], "packet %d", i)
+		}
+		drain(t, b)
+		after := b.Stats()
+		require.EqualValues(t, 11, after.RxPackets-before.RxPackets)
+		require.EqualValues(t, 1, after.RxICRC-before.RxICRC)
+		require.Less(t, after.RxDatagrams-before.RxDatagrams, uint64(12), "it came as a run")
+	}
+	// Garbage that is no run is not searched for ever, and harms nobody.
+	for range 100 {
+		rawSend(t, n.A, frame(t, n, frameOptions{payload: 4000, icrcXor: 1}))
+	}
+	rawSend(t, n.A, frame(t, n, frameOptions{payload: 8}))
+	linktest.Receive(t, b, 1)
+	require.EqualValues(t, 105, b.Stats().RxICRC)
+}
+
+// Spinning and busy polling, where the kernel permits it, change nothing but
+// the time.
+func TestPolling(t *testing.T) {
+	_, a, b := openPair(t, 1500, func(o *xdp.Options) {
+		o.DisableNative, o.Spin, o.BusyPoll = true, 50*time.Microsecond, 16
+	})
+	p := linktest.NewPath(a, b)
+	until(t, a, p, func() bool { return drain(t, b) > 0 })
+	start := a.Now()
+	require.NoError(t, a.Wait(int64(5*time.Millisecond)))
+	require.GreaterOrEqual(t, a.Now()-start, int64(4*time.Millisecond))
+	a.Wake()
+	require.NoError(t, a.Wait(-1))
+}
