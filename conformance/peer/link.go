@@ -9,6 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/link/xdp"
 )
 
 // goroceLinks are the links that a Goroce can be opened on, each by the name that the
@@ -22,6 +23,9 @@ var goroceLinks = []struct {
 	}},
 	{"packet", func(at GorocePlace) (link.Link, error) {
 		return packet.Open(packet.Options{Addrs: at.addrs(), RxeFlush: at.RxeFlush})
+	}},
+	{"xdp", func(at GorocePlace) (link.Link, error) {
+		return xdp.Open(xdp.Options{Addrs: at.addrs(), RxeFlush: at.RxeFlush})
 	}},
 }
 
