@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -109,17 +110,27 @@ func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) {
 			continue
 		}
 		// Nothing on the lab's wire loses packets, so that a message of UC and UD must arrive,
-		// too.
+		// too. One failure is rxe's own, and gets a second try: see stalled.
 		var err error
-		if c == nil {
-			c, err = p.connect(defaults(t.typ, f, mtu))
-		}
-		if err == nil {
+		for try := 1; try <= 2; try++ {
+			if c == nil {
+				if c, err = p.connect(defaults(t.typ, f, mtu)); err != nil {
+					break
+				}
+			}
+			tr := c.traceUC()
+			first := c.psn
 			err = c.transfer(t.op, size)
-		}
-		if err != nil && c != nil {
-			c.close()
-			c = nil
+			stalled := errors.Is(err, errNoCompletion) && c.stalled(tr, first, size)
+			tr.Stop()
+			if err != nil {
+				c.close()
+				c = nil
+			}
+			if !stalled {
+				break
+			}
+			row.Detail = fmt.Sprintf("try %d: rxe stopped sending: %v", try, err)
 		}
 		e.finish(row, err)
 	}

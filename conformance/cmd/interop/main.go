@@ -120,6 +120,8 @@ type runner struct {
 	onlyTool string
 	logf     func(string, ...any)
 	report   *matrix.Report
+	// exclusive is held by a run on a link that two devices cannot share.
+	exclusive sync.Mutex
 }
 
 func (r *runner) wants(group string) bool {
@@ -262,29 +264,44 @@ func (r *runner) goroceWith(ctx context.Context, l *lab.Lab, p *peer.RXE, bin st
 }
 
 func (r *runner) goroceOn(ctx context.Context, l *lab.Lab, p *peer.RXE, run linkRun, at peer.GorocePlace, local matrix.LocalHost, i int) error {
+	if peer.Exclusive(run.link) {
+		r.exclusive.Lock()
+		defer r.exclusive.Unlock()
+	}
 	dev, err := peer.NewGoroce(at)
 	if err != nil {
 		return err
 	}
-	defer dev.Close()
 	env := &matrix.Env{
 		Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: run.full, OnlyTool: r.onlyTool,
 		FirstPort: matrix.DefaultPort + i*matrix.PortRange,
 	}
-	return r.groups(ctx, env, local, matrix.GuestHost{P: p})
+	err = r.groups(ctx, env, deviceGroups(env))
+	if e := dev.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	// The tools have devices of their own.
+	return r.groups(ctx, env, toolGroups(env, local, matrix.GuestHost{P: p}))
 }
 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.runs[0].full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
-	return r.groups(ctx, env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})
+	return r.groups(ctx, env, append(deviceGroups(env), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
 }
 
-// groups runs the groups asked for; the hosts are where the command-line tools run.
-func (r *runner) groups(ctx context.Context, env *matrix.Env, subject, ref matrix.Host) error {
-	tools := func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }
-	rdmacm := func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }
+// group is a group of checks.
+type group struct {
+	name string
+	run  func(context.Context) error
+}
+
+// deviceGroups are the groups that work with the peers of env.
+func deviceGroups(env *matrix.Env) []group {
 	capture := func(ctx context.Context) error {
 		out, err := lab.OutDir()
 		if err != nil {
@@ -292,10 +309,20 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, subject, ref matri
 		}
 		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Subject.Link()+".pcap"))
 	}
-	for _, g := range []struct {
-		name string
-		run  func(context.Context) error
-	}{{"tools", tools}, {"rdmacm", rdmacm}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}} {
+	return []group{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
+}
+
+// toolGroups are the groups that run command-line tools on the hosts.
+func toolGroups(env *matrix.Env, subject, ref matrix.Host) []group {
+	return []group{
+		{"tools", func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }},
+		{"rdmacm", func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }},
+	}
+}
+
+// groups runs those of the groups that were asked for.
+func (r *runner) groups(ctx context.Context, env *matrix.Env, list []group) error {
+	for _, g := range list {
 		if !r.wants(g.name) {
 			continue
 		}

@@ -51,8 +51,11 @@ func (s *Switch) Trace(match func(*Packet) bool) *Trace {
 	return t
 }
 
-// Stop ends the trace.
+// Stop ends the trace; that of no trace (nil) does nothing.
 func (t *Trace) Stop() {
+	if t == nil {
+		return
+	}
 	t.sw.mu.Lock()
 	defer t.sw.mu.Unlock()
 	t.sw.traces = slices.DeleteFunc(t.sw.traces, func(x *Trace) bool { return x == t })

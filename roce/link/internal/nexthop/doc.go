@@ -4,8 +4,8 @@
 //
 // # How
 //
-// [Table.Get] returns a [Hop] at once; its [State] is Pending until the kernel
-// has resolved it. One goroutine reads notifications, another asks and makes
+// [Table.Get] returns a [Hop] without waiting for a neighbour; its [State] is Pending
+// until the kernel has resolved it, which for a neighbour that it knows it has. One goroutine reads notifications, another asks and makes
 // the kernel probe. A hop whose neighbour goes stale while it is in use is
 // probed again, as the kernel would for its own packets; one whose entry is
 // removed keeps the old MAC until the kernel has another, or has failed.

@@ -29,7 +29,10 @@ type Options struct {
 type Table struct {
 	opts Options
 	mon  *rtnl.Monitor
-	conn *rtnl.Conn // the worker's
+
+	// asking is held while the kernel is asked, and before mu.
+	asking sync.Mutex
+	conn   *rtnl.Conn
 
 	mu     sync.Mutex
 	hops   map[key]*Hop
@@ -82,6 +85,8 @@ func (t *Table) Close() error {
 	t.mu.Unlock()
 	err := t.mon.Close()
 	t.wg.Wait()
+	t.asking.Lock()
+	defer t.asking.Unlock()
 	return errors.Join(err, t.conn.Close())
 }
 
@@ -108,24 +113,40 @@ func (t *Table) Link(index int) (rtnl.Link, bool) {
 	return l, ok
 }
 
-// Get returns the hop for packets from src to the unicast address dst.
+// Get returns the hop for packets from src to the unicast address dst. One that is new is
+// looked up at once, which takes some tens of microseconds: a burst to a neighbour
+// that the kernel knows need not wait for the worker.
 func (t *Table) Get(dst, src netip.Addr) *Hop {
-	k := key{dst, src}
+	h, fresh := t.hop(key{dst, src})
+	if fresh {
+		t.asking.Lock()
+		defer t.asking.Unlock()
+		t.mu.Lock()
+		closed, epoch := t.closed, h.epoch
+		t.mu.Unlock()
+		if !closed {
+			t.ask(h, true, epoch)
+		}
+	}
+	return h
+}
+
+// hop returns the hop of a key, and whether it is new.
+func (t *Table) hop(k key) (h *Hop, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h := t.hops[k]; h != nil {
-		return h
+		return h, false
 	}
 	if len(t.hops) >= maxHops {
 		t.evict()
 	}
-	h := &Hop{t: t, key: k}
+	h = &Hop{t: t, key: k}
 	h.used.Store(true)
 	h.state.Store(statePending)
 	h.tried.Store(time.Now().UnixNano())
 	t.hops[k] = h
-	t.enqueue(h, true)
-	return h
+	return h, true
 }
 
 // evict forgets hops that were not used since the last time; all of them if
@@ -346,6 +367,7 @@ func (t *Table) work() {
 				h.probe = false
 			}
 			t.mu.Unlock()
+			t.asking.Lock()
 			if reload {
 				if err := t.readLinks(); err != nil {
 					t.mu.Lock()
@@ -353,11 +375,12 @@ func (t *Table) work() {
 					t.mu.Unlock()
 				}
 			}
+			if h != nil && t.ask(h, probe, epoch) {
+				changed = true
+			}
+			t.asking.Unlock()
 			if h == nil {
 				break
-			}
-			if t.ask(h, probe, epoch) {
-				changed = true
 			}
 		}
 		if changed && t.opts.Changed != nil {
@@ -366,7 +389,7 @@ func (t *Table) work() {
 	}
 }
 
-// ask resolves a hop, and reports whether it has become Ready or Failed.
+// ask resolves a hop, and reports whether it has become Ready or Failed. asking is held.
 func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 	r, err := t.conn.Route(h.key.dst, h.key.src, t.opts.Index)
 	t.mu.Lock()
