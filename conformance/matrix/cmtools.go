@@ -14,7 +14,7 @@ import (
 type cmTool struct {
 	server, client string // programs
 	sargs, cargs   string
-	port           int  // RDMA-CM; 0: nobody listens
+	port           int  // RDMA-CM; 0: nobody listens, the server joins a group
 	tcp            bool // it listens on the same TCP port, too
 	stays          bool // the server does not end by itself
 	size           int
@@ -150,9 +150,6 @@ func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, cl
 	return runPair(ctx, pairRun{
 		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays,
 		ready: func(ctx context.Context, p Process) error {
-			if t.port == 0 {
-				return nil
-			}
 			if t.tcp {
 				if err := server.Listening(ctx, t.port); err != nil {
 					return err

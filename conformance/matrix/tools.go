@@ -26,7 +26,8 @@ type Host interface {
 	Start(ctx context.Context, argv []string) (Process, error)
 	// Listening waits until something listens on a TCP port.
 	Listening(ctx context.Context, port int) error
-	// ListeningCM waits until p listens on a port of RDMA-CM.
+	// ListeningCM waits until p listens on a port of RDMA-CM, or with port 0 has joined its
+	// group.
 	ListeningCM(ctx context.Context, p Process, port int) error
 }
 
