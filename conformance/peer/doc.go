@@ -1,0 +1,16 @@
+// Package peer is what the conformance checks need of an RDMA implementation, whichever
+// it is. A check is written once, against two Peers; adapters exist for the kernel's rxe
+// in a lab guest (RXE) and for this module's stack on the host.
+//
+// The numbers are those of libibverbs, restated here so that no check depends on the
+// code under test for its idea of what a status or an opcode is.
+//
+// # Memory
+//
+// Contents are made and checked where the memory is, by a pattern that depends on a
+// seed, so that a megabyte costs no transfer of a megabyte to verify each byte.
+//
+// # Concurrency
+//
+// A Session is used from one goroutine at a time. Different sessions are independent.
+package peer
