@@ -207,7 +207,7 @@ func (n *Node) RawPing(a PingArgs, r *PingReply) error {
 	var rx [1]transport.RxPacket
 	late := make(chan struct{})
 	defer time.AfterFunc(giveUp, func() { close(late) }).Stop()
-	for len(took) < a.N {
+	for begin := time.Now(); len(took) < a.N && !a.over(begin, len(took)); {
 		start := time.Now()
 		n.rawTx.fill(0, n.buf[:a.Size])
 		n.push(1)

@@ -1,15 +1,21 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
 )
 
+// pingTime is when a round of round trips ends that is not over.
+const pingTime = 1500 * time.Millisecond
+
 // latency is item 2.
 func (s *Suite) latency() error {
+	var errs error
 	for _, link := range s.o.Links {
 		for _, mode := range []string{"event", "polling"} {
 			polling := mode == "polling"
@@ -17,11 +23,11 @@ func (s *Suite) latency() error {
 				return s.halfTrips(link, mode, polling)
 			})
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", link, mode, err)
+				errs = errors.Join(errs, fmt.Errorf("%s, %s: %w", link, mode, err))
 			}
 		}
 	}
-	return nil
+	return errs
 }
 
 func (s *Suite) halfTrips(link, mode string, polling bool) error {
@@ -39,7 +45,7 @@ func (s *Suite) halfTrips(link, mode string, polling bool) error {
 		rawServe = "RawServePolling"
 	}
 	for i := range s.o.Rounds + 1 {
-		ping := node.PingArgs{Size: size, N: n, Polling: polling}
+		ping := node.PingArgs{Size: size, N: n, Ns: int64(pingTime), Polling: polling}
 		if i == 0 {
 			ping.N = n / 10 // warms up, and does not count
 		}
@@ -73,6 +79,7 @@ func (s *Suite) halfTrips(link, mode string, polling bool) error {
 			name string
 			r    node.PingReply
 		}{{"", own}, {"TCP ", tcp}, {"link ", raw}} {
+			c.Add(x.name+"round trips", "", float64(x.r.N))
 			c.Add(x.name+"p50", "us", x.r.P50)
 			c.Add(x.name+"p99", "us", x.r.P99)
 			c.Add(x.name+"p99.9", "us", x.r.P999)
