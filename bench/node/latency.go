@@ -14,7 +14,7 @@ type PingArgs struct {
 	Size, N int
 	// Ns ends it when some have been done, but not all: on a busy machine a round trip
 	// between two processes that spin takes as long as the scheduler likes.
-	Ns int64
+	Ns      int64
 	Polling bool // for the ceiling: never block
 }
 

@@ -125,6 +125,9 @@ func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, polling bo
 		if err := n.raw.Wait(blockNs); err != nil {
 			return 0, err
 		}
+		if n.raw.Backlog() { // as packets that waited for a neighbour
+			n.raw.Send(nil)
+		}
 	}
 }
 
