@@ -55,8 +55,8 @@ sim-report:
 # binaries themselves, so that no target is forgotten.
 fuzz:
 	@set -e; for pkg in $$($(GO) list ./...); do \
-		targets=$$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); \
-		for f in $$targets; do \
+		list=$$($(GO) test -list '^Fuzz' $$pkg); \
+		for f in $$(echo "$$list" | grep '^Fuzz'); do \
 			echo "== $$pkg $$f"; \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
