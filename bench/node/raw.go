@@ -107,6 +107,9 @@ func (n *Node) rawServe(a ServeArgs, polling bool) error {
 func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, polling bool) (int, error) {
 	idle := time.Now()
 	for tries := 1; ; tries++ {
+		if n.raw.Backlog() { // as when packets waited for a neighbour
+			n.raw.Send(nil)
+		}
 		k, err := n.raw.Recv(rx)
 		if err != nil || k > 0 {
 			return k, err
@@ -124,9 +127,6 @@ func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, polling bo
 		}
 		if err := n.raw.Wait(blockNs); err != nil {
 			return 0, err
-		}
-		if n.raw.Backlog() { // as packets that waited for a neighbour
-			n.raw.Send(nil)
 		}
 	}
 }
