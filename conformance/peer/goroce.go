@@ -46,6 +46,9 @@ func NewGoroce(at GorocePlace) (*Goroce, error) {
 // Close closes the device.
 func (p *Goroce) Close() error { return p.dev.Close() }
 
+// Device is the device itself, for what Peer has no words for.
+func (p *Goroce) Device() *roce.Device { return p.dev }
+
 // Name is "goroce".
 func (p *Goroce) Name() string { return p.name }
 

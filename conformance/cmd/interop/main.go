@@ -28,7 +28,7 @@ func main() {
 	links := flag.String("link", "udp,packet", "comma-separated links to run on: "+strings.Join(peer.Links(), ", "))
 	full := flag.String("full", "first", "links on which everything is run, and not a subset: first, all or none")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, operations, faults, errors, canaries, capture; empty means all")
+	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
 	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	md := flag.String("md", "", "also write the table to this file, as Markdown")
@@ -317,6 +317,7 @@ func toolGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 	return []group{
 		{"tools", func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }},
 		{"rdmacm", func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }},
+		{"cmfaults", func(ctx context.Context) error { return env.CMFaults(ctx, subject, ref) }},
 	}
 }
 
@@ -337,7 +338,7 @@ func (r *runner) groups(ctx context.Context, env *matrix.Env, list []group) erro
 
 // buildRoce compiles the command-line tools.
 func (r *runner) buildRoce(ctx context.Context) (string, error) {
-	if !r.wants("tools") && !r.wants("rdmacm") {
+	if !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
 		return "", nil
 	}
 	cache, err := lab.CacheDir()

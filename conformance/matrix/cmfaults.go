@@ -1,0 +1,257 @@
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/roce"
+)
+
+const (
+	// survivorTimeout is how long a program may take to notice that its peer has been
+	// killed: with the ACK timeout that 6.1 proposes, 19, eight tries take 17 s and more.
+	survivorTimeout = 80 * time.Second
+
+	rpingPort  = 7174
+	nobodyPort = 7175
+	rejectPort = 7300
+)
+
+// CMFaults runs programs that use RDMA-CM into trouble.
+func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
+	type fault struct {
+		name string
+		role string
+		run  func(context.Context) (string, error)
+	}
+	var list []fault
+	for _, role := range []string{"client", "server"} {
+		server, client := ref, subject
+		if role == "server" {
+			server, client = subject, ref
+		}
+		list = append(list,
+			fault{"rping, the client is killed", role, func(ctx context.Context) (string, error) {
+				return killed(ctx, server, client, subject, false)
+			}},
+			fault{"rping, the server is killed", role, func(ctx context.Context) (string, error) {
+				return killed(ctx, server, client, subject, true)
+			}},
+			fault{"rping, nobody listens", role, func(ctx context.Context) (string, error) { return wrongPort(ctx, server, client) }},
+		)
+	}
+	if d, ok := e.Subject.(interface{ Device() *roce.Device }); ok {
+		local := e.Subject.Addr(peer.V4)
+		list = append(list,
+			fault{"refused, private data at its limit", "server", func(ctx context.Context) (string, error) {
+				return refuse(ctx, d.Device(), local, ref)
+			}},
+			fault{"private data at its limit", "client", func(ctx context.Context) (string, error) {
+				return tooMuchPrivate(ctx, d.Device(), ref)
+			}},
+		)
+	}
+	for _, f := range list {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Subject.Link(), Family: string(peer.V4), Result: Pass}
+		limited, cancel := context.WithTimeout(ctx, survivorTimeout)
+		detail, err := f.run(limited)
+		cancel()
+		if row.Detail = detail; err != nil {
+			row.Result, row.Detail = Fail, err.Error()+"\n"+detail
+		}
+		e.Report.Add(row)
+	}
+	return nil
+}
+
+// start starts a program of a host.
+func start(ctx context.Context, h Host, tool string, args ...string) (Process, error) {
+	argv, ok := h.Command(tool, args)
+	if !ok {
+		return nil, fmt.Errorf("%s has no %s", h.Name(), tool)
+	}
+	return h.Start(ctx, argv)
+}
+
+// killed kills one end of an rping in the middle; the other end has to end by itself. The
+// subject's output says when the middle is: the original's stays in its buffer.
+func killed(ctx context.Context, server, client, subject Host, killServer bool) (string, error) {
+	s, err := start(ctx, server, "rping", "-s", "-v", "-a", server.Addr(peer.V4), "-S", "65535")
+	if err != nil {
+		return "", err
+	}
+	defer s.Kill()
+	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
+		return s.Output(), err
+	}
+	c, err := start(ctx, client, "rping", "-c", "-v", "-a", server.Addr(peer.V4), "-S", "65535")
+	if err != nil {
+		return "", err
+	}
+	defer c.Kill()
+	watched := s
+	if client == subject {
+		watched = c
+	}
+	err = poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), "ping data: rdma-ping-3: "), nil })
+	if err != nil {
+		return tail(s) + "\n" + tail(c), fmt.Errorf("before the kill: %w", err)
+	}
+	victim, survivor := c, s
+	if killServer {
+		victim, survivor = s, c
+	}
+	victim.Kill()
+	killedAt := time.Now()
+	select {
+	case <-survivor.Done():
+		return fmt.Sprintf("the other end ended after %.1fs", time.Since(killedAt).Seconds()), nil
+	case <-ctx.Done():
+		return tail(survivor), errors.New("the other end does not notice")
+	}
+}
+
+// tail is the end of what a process has printed.
+func tail(p Process) string {
+	const most = 300
+	out := p.Output()
+	return out[max(len(out)-most, 0):]
+}
+
+// wrongPort connects to a port that nobody listens on.
+func wrongPort(ctx context.Context, server, client Host) (string, error) {
+	s, err := start(ctx, server, "rping", "-s", "-a", server.Addr(peer.V4))
+	if err != nil {
+		return "", err
+	}
+	defer s.Kill()
+	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
+		return s.Output(), err
+	}
+	c, err := start(ctx, client, "rping", "-c", "-a", server.Addr(peer.V4), "-p", strconv.Itoa(nobodyPort))
+	if err != nil {
+		return "", err
+	}
+	defer c.Kill()
+	if err := poll(ctx, nil, func() (bool, error) {
+		select {
+		case <-c.Done():
+			return true, nil
+		default:
+			// The original says so, and then waits for ever (rdma-core 44).
+			return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error"), nil
+		}
+	}); err != nil {
+		return tail(c), err
+	}
+	if !strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error") || !strings.Contains(c.Output(), "8") {
+		return tail(c), errors.New("the client was not told that nobody listens")
+	}
+	return lastLine(c.Output()), nil
+}
+
+// refuse refuses a client of the other side with as much private data as fits, after
+// more than that.
+func refuse(ctx context.Context, dev *roce.Device, local netip.Addr, ref Host) (string, error) {
+	ch, err := dev.CreateEventChannel()
+	if err != nil {
+		return "", err
+	}
+	defer ch.Close()
+	l, err := dev.CreateID(ch, roce.PortSpaceTCP)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	if err := l.BindAddr(netip.AddrPortFrom(local, rejectPort)); err != nil {
+		return "", err
+	}
+	if err := l.Listen(0); err != nil {
+		return "", err
+	}
+	c, err := start(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))
+	if err != nil {
+		return "", err
+	}
+	defer c.Kill()
+	e, err := ch.Get(ctx)
+	if err != nil {
+		return tail(c), err
+	}
+	defer e.ID.Close()
+	if e.Type != roce.CMConnectRequest || len(e.PrivateData) != roce.MaxConnectPrivate {
+		return "", fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), roce.MaxConnectPrivate)
+	}
+	fill := func(n int) []byte { return bytes.Repeat([]byte{0xA5}, n) }
+	p := roce.DefaultConnParam()
+	p.QPN, p.PrivateData = 1234, fill(roce.MaxAcceptPrivate+1)
+	if e.ID.Accept(&p) == nil || e.ID.Reject(fill(roce.MaxRejectPrivate+1)) == nil {
+		return "", errors.New("private data that is too long was taken")
+	}
+	if err := e.ID.Reject(fill(roce.MaxRejectPrivate)); err != nil {
+		return "", err
+	}
+	if err := poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
+		return tail(c), fmt.Errorf("the client was not told: %w", err)
+	}
+	return lastLine(c.Output()), nil
+}
+
+// tooMuchPrivate connects with as much private data as fits, after more than that.
+func tooMuchPrivate(ctx context.Context, dev *roce.Device, ref Host) (string, error) {
+	s, err := start(ctx, ref, "rping", "-s", "-a", ref.Addr(peer.V4))
+	if err != nil {
+		return "", err
+	}
+	defer s.Kill()
+	if err := ref.ListeningCM(ctx, s, rpingPort); err != nil {
+		return tail(s), err
+	}
+	ch, err := dev.CreateEventChannel()
+	if err != nil {
+		return "", err
+	}
+	defer ch.Close()
+	id, err := dev.CreateID(ch, roce.PortSpaceTCP)
+	if err != nil {
+		return "", err
+	}
+	defer id.Close()
+	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(peer.V4)), rpingPort)
+	if err := id.ResolveAddr(netip.AddrPort{}, to); err != nil {
+		return "", err
+	}
+	if err := id.ResolveRoute(); err != nil {
+		return "", err
+	}
+	p := roce.DefaultConnParam()
+	p.QPN, p.StartingPSN, p.PrivateData = 1234, 5678, make([]byte, roce.MaxConnectPrivate+1)
+	if err := id.Connect(&p); !errors.Is(err, roce.ErrInvalidAttr) {
+		return "", fmt.Errorf("private data that is too long: %v", err)
+	}
+	p.PrivateData = p.PrivateData[:roce.MaxConnectPrivate]
+	if err := id.Connect(&p); err != nil {
+		return "", err
+	}
+	for {
+		e, err := ch.Get(ctx)
+		switch {
+		case err != nil:
+			return tail(s), err
+		case e.Type == roce.CMConnectResponse:
+			return fmt.Sprintf("accepted with %d bytes", len(e.PrivateData)), nil
+		case e.Type != roce.CMAddrResolved && e.Type != roce.CMRouteResolved:
+			return tail(s), fmt.Errorf("%v: %v", e.Type, e.Err)
+		}
+	}
+}
