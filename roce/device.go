@@ -248,7 +248,9 @@ func (d *Device) isClosed() bool {
 // lock takes the lock for a call of the engine. After an error it is not held.
 func (d *Device) lock() error {
 	d.mu.Lock()
-	if d.shut {
+	// Closed comes before shut: whoever was told that the device is closed is
+	// not to find it half open.
+	if d.shut || d.isClosed() {
 		d.mu.Unlock()
 		return d.closedErr()
 	}

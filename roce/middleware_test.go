@@ -37,6 +37,7 @@ func wrapped(t testing.TB, f *sim.Fabric, wrap func(link.Link) (link.Link, error
 }
 
 func write(t testing.TB, a, b *end, n int) {
+	b.see() // orders what the test has read before what the device writes now
 	fill(a.buf[:n], uint64(n))
 	require.NoError(t, a.qp.PostSend(&SendWR{
 		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),

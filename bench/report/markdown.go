@@ -60,7 +60,7 @@ func (r *Report) Markdown() []byte {
 	p("| CPU time taken by other processes | %.0f %% of the machine |", 100*m.Foreign)
 	if m.Foreign > 0.1 {
 		p("\n**The machine was not quiet.** Other processes took %.0f %% of its CPU time, so that latencies, percentiles above all, and", 100*m.Foreign)
-		p("everything that needs both cores at once are worse than they would be; the ratios suffer less.")
+		p("everything that needs both cores at once are worse than they would be, and ratios may be off either way.")
 	}
 	p("\n## Headlines\n\n| | reached | goal | |\n|---|---|---|---|")
 	aims := Aims()
