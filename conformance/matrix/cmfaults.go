@@ -24,40 +24,42 @@ const (
 	rejectPort = 7300
 )
 
-// CMFaults runs programs that use RDMA-CM into trouble.
+// cmFault is one row; it returns what was seen.
+type cmFault struct {
+	name string
+	role string // of the subject
+	run  func(context.Context) (string, error)
+}
+
+// CMFaults runs programs that use RDMA-CM into trouble. A killed original is missed at
+// once, since its kernel hangs up for it. A killed stand-in is missed only by who has
+// something on its way to it: there is no sign of life on an idle connection.
 func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
-	type fault struct {
-		name string
-		role string
-		run  func(context.Context) (string, error)
+	return e.cmFaults(ctx, []cmFault{
+		{"rping, the server is killed", "client", func(ctx context.Context) (string, error) { return killOriginal(ctx, subject, ref, true) }},
+		{"rping, the client is killed", "server", func(ctx context.Context) (string, error) { return killOriginal(ctx, subject, ref, false) }},
+		{"ib_write_bw -R, the server is killed", "server", func(ctx context.Context) (string, error) { return killWritten(ctx, subject, ref) }},
+		{"rping, nobody listens", "client", func(ctx context.Context) (string, error) { return wrongPort(ctx, ref, subject) }},
+		{"rping, nobody listens", "server", func(ctx context.Context) (string, error) { return wrongPort(ctx, subject, ref) }},
+	})
+}
+
+// CMLimits has the subject's device refuse a program of the other host, and connect to
+// one, with private data of all lengths that matter.
+func (e *Env) CMLimits(ctx context.Context, ref Host) error {
+	d, ok := e.Subject.(interface{ Device() *roce.Device })
+	if !ok {
+		return nil
 	}
-	var list []fault
-	for _, role := range []string{"client", "server"} {
-		server, client := ref, subject
-		if role == "server" {
-			server, client = subject, ref
-		}
-		list = append(list,
-			fault{"rping, the client is killed", role, func(ctx context.Context) (string, error) {
-				return killed(ctx, server, client, subject, false)
-			}},
-			fault{"rping, the server is killed", role, func(ctx context.Context) (string, error) {
-				return killed(ctx, server, client, subject, true)
-			}},
-			fault{"rping, nobody listens", role, func(ctx context.Context) (string, error) { return wrongPort(ctx, server, client) }},
-		)
-	}
-	if d, ok := e.Subject.(interface{ Device() *roce.Device }); ok {
-		local := e.Subject.Addr(peer.V4)
-		list = append(list,
-			fault{"refused, private data at its limit", "server", func(ctx context.Context) (string, error) {
-				return refuse(ctx, d.Device(), local, ref)
-			}},
-			fault{"private data at its limit", "client", func(ctx context.Context) (string, error) {
-				return tooMuchPrivate(ctx, d.Device(), ref)
-			}},
-		)
-	}
+	return e.cmFaults(ctx, []cmFault{
+		{"refused, private data at its limit", "server", func(ctx context.Context) (string, error) {
+			return refuse(ctx, d.Device(), e.Subject.Addr(peer.V4), ref)
+		}},
+		{"private data at its limit", "client", func(ctx context.Context) (string, error) { return tooMuchPrivate(ctx, d.Device(), ref) }},
+	})
+}
+
+func (e *Env) cmFaults(ctx context.Context, list []cmFault) error {
 	for _, f := range list {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -83,10 +85,16 @@ func start(ctx context.Context, h Host, tool string, args ...string) (Process, e
 	return h.Start(ctx, argv)
 }
 
-// killed kills one end of an rping in the middle; the other end has to end by itself. The
-// subject's output says when the middle is: the original's stays in its buffer.
-func killed(ctx context.Context, server, client, subject Host, killServer bool) (string, error) {
-	s, err := start(ctx, server, "rping", "-s", "-v", "-a", server.Addr(peer.V4), "-S", "65535")
+// killOriginal kills the original at one end of an rping in the middle; the stand-in has
+// to end by itself. The stand-in's output says when the middle is: the original's stays in
+// its buffer.
+func killOriginal(ctx context.Context, subject, ref Host, killServer bool) (string, error) {
+	server, client := subject, ref
+	if killServer {
+		server, client = ref, subject
+	}
+	at := server.Addr(peer.V4)
+	s, err := start(ctx, server, "rping", "-s", "-v", "-a", at, "-S", "65535")
 	if err != nil {
 		return "", err
 	}
@@ -94,31 +102,69 @@ func killed(ctx context.Context, server, client, subject Host, killServer bool) 
 	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
 		return s.Output(), err
 	}
-	c, err := start(ctx, client, "rping", "-c", "-v", "-a", server.Addr(peer.V4), "-S", "65535")
+	c, err := start(ctx, client, "rping", "-c", "-v", "-a", at, "-S", "65535")
 	if err != nil {
 		return "", err
 	}
 	defer c.Kill()
-	watched := s
-	if client == subject {
-		watched = c
-	}
-	err = poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), "ping data: rdma-ping-3: "), nil })
-	if err != nil {
-		return tail(s) + "\n" + tail(c), fmt.Errorf("before the kill: %w", err)
-	}
 	victim, survivor := c, s
 	if killServer {
 		victim, survivor = s, c
 	}
-	victim.Kill()
-	killedAt := time.Now()
+	return killAndWait(ctx, victim, survivor, survivor, "ping data: rdma-ping-3: ")
+}
+
+// killWritten kills the stand-in while the original writes to it.
+func killWritten(ctx context.Context, subject, ref Host) (string, error) {
+	// rxe takes 7 retries, the default, for any number (6.1, 6.12).
+	args := []string{"-R", "-F", "-D", "60", "--retry_count=3"}
+	s, err := start(ctx, subject, "ib_write_bw", args...)
+	if err != nil {
+		return "", err
+	}
+	defer s.Kill()
+	if err := subject.ListeningCM(ctx, s, 0); err != nil {
+		return s.Output(), err
+	}
+	c, err := start(ctx, ref, "ib_write_bw", append(args, subject.Addr(peer.V4))...)
+	if err != nil {
+		return "", err
+	}
+	defer c.Kill()
+	// Behind this line there is but one message of the exchange until the first WRITE.
+	return killAndWait(ctx, s, c, s, "#bytes")
+}
+
+// writing is how long a transfer that has been announced is left alone before the kill.
+const writing = time.Second
+
+// killAndWait kills the victim when the watched program has said a certain word, and waits
+// for the survivor's end.
+func killAndWait(ctx context.Context, victim, survivor, watched Process, word string) (string, error) {
+	err := poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), word), nil })
+	if err != nil {
+		return tail(victim) + "\n" + tail(survivor), fmt.Errorf("before the kill: %w", err)
+	}
 	select {
 	case <-survivor.Done():
-		return fmt.Sprintf("the other end ended after %.1fs", time.Since(killedAt).Seconds()), nil
-	case <-ctx.Done():
-		return tail(survivor), errors.New("the other end does not notice")
+		return tail(victim) + "\n" + tail(survivor), errors.New("an end has come before the kill")
+	case <-time.After(writing):
 	}
+	victim.Kill()
+	killedAt := time.Now()
+	err = poll(ctx, nil, func() (bool, error) {
+		select {
+		case <-survivor.Done():
+			return true, nil
+		default:
+			// The original of perftest says so, and then waits for the dead to hang up.
+			return strings.Contains(survivor.Output(), "ompletion with error"), nil
+		}
+	})
+	if err != nil {
+		return tail(survivor), fmt.Errorf("the other end does not notice: %w", err)
+	}
+	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds()), nil
 }
 
 // tail is the end of what a process has printed.

@@ -97,7 +97,11 @@ func cmTools(full bool) []cmTool {
 
 // cmtime makes many connections at a time, and ends them. That of rdma-core 44, which is
 // in the guest with kernel 6.1, has no TCP connection beside, and a server that stays.
-func (e *Env) cmtime(conns int) cmTool {
+func (e *Env) cmtime() cmTool {
+	conns := 100
+	if e.Full {
+		conns = 1000
+	}
 	old := strings.HasPrefix(e.Kernel, "6.1 ") || e.Kernel == "6.1"
 	args := fmt.Sprintf("-c %d", conns)
 	if !old {
@@ -113,7 +117,7 @@ func (e *Env) cmtime(conns int) cmTool {
 // CMTools runs the unmodified programs that use RDMA-CM between two hosts, as Tools does.
 func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 	for _, role := range []string{"client", "server"} {
-		for _, t := range append(cmTools(e.Full), e.cmtime(1000)) {
+		for _, t := range append(cmTools(e.Full), e.cmtime()) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -276,7 +276,7 @@ func (r *runner) goroceOn(ctx context.Context, l *lab.Lab, p *peer.RXE, run link
 		Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Subject: dev, Ref: p, Full: run.full, OnlyTool: r.onlyTool,
 		FirstPort: matrix.DefaultPort + i*matrix.PortRange,
 	}
-	err = r.groups(ctx, env, deviceGroups(env))
+	err = r.groups(ctx, env, deviceGroups(env, matrix.GuestHost{P: p}))
 	if e := dev.Close(); err == nil {
 		err = e
 	}
@@ -291,7 +291,7 @@ func (r *runner) goroceOn(ctx context.Context, l *lab.Lab, p *peer.RXE, run link
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Subject: a, Ref: b, Full: r.runs[0].full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
-	return r.groups(ctx, env, append(deviceGroups(env), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
+	return r.groups(ctx, env, append(deviceGroups(env, matrix.GuestHost{P: b}), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
 }
 
 // group is a group of checks.
@@ -300,8 +300,9 @@ type group struct {
 	run  func(context.Context) error
 }
 
-// deviceGroups are the groups that work with the peers of env.
-func deviceGroups(env *matrix.Env) []group {
+// deviceGroups are the groups that work with the peers of env; ref is where the programs of
+// the other side run.
+func deviceGroups(env *matrix.Env, ref matrix.Host) []group {
 	capture := func(ctx context.Context) error {
 		out, err := lab.OutDir()
 		if err != nil {
@@ -309,7 +310,8 @@ func deviceGroups(env *matrix.Env) []group {
 		}
 		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Subject.Link()+".pcap"))
 	}
-	return []group{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
+	limits := func(ctx context.Context) error { return env.CMLimits(ctx, ref) }
+	return []group{{"cmfaults", limits}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
 }
 
 // toolGroups are the groups that run command-line tools on the hosts.
