@@ -53,7 +53,7 @@ func TestIncastTwo(t *testing.T) {
 // the paper bring both together.
 func TestConvergenceDependsOnParameters(t *testing.T) {
 	if testing.Short() {
-		t.Skip("400,000 packets")
+		t.Skip("-short: simulates 400,000 packets, minutes under the race detector")
 	}
 	sets := fairnessSets()
 	results := map[string]*Result{}
