@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,10 @@ type benchLoop struct {
 	wire [][]byte
 	used int
 	wc   [64]WC
+	// icrc, if not nil, is summed over every packet sent, and over every packet
+	// received and compared, as a link does.
+	icrc *ib.ICRC
+	bad  uint32 // of all sums, what was wrong
 }
 
 func newBenchLoop(b testing.TB, mtu ib.MTU) *benchLoop {
@@ -50,6 +55,9 @@ func (l *benchLoop) capture(from *side) {
 func (l *benchLoop) deliver(from, to *side) {
 	to.rx.Src, to.rx.Dst = from.addr, to.addr
 	for _, b := range l.wire[:l.used] {
+		if l.icrc != nil {
+			l.bad |= l.icrc.Checksum(0, b[:len(b)-ib.ICRCBytes]) ^ ib.TrailingICRC(b)
+		}
 		to.rx.Data = b
 		to.e.HandlePacket(l.now, &to.rx)
 	}
@@ -75,22 +83,39 @@ func (l *benchLoop) round(b testing.TB, wr *SendWR, recv *RecvWR, start, stop fu
 		}
 	}
 	n := l.a.e.PollTransmit(l.now, l.batch)
+	var sums [benchBatch]uint32
+	if l.icrc != nil {
+		for i := range l.batch[:min(n, benchBatch)] {
+			p := &l.batch[i]
+			sums[i] = l.icrc.Head(p.UDPPayloadLen(), 0, p.Headers())
+			for _, f := range p.Frags[:p.NumFrags] {
+				sums[i] = ib.Extend(sums[i], f)
+			}
+		}
+	}
 	stop("send")
 	if n != benchBatch {
 		b.Fatal(n)
 	}
 	for i := range l.batch[:n] {
 		l.wire[i] = append(l.batch[i].AppendTo(l.wire[i][:0]), 0, 0, 0, 0)
+		ib.PutICRC(l.wire[i][len(l.wire[i])-ib.ICRCBytes:], sums[i])
 	}
 	l.used = n
 	start("receive")
 	l.deliver(l.a, l.b)
 	stop("receive")
+	if l.bad != 0 {
+		b.Fatal("an ICRC was wrong")
+	}
+	icrc := l.icrc
+	l.icrc = nil // the answers have none
 	l.capture(l.b)
 	start("ack")
 	l.deliver(l.b, l.a)
 	l.a.e.NextTimeout()
 	stop("ack")
+	l.icrc = icrc
 	if got := l.a.scq.Poll(l.wc[:]); got != benchBatch {
 		b.Fatal("send completions: ", got)
 	}
@@ -102,13 +127,19 @@ func (l *benchLoop) round(b testing.TB, wr *SendWR, recv *RecvWR, start, stop fu
 // BenchmarkPacket measures the engine's share of one packet: "send" is
 // PostSend and PollTransmit, "receive" HandlePacket with the copy to memory
 // and the completion, "ack" the coalesced acknowledgement and the completions
-// of the batch. Neither ICRC nor system calls are in it.
+// of the batch. System calls are not in it; ICRCs are in "send+icrc" and
+// "receive+icrc", as the links compute and check them.
 func BenchmarkPacket(b *testing.B) {
 	for _, op := range []WROpcode{WRSend, WRWrite} {
 		for _, size := range []int{64, 1024, 4096} {
-			for _, part := range []string{"send", "receive", "ack"} {
-				b.Run(fmt.Sprintf("%v/%d/%s", op, size, part), func(b *testing.B) {
+			for _, name := range []string{"send", "receive", "ack", "send+icrc", "receive+icrc"} {
+				part, _, withICRC := strings.Cut(name, "+")
+				b.Run(fmt.Sprintf("%v/%d/%s", op, size, name), func(b *testing.B) {
 					l := newBenchLoop(b, ib.MTU4096)
+					if withICRC {
+						c := ib.NewICRC(ib.Flow{Src: l.a.addr, Dst: l.b.addr, SrcPort: ib.UDPPort, DstPort: ib.UDPPort})
+						l.icrc = &c
+					}
 					wr := SendWR{
 						Opcode: op, Flags: SendSignaled, SGList: []SGE{l.a.at(0, size)},
 						RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),

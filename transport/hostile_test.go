@@ -35,6 +35,16 @@ func (sq *requester) checkInvariants(t testing.TB) {
 		require.Equal(t, sq.psn, w.psn.Add(int(sq.curPkt)))
 		require.Less(t, sq.curPkt, w.npkts)
 	}
+	flight := 0
+	for i, psn := q.head, sq.una; psn != sq.psn; i++ {
+		if w := q.at(i); w.npkts != 0 {
+			from := span(w.psn, psn)
+			to := min(from+span(psn, sq.psn), int(w.npkts))
+			flight += w.bytes(uint32(from), uint32(to), sq.qp.mtu)
+			psn = psn.Add(to - from)
+		}
+	}
+	require.Equal(t, flight, sq.flight, "bytes in [una, psn)")
 	require.LessOrEqual(t, sq.reads.len(), max(int(sq.qp.attr.MaxRdAtomic), 0))
 	require.LessOrEqual(t, sq.reads.next-sq.reads.head, sq.reads.tail-sq.reads.head)
 	require.GreaterOrEqual(t, sq.win.size, 1)
@@ -57,6 +67,9 @@ func hostile(t testing.TB, data []byte) {
 	o := loopOptions{
 		mtu: ib.MTU256, psn: ib.PSN(0xFFFFF0).Add(1 + next()%32), tuning: Tuning{MaxUnackedPackets: 1 + next()%16},
 		data: 8192, caps: QPCaps{MaxSendWR: 20, MaxRecvWR: 1, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: 16}, cqe: 64,
+	}
+	if next()%2 == 0 { // a window of places, not of packets
+		o.tuning.MaxUnackedPackets = 0
 	}
 	depth, retries := uint8(1+next()%4), uint8(next()%8)
 	o.attr = func(a *QPAttr) { a.MaxRdAtomic, a.RetryCnt, a.RNRRetry = depth, retries, 7-retries }

@@ -180,6 +180,9 @@ func (qp *QP) Query() (QPAttr, QPInitAttr) {
 	}
 }
 
+// InFlight reports whether an RC QP has sent packets that are not acknowledged.
+func (qp *QP) InFlight() bool { return qp.typ == ib.RC && qp.sq.una != qp.sq.psn }
+
 // Number returns the QPN.
 func (qp *QP) Number() ib.QPN { return qp.num }
 

@@ -1,5 +1,7 @@
 package transport
 
+import "github.com/goroce/goroce/ib"
+
 // readyList is the QPs that have something to send, in the order of their
 // turns: a doubly linked list through the QPs, so that it never allocates.
 type readyList struct{ head, tail *QP }
@@ -58,7 +60,9 @@ func (qp *QP) pollTransmit(now int64, batch []TxPacket) int {
 }
 
 // takeTurn sends what responder and requester have. Responses go first, since the
-// peer waits for them, but cannot keep requests away for longer than a turn.
+// peer waits for them, but cannot keep requests away for longer than a turn. An
+// ACK alone goes behind requests: it is shorter than any, so that it can be the
+// end of the datagram that they are segments of.
 func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if qp.link.requestsFirst {
 		qp.link.requestsFirst = false
@@ -68,10 +72,30 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 		}
 		return n
 	}
+	if qp.resp.owesBareAck() && len(batch) > 1 {
+		n := qp.sq.pollTransmit(now, batch[:len(batch)-1])
+		return n + qp.resp.pollTransmit(now, batch[n:])
+	}
 	n := qp.resp.pollTransmit(now, batch)
 	if n == len(batch) {
 		qp.link.requestsFirst = true
 		return n
 	}
 	return n + qp.sq.pollTransmit(now, batch[n:])
+}
+
+// maxBareAcks bounds how many queue pairs OnlyAcks looks at.
+const maxBareAcks = 8
+
+// OnlyAcks reports whether PollTransmit would send nothing but ACKs of SENDs and
+// WRITEs, of a few queue pairs. They can wait for a moment in which the
+// application may have something to send, which then goes in the same datagram.
+func (e *Engine) OnlyAcks() bool {
+	i := 0
+	for qp := e.ready.head; qp != nil; qp = qp.link.next {
+		if i++; i > maxBareAcks || qp.typ != ib.RC || qp.requestsHeld() || qp.resp.owesMore() {
+			return false
+		}
+	}
+	return i > 0
 }

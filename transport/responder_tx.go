@@ -57,6 +57,14 @@ func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
 	return n
 }
 
+// owesBareAck reports whether an ACK is all that the responder owes.
+func (r *responder) owesBareAck() bool { return r.out.ack && !r.owesMore() }
+
+// owesMore reports whether it owes anything but an ACK.
+func (r *responder) owesMore() bool {
+	return r.out.head != r.out.tail || r.nak.due || r.cnp.due
+}
+
 // sendAnswer sends what it can of the answer at the head of the queue. It may
 // send nothing and yet make progress, if a READ has lost its memory.
 func (r *responder) sendAnswer(now int64, batch []TxPacket) int {
