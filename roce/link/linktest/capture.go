@@ -3,13 +3,16 @@ package linktest
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/pcapgo"
+	"github.com/goroce/goroce/ib"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -60,4 +63,39 @@ func WriteCapture(t testing.TB, frames []gopacket.Packet) string {
 	}
 	require.NoError(t, file.Close())
 	return name
+}
+
+// RoCEFrames are those of the frames that are UDP to the port of RoCE.
+func RoCEFrames(all []gopacket.Packet) (out []gopacket.Packet) {
+	for _, p := range all {
+		if u, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP); ok && u.DstPort == ib.UDPPort {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// CheckCapture has tshark look at frames, each with a packet that [Packet] made:
+// it must find nothing malformed, and no wrong IP checksum; with udp, no wrong
+// UDP checksum either.
+func CheckCapture(t testing.TB, frames []gopacket.Packet, udp bool) {
+	t.Helper()
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("the rest needs tshark")
+	}
+	out, err := exec.Command(tshark, "-r", WriteCapture(t, frames), "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
+		"-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed", "-e", "ip.checksum.status", "-e", "udp.checksum.status").Output()
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	require.Len(t, lines, len(frames))
+	for _, line := range lines {
+		f := strings.Split(line, "\t")
+		require.Equal(t, "7", f[0], "opcode")
+		require.Empty(t, f[1], "malformed")
+		require.NotEqual(t, "0", f[2], "IP checksum")
+		if udp {
+			require.NotEqual(t, "0", f[3], "UDP checksum")
+		}
+	}
 }

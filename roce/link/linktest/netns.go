@@ -121,14 +121,20 @@ func NewNet(t testing.TB, mtu int) *Net {
 		A6: netip.MustParseAddr("fd99::1"), B6: netip.MustParseAddr("fd99::2"),
 		MACA: "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
 	}
-	n.A.Run("ip", "link", "add", Device, "mtu", fmt.Sprint(mtu), "address", n.MACA,
-		"type", "veth", "peer", "name", Device, "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
+	// With different indexes: the kernel reports the carrier of an interface whose
+	// index is that of its peer up to a second late (linkwatch).
+	n.A.Run("ip", "link", "add", Device, "index", "11", "mtu", fmt.Sprint(mtu), "address", n.MACA,
+		"type", "veth", "peer", "name", Device, "index", "12", "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
 	for _, s := range []struct {
 		ns     *Namespace
 		a4, a6 netip.Addr
 	}{{n.A, n.A4, n.A6}, {n.B, n.B4, n.B6}} {
 		s.ns.Run("ip", "addr", "add", s.a4.String()+"/24", "dev", Device)
 		s.ns.Run("ip", "-6", "addr", "add", s.a6.String()+"/64", "dev", Device, "nodad")
+		// Let neighbours that do not answer fail after 100 ms, not after 3 s.
+		for _, family := range []string{"ipv4", "ipv6"} {
+			s.ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo 100 > retrans_time_ms", family, Device))
+		}
 		// Until its link-local address has passed the test for duplicates, the kernel
 		// asks for no neighbour on its own account.
 		s.ns.Run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/"+Device+"/accept_dad")
@@ -136,10 +142,6 @@ func NewNet(t testing.TB, mtu int) *Net {
 	}
 	n.waitReady(t)
 	for _, ns := range []*Namespace{n.A, n.B} {
-		// Let neighbours that do not answer fail after 100 ms, not after 3 s.
-		for _, family := range []string{"ipv4", "ipv6"} {
-			ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo 100 > retrans_time_ms", family, Device))
-		}
 		ns.Run("ip", "neigh", "flush", "dev", Device)
 	}
 	return n

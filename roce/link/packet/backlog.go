@@ -32,7 +32,7 @@ type waiting struct {
 func (t *sender) postpone(m *message) {
 	b := &t.backlog
 	if len(b.buf)+m.Size > backlogBytes {
-		t.stats.dropped.Add(uint64(m.Packets))
+		t.stats.Dropped.Add(uint64(m.Packets))
 		return
 	}
 	t.single = t.batch.Gather(t.single[:0], m)
@@ -53,7 +53,7 @@ func (t *sender) retryBacklog() {
 		data := b.buf[w.off : w.off+w.n]
 		switch errno := t.sendOne(w.path, data, w.segment); {
 		case errno == 0:
-			t.sent(w.packets, w.n)
+			t.stats.Sent(w.packets, w.n)
 		case errno == unix.EAGAIN:
 			return
 		case w.packets > 1 && refusesSegments(errno):
@@ -82,7 +82,7 @@ func (t *sender) sendOne(p *path, data []byte, segment int) unix.Errno {
 	h.SetIovlen(2)
 	for {
 		_, errno := sockio.Send(t.fd, o.hdr[:])
-		t.stats.calls.Add(1)
+		t.stats.Calls.Add(1)
 		if errno != unix.EINTR {
 			o.iov[1].Base = nil
 			return errno

@@ -1,7 +1,6 @@
 package packet
 
 import (
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -24,23 +23,18 @@ func (t *sender) sendSingly(p *path, b []byte, segment int) {
 		pkt := b[:n]
 		b = b[n:]
 		// Each now is in a frame of its own, with identification 0.
-		body := pkt[:n-ib.ICRCBytes]
-		if t.l.opts.RxeFlush && ib.Opcode(body[0]) == ib.RCFlush {
-			ib.PutICRC(pkt[len(body):], p.icrc.ChecksumFlushRxe(0, body))
-		} else {
-			ib.PutICRC(pkt[len(body):], p.icrc.Checksum(0, body))
-		}
+		p.ICRC.Renew(pkt)
 		if errno := t.sendOne(p, pkt, 0); errno != 0 {
 			t.lost(p, errno, 1)
 			continue
 		}
-		t.sent(1, n)
+		t.stats.Sent(1, n)
 		ok++
 	}
 	if ok == 0 {
 		return
 	}
-	t.stats.fallbacks.Add(1)
+	t.stats.Fallbacks.Add(1)
 	if count > sockio.MaxSegmentsOld && t.maxSegs > sockio.MaxSegmentsOld {
 		t.maxSegs = sockio.MaxSegmentsOld
 		return

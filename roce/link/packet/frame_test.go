@@ -8,20 +8,19 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
-	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // preparedPath is a path with a neighbour, without a kernel.
 func preparedPath(src, dst string, vlan uint16) *path {
-	l := &Link{opts: Options{VLAN: vlan}, port: ib.UDPPort}
-	p := &path{
-		l: l, src: netip.MustParseAddr(src), dst: netip.MustParseAddr(dst), srcPort: 0xC001,
-		tclass: 0x6A, ttl: 44, flow: 0xABCDE,
-	}
-	p.icrc = link.FlowICRC(&transport.Path{Src: p.src, Dst: p.dst}, p.srcPort, l.port)
+	p := &path{Path: raw.Path{Flow: raw.Flow{
+		Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: 0xC001, DstPort: ib.UDPPort,
+		TrafficClass: 0x6A, HopLimit: 44, FlowLabel: 0xABCDE, VLAN: vlan,
+	}}}
 	p.prepare(&nexthop.State{
 		Status: nexthop.Ready, Index: 3, MTU: 4200,
 		Src: rtnl.MAC{2, 0, 0, 0, 0, 1}, Dst: rtnl.MAC{2, 0, 0, 0, 0, 2},
@@ -29,8 +28,16 @@ func preparedPath(src, dst string, vlan uint16) *path {
 	return p
 }
 
-// ones adds up 16-bit words in one's complement.
-func ones(b []byte) uint16 { return fold(sum16(b)) }
+// sum16 adds up 16-bit words in one's complement, from a start.
+func sum16(sum uint32, b []byte) uint16 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	for sum > 0xFFFF {
+		sum = sum>>16 + sum&0xFFFF
+	}
+	return uint16(sum)
+}
 
 // What putHead writes, parseFrame reads.
 func TestHeadRoundTrip(t *testing.T) {
@@ -43,22 +50,22 @@ func TestHeadRoundTrip(t *testing.T) {
 				}
 				b := make([]byte, p.headLen+size+5) // with trailing bytes, as short frames have
 				p.putHead(b, size, segment)
-				var d datagram
-				require.Equal(t, frameOK, parseFrame(&d, b, true, ib.UDPPort))
-				require.Equal(t, link.Source{Src: p.src, Dst: p.dst, SrcPort: 0xC001}, d.src)
-				require.Len(t, d.data, size)
-				require.Equal(t, segment, d.segment)
-				require.EqualValues(t, 0x6A, d.tclass)
-				require.EqualValues(t, 44, d.ttl)
-				require.Zero(t, d.ident)
+				var d receive.Datagram
+				require.True(t, parseFrame(&d, b, true, ib.UDPPort))
+				require.Equal(t, link.Source{Src: p.Flow.Src, Dst: p.Flow.Dst, SrcPort: 0xC001}, d.Source)
+				require.Len(t, d.Data, size)
+				require.Equal(t, segment, d.Segment)
+				require.EqualValues(t, 0x6A, d.TrafficClass)
+				require.EqualValues(t, 44, d.HopLimit)
+				require.Zero(t, d.Ident)
 
 				frame := b[vnetBytes:]
-				ip := frame[ethernetBytes:]
-				pseudo := sum16(frame[ethernetBytes+8:][:32])
+				ip := frame[raw.EthernetBytes:]
+				pseudo := frame[raw.EthernetBytes+8:][:32]
 				udp := ip[40:]
-				if p.dst.Is4() {
-					require.EqualValues(t, 0xFFFF, ones(ip[:20]), "header checksum")
-					pseudo, udp = sum16(ip[12:20]), ip[20:]
+				if p.Flow.Dst.Is4() {
+					require.EqualValues(t, 0xFFFF, sum16(0, ip[:20]), "header checksum")
+					pseudo, udp = ip[12:20], ip[20:]
 				}
 				if segment == 0 {
 					require.Equal(t, make([]byte, vnetBytes), b[:vnetBytes])
@@ -69,7 +76,7 @@ func TestHeadRoundTrip(t *testing.T) {
 				require.EqualValues(t, segment, native.Uint16(b[4:]))
 				start := native.Uint16(b[6:])
 				require.Equal(t, udp[0:2], frame[start:start+2], "csum_start is the UDP header")
-				require.Equal(t, fold(pseudo+unix.IPPROTO_UDP+uint32(size+8)), binary.BigEndian.Uint16(udp[6:]))
+				require.Equal(t, sum16(unix.IPPROTO_UDP+uint32(size+8), pseudo), binary.BigEndian.Uint16(udp[6:]))
 			}
 		}
 	}
@@ -81,13 +88,13 @@ func TestParseTruncated(t *testing.T) {
 		p := preparedPath(a[0], a[1], 0)
 		b := make([]byte, p.headLen+100)
 		p.putHead(b, 100, 0)
-		var d datagram
+		var d receive.Datagram
 		for n := range b {
-			require.NotEqual(t, frameOK, parseFrame(&d, b[:n], true, ib.UDPPort), "%d bytes", n)
+			require.False(t, parseFrame(&d, b[:n], true, ib.UDPPort), "%d bytes", n)
 		}
-		require.Equal(t, frameOK, parseFrame(&d, b, true, ib.UDPPort))
-		require.Equal(t, frameOK, parseFrame(&d, b[vnetBytes:], false, ib.UDPPort))
-		require.Equal(t, frameMalformed, parseFrame(&d, b, true, 1))
+		require.True(t, parseFrame(&d, b, true, ib.UDPPort))
+		require.True(t, parseFrame(&d, b[vnetBytes:], false, ib.UDPPort))
+		require.False(t, parseFrame(&d, b, true, 1))
 	}
 }
 
@@ -100,16 +107,13 @@ func FuzzParseFrame(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, vnet := range []bool{false, true} {
-			var d datagram
-			if parseFrame(&d, b, vnet, ib.UDPPort) != frameOK {
+			var d receive.Datagram
+			if !parseFrame(&d, b, vnet, ib.UDPPort) {
 				continue
 			}
-			require.LessOrEqual(t, len(d.data), len(b))
-			require.LessOrEqual(t, d.segment, ib.MaxPacketBytes)
-			require.True(t, d.src.Src.IsValid() && d.src.Dst.IsValid())
-			if d.segment == 0 {
-				require.LessOrEqual(t, len(d.data), ib.MaxPacketBytes)
-			}
+			require.LessOrEqual(t, len(d.Data), len(b))
+			require.True(t, d.Source.Src.IsValid() && d.Source.Dst.IsValid())
+			require.True(t, vnet || d.Segment == 0)
 		}
 	})
 }

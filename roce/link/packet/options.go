@@ -21,7 +21,10 @@ type Options struct {
 	// RxBuffers is how many frames (of up to 64 KiB) one receive call takes; 0 is
 	// 4. More than 8 leaves the second-level cache of most CPUs.
 	RxBuffers int
-	// MTU overrides the MTU found from the interfaces.
+	// DisableRing has all frames received by system calls, none through memory
+	// shared with the kernel.
+	DisableRing bool
+	// MTU lowers the MTU found from the interfaces.
 	MTU ib.MTU
 	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose
 	// priority is the upper three bits of the DSCP, and receive only such. All

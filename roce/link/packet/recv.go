@@ -2,11 +2,12 @@ package packet
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
@@ -14,60 +15,32 @@ import (
 
 // receiver is the receiving side of the link.
 type receiver struct {
-	l        *Link
-	socks    []*rxSocket
-	fds      []unix.PollFd // event, sending socket, receiving sockets
-	timeout  unix.Timespec
-	next     int // socket to look at first
-	verifier *link.Verifier
+	l       *Link
+	socks   []*rxSocket
+	fds     []unix.PollFd // event, sending socket, receiving sockets
+	timeout unix.Timespec
+	next    int // socket to look at first
 
-	hdrs  []sockio.Mmsghdr
-	iovs  []unix.Iovec
-	bufs  [][]byte
-	bulk  int // frames of a call when they are long
-	width int // frames of the next call
+	from   *rxSocket // what is being read
+	reader *sockio.Reader
+	// inUse says that what the reader has read is handed up or will be: it must not
+	// be overwritten.
+	inUse bool
+	split receive.Splitter
 
-	// Frames of the last call that are not handed up yet.
-	from  *rxSocket
-	msgs  int
-	msg   int
-	cur   datagram
-	stats rxStats
-
+	overflow atomic.Uint64
 	// statsMu guards open: the kernel's counters are reset when they are read.
 	statsMu sync.Mutex
 	open    bool
 }
 
-type rxStats struct {
-	packets, bytes, datagrams, calls, icrc, short, truncated, malformed, overflow atomic.Uint64
-}
-
 func (r *receiver) init(l *Link) error {
 	r.l = l
-	r.verifier = link.NewVerifier(l.port)
-	r.bulk = l.opts.RxBuffers
-	if r.bulk <= 0 {
-		r.bulk = defaultRxBuffers
-	}
-	r.bulk = min(r.bulk, maxRxBuffers)
-	r.width = r.bulk
-	r.hdrs = make([]sockio.Mmsghdr, maxRxBuffers)
-	r.iovs = make([]unix.Iovec, maxRxBuffers)
-	r.bufs = make([][]byte, maxRxBuffers)
-	mem := make([]byte, maxRxBuffers*rxBufferBytes)
-	for i := range r.hdrs {
-		b := mem[i*rxBufferBytes:][:rxBufferBytes:rxBufferBytes]
-		r.bufs[i] = b
-		r.iovs[i].Base = &b[0]
-		r.iovs[i].SetLen(len(b))
-		h := &r.hdrs[i].Hdr
-		h.Iov = &r.iovs[i]
-		h.SetIovlen(1)
-	}
+	r.split.Init(l.local.Port())
+	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
 	for _, ip6 := range []bool{false, true} {
 		used := false
-		for _, a := range l.addrs {
+		for _, a := range l.local.Addrs() {
 			used = used || a.Is6() == ip6
 		}
 		if !used {
@@ -79,7 +52,7 @@ func (r *receiver) init(l *Link) error {
 		}
 		r.socks = append(r.socks, s)
 	}
-	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
+	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.local.Waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
@@ -92,6 +65,7 @@ func (r *receiver) close(shut func(fd int)) {
 	defer r.statsMu.Unlock()
 	r.open = false
 	for _, s := range r.socks {
+		_ = s.ring.close()
 		shut(s.fd)
 	}
 }
@@ -101,15 +75,13 @@ func (r *receiver) readStats(o *link.Stats) {
 	if r.open {
 		for _, s := range r.socks {
 			if k, errno := statistics(s.fd); errno == 0 {
-				r.stats.overflow.Add(uint64(k.drops))
+				r.overflow.Add(uint64(k.drops))
 			}
 		}
 	}
 	r.statsMu.Unlock()
-	s := &r.stats
-	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = s.packets.Load(), s.bytes.Load(), s.datagrams.Load(), s.calls.Load()
-	o.RxICRC, o.RxShort, o.RxTruncated = s.icrc.Load(), s.short.Load(), s.truncated.Load()
-	o.RxMalformed, o.RxOverflow = s.malformed.Load(), s.overflow.Load()
+	r.split.Read(o)
+	o.RxOverflow = r.overflow.Load()
 }
 
 // Recv fills batch; see [link.Link].
@@ -118,152 +90,124 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	if l.closed.Load() {
 		return 0, link.ErrClosed
 	}
+	if !r.split.Pending() {
+		// Nothing of the last call is in use any more.
+		r.inUse = false
+		for _, s := range r.socks {
+			s.ring.giveBack()
+		}
+	}
 	for {
-		if n := r.split(batch); n > 0 {
+		n := 0
+		for n < len(batch) && (r.split.Pending() || r.advance()) {
+			n += r.split.Split(batch[n:])
+		}
+		r.split.Publish()
+		if n > 0 {
 			return n, nil
 		}
-		// Buffers are used again only when nothing of them is in the batch.
+		r.inUse = false
 		if ok, err := r.receive(); !ok || err != nil {
 			return 0, err
 		}
 	}
 }
 
-// receive takes frames from the next socket that has any.
+// receive finds the next socket that has frames. It takes them from its queue,
+// or leaves them in its ring.
 func (r *receiver) receive() (bool, error) {
 	for range r.socks {
 		s := r.socks[r.next]
 		if r.next++; r.next == len(r.socks) {
 			r.next = 0
 		}
-		n, errno := sockio.Recv(s.fd, r.hdrs[:r.width])
-		switch errno {
-		case 0:
-		case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-			unix.ENETDOWN, // the interface of a bound socket went down
-			unix.EINVAL:   // a frame of a kind that the virtio header cannot express; it is gone
-			continue
-		default:
-			return false, os.NewSyscallError("recvmmsg", errno)
-		}
-		if n == 0 {
+		r.from = s
+		if s.ring != nil {
+			s.ring.giveBack()
+			if kind, _ := s.ring.look(0); kind != slotEmpty {
+				return true, nil
+			}
 			continue
 		}
-		r.stats.calls.Add(1)
-		r.stats.datagrams.Add(uint64(n))
-		r.from, r.msgs, r.msg, r.cur.data = s, n, 0, nil
-		r.adapt(n)
-		return true, nil
+		if n, err := r.read(sockio.MaxReadBatch); n > 0 || err != nil {
+			return n > 0, err
+		}
 	}
 	return false, nil
 }
 
-// adapt chooses how many frames the next call takes: few while they are long,
-// so that they stay in the cache, many while they are single packets.
-func (r *receiver) adapt(n int) {
-	if n < r.width {
-		return
-	}
-	total := 0
-	for i := range n {
-		total += int(r.hdrs[i].N)
-	}
-	if total/n > 2*ib.MaxPacketBytes {
-		r.width = r.bulk
-	} else {
-		r.width = min(2*r.width, maxRxBuffers)
-	}
-}
-
-// split hands up packets of the frames received, as many as fit.
-func (r *receiver) split(batch []transport.RxPacket) int {
-	n := 0
-	var bytes, icrc, short uint64
-	for n < len(batch) {
-		if len(r.cur.data) == 0 && !r.advance() {
-			break
-		}
-		c := &r.cur
-		size := len(c.data)
-		if c.segment > 0 {
-			size = min(size, c.segment)
-		}
-		b := c.data[:size:size]
-		c.data = c.data[size:]
-		verdict := r.verifier.Flow(&c.src).CheckSegment(b, c.ident, c.index)
-		c.index++
-		switch verdict {
-		case link.VerdictBad:
-			icrc++
-			continue
-		case link.VerdictShort:
-			short++
-			continue
-		}
-		p := &batch[n]
-		p.Src, p.Dst = c.src.Src, c.src.Dst
-		p.TrafficClass, p.HopLimit = c.tclass, c.ttl
-		p.SrcPort, p.Data = c.src.SrcPort, b
-		bytes += uint64(size)
-		n++
+// read takes up to limit frames from the queue of the socket.
+func (r *receiver) read(limit int) (int, error) {
+	n, errno := r.reader.Read(r.from.fd, limit)
+	switch errno {
+	case 0:
+	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
+		unix.ENETDOWN, // the interface of a bound socket went down
+		unix.EINVAL:   // a frame of a kind that the virtio header cannot express; it is gone
+		return 0, nil
+	default:
+		return 0, os.NewSyscallError("recvmmsg", errno)
 	}
 	if n > 0 {
-		r.stats.packets.Add(uint64(n))
-		r.stats.bytes.Add(bytes)
+		r.split.Calls.Add(1)
+		r.split.Datagrams.Add(uint64(n))
 	}
-	if icrc > 0 {
-		r.stats.icrc.Add(icrc)
-	}
-	if short > 0 {
-		r.stats.short.Add(short)
-	}
-	return n
+	return n, nil
 }
 
-// advance goes on to the next frame that is not empty.
+// advance goes on to the next frame that may hold packets.
 func (r *receiver) advance() bool {
-	for r.msg < r.msgs {
-		i := r.msg
-		r.msg++
-		h := &r.hdrs[i]
-		if h.Hdr.Flags&unix.MSG_TRUNC != 0 {
-			r.stats.truncated.Add(1)
+	for {
+		if _, h, b, ok := r.reader.Next(); ok {
+			if h.Flags&unix.MSG_TRUNC != 0 {
+				r.split.Truncated.Add(1)
+			} else if r.begin(b) {
+				r.inUse = true
+				return true
+			}
 			continue
 		}
-		switch parseFrame(&r.cur, r.bufs[i][:h.N], r.from.vnet, r.l.port) {
-		case frameMalformed:
-			r.cur.data = nil
-			r.stats.malformed.Add(1)
-			continue
-		case frameLong:
-			r.cur.data = nil
-			r.stats.truncated.Add(1)
-			continue
+		if r.from == nil || r.from.ring == nil {
+			return false
 		}
-		if len(r.cur.data) == 0 {
-			r.stats.short.Add(1)
-			continue
+		ring := r.from.ring
+		switch kind, b := ring.look(0); kind {
+		case slotEmpty:
+			return false
+		case slotLost:
+			r.overflow.Add(1)
+			ring.take(1)
+		case slotWhole:
+			ring.take(1)
+			r.split.Datagrams.Add(1)
+			if r.begin(b) {
+				return true
+			}
+		case slotQueued:
+			if r.inUse {
+				return false // in the next batch
+			}
+			// Just those, so that they come up in the order of arrival. A frame that
+			// cannot be read any more has its slot all the same.
+			n, _ := r.read(ring.queued(sockio.MaxReadBatch))
+			ring.take(max(n, 1))
 		}
-		if !r.mine() {
-			r.cur.data = nil
-			continue
-		}
-		return true
 	}
-	return false
+}
+
+// begin goes on to the packets of a frame.
+func (r *receiver) begin(b []byte) bool {
+	var d receive.Datagram
+	if !parseFrame(&d, b, r.from.vnet, r.l.local.Port()) {
+		r.split.Malformed.Add(1)
+		return false
+	}
+	return r.mine(&d) && r.split.Begin(&d)
 }
 
 // mine reports whether a frame is for an address of the link. The filter has
 // checked it unless there are very many.
-func (r *receiver) mine() bool {
-	dst := r.cur.src.Dst
-	if len(r.l.addrs) <= maxFilterAddrs || dst.IsMulticast() {
-		return true
-	}
-	for _, a := range r.l.addrs {
-		if a == dst {
-			return true
-		}
-	}
-	return false
+func (r *receiver) mine(d *receive.Datagram) bool {
+	dst := d.Source.Dst
+	return len(r.l.local.Addrs()) <= maxFilterAddrs || dst.IsMulticast() || slices.Contains(r.l.local.Addrs(), dst)
 }

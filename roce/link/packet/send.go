@@ -3,10 +3,10 @@ package packet
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -29,21 +29,8 @@ type sender struct {
 	backlog backlog
 	blocked atomic.Bool
 
-	hold  hold
-	kept  atomic.Bool // something is on hold
-	retry atomic.Bool // it is worth looking whether that can go
-
-	stats txStats
-}
-
-type txStats struct {
-	packets, bytes, datagrams, calls, blocked, dropped, unreachable, fallbacks atomic.Uint64
-}
-
-func (s *txStats) read(o *link.Stats) {
-	o.TxPackets, o.TxBytes, o.TxDatagrams = s.packets.Load(), s.bytes.Load(), s.datagrams.Load()
-	o.TxCalls, o.TxBlocked, o.TxDropped = s.calls.Load(), s.blocked.Load(), s.dropped.Load()
-	o.TxUnreachable, o.GSOFallbacks = s.unreachable.Load(), s.fallbacks.Load()
+	held  raw.Held[*path]
+	stats transmit.Counters
 }
 
 func (t *sender) init(l *Link) error {
@@ -62,7 +49,7 @@ func (t *sender) init(l *Link) error {
 
 // Backlog reports whether packets wait for the socket, or can go now that a
 // neighbour is known.
-func (l *Link) Backlog() bool { return l.tx.blocked.Load() || l.tx.retry.Load() }
+func (l *Link) Backlog() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
@@ -70,8 +57,8 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
-	if t.retry.Load() {
-		t.retryHold()
+	if t.held.Due() {
+		t.retryHeld()
 	}
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
@@ -87,27 +74,29 @@ func (l *Link) Send(batch []transport.TxPacket) {
 func (t *sender) add(p *transport.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
-		t.unreachable(p.Path, 1)
+		t.stats.Lost(p.Path, 1)
 		return
 	}
 	size := p.UDPPayloadLen()
 	m := t.batch.Last()
 	if m == nil || m.Path != ps {
-		switch ps.refresh() {
+		switch ps.Refresh() {
 		case nexthop.Ready:
-			if ps.held > 0 {
-				t.retryHold()
+			if ps.Held() {
+				t.retryHeld()
 			}
 		case nexthop.Pending:
-			t.keep(ps, p, size)
+			if !t.held.Keep(ps, p, size) {
+				t.stats.Lost(p.Path, 1)
+			}
 			return
 		default:
-			t.unreachable(p.Path, 1)
+			t.stats.Lost(p.Path, 1)
 			return
 		}
 	}
 	if size > ps.most {
-		t.stats.dropped.Add(1) // the network would have to fragment it
+		t.stats.Dropped.Add(1) // the network would have to fragment it
 		return
 	}
 	if !t.gso.Load() || !t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit) {
@@ -116,15 +105,7 @@ func (t *sender) add(p *transport.TxPacket) {
 		t.fronts = append(t.fronts, front)
 	}
 	id := uint16(m.Packets) // segments are numbered up from the identification of the frame, 0
-	t.batch.Add(m, p, size, t.checksum(ps, p, id))
-}
-
-func (t *sender) checksum(ps *path, p *transport.TxPacket, id uint16) uint32 {
-	if t.l.opts.RxeFlush && ib.Opcode(p.Header[0]) == ib.RCFlush {
-		var b [ib.MaxHeaderBytes]byte
-		return ps.icrc.ChecksumFlushRxe(id, b[:copy(b[:], p.Headers())])
-	}
-	return link.PacketICRC(&ps.icrc, p, id)
+	t.batch.Add(m, p, size, ps.ICRC.Of(p, id))
 }
 
 // submit sends the messages that were made.
@@ -144,10 +125,10 @@ func (t *sender) submit() {
 			continue
 		}
 		n, errno := sockio.Send(t.fd, t.hdrs[i:len(msgs)])
-		t.stats.calls.Add(1)
+		t.stats.Calls.Add(1)
 		if n > 0 {
 			for k := i; k < i+n; k++ {
-				t.sent(msgs[k].Packets, msgs[k].Size)
+				t.stats.Sent(msgs[k].Packets, msgs[k].Size)
 			}
 			i += n
 			continue
@@ -156,7 +137,7 @@ func (t *sender) submit() {
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
-			t.stats.blocked.Add(1)
+			t.stats.Blocked.Add(1)
 			t.blocked.Store(true)
 		case m.Packets > 1 && refusesSegments(errno):
 			t.single = t.batch.Gather(t.single[:0], m)
@@ -171,26 +152,38 @@ func (t *sender) submit() {
 	t.fronts = t.fronts[:0]
 }
 
-func (t *sender) sent(packets, bytes int) {
-	t.stats.datagrams.Add(1)
-	t.stats.packets.Add(uint64(packets))
-	t.stats.bytes.Add(uint64(bytes))
-}
-
 // lost counts packets that the kernel did not take. The transport will see a
 // loss.
 func (t *sender) lost(p *path, errno unix.Errno, packets int) {
 	switch errno {
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		t.unreachable(p.of, packets) // the interface is down or gone
+		t.stats.Lost(p.Of, packets) // the interface is down or gone
 	default:
-		t.stats.dropped.Add(uint64(packets))
+		t.stats.Dropped.Add(uint64(packets))
 	}
 }
 
-// unreachable counts packets that can go nowhere at the moment.
-func (t *sender) unreachable(p *transport.Path, packets int) {
-	p.Unreachable += uint64(packets)
-	t.stats.dropped.Add(uint64(packets))
-	t.stats.unreachable.Add(uint64(packets))
+// retryHeld sends what waited for neighbours that are known by now.
+func (t *sender) retryHeld() { t.held.Retry(t.sendHeld, t.dropHeld) }
+
+func (t *sender) sendHeld(p *path, data []byte) {
+	if len(data) > p.most {
+		t.stats.Dropped.Add(1)
+		return
+	}
+	errno := unix.EAGAIN
+	if !t.blocked.Load() {
+		errno = t.sendOne(p, data, 0)
+	}
+	switch errno {
+	case 0:
+		t.stats.Sent(1, len(data))
+	case unix.EAGAIN:
+		t.blocked.Store(true)
+		t.postponeBytes(p, data, 0, 1)
+	default:
+		t.lost(p, errno, 1)
+	}
 }
+
+func (t *sender) dropHeld(p *path, _ []byte) { t.stats.Lost(p.Of, 1) }

@@ -42,6 +42,7 @@ type rxSocket struct {
 	ip6    bool
 	rcvbuf int
 	vnet   bool
+	ring   *ring // nil: all frames are read from the queue
 }
 
 // openReceive opens the receiving socket of a family. The filter is in place
@@ -61,10 +62,14 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 	if err := l.filterFor(ip6).attach(fd); err != nil {
 		return fail(os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err))
 	}
+	if !l.opts.DisableRing && s.vnet {
+		// Without it, for want of memory or in an old kernel, all comes by the queue.
+		s.ring, _ = openRing(fd, ringSlots, l.longest())
+	}
 	sa := &unix.SockaddrLinklayer{Protocol: hostToNet(etherType(ip6))}
 	if l.opts.VLAN != 0 {
 		// Tags are taken off before sockets of one protocol get a frame.
-		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), l.ifIndex[0]
+		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), l.local.Indexes()[0]
 		// Old kernels do not know it; the filter does the same later.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
@@ -74,13 +79,15 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 	return s, nil
 }
 
-func (l *Link) filterFor(ip6 bool) filter {
-	c := filterConfig{ip6: ip6, port: l.port, vlan: l.opts.VLAN, loopback: l.loopback}
-	c.addrs = append(c.addrs, l.addrs...)
-	for g := range l.groups {
-		c.addrs = append(c.addrs, g.group)
+// longest returns the length of the longest single packet that can arrive, in
+// bytes of IP.
+func (l *Link) longest() int {
+	longest := 0
+	for _, index := range l.local.Indexes() {
+		k, _ := l.local.Hops.Link(index)
+		longest = max(longest, k.MTU)
 	}
-	return c.build()
+	return min(longest, maxRingPacket)
 }
 
 func (l *Link) bufferBytes() int {

@@ -11,7 +11,8 @@
 // [Pipe] has a rate, a propagation delay, a bounded queue, and a hook that
 // decides on ECN marks; [RED] is the usual one. The Down pipes are the ports of
 // the switch: their queues can share a buffer (Config.BufferBytes), and
-// [Link.QueueStats] tells how long they were. There is no priority flow
+// [Link.QueueStats] tells how long they were. [Fabric.Route] leads packets over
+// cables between further switches, [Trunk]s, on their way. There is no priority flow
 // control: what does not fit is lost. [Faults] between two addresses lose, duplicate, delay,
 // reorder and corrupt packets; [Fabric.Partition] cuts a pair off.
 //

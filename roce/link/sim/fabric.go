@@ -70,6 +70,7 @@ type Fabric struct {
 	order   []*Link                      // hosts in the order in which they joined, for multicast
 	faults  map[[2]netip.Addr]Faults
 	cut     map[[2]netip.Addr]bool
+	routes  map[[2]netip.Addr][]*Trunk
 	changed chan struct{} // closed at the next new event; nil if nobody asks
 	free    []*packet
 	stats   Stats
@@ -101,6 +102,7 @@ func New(cfg Config) *Fabric {
 		groups: make(map[netip.Addr]map[*Link]int),
 		faults: make(map[[2]netip.Addr]Faults),
 		cut:    make(map[[2]netip.Addr]bool),
+		routes: make(map[[2]netip.Addr][]*Trunk),
 	}
 }
 
@@ -244,6 +246,10 @@ func (f *Fabric) happen(e *event) func() {
 		return nil
 	case atHost:
 		return f.deliver(e.link, e.pkt)
+	case departs:
+		e.pipe.mark(f, e.pipe.queued(f.now), e.pkt)
+		f.push(event{at: f.now + e.after, kind: e.next, link: e.link, pkt: e.pkt})
+		return nil
 	case timer:
 		e.link.entered = 0
 		e.link.timerSet = false // the device sets it again

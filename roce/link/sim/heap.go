@@ -8,6 +8,7 @@ const (
 	atHost               // a packet reaches a host
 	timer                // a device's timer
 	callback             // a function of the test
+	departs              // a packet leaves a queue that marks at departure
 )
 
 // event is something that will happen.
@@ -18,6 +19,11 @@ type event struct {
 	link *Link
 	pkt  *packet
 	fn   func()
+
+	// Of departs: the queue, and when what happens next.
+	pipe  *pipeState
+	next  kind
+	after int64
 }
 
 // eventHeap is a binary heap by time, then sequence.

@@ -120,7 +120,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 	l.stats.TxPackets++
 	l.stats.TxDatagrams++
 	l.stats.TxBytes += uint64(len(p.data))
-	f.push(event{at: at, kind: atSwitch, pkt: p})
+	l.up.pass(f, at, 0, event{kind: atSwitch, pkt: p})
 }
 
 // Recv hands up what has arrived.

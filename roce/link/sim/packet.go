@@ -17,6 +17,7 @@ type packet struct {
 	tclass uint8
 	ttl    uint8
 	data   []byte // UDP payload
+	hops   int    // trunks that it has passed
 }
 
 // wireBytes is the size of the packet on a cable.
@@ -33,7 +34,7 @@ func (f *Fabric) alloc() *packet {
 	if n := len(f.free); n > 0 {
 		p := f.free[n-1]
 		f.free = f.free[:n-1]
-		p.data = p.data[:0]
+		p.data, p.hops = p.data[:0], 0
 		return p
 	}
 	return &packet{data: make([]byte, 0, ib.MaxPacketBytes)}
@@ -50,8 +51,14 @@ func (f *Fabric) clone(p *packet) *packet {
 }
 
 // route is the switch: it decides what becomes of a packet and puts it into
-// the pipes to its hosts.
+// the pipes to its hosts, or into the next trunk on its way.
 func (f *Fabric) route(p *packet) {
+	if len(f.routes) > 0 {
+		if trunks := f.routes[[2]netip.Addr{p.src.Src, p.src.Dst}]; p.hops < len(trunks) {
+			f.toTrunk(trunks[p.hops], p)
+			return
+		}
+	}
 	if p.src.Dst.IsMulticast() {
 		for _, l := range f.order {
 			if f.groups[p.src.Dst][l] > 0 {
@@ -109,18 +116,19 @@ func (f *Fabric) toHost(l *Link, p *packet, x *Faults) {
 		f.recycle(p)
 		return
 	}
+	extra := int64(0)
 	if x.JitterNs > 0 {
-		at += f.rng.Int64N(x.JitterNs)
+		extra += f.rng.Int64N(x.JitterNs)
 	}
 	if x.Reorder > 0 && f.rng.Float64() < x.Reorder {
 		f.stats.Delayed++
 		if x.ReorderNs > 0 {
-			at += x.ReorderNs
+			extra += x.ReorderNs
 		} else {
-			at += defaultReorderNs
+			extra += defaultReorderNs
 		}
 	}
-	f.push(event{at: at, kind: atHost, link: l, pkt: p})
+	l.down.pass(f, at, extra, event{kind: atHost, link: l, pkt: p})
 }
 
 // deliver hands a packet to its host and returns the call that handles it.

@@ -14,12 +14,16 @@ type Pipe struct {
 	// Mark decides whether a packet with ECT is marked CE; nil never does. It
 	// runs with the fabric locked.
 	Mark func(MarkInput) bool
+	// MarkDeparting decides when a packet leaves the queue, by what waits behind
+	// it, as switches with a shared memory do; otherwise when it arrives, by what
+	// waits before it. The mark is then not delayed by the queue.
+	MarkDeparting bool
 }
 
 // MarkInput is what a marking decision can depend on.
 type MarkInput struct {
 	Now        int64
-	QueueBytes int     // waiting when the packet arrives, without it
+	QueueBytes int     // waiting when the packet arrives, or leaves, without it
 	Bytes      int     // of the packet on the wire
 	Random     float64 // uniform in [0, 1), from the seed of the fabric
 }
@@ -55,12 +59,8 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 	p.seen.PeakBytes = max(p.seen.PeakBytes, q+n)
 	p.seen.Packets++
 	p.seen.Bytes += uint64(n)
-	if ecn := pkt.tclass & transport.ECNMask; p.Mark != nil && ecn != 0 && ecn != transport.ECNCE {
-		if p.Mark(MarkInput{f.now, q, n, f.rng.Float64()}) {
-			pkt.tclass |= transport.ECNCE
-			f.stats.Marked++
-			p.seen.Marked++
-		}
+	if !p.MarkDeparting {
+		p.mark(f, q, pkt)
 	}
 	at := f.now
 	if p.BitsPerSecond > 0 {
@@ -68,6 +68,29 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 		at = p.freeAt
 	}
 	return at + p.LatencyNs, true
+}
+
+// mark marks a packet that finds q bytes waiting, if it can be marked and is to be.
+func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
+	if p.Mark == nil || pkt.tclass&transport.ECNMask == 0 || pkt.tclass&transport.ECNMask == transport.ECNCE {
+		return
+	}
+	if p.Mark(MarkInput{f.now, q, pkt.wireBytes(), f.rng.Float64()}) {
+		pkt.tclass |= transport.ECNCE
+		f.stats.Marked++
+		p.seen.Marked++
+	}
+}
+
+// pass has what is next happen to a packet that comes out of the pipe at a time, extra later.
+func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
+	if p.Mark != nil && p.MarkDeparting {
+		left := at - p.LatencyNs
+		f.push(event{at: left, kind: departs, pipe: p, link: next.link, pkt: next.pkt, next: next.kind, after: at + extra - left})
+		return
+	}
+	next.at = at + extra
+	f.push(next)
 }
 
 // bufferRoom returns how long an egress queue may be now: with a buffer that

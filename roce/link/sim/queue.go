@@ -104,10 +104,13 @@ func (p *pipeState) stats(now int64) QueueStats {
 func (l *Link) ResetQueues() {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
-	for _, p := range []*pipeState{&l.up, &l.down} {
-		p.seen = QueueStats{PeakBytes: p.queued(l.f.now)}
-		p.since = l.f.now
-	}
+	l.up.reset(l.f.now)
+	l.down.reset(l.f.now)
+}
+
+func (p *pipeState) reset(now int64) {
+	p.seen = QueueStats{PeakBytes: p.queued(now)}
+	p.since = now
 }
 
 // Queued returns how many bytes wait now on the way to and from the switch.

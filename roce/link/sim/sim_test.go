@@ -88,6 +88,35 @@ func TestRate(t *testing.T) {
 	require.Equal(t, []int64{wire*8 + 1000, wire*16 + 1000, wire*24 + 1000}, b.times)
 }
 
+// Packets of a route pass its trunks one after the other, share the slowest, and take the time of
+// each; other packets do not.
+func TestRoute(t *testing.T) {
+	f := New(Config{Up: Pipe{LatencyNs: -1}, Down: Pipe{LatencyNs: -1}})
+	a, b, c := newHost(t, f, 1), newHost(t, f, 2), newHost(t, f, 3)
+	slow := f.NewTrunk(Pipe{BitsPerSecond: 1e9, LatencyNs: 500, Mark: func(m MarkInput) bool { return m.QueueBytes > 0 }})
+	far := f.NewTrunk(Pipe{LatencyNs: 10_000})
+	f.Route(addr(1), addr(2), slow, far)
+	f.Route(addr(3), addr(2), slow)
+	a.send(2, 2, 1000, transport.ECT0)
+	c.send(2, 1, 1000, transport.ECT0)
+	b.send(1, 1, 1000, transport.ECT0)
+	run(f)
+	wire := int64(1000 + ib.BTHBytes + ib.ICRCBytes + 28 + ethernetBytes)
+	require.Equal(t, []int64{wire*8 + 10_500, wire*24 + 500, wire*16 + 10_500}, b.times, "in the order of arrival")
+	require.Equal(t, []int64{0}, a.times, "the way back has no route")
+	s := slow.QueueStats()
+	require.EqualValues(t, 3, s.Packets)
+	require.EqualValues(t, 2, s.Marked)
+	require.Equal(t, int(3*wire), s.PeakBytes)
+	slow.ResetQueue()
+	require.Zero(t, slow.QueueStats().Packets)
+	f.Route(addr(1), addr(2))
+	a.send(2, 1, 1000, 0)
+	at := f.Now()
+	run(f)
+	require.Equal(t, at, b.times[3])
+}
+
 func TestQueueOverflowAndMarks(t *testing.T) {
 	var queues []int
 	f := New(Config{Down: Pipe{

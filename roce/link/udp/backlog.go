@@ -34,7 +34,7 @@ type waiting struct {
 func (t *sender) postpone(m *message) {
 	b := &t.backlog
 	if len(b.buf)+m.Size > backlogBytes {
-		t.stats.dropped.Add(uint64(m.Packets))
+		t.stats.Dropped.Add(uint64(m.Packets))
 		return
 	}
 	w := waiting{path: m.Path, off: len(b.buf), n: m.Size, segment: m.SegmentSize(), packets: m.Packets}
@@ -52,7 +52,7 @@ func (t *sender) retryBacklog() {
 			errno = t.sendSingly(w)
 		}
 		if errno == unix.EAGAIN {
-			t.stats.blocked.Add(1)
+			t.stats.Blocked.Add(1)
 			return
 		}
 	}
@@ -68,12 +68,12 @@ func (t *sender) sendWhole(w *waiting) unix.Errno {
 	errno := t.sendOne(w.path, t.backlog.buf[w.off:w.off+w.n], w.segment)
 	switch {
 	case errno == 0:
-		t.sent(w.packets, w.n)
+		t.stats.Sent(w.packets, w.n)
 	case errno == unix.EAGAIN:
 	case w.packets > 1 && refusesSegments(errno):
 		w.singly = true
 	default:
-		t.stats.dropped.Add(uint64(w.packets))
+		t.stats.Dropped.Add(uint64(w.packets))
 	}
 	return errno
 }

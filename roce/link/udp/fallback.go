@@ -1,7 +1,6 @@
 package udp
 
 import (
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -22,27 +21,22 @@ func (t *sender) sendSingly(w *waiting) unix.Errno {
 		n := min(w.segment, w.n)
 		pkt := t.backlog.buf[w.off : w.off+n]
 		// Each is now the first of its datagram, so its identification is 0.
-		body := pkt[:n-ib.ICRCBytes]
-		if t.l.opts.RxeFlush && ib.Opcode(body[0]) == ib.RCFlush {
-			ib.PutICRC(pkt[len(body):], w.path.icrc.ChecksumFlushRxe(0, body))
-		} else {
-			ib.PutICRC(pkt[len(body):], w.path.icrc.Checksum(0, body))
-		}
+		w.path.icrc.Renew(pkt)
 		switch t.sendOne(w.path, pkt, 0) {
 		case 0:
-			t.sent(1, n)
+			t.stats.Sent(1, n)
 			w.done++
 		case unix.EAGAIN:
 			return unix.EAGAIN
 		default:
-			t.stats.dropped.Add(1)
+			t.stats.Dropped.Add(1)
 		}
 		w.off, w.n = w.off+n, w.n-n
 	}
 	if w.done == 0 || !t.gso.Load() {
 		return 0
 	}
-	t.stats.fallbacks.Add(1)
+	t.stats.Fallbacks.Add(1)
 	if w.packets > sockio.MaxSegmentsOld {
 		// Perhaps it was too many; if not, a shorter datagram will tell.
 		t.maxSegs = sockio.MaxSegmentsOld
@@ -65,7 +59,7 @@ func (t *sender) sendOne(p *path, b []byte, segment int) unix.Errno {
 	setControl(h, &o.ctl, p, segment)
 	for {
 		_, errno = t.sendmmsg(p.sock.fd, o.hdr[:])
-		t.stats.calls.Add(1)
+		t.stats.Calls.Add(1)
 		if errno != unix.EINTR {
 			break
 		}

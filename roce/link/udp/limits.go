@@ -13,11 +13,6 @@ const (
 
 	// rxBufferBytes holds the longest datagram.
 	rxBufferBytes = 64 << 10
-	// defaultRxBuffers is how many full buffers one receive call takes; together
-	// they should stay in the second-level cache.
-	defaultRxBuffers = 4
-	// maxRxBuffers is how many a call takes when datagrams are single packets.
-	maxRxBuffers = 32
 
 	// defaultSocketBuffer is what is asked for, in bytes.
 	defaultSocketBuffer = 16 << 20

@@ -138,8 +138,8 @@ func (l *Link) Capabilities() link.Capabilities {
 // Stats returns the counters.
 func (l *Link) Stats() link.Stats {
 	var s link.Stats
-	l.tx.stats.read(&s)
-	l.rx.stats.read(&s)
+	l.tx.stats.Read(&s)
+	l.rx.split.Read(&s)
 	return s
 }
 

@@ -3,9 +3,9 @@ package udp
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +14,7 @@ import (
 type path struct {
 	l       *Link
 	sock    *socket
-	icrc    ib.ICRC
+	icrc    transmit.ICRC
 	name    rawName
 	nameLen uint32
 	tclass  uint8
@@ -40,17 +40,7 @@ type sender struct {
 	blocked atomic.Bool
 	refused bool // a datagram in the backlog was refused with segmentation
 
-	stats txStats
-}
-
-type txStats struct {
-	packets, bytes, datagrams, calls, blocked, dropped, fallbacks atomic.Uint64
-}
-
-func (s *txStats) read(o *link.Stats) {
-	o.TxPackets, o.TxBytes, o.TxDatagrams = s.packets.Load(), s.bytes.Load(), s.datagrams.Load()
-	o.TxCalls, o.TxBlocked, o.TxDropped = s.calls.Load(), s.blocked.Load(), s.dropped.Load()
-	o.GSOFallbacks = s.fallbacks.Load()
+	stats transmit.Counters
 }
 
 func (t *sender) init(l *Link) {
@@ -110,7 +100,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 		return nil
 	}
 	s := &path{
-		l: t.l, sock: sock, icrc: link.FlowICRC(p, t.l.port, t.l.port),
+		l: t.l, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, t.l.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
 		tclass: p.TrafficClass, ttl: p.HopLimit, limit: maxDatagram4,
 	}
 	if s.ttl == 0 {
@@ -128,7 +118,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 func (t *sender) add(p *transport.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
-		t.stats.dropped.Add(1)
+		t.stats.Dropped.Add(1)
 		return
 	}
 	size := p.UDPPayloadLen()
@@ -137,15 +127,7 @@ func (t *sender) add(p *transport.TxPacket) {
 		m, _ = t.batch.Begin(ps, size, 0)
 	}
 	id := uint16(m.Packets) // the kernel numbers segments from 0
-	t.batch.Add(m, p, size, t.checksum(ps, p, size, id))
-}
-
-func (t *sender) checksum(ps *path, p *transport.TxPacket, size int, id uint16) uint32 {
-	if t.l.opts.RxeFlush && ib.Opcode(p.Header[0]) == ib.RCFlush {
-		var b [ib.MaxHeaderBytes]byte
-		return ps.icrc.ChecksumFlushRxe(id, b[:copy(b[:], p.Headers())])
-	}
-	return link.PacketICRC(&ps.icrc, p, id)
+	t.batch.Add(m, p, size, ps.icrc.Of(p, id))
 }
 
 // submit sends the messages that were made.
@@ -176,10 +158,10 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			return
 		}
 		n, errno := t.sendmmsg(sock.fd, t.hdrs[i:j])
-		t.stats.calls.Add(1)
+		t.stats.Calls.Add(1)
 		if n > 0 {
 			for k := i; k < i+n; k++ {
-				t.sent(t.batch.Msgs[k].Packets, t.batch.Msgs[k].Size)
+				t.stats.Sent(t.batch.Msgs[k].Packets, t.batch.Msgs[k].Size)
 			}
 			i += n
 			continue
@@ -188,7 +170,7 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
-			t.stats.blocked.Add(1)
+			t.stats.Blocked.Add(1)
 			t.blocked.Store(true)
 		case m.Packets > 1 && refusesSegments(errno):
 			// It goes out packet by packet, from the backlog because the socket may
@@ -199,16 +181,10 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			i++
 		default:
 			// No route, too long for it, no memory: the transport will see a loss.
-			t.stats.dropped.Add(uint64(m.Packets))
+			t.stats.Dropped.Add(uint64(m.Packets))
 			i++
 		}
 	}
-}
-
-func (t *sender) sent(packets, bytes int) {
-	t.stats.datagrams.Add(1)
-	t.stats.packets.Add(uint64(packets))
-	t.stats.bytes.Add(uint64(bytes))
 }
 
 // fill prepares the header of message k.

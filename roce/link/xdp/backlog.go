@@ -9,41 +9,49 @@ import (
 // is one the device makes no more packets, so it stays small: at most what one
 // call of Send brought.
 type backlog struct {
-	items []kept
+	items []waiting
 	head  int
 	buf   []byte
+}
+
+type waiting struct {
+	path   *path
+	off, n int // of the packet, BTH through ICRC, in buf
 }
 
 func (b *backlog) waiting() bool { return b.head < len(b.items) }
 
 // postpone copies a packet to the backlog, or drops it if that is full.
 func (t *sender) postpone(ps *path, p *transport.TxPacket, size int) {
-	b := &t.backlog
-	if len(b.buf)+size > backlogBytes || t.l.failed.Load() != nil {
-		t.stats.dropped.Add(1)
-		return
+	if t.room(size) {
+		t.backlog.buf = ps.ICRC.Append(t.backlog.buf, p)
+		t.wait(ps, size)
 	}
-	at := len(b.buf)
-	b.buf = t.appendPacket(b.buf, ps, p)
-	t.wait(kept{ps, at, size})
 }
 
 // postponeBytes does the same with a packet that is complete.
 func (t *sender) postponeBytes(ps *path, data []byte) {
-	b := &t.backlog
-	if len(b.buf)+len(data) > backlogBytes || t.l.failed.Load() != nil {
-		t.stats.dropped.Add(1)
-		return
+	if t.room(len(data)) {
+		t.backlog.buf = append(t.backlog.buf, data...)
+		t.wait(ps, len(data))
 	}
-	at := len(b.buf)
-	b.buf = append(b.buf, data...)
-	t.wait(kept{ps, at, len(data)})
 }
 
-func (t *sender) wait(k kept) {
-	t.backlog.items = append(t.backlog.items, k)
+// room reports whether a packet can wait, and counts it if not.
+func (t *sender) room(size int) bool {
+	if len(t.backlog.buf)+size > backlogBytes || t.l.failed.Load() != nil {
+		t.stats.Dropped.Add(1)
+		return false
+	}
+	return true
+}
+
+// wait books the packet of size bytes at the end of the buffer.
+func (t *sender) wait(ps *path, size int) {
+	b := &t.backlog
+	b.items = append(b.items, waiting{ps, len(b.buf) - size, size})
 	if !t.blocked.Load() {
-		t.stats.blocked.Add(1)
+		t.stats.Blocked.Add(1)
 		t.blocked.Store(true)
 	}
 }
@@ -65,8 +73,8 @@ func (t *sender) retryBacklog() {
 	b := &t.backlog
 	for ; b.waiting(); b.head++ {
 		k := b.items[b.head]
-		if k.path.refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.most {
-			t.unreachable(1)
+		if k.path.Refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.most {
+			t.stats.Lost(k.path.Of, 1)
 			continue
 		}
 		q := k.path.q
@@ -88,7 +96,7 @@ func (t *sender) retryBacklog() {
 			}
 		}
 		if t.push(q, k.path.copyIn(slot, b.buf[k.off:k.off+k.n])) {
-			t.sent(k.n)
+			t.stats.Sent(1, k.n)
 		}
 	}
 	clear(b.items)

@@ -10,6 +10,10 @@
 // costs what a frame costs, because there is no segmentation offload: bulk data over virtual
 // interfaces is faster with the udp and packet links.
 //
+// CPU time of one thread that drives both ends without blocking, kernel included, for half
+// a round trip of 64 bytes over veth, medians of 3 interleaved rounds (go test -bench . -cpu 1
+// ./roce/link/xdp): native copy 3.4 us, generic 3.6 us, packet link 4.5 us, udp link 6.1 us.
+//
 // # Modes
 //
 // The program is attached in the driver (native) or in the stack (generic), and
@@ -45,6 +49,14 @@
 //   - The chunks for receiving belong to the receiving side, those for sending to the
 //     sending side: there is no lock between them.
 //   - A chunk that was handed up goes back to the kernel by the next Recv.
+//
+// # When the interface or the program goes
+//
+// The kernel lets no other program replace the link's, but whoever may can detach it, and
+// an interface can be removed. Both end the link's use of that interface for good,
+// even if one of its name comes again: the port goes down, and with the last interface Wait
+// and Recv fail with a [DetachedError]. A program that is detached is noticed with the next
+// change of the interface; the kernel tells nobody.
 //
 // # Neighbours, VLAN
 //

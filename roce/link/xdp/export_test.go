@@ -1,6 +1,12 @@
 package xdp
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+
+	bpflink "github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
 
 // Accounts checks, when neither side is in use, that every frame is where the
 // ledgers and lists say, and returns how many of those to send and to receive the kernel
@@ -54,4 +60,45 @@ func (l *Link) QueuesUsed() (n int) {
 		}
 	}
 	return n
+}
+
+// DetachProgram takes the program from the first interface, as another process
+// may.
+func (l *Link) DetachProgram() error { return l.ifaces[0].attached.Detach() }
+
+// AttachAnother attaches the program to the first interface once more.
+func (l *Link) AttachAnother() error {
+	other, err := bpflink.AttachXDP(bpflink.XDPOptions{Program: l.ifaces[0].program.prog, Interface: l.ifaces[0].index})
+	if err == nil {
+		err = other.Close()
+	}
+	return err
+}
+
+// Forge does what a kernel with a fault would: it has a chunk of the first queue come
+// up in a ring once more than was handed over.
+func (l *Link) Forge(what string) {
+	q := l.ifaces[0].queues[0]
+	switch what {
+	case "received twice":
+		forge(&q.rx, unix.XDPDesc{Addr: kernelHeadroom, Len: 60}, unix.XDPDesc{Addr: kernelHeadroom, Len: 60})
+	case "received, but to send":
+		forge(&q.rx, unix.XDPDesc{Addr: q.slotBase, Len: 60})
+	case "received beyond its chunk":
+		forge(&q.rx, unix.XDPDesc{Addr: chunkBytes - 10, Len: 60})
+	case "sent, but was not handed over":
+		forge(&q.comp, q.slotBase)
+	case "sent, but to receive":
+		forge(&q.comp, 0)
+	case "given back twice": // by this process
+		q.back = append(q.back, 0)
+	}
+}
+
+func forge[T unix.XDPDesc | uint64](r *ring[T], entries ...T) {
+	at := atomic.LoadUint32(r.prod)
+	for i, v := range entries {
+		r.entries[(at+uint32(i))&r.mask] = v
+	}
+	atomic.StoreUint32(r.prod, at+uint32(len(entries)))
 }

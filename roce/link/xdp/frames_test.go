@@ -24,7 +24,7 @@ func TestFrames(t *testing.T) {
 			})
 			a, b := la.(*xdp.Link), lb.(*xdp.Link)
 			p := linktest.NewPath(a, b)
-			until(t, a, p, func() bool { return drain(t, b) > 0 })
+			linktest.Reaches(t, a, b, p)
 			r := rand.New(rand.NewPCG(1, 1))
 			rx := make([]transport.RxPacket, 5)
 			received := func() (n int) {
@@ -39,7 +39,7 @@ func TestFrames(t *testing.T) {
 					// The kernel may still have frames to send under way.
 					sending, receiving, err := a.Accounts()
 					require.NoError(t, err)
-					drain(t, b)
+					linktest.Drain(t, b)
 					_, bReceiving, err := b.Accounts()
 					require.NoError(t, err)
 					require.Equal(t, rxFrames, receiving, "A has given all back")
@@ -84,6 +84,38 @@ func TestFrameTwice(t *testing.T) {
 	require.ErrorContains(t, a.(*xdp.Link).CompleteTwice(), "this process has it")
 }
 
+// Whatever goes wrong with frames, in either direction, ends the link with an
+// error instead of a corrupted packet.
+func TestFramesMixedUp(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	b := openXDP().Open(t, n.B, n.B4)
+	for _, what := range []string{
+		"received twice", "received, but to send", "received beyond its chunk", "given back twice",
+		"sent, but was not handed over", "sent, but to receive",
+	} {
+		t.Run(what, func(t *testing.T) {
+			const frames = 8
+			a := openXDP(func(o *xdp.Options) { o.TxFrames = frames }).Open(t, n.A, n.A4).(*xdp.Link)
+			p := linktest.NewPath(a, b)
+			linktest.Reaches(t, a, b, p)
+			a.Forge(what)
+			r := rand.New(rand.NewPCG(3, 3))
+			rx := make([]transport.RxPacket, 8)
+			var err error
+			for end := time.Now().Add(giveUp); err == nil; {
+				require.True(t, time.Now().Before(end))
+				a.Send([]transport.TxPacket{linktest.Packet(r, p, 64)}) // until frames are taken back
+				_, err = a.Recv(rx)
+			}
+			require.ErrorContains(t, err, "has it")
+			require.Equal(t, err, a.Wait(-1))
+			dropped := a.Stats().TxDropped
+			a.Send([]transport.TxPacket{linktest.Packet(r, p, 64)})
+			require.Equal(t, dropped+1, a.Stats().TxDropped)
+		})
+	}
+}
+
 // Each receive queue has a socket, flows are spread over the queues for
 // sending, and what comes by any of them is received.
 func TestQueues(t *testing.T) {
@@ -101,14 +133,14 @@ func TestQueues(t *testing.T) {
 		ns.Run("ethtool", "-L", linktest.Device, "rx", "4", "tx", "4")
 		ns.Run("ip", "link", "set", linktest.Device, "up")
 	}
-	a, b := openXDP().in(t, n.A, n.A4).(*xdp.Link), openXDP().in(t, n.B, n.B4).(*xdp.Link)
+	a, b := openXDP().In(t, n.A, n.A4).(*xdp.Link), openXDP().In(t, n.B, n.B4).(*xdp.Link)
 	defer func() {
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
 	}()
 	require.Equal(t, queues, a.Queues())
 	p := linktest.NewPath(a, b)
-	until(t, a, p, func() bool { return drain(t, b) > 0 })
+	linktest.Reaches(t, a, b, p)
 	linktest.Drive(t, a, func() bool { return !a.Backlog() })
 	r := rand.New(rand.NewPCG(1, 1))
 	for round := range 10 {
@@ -121,7 +153,7 @@ func TestQueues(t *testing.T) {
 		before := b.Stats().RxPackets
 		a.Send(batch)
 		linktest.Drive(t, a, func() bool { return !a.Backlog() })
-		for end := time.Now().Add(giveUp); b.Stats().RxPackets < before+32; drain(t, b) {
+		for end := time.Now().Add(giveUp); b.Stats().RxPackets < before+32; linktest.Drain(t, b) {
 			require.True(t, time.Now().Before(end))
 		}
 	}

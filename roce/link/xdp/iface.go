@@ -68,7 +68,8 @@ type iface struct {
 	program  *program
 	attached bpflink.Link
 	queues   []*queue
-	senders  int // of the queues, those that may send
+	senders  int  // of the queues, those that may send
+	lost     bool // it is not attached any more; under Link.mu
 }
 
 // openIface attaches to an interface, the best way that works.
@@ -120,13 +121,13 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 	if rx > maxQueues {
 		return &OpenError{Hint: "use fewer (ethtool -L), or steer the traffic and set Queues", Err: fmt.Errorf("%s has %d receive queues, the link serves %d", f.name, rx, maxQueues)}
 	}
-	if f.program, err = load(&programConfig{port: f.l.port, loopback: f.loopback, frags: m.multi, queues: rx}); err != nil {
+	if f.program, err = load(&programConfig{port: f.l.local.Port(), loopback: f.loopback, frags: m.multi, queues: rx}); err != nil {
 		return fmt.Errorf("load program: %w", err)
 	}
 	if err := f.program.setStation(k.MAC, f.l.opts.VLAN); err != nil {
 		return err
 	}
-	for _, a := range f.l.addrs {
+	for _, a := range f.l.local.Addrs() {
 		if f.loopback || !a.IsLoopback() {
 			if err := f.program.listen(a, true); err != nil {
 				return err
@@ -166,6 +167,17 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 		}
 	}
 	return nil
+}
+
+// detached reports whether the program was taken from the interface. The kernel
+// does not let another program replace it, but whoever may can detach it.
+func (f *iface) detached() bool {
+	info, err := f.attached.Info()
+	if err != nil {
+		return false
+	}
+	x := info.XDP()
+	return x != nil && x.Ifindex == 0
 }
 
 // shut detaches and closes everything.

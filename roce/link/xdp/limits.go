@@ -39,10 +39,6 @@ const (
 
 	// backlogBytes bounds what waits for frames to come back from the kernel.
 	backlogBytes = 4 << 20
-	// heldBytes bounds what waits for neighbours to be resolved, heldPerPath
-	// what of it is for one path.
-	heldBytes   = 1 << 20
-	heldPerPath = 64 << 10
 
 	// retryEvery is how often a sender that is blocked tries again: nothing tells
 	// when a driver has completed a frame.

@@ -10,14 +10,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
-	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,14 +23,8 @@ const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: ru
 // Link is the xdp link; see the package comment. It implements [link.Link],
 // [link.Multicaster] and [link.Watcher].
 type Link struct {
-	opts    Options
-	port    uint16
-	start   time.Time
-	addrs   []netip.Addr
-	ifIndex []int       // of addrs, same order
-	holds   []*raw.Hold // of addrs, same order
-	hops    *nexthop.Table
-	state   raw.Port
+	opts  Options
+	local raw.Local
 
 	ifaces  []*iface
 	byIndex map[int]*iface
@@ -42,16 +33,14 @@ type Link struct {
 	tx sender
 	rx receiver
 
-	waker  *sockio.Waker
 	woken  atomic.Bool // as long as the waker is; for those who spin
 	closed atomic.Bool
-	failed atomic.Pointer[error] // the UMEM is not to be trusted any more
+	failed atomic.Pointer[error] // the link cannot be used any more
 
-	// mu guards groups, and what Close takes away from those who may be there
-	// at the same time.
-	mu     sync.Mutex
-	groups map[membership]int // joins
-	gone   bool
+	// mu guards what Close takes away from those who may be there at the same
+	// time.
+	mu   sync.Mutex
+	gone bool
 }
 
 var (
@@ -63,10 +52,7 @@ var (
 // Open attaches to the interfaces of the addresses. The error is an *OpenError
 // that says what to do.
 func Open(o Options) (*Link, error) {
-	l := &Link{
-		opts: o, port: cmp.Or(o.Port, ib.UDPPort), start: time.Now(), addrs: slices.Clone(o.Addrs),
-		byIndex: make(map[int]*iface), groups: make(map[membership]int),
-	}
+	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	if err := l.open(); err != nil {
 		_ = l.release()
 		return nil, err
@@ -84,10 +70,6 @@ func (o *Options) check() error {
 		}
 	}
 	switch {
-	case len(o.Addrs) == 0:
-		return errors.New("no local address given")
-	case o.VLAN > 4094:
-		return fmt.Errorf("VLAN %d is not between 1 and 4094", o.VLAN)
 	case o.Queues < 0 || o.BusyPoll < 0 || o.Spin < 0:
 		return errors.New("a negative number of queues or of packets to poll for, or time to spin")
 	}
@@ -98,33 +80,18 @@ func (l *Link) open() (err error) {
 	if err := l.opts.check(); err != nil {
 		return &OpenError{Err: err}
 	}
-	for i := range l.addrs {
-		if err := l.checkAddr(i); err != nil {
-			return err
-		}
-	}
-	if l.waker, err = sockio.NewWaker(); err != nil {
-		return &OpenError{Err: err}
-	}
-	if err := l.openTable(); err != nil {
+	err = l.local.Open(raw.Options{
+		Name: "xdp", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,
+		HopsChanged: l.hopsChanged, LinkChanged: l.linkChanged, Listen: l.listen,
+	})
+	if err != nil {
 		return err
 	}
-	for i, a := range l.addrs {
-		h, err := raw.NewHold(a, l.ifIndex[i], l.port)
-		if err != nil {
-			return err
-		}
-		l.holds = append(l.holds, h)
-	}
-	links := make(map[int]rtnl.Link)
-	for i, index := range l.ifIndex {
-		k, _ := l.hops.Link(index)
-		switch {
-		case !k.Ethernet():
-			return &OpenError{Addr: l.addrs[i], Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
-		case l.byIndex[index] != nil:
+	for _, index := range l.local.Indexes() {
+		if l.byIndex[index] != nil {
 			continue
 		}
+		k, _ := l.local.Hops.Link(index)
 		f, err := openIface(l, k)
 		if err != nil {
 			return err
@@ -133,10 +100,6 @@ func (l *Link) open() (err error) {
 		l.byIndex[index] = f
 		l.mu.Unlock()
 		l.ifaces = append(l.ifaces, f)
-		links[index] = k
-		if _, ok := ib.MTUForInterface(min(k.MTU, f.longest())); !ok {
-			return &OpenError{Addr: l.addrs[i], Hint: "raise the MTU of " + k.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", k.MTU)}
-		}
 	}
 	var names []string
 	for _, f := range l.ifaces {
@@ -145,75 +108,17 @@ func (l *Link) open() (err error) {
 		}
 	}
 	l.names = strings.Join(names, ", ")
-	l.state.Init(links, func(index int) int { return l.byIndex[index].longest() }, l.opts.MTU)
-	for index, k := range links {
-		l.catchUp(index, k)
+	if err := l.local.Begin(func(index int) int { return l.byIndex[index].longest() }, l.opts.MTU); err != nil {
+		return err
 	}
 	l.tx.init(l)
 	l.rx.init(l)
 	return nil
 }
 
-// catchUp takes notice of changes of an interface since it was looked at.
-func (l *Link) catchUp(index int, seen rtnl.Link) {
-	for {
-		k, ok := l.hops.Link(index)
-		if !ok {
-			l.linkChanged(seen, true)
-			return
-		}
-		if k == seen {
-			return
-		}
-		// A notification may have been faster: then k is old, and not what is found next.
-		l.linkChanged(k, false)
-		seen = k
-	}
-}
-
-// checkAddr normalises address i and finds its interface.
-func (l *Link) checkAddr(i int) error {
-	a := l.addrs[i]
-	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-		return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
-	}
-	a = a.Unmap().WithZone("")
-	if slices.Contains(l.addrs[:i], a) {
-		return &OpenError{Addr: a, Err: errors.New("given twice")}
-	}
-	l.addrs[i] = a
-	ifi, err := sockio.InterfaceOf(a)
-	if err != nil {
-		return &OpenError{Addr: a, Err: err}
-	}
-	if ifi == nil {
-		return &OpenError{Addr: a, Hint: sockio.BindHint(unix.EADDRNOTAVAIL, l.port), Err: unix.EADDRNOTAVAIL}
-	}
-	l.ifIndex = append(l.ifIndex, ifi.Index)
-	return nil
-}
-
-func (l *Link) openTable() error {
-	o := nexthop.Options{Changed: l.hopsChanged, LinkChanged: l.linkChanged, Poke: l.poke}
-	if l.opts.VLAN != 0 {
-		o.Index = l.ifIndex[0]
-		for _, i := range l.ifIndex {
-			if i != o.Index {
-				return &OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
-			}
-		}
-	}
-	var err error
-	if l.hops, err = nexthop.Open(o); err != nil {
-		return &OpenError{Err: err}
-	}
-	return nil
-}
-
 // hopsChanged is called when destinations have become reachable or not.
 func (l *Link) hopsChanged() {
-	if l.tx.kept.Load() {
-		l.tx.retry.Store(true)
+	if l.tx.held.Changed() {
 		l.Wake()
 	}
 }
@@ -221,34 +126,49 @@ func (l *Link) hopsChanged() {
 // linkChanged is called when an interface has changed.
 func (l *Link) linkChanged(k rtnl.Link, gone bool) {
 	l.mu.Lock()
-	if f := l.byIndex[k.Index]; f != nil && !l.gone && f.program != nil {
+	f := l.byIndex[k.Index]
+	detached, last := false, false
+	if f != nil && !l.gone && f.program != nil {
 		// Should it fail, packets to the new address pass to the stack: they are lost.
 		_ = f.program.setStation(k.MAC, l.opts.VLAN)
+		f.lost = f.lost || gone || f.detached()
+		detached, last = f.lost, true
+		for _, other := range l.byIndex {
+			last = last && other.lost
+		}
 	}
 	l.mu.Unlock()
-	l.state.Changed(k, gone)
+	l.local.State.Changed(k, gone || detached) // such an interface receives nothing
+	if detached && last {
+		l.fail(&DetachedError{Interface: k.Name})
+		l.Wake()
+	}
 }
 
-// poke makes the kernel resolve a neighbour.
-func (l *Link) poke(dst, src netip.Addr) {
-	if i := slices.Index(l.addrs, src); i >= 0 && i < len(l.holds) {
-		l.holds[i].Poke(dst)
-	}
+// listen has packets to a group redirected, or no longer.
+func (l *Link) listen(group netip.Addr, index int, on bool) error {
+	return l.byIndex[index].program.listen(group, on)
 }
 
 // Now returns the time since the link was opened, in nanoseconds.
-func (l *Link) Now() int64 { return int64(time.Since(l.start)) }
+func (l *Link) Now() int64 { return l.local.Now() }
 
 // Addrs returns the local addresses.
-func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
+func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.local.Addrs()) }
 
 // MTU returns the largest path MTU that the interfaces and the mode carry at
 // the moment.
-func (l *Link) MTU() ib.MTU { return l.state.MTU() }
+func (l *Link) MTU() ib.MTU { return l.local.State.MTU() }
 
 // Watch calls f with the state of the interfaces now and whenever it changes.
 // f must not call Watch or Close.
-func (l *Link) Watch(f func(link.PortState)) { l.state.Watch(f) }
+func (l *Link) Watch(f func(link.PortState)) { l.local.State.Watch(f) }
+
+// Join has packets to a multicast group redirected.
+func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
+
+// Leave undoes one Join.
+func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group, local) }
 
 // Capabilities says what is on; Mode is how the link is attached.
 func (l *Link) Capabilities() link.Capabilities {
@@ -259,7 +179,7 @@ func (l *Link) Capabilities() link.Capabilities {
 // Stats returns the counters.
 func (l *Link) Stats() link.Stats {
 	var s link.Stats
-	l.tx.stats.read(&s)
+	l.tx.stats.Read(&s)
 	l.rx.readStats(&s)
 	return s
 }
@@ -267,7 +187,7 @@ func (l *Link) Stats() link.Stats {
 // Wake makes Wait return.
 func (l *Link) Wake() {
 	l.woken.Store(true)
-	l.waker.Wake()
+	l.local.Waker.Wake()
 }
 
 // fail makes the link useless: frames of the UMEM got mixed up, and what is read
@@ -293,7 +213,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	if l.tx.retry.Load() {
+	if l.tx.held.Due() {
 		return nil // the sending side has something to do
 	}
 	r := &l.rx
@@ -328,7 +248,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 func (l *Link) clear() {
 	// In this order: a Wake after the first line sets it again, and then wakes.
 	l.woken.Store(false)
-	l.waker.Clear()
+	l.local.Waker.Clear()
 }
 
 // spin reports whether something came up before Spin or the timeout passed.
@@ -339,7 +259,7 @@ func (l *Link) spin(timeoutNs int64) bool {
 	}
 	for end := l.Now() + limit; ; {
 		for range 16 {
-			if l.woken.Load() || l.tx.retry.Load() || l.tx.blocked.Load() {
+			if l.woken.Load() || l.tx.held.Due() || l.tx.blocked.Load() {
 				return true
 			}
 			for _, f := range l.ifaces {
@@ -365,14 +285,7 @@ func (l *Link) Close() error {
 }
 
 func (l *Link) release() error {
-	var errs []error
-	if l.hops != nil {
-		errs = append(errs, l.hops.Close())
-	}
-	l.state.Watch(nil)
-	if l.waker != nil {
-		errs = append(errs, l.waker.Close())
-	}
+	errs := []error{l.local.Stop()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rx.keepStats()
@@ -380,8 +293,5 @@ func (l *Link) release() error {
 	for _, f := range l.ifaces {
 		errs = append(errs, f.shut())
 	}
-	for _, h := range l.holds {
-		errs = append(errs, h.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, l.local.Close())...)
 }

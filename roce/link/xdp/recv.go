@@ -1,47 +1,38 @@
 package xdp
 
 import (
-	"sync/atomic"
-
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
 // receiver is the receiving side of the link.
 type receiver struct {
-	l        *Link
-	queues   []*queue
-	next     int           // queue to look at first
-	fds      []unix.PollFd // event, sockets
-	timeout  unix.Timespec
-	verifier *link.Verifier
+	l       *Link
+	queues  []*queue
+	next    int           // queue to look at first
+	fds     []unix.PollFd // event, sockets
+	timeout unix.Timespec
+	split   receive.Splitter
 
 	// arena holds frames that were in several chunks. It, and the chunks handed
 	// up, are used again by the first Recv that begins with no run pending.
-	arena []byte
-	used  int
-	run   run
-	// searches is how many more frames may be searched for packets; see run.
-	searches int
+	arena  []byte
+	used   int
+	search search
 
-	stats rxStats
 	// overflow is what the sockets said when they were closed; under Link.mu.
 	overflow uint64
 }
 
-type rxStats struct {
-	packets, bytes, datagrams, calls, icrc, short, truncated, malformed atomic.Uint64
-}
-
 func (r *receiver) init(l *Link) {
 	r.l = l
-	r.verifier = link.NewVerifier(l.port)
+	r.split.Init(l.local.Port())
 	r.arena = make([]byte, arenaBytes)
-	r.searches = maxSearches
-	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN})
+	r.search.found()
+	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.local.Waker.FD()), Events: unix.POLLIN})
 	for _, f := range l.ifaces {
 		for _, q := range f.queues {
 			r.queues = append(r.queues, q)
@@ -55,9 +46,7 @@ func (r *receiver) readStats(o *link.Stats) {
 	r.keepStats()
 	o.RxOverflow = r.overflow
 	r.l.mu.Unlock()
-	s := &r.stats
-	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = s.packets.Load(), s.bytes.Load(), s.datagrams.Load(), s.calls.Load()
-	o.RxICRC, o.RxShort, o.RxTruncated, o.RxMalformed = s.icrc.Load(), s.short.Load(), s.truncated.Load(), s.malformed.Load()
+	r.split.Read(o)
 }
 
 // keepStats reads the counters of the sockets, if they are open. Link.mu is held.
@@ -79,7 +68,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
-	if !r.run.pending() {
+	if !r.split.Pending() {
 		// Nothing of the last call is in use any more.
 		r.used = 0
 		for _, q := range r.queues {
@@ -92,7 +81,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 			}
 		}
 	}
-	n := r.cut(batch)
+	n := r.split.Split(batch)
 	for range r.queues {
 		if n == len(batch) {
 			break
@@ -108,17 +97,14 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 			return 0, err
 		}
 	}
+	r.split.Publish()
 	return n, nil
 }
 
 // take hands up packets of a queue, as many as fit.
 func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error) {
-	var packets, bytes, frames, icrc uint64
+	frames := uint64(0)
 	for n < len(batch) {
-		if r.run.pending() {
-			n += r.cut(batch[n:])
-			continue
-		}
 		b, ok, err := r.frame(q)
 		if err != nil {
 			return n, err
@@ -127,54 +113,25 @@ func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error)
 			break
 		}
 		frames++
-		var d raw.Datagram
-		if b == nil {
-			r.stats.truncated.Add(1)
-			continue
-		}
-		if !raw.Parse(&d, b, r.l.port) {
-			r.stats.malformed.Add(1)
-			continue
-		}
-		verdict := link.VerdictBad
-		if len(d.Data) <= ib.MaxPacketBytes {
-			verdict = r.verifier.Flow(&d.Source).CheckKnown(d.Data, d.Ident)
-		}
+		var d receive.Datagram
 		switch {
-		case verdict == link.VerdictOK:
-			handUp(&batch[n], &d, d.Data)
-			bytes += uint64(len(d.Data))
-			r.searches = maxSearches
-			packets++
-			n++
-		case verdict == link.VerdictShort:
-			r.stats.short.Add(1)
-		case !q.f.mode.native && r.begin(&d):
-		case len(d.Data) > ib.MaxPacketBytes:
-			r.stats.truncated.Add(1)
+		case b == nil:
+			r.split.Truncated.Add(1)
+		case !raw.Parse(&d, b, r.l.local.Port()):
+			r.split.Malformed.Add(1)
+		case q.f.mode.native:
+			if r.split.Begin(&d) {
+				n += r.split.Split(batch[n:])
+			}
 		default:
-			icrc++
+			n += r.splitGeneric(&d, batch[n:])
 		}
 	}
 	if frames > 0 {
 		q.rx.release()
-		r.stats.datagrams.Add(frames)
-	}
-	if packets > 0 {
-		r.stats.packets.Add(packets)
-		r.stats.bytes.Add(bytes)
-	}
-	if icrc > 0 {
-		r.stats.icrc.Add(icrc)
+		r.split.Datagrams.Add(frames)
 	}
 	return n, nil
-}
-
-// handUp fills in a packet of a datagram.
-func handUp(p *transport.RxPacket, d *raw.Datagram, data []byte) {
-	p.Src, p.Dst = d.Source.Src, d.Source.Dst
-	p.TrafficClass, p.HopLimit = d.TrafficClass, d.HopLimit
-	p.SrcPort, p.Data = d.Source.SrcPort, data
 }
 
 // frame takes the next frame of a queue, which must be complete. It is nil if it

@@ -18,8 +18,8 @@ import (
 // segments.
 func TestRuns(t *testing.T) {
 	n := linktest.NewNet(t, 4200)
-	a := openUDP(udp.Options{}).in(t, n.A, n.A4)
-	b := openXDP(func(o *xdp.Options) { o.DisableNative = true }).in(t, n.B, n.B4)
+	a := openUDP(udp.Options{}).In(t, n.A, n.A4)
+	b := openXDP(func(o *xdp.Options) { o.DisableNative = true }).In(t, n.B, n.B4)
 	defer func() {
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
@@ -44,7 +44,7 @@ func TestRuns(t *testing.T) {
 			}
 			require.Equal(t, batch[i].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes], "packet %d", i)
 		}
-		drain(t, b)
+		linktest.Drain(t, b)
 		after := b.Stats()
 		require.EqualValues(t, 11, after.RxPackets-before.RxPackets)
 		require.EqualValues(t, 1, after.RxICRC-before.RxICRC)
@@ -52,9 +52,9 @@ func TestRuns(t *testing.T) {
 	}
 	// Garbage that is no run is not searched for ever, and harms nobody.
 	for range 100 {
-		rawSend(t, n.A, frame(t, n, frameOptions{payload: 4000, icrcXor: 1}))
+		linktest.SendFrames(t, n.A, linktest.MakeFrame(t, n, linktest.Frame{Payload: 4000, ICRCXor: 1}))
 	}
-	rawSend(t, n.A, frame(t, n, frameOptions{payload: 8}))
+	linktest.SendFrames(t, n.A, linktest.MakeFrame(t, n, linktest.Frame{Payload: 8}))
 	linktest.Receive(t, b, 1)
 	require.EqualValues(t, 105, b.Stats().RxICRC)
 }
@@ -66,7 +66,7 @@ func TestPolling(t *testing.T) {
 		o.DisableNative, o.Spin, o.BusyPoll = true, 50*time.Microsecond, 16
 	})
 	p := linktest.NewPath(a, b)
-	until(t, a, p, func() bool { return drain(t, b) > 0 })
+	linktest.Reaches(t, a, b, p)
 	start := a.Now()
 	require.NoError(t, a.Wait(int64(5*time.Millisecond)))
 	require.GreaterOrEqual(t, a.Now()-start, int64(4*time.Millisecond))

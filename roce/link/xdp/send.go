@@ -3,9 +3,9 @@ package xdp
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -16,42 +16,28 @@ type sender struct {
 	backlog backlog
 	blocked atomic.Bool // something waits for the kernel
 
-	hold  hold
-	kept  atomic.Bool // something is on hold
-	retry atomic.Bool // it is worth looking whether that can go
-
-	stats txStats
-}
-
-type txStats struct {
-	packets, bytes, calls, blocked, dropped, unreachable atomic.Uint64
-}
-
-func (s *txStats) read(o *link.Stats) {
-	o.TxPackets, o.TxBytes = s.packets.Load(), s.bytes.Load()
-	o.TxDatagrams = o.TxPackets
-	o.TxCalls, o.TxBlocked = s.calls.Load(), s.blocked.Load()
-	o.TxDropped, o.TxUnreachable = s.dropped.Load(), s.unreachable.Load()
+	held  raw.Held[*path]
+	stats transmit.Counters
 }
 
 func (t *sender) init(l *Link) { t.l = l }
 
 // Backlog reports whether packets wait for the kernel, or can go now that a
 // neighbour is known.
-func (l *Link) Backlog() bool { return l.tx.blocked.Load() || l.tx.retry.Load() }
+func (l *Link) Backlog() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
 	t := &l.tx
 	if l.failed.Load() != nil {
-		t.stats.dropped.Add(uint64(len(batch)))
+		t.stats.Dropped.Add(uint64(len(batch)))
 		return
 	}
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
-	if t.retry.Load() {
-		t.retryHold()
+	if t.held.Due() {
+		t.retryHeld()
 	}
 	var packets, bytes uint64
 	for i := range batch {
@@ -61,8 +47,9 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		}
 	}
 	if packets > 0 {
-		t.stats.packets.Add(packets)
-		t.stats.bytes.Add(bytes)
+		t.stats.Datagrams.Add(packets)
+		t.stats.Packets.Add(packets)
+		t.stats.Bytes.Add(bytes)
 	}
 	t.flush()
 }
@@ -72,24 +59,26 @@ func (l *Link) Send(batch []transport.TxPacket) {
 func (t *sender) add(p *transport.TxPacket) int {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
-		t.unreachable(1)
+		t.stats.Lost(p.Path, 1)
 		return 0
 	}
 	size := p.UDPPayloadLen()
-	switch ps.refresh() {
+	switch ps.Refresh() {
 	case nexthop.Ready:
-		if ps.held > 0 {
-			t.retryHold()
+		if ps.Held() {
+			t.retryHeld()
 		}
 	case nexthop.Pending:
-		t.keep(ps, p, size)
+		if !t.held.Keep(ps, p, size) {
+			t.stats.Lost(p.Path, 1)
+		}
 		return 0
 	default:
-		t.unreachable(1)
+		t.stats.Lost(p.Path, 1)
 		return 0
 	}
 	if size > ps.most {
-		t.stats.dropped.Add(1) // the network would have to fragment it
+		t.stats.Dropped.Add(1) // the network would have to fragment it
 		return 0
 	}
 	slot := t.slot(ps.q)
@@ -124,7 +113,7 @@ func (t *sender) slot(q *queue) []byte {
 func (t *sender) push(q *queue, n int) bool {
 	if err := q.push(n); err != nil {
 		t.l.fail(err)
-		t.stats.dropped.Add(1)
+		t.stats.Dropped.Add(1)
 		return false
 	}
 	return true
@@ -145,30 +134,32 @@ func (t *sender) flush() {
 func (t *sender) kick(q *queue) {
 	var calls uint64
 	q.flush(&calls)
-	t.stats.calls.Add(calls)
+	t.stats.Calls.Add(calls)
 	if q.stuck && !t.blocked.Load() {
-		t.stats.blocked.Add(1)
+		t.stats.Blocked.Add(1)
 		t.blocked.Store(true)
 	}
 }
 
-// appendPacket appends headers, payload, padding and ICRC to b.
-func (t *sender) appendPacket(b []byte, s *path, p *transport.TxPacket) []byte {
-	start := len(b)
-	b = link.AppendPacket(b, &s.icrc, p, 0)
-	if t.l.opts.RxeFlush && ib.Opcode(p.Header[0]) == ib.RCFlush {
-		body := b[start : len(b)-ib.ICRCBytes]
-		ib.PutICRC(b[len(b)-ib.ICRCBytes:], s.icrc.ChecksumFlushRxe(0, body)^p.ICRCXor)
+// retryHeld sends what waited for neighbours that are known by now.
+func (t *sender) retryHeld() {
+	t.held.Retry(t.sendHeld, t.dropHeld)
+	t.flush()
+}
+
+func (t *sender) sendHeld(p *path, data []byte) {
+	if len(data) > p.most {
+		t.stats.Dropped.Add(1)
+		return
 	}
-	return b
+	slot := t.slot(p.q)
+	if slot == nil {
+		t.postponeBytes(p, data)
+		return
+	}
+	if t.push(p.q, p.copyIn(slot, data)) {
+		t.stats.Sent(1, len(data))
+	}
 }
 
-func (t *sender) sent(bytes int) {
-	t.stats.packets.Add(1)
-	t.stats.bytes.Add(uint64(bytes))
-}
-
-func (t *sender) unreachable(packets int) {
-	t.stats.dropped.Add(uint64(packets))
-	t.stats.unreachable.Add(uint64(packets))
-}
+func (t *sender) dropHeld(p *path, _ []byte) { t.stats.Lost(p.Of, 1) }

@@ -5,6 +5,6 @@
 //
 // # Concurrency
 //
-// A Header and a Datagram belong to one side of a link. Hold may be used from
+// A Header belongs to one side of a link. Hold may be used from
 // anywhere until it is closed, Port always.
 package raw

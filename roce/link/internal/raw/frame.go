@@ -5,25 +5,17 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/receive"
 	"golang.org/x/sys/unix"
 )
-
-// Datagram is what is left of a received frame.
-type Datagram struct {
-	Data         []byte // UDP payload
-	Source       link.Source
-	Ident        uint16 // IPv4 identification
-	TrafficClass uint8
-	HopLimit     uint8
-}
 
 // Parse reads an Ethernet frame, which may have a VLAN tag, with a UDP packet to
 // the port. It trusts nothing, whatever a filter may have looked at, and
 // accepts neither fragments nor IPv4 options nor IPv6 extension headers. Bytes
-// behind the IP packet are padding. The UDP checksum is not looked at: it may be
+// behind the IP packet are padding. What the frame itself does not tell is left
+// 0: d.Segment. The UDP checksum is not looked at: it may be
 // partial, and the ICRC covers more.
-func Parse(d *Datagram, b []byte, port uint16) bool {
+func Parse(d *receive.Datagram, b []byte, port uint16) bool {
 	be := binary.BigEndian
 	if len(b) < EthernetBytes+ip4Overhead {
 		return false
@@ -35,7 +27,7 @@ func Parse(d *Datagram, b []byte, port uint16) bool {
 		}
 		proto, ip = be.Uint16(ip[2:]), ip[VLANTagBytes:]
 	}
-	*d = Datagram{}
+	*d = receive.Datagram{Known: true}
 	switch proto {
 	case unix.ETH_P_IP:
 		total, flags := int(be.Uint16(ip[2:])), be.Uint16(ip[6:])

@@ -24,11 +24,12 @@ type Flow struct {
 // Header is the template of the headers from Ethernet through UDP. The IPv4
 // identification is 0 with DF, the UDP checksum 0, as rdma_rxe has it.
 type Header struct {
-	b   [MaxHeaderBytes]byte
-	n   int
-	l3  int    // offset of the IP header
-	sum uint32 // of the constant 16-bit words of the IPv4 header
-	ip6 bool
+	b      [MaxHeaderBytes]byte
+	n      int
+	l3     int    // offset of the IP header
+	sum    uint32 // of the constant 16-bit words of the IPv4 header
+	pseudo uint32 // of those of the pseudo header of UDP
+	ip6    bool
 }
 
 // Overhead is the length of the IP and UDP headers for an address.
@@ -64,11 +65,13 @@ func (h *Header) Init(f *Flow, src, dst rtnl.MAC) {
 		b = be.AppendUint32(b, 6<<28|uint32(f.TrafficClass)<<20|f.FlowLabel&0xFFFFF)
 		b = append(b, 0, 0, unix.IPPROTO_UDP, ttl)
 		b = append(append(b, s[:]...), d[:]...)
+		h.pseudo = sum16(b[h.l3+8:]) + unix.IPPROTO_UDP
 	} else {
 		s, d := f.Src.As4(), f.Dst.As4()
 		b = append(b, 0x45, f.TrafficClass, 0, 0, 0, 0, 0x40, 0, ttl, unix.IPPROTO_UDP, 0, 0)
 		b = append(append(b, s[:]...), d[:]...)
 		h.sum = sum16(b[h.l3:])
+		h.pseudo = sum16(b[h.l3+12:]) + unix.IPPROTO_UDP
 	}
 	b = be.AppendUint16(b, f.SrcPort)
 	b = be.AppendUint16(b, f.DstPort)
@@ -94,6 +97,19 @@ func (h *Header) Put(b []byte, size int) {
 		be.PutUint16(ip[10:], ^fold(h.sum+uint32(total)))
 	}
 	be.PutUint16(b[h.n-4:], length)
+}
+
+// Network returns the offset of the IP header.
+func (h *Header) Network() int { return h.l3 }
+
+// Transport returns the offset of the UDP header.
+func (h *Header) Transport() int { return h.n - ib.UDPHeaderBytes }
+
+// PutPartialChecksum sets the UDP checksum of headers that Put has written to the sum of the
+// pseudo header, which whoever cuts the packet up completes. The checksum is at
+// ChecksumOffset of the UDP header.
+func (h *Header) PutPartialChecksum(b []byte, size int) {
+	binary.BigEndian.PutUint16(b[h.Transport()+ChecksumOffset:], fold(h.pseudo+uint32(uint16(size+ib.UDPHeaderBytes))))
 }
 
 // sum16 adds up the 16-bit words of b, whose length is even.

@@ -32,6 +32,8 @@ func NewHold(a netip.Addr, index int, port uint16) (*Hold, error) {
 		return nil, &link.OpenError{Addr: a, Err: os.NewSyscallError("socket", err)}
 	}
 	h := &Hold{fd, a, index, port}
+	// Without it the kernel would cut up every coalesced frame before dropping it.
+	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
 		unix.Close(fd)

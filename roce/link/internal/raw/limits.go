@@ -10,6 +10,20 @@ const (
 	// MaxHeaderBytes is the longest header from Ethernet through UDP.
 	MaxHeaderBytes = EthernetBytes + VLANTagBytes + ip6Overhead
 
+	// MaxIPBytes is the longest IP packet: a 16-bit length, which for IPv6 does not
+	// count the header; links keep to the same for both.
+	MaxIPBytes = 65535
+	// ChecksumOffset is where in the UDP header the checksum is.
+	ChecksumOffset = 6
+
+	// maxVLAN is the largest VLAN (IEEE 802.1Q; 0xFFF is reserved).
+	maxVLAN = 4094
+
+	// heldBytes bounds what waits for neighbours to be resolved, heldPerPath
+	// what of it is for one path.
+	heldBytes   = 1 << 20
+	heldPerPath = 64 << 10
+
 	// defaultTTL is the hop limit of paths that have none.
 	defaultTTL = 64
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/stretchr/testify/require"
 )
@@ -83,7 +84,7 @@ func TestHeader(t *testing.T) {
 func TestParse(t *testing.T) {
 	for _, f := range flows {
 		b := build(&f, 64)
-		var d Datagram
+		var d receive.Datagram
 		require.True(t, Parse(&d, append(b[:len(b):len(b)], 1, 2, 3), f.DstPort))
 		require.Equal(t, b[len(b)-64:], d.Data)
 		require.Equal(t, f.Src, d.Source.Src)
@@ -104,7 +105,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(build(&flow, 20))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var d Datagram
+		var d receive.Datagram
 		if !Parse(&d, b, 4791) {
 			return
 		}

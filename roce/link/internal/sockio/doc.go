@@ -1,5 +1,5 @@
 // Package sockio is what the links that use Linux sockets have in common:
-// batched system calls ([Send], [Recv]), datagrams gathered from headers and
+// batched system calls ([Send], [Recv], [Reader]), datagrams gathered from headers and
 // registered memory ([Batch]), the event file descriptor that ends a wait
 // ([Waker]), and small facts about sockets and interfaces.
 //

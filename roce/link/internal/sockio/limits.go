@@ -4,9 +4,17 @@ import "github.com/goroce/goroce/ib"
 
 const (
 	// MaxSegments is how many segments Linux takes in one datagram
-	// (UDP_MAX_SEGMENTS: 128 since 6.9, 64 before).
-	MaxSegments    = 128
+	// (UDP_MAX_SEGMENTS since 6.9).
+	MaxSegments = 128
+	// MaxSegmentsOld is how many it took before 6.9. A sender that sees a longer
+	// run refused tries with so many before it does without segmentation.
 	MaxSegmentsOld = 64
+
+	// MaxReadBatch is how many datagrams one call of Reader.Read takes at most.
+	MaxReadBatch = 32
+	// defaultReadBatch is how many it takes when they are long; together they
+	// should stay in the second-level cache.
+	defaultReadBatch = 4
 
 	// CopyBytes is the payload up to which a packet is copied into the arena
 	// instead of being sent from where it is. Measured: at 64 bytes copying is

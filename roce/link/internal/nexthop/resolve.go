@@ -1,0 +1,182 @@
+package nexthop
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"golang.org/x/sys/unix"
+)
+
+func (t *Table) resolve(h *Hop, probe bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.enqueue(h, probe)
+}
+
+// enqueue has the worker resolve h. mu is held.
+func (t *Table) enqueue(h *Hop, probe bool) {
+	if t.closed || h.state.Load() == stateEvicted {
+		return
+	}
+	h.probe = h.probe || probe
+	h.epoch++
+	if !h.queued {
+		h.queued = true
+		t.queue = append(t.queue, h)
+	}
+	t.wakeWorker()
+}
+
+// wakeWorker sets the worker going. mu is held.
+func (t *Table) wakeWorker() {
+	if t.closed {
+		return
+	}
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
+// enqueueAll resolves everything anew. mu is held.
+func (t *Table) enqueueAll() {
+	for _, h := range t.hops {
+		t.enqueue(h, h.used.Load())
+	}
+}
+
+// work is the goroutine that asks the kernel.
+func (t *Table) work() {
+	defer t.wg.Done()
+	for range t.kick {
+		changed := false
+		for {
+			t.mu.Lock()
+			if t.closed {
+				t.mu.Unlock()
+				return
+			}
+			reload := t.reload
+			t.reload = false
+			var h *Hop
+			probe, epoch := false, uint64(0)
+			if n := len(t.queue); n > 0 {
+				h = t.queue[n-1]
+				t.queue[n-1] = nil
+				t.queue = t.queue[:n-1]
+				h.queued = false
+				probe, epoch = h.probe, h.epoch
+				h.probe = false
+			}
+			t.mu.Unlock()
+			t.asking.Lock()
+			if reload {
+				if err := t.readLinks(); err != nil {
+					t.mu.Lock()
+					t.reload = true
+					t.mu.Unlock()
+				}
+			}
+			if h != nil && t.ask(h, probe, epoch) {
+				changed = true
+			}
+			t.asking.Unlock()
+			if h == nil {
+				break
+			}
+		}
+		if changed && t.opts.Changed != nil {
+			t.opts.Changed()
+		}
+	}
+}
+
+// ask resolves a hop, and reports whether it has become Ready or Failed. asking is held.
+func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
+	r, err := t.conn.Route(h.key.dst, h.key.src, t.opts.Index)
+	t.mu.Lock()
+	s := *h.state.Load()
+	if s.Status == Evicted || h.epoch != epoch {
+		if !h.queued {
+			t.enqueue(h, probe) // something changed meanwhile
+		}
+		t.mu.Unlock()
+		return false
+	}
+	l, known := t.links[r.Index]
+	switch {
+	case err != nil:
+		s = State{Status: Failed, Err: err}
+	case r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_LOCAL:
+		s = State{Status: Failed, Err: syscall.ENETUNREACH}
+	case !known || !l.Up():
+		s = State{Status: Failed, Err: ErrDown}
+	case !l.Ethernet():
+		s = State{Status: Failed, Err: errors.New("the interface " + l.Name + " is not Ethernet")}
+	default:
+		if s.Index != r.Index {
+			s = State{}
+		}
+		s.Index, s.Src, s.Err = r.Index, l.MAC, nil
+		s.Loopback = l.Flags&unix.IFF_LOOPBACK != 0
+		s.MTU, s.GSOMax = l.MTU, l.GSOMax
+		if r.MTU > 0 {
+			s.MTU = min(s.MTU, r.MTU)
+		}
+		if l.Flags&(unix.IFF_NOARP|unix.IFF_LOOPBACK) != 0 {
+			// As the kernel does where nobody can be asked.
+			s.Status, s.Dst, s.stale = Ready, l.MAC, false
+			break
+		}
+		k := rtnl.NeighbourKey{Index: r.Index, Addr: h.key.dst}
+		if r.Gateway.IsValid() {
+			k.Addr = r.Gateway
+		}
+		t.attach(h, k)
+		if s.Status == Failed {
+			s.Status = Pending
+			if err := h.state.Load().Err; errors.Is(err, ErrNeighbour) {
+				// Packets are dropped, not kept, until the neighbour answers.
+				s.Status, s.Err = Failed, err
+			}
+		}
+		h.set(s)
+		t.mu.Unlock()
+		return t.askNeighbour(h, k, probe, epoch)
+	}
+	t.detach(h)
+	changed := h.set(s)
+	t.mu.Unlock()
+	return changed
+}
+
+// nudBusy are the states in which the kernel needs no push.
+const nudBusy = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE |
+	unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_INCOMPLETE
+
+// askNeighbour goes on with a hop whose route is known.
+func (t *Table) askNeighbour(h *Hop, k rtnl.NeighbourKey, probe bool, epoch uint64) bool {
+	n, err := t.conn.Neighbour(k)
+	if probe && (err != nil || n.State&nudBusy == 0) {
+		if t.conn.Probe(k) != nil && t.opts.Poke != nil {
+			t.opts.Poke(h.key.dst, h.key.src)
+		}
+		n, err = t.conn.Neighbour(k)
+		if n.Stale() {
+			n.State = unix.NUD_DELAY // what could be done was
+		}
+	}
+	if err != nil {
+		return false // no entry: there will be a notification, or another try
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h.epoch != epoch {
+		return false // a notification was faster
+	}
+	if n.State&unix.NUD_INCOMPLETE != 0 && h.state.Load().Status == Failed {
+		return false
+	}
+	return t.apply(h, &n)
+}

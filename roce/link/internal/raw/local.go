@@ -1,0 +1,212 @@
+package raw
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
+
+// Local is the local end of a link that writes frames: its addresses, the
+// interfaces that they are on, the sockets that hold the port there, the groups
+// that it is in, and what the kernel knows of the network.
+type Local struct {
+	Hops  *nexthop.Table
+	Waker *sockio.Waker
+	State Port
+
+	o     Options
+	start time.Time
+	index []int   // of the interfaces of o.Addrs, same order
+	holds []*Hold // of o.Addrs, same order
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	groups  map[membership]int // joins
+	stopped bool
+}
+
+// Options say what a Local is made of. Open normalises Addrs and Port.
+type Options struct {
+	Name  string // of the link, for errors
+	Addrs []netip.Addr
+	Port  uint16 // 0 is 4791
+	VLAN  uint16
+
+	// HopsChanged is called when destinations have become reachable or not.
+	HopsChanged func()
+	// LinkChanged is called when an interface has changed; gone if it was removed.
+	LinkChanged func(k rtnl.Link, gone bool)
+	// Listen makes the link receive what is sent to a multicast group on an
+	// interface, or no longer.
+	Listen func(group netip.Addr, index int, on bool) error
+}
+
+// Open fills in l. If it fails, Stop and Close release what there is. The error
+// is a *link.OpenError.
+func (l *Local) Open(o Options) (err error) {
+	o.Addrs = slices.Clone(o.Addrs)
+	if o.Port == 0 {
+		o.Port = ib.UDPPort
+	}
+	l.o, l.start, l.groups = o, time.Now(), make(map[membership]int)
+	switch {
+	case len(o.Addrs) == 0:
+		return &link.OpenError{Err: errors.New("no local address given")}
+	case o.VLAN > maxVLAN:
+		return &link.OpenError{Err: fmt.Errorf("VLAN %d is not between 1 and %d", o.VLAN, maxVLAN)}
+	}
+	for i := range l.o.Addrs {
+		if err := l.check(i); err != nil {
+			return err
+		}
+	}
+	if l.Waker, err = sockio.NewWaker(); err != nil {
+		return &link.OpenError{Err: err}
+	}
+	t := nexthop.Options{Changed: o.HopsChanged, LinkChanged: o.LinkChanged, Poke: l.poke}
+	if o.VLAN != 0 {
+		// The kernel's routes know nothing of the tag.
+		t.Index = l.index[0]
+		for _, i := range l.index {
+			if i != t.Index {
+				return &link.OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
+			}
+		}
+	}
+	if l.Hops, err = nexthop.Open(t); err != nil {
+		return &link.OpenError{Err: err}
+	}
+	for i, a := range l.o.Addrs {
+		k, _ := l.Hops.Link(l.index[i])
+		if !k.Ethernet() {
+			return &link.OpenError{Addr: a, Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
+		}
+		h, err := NewHold(a, l.index[i], o.Port)
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.holds = append(l.holds, h)
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// check normalises address i and finds its interface.
+func (l *Local) check(i int) error {
+	a := l.o.Addrs[i]
+	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
+	}
+	a = a.Unmap().WithZone("")
+	if slices.Contains(l.o.Addrs[:i], a) {
+		return &link.OpenError{Addr: a, Err: errors.New("given twice")}
+	}
+	l.o.Addrs[i] = a
+	ifi, err := sockio.InterfaceOf(a)
+	if err != nil {
+		return &link.OpenError{Addr: a, Err: err}
+	}
+	if ifi == nil {
+		return &link.OpenError{Addr: a, Hint: sockio.BindHint(unix.EADDRNOTAVAIL, l.o.Port), Err: unix.EADDRNOTAVAIL}
+	}
+	l.index = append(l.index, ifi.Index)
+	return nil
+}
+
+// Begin begins to follow the interfaces as a port. limit returns the longest IP
+// packet that the link can handle on an interface, in bytes; override, if valid,
+// bounds the MTU.
+func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
+	links := make(map[int]rtnl.Link)
+	for i, index := range l.index {
+		k, ok := l.Hops.Link(index)
+		if !ok {
+			return &link.OpenError{Addr: l.o.Addrs[i], Err: nexthop.ErrDown}
+		}
+		links[index] = k
+		if _, ok := ib.MTUForInterface(min(k.MTU, limit(index))); !ok {
+			return &link.OpenError{Addr: l.o.Addrs[i], Hint: "raise the MTU of " + k.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", k.MTU)}
+		}
+	}
+	l.State.Init(links, limit, override)
+	for index, k := range links {
+		l.catchUp(index, k)
+	}
+	return nil
+}
+
+// catchUp takes notice of changes of an interface since it was looked at.
+func (l *Local) catchUp(index int, seen rtnl.Link) {
+	for {
+		k, ok := l.Hops.Link(index)
+		if !ok {
+			l.o.LinkChanged(seen, true)
+			return
+		}
+		if k == seen {
+			return
+		}
+		// A notification may have been faster: then k is old, and not what is found next.
+		l.o.LinkChanged(k, false)
+		seen = k
+	}
+}
+
+// Stop ends what goes on in the background; after it no callback is running.
+func (l *Local) Stop() error {
+	var errs []error
+	if l.Hops != nil {
+		errs = append(errs, l.Hops.Close())
+	}
+	l.State.Watch(nil)
+	if l.Waker != nil {
+		errs = append(errs, l.Waker.Close())
+	}
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// Close gives the port back.
+func (l *Local) Close() error {
+	var errs []error
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.holds {
+		errs = append(errs, h.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// poke makes the kernel resolve a neighbour.
+func (l *Local) poke(dst, src netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.o.Addrs, src); i >= 0 && i < len(l.holds) && !l.stopped {
+		l.holds[i].Poke(dst)
+	}
+}
+
+// Port returns the UDP port.
+func (l *Local) Port() uint16 { return l.o.Port }
+
+// Now returns the time since the link was opened, in nanoseconds.
+func (l *Local) Now() int64 { return int64(time.Since(l.start)) }
+
+// Addrs returns the local addresses, not to be changed.
+func (l *Local) Addrs() []netip.Addr { return l.o.Addrs }
+
+// Indexes returns the indexes of the interfaces of the addresses, in their order.
+func (l *Local) Indexes() []int { return l.index }

@@ -1,0 +1,141 @@
+package receive
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// Datagram is a UDP datagram that was received: a packet, or a run of packets
+// that a peer has sent with segmentation offload, or that the kernel has
+// coalesced.
+type Datagram struct {
+	Data         []byte // of the packets, each BTH through ICRC
+	Source       link.Source
+	TrafficClass uint8
+	HopLimit     uint8
+	// Ident is the IPv4 identification of the first packet, if Known: a UDP socket
+	// does not tell.
+	Ident uint16
+	Known bool
+	// Segment is the length of the packets of a run but the last, in bytes; 0 for
+	// a single packet.
+	Segment int
+}
+
+// Splitter takes a datagram apart.
+type Splitter struct {
+	Counters
+
+	verifier *link.Verifier
+	cur      Datagram
+	flow     link.Flow // of cur: looked up once for all packets of a run
+	index    int       // of the next packet in cur
+	sum      tally
+}
+
+// tally is what was not added to the counters yet.
+type tally struct {
+	packets, bytes, icrc, solved, short uint64
+}
+
+// Init makes s split datagrams to a UDP port.
+func (s *Splitter) Init(port uint16) { s.verifier = link.NewVerifier(port) }
+
+// Flow returns the state of a flow, with which packets can be checked before
+// Begin.
+func (s *Splitter) Flow(source *link.Source) link.Flow { return s.verifier.Flow(source) }
+
+// Begin goes on to a datagram. One that cannot hold a packet, or only one that
+// is too long, is counted and left out.
+func (s *Splitter) Begin(d *Datagram) bool {
+	s.cur.Data = nil
+	switch {
+	case len(d.Data) == 0:
+		s.sum.short++
+		return false
+	case d.Segment > ib.MaxPacketBytes || d.Segment <= 0 && len(d.Data) > ib.MaxPacketBytes:
+		s.Truncated.Add(1)
+		return false
+	}
+	s.cur, s.index = *d, 0
+	s.flow = s.verifier.Flow(&d.Source)
+	return true
+}
+
+// Pending reports whether packets of the datagram are left.
+func (s *Splitter) Pending() bool { return len(s.cur.Data) > 0 }
+
+// Split hands up packets of the datagram, as many as fit, and counts those that
+// are wrong.
+func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
+	for n < len(batch) && s.Pending() {
+		switch v := s.Next(&batch[n]); v {
+		case link.VerdictOK, link.VerdictSolved:
+			n++
+		default:
+			s.Count(v)
+		}
+	}
+	return n
+}
+
+// Next takes the next packet of the datagram, of which there is one, and hands
+// it up if it is right; if not, the caller is to Count the verdict.
+func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
+	c := &s.cur
+	size := len(c.Data)
+	if c.Segment > 0 {
+		size = min(size, c.Segment)
+	}
+	b := c.Data[:size:size]
+	c.Data = c.Data[size:]
+	var v link.Verdict
+	if c.Known {
+		v = s.flow.CheckSegment(b, c.Ident, s.index)
+	} else {
+		v = s.flow.Check(b, s.index)
+	}
+	s.index++
+	switch v {
+	case link.VerdictBad, link.VerdictShort:
+		return v
+	case link.VerdictSolved:
+		s.sum.solved++
+	}
+	p.Src, p.Dst = c.Source.Src, c.Source.Dst
+	p.TrafficClass, p.HopLimit = c.TrafficClass, c.HopLimit
+	p.SrcPort, p.Data = c.Source.SrcPort, b
+	s.sum.packets++
+	s.sum.bytes += uint64(size)
+	return v
+}
+
+// Count counts a packet that Next has not handed up.
+func (s *Splitter) Count(v link.Verdict) {
+	if v == link.VerdictShort {
+		s.sum.short++
+	} else {
+		s.sum.icrc++
+	}
+}
+
+// Publish adds what was counted since the last time to the counters. It is
+// called once a batch: an atomic operation costs as much as a small packet.
+func (s *Splitter) Publish() {
+	t := &s.sum
+	if t.packets > 0 {
+		s.packets.Add(t.packets)
+		s.bytes.Add(t.bytes)
+	}
+	if t.solved > 0 {
+		s.solved.Add(t.solved)
+	}
+	if t.icrc > 0 {
+		s.icrc.Add(t.icrc)
+	}
+	if t.short > 0 {
+		s.short.Add(t.short)
+	}
+	*t = tally{}
+}

@@ -1,0 +1,85 @@
+package sockio
+
+import (
+	"github.com/goroce/goroce/ib"
+	"golang.org/x/sys/unix"
+)
+
+// Reader receives datagrams in batched calls. It takes few a call while they
+// are long, so that they stay in the cache, and many while they are single
+// packets.
+type Reader struct {
+	hdrs  []Mmsghdr
+	iovs  []unix.Iovec
+	bufs  [][]byte
+	bulk  int // datagrams of a call when they are long
+	width int // datagrams of the next call
+	n, i  int // of the last call: received, and gone on to
+}
+
+// NewReader returns a Reader of datagrams of up to size bytes, which takes bulk
+// of them a call when they are long, up to MaxReadBatch; 0 is a default.
+func NewReader(size, bulk int) *Reader {
+	if bulk <= 0 {
+		bulk = defaultReadBatch
+	}
+	bulk = min(bulk, MaxReadBatch)
+	r := &Reader{
+		hdrs: make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte, MaxReadBatch),
+		bulk: bulk, width: bulk,
+	}
+	mem := make([]byte, MaxReadBatch*size)
+	for i := range r.hdrs {
+		b := mem[i*size:][:size:size]
+		r.bufs[i] = b
+		r.iovs[i].Base = &b[0]
+		r.iovs[i].SetLen(len(b))
+		h := &r.hdrs[i].Hdr
+		h.Iov = &r.iovs[i]
+		h.SetIovlen(1)
+	}
+	return r
+}
+
+// Headers returns the message headers of the next call of Read. The kernel
+// changes the lengths of names and control messages, so that who wants these
+// sets them before each call.
+func (r *Reader) Headers() []Mmsghdr { return r.hdrs[:r.width] }
+
+// Read receives what there is from a socket, at most limit, without blocking.
+// What the call before has brought is overwritten.
+func (r *Reader) Read(fd, limit int) (int, unix.Errno) {
+	n, errno := Recv(fd, r.hdrs[:min(r.width, limit)])
+	r.n, r.i = n, 0
+	if n > 0 {
+		r.adapt()
+	}
+	return n, errno
+}
+
+// adapt chooses how many datagrams the next call takes.
+func (r *Reader) adapt() {
+	if r.n < r.width {
+		return
+	}
+	total := 0
+	for i := range r.n {
+		total += int(r.hdrs[i].N)
+	}
+	if total/r.n > 2*ib.MaxPacketBytes {
+		r.width = r.bulk
+	} else {
+		r.width = min(2*r.width, MaxReadBatch)
+	}
+}
+
+// Next goes on to the next datagram of the last call, and returns its number in
+// the call, its header and its bytes.
+func (r *Reader) Next() (i int, h *unix.Msghdr, b []byte, ok bool) {
+	if r.i >= r.n {
+		return 0, nil, nil, false
+	}
+	i = r.i
+	r.i++
+	return i, &r.hdrs[i].Hdr, r.bufs[i][:r.hdrs[i].N], true
+}

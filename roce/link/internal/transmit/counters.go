@@ -1,0 +1,40 @@
+package transmit
+
+import (
+	"sync/atomic"
+
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// Counters are the counters of the sending side.
+type Counters struct {
+	Packets, Bytes, Datagrams atomic.Uint64
+	Calls                     atomic.Uint64 // system calls
+	Blocked                   atomic.Uint64 // times the network would not take more
+	Dropped                   atomic.Uint64 // packets
+	Unreachable               atomic.Uint64 // of those, packets that could go nowhere
+	Fallbacks                 atomic.Uint64 // times segmentation offload was refused
+}
+
+// Read fills in the counters.
+func (c *Counters) Read(o *link.Stats) {
+	o.TxPackets, o.TxBytes, o.TxDatagrams = c.Packets.Load(), c.Bytes.Load(), c.Datagrams.Load()
+	o.TxCalls, o.TxBlocked, o.TxDropped = c.Calls.Load(), c.Blocked.Load(), c.Dropped.Load()
+	o.TxUnreachable, o.GSOFallbacks = c.Unreachable.Load(), c.Fallbacks.Load()
+}
+
+// Sent counts a datagram of so many packets and bytes.
+func (c *Counters) Sent(packets, bytes int) {
+	c.Datagrams.Add(1)
+	c.Packets.Add(uint64(packets))
+	c.Bytes.Add(uint64(bytes))
+}
+
+// Lost counts packets that can go nowhere at the moment, in the path, too. Only
+// the sending side calls it.
+func (c *Counters) Lost(p *transport.Path, packets int) {
+	p.Unreachable += uint64(packets)
+	c.Dropped.Add(uint64(packets))
+	c.Unreachable.Add(uint64(packets))
+}

@@ -1,0 +1,117 @@
+package linktest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// check sends packets from a to b, and compares.
+func check(t testing.TB, a, b link.Link, hops uint8, batch []transport.TxPacket) {
+	t.Helper()
+	SendAll(t, a, batch)
+	for i, rx := range Receive(t, b, len(batch)) {
+		tx := &batch[i]
+		require.Equal(t, tx.AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes], "packet %d", i)
+		require.Equal(t, tx.Path.Src, rx.Src)
+		require.Equal(t, tx.Path.Dst, rx.Dst)
+		require.Equal(t, tx.Path.TrafficClass, rx.TrafficClass)
+		require.Equal(t, tx.Path.HopLimit-hops, rx.HopLimit)
+		want := uint16(ib.UDPPort)
+		if a.Capabilities().SourcePort {
+			want = tx.Path.SrcPort
+		}
+		require.Equal(t, want, rx.SrcPort)
+	}
+}
+
+func testSingle(t *testing.T, p Pair) {
+	since := countersOf(p.B)
+	r := rand.New(rand.NewPCG(1, 1))
+	path := NewPath(p.A, p.B)
+	for _, n := range []int{0, 1, 2, 3, 4, 64, 255, 511, 512, 513, 1000, p.maxPayload()} {
+		check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, path, min(n, p.maxPayload()))})
+	}
+	require.Zero(t, since().RxICRC)
+}
+
+// Runs of packets of equal size, the last perhaps shorter, as messages make.
+func testRuns(t *testing.T, p Pair) {
+	sinceA, sinceB := countersOf(p.A), countersOf(p.B)
+	r := rand.New(rand.NewPCG(2, 2))
+	path := NewPath(p.A, p.B)
+	for _, n := range []int{0, 4, 64, 500, 516, 1024, p.maxPayload()} {
+		n = min(n, p.maxPayload())
+		for _, count := range []int{2, 15, 64, 65, 200} {
+			batch := make([]transport.TxPacket, count)
+			for i := range batch {
+				batch[i] = Packet(r, path, n)
+			}
+			if n > 0 {
+				batch[count-1] = Packet(r, path, r.IntN(n+1))
+			}
+			// Few enough bytes at a time for any receive buffer.
+			for len(batch) > 0 {
+				k := min(len(batch), 1+64<<10/(n+200))
+				check(t, p.A, p.B, p.Hops, batch[:k])
+				batch = batch[k:]
+			}
+		}
+	}
+	a, b := sinceA(), sinceB()
+	require.Equal(t, a.TxPackets, b.RxPackets)
+	require.Equal(t, a.TxBytes, b.RxBytes)
+	require.Zero(t, b.RxICRC+b.RxShort+b.RxTruncated+b.RxMalformed)
+	require.Zero(t, a.TxDropped+a.GSOFallbacks)
+	if p.A.Capabilities().GSO {
+		require.Less(t, a.TxDatagrams, a.TxPackets/4, "runs leave together")
+	} else {
+		require.Equal(t, a.TxDatagrams, a.TxPackets)
+	}
+}
+
+// Any sizes on several paths in any order.
+func testMixed(t *testing.T, p Pair) {
+	r := rand.New(rand.NewPCG(3, 3))
+	paths := make([]*transport.Path, 3)
+	for i := range paths {
+		paths[i] = NewPath(p.A, p.B)
+		paths[i].SrcPort += uint16(i)
+		paths[i].TrafficClass = uint8(i) << 5
+		paths[i].HopLimit += uint8(i)
+	}
+	sizes := []int{0, 4, 8, 100, 300, 600, p.maxPayload()}
+	for range 60 {
+		batch := make([]transport.TxPacket, 1+r.IntN(20))
+		for i := range batch {
+			batch[i] = Packet(r, paths[r.IntN(1+r.IntN(len(paths)))], sizes[r.IntN(1+r.IntN(len(sizes)))])
+		}
+		check(t, p.A, p.B, p.Hops, batch)
+	}
+}
+
+func testBothWays(t *testing.T, p Pair) {
+	r := rand.New(rand.NewPCG(4, 4))
+	ab, ba := NewPath(p.A, p.B), NewPath(p.B, p.A)
+	for range 50 {
+		check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, ab, 100), Packet(r, ab, 100)})
+		check(t, p.B, p.A, p.Hops, []transport.TxPacket{Packet(r, ba, 200), Packet(r, ba, 20)})
+	}
+}
+
+// Every DSCP and ECN codepoint arrives as it was sent, by single packets and by runs.
+func testTrafficClass(t *testing.T, p Pair) {
+	if !p.A.Capabilities().ECN || !p.B.Capabilities().ECN {
+		t.Skip("the link does not do traffic classes")
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	for tc := range 256 {
+		path := NewPath(p.A, p.B)
+		path.TrafficClass = uint8(tc)
+		check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, path, 64), Packet(r, path, 64), Packet(r, path, 8)})
+	}
+}

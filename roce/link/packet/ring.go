@@ -1,0 +1,134 @@
+package packet
+
+import (
+	"errors"
+	"os"
+
+	"github.com/goroce/goroce/roce/link/internal/raw"
+	"golang.org/x/sys/unix"
+)
+
+// ring is the memory that the kernel puts received frames into (PACKET_RX_RING,
+// TPACKET_V2): a frame is seen without a system call. A slot holds a single
+// packet. Of a longer frame, a run of packets, the slot says that the whole is in
+// the socket's queue (PACKET_COPY_THRESH), so that slots and queue together are in the order
+// of arrival.
+type ring struct {
+	mem      []byte
+	slot     int // bytes
+	perBlock int
+	block    int // bytes
+	slots    int
+	next     int // slot to look at
+	back     int // slots before next that are to be given back to the kernel
+}
+
+// slotKind is what is in a slot.
+type slotKind uint8
+
+const (
+	slotEmpty  slotKind = iota
+	slotWhole           // a frame
+	slotQueued          // a frame is in the queue of the socket
+	slotLost            // a frame that neither slot nor queue had room for
+)
+
+// openRing makes the ring of a socket, of so many slots at least, for packets of
+// interfaces of an MTU.
+func openRing(fd, slots, mtu int) (*ring, error) {
+	r := &ring{slot: ringHeaderBytes + vnetBytes + raw.EthernetBytes + raw.VLANTagBytes + mtu}
+	r.slot = (r.slot + ringAlign - 1) &^ (ringAlign - 1)
+	r.block = ringBlockBytes
+	r.perBlock = r.block / r.slot
+	blocks := (slots + r.perBlock - 1) / r.perBlock
+	r.slots = blocks * r.perBlock
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return nil, os.NewSyscallError("setsockopt PACKET_VERSION", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt PACKET_COPY_THRESH", err)
+	}
+	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{
+		Block_size: uint32(r.block), Block_nr: uint32(blocks), Frame_size: uint32(r.slot), Frame_nr: uint32(r.slots)}); err != nil {
+		return nil, os.NewSyscallError("setsockopt PACKET_RX_RING", err)
+	}
+	var err error
+	if r.mem, err = unix.Mmap(fd, 0, r.block*blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+		// The kernel must not fill what nobody reads.
+		undo := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{})
+		return nil, errors.Join(os.NewSyscallError("mmap ring", err), undo)
+	}
+	return r, nil
+}
+
+func (r *ring) close() error {
+	if r == nil || r.mem == nil {
+		return nil
+	}
+	err := unix.Munmap(r.mem)
+	r.mem = nil
+	return os.NewSyscallError("munmap", err)
+}
+
+// at returns the memory of slot i from next.
+func (r *ring) at(i int) []byte {
+	n := r.next + i
+	if n >= r.slots {
+		n -= r.slots
+	}
+	off := n/r.perBlock*r.block + n%r.perBlock*r.slot
+	return r.mem[off : off+r.slot : off+r.slot]
+}
+
+// look returns what is in slot i from next, and for a whole frame that, with its
+// virtio header.
+func (r *ring) look(i int) (slotKind, []byte) {
+	if i+r.back >= r.slots {
+		return slotEmpty, nil // it is not the kernel's yet
+	}
+	b := r.at(i)
+	status := loadStatus(b)
+	switch {
+	case status&unix.TP_STATUS_USER == 0:
+		return slotEmpty, nil
+	case status&unix.TP_STATUS_COPY != 0:
+		return slotQueued, nil
+	}
+	h := slotHeader(b)
+	from, to := int(h.Mac)-vnetBytes, int(h.Mac)+int(h.Snaplen)
+	if h.Snaplen < h.Len || from < 0 || to > len(b) {
+		return slotLost, nil
+	}
+	return slotWhole, b[from:to:to]
+}
+
+// queued returns how many slots from next on say that a frame is in the queue, at
+// most limit.
+func (r *ring) queued(limit int) (n int) {
+	for n < limit {
+		if kind, _ := r.look(n); kind != slotQueued {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// take goes on by n slots. Their memory is valid until giveBack.
+func (r *ring) take(n int) {
+	if r.next += n; r.next >= r.slots {
+		r.next -= r.slots
+	}
+	r.back += n
+}
+
+// giveBack gives the slots that were taken back to the kernel.
+func (r *ring) giveBack() {
+	if r == nil {
+		return
+	}
+	for ; r.back > 0; r.back-- {
+		// The place so far before next, going round.
+		storeStatus(r.at(r.slots-r.back), unix.TP_STATUS_KERNEL)
+	}
+}

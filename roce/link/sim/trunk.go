@@ -1,0 +1,54 @@
+package sim
+
+import "net/netip"
+
+// Trunk is a cable between two switches, in one direction, with the queue of the port before
+// it: packets of a route pass it in addition to the pipes of their hosts. Without
+// routes a fabric is one switch.
+//
+// The queue of a trunk is its own: it takes nothing of Config.BufferBytes.
+type Trunk struct {
+	f    *Fabric
+	pipe pipeState
+}
+
+// NewTrunk makes a trunk. Several routes may share it. A LatencyNs of 0 is no delay.
+func (f *Fabric) NewTrunk(p Pipe) *Trunk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &Trunk{f: f, pipe: pipeState{Pipe: p, since: f.now}}
+}
+
+// Route sends the packets from one address to another over trunks, in this order, before
+// the pipe to their host; none removes the route.
+func (f *Fabric) Route(from, to netip.Addr, trunks ...*Trunk) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.routes[[2]netip.Addr{from, to}] = trunks
+}
+
+// QueueStats returns what the queue of the trunk has seen.
+func (t *Trunk) QueueStats() QueueStats {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	return t.pipe.stats(t.f.now)
+}
+
+// ResetQueue begins the observation of the queue anew.
+func (t *Trunk) ResetQueue() {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	t.pipe.reset(t.f.now)
+}
+
+// toTrunk puts a packet into the next trunk, at whose end is a switch.
+func (f *Fabric) toTrunk(t *Trunk, p *packet) {
+	at, ok := t.pipe.enter(f, p.wireBytes(), p)
+	if !ok {
+		f.stats.Overflowed++
+		f.recycle(p)
+		return
+	}
+	p.hops++
+	t.pipe.pass(f, at, 0, event{kind: atSwitch, pkt: p})
+}

@@ -1,0 +1,13 @@
+package xdp
+
+import "fmt"
+
+// DetachedError is the error of a link, from Wait and Recv, none of whose
+// interfaces it is attached to any more. It stays so: open another.
+type DetachedError struct {
+	Interface string // the last one
+}
+
+func (e *DetachedError) Error() string {
+	return fmt.Sprintf("xdp link: the program is not attached to %s any more: the interface was removed, or somebody has detached the program", e.Interface)
+}
