@@ -48,6 +48,7 @@ type CMID struct {
 	tos      uint8
 	tries    int
 	retryNs  int64
+	memory   int // bytes, see SetMemory
 	qp       *QP
 	ownQP    bool // made by CreateQP
 	conn     *cm.Conn
@@ -179,6 +180,14 @@ func (id *CMID) SetTypeOfService(tos uint8) error {
 // it waits between two tries; 0 means the default, 8 times at 500 ms.
 func (id *CMID) SetRetries(tries int, intervalNs int64) error {
 	return id.do(func(int64, *cmAgent) error { id.tries, id.retryNs = tries, intervalNs; return nil })
+}
+
+// SetMemory tells how many bytes the application holds for a connection that it
+// is about to accept. They bound how many connections can be half-open at a
+// time, which is until the peer confirms: beyond 64 MiB on a device the oldest are given up with
+// CMUnreachable. [Listener] does it by itself.
+func (id *CMID) SetMemory(bytes int) error {
+	return id.do(func(int64, *cmAgent) error { id.memory = bytes; return nil })
 }
 
 // Migrate moves the ID, and its events that have not been taken, to another
@@ -319,6 +328,8 @@ func (d *Device) doIfOpen(f func(now int64)) error {
 	}
 	defer d.mu.Unlock()
 	now := d.link.Now()
+	d.releaseHold(now)
+	d.sendJoined(now)
 	f(now)
 	d.flush(now)
 	return nil

@@ -50,7 +50,7 @@ func (d *Device) startCM() error {
 	a := &cmAgent{d: d, next: math.MaxInt64, ports: map[portKey][]*CMID{}, ring: make([]byte, cmRecvs*cmRecvBytes)}
 	var err error
 	if a.core, err = cm.New(cm.Config{
-		GUID: mad.GUID(d.guid), Addrs: d.addrs, MTU: d.mtu, Rand: d.rand, Limits: cm.Limits{HalfOpen: cmHalfOpen},
+		GUID: mad.GUID(d.guid), Addrs: d.addrs, MTU: d.mtu, Rand: d.rand, Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
 	}); err != nil {
 		return err
 	}
@@ -165,8 +165,16 @@ func (a *cmAgent) complete(now int64, wc *transport.WC) {
 	}
 	b := a.ring[wc.ID*cmRecvBytes:][:cmRecvBytes]
 	var g ib.GRH
-	if wc.SrcQP == ib.QPNGSI && g.Decode((*[ib.GRHBytes]byte)(b)) && wc.ByteLen >= ib.GRHBytes {
-		a.core.HandleMAD(now, g.Src, g.Dst, b[ib.GRHBytes:wc.ByteLen])
+	if wc.ByteLen >= ib.GRHBytes && g.Decode((*[ib.GRHBytes]byte)(b)) {
+		answer := cm.Packet{Src: g.Dst, Dst: g.Src}
+		switch b = b[ib.GRHBytes:wc.ByteLen]; {
+		case mad.Unserved(b, &answer.Data):
+			if a.sends < cmSends {
+				_ = a.send(now, &answer, wc.SrcQP) // who gets none asks again
+			}
+		case wc.SrcQP == ib.QPNGSI:
+			a.core.HandleMAD(now, g.Src, g.Dst, b)
+		}
 	}
 	// It fails only when the queue pair is being destroyed.
 	_ = a.post(now, int(wc.ID))
@@ -175,7 +183,7 @@ func (a *cmAgent) complete(now int64, wc *transport.WC) {
 // transmit sends what the core has to send, as far as there is room.
 func (a *cmAgent) transmit(now int64) {
 	for a.sends < cmSends && (a.unsent || a.core.PollTransmit(&a.pending)) {
-		a.unsent = a.send(now, &a.pending)
+		a.unsent = a.send(now, &a.pending, ib.QPNGSI)
 		if a.unsent {
 			return
 		}
@@ -184,7 +192,7 @@ func (a *cmAgent) transmit(now int64) {
 
 // send posts one datagram. It reports true if it has to wait for room; what
 // cannot be sent at all is dropped, and repeated by its timer.
-func (a *cmAgent) send(now int64, p *cm.Packet) bool {
+func (a *cmAgent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 	sgid := a.d.addrIndex(p.Src)
 	if sgid < 0 {
 		return false
@@ -195,7 +203,7 @@ func (a *cmAgent) send(now int64, p *cm.Packet) bool {
 	}
 	err = a.qp.PostSend(now, &transport.SendWR{
 		Opcode: WRSend, Flags: SendInline | SendSignaled, Inline: p.Data[:],
-		AH: ah, RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
+		AH: ah, RemoteQPN: to, RemoteQKey: ib.QKeyGSI,
 	})
 	_ = ah.Destroy()
 	if err == nil {

@@ -107,7 +107,7 @@ func (id *CMID) accept(now int64, p *ConnParam) error {
 		QPN: p.QPN, QKey: p.QKey, StartingPSN: p.StartingPSN, SRQ: p.SRQ,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		TargetAckDelay: cmAckDelay, FlowControl: p.FlowControl, RNRRetryCount: p.RNRRetryCount,
-		Private: p.PrivateData,
+		Private: p.PrivateData, Bytes: id.memory,
 	}
 	if qp := id.qp; qp != nil {
 		c := ConnAttr{
@@ -332,7 +332,9 @@ func (id *CMID) onReply(now int64, e *cm.Event) {
 	}
 	err := id.connectQP(now, RemoteInfo{QPN: m.QPN, PSN: id.qp.psn, GID: dgid(id.conn.Remote())}, c)
 	if err == nil {
-		err = id.conn.Ready(now, nil)
+		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
+			return // the peer has taken it back already, which the next event tells
+		}
 	} else {
 		err = errors.Join(err, id.conn.Reject(now, mad.RejectConsumer, nil, nil))
 	}

@@ -16,6 +16,9 @@ const (
 	// opens a thousand connections at a time, as cmtime does, gets in without
 	// waiting for many of its own repetitions.
 	cmHalfOpen = 1024
+	// cmHalfOpenBytes bounds the memory of these connections: those of a Listener
+	// with the defaults hold 288 KiB each, so that there are about 220.
+	cmHalfOpenBytes = 64 << 20
 )
 
 // Private data that is left to the application, in bytes. Peers receive the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // Defaults of connections made by [Dial] and [Listen].
@@ -29,6 +30,11 @@ type ConnConfig struct {
 	RecvBytes int // longest message that Recv takes; 0 is DefaultRecvBytes
 	SendDepth int // operations in progress; 0 is DefaultSendDepth
 
+	// KeepAlive is the time between probes of a connection that sends nothing,
+	// which find a peer that has vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's
+	// adapter answers them, so that an idle peer need not be one of ours.
+	KeepAlive time.Duration
+
 	// Param is what else is negotiated; nil is DefaultConnParam. PrivateData is
 	// what the peer finds with Conn.PrivateData.
 	Param *ConnParam
@@ -44,14 +50,27 @@ func (c *ConnConfig) withDefaults() ConnConfig {
 			*f.p = f.def
 		}
 	}
+	if d.KeepAlive == 0 {
+		d.KeepAlive = DefaultKeepAlive
+	}
 	return d
+}
+
+// connBytes is what a connection holds besides its receive buffers, about, and with
+// the default depths.
+const connBytes = 32 << 10
+
+// memory returns what a connection holds when it is accepted, in bytes.
+func (c *ConnConfig) memory() int {
+	d := c.withDefaults()
+	return connBytes + d.RecvDepth*d.RecvBytes
 }
 
 // Conn is a reliable connection. It has two faces, which can be used together.
 //
 // Messages and memory: Send and Recv exchange messages; Write, Read, FetchAdd
 // and CompareSwap work on memory of the peer that it has registered and told
-// us about. These calls take plain byte slices, copy them through a pool of registered buffers, and return when the
+// us about (Share and Shared do that). These calls take plain byte slices, copy them through a pool of registered buffers, and return when the
 // operation is complete. Their counterparts that begin with Start work on
 // registered memory without copying, and return a [Pending] at once.
 //
@@ -85,8 +104,9 @@ type Conn struct {
 	leading   bool
 	followers map[signal]struct{}
 	regions   []*MR
-	flushed   bool  // the queue pair is in ERR
-	failure   error // the first completion that was neither success nor flushed
+	keep      *time.Timer // the next probe; nil: none
+	flushed   bool        // the queue pair is in ERR
+	failure   error       // the first completion that was neither success nor flushed
 	peerGone  bool
 	closed    bool
 }
@@ -112,7 +132,8 @@ func newConn(id *CMID, cfg *ConnConfig) (c *Conn, err error) {
 	} else if c.pd.d != d {
 		return nil, &ArgError{"connect", "PD", "of another device"}
 	}
-	if c.cq, err = d.CreateCQ(c.cfg.SendDepth+c.cfg.RecvDepth, nil); err != nil {
+	sends := c.cfg.SendDepth + 1 // one for a probe
+	if c.cq, err = d.CreateCQ(sends+c.cfg.RecvDepth, nil); err != nil {
 		return nil, err
 	}
 	if c.ch, err = d.CreateEventChannel(); err != nil {
@@ -121,7 +142,7 @@ func newConn(id *CMID, cfg *ConnConfig) (c *Conn, err error) {
 	c.ch.also = c.cq.notify
 	c.pool = NewBufPool(c.pd, DefaultPoolBytes+2*c.cfg.RecvDepth*c.cfg.RecvBytes)
 	if c.qp, err = id.CreateQP(c.pd, QPInitAttr{
-		SendCQ: c.cq, Caps: QPCaps{MaxSendWR: c.cfg.SendDepth, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},
+		SendCQ: c.cq, Caps: QPCaps{MaxSendWR: sends, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},
 	}); err != nil {
 		return nil, err
 	}
@@ -207,6 +228,9 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.closed = true
+	if c.keep != nil {
+		c.keep.Stop()
+	}
 	c.wake()
 	c.mu.Unlock()
 	c.cq.notify.set()

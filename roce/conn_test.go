@@ -51,7 +51,7 @@ func keepPolling(t testing.TB, ds []*Device) {
 			}
 			for _, d := range ds {
 				if !d.isClosed() {
-					d.poll()
+					d.poll(never)
 				}
 			}
 			runtime.Gosched()

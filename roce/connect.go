@@ -67,6 +67,14 @@ func WithRNR(timer ib.RNRCode, retries uint8) ConnOption {
 	return func(c *ConnAttr) { c.MinRNRTimer, c.RNRRetry = timer, retries }
 }
 
+// WithRdAtomic sets how many READs and atomics may be outstanding in each
+// direction, at most [DeviceAttr.MaxQPRdAtomic]. Each side's is bounded by what
+// the other serves: 16 suits all hardware, and more makes small READs faster
+// between devices that can.
+func WithRdAtomic(depth uint8) ConnOption {
+	return func(c *ConnAttr) { c.MaxRdAtomic, c.MaxDestRdAtomic = depth, depth }
+}
+
 // WithAccess sets what the peer may do.
 func WithAccess(a Access) ConnOption { return func(c *ConnAttr) { c.Access = a } }
 

@@ -51,6 +51,11 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 // 0 means that there are none now. In polling mode it receives packets when
 // the queue is empty.
 func (cq *CQ) Poll(wcs []WC) (int, error) {
+	return cq.poll(wcs, always)
+}
+
+// poll is Poll; answers is for a device that polls, see progress.
+func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
 	}
@@ -58,6 +63,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		return 0, cq.d.closedErr()
 	}
 	if cq.d.mode != modePolling {
+		cq.d.endJoin()
 		// A caller that polls in a loop must not keep the processor from the
 		// goroutine that it waits for.
 		if cq.empty.Add(1)%pollYield == 0 {
@@ -65,8 +71,23 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 		}
 		return 0, nil
 	}
-	cq.d.poll()
-	return cq.take(wcs), nil
+	cq.d.poll(answers)
+	n := cq.take(wcs)
+	if n == 0 {
+		cq.d.idle()
+	}
+	return n, nil
+}
+
+// always is for progress: the application gets to run after every poll, and can
+// see what was written to its memory.
+func always() bool { return true }
+
+// any reports whether there are completions. The lock of the device is held.
+func (cq *CQ) any() bool {
+	cq.pollMu.Lock()
+	defer cq.pollMu.Unlock()
+	return cq.t.Len() > 0
 }
 
 // take is Poll without progress.
@@ -91,6 +112,9 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, &ArgError{"wait", "wcs", "has no room"}
 	}
+	if cq.d.mode == modePolling {
+		return cq.waitPolling(ctx, wcs)
+	}
 	if n, err := cq.Poll(wcs); n > 0 || err != nil {
 		return n, err
 	}
@@ -100,15 +124,28 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	cq.waiters.Add(1)
 	defer cq.leave()
 	for tries := 0; ; tries++ {
-		if cq.d.mode != modePolling {
-			cq.arm(false)
-		}
+		cq.arm(false)
 		if n, err := cq.Poll(wcs); n > 0 || err != nil {
 			return n, err
 		}
 		if err := cq.d.pause(ctx, cq.notify, tries); err != nil {
 			// Completions win over a context that ended at the same time.
 			return cq.lastLook(wcs, err)
+		}
+	}
+}
+
+// waitPolling is Wait of a device that polls.
+func (cq *CQ) waitPolling(ctx context.Context, wcs []WC) (int, error) {
+	answers := cq.any
+	for tries := 0; ; tries++ {
+		if n, err := cq.poll(wcs, answers); n > 0 || err != nil {
+			return n, err
+		}
+		if tries%pollYield == 0 {
+			if err := ctx.Err(); err != nil {
+				return cq.lastLook(wcs, err)
+			}
 		}
 	}
 }
@@ -147,9 +184,11 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 // completionEvent is called with the lock of the device held.
 func (cq *CQ) completionEvent() {
 	if cq.ch != nil && cq.appArmed.Swap(false) {
+		cq.d.hold.woke = true
 		cq.ch.push(cq)
 	}
 	if cq.waiters.Load() > 0 {
+		cq.d.hold.woke = true
 		cq.notify.set()
 	}
 }

@@ -45,9 +45,12 @@ type Device struct {
 	eng      *transport.Engine
 	table    *mem.Table
 	tx       []transport.TxPacket
-	shut     bool     // under mu: no more calls into the engine
-	blocked  bool     // under mu: the loop is in link.Wait, or about to
-	wakeTime int64    // under mu: when the loop returns from link.Wait by itself
+	shut     bool    // under mu: no more calls into the engine
+	blocked  bool    // under mu: the loop is in link.Wait, or about to
+	wakeTime int64   // under mu: when the loop returns from link.Wait by itself
+	hold     ackHold // under mu
+	join     joinedPosts
+	yield    yielder
 	cm       *cmAgent // under mu: nil until the communication manager is used
 
 	// rxMu guards the receiving side of the link.
@@ -204,10 +207,15 @@ func (d *Device) Close() error {
 		// Nobody receives any more, and after this nobody sends.
 		d.rxMu.Lock()
 		d.mu.Lock()
+		d.releaseHold(d.link.Now())
+		d.sendJoined(d.link.Now())
 		if d.cm != nil {
 			d.cm.shutdown()
 		}
 		d.shut = true
+		if d.hold.guard != nil {
+			d.hold.guard.Stop()
+		}
 		d.table.Close()
 		d.closeErr = d.link.Close()
 		d.mu.Unlock()
@@ -272,6 +280,8 @@ func (d *Device) do(f func(now int64) error) error {
 	}
 	defer d.mu.Unlock()
 	now := d.link.Now()
+	d.releaseHold(now) // before anything that may end a queue pair
+	d.sendJoined(now)
 	err := f(now)
 	d.flush(now)
 	return err

@@ -147,6 +147,7 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) 
 		return nil, errors.Join(err, conn.Close())
 	}
 	conn.ready(e.PrivateData)
+	conn.startKeepAlive()
 	return conn, nil
 }
 

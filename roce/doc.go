@@ -12,7 +12,8 @@
 // Three ways, from the top down:
 //
 //   - [Dial] and [Listen] make a [Conn], which sends and receives messages and
-//     reads and writes memory of the peer. They need no Device.
+//     reads and writes memory of the peer. They need no Device. [Listener.Serve]
+//     is the usual loop of a server.
 //   - [CMID] and [EventChannel] are the identifiers and events of librdmacm, for
 //     programs written that way. Both this and Dial speak the protocol of
 //     RDMA-CM, so that the peer can be any program on librdmacm.
@@ -25,13 +26,22 @@
 //   - Event-driven, the default. A goroutine of the device receives: it spins
 //     for a few tens of microseconds after traffic and then blocks in the
 //     system call, not in the runtime's poller, which is slower to wake.
-//     Posting sends from the caller's goroutine.
+//     Posting sends from the caller's goroutine; a message that is posted by
+//     itself while others of its queue pair are on their way may be held for
+//     some microseconds to share a datagram (see [QP.SetNoDelay]).
 //   - Polling, with [Config.Polling]. There is no goroutine. [CQ.Poll],
 //     [CQ.Wait] and the other calls that wait receive packets and run timers;
 //     nothing happens, acknowledgements included, while nobody calls them.
-//     This has the lowest latency.
+//     This has the lowest latency. A program ends with [Device.Close], since the
+//     last acknowledgement may still wait (see below).
 //   - Driven, when the link is a simulation. There is no goroutine, and the
 //     clock is virtual. Whoever waits lets simulated time pass.
+//
+// When packets come in that the application has waited for, their
+// acknowledgement is kept back while the application runs: an answer that it
+// posts at once leaves with it in one datagram. Event-driven, the
+// acknowledgement leaves as soon as the goroutine of the device runs again;
+// polling, at the next poll, or after 4 to 8 ms at the latest.
 //
 // # Concurrency
 //
@@ -45,6 +55,23 @@
 // that wait return [ErrClosed], which matches net.ErrClosed, and so does every
 // call afterwards. Memory from [PD.AllocBuffer] stays mapped until it is
 // freed.
+//
+// # Queue pair 1
+//
+// From the first use of Dial, Listen or a CMID, queue pair 1 is the
+// communication manager's. Of other management classes it serves none, as
+// rdma_rxe: a Get or a Set, of the PMA say, is answered with status 0x0c (method and
+// attribute not supported), to whoever asked, and everything else is dropped (Linux's ib_mad; held
+// against 6.1 and 6.12 by the conformance matrix, see mad.Unserved).
+//
+// # Floods
+//
+// What peers that never confirm a connection can make a device hold is bounded:
+// 64 MiB for connections that a Listener has accepted, queue pairs and receive
+// buffers included (288 KiB each with the defaults), and 32 MiB for the records
+// of the communication manager (FloodBytes of package roce/cm). Beyond that the oldest of them are given up, and
+// requests are left unanswered, as Linux does, so that honest clients, which
+// answer within a round trip and otherwise try again, get in.
 //
 // # Memory
 //

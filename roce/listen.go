@@ -23,6 +23,10 @@ type ListenConfig struct {
 	// It may replace r.Param. It is called from Accept, by one goroutine at a time,
 	// and must not call the listener.
 	Handshake func(r *ConnRequest) error
+
+	// ConnError, if set, is told the errors of the handlers of [Listener.Serve],
+	// from their goroutines, before the connection is closed.
+	ConnError func(c *Conn, err error)
 }
 
 // ConnRequest is a request for a connection.
@@ -44,9 +48,11 @@ type Listener struct {
 	id   *CMID
 	addr netip.AddrPort
 
-	mu      sync.Mutex
-	pending map[*CMID]*Conn // accepted, and not yet confirmed by the peer
-	closed  bool
+	mu       sync.Mutex
+	requests []*CMEvent      // not yet answered
+	pending  map[*CMID]*Conn // accepted, and not yet confirmed by the peer
+	ready    []*Conn         // established, and not yet returned by Accept
+	closed   bool
 }
 
 // Listen listens at "host:port" for connections of RDMA-CM in port space TCP.
@@ -113,44 +119,69 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // after Close. Requests that could not be served are refused without an error
 // here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	for {
-		e, err := l.ch.Get(ctx)
+	for tries := 0; ; tries++ {
+		c, err := l.advance()
+		if err == nil && c == nil {
+			if err = l.d.pause(ctx, l.ch.sig, tries); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, &OpError{Op: "accept", Local: l.addr, Err: err}
 		}
-		if c := l.handle(e); c != nil {
-			return c, nil
-		}
+		return c, nil
 	}
 }
 
-// handle takes one event; it returns a connection that is established.
-func (l *Listener) handle(e *CMEvent) *Conn {
+// advance does what there is to do until a connection is established or nothing
+// is left. What frees memory comes before what takes some: a crowd of requests is
+// queued behind the ends of connections that were given up for it.
+func (l *Listener) advance() (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Type == CMConnectRequest {
-		if l.closed {
-			_ = e.ID.Close()
-		} else if c := l.admit(e); c != nil {
-			l.pending[e.ID] = c
-		} else {
-			_ = e.ID.Close()
+	for !l.closed {
+		for e := l.ch.Poll(); e != nil; e = l.ch.Poll() {
+			l.handle(e)
 		}
-		return nil
+		switch {
+		case len(l.ready) > 0:
+			c := l.ready[0]
+			l.ready = append(l.ready[:0], l.ready[1:]...)
+			l.ch.sig.set() // another goroutine may go on
+			return c, nil
+		case len(l.requests) > 0:
+			e := l.requests[0]
+			l.requests = append(l.requests[:0], l.requests[1:]...)
+			if c := l.admit(e); c != nil {
+				l.pending[e.ID] = c
+			} else {
+				_ = e.ID.Close()
+			}
+		default:
+			return nil, nil
+		}
+	}
+	l.ch.sig.set() // for the others
+	return nil, ErrClosed
+}
+
+// handle takes one event.
+func (l *Listener) handle(e *CMEvent) {
+	if e.Type == CMConnectRequest {
+		l.requests = append(l.requests, e)
+		return
 	}
 	c := l.pending[e.ID]
 	if c == nil {
-		return nil
+		return
 	}
 	delete(l.pending, e.ID)
-	if e.Type != CMEstablished {
-		_ = c.Close() // it never came to be
-		return nil
+	if e.Type != CMEstablished || e.ID.Migrate(c.ch) != nil {
+		_ = c.Close() // it never came to be, or the device is closed
+		return
 	}
-	if e.ID.Migrate(c.ch) != nil {
-		return nil // the device is closed, which the next call tells
-	}
-	return c
+	c.startKeepAlive()
+	l.ready = append(l.ready, c)
 }
 
 // admit accepts a request; nil means that it was refused.
@@ -174,7 +205,10 @@ func (l *Listener) admit(e *CMEvent) *Conn {
 		return nil
 	}
 	c.ready(e.PrivateData)
-	if err := e.ID.Accept(&r.Param); err != nil {
+	if err = e.ID.SetMemory(l.cfg.memory()); err == nil {
+		err = e.ID.Accept(&r.Param)
+	}
+	if err != nil {
 		refuse(e.ID, mad.RejectNoResources, err)
 		_ = c.Close()
 		return nil
@@ -206,9 +240,15 @@ func (l *Listener) Close() error {
 	}
 	l.closed = true
 	errs := []error{l.id.Close()}
-	for id, c := range l.pending {
+	for _, c := range l.ready {
 		errs = append(errs, c.Close())
-		delete(l.pending, id)
 	}
+	for _, c := range l.pending {
+		errs = append(errs, c.Close())
+	}
+	for _, e := range l.requests {
+		errs = append(errs, e.ID.Close())
+	}
+	l.ready, l.pending, l.requests = nil, nil, nil
 	return errors.Join(append(errs, l.ch.Close())...)
 }

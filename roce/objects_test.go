@@ -14,7 +14,7 @@ import (
 )
 
 func TestPolling(t *testing.T) {
-	a, b := pair(t, 1<<20, Config{Polling: true})
+	a, b := pair(t, 1<<20, Config{Polling: true}, WithTimeout(20, 7)) // 4 s: threads that poll wait for each other
 	// Somebody has to poll for b, or it would not even acknowledge.
 	ctx := testContext(t)
 	done := make(chan struct{})

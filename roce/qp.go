@@ -37,6 +37,7 @@ type QP struct {
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
 	id       *CMID // of the communication manager, or nil; under d.mu
+	noDelay  bool  // under d.mu
 }
 
 // CreateQP makes a queue pair in state RESET. Errors are of package transport;
@@ -57,11 +58,7 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	case a.SRQ != nil && a.SRQ.d != d:
 		return nil, &ArgError{"create QP", "SRQ", "of another device"}
 	}
-	var psn [4]byte
-	if _, err := io.ReadFull(d.rand, psn[:]); err != nil {
-		return nil, err
-	}
-	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData, psn: ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask}
+	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData}
 	ta := transport.QPInitAttr{
 		Type: a.Type, PD: pd.t, SendCQ: a.SendCQ.t, RecvCQ: a.RecvCQ.t,
 		Caps: withDefaults(a.Caps), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
@@ -74,6 +71,11 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 		return nil, err
 	}
 	defer d.mu.Unlock()
+	var psn [4]byte
+	if _, err := io.ReadFull(d.rand, psn[:]); err != nil {
+		return nil, err
+	}
+	qp.psn = ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask
 	t, err := d.eng.CreateQP(ta)
 	if err != nil {
 		return nil, err
@@ -158,8 +160,9 @@ func (qp *QP) Unreachable() uint64 {
 	return qp.t.Unreachable()
 }
 
-// PostSend queues a send work request and starts sending it. An error means
-// that nothing was queued. The request is copied; registered memory that it
+// PostSend queues a send work request and starts sending it, at once or, if it
+// may travel with others, presently: see [QP.SetNoDelay]. An error means that
+// nothing was queued. The request is copied; registered memory that it
 // refers to belongs to the device until it completes.
 func (qp *QP) PostSend(wr *SendWR) error {
 	d := qp.d
@@ -168,7 +171,7 @@ func (qp *QP) PostSend(wr *SendWR) error {
 	}
 	now := d.link.Now()
 	err := qp.t.PostSend(now, wr)
-	if err == nil {
+	if err == nil && !d.joins(qp, wr) {
 		d.flush(now)
 	}
 	d.mu.Unlock()
@@ -236,6 +239,8 @@ func (qp *QP) Close() error {
 		return nil
 	}
 	defer qp.d.mu.Unlock()
+	qp.d.releaseHold(qp.d.link.Now())
+	qp.d.sendJoined(qp.d.link.Now())
 	err := qp.t.Destroy()
 	if errors.Is(err, transport.ErrDestroyed) {
 		return nil

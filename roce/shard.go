@@ -16,11 +16,21 @@ import (
 // next timer, and does the same for the communication manager, which sends and
 // receives through the engine. mu is held.
 func (d *Device) flush(now int64) {
+	if d.hold.held.Load() {
+		d.hold.held.Store(false)
+		d.hold.penalty = 0
+	}
 	d.drain(now)
 	for d.cm != nil && d.cm.due(now) {
 		d.cm.run(now)
 		d.drain(now)
 	}
+	d.noteTimers()
+}
+
+// noteTimers notes when the engine's and the communication manager's next timer
+// is due. mu is held.
+func (d *Device) noteTimers() {
 	at, ok := d.eng.NextTimeout()
 	if d.cm != nil && d.cm.next < math.MaxInt64 && (!ok || d.cm.next < at) {
 		at, ok = d.cm.next, true
@@ -40,6 +50,12 @@ func (d *Device) drain(now int64) {
 		}
 		d.link.Send(d.tx[:n])
 	}
+	d.join.sent()
+	d.dispatchAll()
+}
+
+// dispatchAll hands out the engine's events. mu is held.
+func (d *Device) dispatchAll() {
 	for {
 		ev, ok := d.eng.PollEvent()
 		if !ok {
@@ -98,31 +114,62 @@ func (d *Device) dispatch(ev transport.Event) {
 }
 
 // progress receives one batch, handles it, runs timers that are due, and sends
-// what waited in the link. It
-// reports whether there was anything to do. rxMu is held.
-func (d *Device) progress() (bool, error) {
-	n, err := d.link.Recv(d.rx)
-	if err != nil {
-		return false, err
-	}
-	now := d.link.Now()
-	timer := now >= d.nextTimer.Load()
-	if n == 0 && !timer && !d.link.Backlog() {
-		return false, nil
-	}
-	d.mu.Lock()
-	if !d.shut {
+// what waited in the link, and messages that wait for others. It reports
+// whether there was anything to do. After packets alone, answers, called with
+// the lock held, says whether the application is likely to send something next.
+// rxMu is held.
+func (d *Device) progress(answers func() bool) (bool, error) {
+	for gathered := 0; ; {
+		n, err := d.link.Recv(d.rx)
+		if err != nil {
+			return false, err
+		}
+		now := d.link.Now()
+		timer := now >= d.nextTimer.Load()
+		joined := d.join.due()
+		if n == 0 && gathered == 0 && !timer && !joined && !d.link.Backlog() {
+			return false, nil
+		}
+		gathered += n
+		d.mu.Lock()
+		if d.shut {
+			d.mu.Unlock()
+			return true, nil
+		}
+		d.hold.woke = false
 		for i := range d.rx[:n] {
 			d.eng.HandlePacket(now, &d.rx[i])
 		}
 		if timer {
 			d.eng.HandleTimeout(now)
 		}
-		d.flush(now)
+		d.dispatchAll()
+		switch {
+		case n > 0 && gathered < ackGather && !timer && d.gathers():
+			d.mu.Unlock()
+			continue
+		case !timer && answers() && d.tryHold():
+			d.noteTimers()
+		default:
+			d.flush(now)
+		}
+		d.mu.Unlock()
+		return true, nil
 	}
-	d.mu.Unlock()
-	return true, nil
 }
+
+// gathers reports whether what came in asks for nothing but acknowledgements,
+// and nobody was woken by it: then what is at hand in the link, if anything,
+// comes first, and is acknowledged with it. mu is held.
+func (d *Device) gathers() bool {
+	return d.mode == modeEvent && !d.hold.woke && d.eng.OnlyAcks()
+}
+
+// wokeSomeone is for progress: what came in was waited for. mu is held.
+func (d *Device) wokeSomeone() bool { return d.hold.woke }
+
+// never is for progress.
+func never() bool { return false }
 
 // loop is the goroutine of an event-driven device: receive while there is
 // something, spin for a little, then block in the system call.
@@ -132,8 +179,9 @@ func (d *Device) loop() {
 	defer d.rxMu.Unlock()
 	last := d.link.Now()
 	idleSince, spinAgain := last, last
+	answers := d.wokeSomeone
 	for !d.isClosed() {
-		busy, err := d.progress()
+		busy, err := d.progress(answers)
 		if err != nil {
 			d.fail(err)
 			return
@@ -143,6 +191,10 @@ func (d *Device) loop() {
 		// runtime notices (20 us to 10 ms later). With nobody to run this costs
 		// 0.1 us.
 		runtime.Gosched()
+		d.endHold()
+		if !busy {
+			d.idle() // may give way to other threads, too
+		}
 		now := d.link.Now()
 		if !busy && now-last > preemptedNs {
 			// There is other work for this processor, and a thread that spins gets
@@ -167,7 +219,7 @@ func (d *Device) loop() {
 // block waits in the link until something happens.
 func (d *Device) block(now int64) error {
 	d.mu.Lock()
-	if d.link.Backlog() {
+	if d.link.Backlog() || d.join.n.Load() != 0 {
 		d.flush(now)
 	}
 	next := d.nextTimer.Load()
@@ -205,13 +257,14 @@ func (d *Device) fail(err error) {
 	go d.Close() // which waits for the caller's goroutine
 }
 
-// poll makes progress from the caller's goroutine. Only one caller does at a
-// time; the others have nothing to do.
-func (d *Device) poll() {
+// poll makes progress from the caller's goroutine, as progress does. Only one
+// caller does at a time; the others have nothing to do.
+func (d *Device) poll(answers func() bool) {
+	d.endHold()
 	if !d.rxMu.TryLock() {
 		return
 	}
-	_, err := d.progress()
+	_, err := d.progress(answers)
 	d.rxMu.Unlock()
 	if err != nil && !d.isClosed() {
 		d.fatalErr.CompareAndSwap(nil, &err)
@@ -257,9 +310,6 @@ func (d *Device) drivenProgress() {
 func (d *Device) pause(ctx context.Context, notify <-chan struct{}, tries int) error {
 	switch d.mode {
 	case modePolling:
-		if tries%pollYield == pollYield-1 {
-			runtime.Gosched()
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -267,7 +317,10 @@ func (d *Device) pause(ctx context.Context, notify <-chan struct{}, tries int) e
 			return d.closedErr()
 		case <-notify:
 		default:
-			d.poll()
+			d.poll(never)
+			if tries > 0 {
+				d.idle()
+			}
 		}
 		return nil
 	case modeDriven:

@@ -44,8 +44,9 @@ func (a *Agent) handleREQ(in *message) {
 		return
 	}
 	if !l.room(in.src) {
-		// Silence, not a REJ as from Linux: the client tries again, and gets in if
-		// the crowd has gone by then.
+		// Silence, as from Linux (ucma says ENOMEM when the backlog is full, and
+		// cm_destroy_id "does not reject to allow future retries"): the client tries
+		// again, and gets in if the crowd has gone by then.
 		a.stats.DropBacklog++
 		return
 	}
@@ -155,10 +156,10 @@ func (c *Conn) Accept(now int64, r Accept) error {
 	if err := c.keep(mad.AttrREP, c.tid, &m); err != nil {
 		return err
 	}
-	c.localQPN = r.QPN
+	c.localQPN, c.bytes = r.QPN, max(r.Bytes, 0)
 	c.setState(RepSent)
 	c.startRetries(now)
-	c.a.bound(now)
+	c.a.bound(now, c)
 	return nil
 }
 

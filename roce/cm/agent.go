@@ -45,18 +45,25 @@ type Agent struct {
 	byQPN     map[qpnKey]*Conn
 	sidr      map[sidrKey]*Conn // lookups of peers
 	listeners map[mad.ServiceID][]*Listener
-	peers     map[netip.Addr]int // unanswered requests and half-open connections of an address
+	peers     map[netip.Addr]account
 
 	conns        int // in byID or sidr, without those in timewait
 	waiting      int // with the application
 	numListeners int
 	halfOpen     ageList
+	halfOpenUse  int // bytes that the owner holds for them
 	timewait     ageList
 	timers       timerHeap
 
 	tx     []Packet
 	events []Event
 	stats  Stats
+}
+
+// account is what an address has of the bounds.
+type account struct {
+	pending int // requests not answered, and half-open connections
+	use     int // bytes that the owner holds for the latter
 }
 
 // New makes an Agent.
@@ -68,7 +75,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, local: map[netip.Addr]bool{},
 		byID: map[mad.CommID]*Conn{}, byRemote: map[remoteKey]*Conn{}, byQPN: map[qpnKey]*Conn{},
-		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]int{},
+		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]account{},
 	}
 	for _, l := range cfg.Addrs {
 		a.local[canonical(l)] = true
@@ -89,7 +96,8 @@ func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 		a.stats.DropMalformed++
 		return
 	}
-	// rdma_rxe has no agent for other classes, versions and methods either, and drops what it has no agent for.
+	// What could be answered, the owner has, with mad.Unserved. rdma_rxe drops the
+	// rest of what it has no agent for, too.
 	i := int(h.Attribute) - int(mad.AttrREQ)
 	if h.Class != mad.ClassCM || h.ClassVersion != mad.ClassVersion2 || h.Method != mad.MethodSend || i < 0 || i >= numMessages {
 		a.stats.DropClass++

@@ -37,7 +37,7 @@ func (c *Config) setDefaults() {
 		p   *int
 		def int
 	}{
-		{&c.Limits.Conns, d.Conns}, {&c.Limits.HalfOpen, d.HalfOpen}, {&c.Limits.PerPeer, d.PerPeer},
+		{&c.Limits.Conns, d.Conns}, {&c.Limits.HalfOpen, d.HalfOpen}, {&c.Limits.HalfOpenBytes, d.HalfOpenBytes}, {&c.Limits.PerPeer, d.PerPeer},
 		{&c.Limits.Timewait, d.Timewait}, {&c.Limits.Backlog, d.Backlog}, {&c.Limits.TxBacklog, d.TxBacklog},
 		{&c.Tries, DefaultTries},
 	} {

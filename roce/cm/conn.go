@@ -46,6 +46,7 @@ type Conn struct {
 
 	listener *Listener // ReqRcvd and SIDRReqRcvd: counts in its backlog
 	counted  bool      // counts in Agent.peers
+	bytes    int       // that the owner holds for it
 
 	// UserData is the owner's.
 	UserData any
@@ -104,16 +105,20 @@ func (c *Conn) setState(s State) {
 	}
 	if s.halfOpen() != old.halfOpen() {
 		c.unlist()
+		use := -c.bytes
 		if s.halfOpen() {
 			a.halfOpen.push(c)
+			use = c.bytes
 		}
+		a.halfOpenUse += use
+		c.account(0, use)
 	}
 	if pending := s.waitsForApplication() || s.halfOpen(); pending != c.counted {
 		c.counted = pending
 		if pending {
-			a.peers[c.remote]++
-		} else if a.peers[c.remote]--; a.peers[c.remote] == 0 {
-			delete(a.peers, c.remote)
+			c.account(1, 0)
+		} else {
+			c.account(-1, 0)
 		}
 	}
 	if over := s == Timewait || s == SIDRRepSent; over && c.list != &a.timewait {
@@ -122,6 +127,18 @@ func (c *Conn) setState(s State) {
 	}
 	c.state = s
 	c.up = c.up || s == Established
+}
+
+// account changes what the peer has of the bounds.
+func (c *Conn) account(pending, use int) {
+	p := c.a.peers[c.remote]
+	p.pending += pending
+	p.use += use
+	if p == (account{}) {
+		delete(c.a.peers, c.remote)
+	} else {
+		c.a.peers[c.remote] = p
+	}
 }
 
 // remove ends the record.

@@ -39,6 +39,19 @@ type Request struct {
 	RetryNs int64
 }
 
+// answerTimeout is the time in which this side promises to answer, and so the
+// interval at which the peer repeats its REP: reqLocalTimeout, or more if this
+// connection repeats its own messages less often than that. A thousand
+// connections at a time that each ask for a repetition every 0.5 s keep a slow peer from
+// anything else.
+func (c *Conn) answerTimeout() ib.TimeoutCode {
+	t := reqLocalTimeout
+	for t < reqRemoteTimeout && t.Ns() < c.retryNs {
+		t++
+	}
+	return t
+}
+
 // Connect sends a REQ. What becomes of it is told by EventReply, EventRejected or EventUnreachable.
 // The error is a *mad.FieldError if something does not fit its field, or wraps
 // ErrLimit.
@@ -61,7 +74,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	req := mad.REQ{
 		LocalCommID: c.localID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
-		RemoteCMTimeout: reqRemoteTimeout, LocalCMTimeout: reqLocalTimeout, MaxCMRetries: reqMaxRetries,
+		RemoteCMTimeout: reqRemoteTimeout, LocalCMTimeout: c.answerTimeout(), MaxCMRetries: reqMaxRetries,
 		Transport: r.Transport, FlowControl: r.FlowControl, StartingPSN: r.StartingPSN,
 		RetryCount: r.RetryCount, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ,
 		PKey: ib.PKeyDefault, MTU: r.MTU, Private: r.Private,

@@ -40,9 +40,15 @@
 // Connections, connection requests that wait for the application, half-open
 // connections, records in TIMEWAIT and datagrams to send are bounded: see
 // [Limits]. A listener that is flooded drops REQs beyond its backlog silently,
-// so that an honest client's next try may get in, and gives up the oldest
-// half-open connection for a new one, so that peers that never answer take
-// from each other first.
+// as Linux does, so that an honest client's next try may get in, and gives up
+// the oldest half-open connection for a new one, so that peers that never
+// answer take from each other first; one that has most of the memory loses its own.
+//
+// In bytes, with [DefaultLimits]: whatever peers send that never answer, the
+// agent holds at most [FloodBytes], 32 MiB (measured: 22, of which a record in
+// TIMEWAIT has up to 700 bytes; a half-open connection has about 1 KiB), and
+// makes its owner hold at most Limits.HalfOpenBytes, 64 MiB, or one connection
+// if that is more, as far as the owner tells how much it holds.
 //
 // # Concurrency
 //

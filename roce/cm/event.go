@@ -73,6 +73,9 @@ type Accept struct {
 	RNRRetryCount      uint8
 	SRQ                bool
 	Private            []byte // up to mad.REPPrivateBytes
+	// Bytes is the memory that the owner holds for the connection. It counts
+	// towards Limits.HalfOpenBytes until the peer has shown that it knows.
+	Bytes int
 }
 
 // clone copies b, which may be nil.

@@ -5,23 +5,32 @@ import "github.com/goroce/goroce/ib"
 // Limits bounds what peers and applications can make an [Agent] hold. A zero
 // field means its default.
 type Limits struct {
-	Conns     int // connections, whatever their state, without those in TIMEWAIT
-	HalfOpen  int // connections that were accepted and whose peer has not shown that it knows
-	PerPeer   int // requests not answered and half-open connections of one address; at most half of HalfOpen
-	Timewait  int // records of connections that are over; the oldest go first
-	Backlog   int // most that a listener can ask for
-	TxBacklog int // datagrams to send that PollTransmit has not taken
+	Conns    int // connections, whatever their state, without those in TIMEWAIT
+	HalfOpen int // connections that were accepted and whose peer has not shown that it knows
+	// HalfOpenBytes bounds the memory that the owner holds for half-open
+	// connections, of which [Accept] tells.
+	HalfOpenBytes int
+	PerPeer       int // requests not answered and half-open connections of one address; at most half of HalfOpen
+	Timewait      int // records of connections that are over; the oldest go first
+	Backlog       int // most that a listener can ask for
+	TxBacklog     int // datagrams to send that PollTransmit has not taken
 }
 
 // DefaultLimits are the defaults of [Limits].
 var DefaultLimits = Limits{
-	Conns:     1 << 17,
-	HalfOpen:  1 << 10,
+	Conns:    1 << 17,
+	HalfOpen: 1 << 10, HalfOpenBytes: 64 << 20,
 	PerPeer:   1 << 9,
 	Timewait:  1 << 15,
 	Backlog:   1 << 10, // the cap of Linux
 	TxBacklog: 1 << 13,
 }
+
+// FloodBytes bounds, on 64-bit machines, what an Agent itself holds with
+// DefaultLimits and one listener when it is flooded by peers that never answer:
+// records of connections in TIMEWAIT, above all. What the owner holds for
+// half-open connections comes on top: Limits.HalfOpenBytes.
+const FloodBytes = 32 << 20
 
 // Times of the protocol; fields of [Config] override those that have one.
 const (

@@ -80,7 +80,7 @@ func (a *Agent) match(service mad.ServiceID, addr netip.Addr) *Listener {
 // room reports whether l and the accounts admit one more request of peer.
 func (l *Listener) room(peer netip.Addr) bool {
 	a := l.a
-	return l.waiting < l.backlog && a.peers[peer] < a.cfg.Limits.PerPeer && a.conns < a.cfg.Limits.Conns
+	return l.waiting < l.backlog && a.peers[peer].pending < a.cfg.Limits.PerPeer && a.conns < a.cfg.Limits.Conns
 }
 
 // header takes the CMA header off the private data of a request for a service of RDMA-CM. ok is false if it has none
@@ -96,11 +96,23 @@ func header(service mad.ServiceID, private []byte) (h mad.CMAHeader, user []byte
 	return h, private[mad.CMAHeaderBytes:], true
 }
 
-// bound gives up the oldest half-open connections beyond the limit. Peers that
-// answer do so within a round trip; those that never will are soon the oldest.
-func (a *Agent) bound(now int64) {
-	for a.halfOpen.len > a.cfg.Limits.HalfOpen {
+// bound gives up half-open connections beyond the limits, for the sake of last,
+// which stays. The oldest go first: peers that answer do so within a round trip;
+// those that never will are soon the oldest. A peer that has most of it all
+// loses its own.
+func (a *Agent) bound(now int64, last *Conn) {
+	l := &a.cfg.Limits
+	for a.halfOpen.len > 1 && (a.halfOpen.len > l.HalfOpen || a.halfOpenUse > l.HalfOpenBytes) {
+		victim := a.halfOpen.head
+		if 2*a.peers[last.remote].use > l.HalfOpenBytes {
+			for victim.remote != last.remote {
+				victim = victim.next
+			}
+		}
+		if victim == last { // the only one of its peer
+			victim = a.halfOpen.head
+		}
 		a.stats.Evicted++
-		a.halfOpen.head.giveUp(now)
+		victim.giveUp(now)
 	}
 }

@@ -37,6 +37,7 @@ type Counts struct {
 	Conns     int // without those in TIMEWAIT
 	Waiting   int // of these, with the application
 	HalfOpen  int // of these, accepted and not confirmed
+	HalfBytes int // that the owner holds for those
 	Timewait  int
 	Listeners int
 	Tables    int // entries of all tables: 0 when nothing else is left
@@ -45,7 +46,7 @@ type Counts struct {
 // Counts returns how much there is.
 func (a *Agent) Counts() Counts {
 	c := Counts{
-		Conns: a.conns, HalfOpen: a.halfOpen.len, Timewait: a.timewait.len, Listeners: a.numListeners,
+		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len, Listeners: a.numListeners,
 		Waiting: a.waiting,
 	}
 	c.Tables = len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events)

@@ -511,3 +511,14 @@ func FuzzHandleMAD(f *testing.F) {
 		require.Equal(t, Counts{}, c)
 	})
 }
+
+// TestAnswerTimeout: the peer repeats its REP about as often as we our REQ, but
+// neither more often than by default nor less often than Linux.
+func TestAnswerTimeout(t *testing.T) {
+	for _, c := range []struct {
+		retryNs int64
+		want    ib.TimeoutCode
+	}{{1, 17}, {DefaultRetryNs, 17}, {6e8, 18}, {2e9, 19}, {3e9, 20}, {1e12, 20}} {
+		require.Equal(t, c.want, (&Conn{retryNs: c.retryNs}).answerTimeout(), "%d ns", c.retryNs)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -172,21 +173,31 @@ func ignoreEOF(err error) error {
 	return err
 }
 
+func TestSetNoDelay(t *testing.T) {
+	c, _ := simNetwork(t, sim.Config{Seed: 1}).pair(t, Config{})
+	require.NoError(t, c.SetNoDelay(false))
+	require.NoError(t, c.Close())
+	requireOp(t, c.SetNoDelay(true), "set", net.ErrClosed)
+}
+
 // A peer that reads nothing holds the writer up; the deadline ends that, and
 // what was written by then is known.
 func TestBackPressure(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
 		c, s := n.pair(t, Config{})
-		require.NoError(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 		want := randomBytes(4, 4*defaultBuffer)
-		written, err := c.Write(want)
-		requireOp(t, err, "write", os.ErrDeadlineExceeded)
-		var ne net.Error
-		require.ErrorAs(t, err, &ne)
-		require.True(t, ne.Timeout())
-		require.Greater(t, written, defaultBuffer/2)
+		written := 0
+		for n := 1; n > 0 || written <= defaultBuffer/2; written += n { // until all is full
+			require.NoError(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+			var err error
+			n, err = c.Write(want[written:])
+			requireOp(t, err, "write", os.ErrDeadlineExceeded)
+			var ne net.Error
+			require.ErrorAs(t, err, &ne)
+			require.True(t, ne.Timeout())
+		}
 		require.LessOrEqual(t, written, 2*defaultBuffer)
-		_, err = c.Write(want)
+		_, err := c.Write(want)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "still")
 		require.NoError(t, c.SetWriteDeadline(time.Time{}))
 		got := readAll(s)
@@ -375,29 +386,42 @@ func TestDialErrors(t *testing.T) {
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 }
 
-// More connections than the backlog are refused, and Accept makes room.
+// More clients than the backlog wait, and get in as Accept makes room; none is
+// refused. Those that nobody accepts are told at the end.
 func TestBacklog(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
 	l, err := (&ListenConfig{Backlog: 2}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
-	defer l.Close()
 	at := l.Addr().(Addr).AddrPort
-	var conns []*Conn
-	for range 2 {
-		c, err := Dial(ctx, n.a, at)
-		require.NoError(t, err)
-		conns = append(conns, c)
-		// Until the RTU has come the place is taken by the handshake: either way it is.
+	const clients, accepted = 8, 5
+	results := make(chan error, clients)
+	var up atomic.Int32
+	for range clients {
+		go func() {
+			c, err := Dial(ctx, n.a, at)
+			if err == nil {
+				up.Add(1)
+				_, err = c.Read(make([]byte, 1)) // until the server hangs up
+				c.Close()
+			}
+			results <- err
+		}()
 	}
-	_, err = Dial(ctx, n.a, at)
-	requireOp(t, err, "dial", syscall.ECONNREFUSED)
-	s, err := l.AcceptConn()
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	c, err := Dial(ctx, n.a, at)
-	require.NoError(t, err)
-	for _, c := range append(conns, c) {
-		require.NoError(t, c.Close())
+	for range accepted {
+		s, err := l.AcceptConn()
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Equal(t, io.EOF, <-results)
+	}
+	// Two have a place in the backlog, and perhaps one waits for one: a last client
+	// stays outside.
+	for up.Load() < accepted+2 {
+		runtime.Gosched()
+	}
+	require.NoError(t, l.Close())
+	for range clients - accepted {
+		err := <-results
+		require.True(t, err == io.EOF || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET), "%v", err)
 	}
 }

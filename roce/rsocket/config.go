@@ -50,6 +50,11 @@ func (c Config) normal() Config {
 	return c
 }
 
+// memory is what a connection holds from the start, in bytes.
+func (c Config) memory() int {
+	return connBytes + c.SendBuffer + c.RecvBuffer + 2*c.IOMaps*iomapBytes + (c.SendQueue+c.RecvQueue)*queueBytes
+}
+
 func (c Config) stream() streamConfig {
 	return streamConfig{
 		sendQueue: c.SendQueue, recvQueue: uint16(c.RecvQueue),

@@ -321,3 +321,14 @@ func (c *Conn) setDeadline(t time.Time, ws ...*waiter) error {
 	}
 	return nil
 }
+
+// SetNoDelay is there for programs that call it on a *net.TCPConn. It changes
+// nothing: every Write is sent at once, as by librdmacm.
+func (c *Conn) SetNoDelay(bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return opError("set", c.laddr, c.raddr, net.ErrClosed)
+	}
+	return nil
+}

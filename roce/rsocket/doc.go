@@ -45,6 +45,11 @@
 // noticed by the next call. As with TCP, a peer that vanished is noticed by
 // writing, by keep-alive probes ([Config.KeepAlive]), or not at all.
 //
+// Streams only: librdmacm's datagram rsockets, which take their own protocol on
+// UD queue pairs and a UDP socket beside, are not here; nor are addresses that are GIDs
+// (-f gid of its examples), which name nothing but IP addresses on RoCE. Urgent
+// data does not exist in librdmacm either.
+//
 // A hostile peer can write what it likes into its connection's receive buffer
 // and lists, at any time; it reaches nothing else, since every connection has a
 // protection domain of its own. What it claims in messages is checked, and

@@ -28,6 +28,11 @@ const (
 	defaultLinger = 5 * time.Second
 	// defaultBacklog is how many connections wait for Accept.
 	defaultBacklog = 128
+
+	// What a connection holds besides its buffers, about: connBytes in all, and
+	// queueBytes for each message of its queues.
+	connBytes  = 16 << 10
+	queueBytes = 96
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 // accepts.
 type ListenConfig struct {
 	Config Config
-	// Backlog is how many connections wait for Accept before further ones are
-	// refused; 0 is 128.
+	// Backlog is how many established connections wait for Accept before further
+	// requests are left unanswered, so that their senders try again; 0 is 128.
 	Backlog int
 }
 
@@ -35,10 +35,11 @@ type Listener struct {
 	// ended is closed when the goroutine is; nil if Accept does its work.
 	ended chan struct{}
 
-	// pumpMu is held by whoever handles events; pending are the connections
-	// whose handshake is not over.
-	pumpMu  sync.Mutex
-	pending map[*roce.CMID]*Conn
+	// pumpMu is held by whoever handles events; requests are not answered yet, and
+	// pending are the connections whose handshake is not over.
+	pumpMu   sync.Mutex
+	requests []*roce.CMEvent
+	pending  map[*roce.CMID]*Conn
 
 	closing sync.Once
 	closed  chan struct{}
@@ -174,35 +175,56 @@ func (l *Listener) serve() {
 		}
 		select {
 		case l.ready <- c:
-		default:
-			// request made sure that there is room, except after a burst.
+		case <-l.closed:
 			c.drop()
+			return
 		}
 	}
 }
 
-// pump handles events until a connection is ready. pumpMu is held.
+// pump handles events until a connection is ready. What frees memory comes before
+// what takes some: a crowd of requests is queued behind the ends of connections
+// that were given up for it. pumpMu is held.
 func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 	for {
+		for e := l.ch.Poll(); e != nil; e = l.ch.Poll() {
+			if c := l.handle(e); c != nil {
+				return c, nil
+			}
+		}
+		if len(l.requests) > 0 {
+			e := l.requests[0]
+			l.requests = append(l.requests[:0], l.requests[1:]...)
+			l.request(e)
+			continue
+		}
 		e, err := l.ch.Get(ctx)
 		if err != nil {
 			return nil, err
 		}
-		switch c := l.pending[e.ID]; {
-		case e.Type == roce.CMConnectRequest:
-			l.request(e)
-		case c == nil:
-			// Of a connection that is given up already.
-		case e.Type == roce.CMEstablished:
-			delete(l.pending, e.ID)
-			if l.adopt(c) {
-				return c, nil
-			}
-		case e.Type != roce.CMTimewaitExit:
-			delete(l.pending, e.ID) // the peer lost interest, or vanished
-			c.drop()
+		if c := l.handle(e); c != nil {
+			return c, nil
 		}
 	}
+}
+
+// handle takes one event; it returns a connection that is ready.
+func (l *Listener) handle(e *roce.CMEvent) *Conn {
+	switch c := l.pending[e.ID]; {
+	case e.Type == roce.CMConnectRequest:
+		l.requests = append(l.requests, e)
+	case c == nil:
+		// Of a connection that is given up already.
+	case e.Type == roce.CMEstablished:
+		delete(l.pending, e.ID)
+		if l.adopt(c) {
+			return c
+		}
+	case e.Type != roce.CMTimewaitExit:
+		delete(l.pending, e.ID) // the peer lost interest, or vanished
+		c.drop()
+	}
+	return nil
 }
 
 // request answers a connection request.
@@ -211,10 +233,6 @@ func (l *Listener) request(e *roce.CMEvent) {
 		// It fails if the peer has gone, which is the same.
 		_ = e.ID.RejectReason(reason, nil)
 		_ = e.ID.Close()
-	}
-	if len(l.pending)+len(l.ready) >= cap(l.ready) {
-		refuse(mad.RejectNoResources)
-		return
 	}
 	peer, err := parseConnData(e.PrivateData)
 	if err != nil {
@@ -230,7 +248,10 @@ func (l *Listener) request(e *roce.CMEvent) {
 		return
 	}
 	c.meet(peer)
-	if err := e.ID.Accept(connParam(c.local())); err != nil {
+	if err = e.ID.SetMemory(l.cfg.memory()); err == nil {
+		err = e.ID.Accept(connParam(c.local()))
+	}
+	if err != nil {
 		c.drop()
 		return
 	}
@@ -276,6 +297,10 @@ func (l *Listener) Close() error {
 			c.drop()
 		}
 		clear(l.pending)
+		for _, e := range l.requests {
+			_ = e.ID.Close() // the peer is told
+		}
+		l.requests = nil
 		for {
 			select {
 			case c := <-l.ready:

@@ -1,0 +1,120 @@
+package roce
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/cm"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// forge gives a device a good request of somebody who will never answer.
+func forge(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort) {
+	h := mad.CMHeader(mad.AttrREQ, mad.TID(n))
+	m := mad.REQ{
+		LocalCommID: mad.CommID(n), ServiceID: mad.NewServiceID(PortSpaceTCP, to.Port()), CAGUID: mad.GUID(n), QPN: ib.QPN(n&0xFFFF | 0x10000),
+		MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: make([]byte, mad.CMAHeaderBytes),
+		Primary: mad.Path{LocalGID: dgid(from), RemoteGID: dgid(to.Addr()), AckTimeout: 14},
+	}
+	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: to.Addr()}
+	require.NoError(t, cma.Put(m.Private))
+	var b [mad.Bytes]byte
+	require.NoError(t, m.Put(h.Put(&b)))
+	require.NoError(t, d.do(func(now int64) error {
+		d.cm.core.HandleMAD(now, from, to.Addr(), b[:])
+		d.cm.ready = true
+		return nil
+	}))
+}
+
+// heapBytes is what is in use on the heap.
+func heapBytes() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// floodBytes is what a flood can make a device hold: the connections of a listener
+// that are half-open, one more that is being accepted, and the agent's own
+// records.
+const floodBytes = cmHalfOpenBytes + 2<<20 + cm.FloodBytes
+
+// A flood of requests, from as many addresses or from one, makes a listener hold no
+// more than floodBytes, and an honest client gets in all the while.
+func TestFloodIsBounded(t *testing.T) {
+	const requests, lookEvery, honestEvery = 6000, 1000, 500
+	for name, source := range map[string]func(n uint32) netip.Addr{
+		"spoofed": func(n uint32) netip.Addr {
+			var a [4]byte
+			binary.BigEndian.PutUint32(a[:], 0x0B000000+n)
+			return netip.AddrFrom4(a)
+		},
+		"one source": func(uint32) netip.Addr { return netip.MustParseAddr("11.0.0.1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			ds := simDevices(t, sim.New(sim.Config{Seed: 3}), 2)
+			l := listenOn(t, ds[1], ListenConfig{})
+			before, most := heapBytes(), 0
+			halfBytes := 0
+			for n := range uint32(requests) {
+				forge(t, ds[1], source(n+1), n+1, l.Addr())
+				if n%64 == 63 {
+					c, err := l.advance()
+					require.NoError(t, err)
+					require.Nil(t, c)
+				}
+				halfBytes = max(halfBytes, ds[1].cm.core.Counts().HalfBytes)
+				if n%lookEvery == lookEvery-1 {
+					most = max(most, heapBytes()-before)
+				}
+				if n%honestEvery == honestEvery-1 {
+					var server *Conn
+					both(func() {
+						var err error
+						if server, err = l.Accept(ctx); err != nil {
+							t.Error(err)
+						}
+					}, func() {
+						d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
+						client, err := d.DialAddr(ctx, l.Addr())
+						require.NoError(t, err, "after %d", n)
+						require.NoError(t, client.Close())
+					})
+					require.NoError(t, server.Close())
+				}
+			}
+			st, counts := ds[1].cm.core.Stats(), ds[1].cm.core.Counts()
+			t.Logf("%d MiB, %d MiB of them by %d half-open connections; %d given up, %d not admitted, %d in TIMEWAIT",
+				most>>20, halfBytes>>20, counts.HalfOpen, st.Evicted, st.DropBacklog, counts.Timewait)
+			require.LessOrEqual(t, most, floodBytes)
+			require.LessOrEqual(t, halfBytes, cmHalfOpenBytes+(&ConnConfig{}).memory())
+			require.Greater(t, halfBytes, cmHalfOpenBytes/2, "the flood is one")
+		})
+	}
+}
+
+// What a connection is said to hold is what it holds.
+func TestConnMemoryEstimate(t *testing.T) {
+	ds := simDevices(t, sim.New(sim.Config{Seed: 3}), 2)
+	l := listenOn(t, ds[1], ListenConfig{})
+	const n = 100
+	before := heapBytes()
+	for i := range uint32(n) {
+		forge(t, ds[1], netip.MustParseAddr("11.0.0.1"), i+1, l.Addr())
+	}
+	_, err := l.advance()
+	require.NoError(t, err)
+	require.Len(t, l.pending, n)
+	held := (heapBytes() - before) / n
+	said := (&ConnConfig{}).memory()
+	t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
+	require.InDelta(t, said, held, float64(said)/4)
+	runtime.KeepAlive(l)
+}

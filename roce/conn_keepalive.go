@@ -1,0 +1,54 @@
+package roce
+
+import (
+	"context"
+	"time"
+)
+
+// DefaultKeepAlive is the time between two probes of an idle connection: that
+// of package net.
+const DefaultKeepAlive = 15 * time.Second
+
+// startKeepAlive begins to probe. In a simulation, where time is virtual, there
+// are no probes.
+func (c *Conn) startKeepAlive() {
+	if c.cfg.KeepAlive > 0 && c.d.driven == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.keep = time.AfterFunc(c.cfg.KeepAlive, c.probe)
+	}
+}
+
+// probe writes nothing to the peer's memory: an empty RDMA WRITE needs no key
+// (IBTA C9-88: it is not checked for a request for no bytes), and is acknowledged by the
+// peer's adapter without its program taking part. If nobody acknowledges, the
+// queue pair fails as with any other request.
+func (c *Conn) probe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drain()
+	if c.closed || c.flushed {
+		return
+	}
+	if c.posted == 0 { // what is on its way is probe enough
+		c.nextOp++
+		wr := SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: WRWrite, Flags: SendSignaled | SendInline, Inline: []byte{}}
+		if c.qp.PostSend(&wr) == nil { // or the application's own requests are on their way
+			c.ops[wr.ID] = &Pending{c: c}
+			c.posted++
+		}
+	}
+	c.keep.Reset(c.cfg.KeepAlive)
+}
+
+// Wait waits until the peer has closed the connection; then it returns nil. It
+// is for a side that has nothing else to do than to lend its memory. Messages
+// stay where they are. The error is that of the context, or what else ended the
+// connection.
+func (c *Conn) Wait(ctx context.Context) error {
+	err := c.wait(ctx, func() bool { return false })
+	if err == ErrPeerClosed {
+		return nil
+	}
+	return c.opError("wait", err)
+}

@@ -1,0 +1,50 @@
+package roce
+
+import (
+	"context"
+	"fmt"
+)
+
+// Share registers buf for the peer and tells it in a message where it is, how
+// long, and with which key; the peer takes that with [Conn.Shared]. access is
+// what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic, or several of
+// them. The memory is the peer's to use until the region is deregistered or the
+// connection closed.
+//
+// The message is the 16 bytes of [RemoteMemory.MarshalBinary], a form that
+// rping uses, too.
+func (c *Conn) Share(ctx context.Context, buf []byte, access Access) (*MR, error) {
+	if access&(RemoteWrite|RemoteRead|RemoteAtomic) == 0 {
+		return nil, c.opError("share", &ArgError{"share", "access", "none of it is the peer's"})
+	}
+	mr, err := c.Register(buf, access|LocalWrite)
+	if err != nil {
+		return nil, err
+	}
+	b, err := mr.Remote().MarshalBinary()
+	if err == nil {
+		err = c.copyOut(ctx, b, SendWR{Opcode: WRSend})
+	}
+	if err != nil {
+		// The peer may know the key by now, although we don't know that it does.
+		_ = mr.Deregister()
+		return nil, c.opError("share", err)
+	}
+	return mr, nil
+}
+
+// Shared waits for the next message and takes it for what [Conn.Share] tells. The
+// error is io.EOF if the peer has closed the connection instead, and wraps an *ArgError if the
+// message is something else.
+func (c *Conn) Shared(ctx context.Context) (RemoteMemory, error) {
+	var r RemoteMemory
+	m, err := c.RecvMsg(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer m.Release()
+	if m.Len() != RemoteMemoryBytes || m.Written {
+		return r, c.opError("shared", &ArgError{"shared", "message", fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)})
+	}
+	return r, r.UnmarshalBinary(m.Bytes())
+}

@@ -1,0 +1,41 @@
+package rsocket
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+func heapBytes() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// What a connection is said to hold, which bounds how many can be half-open, is
+// what it holds.
+func TestMemoryEstimate(t *testing.T) {
+	const n = 30
+	for name, cfg := range map[string]Config{
+		"defaults":    {},
+		"small":       {SendBuffer: minSendBuffer, RecvBuffer: minRecvBuffer, SendQueue: minQueue, RecvQueue: minQueue},
+		"long queues": {SendQueue: 4000, RecvQueue: 4000},
+		"mappings":    {IOMaps: 32512},
+	} {
+		t.Run(name, func(t *testing.T) {
+			net := simNetwork(t, sim.Config{Seed: 1})
+			net.pair(t, cfg)
+			before := heapBytes()
+			for range n {
+				net.pair(t, cfg)
+			}
+			held, said := (heapBytes()-before)/n/2, cfg.normal().memory()
+			t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
+			require.Less(t, held, said*5/4)
+			require.Greater(t, held, said/2)
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package roce
+
+import (
+	"context"
+	"sync"
+)
+
+// Serve accepts connections and calls handle for each, in a goroutine of its
+// own. A connection is closed when its handler returns. The handler's error is
+// given to [ListenConfig.ConnError] and ends nothing else.
+//
+// Serve ends when ctx does, or the listener is closed. It then closes the
+// listener, ends the context of the handlers, waits for them, and returns an error as that of
+// [Listener.Accept].
+func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			_ = l.Close() // err says why it all ends
+			return err
+		}
+		handlers.Go(func() {
+			err := handle(ctx, c)
+			if err != nil && l.cfg.ConnError != nil {
+				l.cfg.ConnError(c, err)
+			}
+			_ = c.Close() // it fails only with the device, which Accept tells
+		})
+	}
+}

@@ -1,0 +1,197 @@
+package roce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// Each client gets memory of its own; a handler that fails ends its own
+// connection alone; and when the context ends nothing is left.
+func TestServe(t *testing.T) {
+	for _, p := range places[:2] {
+		t.Run(p.name, func(t *testing.T) {
+			ds := p.open(t, 2)
+			ctx, cancel := context.WithCancel(testContext(t))
+			failed := make(chan error, 1)
+			l := listenOn(t, ds[1], ListenConfig{ConnError: func(_ *Conn, err error) { failed <- err }})
+			wrong := errors.New("wrong memory")
+			served := make(chan error)
+			go func() {
+				served <- l.Serve(ctx, func(ctx context.Context, c *Conn) error {
+					memory := make([]byte, 4)
+					_, err := c.Share(ctx, memory, RemoteWrite|RemoteRead)
+					if err = cmp.Or(err, c.Wait(ctx)); err == nil && string(memory) == "fail" {
+						err = wrong
+					}
+					return err
+				})
+			}()
+			d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
+			var clients sync.WaitGroup
+			for _, text := range []string{"fail", "good", "fine"} {
+				clients.Go(func() {
+					c, err := d.DialAddr(ctx, l.Addr())
+					if err == nil {
+						var m RemoteMemory
+						m, err = c.Shared(ctx)
+						back := make([]byte, 4)
+						err = cmp.Or(err, c.Write(ctx, []byte(text), m), c.Read(ctx, back, m), c.Close())
+						if err == nil && string(back) != text {
+							t.Errorf("%q in the memory of %q", back, text)
+						}
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			clients.Wait()
+			require.ErrorIs(t, <-failed, wrong)
+			// A client that stays does not keep the server from ending.
+			c, err := d.DialAddr(ctx, l.Addr())
+			require.NoError(t, err)
+			_, err = c.Shared(ctx)
+			require.NoError(t, err)
+			cancel()
+			require.ErrorIs(t, <-served, context.Canceled)
+			require.NoError(t, c.Wait(testContext(t)), "told by a DREQ")
+			require.NoError(t, c.Close())
+			require.Zero(t, ds[1].MemCounts().Regions-ds[1].cmRegions())
+		})
+	}
+}
+
+// cmRegions is what the communication manager itself has registered.
+func (d *Device) cmRegions() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cm == nil {
+		return 0
+	}
+	return 1
+}
+
+func TestServeClosed(t *testing.T) {
+	l := listenOn(t, openDevice(t, Config{}), ListenConfig{})
+	require.NoError(t, l.Close())
+	err := l.Serve(testContext(t), func(context.Context, *Conn) error { return nil })
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+func TestShare(t *testing.T) {
+	everywhere(t, func(t *testing.T, a, b *Device) {
+		ctx := testContext(t)
+		c, s := connPair(t, a, b, ConnConfig{})
+		regions := b.MemCounts().Regions
+		_, err := s.Share(ctx, make([]byte, 8), LocalWrite)
+		require.ErrorIs(t, err, ErrInvalidAttr)
+		both(func() {
+			mr, err := s.Share(ctx, make([]byte, 8), RemoteAtomic)
+			if err != nil || len(mr.Bytes()) != 8 {
+				t.Error(mr, err)
+			}
+			if err := s.Send(ctx, []byte("not memory")); err != nil {
+				t.Error(err)
+			}
+		}, func() {
+			m, err := c.Shared(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, 8, m.Len)
+			_, err = c.FetchAdd(ctx, m, 7)
+			require.NoError(t, err)
+			_, err = c.Shared(ctx)
+			require.ErrorIs(t, err, ErrInvalidAttr)
+			require.ErrorContains(t, err, "10 bytes")
+		})
+		require.Equal(t, regions+1, b.MemCounts().Regions)
+		require.NoError(t, c.Close())
+		_, err = s.Shared(ctx)
+		require.Equal(t, io.EOF, err)
+		_, err = s.Share(ctx, make([]byte, 8), RemoteRead)
+		require.ErrorIs(t, err, ErrPeerClosed)
+		require.Equal(t, regions+1, b.MemCounts().Regions, "what could not be told is not registered")
+	})
+}
+
+// Wait leaves messages alone, and tells an orderly end from others.
+func TestConnWait(t *testing.T) {
+	ctx := testContext(t)
+	f := sim.New(sim.Config{Seed: 1})
+	ds := simDevices(t, f, 2)
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	short, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, s.Wait(short), context.Canceled)
+	require.NoError(t, c.Send(ctx, []byte("bye")))
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Wait(ctx))
+	b := make([]byte, 8)
+	n, err := s.Recv(ctx, b)
+	require.NoError(t, err)
+	require.Equal(t, "bye", string(b[:n]))
+	require.ErrorIs(t, c.Wait(ctx), net.ErrClosed)
+}
+
+// A peer that has vanished is found by a probe, although nothing is sent.
+func TestKeepAliveFindsTheDead(t *testing.T) {
+	ctx := testContext(t)
+	f := sim.New(sim.Config{Seed: 1})
+	ds := simDevices(t, f, 2)
+	_, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	require.Nil(t, s.keep, "no probes in virtual time")
+	s.keep = time.AfterFunc(time.Hour, func() {})
+	s.probe()
+	f.RunFor(1e9)
+	require.True(t, s.healthy(), "the peer has answered")
+	f.Partition(ds[0].addrs[0], ds[1].addrs[0], true)
+	s.probe()
+	s.probe() // one is on its way already
+	require.EqualValues(t, 2, s.nextOp)
+	err := s.Wait(ctx)
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout(), "%v", err)
+	s.probe() // of a connection that is over
+	require.EqualValues(t, 2, s.nextOp)
+}
+
+// healthy reports whether nothing is outstanding and nothing has failed.
+func (c *Conn) healthy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drain()
+	return c.posted == 0 && !c.flushed
+}
+
+// Probes go on until the connection is closed, and do not disturb it, also with
+// a send queue that the application keeps full itself.
+func TestKeepAliveGoesOn(t *testing.T) {
+	ctx := testContext(t)
+	ds := openDevices(t, 2, Config{})
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{KeepAlive: time.Millisecond, SendDepth: 1})
+	probes := func(c *Conn) uint64 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.nextOp
+	}
+	for probes(c) < 3 || probes(s) < 3 {
+		runtime.Gosched()
+	}
+	for range 100 {
+		require.NoError(t, c.Send(ctx, []byte("between probes")))
+		_, err := s.Recv(ctx, make([]byte, 64))
+		require.NoError(t, err)
+	}
+	silent, _ := connPair(t, ds[0], ds[1], ConnConfig{KeepAlive: -1})
+	require.Nil(t, silent.keep)
+}
