@@ -14,8 +14,11 @@ import (
 
 // With -R, RDMA-CM connects the QPs of the test, and with -R or -z a QP beside
 // them, the control, on which the exchange takes place instead of on TCP. The
-// server listens on the same RDMA-CM port twice: for the control, and when both
-// sides are through with the preamble for the QPs of the test.
+// server listens on the same RDMA-CM port twice: for the control, and then for
+// the QPs of the test. Originals begin to listen again only after the barrier
+// that sends the client on, and a client that is quicker is refused, which one of
+// perftest 4.5 does not survive. A server of ours listens again before it accepts
+// the control; a client of ours asks again.
 
 const (
 	// cmTries is how often a client asks for a QP of the test: the server says
@@ -34,6 +37,7 @@ type cmEnd struct {
 	local   netip.AddrPort // to bind to
 	remote  netip.AddrPort // client: the server
 	control *control
+	tests   *roce.CMID   // server: the listener for the QPs of the test
 	ids     []*roce.CMID // of the test
 	gone    map[*roce.CMID]bool
 }
@@ -64,7 +68,11 @@ func (s *session) openCM(ctx context.Context, source netip.Addr) (c *cmEnd, err 
 		return c, nil
 	}
 	c.local = netip.AddrPortFrom(source, 0)
-	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", s.o.Host)
+	network := "ip"
+	if s.o.IPv6Addr {
+		network = "ip6"
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, network, s.o.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +213,16 @@ func (c *cmEnd) meet(ctx context.Context) (err error) {
 	k.id = e.ID
 	if err := k.prepare(k.id); err != nil {
 		return err
+	}
+	if c.s.o.CM {
+		// One listener takes the other's place, which is why the QPs of the test
+		// cannot be mistaken for a second control.
+		if err := l.Close(); err != nil {
+			return err
+		}
+		if c.tests, err = c.listen(c.portSpace(), c.s.o.QPs); err != nil {
+			return err
+		}
 	}
 	p := c.param(0, 0)
 	if err := k.id.Accept(&p); err != nil {

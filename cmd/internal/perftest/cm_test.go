@@ -52,3 +52,36 @@ func TestDestStruct(t *testing.T) {
 	require.Equal(t, d, parseDestStruct(append(b, make([]byte, 8)...)), "as newer originals send it")
 	require.Equal(t, []byte{0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 8}, b[16:33])
 }
+
+// The same over IPv6, whose one loopback address both sides share a device on.
+func TestCMOverIPv6(t *testing.T) {
+	open := toolcheck.Shared6(t)
+	for _, c := range []struct {
+		test Test
+		args string
+		rows int
+	}{
+		{writeBW, "-R -n 20 -q 2 -b", 1},
+		{writeBW, "-z -n 20", 1},
+		{Test{Verb: Read}, "-R -n 20", 1},
+		{atomicBW, "-R -n 20", 1},
+		{sendBW, "-R -n 20", 1},
+		{sendBW, "-R -n 20 -c UD -s 256 -t 8 -b", 1},
+		{sendLat, "-R -n 20", 1},
+		{sendLat, "-R -n 20 -c UD", 1},
+		{Test{Verb: Write, Latency: true}, "-R -n 20", 1},
+		{readLat, "-R -n 20", 0},
+		{Test{Verb: Atomic, Latency: true}, "-R -n 20", 0},
+	} {
+		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
+			side := func() *toolcheck.Side {
+				return &toolcheck.Side{Args: strings.Fields(c.args + " --ipv6-addr"), Open: open, Addr: "::1"}
+			}
+			onServer, onClient := runJSON(t, c.test, side(), side())
+			require.Len(t, onClient.Results, 1)
+			require.Len(t, onServer.Results, c.rows)
+			require.Equal(t, "::1", onClient.LocalGID)
+			require.Equal(t, "::1", onServer.RemoteGID)
+		})
+	}
+}

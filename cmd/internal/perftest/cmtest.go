@@ -116,11 +116,7 @@ const greetingBytes = 4
 
 // acceptTest waits for the client's connections.
 func (c *cmEnd) acceptTest(ctx context.Context) (err error) {
-	l, err := c.listen(c.portSpace(), len(c.s.res.endpoints))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() { err = errors.Join(err, c.tests.Close()) }()
 	up := 0
 	for up < len(c.s.res.endpoints) {
 		e, err := c.next(ctx)

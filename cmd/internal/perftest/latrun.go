@@ -149,7 +149,7 @@ func (p *pinger) runWrite() error {
 	for p.more(p.sent) || p.more(seen) {
 		if p.more(seen) && (p.sent > 0 || p.s.o.Driver()) {
 			seen++
-			if err := p.waitByte(mem, theirs, byte(seen)); err != nil {
+			if err := p.waitByte(theirs, byte(seen)); err != nil {
 				return ended(err)
 			}
 		}
@@ -171,23 +171,33 @@ func (p *pinger) runWrite() error {
 	return nil
 }
 
-// How waitByte waits: it looks all the time at first, and then lets other
-// threads run between looks, since with few CPUs it is the thread that receives
-// which lacks one.
+// How waitByte waits while a thread of the device's own receives: it looks all the
+// time at first, and then lets other threads run between looks, since with few
+// CPUs it is the thread that receives which lacks one.
 const (
 	busyNs             = 20_000
 	looksBetweenChecks = 64 // of the clock and the context
 )
 
-// waitByte waits until a peer has written want to mem[i].
-func (p *pinger) waitByte(mem []byte, i int, want byte) error {
+// waitByte waits until a peer has written want to byte i of the region.
+func (p *pinger) waitByte(i int, want byte) error {
+	var b [1]byte
 	start := nowNs()
-	for n := 1; loadByte(mem, i) != want; n++ {
+	for n := 1; ; n++ {
+		if _, err := p.e.mr.ReadAt(b[:], int64(i)); err != nil {
+			return fmt.Errorf("look at the memory: %w", err)
+		}
+		if b[0] == want {
+			p.moved.Add(1)
+			return nil
+		}
 		if p.s.o.Polling {
 			// This is what receives packets; no completion is due.
 			if _, err := p.take(false); err != nil {
 				return err
 			}
+		} else {
+			runtime.Gosched()
 		}
 		if n%looksBetweenChecks == 0 {
 			if p.ctx.Err() != nil {
@@ -198,19 +208,8 @@ func (p *pinger) waitByte(mem []byte, i int, want byte) error {
 				n-- // look at the clock again next time
 			}
 		}
-		runtime.Gosched()
 	}
-	p.moved.Add(1)
-	return nil
 }
-
-// loadByte reads memory that a peer writes at any time, with nothing to order
-// the two: that is what write_lat measures, and a byte is written at once. Not
-// inlined, so that every call reads anew.
-//
-//go:norace
-//go:noinline
-func loadByte(b []byte, i int) byte { return b[i] }
 
 // ended turns the end of the time of -D into success.
 func ended(err error) error {

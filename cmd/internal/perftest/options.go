@@ -39,6 +39,7 @@ type Options struct {
 	MTU           int // bytes; 0 is the port's
 	GIDIndex      int // -1: chosen by address
 	IPv6          bool
+	IPv6Addr      bool // the server's name is resolved to an IPv6 address
 	TrafficClass  int
 	FlowLabel     int
 	ServiceLevel  int
@@ -99,6 +100,7 @@ func (o *Options) options() []getopt.Option {
 		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 		{Short: 'V', Long: "version", Help: "version of the exchange", Set: getopt.Bool(&o.version)},
 		{Long: "ipv6", Help: "use an IPv6 GID by default", Set: getopt.Bool(&o.IPv6)},
+		{Long: "ipv6-addr", Help: "meet the peer over IPv6", Set: getopt.Bool(&o.IPv6Addr)},
 		{Long: "source_ip", Arg: "ip", Help: "local address of the TCP exchange", Set: getopt.String(&o.SourceIP)},
 		{Long: "tclass", Arg: "class", Help: "IP traffic class", Set: getopt.Int(&o.TrafficClass, 0, 255)},
 		{Long: "flow_label", Arg: "label", Help: "flow label: decides the UDP source port", Set: getopt.Int(&o.FlowLabel, 0, 1<<20-1)},
@@ -347,6 +349,13 @@ func (o *Options) complete() error {
 	}
 	if t.Latency {
 		o.TxDepth, o.CQMod = 1, 1
+		// The originals look at their completion queue, or memory, all the time.
+		// Whoever looks works for the device then; but the server of READs and
+		// atomics sleeps, as do both sides with -e, and the exchange by RDMA-CM waits
+		// for events.
+		if !o.Events && !o.Event && !o.CM && !o.ControlCM && (t.Verb <= Write || o.Driver()) {
+			o.Polling = true
+		}
 	}
 	if o.Size > cqModSizeLimit && o.Transport != ib.UD && !o.All && !o.Events && !o.cqModSet {
 		o.CQMod = 1

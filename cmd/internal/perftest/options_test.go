@@ -105,6 +105,32 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// Latency tests poll the device, where the originals look all the time.
+func TestPollingByDefault(t *testing.T) {
+	for _, c := range []struct {
+		test Test
+		args string
+		want bool
+	}{
+		{Test{Verb: Write, Latency: true}, "", true},
+		{Test{Verb: Write, Latency: true}, "peer", true},
+		{Test{Verb: Write, Latency: true}, "--event", false},
+		{sendLat, "", true},
+		{sendLat, "-e peer", false},
+		{sendLat, "-R peer", false},
+		{sendLat, "-z peer", false},
+		{Test{Verb: Read, Latency: true}, "peer", true},
+		{Test{Verb: Read, Latency: true}, "", false},
+		{Test{Verb: Atomic, Latency: true}, "--reversed", true},
+		{writeBW, "peer", false},
+		{writeBW, "--polling peer", true},
+	} {
+		o, err := Parse(c.test, strings.Fields(c.args))
+		require.NoError(t, err)
+		require.Equal(t, c.want, o.Polling, "%s %s", c.test.Name(), c.args)
+	}
+}
+
 func TestHelpAndVersion(t *testing.T) {
 	for _, test := range Tests() {
 		_, err := Parse(test, []string{"-h"})

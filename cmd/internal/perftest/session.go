@@ -44,7 +44,7 @@ func Command(t Test) tool.Command {
 // run does everything; whatever it made is gone when it returns.
 func run(ctx context.Context, env *tool.Env, o *Options) (err error) {
 	s := &session{env: env, o: o, p: printer{w: env.Stdout, o: o}}
-	place, err := o.Choose(o.Host, o.IPv6)
+	place, err := o.Choose(o.Host, o.IPv6 || o.IPv6Addr && (o.CM || o.ControlCM))
 	if err != nil {
 		return err
 	}

@@ -12,3 +12,11 @@ const (
 // lingerTime is how long a tool that has hung up waits for the peer's answer
 // before it closes the device, which ends all repetition.
 const lingerTime = 5 * time.Second
+
+// How often a request of cmtime is sent, and how long it waits for an answer. The
+// default gives up after 4 s, which is too soon for the last of a thousand requests that a
+// slow peer answers one after the other. (Linux sends 16 times, every 4.3 s.)
+const (
+	crowdTries    = 16
+	crowdInterval = 2 * time.Second
+)

@@ -126,7 +126,6 @@ type pinger struct {
 	data   *roce.MR // what the server reads into and writes from; the client's sink
 	source *roce.MR // what the client has the server read
 	wcs    [pingSQ]roce.WC
-	n      int // of wcs
 	got    bool
 	done   bool // a READ or WRITE has completed
 	flush  bool

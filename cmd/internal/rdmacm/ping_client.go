@@ -79,7 +79,7 @@ func (c *pinger) pings(ctx context.Context) error {
 			return err
 		}
 		if c.p.validate && !bytes.Equal(src, sink) {
-			return errors.New("data mismatch!")
+			return errors.New("data mismatch")
 		}
 		if c.p.verbose {
 			c.s.printf("ping data: %s\n", text(sink))

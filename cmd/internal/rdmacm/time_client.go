@@ -96,10 +96,11 @@ func (c *clock) prepare(ctx context.Context, from netip.Addr, to netip.AddrPort)
 		t.spans[stepFull].start()
 		t.spans[stepCreateID].start()
 		defer t.spans[stepCreateID].end()
-		if t.id, err = c.dev.CreateID(c.ch, roce.PortSpaceTCP); err == nil {
-			t.id.Context = t
+		if t.id, err = c.dev.CreateID(c.ch, roce.PortSpaceTCP); err != nil {
+			return err
 		}
-		return err
+		t.id.Context = t
+		return t.id.SetRetries(crowdTries, int64(crowdInterval))
 	})
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package readme
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,37 +14,34 @@ import (
 )
 
 // README: begin
-func server(ctx context.Context, l *roce.Listener) string {
-	c := must(l.Accept(ctx))
-	defer c.Close()
-	memory := must(c.Register(make([]byte, 64), roce.LocalWrite|roce.RemoteWrite|roce.RemoteRead))
-	check(c.Send(ctx, must(memory.Remote().MarshalBinary()))) // where it is, and its key
-	must(c.Recv(ctx, make([]byte, 16)))                       // wait for "done"
-	return string(memory.Bytes()[:5])                         // written by the client
+func server(ctx context.Context, addr string, memory []byte) error {
+	l, err := roce.Listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return l.Serve(ctx, func(ctx context.Context, c *roce.Conn) error {
+		_, err := c.Share(ctx, memory, roce.RemoteWrite|roce.RemoteRead) // tell the client where, and its key
+		return cmp.Or(err, c.Wait(ctx))                                  // until it hangs up
+	})
 }
 
-func client(ctx context.Context, addr string) string {
-	c := must(roce.Dial(ctx, addr)) // RDMA-CM, then an RC queue pair: UDP, no root
+func client(ctx context.Context, addr string, back []byte) error {
+	c, err := roce.Dial(ctx, addr) // RDMA-CM, then an RC queue pair: UDP, no root
+	if err != nil {
+		return err
+	}
 	defer c.Close()
-	key := make([]byte, roce.RemoteMemoryBytes)
-	must(c.Recv(ctx, key))
-	var memory roce.RemoteMemory
-	check(memory.UnmarshalBinary(key))
-	check(c.Write(ctx, []byte("hello"), memory)) // RDMA WRITE: the server's program does nothing
-	back := make([]byte, 5)
-	check(c.Read(ctx, back, memory)) // RDMA READ: nor now
-	check(c.Send(ctx, []byte("done")))
-	return string(back)
+	memory, err := c.Shared(ctx) // then RDMA WRITE and READ, for which the server's program does nothing
+	return cmp.Or(err, c.Write(ctx, []byte("hello"), memory), c.Read(ctx, back, memory))
 }
 
 // README: end
 
-func must[T any](v T, err error) T { check(err); return v }
-
-func check(err error) {
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+	return v
 }
 
 // freeAddr returns an address of 127/8 that no other device uses.
@@ -52,24 +51,29 @@ func freeAddr() netip.Addr {
 		must(rand.Read(r[:]))
 		a := netip.AddrFrom4([4]byte{127, 32 + r[0]&31, r[1], max(r[2], 1)})
 		if c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 4791))); err == nil {
-			check(c.Close())
+			must(0, c.Close())
 			return a
 		}
 	}
 }
 
-// One side writes into the memory of the other and reads it back; the other
-// does nothing for it.
+// One side writes into the memory of the other and reads it back; the other's
+// program does nothing for it.
 func Example() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	l := must(roce.Listen(ctx, netip.AddrPortFrom(freeAddr(), 0).String()))
-	defer l.Close()
-	written := make(chan string)
-	go func() { written <- server(ctx, l) }()
-	fmt.Println("read:", client(ctx, l.Addr().String()))
-	fmt.Println("in the server's memory:", <-written)
+	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	addr := netip.AddrPortFrom(freeAddr(), 7471).String()
+	memory, back := make([]byte, 64), make([]byte, 5)
+	served := make(chan error)
+	go func() { served <- server(ctx, addr, memory) }()
+	err := client(ctx, addr, back)
+	for errors.Is(err, roce.ErrConnRefused) { // the server does not listen yet
+		err = client(ctx, addr, back)
+	}
+	stop()
+	fmt.Printf("client: %v, read %q\n", err, back)
+	err = <-served
+	fmt.Printf("server: stopped %t, %q in its memory\n", errors.Is(err, context.Canceled), memory[:5])
 	// Output:
-	// read: hello
-	// in the server's memory: hello
+	// client: <nil>, read "hello"
+	// server: stopped true, "hello" in its memory
 }

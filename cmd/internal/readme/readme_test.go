@@ -27,6 +27,10 @@ func TestCodeIsTheExample(t *testing.T) {
 	require.True(t, ok)
 	require.True(t, strings.Contains(read(t, readmePath), "```go\n"+code+"```\n"),
 		"the code in README.md differs from that between the markers in example_test.go")
+	require.LessOrEqual(t, strings.Count(code, "\n"), 20, "lines of the example")
+	for _, call := range []string{"roce.Listen(", "roce.Dial(", ".Write(", ".Read("} {
+		require.Contains(t, code, call)
+	}
 }
 
 // A newcomer needs two commands, in the first screen.

@@ -1,6 +1,7 @@
 package riostream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -40,9 +41,10 @@ func run(s *rstream.Session, t rstream.Test, start func()) (err error) {
 	// The mapping stays while the peer may write.
 	defer func() { err = errors.Join(err, r.m.Close()) }()
 	// The bytes of the exchange go through memory of their own: the peer may begin
-	// to write into the mapping as soon as it has its answer.
+	// to write into the mapping as soon as it has its answer. The original takes them into
+	// its mapping: they must not look like a mark there.
 	s2 := *s
-	s2.Buf = make([]byte, len(s.Buf))
+	s2.Buf = bytes.Repeat([]byte{noMark}, len(s.Buf))
 	if err := s2.Sync(false); err != nil {
 		return err
 	}

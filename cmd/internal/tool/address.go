@@ -32,7 +32,7 @@ func (d *DeviceOptions) Options() []getopt.Option {
 		{Long: "addr", Arg: "ip", Help: "local address; with commas between them, the GID table", Set: getopt.String(&d.Addr)},
 		{Long: "link", Arg: "link", Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW), xdp (needs CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW)", Set: d.setLink},
 		{Long: "polling", Help: "the tool's own thread does the work: least latency, one CPU busy", Set: getopt.Bool(&d.Polling)},
-		{Long: "event", Help: "a thread of the device's own does the work (default)", Set: getopt.Bool(&d.Event)},
+		{Long: "event", Help: "a thread of the device's own does the work (default, but for latency tests without -e)", Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
 		{Long: "no-gro", Help: "receive every packet by itself", Set: getopt.Bool(&d.NoGRO)},
 		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
