@@ -1,4 +1,4 @@
-// Package congestion checks congestion control over real sockets: two devices
+// Package congestion checks congestion control over real sockets, on every link: two devices
 // in network namespaces of their own, and between them the switch of package
 // lab/wire, which marks packets as a congested one would.
 //

@@ -15,7 +15,8 @@
 // the guests' eth0, MTU 9000) and the management segment (eth1), over which
 // commands travel, so that faults on the first never cut the second.
 //
-// A Guest is one booted machine: Run, Start, Put, Get.
+// A Guest is one booted machine: Run, Start, Put, Get. A Host is a place of this machine on
+// the segment under test, with a tap and a network namespace of its own.
 //
 // # Where it runs
 //

@@ -29,6 +29,12 @@ type GuestConfig struct {
 	// CPU is QEMU's model; empty means "max". PCLMULQDQ is slow under emulation, so a
 	// model without it may suit CRC-heavy work.
 	CPU string
+	// Bridge, if not empty, is a bridge of the kernel in this namespace, made if it is not
+	// there, that eth0 is on instead of the wire: then QEMU offers the guest checksum and TCP
+	// segmentation offload, which it does not on the wire, and nothing looks at the frames.
+	// The guest has no Port.
+	Bridge     string
+	KernelArgs string // added to the kernel's command line
 }
 
 // Guest is a booted machine with rdma_rxe on eth0.
@@ -118,7 +124,7 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		"-machine", "q35,accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
-		"-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 lab=" + base64.RawURLEncoding.EncodeToString(boot),
+		"-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
 		"-object", "rng-random,filename=/dev/urandom,id=rng0", "-device", "virtio-rng-pci,rng=rng0",
 	}
 	g.cmd = exec.Command(qemu)
@@ -127,6 +133,15 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		port **wire.Port
 		mtu  int
 	}{{g.lab.Wire, &g.Port, MTU}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
+		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i, i, firstGuest+n, seg.mtu)
+		if i == 0 && cfg.Bridge != "" {
+			tap, err := bridgeTap(cfg.Bridge, n, seg.mtu)
+			if err != nil {
+				return err
+			}
+			args = append(args, "-netdev", "tap,id=n0,script=no,downscript=no,vhost=off,ifname="+tap, "-device", device)
+			continue
+		}
 		ours, theirs, err := socketPair(fmt.Sprintf("%s-eth%d", g.Name, i))
 		if err != nil {
 			return err
@@ -138,8 +153,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		}
 		g.cmd.ExtraFiles = append(g.cmd.ExtraFiles, theirs)
 		args = append(args,
-			"-netdev", fmt.Sprintf("socket,id=n%d,fd=%d", i, 3+i),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i, i, firstGuest+n, seg.mtu))
+			"-netdev", fmt.Sprintf("socket,id=n%d,fd=%d", i, 2+len(g.cmd.ExtraFiles)),
+			"-device", device)
 	}
 	g.cmd.Args = append(g.cmd.Args, args...)
 	out, err := g.cmd.StdoutPipe()

@@ -24,6 +24,7 @@ type Lab struct {
 
 	mu     sync.Mutex
 	guests []*Guest
+	hosts  []*Host
 	next   int
 }
 
@@ -78,14 +79,8 @@ func New(cfg Config) (*Lab, error) {
 	return l, nil
 }
 
-// AddHostAddr gives this machine one more address on the segment under test, with its
-// prefix length, so that several programs can each have port 4791.
-func (l *Lab) AddHostAddr(prefix string) error {
-	return ip("addr", "replace", prefix, "dev", HostDev, "nodad")
-}
-
-// Command returns a command that runs on this machine, inside the namespace, and ends
-// with ctx.
+// Command returns a command that runs on this machine, inside the namespace (or at a Host,
+// by its Start), and ends with ctx.
 func (l *Lab) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = killGrace
@@ -109,6 +104,12 @@ func (l *Lab) Close() {
 	}
 	l.Wire.Close()
 	l.mgmt.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.hosts {
+		h.ns.Close()
+	}
+	l.hosts = nil
 }
 
 // reserve numbers a guest.

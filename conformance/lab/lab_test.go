@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func TestNewOutside(t *testing.T) {
 	if os.Getenv(insideEnv) != "" {
-		t.Skip("inside the lab's namespaces")
+		t.Skipf("%s is set: this process is already in the lab's namespaces, and New would work", insideEnv)
 	}
 	if _, err := New(Config{}); !errors.Is(err, ErrOutside) {
 		t.Fatalf("%v, want ErrOutside", err)

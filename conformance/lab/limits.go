@@ -11,15 +11,16 @@ const (
 	// HostDev is this machine's device on the segment under test.
 	HostDev = "lab0"
 
-	// Net4 and Net6 begin the addresses of the segment under test (/24 and /64). This
-	// machine may use 1 to 9 as the last part, the guests have 10 and up.
+	// Net4 and Net6 begin the addresses of the segment under test (/24 and /64). Guests
+	// have firstGuest and up as the last part, Hosts firstHost and up.
 	Net4 = "10.77.0."
 	Net6 = "fd77::"
 
 	mgmtDev     = "mgmt0"
 	mgmt4       = "10.78.0.1"
 	mgmt4Prefix = "10.78.0."
-	firstGuest  = 10 // the first guest's last address byte
+	firstGuest  = 10  // the first guest's last address byte
+	firstHost   = 100 // the first Host's
 )
 
 const (
@@ -29,6 +30,9 @@ const (
 
 	// MaxGuests is the number of guests that one Lab boots at most.
 	MaxGuests = 8
+
+	// MaxHosts is the number of Hosts of one Lab at most.
+	MaxHosts = 32
 
 	guestMemoryMB = 1024
 

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,15 +52,41 @@ func CacheDir() (string, error) {
 	return filepath.Join(root, "conformance", ".cache"), nil
 }
 
-// OutDir is where logs, captures and results go: conformance/out.
-func OutDir() (string, error) {
+// OutDir is where logs, captures and results of this program go: conformance/out, or where
+// other programs that run at the same time have that, conformance/out/2 and so on.
+func OutDir() (string, error) { return outDir() }
+
+var outDir = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	d := filepath.Join(root, "conformance", "out")
-	return d, os.MkdirAll(d, 0o755)
-}
+	for n := 1; ; n++ {
+		d := filepath.Join(root, "conformance", "out")
+		if n > 1 {
+			d = filepath.Join(d, strconv.Itoa(n))
+		}
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return "", err
+		}
+		f, err := os.OpenFile(filepath.Join(d, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return "", err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			outLock = f
+			return d, nil
+		}
+		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return "", fmt.Errorf("lab: lock %s: %w", d, err)
+		}
+	}
+})
+
+// outLock holds the lock on OutDir until this program ends.
+var outLock *os.File
 
 // lockDir takes an exclusive lock on dir, so that two runs don't fill one cache.
 func lockDir(ctx context.Context, dir string) (unlock func(), err error) {

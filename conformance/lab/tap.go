@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,28 @@ func openTap(name string, mtu int, addrs ...string) (*os.File, error) {
 		}
 	}
 	return f, nil
+}
+
+// bridgeTap makes a persistent tap device for guest n, with offloads, and puts it on a bridge of this
+// namespace, which it makes if it is not there. Both go with the namespace.
+func bridgeTap(bridge string, n, mtu int) (string, error) {
+	if _, err := net.InterfaceByName(bridge); err != nil {
+		for _, c := range [][]string{{"link", "add", bridge, "type", "bridge"}, {"link", "set", bridge, "mtu", fmt.Sprint(mtu), "up"}} {
+			if err := ip(c...); err != nil {
+				return "", err
+			}
+		}
+	}
+	name := fmt.Sprintf("guest%d", n)
+	for _, c := range [][]string{
+		{"tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr"},
+		{"link", "set", "dev", name, "mtu", fmt.Sprint(mtu), "txqueuelen", "10000", "master", bridge, "up"},
+	} {
+		if err := ip(c...); err != nil {
+			return "", err
+		}
+	}
+	return name, nil
 }
 
 // socketPair returns two connected datagram sockets: one for the switch, one for QEMU

@@ -64,7 +64,7 @@ func (e *Env) Canaries(ctx context.Context) error {
 					row.Detail = got.Error()
 				}
 			}
-			e.finish(row, err)
+			e.Report.Add(row.ended(err))
 		}
 		p.close()
 	}

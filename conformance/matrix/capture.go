@@ -55,7 +55,7 @@ func (e *Env) Capture(ctx context.Context, path string) error {
 					err = c.transfer(t.op, size)
 					c.close()
 				}
-				e.finish(row, err)
+				e.Report.Add(row.ended(err))
 			}
 		}
 		p.close()
@@ -67,12 +67,11 @@ func (e *Env) Capture(ctx context.Context, path string) error {
 	row.MTU, row.Size = 1024, captureSize
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		row.Result, row.Detail = Skip, "tshark is not installed"
-		e.Report.Add(row)
+		e.Report.Add(row.skipped("tshark is not installed"))
 		return nil
 	}
 	row.Detail, err = dissect(ctx, tshark, path, tr.Events())
-	e.finish(row, err)
+	e.Report.Add(row.ended(err))
 	return nil
 }
 

@@ -18,6 +18,9 @@ const (
 	// survivorTimeout is how long a program may take to notice that its peer has been
 	// killed: with the ACK timeout that 6.1 proposes, 19, eight tries take 17 s and more.
 	survivorTimeout = 80 * time.Second
+	// crowdTimeout is for many connections one after the other: 20 s, and several times as
+	// long in a guest that has other things to do.
+	crowdTimeout = 5 * time.Minute
 
 	rpingPort  = 7174
 	nobodyPort = 7175
@@ -26,47 +29,76 @@ const (
 
 // cmFault is one row; it returns what was seen.
 type cmFault struct {
-	name string
-	role string // of the subject
-	run  func(context.Context) (string, error)
+	name   string
+	role   string // of the subject
+	family peer.Family
+	run    func(context.Context, peer.Family) (string, error)
 }
 
 // CMFaults runs programs that use RDMA-CM into trouble. A killed original is missed at
 // once, since its kernel hangs up for it. A killed stand-in is missed only by who has
 // something on its way to it: there is no sign of life on an idle connection.
 func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
-	return e.cmFaults(ctx, []cmFault{
-		{"rping, the server is killed", "client", func(ctx context.Context) (string, error) { return killOriginal(ctx, subject, ref, true) }},
-		{"rping, the client is killed", "server", func(ctx context.Context) (string, error) { return killOriginal(ctx, subject, ref, false) }},
-		{"ib_write_bw -R, the server is killed", "server", func(ctx context.Context) (string, error) { return killWritten(ctx, subject, ref) }},
-		{"rping, nobody listens", "client", func(ctx context.Context) (string, error) { return wrongPort(ctx, ref, subject) }},
-		{"rping, nobody listens", "server", func(ctx context.Context) (string, error) { return wrongPort(ctx, subject, ref) }},
-	})
+	kill := func(server bool) func(context.Context, peer.Family) (string, error) {
+		return func(ctx context.Context, f peer.Family) (string, error) {
+			return killOriginal(ctx, f, subject, ref, server)
+		}
+	}
+	wrong := func(server, client Host) func(context.Context, peer.Family) (string, error) {
+		return func(ctx context.Context, f peer.Family) (string, error) { return wrongPort(ctx, f, server, client) }
+	}
+	list := []cmFault{{"ib_write_bw -R, the server is killed", "server", peer.V4, func(ctx context.Context, _ peer.Family) (string, error) {
+		return killWritten(ctx, subject, ref)
+	}}}
+	for _, f := range []peer.Family{peer.V4, peer.V6} {
+		list = append(list,
+			cmFault{"rping, the server is killed", "client", f, kill(true)},
+			cmFault{"rping, the client is killed", "server", f, kill(false)},
+			cmFault{"rping, nobody listens", "client", f, wrong(ref, subject)},
+			cmFault{"rping, nobody listens", "server", f, wrong(subject, ref)})
+	}
+	return e.cmFaults(ctx, survivorTimeout, list)
 }
 
 // CMLimits has the subject's device refuse a program of the other host, and connect to
-// one, with private data of all lengths that matter.
+// one, with private data of all lengths that matter, and many times in a row.
 func (e *Env) CMLimits(ctx context.Context, ref Host) error {
 	d, ok := e.Subject.(interface{ Device() *roce.Device })
 	if !ok {
 		return nil
 	}
-	return e.cmFaults(ctx, []cmFault{
-		{"refused, private data at its limit", "server", func(ctx context.Context) (string, error) {
-			return refuse(ctx, d.Device(), e.Subject.Addr(peer.V4), ref)
-		}},
-		{"private data at its limit", "client", func(ctx context.Context) (string, error) { return tooMuchPrivate(ctx, d.Device(), ref) }},
-	})
+	var list []cmFault
+	for _, f := range []peer.Family{peer.V4, peer.V6} {
+		list = append(list,
+			cmFault{"refused, private data at its limit", "server", f, func(ctx context.Context, f peer.Family) (string, error) {
+				return refuse(ctx, d.Device(), e.Subject.Addr(f), ref)
+			}},
+			cmFault{"private data at its limit", "client", f, func(ctx context.Context, f peer.Family) (string, error) {
+				return tooMuchPrivate(ctx, f, d.Device(), ref)
+			}})
+	}
+	list = append(list, cmFault{"management datagrams that nobody serves", "client", peer.V4,
+		func(ctx context.Context, f peer.Family) (string, error) { return unserved(ctx, f, d.Device(), ref) }})
+	times := 100
+	if e.Full {
+		times = 1000
+	}
+	list = append(list, cmFault{fmt.Sprintf("rping -s -P, connect and disconnect %d times in a row", times), "client", peer.V4,
+		func(ctx context.Context, f peer.Family) (string, error) {
+			return connectInARow(ctx, f, d.Device(), ref, times)
+		}})
+	return e.cmFaults(ctx, crowdTimeout, list)
 }
 
-func (e *Env) cmFaults(ctx context.Context, list []cmFault) error {
+// cmFaults runs the rows, each with a limit.
+func (e *Env) cmFaults(ctx context.Context, limit time.Duration, list []cmFault) error {
 	for _, f := range list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Subject.Link(), Family: string(peer.V4), Result: Pass}
-		limited, cancel := context.WithTimeout(ctx, survivorTimeout)
-		detail, err := f.run(limited)
+		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Link, Family: string(f.family), Result: Pass}
+		limited, cancel := context.WithTimeout(ctx, limit)
+		detail, err := f.run(limited, f.family)
 		cancel()
 		if row.Detail = detail; err != nil {
 			row.Result, row.Detail = Fail, err.Error()+"\n"+detail
@@ -88,12 +120,12 @@ func start(ctx context.Context, h Host, tool string, args ...string) (Process, e
 // killOriginal kills the original at one end of an rping in the middle; the stand-in has
 // to end by itself. The stand-in's output says when the middle is: the original's stays in
 // its buffer.
-func killOriginal(ctx context.Context, subject, ref Host, killServer bool) (string, error) {
+func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killServer bool) (string, error) {
 	server, client := subject, ref
 	if killServer {
 		server, client = ref, subject
 	}
-	at := server.Addr(peer.V4)
+	at := server.Addr(f)
 	s, err := start(ctx, server, "rping", "-s", "-v", "-a", at, "-S", "65535")
 	if err != nil {
 		return "", err
@@ -175,8 +207,8 @@ func tail(p Process) string {
 }
 
 // wrongPort connects to a port that nobody listens on.
-func wrongPort(ctx context.Context, server, client Host) (string, error) {
-	s, err := start(ctx, server, "rping", "-s", "-a", server.Addr(peer.V4))
+func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string, error) {
+	s, err := start(ctx, server, "rping", "-s", "-a", server.Addr(f))
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +216,7 @@ func wrongPort(ctx context.Context, server, client Host) (string, error) {
 	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
 		return s.Output(), err
 	}
-	c, err := start(ctx, client, "rping", "-c", "-a", server.Addr(peer.V4), "-p", strconv.Itoa(nobodyPort))
+	c, err := start(ctx, client, "rping", "-c", "-a", server.Addr(f), "-p", strconv.Itoa(nobodyPort))
 	if err != nil {
 		return "", err
 	}
@@ -254,8 +286,8 @@ func refuse(ctx context.Context, dev *roce.Device, local netip.Addr, ref Host) (
 }
 
 // tooMuchPrivate connects with as much private data as fits, after more than that.
-func tooMuchPrivate(ctx context.Context, dev *roce.Device, ref Host) (string, error) {
-	s, err := start(ctx, ref, "rping", "-s", "-a", ref.Addr(peer.V4))
+func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Host) (string, error) {
+	s, err := start(ctx, ref, "rping", "-s", "-a", ref.Addr(f))
 	if err != nil {
 		return "", err
 	}
@@ -273,7 +305,7 @@ func tooMuchPrivate(ctx context.Context, dev *roce.Device, ref Host) (string, er
 		return "", err
 	}
 	defer id.Close()
-	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(peer.V4)), rpingPort)
+	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(f)), rpingPort)
 	if err := id.ResolveAddr(netip.AddrPort{}, to); err != nil {
 		return "", err
 	}
@@ -300,4 +332,33 @@ func tooMuchPrivate(ctx context.Context, dev *roce.Device, ref Host) (string, er
 			return tail(s), fmt.Errorf("%v: %v", e.Type, e.Err)
 		}
 	}
+}
+
+// connectInARow connects to a program of the other side and hangs up, again and again; none
+// may fail, and nothing may be left behind.
+func connectInARow(ctx context.Context, f peer.Family, dev *roce.Device, ref Host, times int) (string, error) {
+	s, err := start(ctx, ref, "rping", "-s", "-P", "-a", ref.Addr(f))
+	if err != nil {
+		return "", err
+	}
+	defer s.Kill()
+	if err := ref.ListeningCM(ctx, s, rpingPort); err != nil {
+		return tail(s), err
+	}
+	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: dev}}
+	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(f)), rpingPort)
+	began, before := time.Now(), dev.MemCounts()
+	for i := range times {
+		c, err := d.DialAddr(ctx, to)
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			return tail(s), fmt.Errorf("connection %d: %w", i+1, err)
+		}
+	}
+	if after := dev.MemCounts(); after != before {
+		return tail(s), fmt.Errorf("left behind: %+v, and before it was %+v", after, before)
+	}
+	return fmt.Sprintf("%.1f ms each", float64(time.Since(began).Microseconds())/1000/float64(times)), nil
 }

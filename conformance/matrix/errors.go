@@ -65,27 +65,26 @@ func (e *Env) Errors(ctx context.Context) error {
 		families = append(families, peer.V6)
 	}
 	for _, r := range []role{requester, responder} {
-		p, err := e.open(ctx, r)
-		if err != nil {
-			return err
-		}
+		var jobs []job
 		for _, f := range families {
 			for _, s := range scenarios {
-				if err := ctx.Err(); err != nil {
-					p.close()
-					return err
-				}
-				row := e.row("errors", s.name, r)
-				row.MTU, row.Size, row.Family, row.Authority = faultMTU, faultSize, string(f), s.authority
-				var rowErr error
-				row.Detail, rowErr = e.oneScenario(p, s, f)
-				e.finish(row, rowErr)
+				jobs = append(jobs, func(p *pair) []Row {
+					row := e.row("errors", s.name, r)
+					row.MTU, row.Size, row.Family, row.Authority = faultMTU, faultSize, string(f), s.authority
+					var err error
+					row.Detail, err = e.oneScenario(p, s, f)
+					return []Row{row.ended(err)}
+				})
 			}
-			row := e.row("errors", "ud_wrong_qkey", r)
-			row.MTU, row.Size, row.Family, row.Authority = faultMTU, 1, string(f), "IBTA 9.6.1.4: dropped silently"
-			e.finish(row, e.wrongQKey(p, f))
+			jobs = append(jobs, func(p *pair) []Row {
+				row := e.row("errors", "ud_wrong_qkey", r)
+				row.MTU, row.Size, row.Family, row.Authority = faultMTU, 1, string(f), "IBTA 9.6.1.4: dropped silently"
+				return []Row{row.ended(e.wrongQKey(p, f))}
+			})
 		}
-		p.close()
+		if err := e.inLanes(ctx, r, faultLanes, jobs); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -97,39 +97,32 @@ func (c *conn) between() func(*wire.Packet) bool {
 // succeed all the same, exactly once, and so must another one after it.
 func (e *Env) Faults(ctx context.Context) error {
 	for _, r := range []role{requester, responder} {
-		p, err := e.open(ctx, r)
-		if err != nil {
-			return err
-		}
+		var jobs []job
 		for _, f := range []peer.Family{peer.V4, peer.V6} {
 			for _, o := range faultOps {
 				for _, at := range o.at {
 					for _, ft := range faults {
-						if err := ctx.Err(); err != nil {
-							p.close()
-							return err
-						}
 						if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && !(ft.kind == wire.Drop && ft.times == 1) {
 							continue
 						}
-						e.runFault(p, r, o.typedOp, f, o.size, at, ft)
+						jobs = append(jobs, func(p *pair) []Row { return []Row{e.runFault(p, r, o.typedOp, f, o.size, at, ft)} })
 					}
 				}
 			}
-			e.unreliable(p, r, f)
+			jobs = append(jobs, e.unreliable(r, f)...)
 		}
-		p.close()
+		if err := e.inLanes(ctx, r, faultLanes, jobs); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at position, ft fault) {
+func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at position, ft fault) Row {
 	row := e.row("faults", t.String(), r)
 	row.MTU, row.Size, row.Family, row.Fault = faultMTU, size, string(f), ft.name+" "+string(at)
 	if why := lacks(t, p.req.p, p.rsp.p); why != "" {
-		row.Result, row.Detail = Skip, why
-		e.Report.Add(row)
-		return
+		return row.skipped(why)
 	}
 	if isRXE(p.req.p) && rxeForgetsVA(t.op, at, ft) {
 		row.Authority = "seen on rxe 6.12: a repeated request has address 0, which must be refused"
@@ -137,7 +130,7 @@ func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at p
 	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
 		row.Authority = "seen on rxe 6.12: a repeated FLUSH is never answered"
 	}
-	e.finish(row, e.oneFault(p, t, f, size, at, ft))
+	return row.ended(e.oneFault(p, t, f, size, at, ft))
 }
 
 func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) error {
@@ -228,24 +221,26 @@ func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace) error {
 	return fmt.Errorf("the request was not repeated\n%s", tr.Tail(20))
 }
 
-// unreliable loses a packet of a UC message: the message is gone as a whole, and the next
+// unreliable makes the rows that lose a packet of a UC message: the message is gone as a whole, and the next
 // one arrives whole.
-func (e *Env) unreliable(p *pair, r role, f peer.Family) {
+func (e *Env) unreliable(r role, f peer.Family) []job {
+	var jobs []job
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
 		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
 			for _, ft := range []fault{{"drop", wire.Drop, 1}, {"corrupt", wire.Corrupt, 1}} {
-				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
-				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
-				row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
-				if isRXE(p.rsp.p) && op == peer.OpWriteImm && at != reqFirst {
-					row.Result, row.Detail = Skip, "rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)"
-					e.Report.Add(row)
-					continue
-				}
-				e.finish(row, e.oneLoss(p, op, f, at, ft))
+				jobs = append(jobs, func(p *pair) []Row {
+					row := e.row("faults", typedOp{peer.UC, op}.String(), r)
+					row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
+					row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
+					if isRXE(p.rsp.p) && op == peer.OpWriteImm && at != reqFirst {
+						return []Row{row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")}
+					}
+					return []Row{row.ended(e.oneLoss(p, op, f, at, ft))}
+				})
 			}
 		}
 	}
+	return jobs
 }
 
 func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fault) error {

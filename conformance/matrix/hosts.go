@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -44,8 +43,8 @@ func (h GuestHost) Start(ctx context.Context, argv []string) (Process, error) {
 }
 
 // Listening looks into the guest's socket tables.
-func (h GuestHost) Listening(ctx context.Context, port int) error {
-	return pollListen(ctx, port, func() (string, error) {
+func (h GuestHost) Listening(ctx context.Context, p Process, port int) error {
+	return pollListen(ctx, p, port, func() (string, error) {
 		return h.P.Guest().Run(ctx, "cat", "/proc/net/tcp", "/proc/net/tcp6")
 	})
 }
@@ -70,23 +69,23 @@ func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
 	})
 }
 
-// LocalHost has this module's stand-ins, on this machine.
+// LocalHost has this module's stand-ins, at a place of this machine.
 type LocalHost struct {
-	Lab          *lab.Lab
-	Bin          string // path of the roce program
-	Link         string // what the program is told with --link
-	Addr4, Addr6 netip.Addr
+	Lab  *lab.Lab
+	At   *lab.Host
+	Bin  string // path of the roce program
+	Link string // what the program is told with --link
 }
 
 // Name is "goroce".
 func (h LocalHost) Name() string { return "goroce" }
 
-// Addr is this machine's.
+// Addr is that of the place.
 func (h LocalHost) Addr(f peer.Family) string {
 	if f == peer.V6 {
-		return h.Addr6.String()
+		return h.At.Addr6.String()
 	}
-	return h.Addr4.String()
+	return h.At.Addr4.String()
 }
 
 // GIDIndex is the place in the list that --addr makes.
@@ -106,19 +105,19 @@ func (h LocalHost) Command(tool string, args []string) ([]string, bool) {
 	}
 	for _, l := range strings.Split(string(out), "\n") {
 		if f := strings.Fields(l); len(f) > 0 && f[0] == name {
-			own := []string{h.Bin, name, fmt.Sprintf("--addr=%v,%v", h.Addr4, h.Addr6), "--link=" + h.Link}
+			own := []string{h.Bin, name, fmt.Sprintf("--addr=%v,%v", h.At.Addr4, h.At.Addr6), "--link=" + h.Link}
 			return append(own, args...), true
 		}
 	}
 	return nil, false
 }
 
-// Start runs the program in the lab's namespace.
+// Start runs the program at the place.
 func (h LocalHost) Start(ctx context.Context, argv []string) (Process, error) {
 	p := &localProcess{cmd: h.Lab.Command(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	if err := h.At.Start(p.cmd); err != nil {
 		return nil, err
 	}
 	go func() {
@@ -128,18 +127,21 @@ func (h LocalHost) Start(ctx context.Context, argv []string) (Process, error) {
 	return p, nil
 }
 
-// Listening looks into this namespace's socket tables.
-func (h LocalHost) Listening(ctx context.Context, port int) error {
-	return pollListen(ctx, port, func() (string, error) {
+// Listening looks into the place's socket tables.
+func (h LocalHost) Listening(ctx context.Context, p Process, port int) error {
+	return pollListen(ctx, p, port, func() (string, error) {
 		var all []byte
-		for _, f := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				return "", err
+		err := h.At.Do(func() error {
+			for _, f := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
+				b, err := os.ReadFile(f)
+				if err != nil {
+					return err
+				}
+				all = append(all, b...)
 			}
-			all = append(all, b...)
-		}
-		return string(all), nil
+			return nil
+		})
+		return string(all), err
 	})
 }
 
@@ -206,9 +208,9 @@ func poll(ctx context.Context, p Process, f func() (bool, error)) error {
 }
 
 // pollListen reads a /proc/net/tcp until it shows a listener on the port.
-func pollListen(ctx context.Context, port int, read func() (string, error)) error {
+func pollListen(ctx context.Context, p Process, port int, read func() (string, error)) error {
 	const listen = "0A"
-	return poll(ctx, nil, func() (bool, error) {
+	return poll(ctx, p, func() (bool, error) {
 		text, err := read()
 		if err != nil {
 			return false, err

@@ -70,43 +70,38 @@ func lacks(t typedOp, sides ...peer.Peer) string {
 // subject in both roles.
 func (e *Env) Operations(ctx context.Context) error {
 	for _, r := range []role{requester, responder} {
-		p, err := e.open(ctx, r)
-		if err != nil {
-			return err
-		}
+		var jobs []job
 		for _, f := range []peer.Family{peer.V4, peer.V6} {
 			for _, mtu := range allMTUs {
 				for _, t := range typedOps {
-					if err := ctx.Err(); err != nil {
-						p.close()
-						return err
-					}
 					if e.runsAt(t, f, mtu) {
-						e.runOp(p, r, t, f, mtu)
+						jobs = append(jobs, func(p *pair) []Row { return e.runOp(p, r, t, f, mtu) })
 					}
 				}
 			}
 		}
-		p.close()
+		if err := e.inLanes(ctx, r, 1, jobs); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // runOp runs one operation with all its sizes over one connection; a failure gets the
 // rest a new one.
-func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) {
+func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) []Row {
 	var c *conn
 	defer func() {
 		if c != nil {
 			c.close()
 		}
 	}()
+	var rows []Row
 	for _, size := range e.sizesOf(t, f, mtu) {
 		row := e.row("operations", t.String(), r)
 		row.MTU, row.Size, row.Family = mtu, size, string(f)
 		if why := lacks(t, p.req.p, p.rsp.p); why != "" {
-			row.Result, row.Detail = Skip, why
-			e.Report.Add(row)
+			rows = append(rows, row.skipped(why))
 			continue
 		}
 		// Nothing on the lab's wire loses packets, so that a message of UC and UD must arrive,
@@ -118,20 +113,24 @@ func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) {
 					break
 				}
 			}
-			tr := c.traceUC()
+			tr := e.Wire.Trace(c.between())
 			first := c.psn
 			err = c.transfer(t.op, size)
-			stalled := errors.Is(err, errNoCompletion) && c.stalled(tr, first, size)
 			tr.Stop()
+			stalled := errors.Is(err, errNoCompletion) && c.stalled(tr, first, size)
 			if err != nil {
 				c.close()
 				c = nil
+				if !stalled {
+					err = fmt.Errorf("%w\n%s", err, tr.Tail(200))
+				}
 			}
 			if !stalled {
 				break
 			}
-			row.Detail = fmt.Sprintf("try %d: rxe stopped sending: %v", try, err)
+			row.Retried = fmt.Sprintf("try %d: rxe stopped sending: %v", try, err)
 		}
-		e.finish(row, err)
+		rows = append(rows, row.ended(err))
 	}
+	return rows
 }

@@ -1,15 +1,11 @@
 package matrix
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strings"
 	"sync"
-	"text/tabwriter"
 )
 
 // Result of a check.
@@ -34,14 +30,16 @@ type Row struct {
 	Fault     string `json:"fault"`
 	Result    Result `json:"result"`
 	Detail    string `json:"detail"`
+	Retried   string `json:"retried,omitempty"`   // what was seen before the try that counts
 	Authority string `json:"authority,omitempty"` // what the expectation rests on
 	Group     string `json:"group"`               // section of the printed table
 }
 
 // Report collects rows; it may be used from several goroutines.
 type Report struct {
-	mu   sync.Mutex
-	rows []Row
+	mu      sync.Mutex
+	rows    []Row
+	stopped bool
 	// OnRow, if not nil, sees each row as it comes, one at a time.
 	OnRow func(Row)
 }
@@ -50,10 +48,20 @@ type Report struct {
 func (r *Report) Add(row Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.stopped {
+		return
+	}
 	r.rows = append(r.rows, row)
 	if r.OnRow != nil {
 		r.OnRow(row)
 	}
+}
+
+// Stop makes the report take no more rows.
+func (r *Report) Stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
 }
 
 // Rows returns all rows so far.
@@ -83,115 +91,6 @@ func (r *Report) WriteJSON(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// cell counts the rows that share a line and a column of the table.
-type cell struct{ pass, fail, skip int }
-
-func (c cell) String() string {
-	switch {
-	case c.fail > 0:
-		return fmt.Sprintf("%d/%d FAIL", c.pass, c.pass+c.fail)
-	case c.pass == 0 && c.skip > 0:
-		return "skip"
-	case c.pass == 0:
-		return "-"
-	case c.pass == 1:
-		return "ok"
-	}
-	return fmt.Sprintf("ok %d", c.pass)
-}
-
-// WriteTable prints a section for each group and link, with one line for each operation,
-// tool or scenario, and one column for each kernel and role; then every failure in full.
-func (r *Report) WriteTable(w io.Writer) {
-	rows := r.Rows()
-	type section struct{ group, link string }
-	type line struct {
-		section
-		op, fault string
-	}
-	type column struct{ kernel, role string }
-	cells := map[line]map[column]*cell{}
-	var lines []line
-	var cols []column
-	var sections []section
-	for _, row := range rows {
-		// "drop" of all positions goes on one line.
-		what, _, _ := strings.Cut(row.Fault, " ")
-		l, c := line{section{row.Group, row.Link}, row.Op, what}, column{row.Kernel, row.Role}
-		switch c.role { // tools have other words for the same two sides
-		case "client":
-			c.role = "requester"
-		case "server":
-			c.role = "responder"
-		}
-		if cells[l] == nil {
-			cells[l] = map[column]*cell{}
-			lines = append(lines, l)
-		}
-		if !slices.Contains(cols, c) {
-			cols = append(cols, c)
-		}
-		if !slices.Contains(sections, l.section) {
-			sections = append(sections, l.section)
-		}
-		x := cells[l][c]
-		if x == nil {
-			x = new(cell)
-			cells[l][c] = x
-		}
-		switch row.Result {
-		case Pass:
-			x.pass++
-		case Fail:
-			x.fail++
-		case Skip:
-			x.skip++
-		}
-	}
-	slices.SortFunc(cols, func(a, b column) int {
-		return cmp.Or(cmp.Compare(len(a.kernel), len(b.kernel)), cmp.Compare(a.kernel, b.kernel), cmp.Compare(b.role, a.role))
-	})
-	allCols := cols
-	for _, g := range sections {
-		cols := slices.DeleteFunc(slices.Clone(allCols), func(c column) bool {
-			for l, row := range cells {
-				if l.section == g && row[c] != nil {
-					return false
-				}
-			}
-			return true
-		})
-		tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(tw, "\n%s, %s\t", strings.ToUpper(g.group), g.link)
-		for _, c := range cols {
-			fmt.Fprintf(tw, "%s %s\t", c.kernel, c.role)
-		}
-		fmt.Fprintln(tw)
-		for _, l := range lines {
-			if l.section != g {
-				continue
-			}
-			name := strings.TrimSpace(l.op + " " + l.fault)
-			fmt.Fprintf(tw, "  %s\t", name)
-			for _, c := range cols {
-				if x := cells[l][c]; x != nil {
-					fmt.Fprintf(tw, "%v\t", x)
-				} else {
-					fmt.Fprint(tw, "\t")
-				}
-			}
-			fmt.Fprintln(tw)
-		}
-		tw.Flush()
-	}
-	for _, row := range rows {
-		if row.Result == Fail {
-			fmt.Fprintf(w, "\nFAIL %s\n     %s\n", row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail), "\n", "\n     "))
-		}
-	}
-	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", r.Count(Pass), r.Count(Fail), r.Count(Skip))
-}
-
 // Label names a row in one line.
 func (row Row) Label() string {
 	s := fmt.Sprintf("%s %s %s %s as %s", row.Kernel, row.Link, row.Group, row.Op, row.Role)
@@ -203,4 +102,32 @@ func (row Row) Label() string {
 		s += ", " + row.Fault
 	}
 	return s
+}
+
+// MissingRows returns the rows that are there on one link and not on another, by their
+// labels, with the links that lack them: the matrix is to be the same on each.
+func (r *Report) MissingRows(links []string) []string {
+	on := map[Row][]string{}
+	var order []Row
+	for _, row := range r.Rows() {
+		if !slices.Contains(links, row.Link) {
+			continue
+		}
+		key := Row{Kernel: row.Kernel, Group: row.Group, Op: row.Op, Role: row.Role, MTU: row.MTU, Size: row.Size, Family: row.Family, Fault: row.Fault}
+		if on[key] == nil {
+			order = append(order, key)
+		}
+		on[key] = append(on[key], row.Link)
+	}
+	var missing []string
+	for _, key := range order {
+		for _, l := range links {
+			if !slices.Contains(on[key], l) {
+				key.Link = l
+				missing = append(missing, key.Label())
+			}
+			key.Link = ""
+		}
+	}
+	return missing
 }

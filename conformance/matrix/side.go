@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
@@ -27,24 +28,43 @@ const (
 	qkey = 0x11111111
 
 	// opWait bounds the wait for one completion: a transfer of MaxSize takes about a
-	// second at the smallest MTU, and a few retransmissions as long again.
-	opWait = 10 * time.Second
+	// second at the smallest MTU, and several on a busy machine; retries that run out end
+	// by themselves after 9 s (calmTimeout).
+	opWait = 20 * time.Second
 )
 
 // Env is what a run of checks works with.
 type Env struct {
 	Wire   *wire.Switch
 	Report *Report
-	// Kernel labels the rows.
-	Kernel string
+	// Kernel and Link label the rows; Link is the subject's.
+	Kernel, Link string
 	// Subject is the implementation under test, Ref the one that it is tested against.
+	// Groups that only run programs on Hosts need neither.
 	Subject, Ref peer.Peer
 	// Full runs everything; otherwise a subset is chosen.
 	Full bool
 	// FirstPort is the first TCP port of the tools; runs side by side need ranges apart.
 	FirstPort int
+	// Guest, if not nil, is held for reading by each row while it runs, and alone by rows that
+	// cannot stand others in the same guest. Runs side by side against a guest share it.
+	Guest *sync.RWMutex
 	// OnlyTool leaves out tools whose name and arguments do not contain it.
 	OnlyTool string
+}
+
+// share runs f beside other rows, or by itself.
+func (e *Env) share(alone bool, f func()) {
+	switch {
+	case e.Guest == nil:
+	case alone:
+		e.Guest.Lock()
+		defer e.Guest.Unlock()
+	default:
+		e.Guest.RLock()
+		defer e.Guest.RUnlock()
+	}
+	f()
 }
 
 // role says which side asks.
@@ -69,17 +89,23 @@ func isRXE(p peer.Peer) bool { return p.Link() == "rxe" }
 
 // row starts a row of this environment.
 func (e *Env) row(group, op string, r role) Row {
-	return Row{Kernel: e.Kernel, Group: group, Op: op, Role: string(r), Link: e.Subject.Link()}
+	return Row{Kernel: e.Kernel, Group: group, Op: op, Role: string(r), Link: e.Link}
 }
 
-// finish adds the row with its outcome.
-func (e *Env) finish(row Row, err error) {
+// ended returns the row with its outcome.
+func (row Row) ended(err error) Row {
 	row.Result = Pass
 	if err != nil {
 		row.Result = Fail
 		row.Detail = err.Error()
 	}
-	e.Report.Add(row)
+	return row
+}
+
+// skipped returns the row as one that was left out.
+func (row Row) skipped(why string) Row {
+	row.Result, row.Detail = Skip, why
+	return row
 }
 
 // side is one peer with a session and an arena.

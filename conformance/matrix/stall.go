@@ -9,15 +9,6 @@ import (
 // them to leave it.
 const rxeInflight = 64
 
-// traceUC traces the requests of a UC connection whose requester is rxe; nil for others.
-func (c *conn) traceUC() *wire.Trace {
-	if c.typ != peer.UC || !isRXE(c.req.p) {
-		return nil
-	}
-	src, dst, qpn := c.req.p.Addr(c.family), c.rsp.p.Addr(c.family), c.sq.QPN()
-	return c.env.Wire.Trace(func(p *wire.Packet) bool { return p.Src == src && p.Dst == dst && p.QPN == qpn })
-}
-
 // stalled reports whether rxe has stopped in the middle of a UC message of size bytes that
 // began with PSN first: the wire has seen its first packets, more than rxeInflight of them,
 // in order and without a gap, and not the rest.
@@ -30,7 +21,7 @@ func (c *conn) traceUC() *wire.Trace {
 // packets leave; if all of them leave in between nobody wakes it. RC has a timer
 // for that, UC has none.
 func (c *conn) stalled(tr *wire.Trace, first uint32, size int) bool {
-	if tr == nil || tr.Lost() > 0 {
+	if c.typ != peer.UC || !isRXE(c.req.p) || tr.Lost() > 0 {
 		return false
 	}
 	events := tr.Events()

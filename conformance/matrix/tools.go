@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +25,8 @@ type Host interface {
 	GIDIndex(f peer.Family) int
 	// Start starts a command.
 	Start(ctx context.Context, argv []string) (Process, error)
-	// Listening waits until something listens on a TCP port.
-	Listening(ctx context.Context, port int) error
+	// Listening waits until something listens on a TCP port, or p has ended, which is an error.
+	Listening(ctx context.Context, p Process, port int) error
 	// ListeningCM waits until p listens on a port of RDMA-CM, or with port 0 has joined its
 	// group.
 	ListeningCM(ctx context.Context, p Process, port int) error
@@ -53,9 +54,11 @@ type tool struct {
 const (
 	toolTimeout = 90 * time.Second
 
-	// DefaultPort is the tools' own, and PortRange more than a run uses.
+	// DefaultPort is the TCP port that perftest and the pingpongs use unless told.
 	DefaultPort = 18515
-	PortRange   = 200
+	// PortRange is how many TCP ports a run of the tools counts up from Env.FirstPort at
+	// most: runs side by side that share an address have first ports so far apart.
+	PortRange = 200
 )
 
 // pingpong is an ibv_*_pingpong: -c compares each byte.
@@ -136,17 +139,22 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 			if t.v6 {
 				f = peer.V6
 			}
-			row := Row{Kernel: e.Kernel, Group: "tools", Op: strings.TrimSpace(t.name + " " + t.label), Role: role, Link: e.Subject.Link(),
+			row := Row{Kernel: e.Kernel, Group: "tools", Op: strings.TrimSpace(t.name + " " + t.label), Role: role, Link: e.Link,
 				MTU: t.mtu, Size: t.size, Family: string(f)}
 			server, client := ref, subject
 			if role == "server" {
 				server, client = subject, ref
 			}
-			row.Detail, row.Result = runTool(ctx, t, f, port, server, client)
+			e.tryProgram(&row, 1, addrsOf(f, client, server), func() (string, Result) { return runTool(ctx, t, f, port, server, client) })
 			e.Report.Add(row)
 		}
 	}
 	return nil
+}
+
+// addrsOf are the addresses of two hosts.
+func addrsOf(f peer.Family, a, b Host) [2]netip.Addr {
+	return [2]netip.Addr{netip.MustParseAddr(a.Addr(f)), netip.MustParseAddr(b.Addr(f))}
 }
 
 // runTool runs one pair. The detail of a pass is the client's last line.
@@ -158,7 +166,7 @@ func runTool(ctx context.Context, t tool, f peer.Family, port int, server, clien
 		if strings.HasPrefix(t.name, "ib_") {
 			gid[0] = "-x"
 		}
-		args := append(append([]string{}, t.args...), "-p", strconv.Itoa(port))
+		args := append(append([]string{}, withPatience(t.name, t.args)...), "-p", strconv.Itoa(port))
 		return h.Command(t.name, append(append(args, gid...), last...))
 	}
 	// perftest listens on IPv4 unless told; the addresses that count are in the GIDs.
@@ -172,7 +180,7 @@ func runTool(ctx context.Context, t tool, f peer.Family, port int, server, clien
 	}
 	return runPair(ctx, pairRun{
 		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want,
-		ready: func(ctx context.Context, _ Process) error { return server.Listening(ctx, port) },
+		ready: func(ctx context.Context, p Process) error { return server.Listening(ctx, p, port) },
 	})
 }
 

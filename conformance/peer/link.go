@@ -49,9 +49,6 @@ func CheckLink(name string) error {
 	return fmt.Errorf("peer: %q is not a link: use one of %s", name, strings.Join(Links(), ", "))
 }
 
-// Exclusive reports whether an interface carries only one device on a link at a time.
-func Exclusive(name string) bool { return name == "xdp" }
-
 // openDevice opens a device on the link of a place.
 func openDevice(at GorocePlace) (*roce.Device, error) {
 	for _, l := range goroceLinks {

@@ -144,6 +144,9 @@ static uint64_t now_ms(void)
 	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
 }
 
+/* How poll looks: YIELDS times at once, and then with naps that grow. */
+enum { YIELDS = 16, NAPS_ALIKE = 16, MIN_NAP_NS = 100000, MAX_NAP_NS = 1600000 };
+
 /* poll: waits for min completions (default 1) up to timeout_ms; then answers what there is,
  * up to max. */
 static void cmd_poll(void)
@@ -152,6 +155,7 @@ static void cmd_poll(void)
 	struct ibv_wc wc[MAX_WC];
 	int max = num("max", 64), min = num("min", 1), n = 0, idle = 0;
 	uint64_t end = now_ms() + num("timeout_ms", 0);
+	long nap = MIN_NAP_NS;
 	if (max > MAX_WC)
 		max = MAX_WC;
 	for (;;) {
@@ -162,11 +166,14 @@ static void cmd_poll(void)
 		if (n >= max || n >= min || (k == 0 && now_ms() >= end))
 			break;
 		if (k == 0) {
-			/* rxe does its work in tasks that need the CPU, of which there is one. */
-			if (idle++ < 16)
+			/* rxe does its work in tasks that need the CPU, of which there is one; and other
+			 * agents wait, too, some of them long. */
+			if (idle++ < YIELDS)
 				sched_yield();
 			else
-				nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+				nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+			if (idle > YIELDS && idle % NAPS_ALIKE == 0 && nap < MAX_NAP_NS)
+				nap *= 2;
 		}
 	}
 	for (int i = 0; i < n; i++) {

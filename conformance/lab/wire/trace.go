@@ -36,6 +36,7 @@ const maxTraceEvents = 1 << 17
 type Trace struct {
 	sw    *Switch
 	match func(*Packet) bool
+	last  int // keeps at least this many of the last events, and no more than twice as many; 0: all
 
 	mu     sync.Mutex
 	events []Event
@@ -48,6 +49,15 @@ func (s *Switch) Trace(match func(*Packet) bool) *Trace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.traces = append(s.traces, t)
+	return t
+}
+
+// TraceLast is Trace for the last n packets.
+func (s *Switch) TraceLast(n int, match func(*Packet) bool) *Trace {
+	t := s.Trace(match)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = n
 	return t
 }
 
@@ -98,6 +108,11 @@ func (s *Switch) trace(from *Port, p *Packet, fate string) {
 			continue
 		}
 		t.mu.Lock()
+		if t.last > 0 && len(t.events) >= 2*t.last {
+			n := copy(t.events, t.events[len(t.events)-t.last+1:])
+			clear(t.events[n:])
+			t.events = t.events[:n]
+		}
 		if len(t.events) < maxTraceEvents {
 			t.events = append(t.events, Event{At: time.Since(s.start), From: name, Fate: fate, Pkt: p})
 		} else {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// A guest that is emulated on one CPU is idle for half of a run: programs wait for each
+// other to start, and queue pairs for their timers. So each guest has three lanes of groups
+// at work side by side, and each lane goes from link to link by itself. A lane has a Host of
+// its own, and thereby an interface, addresses and ports: on the xdp link an interface
+// has only one program, and on all of them an address has only one device.
+
+// lane is what runs one after the other.
+type lane struct {
+	p   *peer.RXE
+	at  *lab.Host
+	bin string
+	lab *lab.Lab
+	// firstPort is the tools' first TCP port.
+	firstPort int
+	// guest is the lock that the lanes of a guest share.
+	guest *sync.RWMutex
+}
+
+// goroceAgainst runs this module's stack against each guest, side by side.
+func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*peer.RXE) error {
+	bin, err := r.buildRoce(ctx)
+	if err != nil {
+		return err
+	}
+	var runs []func() error
+	for i, p := range peers {
+		guest := new(sync.RWMutex)
+		for _, on := range []func(context.Context, lane, string) error{r.deviceLane, r.toolLane, r.cmLane} {
+			at, err := l.AddHost()
+			if err != nil {
+				return err
+			}
+			x := lane{p: p, at: at, bin: bin, lab: l, firstPort: matrix.DefaultPort + i*matrix.PortRange, guest: guest}
+			runs = append(runs, func() error {
+				for _, link := range r.links {
+					if err := on(ctx, x, link); err != nil {
+						return fmt.Errorf("%s, %s link: %w", kernelOf(p), link, err)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	errs := make([]error, len(runs))
+	var wg sync.WaitGroup
+	for i, run := range runs {
+		wg.Go(func() { errs[i] = run() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// env is what the groups of a lane work with; the peers are missing.
+func (r *runner) env(x lane, link string) *matrix.Env {
+	return &matrix.Env{Wire: x.lab.Wire, Report: r.report, Kernel: kernelOf(x.p), Link: link, Full: r.full, OnlyTool: r.onlyTool, FirstPort: x.firstPort, Guest: x.guest}
+}
+
+// hosts are where the programs run.
+func (x lane) hosts(link string) (local, guest matrix.Host) {
+	return matrix.LocalHost{Lab: x.lab, At: x.at, Bin: x.bin, Link: link}, matrix.GuestHost{P: x.p}
+}
+
+// withDevice opens a device for the time of f.
+func (r *runner) withDevice(x lane, link string, f func(*matrix.Env) error) error {
+	var dev *peer.Goroce
+	err := x.at.Do(func() (err error) {
+		dev, err = peer.NewGoroce(peer.GorocePlace{Addr4: x.at.Addr4, Addr6: x.at.Addr6, PortName: x.at.Name, Link: link, RxeFlush: true})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	env := r.env(x, link)
+	env.Subject, env.Ref = dev, x.p
+	err = f(env)
+	return errors.Join(err, dev.Close())
+}
+
+// deviceLane runs what works with a device of this program.
+func (r *runner) deviceLane(ctx context.Context, x lane, link string) error {
+	return r.withDevice(x, link, func(env *matrix.Env) error { return r.groups(ctx, env, deviceGroups(env)) })
+}
+
+// toolLane runs the tools that connect over TCP.
+func (r *runner) toolLane(ctx context.Context, x lane, link string) error {
+	env := r.env(x, link)
+	local, guest := x.hosts(link)
+	return r.groups(ctx, env, toolGroups(env, local, guest))
+}
+
+// cmLane runs all that uses the fixed ports of RDMA-CM's programs.
+func (r *runner) cmLane(ctx context.Context, x lane, link string) error {
+	local, guest := x.hosts(link)
+	err := r.withDevice(x, link, func(env *matrix.Env) error { return r.groups(ctx, env, limitGroups(env, guest)) })
+	if err != nil {
+		return err
+	}
+	env := r.env(x, link)
+	return r.groups(ctx, env, cmGroups(env, local, guest))
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// runner runs the matrix.
+type runner struct {
+	links    []string
+	full     bool
+	self     bool
+	only     string
+	onlyTool string
+	logf     func(string, ...any)
+	report   *matrix.Report
+}
+
+func (r *runner) wants(group string) bool {
+	return r.only == "" || strings.Contains(","+r.only+",", ","+group+",")
+}
+
+func (r *runner) run(ctx context.Context) error {
+	l, err := lab.New(lab.Config{Logf: r.logf})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	peers, err := r.boot(ctx, l)
+	if err != nil {
+		return err
+	}
+	if r.self {
+		if len(peers) < 2 {
+			return errors.New("rxe against rxe needs two guests")
+		}
+		err = r.rxeAgainstRXE(ctx, l, peers[1], peers[0])
+	} else {
+		err = r.goroceAgainst(ctx, l, peers)
+		if missing := r.report.MissingRows(r.links); err == nil && len(missing) > 0 {
+			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e := r.checkGuests(ctx, peers); err == nil {
+		err = e
+	}
+	return err
+}
+
+// boot boots a guest of each suite whose image is there.
+func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
+	peers := make([]*peer.RXE, len(lab.Suites))
+	errs := make([]error, len(lab.Suites))
+	var wg sync.WaitGroup
+	for i, s := range lab.Suites {
+		im, err := lab.OpenImage(s)
+		if err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			continue // prepare has said why
+		}
+		wg.Go(func() {
+			g, err := l.Boot(ctx, lab.GuestConfig{Name: im.Suite, Image: im})
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			peers[i], errs[i] = peer.NewRXE(ctx, g)
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(peers, func(p *peer.RXE) bool { return p == nil }), errors.Join(errs...)
+}
+
+// checkGuests makes a guest's kernel complaint a failure.
+func (r *runner) checkGuests(ctx context.Context, peers []*peer.RXE) error {
+	for _, p := range peers {
+		row := matrix.Row{Kernel: kernelOf(p), Group: "guests", Op: "kernel log", Role: "responder", Link: p.Link(), Result: matrix.Pass}
+		bad, err := p.Guest().KernelTrouble(ctx)
+		if err != nil {
+			return err
+		}
+		if bad != "" {
+			row.Result, row.Detail = matrix.Fail, bad
+		}
+		r.report.Add(row)
+	}
+	return nil
+}
+
+func kernelOf(p *peer.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") }
+
+// rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
+// a trait of rxe, not this module's.
+func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	groups := append(deviceGroups(env), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...)
+	return r.groups(ctx, env, append(groups, cmGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
+}
+
+// group is a group of checks.
+type group struct {
+	name string
+	run  func(context.Context) error
+}
+
+// groups runs those of the groups that were asked for.
+func (r *runner) groups(ctx context.Context, env *matrix.Env, list []group) error {
+	for _, g := range list {
+		if !r.wants(g.name) {
+			continue
+		}
+		start := time.Now()
+		if err := g.run(ctx); err != nil {
+			return fmt.Errorf("%s, %s link: %s: %w", env.Kernel, env.Link, g.name, err)
+		}
+		r.logf("%s, %s link: %s took %.1fs", env.Kernel, env.Link, g.name, time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// deviceGroups are the groups that work with the peers of env.
+func deviceGroups(env *matrix.Env) []group {
+	capture := func(ctx context.Context) error {
+		out, err := lab.OutDir()
+		if err != nil {
+			return err
+		}
+		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Link+".pcap"))
+	}
+	return []group{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
+}
+
+// limitGroups are the groups that need both the subject's device and programs on the other
+// side, ref.
+func limitGroups(env *matrix.Env, ref matrix.Host) []group {
+	return []group{{"cmfaults", func(ctx context.Context) error { return env.CMLimits(ctx, ref) }}}
+}
+
+// toolGroups are the groups that run command-line tools on the hosts.
+func toolGroups(env *matrix.Env, subject, ref matrix.Host) []group {
+	return []group{{"tools", func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }}}
+}
+
+// cmGroups are those of tools that connect through RDMA-CM, whose ports are fixed.
+func cmGroups(env *matrix.Env, subject, ref matrix.Host) []group {
+	return []group{
+		{"rdmacm", func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }},
+		{"cmfaults", func(ctx context.Context) error { return env.CMFaults(ctx, subject, ref) }},
+	}
+}
+
+// buildRoce compiles the command-line tools.
+func (r *runner) buildRoce(ctx context.Context) (string, error) {
+	if !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
+		return "", nil
+	}
+	dir, err := lab.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "roce")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
+	}
+	return bin, nil
+}

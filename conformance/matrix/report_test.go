@@ -1,0 +1,51 @@
+package matrix
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testRow(link string, size int, res Result) Row {
+	return Row{Kernel: "6.1", Group: "operations", Op: "rc SEND", Role: "requester", Link: link, MTU: 1024, Size: size, Family: "ipv4", Result: res}
+}
+
+func TestMissingRowsComparesLinksByName(t *testing.T) {
+	var r Report
+	r.Add(testRow("udp", 1, Pass))
+	r.Add(testRow("xdp", 1, Fail))
+	r.Add(testRow("udp", 2, Pass))
+	r.Add(Row{Kernel: "6.1", Group: "guests", Link: "rxe"}) // on no link
+	require.Equal(t, []string{"6.1 xdp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows([]string{"udp", "xdp"}))
+	r.Add(testRow("xdp", 2, Skip)) // left out, but not silently
+	require.Empty(t, r.MissingRows([]string{"udp", "xdp"}))
+}
+
+func TestTableFoldsLinksThatAgree(t *testing.T) {
+	var r Report
+	for _, link := range []string{"xdp", "udp"} {
+		r.Add(testRow(link, 1, Pass))
+		r.Add(testRow(link, 2, Pass))
+	}
+	require.Regexp(t, `rc SEND +ok 2 +\n`, table(&r))
+	r.Add(testRow("xdp", 3, Fail))
+	require.Regexp(t, `rc SEND +udp ok 2, xdp 2/3 FAIL +\n`, table(&r))
+}
+
+func TestTableSaysWhy(t *testing.T) {
+	var r Report
+	skipped := testRow("udp", 1, "").skipped("it has none")
+	again := testRow("udp", 2, Pass)
+	again.Retried = "try 1: lost"
+	r.Add(skipped)
+	r.Add(again)
+	require.Contains(t, table(&r), "operations: it has none (udp 1)")
+	require.Contains(t, table(&r), "size 2 ipv4: try 1: lost")
+}
+
+func table(r *Report) string {
+	var b strings.Builder
+	r.WriteTable(&b)
+	return b.String()
+}

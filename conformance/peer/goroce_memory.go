@@ -1,0 +1,104 @@
+package peer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+)
+
+type goroceMR struct {
+	dev  *roce.Device
+	mr   *roce.MR
+	b    []byte
+	gone bool
+}
+
+func (s *goroceSession) MR(n int, access Access) (MR, error) {
+	b := make([]byte, n)
+	mr, err := s.pd.RegisterMR(b, roce.Access(access))
+	if err != nil {
+		return nil, err
+	}
+	m := &goroceMR{dev: s.p.dev, mr: mr, b: b}
+	s.mrs = append(s.mrs, m)
+	return m, nil
+}
+
+func (m *goroceMR) Addr() uint64 { return m.mr.Addr() }
+
+func (m *goroceMR) Len() int { return len(m.b) }
+
+func (m *goroceMR) LKey() uint32 { return uint32(m.mr.LKey()) }
+
+func (m *goroceMR) RKey() uint32 { return uint32(m.mr.RKey()) }
+
+func (m *goroceMR) span(off, n int) ([]byte, error) {
+	m.fence()
+	if off < 0 || n < 0 || off > len(m.b) || n > len(m.b)-off {
+		return nil, fmt.Errorf("peer: %d bytes at %d in a region of %d", n, off, len(m.b))
+	}
+	return m.b[off : off+n], nil
+}
+
+// fence orders accesses of this goroutine with those of the device. A peer's one-sided
+// operation ends without a completion here: that it has ended is known from the other
+// machine, which is no event in Go's memory model. Taking the device's lock is.
+func (m *goroceMR) fence() { m.dev.Counters() }
+
+func (m *goroceMR) Fill(off, n int, seed uint64, base int) error {
+	defer m.fence()
+	b, err := m.span(off, n)
+	if err == nil {
+		FillPattern(b, seed, base)
+	}
+	return err
+}
+
+func (m *goroceMR) Check(off, n int, seed uint64, base int) (int, error) {
+	b, err := m.span(off, n)
+	if err != nil {
+		return 0, err
+	}
+	return CheckPattern(b, seed, base), nil
+}
+
+func (m *goroceMR) Write(off int, b []byte) error {
+	defer m.fence()
+	dst, err := m.span(off, len(b))
+	copy(dst, b)
+	return err
+}
+
+func (m *goroceMR) Read(off, n int) ([]byte, error) {
+	b, err := m.span(off, n)
+	return append([]byte(nil), b...), err
+}
+
+func (m *goroceMR) Dereg() error {
+	if m.gone {
+		return nil
+	}
+	m.gone = true
+	return m.mr.Deregister()
+}
+
+func (q *goroceQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
+	mw, err := q.s.pd.AllocMW(roce.WindowType2B)
+	if err != nil {
+		return 0, err
+	}
+	q.windows = append(q.windows, mw)
+	key, err := q.qp.BindMW(0, mw, mr.(*goroceMR).mr, off, n, roce.Access(access), roce.SendSignaled)
+	if err != nil {
+		return 0, err
+	}
+	wc, err := q.PollSend(1, 5*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	if len(wc) != 1 || wc[0].Status != Success {
+		return 0, fmt.Errorf("peer: bind: %v", wc)
+	}
+	return uint32(key), nil
+}

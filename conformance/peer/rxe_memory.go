@@ -1,0 +1,103 @@
+package peer
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/goroce/goroce/conformance/verbs"
+)
+
+type rxeMR struct {
+	s          *rxeSession
+	buf, id    uint64
+	n          int
+	addr       uint64
+	lkey, rkey uint32
+}
+
+func (s *rxeSession) MR(n int, access Access) (MR, error) {
+	b, err := s.c.Call("buf", verbs.Arg{Key: "len", Value: n})
+	if err != nil {
+		return nil, err
+	}
+	if !s.p.caps.Flush {
+		access &^= AccessFlush
+	}
+	r, err := s.c.Call("mr", verbs.Arg{Key: "pd", Value: s.pd}, verbs.Arg{Key: "buf", Value: b.Num("id")}, verbs.Arg{Key: "access", Value: uint32(access)})
+	if err != nil {
+		return nil, err
+	}
+	return &rxeMR{s: s, buf: b.Num("id"), id: r.Num("id"), n: n, addr: r.Num("addr"), lkey: uint32(r.Num("lkey")), rkey: uint32(r.Num("rkey"))}, nil
+}
+
+func (m *rxeMR) Addr() uint64 { return m.addr }
+
+func (m *rxeMR) Len() int { return m.n }
+
+func (m *rxeMR) LKey() uint32 { return m.lkey }
+
+func (m *rxeMR) RKey() uint32 { return m.rkey }
+
+func (m *rxeMR) Fill(off, n int, seed uint64, base int) error {
+	_, err := m.s.c.Call("fill", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
+		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
+	return err
+}
+
+func (m *rxeMR) Check(off, n int, seed uint64, base int) (int, error) {
+	r, err := m.s.c.Call("check", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
+		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
+	if err != nil {
+		return 0, err
+	}
+	bad, err := strconv.Atoi(r.Str("bad"))
+	return bad, err
+}
+
+func (m *rxeMR) Write(off int, b []byte) error {
+	_, err := m.s.c.Call("write", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "hex", Value: hex.EncodeToString(b)})
+	return err
+}
+
+func (m *rxeMR) Read(off, n int) ([]byte, error) {
+	r, err := m.s.c.Call("read", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n})
+	if err != nil {
+		return nil, err
+	}
+	return hex.DecodeString(r.Str("hex"))
+}
+
+func (m *rxeMR) Dereg() error {
+	if _, err := m.s.c.Call("free", verbs.Arg{Key: "mr", Value: m.id}); err != nil {
+		return err
+	}
+	_, err := m.s.c.Call("free", verbs.Arg{Key: "buf", Value: m.buf})
+	return err
+}
+
+func (q *rxeQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
+	const type2 = 2
+	r, err := q.s.c.Call("mw", verbs.Arg{Key: "pd", Value: q.s.pd}, verbs.Arg{Key: "type", Value: type2})
+	if err != nil {
+		return 0, err
+	}
+	old := uint32(r.Num("rkey"))
+	rkey := old&^0xff | (old+1)&0xff // as ibv_inc_rkey
+	_, err = q.s.c.Call("post_send", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "opcode", Value: int(OpBindMW)}, verbs.Arg{Key: "flags", Value: FlagSignaled},
+		verbs.Arg{Key: "mw", Value: r.Num("id")}, verbs.Arg{Key: "mr", Value: mr.(*rxeMR).id}, verbs.Arg{Key: "rkey", Value: rkey},
+		verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n}, verbs.Arg{Key: "access", Value: uint32(access)})
+	if err != nil {
+		return 0, err
+	}
+	wc, err := q.PollSend(1, 5*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	if len(wc) != 1 || wc[0].Status != Success {
+		return 0, fmt.Errorf("peer: bind: %v", wc)
+	}
+	q.windows = append(q.windows, r.Num("id"))
+	return rkey, nil
+}

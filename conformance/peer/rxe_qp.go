@@ -1,0 +1,140 @@
+package peer
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/conformance/verbs"
+)
+
+type rxeQP struct {
+	s              *rxeSession
+	id             uint64
+	qpn            uint32
+	cfg            QPConfig
+	sendCQ, recvCQ uint64
+	windows        []uint64
+}
+
+// The bits of ibv_qp_create_send_ops_flags for the operations of RC that rxe has in
+// every version, and for the two that it has since 6.2.
+const (
+	opsRC          = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9
+	opsFlush       = 1 << 11
+	opsAtomicWrite = 1 << 12
+)
+
+func def(v, d int) int {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+func (s *rxeSession) QP(cfg QPConfig) (QP, error) {
+	q := &rxeQP{s: s, cfg: cfg}
+	sw, rw := def(cfg.MaxSendWR, 64), def(cfg.MaxRecvWR, 64)
+	for _, x := range []struct {
+		cq *uint64
+		n  int
+	}{{&q.sendCQ, sw + 1}, {&q.recvCQ, rw + 1}} {
+		r, err := s.c.Call("cq", verbs.Arg{Key: "cqe", Value: x.n})
+		if err != nil {
+			return nil, err
+		}
+		*x.cq = r.Num("id")
+	}
+	args := []verbs.Arg{{Key: "pd", Value: s.pd}, {Key: "type", Value: cfg.Type}, {Key: "send_cq", Value: q.sendCQ}, {Key: "recv_cq", Value: q.recvCQ},
+		{Key: "max_send_wr", Value: sw}, {Key: "max_recv_wr", Value: rw}, {Key: "max_send_sge", Value: def(cfg.MaxSGE, 4)}, {Key: "max_recv_sge", Value: def(cfg.MaxSGE, 4)}}
+	if cfg.Type == RC {
+		ops := opsRC
+		if s.p.caps.Flush {
+			ops |= opsFlush
+		}
+		if s.p.caps.AtomicWrite {
+			ops |= opsAtomicWrite
+		}
+		if ops != opsRC {
+			args = append(args, verbs.Arg{Key: "ops", Value: ops})
+		}
+	}
+	r, err := s.c.Call("qp", args...)
+	if err != nil {
+		return nil, err
+	}
+	q.id, q.qpn = r.Num("id"), uint32(r.Num("qpn"))
+	access := cfg.Access
+	if !s.p.caps.Flush {
+		access &^= AccessFlush
+	}
+	init := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateInit)}, {Key: "pkey_index", Value: 0}, {Key: "port", Value: 1}}
+	if cfg.Type == UD {
+		init = append(init, verbs.Arg{Key: "qkey", Value: cfg.QKey})
+	} else {
+		init = append(init, verbs.Arg{Key: "access", Value: uint32(access)})
+	}
+	_, err = s.c.Call("modify", init...)
+	return q, err
+}
+
+func (q *rxeQP) QPN() uint32 { return q.qpn }
+
+// mtuCode is ibv_mtu for a path MTU in bytes.
+func mtuCode(n int) (int, error) {
+	for i, m := range []int{256, 512, 1024, 2048, 4096} {
+		if m == n {
+			return i + 1, nil
+		}
+	}
+	return 0, fmt.Errorf("peer: %d is no path MTU", n)
+}
+
+// gid returns the GID of an address: IPv4 ones are mapped.
+func gid(a netip.Addr) string {
+	if a.Is4() {
+		return "::ffff:" + a.String()
+	}
+	return a.String()
+}
+
+func (q *rxeQP) Connect(c Conn) error {
+	rtr := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTR)}}
+	rts := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTS)}, {Key: "sq_psn", Value: c.SQPSN}}
+	if q.cfg.Type != UD {
+		mtu, err := mtuCode(c.MTU)
+		if err != nil {
+			return err
+		}
+		rtr = append(rtr, verbs.Arg{Key: "path_mtu", Value: mtu}, verbs.Arg{Key: "dest_qpn", Value: c.RemoteQPN}, verbs.Arg{Key: "rq_psn", Value: c.RQPSN},
+			verbs.Arg{Key: "dgid", Value: gid(c.Remote)}, verbs.Arg{Key: "sgid_index", Value: q.s.p.gids[c.Family]})
+	}
+	if q.cfg.Type == RC {
+		rtr = append(rtr, verbs.Arg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic}, verbs.Arg{Key: "min_rnr_timer", Value: c.MinRNRTimer})
+		rts = append(rts, verbs.Arg{Key: "timeout", Value: c.Timeout}, verbs.Arg{Key: "retry_cnt", Value: c.RetryCnt},
+			verbs.Arg{Key: "rnr_retry", Value: c.RNRRetry}, verbs.Arg{Key: "max_rd_atomic", Value: c.MaxRdAtomic})
+	}
+	if _, err := q.s.c.Call("modify", rtr...); err != nil {
+		return err
+	}
+	_, err := q.s.c.Call("modify", rts...)
+	return err
+}
+
+func (q *rxeQP) State() (State, error) {
+	r, err := q.s.c.Call("query", verbs.Arg{Key: "qp", Value: q.id})
+	return State(r.Num("state")), err
+}
+
+func (q *rxeQP) Close() error {
+	for _, x := range []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "cq", Value: q.sendCQ}, {Key: "cq", Value: q.recvCQ}} {
+		if _, err := q.s.c.Call("free", x); err != nil {
+			return err
+		}
+	}
+	for _, w := range q.windows {
+		if _, err := q.s.c.Call("free", verbs.Arg{Key: "mw", Value: w}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

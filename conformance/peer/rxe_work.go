@@ -1,0 +1,103 @@
+package peer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goroce/goroce/conformance/verbs"
+)
+
+func sgeArgs(sgl []SGE) []verbs.Arg {
+	var out []verbs.Arg
+	for _, e := range sgl {
+		v := fmt.Sprintf("@%#x:%#x:%d", e.Addr, e.LKey, e.Len)
+		if !e.Raw {
+			v = fmt.Sprintf("%d:%d:%d", e.MR.(*rxeMR).id, e.Off, e.Len)
+		}
+		out = append(out, verbs.Arg{Key: "sge", Value: v})
+	}
+	return out
+}
+
+func (q *rxeQP) PostSend(wr SendWR) error {
+	args := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID}, {Key: "opcode", Value: int(wr.Op)}, {Key: "flags", Value: wr.Flags}}
+	args = append(args, sgeArgs(wr.SGL)...)
+	add := func(k string, v any) { args = append(args, verbs.Arg{Key: k, Value: v}) }
+	switch wr.Op {
+	case OpWrite, OpWriteImm, OpRead, OpFlush, OpAtomicWrite, OpCmpSwap, OpFetchAdd:
+		add("remote_addr", wr.RemoteAddr)
+		add("rkey", wr.RKey)
+	}
+	switch wr.Op {
+	case OpSendImm, OpWriteImm:
+		add("imm", wr.Imm)
+	case OpSendInv, OpLocalInv:
+		add("inv_rkey", wr.InvKey)
+	case OpCmpSwap, OpFetchAdd:
+		add("compare_add", wr.CompareAdd)
+		add("swap", wr.Swap)
+	case OpAtomicWrite:
+		add("value", binary.LittleEndian.Uint64(wr.Value[:]))
+	case OpFlush:
+		add("len", wr.FlushLen)
+		add("plt", wr.FlushPLT)
+		add("sel", wr.FlushSEL)
+	}
+	if q.cfg.Type == UD {
+		ah, err := q.s.ah(wr.Family, wr.Remote)
+		if err != nil {
+			return err
+		}
+		add("ah", ah)
+		add("remote_qpn", wr.RemoteQPN)
+		add("remote_qkey", wr.RemoteQKey)
+	}
+	_, err := q.s.c.Call("post_send", args...)
+	return err
+}
+
+// ah returns an address handle, made on first use.
+func (s *rxeSession) ah(f Family, a netip.Addr) (uint64, error) {
+	key := string(f) + a.String()
+	if id, ok := s.ahs[key]; ok {
+		return id, nil
+	}
+	r, err := s.c.Call("ah", verbs.Arg{Key: "pd", Value: s.pd}, verbs.Arg{Key: "dgid", Value: gid(a)}, verbs.Arg{Key: "sgid_index", Value: s.p.gids[f]})
+	if err != nil {
+		return 0, err
+	}
+	s.ahs[key] = r.Num("id")
+	return s.ahs[key], nil
+}
+
+func (q *rxeQP) PostRecv(wr RecvWR) error {
+	args := append([]verbs.Arg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID}}, sgeArgs(wr.SGL)...)
+	_, err := q.s.c.Call("post_recv", args...)
+	return err
+}
+
+func (q *rxeQP) PollSend(n int, wait time.Duration) ([]WC, error) { return q.s.poll(q.sendCQ, n, wait) }
+
+func (q *rxeQP) PollRecv(n int, wait time.Duration) ([]WC, error) { return q.s.poll(q.recvCQ, n, wait) }
+
+// kernelWithInv is the kernel's IB_WC_WITH_INVALIDATE, which rxe shows to user space
+// unchanged although ibv_wc_flags has another bit for it (seen on 6.1 and 6.12).
+const kernelWithInv = 1 << 2
+
+func (s *rxeSession) poll(cq uint64, n int, wait time.Duration) ([]WC, error) {
+	list, err := s.c.Poll(cq, n, n, wait)
+	if err != nil {
+		return nil, err
+	}
+	var out []WC
+	for _, w := range list {
+		flags := int(w.Flags)
+		if flags&kernelWithInv != 0 {
+			flags = flags&^kernelWithInv | WCFlagInv
+		}
+		out = append(out, WC{ID: w.WRID, Status: Status(w.Status), Opcode: w.Opcode, ByteLen: int(w.ByteLen), QPN: w.QPN, SrcQP: w.SrcQP, Flags: flags, Imm: w.Imm})
+	}
+	return out, nil
+}
