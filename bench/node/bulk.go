@@ -20,7 +20,9 @@ type BulkArgs struct {
 	Batch  int // messages posted together, of which the last is signalled
 	Depth  int // batches under way on each queue pair
 	QPs    int // on how many queue pairs; 0 is all
-	Ns     int64
+	// NoDelay has each message, or batch, sent by itself as soon as it is posted.
+	NoDelay bool
+	Ns      int64
 }
 
 // BulkReply is what became of it.
@@ -83,6 +85,9 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	if a.QPs > 0 {
 		qps = qps[:min(a.QPs, len(qps))]
 	}
+	for _, qp := range qps {
+		qp.SetNoDelay(a.NoDelay)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(a.Ns)+giveUp)
 	defer cancel()
 	before, resent := n.dev.LinkStats(), n.dev.Counters().RetransmittedPkts
@@ -139,6 +144,7 @@ type ServeArgs struct {
 	Size   int // bytes of a message
 	Region int // bytes of memory to walk through
 	Echo   bool
+	Wait   Waiting // for the ceiling
 }
 
 // Serve receives what comes in by SEND on the first queue pair, and sends it back if

@@ -14,9 +14,19 @@ type PingArgs struct {
 	Size, N int
 	// Ns ends it when some have been done, but not all: on a busy machine a round trip
 	// between two processes that spin takes as long as the scheduler likes.
-	Ns      int64
-	Polling bool // for the ceiling: never block
+	Ns   int64
+	Wait Waiting // for the ceiling
 }
+
+// Waiting is how the link of the ceiling is received from, in the way of a device.
+type Waiting int
+
+const (
+	WaitSpin  Waiting = iota // look for a while, then block
+	WaitPoll                 // never block
+	WaitBlock                // block at once
+	WaitYield                // never block, but let others run
+)
 
 // PingReply holds percentiles of half round trips, in microseconds.
 type PingReply struct {

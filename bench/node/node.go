@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/link/xdp"
 )
 
 // Node is one end.
@@ -54,10 +55,13 @@ func newNode(counter *atomic.Uint64) (*Node, error) {
 
 // LinkArgs say which link to open.
 type LinkArgs struct {
-	Link      string // "udp" or "packet"
+	Link      string // "udp", "packet" or "xdp"
 	Addr      netip.Addr
 	Port      uint16
 	NoOffload bool // neither GSO nor GRO
+	// Frames is how many frames the xdp link has for receiving, a power of two; 0 is its
+	// default. The others have socket buffers of 16 MiB.
+	Frames int
 }
 
 func openLink(a LinkArgs) (link.Link, error) {
@@ -67,6 +71,8 @@ func openLink(a LinkArgs) (link.Link, error) {
 		return udp.Open(addrs, udp.Options{Port: a.Port, DisableGSO: a.NoOffload, DisableGRO: a.NoOffload})
 	case "packet":
 		return packet.Open(packet.Options{Addrs: addrs, Port: a.Port, DisableGSO: a.NoOffload})
+	case "xdp":
+		return xdp.Open(xdp.Options{Addrs: addrs, Port: a.Port, RxFrames: a.Frames})
 	}
 	return nil, fmt.Errorf("no link %q", a.Link)
 }
@@ -75,6 +81,7 @@ func openLink(a LinkArgs) (link.Link, error) {
 type OpenArgs struct {
 	LinkArgs
 	Polling bool
+	SpinNs  int64 // of an event-driven device; 0 is the default, negative none
 	CQE     int
 }
 
@@ -84,7 +91,9 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 	if err != nil {
 		return err
 	}
-	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling})
+	c := roce.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling}
+	c.UDP.SpinNs = a.SpinNs
+	d, err := roce.Open(c)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -149,7 +158,7 @@ func (n *Node) Connect(a ConnectArgs, _ *struct{}) error {
 	}
 	for i, e := range a.QPs {
 		err := n.qps[i].Connect(roce.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID},
-			roce.WithMTU(a.MTU), roce.WithTimeout(ackTimeout, 7))
+			roce.WithMTU(a.MTU), roce.WithTimeout(ackTimeout, 7), roce.WithRdAtomic(uint8(n.dev.Attr().MaxQPRdAtomic)))
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,15 @@ func (n *Node) RawOpen(a LinkArgs, _ *struct{}) error {
 	l, err := openLink(a)
 	n.raw = l
 	return err
+}
+
+// RawCapabilities says what the link of the ceiling does.
+func (n *Node) RawCapabilities(_ struct{}, c *link.Capabilities) error {
+	if n.raw == nil {
+		return errors.New("no link is open")
+	}
+	*c = n.raw.Capabilities()
+	return nil
 }
 
 // RawConnect says where the packets go.
@@ -63,15 +73,6 @@ func yieldCPU() { _, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 // RawServe takes packets and copies what is in them to memory until Stop. It counts
 // payload bytes for the sender, and sends each packet back if asked to.
 func (n *Node) RawServe(a ServeArgs, _ *struct{}) error {
-	return n.rawServe(a, false)
-}
-
-// RawServePolling is RawServe that never blocks.
-func (n *Node) RawServePolling(a ServeArgs, _ *struct{}) error {
-	return n.rawServe(a, true)
-}
-
-func (n *Node) rawServe(a ServeArgs, polling bool) error {
 	if n.raw == nil || a.Region <= ib.MTU4096.Bytes() || a.Region > RegionBytes {
 		return fmt.Errorf("cannot run %+v", a)
 	}
@@ -79,7 +80,7 @@ func (n *Node) rawServe(a ServeArgs, polling bool) error {
 	off := 0
 	n.serve(func(ctx context.Context) error {
 		for {
-			k, err := n.receive(ctx.Done(), rx[:], polling)
+			k, err := n.receive(ctx.Done(), rx[:], a.Wait, forever)
 			if err != nil || k == 0 {
 				return err
 			}
@@ -103,8 +104,9 @@ func (n *Node) rawServe(a ServeArgs, polling bool) error {
 	return nil
 }
 
-// receive returns at least one packet; 0 when done is closed.
-func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, polling bool) (int, error) {
+// receive returns at least one packet; 0 when done is closed, or none has come for
+// the time given.
+func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, w Waiting, limit time.Duration) (int, error) {
 	idle := time.Now()
 	for tries := 1; ; tries++ {
 		if n.raw.Backlog() { // as when packets waited for a neighbour
@@ -119,7 +121,14 @@ func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, polling bo
 			return 0, nil
 		default:
 		}
-		if polling || time.Since(idle) < rawSpin {
+		if (tries%64 == 0 || w == WaitBlock) && time.Since(idle) > limit {
+			return 0, nil
+		}
+		if w == WaitYield {
+			yieldCPU()
+			continue
+		}
+		if w == WaitPoll || w == WaitSpin && time.Since(idle) < rawSpin {
 			if tries%16 == 0 {
 				runtime.Gosched()
 			}
@@ -204,25 +213,40 @@ type RawArgs struct {
 	Ns                int64
 }
 
-// RawPing is Ping without a protocol.
+// RawPing is Ping without a protocol. Messages are numbered, so that an echo that was
+// given up is not taken for the next.
 func (n *Node) RawPing(a PingArgs, r *PingReply) error {
+	if a.Size < 8 {
+		return fmt.Errorf("cannot run %+v", a)
+	}
 	took := make([]float64, 0, a.N)
 	var rx [1]transport.RxPacket
 	late := make(chan struct{})
 	defer time.AfterFunc(giveUp, func() { close(late) }).Stop()
-	for begin := time.Now(); len(took) < a.N && !a.over(begin, len(took)); {
+	lost := 0
+	for begin, seq := time.Now(), uint64(1); len(took) < a.N && !a.over(begin, len(took)); seq++ {
 		start := time.Now()
+		binary.LittleEndian.PutUint64(n.buf, seq)
 		n.rawTx.fill(0, n.buf[:a.Size])
 		n.push(1)
-		k, err := n.receive(late, rx[:], a.Polling)
-		if err != nil {
-			return err
+		for {
+			k, err := n.receive(late, rx[:], a.Wait, rawStall)
+			if err != nil {
+				return err
+			}
+			if k == 0 {
+				// Nothing sends again what is lost, as when the neighbour was not known.
+				if lost++; lost > maxLostEchoes {
+					return fmt.Errorf("%d echoes were lost", lost)
+				}
+				break
+			}
+			copy(n.buf, rx[0].Data[ib.BTHBytes:])
+			if binary.LittleEndian.Uint64(n.buf) == seq {
+				took = append(took, half(start))
+				break
+			}
 		}
-		if k == 0 {
-			return errors.New("an echo was lost")
-		}
-		copy(n.buf, rx[0].Data[ib.BTHBytes:])
-		took = append(took, half(start))
 	}
 	*r = percentiles(took)
 	return nil

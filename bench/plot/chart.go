@@ -10,10 +10,11 @@ const (
 	defaultWidth  = 720
 	defaultHeight = 360
 	marginLeft    = 64
-	marginRight   = 16
+	marginRight   = 24
 	marginTop     = 40
 	marginBottom  = 48
 	legendLine    = 16
+	tickLine      = 14
 )
 
 // colors are those of Okabe and Ito, which colour-blind readers can tell
@@ -28,12 +29,19 @@ type Series struct {
 	Dashed bool
 }
 
+// Tick is a labelled value of an axis. A label may have two lines.
+type Tick struct {
+	At    float64
+	Label string
+}
+
 // Chart is a chart of lines or points over numbers.
 type Chart struct {
 	Title          string
 	XLabel, YLabel string
 	LogX, LogY     bool
 	YMax           float64 // 0: from the data
+	XTicks         []Tick  // nil: round values; otherwise the axis goes from the first to the last
 	Width, Height  int     // 0: 720 by 360
 	Series         []Series
 }
@@ -59,9 +67,17 @@ func (c *Chart) SVG() []byte {
 	if c.YMax > 0 {
 		y.hi = c.YMax
 	}
+	if n := len(c.XTicks); n > 1 {
+		x.lo, x.hi = c.XTicks[0].At, c.XTicks[n-1].At
+	}
 	f.axes(&x, &y, c.XLabel, c.YLabel)
-	for _, t := range x.ticks() {
-		f.xTick(x.at(t), number(t))
+	if c.XTicks == nil {
+		for _, t := range x.ticks() {
+			f.xTick(x.at(t), number(t))
+		}
+	}
+	for _, t := range c.XTicks {
+		f.xTick(x.at(t.At), t.Label)
 	}
 	for i, s := range c.Series {
 		f.series(&s, &x, &y, colors[i%len(colors)])
@@ -98,7 +114,7 @@ type Bars struct {
 	LogY          bool
 	YMax          float64
 	Width, Height int
-	Groups        []string
+	Groups        []string // names, of one line or two
 	Series        []BarSeries
 }
 
@@ -138,7 +154,7 @@ func (b *Bars) SVG() []byte {
 			top, bottom := y.at(min(s.Values[g], y.hi)), y.at(y.lo)
 			f.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"><title>%s, %s: %s</title></rect>`,
 				px(left), px(top), px(right-left-1), px(max(bottom-top, 0)), colors[i%len(colors)],
-				escape(name), escape(s.Name), number(s.Values[g]))
+				escape(strings.ReplaceAll(name, "\n", " ")), escape(s.Name), number(s.Values[g]))
 		}
 	}
 	return f.finish()

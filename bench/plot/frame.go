@@ -79,10 +79,13 @@ func (f *frame) axes(x, y *axis, xLabel, yLabel string) {
 	}
 }
 
+// xTick draws a tick; the label may have two lines.
 func (f *frame) xTick(at float64, label string) {
 	y := f.height - marginBottom
 	f.printf(`<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="#444444"/>`, px(at), px(y), px(at), px(y+4))
-	f.text(at, y+18, "middle", "", label)
+	for i, line := range strings.SplitN(label, "\n", 2) {
+		f.text(at, y+18+float64(i*tickLine), "middle", "", line)
+	}
 }
 
 func (f *frame) finish() []byte {

@@ -44,7 +44,7 @@ func TestChart(t *testing.T) {
 	n := wellFormed(t, svg)
 	require.Equal(t, 3, n["path"], "two series and the frame")
 	require.Equal(t, 1, n["circle"])
-	require.Contains(t, string(svg), "M64 312L384 184L704 56", "the corners of the plot, and its middle")
+	require.Contains(t, string(svg), "M64 312L380 184L696 56", "the corners of the plot, and its middle")
 	require.Equal(t, svg, c.SVG())
 }
 

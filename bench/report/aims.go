@@ -14,6 +14,9 @@ type Aim struct {
 	// Less is set if smaller is better.
 	Less bool
 	Unit string
+	// OnRequest is set if the figure is measured only when asked for; the report is silent
+	// about it otherwise.
+	OnRequest bool
 	// of finds the figure.
 	of func(*Report) float64
 	// scale is what to multiply the figure by, 0 is 1.
@@ -96,14 +99,29 @@ func Aims() []Aim {
 		add("WRITE of 64 B, posted in batches, one QP, "+link, 1.5, 3, false, "M/s", 1e-6, bulk("WRITE", 64, 4096, large, link, "", "messages"))
 		add("WRITE of 64 B, one datagram each, "+link, 0.1, 0.2, false, "M/s", 1e-6, bulk("WRITE alone", 64, 4096, large, link, "", "messages"))
 		add("WRITE of 64 B, one QP, "+link+": messages x TCP with one write each", none, 3, false, "x", 0, bulk("WRITE", 64, 4096, large, link, "", "x TCP"))
-		half := func(mode, figure string) func(*Report) float64 {
-			return pick("latency", figure, func(c *Case) bool { return c.Link == link && c.Mode == mode })
-		}
-		add("half round trip, polling, "+link+": p50 x TCP", 0.40, 0.30, true, "x", 0, half("polling", "p50 x TCP"))
-		add("half round trip, event-driven, "+link+": p50 x TCP", 0.85, 0.70, true, "x", 0, half("event", "p50 x TCP"))
-		add("half round trip, polling, "+link+": p99/p50", 4, 2.5, true, "x", 0, half("polling", "p99/p50"))
-		add("half round trip, event-driven, "+link+": p99/p50", 4, 2.5, true, "x", 0, half("event", "p99/p50"))
 	}
+	for _, link := range []string{"udp", "packet", "xdp"} {
+		for _, w := range []struct {
+			what, mode  string
+			floor, goal float64
+		}{{"polling", "polling", 0.40, 0.30}, {"event-driven", "event", 0.85, 0.70}, {"event-driven without spinning", "event, no spin", 1.3, 1.1}} {
+			if w.mode == "polling" && link != "udp" { // no system call to receive
+				w.floor, w.goal = 0.25, 0.18
+			}
+			half := func(figure string) func(*Report) float64 {
+				return pick("latency", figure, func(c *Case) bool { return c.Link == link && c.Mode == w.mode && c.Place == OwnCPU })
+			}
+			add("half round trip, "+w.what+", "+link+": p50 x TCP", w.floor, w.goal, true, "x", 0, half("p50 x TCP"))
+			add("half round trip, "+w.what+", "+link+": p99/p50", 4, 2.5, true, "x", 0, half("p99/p50"))
+			if link == "xdp" {
+				as[len(as)-2].OnRequest, as[len(as)-1].OnRequest = true, true
+			}
+		}
+	}
+	// Over xdp, in copy mode, there is no segmentation offload: its aims are those without.
+	add("WRITE of 1 MiB, MTU 4096, 64 MiB regions, xdp: goodput x TCP", 0.25, 0.33, false, "x", 0, bulk("WRITE", mib, 4096, large, "xdp", "", "x TCP"))
+	add("WRITE of 1 MiB, MTU 4096, xdp: goodput x the link's ceiling with CRC and copy", none, 0.85, false, "x", 0, bulk("WRITE", mib, 4096, large, "xdp", "", "x ceiling"))
+	add("WRITE of 64 B, one datagram each, xdp", 0.1, 0.2, false, "M/s", 1e-6, bulk("WRITE alone", 64, 4096, large, "xdp", "", "messages"))
 	add("WRITE of 1 MiB, MTU 4096, udp, software segmentation: goodput x TCP", 0.40, 0.55, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "software segmentation", "x TCP"))
 	add("WRITE of 1 MiB, MTU 4096, udp, no GSO and GRO: goodput x TCP", 0.25, 0.33, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "no GSO, no GRO", "x TCP"))
 	add("memory of an idle QP", none, 8, true, "KiB", 1.0/1024, named("scale", "heap", "memory of an idle QP"))
@@ -114,11 +132,17 @@ func Aims() []Aim {
 			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 0, true, "allocs/packet", 0, named("engine", "allocs", "Packet/"+op+"/64/"+part))
 		}
 	}
-	add("two guests: WRITE bandwidth x kernel rxe", none, 1.5, false, "x", 0, named("lab", "x rxe", "write_bw"))
-	for _, tool := range []string{"write_lat", "send_lat"} {
+	for _, op := range []string{"write", "read", "send"} {
+		for _, mtu := range []string{"4096", "1024"} {
+			add("two guests: "+op+"_bw, MTU "+mtu+": bandwidth x kernel rxe", none, 1.5, false, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
+				return c.Op == op+"_bw" && c.Mode == "polling" && strings.Contains(c.Name, "-m "+mtu)
+			}))
+		}
+	}
+	for _, tool := range []string{"write_lat", "read_lat", "send_lat"} {
 		for _, mode := range []string{"event-driven", "polling"} {
 			add("two guests: "+tool+", "+mode+": latency x kernel rxe", none, 1, true, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
-				return c.Op == tool && strings.HasSuffix(c.Name, "--polling") == (mode == "polling")
+				return c.Op == tool && c.Mode == mode
 			}))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
+	"time"
 )
 
 // num prints a number with three digits or so.
@@ -43,11 +45,12 @@ var headlines = []string{
 	"half round trip, event-driven, udp: p50 x TCP",
 	"memory of an idle QP",
 	"CPU at rest, 100 idle connections",
-	"two guests: WRITE bandwidth x kernel rxe",
+	"two guests: write_bw, MTU 4096: bandwidth x kernel rxe",
+	"two guests: send_lat, polling: latency x kernel rxe",
 }
 
-// Markdown returns the report.
-func (r *Report) Markdown() []byte {
+// Markdown returns the report; why is the section on what stops the aims that were missed.
+func (r *Report) Markdown(why string) []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	m := &r.Machine
@@ -56,6 +59,12 @@ func (r *Report) Markdown() []byte {
 	p("%d ms a measurement, and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.\n", r.RoundMs)
 	p("| | |\n|---|---|")
 	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", r.Command, m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
+	for _, l := range r.Links {
+		p("| link | %s |", l)
+	}
+	if r.Seconds > 0 {
+		p("| took | %s |", took(r.Seconds))
+	}
 	p("| load average | %.1f at the start, %.1f at the end (this run included) |", m.LoadStart, m.LoadEnd)
 	p("| CPU time taken by other processes | %.0f %% of the machine |", 100*m.Foreign)
 	if m.Foreign > 0.1 {
@@ -76,6 +85,9 @@ func (r *Report) Markdown() []byte {
 	for i := range aims {
 		a := &aims[i]
 		v := a.Value(r)
+		if a.OnRequest && a.Verdict(v) == VerdictNone {
+			continue
+		}
 		p("| %s | %s %s | %s | %s %s | %s |", a.What, num(v), a.Unit, num(a.Floor), sign(a), num(a.Goal), a.Verdict(v))
 	}
 	r.single(p)
@@ -83,6 +95,7 @@ func (r *Report) Markdown() []byte {
 	r.scale(p)
 	r.engine(p)
 	r.lab(p)
+	r.why(p, why)
 	if len(r.Notes) > 0 {
 		p("\n## Notes\n")
 		for _, n := range r.Notes {
@@ -112,12 +125,12 @@ TCP is Go's net.Conn with one write for each message; it reads into and writes f
 ceiling is the same link with packets of the same size, CRC on both sides and one copy, but no protocol: flow control is by
 memory that both processes share. CPU is of both processes. WRITE alone is posted one by one, other small
 messages in batches of 32. Medians of absolute figures need not be in the ratio given.
+An interface takes one xdp link: there device and ceiling are opened in turn, and neither is open while TCP runs. The
+xdp link sends and receives frame by frame: nothing segments in copy mode.
 
-![goodput](goodput-udp.svg)
-![goodput](goodput-packet.svg)
-
+%s
 | | goodput, Gb/s | messages, 1/s | x TCP | x ceiling | CPU, s/GB | CPU x TCP | packets/datagram | sent again |
-|---|---|---|---|---|---|---|---|---|`)
+|---|---|---|---|---|---|---|---|---|`, r.images("single"))
 	for _, c := range r.Of("single") {
 		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x TCP"),
 			c.ranged("x ceiling"), num(c.Value("CPU")), c.ranged("CPU x TCP"), num(c.Value("packets/datagram")), num(c.Value("sent again")))
@@ -132,16 +145,20 @@ func (r *Report) latency(p printer) {
 ## Half round trips of 64 B
 
 Microseconds. The link is the same link with packets of the same size, no protocol, and the same way of waiting. TCP is Go's
-net.Conn.
+net.Conn. The aims are about a CPU each: either process, with all its threads, may run on one CPU only, each on another; so
+are those of TCP and of the link. With any CPU the scheduler may put both processes on one, where waking the other needs no
+interrupt of an idle CPU, and mostly does so with TCP. On one CPU, where either process has to wait for the other to give
+way, the link alone gives way at every look. Event-driven devices look for 30 us before they block; without spinning they
+block at once.
 
 ![half round trips](latency.svg)
 
-| | round trips a round | p50 | p99 | p99.9 | p50 x TCP | p50 x link | p99/p50 | TCP p50, p99, p99.9 | link p50, p99, p99.9 |
-|---|---|---|---|---|---|---|---|---|---|`)
+| | round trips a round | p50 | p99 | p99.9 | p50 x TCP | p50 x link | p99/p50 | p99 x link | TCP p50, p99, p99.9 | link p50, p99, p99.9 |
+|---|---|---|---|---|---|---|---|---|---|---|`)
 	for _, c := range r.Of("latency") {
 		v := func(n string) string { return num(c.Value(n)) }
-		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s, %s, %s | %s, %s, %s |", c.Name, v("round trips"), v("p50"), v("p99"), v("p99.9"), c.ranged("p50 x TCP"),
-			c.ranged("p50 x link"), c.ranged("p99/p50"), v("TCP p50"), v("TCP p99"), v("TCP p99.9"), v("link p50"), v("link p99"), v("link p99.9"))
+		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s, %s, %s | %s, %s, %s |", c.Name, v("round trips"), v("p50"), v("p99"), v("p99.9"), c.ranged("p50 x TCP"),
+			c.ranged("p50 x link"), c.ranged("p99/p50"), c.ranged("p99 x link"), v("TCP p50"), v("TCP p99"), v("TCP p99.9"), v("link p50"), v("link p99"), v("link p99.9"))
 	}
 }
 
@@ -181,8 +198,39 @@ func (r *Report) engine(p printer) {
 	p(`
 ## The engine alone
 
-The benchmarks of package transport, without ICRC and system calls. Packet: one op is a packet of the part named;
-Stream and Window: a packet, sent and received; ManyQPs: a WRITE on the next of so many queue pairs, with its acknowledgement.
+The benchmarks of package transport, without system calls. Packet: one op is a packet of the part named; +icrc is with the
+ICRC of every packet computed or checked, as the links do it. Stream and Window: a packet, sent and received; ManyQPs: a
+WRITE on the next of so many queue pairs, with its acknowledgement. Each round runs all of them once.
+
+### What the ICRC costs
+
+![engine with and without ICRC](engine-icrc.svg)
+
+| packet | engine, ns | with ICRC, ns | ICRC, ns | x without |
+|---|---|---|---|---|`)
+	for _, c := range r.Of("engine") {
+		plain, ok := strings.CutSuffix(c.Name, icrcSuffix)
+		if base := r.engineCase(plain); ok && base != nil {
+			p("| %s | %s | %s | %s | %s |", strings.TrimPrefix(plain, "Packet/"), num(base.Value("time")), num(c.Value("time")),
+				num(c.Value("time")-base.Value("time")), c.ranged(XWithoutICRC))
+		}
+	}
+	p(`
+### Growth with queue pairs and with the window
+
+x is the time of an op against that with the fewest, of the same round.
+
+![growth](engine-growth.svg)
+
+| | ns/op | x |
+|---|---|---|`)
+	for _, c := range r.Of("engine") {
+		if k := kind(c); k == "ManyQPs" || k == "Window" {
+			p("| %s | %s | %s |", c.Name, c.ranged("time"), c.ranged(XSmallest))
+		}
+	}
+	p(`
+### All
 
 | | ns/op | allocs/op | MB/s |
 |---|---|---|---|`)
@@ -191,28 +239,78 @@ Stream and Window: a packet, sent and received; ManyQPs: a WRITE on the next of 
 	}
 }
 
+// icrcSuffix ends the names of benchmarks of the engine with ICRC.
+const icrcSuffix = "+icrc"
+
+func (r *Report) engineCase(name string) *Case {
+	return r.Find(func(c *Case) bool { return c.Item == "engine" && c.Name == name })
+}
+
+// kind is the first part of the name of a benchmark.
+func kind(c *Case) string {
+	k, _, _ := strings.Cut(c.Name, "/")
+	return k
+}
+
+// images are the charts of goodput, one a link.
+func (r *Report) images(item string) string {
+	var b strings.Builder
+	for _, l := range r.links() {
+		if r.Find(func(c *Case) bool { return c.Item == item && c.Link == l }) != nil {
+			fmt.Fprintf(&b, "![goodput over %s](goodput-%s.svg)\n", l, l)
+		}
+	}
+	return b.String()
+}
+
+// took prints a duration.
+func took(seconds float64) string { return time.Duration(seconds * 1e9).Round(time.Second).String() }
+
+// why is the section on the aims that were missed: which they are, and the text.
+func (r *Report) why(p printer, text string) {
+	missed := r.Missed()
+	if len(missed) == 0 && text == "" {
+		return
+	}
+	p("\n## What stops it\n")
+	if len(missed) == 0 {
+		p("No aim that was measured was missed in this run.")
+	} else {
+		p("Missed in this run:\n")
+		for _, m := range missed {
+			p("- %s", m)
+		}
+	}
+	if text != "" {
+		p("\nThe rest of this section is written by hand ([%s](%s)), from profiles that `go run ./bench/cmd/bench -profile CASE` stores and prints.\n\n%s", whyName, whyName, strings.TrimSpace(text))
+	}
+}
+
 func (r *Report) lab(p printer) {
 	if len(r.Of("lab")) == 0 {
 		return
 	}
+	rounds := 0
+	for _, c := range r.Of("lab") {
+		if f := c.Get("x rxe"); f != nil {
+			rounds = max(rounds, len(f.Rounds))
+		}
+	}
 	p(`
 ## Two guests: goroce and the kernel's rxe
 
-The same two emulated machines, kernel, network and perftest arguments, in turn; a run of its own:
-`+"`%s`"+`. Bandwidth in MB/s, latency (t_typical) in microseconds. In these guests CRC-32 by PCLMULQDQ is emulated
-slowly, unless a CPU model without it was chosen. CPU is that of both guests; perftest spins on the completion queue unless told -e.
+The same two emulated machines, kernel, network and perftest arguments, in turn, in each of %d rounds; a run of its own:
+`+"`%s`"+`, which took %s. Guests: %s.
 
-| | goroce | rxe | goroce x rxe | CPU or p99 x rxe |
-|---|---|---|---|---|`, r.LabCommand)
+Bandwidth in MB/s, latency (t_typical) in microseconds. CPU is that of both guests. perftest spins on the completion queue unless told -e;
+its tests of WRITE can only spin. Polling: goroce's thread polls the device.
+goroce hands the kernel runs of packets, whose UDP checksums somebody has to compute; rxe sends packet by packet, without checksums.
+Where the interfaces have no offloads, the kernel cuts the runs up by copying, and computes a checksum at either end. With
+`+"`-lab-offload`"+` they have scatter-gather and checksum offload.
+
+| | goroce | rxe | goroce x rxe | CPU a byte x rxe | p99 x rxe |
+|---|---|---|---|---|---|`, rounds, r.LabCommand, took(r.LabSeconds), r.Lab)
 	for _, c := range r.Of("lab") {
-		name := fmt.Sprintf("%s (%s)", c.Name, c.Mode)
-		if f := c.Get("x rxe"); f != nil && len(f.Rounds) < 5 {
-			name += fmt.Sprintf(" (%d rounds only)", len(f.Rounds))
-		}
-		last := c.ranged("CPU x rxe")
-		if c.Get("p99 x rxe") != nil {
-			last = c.ranged("p99 x rxe")
-		}
-		p("| %s | %s | %s | %s | %s |", name, num(c.Value("goroce")), num(c.Value("rxe")), c.ranged("x rxe"), last)
+		p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goroce")), num(c.Value("rxe")), c.ranged("x rxe"), c.ranged("CPU x rxe"), c.ranged("p99 x rxe"))
 	}
 }

@@ -21,9 +21,15 @@ type Report struct {
 	Rounds  int
 	RoundMs int
 	Notes   []string // what was left out, and why
-	Cases   []Case
-	// LabCommand is what measured in the guests, which is another run.
-	LabCommand string `json:",omitempty"`
+	// Links say how each link was attached.
+	Links []string `json:",omitempty"`
+	Cases []Case
+	// LabCommand is what measured in the guests, which is another run, Lab what the guests are,
+	// and LabSeconds how long it took; Seconds is how long this one took.
+	LabCommand string  `json:",omitempty"`
+	Lab        string  `json:",omitempty"`
+	LabSeconds float64 `json:",omitempty"`
+	Seconds    float64 `json:",omitempty"`
 }
 
 // Machine says where and when.
@@ -48,10 +54,19 @@ type Case struct {
 	MTU  int
 	QPs  int
 	Mode string
+	// Place is where the two processes ran, if that is part of the case.
+	Place string `json:",omitempty"`
 	// Region is the memory that is walked through, in bytes.
 	Region  int
 	Figures []Figure
 }
+
+// Places of the two processes.
+const (
+	OwnCPU = "a CPU each" // each had one, and no other
+	AnyCPU = "any CPU"    // as the scheduler liked
+	OneCPU = "one CPU"    // both on the same
+)
 
 // Figure is one quantity over all rounds.
 type Figure struct {
@@ -127,7 +142,40 @@ func (r *Report) Of(item string) []*Case {
 // fileName is that of the results themselves.
 const fileName = "bench.json"
 
-// Write writes results, report and charts to a folder.
+// whyName is the file in the same folder that is written by hand, and becomes the section on
+// what stops the aims that were missed.
+const whyName = "what-stops-it.md"
+
+// Names of figures of the engine: ratios to its own baselines.
+const (
+	XWithoutICRC = "x without ICRC"
+	XSmallest    = "x smallest"
+)
+
+// links are those that cases are of, in the order of the report.
+func (r *Report) links() []string {
+	var links []string
+	for _, l := range []string{"udp", "packet", "xdp"} {
+		if r.Find(func(c *Case) bool { return c.Link == l && c.Item != "lab" }) != nil {
+			links = append(links, l)
+		}
+	}
+	return links
+}
+
+// Missed returns the aims that were measured and missed.
+func (r *Report) Missed() []string {
+	var missed []string
+	for _, a := range Aims() {
+		if a.Verdict(a.Value(r)) == VerdictMissed {
+			missed = append(missed, a.What)
+		}
+	}
+	return missed
+}
+
+// Write writes results, report and charts to a folder. Charts of a link that was not measured
+// are removed.
 func (r *Report) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -136,9 +184,22 @@ func (r *Report) Write(dir string) error {
 	if err != nil {
 		return err
 	}
+	why, err := os.ReadFile(filepath.Join(dir, whyName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	files := r.Charts()
+	old, err := filepath.Glob(filepath.Join(dir, "*.svg"))
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if files[filepath.Base(name)] == nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}
 	files[fileName] = append(b, '\n')
-	files["README.md"] = r.Markdown()
+	files["README.md"] = r.Markdown(string(why))
 	for name, b := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), b, 0o644))
 	}

@@ -47,11 +47,14 @@ func sample() *Report {
 		r.Cases = append(r.Cases, c)
 	}
 	add(Case{Item: "single", Name: "write", Link: "udp", Op: "WRITE", Size: mib, MTU: 4096, Region: large}, "x TCP", "x ceiling", "goodput", "TCP", "ceiling", "CPU x TCP")
-	add(Case{Item: "latency", Name: "half", Link: "udp", Mode: "polling"}, "p50 x TCP", "p50", "p99", "p99.9")
+	add(Case{Item: "latency", Name: "half", Link: "udp", Mode: "polling", Place: OwnCPU}, "p50 x TCP", "p50", "p99", "p99.9")
 	add(Case{Item: "scale", Name: "ten QPs", Link: "udp", QPs: 10, Mode: "goodput"}, "x 1 QP", "goodput")
 	add(Case{Item: "scale", Name: "memory of an idle QP, udp", Mode: "memory"}, "heap")
 	add(Case{Item: "engine", Name: "Packet/SEND/64/send"}, "time", "allocs")
-	add(Case{Item: "lab", Name: "write_bw"}, "x rxe")
+	add(Case{Item: "engine", Name: "Packet/SEND/64/send+icrc"}, "time", XWithoutICRC)
+	add(Case{Item: "engine", Name: "Window/16"}, "time")
+	add(Case{Item: "engine", Name: "Window/64"}, "time", XSmallest)
+	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Op: "write_bw", Mode: "polling"}, "x rxe")
 	return r
 }
 
@@ -64,7 +67,7 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, r.Write(again))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 6)
+	require.Len(t, files, 7)
 	for _, f := range files {
 		a, err := os.ReadFile(filepath.Join(dir, f.Name()))
 		require.NoError(t, err)
@@ -75,13 +78,15 @@ func TestWrite(t *testing.T) {
 }
 
 func TestMarkdown(t *testing.T) {
-	md := string(sample().Markdown())
+	md := string(sample().Markdown("It is the kernel.\n"))
 	for _, want := range []string{
 		"| WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP | 1.00 x | 0.75 | ≥ 0.95 | goal |",
 		"| half round trip, polling, udp: p50 x TCP | 1.00 x | 0.40 | ≤ 0.30 | missed |",
 		"| half round trip, event-driven, udp: p50 x TCP | – x | 0.85 | ≤ 0.70 | not measured |",
 		"| engine alone, SEND of 64 B, send | 1.00 allocs/packet | – | ≤ 0 | missed |",
-		"1.00 [0.50–1.50]", "- a note",
+		"1.00 [0.50–1.50]", "- a note", "| two guests: write_bw, MTU 4096: bandwidth x kernel rxe | 1.00 x | – | ≥ 1.50 | missed |",
+		"| SEND/64/send | 1.00 | 1.00 | 0 | 1.00 [0.50–1.50] |",
+		"Missed in this run:\n\n- half round trip, polling, udp: p50 x TCP\n", "It is the kernel.\n",
 	} {
 		require.True(t, strings.Contains(md, want), "%s\nis not in\n%s", want, md)
 	}

@@ -46,6 +46,7 @@ func kilobytes(s *Sample) float64 { return float64(s.QueueBytes) / 1000 }
 // Charts returns the charts of the report by file name.
 func (o *Outcome) Charts() map[string][]byte {
 	files := map[string][]byte{
+		"clos.svg":           o.Clos[1].rates("Four senders across a Clos network (dcqcn-paper)"),
 		"late-flow.svg":      o.Late.rates("A fourth flow starts at 20 ms (dcqcn-paper)"),
 		"lone-flow.svg":      o.Lone[0].rates("The second flow stops at 60 ms (dcqcn-paper)"),
 		"lone-flow-mlnx.svg": o.Lone[1].rates("The second flow stops at 60 ms (dcqcn-mellanox)"),
@@ -72,7 +73,23 @@ func (o *Outcome) Charts() map[string][]byte {
 		func(r *Result) float64 { return r.Utilization })
 	files["incast-queue.svg"] = bars("Incast: 90th percentile of the queue", "KB", true, 0,
 		func(r *Result) float64 { return float64(r.Queue.Percentile(0.9)) / 1000 })
-	q := plot.Chart{Title: "Incast: queue to the receiver (dcqcn-paper)", XLabel: "time, ms", YLabel: "KB"}
+	for _, x := range []struct {
+		file     string
+		from, to int64 // ms
+	}{{"start", 0, 150}, {"later", 400, 500}} {
+		c := plot.Chart{
+			Title:  fmt.Sprintf("One flow of an incast (dcqcn-mellanox), %d to %d ms", x.from, x.to),
+			XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 8,
+		}
+		for i, r := range o.Long {
+			part := *r
+			part.Samples = r.Samples[r.at(x.from*Millisecond):r.at(x.to*Millisecond)]
+			c.Series = append(c.Series, part.line(fmt.Sprintf("%d:1", longSenders[i]), false, func(s *Sample) float64 { return s.Allowed[0] }))
+		}
+		files["mellanox-"+x.file+".svg"] = c.SVG()
+	}
+	// The first burst, before any CNP, is up to twenty times as long.
+	q := plot.Chart{Title: "Incast: queue to the receiver (dcqcn-paper), up to 300 KB", XLabel: "time, ms", YLabel: "KB", YMax: 300}
 	for i, r := range o.Incast["dcqcn-paper"] {
 		q.Series = append(q.Series, r.line(groups[i], true, kilobytes))
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 // IncastSenders are the degrees of incast measured.
-var IncastSenders = []int{2, 4, 8, 16}
+var IncastSenders = []int{2, 4, 8, 16, 20}
 
 // scheme is a way to control congestion.
 type scheme struct {
@@ -33,7 +33,7 @@ type scheme struct {
 var schemes = []scheme{
 	{"none", cc.None, -1, sim.RED{}, 20 * Millisecond, 10 * Millisecond},
 	{"dcqcn-paper", cc.DCQCNPaper, paperCNPNs, PaperRED, 120 * Millisecond, 60 * Millisecond},
-	{"dcqcn-mellanox", cc.DCQCNMellanox, mellanoxCNPNs, PaperRED, 400 * Millisecond, 300 * Millisecond},
+	{"dcqcn-mellanox", cc.DCQCNMellanox, mellanoxCNPNs, PaperRED, 240 * Millisecond, 120 * Millisecond},
 }
 
 func (x *scheme) scenario(name string, flows []Flow) *Scenario {
@@ -84,13 +84,77 @@ const (
 	leaveNs     = 60 * Millisecond
 	shallow     = 1 << 20 // bytes
 	shallowK    = 8
+	longNs      = 600 * Millisecond
 )
+
+// longSenders are the degrees of incast that are watched for longer.
+var longSenders = []int{8, 16}
+
+// variant is 16:1 with the paper's profile and one thing changed.
+type variant struct {
+	name   string
+	change func(*Scenario)
+	result *Result
+}
+
+// variants look for what 16:1 depends on: where the switch marks, the start, the granularity of
+// the senders, the strength of the reaction, how much is marked.
+func variants() []*variant {
+	profile := func(change func(*cc.Profile)) func(*Scenario) {
+		return func(s *Scenario) {
+			p := cc.Paper()
+			change(&p)
+			s.CC.Profile = &p
+		}
+	}
+	arriving := func(s *Scenario) { s.MarkArriving = true }
+	return []*variant{
+		{name: "nothing", change: func(*Scenario) {}},
+		{name: "marks by the queue that a packet finds", change: arriving},
+		{name: "the same, flows start 2 ms apart", change: func(s *Scenario) {
+			arriving(s)
+			for i := range s.Flows {
+				s.Flows[i].StartNs = int64(i) * 2 * Millisecond
+			}
+		}},
+		{name: "the same, flows start at 2.5 Gb/s, their share", change: func(s *Scenario) {
+			arriving(s)
+			for i := range s.Flows {
+				s.Flows[i].Rate = 2500 * cc.Mbps
+			}
+		}},
+		{name: "the same, additive increase of 10 Mb/s, not 40", change: func(s *Scenario) {
+			arriving(s)
+			profile(func(p *cc.Profile) { p.AdditiveIncrease = 10 * cc.Mbps })(s)
+		}},
+		{name: "the same, Pmax 10 %", change: func(s *Scenario) { arriving(s); s.RED.Pmax = 0.1 }},
+		{name: "senders hand over 64 us at a time, as over sockets", change: func(s *Scenario) { s.BatchNs = cc.BurstNs }},
+		{name: "a CNP for each mark, without gap", change: func(s *Scenario) { s.CNPNs = 1 }},
+		{name: "additive increase of 10 Mb/s, not 40", change: profile(func(p *cc.Profile) { p.AdditiveIncrease = 10 * cc.Mbps })},
+		{name: "Pmax 2 %", change: func(s *Scenario) { s.RED.Pmax = 0.02 }},
+		{name: "Pmax 10 %", change: func(s *Scenario) { s.RED.Pmax = 0.1 }},
+	}
+}
+
+// variantSenders is the incast of the variants.
+const variantSenders = 16
+
+// closPaths are those of four senders across a Clos network: two under one switch, whose packets
+// meet again on the last cable but one, a third under another, and the fourth under
+// the receiver's.
+func closPaths() [][]int {
+	const shared = 3
+	return [][]int{{0, 1, 2, shared}, {4, 5, 6, shared}, {7, 8, 9, 10}, {}}
+}
 
 // Outcome is the results of all experiments.
 type Outcome struct {
 	Incast   map[string][]*Result // by scheme, one for each of IncastSenders
-	Pmax10   *Result              // 16:1 with marking up to 10 %
-	Shallow  []*Result            // none, dcqcn-paper
+	Pmax10   []*Result            // dcqcn-paper with marking up to 10 %, one for each of IncastSenders
+	Variants []*variant
+	Clos     []*Result // by scheme
+	Long     []*Result // dcqcn-mellanox, longer, for each of longSenders
+	Shallow  []*Result // none, dcqcn-paper
 	Late     *Result
 	Lone     []*Result // dcqcn-paper, dcqcn-mellanox
 	Fairness []*fairness
@@ -115,9 +179,30 @@ func Experiments(progress func(*Result)) (*Outcome, error) {
 		}
 	}
 	none, paper, mellanox := &schemes[0], &schemes[1], &schemes[2]
-	pmax := paper.scenario("incast 16:1, dcqcn-paper, Pmax 10 %", Incast(16))
-	pmax.RED.Pmax = 0.1
-	add(pmax, &o.Pmax10)
+	o.Pmax10 = make([]*Result, len(IncastSenders))
+	for j, k := range IncastSenders {
+		s := paper.scenario(fmt.Sprintf("incast %d:1, dcqcn-paper, Pmax 10 %%", k), Incast(k))
+		s.RED.Pmax = 0.1
+		add(s, &o.Pmax10[j])
+	}
+	o.Variants = variants()
+	for _, v := range o.Variants {
+		s := paper.scenario("incast 16:1, "+v.name, Incast(variantSenders))
+		v.change(s)
+		add(s, &v.result)
+	}
+	o.Clos = make([]*Result, len(schemes))
+	for i := range schemes {
+		s := schemes[i].scenario("Clos, "+schemes[i].name, Incast(4))
+		s.Paths = closPaths()
+		add(s, &o.Clos[i])
+	}
+	o.Long = make([]*Result, len(longSenders))
+	for i, k := range longSenders {
+		s := mellanox.scenario(fmt.Sprintf("incast %d:1, dcqcn-mellanox, longer", k), Incast(k))
+		s.DurationNs, s.WarmupNs = longNs, 200*Millisecond
+		add(s, &o.Long[i])
+	}
 	o.Shallow = make([]*Result, 2)
 	for i, x := range []*scheme{none, paper} {
 		s := x.scenario(fmt.Sprintf("incast %d:1, 1 MiB buffer, %s", shallowK, x.name), Incast(shallowK))
@@ -132,7 +217,7 @@ func Experiments(progress func(*Result)) (*Outcome, error) {
 		s := x.scenario("lone flow, "+x.name, []Flow{{}, {StopNs: leaveNs}})
 		s.DurationNs, s.WarmupNs = 200*Millisecond, leaveNs
 		if x == mellanox {
-			s.DurationNs = 600 * Millisecond
+			s.DurationNs = 300 * Millisecond
 		}
 		add(s, &o.Lone[i])
 	}

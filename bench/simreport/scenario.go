@@ -1,6 +1,7 @@
 package simreport
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -30,9 +31,14 @@ const (
 	// Messages are WRITEs of messageBytes, always messagesQueued of them posted.
 	messageBytes   = 16 << 10
 	messagesQueued = 64
+	// wireBytes is a packet in the middle of a message on the cable.
+	wireBytes = 1024 + ib.BTHBytes + ib.ICRCBytes + ib.UDPHeaderBytes + ib.IPv4HeaderBytes + 8 + 14 + 4 + 12
 	// windowPackets is how much a flow may have outstanding: 256 KiB.
 	windowPackets = 256
 )
+
+// payloadGbps is what the port carries of payload, in Gb/s.
+var payloadGbps = LineRate.Gbit() * 1024 / wireBytes
 
 // PaperRED is the marking of the DCQCN paper at 40 Gb/s.
 var PaperRED = sim.RED{KminBytes: 5e3, KmaxBytes: 200e3, Pmax: 0.01}
@@ -51,9 +57,18 @@ type Scenario struct {
 	CC    cc.Config // LineRate, StartRate and BurstNs are set by Run
 	CNPNs int64     // gap between CNPs
 	RED   sim.RED   // zero: the switch does not mark
+	// MarkArriving marks by the queue that a packet finds; otherwise by the one that it
+	// leaves behind.
+	MarkArriving bool
 	// Buffer of the switch; 0 is BufferBytes.
 	Buffer int
 	Window int // packets outstanding of a flow; 0 is windowPackets
+	// BatchNs is how much sending time a sender hands over at a time; 0 is a packet.
+	BatchNs int64
+	// Paths names, for each flow, the cables between switches on the way to the receiver, by
+	// number; flows that name the same share it. The way back takes as many, which
+	// are of one flow each. nil: all hosts are on one switch.
+	Paths [][]int
 
 	DurationNs int64
 	WarmupNs   int64 // figures are of what is after it
@@ -145,7 +160,7 @@ func (r *rig) build() error {
 	pipe := sim.Pipe{BitsPerSecond: int64(LineRate), LatencyNs: propagationNs}
 	down := pipe
 	if s.RED != (sim.RED{}) {
-		down.Mark = s.RED.Mark
+		down.Mark, down.MarkDeparting = s.RED.Mark, !s.MarkArriving
 	}
 	buffer := s.Buffer
 	if buffer == 0 {
@@ -173,12 +188,29 @@ func (r *rig) build() error {
 	if err != nil {
 		return err
 	}
+	trunks := map[int]*sim.Trunk{}
 	for i := range s.Flows {
 		if err := r.addSender(i, pd, cq, mr); err != nil {
 			return err
 		}
+		if s.Paths != nil {
+			r.route(i, down, trunks)
+		}
 	}
 	return nil
+}
+
+// route leads a flow over its path.
+func (r *rig) route(flow int, p sim.Pipe, trunks map[int]*sim.Trunk) {
+	var there, back []*sim.Trunk
+	for _, n := range r.s.Paths[flow] {
+		if trunks[n] == nil {
+			trunks[n] = r.fabric.NewTrunk(p)
+		}
+		there, back = append(there, trunks[n]), append(back, r.fabric.NewTrunk(p))
+	}
+	r.fabric.Route(hostAddr(flow+1), hostAddr(0), there...)
+	r.fabric.Route(hostAddr(0), hostAddr(flow+1), back...)
 }
 
 func (r *rig) open(l *sim.Link, t transport.Tuning) (*roce.Device, error) {
@@ -194,7 +226,7 @@ func (r *rig) addSender(i int, pd *roce.PD, cq *roce.CQ, mr *roce.MR) error {
 		return err
 	}
 	conf := s.CC
-	conf.LineRate, conf.StartRate, conf.BurstNs, conf.Capped = LineRate, flow.Rate, -1, true
+	conf.LineRate, conf.StartRate, conf.BurstNs, conf.Capped = LineRate, flow.Rate, cmp.Or(s.BatchNs, -1), true
 	window := s.Window
 	if window == 0 {
 		window = windowPackets

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,32 +17,89 @@ import (
 // enginePackage is where the benchmarks of the engine alone are.
 const enginePackage = "github.com/goroce/goroce/transport"
 
-// engine is item 5: the benchmarks of package transport, by the go command.
+// engine is item 5: the benchmarks of package transport. Each round runs all of them, so that
+// the ratios are of one round.
 func (s *Suite) engine() error {
-	n := "100000x" // with a time, starting and stopping the clock would take most of it
+	n := "50000x" // with a time, starting and stopping the clock would take most of it
 	if s.o.Full {
-		n = "1000000x"
+		n = "500000x"
 	}
-	// In ManyQPs each of the queue pairs has its turn ten times at least, after the first
-	// of which its queues have their size.
-	return s.goBench("^Benchmark(Packet|Stream|Window|ManyQPs)$", n)
-}
-
-func (s *Suite) goBench(bench, time string) error {
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", bench, "-benchmem", "-benchtime", time, "-count", strconv.Itoa(s.o.Rounds), enginePackage)
-	out, err := cmd.CombinedOutput()
+	dir, err := os.MkdirTemp("", "goroce-engine")
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+		return err
 	}
-	cases := parseBench(out)
-	if len(cases) == 0 {
-		return fmt.Errorf("%s printed no benchmark: %s", strings.Join(cmd.Args, " "), out)
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "transport.test")
+	if out, err := exec.Command("go", "test", "-c", "-o", binary, enginePackage).CombinedOutput(); err != nil {
+		return fmt.Errorf("go test -c %s: %w: %s", enginePackage, err, out)
 	}
-	for _, c := range cases {
+	var all []report.Case
+	for range s.o.Rounds {
+		// In ManyQPs each of the queue pairs has its turn five times at least, after the
+		// first of which its queues have their size.
+		cmd := exec.Command(binary, "-test.run", "^$", "-test.bench", "^Benchmark(Packet|Stream|Window|ManyQPs)$", "-test.benchmem", "-test.benchtime", n)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
+		}
+		round := parseBench(out)
+		if len(round) == 0 {
+			return fmt.Errorf("%s printed no benchmark: %s", strings.Join(cmd.Args, " "), out)
+		}
+		addRatios(round)
+		all = mergeRounds(all, round)
+	}
+	for _, c := range all {
 		s.o.Logf("%-60s %.0f ns, %.0f allocs", c.Name, c.Value("time"), c.Value("allocs"))
 	}
-	s.r.Cases = append(s.r.Cases, cases...)
+	s.r.Cases = append(s.r.Cases, all...)
 	return nil
+}
+
+// mergeRounds adds the figures of a round to those of the others.
+func mergeRounds(all, round []report.Case) []report.Case {
+	for _, c := range round {
+		i := slices.IndexFunc(all, func(x report.Case) bool { return x.Name == c.Name })
+		if i < 0 {
+			all = append(all, c)
+			continue
+		}
+		for _, f := range c.Figures {
+			for _, v := range f.Rounds {
+				all[i].Add(f.Name, f.Unit, v)
+			}
+		}
+	}
+	return all
+}
+
+// addRatios adds to a round what its figures are of their baseline: of the packet without
+// ICRC, of the fewest queue pairs, of the smallest window.
+func addRatios(round []report.Case) {
+	find := func(name string) *report.Case {
+		for i := range round {
+			if round[i].Name == name {
+				return &round[i]
+			}
+		}
+		return nil
+	}
+	for i := range round {
+		c := &round[i]
+		base, figure := "", ""
+		kind, rest, _ := strings.Cut(c.Name, "/")
+		switch without, ok := strings.CutSuffix(c.Name, "+icrc"); {
+		case ok:
+			base, figure = without, report.XWithoutICRC
+		case kind == "ManyQPs" && rest != "1":
+			base, figure = "ManyQPs/1", report.XSmallest
+		case kind == "Window" && rest != "16":
+			base, figure = "Window/16", report.XSmallest
+		}
+		if b := find(base); b != nil {
+			c.Add(figure, "", c.Value("time")/b.Value("time"))
+		}
+	}
 }
 
 // parseBench reads what go test prints: name, iterations, then values with units.

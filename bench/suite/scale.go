@@ -15,9 +15,11 @@ const (
 	// scaleMessage is the size of messages: those of all queue pairs fit in a socket
 	// buffer of 16 MiB.
 	scaleMessage = 1 << 10
+	// scaleFrames has room for them in the rings of the xdp link.
+	scaleFrames = 16384
 	// restQPs and restTime are of the measurement at rest.
 	restQPs  = 100
-	restTime = 2 * time.Second
+	restTime = time.Second
 )
 
 // scale is item 3.
@@ -50,7 +52,7 @@ func (s *Suite) manyQPs(link string) error {
 	idle := report.Case{Item: "scale", Name: "memory of an idle QP, " + link, Link: link, QPs: maxQPs, Mode: "memory"}
 	// The same without queue pairs, but for one.
 	var heap0, rss0 float64
-	o := setup{link: link, qps: 1, wrs: 16, mtu: ib.MTU1024}
+	o := setup{link: link, qps: 1, wrs: 16, mtu: ib.MTU1024, frames: scaleFrames}
 	err := s.with(o, func() (err error) {
 		heap0, rss0, err = s.heap()
 		return err

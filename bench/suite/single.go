@@ -1,7 +1,9 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
@@ -61,7 +63,7 @@ func (s *Suite) bulk(p *point, op string) (m measured, err error) {
 	run := func() error {
 		m, err = s.timed(p.size, func() (node.BulkReply, error) {
 			return node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk", node.BulkArgs{
-				Op: base, Size: p.size, Region: p.region, Batch: batch, Depth: depth, Ns: s.ns(),
+				Op: base, Size: p.size, Region: p.region, Batch: batch, Depth: depth, NoDelay: op == opAlone, Ns: s.ns(),
 			})
 		})
 		return err
@@ -88,8 +90,32 @@ func (s *Suite) rawBulk(p *point) (m measured, err error) {
 	return m, err
 }
 
-// compare runs the rounds of a point and adds a case for each operation.
-func (s *Suite) compare(p *point) error {
+// alone reports whether an interface takes only one such link at a time, so that device and
+// ceiling have to be opened in turn. While TCP is measured neither is open.
+func alone(link string) bool { return link == "xdp" }
+
+// points measures points of a link with devices of setup o.
+func (s *Suite) points(o setup, ps ...*point) error {
+	f := func(with func(setup, func() error) error) error {
+		for _, p := range ps {
+			if err := s.compare(o, p, with); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if alone(o.link) {
+		return f(s.with)
+	}
+	o.raw = true
+	return s.with(o, func() error {
+		return f(func(_ setup, g func() error) error { return g() })
+	})
+}
+
+// compare runs the rounds of a point and adds a case for each operation. with runs its function
+// with what is needed open.
+func (s *Suite) compare(o setup, p *point, with func(setup, func() error) error) error {
 	cases := make([]report.Case, len(p.ops))
 	for i, op := range p.ops {
 		name := fmt.Sprintf("%s %s, MTU %d, %s", op, report.Bytes(p.size), p.mtu.Bytes(), p.link)
@@ -105,14 +131,26 @@ func (s *Suite) compare(p *point) error {
 	}
 	for range s.o.Rounds {
 		var of []measured
-		for _, op := range p.ops {
-			m, err := s.bulk(p, op)
-			if err != nil {
-				return fmt.Errorf("%s: %w", cases[0].Name, err)
+		err := with(o, func() error {
+			for i, op := range p.ops {
+				m, err := s.bulk(p, op)
+				if err != nil {
+					return fmt.Errorf("%s: %w", cases[i].Name, err)
+				}
+				of = append(of, m)
 			}
-			of = append(of, m)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		raw, err := s.rawBulk(p)
+		ceiling := o
+		ceiling.noDevice, ceiling.raw = true, true
+		var raw measured
+		err = with(ceiling, func() (err error) {
+			raw, err = s.rawBulk(p)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("ceiling of %s: %w", cases[0].Name, err)
 		}
@@ -147,39 +185,41 @@ func (s *Suite) compare(p *point) error {
 
 // single is item 1.
 func (s *Suite) single() error {
-	sizes := []int{64, 4 << 10, 64 << 10, 1 << 20}
+	sizes := []int{64, 1 << 10, 4 << 10, 64 << 10, 1 << 20}
 	if s.o.Full {
 		sizes = []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 	}
 	all := []string{"WRITE", "READ", "SEND"}
+	var errs error
 	for _, link := range s.o.Links {
 		for _, mtu := range []ib.MTU{ib.MTU4096, ib.MTU1024} {
-			err := s.with(setup{link: link, raw: true, qps: 1, wrs: 512, mtu: mtu}, func() error {
-				for _, size := range sizes {
-					p := point{link: link, size: size, region: node.RegionBytes, mtu: mtu, ops: all}
-					if size == 64 {
-						p.ops = append(all[:3:3], opAlone)
-					}
-					if err := s.compare(&p); err != nil {
-						return err
-					}
+			var ps []*point
+			for _, size := range sizes {
+				p := &point{link: link, size: size, region: node.RegionBytes, mtu: mtu, ops: all}
+				if size == 64 {
+					p.ops = append(all[:3:3], opAlone)
 				}
-				return s.compare(&point{link: link, size: 1 << 20, region: 1 << 20, mtu: mtu, ops: all[:2]})
-			})
-			if err != nil {
-				return err
+				ps = append(ps, p)
+			}
+			ps = append(ps, &point{link: link, size: 1 << 20, region: 1 << 20, mtu: mtu, ops: all[:2]})
+			if err := s.points(setup{link: link, qps: 1, wrs: 512, mtu: mtu}, ps...); err != nil {
+				errs = errors.Join(errs, err)
+				break // the other links may still do
 			}
 		}
 	}
-	return s.offloads()
+	return errors.Join(errs, s.offloads())
 }
 
 // offloads measures what is left without segmentation offload.
 func (s *Suite) offloads() error {
 	const link = "udp"
+	if !slices.Contains(s.o.Links, link) {
+		return nil
+	}
 	p := point{link: link, size: 1 << 20, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE"}}
 	p.mode = "no GSO, no GRO"
-	err := s.with(setup{link: link, raw: true, noOffload: true, qps: 1, wrs: 512, mtu: p.mtu}, func() error { return s.compare(&p) })
+	err := s.points(setup{link: link, noOffload: true, qps: 1, wrs: 512, mtu: p.mtu}, &p)
 	if err != nil {
 		return err
 	}
@@ -189,5 +229,5 @@ func (s *Suite) offloads() error {
 	}
 	defer s.net.Offload(true)
 	p.mode = "software segmentation"
-	return s.with(setup{link: link, raw: true, qps: 1, wrs: 512, mtu: p.mtu}, func() error { return s.compare(&p) })
+	return s.points(setup{link: link, qps: 1, wrs: 512, mtu: p.mtu}, &p)
 }

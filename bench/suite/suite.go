@@ -13,12 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
 )
 
 // UDP ports of the device and of the ceiling.
@@ -34,6 +36,8 @@ type Options struct {
 	Full    bool
 	Rounds  int
 	RoundMs int
+	// PingTime bounds a round of round trips; 0 is 1.5 s.
+	PingTime time.Duration
 	// Loopback measures without namespaces even if they are permitted.
 	Loopback bool
 	Logf     func(string, ...any)
@@ -44,9 +48,15 @@ var Items = []string{"single", "latency", "scale", "engine"}
 
 // Suite is a run.
 type Suite struct {
-	o    Options
-	r    *report.Report
-	net  *netlab.Net
+	o   Options
+	r   *report.Report
+	net *netlab.Net
+	nodes
+	free nodes // that the scheduler may move; never changed
+}
+
+// nodes are the two ends.
+type nodes struct {
 	a, b *node.Peer
 	tcp  netip.AddrPort
 }
@@ -60,33 +70,46 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	} else if s.net, err = netlab.New(); err != nil {
 		return nil, err
 	}
-	counter, err := node.NewCounter()
-	if err == nil {
-		defer counter.Close()
-		s.a, err = node.Start(counter, s.net.A.Start)
+	if s.free, err = start(s.net, -1, -1); err != nil {
+		return nil, errors.Join(err, s.net.Close())
 	}
-	if err == nil {
-		s.b, err = node.Start(counter, s.net.B.Start)
-	}
-	if err == nil {
-		s.tcp, err = node.Call[netip.Addr, netip.AddrPort](s.b, "Listen", s.net.B.Addr)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
+	s.nodes = s.free
 	r.Network = s.net.Kind
 	return s, nil
 }
 
-// Close ends the nodes and the network.
-func (s *Suite) Close() error {
+// start starts nodes, on the CPUs given or, if negative, on any.
+func start(net *netlab.Net, cpuA, cpuB int) (n nodes, err error) {
+	counter, err := node.NewCounter()
+	if err == nil {
+		defer counter.Close()
+		n.a, err = node.Start(counter, cpuA, net.A.Start)
+	}
+	if err == nil {
+		n.b, err = node.Start(counter, cpuB, net.B.Start)
+	}
+	if err == nil {
+		n.tcp, err = node.Call[netip.Addr, netip.AddrPort](n.b, "Listen", net.B.Addr)
+	}
+	if err != nil {
+		return nodes{}, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func (n *nodes) close() error {
 	var err error
-	for _, p := range []*node.Peer{s.a, s.b} {
+	for _, p := range []*node.Peer{n.a, n.b} {
 		if p != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}
-	return errors.Join(err, s.net.Close())
+	return err
+}
+
+// Close ends the nodes and the network.
+func (s *Suite) Close() error {
+	return errors.Join(s.free.close(), s.net.Close())
 }
 
 func (s *Suite) note(format string, args ...any) {
@@ -101,8 +124,11 @@ func (s *Suite) ns() int64 { return int64(s.o.RoundMs) * int64(time.Millisecond)
 type setup struct {
 	link      string
 	polling   bool
+	spinNs    int64 // see node.OpenArgs
 	noOffload bool
 	raw       bool // the link of the ceiling too
+	noDevice  bool // only that
+	frames    int  // see node.LinkArgs
 	qps, wrs  int
 	mtu       ib.MTU
 }
@@ -115,12 +141,8 @@ func (s *Suite) open(o setup) error {
 	}{{s.a, s.net.A.Addr, s.net.B.Addr}, {s.b, s.net.B.Addr, s.net.A.Addr}}
 	var ends []node.Remote
 	for _, x := range sides {
-		l := node.LinkArgs{Link: o.link, Addr: x.self, Port: devicePort, NoOffload: o.noOffload}
-		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, CQE: 4 * o.qps}); err != nil {
-			return err
-		}
+		l := node.LinkArgs{Link: o.link, Addr: x.self, Port: rawPort, NoOffload: o.noOffload, Frames: o.frames}
 		if o.raw {
-			l.Port = rawPort
 			if err := node.Do(x.p, "RawOpen", l); err != nil {
 				return err
 			}
@@ -128,13 +150,24 @@ func (s *Suite) open(o setup) error {
 				return err
 			}
 		}
-		e, err := node.Call[node.QPArgs, node.Remote](x.p, "AddQPs", node.QPArgs{N: o.qps, SendWR: o.wrs, RecvWR: o.wrs})
+		if o.noDevice {
+			continue
+		}
+		l.Port = devicePort
+		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, SpinNs: o.spinNs, CQE: 4 * o.qps}); err != nil {
+			return err
+		}
+		recvs := o.wrs
+		if o.qps == 1 {
+			recvs *= 2 // see recvDepth
+		}
+		e, err := node.Call[node.QPArgs, node.Remote](x.p, "AddQPs", node.QPArgs{N: o.qps, SendWR: o.wrs, RecvWR: recvs})
 		if err != nil {
 			return err
 		}
 		ends = append(ends, e)
 	}
-	for i, x := range sides {
+	for i, x := range sides[:len(ends)] {
 		if err := node.Do(x.p, "Connect", node.ConnectArgs{Remote: ends[1-i], MTU: o.mtu}); err != nil {
 			return err
 		}
@@ -173,9 +206,57 @@ func (s *Suite) serving(method string, a node.ServeArgs, f func() error) error {
 	return errors.Join(f(), node.Do(s.b, "Stop", struct{}{}))
 }
 
+// probe leaves out links that cannot be opened here, which is noted, and says how the others
+// are attached.
+func (s *Suite) probe() error {
+	var links []string
+	for _, l := range s.o.Links {
+		var c link.Capabilities
+		err := s.with(setup{link: l, raw: true, noDevice: true}, func() (err error) {
+			c, err = node.Call[struct{}, link.Capabilities](s.a, "RawCapabilities", struct{}{})
+			return err
+		})
+		if err != nil {
+			s.note("%s: not measured: %v", l, err)
+			continue
+		}
+		links = append(links, l)
+		s.r.Links = append(s.r.Links, describe(&c))
+	}
+	if len(links) == 0 {
+		return errors.New("no link can be measured")
+	}
+	s.o.Links = links
+	return nil
+}
+
+// describe is a link in words.
+func describe(c *link.Capabilities) string {
+	with := []string{fmt.Sprintf("ICRC checked with %d bits over IPv4", c.ICRCBits)}
+	if c.Mode != "" {
+		with = append(with, c.Mode)
+	}
+	for _, x := range []struct {
+		on   bool
+		name string
+	}{{c.GSO, "GSO"}, {c.GRO, "GRO"}} {
+		if x.on {
+			with = append(with, x.name)
+		} else {
+			with = append(with, "no "+x.name)
+		}
+	}
+	return c.Name + ": " + strings.Join(with, ", ")
+}
+
 // Run runs the items. What an item could not do becomes a note, so that the others still
 // run; the error says so too.
 func (s *Suite) Run() error {
+	began := time.Now()
+	defer func() { s.r.Seconds = time.Since(began).Seconds() }()
+	if err := s.probe(); err != nil {
+		return err
+	}
 	var errs error
 	for _, item := range s.o.Items {
 		f := map[string]func() error{

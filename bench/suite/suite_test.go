@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
@@ -27,12 +28,14 @@ func TestMain(m *testing.M) {
 // device.
 func newSuite(t *testing.T) *Suite {
 	r := &report.Report{}
-	s, err := New(Options{Links: []string{"udp", "packet"}, Rounds: 2, RoundMs: 5, Logf: t.Logf}, r)
+	s, err := New(Options{Links: []string{"udp", "packet", "xdp"}, Rounds: 2, RoundMs: 5, PingTime: 50 * time.Millisecond, Logf: t.Logf}, r)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	if !s.net.Virtual() {
-		t.Skip("needs network namespaces: ", s.net.Kind)
+		t.Skipf("this process may not make network namespaces, and on loopback addresses other programs' devices may be met (has: %s)", s.net.Kind)
 	}
+	require.NoError(t, s.probe())
+	require.Len(t, s.r.Links, len(s.o.Links))
 	return s
 }
 
@@ -40,17 +43,13 @@ func newSuite(t *testing.T) *Suite {
 func TestCompare(t *testing.T) {
 	s := newSuite(t)
 	for _, link := range s.o.Links {
-		require.NoError(t, s.with(setup{link: link, raw: true, qps: 1, wrs: 512, mtu: ib.MTU4096}, func() error {
-			for _, size := range []int{64, 5000} {
-				p := point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE", "READ", "SEND", opAlone}}
-				if err := s.compare(&p); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+		var ps []*point
+		for _, size := range []int{64, 5000} {
+			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE", "READ", "SEND", opAlone}})
+		}
+		require.NoError(t, s.points(setup{link: link, qps: 1, wrs: 512, mtu: ib.MTU4096}, ps...))
 	}
-	require.Len(t, s.r.Cases, 16)
+	require.Len(t, s.r.Cases, len(s.o.Links)*8)
 	for _, c := range s.r.Cases {
 		for _, f := range []string{"goodput", "TCP", "ceiling", "x TCP", "x ceiling", "messages", "CPU", "packets/datagram"} {
 			require.NotNil(t, c.Get(f), "%s: %s", c.Name, f)
@@ -62,18 +61,21 @@ func TestCompare(t *testing.T) {
 
 func TestLatency(t *testing.T) {
 	s := newSuite(t)
-	for _, polling := range []bool{false, true} {
-		require.NoError(t, s.with(setup{link: "udp", polling: polling, raw: true, qps: 1, wrs: 512, mtu: ib.MTU1024}, func() error {
-			return s.halfTrips("udp", "any", polling)
-		}))
-	}
-	require.Len(t, s.r.Cases, 2)
+	s.o.Links = []string{"udp"}
+	require.NoError(t, s.latency())
+	places := map[string]int{}
 	for _, c := range s.r.Cases {
 		for _, who := range []string{"", "TCP ", "link "} {
 			require.Positive(t, c.Value(who+"p50"))
 			require.GreaterOrEqual(t, c.Value(who+"p99"), c.Value(who+"p50"))
 		}
+		places[c.Place]++
 	}
+	want := map[string]int{report.AnyCPU: len(waitings), report.OneCPU: len(waitings)}
+	if cpus, err := node.CPUs(); err == nil && len(cpus) > 1 {
+		want[report.OwnCPU] = len(waitings)
+	}
+	require.Equal(t, want, places)
 }
 
 // Misuse of a node is an error, and leaves the node alive.
@@ -99,6 +101,22 @@ PASS`))
 	require.Equal(t, 1.0, cs[0].Value("allocs"))
 	require.Equal(t, "Window/16", cs[1].Name)
 	require.Nil(t, cs[1].Get("allocs"))
+}
+
+// Ratios are of one round, and rounds are put together by name.
+func TestRounds(t *testing.T) {
+	var all []report.Case
+	for _, ns := range [][2]string{{"100", "150"}, {"200", "400"}} {
+		round := parseBench([]byte("BenchmarkPacket/SEND/64/send-2 1 " + ns[0] + " ns/op\nBenchmarkPacket/SEND/64/send+icrc-2 1 " + ns[1] + " ns/op\n" +
+			"BenchmarkManyQPs/1-2 1 10 ns/op\nBenchmarkManyQPs/100-2 1 30 ns/op\nBenchmarkWindow/16-2 1 5 ns/op\nBenchmarkWindow/64 1 4 ns/op\n"))
+		addRatios(round)
+		all = mergeRounds(all, round)
+	}
+	require.Len(t, all, 6)
+	require.Equal(t, []float64{1.5, 2}, all[1].Get(report.XWithoutICRC).Rounds)
+	require.Equal(t, 3.0, all[3].Value(report.XSmallest))
+	require.Equal(t, 0.8, all[5].Value(report.XSmallest))
+	require.Nil(t, all[0].Get(report.XWithoutICRC))
 }
 
 func TestJain(t *testing.T) {

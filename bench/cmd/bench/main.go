@@ -11,12 +11,19 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goroce/goroce/bench/guests"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/bench/suite"
 	"github.com/goroce/goroce/conformance/lab"
+)
+
+// Folders to write to.
+const (
+	reportDir  = "docs/bench"
+	profileDir = "bin/profiles"
 )
 
 func main() {
@@ -35,18 +42,20 @@ func exit(err error) {
 }
 
 func run() error {
-	dir := flag.String("o", "docs/bench", "folder to write to")
+	dir := flag.String("o", reportDir, "folder to write to; with -profile: "+profileDir+" if not given")
 	full := flag.Bool("full", false, "more sizes, longer rounds")
 	flag.Bool("quick", true, "what is done without -full")
 	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure")
-	links := flag.String("links", "udp,packet", "links to measure")
+	links := flag.String("links", "udp,packet,xdp", "links to measure; one that this process may not open is left out, and the report says so")
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
-	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case in the folder -o; of: "+strings.Join(suite.ProfileNames(), ", "))
+	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case on the first link, and print what took most. Cases: "+strings.Join(suite.ProfileNames(), ", "))
 	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
 	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
-	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default max")
+	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default "+guests.DefaultCPU)
+	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
+	offload := flag.Bool("lab-offload", false, "with -lab, guests whose interfaces have scatter-gather and checksum offload; needs a quiet machine")
 	redraw := flag.Bool("redraw", false, "measure nothing: write the table and the charts of the data in -o again")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -61,7 +70,7 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Offload: *offload, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {
@@ -87,6 +96,9 @@ func run() error {
 		return err
 	}
 	if *profile != "" {
+		if *dir == reportDir {
+			*dir = profileDir // not among what is committed
+		}
 		err = s.Profile(*profile, *dir)
 	} else {
 		err = s.Run()
@@ -102,7 +114,7 @@ func run() error {
 		for _, c := range old.Of("lab") {
 			r.Cases = append(r.Cases, *c)
 		}
-		r.LabCommand = old.LabCommand
+		r.LabCommand, r.LabSeconds, r.Lab = old.LabCommand, old.LabSeconds, old.Lab
 	}
 	if werr := r.Write(*dir); err == nil {
 		err = werr
@@ -113,7 +125,8 @@ func run() error {
 // guestsInto runs the comparison in guests, and replaces that of a report.
 func guestsInto(dir string, o guests.Options) error {
 	lab.Enter(guests.Prepare(o.Suite, o.Logf))
-	cases, err := guests.Run(context.Background(), o)
+	began := time.Now()
+	cases, what, err := guests.Run(context.Background(), o)
 	if len(cases) == 0 {
 		return err
 	}
@@ -125,7 +138,7 @@ func guestsInto(dir string, o guests.Options) error {
 	}
 	r.Cases = slices.DeleteFunc(r.Cases, func(c report.Case) bool { return c.Item == "lab" })
 	r.Cases = append(r.Cases, cases...)
-	r.LabCommand = command()
+	r.LabCommand, r.LabSeconds, r.Lab = command(), time.Since(began).Seconds(), what
 	return errors.Join(err, r.Write(dir))
 }
 
