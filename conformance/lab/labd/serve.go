@@ -12,14 +12,33 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab/guestproto"
 )
 
-// serve runs the one command of a connection.
+// lingerTime bounds how long a connection whose command has ended waits for the host
+// to close it: a host that vanished must not keep it for ever.
+const lingerTime = 30 * time.Second
+
+// serve runs the one command of a connection, and closes it after the host did.
+//
+// The host may still be sending when a command ends: the end of its input, a signal.
+// Closing with that unread, TCP would reset the connection and throw away whatever of
+// the command's output has not left yet, so the host's side is read to its end first.
 func serve(nc net.Conn) {
 	defer nc.Close()
 	c := guestproto.NewConn(nc)
+	serveRequest(c)
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = nc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, nc)
+}
+
+// serveRequest reads the connection's request and answers it.
+func serveRequest(c *guestproto.Conn) {
 	t, p, err := c.ReadFrame()
 	if err != nil || t != guestproto.TypeRequest {
 		return
@@ -78,13 +97,13 @@ func runCommand(c *guestproto.Conn, req guestproto.Request) {
 		fail(c, err)
 		return
 	}
-	pgid := cmd.Process.Pid
+	group := processGroup{id: cmd.Process.Pid}
 	go func() {
 		defer stdin.Close()
 		for {
 			t, p, err := c.ReadFrame()
 			if err != nil {
-				_ = syscall.Kill(-pgid, syscall.SIGKILL)
+				group.signal(syscall.SIGKILL)
 				return
 			}
 			switch {
@@ -93,7 +112,7 @@ func runCommand(c *guestproto.Conn, req guestproto.Request) {
 			case t == guestproto.TypeStdin:
 				_, _ = stdin.Write(p)
 			case t == guestproto.TypeSignal && len(p) == 1:
-				_ = syscall.Kill(-pgid, syscall.Signal(p[0]))
+				group.signal(syscall.Signal(p[0]))
 			}
 		}
 	}()
@@ -103,6 +122,7 @@ func runCommand(c *guestproto.Conn, req guestproto.Request) {
 	go func() { defer wg.Done(); _, _ = io.Copy(c.Writer(guestproto.TypeStderr), stderr) }()
 	wg.Wait()
 	err = cmd.Wait()
+	group.end()
 	exit := guestproto.Exit{Code: cmd.ProcessState.ExitCode()}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		exit.Signal = int(ws.Signal())
@@ -111,6 +131,29 @@ func runCommand(c *guestproto.Conn, req guestproto.Request) {
 		exit.Error = err.Error()
 	}
 	_ = c.WriteJSON(guestproto.TypeExit, exit)
+}
+
+// processGroup is a command's process group, which signals reach until it has ended:
+// after that its number may be another's.
+type processGroup struct {
+	id int
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func (g *processGroup) signal(s syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		_ = syscall.Kill(-g.id, s)
+	}
+}
+
+func (g *processGroup) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
 }
 
 func put(c *guestproto.Conn, req guestproto.Request) {
