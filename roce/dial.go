@@ -18,7 +18,7 @@ type Dialer struct {
 	// the choice to the routing table, port 0 to chance.
 	LocalAddr netip.AddrPort
 
-	// Tries is how often the request is sent, at RetryInterval; 0 means 8 times at
+	// Tries is how often the request is sent, at RetryInterval; 0 means 10 times at
 	// half a second. A peer that asks for time gets it. The context bounds it all.
 	Tries         int
 	RetryInterval time.Duration

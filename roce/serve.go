@@ -32,3 +32,14 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 		})
 	}
 }
+
+// SharedMemory returns a handler for [Listener.Serve]: each client may use buf, as
+// [Conn.Share] has it, until it hangs up. All of them see the same memory.
+func SharedMemory(buf []byte, access Access) func(ctx context.Context, c *Conn) error {
+	return func(ctx context.Context, c *Conn) error {
+		if _, err := c.Share(ctx, buf, access); err != nil {
+			return err
+		}
+		return c.Wait(ctx)
+	}
+}

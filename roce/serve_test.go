@@ -123,6 +123,26 @@ func TestShare(t *testing.T) {
 	})
 }
 
+func TestSharedMemory(t *testing.T) {
+	everywhere(t, func(t *testing.T, a, b *Device) {
+		ctx := testContext(t)
+		c, s := connPair(t, a, b, ConnConfig{})
+		memory := make([]byte, 8)
+		require.ErrorIs(t, SharedMemory(memory, LocalWrite)(ctx, s), ErrInvalidAttr, "not the peer's, and no wait for it")
+		both(func() {
+			if err := SharedMemory(memory, RemoteWrite)(ctx, s); err != nil {
+				t.Error(err)
+			}
+		}, func() {
+			m, err := c.Shared(ctx)
+			require.NoError(t, err)
+			require.NoError(t, c.Write(ctx, []byte("written"), m))
+			require.NoError(t, c.Close())
+		})
+		require.Equal(t, "written\x00", string(memory))
+	})
+}
+
 // Wait leaves messages alone, and tells an orderly end from others.
 func TestConnWait(t *testing.T) {
 	ctx := testContext(t)

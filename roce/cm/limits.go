@@ -38,8 +38,9 @@ const (
 	// repeated. Linux waits about 4 s; to repeat sooner harms nobody, since
 	// duplicates are known as such.
 	DefaultRetryNs = 500e6
-	// DefaultTries is how often a message is sent in all.
-	DefaultTries = 8
+	// DefaultTries is how often a message is sent in all: for 5 s, which is more
+	// than the 4.3 s that a REQ grants the peer for its answer.
+	DefaultTries = 10
 	// DefaultTimewaitNs is the least time in TIMEWAIT: while it lasts a delayed
 	// duplicate cannot be taken for something new.
 	DefaultTimewaitNs = 1e9

@@ -19,10 +19,7 @@ func server(ctx context.Context, addr string, memory []byte) error {
 	if err != nil {
 		return err
 	}
-	return l.Serve(ctx, func(ctx context.Context, c *roce.Conn) error {
-		_, err := c.Share(ctx, memory, roce.RemoteWrite|roce.RemoteRead) // tell the client where, and its key
-		return cmp.Or(err, c.Wait(ctx))                                  // until it hangs up
-	})
+	return l.Serve(ctx, roce.SharedMemory(memory, roce.RemoteWrite|roce.RemoteRead))
 }
 
 func client(ctx context.Context, addr string, back []byte) error {
@@ -32,7 +29,10 @@ func client(ctx context.Context, addr string, back []byte) error {
 	}
 	defer c.Close()
 	memory, err := c.Shared(ctx) // then RDMA WRITE and READ, for which the server's program does nothing
-	return cmp.Or(err, c.Write(ctx, []byte("hello"), memory), c.Read(ctx, back, memory))
+	if err != nil {
+		return err
+	}
+	return cmp.Or(c.Write(ctx, []byte("hello"), memory), c.Read(ctx, back, memory))
 }
 
 // README: end
