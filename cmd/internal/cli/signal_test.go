@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,11 @@ func drain(p *exec.Cmd, r *bufio.Reader) (status int, text string) {
 // A process that is asked to end in the middle of a transfer tells its peer, which
 // ends by itself.
 func TestSignals(t *testing.T) {
+	// Under nohup SIGHUP is ignored by what this process starts, too. What is caught
+	// here is not ignored there.
+	hups := make(chan os.Signal, 1)
+	signal.Notify(hups, syscall.SIGHUP)
+	defer signal.Stop(hups)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		for _, victim := range []string{"client", "server"} {
 			t.Run(fmt.Sprint(sig, " ", victim), func(t *testing.T) {
