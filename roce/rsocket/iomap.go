@@ -1,11 +1,14 @@
 package rsocket
 
 import (
+	"errors"
+	"io"
 	"math"
 	"net"
 	"sync"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
 )
 
@@ -25,8 +28,8 @@ type Mapping struct {
 // when it has received something that was written after Map.
 //
 // Nothing tells when the peer writes: it sends a message, or leaves a mark in
-// the memory. The rules of roce for one-sided operations apply: call
-// [Mapping.Sync] before looking at what the peer is known to have written.
+// the memory. After a message, call [Mapping.Sync] before looking at what the
+// peer has written; a mark is looked for with [Mapping.ReadAt].
 func (c *Conn) Map(buf []byte, off int64) (*Mapping, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -86,6 +89,20 @@ next:
 
 // Sync makes visible to the caller what the peer has written so far.
 func (m *Mapping) Sync() { m.c.qp.State() }
+
+// ReadAt copies the memory from offset off of the mapping, in order with what the
+// peer writes, see [roce.MR.ReadAt]: when it has seen the end of a transfer, the rest
+// is there too. It is the way to wait for a mark; between looks in a loop, let others
+// run. After Close, of the mapping or the connection, it reads what is left there.
+func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
+	n, err := m.mr.ReadAt(p, off)
+	if errors.Is(err, mem.ErrDestroyed) && off >= 0 && off < int64(len(m.buf)) { // nobody writes any more
+		if n, err = copy(p, m.buf[off:]), nil; n < len(p) {
+			err = io.EOF
+		}
+	}
+	return n, err
+}
 
 // Close takes the memory back (riounmap): a write of the peer to it that is still to come ends
 // the connection. The peer is not told; the protocol has no message for it. Close of the

@@ -3,6 +3,7 @@ package rsocket
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -62,6 +63,50 @@ func TestMap(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 		requireOp(t, err, "read", syscall.EIO)
 		require.True(t, bytes.Equal(want, buf[0]))
+	})
+}
+
+// A mark that the peer leaves in a mapping is looked for while it writes there.
+func TestMapReadAt(t *testing.T) {
+	networks(t, func(t *testing.T, n *network) {
+		c, s := n.pair(t, Config{IOMaps: 1})
+		buf := make([]byte, 10_000)
+		m, err := s.Map(buf, 0)
+		require.NoError(t, err)
+		_, err = s.Write([]byte("mapped"))
+		require.NoError(t, err)
+		require.Equal(t, "mapped", string(recvN(t, c, 6)))
+		want := randomBytes(2, len(buf))
+		want[len(want)-1] = 1
+		_, err = c.WriteAt(want, 0)
+		require.NoError(t, err)
+		if n.fabric != nil { // which moves only while somebody waits
+			_, err = c.Write([]byte("x"))
+			require.NoError(t, err)
+			recvN(t, s, 1)
+		}
+		var mark [1]byte
+		for mark[0] == 0 {
+			k, err := m.ReadAt(mark[:], int64(len(buf)-1))
+			require.NoError(t, err)
+			require.Equal(t, 1, k)
+			runtime.Gosched()
+		}
+		require.True(t, bytes.Equal(want, buf))
+		k, err := m.ReadAt(make([]byte, 2), int64(len(buf)-1))
+		require.Equal(t, 1, k)
+		require.ErrorIs(t, err, io.EOF)
+
+		// What was written stays, and can be read.
+		require.NoError(t, m.Close())
+		k, err = m.ReadAt(mark[:], int64(len(buf)-1))
+		require.NoError(t, err)
+		require.Equal(t, 1, k)
+		k, err = m.ReadAt(make([]byte, 2), int64(len(buf)-1))
+		require.Equal(t, 1, k)
+		require.ErrorIs(t, err, io.EOF)
+		_, err = m.ReadAt(mark[:], -1)
+		require.ErrorIs(t, err, roce.ErrInvalidAttr)
 	})
 }
 

@@ -2,6 +2,7 @@ package riostream
 
 import (
 	"bytes"
+
 	"context"
 	"errors"
 	"runtime"
@@ -90,15 +91,24 @@ const (
 
 // recv waits for the next mark.
 func (r *test) recv(int) error {
-	last := len(r.buf) - 1
 	start := time.Now()
-	for n := 1; loadByte(r.buf, last) != r.mark; n++ {
+	for n := 1; ; n++ {
+		found, err := r.marked()
+		if err != nil {
+			return err
+		}
+		if found {
+			break
+		}
 		if n%looksBetweenChecks == 0 {
 			if r.s.Ctx.Err() != nil {
 				return context.Cause(r.s.Ctx)
 			}
-			// The peer may have gone after its last transfer.
-			if err := r.c.Err(); err != nil && loadByte(r.buf, last) != r.mark {
+			if err := r.c.Err(); err != nil {
+				// The peer may have gone after its last transfer.
+				if found, _ := r.marked(); found {
+					break
+				}
 				return err
 			}
 			if time.Since(start) > busyTime {
@@ -109,17 +119,17 @@ func (r *test) recv(int) error {
 		runtime.Gosched()
 	}
 	r.mark++
-	r.m.Sync()
 	if r.s.Opt.Verify {
-		return r.s.Got.Check(r.buf[:last])
+		return r.s.Got.Check(r.buf[:len(r.buf)-1])
 	}
 	return nil
 }
 
-// loadByte reads memory that a peer writes at any time, with nothing to order
-// the two; a byte is written at once. Not inlined, so that every call reads
-// anew.
-//
-//go:norace
-//go:noinline
-func loadByte(b []byte, i int) byte { return b[i] }
+// marked reports whether the transfer that the next mark ends has arrived.
+func (r *test) marked() (bool, error) {
+	var b [1]byte
+	if _, err := r.m.ReadAt(b[:], int64(len(r.buf)-1)); err != nil {
+		return false, err
+	}
+	return b[0] == r.mark, nil
+}

@@ -1,9 +1,16 @@
 package riostream
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,4 +33,43 @@ func TestLoopbackIPv6(t *testing.T) {
 	server, client := toolcheck.Pair(t, Command(), toolcheck.Shared6(t), "-p 0 -b :: -S 3000 -C 20 -T v", "-s SERVER -p PORT -S 3000 -C 20 -T v")
 	require.NoError(t, client.Err, "server: %v", server.Err)
 	require.NoError(t, server.Err)
+}
+
+func open(t *testing.T) *roce.Device {
+	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+// The server of the original reads the bytes of the exchange into the memory that it
+// has mapped, and then waits there for the mark 0. They must not be taken for it.
+func TestExchangeIsNoMark(t *testing.T) {
+	cfg := rsocket.Config{IOMaps: 1}
+	server, client := open(t), open(t)
+	l, err := (&rsocket.ListenConfig{Config: cfg}).Listen(server, netip.AddrPortFrom(server.Addrs()[0], 0))
+	require.NoError(t, err)
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		done <- func() error {
+			c, err := (&rsocket.Dialer{Device: client, Config: cfg}).Dial(t.Context(), l.Addr().(rsocket.Addr).AddrPort)
+			if err != nil {
+				return err
+			}
+			s := &rstream.Session{Ctx: t.Context(), Opt: &rstream.Options{Server: "original"}, Conn: c, Buf: make([]byte, 100)}
+			return errors.Join(run(s, rstream.Test{Size: 100, Transfers: 1}, func() {}), c.Close())
+		}()
+	}()
+	c, err := l.Accept()
+	require.NoError(t, err)
+	got := make([]byte, 16)
+	_, err = io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.Equal(t, bytes.Repeat([]byte{noMark}, len(got)), got)
+	require.NotZero(t, noMark, "the first mark")
+	_, err = c.Write(got)
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.NoError(t, c.Close())
 }
