@@ -13,7 +13,7 @@ import (
 
 // DeviceAttr are the properties of a device (ibv_device_attr).
 type DeviceAttr struct {
-	NodeGUID         uint64 // modified EUI-64 style, random for each device opened
+	NodeGUID         uint64 // of the network interface, as rdma_rxe has it; else made from the address
 	MaxMRBytes       uint64
 	MaxQP            int
 	MaxQPWR          int // work requests of a queue
@@ -60,8 +60,13 @@ type PortAttr struct {
 // Attr returns the properties of the device.
 func (d *Device) Attr() DeviceAttr {
 	lim := d.memLimits
+	var mac net.HardwareAddr
+	if d.mode != modeDriven { // a simulated address is nobody's here
+		mac = hardwareAddr(d.addrs[0])
+	}
+	guid := nodeGUID(d.addrs[0], mac)
 	return DeviceAttr{
-		NodeGUID: d.guid, SystemImageGUID: d.guid,
+		NodeGUID: guid, SystemImageGUID: guid,
 		MaxMRBytes: lim.RegionBytes,
 		MaxQP:      transport.MaxQPs, MaxQPWR: transport.MaxQueueWR,
 		MaxSGE: transport.MaxSGE, MaxSGERead: transport.MaxSGE, MaxInline: transport.MaxInline,

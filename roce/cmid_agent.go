@@ -50,7 +50,7 @@ func (d *Device) startCM() error {
 	a := &cmAgent{d: d, next: math.MaxInt64, ports: map[portKey][]*CMID{}, ring: make([]byte, cmRecvs*cmRecvBytes)}
 	var err error
 	if a.core, err = cm.New(cm.Config{
-		GUID: mad.GUID(d.guid), Addrs: d.addrs, MTU: d.mtu, Rand: d.rand, Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
+		GUID: mad.GUID(d.cmGUID), Addrs: d.addrs, MTU: d.mtu, Rand: d.rand, Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
 	}); err != nil {
 		return err
 	}

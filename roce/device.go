@@ -34,7 +34,7 @@ type Device struct {
 	driven    link.Driven // modeDriven only
 	addrs     []netip.Addr
 	mtu       ib.MTU
-	guid      uint64
+	cmGUID    uint64 // of this opening of the device
 	rand      io.Reader
 	memLimits mem.Limits
 	spinNs    int64
@@ -161,12 +161,14 @@ func openError(err error) error {
 
 // start makes the engine and sets the device going.
 func (d *Device) start(cfg *Config) error {
+	// Peers take requests of a device that was opened anew, and knows nothing of its
+	// connections, for those of another.
 	var guid [8]byte
 	if _, err := io.ReadFull(d.rand, guid[:]); err != nil {
 		return &OpenError{Err: err, Hint: "the source of random numbers failed"}
 	}
 	guid[0] = guid[0]&^1 | 2 // local, individual
-	d.guid = binary.BigEndian.Uint64(guid[:])
+	d.cmGUID = binary.BigEndian.Uint64(guid[:])
 	d.table = mem.NewTable(d.rand, cfg.MemLimits)
 	d.memLimits = d.table.Limits()
 	d.nextTimer.Store(math.MaxInt64)

@@ -2,7 +2,6 @@ package riostream
 
 import (
 	"bytes"
-
 	"context"
 	"errors"
 	"runtime"
