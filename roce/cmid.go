@@ -197,7 +197,7 @@ func (id *CMID) Migrate(ch *EventChannel) error {
 	if ch == nil || ch.d != id.d {
 		return &ArgError{"migrate ID", "channel", "missing or of another device"}
 	}
-	return id.do(func(int64, *cmAgent) error {
+	return id.do(func(now int64, _ *cmAgent) error {
 		old := id.ch
 		if old == ch {
 			return nil
@@ -220,7 +220,9 @@ func (id *CMID) Migrate(ch *EventChannel) error {
 			if e.ListenID == id {
 				e.ID.ch = ch
 			}
-			ch.push(e)
+			if !ch.push(e) && e.ListenID == id {
+				e.ID.closeLocked(now)
+			}
 		}
 		return nil
 	})

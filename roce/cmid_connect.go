@@ -311,7 +311,9 @@ func (a *cmAgent) incoming(now int64, e *cm.Event) {
 	if e.REQ != nil {
 		ev.Conn = paramOfREQ(e.REQ, e.Private)
 	}
-	l.ch.push(&ev)
+	if !l.ch.push(&ev) {
+		id.closeLocked(now)
+	}
 }
 
 // onReply takes the acceptance of the peer.

@@ -135,10 +135,12 @@ func (d *Device) CreateEventChannel() (*EventChannel, error) {
 	return &EventChannel{d: d, sig: newSignal()}, nil
 }
 
-// push adds an event. It is called with the lock of the device held.
-func (c *EventChannel) push(e *CMEvent) {
+// push adds an event. It is called with the lock of the device held. It reports
+// false if the channel is closed: the event is lost.
+func (c *EventChannel) push(e *CMEvent) bool {
 	c.mu.Lock()
-	if !c.dead {
+	dead := c.dead
+	if !dead {
 		c.events = append(c.events, e)
 	}
 	c.mu.Unlock()
@@ -146,6 +148,7 @@ func (c *EventChannel) push(e *CMEvent) {
 	if c.also != nil {
 		c.also.set()
 	}
+	return !dead
 }
 
 // forget drops the events of an ID that is closed, and returns the connection
@@ -207,14 +210,22 @@ func (c *EventChannel) Get(ctx context.Context) (*CMEvent, error) {
 }
 
 // Close ends the channel; calls of Get return ErrClosed. IDs that use it go on
-// without events: close them first.
+// without events: close them first. Connection requests that nobody has taken,
+// or that still come, are refused.
 func (c *EventChannel) Close() error {
 	c.mu.Lock()
 	c.dead = true
+	left := c.events
 	c.events = nil
 	c.mu.Unlock()
 	c.sig.set()
-	return nil
+	var errs []error
+	for _, e := range left {
+		if e.Type == CMConnectRequest {
+			errs = append(errs, e.ID.Close()) // nobody else knows of it
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // dgid returns the GID of an address.

@@ -25,14 +25,21 @@ func (f *madFilter) Unwrap() link.Link { return f.Link }
 func (f *madFilter) Send(batch []transport.TxPacket) {
 	keep := make([]transport.TxPacket, 0, len(batch))
 	for i := range batch {
-		var p ib.Packet
-		b := append(batch[i].AppendTo(nil), 0, 0, 0, 0) // room for the ICRC, which nobody reads
-		if p.Decode(b) == ib.DecodeOK && p.DestQP == ib.QPNGSI && f.drop(mad.Attribute(binary.BigEndian.Uint16(p.Payload[16:]))) {
-			continue
+		if a, ok := cmMessage(&batch[i]); !ok || !f.drop(a) {
+			keep = append(keep, batch[i])
 		}
-		keep = append(keep, batch[i])
 	}
 	f.Link.Send(keep)
+}
+
+// cmMessage returns which message of the communication manager a packet is.
+func cmMessage(tx *transport.TxPacket) (a mad.Attribute, ok bool) {
+	var p ib.Packet
+	b := append(tx.AppendTo(nil), 0, 0, 0, 0) // room for the ICRC, which nobody reads
+	if p.Decode(b) != ib.DecodeOK || p.DestQP != ib.QPNGSI {
+		return 0, false
+	}
+	return mad.Attribute(binary.BigEndian.Uint16(p.Payload[16:])), true
 }
 
 // filteredPair is two peers on a fabric; what the first one sends passes drop.
@@ -285,4 +292,42 @@ func TestCMWithoutQP(t *testing.T) {
 	require.NoError(t, e.ID.Disconnect([]byte("bye")))
 	d := c.next(t, ctx, CMDisconnected)
 	require.Equal(t, "bye", string(d.PrivateData[:3]))
+}
+
+// A request that waits in a channel is refused when the channel is closed, and
+// so is one that comes later: nobody else could.
+func TestCMChannelClosed(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		t.Run(when+" the request", func(t *testing.T) {
+			ctx := testContext(t)
+			c, s := filteredPair(t, func(mad.Attribute) bool { return false })
+			lid := s.listen(t, PortSpaceTCP, 5)
+			cid := c.resolve(t, ctx, PortSpaceTCP, lid.LocalAddr())
+			arrive := func() {
+				require.NoError(t, cid.Connect(nil))
+				c.d.driven.(*sim.Link).Fabric().RunFor(1e6)
+			}
+			if when == "after" {
+				arrive()
+				require.Equal(t, 1, s.d.cm.core.Counts().Waiting)
+			}
+			require.NoError(t, s.ch.Close())
+			if when == "before" {
+				arrive()
+			}
+			c.next(t, ctx, CMRejected)
+			require.Zero(t, s.d.cm.core.Counts().Waiting)
+			require.NoError(t, lid.Close())
+			require.NoError(t, cid.Close())
+			requireNoConns(t, c.d, s.d)
+		})
+	}
+}
+
+// requireNoConns checks that no device of a simulation has a connection.
+func requireNoConns(t testing.TB, ds ...*Device) {
+	for _, d := range ds {
+		require.Zero(t, d.cm.core.Counts().Conns)
+		require.Empty(t, d.cm.ports)
+	}
 }

@@ -1,16 +1,21 @@
 package roce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/cm"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,43 +46,91 @@ func TestConnPeerVanishes(t *testing.T) {
 	}
 }
 
-// The server vanishes at every step of the handshake in turn: Dial returns.
-func TestDialServerVanishes(t *testing.T) {
-	for cut := range int64(12) {
-		f := sim.New(sim.Config{Seed: 1})
-		ds := simDevices(t, f, 2)
-		ctx := testContext(t)
-		p := peerOn(t, ds[1])
-		lid := p.listen(t, PortSpaceTCP, 3)
-		f.At(cut*1000, func() { f.Partition(ds[0].addrs[0], ds[1].addrs[0], true) })
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			// It may or may not get as far as a request.
-			for {
-				e, err := p.ch.Get(ctx)
-				if err != nil {
-					return
-				}
-				if e.Type == CMConnectRequest {
-					p.addQP(t, e.ID)
-					_ = e.ID.Accept(nil)
-				}
-			}
-		})
-		d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
-		c, err := d.DialAddr(ctx, lid.LocalAddr())
-		if err == nil {
-			// It was in time; then who sends finds out.
-			for err == nil {
-				err = c.Send(ctx, nil)
-			}
-			require.NoError(t, ctx.Err())
-			require.NoError(t, c.Close())
-		} else {
-			require.ErrorIs(t, err, ErrUnreachable, "cut at %d us", cut)
+// mortal is a link that tells of each message of the communication manager before it
+// sends it, and that sends nothing once it is dead.
+type mortal struct {
+	link.Link
+	dead    *atomic.Bool
+	sending func(a mad.Attribute)
+}
+
+func (m *mortal) Unwrap() link.Link { return m.Link }
+
+func (m *mortal) Send(batch []transport.TxPacket) {
+	for i := range batch {
+		if a, ok := cmMessage(&batch[i]); ok {
+			m.sending(a)
 		}
-		require.NoError(t, p.ch.Close())
-		wg.Wait()
+	}
+	if !m.dead.Load() {
+		m.Link.Send(batch)
+	}
+}
+
+// At every step of the handshake in turn either all is cut off, or both sides
+// lose patience: Dial and Accept return, and in the end nothing is left.
+func TestHandshakeCutShort(t *testing.T) {
+	var dead atomic.Bool
+	var cancel context.CancelFunc
+	cuts := map[string]func(){"dead": func() { dead.Store(true) }, "cancelled": func() { cancel() }}
+	for _, step := range []mad.Attribute{mad.AttrREQ, mad.AttrREP, mad.AttrRTU, mad.AttrDREQ, mad.AttrDREP} {
+		for how, cut := range cuts {
+			t.Run(fmt.Sprintf("%v %s", step, how), func(t *testing.T) {
+				dead.Store(false)
+				var ctx context.Context
+				ctx, cancel = context.WithCancel(testContext(t))
+				var reached atomic.Bool
+				f := sim.New(sim.Config{Seed: 1})
+				var ds [2]*Device
+				for i := range ds {
+					l, err := f.Link(simAddr(i + 1))
+					require.NoError(t, err)
+					ds[i] = openDevice(t, Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
+						return &mortal{l, &dead, func(a mad.Attribute) {
+							if a == step {
+								reached.Store(true)
+								cut()
+							}
+						}}, nil
+					}})
+				}
+				l := listenOn(t, ds[1], ListenConfig{})
+				served := make(chan struct{})
+				go func() {
+					defer close(served)
+					if s, err := l.Accept(ctx); err == nil {
+						_ = s.Wait(ctx)
+						_ = s.Close()
+					}
+				}()
+				d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
+				c, err := d.DialAddr(ctx, l.Addr())
+				switch early := step == mad.AttrREQ || step == mad.AttrREP; {
+				case early && how == "dead":
+					require.ErrorIs(t, err, ErrUnreachable)
+				case early:
+					require.ErrorIs(t, err, context.Canceled)
+				case how == "dead":
+					require.NoError(t, err)
+				}
+				if err == nil {
+					if err := c.Send(ctx, nil); step == mad.AttrRTU {
+						require.Error(t, err)
+					}
+					require.NoError(t, c.Close())
+				}
+				f.RunFor(300e9) // until everybody has given up
+				require.True(t, reached.Load(), "the step was never reached")
+				cancel()
+				<-served
+				require.NoError(t, l.Close())
+				f.RunFor(300e9)
+				for _, d := range ds {
+					require.Equal(t, cm.Counts{}, d.cm.core.Counts())
+					requireNothing(t, d)
+				}
+			})
+		}
 	}
 }
 
