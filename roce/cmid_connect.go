@@ -120,6 +120,7 @@ func (id *CMID) accept(now int64, p *ConnParam) error {
 		if c.Timeout == 0 {
 			c.Timeout = p.AckTimeout // "no timer" would never repeat anything
 		}
+		c.Timeout = min(c.Timeout, maxPeerTimeout)
 		if id.tos != 0 {
 			c.TrafficClass = id.tos
 		}

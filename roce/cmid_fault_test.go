@@ -331,3 +331,16 @@ func requireNoConns(t testing.TB, ds ...*Device) {
 		require.Empty(t, d.cm.ports)
 	}
 }
+
+// The ACK timeout that a client asks for is the server's too, but not one of hours.
+func TestCMAckTimeoutOfPeer(t *testing.T) {
+	for asked, want := range map[ib.TimeoutCode]ib.TimeoutCode{0: defaultCMTimeout, 14: 14, 21: 21, 31: maxPeerTimeout} {
+		ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+		p := DefaultConnParam()
+		p.AckTimeout = asked
+		_, s := connPair(t, ds[0], ds[1], ConnConfig{Param: &p})
+		attr, _, err := s.QP().Query()
+		require.NoError(t, err)
+		require.Equal(t, want, attr.Timeout)
+	}
+}

@@ -39,6 +39,9 @@ const UDQKey ib.QKey = 0x01234567
 const (
 	// defaultCMTimeout is the code of the ACK timeout that a REQ proposes for both ends: 268 ms.
 	defaultCMTimeout ib.TimeoutCode = 16
+	// maxPeerTimeout bounds the ACK timeout that a peer's REQ makes ours: 8.6 s. With
+	// code 31, 2.4 hours, whoever sends would not find out in a day that the peer is gone.
+	maxPeerTimeout ib.TimeoutCode = 21
 	// cmAckDelay is what a REP says this side may take to acknowledge: as rdma_rxe, 134 ms.
 	cmAckDelay ib.TimeoutCode = 15
 	// cmRdAtomic is how many READs and atomics a connection offers to serve and asks for.
