@@ -28,7 +28,7 @@ func (p *Pending) finish(wc *WC) {
 
 // wait waits for the end.
 func (p *Pending) wait(ctx context.Context) error {
-	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil {
+	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil && !(err == ErrClosed && p.carriedOut()) {
 		return err
 	}
 	if err := WCError(&p.wc); err != nil {
@@ -40,6 +40,14 @@ func (p *Pending) wait(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// carriedOut reports whether the operation has an outcome of its own, which a
+// connection that was closed afterwards does not change.
+func (p *Pending) carriedOut() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.done && p.wc.Status != WCFlushErr
 }
 
 // Wait waits until the operation is complete and returns how it went. When the

@@ -296,6 +296,27 @@ func TestConnAsync(t *testing.T) {
 	})
 }
 
+// What an operation came to stays what it came to, also when the connection is
+// closed before anybody asks.
+func TestConnOutcomeAfterClose(t *testing.T) {
+	everywhere(t, func(t *testing.T, a, b *Device) {
+		ctx := testContext(t)
+		c, s := connPair(t, a, b, ConnConfig{})
+		sent, err := c.Start(ctx, SendWR{Opcode: WRSend})
+		require.NoError(t, err)
+		for !sent.Done() {
+			_, err := s.Recv(ctx, nil)
+			require.NoError(t, err)
+			// Both are complete, in this order, or the second would not be.
+			require.NoError(t, c.Send(ctx, nil))
+		}
+		require.NoError(t, c.Close())
+		require.NoError(t, sent.Wait(ctx))
+		_, err = c.Start(ctx, SendWR{Opcode: WRSend})
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+}
+
 // When the peer closes, what it sent can still be read, and then comes io.EOF;
 // who sends is told too.
 func TestConnPeerCloses(t *testing.T) {
