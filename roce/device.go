@@ -38,6 +38,7 @@ type Device struct {
 	rand      io.Reader
 	memLimits mem.Limits
 	spinNs    int64
+	credits   bool // Tuning.EndToEndCredits
 
 	// mu guards the engine, the table of memory, and the sending side of the
 	// link.
@@ -83,6 +84,7 @@ func Open(cfg Config) (*Device, error) {
 		tx:       make([]transport.TxPacket, txBatch),
 		rx:       make([]transport.RxPacket, rxBatch),
 		spinNs:   cfg.UDP.SpinNs,
+		credits:  cfg.Tuning.EndToEndCredits,
 	}
 	if d.spinNs == 0 {
 		d.spinNs = defaultSpinNs

@@ -209,7 +209,9 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	if err := d.lock(); err != nil {
 		return err
 	}
-	err := qp.t.PostRecv(d.link.Now(), wr)
+	now := d.link.Now()
+	err := qp.t.PostRecv(now, wr)
+	d.recvPosted(now)
 	d.mu.Unlock()
 	return err
 }
@@ -223,12 +225,22 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 	}
 	defer d.mu.Unlock()
 	now := d.link.Now()
+	defer d.recvPosted(now)
 	for i := range wrs {
 		if err := qp.t.PostRecv(now, &wrs[i]); err != nil {
 			return i, err
 		}
 	}
 	return len(wrs), nil
+}
+
+// recvPosted tells of receive work requests that were flushed as they were posted,
+// in ERR, and sends the credits that a peer waits for. mu is held.
+func (d *Device) recvPosted(now int64) {
+	d.dispatchAll()
+	if d.credits && !d.hold.held.Load() { // at the end of a hold they leave anyway
+		d.flush(now)
+	}
 }
 
 // Close destroys the queue pair. Nothing is sent or completed any more;
