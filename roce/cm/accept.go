@@ -20,7 +20,7 @@ func (a *Agent) handleREQ(in *message) {
 		a.refuse(in, &m, mad.RejectStaleConnection, nil)
 		return
 	}
-	if c := a.byQPN[qpnKey{in.src, m.CAGUID, uint32(m.QPN)}]; c != nil {
+	if c := a.byQPN[qpnKey{in.src, m.CAGUID, uint32(m.QPN)}]; c.holdsPeer() {
 		a.stale(in.now, c)
 		a.refuse(in, &m, mad.RejectStaleConnection, nil)
 		return
@@ -129,6 +129,13 @@ func (c *Conn) duplicateREQ(in *message) {
 		})
 	}
 }
+
+// holdsPeer reports whether the peer's queue pair is connected as far as we know.
+// One whose connection is over is the peer's to use again, whenever it likes: some
+// adapters hand out the number that was freed last. What TIMEWAIT protects is
+// our own number, and a delayed REQ is known by its communication ID. (Linux
+// forgets the peer's number when TIMEWAIT begins.)
+func (c *Conn) holdsPeer() bool { return c != nil && c.state != Timewait }
 
 // stale ends a connection whose peer has shown that it forgot it (IBTA
 // 12.9.8.3.1).

@@ -142,7 +142,7 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 		refuse = mad.RejectUnsupported
 	case m.InitiatorDepth > maxRdAtomic:
 		refuse = mad.RejectInsufficientResources
-	case a.byQPN[k] != nil:
+	case a.byQPN[k].holdsPeer():
 		a.stale(in.now, a.byQPN[k])
 		refuse = mad.RejectStaleConnection
 	}

@@ -49,7 +49,12 @@ func (a *Agent) handleSIDRReq(in *message) {
 	var m mad.SIDRReq
 	m.Decode(in.data)
 	k := sidrKey{in.src, m.RequestID}
-	if c := a.sidr[k]; c != nil {
+	c := a.sidr[k]
+	if c != nil && c.state == SIDRRepSent && (c.tid != in.tid || c.service != m.ServiceID) {
+		c.remove() // another lookup, of a peer that takes its numbers from the start again
+		c = nil
+	}
+	if c != nil {
 		// Before the application has answered there is nothing to say; the lookup has no MRA.
 		a.stats.Duplicates++
 		c.again()

@@ -392,6 +392,54 @@ func TestRestartedPeer(t *testing.T) {
 	require.Equal(t, "[request]", r.in(mad.AttrREQ, r.req()))
 }
 
+// TestPeerReusesQPN: the queue pair of a connection that is over may be the peer's
+// choice for the next one at once, from either side.
+func TestPeerReusesQPN(t *testing.T) {
+	r := newRig(t)
+	_, err := r.n.Listen(service, r.n.addr, 0)
+	require.NoError(t, err)
+	r.reach(Timewait)
+	old := r.c
+	r.c, r.id = nil, r.id+1
+	require.Equal(t, "[request]", r.in(mad.AttrREQ, r.req()))
+	require.NoError(t, r.c.Accept(r.now, Accept{QPN: 555}))
+	require.Equal(t, "REP", r.out())
+	require.Equal(t, "[established]", r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()}))
+	r.n.HandleTimeout(old.deadline)
+	require.Equal(t, "[timewait exit]", r.out())
+	r.id++
+	require.Equal(t, "[disconnected] DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()), "the number is in use now")
+
+	r = newRig(t)
+	r.reach(Timewait)
+	r.id++
+	r.c = r.n.connect(&node{addr: r.pu.addr}, "")
+	require.Equal(t, "REQ", r.out())
+	require.Equal(t, "[reply]", r.in(mad.AttrREP, r.rep()))
+}
+
+// TestLookupNumberReused: a lookup with the number of an earlier one that was
+// answered is another one, unless it is the same in all.
+func TestLookupNumberReused(t *testing.T) {
+	for name, change := range map[string]func(r *rig, m *mad.SIDRReq){
+		"transaction": func(r *rig, _ *mad.SIDRReq) { r.tid++ },
+		"service":     func(_ *rig, m *mad.SIDRReq) { m.ServiceID++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.reach(SIDRRepSent)
+			_, err := r.n.Listen(sidrService+1, netip.Addr{}, 0)
+			require.NoError(t, err)
+			require.Equal(t, "SIDR_REP(valid)", r.in(mad.AttrSIDRReq, r.sidrReq()))
+			m := r.sidrReq()
+			change(r, m)
+			require.Equal(t, "[request]", r.in(mad.AttrSIDRReq, m))
+			require.Empty(t, r.in(mad.AttrSIDRReq, m), "a duplicate of this one")
+			require.Equal(t, 1, r.n.Counts().Conns)
+		})
+	}
+}
+
 // TestLimits: what is bounded stays bounded.
 func TestLimits(t *testing.T) {
 	w := newWorld(t, 1)
