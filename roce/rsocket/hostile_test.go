@@ -215,3 +215,17 @@ func TestHostileGrants(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, s.Close())
 }
+
+// A probe that is due just when the connection is closed leaves alone what is
+// being given back, whatever the peer has sent by then.
+func TestHostileGrantAfterClose(t *testing.T) {
+	n, a, s := attack(t)
+	a.write(int64(immediate(opSGL, 1)), sge{a.peer.list.addr + sgeBytes, a.peer.list.key, 0}, make([]byte, sgeBytes))
+	n.fabric.RunFor(1e6)
+	s.mu.Lock()
+	s.closed, s.list = true, nil // as Close and release have it, one after the other
+	s.mu.Unlock()
+	s.probe()
+	require.Equal(t, uint16(100), s.s.snd.limit, "the grant was not looked at")
+	require.NoError(t, s.release())
+}

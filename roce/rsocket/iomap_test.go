@@ -2,8 +2,11 @@ package rsocket
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"net"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -108,6 +111,26 @@ func TestMapReadAt(t *testing.T) {
 		_, err = m.ReadAt(mark[:], -1)
 		require.ErrorIs(t, err, roce.ErrInvalidAttr)
 	})
+}
+
+// Mappings are taken back while the connection is closed.
+func TestMapCloseRaces(t *testing.T) {
+	n := udpNetwork(t)
+	for range 20 {
+		_, s := n.pair(t, Config{IOMaps: 4})
+		var closed sync.WaitGroup
+		for i := range int64(4) {
+			m, err := s.Map(make([]byte, 100), 100*i)
+			require.NoError(t, err)
+			closed.Go(func() {
+				if err := m.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		require.NoError(t, s.Close())
+		closed.Wait()
+	}
 }
 
 func TestMapArguments(t *testing.T) {

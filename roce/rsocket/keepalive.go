@@ -30,8 +30,11 @@ func (c *Conn) SetKeepAlive(d time.Duration) error {
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.leave()
+	if c.closed {
+		return // it was due just then: what look would need is being given back
+	}
 	c.look() // an application that makes no calls leaves it to us
-	if c.closed || c.err != nil || c.s.byeRecvd || c.keepGap <= 0 {
+	if c.err != nil || c.s.byeRecvd || c.keepGap <= 0 {
 		return
 	}
 	if c.s.canControl() {

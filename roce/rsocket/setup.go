@@ -95,10 +95,13 @@ func (c *Conn) release() error {
 	if c.id != nil {
 		keep(c.id.Close()) // with it goes the queue pair
 	}
-	for _, m := range c.maps {
+	c.mu.Lock() // somebody may be in Mapping.Close
+	maps := c.maps
+	c.maps = nil
+	c.mu.Unlock()
+	for _, m := range maps {
 		keep(m.mr.Deregister())
 	}
-	c.maps = nil
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}
