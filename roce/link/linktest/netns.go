@@ -121,10 +121,24 @@ func NewNet(t testing.TB, mtu int) *Net {
 		A6: netip.MustParseAddr("fd99::1"), B6: netip.MustParseAddr("fd99::2"),
 		MACA: "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
 	}
+	n.plug(t, mtu, firstIndex)
+	for _, ns := range []*Namespace{n.A, n.B} {
+		ns.Run("ip", "neigh", "flush", "dev", Device)
+	}
+	return n
+}
+
+// firstIndex is the index of the interface in A; that in B is one more.
+const firstIndex = 11
+
+// plug makes the interfaces, which must not be there, with indexes from that
+// given, and waits until packets pass.
+func (n *Net) plug(t testing.TB, mtu, index int) {
+	t.Helper()
 	// With different indexes: the kernel reports the carrier of an interface whose
 	// index is that of its peer up to a second late (linkwatch).
-	n.A.Run("ip", "link", "add", Device, "index", "11", "mtu", fmt.Sprint(mtu), "address", n.MACA,
-		"type", "veth", "peer", "name", Device, "index", "12", "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
+	n.A.Run("ip", "link", "add", Device, "index", fmt.Sprint(index), "mtu", fmt.Sprint(mtu), "address", n.MACA,
+		"type", "veth", "peer", "name", Device, "index", fmt.Sprint(index+1), "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
 	for _, s := range []struct {
 		ns     *Namespace
 		a4, a6 netip.Addr
@@ -141,10 +155,6 @@ func NewNet(t testing.TB, mtu int) *Net {
 		s.ns.Run("ip", "link", "set", Device, "up")
 	}
 	n.waitReady(t)
-	for _, ns := range []*Namespace{n.A, n.B} {
-		ns.Run("ip", "neigh", "flush", "dev", Device)
-	}
-	return n
 }
 
 // waitReady waits until datagrams pass: IPv6 joins its multicast groups some time

@@ -48,6 +48,13 @@
 // down are counted in Stats.TxUnreachable and in the Path. A packet longer than the MTU of the
 // interface or route is dropped.
 //
+// # When the interface goes
+//
+// An interface that is removed or switched off takes the port down (Watch), and what is to leave
+// by it is unreachable. If it is made again, or its address comes to another
+// interface, whatever the name and index, the link goes on there: port state, VLAN and the
+// multicast groups follow. A group that cannot be joined there is not received.
+//
 // # VLAN
 //
 // Addresses on a VLAN interface of the kernel need nothing. With

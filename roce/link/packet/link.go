@@ -11,6 +11,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,7 +54,7 @@ func (l *Link) open() (err error) {
 	}
 	err = l.local.Open(raw.Options{
 		Name: "packet", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,
-		HopsChanged: l.hopsChanged, LinkChanged: l.local.State.Changed, Listen: l.listen,
+		HopsChanged: l.hopsChanged, Listen: l.listen,
 	})
 	if err != nil {
 		return err
@@ -70,7 +71,21 @@ func (l *Link) open() (err error) {
 	if err := l.tx.init(l); err != nil {
 		return err
 	}
-	return l.rx.init(l)
+	if err := l.rx.init(l); err != nil {
+		return err
+	}
+	l.local.Follow(l.rebind)
+	return nil
+}
+
+// rebind takes notice that the addresses are on another interface.
+func (l *Link) rebind(k rtnl.Link) {
+	if l.opts.VLAN == 0 {
+		return // the sockets are bound to none
+	}
+	for _, s := range l.rx.socks {
+		_ = s.bind(l, k.Index) // should it be gone again, there is another notification
+	}
 }
 
 // hopsChanged is called when destinations have become reachable or not.

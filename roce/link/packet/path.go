@@ -26,12 +26,8 @@ func (t *sender) pathOf(p *transport.Path) *path {
 		return s
 	}
 	s := &path{l: t.l}
-	fixed, ok := t.l.local.Path(&s.Path, p, t.l.opts.RxeFlush)
-	if !ok {
+	if !t.l.local.Path(&s.Path, p, t.l.opts.RxeFlush) {
 		return nil
-	}
-	if fixed != nil {
-		s.prepare(fixed)
 	}
 	p.Link = s
 	return s

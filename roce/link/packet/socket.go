@@ -66,17 +66,25 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 		// Without it, for want of memory or in an old kernel, all comes by the queue.
 		s.ring, _ = openRing(fd, ringSlots, l.longest())
 	}
-	sa := &unix.SockaddrLinklayer{Protocol: hostToNet(etherType(ip6))}
 	if l.opts.VLAN != 0 {
-		// Tags are taken off before sockets of one protocol get a frame.
-		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), l.local.Indexes()[0]
 		// Old kernels do not know it; the filter does the same later.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
-	if err := unix.Bind(fd, sa); err != nil {
+	if err := s.bind(l, l.local.Indexes()[0]); err != nil {
+		_ = s.ring.close()
 		return fail(os.NewSyscallError("bind AF_PACKET", err))
 	}
 	return s, nil
+}
+
+// bind has the socket receive; with a VLAN from one interface, otherwise from all.
+func (s *rxSocket) bind(l *Link, index int) error {
+	sa := &unix.SockaddrLinklayer{Protocol: hostToNet(etherType(s.ip6))}
+	if l.opts.VLAN != 0 {
+		// Tags are taken off before sockets of one protocol get a frame.
+		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), index
+	}
+	return unix.Bind(s.fd, sa)
 }
 
 // longest returns the length of the longest single packet that can arrive, in

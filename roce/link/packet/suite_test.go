@@ -51,6 +51,10 @@ func TestVeth(t *testing.T) {
 func TestFilter(t *testing.T)     { linktest.RunFilter(t, openPacket(nil)) }
 func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openPacket(nil)) }
 func TestNetwork(t *testing.T)    { linktest.RunNetwork(t, openPacket(nil)) }
+func TestRemade(t *testing.T)     { linktest.RunRemade(t, openPacket(nil)) }
+func TestRemadeVLAN(t *testing.T) {
+	linktest.RunRemade(t, openPacket(func(o *packet.Options) { o.VLAN = 77 }))
+}
 
 // Two links on the loopback interface. (Kernel sockets there do not take
 // frames that were not routed.)

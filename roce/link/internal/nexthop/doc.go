@@ -9,6 +9,7 @@
 // the kernel probe. A hop whose neighbour goes stale while it is in use is
 // probed again, as the kernel would for its own packets; one whose entry is
 // removed keeps the old MAC until the kernel has another, or has failed.
+// [Table.Follow] tells when local addresses go to other interfaces.
 //
 // # Invariants
 //

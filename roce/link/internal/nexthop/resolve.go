@@ -57,8 +57,10 @@ func (t *Table) work() {
 				t.mu.Unlock()
 				return
 			}
-			reload := t.reload
+			reload, moved := t.reload, t.follow.moved
 			t.reload = false
+			look := t.follow.look && moved != nil
+			t.follow.look = t.follow.look && !look
 			var h *Hop
 			probe, epoch := false, uint64(0)
 			if n := len(t.queue); n > 0 {
@@ -78,10 +80,17 @@ func (t *Table) work() {
 					t.mu.Unlock()
 				}
 			}
+			var moves []int
+			if look {
+				moves = t.locate()
+			}
 			if h != nil && t.ask(h, probe, epoch) {
 				changed = true
 			}
 			t.asking.Unlock()
+			for _, i := range moves {
+				moved(i)
+			}
 			if h == nil {
 				break
 			}
@@ -94,7 +103,7 @@ func (t *Table) work() {
 
 // ask resolves a hop, and reports whether it has become Ready or Failed. asking is held.
 func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
-	r, err := t.conn.Route(h.key.dst, h.key.src, t.opts.Index)
+	r, err := t.conn.Route(h.key.dst, h.key.src, t.leaveBy(h.key))
 	t.mu.Lock()
 	s := *h.state.Load()
 	if s.Status == Evicted || h.epoch != epoch {

@@ -1,8 +1,10 @@
 package nexthop
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
@@ -10,8 +12,13 @@ import (
 
 // Options are what the owner of a Table wants to be told and asked.
 type Options struct {
-	// Index, if not 0, is the only interface to leave by.
-	Index int
+	// Addrs are the local addresses that are sent from, Indexes the interfaces that
+	// they are on.
+	Addrs   []netip.Addr
+	Indexes []int
+	// Bound says that packets leave by the interface of their source address, whatever
+	// the routes say. Those to link-local addresses always do.
+	Bound bool
 	// Changed is called after hops have become Ready or Failed.
 	Changed func()
 	// LinkChanged is called when an interface has changed; gone if it was removed.
@@ -34,9 +41,15 @@ type Table struct {
 	hops   map[key]*Hop
 	byNeig map[rtnl.NeighbourKey][]*Hop
 	links  map[int]rtnl.Link
+	news   uint64 // counts notifications of interfaces
 	queue  []*Hop // to be resolved
 	reload bool   // links are to be read again
 	closed bool
+	follow follow
+
+	// telling is held, before mu, while links changes and LinkChanged is called for
+	// it: what it is told last is what holds.
+	telling sync.Mutex
 
 	kick chan struct{}
 	wg   sync.WaitGroup
@@ -46,7 +59,7 @@ type Table struct {
 func Open(o Options) (*Table, error) {
 	t := &Table{
 		opts: o, hops: make(map[key]*Hop), byNeig: make(map[rtnl.NeighbourKey][]*Hop),
-		kick: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), follow: follow{at: slices.Clone(o.Indexes), gone: make([]bool, len(o.Addrs))},
 	}
 	var err error
 	// Subscribe before reading, so that no change is missed.
@@ -86,7 +99,12 @@ func (t *Table) Close() error {
 	return errors.Join(err, t.conn.Close())
 }
 
+// readLinks asks for all interfaces, and tells of those that have changed. asking
+// is held, but for the first time.
 func (t *Table) readLinks() error {
+	t.mu.Lock()
+	news := t.news
+	t.mu.Unlock()
 	links, err := t.conn.Links()
 	if err != nil {
 		return err
@@ -95,9 +113,27 @@ func (t *Table) readLinks() error {
 	for _, l := range links {
 		m[l.Index] = l
 	}
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	t.mu.Lock()
+	if t.news != news {
+		// A notification may be newer than the answer.
+		t.reload = true
+		t.wakeWorker()
+		t.mu.Unlock()
+		return nil
+	}
+	before := t.links
 	t.links = m
 	t.mu.Unlock()
+	if t.opts.LinkChanged == nil {
+		return nil
+	}
+	for index, l := range before {
+		if now, ok := m[index]; !ok || now != l {
+			t.opts.LinkChanged(cmp.Or(now, l), !ok)
+		}
+	}
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package nexthop
 
 import (
+	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,5 +96,55 @@ func TestApply(t *testing.T) {
 			require.Equal(t, c.mac, s.Dst)
 		}
 		require.Equal(t, c.want == Failed, s.Err != nil)
+	}
+}
+
+// After notifications were lost the interfaces are read again, and whoever
+// follows them is told what has changed: one that is up, one that is gone.
+func TestLostNotifications(t *testing.T) {
+	type change struct {
+		l    rtnl.Link
+		gone bool
+	}
+	changes := make(chan change, 100)
+	moved := make(chan int, 10)
+	lo := netip.IPv6Loopback()
+	links, err := net.Interfaces()
+	require.NoError(t, err)
+	links = slices.DeleteFunc(links, func(i net.Interface) bool { return i.Flags&net.FlagLoopback == 0 })
+	require.NotEmpty(t, links)
+	index := links[0].Index
+	tab := open(t, Options{
+		LinkChanged: func(l rtnl.Link, gone bool) { changes <- change{l, gone} },
+		Addrs:       []netip.Addr{lo}, Indexes: []int{index},
+	})
+	tab.Follow(func(i int) { moved <- i })
+	now, ok := tab.Link(index)
+	require.True(t, ok)
+	tab.mu.Lock()
+	outdated := now
+	outdated.Flags = 0
+	tab.links[index] = outdated
+	removed := rtnl.Link{Index: 1 << 30, Name: "removed"}
+	tab.links[removed.Index] = removed
+	tab.mu.Unlock()
+	tab.event(rtnl.Event{Lost: true})
+	want := map[change]bool{{now, false}: true, {removed, true}: true}
+	for end := time.After(20 * time.Second); len(want) > 0; {
+		select {
+		case c := <-changes:
+			delete(want, c)
+		case <-end:
+			require.Empty(t, want, "what was not told")
+		}
+	}
+	if own, err := links[0].Addrs(); err != nil || !slices.ContainsFunc(own, func(a net.Addr) bool { return a.String() == "::1/128" }) {
+		t.Skip("the rest needs an IPv6 loopback address")
+	}
+	select {
+	case i := <-moved: // the address may have been away
+		require.Zero(t, i)
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody looked where the address is")
 	}
 }

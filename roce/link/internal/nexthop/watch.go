@@ -3,6 +3,7 @@ package nexthop
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
@@ -41,8 +42,12 @@ func (t *Table) watch() {
 // event handles a notification and reports whether a hop has become Ready or
 // Failed.
 func (t *Table) event(e rtnl.Event) bool {
-	if e.Link != nil && t.opts.LinkChanged != nil {
-		defer t.opts.LinkChanged(*e.Link, e.LinkGone)
+	if e.Link != nil {
+		t.telling.Lock()
+		defer t.telling.Unlock()
+		if t.opts.LinkChanged != nil {
+			defer t.opts.LinkChanged(*e.Link, e.LinkGone)
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,16 +67,25 @@ func (t *Table) event(e rtnl.Event) bool {
 		return changed
 	case e.Link != nil:
 		old := t.links[e.Link.Index]
+		t.news++
 		if e.LinkGone {
 			delete(t.links, e.Link.Index)
+			t.follow.lost(e.Link.Index)
 		} else {
 			t.links[e.Link.Index] = *e.Link
 		}
 		if *e.Link != old || e.LinkGone {
 			t.enqueueAll()
 		}
+	case e.Address != nil:
+		if slices.Contains(t.opts.Addrs, e.Address.Addr) {
+			t.follow.look = true
+			t.wakeWorker()
+		}
+		t.enqueueAll()
 	case e.Lost:
 		t.reload = true
+		t.follow.unsure()
 		t.enqueueAll()
 		t.wakeWorker()
 	default:

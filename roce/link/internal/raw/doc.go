@@ -1,7 +1,7 @@
 // Package raw is what links that read and write whole Ethernet frames have in
 // common: the headers of frames sent ([Header]), the parsing of frames
 // received ([Parse]), the UDP socket that holds the port ([Hold]), and the
-// state of the interfaces as a port ([Port]).
+// state of the interfaces as a port ([Port]); [Local] is all of the local end.
 //
 // # Concurrency
 //

@@ -63,6 +63,22 @@ func (h *Hold) sockaddr(a netip.Addr) unix.Sockaddr {
 	return sa
 }
 
+// Move goes on on another interface, or on one of the same index that was made
+// anew, with the groups.
+func (h *Hold) Move(index int, groups []netip.Addr) {
+	for _, g := range groups {
+		_ = h.Leave(g) // what the socket remembers of the interface before
+	}
+	h.index = index
+	if h.addr.IsLinkLocalUnicast() {
+		// The socket is bound to the interface, too.
+		_ = unix.SetsockoptInt(h.fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, index)
+	}
+	for _, g := range groups {
+		_ = h.Join(g) // should it fail, there is nobody to tell
+	}
+}
+
 // Close gives the port back.
 func (h *Hold) Close() error { return os.NewSyscallError("close", unix.Close(h.fd)) }
 

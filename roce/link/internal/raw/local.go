@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goroce/goroce/ib"
@@ -26,11 +27,12 @@ type Local struct {
 
 	o     Options
 	start time.Time
-	index []int   // of the interfaces of o.Addrs, same order
-	holds []*Hold // of o.Addrs, same order
+	near  []atomic.Pointer[nexthop.State] // the interfaces of o.Addrs, as hops without destination
 
 	// mu guards what follows.
 	mu      sync.Mutex
+	index   []int              // of the interfaces of o.Addrs, same order
+	holds   []*Hold            // of o.Addrs, same order
 	groups  map[membership]int // joins
 	stopped bool
 }
@@ -44,7 +46,8 @@ type Options struct {
 
 	// HopsChanged is called when destinations have become reachable or not.
 	HopsChanged func()
-	// LinkChanged is called when an interface has changed; gone if it was removed.
+	// LinkChanged, if set, is called when an interface has changed, gone if it was
+	// removed, instead of State.Changed.
 	LinkChanged func(k rtnl.Link, gone bool)
 	// Listen makes the link receive what is sent to a multicast group on an
 	// interface, or no longer.
@@ -73,17 +76,19 @@ func (l *Local) Open(o Options) (err error) {
 	if l.Waker, err = sockio.NewWaker(); err != nil {
 		return &link.OpenError{Err: err}
 	}
-	t := nexthop.Options{Changed: o.HopsChanged, LinkChanged: o.LinkChanged, Poke: l.poke}
-	if o.VLAN != 0 {
-		// The kernel's routes know nothing of the tag.
-		t.Index = l.index[0]
-		for _, i := range l.index {
-			if i != t.Index {
-				return &link.OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
-			}
-		}
+	if o.VLAN != 0 && slices.ContainsFunc(l.index, func(i int) bool { return i != l.index[0] }) {
+		return &link.OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
 	}
-	if l.Hops, err = nexthop.Open(t); err != nil {
+	l.near = make([]atomic.Pointer[nexthop.State], len(o.Addrs))
+	for i := range l.near {
+		l.near[i].Store(&nexthop.State{Status: nexthop.Failed, Err: nexthop.ErrDown})
+	}
+	l.Hops, err = nexthop.Open(nexthop.Options{
+		Changed: o.HopsChanged, LinkChanged: l.linkChanged, Poke: l.poke,
+		Addrs: l.o.Addrs, Indexes: l.index,
+		Bound: o.VLAN != 0, // the kernel's routes know nothing of the tag
+	})
+	if err != nil {
 		return &link.OpenError{Err: err}
 	}
 	for i, a := range l.o.Addrs {
@@ -129,7 +134,7 @@ func (l *Local) check(i int) error {
 // bounds the MTU.
 func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	links := make(map[int]rtnl.Link)
-	for i, index := range l.index {
+	for i, index := range l.Indexes() {
 		k, ok := l.Hops.Link(index)
 		if !ok {
 			return &link.OpenError{Addr: l.o.Addrs[i], Err: nexthop.ErrDown}
@@ -141,9 +146,35 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	}
 	l.State.Init(links, limit, override)
 	for index, k := range links {
+		l.linkUnder(k, false)
 		l.catchUp(index, k)
 	}
 	return nil
+}
+
+// linkChanged takes notice of an interface that has changed.
+func (l *Local) linkChanged(k rtnl.Link, gone bool) {
+	l.linkUnder(k, gone)
+	if l.o.LinkChanged != nil {
+		l.o.LinkChanged(k, gone)
+	} else {
+		l.State.Changed(k, gone)
+	}
+}
+
+// linkUnder brings the hops without destination up to date.
+func (l *Local) linkUnder(k rtnl.Link, gone bool) {
+	s := &nexthop.State{Status: nexthop.Ready, Index: k.Index, Src: k.MAC, MTU: k.MTU, GSOMax: k.GSOMax}
+	if gone || !k.Up() {
+		s = &nexthop.State{Status: nexthop.Failed, Err: nexthop.ErrDown}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, index := range l.index {
+		if old := l.near[i].Load(); index == k.Index && *old != *s {
+			l.near[i].Store(s)
+		}
+	}
 }
 
 // catchUp takes notice of changes of an interface since it was looked at.
@@ -151,14 +182,14 @@ func (l *Local) catchUp(index int, seen rtnl.Link) {
 	for {
 		k, ok := l.Hops.Link(index)
 		if !ok {
-			l.o.LinkChanged(seen, true)
+			l.linkChanged(seen, true)
 			return
 		}
 		if k == seen {
 			return
 		}
 		// A notification may have been faster: then k is old, and not what is found next.
-		l.o.LinkChanged(k, false)
+		l.linkChanged(k, false)
 		seen = k
 	}
 }
@@ -209,4 +240,8 @@ func (l *Local) Now() int64 { return int64(time.Since(l.start)) }
 func (l *Local) Addrs() []netip.Addr { return l.o.Addrs }
 
 // Indexes returns the indexes of the interfaces of the addresses, in their order.
-func (l *Local) Indexes() []int { return l.index }
+func (l *Local) Indexes() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.index)
+}

@@ -2,6 +2,7 @@ package raw
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
@@ -17,34 +18,35 @@ type Path struct {
 	ICRC transmit.ICRC
 
 	hops  *nexthop.Table
-	hop   *nexthop.Hop // nil for multicast
+	hop   *nexthop.Hop                   // nil for multicast
+	near  *atomic.Pointer[nexthop.State] // multicast: the interface of the source
+	seen  *nexthop.State                 // multicast: what state was made of
 	state *nexthop.State
 	held  int // bytes kept until the neighbour is known
 }
 
-// Path fills in s for a path. It returns false if nothing can be sent on it, and
-// for multicast the state of the hop, which does not change: the MAC address
-// follows from the group, and the interface is that of the local address.
-func (l *Local) Path(s *Path, p *transport.Path, rxeFlush bool) (fixed *nexthop.State, ok bool) {
-	local := slices.Index(l.o.Addrs, p.Src)
-	if local < 0 || p.Dst.Is4() != p.Src.Is4() {
-		return nil, false
+// Path fills in s for a path. It returns false if nothing can be sent on it.
+// Packets to a multicast group leave by the interface of the local address.
+func (l *Local) Path(s *Path, p *transport.Path, rxeFlush bool) bool {
+	src := p.Src.WithZone("")
+	local := slices.Index(l.o.Addrs, src)
+	if local < 0 || p.Dst.Is4() != src.Is4() {
+		return false
 	}
 	*s = Path{Of: p, hops: l.Hops, Flow: Flow{
-		Src: p.Src, Dst: p.Dst.WithZone(""), SrcPort: p.SrcPort, DstPort: l.o.Port,
+		Src: src, Dst: p.Dst.WithZone(""), SrcPort: p.SrcPort, DstPort: l.o.Port,
 		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, VLAN: l.o.VLAN,
 	}}
 	if s.Flow.SrcPort == 0 {
 		s.Flow.SrcPort = l.o.Port
 	}
 	s.ICRC = transmit.ICRC{ICRC: link.FlowICRC(p, s.Flow.SrcPort, l.o.Port), RxeFlush: rxeFlush}
-	if !p.Dst.IsMulticast() {
+	if s.Flow.Dst.IsMulticast() {
+		s.near = &l.near[local]
+	} else {
 		s.hop = l.Hops.Get(s.Flow.Dst, s.Flow.Src)
-		return nil, true
 	}
-	k, _ := l.Hops.Link(l.index[local])
-	s.state = &nexthop.State{Status: nexthop.Ready, Index: k.Index, Src: k.MAC, Dst: MulticastMAC(s.Flow.Dst), MTU: k.MTU, GSOMax: k.GSOMax}
-	return s.state, true
+	return true
 }
 
 // Base returns s: every path of a link has one.
@@ -56,8 +58,15 @@ func (s *Path) Held() bool { return s.held > 0 }
 // Follow brings the path up to date with its next hop. fresh is true if the
 // state is Ready and another than before: the headers are to be made anew.
 func (s *Path) Follow() (st *nexthop.State, fresh bool) {
-	if s.hop == nil {
-		return s.state, false
+	if s.near != nil {
+		near := s.near.Load()
+		if near == s.seen {
+			return s.state, false
+		}
+		to := *near
+		to.Dst = MulticastMAC(s.Flow.Dst)
+		s.seen, s.state = near, &to
+		return s.state, to.Status == nexthop.Ready
 	}
 	st = s.hop.State()
 	if st.Status == nexthop.Evicted {

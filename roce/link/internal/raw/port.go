@@ -56,6 +56,18 @@ func (p *Port) update() {
 // MTU returns the largest path MTU that the interfaces carry at the moment.
 func (p *Port) MTU() ib.MTU { return ib.MTU(p.mtuNo.Load()) }
 
+// Moved takes notice that an address is on another interface than old, which is
+// kept if others are on it.
+func (p *Port) Moved(old int, kept bool, now rtnl.Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !kept {
+		delete(p.links, old)
+	}
+	p.links[now.Index] = now
+	p.update()
+}
+
 // Changed takes notice of an interface that has changed.
 func (p *Port) Changed(k rtnl.Link, gone bool) {
 	p.mu.Lock()

@@ -112,6 +112,18 @@ func (c *Conn) Links() ([]Link, error) {
 	return links, err
 }
 
+// Addresses returns all local addresses.
+func (c *Conn) Addresses() ([]Address, error) {
+	var addrs []Address
+	m := newMessage(unix.RTM_GETADDR, unix.NLM_F_DUMP, unix.SizeofIfAddrmsg)
+	err := c.do(m, func(typ uint16, body []byte) {
+		if a, ok := parseAddress(body); ok && typ == unix.RTM_NEWADDR {
+			addrs = append(addrs, a)
+		}
+	})
+	return addrs, err
+}
+
 // Route asks which way packets of protocol UDP from src go to dst. index, if
 // not 0, is the interface to leave by. The error is an errno such as
 // ENETUNREACH if there is no way.

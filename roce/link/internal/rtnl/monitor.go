@@ -11,10 +11,11 @@ import (
 type Event struct {
 	Link         *Link
 	Neighbour    *Neighbour
-	Routes       bool // routes, rules or addresses changed
-	Lost         bool // events were lost: everything may have changed
-	LinkGone     bool // with Link: it was removed
-	EntryRemoved bool // with Neighbour: the entry was removed
+	Address      *Address // a local address came, went or changed
+	Routes       bool     // routes or rules changed
+	Lost         bool     // events were lost: everything may have changed
+	LinkGone     bool     // with Link: it was removed
+	EntryRemoved bool     // with Neighbour: the entry was removed
 }
 
 // Monitor receives the kernel's notifications.
@@ -27,7 +28,7 @@ type Monitor struct {
 // is absorbed, or becomes one Event.Lost.
 const monitorBufferBytes = 1 << 20
 
-// NewMonitor subscribes to changes of interfaces, neighbours and routes.
+// NewMonitor subscribes to changes of interfaces, neighbours, addresses and routes.
 func NewMonitor() (*Monitor, error) {
 	var groups uint32
 	for _, g := range []uint{
@@ -67,6 +68,10 @@ func (m *Monitor) Next(f func(Event)) error {
 		case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 			if e, ok := parseNeighbour(body); ok {
 				f(Event{Neighbour: &e, EntryRemoved: h.typ == unix.RTM_DELNEIGH})
+			}
+		case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+			if a, ok := parseAddress(body); ok {
+				f(Event{Address: &a})
 			}
 		default:
 			f(Event{Routes: true})

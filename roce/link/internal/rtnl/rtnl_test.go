@@ -39,6 +39,9 @@ func TestLoopback(t *testing.T) {
 	require.EqualValues(t, unix.RTN_LOCAL, r.Type)
 	require.Equal(t, lo.Index, r.Index)
 	require.False(t, r.Gateway.IsValid())
+	addrs, err := c.Addresses()
+	require.NoError(t, err)
+	require.Contains(t, addrs, Address{lo.Index, netip.MustParseAddr("127.0.0.1")})
 	// A refusal does not spoil the next answer.
 	_, err = c.Neighbour(NeighbourKey{Index: 0x7FFFFFFF, Addr: netip.MustParseAddr("192.0.2.1")})
 	require.Error(t, err)
@@ -74,6 +77,7 @@ func FuzzMessages(f *testing.F) {
 			parseLink(body)
 			parseNeighbour(body)
 			parseRoute(body)
+			parseAddress(body)
 			return true
 		})
 	})

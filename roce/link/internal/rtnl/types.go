@@ -56,6 +56,12 @@ func (n *Neighbour) Stale() bool { return n.State&unix.NUD_STALE != 0 }
 // Failed reports whether the neighbour did not answer.
 func (n *Neighbour) Failed() bool { return n.State&unix.NUD_FAILED != 0 }
 
+// Address is a local address.
+type Address struct {
+	Index int // of the interface
+	Addr  netip.Addr
+}
+
 // Route is the kernel's choice for a destination.
 type Route struct {
 	Type    uint8      // RTN_*
@@ -88,6 +94,22 @@ func parseLink(b []byte) (l Link, ok bool) {
 		}
 	})
 	return l, true
+}
+
+// parseAddress reads the body of RTM_NEWADDR or RTM_DELADDR.
+func parseAddress(b []byte) (a Address, ok bool) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return a, false
+	}
+	a.Index = int(native.Uint32(b[4:]))
+	local := false
+	attributes(b[unix.SizeofIfAddrmsg:], func(typ uint16, d []byte) {
+		// With both, IFA_ADDRESS is the other end of a point-to-point interface.
+		if typ == unix.IFA_LOCAL || typ == unix.IFA_ADDRESS && !local {
+			a.Addr, local = ipAddr(d), typ == unix.IFA_LOCAL
+		}
+	})
+	return a, a.Addr.IsValid()
 }
 
 // parseNeighbour reads the body of RTM_NEWNEIGH or RTM_DELNEIGH.

@@ -1,0 +1,98 @@
+package nexthop
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// follow is what is known of where the local addresses are, by their number in
+// Options.Addrs. Table.mu is held.
+type follow struct {
+	moved func(i int)
+	at    []int  // the interface; the last one if there is none
+	gone  []bool // not there any more, or perhaps not
+	look  bool   // they are to be looked for
+}
+
+// lost notes that an interface was removed.
+func (f *follow) lost(index int) {
+	for i, at := range f.at {
+		f.gone[i] = f.gone[i] || at == index
+	}
+}
+
+// unsure notes that anything may have happened.
+func (f *follow) unsure() {
+	for i := range f.gone {
+		f.gone[i] = true
+	}
+	f.look = true
+}
+
+// Follow has moved called, from a goroutine of the table, when one of the
+// addresses is on another interface than before, or on one again after the
+// interface or the address was removed; i is its number.
+func (t *Table) Follow(moved func(i int)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.follow.moved, t.follow.look = moved, true
+	t.wakeWorker()
+}
+
+// Index returns the index of the interface that local address i is on, or was last.
+func (t *Table) Index(i int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.follow.at[i]
+}
+
+// locate asks where the addresses are, and returns the numbers of those that
+// have moved. asking is held.
+func (t *Table) locate() (moves []int) {
+	all, err := t.conn.Addresses()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := &t.follow
+	if err != nil {
+		f.look = true // with the next event
+		return nil
+	}
+	where := make(map[netip.Addr][]int)
+	for _, a := range all {
+		where[a.Addr] = append(where[a.Addr], a.Index)
+	}
+	for i, a := range t.opts.Addrs {
+		if a.Is4() && a.IsLoopback() {
+			continue // all of 127/8 is where it always was
+		}
+		on := where[a]
+		switch {
+		case len(on) == 0:
+			f.gone[i] = true
+			continue
+		case slices.Contains(on, f.at[i]) && !f.gone[i]:
+			continue
+		case !slices.Contains(on, f.at[i]):
+			f.at[i] = on[0]
+		}
+		f.gone[i] = false
+		moves = append(moves, i)
+	}
+	if len(moves) > 0 {
+		t.enqueueAll() // some leave by the interface of their source
+	}
+	return moves
+}
+
+// leaveBy returns the only interface that packets of a key may leave by, 0 if the
+// routes tell.
+func (t *Table) leaveBy(k key) int {
+	if !t.opts.Bound && !k.dst.IsLinkLocalUnicast() {
+		return 0
+	}
+	i := slices.Index(t.opts.Addrs, k.src)
+	if i < 0 {
+		return 0
+	}
+	return t.Index(i)
+}

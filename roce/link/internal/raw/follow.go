@@ -1,0 +1,45 @@
+package raw
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+)
+
+// Follow has the link go on where its addresses are: when an interface is
+// removed and one with the address comes in its place, or the address goes to
+// another, the port, the groups and the socket that holds the port follow.
+// rebind is called with the interface then.
+func (l *Local) Follow(rebind func(k rtnl.Link)) {
+	l.Hops.Follow(func(i int) { l.moved(i, rebind) })
+}
+
+// moved takes notice that address i is on an interface on which it was not.
+func (l *Local) moved(i int, rebind func(k rtnl.Link)) {
+	index := l.Hops.Index(i)
+	k, ok := l.Hops.Link(index)
+	if !ok || !k.Ethernet() {
+		return // gone again, or of no use
+	}
+	l.mu.Lock()
+	if l.stopped {
+		l.mu.Unlock()
+		return
+	}
+	old := l.index[i]
+	l.index[i] = index
+	var groups []netip.Addr
+	for m := range l.groups {
+		if m.local == l.o.Addrs[i] {
+			groups = append(groups, m.group)
+		}
+	}
+	l.holds[i].Move(index, groups)
+	kept := slices.Contains(l.index, old)
+	l.mu.Unlock()
+	l.linkUnder(k, false)
+	rebind(k)
+	l.State.Moved(old, kept, k)
+	l.catchUp(index, k)
+}

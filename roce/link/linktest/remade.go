@@ -1,0 +1,81 @@
+package linktest
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// RunRemade tests that a link that watches its port goes on when its interface is
+// removed and made again, with another index or the same: the port is up, packets
+// pass in both directions, single ones and to groups, and the port is held.
+func RunRemade(t *testing.T, open Opener) {
+	for _, c := range []struct {
+		name  string
+		addrs func(n *Net) (a, b netip.Addr)
+		group string
+		index int
+	}{
+		{"IPv4", func(n *Net) (a, b netip.Addr) { return n.A4, n.B4 }, "239.1.2.3", 31},
+		{"IPv4, same index", func(n *Net) (a, b netip.Addr) { return n.A4, n.B4 }, "239.1.2.3", firstIndex},
+		{"IPv6", func(n *Net) (a, b netip.Addr) { return n.A6, n.B6 }, "ff15::1:2", 31},
+		{"IPv6 link-local", func(*Net) (a, b netip.Addr) { return linkLocalA, linkLocalB }, "ff15::1:2", 31},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := NewNet(t, 1500)
+			addrA, addrB := c.addrs(n)
+			a, b := open.Open(t, n.A, addrA), open.Open(t, n.B, addrB)
+			group := netip.MustParseAddr(c.group)
+			m, ok := link.As[link.Multicaster](b)
+			require.True(t, ok)
+			require.NoError(t, m.Join(group, b.Addrs()[0]))
+			states := []states{watch(t, a), watch(t, b)}
+			up := link.PortState{Up: true, MTU: ib.MTU1024}
+			paths := []*transport.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
+			paths[1].Dst = group
+			pass := func(index int) {
+				t.Helper()
+				for _, s := range states {
+					s.until(t, up)
+				}
+				Reaches(t, a, b, paths[0])
+				Reaches(t, a, b, paths[1])
+				Reaches(t, b, a, paths[2])
+				require.Contains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group, "the kernel is in the group")
+				holder := b.Addrs()[0]
+				if holder.IsLinkLocalUnicast() {
+					holder = holder.WithZone(strconv.Itoa(index + 1)) // names are remembered by the net package
+				}
+				n.B.Do(func() {
+					_, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(holder, ib.UDPPort)))
+					require.ErrorIs(t, err, unix.EADDRINUSE)
+				})
+			}
+			pass(firstIndex)
+			n.A.Run("ip", "link", "del", Device)
+			for _, s := range states {
+				s.until(t, link.PortState{MTU: ib.MTU1024})
+			}
+			for _, p := range paths[:2] {
+				before := unreachable(a)
+				a.Send([]transport.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), p, 8)})
+				require.Equal(t, before+1, unreachable(a))
+			}
+			n.plug(t, 1500, c.index)
+			pass(c.index)
+			require.NoError(t, m.Leave(group, b.Addrs()[0]))
+			require.NotContains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group)
+		})
+	}
+}
+
+// The link-local addresses of a Net, which follow from the MAC addresses.
+var linkLocalA, linkLocalB = netip.MustParseAddr("fe80::ff:fe00:9901%" + Device), netip.MustParseAddr("fe80::ff:fe00:9902%" + Device)
