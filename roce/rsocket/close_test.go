@@ -386,6 +386,29 @@ func TestDialErrors(t *testing.T) {
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 }
 
+// A server that accepts and hangs up before the client has taken notice resets the
+// connection.
+func TestDialReset(t *testing.T) {
+	ctx := testContext(t)
+	client, server := openDevice(t, roce.Config{Polling: true}), openDevice(t, roce.Config{})
+	a := newAttacker(t, server)
+	lid, err := server.CreateID(a.ch, roce.PortSpaceTCP)
+	require.NoError(t, err)
+	require.NoError(t, lid.BindAddr(netip.AddrPortFrom(server.Addrs()[0], 0)))
+	require.NoError(t, lid.Listen(0))
+	d := Dialer{Device: client}
+	c, err := d.begin(ctx, lid.LocalAddr())
+	require.NoError(t, err)
+	e, err := expect(ctx, a.ch, roce.CMConnectRequest)
+	require.NoError(t, err)
+	a.equip(e.ID)
+	require.NoError(t, e.ID.Accept(connParam(hostileConnData())))
+	require.NoError(t, e.ID.Disconnect(nil))
+	err = opError("dial", Addr{}, Addr{}, dialError(c.finish(ctx))) // nobody has polled the client's device until now
+	requireOp(t, err, "dial", syscall.ECONNRESET)
+	require.ErrorIs(t, err, roce.ErrPeerClosed)
+}
+
 // More clients than the backlog wait, and get in as Accept makes room; none is
 // refused. Those that nobody accepts are told at the end.
 func TestBacklog(t *testing.T) {

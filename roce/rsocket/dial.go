@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"syscall"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
@@ -27,7 +28,8 @@ func Dial(ctx context.Context, d *roce.Device, addr netip.AddrPort) (*Conn, erro
 
 // Dial connects to a listening rsocket. ctx ends the attempt, not the
 // connection. Nobody listening, or no rsocket, is an error that matches syscall.ECONNREFUSED; no
-// answer one that matches syscall.ETIMEDOUT. All are *net.OpError.
+// answer one that matches syscall.ETIMEDOUT; a peer that hangs up as soon as it has
+// accepted one that matches syscall.ECONNRESET. All are *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	a, err := d.begin(ctx, addr)
 	if err == nil {
@@ -176,6 +178,8 @@ func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (
 		return e, nil
 	case e.Err != nil:
 		return nil, e.Err
+	case e.Type == roce.CMDisconnected: // it had accepted, and thought better of it
+		return nil, &brokenError{syscall.ECONNRESET, roce.ErrPeerClosed}
 	}
 	return nil, errors.New("rsocket: connect: " + e.Type.String())
 }
