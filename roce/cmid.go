@@ -330,8 +330,7 @@ func (d *Device) doIfOpen(f func(now int64)) error {
 	}
 	defer d.mu.Unlock()
 	now := d.link.Now()
-	d.releaseHold(now)
-	d.sendJoined(now)
+	d.settle(now)
 	f(now)
 	d.flush(now)
 	return nil

@@ -211,8 +211,7 @@ func (d *Device) Close() error {
 		// Nobody receives any more, and after this nobody sends.
 		d.rxMu.Lock()
 		d.mu.Lock()
-		d.releaseHold(d.link.Now())
-		d.sendJoined(d.link.Now())
+		d.settle(d.link.Now())
 		if d.cm != nil {
 			d.cm.shutdown()
 		}
@@ -284,9 +283,20 @@ func (d *Device) do(f func(now int64) error) error {
 	}
 	defer d.mu.Unlock()
 	now := d.link.Now()
-	d.releaseHold(now) // before anything that may end a queue pair
-	d.sendJoined(now)
+	d.settle(now)
 	err := f(now)
 	d.flush(now)
 	return err
+}
+
+// settle sends all that waits for something else to be sent, before a command that
+// may end a queue pair: acknowledgements that are held or being gathered above all. Of
+// what they acknowledge the application knows already, and may close for that
+// reason; its peer must not take that for a failure. mu is held.
+func (d *Device) settle(now int64) {
+	if d.hold.held.Load() {
+		d.releaseHold(now)
+		return
+	}
+	d.drain(now)
 }

@@ -27,6 +27,12 @@ func (l *wireTap) Send(batch []transport.TxPacket) {
 // newGather returns an event-driven device whose goroutine goes round by turns,
 // and the packets of n requests to it.
 func newGather(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacket) {
+	l, p, _ := newGatherEnd(t, n, op)
+	return l, p
+}
+
+// newGatherEnd is newGather for tests that need the end itself.
+func newGatherEnd(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacket, *end) {
 	e, l := newTurnEnd(t)
 	tap := &wireTap{}
 	q := newEnd(t, openDevice(t, Config{Polling: true, WrapLink: func(real link.Link) (link.Link, error) {
@@ -40,7 +46,7 @@ func newGather(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacke
 		}))
 	}
 	require.Len(t, tap.packets, n)
-	return l, tap.packets
+	return l, tap.packets, e
 }
 
 // give makes packets what the next turn receives, and lets it happen.
@@ -84,4 +90,22 @@ func TestAcksGather(t *testing.T) {
 		l.give(p[2:])
 		require.Equal(t, []int{2}, l.takeSent(), "an acknowledgement and a NAK")
 	})
+}
+
+// What ends a queue pair comes after the acknowledgements that are being gathered:
+// the application may end it because of what they acknowledge.
+func TestGatheredBeforeTheEnd(t *testing.T) {
+	for name, end := range map[string]func(e *end) error{
+		"close": func(e *end) error { return e.qp.Close() },
+		"error": func(e *end) error { return e.qp.Modify(QPAttr{State: StateErr}, AttrState) },
+		"reset": func(e *end) error { return e.qp.Modify(QPAttr{State: StateReset}, AttrState) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p, e := newGatherEnd(t, 1, WRWrite)
+			l.give(p)
+			require.Empty(t, l.takeSent())
+			require.NoError(t, end(e))
+			require.Equal(t, []int{1}, l.takeSent())
+		})
+	}
 }

@@ -251,8 +251,7 @@ func (qp *QP) Close() error {
 		return nil
 	}
 	defer qp.d.mu.Unlock()
-	qp.d.releaseHold(qp.d.link.Now())
-	qp.d.sendJoined(qp.d.link.Now())
+	qp.d.settle(qp.d.link.Now())
 	err := qp.t.Destroy()
 	if errors.Is(err, transport.ErrDestroyed) {
 		return nil
