@@ -160,14 +160,14 @@ func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, client, server), func() (string, Result) { return e.runCMTool(ctx, t, f, server, client) })
+			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, subject, ref), func() outcome { return e.runCMTool(ctx, t, f, server, client) })
 			e.Report.Add(row)
 		}
 	}
 	return nil
 }
 
-func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, client Host) (string, Result) {
+func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, client Host) outcome {
 	limit := toolTimeout
 	if t.tries > 1 {
 		limit = datagramTimeout
@@ -184,14 +184,14 @@ func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, cl
 	}
 	sargv, ok := argv(server, t.server, t.sargs)
 	if !ok {
-		return fmt.Sprintf("%s has no %s", server.Name(), t.server), Skip
+		return outcome{detail: fmt.Sprintf("%s has no %s", server.Name(), t.server), result: Skip}
 	}
 	cargv, ok := argv(client, t.client, t.cargs)
 	if !ok {
-		return fmt.Sprintf("%s has no %s", client.Name(), t.client), Skip
+		return outcome{detail: fmt.Sprintf("%s has no %s", client.Name(), t.client), result: Skip}
 	}
 	return runPair(ctx, pairRun{
-		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays,
+		family: f, server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays,
 		ready: func(ctx context.Context, p Process) error {
 			if t.tcp {
 				if err := server.Listening(ctx, p, t.port); err != nil {

@@ -71,8 +71,10 @@ func (e *Env) Errors(ctx context.Context) error {
 				jobs = append(jobs, func(p *pair) []Row {
 					row := e.row("errors", s.name, r)
 					row.MTU, row.Size, row.Family, row.Authority = faultMTU, faultSize, string(f), s.authority
-					var err error
-					row.Detail, err = e.oneScenario(p, s, f)
+					err := row.whileStarved(func() (err error) {
+						row.Detail, err = e.oneScenario(p, s, f)
+						return err
+					})
 					return []Row{row.ended(err)}
 				})
 			}
@@ -105,7 +107,7 @@ func (e *Env) oneScenario(p *pair, s scenario, f peer.Family) (string, error) {
 	defer func() { e.Wire.Remove(x.rules...) }()
 	detail, err := s.run(x)
 	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, x.tr.Tail(50))
+		return "", c.excuse(fmt.Errorf("%w\n%s", err, x.tr.Tail(50)), x.tr)
 	}
 	for _, ev := range x.tr.Events() {
 		if ev.Fate == "" && !ev.Pkt.ICRCValid() {

@@ -130,10 +130,11 @@ func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at p
 	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
 		row.Authority = "seen on rxe 6.12: a repeated FLUSH is never answered"
 	}
-	return row.ended(e.oneFault(p, t, f, size, at, ft))
+	err := row.whileStarved(func() error { return e.oneFault(p, t, f, size, at, ft) })
+	return row.ended(err)
 }
 
-func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) error {
+func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (err error) {
 	par := defaults(t.typ, f, faultMTU)
 	par.timeout = faultTimeout
 	c, err := p.connect(par)
@@ -143,6 +144,7 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	defer c.close()
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
+	defer func() { err = c.excuse(err, tr) }()
 	match := c.target(at, size)
 	if t.op == peer.OpFlush { // one packet, behind the WRITE that it flushes
 		match.PSN = (c.psn + uint32(c.packets(size))) & psnMask

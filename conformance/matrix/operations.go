@@ -106,30 +106,36 @@ func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) []Row {
 		}
 		// Nothing on the lab's wire loses packets, so that a message of UC and UD must arrive,
 		// too. One failure is rxe's own, and gets a second try: see stalled.
-		var err error
-		for try := 1; try <= 2; try++ {
+		unstalled := func() (stalled bool, err error) {
 			if c == nil {
 				if c, err = p.connect(defaults(t.typ, f, mtu)); err != nil {
-					break
+					return false, err
 				}
 			}
 			tr := e.Wire.Trace(c.between())
 			first := c.psn
 			err = c.transfer(t.op, size)
 			tr.Stop()
-			stalled := errors.Is(err, errNoCompletion) && c.stalled(tr, first, size)
-			if err != nil {
+			if err == nil {
+				return false, nil
+			}
+			defer func() {
 				c.close()
 				c = nil
-				if !stalled {
-					err = fmt.Errorf("%w\n%s", err, tr.Tail(200))
-				}
+			}()
+			if errors.Is(err, errNoCompletion) && c.stalled(tr, first, size) {
+				return true, err
 			}
-			if !stalled {
-				break
-			}
-			row.Retried = fmt.Sprintf("try %d: rxe stopped sending: %v", try, err)
+			return false, c.excuse(fmt.Errorf("%w\n%s", err, tr.Tail(200)), tr)
 		}
+		err := row.whileStarved(func() error {
+			stalled, err := unstalled()
+			if stalled {
+				row.Retried = fmt.Sprintf("try 1: rxe stopped sending: %v", err)
+				_, err = unstalled()
+			}
+			return err
+		})
 		rows = append(rows, row.ended(err))
 	}
 	return rows

@@ -76,6 +76,11 @@ func verify(dst peer.MR, off, size int, seed uint64) error {
 
 var errNoCompletion = errors.New("no completion")
 
+// statusError is a completion with a status that was not wanted.
+type statusError struct{ peer.WC }
+
+func (e statusError) Error() string { return "completion " + e.WC.String() }
+
 // await waits for one completion and checks ID and status.
 func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what string) (peer.WC, error) {
 	wc, err := poll(1, opWait)
@@ -85,7 +90,7 @@ func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what str
 	case len(wc) == 0:
 		return peer.WC{}, fmt.Errorf("%s: %w in %v", what, errNoCompletion, opWait)
 	case wc[0].Status != peer.Success:
-		return wc[0], fmt.Errorf("%s: completion %v", what, wc[0])
+		return wc[0], fmt.Errorf("%s: %w", what, statusError{wc[0]})
 	case wc[0].ID != id:
 		return wc[0], fmt.Errorf("%s: completion %v, want id %d", what, wc[0], id)
 	}

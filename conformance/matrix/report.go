@@ -31,6 +31,7 @@ type Row struct {
 	Result    Result `json:"result"`
 	Detail    string `json:"detail"`
 	Retried   string `json:"retried,omitempty"`   // what was seen before the try that counts
+	Starved   int    `json:"starved,omitempty"`   // tries for which the machine was too slow
 	Authority string `json:"authority,omitempty"` // what the expectation rests on
 	Group     string `json:"group"`               // section of the printed table
 }
@@ -130,4 +131,25 @@ func (r *Report) MissingRows(links []string) []string {
 		}
 	}
 	return missing
+}
+
+// TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved.
+func (r *Report) TooBusy() []string {
+	type where struct{ kernel, link string }
+	n := map[where]int{}
+	var order []where
+	for _, row := range r.Rows() {
+		w := where{row.Kernel, row.Link}
+		if _, ok := n[w]; !ok {
+			order = append(order, w)
+		}
+		n[w] += row.Starved
+	}
+	var out []string
+	for _, w := range order {
+		if n[w] > maxStarved {
+			out = append(out, fmt.Sprintf("%s, %s link: %d tries were lost because the guest stood still, and %d may be", w.kernel, w.link, n[w], maxStarved))
+		}
+	}
+	return out
 }

@@ -1,15 +1,15 @@
 package matrix
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
 )
-
-// starvedTries is how often a program is run that a busy machine was too slow for.
-const starvedTries = 3
 
 // patience is what perftest is told for its ACK timeout (-u): the code of 1.07 s. Its own 67 ms,
 // seven times, is less than an emulated guest on a busy machine may stall.
@@ -23,63 +23,110 @@ func withPatience(program string, args []string) []string {
 	return append(strings.Fields(patience), args...)
 }
 
-// starved reports whether a program failed because a busy machine was slow:
-//
-//   - its retries ran out. In the pingpongs the ACK timeout is fixed, at 67 ms: half a second
-//     without the other side's CPU is enough. On the lab's wire, which loses nothing unless
-//     told, it is not a mistake of either side unless it happens again;
-//   - the XDP socket of the program before has not gone. The kernel takes it down some
-//     time after the process has ended.
-func starved(detail string) bool {
-	for _, s := range []string{"retry counter exceeded", "Failed status 12", "bind AF_XDP: device or resource busy"} {
-		if strings.Contains(detail, s) {
-			return true
-		}
-	}
-	return false
+// busy reports whether a program found the XDP socket of the one before still there. The
+// kernel takes it down some time after the process has ended.
+func busy(detail string) bool {
+	return strings.Contains(detail, "bind AF_XDP: device or resource busy")
 }
 
 // lastPackets is how many of the last packets are shown of a program that has failed.
 const lastPackets = 60
 
+// outcome is how a program's run ended.
+type outcome struct {
+	detail string
+	result Result
+	gaveUp []netip.Addr // those whose retries ran out
+	// starved is set if the machine was too slow, and the run says nothing.
+	starved bool
+}
+
 // tryProgram is tryProgram of package level, with the last packets between two addresses in
-// the detail of a failure.
-func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, run func() (string, Result)) {
-	tryProgram(row, tries, func() (detail string, result Result) {
-		tr := e.Wire.TraceLast(lastPackets, func(p *wire.Packet) bool {
-			return p.Src == between[0] && p.Dst == between[1] || p.Src == between[1] && p.Dst == between[0]
-		})
+// the detail of a failure, and what they say of who is to blame. The second is the reference's.
+func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, run func() outcome) {
+	tryProgram(row, tries, func() (o outcome) {
+		rec := record(e.Wire, between)
+		defer rec.stop()
+		tr := e.Wire.TraceLast(lastPackets, rec.isBetween)
 		defer tr.Stop()
 		// What may lose datagrams to a busy guest has it for itself.
-		e.share(tries > 1, func() { detail, result = run() })
-		if result == Fail {
-			detail += "\nthe last packets:\n" + tr.Tail(lastPackets)
+		e.share(tries > 1, func() { o = run() })
+		if o.result != Fail {
+			return o
 		}
-		return detail, result
+		o.starved = busy(o.detail)
+		if len(o.gaveUp) > 0 {
+			var what string
+			what, o.starved = starvation(rec.sightings(), o.gaveUp, between[1], e.refSilent)
+			o.detail = what + "\n" + o.detail
+		}
+		o.detail += "\nthe last packets:\n" + tr.Tail(lastPackets)
+		return o
 	})
 }
 
-// tryProgram runs a program until it passes, tries times at most, or more often if its retries
-// run out. The row says what was seen before the last try.
-func tryProgram(row *Row, tries int, run func() (string, Result)) {
+// refSilent reports whether nothing came from the reference's port.
+func (e *Env) refSilent(from, to time.Duration) bool {
+	port := e.Wire.Port(e.RefPort)
+	return port != nil && port.SilentIn(from, to)
+}
+
+// tryProgram runs a program until it passes, tries times at most, or more often if the
+// machine was too slow. The row says what was seen before the last try.
+func tryProgram(row *Row, tries int, run func() outcome) {
 	var seen []string
 	for try := 1; ; try++ {
-		row.Detail, row.Result = run()
-		if row.Result != Fail || try >= tries && !(starved(row.Detail) && try < starvedTries) {
+		o := run()
+		row.Detail, row.Result = o.detail, o.result
+		if o.starved {
+			row.Starved++
+		}
+		if row.Result != Fail || try >= tries && !(o.starved && try < starvedTries) {
 			break
 		}
-		seen = append(seen, fmt.Sprintf("try %d: %s", try, reason(row.Detail)))
+		first, _, _ := strings.Cut(o.detail, "\n")
+		seen = append(seen, fmt.Sprintf("try %d: %s", try, first))
 	}
 	row.Retried = strings.Join(seen, "; ")
 }
 
-// reason is the telling line of a failure's detail.
-func reason(detail string) string {
-	first, _, _ := strings.Cut(detail, "\n")
-	for _, l := range strings.Split(detail, "\n") {
-		if starved(l) {
-			return strings.TrimSpace(l)
-		}
+// starvedError is a failure for which the guest had no time.
+type starvedError struct {
+	error
+	what string
+}
+
+func (e starvedError) Unwrap() error { return e.error }
+
+// excuse returns err as a starvedError if it says that the requester's retries ran out, and the
+// wire that the guest was not running.
+func (c *conn) excuse(err error, tr *wire.Trace) error {
+	var s statusError
+	if !errors.As(err, &s) || s.Status != peer.RetryExcErr {
+		return err
 	}
-	return first
+	what, starved := starvation(seen(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), c.env.refSilent)
+	if starved {
+		return starvedError{err, what}
+	}
+	return fmt.Errorf("%s\n%w", what, err)
+}
+
+// whileStarved runs a check until it says something about the two sides, starvedTries times at
+// most.
+func (row *Row) whileStarved(check func() error) error {
+	var seen []string
+	for try := 1; ; try++ {
+		err := check()
+		var s starvedError
+		if !errors.As(err, &s) {
+			return err
+		}
+		row.Starved++
+		if try == starvedTries {
+			return err
+		}
+		seen = append(seen, fmt.Sprintf("try %d: %s", try, s.what))
+		row.Retried = strings.Join(seen, "; ")
+	}
 }

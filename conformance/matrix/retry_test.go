@@ -1,47 +1,92 @@
 package matrix
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// outcomes returns a program that fails with each of the details and then passes, and
-// how often it ran.
-func outcomes(details ...string) (run func() (string, Result), ran *int) {
+// outcomes returns a program that ends in each of the ways and then passes, and how often
+// it ran.
+func outcomes(list ...outcome) (run func() outcome, ran *int) {
 	ran = new(int)
-	return func() (string, Result) {
+	return func() outcome {
 		*ran++
-		if *ran <= len(details) {
-			return details[*ran-1], Fail
+		if *ran <= len(list) {
+			return list[*ran-1]
 		}
-		return "fine", Pass
+		return outcome{detail: "fine", result: Pass}
 	}, ran
 }
 
 func TestTryProgram(t *testing.T) {
-	const exceeded = "client: exit status 1\nFailed status transport retry counter exceeded (12) for wr_id 2\n"
+	starved := outcome{detail: "the guest stood still\nclient: exit status 1", result: Fail, starved: true}
+	wrong := outcome{detail: "wrong byte", result: Fail}
+	const once = "try 1: the guest stood still"
 	for name, c := range map[string]struct {
 		tries   int
-		details []string
+		list    []outcome
 		ran     int
 		res     Result
 		retried string
+		starved int
 	}{
-		"passes":                            {1, nil, 1, Pass, ""},
-		"a failure counts":                  {1, []string{"wrong byte"}, 1, Fail, ""},
-		"retries ran out":                   {1, []string{exceeded}, 2, Pass, "try 1: Failed status transport retry counter exceeded (12) for wr_id 2"},
-		"retries ran out, then it is wrong": {1, []string{exceeded, "wrong byte"}, 2, Fail, "try 1: Failed status transport retry counter exceeded (12) for wr_id 2"},
-		"retries run out each time":         {1, []string{exceeded, exceeded, exceeded}, 3, Fail, "try 1: Failed status transport retry counter exceeded (12) for wr_id 2; try 2: Failed status transport retry counter exceeded (12) for wr_id 2"},
-		"datagrams get lost":                {5, []string{"client: killed", "client: killed"}, 3, Pass, "try 1: client: killed; try 2: client: killed"},
+		"passes":                          {1, nil, 1, Pass, "", 0},
+		"a failure counts":                {1, []outcome{wrong}, 1, Fail, "", 0},
+		"the guest was starved":           {1, []outcome{starved}, 2, Pass, once, 1},
+		"starved, then it is wrong":       {1, []outcome{starved, wrong}, 2, Fail, once, 1},
+		"starved each time":               {1, []outcome{starved, starved, starved, starved}, 3, Fail, once + "; try 2: the guest stood still", 3},
+		"datagrams get lost":              {5, []outcome{wrong, wrong}, 3, Pass, "try 1: wrong byte; try 2: wrong byte", 0},
+		"retries ran out, nobody starved": {1, []outcome{{detail: "x", result: Fail, gaveUp: addrs[:1]}}, 1, Fail, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, ran := outcomes(c.details...)
+			run, ran := outcomes(c.list...)
 			var row Row
 			tryProgram(&row, c.tries, run)
 			require.Equal(t, c.ran, *ran)
 			require.Equal(t, c.res, row.Result)
 			require.Equal(t, c.retried, row.Retried)
+			require.Equal(t, c.starved, row.Starved)
 		})
 	}
+}
+
+func TestWhileStarved(t *testing.T) {
+	wrong := errors.New("wrong byte")
+	starved := starvedError{errors.New("RETRY_EXC_ERR"), "the guest stood still"}
+	for name, c := range map[string]struct {
+		errs    []error
+		want    error
+		starved int
+	}{
+		"passes":            {[]error{nil}, nil, 0},
+		"a failure counts":  {[]error{wrong, nil}, wrong, 0},
+		"starved":           {[]error{starved, nil}, nil, 1},
+		"starved, wrong":    {[]error{starved, wrong}, wrong, 1},
+		"starved each time": {[]error{starved, starved, starved, nil}, starved, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var row Row
+			ran := 0
+			err := row.whileStarved(func() error { ran++; return c.errs[ran-1] })
+			require.Equal(t, c.want, err)
+			require.Equal(t, c.starved, row.Starved)
+			require.Equal(t, c.starved > 0, row.Retried != "")
+		})
+	}
+}
+
+func TestTooBusy(t *testing.T) {
+	var r Report
+	for range maxStarved {
+		r.Add(Row{Kernel: "6.1", Link: "udp", Starved: 1})
+		r.Add(Row{Kernel: "6.1", Link: "xdp", Starved: 1})
+		r.Add(Row{Kernel: "6.12", Link: "udp", Starved: 1})
+		r.Add(Row{Kernel: "6.12", Link: "udp"})
+	}
+	require.Empty(t, r.TooBusy())
+	r.Add(Row{Kernel: "6.12", Link: "udp", Result: Pass, Starved: 1})
+	require.Len(t, r.TooBusy(), 1)
+	require.Contains(t, r.TooBusy()[0], "6.12, udp link: 6 tries")
 }

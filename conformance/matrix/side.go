@@ -42,6 +42,8 @@ type Env struct {
 	// Subject is the implementation under test, Ref the one that it is tested against.
 	// Groups that only run programs on Hosts need neither.
 	Subject, Ref peer.Peer
+	// RefPort is the name of the reference's port on the wire.
+	RefPort string
 	// Full runs everything; otherwise a subset is chosen.
 	Full bool
 	// FirstPort is the first TCP port of the tools; runs side by side need ranges apart.

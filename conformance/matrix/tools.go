@@ -145,7 +145,7 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, 1, addrsOf(f, client, server), func() (string, Result) { return runTool(ctx, t, f, port, server, client) })
+			e.tryProgram(&row, 1, addrsOf(f, subject, ref), func() outcome { return runTool(ctx, t, f, port, server, client) })
 			e.Report.Add(row)
 		}
 	}
@@ -154,11 +154,13 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 
 // addrsOf are the addresses of two hosts.
 func addrsOf(f peer.Family, a, b Host) [2]netip.Addr {
-	return [2]netip.Addr{netip.MustParseAddr(a.Addr(f)), netip.MustParseAddr(b.Addr(f))}
+	return [2]netip.Addr{addrOf(f, a), addrOf(f, b)}
 }
 
+func addrOf(f peer.Family, h Host) netip.Addr { return netip.MustParseAddr(h.Addr(f)) }
+
 // runTool runs one pair. The detail of a pass is the client's last line.
-func runTool(ctx context.Context, t tool, f peer.Family, port int, server, client Host) (string, Result) {
+func runTool(ctx context.Context, t tool, f peer.Family, port int, server, client Host) outcome {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
 	argv := func(h Host, last ...string) ([]string, bool) {
@@ -172,20 +174,21 @@ func runTool(ctx context.Context, t tool, f peer.Family, port int, server, clien
 	// perftest listens on IPv4 unless told; the addresses that count are in the GIDs.
 	sargv, ok := argv(server)
 	if !ok {
-		return fmt.Sprintf("%s has no %s", server.Name(), t.name), Skip
+		return outcome{detail: fmt.Sprintf("%s has no %s", server.Name(), t.name), result: Skip}
 	}
 	cargv, ok := argv(client, server.Addr(peer.V4))
 	if !ok {
-		return fmt.Sprintf("%s has no %s", client.Name(), t.name), Skip
+		return outcome{detail: fmt.Sprintf("%s has no %s", client.Name(), t.name), result: Skip}
 	}
 	return runPair(ctx, pairRun{
-		server: server, client: client, sargv: sargv, cargv: cargv, want: t.want,
+		family: f, server: server, client: client, sargv: sargv, cargv: cargv, want: t.want,
 		ready: func(ctx context.Context, p Process) error { return server.Listening(ctx, p, port) },
 	})
 }
 
 // pairRun is a server and a client.
 type pairRun struct {
+	family         peer.Family
 	server, client Host
 	sargv, cargv   []string
 	ready          func(context.Context, Process) error // waits until the server listens
@@ -195,18 +198,25 @@ type pairRun struct {
 
 // runPair runs a server, and then a client, until both end. The detail of a pass is the
 // client's last line.
-func runPair(ctx context.Context, r pairRun) (string, Result) {
+func runPair(ctx context.Context, r pairRun) outcome {
 	s, err := r.server.Start(ctx, r.sargv)
 	if err != nil {
-		return err.Error(), Fail
+		return outcome{detail: err.Error(), result: Fail}
 	}
 	defer s.Kill()
-	explain := func(what string, err error, c Process) (string, Result) {
+	explain := func(what string, err error, c Process) outcome {
+		var gaveUp []netip.Addr
+		if exhausted(s.Output()) {
+			gaveUp = append(gaveUp, addrOf(r.family, r.server))
+		}
+		if c != nil && exhausted(c.Output()) {
+			gaveUp = append(gaveUp, addrOf(r.family, r.client))
+		}
 		d := fmt.Sprintf("%s: %v\nserver: %s\n%s", what, err, strings.Join(r.sargv, " "), s.Output())
 		if c != nil {
 			d += fmt.Sprintf("\nclient: %s\n%s", strings.Join(r.cargv, " "), c.Output())
 		}
-		return d, Fail
+		return outcome{detail: d, result: Fail, gaveUp: gaveUp}
 	}
 	if err := r.ready(ctx, s); err != nil {
 		return explain("server does not listen", err, nil)
@@ -237,7 +247,7 @@ func runPair(ctx context.Context, r pairRun) (string, Result) {
 	if !strings.Contains(c.Output(), r.want) {
 		return explain("client", fmt.Errorf("printed no table (%q)", r.want), c)
 	}
-	return lastLine(c.Output()), Pass
+	return outcome{detail: lastLine(c.Output()), result: Pass}
 }
 
 // lastLine is the last line with figures in it.

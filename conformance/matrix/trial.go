@@ -61,7 +61,7 @@ func (x *trial) fails(id uint64, want ...peer.Status) (peer.WC, error) {
 		return peer.WC{}, fmt.Errorf("no completion in %v, want %v", opWait, want)
 	}
 	if wc[0].ID != id || !slices.Contains(want, wc[0].Status) {
-		return wc[0], fmt.Errorf("completion %v, want %v", wc[0], want)
+		return wc[0], fmt.Errorf("%w, want id %d, %v", statusError{wc[0]}, id, want)
 	}
 	if err := x.post(peer.OpWrite, id+1, 8); err != nil {
 		// rxe takes work requests in the error state; refusing them is no less right as long

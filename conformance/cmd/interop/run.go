@@ -55,10 +55,10 @@ func (r *runner) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if e := r.checkGuests(ctx, peers); err == nil {
-		err = e
+	if busy := r.report.TooBusy(); len(busy) > 0 {
+		err = errors.Join(err, fmt.Errorf("this machine is too busy:\n%s", strings.Join(busy, "\n")))
 	}
-	return err
+	return errors.Join(err, r.checkGuests(ctx, peers))
 }
 
 // boot boots a guest of each suite whose image is there.
@@ -108,7 +108,7 @@ func kernelOf(p *peer.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	groups := append(deviceGroups(env), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...)
 	return r.groups(ctx, env, append(groups, cmGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
 }

@@ -41,6 +41,10 @@ type Port struct {
 	gone chan struct{} // closed with the port
 
 	in, sent, overflow atomic.Int64
+
+	// Under the switch's lock.
+	lastIn   time.Duration
+	silences []Silence
 }
 
 // PortStats counts frames.
@@ -61,6 +65,9 @@ func New() *Switch {
 	return &Switch{macs: map[[6]byte]*Port{}, start: time.Now()}
 }
 
+// Now is the time on the clock of Event.At and Silence.
+func (s *Switch) Now() time.Duration { return time.Since(s.start) }
+
 // Attach adds a port. Each Read of dev must return one whole frame and each Write take
 // one. The switch closes dev in Close, or when it fails.
 func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
@@ -69,7 +76,7 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	if s.closed {
 		return nil, errors.New("wire: switch is closed")
 	}
-	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{})}
+	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}), lastIn: s.Now()}
 	s.ports = append(s.ports, p)
 	s.wg.Add(2)
 	go p.read()
@@ -204,6 +211,7 @@ func (s *Switch) input(from *Port, f []byte) {
 	if s.closed {
 		return
 	}
+	from.heard(s.Now())
 	if src := [6]byte(f[6:12]); src[0]&1 == 0 {
 		s.macs[src] = from
 	}

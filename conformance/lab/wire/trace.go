@@ -114,7 +114,7 @@ func (s *Switch) trace(from *Port, p *Packet, fate string) {
 			t.events = t.events[:n]
 		}
 		if len(t.events) < maxTraceEvents {
-			t.events = append(t.events, Event{At: time.Since(s.start), From: name, Fate: fate, Pkt: p})
+			t.events = append(t.events, Event{At: s.Now(), From: name, Fate: fate, Pkt: p})
 		} else {
 			t.lost++
 		}
