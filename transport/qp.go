@@ -122,8 +122,8 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 }
 
 // Destroy ends the QP: nothing is sent or completed any more, timers stop, its
-// completions stay in the CQs. Events of the QP that were not taken are lost.
-// Type 2B windows bound on the QP are unbound; a type 2A window makes Destroy
+// completions stay in the CQs; a request of an SRQ that it holds goes back there.
+// Events of the QP that were not taken are lost. Type 2B windows bound on the QP are unbound; a type 2A window makes Destroy
 // fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
@@ -135,9 +135,7 @@ func (qp *QP) Destroy() error {
 	}
 	qp.quiesce()
 	e.mcast.detachAll(qp)
-	if qp.curRecv != nil {
-		qp.recycleRecv(qp.curRecv)
-	}
+	qp.leaveRecv()
 	qp.sq.reset()
 	qp.resp.reset()
 	qp.state = StateReset

@@ -197,12 +197,11 @@ func (qp *QP) sqDrained(now int64) {
 	}
 }
 
-// reset drops all work without completions and forgets all attributes.
+// reset drops all work without completions, but for a request of an SRQ, which
+// goes back there, and forgets all attributes.
 func (qp *QP) reset(now int64) {
 	qp.quiesce()
-	if qp.curRecv != nil {
-		qp.recycleRecv(qp.curRecv)
-	}
+	qp.leaveRecv()
 	qp.rq.clear()
 	qp.sq.reset()
 	qp.resp.reset()

@@ -107,6 +107,12 @@ func (q *recvQueue) take() *recvWQE {
 	return w
 }
 
+// giveBack makes a taken request the oldest again.
+func (q *recvQueue) giveBack(w *recvWQE) {
+	q.head--
+	q.ring[q.head&uint32(len(q.ring)-1)] = w
+}
+
 // recycle returns a taken request to the free list.
 func (q *recvQueue) recycle(w *recvWQE) {
 	q.used--
@@ -165,4 +171,18 @@ func (qp *QP) recycleRecv(w *recvWQE) {
 	}
 	qp.curRecv = nil
 	w.owner.recycle(w)
+}
+
+// leaveRecv lets go of the request that takeRecv returned, without a completion: the
+// message that it was for will not come to an end. One of an SRQ goes back there: it
+// belongs to the other QPs as well, and the application waits for its completion.
+func (qp *QP) leaveRecv() {
+	switch w := qp.curRecv; {
+	case w == nil:
+	case qp.srq != nil:
+		qp.curRecv = nil
+		qp.srq.q.giveBack(w)
+	default:
+		qp.recycleRecv(w)
+	}
 }

@@ -79,6 +79,39 @@ func TestSRQShared(t *testing.T) {
 	require.ErrorIs(t, s.Modify(0, 0), ErrDestroyed)
 }
 
+// A QP that ends in the middle of a message gives back the receive request that it
+// holds: for the others it was never gone.
+func TestSRQGetsBackWhatIsHeld(t *testing.T) {
+	for name, end := range map[string]func(*QP) error{
+		"reset":   func(qp *QP) error { return qp.Modify(0, QPAttr{State: StateReset}, AttrState) },
+		"destroy": (*QP).Destroy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			s := newSRQ(t, b, 3)
+			other := b.qp(t, ib.RC, s)
+			moveTo(t, other, StateRTS)
+			for id := range uint64(3) {
+				require.NoError(t, s.PostRecv(0, &RecvWR{ID: id}))
+			}
+			for range 5 {
+				qp := b.qp(t, ib.RC, s)
+				moveTo(t, qp, StateRTS)
+				require.EqualValues(t, 0, qp.takeRecv().id)
+				require.NoError(t, end(qp))
+			}
+			require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+			for id := range uint64(3) {
+				w := other.takeRecv()
+				require.NotNil(t, w)
+				require.Equal(t, id, w.id)
+				other.recycleRecv(w)
+			}
+			require.Empty(t, pollAll(b.cq))
+		})
+	}
+}
+
 func TestSRQResize(t *testing.T) {
 	b := newBench(t)
 	s := newSRQ(t, b, 2)
