@@ -123,8 +123,8 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 
 // Destroy ends the QP: nothing is sent or completed any more, timers stop, its
 // completions stay in the CQs; a request of an SRQ that it holds goes back there.
-// Events of the QP that were not taken are lost. Type 2B windows bound on the QP are unbound; a type 2A window makes Destroy
-// fail with mem.ErrBusy.
+// Events of the QP that were not taken are lost. Type 2B windows bound on the QP
+// are unbound; a type 2A window makes Destroy fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
 		return ErrDestroyed

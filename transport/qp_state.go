@@ -159,6 +159,7 @@ func (qp *QP) enter(now int64, to QPState) {
 		qp.reset(now)
 	case from == to:
 		qp.sq.attrsChanged(now)
+		qp.resp.store.deepen(qp.attr.MaxDestRdAtomic)
 	case to == StateInit:
 		qp.setState(now, to)
 	case to == StateRTR:

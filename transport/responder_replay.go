@@ -13,6 +13,7 @@ import (
 type replayStore struct {
 	ring  []replay // length is a power of two; made at the first use
 	count uint64   // ever added
+	first uint64   // of these, the oldest that the ring has had
 	depth uint8    // max_dest_rd_atomic
 	// evicted is the last sequence number of the newest entry that was
 	// overwritten, 0 if none was.
@@ -35,6 +36,22 @@ func (s *replayStore) init(depth uint8) {
 	*s = replayStore{ring: s.ring[:0:0], depth: depth}
 }
 
+// deepen makes room for a connection that was given a greater depth in SQD. What
+// is remembered stays; a lesser depth changes nothing, as more may be outstanding.
+func (s *replayStore) deepen(depth uint8) {
+	if depth <= s.depth {
+		return
+	}
+	s.depth = depth
+	if old := *s; len(old.ring) != 0 && s.size() != len(old.ring) {
+		s.ring = make([]replay, s.size())
+		for i := old.count - old.have(); i != old.count; i++ {
+			s.ring[i&uint64(len(s.ring)-1)] = old.ring[i&uint64(len(old.ring)-1)]
+		}
+		s.first = old.count - old.have()
+	}
+}
+
 // size returns how many requests are remembered: twice the depth rounded up to
 // a power of two, because rxe rounds its own depth up and may have that many
 // outstanding while the answers to as many more are in flight.
@@ -49,7 +66,7 @@ func (s *replayStore) add(p *replay) {
 		s.ring = make([]replay, s.size())
 	}
 	slot := &s.ring[s.count&uint64(len(s.ring)-1)]
-	if s.count >= uint64(len(s.ring)) {
+	if s.count-s.first >= uint64(len(s.ring)) {
 		s.evicted = slot.last
 	}
 	*slot = *p
@@ -57,7 +74,7 @@ func (s *replayStore) add(p *replay) {
 }
 
 // have returns how many requests are remembered.
-func (s *replayStore) have() uint64 { return min(s.count, uint64(len(s.ring))) }
+func (s *replayStore) have() uint64 { return min(s.count-s.first, uint64(len(s.ring))) }
 
 // newest returns the newest request, nil if there is none.
 func (s *replayStore) newest() *replay {

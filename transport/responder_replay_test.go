@@ -98,6 +98,42 @@ func TestReplayStoreDepth(t *testing.T) {
 	}
 }
 
+// A connection that is given a greater depth remembers as much from then on, and forgets
+// nothing of before.
+func TestReplayStoreDeepens(t *testing.T) {
+	for _, before := range []int{0, 3, 4, 5, 11} {
+		r := newRig(t, rigOpts{depth: 1, rts: true}) // 4 are remembered
+		for range before {
+			r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0))
+			r.poll()
+		}
+		require.NoError(t, r.qp.Modify(0, QPAttr{State: StateSQD}, AttrState))
+		require.NoError(t, r.qp.Modify(0, QPAttr{MaxDestRdAtomic: 8}, AttrMaxDestRdAtomic))
+		const after = 16
+		for i := range after {
+			oldest := max(0, before-4)
+			for j := oldest; j < before && before-j+i <= after; j++ {
+				r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN+ib.PSN(j)))
+				require.Len(t, r.poll(), 1, "request %d of %d, %d later", j, before, i)
+			}
+			r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0))
+			r.poll()
+		}
+		for i := range after {
+			r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN+ib.PSN(before+i)))
+		}
+		require.Len(t, r.poll(), after, "after %d", before)
+		if before > 0 {
+			r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN))
+			require.Empty(t, r.poll(), "forgotten by now")
+			require.Equal(t, uint64(seqBase+rigPSN+before-1), r.qp.resp.store.evicted)
+		}
+		require.NoError(t, r.qp.Modify(0, QPAttr{MaxDestRdAtomic: 1}, AttrMaxDestRdAtomic))
+		r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN+ib.PSN(before)))
+		require.Len(t, r.poll(), 1, "still remembered")
+	}
+}
+
 func TestReadReplay(t *testing.T) {
 	r := newRig(t, rigOpts{})
 	r.send(ib.RCReadRequest, nil, r.reth(5, 700)) // 100 to 102
