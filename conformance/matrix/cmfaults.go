@@ -17,7 +17,7 @@ import (
 const (
 	// survivorTimeout is how long a program may take to notice that its peer has been
 	// killed: with the ACK timeout that 6.1 proposes, 19, eight tries take 17 s and more.
-	survivorTimeout = 80 * time.Second
+	survivorTimeout = 4 * time.Minute
 	// crowdTimeout is for many connections one after the other: 20 s, and several times as
 	// long in a guest that has other things to do.
 	crowdTimeout = 5 * time.Minute

@@ -31,7 +31,7 @@ var scenarios = []scenario{
 	{"rkey_violation no_write_permission", "IBTA 9.7.5.2.4: remote access error", nil, noPermission},
 	{"misaligned_atomic", "IBTA 9.4.5.1; NAK code seen on rxe 6.1, 6.12", nil, misalignedAtomic},
 
-	{"rnr_nak_retry_limit_exceeded", "IBTA 9.7.5.2.8", func(p *params) { p.rnrRetry = shortRetry }, rnrExceeded},
+	{"rnr_nak_retry_limit_exceeded", "IBTA 9.7.5.2.8", func(p *params) { patient(p); p.rnrRetry = shortRetry }, rnrExceeded},
 	{"rnr_nak_retry_limit_not_exceeded", "IBTA 9.7.5.2.8", func(p *params) { p.rnrRetry = 7 }, rnrNotExceeded},
 
 	{"psn_retry_limit_exceeded", "IBTA 9.9.2.1", tense,
@@ -49,8 +49,8 @@ var scenarios = []scenario{
 	{"implied_nak_sequence_error_retry_limit_not_exceeded", "IBTA 9.7.5.2.7", spare,
 		notExceeded(peer.OpRead, rspMiddle, shortRetry)},
 
-	{"write_partial_retry", "IBTA 9.9.2.1.1", nil, partialWrite},
-	{"read_partial_retry", "IBTA 9.7.5.2.7", nil, partialRead},
+	{"write_partial_retry", "IBTA 9.9.2.1.1", patient, partialWrite},
+	{"read_partial_retry", "IBTA 9.7.5.2.7", patient, partialRead},
 	{"ghost_ack", "IBTA 9.7.6.1: acknowledges nothing that was sent", nil, ghostAck},
 	{"bad_response", "IBTA 9.9.2.1; status as rxe 6.1, 6.12 or the specification", nil, badResponse},
 	{"unexpected_opcode", "IBTA 9.7.4.1.3: invalid request", nil, unexpectedOpcode},

@@ -11,10 +11,12 @@ import (
 
 // Losses and lacking receive requests, up to the limits of retries and beyond.
 
-// tense makes the retries run out soon; spare leaves one more than there are losses, so
-// that one stall of an emulated guest is not taken for the peer's mistake.
-func tense(p *params) { p.timeout, p.retry = tenseTimeout, shortRetry }
-func spare(p *params) { p.timeout, p.retry = calmTimeout, shortRetry+1 }
+// tense makes the retries run out soon; spare leaves some more than there are losses, so
+// that stalls of an emulated guest are not taken for the peer's mistake; patient is for what
+// must be repaired before any timer runs out.
+func tense(p *params)   { p.timeout, p.retry = tenseTimeout, shortRetry }
+func spare(p *params)   { p.timeout, p.retry = calmTimeout, shortRetry+3 }
+func patient(p *params) { p.timeout = patientTimeout }
 
 // rnrNAKs counts the RNR NAKs that came back.
 func (x *trial) rnrNAKs() *wire.Rule {

@@ -28,9 +28,9 @@ const (
 	qkey = 0x11111111
 
 	// opWait bounds the wait for one completion: a transfer of MaxSize takes about a
-	// second at the smallest MTU, and several on a busy machine; retries that run out end
-	// by themselves after 9 s (calmTimeout).
-	opWait = 20 * time.Second
+	// second at the smallest MTU, and many on a busy machine; retries that run out end
+	// by themselves, after 34 s at most (patientTimeout).
+	opWait = time.Minute
 )
 
 // Env is what a run of checks works with.
@@ -183,6 +183,8 @@ const (
 	calmTimeout  = 18 // 1.07 s
 	faultTimeout = 15 // 134 ms
 	tenseTimeout = 16 // 268 ms, where it is to run out
+
+	patientTimeout = 20 // 4.3 s, where it must not
 )
 
 func defaults(t peer.Type, f peer.Family, mtu int) params {
