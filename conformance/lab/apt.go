@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // hostTools are the programs that the lab runs on this machine, and the Debian
@@ -59,14 +61,49 @@ func lookPath(prog string) (string, error) {
 	return "", fmt.Errorf("lab: %s: not found", prog)
 }
 
+// aptOptions are for a machine that others install packages on at the same time, and for
+// mirrors that do not always answer.
+var aptOptions = []string{"-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=5"}
+
+// runApt runs apt-get. What fails is tried again: a mirror that is being changed, the lock of
+// the package lists, which apt does not wait for.
 func runApt(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	return retry(ctx, aptTries, aptPause, func() error {
+		return runCommand(ctx, fetchTimeout, "apt-get", append(aptOptions[:len(aptOptions):len(aptOptions)], args...)...)
+	})
+}
+
+// retry calls f until it succeeds, tries times at most, with pauses that double.
+func retry(ctx context.Context, tries int, pause time.Duration, f func() error) error {
+	for {
+		err := f()
+		if tries--; err == nil || tries == 0 || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+		pause *= 2
+	}
+}
+
+// runCommand runs a program with a limit, which ends what the program has started, too.
+func runCommand(ctx context.Context, limit time.Duration, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = killGrace
 	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		return fmt.Errorf("lab: apt-get %s: %w\n%s", redact(strings.Join(args, " ")), err, redact(tail(out, 2000)))
+		return fmt.Errorf("lab: %s %s: %w\n%s", name, redact(strings.Join(args, " ")), err, redact(tail(out, 2000)))
 	}
 	return nil
 }
@@ -244,11 +281,16 @@ func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string
 		"-o", "APT::Sandbox::User=root", // the _apt user cannot write below a checkout
 		"-o", "Debug::NoLocking=1",
 	}
-	if err := runApt(ctx, append(opts[:len(opts):len(opts)], "update", "--error-on=any")...); err != nil {
-		return nil, err
-	}
-	args := append(opts[:len(opts):len(opts)], "install", "-y", "--no-install-recommends", "--download-only")
-	if err := runApt(ctx, append(args, pkgs...)...); err != nil {
+	with := func(args ...string) []string { return append(opts[:len(opts):len(opts)], args...) }
+	// Both again, since a mirror that changes in between no longer has what its lists said.
+	err = retry(ctx, 2, aptPause, func() error {
+		if err := runApt(ctx, with("update", "--error-on=any")...); err != nil {
+			return err
+		}
+		install := with("install", "-y", "--no-install-recommends", "--download-only")
+		return runApt(ctx, append(install, pkgs...)...)
+	})
+	if err != nil {
 		return nil, err
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "cache", "archives", "*.deb"))

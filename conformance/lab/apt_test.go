@@ -1,10 +1,15 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestDebianArchive(t *testing.T) {
@@ -48,4 +53,33 @@ func TestRedact(t *testing.T) {
 	if got := redact("Err http://mirror.example:8080/debian x"); got != "Err http://archive/debian x" {
 		t.Fatal(got)
 	}
+}
+
+func TestRetry(t *testing.T) {
+	wrong := errors.New("no answer")
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ fails, tries, ran int }{{0, 3, 1}, {2, 3, 3}, {5, 3, 3}} {
+			ran := 0
+			began := time.Now()
+			err := retry(t.Context(), c.tries, time.Second, func() error {
+				if ran++; ran <= c.fails {
+					return wrong
+				}
+				return nil
+			})
+			require.Equal(t, c.ran, ran)
+			require.Equal(t, c.fails >= c.tries, errors.Is(err, wrong))
+			require.Equal(t, time.Duration(1<<(ran-1)-1)*time.Second, time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := 0
+		require.ErrorIs(t, retry(ctx, 3, time.Hour, func() error { ran++; cancel(); return wrong }), wrong)
+		require.Equal(t, 1, ran)
+	})
+}
+
+// A program's children keep its output open when it is ended by its limit.
+func TestRunCommandReturns(t *testing.T) {
+	err := runCommand(t.Context(), 10*time.Millisecond, "sh", "-c", "sleep 60 & wait")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

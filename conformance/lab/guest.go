@@ -64,6 +64,17 @@ func (l *Lab) Boot(ctx context.Context, cfg GuestConfig) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
+	for try := 1; ; try++ {
+		g, err := l.boot(ctx, n, cfg)
+		if err == nil || try == bootTries || ctx.Err() != nil {
+			return g, err
+		}
+		l.logf("%v\nlab: %s: once more", err, cfg.Name)
+	}
+}
+
+// boot boots guest n once.
+func (l *Lab) boot(ctx context.Context, n int, cfg GuestConfig) (*Guest, error) {
 	last := firstGuest + n
 	g := &Guest{
 		Name: cfg.Name, Image: cfg.Image, lab: l, Dev: "rxe0",
@@ -82,7 +93,7 @@ func (l *Lab) Boot(ctx context.Context, cfg GuestConfig) (*Guest, error) {
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
-	err = g.waitReady(ctx)
+	err := g.waitReady(ctx)
 	if err == nil {
 		err = g.setup(ctx)
 	}
@@ -94,6 +105,19 @@ func (l *Lab) Boot(ctx context.Context, cfg GuestConfig) (*Guest, error) {
 	l.logf("lab: %s: kernel %s up in %.1fs", g.Name, cfg.Image.Kernel, time.Since(start).Seconds())
 	return g, nil
 }
+
+// Gone is closed when the guest has ended, be it that its kernel stopped or that it was closed.
+func (g *Guest) Gone() <-chan struct{} { return g.exited }
+
+// Err says how a guest that is Gone ended.
+func (g *Guest) Err() error {
+	return fmt.Errorf("lab: guest %s: %w\nconsole:\n%s", g.Name, g.exitErr, g.console.tail(15))
+}
+
+// kernelArgs go to each kernel. Its watchdogs must not take a host that gives it no CPU for
+// a lockup or a stall: KernelTrouble would report it.
+const kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0" +
+	" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300"
 
 // power starts QEMU with the guest's two network devices.
 func (g *Guest) power(n int, cfg GuestConfig) error {
@@ -124,7 +148,7 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		"-machine", "q35,accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
-		"-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
+		"-append", kernelArgs + " " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
 		"-object", "rng-random,filename=/dev/urandom,id=rng0", "-device", "virtio-rng-pci,rng=rng0",
 	}
 	g.cmd = exec.Command(qemu)

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,10 +36,26 @@ type Image struct {
 	Suite   string   `json:"suite"`
 	Kernel  string   `json:"kernel"`  // release, such as "6.1.0-50-amd64"
 	Version string   `json:"version"` // Debian version of the kernel, such as "6.1.176"
-	Vmlinuz string   `json:"vmlinuz"` // path
-	Initrd  string   `json:"initrd"`  // path of the initramfs
 	Tools   []string `json:"tools"`   // programs in the guest's PATH
 	Key     string   `json:"key"`     // hash of all that went in
+	Bytes   int64    `json:"bytes"`   // length of the initramfs
+
+	// Paths, which are not kept: a cache may be copied.
+	Vmlinuz string `json:"-"`
+	Initrd  string `json:"-"`
+}
+
+// place sets the paths of an image in a suite's folder.
+func (im *Image) place(dir string) {
+	im.Vmlinuz = filepath.Join(dir, "root", "boot", "vmlinuz-"+im.Kernel)
+	im.Initrd = filepath.Join(dir, "initrd.cpio")
+}
+
+// whole reports whether both files are there, and not cut short.
+func (im *Image) whole() bool {
+	_, err := os.Stat(im.Vmlinuz)
+	st, errInitrd := os.Stat(im.Initrd)
+	return err == nil && errInitrd == nil && st.Size() == im.Bytes
 }
 
 // KernelMajorMinor returns "6.1" for "6.1.0-50-amd64".
@@ -113,12 +131,46 @@ func OpenImage(suite string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(cache, suite, "image.json"))
+	im, err := readImage(filepath.Join(cache, suite))
 	if err != nil {
 		return nil, fmt.Errorf("lab: no image of suite %s: %w", suite, err)
 	}
+	return im, nil
+}
+
+// imageFile is the name of the file that describes the image of a suite's folder. It is
+// there only while the image is.
+const imageFile = "image.json"
+
+// readImage reads the image of a suite's folder.
+func readImage(dir string) (*Image, error) {
+	b, err := os.ReadFile(filepath.Join(dir, imageFile))
+	if err != nil {
+		return nil, err
+	}
 	im := new(Image)
-	return im, json.Unmarshal(b, im)
+	if err := json.Unmarshal(b, im); err != nil {
+		return nil, err
+	}
+	im.place(dir)
+	if !im.whole() {
+		return nil, fmt.Errorf("lab: %s: the kernel or the initramfs is not as it was built", dir)
+	}
+	return im, nil
+}
+
+// writeImage says that the image is complete.
+func writeImage(dir string, im *Image) error {
+	st, err := os.Stat(im.Initrd)
+	if err != nil {
+		return err
+	}
+	im.Bytes = st.Size()
+	b, err := json.MarshalIndent(im, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, imageFile), b, 0o644)
 }
 
 func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func(string, ...any)) (*Image, error) {
@@ -136,24 +188,24 @@ func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func
 	h.Write(labd)
 	h.Write(agent)
 	key := hex.EncodeToString(h.Sum(nil))
-	if im, err := OpenImage(suite); err == nil && im.Key == key {
-		if _, err := os.Stat(im.Initrd); err == nil {
-			return im, nil
-		}
+	if im, err := readImage(dir); err == nil && im.Key == key {
+		return im, nil
 	}
 	logf("lab: building the initramfs of %s", suite)
-	im := &Image{Suite: suite, Key: key, Initrd: filepath.Join(dir, "initrd.cpio")}
+	// Before the initramfs changes: what is left of an interrupted build must not pass for the
+	// image of the build before.
+	if err := os.Remove(filepath.Join(dir, imageFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	im := &Image{Suite: suite, Key: key}
 	if err := im.findKernel(root, set); err != nil {
 		return nil, err
 	}
+	im.place(dir)
 	if err := im.buildInitrd(ctx, root, labd, agent); err != nil {
 		return nil, err
 	}
-	b, err := json.MarshalIndent(im, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return im, writeFile(filepath.Join(dir, "image.json"), b, 0o644)
+	return im, writeImage(dir, im)
 }
 
 // ensureRoot downloads and unpacks a suite's packages unless that has been done.
@@ -218,7 +270,6 @@ func (im *Image) findKernel(root string, set packageSet) error {
 	if err != nil || len(m) != 1 {
 		return fmt.Errorf("lab: %d kernels below %s/boot, want 1", len(m), root)
 	}
-	im.Vmlinuz = m[0]
 	im.Kernel = strings.TrimPrefix(filepath.Base(m[0]), "vmlinuz-")
 	for _, p := range set.Packages {
 		if v, ok := strings.CutPrefix(p, "linux-image-"+im.Kernel+"_"); ok {

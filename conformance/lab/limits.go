@@ -41,17 +41,24 @@ const (
 )
 
 const (
-	// bootTimeout covers power-on to labd's ready line: 5 to 10 s on an idle machine;
-	// the rest is for a busy one.
-	bootTimeout = 180 * time.Second
-	// setupTimeout covers one command of the guest's set-up.
+	// bootTimeout covers power-on to labd's ready line and the guest's set-up: 5 to 10 s on an
+	// idle machine; the rest is for a busy one.
+	bootTimeout = 5 * time.Minute
+	// bootTries is how often a guest is powered on that does not come up. No test has begun by
+	// then.
+	bootTries = 2
+	// setupTimeout covers one command of this machine's network set-up.
 	setupTimeout = 60 * time.Second
 	// dialTimeout covers the connection of one command to labd.
-	dialTimeout = 10 * time.Second
+	dialTimeout = time.Minute
 	// killGrace is how long a process may take to go after SIGKILL.
 	killGrace = 10 * time.Second
-	// fetchTimeout covers everything that apt does for one suite.
+	// fetchTimeout covers one command of apt.
 	fetchTimeout = 10 * time.Minute
+	// aptTries is how often a command of apt is tried, and aptPause the time before the second
+	// try; it doubles with each.
+	aptTries = 4
+	aptPause = 5 * time.Second
 	// lockTimeout is how long to wait for another run that fills the same cache.
 	lockTimeout = 15 * time.Minute
 )

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	dialTimeout = 10 * time.Second
-	// callTimeout is how long an answer may take; waiting calls add their own limit.
-	callTimeout = 30 * time.Second
+	dialTimeout = time.Minute
+	// callTimeout is how long an answer may take, in a guest that has no CPU for a while;
+	// waiting calls add their own limit.
+	callTimeout = 2 * time.Minute
 	maxLine     = 1 << 18
 )
 

@@ -41,6 +41,12 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	context.AfterFunc(ctx, r.report.Stop)
+	for _, p := range peers {
+		go endWith(ctx, cancel, p.Guest())
+	}
 	if r.self {
 		if len(peers) < 2 {
 			return errors.New("rxe against rxe needs two guests")
@@ -59,6 +65,15 @@ func (r *runner) run(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("this machine is too busy:\n%s", strings.Join(busy, "\n")))
 	}
 	return errors.Join(err, r.checkGuests(ctx, peers))
+}
+
+// endWith ends the run when a guest is gone: each row would wait for it as long as it may.
+func endWith(ctx context.Context, cancel context.CancelCauseFunc, g *lab.Guest) {
+	select {
+	case <-g.Gone():
+		cancel(g.Err())
+	case <-ctx.Done():
+	}
 }
 
 // boot boots a guest of each suite whose image is there.
@@ -170,12 +185,13 @@ func (r *runner) buildRoce(ctx context.Context) (string, error) {
 	if !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
 		return "", nil
 	}
-	dir, err := lab.CacheDir()
+	// Not in the cache, which another run may have in use.
+	dir, err := lab.OutDir()
 	if err != nil {
 		return "", err
 	}
 	bin := filepath.Join(dir, "roce")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
 	}

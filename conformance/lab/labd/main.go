@@ -26,6 +26,10 @@ type bootConfig struct {
 	Addr string `json:"addr"` // its address with prefix length
 }
 
+// devTimeout is how long the management device may take to appear; the host's own limit
+// for a boot is longer.
+const devTimeout = 2 * time.Minute
+
 func main() {
 	err := run() // does not return while all is well
 	fmt.Printf("\n%s%v\n", guestproto.FailLine, err)
@@ -51,7 +55,7 @@ func run() error {
 	if err := loadModules("/lab/modules"); err != nil {
 		return err
 	}
-	if err := waitDev(cfg.Dev, 20*time.Second); err != nil {
+	if err := waitDev(cfg.Dev, devTimeout); err != nil {
 		return err
 	}
 	for _, argv := range [][]string{

@@ -1,0 +1,52 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// madeImage is a suite's folder with the image of a build.
+func madeImage(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cache", "suite")
+	im := &Image{Suite: "suite", Kernel: "6.1.0-1-amd64", Key: "k"}
+	im.place(dir)
+	require.NoError(t, os.MkdirAll(filepath.Dir(im.Vmlinuz), 0o755))
+	require.NoError(t, os.WriteFile(im.Vmlinuz, []byte("kernel"), 0o644))
+	require.NoError(t, os.WriteFile(im.Initrd, []byte("initramfs"), 0o644))
+	require.NoError(t, writeImage(dir, im))
+	return dir
+}
+
+// A cache that was copied is used where it is: the original may be gone, or have changed.
+func TestImageMoves(t *testing.T) {
+	dir := madeImage(t)
+	moved := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Rename(dir, moved))
+	im, err := readImage(moved)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(moved, "initrd.cpio"), im.Initrd)
+	require.Equal(t, filepath.Join(moved, "root", "boot", "vmlinuz-6.1.0-1-amd64"), im.Vmlinuz)
+}
+
+func TestImageMustBeWhole(t *testing.T) {
+	for name, spoil := range map[string]func(im *Image) error{
+		"no initramfs":          func(im *Image) error { return os.Remove(im.Initrd) },
+		"a part of it":          func(im *Image) error { return os.Truncate(im.Initrd, 3) },
+		"no kernel":             func(im *Image) error { return os.Remove(im.Vmlinuz) },
+		"nothing describes it":  func(im *Image) error { return os.Remove(filepath.Join(filepath.Dir(im.Initrd), imageFile)) },
+		"half of a description": func(im *Image) error { return os.Truncate(filepath.Join(filepath.Dir(im.Initrd), imageFile), 20) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := madeImage(t)
+			im, err := readImage(dir)
+			require.NoError(t, err)
+			require.NoError(t, spoil(im))
+			_, err = readImage(dir)
+			require.Error(t, err)
+		})
+	}
+}
