@@ -75,8 +75,8 @@
 // Transcripts and drills name every packet (transcript_test.go, rules*_test.go,
 // deviations_test.go, scenario_test.go); they run on a pair of engines in
 // virtual time (pair*_test.go), one of which may be played by the test
-// (puppet_test.go). TestSwarm, TestUnreliableSwarm and TestRandomPrograms draw
-// everything from a seed and print it when they fail; -seed N runs one of them
-// alone and -swarm N that many. TestSwarm also watches the trace for the
-// micro-behaviours of microbehaviour_test.go.
+// (puppet_test.go). TestSwarm, TestUnreliableSwarm, TestQueuePairLives and
+// TestRandomPrograms draw everything from a seed and print it when they fail;
+// -seed N runs one of them alone and -swarm N that many. TestSwarm also watches
+// the trace for the micro-behaviours of microbehaviour_test.go.
 package transport
