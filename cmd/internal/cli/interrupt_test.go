@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -23,21 +21,7 @@ type running struct {
 	opened    chan *roce.Device
 	listening chan netip.AddrPort
 	status    chan int
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *running) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(b)
-}
-
-func (r *running) output() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
+	output    toolcheck.Output
 }
 
 // begin starts a tool; LOCAL in the arguments stands for its address.
@@ -47,7 +31,7 @@ func begin(t *testing.T, args string) *running {
 		addr: toolcheck.Addr(t).String(), stop: stop,
 		opened: make(chan *roce.Device, 1), listening: make(chan netip.AddrPort, 1), status: make(chan int, 1),
 	}
-	env := &tool.Env{Stdout: r, Stderr: r, Listening: func(a netip.AddrPort) { r.listening <- a }}
+	env := &tool.Env{Stdout: &r.output, Stderr: &r.output, Listening: func(a netip.AddrPort) { r.listening <- a }}
 	env.Open = func(cfg roce.Config) (*roce.Device, func() error, error) {
 		dev, release, err := tool.OpenDevice(cfg)
 		if err == nil {
@@ -68,7 +52,7 @@ func (r *running) at(t *testing.T) netip.AddrPort {
 	case a := <-r.listening:
 		return a
 	case s := <-r.status:
-		t.Fatalf("it has ended: %d: %s", s, r.output())
+		t.Fatalf("it has ended: %d: %s", s, r.output.String())
 	}
 	return netip.AddrPort{}
 }
@@ -82,13 +66,13 @@ func busy(t *testing.T, both ...*running) {
 			for dev.Counters().RcvdPkts < packets {
 				select {
 				case s := <-r.status:
-					t.Fatalf("it has ended: %d: %s", s, r.output())
+					t.Fatalf("it has ended: %d: %s", s, r.output.String())
 				default:
 					runtime.Gosched()
 				}
 			}
 		case s := <-r.status:
-			t.Fatalf("it has ended: %d: %s", s, r.output())
+			t.Fatalf("it has ended: %d: %s", s, r.output.String())
 		}
 	}
 }
@@ -105,8 +89,8 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			r := begin(t, args)
 			r.at(t)
 			r.stop(errInterrupted)
-			require.Equal(t, exitInterrupted, <-r.status, r.output())
-			require.Contains(t, r.output(), ": interrupted\n")
+			require.Equal(t, exitInterrupted, <-r.status, r.output.String())
+			require.Contains(t, r.output.String(), ": interrupted\n")
 		})
 	}
 }
@@ -137,9 +121,9 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 					victim, other = client, server
 				}
 				victim.stop(errInterrupted)
-				require.Equal(t, exitInterrupted, <-victim.status, victim.output())
+				require.Equal(t, exitInterrupted, <-victim.status, victim.output.String())
 				<-other.status
-				require.NotContains(t, other.output(), "retry counter exceeded", "it was not told")
+				require.NotContains(t, other.output.String(), "retry counter exceeded", "it was not told")
 			})
 		}
 	}

@@ -1,16 +1,13 @@
 package rdmacm
 
 import (
-	"bytes"
 	"context"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
-	"github.com/goroce/goroce/roce"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,27 +22,9 @@ func find(t *testing.T, name string) tool.Command {
 	return tool.Command{}
 }
 
-// safe is a buffer that two goroutines may use.
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // end is one side of a run.
 type end struct {
-	stdout, stderr safe
+	stdout, stderr toolcheck.Output
 	err            error
 	listening      chan netip.AddrPort
 	done           chan struct{}
@@ -104,24 +83,4 @@ func pair(t *testing.T, open tool.OpenFunc, serverTool, serverArgs, clientTool, 
 			server.err, server.stdout.String(), server.stderr.String())
 	}
 	return server.wait(t), client
-}
-
-// shared6 returns a way to open one device on ::1 for both sides: there is but
-// one IPv6 loopback address. The UDP port is one that is free.
-func shared6(t *testing.T) tool.OpenFunc {
-	a := toolcheck.Addr(t).As4()
-	var dev *roce.Device
-	var err error
-	for i := range 50 {
-		cfg := roce.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}}
-		cfg.UDP.Port = uint16(20000 + (int(a[2])<<8+int(a[3])+i*97)%30000)
-		if dev, err = roce.Open(cfg); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Skipf("no IPv6 loopback: %v", err)
-	}
-	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	return func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
 }

@@ -13,7 +13,7 @@ func TestEndpoint(t *testing.T) {
 	s, c := pair(t, nil, "rdma_server", "-s LOCAL", "rdma_client", "-s SERVER --addr LOCAL")
 	require.Equal(t, "rdma_server: start\nrdma_server: end 0\n", s.stdout.String())
 	require.Equal(t, "rdma_client: start\nrdma_client: end 0\n", c.stdout.String())
-	pair(t, shared6(t), "rdma_server", "-s :: -p 7472", "rdma_client", "-s SERVER -p PORT")
+	pair(t, toolcheck.Shared6(t), "rdma_server", "-s :: -p 7472", "rdma_client", "-s SERVER -p PORT")
 }
 
 func TestCmatose(t *testing.T) {
@@ -28,7 +28,7 @@ func TestCmatose(t *testing.T) {
 			}
 		})
 	}
-	pair(t, shared6(t), "ucmatose", "-b :: -c 3", "ucmatose", "-s SERVER -c 3")
+	pair(t, toolcheck.Shared6(t), "ucmatose", "-b :: -c 3", "ucmatose", "-s SERVER -c 3")
 }
 
 func TestUdaddy(t *testing.T) {
@@ -40,7 +40,7 @@ func TestUdaddy(t *testing.T) {
 			}
 		})
 	}
-	pair(t, shared6(t), "udaddy", "-b ::", "udaddy", "-s SERVER")
+	pair(t, toolcheck.Shared6(t), "udaddy", "-b ::", "udaddy", "-s SERVER")
 }
 
 func TestMckey(t *testing.T) {

@@ -27,7 +27,7 @@ func TestPing(t *testing.T) {
 }
 
 func TestPingIPv6(t *testing.T) {
-	_, c := pair(t, shared6(t), "rping", "-s -a ::", "rping", "-c -a SERVER -C 3 -v -V")
+	_, c := pair(t, toolcheck.Shared6(t), "rping", "-s -a ::", "rping", "-c -a SERVER -C 3 -v -V")
 	require.Contains(t, c.stdout.String(), "rdma-ping-2")
 }
 
