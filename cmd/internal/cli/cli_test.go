@@ -28,7 +28,14 @@ func TestRun(t *testing.T) {
 		{[]string{"ib_nothing"}, exitUsage, "", `there is no tool "ib_nothing"`},
 		{[]string{"write_bw", "--nonsense"}, exitUsage, "", "option --nonsense: unknown"},
 		{[]string{"write_bw", "-n"}, exitUsage, "", `"roce write_bw -h" lists the options`},
-		{[]string{"write_bw", "a", "b"}, exitFailure, "", "one host at most"},
+		// What no option is wrong with by itself is misuse all the same.
+		{[]string{"write_bw", "one", "two"}, exitUsage, "", `one host at most, not ["one" "two"]`},
+		{[]string{"write_bw", "-D", "5", "-a"}, exitUsage, "", "-D and -a do not go together"},
+		{[]string{"atomic_lat", "-s", "16"}, exitUsage, "", `"roce atomic_lat -h" lists the options`},
+		{[]string{"srq_pingpong", "-r", "1", "-q", "2"}, exitUsage, "", "-r 1 is too small for -q 2"},
+		{[]string{"demo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
+		{[]string{"demo", "--peer-addr", "here"}, exitUsage, "", "option --peer-addr: "},
+		{[]string{"devinfo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
 		{[]string{"devinfo", "--addr", "192.0.2.1"}, exitFailure, "", "not an address of this machine"},
 	} {
 		var stdout, stderr bytes.Buffer

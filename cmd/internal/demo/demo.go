@@ -59,7 +59,7 @@ func run(ctx context.Context, env *tool.Env, args []string, spawn spawner, stdin
 	case o.help:
 		return &tool.Text{Text: "demo: two processes on this machine show what RDMA does\n\nUsage:\n  roce demo [options]\n\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) > 0:
-		return fmt.Errorf("no operand is expected, not %q", operands)
+		return getopt.Misuse("no operand is expected, not %q", operands)
 	}
 	dev, release, err := o.open(env)
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *options) peerArgs() ([]string, error) {
 	args := []string{"demo", "--peer"}
 	if o.peerAddr != "" {
 		if _, err := netip.ParseAddr(o.peerAddr); err != nil {
-			return nil, fmt.Errorf("--peer-addr: %w", err)
+			return nil, &getopt.Error{Option: "--peer-addr", Err: err}
 		}
 		args = append(args, "--addr", o.peerAddr)
 	}

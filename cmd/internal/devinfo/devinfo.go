@@ -46,7 +46,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case o.help:
 		return &tool.Text{Text: "devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) > 0:
-		return fmt.Errorf("no operand is expected, not %q", operands)
+		return getopt.Misuse("no operand is expected, not %q", operands)
 	case o.list:
 		return list(env.Stdout)
 	}

@@ -31,12 +31,19 @@ func (o *Option) Name() string {
 
 // Error is a command line that cannot be understood.
 type Error struct {
-	Option string // as typed or as declared
+	Option string // as typed or as declared; empty if it is about several, or none
 	Reason string
 	Err    error // what Option.Set returned, if it did
 }
 
+// Misuse returns an *Error about options that are right one by one, or about
+// operands.
+func Misuse(format string, args ...any) error { return &Error{Err: fmt.Errorf(format, args...)} }
+
 func (e *Error) Error() string {
+	if e.Option == "" {
+		return e.Err.Error()
+	}
 	if e.Err != nil {
 		return fmt.Sprintf("option %s: %v", e.Option, e.Err)
 	}

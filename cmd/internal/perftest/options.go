@@ -1,7 +1,6 @@
 package perftest
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -267,7 +266,7 @@ func (o *Options) setCQMod(s string) error {
 }
 
 // Parse reads the command line of test t. Help and version requests come back
-// as tool.ErrHelp and as a *tool.Text.
+// as a *tool.Text, what is wrong as a *getopt.Error.
 func Parse(t Test, args []string) (*Options, error) {
 	o := &Options{
 		Test: t, Port: oob.DefaultPort, Transport: ib.RC, Size: defaultSizeOf(t), Iters: defaultItersOf(t),
@@ -285,7 +284,7 @@ func Parse(t Test, args []string) (*Options, error) {
 	case o.version:
 		return nil, &tool.Text{Text: "Version: " + Version + "\n"}
 	case len(operands) > 1:
-		return nil, fmt.Errorf("one host at most, not %q", operands)
+		return nil, getopt.Misuse("one host at most, not %q", operands)
 	case len(operands) == 1:
 		o.Host = operands[0]
 	}
@@ -308,9 +307,9 @@ func (o *Options) complete() error {
 	t := o.Test
 	switch {
 	case o.CM && o.Transport == ib.UC:
-		return errors.New("RDMA-CM connects no UC QPs between perftests: leave out -R or choose RC or UD")
+		return getopt.Misuse("RDMA-CM connects no UC QPs between perftests: leave out -R or choose RC or UD")
 	case o.TOS >= 0 && !o.CM:
-		return errors.New("-T belongs to -R; use --tclass")
+		return getopt.Misuse("-T belongs to -R; use --tclass")
 	}
 	if o.All {
 		if t.Verb == Atomic {
@@ -320,20 +319,20 @@ func (o *Options) complete() error {
 		}
 	}
 	if t.Verb == Atomic && o.Size != sizeAtomic {
-		return errors.New("an atomic operation has 8 bytes: leave out -s")
+		return getopt.Misuse("an atomic operation has 8 bytes: leave out -s")
 	}
 	if o.durationSet {
 		switch {
 		case o.All:
-			return errors.New("-D and -a do not go together: a time is for one size")
+			return getopt.Misuse("-D and -a do not go together: a time is for one size")
 		case o.Events:
-			return errors.New("-D and -e do not go together")
+			return getopt.Misuse("-D and -e do not go together")
 		}
 		if o.Margin < 0 {
 			o.Margin = o.Duration / 4
 		}
 		if o.Duration <= 2*o.Margin {
-			return fmt.Errorf("-D %d is not longer than twice the margin of %d s (-f)", o.Duration, o.Margin)
+			return getopt.Misuse("-D %d is not longer than twice the margin of %d s (-f)", o.Duration, o.Margin)
 		}
 		o.Iters, o.NoPeak = 0, true
 	} else {
@@ -363,19 +362,19 @@ func (o *Options) complete() error {
 	o.CQMod = min(o.CQMod, o.TxDepth)
 	if o.PostList > 1 {
 		if o.Iters%o.PostList != 0 {
-			return fmt.Errorf("-n %d is not a multiple of -l %d", o.Iters, o.PostList)
+			return getopt.Misuse("-n %d is not a multiple of -l %d", o.Iters, o.PostList)
 		}
 		if o.PostList > o.TxDepth {
-			return fmt.Errorf("-l %d is more than -t %d", o.PostList, o.TxDepth)
+			return getopt.Misuse("-l %d is more than -t %d", o.PostList, o.TxDepth)
 		}
 		if !o.cqModSet {
 			o.CQMod = o.PostList
 		} else if o.PostList%o.CQMod != 0 {
-			return fmt.Errorf("-l %d is not a multiple of -Q %d", o.PostList, o.CQMod)
+			return getopt.Misuse("-l %d is not a multiple of -Q %d", o.PostList, o.CQMod)
 		}
 	}
 	if o.UseSRQ && o.QPs > o.RxDepth {
-		return fmt.Errorf("--use-srq with -q %d needs -r %d or more", o.QPs, o.QPs)
+		return getopt.Misuse("--use-srq with -q %d needs -r %d or more", o.QPs, o.QPs)
 	}
 	if o.InlineSize < 0 {
 		o.InlineSize = 0

@@ -135,12 +135,12 @@ func Parse(k Kind, args []string) (*Options, error) {
 		return nil, &tool.Text{Text: fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
 			"  roce %s <host>     connect to the server at <host>\n\nOptions:\n%s", k.Name(), k.Summary(), k.Name(), k.Name(), getopt.Usage(table))}
 	case len(operands) > 1:
-		return nil, fmt.Errorf("one host at most, not %q", operands)
+		return nil, getopt.Misuse("one host at most, not %q", operands)
 	case len(operands) == 1:
 		o.Host = operands[0]
 	}
 	if o.QPs > o.RxDepth {
-		return nil, fmt.Errorf("-r %d is too small for -q %d: each QP needs a receive", o.RxDepth, o.QPs)
+		return nil, getopt.Misuse("-r %d is too small for -q %d: each QP needs a receive", o.RxDepth, o.QPs)
 	}
 	return o, nil
 }
