@@ -1,6 +1,8 @@
 package xdp_test
 
 import (
+	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/goroce/goroce/roce/link"
@@ -39,4 +41,42 @@ func TestDetached(t *testing.T) {
 	require.Equal(t, linktest.Device, detached.Interface)
 	_, err = a.Recv(make([]transport.RxPacket, 1))
 	require.ErrorAs(t, err, &detached)
+}
+
+// One of two interfaces is removed and made again, with the index that it had:
+// packets that would leave by it are unreachable, and those by the other arrive.
+func TestOneOfTwoDetached(t *testing.T) {
+	const second, index = "second", "51"
+	n := linktest.NewNet(t, 1500)
+	plug := func() {
+		n.A.Run("ip", "link", "add", second, "index", index, "type", "veth", "peer", "name", second, "netns", n.B.Path())
+		n.A.Run("ip", "addr", "add", "10.77.0.1/24", "dev", second)
+		n.A.Run("ip", "link", "set", second, "up")
+		n.B.Run("ip", "addr", "add", "10.77.0.2/24", "dev", second)
+		n.B.Run("ip", "link", "set", second, "up")
+		n.A.Run("ip", "neigh", "replace", "10.77.0.2", "lladdr", n.MACB, "dev", second, "nud", "permanent")
+	}
+	plug()
+	a2 := netip.MustParseAddr("10.77.0.1")
+	var l *xdp.Link
+	var err error
+	n.A.Do(func() { l, err = xdp.Open(xdp.Options{Addrs: []netip.Addr{n.A4, a2}}) })
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	b := openXDP().Open(t, n.B, n.B4)
+	paths := []*transport.Path{linktest.NewPath(l, b), {Src: a2, Dst: netip.MustParseAddr("10.77.0.2"), HopLimit: 9}}
+	linktest.Reaches(t, l, b, paths[0])
+	linktest.SendUntil(t, l, paths[1], func() bool { return l.Stats().TxUnreachable == 0 && l.Stats().TxPackets > 10 })
+	down := func() bool { return l.Stats().TxUnreachable > 0 }
+	n.A.Run("ip", "link", "del", second)
+	linktest.SendUntil(t, l, paths[1], down)
+	plug()
+	for range 3 { // before and after the route is known to be back
+		linktest.Reaches(t, l, b, paths[0])
+		since := l.Stats()
+		linktest.SendAll(t, l, []transport.TxPacket{linktest.Packet(rand.New(rand.NewPCG(1, 1)), &transport.Path{Src: a2, Dst: paths[1].Dst, HopLimit: 9}, 8)})
+		now := l.Stats()
+		require.Equal(t, since.TxUnreachable+1, now.TxUnreachable)
+		require.Equal(t, since.TxPackets, now.TxPackets)
+	}
 }

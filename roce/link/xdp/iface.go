@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	bpflink "github.com/cilium/ebpf/link"
@@ -68,8 +69,8 @@ type iface struct {
 	program  *program
 	attached bpflink.Link
 	queues   []*queue
-	senders  int  // of the queues, those that may send
-	lost     bool // it is not attached any more; under Link.mu
+	senders  int         // of the queues, those that may send
+	lost     atomic.Bool // it is not attached any more, for good
 }
 
 // openIface attaches to an interface, the best way that works.

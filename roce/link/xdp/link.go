@@ -131,10 +131,12 @@ func (l *Link) linkChanged(k rtnl.Link, gone bool) {
 	if f != nil && !l.gone && f.program != nil {
 		// Should it fail, packets to the new address pass to the stack: they are lost.
 		_ = f.program.setStation(k.MAC, l.opts.VLAN)
-		f.lost = f.lost || gone || f.detached()
-		detached, last = f.lost, true
+		if gone || f.detached() {
+			f.lost.Store(true)
+		}
+		detached, last = f.lost.Load(), true
 		for _, other := range l.byIndex {
-			last = last && other.lost
+			last = last && other.lost.Load()
 		}
 	}
 	l.mu.Unlock()

@@ -36,8 +36,8 @@ func (s *path) Refresh() nexthop.Status {
 	if fresh {
 		s.prepare(st)
 	}
-	if st.Status == nexthop.Ready && s.q == nil {
-		return nexthop.Failed // it leaves by an interface that is not the link's
+	if st.Status == nexthop.Ready && (s.q == nil || s.q.f.lost.Load()) {
+		return nexthop.Failed // it leaves by an interface that is not the link's, or not any more
 	}
 	return st.Status
 }
