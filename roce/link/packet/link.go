@@ -172,6 +172,13 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if fds[0].Revents != 0 {
 		l.local.Waker.Clear()
 	}
+	for i := range fds {
+		if fds[i].Revents&unix.POLLERR != 0 {
+			// Of a socket whose interface went down. Until somebody asks for the error,
+			// every poll returns at once.
+			_, _ = unix.GetsockoptInt(int(fds[i].Fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		}
+	}
 	return nil
 }
 

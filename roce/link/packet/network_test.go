@@ -204,3 +204,66 @@ func TestWithoutNetAdmin(t *testing.T) {
 	defer a.Close()
 	linktest.Reaches(t, a, b, linktest.NewPath(a, b))
 }
+
+// A link whose interface is down, or gone, sleeps when it waits, with a VLAN, too,
+// whose sockets are bound to the interface and told of it by an error.
+func TestSleepsWhenDown(t *testing.T) {
+	for _, ring := range []bool{true, false} {
+		for _, how := range []string{"down", "del"} {
+			n := linktest.NewNet(t, 1500)
+			a := openPacket(func(o *packet.Options) { o.VLAN, o.DisableRing = 5, !ring }).Open(t, n.A, n.A4)
+			down := make(chan struct{}, 10)
+			w, _ := link.As[link.Watcher](a)
+			w.Watch(func(s link.PortState) {
+				if !s.Up {
+					down <- struct{}{}
+				}
+			})
+			if how == "del" {
+				n.A.Run("ip", "link", "del", linktest.Device)
+			} else {
+				n.A.Run("ip", "link", "set", linktest.Device, "down")
+			}
+			<-down
+			require.NoError(t, a.Wait(0))
+			const waitNs = 20e6
+			slept := 0
+			for range 3 {
+				require.Zero(t, linktest.Drain(t, a))
+				start := a.Now()
+				require.NoError(t, a.Wait(waitNs))
+				if a.Now()-start > waitNs/2 {
+					slept++
+				}
+			}
+			require.GreaterOrEqual(t, slept, 2, "ring %v, %s", ring, how)
+		}
+	}
+}
+
+// What had arrived when the interface went down comes up, and so does what comes
+// when it is up again: ring and queue agree on what is where.
+func TestReceivedBeforeDown(t *testing.T) {
+	tagged := func(o *packet.Options) { o.VLAN = 5 }
+	n := linktest.NewNet(t, 4200)
+	a, b := openPacket(tagged).Open(t, n.A, n.A4), openPacket(tagged).Open(t, n.B, n.B4)
+	p := linktest.NewPath(a, b)
+	linktest.Reaches(t, a, b, p)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, size := range []int{1000, 64} {
+		run := make([]transport.TxPacket, 6)
+		for i := range run {
+			run[i] = linktest.Packet(r, p, size)
+		}
+		linktest.SendAll(t, a, run)
+		n.B.Run("ip", "link", "set", linktest.Device, "down")
+		linktest.Await(t, b, run)
+		n.B.Run("ip", "link", "set", linktest.Device, "up")
+		linktest.Reaches(t, a, b, p)
+		for range 3 {
+			linktest.SendAll(t, a, run)
+			linktest.Await(t, b, run)
+			require.Zero(t, linktest.Drain(t, b))
+		}
+	}
+}

@@ -139,10 +139,15 @@ func (r *receiver) receive() (bool, error) {
 // read takes up to limit frames from the queue of the socket.
 func (r *receiver) read(limit int) (int, error) {
 	n, errno := r.reader.Read(r.from.fd, limit)
+	if errno == unix.ENETDOWN {
+		// The interface of a bound socket went down, which is said once. What had
+		// come before is there.
+		n, errno = r.reader.Read(r.from.fd, limit)
+	}
 	switch errno {
 	case 0:
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-		unix.ENETDOWN, // the interface of a bound socket went down
+		unix.ENETDOWN, // again
 		unix.EINVAL:   // a frame of a kind that the virtio header cannot express; it is gone
 		return 0, nil
 	default:
