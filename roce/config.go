@@ -13,7 +13,8 @@ import (
 
 // Config is what a Device is opened with.
 type Config struct {
-	// Addrs is the GID table: the local IPv4 and IPv6 addresses to speak from.
+	// Addrs is the GID table: the local IPv4 and IPv6 addresses to speak from; a
+	// link-local one with its zone, if several interfaces have it.
 	// Empty means [DefaultAddrs]; with a Link, its own addresses.
 	Addrs []netip.Addr
 

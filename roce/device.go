@@ -139,6 +139,9 @@ func (d *Device) openLink(cfg *Config) error {
 	if len(d.addrs) == 0 {
 		return errors.Join(&ArgError{"open", "Addrs", "no local address"}, d.link.Close())
 	}
+	for i, a := range d.addrs {
+		d.addrs[i] = a.WithZone("") // a GID has none; the link knows the interface
+	}
 	d.mtu = cfg.MTU
 	if max := d.link.MTU(); d.mtu == 0 || d.mtu > max {
 		d.mtu = max

@@ -103,10 +103,14 @@ func (n *Namespace) Start(cmd *exec.Cmd) {
 // Net is two namespaces with a veth pair between them, named veth0 on both
 // sides, with an IPv4 and an IPv6 address each.
 type Net struct {
-	A, B       *Namespace
-	A4, B4     netip.Addr
-	A6, B6     netip.Addr
-	MACA, MACB string
+	A, B   *Namespace
+	A4, B4 netip.Addr
+	A6, B6 netip.Addr
+	// The link-local addresses, with their zone, which follow from the MAC addresses.
+	LinkLocalA, LinkLocalB netip.Addr
+	MACA, MACB             string
+
+	mtu, index int // index is that of the interface in A; that in B is one more
 }
 
 // Device is the name of the interface on both sides.
@@ -119,26 +123,37 @@ func NewNet(t testing.TB, mtu int) *Net {
 		A: NewNamespace(t), B: NewNamespace(t),
 		A4: netip.MustParseAddr("10.99.0.1"), B4: netip.MustParseAddr("10.99.0.2"),
 		A6: netip.MustParseAddr("fd99::1"), B6: netip.MustParseAddr("fd99::2"),
+		LinkLocalA: netip.MustParseAddr("fe80::ff:fe00:9901%" + Device), LinkLocalB: netip.MustParseAddr("fe80::ff:fe00:9902%" + Device),
 		MACA: "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
 	}
-	n.plug(t, mtu, firstIndex)
+	n.mtu = mtu
+	n.plug(t, firstIndex)
 	for _, ns := range []*Namespace{n.A, n.B} {
 		ns.Run("ip", "neigh", "flush", "dev", Device)
 	}
 	return n
 }
 
-// firstIndex is the index of the interface in A; that in B is one more.
+// firstIndex is the index of the interface in A to begin with.
 const firstIndex = 11
+
+// Replug removes the interfaces and makes them again, with other indexes.
+func (n *Net) Replug(t testing.TB) {
+	t.Helper()
+	n.A.Run("ip", "link", "del", Device)
+	n.plug(t, n.index+20)
+}
 
 // plug makes the interfaces, which must not be there, with indexes from that
 // given, and waits until packets pass.
-func (n *Net) plug(t testing.TB, mtu, index int) {
+func (n *Net) plug(t testing.TB, index int) {
 	t.Helper()
+	n.index = index
+	mtu := fmt.Sprint(n.mtu)
 	// With different indexes: the kernel reports the carrier of an interface whose
 	// index is that of its peer up to a second late (linkwatch).
-	n.A.Run("ip", "link", "add", Device, "index", fmt.Sprint(index), "mtu", fmt.Sprint(mtu), "address", n.MACA,
-		"type", "veth", "peer", "name", Device, "index", fmt.Sprint(index+1), "mtu", fmt.Sprint(mtu), "address", n.MACB, "netns", n.B.Path())
+	n.A.Run("ip", "link", "add", Device, "index", fmt.Sprint(index), "mtu", mtu, "address", n.MACA,
+		"type", "veth", "peer", "name", Device, "index", fmt.Sprint(index+1), "mtu", mtu, "address", n.MACB, "netns", n.B.Path())
 	for _, s := range []struct {
 		ns     *Namespace
 		a4, a6 netip.Addr

@@ -27,7 +27,7 @@ func RunRemade(t *testing.T, open Opener) {
 		{"IPv4", func(n *Net) (a, b netip.Addr) { return n.A4, n.B4 }, "239.1.2.3", 31},
 		{"IPv4, same index", func(n *Net) (a, b netip.Addr) { return n.A4, n.B4 }, "239.1.2.3", firstIndex},
 		{"IPv6", func(n *Net) (a, b netip.Addr) { return n.A6, n.B6 }, "ff15::1:2", 31},
-		{"IPv6 link-local", func(*Net) (a, b netip.Addr) { return linkLocalA, linkLocalB }, "ff15::1:2", 31},
+		{"IPv6 link-local", func(n *Net) (a, b netip.Addr) { return n.LinkLocalA, n.LinkLocalB }, "ff15::1:2", 31},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := NewNet(t, 1500)
@@ -41,7 +41,7 @@ func RunRemade(t *testing.T, open Opener) {
 			up := link.PortState{Up: true, MTU: ib.MTU1024}
 			paths := []*transport.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
 			paths[1].Dst = group
-			pass := func(index int) {
+			pass := func() {
 				t.Helper()
 				for _, s := range states {
 					s.until(t, up)
@@ -52,14 +52,14 @@ func RunRemade(t *testing.T, open Opener) {
 				require.Contains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group, "the kernel is in the group")
 				holder := b.Addrs()[0]
 				if holder.IsLinkLocalUnicast() {
-					holder = holder.WithZone(strconv.Itoa(index + 1)) // names are remembered by the net package
+					holder = holder.WithZone(strconv.Itoa(n.index + 1)) // names are remembered by the net package
 				}
 				n.B.Do(func() {
 					_, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(holder, ib.UDPPort)))
 					require.ErrorIs(t, err, unix.EADDRINUSE)
 				})
 			}
-			pass(firstIndex)
+			pass()
 			n.A.Run("ip", "link", "del", Device)
 			for _, s := range states {
 				s.until(t, link.PortState{MTU: ib.MTU1024})
@@ -69,13 +69,10 @@ func RunRemade(t *testing.T, open Opener) {
 				a.Send([]transport.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), p, 8)})
 				require.Equal(t, before+1, unreachable(a))
 			}
-			n.plug(t, 1500, c.index)
-			pass(c.index)
+			n.plug(t, c.index)
+			pass()
 			require.NoError(t, m.Leave(group, b.Addrs()[0]))
 			require.NotContains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group)
 		})
 	}
 }
-
-// The link-local addresses of a Net, which follow from the MAC addresses.
-var linkLocalA, linkLocalB = netip.MustParseAddr("fe80::ff:fe00:9901%" + Device), netip.MustParseAddr("fe80::ff:fe00:9902%" + Device)

@@ -28,4 +28,9 @@
 //
 // Linux only. The source port is 4791 for all flows, so networks that spread
 // load by ports see one flow for each pair of addresses.
+//
+// The link does not watch its interfaces: the MTU is that at Open. When an interface
+// is removed and made again with its address, packets pass as before; groups are to be left
+// and joined again, which IPv6 needs to send to them, too, and on a link-local address
+// the link is to be opened again.
 package udp

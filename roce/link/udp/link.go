@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -75,16 +76,20 @@ func (l *Link) open() error {
 			return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
 		}
 		a = a.Unmap()
-		if slices.Contains(l.addrs[:i], a) {
+		l.addrs[i] = a.WithZone("")
+		if slices.Contains(l.addrs[:i], l.addrs[i]) {
 			return &OpenError{Addr: a, Err: errors.New("given twice")}
 		}
-		l.addrs[i] = a
-		s, err := openSocket(a.WithZone(""), l.port, &l.opts)
+		ifi, err := sockio.InterfaceOf(a)
+		if err != nil {
+			return &OpenError{Addr: a, Err: err}
+		}
+		s, err := openSocket(l.addrs[i], ifi, l.port, &l.opts)
 		if err != nil {
 			return err
 		}
 		l.socks = append(l.socks, s)
-		if err := l.limitMTU(s); err != nil {
+		if err := l.limitMTU(a, ifi); err != nil {
 			return err
 		}
 	}
@@ -94,15 +99,14 @@ func (l *Link) open() error {
 	return nil
 }
 
-// limitMTU lowers the MTU to what the interface of the socket carries.
-func (l *Link) limitMTU(s *socket) error {
-	ifi, err := sockio.InterfaceOf(s.addr)
-	if err != nil || ifi == nil {
-		return err
+// limitMTU lowers the MTU to what the interface of an address carries, if there is one.
+func (l *Link) limitMTU(a netip.Addr, ifi *net.Interface) error {
+	if ifi == nil {
+		return nil
 	}
 	m, ok := ib.MTUForInterface(ifi.MTU)
 	if !ok {
-		return &OpenError{Addr: s.addr, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
+		return &OpenError{Addr: a, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
 	}
 	l.mtu = min(l.mtu, m)
 	return nil

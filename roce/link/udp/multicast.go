@@ -11,7 +11,8 @@ import (
 )
 
 // Join opens a socket bound to the group, which a unicast socket does not
-// receive; packets to the group leave by the socket of the local address.
+// receive. After the interface of the local address was removed and made again,
+// leave the group and join it anew.
 func (l *Link) Join(group, local netip.Addr) error {
 	if !group.IsMulticast() {
 		return fmt.Errorf("udp link: %v is not a multicast address", group)
@@ -35,6 +36,9 @@ func (l *Link) Join(group, local netip.Addr) error {
 			s.joins++
 			return nil
 		}
+	}
+	if err := owner.locate(); err != nil {
+		return err
 	}
 	s, err := openGroup(group, owner, l.port, &l.opts)
 	if err != nil {
@@ -75,7 +79,8 @@ func openGroup(group netip.Addr, owner *socket, port uint16, o *Options) (*socke
 	if err != nil {
 		return nil, &OpenError{Addr: group, Err: os.NewSyscallError("socket", err)}
 	}
-	s := &socket{fd: fd, addr: group, local: owner.addr, ifIdx: owner.ifIdx, joins: 1}
+	s := &socket{fd: fd, addr: group, local: owner.addr, joins: 1}
+	s.ifIdx.Store(owner.ifIdx.Load())
 	if err := s.join(owner, port, o); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -91,7 +96,7 @@ func (s *socket) join(owner *socket, port uint16, o *Options) error {
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return &OpenError{Addr: s.addr, Err: os.NewSyscallError("setsockopt SO_REUSEADDR", err)}
 	}
-	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16(), ZoneId: uint32(s.ifIdx)}
+	var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16(), ZoneId: uint32(s.ifIdx.Load())}
 	if s.addr.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
 	}
@@ -100,16 +105,11 @@ func (s *socket) join(owner *socket, port uint16, o *Options) error {
 	}
 	var err error
 	if s.addr.Is4() {
-		mreq := &unix.IPMreqn{Multiaddr: s.addr.As4(), Address: owner.addr.As4(), Ifindex: int32(s.ifIdx)}
-		if err = unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, mreq); err == nil {
-			// The unicast socket sends to the group on the same interface.
-			err = unix.SetsockoptIPMreqn(owner.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, mreq)
-		}
+		err = unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: s.addr.As4(), Address: owner.addr.As4(), Ifindex: s.ifIdx.Load()})
 	} else {
-		mreq := &unix.IPv6Mreq{Multiaddr: s.addr.As16(), Interface: uint32(s.ifIdx)}
-		if err = unix.SetsockoptIPv6Mreq(s.fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, mreq); err == nil {
-			err = unix.SetsockoptInt(owner.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, s.ifIdx)
-		}
+		err = unix.SetsockoptIPv6Mreq(s.fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+			&unix.IPv6Mreq{Multiaddr: s.addr.As16(), Interface: uint32(s.ifIdx.Load())})
 	}
 	if err != nil {
 		return &OpenError{Addr: s.addr, Hint: "does the interface do multicast?", Err: os.NewSyscallError("join group", err)}

@@ -109,7 +109,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if p.Dst.Is6() {
 		s.limit = maxDatagram6
 	}
-	s.nameLen = s.name.set(p.Dst, t.l.port, uint32(sock.ifIdx))
+	s.nameLen = s.name.set(p.Dst, t.l.port, uint32(sock.ifIdx.Load()))
 	p.Link = s
 	return s
 }

@@ -2,8 +2,10 @@ package udp
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
@@ -13,7 +15,8 @@ import (
 type socket struct {
 	fd     int
 	addr   netip.Addr
-	ifIdx  int
+	ifIdx  atomic.Int32
+	ifName string
 	joins  int        // multicast sockets: how many Joins
 	local  netip.Addr // multicast sockets: address of the interface
 	rcvbuf int
@@ -22,8 +25,9 @@ type socket struct {
 	gro    bool
 }
 
-// openSocket makes a socket bound to the address.
-func openSocket(a netip.Addr, port uint16, o *Options) (*socket, error) {
+// openSocket makes a socket bound to the address, which is on the interface, if
+// that is known.
+func openSocket(a netip.Addr, ifi *net.Interface, port uint16, o *Options) (*socket, error) {
 	family := unix.AF_INET
 	if a.Is6() {
 		family = unix.AF_INET6
@@ -37,6 +41,10 @@ func openSocket(a netip.Addr, port uint16, o *Options) (*socket, error) {
 		return nil, &OpenError{Addr: a, Hint: hint, Err: os.NewSyscallError("socket", err)}
 	}
 	s := &socket{fd: fd, addr: a}
+	if ifi != nil {
+		s.ifIdx.Store(int32(ifi.Index))
+		s.ifName = ifi.Name
+	}
 	if err := s.setup(port, o); err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -55,27 +63,45 @@ func (s *socket) setup(port uint16, o *Options) error {
 	if err := s.setOptions(o); err != nil {
 		return &OpenError{Addr: s.addr, Err: err}
 	}
-	ifi, err := sockio.InterfaceOf(s.addr)
-	if err != nil {
-		return &OpenError{Addr: s.addr, Err: err}
-	}
 	var sa unix.Sockaddr
 	if s.addr.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
 	} else {
 		sa6 := &unix.SockaddrInet6{Port: int(port), Addr: s.addr.As16()}
-		if s.addr.IsLinkLocalUnicast() && ifi != nil {
-			sa6.ZoneId = uint32(ifi.Index)
+		if s.addr.IsLinkLocalUnicast() {
+			sa6.ZoneId = uint32(s.ifIdx.Load())
 		}
 		sa = sa6
-	}
-	if ifi != nil {
-		s.ifIdx = ifi.Index
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
 		return &OpenError{Addr: s.addr, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
+	return s.sendGroupsBy()
+}
+
+// sendGroupsBy has packets to multicast groups leave by the socket's interface.
+func (s *socket) sendGroupsBy() error {
+	if s.addr.Is4() || s.ifIdx.Load() == 0 {
+		return nil // IPv4 takes the interface of the address that the socket is bound to
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, int(s.ifIdx.Load())); err != nil {
+		return &OpenError{Addr: s.addr, Err: os.NewSyscallError("setsockopt IPV6_MULTICAST_IF", err)}
+	}
 	return nil
+}
+
+// locate brings the socket up to date with the interface that its address is on.
+func (s *socket) locate() error {
+	a := s.addr
+	if a.IsLinkLocalUnicast() {
+		a = a.WithZone(s.ifName) // others may have the same
+	}
+	ifi, err := sockio.InterfaceOf(a)
+	if err != nil || ifi == nil || ifi.Index == int(s.ifIdx.Load()) {
+		return err
+	}
+	s.ifIdx.Store(int32(ifi.Index))
+	return s.sendGroupsBy()
 }
 
 // setOptions sets what must be set before bind. Only what the wire depends on

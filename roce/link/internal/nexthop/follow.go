@@ -3,15 +3,30 @@ package nexthop
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
 )
 
 // follow is what is known of where the local addresses are, by their number in
 // Options.Addrs. Table.mu is held.
 type follow struct {
 	moved func(i int)
-	at    []int  // the interface; the last one if there is none
-	gone  []bool // not there any more, or perhaps not
-	look  bool   // they are to be looked for
+	at    []int    // the interface; the last one if there is none
+	name  []string // of the interface, if the address has a meaning only there
+	gone  []bool   // not there any more, or perhaps not
+	look  bool     // they are to be looked for
+}
+
+// begin sets out from what the options say.
+func (f *follow) begin(o *Options, links map[int]rtnl.Link) {
+	f.at = slices.Clone(o.Indexes)
+	f.gone, f.name = make([]bool, len(f.at)), make([]string, len(f.at))
+	for i, index := range f.at {
+		if o.Addrs[i].IsLinkLocalUnicast() {
+			// Others may have the same: VLAN interfaces have that of the one below.
+			f.name[i] = links[index].Name
+		}
+	}
 }
 
 // lost notes that an interface was removed.
@@ -65,7 +80,7 @@ func (t *Table) locate() (moves []int) {
 		if a.Is4() && a.IsLoopback() {
 			continue // all of 127/8 is where it always was
 		}
-		on := where[a]
+		on := slices.DeleteFunc(where[a], func(index int) bool { return f.name[i] != "" && t.links[index].Name != f.name[i] })
 		switch {
 		case len(on) == 0:
 			f.gone[i] = true

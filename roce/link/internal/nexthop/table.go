@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
@@ -59,7 +58,7 @@ type Table struct {
 func Open(o Options) (*Table, error) {
 	t := &Table{
 		opts: o, hops: make(map[key]*Hop), byNeig: make(map[rtnl.NeighbourKey][]*Hop),
-		kick: make(chan struct{}, 1), follow: follow{at: slices.Clone(o.Indexes), gone: make([]bool, len(o.Addrs))},
+		kick: make(chan struct{}, 1),
 	}
 	var err error
 	// Subscribe before reading, so that no change is missed.
@@ -76,6 +75,7 @@ func Open(o Options) (*Table, error) {
 		}
 		return nil, err
 	}
+	t.follow.begin(&o, t.links)
 	t.wg.Add(2)
 	go t.watch()
 	go t.work()

@@ -113,11 +113,11 @@ func (l *Local) check(i int) error {
 	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
 		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
 	}
-	a = a.Unmap().WithZone("")
-	if slices.Contains(l.o.Addrs[:i], a) {
+	a = a.Unmap()
+	l.o.Addrs[i] = a.WithZone("")
+	if slices.Contains(l.o.Addrs[:i], l.o.Addrs[i]) {
 		return &link.OpenError{Addr: a, Err: errors.New("given twice")}
 	}
-	l.o.Addrs[i] = a
 	ifi, err := sockio.InterfaceOf(a)
 	if err != nil {
 		return &link.OpenError{Addr: a, Err: err}

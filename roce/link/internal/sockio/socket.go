@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,13 +22,19 @@ func GrowBuffer(fd, n, opt, force int) int {
 	return got
 }
 
-// InterfaceOf returns the interface that has the address, nil if none has.
+// InterfaceOf returns the interface that has the address, nil if none has. A zone
+// says which one is meant.
 func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
+	zone := a.Zone()
+	a = a.WithZone("")
 	for i := range ifs {
+		if zone != "" && zone != ifs[i].Name && zone != strconv.Itoa(ifs[i].Index) {
+			continue
+		}
 		addrs, err := ifs[i].Addrs()
 		if err != nil {
 			return nil, err
