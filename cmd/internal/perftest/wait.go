@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 )
 
@@ -30,12 +31,18 @@ func recvID(qp int) uint64 { return idRecv | uint64(qp)<<idQPBits }
 func qpOf(id uint64) int { return int(id &^ idRecv >> idQPBits) }
 
 // stallTimeout is how long a test waits with nothing happening before it gives
-// up, as the originals do. It is for unreliable transports, where a lost
-// message is waited for in vain.
+// up, as the originals do. Over unreliable transports a lost message is waited for
+// in vain; and over any, a peer that was killed, or is done with fewer messages.
 const stallTimeout = 120 * time.Second
 
-// errStalled ends a test in which nothing arrives any more.
-var errStalled = fmt.Errorf("nothing arrived for %v: over an unreliable transport, messages may have been lost (fewer in flight: -t, -r)", stallTimeout)
+// stalled returns the error that ends a test in which nothing happens any more.
+func (o *Options) stalled() error {
+	why := "messages may have been lost (fewer in flight: -t, -r)"
+	if o.Transport == ib.RC {
+		why = "the peer has ended, or runs the test with other options (-n, -D, -s, -b)"
+	}
+	return fmt.Errorf("nothing happened for %v: %s", stallTimeout, why)
+}
 
 // errTimeUp ends a wait when the time of -D is over. It is no failure.
 var errTimeUp = errors.New("time is up")
@@ -62,7 +69,7 @@ func (s *session) newRunner(ctx context.Context) *runner {
 			r.dog.Reset(stallTimeout)
 			return
 		}
-		r.stop(errStalled)
+		r.stop(s.o.stalled())
 	})
 	return r
 }

@@ -41,9 +41,12 @@ type ping struct {
 	validate   bool
 	debug      bool
 	ownQP      bool // the QP is connected by the tool instead of by the ID
+	keepAlive  time.Duration
 }
 
-func newPing() program { return &ping{port: pingPort, size: pingSize} }
+func newPing() program {
+	return &ping{port: pingPort, size: pingSize, keepAlive: roce.DefaultKeepAlive}
+}
 
 func (p *ping) device() *tool.DeviceOptions { return &p.dev }
 
@@ -129,6 +132,7 @@ type pinger struct {
 	got    bool
 	done   bool // a READ or WRITE has completed
 	flush  bool
+	probes bool          // a probe is on its way
 	gone   chan struct{} // closed when the connection is over
 	peer   pingInfo
 }
@@ -138,6 +142,7 @@ const (
 	wrRecv = 1 + iota
 	wrSend
 	wrData
+	wrProbe
 )
 
 // newPinger makes everything that a connection needs, with a receive posted.
@@ -288,7 +293,10 @@ func (c *pinger) await(ctx context.Context, flag *bool) error {
 		if c.flush {
 			return errFlushed
 		}
-		n, err := wait(ctx, c.cq, c.wcs[:])
+		n, err := c.wait(ctx)
+		if errors.Is(err, errIdle) {
+			err = c.probe()
+		}
 		if err != nil {
 			return err
 		}
@@ -300,6 +308,26 @@ func (c *pinger) await(ctx context.Context, flag *bool) error {
 	}
 	*flag = false
 	return nil
+}
+
+// errIdle ends a wait in which nothing happened for the time of keepAlive.
+var errIdle = errors.New("nothing happens")
+
+// wait waits for completions, but not for ever.
+func (c *pinger) wait(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.p.keepAlive, errIdle)
+	defer cancel()
+	return wait(ctx, c.cq, c.wcs[:])
+}
+
+// probe finds a peer that was killed, and had nobody to say so for it, while it is
+// its turn: a WRITE of nothing, which the peer's adapter acknowledges.
+func (c *pinger) probe() error {
+	if c.probes {
+		return nil
+	}
+	c.probes = true
+	return c.qp.PostSend(&roce.SendWR{ID: wrProbe, Opcode: roce.WRWrite, Flags: roce.SendSignaled})
 }
 
 func (c *pinger) complete(wc *roce.WC) error {
@@ -324,6 +352,8 @@ func (c *pinger) complete(wc *roce.WC) error {
 	case wrData:
 		c.debugf("rdma completion")
 		c.done = true
+	case wrProbe:
+		c.probes = false
 	}
 	return nil
 }

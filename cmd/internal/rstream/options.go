@@ -9,6 +9,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
@@ -139,12 +140,17 @@ func parse(k *Kind, args []string) (*Options, error) {
 	return o, nil
 }
 
-// socket is the configuration of the sockets.
+// socket is the configuration of the sockets. Without -k there are probes, too: if
+// one of the originals is killed its kernel tells the peer, but nobody does for
+// this program, and who only waits would wait for ever.
 func (o *Options) socket() rsocket.Config {
-	return rsocket.Config{
-		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps,
-		KeepAlive: time.Duration(o.KeepAlive) * time.Second,
+	c := rsocket.Config{
+		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps, KeepAlive: roce.DefaultKeepAlive,
 	}
+	if o.KeepAlive > 0 {
+		c.KeepAlive = time.Duration(o.KeepAlive) * time.Second
+	}
+	return c
 }
 
 // numeric returns an error for a name where -f forbids it.

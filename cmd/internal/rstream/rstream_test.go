@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
+	"github.com/goroce/goroce/roce"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,6 +69,8 @@ func TestParse(t *testing.T) {
 	_, err := parse(k, []string{"-h"})
 	require.ErrorAs(t, err, &text)
 	require.Contains(t, text.Text, "-S=<bytes>")
+	require.Equal(t, 9*time.Second, (&Options{KeepAlive: 9}).socket().KeepAlive)
+	require.Equal(t, roce.DefaultKeepAlive, (&Options{}).socket().KeepAlive, "or a killed peer is waited for")
 	require.Error(t, (&Options{Numeric: true}).numeric("localhost"))
 	require.NoError(t, (&Options{Numeric: true}).numeric("::1"))
 }
