@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce"
 )
@@ -143,7 +146,8 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 	if killServer {
 		victim, survivor = s, c
 	}
-	return killAndWait(ctx, victim, survivor, survivor, "ping data: rdma-ping-3: ")
+	// If the victim's memory goes before its connection, a completion tells first.
+	return killAndWait(ctx, victim, survivor, survivor, "ping data: rdma-ping-3: ", "DISCONNECT EVENT", "cq completion failed status")
 }
 
 // killWritten kills the stand-in while the original writes to it.
@@ -164,15 +168,16 @@ func killWritten(ctx context.Context, subject, ref Host) (string, error) {
 	}
 	defer c.Kill()
 	// Behind this line there is but one message of the exchange until the first WRITE.
-	return killAndWait(ctx, s, c, s, "#bytes")
+	// The original of perftest says so, and then waits for the dead to hang up.
+	return killAndWait(ctx, s, c, s, "#bytes", "ompletion with error")
 }
 
 // writing is how long a transfer that has been announced is left alone before the kill.
 const writing = time.Second
 
 // killAndWait kills the victim when the watched program has said a certain word, and waits
-// for the survivor's end.
-func killAndWait(ctx context.Context, victim, survivor, watched Process, word string) (string, error) {
+// until the survivor notices, which is when it says one of some others.
+func killAndWait(ctx context.Context, victim, survivor, watched Process, word string, notices ...string) (string, error) {
 	err := poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), word), nil })
 	if err != nil {
 		return tail(victim) + "\n" + tail(survivor), fmt.Errorf("before the kill: %w", err)
@@ -184,19 +189,34 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	}
 	victim.Kill()
 	killedAt := time.Now()
+	noticed := func() bool {
+		return slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(survivor.Output(), n) })
+	}
+	_, original := survivor.(*lab.Proc)
 	err = poll(ctx, nil, func() (bool, error) {
 		select {
 		case <-survivor.Done():
 			return true, nil
 		default:
-			// The original of perftest says so, and then waits for the dead to hang up.
-			return strings.Contains(survivor.Output(), "ompletion with error"), nil
+			// An original may wait for ever, then.
+			return original && noticed(), nil
 		}
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return tail(survivor), fmt.Errorf("the other end does not notice: %w", err)
+	case !noticed():
+		return tail(survivor), fmt.Errorf("the other end ends for another reason (%v), and says none of %q", survivor.Wait(), notices)
+	case crashed(survivor):
+		return tail(survivor), errors.New("the other end crashes")
 	}
 	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds()), nil
+}
+
+// crashed reports whether a program of Go has ended with a panic.
+func crashed(p Process) bool {
+	out := p.Output()
+	return strings.Contains(out, "panic: ") || strings.Contains(out, "fatal error: ")
 }
 
 // tail is the end of what a process has printed.
@@ -221,22 +241,27 @@ func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string,
 		return "", err
 	}
 	defer c.Kill()
+	_, original := client.(GuestHost)
 	if err := poll(ctx, nil, func() (bool, error) {
 		select {
 		case <-c.Done():
 			return true, nil
 		default:
 			// The original says so, and then waits for ever (rdma-core 44).
-			return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error"), nil
+			return original && nobodyListens.MatchString(c.Output()), nil
 		}
 	}); err != nil {
 		return tail(c), err
 	}
-	if !strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error") || !strings.Contains(c.Output(), "8") {
+	if !nobodyListens.MatchString(c.Output()) || crashed(c) {
 		return tail(c), errors.New("the client was not told that nobody listens")
 	}
-	return lastLine(c.Output()), nil
+	return nobodyListens.FindString(c.Output()), nil
 }
+
+// nobodyListens is what rping says of a REJ with reason 8, invalid service ID; the original
+// without the second colon.
+var nobodyListens = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED, error:? 8\b`)
 
 // refuse refuses a client of the other side with as much private data as fits, after
 // more than that.
