@@ -105,14 +105,21 @@ func settle() error {
 
 // ip runs iproute2's ip in this namespace.
 func ip(args ...string) error {
+	_, err := ipOutput(args...)
+	return err
+}
+
+// ipOutput is ip, and returns what it prints.
+func ipOutput(args ...string) (string, error) {
 	path, err := lookPath("ip")
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, path, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("lab: ip %v: %w: %s", args, err, tail(out, 500))
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("lab: ip %v: %w: %s", args, err, tail(out, 500))
 	}
-	return nil
+	return string(out), nil
 }

@@ -56,3 +56,12 @@ func (h *Host) Do(f func() error) error { return h.ns.Do(f) }
 
 // Start starts a command there.
 func (h *Host) Start(cmd *exec.Cmd) error { return h.ns.Do(cmd.Start) }
+
+// Interface returns what "ip -d link" says of the tap.
+func (h *Host) Interface() (out string, err error) {
+	err = h.ns.Do(func() error {
+		out, err = ipOutput("-d", "link", "show", "dev", h.Name)
+		return err
+	})
+	return out, err
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -49,12 +50,8 @@ func (h GuestHost) Listening(ctx context.Context, p Process, port int) error {
 	})
 }
 
-// ListeningCM asks the guest's kernel. Of a group (port 0) it cannot: the original prints to
-// a pipe, which shows nothing before the end. It joins sooner than a client here can start.
+// ListeningCM asks the guest's kernel.
 func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
-	if port == 0 {
-		return nil
-	}
 	return poll(ctx, p, func() (bool, error) {
 		text, err := h.P.Guest().Run(ctx, "rdma", "resource", "show", "cm_id")
 		if err != nil {
@@ -67,6 +64,23 @@ func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
 		}
 		return false, nil
 	})
+}
+
+// Joined looks for the group among those that the guest's interface receives, where rxe puts it
+// when a queue pair is attached. The original prints to a pipe, which shows nothing before
+// its end.
+func (h GuestHost) Joined(ctx context.Context, p Process, group netip.Addr) error {
+	return poll(ctx, p, func() (bool, error) {
+		text, err := h.P.Guest().Run(ctx, "cat", "/proc/net/dev_mcast")
+		return strings.Contains(text, rxeGroup(group)), err
+	})
+}
+
+// rxeGroup is the Ethernet address, as in /proc/net/dev_mcast, at which rxe receives a group:
+// that of IPv6, whatever the group is.
+func rxeGroup(group netip.Addr) string {
+	b := group.As16()
+	return fmt.Sprintf("3333%x", b[12:])
 }
 
 // LocalHost has this module's stand-ins, at a place of this machine.
@@ -145,10 +159,14 @@ func (h LocalHost) Listening(ctx context.Context, p Process, port int) error {
 	})
 }
 
-// ListeningCM waits for the remark that this module's tools make, also when they have
-// joined a group.
+// ListeningCM waits for the remark that this module's tools make.
 func (h LocalHost) ListeningCM(ctx context.Context, p Process, _ int) error {
 	return poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), "listening on "), nil })
+}
+
+// Joined waits for the same remark.
+func (h LocalHost) Joined(ctx context.Context, p Process, _ netip.Addr) error {
+	return h.ListeningCM(ctx, p, 0)
 }
 
 type localProcess struct {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
 )
@@ -42,6 +43,8 @@ type Env struct {
 	// Subject is the implementation under test, Ref the one that it is tested against.
 	// Groups that only run programs on Hosts need neither.
 	Subject, Ref peer.Peer
+	// At is where the subject's device is open; nil if it is in a guest.
+	At *lab.Host
 	// RefPort is the name of the reference's port on the wire.
 	RefPort string
 	// Full runs everything; otherwise a subset is chosen.

@@ -55,7 +55,7 @@ func columnOf(row Row) column {
 }
 
 // groupOrder is the order of the table's sections; other groups follow.
-var groupOrder = []string{"tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "canaries", "capture", "guests"}
+var groupOrder = []string{"links", "tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "canaries", "capture", "guests"}
 
 func byOrder(order []string) func(a, b string) int {
 	place := func(s string) int {

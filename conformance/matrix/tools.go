@@ -27,9 +27,10 @@ type Host interface {
 	Start(ctx context.Context, argv []string) (Process, error)
 	// Listening waits until something listens on a TCP port, or p has ended, which is an error.
 	Listening(ctx context.Context, p Process, port int) error
-	// ListeningCM waits until p listens on a port of RDMA-CM, or with port 0 has joined its
-	// group.
+	// ListeningCM waits until p listens on a port of RDMA-CM.
 	ListeningCM(ctx context.Context, p Process, port int) error
+	// Joined waits until p receives what is sent to a multicast group.
+	Joined(ctx context.Context, p Process, group netip.Addr) error
 }
 
 // Process is a program that runs.

@@ -84,7 +84,7 @@ func (r *runner) withDevice(x lane, link string, f func(*matrix.Env) error) erro
 		return err
 	}
 	env := r.env(x, link)
-	env.Subject, env.Ref = dev, x.p
+	env.Subject, env.Ref, env.At = dev, x.p, x.at
 	err = f(env)
 	return errors.Join(err, dev.Close())
 }

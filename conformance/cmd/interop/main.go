@@ -25,7 +25,7 @@ func main() {
 	links := flag.String("link", strings.Join(peer.Links(), ","), "comma-separated links to run on")
 	quick := flag.Bool("quick", false, "run a subset, the same on each link")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
+	only := flag.String("only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
 	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	md := flag.String("md", "", "also write the table to this file, as Markdown")

@@ -158,7 +158,7 @@ func deviceGroups(env *matrix.Env) []group {
 		}
 		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Link+".pcap"))
 	}
-	return []group{{"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
+	return []group{{"links", env.DeviceLink}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
 }
 
 // limitGroups are the groups that need both the subject's device and programs on the other
@@ -169,7 +169,10 @@ func limitGroups(env *matrix.Env, ref matrix.Host) []group {
 
 // toolGroups are the groups that run command-line tools on the hosts.
 func toolGroups(env *matrix.Env, subject, ref matrix.Host) []group {
-	return []group{{"tools", func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }}}
+	return []group{
+		{"links", func(ctx context.Context) error { return env.ToolLink(ctx, subject) }},
+		{"tools", func(ctx context.Context) error { return env.Tools(ctx, subject, ref) }},
+	}
 }
 
 // cmGroups are those of tools that connect through RDMA-CM, whose ports are fixed.
@@ -182,7 +185,7 @@ func cmGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 
 // buildRoce compiles the command-line tools.
 func (r *runner) buildRoce(ctx context.Context) (string, error) {
-	if !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
+	if !r.wants("links") && !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
 		return "", nil
 	}
 	// Not in the cache, which another run may have in use.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -128,6 +129,8 @@ type Capture struct {
 	match func(*Packet) bool
 	f     *os.File
 	w     *bufio.Writer
+
+	opcodes map[uint8]int // under the switch's lock
 }
 
 // pcap's numbers: magic of the nanosecond format, link type Ethernet.
@@ -143,7 +146,7 @@ func (s *Switch) Capture(path string, match func(*Packet) bool) (*Capture, error
 	if err != nil {
 		return nil, err
 	}
-	c := &Capture{sw: s, match: match, f: f, w: bufio.NewWriterSize(f, 1<<16)}
+	c := &Capture{sw: s, match: match, f: f, w: bufio.NewWriterSize(f, 1<<16), opcodes: map[uint8]int{}}
 	h := binary.LittleEndian.AppendUint32(nil, pcapMagicNs)
 	h = binary.LittleEndian.AppendUint16(h, 2)
 	h = binary.LittleEndian.AppendUint16(h, 4)
@@ -168,6 +171,13 @@ func (c *Capture) Close() error {
 	return c.close()
 }
 
+// Opcodes returns how many packets of each opcode were captured so far.
+func (c *Capture) Opcodes() map[uint8]int {
+	c.sw.mu.Lock()
+	defer c.sw.mu.Unlock()
+	return maps.Clone(c.opcodes)
+}
+
 func (c *Capture) close() error {
 	err := c.w.Flush()
 	if e := c.f.Close(); err == nil {
@@ -178,10 +188,12 @@ func (c *Capture) close() error {
 
 // frame appends one record; errors show in Close, where bufio reports them again.
 func (c *Capture) frame(f []byte) {
-	if c.match != nil {
-		if p, ok := Decode(f); !ok || !c.match(p) {
-			return
-		}
+	p, ok := Decode(f)
+	if c.match != nil && (!ok || !c.match(p)) {
+		return
+	}
+	if ok {
+		c.opcodes[p.Opcode]++
 	}
 	now := time.Now()
 	var h [16]byte

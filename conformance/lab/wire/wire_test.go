@@ -239,6 +239,9 @@ func TestInjectAndCapture(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if got := c.Opcodes(); len(got) != 1 || got[OpSendOnly] != 1 {
+		t.Fatalf("opcodes %v, want one SEND ONLY", got)
+	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
