@@ -49,7 +49,8 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 
 // Poll moves up to len(wcs) completions out of the queue and returns how many;
 // 0 means that there are none now. In polling mode it receives packets when
-// the queue is empty.
+// the queue is empty. A queue that was full when a completion came takes no more;
+// when it has returned those it has, it returns [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	return cq.poll(wcs, always)
 }
@@ -61,6 +62,9 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	}
 	if cq.dead.Load() || cq.d.isClosed() {
 		return 0, cq.d.closedErr()
+	}
+	if cq.t.Overflowed() {
+		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look
 	}
 	if cq.d.mode != modePolling {
 		cq.d.endJoin()
@@ -107,7 +111,7 @@ func (cq *CQ) arm(solicitedOnly bool) {
 }
 
 // Wait is Poll that waits until there is at least one completion. It returns
-// ErrClosed, or the error of the context, with 0 completions.
+// ErrClosed, ErrCQOverflow, or the error of the context, with 0 completions.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, &ArgError{"wait", "wcs", "has no room"}
@@ -150,6 +154,7 @@ func (cq *CQ) waitPolling(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
+// lastLook returns completions, or the error if there are none.
 func (cq *CQ) lastLook(wcs []WC, err error) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil

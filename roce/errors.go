@@ -27,6 +27,10 @@ var (
 	// ErrNoChannel is returned by CQ.RequestNotify on a CQ without completion
 	// channel.
 	ErrNoChannel = errors.New("roce: the CQ has no completion channel")
+	// ErrCQOverflow is returned by CQ.Poll and CQ.Wait when completions were lost because
+	// the queue was full, after those that were not. What is posted on its queue
+	// pairs, which are in ERR or will be, completes no more (IBTA 11.6.3.1).
+	ErrCQOverflow = errors.New("roce: the CQ overflowed: create it for all that may be posted at a time")
 	// ErrNoLocalGID is wrapped when no local address fits that of a peer.
 	ErrNoLocalGID = errors.New("roce: no local address of the peer's address family")
 	// ErrMulticast is wrapped when the link or the engine cannot do multicast.

@@ -16,7 +16,6 @@ type CQ struct {
 	userData any
 	users    int // QP work queues that complete here
 	pending  eventSet
-	dead     bool // overflowed
 	gone     bool // destroyed
 
 	// Producer side.
@@ -27,6 +26,7 @@ type CQ struct {
 	// Shared.
 	head   atomic.Uint64 // completions ever polled; written by the consumer
 	armed  atomic.Uint32 // armNone, armSolicited or armAny
+	dead   atomic.Bool   // overflowed
 	events uint64        // EventCompletion raised, for tests and statistics
 
 	// Consumer side.
@@ -82,11 +82,11 @@ func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
 // push appends a completion; the engine only. It returns false if the CQ
 // overflowed, now or earlier; then the caller moves the QP to ERR.
 func (cq *CQ) push(wc *WC, solicited bool) bool {
-	if cq.dead || cq.gone {
+	if cq.dead.Load() || cq.gone {
 		return false
 	}
 	if cq.tail-cq.head.Load() >= uint64(cq.capacity) {
-		cq.dead = true
+		cq.dead.Store(true)
 		cq.e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
 		return false
 	}
@@ -178,6 +178,10 @@ func (cq *CQ) Resize(n int) error {
 	old.end.Store(cq.tail) // publishes next
 	return nil
 }
+
+// Overflowed reports whether completions were lost because the CQ was full. None
+// will come any more behind those that Poll still returns. The consumer may call it.
+func (cq *CQ) Overflowed() bool { return cq.dead.Load() }
 
 // Cap returns how many completions the CQ holds.
 func (cq *CQ) Cap() int { return cq.capacity }
