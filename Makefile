@@ -7,7 +7,7 @@ FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all build demo test interop interop-quick bench bench-full bench-lab microbench sim-report fuzz lint clean
+.PHONY: FORCE all build demo test interop interop-quick bench bench-full bench-lab microbench sim-report fuzz lint clean
 
 all: build
 
@@ -23,11 +23,15 @@ test:
 
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.
-interop:
-	$(GO) run ./conformance/cmd/interop
+# Built and not "go run": that one does not pass on the signal that ends it.
+bin/interop: FORCE
+	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop
 
-interop-quick:
-	$(GO) run ./conformance/cmd/interop -quick
+interop: bin/interop
+	bin/interop
+
+interop-quick: bin/interop
+	bin/interop -quick
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes; bench-full takes longer. BENCHFLAGS=-h lists the

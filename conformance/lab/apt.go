@@ -108,11 +108,16 @@ func runCommand(ctx context.Context, limit time.Duration, name string, args ...s
 	return nil
 }
 
-var urlHost = regexp.MustCompile(`([a-z+]+://)[^/\s]+`)
+var (
+	urlHost = regexp.MustCompile(`([a-z+]+://)[^/\s]+`)
+	address = regexp.MustCompile(` \[IP: [^\]]*\]`)
+)
 
 // redact hides the archive's host: which mirror a machine uses is nobody's business
 // in a log that gets published.
-func redact(s string) string { return urlHost.ReplaceAllString(s, "${1}archive") }
+func redact(s string) string {
+	return address.ReplaceAllString(urlHost.ReplaceAllString(s, "${1}archive"), "")
+}
 
 func tail(b []byte, n int) string {
 	if len(b) > n {

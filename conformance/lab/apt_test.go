@@ -50,7 +50,7 @@ func TestDebianArchive(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	if got := redact("Err http://mirror.example:8080/debian x"); got != "Err http://archive/debian x" {
+	if got := redact("Err http://mirror.example:8080/debian x [IP: 192.0.2.1 80]"); got != "Err http://archive/debian x" {
 		t.Fatal(got)
 	}
 }

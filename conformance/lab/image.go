@@ -85,6 +85,11 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		}
 		return nil, errs
 	}
+	for _, s := range suites {
+		if !slices.Contains(Suites, s) {
+			return failAll(fmt.Errorf("lab: suite %q is none of %s", s, strings.Join(Suites, ", ")))
+		}
+	}
 	if runtime.GOARCH != "amd64" {
 		return failAll(fmt.Errorf("lab: guests are amd64, this machine is %s", runtime.GOARCH))
 	}

@@ -128,3 +128,10 @@ func TestGuest(t *testing.T) {
 		}
 	})
 }
+
+func TestPrepareUnknownSuite(t *testing.T) {
+	images, errs := Prepare(t.Context(), []string{Suites[0], "nosuch"}, t.Logf)
+	if len(images) != 0 || errs["nosuch"] == nil {
+		t.Fatalf("%v, %v", images, errs)
+	}
+}

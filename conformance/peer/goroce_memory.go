@@ -2,12 +2,12 @@ package peer
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/goroce/goroce/roce"
 )
 
 type goroceMR struct {
+	region
 	dev  *roce.Device
 	mr   *roce.MR
 	b    []byte
@@ -20,18 +20,10 @@ func (s *goroceSession) MR(n int, access Access) (MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &goroceMR{dev: s.p.dev, mr: mr, b: b}
+	m := &goroceMR{region: region{mr.Addr(), n, uint32(mr.LKey()), uint32(mr.RKey())}, dev: s.p.dev, mr: mr, b: b}
 	s.mrs = append(s.mrs, m)
 	return m, nil
 }
-
-func (m *goroceMR) Addr() uint64 { return m.mr.Addr() }
-
-func (m *goroceMR) Len() int { return len(m.b) }
-
-func (m *goroceMR) LKey() uint32 { return uint32(m.mr.LKey()) }
-
-func (m *goroceMR) RKey() uint32 { return uint32(m.mr.RKey()) }
 
 func (m *goroceMR) span(off, n int) ([]byte, error) {
 	m.fence()
@@ -93,12 +85,5 @@ func (q *goroceQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) 
 	if err != nil {
 		return 0, err
 	}
-	wc, err := q.PollSend(1, 5*time.Second)
-	if err != nil {
-		return 0, err
-	}
-	if len(wc) != 1 || wc[0].Status != Success {
-		return 0, fmt.Errorf("peer: bind: %v", wc)
-	}
-	return uint32(key), nil
+	return uint32(key), bound(q)
 }

@@ -2,19 +2,15 @@ package peer
 
 import (
 	"encoding/hex"
-	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/goroce/goroce/conformance/verbs"
 )
 
 type rxeMR struct {
-	s          *rxeSession
-	buf, id    uint64
-	n          int
-	addr       uint64
-	lkey, rkey uint32
+	region
+	s       *rxeSession
+	buf, id uint64
 }
 
 func (s *rxeSession) MR(n int, access Access) (MR, error) {
@@ -29,16 +25,9 @@ func (s *rxeSession) MR(n int, access Access) (MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rxeMR{s: s, buf: b.Num("id"), id: r.Num("id"), n: n, addr: r.Num("addr"), lkey: uint32(r.Num("lkey")), rkey: uint32(r.Num("rkey"))}, nil
+	at := region{r.Num("addr"), n, uint32(r.Num("lkey")), uint32(r.Num("rkey"))}
+	return &rxeMR{region: at, s: s, buf: b.Num("id"), id: r.Num("id")}, nil
 }
-
-func (m *rxeMR) Addr() uint64 { return m.addr }
-
-func (m *rxeMR) Len() int { return m.n }
-
-func (m *rxeMR) LKey() uint32 { return m.lkey }
-
-func (m *rxeMR) RKey() uint32 { return m.rkey }
 
 func (m *rxeMR) Fill(off, n int, seed uint64, base int) error {
 	_, err := m.s.c.Call("fill", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
@@ -91,12 +80,8 @@ func (q *rxeQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	wc, err := q.PollSend(1, 5*time.Second)
-	if err != nil {
+	if err := bound(q); err != nil {
 		return 0, err
-	}
-	if len(wc) != 1 || wc[0].Status != Success {
-		return 0, fmt.Errorf("peer: bind: %v", wc)
 	}
 	q.windows = append(q.windows, r.Num("id"))
 	return rkey, nil

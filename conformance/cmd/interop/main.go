@@ -23,6 +23,7 @@ import (
 
 func main() {
 	links := flag.String("link", strings.Join(peer.Links(), ","), "comma-separated links to run on")
+	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to run against")
 	quick := flag.Bool("quick", false, "run a subset, the same on each link")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
@@ -40,12 +41,12 @@ func main() {
 	logf := func(f string, a ...any) {
 		fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(start).Seconds(), fmt.Sprintf(f, a...))
 	}
-	lab.Enter(func(ctx context.Context) error { return prepare(ctx, logf) })
+	lab.Enter(func(ctx context.Context) error { return prepare(ctx, strings.Split(*suites, ","), logf) })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done in %v", *timeout))
 	defer cancel()
-	r := &runner{links: list, full: !*quick, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
+	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		switch {
 		case row.Result == matrix.Fail:
@@ -78,15 +79,14 @@ func firstLine(s string) string {
 	return s
 }
 
-// prepare makes the images. The first suite must be there; a newer one may be missing,
-// which is said.
-func prepare(ctx context.Context, logf func(string, ...any)) error {
-	images, errs := lab.Prepare(ctx, lab.Suites, logf)
-	for s, err := range errs {
-		if s == lab.Suites[0] {
-			return err
+// prepare makes the images. All must be there: a table with one kernel missing would look as
+// good as the whole.
+func prepare(ctx context.Context, suites []string, logf func(string, ...any)) error {
+	images, errs := lab.Prepare(ctx, suites, logf)
+	for _, s := range suites {
+		if err := errs[s]; err != nil {
+			return fmt.Errorf("no guest of suite %s: %w", s, err)
 		}
-		logf("no guest of suite %s: %v", s, err)
 	}
 	for _, im := range images {
 		logf("%s: kernel %s (%s)", im.Suite, im.Kernel, im.Version)
@@ -126,7 +126,7 @@ func (r *runner) writeMarkdown(path string) error {
 	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
 	fmt.Fprintln(&b, "`conformance/out/interop.json` after a run.")
 	fmt.Fprintln(&b)
-	for _, s := range lab.Suites {
+	for _, s := range r.suites {
 		if im, err := lab.OpenImage(s); err == nil {
 			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)
 		}

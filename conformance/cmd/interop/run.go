@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 // runner runs the matrix.
 type runner struct {
 	links    []string
+	suites   []string
 	full     bool
 	self     bool
 	only     string
@@ -76,18 +76,15 @@ func endWith(ctx context.Context, cancel context.CancelCauseFunc, g *lab.Guest) 
 	}
 }
 
-// boot boots a guest of each suite whose image is there.
+// boot boots a guest of each suite.
 func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
-	peers := make([]*peer.RXE, len(lab.Suites))
-	errs := make([]error, len(lab.Suites))
+	peers := make([]*peer.RXE, len(r.suites))
+	errs := make([]error, len(r.suites))
 	var wg sync.WaitGroup
-	for i, s := range lab.Suites {
+	for i, s := range r.suites {
 		im, err := lab.OpenImage(s)
 		if err != nil {
-			if i == 0 {
-				return nil, err
-			}
-			continue // prepare has said why
+			return nil, err
 		}
 		wg.Go(func() {
 			g, err := l.Boot(ctx, lab.GuestConfig{Name: im.Suite, Image: im})
@@ -99,7 +96,7 @@ func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
 		})
 	}
 	wg.Wait()
-	return slices.DeleteFunc(peers, func(p *peer.RXE) bool { return p == nil }), errors.Join(errs...)
+	return peers, errors.Join(errs...)
 }
 
 // checkGuests makes a guest's kernel complaint a failure.
