@@ -21,23 +21,19 @@ func TestNoAllocs(t *testing.T) {
 		"local": func() Fault { _, _, f := tb.Local(pd, r.LKey(), 0x1000, 64, LocalWrite); return f },
 		"remote": func() Fault {
 			v, f := tb.Remote(pd, testQP, r.RKey(), 0x1000, 8, RemoteAtomic)
-			v.Pin()
 			v.FetchAdd(1)
 			v.CompareSwap(1, 2)
 			v.Store(packet[:8])
-			v.Unpin()
 			return f
 		},
 		"remote fault": func() Fault { _, f := tb.Remote(pd, testQP, 1<<20, 0x1000, 8, RemoteRead); return f - FaultKey },
 		"list": func() Fault {
 			f := tb.Resolve(pd, sges, LocalWrite, &l)
-			l.Pin()
 			c := l.Cursor()
 			c.CopyIn(packet)
 			c.Seek(3)
 			c.CopyOut(packet)
 			c.Gather(frags[:0], 300)
-			l.Unpin()
 			if !l.Valid() {
 				return FaultState
 			}

@@ -38,10 +38,11 @@
 //     to wrap.
 //   - A key stops matching in the call that revokes it: Deregister, Reregister,
 //     Bind, Invalidate, Dealloc. A View or SGL from before is no longer Valid.
-//   - Memory is given back (RegionAttr.OnRelease) only when no pin is left.
+//   - Memory is given back (RegionAttr.OnRelease) in the call that revokes its key.
+//     Whoever keeps a View or SGL asks Valid before each use, and packets that refer to
+//     memory have left before the next call.
 //   - Bad input of any kind gives a Fault or a typed error ([*OpError]).
-//     The one panic is for an unbalanced Unpin or Release in the engine above, as
-//     for a mutex: after it memory could be unmapped under a packet.
+//     The one panic is for an unbalanced Release in the engine above, as for a mutex.
 //
 // # Concurrency
 //

@@ -40,7 +40,7 @@ const (
 // Limits bounds what a Table will hold. A field of 0 means the default.
 type Limits struct {
 	PDs         int    // protection domains
-	Regions     int    // memory regions, pinned ones that are already deregistered not counted
+	Regions     int    // memory regions
 	Windows     int    // memory windows
 	RegionBytes uint64 // length of one region, bytes
 	Quarantine  int    // freed key indices that may not be drawn again; negative for none

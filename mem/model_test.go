@@ -23,7 +23,6 @@ type mRegion struct {
 	access Access
 	key    uint32
 	alive  bool
-	pins   int
 }
 
 type mWindow struct {
@@ -262,7 +261,7 @@ func (m *model) reregister() {
 		want = ErrDestroyed
 	case what == 0:
 		want = ErrInvalid
-	case m.boundTo(r) > 0, moves && r.pins > 0:
+	case m.boundTo(r) > 0:
 		want = ErrBusy
 	}
 	newAccess := r.access
@@ -515,30 +514,16 @@ func (m *model) local() {
 	}
 }
 
-func (m *model) pin() {
-	r := m.region()
-	if r.pins > 0 && m.n(2) == 0 {
-		r.pins--
-		r.r.Unpin()
-	} else if r.alive {
-		r.pins++
-		r.r.Pin()
-	}
-}
-
 // check compares everything that can be seen.
 func (m *model) check() {
 	want := Counts{PDs: len(m.pds)}
 	refs := make([]int, len(m.pds))
 	for _, r := range m.regions {
 		released := 0
-		switch {
-		case r.alive:
+		if r.alive {
 			want.Regions++
 			refs[r.pd]++
-		case r.pins > 0:
-			want.Lingering++
-		default:
+		} else {
 			released = 1
 		}
 		if m.released[r] != released {
@@ -605,9 +590,7 @@ func runModel(t testing.TB, in []byte, seen map[string]int) {
 			if m.n(8) == 0 {
 				m.detach()
 			}
-		case 12:
-			m.pin()
-		case 13, 14:
+		case 12, 13, 14:
 			m.local()
 		default:
 			m.remote()
@@ -616,9 +599,6 @@ func runModel(t testing.TB, in []byte, seen map[string]int) {
 	}
 	tb.Close()
 	for _, r := range m.regions {
-		for range r.pins {
-			r.r.Unpin()
-		}
 		if m.released[r] != 1 {
 			t.Fatalf("released %d times in the end", m.released[r])
 		}

@@ -100,20 +100,12 @@ func TestTableClose(t *testing.T) {
 		}
 		v, f := tb.Remote(pd, testQP, windows[0].RKey(), 0, 64, RemoteRead)
 		wantFault(t, f, FaultNone)
-		v.Pin()
 		key := regions[60].RKey()
 
 		tb.Close()
 		if v.Valid() || remote(pd, key, 0, 1, RemoteRead) != FaultKey {
 			t.Error("access after Close")
 		}
-		if released != 199 {
-			t.Errorf("%d regions released, want all but the pinned one", released)
-		}
-		if got := tb.Counts(); got != (Counts{Lingering: 1}) {
-			t.Errorf("left over: %+v", got)
-		}
-		v.Unpin()
 		if released != 200 || tb.Counts() != (Counts{}) {
 			t.Errorf("%d released, left over %+v", released, tb.Counts())
 		}

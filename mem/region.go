@@ -18,8 +18,8 @@ type RegionAttr struct {
 	IOVASet bool
 	Access  Access
 	// OnRelease, if set, is called once, when the region has been deregistered
-	// (or its memory replaced) and no pin is left: from then on nothing here touches Bytes,
-	// which may be unmapped. It runs inside Deregister, Reregister, Unpin or Table.Close,
+	// (or its memory replaced): from then on nothing here touches Bytes,
+	// which may be unmapped. It runs inside Deregister, Reregister or Table.Close,
 	// under the owner's lock, and must not call into the table.
 	OnRelease func()
 	// Persist makes bytes durable (msync or a cache flush) and returns when they are. It is what
@@ -34,7 +34,6 @@ type Region struct {
 	table     *Table
 	mem       []byte // what a release hands back; the grant has its own copy, gone at revocation
 	windows   int    // windows bound to it
-	pins      int
 	onRelease func()
 	persist   func([]byte) error
 }
@@ -142,30 +141,10 @@ func (r *Region) Windows() int { return r.windows }
 // Registered reports whether the region has not been deregistered.
 func (r *Region) Registered() bool { return r.bound }
 
-// Pin keeps the memory from being released: the data path pins what a work
-// request in progress refers to. A pin gives no access; keys and views are
-// revoked regardless of pins.
-func (r *Region) Pin() { r.pins++ }
-
-// Pins returns the number of pins.
-func (r *Region) Pins() int { return r.pins }
-
-// Unpin undoes one Pin. The last one after Deregister releases the memory. It
-// panics without a Pin.
-func (r *Region) Unpin() {
-	if r.pins == 0 {
-		panic("mem: Region.Unpin without Pin")
-	}
-	r.pins--
-	if r.pins == 0 && !r.bound {
-		r.table.counts.Lingering--
-		r.release()
-	}
-}
-
-// Deregister revokes the region's key at once. It fails with ErrBusy, and changes
-// nothing, while memory windows are bound to it (ibv_dereg_mr); pins do not make it fail, they delay
-// OnRelease. The second time it fails with ErrDestroyed.
+// Deregister revokes the region's key and releases its memory; work requests in
+// progress that refer to it fail. It fails with ErrBusy, and changes
+// nothing, while memory windows are bound to it (ibv_dereg_mr). The second time it
+// fails with ErrDestroyed.
 func (r *Region) Deregister() error {
 	const op = "deregister"
 	if !r.bound {
@@ -178,16 +157,12 @@ func (r *Region) Deregister() error {
 	return nil
 }
 
-// destroy revokes and, unless pinned, releases.
+// destroy revokes and releases.
 func (r *Region) destroy() {
 	r.table.keys.remove(&r.grant)
 	r.table.counts.Regions--
 	r.pd.regions--
 	r.revoke()
-	if r.pins > 0 {
-		r.table.counts.Lingering++
-		return
-	}
 	r.release()
 }
 

@@ -85,59 +85,23 @@ func TestRegionDoesNotUseSpareCapacity(t *testing.T) {
 	}
 }
 
-func TestDeregisterPinned(t *testing.T) {
+// The key is gone and the memory released in the same call, whoever holds views of it.
+func TestDeregisterReleases(t *testing.T) {
 	tb, pd := newTable(t)
 	released := 0
 	r := mustRegister(t, pd, RegionAttr{Bytes: make([]byte, 64), IOVASet: true, Access: fullMR,
 		OnRelease: func() { released++ }})
 	v, f := tb.Remote(pd, testQP, r.RKey(), 0, 64, RemoteWrite)
 	wantFault(t, f, FaultNone)
-	v.Pin()
-	r.Pin()
 	key := r.RKey()
 	wantErr(t, r.Deregister(), nil, "")
-	// Invalid at once, memory kept.
 	wantFault(t, remote(pd, key, 0, 1, RemoteRead), FaultKey)
-	if v.Valid() || released != 0 || r.Pins() != 2 {
-		t.Fatalf("valid %v, released %d, pins %d", v.Valid(), released, r.Pins())
+	if v.Valid() || released != 1 || tb.Counts().Regions != 0 {
+		t.Fatalf("valid %v, released %d, %+v", v.Valid(), released, tb.Counts())
 	}
-	// The PD is free of it: the region is gone for the consumer.
 	wantErr(t, pd.Dealloc(), nil, "")
-	if tb.Counts().Lingering != 1 {
-		t.Errorf("%+v, want one lingering", tb.Counts())
-	}
-	v.Unpin()
-	if released != 0 {
-		t.Fatal("released with a pin left")
-	}
-	r.Unpin()
-	if released != 1 || tb.Counts() != (Counts{}) {
-		t.Fatalf("released %d times, %+v", released, tb.Counts())
-	}
-	defer func() {
-		if recover() == nil || released != 1 {
-			t.Error("unbalanced Unpin went unnoticed")
-		}
-	}()
-	r.Unpin()
 }
 
-func TestPinsOfALiveRegionReleaseNothing(t *testing.T) {
-	_, pd := newTable(t)
-	released := false
-	r := mustRegister(t, pd, RegionAttr{Bytes: make([]byte, 8), OnRelease: func() { released = true }})
-	r.Pin()
-	r.Unpin()
-	if released || !r.Registered() {
-		t.Fatal("Unpin released a registered region")
-	}
-	wantErr(t, r.Deregister(), nil, "")
-	if !released {
-		t.Fatal("not released")
-	}
-}
-
-// pyverbs: rereg of address, access, PD; bad flags.
 func TestReregister(t *testing.T) {
 	tb, pd := newTable(t)
 	other := mustPD(t, tb)
@@ -236,13 +200,8 @@ func TestReregister(t *testing.T) {
 		wantFault(t, remote(pd, key, 0, 32, allRemote), FaultNone)
 	}
 
-	// While pinned the memory cannot be replaced, the rest can be changed.
-	r.Pin()
-	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation}), ErrBusy, "Bytes")
-	check(false)
 	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead | ZeroBased}}), nil, "")
 	check(true)
-	r.Unpin()
 	wantErr(t, r.Deregister(), nil, "")
 	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}), ErrDestroyed, "")
 	if released != 1 {

@@ -25,8 +25,7 @@ type RegionChange struct {
 // Reregister changes the memory, the rights or the PD of a region and gives it
 // a new key: what was handed out before is revoked. On an error nothing has
 // changed (verbs would leave the region unusable). Errors: ErrBusy while windows
-// are bound, or when the memory is to be replaced while it is pinned by work
-// requests; ErrInvalid naming the attribute; ErrDestroyed.
+// are bound; ErrInvalid naming the attribute; ErrDestroyed.
 func (r *Region) Reregister(c RegionChange) error {
 	const op = "reregister"
 	t := r.table
@@ -40,9 +39,6 @@ func (r *Region) Reregister(c RegionChange) error {
 		return opErr(op, "", fmt.Sprintf("%d memory windows bound", r.windows), ErrBusy)
 	}
 	moves := c.What&ChangeTranslation != 0
-	if moves && r.pins != 0 {
-		return opErr(op, "Bytes", "work requests in progress", ErrBusy)
-	}
 	pd := r.pd
 	if c.What&ChangePD != 0 {
 		if err := c.PD.check(t, op); err != nil {

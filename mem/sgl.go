@@ -57,7 +57,7 @@ func (l *SGL) Append(b []byte) {
 	l.n += uint64(len(b))
 }
 
-// Reset empties the list and drops its references; it does not Unpin.
+// Reset empties the list and drops its references.
 func (l *SGL) Reset() {
 	clear(l.segs)
 	l.segs = l.segs[:0]
@@ -78,24 +78,6 @@ func (l *SGL) Valid() bool {
 		}
 	}
 	return true
-}
-
-// Pin keeps the memory of the list from being released until Unpin.
-func (l *SGL) Pin() {
-	for i := range l.segs {
-		if r := l.segs[i].region; r != nil {
-			r.Pin()
-		}
-	}
-}
-
-// Unpin undoes one Pin. The list must not have changed in between.
-func (l *SGL) Unpin() {
-	for i := range l.segs {
-		if r := l.segs[i].region; r != nil {
-			r.Unpin()
-		}
-	}
 }
 
 // Cursor returns a cursor at the first byte.

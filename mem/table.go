@@ -25,9 +25,6 @@ type Counts struct {
 	Windows int
 	// Bound is the number of windows that are bound.
 	Bound int
-	// Lingering is the number of regions that were deregistered and wait for
-	// their last pin to go.
-	Lingering int
 }
 
 // NewTable returns an empty table. rng is where keys come from: crypto/rand.Reader
@@ -49,8 +46,8 @@ func (t *Table) Counts() Counts { return t.counts }
 func (t *Table) Limits() Limits { return t.lim }
 
 // Close revokes every key and destroys every window, region and PD, in use or
-// not. Memory that is pinned is released when its last pin goes. Every later
-// control call fails with ErrDestroyed; data path calls find no key.
+// not. Every later control call fails with ErrDestroyed; data path calls find no
+// key.
 func (t *Table) Close() {
 	t.closed = true
 	// Erasing a key may move others to where this loop has been, so it runs until

@@ -3,8 +3,8 @@ package mem
 // View is a range of registered memory that a peer was allowed to access. It
 // is a plain value; the packets of one message share it.
 type View struct {
-	// Bytes is the range. Use it only right after the check, or after Valid;
-	// hold a Pin to keep mapped memory mapped between the two.
+	// Bytes is the range. Use it only right after the check, or after Valid: the
+	// owner may unmap what was deregistered.
 	Bytes []byte
 	// VA is the address of the first byte, as the peer named it.
 	VA uint64
@@ -20,20 +20,6 @@ func (v View) Valid() bool { return v.g == nil || v.g.gen == v.gen }
 
 // Region returns the region that the bytes belong to, nil for a zero-length access.
 func (v View) Region() *Region { return v.region }
-
-// Pin keeps the memory from being released until Unpin, whatever happens to the key.
-func (v View) Pin() {
-	if v.region != nil {
-		v.region.Pin()
-	}
-}
-
-// Unpin undoes one Pin.
-func (v View) Unpin() {
-	if v.region != nil {
-		v.region.Unpin()
-	}
-}
 
 // Persist makes the bytes durable, for FLUSH to persistence. It returns
 // FaultState if the view was revoked, FaultAccess if the memory cannot persist,

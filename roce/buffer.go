@@ -62,7 +62,7 @@ func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*Buffer, *MR
 }
 
 // Register registers the buffer, or, through opts, with properties of its own.
-// The buffer cannot be freed until the region is deregistered and no work request refers to it.
+// The buffer cannot be freed until the region is deregistered.
 func (b *Buffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
 	mem := b.retain()
 	if mem == nil {

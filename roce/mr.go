@@ -39,8 +39,8 @@ func WithPersist(f func([]byte) error) RegOption {
 	return func(a *mem.RegionAttr) { a.Persist = f }
 }
 
-// WithRelease has f called once when the device has let go of the memory: after
-// Deregister, or after work requests in progress have ended. It runs with the
+// WithRelease has f called once when the device has let go of the memory: at the end of
+// Deregister, of Reregister with other memory, or of Device.Close. It runs with the
 // lock of the device held and must not call into the device.
 func WithRelease(f func()) RegOption {
 	return func(a *mem.RegionAttr) { a.OnRelease = f }
