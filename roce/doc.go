@@ -79,7 +79,7 @@
 // that refers to it is outstanding, and at any time by peers that were given
 // its RKey. The usual rules of Go apply: data that the device wrote may be
 // read after the completion was polled. What a peer did by one-sided operations
-// makes no completion on this side: learn of it by a message, by
-// sync/atomic on a word that the peer changes atomically, or, once it is known to be
-// done, by any call on the device.
+// makes no completion on this side: learn of it by a message, after which any call on
+// the device orders it before what follows; by looking for a mark with [MR.ReadAt]; or by
+// sync/atomic on a word that the peer changes atomically.
 package roce

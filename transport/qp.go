@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
@@ -110,7 +111,7 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	}
 	for range maxQPNAttempts {
 		var b [4]byte
-		if _, err := e.cfg.Rand.Read(b[:]); err != nil {
+		if _, err := io.ReadFull(e.cfg.Rand, b[:]); err != nil {
 			return 0, fmt.Errorf("create QP: random number: %w", err)
 		}
 		n := ib.QPN(binary.BigEndian.Uint32(b[:])) & ib.QPNMask

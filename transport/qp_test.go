@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -71,6 +72,8 @@ func TestQPNumbers(t *testing.T) {
 	gsi, err := b.e.CreateQP(QPInitAttr{Type: ib.UD, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq, QPN: ib.QPNGSI})
 	require.NoError(t, err)
 	require.Equal(t, ib.QPNGSI, gsi.Number())
+	b.e.cfg.Rand = iotest.OneByteReader(newTestRand(3)) // as an io.Reader may
+	require.Greater(t, b.qp(t, ib.RC, nil).Number()&0xFFFF, ib.QPN(0))
 	b.e.cfg.Rand = failingRand{}
 	_, err = b.e.CreateQP(QPInitAttr{Type: ib.UD, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq})
 	require.ErrorIs(t, err, errNoEntropy)
