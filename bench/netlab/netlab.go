@@ -14,12 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/netns"
 )
 
 // MTU is that of the veth pair: room for the largest path MTU.
@@ -38,7 +36,7 @@ type Net struct {
 // Side is one end of it.
 type Side struct {
 	Addr netip.Addr
-	ns   *os.File // nil: this process's own
+	ns   *netns.Namespace // nil: this process's own
 }
 
 // New makes the network. Without the privilege, or the ip command, it is loopback, and
@@ -47,7 +45,7 @@ func New() (*Net, error) {
 	n := &Net{}
 	var err error
 	for _, s := range []*Side{&n.A, &n.B} {
-		if s.ns, err = newNamespace(); err != nil {
+		if s.ns, err = netns.New(); err != nil {
 			return Loopback(fmt.Sprintf("a namespace needs root: %v", err)), n.Close()
 		}
 	}
@@ -56,7 +54,7 @@ func New() (*Net, error) {
 		return Loopback(err.Error()), n.Close()
 	}
 	mtu := fmt.Sprint(MTU)
-	err = n.A.Run(exec.Command("ip", "link", "add", device, "mtu", mtu, "type", "veth", "peer", "name", device, "mtu", mtu, "netns", n.B.path()))
+	err = n.A.Run(exec.Command("ip", "link", "add", device, "mtu", mtu, "type", "veth", "peer", "name", device, "mtu", mtu, "netns", n.B.ns.Path()))
 	for _, s := range []*Side{&n.A, &n.B} {
 		for _, args := range []string{"link set lo up", "addr add " + s.Addr.String() + "/24 dev " + device, "link set " + device + " up"} {
 			if err == nil {
@@ -109,44 +107,15 @@ func (n *Net) Close() error {
 	return err
 }
 
-func newNamespace() (*os.File, error) {
-	type result struct {
-		f   *os.File
-		err error
-	}
-	ch := make(chan result)
-	go func() {
-		// The thread is in the new namespace, and ends with the goroutine because it stays
-		// locked.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			ch <- result{nil, err}
-			return
-		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		ch <- result{f, err}
-	}()
-	r := <-ch
-	return r.f, r.err
-}
-
-func (s *Side) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.ns.Fd()) }
-
 // Start starts a command at this end.
-func (s *Side) Start(cmd *exec.Cmd) error {
+func (s *Side) Start(cmd *exec.Cmd) (err error) {
 	if s.ns == nil {
 		return cmd.Start()
 	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good, as above
-		if err := unix.Setns(int(s.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- os.NewSyscallError("setns", err)
-			return
-		}
-		done <- cmd.Start()
-	}()
-	return <-done
+	if e := s.ns.Do(func() { err = cmd.Start() }); e != nil {
+		return e
+	}
+	return err
 }
 
 // Run runs a command at this end. What it printed is in the error.

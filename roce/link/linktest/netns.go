@@ -4,86 +4,60 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/netns"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Namespace is a network namespace, which ends with the test.
 type Namespace struct {
-	t    testing.TB
-	file *os.File
+	t  testing.TB
+	ns *netns.Namespace
 }
 
 // NewNamespace makes an empty namespace with its loopback interface up. It
 // skips the test, with the reason, where that is not permitted.
 func NewNamespace(t testing.TB) *Namespace {
 	t.Helper()
-	type result struct {
-		f   *os.File
-		err error
+	ns, err := netns.New()
+	if err != nil {
+		t.Skipf("needs a network namespace of its own, which needs root: %v", err)
 	}
-	ch := make(chan result)
-	go func() {
-		// The thread is in the new namespace and ends with the goroutine, because
-		// it stays locked.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			ch <- result{nil, err}
-			return
-		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		ch <- result{f, err}
-	}()
-	r := <-ch
-	if r.err != nil {
-		t.Skipf("needs a network namespace of its own, which needs root: %v", r.err)
-	}
-	t.Cleanup(func() { r.f.Close() })
-	n := &Namespace{t, r.f}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs the ip command of iproute2")
-	}
+	t.Cleanup(func() { ns.Close() })
+	n := &Namespace{t, ns}
 	n.Run("ip", "link", "set", "lo", "up")
 	return n
 }
 
 // Path is a name of the namespace for commands.
-func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.file.Fd()) }
+func (n *Namespace) Path() string { return n.ns.Path() }
 
 // Do runs f on a thread that is in the namespace; sockets that it opens stay
 // there. f may call t.FailNow.
 func (n *Namespace) Do(f func()) {
 	n.t.Helper()
-	done := make(chan struct{})
-	var err error
-	ok := false
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		if err = unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return
-		}
+	ended := false
+	err := n.ns.Do(func() {
 		f()
-		ok = true
-	}()
-	<-done
+		ended = true
+	})
 	require.NoError(n.t, err, "enter the network namespace")
-	if !ok {
+	if !ended {
 		n.t.FailNow() // f ended by Goexit, having said why
 	}
 }
 
 // Run runs a command in the namespace, which must succeed, and returns its
-// output.
+// output. It skips the test where there is no such command.
 func (n *Namespace) Run(name string, args ...string) string {
 	n.t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		n.t.Skipf("needs the command %s", name)
+	}
 	var out []byte
 	var err error
 	n.Do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
