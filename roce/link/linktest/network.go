@@ -136,13 +136,21 @@ func (s states) until(t testing.TB, want link.PortState) {
 	}
 }
 
-func testDownAndUp(t *testing.T, open Opener) {
-	n, a, b := open.OpenPair(t, 1500)
-	up, down := link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib.MTU1024}
-	ch := watch(t, a)
+// The states of a port over an interface with MTU 1500.
+var up, down = link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib.MTU1024}
+
+// watchedPair opens a pair that reaches each other, and watches a.
+func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *transport.Path, ch states) {
+	n, a, b = f.OpenPair(t, 1500)
+	ch = watch(t, a)
 	ch.until(t, up)
-	p := NewPath(a, b)
+	p = NewPath(a, b)
 	Reaches(t, a, b, p)
+	return n, a, b, p, ch
+}
+
+func testDownAndUp(t *testing.T, open Opener) {
+	n, a, b, p, ch := open.watchedPair(t)
 	// The carrier goes when the other side is switched off; then its own side.
 	for _, ns := range []*Namespace{n.B, n.A} {
 		ns.Run("ip", "link", "set", Device, "down")
@@ -208,12 +216,7 @@ func testMTUChange(t *testing.T, open Opener) {
 // The interface is removed: the port goes down, packets are unreachable, and
 // the link either lives on without or fails with an error that says so.
 func testRemoved(t *testing.T, open Opener) {
-	n, a, b := open.OpenPair(t, 1500)
-	up, down := link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib.MTU1024}
-	ch := watch(t, a)
-	ch.until(t, up)
-	p := NewPath(a, b)
-	Reaches(t, a, b, p)
+	n, a, _, p, ch := open.watchedPair(t)
 	n.A.Run("ip", "link", "del", Device)
 	ch.until(t, down)
 	rx := make([]transport.RxPacket, 1)

@@ -38,7 +38,6 @@ func RunRemade(t *testing.T, open Opener) {
 			require.True(t, ok)
 			require.NoError(t, m.Join(group, b.Addrs()[0]))
 			states := []states{watch(t, a), watch(t, b)}
-			up := link.PortState{Up: true, MTU: ib.MTU1024}
 			paths := []*transport.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
 			paths[1].Dst = group
 			pass := func() {
@@ -62,7 +61,7 @@ func RunRemade(t *testing.T, open Opener) {
 			pass()
 			n.A.Run("ip", "link", "del", Device)
 			for _, s := range states {
-				s.until(t, link.PortState{MTU: ib.MTU1024})
+				s.until(t, down)
 			}
 			for _, p := range paths[:2] {
 				before := unreachable(a)

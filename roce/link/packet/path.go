@@ -17,7 +17,6 @@ type path struct {
 	head    raw.Header
 	headLen int // of virtio header and headers
 	limit   int // most bytes of UDP payload in a frame
-	most    int // most bytes of UDP payload in a packet
 }
 
 // pathOf returns the link's state of a path, nil if nothing can be sent on it.
@@ -52,7 +51,7 @@ func (s *path) prepare(st *nexthop.State) {
 		longest = min(longest, st.GSOMax-s.head.Network())
 	}
 	s.limit = longest - overhead
-	s.most = st.MTU - overhead
+	s.Most = st.MTU - overhead
 
 	proto := etherType(s.Flow.Dst.Is6())
 	if s.Flow.VLAN != 0 {

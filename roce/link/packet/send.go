@@ -3,7 +3,6 @@ package packet
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
@@ -35,6 +34,7 @@ type sender struct {
 
 func (t *sender) init(l *Link) error {
 	t.l = l
+	t.held.Init(&t.stats, t.sendHeld)
 	if err := setVnet(t.fd); err != nil {
 		return &OpenError{Hint: "this kernel is too old: use the udp link", Err: err}
 	}
@@ -58,7 +58,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		t.retryBacklog()
 	}
 	if t.held.Due() {
-		t.retryHeld()
+		t.held.Retry()
 	}
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
@@ -79,24 +79,8 @@ func (t *sender) add(p *transport.TxPacket) {
 	}
 	size := p.UDPPayloadLen()
 	m := t.batch.Last()
-	if m == nil || m.Path != ps {
-		switch ps.Refresh() {
-		case nexthop.Ready:
-			if ps.Held() {
-				t.retryHeld()
-			}
-		case nexthop.Pending:
-			if !t.held.Keep(ps, p, size) {
-				t.stats.Lost(p.Path, 1)
-			}
-			return
-		default:
-			t.stats.Lost(p.Path, 1)
-			return
-		}
-	}
-	if size > ps.most {
-		t.stats.Dropped.Add(1) // the network would have to fragment it
+	// What the packet before could do, in the same call of Send, this one can.
+	if (m == nil || m.Path != ps || size > ps.Most) && !t.held.Admit(ps, p, size) {
 		return
 	}
 	if !t.gso.Load() || !t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit) {
@@ -163,14 +147,8 @@ func (t *sender) lost(p *path, errno unix.Errno, packets int) {
 	}
 }
 
-// retryHeld sends what waited for neighbours that are known by now.
-func (t *sender) retryHeld() { t.held.Retry(t.sendHeld, t.dropHeld) }
-
+// sendHeld sends a packet that waited for its neighbour.
 func (t *sender) sendHeld(p *path, data []byte) {
-	if len(data) > p.most {
-		t.stats.Dropped.Add(1)
-		return
-	}
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
 		errno = t.sendOne(p, data, 0)
@@ -185,5 +163,3 @@ func (t *sender) sendHeld(p *path, data []byte) {
 		t.lost(p, errno, 1)
 	}
 }
-
-func (t *sender) dropHeld(p *path, _ []byte) { t.stats.Lost(p.Of, 1) }

@@ -73,7 +73,7 @@ func (t *sender) retryBacklog() {
 	b := &t.backlog
 	for ; b.waiting(); b.head++ {
 		k := b.items[b.head]
-		if k.path.Refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.most {
+		if k.path.Refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.Most {
 			t.stats.Lost(k.path.Of, 1)
 			continue
 		}

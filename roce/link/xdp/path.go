@@ -14,7 +14,6 @@ type path struct {
 	// For the state of the hop, if it is Ready:
 	head raw.Header
 	q    *queue // nil if the link is not attached to the interface
-	most int    // most bytes of UDP payload
 }
 
 // pathOf returns the link's state of a path, nil if nothing can be sent on it.
@@ -51,7 +50,7 @@ func (s *path) prepare(st *nexthop.State) {
 	}
 	s.q = f.sender(s.Flow.SrcPort)
 	s.head.Init(&s.Flow, st.Src, st.Dst)
-	s.most = min(min(st.MTU, f.longest())-raw.Overhead(s.Flow.Dst), s.q.slotBytes-slotSlack-s.head.Len())
+	s.Most = min(min(st.MTU, f.longest())-raw.Overhead(s.Flow.Dst), s.q.slotBytes-slotSlack-s.head.Len())
 }
 
 // write makes the frame of a packet in a slot, and returns its length.

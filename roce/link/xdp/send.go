@@ -3,7 +3,6 @@ package xdp
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
@@ -20,7 +19,10 @@ type sender struct {
 	stats transmit.Counters
 }
 
-func (t *sender) init(l *Link) { t.l = l }
+func (t *sender) init(l *Link) {
+	t.l = l
+	t.held.Init(&t.stats, t.sendHeld)
+}
 
 // Backlog reports whether packets wait for the kernel, or can go now that a
 // neighbour is known.
@@ -37,7 +39,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		t.retryBacklog()
 	}
 	if t.held.Due() {
-		t.retryHeld()
+		t.held.Retry() // flushed below
 	}
 	var packets, bytes uint64
 	for i := range batch {
@@ -63,22 +65,7 @@ func (t *sender) add(p *transport.TxPacket) int {
 		return 0
 	}
 	size := p.UDPPayloadLen()
-	switch ps.Refresh() {
-	case nexthop.Ready:
-		if ps.Held() {
-			t.retryHeld()
-		}
-	case nexthop.Pending:
-		if !t.held.Keep(ps, p, size) {
-			t.stats.Lost(p.Path, 1)
-		}
-		return 0
-	default:
-		t.stats.Lost(p.Path, 1)
-		return 0
-	}
-	if size > ps.most {
-		t.stats.Dropped.Add(1) // the network would have to fragment it
+	if !t.held.Admit(ps, p, size) {
 		return 0
 	}
 	slot := t.slot(ps.q)
@@ -141,17 +128,8 @@ func (t *sender) kick(q *queue) {
 	}
 }
 
-// retryHeld sends what waited for neighbours that are known by now.
-func (t *sender) retryHeld() {
-	t.held.Retry(t.sendHeld, t.dropHeld)
-	t.flush()
-}
-
+// sendHeld sends a packet that waited for its neighbour.
 func (t *sender) sendHeld(p *path, data []byte) {
-	if len(data) > p.most {
-		t.stats.Dropped.Add(1)
-		return
-	}
 	slot := t.slot(p.q)
 	if slot == nil {
 		t.postponeBytes(p, data)
@@ -161,5 +139,3 @@ func (t *sender) sendHeld(p *path, data []byte) {
 		t.stats.Sent(1, len(data))
 	}
 }
-
-func (t *sender) dropHeld(p *path, _ []byte) { t.stats.Lost(p.Of, 1) }

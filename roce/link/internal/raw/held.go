@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -16,10 +17,13 @@ type Follower interface {
 	Refresh() nexthop.Status
 }
 
-// Held keeps copies of packets whose neighbour is being resolved. The device
-// goes on sending to others meanwhile. It belongs to the sending side, but for
-// what its methods say.
+// Held decides what becomes of packets to send, and keeps copies of those whose
+// neighbour is being resolved. The device goes on sending to others meanwhile. It
+// belongs to the sending side, but for what its methods say.
 type Held[P Follower] struct {
+	stats *transmit.Counters
+	send  func(path P, data []byte)
+
 	some  atomic.Bool // something is held
 	retry atomic.Bool // it is worth looking whether that can go
 	items []heldItem[P]
@@ -32,10 +36,43 @@ type heldItem[P Follower] struct {
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
-// Keep keeps a packet of size bytes, BTH through ICRC. It returns false if there
-// are too many.
-func (h *Held[P]) Keep(path P, p *transport.TxPacket, size int) bool {
+// Init sets what counts packets that go nowhere, and what sends those that were
+// kept.
+func (h *Held[P]) Init(stats *transmit.Counters, send func(path P, data []byte)) {
+	h.stats, h.send = stats, send
+}
+
+// Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its
+// path now; those kept for it have gone before. One that cannot is kept or counted.
+func (h *Held[P]) Admit(path P, p *transport.TxPacket, size int) bool {
 	s := path.Base()
+	switch path.Refresh() {
+	case nexthop.Ready:
+		if s.held > 0 {
+			h.Retry()
+		}
+		return h.fits(s, size)
+	case nexthop.Pending:
+		if h.keep(path, s, p, size) {
+			return false
+		}
+	}
+	h.stats.Lost(s.Of, 1)
+	return false
+}
+
+// fits reports whether a packet of size bytes can go by a path without being
+// fragmented, and counts it if not.
+func (h *Held[P]) fits(s *Path, size int) bool {
+	if size > s.Most {
+		h.stats.Dropped.Add(1)
+		return false
+	}
+	return true
+}
+
+// keep keeps a packet. It returns false if there are too many.
+func (h *Held[P]) keep(path P, s *Path, p *transport.TxPacket, size int) bool {
 	if len(h.buf)+size > heldBytes || s.held+size > heldPerPath {
 		return false
 	}
@@ -65,8 +102,8 @@ func (h *Held[P]) Changed() bool {
 func (h *Held[P]) Due() bool { return h.retry.Load() }
 
 // Retry has those packets sent, in order, whose neighbour is known by now, and
-// those given up that can go nowhere.
-func (h *Held[P]) Retry(send, giveUp func(path P, data []byte)) {
+// gives up those that can go nowhere.
+func (h *Held[P]) Retry() {
 	h.retry.Store(false) // before looking: what changes later sets it again
 	items, buf := h.items, h.buf
 	h.items, h.buf = h.items[:0], h.spare[:0]
@@ -79,9 +116,11 @@ func (h *Held[P]) Retry(send, giveUp func(path P, data []byte)) {
 			h.items = append(h.items, heldItem[P]{k.path, len(h.buf), k.n})
 			h.buf = append(h.buf, data...)
 		case nexthop.Ready:
-			send(k.path, data)
+			if h.fits(s, k.n) {
+				h.send(k.path, data)
+			}
 		default:
-			giveUp(k.path, data)
+			h.stats.Lost(s.Of, 1)
 		}
 	}
 	clear(items[len(h.items):])

@@ -16,6 +16,9 @@ type Path struct {
 	Of   *transport.Path
 	Flow Flow
 	ICRC transmit.ICRC
+	// Most is how many bytes of UDP payload a packet has at most; whoever makes the
+	// headers of a fresh state sets it.
+	Most int
 
 	hops  *nexthop.Table
 	hop   *nexthop.Hop                   // nil for multicast
@@ -51,9 +54,6 @@ func (l *Local) Path(s *Path, p *transport.Path, rxeFlush bool) bool {
 
 // Base returns s: every path of a link has one.
 func (s *Path) Base() *Path { return s }
-
-// Held reports whether packets wait for the neighbour.
-func (s *Path) Held() bool { return s.held > 0 }
 
 // Follow brings the path up to date with its next hop. fresh is true if the
 // state is Ready and another than before: the headers are to be made anew.
