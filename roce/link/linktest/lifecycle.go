@@ -56,6 +56,21 @@ func testWake(t *testing.T, p Pair) {
 	Receive(t, p.A, 1)
 }
 
+// A batch without room takes nothing, and leaves what is there for the next.
+func testNoRoom(t *testing.T, p Pair) {
+	r := rand.New(rand.NewPCG(11, 11))
+	path := NewPath(p.A, p.B)
+	batch := []transport.TxPacket{Packet(r, path, 100), Packet(r, path, 100), Packet(r, path, 7)}
+	SendAll(t, p.A, batch)
+	for range 3 {
+		require.NoError(t, p.B.Wait(int64(time.Millisecond)))
+		n, err := p.B.Recv(nil)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+	Await(t, p.B, batch)
+}
+
 func testClose(t *testing.T, p Pair) {
 	require.NoError(t, p.A.Close())
 	require.NoError(t, p.A.Close())

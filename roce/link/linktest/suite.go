@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Pair) {
 		{"wake", testWake},
 		{"no allocation", testNoAllocation},
 		{"multicast", testMulticast},
+		{"no room", testNoRoom},
 		{"close", testClose}, // last
 	} {
 		ok := t.Run(c.name, func(t *testing.T) {

@@ -90,6 +90,9 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	if l.closed.Load() {
 		return 0, link.ErrClosed
 	}
+	if len(batch) == 0 {
+		return 0, nil // the loop below ends with a packet, or when there is none
+	}
 	if !r.split.Pending() {
 		// Nothing of the last call is in use any more.
 		r.inUse = false

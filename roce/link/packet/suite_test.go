@@ -51,7 +51,11 @@ func TestVeth(t *testing.T) {
 func TestFilter(t *testing.T)     { linktest.RunFilter(t, openPacket(nil)) }
 func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openPacket(nil)) }
 func TestNetwork(t *testing.T)    { linktest.RunNetwork(t, openPacket(nil)) }
-func TestRemade(t *testing.T)     { linktest.RunRemade(t, openPacket(nil)) }
+func TestHostile(t *testing.T)    { linktest.RunHostile(t, openPacket(nil), nil) }
+func TestHostileQueue(t *testing.T) {
+	linktest.RunHostile(t, openPacket(func(o *packet.Options) { o.DisableRing = true }), nil)
+}
+func TestRemade(t *testing.T) { linktest.RunRemade(t, openPacket(nil)) }
 func TestRemadeVLAN(t *testing.T) {
 	linktest.RunRemade(t, openPacket(func(o *packet.Options) { o.VLAN = 77 }))
 }

@@ -12,6 +12,8 @@ import (
 
 func open(a netip.Addr) (link.Link, error) { return udp.Open([]netip.Addr{a}, udp.Options{}) }
 
+func TestHostile(t *testing.T) { linktest.RunHostile(t, open, nil) }
+
 // Packets to a group leave by the interface of their source address, whether the
 // link is in the group or not, and though the routes prefer another interface.
 func TestMulticastInterface(t *testing.T) {

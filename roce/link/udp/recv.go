@@ -64,6 +64,9 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	if l.closed.Load() {
 		return 0, link.ErrClosed
 	}
+	if len(batch) == 0 {
+		return 0, nil // the loop below ends with a packet, or when there is none
+	}
 	for {
 		n := 0
 		for n < len(batch) && (r.split.Pending() || r.advance()) {

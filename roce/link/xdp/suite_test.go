@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/stretchr/testify/require"
 )
 
 func openXDP(changes ...func(*xdp.Options)) linktest.Opener {
@@ -55,7 +56,16 @@ func TestVeth(t *testing.T) {
 	})
 }
 
-func TestFilter(t *testing.T)        { linktest.RunFilter(t, openXDP()) }
-func TestFilterGeneric(t *testing.T) { linktest.RunFilter(t, openXDP(generic)) }
-func TestFilterIPv6(t *testing.T)    { linktest.RunFilterIPv6(t, openXDP()) }
-func TestNetwork(t *testing.T)       { linktest.RunNetwork(t, openXDP()) }
+// noneLost checks that the kernel has all frames of the UMEM for receiving.
+func noneLost(t *testing.T, l link.Link) {
+	_, receiving, err := l.(*xdp.Link).Accounts()
+	require.NoError(t, err)
+	require.EqualValues(t, l.Capabilities().RecvBufferBytes/4096, receiving)
+}
+
+func TestFilter(t *testing.T)         { linktest.RunFilter(t, openXDP()) }
+func TestFilterGeneric(t *testing.T)  { linktest.RunFilter(t, openXDP(generic)) }
+func TestFilterIPv6(t *testing.T)     { linktest.RunFilterIPv6(t, openXDP()) }
+func TestHostile(t *testing.T)        { linktest.RunHostile(t, openXDP(), noneLost) }
+func TestHostileGeneric(t *testing.T) { linktest.RunHostile(t, openXDP(generic), noneLost) }
+func TestNetwork(t *testing.T)        { linktest.RunNetwork(t, openXDP()) }
