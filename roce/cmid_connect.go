@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/cm"
 )
@@ -59,7 +60,7 @@ func (id *CMID) request(now int64, a *cmAgent, p *ConnParam) error {
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		MTU: p.MTU, AckTimeout: p.AckTimeout,
-		FlowLabel: flowLabel(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
 		Private: private, Tries: id.tries, RetryNs: id.retryNs,
 	}
 	if qp := id.qp; qp != nil {
@@ -330,7 +331,7 @@ func (id *CMID) onReply(now int64, e *cm.Event) {
 		SGIDIndex: id.sgid, MTU: p.MTU, Timeout: p.AckTimeout,
 		RetryCnt: p.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
 		MaxRdAtomic: min(p.InitiatorDepth, m.ResponderResources), MaxDestRdAtomic: m.InitiatorDepth,
-		FlowLabel: flowLabel(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
 		Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
 	}
 	err := id.connectQP(now, RemoteInfo{QPN: m.QPN, PSN: id.qp.psn, GID: dgid(id.conn.Remote())}, c)

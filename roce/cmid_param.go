@@ -102,10 +102,6 @@ func paramOfREP(m *mad.REP) ConnParam {
 	}
 }
 
-// flowLabel is what both ends of RDMA-CM derive from the ports, so that the
-// connection's packets take one way through the network (Linux).
-func flowLabel(src, dst uint16) uint32 { return (uint32(src)*31 + uint32(dst)) & 0xFFFFF }
-
 func (d *Device) random64() (uint64, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(d.rand, b[:]); err != nil {

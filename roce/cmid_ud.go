@@ -63,7 +63,7 @@ func (id *CMID) onResolved(now int64, e *cm.Event) {
 	id.event(CMEvent{Type: CMEstablished, PrivateData: e.Private, UD: UDParam{
 		AV: AddressVector{
 			DGID: dgid(id.remote.Addr()), SGIDIndex: id.sgid, TrafficClass: id.tos, HopLimit: defaultHopLimit,
-			FlowLabel: flowLabel(id.local.Port(), id.remote.Port()),
+			FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()),
 		},
 		QPN: m.QPN, QKey: m.QKey,
 	}})

@@ -27,9 +27,9 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 		return nil, err
 	}
 	if av.FlowLabel != 0 {
-		a.path.SrcPort = flowPort(av.FlowLabel)
+		a.path.SrcPort = ib.SourcePort(av.FlowLabel)
 	} else {
-		a.path.SrcPort = flowPort(addrHash(&a.path))
+		a.path.SrcPort = ib.SourcePort(addrHash(&a.path))
 	}
 	return a, nil
 }
@@ -78,24 +78,6 @@ func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) 
 	}
 	return nil
 }
-
-// flowPort folds a 20-bit flow label into a UDP source port of the dynamic
-// range, by the formula that rdma_rxe and NICs share (wire format 2.2).
-func flowPort(label uint32) uint16 {
-	return uint16(0xC000 | (label&0x3FFF ^ label>>14&0x3F))
-}
-
-// qpnFlow is the flow label of a connection that was given none: both ends
-// derive the same one from their QP numbers.
-func qpnFlow(a, b ib.QPN) uint32 {
-	v := uint64(a) * uint64(b)
-	v ^= v >> 20
-	v ^= v >> 40
-	return uint32(v) & maxFlowLabel
-}
-
-// qpnPort is the source port of a datagram QP (rdma_rxe: a hash of the QPN).
-func qpnPort(n ib.QPN) uint16 { return uint16(0xC000 + 0x61C88647*uint32(n)>>18) }
 
 // addrHash spreads the flows of address handles without a flow label.
 func addrHash(p *Path) uint32 {

@@ -78,11 +78,3 @@ func TestAHBadArguments(t *testing.T) {
 	_, err = b.e.CreateAH(pd, good)
 	requireAttr(t, err, "pd")
 }
-
-// Source ports seen on the wire from rdma_rxe.
-func TestFlowPorts(t *testing.T) {
-	require.Equal(t, uint16(0xD872), qpnPort(ib.QPNGSI))
-	require.Equal(t, uint16(0xD078), qpnPort(0x13))
-	require.Equal(t, uint16(50885), flowPort((0x9817*31+7174)&maxFlowLabel))
-	require.Equal(t, qpnFlow(0x11, 0xABCDEF), qpnFlow(0xABCDEF, 0x11), "both directions use one port")
-}

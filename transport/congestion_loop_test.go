@@ -11,7 +11,6 @@ import (
 // scripted is a controller that says what a test wants and keeps what it is
 // told.
 type scripted struct {
-	cc.Controller
 	window      int
 	rate        cc.Rate
 	sent, acked int
@@ -21,13 +20,15 @@ type scripted struct {
 func (s *scripted) OnSend(_ int64, n int)    { s.sent += n }
 func (s *scripted) OnAck(_ int64, n int)     { s.acked += n }
 func (s *scripted) OnTimeout(int64)          { s.timeouts++ }
+func (s *scripted) OnCNP(int64)              {}
+func (s *scripted) OnNAK(int64)              {}
 func (s *scripted) Rate(int64) cc.Rate       { return s.rate }
 func (s *scripted) Window(int64) int         { return s.window }
 func (s *scripted) State(int64) (z cc.State) { return z }
 
 func newScripted(t testing.TB) (*loop, *scripted) {
 	l := newLoop(t, loopOptions{tuning: Tuning{Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}})
-	s := &scripted{Controller: cc.NewNone()}
+	s := &scripted{}
 	l.a.qp.cc.ctl = s
 	return l, s
 }

@@ -52,22 +52,6 @@ func TestCQOverflow(t *testing.T) {
 	require.Empty(t, drainEvents(b.e))
 }
 
-// The QP whose completion does not fit goes to ERR with an event of its own.
-func TestCQOverflowEndsQP(t *testing.T) {
-	b := newBench(t)
-	cq, err := b.e.CreateCQ(1, nil)
-	require.NoError(t, err)
-	b.cq = cq
-	qp := b.qp(t, 1, nil)
-	moveTo(t, qp, StateRTS)
-	qp.completeRecv(0, &WC{ID: 1}, false)
-	require.Equal(t, StateRTS, qp.State())
-	qp.completeRecv(0, &WC{ID: 2}, false)
-	require.Equal(t, StateErr, qp.State())
-	require.Equal(t, []EventType{EventCQError, EventQPFatal}, drainEvents(b.e))
-	require.Equal(t, []WC{{ID: 1, QPN: qp.Number()}}, pollAll(cq))
-}
-
 func TestCQArm(t *testing.T) {
 	b := newBench(t)
 	ok, bad := WC{}, WC{Status: WCFlushErr}

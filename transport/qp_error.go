@@ -65,15 +65,3 @@ func (qp *QP) flushRecv() {
 func (qp *QP) flushOneRecv(w *recvWQE) {
 	qp.recvCQ.push(&WC{ID: w.id, Status: WCFlushErr, Opcode: WCRecv, QPN: qp.num}, false)
 }
-
-// completeRecv makes the completion of a receive request and counts it; if
-// the CQ refuses it the QP goes to ERR.
-func (qp *QP) completeRecv(now int64, wc *WC, solicited bool) {
-	wc.QPN = qp.num
-	if wc.Status == WCSuccess {
-		qp.e.counters.RDMARecvs++
-	}
-	if !qp.recvCQ.push(wc, solicited) {
-		qp.fatal(now, EventQPFatal)
-	}
-}

@@ -133,9 +133,9 @@ func (qp *QP) setPath(op string, a *QPAttr, mask AttrMask) error {
 		if mask&AttrDestQPN != 0 {
 			peer = a.DestQPN
 		}
-		flow = qpnFlow(qp.num, peer)
+		flow = ib.FlowLabelFromQPNs(qp.num, peer)
 	}
-	p.SrcPort = flowPort(flow)
+	p.SrcPort = ib.SourcePort(flow)
 	qp.markECT(&p)
 	qp.path = p
 	return nil
@@ -166,7 +166,7 @@ func (qp *QP) enter(now int64, to QPState) {
 		qp.mtu = qp.attr.PathMTU.Bytes()
 		if qp.typ == ib.UD {
 			qp.mtu = qp.e.cfg.MTU.Bytes()
-			qp.path.SrcPort = qpnPort(qp.num)
+			qp.path.SrcPort = ib.DatagramSourcePort(qp.num)
 		}
 		if qp.cc != nil {
 			qp.cc.restart()

@@ -188,7 +188,7 @@ func TestSQD(t *testing.T) {
 	av := AddressVector{DGID: gid("192.0.2.77"), FlowLabel: 1}
 	require.NoError(t, qp.Modify(0, QPAttr{AV: av}, AttrAV))
 	require.Equal(t, "192.0.2.77", qp.path.Dst.String())
-	require.Equal(t, flowPort(1), qp.path.SrcPort)
+	require.Equal(t, ib.SourcePort(1), qp.path.SrcPort)
 	require.NoError(t, qp.Modify(0, QPAttr{State: StateRTS}, AttrState))
 	require.Equal(t, StateRTS, qp.State())
 	require.NoError(t, qp.Modify(0, QPAttr{State: StateSQD}, AttrState))

@@ -118,7 +118,7 @@ func TestQueryReturnsWhatWasSet(t *testing.T) {
 		Caps: QPCaps{MaxSendWR: 3, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64},
 	}, init)
 	require.Equal(t, 512, qp.mtu)
-	require.Equal(t, flowPort(qpnFlow(qp.num, 0x55)), qp.path.SrcPort)
+	require.Equal(t, ib.SourcePort(ib.FlowLabelFromQPNs(qp.num, 0x55)), qp.path.SrcPort)
 
 	require.NoError(t, qp.Modify(0, QPAttr{State: StateReset}, AttrState))
 	got, _ = qp.Query()

@@ -15,7 +15,7 @@ type TraceKind uint8
 const (
 	TraceTxPacket TraceKind = iota
 	TraceRxPacket
-	TraceDrop // Reason is the name of the counter
+	TraceDrop // Detail says why
 	TraceRetransmit
 	TraceTimeout
 	TraceRNRWait

@@ -46,18 +46,3 @@ type State struct {
 	Limiting             bool   // false: the QP may send as fast as it can
 	Cuts                 uint64 // rate cuts so far
 }
-
-// none never limits.
-type none struct{}
-
-// NewNone returns the controller that never limits.
-func NewNone() Controller { return none{} }
-
-func (none) OnSend(int64, int) {}
-func (none) OnAck(int64, int)  {}
-func (none) OnCNP(int64)       {}
-func (none) OnNAK(int64)       {}
-func (none) OnTimeout(int64)   {}
-func (none) Rate(int64) Rate   { return 0 }
-func (none) Window(int64) int  { return 0 }
-func (none) State(int64) State { return State{} }

@@ -4,11 +4,10 @@
 // turns the rate into batch sizes without a timer per packet, and a
 // [NotificationPoint] decides when a receiver of CE-marked packets sends a CNP.
 //
-// Two controllers exist: [NewNone], which never limits, and [NewDCQCN] with
-// the profiles [Paper] (Zhu et al., "Congestion Control for Large-Scale RDMA
-// Deployments", SIGCOMM 2015) and [Mellanox] (defaults of ConnectX NICs).
-//
-// [Config] selects among them by name.
+// There is one controller, [NewDCQCN], with the profiles [Paper] (Zhu et al.,
+// "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015) and
+// [Mellanox] (defaults of ConnectX NICs). [Config] selects among them by name, or
+// none, which is the default.
 //
 // A rate is one of bits on an Ethernet cable. A CNP can lower it to MinRate of
 // the profile and no further, and costs a fixed amount of work; time that has
