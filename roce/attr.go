@@ -139,6 +139,7 @@ func (d *Device) Counters() Counters {
 	c.DropICRC += s.RxICRC
 	c.DropMalformed += s.RxShort + s.RxTruncated
 	c.SendErr += s.TxDropped
+	c.LinkDowned += d.linkDowned.Load()
 	return c
 }
 

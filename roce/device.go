@@ -62,7 +62,8 @@ type Device struct {
 	nextTimer atomic.Int64
 
 	// port is the state of the interfaces under the link; nil if it does not say.
-	port atomic.Pointer[link.PortState]
+	port       atomic.Pointer[link.PortState]
+	linkDowned atomic.Uint64 // times that they went down
 
 	async    *eventQueue
 	closing  sync.Once
@@ -238,6 +239,7 @@ func (d *Device) portChanged(s link.PortState) {
 	case s.Up:
 		d.async.push(Event{Type: EventPortActive})
 	default:
+		d.linkDowned.Add(1)
 		d.async.push(Event{Type: EventPortError})
 	}
 }

@@ -15,7 +15,7 @@ type Counters struct {
 	RetryRNRExceededErr uint64 // retry_rnr_exceeded_err
 	CompleterRetryErr   uint64 // completer_retry_err: go-back-N started
 	SendErr             uint64 // send_err: packets that the link refused
-	LinkDowned          uint64 // link_downed
+	LinkDowned          uint64 // link_downed: counted by the shell
 	RDMASends           uint64 // rdma_sends: send work requests completed
 	RDMARecvs           uint64 // rdma_recvs: receive work requests completed
 	SentBytes           uint64 // sent_bytes: BTH through ICRC
