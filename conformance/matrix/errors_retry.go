@@ -3,6 +3,7 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
@@ -94,8 +95,42 @@ func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 		if sent < shortRetry+1 {
 			return "", fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry)
 		}
+		if !isRXE(x.req.p) {
+			if err := patientEnough(x.tr.Events(), x.rsp.p.Addr(x.family), took, at == reqLast || at == ack); err != nil {
+				return "", err
+			}
+		}
 		return fmt.Sprintf("%v after %d transmissions, %d ms", wc.Status, sent, took.Milliseconds()), nil
 	}
+}
+
+// tenseTime is the ACK timeout of tenseTimeout.
+const tenseTime = 4096 * time.Nanosecond << tenseTimeout
+
+// patientEnough checks that a requester whose retries ran out, which took some time, has not
+// gone on for longer than it should, nor, if it was its timer that ran out, given up too soon.
+// What a slow responder does to the numbers is allowed for: progress gives all retries back.
+func patientEnough(events []wire.Event, responder netip.Addr, took time.Duration, byTimer bool) error {
+	if least := (shortRetry + 1) * tenseTime; byTimer && took < least {
+		return fmt.Errorf("gave up after %v, and %d timeouts take %v", took, shortRetry+1, least)
+	}
+	sent := map[uint32]int{}
+	begun, newest := false, uint32(0)
+	for _, e := range events {
+		p := e.Pkt
+		if p.Dst == responder {
+			sent[p.PSN]++
+			if sent[p.PSN] > shortRetry+1 {
+				return fmt.Errorf("PSN %#x was sent %d times without progress, want 1 and %d retries", p.PSN, sent[p.PSN], shortRetry)
+			}
+			continue
+		}
+		if e.Delivered() && (!begun || psnDiff(p.PSN, newest) > 0) {
+			begun, newest = true, p.PSN
+			clear(sent)
+		}
+	}
+	return nil
 }
 
 // notExceeded loses it as often as there are retries.
