@@ -37,10 +37,10 @@ func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []by
 		return 0, err
 	}
 	defer mr.d.mu.Unlock()
-	i := mr.info.Load()
-	if i.bytes == nil {
+	if !mr.t.Registered() {
 		return 0, mem.ErrDestroyed
 	}
+	i := mr.info.Load()
 	n := 0
 	if off < int64(len(i.bytes)) {
 		n = f(i.bytes[off:])

@@ -92,6 +92,10 @@ func TestReadAtBounds(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 		require.Zero(t, n)
 	}
+	empty, err := e.pd.RegisterMR(nil, 0)
+	require.NoError(t, err)
+	_, err = empty.ReadAt(b[:], 0)
+	require.Equal(t, io.EOF, err, "registered, and without a byte")
 	_, err = e.mr.ReadAt(b[:], -1)
 	require.ErrorAs(t, err, new(*ArgError))
 	require.NoError(t, e.mr.Deregister())
