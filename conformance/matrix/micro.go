@@ -2,8 +2,10 @@ package matrix
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/transport"
 )
 
 // AETH syndromes, upper three bits and NAK codes.
@@ -29,7 +31,8 @@ func psnDiff(a, b uint32) int {
 //
 //   - each ICRC is right, except on packets that a rule damaged;
 //   - L1: a sequence-error NAK names a PSN that was the first missing one when a later
-//     packet arrived; the PSN of positive ACKs never goes back;
+//     packet arrived, and this module's responder repeats one only after a while; the PSN of
+//     positive ACKs never goes back;
 //   - L2: the requester sends the next PSN, or goes back to one that has been sent.
 func checkTrace(c *conn, tr *wire.Trace) error {
 	if n := tr.Lost(); n > 0 {
@@ -39,7 +42,7 @@ func checkTrace(c *conn, tr *wire.Trace) error {
 	expected := uint32(firstPSN) // the responder's, from what was delivered
 	next := uint32(firstPSN)     // one past the highest PSN that the requester sent
 	lastAck := uint32(firstPSN-1) & psnMask
-	gaps := map[uint32]bool{}
+	gaps := map[uint32]*gap{}
 	for _, e := range tr.Events() {
 		p := e.Pkt
 		if e.Fate != badSum && !p.ICRCValid() {
@@ -63,7 +66,9 @@ func checkTrace(c *conn, tr *wire.Trace) error {
 			case d == 0:
 				expected = (expected + span) & psnMask
 			case d > 0:
-				gaps[expected] = true
+				if gaps[expected] == nil {
+					gaps[expected] = &gap{opened: e.At}
+				}
 			}
 			continue
 		}
@@ -73,8 +78,12 @@ func checkTrace(c *conn, tr *wire.Trace) error {
 		}
 		switch {
 		case syn == synNAKSeq:
-			if !gaps[p.PSN] {
+			g := gaps[p.PSN]
+			if g == nil {
 				return fmt.Errorf("L1: NAK for PSN %#x, which was not the first missing one: %v", p.PSN, p)
+			}
+			if !isRXE(c.rsp.p) && !g.mayNAK(e.At) {
+				return fmt.Errorf("L1: NAK number %d of a gap after %v: %v", g.naks, e.At-g.opened, p)
 			}
 		case syn&synKind == synAck && p.IsAck():
 			if psnDiff(p.PSN, lastAck) < 0 {
@@ -87,6 +96,20 @@ func checkTrace(c *conn, tr *wire.Trace) error {
 		}
 	}
 	return nil
+}
+
+// gap is a PSN that is missing.
+type gap struct {
+	opened time.Duration // when the wire delivered the first packet behind it
+	naks   int
+}
+
+// mayNAK counts a NAK, and reports whether it was time for it. However late the responder and
+// the wire come to run, a NAK is not seen before it is sent. The responder's clock is read
+// once for many packets: half the time is enough.
+func (g *gap) mayNAK(at time.Duration) bool {
+	g.naks++
+	return at-g.opened >= time.Duration(g.naks-1)*transport.DefaultSeqNAKRearmNs/2
 }
 
 // readSpan is how many PSNs a READ request takes.
