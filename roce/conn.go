@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/goroce/goroce/ib/mad"
 )
 
 // Defaults of connections made by [Dial] and [Listen].
@@ -112,16 +114,18 @@ type Conn struct {
 }
 
 // newConn makes the objects of a connection around an ID that has an address,
-// and posts the receives.
-func newConn(id *CMID, cfg *ConnConfig) (c *Conn, err error) {
+// and posts the receives. If it fails it ends the ID; who has asked for the
+// connection is told that there is no room.
+func newConn(id *CMID, cfg *ConnConfig) (_ *Conn, err error) {
 	d := id.d
-	c = &Conn{
+	c := &Conn{
 		d: d, id: id, pd: cfg.PD, cfg: cfg.withDefaults(), ops: map[uint64]*Pending{},
 		followers: map[signal]struct{}{}, wcs: make([]WC, 32),
 	}
 	defer func() {
 		if err != nil {
-			c.free()
+			refuse(id, mad.RejectNoResources, err) // nothing to refuse on the active side
+			_ = c.free()                           // the first error counts
 		}
 	}()
 	if c.pd == nil {

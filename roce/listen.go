@@ -201,8 +201,7 @@ func (l *Listener) admit(e *CMEvent) *Conn {
 	}
 	c, err := newConn(e.ID, &l.cfg.ConnConfig)
 	if err != nil {
-		refuse(e.ID, mad.RejectNoResources, err)
-		return nil
+		return nil // newConn has refused it
 	}
 	c.ready(e.PrivateData)
 	if err = e.ID.SetMemory(l.cfg.memory()); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
@@ -228,4 +229,24 @@ func TestHostileGrantAfterClose(t *testing.T) {
 	s.probe()
 	require.Equal(t, uint16(100), s.s.snd.limit, "the grant was not looked at")
 	require.NoError(t, s.release())
+}
+
+// A listener whose device is used up refuses for want of resources, and goes on; a
+// client in that place says so.
+func TestExhausted(t *testing.T) {
+	for _, limit := range []mem.Limits{{PDs: 1}, {Regions: 1}, {Regions: 2}, {Regions: 3}} {
+		full := openDevice(t, roce.Config{MemLimits: limit})
+		other := openDevice(t, roce.Config{})
+		l, err := Listen(full, netip.AddrPortFrom(full.Addrs()[0], 0))
+		require.NoError(t, err)
+		for range 2 {
+			_, err = Dial(testContext(t), other, l.addr.AddrPort)
+			var r *roce.RejectedError
+			require.ErrorAs(t, err, &r)
+			require.Equal(t, mad.RejectNoResources, r.Reason)
+			_, err = Dial(testContext(t), full, netip.AddrPortFrom(other.Addrs()[0], 1))
+			require.ErrorIs(t, err, mem.ErrLimit)
+		}
+		require.NoError(t, l.Close())
+	}
 }

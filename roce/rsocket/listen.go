@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce"
 )
 
@@ -229,14 +228,9 @@ func (l *Listener) handle(e *roce.CMEvent) *Conn {
 
 // request answers a connection request.
 func (l *Listener) request(e *roce.CMEvent) {
-	refuse := func(reason mad.RejectReason) {
-		// It fails if the peer has gone, which is the same.
-		_ = e.ID.RejectReason(reason, nil)
-		_ = e.ID.Close()
-	}
 	peer, err := parseConnData(e.PrivateData)
 	if err != nil {
-		refuse(mad.RejectConsumer)
+		_ = e.ID.Close() // the peer is told: rejected by the application
 		return
 	}
 	if l.cfg.TrafficClass != 0 {
@@ -244,7 +238,6 @@ func (l *Listener) request(e *roce.CMEvent) {
 	}
 	c, err := newConn(l.dev, e.ID, nil, l.cfg)
 	if err != nil {
-		refuse(mad.RejectNoResources) // does nothing if newConn has closed the ID
 		return
 	}
 	c.meet(peer)

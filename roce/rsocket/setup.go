@@ -3,17 +3,20 @@ package rsocket
 import (
 	"errors"
 
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce"
 )
 
 // newConn makes everything that a connection needs for an ID that is about to
-// be connected or accepted, and posts its receives.
+// be connected or accepted, and posts its receives. If it fails it ends the ID;
+// who has asked for the connection is told that there is no room.
 func newConn(d *roce.Device, id *roce.CMID, ch *roce.EventChannel, cfg Config) (*Conn, error) {
 	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg}
 	c.rd.init()
 	c.wr.init()
 	c.cl.init()
 	if err := c.allocate(); err != nil {
+		_ = id.RejectReason(mad.RejectNoResources, nil) // nothing to refuse on the active side
 		return nil, errors.Join(err, c.release())
 	}
 	return c, nil
