@@ -135,8 +135,8 @@ type messenger struct {
 }
 
 // newMessenger makes the queue pair and posts the receive.
-func newMessenger(s *side, id *roce.CMID) (m *messenger, err error) {
-	m = &messenger{id: id}
+func newMessenger(s *side, id *roce.CMID) (_ *messenger, err error) {
+	m := &messenger{id: id}
 	defer func() {
 		if err != nil {
 			_ = m.free() // the first error counts

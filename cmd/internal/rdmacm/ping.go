@@ -146,8 +146,8 @@ const (
 )
 
 // newPinger makes everything that a connection needs, with a receive posted.
-func newPinger(p *ping, s *side, id *roce.CMID, ch *roce.EventChannel) (c *pinger, err error) {
-	c = &pinger{p: p, s: s, id: id, ch: ch, gone: make(chan struct{})}
+func newPinger(p *ping, s *side, id *roce.CMID, ch *roce.EventChannel) (_ *pinger, err error) {
+	c := &pinger{p: p, s: s, id: id, ch: ch, gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = c.free() // the first error counts

@@ -42,7 +42,7 @@ func lookup(ctx context.Context, name string) (netip.Addr, error) {
 
 // open opens the device: where the options say; else on the local address that
 // the tool is bound to; else where the kernel would reach the peer from.
-func open(ctx context.Context, name string, env *tool.Env, d *tool.DeviceOptions, local, peer netip.Addr) (s *side, err error) {
+func open(ctx context.Context, name string, env *tool.Env, d *tool.DeviceOptions, local, peer netip.Addr) (_ *side, err error) {
 	o := *d
 	if o.Addr == "" && o.Dev == "" && local.IsValid() && !local.IsUnspecified() {
 		o.Addr = local.String()
@@ -55,7 +55,7 @@ func open(ctx context.Context, name string, env *tool.Env, d *tool.DeviceOptions
 	if err != nil {
 		return nil, err
 	}
-	s = &side{name: name, env: env}
+	s := &side{name: name, env: env}
 	if s.dev, s.release, _, err = o.Open(env, place); err != nil {
 		return nil, err
 	}
