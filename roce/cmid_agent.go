@@ -98,7 +98,7 @@ func (a *cmAgent) open() (err error) {
 		}
 	}
 	for i := range cmRecvs {
-		if err = a.post(now, i); err != nil {
+		if err = a.post(i); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,8 @@ func (a *cmAgent) discard() {
 }
 
 // post gives receive buffer i to the queue pair.
-func (a *cmAgent) post(now int64, i int) error {
-	return a.qp.PostRecv(now, &transport.RecvWR{ID: uint64(i), SGList: []SGE{{
+func (a *cmAgent) post(i int) error {
+	return a.qp.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []SGE{{
 		Addr: a.mr.IOVA() + uint64(i*cmRecvBytes), Length: cmRecvBytes, LKey: a.mr.LKey(),
 	}}})
 }
@@ -177,7 +177,7 @@ func (a *cmAgent) complete(now int64, wc *transport.WC) {
 		}
 	}
 	// It fails only when the queue pair is being destroyed.
-	_ = a.post(now, int(wc.ID))
+	_ = a.post(int(wc.ID))
 }
 
 // transmit sends what the core has to send, as far as there is room.

@@ -209,9 +209,8 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	if err := d.lock(); err != nil {
 		return err
 	}
-	now := d.link.Now()
-	err := qp.t.PostRecv(now, wr)
-	d.recvPosted(now)
+	err := qp.t.PostRecv(wr)
+	d.recvPosted()
 	d.mu.Unlock()
 	return err
 }
@@ -224,10 +223,9 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	now := d.link.Now()
-	defer d.recvPosted(now)
+	defer d.recvPosted()
 	for i := range wrs {
-		if err := qp.t.PostRecv(now, &wrs[i]); err != nil {
+		if err := qp.t.PostRecv(&wrs[i]); err != nil {
 			return i, err
 		}
 	}
@@ -236,10 +234,10 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 
 // recvPosted tells of receive work requests that were flushed as they were posted,
 // in ERR, and sends the credits that a peer waits for. mu is held.
-func (d *Device) recvPosted(now int64) {
+func (d *Device) recvPosted() {
 	d.dispatchAll()
 	if d.credits && !d.hold.held.Load() { // at the end of a hold they leave anyway
-		d.flush(now)
+		d.flush(d.link.Now())
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	if err := d.lock(); err != nil {
 		return err
 	}
-	err := s.t.PostRecv(d.link.Now(), wr)
+	err := s.t.PostRecv(wr)
 	d.mu.Unlock()
 	return err
 }

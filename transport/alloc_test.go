@@ -51,7 +51,7 @@ func TestNoAllocs(t *testing.T) {
 						l.a.e.HandleTimeout(l.now)
 					}
 					if consumes {
-						if err := l.b.qp.PostRecv(l.now, &recv); err != nil {
+						if err := l.b.qp.PostRecv(&recv); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -97,7 +97,7 @@ func TestIdleQPMemory(t *testing.T) {
 		require.NoError(t, err)
 		connect(qp)
 		for range 16 {
-			require.NoError(t, qp.PostRecv(l.now, &recv))
+			require.NoError(t, qp.PostRecv(&recv))
 		}
 		qps = append(qps, qp)
 	}

@@ -51,10 +51,10 @@ func ExampleCQ_Arm() {
 	a, b := newNode("192.0.2.1", make([]byte, 64)), newNode("192.0.2.2", make([]byte, 64))
 	a.connect(b)
 	b.connect(a)
-	_ = b.qp.PostRecv(0, &transport.RecvWR{ID: 7})
+	_ = b.qp.PostRecv(&transport.RecvWR{ID: 7})
 	b.cq.Arm(true) // for a solicited one
 	for _, flags := range []transport.SendFlags{0, transport.SendSolicited} {
-		_ = b.qp.PostRecv(0, &transport.RecvWR{ID: 8})
+		_ = b.qp.PostRecv(&transport.RecvWR{ID: 8})
 		_ = a.qp.PostSend(0, &transport.SendWR{Opcode: transport.WRSend, Flags: flags})
 		carry(0, a, b)
 		ev, ok := b.engine.PollEvent()
@@ -70,7 +70,7 @@ func ExampleSRQ() {
 	n := newNode("192.0.2.1", make([]byte, 64))
 	srq, _ := n.engine.CreateSRQ(n.region.PD(), transport.SRQAttr{MaxWR: 16, MaxSGE: 1}, nil)
 	for id := range uint64(8) {
-		_ = srq.PostRecv(0, &transport.RecvWR{ID: id, SGList: sge(n, 64)})
+		_ = srq.PostRecv(&transport.RecvWR{ID: id, SGList: sge(n, 64)})
 	}
 	fmt.Println(srq.Modify(4, -1)) // EventSRQLimitReached when fewer than 4 are left
 	fmt.Printf("%+v\n", srq.Query())

@@ -80,7 +80,7 @@ func ExampleEngine() {
 	a.connect(b)
 	b.connect(a)
 
-	check(b.qp.PostRecv(0, &transport.RecvWR{ID: 1, SGList: []transport.SGE{
+	check(b.qp.PostRecv(&transport.RecvWR{ID: 1, SGList: []transport.SGE{
 		{Addr: b.region.IOVA(), Length: 64, LKey: b.region.LKey()},
 	}}))
 	check(a.qp.PostSend(0, &transport.SendWR{ID: 2, Opcode: transport.WRSend, Flags: transport.SendSignaled, SGList: []transport.SGE{

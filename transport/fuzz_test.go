@@ -242,8 +242,8 @@ func (z *fuzzer) op() {
 		_ = qp.PostSend(z.now, &wr)
 	case op < 205:
 		wr := transport.RecvWR{ID: uint64(z.u8()), SGList: z.sges()}
-		_ = qp.PostRecv(z.now, &wr)
-		_ = z.srqs[z.pick(len(z.srqs))].PostRecv(z.now, &wr)
+		_ = qp.PostRecv(&wr)
+		_ = z.srqs[z.pick(len(z.srqs))].PostRecv(&wr)
 	case op < 215:
 		z.now += int64(z.u32()) << (z.u8() % 8)
 		if at, ok := z.a.eng.NextTimeout(); ok && at <= z.now {

@@ -353,7 +353,7 @@ func (s *lives) postRecv(e *livesEnd) bool {
 		s.ids++
 		slot := s.freeSlot(e.i)
 		wr := transport.RecvWR{ID: s.ids | livesRecv, SGList: []transport.SGE{e.sge(livesSlot(max(slot, 0)), livesBytes)}}
-		err := srq.PostRecv(s.p.now, &wr)
+		err := srq.PostRecv(&wr)
 		if slot < 0 {
 			require.ErrorIs(s.t, err, transport.ErrQueueFull)
 			return false
@@ -363,7 +363,7 @@ func (s *lives) postRecv(e *livesEnd) bool {
 		return true
 	}
 	wr := transport.RecvWR{ID: e.life.id() | livesRecv, SGList: []transport.SGE{e.sge(e.at(livesBytes), livesBytes)}}
-	if err := e.qp.PostRecv(s.p.now, &wr); err != nil {
+	if err := e.qp.PostRecv(&wr); err != nil {
 		require.ErrorIs(s.t, err, transport.ErrQueueFull)
 		return false
 	}

@@ -85,7 +85,7 @@ func TestNotifySRQ(t *testing.T) {
 	a1, b1 := p.connect(lc)
 	a2, b2 := p.connect(lc)
 	for i := range 4 {
-		require.NoError(t, srq.PostRecv(p.now, &transport.RecvWR{ID: uint64(i), SGList: []transport.SGE{b1.sge(64*i, 64)}}))
+		require.NoError(t, srq.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []transport.SGE{b1.sge(64*i, 64)}}))
 	}
 	require.NoError(t, srq.Modify(3, -1))
 	for i, l := range []*link{a1, a2, a1} {
@@ -99,7 +99,7 @@ func TestNotifySRQ(t *testing.T) {
 	require.Zero(t, srq.Query().Limit)
 	// A message that was begun is flushed, what is posted stays for the others.
 	p.lose(func(f *flight) bool { return f.pkt.Opcode == ib.RCSendLast })
-	require.NoError(t, srq.PostRecv(p.now, &transport.RecvWR{ID: 4, SGList: []transport.SGE{b1.sge(0x1000, 4096)}}))
+	require.NoError(t, srq.PostRecv(&transport.RecvWR{ID: 4, SGList: []transport.SGE{b1.sge(0x1000, 4096)}}))
 	a2.post(a2.send(0, 8))
 	p.settle()
 	a1.post(a1.send(0, 2000))
@@ -108,7 +108,7 @@ func TestNotifySRQ(t *testing.T) {
 	b1.wantWC("3 success", "4 Work Request Flushed Error")
 	b1.wantEvents(transport.EventLastWQEReached)
 	p.onSend = nil
-	require.NoError(t, srq.PostRecv(p.now, &transport.RecvWR{ID: 5, SGList: []transport.SGE{b1.sge(0, 64)}}))
+	require.NoError(t, srq.PostRecv(&transport.RecvWR{ID: 5, SGList: []transport.SGE{b1.sge(0, 64)}}))
 	a2.post(a2.send(0, 8))
 	p.run()
 	b1.wantWC("5 success")

@@ -145,7 +145,7 @@ func (l *link) recv(id uint64, off, length int) {
 	if length > 0 {
 		wr.SGList = []transport.SGE{l.sge(off, length)}
 	}
-	require.NoError(l.p.t, l.qp.PostRecv(l.p.now, &wr))
+	require.NoError(l.p.t, l.qp.PostRecv(&wr))
 }
 
 // Work requests on the whole memory of either end: off is that of both the

@@ -85,7 +85,7 @@ func TestSendQueueGrows(t *testing.T) {
 			wr.SGList = []SGE{l.a.at(i, 3), l.a.at(i+3, 0), l.a.at(i+3, 7)}
 		}
 		require.NoError(t, l.a.qp.PostSend(l.now, &wr))
-		require.NoError(t, l.b.qp.PostRecv(l.now, &RecvWR{ID: uint64(i), SGList: []SGE{l.b.at(i*16, 16)}}))
+		require.NoError(t, l.b.qp.PostRecv(&RecvWR{ID: uint64(i), SGList: []SGE{l.b.at(i*16, 16)}}))
 	}
 	for i := range 10 { // move head away from slot 0
 		post(i)

@@ -215,7 +215,7 @@ func TestSQE(t *testing.T) {
 	for _, typ := range []ib.Transport{ib.UC, ib.UD} {
 		qp := b.qp(t, typ, nil)
 		moveTo(t, qp, StateSQE)
-		require.NoError(t, qp.PostRecv(0, &RecvWR{}))
+		require.NoError(t, qp.PostRecv(&RecvWR{}))
 		require.Empty(t, pollAll(b.cq), "receives go on")
 		require.Empty(t, drainEvents(b.e))
 		require.NoError(t, qp.Modify(0, QPAttr{State: StateRTS, CurState: StateSQE}, AttrState|AttrCurState))

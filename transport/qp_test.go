@@ -85,7 +85,7 @@ func TestDestroyQP(t *testing.T) {
 	qp := b.qp(t, ib.RC, nil)
 	moveTo(t, qp, StateRTS)
 	for range 2 {
-		require.NoError(t, qp.PostRecv(0, &RecvWR{}))
+		require.NoError(t, qp.PostRecv(&RecvWR{}))
 	}
 	qp.takeRecv()
 	require.NoError(t, qp.Destroy())

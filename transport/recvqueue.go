@@ -128,8 +128,9 @@ func (q *recvQueue) clear() {
 
 // PostRecv queues a receive work request. An error means that nothing was
 // queued: ErrInvalidState in RESET and on a QP that uses an SRQ, ErrQueueFull,
-// ErrTooManySGE. In ERR the request is flushed at once.
-func (qp *QP) PostRecv(now int64, wr *RecvWR) error {
+// ErrTooManySGE. In ERR the request is flushed at once. A receive starts no timer, so
+// that the shell need not read its clock.
+func (qp *QP) PostRecv(wr *RecvWR) error {
 	switch {
 	case qp.gone:
 		return ErrDestroyed

@@ -19,7 +19,7 @@ func TestSizes(t *testing.T) {
 				l := newLoop(t, loopOptions{mtu: mtu, psn: 0xFFFFF0, data: 1 << 21})
 				fill(l.a.data[:n], 1)
 				remote := l.b.region.IOVA() + 1<<20
-				require.NoError(t, l.b.qp.PostRecv(l.now, &RecvWR{ID: 9, SGList: []SGE{l.b.at(0, n)}}))
+				require.NoError(t, l.b.qp.PostRecv(&RecvWR{ID: 9, SGList: []SGE{l.b.at(0, n)}}))
 				for id, op := range []WROpcode{WRSend, WRWrite, WRRead} {
 					wr := SendWR{
 						ID: uint64(id), Opcode: op, Flags: SendSignaled, SGList: []SGE{l.a.at(0, n)},

@@ -45,7 +45,7 @@ func newRxLoop(t testing.TB, op ib.Opcode, size int) *rxLoop {
 func (l *rxLoop) step() {
 	r := l.r
 	if l.recv {
-		if err := r.qp.PostRecv(r.now, &l.wr); err != nil {
+		if err := r.qp.PostRecv(&l.wr); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -298,7 +298,7 @@ func (m *responderModel) post() {
 		{Addr: rigRecvVA + uint64(x.off), Length: 300, LKey: m.r.recv.LKey()},
 		{Addr: rigRecvVA + uint64(x.off) + 300, Length: modelRecvBytes - 300, LKey: m.r.recv.LKey()},
 	}}
-	if err := m.r.qp.PostRecv(m.r.now, &wr); err != nil {
+	if err := m.r.qp.PostRecv(&wr); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -165,10 +165,10 @@ func (r *rig) post(id uint64, n, piece int) {
 		})
 	}
 	if r.qp.srq != nil {
-		require.NoError(r.t, r.qp.srq.PostRecv(r.now, &wr))
+		require.NoError(r.t, r.qp.srq.PostRecv(&wr))
 		return
 	}
-	require.NoError(r.t, r.qp.PostRecv(r.now, &wr))
+	require.NoError(r.t, r.qp.PostRecv(&wr))
 }
 
 // rx delivers p as it stands.

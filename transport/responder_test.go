@@ -290,7 +290,7 @@ func TestCreditsBetweenQPs(t *testing.T) {
 		recv := RecvWR{SGList: []SGE{l.b.at(0, 700)}}
 		post := func(k int) {
 			for range k {
-				require.NoError(t, l.b.qp.PostRecv(l.now, &recv))
+				require.NoError(t, l.b.qp.PostRecv(&recv))
 			}
 		}
 		post(4)

@@ -70,7 +70,7 @@ func TestScenarios(t *testing.T) {
 		{"remote_operation_err", func(p *pair, a, b *link) {
 			wr := transport.RecvWR{SGList: []transport.SGE{b.sge(0, 64)}}
 			wr.SGList[0].LKey++
-			require.NoError(p.t, b.qp.PostRecv(p.now, &wr))
+			require.NoError(p.t, b.qp.PostRecv(&wr))
 			a.post(a.send(0, 64))
 		}, "1 remote operation error"},
 		{"write_partial_retry", func(p *pair, a, b *link) {

@@ -11,7 +11,7 @@ import (
 func TestUCSend(t *testing.T) {
 	l := newLoop(t, loopOptions{typ: ib.UC, psn: 0xFFFFFF})
 	fill(l.a.data[:5000], 1)
-	require.NoError(t, l.b.qp.PostRecv(l.now, &RecvWR{ID: 5, SGList: []SGE{l.b.at(0, 5000)}}))
+	require.NoError(t, l.b.qp.PostRecv(&RecvWR{ID: 5, SGList: []SGE{l.b.at(0, 5000)}}))
 	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{ID: 1, Opcode: WRSendImm, Imm: 77, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 5000)}}))
 	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 		ID: 2, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 3000)},
@@ -41,7 +41,7 @@ func TestUDSend(t *testing.T) {
 		qkey ib.QKey
 		op   WROpcode
 	}{{0, 0x1234, WRSend}, {1, 0x80000000, WRSendImm}, {4096, 0x1234, WRSend}} {
-		require.NoError(t, l.b.qp.PostRecv(l.now, &RecvWR{SGList: []SGE{l.b.at(0, 5000)}}))
+		require.NoError(t, l.b.qp.PostRecv(&RecvWR{SGList: []SGE{l.b.at(0, 5000)}}))
 		require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 			ID: uint64(i), Opcode: c.op, Flags: SendSignaled, SGList: []SGE{l.a.at(0, c.n)}, Imm: 9,
 			AH: ah, RemoteQPN: l.b.qp.Number(), RemoteQKey: c.qkey,

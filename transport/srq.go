@@ -46,7 +46,7 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 
 // PostRecv queues a receive work request. QPs that wait in RNR are not
 // notified: the peer tries again.
-func (s *SRQ) PostRecv(now int64, wr *RecvWR) error {
+func (s *SRQ) PostRecv(wr *RecvWR) error {
 	if s.gone {
 		return ErrDestroyed
 	}

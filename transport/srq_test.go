@@ -22,9 +22,9 @@ func TestSRQLimit(t *testing.T) {
 	b := newBench(t)
 	s := newSRQ(t, b, 8)
 	for id := range uint64(8) {
-		require.NoError(t, s.PostRecv(0, &RecvWR{ID: id}))
+		require.NoError(t, s.PostRecv(&RecvWR{ID: id}))
 	}
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 	require.NoError(t, s.Modify(6, -1))
 	require.Equal(t, SRQAttr{MaxWR: 8, MaxSGE: 1, Limit: 6}, s.Query())
 	take := func() { s.q.recycle(s.take()) }
@@ -54,19 +54,19 @@ func TestSRQShared(t *testing.T) {
 	q1, q2 := b.qp(t, ib.RC, s), b.qp(t, ib.UD, s)
 	moveTo(t, q1, StateRTS)
 	moveTo(t, q2, StateRTS)
-	require.ErrorIs(t, q1.PostRecv(0, &RecvWR{}), ErrInvalidState)
-	require.NoError(t, s.PostRecv(0, &RecvWR{ID: 1}))
-	require.NoError(t, s.PostRecv(0, &RecvWR{ID: 2}))
+	require.ErrorIs(t, q1.PostRecv(&RecvWR{}), ErrInvalidState)
+	require.NoError(t, s.PostRecv(&RecvWR{ID: 1}))
+	require.NoError(t, s.PostRecv(&RecvWR{ID: 2}))
 	w2, w1 := q2.takeRecv(), q1.takeRecv()
 	require.Equal(t, uint64(1), w2.id)
 	require.Equal(t, uint64(2), w1.id)
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 
 	q1.fatal(0, EventQPFatal)
 	require.Equal(t, []WC{{ID: 2, Status: WCFlushErr, Opcode: WCRecv, QPN: q1.Number()}}, pollAll(b.cq),
 		"only what the QP itself held is flushed")
 	require.Equal(t, []EventType{EventQPFatal, EventLastWQEReached}, drainEvents(b.e))
-	require.NoError(t, s.PostRecv(0, &RecvWR{ID: 3}))
+	require.NoError(t, s.PostRecv(&RecvWR{ID: 3}))
 	q2.recycleRecv(w2)
 	require.Equal(t, uint64(3), q2.takeRecv().id)
 
@@ -75,7 +75,7 @@ func TestSRQShared(t *testing.T) {
 	require.NoError(t, q2.Destroy())
 	require.NoError(t, s.Destroy())
 	require.ErrorIs(t, s.Destroy(), ErrDestroyed)
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrDestroyed)
+	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrDestroyed)
 	require.ErrorIs(t, s.Modify(0, 0), ErrDestroyed)
 }
 
@@ -92,7 +92,7 @@ func TestSRQGetsBackWhatIsHeld(t *testing.T) {
 			other := b.qp(t, ib.RC, s)
 			moveTo(t, other, StateRTS)
 			for id := range uint64(3) {
-				require.NoError(t, s.PostRecv(0, &RecvWR{ID: id}))
+				require.NoError(t, s.PostRecv(&RecvWR{ID: id}))
 			}
 			for range 5 {
 				qp := b.qp(t, ib.RC, s)
@@ -100,7 +100,7 @@ func TestSRQGetsBackWhatIsHeld(t *testing.T) {
 				require.EqualValues(t, 0, qp.takeRecv().id)
 				require.NoError(t, end(qp))
 			}
-			require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+			require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 			for id := range uint64(3) {
 				w := other.takeRecv()
 				require.NotNil(t, w)
@@ -117,14 +117,14 @@ func TestSRQResize(t *testing.T) {
 	s := newSRQ(t, b, 2)
 	qp := b.qp(t, ib.RC, s)
 	moveTo(t, qp, StateRTS)
-	require.NoError(t, s.PostRecv(0, &RecvWR{ID: 1, SGList: []SGE{{Length: 5}}}))
-	require.NoError(t, s.PostRecv(0, &RecvWR{ID: 2}))
+	require.NoError(t, s.PostRecv(&RecvWR{ID: 1, SGList: []SGE{{Length: 5}}}))
+	require.NoError(t, s.PostRecv(&RecvWR{ID: 2}))
 	w := qp.takeRecv()
 	require.NoError(t, s.Modify(-1, 5))
 	for id := uint64(3); id < 6; id++ {
-		require.NoError(t, s.PostRecv(0, &RecvWR{ID: id}))
+		require.NoError(t, s.PostRecv(&RecvWR{ID: id}))
 	}
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 	require.Equal(t, uint64(1), w.id, "a request in use stays where it is")
 	qp.recycleRecv(w)
 	requireAttr(t, s.Modify(-1, 3), "max_wr")
@@ -134,8 +134,8 @@ func TestSRQResize(t *testing.T) {
 		qp.recycleRecv(w)
 	}
 	require.NoError(t, s.Modify(-1, 1))
-	require.NoError(t, s.PostRecv(0, &RecvWR{}))
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{}), ErrQueueFull)
+	require.NoError(t, s.PostRecv(&RecvWR{}))
+	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 }
 
 func TestSRQBadArguments(t *testing.T) {
@@ -161,5 +161,5 @@ func TestSRQBadArguments(t *testing.T) {
 	require.NoError(t, s.Modify(4, -1))
 	requireAttr(t, s.Modify(-1, 3), "max_wr")
 	require.Equal(t, SRQAttr{MaxWR: 4, MaxSGE: 1, Limit: 4}, s.Query(), "refused calls changed nothing")
-	require.ErrorIs(t, s.PostRecv(0, &RecvWR{SGList: make([]SGE, 2)}), ErrTooManySGE)
+	require.ErrorIs(t, s.PostRecv(&RecvWR{SGList: make([]SGE, 2)}), ErrTooManySGE)
 }

@@ -304,9 +304,9 @@ func (f *flow) postRecvs(n int) {
 		at := f.recvAt(slot)
 		wr := transport.RecvWR{ID: f.recvID, SGList: []transport.SGE{f.src.sge(at, 100), f.src.sge(at+100, recvBytes-100)}}
 		if f.srq != nil {
-			f.s.must(f.srq.PostRecv(f.s.p.now, &wr))
+			f.s.must(f.srq.PostRecv(&wr))
 		} else {
-			f.s.must(f.src.qp.PostRecv(f.s.p.now, &wr))
+			f.s.must(f.src.qp.PostRecv(&wr))
 		}
 	}
 }

@@ -275,7 +275,7 @@ func TestTranscriptScatterGather(t *testing.T) {
 	a, b := p.connect(linkConfig{})
 	want := append([]byte(nil), a.fill(0, 3000, 3)...)
 	wr := transport.RecvWR{ID: 9, SGList: []transport.SGE{b.sge(10, 1), b.sge(0, 0), b.sge(100, 1500), b.sge(4000, 2000)}}
-	require.NoError(t, b.qp.PostRecv(0, &wr))
+	require.NoError(t, b.qp.PostRecv(&wr))
 	a.post(transport.SendWR{Opcode: transport.WRSend, SGList: []transport.SGE{a.sge(0, 500), a.sge(7, 0), a.sge(500, 24), a.sge(524, 2476)}})
 	p.run()
 	p.wantWire(`
