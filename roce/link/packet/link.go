@@ -173,7 +173,10 @@ func (l *Link) Wait(timeoutNs int64) error {
 		l.local.Waker.Clear()
 	}
 	for i := range fds {
-		if fds[i].Revents&unix.POLLERR != 0 {
+		switch {
+		case fds[i].Revents&unix.POLLNVAL != 0:
+			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
+		case fds[i].Revents&unix.POLLERR != 0:
 			// Of a socket whose interface went down. Until somebody asks for the error,
 			// every poll returns at once.
 			_, _ = unix.GetsockoptInt(int(fds[i].Fd), unix.SOL_SOCKET, unix.SO_ERROR)

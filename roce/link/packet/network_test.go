@@ -241,6 +241,18 @@ func TestSleepsWhenDown(t *testing.T) {
 	}
 }
 
+// Sockets that somebody has closed are an error, not a wait that returns at once
+// for ever.
+func TestSocketsLost(t *testing.T) {
+	for _, ring := range []bool{true, false} {
+		n := linktest.NewNet(t, 1500)
+		a := openPacket(func(o *packet.Options) { o.DisableRing = !ring }).In(t, n.A, n.A4)
+		a.(*packet.Link).LoseSockets()
+		require.ErrorIs(t, a.Wait(-1), unix.EBADF)
+		require.ErrorIs(t, a.Close(), unix.EBADF)
+	}
+}
+
 // What had arrived when the interface went down comes up, and so does what comes
 // when it is up again: ring and queue agree on what is where.
 func TestReceivedBeforeDown(t *testing.T) {

@@ -50,6 +50,8 @@ func TestVeth(t *testing.T) {
 
 func TestFilter(t *testing.T)     { linktest.RunFilter(t, openPacket(nil)) }
 func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openPacket(nil)) }
+func TestMTU(t *testing.T)        { linktest.RunMTU(t, openPacket(nil)) }
+func TestLeaks(t *testing.T)      { linktest.RunLeaks(t, openPacket(nil)) }
 func TestNetwork(t *testing.T)    { linktest.RunNetwork(t, openPacket(nil)) }
 func TestHostile(t *testing.T)    { linktest.RunHostile(t, openPacket(nil), nil) }
 func TestHostileQueue(t *testing.T) {

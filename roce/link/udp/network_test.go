@@ -12,6 +12,8 @@ import (
 
 func open(a netip.Addr) (link.Link, error) { return udp.Open([]netip.Addr{a}, udp.Options{}) }
 
+func TestMTU(t *testing.T)     { linktest.RunMTU(t, open) }
+func TestLeaks(t *testing.T)   { linktest.RunLeaks(t, open) }
 func TestHostile(t *testing.T) { linktest.RunHostile(t, open, nil) }
 
 // Packets to a group leave by the interface of their source address, whether the

@@ -70,6 +70,16 @@ func TestOneOfTwoDetached(t *testing.T) {
 	down := func() bool { return l.Stats().TxUnreachable > 0 }
 	n.A.Run("ip", "link", "del", second)
 	linktest.SendUntil(t, l, paths[1], down)
+	// Nothing of the one that is gone disturbs the wait for the other.
+	require.NoError(t, l.Wait(0))
+	slept := false
+	for range 3 {
+		require.Zero(t, linktest.Drain(t, l))
+		start := l.Now()
+		require.NoError(t, l.Wait(20e6))
+		slept = slept || l.Now()-start > 10e6
+	}
+	require.True(t, slept)
 	plug()
 	for range 3 { // before and after the route is known to be back
 		linktest.Reaches(t, l, b, paths[0])
@@ -79,4 +89,14 @@ func TestOneOfTwoDetached(t *testing.T) {
 		require.Equal(t, since.TxUnreachable+1, now.TxUnreachable)
 		require.Equal(t, since.TxPackets, now.TxPackets)
 	}
+}
+
+// Sockets that somebody has closed are an error, not a wait that returns at once
+// for ever.
+func TestSocketsLost(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	a := openXDP().In(t, n.A, n.A4)
+	a.(*xdp.Link).LoseSockets()
+	require.ErrorIs(t, a.Wait(-1), unix.EBADF)
+	require.ErrorIs(t, a.Close(), unix.EBADF)
 }

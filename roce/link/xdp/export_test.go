@@ -102,3 +102,10 @@ func forge[T unix.XDPDesc | uint64](r *ring[T], entries ...T) {
 	}
 	atomic.StoreUint32(r.prod, at+uint32(len(entries)))
 }
+
+// LoseSockets closes the sockets, as code with a fault elsewhere in the process may.
+func (l *Link) LoseSockets() {
+	for _, q := range l.rx.queues {
+		unix.Close(q.fd)
+	}
+}

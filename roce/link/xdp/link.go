@@ -240,6 +240,11 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return os.NewSyscallError("ppoll", err)
 	}
+	for i := range r.fds {
+		if r.fds[i].Revents&unix.POLLNVAL != 0 {
+			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
+		}
+	}
 	if r.fds[0].Revents != 0 {
 		l.clear()
 	}

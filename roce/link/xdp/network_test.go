@@ -180,6 +180,39 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// Without the memory for the frames the error says what to do, and nothing is left
+// of the tries.
+func TestNoMemory(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	var before, now unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &before))
+	now = unix.Rlimit{Cur: 64 << 10, Max: before.Max}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &now))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &before)) }()
+	open := func(a netip.Addr, frames int) (l *xdp.Link, err error) {
+		n.A.Do(func() {
+			// Of this thread only; with CAP_IPC_LOCK there is no limit.
+			hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+			data := [2]unix.CapUserData{}
+			data[0].Effective = 1<<unix.CAP_NET_RAW | 1<<unix.CAP_NET_ADMIN
+			data[1].Effective = 1 << (unix.CAP_BPF - 32)
+			data[0].Permitted, data[1].Permitted = data[0].Effective, data[1].Effective
+			require.NoError(t, unix.Capset(&hdr, &data[0]))
+			l, err = xdp.Open(xdp.Options{Addrs: []netip.Addr{a}, RxFrames: frames, TxFrames: frames, DisableMultiBuffer: true})
+		})
+		return l, err
+	}
+	for range 3 {
+		_, err := open(n.A4, 0)
+		require.ErrorIs(t, err, unix.ENOBUFS)
+		require.ErrorContains(t, err, "ulimit -l")
+	}
+	l, err := open(n.A4, 8) // 64 KiB
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.NotContains(t, n.A.Run("ip", "-details", "link", "show", linktest.Device), "prog/xdp")
+}
+
 // Tagged frames carry the VLAN; frames without tag
 // and of other VLANs are not for the link.
 func TestVLAN(t *testing.T) {

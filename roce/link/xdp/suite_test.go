@@ -68,4 +68,6 @@ func TestFilterGeneric(t *testing.T)  { linktest.RunFilter(t, openXDP(generic)) 
 func TestFilterIPv6(t *testing.T)     { linktest.RunFilterIPv6(t, openXDP()) }
 func TestHostile(t *testing.T)        { linktest.RunHostile(t, openXDP(), noneLost) }
 func TestHostileGeneric(t *testing.T) { linktest.RunHostile(t, openXDP(generic), noneLost) }
+func TestMTU(t *testing.T)            { linktest.RunMTU(t, openXDP()) }
+func TestLeaks(t *testing.T)          { linktest.RunLeaks(t, openXDP()) }
 func TestNetwork(t *testing.T)        { linktest.RunNetwork(t, openXDP()) }
