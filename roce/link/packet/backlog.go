@@ -53,7 +53,7 @@ func (t *sender) retryBacklog() {
 		data := b.buf[w.off : w.off+w.n]
 		switch errno := t.sendOne(w.path, data, w.segment); {
 		case errno == 0:
-			t.stats.Sent(w.packets, w.n)
+			t.stats.Sent(1, w.packets, w.n)
 		case errno == unix.EAGAIN:
 			return
 		case w.packets > 1 && refusesSegments(errno):

@@ -28,7 +28,7 @@ func (t *sender) sendSingly(p *path, b []byte, segment int) {
 			t.lost(p, errno, 1)
 			continue
 		}
-		t.stats.Sent(1, n)
+		t.stats.Sent(1, 1, n)
 		ok++
 	}
 	if ok == 0 {

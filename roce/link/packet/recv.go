@@ -158,7 +158,7 @@ func (r *receiver) read(limit int) (int, error) {
 	}
 	if n > 0 {
 		r.split.Calls.Add(1)
-		r.split.Datagrams.Add(uint64(n))
+		r.split.Received(n)
 	}
 	return n, nil
 }
@@ -187,7 +187,7 @@ func (r *receiver) advance() bool {
 			ring.take(1)
 		case slotWhole:
 			ring.take(1)
-			r.split.Datagrams.Add(1)
+			r.split.Received(1)
 			if r.begin(b) {
 				return true
 			}

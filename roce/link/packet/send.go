@@ -111,9 +111,8 @@ func (t *sender) submit() {
 		n, errno := sockio.Send(t.fd, t.hdrs[i:len(msgs)])
 		t.stats.Calls.Add(1)
 		if n > 0 {
-			for k := i; k < i+n; k++ {
-				t.stats.Sent(msgs[k].Packets, msgs[k].Size)
-			}
+			packets, bytes := t.batch.Total(i, n)
+			t.stats.Sent(n, packets, bytes)
 			i += n
 			continue
 		}
@@ -155,7 +154,7 @@ func (t *sender) sendHeld(p *path, data []byte) {
 	}
 	switch errno {
 	case 0:
-		t.stats.Sent(1, len(data))
+		t.stats.Sent(1, 1, len(data))
 	case unix.EAGAIN:
 		t.blocked.Store(true)
 		t.postponeBytes(p, data, 0, 1)

@@ -68,7 +68,7 @@ func (t *sender) sendWhole(w *waiting) unix.Errno {
 	errno := t.sendOne(w.path, t.backlog.buf[w.off:w.off+w.n], w.segment)
 	switch {
 	case errno == 0:
-		t.stats.Sent(w.packets, w.n)
+		t.stats.Sent(1, w.packets, w.n)
 	case errno == unix.EAGAIN:
 	case w.packets > 1 && refusesSegments(errno):
 		w.singly = true

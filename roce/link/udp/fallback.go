@@ -24,7 +24,7 @@ func (t *sender) sendSingly(w *waiting) unix.Errno {
 		w.path.icrc.Renew(pkt)
 		switch t.sendOne(w.path, pkt, 0) {
 		case 0:
-			t.stats.Sent(1, n)
+			t.stats.Sent(1, 1, n)
 			w.done++
 		case unix.EAGAIN:
 			return unix.EAGAIN

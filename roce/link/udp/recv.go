@@ -113,7 +113,7 @@ func (r *receiver) receive() (bool, error) {
 			continue
 		}
 		r.split.Calls.Add(1)
-		r.split.Datagrams.Add(uint64(n))
+		r.split.Received(n)
 		r.from = s
 		return true, nil
 	}

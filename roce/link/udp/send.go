@@ -160,9 +160,8 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 		n, errno := t.sendmmsg(sock.fd, t.hdrs[i:j])
 		t.stats.Calls.Add(1)
 		if n > 0 {
-			for k := i; k < i+n; k++ {
-				t.stats.Sent(t.batch.Msgs[k].Packets, t.batch.Msgs[k].Size)
-			}
+			packets, bytes := t.batch.Total(i, n)
+			t.stats.Sent(n, packets, bytes)
 			i += n
 			continue
 		}

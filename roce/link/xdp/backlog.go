@@ -96,7 +96,7 @@ func (t *sender) retryBacklog() {
 			}
 		}
 		if t.push(q, k.path.copyIn(slot, b.buf[k.off:k.off+k.n])) {
-			t.stats.Sent(1, k.n)
+			t.stats.Sent(1, 1, k.n)
 		}
 	}
 	clear(b.items)

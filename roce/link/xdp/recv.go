@@ -103,7 +103,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 
 // take hands up packets of a queue, as many as fit.
 func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error) {
-	frames := uint64(0)
+	frames := 0
 	for n < len(batch) {
 		b, ok, err := r.frame(q)
 		if err != nil {
@@ -129,7 +129,7 @@ func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error)
 	}
 	if frames > 0 {
 		q.rx.release()
-		r.split.Datagrams.Add(frames)
+		r.split.Received(frames)
 	}
 	return n, nil
 }

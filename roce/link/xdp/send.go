@@ -41,17 +41,15 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.held.Due() {
 		t.held.Retry() // flushed below
 	}
-	var packets, bytes uint64
+	packets, bytes := 0, 0
 	for i := range batch {
 		if n := t.add(&batch[i]); n > 0 {
 			packets++
-			bytes += uint64(n)
+			bytes += n
 		}
 	}
 	if packets > 0 {
-		t.stats.Datagrams.Add(packets)
-		t.stats.Packets.Add(packets)
-		t.stats.Bytes.Add(bytes)
+		t.stats.Sent(packets, packets, bytes)
 	}
 	t.flush()
 }
@@ -136,6 +134,6 @@ func (t *sender) sendHeld(p *path, data []byte) {
 		return
 	}
 	if t.push(p.q, p.copyIn(slot, data)) {
-		t.stats.Sent(1, len(data))
+		t.stats.Sent(1, 1, len(data))
 	}
 }

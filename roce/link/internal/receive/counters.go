@@ -9,17 +9,16 @@ import (
 // Counters are the counters of the receiving side. What a Splitter sees it
 // counts itself.
 type Counters struct {
-	Datagrams atomic.Uint64 // received, good or not
 	Calls     atomic.Uint64 // system calls that received something
 	Truncated atomic.Uint64 // longer than any packet
 	Malformed atomic.Uint64 // wrong headers
 
-	packets, bytes, icrc, solved, short atomic.Uint64
+	datagrams, packets, bytes, icrc, solved, short atomic.Uint64
 }
 
 // Read fills in the counters.
 func (c *Counters) Read(o *link.Stats) {
-	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.Datagrams.Load(), c.Calls.Load()
+	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.datagrams.Load(), c.Calls.Load()
 	o.RxICRC, o.RxSolved, o.RxShort = c.icrc.Load(), c.solved.Load(), c.short.Load()
 	o.RxTruncated, o.RxMalformed = c.Truncated.Load(), c.Malformed.Load()
 }

@@ -36,7 +36,7 @@ type Splitter struct {
 
 // tally is what was not added to the counters yet.
 type tally struct {
-	packets, bytes, icrc, solved, short uint64
+	datagrams, packets, bytes, icrc, solved, short uint64
 }
 
 // Init makes s split datagrams to a UDP port.
@@ -111,6 +111,9 @@ func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
 	return v
 }
 
+// Received counts datagrams, good or not.
+func (s *Splitter) Received(n int) { s.sum.datagrams += uint64(n) }
+
 // Count counts a packet that Next has not handed up.
 func (s *Splitter) Count(v link.Verdict) {
 	if v == link.VerdictShort {
@@ -124,6 +127,12 @@ func (s *Splitter) Count(v link.Verdict) {
 // called once a batch: an atomic operation costs as much as a small packet.
 func (s *Splitter) Publish() {
 	t := &s.sum
+	if *t == (tally{}) {
+		return
+	}
+	if t.datagrams > 0 {
+		s.datagrams.Add(t.datagrams)
+	}
 	if t.packets > 0 {
 		s.packets.Add(t.packets)
 		s.bytes.Add(t.bytes)

@@ -56,6 +56,15 @@ func (t *Batch[P]) Last() *Message[P] {
 	return &t.Msgs[len(t.Msgs)-1]
 }
 
+// Total returns how many packets and bytes are in the n messages from i on.
+func (t *Batch[P]) Total(i, n int) (packets, bytes int) {
+	for k := range t.Msgs[i : i+n] {
+		packets += t.Msgs[i+k].Packets
+		bytes += t.Msgs[i+k].Size
+	}
+	return packets, bytes
+}
+
 // Fits reports whether a packet of size bytes (BTH through ICRC) can be the
 // next segment of a message, which takes at most segs segments and limit
 // bytes. m may be nil.

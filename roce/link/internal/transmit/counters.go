@@ -24,9 +24,10 @@ func (c *Counters) Read(o *link.Stats) {
 	o.TxUnreachable, o.GSOFallbacks = c.Unreachable.Load(), c.Fallbacks.Load()
 }
 
-// Sent counts a datagram of so many packets and bytes.
-func (c *Counters) Sent(packets, bytes int) {
-	c.Datagrams.Add(1)
+// Sent counts datagrams with so many packets and bytes in all. An atomic operation
+// costs as much as a small packet, so it is called once for what went out together.
+func (c *Counters) Sent(datagrams, packets, bytes int) {
+	c.Datagrams.Add(uint64(datagrams))
 	c.Packets.Add(uint64(packets))
 	c.Bytes.Add(uint64(bytes))
 }
