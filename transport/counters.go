@@ -33,7 +33,7 @@ type Counters struct {
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
 
 	// Received packets that were dropped, by reason (wire-spec order of checks).
-	DropMalformed   uint64 // too short, bad TVer
+	DropMalformed   uint64 // too short, bad TVer; UC and UD: of a wrong length, or not allowed by the QP
 	DropOpcode      uint64 // unknown opcode
 	DropNoQP        uint64
 	DropQPType      uint64 // opcode of another transport

@@ -29,8 +29,8 @@
 // # Concurrency
 //
 // An Engine and everything created from it is used by one goroutine at a
-// time; the shell holds a lock. The one exception is [CQ.Poll] and [CQ.Arm],
-// which one consumer may call concurrently with the engine.
+// time; the shell holds a lock. The exceptions are [CQ.Poll], [CQ.Arm], [CQ.Len]
+// and [CQ.Overflowed], which one consumer may call concurrently with the engine.
 //
 // # Memory
 //
@@ -61,8 +61,9 @@
 //     QP's state before it goes on: the queue may be gone.
 //   - takeRecv hands out one receive request at a time; whoever took it
 //     completes it and calls recycleRecv, or the flush does.
-//   - In ERR a responder may linger to repeat its fatal NAK; nothing else is
-//     sent.
+//   - In ERR a responder may linger after a NAK that ended its QP: it sends what it
+//     owes up to that NAK, and answers duplicates. Otherwise, and afterwards, nothing
+//     is sent.
 //
 // # Limits
 //
