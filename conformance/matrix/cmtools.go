@@ -19,7 +19,7 @@ type cmTool struct {
 	tcp            bool // it listens on the same TCP port, too
 	stays          bool // the server does not end by itself
 	tries          int  // for datagrams, which may be lost; 0 is 1
-	size           int
+	size, count    int  // of what is sent: count times size bytes or more; a count of 0 is 1
 	v6             bool
 	want           string // in what the client prints
 	label          string
@@ -27,6 +27,9 @@ type cmTool struct {
 }
 
 func (t cmTool) onV6() cmTool { t.v6 = true; return t }
+
+// times says how often size bytes are sent.
+func (t cmTool) times(n int) cmTool { t.count = n; return t }
 
 // both makes a case of a program that is client and server.
 func both(name string, port, size int, args, sargs, cargs, want string) cmTool {
@@ -40,23 +43,25 @@ const nodesWant = "return status 0"
 
 // cmTools are the unmodified programs of issue B.
 func cmTools(full bool) []cmTool {
+	const messages = 10 // that ucmatose and its like send over a connection
 	rping := func(size, count int) cmTool {
-		return both("rping", 7174, size, fmt.Sprintf("-S %d -C %d -v -V", size, count), "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("ping data: rdma-ping-%d:", count-1))
+		return both("rping", 7174, size, fmt.Sprintf("-S %d -C %d -v -V", size, count), "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("ping data: rdma-ping-%d:", count-1)).times(count)
 	}
 	ucmatose := func(conns, size int) cmTool {
-		return both("ucmatose", 7471, size, fmt.Sprintf("-c %d -S %d", conns, size), "-b SERVER", "-s SERVER", nodesWant)
+		return both("ucmatose", 7471, size, fmt.Sprintf("-c %d -S %d", conns, size), "-b SERVER", "-s SERVER", nodesWant).times(conns * messages)
 	}
-	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant)
+	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant).times(3 * messages)
 	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0", sargs: "-s SERVER", cargs: "-s SERVER"}
 	mckey := both("mckey", 0, 1000, "-m GROUP -S 1000", "-b LOCAL", "-s -b LOCAL", nodesWant)
 	// No -T a (poll): the original takes the peer's end for an error when it comes together with
 	// the last data, with itself as the peer, too.
-	rsocket := func(name string, size int, args string) cmTool {
-		return both(name, 7471, size, fmt.Sprintf("-S %d %s -T v", size, args), "-b SERVER", "-s SERVER", "\ncustom ")
+	rsocket := func(name string, size, count int, args string) cmTool {
+		all := strings.Join(strings.Fields(fmt.Sprintf("-S %d -C %d %s -T v", size, count, args)), " ")
+		return both(name, 7471, size, all, "-b SERVER", "-s SERVER", "\ncustom ").times(count)
 	}
 	// The original destroys its queue pair as soon as it has posted its sends, and not
 	// always are they on the wire by then (6.12, whose rxe sends from a work queue).
-	mckey.tries = 5
+	mckey.tries, mckey.count = 5, messages
 	mckey6 := mckey.onV6()
 	const noGroup6 = "Linux refuses to join an IPv6 group on RoCE (ENOTSUPP)"
 	mckey6.lacking = map[string]string{"6.1": noGroup6, "6.12": noGroup6}
@@ -66,9 +71,9 @@ func cmTools(full bool) []cmTool {
 		udaddy, udaddy.onV6(),
 		endpoint, endpoint.onV6(),
 		// More than the 384 credits of a connection, and more than its buffers.
-		rsocket("rstream", 100, "-C 500"), rsocket("rstream", 3000, "-C 50 -I 4").onV6(),
-		rsocket("rstream", 300000, "-C 10"), rsocket("rstream", 20000, "-C 10 -I 2 -B 3000 -T b"),
-		rsocket("riostream", 3000, "-C 50 -I 4"), rsocket("riostream", 100000, "-C 10 -I 2").onV6(),
+		rsocket("rstream", 100, 500, ""), rsocket("rstream", 3000, 50, "-I 4").onV6(),
+		rsocket("rstream", 300000, 10, ""), rsocket("rstream", 20000, 10, "-I 2 -B 3000 -T b"),
+		rsocket("riostream", 3000, 50, "-I 4"), rsocket("riostream", 100000, 10, "-I 2").onV6(),
 		mckey, mckey6,
 	}
 	// perftest with -R: control and QPs of the test connect through RDMA-CM.
@@ -77,7 +82,7 @@ func cmTools(full bool) []cmTool {
 		if !strings.HasPrefix(name, "atomic") {
 			args = fmt.Sprintf("-R -F -s %d -n %d %s", size, iters, more)
 		}
-		t := both("ib_"+name, 18515, size, strings.TrimSpace(args), "", "", "#bytes")
+		t := both("ib_"+name, 18515, size, strings.TrimSpace(args), "", "", "#bytes").times(iters)
 		t.cargs += " SERVER"
 		return t
 	}
@@ -96,8 +101,8 @@ func cmTools(full bool) []cmTool {
 	)
 	if full {
 		list = append(list, rping(26, 100), ucmatose(50, 100),
-			rsocket("rstream", 1, "-C 1000 -I 2"), rsocket("rstream", 1<<20, "-C 4").onV6(), rsocket("rstream", 5000, "-C 20 -k 1"),
-			rsocket("riostream", 2, "-C 3 -I 50").onV6(), rsocket("riostream", 1<<20, "-C 4"))
+			rsocket("rstream", 1, 1000, "-I 2"), rsocket("rstream", 1<<20, 4, "").onV6(), rsocket("rstream", 5000, 20, "-k 1"),
+			rsocket("riostream", 2, 3, "-I 50").onV6(), rsocket("riostream", 1<<20, 4, ""))
 	}
 	return list
 }
@@ -159,7 +164,7 @@ func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, subject, ref), func() outcome { return e.runCMTool(ctx, t, f, server, client) })
+			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, subject, ref), t.size*max(t.count, 1), func() outcome { return e.runCMTool(ctx, t, f, server, client) })
 			e.Report.Add(row)
 		}
 	}

@@ -43,7 +43,9 @@ type outcome struct {
 
 // tryProgram is tryProgram of package level, with the last packets between two addresses in
 // the detail of a failure, and what they say of who is to blame. The second is the reference's.
-func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, run func() outcome) {
+// At least so many bytes must have gone between them: a program that says what is wanted need
+// not have done it.
+func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, run func() outcome) {
 	tryProgram(row, tries, func() (o outcome) {
 		rec := record(e.Wire, between)
 		defer rec.stop()
@@ -51,6 +53,9 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, run func() 
 		defer tr.Stop()
 		// What may lose datagrams to a busy guest has it for itself.
 		e.share(tries > 1, func() { o = run() })
+		if moved := rec.moved(); o.result == Pass && moved < bytes {
+			o = outcome{detail: fmt.Sprintf("%d bytes went over the wire, want %d or more: %s", moved, bytes, o.detail), result: Fail}
+		}
 		if o.result != Fail {
 			return o
 		}

@@ -2,9 +2,12 @@ package matrix
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
 )
 
 // outcomes returns a program that ends in each of the ways and then passes, and how often
@@ -89,4 +92,18 @@ func TestTooBusy(t *testing.T) {
 	r.Add(Row{Kernel: "6.12", Link: "udp", Result: Pass, Starved: 1})
 	require.Len(t, r.TooBusy(), 1)
 	require.Contains(t, r.TooBusy()[0], "6.12, udp link: 6 tries")
+}
+
+// A program that says what is wanted and sends nothing has not passed.
+func TestProgramsMustSend(t *testing.T) {
+	sw := wire.New()
+	defer sw.Close()
+	e := &Env{Wire: sw}
+	run := func() outcome { return outcome{detail: "fine", result: Pass} }
+	var row Row
+	e.tryProgram(&row, 1, [2]netip.Addr(addrs), 0, run)
+	require.Equal(t, Pass, row.Result)
+	e.tryProgram(&row, 1, [2]netip.Addr(addrs), 1, run)
+	require.Equal(t, Fail, row.Result)
+	require.Contains(t, row.Detail, "0 bytes went over the wire")
 }

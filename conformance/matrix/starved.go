@@ -85,8 +85,9 @@ type recorder struct {
 	between [2]netip.Addr
 	tr      *wire.Trace
 
-	mu   sync.Mutex
-	last []sighting
+	mu    sync.Mutex
+	last  []sighting
+	bytes int // behind the BTHs of all packets so far
 }
 
 func record(w *wire.Switch, between [2]netip.Addr) *recorder {
@@ -102,15 +103,23 @@ func (r *recorder) packet(p *wire.Packet) {
 		return
 	}
 	s, ok := see(p, r.now())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bytes += len(p.Body())
 	if !ok {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(r.last) == 2*rememberedPackets {
 		r.last = slices.Delete(r.last, 0, rememberedPackets)
 	}
 	r.last = append(r.last, s)
+}
+
+// moved is how many bytes have gone between the addresses.
+func (r *recorder) moved() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
 }
 
 func (r *recorder) sightings() []sighting {
@@ -119,10 +128,10 @@ func (r *recorder) sightings() []sighting {
 	return slices.Clone(r.last)
 }
 
-// isBetween reports whether a packet goes from one of the addresses to the other.
+// isBetween reports whether a packet goes from one of the addresses to the other, or to a group.
 func (r *recorder) isBetween(p *wire.Packet) bool {
 	a, b := r.between[0], r.between[1]
-	return p.Src == a && p.Dst == b || p.Src == b && p.Dst == a
+	return p.Src == a && (p.Dst == b || p.Dst.IsMulticast()) || p.Src == b && (p.Dst == a || p.Dst.IsMulticast())
 }
 
 // train is a request packet as often as it was sent.

@@ -94,10 +94,15 @@ func TestRecorderKeepsTheLast(t *testing.T) {
 	now := time.Duration(0)
 	r := &recorder{now: func() time.Duration { now++; return now }, between: [2]netip.Addr(addrs)}
 	const n = 5*rememberedPackets + 3
+	const payload = 7
+	frame := make([]byte, 12+payload+4) // BTH and ICRC
 	for range n {
-		r.packet(&wire.Packet{Src: addrs[1], Dst: addrs[0], Opcode: wire.OpWriteOnly})
+		r.packet(&wire.Packet{Frame: frame, Src: addrs[1], Dst: addrs[0], Opcode: wire.OpWriteOnly})
 	}
-	r.packet(&wire.Packet{Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: wire.OpWriteOnly})
+	r.packet(&wire.Packet{Frame: frame, Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: wire.OpWriteOnly})
+	require.Equal(t, n*payload, r.moved())
+	r.packet(&wire.Packet{Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: wire.OpUDSendOnly})
+	require.Equal(t, (n+1)*payload, r.moved(), "to a group")
 	got := r.sightings()
 	require.GreaterOrEqual(t, len(got), rememberedPackets)
 	require.EqualValues(t, n, got[len(got)-1].at)

@@ -47,6 +47,7 @@ type tool struct {
 	args  []string
 	label string // arguments as the table shows them
 	size  int
+	iters int
 	mtu   int
 	v6    bool
 	want  string // what the client prints when all is well
@@ -69,7 +70,7 @@ const (
 
 // pingpong is an ibv_*_pingpong: -c compares each byte.
 func pingpong(kind string, mtu, size, iters int, v6 bool, more ...string) tool {
-	t := tool{name: "ibv_" + kind + "_pingpong", size: size, mtu: mtu, v6: v6, want: "iters in"}
+	t := tool{name: "ibv_" + kind + "_pingpong", size: size, iters: iters, mtu: mtu, v6: v6, want: "iters in"}
 	t.args = append([]string{"-s", strconv.Itoa(size), "-n", strconv.Itoa(iters)}, more...)
 	if kind == "rc" || kind == "uc" || kind == "srq" {
 		t.args = append(t.args, "-m", strconv.Itoa(mtu))
@@ -80,7 +81,7 @@ func pingpong(kind string, mtu, size, iters int, v6 bool, more ...string) tool {
 
 // perf is an ib_*_bw or ib_*_lat.
 func perf(name string, mtu, size, iters int, v6 bool, more ...string) tool {
-	t := tool{name: "ib_" + name, size: size, mtu: mtu, v6: v6, want: "#bytes"}
+	t := tool{name: "ib_" + name, size: size, iters: iters, mtu: mtu, v6: v6, want: "#bytes"}
 	t.args = append([]string{"-F", "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
 	if strings.HasPrefix(name, "atomic") { // its size is fixed
 		t.args = append([]string{"-F", "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
@@ -151,7 +152,7 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, 1, addrsOf(f, subject, ref), func() outcome { return runTool(ctx, t, f, port, server, client) })
+			e.tryProgram(&row, 1, addrsOf(f, subject, ref), t.size*t.iters, func() outcome { return runTool(ctx, t, f, port, server, client) })
 			e.Report.Add(row)
 		}
 	}
