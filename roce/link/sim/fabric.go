@@ -274,7 +274,12 @@ func (f *Fabric) RunFor(ns int64) {
 	end := f.Now() + ns
 	for f.step(end) {
 	}
+	f.pass(end)
+}
+
+// pass lets the time up to end pass, in which nothing happens.
+func (f *Fabric) pass(end int64) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.now = max(f.now, end)
-	f.mu.Unlock()
 }

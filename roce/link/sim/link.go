@@ -25,6 +25,7 @@ type Link struct {
 	timerSet bool
 	entered  uint64 // sequence number of the timer event on the heap, 0 for none
 	closed   bool
+	woken    bool // since the last Wait
 	stats    link.Stats
 
 	enteredAt int64
@@ -98,6 +99,10 @@ func (l *Link) send(tx *transport.TxPacket) {
 	f := l.f
 	ps, ok := tx.Path.Link.(*path)
 	if !ok || ps.l != l {
+		if !slices.Contains(l.addrs, tx.Path.Src) || tx.Path.Dst.Is4() != tx.Path.Src.Is4() {
+			l.stats.TxDropped++
+			return
+		}
 		port := tx.Path.SrcPort
 		if port == 0 {
 			port = ib.UDPPort
@@ -161,32 +166,51 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	return n, nil
 }
 
-// Wait steps the fabric once, or blocks until there is something to step. A
+// Wait steps the fabric once, or lets the time pass in which nothing happens, or
+// blocks until there is something to step. A
 // device does not call it, as its link is driven; it is here for other users
 // of the interface.
 func (l *Link) Wait(timeoutNs int64) error {
 	f := l.f
-	f.mu.Lock()
-	closed, here := l.closed, len(l.inbox) > 0
-	f.mu.Unlock()
-	switch {
-	case closed:
-		return link.ErrClosed
-	case here:
-	case timeoutNs >= 0:
-		f.step(f.Now() + timeoutNs)
-	default:
-		if ch := f.changes(); !f.Step() {
-			<-ch
-		}
+	if here, err := l.ready(); here || err != nil {
+		return err
 	}
+	if timeoutNs >= 0 {
+		if end := f.Now() + timeoutNs; !f.step(end) {
+			f.pass(end)
+		}
+		return nil
+	}
+	if f.Step() {
+		return nil
+	}
+	changed := f.changes()
+	// What came before that is not told by it.
+	if here, err := l.ready(); here || err != nil || f.Step() {
+		return err
+	}
+	<-changed
 	return nil
 }
 
-// Wake makes goroutines that wait for something to happen look again.
+// ready reports whether Wait has nothing to wait for, and takes the wakes.
+func (l *Link) ready() (bool, error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	if l.closed {
+		return false, link.ErrClosed
+	}
+	here := len(l.inbox) > 0 || l.woken
+	l.woken = false
+	return here, nil
+}
+
+// Wake makes the current or the next Wait return, and goroutines that wait for
+// something to happen look again.
 func (l *Link) Wake() {
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
+	l.woken = true
 	if l.f.changed != nil {
 		close(l.f.changed)
 		l.f.changed = nil
@@ -244,11 +268,17 @@ func (l *Link) Changed() <-chan struct{} { return l.f.changes() }
 
 // Join receives what is sent to a multicast group.
 func (l *Link) Join(group, local netip.Addr) error {
-	if !group.IsMulticast() {
+	switch {
+	case !group.IsMulticast():
 		return fmt.Errorf("sim: %v is not a multicast address", group)
+	case !slices.Contains(l.addrs, local) || local.Is4() != group.Is4():
+		return fmt.Errorf("sim: %v is no local address to join %v from", local, group)
 	}
 	l.f.mu.Lock()
 	defer l.f.mu.Unlock()
+	if l.closed {
+		return link.ErrClosed
+	}
 	m := l.f.groups[group]
 	if m == nil {
 		m = make(map[*Link]int)

@@ -89,6 +89,9 @@ func (t *Link) sent(batch []transport.TxPacket) {
 	defer t.mu.Unlock()
 	for i := range batch {
 		p := &batch[i]
+		if p.Path.Src.Is4() != p.Path.Dst.Is4() {
+			continue // no link can send it
+		}
 		f := flowKey{p.Path.Src, p.Path.Dst, ib.UDPPort}
 		if own && p.Path.SrcPort != 0 {
 			f.port = p.Path.SrcPort
