@@ -167,7 +167,7 @@ func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 			}
 		}
 		window[i%2] = p
-		b, remote = b[n:], remote.Slice(n, int(remote.Len)-n)
+		b, remote = b[n:], remote.after(n)
 	}
 	for _, p := range window {
 		if p == nil {
@@ -207,7 +207,7 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 		if err != nil {
 			return c.opError("read", err)
 		}
-		b, remote = b[n:], remote.Slice(n, int(remote.Len)-n)
+		b, remote = b[n:], remote.after(n)
 	}
 	return nil
 }

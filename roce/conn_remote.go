@@ -51,6 +51,12 @@ func (r RemoteMemory) Slice(off, n int) RemoteMemory {
 	return RemoteMemory{Addr: r.Addr + uint64(off), RKey: r.RKey, Len: uint32(n)}
 }
 
+// after returns what follows the first n bytes, of which there are that many: also
+// more than an int can hold on a 32-bit processor.
+func (r RemoteMemory) after(n int) RemoteMemory {
+	return RemoteMemory{Addr: r.Addr + uint64(n), RKey: r.RKey, Len: r.Len - uint32(n)}
+}
+
 // Remote returns what a peer has to be told to use the region.
 func (mr *MR) Remote() RemoteMemory {
 	i := mr.info.Load()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -294,6 +295,24 @@ func TestConnAsync(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, target[:3], m.Bytes())
 	})
+}
+
+// The peer may say that it has shared nearly 4 GiB, which is a negative number of
+// bytes for a 32-bit processor.
+func TestConnHugeRemoteMemory(t *testing.T) {
+	ctx := testContext(t)
+	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	target := make([]byte, 2*connChunk+1)
+	mr, err := s.Register(target, AccessAll)
+	require.NoError(t, err)
+	remote := mr.Remote()
+	remote.Len = math.MaxUint32
+	want, got := make([]byte, len(target)), make([]byte, len(target))
+	fill(want, 3)
+	require.NoError(t, c.Write(ctx, want, remote))
+	require.NoError(t, c.Read(ctx, got, remote))
+	require.Equal(t, want, got)
 }
 
 // What an operation came to stays what it came to, also when the connection is
