@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Result of a check.
@@ -41,6 +42,7 @@ type Report struct {
 	mu      sync.Mutex
 	rows    []Row
 	stopped bool
+	starved map[lane][]time.Duration
 	// OnRow, if not nil, sees each row as it comes, one at a time.
 	OnRow func(Row)
 }
@@ -133,23 +135,39 @@ func (r *Report) MissingRows(links []string) []string {
 	return missing
 }
 
+// lane is a kernel and a link.
+type lane struct{ kernel, link string }
+
+// Starvation notes that a try was lost at a time because the guest stood still.
+func (r *Report) Starvation(kernel, link string, at time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.starved == nil {
+		r.starved = map[lane][]time.Duration{}
+	}
+	w := lane{kernel, link}
+	r.starved[w] = append(r.starved[w], at)
+}
+
 // TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved.
+// Tries lost at about the same time were lost to one stall of the guest.
 func (r *Report) TooBusy() []string {
-	type where struct{ kernel, link string }
-	n := map[where]int{}
-	var order []where
-	for _, row := range r.Rows() {
-		w := where{row.Kernel, row.Link}
-		if _, ok := n[w]; !ok {
-			order = append(order, w)
-		}
-		n[w] += row.Starved
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var out []string
-	for _, w := range order {
-		if n[w] > maxStarved {
-			out = append(out, fmt.Sprintf("%s, %s link: %d tries were lost because the guest stood still, and %d may be", w.kernel, w.link, n[w], maxStarved))
+	for w, times := range r.starved {
+		slices.Sort(times)
+		stalls, first := 0, time.Duration(0)
+		for _, at := range times {
+			if stalls == 0 || at-first > oneStall {
+				stalls, first = stalls+1, at
+			}
+		}
+		if stalls > maxStarved {
+			out = append(out, fmt.Sprintf("%s, %s link: the guest stood still %d times, which cost %d tries; %d times are too many",
+				w.kernel, w.link, stalls, len(times), maxStarved+1))
 		}
 	}
+	slices.Sort(out)
 	return out
 }

@@ -65,10 +65,16 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 			what, o.starved = starvation(rec.sightings(), o.gaveUp, between[1], e.refSilent)
 			o.detail = what + "\n" + o.detail
 		}
+		if o.starved {
+			e.starvation()
+		}
 		o.detail += "\nthe last packets:\n" + tr.Tail(lastPackets)
 		return o
 	})
 }
+
+// starvation notes that a try was lost to a guest that stood still.
+func (e *Env) starvation() { e.Report.Starvation(e.Kernel, e.Link, e.Wire.Now()) }
 
 // refSilent reports whether nothing came from the reference's port.
 func (e *Env) refSilent(from, to time.Duration) bool {
@@ -112,6 +118,7 @@ func (c *conn) excuse(err error, tr *wire.Trace) error {
 	}
 	what, starved := starvation(seen(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), c.env.refSilent)
 	if starved {
+		c.env.starvation()
 		return starvedError{err, what}
 	}
 	return fmt.Errorf("%s\n%w", what, err)

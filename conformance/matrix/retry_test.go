@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,16 +83,18 @@ func TestWhileStarved(t *testing.T) {
 
 func TestTooBusy(t *testing.T) {
 	var r Report
-	for range maxStarved {
-		r.Add(Row{Kernel: "6.1", Link: "udp", Starved: 1})
-		r.Add(Row{Kernel: "6.1", Link: "xdp", Starved: 1})
-		r.Add(Row{Kernel: "6.12", Link: "udp", Starved: 1})
-		r.Add(Row{Kernel: "6.12", Link: "udp"})
+	for i := range maxStarved {
+		at := time.Duration(i) * time.Minute
+		for _, link := range []string{"udp", "xdp"} {
+			r.Starvation("6.12", link, at)
+			r.Starvation("6.1", link, at)
+			r.Starvation("6.12", link, at+oneStall) // another lane, the same stall
+		}
 	}
 	require.Empty(t, r.TooBusy())
-	r.Add(Row{Kernel: "6.12", Link: "udp", Result: Pass, Starved: 1})
+	r.Starvation("6.12", "udp", 2*oneStall)
 	require.Len(t, r.TooBusy(), 1)
-	require.Contains(t, r.TooBusy()[0], "6.12, udp link: 6 tries")
+	require.Contains(t, r.TooBusy()[0], "6.12, udp link: the guest stood still 6 times")
 }
 
 // A program that says what is wanted and sends nothing has not passed.

@@ -19,11 +19,14 @@ import (
 const (
 	// starvedTries is how often a row is run that a busy machine was too slow for.
 	starvedTries = 3
-	// maxStarved is how many tries a run may lose in this way with each kernel on each link.
-	// There are about 3,400 rows each; in a run of all of them there is usually none. A machine
+	// maxStarved is how often the guest of a kernel may stand still for the rows of a link.
+	// There are about 3,400 rows each; in a run of all of them it usually does not. A machine
 	// that takes more from them is too busy for their results to mean much, and a stall that
 	// only looks like its doing does not go unnoticed for long.
 	maxStarved = 5
+	// oneStall is how far apart the ends of tries may be that one stall has cost: the lanes of
+	// faults, whose retries last for a second, lose several at once.
+	oneStall = 3 * time.Second
 
 	// trainLength is how often a request must have been sent for retries to have run out.
 	trainLength = 3
