@@ -48,8 +48,8 @@ type Link interface {
 	// Stats returns the counters.
 	Stats() Stats
 
-	// Close releases everything. No other method is running, except Wake and
-	// getters, and none is called later.
+	// Close releases everything. Neither side is in use, nor later; closing again does
+	// nothing. What may be called from anywhere still may.
 	Close() error
 }
 

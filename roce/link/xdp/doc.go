@@ -54,9 +54,10 @@
 //
 // The kernel lets no other program replace the link's, but whoever may can detach it, and
 // an interface can be removed. Both end the link's use of that interface for good,
-// even if one of its name comes again: the port goes down, and with the last interface Wait
-// and Recv fail with a [DetachedError]. A program that is detached is noticed with the next
-// change of the interface; the kernel tells nobody.
+// even if one of its name comes again: the port goes down, what would leave by it is
+// unreachable, and with the last interface Wait and Recv fail with a [DetachedError],
+// which closes a device and is in the errors of its calls. A program that is detached is
+// noticed with the next change of the interface; the kernel tells nobody.
 //
 // # Neighbours, VLAN
 //
