@@ -11,8 +11,8 @@ import (
 
 const (
 	cmsgHeader = unix.SizeofCmsghdr
-	// cmsgSpace is the room of a control message of up to a word of data.
-	cmsgSpace = cmsgHeader + 8
+	// cmsgSpace is the room of a control message of up to 4 bytes of data.
+	cmsgSpace = cmsgHeader + unix.SizeofPtr
 
 	// txControl has room for UDP_SEGMENT, traffic class and hop limit.
 	txControl = 3 * cmsgSpace
@@ -31,7 +31,7 @@ func putCmsg(b []byte, level, typ int32, v uint32, n int) []byte {
 	}
 	native.PutUint32(b[cmsgHeader-8:], uint32(level))
 	native.PutUint32(b[cmsgHeader-4:], uint32(typ))
-	native.PutUint64(b[cmsgHeader:], 0)
+	clear(b[cmsgHeader:cmsgSpace])
 	if n == 2 {
 		native.PutUint16(b[cmsgHeader:], uint16(v))
 	} else {
@@ -74,7 +74,7 @@ func parseControl(b []byte) (info rxInfo) {
 		case level == unix.IPPROTO_IPV6 && typ == unix.IPV6_TCLASS:
 			info.tclass = uint8(native.Uint32(data))
 		}
-		n = (n + cmsgHeader/2 - 1) &^ (cmsgHeader/2 - 1)
+		n = (n + unix.SizeofPtr - 1) &^ (unix.SizeofPtr - 1)
 		if n >= uint64(len(b)) {
 			return info
 		}
