@@ -241,6 +241,42 @@ func TestSleepsWhenDown(t *testing.T) {
 	}
 }
 
+// The address goes to another interface, as with a failover: the link goes on
+// there, with its groups, and what becomes of the interface before is no matter.
+func TestAddressMoves(t *testing.T) {
+	const second = "second"
+	n := linktest.NewNet(t, 1500)
+	n.A.Run("ip", "link", "add", second, "mtu", "4200", "type", "veth", "peer", "name", second, "mtu", "4200", "netns", n.B.Path())
+	for _, ns := range []*linktest.Namespace{n.A, n.B} {
+		ns.Run("ip", "link", "set", second, "up")
+	}
+	a, b := openPacket(nil).Open(t, n.A, n.A4), openPacket(nil).Open(t, n.B, n.B4)
+	group := netip.MustParseAddr("239.1.2.3")
+	require.NoError(t, b.(*packet.Link).Join(group, n.B4))
+	p := linktest.NewPath(a, b)
+	linktest.Reaches(t, a, b, p)
+	states := make(chan link.PortState, 100)
+	b.(*packet.Link).Watch(func(s link.PortState) { states <- s })
+	require.Equal(t, link.PortState{Up: true, MTU: ib.MTU1024}, <-states)
+	for _, side := range []struct {
+		ns *linktest.Namespace
+		a  netip.Addr
+	}{{n.A, n.A4}, {n.B, n.B4}} {
+		side.ns.Run("ip", "addr", "add", side.a.String()+"/24", "dev", second) // first on both
+		side.ns.Run("ip", "addr", "del", side.a.String()+"/24", "dev", linktest.Device)
+	}
+	require.Equal(t, link.PortState{Up: true, MTU: ib.MTU4096}, <-states)
+	require.Contains(t, n.B.Run("ip", "maddr", "show", "dev", second), group.String())
+	require.NotContains(t, n.B.Run("ip", "maddr", "show", "dev", linktest.Device), group.String())
+	n.A.Run("ip", "link", "del", linktest.Device)
+	linktest.Reaches(t, a, b, p)
+	linktest.Reaches(t, b, a, linktest.NewPath(b, a))
+	to := linktest.NewPath(a, b)
+	to.Dst = group
+	linktest.Reaches(t, a, b, to)
+	require.Empty(t, states)
+}
+
 // Sockets that somebody has closed are an error, not a wait that returns at once
 // for ever.
 func TestSocketsLost(t *testing.T) {

@@ -44,6 +44,9 @@ func (f *follow) unsure() {
 	f.look = true
 }
 
+// again has the addresses looked for that are away: interfaces have changed.
+func (f *follow) again() { f.look = f.look || slices.Contains(f.gone, true) }
+
 // Follow has moved called, from a goroutine of the table, when one of the
 // addresses is on another interface than before, or on one again after the
 // interface or the address was removed; i is its number.
@@ -80,7 +83,10 @@ func (t *Table) locate() (moves []int) {
 		if a.Is4() && a.IsLoopback() {
 			continue // all of 127/8 is where it always was
 		}
-		on := slices.DeleteFunc(where[a], func(index int) bool { return f.name[i] != "" && t.links[index].Name != f.name[i] })
+		on := slices.DeleteFunc(where[a], func(index int) bool {
+			l, known := t.links[index] // if not, there will be a notification
+			return !known || f.name[i] != "" && l.Name != f.name[i]
+		})
 		switch {
 		case len(on) == 0:
 			f.gone[i] = true

@@ -125,6 +125,9 @@ func (t *Table) readLinks() error {
 	}
 	before := t.links
 	t.links = m
+	if t.follow.again(); t.follow.look {
+		t.wakeWorker()
+	}
 	t.mu.Unlock()
 	if t.opts.LinkChanged == nil {
 		return nil

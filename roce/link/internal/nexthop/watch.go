@@ -73,6 +73,7 @@ func (t *Table) event(e rtnl.Event) bool {
 			t.follow.lost(e.Link.Index)
 		} else {
 			t.links[e.Link.Index] = *e.Link
+			t.follow.again()
 		}
 		if *e.Link != old || e.LinkGone {
 			t.enqueueAll()
