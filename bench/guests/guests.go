@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ type Options struct {
 	// Offload puts the guests on a bridge, where their interfaces have scatter-gather and
 	// checksum offload, instead of the lab's wire, where they have none.
 	Offload bool
+	Only    *regexp.Regexp // the tests to run, by their names in the report; nil: all
 	Rounds  int
 	Logf    func(string, ...any)
 }
@@ -117,6 +119,9 @@ func (t *test) mode() string {
 	return "event-driven"
 }
 
+// name is the name of the test in the report.
+func (t *test) name() string { return t.tool + " " + t.args + ", " + t.mode() }
+
 // own are the arguments for goroce alone.
 func (t *test) own() []string {
 	if t.polling {
@@ -193,8 +198,11 @@ func Run(ctx context.Context, o Options) (cases []report.Case, what string, err 
 	}
 	what += "; clock " + strings.TrimSpace(clock)
 	tests := tests()
+	if o.Only != nil {
+		tests = slices.DeleteFunc(tests, func(t test) bool { return !o.Only.MatchString(t.name()) })
+	}
 	for _, t := range tests {
-		cases = append(cases, report.Case{Item: "lab", Name: t.tool + " " + t.args + ", " + t.mode(), Link: o.Link, Op: t.tool, Mode: t.mode()})
+		cases = append(cases, report.Case{Item: "lab", Name: t.name(), Link: o.Link, Op: t.tool, Mode: t.mode()})
 	}
 	failed := make([]error, len(tests))
 	for range o.Rounds {

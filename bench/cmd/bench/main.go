@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,11 @@ func run() error {
 	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
 	offload := flag.Bool("lab-offload", false, "with -lab, guests whose interfaces have scatter-gather and checksum offload; needs a quiet machine")
 	redraw := flag.Bool("redraw", false, "measure nothing: write the table and the charts of the data in -o again")
+	var only *regexp.Regexp
+	flag.Func("lab-only", "with -lab, run the tests whose names match this `regexp`, such as 'write_bw.*polling'", func(s string) (err error) {
+		only, err = regexp.Compile(s)
+		return err
+	})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("argument %q is not understood", flag.Arg(0))
@@ -70,7 +76,7 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Link: *labLink, Offload: *offload, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Offload: *offload, Only: only, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {
