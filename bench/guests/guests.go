@@ -31,12 +31,11 @@ type Options struct {
 	Suite string // whose kernel and perftest: "bookworm" or "trixie"
 	CPU   string // QEMU's model; "" is DefaultCPU
 	Link  string // of goroce; "" is "udp"
-	// Offload puts the guests on a bridge, where their interfaces have scatter-gather and
-	// checksum offload, instead of the lab's wire, where they have none.
-	Offload bool
-	Only    *regexp.Regexp // the tests to run, by their names in the report; nil: all
-	Rounds  int
-	Logf    func(string, ...any)
+	// Networks are those to run all tests on, one after the other; none: all of them.
+	Networks []Network
+	Only     *regexp.Regexp // the tests to run, by their names in the report; nil: all
+	Rounds   int
+	Logf     func(string, ...any)
 }
 
 // DefaultCPU is QEMU's model with all that it emulates. One without PCLMULQDQ
@@ -53,7 +52,29 @@ const kernelArgs = "tsc=reliable"
 // clockFile tells what the kernel's clock is.
 const clockFile = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
-// bridge is what the guests are on with Options.Offload.
+// Network is what is between the guests.
+type Network string
+
+const (
+	// Bridge is a bridge of the kernel, as virtual machines usually are on one: their interfaces
+	// have scatter-gather, checksum and segmentation offload.
+	Bridge Network = "bridge"
+	// Wire is that of the interop lab, which loses nothing, and where they have none.
+	Wire Network = "wire"
+)
+
+// Networks are all there are.
+func Networks() []Network { return []Network{Bridge, Wire} }
+
+// Offloads says what the interfaces on it can do, for reports.
+func (n Network) Offloads() string {
+	if n == Bridge {
+		return "offloads"
+	}
+	return "no offloads"
+}
+
+// bridge is the name of the bridge.
 const bridge = "bench0"
 
 const (
@@ -144,15 +165,19 @@ func Prepare(suite string, logf func(string, ...any)) func(context.Context) erro
 
 // bench is a run.
 type bench struct {
-	o    Options
-	a, b *lab.Guest
-	port int
+	o       Options
+	network Network
+	a, b    *lab.Guest
+	port    int
 }
 
-// Run boots two guests and returns a case for each test, and what the guests are. Call lab.Enter
-// first.
+// Run boots two guests on each network and returns a case for each test there, and what
+// the guests are. Call lab.Enter first.
 func Run(ctx context.Context, o Options) (cases []report.Case, what string, err error) {
 	o.CPU, o.Link = cmp.Or(o.CPU, DefaultCPU), cmp.Or(o.Link, "udp")
+	if len(o.Networks) == 0 {
+		o.Networks = Networks()
+	}
 	dir, err := os.MkdirTemp("", "goroce-bench")
 	if err != nil {
 		return nil, what, err
@@ -173,43 +198,78 @@ func Run(ctx context.Context, o Options) (cases []report.Case, what string, err 
 	if err != nil {
 		return nil, what, err
 	}
-	on, net := "", "virtio interfaces without any offload"
-	if o.Offload {
-		on, net = bridge, "virtio interfaces with scatter-gather and checksum offload, on a bridge"
+	var clock string
+	for _, n := range o.Networks {
+		var on []report.Case
+		w := &bench{o: o, network: n, port: 18515}
+		clock, err = w.boot(ctx, l, im, bin)
+		if err == nil {
+			on, err = w.runAll(ctx)
+		}
+		w.close()
+		cases = append(cases, on...)
+		if err != nil {
+			break
+		}
 	}
-	what = fmt.Sprintf("Debian %s, Linux %s, QEMU's CPU %s, one each; %s; goroce on the %s link", o.Suite, im.Kernel, o.CPU, net, o.Link)
-	w := &bench{o: o, port: 18515}
+	what = fmt.Sprintf("Debian %s, Linux %s, QEMU's CPU %s, one each, clock %s; virtio interfaces; goroce on the %s link", o.Suite, im.Kernel, o.CPU, clock, o.Link)
+	return cases, what, err
+}
+
+// boot starts the guests, with goroce's tools in them, and returns the name of their clock.
+func (w *bench) boot(ctx context.Context, l *lab.Lab, im *lab.Image, bin string) (clock string, err error) {
+	on := ""
+	if w.network == Bridge {
+		on = bridge
+	}
 	for i, g := range []**lab.Guest{&w.a, &w.b} {
-		if *g, err = l.Boot(ctx, lab.GuestConfig{Name: fmt.Sprintf("g%d", i), Image: im, CPU: o.CPU, Bridge: on, KernelArgs: kernelArgs}); err != nil {
-			return nil, what, err
+		cfg := lab.GuestConfig{Name: fmt.Sprintf("%s%d", w.network, i), Image: im, CPU: w.o.CPU, Bridge: on, KernelArgs: kernelArgs}
+		if *g, err = l.Boot(ctx, cfg); err != nil {
+			return "", err
 		}
 		f, err := os.Open(bin)
 		if err != nil {
-			return nil, what, err
+			return "", err
 		}
 		err = (*g).Put(ctx, program, 0o755, f)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, what, err
+			return "", err
 		}
 	}
-	clock, err := w.a.Run(ctx, "cat", clockFile)
-	if err != nil {
-		return nil, what, err
+	clock, err = w.a.Run(ctx, "cat", clockFile)
+	return strings.TrimSpace(clock), err
+}
+
+// close ends the guests.
+func (w *bench) close() {
+	for _, g := range []*lab.Guest{w.a, w.b} {
+		if g != nil {
+			g.Close()
+		}
 	}
-	what += "; clock " + strings.TrimSpace(clock)
+}
+
+// runAll runs all tests in every round and returns a case for each.
+func (w *bench) runAll(ctx context.Context) (cases []report.Case, err error) {
+	defer func() { // some may never have worked
+		cases = slices.DeleteFunc(cases, func(c report.Case) bool { return len(c.Figures) == 0 })
+	}()
+	o := w.o
 	tests := tests()
 	if o.Only != nil {
 		tests = slices.DeleteFunc(tests, func(t test) bool { return !o.Only.MatchString(t.name()) })
 	}
 	for _, t := range tests {
-		cases = append(cases, report.Case{Item: "lab", Name: t.name(), Link: o.Link, Op: t.tool, Mode: t.mode()})
+		cases = append(cases, report.Case{
+			Item: "lab", Name: t.name() + ", " + w.network.Offloads(), Link: o.Link, Op: t.tool, Mode: t.mode(), Place: w.network.Offloads(),
+		})
 	}
 	failed := make([]error, len(tests))
 	for range o.Rounds {
 		var got [2][]result
 		for k, own := range []bool{true, false} {
 			if err := w.use(ctx, own); err != nil {
-				return cases, what, err
+				return cases, err
 			}
 			got[k] = make([]result, len(tests))
 			for i, t := range tests {
@@ -229,24 +289,28 @@ func Run(ctx context.Context, o Options) (cases []report.Case, what string, err 
 				continue
 			}
 			o.Logf("%s: goroce %.2f, rxe %.2f", cases[i].Name, got[0][i].value, got[1][i].value)
-			unit := "MB/s"
-			if t.latency {
-				unit = "us"
-			}
-			cases[i].Add("x rxe", "", got[0][i].value/got[1][i].value)
-			cases[i].Add("goroce", unit, got[0][i].value)
-			cases[i].Add("rxe", unit, got[1][i].value)
-			if t.latency {
-				cases[i].Add("p99 x rxe", "", got[0][i].p99/got[1][i].p99)
-			} else {
-				cases[i].Add("CPU x rxe", "", got[0][i].cpu/got[1][i].cpu)
-				cases[i].Add("goroce CPU", "s/GB", got[0][i].cpu/t.bytes*1e9)
-				cases[i].Add("rxe CPU", "s/GB", got[1][i].cpu/t.bytes*1e9)
-			}
+			addRound(&cases[i], &t, &got[0][i], &got[1][i])
 		}
 	}
-	cases = slices.DeleteFunc(cases, func(c report.Case) bool { return len(c.Figures) == 0 })
-	return cases, what, errors.Join(failed...)
+	return cases, errors.Join(failed...)
+}
+
+// addRound adds to a case what goroce and rxe reached in a round.
+func addRound(c *report.Case, t *test, own, rxe *result) {
+	unit := "MB/s"
+	if t.latency {
+		unit = "us"
+	}
+	c.Add("x rxe", "", own.value/rxe.value)
+	c.Add("goroce", unit, own.value)
+	c.Add("rxe", unit, rxe.value)
+	if t.latency {
+		c.Add("p99 x rxe", "", own.p99/rxe.p99)
+		return
+	}
+	c.Add("CPU x rxe", "", own.cpu/rxe.cpu)
+	c.Add("goroce CPU", "s/GB", own.cpu/t.bytes*1e9)
+	c.Add("rxe CPU", "s/GB", rxe.cpu/t.bytes*1e9)
 }
 
 // use gives UDP port 4791 of both guests to goroce or to rxe.

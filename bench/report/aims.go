@@ -132,18 +132,20 @@ func Aims() []Aim {
 			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 0, true, "allocs/packet", 0, named("engine", "allocs", "Packet/"+op+"/64/"+part))
 		}
 	}
-	for _, op := range []string{"write", "read", "send"} {
-		for _, mtu := range []string{"4096", "1024"} {
-			add("two guests: "+op+"_bw, MTU "+mtu+": bandwidth x kernel rxe", none, 1.5, false, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
-				return c.Op == op+"_bw" && c.Mode == "polling" && strings.Contains(c.Name, "-m "+mtu)
-			}))
+	for _, place := range []string{"offloads", "no offloads"} {
+		for _, op := range []string{"write", "read", "send"} {
+			for _, mtu := range []string{"4096", "1024"} {
+				add("two guests, "+place+": "+op+"_bw, MTU "+mtu+": bandwidth x kernel rxe", none, 1.5, false, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
+					return c.Place == place && c.Op == op+"_bw" && c.Mode == "polling" && strings.Contains(c.Name, "-m "+mtu)
+				}))
+			}
 		}
-	}
-	for _, tool := range []string{"write_lat", "read_lat", "send_lat"} {
-		for _, mode := range []string{"event-driven", "polling"} {
-			add("two guests: "+tool+", "+mode+": latency x kernel rxe", none, 1, true, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
-				return c.Op == tool && c.Mode == mode
-			}))
+		for _, tool := range []string{"write_lat", "read_lat", "send_lat"} {
+			for _, mode := range []string{"event-driven", "polling"} {
+				add("two guests, "+place+": "+tool+", "+mode+": latency x kernel rxe", none, 1, true, "x", 0, pick("lab", "x rxe", func(c *Case) bool {
+					return c.Place == place && c.Op == tool && c.Mode == mode
+				}))
+			}
 		}
 	}
 	return as

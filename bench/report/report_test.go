@@ -54,7 +54,7 @@ func sample() *Report {
 	add(Case{Item: "engine", Name: "Packet/SEND/64/send+icrc"}, "time", XWithoutICRC)
 	add(Case{Item: "engine", Name: "Window/16"}, "time")
 	add(Case{Item: "engine", Name: "Window/64"}, "time", XSmallest)
-	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Op: "write_bw", Mode: "polling"}, "x rxe")
+	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Place: "offloads", Op: "write_bw", Mode: "polling"}, "x rxe")
 	return r
 }
 
@@ -84,7 +84,7 @@ func TestMarkdown(t *testing.T) {
 		"| half round trip, polling, udp: p50 x TCP | 1.00 x | 0.40 | ≤ 0.30 | missed |",
 		"| half round trip, event-driven, udp: p50 x TCP | – x | 0.85 | ≤ 0.70 | not measured |",
 		"| engine alone, SEND of 64 B, send | 1.00 allocs/packet | – | ≤ 0 | missed |",
-		"1.00 [0.50–1.50]", "- a note", "| two guests: write_bw, MTU 4096: bandwidth x kernel rxe | 1.00 x | – | ≥ 1.50 | missed |",
+		"1.00 [0.50–1.50]", "- a note", "| two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe | 1.00 x | – | ≥ 1.50 | missed |",
 		"| SEND/64/send | 1.00 | 1.00 | 0 | 1.00 [0.50–1.50] |",
 		"Missed in this run:\n\n- half round trip, polling, udp: p50 x TCP\n", "It is the kernel.\n",
 	} {

@@ -56,7 +56,17 @@ func run() error {
 	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
 	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default "+guests.DefaultCPU)
 	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
-	offload := flag.Bool("lab-offload", false, "with -lab, guests whose interfaces have scatter-gather and checksum offload; needs a quiet machine")
+	networks := guests.Networks()
+	flag.Func("lab-networks", "with -lab, the networks of the guests: `bridge` of the kernel, with offloads, and the interop lab's wire, without; default bridge,wire", func(s string) error {
+		networks = nil
+		for _, n := range strings.Split(s, ",") {
+			if !slices.Contains(guests.Networks(), guests.Network(n)) {
+				return fmt.Errorf("one or both of bridge and wire")
+			}
+			networks = append(networks, guests.Network(n))
+		}
+		return nil
+	})
 	redraw := flag.Bool("redraw", false, "measure nothing: write the table and the charts of the data in -o again")
 	var only *regexp.Regexp
 	flag.Func("lab-only", "with -lab, run the tests whose names match this `regexp`, such as 'write_bw.*polling'", func(s string) (err error) {
@@ -76,7 +86,7 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Link: *labLink, Offload: *offload, Only: only, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Networks: networks, Only: only, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {
