@@ -24,14 +24,15 @@ test:
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.
 # Built and not "go run": that one does not pass on the signal that ends it.
+# INTEROPFLAGS=-h lists the options.
 bin/interop: FORCE
 	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop
 
 interop: bin/interop
-	bin/interop
+	bin/interop $(INTEROPFLAGS)
 
 interop-quick: bin/interop
-	bin/interop -quick
+	bin/interop -quick $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes; bench-full takes longer. BENCHFLAGS=-h lists the
