@@ -85,27 +85,18 @@ func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
 		}
 		left := int(w.npkts) - span(w.psn, sq.una)
 		if n := span(sq.una, psn); n < left {
-			sq.passed(w, n)
+			sq.una = sq.una.Add(n)
 			return true
 		}
-		sq.passed(w, left)
+		sq.una = sq.una.Add(left)
 		sq.retire(now)
 	}
 	return true
 }
 
-// passed moves una past n packets of the request w at head.
-func (sq *requester) passed(w *sendWQE, n int) {
-	from := uint32(span(w.psn, sq.una))
-	b := w.bytes(from, from+uint32(n), sq.qp.mtu)
-	sq.acked += b
-	sq.flight = max(sq.flight-b, 0) // after going back some of it may not be sent again yet
-	sq.una = sq.una.Add(n)
-}
-
 // ackHead acknowledges the packet at una, of the request w at head.
 func (sq *requester) ackHead(now int64, w *sendWQE) {
-	sq.passed(w, 1)
+	sq.una = sq.una.Add(1)
 	if span(w.psn, sq.una) == int(w.npkts) {
 		sq.retire(now)
 	}
@@ -120,7 +111,7 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 	q := &sq.q
 	// What was acknowledged need not be sent again.
 	if sq.una.After(sq.psn) {
-		sq.psn, sq.flight = sq.una, 0
+		sq.psn = sq.una
 		q.cur, sq.curPkt = q.head, 0
 		if q.head != q.tail {
 			if w := q.at(q.head); w.state == wqeBegun {
@@ -129,8 +120,7 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 		}
 	}
 	sq.reads.answered(sq.una)
-	sq.win.onAck(sq.win.places(n, sq.acked))
-	sq.acked = 0
+	sq.win.onAck(n)
 	if sq.qp.cc != nil {
 		sq.qp.cc.ctl.OnAck(now, n*sq.qp.mtu)
 	}

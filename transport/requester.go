@@ -25,8 +25,6 @@ type requester struct {
 	psn    ib.PSN
 	una    ib.PSN
 	end    ib.PSN
-	flight int // bytes of payload, sent or asked for, in [una, psn)
-	acked  int // bytes of payload acknowledged since the window was told
 
 	reads    readRing
 	sinceAck int // packets since the last AckReq
@@ -90,7 +88,7 @@ func (sq *requester) init(qp *QP) { sq.qp = qp }
 // start begins a connection: at the transition from RTR to RTS.
 func (sq *requester) start(now int64) {
 	sq.psn = sq.qp.attr.SQPSN & ib.PSNMask
-	sq.una, sq.end, sq.flight = sq.psn, sq.psn, 0
+	sq.una, sq.end = sq.psn, sq.psn
 	sq.reads.clear()
 	sq.curPkt, sq.sinceAck = 0, 0
 	sq.credit = creditState{}
@@ -147,7 +145,7 @@ func (sq *requester) forget() {
 	clear(q.binds) // they hold on to windows and regions
 	q.cur = q.head
 	sq.curPkt = 0
-	sq.una, sq.end, sq.flight = sq.psn, sq.psn, 0
+	sq.una, sq.end = sq.psn, sq.psn
 	sq.reads.clear()
 	sq.retry.rnrWait = false
 	sq.qp.stopTimer(timerAck)
@@ -234,7 +232,7 @@ func (sq *requester) admissible(now int64) *sendWQE {
 // fits reports whether window and READ depth have room for the next packet of
 // w.
 func (sq *requester) fits(w *sendWQE) bool {
-	inFlight := sq.used()
+	inFlight := span(sq.una, sq.psn)
 	if inFlight >= sq.win.size {
 		return false
 	}
@@ -251,13 +249,10 @@ func (sq *requester) fits(w *sendWQE) bool {
 	// A READ brings as many packets as the window has room for. Half the window
 	// must be free (or the rest of the READ fit), so that the next request is
 	// not a crumb.
-	left := sq.win.places(int(w.npkts-sq.curPkt), w.bytes(sq.curPkt, w.npkts, sq.qp.mtu))
+	left := int(w.npkts - sq.curPkt)
 	room := sq.win.size - inFlight
 	return left <= room || 2*room >= sq.win.size
 }
-
-// used returns the places of the window that are taken.
-func (sq *requester) used() int { return sq.win.places(span(sq.una, sq.psn), sq.flight) }
 
 // begin checks a request that is to be sent for the first time and assigns its
 // PSNs. It returns false if that must wait, or has failed.

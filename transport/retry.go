@@ -243,7 +243,7 @@ func (sq *requester) goBack(now int64) {
 // rewind makes una the next packet to send.
 func (sq *requester) rewind() {
 	q := &sq.q
-	sq.psn, sq.flight = sq.una, 0
+	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0
 	if q.head != q.tail {
 		if w := q.at(q.head); w.state == wqeBegun {

@@ -219,12 +219,7 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 	if sq.psn != sq.end && sq.reads.next != sq.reads.tail {
 		return uint32(span(sq.psn, *sq.reads.at(sq.reads.next))) + 1
 	}
-	left := w.npkts - sq.curPkt
-	room := sq.win.size - sq.used()
-	if sq.win.places(int(left), w.bytes(sq.curPkt, w.npkts, sq.qp.mtu)) <= room {
-		return left
-	}
-	return min(left, uint32(max(room/sq.win.step, 1)))
+	return min(w.npkts-sq.curPkt, uint32(max(sq.win.size-span(sq.una, sq.psn), 1)))
 }
 
 // moved notes that the next n PSNs, all of w, were sent.
@@ -246,7 +241,6 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 		sq.sinceAck = 0
 	}
 	sq.psn = sq.psn.Add(int(n))
-	sq.flight += w.bytes(sq.curPkt, sq.curPkt+n, sq.qp.mtu)
 	sq.curPkt += n
 	if sq.curPkt == w.npkts {
 		sq.q.cur++
@@ -259,8 +253,7 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 // otherwise wait for the timer.
 func (sq *requester) wantsAck() bool {
 	win := &sq.win
-	return sq.sinceAck+1 >= min(win.ackEvery, max(win.size/(2*win.step), 1)) ||
-		win.places(span(sq.una, sq.psn)+1, sq.flight+sq.qp.mtu) >= win.size
+	return sq.sinceAck+1 >= min(win.ackEvery, max(win.size/2, 1)) || span(sq.una, sq.psn)+1 >= win.size
 }
 
 // lost fails a request whose memory was taken away while it was being sent.

@@ -37,16 +37,6 @@ type sendWQE struct {
 	value  bool // ATOMIC WRITE: payload is in swap
 }
 
-// bytes returns the payload of packets from up to to of a message, or of the
-// data of a READ, at an MTU.
-func (w *sendWQE) bytes(from, to uint32, mtu int) int {
-	if !sendOps[w.op].split {
-		return 0
-	}
-	length := uint64(w.length)
-	return int(min(uint64(to)*uint64(mtu), length) - min(uint64(from)*uint64(mtu), length))
-}
-
 // signaled reports whether success makes a completion.
 func (sq *requester) signaled(w *sendWQE) bool {
 	return w.flags&SendSignaled != 0 || sq.qp.sigAll

@@ -6,17 +6,11 @@ import "github.com/goroce/goroce/ib"
 // acknowledged. The bound is there because a datagram receiver has a socket
 // buffer and no back pressure. Loss halves it, a timeout quarters it, and each
 // window that is acknowledged adds a packet.
-//
-// A packet takes up one place, or one for every unit bytes of payload if that is
-// more: a window of full packets of a large path MTU holds fewer of them, one
-// of small messages does not.
 type window struct {
-	size     int // places
+	size     int // packets
 	max      int
-	unit     int // bytes of payload per place; 0: bytes do not count
-	step     int // places that a full packet takes
 	ackEvery int // packets between two AckReqs, at most
-	acked    int // places freed since the last growth
+	acked    int // packets acknowledged since the last growth
 }
 
 // newWindow returns the full window of a QP.
@@ -27,43 +21,31 @@ func newWindow(qp *QP) window {
 	return w
 }
 
-// limit takes over the bound that attribute, tuning or default set. The first
-// two are in packets, whatever their size.
+// limit takes over the bound that attribute, tuning or default set.
 func (w *window) limit(qp *QP) {
 	t := &qp.e.cfg.Tuning
-	w.unit = 0
 	switch {
 	case qp.attr.MaxUnackedPackets > 0:
 		w.max = qp.attr.MaxUnackedPackets
 	case t.MaxUnackedPackets > 0:
 		w.max = t.MaxUnackedPackets
 	default:
-		w.max, w.unit = DefaultMaxUnackedPackets, DefaultMaxUnackedBytes/DefaultMaxUnackedPackets
+		w.max = DefaultMaxUnackedPackets
 	}
-	w.step = w.places(1, qp.mtu)
 	w.size = min(max(w.size, 1), w.max)
 	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {
 		w.ackEvery = DefaultAckReqInterval
 	}
 }
 
-// places returns how many places packets with so many bytes of payload in all
-// take up.
-func (w *window) places(packets, bytes int) int {
-	if w.unit == 0 {
-		return packets
-	}
-	return max(packets, bytes/w.unit)
-}
-
-// onAck opens the window after n places were freed by acknowledgements.
+// onAck opens the window after n packets were acknowledged.
 func (w *window) onAck(n int) {
 	if w.size == w.max {
 		return
 	}
 	if w.acked += n; w.acked >= w.size {
 		w.acked = 0
-		w.size = min(w.size+w.step, w.max)
+		w.size++
 	}
 }
 
@@ -74,7 +56,7 @@ func (w *window) onLoss() { w.shrink(2) }
 func (w *window) onTimeout() { w.shrink(4) }
 
 func (w *window) shrink(by int) {
-	w.size = max(w.size/by, min(minWindow*w.step, w.max))
+	w.size = max(w.size/by, min(minWindow, w.max))
 	w.acked = 0
 }
 

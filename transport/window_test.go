@@ -20,23 +20,19 @@ func (l *loop) unacked() int {
 	}
 }
 
-// The default window is one of packets for small messages and one of bytes for
-// large ones, whatever the path MTU.
-func TestWindowPlaces(t *testing.T) {
+// The default window is one of packets, whatever their size and the path MTU.
+func TestWindowDefault(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		mtu  ib.MTU
 		size int
-		want int
 	}{
-		{"small messages, large MTU", ib.MTU4096, 64, DefaultMaxUnackedPackets},
-		{"small messages, small MTU", ib.MTU256, 64, DefaultMaxUnackedPackets},
-		{"no payload", ib.MTU4096, 0, DefaultMaxUnackedPackets},
-		{"half packets", ib.MTU4096, 2048, DefaultMaxUnackedBytes / 2048},
-		{"full packets", ib.MTU4096, 4096, DefaultMaxUnackedBytes / 4096},
-		{"full packets of messages", ib.MTU4096, 1 << 20, DefaultMaxUnackedBytes / 4096},
-		{"full packets of half the size", ib.MTU2048, 1 << 20, DefaultMaxUnackedBytes / 2048},
-		{"packets of 1 KiB", ib.MTU1024, 1 << 20, DefaultMaxUnackedPackets},
+		{"small messages, large MTU", ib.MTU4096, 64},
+		{"small messages, small MTU", ib.MTU256, 64},
+		{"no payload", ib.MTU4096, 0},
+		{"full packets", ib.MTU4096, 4096},
+		{"full packets of messages", ib.MTU4096, 1 << 20},
+		{"packets of 1 KiB", ib.MTU1024, 1 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLoop(t, loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
@@ -45,54 +41,50 @@ func TestWindowPlaces(t *testing.T) {
 					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
 				}))
 			}
-			require.Equal(t, c.want, l.unacked())
+			require.Equal(t, DefaultMaxUnackedPackets, l.unacked())
 		})
 	}
 }
 
-// READs take up the places of the packets that they ask for, and their part at
-// the edge of the window is no larger than what is left of it.
-func TestWindowPlacesRead(t *testing.T) {
+// READs take up as much of the window as the packets that they ask for, and their
+// part at the edge of it is no larger than what is left.
+func TestWindowRead(t *testing.T) {
 	l := newLoop(t, loopOptions{mtu: ib.MTU4096, data: 4 << 20})
-	for _, n := range []int{300 << 10, 1 << 20} {
+	for _, n := range []int{600 << 10, 2 << 20} {
 		require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 			Opcode: WRRead, SGList: []SGE{l.a.at(0, n)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
 		}))
 	}
 	sq := &l.a.qp.sq
 	require.Equal(t, 1, l.unacked(), "the second READ waits: less than half of the window is free")
-	require.Equal(t, 300<<10, sq.flight)
-	require.Equal(t, 150, sq.used())
+	require.Equal(t, 150, span(sq.una, sq.psn))
 	l.run() // the first is lost, so it is asked for again
-	require.Zero(t, sq.used())
+	require.Equal(t, sq.una, sq.psn)
 	require.Equal(t, sq.una, sq.end, "both are complete")
 	require.EqualValues(t, 1, l.a.e.Counters().RetransmittedPkts)
 }
 
-// Loss halves the bytes under way as it halves the packets, and each window of
-// acknowledgements opens it by a full packet.
-func TestWindowPlacesLoss(t *testing.T) {
+// Loss halves what is under way, and each window of acknowledgements opens it by a
+// packet.
+func TestWindowLoss(t *testing.T) {
 	l := newLoop(t, loopOptions{mtu: ib.MTU4096, data: 4 << 20})
-	post := func() {
-		require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
-			Opcode: WRWrite, SGList: []SGE{l.a.at(0, 2<<20)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
-		}))
-	}
+	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
+		Opcode: WRWrite, SGList: []SGE{l.a.at(0, 4<<20)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+	}))
 	sq := &l.a.qp.sq
-	post()
-	require.Equal(t, 128, l.unacked())
+	require.Equal(t, 256, l.unacked())
 	sq.win.onLoss()
 	sq.rewind()
 	l.a.qp.markReady()
-	require.Zero(t, sq.used())
-	require.Equal(t, 64, l.unacked())
-	require.Equal(t, 128, sq.used())
+	require.Equal(t, sq.una, sq.psn)
+	require.Equal(t, 128, l.unacked())
+	require.Equal(t, 128, span(sq.una, sq.psn))
 	sq.win.onAck(sq.win.size)
 	require.Equal(t, 1, func() int { l.a.qp.markReady(); return l.unacked() }(), "one packet more")
 	for range 10 {
 		sq.win.onTimeout()
 	}
-	require.Equal(t, minWindow*4096, sq.win.size*sq.win.unit)
+	require.Equal(t, minWindow, sq.win.size)
 }
 
 // A bound in packets that someone chose is one of packets.
