@@ -11,7 +11,7 @@ import (
 func TestInlining(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("the go command is not installed: ", err)
+		t.Skip("the go command, which is asked what it inlines, is not installed: ", err)
 	}
 	out, err := exec.Command(goTool, "build", "-gcflags=-m", ".").CombinedOutput()
 	if err != nil {

@@ -71,7 +71,7 @@ func tsharkWant(p *ib.Packet, udp []byte) []any {
 func TestAgainstTshark(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed: ", err)
+		t.Skip("tshark, the decoder by others that this compares with, is not installed: ", err)
 	}
 	frames := captures(t)
 	for _, v := range vectors {

@@ -110,7 +110,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 	t := r.t
 	ns, err := lab.NewNamespace()
 	if errors.Is(err, unix.EPERM) {
-		t.Skip("needs the privilege to make network namespaces: ", err)
+		t.Skip("each end needs a network namespace, and none may be made here: ", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(ns.Close)
@@ -121,7 +121,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 	}
 	tap, err := ns.Tap(name+"0", 1500, fmt.Sprintf("%v/%d", ip, bits))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENODEV) {
-		t.Skip("no tap devices here: ", err)
+		t.Skip("the middlebox stands between two tap devices, and none can be made here: ", err)
 	}
 	require.NoError(t, err)
 	_, err = r.sw.Attach(name, tap)
@@ -133,7 +133,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 		return err
 	})
 	if errors.Is(err, unix.EPERM) {
-		t.Skip("no privilege for the ", on, " link: ", err)
+		t.Skip("the ", on, " link needs a privilege that this process lacks: ", err)
 	}
 	require.NoError(t, err)
 	h.dev, err = roce.Open(roce.Config{Link: l, Tuning: tuning})

@@ -127,7 +127,7 @@ func family(a netip.Addr, v4 bool) any {
 func TestAgainstTshark(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed: ", err)
+		t.Skip("tshark, the decoder by others that this compares with, is not installed: ", err)
 	}
 	byCapture := map[string][]datagram{}
 	for _, d := range datagrams(t) {
