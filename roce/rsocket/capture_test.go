@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"os"
@@ -111,7 +112,7 @@ func TestCapture(t *testing.T) {
 		if c.p.RETH.Len > 0 && uint32(c.p.RETH.RKey) == peer.me.list.key {
 			copy(peer.list[c.p.RETH.VA-peer.me.list.addr:], c.p.Payload)
 		}
-		require.NoError(t, peer.s.arrived(c.p.ImmDt, c.p.RETH.Len, peer.list), "frame %d", c.frame)
+		require.NoError(t, peer.s.arrived(c.p.ImmDt, c.p.RETH.Len, bytes.NewReader(peer.list)), "frame %d", c.frame)
 	}
 	require.Equal(t, 2*(1+1+2*2*5+1), messages)
 	for _, s := range sides {

@@ -261,7 +261,9 @@ func (c *Conn) handle(n int) {
 		}
 		if wc.Opcode != roce.WCRecvWriteImm {
 			c.breach(&ProtocolError{"a SEND"})
-		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.list); err != nil {
+		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.lmr); errors.Is(err, roce.ErrClosed) {
+			c.fail(err)
+		} else if err != nil {
 			c.breach(err)
 		}
 	}

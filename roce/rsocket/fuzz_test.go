@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"testing"
@@ -72,12 +73,12 @@ func FuzzStream(f *testing.F) {
 			switch next() % 8 {
 			case 0:
 				imm := uint32(next())<<24 | uint32(next())<<16 | uint32(next())<<8 | uint32(next())
-				if a.s.arrived(imm, imm&immDataMask, a.list) != nil {
+				if a.s.arrived(imm, imm&immDataMask, bytes.NewReader(a.list)) != nil {
 					return // the connection is over
 				}
 			case 1:
 				n := uint32(next())<<8 | uint32(next())
-				if a.s.arrived(immediate(opData, n), n, a.list) != nil {
+				if a.s.arrived(immediate(opData, n), n, bytes.NewReader(a.list)) != nil {
 					return
 				}
 			case 2:
@@ -86,12 +87,12 @@ func FuzzStream(f *testing.F) {
 				if v&1 != 0 {
 					n = sgeBytes
 				}
-				if a.s.arrived(immediate(opSGL, v), n, a.list) != nil {
+				if a.s.arrived(immediate(opSGL, v), n, bytes.NewReader(a.list)) != nil {
 					return
 				}
 			case 3:
 				a.list[int(next())%len(a.list)] = next()
-				if a.s.arrived(immediate(opIOMap, uint32(next()%3)), iomapBytes, a.list) != nil {
+				if a.s.arrived(immediate(opIOMap, uint32(next()%3)), iomapBytes, bytes.NewReader(a.list)) != nil {
 					return
 				}
 			case 4:

@@ -3,6 +3,7 @@ package rsocket
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 )
 
 // stream is the protocol state of a connection: no memory, no locks, no I/O.
@@ -19,6 +20,8 @@ type stream struct {
 
 	maps     []iomap // mappings that the peer made for us to write
 	mapsSent int     // mappings that we told the peer of
+
+	entry [iomapBytes]byte // of the list, while it is looked at
 
 	ctrl  int // control messages on their way
 	sends int // work requests on their way
@@ -76,8 +79,9 @@ type message struct {
 }
 
 // arrived handles a message of the peer: its immediate, and how many bytes came
-// with it. list is our list of grants and mappings.
-func (s *stream) arrived(imm, n uint32, list []byte) error {
+// with it. list is our list of grants and mappings; the peer may be writing another
+// entry in place of the one that it tells of, so a read must give the one or the other.
+func (s *stream) arrived(imm, n uint32, list io.ReaderAt) error {
 	o, v := splitImmediate(imm)
 	switch o {
 	case opData:
@@ -93,7 +97,11 @@ func (s *stream) arrived(imm, n uint32, list []byte) error {
 		case 0:
 			s.snd.update(uint16(v), nil)
 		case sgeBytes:
-			g := getSGE(list[s.snd.next*sgeBytes:], listOrder)
+			e := s.entry[:sgeBytes]
+			if _, err := list.ReadAt(e, int64(s.snd.next*sgeBytes)); err != nil {
+				return err
+			}
+			g := getSGE(e, listOrder)
 			s.snd.update(uint16(v), &g)
 		default:
 			return &ProtocolError{fmt.Sprintf("a grant of %d bytes", n)}
@@ -102,7 +110,10 @@ func (s *stream) arrived(imm, n uint32, list []byte) error {
 		if int64(v) >= int64(len(s.maps)) || n != iomapBytes {
 			return &ProtocolError{fmt.Sprintf("mapping %d of %d bytes; there are %d", v, n, len(s.maps))}
 		}
-		s.maps[v] = getIOMap(list[grants*sgeBytes+int(v)*iomapBytes:], listOrder)
+		if _, err := list.ReadAt(s.entry[:], grants*sgeBytes+int64(v)*iomapBytes); err != nil {
+			return err
+		}
+		s.maps[v] = getIOMap(s.entry[:], listOrder)
 	case opCtrl:
 		switch v {
 		case ctrlDisconnect:

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -104,7 +105,7 @@ func (m *model) deliver() bool {
 		require.LessOrEqual(t, p.m.to.addr-base+uint64(len(p.data)), uint64(len(mem)))
 		copy(mem[p.m.to.addr-base:], p.data)
 	}
-	require.NoError(t, o.s.arrived(p.m.imm, uint32(len(p.data)), o.list))
+	require.NoError(t, o.s.arrived(p.m.imm, uint32(len(p.data)), bytes.NewReader(o.list)))
 	require.LessOrEqual(t, o.s.rcv.count, int(o.cfg.recvQueue))
 	m.unacked = append(m.unacked, wrID(p.m.kind, p.m.held))
 	return true
@@ -235,13 +236,13 @@ func TestStreamEnd(t *testing.T) {
 	var m message
 	a.s.control(ctrlShutdown, &m)
 	require.EqualValues(t, 0xe0000002, m.imm)
-	require.NoError(t, b.s.arrived(m.imm, 0, b.list))
+	require.NoError(t, b.s.arrived(m.imm, 0, bytes.NewReader(b.list)))
 	require.True(t, b.s.finRecvd)
 	require.False(t, b.s.byeRecvd)
 	require.True(t, b.write(10), "the other direction goes on")
-	require.Error(t, b.s.arrived(immediate(opData, 1), 1, b.list), "data after the end")
+	require.Error(t, b.s.arrived(immediate(opData, 1), 1, bytes.NewReader(b.list)), "data after the end")
 	b.s.control(ctrlShutdown, &m)
-	require.NoError(t, a.s.arrived(m.imm, 0, a.list))
+	require.NoError(t, a.s.arrived(m.imm, 0, bytes.NewReader(a.list)))
 	require.True(t, a.s.byeRecvd, "nothing is left to say")
 }
 
@@ -279,7 +280,7 @@ func TestStreamBreaches(t *testing.T) {
 	} {
 		a, _ := newModels(t, cfg, cfg)
 		for i, m := range msgs {
-			err := a.s.arrived(m[0], m[1], a.list)
+			err := a.s.arrived(m[0], m[1], bytes.NewReader(a.list))
 			if i == len(msgs)-1 {
 				var p *ProtocolError
 				require.ErrorAs(t, err, &p, name)
