@@ -22,7 +22,7 @@ func TestServe(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			ds := p.open(t, 2)
 			ctx, cancel := context.WithCancel(testContext(t))
-			failed := make(chan error, 1)
+			failed := make(chan error, 4) // one of each client
 			l := listenOn(t, ds[1], ListenConfig{ConnError: func(_ *Conn, err error) { failed <- err }})
 			wrong := errors.New("wrong memory")
 			served := make(chan error)
@@ -64,6 +64,12 @@ func TestServe(t *testing.T) {
 			require.NoError(t, err)
 			cancel()
 			require.ErrorIs(t, <-served, context.Canceled)
+			// Of the one that stays, and of those whose DREQ came later than that.
+			require.NotEmpty(t, failed)
+			close(failed)
+			for err := range failed {
+				require.ErrorIs(t, err, context.Canceled)
+			}
 			require.NoError(t, c.Wait(testContext(t)), "told by a DREQ")
 			require.NoError(t, c.Close())
 			require.Zero(t, ds[1].MemCounts().Regions-ds[1].cmRegions())
