@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/stretchr/testify/require"
 )
 
@@ -94,5 +95,24 @@ func TestCMConnect(t *testing.T) {
 	require.Equal(t, StateErr, s.qp.State())
 	require.NoError(t, cid.Close())
 	require.NoError(t, sid.Close())
+	require.NoError(t, lid.Close())
+}
+
+// A peer that wants more in flight than a device can serve is told what that can.
+func TestCMDepthBeyondOurs(t *testing.T) {
+	ctx := testContext(t)
+	s := newCMPeer(t, Config{})
+	lid := s.listen(t, PortSpaceTCP, 0)
+	forge(t, s.d, s.d.addrs[0], 1, lid.LocalAddr(), func(m *mad.REQ) { m.InitiatorDepth = 255 })
+	e := s.next(t, ctx, CMConnectRequest)
+	require.EqualValues(t, 255, e.Conn.ResponderResources)
+	s.addQP(t, e.ID)
+	p := DefaultConnParam()
+	p.ResponderResources = e.Conn.ResponderResources
+	require.NoError(t, e.ID.Accept(&p))
+	attr, _, err := s.qp.Query()
+	require.NoError(t, err)
+	require.EqualValues(t, maxRdAtomic, attr.MaxDestRdAtomic)
+	require.NoError(t, e.ID.Close())
 	require.NoError(t, lid.Close())
 }

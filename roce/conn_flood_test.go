@@ -14,7 +14,7 @@ import (
 )
 
 // forge gives a device a good request of somebody who will never answer.
-func forge(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort) {
+func forge(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort, change ...func(*mad.REQ)) {
 	h := mad.CMHeader(mad.AttrREQ, mad.TID(n))
 	m := mad.REQ{
 		LocalCommID: mad.CommID(n), ServiceID: mad.NewServiceID(PortSpaceTCP, to.Port()), CAGUID: mad.GUID(n), QPN: ib.QPN(n&0xFFFF | 0x10000),
@@ -23,6 +23,9 @@ func forge(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort
 	}
 	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: to.Addr()}
 	require.NoError(t, cma.Put(m.Private))
+	for _, f := range change {
+		f(&m)
+	}
 	var b [mad.Bytes]byte
 	require.NoError(t, m.Put(h.Put(&b)))
 	require.NoError(t, d.do(func(now int64) error {

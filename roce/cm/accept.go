@@ -95,8 +95,6 @@ func (a *Agent) checkREQ(in *message, m *mad.REQ) (mad.RejectReason, []byte) {
 		return mad.RejectInvalidGID, gid[:]
 	case m.MTU > a.cfg.MTU || !m.MTU.Valid():
 		return mad.RejectInvalidMTU, []byte{byte(a.cfg.MTU)}
-	case m.InitiatorDepth > maxRdAtomic && m.Transport == mad.TransportRC:
-		return mad.RejectInsufficientResources, []byte{maxRdAtomic}
 	case m.Alternate.RemoteGID != ib.GID{} || m.Alternate.LocalGID != ib.GID{}:
 		gid := ib.GIDFromAddr(in.dst)
 		return mad.RejectInvalidAltGID, gid[:]

@@ -70,7 +70,8 @@ const (
 
 const (
 	maxIDAttempts = 64 // random communication IDs tried before giving up
-	// maxRdAtomic bounds the READs and atomics that a peer may announce to have in
-	// flight towards us; more than the responder can keep is refused.
+	// maxRdAtomic bounds the READs and atomics that a REP may announce to have in
+	// flight towards us: the responder cannot keep more. In a REQ any number is
+	// good, because the REP answers with what we do keep.
 	maxRdAtomic = 128
 )
