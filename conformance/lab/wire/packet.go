@@ -249,5 +249,8 @@ func (p *Packet) String() string {
 	if syn, ok := p.Syndrome(); ok {
 		s += fmt.Sprintf(" syndrome=%#02x", syn)
 	}
+	if mad := p.describeMAD(); mad != "" {
+		s += " " + mad
+	}
 	return s
 }
