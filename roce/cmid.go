@@ -177,7 +177,8 @@ func (id *CMID) SetTypeOfService(tos uint8) error {
 }
 
 // SetRetries sets how often Connect sends its request, and how many nanoseconds
-// it waits between two tries; 0 means the default, 10 times at 500 ms.
+// it waits between two tries. 0 means the default: 10 times, after 500 ms at first
+// and twice as long from try to try up to 4 s, half a minute in all.
 func (id *CMID) SetRetries(tries int, intervalNs int64) error {
 	return id.do(func(int64, *cmAgent) error { id.tries, id.retryNs = tries, intervalNs; return nil })
 }

@@ -18,8 +18,9 @@ type Dialer struct {
 	// the choice to the routing table, port 0 to chance.
 	LocalAddr netip.AddrPort
 
-	// Tries is how often the request is sent, at RetryInterval; 0 means 10 times at
-	// half a second. A peer that asks for time gets it. The context bounds it all.
+	// Tries is how often the request is sent, at RetryInterval; 0 means 10 times, and
+	// half a second at first, then twice as long from try to try up to 4 s: half a minute
+	// in all. A peer that asks for time gets it. The context bounds it all.
 	Tries         int
 	RetryInterval time.Duration
 }

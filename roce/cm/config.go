@@ -25,7 +25,7 @@ type Config struct {
 	// Limits; zero fields mean [DefaultLimits].
 	Limits Limits
 	// Times; zero means the default.
-	RetryNs        int64          // between tries of one message
+	RetryNs        int64          // between the first two tries of one message
 	Tries          int            // of one message
 	TimewaitNs     int64          // the least
 	ServiceTimeout ib.TimeoutCode // what an MRA asks for

@@ -29,7 +29,7 @@ type Conn struct {
 	sidrID            uint32
 	timewaitNs        int64
 	peerRetryNs       int64 // how long the peer may wait before it repeats its REQ
-	peerAnswerNs      int64 // how long the peer says it may take to answer a REP; 0: not said
+	peerAnswerNs      int64 // how long the peer may take for an answer: it says so in its REQ, we in ours; 0: not said
 
 	// out is the message that is repeated: when the timer expires, or for
 	// duplicates of what it answers. nil if there is none.
@@ -190,9 +190,9 @@ func (c *Conn) again() {
 func (c *Conn) startRetries(now int64) { c.a.setTimer(c, now+c.retryWaitNs()) }
 
 // retryWaitNs is the time to the next repetition. It doubles from one to the
-// next up to what the peer has said it takes, if that is more: a crowd of
-// connections to a slow peer would keep it from ever answering, and giving up
-// before the time it has asked for would be unjust.
+// next up to what the peer may take, if that is more: a crowd of connections to
+// a slow peer would keep it from ever answering, and giving up before the time
+// it was given would be unjust.
 func (c *Conn) retryWaitNs() int64 {
 	wait := c.retryNs
 	for i := 1; i < c.tries && 2*wait <= c.peerAnswerNs; i++ {

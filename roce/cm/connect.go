@@ -34,7 +34,8 @@ type Request struct {
 	// wants one; up to mad.REQPrivateBytes.
 	Private []byte
 
-	// Tries and RetryNs override those of the Config.
+	// Tries and RetryNs override those of the Config. With RetryNs the interval
+	// is that, otherwise it grows.
 	Tries   int
 	RetryNs int64
 }
@@ -70,7 +71,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	c.active, c.UserData = true, userData
 	c.tid, c.service, c.localQPN = mad.TID(tid), r.Service, r.QPN
 	c.setAckTimeout(r.AckTimeout)
-	c.override(r.Tries, r.RetryNs)
+	c.setRetries(r.Tries, r.RetryNs)
 	req := mad.REQ{
 		LocalCommID: c.localID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
@@ -93,13 +94,15 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	return c, nil
 }
 
-// override replaces the agent's retry parameters by those that are set.
-func (c *Conn) override(tries int, retryNs int64) {
+// setRetries is for the side that asks: it waits longer from try to try, unless
+// an interval is given.
+func (c *Conn) setRetries(tries int, retryNs int64) {
 	if tries > 0 {
 		c.maxTries = tries
 	}
+	c.peerAnswerNs = reqRemoteTimeout.Ns()
 	if retryNs > 0 {
-		c.retryNs = retryNs
+		c.retryNs, c.peerAnswerNs = retryNs, 0
 	}
 }
 

@@ -81,7 +81,6 @@ func TestRandomFields(t *testing.T) {
 		m := e.REQ
 		require.True(t, m.MTU.Valid())
 		require.Greater(t, uint32(m.QPN), uint32(1))
-		require.LessOrEqual(t, m.InitiatorDepth, uint8(maxRdAtomic))
 		require.NotZero(t, m.LocalCommID)
 		require.LessOrEqual(t, e.Conn.timewaitNs, int64(maxTimewaitNs))
 		e.Conn.Destroy(r.now)

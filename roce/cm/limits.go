@@ -35,11 +35,13 @@ const FloodBytes = 32 << 20
 // Times of the protocol; fields of [Config] override those that have one.
 const (
 	// DefaultRetryNs is how long an answer is waited for before a message is
-	// repeated. Linux waits about 4 s; to repeat sooner harms nobody, since
-	// duplicates are known as such.
+	// repeated for the first time. Linux waits about 4 s; to repeat one sooner
+	// harms nobody, since duplicates are known as such. The wait doubles from try to
+	// try up to the 4.3 s that a REQ grants the peer: a hundred connections at a time
+	// would else keep a slow peer busy with duplicates.
 	DefaultRetryNs = 500e6
-	// DefaultTries is how often a message is sent in all: for 5 s, which is more
-	// than the 4.3 s that a REQ grants the peer for its answer.
+	// DefaultTries is how often a message is sent in all: for half a minute. Linux
+	// tries for more than a minute.
 	DefaultTries = 10
 	// DefaultTimewaitNs is the least time in TIMEWAIT: while it lasts a delayed
 	// duplicate cannot be taken for something new.

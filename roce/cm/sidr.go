@@ -13,7 +13,7 @@ type Lookup struct {
 	Local, Remote netip.Addr
 	Service       mad.ServiceID
 	Private       []byte // with the CMA header; up to mad.SIDRReqPrivateBytes
-	Tries         int    // override those of the Config
+	Tries         int    // as in [Request]
 	RetryNs       int64
 }
 
@@ -33,7 +33,7 @@ func (a *Agent) Resolve(now int64, l Lookup, userData any) (*Conn, error) {
 	}
 	c.active, c.UserData = true, userData
 	c.tid, c.service = mad.TID(tid), l.Service
-	c.override(l.Tries, l.RetryNs)
+	c.setRetries(l.Tries, l.RetryNs)
 	m := mad.SIDRReq{RequestID: uint32(c.localID), PKey: ib.PKeyDefault, ServiceID: l.Service, Private: l.Private}
 	if err := c.keep(mad.AttrSIDRReq, c.tid, &m); err != nil {
 		c.remove()
@@ -117,8 +117,9 @@ func (c *Conn) AnswerLookup(now int64, r LookupAnswer) error {
 	}
 	a := c.a
 	c.setState(SIDRRepSent)
-	// As long as the peer may go on asking: the tries of Linux would take longer,
-	// but a lookup answered twice does no harm.
+	// Longer than a peer waits between two tries, so that an answer that was lost is
+	// repeated. A peer may try for longer than that; but a lookup that the application answers
+	// twice does no harm.
 	a.setTimer(c, now+int64(c.maxTries)*c.retryNs)
 	a.boundTimewait()
 	return nil

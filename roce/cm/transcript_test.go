@@ -349,8 +349,9 @@ func TestWrongAddress(t *testing.T) {
 	}
 }
 
-// TestRetrySchedule: a REQ goes out 10 times at 500 ms; an MRA postpones the
-// next one by its service time, and the tries begin anew.
+// TestRetrySchedule: a REQ goes out 10 times, after 500 ms and then twice as long
+// from try to try, up to what the REQ grants the peer; an MRA postpones the next one
+// by its service time, and the tries begin anew.
 func TestRetrySchedule(t *testing.T) {
 	r := newRig(t)
 	r.reach(ReqSent)
@@ -370,8 +371,37 @@ func TestRetrySchedule(t *testing.T) {
 		require.Equal(t, "REQ", step())
 	}
 	require.Equal(t, "[unreachable] REJ(2 timeout)", step())
-	require.Equal(t, []int64{500, 1000, 2573, 3073, 3573, 4073, 4573, 5073, 5573, 6073, 6573, 7073}, times)
+	require.Equal(t, []int64{500, 1500, 3073, 4073, 6073, 10073, 14073, 18073, 22073, 26073, 30073, 34073}, times)
 	require.Equal(t, Counts{}, r.n.Counts())
+}
+
+// TestRetryInterval: an interval that the owner asks for stays what it is, for a
+// REQ and for a SIDR_REQ.
+func TestRetryInterval(t *testing.T) {
+	for _, ask := range []func(r *rig) error{
+		func(r *rig) error {
+			_, err := r.n.Connect(r.now, Request{
+				Local: r.n.addr, Remote: r.pu.addr, Service: service, QPN: 5, MTU: ib.MTU1024, Tries: 4, RetryNs: 100e6,
+			}, nil)
+			return err
+		},
+		func(r *rig) error {
+			_, err := r.n.Resolve(r.now, Lookup{Local: r.n.addr, Remote: r.pu.addr, Service: sidrService, Tries: 4, RetryNs: 100e6}, nil)
+			return err
+		},
+	} {
+		r := newRig(t)
+		require.NoError(t, ask(r))
+		r.out()
+		var times []int64
+		for at, ok := r.n.NextTimeout(); ok; at, ok = r.n.NextTimeout() {
+			times = append(times, at/1e6)
+			r.now = at
+			r.n.HandleTimeout(at)
+		}
+		require.Contains(t, r.out(), "[unreachable]")
+		require.Equal(t, []int64{100, 200, 300, 400}, times)
+	}
 }
 
 // TestRestartedPeer: a peer that restarted, and uses the numbers of a connection that
