@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mmsghdr is struct mmsghdr of Linux.
+// Mmsghdr is struct mmsghdr of Linux: the alignment of Hdr pads it, as in C.
 type Mmsghdr struct {
 	Hdr unix.Msghdr
 	N   uint32 // bytes sent or received
-	_   [(unsafe.Sizeof(uintptr(0)) - 4) % 8]byte
 }
 
 // The calls below do not block (MSG_DONTWAIT), so they bypass the scheduler's
