@@ -7,7 +7,7 @@ FUZZTIME    ?= 30s
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo test interop interop-quick bench bench-full bench-lab microbench sim-report fuzz lint clean
+.PHONY: FORCE all build demo test test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz lint clean
 
 all: build
 
@@ -20,6 +20,12 @@ demo: build
 test:
 	$(GO) vet ./...
 	$(GO) test -race -shuffle=on ./...
+
+# The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
+# cannot.
+test32:
+	GOARCH=386 CGO_ENABLED=0 $(GO) vet ./...
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -shuffle=on ./...
 
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.

@@ -375,7 +375,7 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, err)
 	buf, mr, err := pd.AllocBuffer(100_000, AccessAll, WithIOVA(1<<40))
 	require.NoError(t, err)
-	require.EqualValues(t, 1<<40, mr.Addr())
+	require.EqualValues(t, uint64(1<<40), mr.Addr())
 	require.Equal(t, SGE{Addr: 1<<40 + 5, Length: 6, LKey: mr.LKey()}, mr.SGE(5, 6))
 	require.ErrorIs(t, buf.Free(), ErrBusy)
 	old := mr.RKey()

@@ -81,7 +81,7 @@ func TestReadAndAtomics(t *testing.T) {
 	s.ack(4)
 	s.done("1 success", "2 success")
 	require.Equal(t, want, s.a.data[:700])
-	require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(s.a.data[1024:]))
+	require.EqualValues(t, uint64(0x0102030405060708), binary.NativeEndian.Uint64(s.a.data[1024:]))
 }
 
 // A gap in the responses of a READ is an implied NAK: what is missing is asked

@@ -412,7 +412,7 @@ func TestDeviation18WindowBounds(t *testing.T) {
 		d.a.post(transport.SendWR{Opcode: transport.WRBindMW, Bind: transport.BindMW{
 			MW: w, Region: d.a.region, NewRKey: key, Addr: d.a.base + 64, Length: 64, Access: mem.RemoteWrite}})
 		d.pump()
-		d.send(ib.RCWriteOnly, 0, make([]byte, tc.n), reth(d.a.base+uint64(tc.off), key, tc.n))
+		d.send(ib.RCWriteOnly, 0, make([]byte, tc.n), reth(d.a.base+uint64(tc.off), key, uint32(tc.n)))
 		if tc.ok {
 			d.want("a> ACKNOWLEDGE 0 ACK msn=1")
 		} else {

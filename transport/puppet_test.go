@@ -92,12 +92,12 @@ func (d *puppet) want(wire string) {
 
 func syndrome(s ib.Syndrome) func(*ib.Packet) { return func(p *ib.Packet) { p.AETH.Syndrome = s } }
 func msn(n ib.MSN) func(*ib.Packet)           { return func(p *ib.Packet) { p.AETH.MSN = n } }
-func reth(va uint64, rkey ib.RKey, n int) func(*ib.Packet) {
-	return func(p *ib.Packet) { p.RETH = ib.RETH{VA: va, RKey: rkey, Len: uint32(n)} }
+func reth(va uint64, rkey ib.RKey, n uint32) func(*ib.Packet) {
+	return func(p *ib.Packet) { p.RETH = ib.RETH{VA: va, RKey: rkey, Len: n} }
 }
 
 // readReq is a READ REQUEST of n bytes at off of the engine's memory.
-func (d *puppet) readReq(psn, off, n int, changes ...func(*ib.Packet)) {
+func (d *puppet) readReq(psn, off int, n uint32, changes ...func(*ib.Packet)) {
 	d.t.Helper()
 	d.send(ib.RCReadRequest, psn, nil, append([]func(*ib.Packet){reth(d.a.base+uint64(off), d.a.region.RKey(), n)}, changes...)...)
 }

@@ -66,8 +66,9 @@ func (h *attacker) packet(rng *rand.Rand) []byte {
 	p.Solicited = rng.IntN(2) == 0
 	p.DETH = ib.DETH{QKey: rigQKey, SrcQP: 5}
 	off := []int{0, 8, 4096, rigLen - 8, rigLen - 256, rigLen, -8, -rigVA}[rng.IntN(8)]
-	size := []int{0, 1, 8, n, 256, 600, 5000, 1 << 31, 1<<32 - 1}[rng.IntN(9)]
-	r.reth(off, size)(&p)
+	size := []uint32{0, 1, 8, uint32(n), 256, 600, 5000, 1 << 31, 1<<32 - 1}[rng.IntN(9)]
+	r.reth(off, 0)(&p)
+	p.RETH.Len = size
 	r.atomic(off, rng.Uint64(), rng.Uint64())(&p)
 	keys := []ib.RKey{0, ib.RKey(h.secret.LKey()), h.readonly.RKey(), r.mem.RKey() ^ 1, ib.RKey(r.recv.LKey())}
 	if rng.IntN(4) == 0 {

@@ -133,6 +133,7 @@ func TestReceiverNotReadyForImmediate(t *testing.T) {
 
 // IBTA 9.9.3: what is refused, how the peer is told, and what is told here.
 func TestFatalNAKs(t *testing.T) {
+	over2GiB := func(p *ib.Packet) { p.RETH.Len = 1<<31 + 1 }
 	const (
 		invalid   = "NAK invalid request"
 		access    = "NAK remote access error"
@@ -184,8 +185,8 @@ func TestFatalNAKs(t *testing.T) {
 		{"WRITE shorter than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 9)) }, invalid, none, EventQPRequestError},
 		{"WRITE of nothing with payload", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 0)) }, invalid, none, EventQPRequestError},
 		{"WRITE FIRST that is all", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 256)) }, invalid, none, EventQPRequestError},
-		{"WRITE over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 1<<31+1)) }, invalid, none, EventQPRequestError},
-		{"READ over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1<<31+1)) }, invalid, none, EventQPRequestError},
+		{"WRITE over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 0), over2GiB) }, invalid, none, EventQPRequestError},
+		{"READ over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 0), over2GiB) }, invalid, none, EventQPRequestError},
 		{"misaligned atomic", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(4, 1, 1)) }, invalid, none, EventQPRequestError},
 		{"misaligned ATOMIC WRITE", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(4, 8)) }, invalid, none, EventQPRequestError},
 		{"ATOMIC WRITE of 4", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(4, 0), r.reth(0, 4)) }, invalid, none, EventQPRequestError},

@@ -126,7 +126,7 @@ func TestReplayStoreDeepens(t *testing.T) {
 		if before > 0 {
 			r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN))
 			require.Empty(t, r.poll(), "forgotten by now")
-			require.Equal(t, uint64(seqBase+rigPSN+before-1), r.qp.resp.store.evicted)
+			require.Equal(t, seqBase+uint64(rigPSN+before-1), r.qp.resp.store.evicted)
 		}
 		require.NoError(t, r.qp.Modify(0, QPAttr{MaxDestRdAtomic: 1}, AttrMaxDestRdAtomic))
 		r.send(ib.RCFetchAdd, nil, r.atomic(8, 1, 0), at(rigPSN+ib.PSN(before)))

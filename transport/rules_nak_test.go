@@ -28,7 +28,7 @@ func TestRuleNAKClasses(t *testing.T) {
 	writeTo := func(r func(*puppet) *mem.Region, off uint64, n int) func(d *puppet) {
 		return func(d *puppet) {
 			reg := r(d)
-			d.send(ib.RCWriteOnly, 0, make([]byte, n), reth(reg.IOVA()+off, reg.RKey(), n))
+			d.send(ib.RCWriteOnly, 0, make([]byte, n), reth(reg.IOVA()+off, reg.RKey(), uint32(n)))
 		}
 	}
 	own := func(d *puppet) *mem.Region { return d.a.region }

@@ -162,7 +162,7 @@ func TestRuleSourceCheck(t *testing.T) {
 func TestRuleDuplicates(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	write := func(psn int, text string) {
-		d.send(ib.RCWriteOnly, psn, []byte(text), reth(d.a.base+uint64(8*psn), d.a.region.RKey(), len(text)))
+		d.send(ib.RCWriteOnly, psn, []byte(text), reth(d.a.base+uint64(8*psn), d.a.region.RKey(), uint32(len(text))))
 	}
 	add := func(psn int) {
 		d.send(ib.RCFetchAdd, psn, nil, func(p *ib.Packet) { p.Atomic.VA, p.Atomic.SwapAdd = d.a.base+1024, 1 })

@@ -203,7 +203,7 @@ func TestStreamTranscript(t *testing.T) {
 	a, b := newModels(t, cfg.stream(), cfg.stream())
 	a.credit()
 	require.Len(t, a.wire, 1)
-	require.EqualValues(t, 0x80000180, a.wire[0].m.imm, "the second half, at once")
+	require.EqualValues(t, uint32(0x80000180), a.wire[0].m.imm, "the second half, at once")
 	require.Equal(t, sge{modelList + 16, modelListKey, 16}, a.wire[0].m.to)
 	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(a.wire[0].data, binary.LittleEndian))
 	a.deliver()
@@ -222,7 +222,7 @@ func TestStreamTranscript(t *testing.T) {
 	b.take(1)
 	b.credit()
 	require.Len(t, b.wire, 1)
-	require.EqualValues(t, 0x80000000|(defaultQueue/2+defaultQueue), b.wire[0].m.imm)
+	require.EqualValues(t, uint32(0x80000000|(defaultQueue/2+defaultQueue)), b.wire[0].m.imm)
 	require.Empty(t, b.wire[0].data, "credits only")
 	b.deliver()
 	for a.complete() {
@@ -235,7 +235,7 @@ func TestStreamEnd(t *testing.T) {
 	a, b := newModels(t, cfg, cfg)
 	var m message
 	a.s.control(ctrlShutdown, &m)
-	require.EqualValues(t, 0xe0000002, m.imm)
+	require.EqualValues(t, uint32(0xe0000002), m.imm)
 	require.NoError(t, b.s.arrived(m.imm, 0, bytes.NewReader(b.list)))
 	require.True(t, b.s.finRecvd)
 	require.False(t, b.s.byeRecvd)
@@ -257,7 +257,7 @@ func TestStreamBigEndian(t *testing.T) {
 	a.s.mapping(1, iomap{5, sge{6, 7, 8}}, &m)
 	require.Equal(t, iomap{5, sge{6, 7, 8}}, getIOMap(m.body[:], binary.BigEndian))
 	require.EqualValues(t, modelList+grants*sgeBytes+iomapBytes, m.to.addr)
-	require.EqualValues(t, 0xc0000001, m.imm)
+	require.EqualValues(t, uint32(0xc0000001), m.imm)
 }
 
 func TestStreamBreaches(t *testing.T) {

@@ -19,7 +19,7 @@ func TestStopwatch(t *testing.T) {
 	w.count(6*s+99, 20)
 	w.count(6*s+100, 1)
 	require.EqualValues(t, 30, w.samples)
-	require.EqualValues(t, 4*s, w.sampled())
+	require.EqualValues(t, int64(4*s), w.sampled())
 	require.False(t, w.over(8*s+99))
 	require.True(t, w.over(8*s+100))
 }

@@ -31,7 +31,7 @@ func TestWriter(t *testing.T) {
 			f := flowKey{netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst), 0xC123}
 			var head [ib.IPv6HeaderBytes + ib.UDPHeaderBytes]byte
 			k := putHeaders(head[:], f, 0x6A, 63, 0x1234, body)
-			const at = 1_700_000_000_123_456_789
+			const at int64 = 1_700_000_000_123_456_789
 			require.NoError(t, w.Packet(at, true, head[:k], body))
 
 			r, err := pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions)
