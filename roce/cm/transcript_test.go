@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"reflect"
 	"sort"
 	"strings"
 	"testing"
@@ -217,6 +218,20 @@ var inputs = []struct {
 	{"SIDR_REP", func(r *rig) string {
 		return r.in(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5})
 	}},
+	{"call Accept", func(r *rig) string {
+		return r.call(func(c *Conn) error { return c.Accept(r.now, Accept{QPN: 555}) })
+	}},
+	{"call Reject", func(r *rig) string {
+		return r.call(func(c *Conn) error { return c.Reject(r.now, mad.RejectConsumer, nil, nil) })
+	}},
+	{"call Ready", func(r *rig) string { return r.call(func(c *Conn) error { return c.Ready(r.now, nil) }) }},
+	{"call Disconnect", func(r *rig) string { return r.call(func(c *Conn) error { return c.Disconnect(r.now, nil) }) }},
+	{"call AnswerLookup", func(r *rig) string {
+		return r.call(func(c *Conn) error { return c.AnswerLookup(r.now, LookupAnswer{QPN: 5}) })
+	}},
+	{"call Destroy", func(r *rig) string {
+		return r.call(func(c *Conn) error { c.Destroy(r.now); return nil })
+	}},
 	{"COMM_EST", func(r *rig) string {
 		if r.c != nil {
 			r.c.CommEstablished()
@@ -243,6 +258,58 @@ var inputs = []struct {
 	}},
 }
 
+// call lets the application call something, and returns the error if that is its state's,
+// and what comes of it.
+func (r *rig) call(f func(*Conn) error) string {
+	if r.c == nil {
+		return ""
+	}
+	err := f(r.c)
+	if err == nil {
+		return r.out()
+	}
+	require.ErrorIs(r.t, err, ErrState)
+	require.Empty(r.t, r.out())
+	return err.Error()
+}
+
+// due is when something happens by itself.
+type due struct {
+	now, at int64
+	ever    bool
+}
+
+func (r *rig) due() due {
+	at, ever := r.n.NextTimeout()
+	return due{r.now, at, ever}
+}
+
+// change says what has become of it, if it is not the same.
+func (d due) change(to due) string {
+	switch {
+	case d.at == to.at && d.ever == to.ever:
+		return ""
+	case !to.ever:
+		return "nothing due"
+	}
+	return fmt.Sprintf("due in %d ms", (to.at-to.now)/1e6)
+}
+
+// counted names the counters that moved, but for those of messages.
+func counted(before, after Stats) string {
+	var s []string
+	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
+	for i := range a.NumField() {
+		if f := a.Type().Field(i); f.Type.Kind() == reflect.Uint64 && a.Field(i).Uint() != b.Field(i).Uint() {
+			s = append(s, f.Name)
+		}
+	}
+	if s == nil {
+		return ""
+	}
+	return "{" + strings.Join(s, " ") + "}"
+}
+
 func (r *rig) dreq(off ib.QPN) *mad.DREQ {
 	qpn := ib.QPN(1)
 	if r.c != nil {
@@ -251,23 +318,29 @@ func (r *rig) dreq(off ib.QPN) *mad.DREQ {
 	return &mad.DREQ{LocalCommID: r.id, RemoteCommID: r.local(), RemoteQPN: qpn}
 }
 
-// TestMatrix sends every message to every state. The outcome, written down in
-// testdata/matrix.txt, is to be read: state and message, then what is sent,
-// [what the application is told], and the state afterwards if it is another.
+// TestMatrix sends every message to every state, and lets the application call everything.
+// The outcome, written down in testdata/matrix.txt, is to be read: state and message,
+// then what is sent, [what the application is told], {counters that moved}, the time
+// until something is due by itself if that has changed, and the state afterwards if it is
+// another.
 func TestMatrix(t *testing.T) {
 	var lines []string
 	for s := State(0); s < numStates; s++ {
 		for _, in := range inputs {
 			r := newRig(t)
 			r.reach(s)
+			before, due := r.n.Stats(), r.due()
 			out := in.in(r)
+			for _, more := range []string{counted(before, r.n.Stats()), due.change(r.due())} {
+				out = strings.TrimSpace(out + " " + more)
+			}
 			if r.c != nil && r.c.State() != s && s != Idle {
 				out += " -> " + r.c.State().String()
 			}
 			if out == "" {
 				out = "-"
 			}
-			lines = append(lines, fmt.Sprintf("%-14v %-16s %s", s, in.name, strings.TrimSpace(out)))
+			lines = append(lines, fmt.Sprintf("%-14v %-17s %s", s, in.name, strings.TrimSpace(out)))
 		}
 		lines = append(lines, "")
 	}
@@ -336,7 +409,7 @@ func TestRejectReasons(t *testing.T) {
 func TestWrongAddress(t *testing.T) {
 	for s := ReqSent; s < numStates; s++ {
 		for _, in := range inputs {
-			if strings.HasPrefix(in.name, "REQ") || in.name == "SIDR_REQ" || in.name == "COMM_EST" || strings.HasPrefix(in.name, "timer") {
+			if strings.HasPrefix(in.name, "REQ") || in.name == "SIDR_REQ" || in.name == "COMM_EST" || strings.HasPrefix(in.name, "timer") || strings.HasPrefix(in.name, "call") {
 				continue
 			}
 			r := newRig(t)
@@ -599,4 +672,137 @@ func TestAnswerTimeout(t *testing.T) {
 	}{{1, 17}, {DefaultRetryNs, 17}, {6e8, 18}, {2e9, 19}, {3e9, 20}, {1e12, 20}} {
 		require.Equal(t, c.want, (&Conn{retryNs: c.retryNs}).answerTimeout(), "%d ns", c.retryNs)
 	}
+}
+
+// TestREPSchedule: a REP is repeated less and less often, down to the interval in which
+// the REQ says that the peer answers.
+func TestREPSchedule(t *testing.T) {
+	for timeout, want := range map[ib.TimeoutCode][]int64{
+		0:  {500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000},
+		18: {500, 1500, 2500, 3500, 4500, 5500, 6500, 7500, 8500, 9500}, // 1.07 s
+		31: {500, 1500, 3500, 7500, 11500, 15500, 19500, 23500, 27500, 31500},
+	} {
+		r := newRig(t)
+		_, err := r.n.Listen(service, netip.Addr{}, 0)
+		require.NoError(t, err)
+		m := r.req()
+		m.LocalCMTimeout = timeout
+		require.Equal(t, "[request]", r.in(mad.AttrREQ, m))
+		require.NoError(t, r.c.Accept(r.now, Accept{QPN: 555}))
+		require.Equal(t, "REP", r.out())
+		times := []int64{}
+		for out := ""; !strings.Contains(out, "[unreachable]"); out = r.out() {
+			at, ok := r.n.NextTimeout()
+			require.True(t, ok)
+			times = append(times, at/1e6)
+			r.now = at
+			r.n.HandleTimeout(at)
+		}
+		require.Equal(t, want, times, "timeout code %d", timeout)
+	}
+}
+
+// TestTimewaitLasts: it lasts for as long as a packet of the connection may be on its way, by
+// the ACK timeout of whoever made it.
+func TestTimewaitLasts(t *testing.T) {
+	for code, wantMs := range map[ib.TimeoutCode]int64{0: 1000, 14: 1000, 18: 2147, 31: 60_000} {
+		for _, active := range []bool{true, false} {
+			r := newRig(t)
+			if active {
+				c, err := r.n.Connect(r.now, Request{
+					Local: r.n.addr, Remote: r.pu.addr, Service: service, QPN: 5, MTU: ib.MTU1024, AckTimeout: code,
+				}, nil)
+				require.NoError(t, err)
+				r.c = c
+				r.in(mad.AttrREP, r.rep())
+				require.NoError(t, c.Ready(r.now, nil))
+			} else {
+				_, err := r.n.Listen(service, netip.Addr{}, 0)
+				require.NoError(t, err)
+				m := r.req()
+				m.Primary.AckTimeout = code
+				r.in(mad.AttrREQ, m)
+				require.NoError(t, r.c.Accept(r.now, Accept{QPN: 555}))
+				r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()})
+			}
+			require.Equal(t, Established, r.c.State())
+			r.in(mad.AttrDREQ, r.dreq(0))
+			require.Equal(t, Timewait, r.c.State())
+			at, ok := r.n.NextTimeout()
+			require.True(t, ok)
+			require.Equal(t, wantMs, (at-r.now)/1e6, "code %d, active %t", code, active)
+		}
+	}
+}
+
+// TestDestroyLeavesOthers: the events of a connection that is destroyed are lost, and
+// those of others are not.
+func TestDestroyLeavesOthers(t *testing.T) {
+	w := newWorld(t, 1)
+	n := w.node(1, Limits{})
+	var conns []*Conn
+	for range 3 {
+		conns = append(conns, n.connect(&node{addr: netip.MustParseAddr("10.0.0.9")}, ""))
+	}
+	for at, ok := n.NextTimeout(); ok; at, ok = n.NextTimeout() {
+		n.HandleTimeout(at)
+	}
+	conns[1].Destroy(w.now)
+	for _, want := range []*Conn{conns[0], conns[2]} {
+		e, ok := n.PollEvent()
+		require.True(t, ok)
+		require.Equal(t, EventUnreachable, e.Type)
+		require.Same(t, want, e.Conn)
+	}
+	_, ok := n.PollEvent()
+	require.False(t, ok)
+}
+
+// TestEventsOwnTheirBytes: what an event carries does not change with the buffer that the
+// datagram came in.
+func TestEventsOwnTheirBytes(t *testing.T) {
+	r := newRig(t)
+	var events []Event
+	deliver := func(at mad.Attribute, m putter) {
+		var b [mad.Bytes]byte
+		require.NoError(t, encode(&b, at, r.tid, m))
+		r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
+		clear(b[:])
+		for e, ok := r.n.PollEvent(); ok; e, ok = r.n.PollEvent() {
+			events = append(events, e)
+		}
+	}
+	for _, s := range []mad.ServiceID{service, sidrService} {
+		_, err := r.n.Listen(s, netip.Addr{}, 0)
+		require.NoError(t, err)
+	}
+	deliver(mad.AttrREQ, r.req())
+	lookup := r.sidrReq()
+	lookup.Private = r.pu.private(r.n, 1, "hello")
+	deliver(mad.AttrSIDRReq, lookup)
+	require.Len(t, events, 2)
+	for _, e := range events {
+		require.Equal(t, "hello", string(e.Private[:5]))
+	}
+	require.Equal(t, "hello", string(events[0].REQ.Private[mad.CMAHeaderBytes:][:5]))
+
+	r.c, events = r.n.connect(&node{addr: r.pu.addr}, ""), nil
+	rep := r.rep()
+	rep.LocalCommID, rep.QPN = 0xEEEE, 888 // not that of the REQ above
+	rep.Private = []byte("hello")
+	deliver(mad.AttrREP, rep)
+	require.NoError(t, r.c.Ready(r.now, nil))
+	dreq := r.dreq(0)
+	dreq.LocalCommID, dreq.Private = 0xEEEE, []byte("hello")
+	deliver(mad.AttrDREQ, dreq)
+	r.c = r.n.connect(&node{addr: r.pu.addr}, "")
+	deliver(mad.AttrREJ, &mad.REJ{
+		RemoteCommID: r.local(), Reason: mad.RejectConsumer, Private: []byte("hello"), InfoLen: 3, Info: []byte("why"),
+	})
+	require.Len(t, events, 3)
+	for _, e := range events {
+		require.Equal(t, "hello", string(e.Private[:5]), "%v", e.Type)
+	}
+	require.Equal(t, "hello", string(events[0].REP.Private[:5]))
+	require.Equal(t, "why", string(events[2].Info))
 }
