@@ -201,6 +201,9 @@ var inputs = []struct {
 			LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, InfoLen: 8, Info: []byte{0, 0, 0, 0, 0, 0, 0, 99},
 		})
 	}},
+	{"REJ of REP, other", func(r *rig) string {
+		return r.in(mad.AttrREJ, &mad.REJ{LocalCommID: r.id + 1, RemoteCommID: r.local(), Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
+	}},
 	{"MRA of REQ", func(r *rig) string {
 		return r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
 	}},
@@ -786,6 +789,13 @@ func TestEventsOwnTheirBytes(t *testing.T) {
 	}
 	require.Equal(t, "hello", string(events[0].REQ.Private[mad.CMAHeaderBytes:][:5]))
 
+	var err error
+	r.c, err = r.n.Resolve(r.now, Lookup{Local: r.n.addr, Remote: r.pu.addr, Service: sidrService}, nil)
+	require.NoError(t, err)
+	deliver(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5, Private: []byte("hello")})
+	require.Len(t, events, 3)
+	require.Equal(t, "hello", string(events[2].SIDRRep.Private[:5]))
+
 	r.c, events = r.n.connect(&node{addr: r.pu.addr}, ""), nil
 	rep := r.rep()
 	rep.LocalCommID, rep.QPN = 0xEEEE, 888 // not that of the REQ above
@@ -805,4 +815,59 @@ func TestEventsOwnTheirBytes(t *testing.T) {
 	}
 	require.Equal(t, "hello", string(events[0].REP.Private[:5]))
 	require.Equal(t, "why", string(events[2].Info))
+}
+
+// TestRefusedREPs: a REP that cannot be used ends the connection, and the peer is
+// told why.
+func TestRefusedREPs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *mad.REP)
+		want   string
+	}{
+		"good":          {func(*mad.REP) {}, "[reply]"},
+		"no ID":         {func(m *mad.REP) { m.LocalCommID = 0 }, "[rejected: invalid communication ID] REJ(1 invalid communication ID)"},
+		"QPN 1":         {func(m *mad.REP) { m.QPN = 1 }, "[rejected: unsupported request] REJ(1 unsupported request)"},
+		"multicast QPN": {func(m *mad.REP) { m.QPN = ib.QPNMulticast }, "[rejected: unsupported request] REJ(1 unsupported request)"},
+		"depth":         {func(m *mad.REP) { m.InitiatorDepth = maxRdAtomic + 1 }, "[rejected: insufficient responder resources] REJ(1 insufficient responder resources)"},
+		"QPN in use":    {func(m *mad.REP) { m.QPN-- }, "[disconnected] [rejected: stale connection] DREQ REJ(1 stale connection)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.reach(Established)
+			r.c = r.n.connect(&node{addr: r.pu.addr}, "")
+			require.Equal(t, "REQ", r.out())
+			r.id++
+			r.qpn++
+			m := r.rep()
+			c.change(m)
+			require.Equal(t, c.want, r.in(mad.AttrREP, m))
+			if name != "good" {
+				require.Equal(t, Idle, r.c.State())
+			}
+		})
+	}
+}
+
+// TestNotCM: datagrams that are not the business of the CM are counted and not answered.
+func TestNotCM(t *testing.T) {
+	for name, change := range map[string]func(h *mad.Header){
+		"class":           func(h *mad.Header) { h.Class = 4 },
+		"class version":   func(h *mad.Header) { h.ClassVersion = 1 },
+		"method":          func(h *mad.Header) { h.Method = 1 },
+		"attribute below": func(h *mad.Header) { h.Attribute = mad.AttrREQ - 1 },
+		"attribute above": func(h *mad.Header) { h.Attribute = mad.AttrAPR + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			_, err := r.n.Listen(service, netip.Addr{}, 0)
+			require.NoError(t, err)
+			var b [mad.Bytes]byte
+			h := mad.CMHeader(mad.AttrREQ, r.tid)
+			change(&h)
+			require.NoError(t, r.req().Put(h.Put(&b)))
+			r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
+			require.Empty(t, r.out())
+			require.EqualValues(t, 1, r.n.Stats().DropClass)
+		})
+	}
 }
