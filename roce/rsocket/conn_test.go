@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,6 +15,23 @@ func randomBytes(seed uint64, n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed)})
 	_, _ = r.Read(b)
 	return b
+}
+
+// The packets of both sides carry what either asks for; a server that asks for nothing
+// takes the client's.
+func TestTrafficClass(t *testing.T) {
+	for _, tt := range []struct{ client, server, want uint8 }{{0, 0, 0}, {0x68, 0, 0x68}, {0x68, 0x20, 0x20}} {
+		n := simNetwork(t, sim.Config{Seed: 1})
+		c, s, err := n.connect(testContext(t), Config{TrafficClass: tt.client}, Config{TrafficClass: tt.server})
+		require.NoError(t, err)
+		for conn, want := range map[*Conn]uint8{c: tt.client, s: tt.want} {
+			a, _, err := conn.qp.Query()
+			require.NoError(t, err)
+			require.Equal(t, want, a.AV.TrafficClass)
+		}
+		require.NoError(t, c.Close())
+		require.NoError(t, s.Close())
+	}
 }
 
 // Sizes around every limit there is, and bytes that are right.

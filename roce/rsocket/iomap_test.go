@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// message reads n bytes, which make visible what was written into mappings
+// recvN reads n bytes, which make visible what was written into mappings
 // before them.
 func recvN(t *testing.T, c *Conn, n int) []byte {
 	b := make([]byte, n)
@@ -144,6 +144,26 @@ func TestMapArguments(t *testing.T) {
 	require.ErrorIs(t, err, roce.ErrInvalidAttr)
 	_, err = s.WriteAt([]byte{1}, 0)
 	require.ErrorIs(t, err, ErrNotMapped)
+}
+
+// A mapping goes with its connection.
+func TestMapAfterClose(t *testing.T) {
+	n := udpNetwork(t)
+	c, _ := n.pair(t, Config{IOMaps: 2})
+	var maps []*Mapping
+	for range 2 {
+		m, err := c.Map(make([]byte, 10), 0)
+		require.NoError(t, err)
+		maps = append(maps, m)
+	}
+	require.NoError(t, maps[0].Close())
+	require.NoError(t, maps[0].Close(), "again does nothing")
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, maps[1].Close(), net.ErrClosed)
+	require.ErrorIs(t, maps[1].Close(), net.ErrClosed)
+	n1, err := maps[1].ReadAt(make([]byte, 11), 0)
+	require.Equal(t, 10, n1, "what is left there")
+	require.Equal(t, io.EOF, err)
 }
 
 // Each mapping costs a credit for good; before the stream would stand still
