@@ -1,6 +1,7 @@
 package ib_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"testing"
@@ -234,6 +235,11 @@ func checkTruncations(t *testing.T, f frame) {
 	var full ib.Packet
 	if err := full.Decode(f.udp); err != ib.DecodeOK {
 		t.Fatalf("%v: %v", f, err)
+	}
+	other := bytes.Clone(f.udp)
+	other[1] |= 1
+	if err := new(ib.Packet).Decode(other); err != ib.ErrTransportVersion {
+		t.Fatalf("%v of transport version 1: %v", f, err)
 	}
 	least := full.HeaderLen + int(full.Pad) + ib.ICRCBytes
 	for n := range len(f.udp) {

@@ -82,6 +82,11 @@ func TestVerifyFlushRxe(t *testing.T) {
 		if _, m := c.Verify(0xABCD, b); m != ib.Mismatch {
 			t.Errorf("rxe's ICRC taken for that of the specification: match %d", m)
 		}
+		for n := range ib.BTHBytes + ib.ICRCBytes {
+			if id, m := c.VerifyFlushRxe(7, b[:n]); id != 7 || m != ib.Mismatch {
+				t.Errorf("%d bytes: %04x, match %d", n, id, m)
+			}
+		}
 		id, m := c.VerifyFlushRxe(0, b)
 		if f.flow.Src.Is4() && (id != 0xABCD || m != ib.MatchSolved) {
 			t.Errorf("rxe's ICRC, identification unknown: %04x, match %d", id, m)

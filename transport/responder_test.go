@@ -253,6 +253,19 @@ func TestCredits(t *testing.T) {
 	require.Empty(t, r.poll())
 }
 
+// The request of a message in progress is still a credit: the MSN, which the peer takes
+// them from, does not count it yet.
+func TestCreditsInMidMessage(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{EndToEndCredits: true}})
+	for id := range uint64(3) {
+		r.post(id, 512, 512)
+	}
+	r.send(ib.RCSendFirst, pattern(256, 1), func(p *ib.Packet) { p.AckReq = true })
+	r.want("ACK credits=3 100 msn 0")
+	r.send(ib.RCSendLast, pattern(8, 1))
+	r.want("ACK credits=2 101 msn 1")
+}
+
 func TestCreditsNotAfterRead(t *testing.T) {
 	r := newRig(t, rigOpts{tuning: Tuning{EndToEndCredits: true}})
 	r.send(ib.RCReadRequest, nil, r.reth(0, 4))

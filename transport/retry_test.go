@@ -183,6 +183,25 @@ func TestRNRRetry(t *testing.T) {
 	s.done("0 success")
 }
 
+// A peer that says that it is not ready is there: what timeouts have used up of the
+// transport retries is given back.
+func TestRNRRefillsRetries(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }})
+	s.post(WRSend, 1)
+	for range 5 {
+		s.sends("SEND ONLY 0 A")
+		s.advance(s.timer()) // the RNR NAK is lost
+		s.sends("SEND ONLY 0 A")
+		s.nak(0, ib.RNRNAK(1))
+		s.advance(10_000)
+	}
+	s.sends("SEND ONLY 0 A")
+	s.advance(s.timer())
+	s.sends("SEND ONLY 0 A")
+	s.advance(s.timer())
+	s.done("0 transport retry counter exceeded")
+}
+
 // rdma_rxe answers a READ with an RNR NAK when it cannot send the data.
 func TestRNRForRead(t *testing.T) {
 	s := newScript(t, loopOptions{})

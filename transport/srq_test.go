@@ -138,6 +138,18 @@ func TestSRQResize(t *testing.T) {
 	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 }
 
+// The domain of an SRQ is in use for as long as that exists.
+func TestSRQHoldsItsPD(t *testing.T) {
+	b := newBench(t)
+	before := b.pd.Refs()
+	s, err := b.e.CreateSRQ(b.pd, SRQAttr{MaxWR: 1, MaxSGE: MaxSGE}, nil)
+	require.NoError(t, err)
+	require.Equal(t, before+1, b.pd.Refs())
+	require.NoError(t, s.Destroy())
+	require.ErrorIs(t, s.Destroy(), ErrDestroyed)
+	require.Equal(t, before, b.pd.Refs())
+}
+
 func TestSRQBadArguments(t *testing.T) {
 	b := newBench(t)
 	for _, tc := range []struct {
