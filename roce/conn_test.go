@@ -485,6 +485,9 @@ func TestListenHandshake(t *testing.T) {
 	everywhere(t, func(t *testing.T, a, b *Device) {
 		ctx := testContext(t)
 		l := listenOn(t, b, ListenConfig{Handshake: func(r *ConnRequest) error {
+			if bytes.HasPrefix(r.PrivateData, []byte("another port")) {
+				return &RejectedError{Reason: mad.RejectInvalidServiceID}
+			}
 			if !bytes.HasPrefix(r.PrivateData, []byte("sesame")) {
 				return &RejectedError{PrivateData: []byte("go away")}
 			}
@@ -509,6 +512,11 @@ func TestListenHandshake(t *testing.T) {
 		require.Equal(t, mad.RejectConsumer, re.Reason)
 		require.Equal(t, "go away", string(re.PrivateData[:7]))
 		require.NotErrorIs(t, err, ErrConnRefused)
+
+		p.PrivateData = []byte("another port")
+		_, err = d.DialAddr(ctx, l.Addr())
+		require.ErrorAs(t, err, &re)
+		require.Equal(t, mad.RejectInvalidServiceID, re.Reason)
 
 		p.PrivateData = []byte("sesame")
 		c, err := d.DialAddr(ctx, l.Addr())

@@ -30,6 +30,20 @@ func TestNodeGUIDOfAddress(t *testing.T) {
 	}
 }
 
+// A device that is opened anew must not be taken for the one before, see [cm.Config].
+func TestCMGUIDIsNew(t *testing.T) {
+	seen := map[uint64]bool{}
+	a := loopback4()
+	for range 3 {
+		d, err := Open(Config{Addrs: []netip.Addr{a}})
+		require.NoError(t, err)
+		require.EqualValues(t, 2, d.cmGUID>>56&3, "local, and no group")
+		require.False(t, seen[d.cmGUID])
+		seen[d.cmGUID] = true
+		require.NoError(t, d.Close())
+	}
+}
+
 func TestNodeGUIDIsStable(t *testing.T) {
 	a := loopback4()
 	guid := func() uint64 {
