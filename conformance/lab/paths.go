@@ -86,6 +86,8 @@ var outDir = sync.OnceValues(func() (string, error) {
 })
 
 // outLock holds the lock on OutDir until this program ends.
+//
+//lint:ignore U1000 nobody reads it: it keeps the file from being closed by the garbage collector
 var outLock *os.File
 
 // lockDir takes an exclusive lock on dir, so that two runs don't fill one cache.
