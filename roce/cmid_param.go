@@ -14,8 +14,9 @@ type ConnParam struct {
 	PrivateData []byte // see MaxConnectPrivate and its neighbours
 
 	// ResponderResources is how many READs and atomics of the peer this side
-	// serves at a time; InitiatorDepth how many it has in flight itself. Accept
-	// lowers both to what the peer can do with.
+	// serves at a time; InitiatorDepth how many it has in flight itself. A
+	// peer may ask for up to 255; Accept and Connect lower both to the 128 that a device
+	// can do with, and Accept to what the peer can.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 
