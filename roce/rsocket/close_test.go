@@ -67,7 +67,11 @@ func TestHalfClose(t *testing.T) {
 		got, err = answered()
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(answer, got))
-		require.Equal(t, io.EOF, c.Err(), "the last direction ends with a disconnect")
+		require.Equal(t, io.EOF, c.Err())
+		c.mu.Lock()
+		bye := c.s.byeRecvd
+		c.mu.Unlock()
+		require.True(t, bye, "the last direction ends with a disconnect")
 		require.NoError(t, c.Close())
 		require.NoError(t, s.Close())
 	})
