@@ -230,8 +230,8 @@ func (id *CMID) commEstablished() {
 
 // Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR,
 // which flushes its work requests, and the peer is told. An event
-// CMDisconnected follows here and there; here after half a minute at the latest, if the
-// peer does not answer. It does nothing if the connection is over already.
+// CMDisconnected follows here and there; here after half a minute (or what
+// SetRetries has set) if the peer does not answer. It does nothing if the connection is over already.
 func (id *CMID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *cmAgent) error {
 		if id.ps == PortSpaceUDP || id.state == idOver && id.conn != nil {
