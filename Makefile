@@ -1,13 +1,18 @@
 # make demo   two processes on this machine show what RDMA does
 # make test   vet, and all tests with the race detector, in random order
+# make check  the short tests, without it: answers in seconds when little has changed
+# make soak   every test that draws from a seed, over new seeds for SOAK
 # The other targets are explained in README.md.
 
 GO          ?= go
+TESTJOBS    ?= 4
 FUZZTIME    ?= 30s
+FUZZJOBS    ?= $(shell nproc)
+SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo test test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz lint clean
+.PHONY: FORCE all build demo check test test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak mutants lint clean
 
 all: build
 
@@ -17,15 +22,19 @@ build:
 demo: build
 	bin/roce demo
 
+# Go keeps the results of packages that have not changed. More packages at a time
+# than there are processors: the tests of links, tools and benchmarks mostly wait.
+check:
+	$(GO) test -short -p $(TESTJOBS) ./...
+
+# vet runs with the tests, which saves building everything a second time for it.
 test:
-	$(GO) vet ./...
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
 
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.
 test32:
-	GOARCH=386 CGO_ENABLED=0 $(GO) vet ./...
-	GOARCH=386 CGO_ENABLED=0 $(GO) test -shuffle=on ./...
+	GOARCH=386 CGO_ENABLED=0 $(GO) test -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
 
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.
@@ -41,10 +50,12 @@ interop-quick: bin/interop
 	bin/interop -quick $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
-# docs/bench, in a few minutes; bench-full takes longer. BENCHFLAGS=-h lists the
+# docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user
+# without capabilities has it; bench-full takes longer. BENCHFLAGS=-h lists the
 # options.
 bench:
 	$(GO) run ./bench/cmd/bench -o docs/bench $(BENCHFLAGS)
+	$(GO) run ./bench/cmd/bench -o docs/bench/unprivileged -unprivileged -links udp -items single,scale $(BENCHFLAGS)
 
 # Against the kernel's rxe in two emulated guests, added to the report of bench.
 bench-lab:
@@ -61,22 +72,30 @@ microbench:
 sim-report:
 	$(GO) run ./bench/cmd/simreport -o docs/congestion
 
-# Each fuzz target of each package, for FUZZTIME. The list is made by the test
-# binaries themselves, so that no target is forgotten.
+# Each fuzz target of each package, for FUZZTIME; FUZZJOBS of them side by side, on a
+# processor each. The list is made by the test binaries themselves, so that no
+# target is forgotten. A target that fails prints all it said.
 fuzz:
-	@set -e; for pkg in $$($(GO) list ./...); do \
-		list=$$($(GO) test -list '^Fuzz' $$pkg); \
-		for f in $$(echo "$$list" | grep '^Fuzz'); do \
-			echo "== $$pkg $$f"; \
-			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
-		done; \
-	done
+	@list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; echo "$$list" | \
+	awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
+	xargs -P $(FUZZJOBS) -L 1 sh -c ' \
+		if out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 $$0 2>&1); \
+		then echo "ok   $$0 $$1"; else echo "FAIL $$0 $$1"; echo "$$out"; exit 255; fi'
+
+# Each caller of seeds.Run, for an even part of SOAK: prints how many seeds each has
+# done, and how to run one again that fails.
+soak:
+	$(GO) run ./internal/seeds/soak -for $(SOAK) $(SOAKFLAGS)
+
+# Do the tests find bugs? Plants some, drawn from a seed, one at a time, beside the
+# work tree. MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 ./mem" is short.
+mutants:
+	$(GO) run ./conformance/cmd/mutants $(MUTANTFLAGS)
 
 lint:
 	@out=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
-	@if $(GO) run $(STATICCHECK) -version >/dev/null 2>&1; then $(GO) run $(STATICCHECK) ./...; \
-	else echo "staticcheck cannot be fetched ($(STATICCHECK)): left out"; fi
+	$(GO) run $(STATICCHECK) ./...
 
 clean:
 	rm -rf bin conformance/out

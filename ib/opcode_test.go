@@ -139,3 +139,12 @@ func wantOperation(name string) ib.Operation {
 	}
 	return ib.OpInvalid
 }
+
+// A rule that there is not admits nothing.
+func TestNoPayloadRule(t *testing.T) {
+	for _, n := range []int{0, 1, 8, 256} {
+		if ib.PayloadRule(200).Admits(n, 256) {
+			t.Errorf("%d bytes", n)
+		}
+	}
+}

@@ -63,7 +63,10 @@ func (v View) Store(src []byte) Fault {
 // error (a Fault in an OpError) if the word is not inside, or not 8-aligned in memory.
 func (r *Region) Uint64(off uint64) (*uint64, error) {
 	const op = "word of region"
-	if !r.bound {
+	switch {
+	case r.lost:
+		return nil, opErr(op, "", "", FaultMemory)
+	case !r.bound:
 		return nil, opErr(op, "", "", ErrDestroyed)
 	}
 	n := uint64(len(r.bytes))

@@ -90,8 +90,10 @@ func NextRKey(k ib.RKey) ib.RKey { return k&^0xFF | (k+1)&0xFF }
 func (w *Window) checkBind(info BindInfo) ([]byte, Fault) {
 	r := info.Region
 	switch {
-	case r == nil || !r.bound || r.table != w.table:
+	case r == nil || !r.Registered() || r.table != w.table:
 		return nil, FaultKey
+	case r.lost:
+		return nil, FaultMemory
 	case r.pd != w.pd:
 		return nil, FaultPD
 	case !r.access.Has(MWBind):

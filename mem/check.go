@@ -22,6 +22,9 @@ func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) (
 	}
 	b, ok := g.span(addr, uint64(n))
 	if !ok {
+		if g.lost {
+			return nil, nil, FaultMemory
+		}
 		return nil, nil, FaultBounds
 	}
 	return b, g.region, FaultNone
@@ -66,6 +69,9 @@ func (t *Table) remoteGrant(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (*gran
 	case g == nil:
 		return nil, FaultKey
 	case !g.bound:
+		if g.lost {
+			return nil, FaultMemory
+		}
 		return nil, FaultState
 	case g.pd != pd:
 		return nil, FaultPD

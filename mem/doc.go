@@ -41,6 +41,11 @@
 //   - Memory is given back (RegionAttr.OnRelease) in the call that revokes its key.
 //     Whoever keeps a View or SGL asks Valid before each use, and packets that refer to
 //     memory have left before the next call.
+//   - Memory that was mapped may go away under its region. Nothing here guards against that:
+//     an access panics, if whoever drives the engine has set debug.SetPanicOnFault, and
+//     ends the process otherwise. [FaultAddr] recognises the panic, [Table.Lose] gives the
+//     region up. Memory that is unmapped and then mapped by somebody else
+//     is theirs: nobody can tell.
 //   - Bad input of any kind gives a Fault or a typed error ([*OpError]).
 //     The one panic is for an unbalanced Release in the engine above, as for a mutex.
 //

@@ -21,13 +21,14 @@ const (
 	FaultAccess       // a right is missing
 	FaultBounds       // not wholly inside the region or window
 	FaultAlign        // an atomic whose virtual or real address is not 8-aligned
+	FaultMemory       // the memory itself is not there: see Table.Lose
 
 	numFaults
 )
 
 var faultNames = [numFaults]string{
 	"none", "unknown key", "not bound or revoked", "wrong protection domain", "wrong QP",
-	"wrong type of object", "access right missing", "out of bounds", "misaligned",
+	"wrong type of object", "access right missing", "out of bounds", "misaligned", "memory is not there",
 }
 
 func (f Fault) String() string {

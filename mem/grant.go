@@ -14,7 +14,8 @@ type grant struct {
 	access Access
 	qpn    ib.QPN // the QP that a type 2 window is bound on
 	key    uint32
-	bound  bool // regions: registered; windows: bound
+	bound  bool // regions: registered, and the memory is there; windows: bound
+	lost   bool // regions: registered, and the memory is not there
 	// gen counts revocations. 64 bits do not wrap, so a generation never comes again.
 	gen uint64
 }

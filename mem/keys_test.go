@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // script is a random source that gives the keys it is told to.
@@ -21,7 +23,7 @@ func script(keys ...uint32) io.Reader {
 // TestKeyTableModel drives the table against a map, with indices crowded into few
 // homes at both ends of the table, so that chains collide, wrap and are repaired.
 func TestKeyTableModel(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		quarantine := []int{0, 1, 7, 100}[seed%4]
 		k := newKeyTable(nil, quarantine)
@@ -90,7 +92,7 @@ func TestKeyTableModel(t *testing.T) {
 				}
 			}
 		}
-	}
+	})
 }
 
 func TestKeyTableNeverMatchesSmallKeys(t *testing.T) {

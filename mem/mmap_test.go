@@ -8,16 +8,6 @@ import (
 	"testing"
 )
 
-// mapped returns n bytes of address space.
-func mapped(t *testing.T, n, prot int) []byte {
-	t.Helper()
-	b, err := syscall.Mmap(-1, 0, n, prot, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // Regions longer than 32 bits can count, in memory that must not be touched: the checks look at
 // addresses only.
 func TestRegionOverFourGiB(t *testing.T) {

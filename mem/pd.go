@@ -68,6 +68,25 @@ func (pd *PD) Dealloc() error {
 	return nil
 }
 
+// Clear deregisters all regions of the PD and deallocates its windows, so that
+// only queue pairs, SRQs and address handles can keep it from Dealloc. It looks
+// through the whole table, so it is not for the usual end of a PD.
+func (pd *PD) Clear() {
+	// Erasing a key may move others to where this loop has been, so it runs until
+	// nothing is left. Windows go first: they hold on to regions.
+	for slots := pd.table.keys.slots; pd.windows > 0 || pd.regions > 0; {
+		for i := range slots {
+			switch g := slots[i].g; {
+			case g == nil || g.pd != pd:
+			case g.win != nil:
+				g.win.destroy()
+			case pd.windows == 0:
+				g.region.destroy()
+			}
+		}
+	}
+}
+
 // check returns an error unless pd is a live PD of t.
 func (pd *PD) check(t *Table, op string) error {
 	switch {

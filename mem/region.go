@@ -106,7 +106,7 @@ func (r *Region) regrant(pd *PD, iova uint64, access Access) {
 	r.pd = pd
 	r.access = access
 	r.region = r
-	r.bound = true
+	r.bound, r.lost = true, false
 }
 
 // LKey returns the key for the owner's work requests; 0 once deregistered.
@@ -132,14 +132,14 @@ func (r *Region) Access() Access { return r.access }
 // PD returns the protection domain.
 func (r *Region) PD() *PD { return r.pd }
 
-// Bytes returns the registered memory; nil once deregistered.
+// Bytes returns the registered memory; nil once deregistered or lost.
 func (r *Region) Bytes() []byte { return r.bytes }
 
 // Windows returns how many memory windows are bound to the region.
 func (r *Region) Windows() int { return r.windows }
 
 // Registered reports whether the region has not been deregistered.
-func (r *Region) Registered() bool { return r.bound }
+func (r *Region) Registered() bool { return r.bound || r.lost }
 
 // Deregister revokes the region's key and releases its memory; work requests in
 // progress that refer to it fail. It fails with ErrBusy, and changes
@@ -147,7 +147,7 @@ func (r *Region) Registered() bool { return r.bound }
 // fails with ErrDestroyed.
 func (r *Region) Deregister() error {
 	const op = "deregister"
-	if !r.bound {
+	if !r.Registered() {
 		return opErr(op, "", "", ErrDestroyed)
 	}
 	if r.windows != 0 {
@@ -163,6 +163,7 @@ func (r *Region) destroy() {
 	r.table.counts.Regions--
 	r.pd.regions--
 	r.revoke()
+	r.lost = false
 	r.release()
 }
 

@@ -25,11 +25,12 @@ type RegionChange struct {
 // Reregister changes the memory, the rights or the PD of a region and gives it
 // a new key: what was handed out before is revoked. On an error nothing has
 // changed (verbs would leave the region unusable). Errors: ErrBusy while windows
-// are bound; ErrInvalid naming the attribute; ErrDestroyed.
+// are bound; ErrInvalid naming the attribute; ErrDestroyed; FaultMemory if the memory
+// is lost and stays.
 func (r *Region) Reregister(c RegionChange) error {
 	const op = "reregister"
 	t := r.table
-	if !r.bound {
+	if !r.Registered() {
 		return opErr(op, "", "", ErrDestroyed)
 	}
 	if c.What == 0 || c.What&^changeAll != 0 {
@@ -39,6 +40,9 @@ func (r *Region) Reregister(c RegionChange) error {
 		return opErr(op, "", fmt.Sprintf("%d memory windows bound", r.windows), ErrBusy)
 	}
 	moves := c.What&ChangeTranslation != 0
+	if r.lost && !moves {
+		return opErr(op, "What", "give it other memory", FaultMemory)
+	}
 	pd := r.pd
 	if c.What&ChangePD != 0 {
 		if err := c.PD.check(t, op); err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 func TestResolve(t *testing.T) {
@@ -87,7 +89,7 @@ func TestSGLRevocation(t *testing.T) {
 
 // TestCursorModel compares every move of a cursor with the same on one flat slice.
 func TestCursorModel(t *testing.T) {
-	for seed := range uint64(200) {
+	seeds.Run(t, seeds.Fewer(200), func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		tb, pd := newTable(t)
 		arena := make([]byte, 512)
@@ -167,7 +169,7 @@ func TestCursorModel(t *testing.T) {
 				pos += m
 			}
 		}
-	}
+	})
 }
 
 func TestCursorZeroValue(t *testing.T) {

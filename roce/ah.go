@@ -13,21 +13,21 @@ type AH struct {
 
 // CreateAH makes an address handle.
 func (pd *PD) CreateAH(av AddressVector) (*AH, error) {
-	d := pd.d
+	d := pd.Device()
 	if err := d.lock(); err != nil {
 		return nil, err
 	}
 	defer d.mu.Unlock()
 	t, err := d.eng.CreateAH(pd.t, av)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	return &AH{d, t}, nil
 }
 
 // CreateAHTo makes an address handle to a GID from the local address that fits it.
 func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
-	i, err := pd.d.GIDIndexFor(gid)
+	i, err := pd.Device().GIDIndexFor(gid)
 	if err != nil {
 		return nil, err
 	}

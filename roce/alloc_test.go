@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // The data path does not allocate: posting, sending, receiving, completing and
 // waiting, on both ends.
 func TestNoAllocs(t *testing.T) {
-	if raceEnabled {
+	if seeds.Race {
 		t.Skip("the race detector allocates for blocking goroutines")
 	}
 	for _, c := range []struct {

@@ -59,6 +59,9 @@ type PortAttr struct {
 
 // Attr returns the properties of the device.
 func (d *Device) Attr() DeviceAttr {
+	if d.unmade() {
+		return DeviceAttr{}
+	}
 	lim := d.memLimits
 	var mac net.HardwareAddr
 	if d.mode != modeDriven { // a simulated address is nobody's here
@@ -82,6 +85,9 @@ func (d *Device) Attr() DeviceAttr {
 
 // Port returns the properties of port 1.
 func (d *Device) Port() PortAttr {
+	if d.unmade() {
+		return PortAttr{}
+	}
 	return PortAttr{
 		Active: d.portUp(), MaxMTU: ib.MTU4096, ActiveMTU: d.activeMTU(), GIDs: len(d.addrs),
 		PKey: ib.PKeyDefault, MaxMsg: transport.MaxMessage,
@@ -112,6 +118,9 @@ func (d *Device) Addrs() []netip.Addr { return slices.Clone(d.addrs) }
 // peer's own address if it is local, else the first that is of the same family
 // and both or neither loopback, else the first of the same family.
 func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
+	if d.unmade() {
+		return 0, errZero
+	}
 	a := peer.Addr()
 	best := -1
 	for i, l := range d.addrs {
@@ -124,7 +133,7 @@ func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 		}
 	}
 	if best < 0 {
-		return 0, &ArgError{"select GID", a.String(), ErrNoLocalGID.Error()}
+		return 0, &NoRouteError{Peer: a, Local: d.addrs}
 	}
 	return best, nil
 }
@@ -132,6 +141,9 @@ func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 // Counters returns the counters of the engine, and of the link those that the
 // engine cannot see.
 func (d *Device) Counters() Counters {
+	if d.unmade() {
+		return Counters{}
+	}
 	d.mu.Lock()
 	c := d.eng.Counters()
 	d.mu.Unlock()
@@ -140,14 +152,25 @@ func (d *Device) Counters() Counters {
 	c.DropMalformed += s.RxShort + s.RxTruncated
 	c.SendErr += s.TxDropped
 	c.LinkDowned += d.linkDowned.Load()
+	c.LostAsyncEvents += d.async.lost()
 	return c
 }
 
 // LinkStats returns the counters of the link.
-func (d *Device) LinkStats() link.Stats { return d.link.Stats() }
+func (d *Device) LinkStats() link.Stats {
+	if d.unmade() {
+		return link.Stats{}
+	}
+	return d.link.Stats()
+}
 
 // Capabilities says what the link does and which accelerations are on.
-func (d *Device) Capabilities() link.Capabilities { return d.link.Capabilities() }
+func (d *Device) Capabilities() link.Capabilities {
+	if d.unmade() {
+		return link.Capabilities{}
+	}
+	return d.link.Capabilities()
+}
 
 // Background reports whether the device works by itself. If not, in polling
 // mode and on a simulated link, it moves only while somebody polls or waits, and
@@ -156,6 +179,9 @@ func (d *Device) Background() bool { return d.mode == modeEvent }
 
 // MemCounts returns how many protection domains, regions and windows exist.
 func (d *Device) MemCounts() mem.Counts {
+	if d.unmade() {
+		return mem.Counts{}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.table.Counts()

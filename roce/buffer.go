@@ -2,6 +2,7 @@ package roce
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,8 @@ func (b *Buffer) Free() error {
 	if b.b == nil {
 		return nil
 	}
-	if b.users.Load() > 0 {
-		return ErrBusy
+	if n := b.users.Load(); n > 0 {
+		return &OpError{Op: "free buffer", Err: detailed(ErrBusy, fmt.Sprintf("%d regions", n))}
 	}
 	err := unix.Munmap(b.whole)
 	b.b, b.whole = nil, nil

@@ -114,12 +114,20 @@ func (p *BufPool) grow(class int) error {
 func (b *Buf) Bytes() []byte { return b.mem[:b.n:b.n] }
 
 // SGE returns the first n bytes for a work request.
-func (b *Buf) SGE(n int) SGE { return b.mr.SGE(b.off, min(n, b.n)) }
+func (b *Buf) SGE(n int) SGE {
+	if b.mr == nil {
+		return SGE{}
+	}
+	return b.mr.SGE(b.off, min(n, b.n))
+}
 
 // Release gives the buffer back. Releasing twice panics, since somebody else
 // may have it by then.
 func (b *Buf) Release() {
 	p := b.pool
+	if p == nil {
+		return // a zero Buf is nobody's
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !b.taken {

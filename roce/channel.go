@@ -70,6 +70,9 @@ func (c *CompletionChannel) pop() (cq *CQ, dead bool) {
 // Get waits for the next event of a completion queue that was asked for with
 // [CQ.RequestNotify], and returns the queue. Events need no acknowledgement.
 func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for tries := 0; ; tries++ {
 		cq, dead := c.pop()
 		switch {

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
@@ -57,6 +58,10 @@ type CMID struct {
 	param    ConnParam // active: what Connect said
 	groups   []ib.GID  // multicast groups joined
 	closed   bool
+
+	// Guarded by the lock of ch.
+	firstEvent, lastEvent *CMEvent
+	offered               bool // a listener: in the list of ch
 }
 
 // idState is how far an ID has come.
@@ -95,7 +100,7 @@ func (d *Device) CreateID(ch *EventChannel, ps PortSpace) (*CMID, error) {
 	}
 	defer d.mu.Unlock()
 	if err := d.startCM(); err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	return d.newID(ch, ps), nil
 }
@@ -151,6 +156,9 @@ func (id *CMID) PortSpace() PortSpace { return id.ps }
 
 // QP returns the queue pair, nil if there is none.
 func (id *CMID) QP() *QP {
+	if id.d == nil {
+		return nil
+	}
 	id.d.mu.Lock()
 	defer id.d.mu.Unlock()
 	return id.qp
@@ -158,6 +166,9 @@ func (id *CMID) QP() *QP {
 
 // LocalAddr returns the local address and port.
 func (id *CMID) LocalAddr() netip.AddrPort {
+	if id.d == nil {
+		return netip.AddrPort{}
+	}
 	id.d.mu.Lock()
 	defer id.d.mu.Unlock()
 	return id.local
@@ -165,6 +176,9 @@ func (id *CMID) LocalAddr() netip.AddrPort {
 
 // RemoteAddr returns the address and port of the peer.
 func (id *CMID) RemoteAddr() netip.AddrPort {
+	if id.d == nil {
+		return netip.AddrPort{}
+	}
 	id.d.mu.Lock()
 	defer id.d.mu.Unlock()
 	return id.remote
@@ -177,17 +191,28 @@ func (id *CMID) SetTypeOfService(tos uint8) error {
 }
 
 // SetRetries sets how often Connect sends its request, and how many nanoseconds
-// it waits between two tries. 0 means the default: 10 times, after 500 ms at first
-// and twice as long from try to try up to 4 s, half a minute in all.
+// it waits between two tries: up to 1<<20 times and an hour. 0 means the default: 10 times,
+// after 500 ms at first and twice as long from try to try up to 4 s, half a
+// minute in all. A peer that says that it is there and needs time (MRA) gets it.
 func (id *CMID) SetRetries(tries int, intervalNs int64) error {
+	switch {
+	case tries < 0 || tries > maxCMTries:
+		return &ArgError{"set retries", "tries", fmt.Sprintf("%d, not 0 to %d", tries, maxCMTries)}
+	case intervalNs < 0 || intervalNs > maxCMIntervalNs:
+		return &ArgError{"set retries", "interval", fmt.Sprintf("%d ns, not 0 to %d (an hour)", intervalNs, int64(maxCMIntervalNs))}
+	}
 	return id.do(func(int64, *cmAgent) error { id.tries, id.retryNs = tries, intervalNs; return nil })
 }
 
 // SetMemory tells how many bytes the application holds for a connection that it
 // is about to accept. They bound how many connections can be half-open at a
-// time, which is until the peer confirms: beyond 64 MiB on a device the oldest are given up with
-// CMUnreachable. [Listener] does it by itself.
+// time, which is until the peer confirms: beyond 64 MiB on a device requests wait in the backlog of
+// their listener, and half-open connections whose peers have ignored them for 750 ms (in a flood less)
+// are given up for those, with CMUnreachable. [Listener] does it by itself.
 func (id *CMID) SetMemory(bytes int) error {
+	if bytes < 0 {
+		return &ArgError{"set memory", "bytes", fmt.Sprintf("%d, and the least is 0", bytes)}
+	}
 	return id.do(func(int64, *cmAgent) error { id.memory = bytes; return nil })
 }
 
@@ -203,28 +228,18 @@ func (id *CMID) Migrate(ch *EventChannel) error {
 		if old == ch {
 			return nil
 		}
-		old.mu.Lock()
 		var moved []*CMEvent
-		keep := old.events[:0]
-		for _, e := range old.events {
-			if e.ID == id || e.ListenID == id {
-				moved = append(moved, e)
-			} else {
-				keep = append(keep, e)
-			}
+		old.mu.Lock()
+		for e := old.events.take(id); e != nil; e = old.events.take(id) {
+			moved = append(moved, e)
 		}
-		clear(old.events[len(keep):])
-		old.events = keep
+		old.unlist(id)
 		old.mu.Unlock()
 		id.ch = ch
 		for _, e := range moved {
-			if e.ListenID == id {
-				e.ID.ch = ch
-			}
-			if !ch.push(e) && e.ListenID == id {
-				e.ID.closeLocked(now)
-			}
+			ch.push(e)
 		}
+		id.offerRequests(now)
 		return nil
 	})
 }
@@ -291,7 +306,7 @@ func (id *CMID) AttachQP(qp *QP) error {
 // Close ends the ID (rdma_destroy_id): a listener stops listening, a
 // connection is disconnected or given up, and the peer is told, as often as it takes, while the device is open. A
 // queue pair made by CreateQP is destroyed. Events of the ID that were not
-// taken are dropped, and connection requests among them refused. Closing again does nothing.
+// taken are dropped, and connection requests to it refused. Closing again does nothing.
 func (id *CMID) Close() error {
 	return id.d.doIfOpen(func(now int64) { id.closeLocked(now) })
 }
@@ -319,9 +334,7 @@ func (id *CMID) closeLocked(now int64) {
 			_ = id.qp.t.Destroy() // the application may have been faster
 		}
 	}
-	for _, o := range id.ch.forget(id) {
-		o.closeLocked(now)
-	}
+	id.ch.forget(id)
 }
 
 // doIfOpen is do for calls that have nothing left to do on a closed device.

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"errors"
 	"math"
 	"net/netip"
 
@@ -32,6 +33,8 @@ type cmAgent struct {
 	next    int64 // when the core's next timer is due; math.MaxInt64 for none
 	pending cm.Packet
 	unsent  bool // pending waits for room
+
+	dropAnswer, dropSend uint64 // see CMCounters
 }
 
 // portKey is a port of a port space.
@@ -61,6 +64,16 @@ func (d *Device) startCM() error {
 	return nil
 }
 
+// gsiStates are the ways of queue pair 1 to where it sends.
+var gsiStates = []struct {
+	a    QPAttr
+	mask AttrMask
+}{
+	{QPAttr{State: StateInit, QKey: ib.QKeyGSI, PortNum: 1}, AttrState | AttrPKeyIndex | AttrPort | AttrQKey},
+	{QPAttr{State: StateRTR}, AttrState},
+	{QPAttr{State: StateRTS}, AttrState | AttrSQPSN},
+}
+
 // open makes the queue pair and posts its receives.
 func (a *cmAgent) open() (err error) {
 	d := a.d
@@ -85,14 +98,7 @@ func (a *cmAgent) open() (err error) {
 		return err
 	}
 	now := d.link.Now()
-	for _, s := range []struct {
-		a    QPAttr
-		mask AttrMask
-	}{
-		{QPAttr{State: StateInit, QKey: ib.QKeyGSI, PortNum: 1}, AttrState | AttrPKeyIndex | AttrPort | AttrQKey},
-		{QPAttr{State: StateRTR}, AttrState},
-		{QPAttr{State: StateRTS}, AttrState | AttrSQPSN},
-	} {
+	for _, s := range gsiStates {
 		if err = a.qp.Modify(now, s.a, s.mask); err != nil {
 			return err
 		}
@@ -127,12 +133,27 @@ func (a *cmAgent) post(i int) error {
 	}}})
 }
 
-// due reports whether run has something to do.
-func (a *cmAgent) due(now int64) bool { return a.ready || now >= a.next }
-
-// run takes in datagrams, runs timers, and hands out events and datagrams.
+// run takes in datagrams, and hands out events and datagrams.
 func (a *cmAgent) run(now int64) {
+	a.take(now)
+	a.handOut(now)
+}
+
+// expire runs the timers that were due at horizon. All packets that had come by
+// then have been handled by the engine, and what is in them for the
+// communication manager comes first.
+func (a *cmAgent) expire(now, horizon int64) {
+	a.take(now)
+	a.core.HandleTimeout(horizon)
+	a.handOut(now)
+}
+
+// take takes in datagrams.
+func (a *cmAgent) take(now int64) {
 	a.ready = false
+	mtu := a.d.activeMTU()
+	a.core.SetMTU(mtu)
+	a.d.eng.SetMTU(mtu)
 	for {
 		n := a.cq.Poll(a.wcs[:])
 		if n == 0 {
@@ -143,9 +164,15 @@ func (a *cmAgent) run(now int64) {
 		}
 	}
 	a.cq.Arm(false)
-	a.core.HandleTimeout(now)
-	for e, ok := a.core.PollEvent(); ok; e, ok = a.core.PollEvent() {
+}
+
+// handOut hands out events and datagrams, and notes the next timer.
+func (a *cmAgent) handOut(now int64) {
+	for e, ok := a.core.PollConnEvent(); ok; e, ok = a.core.PollConnEvent() {
 		a.event(now, &e)
+	}
+	for l, ok := a.core.PollListener(); ok; l, ok = a.core.PollListener() {
+		l.UserData.(*CMID).offerRequests(now)
 	}
 	a.transmit(now)
 	a.next = math.MaxInt64
@@ -169,8 +196,8 @@ func (a *cmAgent) complete(now int64, wc *transport.WC) {
 		answer := cm.Packet{Src: g.Dst, Dst: g.Src}
 		switch b = b[ib.GRHBytes:wc.ByteLen]; {
 		case mad.Unserved(b, &answer.Data):
-			if a.sends < cmSends {
-				_ = a.send(now, &answer, wc.SrcQP) // who gets none asks again
+			if a.sends >= cmSends || a.send(now, &answer, wc.SrcQP) {
+				a.dropAnswer++ // who gets none asks again
 			}
 		case wc.SrcQP == ib.QPNGSI:
 			a.core.HandleMAD(now, g.Src, g.Dst, b)
@@ -195,10 +222,12 @@ func (a *cmAgent) transmit(now int64) {
 func (a *cmAgent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 	sgid := a.d.addrIndex(p.Src)
 	if sgid < 0 {
+		a.dropSend++
 		return false
 	}
 	ah, err := a.d.eng.CreateAH(a.pd, AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
 	if err != nil {
+		a.dropSend++
 		return false
 	}
 	err = a.qp.PostSend(now, &transport.SendWR{
@@ -206,10 +235,15 @@ func (a *cmAgent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 		AH: ah, RemoteQPN: to, RemoteQKey: ib.QKeyGSI,
 	})
 	_ = ah.Destroy()
-	if err == nil {
+	switch {
+	case err == nil:
 		a.sends++
+	case errors.Is(err, ErrQueueFull):
+		return true
+	default:
+		a.dropSend++
 	}
-	return err == ErrQueueFull
+	return false
 }
 
 // addrIndex returns the index of a local address, -1 if it is none.
@@ -312,15 +346,3 @@ func (a *cmAgent) release(id *CMID) {
 		a.ports[k] = ids
 	}
 }
-
-// AddrError is an error about an address.
-type AddrError struct {
-	Op   string
-	Addr netip.AddrPort
-	Err  error
-}
-
-func (e *AddrError) Error() string {
-	return "roce: " + e.Op + " " + e.Addr.String() + ": " + e.Err.Error()
-}
-func (e *AddrError) Unwrap() error { return e.Err }

@@ -2,7 +2,6 @@ package roce
 
 import (
 	"errors"
-	"net/netip"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -16,6 +15,9 @@ import (
 func (id *CMID) Connect(param *ConnParam) error {
 	return id.do(func(now int64, a *cmAgent) error {
 		if err := id.need("connect", idRouteResolved, idAddrResolved); err != nil {
+			return err
+		}
+		if err := param.check("connect"); err != nil {
 			return err
 		}
 		p := param.withDefaults(id.d)
@@ -83,6 +85,9 @@ func (id *CMID) request(now int64, a *cmAgent, p *ConnParam) error {
 func (id *CMID) Accept(param *ConnParam) error {
 	return id.do(func(now int64, a *cmAgent) error {
 		if err := id.need("accept", idRequested); err != nil {
+			return err
+		}
+		if err := param.check("accept"); err != nil {
 			return err
 		}
 		p := param.withDefaults(id.d)
@@ -257,10 +262,6 @@ func (qp *QP) hasSRQ() bool {
 
 // event turns an event of the core into one of librdmacm. The lock is held.
 func (a *cmAgent) event(now int64, e *cm.Event) {
-	if e.Type == cm.EventRequest {
-		a.incoming(now, e)
-		return
-	}
 	id, _ := e.Conn.UserData.(*CMID)
 	if id == nil {
 		return
@@ -273,7 +274,7 @@ func (a *cmAgent) event(now int64, e *cm.Event) {
 		id.event(CMEvent{Type: CMEstablished, Conn: paramOfREQ(id.req.REQ, e.Private), PrivateData: e.Private})
 	case cm.EventRejected:
 		id.over(now, CMEvent{
-			Type: CMRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private},
+			Type: CMRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private, Remote: id.remote},
 			PrivateData: e.Private,
 		})
 	case cm.EventUnreachable:
@@ -292,31 +293,6 @@ func (id *CMID) over(now int64, e CMEvent) {
 	id.state = idOver
 	id.failQP(now)
 	id.event(e)
-}
-
-// incoming makes an ID for a request.
-func (a *cmAgent) incoming(now int64, e *cm.Event) {
-	l, _ := e.Listener.UserData.(*CMID)
-	if l == nil || l.closed {
-		e.Conn.Destroy(now)
-		return
-	}
-	req := *e
-	id := a.d.newID(l.ch, l.ps)
-	id.Context = l.Context
-	id.conn, id.req = e.Conn, &req
-	e.Conn.UserData = id
-	id.sgid = a.d.addrIndex(e.Conn.Local())
-	id.local = netip.AddrPortFrom(e.Conn.Local(), l.local.Port())
-	id.remote = netip.AddrPortFrom(e.Conn.Remote(), e.CMA.SrcPort)
-	id.state = idRequested
-	ev := CMEvent{Type: CMConnectRequest, ID: id, ListenID: l, PrivateData: e.Private}
-	if e.REQ != nil {
-		ev.Conn = paramOfREQ(e.REQ, e.Private)
-	}
-	if !l.ch.push(&ev) {
-		id.closeLocked(now)
-	}
 }
 
 // onReply takes the acceptance of the peer.

@@ -2,12 +2,12 @@ package roce
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/transport"
@@ -135,48 +135,53 @@ func TestCMEachLostThrice(t *testing.T) {
 // Connections over networks in which a fifth of all packets is lost, from
 // seeds: all come up, carry a message, and go down, and nothing is left.
 func TestCMSimFaults(t *testing.T) {
-	for seed := range uint64(30) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			ctx := testContext(t)
-			f := sim.New(sim.Config{Seed: seed, Faults: sim.Faults{
-				Loss: 0.2, Duplicate: 0.1, Corrupt: 0.05, Reorder: 0.2, ReorderNs: 100e6, JitterNs: 1e6,
-			}})
-			ds := simDevices(t, f, 2)
-			peers := [2]*cmPeer{}
-			for i, d := range ds {
-				peers[i] = peerOn(t, d)
+	seeds.Run(t, 30, func(t *testing.T, seed uint64) {
+		ctx := testContext(t)
+		bad := sim.Faults{Loss: 0.2, Duplicate: 0.1, Corrupt: 0.05, Reorder: 0.2, ReorderNs: 100e6, JitterNs: 1e6}
+		mild := bad
+		mild.Loss, mild.Corrupt = 0.02, 0.01
+		f := sim.New(sim.Config{Seed: seed, Faults: bad})
+		ds := simDevices(t, f, 2)
+		faults := func(x sim.Faults) {
+			f.SetFaults(ds[0].addrs[0], ds[1].addrs[0], x)
+			f.SetFaults(ds[1].addrs[0], ds[0].addrs[0], x)
+		}
+		peers := [2]*cmPeer{}
+		for i, d := range ds {
+			peers[i] = peerOn(t, d)
+		}
+		c, s := peers[0], peers[1]
+		lid := s.listen(t, PortSpaceTCP, 5)
+		for range 5 {
+			cid := c.resolve(t, ctx, PortSpaceTCP, lid.LocalAddr())
+			require.NoError(t, cid.SetRetries(30, 0))
+			require.NoError(t, cid.Connect(nil))
+			sid := s.next(t, ctx, CMConnectRequest).ID
+			s.addQP(t, sid)
+			require.NoError(t, s.qp.PostRecv(&RecvWR{SGList: []SGE{s.mr.SGE(0, 8)}}))
+			require.NoError(t, sid.Accept(nil))
+			c.next(t, ctx, CMEstablished)
+			faults(mild) // eight tries of a message may all fail at a quarter lost each way
+			require.NoError(t, c.qp.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{c.mr.SGE(0, 5)}}))
+			c.wait(t, ctx)
+			s.wait(t, ctx)
+			faults(bad)
+			s.next(t, ctx, CMEstablished)
+			require.NoError(t, cid.Disconnect(nil))
+			c.next(t, ctx, CMDisconnected)
+			if e, err := s.ch.Get(ctx); err != nil || e.Type != CMDisconnected {
+				t.Fatal(e, err)
 			}
-			c, s := peers[0], peers[1]
-			lid := s.listen(t, PortSpaceTCP, 5)
-			for range 5 {
-				cid := c.resolve(t, ctx, PortSpaceTCP, lid.LocalAddr())
-				require.NoError(t, cid.SetRetries(30, 0))
-				require.NoError(t, cid.Connect(nil))
-				sid := s.next(t, ctx, CMConnectRequest).ID
-				s.addQP(t, sid)
-				require.NoError(t, s.qp.PostRecv(&RecvWR{SGList: []SGE{s.mr.SGE(0, 8)}}))
-				require.NoError(t, sid.Accept(nil))
-				c.next(t, ctx, CMEstablished)
-				require.NoError(t, c.qp.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{c.mr.SGE(0, 5)}}))
-				c.wait(t, ctx)
-				s.wait(t, ctx)
-				s.next(t, ctx, CMEstablished)
-				require.NoError(t, cid.Disconnect(nil))
-				c.next(t, ctx, CMDisconnected)
-				if e, err := s.ch.Get(ctx); err != nil || e.Type != CMDisconnected {
-					t.Fatal(e, err)
-				}
-				require.NoError(t, cid.Close())
-				require.NoError(t, sid.Close())
-			}
-			require.NoError(t, lid.Close())
-			f.RunFor(120e9)
-			for _, d := range ds {
-				n := d.cm.core.Counts()
-				require.Zero(t, n.Conns+n.Timewait+n.Tables, "%+v", n)
-			}
-		})
-	}
+			require.NoError(t, cid.Close())
+			require.NoError(t, sid.Close())
+		}
+		require.NoError(t, lid.Close())
+		f.RunFor(120e9)
+		for _, d := range ds {
+			n := d.cm.core.Counts()
+			require.Zero(t, n.Conns+n.Timewait+n.Tables, "%+v", n)
+		}
+	})
 }
 
 // peerOn is newCMPeer for a device that is open.

@@ -11,8 +11,8 @@ const (
 	cmRecvs = 512 // datagrams that can arrive between two looks
 	cmSends = 256 // datagrams on their way out
 	// cmHalfOpen bounds the connections that were accepted and whose peer has not
-	// shown that it knows. Each has a queue pair and its buffers. The oldest is
-	// given up for a new one. One peer has half of them, so that a client that
+	// shown that it knows. Each has a queue pair and its buffers. Further requests wait
+	// for the peers of these, and the oldest is given up when its peer does not answer. One peer has half of them, so that a client that
 	// opens a thousand connections at a time, as cmtime does, gets in without
 	// waiting for many of its own repetitions.
 	cmHalfOpen = 1024
@@ -46,6 +46,11 @@ const (
 	cmAckDelay ib.TimeoutCode = 15
 	// cmRdAtomic is how many READs and atomics a connection offers to serve and asks for.
 	cmRdAtomic = 16
+	// defaultBacklog is how many connections of a Listener wait for Accept.
+	defaultBacklog = 1024
+	// maxCMTries and maxCMIntervalNs bound what SetRetries takes.
+	maxCMTries      = 1 << 20
+	maxCMIntervalNs = 3600e9
 	// resolveTimeout bounds the look into the kernel's routing table.
 	resolveTimeout = time.Second
 	// ephemeral ports, the range that Linux takes them from.

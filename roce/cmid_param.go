@@ -2,6 +2,7 @@ package roce
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 
 	"github.com/goroce/goroce/ib"
@@ -65,10 +66,34 @@ func (p *ConnParam) withDefaults(d *Device) ConnParam {
 	if q.MinRNRTimer == 0 {
 		q.MinRNRTimer = defaultMinRNRTimer
 	}
-	if q.MTU == 0 || q.MTU > d.mtu {
-		q.MTU = d.mtu
+	if mtu := d.activeMTU(); q.MTU == 0 || q.MTU > mtu {
+		q.MTU = mtu
 	}
 	return q
+}
+
+// check returns an error that names the field which is out of its limits: those
+// of the fields of the messages, or of the queue pair.
+func (p *ConnParam) check(op string) error {
+	if p == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		arg      string
+		v, limit uint32
+	}{
+		{"RetryCount", uint32(p.RetryCount), 7}, {"RNRRetryCount", uint32(p.RNRRetryCount), 7},
+		{"AckTimeout", uint32(p.AckTimeout), 31}, {"MinRNRTimer", uint32(p.MinRNRTimer), 31},
+		{"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
+	} {
+		if f.v > f.limit {
+			return &ArgError{op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
+		}
+	}
+	if p.MTU != 0 && !p.MTU.Valid() {
+		return &ArgError{op, "MTU", p.MTU.String() + " is none"}
+	}
+	return nil
 }
 
 // access returns the rights of the queue pair.

@@ -2,11 +2,13 @@ package roce
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/ib/mad"
 )
 
 // BindAddr gives the ID a local address and port (rdma_bind_addr). The zero
@@ -29,7 +31,7 @@ func (id *CMID) BindAddr(local netip.AddrPort) error {
 // bindLocked checks the address and takes the port.
 func (id *CMID) bindLocked(a *cmAgent, local netip.AddrPort) error {
 	if !local.Addr().IsValid() {
-		local = netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())
+		local = netip.AddrPortFrom(id.d.unspecified(), local.Port())
 	}
 	if !local.Addr().IsUnspecified() && id.d.addrIndex(local.Addr().WithZone("")) < 0 {
 		return &AddrError{"bind", local, ErrAddrNotLocal}
@@ -37,32 +39,18 @@ func (id *CMID) bindLocked(a *cmAgent, local netip.AddrPort) error {
 	return a.bind(id, local)
 }
 
-func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
-
-// Listen makes the ID take connection requests (rdma_listen), each of which
-// comes as an event CMConnectRequest with an ID of its own. Up to backlog
-// requests wait for the application; 0 is the most, 1024. Further ones are
-// dropped, and their senders try again.
-func (id *CMID) Listen(backlog int) error {
-	return id.do(func(_ int64, a *cmAgent) error {
-		if err := id.need("listen", idBound, idIdle); err != nil {
-			return err
+// unspecified returns the address that stands for all of the device, in a family that
+// it has.
+func (d *Device) unspecified() netip.Addr {
+	for _, a := range d.addrs {
+		if a.Is4() {
+			return netip.IPv4Unspecified()
 		}
-		if !id.bound {
-			if err := id.bindLocked(a, netip.AddrPort{}); err != nil {
-				return err
-			}
-		}
-		l, err := a.core.Listen(mad.NewServiceID(id.ps, id.local.Port()), id.local.Addr(), backlog)
-		if err != nil {
-			return &AddrError{"listen", id.local, err}
-		}
-		l.UserData = id
-		id.listener = l
-		id.state = idListening
-		return nil
-	})
+	}
+	return netip.IPv6Unspecified()
 }
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // ResolveAddr finds the way to a peer (rdma_resolve_addr): the local address
 // to speak from, which is src unless that is zero or unspecified. An event
@@ -80,6 +68,11 @@ func (id *CMID) ResolveAddr(src, dst netip.AddrPort) error {
 		}
 		dst = netip.AddrPortFrom(lo, dst.Port())
 	}
+	if !id.d.link.Capabilities().Virtual {
+		if err := checkZone(dst.Addr()); err != nil {
+			return &AddrError{"resolve", dst, err}
+		}
+	}
 	from, err := id.d.sourceFor(dst.Addr(), src.Addr())
 	if err != nil {
 		return &AddrError{"resolve", dst, err}
@@ -93,7 +86,7 @@ func (id *CMID) ResolveAddr(src, dst netip.AddrPort) error {
 				from = id.d.addrIndex(l.WithZone(""))
 			}
 			if !sameFamily(id.d.addrs[from], dst.Addr()) {
-				return &AddrError{"resolve", dst, ErrNoLocalGID}
+				return &AddrError{"resolve", dst, &NoRouteError{Peer: dst.Addr(), Local: id.d.addrs[from : from+1]}}
 			}
 			id.local = netip.AddrPortFrom(id.d.addrs[from], id.local.Port())
 		} else if err := a.bind(id, netip.AddrPortFrom(id.d.addrs[from], src.Port())); err != nil {
@@ -118,34 +111,67 @@ func (d *Device) sourceFor(dst, src netip.Addr) (int, error) {
 			return 0, ErrAddrNotLocal
 		}
 		if !sameFamily(d.addrs[i], dst) {
-			return 0, ErrNoLocalGID
+			return 0, &NoRouteError{Peer: dst, Local: []netip.Addr{src}}
 		}
 		return i, nil
 	}
 	if len(d.addrs) > 1 && !d.link.Capabilities().Virtual && !dst.IsMulticast() {
-		if i := d.addrIndex(routeSource(dst)); i >= 0 {
-			return i, nil
+		if src, err := routeSource(dst); err == nil {
+			if i := d.addrIndex(src); i >= 0 {
+				return i, nil
+			}
 		}
 	}
 	return d.GIDIndexFor(ib.GIDFromAddr(dst))
 }
 
-// routeSource returns the address that the kernel would send to dst from, the
-// zero Addr if it knows none. Connecting a datagram socket sends nothing.
-func routeSource(dst netip.Addr) netip.Addr {
+// routeSource returns the address that the kernel would send to dst from.
+// Connecting a datagram socket sends nothing.
+func routeSource(dst netip.Addr) (netip.Addr, error) {
+	if err := checkZone(dst); err != nil {
+		return netip.Addr{}, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 	defer cancel()
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "udp", netip.AddrPortFrom(dst, ib.UDPPort).String())
 	if err != nil {
-		return netip.Addr{}
+		return netip.Addr{}, &NoRouteError{Peer: dst, Err: routeErr(err)}
 	}
 	defer c.Close()
 	l, ok := c.LocalAddr().(*net.UDPAddr)
 	if !ok {
-		return netip.Addr{}
+		return netip.Addr{}, &NoRouteError{Peer: dst}
 	}
-	return l.AddrPort().Addr().Unmap().WithZone("")
+	return l.AddrPort().Addr().Unmap().WithZone(""), nil
+}
+
+// checkZone looks for the interface that the zone of an address names. Without it
+// the kernel says "invalid argument", and a link that knows one interface only
+// would send to the address there.
+func checkZone(a netip.Addr) error {
+	zone := a.Zone()
+	if zone == "" {
+		return nil
+	}
+	_, err := net.InterfaceByName(zone)
+	if n, bad := strconv.Atoi(zone); bad == nil {
+		_, err = net.InterfaceByIndex(n)
+	}
+	if err != nil {
+		return &NoRouteError{Peer: a, Err: fmt.Errorf("zone %q: %w", zone, routeErr(err))}
+	}
+	return nil
+}
+
+// routeErr takes from an error of package net what it has to say: the rest is
+// about a port that the caller knows nothing of.
+func routeErr(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
 }
 
 // ResolveRoute finds the path to the peer (rdma_resolve_route). On RoCE there is

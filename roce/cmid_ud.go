@@ -55,7 +55,7 @@ func (id *CMID) onResolved(now int64, e *cm.Event) {
 	if m.Status != mad.SIDRValid {
 		id.over(now, CMEvent{
 			Type: CMRejected, PrivateData: e.Private,
-			Err: &RejectedError{SIDRStatus: m.Status, Info: m.Info, PrivateData: e.Private, datagram: true},
+			Err: &RejectedError{SIDRStatus: m.Status, Info: m.Info, PrivateData: e.Private, Remote: id.remote, datagram: true},
 		})
 		return
 	}

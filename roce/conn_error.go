@@ -16,6 +16,7 @@ import (
 //   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context
 //     ran into its deadline;
 //   - ErrPeerClosed, and syscall.EPIPE, when the peer has closed;
+//   - ErrMaybeDone when the peer may have carried out the operation all the same;
 //   - what else Err matches: *RejectedError, ErrConnRefused, ErrUnreachable,
 //     *StatusError, ...
 type OpError struct {
@@ -25,14 +26,6 @@ type OpError struct {
 }
 
 var _ net.Error = (*OpError)(nil)
-
-// ErrPeerClosed is matched when the peer has closed the connection.
-var ErrPeerClosed error = peerClosedError{}
-
-type peerClosedError struct{}
-
-func (peerClosedError) Error() string        { return "the peer has closed the connection" }
-func (peerClosedError) Is(target error) bool { return target == syscall.EPIPE }
 
 func (e *OpError) Error() string {
 	s := "roce: " + e.Op
@@ -47,24 +40,34 @@ func (e *OpError) Error() string {
 	if e.Remote.IsValid() {
 		s += e.Remote.String()
 	}
-	return s + ": " + e.Err.Error()
+	return s + ": " + plain(e.Err)
 }
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is adds what net makes of a context's deadline.
+// Is adds what net, and the operating system, make of what Err is.
 func (e *OpError) Is(target error) bool {
-	return target == os.ErrDeadlineExceeded && errors.Is(e.Err, context.DeadlineExceeded)
+	var kind error
+	switch target {
+	case os.ErrDeadlineExceeded:
+		kind = context.DeadlineExceeded
+	case ErrClosed, net.ErrClosed:
+		kind = ErrDestroyed
+	case syscall.EMSGSIZE:
+		kind = ErrMessageTooLong
+	case syscall.EBUSY:
+		kind = ErrBusy
+	default:
+		return false
+	}
+	return errors.Is(e.Err, kind)
 }
 
 // Timeout reports whether the peer, or the context, took too long.
 func (e *OpError) Timeout() bool {
-	var s *StatusError
 	switch {
-	case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, ErrUnreachable):
+	case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, syscall.ETIMEDOUT):
 		return true
-	case errors.As(e.Err, &s):
-		return s.WC.Status == WCRetryExcErr || s.WC.Status == WCRNRRetryExcErr
 	}
 	return false
 }

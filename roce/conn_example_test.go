@@ -92,5 +92,5 @@ func ExampleCMID() {
 	// RDMA_CM_EVENT_ADDR_RESOLVED
 	// RDMA_CM_EVENT_ROUTE_RESOLVED
 	// RDMA_CM_EVENT_REJECTED
-	// roce: rejected: invalid service ID (8)
+	// roce: connection refused: nobody listens at 127.77.0.3:1 (CM reject: invalid service ID, 8)
 }

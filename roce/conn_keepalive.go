@@ -9,14 +9,21 @@ import (
 // of package net.
 const DefaultKeepAlive = 15 * time.Second
 
-// startKeepAlive begins to probe. In a simulation, where time is virtual, there
-// are no probes.
+// startKeepAlive begins to probe. There are no probes in a simulation that is driven by
+// those who wait: its time is not that of the timers.
 func (c *Conn) startKeepAlive() {
-	if c.cfg.KeepAlive > 0 && c.d.driven == nil {
+	if c.cfg.KeepAlive > 0 && (c.d.driven == nil || c.d.sched != nil) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.keep = time.AfterFunc(c.cfg.KeepAlive, c.probe)
+		c.keep = c.d.NewAlarm(c.probe)
+		c.keepLater()
 	}
+}
+
+// keepLater sets the time of the next probe: a little later, so that those of many
+// connections are sent together. c.mu is held.
+func (c *Conn) keepLater() {
+	c.keep.Set(c.cfg.KeepAlive, min(c.cfg.KeepAlive/16, time.Second))
 }
 
 // probe writes nothing to the peer's memory: an empty RDMA WRITE needs no key
@@ -38,7 +45,7 @@ func (c *Conn) probe() {
 			c.posted++
 		}
 	}
-	c.keep.Reset(c.cfg.KeepAlive)
+	c.keepLater()
 }
 
 // Wait waits until the peer has closed the connection; then it returns nil. It
@@ -46,6 +53,9 @@ func (c *Conn) probe() {
 // stay where they are. The error is that of the context, or what else ended the
 // connection.
 func (c *Conn) Wait(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return c.opError("wait", err)
+	}
 	err := c.wait(ctx, func() bool { return false })
 	if err == ErrPeerClosed {
 		return nil

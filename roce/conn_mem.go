@@ -3,6 +3,7 @@ package roce
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -28,16 +29,19 @@ func (p *Pending) finish(wc *WC) {
 
 // wait waits for the end.
 func (p *Pending) wait(ctx context.Context) error {
+	if p.c == nil {
+		return errZero
+	}
 	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil && !(err == ErrClosed && p.carriedOut()) {
-		return err
+		return maybeDone(err)
 	}
 	if err := WCError(&p.wc); err != nil {
 		if p.wc.Status == WCFlushErr {
 			p.c.mu.Lock()
 			defer p.c.mu.Unlock()
-			return p.c.why()
+			return maybeDone(p.c.why())
 		}
-		return err
+		return maybeDone(err)
 	}
 	return nil
 }
@@ -50,13 +54,23 @@ func (p *Pending) carriedOut() bool {
 	return p.done && p.wc.Status != WCFlushErr
 }
 
-// Wait waits until the operation is complete and returns how it went. When the
-// context ends first, the operation goes on; the memory that it uses must be
-// left alone until it is complete or the connection closed.
-func (p *Pending) Wait(ctx context.Context) error { return p.c.opError("wait", p.wait(ctx)) }
+// Wait waits until the operation is complete and returns how it went. Errors
+// match [ErrMaybeDone]. When the context ends first, the operation goes on, and
+// Wait can be called again; the memory that it uses must be left alone until it
+// is complete or the connection closed. Of an operation that is complete, Wait
+// tells the outcome whatever the context.
+func (p *Pending) Wait(ctx context.Context) error {
+	if p.c == nil {
+		return errZero
+	}
+	return p.c.opError("wait", p.wait(ctx))
+}
 
 // Done reports whether the operation is complete.
 func (p *Pending) Done() bool {
+	if p.c == nil {
+		return false
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.drain()
@@ -65,6 +79,9 @@ func (p *Pending) Done() bool {
 
 // WC returns the completion of an operation that is complete.
 func (p *Pending) WC() WC {
+	if p.c == nil {
+		return WC{}
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.wc
@@ -80,13 +97,13 @@ func (c *Conn) start(ctx context.Context, wr *SendWR, buf *Buf) (*Pending, error
 func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
 	var err error
 	werr := c.wait(ctx, func() bool {
-		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth {
+		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil {
 			return false
 		}
 		c.nextOp++
 		wr.ID = connOp | c.nextOp&(connOp-1)
 		wr.Flags |= SendSignaled
-		if err = c.qp.PostSend(wr); err == ErrQueueFull {
+		if err = c.qp.PostSend(wr); errors.Is(err, ErrQueueFull) {
 			return false // the application's own requests fill it
 		}
 		if err == nil {
@@ -106,7 +123,8 @@ func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
 }
 
 // Start posts a send work request of any kind and returns at once, unless the
-// send queue is full. Its ID is replaced, and it always makes a completion.
+// send queue is full. Its ID is replaced, and it always makes a completion. An
+// error means that nothing was sent.
 func (c *Conn) Start(ctx context.Context, wr SendWR) (*Pending, error) {
 	p, err := c.start(ctx, &wr, nil)
 	if err != nil {
@@ -149,7 +167,8 @@ func checkLen(op string, n int, remote RemoteMemory) error {
 const connChunk = 256 << 10
 
 // Write writes b to memory of the peer and waits until it is there. The peer is
-// not told.
+// not told. After an error that matches [ErrMaybeDone] some of b may be there, and
+// more may follow; b itself can be used again.
 func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 	if err := checkLen("write", len(b), remote); err != nil {
 		return c.opError("write", err)
@@ -159,6 +178,9 @@ func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 		n := min(len(b), connChunk)
 		p, err := c.writeChunk(ctx, b[:n], remote)
 		if err != nil {
+			if i > 0 {
+				err = maybeDone(err)
+			}
 			return c.opError("write", err)
 		}
 		if old := window[i%2]; old != nil {
@@ -181,6 +203,9 @@ func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 }
 
 func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*Pending, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
 	wr := SendWR{Opcode: WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
 	if len(b) <= connInline {
 		wr.Flags, wr.Inline = SendInline, append([]byte{}, b...)
@@ -196,10 +221,13 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 }
 
 // Read reads len(b) bytes from memory of the peer. On an error b is unchanged
-// from some point on.
+// from some point on, and nothing of it changes after Read has returned.
 func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 	if err := checkLen("read", len(b), remote); err != nil {
 		return c.opError("read", err)
+	}
+	if err := c.begin(ctx); err != nil {
+		return c.opError("read", err) // of no bytes, too
 	}
 	for len(b) > 0 {
 		n := min(len(b), connChunk)
@@ -214,6 +242,9 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 
 // copyIn carries out a work request whose result is copied to b.
 func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
 	buf, err := c.pool.Get(len(b))
 	if err != nil {
 		return err
@@ -240,7 +271,8 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
 
 // FetchAdd adds delta to the 8 bytes at the start of remote, which must be
 // aligned, and returns what they held. The number is in the byte order of the
-// peer's processor, which must be that of ours.
+// peer's processor, which must be that of ours. After an error that matches
+// [ErrMaybeDone] the peer may have added, or may still do so.
 func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
 	return c.atomic(ctx, "fetch and add", remote, SendWR{Opcode: WRFetchAdd, CompareAdd: delta})
 }

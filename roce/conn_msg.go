@@ -9,6 +9,10 @@ import (
 // Send sends one message and waits until the peer has received it. The
 // message must fit the peer's receive buffers (RecvBytes of its ConnConfig, if
 // it is one of ours): if it does not, the connection ends.
+//
+// With a context that is over already nothing is sent. When the context ends
+// later, the message stays on its way, and the error matches [ErrMaybeDone]; b
+// can be used again. The same goes for the other operations of a Conn.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
 	return c.opError("send", c.copyOut(ctx, b, SendWR{Opcode: WRSend}))
 }
@@ -20,6 +24,10 @@ func (c *Conn) SendImm(ctx context.Context, b []byte, imm uint32) error {
 
 // copyOut carries out a work request with a copy of b as its payload.
 func (c *Conn) copyOut(ctx context.Context, b []byte, wr SendWR) error {
+	c.d.turn()
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
 	if len(b) <= connInline {
 		wr.Flags |= SendInline
 		wr.Inline = b
@@ -61,10 +69,10 @@ type Message struct {
 
 // Bytes returns the message. It must not be used after Release.
 func (m *Message) Bytes() []byte {
-	if m.Written {
+	if m.Written || m.c == nil {
 		return nil
 	}
-	return m.c.recvs[m.index].Bytes()[:m.n]
+	return m.c.recvs.message(m.index, m.n)
 }
 
 // Len returns the length of the message in bytes.
@@ -80,16 +88,16 @@ func (m *Message) Release() error {
 	return c.opError("release", c.postRecv(m.index))
 }
 
-// postRecv gives a receive buffer to the queue pair.
-func (c *Conn) postRecv(i int) error {
-	return c.qp.PostRecv(&RecvWR{ID: connRecv | uint64(i), SGList: []SGE{c.recvs[i].SGE(c.cfg.RecvBytes)}})
-}
-
 // RecvMsg waits for the next message and returns it in its buffer, without
 // copying. Release it soon: when all RecvDepth buffers are in use the peer has
 // to wait. After the peer has closed, and all messages are read, the error is io.EOF.
+//
+// With a context that is over already no message is taken.
 func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	var m Message
+	if err := c.begin(ctx); err != nil {
+		return m, c.opError("receive", err)
+	}
 	err := c.wait(ctx, func() bool { return c.pop(&m, -1) == nil })
 	if err = endOfMessages(err); err == io.EOF {
 		return m, err
@@ -114,9 +122,12 @@ func (c *Conn) pop(m *Message, limit int) error {
 // Recv waits for the next message and copies it to b. If b is too short the
 // error matches io.ErrShortBuffer, n is the length of the message, and it can be asked for
 // again. After the peer has closed, and all messages are read, the error is
-// io.EOF.
+// io.EOF. With a context that is over already no message is taken.
 func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
 	var m Message
+	if err := c.begin(ctx); err != nil {
+		return 0, c.opError("receive", err)
+	}
 	short := false
 	err = c.wait(ctx, func() bool {
 		switch c.pop(&m, len(b)) {

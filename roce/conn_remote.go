@@ -34,7 +34,7 @@ func (r RemoteMemory) MarshalBinary() ([]byte, error) { return r.AppendBinary(ni
 // UnmarshalBinary reads what MarshalBinary made; further bytes are ignored.
 func (r *RemoteMemory) UnmarshalBinary(b []byte) error {
 	if len(b) < RemoteMemoryBytes {
-		return fmt.Errorf("roce: %d bytes are no RemoteMemory, which has %d", len(b), RemoteMemoryBytes)
+		return &ArgError{"unmarshal remote memory", "b", fmt.Sprintf("%d bytes, and a RemoteMemory has %d", len(b), RemoteMemoryBytes)}
 	}
 	r.Addr = binary.BigEndian.Uint64(b)
 	r.RKey = ib.RKey(binary.BigEndian.Uint32(b[8:]))
@@ -57,8 +57,19 @@ func (r RemoteMemory) after(n int) RemoteMemory {
 	return RemoteMemory{Addr: r.Addr + uint64(n), RKey: r.RKey, Len: r.Len - uint32(n)}
 }
 
-// Remote returns what a peer has to be told to use the region.
+// RemoteAt returns what a peer has to be told to use the n bytes from offset off.
+func (mr *MR) RemoteAt(off int, n uint32) (RemoteMemory, error) {
+	i := mr.get()
+	if size := uint64(len(i.bytes)); off < 0 || uint64(off) > size || uint64(n) > size-uint64(off) {
+		return RemoteMemory{}, &ArgError{"remote memory", "off", fmt.Sprintf("%d bytes at %d, of a region of %d", n, off, size)}
+	}
+	return RemoteMemory{Addr: i.addr + uint64(off), RKey: i.rkey, Len: n}, nil
+}
+
+// Remote returns what a peer has to be told to use the region. Of a region of
+// 4 GiB or more it names the first 4 GiB - 1 byte, since that is what Len can
+// hold; RemoteAt names other parts.
 func (mr *MR) Remote() RemoteMemory {
-	i := mr.info.Load()
+	i := mr.get()
 	return RemoteMemory{Addr: i.addr, RKey: i.rkey, Len: uint32(min(uint64(len(i.bytes)), math.MaxUint32))}
 }

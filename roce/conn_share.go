@@ -3,6 +3,7 @@ package roce
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // Share registers buf for the peer and tells it in a message where it is, how
@@ -11,11 +12,19 @@ import (
 // them. The memory is the peer's to use until the region is deregistered or the
 // connection closed.
 //
+// buf may have up to 4 GiB - 1 bytes, which is what the message can name.
+//
 // The message is the 16 bytes of [RemoteMemory.MarshalBinary], a form that
 // rping uses, too.
 func (c *Conn) Share(ctx context.Context, buf []byte, access Access) (*MR, error) {
 	if access&(RemoteWrite|RemoteRead|RemoteAtomic) == 0 {
 		return nil, c.opError("share", &ArgError{"share", "access", "none of it is the peer's"})
+	}
+	if err := c.begin(ctx); err != nil {
+		return nil, c.opError("share", err)
+	}
+	if n := uint64(len(buf)); n > math.MaxUint32 {
+		return nil, c.opError("share", &ArgError{"share", "buf", fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))})
 	}
 	mr, err := c.Register(buf, access|LocalWrite)
 	if err != nil {

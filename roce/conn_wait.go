@@ -3,6 +3,7 @@ package roce
 import (
 	"context"
 	"io"
+	"slices"
 )
 
 // IDs of the work requests of a Conn. What the application posts itself stays
@@ -12,10 +13,22 @@ const (
 	connRecv uint64 = 1 << 63 // receives: index of the buffer
 )
 
+// begin returns an error if a call that takes a context has nothing to begin with.
+func (c *Conn) begin(ctx context.Context) error {
+	if c.d.unmade() {
+		return errZero
+	}
+	return ctx.Err()
+}
+
 // wait returns when ready, which is called with c.mu held, reports true, or
 // with the error that makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion queue; the
 // others sleep until it has taken something in or leaves.
 func (c *Conn) wait(ctx context.Context, ready func() bool) error {
+	if c.d.unmade() {
+		return errZero
+	}
+	c.d.turn()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var own signal
@@ -37,11 +50,12 @@ func (c *Conn) wait(ctx context.Context, ready func() bool) error {
 			if own == nil {
 				own = newSignal()
 			}
-			c.followers[own] = struct{}{}
+			c.followers = append(c.followers, own)
 			c.mu.Unlock()
 			err := c.d.pause(ctx, own, tries)
 			c.mu.Lock()
-			delete(c.followers, own)
+			i := slices.Index(c.followers, own)
+			c.followers = slices.Delete(c.followers, i, i+1)
 			if err != nil && ctx.Err() == nil {
 				return err
 			}
@@ -69,16 +83,15 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 	}
 	cq.waiters.Add(-1)
 	c.leading = false
-	for s := range c.followers { // one of them leads now
-		s.set()
-		break
+	if len(c.followers) > 0 { // one of them leads now
+		c.followers[0].set()
 	}
 	return err
 }
 
 // wake makes all that wait look again. c.mu is held.
 func (c *Conn) wake() {
-	for s := range c.followers {
+	for _, s := range c.followers {
 		s.set()
 	}
 }
@@ -178,6 +191,9 @@ func (c *Conn) why() error {
 // left waiting.
 func (c *Conn) Completion(ctx context.Context) (WC, error) {
 	var wc WC
+	if err := c.begin(ctx); err != nil {
+		return wc, c.opError("completion", err)
+	}
 	err := c.wait(ctx, func() bool {
 		if len(c.raw) == 0 {
 			return false

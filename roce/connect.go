@@ -82,7 +82,7 @@ func WithAccess(a Access) ConnOption { return func(c *ConnAttr) { c.Access = a }
 // it, with the local address of index gidIndex.
 func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
 	info := RemoteInfo{QPN: qp.num, PSN: qp.psn}
-	if gidIndex >= 0 && gidIndex < len(qp.d.addrs) {
+	if qp.d != nil && gidIndex >= 0 && gidIndex < len(qp.d.addrs) {
 		info.GID = ib.GIDFromAddr(qp.d.addrs[gidIndex])
 	}
 	return info
@@ -107,6 +107,9 @@ func (qp *QP) ToInitUD(qkey ib.QKey) error {
 
 // ToRTR moves the queue pair from INIT to RTR: it can receive from the peer.
 func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
+	if qp.d.unmade() {
+		return errZero
+	}
 	a, mask, err := qp.rtrAttr(remote, c)
 	if err != nil {
 		return err
@@ -175,7 +178,9 @@ func (qp *QP) rtsAttr(c ConnAttr) (QPAttr, AttrMask) {
 func (qp *QP) Connect(remote RemoteInfo, opts ...ConnOption) error {
 	c := DefaultConnAttr()
 	for _, o := range opts {
-		o(&c)
+		if o != nil {
+			o(&c)
+		}
 	}
 	if qp.typ != RC && qp.typ != UC {
 		return &ArgError{"connect", "QP", "is " + qp.typ.String() + ", which has no connections"}

@@ -41,7 +41,7 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 	defer d.mu.Unlock()
 	t, err := d.eng.CreateCQ(n, cq)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	cq.t = t
 	return cq, nil
@@ -52,6 +52,9 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 // the queue is empty. A queue that was full when a completion came takes no more;
 // when it has returned those it has, it returns [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
+	if cq.t == nil {
+		return 0, errZero
+	}
 	return cq.poll(wcs, always)
 }
 
@@ -111,19 +114,24 @@ func (cq *CQ) arm(solicitedOnly bool) {
 }
 
 // Wait is Poll that waits until there is at least one completion. It returns
-// ErrClosed, ErrCQOverflow, or the error of the context, with 0 completions.
+// ErrClosed, ErrCQOverflow, or the error of the context, with 0 completions. With
+// a context that is over already it takes no completion; Poll still does.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
-	if len(wcs) == 0 {
+	switch {
+	case cq.t == nil:
+		return 0, errZero
+	case len(wcs) == 0:
 		return 0, &ArgError{"wait", "wcs", "has no room"}
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
 	}
 	if cq.d.mode == modePolling {
 		return cq.waitPolling(ctx, wcs)
 	}
+	cq.d.turn()
 	if n, err := cq.Poll(wcs); n > 0 || err != nil {
 		return n, err
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
 	}
 	cq.waiters.Add(1)
 	defer cq.leave()

@@ -31,7 +31,9 @@ const (
 type Device struct {
 	mode      mode
 	link      link.Link
-	driven    link.Driven // modeDriven only
+	driven    link.Driven    // modeDriven only
+	sched     link.Scheduler // nil: goroutines do not take turns
+	placed    uint64         // see place; under mu
 	addrs     []netip.Addr
 	mtu       ib.MTU
 	cmGUID    uint64 // of this opening of the device
@@ -53,10 +55,13 @@ type Device struct {
 	join     joinedPosts
 	yield    yielder
 	cm       *cmAgent // under mu: nil until the communication manager is used
+	alarms   alarmClock
 
 	// rxMu guards the receiving side of the link.
-	rxMu sync.Mutex
-	rx   []transport.RxPacket
+	rxMu    sync.Mutex
+	rx      []transport.RxPacket
+	horizon horizon     // under rxMu
+	marker  link.Marker // of the link; nil if it is none
 
 	// nextTimer is when the engine's next timer is due; math.MaxInt64 for none.
 	nextTimer atomic.Int64
@@ -90,11 +95,15 @@ func Open(cfg Config) (*Device, error) {
 	if d.spinNs == 0 {
 		d.spinNs = defaultSpinNs
 	}
-	if d.rand == nil {
-		d.rand = rand.Reader
-	}
 	if err := d.openLink(&cfg); err != nil {
 		return nil, err
+	}
+	switch {
+	case d.rand != nil:
+	case d.sched != nil:
+		d.rand = d.sched.Rand()
+	default:
+		d.rand = rand.Reader
 	}
 	if err := d.start(&cfg); err != nil {
 		return nil, errors.Join(err, d.link.Close())
@@ -147,9 +156,13 @@ func (d *Device) openLink(cfg *Config) error {
 	if max := d.link.MTU(); d.mtu == 0 || d.mtu > max {
 		d.mtu = max
 	}
+	d.marker, _ = link.As[link.Marker](d.link)
 	switch drv, ok := link.As[link.Driven](d.link); {
 	case ok:
 		d.mode, d.driven = modeDriven, drv
+		if s, ok := link.As[link.Scheduler](d.link); ok && s.Scheduled() {
+			d.sched = s
+		}
 	case cfg.Polling:
 		d.mode = modePolling
 	}
@@ -181,6 +194,7 @@ func (d *Device) start(cfg *Config) error {
 	var err error
 	d.eng, err = transport.New(transport.Config{
 		GIDs: d.addrs, MTU: d.mtu, Mem: d.table, Rand: d.rand, Tracer: cfg.Tracer, Tuning: cfg.Tuning,
+		Room: d.link.Capabilities().Room,
 	})
 	if err != nil {
 		return &OpenError{Err: err}
@@ -205,6 +219,9 @@ func (d *Device) start(cfg *Config) error {
 // Peers of the communication manager are told once that it is over; others will
 // run into their timeouts. Closing again does nothing and returns the same.
 func (d *Device) Close() error {
+	if d.unmade() {
+		return errZero
+	}
 	d.closing.Do(func() {
 		close(d.closed)
 		d.link.Wake()
@@ -227,6 +244,7 @@ func (d *Device) Close() error {
 		d.closeErr = d.link.Close()
 		d.mu.Unlock()
 		d.rxMu.Unlock()
+		d.endAlarms()
 	})
 	return d.closeErr
 }
@@ -234,8 +252,14 @@ func (d *Device) Close() error {
 // portChanged takes notice of the interfaces under the link.
 func (d *Device) portChanged(s link.PortState) {
 	old := d.port.Swap(&s)
+	if old == nil {
+		return
+	}
+	if d.mtuOf(old) != d.mtuOf(&s) {
+		d.async.push(Event{Type: EventPortMTU})
+	}
 	switch {
-	case old == nil || old.Up == s.Up:
+	case old.Up == s.Up:
 	case s.Up:
 		d.async.push(Event{Type: EventPortActive})
 	default:
@@ -245,14 +269,24 @@ func (d *Device) portChanged(s link.PortState) {
 }
 
 // activeMTU is the largest path MTU for new connections.
-func (d *Device) activeMTU() ib.MTU {
-	if s := d.port.Load(); s != nil && s.MTU.Valid() {
-		return min(d.mtu, s.MTU)
+func (d *Device) activeMTU() ib.MTU { return d.mtuOf(d.port.Load()) }
+
+// mtuOf is what a state of the port leaves of the MTU that the device was opened with.
+func (d *Device) mtuOf(s *link.PortState) ib.MTU {
+	if s == nil {
+		return d.mtu
 	}
-	return d.mtu
+	return min(d.mtu, max(s.MTU, ib.MTU256)) // if even that does not pass, the link says so
 }
 
+// unmade reports whether there is nothing to close: the device, that of a zero value, was not
+// made by Open.
+func (d *Device) unmade() bool { return d == nil || d.eng == nil }
+
 func (d *Device) isClosed() bool {
+	if d.unmade() {
+		return true
+	}
 	select {
 	case <-d.closed:
 		return true
@@ -263,6 +297,9 @@ func (d *Device) isClosed() bool {
 
 // lock takes the lock for a call of the engine. After an error it is not held.
 func (d *Device) lock() error {
+	if d.unmade() {
+		return errZero
+	}
 	d.mu.Lock()
 	// Closed comes before shut: whoever was told that the device is closed is
 	// not to find it half open.
@@ -275,6 +312,9 @@ func (d *Device) lock() error {
 
 // closedErr is ErrClosed, joined with the reason if the link failed.
 func (d *Device) closedErr() error {
+	if d.unmade() {
+		return errZero
+	}
 	if p := d.fatalErr.Load(); p != nil {
 		return errors.Join(ErrClosed, *p)
 	}
@@ -291,7 +331,7 @@ func (d *Device) do(f func(now int64) error) error {
 	d.settle(now)
 	err := f(now)
 	d.flush(now)
-	return err
+	return own(err)
 }
 
 // settle sends all that waits for something else to be sent, before a command that

@@ -34,7 +34,13 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 
 // Dial connects to "host:port". A host name's addresses are tried in turn. The
 // error is an *OpError.
+//
+// With a context that is over already nothing is sent. When it ends later, the
+// peer may have accepted: it is told, and sees a connection that ends at once.
 func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &OpError{Op: "dial", Err: err}
+	}
 	targets, err := resolveHostPort(ctx, addr)
 	if err != nil {
 		return nil, &OpError{Op: "dial", Err: err}
@@ -61,9 +67,18 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 // DialAddr is Dial for an address.
 func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	to = unmap(to)
+	if err := ctx.Err(); err != nil {
+		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+	}
+	if err := d.check("dial"); err != nil {
+		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+	}
 	param := DefaultConnParam()
 	if d.Param != nil {
 		param = *d.Param
+	}
+	if d.Device != nil {
+		d.Device.turn()
 	}
 	c, err := d.dial(ctx, to, &param)
 	var rej *RejectedError
@@ -102,13 +117,7 @@ func (d *Dialer) device(to netip.Addr) (*Device, error) {
 	if d.PD != nil {
 		return d.PD.d, nil
 	}
-	local := d.LocalAddr.Addr()
-	if !local.IsValid() || local.IsUnspecified() {
-		if local = routeSource(to); !local.IsValid() {
-			return nil, ErrNoLocalGID
-		}
-	}
-	return DefaultDevice(local)
+	return DefaultDeviceFor(d.LocalAddr.Addr(), to)
 }
 
 // dial makes one attempt.
@@ -139,7 +148,7 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) 
 	if err := id.SetRetries(d.Tries, int64(d.RetryInterval)); err != nil {
 		return nil, err
 	}
-	conn, err := newConn(id, &d.ConnConfig)
+	conn, err := newConn(ctx, id, &d.ConnConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +166,9 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) 
 func connectID(ctx context.Context, id *CMID, param *ConnParam, ch *EventChannel) (*CMEvent, error) {
 	if err := id.Migrate(ch); err != nil {
 		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // the peer learns nothing of it
 	}
 	if err := id.Connect(param); err != nil {
 		return nil, err

@@ -88,3 +88,23 @@ func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error)
 	}
 	return out, nil
 }
+
+// DefaultDeviceFor returns the device that [Dial] uses to reach a peer: that of the local
+// address, or, if that is unspecified, of the one that the routing table leads from.
+func DefaultDeviceFor(local, peer netip.Addr) (*Device, error) {
+	local, peer = local.Unmap(), peer.Unmap()
+	if local.IsValid() && !local.IsUnspecified() {
+		return DefaultDevice(local)
+	}
+	switch peer { // this host, as for connect(2)
+	case netip.IPv4Unspecified():
+		peer = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	case netip.IPv6Unspecified():
+		peer = netip.IPv6Loopback()
+	}
+	local, err := routeSource(peer)
+	if err != nil {
+		return nil, err
+	}
+	return DefaultDevice(local)
+}

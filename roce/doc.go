@@ -35,7 +35,9 @@
 //     This has the lowest latency. A program ends with [Device.Close], since the
 //     last acknowledgement may still wait (see below).
 //   - Driven, when the link is a simulation. There is no goroutine, and the
-//     clock is virtual. Whoever waits lets simulated time pass.
+//     clock is virtual. Whoever waits lets simulated time pass; in a test of
+//     an application (sim.Test) the simulation does it by itself, and every run
+//     with the same seed is the same.
 //
 // When packets come in that the application has waited for, their
 // acknowledgement is kept back while the application runs: an answer that it
@@ -56,6 +58,9 @@
 // call afterwards. Memory from [PD.AllocBuffer] stays mapped until it is
 // freed.
 //
+// A zero value of a type that a function of this package makes does nothing: its
+// methods return an error that matches ErrClosed, or zero.
+//
 // # Queue pair 1
 //
 // From the first use of Dial, Listen or a CMID, queue pair 1 is the
@@ -71,7 +76,20 @@
 // buffers included (288 KiB each with the defaults), and 32 MiB for the records
 // of the communication manager (FloodBytes of package roce/cm). Beyond that the oldest of them are given up, and
 // requests are left unanswered, as Linux does, so that honest clients, which
-// answer within a round trip and otherwise try again, get in.
+// answer within a round trip and otherwise try again, get in. What peers that do
+// confirm can make it hold is bounded by ListenConfig.MaxConns, which is up to the
+// application. [Device.CMCounters] tells how often each bound was reached.
+//
+// # MTU
+//
+// The device follows the MTU of its interfaces: [Device.Port] tells it, EventPortMTU a change, and new
+// connections and datagrams use it, up to what it was at Open. The path MTU of a
+// connection is fixed. When the way to the peer carries less than that, short messages
+// pass as before; a request whose packets do not pass, as the interface or, on the udp link, a router has
+// said (ICMP), fails after one timeout with a [StatusError] that matches syscall.EMSGSIZE, and a READ by the
+// peer with a remote operation error. Where nobody says anything the retries run out, and the
+// error names the MTU if a packet of that length was not acknowledged. Messages of
+// UC, and datagrams on their way, are lost.
 //
 // # Memory
 //
@@ -82,4 +100,11 @@
 // makes no completion on this side: learn of it by a message, after which any call on
 // the device orders it before what follows; by looking for a mark with [MR.ReadAt]; or by
 // sync/atomic on a word that the peer changes atomically.
+//
+// Mapped memory that goes away while it is registered (its file is truncated, it is
+// unmapped) costs the queue pair that meets it, not the process: this side's work request fails
+// with a local protection error, that of a peer with a remote access error, and
+// the region is lost ([MR.Lost]). The application's own access to it is its own affair. Memory that
+// is unmapped and mapped again for something else is not told from what it was:
+// deregister first.
 package roce

@@ -3,15 +3,18 @@ package roce
 import (
 	"testing"
 
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
 // heldPair is a sender that runs by itself, and a receiver that polls, on which receives
-// are posted.
+// are posted. On a slow machine nothing is sent again: no loss probe after 1 ms, no retry
+// before 4 s.
 func heldPair(t *testing.T, recvs int) (a, b *end) {
-	a = newEnd(t, openDevice(t, Config{}), 1<<12, QPInitAttr{})
-	b = newEnd(t, openDevice(t, Config{Polling: true}), 1<<12, QPInitAttr{})
-	connect(t, a, b, WithTimeout(20, 7)) // 4 s: on a slow machine nothing is sent again
+	tuning := transport.Tuning{LossProbeNs: -1}
+	a = newEnd(t, openDevice(t, Config{Tuning: tuning}), 1<<12, QPInitAttr{})
+	b = newEnd(t, openDevice(t, Config{Tuning: tuning, Polling: true}), 1<<12, QPInitAttr{})
+	connect(t, a, b, WithTimeout(20, 7))
 	for range recvs {
 		require.NoError(t, b.qp.PostRecv(&RecvWR{SGList: []SGE{b.mr.SGE(0, 64)}}))
 	}

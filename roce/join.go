@@ -81,6 +81,9 @@ func (d *Device) endJoin() {
 // are on their way, may share a datagram, for which they wait up to a few
 // microseconds, but never beyond the next look at an empty completion queue.
 func (qp *QP) SetNoDelay(on bool) {
+	if qp.d.unmade() {
+		return
+	}
 	qp.d.mu.Lock()
 	qp.noDelay = on
 	qp.d.mu.Unlock()

@@ -23,6 +23,9 @@ const (
 	// programs commonly keep under way, and a datagram of large packets.
 	joinMessages = 32
 	joinBytes    = 60 << 10
+	// maxUnread is how many packets may wait in a link that does not know itself:
+	// as many small ones as there is room for in a socket buffer of 32 MiB.
+	maxUnread = 1 << 16
 	// maxAsyncEvents bounds the asynchronous events that wait for the
 	// application; later ones are dropped and counted.
 	maxAsyncEvents = 4096

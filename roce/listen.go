@@ -1,9 +1,13 @@
 package roce
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/goroce/goroce/ib/mad"
@@ -14,9 +18,20 @@ import (
 type ListenConfig struct {
 	ConnConfig
 
-	// Backlog is how many connection requests may wait for Accept; 0 is the
-	// most, 1024. Further ones are not answered, and their senders try again.
+	// Backlog is how many connections that are set up, or being set up, may wait for
+	// Accept, as in listen(2): their clients think that they are connected. 0 is 1024. Beyond
+	// that requests are left unanswered until Accept makes room: up to 1024 are kept, and of
+	// others the senders try again. A connection that a peer does not confirm within
+	// 50 ms does not count until the peer does, so that peers that never will
+	// keep nobody out.
 	Backlog int
+
+	// MaxConns is how many connections of the listener there may be at a time, until
+	// they are closed; 0 is any number. Each holds 288 KiB with the
+	// defaults. Beyond that requests are left unanswered until one is closed, as with
+	// netutil.LimitListener: a client that does not want to wait for ever needs a
+	// context that ends.
+	MaxConns int
 
 	// Handshake, if set, is called for each request before it is accepted. An
 	// error refuses it: the peer gets the private data of a *RejectedError, and its Reason if it has one.
@@ -48,11 +63,10 @@ type Listener struct {
 	id   *CMID
 	addr netip.AddrPort
 
-	mu       sync.Mutex
-	requests []*CMEvent      // not yet answered
-	pending  map[*CMID]*Conn // accepted, and not yet confirmed by the peer
-	ready    []*Conn         // established, and not yet returned by Accept
-	closed   bool
+	mu      sync.Mutex
+	pending map[*CMID]*Conn // accepted, and not yet confirmed by the peer
+	ready   []*Conn         // established, and not yet returned by Accept
+	closed  bool
 }
 
 // Listen listens at "host:port" for connections of RDMA-CM in port space TCP.
@@ -75,7 +89,11 @@ func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, err
 func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
 	addr = unmap(addr)
 	l := &Listener{cfg: *lc, pending: map[*CMID]*Conn{}}
-	if err := l.open(addr); err != nil {
+	err := lc.check("listen")
+	if err == nil {
+		err = l.open(addr)
+	}
+	if err != nil {
 		return nil, &OpError{Op: "listen", Local: addr, Err: err}
 	}
 	return l, nil
@@ -99,7 +117,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		return err
 	}
 	if err = l.id.BindAddr(addr); err == nil {
-		err = l.id.Listen(l.cfg.Backlog)
+		err = l.listen()
 	}
 	if err != nil {
 		_ = l.id.Close() // the first error is the one to tell
@@ -109,16 +127,32 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	return nil
 }
 
+// listen begins to take requests.
+func (l *Listener) listen() error {
+	if l.cfg.Backlog < 0 {
+		return &ArgError{"listen", "Backlog", fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog)}
+	}
+	return l.id.ListenWith(ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, defaultBacklog)})
+}
+
 // Addr returns the address and port that the listener listens at.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // Accept waits for the next connection. Requests are answered while somebody
-// is in Accept; a peer that does not confirm its connection keeps nobody from getting in.
+// is in Accept; peers that do not confirm their connections keep others waiting for less than a
+// second.
 //
 // Errors are *OpError: that of the context, or one that matches net.ErrClosed
 // after Close. Requests that could not be served are refused without an error
 // here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	if l.d.unmade() {
+		return nil, &OpError{Op: "accept", Err: errZero}
+	}
+	l.d.turn()
+	if err := ctx.Err(); err != nil { // before requests are answered
+		return nil, &OpError{Op: "accept", Local: l.addr, Err: err}
+	}
 	for tries := 0; ; tries++ {
 		c, err := l.advance()
 		if err == nil && c == nil {
@@ -134,31 +168,29 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // advance does what there is to do until a connection is established or nothing
-// is left. What frees memory comes before what takes some: a crowd of requests is
-// queued behind the ends of connections that were given up for it.
+// is left. What frees memory comes before what takes some.
 func (l *Listener) advance() (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.closed {
-		for e := l.ch.Poll(); e != nil; e = l.ch.Poll() {
+		for e := l.ch.pollEvent(); e != nil; e = l.ch.pollEvent() {
 			l.handle(e)
 		}
-		switch {
-		case len(l.ready) > 0:
+		if len(l.ready) > 0 {
 			c := l.ready[0]
 			l.ready = append(l.ready[:0], l.ready[1:]...)
 			l.ch.sig.set() // another goroutine may go on
+			c.id.Taken()
 			return c, nil
-		case len(l.requests) > 0:
-			e := l.requests[0]
-			l.requests = append(l.requests[:0], l.requests[1:]...)
-			if c := l.admit(e); c != nil {
-				l.pending[e.ID] = c
-			} else {
-				_ = e.ID.Close()
-			}
-		default:
+		}
+		e := l.ch.pollRequest()
+		if e == nil {
 			return nil, nil
+		}
+		if c := l.admit(e); c != nil {
+			l.pending[e.ID] = c
+		} else {
+			_ = e.ID.Close()
 		}
 	}
 	l.ch.sig.set() // for the others
@@ -167,10 +199,6 @@ func (l *Listener) advance() (*Conn, error) {
 
 // handle takes one event.
 func (l *Listener) handle(e *CMEvent) {
-	if e.Type == CMConnectRequest {
-		l.requests = append(l.requests, e)
-		return
-	}
 	c := l.pending[e.ID]
 	if c == nil {
 		return
@@ -199,7 +227,9 @@ func (l *Listener) admit(e *CMEvent) *Conn {
 			return nil
 		}
 	}
-	c, err := newConn(e.ID, &l.cfg.ConnConfig)
+	// Without the context of Accept: a request that is being answered is not
+	// refused because somebody stops waiting.
+	c, err := newConn(context.Background(), e.ID, &l.cfg.ConnConfig)
 	if err != nil {
 		return nil // newConn has refused it
 	}
@@ -232,6 +262,9 @@ func refuse(id *CMID, reason mad.RejectReason, err error) {
 // Close ends the listener: calls of Accept return, and requests that nobody
 // has accepted are refused. Connections live on. Closing again does nothing.
 func (l *Listener) Close() error {
+	if l.d.unmade() {
+		return &OpError{Op: "close", Err: errZero}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -242,12 +275,11 @@ func (l *Listener) Close() error {
 	for _, c := range l.ready {
 		errs = append(errs, c.Close())
 	}
-	for _, c := range l.pending {
+	pending := slices.Collect(maps.Values(l.pending))
+	slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.num, b.qp.num) }) // an order that a simulation repeats
+	for _, c := range pending {
 		errs = append(errs, c.Close())
 	}
-	for _, e := range l.requests {
-		errs = append(errs, e.ID.Close())
-	}
-	l.ready, l.pending, l.requests = nil, nil, nil
+	l.ready, l.pending = nil, nil
 	return errors.Join(append(errs, l.ch.Close())...)
 }

@@ -47,20 +47,21 @@ func WithRelease(f func()) RegOption {
 }
 
 // RegisterMR registers buf, which may be any byte slice or mapped memory. It
-// is kept alive until the region is gone. Errors are *mem.OpError.
+// is kept alive until the region is gone.
 func (pd *PD) RegisterMR(buf []byte, access Access, opts ...RegOption) (*MR, error) {
 	a := mem.RegionAttr{Bytes: buf, Access: access}
 	for _, o := range opts {
 		o(&a)
 	}
-	d := pd.d
+	d := pd.Device()
 	if err := d.lock(); err != nil {
 		return nil, err
 	}
 	defer d.mu.Unlock()
+	d.place(&a)
 	t, err := d.table.Register(pd.t, a)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	mr := &MR{d: d, t: t}
 	mr.refresh()
@@ -72,26 +73,34 @@ func (mr *MR) refresh() {
 	mr.info.Store(&mrInfo{mr.t.Bytes(), mr.t.IOVA(), mr.t.LKey(), mr.t.RKey()})
 }
 
+// get returns what the region is now: nothing if it was never registered.
+func (mr *MR) get() *mrInfo {
+	if i := mr.info.Load(); i != nil {
+		return i
+	}
+	return new(mrInfo)
+}
+
 // LKey returns the key for work requests; 0 once deregistered.
-func (mr *MR) LKey() ib.LKey { return mr.info.Load().lkey }
+func (mr *MR) LKey() ib.LKey { return mr.get().lkey }
 
 // RKey returns the key to give to peers; 0 if they were granted nothing.
-func (mr *MR) RKey() ib.RKey { return mr.info.Load().rkey }
+func (mr *MR) RKey() ib.RKey { return mr.get().rkey }
 
 // Addr returns the address of the first byte, as work requests and peers name it.
-func (mr *MR) Addr() uint64 { return mr.info.Load().addr }
+func (mr *MR) Addr() uint64 { return mr.get().addr }
 
 // Len returns the length in bytes.
-func (mr *MR) Len() int { return len(mr.info.Load().bytes) }
+func (mr *MR) Len() int { return len(mr.get().bytes) }
 
 // Bytes returns the memory; nil once deregistered.
-func (mr *MR) Bytes() []byte { return mr.info.Load().bytes }
+func (mr *MR) Bytes() []byte { return mr.get().bytes }
 
 // SGE returns the scatter/gather element of n bytes from offset off. Whether
 // they lie in the region is checked when the work request runs; a length that
 // no message has, less than 0 or more than fits, is refused when it is posted.
 func (mr *MR) SGE(off, n int) SGE {
-	i := mr.info.Load()
+	i := mr.get()
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		return SGE{Addr: i.addr + uint64(off), Length: math.MaxUint32, LKey: i.lkey} // longer than any message; not cut to something that fits
 	}
@@ -124,6 +133,9 @@ func (mr *MR) Reregister(c Rereg) error {
 		o(&rc.RegionAttr)
 	}
 	return mr.d.do(func(int64) error {
+		if rc.What&mem.ChangeTranslation != 0 {
+			mr.d.place(&rc.RegionAttr)
+		}
 		if err := mr.t.Reregister(rc); err != nil {
 			return err
 		}
@@ -141,8 +153,8 @@ type Rereg struct {
 	Options   []RegOption // of the new memory
 }
 
-// Deregister revokes the keys at once. It fails with mem.ErrBusy while memory
-// windows are bound to the region, and with mem.ErrDestroyed the second time.
+// Deregister revokes the keys at once. It fails with ErrBusy while memory
+// windows are bound to the region, and with ErrDestroyed the second time.
 // Work requests in progress that refer to the memory fail.
 func (mr *MR) Deregister() error {
 	return mr.d.do(func(int64) error {

@@ -1,10 +1,6 @@
 package roce
 
-import (
-	"io"
-
-	"github.com/goroce/goroce/mem"
-)
+import "io"
 
 // ReadAt copies what is in the region from offset off, in order with the device:
 // the bytes are those after some packet and before the next, of the operations
@@ -16,8 +12,8 @@ import (
 // looks in a loop, let others run.
 //
 // As an [io.ReaderAt] it returns io.EOF with fewer bytes than asked for at the end of
-// the region. A deregistered region gives mem.ErrDestroyed, a closed device
-// ErrClosed.
+// the region. A deregistered region gives ErrDestroyed, one whose memory is not there
+// (see [MR.Lost]) mem.FaultMemory, a closed device ErrClosed.
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	return mr.access("read memory", p, off, io.EOF, func(at []byte) int { return copy(p, at) })
 }
@@ -38,12 +34,18 @@ func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []by
 	}
 	defer mr.d.mu.Unlock()
 	if !mr.t.Registered() {
-		return 0, mem.ErrDestroyed
+		return 0, &OpError{Op: op, Err: ErrDestroyed}
 	}
-	i := mr.info.Load()
+	if mr.t.Lost() {
+		return 0, lostError(op)
+	}
+	i := mr.get()
 	n := 0
 	if off < int64(len(i.bytes)) {
-		n = f(i.bytes[off:])
+		var err error
+		if n, err = mr.touch(op, func() int { return f(i.bytes[off:]) }); err != nil {
+			return 0, err
+		}
 	}
 	if n < len(p) {
 		return n, short

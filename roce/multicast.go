@@ -26,6 +26,8 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	net func(link.Multicaster, netip.Addr, netip.Addr) error,
 ) error {
 	switch {
+	case qp.d.unmade():
+		return errZero
 	case !group.IsMulticast():
 		return &ArgError{op, "group", group.String() + " is not a multicast address"}
 	case gidIndex < 0 || gidIndex >= len(qp.d.addrs):
@@ -35,12 +37,15 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	}
 	m, ok := link.As[link.Multicaster](qp.d.link)
 	if !ok {
-		return ErrMulticast
+		return &OpError{Op: op, Err: ErrMulticast}
 	}
 	return qp.d.do(func(int64) error {
 		if err := engine(qp.t, group); err != nil {
 			return err
 		}
-		return net(m, group.Addr(), qp.d.addrs[gidIndex])
+		if err := net(m, group.Addr(), qp.d.addrs[gidIndex]); err != nil {
+			return &OpError{Op: op, Err: err}
+		}
+		return nil
 	})
 }

@@ -13,20 +13,23 @@ type MW struct {
 
 // AllocMW makes a memory window, bound to nothing.
 func (pd *PD) AllocMW(kind WindowType) (*MW, error) {
-	d := pd.d
+	d := pd.Device()
 	if err := d.lock(); err != nil {
 		return nil, err
 	}
 	defer d.mu.Unlock()
 	t, err := d.table.AllocMW(pd.t, kind)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	return &MW{d, t}, nil
 }
 
 // RKey returns the current key; binding changes it.
 func (mw *MW) RKey() ib.RKey {
+	if mw.d == nil {
+		return 0
+	}
 	mw.d.mu.Lock()
 	defer mw.d.mu.Unlock()
 	return mw.t.RKey()

@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/link/xdp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,9 +18,12 @@ func linkIn(t testing.TB, ns *linktest.Namespace, name string, a netip.Addr, gso
 	var l link.Link
 	var err error
 	ns.Do(func() {
-		if name == "udp" {
+		switch name {
+		case "udp":
 			l, err = udp.Open([]netip.Addr{a}, udp.Options{DisableGSO: !gso})
-		} else {
+		case "xdp":
+			l, err = xdp.Open(xdp.Options{Addrs: []netip.Addr{a}})
+		default:
 			l, err = packet.Open(packet.Options{Addrs: []netip.Addr{a}, DisableGSO: !gso})
 		}
 	})
@@ -126,8 +130,10 @@ func TestPortEvents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, EventPortError, e.Type)
 	require.False(t, a.d.Port().Active)
-	// Before the port is up again, so that no event shows the MTU in between.
 	n.A.Run("ip", "link", "set", linktest.Device, "mtu", "1500")
+	e, err = a.d.AsyncEvent(ctx)
+	require.NoError(t, err)
+	require.Equal(t, EventPortMTU, e.Type)
 	n.B.Run("ip", "link", "set", linktest.Device, "up")
 	e, err = a.d.AsyncEvent(ctx)
 	require.NoError(t, err)

@@ -19,16 +19,21 @@ func (d *Device) AllocPD() (*PD, error) {
 	defer d.mu.Unlock()
 	t, err := d.table.AllocPD()
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	return &PD{d, t}, nil
 }
 
-// Dealloc destroys the domain. It fails with mem.ErrBusy while anything uses
-// it, and with mem.ErrDestroyed the second time.
+// Dealloc destroys the domain. It fails with ErrBusy while anything uses
+// it, and with ErrDestroyed the second time.
 func (pd *PD) Dealloc() error {
-	return pd.d.do(func(int64) error { return pd.t.Dealloc() })
+	return pd.Device().do(func(int64) error { return pd.t.Dealloc() })
 }
 
 // Device returns the device of the domain.
-func (pd *PD) Device() *Device { return pd.d }
+func (pd *PD) Device() *Device {
+	if pd == nil {
+		return nil
+	}
+	return pd.d
+}

@@ -3,6 +3,7 @@ package roce
 import (
 	"testing"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
 )
@@ -11,7 +12,7 @@ import (
 func TestLinkDownedIsCounted(t *testing.T) {
 	d := openDevice(t, Config{})
 	for _, up := range []bool{true, false, false, true, true, false} {
-		d.portChanged(link.PortState{Up: up})
+		d.portChanged(link.PortState{Up: up, MTU: ib.MTU4096})
 	}
 	require.EqualValues(t, 2, d.Counters().LinkDowned)
 	var got []EventType

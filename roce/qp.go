@@ -40,10 +40,10 @@ type QP struct {
 	noDelay  bool  // under d.mu
 }
 
-// CreateQP makes a queue pair in state RESET. Errors are of package transport;
-// those about an attribute are *transport.AttrError.
+// CreateQP makes a queue pair in state RESET. Those about an
+// attribute are *ArgError.
 func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
-	d := pd.d
+	d := pd.Device()
 	if a.SendCQ == nil {
 		return nil, &ArgError{"create QP", "SendCQ", "nil"}
 	}
@@ -73,12 +73,12 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	defer d.mu.Unlock()
 	var psn [4]byte
 	if _, err := io.ReadFull(d.rand, psn[:]); err != nil {
-		return nil, err
+		return nil, &OpError{Op: "create QP", Err: err}
 	}
 	qp.psn = ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask
 	t, err := d.eng.CreateQP(ta)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	qp.t, qp.num = t, t.Number()
 	return qp, nil
@@ -135,7 +135,10 @@ func (qp *QP) Congestion() (s cc.State, ok bool) {
 
 // Modify changes the attributes that mask selects (ibv_modify_qp).
 func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
-	return qp.d.do(func(now int64) error { return qp.t.Modify(now, a, mask) })
+	return qp.d.do(func(now int64) error {
+		qp.d.eng.SetMTU(qp.d.activeMTU())
+		return qp.t.Modify(now, a, mask)
+	})
 }
 
 // Query returns the attributes as they are now, and the sizes of the queues.
@@ -170,12 +173,12 @@ func (qp *QP) PostSend(wr *SendWR) error {
 		return err
 	}
 	now := d.link.Now()
-	err := qp.t.PostSend(now, wr)
+	err := qp.postSend(now, wr)
 	if err == nil && !d.joins(qp, wr) {
 		d.flush(now)
 	}
 	d.mu.Unlock()
-	return err
+	return own(err)
 }
 
 // PostSendBatch queues several work requests under one lock and sends them
@@ -191,7 +194,7 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 	var err error
 	n := 0
 	for n < len(wrs) {
-		if err = qp.t.PostSend(now, &wrs[n]); err != nil {
+		if err = qp.postSend(now, &wrs[n]); err != nil {
 			break
 		}
 		n++
@@ -200,7 +203,7 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 		d.flush(now)
 	}
 	d.mu.Unlock()
-	return n, err
+	return n, own(err)
 }
 
 // PostRecv queues a receive work request.
@@ -212,7 +215,7 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	err := qp.t.PostRecv(wr)
 	d.recvPosted()
 	d.mu.Unlock()
-	return err
+	return own(err)
 }
 
 // PostRecvBatch queues several receive work requests under one lock. It
@@ -226,7 +229,7 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 	defer d.recvPosted()
 	for i := range wrs {
 		if err := qp.t.PostRecv(&wrs[i]); err != nil {
-			return i, err
+			return i, own(err)
 		}
 	}
 	return len(wrs), nil
@@ -251,9 +254,9 @@ func (qp *QP) Close() error {
 	defer qp.d.mu.Unlock()
 	qp.d.settle(qp.d.link.Now())
 	err := qp.t.Destroy()
-	if errors.Is(err, transport.ErrDestroyed) {
+	if errors.Is(err, ErrDestroyed) {
 		return nil
 	}
 	qp.d.flush(qp.d.link.Now())
-	return err
+	return own(err)
 }

@@ -13,6 +13,9 @@ import (
 // listener, ends the context of the handlers, waits for them, and returns an error as that of
 // [Listener.Accept].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
+	if handle == nil {
+		return &ArgError{"serve", "handle", "is nil"}
+	}
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
 	ctx, cancel := context.WithCancel(ctx)

@@ -175,7 +175,7 @@ func TestKeepAliveFindsTheDead(t *testing.T) {
 	ds := simDevices(t, f, 2)
 	_, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	require.Nil(t, s.keep, "no probes in virtual time")
-	s.keep = time.AfterFunc(time.Hour, func() {})
+	s.keep = ds[1].NewAlarm(func() {})
 	s.probe()
 	f.RunFor(1e9)
 	require.True(t, s.healthy(), "the peer has answered")

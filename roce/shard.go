@@ -21,7 +21,7 @@ func (d *Device) flush(now int64) {
 		d.hold.penalty = 0
 	}
 	d.drain(now)
-	for d.cm != nil && d.cm.due(now) {
+	for d.cm != nil && d.cm.ready {
 		d.cm.run(now)
 		d.drain(now)
 	}
@@ -44,11 +44,11 @@ func (d *Device) drain(now int64) {
 		d.link.Send(nil)
 	}
 	for !d.link.Backlog() {
-		n := d.eng.PollTransmit(now, d.tx)
+		n := d.pollTransmit(now)
 		if n == 0 {
 			break
 		}
-		d.link.Send(d.tx[:n])
+		d.send(now, d.tx[:n])
 	}
 	d.join.sent()
 	d.dispatchAll()
@@ -68,6 +68,9 @@ func (d *Device) dispatchAll() {
 // schedule notes when timers are due. mu is held.
 func (d *Device) schedule(at int64, ok bool) {
 	if d.driven != nil {
+		if alarm, set := d.alarms.next(); set && (!ok || alarm < at) {
+			at, ok = alarm, true
+		}
 		d.driven.SetTimer(at, ok)
 		return
 	}
@@ -113,19 +116,21 @@ func (d *Device) dispatch(ev transport.Event) {
 	d.async.push(out)
 }
 
-// progress receives one batch, handles it, runs timers that are due, and sends
+// progress receives one batch, handles it, runs timers when they are due and what
+// had come by then has been handled, and sends
 // what waited in the link, and messages that wait for others. It reports
 // whether there was anything to do. After packets alone, answers, called with
 // the lock held, says whether the application is likely to send something next.
 // rxMu is held.
 func (d *Device) progress(answers func() bool) (bool, error) {
+	looked := false
 	for gathered := 0; ; {
 		n, err := d.link.Recv(d.rx)
 		if err != nil {
 			return false, err
 		}
 		now := d.link.Now()
-		timer := now >= d.nextTimer.Load()
+		timer := d.timersDue(now)
 		joined := d.join.due()
 		if n == 0 && gathered == 0 && !timer && !joined && !d.link.Backlog() {
 			return false, nil
@@ -137,14 +142,16 @@ func (d *Device) progress(answers func() bool) (bool, error) {
 			return true, nil
 		}
 		d.hold.woke = false
-		for i := range d.rx[:n] {
-			d.eng.HandlePacket(now, &d.rx[i])
-		}
+		d.handle(now, d.rx[:n])
 		if timer {
-			d.eng.HandleTimeout(now)
+			d.tryTimers(now, n)
 		}
 		d.dispatchAll()
 		switch {
+		case n == 0 && d.horizon.set && !looked:
+			d.mu.Unlock()
+			looked = true
+			continue // a look more, and the timers can run
 		case n > 0 && gathered < ackGather && !timer && d.gathers():
 			d.mu.Unlock()
 			continue
@@ -276,6 +283,11 @@ func (d *Device) poll(answers func() bool) {
 // drivenProgress is called by the simulation when a packet has arrived or a
 // timer is due.
 func (d *Device) drivenProgress() {
+	defer func() {
+		if d.alarmDue() {
+			d.runAlarms()
+		}
+	}()
 	d.rxMu.Lock()
 	defer d.rxMu.Unlock()
 	for {
@@ -289,11 +301,9 @@ func (d *Device) drivenProgress() {
 			return
 		}
 		now := d.link.Now()
-		for i := range d.rx[:n] {
-			d.eng.HandlePacket(now, &d.rx[i])
-		}
-		if at, ok := d.eng.NextTimeout(); ok && at <= now {
-			d.eng.HandleTimeout(now)
+		d.handle(now, d.rx[:n])
+		if n == 0 {
+			d.runTimers(now, now)
 		}
 		d.flush(now)
 		d.mu.Unlock()
@@ -308,6 +318,9 @@ func (d *Device) drivenProgress() {
 // again, or with the error of the context or ErrClosed. tries counts the calls
 // of one wait.
 func (d *Device) pause(ctx context.Context, notify <-chan struct{}, tries int) error {
+	if d.unmade() {
+		return errZero
+	}
 	switch d.mode {
 	case modePolling:
 		select {
@@ -324,6 +337,9 @@ func (d *Device) pause(ctx context.Context, notify <-chan struct{}, tries int) e
 		}
 		return nil
 	case modeDriven:
+		if d.sched != nil {
+			return d.pauseTurn(ctx, notify)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -61,9 +61,23 @@ func (q *eventQueue) pop() (Event, bool) {
 	return e, true
 }
 
+// lost returns how many events were dropped.
+func (q *eventQueue) lost() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dropped
+}
+
 // AsyncEvent waits for the next asynchronous event (ibv_get_async_event). A
-// device keeps up to 4096 events that nobody takes, and drops later ones.
+// device keeps up to 4096 events that nobody takes, and drops later ones, which
+// Counters.LostAsyncEvents counts.
 func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
+	if d.unmade() {
+		return Event{}, errZero
+	}
+	if err := ctx.Err(); err != nil {
+		return Event{}, err
+	}
 	for tries := 0; ; tries++ {
 		if e, ok := d.async.pop(); ok {
 			return e, nil

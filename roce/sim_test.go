@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -31,19 +32,17 @@ func TestSimOperations(t *testing.T) {
 
 // Everything that can go wrong on a wire does, and every byte is right.
 func TestSimFaults(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			f := sim.New(sim.Config{Seed: seed, Faults: sim.Faults{
-				Loss: 0.01, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.02, JitterNs: 100,
-			}})
-			a, b := simPair(t, f, 1<<18)
-			exercise(t, a, b, []int{0, 1, 4096, 4097, 100_000, 1 << 18})
-			s := f.Stats()
-			require.NotZero(t, s.Lost)
-			require.NotZero(t, s.Corrupted)
-			require.Equal(t, s.Corrupted > 0, a.d.Counters().DropICRC+b.d.Counters().DropICRC > 0)
-		})
-	}
+	seeds.Run(t, 8, func(t *testing.T, seed uint64) {
+		f := sim.New(sim.Config{Seed: seed, Faults: sim.Faults{
+			Loss: 0.01, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.02, JitterNs: 100,
+		}})
+		a, b := simPair(t, f, 1<<18)
+		exercise(t, a, b, []int{0, 1, 4096, 4097, 100_000, 1 << 18})
+		s := f.Stats()
+		require.NotZero(t, s.Lost)
+		require.NotZero(t, s.Corrupted)
+		require.Equal(t, s.Corrupted > 0, a.d.Counters().DropICRC+b.d.Counters().DropICRC > 0)
+	})
 }
 
 // The same seed gives the same run, to the last counter and nanosecond.

@@ -17,7 +17,7 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if a.MaxSGE == 0 {
 		a.MaxSGE = defaultMaxSGE
 	}
-	d := pd.d
+	d := pd.Device()
 	if err := d.lock(); err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	s := &SRQ{d: d}
 	t, err := d.eng.CreateSRQ(pd.t, a, s)
 	if err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	s.t = t
 	return s, nil
@@ -39,7 +39,7 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	}
 	err := s.t.PostRecv(wr)
 	d.mu.Unlock()
-	return err
+	return own(err)
 }
 
 // Modify arms the limit event (0 disarms it) and changes the size; a negative

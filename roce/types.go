@@ -166,4 +166,5 @@ const (
 	EventSRQLimitReached = transport.EventSRQLimitReached
 	EventPortActive      = transport.EventPortActive
 	EventPortError       = transport.EventPortError
+	EventPortMTU         = transport.EventPortMTU
 )

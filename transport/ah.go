@@ -40,7 +40,7 @@ func (a *AH) Query() AddressVector { return a.av }
 // Destroy releases the handle; sends that were posted with it still go out.
 func (a *AH) Destroy() error {
 	if a.gone {
-		return ErrDestroyed
+		return &OpError{Op: "destroy AH", Err: ErrDestroyed}
 	}
 	a.gone = true
 	a.pd.Release()

@@ -16,10 +16,11 @@ type cnpState struct {
 
 // handleCE is told of a packet that arrived with the ECN mark CE. The peer is
 // sent a CNP, no more often than Tuning.CNPGapNs allows (annex A17.9.4). UD
-// peers are not: they have no path to go back on.
+// peers are not: they have no path to go back on. In ERR nothing is sent but the
+// NAK that ended the QP.
 func (qp *QP) handleCE(now int64) {
 	e := qp.e
-	if qp.typ == ib.UD || e.cfg.Tuning.CNPGapNs < 0 {
+	if qp.typ == ib.UD || qp.state == StateErr || e.cfg.Tuning.CNPGapNs < 0 {
 		return
 	}
 	if e.notify == nil {

@@ -51,6 +51,24 @@ func TestCNPSent(t *testing.T) {
 	require.Equal(t, r.qp.path.SrcPort, r.tx[0].Path.SrcPort)
 }
 
+// A CNP that is marked itself is not answered with a CNP, however short the gap:
+// two peers would notify each other of notifications for ever.
+func TestCNPMarked(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true, tuning: Tuning{CNPGapNs: 1}})
+	p := ib.NewCNP(rigQPN)
+	for range 3 {
+		r.now += 10
+		r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: ECNCE})
+		require.Empty(t, r.poll())
+	}
+	c := r.e.Counters()
+	require.EqualValues(t, 3, c.CEMarkedPkts)
+	require.EqualValues(t, 3, c.CNPsHandled)
+	require.Zero(t, c.CNPsSent)
+	r.marked()
+	r.want("CNP")
+}
+
 func TestCNPOff(t *testing.T) {
 	r := newRig(t, rigOpts{tuning: Tuning{CNPGapNs: -1}})
 	r.marked()

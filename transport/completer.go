@@ -105,6 +105,10 @@ func (sq *requester) ackHead(now int64, w *sendWQE) {
 // progress follows up on what was acknowledged since una was from.
 func (sq *requester) progress(now int64, from ib.PSN) {
 	n := span(from, sq.una)
+	if n != 0 && sq.out+sq.in != 0 {
+		sq.discharge(n, span(from, sq.psn))
+		sq.qp.stopTimer(timerFlight)
+	}
 	if n == 0 || sq.qp.state < StateRTS || sq.qp.state == StateErr {
 		return
 	}
@@ -127,9 +131,11 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 	sq.retry.onProgress(sq, now)
 	if sq.una == sq.end {
 		sq.qp.stopTimer(timerAck)
+		sq.qp.stopTimer(timerProbe)
 		sq.checkDrained(now)
 	} else if !sq.retry.rnrWait {
 		sq.armAckTimer(now)
+		sq.armProbe(now)
 	}
 	if sq.failRefused(now) {
 		return
@@ -170,6 +176,7 @@ func (sq *requester) newCredits(p *ib.Packet) {
 func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
 	w := sq.q.at(sq.q.head)
 	info := p.Opcode.Info()
+	sq.inRuns = sq.qp.e.inRun
 	if info.Headers&ib.HasAETH != 0 {
 		if p.AETH.Syndrome.Kind() != ib.SyndromeACK {
 			sq.badResponse(now, p)

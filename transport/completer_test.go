@@ -142,7 +142,7 @@ func TestReadGapTwice(t *testing.T) {
 	s.data(ib.RCReadRespMiddle, 3, b)
 	s.data(ib.RCReadRespLast, 4, b)
 	s.silent()
-	s.advance(minRepeatNs)
+	s.advance(2 * minRepeatNs)
 	s.data(ib.RCReadRespMiddle, 2, b)
 	s.done("0 success", "1 transport retry counter exceeded")
 	require.EqualValues(t, 3, s.a.e.Counters().ImpliedNAKs)

@@ -23,6 +23,9 @@ type Config struct {
 	Rand io.Reader
 	// Tracer receives protocol events; nil for none.
 	Tracer Tracer
+	// Room is what the link can hold of what arrives. It bounds what READs ask for,
+	// and is the first guess of what peers can hold. Zero bounds nothing.
+	Room Room
 	// Tuning overrides protocol defaults; zero fields mean the default.
 	Tuning Tuning
 }
@@ -32,6 +35,7 @@ type Config struct {
 type Tuning struct {
 	MaxUnackedPackets  int   // send window of a QP, packets
 	AckReqInterval     int   // AckReq at least every so many packets of a message
+	LossProbeNs        int64 // least time without an answer before a loss probe; negative for none
 	SeqNAKRearmNs      int64 // a NAK for the same gap is repeated no sooner
 	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
 	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own

@@ -111,7 +111,7 @@ func (qp *QP) hasPacedWork() bool {
 // requestsHeld reports whether there are requests to send that wait for
 // nothing that the peer has asked for.
 func (qp *QP) requestsHeld() bool {
-	return qp.sq.q.cur != qp.sq.q.tail && qp.state >= StateRTS && !qp.sq.retry.rnrWait
+	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
 }
 
 // holdsRequests reports whether the rate keeps requests from being sent on this turn.

@@ -23,6 +23,7 @@ type Counters struct {
 
 	RetransmittedPkts uint64
 	Timeouts          uint64 // ACK timeouts
+	LossProbes        uint64 // packets sent again after a few round trips without an answer
 	ImpliedNAKs       uint64 // gaps in READ responses
 	SentSeqNAKs       uint64
 	CEMarkedPkts      uint64 // received with ECN CE
@@ -31,6 +32,10 @@ type Counters struct {
 	RateCuts          uint64 // by congestion control
 	PacingHolds       uint64 // times that a QP had to wait for its rate
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
+	FarAheadRequest   uint64 // of OutOfSeqRequest: further ahead than a peer is believed to be
+	CutReads          uint64 // repeated READs answered in part or not, because it was answered too often
+	MemoryFaults      uint64 // accesses to registered memory that was not there
+	LostAsyncEvents   uint64 // asynchronous events that nobody took in time: counted by the shell
 
 	// Received packets that were dropped, by reason (wire-spec order of checks).
 	DropMalformed   uint64 // too short, bad TVer; UC and UD: of a wrong length, or not allowed by the QP

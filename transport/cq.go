@@ -158,13 +158,13 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 // are waiting. It is a command: it may run beside Poll, not beside the engine.
 func (cq *CQ) Resize(n int) error {
 	if cq.gone {
-		return ErrDestroyed
+		return &OpError{Op: "resize CQ", Err: ErrDestroyed}
 	}
 	if err := checkCQE("resize CQ", n); err != nil {
 		return err
 	}
 	if cq.tail-cq.head.Load() > uint64(n) {
-		return fmt.Errorf("resize CQ to %d: %w", n, ErrBusy)
+		return opErr("resize CQ", ErrBusy, "more than %d completions wait", n)
 	}
 	cq.capacity = n
 	old := cq.prod
@@ -193,9 +193,9 @@ func (cq *CQ) UserData() any { return cq.userData }
 func (cq *CQ) Destroy() error {
 	switch {
 	case cq.gone:
-		return ErrDestroyed
+		return &OpError{Op: "destroy CQ", Err: ErrDestroyed}
 	case cq.users > 0:
-		return ErrBusy
+		return opErr("destroy CQ", ErrBusy, "%d queues use it", cq.users)
 	}
 	cq.gone = true
 	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })

@@ -3,13 +3,13 @@ package transport_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -19,19 +19,11 @@ import (
 //
 // A failure prints its seed: go test -run TestUnreliableSwarm -seed N
 func TestUnreliableSwarm(t *testing.T) {
-	first, n := uint64(1), uint64(*swarmFlag)
-	if *seedFlag != 0 {
-		first, n = *seedFlag, 1
-	}
 	var sent, received int
-	for seed := first; seed < first+n; seed++ {
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			s, r := runUnreliable(t, seed)
-			sent, received = sent+s, received+r
-		}) {
-			return
-		}
-	}
+	n := seeds.Run(t, seeds.Fewer(150), func(t *testing.T, seed uint64) {
+		s, r := runUnreliable(t, seed)
+		sent, received = sent+s, received+r
+	})
 	if n >= 20 {
 		require.Greater(t, received, sent/4, "of %d", sent)
 		require.Less(t, received, sent)

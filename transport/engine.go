@@ -12,17 +12,23 @@ import (
 // package comment for how it is driven.
 type Engine struct {
 	cfg      Config
+	mtu      ib.MTU // of the port now: see SetMTU
 	counters Counters
 	qps      map[ib.QPN]*QP
 	lastQP   *QP // the QP of the last packet: runs of packets need one lookup
 
-	ready  readyList
-	timers timerQueue
-	events eventQueue
-	mcast  mcastTable
-	notify *cc.NotificationPoint // when CNPs may be sent; made at the first mark
+	ready   readyList
+	timers  timerQueue
+	events  eventQueue
+	mcast   mcastTable
+	notify  *cc.NotificationPoint // when CNPs may be sent; made at the first mark
+	probing int                   // QPs with a loss probe that nothing has answered
 
-	rx ib.Packet // the packet being handled
+	flights map[netip.Addr]*flight // what is on its way, by destination
+	reading *flight                // responses to READs that are on their way here; nil: not bounded
+
+	rx    ib.Packet // the packet being handled
+	inRun bool      // it came in a run
 }
 
 // New returns an engine without QPs. An [AttrError] names what is wrong with
@@ -57,7 +63,11 @@ func New(cfg Config) (*Engine, error) {
 		gids[i] = a.Unmap()
 	}
 	cfg.GIDs = gids
-	return &Engine{cfg: cfg, qps: make(map[ib.QPN]*QP)}, nil
+	e := &Engine{cfg: cfg, mtu: cfg.MTU, qps: make(map[ib.QPN]*QP), flights: make(map[netip.Addr]*flight)}
+	if n := cfg.Room.Size; n > 0 {
+		e.reading = newFlight(&cfg.Room, max(n/4*3, 1), maxFlight)
+	}
+	return e, nil
 }
 
 // HandlePacket takes one received packet. It never fails: what is wrong with
@@ -68,6 +78,7 @@ func New(cfg Config) (*Engine, error) {
 // P_Key, Q_Key.
 func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	p := &e.rx
+	e.inRun = rx.InRun
 	if err := p.Decode(rx.Data); err != ib.DecodeOK {
 		e.dropUndecodable(now, err)
 		return
@@ -149,7 +160,7 @@ func (e *Engine) admit(now int64, qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx 
 
 // receives reports whether a packet of an opcode is taken in the QP's state
 // (IBTA 10.3.1): requests from RTR on, responses from RTS on. In ERR only a
-// responder that lingers is asked.
+// responder that still repeats its last NAK is asked.
 func (qp *QP) receives(info *ib.OpcodeInfo) bool {
 	switch qp.state {
 	case StateRTS, StateSQD, StateSQE:

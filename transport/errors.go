@@ -3,22 +3,49 @@ package transport
 import (
 	"errors"
 	"fmt"
+
+	"github.com/goroce/goroce/mem"
 )
 
-// Errors of the API. Those that concern an attribute are wrapped in an
-// [AttrError] that names it.
+// The kinds of failure of the API. An error is an [AttrError] if it concerns an
+// attribute, otherwise an [OpError] that wraps one of these kinds, or an error
+// of package mem. The two packages share the kinds that both have, so that a
+// caller need not know which of them has failed.
 var (
-	ErrInvalidState   = errors.New("transport: not allowed in this state")
-	ErrQueueFull      = errors.New("transport: work queue is full")
-	ErrInvalidOpcode  = errors.New("transport: opcode not supported by this QP type")
-	ErrTooManySGE     = errors.New("transport: too many scatter/gather elements")
-	ErrInlineTooLarge = errors.New("transport: inline data too large")
-	ErrMessageTooLong = errors.New("transport: message too long")
-	ErrBusy           = errors.New("transport: object is in use")
-	ErrDestroyed      = errors.New("transport: object was destroyed")
-	ErrLimit          = errors.New("transport: limit reached")
-	ErrInvalidAttr    = errors.New("transport: invalid attribute")
+	ErrInvalidState   = errors.New("not allowed in this state")
+	ErrQueueFull      = errors.New("work queue is full")
+	ErrInvalidOpcode  = errors.New("opcode not supported by this QP type")
+	ErrTooManySGE     = errors.New("too many scatter/gather elements")
+	ErrInlineTooLarge = errors.New("inline data too large")
+	ErrMessageTooLong = errors.New("message too long")
+	ErrBusy           = mem.ErrBusy
+	ErrDestroyed      = mem.ErrDestroyed
+	ErrLimit          = mem.ErrLimit
+	ErrInvalidAttr    = mem.ErrInvalid
 )
+
+// OpError says which operation failed, and why.
+type OpError struct {
+	Op     string // such as "post send"
+	Detail string // in words; may be empty
+	Err    error  // the kind
+}
+
+func (e *OpError) Error() string {
+	s := "transport: " + e.Op + ": " + e.Err.Error()
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	return s
+}
+
+// Unwrap returns the kind, for errors.Is.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// opErr makes an OpError. It is called only where something has failed.
+func opErr(op string, kind error, detail string, args ...any) error {
+	return &OpError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
+}
 
 // AttrError says which attribute of which operation was refused, and why.
 type AttrError struct {

@@ -19,12 +19,13 @@ const (
 	EventSRQLimitReached
 	EventPortActive
 	EventPortError
+	EventPortMTU // the largest path MTU that the port carries is another: new connections use it
 )
 
 var eventNames = [...]string{
 	"completion", "CQ error", "QP fatal", "QP request error", "QP access error",
 	"communication established", "SQ drained", "last WQE reached", "SRQ error",
-	"SRQ limit reached", "port active", "port error",
+	"SRQ limit reached", "port active", "port error", "port MTU changed",
 }
 
 func (t EventType) String() string {

@@ -98,8 +98,9 @@ func (qp *QP) raise(t EventType) {
 	qp.e.events.push(&qp.pending, Event{Type: t, QP: qp})
 }
 
-// commEstablished tells that a packet arrived for a QP in RTR, or for one that
-// is watched; the event comes once (IBTA 11.6.3.2).
+// commEstablished tells that a packet of the peer arrived for a QP in RTR, or for
+// one that is watched; the event comes once (IBTA 11.6.3.2). The caller has seen
+// that the PSN is one of the peer's.
 func (qp *QP) commEstablished() {
 	if !qp.established && (qp.state == StateRTR || qp.watchFirst) {
 		qp.established = true

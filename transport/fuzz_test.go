@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
@@ -517,18 +517,12 @@ func (z *fuzzer) attr() transport.QPAttr {
 
 // Longer programs than the fuzzer begins with, from seeds.
 func TestRandomPrograms(t *testing.T) {
-	first, n := uint64(1), uint64(*swarmFlag)
-	if *seedFlag != 0 {
-		first, n = *seedFlag, 1
-	}
-	for seed := first; seed < first+n; seed++ {
+	seeds.Run(t, seeds.Fewer(150), func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 99))
 		program := make([]byte, 12000)
 		for j := range program {
 			program[j] = byte(rng.Uint32())
 		}
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { newFuzzer(t, program).run() }) {
-			return
-		}
-	}
+		newFuzzer(t, program).run()
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 )
 
@@ -176,27 +177,18 @@ func hostile(t testing.TB, data []byte) {
 var hostileSeeds = []uint64{3687152365446050923, 6748}
 
 func TestHostilePeer(t *testing.T) {
-	rounds := 600
-	if testing.Short() {
-		rounds = 100
+	for _, seed := range hostileSeeds {
+		hostile(t, hostileData(seed))
 	}
-	seeds := hostileSeeds
-	base := rand.Uint64()
-	for i := range rounds {
-		seeds = append(seeds, base+uint64(i))
-	}
-	for _, seed := range seeds {
-		data := make([]byte, 400)
-		var key [32]byte
-		binary.LittleEndian.PutUint64(key[:], seed)
-		_, _ = rand.NewChaCha8(key).Read(data)
-		if !t.Run("", func(t *testing.T) {
-			t.Logf("seed %d", seed)
-			hostile(t, data)
-		}) {
-			return
-		}
-	}
+	seeds.Run(t, seeds.Fewer(600), func(t *testing.T, seed uint64) { hostile(t, hostileData(seed)) })
+}
+
+func hostileData(seed uint64) []byte {
+	data := make([]byte, 400)
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	_, _ = rand.NewChaCha8(key).Read(data)
+	return data
 }
 
 func FuzzHostilePeer(f *testing.F) {

@@ -33,11 +33,15 @@ const (
 	// much as 15 packets of 4096 bytes that travel as one: 64 is what rdma_rxe
 	// does (65), 16 was a third slower on loopback.
 	DefaultAckReqInterval = 64
+	// DefaultLossProbeNs is the least time without an answer before the last packet
+	// is sent again: what a busy machine may keep a process waiting for. The ACK
+	// timeout is 67 ms by default.
+	DefaultLossProbeNs = 1e6
 	// DefaultSeqNAKRearmNs is how long a responder waits before it repeats the
 	// sequence NAK of a gap. rdma_rxe recovers a lost NAK by its timeout only.
 	DefaultSeqNAKRearmNs = 2e6
-	// DefaultFatalLingerNs is how long duplicates of a request that failed are
-	// answered with the same NAK.
+	// DefaultFatalLingerNs is how long the NAK of a request that failed is repeated
+	// for duplicates of that request and of earlier ones.
 	DefaultFatalLingerNs = 5e9
 	// DefaultHopLimit replaces a hop limit of 0.
 	DefaultHopLimit = 64
@@ -45,6 +49,22 @@ const (
 
 // Limits and steps of the send queue.
 const (
+	// maxFlight is how many packets by themselves are on their way to an address at
+	// most, from all QPs together: with 10 us for each, which a peer takes that has to
+	// answer each by a datagram, they are answered well before the usual timeout.
+	maxFlight = 1024
+	// runsCount is how many packets of runs count as one by itself.
+	runsCount = 4
+	// leastFlight is the part of the bound that loss leaves of it, as a divisor.
+	leastFlight = 16
+	// headerRoom is what headers take of a packet in a receive buffer, in bytes:
+	// Ethernet, IP, UDP, those of RoCE, ICRC.
+	headerRoom = 96
+	// readQuantum is how many packets of a READ's response a QP waits for room for,
+	// at most.
+	readQuantum = 32
+	// maxReadPackets is more packets than any READ has.
+	maxReadPackets = 1 << 30
 	// txQuantum is how many packets a QP may send on one turn: at 4096 bytes
 	// four segmented datagrams of 15, at 1024 bytes one of 60.
 	txQuantum = 60
@@ -65,6 +85,20 @@ const (
 	minRepeatNs = 100e3
 )
 
+// Limits of loss probes.
+const (
+	// maxProbes is how many are sent before the ACK timeout.
+	maxProbes = 2
+	// maxProbing is how many QPs of an engine may have a probe that nothing has
+	// answered.
+	maxProbing = 32
+	// probeRetry is after how many times its wait a QP that found no place tries
+	// again.
+	probeRetry = 8
+	// maxProbeBackoff bounds the doublings of the wait.
+	maxProbeBackoff = 16
+)
+
 // Limits and steps of the responder.
 const (
 	// maxAnswers bounds the answers that a QP owes at a time. A requester may
@@ -81,6 +115,21 @@ const (
 	// alone, at doubling intervals. A peer that still sends is told by its
 	// packets.
 	maxNAKRepeats = 5
+	// minNearGap is how many packets ahead of the expected one a request may be and
+	// get its sequence NAK at once. rdma_rxe has at most 128 packets outstanding and
+	// this package 256, unless told otherwise; 4096 are 4 MiB lost in a row at 1024
+	// bytes. One in 4096 of random PSNs is that near: 20,000 forged packets a second
+	// provoke 5 NAKs. A request further ahead is answered when nothing else comes: see
+	// responder.awaitProgress.
+	minNearGap = 4096
+	// maxFarGapNs is how long that takes at most, and on a QP without an ACK
+	// timeout. No round trip is longer.
+	maxFarGapNs = 1e9
+	// readCopies bounds the answers to repeated READs: each READ is sent again so
+	// many times over in all, as fast as the peer asks; then each repetition gets one
+	// packet. Recovery by going back stays far below it: with a READ of 200
+	// packets and every tenth packet lost a peer gets 10 times the READ.
+	readCopies = 16
 	// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
 	// SIGCOMM 2015; ConnectX takes 4 us).
 	DefaultCNPGapNs = 50e3

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/transport"
 )
@@ -23,19 +24,8 @@ import (
 //
 // A failure prints its seed: go test -run TestQueuePairLives -seed N
 func TestQueuePairLives(t *testing.T) {
-	first, n := uint64(1), uint64(*swarmFlag)
-	if testing.Short() {
-		n = min(n, 20)
-	}
-	if *seedFlag != 0 {
-		first, n = *seedFlag, 1
-	}
 	sum := map[transport.WCStatus]int{}
-	for seed := first; seed < first+n; seed++ {
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { newLives(t, seed, sum).run() }) {
-			return
-		}
-	}
+	n := seeds.Run(t, seeds.Fewer(150), func(t *testing.T, seed uint64) { newLives(t, seed, sum).run() })
 	t.Logf("%v", sum)
 	if n < 20 {
 		return
@@ -91,7 +81,7 @@ const (
 func newLives(t *testing.T, seed uint64, sum map[transport.WCStatus]int) *lives {
 	rng := rand.New(rand.NewPCG(seed, 0x11fe))
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, seed: seed})
-	p.logging = *seedFlag != 0
+	p.logging = seeds.One()
 	s := &lives{t: t, p: p, typ: []ib.Transport{ib.RC, ib.RC, ib.UC}[rng.IntN(3)], rng: rng, all: map[uint64]*life{}, sum: sum}
 	shared := rng.IntN(3) == 0
 	for i, e := range p.ends {
@@ -427,4 +417,25 @@ func (s *lives) check() {
 			}
 		}
 	}
+}
+
+// A new QP may have the number of one that was destroyed. Packets reach the new
+// one, also if the last packet before was for the old one.
+func TestNumberUsedAgain(t *testing.T) {
+	d := newPuppet(t, pairConfig{}, linkConfig{})
+	d.send(ib.RCWriteOnly, 0, []byte("one."))
+	require.Equal(t, "one.", string(d.a.buf[:4]))
+	n := d.a.qp.Number()
+	require.NoError(t, d.a.qp.Destroy())
+	d.send(ib.RCWriteOnly, 1, []byte("none"))
+	require.EqualValues(t, 1, d.a.eng.Counters().DropNoQP)
+	qp, err := d.a.eng.CreateQP(transport.QPInitAttr{
+		Type: ib.RC, PD: d.a.pd, SendCQ: d.a.cq, RecvCQ: d.a.cq, QPN: n,
+		Caps: transport.QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	require.NoError(t, err)
+	d.a.qp, d.a.end.qps = qp, []*transport.QP{qp}
+	d.a.bringUp(transport.StateRTS)
+	d.send(ib.RCWriteOnly, 0, []byte("two."))
+	require.Equal(t, "two.", string(d.a.buf[:4]))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // A message of 2^31 bytes at the smallest MTU takes 2^23 PSNs, half of the
@@ -20,7 +21,7 @@ func TestTwoGiB(t *testing.T) {
 	}
 	const total = 1 << 31
 	pathMTU := ib.MTU256
-	if raceEnabled {
+	if seeds.Race {
 		pathMTU = ib.MTU4096
 	}
 	mtu := pathMTU.Bytes()

@@ -19,7 +19,7 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	const op = "attach multicast"
 	switch {
 	case qp.gone:
-		return ErrDestroyed
+		return &OpError{Op: op, Err: ErrDestroyed}
 	case qp.typ != ib.UD:
 		return &AttrError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
 	case !gid.IsMulticast():
@@ -31,9 +31,9 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	case slices.Contains(qps, qp):
 		return nil
 	case len(qps) >= MaxMcastQPs:
-		return fmt.Errorf("%s: %d QPs in the group: %w", op, len(qps), ErrLimit)
+		return opErr(op, ErrLimit, "%d QPs in the group", len(qps))
 	case len(qps) == 0 && len(t.groups) >= MaxMcastGroups:
-		return fmt.Errorf("%s: %d groups: %w", op, len(t.groups), ErrLimit)
+		return opErr(op, ErrLimit, "%d groups", len(t.groups))
 	}
 	if t.groups == nil {
 		t.groups = make(map[ib.GID][]*QP)
@@ -89,7 +89,7 @@ func (e *Engine) handleMulticast(now int64, p *ib.Packet, rx *RxPacket) {
 	for _, qp := range qps {
 		if e.admit(now, qp, p, info, rx) {
 			taken = true
-			qp.handleUD(now, p, rx)
+			e.handleContained(now, qp, p, rx)
 		}
 	}
 	if taken {

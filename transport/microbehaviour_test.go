@@ -19,7 +19,9 @@ import (
 //	   acknowledgement never acknowledges what did not arrive.
 //	L2 go-back-N sender: the next PSN is the one after the previous, or the first
 //	   that is not acknowledged, and goes back only if a NAK, a gap in responses
-//	   or a timeout is the reason.
+//	   or a timeout is the reason. A loss probe repeats the last PSN, or the first
+//	   that is not acknowledged, and goes on where it was: two at most before
+//	   something new is acknowledged, and none before its time.
 //	L3 a READ is asked for again from the first missing byte, and for no more.
 //	L4 the counters are those of the trace.
 //	L10 MigReq is sent 1.
@@ -35,17 +37,23 @@ type watcher struct {
 // watched is the send side of one QP and the receive side of its peer.
 type watched struct {
 	// Requester.
-	next    ib.PSN // after the last one sent
-	highest ib.PSN // after the highest one sent
-	una     ib.PSN // first that no response has covered
-	reads   map[ib.PSN]readRange
-	reason  bool // a NAK or a gap arrived since it last went back
+	next      ib.PSN // after the last one sent
+	highest   ib.PSN // after the highest one sent
+	una       ib.PSN // first that no response has covered
+	reads     map[ib.PSN]readRange
+	reason    bool // a NAK or a gap arrived since it last went back
+	atUna     bool // it went to una from resume, once: that may have been a probe
+	resume    ib.PSN
+	probedUna ib.PSN
+	lastAt    int64 // when it last sent
+	probes    int   // since una moved
 	// Responder.
 	expected ib.PSN // first that did not arrive in order
 	naked    ib.PSN
 	nakAt    int64
 	nakSent  bool
-	rnr      bool
+	recvs    int  // receive requests that wait
+	refused  bool // the one expected came when there was none: an RNR NAK is owed
 }
 
 type readRange struct {
@@ -117,13 +125,28 @@ func (w *watcher) sent(f *flight) {
 	}
 	s := w.side(f.from.peer(), k.DestQP)
 	span := w.span(k)
-	if k.PSN != s.next {
-		// L2: it went back.
-		if k.PSN != s.una {
-			w.fail(f, "L2: neither next (%#x) nor first unacknowledged (%#x)", s.next, s.una)
+	switch {
+	case k.PSN == s.next:
+		s.atUna = s.atUna && k.PSN == s.una // the next probe looks the same
+	case k.PSN == s.una: // L2: it went back
+		if !s.atUna {
+			s.atUna, s.resume, s.probedUna = true, s.next, s.una
 		}
 		s.reason = false
+	case s.atUna && k.PSN == s.resume: // it did not
+		s.atUna = false
+		if s.una == s.probedUna { // otherwise that was before
+			w.probed(f, s, 0)
+		}
+	case s.atUna && k.PSN.Add(span) == s.resume:
+		s.atUna = false
+		w.probed(f, s, f.sent-s.lastAt)
+	case k.PSN.Add(span) == s.next:
+		w.probed(f, s, f.sent-s.lastAt)
+	default:
+		w.fail(f, "L2: neither next (%#x) nor first unacknowledged (%#x)", s.next, s.una)
 	}
+	s.lastAt = f.sent
 	if k.PSN.Before(s.highest) {
 		c.RetransmittedPkts++
 	}
@@ -138,6 +161,18 @@ func (w *watcher) sent(f *flight) {
 		// Not ATOMIC WRITE and FLUSH: they return nothing, so that any later
 		// acknowledgement says that they were executed.
 		s.reads[k.PSN] = readRange{psns: 1}
+	}
+}
+
+// probed checks a loss probe that came so long after the last packet; 0 if that is not
+// known.
+func (w *watcher) probed(f *flight, s *watched, after int64) {
+	least := w.p.tuning[f.from.i].LossProbeNs
+	if least == 0 {
+		least = transport.DefaultLossProbeNs
+	}
+	if s.probes++; least < 0 || s.probes > 2 || after != 0 && after < least {
+		w.fail(f, "L2: loss probe %d after %d ns, the least is %d", s.probes, after, least)
 	}
 }
 
@@ -190,11 +225,11 @@ func (w *watcher) sentResponse(f *flight) {
 	switch kind := k.AETH.Syndrome.Kind(); {
 	case kind == ib.SyndromeRNR:
 		c.SendRNRErr++
-		// The request was refused, so it did not arrive after all.
-		if k.PSN.Before(s.expected) {
-			s.expected = k.PSN
+		// It may be late: READ responses before it may be paced.
+		if !s.refused || k.PSN != s.expected {
+			w.fail(f, "L1: refuses what needed no receive request; first missing is %#x", s.expected)
 		}
-		s.rnr = true
+		s.refused = false
 	case k.AETH.Syndrome == ib.NAKSequence:
 		c.SentSeqNAKs++
 		if k.PSN != s.expected {
@@ -208,6 +243,14 @@ func (w *watcher) sentResponse(f *flight) {
 		if !k.PSN.Before(s.expected) {
 			w.fail(f, "L1: acknowledges what did not arrive; first missing is %#x", s.expected)
 		}
+	}
+}
+
+// postedRecv sees every receive request of a QP. Without them the trace does not
+// tell in time what the responder refused.
+func (w *watcher) postedRecv(l *link) {
+	if w != nil {
+		w.side(l.end, l.qp.Number()).recvs++
 	}
 }
 
@@ -229,8 +272,15 @@ func (w *watcher) arrived(f *flight) {
 		s := w.side(f.from.peer(), k.DestQP)
 		switch d := k.PSN.Diff(s.expected); {
 		case d == 0:
+			s.nakSent = false
+			needs := info.Op == ib.OpSend && info.Pos&ib.First != 0 || info.Op == ib.OpWrite && info.Headers&ib.HasImmDt != 0
+			if s.refused = needs && s.recvs == 0; s.refused {
+				break
+			}
+			if needs {
+				s.recvs--
+			}
 			s.expected = k.PSN.Add(w.span(k))
-			s.nakSent, s.rnr = false, false
 		case d < 0:
 			w.counts[1-f.from.i].DuplicateRequest++
 		case d > 0:
@@ -264,7 +314,7 @@ func (w *watcher) arrivedResponse(f *flight) {
 	for s.una != covered {
 		first, r, ok := s.pendingAt(s.una)
 		if !ok {
-			s.una = s.una.Next()
+			s.una, s.probes = s.una.Next(), 0
 			continue
 		}
 		answers := info(k).Op != ib.OpAcknowledge && k.PSN == s.una
@@ -272,7 +322,7 @@ func (w *watcher) arrivedResponse(f *flight) {
 			s.reason = true // implied NAK
 			return
 		}
-		s.una = s.una.Next()
+		s.una, s.probes = s.una.Next(), 0
 		if s.una == first.Add(r.psns) {
 			delete(s.reads, first)
 		}

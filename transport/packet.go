@@ -22,6 +22,10 @@ type Path struct {
 	// is down. Links that resolve neighbours count it while they send.
 	Unreachable uint64
 
+	// TooLong counts the packets that the link could not send on this path because they are
+	// longer than it carries: the interface has a smaller MTU by now, or a router said so.
+	TooLong uint64
+
 	// Link belongs to the link that sends on this path. The engine sets it to
 	// nil whenever another field changes.
 	Link any
@@ -76,6 +80,7 @@ type RxPacket struct {
 	TrafficClass uint8      // as received; the low two bits are ECN
 	HopLimit     uint8
 	SrcPort      uint16 // UDP source port, for tracing; 0 if the link does not say
+	InRun        bool   // it came with others in one datagram
 	// Data is the UDP payload from BTH through ICRC. The engine reads it only
 	// during HandlePacket.
 	Data []byte

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 
@@ -146,6 +147,7 @@ func (l *link) recv(id uint64, off, length int) {
 		wr.SGList = []transport.SGE{l.sge(off, length)}
 	}
 	require.NoError(l.p.t, l.qp.PostRecv(&wr))
+	l.p.watcher.postedRecv(l)
 }
 
 // Work requests on the whole memory of either end: off is that of both the
@@ -185,11 +187,16 @@ func with(wr transport.SendWR, change func(*transport.SendWR)) transport.SendWR 
 
 // fill writes a pattern that depends on the seed into the end's memory.
 func (e *end) fill(off, n int, seed uint64) []byte {
-	rng := rand.New(rand.NewPCG(seed, 7))
-	for i := range e.buf[off : off+n] {
-		e.buf[off+i] = byte(rng.Uint32())
+	b := e.buf[off : off+n]
+	rng := rand.NewPCG(seed, 7)
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
 	}
-	return e.buf[off : off+n]
+	for ; i < n; i++ {
+		b[i] = byte(rng.Uint64())
+	}
+	return b
 }
 
 // poll returns all completions of the end's CQ.

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"sort"
@@ -61,6 +62,7 @@ type end struct {
 	cq     *transport.CQ
 	base   uint64 // address of buf[0] in work requests and on the wire
 	inbox  []*flight
+	awayTo int64 // until then it handles nothing, and packets wait
 	events []transport.Event
 	qps    []*transport.QP
 }
@@ -117,6 +119,8 @@ type pairConfig struct {
 	puppet bool // the second end is played by the test
 	seed   uint64
 	cqe    int
+	bytes  int // of memory at each end; 0 for bufBytes
+	room   [2]transport.Room
 	mr     mem.Access // of both regions; 0 for everything but FlushPersistent
 	tracer transport.Tracer
 }
@@ -138,6 +142,9 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	if c.mr == 0 {
 		c.mr = allAccess
 	}
+	if c.bytes == 0 {
+		c.bytes = bufBytes
+	}
 	addrs := [2]string{"192.0.2.1", "192.0.2.2"}
 	if c.v6 {
 		addrs = [2]string{"2001:db8::1", "2001:db8::2"}
@@ -145,14 +152,15 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	for i := range p.ends {
 		var seed [32]byte
 		seed[0], seed[1], seed[2] = byte(c.seed), byte(c.seed>>8), byte(i)
+		binary.LittleEndian.PutUint64(seed[8:], c.seed>>16)
 		rng := rand.NewChaCha8(seed)
 		e := &end{p: p, i: i, name: string(rune('a' + i)), addr: netip.MustParseAddr(addrs[i]), base: uint64(i+1) << 32}
 		p.ends[i] = e
 		e.mem = mem.NewTable(rng, mem.Limits{})
-		e.whole = make([]byte, bufBytes+2*guardBytes)
+		e.whole = make([]byte, c.bytes+2*guardBytes)
 		copy(e.whole, guard)
-		copy(e.whole[guardBytes+bufBytes:], guard)
-		e.buf = e.whole[guardBytes : guardBytes+bufBytes : guardBytes+bufBytes]
+		copy(e.whole[guardBytes+c.bytes:], guard)
+		e.buf = e.whole[guardBytes : guardBytes+c.bytes : guardBytes+c.bytes]
 		var err error
 		e.pd, err = e.mem.AllocPD()
 		require.NoError(t, err)
@@ -162,7 +170,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 			continue
 		}
 		e.eng, err = transport.New(transport.Config{
-			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i], Tracer: c.tracer,
+			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i], Tracer: c.tracer, Room: c.room[i],
 		})
 		require.NoError(t, err)
 		e.cq, err = e.eng.CreateCQ(c.cqe, nil)
@@ -183,6 +191,7 @@ func (p *pair) close() {
 		if e.eng != nil {
 			_, armed := e.eng.NextTimeout()
 			require.False(p.t, armed, "%s: a timer outlived the QPs", e.name)
+			require.Zero(p.t, e.eng.RoomUsed(), "%s: room that nobody gives back", e.name)
 			require.Zero(p.t, e.eng.PollTransmit(p.now, p.batch), "%s: packets outlived the QPs", e.name)
 		}
 	}
@@ -190,7 +199,7 @@ func (p *pair) close() {
 
 func (e *end) checkGuards() {
 	require.Equal(e.p.t, guard, e.whole[:guardBytes], "%s: bytes before the region", e.name)
-	require.Equal(e.p.t, guard, e.whole[guardBytes+bufBytes:], "%s: bytes after the region", e.name)
+	require.Equal(e.p.t, guard, e.whole[guardBytes+len(e.buf):], "%s: bytes after the region", e.name)
 }
 
 func (e *end) peer() *end { return e.p.ends[1-e.i] }
@@ -272,19 +281,26 @@ func (p *pair) pump() {
 func (p *pair) next() (at int64, packet int, ok bool) {
 	packet = -1
 	for i, f := range p.flying {
-		if !ok || f.at < at || packet >= 0 && f.at == at && f.seq < p.flying[packet].seq {
-			at, packet, ok = f.at, i, true
+		t := max(f.at, f.from.peer().awayTo)
+		if !ok || t < at || t == at && f.before(p.flying[packet]) {
+			at, packet, ok = t, i, true
 		}
 	}
 	for _, e := range p.ends {
 		if e.eng == nil {
 			continue
 		}
-		if t, armed := e.eng.NextTimeout(); armed && (!ok || t < at) {
-			at, packet, ok = t, -1, true
+		// What has waited comes before the timers that were due meanwhile.
+		if t, armed := e.eng.NextTimeout(); armed && (!ok || max(t, e.awayTo) < at) {
+			at, packet, ok = max(t, e.awayTo), -1, true
 		}
 	}
 	return at, packet, ok
+}
+
+// before is the order of packets that wait.
+func (f *flight) before(g *flight) bool {
+	return f.at < g.at || f.at == g.at && f.seq < g.seq
 }
 
 // step makes the next thing happen unless it is later than limit; it reports
@@ -305,7 +321,7 @@ func (p *pair) step(limit int64) bool {
 		p.deliver(f)
 	} else {
 		for _, e := range p.ends {
-			if e.eng != nil {
+			if e.eng != nil && e.awayTo <= p.now {
 				e.eng.HandleTimeout(p.now)
 			}
 		}

@@ -55,12 +55,12 @@ func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	sq := &qp.sq
 	if qp.state < StateRTS {
 		if qp.gone {
-			return ErrDestroyed
+			return &OpError{Op: "post send", Err: ErrDestroyed}
 		}
-		return fmt.Errorf("post send in %v: %w", qp.state, ErrInvalidState)
+		return opErr("post send", ErrInvalidState, "%v", qp.state)
 	}
 	if sq.q.len() >= qp.caps.MaxSendWR {
-		return fmt.Errorf("post send: %w", ErrQueueFull)
+		return &OpError{Op: "post send", Err: ErrQueueFull}
 	}
 	if wr == nil {
 		return errNilRequest("post send")
@@ -135,9 +135,13 @@ func (sq *requester) copyInline(dst []byte, wr *SendWR) error {
 		e := &wr.SGList[i]
 		b, _, f := qp.e.cfg.Mem.Local(qp.pd, e.LKey, e.Addr, e.Length, 0)
 		if f != mem.FaultNone {
+			return opErr("post send", f, "inline element %d", i)
+		}
+		n, f := qp.e.copyGuarded(dst, b)
+		if f != mem.FaultNone {
 			return fmt.Errorf("post send: inline element %d: %w", i, f)
 		}
-		dst = dst[copy(dst, b):]
+		dst = dst[n:]
 	}
 	return nil
 }
@@ -146,7 +150,7 @@ func (sq *requester) copyInline(dst []byte, wr *SendWR) error {
 // returns the length of its message.
 func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 	if wr.Opcode >= numWROpcodes || !wrKinds[wr.Opcode].on(qp.typ) {
-		return 0, fmt.Errorf("post %v on a %v QP: %w", wr.Opcode, qp.typ, ErrInvalidOpcode)
+		return 0, opErr("post send", ErrInvalidOpcode, "%v on a %v QP", wr.Opcode, qp.typ)
 	}
 	k := &wrKinds[wr.Opcode]
 	if wr.Flags&^sendFlags != 0 {
@@ -166,7 +170,7 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 		n = uint64(len(wr.Inline))
 	} else {
 		if len(wr.SGList) > qp.caps.MaxSendSGE {
-			return 0, fmt.Errorf("post send: %d, at most %d: %w", len(wr.SGList), qp.caps.MaxSendSGE, ErrTooManySGE)
+			return 0, opErr("post send", ErrTooManySGE, "%d, at most %d", len(wr.SGList), qp.caps.MaxSendSGE)
 		}
 		for i := range wr.SGList {
 			n += uint64(wr.SGList[i].Length)
@@ -177,7 +181,7 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 			return 0, &AttrError{"post send", "send_flags", fmt.Sprintf("%v has no payload to inline", wr.Opcode)}
 		}
 		if n > uint64(qp.caps.MaxInline) {
-			return 0, fmt.Errorf("post send: %d bytes, at most %d: %w", n, qp.caps.MaxInline, ErrInlineTooLarge)
+			return 0, opErr("post send", ErrInlineTooLarge, "%d bytes, at most %d", n, qp.caps.MaxInline)
 		}
 	}
 	if k.exact != 0 && n != uint64(k.exact) {
@@ -189,7 +193,7 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 		}
 	}
 	if n > MaxMessage {
-		return 0, fmt.Errorf("post send: %d bytes, at most %d: %w", n, uint64(MaxMessage), ErrMessageTooLong)
+		return 0, opErr("post send", ErrMessageTooLong, "%d bytes, at most %d", n, uint64(MaxMessage))
 	}
 	return uint32(n), nil
 }
@@ -209,13 +213,13 @@ func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 	case wr.AH == nil:
 		return &AttrError{"post send", "ud.ah", "missing"}
 	case wr.AH.gone:
-		return fmt.Errorf("post send: address handle: %w", ErrDestroyed)
+		return opErr("post send", ErrDestroyed, "address handle")
 	case wr.AH.pd != qp.pd:
 		return &AttrError{"post send", "ud.ah", "of another protection domain"}
 	case wr.RemoteQPN > ib.QPNMask || wr.RemoteQPN == 0:
 		return &AttrError{"post send", "ud.remote_qpn", wr.RemoteQPN.String()}
-	case n > uint64(qp.mtu):
-		return fmt.Errorf("post send: %d bytes in one datagram, at most %d: %w", n, qp.mtu, ErrMessageTooLong)
+	case n > uint64(min(qp.mtu, qp.e.mtu.Bytes())):
+		return opErr("post send", ErrMessageTooLong, "%d bytes in one datagram, at most %d", n, min(qp.mtu, qp.e.mtu.Bytes()))
 	}
 	return nil
 }

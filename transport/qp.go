@@ -23,6 +23,7 @@ import (
 //	uc.go, ud.go          receiving on the unreliable transports
 //	mcast.go, cnp.go      multicast groups, congestion notification
 //	congestion.go         rate limit and pacing
+//	room.go               what may be on its way, over all QPs
 type QP struct {
 	e        *Engine
 	num      ib.QPN
@@ -48,9 +49,11 @@ type QP struct {
 	sq      requester // send queue: requester and completer
 	rq      recvQueue // own receive queue, unused with an SRQ
 	curRecv *recvWQE  // taken from rq or srq, not completed yet
+	noRecv  uint64    // of Counters.DropNoRecv
 	resp    responder
 	cc      *congestion // nil: no congestion control
 
+	share  qpShare  // of budgets: see room.go
 	link   qpLink   // membership of the engine's ready list
 	timers qpTimers // see timer.go
 }
@@ -62,7 +65,7 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 		return nil, err
 	}
 	if len(e.qps) >= MaxQPs {
-		return nil, fmt.Errorf("create QP: %d exist: %w", len(e.qps), ErrLimit)
+		return nil, opErr("create QP", ErrLimit, "%d exist", len(e.qps))
 	}
 	n, err := e.allocQPN(a.QPN)
 	if err != nil {
@@ -112,14 +115,14 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	for range maxQPNAttempts {
 		var b [4]byte
 		if _, err := io.ReadFull(e.cfg.Rand, b[:]); err != nil {
-			return 0, fmt.Errorf("create QP: random number: %w", err)
+			return 0, opErr(op, err, "random number")
 		}
 		n := ib.QPN(binary.BigEndian.Uint32(b[:])) & ib.QPNMask
 		if n >= minQPN && n != ib.QPNMulticast && e.qps[n] == nil {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("create QP: no free number found: %w", ErrLimit)
+	return 0, opErr(op, ErrLimit, "no free number found")
 }
 
 // Destroy ends the QP: nothing is sent or completed any more, timers stop, its
@@ -128,7 +131,7 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 // are unbound; a type 2A window makes Destroy fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
-		return ErrDestroyed
+		return &OpError{Op: "destroy QP", Err: ErrDestroyed}
 	}
 	e := qp.e
 	if err := e.cfg.Mem.DetachQP(qp.num); err != nil {
@@ -193,6 +196,9 @@ func (qp *QP) State() QPState { return qp.state }
 
 // UserData returns what QPInitAttr.UserData was.
 func (qp *QP) UserData() any { return qp.userData }
+
+// NoRecv returns what of Counters.DropNoRecv was for this queue pair.
+func (qp *QP) NoRecv() uint64 { return qp.noRecv }
 
 // Unreachable counts the packets that the link could not send on the path of a
 // connected QP; see [Path].

@@ -109,7 +109,7 @@ var attrChecks = [...]attrCheck{
 		if !a.PathMTU.Valid() {
 			return fmt.Sprintf("%d is not an MTU", uint8(a.PathMTU))
 		}
-		return differ(a.PathMTU <= qp.e.cfg.MTU, "%v exceeds the active MTU %v", a.PathMTU, qp.e.cfg.MTU)
+		return differ(a.PathMTU <= qp.e.mtu, "%v exceeds the active MTU %v", a.PathMTU, qp.e.mtu)
 	}},
 	{AttrTimeout, "timeout", func(qp *QP, a *QPAttr) string {
 		return differ(a.Timeout.Valid(), "%d is not in 0..31", a.Timeout)

@@ -27,7 +27,7 @@ func (qp *QP) sqError(now int64) {
 }
 
 // enterErr moves the QP to ERR and flushes both queues. The responder may go
-// on to repeat a fatal NAK (wire format 13.14).
+// on to repeat a fatal NAK, and nothing else (wire format 13.14).
 func (qp *QP) enterErr(now int64) {
 	if qp.state == StateErr {
 		return

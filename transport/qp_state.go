@@ -82,7 +82,7 @@ func buildTransitions(t ib.Transport) *transitionTable {
 // that nothing changed.
 func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	if qp.gone {
-		return ErrDestroyed
+		return &OpError{Op: "modify QP", Err: ErrDestroyed}
 	}
 	from, to := qp.state, qp.state
 	if mask&AttrState != 0 {
@@ -117,6 +117,9 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 		qp.attr.EnSQDAsyncNotify = false // asked for anew each time
 	}
 	qp.store(&a, mask)
+	if mask&AttrAccess != 0 {
+		qp.resp.rightsChanged()
+	}
 	qp.enter(now, to)
 	return nil
 }
@@ -155,6 +158,7 @@ func (qp *QP) enter(now int64, to QPState) {
 	switch {
 	case to == StateErr:
 		qp.enterErr(now)
+		qp.resp.endLinger() // not even the NAK that may have ended the QP before
 	case to == StateReset:
 		qp.reset(now)
 	case from == to:

@@ -1,7 +1,5 @@
 package transport
 
-import "fmt"
-
 // recvQueue is the receive queue of a QP or an SRQ. A work request is in
 // exactly one place: in the free list, in the ring of posted requests, or with
 // the responder that took it. Its slot counts against the capacity until it is
@@ -72,10 +70,10 @@ func (q *recvQueue) check(wr *RecvWR) error {
 		return errNilRequest("post receive")
 	}
 	if len(wr.SGList) > q.maxSGE {
-		return fmt.Errorf("post receive: %d, at most %d: %w", len(wr.SGList), q.maxSGE, ErrTooManySGE)
+		return opErr("post receive", ErrTooManySGE, "%d, at most %d", len(wr.SGList), q.maxSGE)
 	}
 	if q.used >= q.capacity {
-		return fmt.Errorf("post receive: %w", ErrQueueFull)
+		return &OpError{Op: "post receive", Err: ErrQueueFull}
 	}
 	return nil
 }
@@ -133,11 +131,11 @@ func (q *recvQueue) clear() {
 func (qp *QP) PostRecv(wr *RecvWR) error {
 	switch {
 	case qp.gone:
-		return ErrDestroyed
+		return &OpError{Op: "post receive", Err: ErrDestroyed}
 	case qp.srq != nil:
-		return fmt.Errorf("post receive to a QP with an SRQ: %w", ErrInvalidState)
+		return opErr("post receive", ErrInvalidState, "the QP has an SRQ")
 	case qp.state == StateReset:
-		return fmt.Errorf("post receive in RESET: %w", ErrInvalidState)
+		return opErr("post receive", ErrInvalidState, "RESET")
 	}
 	if err := qp.rq.check(wr); err != nil {
 		return err

@@ -9,6 +9,8 @@ import "github.com/goroce/goroce/ib"
 //	segment.go                  that packet
 //	completer.go                what responses say
 //	retry.go                    timeouts, NAKs, go-back-N
+//	rtt.go                      the round-trip time
+//	probe.go                    tail loss probes
 //	window.go                   how much may be unacknowledged
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD
@@ -29,8 +31,17 @@ type requester struct {
 	reads    readRing
 	sinceAck int // packets since the last AckReq
 	retry    retryState
+	rtt      rttEstimate
+	probe    probeState
 	win      window
 	credit   creditState
+
+	flight *flight // to the peer; nil: not bounded
+	out    int     // units of the flight that are charged
+	in     int     // units of Engine.reading that are charged
+	inRuns bool    // the last response to a READ came in a run
+	askNow bool    // the next packet asks for an answer
+	cost   int     // of the next packet
 
 	tx payloadCursor // payload of the request at cur
 	rx payloadCursor // where the response to the request at head goes
@@ -93,10 +104,13 @@ func (sq *requester) start(now int64) {
 	sq.curPkt, sq.sinceAck = 0, 0
 	sq.credit = creditState{}
 	sq.win = newWindow(sq.qp)
-	sq.retry = retryState{}
+	sq.stopProbe()
+	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
+	sq.rtt, sq.probe = rttEstimate{}, probeState{}
 	sq.retry.refill(&sq.qp.attr)
 	sq.tx.drop()
 	sq.rx.drop()
+	sq.qp.e.join(sq.qp)
 }
 
 // drain lets what was begun finish and begins nothing new: RTS to SQD.
@@ -117,6 +131,15 @@ func (sq *requester) attrsChanged(now int64) {
 		return
 	}
 	sq.win.limit(sq.qp)
+	sq.probe.update(sq.qp, &sq.rtt)
+	if f := sq.flight; f != nil && f.to != sq.qp.path.Dst {
+		sq.leaveRoom()
+		sq.qp.e.part(sq.qp)
+		sq.qp.e.join(sq.qp)
+	}
+	if sq.qp.attr.Timeout == 0 {
+		sq.leaveRoom()
+	}
 	sq.qp.markReady()
 }
 
@@ -134,6 +157,7 @@ func (sq *requester) flush(now int64) {
 func (sq *requester) reset() {
 	sq.q.head = sq.q.tail
 	sq.forget()
+	sq.qp.e.part(sq.qp)
 	sq.q = sendQueue{}
 	sq.reads = readRing{}
 	sq.tx, sq.rx = payloadCursor{}, payloadCursor{}
@@ -150,6 +174,8 @@ func (sq *requester) forget() {
 	sq.retry.rnrWait = false
 	sq.qp.stopTimer(timerAck)
 	sq.qp.stopTimer(timerRNR)
+	sq.stopProbe()
+	sq.leaveRoom()
 	sq.tx.drop()
 	sq.rx.drop()
 }
@@ -171,16 +197,27 @@ func (sq *requester) checkDrained(now int64) {
 
 // pollTransmit sends what may be sent now, up to len(batch) packets.
 func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
-	if sq.q.cur == sq.q.tail || sq.qp.state < StateRTS || sq.qp.holdsRequests() {
+	n := sq.transmit(now, batch)
+	if sq.qp.share.from != nil {
+		sq.qp.share.settle()
+	}
+	return n
+}
+
+func (sq *requester) transmit(now int64, batch []TxPacket) int {
+	if sq.q.cur == sq.q.tail && !sq.probe.due || sq.qp.state < StateRTS || sq.qp.holdsRequests() {
 		return 0
 	}
 	if sq.qp.typ != ib.RC {
 		return sq.sendUnreliable(now, batch)
 	}
 	n := 0
+	if sq.probe.due && len(batch) > 0 && sq.sendProbe(now, &batch[0]) {
+		n++
+	}
 	for n < len(batch) {
 		w := sq.admissible(now)
-		if w == nil {
+		if w == nil || !sq.hasRoom(w, n == 0) {
 			break
 		}
 		if !sq.build(now, w, &batch[n]) {
@@ -192,6 +229,9 @@ func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
 	// first: the peer has time from the last on.
 	if n > 0 && (!sq.qp.timerSet(timerAck) || sq.qp.paceLimited()) {
 		sq.armAckTimer(now)
+	}
+	if n > 0 {
+		sq.armProbe(now)
 	}
 	return n
 }

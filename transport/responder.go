@@ -37,11 +37,13 @@ type responder struct {
 
 	msg   message
 	store replayStore
-	out   answerQueue
-	nak   nakState
-	fatal fatalState
-	cnp   cnpState
-	wc    WC // the completion being made
+
+	tooLong uint64 // Path.TooLong when the newest READ was taken
+	out     answerQueue
+	nak     nakState
+	fatal   fatalState
+	cnp     cnpState
+	wc      WC // the completion being made
 }
 
 // message is the SEND or WRITE in progress: between its first packet and its
@@ -98,8 +100,8 @@ func (r *responder) reset() {
 
 // toErr stops the responder: at the transition to ERR, before the receive queue
 // is flushed. If the reason was a fatal NAK of its own, what is owed up to that
-// NAK is still sent and duplicates are answered until the linger ends;
-// otherwise the QP falls silent.
+// NAK is still sent and the NAK is repeated until the linger ends; otherwise the
+// QP falls silent.
 func (r *responder) toErr() {
 	r.dropMessage()
 	r.msg.recv = nil // qp.curRecv, which the flush completes
@@ -138,13 +140,14 @@ func psnOf(seq uint64) ib.PSN { return ib.PSN(seq & ib.PSNMask) }
 // verdict other than pass ends in refuse.
 func (r *responder) handleRequest(now int64, p *ib.Packet) {
 	qp := r.qp
-	if qp.state == StateRTR || qp.watchFirst {
-		qp.commEstablished()
-	}
 	info := p.Opcode.Info()
 	if d := p.PSN.Diff(psnOf(r.next)); d != 0 || r.fatal.active {
 		r.outOfOrder(now, p, info, d)
 		return
+	}
+	// Only the PSN tells the peer from anybody who can forge its address.
+	if qp.state == StateRTR || qp.watchFirst {
+		qp.commEstablished()
 	}
 	if r.nak.latch != nakNone {
 		r.stopNAK()
@@ -191,13 +194,11 @@ func (r *responder) handleRequest(now int64, p *ib.Packet) {
 func (r *responder) outOfOrder(now int64, p *ib.Packet, info *ib.OpcodeInfo, d int) {
 	seq := r.next + uint64(int64(d))
 	switch {
-	case r.fatal.active && seq == r.fatal.seq:
-		r.repeatFatal()
+	case r.fatal.active:
+		r.afterFatal(now, p, info, seq)
 	case d < 0:
 		r.duplicate(now, p, info, seq)
-	case r.fatal.active:
-		// Behind the request that failed: the peer will be told about that one.
 	default:
-		r.gap(now, p)
+		r.gap(now, p, d)
 	}
 }

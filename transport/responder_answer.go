@@ -7,6 +7,7 @@ import "github.com/goroce/goroce/ib"
 type answer struct {
 	op    ib.Operation // what is answered; OpSend for a plain acknowledgement
 	dup   bool         // answers a duplicate
+	cut   bool         // the first packet of an answer that does not go on
 	rkey  ib.RKey
 	msn   ib.MSN // after the message that is answered
 	first uint64 // sequence number of the request as it was first executed

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // The model of an RC responder is as naive as can be: packets stand in a list,
@@ -478,11 +479,5 @@ func (m *responderModel) run() {
 }
 
 func TestResponderAgainstModel(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 30
-	}
-	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { newResponderModel(t, seed).run() })
-	}
+	seeds.Run(t, seeds.Fewer(300), func(t *testing.T, seed uint64) { newResponderModel(t, seed).run() })
 }

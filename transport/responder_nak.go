@@ -13,7 +13,7 @@ type nakState struct {
 
 	latch   nakKind
 	repeats uint8 // NAKs sent for this gap beyond the first
-	againAt int64 // a NAK for this gap may be sent again
+	againAt int64 // a NAK for this gap may be sent again, once this one has left
 }
 
 type nakKind uint8
@@ -22,6 +22,7 @@ const (
 	nakNone nakKind = iota
 	nakSequence
 	nakRNR
+	nakFar // none yet: a packet far ahead has come, and nothing expected since
 )
 
 // fatalState is set from a fatal NAK to the end of the linger.
@@ -31,30 +32,76 @@ type fatalState struct {
 	seq      uint64
 }
 
-// gap handles a packet beyond the expected one: the first one of a gap is
+// gap handles a packet d beyond the expected one: the first one of a gap is
 // answered with a sequence NAK that names what is missing, and the rest are
 // dropped (IBTA 9.7.5.2.8). The NAK itself may get lost, so it is repeated if
 // packets still come, or nothing does, some time after it.
-func (r *responder) gap(now int64, p *ib.Packet) {
-	r.qp.e.counters.OutOfSeqRequest++
-	r.drop(now, p, "out of sequence")
+func (r *responder) gap(now int64, p *ib.Packet, d int) {
+	c := &r.qp.e.counters
+	c.OutOfSeqRequest++
 	k := &r.nak
+	if d > r.nearGap() {
+		c.FarAheadRequest++
+		r.drop(now, p, "far ahead")
+		if k.latch == nakNone {
+			r.awaitProgress(now)
+		}
+		if k.latch != nakSequence {
+			return
+		}
+	} else {
+		r.drop(now, p, "out of sequence")
+	}
 	switch {
-	case k.latch == nakNone:
+	case k.latch == nakNone || k.latch == nakFar:
 		k.repeats = 0
-	case now < k.againAt:
+	case k.due || now < k.againAt:
 		return
 	}
-	r.sequenceNAK(now)
+	r.sequenceNAK()
+}
+
+// nearGap returns how far ahead of the expected PSN a packet is believed at
+// once to be behind a gap: see minNearGap. A QP with a large window of its own
+// has a peer with one as large.
+func (r *responder) nearGap() int {
+	return max(minNearGap, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets)
+}
+
+// awaitProgress puts off the NAK for a packet that is far ahead. Anybody can
+// make one up who knows addresses and QP number, and a NAK for each would send
+// the peer back all the time. But it can be true: a READ that was lost takes up
+// to 2^23 PSNs. Then nothing that is expected arrives any more, so the NAK goes
+// out if that has not changed after the time that the peer gives to an answer.
+func (r *responder) awaitProgress(now int64) {
+	ns := r.qp.attr.Timeout.Ns()
+	if ns == 0 || ns > maxFarGapNs {
+		ns = maxFarGapNs
+	}
+	k := &r.nak
+	k.latch = nakFar
+	k.againAt = now + max(ns, r.rearmNs())
+	r.qp.setTimer(timerNAK, k.againAt)
 }
 
 // sequenceNAK queues a NAK that names the expected PSN.
-func (r *responder) sequenceNAK(now int64) {
-	k := &r.nak
+func (r *responder) sequenceNAK() {
 	r.sendNAK(ib.NAKSequence, r.next)
-	k.latch = nakSequence
-	k.againAt = now + r.rearmNs()<<min(k.repeats, maxNAKRepeats)
-	r.qp.setTimer(timerNAK, k.againAt)
+	r.nak.latch = nakSequence
+}
+
+// nakLeft starts the time in which the NAK of a gap is not repeated. Not when the
+// NAK is queued: behind READ responses that are paced it waits, and the peer
+// cannot have heard of it.
+func (r *responder) nakLeft(now int64) {
+	k := &r.nak
+	switch k.latch {
+	case nakSequence:
+		k.againAt = now + r.rearmNs()<<min(k.repeats, maxNAKRepeats)
+		r.qp.setTimer(timerNAK, k.againAt)
+	case nakRNR:
+		k.againAt = now + k.syndrome.RNRCode().Ns() + r.rearmNs()
+	}
 }
 
 // rearmNs returns how long the first NAK of a gap is given to take effect.
@@ -65,20 +112,25 @@ func (r *responder) rearmNs() int64 {
 	return DefaultSeqNAKRearmNs
 }
 
-// repeatSequenceNAK repeats the sequence NAK of a gap that nothing has repaired.
-func (r *responder) repeatSequenceNAK(now int64) {
+// nakExpired sends the sequence NAK of a gap that nothing has repaired: again,
+// or for the first time if it was put off.
+func (r *responder) nakExpired() {
 	k := &r.nak
-	if k.latch != nakSequence || k.repeats >= maxNAKRepeats {
+	switch {
+	case k.latch == nakFar:
+		k.repeats = 0
+	case k.latch != nakSequence || k.repeats >= maxNAKRepeats:
 		return
+	default:
+		k.repeats++
 	}
-	k.repeats++
-	r.sequenceNAK(now)
+	r.sequenceNAK()
 }
 
 // stopNAK ends the wait for the expected packet: it arrived, or nobody waits
 // any more. A NAK that has not left is not sent.
 func (r *responder) stopNAK() {
-	if r.nak.latch == nakSequence {
+	if r.nak.latch == nakSequence || r.nak.latch == nakFar {
 		r.qp.stopTimer(timerNAK)
 	}
 	r.nak = nakState{}
@@ -96,12 +148,10 @@ func (r *responder) sendNAK(s ib.Syndrome, seq uint64) {
 // is none. The peer sends it again after the time in the NAK; what it sends
 // meanwhile is behind a gap that needs no sequence NAK (one would make some
 // requesters cut their wait short).
-func (r *responder) receiverNotReady(now int64) {
-	code := r.qp.attr.MinRNRTimer
-	r.sendNAK(ib.RNRNAK(code), r.next)
+func (r *responder) receiverNotReady() {
+	r.sendNAK(ib.RNRNAK(r.qp.attr.MinRNRTimer), r.next)
 	r.nak.latch = nakRNR
 	r.nak.repeats = 0
-	r.nak.againAt = now + code.Ns() + r.rearmNs()
 }
 
 // nakOf is what a verdict means on the wire and here (IBTA 9.9.3, table of
@@ -122,7 +172,7 @@ var nakOf = [...]struct {
 // refuse ends a request that did not pass.
 func (r *responder) refuse(now int64, p *ib.Packet, v verdict) {
 	if v == notReady {
-		r.receiverNotReady(now)
+		r.receiverNotReady()
 		return
 	}
 	r.drop(now, p, "refused")
@@ -155,28 +205,55 @@ func (r *responder) fail(now int64, s ib.Syndrome, seq uint64, ev EventType, tol
 	qp.markReady()
 }
 
-// repeatFatal answers a duplicate of the request that failed.
-func (r *responder) repeatFatal() {
-	if !r.nak.due {
-		r.nak.due = true
-		r.nak.syndrome, r.nak.seq = r.fatal.syndrome, r.fatal.seq
-		r.qp.markReady()
+// afterFatal handles a request that comes after a fatal NAK. The request that
+// failed gets the same NAK again. So do those before it: the NAK acknowledges
+// them. But a READ is not done again and no saved result is sent, because the QP
+// is in ERR: its memory is no business of the peer any more, and a peer that has
+// lost such an answer runs out of retries, as it would with one that falls
+// silent at once. What is behind the failed request is dropped: the peer will be
+// told about that one.
+func (r *responder) afterFatal(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
+	f := &r.fatal
+	if seq < f.seq {
+		r.qp.e.counters.DuplicateRequest++
 	}
+	if seq < r.base || seq > f.seq {
+		r.drop(now, p, "after fatal NAK")
+		return
+	}
+	if r.nak.due {
+		return
+	}
+	r.nak.due = true
+	r.nak.syndrome, r.nak.seq = f.syndrome, f.seq
+	if info.Op == ib.OpRead && seq+r.readPackets(p.RETH.Len) > f.seq {
+		// It was this READ that failed, after part of its answer. With the PSN of the
+		// failure the NAK would acknowledge that part, which may be what was lost.
+		r.nak.seq = seq
+	}
+	r.qp.markReady()
 }
 
-// lingers reports whether requests are still answered although the QP is in
+// lingers reports whether a fatal NAK is still repeated although the QP is in
 // ERR.
 func (r *responder) lingers() bool { return r.fatal.active }
+
+// endLinger makes the responder silent: the linger is over, or the application
+// has asked for ERR itself.
+func (r *responder) endLinger() {
+	r.qp.stopTimer(timerLinger)
+	r.fatal = fatalState{}
+	r.nak = nakState{}
+	r.out.reset()
+}
 
 // onTimer runs a timer of the responder that has expired.
 func (r *responder) onTimer(now int64, id timerID) {
 	switch id {
 	case timerNAK:
-		r.repeatSequenceNAK(now)
+		r.nakExpired()
 	case timerLinger:
-		r.fatal = fatalState{}
-		r.nak = nakState{}
-		r.out.reset()
+		r.endLinger()
 	}
 }
 

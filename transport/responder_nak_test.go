@@ -272,49 +272,105 @@ func TestCompletionLost(t *testing.T) {
 	require.Equal(t, []EventType{EventCQError, EventQPFatal}, r.events())
 }
 
-// wire format 13.14: after a fatal NAK, duplicates of the request that failed
-// get the same NAK again, and older ones what they got, until the linger ends.
+// wire format 13.14: after a fatal NAK the request that failed and those before
+// it get the same NAK again until the linger ends. Nothing else is answered: no
+// READ is done again, no saved result is sent, no congestion is told of.
 func TestFatalLinger(t *testing.T) {
 	r := newRig(t, rigOpts{rts: true, tuning: Tuning{FatalLingerNs: 10 * ms}})
+	r.qp.WatchEstablished()
 	w := r.reth(0, 4)
-	r.send(ib.RCWriteOnly, pattern(4, 0), w)
-	r.send(ib.RCReadRequest, nil, r.reth(0, 4))
-	r.send(ib.RCSendLast, pattern(4, 0))
-	r.send(ib.RCWriteOnly, pattern(4, 9), w) // behind it, never executed
-	r.want("ONLY 101 msn 2 [4]", "NAK invalid request 102 msn 2")
-	require.Equal(t, pattern(4, 0), r.mem.Bytes()[:4])
-	for range 2 {
-		r.advance(3 * ms)
-		r.send(ib.RCWriteOnly, pattern(4, 0), w, at(100))
-		r.send(ib.RCReadRequest, nil, r.reth(0, 4), at(101))
-		r.send(ib.RCSendLast, pattern(4, 0), at(102))
-		r.send(ib.RCWriteOnly, pattern(4, 9), w, at(103))
-		r.want("ACK 100 msn 1", "ONLY 101 msn 2 [4]", "NAK invalid request 102 msn 2")
+	requests := []func(edit ...func(*ib.Packet)){
+		func(e ...func(*ib.Packet)) { r.send(ib.RCWriteOnly, pattern(4, 0), append(e, w)...) },
+		func(e ...func(*ib.Packet)) { r.send(ib.RCReadRequest, nil, append(e, w)...) },
+		func(e ...func(*ib.Packet)) { r.send(ib.RCFetchAdd, nil, append(e, r.atomic(8, 1, 0))...) },
+		func(e ...func(*ib.Packet)) { r.send(ib.RCAtomicWrite, pattern(8, 0), append(e, r.reth(16, 8))...) },
+		func(e ...func(*ib.Packet)) {
+			r.send(ib.RCFlush, nil, append(e, w, func(p *ib.Packet) { p.FETH = ib.FlushGlobalVisibility })...)
+		},
+		func(e ...func(*ib.Packet)) { r.send(ib.RCSendLast, pattern(4, 0), e...) }, // not the next of a message
+		func(e ...func(*ib.Packet)) { r.send(ib.RCWriteOnly, pattern(4, 9), append(e, w)...) },
 	}
+	const bad = 5
+	for _, request := range requests {
+		request()
+	}
+	require.Len(t, r.poll(), 5)
+	require.Equal(t, StateErr, r.qp.State())
+	require.Equal(t, []EventType{EventCommEstablished, EventQPRequestError}, r.events())
+	copy(r.mem.Bytes(), "SECRET!!")
+	for i := range 2 {
+		r.advance(3 * ms)
+		for k, request := range requests {
+			request(at(rigPSN + ib.PSN(k)))
+			if k <= bad {
+				r.want("NAK invalid request 105 msn 5")
+			} else {
+				require.Empty(t, r.poll(), "behind what failed")
+			}
+		}
+		require.EqualValues(t, bad*(i+1), r.e.Counters().DuplicateRequest)
+	}
+	p := pkt(ib.RCWriteOnly, rigPSN, pattern(4, 0))
+	w(&p)
+	r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: ECNCE})
+	r.want("NAK invalid request 105 msn 5") // and no CNP
+	p.PSN = rigPSN - 1
+	r.rx(&p)
+	require.Empty(t, r.poll(), "before the first PSN")
+	require.Equal(t, "SECRET!!", string(r.mem.Bytes()[:8]))
 	r.advance(5 * ms)
-	r.send(ib.RCSendLast, pattern(4, 0), at(102))
+	requests[bad](at(rigPSN + bad))
 	require.Empty(t, r.poll())
 	_, set := r.e.NextTimeout()
 	require.False(t, set)
 	require.EqualValues(t, 1, r.e.Counters().DropState)
 }
 
-// An application that moves the QP to ERR or RESET ends it all at once.
+// What was owed before a fatal NAK is still sent, and in order: the peer would
+// not understand the NAK otherwise.
+func TestFatalBehindAnswers(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	r.send(ib.RCReadRequest, nil, r.reth(0, 300))
+	r.send(ib.RCSendLast, pattern(4, 0))
+	require.Equal(t, StateErr, r.qp.State())
+	require.Equal(t, 1, r.e.PollTransmit(r.now, r.tx[:1]))
+	r.send(ib.RCReadRequest, nil, r.reth(0, 300), at(100)) // does not go back
+	r.want("LAST 101 msn 1 [44]", "NAK invalid request 102 msn 1")
+}
+
+// An application that moves the QP to ERR or RESET ends it all at once, also
+// what a fatal NAK of the QP's own has left.
 func TestNoLingerAfterModify(t *testing.T) {
 	for _, to := range []QPState{StateErr, StateReset} {
-		r := newRig(t, rigOpts{rts: true})
-		r.post(1, 400, 400)
-		r.send(ib.RCSendFirst, pattern(256, 0))
-		r.send(ib.RCSendLast, pattern(4, 0), at(200)) // a NAK is due
-		require.NoError(t, r.qp.Modify(r.now, QPAttr{State: to}, AttrState))
-		require.Empty(t, r.poll())
-		r.send(ib.RCSendFirst, pattern(256, 0), at(100))
-		require.Empty(t, r.poll())
-		_, set := r.e.NextTimeout()
-		require.False(t, set)
-		if to == StateErr {
-			require.Equal(t, []WC{{ID: 1, Status: WCFlushErr, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
-		} else {
+		for _, fatal := range []bool{false, true} {
+			r := newRig(t, rigOpts{rts: true})
+			r.post(1, 400, 400)
+			r.send(ib.RCReadRequest, nil, r.reth(0, 1))
+			r.want("ONLY 100 msn 1 [1]")
+			r.send(ib.RCSendFirst, pattern(256, 0))
+			if fatal {
+				r.send(ib.RCSendOnly, pattern(256, 0)) // amid a message
+				require.Equal(t, StateErr, r.qp.State())
+				require.Equal(t, []WC{{ID: 1, Status: WCRemoteInvReqErr, VendorErr: uint32(ib.NAKInvalidRequest) << 8, QPN: rigQPN}}, r.wcs())
+			} else {
+				r.send(ib.RCSendLast, pattern(4, 0), at(200)) // a NAK is due
+			}
+			require.NoError(t, r.qp.Modify(r.now, QPAttr{State: to}, AttrState))
+			require.Empty(t, r.poll())
+			r.send(ib.RCSendFirst, pattern(256, 0), at(101))
+			r.send(ib.RCSendOnly, pattern(256, 0), at(102))
+			read := pkt(ib.RCReadRequest, 100, nil)
+			r.reth(0, 1)(&read)
+			r.rx(&read)
+			require.Empty(t, r.poll())
+			_, set := r.e.NextTimeout()
+			require.False(t, set)
+			if to == StateErr {
+				if !fatal {
+					require.Equal(t, []WC{{ID: 1, Status: WCFlushErr, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
+				}
+				continue
+			}
 			require.Empty(t, r.wcs())
 			r.connect(rigOpts{typ: ib.RC, mtu: ib.MTU256, psn: 7, access: allRemote, depth: 1})
 			r.psn = 7
@@ -335,6 +391,22 @@ func TestReadRevoked(t *testing.T) {
 	r.want("NAK remote access error 102 msn 1")
 	require.Equal(t, StateErr, r.qp.State())
 	require.Equal(t, []EventType{EventQPAccessError}, r.events())
+	// A peer that lost the first response too hears that it was this READ that
+	// failed, not the one after it.
+	key := ib.RKey(r.qp.resp.store.newest().rkey)
+	again := func(psn ib.PSN, off, n uint32) {
+		p := pkt(ib.RCReadRequest, psn, nil)
+		p.RETH = ib.RETH{VA: rigVA + uint64(off), RKey: key, Len: n}
+		r.rx(&p)
+	}
+	again(100, 0, 1000)
+	r.want("NAK remote access error 100 msn 1")
+	again(101, 256, 744)
+	r.want("NAK remote access error 101 msn 1")
+	again(102, 512, 488)
+	r.want("NAK remote access error 102 msn 1")
+	again(103, 768, 232)
+	require.Empty(t, r.poll())
 }
 
 // A stray duplicate of a READ that was finished long ago must not end the QP.

@@ -25,6 +25,7 @@ func (r *responder) doRead(p *ib.Packet) verdict {
 		r.wc.VendorErr = uint32(f)
 		return badAccess
 	}
+	r.tooLong = qp.path.TooLong
 	r.answerNew(&replay{op: ib.OpRead, rkey: h.RKey, va: h.VA, length: h.Len}, r.readPackets(h.Len))
 	return pass
 }

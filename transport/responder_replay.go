@@ -30,6 +30,16 @@ type replay struct {
 	last   uint64
 	va     uint64
 	value  uint64 // atomics: the original value
+	again  uint64 // READ: packets sent again so far
+}
+
+// afford takes n packets from what a READ may be sent again, if that is left.
+func (p *replay) afford(n uint64) bool {
+	if p.again+n > readCopies*(p.last-p.first+1) {
+		return false
+	}
+	p.again += n
+	return true
 }
 
 func (s *replayStore) init(depth uint8) {
@@ -177,7 +187,8 @@ func (r *responder) replaySaved(s *replay) {
 }
 
 // replayRead does a READ again, or a part of one that starts at a later
-// packet. The key is looked up again when the data is sent.
+// packet. The rights of the QP are looked at again here, the key when the data
+// is sent.
 func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	s := r.store.find(seq)
 	if s == nil || s.op != ib.OpRead {
@@ -192,24 +203,69 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 		r.drop(now, p, "duplicate READ differs")
 		return
 	}
+	if !r.mayRead() {
+		r.refuseDuplicate(ib.NAKInvalidRequest, seq)
+		return
+	}
+	if r.cannotAnswer(now, s, seq) {
+		return
+	}
 	last := seq + r.readPackets(p.RETH.Len) - 1
 	if a := r.out.pending(s.first); a != nil {
-		// The first answer is still being sent. What it has not reached yet will
-		// come; what it has passed is sent again, by going back.
-		if a.last < last || a.end < end {
-			a.last, a.end = last, end
-		}
-		if seq < a.at {
-			a.start, a.at = seq, seq
-			r.out.rewound(a)
-		}
+		r.mergeRead(s, a, seq, last, end)
 		return
 	}
 	if r.out.full() {
 		return
 	}
+	cut := !s.afford(last-seq+1) && last > seq
+	if cut {
+		r.qp.e.counters.CutReads++
+		last, end = seq, off+uint64(r.qp.mtu)
+	}
 	r.owe(&answer{
-		op: ib.OpRead, dup: true, rkey: s.rkey, msn: s.msn, va: s.va, end: end,
+		op: ib.OpRead, dup: true, cut: cut, rkey: s.rkey, msn: s.msn, va: s.va, end: end,
 		first: s.first, start: seq, at: seq, last: last,
 	})
+}
+
+// mergeRead lets a, which is still being sent, serve a repetition of its READ
+// too. What it has not reached yet will come; what it has passed is sent again,
+// by going back.
+func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
+	more := uint64(0)
+	if last > a.last {
+		more = last - a.last
+	}
+	if seq < a.at {
+		more += a.at - seq
+	}
+	if !s.afford(more) {
+		r.qp.e.counters.CutReads++
+		return // the peer asks again when it has what is on its way
+	}
+	if a.last < last || a.end < end {
+		a.last, a.end, a.cut = last, end, false
+	}
+	if seq < a.at {
+		a.start, a.at = seq, seq
+		r.out.rewound(a)
+	}
+}
+
+// mayRead reports whether the QP still lets its peer READ.
+func (r *responder) mayRead() bool { return r.qp.attr.Access.Has(needs[ib.OpRead]) }
+
+// rightsChanged is told that Modify may have changed what the peer may do. The
+// answer that is being sent looks at its rights again. Saved results need none:
+// they tell of what was done when it was allowed.
+func (r *responder) rightsChanged() { r.out.stream.close() }
+
+// refuseDuplicate answers a repetition that is not allowed any more. It may be a
+// stray packet about a request that the peer has long finished, so it does not
+// harm the QP.
+func (r *responder) refuseDuplicate(s ib.Syndrome, seq uint64) {
+	if r.nak.latch == nakNone && !r.nak.due {
+		r.sendNAK(s, seq)
+	}
 }

@@ -102,7 +102,7 @@ func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 	for n < len(batch) {
 		off := (a.at - a.first) * mtu
 		if !s.open && !r.openStream(a, off) || !s.view.Valid() {
-			// Deregistered or invalidated since the request was accepted.
+			// Deregistered, invalidated or forbidden since the request was accepted.
 			r.readRevoked(now, a)
 			return n
 		}
@@ -111,6 +111,8 @@ func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 		n++
 		op := ib.RCReadRespMiddle
 		switch {
+		case a.cut:
+			op = ib.RCReadRespFirst
 		case a.at == a.last && a.at == a.start:
 			op = ib.RCReadRespOnly
 		case a.at == a.last:
@@ -138,10 +140,13 @@ func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 	return n
 }
 
-// openStream checks the key of the READ for what is left of it, from offset
-// off on.
+// openStream checks the rights and the key of the READ for what is left of it,
+// from offset off on.
 func (r *responder) openStream(a *answer, off uint64) bool {
 	qp := r.qp
+	if !r.mayRead() {
+		return false
+	}
 	view, f := qp.e.cfg.Mem.Remote(qp.pd, qp.num, a.rkey, a.va+off, uint32(a.end-off), mem.RemoteRead)
 	if f != mem.FaultNone {
 		return false
@@ -150,18 +155,14 @@ func (r *responder) openStream(a *answer, off uint64) bool {
 	return true
 }
 
-// readRevoked ends a READ whose memory went away: NAK remote access error with
-// the PSN that the next response would have had. For the first answer that is
-// fatal, as if the key had been bad from the start. A duplicate may be a stray
-// packet about a READ that the peer has long finished, so it does not harm the
-// QP.
+// readRevoked ends a READ whose memory, or the right to it, went away: NAK
+// remote access error with the PSN that the next response would have had. For
+// the first answer that is fatal, as if the key had been bad from the start.
 func (r *responder) readRevoked(now int64, a *answer) {
-	at, dup := a.at, a.dup
-	if dup {
+	at := a.at
+	if a.dup {
 		r.out.pop()
-		if r.nak.latch == nakNone && !r.nak.due {
-			r.sendNAK(ib.NAKRemoteAccess, at)
-		}
+		r.refuseDuplicate(ib.NAKRemoteAccess, at)
 		return
 	}
 	r.out.reset()
@@ -184,6 +185,7 @@ func (r *responder) buildNAK(now int64, tx *TxPacket) {
 	k := &r.nak
 	k.due = false
 	r.buildAck(tx, k.syndrome, k.seq, r.msn)
+	r.nakLeft(now)
 	e := r.qp.e
 	switch {
 	case k.syndrome == ib.NAKSequence:

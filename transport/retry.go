@@ -14,42 +14,33 @@ type retryState struct {
 	since      int64  // when the requester last went back
 	newest     ib.PSN // of the responses behind a gap since then
 
+	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
+
 	rnrWait bool   // nothing is sent until timerRNR
 	rnrPSN  ib.PSN // of the request that was not taken
-
-	// One packet at a time is timed, from sending to acknowledgement.
-	sampling  bool
-	samplePSN ib.PSN
-	sampleAt  int64
-	rttNs     int64 // smoothed; 0 if unknown
 }
 
 // refill restores both counters: at the start, and whenever the peer
 // acknowledges something new (IBTA 9.7.6.1.4).
 func (r *retryState) refill(a *QPAttr) { r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry }
 
-// startSample begins to time a packet that asks for an answer.
-func (r *retryState) startSample(now int64, psn ib.PSN) {
-	if !r.sampling {
-		r.sampling, r.samplePSN, r.sampleAt = true, psn, now
-	}
-}
-
 // onProgress ends the episode: something new was acknowledged.
 func (r *retryState) onProgress(sq *requester, now int64) {
 	r.refill(&sq.qp.attr)
 	r.recovering = false
+	r.tooLong = sq.qp.path.TooLong
 	if r.rnrWait && sq.una.After(r.rnrPSN) {
 		r.rnrWait = false
 		sq.qp.stopTimer(timerRNR)
 	}
-	if r.sampling && sq.una.After(r.samplePSN) {
-		r.sampling = false
-		rtt := now - r.sampleAt
-		if r.rttNs == 0 {
-			r.rttNs = rtt
-		} else {
-			r.rttNs += (rtt - r.rttNs) / 8
+	p := &sq.probe
+	p.sent, p.due = 0, false
+	sq.probeAnswered()
+	if sq.rtt.acknowledged(now, sq.una) {
+		p.backoff = 0
+		p.update(sq.qp, &sq.rtt)
+		if f := sq.flight; f != nil && sq.bounded() {
+			f.onRTT(now, now-sq.rtt.sentAt, sq.qp.attr.Timeout.Ns())
 		}
 	}
 }
@@ -74,6 +65,13 @@ func (sq *requester) ackTimeout(now int64) {
 		sq.armAckTimer(now)
 		return
 	}
+	if sq.psn == sq.una && qp.share.pending() {
+		sq.armAckTimer(now) // it waits for room: nothing has left since it went back
+		return
+	}
+	if sq.retry.left == qp.attr.RetryCnt {
+		sq.flightLost(now)
+	}
 	qp.e.counters.Timeouts++
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
@@ -85,7 +83,7 @@ func (sq *requester) ackTimeout(now int64) {
 		qp.cc.ctl.OnTimeout(now)
 	}
 	sq.win.onTimeout()
-	sq.goBack(now)
+	sq.goBack(now) // and no more probes than there were
 	// A NAK from now on is about what is sent now.
 	sq.retry.recovering = false
 }
@@ -96,19 +94,22 @@ func (sq *requester) ackTimeout(now int64) {
 // starts over, two round trips after going back or later, these are responses
 // to the repetition, and the one that is missing was lost again. A wire that
 // reorders starts the order over at once: without the least time a READ was
-// asked for six times in half a microsecond, and its retries were gone.
+// asked for six times in half a microsecond, and its retries were gone. The time
+// doubles with each retry: a responder that sends slowly may be sending again what it
+// was asked for before, and each request makes it begin anew.
 func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	r := &sq.retry
 	if sq.una == sq.end || r.rnrWait {
 		return
 	}
-	if r.recovering && (psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*r.rttNs)) {
+	if r.recovering && (psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()) {
 		if psn.After(r.newest) {
 			r.newest = psn
 		}
 		return
 	}
 	sq.qp.e.counters.ImpliedNAKs++
+	sq.readLost(now)
 	if !sq.useRetry(now, 0) {
 		return
 	}
@@ -160,13 +161,14 @@ func (sq *requester) onSequenceNAK(now int64) {
 	if r.rnrWait || sq.una == sq.end {
 		return
 	}
-	if r.recovering && now-r.since < max(minEpisodeNs, 4*r.rttNs) {
+	if r.recovering && now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed) {
 		return
 	}
 	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
 		return
 	}
 	sq.qp.congestionNAK(now)
+	sq.flightLost(now)
 	sq.win.onLoss()
 	sq.goBack(now)
 }
@@ -216,15 +218,26 @@ func (sq *requester) rnrExpired(now int64) {
 	sq.qp.markReady()
 }
 
-// useRetry takes one retry; without one left the request at head fails.
+// useRetry takes one retry; without one left, or if another would be of no use, the
+// request at head fails.
 func (sq *requester) useRetry(now int64, vendor uint32) bool {
+	if sq.failTooLong(now) {
+		return false
+	}
 	if sq.retry.left == 0 {
 		sq.qp.e.counters.RetryExceededErr++
-		sq.failHead(now, WCRetryExcErr, vendor)
+		sq.failHead(now, WCRetryExcErr, vendor|sq.suspectMTU())
 		return false
 	}
 	sq.retry.left--
 	return true
+}
+
+// retriesUsed returns how many retries the requester has gone through since something
+// new was acknowledged, beyond the first.
+func (sq *requester) retriesUsed() uint8 {
+	n := sq.qp.attr.RetryCnt
+	return max(n, sq.retry.left+1) - (sq.retry.left + 1)
 }
 
 // goBack begins a loss episode: everything from una on is sent again.
@@ -243,6 +256,7 @@ func (sq *requester) goBack(now int64) {
 // rewind makes una the next packet to send.
 func (sq *requester) rewind() {
 	q := &sq.q
+	sq.dischargeAll()
 	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0
 	if q.head != q.tail {
@@ -252,5 +266,6 @@ func (sq *requester) rewind() {
 	}
 	sq.reads.next = sq.reads.head
 	sq.sinceAck = 0
-	sq.retry.sampling = false // Karn: a repeated packet is not timed
+	sq.rtt.cancel()
+	sq.stopProbe()
 }

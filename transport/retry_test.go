@@ -119,7 +119,7 @@ func TestSequenceNAKRetriesExceeded(t *testing.T) {
 // Wire format 5.7 and 13.4: the sequence NAK that follows an RNR NAK does not
 // cut the wait short, and nothing is sent meanwhile.
 func TestRNR(t *testing.T) {
-	s := newScript(t, loopOptions{})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
 	s.post(WRWrite, 1)
 	s.post(WRSend, 1)
 	s.post(WRSend, 1)

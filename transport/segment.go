@@ -101,6 +101,9 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 			sq.lost(now, w)
 			return false
 		}
+		if w.op == WRRead {
+			sq.chargeIn(w, int(n))
+		}
 	} else {
 		last := sq.curPkt+1 == w.npkts
 		ackReq = last || sq.wantsAck()
@@ -111,6 +114,9 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 		if ackReq {
 			tx.Header[8] |= 0x80
 		}
+	}
+	if sq.cost != 0 {
+		sq.chargeOut(now, sq.cost)
 	}
 	sq.moved(now, w, n, ackReq)
 	return true
@@ -219,7 +225,7 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 	if sq.psn != sq.end && sq.reads.next != sq.reads.tail {
 		return uint32(span(sq.psn, *sq.reads.at(sq.reads.next))) + 1
 	}
-	return min(w.npkts-sq.curPkt, uint32(max(sq.win.size-span(sq.una, sq.psn), 1)))
+	return min(w.npkts-sq.curPkt, uint32(max(sq.win.size-span(sq.una, sq.psn), 1)), uint32(sq.readRoom(w)))
 }
 
 // moved notes that the next n PSNs, all of w, were sent.
@@ -227,7 +233,7 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	if sq.psn == sq.end {
 		sq.end = sq.end.Add(int(n))
 		if ackReq {
-			sq.retry.startSample(now, sq.psn)
+			sq.rtt.start(now, sq.psn)
 		}
 	} else {
 		e := sq.qp.e
@@ -249,10 +255,13 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 }
 
 // wantsAck reports whether a packet inside a message asks for an ACK: every so
-// many, twice in a window, and the last that the window admits, which would
-// otherwise wait for the timer.
+// many, twice in a window, four times in what may be on its way to the peer, and
+// the last that is admitted, which would otherwise wait for the timer.
 func (sq *requester) wantsAck() bool {
 	win := &sq.win
+	if sq.askNow || sq.cost != 0 && (sq.sinceAck+1)*sq.cost >= sq.flight.size/4 {
+		return true
+	}
 	return sq.sinceAck+1 >= min(win.ackEvery, max(win.size/2, 1)) || span(sq.una, sq.psn)+1 >= win.size
 }
 
@@ -331,7 +340,7 @@ func (sq *requester) payload(w *sendWQE, tx *TxPacket, off uint32, n int) bool {
 		return false
 	}
 	b := tx.copyBuffer(n)
-	if c.cur.CopyOut(b) != n {
+	if got, f := sq.qp.e.copyOut(&c.cur, b); f != mem.FaultNone || got != n {
 		return false
 	}
 	tx.Frags[0], tx.NumFrags = b, 1

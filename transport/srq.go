@@ -48,7 +48,7 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 // notified: the peer tries again.
 func (s *SRQ) PostRecv(wr *RecvWR) error {
 	if s.gone {
-		return ErrDestroyed
+		return &OpError{Op: "post receive", Err: ErrDestroyed}
 	}
 	if err := s.q.check(wr); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *SRQ) take() *recvWQE {
 func (s *SRQ) Modify(limit, maxWR int) error {
 	const op = "modify SRQ"
 	if s.gone {
-		return ErrDestroyed
+		return &OpError{Op: op, Err: ErrDestroyed}
 	}
 	size := s.q.capacity
 	if maxWR >= 0 {
@@ -112,9 +112,9 @@ func (s *SRQ) UserData() any { return s.userData }
 func (s *SRQ) Destroy() error {
 	switch {
 	case s.gone:
-		return ErrDestroyed
+		return &OpError{Op: "destroy SRQ", Err: ErrDestroyed}
 	case s.users > 0:
-		return ErrBusy
+		return opErr("destroy SRQ", ErrBusy, "%d queue pairs", s.users)
 	}
 	s.gone = true
 	s.pd.Release()

@@ -268,7 +268,7 @@ func (f *flow) poison(wr *transport.SendWR, x *expectation) {
 	case 0: // nobody has this key
 		wr.RKey++
 	case 1:
-		wr.RemoteAddr = f.dst.base + bufBytes - 1
+		wr.RemoteAddr = f.dst.base + uint64(len(f.dst.buf)) - 1
 	case 2:
 		wr.Opcode, wr.RemoteAddr = transport.WRFetchAdd, wr.RemoteAddr+1 // not aligned
 		wr.SGList = []transport.SGE{f.src.sge(f.area(areaResult), 8)}
@@ -308,6 +308,7 @@ func (f *flow) postRecvs(n int) {
 		} else {
 			f.s.must(f.src.qp.PostRecv(&wr))
 		}
+		f.s.p.watcher.postedRecv(f.src)
 	}
 }
 
@@ -395,7 +396,7 @@ func (f *flow) checkSend(wc *transport.WC) {
 				f.s.t.Fatalf("after the failure: %s", wcString([]transport.WC{*wc}))
 			}
 		case wc.Status != transport.WCSuccess:
-			if !f.poisoned() || !x.poison && wc.Status != transport.WCFlushErr && f.back.poisonAt < 0 {
+			if !f.mayFail(x, wc) {
 				f.s.t.Fatalf("%s failed; %s\n%s", wcString([]transport.WC{*wc}), f.s.state(), f.history())
 			}
 			f.failed = true
@@ -408,6 +409,21 @@ func (f *flow) checkSend(wc *transport.WC) {
 		}
 		return
 	}
+}
+
+// mayFail reports whether a request may complete with an error: the bad one, those
+// behind it, and a READ or atomic before it whose answer was lost. The peer
+// does not give that again once it is in ERR.
+func (f *flow) mayFail(x *expectation, wc *transport.WC) bool {
+	switch {
+	case !f.poisoned():
+		return false
+	case x.poison, wc.Status == transport.WCFlushErr, f.back.poisonAt >= 0:
+		return true
+	case wc.Status != transport.WCRetryExcErr || f.posted <= f.poisonAt:
+		return false
+	}
+	return x.opcode == transport.WCRead || x.opcode == transport.WCFetchAdd || x.opcode == transport.WCCompareSwap
 }
 
 func (f *flow) checkSuccess(x *expectation, wc *transport.WC) {

@@ -2,20 +2,15 @@ package transport_test
 
 import (
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
-)
-
-var (
-	seedFlag  = flag.Uint64("seed", 0, "run the swarm simulation with this seed only")
-	swarmFlag = flag.Int("swarm", 150, "seeds of the swarm simulation and of the random programs to run")
 )
 
 // TestSwarm runs random work over a bad wire, drawn from a seed: first a phase
@@ -26,23 +21,12 @@ var (
 //
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N
 func TestSwarm(t *testing.T) {
-	first, n := uint64(1), uint64(*swarmFlag)
-	if testing.Short() {
-		n = min(n, 20)
-	}
-	if *seedFlag != 0 {
-		first, n = *seedFlag, 1
-	}
 	var sum transport.Counters
-	for seed := first; seed < first+n; seed++ {
-		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			for _, e := range runSwarm(t, seed, nil).p.ends {
-				addCounters(&sum, e.eng.Counters())
-			}
-		}) {
-			return // one failure is enough
+	n := seeds.Run(t, seeds.Fewer(150), func(t *testing.T, seed uint64) {
+		for _, e := range runSwarm(t, seed, nil).p.ends {
+			addCounters(&sum, e.eng.Counters())
 		}
-	}
+	})
 	t.Logf("%+v", sum)
 	if n < 20 {
 		return
@@ -52,7 +36,7 @@ func TestSwarm(t *testing.T) {
 		"duplicate_request": sum.DuplicateRequest, "out_of_seq_request": sum.OutOfSeqRequest,
 		"rcvd_rnr_err": sum.RcvdRNRErr, "send_rnr_err": sum.SendRNRErr, "rcvd_seq_err": sum.RcvdSeqErr,
 		"completer_retry_err": sum.CompleterRetryErr, "retransmitted": sum.RetransmittedPkts,
-		"timeouts": sum.Timeouts, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
+		"timeouts": sum.Timeouts, "loss probes": sum.LossProbes, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
 		"coalesced ACKs":  sum.CoalescedAcks,
 		"CE marks":        sum.CEMarkedPkts,
 		"rate cuts":       sum.RateCuts,
@@ -98,6 +82,8 @@ type swarmOptions struct {
 	holdPct    int  // chance that the engines may not send yet after a packet
 	txBatch    int  // descriptors of one PollTransmit
 	markPct    int  // chance that a packet with ECT is marked CE
+	awayPct    int  // chance, at a packet, that an end falls behind
+	room       [2]transport.Room
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -139,6 +125,14 @@ func drawSwarm(rng *rand.Rand) swarmOptions {
 	return o
 }
 
+// drawProbes lets engines send loss probes after the default, never, or so soon that
+// many are for nothing. The longest timeouts leave room for the default.
+func (o *swarmOptions) drawProbes(rng *rand.Rand) {
+	for i := range o.tuning {
+		o.tuning[i].LossProbeNs = []int64{0, -1, 20 * us, 50 * us, 200 * us, 500 * us}[rng.IntN(6)]
+	}
+}
+
 // drawCongestion lets engines have congestion control, and something to react
 // to. The least rate is such that a responder at it is not too slow for the
 // shortest timeout.
@@ -165,6 +159,31 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	}
 }
 
+// swarmCQEs is room for what can complete between two looks: less than what is
+// posted at any time.
+const swarmCQEs = 256
+
+// drawRoom lets engines know how much there is room for: a packet or two, or many.
+func (o *swarmOptions) drawRoom(rng *rand.Rand) {
+	for i := range o.room {
+		if rng.IntN(100) < 50 {
+			continue
+		}
+		o.room[i] = transport.Room{Size: 1 << (8 + rng.IntN(10)), PerPacket: 1 + rng.IntN(800), PerByte: rng.IntN(3)}
+		if rng.IntN(2) == 0 {
+			o.room[i].RunPerPacket, o.room[i].RunPerByte = 1, 1
+		}
+	}
+}
+
+// drawAway lets ends fall behind now and then, for up to two ACK timeouts: packets
+// wait in front of them while the clock goes on, and their own timers come due.
+func (o *swarmOptions) drawAway(rng *rand.Rand) {
+	if rng.IntN(100) < 40 {
+		o.awayPct = 1 + rng.IntN(10)
+	}
+}
+
 // runSwarm runs one seed; canary, if set, damages the run in a way that the
 // oracle must notice.
 func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
@@ -172,15 +191,19 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	o := drawSwarm(rng)
 	marks := rand.New(rand.NewPCG(seed, 0xcc)) // of its own, so that old seeds stay what they were
 	o.drawCongestion(marks)
+	away := rand.New(rand.NewPCG(seed, 0xa3a7))
+	o.drawAway(away)
+	o.drawRoom(away)
+	o.drawProbes(rand.New(rand.NewPCG(seed, 0x7a11)))
 	t.Logf("seed %d: %+v", seed, o)
-	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, cqe: 4096})
-	p.logging = *seedFlag != 0 // then a failure shows the last packets
+	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room, cqe: swarmCQEs, bytes: o.links * flowBytes})
+	p.logging = seeds.One() // then a failure shows the last packets
 	p.delay = o.delay
 	p.batch = make([]transport.TxPacket, o.txBatch)
 	if o.holdPct > 0 {
 		p.hold = func() bool { return rng.IntN(100) < o.holdPct }
 	}
-	s := &swarm{t: t, p: p, o: o, rng: rng, marks: marks}
+	s := &swarm{t: t, p: p, o: o, rng: rng, marks: marks, away: away}
 	if o.holdPct == 0 && !o.poison {
 		// A trace shows cause and effect only if the engine answers each packet
 		// before the next one comes.
@@ -221,15 +244,17 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 
 // swarm is one run.
 type swarm struct {
-	t      testing.TB
-	p      *pair
-	o      swarmOptions
-	rng    *rand.Rand
-	marks  *rand.Rand
-	flows  []*flow // one for each direction of each link
-	faults bool
-	silent int64 // no packet passes before this time
-	lossy  int   // statistics: faults made
+	t        testing.TB
+	p        *pair
+	o        swarmOptions
+	rng      *rand.Rand
+	marks    *rand.Rand
+	away     *rand.Rand
+	flows    []*flow // one for each direction of each link
+	faults   bool
+	nextAway int64 // no end falls behind before this time
+	silent   int64 // no packet passes before this time
+	lossy    int   // statistics: faults made
 }
 
 func (s *swarm) setup() {
@@ -242,7 +267,7 @@ func (s *swarm) setup() {
 		}}
 		lc.caps = transport.QPCaps{MaxSendWR: 32, MaxRecvWR: flowRecvs, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 128}
 		for i, e := range s.p.ends {
-			cq, err := e.eng.CreateCQ(4096, nil)
+			cq, err := e.eng.CreateCQ(swarmCQEs, nil)
 			s.must(err)
 			lc.cq[i] = cq
 			if s.o.srq {
@@ -270,6 +295,9 @@ func (s *swarm) fault(f *flight) {
 	if f.rx.TrafficClass&transport.ECNMask == transport.ECT0 && s.marks.IntN(100) < s.o.markPct {
 		f.rx.TrafficClass |= transport.ECNCE
 	}
+	if s.away.IntN(100) < s.o.awayPct {
+		s.fallBehind(s.p.ends[s.away.IntN(2)])
+	}
 	if s.o.jitter > 0 {
 		f.at += s.rng.Int64N(s.o.jitter)
 	}
@@ -284,6 +312,17 @@ func (s *swarm) fault(f *flight) {
 		f.copies = 1 + s.rng.IntN(2)
 		s.lossy++
 	}
+}
+
+// fallBehind keeps an end from handling anything for a while. Its peer may run into
+// a timeout or two; it has time to recover before the next.
+func (s *swarm) fallBehind(e *end) {
+	timeout := s.o.timeout.Ns()
+	if s.p.now < s.nextAway {
+		return
+	}
+	e.awayTo = s.p.now + s.away.Int64N(2*timeout)
+	s.nextAway = e.awayTo + 20*timeout
 }
 
 // act posts something somewhere.

@@ -5,10 +5,12 @@ type timerID uint8
 
 const (
 	timerAck    timerID = iota // requester: oldest unacknowledged packet
+	timerProbe                 // requester: nothing answered for a few round trips
 	timerRNR                   // requester: wait after an RNR NAK
 	timerNAK                   // responder: repeat the sequence NAK of a gap
 	timerLinger                // responder: end of the linger after a fatal NAK
 	timerPace                  // congestion control: the rate admits more data
+	timerFlight                // requester: what was sent without an answer is gone
 	numTimers
 )
 
@@ -154,16 +156,23 @@ func (qp *QP) dropTimers() {
 	}
 }
 
-// HandleTimeout runs the timers that are due at now.
-func (e *Engine) HandleTimeout(now int64) {
+// HandleTimeout runs the timers that are due at now. The caller has handled all
+// packets that had arrived by then: a timer takes it that there are no others.
+func (e *Engine) HandleTimeout(now int64) { e.HandleTimeoutUntil(now, now) }
+
+// HandleTimeoutUntil runs, at the time now, the timers that were due at horizon,
+// up to which the caller has handled all packets. It is for callers that packets
+// reach faster than they can handle them: there never is a moment at which
+// nothing waits.
+func (e *Engine) HandleTimeoutUntil(now, horizon int64) {
 	for {
 		qp, at := e.timers.first()
-		if qp == nil || at > now {
+		if qp == nil || at > horizon {
 			return
 		}
 		t := &qp.timers
 		for id := timerID(0); id < numTimers; id++ {
-			if t.set&(1<<id) != 0 && t.at[id] <= now {
+			if t.set&(1<<id) != 0 && t.at[id] <= horizon {
 				t.set &^= 1 << id
 				qp.onTimer(now, id)
 			}
@@ -182,10 +191,14 @@ func (qp *QP) onTimer(now int64, id timerID) {
 	switch id {
 	case timerAck:
 		qp.sq.ackTimeout(now)
+	case timerProbe:
+		qp.sq.probeTimeout(now)
 	case timerRNR:
 		qp.sq.rnrExpired(now)
 	case timerPace:
 		qp.markReady()
+	case timerFlight:
+		qp.sq.dischargeAll()
 	default:
 		qp.resp.onTimer(now, id)
 	}

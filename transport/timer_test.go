@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 )
 
@@ -23,8 +24,10 @@ func newTestEngine(t testing.TB) *Engine {
 // The queue against a model that looks at every timer: the same next time at
 // every step, whatever is set, pushed back, pulled forward and stopped.
 func TestTimerQueueModel(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seeds.Run(t, 3, testTimerQueue)
+}
+
+func testTimerQueue(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	e := newTestEngine(t)
 	qps := make([]*QP, 40)
@@ -110,4 +113,24 @@ func BenchmarkTimers(b *testing.B) {
 		}
 		e.NextTimeout()
 	}
+}
+
+// HandleTimeoutUntil runs what was due at the horizon, and not what has become due
+// since; what it sets is due after now.
+func TestHandleTimeoutUntil(t *testing.T) {
+	e := newTestEngine(t)
+	early, late := &QP{e: e}, &QP{e: e}
+	early.setTimer(timerPace, 100)
+	late.setTimer(timerPace, 120)
+	e.HandleTimeoutUntil(130, 99)
+	require.True(t, early.timerSet(timerPace))
+	e.HandleTimeoutUntil(130, 100)
+	require.False(t, early.timerSet(timerPace))
+	require.True(t, late.timerSet(timerPace))
+	at, ok := e.NextTimeout()
+	require.True(t, ok)
+	require.EqualValues(t, 120, at)
+	e.HandleTimeout(130)
+	_, ok = e.NextTimeout()
+	require.False(t, ok)
 }

@@ -9,7 +9,9 @@ import "github.com/goroce/goroce/ib"
 // dropped message serves the next one.
 func (qp *QP) handleUC(now int64, p *ib.Packet) {
 	r := &qp.resp
-	if qp.state == StateRTR || qp.watchFirst {
+	if (qp.state == StateRTR || qp.watchFirst) && p.PSN.InRange(psnOf(r.base), minNearGap) {
+		// Packets may have been lost before it, but one that has nothing to do with
+		// the connection's first PSN is not the peer's.
 		qp.commEstablished()
 	}
 	info := p.Opcode.Info()
@@ -52,6 +54,7 @@ func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
 	switch v {
 	case notReady, badLength:
 		c.DropNoRecv++
+		qp.noRecv++
 		r.drop(now, p, "no receive request, or too small")
 		if v == badLength && qp.srq != nil {
 			// Class E: a request of an SRQ is not kept for this QP but reported.

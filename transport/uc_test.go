@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 func ucRig(t *testing.T) *rig { return newRig(t, rigOpts{typ: ib.UC, rts: true}) }
@@ -138,7 +139,7 @@ func TestUCTooLongWithSRQ(t *testing.T) {
 // What UC delivers, told without any state: a message, each time that all of
 // its packets arrive one right after the other.
 func TestUCAgainstModel(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds.Run(t, seeds.Fewer(60), func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		r := newRig(t, rigOpts{typ: ib.UC, rts: true, psn: ib.PSNMask - 30, recvs: 1 << 10, cqe: 1 << 10})
 		for id := range uint64(900) {
@@ -211,5 +212,5 @@ func TestUCAgainstModel(t *testing.T) {
 		require.Equal(t, want, got, "seed %d", seed)
 		require.NotEmpty(t, got)
 		r.canaries()
-	}
+	})
 }

@@ -32,6 +32,9 @@ func Main() error {
 	if err := pin(); err != nil {
 		return err
 	}
+	if err := drop(); err != nil {
+		return err
+	}
 	counter, err := mapCounter(os.NewFile(counterFD, "counter"))
 	if err != nil {
 		return err

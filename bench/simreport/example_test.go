@@ -12,7 +12,7 @@ func ExampleRun() {
 	r, err := simreport.Run(&simreport.Scenario{
 		Name: "example", Flows: simreport.Incast(2),
 		CC: cc.Config{Algorithm: cc.DCQCNPaper}, RED: simreport.PaperRED,
-		DurationNs: 20 * simreport.Millisecond, WarmupNs: 10 * simreport.Millisecond,
+		DurationNs: 5 * simreport.Millisecond, WarmupNs: 2 * simreport.Millisecond,
 		SampleNs: 20 * simreport.Microsecond,
 	})
 	if err != nil {

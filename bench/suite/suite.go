@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -75,6 +76,9 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	}
 	s.nodes = s.free
 	r.Network = s.net.Kind
+	if os.Getenv(node.EnvUnprivileged) != "" {
+		s.note("the nodes have no privileges: socket buffers are what net.core.rmem_max and wmem_max grant")
+	}
 	return s, nil
 }
 

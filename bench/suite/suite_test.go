@@ -41,6 +41,9 @@ func newSuite(t *testing.T) *Suite {
 
 // Every operation moves messages on every link, and all that it is compared with does.
 func TestCompare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: it measures for four seconds")
+	}
 	s := newSuite(t)
 	for _, link := range s.o.Links {
 		var ps []*point
@@ -60,6 +63,9 @@ func TestCompare(t *testing.T) {
 }
 
 func TestLatency(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: it measures for ten seconds")
+	}
 	s := newSuite(t)
 	s.o.Links = []string{"udp"}
 	require.NoError(t, s.latency())

@@ -30,14 +30,16 @@ type fault struct {
 	name  string
 	kind  wire.Kind
 	times int
+	warm  int // operations before, from which the requester knows the round trip
 }
 
 var faults = []fault{
-	{"drop", wire.Drop, 1},
-	{"drop twice", wire.Drop, 2},
-	{"duplicate", wire.Duplicate, 1},
-	{"reorder", wire.Hold, 1},
-	{"corrupt", wire.Corrupt, 1},
+	{name: "drop", kind: wire.Drop, times: 1},
+	{name: "drop twice", kind: wire.Drop, times: 2},
+	{name: "drop late", kind: wire.Drop, times: 1, warm: 8},
+	{name: "duplicate", kind: wire.Duplicate, times: 1},
+	{name: "reorder", kind: wire.Hold, times: 1},
+	{name: "corrupt", kind: wire.Corrupt, times: 1},
 }
 
 const (
@@ -102,7 +104,7 @@ func (e *Env) Faults(ctx context.Context) error {
 			for _, o := range faultOps {
 				for _, at := range o.at {
 					for _, ft := range faults {
-						if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && !(ft.kind == wire.Drop && ft.times == 1) {
+						if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && ft.name != "drop" {
 							continue
 						}
 						jobs = append(jobs, func(p *pair) []Row { return []Row{e.runFault(p, r, o.typedOp, f, o.size, at, ft)} })
@@ -130,61 +132,73 @@ func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at p
 	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
 		row.Authority = "seen on rxe 6.12: a repeated FLUSH is never answered"
 	}
-	err := row.whileStarved(func() error { return e.oneFault(p, t, f, size, at, ft) })
-	return row.ended(err)
+	var took time.Duration
+	err := row.whileStarved(func() (err error) { took, err = e.oneFault(p, t, f, size, at, ft); return err })
+	if row = row.ended(err); err == nil && ft.warm > 0 {
+		row.Detail = fmt.Sprintf("took %.1f ms", float64(took.Microseconds())/1e3)
+	}
+	return row
 }
 
-func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (err error) {
+// oneFault returns for how long the operation with the fault took.
+func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (took time.Duration, err error) {
 	par := defaults(t.typ, f, faultMTU)
 	par.timeout = faultTimeout
 	c, err := p.connect(par)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer c.close()
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
 	defer func() { err = c.excuse(err, tr) }()
+	for range ft.warm {
+		if err := c.transfer(t.op, size); err != nil {
+			return 0, fmt.Errorf("before the fault: %w\n%s", err, tr.Tail(60))
+		}
+	}
 	match := c.target(at, size)
 	if t.op == peer.OpFlush { // one packet, behind the WRITE that it flushes
 		match.PSN = (c.psn + uint32(c.packets(size))) & psnMask
 	}
 	rule := &wire.Rule{Match: match, Kind: ft.kind, Times: ft.times, Offset: -5}
 	e.Wire.Add(rule)
+	begin := time.Now()
 	err = c.transfer(t.op, size)
+	took = time.Since(begin)
 	e.Wire.Remove(rule)
 	if isRXE(p.req.p) && rxeForgetsVA(t.op, at, ft) {
-		return c.forgotVA(match, err, tr)
+		return took, c.forgotVA(match, err, tr)
 	}
 	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
 		if err == nil || !strings.Contains(err.Error(), peer.RetryExcErr.String()) {
-			return fmt.Errorf("a FLUSH whose answer was lost ended with %v, want %v; this kernel is better than the note about it", err, peer.RetryExcErr)
+			return took, fmt.Errorf("a FLUSH whose answer was lost ended with %v, want %v; this kernel is better than the note about it", err, peer.RetryExcErr)
 		}
-		return nil
+		return took, nil
 	}
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, tr.Tail(60))
+		return took, fmt.Errorf("%w\n%s", err, tr.Tail(60))
 	}
 	if rule.Hits() != ft.times {
-		return fmt.Errorf("the fault happened %d times, want %d\n%s", rule.Hits(), ft.times, tr.Tail(40))
+		return took, fmt.Errorf("the fault happened %d times, want %d\n%s", rule.Hits(), ft.times, tr.Tail(40))
 	}
 	if err := c.transfer(t.op, size); err != nil {
-		return fmt.Errorf("the next operation: %w\n%s", err, tr.Tail(60))
+		return took, fmt.Errorf("the next operation: %w\n%s", err, tr.Tail(60))
 	}
 	// Exactly once: nothing may complete a second time.
 	for _, poll := range []func(int, time.Duration) ([]peer.WC, error){c.rq.PollSend, c.sq.PollRecv} {
 		wc, err := poll(1, 0)
 		if err != nil {
-			return err
+			return took, err
 		}
 		if len(wc) != 0 {
-			return fmt.Errorf("one completion too many: %v\n%s", wc[0], tr.Tail(60))
+			return took, fmt.Errorf("one completion too many: %v\n%s", wc[0], tr.Tail(60))
 		}
 	}
 	if v := checkTrace(c, tr); v != nil {
-		return fmt.Errorf("%w\n%s", v, tr.Tail(60))
+		return took, fmt.Errorf("%w\n%s", v, tr.Tail(60))
 	}
-	return nil
+	return took, nil
 }
 
 // rxeForgetsVA reports whether a fault makes rxe 6.12 repeat a request with address 0:
@@ -229,7 +243,7 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 	var jobs []job
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
 		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
-			for _, ft := range []fault{{"drop", wire.Drop, 1}, {"corrupt", wire.Corrupt, 1}} {
+			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt", kind: wire.Corrupt, times: 1}} {
 				jobs = append(jobs, func(p *pair) []Row {
 					row := e.row("faults", typedOp{peer.UC, op}.String(), r)
 					row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)

@@ -28,6 +28,9 @@ const (
 	// faults, whose retries last for a second, lose several at once.
 	oneStall = 3 * time.Second
 
+	// deafWindow is how many packets before the one that an ACK names are taken for
+	// acknowledged by it: there may be other queue pairs, with other PSNs.
+	deafWindow = 512
 	// trainLength is how often a request must have been sent for retries to have run out.
 	trainLength = 3
 	// rememberedPackets is of how many packets the recorder knows at least.
@@ -177,13 +180,41 @@ func lastTrain(all []sighting, src netip.Addr) (last train, ok bool) {
 	return last, true
 }
 
+// deaf reports whether the guest's queue pair to which a train went has sent a request again,
+// meanwhile, that the wire had seen acknowledged: that ACK waited where the train did.
+func deaf(all []sighting, t train, guest netip.Addr) bool {
+	type packet struct{ qpn, psn uint32 }
+	sent := map[packet]bool{}      // by the guest
+	confirmed := map[packet]bool{} // and seen acknowledged
+	for _, s := range all {
+		switch {
+		case s.src == guest && s.request:
+			p := packet{s.qpn, s.psn}
+			if confirmed[p] && s.at > t.at[1] && s.at < t.last() {
+				return true
+			}
+			sent[p] = true
+		case s.src != guest && s.confirms && s.qpn == t.qpn:
+			for p := range sent {
+				if d := psnDiff(s.psn, p.psn); d >= 0 && d < deafWindow {
+					confirmed[p] = true
+					delete(sent, p)
+				}
+			}
+		}
+	}
+	return false
+}
+
 // starvation decides whether retries ran out because the guest was not running. gaveUp are those
 // who said so, guest is the guest's address, and silent tells when nothing at all came from
 // the guest. Either way the text says what was seen.
 //
 //   - The guest was asked: it must have sent nothing, to nobody, from the second time that the
-//     request was sent until the last. A guest that speaks but does not answer is an error of
-//     the one who asked, or of its own.
+//     request was sent until the last; or have sent requests again that the wire had seen
+//     acknowledged, because a guest with one processor can be busy sending while what arrives
+//     waits. Any other guest that speaks but does not answer is an error of the one who
+//     asked, or of its own.
 //   - The guest asked: the answer must have been on the wire, and the guest must have asked
 //     again all the same. A request that nobody answered is an error.
 func starvation(all []sighting, gaveUp []netip.Addr, guest netip.Addr, silent func(from, to time.Duration) bool) (what string, starved bool) {
@@ -202,6 +233,9 @@ func starvation(all []sighting, gaveUp []netip.Addr, guest netip.Addr, silent fu
 	if src != guest {
 		if silent(t.at[1], t.last()) {
 			return "the guest stood still while " + what, true
+		}
+		if deaf(all, t, guest) {
+			return "the guest sent, and did not look at what arrived, while " + what, true
 		}
 		return "the guest was running while " + what, false
 	}

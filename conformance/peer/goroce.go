@@ -94,6 +94,6 @@ func (s *goroceSession) Counters() (map[string]uint64, error) {
 		"sent_pkts": c.SentPkts, "rcvd_pkts": c.RcvdPkts, "duplicate_request": c.DuplicateRequest, "out_of_seq_request": c.OutOfSeqRequest,
 		"rcvd_rnr_err": c.RcvdRNRErr, "send_rnr_err": c.SendRNRErr, "rcvd_seq_err": c.RcvdSeqErr, "retry_exceeded_err": c.RetryExceededErr,
 		"retry_rnr_exceeded_err": c.RetryRNRExceededErr, "rdma_sends": c.RDMASends, "rdma_recvs": c.RDMARecvs,
-		"timeouts": c.Timeouts, "implied_naks": c.ImpliedNAKs, "sent_seq_naks": c.SentSeqNAKs, "icrc_errors": c.DropICRC,
+		"timeouts": c.Timeouts, "loss_probes": c.LossProbes, "implied_naks": c.ImpliedNAKs, "sent_seq_naks": c.SentSeqNAKs, "icrc_errors": c.DropICRC,
 	}, nil
 }

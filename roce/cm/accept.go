@@ -16,12 +16,12 @@ func (a *Agent) handleREQ(in *message) {
 			c.duplicateREQ(in)
 			return
 		}
-		a.stale(in.now, c)
+		c.askPeer(in.now)
 		a.refuse(in, &m, mad.RejectStaleConnection, nil)
 		return
 	}
 	if c := a.byQPN[qpnKey{in.src, m.CAGUID, uint32(m.QPN)}]; c.holdsPeer() {
-		a.stale(in.now, c)
+		c.askPeer(in.now)
 		a.refuse(in, &m, mad.RejectStaleConnection, nil)
 		return
 	}
@@ -43,11 +43,10 @@ func (a *Agent) handleREQ(in *message) {
 		a.refuse(in, &m, mad.RejectInvalidServiceID, nil)
 		return
 	}
-	if !l.room(in.src) {
+	if !a.admits(l, in) {
 		// Silence, as from Linux (ucma says ENOMEM when the backlog is full, and
 		// cm_destroy_id "does not reject to allow future retries"): the client tries
 		// again, and gets in if the crowd has gone by then.
-		a.stats.DropBacklog++
 		return
 	}
 	c, err := a.newConn(in.dst, in.src)
@@ -61,19 +60,9 @@ func (a *Agent) handleREQ(in *message) {
 	c.peerRetryNs = m.RemoteCMTimeout.Ns()
 	c.peerAnswerNs = min(m.LocalCMTimeout.Ns(), maxPeerAnswerNs)
 	c.enter()
-	c.wait(l, ReqRcvd)
 	req := m
 	req.Private = clone(m.Private)
-	a.emit(c, Event{
-		Type: EventRequest, Listener: l, REQ: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):],
-	})
-}
-
-// wait leaves the request with the application.
-func (c *Conn) wait(l *Listener, s State) {
-	c.listener = l
-	l.waiting++
-	c.setState(s)
+	c.wait(in.now, l, ReqRcvd, &Event{REQ: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):]})
 }
 
 // checkREQ returns why a REQ cannot be accepted whoever listens, and what the
@@ -114,6 +103,7 @@ func (c *Conn) duplicateREQ(in *message) {
 	switch c.state {
 	case ReqRcvd:
 		c.sendMRA(mad.SubjectREQ)
+		c.keepWaiting(in.now)
 	case RepSent, MRARepRcvd:
 		c.again()
 	case Timewait:
@@ -135,18 +125,6 @@ func (c *Conn) duplicateREQ(in *message) {
 // forgets the peer's number when TIMEWAIT begins.)
 func (c *Conn) holdsPeer() bool { return c != nil && c.state != Timewait }
 
-// stale ends a connection whose peer has shown that it forgot it (IBTA
-// 12.9.8.3.1).
-func (a *Agent) stale(now int64, c *Conn) {
-	a.stats.Stale++
-	if c.state == Established {
-		a.emit(c, Event{Type: EventDisconnected})
-		c.sendDREQ(nil) // once: there will hardly be an answer
-		c.out = nil
-		c.enterTimewait(now)
-	}
-}
-
 // Accept sends the REP. The queue pair must be ready to receive and, since the first message of
 // the peer may ask for an answer before its RTU arrives, to send.
 func (c *Conn) Accept(now int64, r Accept) error {
@@ -162,9 +140,11 @@ func (c *Conn) Accept(now int64, r Accept) error {
 		return err
 	}
 	c.localQPN, c.bytes = r.QPN, max(r.Bytes, 0)
+	c.listener.need = c.bytes // the next one will hardly be different
 	c.setState(RepSent)
+	c.beginHalfOpen(now)
 	c.startRetries(now)
-	c.a.bound(now, c)
+	c.watch(now)
 	return nil
 }
 
@@ -178,6 +158,9 @@ func (a *Agent) handleRTU(in *message) {
 		a.stats.DropUnmatched++
 	case c.state.halfOpen():
 		c.established(clone(m.Private))
+	case c.state == Timewait && !c.up:
+		a.stats.Duplicates++
+		c.tooLate()
 	default:
 		a.stats.Duplicates++
 	}
@@ -196,5 +179,7 @@ func (c *Conn) established(private []byte) {
 	c.a.stopTimer(c)
 	c.out = nil
 	c.setState(Established)
+	c.a.morePatient()
+	c.a.calm()
 	c.a.emit(c, Event{Type: EventEstablished, Private: private})
 }

@@ -3,6 +3,7 @@ package cm
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/goroce/goroce/ib"
 	"io"
 	"net/netip"
 
@@ -55,9 +56,13 @@ type Agent struct {
 	timewait     ageList
 	timers       timerHeap
 
-	tx     []Packet
-	events []Event
-	stats  Stats
+	tx       []Packet
+	events   []Event
+	offers   []*Listener // that have requests to take
+	patience int64       // see patienceNs
+	// blocked are listeners whose requests wait for room.
+	blocked []*Listener
+	stats   Stats
 }
 
 // account is what an address has of the bounds.
@@ -73,7 +78,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg.setDefaults()
 	a := &Agent{
-		cfg: cfg, local: map[netip.Addr]bool{},
+		cfg: cfg, local: map[netip.Addr]bool{}, patience: patienceNs,
 		byID: map[mad.CommID]*Conn{}, byRemote: map[remoteKey]*Conn{}, byQPN: map[qpnKey]*Conn{},
 		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]account{},
 	}
@@ -81,6 +86,13 @@ func New(cfg Config) (*Agent, error) {
 		a.local[canonical(l)] = true
 	}
 	return a, nil
+}
+
+// SetMTU changes Config.MTU: the port may carry less than it did, or as much again.
+func (a *Agent) SetMTU(m ib.MTU) {
+	if m.Valid() {
+		a.cfg.MTU = m
+	}
 }
 
 // canonical makes addresses comparable.
@@ -198,18 +210,35 @@ func (a *Agent) PollTransmit(p *Packet) bool {
 	return true
 }
 
-// PollEvent takes the next event.
+// PollEvent takes the next event. Requests come last: what frees memory comes before
+// what takes some.
 func (a *Agent) PollEvent() (Event, bool) {
-	if len(a.events) == 0 {
-		return Event{}, false
+	if e, ok := a.PollConnEvent(); ok {
+		return e, true
 	}
-	e := a.events[0]
-	a.events[0] = Event{}
-	a.events = a.events[1:]
-	if len(a.events) == 0 {
-		a.events = nil
+	for l, ok := a.PollListener(); ok; l, ok = a.PollListener() {
+		if e, ok := l.Next(); ok {
+			l.offer()
+			return e, true
+		}
 	}
-	return e, true
+	return Event{}, false
+}
+
+// PollConnEvent is PollEvent without requests, for an owner that takes these from
+// [Listener.Next] when it has a use for them.
+func (a *Agent) PollConnEvent() (Event, bool) {
+	for len(a.events) > 0 {
+		e := a.events[0]
+		a.events[0] = Event{}
+		if a.events = a.events[1:]; len(a.events) == 0 {
+			a.events = nil
+		}
+		if !e.Conn.orphan {
+			return e, true
+		}
+	}
+	return Event{}, false
 }
 
 // emit queues an event of c, unless its owner is gone.

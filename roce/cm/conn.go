@@ -33,10 +33,18 @@ type Conn struct {
 
 	// out is the message that is repeated: when the timer expires, or for
 	// duplicates of what it answers. nil if there is none.
-	out      *Packet
-	tries    int // how often out was sent
-	maxTries int
-	retryNs  int64
+	out       *Packet
+	tries     int // how often out was sent
+	maxTries  int
+	retryNs   int64
+	heard     bool  // half-open: the peer has shown that it is there
+	retryAt   int64 // half-open: when the REP is to be repeated, if the timer comes before
+	repNs     int64 // half-open: when the REP was sent for the first time
+	endNs     int64 // half-open: when the tries are over if the peer shows nothing
+	farewells int   // given up: how often the peer is still to be told
+	holdNs    int64 // half-open: no MRA holds it longer than that
+	asked     bool  // askPeer has asked,
+	askedNs   int64 // and then for the last time
 
 	deadline  int64
 	heapIndex int // in Agent.timers; -1: no timer
@@ -44,7 +52,13 @@ type Conn struct {
 	list       *ageList
 	prev, next *Conn
 
-	listener *Listener // ReqRcvd and SIDRReqRcvd: counts in its backlog
+	listener *Listener // passive: where it came from
+	request  *Event    // waits in the queue of listener
+	queued   bool      // counts in the backlog of listener
+	open     bool      // counts in the connections of listener
+	untaken  bool      // counts in those of listener that the application does not have
+	taken    bool      // see Taken
+	inHand   bool      // counts in those of listener that the owner has not answered
 	counted  bool      // counts in Agent.peers
 	bytes    int       // that the owner holds for it
 
@@ -94,12 +108,9 @@ func (c *Conn) enter() {
 // setState moves the connection and keeps the accounts of who waits for whom.
 func (c *Conn) setState(s State) {
 	a, old := c.a, c.state
+	c.recount(old, s)
 	if old.waitsForApplication() && !s.waitsForApplication() {
 		a.waiting--
-		if c.listener != nil {
-			c.listener.waiting--
-			c.listener = nil
-		}
 	} else if !old.waitsForApplication() && s.waitsForApplication() {
 		a.waiting++
 	}
@@ -127,6 +138,9 @@ func (c *Conn) setState(s State) {
 	}
 	c.state = s
 	c.up = c.up || s == Established
+	if old.halfOpen() && !s.halfOpen() || old == ReqRcvd {
+		a.unblock()
+	}
 }
 
 // account changes what the peer has of the bounds.
@@ -187,15 +201,21 @@ func (c *Conn) again() {
 }
 
 // startRetries arms the timer that repeats c.out.
-func (c *Conn) startRetries(now int64) { c.a.setTimer(c, now+c.retryWaitNs()) }
+func (c *Conn) startRetries(now int64) {
+	if c.quiet() {
+		c.a.setTimer(c, c.quietTimer(now))
+		return
+	}
+	c.a.setTimer(c, now+c.retryWaitNs(c.tries))
+}
 
 // retryWaitNs is the time to the next repetition. It doubles from one to the
 // next up to what the peer may take, if that is more: a crowd of connections to
 // a slow peer would keep it from ever answering, and giving up before the time
 // it was given would be unjust.
-func (c *Conn) retryWaitNs() int64 {
+func (c *Conn) retryWaitNs(tries int) int64 {
 	wait := c.retryNs
-	for i := 1; i < c.tries && 2*wait <= c.peerAnswerNs; i++ {
+	for i := 1; i < tries && 2*wait <= c.peerAnswerNs; i++ {
 		wait *= 2
 	}
 	return wait
@@ -206,10 +226,26 @@ func (c *Conn) expire(now int64) {
 	a := c.a
 	switch c.state {
 	case Timewait, SIDRRepSent:
-		c.forget()
+		if !c.farewell(now) {
+			c.forget()
+		}
+		return
+	case ReqRcvd, SIDRReqRcvd:
+		a.stats.Expired++
+		c.remove()
 		return
 	}
-	if c.tries < c.maxTries {
+	if c.state.halfOpen() && now < c.retryAt {
+		c.leaveUntaken() // the peer is slow, or not there
+		a.setTimer(c, c.retryAt)
+		return
+	}
+	if c.tries == 1 && c.state.halfOpen() && c.wanted() {
+		a.stats.Evicted++
+		c.giveUp(now)
+		return
+	}
+	if c.triesLeft() {
 		c.tries++
 		a.stats.Retries++
 		a.enqueue(c.out)
@@ -230,6 +266,7 @@ func (c *Conn) expire(now int64) {
 		c.remove()
 	case RepSent, MRARepRcvd:
 		c.giveUp(now)
+		a.calm()
 	case DReqSent:
 		a.emit(c, Event{Type: EventDisconnected})
 		c.enterTimewait(now)
@@ -239,13 +276,6 @@ func (c *Conn) expire(now int64) {
 	}
 }
 
-// giveUp ends a half-open connection whose peer does not answer.
-func (c *Conn) giveUp(now int64) {
-	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, nil, nil)
-	c.a.emit(c, Event{Type: EventUnreachable})
-	c.enterTimewait(now)
-}
-
 // Destroy ends the ownership of the connection: it makes no more events. What
 // the peer has to be told is told, and repeated if need be: a REJ before the
 // connection is established, a DREQ afterwards. Destroying again does nothing.
@@ -253,7 +283,6 @@ func (c *Conn) Destroy(now int64) {
 	if c.orphan {
 		return
 	}
-	a := c.a
 	switch c.state {
 	case ReqSent, MRAReqRcvd:
 		c.rejectTimeout()
@@ -267,17 +296,10 @@ func (c *Conn) Destroy(now int64) {
 	case SIDRReqRcvd:
 		_ = c.AnswerLookup(now, LookupAnswer{Status: mad.SIDRRejected})
 	}
-	c.orphan = true
+	c.orphan = true // events that were not taken die with the owner
 	c.UserData = nil
-	// Events that were not taken die with the owner.
-	keep := a.events[:0]
-	for _, e := range a.events {
-		if e.Conn != c {
-			keep = append(keep, e)
-		}
-	}
-	clear(a.events[len(keep):])
-	a.events = keep
+	c.leaveUntaken()
+	c.leaveConns()
 }
 
 // enterTimewait ends the connection but for its memory.
@@ -290,6 +312,7 @@ func (c *Conn) enterTimewait(now int64) {
 // boundTimewait lets the oldest records go beyond the limit.
 func (a *Agent) boundTimewait() {
 	for a.timewait.len > a.cfg.Limits.Timewait {
+		a.stats.TimewaitEvicted++
 		a.timewait.head.forget()
 	}
 }
@@ -325,5 +348,5 @@ func (a *Agent) Shutdown() {
 			c.rejectTimeout()
 		}
 	}
-	a.timers, a.events = nil, nil
+	a.timers, a.events, a.offers, a.blocked = nil, nil, nil, nil
 }

@@ -146,7 +146,12 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 	case m.InitiatorDepth > maxRdAtomic:
 		refuse = mad.RejectInsufficientResources
 	case a.byQPN[k].holdsPeer():
-		a.stale(in.now, a.byQPN[k])
+		// Who answers our REQ is the peer, so it need not be asked. It will hardly know
+		// what the DREQ is about, but if it does it should not go on.
+		if old := a.byQPN[k]; old.state == Established {
+			_ = old.sendDREQ(nil) // fails only without random numbers
+			old.forgotten(in.now)
+		}
 		refuse = mad.RejectStaleConnection
 	}
 	c.remoteID, c.remoteGUID = m.LocalCommID, m.CAGUID

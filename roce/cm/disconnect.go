@@ -66,6 +66,8 @@ func (a *Agent) handleDREP(in *message) {
 	switch {
 	case c == nil:
 		a.stats.DropUnmatched++
+	case c.state == Established && c.asked:
+		c.forgotten(in.now)
 	case c.state == DReqSent:
 		c.out = nil
 		a.emit(c, Event{Type: EventDisconnected, Private: clone(m.Private)})

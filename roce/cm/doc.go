@@ -12,7 +12,9 @@
 //   - commands: [Agent.Listen], [Agent.Connect], [Agent.Resolve] and the methods of
 //     [Conn] and [Listener];
 //   - output, after any of these and until there is no more:
-//     [Agent.PollTransmit], [Agent.PollEvent]; then [Agent.NextTimeout].
+//     [Agent.PollTransmit], [Agent.PollEvent]; then [Agent.NextTimeout]. An owner that
+//     takes requests when it has a use for them calls [Agent.PollConnEvent] and
+//     [Agent.PollListener] instead of PollEvent, and [Listener.Next] when it is ready.
 //
 // Time is an int64 of nanoseconds on the owner's clock. Random numbers come
 // from the reader in [Config].
@@ -32,23 +34,42 @@
 //   - A Conn that its owner destroyed makes no events. Its record goes on until
 //     the peer knows and TIMEWAIT is over, and then nothing is left of it.
 //   - A message is only believed if its source address and both communication
-//     IDs fit, and those are random.
+//     IDs fit, and those are random. The exceptions are a REQ, which makes nothing
+//     but a request, and the REJ by which its sender takes it back.
+//   - A REQ in the name of a peer that is connected ends nothing: see
+//     Stats.StaleClaims. The peer is refused, and asked whether it knows the connection.
 //   - Bad input of any kind is a counted drop or a REJ.
 //
 // # Limits
 //
 // Connections, connection requests that wait for the application, half-open
 // connections, records in TIMEWAIT and datagrams to send are bounded: see
-// [Limits]. A listener that is flooded drops REQs beyond its backlog silently,
-// as Linux does, so that an honest client's next try may get in, and gives up
-// the oldest half-open connection for a new one, so that peers that never
-// answer take from each other first; one that has most of the memory loses its own.
+// [Limits], and [Listener.SetMaxConns]. Each bound that is reached is counted in [Stats]. A
+// listener that is flooded drops REQs beyond its backlog silently,
+// as Linux does, so that an honest client's next try may get in. Where there is no
+// room for another half-open connection requests wait unanswered in the backlog.
+// Confirmed connections make room; and of half-open ones the oldest is given up when its peer has
+// ignored the REP for 750 ms and a request waits, so that peers that never answer
+// take from each other; in a flood of these it is less, down to 5 ms, or others would wait for
+// too long. A peer whose connection is given up is told, with a
+// REJ that is repeated: it may think that it is connected.
+//
+// A request waits in the queue of its listener until the owner takes it, and leaves it
+// when its sender takes it back, or does not repeat it for half a minute (for four
+// times as long as it said, if that is more, up to 140 s): nothing is left of it, and the owner
+// never hears of it. What the events of connections take is bounded by the
+// connections: each has at most four.
+//
+// Whoever a forged REQ names as its sender gets four REPs and a REJ in half a minute,
+// if the application accepts, and one answer to each further REQ. A peer that answers
+// a REP with an MRA gets up to 137 s, however many MRAs it sends.
 //
 // In bytes, with [DefaultLimits]: whatever peers send that never answer, the
-// agent holds at most [FloodBytes], 32 MiB (measured: 22, of which a record in
+// agent holds at most [FloodBytes], 32 MiB (measured: 23, of which a record in
 // TIMEWAIT has up to 700 bytes; a half-open connection has about 1 KiB), and
 // makes its owner hold at most Limits.HalfOpenBytes, 64 MiB, or one connection
-// if that is more, as far as the owner tells how much it holds.
+// if that is more. A listener expects of each connection what the owner said
+// of the one before, in [Accept].
 //
 // # Concurrency
 //

@@ -8,7 +8,7 @@ type Limits struct {
 	Conns    int // connections, whatever their state, without those in TIMEWAIT
 	HalfOpen int // connections that were accepted and whose peer has not shown that it knows
 	// HalfOpenBytes bounds the memory that the owner holds for half-open
-	// connections, of which [Accept] tells.
+	// connections, of which [Accept] tells. Beyond both bounds requests wait.
 	HalfOpenBytes int
 	PerPeer       int // requests not answered and half-open connections of one address; at most half of HalfOpen
 	Timewait      int // records of connections that are over; the oldest go first
@@ -50,11 +50,22 @@ const (
 	// request is still with the application: 2.1 s. Linux asks for 69 s; but if
 	// the answer is lost, that is how long the peer takes to find out.
 	DefaultServiceTimeout ib.TimeoutCode = 19
-	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s.
+	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s. All
+	// MRAs for one REP together get no more.
 	maxServiceTimeout ib.TimeoutCode = 25
 	// maxPeerAnswerNs bounds the time between two repetitions of a REP, whatever
 	// the peer says: Linux says 4.3 s.
 	maxPeerAnswerNs = 5e9
+	// quietTries is how often a REP is sent to a peer that was never heard of.
+	quietTries = 4
+	// lateNs is how long a half-open connection counts in SetMaxUntaken: several
+	// round trips of any network that RDMA is used on.
+	lateNs = 50e6
+	// minQueueNs and maxQueueNs bound how long a request waits for the owner to take
+	// it when its sender does not repeat it: in between, four times the time after which
+	// the sender said it would.
+	minQueueNs = 30e9
+	maxQueueNs = 140e9
 	// maxTimewaitNs bounds what the ACK timeout of a peer makes of TIMEWAIT.
 	maxTimewaitNs = 60e9
 )

@@ -14,8 +14,18 @@ type Listener struct {
 	service mad.ServiceID
 	addr    netip.Addr // invalid: any
 	backlog int
-	waiting int // requests that the application has not answered
 	closed  bool
+
+	requests   ageList // that the owner has not taken
+	offered    bool    // in Agent.offers
+	queued     int     // what counts in the backlog
+	open       int     // connections that the owner has taken
+	maxConns   int     // most of these; 0: any number
+	untaken    int     // of these, not with the application yet
+	maxUntaken int     // most of those; 0: any number
+	inHand     int     // that the owner has taken and not answered
+	need       int     // bytes that the owner holds for each, as far as we know
+	blocked    bool    // in Agent.blocked
 
 	// UserData is the owner's.
 	UserData any
@@ -23,9 +33,9 @@ type Listener struct {
 
 // Listen takes requests for a service at addr; an unspecified or invalid
 // address stands for all. Beyond backlog requests that the application has not
-// answered, further ones are dropped; a backlog that is not positive, or above the limit, is the
-// limit. A service can have one listener for all addresses, or several for
-// different ones besides it.
+// answered, further ones are dropped and counted; 0, or more than
+// Limits.Backlog, is that limit, as listen(2) has it. A service can have one
+// listener for all addresses, or several for different ones besides it.
 func (a *Agent) Listen(service mad.ServiceID, addr netip.Addr, backlog int) (*Listener, error) {
 	if addr.IsValid() {
 		if addr = canonical(addr); addr.IsUnspecified() {
@@ -37,16 +47,20 @@ func (a *Agent) Listen(service mad.ServiceID, addr netip.Addr, backlog int) (*Li
 			return nil, fmt.Errorf("cm: listen on %v: %w", service, ErrInUse)
 		}
 	}
-	if backlog <= 0 || backlog > a.cfg.Limits.Backlog {
+	if backlog < 0 {
+		return nil, fmt.Errorf("cm: listen on %v: a backlog of %d, less than 0", service, backlog)
+	}
+	if backlog == 0 || backlog > a.cfg.Limits.Backlog {
 		backlog = a.cfg.Limits.Backlog
 	}
-	l := &Listener{a: a, service: service, addr: addr, backlog: backlog}
+	l := &Listener{a: a, service: service, addr: addr, backlog: backlog, need: a.cfg.Limits.HalfOpenBytes / a.cfg.Limits.HalfOpen}
 	a.listeners[service] = append(a.listeners[service], l)
 	a.numListeners++
 	return l, nil
 }
 
-// Close ends the listener. Requests that it made stay with their owner.
+// Close ends the listener. Requests that the owner has not taken are refused;
+// the others stay with it.
 func (l *Listener) Close() {
 	if l.closed {
 		return
@@ -60,6 +74,8 @@ func (l *Listener) Close() {
 		a.listeners[l.service] = ls
 	}
 	a.numListeners--
+	a.forgetBlocked(l)
+	l.refuseAll()
 }
 
 // match returns the listener for a service at addr: the one of the address
@@ -77,12 +93,6 @@ func (a *Agent) match(service mad.ServiceID, addr netip.Addr) *Listener {
 	return any
 }
 
-// room reports whether l and the accounts admit one more request of peer.
-func (l *Listener) room(peer netip.Addr) bool {
-	a := l.a
-	return l.waiting < l.backlog && a.peers[peer].pending < a.cfg.Limits.PerPeer && a.conns < a.cfg.Limits.Conns
-}
-
 // header takes the CMA header off the private data of a request for a service of RDMA-CM. ok is false if it has none
 // that we understand.
 func header(service mad.ServiceID, private []byte) (h mad.CMAHeader, user []byte, ok bool) {
@@ -94,25 +104,4 @@ func header(service mad.ServiceID, private []byte) (h mad.CMAHeader, user []byte
 		return h, nil, false
 	}
 	return h, private[mad.CMAHeaderBytes:], true
-}
-
-// bound gives up half-open connections beyond the limits, for the sake of last,
-// which stays. The oldest go first: peers that answer do so within a round trip;
-// those that never will are soon the oldest. A peer that has most of it all
-// loses its own.
-func (a *Agent) bound(now int64, last *Conn) {
-	l := &a.cfg.Limits
-	for a.halfOpen.len > 1 && (a.halfOpen.len > l.HalfOpen || a.halfOpenUse > l.HalfOpenBytes) {
-		victim := a.halfOpen.head
-		if 2*a.peers[last.remote].use > l.HalfOpenBytes {
-			for victim.remote != last.remote {
-				victim = victim.next
-			}
-		}
-		if victim == last { // the only one of its peer
-			victim = a.halfOpen.head
-		}
-		a.stats.Evicted++
-		victim.giveUp(now)
-	}
 }

@@ -144,6 +144,9 @@ func counted(before, after Stats) string {
 	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
 	for i := range a.NumField() {
 		if f := a.Type().Field(i); f.Type.Kind() == reflect.Uint64 && a.Field(i).Uint() != b.Field(i).Uint() {
+			if int64(b.Field(i).Uint()-a.Field(i).Uint()) < 0 {
+				f.Name += " down"
+			}
 			s = append(s, f.Name)
 		}
 	}

@@ -27,16 +27,23 @@ func (a *Agent) handleMRA(in *message) {
 		a.stats.DropUnmatched++
 		return
 	}
+	wait := min(m.ServiceTimeout, maxServiceTimeout).Ns() + c.retryNs
 	switch {
 	case (c.state == ReqSent || c.state == MRAReqRcvd) && m.Acknowledged == mad.SubjectREQ:
 		c.setState(MRAReqRcvd)
 	case c.state.halfOpen() && m.Acknowledged == mad.SubjectREP:
+		// The memory of the connection is held meanwhile, so that there is an end.
+		if wait = min(wait, c.holdNs-in.now); wait <= 0 {
+			a.stats.DropMRA++
+			return
+		}
+		c.heard = true
+		c.leaveUntaken()
 		c.setState(MRARepRcvd)
 	default:
 		a.stats.DropUnmatched++
 		return
 	}
 	c.tries = 1
-	wait := min(m.ServiceTimeout, maxServiceTimeout)
-	a.setTimer(c, in.now+wait.Ns()+c.retryNs)
+	a.setTimer(c, in.now+wait)
 }

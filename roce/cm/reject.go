@@ -82,6 +82,13 @@ func (a *Agent) handleREJ(in *message) {
 		a.stats.DropUnmatched++
 		return
 	}
+	if c.request != nil {
+		// The owner has not seen the request, and need not see it any more. Nothing is
+		// left of it: TIMEWAIT would be room that anybody can have for two datagrams.
+		a.stats.Withdrawn++
+		c.remove()
+		return
+	}
 	e := Event{
 		Type: EventRejected, Reason: m.Reason, Private: clone(m.Private),
 		Info: clone(m.Info[:min(int(m.InfoLen), len(m.Info))]),
@@ -95,8 +102,9 @@ func (a *Agent) handleREJ(in *message) {
 		a.emit(c, e)
 		c.enterTimewait(in.now)
 	case Established, DReqSent:
-		if m.Rejected == mad.SubjectREQ {
-			// A delayed one: the REQ was accepted after all.
+		if m.Rejected == mad.SubjectREQ || c.state == Established && m.RemoteCommID == 0 {
+			// A delayed one: the REQ was accepted after all. And who took it back before it knew
+			// our ID cannot have confirmed the connection.
 			a.stats.DropUnmatched++
 			return
 		}

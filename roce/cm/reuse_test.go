@@ -8,8 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// dropped is the answer of a peer that does not know what a DREQ is about.
+func (r *rig) dropped() *mad.DREP { return &mad.DREP{LocalCommID: r.id, RemoteCommID: r.local()} }
+
 // TestRestartedPeer: a peer that restarted, and uses the numbers of a connection that
-// we think is up, is refused once, the old connection ends, and then it gets in.
+// we think is up, is refused and asked once; it does not know the old connection, which ends,
+// and then it gets in.
 func TestRestartedPeer(t *testing.T) {
 	r := newRig(t)
 	_, err := r.n.Listen(service, r.n.addr, 0)
@@ -19,7 +23,9 @@ func TestRestartedPeer(t *testing.T) {
 	require.Equal(t, "REP", r.out())
 	require.Equal(t, "[established]", r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()}))
 	r.tid++
-	require.Equal(t, "[disconnected] DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()))
+	require.Equal(t, "DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()))
+	require.Equal(t, "[disconnected]", r.in(mad.AttrDREP, r.dropped()))
+	require.EqualValues(t, 1, r.n.Stats().Stale)
 	r.now += 10e9
 	r.n.HandleTimeout(r.now)
 	require.Equal(t, "[timewait exit]", r.out())
@@ -42,7 +48,7 @@ func TestPeerReusesQPN(t *testing.T) {
 	r.n.HandleTimeout(old.deadline)
 	require.Equal(t, "[timewait exit]", r.out())
 	r.id++
-	require.Equal(t, "[disconnected] DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()), "the number is in use now")
+	require.Equal(t, "DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()), "the number is in use now")
 
 	r = newRig(t)
 	r.reach(Timewait)

@@ -57,6 +57,7 @@ func (a *Agent) handleSIDRReq(in *message) {
 	if c != nil {
 		// Before the application has answered there is nothing to say; the lookup has no MRA.
 		a.stats.Duplicates++
+		c.keepWaiting(in.now)
 		c.again()
 		return
 	}
@@ -77,8 +78,7 @@ func (a *Agent) handleSIDRReq(in *message) {
 		refuse(mad.SIDRUnsupportedService)
 		return
 	}
-	if !l.room(in.src) {
-		a.stats.DropBacklog++
+	if !a.admits(l, in) {
 		return
 	}
 	c, err := a.newConn(in.dst, in.src)
@@ -88,12 +88,9 @@ func (a *Agent) handleSIDRReq(in *message) {
 	}
 	c.tid, c.service, c.sidrID = in.tid, m.ServiceID, m.RequestID
 	a.sidr[k] = c
-	c.wait(l, SIDRReqRcvd)
 	req := m
 	req.Private = clone(m.Private)
-	a.emit(c, Event{
-		Type: EventRequest, Listener: l, SIDRReq: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):],
-	})
+	c.wait(in.now, l, SIDRReqRcvd, &Event{SIDRReq: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):]})
 }
 
 // LookupAnswer is what the passive side says in a SIDR_REP.

@@ -10,15 +10,15 @@ type State uint8
 //	               takes                                    repeats
 //	ReqSent        REP REJ MRA(REQ)                         REQ
 //	MRAReqRcvd     REP REJ MRA(REQ)                         REQ, after the peer's service time
-//	ReqRcvd        REQ* REJ                                 -
+//	ReqRcvd        REQ* REJ                                 - (gone if no REQ* comes)
 //	RepRcvd        REP* REJ DREQ                            -
 //	RepSent        RTU REQ* REJ MRA(REP) DREQ, COMM_EST     REP
 //	MRARepRcvd     as RepSent                               REP, after the peer's service time
-//	Established    REP* DREQ REJ LAP                        -
+//	Established    REP* DREQ REJ LAP, DREP after a question -
 //	DReqSent       DREP DREQ REJ                            DREQ
 //	Timewait       REQ* REP* DREQ*                          -
 //	SIDRReqSent    SIDR_REP                                 SIDR_REQ
-//	SIDRReqRcvd    SIDR_REQ*                                -
+//	SIDRReqRcvd    SIDR_REQ*                                - (gone if no SIDR_REQ* comes)
 //	SIDRRepSent    SIDR_REQ*                                -
 //
 // A star marks duplicates: they are answered as the first one was (with an MRA

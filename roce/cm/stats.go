@@ -10,17 +10,25 @@ type Stats struct {
 	Rx [numMessages]uint64 // messages received, by attribute from REQ on
 	Tx [numMessages]uint64 // messages sent, repetitions included
 
-	Retries    uint64 // messages sent again because no answer came
-	Duplicates uint64 // messages received again
-	Timeouts   uint64 // tries used up
-	Stale      uint64 // connections that the peer turned out to have forgotten
-	Evicted    uint64 // half-open connections given up for newer ones
+	Retries     uint64 // messages sent again because no answer came
+	Duplicates  uint64 // messages received again
+	Timeouts    uint64 // tries used up
+	Stale       uint64 // connections that the peer turned out to have forgotten
+	Evicted     uint64 // half-open connections given up for newer ones
+	Withdrawn   uint64 // requests that their sender took back before the owner had them
+	Expired     uint64 // requests that nobody took, and their sender did not repeat
+	StaleClaims uint64 // REQs in the name of peers that have a connection with that queue pair
+
+	TimewaitEvicted uint64 // records forgotten before their time: Limits.Timewait
 
 	DropMalformed uint64 // not a datagram, or one with impossible content
 	DropClass     uint64 // of another management class, method or version
 	DropUnmatched uint64 // about no connection of ours, or from the wrong address
-	DropBacklog   uint64 // REQs beyond the backlog or the bound of the peer
-	DropTx        uint64 // answers not sent: TxBacklog
+	DropBacklog   uint64 // requests beyond the backlog of their listener
+	DropPeer      uint64 // requests beyond Limits.PerPeer
+	DropConns     uint64 // requests beyond Limits.Conns
+	DropMRA       uint64 // MRAs for a REP that has waited for as long as one can
+	DropTx        uint64 // datagrams not sent: Limits.TxBacklog
 }
 
 // Message returns the counters of one kind of message.
@@ -49,7 +57,7 @@ func (a *Agent) Counts() Counts {
 		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len, Listeners: a.numListeners,
 		Waiting: a.waiting,
 	}
-	c.Tables = len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events)
+	c.Tables = len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events) + len(a.offers) + len(a.blocked)
 	return c
 }
 

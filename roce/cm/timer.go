@@ -57,10 +57,11 @@ func (h timerHeap) fix(i int) {
 // NextTimeout returns when HandleTimeout has something to do, and whether it
 // ever has.
 func (a *Agent) NextTimeout() (int64, bool) {
-	if len(a.timers) == 0 {
-		return 0, false
+	at, ok := a.roomAt()
+	if len(a.timers) > 0 && (!ok || a.timers[0].deadline < at) {
+		at, ok = a.timers[0].deadline, true
 	}
-	return a.timers[0].deadline, true
+	return at, ok
 }
 
 // HandleTimeout does what is due at now.
@@ -70,4 +71,5 @@ func (a *Agent) HandleTimeout(now int64) {
 		a.stopTimer(c)
 		c.expire(now)
 	}
+	a.makeRoom(now)
 }

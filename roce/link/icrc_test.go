@@ -76,6 +76,49 @@ func TestCheckSegments(t *testing.T) {
 	}
 }
 
+// Under one IP header there may be a run that was segmented, packets with the same
+// identification, and trains that begin at 0. Nothing else.
+func TestCheckRunOfSegments(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 16))
+	src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
+	for _, c := range []struct {
+		ids  []uint16
+		good bool // the last of them
+	}{
+		{[]uint16{700, 701, 702, 703}, true},
+		{[]uint16{65534, 65535, 0, 1}, true},
+		{[]uint16{700, 700, 700}, true},
+		{[]uint16{700, 700, 700, 701}, true},
+		{[]uint16{0, 1, 2, 0, 1}, true},
+		{[]uint16{700, 701, 0, 1, 2}, true},
+		{[]uint16{700, 700, 702}, true}, // some of the first were joined
+		{[]uint16{700, 702}, false},
+		{[]uint16{700, 699}, false},
+		{[]uint16{700, 1}, false},
+		{[]uint16{0, 1, 7}, false},
+	} {
+		f := NewVerifier(4791).Flow(&src)
+		for i, id := range c.ids {
+			want := VerdictOK
+			if i == len(c.ids)-1 && !c.good {
+				want = VerdictBad
+			}
+			require.Equal(t, want, f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, id, rng), c.ids[0], i), "%d, packet %d", c.ids, i)
+		}
+		if !c.good { // and the next one may come as if that had been right
+			next := c.ids[len(c.ids)-2] + 2
+			require.Equal(t, VerdictOK, f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, next, rng), c.ids[0], len(c.ids)))
+		}
+	}
+	f := NewVerifier(4791).Flow(&src)
+	bad := payload(v4a, v4b, ib.RCWriteMiddle, 200, 701, rng)
+	bad[100] ^= 1
+	require.Equal(t, VerdictBad, f.CheckSegment(bad, 700, 1))
+	require.Equal(t, VerdictShort, f.CheckSegment(bad[:ib.BTHBytes], 700, 1))
+	empty := payload(v4a, v4b, ib.RCSendOnly, ib.BTHBytes+ib.ICRCBytes, 701, rng)
+	require.Equal(t, VerdictOK, NewVerifier(4791).Flow(&src).CheckSegment(empty, 700, 1), "a SEND of nothing")
+}
+
 // Every single flipped bit is found: in IPv6 by the whole CRC, in IPv4 because
 // no identification explains the difference.
 func TestCheckFindsBitFlips(t *testing.T) {
@@ -107,6 +150,25 @@ func TestCheckWrongFlow(t *testing.T) {
 	}
 }
 
+// The ICRC covers the flag DF: packets with and without it are different flows.
+func TestCheckWithoutDF(t *testing.T) {
+	const n, id = 60, 77
+	with := payload(v4a, v4b, ib.RCSendOnly, n, id, rand.New(rand.NewPCG(17, 18)))
+	without := append([]byte(nil), with...)
+	c := ib.NewICRC(ib.Flow{Src: v4a, Dst: v4b, SrcPort: 4791, DstPort: 4791}).WithoutDF()
+	ib.PutICRC(without[n-4:], c.Checksum(id, without[:n-4]))
+	v := NewVerifier(4791)
+	for _, noDF := range []bool{false, true, false} {
+		good, bad := with, without
+		if noDF {
+			good, bad = without, with
+		}
+		f := v.Flow(&Source{Src: v4a, Dst: v4b, SrcPort: 4791, NoDF: noDF})
+		require.Equal(t, VerdictOK, f.CheckKnown(good, id))
+		require.Equal(t, VerdictBad, f.CheckKnown(bad, id))
+	}
+}
+
 func TestCheckShort(t *testing.T) {
 	for _, a := range []Source{{Src: v4a, Dst: v4b, SrcPort: 4791}, {Src: v6a, Dst: v6b, SrcPort: 4791}} {
 		v := NewVerifier(4791)
@@ -129,6 +191,17 @@ func TestCheckRxeFlush(t *testing.T) {
 		src := Source{Src: v4a, Dst: v4b, SrcPort: 4791}
 		require.NotEqual(t, VerdictBad, v.Flow(&src).Check(b, 0), "id %d", id)
 		require.Equal(t, VerdictOK, v.Flow(&src).CheckKnown(b, id))
+		// As the second packet of a run too, with the ICRC of the specification or
+		// rdma_rxe's; and no other packet has that one.
+		f := v.Flow(&src)
+		require.Equal(t, VerdictOK, f.CheckSegment(b, id-1, 1))
+		ib.PutICRC(b[n:], c.Checksum(id, b[:n]))
+		require.Equal(t, VerdictOK, f.CheckSegment(b, id-1, 1))
+		require.Equal(t, VerdictOK, f.CheckKnown(b, id))
+		b[0] = byte(ib.RCWriteOnly)
+		ib.PutICRC(b[n:], c.ChecksumFlushRxe(id, b[:n]))
+		require.Equal(t, VerdictBad, f.CheckSegment(b, id-1, 1))
+		require.Equal(t, VerdictBad, f.CheckKnown(b, id))
 		b[20] ^= 1
 		require.Equal(t, VerdictBad, v.Flow(&src).Check(b, 0))
 	}

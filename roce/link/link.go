@@ -22,6 +22,11 @@ type Link interface {
 	// Send sends the packets in order. The descriptors are the link's to read
 	// until it returns. See the package comment for what becomes of a packet
 	// that cannot be sent now.
+	//
+	// A payload is registered memory, which may not be there any more (a mapped file
+	// that was truncated). The device has an access to it panic; Send lets the panic pass. It
+	// is then done with the packets before that one, and has not begun with those
+	// after it; it may be called again at once.
 	Send(batch []transport.TxPacket)
 
 	// Backlog reports that packets wait in the link because the network would
@@ -29,8 +34,8 @@ type Link interface {
 	Backlog() bool
 
 	// Recv fills batch with packets that have arrived, and returns how many; 0
-	// means none now. Their Data is valid until the next call of Recv.
-	// The error is ErrClosed or fatal.
+	// means that nothing is left of what had arrived when it was called. Their
+	// Data is valid until the next call of Recv. The error is ErrClosed or fatal.
 	Recv(batch []transport.RxPacket) (int, error)
 
 	// Wait blocks until a packet may have arrived, the backlog can go out, Wake
@@ -77,6 +82,18 @@ type Driven interface {
 	Changed() <-chan struct{}
 }
 
+// Marker is a link that knows when it has handed up all that had arrived at a
+// moment, though more keeps coming. Only the receiving side calls the methods.
+type Marker interface {
+	// Mark notes the moment.
+	Mark()
+
+	// CaughtUp reports whether Recv has handed up all that had arrived at the
+	// last Mark: each queue of the link was found empty since, or as much was
+	// taken out of it as it has room for.
+	CaughtUp() bool
+}
+
 // Multicaster is a link that can receive multicast.
 type Multicaster interface {
 	// Join starts receiving what is sent to group on the interface of the local
@@ -99,7 +116,8 @@ type Watcher interface {
 	Watch(f func(PortState))
 }
 
-// Wrapper is a middleware around another link.
+// Wrapper is a middleware around another link. One whose Recv keeps packets for a
+// later call must be a Marker itself.
 type Wrapper interface {
 	Unwrap() Link
 }
@@ -138,9 +156,14 @@ type Capabilities struct {
 	SourcePort bool // sends from Path.SrcPort; otherwise always from port 4791
 	ECN        bool // sends the traffic class of the path, reads that of packets
 	Virtual    bool // the clock is virtual
+	Scheduled  bool // goroutines take turns: see Scheduler
 
 	SendBufferBytes int // socket buffers as granted, 0 if there are none
 	RecvBufferBytes int
+
+	// Room is what the link holds of what arrives until Recv takes it, and what
+	// packets take of that; zero if there is no telling.
+	Room transport.Room
 }
 
 // Stats are the counters of a link.

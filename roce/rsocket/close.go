@@ -7,10 +7,18 @@ import (
 )
 
 // Close ends the connection: calls in progress return an error that matches
-// net.ErrClosed, the peer is told, and all memory is given back. Data written
-// before is not lost: Close waits until the peer's adapter has it, at most
-// [Config.Linger]. The error is that of a second Close, or says that data was lost.
+// net.ErrClosed, and the peer is told. It does not wait. Data written before is not lost: the connection lingers
+// until the peer's adapter has it, for at most 5 s, and then gives its memory back. No more than 1024
+// connections of a device, or 128 MiB, linger at a time: the oldest make room, see [Lingering].
+//
+// There is no kernel that would go on when the device is closed, or the process ends:
+// before that, wait with [Drain], or have Close wait with [Conn.SetLinger].
+//
+// The error is that of a second Close, or says that data was lost, if Close has waited for it.
 func (c *Conn) Close() error {
+	if !c.valid() {
+		return errInvalid
+	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -18,24 +26,31 @@ func (c *Conn) Close() error {
 	}
 	c.closed = true
 	linger := c.cfg.Linger
-	if c.keep != nil {
-		c.keep.Stop()
-	}
 	c.mu.Unlock()
+	c.alarm.Stop()
 	// Whoever is in Read or Write leaves, and nobody enters any more.
 	c.rd.kill()
 	c.wr.kill()
 	c.cl.set(time.Now())
 	c.rmu.Lock()
-	defer c.rmu.Unlock()
 	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	//lint:ignore SA2001 those who come from now on see that it is closed
+	c.wmu.Unlock()
+	c.rmu.Unlock()
 	c.mu.Lock()
 	var err error
-	if linger >= 0 {
+	switch {
+	case linger > 0:
 		err = c.goodbye(linger)
+	case linger == 0:
+		c.look()
+		c.orphan = !c.finished()
 	}
+	orphan, data := c.orphan, c.s.owes()
 	c.mu.Unlock()
+	if orphan {
+		return opError("close", c.laddr, c.raddr, c.linger(data))
+	}
 	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
 	if e := c.release(); err == nil {
 		err = e
@@ -51,15 +66,7 @@ func (c *Conn) goodbye(linger time.Duration) error {
 	}
 	c.cl.set(time.Now().Add(linger))
 	defer c.cl.set(time.Time{})
-	for c.err == nil && !c.s.byeRecvd {
-		switch {
-		case c.s.byeSent && c.s.sends == 0:
-			return nil
-		case !c.s.byeSent && c.s.canControl():
-			c.s.control(ctrlDisconnect, &c.cmsg)
-			c.postControl()
-			continue
-		}
+	for !c.finished() {
 		if err := c.wait(&c.cl); err != nil && c.err == nil {
 			return err
 		}
@@ -69,7 +76,12 @@ func (c *Conn) goodbye(linger time.Duration) error {
 
 // CloseWrite tells the peer that nothing more will be written: its Read returns io.EOF once it
 // has all data. A Write in progress ends with an error. Reading goes on.
-func (c *Conn) CloseWrite() error { return opError("close", c.laddr, c.raddr, c.closeWrite()) }
+func (c *Conn) CloseWrite() error {
+	if !c.valid() {
+		return errInvalid
+	}
+	return opError("close", c.laddr, c.raddr, c.closeWrite())
+}
 
 func (c *Conn) closeWrite() error {
 	c.mu.Lock()
@@ -87,7 +99,10 @@ func (c *Conn) closeWrite() error {
 	defer c.wmu.Unlock()
 	c.mu.Lock()
 	defer c.leave()
-	c.cl.set(time.Now().Add(max(c.cfg.Linger, 0)))
+	if c.closed {
+		return net.ErrClosed // cl is Close's
+	}
+	c.cl.set(time.Now().Add(lingerTime))
 	defer c.cl.set(time.Time{})
 	for {
 		switch {
@@ -115,6 +130,9 @@ func (c *Conn) closeWrite() error {
 // CloseRead ends reading: Read returns io.EOF, also where one is waiting. What
 // the peer still sends is thrown away as long as this side makes calls.
 func (c *Conn) CloseRead() error {
+	if !c.valid() {
+		return errInvalid
+	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -139,15 +157,20 @@ func (c *Conn) CloseRead() error {
 	return nil
 }
 
-// SetLinger is [Config.Linger] in seconds, with the meaning that net.TCPConn
-// gives it: 0 does not wait, negative is the default.
+// SetLinger sets what Close does about data that the peer's adapter has not acknowledged, as SetLinger of
+// net.TCPConn: negative, which is the default, sends it in the background; 0 discards it and resets the
+// connection; positive has Close wait for so many seconds, and discards what is left then,
+// with an error.
 func (c *Conn) SetLinger(sec int) error {
-	d := time.Duration(sec) * time.Second
+	d := time.Duration(min(sec, maxLingerSec)) * time.Second
 	switch {
 	case sec < 0:
-		d = defaultLinger
+		d = 0
 	case sec == 0:
 		d = -1
+	}
+	if !c.valid() {
+		return errInvalid
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

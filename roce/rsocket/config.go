@@ -1,30 +1,34 @@
 package rsocket
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/goroce/goroce/roce"
 )
 
 // Config are the properties of a connection. The zero value is librdmacm's
-// defaults.
+// defaults, with keep-alive. What is negative or too large is an error
+// that says so; what is too small is raised to the least.
 type Config struct {
-	// SendBuffer and RecvBuffer are in bytes; 0 is 128 KiB. Half of the receive
+	// SendBuffer and RecvBuffer are in bytes; 0 is 128 KiB, up to 1 GiB. Half of the receive
 	// buffer is granted to the peer at a time. (SO_SNDBUF and SO_RCVBUF of
 	// librdmacm make buffers of twice what they are given.)
 	SendBuffer, RecvBuffer int
 	// SendQueue and RecvQueue are the messages that can be on their way from and
-	// to this side; 0 is 384, from 16 to 65534. Every Write makes at least one.
+	// to this side; 0 is 384, from 16 up to 65534. Every Write makes at least one.
 	SendQueue, RecvQueue int
 	// IOMaps is how many mappings of its memory the peer can make for us to write
 	// with [Conn.WriteAt]: up to 128, or a multiple of 256 up to 32512 (others are rounded
 	// down). 0 is none. What this side can map depends on the peer's.
 	IOMaps int
-	// KeepAlive is the time between probes, which find a peer that has vanished
-	// while nothing is sent. 0 sends none.
+	// KeepAlive is the time after which a connection that is idle is probed, which finds
+	// a peer that has vanished; 0 is 15 s, as in package net, and negative sends no probes. On a
+	// simulated network, where time passes by leaps, 0 sends none either. See [Conn.SetKeepAlive].
 	KeepAlive time.Duration
-	// Linger bounds how long Close waits for the peer's adapter to have all data; 0 is 5 s,
-	// negative does not wait: what has not arrived then may be lost.
+	// Linger is what Close does about data that the peer's adapter does not have yet. 0: the
+	// connection lingers in the background. Positive: Close waits, for that long. Negative: it is
+	// discarded, and the connection reset. See [Conn.Close] and [Conn.SetLinger].
 	Linger time.Duration
 	// TrafficClass is that of the packets; 0 for accepted connections is the peer's.
 	TrafficClass uint8
@@ -44,10 +48,31 @@ func (c Config) normal() Config {
 	bound(&c.RecvQueue, defaultQueue, minQueue, maxQueue)
 	bound(&c.IOMaps, 0, 0, maxIOMaps)
 	c.IOMaps = unscale(scale(c.IOMaps))
-	if c.Linger == 0 {
-		c.Linger = defaultLinger
-	}
 	return c
+}
+
+// check returns an error if a value is out of bounds.
+func (c *Config) check(op string) error {
+	for _, v := range []struct {
+		name        string
+		value, most int
+	}{
+		{"SendBuffer", c.SendBuffer, maxBuffer}, {"RecvBuffer", c.RecvBuffer, maxBuffer},
+		{"SendQueue", c.SendQueue, maxQueue}, {"RecvQueue", c.RecvQueue, maxQueue},
+		{"IOMaps", c.IOMaps, maxIOMaps},
+	} {
+		if err := checkRange(op, v.name, v.value, v.most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRange(op, name string, value, most int) error {
+	if value < 0 || value > most {
+		return argError(op, name, fmt.Sprintf("%d is not from 0 to %d", value, most))
+	}
+	return nil
 }
 
 // memory is what a connection holds from the start, in bytes.

@@ -1,6 +1,7 @@
 package rsocket
 
 import (
+	"container/list"
 	"errors"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ type Conn struct {
 	id           *roce.CMID
 	ch           *roce.EventChannel // of id
 	cfg          Config
+	host         *host
 	laddr, raddr Addr
 
 	pd  *roce.PD
@@ -32,10 +34,10 @@ type Conn struct {
 	sbuf []byte
 	list []byte // grants and mappings, written by the peer
 
-	rd, wr   waiter     // of Read, of Write; with their deadlines
-	cl       waiter     // of Close and CloseWrite, under wmu
-	rmu, wmu sync.Mutex // one Read, one Write at a time; taken before mu
-	wmsg     message    // under wmu: what Write posts
+	rd, wr   waiter  // of Read, of Write; with their deadlines
+	cl       waiter  // of Close and CloseWrite, under wmu
+	rmu, wmu lock    // one Read, one Write at a time; taken before mu
+	wmsg     message // under wmu: what Write posts
 	wwr      roce.SendWR
 	wsg      [2]roce.SGE
 
@@ -48,10 +50,19 @@ type Conn struct {
 	discard bool // noRead, and no Read is in progress any more
 	noWrite bool // by CloseWrite
 	maps    []*Mapping
-	keep    *time.Timer
+	alarm   *roce.Alarm // for probes, and when closed to look whether it is over
 	keepGap time.Duration
-	cmsg    message // for control messages
-	cwr     roce.SendWR
+	heard   time.Duration // when something other than an answer to a probe came from the peer
+	lost    bool          // data was not acknowledged before the connection failed
+	// Of one that lingers:
+	orphan bool
+	buried bool          // its memory is being given back
+	looked time.Duration // how long it lingers
+	gone   chan struct{} // closed when it does no more
+	left   *list.Element // under host.mu
+
+	cmsg message // for control messages
+	cwr  roce.SendWR
 	// polling says that somebody is in cq.Wait; wcs and pollCtx are theirs then.
 	polling bool
 	pollCtx waitContext
@@ -59,11 +70,28 @@ type Conn struct {
 	recvs   [pollBatch]roce.RecvWR // all the same: no memory
 }
 
+// usable returns an error if c is closed.
+func (c *Conn) usable(op string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return opError(op, c.laddr, c.raddr, net.ErrClosed)
+	}
+	return nil
+}
+
+// valid reports whether c was made by Dial or Accept, as opposed to nil and the zero Conn.
+func (c *Conn) valid() bool { return c != nil && c.host != nil }
+
 // Read reads data into p. It returns io.EOF when the peer has closed its side.
 func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	if !c.valid() {
+		return 0, errInvalid
 	}
+	if len(p) == 0 {
+		return 0, c.usable("read")
+	}
+	c.dev.Turn(nil)
 	c.rmu.Lock()
 	n, err := c.read(p)
 	c.rmu.Unlock()
@@ -126,6 +154,9 @@ func (c *Conn) readEnd() error {
 
 // Write writes p. It returns when all of p is in the send buffer or beyond.
 func (c *Conn) Write(p []byte) (int, error) {
+	if !c.valid() {
+		return 0, errInvalid
+	}
 	c.wmu.Lock()
 	n, err := c.write(p)
 	c.wmu.Unlock()
@@ -163,6 +194,10 @@ func (c *Conn) write(p []byte) (n int, err error) {
 // writeEnd returns why nothing can be written any more, or nil.
 func (c *Conn) writeEnd() error {
 	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.noWrite:
+		return syscall.EPIPE
 	case c.err != nil:
 		return c.err
 	case c.s.byeRecvd:
@@ -241,7 +276,7 @@ func (c *Conn) fail(err error) {
 
 // handle takes n completions out of wcs. mu is held.
 func (c *Conn) handle(n int) {
-	recvs := 0
+	recvs, heard := 0, false
 	for i := range c.wcs[:n] {
 		wc := &c.wcs[i]
 		k, _ := splitID(wc.ID)
@@ -249,9 +284,11 @@ func (c *Conn) handle(n int) {
 			c.s.sent(wc.ID)
 		}
 		if wc.Status != roce.WCSuccess {
+			c.lost = c.lost || k == wrData || k == wrDirect
 			c.failed(wc)
 			continue
 		}
+		heard = heard || k != wrProbe
 		if k != wrRecv {
 			continue
 		}
@@ -266,6 +303,9 @@ func (c *Conn) handle(n int) {
 		} else if err != nil {
 			c.breach(err)
 		}
+	}
+	if heard && c.keepGap > 0 {
+		c.heard = c.alarm.Now()
 	}
 	if recvs > 0 && c.err == nil {
 		if _, err := c.qp.PostRecvBatch(c.recvs[:recvs]); err != nil {
@@ -295,28 +335,50 @@ func (c *Conn) failed(wc *roce.WC) {
 }
 
 // LocalAddr returns the address of this end, an Addr.
-func (c *Conn) LocalAddr() net.Addr { return c.laddr }
+func (c *Conn) LocalAddr() net.Addr {
+	if !c.valid() {
+		return nil
+	}
+	return c.laddr
+}
 
 // RemoteAddr returns the address of the peer, an Addr.
-func (c *Conn) RemoteAddr() net.Addr { return c.raddr }
+func (c *Conn) RemoteAddr() net.Addr {
+	if !c.valid() {
+		return nil
+	}
+	return c.raddr
+}
 
 // SetDeadline sets the deadlines of Read and Write.
-func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(t, &c.rd, &c.wr) }
+func (c *Conn) SetDeadline(t time.Time) error {
+	if !c.valid() {
+		return errInvalid
+	}
+	return c.setDeadline(t, &c.rd, &c.wr)
+}
 
 // SetReadDeadline sets the moment at which Read gives up with an error that
 // matches os.ErrDeadlineExceeded; the zero time is never.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, &c.rd) }
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if !c.valid() {
+		return errInvalid
+	}
+	return c.setDeadline(t, &c.rd)
+}
 
-// SetWriteDeadline is SetReadDeadline for Write, WriteAt, Map and CloseWrite. A Write that gives up
+// SetWriteDeadline is SetReadDeadline for Write, WriteAt and Map. A Write that gives up
 // may have written some of its data.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.wr) }
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if !c.valid() {
+		return errInvalid
+	}
+	return c.setDeadline(t, &c.wr)
+}
 
 func (c *Conn) setDeadline(t time.Time, ws ...*waiter) error {
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		return opError("set", c.laddr, c.raddr, net.ErrClosed)
+	if err := c.usable("set"); err != nil {
+		return err
 	}
 	for _, w := range ws {
 		w.set(t)
@@ -327,10 +389,8 @@ func (c *Conn) setDeadline(t time.Time, ws ...*waiter) error {
 // SetNoDelay is there for programs that call it on a *net.TCPConn. It changes
 // nothing: every Write is sent at once, as by librdmacm.
 func (c *Conn) SetNoDelay(bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return opError("set", c.laddr, c.raddr, net.ErrClosed)
+	if !c.valid() {
+		return errInvalid
 	}
-	return nil
+	return c.usable("set")
 }

@@ -11,16 +11,16 @@ type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	ch    chan struct{} // closed when the moment has come
-	dead  bool          // for good
+	quit  chan struct{} // closed by kill
 }
 
-func (d *deadline) init() { d.ch = make(chan struct{}) }
+func (d *deadline) init() { d.ch, d.quit = make(chan struct{}), make(chan struct{}) }
 
 // set moves the deadline; the zero time is never.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dead {
+	if isClosed(d.quit) {
 		return
 	}
 	if d.timer != nil && !d.timer.Stop() {
@@ -51,10 +51,10 @@ func (d *deadline) set(t time.Time) {
 func (d *deadline) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dead {
+	if isClosed(d.quit) {
 		return
 	}
-	d.dead = true
+	close(d.quit)
 	if d.timer != nil && !d.timer.Stop() {
 		<-d.ch
 	}
@@ -83,11 +83,17 @@ func isClosed(ch <-chan struct{}) bool {
 
 // waitContext is a context for the calls of package roce that wait, made of a
 // channel and nothing else, so that waiting allocates nothing.
-type waitContext struct{ ch <-chan struct{} }
+type waitContext struct {
+	ch   <-chan struct{}
+	quit <-chan struct{} // closed with ch if somebody waits for the call to end
+}
 
 func (c *waitContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (c *waitContext) Done() <-chan struct{}       { return c.ch }
 func (c *waitContext) Value(any) any               { return nil }
+
+// Quit has a simulation let the call end without a turn: see roce.Device.Turn.
+func (c *waitContext) Quit() <-chan struct{} { return c.quit }
 func (c *waitContext) Err() error {
 	if isClosed(c.ch) {
 		return errCanceled

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 )
 
-// Dialer makes connections from a device.
+// Dialer makes connections. The zero value has the defaults.
 type Dialer struct {
+	// Device is where the connections are made; nil is the one that the process has for the
+	// local address that leads to the peer, see [roce.DefaultDevice].
 	Device *roce.Device
 	Config Config
 	// LocalAddr is where to speak from; the zero value, an unspecified address
@@ -21,44 +22,81 @@ type Dialer struct {
 	LocalAddr netip.AddrPort
 }
 
-// Dial connects to a listening rsocket with the defaults.
+// Dial connects to a listening rsocket with the defaults. d may be nil, see [Dialer].
 func Dial(ctx context.Context, d *roce.Device, addr netip.AddrPort) (*Conn, error) {
 	return (&Dialer{Device: d}).Dial(ctx, addr)
 }
 
 // Dial connects to a listening rsocket. ctx ends the attempt, not the
-// connection. Nobody listening, or no rsocket, is an error that matches syscall.ECONNREFUSED; no
-// answer one that matches syscall.ETIMEDOUT; a peer that hangs up as soon as it has
+// connection; one that is over already sends nothing. Nobody listening, or no rsocket, is an
+// error that matches syscall.ECONNREFUSED; no answer one that matches syscall.ETIMEDOUT; no way
+// to the address one that matches syscall.ENETUNREACH; a peer that hangs up as soon as it has
 // accepted one that matches syscall.ECONNRESET. All are *net.OpError.
 func (d *Dialer) Dial(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
-	a, err := d.begin(ctx, addr)
+	if d == nil {
+		d = &Dialer{}
+	}
+	on, err := d.ready(ctx, addr.Addr())
 	if err == nil {
-		if err = a.finish(ctx); err == nil {
-			return a, nil
+		var c *Conn
+		if c, err = on.begin(ctx, addr); err == nil {
+			if err = c.finish(ctx); err == nil {
+				return c, nil
+			}
 		}
 	}
 	return nil, opError("dial", Addr{d.LocalAddr}, Addr{addr}, dialError(err))
 }
 
+// ready returns d with a device to reach an address from.
+func (d *Dialer) ready(ctx context.Context, to netip.Addr) (*Dialer, error) {
+	if ctx == nil {
+		return nil, argError("dial", "ctx", "nil")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !to.IsValid() {
+		return nil, argError("dial", "addr", "invalid")
+	}
+	if err := d.Config.check("dial"); err != nil {
+		return nil, err
+	}
+	on := *d
+	if on.Device == nil {
+		var err error
+		if on.Device, err = roce.DefaultDeviceFor(d.LocalAddr.Addr(), to); err != nil {
+			return nil, err
+		}
+	}
+	return &on, nil
+}
+
 // DialContext is Dial for a name and a port, in the form that http.Transport and others want.
 // network is "tcp", "tcp4", "tcp6" or "rsocket".
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	addrs, err := resolve(ctx, network, address)
+	var addrs []netip.AddrPort
+	err := error(argError("dial", "ctx", "nil"))
+	if ctx != nil {
+		if err = ctx.Err(); err == nil {
+			addrs, err = resolve(ctx, network, address)
+		}
+	}
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: Network, Err: err}
+		return nil, &net.OpError{Op: "dial", Net: Network, Err: contextError(err)}
 	}
 	var first error
 	for _, a := range addrs {
-		if _, err := d.Device.GIDIndexFor(ib.GIDFromAddr(a.Addr())); err != nil {
-			first = errors.Join(first, opError("dial", Addr{d.LocalAddr}, Addr{a}, dialError(err)))
-			continue // a family that the device does not speak
-		}
 		c, err := d.Dial(ctx, a)
 		if err == nil {
 			return c, nil
 		}
-		if first == nil || ctx.Err() != nil {
+		// A family that the device does not speak says less than another address.
+		if first == nil || errors.Is(first, syscall.ENETUNREACH) {
 			first = err
+		}
+		if ctx.Err() != nil {
+			return nil, err
 		}
 	}
 	return nil, first
@@ -88,6 +126,13 @@ func resolve(ctx context.Context, network, address string) ([]netip.AddrPort, er
 			host = "::1"
 		}
 	}
+	if ip, err := netip.ParseAddr(host); err == nil { // the resolver would lose the zone
+		ip = ip.Unmap()
+		if family == "ip4" && !ip.Is4() || family == "ip6" && !ip.Is6() {
+			return nil, &net.AddrError{Err: "no suitable address found", Addr: host}
+		}
+		return []netip.AddrPort{netip.AddrPortFrom(ip, uint16(port))}, nil
+	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, family, host)
 	if err != nil {
 		return nil, err
@@ -99,16 +144,14 @@ func resolve(ctx context.Context, network, address string) ([]netip.AddrPort, er
 	return out, nil
 }
 
-// simTries is how often a request is sent on a simulated network: there time
-// passes while the peer's goroutine has had none to answer, and the context
-// says when to give up.
+// simTries is how often a request is sent on a simulated network that those who wait
+// drive: there time passes while the peer's goroutine has had none to answer, and the
+// context says when to give up.
 const simTries = 1 << 20
 
 // begin makes a connection whose request is on its way.
 func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err error) {
-	if d.Device == nil {
-		return nil, &roce.ArgError{Op: "dial", Arg: "Device", Why: "nil"}
-	}
+	d.Device.Turn(nil)
 	ch, err := d.Device.CreateEventChannel()
 	if err != nil {
 		return nil, err
@@ -122,7 +165,7 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 			err = errors.Join(err, id.Close(), ch.Close())
 		}
 	}()
-	if d.Device.Capabilities().Virtual {
+	if caps := d.Device.Capabilities(); caps.Virtual && !caps.Scheduled {
 		if err = id.SetRetries(simTries, 0); err != nil {
 			return nil, err
 		}
@@ -147,7 +190,10 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 	if c, err = newConn(d.Device, id, ch, d.Config.normal()); err != nil {
 		return nil, err
 	}
-	if err = id.Connect(connParam(c.local())); err != nil {
+	if err = ctx.Err(); err == nil { // from here on the peer hears of it
+		err = id.Connect(connParam(c.local()))
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.release())
 	}
 	return c, nil

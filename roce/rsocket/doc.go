@@ -39,11 +39,27 @@
 // All methods may be called from any goroutine. Bytes of one Write are not mixed
 // with those of another.
 //
+// A connection costs a device one timer, which it shares with all others: for
+// keep-alive probes, and for what is left to do after Close.
+//
+// # Peers that vanish
+//
+// As with TCP, a peer that vanished is noticed when something was written to it, or by the
+// keep-alive probes that an idle connection sends every 15 s ([Config.KeepAlive]). Calls that
+// wait return an error that matches syscall.ETIMEDOUT.
+//
+// # Close
+//
+// Close returns at once. The connection lingers until the peer's adapter has what was
+// written: with the device, since there is no kernel that would go on without it. A
+// program that ends, or closes its device, soon after Close calls [Drain] first, or asks for a
+// Close that waits ([Conn.SetLinger]). On a device in polling mode a timer polls for
+// connections that linger.
+//
 // # Limits
 //
-// A side whose application makes no call handles nothing: a peer's close is
-// noticed by the next call. As with TCP, a peer that vanished is noticed by
-// writing, by keep-alive probes ([Config.KeepAlive]), or not at all.
+// A side whose application makes no call handles nothing but probes: a peer's close is
+// noticed by the next call.
 //
 // Streams only: librdmacm's datagram rsockets, which take their own protocol on
 // UD queue pairs and a UDP socket beside, are not here; nor are addresses that are GIDs

@@ -3,11 +3,11 @@ package rsocket
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
@@ -26,7 +26,12 @@ func (Addr) Network() string { return Network }
 // ProtocolError says what a peer did that the protocol does not allow.
 type ProtocolError struct{ What string }
 
-func (e *ProtocolError) Error() string { return "rsocket: the peer broke the protocol: " + e.What }
+func (e *ProtocolError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
+	return "rsocket: the peer broke the protocol: " + e.What
+}
 
 var (
 	// ErrNotMapped is returned by [Conn.WriteAt] for bytes that the peer has not mapped.
@@ -42,7 +47,13 @@ type brokenError struct {
 	cause error
 }
 
-func (e *brokenError) Error() string   { return fmt.Sprintf("%v: %v", e.errno, e.cause) }
+func (e *brokenError) Error() string {
+	what, why := e.errno.Error(), e.cause.Error()
+	if strings.Contains(why, what) {
+		return why
+	}
+	return what + ": " + why
+}
 func (e *brokenError) Unwrap() []error { return []error{e.errno, e.cause} }
 
 // Timeout makes it a net.Error.
@@ -70,12 +81,16 @@ func dialError(err error) error {
 		return &brokenError{syscall.ECONNREFUSED, err}
 	case errors.Is(err, roce.ErrUnreachable):
 		return &brokenError{syscall.ETIMEDOUT, err}
-	case errors.Is(err, roce.ErrNoLocalGID), errors.Is(err, roce.ErrAddrNotLocal):
+	case errors.Is(err, roce.ErrNoLocalGID):
+		return &brokenError{syscall.ENETUNREACH, err}
+	case errors.Is(err, roce.ErrAddrNotLocal):
 		return &brokenError{syscall.EADDRNOTAVAIL, err}
 	case errors.Is(err, roce.ErrAddrInUse):
 		return &brokenError{syscall.EADDRINUSE, err}
+	case errors.Is(err, roce.ErrClosed):
+		return net.ErrClosed // the device is
 	}
-	return err
+	return contextError(err)
 }
 
 // opError wraps an error as net does. io.EOF stays what it is.
@@ -92,6 +107,35 @@ func opError(op string, local, remote Addr, err error) error {
 	}
 	return e
 }
+
+// argError says which argument is wrong. It matches roce.ErrInvalidAttr.
+func argError(op, arg, why string) error { return &roce.ArgError{Op: op, Arg: arg, Why: why} }
+
+// deadlineError is a context's deadline: like that of net it matches
+// what contexts and what connections have for it.
+type deadlineError struct{}
+
+func (deadlineError) Error() string   { return os.ErrDeadlineExceeded.Error() }
+func (deadlineError) Timeout() bool   { return true }
+func (deadlineError) Temporary() bool { return true }
+func (deadlineError) Is(target error) bool {
+	return target == context.DeadlineExceeded || target == os.ErrDeadlineExceeded
+}
+
+// contextError returns an error that a context may have caused as net has it.
+func contextError(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return deadlineError{}
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	}
+	return err
+}
+
+// errInvalid is what net returns for calls on nil and on zero values of its connections
+// and listeners.
+const errInvalid = syscall.EINVAL
 
 // errTimeout is os.ErrDeadlineExceeded, whose Timeout method net.OpError asks.
 var errTimeout = os.ErrDeadlineExceeded

@@ -2,6 +2,7 @@ package rsocket
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -31,6 +32,9 @@ type Mapping struct {
 // the memory. After a message, call [Mapping.Sync] before looking at what the
 // peer has written; a mark is looked for with [Mapping.ReadAt].
 func (c *Conn) Map(buf []byte, off int64) (*Mapping, error) {
+	if !c.valid() {
+		return nil, errInvalid
+	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	m, err := c.mapBuf(buf, off)
@@ -39,7 +43,7 @@ func (c *Conn) Map(buf []byte, off int64) (*Mapping, error) {
 
 func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 	if off < 0 || len(buf) == 0 || uint64(len(buf)) > math.MaxUint32 || off > math.MaxInt64-int64(len(buf)) {
-		return nil, &roce.ArgError{Op: "map", Arg: "buf, off", Why: "empty, too large, or a negative offset"}
+		return nil, mapArgError(buf, off)
 	}
 	c.mu.Lock()
 	defer c.leave()
@@ -73,6 +77,18 @@ func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 	return m, nil
 }
 
+func mapArgError(buf []byte, off int64) error {
+	switch {
+	case len(buf) == 0:
+		return argError("map", "buf", "empty")
+	case uint64(len(buf)) > math.MaxUint32:
+		return argError("map", "buf", fmt.Sprintf("%d bytes, more than %d", len(buf), uint32(math.MaxUint32)))
+	case off < 0:
+		return argError("map", "off", fmt.Sprintf("%d is negative", off))
+	}
+	return argError("map", "off", fmt.Sprintf("%d and %d bytes are more than %d", off, len(buf), int64(math.MaxInt64)))
+}
+
 // freeIndex returns an entry of the peer's table, -1 if there is none.
 func (c *Conn) freeIndex() int {
 next:
@@ -88,13 +104,23 @@ next:
 }
 
 // Sync makes visible to the caller what the peer has written so far.
-func (m *Mapping) Sync() { m.c.qp.State() }
+func (m *Mapping) Sync() {
+	if m.valid() {
+		m.c.qp.State()
+	}
+}
+
+// valid reports whether m was made by Map.
+func (m *Mapping) valid() bool { return m != nil && m.c != nil }
 
 // ReadAt copies the memory from offset off of the mapping, in order with what the
 // peer writes, see [roce.MR.ReadAt]: when it has seen the end of a transfer, the rest
 // is there too. It is the way to wait for a mark; between looks in a loop, let others
 // run. After Close, of the mapping or the connection, it reads what is left there.
 func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
+	if !m.valid() {
+		return 0, errInvalid
+	}
 	n, err := m.mr.ReadAt(p, off)
 	if errors.Is(err, mem.ErrDestroyed) && off >= 0 && off < int64(len(m.buf)) { // nobody writes any more
 		if n, err = copy(p, m.buf[off:]), nil; n < len(p) {
@@ -108,6 +134,9 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 // the connection. The peer is not told; the protocol has no message for it. Close of the
 // connection does the same.
 func (m *Mapping) Close() error {
+	if !m.valid() {
+		return errInvalid
+	}
 	m.once.Do(func() {
 		c := m.c
 		c.mu.Lock()
@@ -129,6 +158,9 @@ func (m *Mapping) Close() error {
 // something that was written afterwards. The error matches ErrNotMapped where the
 // peer has mapped nothing.
 func (c *Conn) WriteAt(p []byte, off int64) (int, error) {
+	if !c.valid() {
+		return 0, errInvalid
+	}
 	c.wmu.Lock()
 	n, err := c.writeAt(p, off)
 	c.wmu.Unlock()
@@ -137,7 +169,7 @@ func (c *Conn) WriteAt(p []byte, off int64) (int, error) {
 
 func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
-		return 0, &roce.ArgError{Op: "write", Arg: "off", Why: "negative"}
+		return 0, argError("write", "off", fmt.Sprintf("%d is negative", off))
 	}
 	c.mu.Lock()
 	defer c.leave()

@@ -5,28 +5,50 @@ import (
 	"time"
 )
 
-// SetKeepAlive sets the time between probes; 0 sends none. A probe is an empty
-// RDMA WRITE, which the peer's adapter acknowledges without its program taking
-// part. Without an answer the connection is broken, with an error that matches
-// syscall.ETIMEDOUT.
+// SetKeepAlive sets the time after which a connection that is idle is probed, in place of
+// [Config.KeepAlive]; 0 and negative send no probes. A probe is an empty RDMA WRITE, which
+// the peer's adapter acknowledges without its program taking part. Without an answer the
+// connection is broken, and Read and Write return an error that matches syscall.ETIMEDOUT.
+//
+// Probes are up to a sixteenth of the time late, at most 1 s, so that those of
+// many connections are sent together.
 func (c *Conn) SetKeepAlive(d time.Duration) error {
+	if !c.valid() {
+		return errInvalid
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return opError("set", c.laddr, c.raddr, net.ErrClosed)
 	}
-	c.keepGap = d
-	if c.keep != nil {
-		c.keep.Stop()
-		c.keep = nil
-	}
-	if d > 0 {
-		c.keep = time.AfterFunc(d, c.probe)
-	}
+	c.keepGap = min(max(d, 0), maxKeepAlive)
+	c.heard = c.alarm.Now()
+	c.alarm.Stop()
+	c.rearm(c.keepGap)
 	return nil
 }
 
-// probe sends a probe.
+// rearm sets the alarm for the next probe. mu is held.
+func (c *Conn) rearm(after time.Duration) {
+	if c.keepGap > 0 {
+		c.alarm.Set(after, min(c.keepGap/16, time.Second))
+	}
+}
+
+// rang is called by the alarm of the connection.
+func (c *Conn) rang() {
+	c.mu.Lock()
+	orphan := c.orphan
+	c.mu.Unlock()
+	if orphan {
+		c.lingers()
+	} else {
+		c.probe()
+	}
+}
+
+// probe sends a probe, if nothing came from the peer for long enough, and nothing is on
+// its way, which is a probe too.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.leave()
@@ -37,11 +59,13 @@ func (c *Conn) probe() {
 	if c.err != nil || c.s.byeRecvd || c.keepGap <= 0 {
 		return
 	}
-	if c.s.canControl() {
-		c.s.keepAlive(&c.cmsg)
-		c.postControl()
+	left := c.heard + c.keepGap - c.alarm.Now()
+	if left <= 0 {
+		left = c.keepGap
+		if c.s.sends == 0 {
+			c.s.keepAlive(&c.cmsg)
+			c.postControl()
+		}
 	}
-	if c.keep != nil {
-		c.keep.Reset(c.keepGap)
-	}
+	c.rearm(left)
 }

@@ -25,9 +25,19 @@ const (
 	minRecvBuffer = 2
 	maxIOMaps     = 0x7f << 8
 	inlineBytes   = 64
-	defaultLinger = 5 * time.Second
+	// defaultKeepAlive is the time between two probes of an idle connection: that
+	// of package net.
+	defaultKeepAlive = 15 * time.Second
+	maxKeepAlive     = 1 << 60 // 36 years
+	// lingerTime bounds how long a closed connection lingers, and maxLingering
+	// and maxLingerBytes how many of a device do at a time.
+	lingerTime     = 5 * time.Second
+	maxLingering   = 1024
+	maxLingerBytes = 128 << 20
+	maxLingerSec   = 1 << 30
 	// defaultBacklog is how many connections wait for Accept.
 	defaultBacklog = 128
+	maxBacklog     = 0xFFFF
 
 	// What a connection holds besides its buffers, about: connBytes in all, and
 	// queueBytes for each message of its queues.

@@ -1,10 +1,13 @@
 package rsocket
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +19,12 @@ import (
 type ListenConfig struct {
 	Config Config
 	// Backlog is how many established connections wait for Accept before further
-	// requests are left unanswered, so that their senders try again; 0 is 128.
+	// requests are left unanswered, so that their senders try again; 0 is 128, up to 65535.
 	Backlog int
+	// MaxConns is how many connections of the listener there may be at a time, until
+	// they are closed and gone; 0 is any number. Beyond that requests wait in the
+	// backlog, as with roce.ListenConfig.
+	MaxConns int
 }
 
 // Listener is a listening rsocket. It is a net.Listener.
@@ -34,24 +41,24 @@ type Listener struct {
 	// ended is closed when the goroutine is; nil if Accept does its work.
 	ended chan struct{}
 
-	// pumpMu is held by whoever handles events; requests are not answered yet, and
-	// pending are the connections whose handshake is not over.
-	pumpMu   sync.Mutex
-	requests []*roce.CMEvent
-	pending  map[*roce.CMID]*Conn
+	// pumpMu is held by whoever handles events; pending are the connections whose
+	// handshake is not over.
+	pumpMu  lock
+	pending map[*roce.CMID]*Conn
 
 	closing sync.Once
 	closed  chan struct{}
 	err     error // of Close
 }
 
-// Listen listens with the defaults. The zero address and the unspecified ones stand for all addresses of
+// Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and the unspecified ones stand for all addresses of
 // the device; port 0 chooses one (see [Listener.Addr]).
 func Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
 	return (&ListenConfig{}).Listen(d, addr)
 }
 
-// Listen listens on an address of the device.
+// Listen listens on an address of the device; nil is the one that the process has for the
+// address, see [roce.DefaultDevice].
 func (lc *ListenConfig) Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
 	l, err := lc.listen(d, addr)
 	if err != nil {
@@ -61,11 +68,23 @@ func (lc *ListenConfig) Listen(d *roce.Device, addr netip.AddrPort) (*Listener, 
 }
 
 func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+	if lc == nil {
+		lc = &ListenConfig{}
+	}
+	if err := lc.Config.check("listen"); err != nil {
+		return nil, err
+	}
+	if err := checkRange("listen", "Backlog", lc.Backlog, maxBacklog); err != nil {
+		return nil, err
+	}
 	if d == nil {
-		return nil, &roce.ArgError{Op: "listen", Arg: "Device", Why: "nil"}
+		var err error
+		if d, err = roce.DefaultDevice(addr.Addr()); err != nil {
+			return nil, err
+		}
 	}
 	backlog := lc.Backlog
-	if backlog <= 0 {
+	if backlog == 0 {
 		backlog = defaultBacklog
 	}
 	l := &Listener{
@@ -81,7 +100,7 @@ func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, 
 		return nil, errors.Join(err, l.ch.Close())
 	}
 	if err = l.id.BindAddr(addr); err == nil {
-		err = l.id.Listen(0)
+		err = l.id.ListenWith(roce.ListenLimits{MaxConns: lc.MaxConns, MaxUntaken: backlog})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.id.Close(), l.ch.Close())
@@ -95,13 +114,24 @@ func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, 
 }
 
 // Addr returns the address that is listened on, an Addr.
-func (l *Listener) Addr() net.Addr { return l.addr }
+func (l *Listener) Addr() net.Addr {
+	if !l.valid() {
+		return nil
+	}
+	return l.addr
+}
+
+// valid reports whether l was made by Listen, as opposed to nil and the zero Listener.
+func (l *Listener) valid() bool { return l != nil && l.dev != nil }
 
 // SetDeadline sets the moment at which Accept gives up with an error that
 // matches os.ErrDeadlineExceeded; the zero time is never.
 func (l *Listener) SetDeadline(t time.Time) error {
+	if !l.valid() {
+		return errInvalid
+	}
 	if isClosed(l.closed) {
-		return opError("set", l.addr, Addr{}, net.ErrClosed)
+		return opError("set", Addr{}, l.addr, net.ErrClosed)
 	}
 	l.dl.set(t)
 	return nil
@@ -118,11 +148,18 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with the type of what it returns.
 func (l *Listener) AcceptConn() (*Conn, error) {
+	if !l.valid() {
+		return nil, errInvalid
+	}
 	c, err := l.accept()
+	if err == nil {
+		c.id.Taken() // and no longer waits in the backlog
+	}
 	return c, opError("accept", Addr{}, l.addr, err)
 }
 
 func (l *Listener) accept() (*Conn, error) {
+	l.dev.Turn(nil)
 	late := l.dl.done()
 	switch {
 	case isClosed(l.closed):
@@ -150,7 +187,7 @@ func (l *Listener) accept() (*Conn, error) {
 func (l *Listener) acceptHere(late <-chan struct{}) (*Conn, error) {
 	l.pumpMu.Lock()
 	defer l.pumpMu.Unlock()
-	c, err := l.pump(&waitContext{late})
+	c, err := l.pump(&waitContext{late, l.dl.quit})
 	switch {
 	case err == nil:
 		return c, nil
@@ -182,21 +219,9 @@ func (l *Listener) serve() {
 }
 
 // pump handles events until a connection is ready. What frees memory comes before
-// what takes some: a crowd of requests is queued behind the ends of connections
-// that were given up for it. pumpMu is held.
+// what takes some: the channel hands out requests last. pumpMu is held.
 func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 	for {
-		for e := l.ch.Poll(); e != nil; e = l.ch.Poll() {
-			if c := l.handle(e); c != nil {
-				return c, nil
-			}
-		}
-		if len(l.requests) > 0 {
-			e := l.requests[0]
-			l.requests = append(l.requests[:0], l.requests[1:]...)
-			l.request(e)
-			continue
-		}
 		e, err := l.ch.Get(ctx)
 		if err != nil {
 			return nil, err
@@ -211,7 +236,7 @@ func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 func (l *Listener) handle(e *roce.CMEvent) *Conn {
 	switch c := l.pending[e.ID]; {
 	case e.Type == roce.CMConnectRequest:
-		l.requests = append(l.requests, e)
+		l.request(e)
 	case c == nil:
 		// Of a connection that is given up already.
 	case e.Type == roce.CMEstablished:
@@ -275,6 +300,9 @@ func (c *Conn) drop() {
 // Close stops listening: Accept returns an error that matches net.ErrClosed, and connections that wait
 // for it are closed. Connections that were accepted go on.
 func (l *Listener) Close() error {
+	if !l.valid() {
+		return errInvalid
+	}
 	first := false
 	l.closing.Do(func() {
 		first = true
@@ -286,14 +314,12 @@ func (l *Listener) Close() error {
 		}
 		l.pumpMu.Lock()
 		defer l.pumpMu.Unlock()
-		for _, c := range l.pending {
+		pending := slices.Collect(maps.Values(l.pending))
+		slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) }) // an order that a simulation repeats
+		for _, c := range pending {
 			c.drop()
 		}
 		clear(l.pending)
-		for _, e := range l.requests {
-			_ = e.ID.Close() // the peer is told
-		}
-		l.requests = nil
 		for {
 			select {
 			case c := <-l.ready:

@@ -11,14 +11,15 @@ type sender struct {
 	cur   int // grant in use
 	next  int // grant that the peer writes next
 
-	room int // work requests that fit the send queue
-	buf  sendBuffer
+	room  int // work requests that fit the send queue
+	rooms int // when it is empty
+	buf   sendBuffer
 }
 
 func (s *sender) init(peer *connData, sendWRs, bufBytes int) {
 	*s = sender{
 		limit: peer.credits, reserve: min(spareCredits, peer.credits/4),
-		next: 1, room: sendWRs, buf: sendBuffer{size: bufBytes},
+		next: 1, room: sendWRs, rooms: sendWRs, buf: sendBuffer{size: bufBytes},
 	}
 	s.grant[0] = peer.data
 }

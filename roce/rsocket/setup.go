@@ -11,7 +11,8 @@ import (
 // be connected or accepted, and posts its receives. If it fails it ends the ID;
 // who has asked for the connection is told that there is no room.
 func newConn(d *roce.Device, id *roce.CMID, ch *roce.EventChannel, cfg Config) (*Conn, error) {
-	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg}
+	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d), gone: make(chan struct{})}
+	c.alarm = d.NewAlarm(c.rang)
 	c.rd.init()
 	c.wr.init()
 	c.cl.init()
@@ -83,7 +84,27 @@ func (c *Conn) start() {
 	c.mu.Lock()
 	c.credit()
 	c.mu.Unlock()
-	_ = c.SetKeepAlive(c.cfg.KeepAlive)
+	switch gap, caps := c.cfg.KeepAlive, c.dev.Capabilities(); {
+	case gap > 0:
+		_ = c.SetKeepAlive(gap)
+	case gap == 0 && (!caps.Virtual || caps.Scheduled):
+		_ = c.SetKeepAlive(defaultKeepAlive)
+	}
+}
+
+// unmap gives the memory of mappings back.
+func (c *Conn) unmap() error {
+	c.mu.Lock() // somebody may be in Mapping.Close
+	maps := c.maps
+	c.maps = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, m := range maps {
+		if err := m.mr.Deregister(); err != nil && !errors.Is(err, roce.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // release gives everything back, in whatever state it is. Errors are those of a
@@ -98,13 +119,7 @@ func (c *Conn) release() error {
 	if c.id != nil {
 		keep(c.id.Close()) // with it goes the queue pair
 	}
-	c.mu.Lock() // somebody may be in Mapping.Close
-	maps := c.maps
-	c.maps = nil
-	c.mu.Unlock()
-	for _, m := range maps {
-		keep(m.mr.Deregister())
-	}
+	keep(c.unmap())
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}

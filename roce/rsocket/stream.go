@@ -60,6 +60,7 @@ const (
 	wrCtrl          // control message
 	wrDirect        // part of a mapping's data, as wrData
 	wrMap           // description of a mapping
+	wrProbe         // of keep-alive
 )
 
 func wrID(k wrKind, v int) uint64         { return uint64(k)<<56 | uint64(uint32(v)) }
@@ -133,7 +134,7 @@ func (s *stream) sent(id uint64) {
 	k, v := splitID(id)
 	s.sends--
 	switch k {
-	case wrCtrl:
+	case wrCtrl, wrProbe:
 		s.ctrl--
 	case wrData, wrDirect:
 		s.snd.room++
@@ -198,10 +199,13 @@ func (s *stream) control(v uint32, m *message) {
 // keepAlive makes the message that only asks the peer's adapter for an
 // acknowledgement.
 func (s *stream) keepAlive(m *message) {
-	*m = message{kind: wrCtrl, plain: true}
+	*m = message{kind: wrProbe, plain: true}
 	s.ctrl++
 	s.sends++
 }
+
+// owes reports whether messages with data are not acknowledged.
+func (s *stream) owes() bool { return s.snd.room < s.snd.rooms }
 
 // canMap reports whether a mapping can be told to the peer now.
 func (s *stream) canMap() bool { return s.snd.credits() && s.snd.room > 0 }

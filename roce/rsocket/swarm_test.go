@@ -3,12 +3,12 @@ package rsocket
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
 	"sync"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
@@ -17,39 +17,37 @@ import (
 // A wire that loses, repeats, reorders and corrupts: every byte is right, both
 // ways at once, and the end is seen.
 func TestFaults(t *testing.T) {
-	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{
-				Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, JitterNs: 100,
-			}})
-			c, s := n.pair(t, Config{RecvQueue: 16 << seed, RecvBuffer: 3000 << seed})
-			want := randomBytes(seed, 1_000_000)
-			var wg sync.WaitGroup
-			for i, x := range []*Conn{c, s} {
-				wg.Go(func() {
-					for off, k := 0, 1; off < len(want); k = k*7%60_000 + 1 {
-						k = min(k, len(want)-off)
-						if _, err := x.Write(want[off : off+k]); err != nil {
-							t.Errorf("%d: %v", i, err)
-							return
-						}
-						off += k
-					}
-					if err := x.CloseWrite(); err != nil {
+	seeds.Run(t, 6, func(t *testing.T, seed uint64) {
+		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{
+			Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, JitterNs: 100,
+		}})
+		c, s := n.pair(t, Config{RecvQueue: 16 << (seed % 6), RecvBuffer: 3000 << (seed % 6)})
+		want := randomBytes(seed, 1_000_000)
+		var wg sync.WaitGroup
+		for i, x := range []*Conn{c, s} {
+			wg.Go(func() {
+				for off, k := 0, 1; off < len(want); k = k*7%60_000 + 1 {
+					k = min(k, len(want)-off)
+					if _, err := x.Write(want[off : off+k]); err != nil {
 						t.Errorf("%d: %v", i, err)
+						return
 					}
-				})
-				wg.Go(func() {
-					got, err := io.ReadAll(x)
-					if err != nil || !bytes.Equal(want, got) {
-						t.Errorf("%d: %d bytes, %v", i, len(got), err)
-					}
-				})
-			}
-			wg.Wait()
-			require.NotZero(t, n.fabric.Stats().Lost)
-		})
-	}
+					off += k
+				}
+				if err := x.CloseWrite(); err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+			wg.Go(func() {
+				got, err := io.ReadAll(x)
+				if err != nil || !bytes.Equal(want, got) {
+					t.Errorf("%d: %d bytes, %v", i, len(got), err)
+				}
+			})
+		}
+		wg.Wait()
+		require.NotZero(t, n.fabric.Stats().Lost)
+	})
 }
 
 // Many connections at a time, each with a program of its own.

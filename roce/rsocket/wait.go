@@ -36,12 +36,13 @@ func (c *Conn) wait(w *waiter) error {
 		case <-w.sig:
 		case <-cancel:
 		}
+		c.dev.Turn(w.quit)
 		c.mu.Lock()
 		w.parked = false
 		return nil
 	}
 	c.polling = true
-	c.pollCtx.ch = cancel
+	c.pollCtx = waitContext{cancel, w.quit}
 	c.mu.Unlock()
 	n, err := c.cq.Wait(&c.pollCtx, c.wcs[:])
 	c.mu.Lock()
@@ -92,6 +93,9 @@ func (c *Conn) look() {
 // program that only watches its mappings sends and receives nothing that would
 // say so.
 func (c *Conn) Err() error {
+	if !c.valid() {
+		return errInvalid
+	}
 	c.mu.Lock()
 	defer c.leave()
 	if !c.closed && c.err == nil {

@@ -121,6 +121,24 @@ func TestMellanoxCutsAtMostOncePerGap(t *testing.T) {
 	require.Equal(t, second, d.Rate(299*us), "three CNPs, two cuts")
 }
 
+// A CNP within the gap cuts nothing, and yet counts in alpha: once in a period.
+func TestMellanoxCNPInGapRaisesAlpha(t *testing.T) {
+	const g = 5.0 / 1024
+	d := start(Mellanox())
+	d.OnCNP(0)
+	first := d.State(0).Alpha
+	d.OnCNP(1) // in the same period
+	require.Equal(t, first, d.State(1).Alpha)
+	for period := range int64(2) {
+		before := d.State((1 + period) * us).Alpha
+		for i := range int64(3) {
+			d.OnCNP((1+period)*us + 10*i)
+			require.InEpsilon(t, (1-g)*before+g, d.State((1+period)*us+10*i).Alpha, 1e-12)
+		}
+	}
+	require.EqualValues(t, 1, d.State(3*us).Cuts)
+}
+
 func TestRateFloorAndCeiling(t *testing.T) {
 	d := NewDCQCN(Paper(), 40*Gbps)
 	require.Zero(t, d.Rate(0), "no limit before the first CNP")
@@ -130,6 +148,7 @@ func TestRateFloorAndCeiling(t *testing.T) {
 	require.Equal(t, 1*Mbps, d.Rate(200))
 	for now := int64(0); now < 20e9; now += 1e6 {
 		require.LessOrEqual(t, d.Rate(now), 40*Gbps)
+		require.LessOrEqual(t, d.State(now).Target, 40*Gbps)
 	}
 	require.Zero(t, d.Rate(200e9), "a lone flow gets the whole line back")
 }

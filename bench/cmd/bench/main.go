@@ -51,6 +51,7 @@ func run() error {
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
+	unprivileged := flag.Bool("unprivileged", false, "the nodes give up all capabilities: measures the udp link as most users have it, with socket buffers of net.core.rmem_max")
 	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case on the first link, and print what took most. Cases: "+strings.Join(suite.ProfileNames(), ", "))
 	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
 	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
@@ -101,6 +102,11 @@ func run() error {
 	o := suite.Options{
 		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback,
 		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+	}
+	if *unprivileged {
+		if err := os.Setenv(node.EnvUnprivileged, "1"); err != nil { // the nodes inherit it
+			return err
+		}
 	}
 	r := &report.Report{Command: command(), Rounds: *rounds, RoundMs: *ms}
 	watch, err := suite.Watch(&r.Machine)

@@ -3,7 +3,6 @@ package perftest
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +88,9 @@ func TestLoopback(t *testing.T) {
 		{test: Test{Verb: Atomic, Latency: true}, args: "-n 50 -A CMP_AND_SWAP", serverRows: 0},
 		{test: Test{Verb: Atomic, Latency: true}, args: "-n 20 --polling", serverRows: 0},
 	} {
+		if testing.Short() && c.sizes != nil {
+			continue // messages of up to 8 MiB
+		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			args := strings.Fields(c.args)
 			server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: args}
@@ -131,6 +133,9 @@ func TestDuration(t *testing.T) {
 		{readLat, "-D 1"},
 		{Test{Verb: Atomic, Latency: true}, "-D 1"},
 	} {
+		if testing.Short() && len(c.args) > len("-D 1") {
+			continue // each takes a second
+		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			t.Parallel()
 			args := strings.Fields(c.args)
@@ -144,11 +149,7 @@ func TestDuration(t *testing.T) {
 
 // IPv6 has one loopback address: both sides share the device on it.
 func TestLoopbackIPv6(t *testing.T) {
-	dev, err := roce.Open(roce.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}})
-	if err != nil {
-		t.Skipf("this machine has no ::1 to open a device on: %v", err)
-	}
-	defer dev.Close()
+	dev := toolcheck.Device6(t)
 	open := func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
 	for _, test := range Tests() {
 		t.Run(test.Name(), func(t *testing.T) {

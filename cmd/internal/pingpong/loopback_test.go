@@ -2,7 +2,6 @@ package pingpong
 
 import (
 	"encoding/json"
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -75,11 +74,7 @@ func TestText(t *testing.T) {
 
 // IPv6 has one loopback address: both sides share the device on it.
 func TestLoopbackIPv6(t *testing.T) {
-	dev, err := roce.Open(roce.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}})
-	if err != nil {
-		t.Skipf("this machine has no ::1 to open a device on: %v", err)
-	}
-	defer dev.Close()
+	dev := toolcheck.Device6(t)
 	open := func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
 	for _, k := range Kinds() {
 		side := func() *toolcheck.Side {

@@ -85,7 +85,7 @@ func TestOptions(t *testing.T) {
 		{"ucmatose", "-P sctp", "neither tcp nor ib"},
 		{"udaddy", "-p 2", "only port space UDP"},
 		{"udaddy", "-P ipoib", "only port space udp"},
-		{"udaddy", "-S 9000 -b 127.0.0.1", "larger than active mtu 4096"},
+		{"udaddy", "-S 9000 -b LOCAL", "larger than active mtu 4096"},
 		{"mckey", "", "the group is needed"},
 		{"mckey", "-m 10.0.0.1 -b LOCAL", "not a multicast address"},
 		{"mckey", "-l -m 239.0.0.1", "not supported"},

@@ -142,16 +142,20 @@ func parse(k *Kind, args []string) (*Options, error) {
 
 // socket is the configuration of the sockets. Without -k there are probes, too: if
 // one of the originals is killed its kernel tells the peer, but nobody does for
-// this program, and who only waits would wait for ever.
+// this program, and who only waits would wait for ever. Close waits: with the program
+// ends what sends the last transfer.
 func (o *Options) socket() rsocket.Config {
 	c := rsocket.Config{
-		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps, KeepAlive: roce.DefaultKeepAlive,
+		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps, KeepAlive: roce.DefaultKeepAlive, Linger: lingerTime,
 	}
 	if o.KeepAlive > 0 {
 		c.KeepAlive = time.Duration(o.KeepAlive) * time.Second
 	}
 	return c
 }
+
+// lingerTime is how long Close waits for the peer's adapter.
+const lingerTime = 5 * time.Second
 
 // numeric returns an error for a name where -f forbids it.
 func (o *Options) numeric(host string) error {

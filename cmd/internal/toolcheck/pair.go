@@ -52,8 +52,15 @@ func portOf(a netip.AddrPort) string {
 }
 
 // Shared6 returns a way to open one device on ::1 for both sides: there is but
-// one IPv6 loopback address. The UDP port is one that is free.
+// one IPv6 loopback address.
 func Shared6(t *testing.T) tool.OpenFunc {
+	dev := Device6(t)
+	return func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
+}
+
+// Device6 opens a device on ::1, which ends with the test. The UDP port is one that
+// is free, because other tests have devices on the address, too.
+func Device6(t *testing.T) *roce.Device {
 	a := Addr(t).As4()
 	var dev *roce.Device
 	var err error
@@ -68,5 +75,5 @@ func Shared6(t *testing.T) tool.OpenFunc {
 		t.Skipf("no IPv6 loopback: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	return func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
+	return dev
 }

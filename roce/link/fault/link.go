@@ -25,10 +25,11 @@ type Link struct {
 	txHeld []heldTx
 
 	// Receiving side.
-	rxIn   []transport.RxPacket
-	rxHeld []heldRx
-	rxOut  []transport.RxPacket // to hand up, copies included
-	rxNext int
+	rxIn    []transport.RxPacket
+	rxHeld  []heldRx
+	rxOut   []transport.RxPacket // to hand up, copies included
+	rxNext  int
+	rxEmpty bool // the link was found empty since Mark
 }
 
 type heldTx struct {
@@ -149,6 +150,26 @@ func keepTx(p *transport.TxPacket) transport.TxPacket {
 	return q
 }
 
+// Mark notes what has arrived; see [link.Marker].
+func (f *Link) Mark() {
+	f.rxEmpty = false
+	if m, ok := link.As[link.Marker](f.Link); ok {
+		m.Mark()
+	}
+}
+
+// CaughtUp reports whether that was handed up, but for what a rule holds back:
+// it counts as on its way.
+func (f *Link) CaughtUp() bool {
+	if f.rxNext < len(f.rxOut) {
+		return false
+	}
+	if m, ok := link.As[link.Marker](f.Link); ok {
+		return m.CaughtUp()
+	}
+	return f.rxEmpty
+}
+
 // Recv receives and applies the rules.
 func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 	for {
@@ -162,6 +183,7 @@ func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 		}
 		n, err := f.Link.Recv(f.rxIn[:len(batch)])
 		if n == 0 || err != nil {
+			f.rxEmpty = true
 			return 0, err
 		}
 		f.rxOut, f.rxNext = f.rxOut[:0], 0

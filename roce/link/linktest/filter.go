@@ -22,6 +22,7 @@ type filterCase struct {
 // its addresses, and that it counts frames that are its own but wrong. What it
 // sees is counted by RxDatagrams.
 func RunFilter(t *testing.T, open Opener) {
+	t.Parallel()
 	n := NewNet(t, 4200)
 	b := open.Open(t, n.B, n.B4)
 	six := func(f func(b []byte)) Frame { return Frame{IP6: true, Dst: n.B6, Spoil: f} }
@@ -58,6 +59,7 @@ func RunFilter(t *testing.T, open Opener) {
 
 // RunFilterIPv6 is RunFilter for IPv6.
 func RunFilterIPv6(t *testing.T, open Opener) {
+	t.Parallel()
 	n := NewNet(t, 4200)
 	b := open.Open(t, n.B, n.B6)
 	for _, c := range []filterCase{

@@ -23,6 +23,7 @@ import (
 // most, and whatever was sent, good packets come up behind it. Afterwards check, if
 // not nil, looks at the link.
 func RunHostile(t *testing.T, open Opener, check func(t *testing.T, l link.Link)) {
+	t.Parallel()
 	n := NewNet(t, 9000)
 	for _, family := range []string{"IPv4", "IPv6"} {
 		t.Run(family, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // RunMTU tests that a link opens, with the path MTU that fits, on interfaces with any
 // MTU, and says what is wrong with one that is too small.
 func RunMTU(t *testing.T, open Opener) {
+	t.Parallel()
 	n := NewNet(t, 9000)
 	for _, c := range []struct {
 		mtu  string

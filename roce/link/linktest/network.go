@@ -16,6 +16,7 @@ import (
 // RunNetwork tests that a link that writes frames follows what becomes of the
 // network around it: neighbours, routes, interfaces.
 func RunNetwork(t *testing.T, open Opener) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		f    func(t *testing.T, open Opener)
@@ -25,10 +26,13 @@ func RunNetwork(t *testing.T, open Opener) {
 		{"routes", testRoutes},
 		{"MAC address", testMACChange},
 		{"down and up", testDownAndUp},
-		{"MTU", testMTUChange},
+		{"MTU", RunMTUChange},
 		{"removed", testRemoved},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.f(t, open) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.f(t, open)
+		})
 	}
 }
 
@@ -164,9 +168,9 @@ func testDownAndUp(t *testing.T, open Opener) {
 	require.Zero(t, b.Stats().RxICRC)
 }
 
-// Packets that no longer fit are dropped, single or in a run, never
-// fragmented.
-func testMTUChange(t *testing.T, open Opener) {
+// RunMTUChange tests that a link follows the MTU of its interface. Packets that no longer fit are
+// dropped, single or in a run, never fragmented.
+func RunMTUChange(t *testing.T, open Opener) {
 	n, a, b := open.OpenPair(t, 4200)
 	setMTU := func(mtu string) {
 		n.A.Run("ip", "link", "set", Device, "mtu", mtu)
@@ -197,9 +201,11 @@ func testMTUChange(t *testing.T, open Opener) {
 	}
 	for _, batch := range [][]transport.TxPacket{big, big[:1]} {
 		since = countersOf(a)
+		long := p.TooLong
 		SendAll(t, a, batch)
 		require.EqualValues(t, len(batch), since().TxDropped)
 		require.Zero(t, since().TxPackets)
+		require.Equal(t, long+uint64(len(batch)), p.TooLong)
 	}
 	SendAll(t, a, small)
 	Await(t, b, small) // of the big ones some may still come

@@ -18,6 +18,7 @@ import (
 // removed and made again, with another index or the same: the port is up, packets
 // pass in both directions, single ones and to groups, and the port is held.
 func RunRemade(t *testing.T, open Opener) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		addrs func(n *Net) (a, b netip.Addr)
@@ -30,6 +31,7 @@ func RunRemade(t *testing.T, open Opener) {
 		{"IPv6 link-local", func(n *Net) (a, b netip.Addr) { return n.LinkLocalA, n.LinkLocalB }, "ff15::1:2", 31},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			n := NewNet(t, 1500)
 			addrA, addrB := c.addrs(n)
 			a, b := open.Open(t, n.A, addrA), open.Open(t, n.B, addrB)

@@ -71,4 +71,7 @@
 // switched with `ethtool -K DEV gro off`. Segmentation can be switched
 // off, and switches itself off if it is refused. A network card that offloads UDP
 // segmentation must count up IPv4 identifications, as the kernel's own segmentation does.
+//
+// A router that has a smaller MTU than the interface says so by ICMP to the kernel, which does not
+// know the flows of this link and forgets it: give the route an mtu, which is followed.
 package packet

@@ -17,7 +17,7 @@ func refusesSegments(e unix.Errno) bool {
 // number of segments that older kernels take.
 func (t *sender) sendSingly(p *path, b []byte, segment int) {
 	count := (len(b) + segment - 1) / segment
-	ok := 0
+	ok, long := 0, false
 	for len(b) > 0 {
 		n := min(segment, len(b))
 		pkt := b[:n]
@@ -26,13 +26,14 @@ func (t *sender) sendSingly(p *path, b []byte, segment int) {
 		p.ICRC.Renew(pkt)
 		if errno := t.sendOne(p, pkt, 0); errno != 0 {
 			t.lost(p, errno, 1)
+			long = long || errno == unix.EMSGSIZE
 			continue
 		}
 		t.stats.Sent(1, 1, n)
 		ok++
 	}
-	if ok == 0 {
-		return
+	if ok == 0 || long {
+		return // the length of the packets was the matter
 	}
 	t.stats.Fallbacks.Add(1)
 	if count > sockio.MaxSegmentsOld && t.maxSegs > sockio.MaxSegmentsOld {

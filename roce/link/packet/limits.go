@@ -11,6 +11,8 @@ const (
 
 	// ringSlots is how many single packets the ring of a socket has room for.
 	ringSlots = 1024
+	// ringRun is how many packets share a slot when they come in runs: most are longer.
+	ringRun = 8
 	// maxRingPacket is the longest single packet that a slot has room for, bytes of
 	// IP: that of the largest path MTU.
 	maxRingPacket = ib.IPv6HeaderBytes + ib.UDPHeaderBytes + ib.MaxPacketBytes

@@ -12,6 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,6 +36,7 @@ var (
 	_ link.Link        = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
+	_ link.Marker      = (*Link)(nil)
 )
 
 // Open opens the link. The error is an *OpenError that says what to do.
@@ -129,6 +131,13 @@ func (l *Link) Capabilities() link.Capabilities {
 		if i == 0 || s.rcvbuf < c.RecvBufferBytes {
 			c.RecvBufferBytes = s.rcvbuf
 		}
+	}
+	c.Room = sockio.Room(c.RecvBufferBytes, c.GRO)
+	if c.Mode == "ring" {
+		// A packet by itself takes a slot, and runs one for all.
+		slot := c.Room.Size / ringSlots
+		c.Room.PerPacket = max(c.Room.PerPacket, slot)
+		c.Room.RunPerPacket = max(c.Room.RunPerPacket, slot/ringRun)
 	}
 	return c
 }

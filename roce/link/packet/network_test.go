@@ -24,6 +24,7 @@ const giveUp = 20 * time.Second
 // The port is held: the kernel answers packets of the link with nothing, and
 // nobody else gets the port. Without the link it does answer.
 func TestPortHeld(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	a := openPacket(nil).In(t, n.A, n.A4)
 	defer a.Close()
@@ -79,6 +80,7 @@ func TestPortHeld(t *testing.T) {
 // its own identification and ICRC, checksums are right, and tshark finds nothing
 // malformed.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	for _, ip6 := range []bool{false, true} {
 		n := linktest.NewNet(t, 4200)
 		n.A.Run("ethtool", "-K", linktest.Device, "tx", "off") // checksums and segmentation by the kernel
@@ -132,6 +134,7 @@ func TestWire(t *testing.T) {
 
 // Tagged frames carry the VLAN and the priority of the DSCP.
 func TestVLANOnTheWire(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	tagged := func(o *packet.Options) { o.VLAN = 123 }
 	a, b := openPacket(tagged).In(t, n.A, n.A4), openPacket(tagged).In(t, n.B, n.B4)
@@ -188,6 +191,7 @@ func TestOpenErrors(t *testing.T) {
 // With CAP_NET_RAW alone the kernel's table cannot be told to probe; a datagram
 // makes it.
 func TestWithoutNetAdmin(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	b := openPacket(nil).In(t, n.B, n.B4)
 	defer b.Close()
@@ -208,6 +212,7 @@ func TestWithoutNetAdmin(t *testing.T) {
 // A link whose interface is down, or gone, sleeps when it waits, with a VLAN, too,
 // whose sockets are bound to the interface and told of it by an error.
 func TestSleepsWhenDown(t *testing.T) {
+	t.Parallel()
 	for _, ring := range []bool{true, false} {
 		for _, how := range []string{"down", "del"} {
 			n := linktest.NewNet(t, 1500)
@@ -244,6 +249,7 @@ func TestSleepsWhenDown(t *testing.T) {
 // The address goes to another interface, as with a failover: the link goes on
 // there, with its groups, and what becomes of the interface before is no matter.
 func TestAddressMoves(t *testing.T) {
+	t.Parallel()
 	const second = "second"
 	n := linktest.NewNet(t, 1500)
 	n.A.Run("ip", "link", "add", second, "mtu", "4200", "type", "veth", "peer", "name", second, "mtu", "4200", "netns", n.B.Path())
@@ -292,6 +298,7 @@ func TestSocketsLost(t *testing.T) {
 // What had arrived when the interface went down comes up, and so does what comes
 // when it is up again: ring and queue agree on what is where.
 func TestReceivedBeforeDown(t *testing.T) {
+	t.Parallel()
 	tagged := func(o *packet.Options) { o.VLAN = 5 }
 	n := linktest.NewNet(t, 4200)
 	a, b := openPacket(tagged).Open(t, n.A, n.A4), openPacket(tagged).Open(t, n.B, n.B4)

@@ -130,6 +130,7 @@ func (r *receiver) receive() (bool, error) {
 			if kind, _ := s.ring.look(0); kind != slotEmpty {
 				return true, nil
 			}
+			s.slots = 0
 			continue
 		}
 		if n, err := r.read(sockio.MaxReadBatch); n > 0 || err != nil {
@@ -142,16 +143,18 @@ func (r *receiver) receive() (bool, error) {
 // read takes up to limit frames from the queue of the socket.
 func (r *receiver) read(limit int) (int, error) {
 	n, errno := r.reader.Read(r.from.fd, limit)
-	if errno == unix.ENETDOWN {
-		// The interface of a bound socket went down, which is said once. What had
-		// come before is there.
+	// That the interface of a bound socket went down is said once, and what had
+	// come before is there; a frame that the virtio header cannot express is gone,
+	// and others are behind it.
+	for i := 1; i < sockio.ReadTries && sockio.ReadAgain(errno); i++ {
 		n, errno = r.reader.Read(r.from.fd, limit)
 	}
+	r.from.unread.Took(r.reader)
 	switch errno {
 	case 0:
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-		unix.ENETDOWN, // again
-		unix.EINVAL:   // a frame of a kind that the virtio header cannot express; it is gone
+		unix.ENETDOWN, unix.EINVAL: // again and again
+		r.from.unread.Empty()
 		return 0, nil
 	default:
 		return 0, os.NewSyscallError("recvmmsg", errno)
@@ -181,12 +184,13 @@ func (r *receiver) advance() bool {
 		ring := r.from.ring
 		switch kind, b := ring.look(0); kind {
 		case slotEmpty:
+			r.from.slots = 0
 			return false
 		case slotLost:
 			r.overflow.Add(1)
-			ring.take(1)
+			r.take(1)
 		case slotWhole:
-			ring.take(1)
+			r.take(1)
 			r.split.Received(1)
 			if r.begin(b) {
 				return true
@@ -198,9 +202,37 @@ func (r *receiver) advance() bool {
 			// Just those, so that they come up in the order of arrival. A frame that
 			// cannot be read any more has its slot all the same.
 			n, _ := r.read(ring.queued(sockio.MaxReadBatch))
-			ring.take(max(n, 1))
+			r.take(max(n, 1))
 		}
 	}
+}
+
+// take goes on by n slots of the ring.
+func (r *receiver) take(n int) {
+	r.from.ring.take(n)
+	r.from.slots -= n
+}
+
+// Mark notes what is in the sockets; see [link.Marker].
+func (l *Link) Mark() {
+	for _, s := range l.rx.socks {
+		if s.ring != nil {
+			s.slots = s.ring.slots
+		} else {
+			s.unread.Mark(s.rcvbuf)
+		}
+	}
+}
+
+// CaughtUp reports whether that was handed up.
+func (l *Link) CaughtUp() bool {
+	r := &l.rx
+	for _, s := range r.socks {
+		if s.slots > 0 || !s.unread.None() {
+			return false
+		}
+	}
+	return !r.split.Pending() && !r.reader.Pending()
 }
 
 // begin goes on to the packets of a frame.

@@ -15,6 +15,7 @@ import (
 // which they were sent, however they alternate, several times round the ring and
 // whatever batches are asked for.
 func TestRingOrder(t *testing.T) {
+	t.Parallel()
 	_, a, b := openPacket(nil).OpenPair(t, 4200)
 	require.Equal(t, "ring", b.Capabilities().Mode)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -44,6 +45,7 @@ func TestRingOrder(t *testing.T) {
 // A ring that nobody reads fills up; what has no room is counted, what had
 // comes up unharmed, and afterwards everything works as before.
 func TestRingOverflow(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	a := openPacket(func(o *packet.Options) { o.DisableGSO = true }).Open(t, n.A, n.A4)
 	b := openPacket(nil).Open(t, n.B, n.B4)

@@ -28,6 +28,8 @@ type sender struct {
 	backlog backlog
 	blocked atomic.Bool
 
+	adding bool // packets are being added to the batch
+
 	held  raw.Held[*path]
 	stats transmit.Counters
 }
@@ -60,14 +62,42 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.held.Due() {
 		t.held.Retry()
 	}
+	done := false
+	defer func() {
+		if !done {
+			t.abandon()
+		}
+	}()
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
+		t.adding = true
 		for i := range batch[:n] {
 			t.add(&batch[i])
 		}
+		t.adding = false
 		t.submit()
 		batch = batch[n:]
 	}
+	done = true
+}
+
+// abandon is for a Send that was left by a panic, for memory that is not there. What
+// was before that is sent.
+func (t *sender) abandon() {
+	defer t.reset()
+	if t.adding {
+		t.adding = false
+		if m := t.batch.Last(); m != nil {
+			t.stats.Dropped.Add(uint64(t.batch.DropBroken(m.Path.headLen)))
+		}
+		t.submit()
+	}
+}
+
+// reset empties the batch.
+func (t *sender) reset() {
+	t.batch.Reset()
+	t.fronts = t.fronts[:0]
 }
 
 // add appends a packet to the current message or begins another.
@@ -83,13 +113,18 @@ func (t *sender) add(p *transport.TxPacket) {
 	if (m == nil || m.Path != ps || size > ps.Most) && !t.held.Admit(ps, p, size) {
 		return
 	}
-	if !t.gso.Load() || !t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit) {
+	fits := t.gso.Load() && t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit)
+	id := uint16(0) // segments are numbered up from the identification of the frame, 0
+	if fits {
+		id = uint16(m.Packets)
+	}
+	icrc := ps.ICRC.Of(p, id) // before the batch is touched: the payload may not be there
+	if !fits {
 		var front []byte
 		m, front = t.batch.Begin(ps, size, ps.headLen)
 		t.fronts = append(t.fronts, front)
 	}
-	id := uint16(m.Packets) // segments are numbered up from the identification of the frame, 0
-	t.batch.Add(m, p, size, ps.ICRC.Of(p, id))
+	t.batch.Add(m, p, size, icrc)
 }
 
 // submit sends the messages that were made.
@@ -126,13 +161,16 @@ func (t *sender) submit() {
 			t.single = t.batch.Gather(t.single[:0], m)
 			t.sendSingly(m.Path, t.single[m.Path.headLen:], m.Segment)
 			i++
+		case errno == unix.EFAULT:
+			t.stats.Dropped.Add(uint64(m.Packets))
+			t.batch.Touch(m) // a payload is not there
+			i++
 		default:
 			t.lost(m.Path, errno, m.Packets)
 			i++
 		}
 	}
-	t.batch.Reset()
-	t.fronts = t.fronts[:0]
+	t.reset()
 }
 
 // lost counts packets that the kernel did not take. The transport will see a
@@ -141,6 +179,8 @@ func (t *sender) lost(p *path, errno unix.Errno, packets int) {
 	switch errno {
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
 		t.stats.Lost(p.Of, packets) // the interface is down or gone
+	case unix.EMSGSIZE:
+		t.stats.TooLong(p.Of, packets) // the interface knows before the hop does
 	default:
 		t.stats.Dropped.Add(uint64(packets))
 	}

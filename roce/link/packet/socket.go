@@ -43,6 +43,10 @@ type rxSocket struct {
 	rcvbuf int
 	vnet   bool
 	ring   *ring // nil: all frames are read from the queue
+
+	// What may be there of what was there at the last Mark.
+	slots  int           // of the ring
+	unread sockio.Unread // in the queue, without a ring
 }
 
 // openReceive opens the receiving socket of a family. The filter is in place

@@ -16,9 +16,62 @@
 // control: what does not fit is lost. [Faults] between two addresses lose, duplicate, delay,
 // reorder and corrupt packets; [Fabric.Partition] cuts a pair off.
 //
+// # Tests of applications
+//
+// [Test] runs a test of a program that uses the network with as many goroutines as
+// it likes: roce.Dial, Listen, Serve and Conn, rsocket, net/http over it, or verbs. What
+// happens depends on the seed alone, and a minute of timeouts takes milliseconds:
+//
+//	func TestService(t *testing.T) {
+//		sim.Test(t, sim.Config{Seed: 1, Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, net *sim.Fabric) {
+//			host, _ := net.Link(netip.MustParseAddr("192.0.2.1"))
+//			device, _ := roce.Open(roce.Config{Link: host})
+//			t.Cleanup(func() { device.Close() })
+//			go serve(device) // and so on: nothing else is special
+//		})
+//	}
+//
+// The example of the package is a whole one. [Config] says what goes wrong on the way, and so
+// do [Fabric.Partition] and [Fabric.SetFaults] while the test runs. Two runs of a
+// program that repeats have the same [Fabric.Transcript].
+//
+// The rules:
+//
+//   - The test runs in a bubble of [testing/synctest]. There is one clock for the network
+//     and the program, that of package time in the bubble: deadlines of contexts, timers,
+//     time.Sleep, time.Now. It stands still while any goroutine runs. When all wait, it
+//     moves to the next thing that happens.
+//   - Goroutines that wait for the network take turns. What a goroutine waits for may come;
+//     it then goes on when all others wait. If several can go on, they do so one after the
+//     other, in the order in which they asked. Those that ask at the same time are in the
+//     order in which they were started. With Config.Shuffle the seed chooses, to find what
+//     depends on the order. Each goes on until it waits again, for the network or anything else.
+//   - A goroutine that is new, or that another one wakes (with a channel, say), runs at
+//     once. It takes its turn when it comes to a call that may wait for the network: Dial,
+//     Accept, Send, Recv, Read and the like, and the waits of verbs. Calls that do not
+//     wait take no turn: PostSend, Close, Write of an rsocket with room in its buffer. If
+//     several goroutines may come to those at the same time, they call [Fabric.Turn] before.
+//   - No goroutine may hold a mutex while it waits for the network, or for anything else, if
+//     others may want that mutex meanwhile. This is a rule of synctest: who waits for a
+//     mutex is not seen to wait, so that no time passes. A channel of capacity 1 makes
+//     a lock that can be held. After a minute of real time without progress the fabric
+//     prints what all goroutines do.
+//   - A loop that polls a completion queue has to sleep in between, if only for a
+//     nanosecond: time does not pass for it otherwise.
+//   - What is random in the program itself stays so: the choice of a select with several
+//     cases that are ready, the order of a map, and the order of functions of
+//     time.AfterFunc that are due at the same nanosecond.
+//   - Everything must end before the test does: close devices and listeners, and wait for
+//     goroutines. A test that leaves some behind, or in which all wait for ever,
+//     fails and shows what they wait for.
+//   - The fabric steps by itself: Step and Run panic. Do not call synctest.Wait either.
+//   - Meanwhile the process uses one CPU (GOMAXPROCS is 1).
+//
+// Devices without a Config.Rand use [Fabric.Rand] there.
+//
 // # Time
 //
-// [Fabric.Step] takes the next event (a packet arrives, a timer is due), moves
+// Outside of a Test, [Fabric.Step] takes the next event (a packet arrives, a timer is due), moves
 // the clock to it and lets the device concerned handle it. Devices on a fabric
 // have no goroutine. A call that waits, such as roce.CQ.Wait, steps the fabric
 // until it has what it waits for; if nothing is left to happen it blocks until
@@ -29,8 +82,8 @@
 //
 // # Determinism
 //
-// If one goroutine makes all calls, and the devices draw keys and numbers from
-// [Fabric.Rand], a run depends on the seed alone. Events at the same instant
+// In a Test, or if one goroutine makes all calls, and if the devices draw keys and
+// numbers from [Fabric.Rand], a run depends on the seed alone. Events at the same instant
 // happen in the order in which they were made.
 //
 // # Concurrency

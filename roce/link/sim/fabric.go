@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
@@ -25,6 +26,11 @@ type Config struct {
 	// what is free of it; 0 is 1.
 	BufferBytes int
 	BufferShare float64
+
+	// Shuffle draws from the seed which of the goroutines that can go on is next,
+	// instead of the one that has waited longest, where goroutines take turns: see
+	// [Test].
+	Shuffle bool
 }
 
 const defaultLatencyNs = 1000
@@ -74,6 +80,9 @@ type Fabric struct {
 	changed chan struct{} // closed at the next new event; nil if nobody asks
 	free    []*packet
 	stats   Stats
+
+	sched      *scheduler // nil: see Step
+	transcript transcript
 }
 
 // New makes a fabric without hosts.
@@ -117,7 +126,7 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("sim: a link needs an address")
 	}
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	l := &Link{f: f, up: pipeState{Pipe: up, since: f.now}, down: pipeState{Pipe: down, egress: true, since: f.now}, verifier: link.NewVerifier(ib.UDPPort)}
 	for _, a := range addrs {
@@ -140,7 +149,7 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 // Rand returns a new source of random bytes that depends on the seed and on
 // how many were taken before; for roce.Config.Rand.
 func (f *Fabric) Rand() io.Reader {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	var seed [32]byte
 	_, _ = f.seeds.Read(seed[:])
@@ -150,7 +159,7 @@ func (f *Fabric) Rand() io.Reader {
 // SetFaults sets what goes wrong from one address to another from now on,
 // in place of Config.Faults.
 func (f *Fabric) SetFaults(from, to netip.Addr, x Faults) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.faults[[2]netip.Addr{from, to}] = x
 }
@@ -158,7 +167,7 @@ func (f *Fabric) SetFaults(from, to netip.Addr, x Faults) {
 // Partition cuts two addresses off from each other, or, with on false, joins
 // them again. Packets under way are lost.
 func (f *Fabric) Partition(a, b netip.Addr, on bool) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.cut[[2]netip.Addr{a, b}] = on
 	f.cut[[2]netip.Addr{b, a}] = on
@@ -166,14 +175,14 @@ func (f *Fabric) Partition(a, b netip.Addr, on bool) {
 
 // Now returns the virtual time in nanoseconds, 0 at the start.
 func (f *Fabric) Now() int64 {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	return f.now
 }
 
 // Stats returns the counters.
 func (f *Fabric) Stats() Stats {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	return f.stats
 }
@@ -181,9 +190,17 @@ func (f *Fabric) Stats() Stats {
 // At has fn called at a time, or at once if it has passed. fn may use devices
 // but must not wait or step the fabric.
 func (f *Fabric) At(at int64, fn func()) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.push(event{at: max(at, f.now), kind: callback, fn: fn})
+}
+
+// lock takes mu, and notes what time it is.
+func (f *Fabric) lock() {
+	f.mu.Lock()
+	if f.sched != nil {
+		f.now = max(f.now, f.sched.now())
+	}
 }
 
 // push adds an event; mu is held.
@@ -191,6 +208,9 @@ func (f *Fabric) push(e event) {
 	f.seq++
 	e.seq = f.seq
 	f.events.push(e)
+	if f.sched != nil {
+		f.sched.wake()
+	}
 	if f.changed != nil {
 		close(f.changed)
 		f.changed = nil
@@ -199,7 +219,7 @@ func (f *Fabric) push(e event) {
 
 // changes returns a channel that is closed when an event is added.
 func (f *Fabric) changes() <-chan struct{} {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	if f.changed == nil {
 		f.changed = make(chan struct{})
@@ -207,35 +227,61 @@ func (f *Fabric) changes() <-chan struct{} {
 	return f.changed
 }
 
-// Step lets the next event happen. It returns false if there is none.
-func (f *Fabric) Step() bool { return f.step(1<<63 - 1) }
+// Step lets the next event happen. It returns false if there is none. It panics
+// in a [Test], where events happen by themselves.
+func (f *Fabric) Step() bool {
+	f.byHand()
+	return f.step(1<<63 - 1)
+}
+
+// byHand panics if it is not for the caller to step.
+func (f *Fabric) byHand() {
+	if f.sched != nil {
+		panic("sim: in a Test the fabric steps by itself: wait for something, or sleep")
+	}
+}
 
 // step is Step up to a time.
 func (f *Fabric) step(limit int64) bool {
 	f.drive.Lock()
 	defer f.drive.Unlock()
-	f.mu.Lock()
-	for len(f.events) > 0 {
-		if e := &f.events[0]; e.kind == timer && !e.link.due(e) {
-			// The timer was moved or stopped: time does not pass for it.
-			e := f.events.pop()
-			e.link.outdated(&e)
-			continue
-		}
-		if f.events[0].at > limit {
-			break
-		}
-		e := f.events.pop()
-		f.now = max(f.now, e.at)
-		run := f.happen(&e)
+	f.lock()
+	if e := f.first(); e == nil || e.at > limit {
 		f.mu.Unlock()
-		if run != nil {
-			run()
-		}
-		return true
+		return false
 	}
+	e := f.events.pop()
+	f.now = max(f.now, e.at)
+	run := f.happen(&e)
 	f.mu.Unlock()
-	return false
+	if run != nil {
+		run()
+	}
+	return true
+}
+
+// first returns the next event, which stays, or nil. mu is held.
+func (f *Fabric) first() *event {
+	for len(f.events) > 0 {
+		e := &f.events[0]
+		if e.kind != timer || e.link.due(e) {
+			return e
+		}
+		// The timer was moved or stopped: time does not pass for it.
+		old := f.events.pop()
+		old.link.outdated(&old)
+	}
+	return nil
+}
+
+// next returns when the next event happens, and whether there is one.
+func (f *Fabric) next() (int64, bool) {
+	f.lock()
+	defer f.mu.Unlock()
+	if e := f.first(); e != nil {
+		return e.at, true
+	}
+	return 0, false
 }
 
 // happen carries out an event and returns what is to be called without the lock.
@@ -259,7 +305,7 @@ func (f *Fabric) happen(e *event) func() {
 }
 
 // Run steps until done returns true or nothing is left to happen, and returns what
-// done says then.
+// done says then. It is not for a [Test].
 func (f *Fabric) Run(done func() bool) bool {
 	for !done() {
 		if !f.Step() {
@@ -271,6 +317,11 @@ func (f *Fabric) Run(done func() bool) bool {
 
 // RunFor lets ns nanoseconds of virtual time pass.
 func (f *Fabric) RunFor(ns int64) {
+	if f.sched != nil {
+		time.Sleep(time.Duration(ns))
+		f.sched.turn(nil)
+		return
+	}
 	end := f.Now() + ns
 	for f.step(end) {
 	}
@@ -279,7 +330,7 @@ func (f *Fabric) RunFor(ns int64) {
 
 // pass lets the time up to end pass, in which nothing happens.
 func (f *Fabric) pass(end int64) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.now = max(f.now, end)
 }

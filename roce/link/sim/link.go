@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 
@@ -32,7 +33,7 @@ type Link struct {
 }
 
 var (
-	_ link.Driven      = (*Link)(nil)
+	_ link.Scheduler   = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
 )
 
@@ -57,12 +58,12 @@ func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
 
 // Capabilities says what the link does.
 func (l *Link) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true}
+	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true, Scheduled: l.Scheduled()}
 }
 
 // Stats returns the counters.
 func (l *Link) Stats() link.Stats {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	return l.stats
 }
@@ -70,7 +71,7 @@ func (l *Link) Stats() link.Stats {
 // QueuePeak returns the most bytes that ever waited in the pipes to and from
 // the switch.
 func (l *Link) QueuePeak() (up, down int) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	return l.up.peak, l.down.peak
 }
@@ -84,7 +85,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		return
 	}
 	f := l.f
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	if l.closed {
 		return
@@ -122,6 +123,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 		f.recycle(p)
 		return
 	}
+	f.note('>', p)
 	l.stats.TxPackets++
 	l.stats.TxDatagrams++
 	l.stats.TxBytes += uint64(len(p.data))
@@ -131,7 +133,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 // Recv hands up what has arrived.
 func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	f := l.f
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	if l.closed {
 		return 0, link.ErrClosed
@@ -172,6 +174,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 // of the interface.
 func (l *Link) Wait(timeoutNs int64) error {
 	f := l.f
+	f.byHand()
 	if here, err := l.ready(); here || err != nil {
 		return err
 	}
@@ -195,7 +198,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 
 // ready reports whether Wait has nothing to wait for, and takes the wakes.
 func (l *Link) ready() (bool, error) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	if l.closed {
 		return false, link.ErrClosed
@@ -208,7 +211,7 @@ func (l *Link) ready() (bool, error) {
 // Wake makes the current or the next Wait return, and goroutines that wait for
 // something to happen look again.
 func (l *Link) Wake() {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	l.woken = true
 	if l.f.changed != nil {
@@ -219,14 +222,14 @@ func (l *Link) Wake() {
 
 // Attach sets the function that handles packets and timers.
 func (l *Link) Attach(progress func()) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	l.progress = progress
 }
 
 // SetTimer says when progress is to be called.
 func (l *Link) SetTimer(at int64, ok bool) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	l.timerSet, l.timerAt = ok, at
 	if ok && (l.entered == 0 || at < l.enteredAt) {
@@ -263,6 +266,15 @@ func (l *Link) outdated(e *event) {
 // Step lets the next event of the fabric happen.
 func (l *Link) Step() bool { return l.f.Step() }
 
+// Scheduled reports whether goroutines take turns: see [Test].
+func (l *Link) Scheduled() bool { return l.f.sched != nil }
+
+// Turn is that of the fabric, with more to say: see link.Scheduler.
+func (l *Link) Turn(quit <-chan struct{}) { l.f.turn(quit) }
+
+// Rand is that of the fabric.
+func (l *Link) Rand() io.Reader { return l.f.Rand() }
+
 // Changed returns a channel that is closed when there is a new event.
 func (l *Link) Changed() <-chan struct{} { return l.f.changes() }
 
@@ -274,7 +286,7 @@ func (l *Link) Join(group, local netip.Addr) error {
 	case !slices.Contains(l.addrs, local) || local.Is4() != group.Is4():
 		return fmt.Errorf("sim: %v is no local address to join %v from", local, group)
 	}
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	if l.closed {
 		return link.ErrClosed
@@ -290,7 +302,7 @@ func (l *Link) Join(group, local netip.Addr) error {
 
 // Leave undoes one Join.
 func (l *Link) Leave(group, local netip.Addr) error {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	m := l.f.groups[group]
 	if m[l] == 0 {
@@ -305,7 +317,7 @@ func (l *Link) Leave(group, local netip.Addr) error {
 // Close takes the host off the fabric; its addresses are free again.
 func (l *Link) Close() error {
 	f := l.f
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	if l.closed {
 		return nil

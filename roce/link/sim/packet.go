@@ -139,6 +139,7 @@ func (f *Fabric) deliver(l *Link, p *packet) func() {
 		return nil
 	}
 	f.stats.Delivered++
+	f.note('<', p)
 	l.inbox = append(l.inbox, p)
 	return l.progress
 }

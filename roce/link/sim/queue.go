@@ -87,7 +87,7 @@ func (p *pipeState) observe(now int64) {
 // QueueStats returns what the queues to and from the switch have seen. That of
 // down is the egress queue of the switch.
 func (l *Link) QueueStats() (up, down QueueStats) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	return l.up.stats(l.f.now), l.down.stats(l.f.now)
 }
@@ -102,7 +102,7 @@ func (p *pipeState) stats(now int64) QueueStats {
 // ResetQueues begins the observation of the queues anew, for instance when a
 // simulation has settled.
 func (l *Link) ResetQueues() {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	l.up.reset(l.f.now)
 	l.down.reset(l.f.now)
@@ -115,7 +115,7 @@ func (p *pipeState) reset(now int64) {
 
 // Queued returns how many bytes wait now on the way to and from the switch.
 func (l *Link) Queued() (up, down int) {
-	l.f.mu.Lock()
+	l.f.lock()
 	defer l.f.mu.Unlock()
 	return l.up.queued(l.f.now), l.down.queued(l.f.now)
 }

@@ -14,7 +14,7 @@ type Trunk struct {
 
 // NewTrunk makes a trunk. Several routes may share it. A LatencyNs of 0 is no delay.
 func (f *Fabric) NewTrunk(p Pipe) *Trunk {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	return &Trunk{f: f, pipe: pipeState{Pipe: p, since: f.now}}
 }
@@ -22,21 +22,21 @@ func (f *Fabric) NewTrunk(p Pipe) *Trunk {
 // Route sends the packets from one address to another over trunks, in this order, before
 // the pipe to their host; none removes the route.
 func (f *Fabric) Route(from, to netip.Addr, trunks ...*Trunk) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.routes[[2]netip.Addr{from, to}] = trunks
 }
 
 // QueueStats returns what the queue of the trunk has seen.
 func (t *Trunk) QueueStats() QueueStats {
-	t.f.mu.Lock()
+	t.f.lock()
 	defer t.f.mu.Unlock()
 	return t.pipe.stats(t.f.now)
 }
 
 // ResetQueue begins the observation of the queue anew.
 func (t *Trunk) ResetQueue() {
-	t.f.mu.Lock()
+	t.f.lock()
 	defer t.f.mu.Unlock()
 	t.pipe.reset(t.f.now)
 }

@@ -67,10 +67,12 @@ func (t *Link) Packets() uint64 {
 
 // Send writes the packets to the trace and sends them.
 func (t *Link) Send(batch []transport.TxPacket) {
+	n := 0
+	// As far as the payloads are there: to read one that is not panics.
+	defer func() { t.Link.Send(batch[:n]) }()
 	if len(batch) > 0 {
-		t.sent(batch)
+		t.sent(batch, &n)
 	}
-	t.Link.Send(batch)
 }
 
 // Recv receives packets and writes them to the trace.
@@ -82,7 +84,8 @@ func (t *Link) Recv(batch []transport.RxPacket) (int, error) {
 	return n, err
 }
 
-func (t *Link) sent(batch []transport.TxPacket) {
+// sent writes packets, and counts in n those that it has gone through.
+func (t *Link) sent(batch []transport.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
 	own := t.Link.Capabilities().SourcePort
 	t.mu.Lock()
@@ -90,6 +93,7 @@ func (t *Link) sent(batch []transport.TxPacket) {
 	for i := range batch {
 		p := &batch[i]
 		if p.Path.Src.Is4() != p.Path.Dst.Is4() {
+			*n = i + 1
 			continue // no link can send it
 		}
 		f := flowKey{p.Path.Src, p.Path.Dst, ib.UDPPort}
@@ -98,6 +102,7 @@ func (t *Link) sent(batch []transport.TxPacket) {
 		}
 		t.body = link.AppendPacket(t.body[:0], t.icrc(f), p, 0)
 		t.write(now, true, f, p.Path.TrafficClass, p.Path.HopLimit, 0, t.body)
+		*n = i + 1
 	}
 }
 

@@ -28,6 +28,7 @@ type waiting struct {
 	packets int
 	singly  bool // segmentation was refused: packet by packet
 	done    int  // packets that went out singly
+	long    bool // others were too long even so
 }
 
 // postpone copies a message to the backlog, or drops it if that is full.
@@ -73,7 +74,7 @@ func (t *sender) sendWhole(w *waiting) unix.Errno {
 	case w.packets > 1 && refusesSegments(errno):
 		w.singly = true
 	default:
-		t.stats.Dropped.Add(uint64(w.packets))
+		t.dropped(w.path, errno, w.packets)
 	}
 	return errno
 }

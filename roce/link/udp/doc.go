@@ -29,7 +29,12 @@
 // Linux only. The source port is 4791 for all flows, so networks that spread
 // load by ports see one flow for each pair of addresses.
 //
-// The link does not watch its interfaces: the MTU is that at Open. When an interface
+// Packets are never fragmented. What is longer than the interface, or a router on the way (ICMP
+// "fragmentation needed", IPv6 "packet too big"), takes is dropped and counted in
+// transport.Path.TooLong; the kernel remembers a router's word for some minutes.
+//
+// The link follows its interfaces by rtnetlink, which needs no privilege ([Link.Watch]). Where
+// that is not to be had, the MTU stays that of Open. When an interface
 // is removed and made again with its address, packets pass as before; groups are to be left
 // and joined again, which IPv6 needs to send to them, too, and on a link-local address
 // the link is to be opened again.

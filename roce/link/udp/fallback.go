@@ -15,25 +15,26 @@ func refusesSegments(e unix.Errno) bool {
 // sendSingly sends a datagram of the backlog that was refused with
 // segmentation packet by packet, as far as the socket has room. If that works,
 // segmentation was the matter, and is switched off, or down to the number of
-// segments that older kernels take.
+// segments that older kernels take; unless some were too long for the path.
 func (t *sender) sendSingly(w *waiting) unix.Errno {
 	for w.n > 0 {
 		n := min(w.segment, w.n)
 		pkt := t.backlog.buf[w.off : w.off+n]
 		// Each is now the first of its datagram, so its identification is 0.
 		w.path.icrc.Renew(pkt)
-		switch t.sendOne(w.path, pkt, 0) {
+		switch errno := t.sendOne(w.path, pkt, 0); errno {
 		case 0:
 			t.stats.Sent(1, 1, n)
 			w.done++
 		case unix.EAGAIN:
 			return unix.EAGAIN
 		default:
-			t.stats.Dropped.Add(1)
+			t.dropped(w.path, errno, 1)
+			w.long = w.long || errno == unix.EMSGSIZE
 		}
 		w.off, w.n = w.off+n, w.n-n
 	}
-	if w.done == 0 || !t.gso.Load() {
+	if w.done == 0 || w.long || !t.gso.Load() {
 		return 0
 	}
 	t.stats.Fallbacks.Add(1)

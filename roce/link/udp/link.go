@@ -17,15 +17,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Link is the udp link; see the package comment. It implements [link.Link] and
-// [link.Multicaster].
+// Link is the udp link; see the package comment. It implements [link.Link],
+// [link.Multicaster] and [link.Watcher].
 type Link struct {
-	opts  Options
-	port  uint16
-	start time.Time
-	addrs []netip.Addr
-	mtu   ib.MTU
-	socks []*socket // of addrs, same order
+	opts   Options
+	port   uint16
+	start  time.Time
+	addrs  []netip.Addr
+	mtu    ib.MTU    // at Open
+	socks  []*socket // of addrs, same order
+	ifaces follower
 
 	tx sender
 	rx receiver
@@ -44,6 +45,8 @@ type Link struct {
 var (
 	_ link.Link        = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
+	_ link.Marker      = (*Link)(nil)
+	_ link.Watcher     = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that
@@ -84,6 +87,9 @@ func (l *Link) open() error {
 		if err != nil {
 			return &OpenError{Addr: a, Err: err}
 		}
+		if ifi == nil && a.Zone() != "" {
+			return &OpenError{Addr: a, Hint: "see `ip addr`", Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
+		}
 		s, err := openSocket(l.addrs[i], ifi, l.port, &l.opts)
 		if err != nil {
 			return err
@@ -96,6 +102,7 @@ func (l *Link) open() error {
 	if l.opts.MTU.Valid() {
 		l.mtu = l.opts.MTU
 	}
+	l.ifaces.open(l)
 	return nil
 }
 
@@ -118,8 +125,12 @@ func (l *Link) Now() int64 { return int64(time.Since(l.start)) }
 // Addrs returns the local addresses.
 func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
 
-// MTU returns the largest path MTU that the interfaces carry.
-func (l *Link) MTU() ib.MTU { return l.mtu }
+// MTU returns the largest path MTU that the interfaces carry at the moment.
+func (l *Link) MTU() ib.MTU { return l.ifaces.port.MTU() }
+
+// Watch calls f with the state of the interfaces now and whenever it changes.
+// f must not call Watch or Close.
+func (l *Link) Watch(f func(link.PortState)) { l.ifaces.port.Watch(f) }
 
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
@@ -136,6 +147,7 @@ func (l *Link) Capabilities() link.Capabilities {
 			c.RecvBufferBytes = s.rcvbuf
 		}
 	}
+	c.Room = sockio.Room(c.RecvBufferBytes, c.GRO)
 	return c
 }
 
@@ -198,6 +210,7 @@ func (l *Link) release() error {
 	if l.waker != nil {
 		errs = append(errs, l.waker.Close())
 	}
+	errs = append(errs, l.ifaces.close())
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
 	for _, list := range [][]*socket{l.socks, l.groups, l.left} {

@@ -12,13 +12,15 @@ import (
 
 func open(a netip.Addr) (link.Link, error) { return udp.Open([]netip.Addr{a}, udp.Options{}) }
 
-func TestMTU(t *testing.T)     { linktest.RunMTU(t, open) }
-func TestLeaks(t *testing.T)   { linktest.RunLeaks(t, open) }
-func TestHostile(t *testing.T) { linktest.RunHostile(t, open, nil) }
+func TestMTU(t *testing.T)       { linktest.RunMTU(t, open) }
+func TestMTUChange(t *testing.T) { linktest.RunMTUChange(t, open) }
+func TestLeaks(t *testing.T)     { linktest.RunLeaks(t, open) }
+func TestHostile(t *testing.T)   { linktest.RunHostile(t, open, nil) }
 
 // Packets to a group leave by the interface of their source address, whether the
 // link is in the group or not, and though the routes prefer another interface.
 func TestMulticastInterface(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	n.A.Run("ip", "link", "add", "other", "type", "veth", "peer", "name", "nobody")
 	n.A.Run("ip", "addr", "add", "10.44.0.1/24", "dev", "other")
@@ -46,6 +48,7 @@ func TestMulticastInterface(t *testing.T) {
 // When the interface is removed and made again, packets pass as before, those to a
 // group once it has been left and joined again.
 func TestRemade(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	for _, c := range []struct {
 		a, b  netip.Addr

@@ -92,23 +92,18 @@ func (r *receiver) receive() (bool, error) {
 		if r.next >= len(r.socks) {
 			r.next = 0
 		}
-		hdrs := r.reader.Headers()
-		for i := range hdrs {
-			h := &hdrs[i].Hdr
-			h.Name, h.Namelen = r.names[i].bytes(), unix.SizeofSockaddrInet6
-			h.Control = &r.ctl[i][0]
-			h.SetControllen(rxControl)
-		}
-		n, errno := r.reader.Read(s.fd, sockio.MaxReadBatch)
+		n, errno := r.read(s)
 		switch errno {
 		case 0:
 		case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
 			// A queued ICMP error of an earlier send.
 			unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EMSGSIZE:
+			s.unread.Empty()
 			continue
 		default:
 			return false, os.NewSyscallError("recvmmsg", errno)
 		}
+		s.unread.Took(r.reader)
 		if n == 0 {
 			continue
 		}
@@ -118,6 +113,43 @@ func (r *receiver) receive() (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// read takes what one call brings from a socket. An error that stood before it,
+// such as the ICMP error of an earlier send, does not hide what is there.
+func (r *receiver) read(s *socket) (n int, errno unix.Errno) {
+	for range sockio.ReadTries {
+		hdrs := r.reader.Headers()
+		for i := range hdrs {
+			h := &hdrs[i].Hdr
+			h.Name, h.Namelen = r.names[i].bytes(), unix.SizeofSockaddrInet6
+			h.Control = &r.ctl[i][0]
+			h.SetControllen(rxControl)
+		}
+		if n, errno = r.reader.Read(s.fd, sockio.MaxReadBatch); !sockio.ReadAgain(errno) {
+			break
+		}
+	}
+	return n, errno
+}
+
+// Mark notes what is in the sockets; see [link.Marker].
+func (l *Link) Mark() {
+	l.rx.refresh()
+	for _, s := range l.rx.socks {
+		s.unread.Mark(s.rcvbuf)
+	}
+}
+
+// CaughtUp reports whether that was handed up.
+func (l *Link) CaughtUp() bool {
+	r := &l.rx
+	for _, s := range r.socks {
+		if !s.unread.None() {
+			return false
+		}
+	}
+	return !r.split.Pending() && !r.reader.Pending()
 }
 
 // advance goes on to the next datagram that may hold packets.

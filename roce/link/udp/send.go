@@ -13,6 +13,7 @@ import (
 // path is the state that the link hangs on a transport.Path.
 type path struct {
 	l       *Link
+	of      *transport.Path
 	sock    *socket
 	icrc    transmit.ICRC
 	name    rawName
@@ -39,6 +40,7 @@ type sender struct {
 	backlog backlog
 	blocked atomic.Bool
 	refused bool // a datagram in the backlog was refused with segmentation
+	adding  bool // packets are being added to the batch
 
 	stats transmit.Counters
 }
@@ -66,17 +68,37 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
+	done := false
+	defer func() {
+		if !done {
+			t.abandon()
+		}
+	}()
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
+		t.adding = true
 		for i := range batch[:n] {
 			t.add(&batch[i])
 		}
+		t.adding = false
 		t.submit()
 		if t.refused {
 			t.refused = false
 			t.retryBacklog()
 		}
 		batch = batch[n:]
+	}
+	done = true
+}
+
+// abandon is for a Send that was left by a panic, for memory that is not there. What
+// was before that is sent.
+func (t *sender) abandon() {
+	defer t.batch.Reset()
+	if t.adding {
+		t.adding = false
+		t.stats.Dropped.Add(uint64(t.batch.DropBroken(0)))
+		t.submit()
 	}
 }
 
@@ -100,7 +122,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 		return nil
 	}
 	s := &path{
-		l: t.l, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, t.l.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
+		l: t.l, of: p, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, t.l.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
 		tclass: p.TrafficClass, ttl: p.HopLimit, limit: maxDatagram4,
 	}
 	if s.ttl == 0 {
@@ -123,11 +145,16 @@ func (t *sender) add(p *transport.TxPacket) {
 	}
 	size := p.UDPPayloadLen()
 	m := t.batch.Last()
-	if !t.gso.Load() || !t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit) {
+	fits := t.gso.Load() && t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit)
+	id := uint16(0) // the kernel numbers segments from 0
+	if fits {
+		id = uint16(m.Packets)
+	}
+	icrc := ps.icrc.Of(p, id) // before the batch is touched: the payload may not be there
+	if !fits {
 		m, _ = t.batch.Begin(ps, size, 0)
 	}
-	id := uint16(m.Packets) // the kernel numbers segments from 0
-	t.batch.Add(m, p, size, ps.icrc.Of(p, id))
+	t.batch.Add(m, p, size, icrc)
 }
 
 // submit sends the messages that were made.
@@ -178,12 +205,27 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			t.refused = true
 			t.postpone(m)
 			i++
-		default:
-			// No route, too long for it, no memory: the transport will see a loss.
+		case errno == unix.EFAULT:
 			t.stats.Dropped.Add(uint64(m.Packets))
+			t.batch.Touch(m) // a payload is not there
+			i++
+		default:
+			t.dropped(m.Path, errno, m.Packets)
 			i++
 		}
 	}
+}
+
+// dropped counts packets that the kernel did not take: no route, too long, no memory. The
+// transport will see a loss.
+func (t *sender) dropped(p *path, errno unix.Errno, packets int) {
+	if errno == unix.EMSGSIZE {
+		// The interface has a smaller MTU by now, or a router on the way has said so
+		// (ICMP), which the kernel remembers for the route.
+		t.stats.TooLong(p.of, packets)
+		return
+	}
+	t.stats.Dropped.Add(uint64(packets))
 }
 
 // fill prepares the header of message k.

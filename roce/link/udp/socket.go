@@ -23,6 +23,8 @@ type socket struct {
 	sndbuf int
 	gso    bool // the kernel knows UDP_SEGMENT
 	gro    bool
+
+	unread sockio.Unread // receiving side
 }
 
 // openSocket makes a socket bound to the address, which is on the interface, if

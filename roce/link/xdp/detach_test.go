@@ -16,6 +16,7 @@ import (
 // Somebody takes the program from the interface: the kernel lets nobody replace
 // it, but who detaches it is noticed with the next change of the interface.
 func TestDetached(t *testing.T) {
+	t.Parallel()
 	n, l, _ := openPair(t, 1500)
 	a := l.(*xdp.Link)
 	var last link.PortState
@@ -46,6 +47,7 @@ func TestDetached(t *testing.T) {
 // One of two interfaces is removed and made again, with the index that it had:
 // packets that would leave by it are unreachable, and those by the other arrive.
 func TestOneOfTwoDetached(t *testing.T) {
+	t.Parallel()
 	const second, index = "second", "51"
 	n := linktest.NewNet(t, 1500)
 	plug := func() {

@@ -73,4 +73,7 @@
 // the link's addresses; one with a route by another is unreachable. That holds for the machine's own
 // addresses, too, whose route is by the loopback interface, unless the link has a
 // loopback address. All receive queues of an interface are served, 64 at most.
+//
+// A router that has a smaller MTU than the interface says so by ICMP to the kernel, which does not
+// know the flows of this link and forgets it: give the route an mtu, which is followed.
 package xdp

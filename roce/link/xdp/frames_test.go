@@ -16,6 +16,7 @@ import (
 // that packets are lost, no frame is lost, used twice, or handed up with
 // another's bytes; and afterwards everything works as before.
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	for _, native := range []bool{true, false} {
 		t.Run(fmt.Sprintf("native %v", native), func(t *testing.T) {
 			const rxFrames, txFrames = 32, 8
@@ -80,6 +81,7 @@ func TestFrames(t *testing.T) {
 
 // A frame that comes back from the kernel twice is found.
 func TestFrameTwice(t *testing.T) {
+	t.Parallel()
 	_, a, _ := openPair(t, 1500)
 	require.ErrorContains(t, a.(*xdp.Link).CompleteTwice(), "this process has it")
 }
@@ -87,6 +89,7 @@ func TestFrameTwice(t *testing.T) {
 // Whatever goes wrong with frames, in either direction, ends the link with an
 // error instead of a corrupted packet.
 func TestFramesMixedUp(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	b := openXDP().Open(t, n.B, n.B4)
 	for _, what := range []string{
@@ -119,6 +122,7 @@ func TestFramesMixedUp(t *testing.T) {
 // Each receive queue has a socket, flows are spread over the queues for
 // sending, and what comes by any of them is received.
 func TestQueues(t *testing.T) {
+	t.Parallel()
 	const queues = 4
 	n := linktest.NewNet(t, 4200)
 	for _, ns := range []*linktest.Namespace{n.A, n.B} {

@@ -15,6 +15,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,6 +48,7 @@ var (
 	_ link.Link        = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
+	_ link.Marker      = (*Link)(nil)
 )
 
 // Open attaches to the interfaces of the addresses. The error is an *OpenError
@@ -175,7 +177,9 @@ func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group
 // Capabilities says what is on; Mode is how the link is attached.
 func (l *Link) Capabilities() link.Capabilities {
 	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true, SourcePort: true,
-		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes}
+		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes,
+		// Of one queue: what a peer sends may all come by that.
+		Room: transport.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
 }
 
 // Stats returns the counters.

@@ -33,6 +33,7 @@ func openPair(t *testing.T, mtu int, changes ...func(*xdp.Options)) (n *linktest
 
 // The MTU follows from the interface and from what frames the mode takes.
 func TestModeAndMTU(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 9000)
 	for _, c := range []struct {
 		mode string
@@ -59,6 +60,7 @@ func TestModeAndMTU(t *testing.T) {
 // Everything else goes on as if the link were not there: TCP, UDP to other
 // ports, neighbour discovery; and the port is held against others and ICMP.
 func TestOtherTraffic(t *testing.T) {
+	t.Parallel()
 	n, a, b := openPair(t, 9000)
 	for _, ab := range [][2]netip.Addr{{n.A4, n.B4}, {n.A6, n.B6}} {
 		var ln net.Listener
@@ -121,6 +123,7 @@ func TestMain(m *testing.M) {
 // A process that is killed leaves nothing on the interface, and another can
 // have it.
 func TestDeath(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), holderEnv+"="+n.B4.String())
@@ -150,6 +153,7 @@ func TestDeath(t *testing.T) {
 
 // Without the privileges the error says which. Dropped by this thread only.
 func TestOpenErrors(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	for want, o := range map[string]xdp.Options{
 		"no local address given": {},
@@ -216,6 +220,7 @@ func TestNoMemory(t *testing.T) {
 // Tagged frames carry the VLAN; frames without tag
 // and of other VLANs are not for the link.
 func TestVLAN(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	a := openXDP(func(o *xdp.Options) { o.VLAN = 123 }).In(t, n.A, n.A4)
 	defer func() { require.NoError(t, a.Close()) }()
@@ -242,6 +247,7 @@ func TestVLAN(t *testing.T) {
 // On the wire: each packet has identification 0, DF, no UDP checksum, and a right
 // ICRC, and tshark finds nothing wrong.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 9000)
 	a, b := openXDP().In(t, n.A, n.A4), openUDP(udp.Options{}).In(t, n.B, n.B4)
 	defer func() {

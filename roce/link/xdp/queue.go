@@ -27,6 +27,7 @@ type queue struct {
 	// Receiving side.
 	rxLedger ledger
 	back     []uint64 // chunks to be given back to the kernel
+	unread   int      // chunks that may be there of those there at the last Mark
 
 	// Sending side.
 	txLedger  ledger

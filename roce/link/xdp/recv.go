@@ -101,6 +101,23 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	return n, nil
 }
 
+// Mark notes what is in the rings; see [link.Marker].
+func (l *Link) Mark() {
+	for _, q := range l.rx.queues {
+		q.unread = l.opts.RxFrames
+	}
+}
+
+// CaughtUp reports whether that was handed up.
+func (l *Link) CaughtUp() bool {
+	for _, q := range l.rx.queues {
+		if q.unread > 0 {
+			return false
+		}
+	}
+	return !l.rx.split.Pending()
+}
+
 // take hands up packets of a queue, as many as fit.
 func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error) {
 	frames := 0
@@ -138,18 +155,21 @@ func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error)
 // was too long.
 func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
 	if q.rx.available(1) == 0 {
+		q.unread = 0
 		return nil, false, nil
 	}
 	first := q.rx.at(0)
 	if first.Options&unix.XDP_PKT_CONTD == 0 {
 		b, err = r.chunk(q, first)
 		q.rx.take(1)
+		q.unread--
 		return b, true, err
 	}
 	// How many chunks, and are all there?
 	chunks, size := uint32(0), 0
 	for more := true; more; chunks++ {
 		if q.rx.available(chunks+1) <= chunks {
+			q.unread = 0 // the frame has not arrived yet
 			return nil, false, nil
 		}
 		d := q.rx.at(chunks)
@@ -171,6 +191,7 @@ func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
 		}
 	}
 	q.rx.take(chunks)
+	q.unread -= int(chunks)
 	if long {
 		return nil, true, nil
 	}

@@ -17,6 +17,7 @@ import (
 // under one header, and is taken apart without being told the length of the
 // segments.
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	n := linktest.NewNet(t, 4200)
 	a := openUDP(udp.Options{}).In(t, n.A, n.A4)
 	b := openXDP(func(o *xdp.Options) { o.DisableNative = true }).In(t, n.B, n.B4)
@@ -62,6 +63,7 @@ func TestRuns(t *testing.T) {
 // Spinning and busy polling, where the kernel permits it, change nothing but
 // the time.
 func TestPolling(t *testing.T) {
+	t.Parallel()
 	_, a, b := openPair(t, 1500, func(o *xdp.Options) {
 		o.DisableNative, o.Spin, o.BusyPoll = true, 50*time.Microsecond, 16
 	})

@@ -42,16 +42,18 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		t.held.Retry() // flushed below
 	}
 	packets, bytes := 0, 0
+	defer func() { // also if the payload of a packet is not there, and add panics
+		if packets > 0 {
+			t.stats.Sent(packets, packets, bytes)
+		}
+		t.flush()
+	}()
 	for i := range batch {
 		if n := t.add(&batch[i]); n > 0 {
 			packets++
 			bytes += n
 		}
 	}
-	if packets > 0 {
-		t.stats.Sent(packets, packets, bytes)
-	}
-	t.flush()
 }
 
 // add puts a packet into a ring, and returns its length, or does what else

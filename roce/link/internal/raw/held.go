@@ -65,7 +65,7 @@ func (h *Held[P]) Admit(path P, p *transport.TxPacket, size int) bool {
 // fragmented, and counts it if not.
 func (h *Held[P]) fits(s *Path, size int) bool {
 	if size > s.Most {
-		h.stats.Dropped.Add(1)
+		h.stats.TooLong(s.Of, 1)
 		return false
 	}
 	return true

@@ -82,6 +82,14 @@ func (p *Port) Changed(k rtnl.Link, gone bool) {
 	p.update()
 }
 
+// Reset takes notice that these are the interfaces now.
+func (p *Port) Reset(links map[int]rtnl.Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.links = maps.Clone(links)
+	p.update()
+}
+
 // Watch calls f with the state of the interfaces now and whenever it changes.
 // f must not call Watch.
 func (p *Port) Watch(f func(link.PortState)) {

@@ -106,6 +106,7 @@ func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
 	p.Src, p.Dst = c.Source.Src, c.Source.Dst
 	p.TrafficClass, p.HopLimit = c.TrafficClass, c.HopLimit
 	p.SrcPort, p.Data = c.Source.SrcPort, b
+	p.InRun = c.Segment > 0
 	s.sum.packets++
 	s.sum.bytes += uint64(size)
 	return v

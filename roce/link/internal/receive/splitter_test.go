@@ -60,7 +60,7 @@ func TestSplit(t *testing.T) {
 			i := 0
 			for s.Pending() {
 				for _, p := range batch[:s.Split(batch)] {
-					require.Equal(t, transport.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6}, p)
+					require.Equal(t, transport.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
 					i++
 				}
 			}

@@ -30,11 +30,20 @@ const monitorBufferBytes = 1 << 20
 
 // NewMonitor subscribes to changes of interfaces, neighbours, addresses and routes.
 func NewMonitor() (*Monitor, error) {
-	var groups uint32
-	for _, g := range []uint{
+	return newMonitor(
 		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE,
-	} {
+	)
+}
+
+// NewLinkMonitor subscribes to changes of interfaces and addresses.
+func NewLinkMonitor() (*Monitor, error) {
+	return newMonitor(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+}
+
+func newMonitor(of ...uint) (*Monitor, error) {
+	var groups uint32
+	for _, g := range of {
 		groups |= 1 << (g - 1)
 	}
 	fd, err := openSocket(unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, groups)

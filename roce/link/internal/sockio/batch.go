@@ -37,6 +37,8 @@ type Batch[P comparable] struct {
 	used  int
 	iovs  []unix.Iovec
 	nIov  int
+
+	touched byte // by Touch, so that it reads
 }
 
 // NewBatch returns a Batch for up to BatchPackets packets between Resets.

@@ -16,6 +16,21 @@ const (
 	// should stay in the second-level cache.
 	defaultReadBatch = 4
 
+	// ReadTries is how often a read is repeated that an error ended which is not
+	// about what is to be read, such as the ICMP error of an earlier send.
+	ReadTries = 16
+	// minBuffered is what the shortest datagram takes of a receive buffer, or
+	// less, in bytes: the kernel counts its descriptor and the memory around it.
+	minBuffered = 512
+	// maxOverrun is what a receive buffer may hold beyond its size: the kernel
+	// looks whether it is full before a datagram is put there.
+	maxOverrun = 128 << 10
+
+	// packetCost and runCost are what a packet by itself and one of a run take of a
+	// receive buffer beside their bytes.
+	packetCost = 768
+	runCost    = 64
+
 	// CopyBytes is the payload up to which a packet is copied into the arena
 	// instead of being sent from where it is. Measured: at 64 bytes copying is
 	// more than twice as fast, at 1024 equal.

@@ -73,6 +73,9 @@ func (r *Reader) adapt() {
 	}
 }
 
+// Pending reports whether Next has something to go on to.
+func (r *Reader) Pending() bool { return r.i < r.n }
+
 // Next goes on to the next datagram of the last call, and returns its number in
 // the call, its header and its bytes.
 func (r *Reader) Next() (i int, h *unix.Msghdr, b []byte, ok bool) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +21,18 @@ func GrowBuffer(fd, n, opt, force int) int {
 	}
 	got, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, opt)
 	return got
+}
+
+// Room is what a receive buffer of so many bytes holds, as the kernel counts: for a
+// packet the memory of its descriptor and around it, and up to twice its length as
+// allocators round up; for a run little more than its bytes. Part of the buffer
+// may be counted as taken after it was read.
+func Room(buffer int, runs bool) transport.Room {
+	r := transport.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
+	if runs {
+		r.RunPerPacket, r.RunPerByte = runCost, 1
+	}
+	return r
 }
 
 // InterfaceOf returns the interface that has the address, nil if none has. A zone

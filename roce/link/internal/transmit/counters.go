@@ -32,6 +32,13 @@ func (c *Counters) Sent(datagrams, packets, bytes int) {
 	c.Bytes.Add(uint64(bytes))
 }
 
+// TooLong counts packets that are longer than their path carries, in the path, too. Only
+// the sending side calls it.
+func (c *Counters) TooLong(p *transport.Path, packets int) {
+	p.TooLong += uint64(packets)
+	c.Dropped.Add(uint64(packets))
+}
+
 // Lost counts packets that can go nowhere at the moment, in the path, too. Only
 // the sending side calls it.
 func (c *Counters) Lost(p *transport.Path, packets int) {

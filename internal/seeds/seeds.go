@@ -1,0 +1,72 @@
+// Package seeds runs tests that draw everything from a seed: a few seeds in every
+// run of the tests, one that failed, or new ones for as long as one likes.
+package seeds
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "seed to run, or to begin with if -swarm or -soak is given")
+	countFlag = flag.Int("swarm", 0, "number of seeds; 0 for the number that the test wants")
+	soakFlag  = flag.Duration("soak", 0, "run seeds for so long")
+)
+
+// shortPart is the part of its seeds that a test runs with -short, and of all that it
+// does if it calls Fewer under the race detector.
+const shortPart = 7
+
+// Fewer returns n, or a seventh of it under the race detector. It is for tests of code
+// without goroutines: they have no races, and the detector makes them ten times slower.
+func Fewer(n int) int {
+	if Race {
+		return part(n)
+	}
+	return n
+}
+
+func part(n int) int { return (n + shortPart - 1) / shortPart }
+
+// One reports whether the run is of one seed, that somebody wants to look at.
+func One() bool { return *seedFlag != 0 && *countFlag == 0 && *soakFlag == 0 }
+
+// Run runs f as a subtest with n seeds, from 1 on, or as the flags say: -seed 7 is
+// seed 7 alone, -swarm 1000 is a thousand of them, and -soak 10m, with -seed for the
+// first, goes on for ten minutes. It stops at the first that fails, and says how to
+// run that one again. It returns how many there were.
+func Run(t *testing.T, n int, f func(t *testing.T, seed uint64)) int {
+	t.Helper()
+	if testing.Short() {
+		n = part(n)
+	}
+	if *countFlag > 0 {
+		n = *countFlag
+	}
+	first := max(*seedFlag, 1)
+	if One() {
+		n = 1
+	}
+	begin := time.Now()
+	ran := 0
+	for more := true; more; {
+		seed := first + uint64(ran)
+		if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, seed) }) {
+			t.Logf("again: go test -run '^%s$' -seed %d", t.Name(), seed)
+			break
+		}
+		ran++
+		if more = ran < n; *soakFlag > 0 {
+			more = time.Since(begin) < *soakFlag
+		}
+	}
+	if *soakFlag > 0 {
+		fmt.Printf("%s%s %d\n", soakPrefix, t.Name(), ran)
+	}
+	return ran
+}
+
+// soakPrefix begins the line that tells the soak command how many seeds passed.
+const soakPrefix = "soak: "

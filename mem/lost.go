@@ -1,0 +1,70 @@
+package mem
+
+import "runtime"
+
+// Registered memory that was mapped can go away under its region: a file is
+// truncated, or the owner unmaps pages. The next access then makes a SIGBUS or a
+// SIGSEGV. With debug.SetPanicOnFault, which whoever drives the engine sets, that is
+// a panic at the access, and this file is what becomes of it. Memory of the Go
+// heap never does that, so there is nothing to check before an access.
+
+// FaultAddr returns the address at which memory was not there, if that is what
+// the value of a recovered panic says.
+func FaultAddr(recovered any) (addr uint64, ok bool) {
+	f, ok := recovered.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !ok {
+		return 0, false // anything else, a nil pointer among them
+	}
+	return uint64(f.Addr()), true
+}
+
+// Lose takes notice that the memory at a real address is not there. Every region
+// that holds it is lost from then on: its keys are refused with FaultMemory,
+// windows on it are unbound, a View or SGL of it is not Valid. Such a region
+// has to be deregistered as ever, or to be given other memory by Reregister.
+// Lose returns how many regions it has met, lost before or now; with 0 the
+// address has nothing to do with registered memory.
+func (t *Table) Lose(addr uint64) int {
+	n := 0
+	for i := range t.keys.slots {
+		g := t.keys.slots[i].g
+		if g == nil || g.win != nil {
+			continue
+		}
+		r := g.region
+		if !Holds(r.mem, addr) {
+			continue
+		}
+		n++
+		if !r.lost {
+			t.dropWindows(r)
+			r.revoke()
+			r.region, r.lost = r, true
+		}
+	}
+	return n
+}
+
+// Holds reports whether the byte at a real address is in b.
+func Holds(b []byte, addr uint64) bool {
+	from := addressOf(b)
+	return addr >= from && addr-from < uint64(len(b))
+}
+
+// dropWindows unbinds the windows of a region.
+func (t *Table) dropWindows(r *Region) {
+	if r.windows == 0 {
+		return
+	}
+	for i := range t.keys.slots {
+		if g := t.keys.slots[i].g; g != nil && g.win != nil && g.bound && g.region == r {
+			g.win.unbind()
+		}
+	}
+}
+
+// Lost reports whether the region's memory turned out not to be there.
+func (r *Region) Lost() bool { return r.lost }

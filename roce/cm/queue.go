@@ -1,0 +1,220 @@
+package cm
+
+import "github.com/goroce/goroce/ib/mad"
+
+// The queue of a listener. A request waits here, and nowhere else, until the
+// owner takes it: so one that is over before that leaves no trace, and all of
+// them can be refused at once.
+
+// SetMaxConns bounds the connections of the listener that exist at a time: those
+// that the owner has taken and not destroyed, but for half-open ones that came to
+// nothing. At the bound requests stay in the queue, and a half-open connection whose
+// peer has let the first REP go unanswered is given up for one that waits.
+// 0 is no bound.
+func (l *Listener) SetMaxConns(n int) { l.maxConns = n }
+
+// SetMaxUntaken bounds the connections of the listener that the owner gets ready for the
+// application: from Next until [Conn.Taken], or until the owner destroys them. At the
+// bound requests stay in the queue. One whose peer lets the REP go unanswered for
+// 50 ms does not count as long as it is half-open, or peers that never answer would keep
+// all others out. 0 is no bound.
+func (l *Listener) SetMaxUntaken(n int) { l.maxUntaken = n }
+
+// Taken tells that the application has the connection, see [Listener.SetMaxUntaken].
+func (c *Conn) Taken() {
+	c.taken = true
+	c.leaveUntaken()
+}
+
+// PollListener takes the next listener that has requests for the owner. It is
+// offered again when further ones come.
+func (a *Agent) PollListener() (*Listener, bool) {
+	for len(a.offers) > 0 {
+		l := a.offers[0]
+		a.offers[0] = nil
+		if a.offers = a.offers[1:]; len(a.offers) == 0 {
+			a.offers = nil
+		}
+		l.offered = false
+		if l.Takeable() {
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// Next takes the oldest request of the listener, an EventRequest. It reports false
+// if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
+func (l *Listener) Next() (Event, bool) {
+	if !l.Takeable() {
+		l.block()
+		return Event{}, false
+	}
+	c := l.requests.head
+	e := *c.request
+	c.request = nil
+	c.unlist()
+	l.a.stopTimer(c)
+	if e.REQ != nil {
+		c.open, c.untaken, c.inHand = true, true, true
+		l.open++
+		l.untaken++
+		l.inHand++
+	}
+	l.block()
+	return e, true
+}
+
+// Takeable reports whether Next would return a request.
+func (l *Listener) Takeable() bool { return l.willing() && !l.lacksRoom() }
+
+// willing is Takeable if there is room for half-open connections.
+func (l *Listener) willing() bool {
+	return l.requests.head != nil && !l.full() && (l.maxUntaken <= 0 || l.untaken < l.maxUntaken)
+}
+
+// full reports whether the listener has as many connections as it may.
+func (l *Listener) full() bool { return l.maxConns > 0 && l.open >= l.maxConns }
+
+// offer puts the listener where PollListener finds it, if it has requests to take.
+func (l *Listener) offer() {
+	switch {
+	case !l.Takeable():
+		l.block()
+	case !l.offered:
+		l.offered = true
+		l.a.offers = append(l.a.offers, l)
+	}
+}
+
+// admits reports whether l and the accounts have room for one more request of
+// peer, and counts if not.
+func (a *Agent) admits(l *Listener, in *message) bool {
+	switch {
+	case l.queued >= l.backlog:
+		a.stats.DropBacklog++
+	case a.peers[in.src].pending >= a.cfg.Limits.PerPeer:
+		a.stats.DropPeer++
+	case a.conns >= a.cfg.Limits.Conns:
+		a.stats.DropConns++
+	default:
+		return true
+	}
+	return false
+}
+
+// wait puts the request into the queue of l.
+func (c *Conn) wait(now int64, l *Listener, s State, e *Event) {
+	e.Type, e.Conn, e.Listener = EventRequest, c, l
+	c.listener, c.request = l, e
+	c.queued = true
+	l.queued++
+	l.requests.push(c)
+	c.setState(s)
+	c.keepWaiting(now)
+	if l.full() {
+		l.makeRoom(now)
+	}
+	l.offer()
+}
+
+// keepWaiting gives a request that the owner has not taken more time, because it
+// has come, or come again.
+func (c *Conn) keepWaiting(now int64) {
+	if c.request != nil {
+		c.a.setTimer(c, now+min(max(4*c.peerRetryNs, minQueueNs), maxQueueNs))
+	}
+}
+
+// leaveQueue takes a request that nobody has taken out of the queue.
+func (c *Conn) leaveQueue() {
+	if c.request != nil {
+		c.request = nil
+		c.unlist()
+		c.a.stopTimer(c)
+	}
+}
+
+func (c *Conn) leaveBacklog() {
+	if c.queued {
+		c.queued = false
+		c.listener.queued--
+	}
+}
+
+func (c *Conn) leaveHand() {
+	if c.inHand {
+		c.inHand = false
+		c.listener.inHand--
+	}
+}
+
+func (c *Conn) leaveUntaken() {
+	if c.untaken {
+		c.untaken = false
+		c.listener.untaken--
+		c.listener.offer()
+	}
+}
+
+func (c *Conn) leaveConns() {
+	if c.open {
+		c.open = false
+		c.listener.open--
+		c.listener.offer()
+	}
+}
+
+// recount keeps the accounts of the listener when the state changes from old to s.
+func (c *Conn) recount(old, s State) {
+	l := c.listener
+	if l == nil {
+		return
+	}
+	switch {
+	case old.waitsForApplication() && !s.waitsForApplication():
+		c.leaveQueue()
+		c.leaveBacklog()
+		c.leaveHand()
+	case s == Established && c.open && !c.taken && !c.untaken:
+		c.untaken = true // late, but here
+		l.untaken++
+	}
+	if over := s == Timewait || s == Idle || s == SIDRRepSent; over && !c.up {
+		c.leaveUntaken()
+		c.leaveConns()
+	}
+}
+
+// wanted reports whether others wait for the place of the connection.
+func (c *Conn) wanted() bool {
+	l := c.listener
+	return l != nil && c.open && l.requests.head != nil && l.full()
+}
+
+// makeRoom gives up the oldest half-open connection of the listener that does not
+// answer.
+func (l *Listener) makeRoom(now int64) {
+	for c := l.a.halfOpen.head; c != nil; c = c.next {
+		if c.listener == l && c.open && c.tries > 1 {
+			l.a.stats.Evicted++
+			c.giveUp(now)
+			return
+		}
+	}
+}
+
+// refuseAll refuses the requests that wait.
+func (l *Listener) refuseAll() {
+	for c := l.requests.head; c != nil; c = l.requests.head {
+		if c.state == SIDRReqRcvd {
+			m := mad.SIDRRep{RequestID: c.sidrID, Status: mad.SIDRRejected, ServiceID: c.service}
+			if l.a.send(c.local, c.remote, mad.AttrSIDRRep, c.tid, &m) != nil {
+				l.a.stats.DropTx++
+			}
+		} else {
+			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil, nil)
+		}
+		c.remove()
+	}
+}

@@ -1,0 +1,51 @@
+package cm
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Stale connections: a peer that uses a queue pair which is connected, as far as
+// we know, has forgotten the connection (IBTA 12.9.8.3.1: refuse the new one, end
+// the old one).
+
+// askPeer asks the peer of an established connection whether it still knows it. A
+// REQ says that it does not; but anybody can send a REQ in the name of the peer, so
+// the specification's rule would let anybody end a connection. What is asked is
+// a DREQ for a queue pair that is nobody's: a CM that knows the connection drops it,
+// one that does not answers every DREQ, with both of our communication IDs (Linux and
+// this package do both). The answer ends the connection, see handleDREP; a peer
+// that is silent keeps it. Lost questions are asked again with the peer's next
+// REQ, and never faster than messages are repeated.
+func (c *Conn) askPeer(now int64) {
+	a := c.a
+	a.stats.StaleClaims++
+	if c.state != Established || c.asked && now-c.askedNs < a.cfg.RetryNs {
+		return
+	}
+	tid, err := a.random()
+	if err != nil {
+		return // the next REQ asks
+	}
+	c.asked, c.askedNs = true, now
+	if a.send(c.local, c.remote, mad.AttrDREQ, mad.TID(tid), &mad.DREQ{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: nobodysQPN,
+	}) != nil {
+		a.stats.DropTx++
+	}
+}
+
+// nobodysQPN is the queue pair that a question of askPeer is about.
+const nobodysQPN = ib.QPNMulticast
+
+// forgotten ends a connection whose peer has shown that it forgot it, in a way that
+// nobody else can.
+func (c *Conn) forgotten(now int64) {
+	a := c.a
+	a.stats.Stale++
+	if c.state == Established {
+		a.emit(c, Event{Type: EventDisconnected})
+		c.out = nil
+		c.enterTimewait(now)
+	}
+}

@@ -1,0 +1,88 @@
+package roce
+
+import "errors"
+
+// Close ends the connection at once: operations in progress fail, as do calls
+// that wait, and the peer is told. Wait for operations first that have to
+// succeed. Memory from Register is deregistered, and messages from RecvMsg must
+// not be used any more. If the protection domain is the connection's own, so is
+// all memory that was registered in it, by whatever call.
+//
+// Close fails with ErrBusy if something is left that only the application can
+// end: a queue pair, SRQ or address handle that it made in the connection's own
+// protection domain, or a memory window bound to memory from Register. The
+// connection is over all the same; closing it again, when these are gone,
+// releases the rest. Otherwise closing again does nothing.
+func (c *Conn) Close() error {
+	if c.d.unmade() {
+		return c.opError("close", errZero)
+	}
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.keep.Stop()
+		c.wake()
+		c.mu.Unlock()
+		c.cq.notify.set()
+	} else {
+		c.mu.Unlock()
+	}
+	return c.opError("close", c.free())
+}
+
+// free releases what newConn made, as far as it came, and what is left of it if
+// it was called before.
+func (c *Conn) free() error {
+	c.freeing.Lock()
+	defer c.freeing.Unlock()
+	if c.freed {
+		return nil
+	}
+	var errs []error
+	note := func(err error) bool {
+		failed := err != nil && !errors.Is(err, ErrClosed)
+		if failed {
+			errs = append(errs, err)
+		}
+		return failed
+	}
+	note(c.id.Close())
+	if c.ch != nil {
+		note(c.ch.Close())
+	}
+	if c.cq != nil {
+		note(c.cq.Close())
+	}
+	if c.pool != nil {
+		note(c.pool.Close())
+	}
+	if c.recvs.mr != nil {
+		note(c.recvs.mr.Deregister())
+	}
+	left := c.regions[:0]
+	for _, mr := range c.regions {
+		err := mr.Deregister() // ErrDestroyed if the application was faster
+		if !c.ownPD && note(err) {
+			left = append(left, mr)
+		}
+	}
+	clear(c.regions[len(left):])
+	c.regions = left
+	if c.ownPD {
+		note(c.pd.destroy())
+	}
+	c.freed = len(errs) == 0
+	return errors.Join(errs...)
+}
+
+// destroy deallocates the domain, and the memory that is registered in it.
+func (pd *PD) destroy() error {
+	return pd.d.do(func(int64) error {
+		err := pd.t.Dealloc()
+		if errors.Is(err, ErrBusy) {
+			pd.t.Clear()
+			err = pd.t.Dealloc()
+		}
+		return err
+	})
+}

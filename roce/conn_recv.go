@@ -1,0 +1,62 @@
+package roce
+
+import "context"
+
+// recvBuffers are the receive buffers of a connection: one region, so that many of
+// them cost little to make.
+type recvBuffers struct {
+	mr     *MR
+	mem    []byte // of mr; it outlives the registration
+	bytes  int    // of one buffer
+	stride int
+}
+
+// recvAlign is what the buffers are aligned to within the region: a line of the
+// cache, and more than an atomic needs.
+const recvAlign = 64
+
+// recvPostBatch is how many receives are posted under one lock.
+const recvPostBatch = 128
+
+// postRecvs makes the receive buffers and posts them all. It gives up when the
+// context ends.
+func (c *Conn) postRecvs(ctx context.Context) (err error) {
+	r := &c.recvs
+	r.bytes = c.cfg.RecvBytes
+	r.stride = (r.bytes + recvAlign - 1) &^ (recvAlign - 1)
+	r.mem = make([]byte, r.stride*c.cfg.RecvDepth)
+	if r.mr, err = c.pd.RegisterMR(r.mem, LocalWrite); err != nil {
+		return err
+	}
+	var wrs [recvPostBatch]RecvWR
+	var elements [recvPostBatch]SGE
+	for i := 0; i < c.cfg.RecvDepth; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(c.cfg.RecvDepth-i, recvPostBatch)
+		for j := range n {
+			elements[j] = r.sge(i + j)
+			wrs[j] = RecvWR{ID: connRecv | uint64(i+j), SGList: elements[j : j+1]}
+		}
+		if _, err := c.qp.PostRecvBatch(wrs[:n]); err != nil {
+			return err
+		}
+		i += n
+	}
+	return nil
+}
+
+// sge returns buffer i for a work request.
+func (r *recvBuffers) sge(i int) SGE { return r.mr.SGE(i*r.stride, r.bytes) }
+
+// message returns the first n bytes of buffer i.
+func (r *recvBuffers) message(i, n int) []byte {
+	off := i * r.stride
+	return r.mem[off : off+n : off+n]
+}
+
+// postRecv gives a receive buffer back to the queue pair.
+func (c *Conn) postRecv(i int) error {
+	return c.qp.PostRecv(&RecvWR{ID: connRecv | uint64(i), SGList: []SGE{c.recvs.sge(i)}})
+}

@@ -1,0 +1,63 @@
+package linktest
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"testing"
+
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// LostPage returns two pages of mapped memory of which the second cannot be touched.
+func LostPage(t testing.TB) []byte {
+	t.Helper()
+	page := os.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
+	require.NoError(t, unix.Mprotect(b[page:], unix.PROT_NONE))
+	return b
+}
+
+// SendLost sends packets of which one has a payload that is not there, and returns
+// the address that the panic gave.
+func SendLost(t testing.TB, l link.Link, batch []transport.TxPacket) (addr uint64) {
+	t.Helper()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		var ok bool
+		addr, ok = mem.FaultAddr(recover())
+		require.True(t, ok, "no panic for the memory")
+	}()
+	l.Send(batch)
+	return 0
+}
+
+// A packet in the middle of a batch whose payload is not there costs that packet, and the
+// link goes on.
+func testLostMemory(t *testing.T, p Pair) {
+	r := rand.New(rand.NewPCG(12, 1))
+	page, path := LostPage(t), NewPath(p.A, p.B)
+	for _, n := range []int{8, p.maxPayload()} {
+		batch := make([]transport.TxPacket, 20)
+		for i := range batch {
+			batch[i] = Packet(r, path, n)
+		}
+		const bad = 7
+		lost := &batch[bad]
+		lost.NumFrags = 1
+		lost.Frags[0] = page[len(page)/2-4 : len(page)/2-4+n]
+		addr := SendLost(t, p.A, batch)
+		require.True(t, lost.Holds(addr))
+		for i := range batch {
+			require.Equal(t, i == bad, batch[i].Holds(addr))
+		}
+		p.A.Send(batch[bad+1:])
+		Await(t, p.B, append(append([]transport.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
+	}
+}

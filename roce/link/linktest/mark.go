@@ -1,0 +1,48 @@
+package linktest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A link has caught up with a mark when Recv has found nothing more, and not while
+// packets of a run are left, though they come one by one.
+func testMark(t *testing.T, p Pair) {
+	m, ok := p.B.(link.Marker)
+	if !ok {
+		t.Skip("the link does not mark: it is driven, or does not know its queues")
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	path := NewPath(p.A, p.B)
+	const n = 20
+	batch := make([]transport.TxPacket, n)
+	for i := range batch {
+		batch[i] = Packet(r, path, 64)
+	}
+	one := make([]transport.RxPacket, 1)
+	for range 3 {
+		m.Mark()
+		require.False(t, m.CaughtUp())
+		SendAll(t, p.A, batch)
+		for got := 0; got < n; {
+			k, err := p.B.Recv(one)
+			require.NoError(t, err)
+			if k == 0 {
+				require.True(t, m.CaughtUp())
+				require.NoError(t, p.B.Wait(giveUp.Nanoseconds()))
+				m.Mark()
+				continue
+			}
+			require.False(t, m.CaughtUp())
+			got++
+		}
+		k, err := p.B.Recv(one)
+		require.NoError(t, err)
+		require.Zero(t, k)
+		require.True(t, m.CaughtUp())
+	}
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+)
+
+// scheduler lets the goroutines of a [Test] act one at a time. It has a goroutine
+// of its own, the driver, which does one thing whenever all others wait: it gives
+// one of those that ask for a turn theirs, or lets the next event of the fabric
+// happen, or lets time pass until then.
+type scheduler struct {
+	f     *Fabric
+	start time.Time     // of the clock of the bubble: 0 of the fabric's
+	kick  chan struct{} // there is a turn to give, or a new event
+	done  chan struct{} // closed when the driver has ended
+	dog   *watchdog
+
+	mu       sync.Mutex
+	arrived  []*turn // asked since the driver has looked, in any order
+	queue    []*turn // in the order of their turns
+	shuffle  *rand.Rand
+	family   family
+	stopping bool
+	stopped  bool
+}
+
+// turn is a goroutine that asks for its turn.
+type turn struct {
+	told chan order
+	who  *goroutine
+	gone bool // under scheduler.mu: does not wait any more
+}
+
+// order is what the driver tells a goroutine that asks.
+type order uint8
+
+const (
+	proceed  order = iota
+	identify       // find out who you are, for there are others
+)
+
+func newScheduler(f *Fabric, w *watchdog) *scheduler {
+	s := &scheduler{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}}
+	if f.cfg.Shuffle {
+		s.shuffle = rand.New(rand.NewPCG(f.cfg.Seed, 0xD1B54A32D192ED03))
+	}
+	return s
+}
+
+// now is the clock of the fabric: that of the bubble.
+func (s *scheduler) now() int64 { return int64(time.Since(s.start)) }
+
+// wake makes the driver look.
+func (s *scheduler) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// turn blocks until it is the caller's turn, or quit is closed.
+func (s *scheduler) turn(quit <-chan struct{}) {
+	t := &turn{told: make(chan order)}
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.arrived = append(s.arrived, t)
+	s.mu.Unlock()
+	s.wake()
+	for {
+		select {
+		case o := <-t.told:
+			if o == proceed {
+				return
+			}
+			s.mu.Lock()
+			t.who = s.family.self()
+			s.mu.Unlock()
+		case <-quit:
+			s.mu.Lock()
+			t.gone = true
+			s.mu.Unlock()
+			return
+		}
+	}
+}
+
+// drive is the driver.
+func (s *scheduler) drive() {
+	defer close(s.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		synctest.Wait()
+		s.dog.steps.Add(1)
+		select {
+		case <-s.kick: // what it told of is looked at now
+		default:
+		}
+		if s.giveTurn() {
+			continue
+		}
+		if s.end() {
+			return
+		}
+		switch at, ok := s.f.next(); {
+		case !ok:
+			<-s.kick
+		case at <= s.now():
+			s.f.step(at)
+		default:
+			timer.Reset(time.Duration(at - s.now()))
+			select {
+			case <-timer.C:
+			case <-s.kick:
+			}
+		}
+	}
+}
+
+// giveTurn gives a goroutine its turn; it reports whether there was one.
+func (s *scheduler) giveTurn() bool {
+	s.mu.Lock()
+	gone := func(t *turn) bool { return t.gone }
+	arrived := slices.DeleteFunc(s.arrived, gone)
+	s.arrived = nil
+	s.queue = slices.DeleteFunc(s.queue, gone)
+	s.mu.Unlock()
+	// Which of them came first is chance.
+	if len(arrived) > 1 {
+		for _, t := range arrived {
+			t.told <- identify
+		}
+		synctest.Wait()
+		slices.SortFunc(arrived, func(a, b *turn) int { return a.who.compare(b.who) })
+	}
+	s.queue = append(s.queue, arrived...)
+	if len(s.queue) == 0 {
+		return false
+	}
+	i := 0
+	if s.shuffle != nil {
+		i = s.shuffle.IntN(len(s.queue))
+	}
+	t := s.queue[i]
+	s.queue = slices.Delete(s.queue, i, i+1)
+	t.told <- proceed
+	return true
+}
+
+// end reports whether the driver is to end, and if so lets further turns be taken at once.
+func (s *scheduler) end() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = s.stopping && len(s.arrived) == 0
+	return s.stopped
+}
+
+// stop ends the driver when nobody has a turn to take any more, without letting
+// further time pass, and returns then.
+func (s *scheduler) stop() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.wake()
+	<-s.done
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package roce
-
-const raceEnabled = true

@@ -1,0 +1,139 @@
+package rsocket
+
+import (
+	"math"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// An application that says nothing has keep-alive, as in package net; negative has none. A
+// simulation, where time passes by leaps, has none unless it is asked for.
+func TestKeepAliveDefault(t *testing.T) {
+	for _, tt := range []struct {
+		cfg       time.Duration
+		real, sim time.Duration
+	}{{0, 15 * time.Second, 0}, {-1, 0, 0}, {time.Minute, time.Minute, time.Minute}} {
+		networks(t, func(t *testing.T, n *network) {
+			want := tt.real
+			if n.fabric != nil {
+				want = tt.sim
+			}
+			c, s := n.pair(t, Config{KeepAlive: tt.cfg})
+			for _, x := range []*Conn{c, s} {
+				x.mu.Lock()
+				require.Equal(t, want, x.keepGap)
+				x.mu.Unlock()
+			}
+		})
+	}
+}
+
+// The peer vanishes while nothing is on its way: whoever waits learns of it, after the time
+// that was set and what the queue pair needs to give up.
+func TestKeepAliveFindsDeadPeer(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 30})
+	c, s := n.pair(t, Config{KeepAlive: 15 * time.Second})
+	full, _ := n.pair(t, Config{KeepAlive: 15 * time.Second})
+	buf := make([]byte, 4*defaultBuffer)
+	require.NoError(t, full.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err := full.Write(buf) // until the peer's buffer is full
+	require.Error(t, err)
+	require.NoError(t, full.SetWriteDeadline(time.Time{}))
+	n.part(true)
+	start := n.fabric.Now()
+	for op, f := range map[string]func() (int, error){
+		"read":  func() (int, error) { return c.Read(buf) },
+		"write": func() (int, error) { return full.Write(buf) },
+		"check": func() (int, error) { return 0, s.Err() }, // makes no other calls
+	} {
+		for {
+			_, err := f()
+			if err == nil {
+				n.fabric.Step()
+				continue
+			}
+			requireOp(t, err, op, syscall.ETIMEDOUT)
+			var ne net.Error
+			require.ErrorAs(t, err, &ne)
+			require.True(t, ne.Timeout())
+			break
+		}
+	}
+	took := time.Duration(n.fabric.Now() - start)
+	require.Less(t, took, 2*16*time.Second+5*time.Second)
+	for _, x := range []*Conn{c, s, full} {
+		require.NoError(t, x.Close())
+	}
+}
+
+// An idle connection sends a probe each time, and one that is busy none.
+func TestKeepAliveProbes(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 31})
+	c, s := n.pair(t, Config{})
+	n.fabric.RunFor(1e9)
+	sent := func() uint64 { return n.fabric.Stats().Sent }
+	quiet := sent()
+	n.fabric.RunFor(3600e9)
+	require.Equal(t, quiet, sent(), "there are none without being asked for")
+	require.NoError(t, c.Err()) // takes in what came before
+	require.NoError(t, c.SetKeepAlive(15*time.Second))
+	n.fabric.RunFor(60e9 + 5e9)
+	require.Equal(t, quiet+2*4, sent(), "probes, and acknowledgements")
+
+	// Each second a byte there and back.
+	talk := func() {
+		for range 60 {
+			for _, x := range [][2]*Conn{{c, s}, {s, c}} {
+				_, err := x[0].Write([]byte{1})
+				require.NoError(t, err)
+				recvN(t, x[1], 1)
+			}
+			n.fabric.RunFor(1e9)
+		}
+	}
+	before := sent()
+	talk()
+	with := sent() - before
+	require.NoError(t, c.SetKeepAlive(0))
+	n.fabric.RunFor(20e9)
+	before = sent()
+	talk()
+	require.InDelta(t, sent()-before, with, 4, "but for messages of credit")
+	require.NoError(t, c.SetKeepAlive(math.MaxInt64))
+	before = sent()
+	n.fabric.RunFor(60e9)
+	require.Equal(t, before, sent())
+	require.NoError(t, c.SetKeepAlive(-1))
+	before = sent()
+	n.fabric.RunFor(60e9)
+	require.Equal(t, before, sent())
+}
+
+// Probes of many connections go out together, and none has a goroutine.
+func TestKeepAliveTogether(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 32})
+	var conns []*Conn
+	for range 50 {
+		c, _ := n.pair(t, small)
+		n.fabric.RunFor(17e6)
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		require.NoError(t, c.SetKeepAlive(15*time.Second))
+		n.fabric.RunFor(17e6)
+	}
+	times := map[int64]int{}
+	for _, c := range conns {
+		f := c.rang
+		c.alarm = c.dev.NewAlarm(func() { times[n.fabric.Now()]++; f() })
+		require.NoError(t, c.SetKeepAlive(15*time.Second))
+		n.fabric.RunFor(17e6)
+	}
+	n.fabric.RunFor(30e9)
+	require.LessOrEqual(t, len(times), 5, "of 100 probes")
+}

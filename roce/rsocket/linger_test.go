@@ -1,0 +1,272 @@
+package rsocket
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/stretchr/testify/require"
+)
+
+// part cuts the two hosts off from each other, or joins them.
+func (n *network) part(on bool) { n.fabric.Partition(n.a.Addrs()[0], n.b.Addrs()[0], on) }
+
+// small is a configuration for many connections.
+var small = Config{SendBuffer: minSendBuffer, RecvBuffer: 4096, SendQueue: minQueue, RecvQueue: minQueue}
+
+// memory returns what is registered on a device, when a first connection has made what stays.
+func (n *network) memory(t *testing.T) mem.Counts {
+	c, s, err := n.connect(testContext(t), small, small)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Close())
+	require.NoError(t, Drain(testContext(t), n.a))
+	return n.a.MemCounts()
+}
+
+// Close of a connection whose peer has vanished does not wait: not a moment of virtual time
+// passes. The connections linger, are counted, and give everything back when their
+// time is over, without a goroutine.
+func TestCloseDoesNotWait(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 20})
+	before := n.memory(t)
+	const conns = 10
+	var open []*Conn
+	for range conns {
+		c, _ := n.pair(t, Config{})
+		n.fabric.RunFor(1e6)
+		open = append(open, c)
+	}
+	n.part(true)
+	for _, c := range open[:conns/2] {
+		_, err := c.Write([]byte("who knows"))
+		require.NoError(t, err)
+	}
+	now, earlier := n.fabric.Now(), Lingering(n.a)
+	for _, c := range open {
+		require.NoError(t, c.Close())
+		requireOp(t, c.Close(), "close", net.ErrClosed)
+	}
+	require.Equal(t, now, n.fabric.Now())
+	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().memory(), Finished: earlier.Finished}, Lingering(n.a))
+	require.Greater(t, n.a.MemCounts().Regions, before.Regions)
+	n.fabric.RunFor(int64(lingerTime + time.Second))
+	require.Equal(t, LingerStats{Finished: earlier.Finished + conns/2, Lost: conns / 2}, Lingering(n.a))
+	require.Equal(t, before, n.a.MemCounts())
+}
+
+// What was written before Close arrives, though the network was away at the time.
+func TestLingerDelivers(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 21})
+	c, s := n.pair(t, Config{})
+	want := randomBytes(1, defaultBuffer/2)
+	n.part(true)
+	_, err := c.Write(want)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	n.fabric.RunFor(1e9)
+	require.Equal(t, 1, Lingering(n.a).Conns)
+	n.part(false)
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+	n.fabric.RunFor(1e9)
+	require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
+}
+
+// A connection whose peer is alive is over within a few milliseconds.
+func TestLingerIsShort(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 22})
+	before := n.memory(t)
+	c, s := n.pair(t, Config{})
+	_, err := c.Write([]byte("that was it"))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	n.fabric.RunFor(int64(2 * firstLook))
+	require.Zero(t, Lingering(n.a).Conns)
+	require.Equal(t, before, n.a.MemCounts())
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.Equal(t, "that was it", string(got))
+}
+
+// Too many that linger: the oldest make room, those with data last.
+func TestLingerBounds(t *testing.T) {
+	for name, most := range map[string]LingerStats{
+		"connections": {Conns: 4, Bytes: maxLingerBytes},
+		"bytes":       {Conns: maxLingering, Bytes: 4*small.normal().memory() + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := simNetwork(t, sim.Config{Seed: 23})
+			before := n.memory(t)
+			hostOf(n.a).most = most
+			var open []*Conn
+			for range 10 {
+				c, _ := n.pair(t, small)
+				n.fabric.RunFor(1e6)
+				open = append(open, c)
+			}
+			n.part(true)
+			owes := func(i int) bool { return i < 2 || i > 7 }
+			for i, c := range open {
+				if owes(i) {
+					_, err := c.Write([]byte("data"))
+					require.NoError(t, err)
+				}
+			}
+			finished := Lingering(n.a).Finished
+			for i, c := range open {
+				require.NoError(t, c.Close())
+				require.LessOrEqual(t, Lingering(n.a).Conns, 4, "%d", i)
+				require.LessOrEqual(t, Lingering(n.a).Bytes, most.Bytes, "%d", i)
+			}
+			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().memory(), Finished: finished + 6}, Lingering(n.a))
+			for i, c := range open {
+				require.Equal(t, !owes(i), isClosed(c.gone), "%d", i)
+			}
+			n.fabric.RunFor(int64(lingerTime + time.Second))
+			require.Equal(t, LingerStats{Finished: finished + 6, Lost: 4}, Lingering(n.a))
+			require.Equal(t, before, n.a.MemCounts())
+		})
+	}
+}
+
+// The device closes: nothing lingers any more.
+func TestLingerEndsWithDevice(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 24})
+	c, _ := n.pair(t, Config{})
+	n.part(true)
+	_, err := c.Write([]byte("too late"))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, n.a.Close())
+	require.Equal(t, LingerStats{Lost: 1}, Lingering(n.a))
+	require.NoError(t, Drain(testContext(t), n.a))
+}
+
+// A program that ends waits for what it has written.
+func TestDrain(t *testing.T) {
+	networks(t, func(t *testing.T, n *network) {
+		c, s := n.pair(t, Config{})
+		want := randomBytes(5, defaultBuffer)
+		_, err := c.Write(want)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		drained := make(chan error, 1) // two may wait
+		go func() { drained <- Drain(testContext(t), n.a) }()
+		require.NoError(t, Drain(testContext(t), n.a))
+		require.NoError(t, <-drained)
+		require.Zero(t, Lingering(n.a).Conns)
+		require.NoError(t, n.a.Close())
+		require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
+		got, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got))
+	})
+}
+
+func TestDrainCanceled(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 25})
+	c, _ := n.pair(t, Config{})
+	n.part(true)
+	require.NoError(t, c.Close())
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-1))
+	defer cancel()
+	err := Drain(ctx, n.a)
+	requireOp(t, err, "drain", os.ErrDeadlineExceeded)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, Drain(testContext(t), n.a), "its time passes")
+	require.Less(t, n.fabric.Now(), int64(lingerTime+time.Second))
+}
+
+// Close waits if it is told to, no longer than it is told to, and says what became of it.
+func TestSetLinger(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 26})
+	c, s := n.pair(t, Config{})
+	_, err := c.Write([]byte("for sure"))
+	require.NoError(t, err)
+	require.NoError(t, c.SetLinger(math.MaxInt)) // as long as it takes
+	require.NoError(t, c.Close())
+	require.Zero(t, Lingering(n.a))
+	require.NoError(t, n.a.Close())
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.Equal(t, "for sure", string(got))
+
+	n = simNetwork(t, sim.Config{Seed: 27})
+	c, _ = n.pair(t, Config{Linger: 1}) // a nanosecond
+	n.part(true)
+	_, err = c.Write([]byte("too late"))
+	require.NoError(t, err)
+	requireOp(t, c.Close(), "close", os.ErrDeadlineExceeded)
+	require.Zero(t, Lingering(n.a))
+
+	// 0 resets, and negative is the default.
+	n.part(false)
+	for _, sec := range []int{0, -1} {
+		c, s = n.pair(t, Config{Linger: time.Hour})
+		require.NoError(t, c.SetLinger(sec))
+		require.NoError(t, c.Close())
+		_, err = s.Read(make([]byte, 1))
+		if sec == 0 {
+			requireOp(t, err, "read", syscall.ECONNRESET)
+		} else {
+			require.Equal(t, io.EOF, err)
+		}
+	}
+}
+
+// Calls that come while Close waits do not wait with it.
+func TestCallsWhileCloseWaits(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 29})
+	c, _ := n.pair(t, Config{Linger: time.Hour, IOMaps: 1})
+	n.part(true)
+	_, err := c.Write([]byte("nobody has it"))
+	require.NoError(t, err)
+	asked := false
+	n.fabric.At(n.fabric.Now()+1e6, func() { // while Close lets time pass
+		asked = true
+		b := make([]byte, 1)
+		_, err := c.Read(b)
+		requireOp(t, err, "read", net.ErrClosed)
+		_, err = c.Read(nil)
+		requireOp(t, err, "read", net.ErrClosed)
+		_, err = c.Write(b)
+		requireOp(t, err, "write", net.ErrClosed)
+		_, err = c.WriteAt(b, 0)
+		requireOp(t, err, "write", net.ErrClosed)
+		_, err = c.Map(b, 0)
+		requireOp(t, err, "map", net.ErrClosed)
+		requireOp(t, c.CloseWrite(), "close", net.ErrClosed)
+		requireOp(t, c.CloseRead(), "close", net.ErrClosed)
+		requireOp(t, c.Close(), "close", net.ErrClosed)
+		requireOp(t, c.SetDeadline(time.Time{}), "set", net.ErrClosed)
+		requireOp(t, c.Err(), "check", net.ErrClosed)
+	})
+	requireOp(t, c.Close(), "close", syscall.ETIMEDOUT)
+	require.True(t, asked)
+}
+
+// Memory that was lent for mappings is the application's own when Close returns.
+func TestLingerLeavesMappings(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 28})
+	c, s := n.pair(t, Config{IOMaps: 1})
+	m, err := s.Map(make([]byte, 100), 0)
+	require.NoError(t, err)
+	_, err = s.Write([]byte("mapped"))
+	require.NoError(t, err)
+	recvN(t, c, 6)
+	regions := n.b.MemCounts().Regions
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, Lingering(n.b).Conns)
+	require.Equal(t, regions-1, n.b.MemCounts().Regions)
+	require.ErrorIs(t, m.Close(), net.ErrClosed)
+}

@@ -1,0 +1,51 @@
+package rsocket
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// lock is a mutex for those who wait for the network while they hold it. Who waits
+// for the lock waits on a channel, so that a simulation sees it (see sim.Test), and gets it
+// in the order of coming. The zero lock is free.
+type lock struct {
+	state atomic.Int32
+	mu    sync.Mutex
+	queue []chan struct{}
+}
+
+// The states of a lock.
+const (
+	lockFree int32 = iota
+	lockHeld
+	lockWanted // held, and there may be others in the queue
+)
+
+func (l *lock) Lock() {
+	if l.state.CompareAndSwap(lockFree, lockHeld) {
+		return
+	}
+	l.mu.Lock()
+	if l.state.Swap(lockWanted) == lockFree {
+		l.mu.Unlock()
+		return
+	}
+	mine := make(chan struct{})
+	l.queue = append(l.queue, mine)
+	l.mu.Unlock()
+	<-mine
+}
+
+func (l *lock) Unlock() {
+	if l.state.CompareAndSwap(lockHeld, lockFree) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.state.Store(lockFree)
+		return
+	}
+	close(l.queue[0]) // who gets it, held
+	l.queue = append(l.queue[:0], l.queue[1:]...)
+}

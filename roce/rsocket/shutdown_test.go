@@ -1,0 +1,48 @@
+package rsocket
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/stretchr/testify/require"
+)
+
+// The clients of a web server vanish, as those that are killed do, while their connections
+// are idle. Shutdown does not wait for them: one after the other they would take longer than
+// its context lasts.
+func TestShutdownDeadClients(t *testing.T) {
+	var wire *fault.Link
+	client := openDevice(t, roce.Config{Addrs: []netip.Addr{loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
+		wire = fault.New(l)
+		return wire, nil
+	}})
+	server := openDevice(t, roce.Config{})
+	l, err := Listen(server, netip.AddrPortFrom(server.Addrs()[0], 0))
+	require.NoError(t, err)
+	srv := &http.Server{Handler: http.NotFoundHandler()}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	for range 10 {
+		tr := &http.Transport{DialContext: (&Dialer{Device: client}).DialContext}
+		r, err := (&http.Client{Transport: tr}).Get("http://" + l.Addr().String())
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, r.Body)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		defer tr.CloseIdleConnections()
+	}
+	wire.Add(fault.Rule{Dir: fault.Send, Action: fault.Drop})
+	wire.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, srv.Shutdown(ctx))
+	require.NoError(t, ctx.Err())
+	require.ErrorIs(t, <-served, http.ErrServerClosed)
+}

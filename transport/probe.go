@@ -1,0 +1,181 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// probeState is the tail loss probe (as RFC 8985 has it for TCP). When the last
+// packet is lost nothing that follows shows the gap, and the ACK timeout is a thousand
+// round trips. So after a few round trips without an answer the last packet is sent
+// again. If it, or the answer to it, is all that was lost, that is the repair; if more
+// was, it draws a NAK, which tells what. A second probe is the oldest packet that has
+// no answer: rdma_rxe sends one NAK for a gap, which may have been lost, and no more
+// until that packet comes (wire format 5.2). After that there is the ACK timeout.
+//
+// A probe takes none of the retries: it concludes nothing. It is a packet in place of
+// one that left, so the window has room; it waits for its rate like any other, and
+// there is none while an RNR NAK makes the QP wait. An engine has few probes
+// unanswered at a time: if a receiver falls behind, thousands of QPs must not add to
+// its work.
+type probeState struct {
+	due     bool  // to be sent on the next turn
+	sent    uint8 // since something new was acknowledged
+	counted bool  // in Engine.probing
+	backoff uint8 // doublings of waitNs since the last sample (Karn)
+	waitNs  int64 // without an answer, before a probe; 0 for no probes
+	limitNs int64 // of waitNs with its doublings
+}
+
+// update computes waitNs, after a sample or a change of attributes. Twice the round
+// trip and four times its variance leave room for a peer that gathers ACKs, which the
+// samples show. If the ACK timeout is as short as that there is no use for a probe.
+func (p *probeState) update(qp *QP, rtt *rttEstimate) {
+	least := qp.e.cfg.Tuning.LossProbeNs
+	if least == 0 {
+		least = DefaultLossProbeNs
+	}
+	p.waitNs = 0
+	p.limitNs = qp.attr.Timeout.Ns() / 2
+	if ns := max(least, 2*rtt.smoothed+4*rtt.variance); least > 0 && rtt.smoothed != 0 && ns <= p.limitNs {
+		p.waitNs = ns
+	}
+}
+
+// armProbe starts the time without an answer, after sending or progress.
+func (sq *requester) armProbe(now int64) {
+	p := &sq.probe
+	if p.waitNs == 0 || p.sent >= maxProbes {
+		sq.qp.stopTimer(timerProbe) // it may run from before
+		return
+	}
+	sq.qp.setTimer(timerProbe, now+min(p.waitNs<<p.backoff, p.limitNs))
+}
+
+// stopProbe ends the wait: there is nothing to ask for, or something else asks.
+func (sq *requester) stopProbe() {
+	sq.probe.due = false
+	sq.qp.stopTimer(timerProbe)
+	sq.probeAnswered()
+}
+
+// probeAnswered gives the place among the engine's probes back.
+func (sq *requester) probeAnswered() {
+	if sq.probe.counted {
+		sq.probe.counted = false
+		sq.qp.e.probing--
+	}
+}
+
+// probeTimeout makes a probe due.
+func (sq *requester) probeTimeout(now int64) {
+	qp, p := sq.qp, &sq.probe
+	switch {
+	case sq.una == sq.end || p.sent >= maxProbes:
+		return
+	case sq.psn == sq.una || qp.timerSet(timerPace) && qp.requestsHeld():
+		sq.armProbe(now) // still sending
+		return
+	case !p.counted && qp.e.probing >= maxProbing:
+		qp.setTimer(timerProbe, now+probeRetry*p.waitNs)
+		return
+	case !p.counted:
+		p.counted = true
+		qp.e.probing++
+	}
+	p.due = true
+	qp.markReady()
+}
+
+// sendProbe makes the packet of the probe that is due: the last one that was sent, or
+// the second time the oldest that has no answer, and asks for an answer. It reports
+// whether there is one.
+func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
+	p := &sq.probe
+	p.due = false
+	if sq.psn == sq.una {
+		return false
+	}
+	psn := sq.psn.Prev()
+	if p.sent > 0 {
+		psn = sq.una
+	}
+	p.sent++
+	p.backoff = min(p.backoff+1, maxProbeBackoff)
+	sq.rtt.cancel()
+	sq.armProbe(now)
+	return sq.buildAgain(now, psn, tx)
+}
+
+// buildAgain makes the packet of a PSN that was sent before, and stays where it is. Of
+// a READ it is the request for what is missing, as after going back: rdma_rxe forgets
+// what lies before the beginning of a repeated READ (wire format 5.6), so one for the
+// end alone could not be followed by one for the rest.
+func (sq *requester) buildAgain(now int64, psn ib.PSN, tx *TxPacket) bool {
+	cur, curPkt, next, sinceAck, read := sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
+	ok := sq.moveTo(psn) && sq.rebuild(now, tx)
+	sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next = cur, curPkt, next, sinceAck, read
+	return ok
+}
+
+// moveTo goes to the packet of psn, in [una, psn).
+func (sq *requester) moveTo(psn ib.PSN) bool {
+	q, r := &sq.q, &sq.reads
+	i := q.head
+	if psn != sq.una {
+		// The one before the next to send.
+		if i = q.cur; sq.curPkt == 0 {
+			for i--; i != q.head && q.at(i).npkts == 0; i-- { // local operations
+			}
+		}
+	}
+	w := q.at(i)
+	if w.state != wqeBegun || span(w.psn, psn) >= int(w.npkts) {
+		return false
+	}
+	if sendOps[w.op].waits {
+		if r.next = r.head; psn != sq.una {
+			for ; r.next != r.tail && r.at(r.next).Before(psn); r.next++ {
+			}
+		}
+		if r.next == r.tail {
+			return false
+		}
+		// The request that asks for psn begins behind the one before it.
+		first := w.psn
+		if r.next != r.head && r.at(r.next-1).Diff(w.psn) >= 0 {
+			first = r.at(r.next - 1).Next()
+		}
+		if psn = first; sq.una.After(first) {
+			psn = sq.una
+		}
+	}
+	q.cur, sq.curPkt, sq.psn = i, uint32(span(w.psn, psn)), psn
+	return true
+}
+
+// rebuild makes the packet at psn. Memory that was taken away is no error here: the
+// ACK timeout finds it.
+func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
+	qp := sq.qp
+	w := sq.q.at(sq.q.cur)
+	if w.op == WRRead && w.length == 0 {
+		return false // no rdma_rxe takes the same repetition of one as the others (wire format 5.6)
+	}
+	tx.Path, tx.SrcQP = &qp.path, qp.num
+	tx.NumFrags, tx.Pad, tx.PayloadLen = 0, 0, 0
+	if sendOps[w.op].waits {
+		if sq.buildWaiting(w, tx) == 0 {
+			return false
+		}
+	} else {
+		if !sq.buildPayload(w, tx, sq.curPkt+1 == w.npkts, 0) {
+			return false
+		}
+		tx.Header[8] |= 0x80
+	}
+	e := qp.e
+	e.counters.LossProbes++
+	e.counters.RetransmittedPkts++
+	if e.cfg.Tracer != nil {
+		e.cfg.Tracer.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: qp.num, PSN: sq.psn, Detail: "probe"})
+	}
+	return true
+}

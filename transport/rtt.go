@@ -1,0 +1,43 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// rttEstimate is the round-trip time of a QP: its mean and how far samples are from
+// that (RFC 6298). One packet at a time is timed, from sending to acknowledgement,
+// and none that was sent twice (Karn): its answer does not tell which it is to.
+type rttEstimate struct {
+	timing bool
+	psn    ib.PSN // that is timed
+	sentAt int64
+
+	smoothed int64 // ns; 0 if unknown
+	variance int64 // ns
+}
+
+// start begins to time a packet that asks for an answer.
+func (e *rttEstimate) start(now int64, psn ib.PSN) {
+	if !e.timing {
+		e.timing, e.psn, e.sentAt = true, psn, now
+	}
+}
+
+// cancel ends it without a sample: something was sent again.
+func (e *rttEstimate) cancel() { e.timing = false }
+
+// acknowledged takes the sample if everything before una has been answered. It
+// reports whether there was one.
+func (e *rttEstimate) acknowledged(now int64, una ib.PSN) bool {
+	if !e.timing || !una.After(e.psn) {
+		return false
+	}
+	e.timing = false
+	rtt := max(now-e.sentAt, 1)
+	if e.smoothed == 0 {
+		e.smoothed, e.variance = rtt, rtt/2
+		return true
+	}
+	d := rtt - e.smoothed
+	e.smoothed += d / 8
+	e.variance += (max(d, -d) - e.variance) / 4
+	return true
+}

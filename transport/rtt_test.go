@@ -1,0 +1,141 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// RFC 6298, with one packet timed at a time.
+func TestRTTEstimate(t *testing.T) {
+	var e rttEstimate
+	require.False(t, e.acknowledged(5, 1), "nothing is timed")
+	e.start(100, ib.PSNMask)
+	e.start(150, 0) // the first one is
+	require.False(t, e.acknowledged(300, ib.PSNMask), "not that far")
+	require.True(t, e.acknowledged(900, 0))
+	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400}, e)
+	require.False(t, e.acknowledged(1000, 1), "one sample each")
+	for range 100 {
+		e.start(0, 7)
+		require.True(t, e.acknowledged(1600, 8))
+	}
+	require.InDelta(t, 1600, e.smoothed, 8, "it follows")
+	require.Less(t, e.variance, int64(100), "and gets sure")
+	e.start(0, 9)
+	require.True(t, e.acknowledged(16000, 10))
+	require.Greater(t, e.variance, int64(3000), "until it is surprised")
+	require.Less(t, e.smoothed, int64(4000))
+	e.start(0, 11)
+	e.cancel()
+	require.False(t, e.acknowledged(9, 12), "Karn")
+	e = rttEstimate{}
+	e.start(5, 0)
+	require.True(t, e.acknowledged(5, 1))
+	require.NotZero(t, e.smoothed, "known, if the clock did not move")
+}
+
+// measured lets the requester have a round trip of ns, with a WRITE that is
+// acknowledged.
+func (s *script) measured(ns int64) {
+	s.t.Helper()
+	id := s.ids
+	psn := int(int32(s.a.qp.sq.psn-s.psn0) << 8 >> 8)
+	s.post(WRWrite, 1)
+	require.Len(s.t, s.sent(), 1)
+	s.advance(ns)
+	s.ack(psn)
+	require.Equal(s.t, id, completions(s.a.scq)[0].ID)
+}
+
+// Karn: the time from the first sending of a packet to the answer to the second is
+// no round trip, and neither is the one from the second to the answer to the first.
+func TestRepeatedPacketIsNotTimed(t *testing.T) {
+	for name, again := range map[string]func(s *script){
+		"ACK timeout":  func(s *script) { s.advance(ackTimeoutNs) },
+		"sequence NAK": func(s *script) { s.nak(1, ib.NAKSequence) },
+		"RNR NAK":      func(s *script) { s.nak(1, ib.RNRNAK(1)); s.advance(ib.RNRCode(1).Ns()) },
+		"loss probe":   func(s *script) { s.advance(s.timer()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, loopOptions{})
+			s.measured(10e3)
+			want := s.a.qp.sq.rtt.smoothed
+			require.EqualValues(t, 10e3, want)
+			s.post(WRSend, 1)
+			s.sends("SEND ONLY 1 A")
+			again(s)
+			s.sends("SEND ONLY 1 A")
+			s.advance(1)
+			s.ack(1)
+			s.done("1 success")
+			require.Equal(t, want, s.a.qp.sq.rtt.smoothed)
+			s.measured(90e3)
+			require.EqualValues(t, 20e3, s.a.qp.sq.rtt.smoothed, "the next one is")
+		})
+	}
+}
+
+// An episode of loss takes four round trips if these are long: a sequence NAK before
+// that is about the loss that is being repaired.
+func TestEpisodeTakesRoundTrips(t *testing.T) {
+	const rtt = 5e6
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
+	s.measured(rtt)
+	s.post(WRSend, 1)
+	s.sends("SEND ONLY 1 A")
+	s.nak(1, ib.NAKSequence)
+	s.sends("SEND ONLY 1 A")
+	s.advance(4*rtt - 1)
+	s.nak(1, ib.NAKSequence)
+	s.silent()
+	s.advance(1)
+	s.nak(1, ib.NAKSequence)
+	s.sends("SEND ONLY 1 A")
+}
+
+// A gap in responses, two round trips after asking for the rest of a READ or later, is
+// a new one; the time doubles with each that brings nothing.
+func TestGapInResponsesAfterRoundTrips(t *testing.T) {
+	const rtt = 2e6
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
+	s.measured(rtt)
+	s.post(WRRead, 3*256)
+	s.sends("READ REQUEST 1 A +0/768")
+	data := make([]byte, 256)
+	s.data(ib.RCReadRespMiddle, 2, data)
+	s.sends("READ REQUEST 1 A +0/768")
+	for _, wait := range []int64{2 * rtt, 4 * rtt, 8 * rtt} {
+		s.advance(wait - 1)
+		s.data(ib.RCReadRespMiddle, 2, data)
+		s.silent()
+		s.advance(1)
+		s.data(ib.RCReadRespMiddle, 2, data)
+		s.sends("READ REQUEST 1 A +0/768")
+	}
+	s.data(ib.RCReadRespFirst, 1, data)
+	s.data(ib.RCReadRespLast, 3, data)
+	s.sends("READ REQUEST 2 A +256/512")
+	s.advance(2 * rtt)
+	s.data(ib.RCReadRespLast, 3, data)
+	s.sends("READ REQUEST 2 A +256/512")
+}
+
+// After a timeout a sequence NAK is about what was sent since, however soon it comes.
+func TestSequenceNAKRightAfterTimeout(t *testing.T) {
+	s := newScript(t, loopOptions{})
+	s.post(WRSend, 300)
+	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.nak(0, ib.NAKSequence) // an episode begins
+	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.advance(ackTimeoutNs)
+	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.nak(0, ib.NAKSequence)
+	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.nak(0, ib.NAKSequence) // of the same repetition
+	s.silent()
+	s.ack(1)
+	s.done("0 success")
+}
