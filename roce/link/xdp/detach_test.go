@@ -44,6 +44,19 @@ func TestDetached(t *testing.T) {
 	require.ErrorAs(t, err, &detached)
 }
 
+// A link that was closed has left the interface, whatever copies there are of its
+// descriptors.
+func TestCloseDetaches(t *testing.T) {
+	t.Parallel()
+	n := linktest.NewNet(t, 1500)
+	a := openXDP().In(t, n.A, n.A4).(*xdp.Link)
+	release, err := a.CopyDescriptor()
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	require.NotContains(t, n.A.Run("ip", "-details", "link", "show", linktest.Device), "prog/xdp")
+	require.NoError(t, release())
+}
+
 // One of two interfaces is removed and made again, with the index that it had:
 // packets that would leave by it are unreachable, and those by the other arrive.
 func TestOneOfTwoDetached(t *testing.T) {

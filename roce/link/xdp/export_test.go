@@ -75,6 +75,13 @@ func (l *Link) AttachAnother() error {
 	return err
 }
 
+// CopyDescriptor keeps the program's descriptor open as a process that is being forked
+// does, until release.
+func (l *Link) CopyDescriptor() (release func() error, err error) {
+	fd, err := unix.FcntlInt(uintptr(l.ifaces[0].attached.(interface{ FD() int }).FD()), unix.F_DUPFD_CLOEXEC, 0)
+	return func() error { return unix.Close(fd) }, err
+}
+
 // Forge does what a kernel with a fault would: it has a chunk of the first queue come
 // up in a ring once more than was handed over.
 func (l *Link) Forge(what string) {

@@ -185,6 +185,10 @@ func (f *iface) detached() bool {
 func (f *iface) shut() error {
 	var errs []error
 	if f.attached != nil {
+		// Closing does not do: a process that is just being forked has a copy of the
+		// descriptor until it runs its program. To detach may be forbidden by now, and
+		// then closing has to do.
+		_ = f.attached.Detach()
 		errs = append(errs, f.attached.Close())
 	}
 	for _, q := range f.queues {
