@@ -20,6 +20,7 @@ type slowLink struct {
 	endless []byte // arrives whenever nothing else waits
 	sent    []ib.Packet
 	change  chan struct{} // closed when something happens
+	happens bool          // since the last Wait
 	closed  bool
 
 	progress func() // of a driven device
@@ -66,22 +67,26 @@ func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
 func (l *slowLink) Wait(int64) error {
 	l.mu.Lock()
 	c := l.change
-	if len(l.waiting) > 0 {
+	if len(l.waiting) > 0 || l.happens {
 		c = nil
 	}
 	l.mu.Unlock()
 	if c != nil {
 		<-c
 	}
+	l.mu.Lock()
+	l.happens = false
+	l.mu.Unlock()
 	return nil
 }
 func (l *slowLink) Wake() { l.happen(func() {}) }
 
-// happen changes the link, and tells who waits.
+// happen changes the link, and tells who waits or is about to.
 func (l *slowLink) happen(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
+	l.happens = true
 	close(l.change)
 	l.change = make(chan struct{})
 }
