@@ -47,7 +47,7 @@ func (l *slowLink) Send(batch []transport.TxPacket) {
 		l.sent = append(l.sent, p)
 	}
 }
-func (l *slowLink) Backlog() bool { return false }
+func (l *slowLink) Blocked() bool { return false }
 func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

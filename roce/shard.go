@@ -40,10 +40,10 @@ func (d *Device) noteTimers() {
 
 // drain sends what the engine has to send and hands out its events. mu is held.
 func (d *Device) drain(now int64) {
-	if d.link.Backlog() {
+	if d.link.Blocked() {
 		d.link.Send(nil)
 	}
-	for !d.link.Backlog() {
+	for !d.link.Blocked() {
 		n := d.pollTransmit(now)
 		if n == 0 {
 			break
@@ -80,7 +80,7 @@ func (d *Device) schedule(at int64, ok bool) {
 	if d.nextTimer.Load() != at {
 		d.nextTimer.Store(at)
 	}
-	if d.blocked && (at < d.wakeTime || d.link.Backlog()) {
+	if d.blocked && (at < d.wakeTime || d.link.Blocked()) {
 		d.blocked = false
 		d.link.Wake()
 	}
@@ -132,7 +132,7 @@ func (d *Device) progress(answers func() bool) (bool, error) {
 		now := d.link.Now()
 		timer := d.timersDue(now)
 		joined := d.join.due()
-		if n == 0 && gathered == 0 && !timer && !joined && !d.link.Backlog() {
+		if n == 0 && gathered == 0 && !timer && !joined && !d.link.Blocked() {
 			return false, nil
 		}
 		gathered += n
@@ -226,7 +226,7 @@ func (d *Device) loop() {
 // block waits in the link until something happens.
 func (d *Device) block(now int64) error {
 	d.mu.Lock()
-	if d.link.Backlog() || d.join.n.Load() != 0 {
+	if d.link.Blocked() || d.join.n.Load() != 0 {
 		d.flush(now)
 	}
 	next := d.nextTimer.Load()
@@ -247,7 +247,7 @@ func (d *Device) block(now int64) error {
 
 	d.mu.Lock()
 	d.blocked = false
-	if d.link.Backlog() {
+	if d.link.Blocked() {
 		d.flush(d.link.Now())
 	}
 	d.mu.Unlock()

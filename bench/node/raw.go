@@ -62,7 +62,7 @@ func (t *rawSender) fill(i int, b []byte) {
 // push sends packets 0 to k-1, and what the network did not take at once.
 func (n *Node) push(k int) {
 	n.raw.Send(n.rawTx.batch[:k])
-	for n.raw.Backlog() {
+	for n.raw.Blocked() {
 		yieldCPU()
 		n.raw.Send(nil)
 	}
@@ -109,7 +109,7 @@ func (n *Node) RawServe(a ServeArgs, _ *struct{}) error {
 func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, w Waiting, limit time.Duration) (int, error) {
 	idle := time.Now()
 	for tries := 1; ; tries++ {
-		if n.raw.Backlog() { // as when packets waited for a neighbour
+		if n.raw.Blocked() { // as when packets waited for a neighbour
 			n.raw.Send(nil)
 		}
 		k, err := n.raw.Recv(rx)

@@ -29,9 +29,9 @@ type Link interface {
 	// after it; it may be called again at once.
 	Send(batch []transport.TxPacket)
 
-	// Backlog reports that packets wait in the link because the network would
+	// Blocked reports that packets wait in the link because the network would
 	// not take more: the device should not make more until Wait has returned.
-	Backlog() bool
+	Blocked() bool
 
 	// Recv fills batch with packets that have arrived, and returns how many; 0
 	// means that nothing is left of what had arrived when it was called. Their

@@ -34,7 +34,7 @@ func BenchmarkRoundTrip(b *testing.B, a, z link.Link) {
 	pass := func(from, at link.Link, batch []transport.TxPacket) {
 		from.Send(batch)
 		for {
-			if from.Backlog() {
+			if from.Blocked() {
 				from.Send(nil)
 			}
 			if n, err := at.Recv(rx); err != nil || n > 0 {
@@ -70,7 +70,7 @@ func BenchmarkBulk(b *testing.B, a, z link.Link, size int) {
 	round := func() {
 		a.Send(batch)
 		for got := 0; got < len(batch); {
-			if a.Backlog() {
+			if a.Blocked() {
 				a.Send(nil)
 			}
 			n, err := z.Recv(rx)

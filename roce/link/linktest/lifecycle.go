@@ -28,7 +28,7 @@ func testGetters(t *testing.T, p Pair) {
 
 func testWake(t *testing.T, p Pair) {
 	// What is left of tests before.
-	Drive(t, p.A, func() bool { return !p.A.Backlog() })
+	Drive(t, p.A, func() bool { return !p.A.Blocked() })
 	Drain(t, p.A)
 	require.NoError(t, p.A.Wait(0), "nothing there")
 	p.A.Wake()
@@ -96,7 +96,7 @@ func testNoAllocation(t *testing.T, p Pair) {
 		p.A.Send(batch)
 		got := 0
 		for tries := 0; got < len(batch) && tries < 1e6; tries++ {
-			if p.A.Backlog() {
+			if p.A.Blocked() {
 				p.A.Send(nil)
 			}
 			k, err := p.B.Recv(rx)

@@ -70,7 +70,7 @@ func Drive(t testing.TB, l link.Link, cond func() bool) {
 	end := time.Now().Add(giveUp)
 	for !cond() {
 		require.True(t, time.Now().Before(end), "gave up: %+v", l.Stats())
-		if l.Backlog() {
+		if l.Blocked() {
 			l.Send(nil)
 			continue
 		}

@@ -49,9 +49,9 @@ func (t *sender) init(l *Link) error {
 	return nil
 }
 
-// Backlog reports whether packets wait for the socket, or can go now that a
+// Blocked reports whether packets wait for the socket, or can go now that a
 // neighbour is known.
-func (l *Link) Backlog() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
+func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {

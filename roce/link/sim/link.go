@@ -76,8 +76,8 @@ func (l *Link) QueuePeak() (up, down int) {
 	return l.up.peak, l.down.peak
 }
 
-// Backlog is always false: the pipes have queues.
-func (l *Link) Backlog() bool { return false }
+// Blocked is always false: the pipes have queues.
+func (l *Link) Blocked() bool { return false }
 
 // Send puts packets on the wire.
 func (l *Link) Send(batch []transport.TxPacket) {

@@ -69,7 +69,7 @@ func (p *pair) packet(op ib.Opcode, psn, n, frags int) transport.TxPacket {
 // transfer sends packets and requires that the same bytes arrive, in order.
 func (p *pair) transfer(t testing.TB, txs []transport.TxPacket) {
 	p.a.Send(txs)
-	for p.a.Backlog() {
+	for p.a.Blocked() {
 		require.NoError(t, p.a.Wait(-1))
 		p.a.Send(nil)
 	}
@@ -215,9 +215,9 @@ func TestBacklog(t *testing.T) {
 			}
 			txs := p.train()[:200]
 			p.a.Send(txs[:100])
-			require.True(t, p.a.Backlog())
+			require.True(t, p.a.Blocked())
 			p.a.Send(txs[100:]) // not what a device does, but allowed
-			for p.a.Backlog() {
+			for p.a.Blocked() {
 				p.a.Send(nil)
 			}
 			p.expect(t, txs)
@@ -250,7 +250,7 @@ func TestSendErrorsAreDrops(t *testing.T) {
 	txs := p.train()[:50]
 	p.a.Send(txs)
 	require.EqualValues(t, 50, p.a.Stats().TxDropped)
-	require.False(t, p.a.Backlog())
+	require.False(t, p.a.Blocked())
 	fail = 0
 	p.transfer(t, txs)
 	// A path that no socket serves.

@@ -59,8 +59,8 @@ func (t *sender) init(l *Link) {
 	t.gso.Store(gso)
 }
 
-// Backlog reports whether packets wait for the socket.
-func (l *Link) Backlog() bool { return l.tx.blocked.Load() }
+// Blocked reports whether packets wait for the socket.
+func (l *Link) Blocked() bool { return l.tx.blocked.Load() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {

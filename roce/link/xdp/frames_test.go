@@ -35,7 +35,7 @@ func TestFrames(t *testing.T) {
 			}
 			idle := func() {
 				t.Helper()
-				linktest.Drive(t, a, func() bool { return !a.Backlog() })
+				linktest.Drive(t, a, func() bool { return !a.Blocked() })
 				for end := time.Now().Add(giveUp); ; {
 					// The kernel may still have frames to send under way.
 					sending, receiving, err := a.Accounts()
@@ -59,7 +59,7 @@ func TestFrames(t *testing.T) {
 					batch[i] = linktest.Packet(r, p, []int{0, 64, 3700, 4096}[r.IntN(4)])
 				}
 				a.Send(batch)
-				linktest.Drive(t, a, func() bool { return !a.Backlog() })
+				linktest.Drive(t, a, func() bool { return !a.Blocked() })
 				if round%3 == 0 { // at other times the receiver sleeps, and its frames run out
 					total += received()
 				}
@@ -71,7 +71,7 @@ func TestFrames(t *testing.T) {
 			// Each frame is used many times over, and none is missing.
 			for range 4 * rxFrames {
 				a.Send([]transport.TxPacket{linktest.Packet(r, p, 4096)})
-				linktest.Drive(t, a, func() bool { return !a.Backlog() })
+				linktest.Drive(t, a, func() bool { return !a.Blocked() })
 				linktest.Receive(t, b, 1)
 			}
 			idle()
@@ -145,7 +145,7 @@ func TestQueues(t *testing.T) {
 	require.Equal(t, queues, a.Queues())
 	p := linktest.NewPath(a, b)
 	linktest.Reaches(t, a, b, p)
-	linktest.Drive(t, a, func() bool { return !a.Backlog() })
+	linktest.Drive(t, a, func() bool { return !a.Blocked() })
 	r := rand.New(rand.NewPCG(1, 1))
 	for round := range 10 {
 		var batch []transport.TxPacket
@@ -156,7 +156,7 @@ func TestQueues(t *testing.T) {
 		}
 		before := b.Stats().RxPackets
 		a.Send(batch)
-		linktest.Drive(t, a, func() bool { return !a.Backlog() })
+		linktest.Drive(t, a, func() bool { return !a.Blocked() })
 		for end := time.Now().Add(giveUp); b.Stats().RxPackets < before+32; linktest.Drain(t, b) {
 			require.True(t, time.Now().Before(end))
 		}
