@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -160,8 +161,9 @@ func TestBench(t *testing.T) {
 	bad.with = "no code"
 	r, _ = b.test(t.Context(), &bad)
 	require.Equal(t, broken, r)
-	b.limit = 1
-	r, _ = b.test(t.Context(), nil)
+	endless := slices.IndexFunc(bugs, func(b bug) bool { return b.String() == "sample/x.go:7: operator: a + b -> a - b" })
+	b.limit = 1 // tests that do end may be faster all the same
+	r, _ = b.test(t.Context(), &bugs[endless])
 	require.Equal(t, late, r)
 	kept, err := os.ReadFile(filepath.Join(dir, "x.go"))
 	require.NoError(t, err)
