@@ -33,9 +33,8 @@
 // "fragmentation needed", IPv6 "packet too big"), takes is dropped and counted in
 // transport.Path.TooLong; the kernel remembers a router's word for some minutes.
 //
-// The link follows its interfaces by rtnetlink, which needs no privilege ([Link.Watch]). Where
-// that is not to be had, the MTU stays that of Open. When an interface
-// is removed and made again with its address, packets pass as before; groups are to be left
-// and joined again, which IPv6 needs to send to them, too, and on a link-local address
-// the link is to be opened again.
+// The link follows its interfaces by rtnetlink, without privilege ([Link.Watch]). Where
+// there is no rtnetlink, the MTU stays that of Open. If an interface is recreated,
+// unicast continues; rejoin multicast groups (IPv6 needs that to send to them as well);
+// reopen the link for link-local addresses.
 package udp

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/portstate"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
@@ -12,7 +12,7 @@ import (
 // follower keeps up with the interfaces of the link's addresses.
 type follower struct {
 	l    *Link
-	port raw.Port
+	port portstate.Tracker
 
 	mon  *rtnl.Monitor // nil if there is no rtnetlink
 	conn *rtnl.Conn    // asks: of open, then of the goroutine

@@ -12,6 +12,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/roce/link/internal/portstate"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ import (
 type Local struct {
 	Hops  *nexthop.Table
 	Waker *sockio.Waker
-	State Port
+	State portstate.Tracker
 
 	o     Options
 	start time.Time

@@ -1,0 +1,103 @@
+package portstate
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/rtnl"
+)
+
+// Tracker follows the interfaces of a link's addresses. The port is up while one of
+// them is, and its MTU is the smallest of theirs.
+type Tracker struct {
+	mtuNo atomic.Uint32 // ib.MTU
+
+	mu       sync.Mutex
+	links    map[int]rtnl.Link // of the addresses; removed ones stay, down
+	limit    func(index int) int
+	override ib.MTU
+	state    link.PortState
+	watch    func(link.PortState)
+}
+
+// Init begins with the interfaces as they are. limit returns the longest IP
+// packet that the link can handle on an interface, in bytes; override, if
+// valid, replaces the MTU found.
+func (t *Tracker) Init(links map[int]rtnl.Link, limit func(index int) int, override ib.MTU) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.links, t.limit, t.override = maps.Clone(links), limit, override
+	t.update()
+}
+
+// update works out the state and tells of it if it is new. mu is held.
+func (t *Tracker) update() {
+	s := link.PortState{MTU: ib.MTU4096}
+	for _, k := range t.links {
+		s.Up = s.Up || k.Up()
+		m, _ := ib.MTUForInterface(min(k.MTU, t.limit(k.Index)))
+		s.MTU = min(s.MTU, m)
+	}
+	if t.override.Valid() {
+		s.MTU = min(t.override, s.MTU)
+	}
+	if s == t.state {
+		return
+	}
+	t.state = s
+	t.mtuNo.Store(uint32(s.MTU))
+	if t.watch != nil {
+		t.watch(s)
+	}
+}
+
+// MTU returns the largest path MTU that the interfaces carry at the moment.
+func (t *Tracker) MTU() ib.MTU { return ib.MTU(t.mtuNo.Load()) }
+
+// Moved takes notice that an address is on another interface than old, which is
+// kept if others are on it.
+func (t *Tracker) Moved(old int, kept bool, now rtnl.Link) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !kept {
+		delete(t.links, old)
+	}
+	t.links[now.Index] = now
+	t.update()
+}
+
+// Changed takes notice of an interface that has changed.
+func (t *Tracker) Changed(k rtnl.Link, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ours := t.links[k.Index]; !ours {
+		return
+	}
+	if gone {
+		k.Flags = 0
+	}
+	t.links[k.Index] = k
+	t.update()
+}
+
+// Reset takes notice that these are the interfaces now.
+func (t *Tracker) Reset(links map[int]rtnl.Link) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.links = maps.Clone(links)
+	t.update()
+}
+
+// Watch calls f with the state of the interfaces now and whenever it changes.
+// f must not call Watch.
+func (t *Tracker) Watch(f func(link.PortState)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watch = f
+	if f != nil {
+		f(t.state)
+	}
+}
