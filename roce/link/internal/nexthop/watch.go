@@ -24,12 +24,6 @@ func (t *Table) watch() {
 		}
 		if err != nil {
 			// Nothing is known to fail here; do not spin if something does.
-			t.mu.Lock()
-			closed := t.closed
-			t.mu.Unlock()
-			if closed {
-				return
-			}
 			time.Sleep(retryAfter)
 			continue
 		}

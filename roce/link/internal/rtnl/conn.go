@@ -3,96 +3,61 @@ package rtnl
 import (
 	"errors"
 	"net/netip"
-	"os"
+	"time"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
 const (
 	// receiveBytes holds any answer; the kernel fills at most 32 KiB at a time.
 	receiveBytes = 64 << 10
-	// answerTimeoutSec bounds the wait for an answer, which the kernel has ready
+	// answerTimeout bounds the wait for an answer, which the kernel has ready
 	// when the request returns.
-	answerTimeoutSec = 2
+	answerTimeout = 2 * time.Second
 )
 
 // Conn is a socket for queries.
 type Conn struct {
-	fd  int
-	seq uint32
-	buf []byte
+	c *netlink.Conn
 }
 
 // Dial opens a socket for queries.
 func Dial() (*Conn, error) {
-	fd, err := openSocket(unix.SOCK_CLOEXEC, 0)
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{MessageBufferSize: receiveBytes})
 	if err != nil {
 		return nil, err
 	}
-	tv := unix.Timeval{Sec: answerTimeoutSec}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		unix.Close(fd)
-		return nil, os.NewSyscallError("setsockopt SO_RCVTIMEO", err)
-	}
-	return &Conn{fd: fd, buf: make([]byte, receiveBytes)}, nil
-}
-
-func openSocket(flags int, groups uint32) (int, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|flags, unix.NETLINK_ROUTE)
-	if err != nil {
-		return -1, os.NewSyscallError("socket netlink", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
-		unix.Close(fd)
-		return -1, os.NewSyscallError("bind netlink", err)
-	}
-	return fd, nil
+	return &Conn{c}, nil
 }
 
 // Close closes the socket.
-func (c *Conn) Close() error { return os.NewSyscallError("close", unix.Close(c.fd)) }
+func (c *Conn) Close() error { return c.c.Close() }
 
-// do sends a request and calls f for each message of the answer. The error is
+// do sends a request and returns the messages of the answer. The error is
 // an errno if the kernel refused.
-func (c *Conn) do(m message, f func(typ uint16, body []byte)) error {
-	c.seq++
-	if err := unix.Sendto(c.fd, m.finish(c.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return os.NewSyscallError("sendto netlink", err)
+func (c *Conn) do(typ uint16, flags netlink.HeaderFlags, body []byte) ([]netlink.Message, error) {
+	if err := c.c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return nil, err
+	}
+	req, err := c.c.Send(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: flags | netlink.Request}, Data: body,
+	})
+	if err != nil {
+		return nil, err
 	}
 	for {
-		n, from, err := unix.Recvfrom(c.fd, c.buf, 0)
+		answer, err := c.c.Receive()
+		var refusal *netlink.OpError
 		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
+		case errors.As(err, &refusal) && refusal.Sequence == req.Header.Sequence:
+			return nil, refusal.Err
+		case refusal != nil && refusal.Sequence != 0:
+			// of a request that timed out
 		case err != nil:
-			return os.NewSyscallError("recvfrom netlink", err)
-		}
-		if sa, ok := from.(*unix.SockaddrNetlink); !ok || sa.Pid != 0 {
-			continue // not from the kernel
-		}
-		done, result := false, error(nil)
-		messages(c.buf[:n], func(h header, body []byte) bool {
-			if h.seq != c.seq {
-				return true // late answer to a request that timed out
-			}
-			switch {
-			case h.typ == unix.NLMSG_DONE:
-				done = true
-			case h.typ == unix.NLMSG_ERROR:
-				done = true
-				if len(body) >= 4 {
-					if e := -int32(native.Uint32(body)); e != 0 {
-						result = unix.Errno(e)
-					}
-				}
-			default:
-				f(h.typ, body)
-				done = h.flags&unix.NLM_F_MULTI == 0 && native.Uint16(m[6:])&unix.NLM_F_ACK == 0
-			}
-			return !done
-		})
-		if done {
-			return result
+			return nil, err
+		case netlink.Validate(req, answer) == nil:
+			return answer, nil
 		}
 	}
 }
@@ -102,79 +67,98 @@ var ErrNoAnswer = errors.New("rtnl: unexpected answer of the kernel")
 
 // Links returns all interfaces.
 func (c *Conn) Links() ([]Link, error) {
-	var links []Link
-	m := newMessage(unix.RTM_GETLINK, unix.NLM_F_DUMP, unix.SizeofIfInfomsg)
-	err := c.do(m, func(typ uint16, body []byte) {
-		if l, ok := parseLink(body); ok && typ == unix.RTM_NEWLINK {
-			links = append(links, l)
-		}
-	})
-	return links, err
+	return list(c, unix.RTM_GETLINK, unix.RTM_NEWLINK, unix.SizeofIfInfomsg, parseLink)
 }
 
 // Addresses returns all local addresses.
 func (c *Conn) Addresses() ([]Address, error) {
-	var addrs []Address
-	m := newMessage(unix.RTM_GETADDR, unix.NLM_F_DUMP, unix.SizeofIfAddrmsg)
-	err := c.do(m, func(typ uint16, body []byte) {
-		if a, ok := parseAddress(body); ok && typ == unix.RTM_NEWADDR {
-			addrs = append(addrs, a)
+	return list(c, unix.RTM_GETADDR, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, parseAddress)
+}
+
+// list asks for all there is of a kind. fixedBytes is the length of the request's fixed part.
+func list[T any](c *Conn, get, is uint16, fixedBytes int, parse func([]byte) (T, bool)) ([]T, error) {
+	answer, err := c.do(get, netlink.Dump, make([]byte, fixedBytes))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, 0, len(answer))
+	for _, m := range answer {
+		if v, ok := parse(m.Data); ok && uint16(m.Header.Type) == is {
+			all = append(all, v)
 		}
-	})
-	return addrs, err
+	}
+	return all, nil
+}
+
+// one asks for one thing.
+func one[T any](c *Conn, get, is uint16, body []byte, parse func([]byte) (T, bool)) (T, error) {
+	answer, err := c.do(get, 0, body)
+	if err == nil {
+		for _, m := range answer {
+			if v, ok := parse(m.Data); ok && uint16(m.Header.Type) == is {
+				return v, nil
+			}
+		}
+		err = ErrNoAnswer
+	}
+	var none T
+	return none, err
 }
 
 // Route asks which way packets of protocol UDP from src go to dst. index, if
 // not 0, is the interface to leave by. The error is an errno such as
 // ENETUNREACH if there is no way.
 func (c *Conn) Route(dst, src netip.Addr, index int) (Route, error) {
-	m := newMessage(unix.RTM_GETROUTE, 0, unix.SizeofRtMsg)
-	f := m.fixed()
-	f[0] = family(dst)
-	f[1], f[2] = byte(dst.BitLen()), byte(src.BitLen())
-	m = m.attr(unix.RTA_DST, dst.AsSlice()).attr(unix.RTA_SRC, src.AsSlice())
+	fixed := make([]byte, unix.SizeofRtMsg)
+	fixed[0] = family(dst)
+	fixed[1], fixed[2] = byte(dst.BitLen()), byte(src.BitLen())
+	ae := netlink.NewAttributeEncoder()
+	ae.Bytes(unix.RTA_DST, dst.AsSlice())
+	ae.Bytes(unix.RTA_SRC, src.AsSlice())
 	if index != 0 {
-		m = m.attr32(unix.RTA_OIF, uint32(index))
+		ae.Uint32(unix.RTA_OIF, uint32(index))
 	}
-	r, ok := Route{}, false
-	err := c.do(m, func(typ uint16, body []byte) {
-		if typ == unix.RTM_NEWROUTE {
-			r, ok = parseRoute(body)
-		}
-	})
-	if err == nil && !ok {
-		err = ErrNoAnswer
+	attrs, err := ae.Encode()
+	if err != nil {
+		return Route{}, err
 	}
-	return r, err
+	return one(c, unix.RTM_GETROUTE, unix.RTM_NEWROUTE, append(fixed, attrs...), parseRoute)
 }
 
 // Neighbour looks up an entry of the neighbour table; ENOENT if there is none.
 func (c *Conn) Neighbour(k NeighbourKey) (Neighbour, error) {
-	m := neighbourMessage(unix.RTM_GETNEIGH, 0, k)
-	n, ok := Neighbour{}, false
-	err := c.do(m, func(typ uint16, body []byte) {
-		if typ == unix.RTM_NEWNEIGH {
-			n, ok = parseNeighbour(body)
-		}
-	})
-	if err == nil && !ok {
-		err = ErrNoAnswer
+	body, err := neighbourRequest(k, 0)
+	if err != nil {
+		return Neighbour{}, err
 	}
-	return n, err
+	return one(c, unix.RTM_GETNEIGH, unix.RTM_NEWNEIGH, body, parseNeighbour)
 }
 
 // Probe makes the kernel resolve or confirm a neighbour, as if it had a packet
 // for it. It needs CAP_NET_ADMIN.
 func (c *Conn) Probe(k NeighbourKey) error {
-	m := neighbourMessage(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, k)
-	m.fixed()[10] = unix.NTF_USE
-	return c.do(m, func(uint16, []byte) {})
+	body, err := neighbourRequest(k, unix.NTF_USE)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(unix.RTM_NEWNEIGH, netlink.Create|netlink.Acknowledge, body)
+	return err
 }
 
-func neighbourMessage(typ, flags uint16, k NeighbourKey) message {
-	m := newMessage(typ, flags, unix.SizeofNdMsg)
-	f := m.fixed()
-	f[0] = family(k.Addr)
-	native.PutUint32(f[4:], uint32(k.Index))
-	return m.attr(unix.NDA_DST, k.Addr.AsSlice())
+func neighbourRequest(k NeighbourKey, flags byte) ([]byte, error) {
+	fixed := make([]byte, unix.SizeofNdMsg)
+	fixed[0] = family(k.Addr)
+	native.PutUint32(fixed[4:], uint32(k.Index))
+	fixed[10] = flags
+	ae := netlink.NewAttributeEncoder()
+	ae.Bytes(unix.NDA_DST, k.Addr.AsSlice())
+	attrs, err := ae.Encode()
+	return append(fixed, attrs...), err
+}
+
+func family(a netip.Addr) byte {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
 }

@@ -1,8 +1,12 @@
 // Package rtnl asks the kernel about routes, neighbours and network interfaces
 // over rtnetlink, and tells of their changes ([Conn], [Monitor]).
 //
-// It reads what the links that write their own Ethernet headers need and no
-// more. Queries need no privilege; [Conn.Probe] needs CAP_NET_ADMIN.
+// It reads what links need and no more. Queries need no privilege; [Conn.Probe] needs
+// CAP_NET_ADMIN. The sockets and the encoding are github.com/mdlayher/netlink's; the
+// messages are read here, because no library reads all that links need (the gateway of
+// another family, the limit of segmentation offload) and asks for single neighbours.
+//
+// A Conn and a Monitor stay in the network namespace of the thread that opened them.
 //
 // # Concurrency
 //

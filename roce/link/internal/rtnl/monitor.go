@@ -3,7 +3,9 @@ package rtnl
 import (
 	"errors"
 	"os"
+	"sync/atomic"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,8 +22,8 @@ type Event struct {
 
 // Monitor receives the kernel's notifications.
 type Monitor struct {
-	f   *os.File
-	buf []byte
+	c      *netlink.Conn
+	closed atomic.Bool
 }
 
 // monitorBufferBytes is what is asked for as receive buffer: a flood of changes
@@ -46,49 +48,56 @@ func newMonitor(of ...uint) (*Monitor, error) {
 	for _, g := range of {
 		groups |= 1 << (g - 1)
 	}
-	fd, err := openSocket(unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, groups)
+	// Without MessageBufferSize each notification is received whole, whatever its length.
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{Groups: groups})
 	if err != nil {
 		return nil, err
 	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, monitorBufferBytes)
-	// A descriptor that does not block goes into the runtime's poller: Close
-	// ends a Next that waits.
-	return &Monitor{f: os.NewFile(uintptr(fd), "netlink"), buf: make([]byte, receiveBytes)}, nil
+	_ = c.SetReadBuffer(monitorBufferBytes)
+	return &Monitor{c: c}, nil
 }
 
 // Next waits for changes and calls f for each. Its error is os.ErrClosed after
 // Close.
 func (m *Monitor) Next(f func(Event)) error {
-	n, err := m.f.Read(m.buf)
-	if errors.Is(err, unix.ENOBUFS) {
-		f(Event{Lost: true})
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	messages(m.buf[:n], func(h header, body []byte) bool {
-		switch h.typ {
-		case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-			// The bridge sends messages of this type about its ports, with a family.
-			if l, ok := parseLink(body); ok && body[0] == unix.AF_UNSPEC {
-				f(Event{Link: &l, LinkGone: h.typ == unix.RTM_DELLINK})
-			}
-		case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-			if e, ok := parseNeighbour(body); ok {
-				f(Event{Neighbour: &e, EntryRemoved: h.typ == unix.RTM_DELNEIGH})
-			}
-		case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-			if a, ok := parseAddress(body); ok {
-				f(Event{Address: &a})
-			}
+	for n, err := range m.c.ReceiveIter() {
+		switch {
+		case err == nil:
+			tell(f, n)
+		case m.closed.Load():
+			return os.ErrClosed
+		case errors.Is(err, unix.ENOBUFS):
+			f(Event{Lost: true})
 		default:
-			f(Event{Routes: true})
+			return err
 		}
-		return true
-	})
+	}
 	return nil
 }
 
-// Close ends the subscription.
-func (m *Monitor) Close() error { return m.f.Close() }
+// tell calls f for a notification.
+func tell(f func(Event), n netlink.Message) {
+	switch n.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		// The bridge sends messages of this type about its ports, with a family.
+		if l, ok := parseLink(n.Data); ok && n.Data[0] == unix.AF_UNSPEC {
+			f(Event{Link: &l, LinkGone: n.Header.Type == unix.RTM_DELLINK})
+		}
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		if e, ok := parseNeighbour(n.Data); ok {
+			f(Event{Neighbour: &e, EntryRemoved: n.Header.Type == unix.RTM_DELNEIGH})
+		}
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		if a, ok := parseAddress(n.Data); ok {
+			f(Event{Address: &a})
+		}
+	default:
+		f(Event{Routes: true})
+	}
+}
+
+// Close ends the subscription, and a Next that waits.
+func (m *Monitor) Close() error {
+	m.closed.Store(true)
+	return m.c.Close()
+}

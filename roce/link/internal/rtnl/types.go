@@ -1,10 +1,15 @@
 package rtnl
 
 import (
+	"encoding/binary"
 	"net/netip"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
+
+// native is the byte order of netlink messages.
+var native = binary.NativeEndian
 
 // MAC is an Ethernet address.
 type MAC [6]byte
@@ -70,6 +75,23 @@ type Route struct {
 	MTU     int        // of the route, bytes; 0 if that of the interface holds
 }
 
+// attributes calls f for each attribute in b, and reports whether b was well-formed.
+func attributes(b []byte, f func(a *netlink.AttributeDecoder)) bool {
+	a, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return false
+	}
+	for a.Next() {
+		f(a)
+	}
+	return a.Err() == nil
+}
+
+func ipAddr(b []byte) netip.Addr {
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
 // parseLink reads the body of RTM_NEWLINK or RTM_DELLINK.
 func parseLink(b []byte) (l Link, ok bool) {
 	if len(b) < unix.SizeofIfInfomsg {
@@ -78,38 +100,35 @@ func parseLink(b []byte) (l Link, ok bool) {
 	l.Type = native.Uint16(b[2:])
 	l.Index = int(native.Uint32(b[4:]))
 	l.Flags = native.Uint32(b[8:])
-	attributes(b[unix.SizeofIfInfomsg:], func(typ uint16, d []byte) {
-		switch typ {
+	ok = attributes(b[unix.SizeofIfInfomsg:], func(a *netlink.AttributeDecoder) {
+		switch a.Type() {
 		case unix.IFLA_IFNAME:
-			for len(d) > 0 && d[len(d)-1] == 0 {
-				d = d[:len(d)-1]
-			}
-			l.Name = string(d)
+			l.Name = a.String()
 		case unix.IFLA_MTU:
-			l.MTU = int(u32(d))
+			l.MTU = int(a.Uint32())
 		case unix.IFLA_ADDRESS:
-			copy(l.MAC[:], d)
+			copy(l.MAC[:], a.Bytes())
 		case unix.IFLA_GSO_MAX_SIZE:
-			l.GSOMax = int(u32(d))
+			l.GSOMax = int(a.Uint32())
 		}
 	})
-	return l, true
+	return l, ok
 }
 
 // parseAddress reads the body of RTM_NEWADDR or RTM_DELADDR.
-func parseAddress(b []byte) (a Address, ok bool) {
+func parseAddress(b []byte) (addr Address, ok bool) {
 	if len(b) < unix.SizeofIfAddrmsg {
-		return a, false
+		return addr, false
 	}
-	a.Index = int(native.Uint32(b[4:]))
+	addr.Index = int(native.Uint32(b[4:]))
 	local := false
-	attributes(b[unix.SizeofIfAddrmsg:], func(typ uint16, d []byte) {
+	ok = attributes(b[unix.SizeofIfAddrmsg:], func(a *netlink.AttributeDecoder) {
 		// With both, IFA_ADDRESS is the other end of a point-to-point interface.
-		if typ == unix.IFA_LOCAL || typ == unix.IFA_ADDRESS && !local {
-			a.Addr, local = ipAddr(d), typ == unix.IFA_LOCAL
+		if a.Type() == unix.IFA_LOCAL || a.Type() == unix.IFA_ADDRESS && !local {
+			addr.Addr, local = ipAddr(a.Bytes()), a.Type() == unix.IFA_LOCAL
 		}
 	})
-	return a, a.Addr.IsValid()
+	return addr, ok && addr.Addr.IsValid()
 }
 
 // parseNeighbour reads the body of RTM_NEWNEIGH or RTM_DELNEIGH.
@@ -119,15 +138,15 @@ func parseNeighbour(b []byte) (n Neighbour, ok bool) {
 	}
 	n.Index = int(native.Uint32(b[4:]))
 	n.State = native.Uint16(b[8:])
-	attributes(b[unix.SizeofNdMsg:], func(typ uint16, d []byte) {
-		switch typ {
+	ok = attributes(b[unix.SizeofNdMsg:], func(a *netlink.AttributeDecoder) {
+		switch a.Type() {
 		case unix.NDA_DST:
-			n.Addr = ipAddr(d)
+			n.Addr = ipAddr(a.Bytes())
 		case unix.NDA_LLADDR:
-			copy(n.MAC[:], d)
+			copy(n.MAC[:], a.Bytes())
 		}
 	})
-	return n, n.Addr.IsValid()
+	return n, ok && n.Addr.IsValid()
 }
 
 // parseRoute reads the body of RTM_NEWROUTE.
@@ -136,23 +155,23 @@ func parseRoute(b []byte) (r Route, ok bool) {
 		return r, false
 	}
 	r.Type = b[7]
-	attributes(b[unix.SizeofRtMsg:], func(typ uint16, d []byte) {
-		switch typ {
+	ok = attributes(b[unix.SizeofRtMsg:], func(a *netlink.AttributeDecoder) {
+		switch a.Type() {
 		case unix.RTA_OIF:
-			r.Index = int(u32(d))
+			r.Index = int(a.Uint32())
 		case unix.RTA_GATEWAY:
-			r.Gateway = ipAddr(d)
+			r.Gateway = ipAddr(a.Bytes())
 		case unix.RTA_VIA: // a gateway of the other family
-			if len(d) > 2 {
-				r.Gateway = ipAddr(d[2:])
+			if via := a.Bytes(); len(via) > 2 {
+				r.Gateway = ipAddr(via[2:])
 			}
 		case unix.RTA_METRICS:
-			attributes(d, func(typ uint16, d []byte) {
-				if typ == unix.RTAX_MTU {
-					r.MTU = int(u32(d))
+			attributes(a.Bytes(), func(a *netlink.AttributeDecoder) {
+				if a.Type() == unix.RTAX_MTU {
+					r.MTU = int(a.Uint32())
 				}
 			})
 		}
 	})
-	return r, true
+	return r, ok
 }
