@@ -150,25 +150,36 @@ func (n *Net) plug(t testing.TB, index int) {
 // after an interface is up, and does not answer for neighbours before.
 func (n *Net) waitReady(t testing.TB) {
 	t.Helper()
-	for _, ab := range [][2]netip.Addr{{n.A4, n.B4}, {n.A6, n.B6}} {
-		var a, b *net.UDPConn
+	AwaitPath(t, n.A, n.A4, n.B, n.B4)
+	AwaitPath(t, n.A, n.A6, n.B, n.B6)
+}
+
+// AwaitPath waits until a datagram passes from address a of one namespace to address b
+// of another.
+func AwaitPath(t testing.TB, from *Namespace, a netip.Addr, to *Namespace, b netip.Addr) {
+	t.Helper()
+	const discard = 9 // a port
+	var conns [2]*net.UDPConn
+	for i, x := range []struct {
+		ns   *Namespace
+		addr netip.Addr
+	}{{from, a}, {to, b}} {
 		var err error
-		n.B.Do(func() { b, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ab[1], 9))) })
+		x.ns.Do(func() {
+			conns[i], err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(x.addr, discard)))
+		})
 		require.NoError(t, err)
-		defer b.Close()
-		n.A.Do(func() { a, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ab[0], 9))) })
-		require.NoError(t, err)
-		defer a.Close()
-		end := time.Now().Add(giveUp)
-		for {
-			_, err := a.WriteToUDPAddrPort([]byte("ready?"), netip.AddrPortFrom(ab[1], 9))
-			if err == nil {
-				require.NoError(t, b.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
-				if _, err = b.Read(make([]byte, 10)); err == nil {
-					break
-				}
+		defer conns[i].Close()
+	}
+	end := time.Now().Add(giveUp)
+	for {
+		_, err := conns[0].WriteToUDPAddrPort([]byte("ready?"), netip.AddrPortFrom(b, discard))
+		if err == nil {
+			require.NoError(t, conns[1].SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+			if _, err = conns[1].Read(make([]byte, 10)); err == nil {
+				return
 			}
-			require.True(t, time.Now().Before(end), "no datagram passes from %v to %v: %v", ab[0], ab[1], err)
 		}
+		require.True(t, time.Now().Before(end), "no datagram passes from %v to %v: %v", a, b, err)
 	}
 }
