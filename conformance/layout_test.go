@@ -53,6 +53,13 @@ var bannedNames = map[string]struct {
 	"runtime": {not: []string{"SetFinalizer", "AddCleanup", "Gosched", "GC"}},
 }
 
+// confined are the modules that one folder alone imports: the rest of the tree, tests
+// included, speaks that folder's language.
+var confined = map[string]string{
+	"github.com/google/gopacket":  "internal/capture",
+	"github.com/mdlayher/netlink": "roce/link/internal/rtnl",
+}
+
 // breach is one violation of the layout.
 type breach struct {
 	pos  token.Position
@@ -91,6 +98,11 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			shared := isTest && other == "internal"
 			if l, known := layers[other]; other != folder && !shared && (!known || l >= layer) {
 				report(spec, "%s must not import %s", folder, own)
+			}
+		}
+		for module, home := range confined {
+			if within(target, module) && path.Dir(name) != home {
+				report(spec, "only %s imports %s", home, module)
 			}
 		}
 		if target == "unsafe" && !strings.HasSuffix(strings.TrimSuffix(name, ".go"), "_unsafe") && !isTest {
@@ -143,6 +155,9 @@ func isBanned(target string) bool {
 		return target == b || strings.HasSuffix(b, "/") && strings.HasPrefix(target, b)
 	})
 }
+
+// within reports whether a path is that of the root or below it.
+func within(target, root string) bool { return target == root || strings.HasPrefix(target, root+"/") }
 
 // TestLayout holds the import order and the sans-IO rule over the source tree,
 // for every platform and build tag.
@@ -211,6 +226,12 @@ func TestLayoutBreaches(t *testing.T) {
 		{"roce/a.go", `import "github.com/goroce/goroce/elsewhere"`, 1},
 		{"roce/a.go", `import "github.com/goroce/goroce/internal/netns"`, 0},
 		{"transport/a.go", `import "github.com/goroce/goroce/internal/netns"`, 1},
+		{"internal/capture/a.go", `import "github.com/google/gopacket"; import _ "github.com/google/gopacket/layers"`, 0},
+		{"internal/netns/a_test.go", `import _ "github.com/google/gopacket/layers"`, 1},
+		{"roce/link/linktest/a.go", `import "github.com/google/gopacket"`, 1},
+		{"ib/a_test.go", `import "github.com/google/gopacket/pcapgo"`, 1},
+		{"roce/link/internal/rtnl/a.go", `import "github.com/mdlayher/netlink"`, 0},
+		{"roce/link/udp/a.go", `import "github.com/mdlayher/netlink"`, 1},
 		{"ib/a_test.go", `import "os"; func f() { go f() }`, 0},
 		{"ib/a_test.go", `import "github.com/goroce/goroce/mem"`, 1},
 		{"transport/a.go", `import "os"`, 1},

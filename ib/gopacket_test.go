@@ -2,16 +2,11 @@ package ib_test
 
 import (
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
-
-	"github.com/goroce/goroce/ib"
+	pcap "github.com/goroce/goroce/internal/capture"
 )
 
 // TestAgainstGopacket holds the tests' own reading of the captures, Ethernet
@@ -28,21 +23,19 @@ func TestAgainstGopacket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		r, err := pcapgo.NewReader(file)
+		r, err := pcap.NewReader(file)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		for index := 1; ; index++ {
-			data, _, err := r.ReadPacketData()
+			pkt, _, err := r.Next()
 			if err == io.EOF {
 				break
 			}
 			if err != nil {
 				t.Fatal(name, err)
 			}
-			pkt := gopacket.NewPacket(data, r.LinkType(), gopacket.Default)
-			udp, _ := pkt.Layer(layers.LayerTypeUDP).(*layers.UDP)
-			if udp == nil || udp.DstPort != ib.UDPPort {
+			if !pkt.RoCE() {
 				continue
 			}
 			if len(frames) == 0 || frames[0].index != index {
@@ -50,25 +43,14 @@ func TestAgainstGopacket(t *testing.T) {
 			}
 			f := frames[0]
 			frames = frames[1:]
-			flow := ib.Flow{SrcPort: uint16(udp.SrcPort), DstPort: uint16(udp.DstPort)}
-			switch ip := pkt.NetworkLayer().(type) {
-			case *layers.IPv4:
-				flow.Src, _ = netip.AddrFromSlice(ip.SrcIP)
-				flow.Dst, _ = netip.AddrFromSlice(ip.DstIP)
-				if ip.Id != f.id || ip.Flags&layers.IPv4DontFragment == 0 != f.noDF {
-					t.Errorf("%v: identification %d flags %v for gopacket, %d noDF=%v here", f, ip.Id, ip.Flags, f.id, f.noDF)
-				}
-			case *layers.IPv6:
-				flow.Src, _ = netip.AddrFromSlice(ip.SrcIP)
-				flow.Dst, _ = netip.AddrFromSlice(ip.DstIP)
-			default:
-				t.Fatalf("%v: network layer %T", f, ip)
+			if f.flow.Src.Is4() && (pkt.Ident != f.id || pkt.DF == f.noDF) {
+				t.Errorf("%v: identification %d DF=%v for gopacket, %d noDF=%v here", f, pkt.Ident, pkt.DF, f.id, f.noDF)
 			}
-			if flow != f.flow {
-				t.Errorf("%v: flow %+v for gopacket, %+v here", f, flow, f.flow)
+			if pkt.Flow != f.flow {
+				t.Errorf("%v: flow %+v for gopacket, %+v here", f, pkt.Flow, f.flow)
 			}
-			if string(udp.Payload) != string(f.udp) {
-				t.Errorf("%v: UDP payload\n%x for gopacket\n%x here", f, udp.Payload, f.udp)
+			if string(pkt.Payload) != string(f.udp) {
+				t.Errorf("%v: UDP payload\n%x for gopacket\n%x here", f, pkt.Payload, f.udp)
 			}
 		}
 		if len(frames) != 0 {

@@ -3,16 +3,15 @@ package roce
 import (
 	"bytes"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -127,26 +126,19 @@ func TestTrace(t *testing.T) {
 	s := tl.Stats()
 	require.Equal(t, s.TxPackets+s.RxPackets, tl.Packets())
 
-	r, err := pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions)
+	r, err := capture.NewReader(&file)
 	require.NoError(t, err)
 	var n uint64
 	for {
-		data, _, err := r.ReadPacketData()
+		p, _, err := r.Next()
 		if err == io.EOF {
 			break
 		}
 		require.NoError(t, err)
-		p := gopacket.NewPacket(data, layers.LayerTypeIPv4, gopacket.Default)
-		ip := p.NetworkLayer().(*layers.IPv4)
-		udp := p.TransportLayer().(*layers.UDP)
-		src, dst := ip.SrcIP.String(), ip.DstIP.String()
-		require.Contains(t, []string{"10.0.0.1", "10.0.0.2"}, src)
-		require.NotEqual(t, src, dst)
-		c := ib.NewICRC(ib.Flow{
-			Src: simAddr(int(ip.SrcIP.To4()[3])), Dst: simAddr(int(ip.DstIP.To4()[3])),
-			SrcPort: uint16(udp.SrcPort), DstPort: uint16(udp.DstPort),
-		})
-		require.Equal(t, ib.TrailingICRC(udp.Payload), c.Checksum(ip.Id, udp.Payload[:len(udp.Payload)-4]))
+		require.NoError(t, p.Err)
+		require.ElementsMatch(t, []netip.Addr{simAddr(1), simAddr(2)}, []netip.Addr{p.Flow.Src, p.Flow.Dst})
+		c := ib.NewICRC(p.Flow)
+		require.Equal(t, ib.TrailingICRC(p.Payload), c.Checksum(p.Ident, p.Payload[:len(p.Payload)-4]))
 		n++
 	}
 	require.Equal(t, tl.Packets(), n)

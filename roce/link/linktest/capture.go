@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
-	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +19,7 @@ const captureBufferBytes = 64 << 20
 
 // Capture returns the frames that pass the interface in the namespace, in both
 // directions, while f runs. Frames that were sent when f returns are there.
-func (n *Namespace) Capture(t testing.TB, f func()) []gopacket.Packet {
+func (n *Namespace) Capture(t testing.TB, f func()) []*capture.Packet {
 	t.Helper()
 	fd := -1
 	n.Do(func() {
@@ -36,7 +33,7 @@ func (n *Namespace) Capture(t testing.TB, f func()) []gopacket.Packet {
 	})
 	defer unix.Close(fd)
 	f()
-	var out []gopacket.Packet
+	var out []*capture.Packet
 	buf := make([]byte, 1<<17)
 	for {
 		k, _, err := unix.Recvfrom(fd, buf, 0)
@@ -44,41 +41,31 @@ func (n *Namespace) Capture(t testing.TB, f func()) []gopacket.Packet {
 			return out
 		}
 		require.NoError(t, err)
-		out = append(out, gopacket.NewPacket(append([]byte(nil), buf[:k]...), layers.LayerTypeEthernet, gopacket.Default))
+		out = append(out, capture.Parse(buf[:k]))
 	}
 }
 
 // WriteCapture writes frames to a file for other programs, and returns its
 // name.
-func WriteCapture(t testing.TB, frames []gopacket.Packet) string {
+func WriteCapture(t testing.TB, frames []*capture.Packet) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "capture.pcap")
 	file, err := os.Create(name)
 	require.NoError(t, err)
-	w := pcapgo.NewWriter(file)
-	require.NoError(t, w.WriteFileHeader(1<<17, layers.LinkTypeEthernet))
-	for i, p := range frames {
-		n := len(p.Data())
-		require.NoError(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(0, int64(i)), CaptureLength: n, Length: n}, p.Data()))
-	}
+	require.NoError(t, capture.Write(file, frames))
 	require.NoError(t, file.Close())
 	return name
 }
 
 // RoCEFrames are those of the frames that are UDP to the port of RoCE.
-func RoCEFrames(all []gopacket.Packet) (out []gopacket.Packet) {
-	for _, p := range all {
-		if u, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP); ok && u.DstPort == ib.UDPPort {
-			out = append(out, p)
-		}
-	}
-	return out
+func RoCEFrames(all []*capture.Packet) []*capture.Packet {
+	return slices.DeleteFunc(slices.Clone(all), func(p *capture.Packet) bool { return !p.RoCE() })
 }
 
 // CheckCapture has tshark look at frames, each with a packet that [Packet] made:
 // it must find nothing malformed, and no wrong IP checksum; with udp, no wrong
 // UDP checksum either.
-func CheckCapture(t testing.TB, frames []gopacket.Packet, udp bool) {
+func CheckCapture(t testing.TB, frames []*capture.Packet, udp bool) {
 	t.Helper()
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {

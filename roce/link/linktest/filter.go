@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +41,7 @@ func RunFilter(t *testing.T, open Opener) {
 		{"another machine's MAC", Frame{MAC: "02:00:00:00:00:77"}, 0, 0},
 		{"broadcast MAC", Frame{MAC: "ff:ff:ff:ff:ff:ff"}, 1, 1},
 		{"multicast not joined", Frame{Dst: netip.MustParseAddr("224.0.0.1"), MAC: "01:00:5e:00:00:01"}, 0, 0},
-		{"IP options", Frame{Options: []layers.IPv4Option{{OptionType: 1}}}, 0, 0},
+		{"IP options", Frame{Options: []capture.IPv4Option{{Type: 1}}}, 0, 0},
 		{"first fragment", Frame{More: true}, 0, 0},
 		{"later fragment", Frame{Fragment: true}, 0, 0},
 		{"TCP", Frame{Spoil: func(b []byte) { b[23] = 6 }}, 0, 0},

@@ -5,9 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +31,7 @@ func SendFrames(t testing.TB, ns *Namespace, frames ...[]byte) {
 type Frame struct {
 	IP6            bool
 	VLAN           int // -1: priority tag only
-	Options        []layers.IPv4Option
+	Options        []capture.IPv4Option
 	Src, Dst       netip.Addr
 	DstPort        uint16
 	Payload        int // bytes
@@ -66,50 +65,25 @@ func MakeFrame(t testing.TB, n *Net, o Frame) []byte {
 	}
 	src, _ := net.ParseMAC(n.MACA)
 	dst, _ := net.ParseMAC(o.MAC)
-	eth := &layers.Ethernet{SrcMAC: src, DstMAC: dst, EthernetType: layers.EthernetTypeIPv4}
-	udp := &layers.UDP{SrcPort: 0xC001, DstPort: layers.UDPPort(o.DstPort)}
-	var ip interface {
-		gopacket.SerializableLayer
-		gopacket.NetworkLayer
+	f := capture.Frame{
+		SrcMAC: src, DstMAC: dst, Tagged: o.VLAN != 0, VLAN: uint16(max(o.VLAN, 0)), Priority: 3,
+		Flow:     ib.Flow{Src: o.Src, Dst: o.Dst, SrcPort: 0xC001, DstPort: o.DstPort},
+		HopLimit: 64, Ident: o.Ident, Options: o.Options,
+		DF: !o.NoDF && !o.More && !o.Fragment, More: o.More && !o.Fragment,
 	}
-	if o.IP6 {
-		eth.EthernetType = layers.EthernetTypeIPv6
-		ip = &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolUDP, SrcIP: o.Src.AsSlice(), DstIP: o.Dst.AsSlice()}
-	} else {
-		ip4 := &layers.IPv4{Version: 4, TTL: 64, Id: o.Ident, Flags: layers.IPv4DontFragment, Protocol: layers.IPProtocolUDP,
-			SrcIP: o.Src.AsSlice(), DstIP: o.Dst.AsSlice(), Options: o.Options}
-		if o.NoDF {
-			ip4.Flags = 0
-		}
-		if o.More {
-			ip4.Flags = layers.IPv4MoreFragments
-		}
-		if o.Fragment {
-			ip4.Flags, ip4.FragOffset = 0, 10
-		}
-		ip = ip4
+	if o.Fragment {
+		f.FragUnits = 10
 	}
 	body := make([]byte, ib.BTHBytes+o.Payload+ib.ICRCBytes)
 	body[0] = byte(ib.RCSendOnly)
-	c := ib.NewICRC(ib.Flow{Src: o.Src, Dst: o.Dst, SrcPort: 0xC001, DstPort: o.DstPort})
+	c := ib.NewICRC(f.Flow)
 	if o.NoDF {
 		c = c.WithoutDF()
 	}
 	ib.PutICRC(body[len(body)-4:], c.Checksum(o.Ident+o.ICRCIdent, body[:len(body)-4])^o.ICRCXor)
-	buf := gopacket.NewSerializeBuffer()
-	require.NoError(t, udp.SetNetworkLayerForChecksum(ip))
-	stack := []gopacket.SerializableLayer{eth}
-	if o.VLAN != 0 {
-		tag := &layers.Dot1Q{Type: eth.EthernetType, Priority: 3}
-		if o.VLAN > 0 {
-			tag.VLANIdentifier = uint16(o.VLAN)
-		}
-		eth.EthernetType = layers.EthernetTypeDot1Q
-		stack = append(stack, tag)
-	}
-	require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		append(stack, ip, udp, gopacket.Payload(body))...))
-	out := buf.Bytes()
+	f.Payload = body
+	out, err := f.Build()
+	require.NoError(t, err)
 	if o.Spoil != nil {
 		o.Spoil(out)
 	}

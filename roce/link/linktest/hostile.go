@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -186,7 +186,7 @@ func (h *hostile) lengths(t *testing.T) {
 	if !h.ip6 {
 		var options [][]byte
 		for n := range 40 {
-			options = append(options, MakeFrame(t, h.n, Frame{Payload: 64, Options: []layers.IPv4Option{{OptionType: 7, OptionLength: uint8(n + 2), OptionData: make([]byte, n)}}}))
+			options = append(options, MakeFrame(t, h.n, Frame{Payload: 64, Options: []capture.IPv4Option{{Type: 7, Data: make([]byte, n)}}}))
 		}
 		require.Empty(t, h.send(t, false, options[:36]...))
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -60,11 +59,8 @@ func TestPortHeld(t *testing.T) {
 		})
 		var icmp int
 		for _, pkt := range frames {
-			if l := pkt.Layer(layers.LayerTypeICMPv4); l != nil {
-				inner := l.LayerPayload()
-				if binary.BigEndian.Uint16(inner[22:]) == ib.UDPPort {
-					icmp++
-				}
+			if pkt.ICMPv4 && binary.BigEndian.Uint16(pkt.Payload[22:]) == ib.UDPPort {
+				icmp++
 			}
 		}
 		if held {
@@ -109,24 +105,18 @@ func TestWire(t *testing.T) {
 		all := linktest.RoCEFrames(frames)
 		require.Len(t, all, count+1)
 		for i, pkt := range all {
-			udp := pkt.Layer(layers.LayerTypeUDP).(*layers.UDP)
-			id := uint16(0)
+			require.Equal(t, ip6, pkt.Flow.Src.Is6())
+			require.Equal(t, p.TrafficClass, pkt.TrafficClass)
+			require.Equal(t, p.HopLimit, pkt.HopLimit)
 			if ip6 {
-				ip := pkt.NetworkLayer().(*layers.IPv6)
-				require.EqualValues(t, p.TrafficClass, ip.TrafficClass)
-				require.EqualValues(t, p.HopLimit, ip.HopLimit)
-				require.EqualValues(t, 0x12345, ip.FlowLabel)
+				require.EqualValues(t, 0x12345, pkt.FlowLabel)
 			} else {
-				ip := pkt.NetworkLayer().(*layers.IPv4)
-				require.EqualValues(t, p.TrafficClass, ip.TOS)
-				require.EqualValues(t, p.HopLimit, ip.TTL)
-				require.Equal(t, layers.IPv4DontFragment, ip.Flags)
-				require.EqualValues(t, i%count, ip.Id, "segments are numbered")
-				id = ip.Id
+				require.True(t, pkt.DF && !pkt.More)
+				require.EqualValues(t, i%count, pkt.Ident, "segments are numbered")
 			}
-			require.EqualValues(t, p.SrcPort, udp.SrcPort)
-			require.Equal(t, ib.TrailingICRC(udp.Payload), c.Checksum(id, udp.Payload[:len(udp.Payload)-4]))
-			require.Equal(t, i == count, udp.Checksum == 0, "only single packets have no checksum")
+			require.Equal(t, p.SrcPort, pkt.Flow.SrcPort)
+			require.Equal(t, ib.TrailingICRC(pkt.Payload), c.Checksum(pkt.Ident, pkt.Payload[:len(pkt.Payload)-4]))
+			require.Equal(t, i == count, pkt.UDPChecksum == 0, "only single packets have no checksum")
 		}
 		linktest.CheckCapture(t, all, true)
 	}
@@ -149,9 +139,9 @@ func TestVLANOnTheWire(t *testing.T) {
 		linktest.Receive(t, b, 3)
 	})
 	for _, pkt := range linktest.RoCEFrames(frames) {
-		tag := pkt.Layer(layers.LayerTypeDot1Q).(*layers.Dot1Q)
-		require.EqualValues(t, 123, tag.VLANIdentifier)
-		require.EqualValues(t, 3, tag.Priority)
+		require.True(t, pkt.Tagged)
+		require.EqualValues(t, 123, pkt.VLAN)
+		require.EqualValues(t, 3, pkt.Priority)
 	}
 	// Without the tag it is not for this link.
 	before := b.Stats().RxDatagrams

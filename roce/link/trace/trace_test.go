@@ -6,23 +6,15 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
-	"github.com/google/gopacket/pcapgo"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/stretchr/testify/require"
 )
 
 // The headers are what an independent decoder takes for right, checksums
 // included, and the times come back to the nanosecond.
 func TestWriter(t *testing.T) {
-	for _, c := range []struct {
-		src, dst string
-		first    gopacket.LayerType
-	}{
-		{"10.0.0.1", "10.0.0.2", layers.LayerTypeIPv4},
-		{"fd00::1", "fd00::2", layers.LayerTypeIPv6},
-	} {
+	for _, c := range []struct{ src, dst string }{{"10.0.0.1", "10.0.0.2"}, {"fd00::1", "fd00::2"}} {
 		for n := 16; n < 24; n++ { // every alignment of the block
 			var file bytes.Buffer
 			w, err := NewWriter(&file)
@@ -34,31 +26,23 @@ func TestWriter(t *testing.T) {
 			const at int64 = 1_700_000_000_123_456_789
 			require.NoError(t, w.Packet(at, true, head[:k], body))
 
-			r, err := pcapgo.NewNgReader(&file, pcapgo.DefaultNgReaderOptions)
+			r, err := capture.NewReader(&file)
 			require.NoError(t, err)
-			data, info, err := r.ReadPacketData()
+			p, seen, err := r.Next()
 			require.NoError(t, err)
-			require.EqualValues(t, at, info.Timestamp.UnixNano())
-			p := gopacket.NewPacket(data, c.first, gopacket.Default)
-			require.Nil(t, p.ErrorLayer())
-			udp := p.TransportLayer().(*layers.UDP)
-			require.EqualValues(t, 0xC123, udp.SrcPort)
-			require.EqualValues(t, ib.UDPPort, udp.DstPort)
-			require.Equal(t, body, udp.Payload)
-			if ip, ok := p.NetworkLayer().(*layers.IPv4); ok {
-				require.EqualValues(t, 0x6A, ip.TOS)
-				require.EqualValues(t, 63, ip.TTL)
-				require.EqualValues(t, 0x1234, ip.Id)
-				require.Zero(t, headerChecksum(data[:ib.IPv4HeaderBytes]))
+			require.EqualValues(t, at, seen.UnixNano())
+			require.NoError(t, p.Err)
+			require.Equal(t, ib.Flow{Src: f.src, Dst: f.dst, SrcPort: 0xC123, DstPort: ib.UDPPort}, p.Flow)
+			require.Equal(t, body, p.Payload)
+			require.EqualValues(t, 0x6A, p.TrafficClass)
+			require.EqualValues(t, 63, p.HopLimit)
+			if f.src.Is4() {
+				require.EqualValues(t, 0x1234, p.Ident)
+				require.NoError(t, p.CheckIPv4Header())
 			} else {
-				ip := p.NetworkLayer().(*layers.IPv6)
-				require.EqualValues(t, 0x6A, ip.TrafficClass)
-				require.EqualValues(t, 63, ip.HopLimit)
-				sum := udp.Checksum
-				require.NoError(t, udp.SetNetworkLayerForChecksum(ip))
-				buf := gopacket.NewSerializeBuffer()
-				require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{ComputeChecksums: true}, udp, gopacket.Payload(udp.Payload)))
-				require.Equal(t, sum, udp.Checksum)
+				sum, err := p.WantUDPChecksum()
+				require.NoError(t, err)
+				require.Equal(t, sum, p.UDPChecksum)
 			}
 		}
 	}

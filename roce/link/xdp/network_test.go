@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
@@ -268,17 +267,16 @@ func TestWire(t *testing.T) {
 		linktest.Await(t, b, batch)
 	})
 	c := ib.NewICRC(ib.Flow{Src: n.A4, Dst: n.B4, SrcPort: p.SrcPort, DstPort: ib.UDPPort})
-	all := slices.DeleteFunc(linktest.RoCEFrames(frames), func(p gopacket.Packet) bool { return len(p.Data()) < 4096 })
+	all := slices.DeleteFunc(linktest.RoCEFrames(frames), func(p *capture.Packet) bool { return len(p.Data) < 4096 })
 	require.Len(t, all, count)
 	for _, pkt := range all {
-		udp, ip := pkt.Layer(layers.LayerTypeUDP).(*layers.UDP), pkt.NetworkLayer().(*layers.IPv4)
-		require.EqualValues(t, p.TrafficClass, ip.TOS)
-		require.EqualValues(t, p.HopLimit, ip.TTL)
-		require.Equal(t, layers.IPv4DontFragment, ip.Flags)
-		require.Zero(t, ip.Id)
-		require.Zero(t, udp.Checksum)
-		require.EqualValues(t, p.SrcPort, udp.SrcPort)
-		require.Equal(t, ib.TrailingICRC(udp.Payload), c.Checksum(0, udp.Payload[:len(udp.Payload)-4]))
+		require.Equal(t, p.TrafficClass, pkt.TrafficClass)
+		require.Equal(t, p.HopLimit, pkt.HopLimit)
+		require.True(t, pkt.DF && !pkt.More)
+		require.Zero(t, pkt.Ident)
+		require.Zero(t, pkt.UDPChecksum)
+		require.Equal(t, p.SrcPort, pkt.Flow.SrcPort)
+		require.Equal(t, ib.TrailingICRC(pkt.Payload), c.Checksum(0, pkt.Payload[:len(pkt.Payload)-4]))
 	}
 	linktest.CheckCapture(t, all, false)
 }

@@ -5,9 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/stretchr/testify/require"
@@ -33,48 +32,36 @@ func build(f *Flow, payload int) []byte {
 	return b
 }
 
-// Headers are what gopacket reads, and what it would write.
+// Headers are what an independent decoder reads, and what it would write.
 func TestHeader(t *testing.T) {
 	for _, f := range flows {
 		for _, size := range []int{16, 64, 4096 + 60, 65000} {
 			b := build(&f, size)
-			p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
-			require.Nil(t, p.ErrorLayer())
-			eth := p.Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
-			require.Equal(t, net.HardwareAddr(macA[:]), eth.SrcMAC)
-			require.Equal(t, net.HardwareAddr(macB[:]), eth.DstMAC)
-			tag, tagged := p.Layer(layers.LayerTypeDot1Q).(*layers.Dot1Q)
-			require.Equal(t, f.VLAN != 0, tagged)
-			if tagged {
-				require.Equal(t, f.VLAN, tag.VLANIdentifier)
-				require.Equal(t, f.TrafficClass>>5, tag.Priority, "the class of the DSCP")
+			p := capture.Parse(b)
+			require.NoError(t, p.Err)
+			require.Equal(t, net.HardwareAddr(macA[:]), p.SrcMAC)
+			require.Equal(t, net.HardwareAddr(macB[:]), p.DstMAC)
+			require.Equal(t, f.VLAN != 0, p.Tagged)
+			if p.Tagged {
+				require.Equal(t, f.VLAN, p.VLAN)
+				require.Equal(t, f.TrafficClass>>5, p.Priority, "the class of the DSCP")
 			}
-			udp := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
-			require.EqualValues(t, f.SrcPort, udp.SrcPort)
-			require.EqualValues(t, f.DstPort, udp.DstPort)
-			require.EqualValues(t, size+ib.UDPHeaderBytes, udp.Length)
-			require.Zero(t, udp.Checksum)
+			require.Equal(t, ib.Flow{Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort}, p.Flow)
+			require.Equal(t, f.TrafficClass, p.TrafficClass)
 			ttl := f.HopLimit
 			if ttl == 0 {
 				ttl = defaultTTL
 			}
+			require.Equal(t, ttl, p.HopLimit)
+			require.Equal(t, size+Overhead(f.Dst), p.IPBytes)
+			require.Equal(t, size+ib.UDPHeaderBytes, p.UDPBytes)
+			require.Zero(t, p.UDPChecksum)
 			if f.Dst.Is4() {
-				ip := p.NetworkLayer().(*layers.IPv4)
-				require.True(t, ip.SrcIP.Equal(f.Src.AsSlice()) && ip.DstIP.Equal(f.Dst.AsSlice()))
-				require.EqualValues(t, f.TrafficClass, ip.TOS)
-				require.Equal(t, ttl, ip.TTL)
-				require.Zero(t, ip.Id)
-				require.Equal(t, layers.IPv4DontFragment, ip.Flags)
-				want := gopacket.NewSerializeBuffer()
-				require.NoError(t, ip.SerializeTo(want, gopacket.SerializeOptions{ComputeChecksums: true}))
-				require.Equal(t, want.Bytes(), ip.Contents, "with its checksum")
+				require.Zero(t, p.Ident)
+				require.True(t, p.DF && !p.More)
+				require.NoError(t, p.CheckIPv4Header())
 			} else {
-				ip := p.NetworkLayer().(*layers.IPv6)
-				require.True(t, ip.SrcIP.Equal(f.Src.AsSlice()) && ip.DstIP.Equal(f.Dst.AsSlice()))
-				require.EqualValues(t, f.TrafficClass, ip.TrafficClass)
-				require.Equal(t, ttl, ip.HopLimit)
-				require.Equal(t, f.FlowLabel&0xFFFFF, ip.FlowLabel)
-				require.EqualValues(t, size+ib.UDPHeaderBytes, ip.Length)
+				require.Equal(t, f.FlowLabel&0xFFFFF, p.FlowLabel)
 			}
 		}
 	}
@@ -99,7 +86,7 @@ func TestParse(t *testing.T) {
 }
 
 // Any bytes parse without panic; what passes lies within the frame, and
-// gopacket agrees.
+// an independent decoder agrees.
 func FuzzParse(f *testing.F) {
 	for _, flow := range flows {
 		f.Add(build(&flow, 20))
@@ -110,12 +97,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(d.Data), len(b)-EthernetBytes-ip4Overhead)
-		p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.NoCopy)
-		udp, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
-		require.True(t, ok)
-		require.EqualValues(t, 4791, udp.DstPort)
-		require.EqualValues(t, d.Source.SrcPort, udp.SrcPort)
-		require.Equal(t, len(d.Data), len(udp.Payload))
+		p := capture.Parse(b)
+		require.True(t, p.RoCE())
+		require.Equal(t, d.Source.SrcPort, p.Flow.SrcPort)
+		require.Equal(t, len(d.Data), len(p.Payload))
 	})
 }
 
