@@ -21,6 +21,8 @@ type Config struct {
 	Mem *mem.Table
 	// Rand supplies QP numbers; crypto/rand.Reader in production.
 	Rand io.Reader
+	// Slot is the part of the QP numbers that come to this engine; zero is all.
+	Slot ib.Slot
 	// Tracer receives protocol events; nil for none.
 	Tracer Tracer
 	// Room is what the link can hold of what arrives. It bounds what READs ask for,

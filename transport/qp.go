@@ -107,6 +107,9 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 		if want >= ib.QPNMulticast {
 			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is not a QP number", want)}
 		}
+		if !e.cfg.Slot.Has(want) {
+			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v belongs to another device at the same address", want)}
+		}
 		if e.qps[want] != nil {
 			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is in use", want)}
 		}
@@ -117,7 +120,7 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 		if _, err := io.ReadFull(e.cfg.Rand, b[:]); err != nil {
 			return 0, opErr(op, err, "random number")
 		}
-		n := ib.QPN(binary.BigEndian.Uint32(b[:])) & ib.QPNMask
+		n := e.cfg.Slot.QPN(binary.BigEndian.Uint32(b[:]))
 		if n >= minQPN && n != ib.QPNMulticast && e.qps[n] == nil {
 			return n, nil
 		}

@@ -265,7 +265,7 @@ func (a *Agent) newID() (mad.CommID, error) {
 		if err != nil {
 			return 0, err
 		}
-		if id := mad.CommID(r); id != 0 && a.byID[id] == nil {
+		if id := mad.CommID(a.cfg.Slot.CommID(uint32(r))); id != 0 && a.byID[id] == nil {
 			return id, nil
 		}
 	}

@@ -22,6 +22,9 @@ type Config struct {
 	// Rand supplies communication and transaction IDs: crypto/rand.Reader in
 	// production.
 	Rand io.Reader
+	// Slot is the part of the communication IDs by which messages come to this agent;
+	// zero is all.
+	Slot ib.Slot
 	// Limits; zero fields mean [DefaultLimits].
 	Limits Limits
 	// Times; zero means the default.
