@@ -1,0 +1,38 @@
+package slots
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Address is what devices share.
+type Address struct {
+	Addr netip.Addr // without zone
+	// Scope is the index of the interface of a link-local address, 0 for others.
+	Scope int
+	Port  uint16
+}
+
+// name is the name of the abstract Unix socket. Names belong to a network namespace, as
+// addresses do. The number says how descriptors are handed around: processes that do it otherwise
+// do not meet.
+func (a Address) name() string {
+	return fmt.Sprintf("\x00goroce/slots/1/%d/%v%%%d:%d", os.Geteuid(), a.Addr, a.Scope, a.Port)
+}
+
+func (a Address) family() int {
+	if a.Addr.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func (a Address) sockaddr() unix.Sockaddr {
+	if a.Addr.Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port), Addr: a.Addr.As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port), Addr: a.Addr.As16(), ZoneId: uint32(a.Scope)}
+}

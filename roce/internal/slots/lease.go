@@ -1,0 +1,203 @@
+package slots
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"golang.org/x/sys/unix"
+)
+
+// Lease is a slot, the same at each of the addresses of a device.
+type Lease struct {
+	slot int
+	sets []*set
+	out  outbox
+
+	mu       sync.Mutex
+	services []map[mad.ServiceID]int // announced at each address, and how often
+	closed   bool
+}
+
+// word is what the memory file says of a slot. Only who has its lock reads or
+// writes it.
+type word = uint64
+
+const (
+	wordFresh  word = 0 // was never leased
+	wordLeased word = 1 // is, or was until its process died
+	// Anything else is when the lease ended, of CLOCK_BOOTTIME.
+)
+
+// Open leases a slot that is free at all addresses. The error wraps ErrUnsupported, ErrForeign or
+// ErrFull, or is that of the system call: EADDRINUSE if a program has an
+// address for itself.
+func Open(addrs []Address) (*Lease, error) { return open(addrs, bootTime) }
+
+func open(addrs []Address, now func() int64) (*Lease, error) {
+	l := &Lease{slot: -1}
+	for _, a := range addrs {
+		s, err := meet(a)
+		if err != nil {
+			l.closeSets()
+			return nil, err
+		}
+		l.sets = append(l.sets, s)
+		l.services = append(l.services, map[mad.ServiceID]int{})
+	}
+	if err := l.take(now()); err != nil {
+		l.closeSets()
+		return nil, err
+	}
+	return l, nil
+}
+
+func bootTime() int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return t.Nano()
+}
+
+// take finds the slot.
+func (l *Lease) take(now int64) error {
+	resting := 0
+	for k := range Count {
+		free, rests, err := l.try(k, now)
+		switch {
+		case err != nil:
+			return unsupported("record lock on a memory file", err)
+		case free:
+			l.slot = k
+			return nil
+		case rests:
+			resting++
+		}
+	}
+	return &fullError{l.sets[0].address.Addr, resting}
+}
+
+// try leases slot k if it is free at all addresses. Otherwise nothing of it is kept. Nobody waits
+// for a lock, so the order of addresses does not matter.
+func (l *Lease) try(k int, now int64) (free, rests bool, err error) {
+	n := 0
+	defer func() {
+		if !free {
+			for _, s := range l.sets[:n] {
+				unlock(s.locks, int64(k), 1)
+			}
+		}
+	}()
+	for _, s := range l.sets {
+		ok, err := lock(s.locks, int64(k), 1)
+		if err != nil || !ok {
+			return false, false, err
+		}
+		n++
+		if rests, err = s.rests(k, now); err != nil || rests {
+			return false, rests, err
+		}
+	}
+	for _, s := range l.sets {
+		if err := s.setWord(k, wordLeased); err != nil {
+			return false, false, err
+		}
+		if err := s.silence(k); err != nil {
+			return false, false, err
+		}
+	}
+	return true, false, nil
+}
+
+// rests reports whether a slot that is locked is not to be used yet.
+func (s *set) rests(k int, now int64) (bool, error) {
+	w, err := s.word(k)
+	switch {
+	case err != nil:
+		return false, err
+	case w == wordFresh:
+		return false, nil
+	case w == wordLeased:
+		// Its process has died. That is noticed now; what its sockets hold is memory of the kernel.
+		_ = s.silence(k)
+		return true, s.setWord(k, word(max(now, 2)))
+	}
+	at := int64(w)
+	return at <= now && now-at < RestNs, nil
+}
+
+// silence has the sockets of a slot drop what comes, and drops what has come.
+func (s *set) silence(k int) error {
+	if err := deafen(s.udp(k)); err != nil {
+		return err
+	}
+	drain(s.udp(k))
+	in, _ := s.inbox(k)
+	drain(in)
+	return nil
+}
+
+func (s *set) word(k int) (word, error) {
+	var b [wordBytes]byte
+	if n, err := unix.Pread(s.locks, b[:], int64(k*wordBytes)); err != nil || n != wordBytes {
+		return 0, errors.Join(err, errors.New("the memory file is too short"))
+	}
+	return binary.NativeEndian.Uint64(b[:]), nil
+}
+
+func (s *set) setWord(k int, w word) error {
+	var b [wordBytes]byte
+	binary.NativeEndian.PutUint64(b[:], w)
+	_, err := unix.Pwrite(s.locks, b[:], int64(k*wordBytes))
+	return err
+}
+
+// Slot returns the numbers of the lease.
+func (l *Lease) Slot() ib.Slot { return ib.Slot{Index: uint8(l.slot), Bits: Bits} }
+
+// Socket returns the UDP socket of the slot at address i. It drops everything until Hear. The
+// Lease closes it.
+func (l *Lease) Socket(i int) int { return l.sets[i].udp(l.slot) }
+
+// Hear has the socket receive. Its options are to be set before.
+func (l *Lease) Hear(i int) error { return hear(l.Socket(i)) }
+
+// RequestSocket returns the UDP socket at address i that requests come to. Any device may
+// read it; HearRequests makes it receive.
+func (l *Lease) RequestSocket(i int) int { return l.sets[i].udp(Requests) }
+
+// HearRequests has the socket for requests receive, from now on.
+func (l *Lease) HearRequests(i int) error { return hear(l.RequestSocket(i)) }
+
+// Inbox returns the socket at address i on which others hand packets on, to be read
+// with [ReadStrays].
+func (l *Lease) Inbox(i int) int {
+	in, _ := l.sets[i].inbox(l.slot)
+	return in
+}
+
+// Close ends the lease. Nobody may use its sockets any more.
+func (l *Lease) Close() {
+	l.mu.Lock()
+	done := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if done {
+		return
+	}
+	for _, s := range l.sets {
+		_ = s.silence(l.slot)                           // it has worked before
+		_ = s.setWord(l.slot, word(max(bootTime(), 2))) // if not, the next one finds it leased, which comes to the same
+		unlock(s.locks, 0, 0)
+	}
+	l.closeSets()
+}
+
+func (l *Lease) closeSets() {
+	for _, s := range l.sets {
+		s.close()
+	}
+}

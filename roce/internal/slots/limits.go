@@ -1,0 +1,53 @@
+package slots
+
+import "time"
+
+const (
+	// Bits is how many bits of a queue pair number are its slot. More of them would leave less
+	// that is random to a number: 18 bits are left, and initial PSNs and keys add 24 and 32.
+	// Every device holds all descriptors, of which there are 3 a slot.
+	Bits = 6
+	// Count is the number of slots of an address.
+	Count = 1 << Bits
+
+	// RestNs is how long the numbers of a slot are not used after the device has gone, in
+	// nanoseconds. Peers that do not know yet send on for that long: the communication manager's time in
+	// TIMEWAIT is 1 s. After that 18 random bits, PSN and the peer's address tell a late packet from
+	// one for the new device.
+	RestNs = int64(2 * time.Second)
+
+	// meetNs is how long Open tries to reach a process that has the address, and answerTime how
+	// long it waits for one that has accepted: it may have been stopped, or die.
+	meetTime   = 3 * time.Second
+	answerTime = time.Second
+	// meetPause is the wait between two tries.
+	meetPause = time.Millisecond
+	// exhaustedPause is the wait when a process has no descriptors left to accept with.
+	exhaustedPause = 10 * time.Millisecond
+	// backlog is how many processes may be in the queue to connect.
+	backlog = 128
+
+	// maxDrain bounds how many datagrams are taken out of a socket that nobody
+	// adds to.
+	maxDrain = 1 << 17
+)
+
+// What an offer holds: the memory file, the listening socket, the group with the socket
+// for requests, and two ends of an inbox for each slot.
+const (
+	memoryAt   = 0
+	listenerAt = 1
+	groupAt    = 2
+	inboxAt    = groupAt + Count + 1
+	numFDs     = inboxAt + 2*Count // at most 253, which the kernel passes in a message
+)
+
+// Offsets in the memory file. Locks are at offsets, too, whether there is data or not.
+const (
+	wordBytes = 8                 // of each slot: see lease.go
+	fileBytes = Count * wordBytes // slot k is locked at offset k
+	// serviceAt is where locks of services begin, and serviceSpan what each has: the length of
+	// the lock says which slot has announced it.
+	serviceAt   = 1 << 12
+	serviceSpan = 2 * Count
+)

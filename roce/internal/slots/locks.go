@@ -1,0 +1,52 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// reopen opens a memory file anew: its locks are then its own.
+func reopen(fd int) (int, error) {
+	n, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, unsupported("open a memory file by /proc", err)
+	}
+	return n, nil
+}
+
+func span(typ int16, at, n int64) unix.Flock_t {
+	return unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: at, Len: n}
+}
+
+// lock takes n bytes from offset at. It reports false if another device has one of them.
+func lock(fd int, at, n int64) (bool, error) {
+	l := span(unix.F_WRLCK, at, n)
+	err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):
+		return false, nil
+	}
+	return false, os.NewSyscallError("fcntl F_OFD_SETLK", err)
+}
+
+// unlock gives n bytes from offset at back; n is 0 for all behind at.
+func unlock(fd int, at, n int64) {
+	l := span(unix.F_UNLCK, at, n)
+	_ = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l)
+}
+
+// locked returns where a lock of another device is that meets n bytes from offset at, if
+// there is one.
+func locked(fd int, at, n int64) (start, length int64, ok bool) {
+	l := span(unix.F_WRLCK, at, n)
+	if unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l) != nil || l.Type == unix.F_UNLCK {
+		return 0, 0, false
+	}
+	return l.Start, l.Len, true
+}

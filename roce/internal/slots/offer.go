@@ -1,0 +1,224 @@
+package slots
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// errAgain means that whoever was asked is gone, or about to begin: ask again.
+var errAgain = errors.New("nobody answers")
+
+// The offer is one message: these bytes, and all descriptors. The name of the Unix socket has the
+// version.
+const (
+	offerMagic = "goroce slots"
+	offerBytes = len(offerMagic) + 4 // with slots and descriptors, two bytes each
+)
+
+func offer() []byte {
+	b := binary.BigEndian.AppendUint16([]byte(offerMagic), Count)
+	return binary.BigEndian.AppendUint16(b, numFDs)
+}
+
+// checkOffer reports whether bytes are an offer that comes with n descriptors.
+func checkOffer(b []byte, n int) error {
+	switch {
+	case len(b) != offerBytes || string(b[:len(offerMagic)]) != offerMagic:
+		return fmt.Errorf("%d bytes that are no offer", len(b))
+	case binary.BigEndian.Uint16(b[len(offerMagic):]) != Count:
+		return fmt.Errorf("%d slots, not %d", binary.BigEndian.Uint16(b[len(offerMagic):]), Count)
+	case binary.BigEndian.Uint16(b[len(offerMagic)+2:]) != numFDs || n != numFDs:
+		return fmt.Errorf("%d descriptors, of %d", n, numFDs)
+	}
+	return nil
+}
+
+// ask connects to who has the address, and takes the offer. ECONNREFUSED
+// means that nobody has it.
+func ask(a Address) (fds [numFDs]int, err error) {
+	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fds, unsupported("socket", err)
+	}
+	defer unix.Close(c)
+	wait := unix.NsecToTimeval(int64(answerTime))
+	if err := errors.Join(
+		unix.SetsockoptTimeval(c, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
+		unix.SetsockoptTimeval(c, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait),
+	); err != nil {
+		return fds, unsupported("SO_RCVTIMEO", err)
+	}
+	switch err := ignoringEINTR(func() error { return unix.Connect(c, &unix.SockaddrUnix{Name: a.name()}) }); {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return fds, err
+	case errors.Is(err, unix.EAGAIN):
+		return fds, errAgain
+	case err != nil:
+		return fds, unsupported("connect", err)
+	}
+	if err := sameUser(c); err != nil {
+		return fds, err
+	}
+	return take(c)
+}
+
+// take receives the offer.
+func take(c int) (fds [numFDs]int, err error) {
+	var n, oobn, flags int
+	b, oob := make([]byte, offerBytes+1), make([]byte, unix.CmsgSpace(4*numFDs))
+	err = ignoringEINTR(func() (err error) {
+		n, oobn, flags, _, err = unix.Recvmsg(c, b, oob, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil || n == 0 {
+		return fds, errAgain // it went away, or stands still
+	}
+	got := rights(oob[:oobn])
+	err = checkOffer(b[:n], len(got))
+	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
+		err = errors.New("truncated: no descriptors left?")
+	}
+	if err == nil {
+		copy(fds[:], got)
+		err = checkKinds(&fds)
+	}
+	if err != nil {
+		closeAll(got)
+		return fds, unsupported("offer", err)
+	}
+	return fds, nil
+}
+
+// rights returns the descriptors in control messages.
+func rights(oob []byte) (fds []int) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range msgs {
+		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds
+}
+
+// checkKinds checks that descriptors are of the kinds that they should be.
+func checkKinds(fds *[numFDs]int) error {
+	for i, fd := range fds {
+		if i == memoryAt {
+			continue // only a file can be opened anew, and locked
+		}
+		want := unix.SOCK_DGRAM
+		if i == listenerAt {
+			want = unix.SOCK_SEQPACKET
+		}
+		typ, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil || typ != want {
+			return fmt.Errorf("descriptor %d is of another kind", i)
+		}
+	}
+	return nil
+}
+
+// sameUser checks who is at the other end.
+func sameUser(c int) error {
+	cred, err := unix.GetsockoptUcred(c, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return unsupported("SO_PEERCRED", err)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w (user %d)", ErrForeign, cred.Uid)
+	}
+	return nil
+}
+
+func ignoringEINTR(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// server makes the offer to all who connect.
+type server struct {
+	ln   *net.UnixListener
+	fds  []int
+	quit chan struct{}
+	wg   sync.WaitGroup
+}
+
+// serve begins. The descriptors must stay open until close has returned.
+func serve(fds [numFDs]int) (*server, error) {
+	own, err := unix.FcntlInt(uintptr(fds[listenerAt]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	file := os.NewFile(uintptr(own), "slots")
+	defer file.Close()
+	ln, err := net.FileListener(file)
+	if err != nil {
+		return nil, unsupported("listener", err)
+	}
+	u, ok := ln.(*net.UnixListener)
+	if !ok {
+		ln.Close()
+		return nil, unsupported("listener", errors.New("not a Unix socket"))
+	}
+	s := &server{ln: u, fds: fds[:], quit: make(chan struct{})}
+	s.wg.Add(1)
+	go s.run()
+	return s, nil
+}
+
+// run accepts. All devices at an address do, and one gets the connection.
+func (s *server) run() {
+	defer s.wg.Done()
+	for {
+		c, err := s.ln.AcceptUnix()
+		switch {
+		case err == nil:
+			s.answer(c)
+			continue
+		case errors.Is(err, net.ErrClosed):
+			return
+		}
+		// No descriptor left, most likely.
+		t := time.NewTimer(exhaustedPause)
+		select {
+		case <-t.C:
+		case <-s.quit:
+			t.Stop()
+		}
+	}
+}
+
+// answer makes the offer and closes. It reads nothing, and the message fits a new socket: it
+// cannot be kept waiting.
+func (s *server) answer(c *net.UnixConn) {
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	allowed := false
+	if raw.Control(func(fd uintptr) { allowed = sameUser(int(fd)) == nil }) != nil || !allowed {
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(answerTime))
+	_, _, _ = c.WriteMsgUnix(offer(), unix.UnixRights(s.fds...), nil)
+}
+
+func (s *server) close() {
+	close(s.quit)
+	s.ln.Close()
+	s.wg.Wait()
+}

@@ -1,0 +1,172 @@
+package slots
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// childEnv makes the test binary a process that has a lease; see child.
+const childEnv = "GOROCE_SLOTS_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if s := os.Getenv(childEnv); s != "" {
+		child(s)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child does what lines of its standard input say, and answers each by a line.
+func child(s string) {
+	var a Address
+	ap := netip.MustParseAddrPort(s)
+	a.Addr, a.Port = ap.Addr(), ap.Port()
+	var l *Lease
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var err error
+		out := "ok"
+		var service mad.ServiceID
+		switch verb, arg, _ := strings.Cut(in.Text(), " "); verb {
+		case "open":
+			if l, err = Open([]Address{a}); err == nil {
+				out = fmt.Sprint(l.slot)
+			}
+		case "announce":
+			_, _ = fmt.Sscan(arg, &service)
+			err = l.Announce(0, service)
+		case "squat": // have the name of another user's address
+			var fd int
+			if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err == nil {
+				if err = unix.Bind(fd, &unix.SockaddrUnix{Name: "\x00" + arg}); err == nil {
+					err = unix.Listen(fd, backlog)
+				}
+			}
+		case "ask": // for what another user has
+			var port uint16
+			_, _ = fmt.Sscan(arg, &port)
+			fd, _ := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			other := strings.Replace(Address{Addr: a.Addr, Port: port}.name(), fmt.Sprintf("/%d/", os.Geteuid()), "/0/", 1)
+			if err = unix.Connect(fd, &unix.SockaddrUnix{Name: other}); err == nil {
+				_, err = take(fd)
+			}
+			unix.Close(fd)
+		case "close":
+			l.Close()
+		}
+		if err != nil {
+			out = "error: " + err.Error()
+		}
+		fmt.Println(out)
+	}
+}
+
+// process is a child.
+type process struct {
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func start(t testing.TB, a Address, uid int) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{t: t, cmd: exec.Command(exe)}
+	if uid != 0 {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		p.cmd.Path = "/proc/self/exe" // the binary may be where that user cannot go
+	}
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%v", childEnv, netip.AddrPortFrom(a.Addr, a.Port)))
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(p.kill)
+	return p
+}
+
+func (p *process) say(f string, args ...any) string {
+	p.t.Helper()
+	_, err := fmt.Fprintf(p.in, f+"\n", args...)
+	require.NoError(p.t, err)
+	s, err := p.out.ReadString('\n')
+	require.NoError(p.t, err)
+	return strings.TrimSpace(s)
+}
+
+// kill ends the process by SIGKILL and waits until it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+var lastPort atomic.Int32
+
+// address returns an address that no other test has.
+func address() Address {
+	return Address{Addr: netip.MustParseAddr("127.5.5.5"), Port: uint16(20000 + lastPort.Add(1))}
+}
+
+func lease(t testing.TB, a ...Address) *Lease {
+	t.Helper()
+	l, err := Open(a)
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	return l
+}
+
+// send sends a datagram from elsewhere to the address.
+func send(t testing.TB, a Address, b []byte) {
+	t.Helper()
+	fd, err := unix.Socket(a.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Sendto(fd, b, 0, a.sockaddr()))
+}
+
+// received returns what a socket holds. Loopback delivers before the call that sends returns.
+func received(t testing.TB, fd int) (all [][]byte) {
+	t.Helper()
+	for {
+		b := make([]byte, 1<<16)
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		if err == unix.EAGAIN {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, b[:n])
+	}
+}
+
+// packet is a packet for a queue pair.
+func packet(n ib.QPN) []byte {
+	b := make([]byte, 60)
+	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteOnly, DestQP: n}}
+	h.PutHeaders(b)
+	return b
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(d)
+}

@@ -1,0 +1,87 @@
+package slots
+
+import (
+	"errors"
+
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Announce has requests for a service at address i handed to this device. ErrInUse means
+// that another device has announced it. Announcements are counted.
+func (l *Lease) Announce(i int, s mad.ServiceID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errors.New("closed")
+	}
+	if l.services[i][s] == 0 {
+		// The length says who it is. All locks of a service begin at the same byte, so there is one at
+		// a time.
+		ok, err := lock(l.sets[i].locks, offsetOf(s), int64(1+l.slot))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return ErrInUse
+		}
+	}
+	l.services[i][s]++
+	return nil
+}
+
+// Withdraw undoes one Announce.
+func (l *Lease) Withdraw(i int, s mad.ServiceID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.services[i][s] == 0 {
+		return
+	}
+	if l.services[i][s]--; l.services[i][s] == 0 {
+		delete(l.services[i], s)
+		unlock(l.sets[i].locks, offsetOf(s), serviceSpan)
+	}
+}
+
+// Owner returns the slot whose device has announced a service at address i.
+func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
+	l.mu.Lock()
+	mine := l.services[i][s] > 0
+	l.mu.Unlock()
+	if mine {
+		return l.slot, true
+	}
+	at := offsetOf(s)
+	start, length, ok := locked(l.sets[i].locks, at, 1)
+	if !ok || start != at || length < 1 || length > Count {
+		return 0, false
+	}
+	return int(length - 1), true
+}
+
+// Others calls f with the slots at address i that other devices have.
+func (l *Lease) Others(i int, f func(slot int)) { l.others(i, 0, Count, f) }
+
+// others looks between two slots. The kernel tells of one lock, no matter which.
+func (l *Lease) others(i int, from, to int64, f func(slot int)) {
+	if from >= to {
+		return
+	}
+	at, _, ok := locked(l.sets[i].locks, from, to-from)
+	if !ok || at < from || at >= to {
+		return
+	}
+	l.others(i, from, at, f)
+	f(int(at))
+	l.others(i, at+1, to, f)
+}
+
+// offsetOf returns where a service is locked. Services are 64 bits and offsets 63, less what a
+// lock takes; two services that meet are as unlikely as two random numbers of
+// 55 bits.
+func offsetOf(s mad.ServiceID) int64 {
+	x := uint64(s) + 0x9E3779B97F4A7C15 // splitmix64
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	x ^= x >> 31
+	return serviceAt + int64(x>>9)*serviceSpan
+}

@@ -1,0 +1,114 @@
+package slots
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"golang.org/x/sys/unix"
+)
+
+// Requests is what Steer returns for a packet that names no slot: a request to queue
+// pair 1.
+const Requests = Count
+
+// Offsets in a packet to queue pair 1, from the BTH on.
+const (
+	classAt     = ib.BTHBytes + ib.DETHBytes + 1
+	attributeAt = ib.BTHBytes + ib.DETHBytes + 16
+	// dataAt is where the sender's communication ID is, and peerAt that of the receiver.
+	dataAt = ib.BTHBytes + ib.DETHBytes + mad.HeaderBytes
+	peerAt = dataAt + 4
+
+	qpnShift = 24 - Bits
+	idShift  = 32 - Bits
+)
+
+// Steer returns the slot that a packet is for, or Requests. It does what the program of the
+// group does, for packets that came otherwise: in one datagram with a packet for another slot.
+func Steer(b []byte) int {
+	be := binary.BigEndian
+	if len(b) < 8 {
+		return 0
+	}
+	qpn := ib.QPN(be.Uint32(b[4:])) & ib.QPNMask
+	if qpn != ib.QPNGSI {
+		return int(qpn >> qpnShift)
+	}
+	if len(b) < peerAt+4 {
+		return 0
+	}
+	if mad.Class(b[classAt]) != mad.ClassCM {
+		return Requests
+	}
+	id := be.Uint32(b[peerAt:])
+	switch mad.Attribute(be.Uint16(b[attributeAt:])) {
+	case mad.AttrREQ, mad.AttrSIDRReq:
+		return Requests
+	case mad.AttrSIDRRep:
+		id = be.Uint32(b[dataAt:])
+	}
+	if id == 0 {
+		return Requests // a REJ of who does not know our ID
+	}
+	return int(id >> idShift)
+}
+
+// Service returns the service that a request is for. ok is false for messages that are
+// not about a service.
+func Service(b []byte) (s mad.ServiceID, ok bool) {
+	if len(b) != dataAt+mad.DataBytes+ib.ICRCBytes || mad.Class(b[classAt]) != mad.ClassCM {
+		return 0, false
+	}
+	data := (*mad.Data)(b[dataAt:])
+	switch mad.Attribute(binary.BigEndian.Uint16(b[attributeAt:])) {
+	case mad.AttrREQ:
+		var m mad.REQ
+		m.Decode(data)
+		return m.ServiceID, true
+	case mad.AttrSIDRReq:
+		var m mad.SIDRReq
+		m.Decode(data)
+		return m.ServiceID, true
+	}
+	return 0, false
+}
+
+// program chooses the socket of the group: the slot, or Count for requests. A load beyond the
+// end of the datagram ends it with 0. An index that there is no socket for, as while the group is being
+// made, leaves the choice to a hash; sockets without a lease drop what they get.
+func program() []unix.SockFilter {
+	const (
+		ldw = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		ldh = unix.BPF_LD | unix.BPF_H | unix.BPF_ABS
+		ldb = unix.BPF_LD | unix.BPF_B | unix.BPF_ABS
+		jeq = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		ja  = unix.BPF_JMP | unix.BPF_JA
+		and = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
+		rsh = unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K
+		ret = unix.BPF_RET
+	)
+	return []unix.SockFilter{
+		{Code: ldw, K: 4},
+		{Code: and, K: uint32(ib.QPNMask)},
+		{Code: jeq, K: uint32(ib.QPNGSI), Jt: 2},
+		{Code: rsh, K: qpnShift},
+		{Code: ret | unix.BPF_A},
+
+		{Code: ldw, K: peerAt}, // first, so that short ones end here
+		{Code: ldb, K: classAt},
+		{Code: jeq, K: uint32(mad.ClassCM), Jf: 9},
+		{Code: ldh, K: attributeAt},
+		{Code: jeq, K: uint32(mad.AttrREQ), Jt: 7},
+		{Code: jeq, K: uint32(mad.AttrSIDRReq), Jt: 6},
+		{Code: jeq, K: uint32(mad.AttrSIDRRep), Jt: 2},
+		{Code: ldw, K: peerAt},
+		{Code: ja, K: 1},
+		{Code: ldw, K: dataAt},
+		{Code: jeq, K: 0, Jt: 1},
+		{Code: ja, K: 1},
+		{Code: ret, K: Requests},
+		{Code: rsh, K: idShift},
+		{Code: ret | unix.BPF_A},
+	}
+}
