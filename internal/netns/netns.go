@@ -55,6 +55,13 @@ func onThread(f func() error) (err error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked, so the thread is not used again
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread never ends, and /proc/self is about it. This holds it while
+			// another does the work.
+			err = onThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
 		err = f()
 	}()
 	<-done

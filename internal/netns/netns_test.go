@@ -40,3 +40,22 @@ func TestNamespace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, outside, now)
 }
+
+// begun is where the process was before anything.
+var begun, _ = os.Readlink("/proc/self/ns/net")
+
+// The process stays where it was: its main thread, which outlives what it does, is never
+// the one that enters.
+func TestMainThreadStays(t *testing.T) {
+	n, err := New()
+	if err != nil {
+		t.Skipf("needs root: %v", err)
+	}
+	defer n.Close()
+	for range 200 {
+		require.NoError(t, n.Do(runtime.Gosched))
+	}
+	now, err := os.Readlink("/proc/self/ns/net")
+	require.NoError(t, err)
+	require.Equal(t, begun, now)
+}
