@@ -21,23 +21,23 @@ type Link struct {
 	rules []*rule
 
 	// Sending side.
-	txOut  []transport.TxPacket
-	txHeld []heldTx
+	txOut     []transport.TxPacket
+	txDelayed []delayedTx
 
 	// Receiving side.
-	rxIn    []transport.RxPacket
-	rxHeld  []heldRx
-	rxOut   []transport.RxPacket // to hand up, copies included
-	rxNext  int
-	rxEmpty bool // the link was found empty since Mark
+	rxIn      []transport.RxPacket
+	rxDelayed []delayedRx
+	rxOut     []transport.RxPacket // to hand up, copies included
+	rxNext    int
+	rxEmpty   bool // the link was found empty since Mark
 }
 
-type heldTx struct {
+type delayedTx struct {
 	left int
 	p    transport.TxPacket
 }
 
-type heldRx struct {
+type delayedRx struct {
 	left int
 	p    transport.RxPacket
 }
@@ -89,7 +89,7 @@ func (f *Link) Send(batch []transport.TxPacket) {
 	out := f.txOut[:0]
 	for i := range batch {
 		p := &batch[i]
-		held := len(f.txHeld)
+		before := len(f.txDelayed)
 		switch r := f.choose(Send, txInfo(p)); {
 		case r == nil:
 			out = append(out, *p)
@@ -98,7 +98,7 @@ func (f *Link) Send(batch []transport.TxPacket) {
 		case r.Action == Duplicate:
 			out = append(out, *p, *p)
 		case r.Action == Delay:
-			f.txHeld = append(f.txHeld, heldTx{max(r.Hold, 1), keepTx(p)})
+			f.txDelayed = append(f.txDelayed, delayedTx{max(r.Hold, 1), keepTx(p)})
 			continue
 		case r.Action == Corrupt:
 			bad := *p
@@ -107,22 +107,22 @@ func (f *Link) Send(batch []transport.TxPacket) {
 		default:
 			out = append(out, *p)
 		}
-		out = f.releaseTx(out, held)
+		out = f.releaseTx(out, before)
 	}
 	f.Link.Send(out)
 	clear(out)
 	f.txOut = out[:0]
 }
 
-// releaseTx appends those of the first n held packets whose turn has come.
+// releaseTx appends those of the first n delayed packets whose turn has come.
 func (f *Link) releaseTx(out []transport.TxPacket, n int) []transport.TxPacket {
-	for i := range f.txHeld[:n] {
-		h := &f.txHeld[i]
+	for i := range f.txDelayed[:n] {
+		h := &f.txDelayed[i]
 		if h.left--; h.left == 0 {
 			out = append(out, h.p)
 		}
 	}
-	f.txHeld = slices.DeleteFunc(f.txHeld, func(h heldTx) bool { return h.left == 0 })
+	f.txDelayed = slices.DeleteFunc(f.txDelayed, func(h delayedTx) bool { return h.left == 0 })
 	return out
 }
 
@@ -194,7 +194,7 @@ func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 }
 
 func (f *Link) receive(p *transport.RxPacket) {
-	held := len(f.rxHeld)
+	before := len(f.rxDelayed)
 	switch r := f.choose(Receive, rxInfo(p)); {
 	case r == nil:
 		f.rxOut = append(f.rxOut, *p)
@@ -205,7 +205,7 @@ func (f *Link) receive(p *transport.RxPacket) {
 	case r.Action == Delay:
 		q := *p
 		q.Data = append([]byte(nil), p.Data...)
-		f.rxHeld = append(f.rxHeld, heldRx{max(r.Hold, 1), q})
+		f.rxDelayed = append(f.rxDelayed, delayedRx{max(r.Hold, 1), q})
 		return
 	case r.Action == MarkCE:
 		q := *p
@@ -219,13 +219,13 @@ func (f *Link) receive(p *transport.RxPacket) {
 	default:
 		f.rxOut = append(f.rxOut, *p)
 	}
-	for i := range f.rxHeld[:held] {
-		h := &f.rxHeld[i]
+	for i := range f.rxDelayed[:before] {
+		h := &f.rxDelayed[i]
 		if h.left--; h.left == 0 {
 			f.rxOut = append(f.rxOut, h.p)
 		}
 	}
-	f.rxHeld = slices.DeleteFunc(f.rxHeld, func(h heldRx) bool { return h.left == 0 })
+	f.rxDelayed = slices.DeleteFunc(f.rxDelayed, func(h delayedRx) bool { return h.left == 0 })
 }
 
 // mutate lets the rule change the decoded headers, which are written back, and

@@ -37,7 +37,7 @@
 // addresses of the link, and nothing else; what concerns loopback addresses must come by the
 // loopback interface.
 //
-// The port is held by UDP sockets that receive nothing: otherwise the kernel would
+// The port is reserved by UDP sockets that receive nothing: otherwise the kernel would
 // answer every packet with an ICMP error.
 //
 // # Neighbours

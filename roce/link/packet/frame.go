@@ -1,7 +1,7 @@
 package packet
 
 import (
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"golang.org/x/sys/unix"
 )
@@ -25,7 +25,7 @@ func parseFrame(d *receive.Datagram, b []byte, vnet bool, port uint16) bool {
 		}
 		b = b[vnetBytes:]
 	}
-	if !raw.Parse(d, b, port) {
+	if !frame.Parse(d, b, port) {
 		return false
 	}
 	d.Segment = segment

@@ -7,17 +7,18 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // preparedPath is a path with a neighbour, without a kernel.
 func preparedPath(src, dst string, vlan uint16) *path {
-	p := &path{Path: raw.Path{Flow: raw.Flow{
+	p := &path{Path: transmit.Path{Flow: frame.Flow{
 		Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: 0xC001, DstPort: ib.UDPPort,
 		TrafficClass: 0x6A, HopLimit: 44, FlowLabel: 0xABCDE, VLAN: vlan,
 	}}}
@@ -59,9 +60,8 @@ func TestHeadRoundTrip(t *testing.T) {
 				require.EqualValues(t, 44, d.HopLimit)
 				require.Zero(t, d.Ident)
 
-				frame := b[vnetBytes:]
-				ip := frame[raw.EthernetBytes:]
-				pseudo := frame[raw.EthernetBytes+8:][:32]
+				ip := b[vnetBytes+frame.EthernetBytes:]
+				pseudo := ip[8:][:32]
 				udp := ip[40:]
 				if p.Flow.Dst.Is4() {
 					require.EqualValues(t, 0xFFFF, sum16(0, ip[:20]), "header checksum")
@@ -75,7 +75,7 @@ func TestHeadRoundTrip(t *testing.T) {
 				require.EqualValues(t, unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, b[0])
 				require.EqualValues(t, segment, native.Uint16(b[4:]))
 				start := native.Uint16(b[6:])
-				require.Equal(t, udp[0:2], frame[start:start+2], "csum_start is the UDP header")
+				require.Equal(t, udp[0:2], b[vnetBytes:][start:start+2], "csum_start is the UDP header")
 				require.Equal(t, sum16(unix.IPPROTO_UDP+uint32(size+8), pseudo), binary.BigEndian.Uint16(udp[6:]))
 			}
 		}

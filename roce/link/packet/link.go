@@ -10,7 +10,8 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,7 @@ var native = binary.NativeEndian
 // [link.Multicaster] and [link.Watcher].
 type Link struct {
 	opts     Options
-	local    raw.Local
+	local    endpoint.Local
 	loopback int // index of the loopback interface
 	groups   groups
 
@@ -54,14 +55,14 @@ func (l *Link) open() (err error) {
 	if l.tx.fd, err = openRaw(); err != nil {
 		return err
 	}
-	err = l.local.Open(raw.Options{
+	err = l.local.Open(endpoint.Options{
 		Name: "packet", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,
 		HopsChanged: l.hopsChanged, Listen: l.listen,
 	})
 	if err != nil {
 		return err
 	}
-	if err := l.local.Begin(func(int) int { return raw.MaxIPBytes }, l.opts.MTU); err != nil {
+	if err := l.local.Begin(func(int) int { return frame.MaxIPBytes }, l.opts.MTU); err != nil {
 		return err
 	}
 	l.loopback = loopbackIndex // no address depends on it if it is not among those
@@ -92,7 +93,7 @@ func (l *Link) rebind(k rtnl.Link) {
 
 // hopsChanged is called when destinations have become reachable or not.
 func (l *Link) hopsChanged() {
-	if l.tx.held.Changed() {
+	if l.tx.unresolved.Changed() {
 		l.Wake()
 	}
 }
@@ -158,7 +159,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if l.closed.Load() {
 		return link.ErrClosed
 	}
-	if l.tx.held.Due() {
+	if l.tx.unresolved.Due() {
 		return nil // the sending side has something to do
 	}
 	fds := l.rx.fds

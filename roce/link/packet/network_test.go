@@ -20,16 +20,16 @@ import (
 // giveUp bounds what would otherwise hang.
 const giveUp = 20 * time.Second
 
-// The port is held: the kernel answers packets of the link with nothing, and
+// The port is reserved: the kernel answers packets of the link with nothing, and
 // nobody else gets the port. Without the link it does answer.
 func TestPortHeld(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	a := openPacket(nil).In(t, n.A, n.A4)
 	defer a.Close()
-	for _, held := range []bool{false, true} {
+	for _, reserved := range []bool{false, true} {
 		var b link.Link
-		if held {
+		if reserved {
 			b = openPacket(nil).In(t, n.B, n.B4)
 			_, err := func() (l link.Link, err error) {
 				n.B.Do(func() { l, err = packet.Open(packet.Options{Addrs: []netip.Addr{n.B4}}) })
@@ -63,7 +63,7 @@ func TestPortHeld(t *testing.T) {
 				icmp++
 			}
 		}
-		if held {
+		if reserved {
 			require.Zero(t, icmp)
 			require.NoError(t, b.Close())
 		} else {

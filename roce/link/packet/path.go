@@ -1,20 +1,21 @@
 package packet
 
 import (
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
 // path is the state that the link hangs on a transport.Path.
 type path struct {
-	raw.Path
+	transmit.Path
 	l *Link
 
 	// For the state of the hop, if it is Ready:
 	name    rawName
-	head    raw.Header
+	head    frame.Header
 	headLen int // of virtio header and headers
 	limit   int // most bytes of UDP payload in a frame
 }
@@ -45,8 +46,8 @@ func (s *path) Refresh() nexthop.Status {
 func (s *path) prepare(st *nexthop.State) {
 	s.head.Init(&s.Flow, st.Src, st.Dst)
 	s.headLen = vnetBytes + s.head.Len()
-	overhead := raw.Overhead(s.Flow.Dst)
-	longest := raw.MaxIPBytes
+	overhead := frame.Overhead(s.Flow.Dst)
+	longest := frame.MaxIPBytes
 	if st.GSOMax > 0 {
 		longest = min(longest, st.GSOMax-s.head.Network())
 	}
@@ -67,17 +68,17 @@ func (s *path) prepare(st *nexthop.State) {
 // into segments of segment bytes (0: a single packet), to b, which has headLen
 // bytes.
 func (s *path) putHead(b []byte, size, segment int) {
-	vnet, frame := b[:vnetBytes], b[vnetBytes:]
+	vnet, head := b[:vnetBytes], b[vnetBytes:]
 	clear(vnet)
-	s.head.Put(frame, size)
+	s.head.Put(head, size)
 	if segment == 0 {
 		return
 	}
-	s.head.PutPartialChecksum(frame, size)
+	s.head.PutPartialChecksum(head, size)
 	at := s.head.Transport()
 	vnet[0], vnet[1] = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, unix.VIRTIO_NET_HDR_GSO_UDP_L4
 	native.PutUint16(vnet[2:], uint16(s.head.Len()))
 	native.PutUint16(vnet[4:], uint16(segment))
 	native.PutUint16(vnet[6:], uint16(at))
-	native.PutUint16(vnet[8:], raw.ChecksumOffset)
+	native.PutUint16(vnet[8:], frame.ChecksumOffset)
 }

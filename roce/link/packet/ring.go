@@ -4,7 +4,7 @@ import (
 	"errors"
 	"os"
 
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +36,7 @@ const (
 // openRing makes the ring of a socket, of so many slots at least, for packets of
 // interfaces of an MTU.
 func openRing(fd, slots, mtu int) (*ring, error) {
-	r := &ring{slot: ringHeaderBytes + vnetBytes + raw.EthernetBytes + raw.VLANTagBytes + mtu}
+	r := &ring{slot: ringHeaderBytes + vnetBytes + frame.EthernetBytes + frame.VLANTagBytes + mtu}
 	r.slot = (r.slot + ringAlign - 1) &^ (ringAlign - 1)
 	r.block = ringBlockBytes
 	r.perBlock = r.block / r.slot

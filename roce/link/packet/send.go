@@ -3,7 +3,6 @@ package packet
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
@@ -30,13 +29,13 @@ type sender struct {
 
 	adding bool // packets are being added to the batch
 
-	held  raw.Held[*path]
-	stats transmit.Counters
+	unresolved transmit.UnresolvedQueue[*path]
+	stats      transmit.Counters
 }
 
 func (t *sender) init(l *Link) error {
 	t.l = l
-	t.held.Init(&t.stats, t.sendHeld)
+	t.unresolved.Init(&t.stats, t.sendResolved)
 	if err := setVnet(t.fd); err != nil {
 		return &OpenError{Hint: "this kernel is too old: use the udp link", Err: err}
 	}
@@ -51,7 +50,7 @@ func (t *sender) init(l *Link) error {
 
 // Blocked reports whether packets wait for the socket, or can go now that a
 // neighbour is known.
-func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
+func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
@@ -59,8 +58,8 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
-	if t.held.Due() {
-		t.held.Retry()
+	if t.unresolved.Due() {
+		t.unresolved.Retry()
 	}
 	done := false
 	defer func() {
@@ -110,7 +109,7 @@ func (t *sender) add(p *transport.TxPacket) {
 	size := p.UDPPayloadLen()
 	m := t.batch.Last()
 	// What the packet before could do, in the same call of Send, this one can.
-	if (m == nil || m.Path != ps || size > ps.Most) && !t.held.Admit(ps, p, size) {
+	if (m == nil || m.Path != ps || size > ps.Most) && !t.unresolved.Admit(ps, p, size) {
 		return
 	}
 	fits := t.gso.Load() && t.batch.Fits(m, ps, p, size, t.maxSegs, ps.limit)
@@ -186,8 +185,8 @@ func (t *sender) lost(p *path, errno unix.Errno, packets int) {
 	}
 }
 
-// sendHeld sends a packet that waited for its neighbour.
-func (t *sender) sendHeld(p *path, data []byte) {
+// sendResolved sends a packet that waited for its neighbour.
+func (t *sender) sendResolved(p *path, data []byte) {
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
 		errno = t.sendOne(p, data, 0)

@@ -31,7 +31,7 @@
 // concerns loopback addresses must come by the loopback interface. The program is held
 // by a BPF link, so that it goes when the process does, however it ends.
 //
-// The port is held by UDP sockets that receive nothing: nobody else can have it,
+// The port is reserved by UDP sockets that receive nothing: nobody else can have it,
 // and the kernel answers nothing that passes with an ICMP error.
 //
 // # Frames

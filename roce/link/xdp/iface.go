@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	bpflink "github.com/cilium/ebpf/link"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
@@ -76,7 +76,7 @@ type iface struct {
 // openIface attaches to an interface, the best way that works.
 func openIface(l *Link, k rtnl.Link) (*iface, error) {
 	f := &iface{l: l, index: k.Index, name: k.Name, loopback: k.Flags&unix.IFF_LOOPBACK != 0}
-	fits := k.MTU+raw.EthernetBytes+raw.VLANTagBytes <= rxChunkBytes
+	fits := k.MTU+frame.EthernetBytes+frame.VLANTagBytes <= rxChunkBytes
 	var tried []string
 	for _, m := range l.opts.modes(fits) {
 		err := f.try(m, k)
@@ -206,7 +206,7 @@ func (f *iface) longest() int {
 	if f.mode.multi {
 		return maxFrameBytes
 	}
-	return rxChunkBytes - raw.EthernetBytes - raw.VLANTagBytes
+	return rxChunkBytes - frame.EthernetBytes - frame.VLANTagBytes
 }
 
 // sender returns the queue for a flow: flows keep theirs.

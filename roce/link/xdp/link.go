@@ -13,7 +13,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
@@ -25,7 +25,7 @@ const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: ru
 // [link.Multicaster] and [link.Watcher].
 type Link struct {
 	opts  Options
-	local raw.Local
+	local endpoint.Local
 
 	ifaces  []*iface
 	byIndex map[int]*iface
@@ -82,7 +82,7 @@ func (l *Link) open() (err error) {
 	if err := l.opts.check(); err != nil {
 		return &OpenError{Err: err}
 	}
-	err = l.local.Open(raw.Options{
+	err = l.local.Open(endpoint.Options{
 		Name: "xdp", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,
 		HopsChanged: l.hopsChanged, LinkChanged: l.linkChanged, Listen: l.listen,
 	})
@@ -120,7 +120,7 @@ func (l *Link) open() (err error) {
 
 // hopsChanged is called when destinations have become reachable or not.
 func (l *Link) hopsChanged() {
-	if l.tx.held.Changed() {
+	if l.tx.unresolved.Changed() {
 		l.Wake()
 	}
 }
@@ -219,7 +219,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	if l.tx.held.Due() {
+	if l.tx.unresolved.Due() {
 		return nil // the sending side has something to do
 	}
 	r := &l.rx
@@ -270,7 +270,7 @@ func (l *Link) spin(timeoutNs int64) bool {
 	}
 	for end := l.Now() + limit; ; {
 		for range 16 {
-			if l.woken.Load() || l.tx.held.Due() || l.tx.blocked.Load() {
+			if l.woken.Load() || l.tx.unresolved.Due() || l.tx.blocked.Load() {
 				return true
 			}
 			for _, f := range l.ifaces {

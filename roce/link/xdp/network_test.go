@@ -57,7 +57,7 @@ func TestModeAndMTU(t *testing.T) {
 }
 
 // Everything else goes on as if the link were not there: TCP, UDP to other
-// ports, neighbour discovery; and the port is held against others and ICMP.
+// ports, neighbour discovery; and the port is reserved against others and ICMP.
 func TestOtherTraffic(t *testing.T) {
 	t.Parallel()
 	n, a, b := openPair(t, 9000)
@@ -224,7 +224,7 @@ func TestVLAN(t *testing.T) {
 	a := openXDP(func(o *xdp.Options) { o.VLAN = 123 }).In(t, n.A, n.A4)
 	defer func() { require.NoError(t, a.Close()) }()
 	// The packet link takes what the kernel thinks is of this VLAN. The priority
-	// is a matter of package raw.
+	// is a matter of package frame.
 	peer := linktest.Opener(func(addr netip.Addr) (link.Link, error) {
 		return packet.Open(packet.Options{Addrs: []netip.Addr{addr}, VLAN: 123})
 	}).In(t, n.B, n.B4)

@@ -1,18 +1,19 @@
 package xdp
 
 import (
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 )
 
 // path is the state that the link hangs on a transport.Path.
 type path struct {
-	raw.Path
+	transmit.Path
 	l *Link
 
 	// For the state of the hop, if it is Ready:
-	head raw.Header
+	head frame.Header
 	q    *queue // nil if the link is not attached to the interface
 }
 
@@ -50,7 +51,7 @@ func (s *path) prepare(st *nexthop.State) {
 	}
 	s.q = f.sender(s.Flow.SrcPort)
 	s.head.Init(&s.Flow, st.Src, st.Dst)
-	s.Most = min(min(st.MTU, f.longest())-raw.Overhead(s.Flow.Dst), s.q.slotBytes-slotSlack-s.head.Len())
+	s.Most = min(min(st.MTU, f.longest())-frame.Overhead(s.Flow.Dst), s.q.slotBytes-slotSlack-s.head.Len())
 }
 
 // write makes the frame of a packet in a slot, and returns its length.

@@ -2,7 +2,7 @@ package xdp
 
 import (
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/raw"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
@@ -134,7 +134,7 @@ func (r *receiver) take(q *queue, batch []transport.RxPacket) (n int, err error)
 		switch {
 		case b == nil:
 			r.split.Truncated.Add(1)
-		case !raw.Parse(&d, b, r.l.local.Port()):
+		case !frame.Parse(&d, b, r.l.local.Port()):
 			r.split.Malformed.Add(1)
 		case q.f.mode.native:
 			if r.split.Begin(&d) {

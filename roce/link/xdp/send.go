@@ -3,7 +3,6 @@ package xdp
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/link/internal/raw"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 )
@@ -15,18 +14,18 @@ type sender struct {
 	backlog backlog
 	blocked atomic.Bool // something waits for the kernel
 
-	held  raw.Held[*path]
-	stats transmit.Counters
+	unresolved transmit.UnresolvedQueue[*path]
+	stats      transmit.Counters
 }
 
 func (t *sender) init(l *Link) {
 	t.l = l
-	t.held.Init(&t.stats, t.sendHeld)
+	t.unresolved.Init(&t.stats, t.sendResolved)
 }
 
 // Blocked reports whether packets wait for the kernel, or can go now that a
 // neighbour is known.
-func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.held.Due() }
+func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
@@ -38,8 +37,8 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
-	if t.held.Due() {
-		t.held.Retry() // flushed below
+	if t.unresolved.Due() {
+		t.unresolved.Retry() // flushed below
 	}
 	packets, bytes := 0, 0
 	defer func() { // also if the payload of a packet is not there, and add panics
@@ -65,7 +64,7 @@ func (t *sender) add(p *transport.TxPacket) int {
 		return 0
 	}
 	size := p.UDPPayloadLen()
-	if !t.held.Admit(ps, p, size) {
+	if !t.unresolved.Admit(ps, p, size) {
 		return 0
 	}
 	slot := t.slot(ps.q)
@@ -128,8 +127,8 @@ func (t *sender) kick(q *queue) {
 	}
 }
 
-// sendHeld sends a packet that waited for its neighbour.
-func (t *sender) sendHeld(p *path, data []byte) {
+// sendResolved sends a packet that waited for its neighbour.
+func (t *sender) sendResolved(p *path, data []byte) {
 	slot := t.slot(p.q)
 	if slot == nil {
 		t.postponeBytes(p, data)

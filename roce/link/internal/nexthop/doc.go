@@ -4,12 +4,14 @@
 //
 // # How
 //
-// [Table.Get] returns a [Hop] without waiting for a neighbour; its [State] is Pending
-// until the kernel has resolved it, which for a neighbour that it knows it has. One goroutine reads notifications, another asks and makes
-// the kernel probe. A hop whose neighbour goes stale while it is in use is
-// probed again, as the kernel would for its own packets; one whose entry is
-// removed keeps the old MAC until the kernel has another, or has failed.
-// [Table.Follow] tells when local addresses go to other interfaces.
+// [Table.Get] never waits for a neighbour. The [State] of its [Hop] is Pending until the
+// kernel resolves the neighbour; for a neighbour it already knows, and for a multicast
+// group, it is Ready at once.
+//
+// One goroutine reads notifications. Another asks the kernel, and makes it probe: a hop
+// whose neighbour goes stale while it is in use, as the kernel would for its own packets.
+// A hop whose entry is removed keeps the old MAC until the kernel has another, or has
+// failed. [Table.Follow] tells when local addresses go to other interfaces.
 //
 // # Invariants
 //

@@ -108,7 +108,7 @@ func (t *Table) locate() (moves []int) {
 // leaveBy returns the only interface that packets of a key may leave by, 0 if the
 // routes tell.
 func (t *Table) leaveBy(k key) int {
-	if !t.opts.Bound && !k.dst.IsLinkLocalUnicast() {
+	if !t.opts.Bound && !k.dst.IsLinkLocalUnicast() && !k.dst.IsMulticast() {
 		return 0
 	}
 	i := slices.Index(t.opts.Addrs, k.src)

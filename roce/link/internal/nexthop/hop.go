@@ -24,7 +24,6 @@ const (
 type State struct {
 	Status   Status
 	Index    int // of the interface to send on
-	Loopback bool
 	Src, Dst rtnl.MAC
 	MTU      int // longest IP packet in bytes
 	GSOMax   int // longest segmentation offload packet of the interface in bytes; 0 unknown

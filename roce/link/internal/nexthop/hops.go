@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 )
 
-// Get returns the hop for packets from src to the unicast address dst. One that is new is
-// looked up at once, which takes some tens of microseconds: a burst to a neighbour
+// Get returns the hop for packets from src to dst, a unicast address or a multicast group.
+// One that is new is looked up at once, which takes some tens of microseconds: a burst to a neighbour
 // that the kernel knows need not wait for the worker.
 func (t *Table) Get(dst, src netip.Addr) *Hop {
 	h, fresh := t.hop(key{dst, src})

@@ -101,9 +101,19 @@ func (t *Table) work() {
 	}
 }
 
+// route asks which way packets of a key go. Those to a multicast group leave by the
+// interface of their source.
+func (t *Table) route(k key) (rtnl.Route, error) {
+	index := t.leaveBy(k)
+	if k.dst.IsMulticast() {
+		return rtnl.Route{Type: unix.RTN_MULTICAST, Index: index}, nil
+	}
+	return t.conn.Route(k.dst, k.src, index)
+}
+
 // ask resolves a hop, and reports whether it has become Ready or Failed. asking is held.
 func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
-	r, err := t.conn.Route(h.key.dst, h.key.src, t.leaveBy(h.key))
+	r, err := t.route(h.key)
 	t.mu.Lock()
 	s := *h.state.Load()
 	if s.Status == Evicted || h.epoch != epoch {
@@ -117,7 +127,7 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 	switch {
 	case err != nil:
 		s = State{Status: Failed, Err: err}
-	case r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_LOCAL:
+	case r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_LOCAL && r.Type != unix.RTN_MULTICAST:
 		s = State{Status: Failed, Err: syscall.ENETUNREACH}
 	case !known || !l.Up():
 		s = State{Status: Failed, Err: ErrDown}
@@ -128,10 +138,13 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 			s = State{}
 		}
 		s.Index, s.Src, s.Err = r.Index, l.MAC, nil
-		s.Loopback = l.Flags&unix.IFF_LOOPBACK != 0
 		s.MTU, s.GSOMax = l.MTU, l.GSOMax
 		if r.MTU > 0 {
 			s.MTU = min(s.MTU, r.MTU)
+		}
+		if r.Type == unix.RTN_MULTICAST {
+			s.Status, s.Dst, s.stale = Ready, multicastMAC(h.key.dst), false
+			break
 		}
 		if l.Flags&(unix.IFF_NOARP|unix.IFF_LOOPBACK) != 0 {
 			// As the kernel does where nobody can be asked.

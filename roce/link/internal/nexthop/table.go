@@ -16,7 +16,7 @@ type Options struct {
 	Addrs   []netip.Addr
 	Indexes []int
 	// Bound says that packets leave by the interface of their source address, whatever
-	// the routes say. Those to link-local addresses always do.
+	// the routes say. Those to link-local addresses and to multicast groups always do.
 	Bound bool
 	// Changed is called after hops have become Ready or Failed.
 	Changed func()

@@ -39,7 +39,6 @@ func TestLoopbackIsReady(t *testing.T) {
 	}
 	require.True(t, ok)
 	require.Equal(t, Ready, s.Status)
-	require.True(t, s.Loopback)
 	require.Equal(t, l.MTU, s.MTU)
 	require.Equal(t, rtnl.MAC{}, s.Dst)
 	require.Same(t, s, h.State(), "no change, no new state")

@@ -1,25 +1,28 @@
-package raw
+package endpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/portstate"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
 // Local is the local end of a link that writes frames: its addresses, the
-// interfaces that they are on, the sockets that hold the port there, the groups
+// interfaces that they are on, the sockets that reserve the port there, the groups
 // that it is in, and what the kernel knows of the network.
 type Local struct {
 	Hops  *nexthop.Table
@@ -28,15 +31,17 @@ type Local struct {
 
 	o     Options
 	start time.Time
-	near  []atomic.Pointer[nexthop.State] // the interfaces of o.Addrs, as hops without destination
 
 	// mu guards what follows.
-	mu      sync.Mutex
-	index   []int              // of the interfaces of o.Addrs, same order
-	holds   []*Hold            // of o.Addrs, same order
-	groups  map[membership]int // joins
-	stopped bool
+	mu       sync.Mutex
+	index    []int              // of the interfaces of o.Addrs, same order
+	reserved []*portReservation // of o.Addrs, same order
+	groups   map[membership]int // joins
+	stopped  bool
 }
+
+// maxVLAN is the largest VLAN (IEEE 802.1Q; 0xFFF is reserved).
+const maxVLAN = 4094
 
 // Options say what a Local is made of. Open normalises Addrs and Port.
 type Options struct {
@@ -80,10 +85,6 @@ func (l *Local) Open(o Options) (err error) {
 	if o.VLAN != 0 && slices.ContainsFunc(l.index, func(i int) bool { return i != l.index[0] }) {
 		return &link.OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
 	}
-	l.near = make([]atomic.Pointer[nexthop.State], len(o.Addrs))
-	for i := range l.near {
-		l.near[i].Store(&nexthop.State{Status: nexthop.Failed, Err: nexthop.ErrDown})
-	}
 	l.Hops, err = nexthop.Open(nexthop.Options{
 		Changed: o.HopsChanged, LinkChanged: l.linkChanged, Poke: l.poke,
 		Addrs: l.o.Addrs, Indexes: l.index,
@@ -97,12 +98,12 @@ func (l *Local) Open(o Options) (err error) {
 		if !k.Ethernet() {
 			return &link.OpenError{Addr: a, Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
 		}
-		h, err := NewHold(a, l.index[i], o.Port)
+		r, err := reservePort(a, l.index[i], o.Port)
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
-		l.holds = append(l.holds, h)
+		l.reserved = append(l.reserved, r)
 		l.mu.Unlock()
 	}
 	return nil
@@ -147,7 +148,6 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	}
 	l.State.Init(links, limit, override)
 	for index, k := range links {
-		l.linkUnder(k, false)
 		l.catchUp(index, k)
 	}
 	return nil
@@ -155,26 +155,10 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 
 // linkChanged takes notice of an interface that has changed.
 func (l *Local) linkChanged(k rtnl.Link, gone bool) {
-	l.linkUnder(k, gone)
 	if l.o.LinkChanged != nil {
 		l.o.LinkChanged(k, gone)
 	} else {
 		l.State.Changed(k, gone)
-	}
-}
-
-// linkUnder brings the hops without destination up to date.
-func (l *Local) linkUnder(k rtnl.Link, gone bool) {
-	s := &nexthop.State{Status: nexthop.Ready, Index: k.Index, Src: k.MAC, MTU: k.MTU, GSOMax: k.GSOMax}
-	if gone || !k.Up() {
-		s = &nexthop.State{Status: nexthop.Failed, Err: nexthop.ErrDown}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, index := range l.index {
-		if old := l.near[i].Load(); index == k.Index && *old != *s {
-			l.near[i].Store(s)
-		}
 	}
 }
 
@@ -216,8 +200,8 @@ func (l *Local) Close() error {
 	var errs []error
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.holds {
-		errs = append(errs, h.Close())
+	for _, r := range l.reserved {
+		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
 }
@@ -226,8 +210,8 @@ func (l *Local) Close() error {
 func (l *Local) poke(dst, src netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.o.Addrs, src); i >= 0 && i < len(l.holds) && !l.stopped {
-		l.holds[i].Poke(dst)
+	if i := slices.Index(l.o.Addrs, src); i >= 0 && i < len(l.reserved) && !l.stopped {
+		l.reserved[i].poke(dst)
 	}
 }
 
@@ -245,4 +229,17 @@ func (l *Local) Indexes() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.index)
+}
+
+// Path begins s for a path. It returns false if nothing can be sent on it.
+func (l *Local) Path(s *transmit.Path, p *transport.Path, rxeFlush bool) bool {
+	src := p.Src.WithZone("")
+	if !slices.Contains(l.o.Addrs, src) || p.Dst.Is4() != src.Is4() {
+		return false
+	}
+	s.Init(p, frame.Flow{
+		Src: src, Dst: p.Dst.WithZone(""), SrcPort: cmp.Or(p.SrcPort, l.o.Port), DstPort: l.o.Port,
+		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, VLAN: l.o.VLAN,
+	}, l.Hops, rxeFlush)
+	return true
 }

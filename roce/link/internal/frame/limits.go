@@ -1,4 +1,4 @@
-package raw
+package frame
 
 import "github.com/goroce/goroce/ib"
 
@@ -15,14 +15,6 @@ const (
 	MaxIPBytes = 65535
 	// ChecksumOffset is where in the UDP header the checksum is.
 	ChecksumOffset = 6
-
-	// maxVLAN is the largest VLAN (IEEE 802.1Q; 0xFFF is reserved).
-	maxVLAN = 4094
-
-	// heldBytes bounds what waits for neighbours to be resolved, heldPerPath
-	// what of it is for one path.
-	heldBytes   = 1 << 20
-	heldPerPath = 64 << 10
 
 	// defaultTTL is the hop limit of paths that have none.
 	defaultTTL = 64

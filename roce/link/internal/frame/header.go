@@ -1,4 +1,4 @@
-package raw
+package frame
 
 import (
 	"encoding/binary"
@@ -123,13 +123,4 @@ func sum16(b []byte) (sum uint32) {
 func fold(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xFFFF
 	return uint16(sum>>16 + sum)
-}
-
-// MulticastMAC returns the MAC address of a multicast group (RFC 1112, RFC 2464).
-func MulticastMAC(group netip.Addr) rtnl.MAC {
-	a := group.As16()
-	if group.Is4() {
-		return rtnl.MAC{0x01, 0x00, 0x5E, a[13] & 0x7F, a[14], a[15]}
-	}
-	return rtnl.MAC{0x33, 0x33, a[12], a[13], a[14], a[15]}
 }

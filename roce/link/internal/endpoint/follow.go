@@ -1,4 +1,4 @@
-package raw
+package endpoint
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 
 // Follow has the link go on where its addresses are: when an interface is
 // removed and one with the address comes in its place, or the address goes to
-// another, the port, the groups and the socket that holds the port follow.
+// another, the port, the groups and the socket that reserves the port follow.
 // rebind is called with the interface then.
 func (l *Local) Follow(rebind func(k rtnl.Link)) {
 	l.Hops.Follow(func(i int) { l.moved(i, rebind) })
@@ -35,10 +35,9 @@ func (l *Local) moved(i int, rebind func(k rtnl.Link)) {
 			groups = append(groups, m.group)
 		}
 	}
-	l.holds[i].Move(index, groups)
+	l.reserved[i].move(index, groups)
 	kept := slices.Contains(l.index, old)
 	l.mu.Unlock()
-	l.linkUnder(k, false)
 	rebind(k)
 	l.State.Moved(old, kept, k)
 	l.catchUp(index, k)

@@ -1,4 +1,4 @@
-package raw
+package frame
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package raw
+package endpoint
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ type membership struct {
 	group, local netip.Addr
 }
 
-// Join makes the kernel join the group, by the socket that holds the port, and
+// Join makes the kernel join the group, by the socket that reserves the port, and
 // the link receive what is sent to it. Joins are counted.
 func (l *Local) Join(group, local netip.Addr) error {
 	group = group.WithZone("")
@@ -35,12 +35,12 @@ func (l *Local) Join(group, local netip.Addr) error {
 	if i < 0 {
 		return fmt.Errorf("%s link: %v is no local address to join %v from", l.o.Name, local, group)
 	}
-	if err := l.holds[i].Join(group); err != nil {
+	if err := l.reserved[i].join(group); err != nil {
 		return err
 	}
 	if !l.wanted(group, l.index[i]) {
 		if err := l.o.Listen(group, l.index[i], true); err != nil {
-			return errors.Join(err, l.holds[i].Leave(group))
+			return errors.Join(err, l.reserved[i].leave(group))
 		}
 	}
 	l.groups[m] = 1
@@ -66,7 +66,7 @@ func (l *Local) Leave(group, local netip.Addr) error {
 		return nil // the sockets are gone, and the membership with them
 	}
 	i := slices.Index(l.o.Addrs, local)
-	err := l.holds[i].Leave(group)
+	err := l.reserved[i].leave(group)
 	if l.wanted(group, l.index[i]) {
 		return err // from another address of the interface
 	}

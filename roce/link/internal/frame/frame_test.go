@@ -1,4 +1,4 @@
-package raw
+package frame
 
 import (
 	"net"
@@ -102,11 +102,6 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, d.Source.SrcPort, p.Flow.SrcPort)
 		require.Equal(t, len(d.Data), len(p.Payload))
 	})
-}
-
-func TestMulticastMAC(t *testing.T) {
-	require.Equal(t, rtnl.MAC{0x01, 0x00, 0x5E, 0x01, 0x02, 0x03}, MulticastMAC(netip.MustParseAddr("239.129.2.3")))
-	require.Equal(t, rtnl.MAC{0x33, 0x33, 0, 1, 0, 2}, MulticastMAC(netip.MustParseAddr("ff15::1:2")))
 }
 
 func TestHeaderNoAllocation(t *testing.T) {

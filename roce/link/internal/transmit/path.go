@@ -1,0 +1,51 @@
+package transmit
+
+import (
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/frame"
+	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/transport"
+)
+
+// Path is what links that write frames keep of a transport.Path: the flow, its
+// ICRC, and the next hop.
+type Path struct {
+	Of   *transport.Path
+	Flow frame.Flow
+	ICRC ICRC
+	// Most is how many bytes of UDP payload a packet has at most; whoever makes the
+	// headers of a fresh state sets it.
+	Most int
+
+	hops       *nexthop.Table
+	hop        *nexthop.Hop
+	state      *nexthop.State
+	unresolved int // bytes kept until the neighbour is known
+}
+
+// Init begins a path whose packets are of the flow. rxeFlush is that of [ICRC].
+func (s *Path) Init(of *transport.Path, f frame.Flow, hops *nexthop.Table, rxeFlush bool) {
+	*s = Path{
+		Of: of, Flow: f, hops: hops, hop: hops.Get(f.Dst, f.Src),
+		ICRC: ICRC{ICRC: link.FlowICRC(of, f.SrcPort, f.DstPort), RxeFlush: rxeFlush},
+	}
+}
+
+// Base returns s: every path of a link has one.
+func (s *Path) Base() *Path { return s }
+
+// Follow brings the path up to date with its next hop. fresh is true if the
+// state is Ready and another than before: the headers are to be made anew.
+func (s *Path) Follow() (st *nexthop.State, fresh bool) {
+	st = s.hop.State()
+	if st.Status == nexthop.Evicted {
+		s.hop = s.hops.Get(s.Flow.Dst, s.Flow.Src)
+		st = s.hop.State()
+	}
+	s.hop.Use(st)
+	if st == s.state {
+		return st, false
+	}
+	s.state = st
+	return st, st.Status == nexthop.Ready
+}

@@ -1,0 +1,135 @@
+package transmit
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/roce/link/internal/nexthop"
+	"github.com/goroce/goroce/transport"
+)
+
+// Follower is a path of a link.
+type Follower interface {
+	Base() *Path
+	// Refresh brings the path up to date with its next hop, and returns how far
+	// the resolution is.
+	Refresh() nexthop.Status
+}
+
+const (
+	// unresolvedBytes bounds what waits for neighbours to be resolved, unresolvedPerPath
+	// what of it is for one path.
+	unresolvedBytes   = 1 << 20
+	unresolvedPerPath = 64 << 10
+)
+
+// UnresolvedQueue keeps copies of packets whose neighbour is being resolved; the device
+// goes on sending to others meanwhile. Every packet asks it first, by Admit, whether it
+// can go. It belongs to the sending side, but for what its methods say.
+type UnresolvedQueue[P Follower] struct {
+	stats *Counters
+	send  func(path P, data []byte)
+
+	some  atomic.Bool // something is in the queue
+	retry atomic.Bool // it is worth looking whether that can go
+	items []unresolved[P]
+	buf   []byte
+	spare []byte // the buffer before, to be used again
+}
+
+type unresolved[P Follower] struct {
+	path   P
+	off, n int // of the packet, BTH through ICRC, in buf
+}
+
+// Init sets what counts packets that go nowhere, and what sends those that were
+// kept.
+func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, data []byte)) {
+	q.stats, q.send = stats, send
+}
+
+// Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its
+// path now; those kept for it have gone before. One that cannot is kept or counted.
+func (q *UnresolvedQueue[P]) Admit(path P, p *transport.TxPacket, size int) bool {
+	s := path.Base()
+	switch path.Refresh() {
+	case nexthop.Ready:
+		if s.unresolved > 0 {
+			q.Retry()
+		}
+		return q.fits(s, size)
+	case nexthop.Pending:
+		if q.keep(path, s, p, size) {
+			return false
+		}
+	}
+	q.stats.Lost(s.Of, 1)
+	return false
+}
+
+// fits reports whether a packet of size bytes can go by a path without being
+// fragmented, and counts it if not.
+func (q *UnresolvedQueue[P]) fits(s *Path, size int) bool {
+	if size > s.Most {
+		q.stats.TooLong(s.Of, 1)
+		return false
+	}
+	return true
+}
+
+// keep keeps a packet. It returns false if there are too many.
+func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *transport.TxPacket, size int) bool {
+	if len(q.buf)+size > unresolvedBytes || s.unresolved+size > unresolvedPerPath {
+		return false
+	}
+	at := len(q.buf)
+	q.buf = s.ICRC.Append(slices.Grow(q.buf, size), p)
+	q.items = append(q.items, unresolved[P]{path, at, size})
+	s.unresolved += size
+	q.some.Store(true)
+	// The answer may have come before some was set; nobody will call then.
+	if s.hop.State() != s.state {
+		q.retry.Store(true)
+	}
+	return true
+}
+
+// Changed takes notice that destinations have become reachable or not, and
+// reports whether that matters. It may be called from anywhere.
+func (q *UnresolvedQueue[P]) Changed() bool {
+	if !q.some.Load() {
+		return false
+	}
+	q.retry.Store(true)
+	return true
+}
+
+// Due reports whether Retry is worth calling. It may be called from anywhere.
+func (q *UnresolvedQueue[P]) Due() bool { return q.retry.Load() }
+
+// Retry has those packets sent, in order, whose neighbour is known by now, and
+// gives up those that can go nowhere.
+func (q *UnresolvedQueue[P]) Retry() {
+	q.retry.Store(false) // before looking: what changes later sets it again
+	items, buf := q.items, q.buf
+	q.items, q.buf = q.items[:0], q.spare[:0]
+	for _, k := range items {
+		s, data := k.path.Base(), buf[k.off:k.off+k.n]
+		s.unresolved -= k.n
+		switch k.path.Refresh() {
+		case nexthop.Pending:
+			s.unresolved += k.n
+			q.items = append(q.items, unresolved[P]{k.path, len(q.buf), k.n})
+			q.buf = append(q.buf, data...)
+		case nexthop.Ready:
+			if q.fits(s, k.n) {
+				q.send(k.path, data)
+			}
+		default:
+			q.stats.Lost(s.Of, 1)
+		}
+	}
+	clear(items[len(q.items):])
+	q.spare = buf
+	q.some.Store(len(q.items) > 0)
+}
