@@ -8,7 +8,6 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +18,7 @@ var flows = []Flow{
 	{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), SrcPort: 1, DstPort: 4791, TrafficClass: 26 << 2, VLAN: 1},
 }
 
-var macA, macB = rtnl.MAC{2, 0, 0, 0, 0, 1}, rtnl.MAC{2, 0, 0, 0, 0, 2}
+var macA, macB = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
 
 func build(f *Flow, payload int) []byte {
 	var h Header

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +40,7 @@ func Overhead(a netip.Addr) int {
 }
 
 // Init makes the template of a flow between two MAC addresses.
-func (h *Header) Init(f *Flow, src, dst rtnl.MAC) {
+func (h *Header) Init(f *Flow, src, dst [6]byte) {
 	be := binary.BigEndian
 	ttl := f.HopLimit
 	if ttl == 0 {
