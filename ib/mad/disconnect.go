@@ -53,12 +53,5 @@ func (m *DREP) Decode(b *Data) {
 
 // Put writes a DREP; private data is filled up with zeros.
 func (m *DREP) Put(b *Data) error {
-	c := checker{message: AttrDREP}
-	c.length("private data", m.Private, DREPPrivateBytes)
-	if c.err != nil {
-		return c.err
-	}
-	putCommIDs(b, m.LocalCommID, m.RemoteCommID)
-	putFill(b[8:], m.Private)
-	return nil
+	return putPrivate(b, AttrDREP, m.LocalCommID, m.RemoteCommID, m.Private, DREPPrivateBytes)
 }

@@ -103,13 +103,18 @@ func (m *RTU) Decode(b *Data) {
 
 // Put writes an RTU; private data is filled up with zeros.
 func (m *RTU) Put(b *Data) error {
-	c := checker{message: AttrRTU}
-	c.length("private data", m.Private, RTUPrivateBytes)
+	return putPrivate(b, AttrRTU, m.LocalCommID, m.RemoteCommID, m.Private, RTUPrivateBytes)
+}
+
+// putPrivate writes a message of nothing but the IDs and private data, of at most so many bytes.
+func putPrivate(b *Data, of Attribute, local, remote CommID, private []byte, most int) error {
+	c := checker{message: of}
+	c.length("private data", private, most)
 	if c.err != nil {
 		return c.err
 	}
-	putCommIDs(b, m.LocalCommID, m.RemoteCommID)
-	putFill(b[8:], m.Private)
+	putCommIDs(b, local, remote)
+	putFill(b[8:], private)
 	return nil
 }
 

@@ -34,11 +34,7 @@ func (a *Agent) handleREQ(in *message) {
 		a.refuse(in, &m, mad.RejectConsumer, nil) // what Linux's RDMA-CM says to a bad header
 		return
 	}
-	to := in.dst
-	if h.Dst.IsValid() {
-		to = canonical(h.Dst)
-	}
-	l := a.match(m.ServiceID, to)
+	l := a.match(in, m.ServiceID, &h)
 	if l == nil {
 		a.refuse(in, &m, mad.RejectInvalidServiceID, nil)
 		return

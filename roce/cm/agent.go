@@ -3,10 +3,10 @@ package cm
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/goroce/goroce/ib"
 	"io"
 	"net/netip"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 )
 
@@ -156,6 +156,15 @@ type message struct {
 func (a *Agent) find(in *message, local, remote mad.CommID) *Conn {
 	c := a.byID[local]
 	if c == nil || c.remoteID != remote || c.remote != in.src {
+		return nil
+	}
+	return c
+}
+
+// findAnswered is find for a message that may be the first to say which ID the peer chose.
+func (a *Agent) findAnswered(in *message, local, remote mad.CommID) *Conn {
+	c := a.byID[local]
+	if c == nil || c.remoteID != 0 && c.remoteID != remote || c.remote != in.src {
 		return nil
 	}
 	return c

@@ -268,6 +268,7 @@ func (c *Conn) expire(now int64) {
 		c.giveUp(now)
 		a.calm()
 	case DReqSent:
+		// The peer may not know: the DREQ stays, and answers what it repeats.
 		a.emit(c, Event{Type: EventDisconnected})
 		c.enterTimewait(now)
 	case SIDRReqSent:

@@ -110,8 +110,8 @@ func (c *Conn) setRetries(tries int, retryNs int64) {
 func (a *Agent) handleREP(in *message) {
 	var m mad.REP
 	m.Decode(in.data)
-	c := a.byID[m.RemoteCommID]
-	if c == nil || !c.active || c.remote != in.src || c.remoteID != 0 && c.remoteID != m.LocalCommID {
+	c := a.findAnswered(in, m.RemoteCommID, m.LocalCommID)
+	if c == nil || !c.active {
 		// The connection is over for us, or never was. The peer should not have
 		// to find out by its timeout. (Linux says nothing.)
 		a.stats.DropUnmatched++

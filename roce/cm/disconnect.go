@@ -31,6 +31,14 @@ func (c *Conn) sendDREQ(private []byte) error {
 	})
 }
 
+// disconnected ends a connection that the peer knows to be over; e says how.
+func (c *Conn) disconnected(now int64, e Event) {
+	c.out = nil // nothing is left to repeat
+	e.Type = EventDisconnected
+	c.a.emit(c, e)
+	c.enterTimewait(now)
+}
+
 // handleDREQ answers every DREQ, whether there is a connection or not: the
 // peer has no other way to stop asking.
 func (a *Agent) handleDREQ(in *message) {
@@ -44,10 +52,7 @@ func (a *Agent) handleDREQ(in *message) {
 	if c != nil {
 		switch c.state {
 		case RepRcvd, RepSent, MRARepRcvd, Established, DReqSent:
-			a.stopTimer(c)
-			c.out = nil
-			a.emit(c, Event{Type: EventDisconnected, Private: clone(m.Private)})
-			c.enterTimewait(in.now)
+			c.disconnected(in.now, Event{Private: clone(m.Private)})
 		case Timewait:
 			a.stats.Duplicates++
 		default:
@@ -69,9 +74,7 @@ func (a *Agent) handleDREP(in *message) {
 	case c.state == Established && c.asked:
 		c.forgotten(in.now)
 	case c.state == DReqSent:
-		c.out = nil
-		a.emit(c, Event{Type: EventDisconnected, Private: clone(m.Private)})
-		c.enterTimewait(in.now)
+		c.disconnected(in.now, Event{Private: clone(m.Private)})
 	default:
 		a.stats.Duplicates++
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,18 +44,21 @@ func TestLimits(t *testing.T) {
 func TestListeners(t *testing.T) {
 	w := newWorld(t, 1)
 	n := w.node(1, Limits{})
+	elsewhere := netip.MustParseAddr("10.9.9.9")
+	listenerAt := func(a netip.Addr) *Listener { return n.match(&message{dst: a}, service, &mad.CMAHeader{}) }
 	any, err := n.Listen(service, netip.IPv4Unspecified(), 0)
 	require.NoError(t, err)
 	_, err = n.Listen(service, netip.Addr{}, 0)
 	require.ErrorIs(t, err, ErrInUse)
 	one, err := n.Listen(service, n.addr, 0)
 	require.NoError(t, err)
-	require.Equal(t, one, n.match(service, n.addr))
-	require.Equal(t, any, n.match(service, netip.MustParseAddr("10.9.9.9")))
+	require.Equal(t, one, listenerAt(n.addr))
+	require.Equal(t, any, listenerAt(elsewhere))
+	require.Equal(t, any, n.match(&message{dst: n.addr}, service, &mad.CMAHeader{Dst: elsewhere}), "the header's address counts")
 	one.Close()
 	one.Close()
-	require.Equal(t, any, n.match(service, n.addr))
+	require.Equal(t, any, listenerAt(n.addr))
 	any.Close()
-	require.Nil(t, n.match(service, n.addr))
+	require.Nil(t, listenerAt(n.addr))
 	require.Equal(t, Counts{}, n.Counts())
 }

@@ -78,9 +78,14 @@ func (l *Listener) Close() {
 	l.refuseAll()
 }
 
-// match returns the listener for a service at addr: the one of the address
-// before the one of all addresses.
-func (a *Agent) match(service mad.ServiceID, addr netip.Addr) *Listener {
+// match returns the listener for a service at the address that a request is for: that of
+// its CMA header, if it has one. The listener of the address comes before the one of all
+// addresses.
+func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Listener {
+	addr := in.dst
+	if h.Dst.IsValid() {
+		addr = canonical(h.Dst)
+	}
 	var any *Listener
 	for _, l := range a.listeners[service] {
 		switch l.addr {

@@ -22,8 +22,8 @@ func (c *Conn) sendMRA(subject mad.Subject) {
 func (a *Agent) handleMRA(in *message) {
 	var m mad.MRA
 	m.Decode(in.data)
-	c := a.byID[m.RemoteCommID]
-	if c == nil || c.remote != in.src || c.remoteID != 0 && c.remoteID != m.LocalCommID {
+	c := a.findAnswered(in, m.RemoteCommID, m.LocalCommID)
+	if c == nil {
 		a.stats.DropUnmatched++
 		return
 	}

@@ -2,7 +2,6 @@ package cm
 
 import (
 	"encoding/binary"
-	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
 )
@@ -58,26 +57,22 @@ func (c *Conn) rejectTimeout() {
 
 // rejected returns the connection that a REJ is about. Who sends one may not know our
 // ID, or have none of its own.
-func (a *Agent) rejected(src netip.Addr, m *mad.REJ) *Conn {
+func (a *Agent) rejected(in *message, m *mad.REJ) *Conn {
 	if m.Reason == mad.RejectTimeout && m.RemoteCommID == 0 {
 		guid := mad.GUID(binary.BigEndian.Uint64(m.Info))
-		return a.byRemote[remoteKey{src, guid, m.LocalCommID}]
+		return a.byRemote[remoteKey{in.src, guid, m.LocalCommID}]
 	}
-	c := a.byID[m.RemoteCommID]
-	if c == nil || c.remote != src {
-		return nil
+	if c := a.byID[m.RemoteCommID]; c != nil && c.remote == in.src && m.Rejected == mad.SubjectREQ {
+		return c // which no ID was chosen for
 	}
-	if c.remoteID != 0 && c.remoteID != m.LocalCommID && m.Rejected != mad.SubjectREQ {
-		return nil
-	}
-	return c
+	return a.findAnswered(in, m.RemoteCommID, m.LocalCommID)
 }
 
 // handleREJ takes a refusal.
 func (a *Agent) handleREJ(in *message) {
 	var m mad.REJ
 	m.Decode(in.data)
-	c := a.rejected(in.src, &m)
+	c := a.rejected(in, &m)
 	if c == nil {
 		a.stats.DropUnmatched++
 		return
@@ -108,9 +103,7 @@ func (a *Agent) handleREJ(in *message) {
 			a.stats.DropUnmatched++
 			return
 		}
-		c.out = nil
-		a.emit(c, Event{Type: EventDisconnected, Reason: m.Reason, Private: e.Private})
-		c.enterTimewait(in.now)
+		c.disconnected(in.now, Event{Reason: m.Reason, Private: e.Private})
 	default:
 		a.stats.Duplicates++
 	}

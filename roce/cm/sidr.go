@@ -69,11 +69,7 @@ func (a *Agent) handleSIDRReq(in *message) {
 		refuse(mad.SIDRRejected)
 		return
 	}
-	to := in.dst
-	if h.Dst.IsValid() {
-		to = canonical(h.Dst)
-	}
-	l := a.match(m.ServiceID, to)
+	l := a.match(in, m.ServiceID, &h)
 	if l == nil || !m.PKey.Match(ib.PKeyDefault) {
 		refuse(mad.SIDRUnsupportedService)
 		return

@@ -41,11 +41,8 @@ const nobodysQPN = ib.QPNMulticast
 // forgotten ends a connection whose peer has shown that it forgot it, in a way that
 // nobody else can.
 func (c *Conn) forgotten(now int64) {
-	a := c.a
-	a.stats.Stale++
+	c.a.stats.Stale++
 	if c.state == Established {
-		a.emit(c, Event{Type: EventDisconnected})
-		c.out = nil
-		c.enterTimewait(now)
+		c.disconnected(now, Event{})
 	}
 }
