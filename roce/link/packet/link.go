@@ -40,7 +40,7 @@ var (
 	_ link.Marker      = (*Link)(nil)
 )
 
-// Open opens the link. The error is an *OpenError that says what to do.
+// Open opens the link. The error is a [*link.OpenError] that says what to do.
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, tx: sender{fd: -1}}
 	if err := l.open(); err != nil {

@@ -162,7 +162,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		ns.Do(func() {
 			_, err := packet.Open(o)
-			var oe *packet.OpenError
+			var oe *link.OpenError
 			require.ErrorAs(t, err, &oe)
 			require.ErrorContains(t, err, want)
 		})

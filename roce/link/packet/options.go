@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 )
 
 // Options say what to open. Only Addrs is needed.
@@ -34,6 +33,3 @@ type Options struct {
 	// which is not that of the specification. Received FLUSHes are accepted with either.
 	RxeFlush bool
 }
-
-// OpenError says why the link could not be opened, and what to do.
-type OpenError = link.OpenError

@@ -3,6 +3,7 @@ package packet
 import (
 	"sync/atomic"
 
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
@@ -37,7 +38,7 @@ func (t *sender) init(l *Link) error {
 	t.l = l
 	t.unresolved.Init(&t.stats, t.sendResolved)
 	if err := setVnet(t.fd); err != nil {
-		return &OpenError{Hint: "this kernel is too old: use the udp link", Err: err}
+		return &link.OpenError{Hint: "this kernel is too old: use the udp link", Err: err}
 	}
 	t.sndbuf = sockio.GrowBuffer(t.fd, l.bufferBytes(), unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	t.maxSegs = sockio.MaxSegments

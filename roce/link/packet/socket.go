@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,7 @@ func openRaw() (int, error) {
 		case errors.Is(err, unix.EAFNOSUPPORT):
 			hint = "this kernel has no packet sockets: use the udp link"
 		}
-		return -1, &OpenError{Hint: hint, Err: os.NewSyscallError("socket AF_PACKET", err)}
+		return -1, &link.OpenError{Hint: hint, Err: os.NewSyscallError("socket AF_PACKET", err)}
 	}
 	return fd, nil
 }
@@ -59,7 +60,7 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 	s := &rxSocket{fd: fd, ip6: ip6}
 	fail := func(err error) (*rxSocket, error) {
 		unix.Close(fd)
-		return nil, &OpenError{Err: err}
+		return nil, &link.OpenError{Err: err}
 	}
 	s.vnet = setVnet(fd) == nil
 	s.rcvbuf = sockio.GrowBuffer(fd, l.bufferBytes(), unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)

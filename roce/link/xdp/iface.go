@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	bpflink "github.com/cilium/ebpf/link"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
@@ -85,11 +86,11 @@ func openIface(l *Link, k rtnl.Link) (*iface, error) {
 		}
 		f.shut()
 		if hint := f.hint(err); hint != "" {
-			return nil, &OpenError{Hint: hint, Err: fmt.Errorf("interface %s, %v: %w", k.Name, m, err)}
+			return nil, &link.OpenError{Hint: hint, Err: fmt.Errorf("interface %s, %v: %w", k.Name, m, err)}
 		}
 		tried = append(tried, fmt.Sprintf("%v: %v", m, err))
 	}
-	return nil, &OpenError{Hint: "use the packet or the udp link", Err: fmt.Errorf("interface %s takes no AF_XDP: %s", k.Name, strings.Join(tried, "; "))}
+	return nil, &link.OpenError{Hint: "use the packet or the udp link", Err: fmt.Errorf("interface %s takes no AF_XDP: %s", k.Name, strings.Join(tried, "; "))}
 }
 
 // hint explains errors that another mode would not help against.
@@ -120,7 +121,7 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 		rx = min(rx, n)
 	}
 	if rx > maxQueues {
-		return &OpenError{Hint: "use fewer (ethtool -L), or steer the traffic and set Queues", Err: fmt.Errorf("%s has %d receive queues, the link serves %d", f.name, rx, maxQueues)}
+		return &link.OpenError{Hint: "use fewer (ethtool -L), or steer the traffic and set Queues", Err: fmt.Errorf("%s has %d receive queues, the link serves %d", f.name, rx, maxQueues)}
 	}
 	if f.program, err = load(&programConfig{port: f.l.local.Port(), loopback: f.loopback, frags: m.multi, queues: rx}); err != nil {
 		return fmt.Errorf("load program: %w", err)

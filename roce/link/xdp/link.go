@@ -51,7 +51,7 @@ var (
 	_ link.Marker      = (*Link)(nil)
 )
 
-// Open attaches to the interfaces of the addresses. The error is an *OpenError
+// Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
 // that says what to do.
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
@@ -80,7 +80,7 @@ func (o *Options) check() error {
 
 func (l *Link) open() (err error) {
 	if err := l.opts.check(); err != nil {
-		return &OpenError{Err: err}
+		return &link.OpenError{Err: err}
 	}
 	err = l.local.Open(endpoint.Options{
 		Name: "xdp", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,

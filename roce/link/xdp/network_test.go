@@ -165,7 +165,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		n.A.Do(func() {
 			_, err := xdp.Open(o)
-			var oe *xdp.OpenError
+			var oe *link.OpenError
 			require.ErrorAs(t, err, &oe)
 			require.ErrorContains(t, err, want)
 		})

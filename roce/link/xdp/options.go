@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 )
 
 // Options say what to open. Only Addrs is needed.
@@ -45,6 +44,3 @@ type Options struct {
 	// NAPI, and napi_defer_hard_irqs and gro_flush_timeout of the interface set.
 	BusyPoll int
 }
-
-// OpenError says why the link could not be opened, and what to do.
-type OpenError = link.OpenError
