@@ -219,7 +219,7 @@ func TestLayoutBreaches(t *testing.T) {
 		{"mem/a.go", `import "github.com/goroce/goroce/ib"`, 0},
 		{"mem/a.go", `import "github.com/goroce/goroce/transport"`, 1},
 		{"transport/cc/a.go", `import "github.com/goroce/goroce/transport"`, 0},
-		{"transport/cc/a.go", `import "github.com/goroce/goroce/roce/cm"`, 1},
+		{"transport/cc/a.go", `import "github.com/goroce/goroce/roce/rdmacm/cm"`, 1},
 		{"roce/a.go", `import "github.com/goroce/goroce/cmd/roce"`, 1},
 		{"roce/a.go", `import ("net"; "os"; "time"); func f() { go f(); time.Now() }`, 0},
 		{"conformance/a.go", `import "github.com/goroce/goroce/bench"`, 1},

@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,9 +26,9 @@ func burst() int {
 // the server, too.
 func TestBurst(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	l := listenOn(t, ds[1], ListenConfig{})
-	c := peerOn(t, ds[0])
+	c := rocetest.PeerOn(t, ds[0])
 	n := burst()
 	clients(t, c, n, l.Addr())
 	up, most := 0, 0
@@ -40,15 +43,15 @@ func TestBurst(t *testing.T) {
 			}
 			conns = append(conns, x)
 		}
-		most = max(most, ds[1].CMCounters().Now.HalfBytes)
+		most = max(most, rdmacm.CountersOf(ds[1]).Now.HalfBytes)
 		if up += established(c); up == n && len(conns) == n {
 			break
 		}
 	}
 	require.Equal(t, n, up)
 	require.Equal(t, n, len(conns))
-	require.Zero(t, ds[1].CMCounters().Evicted)
-	require.LessOrEqual(t, most, cmHalfOpenBytes)
+	require.Zero(t, rdmacm.CountersOf(ds[1]).Evicted)
+	require.LessOrEqual(t, most, 64<<20)
 	for _, x := range conns {
 		require.NoError(t, x.Close())
 	}
@@ -57,8 +60,8 @@ func TestBurst(t *testing.T) {
 // The same over sockets: who is connected hears from the server. On a machine that is busy for too long some may be
 // given up, and they hear that.
 func TestBurstOverUDP(t *testing.T) {
-	ctx := testContext(t)
-	server, client := openDevice(t, Config{}), openDevice(t, Config{})
+	ctx := rocetest.Context(t)
+	server, client := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
 	l := listenOn(t, server, ListenConfig{})
 	serving, stop := context.WithCancel(ctx)
 	var came, heard, told atomic.Int64
@@ -98,7 +101,7 @@ func TestBurstOverUDP(t *testing.T) {
 	wg.Wait()
 	stop()
 	require.ErrorIs(t, <-over, context.Canceled)
-	require.Equal(t, heard.Load(), came.Load(), "%+v", server.CMCounters())
+	require.Equal(t, heard.Load(), came.Load(), "%+v", rdmacm.CountersOf(server))
 	require.EqualValues(t, burst(), heard.Load()+told.Load())
-	require.EqualValues(t, server.CMCounters().Evicted, told.Load())
+	require.EqualValues(t, rdmacm.CountersOf(server).Evicted, told.Load())
 }

@@ -6,6 +6,10 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Conn is a reliable connection. It has two faces, which can be used together.
@@ -22,33 +26,35 @@ import (
 // the order in which they were started. A failed operation ends the
 // connection, as RDMA has it, and with it all that were started later.
 type Conn struct {
-	d     *Device
-	id    *CMID
-	ch    *EventChannel
-	pd    *PD
-	ownPD bool
-	cq    *CQ
-	qp    *QP
-	pool  *BufPool
-	cfg   ConnConfig
+	d      *verbs.Device
+	s      *shard.Shard
+	id     *rdmacm.ID
+	ch     *rdmacm.EventChannel
+	pd     *verbs.PD
+	ownPD  bool
+	cq     *verbs.CQ
+	cqWait access.Waiter
+	qp     *verbs.QP
+	pool   *verbs.BufPool
+	cfg    ConnConfig
 
 	local, remote netip.AddrPort
 	private       []byte // of the peer
 
 	mu        sync.Mutex
-	wcs       []WC
+	wcs       []verbs.WC
 	ops       map[uint64]*Pending
 	nextOp    uint64
 	posted    int // send requests that have not completed
 	recvs     recvBuffers
 	inbox     []Message
-	raw       []WC // completions of the application's own work requests
+	raw       []verbs.WC // completions of the application's own work requests
 	leading   bool
-	followers []signal // in the order in which they came
-	regions   []*MR
-	keep      *Alarm // the next probe; nil: none
-	flushed   bool   // the queue pair is in ERR
-	failure   error  // the first completion that was neither success nor flushed
+	followers []shard.Signal // in the order in which they came
+	regions   []*verbs.MR
+	keep      *shard.Alarm // the next probe; nil: none
+	flushed   bool         // the queue pair is in ERR
+	failure   error        // the first completion that was neither success nor flushed
 	peerGone  bool
 	closed    bool
 
@@ -59,11 +65,11 @@ type Conn struct {
 // newConn makes the objects of a connection around an ID that has an address,
 // and posts the receives. If it fails it ends the ID; who has asked for the
 // connection is told that there is no room.
-func newConn(ctx context.Context, id *CMID, cfg *ConnConfig) (_ *Conn, err error) {
-	d := id.d
+func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err error) {
+	d := id.Device()
 	c := &Conn{
-		d: d, id: id, pd: cfg.PD, cfg: cfg.withDefaults(), ops: map[uint64]*Pending{},
-		wcs: make([]WC, 32),
+		d: d, s: access.Shard(d), id: id, pd: cfg.PD, cfg: cfg.withDefaults(), ops: map[uint64]*Pending{},
+		wcs: make([]verbs.WC, 32),
 	}
 	defer func() {
 		if err != nil {
@@ -76,20 +82,21 @@ func newConn(ctx context.Context, id *CMID, cfg *ConnConfig) (_ *Conn, err error
 			return nil, err
 		}
 		c.ownPD = true
-	} else if c.pd.d != d {
-		return nil, &ArgError{"connect", "PD", "of another device"}
+	} else if c.pd.Device() != d {
+		return nil, &verbs.ArgError{Op: "connect", Arg: "PD", Why: "of another device"}
 	}
 	sends := c.cfg.SendDepth + 1 // one for a probe
 	if c.cq, err = d.CreateCQ(sends+c.cfg.RecvDepth, nil); err != nil {
 		return nil, err
 	}
-	if c.ch, err = d.CreateEventChannel(); err != nil {
+	if c.ch, err = rdmacm.CreateEventChannel(d); err != nil {
 		return nil, err
 	}
-	c.ch.also = c.cq.notify
-	c.pool = NewBufPool(c.pd, DefaultPoolBytes)
-	if c.qp, err = id.CreateQP(c.pd, QPInitAttr{
-		SendCQ: c.cq, Caps: QPCaps{MaxSendWR: sends, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},
+	c.cqWait = access.CQ(c.cq)
+	access.Channel(c.ch).Also(c.cqWait.Signal())
+	c.pool = verbs.NewBufPool(c.pd, verbs.DefaultPoolBytes)
+	if c.qp, err = id.CreateQP(c.pd, verbs.QPInitAttr{
+		SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},
 	}); err != nil {
 		return nil, err
 	}
@@ -115,28 +122,28 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Device returns the device of the connection.
-func (c *Conn) Device() *Device { return c.d }
+func (c *Conn) Device() *verbs.Device { return c.d }
 
 // ID returns the identifier of the communication manager beneath. It must not
 // be closed or migrated.
-func (c *Conn) ID() *CMID { return c.id }
+func (c *Conn) ID() *rdmacm.ID { return c.id }
 
 // QP returns the queue pair beneath. Work requests that the application posts
 // to it must have IDs below 1<<62; their completions come from
 // [Conn.Completion]. The state of the queue pair and its receives are the connection's.
-func (c *Conn) QP() *QP { return c.qp }
+func (c *Conn) QP() *verbs.QP { return c.qp }
 
 // PD returns the protection domain of the connection.
-func (c *Conn) PD() *PD { return c.pd }
+func (c *Conn) PD() *verbs.PD { return c.pd }
 
 // Pool returns the pool of buffers of the connection.
-func (c *Conn) Pool() *BufPool { return c.pool }
+func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 
 // Register registers memory for operations of this connection and, with
 // rights other than LocalWrite, for those of the peer; tell it what MR.Remote
 // returns. It is deregistered when the connection is closed, if it was not
 // before.
-func (c *Conn) Register(buf []byte, access Access, opts ...RegOption) (*MR, error) {
+func (c *Conn) Register(buf []byte, access verbs.Access, opts ...verbs.RegOption) (*verbs.MR, error) {
 	mr, err := c.PD().RegisterMR(buf, access, opts...)
 	if err != nil {
 		return nil, c.opError("register", err)
@@ -145,7 +152,7 @@ func (c *Conn) Register(buf []byte, access Access, opts ...RegOption) (*MR, erro
 	defer c.mu.Unlock()
 	if c.closed {
 		_ = mr.Deregister()
-		return nil, c.opError("register", ErrClosed)
+		return nil, c.opError("register", verbs.ErrClosed)
 	}
 	c.regions = append(c.regions, mr)
 	return mr, nil
@@ -155,5 +162,5 @@ func (c *Conn) opError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, Local: c.local, Remote: c.remote, Err: err}
+	return &verbs.OpError{Op: op, Local: c.local, Remote: c.remote, Err: err}
 }

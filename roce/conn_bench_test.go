@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkConnConnect: connect, accept, close.
 func BenchmarkConnConnect(b *testing.B) {
-	ctx := testContext(b)
-	ds := openDevices(b, 2, Config{})
+	ctx := rocetest.Context(b)
+	ds := openDevices(b, 2, verbs.Config{})
 	cc := ConnConfig{RecvDepth: 1, RecvBytes: 64}
 	l := listenOn(b, ds[1], ListenConfig{ConnConfig: cc})
 	cc.Device = ds[0]
@@ -42,8 +44,8 @@ func BenchmarkConnConnect(b *testing.B) {
 func BenchmarkConnPingPong(b *testing.B) {
 	for _, size := range []int{8, 4096} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			ctx := testContext(b)
-			ds := openDevices(b, 2, Config{})
+			ctx := rocetest.Context(b)
+			ds := openDevices(b, 2, verbs.Config{})
 			c, s := connPair(b, ds[0], ds[1], ConnConfig{})
 			n := b.N
 			go func() {

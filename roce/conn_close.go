@@ -1,6 +1,12 @@
 package roce
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/verbs"
+)
 
 // Close ends the connection at once: operations in progress fail, as do calls
 // that wait, and the peer is told. Wait for operations first that have to
@@ -14,8 +20,8 @@ import "errors"
 // connection is over all the same; closing it again, when these are gone,
 // releases the rest. Otherwise closing again does nothing.
 func (c *Conn) Close() error {
-	if c.d.unmade() {
-		return c.opError("close", errZero)
+	if c.s == nil {
+		return c.opError("close", kind.Zero)
 	}
 	c.mu.Lock()
 	if !c.closed {
@@ -23,7 +29,7 @@ func (c *Conn) Close() error {
 		c.keep.Stop()
 		c.wake()
 		c.mu.Unlock()
-		c.cq.notify.set()
+		c.cqWait.Signal().Set()
 	} else {
 		c.mu.Unlock()
 	}
@@ -40,7 +46,7 @@ func (c *Conn) free() error {
 	}
 	var errs []error
 	note := func(err error) bool {
-		failed := err != nil && !errors.Is(err, ErrClosed)
+		failed := err != nil && !errors.Is(err, verbs.ErrClosed)
 		if failed {
 			errs = append(errs, err)
 		}
@@ -69,20 +75,8 @@ func (c *Conn) free() error {
 	clear(c.regions[len(left):])
 	c.regions = left
 	if c.ownPD {
-		note(c.pd.destroy())
+		note(access.ClearPD(c.pd))
 	}
 	c.freed = len(errs) == 0
 	return errors.Join(errs...)
-}
-
-// destroy deallocates the domain, and the memory that is registered in it.
-func (pd *PD) destroy() error {
-	return pd.d.do(func(int64) error {
-		err := pd.t.Dealloc()
-		if errors.Is(err, ErrBusy) {
-			pd.t.Clear()
-			err = pd.t.Dealloc()
-		}
-		return err
-	})
 }

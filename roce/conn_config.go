@@ -3,6 +3,9 @@ package roce
 import (
 	"fmt"
 	"time"
+
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Defaults of connections made by [Dial] and [Listen].
@@ -10,13 +13,14 @@ const (
 	DefaultRecvDepth = 32      // messages that can wait for Recv
 	DefaultRecvBytes = 8 << 10 // longest message that Recv takes
 	DefaultSendDepth = 128     // operations in progress
+	DefaultBacklog   = 1024    // connections that wait for Accept
 	connInline       = 256     // bytes up to which Send needs no buffer
 )
 
 // Limits of connections made by [Dial] and [Listen].
 const (
-	MaxConnDepth = 1 << 18    // RecvDepth, SendDepth
-	MaxRecvBytes = maxPoolBuf // RecvBytes: 1 MiB
+	MaxConnDepth = 1 << 18          // RecvDepth, SendDepth
+	MaxRecvBytes = verbs.MaxPoolBuf // RecvBytes: 1 MiB
 	// MaxConnRecvBytes bounds RecvDepth times RecvBytes, which is what a
 	// connection holds for messages: 1 GiB.
 	MaxConnRecvBytes = 1 << 30
@@ -27,11 +31,11 @@ const (
 type ConnConfig struct {
 	// Device is what the connections are made on. Nil is one that the process
 	// opens for the local address and keeps (see [DefaultDevice]).
-	Device *Device
+	Device *verbs.Device
 	// PD is the protection domain of the connections. Nil gives each connection
 	// its own, so that a key given to one peer is of no use to another. With a PD
 	// of the application, memory can be registered once for many connections.
-	PD *PD
+	PD *verbs.PD
 
 	RecvDepth int // messages that can wait for Recv, up to MaxConnDepth; 0 is DefaultRecvDepth
 	RecvBytes int // longest message that Recv takes, up to MaxRecvBytes; 0 is DefaultRecvBytes
@@ -44,7 +48,7 @@ type ConnConfig struct {
 
 	// Param is what else is negotiated; nil is DefaultConnParam. PrivateData is
 	// what the peer finds with Conn.PrivateData.
-	Param *ConnParam
+	Param *rdmacm.ConnParam
 }
 
 func (c *ConnConfig) withDefaults() ConnConfig {
@@ -75,13 +79,13 @@ func (c *ConnConfig) check(op string) error {
 		{"SendDepth", d.SendDepth, MaxConnDepth},
 	} {
 		if f.v < 0 || f.v > f.limit {
-			return &ArgError{op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
+			return &verbs.ArgError{Op: op, Arg: f.arg, Why: fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
 		}
 	}
 	if n := int64(d.RecvDepth) * int64(d.RecvBytes); n > MaxConnRecvBytes {
-		return &ArgError{op, "RecvDepth", fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes)}
+		return &verbs.ArgError{Op: op, Arg: "RecvDepth", Why: fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes)}
 	}
-	return c.Param.check(op)
+	return c.Param.Check(op)
 }
 
 // connBytes is what a connection holds besides its receive buffers, about, and with

@@ -6,36 +6,39 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
 // Numbers that cannot be are refused by Dial and Listen, by name and with their
 // limits, and leave nothing behind.
 func TestConnConfigLimits(t *testing.T) {
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
-	to := netip.AddrPortFrom(ds[1].addrs[0], 1)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	to := netip.AddrPortFrom(ds[1].Addrs()[0], 1)
 	for arg, cfgs := range map[string][]ConnConfig{
 		"RecvDepth": {
 			{RecvDepth: -1}, {RecvDepth: MaxConnDepth + 1}, {RecvDepth: math.MaxInt}, {RecvDepth: math.MinInt},
 			{RecvDepth: MaxConnDepth, RecvBytes: MaxConnRecvBytes/MaxConnDepth + 1},
 		},
 		"RecvBytes":     {{RecvBytes: -1}, {RecvBytes: MaxRecvBytes + 1}, {RecvBytes: math.MaxInt}},
-		"RetryCount":    {{Param: &ConnParam{RetryCount: 8}}},
-		"RNRRetryCount": {{Param: &ConnParam{RNRRetryCount: 8}}},
-		"AckTimeout":    {{Param: &ConnParam{AckTimeout: 32}}},
-		"MinRNRTimer":   {{Param: &ConnParam{MinRNRTimer: 32}}},
-		"MTU":           {{Param: &ConnParam{MTU: 9}}},
+		"RetryCount":    {{Param: &rdmacm.ConnParam{RetryCount: 8}}},
+		"RNRRetryCount": {{Param: &rdmacm.ConnParam{RNRRetryCount: 8}}},
+		"AckTimeout":    {{Param: &rdmacm.ConnParam{AckTimeout: 32}}},
+		"MinRNRTimer":   {{Param: &rdmacm.ConnParam{MinRNRTimer: 32}}},
+		"MTU":           {{Param: &rdmacm.ConnParam{MTU: 9}}},
 		"SendDepth":     {{SendDepth: -1}, {SendDepth: MaxConnDepth + 1}, {SendDepth: math.MaxInt}},
 	} {
 		for _, cfg := range cfgs {
 			var ae *ArgError
 			cfg.Device = ds[0]
-			_, err := (&Dialer{ConnConfig: cfg}).DialAddr(testContext(t), to)
+			_, err := (&Dialer{ConnConfig: cfg}).DialAddr(rocetest.Context(t), to)
 			require.ErrorAs(t, err, &ae)
 			require.Equal(t, arg, ae.Arg)
 			require.Regexp(t, "not in 0..[0-9]+|at most [0-9]+|is none", ae.Why)
-			_, err = (&ListenConfig{ConnConfig: cfg}).ListenAddr(netip.AddrPortFrom(ds[0].addrs[0], 0))
+			_, err = (&ListenConfig{ConnConfig: cfg}).ListenAddr(netip.AddrPortFrom(ds[0].Addrs()[0], 0))
 			require.ErrorAs(t, err, &ae)
 			require.Equal(t, arg, ae.Arg)
 		}
@@ -46,8 +49,8 @@ func TestConnConfigLimits(t *testing.T) {
 // A connection with the most receives there are is made within the patience of its
 // user, and one whose context ends while it is being made is given up.
 func TestConnDeep(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	l := listenOn(t, ds[1], ListenConfig{})
 	cfg := ConnConfig{Device: ds[0], RecvDepth: MaxConnDepth, RecvBytes: 64}
 	accepted := make(chan *Conn, 1)
@@ -100,12 +103,12 @@ func TestShareTooMuch(t *testing.T) {
 		t.Skip("no slice is that long with 32 bits")
 	}
 	tooMuch := int64(5) << 30
-	b, err := MapBuffer(int(tooMuch), false) // costs nothing as long as nobody writes to it
+	b, err := verbs.MapBuffer(int(tooMuch), false) // costs nothing as long as nobody writes to it
 	if err != nil {
 		t.Skip("cannot map 5 GiB: ", err)
 	}
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	before, packets := ds[0].MemCounts(), ds[0].Counters().SentPkts
 	_, err = c.Share(ctx, b.Bytes(), RemoteRead)

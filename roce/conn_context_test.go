@@ -5,8 +5,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -14,34 +18,34 @@ import (
 // A call whose context is over already does nothing: it sends no packet, takes no
 // message, no completion, no event and no connection, and leaves nothing behind.
 func TestContextOver(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	l := listenOn(t, ds[1], ListenConfig{})
 	shut := listenOn(t, ds[1], ListenConfig{})
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
-	mr, err := c.Register(make([]byte, 4096), AccessAll)
+	mr, err := c.Register(make([]byte, 4096), verbs.AccessAll)
 	require.NoError(t, err)
 	theirs, err := s.Share(ctx, make([]byte, 1<<20), RemoteRead|RemoteWrite|RemoteAtomic)
 	require.NoError(t, err)
 	remote := theirs.Remote()
 	channel, err := ds[0].CreateCompletionChannel()
 	require.NoError(t, err)
-	events, err := ds[0].CreateEventChannel()
+	events, err := rdmacm.CreateEventChannel(ds[0])
 	require.NoError(t, err)
-	e := newEnd(t, ds[0], 64, QPInitAttr{})
+	e := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
 	dialer := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
-	require.NoError(t, c.qp.PostSend(&SendWR{ID: 7, Opcode: WRWrite, Flags: SendSignaled})) // for Completion
+	require.NoError(t, c.qp.PostSend(&verbs.SendWR{ID: 7, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled})) // for Completion
 	two := func(_ any, err error) error { return err }
 	short, long := make([]byte, 100), make([]byte, 1<<20)
 	for {
-		n, err := c.cq.t.Len(), ctx.Err()
+		n, err := access.CQ(c.cq).Len(), ctx.Err()
 		require.NoError(t, err)
 		if n == 2 { // the completion, and the message of Share
 			break
 		}
-		require.True(t, ds[0].driven.Step())
+		require.True(t, access.Shard(ds[0]).Step())
 	}
 	sent := func() uint64 { return ds[0].Counters().SentPkts + ds[1].Counters().SentPkts }
 	sentBefore, regions := sent(), ds[0].MemCounts()
@@ -57,7 +61,7 @@ func TestContextOver(t *testing.T) {
 		"read nothing":    func(ctx context.Context) error { return c.Read(ctx, nil, remote) },
 		"fetch and add":   func(ctx context.Context) error { return two(c.FetchAdd(ctx, remote, 1)) },
 		"compare, swap":   func(ctx context.Context) error { return two(c.CompareSwap(ctx, remote, 1, 2)) },
-		"start":           func(ctx context.Context) error { return two(c.Start(ctx, SendWR{})) },
+		"start":           func(ctx context.Context) error { return two(c.Start(ctx, verbs.SendWR{})) },
 		"start send":      func(ctx context.Context) error { return two(c.StartSend(ctx, mr.SGE(0, 1))) },
 		"start write":     func(ctx context.Context) error { return two(c.StartWrite(ctx, remote, mr.SGE(0, 1))) },
 		"start write imm": func(ctx context.Context) error { return two(c.StartWriteImm(ctx, remote, 1, mr.SGE(0, 1))) },
@@ -73,7 +77,7 @@ func TestContextOver(t *testing.T) {
 		"dial address":    func(ctx context.Context) error { return two(dialer.DialAddr(ctx, l.Addr())) },
 		"accept":          func(ctx context.Context) error { return two(l.Accept(ctx)) },
 		"serve":           func(ctx context.Context) error { return shut.Serve(ctx, SharedMemory(short, RemoteRead)) },
-		"CQ":              func(ctx context.Context) error { return two(e.cq.Wait(ctx, make([]WC, 1))) },
+		"CQ":              func(ctx context.Context) error { return two(e.CQ.Wait(ctx, make([]verbs.WC, 1))) },
 		"channel":         func(ctx context.Context) error { return two(channel.Get(ctx)) },
 		"event channel":   func(ctx context.Context) error { return two(events.Get(ctx)) },
 		"async event":     func(ctx context.Context) error { return two(ds[0].AsyncEvent(ctx)) },
@@ -119,20 +123,20 @@ func (h *hookLink) Send(batch []transport.TxPacket) {
 // When the context ends while an operation is on its way, the error says that it
 // may be carried out, and it is; buffers come back when it is complete.
 func TestContextEndsUnderWay(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
 	var sending atomic.Pointer[func()]
-	l, err := f.Link(simAddr(1))
+	l, err := f.Link(rocetest.SimAddr(1))
 	require.NoError(t, err)
-	a := openDevice(t, Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
+	a := rocetest.OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
 		return &hookLink{l, &sending}, nil
 	}})
-	l, err = f.Link(simAddr(2))
+	l, err = f.Link(rocetest.SimAddr(2))
 	require.NoError(t, err)
-	b := openDevice(t, Config{Link: l, Rand: f.Rand()})
+	b := rocetest.OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand()})
 	c, s := connPair(t, a, b, ConnConfig{})
 	memory := make([]byte, 1<<20)
-	theirs, err := s.Register(memory, AccessAll)
+	theirs, err := s.Register(memory, verbs.AccessAll)
 	require.NoError(t, err)
 	remote := theirs.Remote()
 	_, buffers := c.pool.Stats()
@@ -145,7 +149,7 @@ func TestContextEndsUnderWay(t *testing.T) {
 		"read":          func(ctx context.Context) error { return c.Read(ctx, make([]byte, 3*connChunk), remote) },
 		"fetch and add": func(ctx context.Context) error { _, err := c.FetchAdd(ctx, remote, 1); return err },
 		"pending": func(ctx context.Context) error {
-			p, err := c.Start(ctx, SendWR{Opcode: WRWrite})
+			p, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite})
 			require.NoError(t, err)
 			return p.Wait(ctx)
 		},
@@ -178,10 +182,10 @@ func TestContextEndsUnderWay(t *testing.T) {
 
 // The outcome of an operation that is complete is told whatever the context.
 func TestPendingDoneAndContextOver(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
-	p, err := c.Start(ctx, SendWR{Opcode: WRWrite})
+	p, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite})
 	require.NoError(t, err)
 	require.NoError(t, c.Write(ctx, nil, RemoteMemory{})) // comes after it
 	over, cancel := context.WithCancel(ctx)
@@ -194,15 +198,15 @@ func TestPendingDoneAndContextOver(t *testing.T) {
 // Operations that a lost connection cuts short may have been carried out, those
 // that were never started were not.
 func TestMaybeDoneOfLostConnection(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
-	first, err := c.Start(ctx, SendWR{Opcode: WRWrite})
+	first, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite})
 	require.NoError(t, err)
 	require.NoError(t, first.Wait(ctx))
-	f.Partition(ds[0].addrs[0], ds[1].addrs[0], true)
-	second, err := c.Start(ctx, SendWR{Opcode: WRWrite})
+	f.Partition(ds[0].Addrs()[0], ds[1].Addrs()[0], true)
+	second, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite})
 	require.NoError(t, err)
 	err = c.Send(ctx, nil) // flushed behind the other
 	require.ErrorIs(t, err, ErrMaybeDone)

@@ -3,9 +3,10 @@ package roce_test
 import (
 	"context"
 	"fmt"
-	"net/netip"
+	"log"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // serve gives its client memory to write to and read from.
@@ -13,7 +14,7 @@ func serve(ctx context.Context, l *roce.Listener) {
 	c, err := l.Accept(ctx)
 	check(err)
 	defer c.Close()
-	memory, err := c.Register(make([]byte, 64), roce.LocalWrite|roce.RemoteWrite|roce.RemoteRead)
+	memory, err := c.Register(make([]byte, 64), verbs.LocalWrite|roce.RemoteWrite|roce.RemoteRead)
 	check(err)
 	key, err := memory.Remote().MarshalBinary()
 	check(err)
@@ -55,42 +56,8 @@ func ExampleDial() {
 	// memory: hello
 }
 
-// An identifier of librdmacm's kind, with its events.
-func ExampleCMID() {
-	ctx := context.Background()
-	host := netip.MustParseAddr("127.77.0.3")
-	dev, err := roce.DefaultDevice(host)
-	check(err)
-	pd, err := dev.AllocPD()
-	check(err)
-	cq, err := dev.CreateCQ(16, nil)
-	check(err)
-	events, err := dev.CreateEventChannel()
-	check(err)
-	id, err := dev.CreateID(events, roce.PortSpaceTCP)
-	check(err)
-	defer id.Close()
-	// Nobody listens there.
-	check(id.ResolveAddr(netip.AddrPort{}, netip.AddrPortFrom(host, 1)))
-	for {
-		e, err := events.Get(ctx)
-		check(err)
-		fmt.Println(e.Type)
-		switch e.Type {
-		case roce.CMAddrResolved:
-			check(id.ResolveRoute())
-		case roce.CMRouteResolved:
-			_, err = id.CreateQP(pd, roce.QPInitAttr{SendCQ: cq})
-			check(err)
-			check(id.Connect(nil))
-		case roce.CMRejected:
-			fmt.Println(e.Err)
-			return
-		}
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
 	}
-	// Output:
-	// RDMA_CM_EVENT_ADDR_RESOLVED
-	// RDMA_CM_EVENT_ROUTE_RESOLVED
-	// RDMA_CM_EVENT_REJECTED
-	// roce: connection refused: nobody listens at 127.77.0.3:1 (CM reject: invalid service ID, 8)
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,17 +21,17 @@ func TestConnExhausted(t *testing.T) {
 	for side, name := range []string{"client", "server"} {
 		for _, limit := range limits {
 			t.Run(fmt.Sprintf("%s %d PDs %d regions", name, limit.PDs, limit.Regions), func(t *testing.T) {
-				ctx := testContext(t)
+				ctx := rocetest.Context(t)
 				f := sim.New(sim.Config{Seed: 1})
-				var ds [2]*Device
+				var ds [2]*verbs.Device
 				for i := range ds {
-					l, err := f.Link(simAddr(i + 1))
+					l, err := f.Link(rocetest.SimAddr(i + 1))
 					require.NoError(t, err)
-					cfg := Config{Link: l, Rand: f.Rand()}
+					cfg := verbs.Config{Link: l, Rand: f.Rand()}
 					if i == side {
 						cfg.MemLimits = limit
 					}
-					ds[i] = openDevice(t, cfg)
+					ds[i] = rocetest.OpenDevice(t, cfg)
 				}
 				l := listenOn(t, ds[1], ListenConfig{})
 				served := make(chan struct{})

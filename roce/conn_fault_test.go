@@ -11,10 +11,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/roce/cm"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -22,17 +26,17 @@ import (
 // The peer vanishes without a word: who sends finds out by the transport's
 // timeout, which is a timeout for net too; and nothing is left in the end.
 func TestConnPeerVanishes(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	require.NoError(t, c.Send(ctx, []byte("all is well")))
-	f.Partition(ds[0].addrs[0], ds[1].addrs[0], true)
+	f.Partition(ds[0].Addrs()[0], ds[1].Addrs()[0], true)
 	start := f.Now()
 	err := c.Send(ctx, []byte("are you there?"))
 	var se *StatusError
 	require.ErrorAs(t, err, &se)
-	require.Equal(t, WCRetryExcErr, se.WC.Status)
+	require.Equal(t, verbs.WCRetryExcErr, se.WC.Status)
 	var ne net.Error
 	require.ErrorAs(t, err, &ne)
 	require.True(t, ne.Timeout())
@@ -41,7 +45,7 @@ func TestConnPeerVanishes(t *testing.T) {
 	require.NoError(t, s.Close())
 	f.RunFor(60e9) // the DREQs are repeated, and given up
 	for _, d := range ds {
-		n := d.cm.core.Counts()
+		n := rdmacm.CountersOf(d).Now
 		require.Zero(t, n.Conns+n.Timewait+n.Tables)
 	}
 }
@@ -58,7 +62,7 @@ func (m *mortal) Unwrap() link.Link { return m.Link }
 
 func (m *mortal) Send(batch []transport.TxPacket) {
 	for i := range batch {
-		if a, ok := cmMessage(&batch[i]); ok {
+		if a, ok := rocetest.CMMessage(&batch[i]); ok {
 			m.sending(a)
 		}
 	}
@@ -78,14 +82,14 @@ func TestHandshakeCutShort(t *testing.T) {
 			t.Run(fmt.Sprintf("%v %s", step, how), func(t *testing.T) {
 				dead.Store(false)
 				var ctx context.Context
-				ctx, cancel = context.WithCancel(testContext(t))
+				ctx, cancel = context.WithCancel(rocetest.Context(t))
 				var reached atomic.Bool
 				f := sim.New(sim.Config{Seed: 1})
-				var ds [2]*Device
+				var ds [2]*verbs.Device
 				for i := range ds {
-					l, err := f.Link(simAddr(i + 1))
+					l, err := f.Link(rocetest.SimAddr(i + 1))
 					require.NoError(t, err)
-					ds[i] = openDevice(t, Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
+					ds[i] = rocetest.OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
 						return &mortal{l, &dead, func(a mad.Attribute) {
 							if a == step {
 								reached.Store(true)
@@ -126,7 +130,7 @@ func TestHandshakeCutShort(t *testing.T) {
 				require.NoError(t, l.Close())
 				f.RunFor(300e9)
 				for _, d := range ds {
-					require.Equal(t, cm.Counts{}, d.cm.core.Counts())
+					require.Equal(t, cm.Counts{}, rdmacm.CountersOf(d).Now)
 					requireNothing(t, d)
 				}
 			})
@@ -136,63 +140,63 @@ func TestHandshakeCutShort(t *testing.T) {
 
 // Beyond the backlog requests wait in the network, and get in as there is room.
 func TestListenBacklog(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
-	s, c := peerOn(t, ds[1]), peerOn(t, ds[0])
-	id, err := s.d.CreateID(s.ch, PortSpaceTCP)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	s, c := rocetest.PeerOn(t, ds[1]), rocetest.PeerOn(t, ds[0])
+	id, err := rdmacm.CreateID(s.Ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
-	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.d.addrs[0], 3)))
+	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.D.Addrs()[0], 3)))
 	require.NoError(t, id.Listen(2))
-	var ids []*CMID
+	var ids []*rdmacm.ID
 	for range 6 {
-		x := c.resolve(t, ctx, PortSpaceTCP, id.LocalAddr())
+		x := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, id.LocalAddr())
 		require.NoError(t, x.Connect(nil))
 		ids = append(ids, x)
 	}
-	ds[0].driven.(*sim.Link).Fabric().RunFor(1e6)
-	require.Equal(t, 2, s.d.cm.core.Counts().Waiting)
+	rocetest.Fabric(ds[0]).RunFor(1e6)
+	require.Equal(t, 2, rdmacm.CountersOf(s.D).Now.Waiting)
 	for up := 0; up < len(ids); {
-		e, err := s.ch.Get(ctx)
+		e, err := s.Ch.Get(ctx)
 		require.NoError(t, err)
 		switch e.Type {
-		case CMConnectRequest:
-			s.addQP(t, e.ID)
+		case rdmacm.EventConnectRequest:
+			s.AddQP(t, e.ID)
 			require.NoError(t, e.ID.Accept(nil))
-		case CMEstablished:
+		case rdmacm.EventEstablished:
 			up++
 		default:
 			t.Fatal(e.Type)
 		}
 	}
 	for range ids {
-		c.next(t, ctx, CMEstablished)
+		c.Next(t, ctx, rdmacm.EventEstablished)
 	}
-	require.NotZero(t, s.d.cm.core.Stats().DropBacklog)
+	require.NotZero(t, rdmacm.CountersOf(s.D).Stats.DropBacklog)
 }
 
 // A run with connections depends on the seed alone.
 func TestCMDeterministic(t *testing.T) {
 	run := func() string {
-		ctx := testContext(t)
+		ctx := rocetest.Context(t)
 		f := sim.New(sim.Config{Seed: 12, Faults: sim.Faults{Loss: 0.2, Duplicate: 0.2, Reorder: 0.2}})
-		ds := simDevices(t, f, 2)
-		c, s := peerOn(t, ds[0]), peerOn(t, ds[1])
-		lid := s.listen(t, PortSpaceTCP, 3)
+		ds := rocetest.SimDevices(t, f, 2)
+		c, s := rocetest.PeerOn(t, ds[0]), rocetest.PeerOn(t, ds[1])
+		lid := s.Listen(t, rdmacm.PortSpaceTCP, 3)
 		for range 5 {
-			cid := c.resolve(t, ctx, PortSpaceTCP, lid.LocalAddr())
+			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 			require.NoError(t, cid.Connect(nil))
-			e := s.next(t, ctx, CMConnectRequest)
-			s.addQP(t, e.ID)
+			e := s.Next(t, ctx, rdmacm.EventConnectRequest)
+			s.AddQP(t, e.ID)
 			require.NoError(t, e.ID.Accept(nil))
-			c.next(t, ctx, CMEstablished)
-			s.next(t, ctx, CMEstablished)
+			c.Next(t, ctx, rdmacm.EventEstablished)
+			s.Next(t, ctx, rdmacm.EventEstablished)
 			require.NoError(t, cid.Disconnect(nil))
-			c.next(t, ctx, CMDisconnected)
-			s.next(t, ctx, CMDisconnected)
+			c.Next(t, ctx, rdmacm.EventDisconnected)
+			s.Next(t, ctx, rdmacm.EventDisconnected)
 			require.NoError(t, cid.Close())
 			require.NoError(t, e.ID.Close())
 		}
-		return fmt.Sprintf("%d %+v %+v", f.Now(), f.Stats(), ds[1].cm.core.Stats())
+		return fmt.Sprintf("%d %+v %+v", f.Now(), f.Stats(), rdmacm.CountersOf(ds[1]).Stats)
 	}
 	require.Equal(t, run(), run())
 }
@@ -201,25 +205,25 @@ func TestCMDeterministic(t *testing.T) {
 // answered; what is one, but about nothing, is answered where the other side
 // waits for it.
 func TestGSIUnknownClasses(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
-	s, c := peerOn(t, ds[1]), peerOn(t, ds[0])
-	s.listen(t, PortSpaceTCP, 3)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	s, c := rocetest.PeerOn(t, ds[1]), rocetest.PeerOn(t, ds[0])
+	s.Listen(t, rdmacm.PortSpaceTCP, 3)
 	// The sender is an ordinary UD queue pair: it is not QP 1, and so not even looked at.
-	c.qp, _ = c.pd.CreateQP(QPInitAttr{Type: UD, SendCQ: c.cq, QPN: 1})
-	require.NotNil(t, c.qp, "QP 1 is free as long as the manager is not used")
-	require.NoError(t, c.qp.Activate(0x80010000))
-	ah, err := c.pd.CreateAHTo(dgid(s.d.addrs[0]))
+	c.QP, _ = c.PD.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: c.CQ, QPN: 1})
+	require.NotNil(t, c.QP, "QP 1 is free as long as the manager is not used")
+	require.NoError(t, c.QP.Activate(0x80010000))
+	ah, err := c.PD.CreateAHTo(ib.GIDFromAddr(s.D.Addrs()[0]))
 	require.NoError(t, err)
 	send := func(h mad.Header) {
 		var b [mad.Bytes]byte
 		h.Put(&b)
-		copy(c.buf, b[:])
-		require.NoError(t, c.qp.PostSend(&SendWR{
-			Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{c.mr.SGE(0, len(b))}, AH: ah.Handle(), RemoteQPN: 1, RemoteQKey: 0x80010000,
+		copy(c.Buf, b[:])
+		require.NoError(t, c.QP.PostSend(&verbs.SendWR{
+			Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah.Handle(), RemoteQPN: 1, RemoteQKey: 0x80010000,
 		}))
-		c.wait(t, ctx)
-		ds[0].driven.(*sim.Link).Fabric().RunFor(1e6)
+		c.Wait(t, ctx)
+		rocetest.Fabric(ds[0]).RunFor(1e6)
 	}
 	good := mad.CMHeader(mad.AttrRTU, 1)
 	for _, change := range []func(h *mad.Header){
@@ -234,16 +238,16 @@ func TestGSIUnknownClasses(t *testing.T) {
 		change(&h)
 		send(h)
 	}
-	st := s.d.cm.core.Stats()
+	st := rdmacm.CountersOf(s.D).Stats
 	require.EqualValues(t, 6, st.DropClass)
 	h := good
 	h.BaseVersion = 2
 	send(h)
-	require.EqualValues(t, 1, s.d.cm.core.Stats().DropMalformed)
-	require.Zero(t, s.d.Counters().SentPkts, "no answer to any of them")
+	require.EqualValues(t, 1, rdmacm.CountersOf(s.D).Stats.DropMalformed)
+	require.Zero(t, s.D.Counters().SentPkts, "no answer to any of them")
 	send(mad.CMHeader(mad.AttrDREQ, 1))
-	require.EqualValues(t, 1, s.d.Counters().SentPkts, "a DREQ is always answered")
-	_, err = c.d.CreateID(c.ch, PortSpaceTCP)
+	require.EqualValues(t, 1, s.D.Counters().SentPkts, "a DREQ is always answered")
+	_, err = rdmacm.CreateID(c.Ch, rdmacm.PortSpaceTCP)
 	var oe *OpenError
 	require.ErrorAs(t, err, &oe, "the application has taken QP 1")
 }
@@ -251,11 +255,11 @@ func TestGSIUnknownClasses(t *testing.T) {
 // Connections are closed while others work on them: no panic, no hang, typed
 // errors.
 func TestConnCloseRaces(t *testing.T) {
-	ctx := testContext(t)
-	ds := openDevices(t, 2, Config{})
+	ctx := rocetest.Context(t)
+	ds := openDevices(t, 2, verbs.Config{})
 	for i := range 30 {
 		c, s := connPair(t, ds[0], ds[1], ConnConfig{RecvDepth: 2})
-		mr, err := s.Register(make([]byte, 4096), AccessAll)
+		mr, err := s.Register(make([]byte, 4096), verbs.AccessAll)
 		require.NoError(t, err)
 		remote := mr.Remote()
 		var wg sync.WaitGroup
@@ -292,5 +296,18 @@ func TestConnCloseRaces(t *testing.T) {
 			}
 		})
 		wg.Wait()
+	}
+}
+
+// The ACK timeout that a client asks for is the server's too, but not one of hours.
+func TestCMAckTimeoutOfPeer(t *testing.T) {
+	for asked, want := range map[ib.TimeoutCode]ib.TimeoutCode{0: 16, 14: 14, 21: 21, 31: 21} {
+		ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+		p := rdmacm.DefaultConnParam()
+		p.AckTimeout = asked
+		_, s := connPair(t, ds[0], ds[1], ConnConfig{Param: &p})
+		attr, _, err := s.QP().Query()
+		require.NoError(t, err)
+		require.Equal(t, want, attr.Timeout)
 	}
 }

@@ -6,35 +6,13 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/roce/cm"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/stretchr/testify/require"
 )
-
-// forge gives a device a good request of somebody who will never answer.
-func forge(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort, change ...func(*mad.REQ)) {
-	h := mad.CMHeader(mad.AttrREQ, mad.TID(n))
-	m := mad.REQ{
-		LocalCommID: mad.CommID(n), ServiceID: mad.NewServiceID(PortSpaceTCP, to.Port()), CAGUID: mad.GUID(n), QPN: ib.QPN(n&0xFFFF | 0x10000),
-		MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: make([]byte, mad.CMAHeaderBytes),
-		Primary: mad.Path{LocalGID: dgid(from), RemoteGID: dgid(to.Addr()), AckTimeout: 14},
-	}
-	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: to.Addr()}
-	require.NoError(t, cma.Put(m.Private))
-	for _, f := range change {
-		f(&m)
-	}
-	var b [mad.Bytes]byte
-	require.NoError(t, m.Put(h.Put(&b)))
-	require.NoError(t, d.do(func(now int64) error {
-		d.cm.core.HandleMAD(now, from, to.Addr(), b[:])
-		d.cm.ready = true
-		return nil
-	}))
-}
 
 // heapBytes is what is in use on the heap.
 func heapBytes() int {
@@ -47,7 +25,7 @@ func heapBytes() int {
 // floodBytes is what a flood can make a device hold: the connections of a listener
 // that are half-open, one more that is being accepted, and the agent's own
 // records.
-const floodBytes = cmHalfOpenBytes + 2<<20 + cm.FloodBytes
+const floodBytes = 64<<20 + 2<<20 + cm.FloodBytes
 
 // A flood of requests, from as many addresses or from one, makes a listener hold no
 // more than floodBytes, and an honest client gets in all the while.
@@ -66,19 +44,19 @@ func TestFloodIsBounded(t *testing.T) {
 		"one source": func(uint32) netip.Addr { return netip.MustParseAddr("11.0.0.1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := testContext(t)
-			ds := simDevices(t, sim.New(sim.Config{Seed: 3}), 2)
+			ctx := rocetest.Context(t)
+			ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 2)
 			l := listenOn(t, ds[1], ListenConfig{})
 			before, most := heapBytes(), 0
 			halfBytes := 0
 			for n := range requests {
-				forge(t, ds[1], source(n+1), n+1, l.Addr())
+				rocetest.Forge(t, ds[1], source(n+1), n+1, l.Addr())
 				if n%64 == 63 {
 					c, err := l.advance()
 					require.NoError(t, err)
 					require.Nil(t, c)
 				}
-				halfBytes = max(halfBytes, ds[1].cm.core.Counts().HalfBytes)
+				halfBytes = max(halfBytes, rdmacm.CountersOf(ds[1]).Now.HalfBytes)
 				if n%lookEvery == lookEvery-1 {
 					most = max(most, heapBytes()-before)
 				}
@@ -98,24 +76,24 @@ func TestFloodIsBounded(t *testing.T) {
 					require.NoError(t, server.Close())
 				}
 			}
-			st, counts := ds[1].cm.core.Stats(), ds[1].cm.core.Counts()
+			st, counts := rdmacm.CountersOf(ds[1]).Stats, rdmacm.CountersOf(ds[1]).Now
 			t.Logf("%d MiB, %d MiB of them by %d half-open connections; %d given up, %d not admitted, %d in TIMEWAIT",
 				most>>20, halfBytes>>20, counts.HalfOpen, st.Evicted, st.DropBacklog, counts.Timewait)
 			require.LessOrEqual(t, most, floodBytes)
-			require.LessOrEqual(t, halfBytes, cmHalfOpenBytes+(&ConnConfig{}).memory())
-			require.Greater(t, halfBytes, cmHalfOpenBytes/2, "the flood is one")
+			require.LessOrEqual(t, halfBytes, 64<<20+(&ConnConfig{}).memory())
+			require.Greater(t, halfBytes, 64<<20/2, "the flood is one")
 		})
 	}
 }
 
 // What a connection is said to hold is what it holds.
 func TestConnMemoryEstimate(t *testing.T) {
-	ds := simDevices(t, sim.New(sim.Config{Seed: 3}), 2)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 2)
 	l := listenOn(t, ds[1], ListenConfig{})
 	const n = 100
 	before := heapBytes()
 	for i := range uint32(n) {
-		forge(t, ds[1], netip.MustParseAddr("11.0.0.1"), i+1, l.Addr())
+		rocetest.Forge(t, ds[1], netip.MustParseAddr("11.0.0.1"), i+1, l.Addr())
 	}
 	_, err := l.advance()
 	require.NoError(t, err)

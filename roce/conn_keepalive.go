@@ -3,6 +3,8 @@ package roce
 import (
 	"context"
 	"time"
+
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // DefaultKeepAlive is the time between two probes of an idle connection: that
@@ -12,10 +14,10 @@ const DefaultKeepAlive = 15 * time.Second
 // startKeepAlive begins to probe. There are no probes in a simulation that is driven by
 // those who wait: its time is not that of the timers.
 func (c *Conn) startKeepAlive() {
-	if c.cfg.KeepAlive > 0 && (c.d.driven == nil || c.d.sched != nil) {
+	if c.cfg.KeepAlive > 0 && (c.s.Ticks()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.keep = c.d.NewAlarm(c.probe)
+		c.keep = c.s.NewAlarm(c.probe)
 		c.keepLater()
 	}
 }
@@ -39,7 +41,7 @@ func (c *Conn) probe() {
 	}
 	if c.posted == 0 { // what is on its way is probe enough
 		c.nextOp++
-		wr := SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: WRWrite, Flags: SendSignaled | SendInline, Inline: []byte{}}
+		wr := verbs.SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: []byte{}}
 		if c.qp.PostSend(&wr) == nil { // or the application's own requests are on their way
 			c.ops[wr.ID] = &Pending{c: c}
 			c.posted++
@@ -57,7 +59,7 @@ func (c *Conn) Wait(ctx context.Context) error {
 		return c.opError("wait", err)
 	}
 	err := c.wait(ctx, func() bool { return false })
-	if err == ErrPeerClosed {
+	if err == verbs.ErrPeerClosed {
 		return nil
 	}
 	return c.opError("wait", err)

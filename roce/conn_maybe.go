@@ -3,6 +3,8 @@ package roce
 import (
 	"context"
 	"errors"
+
+	"github.com/goroce/goroce/roce/internal/kind"
 )
 
 // maybeDoneError is the error of an operation that was handed to the device. It
@@ -18,7 +20,7 @@ func maybeDone(err error) error {
 }
 
 func (e *maybeDoneError) Error() string {
-	s := plain(e.err)
+	s := kind.Plain(e.err)
 	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {
 		s += " (the operation is under way, and may be carried out)"
 	}

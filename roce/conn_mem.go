@@ -5,21 +5,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Pending is an operation in progress.
 type Pending struct {
 	c   *Conn
-	buf *Buf // given back at the end
+	buf *verbs.Buf // given back at the end
 
 	// Under c.mu:
 	done bool
 	kept bool // whoever waits gives buf back, having read it
-	wc   WC
+	wc   verbs.WC
 }
 
 // finish notes the outcome. c.mu is held.
-func (p *Pending) finish(wc *WC) {
+func (p *Pending) finish(wc *verbs.WC) {
 	p.wc, p.done = *wc, true
 	if p.buf != nil && !p.kept {
 		p.buf.Release()
@@ -30,16 +33,16 @@ func (p *Pending) finish(wc *WC) {
 // wait waits for the end.
 func (p *Pending) wait(ctx context.Context) error {
 	if p.c == nil {
-		return errZero
+		return kind.Zero
 	}
-	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil && !(err == ErrClosed && p.carriedOut()) {
+	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
 		return maybeDone(err)
 	}
-	if err := WCError(&p.wc); err != nil {
-		if p.wc.Status == WCFlushErr {
+	if err := verbs.WCError(&p.wc); err != nil {
+		if p.wc.Status == verbs.WCFlushErr {
 			p.c.mu.Lock()
 			defer p.c.mu.Unlock()
-			return maybeDone(p.c.why())
+			return maybeDone(p.c.closeErr())
 		}
 		return maybeDone(err)
 	}
@@ -51,7 +54,7 @@ func (p *Pending) wait(ctx context.Context) error {
 func (p *Pending) carriedOut() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.done && p.wc.Status != WCFlushErr
+	return p.done && p.wc.Status != verbs.WCFlushErr
 }
 
 // Wait waits until the operation is complete and returns how it went. Errors
@@ -61,7 +64,7 @@ func (p *Pending) carriedOut() bool {
 // tells the outcome whatever the context.
 func (p *Pending) Wait(ctx context.Context) error {
 	if p.c == nil {
-		return errZero
+		return kind.Zero
 	}
 	return p.c.opError("wait", p.wait(ctx))
 }
@@ -78,9 +81,9 @@ func (p *Pending) Done() bool {
 }
 
 // WC returns the completion of an operation that is complete.
-func (p *Pending) WC() WC {
+func (p *Pending) WC() verbs.WC {
 	if p.c == nil {
-		return WC{}
+		return verbs.WC{}
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -89,12 +92,12 @@ func (p *Pending) WC() WC {
 
 // start posts a work request. It waits while the send queue is full. buf, if
 // not nil, is released when the operation is complete, or at once on an error.
-func (c *Conn) start(ctx context.Context, wr *SendWR, buf *Buf) (*Pending, error) {
+func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf *verbs.Buf) (*Pending, error) {
 	p := &Pending{c: c, buf: buf}
 	return p, c.startPending(ctx, wr, p)
 }
 
-func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
+func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) error {
 	var err error
 	werr := c.wait(ctx, func() bool {
 		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil {
@@ -102,8 +105,8 @@ func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
 		}
 		c.nextOp++
 		wr.ID = connOp | c.nextOp&(connOp-1)
-		wr.Flags |= SendSignaled
-		if err = c.qp.PostSend(wr); errors.Is(err, ErrQueueFull) {
+		wr.Flags |= verbs.SendSignaled
+		if err = c.qp.PostSend(wr); errors.Is(err, verbs.ErrQueueFull) {
 			return false // the application's own requests fill it
 		}
 		if err == nil {
@@ -125,7 +128,7 @@ func (c *Conn) startPending(ctx context.Context, wr *SendWR, p *Pending) error {
 // Start posts a send work request of any kind and returns at once, unless the
 // send queue is full. Its ID is replaced, and it always makes a completion. An
 // error means that nothing was sent.
-func (c *Conn) Start(ctx context.Context, wr SendWR) (*Pending, error) {
+func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
 	p, err := c.start(ctx, &wr, nil)
 	if err != nil {
 		return nil, c.opError("start", err)
@@ -134,31 +137,31 @@ func (c *Conn) Start(ctx context.Context, wr SendWR) (*Pending, error) {
 }
 
 // StartSend sends a message from registered memory.
-func (c *Conn) StartSend(ctx context.Context, local ...SGE) (*Pending, error) {
-	return c.Start(ctx, SendWR{Opcode: WRSend, SGList: local})
+func (c *Conn) StartSend(ctx context.Context, local ...verbs.SGE) (*Pending, error) {
+	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRSend, SGList: local})
 }
 
 // StartWrite writes from registered memory to memory of the peer, which is not
 // told.
-func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...SGE) (*Pending, error) {
-	return c.Start(ctx, SendWR{Opcode: WRWrite, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
+	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
 }
 
 // StartWriteImm is StartWrite, and then a message of no bytes with an immediate
 // value that tells the peer.
-func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...SGE) (*Pending, error) {
-	return c.Start(ctx, SendWR{Opcode: WRWriteImm, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey, Imm: imm})
+func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...verbs.SGE) (*Pending, error) {
+	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey, Imm: imm})
 }
 
 // StartRead reads from memory of the peer to registered memory.
-func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...SGE) (*Pending, error) {
-	return c.Start(ctx, SendWR{Opcode: WRRead, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
+	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRRead, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
 }
 
 // checkLen returns an error if n bytes do not fit remote.
 func checkLen(op string, n int, remote RemoteMemory) error {
 	if uint64(n) > uint64(remote.Len) {
-		return &ArgError{op, "b", fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len)}
+		return &verbs.ArgError{Op: op, Arg: "b", Why: fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len)}
 	}
 	return nil
 }
@@ -189,7 +192,7 @@ func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 			}
 		}
 		window[i%2] = p
-		b, remote = b[n:], remote.after(n)
+		b, remote = b[n:], after(remote, n)
 	}
 	for _, p := range window {
 		if p == nil {
@@ -206,9 +209,9 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
-	wr := SendWR{Opcode: WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
+	wr := verbs.SendWR{Opcode: verbs.WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
 	if len(b) <= connInline {
-		wr.Flags, wr.Inline = SendInline, append([]byte{}, b...)
+		wr.Flags, wr.Inline = verbs.SendInline, append([]byte{}, b...)
 		return c.start(ctx, &wr, nil)
 	}
 	buf, err := c.pool.Get(len(b))
@@ -216,7 +219,7 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 		return nil, err
 	}
 	copy(buf.Bytes(), b)
-	wr.SGList = []SGE{buf.SGE(len(b))}
+	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
 	return c.start(ctx, &wr, buf)
 }
 
@@ -231,17 +234,17 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 	}
 	for len(b) > 0 {
 		n := min(len(b), connChunk)
-		err := c.copyIn(ctx, b[:n], SendWR{Opcode: WRRead, RemoteAddr: remote.Addr, RKey: remote.RKey})
+		err := c.copyIn(ctx, b[:n], verbs.SendWR{Opcode: verbs.WRRead, RemoteAddr: remote.Addr, RKey: remote.RKey})
 		if err != nil {
 			return c.opError("read", err)
 		}
-		b, remote = b[n:], remote.after(n)
+		b, remote = b[n:], after(remote, n)
 	}
 	return nil
 }
 
 // copyIn carries out a work request whose result is copied to b.
-func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
+func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -249,7 +252,7 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
 	if err != nil {
 		return err
 	}
-	wr.SGList = []SGE{buf.SGE(len(b))}
+	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
 	p := &Pending{c: c, buf: buf, kept: true}
 	if err := c.startPending(ctx, &wr, p); err != nil {
 		return err
@@ -274,16 +277,16 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr SendWR) error {
 // peer's processor, which must be that of ours. After an error that matches
 // [ErrMaybeDone] the peer may have added, or may still do so.
 func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
-	return c.atomic(ctx, "fetch and add", remote, SendWR{Opcode: WRFetchAdd, CompareAdd: delta})
+	return c.atomic(ctx, "fetch and add", remote, verbs.SendWR{Opcode: verbs.WRFetchAdd, CompareAdd: delta})
 }
 
 // CompareSwap replaces the 8 bytes at the start of remote by swap if they hold
 // compare, and returns what they held. See FetchAdd.
 func (c *Conn) CompareSwap(ctx context.Context, remote RemoteMemory, compare, swap uint64) (uint64, error) {
-	return c.atomic(ctx, "compare and swap", remote, SendWR{Opcode: WRCompareSwap, CompareAdd: compare, Swap: swap})
+	return c.atomic(ctx, "compare and swap", remote, verbs.SendWR{Opcode: verbs.WRCompareSwap, CompareAdd: compare, Swap: swap})
 }
 
-func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr SendWR) (uint64, error) {
+func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr verbs.SendWR) (uint64, error) {
 	if err := checkLen(op, 8, remote); err != nil {
 		return 0, c.opError(op, err)
 	}
@@ -293,4 +296,10 @@ func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr Se
 		return 0, c.opError(op, err)
 	}
 	return binary.NativeEndian.Uint64(b[:]), nil
+}
+
+// after returns what follows the first n bytes, of which there are that many: also
+// more than an int can hold on a 32-bit processor.
+func after(r RemoteMemory, n int) RemoteMemory {
+	return RemoteMemory{Addr: r.Addr + uint64(n), RKey: r.RKey, Len: r.Len - uint32(n)}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Send sends one message and waits until the peer has received it. The
@@ -14,22 +16,22 @@ import (
 // later, the message stays on its way, and the error matches [ErrMaybeDone]; b
 // can be used again. The same goes for the other operations of a Conn.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
-	return c.opError("send", c.copyOut(ctx, b, SendWR{Opcode: WRSend}))
+	return c.opError("send", c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSend}))
 }
 
 // SendImm is Send with an immediate value for the receiver.
 func (c *Conn) SendImm(ctx context.Context, b []byte, imm uint32) error {
-	return c.opError("send", c.copyOut(ctx, b, SendWR{Opcode: WRSendImm, Imm: imm}))
+	return c.opError("send", c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm}))
 }
 
 // copyOut carries out a work request with a copy of b as its payload.
-func (c *Conn) copyOut(ctx context.Context, b []byte, wr SendWR) error {
-	c.d.turn()
+func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
+	c.s.Turn(nil)
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
 	if len(b) <= connInline {
-		wr.Flags |= SendInline
+		wr.Flags |= verbs.SendInline
 		wr.Inline = b
 		if b == nil {
 			wr.Inline = []byte{}
@@ -40,15 +42,15 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr SendWR) error {
 		}
 		return p.wait(ctx)
 	}
-	if len(b) > maxPoolBuf {
-		return &ArgError{"send", "b", fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), maxPoolBuf)}
+	if len(b) > verbs.MaxPoolBuf {
+		return &verbs.ArgError{Op: "send", Arg: "b", Why: fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf)}
 	}
 	buf, err := c.pool.Get(len(b))
 	if err != nil {
 		return err
 	}
 	copy(buf.Bytes(), b)
-	wr.SGList = []SGE{buf.SGE(len(b))}
+	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
 	p, err := c.start(ctx, &wr, buf)
 	if err != nil {
 		return err

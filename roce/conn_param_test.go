@@ -3,14 +3,17 @@ package roce
 import (
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
 // connPairWith connects two devices of a simulation, each side with parameters of its own.
-func connPairWith(t testing.TB, client, server *ConnParam) (c, s *Conn, r *ConnRequest) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+func connPairWith(t testing.TB, client, server *rdmacm.ConnParam) (c, s *Conn, r *ConnRequest) {
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	l := listenOn(t, ds[1], ListenConfig{
 		ConnConfig: ConnConfig{Param: server}, Handshake: func(got *ConnRequest) error { r = got; return nil },
 	})
@@ -56,8 +59,8 @@ func TestConnDefaults(t *testing.T) {
 // the other asks for when that has no receive posted, and asks for a wait of its own.
 func TestConnParamsNegotiated(t *testing.T) {
 	c, s, r := connPairWith(t,
-		&ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 4, RNRRetryCount: 2, MinRNRTimer: 9},
-		&ConnParam{ResponderResources: 4, InitiatorDepth: 2, RetryCount: 6, RNRRetryCount: 1, MinRNRTimer: 20})
+		&rdmacm.ConnParam{ResponderResources: 3, InitiatorDepth: 5, RetryCount: 4, RNRRetryCount: 2, MinRNRTimer: 9},
+		&rdmacm.ConnParam{ResponderResources: 4, InitiatorDepth: 2, RetryCount: 6, RNRRetryCount: 1, MinRNRTimer: 20})
 	require.EqualValues(t, 5, r.Peer.ResponderResources)
 	require.EqualValues(t, 3, r.Peer.InitiatorDepth)
 	a, _, err := c.QP().Query()
@@ -75,16 +78,16 @@ func TestConnParamsNegotiated(t *testing.T) {
 // A side that serves no READs is not asked for any: the call fails, and does not
 // wait for an answer.
 func TestConnServesNoReads(t *testing.T) {
-	ctx := testContext(t)
-	c, s, _ := connPairWith(t, nil, &ConnParam{RetryCount: 7, RNRRetryCount: 7})
-	mr, err := s.Register(make([]byte, 64), AccessAll)
+	ctx := rocetest.Context(t)
+	c, s, _ := connPairWith(t, nil, &rdmacm.ConnParam{RetryCount: 7, RNRRetryCount: 7})
+	mr, err := s.Register(make([]byte, 64), verbs.AccessAll)
 	require.NoError(t, err)
 	require.NoError(t, c.Write(ctx, make([]byte, 8), mr.Remote()))
 	err = c.Read(ctx, make([]byte, 8), mr.Remote())
 	var se *StatusError
 	require.ErrorAs(t, err, &se)
-	require.Equal(t, WCLocalQPOpErr, se.WC.Status)
+	require.Equal(t, verbs.WCLocalQPOpErr, se.WC.Status)
 	_, err = c.FetchAdd(ctx, mr.Remote(), 1)
 	require.ErrorAs(t, err, &se, "the connection is over, for the same reason")
-	require.Equal(t, WCLocalQPOpErr, se.WC.Status)
+	require.Equal(t, verbs.WCLocalQPOpErr, se.WC.Status)
 }

@@ -1,11 +1,15 @@
 package roce
 
-import "context"
+import (
+	"context"
+
+	"github.com/goroce/goroce/roce/verbs"
+)
 
 // recvBuffers are the receive buffers of a connection: one region, so that many of
 // them cost little to make.
 type recvBuffers struct {
-	mr     *MR
+	mr     *verbs.MR
 	mem    []byte // of mr; it outlives the registration
 	bytes  int    // of one buffer
 	stride int
@@ -25,11 +29,11 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 	r.bytes = c.cfg.RecvBytes
 	r.stride = (r.bytes + recvAlign - 1) &^ (recvAlign - 1)
 	r.mem = make([]byte, r.stride*c.cfg.RecvDepth)
-	if r.mr, err = c.pd.RegisterMR(r.mem, LocalWrite); err != nil {
+	if r.mr, err = c.pd.RegisterMR(r.mem, verbs.LocalWrite); err != nil {
 		return err
 	}
-	var wrs [recvPostBatch]RecvWR
-	var elements [recvPostBatch]SGE
+	var wrs [recvPostBatch]verbs.RecvWR
+	var elements [recvPostBatch]verbs.SGE
 	for i := 0; i < c.cfg.RecvDepth; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -37,7 +41,7 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 		n := min(c.cfg.RecvDepth-i, recvPostBatch)
 		for j := range n {
 			elements[j] = r.sge(i + j)
-			wrs[j] = RecvWR{ID: connRecv | uint64(i+j), SGList: elements[j : j+1]}
+			wrs[j] = verbs.RecvWR{ID: connRecv | uint64(i+j), SGList: elements[j : j+1]}
 		}
 		if _, err := c.qp.PostRecvBatch(wrs[:n]); err != nil {
 			return err
@@ -48,7 +52,7 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 }
 
 // sge returns buffer i for a work request.
-func (r *recvBuffers) sge(i int) SGE { return r.mr.SGE(i*r.stride, r.bytes) }
+func (r *recvBuffers) sge(i int) verbs.SGE { return r.mr.SGE(i*r.stride, r.bytes) }
 
 // message returns the first n bytes of buffer i.
 func (r *recvBuffers) message(i, n int) []byte {
@@ -58,5 +62,5 @@ func (r *recvBuffers) message(i, n int) []byte {
 
 // postRecv gives a receive buffer back to the queue pair.
 func (c *Conn) postRecv(i int) error {
-	return c.qp.PostRecv(&RecvWR{ID: connRecv | uint64(i), SGList: []SGE{c.recvs.sge(i)}})
+	return c.qp.PostRecv(&verbs.RecvWR{ID: connRecv | uint64(i), SGList: []verbs.SGE{c.recvs.sge(i)}})
 }

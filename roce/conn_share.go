@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Share registers buf for the peer and tells it in a message where it is, how
@@ -16,23 +18,23 @@ import (
 //
 // The message is the 16 bytes of [RemoteMemory.MarshalBinary], a form that
 // rping uses, too.
-func (c *Conn) Share(ctx context.Context, buf []byte, access Access) (*MR, error) {
-	if access&(RemoteWrite|RemoteRead|RemoteAtomic) == 0 {
-		return nil, c.opError("share", &ArgError{"share", "access", "none of it is the peer's"})
+func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*verbs.MR, error) {
+	if access&(verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic) == 0 {
+		return nil, c.opError("share", &verbs.ArgError{Op: "share", Arg: "access", Why: "none of it is the peer's"})
 	}
 	if err := c.begin(ctx); err != nil {
 		return nil, c.opError("share", err)
 	}
 	if n := uint64(len(buf)); n > math.MaxUint32 {
-		return nil, c.opError("share", &ArgError{"share", "buf", fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))})
+		return nil, c.opError("share", &verbs.ArgError{Op: "share", Arg: "buf", Why: fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))})
 	}
-	mr, err := c.Register(buf, access|LocalWrite)
+	mr, err := c.Register(buf, access|verbs.LocalWrite)
 	if err != nil {
 		return nil, err
 	}
 	b, err := mr.Remote().MarshalBinary()
 	if err == nil {
-		err = c.copyOut(ctx, b, SendWR{Opcode: WRSend})
+		err = c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSend})
 	}
 	if err != nil {
 		// The peer may know the key by now, although we don't know that it does.
@@ -53,7 +55,7 @@ func (c *Conn) Shared(ctx context.Context) (RemoteMemory, error) {
 	}
 	defer m.Release()
 	if m.Len() != RemoteMemoryBytes || m.Written {
-		return r, c.opError("shared", &ArgError{"shared", "message", fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)})
+		return r, c.opError("shared", &verbs.ArgError{Op: "shared", Arg: "message", Why: fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)})
 	}
 	return r, r.UnmarshalBinary(m.Bytes())
 }

@@ -17,7 +17,12 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/rocetest"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,22 +30,24 @@ import (
 // that reach each other.
 var places = []struct {
 	name string
-	open func(t testing.TB, n int) []*Device
+	open func(t testing.TB, n int) []*verbs.Device
 }{
-	{"udp", func(t testing.TB, n int) []*Device { return openDevices(t, n, Config{}) }},
-	{"polling", func(t testing.TB, n int) []*Device {
-		ds := openDevices(t, n, Config{Polling: true})
+	{"udp", func(t testing.TB, n int) []*verbs.Device { return openDevices(t, n, verbs.Config{}) }},
+	{"polling", func(t testing.TB, n int) []*verbs.Device {
+		ds := openDevices(t, n, verbs.Config{Polling: true})
 		keepPolling(t, ds)
 		return ds
 	}},
-	{"sim", func(t testing.TB, n int) []*Device { return simDevices(t, sim.New(sim.Config{Seed: 1}), n) }},
-	{"lossy sim", func(t testing.TB, n int) []*Device {
-		return simDevices(t, sim.New(sim.Config{Seed: 2, Faults: sim.Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}}), n)
+	{"sim", func(t testing.TB, n int) []*verbs.Device {
+		return rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), n)
+	}},
+	{"lossy sim", func(t testing.TB, n int) []*verbs.Device {
+		return rocetest.SimDevices(t, sim.New(sim.Config{Seed: 2, Faults: sim.Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}}), n)
 	}},
 }
 
 // keepPolling moves devices that move only when somebody polls.
-func keepPolling(t testing.TB, ds []*Device) {
+func keepPolling(t testing.TB, ds []*verbs.Device) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -51,8 +58,8 @@ func keepPolling(t testing.TB, ds []*Device) {
 			default:
 			}
 			for _, d := range ds {
-				if !d.isClosed() {
-					d.poll(never)
+				if s := access.Shard(d); !s.Closed() {
+					s.Poll(shard.Never)
 				}
 			}
 			runtime.Gosched()
@@ -61,26 +68,16 @@ func keepPolling(t testing.TB, ds []*Device) {
 	t.Cleanup(func() { close(stop); <-stopped })
 }
 
-func openDevices(t testing.TB, n int, cfg Config) []*Device {
-	ds := make([]*Device, n)
+func openDevices(t testing.TB, n int, cfg verbs.Config) []*verbs.Device {
+	ds := make([]*verbs.Device, n)
 	for i := range ds {
-		ds[i] = openDevice(t, cfg)
-	}
-	return ds
-}
-
-func simDevices(t testing.TB, f *sim.Fabric, n int) []*Device {
-	ds := make([]*Device, n)
-	for i := range ds {
-		l, err := f.Link(simAddr(i + 1))
-		require.NoError(t, err)
-		ds[i] = openDevice(t, Config{Link: l, Rand: f.Rand()})
+		ds[i] = rocetest.OpenDevice(t, cfg)
 	}
 	return ds
 }
 
 // everywhere runs a test on two devices of each place.
-func everywhere(t *testing.T, f func(t *testing.T, a, b *Device)) {
+func everywhere(t *testing.T, f func(t *testing.T, a, b *verbs.Device)) {
 	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
 			ds := p.open(t, 2)
@@ -90,17 +87,17 @@ func everywhere(t *testing.T, f func(t *testing.T, a, b *Device)) {
 }
 
 // listenOn listens at a free port of a device.
-func listenOn(t testing.TB, d *Device, lc ListenConfig) *Listener {
+func listenOn(t testing.TB, d *verbs.Device, lc ListenConfig) *Listener {
 	lc.Device = d
-	l, err := lc.ListenAddr(netip.AddrPortFrom(d.addrs[0], 0))
+	l, err := lc.ListenAddr(netip.AddrPortFrom(d.Addrs()[0], 0))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l
 }
 
 // connPair connects two devices.
-func connPair(t testing.TB, a, b *Device, cc ConnConfig) (client, server *Conn) {
-	ctx := testContext(t)
+func connPair(t testing.TB, a, b *verbs.Device, cc ConnConfig) (client, server *Conn) {
+	ctx := rocetest.Context(t)
 	l := listenOn(t, b, ListenConfig{ConnConfig: cc})
 	got := make(chan *Conn, 1)
 	go func() {
@@ -133,8 +130,8 @@ func both(f, g func()) {
 }
 
 func TestConnMessages(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		require.Equal(t, c.LocalAddr(), s.RemoteAddr())
 		require.Equal(t, c.RemoteAddr(), s.LocalAddr())
@@ -155,7 +152,7 @@ func TestConnMessages(t *testing.T) {
 			buf, out := make([]byte, DefaultRecvBytes), make([]byte, DefaultRecvBytes)
 			for i := range 20 * len(sizes) {
 				n := sizes[i%len(sizes)]
-				fill(out[:n], uint64(i))
+				rocetest.Fill(out[:n], uint64(i))
 				require.NoError(t, c.Send(ctx, out[:n]))
 				got, err := c.Recv(ctx, buf)
 				require.NoError(t, err)
@@ -167,8 +164,8 @@ func TestConnMessages(t *testing.T) {
 
 // Messages that nobody reads fill the buffers; then the sender waits, and all arrive in order.
 func TestConnBackPressure(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		const total = 500
 		c, s := connPair(t, a, b, ConnConfig{RecvDepth: 4, SendDepth: 3})
 		both(func() {
@@ -193,8 +190,8 @@ func TestConnBackPressure(t *testing.T) {
 }
 
 func TestConnShortBuffer(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{}), 2)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{}), 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	require.NoError(t, c.Send(ctx, []byte("twelve bytes")))
 	n, err := s.Recv(ctx, make([]byte, 5))
@@ -207,11 +204,11 @@ func TestConnShortBuffer(t *testing.T) {
 }
 
 func TestConnMemory(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		target := make([]byte, 3*connChunk+17)
-		mr, err := s.Register(target, AccessAll)
+		mr, err := s.Register(target, verbs.AccessAll)
 		require.NoError(t, err)
 		remote := mr.Remote()
 		key, err := remote.MarshalBinary()
@@ -222,7 +219,7 @@ func TestConnMemory(t *testing.T) {
 
 		for _, n := range []int{0, 1, connInline, 5000, connChunk, connChunk + 1, len(target)} {
 			out, back := make([]byte, n), make([]byte, n)
-			fill(out, uint64(n))
+			rocetest.Fill(out, uint64(n))
 			require.NoError(t, c.Write(ctx, out, remote), "%d", n)
 			require.NoError(t, c.Read(ctx, back, remote))
 			require.True(t, bytes.Equal(out, back), "%d bytes", n)
@@ -253,16 +250,16 @@ func TestConnMemory(t *testing.T) {
 }
 
 func TestConnAsync(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{SendDepth: 8})
 		target := make([]byte, 1<<16)
-		tm, err := s.Register(target, AccessAll)
+		tm, err := s.Register(target, verbs.AccessAll)
 		require.NoError(t, err)
 		local := make([]byte, 1<<16)
-		lm, err := c.Register(local, LocalWrite)
+		lm, err := c.Register(local, verbs.LocalWrite)
 		require.NoError(t, err)
-		fill(local, 5)
+		rocetest.Fill(local, 5)
 		var ps []*Pending
 		for off := 0; off < len(local); off += 1024 { // more than fit the queue
 			p, err := c.StartWrite(ctx, tm.Remote().Slice(off, 1024), lm.SGE(off, 1024))
@@ -287,7 +284,7 @@ func TestConnAsync(t *testing.T) {
 		require.Equal(t, local, target)
 
 		// A work request of the application's own, on the queue pair.
-		require.NoError(t, c.QP().PostSend(&SendWR{ID: 99, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{lm.SGE(0, 3)}}))
+		require.NoError(t, c.QP().PostSend(&verbs.SendWR{ID: 99, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{lm.SGE(0, 3)}}))
 		wc, err := c.Completion(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 99, wc.ID)
@@ -300,16 +297,16 @@ func TestConnAsync(t *testing.T) {
 // The peer may say that it has shared nearly 4 GiB, which is a negative number of
 // bytes for a 32-bit processor.
 func TestConnHugeRemoteMemory(t *testing.T) {
-	ctx := testContext(t)
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	target := make([]byte, 2*connChunk+1)
-	mr, err := s.Register(target, AccessAll)
+	mr, err := s.Register(target, verbs.AccessAll)
 	require.NoError(t, err)
 	remote := mr.Remote()
 	remote.Len = math.MaxUint32
 	want, got := make([]byte, len(target)), make([]byte, len(target))
-	fill(want, 3)
+	rocetest.Fill(want, 3)
 	require.NoError(t, c.Write(ctx, want, remote))
 	require.NoError(t, c.Read(ctx, got, remote))
 	require.Equal(t, want, got)
@@ -318,10 +315,10 @@ func TestConnHugeRemoteMemory(t *testing.T) {
 // What an operation came to stays what it came to, also when the connection is
 // closed before anybody asks.
 func TestConnOutcomeAfterClose(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
-		sent, err := c.Start(ctx, SendWR{Opcode: WRSend})
+		sent, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRSend})
 		require.NoError(t, err)
 		for !sent.Done() {
 			_, err := s.Recv(ctx, nil)
@@ -331,7 +328,7 @@ func TestConnOutcomeAfterClose(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 		require.NoError(t, sent.Wait(ctx))
-		_, err = c.Start(ctx, SendWR{Opcode: WRSend})
+		_, err = c.Start(ctx, verbs.SendWR{Opcode: verbs.WRSend})
 		require.ErrorIs(t, err, net.ErrClosed)
 	})
 }
@@ -339,8 +336,8 @@ func TestConnOutcomeAfterClose(t *testing.T) {
 // When the peer closes, what it sent can still be read, and then comes io.EOF;
 // who sends is told too.
 func TestConnPeerCloses(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		require.NoError(t, c.Send(ctx, []byte("last words")))
 		require.NoError(t, c.Close())
@@ -361,15 +358,15 @@ func TestConnPeerCloses(t *testing.T) {
 		}
 		_, err = c.Recv(ctx, nil)
 		require.ErrorIs(t, err, net.ErrClosed)
-		_, err = c.Register(make([]byte, 1), LocalWrite)
+		_, err = c.Register(make([]byte, 1), verbs.LocalWrite)
 		require.Error(t, err)
 	})
 }
 
 // Close wakes whoever waits.
 func TestConnCloseWakes(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, _ := connPair(t, a, b, ConnConfig{})
 		errs := make(chan error, 3)
 		for range cap(errs) {
@@ -386,7 +383,7 @@ func TestConnCloseWakes(t *testing.T) {
 }
 
 func TestConnDeadline(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
 		c, s := connPair(t, a, b, ConnConfig{})
 		short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
@@ -402,7 +399,7 @@ func TestConnDeadline(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 		// And the connection is as good as before.
-		ctx := testContext(t)
+		ctx := rocetest.Context(t)
 		require.NoError(t, s.Send(ctx, []byte("x")))
 		n, err := c.Recv(ctx, make([]byte, 1))
 		require.NoError(t, err)
@@ -412,31 +409,34 @@ func TestConnDeadline(t *testing.T) {
 
 // An operation that fails ends the connection, and says why.
 func TestConnRemoteError(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		mr, err := s.Register(make([]byte, 64), RemoteRead)
 		require.NoError(t, err)
 		err = c.Write(ctx, make([]byte, 64), mr.Remote())
 		var se *StatusError
 		require.ErrorAs(t, err, &se)
-		require.Equal(t, WCRemoteAccessErr, se.WC.Status)
+		require.Equal(t, verbs.WCRemoteAccessErr, se.WC.Status)
 		err = c.Send(ctx, nil)
 		require.ErrorAs(t, err, &se)
-		require.Equal(t, WCRemoteAccessErr, se.WC.Status)
+		require.Equal(t, verbs.WCRemoteAccessErr, se.WC.Status)
 		_, err = s.Recv(ctx, nil)
 		require.Error(t, err)
 	})
 }
 
 func TestDialRefused(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
-		require.NoError(t, b.lock()) // a device that has used the manager once has it
-		require.NoError(t, b.startCM())
-		b.mu.Unlock()
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
+		// A device that has used the manager once has it.
+		ch, err := rdmacm.CreateEventChannel(b)
+		require.NoError(t, err)
+		id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
+		require.NoError(t, err)
+		require.NoError(t, id.Close())
 		d := Dialer{ConnConfig: ConnConfig{Device: a}}
-		_, err := d.DialAddr(ctx, netip.AddrPortFrom(b.addrs[0], 1))
+		_, err = d.DialAddr(ctx, netip.AddrPortFrom(b.Addrs()[0], 1))
 		require.ErrorIs(t, err, ErrConnRefused)
 		var re *RejectedError
 		require.ErrorAs(t, err, &re)
@@ -446,9 +446,9 @@ func TestDialRefused(t *testing.T) {
 }
 
 func TestDialUnreachable(t *testing.T) {
-	d := simDevices(t, sim.New(sim.Config{}), 1)[0]
+	d := rocetest.SimDevices(t, sim.New(sim.Config{}), 1)[0]
 	dialer := Dialer{ConnConfig: ConnConfig{Device: d}}
-	_, err := dialer.DialAddr(testContext(t), netip.MustParseAddrPort("10.9.9.9:1"))
+	_, err := dialer.DialAddr(rocetest.Context(t), netip.MustParseAddrPort("10.9.9.9:1"))
 	require.ErrorIs(t, err, ErrUnreachable)
 	var ne net.Error
 	require.ErrorAs(t, err, &ne)
@@ -457,33 +457,31 @@ func TestDialUnreachable(t *testing.T) {
 }
 
 func TestDialCancelled(t *testing.T) {
-	d := openDevice(t, Config{})
+	d := rocetest.OpenDevice(t, verbs.Config{})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	dialer := Dialer{ConnConfig: ConnConfig{Device: d}}
-	_, err := dialer.DialAddr(ctx, netip.AddrPortFrom(loopback4(), 1))
+	_, err := dialer.DialAddr(ctx, netip.AddrPortFrom(rocetest.Loopback4(), 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	requireNothing(t, d)
 }
 
 // requireNothing checks that nothing is left of connections but their records in
 // TIMEWAIT.
-func requireNothing(t testing.TB, d *Device) {
+func requireNothing(t testing.TB, d *verbs.Device) {
 	t.Helper()
-	require.NoError(t, d.lock())
-	defer d.mu.Unlock()
-	c := d.cm.core.Counts()
+	c := rdmacm.CountersOf(d).Now
 	require.Zero(t, c.Conns)
 	require.Zero(t, c.HalfOpen)
-	require.Empty(t, d.cm.ports)
-	m := d.table.Counts()
+	require.Zero(t, rdmacm.CountersOf(d).Ports)
+	m := d.MemCounts()
 	require.Equal(t, 1, m.PDs, "that of queue pair 1")
 	require.Equal(t, 1, m.Regions)
 }
 
 func TestListenHandshake(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		l := listenOn(t, b, ListenConfig{Handshake: func(r *ConnRequest) error {
 			if bytes.HasPrefix(r.PrivateData, []byte("another port")) {
 				return &RejectedError{Reason: mad.RejectInvalidServiceID}
@@ -503,7 +501,7 @@ func TestListenHandshake(t *testing.T) {
 			_, _ = c.Recv(ctx, nil)
 			_ = c.Close()
 		}()
-		p := DefaultConnParam()
+		p := rdmacm.DefaultConnParam()
 		p.PrivateData = []byte("please")
 		d := Dialer{ConnConfig: ConnConfig{Device: a, Param: &p}}
 		_, err := d.DialAddr(ctx, l.Addr())
@@ -528,14 +526,14 @@ func TestListenHandshake(t *testing.T) {
 		require.Equal(t, "sesame", string(buf))
 		require.NoError(t, c.Close())
 
-		p.PrivateData = make([]byte, MaxConnectPrivate+1)
+		p.PrivateData = make([]byte, rdmacm.MaxConnectPrivate+1)
 		_, err = d.DialAddr(ctx, l.Addr())
 		require.ErrorIs(t, err, ErrInvalidAttr)
 	})
 }
 
 func TestListenClosed(t *testing.T) {
-	d := openDevice(t, Config{})
+	d := rocetest.OpenDevice(t, verbs.Config{})
 	l := listenOn(t, d, ListenConfig{})
 	_, err := (&ListenConfig{ConnConfig: ConnConfig{Device: d}}).ListenAddr(l.Addr())
 	require.ErrorIs(t, err, ErrAddrInUse)
@@ -543,12 +541,12 @@ func TestListenClosed(t *testing.T) {
 	require.ErrorIs(t, err, ErrAddrNotLocal)
 	errs := make(chan error, 1)
 	go func() {
-		_, err := l.Accept(testContext(t))
+		_, err := l.Accept(rocetest.Context(t))
 		errs <- err
 	}()
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, <-errs, net.ErrClosed)
-	_, err = l.Accept(testContext(t))
+	_, err = l.Accept(rocetest.Context(t))
 	require.ErrorIs(t, err, net.ErrClosed)
 	l, err = (&ListenConfig{ConnConfig: ConnConfig{Device: d}}).ListenAddr(l.Addr())
 	require.NoError(t, err, "the port is free again")
@@ -559,10 +557,10 @@ func TestListenClosed(t *testing.T) {
 // and nothing left afterwards.
 func TestConnMany(t *testing.T) {
 	const conns, goroutines, rounds = 40, 4, 10
-	ds := openDevices(t, 3, Config{})
-	ctx := testContext(t)
+	ds := openDevices(t, 3, verbs.Config{})
+	ctx := rocetest.Context(t)
 	lc := ListenConfig{ConnConfig: ConnConfig{Device: ds[0]}}
-	l, err := lc.ListenAddr(netip.AddrPortFrom(ds[0].addrs[0], 0))
+	l, err := lc.ListenAddr(netip.AddrPortFrom(ds[0].Addrs()[0], 0))
 	require.NoError(t, err)
 	var served sync.WaitGroup
 	served.Add(conns)
@@ -632,17 +630,15 @@ func TestConnMany(t *testing.T) {
 }
 
 // requireQuiet waits until the connections of a device have gone their way.
-func requireQuiet(t testing.TB, d *Device) {
-	ch, err := d.CreateEventChannel()
+func requireQuiet(t testing.TB, d *verbs.Device) {
+	ch, err := rdmacm.CreateEventChannel(d)
 	require.NoError(t, err)
 	for {
-		require.NoError(t, d.lock())
-		n := d.cm.core.Counts().Conns
-		d.mu.Unlock()
+		n := rdmacm.CountersOf(d).Now.Conns
 		if n == 0 {
 			break
 		}
-		short, cancel := context.WithTimeout(testContext(t), time.Millisecond)
+		short, cancel := context.WithTimeout(rocetest.Context(t), time.Millisecond)
 		_, _ = ch.Get(short) // nothing comes: it only passes the time
 		cancel()
 	}
@@ -651,8 +647,8 @@ func requireQuiet(t testing.TB, d *Device) {
 
 // 1,000 connections in a row, with a message each, leave nothing.
 func TestConnThousandInARow(t *testing.T) {
-	ctx := testContext(t)
-	ds := openDevices(t, 2, Config{})
+	ctx := rocetest.Context(t)
+	ds := openDevices(t, 2, verbs.Config{})
 	l := listenOn(t, ds[1], ListenConfig{ConnConfig: ConnConfig{RecvDepth: 1, RecvBytes: 64}})
 	d := Dialer{ConnConfig: ConnConfig{Device: ds[0], RecvDepth: 1, RecvBytes: 64}}
 	both(func() {
@@ -686,12 +682,12 @@ func TestConnThousandInARow(t *testing.T) {
 
 // The device closes, and peers are told.
 func TestDeviceCloseTellsPeers(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
-		if l, ok := b.driven.(*sim.Link); ok {
+		if l, ok := access.Shard(b).Link().(*sim.Link); ok {
 			// The one DREQ is not repeated: the device is gone.
-			l.Fabric().SetFaults(a.addrs[0], b.addrs[0], sim.Faults{})
+			l.Fabric().SetFaults(a.Addrs()[0], b.Addrs()[0], sim.Faults{})
 		}
 		require.NoError(t, a.Close())
 		_, err := s.Recv(ctx, nil)

@@ -4,6 +4,11 @@ import (
 	"context"
 	"io"
 	"slices"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // IDs of the work requests of a Conn. What the application posts itself stays
@@ -15,8 +20,8 @@ const (
 
 // begin returns an error if a call that takes a context has nothing to begin with.
 func (c *Conn) begin(ctx context.Context) error {
-	if c.d.unmade() {
-		return errZero
+	if c.s == nil {
+		return kind.Zero
 	}
 	return ctx.Err()
 }
@@ -25,34 +30,34 @@ func (c *Conn) begin(ctx context.Context) error {
 // with the error that makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion queue; the
 // others sleep until it has taken something in or leaves.
 func (c *Conn) wait(ctx context.Context, ready func() bool) error {
-	if c.d.unmade() {
-		return errZero
+	if c.s == nil {
+		return kind.Zero
 	}
-	c.d.turn()
+	c.s.Turn(nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var own signal
+	var own shard.Signal
 	for tries := 0; ; tries++ {
 		c.drain()
 		if c.closed {
-			return ErrClosed
+			return verbs.ErrClosed
 		}
 		if ready() {
 			return nil
 		}
 		if c.flushed {
-			return c.why()
+			return c.closeErr()
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if c.leading {
 			if own == nil {
-				own = newSignal()
+				own = shard.NewSignal()
 			}
 			c.followers = append(c.followers, own)
 			c.mu.Unlock()
-			err := c.d.pause(ctx, own, tries)
+			err := c.s.Wait(ctx, own, tries)
 			c.mu.Lock()
 			i := slices.Index(c.followers, own)
 			c.followers = slices.Delete(c.followers, i, i+1)
@@ -69,22 +74,18 @@ func (c *Conn) wait(ctx context.Context, ready func() bool) error {
 
 // lead sleeps on the completion queue. c.mu is held, but for the sleep.
 func (c *Conn) lead(ctx context.Context, tries int) error {
-	cq := c.cq
 	c.leading = true
-	cq.waiters.Add(1)
-	if c.d.mode != modePolling {
-		cq.arm(false)
-	}
+	c.cqWait.Enter()
 	var err error
 	if !c.drain() {
 		c.mu.Unlock()
-		err = c.d.pause(ctx, cq.notify, tries)
+		err = c.s.Wait(ctx, c.cqWait.Signal(), tries)
 		c.mu.Lock()
 	}
-	cq.waiters.Add(-1)
+	c.cqWait.Leave()
 	c.leading = false
 	if len(c.followers) > 0 { // one of them leads now
-		c.followers[0].set()
+		c.followers[0].Set()
 	}
 	return err
 }
@@ -92,7 +93,7 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 // wake makes all that wait look again. c.mu is held.
 func (c *Conn) wake() {
 	for _, s := range c.followers {
-		s.set()
+		s.Set()
 	}
 }
 
@@ -101,7 +102,7 @@ func (c *Conn) wake() {
 func (c *Conn) drain() bool {
 	any := c.drainCQ()
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
-		if e.Type == CMDisconnected || e.Type == CMRejected || e.Type == CMUnreachable {
+		if e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventRejected || e.Type == rdmacm.EventUnreachable {
 			c.peerGone, c.flushed = true, true
 			any = true
 			// What completed before the end may have done so since we looked.
@@ -130,23 +131,23 @@ func (c *Conn) drainCQ() bool {
 }
 
 // complete routes one completion.
-func (c *Conn) complete(wc *WC) {
+func (c *Conn) complete(wc *verbs.WC) {
 	switch {
-	case wc.Status == WCSuccess:
-	case wc.Status == WCFlushErr:
+	case wc.Status == verbs.WCSuccess:
+	case wc.Status == verbs.WCFlushErr:
 		c.flushed = true
 	default:
 		c.flushed = true
 		if c.failure == nil {
-			c.failure = WCError(wc)
+			c.failure = verbs.WCError(wc)
 		}
 	}
 	switch {
 	case wc.ID&connRecv != 0:
-		if wc.Status == WCSuccess {
+		if wc.Status == verbs.WCSuccess {
 			c.inbox = append(c.inbox, Message{
 				c: c, index: int(wc.ID &^ connRecv), n: int(wc.ByteLen), Imm: wc.Imm,
-				HasImm: wc.Flags&WCWithImm != 0, Written: wc.Opcode == WCRecvWriteImm,
+				HasImm: wc.Flags&verbs.WCWithImm != 0, Written: wc.Opcode == verbs.WCRecvWriteImm,
 			})
 		}
 	case wc.ID&connOp != 0:
@@ -162,8 +163,8 @@ func (c *Conn) complete(wc *WC) {
 	}
 }
 
-// why returns what ended the connection. c.mu is held.
-func (c *Conn) why() error {
+// closeErr returns what ended the connection. c.mu is held.
+func (c *Conn) closeErr() error {
 	if c.failure != nil {
 		return c.failure
 	}
@@ -171,26 +172,24 @@ func (c *Conn) why() error {
 		// Work requests are flushed before the event is queued, but not before the
 		// lock is released under which both happens.
 		c.mu.Unlock()
-		c.d.mu.Lock()
-		over := c.id.state == idOver
-		c.d.mu.Unlock()
+		over := c.id.Over()
 		c.mu.Lock()
 		c.peerGone = c.peerGone || over
 	}
 	if c.peerGone {
-		return ErrPeerClosed
+		return verbs.ErrPeerClosed
 	}
-	if c.d.isClosed() {
-		return c.d.closedErr()
+	if c.s.Closed() {
+		return c.s.ClosedErr()
 	}
-	return &StatusError{WC{Status: WCFlushErr, QPN: c.qp.num}}
+	return &verbs.StatusError{WC: verbs.WC{Status: verbs.WCFlushErr, QPN: c.qp.Num()}}
 }
 
 // Completion waits for the completion of a work request that the application
 // posted to the queue pair itself. At most as many as fit the queue may be
 // left waiting.
-func (c *Conn) Completion(ctx context.Context) (WC, error) {
-	var wc WC
+func (c *Conn) Completion(ctx context.Context) (verbs.WC, error) {
+	var wc verbs.WC
 	if err := c.begin(ctx); err != nil {
 		return wc, c.opError("completion", err)
 	}
@@ -208,7 +207,7 @@ func (c *Conn) Completion(ctx context.Context) (WC, error) {
 // endOfMessages turns the end of the connection into io.EOF if it was the
 // peer's wish.
 func endOfMessages(err error) error {
-	if err == ErrPeerClosed {
+	if err == verbs.ErrPeerClosed {
 		return io.EOF
 	}
 	return err

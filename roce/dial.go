@@ -8,6 +8,9 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Dialer connects. The zero value is what [Dial] uses.
@@ -39,11 +42,11 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 // peer may have accepted: it is told, and sees a connection that ends at once.
 func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &OpError{Op: "dial", Err: err}
+		return nil, &verbs.OpError{Op: "dial", Err: err}
 	}
 	targets, err := resolveHostPort(ctx, addr)
 	if err != nil {
-		return nil, &OpError{Op: "dial", Err: err}
+		return nil, &verbs.OpError{Op: "dial", Err: err}
 	}
 	var first error
 	for _, t := range targets {
@@ -68,20 +71,20 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	to = unmap(to)
 	if err := ctx.Err(); err != nil {
-		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+		return nil, &verbs.OpError{Op: "dial", Remote: to, Err: err}
 	}
 	if err := d.check("dial"); err != nil {
-		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+		return nil, &verbs.OpError{Op: "dial", Remote: to, Err: err}
 	}
-	param := DefaultConnParam()
+	param := rdmacm.DefaultConnParam()
 	if d.Param != nil {
 		param = *d.Param
 	}
-	if d.Device != nil {
-		d.Device.turn()
+	if s := access.Shard(d.Device); s != nil {
+		s.Turn(nil)
 	}
 	c, err := d.dial(ctx, to, &param)
-	var rej *RejectedError
+	var rej *rdmacm.RejectedError
 	if errors.As(err, &rej) {
 		// Two refusals say what would be better.
 		switch mtu := pathMTU(rej); {
@@ -93,14 +96,14 @@ func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error)
 		}
 	}
 	if err != nil {
-		return nil, &OpError{Op: "dial", Remote: to, Err: err}
+		return nil, &verbs.OpError{Op: "dial", Remote: to, Err: err}
 	}
 	return c, nil
 }
 
 // pathMTU returns the path MTU that a peer wants instead of ours; 0 if that is
 // not what it says.
-func pathMTU(rej *RejectedError) ib.MTU {
+func pathMTU(rej *rdmacm.RejectedError) ib.MTU {
 	if rej.Reason == mad.RejectInvalidMTU && len(rej.Info) > 0 {
 		if m := ib.MTU(rej.Info[0]); m.Valid() {
 			return m
@@ -110,27 +113,27 @@ func pathMTU(rej *RejectedError) ib.MTU {
 }
 
 // device returns the device to connect from.
-func (d *Dialer) device(to netip.Addr) (*Device, error) {
+func (d *Dialer) device(to netip.Addr) (*verbs.Device, error) {
 	if d.Device != nil {
 		return d.Device, nil
 	}
 	if d.PD != nil {
-		return d.PD.d, nil
+		return d.PD.Device(), nil
 	}
 	return DefaultDeviceFor(d.LocalAddr.Addr(), to)
 }
 
 // dial makes one attempt.
-func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) (c *Conn, err error) {
+func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *rdmacm.ConnParam) (c *Conn, err error) {
 	dev, err := d.device(to.Addr())
 	if err != nil {
 		return nil, err
 	}
-	tmp, err := dev.CreateEventChannel()
+	tmp, err := rdmacm.CreateEventChannel(dev)
 	if err != nil {
 		return nil, err
 	}
-	id, err := dev.CreateID(tmp, PortSpaceTCP)
+	id, err := rdmacm.CreateID(tmp, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +148,7 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) 
 	if err := id.ResolveRoute(); err != nil {
 		return nil, err
 	}
-	if err := id.SetRetries(d.Tries, int64(d.RetryInterval)); err != nil {
+	if err := id.SetRetries(d.Tries, d.RetryInterval); err != nil {
 		return nil, err
 	}
 	conn, err := newConn(ctx, id, &d.ConnConfig)
@@ -163,7 +166,7 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *ConnParam) 
 
 // connectID connects and waits for how it ends, on a channel that is the ID's
 // from then on.
-func connectID(ctx context.Context, id *CMID, param *ConnParam, ch *EventChannel) (*CMEvent, error) {
+func connectID(ctx context.Context, id *rdmacm.ID, param *rdmacm.ConnParam, ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
 	if err := id.Migrate(ch); err != nil {
 		return nil, err
 	}
@@ -178,12 +181,14 @@ func connectID(ctx context.Context, id *CMID, param *ConnParam, ch *EventChannel
 		switch {
 		case err != nil:
 			return nil, err
-		case e.Type == CMEstablished:
+		case e.Type == rdmacm.EventEstablished:
 			return e, nil
 		case e.Err != nil:
 			return nil, e.Err
-		case e.Type == CMDisconnected:
-			return nil, ErrPeerClosed
+		case e.Type == rdmacm.EventDisconnected:
+			return nil, verbs.ErrPeerClosed
 		}
 	}
 }
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

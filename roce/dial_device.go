@@ -6,12 +6,16 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // defaults are the devices that the process shares.
 var defaults struct {
 	mu   sync.Mutex
-	devs []*Device
+	devs []*verbs.Device
 }
 
 // DefaultDevice returns the device that [Dial] and [Listen] use for a local
@@ -21,38 +25,38 @@ var defaults struct {
 //
 // Port 4791 of an address belongs to one process: two programs on a host need
 // different addresses.
-func DefaultDevice(local netip.Addr) (*Device, error) {
+func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	local = local.Unmap()
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
 	open := defaults.devs[:0]
 	for _, d := range defaults.devs {
-		if !d.isClosed() {
+		if !access.Shard(d).Closed() {
 			open = append(open, d)
 		}
 	}
 	clear(defaults.devs[len(open):])
 	defaults.devs = open
-	cfg := Config{Addrs: []netip.Addr{local}}
+	cfg := verbs.Config{Addrs: []netip.Addr{local}}
 	if !local.IsValid() || local.IsUnspecified() {
-		all, err := DefaultAddrs()
+		all, err := verbs.DefaultAddrs()
 		if err != nil {
-			return nil, &OpenError{Err: err}
+			return nil, &verbs.OpenError{Err: err}
 		}
 		for _, d := range defaults.devs {
-			if len(d.addrs) >= len(all) {
+			if len(access.Shard(d).Addrs()) >= len(all) {
 				return d, nil
 			}
 		}
 		cfg.Addrs = all
 	} else {
 		for _, d := range defaults.devs {
-			if d.addrIndex(local.WithZone("")) >= 0 {
+			if access.Shard(d).AddrIndex(local.WithZone("")) >= 0 {
 				return d, nil
 			}
 		}
 	}
-	d, err := Open(cfg)
+	d, err := verbs.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error)
 
 // DefaultDeviceFor returns the device that [Dial] uses to reach a peer: that of the local
 // address, or, if that is unspecified, of the one that the routing table leads from.
-func DefaultDeviceFor(local, peer netip.Addr) (*Device, error) {
+func DefaultDeviceFor(local, peer netip.Addr) (*verbs.Device, error) {
 	local, peer = local.Unmap(), peer.Unmap()
 	if local.IsValid() && !local.IsUnspecified() {
 		return DefaultDevice(local)
@@ -102,7 +106,7 @@ func DefaultDeviceFor(local, peer netip.Addr) (*Device, error) {
 	case netip.IPv6Unspecified():
 		peer = netip.IPv6Loopback()
 	}
-	local, err := routeSource(peer)
+	local, err := rdmacm.RouteSource(peer)
 	if err != nil {
 		return nil, err
 	}

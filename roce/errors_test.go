@@ -12,9 +12,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/internal/netns"
@@ -24,14 +26,14 @@ import (
 // package, those that package net and the operating system have for the same
 // case, and words that say what to do.
 func TestErrorVocabulary(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	late, cancel := context.WithTimeout(ctx, -1)
 	defer cancel()
 	two := func(_ any, err error) error { return err }
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	at := func(host byte, port uint16) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, host}), port)
 	}
@@ -39,7 +41,7 @@ func TestErrorVocabulary(t *testing.T) {
 		d := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
 		return two(d.DialAddr(ctx, to))
 	}
-	listen := func(d *Device, a netip.AddrPort) (*Listener, error) {
+	listen := func(d *verbs.Device, a netip.AddrPort) (*Listener, error) {
 		lc := ListenConfig{ConnConfig: ConnConfig{Device: d}}
 		return lc.ListenAddr(a)
 	}
@@ -50,29 +52,29 @@ func TestErrorVocabulary(t *testing.T) {
 	require.NoError(t, err)
 	go func() { _, _ = no.Accept(ctx) }()
 
-	e := newEnd(t, ds[0], 4096, QPInitAttr{})
-	mw, err := e.pd.AllocMW(WindowType1)
+	e := rocetest.NewEnd(t, ds[0], 4096, verbs.QPInitAttr{})
+	mw, err := e.PD.AllocMW(verbs.WindowType1)
 	require.NoError(t, err)
-	mr2, err := e.pd.RegisterMR(make([]byte, 64), LocalWrite|MWBind)
+	mr2, err := e.PD.RegisterMR(make([]byte, 64), verbs.LocalWrite|verbs.MWBind)
 	require.NoError(t, err)
-	_, err = mw.Bind(e.pd, mr2, 0, 8, RemoteRead)
+	_, err = mw.Bind(e.PD, mr2, 0, 8, RemoteRead)
 	require.NoError(t, err)
-	gone := newEnd(t, ds[0], 64, QPInitAttr{})
-	require.NoError(t, gone.qp.Close())
-	require.NoError(t, gone.mr.Deregister())
-	require.NoError(t, gone.cq.Close())
-	require.NoError(t, gone.pd.Dealloc())
-	closed := simDevices(t, sim.New(sim.Config{}), 1)[0]
+	gone := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
+	require.NoError(t, gone.QP.Close())
+	require.NoError(t, gone.MR.Deregister())
+	require.NoError(t, gone.CQ.Close())
+	require.NoError(t, gone.PD.Dealloc())
+	closed := rocetest.SimDevices(t, sim.New(sim.Config{}), 1)[0]
 	require.NoError(t, closed.Close())
-	srq, err := e.pd.CreateSRQ(SRQAttr{MaxWR: 1})
+	srq, err := e.PD.CreateSRQ(verbs.SRQAttr{MaxWR: 1})
 	require.NoError(t, err)
-	require.NoError(t, srq.PostRecv(&RecvWR{}))
-	ready := newEnd(t, ds[0], 64, QPInitAttr{})
-	require.NoError(t, ready.qp.Connect(RemoteInfo{GID: ds[1].GIDs()[0], QPN: 5}))
-	status := func(s WCStatus) func() error {
-		return func() error { return &OpError{Op: "send", Err: WCError(&WC{ID: connOp + 1, Status: s})} }
+	require.NoError(t, srq.PostRecv(&verbs.RecvWR{}))
+	ready := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
+	require.NoError(t, ready.QP.Connect(verbs.RemoteInfo{GID: ds[1].GIDs()[0], QPN: 5}))
+	status := func(s verbs.WCStatus) func() error {
+		return func() error { return &OpError{Op: "send", Err: verbs.WCError(&verbs.WC{ID: connOp + 1, Status: s})} }
 	}
-	small := simDeviceWith(t, sim.New(sim.Config{}), Config{MemLimits: mem.Limits{Regions: 2, RegionBytes: 100, PDs: 2, Windows: 1}})
+	small := simDeviceWith(t, sim.New(sim.Config{}), verbs.Config{MemLimits: mem.Limits{Regions: 2, RegionBytes: 100, PDs: 2, Windows: 1}})
 	spd, err := small.AllocPD()
 	require.NoError(t, err)
 
@@ -116,7 +118,9 @@ func TestErrorVocabulary(t *testing.T) {
 			text: `no route to fe80::1%nosuch: zone "nosuch"`,
 		},
 		"no such zone to open": {
-			f:    func() error { return two(Open(Config{Addrs: []netip.Addr{netip.MustParseAddr("fe80::1%nosuch")}})) },
+			f: func() error {
+				return two(verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("fe80::1%nosuch")}}))
+			},
 			is:   errs{syscall.EADDRNOTAVAIL},
 			text: "roce: open fe80::1%nosuch: no interface nosuch",
 		},
@@ -125,39 +129,41 @@ func TestErrorVocabulary(t *testing.T) {
 		"no port":           {f: func() error { return two(Dial(ctx, "localhost")) }, text: "missing port"},
 
 		"retries used up": {
-			f:    status(WCRetryExcErr),
+			f:    status(verbs.WCRetryExcErr),
 			is:   errs{ErrUnreachable, syscall.EHOSTUNREACH, syscall.ETIMEDOUT},
 			text: "the peer did not acknowledge it",
 		},
-		"never ready": {f: status(WCRNRRetryExcErr), is: errs{syscall.ETIMEDOUT}, not: errs{ErrUnreachable}, text: "no receive posted"},
+		"never ready": {f: status(verbs.WCRNRRetryExcErr), is: errs{syscall.ETIMEDOUT}, not: errs{ErrUnreachable}, text: "no receive posted"},
 		"too long for the peer": {
-			f: status(WCRemoteInvReqErr), not: errs{ErrUnreachable},
+			f: status(verbs.WCRemoteInvReqErr), not: errs{ErrUnreachable},
 			text: "the message is longer than the receive that it has posted (RecvBytes",
 		},
 
-		"accept, over":     {f: func() error { return two(taken.Accept(over)) }, is: errs{context.Canceled}},
-		"accept, late":     {f: func() error { return two(taken.Accept(late)) }, is: errs{context.DeadlineExceeded, os.ErrDeadlineExceeded}},
-		"wait, over":       {f: func() error { return two(e.cq.Wait(over, make([]WC, 1))) }, is: errs{context.Canceled}},
-		"closed device":    {f: func() error { return two(closed.AllocPD()) }, is: errs{ErrClosed, net.ErrClosed, fs.ErrClosed}},
-		"destroyed QP":     {f: func() error { return gone.qp.PostSend(&SendWR{}) }, is: errs{ErrDestroyed, ErrClosed, net.ErrClosed}},
-		"destroyed QP 2":   {f: func() error { return gone.qp.PostRecv(&RecvWR{}) }, is: errs{ErrDestroyed, ErrClosed}},
-		"destroyed QP 3":   {f: func() error { return gone.qp.Modify(QPAttr{}, 0) }, is: errs{ErrDestroyed, ErrClosed}},
-		"destroyed MR":     {f: gone.mr.Deregister, is: errs{ErrDestroyed, ErrClosed}},
-		"destroyed MR 2":   {f: func() error { return two(gone.mr.ReadAt(nil, 0)) }, is: errs{ErrDestroyed, ErrClosed}},
-		"destroyed PD":     {f: gone.pd.Dealloc, is: errs{ErrDestroyed, ErrClosed, net.ErrClosed}},
-		"destroyed PD 2":   {f: func() error { return two(gone.pd.RegisterMR(nil, 0)) }, is: errs{ErrDestroyed, ErrClosed}},
-		"PD in use":        {f: e.pd.Dealloc, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: dealloc PD: in use ("},
-		"CQ in use":        {f: e.cq.Close, is: errs{ErrBusy, syscall.EBUSY}},
-		"MR in use":        {f: mr2.Deregister, is: errs{ErrBusy, syscall.EBUSY}},
-		"state":            {f: func() error { return e.qp.PostSend(&SendWR{}) }, is: errs{ErrInvalidState}},
-		"full":             {f: func() error { return srq.PostRecv(&RecvWR{}) }, is: errs{ErrQueueFull}},
-		"opcode":           {f: func() error { return ready.qp.PostSend(&SendWR{Opcode: 200}) }, is: errs{ErrInvalidOpcode}},
-		"elements":         {f: func() error { return srq.PostRecv(&RecvWR{SGList: make([]SGE, 30)}) }, is: errs{ErrTooManySGE}},
-		"inline too large": {f: func() error { return ready.qp.PostSend(&SendWR{Flags: SendInline, Inline: make([]byte, 9)}) }, is: errs{ErrInlineTooLarge}},
+		"accept, over":   {f: func() error { return two(taken.Accept(over)) }, is: errs{context.Canceled}},
+		"accept, late":   {f: func() error { return two(taken.Accept(late)) }, is: errs{context.DeadlineExceeded, os.ErrDeadlineExceeded}},
+		"wait, over":     {f: func() error { return two(e.CQ.Wait(over, make([]verbs.WC, 1))) }, is: errs{context.Canceled}},
+		"closed device":  {f: func() error { return two(closed.AllocPD()) }, is: errs{ErrClosed, net.ErrClosed, fs.ErrClosed}},
+		"destroyed QP":   {f: func() error { return gone.QP.PostSend(&verbs.SendWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"destroyed QP 2": {f: func() error { return gone.QP.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed QP 3": {f: func() error { return gone.QP.Modify(verbs.QPAttr{}, 0) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed MR":   {f: gone.MR.Deregister, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed MR 2": {f: func() error { return two(gone.MR.ReadAt(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed PD":   {f: gone.PD.Dealloc, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"destroyed PD 2": {f: func() error { return two(gone.PD.RegisterMR(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"PD in use":      {f: e.PD.Dealloc, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: dealloc PD: in use ("},
+		"CQ in use":      {f: e.CQ.Close, is: errs{ErrBusy, syscall.EBUSY}},
+		"MR in use":      {f: mr2.Deregister, is: errs{ErrBusy, syscall.EBUSY}},
+		"state":          {f: func() error { return e.QP.PostSend(&verbs.SendWR{}) }, is: errs{ErrInvalidState}},
+		"full":           {f: func() error { return srq.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrQueueFull}},
+		"opcode":         {f: func() error { return ready.QP.PostSend(&verbs.SendWR{Opcode: 200}) }, is: errs{verbs.ErrInvalidOpcode}},
+		"elements":       {f: func() error { return srq.PostRecv(&verbs.RecvWR{SGList: make([]verbs.SGE, 30)}) }, is: errs{verbs.ErrTooManySGE}},
+		"inline too large": {f: func() error {
+			return ready.QP.PostSend(&verbs.SendWR{Flags: verbs.SendInline, Inline: make([]byte, 9)})
+		}, is: errs{verbs.ErrInlineTooLarge}},
 		"message too long": {
 			f: func() error {
-				s := SGE{Length: 1<<32 - 1}
-				return ready.qp.PostSend(&SendWR{SGList: []SGE{s, s}})
+				s := verbs.SGE{Length: 1<<32 - 1}
+				return ready.QP.PostSend(&verbs.SendWR{SGList: []verbs.SGE{s, s}})
 			},
 			is: errs{ErrMessageTooLong, syscall.EMSGSIZE},
 		},
@@ -166,9 +172,9 @@ func TestErrorVocabulary(t *testing.T) {
 			text: "101 bytes, at most 100",
 		},
 		"attribute":    {f: func() error { return two(ds[0].CreateCQ(-1, nil)) }, is: errs{ErrInvalidAttr, syscall.EINVAL}, arg: "cqe", text: "-1 is not in 1.."},
-		"access":       {f: func() error { return two(e.pd.RegisterMR(nil, 1<<31)) }, is: errs{ErrInvalidAttr}, arg: "Access"},
-		"modify":       {f: func() error { return e.qp.Modify(QPAttr{State: StateRTS}, AttrState) }, is: errs{ErrInvalidAttr}, arg: "qp_state"},
-		"bind":         {f: func() error { return two(mw.Bind(e.pd, mr2, 60, 8, RemoteRead)) }, is: errs{ErrInvalidAttr}, arg: "Length"},
+		"access":       {f: func() error { return two(e.PD.RegisterMR(nil, 1<<31)) }, is: errs{ErrInvalidAttr}, arg: "Access"},
+		"modify":       {f: func() error { return e.QP.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) }, is: errs{ErrInvalidAttr}, arg: "qp_state"},
+		"bind":         {f: func() error { return two(mw.Bind(e.PD, mr2, 60, 8, RemoteRead)) }, is: errs{ErrInvalidAttr}, arg: "Length"},
 		"ID state":     {f: func() error { return taken.id.Establish() }, is: errs{ErrInvalidState}},
 		"short binary": {f: func() error { return new(RemoteMemory).UnmarshalBinary(nil) }, is: errs{ErrInvalidAttr}, arg: "b"},
 	} {
@@ -220,23 +226,11 @@ func TestListenUnspecified(t *testing.T) {
 	} {
 		l, err := sim.New(sim.Config{}).Link(netip.MustParseAddr(c.local))
 		require.NoError(t, err)
-		d := openDevice(t, Config{Link: l})
-		listener, err := (&ListenConfig{ConnConfig: ConnConfig{Device: d}}).Listen(testContext(t), ":80")
+		d := rocetest.OpenDevice(t, verbs.Config{Link: l})
+		listener, err := (&ListenConfig{ConnConfig: ConnConfig{Device: d}}).Listen(rocetest.Context(t), ":80")
 		require.NoError(t, err)
 		require.Equal(t, c.want, listener.Addr().String())
 		require.NoError(t, listener.Close())
-	}
-}
-
-// The words of a refusal that a program makes itself.
-func TestRejectedErrorText(t *testing.T) {
-	for want, err := range map[string]error{
-		"roce: connection refused: nobody listens there (CM reject: invalid service ID, 8)": &RejectedError{Reason: mad.RejectInvalidServiceID},
-		"connection refused: the peer has no room for another one at 10.0.0.2:8":            &RejectedError{Reason: mad.RejectNoResources, Remote: netip.MustParseAddrPort("10.0.0.2:8")},
-		"roce: connection refused: nobody listens there (CM SIDR":                           &RejectedError{SIDRStatus: mad.SIDRUnsupportedService, datagram: true},
-		"roce: lookup refused there (CM SIDR":                                               &RejectedError{SIDRStatus: mad.SIDRRejected, datagram: true},
-	} {
-		require.Contains(t, err.Error(), want)
 	}
 }
 
@@ -250,11 +244,11 @@ func packageOf(err error) string {
 }
 
 // simDeviceWith opens one device with a configuration of its own.
-func simDeviceWith(t testing.TB, f *sim.Fabric, cfg Config) *Device {
-	l, err := f.Link(simAddr(1))
+func simDeviceWith(t testing.TB, f *sim.Fabric, cfg verbs.Config) *verbs.Device {
+	l, err := f.Link(rocetest.SimAddr(1))
 	require.NoError(t, err)
 	cfg.Link = l
-	return openDevice(t, cfg)
+	return rocetest.OpenDevice(t, cfg)
 }
 
 // noRoute returns the error for an address to which there is no route: none in an
@@ -264,12 +258,12 @@ func noRoute(t *testing.T) (err error) {
 	to := netip.MustParseAddr("192.0.2.1")
 	ns, nsErr := netns.New()
 	if nsErr != nil {
-		if _, err = routeSource(to); err == nil {
-			err = &NoRouteError{Peer: to, Err: routeErr(syscall.ENETUNREACH)}
+		if _, err = rdmacm.RouteSource(to); err == nil {
+			err = &NoRouteError{Peer: to, Err: syscall.ENETUNREACH}
 		}
 		return err
 	}
 	defer ns.Close()
-	require.NoError(t, ns.Do(func() { _, err = routeSource(to) }))
+	require.NoError(t, ns.Do(func() { _, err = rdmacm.RouteSource(to) }))
 	return err
 }

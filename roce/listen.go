@@ -11,6 +11,11 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // ListenConfig are the options of a listener. The zero value is what [Listen]
@@ -50,22 +55,24 @@ type ConnRequest struct {
 	// PrivateData is what the peer sent along: 56 bytes, filled up with zeros.
 	PrivateData []byte
 	// Peer is what the peer has and wants, from this side's point of view.
-	Peer ConnParam
+	Peer rdmacm.ConnParam
 	// Param is what it will be answered; its PrivateData goes to the peer.
-	Param ConnParam
+	Param rdmacm.ConnParam
 }
 
 // Listener takes connections.
 type Listener struct {
-	cfg  ListenConfig
-	d    *Device
-	ch   *EventChannel
-	id   *CMID
-	addr netip.AddrPort
+	cfg    ListenConfig
+	d      *verbs.Device
+	s      *shard.Shard
+	ch     *rdmacm.EventChannel
+	id     *rdmacm.ID
+	events shard.Signal // of ch
+	addr   netip.AddrPort
 
 	mu      sync.Mutex
-	pending map[*CMID]*Conn // accepted, and not yet confirmed by the peer
-	ready   []*Conn         // established, and not yet returned by Accept
+	pending map[*rdmacm.ID]*Conn // accepted, and not yet confirmed by the peer
+	ready   []*Conn              // established, and not yet returned by Accept
 	closed  bool
 }
 
@@ -80,7 +87,7 @@ func Listen(ctx context.Context, addr string) (*Listener, error) {
 func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, error) {
 	a, err := resolveHostPort(ctx, addr)
 	if err != nil {
-		return nil, &OpError{Op: "listen", Err: err}
+		return nil, &verbs.OpError{Op: "listen", Err: err}
 	}
 	return lc.ListenAddr(a[0])
 }
@@ -88,13 +95,13 @@ func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, err
 // ListenAddr is Listen for an address.
 func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
 	addr = unmap(addr)
-	l := &Listener{cfg: *lc, pending: map[*CMID]*Conn{}}
+	l := &Listener{cfg: *lc, pending: map[*rdmacm.ID]*Conn{}}
 	err := lc.check("listen")
 	if err == nil {
 		err = l.open(addr)
 	}
 	if err != nil {
-		return nil, &OpError{Op: "listen", Local: addr, Err: err}
+		return nil, &verbs.OpError{Op: "listen", Local: addr, Err: err}
 	}
 	return l, nil
 }
@@ -104,16 +111,17 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	case l.cfg.Device != nil:
 		l.d = l.cfg.Device
 	case l.cfg.PD != nil:
-		l.d = l.cfg.PD.d
+		l.d = l.cfg.PD.Device()
 	default:
 		if l.d, err = DefaultDevice(addr.Addr()); err != nil {
 			return err
 		}
 	}
-	if l.ch, err = l.d.CreateEventChannel(); err != nil {
+	if l.ch, err = rdmacm.CreateEventChannel(l.d); err != nil {
 		return err
 	}
-	if l.id, err = l.d.CreateID(l.ch, PortSpaceTCP); err != nil {
+	l.s, l.events = access.Shard(l.d), access.Channel(l.ch).Signal()
+	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return err
 	}
 	if err = l.id.BindAddr(addr); err == nil {
@@ -130,9 +138,9 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 // listen begins to take requests.
 func (l *Listener) listen() error {
 	if l.cfg.Backlog < 0 {
-		return &ArgError{"listen", "Backlog", fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog)}
+		return &verbs.ArgError{Op: "listen", Arg: "Backlog", Why: fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog)}
 	}
-	return l.id.ListenWith(ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, defaultBacklog)})
+	return l.id.ListenWith(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
 }
 
 // Addr returns the address and port that the listener listens at.
@@ -146,22 +154,22 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // after Close. Requests that could not be served are refused without an error
 // here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	if l.d.unmade() {
-		return nil, &OpError{Op: "accept", Err: errZero}
+	if l.s == nil {
+		return nil, &verbs.OpError{Op: "accept", Err: kind.Zero}
 	}
-	l.d.turn()
+	l.s.Turn(nil)
 	if err := ctx.Err(); err != nil { // before requests are answered
-		return nil, &OpError{Op: "accept", Local: l.addr, Err: err}
+		return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 	}
 	for tries := 0; ; tries++ {
 		c, err := l.advance()
 		if err == nil && c == nil {
-			if err = l.d.pause(ctx, l.ch.sig, tries); err == nil {
+			if err = l.s.Wait(ctx, l.events, tries); err == nil {
 				continue
 			}
 		}
 		if err != nil {
-			return nil, &OpError{Op: "accept", Local: l.addr, Err: err}
+			return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 		}
 		return c, nil
 	}
@@ -173,17 +181,17 @@ func (l *Listener) advance() (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.closed {
-		for e := l.ch.pollEvent(); e != nil; e = l.ch.pollEvent() {
+		for e := l.ch.PollEvent(); e != nil; e = l.ch.PollEvent() {
 			l.handle(e)
 		}
 		if len(l.ready) > 0 {
 			c := l.ready[0]
 			l.ready = append(l.ready[:0], l.ready[1:]...)
-			l.ch.sig.set() // another goroutine may go on
+			l.events.Set() // another goroutine may go on
 			c.id.Taken()
 			return c, nil
 		}
-		e := l.ch.pollRequest()
+		e := l.ch.PollRequest()
 		if e == nil {
 			return nil, nil
 		}
@@ -193,18 +201,18 @@ func (l *Listener) advance() (*Conn, error) {
 			_ = e.ID.Close()
 		}
 	}
-	l.ch.sig.set() // for the others
-	return nil, ErrClosed
+	l.events.Set() // for the others
+	return nil, verbs.ErrClosed
 }
 
 // handle takes one event.
-func (l *Listener) handle(e *CMEvent) {
+func (l *Listener) handle(e *rdmacm.Event) {
 	c := l.pending[e.ID]
 	if c == nil {
 		return
 	}
 	delete(l.pending, e.ID)
-	if e.Type != CMEstablished || e.ID.Migrate(c.ch) != nil {
+	if e.Type != rdmacm.EventEstablished || e.ID.Migrate(c.ch) != nil {
 		_ = c.Close() // it never came to be, or the device is closed
 		return
 	}
@@ -213,10 +221,10 @@ func (l *Listener) handle(e *CMEvent) {
 }
 
 // admit accepts a request; nil means that it was refused.
-func (l *Listener) admit(e *CMEvent) *Conn {
+func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	r := ConnRequest{
 		Local: e.ID.LocalAddr(), Remote: e.ID.RemoteAddr(), PrivateData: e.PrivateData, Peer: e.Conn,
-		Param: DefaultConnParam(),
+		Param: rdmacm.DefaultConnParam(),
 	}
 	if l.cfg.Param != nil {
 		r.Param = *l.cfg.Param
@@ -234,7 +242,7 @@ func (l *Listener) admit(e *CMEvent) *Conn {
 		return nil // newConn has refused it
 	}
 	c.ready(e.PrivateData)
-	if err = e.ID.SetMemory(l.cfg.memory()); err == nil {
+	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
 		err = e.ID.Accept(&r.Param)
 	}
 	if err != nil {
@@ -246,9 +254,9 @@ func (l *Listener) admit(e *CMEvent) *Conn {
 }
 
 // refuse rejects a request for a reason that may say more.
-func refuse(id *CMID, reason mad.RejectReason, err error) {
+func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 	var private []byte
-	var rej *RejectedError
+	var rej *rdmacm.RejectedError
 	if errors.As(err, &rej) {
 		private = rej.PrivateData
 		if rej.Reason != 0 {
@@ -256,14 +264,14 @@ func refuse(id *CMID, reason mad.RejectReason, err error) {
 		}
 	}
 	// The peer may have given up in the meantime.
-	_ = id.RejectReason(reason, private[:min(len(private), MaxRejectPrivate)])
+	_ = id.RejectReason(reason, private[:min(len(private), rdmacm.MaxRejectPrivate)])
 }
 
 // Close ends the listener: calls of Accept return, and requests that nobody
 // has accepted are refused. Connections live on. Closing again does nothing.
 func (l *Listener) Close() error {
-	if l.d.unmade() {
-		return &OpError{Op: "close", Err: errZero}
+	if l.s == nil {
+		return &verbs.OpError{Op: "close", Err: kind.Zero}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +284,7 @@ func (l *Listener) Close() error {
 		errs = append(errs, c.Close())
 	}
 	pending := slices.Collect(maps.Values(l.pending))
-	slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.num, b.qp.num) }) // an order that a simulation repeats
+	slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) }) // an order that a simulation repeats
 	for _, c := range pending {
 		errs = append(errs, c.Close())
 	}

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +21,7 @@ func spoofed(n uint32) netip.Addr {
 }
 
 // forgeWithdrawal takes the n-th forged request back, as its sender would.
-func forgeWithdrawal(t *testing.T, d *Device, from netip.Addr, n uint32, to netip.AddrPort) {
+func forgeWithdrawal(t *testing.T, d *verbs.Device, from netip.Addr, n uint32, to netip.AddrPort) {
 	h := mad.CMHeader(mad.AttrREJ, mad.TID(n))
 	m := mad.REJ{
 		LocalCommID: mad.CommID(n), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout,
@@ -26,11 +29,7 @@ func forgeWithdrawal(t *testing.T, d *Device, from netip.Addr, n uint32, to neti
 	}
 	var b [mad.Bytes]byte
 	require.NoError(t, m.Put(h.Put(&b)))
-	require.NoError(t, d.do(func(now int64) error {
-		d.cm.core.HandleMAD(now, from, to.Addr(), b[:])
-		d.cm.ready = true
-		return nil
-	}))
+	rocetest.Deliver(t, d, from, to.Addr(), &b)
 }
 
 // Requests that are taken back while nobody accepts leave nothing behind: no event, no
@@ -38,19 +37,19 @@ func forgeWithdrawal(t *testing.T, d *Device, from netip.Addr, n uint32, to neti
 func TestWithdrawnRequestsLeaveNothing(t *testing.T) {
 	const pairs = 5000
 	f := sim.New(sim.Config{Seed: 3})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	l := listenOn(t, ds[1], ListenConfig{})
 	for n := range uint32(pairs) {
-		forge(t, ds[1], spoofed(n+1), n+1, l.Addr())
+		rocetest.Forge(t, ds[1], spoofed(n+1), n+1, l.Addr())
 		forgeWithdrawal(t, ds[1], spoofed(n+1), n+1, l.Addr())
 	}
-	require.Zero(t, l.ch.events.len)
-	st := ds[1].CMCounters()
+	require.Nil(t, l.ch.PollEvent())
+	st := rdmacm.CountersOf(ds[1])
 	require.EqualValues(t, pairs, st.Withdrawn)
 	require.Zero(t, st.Now.Conns)
 	require.Zero(t, st.Now.Timewait)
 	require.Zero(t, st.DropBacklog)
-	clients(t, peerOn(t, ds[0]), 1, l.Addr())
+	clients(t, rocetest.PeerOn(t, ds[0]), 1, l.Addr())
 	var server *Conn
 	for server == nil {
 		f.RunFor(1e6)
@@ -59,7 +58,7 @@ func TestWithdrawnRequestsLeaveNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, server.Close())
-	st = ds[1].CMCounters()
+	st = rdmacm.CountersOf(ds[1])
 	_, sent := st.Message(mad.AttrREP)
 	require.EqualValues(t, 1, sent, "for the only one that is there")
 }
@@ -67,39 +66,39 @@ func TestWithdrawnRequestsLeaveNothing(t *testing.T) {
 // The same while the application has the requests, and looks at none of the events: what waits
 // is bounded by the backlog.
 func TestWithdrawnRequestsOfApplication(t *testing.T) {
-	ds := simDevices(t, sim.New(sim.Config{Seed: 3}), 1)
-	s := peerOn(t, ds[0])
-	id, err := s.d.CreateID(s.ch, PortSpaceTCP)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 1)
+	s := rocetest.PeerOn(t, ds[0])
+	id, err := rdmacm.CreateID(s.Ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
-	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.d.addrs[0], 3)))
+	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.D.Addrs()[0], 3)))
 	require.NoError(t, id.Listen(8))
 	for n := range uint32(100) {
-		forge(t, ds[0], spoofed(n+1), n+1, id.LocalAddr())
+		rocetest.Forge(t, ds[0], spoofed(n+1), n+1, id.LocalAddr())
 	}
-	require.EqualValues(t, 92, s.d.CMCounters().DropBacklog)
-	first := s.ch.Poll()
-	require.Equal(t, CMConnectRequest, first.Type)
+	require.EqualValues(t, 92, rdmacm.CountersOf(s.D).DropBacklog)
+	first := s.Ch.Poll()
+	require.Equal(t, rdmacm.EventConnectRequest, first.Type)
 	for n := range uint32(8) {
 		forgeWithdrawal(t, ds[0], spoofed(n+1), n+1, id.LocalAddr())
 	}
-	e := s.ch.Poll()
-	require.Equal(t, CMRejected, e.Type)
+	e := s.Ch.Poll()
+	require.Equal(t, rdmacm.EventRejected, e.Type)
 	require.Equal(t, first.ID, e.ID)
-	require.Nil(t, s.ch.Poll(), "nobody had the others")
+	require.Nil(t, s.Ch.Poll(), "nobody had the others")
 }
 
 // clients are requests for connections, all sent at once.
-func clients(t *testing.T, c *cmPeer, n int, to netip.AddrPort) {
-	ctx := testContext(t)
+func clients(t *testing.T, c *rocetest.Peer, n int, to netip.AddrPort) {
+	ctx := rocetest.Context(t)
 	for range n {
-		require.NoError(t, c.resolve(t, ctx, PortSpaceTCP, to).Connect(nil))
+		require.NoError(t, c.Resolve(t, ctx, rdmacm.PortSpaceTCP, to).Connect(nil))
 	}
 }
 
 // established counts the clients that think they are connected.
-func established(c *cmPeer) (n int) {
-	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
-		if e.Type == CMEstablished {
+func established(c *rocetest.Peer) (n int) {
+	for e := c.Ch.Poll(); e != nil; e = c.Ch.Poll() {
+		if e.Type == rdmacm.EventEstablished {
 			n++
 		}
 	}
@@ -111,9 +110,9 @@ func established(c *cmPeer) (n int) {
 func TestListenerBacklog(t *testing.T) {
 	for _, atOnce := range []int{1, 12} {
 		f := sim.New(sim.Config{Seed: 1})
-		ds := simDevices(t, f, 2)
+		ds := rocetest.SimDevices(t, f, 2)
 		l := listenOn(t, ds[1], ListenConfig{Backlog: 4})
-		c := peerOn(t, ds[0])
+		c := rocetest.PeerOn(t, ds[0])
 		accept := func() *Conn {
 			for range 1000 {
 				x, err := l.advance()
@@ -137,7 +136,7 @@ func TestListenerBacklog(t *testing.T) {
 			up += established(c)
 		}
 		require.LessOrEqual(t, up, 1+4)
-		require.Equal(t, 12-up, ds[1].CMCounters().Now.Waiting, "the others wait for an answer")
+		require.Equal(t, 12-up, rdmacm.CountersOf(ds[1]).Now.Waiting, "the others wait for an answer")
 		for range 11 {
 			accept()
 		}
@@ -149,9 +148,9 @@ func TestListenerBacklog(t *testing.T) {
 // At MaxConns requests wait; a connection that is closed makes room for the next.
 func TestListenerMaxConns(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	l := listenOn(t, ds[1], ListenConfig{MaxConns: 2})
-	c := peerOn(t, ds[0])
+	c := rocetest.PeerOn(t, ds[0])
 	clients(t, c, 4, l.Addr())
 	var conns []*Conn
 	look := func() {
@@ -167,8 +166,8 @@ func TestListenerMaxConns(t *testing.T) {
 	look()
 	require.Len(t, conns, 2)
 	require.Equal(t, 2, established(c))
-	require.Equal(t, 2, ds[1].CMCounters().Now.Waiting)
-	require.Zero(t, ds[1].CMCounters().Expired, "who waits goes on asking")
+	require.Equal(t, 2, rdmacm.CountersOf(ds[1]).Now.Waiting)
+	require.Zero(t, rdmacm.CountersOf(ds[1]).Expired, "who waits goes on asking")
 	require.NoError(t, conns[0].Close())
 	look()
 	require.Len(t, conns, 3)
@@ -183,13 +182,13 @@ func TestListenerMaxConns(t *testing.T) {
 // Peers that ask and never answer do not keep others out of a listener with MaxConns.
 func TestMaxConnsFlood(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	l := listenOn(t, ds[1], ListenConfig{MaxConns: 4})
-	c := peerOn(t, ds[0])
+	c := rocetest.PeerOn(t, ds[0])
 	clients(t, c, 1, l.Addr())
 	var honest *Conn
 	for n := uint32(0); honest == nil && n < 2000; n++ {
-		forge(t, ds[1], spoofed(n+1), n+1, l.Addr())
+		rocetest.Forge(t, ds[1], spoofed(n+1), n+1, l.Addr())
 		f.RunFor(100e6)
 		var err error
 		honest, err = l.advance()
@@ -203,71 +202,47 @@ func TestMaxConnsFlood(t *testing.T) {
 // Listener.Close refuses what waits, and leaves nothing.
 func TestListenerCloseRefuses(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	l := listenOn(t, ds[1], ListenConfig{})
-	c := peerOn(t, ds[0])
+	c := rocetest.PeerOn(t, ds[0])
 	clients(t, c, 50, l.Addr())
 	f.RunFor(1e6)
-	require.Equal(t, 50, ds[1].CMCounters().Now.Waiting)
+	require.Equal(t, 50, rdmacm.CountersOf(ds[1]).Now.Waiting)
 	require.NoError(t, l.Close())
 	f.RunFor(1e6)
 	refused := 0
-	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
-		require.Equal(t, CMRejected, e.Type)
+	for e := c.Ch.Poll(); e != nil; e = c.Ch.Poll() {
+		require.Equal(t, rdmacm.EventRejected, e.Type)
 		refused++
 	}
 	require.Equal(t, 50, refused)
-	require.Zero(t, ds[1].CMCounters().Now.Conns)
+	require.Zero(t, rdmacm.CountersOf(ds[1]).Now.Conns)
 }
 
 // What cannot be is refused by name.
 func TestListenArguments(t *testing.T) {
-	d := simDevices(t, sim.New(sim.Config{Seed: 1}), 1)[0]
-	ch, err := d.CreateEventChannel()
+	d := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 1)[0]
+	ch, err := rdmacm.CreateEventChannel(d)
 	require.NoError(t, err)
-	id, err := d.CreateID(ch, PortSpaceTCP)
+	id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	for arg, f := range map[string]func() error{
 		"Backlog":  func() error { return id.Listen(-1) },
-		"MaxConns": func() error { return id.ListenWith(ListenLimits{MaxConns: -1}) },
+		"MaxConns": func() error { return id.ListenWith(rdmacm.ListenLimits{MaxConns: -1}) },
 		"tries":    func() error { return id.SetRetries(-1, 0) },
 		"interval": func() error { return id.SetRetries(0, -1) },
-		"bytes":    func() error { return id.SetMemory(-1) },
+		"bytes":    func() error { return id.SetHalfOpenCost(-1) },
 	} {
 		var ae *ArgError
 		require.ErrorAs(t, f(), &ae)
 		require.Equal(t, arg, ae.Arg)
 	}
-	require.ErrorIs(t, id.SetRetries(maxCMTries+1, 0), ErrInvalidAttr)
-	require.ErrorIs(t, id.SetRetries(0, maxCMIntervalNs+1), ErrInvalidAttr)
-	require.NoError(t, id.SetRetries(maxCMTries, maxCMIntervalNs))
+	require.ErrorIs(t, id.SetRetries(rdmacm.MaxTries+1, 0), ErrInvalidAttr)
+	require.ErrorIs(t, id.SetRetries(0, rdmacm.MaxRetryInterval+1), ErrInvalidAttr)
+	require.NoError(t, id.SetRetries(rdmacm.MaxTries, rdmacm.MaxRetryInterval))
 	for _, lc := range []ListenConfig{{Backlog: -1}, {MaxConns: -1}} {
 		lc.Device = d
-		_, err := lc.ListenAddr(netip.AddrPortFrom(d.addrs[0], 0))
+		_, err := lc.ListenAddr(netip.AddrPortFrom(d.Addrs()[0], 0))
 		require.ErrorIs(t, err, ErrInvalidAttr)
 	}
-}
-
-// The events of an ID leave the queue together, and the others stay in order.
-func TestCMQueue(t *testing.T) {
-	var q cmQueue
-	ids := []*CMID{{}, {}, {}}
-	var want []*CMEvent
-	for i := range 30 {
-		e := &CMEvent{ID: ids[i%3], UD: UDParam{QPN: 1}}
-		q.push(e)
-		if i%3 != 1 {
-			want = append(want, e)
-		}
-	}
-	for range 10 {
-		require.NotNil(t, q.take(ids[1]))
-	}
-	require.Nil(t, q.take(ids[1]))
-	require.Equal(t, 20, q.len)
-	for _, e := range want {
-		require.Same(t, e, q.head)
-		require.Same(t, e, q.take(q.head.ID))
-	}
-	require.Equal(t, cmQueue{}, q)
 }

@@ -3,6 +3,8 @@ package roce
 import (
 	"context"
 	"sync"
+
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Serve accepts connections and calls handle for each, in a goroutine of its
@@ -14,7 +16,7 @@ import (
 // [Listener.Accept].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	if handle == nil {
-		return &ArgError{"serve", "handle", "is nil"}
+		return &verbs.ArgError{Op: "serve", Arg: "handle", Why: "is nil"}
 	}
 	var handlers sync.WaitGroup
 	defer handlers.Wait()
@@ -38,7 +40,7 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 
 // SharedMemory returns a handler for [Listener.Serve]: each client may use buf, as
 // [Conn.Share] has it, until it hangs up. All of them see the same memory.
-func SharedMemory(buf []byte, access Access) func(ctx context.Context, c *Conn) error {
+func SharedMemory(buf []byte, access verbs.Access) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
 		if _, err := c.Share(ctx, buf, access); err != nil {
 			return err

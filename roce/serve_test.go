@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +24,7 @@ func TestServe(t *testing.T) {
 	for _, p := range places[:2] {
 		t.Run(p.name, func(t *testing.T) {
 			ds := p.open(t, 2)
-			ctx, cancel := context.WithCancel(testContext(t))
+			ctx, cancel := context.WithCancel(rocetest.Context(t))
 			failed := make(chan error, 4) // one of each client
 			l := listenOn(t, ds[1], ListenConfig{ConnError: func(_ *Conn, err error) { failed <- err }})
 			wrong := errors.New("wrong memory")
@@ -70,36 +73,37 @@ func TestServe(t *testing.T) {
 			for err := range failed {
 				require.ErrorIs(t, err, context.Canceled)
 			}
-			require.NoError(t, c.Wait(testContext(t)), "told by a DREQ")
+			require.NoError(t, c.Wait(rocetest.Context(t)), "told by a DREQ")
 			require.NoError(t, c.Close())
-			require.Zero(t, ds[1].MemCounts().Regions-ds[1].cmRegions())
+			require.Zero(t, ds[1].MemCounts().Regions-cmRegions(ds[1]))
 		})
 	}
 }
 
 // cmRegions is what the communication manager itself has registered.
-func (d *Device) cmRegions() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.cm == nil {
+func cmRegions(d *verbs.Device) int {
+	s := access.Shard(d)
+	s.LockAlways()
+	defer s.Unlock()
+	if s.Service() == nil {
 		return 0
 	}
 	return 1
 }
 
 func TestServeClosed(t *testing.T) {
-	l := listenOn(t, openDevice(t, Config{}), ListenConfig{})
+	l := listenOn(t, rocetest.OpenDevice(t, verbs.Config{}), ListenConfig{})
 	require.NoError(t, l.Close())
-	err := l.Serve(testContext(t), func(context.Context, *Conn) error { return nil })
+	err := l.Serve(rocetest.Context(t), func(context.Context, *Conn) error { return nil })
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
 func TestShare(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		regions := b.MemCounts().Regions
-		_, err := s.Share(ctx, make([]byte, 8), LocalWrite)
+		_, err := s.Share(ctx, make([]byte, 8), verbs.LocalWrite)
 		require.ErrorIs(t, err, ErrInvalidAttr)
 		both(func() {
 			mr, err := s.Share(ctx, make([]byte, 8), RemoteAtomic)
@@ -130,11 +134,11 @@ func TestShare(t *testing.T) {
 }
 
 func TestSharedMemory(t *testing.T) {
-	everywhere(t, func(t *testing.T, a, b *Device) {
-		ctx := testContext(t)
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		memory := make([]byte, 8)
-		require.ErrorIs(t, SharedMemory(memory, LocalWrite)(ctx, s), ErrInvalidAttr, "not the peer's, and no wait for it")
+		require.ErrorIs(t, SharedMemory(memory, verbs.LocalWrite)(ctx, s), ErrInvalidAttr, "not the peer's, and no wait for it")
 		both(func() {
 			if err := SharedMemory(memory, RemoteWrite)(ctx, s); err != nil {
 				t.Error(err)
@@ -151,9 +155,9 @@ func TestSharedMemory(t *testing.T) {
 
 // Wait leaves messages alone, and tells an orderly end from others.
 func TestConnWait(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	short, cancel := context.WithCancel(ctx)
 	cancel()
@@ -170,16 +174,16 @@ func TestConnWait(t *testing.T) {
 
 // A peer that has vanished is found by a probe, although nothing is sent.
 func TestKeepAliveFindsTheDead(t *testing.T) {
-	ctx := testContext(t)
+	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
-	ds := simDevices(t, f, 2)
+	ds := rocetest.SimDevices(t, f, 2)
 	_, s := connPair(t, ds[0], ds[1], ConnConfig{})
 	require.Nil(t, s.keep, "no probes in virtual time")
-	s.keep = ds[1].NewAlarm(func() {})
+	s.keep = access.Shard(ds[1]).NewAlarm(func() {})
 	s.probe()
 	f.RunFor(1e9)
 	require.True(t, s.healthy(), "the peer has answered")
-	f.Partition(ds[0].addrs[0], ds[1].addrs[0], true)
+	f.Partition(ds[0].Addrs()[0], ds[1].Addrs()[0], true)
 	s.probe()
 	s.probe() // one is on its way already
 	require.EqualValues(t, 2, s.nextOp)
@@ -202,8 +206,8 @@ func (c *Conn) healthy() bool {
 // Probes go on until the connection is closed, and do not disturb it, also with
 // a send queue that the application keeps full itself.
 func TestKeepAliveGoesOn(t *testing.T) {
-	ctx := testContext(t)
-	ds := openDevices(t, 2, Config{})
+	ctx := rocetest.Context(t)
+	ds := openDevices(t, 2, verbs.Config{})
 	c, s := connPair(t, ds[0], ds[1], ConnConfig{KeepAlive: time.Millisecond, SendDepth: 1})
 	probes := func(c *Conn) uint64 {
 		c.mu.Lock()

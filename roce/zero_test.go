@@ -12,32 +12,41 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
-// publicTypes has a value of each exported type of the package.
+// publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
-	AH{}, AddrError{}, Alarm{}, ArgError{}, BufPool{}, Buf{}, Buffer{}, CMCounters{}, CMEvent{}, CMEventType(0), CMID{}, CQ{},
-	CompletionChannel{}, Config{}, Conn{}, ConnAttr{}, ConnConfig{}, ConnOption(nil), ConnParam{}, ConnRequest{},
-	Device{}, DeviceAttr{}, Dialer{}, Event{}, EventChannel{}, IDStateError{}, ListenConfig{}, Listener{}, ListenLimits{}, MR{}, MW{},
-	Message{}, NoRouteError{}, OpError{}, OpenError{}, PD{}, Pending{}, PortAttr{}, QP{}, QPInitAttr{}, RegOption(nil),
-	RejectedError{}, RemoteInfo{}, RemoteMemory{}, Rereg{}, SRQ{}, StatusError{}, UDParam{},
+	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.Buf{}, verbs.Buffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{},
+	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, verbs.ConnOption(nil), rdmacm.ConnParam{}, ConnRequest{},
+	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
+	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.RegOption(nil),
+	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
 
-// publicFuncs has each exported function of the package.
+// publicFuncs has each exported function of them.
 var publicFuncs = map[string]any{
-	"DefaultAddrs": DefaultAddrs, "DefaultConnAttr": DefaultConnAttr, "DefaultConnParam": DefaultConnParam,
-	"DefaultDevice": DefaultDevice, "DefaultDeviceFor": DefaultDeviceFor, "Dial": Dial, "Listen": Listen, "MapBuffer": MapBuffer, "NewBufPool": NewBufPool,
-	"Open": Open, "SharedMemory": SharedMemory, "WCError": WCError, "WithAccess": WithAccess, "WithConnAttr": WithConnAttr,
-	"WithIOVA": WithIOVA, "WithMTU": WithMTU, "WithPersist": WithPersist, "WithRNR": WithRNR, "WithRdAtomic": WithRdAtomic,
-	"WithRelease": WithRelease, "WithTimeout": WithTimeout,
+	"verbs.DefaultAddrs": verbs.DefaultAddrs, "verbs.DefaultConnAttr": verbs.DefaultConnAttr, "rdmacm.DefaultConnParam": rdmacm.DefaultConnParam,
+	"roce.DefaultDevice": DefaultDevice, "roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen, "verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
+	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "verbs.WCError": verbs.WCError, "verbs.WithAccess": verbs.WithAccess, "verbs.WithConnAttr": verbs.WithConnAttr,
+	"verbs.WithIOVA": verbs.WithIOVA, "verbs.WithMTU": verbs.WithMTU, "verbs.WithPersist": verbs.WithPersist, "verbs.WithRNR": verbs.WithRNR, "verbs.WithRdAtomic": verbs.WithRdAtomic,
+	"verbs.WithRelease": verbs.WithRelease, "verbs.WithTimeout": verbs.WithTimeout,
+	"rdmacm.CreateEventChannel": rdmacm.CreateEventChannel, "rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
+	"rdmacm.RouteSource": rdmacm.RouteSource,
 }
 
-// exported returns the exported types and functions that the source declares.
+// exported returns the exported types and functions that the source declares, as "verbs.QP".
 func exported(t *testing.T) (types, funcs []string) {
-	names, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	var names []string
+	for _, dir := range []string{".", "verbs", "rdmacm"} {
+		more, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		names = append(names, more...)
+	}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -48,12 +57,12 @@ func exported(t *testing.T) (types, funcs []string) {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if d.Recv == nil && d.Name.IsExported() {
-					funcs = append(funcs, d.Name.Name)
+					funcs = append(funcs, file.Name.Name+"."+d.Name.Name)
 				}
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
 					if s, ok := s.(*ast.TypeSpec); ok && s.Name.IsExported() && !s.Assign.IsValid() {
-						types = append(types, s.Name.Name)
+						types = append(types, file.Name.Name+"."+s.Name.Name)
 					}
 				}
 			}
@@ -70,7 +79,7 @@ func TestZeroValues(t *testing.T) {
 	names, funcs := exported(t)
 	byName := map[string]reflect.Type{}
 	for _, v := range publicTypes {
-		byName[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)
+		byName[reflect.TypeOf(v).String()] = reflect.TypeOf(v)
 	}
 	for _, name := range names {
 		if byName[name] == nil {
@@ -84,7 +93,7 @@ func TestZeroValues(t *testing.T) {
 			t.Errorf("function %s is new: add it to publicFuncs", name)
 			continue
 		}
-		t.Run(name, func(t *testing.T) { callZero(t, testContext(t), reflect.ValueOf(publicFuncs[name])) })
+		t.Run(name, func(t *testing.T) { callZero(t, rocetest.Context(t), reflect.ValueOf(publicFuncs[name])) })
 	}
 	for _, d := range defaults.devs {
 		require.NoError(t, d.Close())
@@ -96,7 +105,7 @@ func callMethods(t *testing.T, typ reflect.Type) {
 	for i := range reflect.PointerTo(typ).NumMethod() {
 		v := reflect.New(typ)
 		t.Run(v.Type().Method(i).Name, func(t *testing.T) {
-			ctx := testContext(t)
+			ctx := rocetest.Context(t)
 			callZero(t, ctx, v.Method(i))
 			require.NoError(t, ctx.Err(), "waits for what cannot come")
 		})
@@ -127,7 +136,7 @@ func callZero(t *testing.T, ctx context.Context, f reflect.Value) {
 		case error:
 			_ = r.Error()
 			requireVocabulary(t, r)
-		case *Device:
+		case *verbs.Device:
 			if r != nil {
 				require.NoError(t, r.Close())
 			}
@@ -140,7 +149,7 @@ func callZero(t *testing.T, ctx context.Context, f reflect.Value) {
 // TestZeroArguments is TestZeroValues for objects that are alive, all of which go on
 // to work or to fail as they should.
 func TestZeroArguments(t *testing.T) {
-	over, cancel := context.WithCancel(testContext(t))
+	over, cancel := context.WithCancel(rocetest.Context(t))
 	cancel()
 	for _, typ := range publicTypes {
 		name := reflect.TypeOf(typ).Name()
@@ -158,45 +167,44 @@ func TestZeroArguments(t *testing.T) {
 // liveValue returns a pointer to a value of a type as the package makes them, on a device of its
 // own; nil for types without objects beneath.
 func liveValue(t *testing.T, name string) any {
-	made := map[string]func(e, peer *end) any{
-		"AH":      func(e, peer *end) any { ah, _ := e.pd.CreateAHTo(peer.d.GIDs()[0]); return ah },
-		"Alarm":   func(e, _ *end) any { return e.d.NewAlarm(func() {}) },
-		"BufPool": func(e, _ *end) any { return NewBufPool(e.pd, 0) },
-		"Buf":     func(e, _ *end) any { b, _ := NewBufPool(e.pd, 0).Get(1); return b },
-		"Buffer":  func(*end, *end) any { b, _ := MapBuffer(1, false); return b },
-		"CMID": func(e, _ *end) any {
-			ch, _ := e.d.CreateEventChannel()
-			id, _ := e.d.CreateID(ch, PortSpaceTCP)
+	made := map[string]func(e, peer *rocetest.End) any{
+		"AH":      func(e, peer *rocetest.End) any { ah, _ := e.PD.CreateAHTo(peer.D.GIDs()[0]); return ah },
+		"BufPool": func(e, _ *rocetest.End) any { return verbs.NewBufPool(e.PD, 0) },
+		"Buf":     func(e, _ *rocetest.End) any { b, _ := verbs.NewBufPool(e.PD, 0).Get(1); return b },
+		"Buffer":  func(*rocetest.End, *rocetest.End) any { b, _ := verbs.MapBuffer(1, false); return b },
+		"ID": func(e, _ *rocetest.End) any {
+			ch, _ := rdmacm.CreateEventChannel(e.D)
+			id, _ := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 			return id
 		},
-		"CQ":                func(e, _ *end) any { return e.cq },
-		"CompletionChannel": func(e, _ *end) any { ch, _ := e.d.CreateCompletionChannel(); return ch },
-		"Conn":              func(e, peer *end) any { c, _ := connPair(t, e.d, peer.d, ConnConfig{}); return c },
-		"Device":            func(e, _ *end) any { return e.d },
-		"EventChannel":      func(e, _ *end) any { ch, _ := e.d.CreateEventChannel(); return ch },
-		"Listener":          func(e, _ *end) any { return listenOn(t, e.d, ListenConfig{}) },
-		"MR":                func(e, _ *end) any { return e.mr },
-		"MW":                func(e, _ *end) any { mw, _ := e.pd.AllocMW(WindowType1); return mw },
-		"Message": func(e, peer *end) any {
-			c, s := connPair(t, e.d, peer.d, ConnConfig{})
-			require.NoError(t, s.Send(testContext(t), []byte("hello")))
-			m, err := c.RecvMsg(testContext(t))
+		"CQ":                func(e, _ *rocetest.End) any { return e.CQ },
+		"CompletionChannel": func(e, _ *rocetest.End) any { ch, _ := e.D.CreateCompletionChannel(); return ch },
+		"Conn":              func(e, peer *rocetest.End) any { c, _ := connPair(t, e.D, peer.D, ConnConfig{}); return c },
+		"Device":            func(e, _ *rocetest.End) any { return e.D },
+		"EventChannel":      func(e, _ *rocetest.End) any { ch, _ := rdmacm.CreateEventChannel(e.D); return ch },
+		"Listener":          func(e, _ *rocetest.End) any { return listenOn(t, e.D, ListenConfig{}) },
+		"MR":                func(e, _ *rocetest.End) any { return e.MR },
+		"MW":                func(e, _ *rocetest.End) any { mw, _ := e.PD.AllocMW(verbs.WindowType1); return mw },
+		"Message": func(e, peer *rocetest.End) any {
+			c, s := connPair(t, e.D, peer.D, ConnConfig{})
+			require.NoError(t, s.Send(rocetest.Context(t), []byte("hello")))
+			m, err := c.RecvMsg(rocetest.Context(t))
 			require.NoError(t, err)
 			return &m
 		},
-		"PD": func(e, _ *end) any { return e.pd },
-		"Pending": func(e, peer *end) any {
-			c, _ := connPair(t, e.d, peer.d, ConnConfig{})
-			p, err := c.Start(testContext(t), SendWR{Opcode: WRWrite})
+		"PD": func(e, _ *rocetest.End) any { return e.PD },
+		"Pending": func(e, peer *rocetest.End) any {
+			c, _ := connPair(t, e.D, peer.D, ConnConfig{})
+			p, err := c.Start(rocetest.Context(t), verbs.SendWR{Opcode: verbs.WRWrite})
 			require.NoError(t, err)
 			return p
 		},
-		"QP":  func(e, _ *end) any { return e.qp },
-		"SRQ": func(e, _ *end) any { s, _ := e.pd.CreateSRQ(SRQAttr{}); return s },
+		"QP":  func(e, _ *rocetest.End) any { return e.QP },
+		"SRQ": func(e, _ *rocetest.End) any { s, _ := e.PD.CreateSRQ(verbs.SRQAttr{}); return s },
 	}[name]
 	if made == nil {
 		return nil
 	}
-	ds := simDevices(t, sim.New(sim.Config{Seed: 1}), 2)
-	return made(newEnd(t, ds[0], 64, QPInitAttr{}), newEnd(t, ds[1], 64, QPInitAttr{}))
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	return made(rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{}), rocetest.NewEnd(t, ds[1], 64, verbs.QPInitAttr{}))
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Ops are the operations of a Bulk.
-var Ops = map[string]roce.WROpcode{"WRITE": roce.WRWrite, "READ": roce.WRRead, "SEND": roce.WRSend}
+var Ops = map[string]verbs.WROpcode{"WRITE": verbs.WRWrite, "READ": verbs.WRRead, "SEND": verbs.WRSend}
 
 // BulkArgs describe a stream of messages.
 type BulkArgs struct {
@@ -49,8 +49,8 @@ func (r *BulkReply) Goodput(size int) float64 {
 type stream struct {
 	n    *Node
 	a    BulkArgs
-	wrs  []roce.SendWR
-	sges []roce.SGE
+	wrs  []verbs.SendWR
+	sges []verbs.SGE
 	next int // messages posted
 }
 
@@ -76,11 +76,11 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	if !ok || a.Size <= 0 || a.Size > maxMessage || a.Region < a.Size || a.Region > RegionBytes || a.Batch <= 0 || a.Depth <= 0 || len(n.qps) == 0 {
 		return fmt.Errorf("cannot run %+v", a)
 	}
-	s := stream{n: n, a: a, wrs: make([]roce.SendWR, a.Batch), sges: make([]roce.SGE, a.Batch)}
+	s := stream{n: n, a: a, wrs: make([]verbs.SendWR, a.Batch), sges: make([]verbs.SGE, a.Batch)}
 	for k := range s.wrs {
-		s.wrs[k] = roce.SendWR{Opcode: op, RKey: ib.RKey(n.peer.RKey), SGList: s.sges[k : k+1]}
+		s.wrs[k] = verbs.SendWR{Opcode: op, RKey: ib.RKey(n.peer.RKey), SGList: s.sges[k : k+1]}
 	}
-	s.wrs[a.Batch-1].Flags = roce.SendSignaled
+	s.wrs[a.Batch-1].Flags = verbs.SendSignaled
 	qps := n.qps
 	if a.QPs > 0 {
 		qps = qps[:min(a.QPs, len(qps))]
@@ -92,7 +92,7 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	defer cancel()
 	before, resent := n.dev.LinkStats(), n.dev.Counters().RetransmittedPkts
 	per := make([]int, len(qps))
-	var wcs [64]roce.WC
+	var wcs [64]verbs.WC
 	inflight := 0
 	start := time.Now()
 	for range a.Depth {
@@ -115,7 +115,7 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 		inflight -= k
 		r.Msgs += k * a.Batch
 		for i := range wcs[:k] {
-			if err := roce.WCError(&wcs[i]); err != nil {
+			if err := verbs.WCError(&wcs[i]); err != nil {
 				return err
 			}
 			if open {
@@ -152,8 +152,8 @@ type ServeArgs struct {
 func (n *Node) Serve(a ServeArgs, _ *struct{}) error {
 	qp := n.qps[0]
 	next := 0
-	sge := make([]roce.SGE, 1)
-	recv := roce.RecvWR{SGList: sge}
+	sge := make([]verbs.SGE, 1)
+	recv := verbs.RecvWR{SGList: sge}
 	post := func() error {
 		sge[0] = n.mr.SGE(next*a.Size%(a.Region-maxMessage+1), maxMessage)
 		next++
@@ -167,18 +167,18 @@ func (n *Node) Serve(a ServeArgs, _ *struct{}) error {
 		}
 		n.posted = true
 	}
-	send := roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{n.mr.SGE(0, a.Size)}}
+	send := verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{n.mr.SGE(0, a.Size)}}
 	n.serve(func(ctx context.Context) error {
-		var wcs [64]roce.WC
-		wrs := make([]roce.RecvWR, len(wcs))
-		sges := make([]roce.SGE, len(wcs))
+		var wcs [64]verbs.WC
+		wrs := make([]verbs.RecvWR, len(wcs))
+		sges := make([]verbs.SGE, len(wcs))
 		for {
 			k, err := n.cq.Wait(ctx, wcs[:])
 			if err != nil {
 				return err
 			}
 			for i := range wcs[:k] {
-				if err := roce.WCError(&wcs[i]); err != nil {
+				if err := verbs.WCError(&wcs[i]); err != nil {
 					return err
 				}
 				sges[i] = n.mr.SGE(next*a.Size%(a.Region-maxMessage+1), maxMessage)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // PingArgs ask for round trips with a peer that echoes.
@@ -60,10 +60,10 @@ func (n *Node) Ping(a PingArgs, r *PingReply) error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
 	qp := n.qps[0]
-	recv := roce.RecvWR{SGList: []roce.SGE{n.mr.SGE(0, a.Size)}}
-	send := roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{n.mr.SGE(a.Size, a.Size)}}
+	recv := verbs.RecvWR{SGList: []verbs.SGE{n.mr.SGE(0, a.Size)}}
+	send := verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{n.mr.SGE(a.Size, a.Size)}}
 	took := make([]float64, 0, a.N)
-	var wcs [1]roce.WC
+	var wcs [1]verbs.WC
 	for begin := time.Now(); len(took) < a.N && !a.over(begin, len(took)); {
 		if err := qp.PostRecv(&recv); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (n *Node) Ping(a PingArgs, r *PingReply) error {
 			return err
 		}
 		took = append(took, half(start))
-		if err := roce.WCError(&wcs[0]); err != nil {
+		if err := verbs.WCError(&wcs[0]); err != nil {
 			return err
 		}
 	}

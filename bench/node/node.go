@@ -10,24 +10,24 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Node is one end.
 type Node struct {
 	counter *atomic.Uint64
-	mem     *roce.Buffer
+	mem     *verbs.Buffer
 	buf     []byte // all of mem
 
-	dev    *roce.Device
-	pd     *roce.PD
-	cq     *roce.CQ
-	mr     *roce.MR
-	qps    []*roce.QP
+	dev    *verbs.Device
+	pd     *verbs.PD
+	cq     *verbs.CQ
+	mr     *verbs.MR
+	qps    []*verbs.QP
 	peer   Remote
 	posted bool // receives are
 
@@ -42,7 +42,7 @@ type Node struct {
 }
 
 func newNode(counter *atomic.Uint64) (*Node, error) {
-	m, err := roce.MapBuffer(RegionBytes, true)
+	m, err := verbs.MapBuffer(RegionBytes, true)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 	if err != nil {
 		return err
 	}
-	c := roce.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling}
+	c := verbs.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling}
 	c.UDP.SpinNs = a.SpinNs
-	d, err := roce.Open(c)
+	d, err := verbs.Open(c)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -104,7 +104,7 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 	if n.cq, err = d.CreateCQ(max(a.CQE, 2*(sendDepth+recvDepth)), nil); err != nil {
 		return err
 	}
-	n.mr, err = n.mem.Register(n.pd, roce.AccessAll)
+	n.mr, err = n.mem.Register(n.pd, verbs.AccessAll)
 	return err
 }
 
@@ -125,9 +125,9 @@ type QPArgs struct{ N, SendWR, RecvWR int }
 // AddQPs makes queue pairs, and returns what the other node has to know of them.
 func (n *Node) AddQPs(a QPArgs, r *Remote) error {
 	for range a.N {
-		qp, err := n.pd.CreateQP(roce.QPInitAttr{
-			Type: roce.RC, SendCQ: n.cq,
-			Caps: roce.QPCaps{MaxSendWR: a.SendWR, MaxRecvWR: a.RecvWR, MaxSendSGE: 1, MaxRecvSGE: 1},
+		qp, err := n.pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: n.cq,
+			Caps: verbs.QPCaps{MaxSendWR: a.SendWR, MaxRecvWR: a.RecvWR, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
 			return err
@@ -157,8 +157,8 @@ func (n *Node) Connect(a ConnectArgs, _ *struct{}) error {
 		return fmt.Errorf("%d queue pairs here, %d there", len(n.qps), len(a.QPs))
 	}
 	for i, e := range a.QPs {
-		err := n.qps[i].Connect(roce.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID},
-			roce.WithMTU(a.MTU), roce.WithTimeout(ackTimeout, 7), roce.WithRdAtomic(uint8(n.dev.Attr().MaxQPRdAtomic)))
+		err := n.qps[i].Connect(verbs.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID},
+			verbs.WithMTU(a.MTU), verbs.WithTimeout(ackTimeout, 7), verbs.WithRdAtomic(uint8(n.dev.Attr().MaxQPRdAtomic)))
 		if err != nil {
 			return err
 		}

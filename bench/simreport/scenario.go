@@ -6,8 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -122,10 +122,10 @@ func Jain(x []float64) float64 {
 // sender is a host with one flow.
 type sender struct {
 	flow      *Flow
-	dev       *roce.Device
-	cq        *roce.CQ
-	qp        *roce.QP
-	wr        roce.SendWR
+	dev       *verbs.Device
+	cq        *verbs.CQ
+	qp        *verbs.QP
+	wr        verbs.SendWR
 	posted    int
 	delivered int64
 }
@@ -134,7 +134,7 @@ type sender struct {
 type rig struct {
 	s        *Scenario
 	fabric   *sim.Fabric
-	receiver *roce.Device
+	receiver *verbs.Device
 	port     *sim.Link
 	senders  []*sender
 }
@@ -184,7 +184,7 @@ func (r *rig) build() error {
 	if err != nil {
 		return err
 	}
-	mr, err := pd.RegisterMR(make([]byte, messageBytes), roce.AccessAll)
+	mr, err := pd.RegisterMR(make([]byte, messageBytes), verbs.AccessAll)
 	if err != nil {
 		return err
 	}
@@ -213,12 +213,12 @@ func (r *rig) route(flow int, p sim.Pipe, trunks map[int]*sim.Trunk) {
 	r.fabric.Route(hostAddr(0), hostAddr(flow+1), back...)
 }
 
-func (r *rig) open(l *sim.Link, t transport.Tuning) (*roce.Device, error) {
-	return roce.Open(roce.Config{Link: l, Rand: r.fabric.Rand(), Tuning: t})
+func (r *rig) open(l *sim.Link, t transport.Tuning) (*verbs.Device, error) {
+	return verbs.Open(verbs.Config{Link: l, Rand: r.fabric.Rand(), Tuning: t})
 }
 
 // addSender makes a host with a connection to the receiver.
-func (r *rig) addSender(i int, pd *roce.PD, cq *roce.CQ, mr *roce.MR) error {
+func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 	s := r.s
 	flow := &s.Flows[i]
 	l, err := r.fabric.Link(hostAddr(i + 1))
@@ -244,26 +244,26 @@ func (r *rig) addSender(i int, pd *roce.PD, cq *roce.CQ, mr *roce.MR) error {
 	if h.cq, err = dev.CreateCQ(2*messagesQueued, nil); err != nil {
 		return err
 	}
-	local, err := own.RegisterMR(make([]byte, messageBytes), roce.AccessAll)
+	local, err := own.RegisterMR(make([]byte, messageBytes), verbs.AccessAll)
 	if err != nil {
 		return err
 	}
-	caps := roce.QPCaps{MaxSendWR: 2 * messagesQueued, MaxRecvWR: 1}
-	if h.qp, err = own.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: h.cq, Caps: caps}); err != nil {
+	caps := verbs.QPCaps{MaxSendWR: 2 * messagesQueued, MaxRecvWR: 1}
+	if h.qp, err = own.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: caps}); err != nil {
 		return err
 	}
-	peer, err := pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: cq, Caps: caps})
+	peer, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, Caps: caps})
 	if err != nil {
 		return err
 	}
-	if err := peer.Connect(h.qp.LocalInfo(0), roce.WithMTU(pathMTU)); err != nil {
+	if err := peer.Connect(h.qp.LocalInfo(0), verbs.WithMTU(pathMTU)); err != nil {
 		return err
 	}
-	if err := h.qp.Connect(peer.LocalInfo(0), roce.WithMTU(pathMTU)); err != nil {
+	if err := h.qp.Connect(peer.LocalInfo(0), verbs.WithMTU(pathMTU)); err != nil {
 		return err
 	}
-	h.wr = roce.SendWR{
-		Opcode: roce.WRWrite, Flags: roce.SendSignaled, SGList: []roce.SGE{local.SGE(0, messageBytes)},
+	h.wr = verbs.SendWR{
+		Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{local.SGE(0, messageBytes)},
 		RemoteAddr: mr.Addr(), RKey: mr.RKey(),
 	}
 	return nil
@@ -285,7 +285,7 @@ func (f *Flow) runs(now int64) bool {
 
 // work takes completions and posts messages.
 func (h *sender) work(now int64) error {
-	var wcs [32]roce.WC
+	var wcs [32]verbs.WC
 	for {
 		n, err := h.cq.Poll(wcs[:])
 		if err != nil {
@@ -295,7 +295,7 @@ func (h *sender) work(now int64) error {
 			break
 		}
 		for i := range wcs[:n] {
-			if err := roce.WCError(&wcs[i]); err != nil {
+			if err := verbs.WCError(&wcs[i]); err != nil {
 				return err
 			}
 		}

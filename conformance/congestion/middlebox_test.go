@@ -16,11 +16,11 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -38,11 +38,11 @@ const (
 
 // host is a device in a namespace, on a port of the switch.
 type host struct {
-	dev *roce.Device
-	pd  *roce.PD
-	cq  *roce.CQ
-	qp  *roce.QP
-	mr  *roce.MR
+	dev *verbs.Device
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	qp  *verbs.QP
+	mr  *verbs.MR
 	buf []byte
 }
 
@@ -86,7 +86,7 @@ func newRig(t *testing.T, link, family string, conf cc.Config) *rig {
 	r.b = r.host(link, "b", addrs[family][1], transport.Tuning{})
 	// A kernel may take a second until it uses a new IPv6 interface: 7 retries at
 	// 0.5 s.
-	opts := []roce.ConnOption{roce.WithMTU(ib.MTU1024), roce.WithTimeout(17, 7)}
+	opts := []verbs.ConnOption{verbs.WithMTU(ib.MTU1024), verbs.WithTimeout(17, 7)}
 	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), opts...))
 	require.NoError(t, r.b.qp.Connect(r.a.qp.LocalInfo(0), opts...))
 	r.marks = &wire.Rule{
@@ -136,7 +136,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 		t.Skip("the ", on, " link needs a privilege that this process lacks: ", err)
 	}
 	require.NoError(t, err)
-	h.dev, err = roce.Open(roce.Config{Link: l, Tuning: tuning})
+	h.dev, err = verbs.Open(verbs.Config{Link: l, Tuning: tuning})
 	if err != nil {
 		_ = l.Close()
 	}
@@ -147,9 +147,9 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 	require.NoError(t, err)
 	h.cq, err = h.dev.CreateCQ(256, nil)
 	require.NoError(t, err)
-	h.mr, err = h.pd.RegisterMR(h.buf, roce.AccessAll)
+	h.mr, err = h.pd.RegisterMR(h.buf, verbs.AccessAll)
 	require.NoError(t, err)
-	h.qp, err = h.pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: h.cq})
+	h.qp, err = h.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq})
 	require.NoError(t, err)
 	return h
 }
@@ -158,14 +158,14 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 func (r *rig) write() {
 	r.t.Helper()
 	r.posted++
-	require.NoError(r.t, r.a.qp.PostSend(&roce.SendWR{
-		ID: r.posted, Opcode: roce.WRWrite, Flags: roce.SendSignaled,
-		SGList: []roce.SGE{r.a.mr.SGE(0, messageBytes)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey(),
+	require.NoError(r.t, r.a.qp.PostSend(&verbs.SendWR{
+		ID: r.posted, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{r.a.mr.SGE(0, messageBytes)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey(),
 	}))
-	var wcs [1]roce.WC
+	var wcs [1]verbs.WC
 	_, err := r.a.cq.Wait(r.ctx, wcs[:])
 	require.NoError(r.t, err)
-	require.NoError(r.t, roce.WCError(&wcs[0]))
+	require.NoError(r.t, verbs.WCError(&wcs[0]))
 	require.Equal(r.t, r.posted, wcs[0].ID)
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 const (
@@ -66,7 +68,7 @@ func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
 // CMLimits has the subject's device refuse a program of the other host, and connect to
 // one, with private data of all lengths that matter, and many times in a row.
 func (e *Env) CMLimits(ctx context.Context, ref Host) error {
-	d, ok := e.Subject.(interface{ Device() *roce.Device })
+	d, ok := e.Subject.(interface{ Device() *verbs.Device })
 	if !ok {
 		return nil
 	}
@@ -265,13 +267,13 @@ var nobodyListens = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED, error:? 8\b`)
 
 // refuse refuses a client of the other side with as much private data as fits, after
 // more than that.
-func refuse(ctx context.Context, dev *roce.Device, local netip.Addr, ref Host) (string, error) {
-	ch, err := dev.CreateEventChannel()
+func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) (string, error) {
+	ch, err := rdmacm.CreateEventChannel(dev)
 	if err != nil {
 		return "", err
 	}
 	defer ch.Close()
-	l, err := dev.CreateID(ch, roce.PortSpaceTCP)
+	l, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return "", err
 	}
@@ -292,16 +294,16 @@ func refuse(ctx context.Context, dev *roce.Device, local netip.Addr, ref Host) (
 		return tail(c), err
 	}
 	defer e.ID.Close()
-	if e.Type != roce.CMConnectRequest || len(e.PrivateData) != roce.MaxConnectPrivate {
-		return "", fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), roce.MaxConnectPrivate)
+	if e.Type != rdmacm.EventConnectRequest || len(e.PrivateData) != rdmacm.MaxConnectPrivate {
+		return "", fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), rdmacm.MaxConnectPrivate)
 	}
 	fill := func(n int) []byte { return bytes.Repeat([]byte{0xA5}, n) }
-	p := roce.DefaultConnParam()
-	p.QPN, p.PrivateData = 1234, fill(roce.MaxAcceptPrivate+1)
-	if e.ID.Accept(&p) == nil || e.ID.Reject(fill(roce.MaxRejectPrivate+1)) == nil {
+	p := rdmacm.DefaultConnParam()
+	p.QPN, p.PrivateData = 1234, fill(rdmacm.MaxAcceptPrivate+1)
+	if e.ID.Accept(&p) == nil || e.ID.Reject(fill(rdmacm.MaxRejectPrivate+1)) == nil {
 		return "", errors.New("private data that is too long was taken")
 	}
-	if err := e.ID.Reject(fill(roce.MaxRejectPrivate)); err != nil {
+	if err := e.ID.Reject(fill(rdmacm.MaxRejectPrivate)); err != nil {
 		return "", err
 	}
 	if err := poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
@@ -311,7 +313,7 @@ func refuse(ctx context.Context, dev *roce.Device, local netip.Addr, ref Host) (
 }
 
 // tooMuchPrivate connects with as much private data as fits, after more than that.
-func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Host) (string, error) {
+func tooMuchPrivate(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (string, error) {
 	s, err := start(ctx, ref, "rping", "-s", "-a", ref.Addr(f))
 	if err != nil {
 		return "", err
@@ -320,12 +322,12 @@ func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Ho
 	if err := ref.ListeningCM(ctx, s, rpingPort); err != nil {
 		return tail(s), err
 	}
-	ch, err := dev.CreateEventChannel()
+	ch, err := rdmacm.CreateEventChannel(dev)
 	if err != nil {
 		return "", err
 	}
 	defer ch.Close()
-	id, err := dev.CreateID(ch, roce.PortSpaceTCP)
+	id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return "", err
 	}
@@ -337,12 +339,12 @@ func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Ho
 	if err := id.ResolveRoute(); err != nil {
 		return "", err
 	}
-	p := roce.DefaultConnParam()
-	p.QPN, p.StartingPSN, p.PrivateData = 1234, 5678, make([]byte, roce.MaxConnectPrivate+1)
+	p := rdmacm.DefaultConnParam()
+	p.QPN, p.StartingPSN, p.PrivateData = 1234, 5678, make([]byte, rdmacm.MaxConnectPrivate+1)
 	if err := id.Connect(&p); !errors.Is(err, roce.ErrInvalidAttr) {
 		return "", fmt.Errorf("private data that is too long: %v", err)
 	}
-	p.PrivateData = p.PrivateData[:roce.MaxConnectPrivate]
+	p.PrivateData = p.PrivateData[:rdmacm.MaxConnectPrivate]
 	if err := id.Connect(&p); err != nil {
 		return "", err
 	}
@@ -351,9 +353,9 @@ func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Ho
 		switch {
 		case err != nil:
 			return tail(s), err
-		case e.Type == roce.CMConnectResponse:
+		case e.Type == rdmacm.EventConnectResponse:
 			return fmt.Sprintf("accepted with %d bytes", len(e.PrivateData)), nil
-		case e.Type != roce.CMAddrResolved && e.Type != roce.CMRouteResolved:
+		case e.Type != rdmacm.EventAddrResolved && e.Type != rdmacm.EventRouteResolved:
 			return tail(s), fmt.Errorf("%v: %v", e.Type, e.Err)
 		}
 	}
@@ -361,7 +363,7 @@ func tooMuchPrivate(ctx context.Context, f peer.Family, dev *roce.Device, ref Ho
 
 // connectInARow connects to a program of the other side and hangs up, again and again; none
 // may fail, and nothing may be left behind.
-func connectInARow(ctx context.Context, f peer.Family, dev *roce.Device, ref Host, times int) (string, error) {
+func connectInARow(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host, times int) (string, error) {
 	s, err := start(ctx, ref, "rping", "-s", "-P", "-a", ref.Addr(f))
 	if err != nil {
 		return "", err

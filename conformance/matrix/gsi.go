@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // managementProbes are datagrams to QP 1 that rxe has no agent for. What package
@@ -33,7 +33,7 @@ var managementProbes = []struct {
 // unserved sends the probes to QP 1 of the other side and compares what comes back with
 // what this side would say. Behind each goes one that is always answered: when its
 // answer comes, that of the probe will not.
-func unserved(ctx context.Context, f peer.Family, dev *roce.Device, ref Host) (string, error) {
+func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (string, error) {
 	pd, err := dev.AllocPD()
 	if err != nil {
 		return "", err
@@ -45,12 +45,12 @@ func unserved(ctx context.Context, f peer.Family, dev *roce.Device, ref Host) (s
 	}
 	defer cq.Close()
 	buf := make([]byte, 4096)
-	mr, err := pd.RegisterMR(buf, roce.LocalWrite)
+	mr, err := pd.RegisterMR(buf, verbs.LocalWrite)
 	if err != nil {
 		return "", err
 	}
 	defer mr.Deregister()
-	qp, err := pd.CreateQP(roce.QPInitAttr{Type: roce.UD, SendCQ: cq})
+	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: cq})
 	if err != nil {
 		return "", err
 	}
@@ -69,16 +69,16 @@ func unserved(ctx context.Context, f peer.Family, dev *roce.Device, ref Host) (s
 		h.BaseVersion, h.TID = 1, tid
 		out, at := int(tid)%4*mad.Bytes, 2048+int(tid)%4*512 // no more than two are on their way
 		h.Put((*[mad.Bytes]byte)(buf[out:]))
-		if err := qp.PostRecv(&roce.RecvWR{ID: uint64(at), SGList: []roce.SGE{mr.SGE(at, 512)}}); err != nil {
+		if err := qp.PostRecv(&verbs.RecvWR{ID: uint64(at), SGList: []verbs.SGE{mr.SGE(at, 512)}}); err != nil {
 			return nil, err
 		}
-		return append([]byte(nil), buf[out:out+mad.Bytes]...), qp.PostSend(&roce.SendWR{
-			Opcode: roce.WRSend, SGList: []roce.SGE{mr.SGE(out, mad.Bytes)}, AH: ah.Handle(), RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
+		return append([]byte(nil), buf[out:out+mad.Bytes]...), qp.PostSend(&verbs.SendWR{
+			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah.Handle(), RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
 		})
 	}
 	answer := func() (b []byte, h mad.Header, err error) {
-		var wc [1]roce.WC
-		for wc[0].Opcode&roce.WCRecv == 0 {
+		var wc [1]verbs.WC
+		for wc[0].Opcode&verbs.WCRecv == 0 {
 			if _, err := cq.Wait(ctx, wc[:]); err != nil {
 				return nil, h, err
 			}

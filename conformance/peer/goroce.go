@@ -6,7 +6,7 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Goroce is this module's stack on this machine.
@@ -15,7 +15,7 @@ type Goroce struct {
 	link  string
 	port  string
 	addrs map[Family]netip.Addr
-	dev   *roce.Device
+	dev   *verbs.Device
 }
 
 // GorocePlace says where a Goroce lives.
@@ -44,7 +44,7 @@ func NewGoroce(at GorocePlace) (*Goroce, error) {
 func (p *Goroce) Close() error { return p.dev.Close() }
 
 // Device is the device itself, for what Peer has no words for.
-func (p *Goroce) Device() *roce.Device { return p.dev }
+func (p *Goroce) Device() *verbs.Device { return p.dev }
 
 // Name is "goroce".
 func (p *Goroce) Name() string { return p.name }
@@ -72,7 +72,7 @@ func (p *Goroce) Open(context.Context) (Session, error) {
 
 type goroceSession struct {
 	p   *Goroce
-	pd  *roce.PD
+	pd  *verbs.PD
 	mrs []*goroceMR
 	qps []*goroceQP
 }

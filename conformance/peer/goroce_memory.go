@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 type goroceMR struct {
 	region
-	dev  *roce.Device
-	mr   *roce.MR
+	dev  *verbs.Device
+	mr   *verbs.MR
 	b    []byte
 	gone bool
 }
@@ -76,12 +77,12 @@ func (m *goroceMR) Dereg() error {
 }
 
 func (q *goroceQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
-	mw, err := q.s.pd.AllocMW(roce.WindowType2B)
+	mw, err := q.s.pd.AllocMW(verbs.WindowType2B)
 	if err != nil {
 		return 0, err
 	}
 	q.windows = append(q.windows, mw)
-	key, err := q.qp.BindMW(0, mw, mr.(*goroceMR).mr, off, n, roce.Access(access), roce.SendSignaled)
+	key, err := q.qp.BindMW(0, mw, mr.(*goroceMR).mr, off, n, roce.Access(access), verbs.SendSignaled)
 	if err != nil {
 		return 0, err
 	}

@@ -9,20 +9,21 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 type goroceQP struct {
 	s              *goroceSession
-	qp             *roce.QP
+	qp             *verbs.QP
 	cfg            QPConfig
-	sendCQ, recvCQ *roce.CQ
-	ahs            map[netip.Addr]*roce.AH
-	windows        []*roce.MW
+	sendCQ, recvCQ *verbs.CQ
+	ahs            map[netip.Addr]*verbs.AH
+	windows        []*verbs.MW
 	closed         bool
 }
 
 func (s *goroceSession) QP(cfg QPConfig) (QP, error) {
-	q := &goroceQP{s: s, cfg: cfg, ahs: map[netip.Addr]*roce.AH{}}
+	q := &goroceQP{s: s, cfg: cfg, ahs: map[netip.Addr]*verbs.AH{}}
 	var err error
 	if q.sendCQ, err = s.p.dev.CreateCQ(def(cfg.MaxSendWR, 64)+1, nil); err != nil {
 		return nil, err
@@ -30,10 +31,10 @@ func (s *goroceSession) QP(cfg QPConfig) (QP, error) {
 	if q.recvCQ, err = s.p.dev.CreateCQ(def(cfg.MaxRecvWR, 64)+1, nil); err != nil {
 		return nil, errors.Join(err, q.sendCQ.Close())
 	}
-	typ := map[Type]ib.Transport{RC: roce.RC, UC: roce.UC, UD: roce.UD}[cfg.Type]
-	q.qp, err = s.pd.CreateQP(roce.QPInitAttr{
+	typ := map[Type]ib.Transport{RC: verbs.RC, UC: verbs.UC, UD: verbs.UD}[cfg.Type]
+	q.qp, err = s.pd.CreateQP(verbs.QPInitAttr{
 		Type: typ, SendCQ: q.sendCQ, RecvCQ: q.recvCQ,
-		Caps: roce.QPCaps{MaxSendWR: def(cfg.MaxSendWR, 64), MaxRecvWR: def(cfg.MaxRecvWR, 64), MaxSendSGE: def(cfg.MaxSGE, 4), MaxRecvSGE: def(cfg.MaxSGE, 4)},
+		Caps: verbs.QPCaps{MaxSendWR: def(cfg.MaxSendWR, 64), MaxRecvWR: def(cfg.MaxRecvWR, 64), MaxSendSGE: def(cfg.MaxSGE, 4), MaxRecvSGE: def(cfg.MaxSGE, 4)},
 	})
 	if err == nil && cfg.Type == UD {
 		err = q.qp.ToInitUD(ib.QKey(cfg.QKey))
@@ -58,12 +59,12 @@ func (q *goroceQP) Connect(c Conn) error {
 	if !ok {
 		return fmt.Errorf("peer: %d is no path MTU", c.MTU)
 	}
-	a := roce.ConnAttr{
+	a := verbs.ConnAttr{
 		SGIDIndex: sgid, MTU: mtu, Timeout: ib.TimeoutCode(c.Timeout), RetryCnt: uint8(c.RetryCnt), RNRRetry: uint8(c.RNRRetry),
 		MinRNRTimer: ib.RNRCode(c.MinRNRTimer), MaxRdAtomic: uint8(c.MaxRdAtomic), MaxDestRdAtomic: uint8(c.MaxDestRdAtomic),
 		PSN: ib.PSN(c.SQPSN), SetPSN: true,
 	}
-	remote := roce.RemoteInfo{QPN: ib.QPN(c.RemoteQPN), PSN: ib.PSN(c.RQPSN), GID: ib.GIDFromAddr(c.Remote)}
+	remote := verbs.RemoteInfo{QPN: ib.QPN(c.RemoteQPN), PSN: ib.PSN(c.RQPSN), GID: ib.GIDFromAddr(c.Remote)}
 	if err := q.qp.ToRTR(remote, a); err != nil {
 		return err
 	}
@@ -72,11 +73,11 @@ func (q *goroceQP) Connect(c Conn) error {
 
 func (q *goroceQP) State() (State, error) { return State(q.qp.State()), nil }
 
-func goroceSGL(sgl []SGE) []roce.SGE {
-	var out []roce.SGE
+func goroceSGL(sgl []SGE) []verbs.SGE {
+	var out []verbs.SGE
 	for _, e := range sgl {
 		if e.Raw {
-			out = append(out, roce.SGE{Addr: e.Addr, LKey: ib.LKey(e.LKey), Length: uint32(e.Len)})
+			out = append(out, verbs.SGE{Addr: e.Addr, LKey: ib.LKey(e.LKey), Length: uint32(e.Len)})
 			continue
 		}
 		out = append(out, e.MR.(*goroceMR).mr.SGE(e.Off, e.Len))
@@ -84,10 +85,10 @@ func goroceSGL(sgl []SGE) []roce.SGE {
 	return out
 }
 
-var goroceOps = map[Opcode]roce.WROpcode{
-	OpWrite: roce.WRWrite, OpWriteImm: roce.WRWriteImm, OpSend: roce.WRSend, OpSendImm: roce.WRSendImm, OpRead: roce.WRRead,
-	OpCmpSwap: roce.WRCompareSwap, OpFetchAdd: roce.WRFetchAdd, OpLocalInv: roce.WRLocalInv, OpSendInv: roce.WRSendInv,
-	OpFlush: roce.WRFlush, OpAtomicWrite: roce.WRAtomicWrite,
+var goroceOps = map[Opcode]verbs.WROpcode{
+	OpWrite: verbs.WRWrite, OpWriteImm: verbs.WRWriteImm, OpSend: verbs.WRSend, OpSendImm: verbs.WRSendImm, OpRead: verbs.WRRead,
+	OpCmpSwap: verbs.WRCompareSwap, OpFetchAdd: verbs.WRFetchAdd, OpLocalInv: verbs.WRLocalInv, OpSendInv: verbs.WRSendInv,
+	OpFlush: verbs.WRFlush, OpAtomicWrite: verbs.WRAtomicWrite,
 }
 
 func (q *goroceQP) PostSend(wr SendWR) error {
@@ -95,8 +96,8 @@ func (q *goroceQP) PostSend(wr SendWR) error {
 	if !ok {
 		return fmt.Errorf("peer: no work request for %v", wr.Op)
 	}
-	w := roce.SendWR{
-		ID: wr.ID, Opcode: op, Flags: roce.SendFlags(wr.Flags), SGList: goroceSGL(wr.SGL),
+	w := verbs.SendWR{
+		ID: wr.ID, Opcode: op, Flags: verbs.SendFlags(wr.Flags), SGList: goroceSGL(wr.SGL),
 		Imm: wr.Imm, InvalidateKey: ib.RKey(wr.InvKey), RemoteAddr: wr.RemoteAddr, RKey: ib.RKey(wr.RKey),
 		CompareAdd: wr.CompareAdd, Swap: wr.Swap, AtomicWriteVal: wr.Value,
 		FlushLength: uint32(wr.FlushLen), FlushType: ib.FETH(wr.FlushPLT | wr.FlushSEL<<4),
@@ -112,7 +113,7 @@ func (q *goroceQP) PostSend(wr SendWR) error {
 	return q.qp.PostSend(&w)
 }
 
-func (q *goroceQP) ah(to netip.Addr) (*roce.AH, error) {
+func (q *goroceQP) ah(to netip.Addr) (*verbs.AH, error) {
 	if ah, ok := q.ahs[to]; ok {
 		return ah, nil
 	}
@@ -124,7 +125,7 @@ func (q *goroceQP) ah(to netip.Addr) (*roce.AH, error) {
 }
 
 func (q *goroceQP) PostRecv(wr RecvWR) error {
-	return q.qp.PostRecv(&roce.RecvWR{ID: wr.ID, SGList: goroceSGL(wr.SGL)})
+	return q.qp.PostRecv(&verbs.RecvWR{ID: wr.ID, SGList: goroceSGL(wr.SGL)})
 }
 
 func (q *goroceQP) PollSend(n int, wait time.Duration) ([]WC, error) {
@@ -135,11 +136,11 @@ func (q *goroceQP) PollRecv(n int, wait time.Duration) ([]WC, error) {
 	return pollGoroce(q.recvCQ, n, wait)
 }
 
-func pollGoroce(cq *roce.CQ, n int, wait time.Duration) ([]WC, error) {
+func pollGoroce(cq *verbs.CQ, n int, wait time.Duration) ([]WC, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	var out []WC
-	buf := make([]roce.WC, n)
+	buf := make([]verbs.WC, n)
 	for len(out) < n {
 		k, err := cq.Wait(ctx, buf[:n-len(out)])
 		if errors.Is(err, context.DeadlineExceeded) {

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // goroceLinks are the links that a Goroce can be opened on, each by the name that the
@@ -50,7 +50,7 @@ func CheckLink(name string) error {
 }
 
 // openDevice opens a device on the link of a place.
-func openDevice(at GorocePlace) (*roce.Device, error) {
+func openDevice(at GorocePlace) (*verbs.Device, error) {
 	for _, l := range goroceLinks {
 		if l.name != at.Link {
 			continue
@@ -59,7 +59,7 @@ func openDevice(at GorocePlace) (*roce.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		dev, err := roce.Open(roce.Config{Addrs: at.addrs(), Link: k})
+		dev, err := verbs.Open(verbs.Config{Addrs: at.addrs(), Link: k})
 		if err != nil {
 			k.Close()
 			return nil, err

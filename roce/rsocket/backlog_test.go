@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +30,7 @@ func TestBacklogIsExact(t *testing.T) {
 		}
 		fifth <- err
 	}()
-	for n.b.CMCounters().Now.Waiting == 0 {
+	for rdmacm.CountersOf(n.b).Now.Waiting == 0 {
 		runtime.Gosched()
 	}
 	require.Empty(t, fifth)
@@ -59,7 +60,7 @@ func TestMaxConns(t *testing.T) {
 		}
 		second <- err
 	}()
-	for n.b.CMCounters().Now.Waiting == 0 {
+	for rdmacm.CountersOf(n.b).Now.Waiting == 0 {
 		runtime.Gosched()
 	}
 	require.Empty(t, second)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,7 +63,7 @@ func TestBurst(t *testing.T) {
 	clients.Wait()
 	require.NoError(t, l.Close())
 	servers.Wait()
-	require.Equal(t, heard.Load(), came.Load(), "%+v", n.b.CMCounters())
+	require.Equal(t, heard.Load(), came.Load(), "%+v", rdmacm.CountersOf(n.b))
 	require.EqualValues(t, conns, heard.Load()+told.Load())
-	require.EqualValues(t, n.b.CMCounters().Evicted, told.Load())
+	require.EqualValues(t, rdmacm.CountersOf(n.b).Evicted, told.Load())
 }

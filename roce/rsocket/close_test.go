@@ -17,6 +17,8 @@ import (
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -249,7 +251,7 @@ func TestPeerVanishes(t *testing.T) {
 	require.True(t, ne.Timeout())
 	var status *roce.StatusError
 	require.ErrorAs(t, err, &status)
-	require.Equal(t, roce.WCRetryExcErr, status.WC.Status)
+	require.Equal(t, verbs.WCRetryExcErr, status.WC.Status)
 	require.NoError(t, c.Close())
 }
 
@@ -395,16 +397,16 @@ func TestDialErrors(t *testing.T) {
 // connection.
 func TestDialReset(t *testing.T) {
 	ctx := testContext(t)
-	client, server := openDevice(t, roce.Config{Polling: true}), openDevice(t, roce.Config{})
+	client, server := openDevice(t, verbs.Config{Polling: true}), openDevice(t, verbs.Config{})
 	a := newAttacker(t, server)
-	lid, err := server.CreateID(a.ch, roce.PortSpaceTCP)
+	lid, err := rdmacm.CreateID(a.ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	require.NoError(t, lid.BindAddr(netip.AddrPortFrom(server.Addrs()[0], 0)))
 	require.NoError(t, lid.Listen(0))
 	d := Dialer{Device: client}
 	c, err := d.begin(ctx, lid.LocalAddr())
 	require.NoError(t, err)
-	e, err := expect(ctx, a.ch, roce.CMConnectRequest)
+	e, err := expect(ctx, a.ch, rdmacm.EventConnectRequest)
 	require.NoError(t, err)
 	a.equip(e.ID)
 	require.NoError(t, e.ID.Accept(connParam(hostileConnData())))

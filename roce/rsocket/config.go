@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 // Config are the properties of a connection. The zero value is librdmacm's
@@ -89,6 +89,6 @@ func (c Config) stream() streamConfig {
 
 // connParam is what librdmacm asks of a connection for rsocket: no READs, no
 // atomics, retries without end when the receiver is not ready.
-func connParam(private []byte) *roce.ConnParam {
-	return &roce.ConnParam{PrivateData: private, FlowControl: true, RetryCount: 7, RNRRetryCount: 7}
+func connParam(private []byte) *rdmacm.ConnParam {
+	return &rdmacm.ConnParam{PrivateData: private, FlowControl: true, RetryCount: 7, RNRRetryCount: 7}
 }

@@ -11,24 +11,28 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Conn is a connected stream socket. It is a net.Conn, and has the further
 // methods of a net.TCPConn that make sense here. See the package comment.
 type Conn struct {
-	dev          *roce.Device
-	id           *roce.CMID
-	ch           *roce.EventChannel // of id
+	dev          *verbs.Device
+	id           *rdmacm.ID
+	ch           *rdmacm.EventChannel // of id
 	cfg          Config
 	host         *host
 	laddr, raddr Addr
 
-	pd  *roce.PD
-	cq  *roce.CQ
-	qp  *roce.QP
-	rmr *roce.MR // rbuf
-	smr *roce.MR // sbuf
-	lmr *roce.MR // list
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	qp  *verbs.QP
+	rmr *verbs.MR // rbuf
+	smr *verbs.MR // sbuf
+	lmr *verbs.MR // list
 
 	rbuf []byte // the peer writes here
 	sbuf []byte
@@ -38,8 +42,8 @@ type Conn struct {
 	cl       waiter  // of Close and CloseWrite, under wmu
 	rmu, wmu lock    // one Read, one Write at a time; taken before mu
 	wmsg     message // under wmu: what Write posts
-	wwr      roce.SendWR
-	wsg      [2]roce.SGE
+	wwr      verbs.SendWR
+	wsg      [2]verbs.SGE
 
 	// mu guards all below and is held for moments only.
 	mu      sync.Mutex
@@ -50,7 +54,7 @@ type Conn struct {
 	discard bool // noRead, and no Read is in progress any more
 	noWrite bool // by CloseWrite
 	maps    []*Mapping
-	alarm   *roce.Alarm // for probes, and when closed to look whether it is over
+	alarm   *shard.Alarm // for probes, and when closed to look whether it is over
 	keepGap time.Duration
 	heard   time.Duration // when something other than an answer to a probe came from the peer
 	lost    bool          // data was not acknowledged before the connection failed
@@ -62,12 +66,12 @@ type Conn struct {
 	left   *list.Element // under host.mu
 
 	cmsg message // for control messages
-	cwr  roce.SendWR
+	cwr  verbs.SendWR
 	// polling says that somebody is in cq.Wait; wcs and pollCtx are theirs then.
 	polling bool
 	pollCtx waitContext
-	wcs     [pollBatch]roce.WC
-	recvs   [pollBatch]roce.RecvWR // all the same: no memory
+	wcs     [pollBatch]verbs.WC
+	recvs   [pollBatch]verbs.RecvWR // all the same: no memory
 }
 
 // usable returns an error if c is closed.
@@ -91,7 +95,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, c.usable("read")
 	}
-	c.dev.Turn(nil)
+	access.Shard(c.dev).Turn(nil)
 	c.rmu.Lock()
 	n, err := c.read(p)
 	c.rmu.Unlock()
@@ -211,15 +215,15 @@ func (c *Conn) writeEnd() error {
 func (c *Conn) postData(p []byte) error {
 	m, wr := &c.wmsg, &c.wwr
 	c.mu.Unlock()
-	*wr = roce.SendWR{
-		ID: wrID(m.kind, m.held), Opcode: roce.WRWriteImm, Flags: roce.SendSignaled,
+	*wr = verbs.SendWR{
+		ID: wrID(m.kind, m.held), Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled,
 		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key),
 	}
 	if m.plain {
-		wr.Opcode = roce.WRWrite
+		wr.Opcode = verbs.WRWrite
 	}
 	if m.held == 0 {
-		wr.Flags |= roce.SendInline
+		wr.Flags |= verbs.SendInline
 		wr.Inline = p
 	} else {
 		copy(c.sbuf[m.at:], p[:m.first])
@@ -244,12 +248,12 @@ func (c *Conn) postData(p []byte) error {
 // postControl posts cmsg. mu is held.
 func (c *Conn) postControl() {
 	m, wr := &c.cmsg, &c.cwr
-	*wr = roce.SendWR{
-		ID: wrID(m.kind, 0), Opcode: roce.WRWriteImm, Flags: roce.SendSignaled | roce.SendInline,
+	*wr = verbs.SendWR{
+		ID: wrID(m.kind, 0), Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled | verbs.SendInline,
 		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key), Inline: m.body[:m.n],
 	}
 	if m.plain {
-		wr.Opcode = roce.WRWrite
+		wr.Opcode = verbs.WRWrite
 	}
 	if err := c.qp.PostSend(wr); err != nil {
 		c.fail(err)
@@ -283,7 +287,7 @@ func (c *Conn) handle(n int) {
 		if k != wrRecv {
 			c.s.sent(wc.ID)
 		}
-		if wc.Status != roce.WCSuccess {
+		if wc.Status != verbs.WCSuccess {
 			c.lost = c.lost || k == wrData || k == wrDirect
 			c.failed(wc)
 			continue
@@ -296,7 +300,7 @@ func (c *Conn) handle(n int) {
 		if c.err != nil || c.s.byeRecvd {
 			continue // nothing is expected any more
 		}
-		if wc.Opcode != roce.WCRecvWriteImm {
+		if wc.Opcode != verbs.WCRecvWriteImm {
 			c.breach(&ProtocolError{"a SEND"})
 		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.lmr); errors.Is(err, roce.ErrClosed) {
 			c.fail(err)
@@ -327,8 +331,8 @@ func (c *Conn) breach(err error) {
 }
 
 // failed handles a completion that is no success.
-func (c *Conn) failed(wc *roce.WC) {
-	if c.s.byeRecvd || c.s.byeSent && wc.Status == roce.WCFlushErr {
+func (c *Conn) failed(wc *verbs.WC) {
+	if c.s.byeRecvd || c.s.byeSent && wc.Status == verbs.WCFlushErr {
 		return // both sides knew: nothing is lost
 	}
 	c.fail(broken(wc))

@@ -9,13 +9,16 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Dialer makes connections. The zero value has the defaults.
 type Dialer struct {
 	// Device is where the connections are made; nil is the one that the process has for the
 	// local address that leads to the peer, see [roce.DefaultDevice].
-	Device *roce.Device
+	Device *verbs.Device
 	Config Config
 	// LocalAddr is where to speak from; the zero value, an unspecified address
 	// and port 0 leave it to the device.
@@ -23,7 +26,7 @@ type Dialer struct {
 }
 
 // Dial connects to a listening rsocket with the defaults. d may be nil, see [Dialer].
-func Dial(ctx context.Context, d *roce.Device, addr netip.AddrPort) (*Conn, error) {
+func Dial(ctx context.Context, d *verbs.Device, addr netip.AddrPort) (*Conn, error) {
 	return (&Dialer{Device: d}).Dial(ctx, addr)
 }
 
@@ -151,12 +154,12 @@ const simTries = 1 << 20
 
 // begin makes a connection whose request is on its way.
 func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err error) {
-	d.Device.Turn(nil)
-	ch, err := d.Device.CreateEventChannel()
+	access.Shard(d.Device).Turn(nil)
+	ch, err := rdmacm.CreateEventChannel(d.Device)
 	if err != nil {
 		return nil, err
 	}
-	id, err := d.Device.CreateID(ch, roce.PortSpaceTCP)
+	id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return nil, errors.Join(err, ch.Close())
 	}
@@ -178,13 +181,13 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 	if err = id.ResolveAddr(d.LocalAddr, addr); err != nil {
 		return nil, err
 	}
-	if _, err = expect(ctx, ch, roce.CMAddrResolved); err != nil {
+	if _, err = expect(ctx, ch, rdmacm.EventAddrResolved); err != nil {
 		return nil, err
 	}
 	if err = id.ResolveRoute(); err != nil {
 		return nil, err
 	}
-	if _, err = expect(ctx, ch, roce.CMRouteResolved); err != nil {
+	if _, err = expect(ctx, ch, rdmacm.EventRouteResolved); err != nil {
 		return nil, err
 	}
 	if c, err = newConn(d.Device, id, ch, d.Config.normal()); err != nil {
@@ -201,7 +204,7 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 
 // finish waits for the answer.
 func (c *Conn) finish(ctx context.Context) error {
-	e, err := expect(ctx, c.ch, roce.CMEstablished)
+	e, err := expect(ctx, c.ch, rdmacm.EventEstablished)
 	var peer connData
 	if err == nil {
 		peer, err = parseConnData(e.PrivateData)
@@ -215,7 +218,7 @@ func (c *Conn) finish(ctx context.Context) error {
 }
 
 // expect waits for the next event, which should be of type want.
-func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (*roce.CMEvent, error) {
+func expect(ctx context.Context, ch *rdmacm.EventChannel, want rdmacm.EventType) (*rdmacm.Event, error) {
 	e, err := ch.Get(ctx)
 	switch {
 	case err != nil:
@@ -224,7 +227,7 @@ func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (
 		return e, nil
 	case e.Err != nil:
 		return nil, e.Err
-	case e.Type == roce.CMDisconnected: // it had accepted, and thought better of it
+	case e.Type == rdmacm.EventDisconnected: // it had accepted, and thought better of it
 		return nil, &brokenError{syscall.ECONNRESET, roce.ErrPeerClosed}
 	}
 	return nil, errors.New("rsocket: connect: " + e.Type.String())

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Network is what Addr.Network returns, and OpError.Net of the errors of this
@@ -61,15 +62,15 @@ func (e *brokenError) Timeout() bool   { return e.errno.Timeout() }
 func (e *brokenError) Temporary() bool { return false }
 
 // broken turns the status of a completion into an error.
-func broken(wc *roce.WC) error {
+func broken(wc *verbs.WC) error {
 	errno := syscall.EIO
 	switch wc.Status {
-	case roce.WCRetryExcErr, roce.WCRNRRetryExcErr:
+	case verbs.WCRetryExcErr, verbs.WCRNRRetryExcErr:
 		errno = syscall.ETIMEDOUT
-	case roce.WCFlushErr:
+	case verbs.WCFlushErr:
 		errno = syscall.ECONNRESET
 	}
-	return &brokenError{errno, roce.WCError(wc)}
+	return &brokenError{errno, verbs.WCError(wc)}
 }
 
 // dialError gives what the communication manager says the names that net has

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,13 +73,13 @@ func TestDialTimeout(t *testing.T) {
 
 // Errors match what net returns in the same case, and name what they are about.
 func TestErrorsLikeNet(t *testing.T) {
-	cfg := roce.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}}
-	var six *roce.Device
+	cfg := verbs.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}}
+	var six *verbs.Device
 	var err error
 	for range 50 { // not port 4791, on which other tests may have a device
 		a := loopback4().As4()
 		cfg.UDP.Port = 20000 + (uint16(a[1])<<8+uint16(a[2]))%30000
-		if six, err = roce.Open(cfg); err == nil {
+		if six, err = verbs.Open(cfg); err == nil {
 			break
 		}
 	}

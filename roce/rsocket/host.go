@@ -6,7 +6,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // host is what the connections of a device have in common: those that the
@@ -30,17 +30,17 @@ type leftover struct {
 // entry goes when nothing refers to the device any more.
 var hosts struct {
 	mu sync.Mutex
-	m  map[weak.Pointer[roce.Device]]*host
+	m  map[weak.Pointer[verbs.Device]]*host
 }
 
-func hostOf(d *roce.Device) *host {
+func hostOf(d *verbs.Device) *host {
 	hosts.mu.Lock()
 	defer hosts.mu.Unlock()
 	k := weak.Make(d)
 	h := hosts.m[k]
 	if h == nil {
 		if hosts.m == nil {
-			hosts.m = map[weak.Pointer[roce.Device]]*host{}
+			hosts.m = map[weak.Pointer[verbs.Device]]*host{}
 		}
 		h = &host{most: LingerStats{Conns: maxLingering, Bytes: maxLingerBytes}}
 		hosts.m[k] = h
@@ -49,7 +49,7 @@ func hostOf(d *roce.Device) *host {
 	return h
 }
 
-func forgetHost(k weak.Pointer[roce.Device]) {
+func forgetHost(k weak.Pointer[verbs.Device]) {
 	hosts.mu.Lock()
 	defer hosts.mu.Unlock()
 	delete(hosts.m, k)

@@ -14,6 +14,8 @@ import (
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,43 +23,43 @@ import (
 type attacker struct {
 	t    *testing.T
 	ctx  context.Context
-	id   *roce.CMID
-	ch   *roce.EventChannel
-	cq   *roce.CQ
-	qp   *roce.QP
+	id   *rdmacm.ID
+	ch   *rdmacm.EventChannel
+	cq   *verbs.CQ
+	qp   *verbs.QP
 	peer connData
 }
 
-func newAttacker(t *testing.T, d *roce.Device) *attacker {
+func newAttacker(t *testing.T, d *verbs.Device) *attacker {
 	a := &attacker{t: t, ctx: testContext(t)}
 	var err error
-	a.ch, err = d.CreateEventChannel()
+	a.ch, err = rdmacm.CreateEventChannel(d)
 	require.NoError(t, err)
 	a.cq, err = d.CreateCQ(1000, nil)
 	require.NoError(t, err)
 	return a
 }
 
-func (a *attacker) equip(id *roce.CMID) {
+func (a *attacker) equip(id *rdmacm.ID) {
 	pd, err := id.Device().AllocPD()
 	require.NoError(a.t, err)
 	a.id = id
-	a.qp, err = id.CreateQP(pd, roce.QPInitAttr{SendCQ: a.cq, SigAll: true, Caps: roce.QPCaps{MaxRecvWR: 500, MaxInline: 64}})
+	a.qp, err = id.CreateQP(pd, verbs.QPInitAttr{SendCQ: a.cq, SigAll: true, Caps: verbs.QPCaps{MaxRecvWR: 500, MaxInline: 64}})
 	require.NoError(a.t, err)
 	for range 400 {
-		require.NoError(a.t, a.qp.PostRecv(&roce.RecvWR{}))
+		require.NoError(a.t, a.qp.PostRecv(&verbs.RecvWR{}))
 	}
 }
 
 // connect sends a request with some private data.
-func (a *attacker) connect(d *roce.Device, to netip.AddrPort, private []byte) {
-	id, err := d.CreateID(a.ch, roce.PortSpaceTCP)
+func (a *attacker) connect(d *verbs.Device, to netip.AddrPort, private []byte) {
+	id, err := rdmacm.CreateID(a.ch, rdmacm.PortSpaceTCP)
 	require.NoError(a.t, err)
 	require.NoError(a.t, id.ResolveAddr(netip.AddrPort{}, to))
-	_, err = expect(a.ctx, a.ch, roce.CMAddrResolved)
+	_, err = expect(a.ctx, a.ch, rdmacm.EventAddrResolved)
 	require.NoError(a.t, err)
 	require.NoError(a.t, id.ResolveRoute())
-	_, err = expect(a.ctx, a.ch, roce.CMRouteResolved)
+	_, err = expect(a.ctx, a.ch, rdmacm.EventRouteResolved)
 	require.NoError(a.t, err)
 	a.equip(id)
 	require.NoError(a.t, id.Connect(connParam(private)))
@@ -65,9 +67,9 @@ func (a *attacker) connect(d *roce.Device, to netip.AddrPort, private []byte) {
 
 // write sends a WRITE, with immediate unless it is negative.
 func (a *attacker) write(imm int64, to sge, data []byte) {
-	wr := roce.SendWR{Opcode: roce.WRWrite, Flags: roce.SendInline, Inline: data, RemoteAddr: to.addr, RKey: ib.RKey(to.key)}
+	wr := verbs.SendWR{Opcode: verbs.WRWrite, Flags: verbs.SendInline, Inline: data, RemoteAddr: to.addr, RKey: ib.RKey(to.key)}
 	if imm >= 0 {
-		wr.Opcode, wr.Imm = roce.WRWriteImm, uint32(imm)
+		wr.Opcode, wr.Imm = verbs.WRWriteImm, uint32(imm)
 	}
 	require.NoError(a.t, a.qp.PostSend(&wr))
 }
@@ -88,7 +90,7 @@ func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
 	a.connect(n.a, l.addr.AddrPort, hostileConnData())
 	s, err = l.AcceptConn()
 	require.NoError(t, err)
-	e, err := expect(a.ctx, a.ch, roce.CMEstablished)
+	e, err := expect(a.ctx, a.ch, rdmacm.EventEstablished)
 	require.NoError(t, err)
 	a.peer, err = parseConnData(e.PrivateData)
 	require.NoError(t, err)
@@ -108,7 +110,7 @@ func TestHostileRequests(t *testing.T) {
 	for name, private := range map[string][]byte{"nothing": nil, "version": bad, "noise": bytes.Repeat([]byte{0xff}, 56), "short": hostileConnData()[:10]} {
 		a := newAttacker(t, n.a)
 		a.connect(n.a, l.addr.AddrPort, private)
-		_, err := expect(a.ctx, a.ch, roce.CMEstablished)
+		_, err := expect(a.ctx, a.ch, rdmacm.EventEstablished)
 		var r *roce.RejectedError
 		require.ErrorAs(t, err, &r, name)
 		require.Equal(t, mad.RejectConsumer, r.Reason)
@@ -123,7 +125,7 @@ func TestHostileRequests(t *testing.T) {
 func TestHostileReply(t *testing.T) {
 	n := udpNetwork(t)
 	a := newAttacker(t, n.b)
-	lid, err := n.b.CreateID(a.ch, roce.PortSpaceTCP)
+	lid, err := rdmacm.CreateID(a.ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	at := netip.AddrPortFrom(n.b.Addrs()[0], 7471)
 	require.NoError(t, lid.BindAddr(at))
@@ -133,7 +135,7 @@ func TestHostileReply(t *testing.T) {
 		_, err := Dial(testContext(t), n.a, at)
 		done <- err
 	}()
-	e, err := expect(a.ctx, a.ch, roce.CMConnectRequest)
+	e, err := expect(a.ctx, a.ch, rdmacm.EventConnectRequest)
 	require.NoError(t, err)
 	a.equip(e.ID)
 	require.NoError(t, e.ID.Accept(connParam([]byte("welcome"))))
@@ -153,7 +155,7 @@ func TestHostileMessages(t *testing.T) {
 		"grant of 3 bytes":    func(a *attacker) { a.write(int64(immediate(opSGL, 1)), a.peer.list, []byte("abc")) },
 		"data after SHUTDOWN": func(a *attacker) { a.write(0xe0000002, sge{}, nil); a.write(1, grant(a), []byte("x")) },
 		"SEND": func(a *attacker) {
-			require.NoError(a.t, a.qp.PostSend(&roce.SendWR{Opcode: roce.WRSendImm, Imm: 0}))
+			require.NoError(a.t, a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSendImm, Imm: 0}))
 		},
 		"no credits": func(a *attacker) {
 			g := grant(a)
@@ -178,7 +180,7 @@ func TestHostileMessages(t *testing.T) {
 			_, err = s.Write([]byte("x"))
 			require.ErrorIs(t, err, syscall.EPROTO)
 			require.NoError(t, s.Close())
-			_, err = expect(a.ctx, a.ch, roce.CMDisconnected)
+			_, err = expect(a.ctx, a.ch, rdmacm.EventDisconnected)
 			require.NoError(t, err, "the peer is told")
 		})
 	}
@@ -235,8 +237,8 @@ func TestHostileGrantAfterClose(t *testing.T) {
 // client in that place says so.
 func TestExhausted(t *testing.T) {
 	for _, limit := range []mem.Limits{{PDs: 1}, {Regions: 1}, {Regions: 2}, {Regions: 3}} {
-		full := openDevice(t, roce.Config{MemLimits: limit})
-		other := openDevice(t, roce.Config{})
+		full := openDevice(t, verbs.Config{MemLimits: limit})
+		other := openDevice(t, verbs.Config{})
 		l, err := Listen(full, netip.AddrPortFrom(full.Addrs()[0], 0))
 		require.NoError(t, err)
 		for range 2 {

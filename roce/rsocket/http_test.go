@@ -13,18 +13,18 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
 // device opens a device on one of the loopback addresses.
-func device(t testing.TB) *roce.Device {
+func device(t testing.TB) *verbs.Device {
 	t.Helper()
 	p := os.Getpid()
 	for i := range 1000 {
 		a := netip.AddrFrom4([4]byte{127, byte(p>>7) | 0x80, byte(p)&0x7f | byte(i/200)<<7, byte(i%200) + 1})
-		d, err := roce.Open(roce.Config{Addrs: []netip.Addr{a}})
+		d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{a}})
 		if err == nil {
 			t.Cleanup(func() { require.NoError(t, d.Close()) })
 			return d
@@ -79,8 +79,8 @@ func TestHTTP(t *testing.T) {
 
 // A web server and its client, as curl would be.
 func Example() {
-	open := func(addr string) *roce.Device {
-		d, err := roce.Open(roce.Config{Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
+	open := func(addr string) *verbs.Device {
+		d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr(addr)}})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func Example() {
 
 // Two ends of a stream, without net/http.
 func ExampleDial() {
-	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.80.0.3")}})
+	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.80.0.3")}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func ExampleDial() {
 
 // Memory that the peer writes by itself.
 func ExampleConn_Map() {
-	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.80.0.4")}})
+	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.80.0.4")}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Mapping is memory of ours that the peer can write (riomap).
 type Mapping struct {
 	c     *Conn
 	buf   []byte
-	mr    *roce.MR
+	mr    *verbs.MR
 	index int
 	once  sync.Once
 	err   error
@@ -54,7 +55,7 @@ func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 	if index < 0 || !c.s.mapsLeft() {
 		return nil, ErrNoMaps
 	}
-	mr, err := c.pd.RegisterMR(buf, roce.LocalWrite|roce.RemoteWrite)
+	mr, err := c.pd.RegisterMR(buf, verbs.LocalWrite|roce.RemoteWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -130,7 +131,7 @@ func TestKeepAliveTogether(t *testing.T) {
 	times := map[int64]int{}
 	for _, c := range conns {
 		f := c.rang
-		c.alarm = c.dev.NewAlarm(func() { times[n.fabric.Now()]++; f() })
+		c.alarm = access.Shard(c.dev).NewAlarm(func() { times[n.fabric.Now()]++; f() })
 		require.NoError(t, c.SetKeepAlive(15*time.Second))
 		n.fabric.RunFor(17e6)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // LingerStats count the connections of a device that were closed while the peer's
@@ -18,7 +18,7 @@ type LingerStats struct {
 }
 
 // Lingering returns the counters of a device.
-func Lingering(d *roce.Device) LingerStats {
+func Lingering(d *verbs.Device) LingerStats {
 	if d == nil {
 		return LingerStats{}
 	}
@@ -32,7 +32,7 @@ func Lingering(d *roce.Device) LingerStats {
 // all that was written before Close, or it is lost (see [LingerStats]). There is no
 // kernel that would go on with it when the device is closed or the process ends: a program that
 // ends soon after Close calls Drain before that.
-func Drain(ctx context.Context, d *roce.Device) error {
+func Drain(ctx context.Context, d *verbs.Device) error {
 	if d == nil {
 		return opError("drain", Addr{}, Addr{}, argError("drain", "device", "nil"))
 	}

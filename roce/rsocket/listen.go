@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // ListenConfig are the properties of a listener and of the connections that it
@@ -29,10 +32,10 @@ type ListenConfig struct {
 
 // Listener is a listening rsocket. It is a net.Listener.
 type Listener struct {
-	dev  *roce.Device
+	dev  *verbs.Device
 	cfg  Config
-	id   *roce.CMID
-	ch   *roce.EventChannel
+	id   *rdmacm.ID
+	ch   *rdmacm.EventChannel
 	addr Addr
 	dl   deadline
 
@@ -44,7 +47,7 @@ type Listener struct {
 	// pumpMu is held by whoever handles events; pending are the connections whose
 	// handshake is not over.
 	pumpMu  lock
-	pending map[*roce.CMID]*Conn
+	pending map[*rdmacm.ID]*Conn
 
 	closing sync.Once
 	closed  chan struct{}
@@ -53,13 +56,13 @@ type Listener struct {
 
 // Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and the unspecified ones stand for all addresses of
 // the device; port 0 chooses one (see [Listener.Addr]).
-func Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+func Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
 	return (&ListenConfig{}).Listen(d, addr)
 }
 
 // Listen listens on an address of the device; nil is the one that the process has for the
 // address, see [roce.DefaultDevice].
-func (lc *ListenConfig) Listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+func (lc *ListenConfig) Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
 	l, err := lc.listen(d, addr)
 	if err != nil {
 		return nil, opError("listen", Addr{}, Addr{addr}, dialError(err))
@@ -67,7 +70,7 @@ func (lc *ListenConfig) Listen(d *roce.Device, addr netip.AddrPort) (*Listener, 
 	return l, nil
 }
 
-func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, error) {
+func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
 	if lc == nil {
 		lc = &ListenConfig{}
 	}
@@ -89,18 +92,18 @@ func (lc *ListenConfig) listen(d *roce.Device, addr netip.AddrPort) (*Listener, 
 	}
 	l := &Listener{
 		dev: d, cfg: lc.Config.normal(), ready: make(chan *Conn, backlog),
-		pending: map[*roce.CMID]*Conn{}, closed: make(chan struct{}),
+		pending: map[*rdmacm.ID]*Conn{}, closed: make(chan struct{}),
 	}
 	l.dl.init()
 	var err error
-	if l.ch, err = d.CreateEventChannel(); err != nil {
+	if l.ch, err = rdmacm.CreateEventChannel(d); err != nil {
 		return nil, err
 	}
-	if l.id, err = d.CreateID(l.ch, roce.PortSpaceTCP); err != nil {
+	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return nil, errors.Join(err, l.ch.Close())
 	}
 	if err = l.id.BindAddr(addr); err == nil {
-		err = l.id.ListenWith(roce.ListenLimits{MaxConns: lc.MaxConns, MaxUntaken: backlog})
+		err = l.id.ListenWith(rdmacm.ListenLimits{MaxConns: lc.MaxConns, MaxUntaken: backlog})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.id.Close(), l.ch.Close())
@@ -159,7 +162,7 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 }
 
 func (l *Listener) accept() (*Conn, error) {
-	l.dev.Turn(nil)
+	access.Shard(l.dev).Turn(nil)
 	late := l.dl.done()
 	switch {
 	case isClosed(l.closed):
@@ -233,18 +236,18 @@ func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 }
 
 // handle takes one event; it returns a connection that is ready.
-func (l *Listener) handle(e *roce.CMEvent) *Conn {
+func (l *Listener) handle(e *rdmacm.Event) *Conn {
 	switch c := l.pending[e.ID]; {
-	case e.Type == roce.CMConnectRequest:
+	case e.Type == rdmacm.EventConnectRequest:
 		l.request(e)
 	case c == nil:
 		// Of a connection that is given up already.
-	case e.Type == roce.CMEstablished:
+	case e.Type == rdmacm.EventEstablished:
 		delete(l.pending, e.ID)
 		if l.adopt(c) {
 			return c
 		}
-	case e.Type != roce.CMTimewaitExit:
+	case e.Type != rdmacm.EventTimewaitExit:
 		delete(l.pending, e.ID) // the peer lost interest, or vanished
 		c.drop()
 	}
@@ -252,7 +255,7 @@ func (l *Listener) handle(e *roce.CMEvent) *Conn {
 }
 
 // request answers a connection request.
-func (l *Listener) request(e *roce.CMEvent) {
+func (l *Listener) request(e *rdmacm.Event) {
 	peer, err := parseConnData(e.PrivateData)
 	if err != nil {
 		_ = e.ID.Close() // the peer is told: rejected by the application
@@ -266,7 +269,7 @@ func (l *Listener) request(e *roce.CMEvent) {
 		return
 	}
 	c.meet(peer)
-	if err = e.ID.SetMemory(l.cfg.memory()); err == nil {
+	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
 		err = e.ID.Accept(connParam(c.local()))
 	}
 	if err != nil {
@@ -278,7 +281,7 @@ func (l *Listener) request(e *roce.CMEvent) {
 
 // adopt finishes a connection: its further events are its own business.
 func (l *Listener) adopt(c *Conn) bool {
-	ch, err := l.dev.CreateEventChannel()
+	ch, err := rdmacm.CreateEventChannel(l.dev)
 	if err == nil {
 		c.ch = ch
 		err = c.id.Migrate(ch)

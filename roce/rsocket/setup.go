@@ -5,14 +5,17 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // newConn makes everything that a connection needs for an ID that is about to
 // be connected or accepted, and posts its receives. If it fails it ends the ID;
 // who has asked for the connection is told that there is no room.
-func newConn(d *roce.Device, id *roce.CMID, ch *roce.EventChannel, cfg Config) (*Conn, error) {
+func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config) (*Conn, error) {
 	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d), gone: make(chan struct{})}
-	c.alarm = d.NewAlarm(c.rang)
+	c.alarm = access.Shard(d).NewAlarm(c.rang)
 	c.rd.init()
 	c.wr.init()
 	c.cl.init()
@@ -35,19 +38,19 @@ func (c *Conn) allocate() (err error) {
 	c.rbuf = make([]byte, cfg.RecvBuffer)
 	c.sbuf = make([]byte, cfg.SendBuffer)
 	c.list = make([]byte, grants*sgeBytes+cfg.IOMaps*iomapBytes)
-	const remote = roce.LocalWrite | roce.RemoteWrite
-	if c.rmr, err = c.pd.RegisterMR(c.rbuf, remote, roce.WithIOVA(recvIOVA)); err != nil {
+	const remote = verbs.LocalWrite | roce.RemoteWrite
+	if c.rmr, err = c.pd.RegisterMR(c.rbuf, remote, verbs.WithIOVA(recvIOVA)); err != nil {
 		return err
 	}
-	if c.lmr, err = c.pd.RegisterMR(c.list, remote, roce.WithIOVA(listIOVA)); err != nil {
+	if c.lmr, err = c.pd.RegisterMR(c.list, remote, verbs.WithIOVA(listIOVA)); err != nil {
 		return err
 	}
-	if c.smr, err = c.pd.RegisterMR(c.sbuf, roce.LocalWrite); err != nil {
+	if c.smr, err = c.pd.RegisterMR(c.sbuf, verbs.LocalWrite); err != nil {
 		return err
 	}
-	if c.qp, err = c.id.CreateQP(c.pd, roce.QPInitAttr{
-		Type: roce.RC, SendCQ: c.cq, SigAll: true,
-		Caps: roce.QPCaps{
+	if c.qp, err = c.id.CreateQP(c.pd, verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: c.cq, SigAll: true,
+		Caps: verbs.QPCaps{
 			MaxSendWR: cfg.SendQueue, MaxRecvWR: recvs, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: inlineBytes,
 		},
 	}); err != nil {
@@ -123,7 +126,7 @@ func (c *Conn) release() error {
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}
-	for _, mr := range []*roce.MR{c.rmr, c.lmr, c.smr} {
+	for _, mr := range []*verbs.MR{c.rmr, c.lmr, c.smr} {
 		if mr != nil {
 			keep(mr.Deregister())
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,11 +19,11 @@ import (
 // its context lasts.
 func TestShutdownDeadClients(t *testing.T) {
 	var wire *fault.Link
-	client := openDevice(t, roce.Config{Addrs: []netip.Addr{loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
+	client := openDevice(t, verbs.Config{Addrs: []netip.Addr{loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
 		wire = fault.New(l)
 		return wire, nil
 	}})
-	server := openDevice(t, roce.Config{})
+	server := openDevice(t, verbs.Config{})
 	l, err := Listen(server, netip.AddrPortFrom(server.Addrs()[0], 0))
 	require.NoError(t, err)
 	srv := &http.Server{Handler: http.NotFoundHandler()}

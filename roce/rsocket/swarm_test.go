@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -101,7 +101,7 @@ func TestManyConnections(t *testing.T) {
 
 // A device in polling mode moves while somebody waits.
 func TestPolling(t *testing.T) {
-	n := &network{name: "polling", a: openDevice(t, roce.Config{Polling: true}), b: openDevice(t, roce.Config{})}
+	n := &network{name: "polling", a: openDevice(t, verbs.Config{Polling: true}), b: openDevice(t, verbs.Config{})}
 	require.False(t, n.a.Background())
 	require.True(t, n.b.Background())
 	l, err := Listen(n.a, netip.AddrPortFrom(n.a.Addrs()[0], 0))

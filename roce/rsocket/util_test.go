@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,11 +33,11 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-func openDevice(t testing.TB, cfg roce.Config) *roce.Device {
+func openDevice(t testing.TB, cfg verbs.Config) *verbs.Device {
 	if cfg.Link == nil && len(cfg.Addrs) == 0 {
 		cfg.Addrs = []netip.Addr{loopback4()}
 	}
-	d, err := roce.Open(cfg)
+	d, err := verbs.Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d
@@ -47,19 +47,19 @@ func openDevice(t testing.TB, cfg roce.Config) *roce.Device {
 type network struct {
 	name   string
 	fabric *sim.Fabric // of a simulated one
-	a, b   *roce.Device
+	a, b   *verbs.Device
 }
 
 func udpNetwork(t testing.TB) *network {
-	return &network{name: "udp", a: openDevice(t, roce.Config{}), b: openDevice(t, roce.Config{})}
+	return &network{name: "udp", a: openDevice(t, verbs.Config{}), b: openDevice(t, verbs.Config{})}
 }
 
 func simNetwork(t testing.TB, cfg sim.Config) *network {
 	n := &network{name: "sim", fabric: sim.New(cfg)}
-	for i, d := range []**roce.Device{&n.a, &n.b} {
+	for i, d := range []**verbs.Device{&n.a, &n.b} {
 		l, err := n.fabric.Link(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}))
 		require.NoError(t, err)
-		*d = openDevice(t, roce.Config{Link: l, Rand: n.fabric.Rand()})
+		*d = openDevice(t, verbs.Config{Link: l, Rand: n.fabric.Rand()})
 	}
 	return n
 }

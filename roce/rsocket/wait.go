@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 // waiter is one of those that may wait on a connection: the reader, the
@@ -36,7 +37,7 @@ func (c *Conn) wait(w *waiter) error {
 		case <-w.sig:
 		case <-cancel:
 		}
-		c.dev.Turn(w.quit)
+		access.Shard(c.dev).Turn(w.quit)
 		c.mu.Lock()
 		w.parked = false
 		return nil

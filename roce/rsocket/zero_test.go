@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,7 +61,7 @@ func TestZeroValues(t *testing.T) {
 		reflect.TypeFor[[]byte]():          {make([]byte, 10), []byte(nil)},
 		reflect.TypeFor[time.Time]():       {time.Now(), time.Time{}},
 		reflect.TypeFor[string]():          {"", "tcp", "127.0.0.1:1"},
-		reflect.TypeFor[*roce.Device]():    {closedDevice(t)},
+		reflect.TypeFor[*verbs.Device]():   {closedDevice(t)},
 	}
 	mayFail := reflect.TypeFor[error]()
 	for _, name := range exportedTypes(t) {
@@ -93,8 +94,8 @@ func TestZeroValues(t *testing.T) {
 	}
 }
 
-func closedDevice(t *testing.T) *roce.Device {
-	d := openDevice(t, roce.Config{})
+func closedDevice(t *testing.T) *verbs.Device {
+	d := openDevice(t, verbs.Config{})
 	require.NoError(t, d.Close())
 	return d
 }
@@ -143,7 +144,7 @@ func TestDefaultDevice(t *testing.T) {
 
 // What is out of bounds is refused, by name and with the bound.
 func TestArguments(t *testing.T) {
-	n := &network{a: openDevice(t, roce.Config{}), b: closedDevice(t)}
+	n := &network{a: openDevice(t, verbs.Config{}), b: closedDevice(t)}
 	at := netip.AddrPortFrom(n.a.Addrs()[0], 0)
 	for want, lc := range map[string]ListenConfig{
 		"SendBuffer: -1 is not from 0 to 1073741824":         {Config: Config{SendBuffer: -1}},

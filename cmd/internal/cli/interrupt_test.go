@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +18,7 @@ import (
 type running struct {
 	addr      string
 	stop      context.CancelCauseFunc
-	opened    chan *roce.Device
+	opened    chan *verbs.Device
 	listening chan netip.AddrPort
 	status    chan int
 	output    toolcheck.Output
@@ -29,10 +29,10 @@ func begin(t *testing.T, args string) *running {
 	ctx, stop := context.WithCancelCause(context.Background())
 	r := &running{
 		addr: toolcheck.Addr(t).String(), stop: stop,
-		opened: make(chan *roce.Device, 1), listening: make(chan netip.AddrPort, 1), status: make(chan int, 1),
+		opened: make(chan *verbs.Device, 1), listening: make(chan netip.AddrPort, 1), status: make(chan int, 1),
 	}
 	env := &tool.Env{Stdout: &r.output, Stderr: &r.output, Listening: func(a netip.AddrPort) { r.listening <- a }}
-	env.Open = func(cfg roce.Config) (*roce.Device, func() error, error) {
+	env.Open = func(cfg verbs.Config) (*verbs.Device, func() error, error) {
 		dev, release, err := tool.OpenDevice(cfg)
 		if err == nil {
 			r.opened <- dev

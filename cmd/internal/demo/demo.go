@@ -12,7 +12,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // options is the command line.
@@ -74,7 +74,7 @@ func run(ctx context.Context, env *tool.Env, args []string, spawn spawner, stdin
 
 // open opens the device of either process: 127.0.0.1 or 127.0.0.2, or the next
 // one that is free.
-func (o *options) open(env *tool.Env) (*roce.Device, func() error, error) {
+func (o *options) open(env *tool.Env) (*verbs.Device, func() error, error) {
 	place := tool.LoopbackPlace(1)
 	if o.peer {
 		place = tool.LoopbackPlace(2)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // bandwidth writes to the places of a window in turn. Each place has a pattern
@@ -22,8 +22,8 @@ func (s *stage) bandwidth() error {
 	for done < posted || time.Since(start) < s.length() || posted < places {
 		for posted-done < depth && (time.Since(start) < s.length() || posted < places) {
 			off := streamStart + posted%places*messageSize
-			wr := s.remote(roce.WRWrite, off, s.n.mr.SGE(off, messageSize))
-			wr.Flags = roce.SendSignaled
+			wr := s.remote(verbs.WRWrite, off, s.n.mr.SGE(off, messageSize))
+			wr.Flags = verbs.SendSignaled
 			if err := s.n.qps[streamQP].PostSend(&wr); err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ func (s *stage) bandwidth() error {
 			return err
 		}
 		for i := range s.n.wcs[:k] {
-			if err := roce.WCError(&s.n.wcs[i]); err != nil {
+			if err := verbs.WCError(&s.n.wcs[i]); err != nil {
 				return err
 			}
 		}
@@ -59,7 +59,7 @@ func (s *stage) latency() error {
 	var took []time.Duration
 	for start := time.Now(); time.Since(start) < s.length() || len(took) == 0; {
 		clear(s.n.buf.Bytes()[:8])
-		t, err := s.must(s.remote(roce.WRRead, wordOffset, s.n.mr.SGE(0, 8)))
+		t, err := s.must(s.remote(verbs.WRRead, wordOffset, s.n.mr.SGE(0, 8)))
 		if err != nil {
 			return err
 		}

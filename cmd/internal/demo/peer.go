@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // answerTimeout bounds every wait of the peer: the data is on its way when it
@@ -19,23 +20,23 @@ const answerTimeout = 10 * time.Second
 
 // node is what both processes make on their device.
 type node struct {
-	dev *roce.Device
-	pd  *roce.PD
-	cq  *roce.CQ
-	buf *roce.Buffer
-	mr  *roce.MR
-	qps [numQPs]*roce.QP
-	wcs [16]roce.WC
+	dev *verbs.Device
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	buf *verbs.Buffer
+	mr  *verbs.MR
+	qps [numQPs]*verbs.QP
+	wcs [16]verbs.WC
 }
 
 // newNode registers memory and makes QPs.
-func newNode(dev *roce.Device) (*node, error) {
+func newNode(dev *verbs.Device) (*node, error) {
 	n := &node{dev: dev}
 	var err error
 	if n.pd, err = dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	access := roce.LocalWrite | roce.RemoteWrite | roce.RemoteRead | roce.RemoteAtomic
+	access := verbs.LocalWrite | roce.RemoteWrite | roce.RemoteRead | roce.RemoteAtomic
 	if n.buf, n.mr, err = n.pd.AllocBuffer(memoryBytes, access); err != nil {
 		return nil, err
 	}
@@ -43,9 +44,9 @@ func newNode(dev *roce.Device) (*node, error) {
 		return nil, err
 	}
 	for i := range n.qps {
-		n.qps[i], err = n.pd.CreateQP(roce.QPInitAttr{
-			Type: roce.RC, SendCQ: n.cq,
-			Caps: roce.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1},
+		n.qps[i], err = n.pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: n.cq,
+			Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
 			return nil, err
@@ -79,9 +80,9 @@ func (n *node) connect(infos []qpInfo) error {
 }
 
 // wait returns the next completion, whatever its status.
-func (n *node) wait(ctx context.Context) (roce.WC, error) {
+func (n *node) wait(ctx context.Context) (verbs.WC, error) {
 	if _, err := n.cq.Wait(ctx, n.wcs[:1]); err != nil {
-		return roce.WC{}, err
+		return verbs.WC{}, err
 	}
 	return n.wcs[0], nil
 }
@@ -94,7 +95,7 @@ func (n *node) memory() []byte {
 }
 
 // servePeer is the peer process: it answers requests until its input ends.
-func servePeer(ctx context.Context, dev *roce.Device, in io.Reader, out io.Writer) error {
+func servePeer(ctx context.Context, dev *verbs.Device, in io.Reader, out io.Writer) error {
 	n, err := newNode(dev)
 	if err != nil {
 		return err
@@ -132,14 +133,14 @@ func (n *node) answer(ctx context.Context, q request) (reply, error) {
 		if err := n.connect(q.QPs); err != nil {
 			return reply{}, err
 		}
-		wr := roce.RecvWR{ID: 1, SGList: []roce.SGE{n.mr.SGE(dataOffset, dataBytes)}}
+		wr := verbs.RecvWR{ID: 1, SGList: []verbs.SGE{n.mr.SGE(dataOffset, dataBytes)}}
 		return reply{}, n.qps[mainQP].PostRecv(&wr)
 	case "received":
 		wc, err := n.wait(ctx)
 		if err != nil {
 			return reply{}, fmt.Errorf("no message arrived: %w", err)
 		}
-		if err := roce.WCError(&wc); err != nil {
+		if err := verbs.WCError(&wc); err != nil {
 			return reply{}, err
 		}
 		if int(wc.ByteLen) != q.Len {
@@ -170,7 +171,7 @@ func (n *node) accessError(ctx context.Context) (reply, error) {
 		if err != nil {
 			return reply{}, fmt.Errorf("no event about a refused access: %w", err)
 		}
-		if e.QP == n.qps[victimQP] && (e.Type == roce.EventQPAccessError || e.Type == roce.EventQPFatal) {
+		if e.QP == n.qps[victimQP] && (e.Type == verbs.EventQPAccessError || e.Type == verbs.EventQPFatal) {
 			return reply{Event: e.Type.String()}, nil
 		}
 	}

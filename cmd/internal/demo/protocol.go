@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Layout of the peer's memory. The window of the bandwidth test overlaps
@@ -40,16 +40,16 @@ type qpInfo struct {
 	GID string `json:"gid"` // 32 hexadecimal digits
 }
 
-func infoOf(r roce.RemoteInfo) qpInfo {
+func infoOf(r verbs.RemoteInfo) qpInfo {
 	return qpInfo{uint32(r.QPN), uint32(r.PSN), fmt.Sprintf("%x", r.GID[:])}
 }
 
-func (q qpInfo) remote() (roce.RemoteInfo, error) {
+func (q qpInfo) remote() (verbs.RemoteInfo, error) {
 	var g []byte
 	if _, err := fmt.Sscanf(q.GID, "%x", &g); err != nil || len(g) != len(ib.GID{}) {
-		return roce.RemoteInfo{}, fmt.Errorf("the peer's GID %q is not 16 bytes", q.GID)
+		return verbs.RemoteInfo{}, fmt.Errorf("the peer's GID %q is not 16 bytes", q.GID)
 	}
-	return roce.RemoteInfo{QPN: ib.QPN(q.QPN), PSN: ib.PSN(q.PSN), GID: ib.GID(g)}, nil
+	return verbs.RemoteInfo{QPN: ib.QPN(q.QPN), PSN: ib.PSN(q.PSN), GID: ib.GID(g)}, nil
 }
 
 // request is a question to the peer; Op says which fields it has.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // depth is how many messages of the bandwidth test are on their way.
@@ -53,7 +53,7 @@ type stage struct {
 	sum  summary
 }
 
-func show(ctx context.Context, env *tool.Env, o *options, dev *roce.Device, spawn spawner) (err error) {
+func show(ctx context.Context, env *tool.Env, o *options, dev *verbs.Device, spawn spawner) (err error) {
 	s := &stage{ctx: ctx, out: env.Stdout, o: o}
 	if o.json {
 		s.out = io.Discard
@@ -141,34 +141,34 @@ func (s *stage) connect() error {
 }
 
 // do posts a work request and waits for its completion, whatever its status.
-func (s *stage) do(qp int, wr roce.SendWR) (roce.WC, time.Duration, error) {
-	wr.Flags |= roce.SendSignaled
+func (s *stage) do(qp int, wr verbs.SendWR) (verbs.WC, time.Duration, error) {
+	wr.Flags |= verbs.SendSignaled
 	start := time.Now()
 	if err := s.n.qps[qp].PostSend(&wr); err != nil {
-		return roce.WC{}, 0, err
+		return verbs.WC{}, 0, err
 	}
 	wc, err := s.n.wait(s.ctx)
 	return wc, time.Since(start), err
 }
 
 // must is do for a work request that has to succeed.
-func (s *stage) must(wr roce.SendWR) (time.Duration, error) {
+func (s *stage) must(wr verbs.SendWR) (time.Duration, error) {
 	wc, took, err := s.do(mainQP, wr)
 	if err == nil {
-		err = roce.WCError(&wc)
+		err = verbs.WCError(&wc)
 	}
 	return took, err
 }
 
 // remote returns a work request to the peer's memory.
-func (s *stage) remote(op roce.WROpcode, off int, sge roce.SGE) roce.SendWR {
-	return roce.SendWR{Opcode: op, SGList: []roce.SGE{sge}, RemoteAddr: s.far.VAddr + uint64(off), RKey: ib.RKey(s.far.RKey)}
+func (s *stage) remote(op verbs.WROpcode, off int, sge verbs.SGE) verbs.SendWR {
+	return verbs.SendWR{Opcode: op, SGList: []verbs.SGE{sge}, RemoteAddr: s.far.VAddr + uint64(off), RKey: ib.RKey(s.far.RKey)}
 }
 
 func (s *stage) send() error {
 	s.headline("SEND", "A message; the peer has posted a receive, which says where it shall go.")
 	pattern(s.n.buf.Bytes()[:helloBytes], seedSend)
-	took, err := s.must(roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{s.n.mr.SGE(0, helloBytes)}})
+	took, err := s.must(verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{s.n.mr.SGE(0, helloBytes)}})
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (s *stage) write() error {
 	s.headline("WRITE", "Straight into the peer's registered memory, at an address and with a key that it\n"+
 		"            gave us. The peer's program does nothing and is not told.")
 	pattern(s.n.buf.Bytes()[:dataBytes], seedWrite)
-	took, err := s.must(s.remote(roce.WRWrite, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	took, err := s.must(s.remote(verbs.WRWrite, dataOffset, s.n.mr.SGE(0, dataBytes)))
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *stage) read() error {
 	if _, err := s.peer.ask(request{Op: "fill", Seed: seedRead}); err != nil {
 		return err
 	}
-	took, err := s.must(s.remote(roce.WRRead, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	took, err := s.must(s.remote(verbs.WRRead, dataOffset, s.n.mr.SGE(0, dataBytes)))
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (s *stage) read() error {
 }
 
 // atomic runs an atomic operation and returns the word as it was before.
-func (s *stage) atomic(wr roce.SendWR) (uint64, error) {
+func (s *stage) atomic(wr verbs.SendWR) (uint64, error) {
 	if _, err := s.must(wr); err != nil {
 		return 0, err
 	}
@@ -233,7 +233,7 @@ func (s *stage) expect(before, wantBefore, wantNow uint64) error {
 func (s *stage) fetchAdd() error {
 	const add = 7
 	s.headline("FETCH_ADD", "Add to a word in the peer's memory and get its old value, with nothing in between.")
-	wr := s.remote(roce.WRFetchAdd, wordOffset, s.n.mr.SGE(0, 8))
+	wr := s.remote(verbs.WRFetchAdd, wordOffset, s.n.mr.SGE(0, 8))
 	wr.CompareAdd = add
 	before, err := s.atomic(wr)
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *stage) compareSwap() error {
 		{value, changed, value, changed},
 		{value, 1, changed, changed},
 	} {
-		wr := s.remote(roce.WRCompareSwap, wordOffset, s.n.mr.SGE(0, 8))
+		wr := s.remote(verbs.WRCompareSwap, wordOffset, s.n.mr.SGE(0, 8))
 		wr.CompareAdd, wr.Swap = c.compare, c.swap
 		before, err := s.atomic(wr)
 		if err != nil {
@@ -273,18 +273,18 @@ func (s *stage) compareSwap() error {
 
 func (s *stage) wrongKey() error {
 	s.headline("wrong key", "A WRITE with a key that is not the peer's: the key is what protects its memory.")
-	wr := s.remote(roce.WRWrite, dataOffset, s.n.mr.SGE(0, 4096))
+	wr := s.remote(verbs.WRWrite, dataOffset, s.n.mr.SGE(0, 4096))
 	wr.RKey ^= 0x5a5a5a5a
 	pattern(s.n.buf.Bytes()[:4096], seedWrite)
 	wc, _, err := s.do(victimQP, wr)
 	if err != nil {
 		return err
 	}
-	if wc.Status != roce.WCRemoteAccessErr {
-		return fmt.Errorf("a WRITE with a wrong key ended with %q instead of %q", wc.Status, roce.WCRemoteAccessErr)
+	if wc.Status != verbs.WCRemoteAccessErr {
+		return fmt.Errorf("a WRITE with a wrong key ended with %q instead of %q", wc.Status, verbs.WCRemoteAccessErr)
 	}
-	if state := s.n.qps[victimQP].State(); state != roce.StateErr {
-		return fmt.Errorf("after the refusal the queue pair is in %v instead of %v", state, roce.StateErr)
+	if state := s.n.qps[victimQP].State(); state != verbs.StateErr {
+		return fmt.Errorf("after the refusal the queue pair is in %v instead of %v", state, verbs.StateErr)
 	}
 	r, err := s.peer.ask(request{Op: "event"})
 	if err != nil {

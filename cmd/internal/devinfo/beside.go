@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // besideOthers makes a device that another program uses no failure: who asks
@@ -21,7 +21,7 @@ func besideOthers(env *tool.Env) *tool.Env {
 		open = tool.OpenDevice
 	}
 	e := *env
-	e.Open = func(cfg roce.Config) (*roce.Device, func() error, error) {
+	e.Open = func(cfg verbs.Config) (*verbs.Device, func() error, error) {
 		dev, release, err := open(cfg)
 		if !errors.Is(err, syscall.EADDRINUSE) || cfg.Link != nil {
 			return dev, release, err

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // options is the command line.
@@ -88,8 +88,8 @@ func list(w io.Writer) error {
 // info is what --json prints.
 type info struct {
 	HCA          string            `json:"hca_id"`
-	Device       roce.DeviceAttr   `json:"device"`
-	Port         roce.PortAttr     `json:"port"`
+	Device       verbs.DeviceAttr  `json:"device"`
+	Port         verbs.PortAttr    `json:"port"`
 	GIDs         []string          `json:"gids"`
 	Link         link.Capabilities `json:"link"`
 	maxMTU, mtu  ib.MTU
@@ -98,7 +98,7 @@ type info struct {
 	pkeyTableLen int
 }
 
-func infoOf(dev *roce.Device, name string) info {
+func infoOf(dev *verbs.Device, name string) info {
 	i := info{HCA: name, Device: dev.Attr(), Port: dev.Port(), Link: dev.Capabilities(), gids: dev.GIDs()}
 	i.maxMTU, i.mtu, i.maxMsgBytes, i.pkeyTableLen = i.Port.MaxMTU, i.Port.ActiveMTU, i.Port.MaxMsg, i.Device.MaxPKeys
 	for _, a := range dev.Addrs() {

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,13 +23,13 @@ func sample() info {
 	gids := []ib.GID{ib.GIDFromAddr(netip.MustParseAddr("10.77.0.2")), ib.GIDFromAddr(netip.MustParseAddr("2001:db8::1"))}
 	return info{
 		HCA: "roce_eth0",
-		Device: roce.DeviceAttr{
+		Device: verbs.DeviceAttr{
 			NodeGUID: 0x021122fffe334455, SystemImageGUID: 0x021122fffe334455, VendorID: 0xffffff, FirmwareVersion: "goroce",
 			MaxMRBytes: 1 << 46, MaxQP: 1 << 20, MaxQPWR: 1 << 14, MaxSGE: 32, MaxSGERead: 32, MaxCQ: 9, MaxCQE: 99, MaxMR: 8, MaxPD: 7,
 			MaxQPRdAtomic: 128, MaxQPInitAtomic: 128, AtomicHCA: true, MaxMW: 5, MaxSRQ: 4, MaxSRQWR: 3, MaxSRQSGE: 2, MaxPKeys: 1,
 			LocalCAAckDelay: 15, PhysicalPorts: 1, CompletionVector: 1, MaxInline: 512,
 		},
-		Port: roce.PortAttr{Active: true, GIDs: 2, LinkName: "udp", LinkLayer: "Ethernet"},
+		Port: verbs.PortAttr{Active: true, GIDs: 2, LinkName: "udp", LinkLayer: "Ethernet"},
 		Link: link.Capabilities{ICRCBits: 16, GSO: true, SendBufferBytes: 1 << 20, RecvBufferBytes: 1 << 21},
 		gids: gids, maxMTU: ib.MTU4096, mtu: ib.MTU1024, maxMsgBytes: 1 << 31, pkeyTableLen: 1,
 	}
@@ -78,7 +78,7 @@ func TestDevice(t *testing.T) {
 // What a device can do can be asked while a program uses it.
 func TestDeviceInUse(t *testing.T) {
 	addr := toolcheck.Addr(t)
-	dev, err := roce.Open(roce.Config{Addrs: []netip.Addr{addr}})
+	dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{addr}})
 	require.NoError(t, err)
 	defer dev.Close()
 	var out, remarks bytes.Buffer

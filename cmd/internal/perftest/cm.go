@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 // With -R, RDMA-CM connects the QPs of the test, and with -R or -z a QP beside
@@ -33,19 +34,19 @@ const (
 // cmEnd is what this side has of RDMA-CM.
 type cmEnd struct {
 	s       *session
-	ch      *roce.EventChannel
+	ch      *rdmacm.EventChannel
 	local   netip.AddrPort // to bind to
 	remote  netip.AddrPort // client: the server
 	control *control
-	tests   *roce.CMID   // server: the listener for the QPs of the test
-	ids     []*roce.CMID // of the test
-	gone    map[*roce.CMID]bool
+	tests   *rdmacm.ID   // server: the listener for the QPs of the test
+	ids     []*rdmacm.ID // of the test
+	gone    map[*rdmacm.ID]bool
 }
 
 // cmRefused is an event that should not have come.
 type cmRefused struct {
-	e    *roce.CMEvent
-	want roce.CMEventType
+	e    *rdmacm.Event
+	want rdmacm.EventType
 }
 
 func (e *cmRefused) Error() string {
@@ -59,8 +60,8 @@ func (e *cmRefused) Unwrap() error { return e.e.Err }
 
 // openCM prepares RDMA-CM; meet connects the control.
 func (s *session) openCM(ctx context.Context, source netip.Addr) (c *cmEnd, err error) {
-	c = &cmEnd{s: s, gone: map[*roce.CMID]bool{}}
-	if c.ch, err = s.dev.CreateEventChannel(); err != nil {
+	c = &cmEnd{s: s, gone: map[*rdmacm.ID]bool{}}
+	if c.ch, err = rdmacm.CreateEventChannel(s.dev); err != nil {
 		return nil, err
 	}
 	if s.o.Host == "" {
@@ -81,7 +82,7 @@ func (s *session) openCM(ctx context.Context, source netip.Addr) (c *cmEnd, err 
 }
 
 // next waits for an event. Those of connections that have ended are noted.
-func (c *cmEnd) next(ctx context.Context) (*roce.CMEvent, error) {
+func (c *cmEnd) next(ctx context.Context) (*rdmacm.Event, error) {
 	for {
 		e, err := c.ch.Get(ctx)
 		if err != nil {
@@ -91,9 +92,9 @@ func (c *cmEnd) next(ctx context.Context) (*roce.CMEvent, error) {
 			return nil, err
 		}
 		switch e.Type {
-		case roce.CMTimewaitExit:
+		case rdmacm.EventTimewaitExit:
 			continue
-		case roce.CMDisconnected:
+		case rdmacm.EventDisconnected:
 			c.gone[e.ID] = true
 		}
 		return e, nil
@@ -101,7 +102,7 @@ func (c *cmEnd) next(ctx context.Context) (*roce.CMEvent, error) {
 }
 
 // expect waits for an event of a type.
-func (c *cmEnd) expect(ctx context.Context, want roce.CMEventType) (*roce.CMEvent, error) {
+func (c *cmEnd) expect(ctx context.Context, want rdmacm.EventType) (*rdmacm.Event, error) {
 	e, err := c.next(ctx)
 	if err == nil && e.Type != want {
 		err = &cmRefused{e, want}
@@ -110,13 +111,13 @@ func (c *cmEnd) expect(ctx context.Context, want roce.CMEventType) (*roce.CMEven
 }
 
 // resolve makes an ID that can connect to the server.
-func (c *cmEnd) resolve(ctx context.Context, ps roce.PortSpace) (*roce.CMID, error) {
-	id, err := c.s.dev.CreateID(c.ch, ps)
+func (c *cmEnd) resolve(ctx context.Context, ps rdmacm.PortSpace) (*rdmacm.ID, error) {
+	id, err := rdmacm.CreateID(c.ch, ps)
 	if err != nil {
 		return nil, err
 	}
 	if err = id.ResolveAddr(c.local, c.remote); err == nil {
-		_, err = c.expect(ctx, roce.CMAddrResolved)
+		_, err = c.expect(ctx, rdmacm.EventAddrResolved)
 	}
 	if err == nil && c.s.o.TOS >= 0 {
 		err = id.SetTypeOfService(uint8(c.s.o.TOS))
@@ -125,7 +126,7 @@ func (c *cmEnd) resolve(ctx context.Context, ps roce.PortSpace) (*roce.CMID, err
 		err = id.ResolveRoute()
 	}
 	if err == nil {
-		_, err = c.expect(ctx, roce.CMRouteResolved)
+		_, err = c.expect(ctx, rdmacm.EventRouteResolved)
 	}
 	if err != nil {
 		return nil, errors.Join(err, id.Close())
@@ -134,7 +135,7 @@ func (c *cmEnd) resolve(ctx context.Context, ps roce.PortSpace) (*roce.CMID, err
 }
 
 // connect asks the server for a connection. prepare gives the ID its queue pair.
-func (c *cmEnd) connect(ctx context.Context, ps roce.PortSpace, param roce.ConnParam, prepare func(*roce.CMID) error) (*roce.CMID, *roce.CMEvent, error) {
+func (c *cmEnd) connect(ctx context.Context, ps rdmacm.PortSpace, param rdmacm.ConnParam, prepare func(*rdmacm.ID) error) (*rdmacm.ID, *rdmacm.Event, error) {
 	id, err := c.resolve(ctx, ps)
 	if err != nil {
 		return nil, nil, err
@@ -142,9 +143,9 @@ func (c *cmEnd) connect(ctx context.Context, ps roce.PortSpace, param roce.ConnP
 	if err = prepare(id); err == nil {
 		err = id.Connect(&param)
 	}
-	var e *roce.CMEvent
+	var e *rdmacm.Event
 	if err == nil {
-		e, err = c.expect(ctx, roce.CMEstablished)
+		e, err = c.expect(ctx, rdmacm.EventEstablished)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, id.Close())
@@ -153,8 +154,8 @@ func (c *cmEnd) connect(ctx context.Context, ps roce.PortSpace, param roce.ConnP
 }
 
 // listen makes a listener on the RDMA-CM port.
-func (c *cmEnd) listen(ps roce.PortSpace, n int) (*roce.CMID, error) {
-	l, err := c.s.dev.CreateID(c.ch, ps)
+func (c *cmEnd) listen(ps rdmacm.PortSpace, n int) (*rdmacm.ID, error) {
+	l, err := rdmacm.CreateID(c.ch, ps)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +169,8 @@ func (c *cmEnd) listen(ps roce.PortSpace, n int) (*roce.CMID, error) {
 }
 
 // param is what a connection of a test, or the control, is made with.
-func (c *cmEnd) param(outReads int, access roce.Access) roce.ConnParam {
-	p := roce.DefaultConnParam()
+func (c *cmEnd) param(outReads int, access roce.Access) rdmacm.ConnParam {
+	p := rdmacm.DefaultConnParam()
 	p.FlowControl = false
 	p.ResponderResources, p.InitiatorDepth = uint8(outReads), uint8(outReads)
 	p.RetryCount, p.AckTimeout = uint8(c.s.o.RetryCount), ib.TimeoutCode(c.s.o.QPTimeout)
@@ -185,13 +186,13 @@ func (c *cmEnd) meet(ctx context.Context) (err error) {
 		return err
 	}
 	if c.s.o.Host != "" {
-		k.id, _, err = c.connect(ctx, roce.PortSpaceTCP, c.param(0, 0), k.prepare)
+		k.id, _, err = c.connect(ctx, rdmacm.PortSpaceTCP, c.param(0, 0), k.prepare)
 		if err != nil {
 			return fmt.Errorf("connect to %v by RDMA-CM: %w", c.remote, err)
 		}
 		return nil
 	}
-	l, err := c.listen(roce.PortSpaceTCP, 1)
+	l, err := c.listen(rdmacm.PortSpaceTCP, 1)
 	if err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (c *cmEnd) meet(ctx context.Context) (err error) {
 	if c.s.env.Listening != nil {
 		c.s.env.Listening(at)
 	}
-	e, err := c.expect(ctx, roce.CMConnectRequest)
+	e, err := c.expect(ctx, rdmacm.EventConnectRequest)
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (c *cmEnd) meet(ctx context.Context) (err error) {
 	if err := k.id.Accept(&p); err != nil {
 		return err
 	}
-	_, err = c.expect(ctx, roce.CMEstablished)
+	_, err = c.expect(ctx, rdmacm.EventEstablished)
 	return err
 }
 
@@ -237,7 +238,7 @@ func (c *cmEnd) meet(ctx context.Context) (err error) {
 func (c *cmEnd) hangUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cmLinger)
 	defer cancel()
-	await := func(ids []*roce.CMID) {
+	await := func(ids []*rdmacm.ID) {
 		for _, id := range ids {
 			for !c.gone[id] {
 				if _, err := c.next(ctx); err != nil {
@@ -259,7 +260,7 @@ func (c *cmEnd) hangUp(ctx context.Context) error {
 	if err := c.control.id.Disconnect(nil); err != nil {
 		return err
 	}
-	await([]*roce.CMID{c.control.id})
+	await([]*rdmacm.ID{c.control.id})
 	return nil
 }
 

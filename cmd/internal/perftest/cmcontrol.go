@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // controlBytes is the room for a message on the control; the longest is the
@@ -17,10 +18,10 @@ const controlBytes = 512
 type control struct {
 	end      *cmEnd
 	ctx      context.Context
-	id       *roce.CMID
-	pd       *roce.PD
-	scq, rcq *roce.CQ
-	mr       *roce.MR // to send from, and to receive to
+	id       *rdmacm.ID
+	pd       *verbs.PD
+	scq, rcq *verbs.CQ
+	mr       *verbs.MR // to send from, and to receive to
 }
 
 func (k *control) allocate() (err error) {
@@ -34,12 +35,12 @@ func (k *control) allocate() (err error) {
 	if k.rcq, err = dev.CreateCQ(1, nil); err != nil {
 		return err
 	}
-	k.mr, err = k.pd.RegisterMR(make([]byte, 2*controlBytes), roce.LocalWrite)
+	k.mr, err = k.pd.RegisterMR(make([]byte, 2*controlBytes), verbs.LocalWrite)
 	return err
 }
 
-func (k *control) prepare(id *roce.CMID) error {
-	_, err := id.CreateQP(k.pd, roce.QPInitAttr{SendCQ: k.scq, RecvCQ: k.rcq, SigAll: true, Caps: roce.QPCaps{
+func (k *control) prepare(id *rdmacm.ID) error {
+	_, err := id.CreateQP(k.pd, verbs.QPInitAttr{SendCQ: k.scq, RecvCQ: k.rcq, SigAll: true, Caps: verbs.QPCaps{
 		MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1,
 	}})
 	if err != nil {
@@ -48,29 +49,29 @@ func (k *control) prepare(id *roce.CMID) error {
 	return k.post(id)
 }
 
-func (k *control) post(id *roce.CMID) error {
-	return id.QP().PostRecv(&roce.RecvWR{SGList: []roce.SGE{k.mr.SGE(controlBytes, controlBytes)}})
+func (k *control) post(id *rdmacm.ID) error {
+	return id.QP().PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{k.mr.SGE(controlBytes, controlBytes)}})
 }
 
-func (k *control) wait(what string, cq *roce.CQ) (*roce.WC, error) {
-	var wcs [1]roce.WC
+func (k *control) wait(what string, cq *verbs.CQ) (*verbs.WC, error) {
+	var wcs [1]verbs.WC
 	_, err := cq.Wait(k.ctx, wcs[:])
 	switch {
 	case k.ctx.Err() != nil:
 		return nil, context.Cause(k.ctx)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", what, err)
-	case wcs[0].Status == roce.WCFlushErr:
+	case wcs[0].Status == verbs.WCFlushErr:
 		return nil, fmt.Errorf("%s: the peer has hung up: its own output says why; both sides must run the same test with the same options", what)
-	case wcs[0].Status != roce.WCSuccess:
-		return nil, fmt.Errorf("%s: %w", what, roce.WCError(&wcs[0]))
+	case wcs[0].Status != verbs.WCSuccess:
+		return nil, fmt.Errorf("%s: %w", what, verbs.WCError(&wcs[0]))
 	}
 	return &wcs[0], nil
 }
 
 func (k *control) send(what string, msg []byte) error {
 	copy(k.mr.Bytes(), msg)
-	if err := k.id.QP().PostSend(&roce.SendWR{Opcode: roce.WRSend, SGList: []roce.SGE{k.mr.SGE(0, len(msg))}}); err != nil {
+	if err := k.id.QP().PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{k.mr.SGE(0, len(msg))}}); err != nil {
 		return fmt.Errorf("send %s: %w", what, err)
 	}
 	_, err := k.wait("send "+what, k.scq)
@@ -116,7 +117,7 @@ func (k *control) free() error {
 	if k.id != nil {
 		errs = append(errs, k.id.Close()) // with the queue pair
 	}
-	for _, cq := range []*roce.CQ{k.scq, k.rcq} {
+	for _, cq := range []*verbs.CQ{k.scq, k.rcq} {
 		if cq != nil {
 			errs = append(errs, cq.Close())
 		}

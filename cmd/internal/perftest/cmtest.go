@@ -10,6 +10,8 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // connectTest connects the QPs of the test, between two barriers.
@@ -31,15 +33,15 @@ func (c *cmEnd) connectTest(ctx context.Context) error {
 }
 
 // portSpace is that of the test's connections.
-func (c *cmEnd) portSpace() roce.PortSpace {
+func (c *cmEnd) portSpace() rdmacm.PortSpace {
 	if c.s.o.Transport == ib.UD {
-		return roce.PortSpaceUDP
+		return rdmacm.PortSpaceUDP
 	}
-	return roce.PortSpaceTCP
+	return rdmacm.PortSpaceTCP
 }
 
 // testParam is what they are made with.
-func (c *cmEnd) testParam() roce.ConnParam {
+func (c *cmEnd) testParam() rdmacm.ConnParam {
 	reads := 0
 	if c.s.o.Test.Verb >= Read {
 		reads = c.s.res.outReads
@@ -69,7 +71,7 @@ func (c *cmEnd) dialTest(ctx context.Context) error {
 
 func (c *cmEnd) dialOne(ctx context.Context, e *endpoint) error {
 	for try := 1; ; try++ {
-		id, ev, err := c.connect(ctx, c.portSpace(), c.testParam(), func(id *roce.CMID) error { return c.s.createCMQP(e, id) })
+		id, ev, err := c.connect(ctx, c.portSpace(), c.testParam(), func(id *rdmacm.ID) error { return c.s.createCMQP(e, id) })
 		if err == nil {
 			c.ids = append(c.ids, id)
 			return c.dialed(ctx, e, ev)
@@ -87,7 +89,7 @@ func (c *cmEnd) dialOne(ctx context.Context, e *endpoint) error {
 }
 
 // dialed is the rest for UD.
-func (c *cmEnd) dialed(ctx context.Context, e *endpoint, ev *roce.CMEvent) (err error) {
+func (c *cmEnd) dialed(ctx context.Context, e *endpoint, ev *rdmacm.Event) (err error) {
 	if c.s.o.Transport != ib.UD {
 		return nil
 	}
@@ -99,8 +101,8 @@ func (c *cmEnd) dialed(ctx context.Context, e *endpoint, ev *roce.CMEvent) (err 
 	}
 	mr := e.mr
 	binary.BigEndian.PutUint32(mr.Bytes()[e.send.start:], uint32(e.qp.Num()))
-	err = e.qp.PostSend(&roce.SendWR{
-		Opcode: roce.WRSendImm, Flags: roce.SendSignaled, Imm: uint32(e.qp.Num()), SGList: []roce.SGE{mr.SGE(e.send.start, greetingBytes)},
+	err = e.qp.PostSend(&verbs.SendWR{
+		Opcode: verbs.WRSendImm, Flags: verbs.SendSignaled, Imm: uint32(e.qp.Num()), SGList: []verbs.SGE{mr.SGE(e.send.start, greetingBytes)},
 		AH: e.ah.Handle(), RemoteQPN: ev.UD.QPN, RemoteQKey: ev.UD.QKey,
 	})
 	if err != nil {
@@ -123,10 +125,10 @@ func (c *cmEnd) acceptTest(ctx context.Context) (err error) {
 		switch {
 		case err != nil:
 			return err
-		case e.Type == roce.CMEstablished:
+		case e.Type == rdmacm.EventEstablished:
 			up++
-		case e.Type != roce.CMConnectRequest:
-			return &cmRefused{e, roce.CMEstablished}
+		case e.Type != rdmacm.EventConnectRequest:
+			return &cmRefused{e, rdmacm.EventEstablished}
 		case len(c.ids) == len(c.s.res.endpoints):
 			if err := errors.Join(e.ID.Reject(nil), e.ID.Close()); err != nil {
 				return err
@@ -144,13 +146,13 @@ func (c *cmEnd) acceptTest(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *cmEnd) acceptOne(ctx context.Context, id *roce.CMID, e *endpoint) error {
+func (c *cmEnd) acceptOne(ctx context.Context, id *rdmacm.ID, e *endpoint) error {
 	if err := c.s.createCMQP(e, id); err != nil {
 		return errors.Join(err, id.Reject(nil))
 	}
 	if c.greets() {
 		sge := e.mr.SGE(e.recv.start, grhBytes+greetingBytes)
-		if err := e.qp.PostRecv(&roce.RecvWR{SGList: []roce.SGE{sge}}); err != nil {
+		if err := e.qp.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{sge}}); err != nil {
 			return err
 		}
 	}

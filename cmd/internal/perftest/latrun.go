@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // pinger is one side of a latency test: one QP, one message in flight.
@@ -17,8 +17,8 @@ type pinger struct {
 	peer  *dest
 	size  int
 	iters uint64 // 0 with -D
-	wr    roce.SendWR
-	sge   [1]roce.SGE
+	wr    verbs.SendWR
+	sge   [1]verbs.SGE
 
 	sent, acked, received uint64
 	postedAt              []int64
@@ -28,7 +28,7 @@ func (r *runner) pinger(size int, iters uint64) *pinger {
 	s := r.s
 	p := &pinger{runner: r, e: &s.res.endpoints[0], peer: &s.x.peer[0], size: size, iters: iters}
 	p.wr = s.template(&lane{e: p.e, peer: p.peer}, size)
-	p.wr.Flags |= roce.SendSignaled
+	p.wr.Flags |= verbs.SendSignaled
 	p.wr.RemoteAddr = p.peer.VAddr
 	p.sge[0] = p.e.mr.SGE(p.e.send.start, size)
 	p.wr.SGList = p.sge[:]
@@ -60,7 +60,7 @@ func (p *pinger) post() error {
 func (p *pinger) more(n uint64) bool { return p.iters == 0 || n < p.iters }
 
 // until takes completions until done says so. onRecv may be nil.
-func (p *pinger) until(done func() bool, onRecv func(*roce.WC) error) error {
+func (p *pinger) until(done func() bool, onRecv func(*verbs.WC) error) error {
 	for !done() {
 		wcs, err := p.take(true)
 		if err != nil {

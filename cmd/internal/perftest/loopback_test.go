@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -150,7 +150,7 @@ func TestDuration(t *testing.T) {
 // IPv6 has one loopback address: both sides share the device on it.
 func TestLoopbackIPv6(t *testing.T) {
 	dev := toolcheck.Device6(t)
-	open := func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
+	open := func(verbs.Config) (*verbs.Device, func() error, error) { return dev, func() error { return nil }, nil }
 	for _, test := range Tests() {
 		t.Run(test.Name(), func(t *testing.T) {
 			side := func() *toolcheck.Side {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // receiver posts receives on all QPs and takes what arrives.
@@ -22,7 +22,7 @@ type recvLane struct {
 	e      *endpoint
 	index  int
 	posted uint64
-	sge    [1]roce.SGE
+	sge    [1]verbs.SGE
 }
 
 // receiver posts the first receives.
@@ -48,7 +48,7 @@ func (r *runner) receiver(size int, iters uint64) (*receiver, error) {
 
 func (v *receiver) post(l *recvLane) error {
 	l.sge[0] = l.e.mr.SGE(l.e.recv.at(l.posted), v.size)
-	wr := roce.RecvWR{ID: recvID(l.index), SGList: l.sge[:]}
+	wr := verbs.RecvWR{ID: recvID(l.index), SGList: l.sge[:]}
 	var err error
 	if srq := v.s.res.srq; srq != nil {
 		err = srq.PostRecv(&wr)
@@ -64,7 +64,7 @@ func (v *receiver) post(l *recvLane) error {
 
 // complete takes note of a received message and posts a receive for another,
 // unless no more are expected.
-func (v *receiver) complete(wc *roce.WC) error {
+func (v *receiver) complete(wc *verbs.WC) error {
 	v.received++
 	l := &v.lanes[qpOf(wc.ID)]
 	if v.iters > 0 && l.posted >= v.iters {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // postBytes bounds what is posted under one lock when messages are small;
@@ -32,8 +32,8 @@ type lane struct {
 	peer         *dest
 	remote       walk
 	posted, done uint64
-	wrs          []roce.SendWR
-	sges         []roce.SGE
+	wrs          []verbs.SendWR
+	sges         []verbs.SGE
 }
 
 func (r *runner) requester(size int, iters uint64) *requester {
@@ -45,7 +45,7 @@ func (r *runner) requester(size int, iters uint64) *requester {
 		l := lane{
 			e: &s.res.endpoints[i], index: i, peer: &s.x.peer[i],
 			remote: walkOf(0, size, s.x.cacheLine, s.x.cycleBuffer),
-			wrs:    make([]roce.SendWR, batch), sges: make([]roce.SGE, batch),
+			wrs:    make([]verbs.SendWR, batch), sges: make([]verbs.SGE, batch),
 		}
 		for j := range l.wrs {
 			l.wrs[j] = s.template(&l, size)
@@ -62,24 +62,24 @@ func (r *runner) requester(size int, iters uint64) *requester {
 }
 
 // template is what all messages of a QP have in common.
-func (s *session) template(l *lane, size int) roce.SendWR {
-	wr := roce.SendWR{RKey: l.peer.RKey}
+func (s *session) template(l *lane, size int) verbs.SendWR {
+	wr := verbs.SendWR{RKey: l.peer.RKey}
 	switch s.o.Test.Verb {
 	case Send:
-		wr.Opcode = roce.WRSend
+		wr.Opcode = verbs.WRSend
 	case Write:
-		wr.Opcode = roce.WRWrite
+		wr.Opcode = verbs.WRWrite
 	case Read:
-		wr.Opcode = roce.WRRead
+		wr.Opcode = verbs.WRRead
 	case Atomic:
 		// As the original: add 1, or compare with 0 and swap in 0.
-		wr.Opcode, wr.CompareAdd = roce.WRFetchAdd, 1
+		wr.Opcode, wr.CompareAdd = verbs.WRFetchAdd, 1
 		if s.o.AtomicType == string(CompareAndSwap) {
-			wr.Opcode, wr.CompareAdd = roce.WRCompareSwap, 0
+			wr.Opcode, wr.CompareAdd = verbs.WRCompareSwap, 0
 		}
 	}
 	if size <= s.o.InlineSize && s.o.Test.Verb <= Write {
-		wr.Flags |= roce.SendInline
+		wr.Flags |= verbs.SendInline
 	}
 	if s.o.Transport == ib.UD {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.e.ah.Handle(), l.peer.QPN, s.res.qkey
@@ -125,9 +125,9 @@ func (q *requester) post(l *lane) (int, error) {
 		k := l.posted + uint64(j)
 		wr := &l.wrs[j]
 		wr.ID = sendID(l.index, k+1)
-		wr.Flags &^= roce.SendSignaled
+		wr.Flags &^= verbs.SendSignaled
 		if q.signaled(k) {
-			wr.Flags |= roce.SendSignaled
+			wr.Flags |= verbs.SendSignaled
 		}
 		l.sges[j] = l.e.mr.SGE(l.e.send.at(k), q.size)
 		wr.RemoteAddr = l.peer.VAddr + uint64(l.remote.at(k))
@@ -151,7 +151,7 @@ func (q *requester) post(l *lane) (int, error) {
 
 // complete takes note of the completion of a send and returns how many
 // messages it stands for.
-func (q *requester) complete(wc *roce.WC, now int64) uint64 {
+func (q *requester) complete(wc *verbs.WC, now int64) uint64 {
 	l := &q.lanes[qpOf(wc.ID)]
 	n := wc.ID&idSeq - l.done
 	l.done += n

@@ -7,13 +7,15 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // endpoint is one QP of the test with its part of the memory.
 type endpoint struct {
-	qp   *roce.QP
-	ah   *roce.AH // UD
-	mr   *roce.MR
+	qp   *verbs.QP
+	ah   *verbs.AH // UD
+	mr   *verbs.MR
 	send walk // what is sent from, or read to
 	recv walk // what is received to, and what the peer may reach
 }
@@ -45,12 +47,12 @@ func spread(size, cacheLine int) int {
 
 // resources is what a test has made on the device.
 type resources struct {
-	pd        *roce.PD
-	cq        *roce.CQ
-	idle      *roce.CQ // polling mode: see session.keepAlive
-	srq       *roce.SRQ
+	pd        *verbs.PD
+	cq        *verbs.CQ
+	idle      *verbs.CQ // polling mode: see session.keepAlive
+	srq       *verbs.SRQ
 	endpoints []endpoint
-	buffers   []*roce.Buffer
+	buffers   []*verbs.Buffer
 	outReads  int
 	qpAccess  roce.Access
 	qkey      ib.QKey // UD
@@ -73,13 +75,13 @@ func (o *Options) receives() bool {
 func (v Verb) access() roce.Access {
 	switch v {
 	case Write:
-		return roce.LocalWrite | roce.RemoteWrite
+		return verbs.LocalWrite | roce.RemoteWrite
 	case Read:
-		return roce.LocalWrite | roce.RemoteRead
+		return verbs.LocalWrite | roce.RemoteRead
 	case Atomic:
-		return roce.LocalWrite | roce.RemoteAtomic
+		return verbs.LocalWrite | roce.RemoteAtomic
 	}
-	return roce.LocalWrite
+	return verbs.LocalWrite
 }
 
 // allocate makes memory, completion queue and QPs, and the keys to tell the
@@ -88,7 +90,7 @@ func (s *session) allocate() error {
 	o := s.o
 	r := &resources{qpAccess: o.Test.Verb.access(), qkey: defaultQKey}
 	if o.CM {
-		r.qkey = roce.UDQKey
+		r.qkey = rdmacm.UDQKey
 	}
 	s.res = r
 	if err := s.limitOutReads(); err != nil {
@@ -107,7 +109,7 @@ func (s *session) allocate() error {
 		}
 	}
 	if o.UseSRQ && o.receives() {
-		if r.srq, err = r.pd.CreateSRQ(roce.SRQAttr{MaxWR: o.RxDepth, MaxSGE: 1}); err != nil {
+		if r.srq, err = r.pd.CreateSRQ(verbs.SRQAttr{MaxWR: o.RxDepth, MaxSGE: 1}); err != nil {
 			return fmt.Errorf("shared receive queue: %w", err)
 		}
 	}
@@ -192,18 +194,18 @@ func (s *session) walkAs(size int) {
 }
 
 // createCMQP makes the QP of an ID.
-func (s *session) createCMQP(e *endpoint, id *roce.CMID) (err error) {
+func (s *session) createCMQP(e *endpoint, id *rdmacm.ID) (err error) {
 	e.qp, err = id.CreateQP(s.res.pd, s.qpAttr())
 	return err
 }
 
-func (s *session) qpAttr() roce.QPInitAttr {
+func (s *session) qpAttr() verbs.QPInitAttr {
 	o, r := s.o, s.res
-	caps := roce.QPCaps{MaxSendWR: o.TxDepth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: o.InlineSize}
+	caps := verbs.QPCaps{MaxSendWR: o.TxDepth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: o.InlineSize}
 	if o.receives() {
 		caps.MaxRecvWR = o.RxDepth
 	}
-	return roce.QPInitAttr{Type: o.Transport, SendCQ: r.cq, SRQ: r.srq, Caps: caps}
+	return verbs.QPInitAttr{Type: o.Transport, SendCQ: r.cq, SRQ: r.srq, Caps: caps}
 }
 
 func (s *session) createQP(e *endpoint) (err error) {
@@ -252,14 +254,14 @@ func (s *session) connectQP(e *endpoint, peer *dest) error {
 	if o.Test.Verb >= Read && o.Driver() && peer.OutReads == 0 {
 		return errors.New("the peer takes no READs and atomics at all (-o on its side)")
 	}
-	c := roce.ConnAttr{
+	c := verbs.ConnAttr{
 		SGIDIndex: s.gidIndex, MTU: s.x.mtu,
 		Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: uint8(o.RetryCount), RNRRetry: rnrRetryForEver, MinRNRTimer: minRNRTimer,
 		MaxRdAtomic:     uint8(min(int(peer.OutReads), attr.MaxQPInitAtomic, 255)),
 		MaxDestRdAtomic: uint8(min(s.res.outReads, attr.MaxQPRdAtomic, 255)),
 		TrafficClass:    uint8(o.TrafficClass), FlowLabel: uint32(o.FlowLabel),
 	}
-	if err := e.qp.ToRTR(roce.RemoteInfo{QPN: peer.QPN, PSN: peer.PSN, GID: peer.GID}, c); err != nil {
+	if err := e.qp.ToRTR(verbs.RemoteInfo{QPN: peer.QPN, PSN: peer.PSN, GID: peer.GID}, c); err != nil {
 		return err
 	}
 	if o.Test.Latency || o.Driver() || o.Bidirectional {
@@ -271,7 +273,7 @@ func (s *session) connectQP(e *endpoint, peer *dest) error {
 		return nil
 	}
 	var err error
-	e.ah, err = s.res.pd.CreateAH(roce.AddressVector{
+	e.ah, err = s.res.pd.CreateAH(verbs.AddressVector{
 		DGID: peer.GID, SGIDIndex: s.gidIndex, FlowLabel: c.FlowLabel, TrafficClass: c.TrafficClass,
 	})
 	return err

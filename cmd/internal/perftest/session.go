@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/oob"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // session is one run of one test, from the TCP connection to the report.
@@ -18,7 +18,7 @@ type session struct {
 	o        *Options
 	p        printer
 	place    tool.Place
-	dev      *roce.Device
+	dev      *verbs.Device
 	gidIndex int
 	x        *exchange
 	res      *resources
@@ -204,7 +204,7 @@ func (s *session) keepAlive() (stop func()) {
 	go func() {
 		defer close(done)
 		// Nothing ever completes on this queue: waiting on it does the work.
-		var wc [1]roce.WC
+		var wc [1]verbs.WC
 		_, _ = s.res.idle.Wait(ctx, wc[:])
 	}()
 	return func() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Work request IDs say which QP and which message a completion is of, also
@@ -53,7 +53,7 @@ type runner struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	watch stopwatch
-	wcs   [pollBatch]roce.WC
+	wcs   [pollBatch]verbs.WC
 	moved atomic.Uint64 // completions, for the watchdog
 	dog   *time.Timer
 	timer *time.Timer // ends waits when the time of -D is over
@@ -97,7 +97,7 @@ func timeUp(err error) bool { return errors.Is(err, errTimeUp) }
 
 // take returns the completions there are, at most a batch; with wait it
 // returns one at least. A completion that failed is an error.
-func (r *runner) take(wait bool) ([]roce.WC, error) {
+func (r *runner) take(wait bool) ([]verbs.WC, error) {
 	cq := r.s.res.cq
 	n, err := cq.Poll(r.wcs[:])
 	for i := 0; wait && n == 0 && err == nil && i < tool.Spins && !r.s.o.Events; i++ {
@@ -117,7 +117,7 @@ func (r *runner) take(wait bool) ([]roce.WC, error) {
 		r.moved.Add(uint64(n))
 	}
 	for i := range r.wcs[:n] {
-		if wc := &r.wcs[i]; wc.Status != roce.WCSuccess {
+		if wc := &r.wcs[i]; wc.Status != verbs.WCSuccess {
 			return nil, r.s.failed(wc)
 		}
 	}
@@ -127,7 +127,7 @@ func (r *runner) take(wait bool) ([]roce.WC, error) {
 // completionError is a work request that failed.
 type completionError struct {
 	side string // "client" or "server"
-	wc   roce.WC
+	wc   verbs.WC
 }
 
 func (e *completionError) Error() string {
@@ -138,16 +138,16 @@ func (e *completionError) Error() string {
 	s := fmt.Sprintf("completion with error at %s: %v (%d), vendor error %#x, of %s on QP %v",
 		e.side, e.wc.Status, e.wc.Status, e.wc.VendorErr, what, e.wc.QPN)
 	switch e.wc.Status {
-	case roce.WCRetryExcErr:
+	case verbs.WCRetryExcErr:
 		s += "; the peer does not answer: has it ended, can UDP port 4791 reach it, does its MTU fit?"
-	case roce.WCRNRRetryExcErr:
+	case verbs.WCRNRRetryExcErr:
 		s += "; the peer posts no receives"
 	}
 	return s
 }
 
-func (e *completionError) Unwrap() error { return roce.WCError(&e.wc) }
+func (e *completionError) Unwrap() error { return verbs.WCError(&e.wc) }
 
-func (s *session) failed(wc *roce.WC) error {
+func (s *session) failed(wc *verbs.WC) error {
 	return &completionError{s.side(), *wc}
 }

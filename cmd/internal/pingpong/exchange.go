@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/cmd/internal/oob"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // introduce exchanges addresses and connects the QPs.
@@ -113,11 +113,11 @@ func (s *session) connect() error {
 		if mine, theirs := s.mine[i].GID.Addr(), d.GID.Addr(); mine.Is4() != theirs.Is4() {
 			return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine, theirs)
 		}
-		c := roce.ConnAttr{
+		c := verbs.ConnAttr{
 			SGIDIndex: o.GIDIndex, MTU: o.MTU, Timeout: timeout, RetryCnt: retryCount, RNRRetry: retryCount,
 			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		}
-		if err := qp.ToRTR(roce.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {
+		if err := qp.ToRTR(verbs.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {
 			return fmt.Errorf("connect to %s: %w", cGID(d.GID), err)
 		}
 		if err := qp.ToRTS(c); err != nil {
@@ -126,7 +126,7 @@ func (s *session) connect() error {
 	}
 	if o.Kind == UD {
 		var err error
-		s.ah, err = s.pd.CreateAH(roce.AddressVector{DGID: s.peer[0].GID, SGIDIndex: o.GIDIndex})
+		s.ah, err = s.pd.CreateAH(verbs.AddressVector{DGID: s.peer[0].GID, SGIDIndex: o.GIDIndex})
 		return err
 	}
 	return nil

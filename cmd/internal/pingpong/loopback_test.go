@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,7 +75,7 @@ func TestText(t *testing.T) {
 // IPv6 has one loopback address: both sides share the device on it.
 func TestLoopbackIPv6(t *testing.T) {
 	dev := toolcheck.Device6(t)
-	open := func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
+	open := func(verbs.Config) (*verbs.Device, func() error, error) { return dev, func() error { return nil }, nil }
 	for _, k := range Kinds() {
 		side := func() *toolcheck.Side {
 			return &toolcheck.Side{Args: []string{"-n", "20"}, Open: open, Addr: "::1"}

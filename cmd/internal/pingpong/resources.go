@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // offset is where the message begins in the buffer: UD receives the GRH first.
@@ -32,7 +32,7 @@ func (s *session) allocate() error {
 	if s.pd, err = s.dev.AllocPD(); err != nil {
 		return fmt.Errorf("protection domain: %w", err)
 	}
-	if s.buf, s.mr, err = s.pd.AllocBuffer(o.Size+o.offset(), roce.LocalWrite); err != nil {
+	if s.buf, s.mr, err = s.pd.AllocBuffer(o.Size+o.offset(), verbs.LocalWrite); err != nil {
 		return fmt.Errorf("memory of %d bytes: %w", o.Size, err)
 	}
 	s.fill()
@@ -41,14 +41,14 @@ func (s *session) allocate() error {
 		return fmt.Errorf("completion queue: %w", err)
 	}
 	if o.Kind == SRQ {
-		if s.srq, err = s.pd.CreateSRQ(roce.SRQAttr{MaxWR: o.RxDepth, MaxSGE: 1}); err != nil {
+		if s.srq, err = s.pd.CreateSRQ(verbs.SRQAttr{MaxWR: o.RxDepth, MaxSGE: 1}); err != nil {
 			return fmt.Errorf("shared receive queue: %w", err)
 		}
 	}
 	for range o.QPs {
-		qp, err := s.pd.CreateQP(roce.QPInitAttr{
+		qp, err := s.pd.CreateQP(verbs.QPInitAttr{
 			Type: o.Kind.transport(), SendCQ: s.cq, SRQ: s.srq,
-			Caps: roce.QPCaps{MaxSendWR: 1, MaxRecvWR: o.RxDepth, MaxSendSGE: 1, MaxRecvSGE: 1},
+			Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: o.RxDepth, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
 			return fmt.Errorf("queue pair: %w", err)
@@ -89,7 +89,7 @@ const mark = 0
 
 // postRecvs fills the receive queue.
 func (s *session) postRecvs() error {
-	wr := roce.RecvWR{ID: idRecv, SGList: []roce.SGE{s.mr.SGE(0, s.mr.Len())}}
+	wr := verbs.RecvWR{ID: idRecv, SGList: []verbs.SGE{s.mr.SGE(0, s.mr.Len())}}
 	for ; s.posted < s.o.RxDepth; s.posted++ {
 		var err error
 		if s.srq != nil {

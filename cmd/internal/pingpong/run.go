@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Command returns the subcommand of tool k.
@@ -30,19 +30,19 @@ func Command(k Kind) tool.Command {
 type session struct {
 	env *tool.Env
 	o   *Options
-	dev *roce.Device
-	pd  *roce.PD
-	cq  *roce.CQ
-	srq *roce.SRQ
-	mr  *roce.MR
-	buf *roce.Buffer
+	dev *verbs.Device
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	srq *verbs.SRQ
+	mr  *verbs.MR
+	buf *verbs.Buffer
 
-	qps   []*roce.QP
-	ah    *roce.AH // UD
+	qps   []*verbs.QP
+	ah    *verbs.AH // UD
 	mine  []dest
 	peer  []dest
-	sge   [1]roce.SGE // what is sent
-	wcs   [16]roce.WC
+	sge   [1]verbs.SGE // what is sent
+	wcs   [16]verbs.WC
 	index map[ib.QPN]int
 
 	posted int     // receives
@@ -94,7 +94,7 @@ func run(ctx context.Context, env *tool.Env, o *Options) (err error) {
 
 // send posts a message on a QP.
 func (s *session) send(i int) error {
-	wr := roce.SendWR{ID: idSend, Opcode: roce.WRSend, Flags: roce.SendSignaled, SGList: s.sge[:]}
+	wr := verbs.SendWR{ID: idSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: s.sge[:]}
 	if s.o.Kind == UD {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = s.ah.Handle(), s.peer[0].QPN, qkey
 	}
@@ -149,14 +149,14 @@ func (s *session) wait(ctx context.Context) (int, error) {
 	return n, err
 }
 
-func (s *session) complete(wc *roce.WC) error {
-	if wc.Status != roce.WCSuccess {
+func (s *session) complete(wc *verbs.WC) error {
+	if wc.Status != verbs.WCSuccess {
 		hint := ""
-		if wc.Status == roce.WCRetryExcErr {
+		if wc.Status == verbs.WCRetryExcErr {
 			hint = "; the peer does not answer: has it ended, can UDP port 4791 reach it, does its MTU fit (-m)?"
 		}
 		return fmt.Errorf("failed status %v (%d) for wr_id %d, vendor error %#x, on QP %v%s: %w",
-			wc.Status, wc.Status, wc.ID, wc.VendorErr, wc.QPN, hint, roce.WCError(wc))
+			wc.Status, wc.Status, wc.ID, wc.VendorErr, wc.QPN, hint, verbs.WCError(wc))
 	}
 	i, ok := s.index[wc.QPN]
 	if !ok {

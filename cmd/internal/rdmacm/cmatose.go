@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 const (
@@ -22,13 +22,13 @@ const (
 // number of messages and gets as many back.
 type cmatose struct {
 	nodeOptions
-	ps         roce.PortSpace
+	ps         rdmacm.PortSpace
 	migrate    bool
 	ackTimeout int // code; 0: the default
 }
 
 func newCmatose() program {
-	return &cmatose{nodeOptions: defaultNodes(cmatosePort), ps: roce.PortSpaceTCP}
+	return &cmatose{nodeOptions: defaultNodes(cmatosePort), ps: rdmacm.PortSpaceTCP}
 }
 
 func (p *cmatose) usage() []string {
@@ -50,9 +50,9 @@ func (p *cmatose) options() []getopt.Option {
 func (p *cmatose) setPortSpace(s string) error {
 	switch {
 	case strings.HasPrefix(strings.ToLower(s), "ib"):
-		p.ps = roce.PortSpaceIB
+		p.ps = rdmacm.PortSpaceIB
 	case strings.HasPrefix(strings.ToLower(s), "tcp"):
-		p.ps = roce.PortSpaceTCP
+		p.ps = rdmacm.PortSpaceTCP
 	default:
 		return fmt.Errorf("%q is neither tcp nor ib", s)
 	}
@@ -123,7 +123,7 @@ func (r *cmatoseRun) server(ctx context.Context, local netip.AddrPort) (err erro
 func (r *cmatoseRun) client(ctx context.Context, from netip.Addr, to netip.AddrPort) error {
 	r.printf("cmatose: starting client\n")
 	for range r.p.conns {
-		id, err := r.dev.CreateID(r.ch, r.p.ps)
+		id, err := rdmacm.CreateID(r.ch, r.p.ps)
 		if err != nil {
 			return err
 		}
@@ -184,28 +184,28 @@ func (r *cmatoseRun) event(ctx context.Context) error {
 	}
 	n, _ := e.ID.Context.(*node)
 	switch e.Type {
-	case roce.CMAddrResolved:
+	case rdmacm.EventAddrResolved:
 		if r.p.tos >= 0 {
 			if err := e.ID.SetTypeOfService(uint8(r.p.tos)); err != nil {
 				return err
 			}
 		}
 		return e.ID.ResolveRoute()
-	case roce.CMRouteResolved:
+	case rdmacm.EventRouteResolved:
 		return r.connect(n)
-	case roce.CMConnectRequest:
+	case rdmacm.EventConnectRequest:
 		return r.accept(e.ID)
-	case roce.CMEstablished:
+	case rdmacm.EventEstablished:
 		n.up = true
 		r.left--
 		r.up++
-	case roce.CMDisconnected:
+	case rdmacm.EventDisconnected:
 		r.up--
 		return e.ID.Disconnect(nil)
-	case roce.CMAddrError, roce.CMRouteError, roce.CMConnectError, roce.CMUnreachable, roce.CMRejected:
+	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
 		r.printf("cmatose: event: %v, error: %d\n", e.Type, status(e))
 		r.left--
-		return &eventError{e, roce.CMEstablished}
+		return &eventError{e, rdmacm.EventEstablished}
 	}
 	return nil
 }
@@ -217,12 +217,12 @@ func (r *cmatoseRun) connect(n *node) error {
 	if err := n.postRecvs(); err != nil {
 		return err
 	}
-	return n.id.Connect(&roce.ConnParam{
+	return n.id.Connect(&rdmacm.ConnParam{
 		ResponderResources: 1, InitiatorDepth: 1, RetryCount: cmatoseRetries, AckTimeout: ib.TimeoutCode(r.p.ackTimeout),
 	})
 }
 
-func (r *cmatoseRun) accept(id *roce.CMID) error {
+func (r *cmatoseRun) accept(id *rdmacm.ID) error {
 	if len(r.nodes) == r.p.conns {
 		r.printf("cmatose: failing connection request\n")
 		return errors.Join(id.Reject(nil), id.Close())
@@ -242,12 +242,12 @@ func (r *cmatoseRun) accept(id *roce.CMID) error {
 }
 
 // migrate is -m.
-func (r *cmatoseRun) migrate(l *roce.CMID) error {
+func (r *cmatoseRun) migrate(l *rdmacm.ID) error {
 	if !r.p.migrate {
 		return nil
 	}
 	r.printf("migrating to new event channel\n")
-	ch, err := r.dev.CreateEventChannel()
+	ch, err := rdmacm.CreateEventChannel(r.dev)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 const (
@@ -73,7 +74,7 @@ func (p *endpoint) run(ctx context.Context, env *tool.Env) (err error) {
 }
 
 func (p *endpoint) connect(ctx context.Context, s *side, to netip.AddrPort) (err error) {
-	id, err := s.dev.CreateID(s.ch, roce.PortSpaceTCP)
+	id, err := rdmacm.CreateID(s.ch, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (p *endpoint) connect(ctx context.Context, s *side, to netip.AddrPort) (err
 	if err := id.Connect(nil); err != nil {
 		return err
 	}
-	if _, err := expect(ctx, s.ch, roce.CMEstablished); err != nil {
+	if _, err := expect(ctx, s.ch, rdmacm.EventEstablished); err != nil {
 		return err
 	}
 	if err = m.send(ctx); err == nil {
@@ -99,12 +100,12 @@ func (p *endpoint) connect(ctx context.Context, s *side, to netip.AddrPort) (err
 }
 
 func (p *endpoint) serve(ctx context.Context, s *side, local netip.AddrPort) (err error) {
-	l, err := s.listen(roce.PortSpaceTCP, local, 0)
+	l, err := s.listen(rdmacm.PortSpaceTCP, local, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	e, err := expect(ctx, s.ch, roce.CMConnectRequest)
+	e, err := expect(ctx, s.ch, rdmacm.EventConnectRequest)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (p *endpoint) serve(ctx context.Context, s *side, local netip.AddrPort) (er
 	if err := id.Accept(nil); err != nil {
 		return err
 	}
-	if _, err := expect(ctx, s.ch, roce.CMEstablished); err != nil {
+	if _, err := expect(ctx, s.ch, rdmacm.EventEstablished); err != nil {
 		return err
 	}
 	if err = m.recv(ctx); err == nil {
@@ -129,13 +130,13 @@ func (p *endpoint) serve(ctx context.Context, s *side, local netip.AddrPort) (er
 
 // messenger is the queue pair of an endpoint.
 type messenger struct {
-	id       *roce.CMID
-	scq, rcq *roce.CQ
-	mr       *roce.MR
+	id       *rdmacm.ID
+	scq, rcq *verbs.CQ
+	mr       *verbs.MR
 }
 
 // newMessenger makes the queue pair and posts the receive.
-func newMessenger(s *side, id *roce.CMID) (_ *messenger, err error) {
+func newMessenger(s *side, id *rdmacm.ID) (_ *messenger, err error) {
 	m := &messenger{id: id}
 	defer func() {
 		if err != nil {
@@ -148,21 +149,21 @@ func newMessenger(s *side, id *roce.CMID) (_ *messenger, err error) {
 	if m.rcq, err = s.dev.CreateCQ(1, nil); err != nil {
 		return nil, err
 	}
-	if m.mr, err = s.pd.RegisterMR(make([]byte, endpointBytes), roce.LocalWrite); err != nil {
+	if m.mr, err = s.pd.RegisterMR(make([]byte, endpointBytes), verbs.LocalWrite); err != nil {
 		return nil, err
 	}
-	qp, err := id.CreateQP(s.pd, roce.QPInitAttr{SendCQ: m.scq, RecvCQ: m.rcq, Caps: roce.QPCaps{
+	qp, err := id.CreateQP(s.pd, verbs.QPInitAttr{SendCQ: m.scq, RecvCQ: m.rcq, Caps: verbs.QPCaps{
 		MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: endpointBytes,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	return m, qp.PostRecv(&roce.RecvWR{ID: wrRecv, SGList: []roce.SGE{m.mr.SGE(0, endpointBytes)}})
+	return m, qp.PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{m.mr.SGE(0, endpointBytes)}})
 }
 
 func (m *messenger) send(ctx context.Context) error {
-	err := m.id.QP().PostSend(&roce.SendWR{
-		ID: wrSend, Opcode: roce.WRSend, Flags: roce.SendSignaled | roce.SendInline, Inline: make([]byte, endpointBytes),
+	err := m.id.QP().PostSend(&verbs.SendWR{
+		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: make([]byte, endpointBytes),
 	})
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func (m *messenger) free() error {
 	if qp := m.id.QP(); qp != nil {
 		errs = append(errs, qp.Close())
 	}
-	for _, cq := range []*roce.CQ{m.scq, m.rcq} {
+	for _, cq := range []*verbs.CQ{m.scq, m.rcq} {
 		if cq != nil {
 			errs = append(errs, cq.Close())
 		}
@@ -190,15 +191,15 @@ func (m *messenger) free() error {
 
 // complete waits for n completions, all of which have to be good. each, if it
 // is not nil, sees them.
-func complete(ctx context.Context, cq *roce.CQ, n int, each func(*roce.WC) error) error {
-	var wcs [8]roce.WC
+func complete(ctx context.Context, cq *verbs.CQ, n int, each func(*verbs.WC) error) error {
+	var wcs [8]verbs.WC
 	for n > 0 {
 		got, err := wait(ctx, cq, wcs[:min(n, len(wcs))])
 		if err != nil {
 			return err
 		}
 		for i := range wcs[:got] {
-			if wcs[i].Status != roce.WCSuccess {
+			if wcs[i].Status != verbs.WCSuccess {
 				return failed(&wcs[i])
 			}
 			if each != nil {

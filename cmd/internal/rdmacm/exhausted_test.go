@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func TestExhausted(t *testing.T) {
 	server, at := startServer(t, t.Context(), nil, "rping", "-s -P -p 0 -a "+toolcheck.Addr(t).String())
 	for _, c := range []string{"rping -c -a %s -p %d -I %s", "rdma_client -s %s -p %d --addr %s"} {
 		for _, limit := range []mem.Limits{{PDs: 1}, {Regions: 1}} { // the communication manager has these
-			open := func(cfg roce.Config) (*roce.Device, func() error, error) {
+			open := func(cfg verbs.Config) (*verbs.Device, func() error, error) {
 				cfg.MemLimits = limit
 				return tool.OpenDevice(cfg)
 			}
@@ -41,7 +42,7 @@ func TestExhausted(t *testing.T) {
 
 // A device that closes while a tool begins is an error, too.
 func TestDeviceClosedAtOnce(t *testing.T) {
-	open := func(cfg roce.Config) (*roce.Device, func() error, error) {
+	open := func(cfg verbs.Config) (*verbs.Device, func() error, error) {
 		dev, release, err := tool.OpenDevice(cfg)
 		return dev, release, errors.Join(err, dev.Close())
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 // mckeyPause is how many seconds mckey waits after joining: switches and hosts
@@ -79,7 +79,7 @@ func (r *mckeyRun) do(ctx context.Context, local netip.Addr) (err error) {
 	r.printf("mckey: starting %s\n", role)
 	r.printf("mckey: joining\n")
 	for range r.p.conns {
-		id, err := r.dev.CreateID(r.ch, roce.PortSpaceUDP)
+		id, err := rdmacm.CreateID(r.ch, rdmacm.PortSpaceUDP)
 		if err != nil {
 			return err
 		}
@@ -130,10 +130,10 @@ func (r *mckeyRun) do(ctx context.Context, local netip.Addr) (err error) {
 	return each(r.nodes, func(n *node) error { return n.id.LeaveMulticast(r.group) })
 }
 
-func (r *mckeyRun) event(e *roce.CMEvent) (err error) {
+func (r *mckeyRun) event(e *rdmacm.Event) (err error) {
 	n, _ := e.ID.Context.(*node)
 	switch e.Type {
-	case roce.CMAddrResolved:
+	case rdmacm.EventAddrResolved:
 		if err := n.prepare(r.side); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (r *mckeyRun) event(e *roce.CMEvent) (err error) {
 			return n.id.JoinMulticastSendOnly(r.group)
 		}
 		return n.id.JoinMulticast(r.group)
-	case roce.CMMulticastJoin:
+	case rdmacm.EventMulticastJoin:
 		r.printf("mckey: joined dgid: %v mlid 0x0 sl 0\n", netip.AddrFrom16(e.UD.AV.DGID))
 		n.qpn, n.qkey = e.UD.QPN, e.UD.QKey
 		if n.ah, err = r.pd.CreateAH(e.UD.AV); err != nil {
@@ -154,9 +154,9 @@ func (r *mckeyRun) event(e *roce.CMEvent) (err error) {
 		}
 		n.up = true
 		r.left--
-	case roce.CMAddrError, roce.CMRouteError, roce.CMMulticastError:
+	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventMulticastError:
 		r.printf("mckey: event: %v, error: %d\n", e.Type, status(e))
-		return &eventError{e, roce.CMMulticastJoin}
+		return &eventError{e, rdmacm.EventMulticastJoin}
 	}
 	return nil
 }

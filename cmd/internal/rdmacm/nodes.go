@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // nodeOptions are what ucmatose, udaddy and mckey have in common: a number of
@@ -71,8 +72,8 @@ func setFormat(s string) error {
 // setPortSpaceNumber is -p of udaddy and mckey.
 func setPortSpaceNumber(s string) error {
 	n, err := strconv.ParseUint(s, 0, 16)
-	if err != nil || roce.PortSpace(n) != roce.PortSpaceUDP {
-		return fmt.Errorf("%q: only port space UDP (%#x) is supported", s, uint16(roce.PortSpaceUDP))
+	if err != nil || rdmacm.PortSpace(n) != rdmacm.PortSpaceUDP {
+		return fmt.Errorf("%q: only port space UDP (%#x) is supported", s, uint16(rdmacm.PortSpaceUDP))
 	}
 	return nil
 }
@@ -100,10 +101,10 @@ func (o *nodeOptions) checkSize(s *side) error {
 // node is one connection or association.
 type node struct {
 	o        *nodeOptions
-	id       *roce.CMID
-	scq, rcq *roce.CQ
-	mr       *roce.MR
-	ah       *roce.AH // datagrams
+	id       *rdmacm.ID
+	scq, rcq *verbs.CQ
+	mr       *verbs.MR
+	ah       *verbs.AH // datagrams
 	qpn      ib.QPN
 	qkey     ib.QKey
 	up       bool
@@ -118,19 +119,19 @@ func (n *node) prepare(s *side) (err error) {
 	if n.rcq, err = s.dev.CreateCQ(depth, nil); err != nil {
 		return err
 	}
-	_, err = n.id.CreateQP(s.pd, roce.QPInitAttr{SendCQ: n.scq, RecvCQ: n.rcq, SigAll: true, Caps: roce.QPCaps{
+	_, err = n.id.CreateQP(s.pd, verbs.QPInitAttr{SendCQ: n.scq, RecvCQ: n.rcq, SigAll: true, Caps: verbs.QPCaps{
 		MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1,
 	}})
 	if err != nil {
 		return err
 	}
-	n.mr, err = s.pd.RegisterMR(make([]byte, max(n.o.size+n.head(), 1)), roce.LocalWrite)
+	n.mr, err = s.pd.RegisterMR(make([]byte, max(n.o.size+n.head(), 1)), verbs.LocalWrite)
 	return err
 }
 
 // head is how much of the buffer is in front of a message.
 func (n *node) head() int {
-	if n.id.PortSpace() == roce.PortSpaceUDP {
+	if n.id.PortSpace() == rdmacm.PortSpaceUDP {
 		return ib.GRHBytes
 	}
 	return 0
@@ -138,7 +139,7 @@ func (n *node) head() int {
 
 func (n *node) postRecvs() error {
 	for range n.o.count {
-		if err := n.id.QP().PostRecv(&roce.RecvWR{ID: wrRecv, SGList: []roce.SGE{n.mr.SGE(0, n.o.size+n.head())}}); err != nil {
+		if err := n.id.QP().PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{n.mr.SGE(0, n.o.size+n.head())}}); err != nil {
 			return fmt.Errorf("failed to post receives: %w", err)
 		}
 	}
@@ -147,9 +148,9 @@ func (n *node) postRecvs() error {
 
 // postSends sends all messages of a node. The head is a GRH, for receiving.
 func (n *node) postSends() error {
-	wr := roce.SendWR{ID: wrSend, Opcode: roce.WRSend, SGList: []roce.SGE{n.mr.SGE(0, n.o.size)}}
+	wr := verbs.SendWR{ID: wrSend, Opcode: verbs.WRSend, SGList: []verbs.SGE{n.mr.SGE(0, n.o.size)}}
 	if n.ah != nil {
-		wr.Opcode, wr.Imm = roce.WRSendImm, uint32(n.id.QP().Num())
+		wr.Opcode, wr.Imm = verbs.WRSendImm, uint32(n.id.QP().Num())
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = n.ah.Handle(), n.qpn, n.qkey
 	}
 	for range n.o.count {
@@ -172,7 +173,7 @@ func (n *node) free() error {
 	if n.ah != nil {
 		errs = append(errs, n.ah.Destroy())
 	}
-	for _, cq := range []*roce.CQ{n.scq, n.rcq} {
+	for _, cq := range []*verbs.CQ{n.scq, n.rcq} {
 		if cq != nil {
 			errs = append(errs, cq.Close())
 		}

@@ -1,16 +1,19 @@
 package rdmacm
 
-import "github.com/goroce/goroce/roce"
+import (
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
+)
 
 // connAttr is what an ID would connect its queue pair with, for tools that do
 // it by hand (rdma_init_qp_attr). peer is what the other side said.
-func (s *side) connAttr(id *roce.CMID, qp *roce.QP, peer *roce.ConnParam) (roce.RemoteInfo, roce.ConnAttr, error) {
-	remote := roce.GID(id.RemoteAddr().Addr().As16())
+func (s *side) connAttr(id *rdmacm.ID, qp *verbs.QP, peer *rdmacm.ConnParam) (verbs.RemoteInfo, verbs.ConnAttr, error) {
+	remote := verbs.GID(id.RemoteAddr().Addr().As16())
 	sgid, err := s.dev.GIDIndexFor(remote)
 	if err != nil {
-		return roce.RemoteInfo{}, roce.ConnAttr{}, err
+		return verbs.RemoteInfo{}, verbs.ConnAttr{}, err
 	}
-	a := roce.DefaultConnAttr()
+	a := verbs.DefaultConnAttr()
 	a.SGIDIndex, a.PSN, a.SetPSN = sgid, peer.StartingPSN, true
 	a.MaxRdAtomic, a.MaxDestRdAtomic = 1, 1
 	a.RetryCnt, a.RNRRetry = peer.RetryCount, peer.RNRRetryCount
@@ -20,11 +23,11 @@ func (s *side) connAttr(id *roce.CMID, qp *roce.QP, peer *roce.ConnParam) (roce.
 	if peer.AckTimeout != 0 {
 		a.Timeout = peer.AckTimeout
 	}
-	return roce.RemoteInfo{QPN: peer.QPN, PSN: qp.LocalInfo(sgid).PSN, GID: remote}, a, nil
+	return verbs.RemoteInfo{QPN: peer.QPN, PSN: qp.LocalInfo(sgid).PSN, GID: remote}, a, nil
 }
 
 // connectQP takes a queue pair that no ID owns to RTS.
-func (s *side) connectQP(id *roce.CMID, qp *roce.QP, peer *roce.ConnParam) error {
+func (s *side) connectQP(id *rdmacm.ID, qp *verbs.QP, peer *rdmacm.ConnParam) error {
 	remote, a, err := s.connAttr(id, qp, peer)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Figures of rping.
@@ -111,8 +113,8 @@ func (p *ping) run(ctx context.Context, env *tool.Env) (err error) {
 }
 
 // param is what the originals say about a connection.
-func (p *ping) param() roce.ConnParam {
-	c := roce.DefaultConnParam()
+func (p *ping) param() rdmacm.ConnParam {
+	c := rdmacm.DefaultConnParam()
 	c.ResponderResources, c.InitiatorDepth, c.FlowControl = 1, 1, false
 	return c
 }
@@ -121,14 +123,14 @@ func (p *ping) param() roce.ConnParam {
 type pinger struct {
 	p      *ping
 	s      *side
-	ch     *roce.EventChannel
-	id     *roce.CMID
-	cq     *roce.CQ
-	qp     *roce.QP
-	ctl    *roce.MR // a message to receive, and one to send
-	data   *roce.MR // what the server reads into and writes from; the client's sink
-	source *roce.MR // what the client has the server read
-	wcs    [pingSQ]roce.WC
+	ch     *rdmacm.EventChannel
+	id     *rdmacm.ID
+	cq     *verbs.CQ
+	qp     *verbs.QP
+	ctl    *verbs.MR // a message to receive, and one to send
+	data   *verbs.MR // what the server reads into and writes from; the client's sink
+	source *verbs.MR // what the client has the server read
+	wcs    [pingSQ]verbs.WC
 	got    bool
 	done   bool // a READ or WRITE has completed
 	flush  bool
@@ -146,7 +148,7 @@ const (
 )
 
 // newPinger makes everything that a connection needs, with a receive posted.
-func newPinger(p *ping, s *side, id *roce.CMID, ch *roce.EventChannel) (_ *pinger, err error) {
+func newPinger(p *ping, s *side, id *rdmacm.ID, ch *rdmacm.EventChannel) (_ *pinger, err error) {
 	c := &pinger{p: p, s: s, id: id, ch: ch, gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -156,10 +158,10 @@ func newPinger(p *ping, s *side, id *roce.CMID, ch *roce.EventChannel) (_ *pinge
 	if c.cq, err = s.dev.CreateCQ(2*pingSQ, nil); err != nil {
 		return nil, err
 	}
-	a := roce.QPInitAttr{Type: roce.RC, SendCQ: c.cq, Caps: roce.QPCaps{MaxSendWR: pingSQ, MaxRecvWR: pingRQ, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	a := verbs.QPInitAttr{Type: verbs.RC, SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: pingSQ, MaxRecvWR: pingRQ, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	if p.ownQP {
 		if c.qp, err = s.pd.CreateQP(a); err == nil {
-			err = c.qp.ToInit(roce.LocalWrite | roce.RemoteRead | roce.RemoteWrite)
+			err = c.qp.ToInit(verbs.LocalWrite | roce.RemoteRead | roce.RemoteWrite)
 		}
 	} else {
 		c.qp, err = id.CreateQP(s.pd, a)
@@ -167,10 +169,10 @@ func newPinger(p *ping, s *side, id *roce.CMID, ch *roce.EventChannel) (_ *pinge
 	if err != nil {
 		return nil, err
 	}
-	if c.ctl, err = s.pd.RegisterMR(make([]byte, 2*pingInfoBytes), roce.LocalWrite); err != nil {
+	if c.ctl, err = s.pd.RegisterMR(make([]byte, 2*pingInfoBytes), verbs.LocalWrite); err != nil {
 		return nil, err
 	}
-	const remote = roce.LocalWrite | roce.RemoteRead | roce.RemoteWrite
+	const remote = verbs.LocalWrite | roce.RemoteRead | roce.RemoteWrite
 	if c.data, err = s.pd.RegisterMR(make([]byte, p.size), remote); err != nil {
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func (c *pinger) free() error {
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}
-	for _, mr := range []*roce.MR{c.ctl, c.data, c.source} {
+	for _, mr := range []*verbs.MR{c.ctl, c.data, c.source} {
 		if mr != nil {
 			keep(mr.Deregister())
 		}
@@ -210,18 +212,18 @@ func (c *pinger) debugf(format string, args ...any) {
 }
 
 func (c *pinger) postRecv() error {
-	return c.qp.PostRecv(&roce.RecvWR{ID: wrRecv, SGList: []roce.SGE{c.ctl.SGE(0, pingInfoBytes)}})
+	return c.qp.PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{c.ctl.SGE(0, pingInfoBytes)}})
 }
 
 // send sends a message: where mr is, or, from the server, no matter what.
-func (c *pinger) send(mr *roce.MR) error {
+func (c *pinger) send(mr *verbs.MR) error {
 	if mr != nil {
 		info := pingInfo{addr: mr.Addr(), rkey: uint32(mr.RKey()), size: uint32(c.p.size)}
 		info.put(c.ctl.Bytes()[pingInfoBytes:])
 		c.debugf("RDMA addr %x rkey %x len %d", info.addr, info.rkey, info.size)
 	}
-	return c.qp.PostSend(&roce.SendWR{
-		ID: wrSend, Opcode: roce.WRSend, Flags: roce.SendSignaled, SGList: []roce.SGE{c.ctl.SGE(pingInfoBytes, pingInfoBytes)},
+	return c.qp.PostSend(&verbs.SendWR{
+		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.ctl.SGE(pingInfoBytes, pingInfoBytes)},
 	})
 }
 
@@ -239,9 +241,9 @@ func (c *pinger) watch(ctx context.Context) {
 		}
 		c.debugf("cma_event type %v", e.Type)
 		switch e.Type {
-		case roce.CMEstablished, roce.CMTimewaitExit:
+		case rdmacm.EventEstablished, rdmacm.EventTimewaitExit:
 			continue
-		case roce.CMDisconnected:
+		case rdmacm.EventDisconnected:
 			c.s.remark("%s DISCONNECT EVENT...", c.role())
 		default:
 			c.s.remark("cma event %v, error %d", e.Type, status(e))
@@ -254,7 +256,7 @@ func (c *pinger) watch(ctx context.Context) {
 // fail flushes a queue pair of the tool's own; the ID does it with its own.
 func (c *pinger) fail() {
 	if c.p.ownQP {
-		_ = c.qp.Modify(roce.QPAttr{State: roce.StateErr}, roce.AttrState) // it can be in ERR already
+		_ = c.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState) // it can be in ERR already
 	}
 }
 
@@ -327,15 +329,15 @@ func (c *pinger) probe() error {
 		return nil
 	}
 	c.probes = true
-	return c.qp.PostSend(&roce.SendWR{ID: wrProbe, Opcode: roce.WRWrite, Flags: roce.SendSignaled})
+	return c.qp.PostSend(&verbs.SendWR{ID: wrProbe, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled})
 }
 
-func (c *pinger) complete(wc *roce.WC) error {
+func (c *pinger) complete(wc *verbs.WC) error {
 	switch {
-	case wc.Status == roce.WCFlushErr:
+	case wc.Status == verbs.WCFlushErr:
 		c.flush = true
 		return nil
-	case wc.Status != roce.WCSuccess:
+	case wc.Status != verbs.WCSuccess:
 		return failed(wc)
 	}
 	switch wc.ID {

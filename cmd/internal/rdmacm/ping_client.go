@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 // connect is the client.
 func (p *ping) connect(ctx context.Context, s *side, from, to netip.AddrPort) (err error) {
-	id, err := s.dev.CreateID(s.ch, roce.PortSpaceTCP)
+	id, err := rdmacm.CreateID(s.ch, rdmacm.PortSpaceTCP)
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,10 @@ func (p *ping) connect(ctx context.Context, s *side, from, to netip.AddrPort) (e
 		}
 	}()
 	param := p.param()
-	want := roce.CMEstablished
+	want := rdmacm.EventEstablished
 	if p.ownQP {
 		param.QPN, param.StartingPSN = c.qp.Num(), c.qp.LocalInfo(0).PSN
-		want = roce.CMConnectResponse
+		want = rdmacm.EventConnectResponse
 	}
 	if err := id.Connect(&param); err != nil {
 		return err

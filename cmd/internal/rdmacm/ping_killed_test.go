@@ -12,6 +12,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -43,7 +44,7 @@ func TestPingClientKilled(t *testing.T) {
 		server.err = p.run(t.Context(), env)
 	}()
 	var dead atomic.Bool
-	dev, err := roce.Open(roce.Config{
+	dev, err := verbs.Open(verbs.Config{
 		Addrs:    []netip.Addr{toolcheck.Addr(t)},
 		WrapLink: func(l link.Link) (link.Link, error) { return &mute{l, &dead}, nil },
 	})

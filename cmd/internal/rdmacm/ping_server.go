@@ -8,12 +8,13 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // serve is the server.
 func (p *ping) serve(ctx context.Context, s *side, local netip.Addr) (err error) {
-	l, err := s.listen(roce.PortSpaceTCP, on(local, p.port), pingBacklog)
+	l, err := s.listen(rdmacm.PortSpaceTCP, on(local, p.port), pingBacklog)
 	if err != nil {
 		return err
 	}
@@ -25,11 +26,11 @@ func (p *ping) serve(ctx context.Context, s *side, local netip.Addr) (err error)
 		}
 	}()
 	for {
-		e, err := expect(ctx, s.ch, roce.CMConnectRequest)
+		e, err := expect(ctx, s.ch, rdmacm.EventConnectRequest)
 		if err != nil {
 			return err
 		}
-		ch, err := s.dev.CreateEventChannel()
+		ch, err := rdmacm.CreateEventChannel(s.dev)
 		if err != nil {
 			return errors.Join(err, e.ID.Close())
 		}
@@ -48,7 +49,7 @@ func (p *ping) serve(ctx context.Context, s *side, local netip.Addr) (err error)
 }
 
 // serveOne serves one client, from its request to its end.
-func (p *ping) serveOne(ctx context.Context, s *side, req *roce.CMEvent, ch *roce.EventChannel) (err error) {
+func (p *ping) serveOne(ctx context.Context, s *side, req *rdmacm.Event, ch *rdmacm.EventChannel) (err error) {
 	id := req.ID
 	defer func() { err = errors.Join(err, id.Close(), ch.Close()) }()
 	c, err := newPinger(p, s, id, ch)
@@ -87,7 +88,7 @@ func (c *pinger) pongs(ctx context.Context) error {
 		if c.peer.size == 0 || int(c.peer.size) > len(buf) {
 			return fmt.Errorf("the client has %d bytes to read, this side room for %d: give -S the same number on both sides", c.peer.size, len(buf))
 		}
-		if err := c.rdma(ctx, roce.WRRead, int(c.peer.size)); err != nil {
+		if err := c.rdma(ctx, verbs.WRRead, int(c.peer.size)); err != nil {
 			return err
 		}
 		data := text(buf)
@@ -100,7 +101,7 @@ func (c *pinger) pongs(ctx context.Context) error {
 		if err := c.await(ctx, &c.got); err != nil {
 			return err
 		}
-		if err := c.rdma(ctx, roce.WRWrite, min(len(data)+1, len(buf), int(c.peer.size))); err != nil {
+		if err := c.rdma(ctx, verbs.WRWrite, min(len(data)+1, len(buf), int(c.peer.size))); err != nil {
 			return err
 		}
 		if err := c.send(nil); err != nil {
@@ -110,10 +111,10 @@ func (c *pinger) pongs(ctx context.Context) error {
 }
 
 // rdma reads from or writes to the buffer that the client has named.
-func (c *pinger) rdma(ctx context.Context, op roce.WROpcode, n int) error {
-	err := c.qp.PostSend(&roce.SendWR{
-		ID: wrData, Opcode: op, Flags: roce.SendSignaled, RemoteAddr: c.peer.addr, RKey: ib.RKey(c.peer.rkey),
-		SGList: []roce.SGE{c.data.SGE(0, n)},
+func (c *pinger) rdma(ctx context.Context, op verbs.WROpcode, n int) error {
+	err := c.qp.PostSend(&verbs.SendWR{
+		ID: wrData, Opcode: op, Flags: verbs.SendSignaled, RemoteAddr: c.peer.addr, RKey: ib.RKey(c.peer.rkey),
+		SGList: []verbs.SGE{c.data.SGE(0, n)},
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // side is the local end of a tool: a device, a channel for the events of its
@@ -18,9 +20,9 @@ import (
 type side struct {
 	name    string // of the tool
 	env     *tool.Env
-	dev     *roce.Device
-	ch      *roce.EventChannel
-	pd      *roce.PD
+	dev     *verbs.Device
+	ch      *rdmacm.EventChannel
+	pd      *verbs.PD
 	release func() error
 }
 
@@ -64,7 +66,7 @@ func open(ctx context.Context, name string, env *tool.Env, d *tool.DeviceOptions
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.ch, err = s.dev.CreateEventChannel(); err != nil {
+	if s.ch, err = rdmacm.CreateEventChannel(s.dev); err != nil {
 		return nil, err
 	}
 	s.pd, err = s.dev.AllocPD()
@@ -91,8 +93,8 @@ func (s *side) remark(format string, args ...any) {
 }
 
 // listen makes a listener, and says so.
-func (s *side) listen(ps roce.PortSpace, local netip.AddrPort, backlog int) (*roce.CMID, error) {
-	id, err := s.dev.CreateID(s.ch, ps)
+func (s *side) listen(ps rdmacm.PortSpace, local netip.AddrPort, backlog int) (*rdmacm.ID, error) {
+	id, err := rdmacm.CreateID(s.ch, ps)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (s *side) listen(ps roce.PortSpace, local netip.AddrPort, backlog int) (*ro
 }
 
 // next waits for an event. If the user ends the wait, the error says so.
-func next(ctx context.Context, ch *roce.EventChannel) (*roce.CMEvent, error) {
+func next(ctx context.Context, ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
 	e, err := ch.Get(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -123,7 +125,7 @@ func next(ctx context.Context, ch *roce.EventChannel) (*roce.CMEvent, error) {
 }
 
 // expect waits for an event of one type; another one is an error.
-func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (*roce.CMEvent, error) {
+func expect(ctx context.Context, ch *rdmacm.EventChannel, want rdmacm.EventType) (*rdmacm.Event, error) {
 	for {
 		e, err := next(ctx, ch)
 		switch {
@@ -131,7 +133,7 @@ func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (
 			return nil, err
 		case e.Type == want:
 			return e, nil
-		case e.Type == roce.CMTimewaitExit:
+		case e.Type == rdmacm.EventTimewaitExit:
 		default:
 			return nil, &eventError{e, want}
 		}
@@ -140,8 +142,8 @@ func expect(ctx context.Context, ch *roce.EventChannel, want roce.CMEventType) (
 
 // eventError says that something else happened than what was waited for.
 type eventError struct {
-	e    *roce.CMEvent
-	want roce.CMEventType
+	e    *rdmacm.Event
+	want rdmacm.EventType
 }
 
 func (e *eventError) Error() string {
@@ -166,10 +168,10 @@ const etimedout = 110
 
 // status is what librdmacm puts in the field status of an event: the reason of
 // a refusal, or a negative error number.
-func status(e *roce.CMEvent) int {
+func status(e *rdmacm.Event) int {
 	var rej *roce.RejectedError
 	switch {
-	case errors.As(e.Err, &rej) && e.ID != nil && e.ID.PortSpace() == roce.PortSpaceUDP:
+	case errors.As(e.Err, &rej) && e.ID != nil && e.ID.PortSpace() == rdmacm.PortSpaceUDP:
 		return int(rej.SIDRStatus)
 	case rej != nil:
 		return int(rej.Reason)
@@ -180,23 +182,23 @@ func status(e *roce.CMEvent) int {
 }
 
 // resolve finds the way to a peer, for an ID that has been made.
-func (s *side) resolve(ctx context.Context, id *roce.CMID, src, dst netip.AddrPort) error {
+func (s *side) resolve(ctx context.Context, id *rdmacm.ID, src, dst netip.AddrPort) error {
 	if err := id.ResolveAddr(src, dst); err != nil {
 		return err
 	}
-	if _, err := expect(ctx, s.ch, roce.CMAddrResolved); err != nil {
+	if _, err := expect(ctx, s.ch, rdmacm.EventAddrResolved); err != nil {
 		return err
 	}
 	if err := id.ResolveRoute(); err != nil {
 		return err
 	}
-	_, err := expect(ctx, s.ch, roce.CMRouteResolved)
+	_, err := expect(ctx, s.ch, rdmacm.EventRouteResolved)
 	return err
 }
 
 // hangUp ends a connection and waits until the peer knows, which is a matter of
 // its patience and lingerTime.
-func (s *side) hangUp(ctx context.Context, id *roce.CMID, ch *roce.EventChannel) error {
+func (s *side) hangUp(ctx context.Context, id *rdmacm.ID, ch *rdmacm.EventChannel) error {
 	if err := id.Disconnect(nil); err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func (s *side) hangUp(ctx context.Context, id *roce.CMID, ch *roce.EventChannel)
 			return nil
 		case err != nil:
 			return err
-		case e.ID == id && e.Type == roce.CMDisconnected:
+		case e.ID == id && e.Type == rdmacm.EventDisconnected:
 			return nil
 		}
 	}
@@ -219,7 +221,7 @@ func (s *side) hangUp(ctx context.Context, id *roce.CMID, ch *roce.EventChannel)
 var errLinger = errors.New("no answer")
 
 // wait returns one completion at least.
-func wait(ctx context.Context, cq *roce.CQ, wcs []roce.WC) (int, error) {
+func wait(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 	n, err := cq.Poll(wcs)
 	for i := 0; n == 0 && err == nil && i < tool.Spins; i++ {
 		runtime.Gosched()
@@ -235,8 +237,8 @@ func wait(ctx context.Context, cq *roce.CQ, wcs []roce.WC) (int, error) {
 }
 
 // failed turns a completion with an error into one.
-func failed(wc *roce.WC) error {
-	return fmt.Errorf("cq completion failed status %d (%v), wr_id %d: %w", wc.Status, wc.Status, wc.ID, roce.WCError(wc))
+func failed(wc *verbs.WC) error {
+	return fmt.Errorf("cq completion failed status %d (%v), wr_id %d: %w", wc.Status, wc.Status, wc.ID, verbs.WCError(wc))
 }
 
 // on makes an address and a port one.

@@ -11,6 +11,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 const (
@@ -71,8 +73,8 @@ func (p *timing) options() []getopt.Option {
 
 // timed is one connection.
 type timed struct {
-	id    *roce.CMID
-	qp    *roce.QP // nil if it is pretended
+	id    *rdmacm.ID
+	qp    *verbs.QP // nil if it is pretended
 	qpn   ib.QPN
 	psn   ib.PSN
 	spans spans
@@ -82,7 +84,7 @@ type timed struct {
 type clock struct {
 	*side
 	p       *timing
-	cq      *roce.CQ
+	cq      *verbs.CQ
 	pretend bool // no queue pairs
 	delay   time.Duration
 	nextQPN ib.QPN          // for those
@@ -163,7 +165,7 @@ func (c *clock) createQP(t *timed) (err error) {
 		c.used[t.qpn] = true
 		return c.pause()
 	}
-	t.qp, err = c.pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: c.cq, Caps: roce.QPCaps{
+	t.qp, err = c.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: c.cq, Caps: verbs.QPCaps{
 		MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1,
 	}})
 	if err != nil {
@@ -196,9 +198,9 @@ func (c *clock) toInit(t *timed) error {
 }
 
 // toRTS connects the queue pair to what the peer said.
-func (c *clock) toRTS(t *timed, peer *roce.ConnParam) (err error) {
-	var remote roce.RemoteInfo
-	var a roce.ConnAttr
+func (c *clock) toRTS(t *timed, peer *rdmacm.ConnParam) (err error) {
+	var remote verbs.RemoteInfo
+	var a verbs.ConnAttr
 	t.spans[stepRTRAttr].start()
 	if t.qp != nil {
 		if remote, a, err = c.connAttr(t.id, t.qp, peer); err != nil {
@@ -213,8 +215,8 @@ func (c *clock) toRTS(t *timed, peer *roce.ConnParam) (err error) {
 }
 
 // param is what a connection is asked for and accepted with.
-func (t *timed) param() *roce.ConnParam {
-	return &roce.ConnParam{ResponderResources: 1, InitiatorDepth: 1, QPN: t.qpn, StartingPSN: t.psn}
+func (t *timed) param() *rdmacm.ConnParam {
+	return &rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, QPN: t.qpn, StartingPSN: t.psn}
 }
 
 // destroy ends a test.
@@ -240,17 +242,17 @@ func (c *clock) destroy() error {
 }
 
 // until handles events until n connections have done a step.
-func (c *clock) until(ctx context.Context, at step, n int, handle func(*roce.CMEvent) error) error {
+func (c *clock) until(ctx context.Context, at step, n int, handle func(*rdmacm.Event) error) error {
 	for c.done[at] < n {
 		e, err := next(ctx, c.ch)
 		if err != nil {
 			return err
 		}
 		switch e.Type {
-		case roce.CMTimewaitExit:
-		case roce.CMAddrError, roce.CMRouteError, roce.CMConnectError, roce.CMUnreachable, roce.CMRejected:
+		case rdmacm.EventTimewaitExit:
+		case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
 			c.printf("event: %v, error: %d\n", e.Type, status(e))
-			err := fmt.Errorf("connection %d of %d: %w", c.done[at]+1, n, &eventError{e, roce.CMEstablished})
+			err := fmt.Errorf("connection %d of %d: %w", c.done[at]+1, n, &eventError{e, rdmacm.EventEstablished})
 			if t, ok := e.ID.Context.(*timed); ok {
 				err = fmt.Errorf("queue pair %v, %w", t.qpn, err)
 			}

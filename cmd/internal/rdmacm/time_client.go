@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
 )
 
 func (c *clock) client(ctx context.Context, from netip.Addr, to netip.AddrPort) (err error) {
@@ -78,8 +78,8 @@ func (c *clock) connects(ctx context.Context, n int, from netip.Addr, to netip.A
 		return err
 	}
 	// Until the peer has said so: the device is not to go before.
-	err = c.until(ctx, stepDisconnect, n, func(e *roce.CMEvent) error {
-		if e.Type == roce.CMDisconnected {
+	err = c.until(ctx, stepDisconnect, n, func(e *rdmacm.Event) error {
+		if e.Type == rdmacm.EventDisconnected {
 			c.done[stepDisconnect]++
 		}
 		return nil
@@ -96,11 +96,11 @@ func (c *clock) prepare(ctx context.Context, from netip.Addr, to netip.AddrPort)
 		t.spans[stepFull].start()
 		t.spans[stepCreateID].start()
 		defer t.spans[stepCreateID].end()
-		if t.id, err = c.dev.CreateID(c.ch, roce.PortSpaceTCP); err != nil {
+		if t.id, err = rdmacm.CreateID(c.ch, rdmacm.PortSpaceTCP); err != nil {
 			return err
 		}
 		t.id.Context = t
-		return t.id.SetRetries(crowdTries, int64(crowdInterval))
+		return t.id.SetRetries(crowdTries, crowdInterval)
 	})
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (c *clock) prepare(ctx context.Context, from netip.Addr, to netip.AddrPort)
 		if err != nil {
 			return err
 		}
-		err = c.until(ctx, at, len(c.conns), func(e *roce.CMEvent) error {
+		err = c.until(ctx, at, len(c.conns), func(e *rdmacm.Event) error {
 			t, _ := e.ID.Context.(*timed)
 			t.spans[at].end()
 			c.done[at]++
@@ -145,8 +145,8 @@ func (c *clock) prepare(ctx context.Context, from netip.Addr, to netip.AddrPort)
 }
 
 // onResponse takes the peer's acceptance.
-func (c *clock) onResponse(e *roce.CMEvent) error {
-	if e.Type != roce.CMConnectResponse {
+func (c *clock) onResponse(e *rdmacm.Event) error {
+	if e.Type != rdmacm.EventConnectResponse {
 		return nil
 	}
 	t, _ := e.ID.Context.(*timed)

@@ -6,7 +6,8 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 func (c *clock) serve(ctx context.Context, local netip.AddrPort) (err error) {
@@ -17,7 +18,7 @@ func (c *clock) serve(ctx context.Context, local netip.AddrPort) (err error) {
 		return err
 	}
 	defer tcp.Close()
-	l, err := c.listen(roce.PortSpaceTCP, local, 0)
+	l, err := c.listen(rdmacm.PortSpaceTCP, local, 0)
 	if err != nil {
 		return err
 	}
@@ -69,9 +70,9 @@ func (c *clock) accepts(ctx context.Context, n int) error {
 }
 
 // handle is what the server does with an event.
-func (c *clock) handle(e *roce.CMEvent) error {
+func (c *clock) handle(e *rdmacm.Event) error {
 	switch e.Type {
-	case roce.CMConnectRequest:
+	case rdmacm.EventConnectRequest:
 		if len(c.conns) == 0 {
 			c.printf("\tAccepting\n")
 			c.all[stepConnect].start()
@@ -80,9 +81,9 @@ func (c *clock) handle(e *roce.CMEvent) error {
 		e.ID.Context = t
 		c.conns = append(c.conns, t)
 		return c.accept(t, &e.Conn)
-	case roce.CMEstablished:
+	case rdmacm.EventEstablished:
 		c.done[stepConnect]++
-	case roce.CMDisconnected:
+	case rdmacm.EventDisconnected:
 		if c.done[stepDisconnect]++; c.done[stepDisconnect] == 1 {
 			c.printf("\tDisconnecting\n")
 			c.all[stepDisconnect].start()
@@ -96,7 +97,7 @@ func (c *clock) handle(e *roce.CMEvent) error {
 	return nil
 }
 
-func (c *clock) accept(t *timed, peer *roce.ConnParam) error {
+func (c *clock) accept(t *timed, peer *rdmacm.ConnParam) error {
 	if err := c.createQP(t); err != nil {
 		return err
 	}
@@ -111,9 +112,9 @@ func (c *clock) accept(t *timed, peer *roce.ConnParam) error {
 
 // serveOld serves a client that keeps no step, and the next ones, until the
 // user ends it, as the originals of that time do.
-func (c *clock) serveOld(ctx context.Context, first *roce.CMEvent) error {
+func (c *clock) serveOld(ctx context.Context, first *rdmacm.Event) error {
 	c.remark("the client has no TCP connection: taken for cmtime of rdma-core before 52")
-	ids := map[*roce.CMID]*roce.QP{}
+	ids := map[*rdmacm.ID]*verbs.QP{}
 	defer func() {
 		for id := range ids {
 			_ = id.Close() // the queue pair with it; the device follows
@@ -121,8 +122,8 @@ func (c *clock) serveOld(ctx context.Context, first *roce.CMEvent) error {
 	}()
 	for e := first; ; {
 		switch e.Type {
-		case roce.CMConnectRequest:
-			qp, err := e.ID.CreateQP(c.pd, roce.QPInitAttr{SendCQ: c.cq, Caps: roce.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		case rdmacm.EventConnectRequest:
+			qp, err := e.ID.CreateQP(c.pd, verbs.QPInitAttr{SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 			if err == nil {
 				err = e.ID.Accept(nil)
 			}
@@ -130,7 +131,7 @@ func (c *clock) serveOld(ctx context.Context, first *roce.CMEvent) error {
 				return errors.Join(err, e.ID.Close())
 			}
 			ids[e.ID] = qp
-		case roce.CMDisconnected, roce.CMRejected, roce.CMUnreachable, roce.CMConnectError:
+		case rdmacm.EventDisconnected, rdmacm.EventRejected, rdmacm.EventUnreachable, rdmacm.EventConnectError:
 			delete(ids, e.ID)
 			if err := e.ID.Close(); err != nil {
 				return err

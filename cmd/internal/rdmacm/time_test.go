@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,14 +46,14 @@ func TestTimingOldServer(t *testing.T) {
 func TestTimingOldClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	at := toolcheck.Addr(t)
-	var dev *roce.Device
-	open := func(cfg roce.Config) (*roce.Device, func() error, error) {
+	var dev *verbs.Device
+	open := func(cfg verbs.Config) (*verbs.Device, func() error, error) {
 		var err error
-		dev, err = roce.Open(cfg)
+		dev, err = verbs.Open(cfg)
 		return dev, dev.Close, err
 	}
 	s, _ := startServer(t, ctx, open, "cmtime", "-b "+at.String())
-	client, err := roce.Open(roce.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
+	client, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
 	require.NoError(t, err)
 	defer client.Close()
 	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: client}}

@@ -10,7 +10,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 const udaddyPort = 7174
@@ -68,7 +69,7 @@ func (p *udaddy) run(ctx context.Context, env *tool.Env) (err error) {
 
 func (r *udaddyRun) server(ctx context.Context, local netip.AddrPort) (err error) {
 	r.printf("udaddy: starting server\n")
-	l, err := r.listen(roce.PortSpaceUDP, local, 0)
+	l, err := r.listen(rdmacm.PortSpaceUDP, local, 0)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (r *udaddyRun) client(ctx context.Context, from netip.Addr, to netip.AddrPo
 	r.printf("udaddy: starting client\n")
 	r.printf("udaddy: connecting\n")
 	for range r.p.conns {
-		id, err := r.dev.CreateID(r.ch, roce.PortSpaceUDP)
+		id, err := rdmacm.CreateID(r.ch, rdmacm.PortSpaceUDP)
 		if err != nil {
 			return err
 		}
@@ -134,42 +135,42 @@ func (r *udaddyRun) connects(ctx context.Context) error {
 	return nil
 }
 
-func (r *udaddyRun) event(e *roce.CMEvent) (err error) {
+func (r *udaddyRun) event(e *rdmacm.Event) (err error) {
 	n, _ := e.ID.Context.(*node)
 	switch e.Type {
-	case roce.CMAddrResolved:
+	case rdmacm.EventAddrResolved:
 		if r.p.tos >= 0 {
 			if err := e.ID.SetTypeOfService(uint8(r.p.tos)); err != nil {
 				return err
 			}
 		}
 		return e.ID.ResolveRoute()
-	case roce.CMRouteResolved:
+	case rdmacm.EventRouteResolved:
 		if err := n.prepare(r.side); err != nil {
 			return err
 		}
 		if err := n.postRecvs(); err != nil {
 			return err
 		}
-		return e.ID.Connect(&roce.ConnParam{})
-	case roce.CMConnectRequest:
+		return e.ID.Connect(&rdmacm.ConnParam{})
+	case rdmacm.EventConnectRequest:
 		return r.accept(e.ID)
-	case roce.CMEstablished:
+	case rdmacm.EventEstablished:
 		n.qpn, n.qkey = e.UD.QPN, e.UD.QKey
 		if n.ah, err = r.pd.CreateAH(e.UD.AV); err != nil {
 			return err
 		}
 		n.up = true
 		r.left--
-	case roce.CMAddrError, roce.CMRouteError, roce.CMConnectError, roce.CMUnreachable, roce.CMRejected:
+	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
 		r.printf("udaddy: event: %v, error: %d\n", e.Type, status(e))
 		r.left--
-		return &eventError{e, roce.CMEstablished}
+		return &eventError{e, rdmacm.EventEstablished}
 	}
 	return nil
 }
 
-func (r *udaddyRun) accept(id *roce.CMID) error {
+func (r *udaddyRun) accept(id *rdmacm.ID) error {
 	if len(r.nodes) == r.p.conns {
 		r.printf("udaddy: failing connection request\n")
 		return errors.Join(id.Reject(nil), id.Close())
@@ -184,7 +185,7 @@ func (r *udaddyRun) accept(id *roce.CMID) error {
 		r.printf("udaddy: failing connection request\n")
 		return errors.Join(err, id.Reject(nil))
 	}
-	if err := id.Accept(&roce.ConnParam{}); err != nil {
+	if err := id.Accept(&rdmacm.ConnParam{}); err != nil {
 		return err
 	}
 	n.up = true
@@ -195,15 +196,15 @@ func (r *udaddyRun) accept(id *roce.CMID) error {
 // receive waits for the messages of a client. The first one says how to reach
 // it: its queue pair is in the immediate value, its address in the GRH.
 func (r *udaddyRun) receive(ctx context.Context, n *node) error {
-	return complete(ctx, n.rcq, n.o.count, func(wc *roce.WC) (err error) {
+	return complete(ctx, n.rcq, n.o.count, func(wc *verbs.WC) (err error) {
 		if n.ah != nil {
 			return nil
 		}
 		var g ib.GRH
-		if wc.Flags&roce.WCWithGRH == 0 || !g.Decode((*[ib.GRHBytes]byte)(n.mr.Bytes())) {
+		if wc.Flags&verbs.WCWithGRH == 0 || !g.Decode((*[ib.GRHBytes]byte)(n.mr.Bytes())) {
 			return errors.New("failed to create reply AH: the message came without a GRH")
 		}
-		n.qpn, n.qkey = ib.QPN(wc.Imm), roce.UDQKey
+		n.qpn, n.qkey = ib.QPN(wc.Imm), rdmacm.UDQKey
 		n.ah, err = r.pd.CreateAHTo(ib.GIDFromAddr(g.Src))
 		return err
 	})

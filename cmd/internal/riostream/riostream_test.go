@@ -9,8 +9,8 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,8 +35,8 @@ func TestLoopbackIPv6(t *testing.T) {
 	require.NoError(t, server.Err)
 }
 
-func open(t *testing.T) *roce.Device {
-	d, err := roce.Open(roce.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
+func open(t *testing.T) *verbs.Device {
+	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d

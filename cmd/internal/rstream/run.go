@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Kind is one of the two tools.
@@ -58,7 +58,7 @@ type Session struct {
 
 	k        *Kind
 	env      *tool.Env
-	dev      *roce.Device
+	dev      *verbs.Device
 	listener net.Listener
 }
 

@@ -10,20 +10,20 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport/cc"
 )
 
 // OpenFunc opens a device; release ends its use.
-type OpenFunc func(cfg roce.Config) (dev *roce.Device, release func() error, err error)
+type OpenFunc func(cfg verbs.Config) (dev *verbs.Device, release func() error, err error)
 
 // OpenDevice is the OpenFunc of the real program.
-func OpenDevice(cfg roce.Config) (*roce.Device, func() error, error) {
-	dev, err := roce.Open(cfg)
+func OpenDevice(cfg verbs.Config) (*verbs.Device, func() error, error) {
+	dev, err := verbs.Open(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +58,7 @@ func lineRate(iface string) cc.Rate {
 }
 
 // openOn opens a device on the link that was asked for; the device closes it.
-func (d *DeviceOptions) openOn(open OpenFunc, cfg roce.Config) (*roce.Device, func() error, error) {
+func (d *DeviceOptions) openOn(open OpenFunc, cfg verbs.Config) (*verbs.Device, func() error, error) {
 	var l link.Link
 	var err error
 	switch d.Link {
@@ -86,12 +86,12 @@ func (d *DeviceOptions) openOn(open OpenFunc, cfg roce.Config) (*roce.Device, fu
 // Open opens the device at p. If the address was chosen by default and is
 // taken, the place's spares are tried: two tools on one machine without
 // network then find an address each. The place returned is where it is.
-func (d *DeviceOptions) Open(env *Env, p Place) (*roce.Device, func() error, Place, error) {
+func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Place, error) {
 	open := env.Open
 	if open == nil {
 		open = OpenDevice
 	}
-	cfg := roce.Config{
+	cfg := verbs.Config{
 		Addrs:   p.Addrs,
 		Polling: d.Polling,
 		UDP:     udp.Options{DisableGSO: d.NoGSO, DisableGRO: d.NoGRO},

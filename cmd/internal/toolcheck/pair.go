@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,19 +55,19 @@ func portOf(a netip.AddrPort) string {
 // one IPv6 loopback address.
 func Shared6(t *testing.T) tool.OpenFunc {
 	dev := Device6(t)
-	return func(roce.Config) (*roce.Device, func() error, error) { return dev, func() error { return nil }, nil }
+	return func(verbs.Config) (*verbs.Device, func() error, error) { return dev, func() error { return nil }, nil }
 }
 
 // Device6 opens a device on ::1, which ends with the test. The UDP port is one that
 // is free, because other tests have devices on the address, too.
-func Device6(t *testing.T) *roce.Device {
+func Device6(t *testing.T) *verbs.Device {
 	a := Addr(t).As4()
-	var dev *roce.Device
+	var dev *verbs.Device
 	var err error
 	for i := range 50 {
-		cfg := roce.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}}
+		cfg := verbs.Config{Addrs: []netip.Addr{netip.IPv6Loopback()}}
 		cfg.UDP.Port = uint16(20000 + (int(a[2])<<8+int(a[3])+i*97)%30000)
-		if dev, err = roce.Open(cfg); err == nil {
+		if dev, err = verbs.Open(cfg); err == nil {
 			break
 		}
 	}

@@ -24,7 +24,7 @@ import (
 
 // defaultPackages are those whose tests ought to find everything.
 var defaultPackages = []string{
-	"./ib", "./mem", "./transport", "./transport/cc", "./roce/cm", "./roce/rsocket", "./roce/link",
+	"./ib", "./mem", "./transport", "./transport/cc", "./roce/rdmacm/cm", "./roce/internal/shard", "./roce/rsocket", "./roce/link",
 }
 
 type options struct {

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // The first transmission of PSN 5 is lost; the message arrives nevertheless,
@@ -18,18 +18,18 @@ import (
 func Example() {
 	network := sim.New(sim.Config{})
 	var faults *fault.Link
-	open := func(addr string, wrap func(link.Link) (link.Link, error)) (*roce.Device, *roce.QP, *roce.CQ, *roce.MR) {
+	open := func(addr string, wrap func(link.Link) (link.Link, error)) (*verbs.Device, *verbs.QP, *verbs.CQ, *verbs.MR) {
 		l, err := network.Link(netip.MustParseAddr(addr))
 		check(err)
-		d, err := roce.Open(roce.Config{Link: l, WrapLink: wrap})
+		d, err := verbs.Open(verbs.Config{Link: l, WrapLink: wrap})
 		check(err)
 		pd, err := d.AllocPD()
 		check(err)
 		cq, err := d.CreateCQ(16, nil)
 		check(err)
-		mr, err := pd.RegisterMR(make([]byte, 1<<16), roce.AccessAll)
+		mr, err := pd.RegisterMR(make([]byte, 1<<16), verbs.AccessAll)
 		check(err)
-		qp, err := pd.CreateQP(roce.QPInitAttr{Type: roce.RC, SendCQ: cq})
+		qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq})
 		check(err)
 		qp.SetPSN(0)
 		return d, qp, cq, mr
@@ -44,11 +44,11 @@ func Example() {
 	check(qa.Connect(qb.LocalInfo(0)))
 	check(qb.Connect(qa.LocalInfo(0)))
 
-	check(qa.PostSend(&roce.SendWR{
-		Opcode: roce.WRWrite, Flags: roce.SendSignaled, SGList: []roce.SGE{src.SGE(0, 1<<16)},
+	check(qa.PostSend(&verbs.SendWR{
+		Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{src.SGE(0, 1<<16)},
 		RemoteAddr: dst.Addr(), RKey: dst.RKey(),
 	}))
-	var wc [1]roce.WC
+	var wc [1]verbs.WC
 	_, err := cq.Wait(context.Background(), wc[:])
 	check(err)
 	fmt.Println(wc[0].Status, "drops:", faults.Hits(0), "sequence NAKs:", a.Counters().RcvdSeqErr)

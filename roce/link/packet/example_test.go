@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/packet"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // A device on a packet link, or what to do where that is not permitted.
@@ -21,7 +21,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	d, err := roce.Open(roce.Config{Link: l})
+	d, err := verbs.Open(verbs.Config{Link: l})
 	if err != nil {
 		fmt.Println(err)
 		return

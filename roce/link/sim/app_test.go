@@ -12,6 +12,7 @@ import (
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ import (
 var badNetwork = sim.Faults{Loss: 0.03, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.03, JitterNs: 5000}
 
 // openDevice opens a device that is closed at the end of the test.
-func openDevice(t *testing.T, net *sim.Fabric, addr netip.Addr) *roce.Device {
+func openDevice(t *testing.T, net *sim.Fabric, addr netip.Addr) *verbs.Device {
 	t.Helper()
 	d := openOn(net, addr)
 	t.Cleanup(func() { _ = d.Close() })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // A service and two clients on a network that loses packets, and that is cut for half
@@ -80,10 +81,10 @@ func shout(ctx context.Context, c *roce.Conn) error {
 	}
 }
 
-func openOn(net *sim.Fabric, addr netip.Addr) *roce.Device {
+func openOn(net *sim.Fabric, addr netip.Addr) *verbs.Device {
 	host, err := net.Link(addr)
 	must(err)
-	d, err := roce.Open(roce.Config{Link: host}) // the keys come from the seed, too
+	d, err := verbs.Open(verbs.Config{Link: host}) // the keys come from the seed, too
 	must(err)
 	return d
 }

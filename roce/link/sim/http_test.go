@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +38,7 @@ func pages(t *testing.T, cfg sim.Config) (seen string) {
 			}
 		})
 		var clients sync.WaitGroup
-		var devices []*roce.Device
+		var devices []*verbs.Device
 		for i := range 3 {
 			devices = append(devices, openDevice(t, network, netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)})))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // session carries out up to n operations and returns how many.
@@ -148,8 +149,8 @@ func (c *swarmClient) batch(conn *roce.Conn, mem roce.RemoteMemory, model []byte
 		off := c.rng.IntN(swarmMemory - 64)
 		data := c.bytes(64)
 		copy(model[off:], data)
-		if err := conn.QP().PostSend(&roce.SendWR{
-			ID: uint64(i), Opcode: roce.WRWrite, Flags: roce.SendSignaled | roce.SendInline, Inline: data,
+		if err := conn.QP().PostSend(&verbs.SendWR{
+			ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: data,
 			RemoteAddr: mem.Addr + uint64(off), RKey: mem.RKey,
 		}); err != nil {
 			if c.well || c.w.o.cuts+c.w.o.kills == 0 {
@@ -161,17 +162,17 @@ func (c *swarmClient) batch(conn *roce.Conn, mem roce.RemoteMemory, model []byte
 	}
 	good := true
 	for i := range n {
-		var wc roce.WC
+		var wc verbs.WC
 		if !c.call("completion", func(ctx context.Context) (err error) {
 			wc, err = conn.Completion(ctx)
 			return err
 		}) {
 			return false
 		}
-		if wc.ID != uint64(i) || wc.Status == roce.WCSuccess && !good {
+		if wc.ID != uint64(i) || wc.Status == verbs.WCSuccess && !good {
 			c.w.t.Errorf("%v: completion %d, %v, instead of %d", c.h.addr, wc.ID, wc.Status, i)
 		}
-		good = good && wc.Status == roce.WCSuccess
+		good = good && wc.Status == verbs.WCSuccess
 	}
 	return good && c.same(conn, mem, model)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -146,7 +147,7 @@ type swarmWorld struct {
 // swarmHost is a host whose device comes and goes.
 type swarmHost struct {
 	addr     netip.Addr
-	dev      *roce.Device
+	dev      *verbs.Device
 	stop     context.CancelFunc // of its services
 	services sync.WaitGroup
 }
@@ -289,7 +290,7 @@ func (w *swarmWorld) kill(h *swarmHost, pause time.Duration) {
 	w.boot(h)
 }
 
-func (w *swarmWorld) device(h *swarmHost) *roce.Device {
+func (w *swarmWorld) device(h *swarmHost) *verbs.Device {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return h.dev

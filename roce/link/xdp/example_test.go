@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/verbs"
 )
 
 // A device on an interface with an XDP link. What the interface can do decides
@@ -17,7 +17,7 @@ func Example() {
 		return
 	}
 	fmt.Println(l.Capabilities().Mode, l.MTU())
-	dev, err := roce.Open(roce.Config{Addrs: l.Addrs(), Link: l})
+	dev, err := verbs.Open(verbs.Config{Addrs: l.Addrs(), Link: l})
 	if err != nil {
 		l.Close()
 		return

@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// Alarm calls a function at a time on the clock of a shard, which is virtual on a
+// simulated network. Thousands of alarms cost one timer: each is an entry of
+// a heap.
+//
+// The function is called without locks, one at a time with those of other alarms of the
+// shard; it must not wait, nor close the shard. In a simulation the goroutine that lets time pass calls it; on other
+// networks a goroutine that lives for the calls. When the shard closes, all
+// alarms that are set go off: what waits for one has nothing left to wait for.
+// The zero Alarm cannot be set.
+type Alarm struct {
+	s     *Shard
+	f     func()
+	at    int64
+	seq   uint64
+	index int // place in the heap; -1: not set
+}
+
+// maxAlarm is the longest that an alarm waits: 36 years.
+const maxAlarm time.Duration = 1 << 60
+
+// NewAlarm makes an alarm, which is not set, for f.
+func (s *Shard) NewAlarm(f func()) *Alarm {
+	if f == nil {
+		f = func() {}
+	}
+	return &Alarm{s: s, f: f, index: -1}
+}
+
+// Set makes the alarm go off once, when delay has passed, instead of what was set
+// before. It may be late by up to slack: alarms with the same slack go off together,
+// which is cheaper than one after the other. On a shard that is closed Set does nothing, and
+// reports false.
+func (a *Alarm) Set(delay, slack time.Duration) bool {
+	if a == nil || a.s == nil {
+		return false
+	}
+	at := a.s.link.Now() + int64(min(delay, maxAlarm))
+	if s := int64(min(slack, maxAlarm)); s > 0 {
+		at += s - 1
+		at -= at % s
+	}
+	c := &a.s.alarms
+	c.mu.Lock()
+	if c.shut {
+		c.mu.Unlock()
+		return false
+	}
+	c.remove(a)
+	c.seq++
+	a.at, a.seq = at, c.seq
+	heap.Push(&c.heap, a)
+	first := c.heap[0] == a
+	c.mu.Unlock()
+	if first {
+		a.s.armAlarms()
+	}
+	return true
+}
+
+// Now returns the time on the clock of the shard, since an arbitrary start.
+func (a *Alarm) Now() time.Duration {
+	if a == nil || a.s == nil {
+		return 0
+	}
+	return time.Duration(a.s.link.Now())
+}
+
+// Stop takes back what was set. The function may be running, or about to.
+func (a *Alarm) Stop() {
+	if a == nil || a.s == nil {
+		return
+	}
+	c := &a.s.alarms
+	c.mu.Lock()
+	first := a.index == 0
+	c.remove(a)
+	c.mu.Unlock()
+	if first && a.s.driven != nil {
+		a.s.armAlarms() // time must not pass for it
+	}
+}
+
+// alarmClock holds the alarms of a shard.
+type alarmClock struct {
+	mu    sync.Mutex
+	heap  alarmHeap
+	seq   uint64
+	shut  bool
+	timer *time.Timer // of a shard that is not driven
+	timed int64       // when it fires; 0: it does not
+
+	running sync.Mutex // held while functions are called
+}
+
+// next returns when the first alarm goes off.
+func (c *alarmClock) next() (at int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.heap) == 0 {
+		return 0, false
+	}
+	return c.heap[0].at, true
+}
+
+// armAlarms has the alarms run when the first is due.
+func (s *Shard) armAlarms() {
+	if s.driven != nil {
+		s.mu.Lock()
+		if !s.shut {
+			s.noteTimers()
+		}
+		s.mu.Unlock()
+		return
+	}
+	c := &s.alarms
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shut || len(c.heap) == 0 || c.timed != 0 && c.timed <= c.heap[0].at {
+		return
+	}
+	c.timed = c.heap[0].at
+	left := time.Duration(max(c.timed-s.link.Now(), 0))
+	if c.timer == nil {
+		c.timer = time.AfterFunc(left, s.runAlarms)
+	} else {
+		c.timer.Reset(left)
+	}
+}
+
+// runAlarms calls the functions of the alarms that are due.
+func (s *Shard) runAlarms() {
+	c := &s.alarms
+	c.running.Lock()
+	c.mu.Lock()
+	c.timed = 0
+	for now := s.link.Now(); len(c.heap) > 0 && (c.shut || c.heap[0].at <= now); {
+		a := c.heap[0]
+		c.remove(a)
+		c.mu.Unlock()
+		a.f()
+		c.mu.Lock()
+	}
+	more := len(c.heap) > 0
+	c.mu.Unlock()
+	c.running.Unlock()
+	if more || s.driven != nil {
+		s.armAlarms()
+	}
+}
+
+// alarmDue reports whether the first alarm is due.
+func (s *Shard) alarmDue() bool {
+	at, ok := s.alarms.next()
+	return ok && at <= s.link.Now()
+}
+
+// endAlarms lets all alarms go off, since the shard is closed. Its caller may hold
+// locks that their functions want, unless it is a simulation.
+func (s *Shard) endAlarms() {
+	c := &s.alarms
+	c.mu.Lock()
+	c.shut = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	any := len(c.heap) > 0
+	c.mu.Unlock()
+	switch {
+	case !any:
+	case s.driven != nil:
+		s.runAlarms()
+	default:
+		go s.runAlarms()
+	}
+}
+
+// alarmHeap is for container/heap: by time, and by the order in which they were set.
+type alarmHeap []*Alarm
+
+func (h alarmHeap) Len() int { return len(h) }
+
+func (h alarmHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+
+func (h alarmHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *alarmHeap) Push(x any) {
+	a := x.(*Alarm)
+	a.index = len(*h)
+	*h = append(*h, a)
+}
+
+func (h *alarmHeap) Pop() any {
+	last := len(*h) - 1
+	a := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	a.index = -1
+	return a
+}
+
+// remove takes an alarm out, if it is in. The lock is held.
+func (c *alarmClock) remove(a *Alarm) {
+	if a.index >= 0 {
+		heap.Remove(&c.heap, a.index)
+	}
+}

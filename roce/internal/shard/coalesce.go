@@ -1,0 +1,51 @@
+package shard
+
+import "sync/atomic"
+
+// coalescer counts messages that the engine has taken and the shard has
+// not sent yet: messages that are posted one by one then share datagrams and system
+// calls, of which each costs as much as dozens of small packets.
+//
+// A message waits only if others of its queue pair are on their way, and only
+// while the goroutine of an event-driven shard is at work, which sends what
+// waits on its second turn after the last post, about 2 us later. Sooner than
+// that it leaves with whatever else is sent, when there is enough
+// to fill a datagram, before a completion queue is found empty, and before the
+// goroutine blocks. So a message by itself leaves at once, in the call that
+// posts it, and one that is followed by others waits at most as long as its
+// acknowledgement would.
+type coalescer struct {
+	bytes int           // under the lock of the shard
+	n     atomic.Uint32 // messages; changed under the lock of the shard
+	seen  uint32        // n on the last turn of the goroutine; only it looks
+}
+
+// add leaves a message to be sent later. It returns false if that is enough now.
+func (c *coalescer) add(bytes int) bool {
+	c.bytes += bytes
+	if c.bytes >= coalesceBytes || c.n.Load()+1 >= coalesceMessages {
+		return false
+	}
+	c.n.Add(1)
+	return true
+}
+
+// sent notes that nothing waits any more.
+func (c *coalescer) sent() {
+	c.bytes = 0
+	if c.n.Load() != 0 {
+		c.n.Store(0)
+	}
+}
+
+// waiting reports whether there are messages to be sent.
+func (c *coalescer) waiting() bool { return c.n.Load() != 0 }
+
+// quiet reports, on a turn of the goroutine, whether there was no post since the
+// last one.
+func (c *coalescer) quiet() bool {
+	n := c.n.Load()
+	same := n != 0 && n == c.seen
+	c.seen = n
+	return same
+}

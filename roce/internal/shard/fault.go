@@ -1,0 +1,100 @@
+package shard
+
+import (
+	"runtime/debug"
+
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport"
+)
+
+// Memory that an application registers may go away: a mapped file is truncated,
+// pages are unmapped. The next access gets a SIGBUS or a SIGSEGV, and
+// it is ours, when a peer asks for it. Whatever touches registered memory is called
+// from this file: here such a signal becomes a panic (debug.SetPanicOnFault, which holds for a
+// goroutine and costs 2 ns), the engine or this file recovers from it, and the
+// queue pair fails. It is done once for a batch of packets, not for each.
+
+// handle has the engine take received packets. The lock is held.
+func (s *Shard) handle(now int64, rx []transport.RxPacket) {
+	if len(rx) == 0 {
+		return
+	}
+	before := debug.SetPanicOnFault(true)
+	s.eng.HandlePackets(now, rx) // contains them
+	debug.SetPanicOnFault(before)
+}
+
+// pollTransmit has the engine fill s.tx. The lock is held.
+func (s *Shard) pollTransmit(now int64) int {
+	before := debug.SetPanicOnFault(true)
+	n := s.eng.PollTransmit(now, s.tx)
+	debug.SetPanicOnFault(before)
+	return n
+}
+
+// PostSend is that of the engine, which reads inline data. The lock is held.
+func (s *Shard) PostSend(now int64, qp *transport.QP, wr *transport.SendWR) error {
+	if wr == nil || wr.Flags&transport.SendInline == 0 {
+		return qp.PostSend(now, wr)
+	}
+	before := debug.SetPanicOnFault(true)
+	err := qp.PostSend(now, wr)
+	debug.SetPanicOnFault(before)
+	return err
+}
+
+// send gives packets to the link, which reads the payloads from registered memory. The
+// lock is held.
+func (s *Shard) send(now int64, batch []transport.TxPacket) {
+	before := debug.SetPanicOnFault(true)
+	for len(batch) > 0 {
+		batch = batch[s.sendUpTo(now, batch):]
+	}
+	debug.SetPanicOnFault(before)
+}
+
+// sendUpTo sends packets until the payload of one is not there, and returns how many
+// the link is done with, with that one: see link.Link.
+func (s *Shard) sendUpTo(now int64, batch []transport.TxPacket) (n int) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		addr, ok := mem.FaultAddr(v)
+		if !ok {
+			panic(v)
+		}
+		for i := range batch {
+			if s.eng.TransmitFault(now, &batch[i], addr) {
+				n = i + 1
+				// What follows of the same request would fare no better.
+				for n < len(batch) && batch[n].SrcQP == batch[i].SrcQP && batch[n].NumFrags > 0 {
+					n++
+				}
+				return
+			}
+		}
+		panic(v) // nothing that is registered
+	}()
+	s.link.Send(batch)
+	return len(batch)
+}
+
+// Touch runs f, which accesses registered memory, and reports false if that is not there:
+// the regions are lost then. The lock is held.
+func (s *Shard) Touch(f func() int) (n int, there bool) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		v := recover()
+		debug.SetPanicOnFault(before)
+		if v == nil {
+			return
+		}
+		if addr, ok := mem.FaultAddr(v); !ok || s.table.Lose(addr) == 0 {
+			panic(v)
+		}
+		n, there = 0, false
+	}()
+	return f(), true
+}

@@ -1,0 +1,57 @@
+package shard
+
+// horizon is the time up to which timers may run. A timer stands for "no answer
+// has come", and that is known only when all has been handled that had come by
+// the time the timer was due. While more keeps coming that is not the time at
+// which nothing is left, but the time at which as much has been received as can
+// have been in the link then. So answers that are there always come first, and
+// timers always get their turn.
+type horizon struct {
+	set  bool  // a timer was found due
+	at   int64 // when
+	left int   // packets that may have come before and were not handled; without Marker
+}
+
+// timersDue reports whether a timer is due. rxMu is held.
+func (s *Shard) timersDue(now int64) bool {
+	due := now >= s.nextTimer.Load()
+	if !due {
+		s.horizon.set = false // what came meanwhile has stopped it
+	}
+	return due
+}
+
+// tryTimers is called when a timer is due, and after Recv has returned n packets
+// and these were handled. It runs the timers, or notes that they must wait for
+// packets. rxMu and the lock are held.
+func (s *Shard) tryTimers(now int64, n int) {
+	h := &s.horizon
+	if !h.set {
+		*h = horizon{set: true, at: now, left: maxUnread}
+		if s.marker != nil {
+			s.marker.Mark()
+		}
+		return
+	}
+	h.left -= n
+	caughtUp := n == 0 || h.left <= 0
+	if s.marker != nil {
+		caughtUp = s.marker.CaughtUp()
+	}
+	if caughtUp {
+		h.set = false
+		s.runTimers(now, h.at)
+	}
+}
+
+// runTimers runs the timers of the engine and of the service that
+// were due at horizon, before which nothing has come that was not handled. The lock is
+// held.
+func (s *Shard) runTimers(now, horizon int64) {
+	if at, ok := s.eng.NextTimeout(); ok && at <= horizon {
+		s.eng.HandleTimeoutUntil(now, horizon)
+	}
+	if s.service != nil && s.service.NextTimeout() <= horizon {
+		s.service.Expire(now, horizon)
+	}
+}

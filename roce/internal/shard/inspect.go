@@ -1,0 +1,47 @@
+package shard
+
+import "github.com/goroce/goroce/roce/link"
+
+// This file is for the tests of the packages above, which see the transmit scheduler at
+// work on real objects.
+
+// AckDelayed reports whether an acknowledgement is kept back.
+func (s *Shard) AckDelayed() bool { return s.ack.delayed() }
+
+// AckDelays returns how often one was kept back.
+func (s *Shard) AckDelays() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ack.count
+}
+
+// StopAckTimer keeps the timer from ending delays, so that a slow machine does not.
+func (s *Shard) StopAckTimer() {
+	s.mu.Lock()
+	s.ack.armed = true
+	s.mu.Unlock()
+}
+
+// ForgetVainDelays has the next acknowledgement be kept back, whatever became of those
+// before.
+func (s *Shard) ForgetVainDelays() {
+	s.mu.Lock()
+	s.ack.skip = 0
+	s.mu.Unlock()
+}
+
+// Limits of the scheduler, for tests that count datagrams.
+const (
+	AckGather        = ackGather
+	CoalesceMessages = coalesceMessages
+	CoalesceBytes    = coalesceBytes
+	MaxUnread        = maxUnread
+	RxBatch          = rxBatch
+)
+
+// Step lets simulated time pass to the next thing that happens, and reports false if
+// nothing will. Only for a shard that is driven.
+func (s *Shard) Step() bool { return s.driven.Step() }
+
+// ChangePort has the link tell of its interfaces.
+func (s *Shard) ChangePort(p link.PortState) { s.portChanged(p) }

@@ -1,0 +1,48 @@
+package shard
+
+import "time"
+
+const (
+	// rxBatch is how many packets are handled under one hold of the lock.
+	rxBatch = 128
+	// ackGather is how many packets are handled at most before they are
+	// acknowledged while more are at hand: a quarter of the window of a peer that
+	// sends full packets.
+	ackGather = 32
+	// txBatch is how many packets are made and given to the link at a time: two
+	// datagrams of the most segments that the kernel takes.
+	txBatch = 256
+	// coalesceMessages and coalesceBytes are how many messages, posted one by one, and how
+	// much payload are sent at once, without waiting for more: half of what
+	// programs commonly keep under way, and a datagram of large packets.
+	coalesceMessages = 32
+	coalesceBytes    = 60 << 10
+	// maxUnread is how many packets may wait in a link that does not know itself:
+	// as many small ones as there is room for in a socket buffer of 32 MiB.
+	maxUnread = 1 << 16
+	// PollYield is how many polls without result a goroutine makes before it lets
+	// others run. One takes about 1 us; letting others run, if there are none, as long.
+	PollYield = 16
+	// sharedNs: a yield that takes at least this long means that another thread ran.
+	// hoggedNs: longer than this means that the thread was not polling for packets;
+	// there is no yield then for hogPauseNs.
+	sharedNs   = 3_000
+	hoggedNs   = 500_000
+	hogPauseNs = 50_000_000
+	// ackDelay is how long a shard that is polled keeps an acknowledgement back at most, twice
+	// that if another was kept back before, for an application that neither sends nor
+	// polls. Timeouts of peers are longer: 67 ms by default.
+	ackDelay = 4 * time.Millisecond
+	// maxAckSkip bounds how many batches of packets are acknowledged at once after
+	// acknowledgements were kept back in vain.
+	maxAckSkip = 255
+	// DefaultSpinNs is how long the goroutine of a shard receives without
+	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
+	// on both sides.
+	DefaultSpinNs = 30_000
+	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by
+	// which the goroutine knows that it was not alone on its processor, and
+	// spinPauseNs how long it then blocks without spinning.
+	preemptedNs = 50_000
+	spinPauseNs = 10_000_000
+)

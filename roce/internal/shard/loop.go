@@ -1,0 +1,184 @@
+package shard
+
+import (
+	"math"
+	"runtime"
+)
+
+// Never is for Poll: the application will not send something next.
+func Never() bool { return false }
+
+// Always is for Poll: the application gets to run after every poll, and can
+// see what was written to its memory.
+func Always() bool { return true }
+
+// progress receives, handles what came, runs timers that are due when what
+// had come by then has been handled, and sends what the scheduler says. It reports
+// whether there was anything to do. expectReply, called with
+// the lock held, says whether the application is likely to send something next.
+// rxMu is held.
+//
+// This is the one loop that receives: the goroutine of a shard, the goroutine that polls,
+// and the simulation call it.
+func (s *Shard) progress(expectReply func() bool) (bool, error) {
+	looked := false
+	for gathered := 0; ; {
+		n, err := s.link.Recv(s.rx)
+		if err != nil {
+			return false, err
+		}
+		now := s.link.Now()
+		timer := s.timersDue(now)
+		quiet := s.posts.quiet()
+		if n == 0 && gathered == 0 && !timer && !quiet && !s.link.Blocked() {
+			return false, nil
+		}
+		gathered += n
+		s.mu.Lock()
+		if s.shut {
+			s.mu.Unlock()
+			return false, nil
+		}
+		s.woke = false
+		s.handle(now, s.rx[:n])
+		if timer {
+			s.tryTimers(now, n)
+		}
+		s.handOut()
+		todo := s.ack.afterReceive(received{
+			mode: s.mode, packets: n, gathered: gathered, timer: timer,
+			lookOnce: s.horizon.set && !looked, onlyAcks: s.eng.OnlyAcks(), woke: s.woke,
+			expectReply: expectReply,
+		})
+		switch todo {
+		case receiveMore:
+			looked = looked || n == 0
+			s.mu.Unlock()
+			continue
+		case awaitReply:
+			s.guardAck()
+			s.noteTimers()
+		default:
+			s.Flush(now)
+		}
+		s.mu.Unlock()
+		return true, nil
+	}
+}
+
+// wokeSomeone is for progress: what came in was waited for. The lock is held.
+func (s *Shard) wokeSomeone() bool { return s.woke }
+
+// loop is the goroutine of an event-driven shard: receive while there is
+// something, spin for a little, then block in the system call.
+func (s *Shard) loop() {
+	defer close(s.loopDone)
+	s.rxMu.Lock()
+	defer s.rxMu.Unlock()
+	last := s.link.Now()
+	idleSince, spinAgain := last, last
+	expectReply := s.wokeSomeone
+	for !s.Closed() {
+		busy, err := s.progress(expectReply)
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		// A goroutine that was woken by what came in runs first, here: one that spins
+		// or blocks in a system call keeps its processor from the others, until the
+		// runtime notices (20 us to 10 ms later). With nobody to run this costs
+		// 0.1 us.
+		runtime.Gosched()
+		s.endAckDelay()
+		if !busy {
+			s.GiveWay() // other threads, too
+		}
+		now := s.link.Now()
+		if !busy && now-last > preemptedNs {
+			// There is other work for this processor, and a thread that spins gets
+			// less of it than one that sleeps and is woken.
+			spinAgain = now + spinPauseNs
+		}
+		last = now
+		switch {
+		case busy:
+			idleSince = now
+		case now-idleSince >= s.spinNs || now < spinAgain:
+			if err := s.block(now); err != nil {
+				s.fail(err)
+				return
+			}
+			last = s.link.Now()
+			idleSince = last
+		}
+	}
+}
+
+// block waits in the link until something happens.
+func (s *Shard) block(now int64) error {
+	s.mu.Lock()
+	if s.link.Blocked() || s.posts.waiting() {
+		s.Flush(now)
+	}
+	next := s.nextTimer.Load()
+	// The time to return at is only ever made later when it has passed. A timer
+	// that comes and goes with every message, as the ACK timer does, would
+	// otherwise need a Wake for every message posted.
+	if s.wakeTime <= now || next < s.wakeTime {
+		s.wakeTime = next
+	}
+	timeout := int64(-1)
+	if s.wakeTime != math.MaxInt64 {
+		timeout = max(s.wakeTime-now, 0)
+	}
+	s.blocked = true
+	s.mu.Unlock()
+
+	err := s.link.Wait(timeout)
+
+	s.mu.Lock()
+	s.blocked = false
+	if s.link.Blocked() {
+		s.Flush(s.link.Now())
+	}
+	s.mu.Unlock()
+	return err
+}
+
+// fail closes the shard from inside because its link is broken.
+func (s *Shard) fail(err error) {
+	if s.Closed() {
+		return
+	}
+	s.fatalErr.CompareAndSwap(nil, &err)
+	s.owner.Failed(err)
+	go s.Close() // which waits for the caller's goroutine
+}
+
+// Poll makes progress from the caller's goroutine, as progress does. Only one
+// caller does at a time; the others have nothing to do.
+func (s *Shard) Poll(expectReply func() bool) {
+	s.endAckDelay()
+	if !s.rxMu.TryLock() {
+		return
+	}
+	_, err := s.progress(expectReply)
+	s.rxMu.Unlock()
+	if err != nil && !s.Closed() {
+		s.fatalErr.CompareAndSwap(nil, &err)
+		s.owner.Failed(err)
+		s.Close()
+	}
+}
+
+// drive is called by the simulation when a packet has arrived or a timer is due.
+func (s *Shard) drive() {
+	s.rxMu.Lock()
+	for busy := true; busy; {
+		busy, _ = s.progress(Never) // an error says that the link is closed
+	}
+	s.rxMu.Unlock()
+	if s.alarmDue() {
+		s.runAlarms()
+	}
+}

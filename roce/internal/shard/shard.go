@@ -1,0 +1,334 @@
+package shard
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// Mode is who makes a shard move.
+type Mode uint8
+
+// The modes.
+const (
+	EventDriven Mode = iota // a goroutine of the shard
+	Polling                 // the goroutine that polls or waits
+	Driven                  // the goroutine that waits, through the simulation
+)
+
+// Owner is told what the engine and the link have to say. Its methods do not block.
+type Owner interface {
+	// Completed is called with the lock held when a queue that was armed has a
+	// completion, unless it is the service's.
+	Completed(*transport.CQ)
+	// Event is called with the lock held, for all other events of the engine.
+	Event(transport.Event)
+	// PortChanged tells of the interfaces under the link. before is nil the first time.
+	PortChanged(before, now *link.PortState)
+	// Failed tells that the link is broken. The shard closes.
+	Failed(error)
+}
+
+// Service is what has queue pair 1. It is the user data of its completion queue. All its
+// methods are called with the lock held.
+type Service interface {
+	Completed()                // its completion queue, which was armed, has something
+	Ready() bool               // there is something to take in or to hand out
+	Run(now int64)             // does it
+	Expire(now, horizon int64) // runs the timers that were due at horizon
+	NextTimeout() int64        // math.MaxInt64 for none
+	Shutdown(now int64)        // the last call
+}
+
+// Config is what a shard is made of.
+type Config struct {
+	Link    link.Link // the shard closes it
+	Addrs   []netip.Addr
+	MTU     ib.MTU // 0, and anything larger: what the link carries
+	Table   *mem.Table
+	Rand    io.Reader
+	Polling bool
+	SpinNs  int64 // 0 is the default, negative none
+	Owner   Owner
+	Engine  transport.Config // Addrs, MTU, Mem, Rand and Room are filled in
+}
+
+// Shard is one engine on one link.
+type Shard struct {
+	mode    Mode
+	link    link.Link
+	driven  link.Driven    // Driven only
+	sched   link.Scheduler // nil: goroutines do not take turns
+	addrs   []netip.Addr
+	mtu     ib.MTU
+	rand    io.Reader
+	guid    [8]byte
+	spinNs  int64
+	credits bool // Tuning.EndToEndCredits
+	owner   Owner
+
+	// mu guards the engine, the table of memory, and the sending side of the
+	// link.
+	mu       sync.Mutex
+	eng      *transport.Engine
+	table    *mem.Table
+	tx       []transport.TxPacket
+	shut     bool  // under mu: no more calls into the engine
+	blocked  bool  // under mu: the loop is in link.Wait, or about to
+	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
+	woke     bool  // under mu: the packets being handled were waited for
+	ack      delayedAck
+	posts    coalescer
+	service  Service // nil until there is one
+	yield    yielder
+	alarms   alarmClock
+
+	// rxMu guards the receiving side of the link.
+	rxMu    sync.Mutex
+	rx      []transport.RxPacket
+	horizon horizon     // under rxMu
+	marker  link.Marker // of the link; nil if it is none
+
+	// nextTimer is when the engine's next timer is due; math.MaxInt64 for none.
+	nextTimer atomic.Int64
+
+	port     atomic.Pointer[link.PortState] // nil if the link does not say
+	closing  sync.Once
+	closed   chan struct{} // closed when Close begins
+	loopDone chan struct{} // closed when the goroutine has ended
+	closeErr error
+	fatalErr atomic.Pointer[error] // why the link failed
+}
+
+// New makes a shard, which Start sets going. On an error the link is the caller's again.
+func New(c Config) (*Shard, error) {
+	s := &Shard{
+		link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
+		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
+		closed: make(chan struct{}), loopDone: make(chan struct{}),
+		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
+	}
+	if s.spinNs == 0 {
+		s.spinNs = DefaultSpinNs
+	}
+	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
+		s.mtu = max
+	}
+	switch drv, ok := link.As[link.Driven](s.link); {
+	case ok:
+		s.mode, s.driven = Driven, drv
+		s.sched = SchedulerOf(s.link)
+	case c.Polling:
+		s.mode = Polling
+	}
+	if s.mode != Driven { // a simulation has handed up everything when Recv returns 0
+		s.marker, _ = link.As[link.Marker](s.link)
+	}
+	s.nextTimer.Store(math.MaxInt64)
+	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
+		return nil, fmt.Errorf("the source of random numbers failed: %w", err)
+	}
+	s.guid[0] = s.guid[0]&^1 | 2 // local, individual
+	ec := c.Engine
+	ec.GIDs, ec.MTU, ec.Mem, ec.Rand, ec.Room = s.addrs, s.mtu, s.table, s.rand, s.link.Capabilities().Room
+	var err error
+	if s.eng, err = transport.New(ec); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start sets the shard going. It is called once.
+func (s *Shard) Start() {
+	if w, ok := link.As[link.Watcher](s.link); ok {
+		w.Watch(s.portChanged)
+	}
+	if s.mode == EventDriven {
+		go s.loop()
+		return
+	}
+	close(s.loopDone)
+	if s.mode == Driven {
+		s.driven.Attach(s.drive)
+	}
+}
+
+// SchedulerOf returns the scheduler of a simulation in which goroutines take turns; nil
+// if the link is none.
+func SchedulerOf(l link.Link) link.Scheduler {
+	if s, ok := link.As[link.Scheduler](l); ok && s.Scheduled() {
+		return s
+	}
+	return nil
+}
+
+// Close ends the shard: every waiting call returns [kind.Closed], and nothing of the shard
+// runs any more when Close returns. The service may say a last word to its peers. Closing
+// again does nothing and returns the same.
+func (s *Shard) Close() error {
+	s.closing.Do(func() {
+		close(s.closed)
+		s.link.Wake()
+		<-s.loopDone
+		if s.driven != nil {
+			s.driven.Attach(nil)
+		}
+		// Nobody receives any more, and after this nobody sends.
+		s.rxMu.Lock()
+		s.mu.Lock()
+		s.Settle(s.link.Now())
+		if s.service != nil {
+			s.service.Shutdown(s.link.Now())
+		}
+		s.shut = true
+		s.ack.stop()
+		s.table.Close()
+		s.closeErr = s.link.Close()
+		s.mu.Unlock()
+		s.rxMu.Unlock()
+		s.endAlarms()
+	})
+	return s.closeErr
+}
+
+// Lock takes the lock for calls of the engine. After an error it is not held.
+func (s *Shard) Lock() error {
+	s.mu.Lock()
+	// Closed comes before shut: a caller that was told that the shard is closed is not
+	// to find it half open.
+	if s.shut || s.Closed() {
+		s.mu.Unlock()
+		return s.ClosedErr()
+	}
+	return nil
+}
+
+// LockAlways takes the lock, also when the shard is closed: for calls that only look.
+func (s *Shard) LockAlways() { s.mu.Lock() }
+
+// Unlock gives the lock back.
+func (s *Shard) Unlock() { s.mu.Unlock() }
+
+// Command runs f with the lock held, after all that was held back was sent, and then
+// does what the engine wants done.
+func (s *Shard) Command(f func(now int64) error) error {
+	if err := s.Lock(); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	now := s.link.Now()
+	s.Settle(now)
+	err := f(now)
+	s.Flush(now)
+	return err
+}
+
+// Closed reports whether Close has begun.
+func (s *Shard) Closed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Done is closed when Close begins.
+func (s *Shard) Done() <-chan struct{} { return s.closed }
+
+// ClosedErr is kind.Closed, joined with the reason if the link failed.
+func (s *Shard) ClosedErr() error {
+	if p := s.fatalErr.Load(); p != nil {
+		return errors.Join(kind.Closed, *p)
+	}
+	return kind.Closed
+}
+
+// Engine returns the engine. It is used with the lock held.
+func (s *Shard) Engine() *transport.Engine { return s.eng }
+
+// Table returns the table of memory. It is used with the lock held.
+func (s *Shard) Table() *mem.Table { return s.table }
+
+// Link returns the link.
+func (s *Shard) Link() link.Link { return s.link }
+
+// Now returns the time on the clock of the link, ns.
+func (s *Shard) Now() int64 { return s.link.Now() }
+
+// Clock is Now as a duration since an arbitrary start.
+func (s *Shard) Clock() time.Duration { return time.Duration(s.link.Now()) }
+
+// Rand returns the source of random numbers. It is used with the lock held.
+func (s *Shard) Rand() io.Reader { return s.rand }
+
+// GUID is a fresh one of this opening: peers take requests of a device that was opened
+// anew, and knows nothing of its connections, for those of another.
+func (s *Shard) GUID() uint64 { return binary.BigEndian.Uint64(s.guid[:]) }
+
+// Mode says what makes the shard move.
+func (s *Shard) Mode() Mode { return s.mode }
+
+// Ticks reports whether time passes by itself: in a simulation that is driven by the
+// goroutines that wait it does not.
+func (s *Shard) Ticks() bool { return s.driven == nil || s.sched != nil }
+
+// Scheduled reports whether goroutines take turns.
+func (s *Shard) Scheduled() bool { return s.sched != nil }
+
+// Addrs returns the local addresses, in the order of the GID table. They are not to be changed.
+func (s *Shard) Addrs() []netip.Addr { return s.addrs }
+
+// AddrIndex returns the index of a local address, -1 if it is none.
+func (s *Shard) AddrIndex(a netip.Addr) int {
+	for i, l := range s.addrs {
+		if l.WithZone("") == a {
+			return i
+		}
+	}
+	return -1
+}
+
+// SetService makes something the owner of queue pair 1. The lock is held.
+func (s *Shard) SetService(v Service) { s.service = v }
+
+// Service returns what has queue pair 1; nil if nothing has. The lock is held.
+func (s *Shard) Service() Service { return s.service }
+
+// MTU is the path MTU that the shard was made for.
+func (s *Shard) MTU() ib.MTU { return s.mtu }
+
+// ActiveMTU is the largest path MTU for new connections.
+func (s *Shard) ActiveMTU() ib.MTU { return s.MTUOf(s.port.Load()) }
+
+// MTUOf is what a state of the port leaves of MTU.
+func (s *Shard) MTUOf(p *link.PortState) ib.MTU {
+	if p == nil {
+		return s.mtu
+	}
+	return min(s.mtu, max(p.MTU, ib.MTU256)) // if even that does not pass, the link says so
+}
+
+// Up reports whether packets can be sent: the shard is open and, if the link follows
+// them, its interfaces are up.
+func (s *Shard) Up() bool {
+	p := s.port.Load()
+	return !s.Closed() && (p == nil || p.Up)
+}
+
+// portChanged takes notice of the interfaces under the link.
+func (s *Shard) portChanged(p link.PortState) {
+	s.owner.PortChanged(s.port.Swap(&p), &p)
+}

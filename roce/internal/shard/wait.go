@@ -1,0 +1,83 @@
+package shard
+
+import (
+	"context"
+)
+
+// Signal wakes one goroutine at a time; a signal with nobody waiting is kept.
+type Signal chan struct{}
+
+// NewSignal makes a signal.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Set wakes a goroutine.
+func (s Signal) Set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// Wait lets a goroutine that waits for something do its part: block until
+// notify, receive packets, or let simulated time pass. It returns when it is worth looking
+// again, or with the error of the context or kind.Closed. tries counts the calls
+// of one wait.
+func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) error {
+	switch {
+	case s.mode == Polling:
+		return s.waitPolling(ctx, notify, tries)
+	case s.sched != nil:
+		return s.waitTurn(ctx, notify)
+	case s.mode == Driven:
+		return s.waitDriven(ctx, notify)
+	}
+	select {
+	case <-notify:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return s.ClosedErr()
+	}
+}
+
+func (s *Shard) waitPolling(ctx context.Context, notify <-chan struct{}, tries int) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return s.ClosedErr()
+	case <-notify:
+	default:
+		s.Poll(Never)
+		if tries > 0 {
+			s.GiveWay()
+		}
+	}
+	return nil
+}
+
+func (s *Shard) waitDriven(ctx context.Context, notify <-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return s.ClosedErr()
+	case <-notify:
+		return nil
+	default:
+	}
+	changed := s.driven.Changed()
+	if s.driven.Step() {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return s.ClosedErr()
+	case <-notify:
+	case <-changed:
+	}
+	return nil
+}

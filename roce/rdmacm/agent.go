@@ -1,0 +1,363 @@
+package rdmacm
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
+)
+
+// agent is the shell of the communication manager: it carries datagrams
+// between the queue pair 1 of the device and the sans-IO agent of package cm, and events from there to the
+// IDs. Everything happens under the lock of the device, in whatever goroutine
+// makes the device move (see package shard), so that it works in all modes of a
+// device and needs no goroutine of its own.
+type agent struct {
+	s     *shard.Shard
+	core  *cm.Agent
+	pd    *mem.PD
+	cq    *transport.CQ
+	qp    *transport.QP
+	mr    *mem.Region
+	ring  []byte // receive buffers
+	wcs   [64]transport.WC
+	sends int // datagrams that have not completed
+	ports map[portKey][]*ID
+
+	ready   bool  // the queue has completions, or a command was given
+	next    int64 // when the core's next timer is due; math.MaxInt64 for none
+	pending cm.Packet
+	unsent  bool // pending waits for room
+
+	dropAnswer, dropSend uint64 // see Counters
+}
+
+// portKey is a port of a port space.
+type portKey struct {
+	ps   PortSpace
+	port uint16
+}
+
+const cmRecvBytes = ib.GRHBytes + mad.Bytes
+
+// agentOf returns the communication manager of a shard, and makes it when it is first
+// used. The lock is held.
+func agentOf(s *shard.Shard) (*agent, error) {
+	if v := s.Service(); v != nil {
+		return v.(*agent), nil
+	}
+	a := &agent{s: s, next: math.MaxInt64, ports: map[portKey][]*ID{}, ring: make([]byte, cmRecvs*cmRecvBytes)}
+	var err error
+	if a.core, err = cm.New(cm.Config{
+		GUID: mad.GUID(s.GUID()), Addrs: s.Addrs(), MTU: s.MTU(), Rand: s.Rand(),
+		Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
+	}); err != nil {
+		return nil, err
+	}
+	if err := a.open(); err != nil {
+		return nil, &verbs.OpenError{Err: err, Hint: "the communication manager needs queue pair 1 for itself"}
+	}
+	s.SetService(a)
+	return a, nil
+}
+
+// Completed, Ready and NextTimeout are for the shard.
+func (a *agent) Completed() { a.ready = true }
+
+// Core returns the state machine beneath, for tests.
+func (a *agent) Core() *cm.Agent { return a.core }
+
+// Ready reports whether there is something to take in, or a command was given.
+func (a *agent) Ready() bool { return a.ready }
+
+// NextTimeout returns when the next timer is due.
+func (a *agent) NextTimeout() int64 { return a.next }
+
+// gsiStates are the ways of queue pair 1 to where it sends.
+var gsiStates = []struct {
+	a    verbs.QPAttr
+	mask verbs.AttrMask
+}{
+	{verbs.QPAttr{State: verbs.StateInit, QKey: ib.QKeyGSI, PortNum: 1}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+	{verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState},
+	{verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState | verbs.AttrSQPSN},
+}
+
+// open makes the queue pair and posts its receives.
+func (a *agent) open() (err error) {
+	s := a.s
+	if a.pd, err = s.Table().AllocPD(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			a.discard()
+		}
+	}()
+	if a.mr, err = s.Table().Register(a.pd, mem.RegionAttr{Bytes: a.ring, Access: verbs.LocalWrite}); err != nil {
+		return err
+	}
+	if a.cq, err = s.Engine().CreateCQ(cmRecvs+cmSends, a); err != nil {
+		return err
+	}
+	if a.qp, err = s.Engine().CreateQP(transport.QPInitAttr{
+		Type: ib.UD, PD: a.pd, SendCQ: a.cq, RecvCQ: a.cq, QPN: ib.QPNGSI, SigAll: true, UserData: a,
+		Caps: verbs.QPCaps{MaxSendWR: cmSends, MaxRecvWR: cmRecvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: mad.Bytes},
+	}); err != nil {
+		return err
+	}
+	if err = a.Activate(s.Now()); err != nil {
+		return err
+	}
+	for i := range cmRecvs {
+		if err = a.post(i); err != nil {
+			return err
+		}
+	}
+	a.cq.Arm(false)
+	return nil
+}
+
+// Activate takes queue pair 1 from RESET to where it sends.
+func (a *agent) Activate(now int64) error {
+	for _, g := range gsiStates {
+		if err := a.qp.Modify(now, g.a, g.mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// QP returns queue pair 1, for tests.
+func (a *agent) QP() *transport.QP { return a.qp }
+
+// discard undoes what open has done so far.
+func (a *agent) discard() {
+	if a.qp != nil {
+		_ = a.qp.Destroy()
+	}
+	if a.cq != nil {
+		_ = a.cq.Destroy()
+	}
+	if a.mr != nil {
+		_ = a.mr.Deregister()
+	}
+	_ = a.pd.Dealloc()
+}
+
+// post gives receive buffer i to the queue pair.
+func (a *agent) post(i int) error {
+	return a.qp.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []verbs.SGE{{
+		Addr: a.mr.IOVA() + uint64(i*cmRecvBytes), Length: cmRecvBytes, LKey: a.mr.LKey(),
+	}}})
+}
+
+// Run takes in datagrams, and hands out events and datagrams.
+func (a *agent) Run(now int64) {
+	a.take(now)
+	a.handOut(now)
+}
+
+// Expire runs the timers that were due at horizon. All packets that had come by
+// then have been handled by the engine, and what is in them for the
+// communication manager comes first.
+func (a *agent) Expire(now, horizon int64) {
+	a.take(now)
+	a.core.HandleTimeout(horizon)
+	a.handOut(now)
+}
+
+// take takes in datagrams.
+func (a *agent) take(now int64) {
+	a.ready = false
+	mtu := a.s.ActiveMTU()
+	a.core.SetMTU(mtu)
+	a.s.Engine().SetMTU(mtu)
+	for {
+		n := a.cq.Poll(a.wcs[:])
+		if n == 0 {
+			break
+		}
+		for i := range a.wcs[:n] {
+			a.complete(now, &a.wcs[i])
+		}
+	}
+	a.cq.Arm(false)
+}
+
+// handOut hands out events and datagrams, and notes the next timer.
+func (a *agent) handOut(now int64) {
+	for e, ok := a.core.PollConnEvent(); ok; e, ok = a.core.PollConnEvent() {
+		a.event(now, &e)
+	}
+	for l, ok := a.core.PollListener(); ok; l, ok = a.core.PollListener() {
+		l.UserData.(*ID).offerRequests(now)
+	}
+	a.transmit(now)
+	a.next = math.MaxInt64
+	if at, ok := a.core.NextTimeout(); ok {
+		a.next = at
+	}
+}
+
+// complete takes one completion of the queue pair.
+func (a *agent) complete(now int64, wc *transport.WC) {
+	if wc.Opcode&verbs.WCRecv == 0 {
+		a.sends--
+		return
+	}
+	if wc.Status != verbs.WCSuccess {
+		return
+	}
+	b := a.ring[wc.ID*cmRecvBytes:][:cmRecvBytes]
+	var g ib.GRH
+	if wc.ByteLen >= ib.GRHBytes && g.Decode((*[ib.GRHBytes]byte)(b)) {
+		answer := cm.Packet{Src: g.Dst, Dst: g.Src}
+		switch b = b[ib.GRHBytes:wc.ByteLen]; {
+		case mad.Unserved(b, &answer.Data):
+			if a.sends >= cmSends || a.send(now, &answer, wc.SrcQP) {
+				a.dropAnswer++ // who gets none asks again
+			}
+		case wc.SrcQP == ib.QPNGSI:
+			a.core.HandleMAD(now, g.Src, g.Dst, b)
+		}
+	}
+	// It fails only when the queue pair is being destroyed.
+	_ = a.post(int(wc.ID))
+}
+
+// transmit sends what the core has to send, as far as there is room.
+func (a *agent) transmit(now int64) {
+	for a.sends < cmSends && (a.unsent || a.core.PollTransmit(&a.pending)) {
+		a.unsent = a.send(now, &a.pending, ib.QPNGSI)
+		if a.unsent {
+			return
+		}
+	}
+}
+
+// send posts one datagram. It reports true if it has to wait for room; what
+// cannot be sent at all is dropped, and repeated by its timer.
+func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
+	sgid := a.s.AddrIndex(p.Src)
+	if sgid < 0 {
+		a.dropSend++
+		return false
+	}
+	ah, err := a.s.Engine().CreateAH(a.pd, verbs.AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
+	if err != nil {
+		a.dropSend++
+		return false
+	}
+	err = a.qp.PostSend(now, &transport.SendWR{
+		Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, Inline: p.Data[:],
+		AH: ah, RemoteQPN: to, RemoteQKey: ib.QKeyGSI,
+	})
+	_ = ah.Destroy()
+	switch {
+	case err == nil:
+		a.sends++
+	case errors.Is(err, verbs.ErrQueueFull):
+		return true
+	default:
+		a.dropSend++
+	}
+	return false
+}
+
+// Shutdown tells the peers that the device closes. It is called last, with the
+// lock held.
+func (a *agent) Shutdown(now int64) {
+	a.core.Shutdown()
+	for {
+		// Send completions make room for more.
+		for n := a.cq.Poll(a.wcs[:]); n > 0; n = a.cq.Poll(a.wcs[:]) {
+			for i := range a.wcs[:n] {
+				if a.wcs[i].Opcode&verbs.WCRecv == 0 {
+					a.sends--
+				}
+			}
+		}
+		before := a.sends
+		a.transmit(now)
+		if a.sends == before {
+			return
+		}
+		a.s.Transmit(now)
+	}
+}
+
+// bind takes a port for an ID; port 0 chooses one. Two IDs can share a port of
+// a port space if their addresses differ and neither is unspecified.
+func (a *agent) bind(id *ID, local netip.AddrPort) error {
+	port := local.Port()
+	if port == 0 {
+		var err error
+		if port, err = a.ephemeral(id.ps, local.Addr()); err != nil {
+			return err
+		}
+	}
+	local = netip.AddrPortFrom(local.Addr(), port)
+	if !a.free(id.ps, local) {
+		return &verbs.AddrError{Op: "bind", Addr: local, Err: verbs.ErrAddrInUse}
+	}
+	k := portKey{id.ps, port}
+	a.ports[k] = append(a.ports[k], id)
+	id.local, id.bound = local, true
+	return nil
+}
+
+// free reports whether an address can be bound.
+func (a *agent) free(ps PortSpace, local netip.AddrPort) bool {
+	for _, o := range a.ports[portKey{ps, local.Port()}] {
+		l := o.local.Addr()
+		if l == local.Addr() || l.IsUnspecified() || local.Addr().IsUnspecified() {
+			return false
+		}
+	}
+	return true
+}
+
+// ephemeral chooses a free port.
+func (a *agent) ephemeral(ps PortSpace, addr netip.Addr) (uint16, error) {
+	const n = lastEphemeral - firstEphemeral + 1
+	r, err := random64(a.s)
+	if err != nil {
+		return 0, err
+	}
+	for i := range uint64(n) {
+		port := uint16(firstEphemeral + (r+i)%n)
+		if a.free(ps, netip.AddrPortFrom(addr, port)) {
+			return port, nil
+		}
+	}
+	return 0, &verbs.AddrError{Op: "bind", Addr: netip.AddrPortFrom(addr, 0), Err: verbs.ErrAddrInUse}
+}
+
+// release gives back the port of an ID.
+func (a *agent) release(id *ID) {
+	if !id.bound {
+		return
+	}
+	id.bound = false
+	k := portKey{id.ps, id.local.Port()}
+	ids := a.ports[k]
+	for i, o := range ids {
+		if o == id {
+			ids = append(ids[:i], ids[i+1:]...)
+			break
+		}
+	}
+	if len(ids) == 0 {
+		delete(a.ports, k)
+	} else {
+		a.ports[k] = ids
+	}
+}

@@ -1,0 +1,248 @@
+package rdmacm
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// EventChannel delivers the events of one or more [ID] (rdma_event_channel).
+//
+// Connection requests come after all other events: what frees memory comes before
+// what takes some. They wait in the backlog of their listener until Poll or Get takes
+// them; one that is over by then, because the peer took it back, does not come at all.
+// So what waits for an application that does not look is bounded: the backlogs, and a few events of
+// each ID that it has.
+type EventChannel struct {
+	d         *verbs.Device
+	s         *shard.Shard
+	mu        sync.Mutex
+	events    eventList
+	listeners []*ID // that have requests to take
+	dead      bool
+	sig       shard.Signal
+	also      shard.Signal // set with sig, if not nil
+}
+
+// CreateEventChannel makes a channel for IDs of a device (rdma_create_event_channel).
+func CreateEventChannel(d *verbs.Device) (*EventChannel, error) {
+	s := access.Shard(d)
+	switch {
+	case s == nil:
+		return nil, kind.Zero
+	case s.Closed():
+		return nil, s.ClosedErr()
+	}
+	return &EventChannel{d: d, s: s, sig: shard.NewSignal()}, nil
+}
+
+func init() {
+	access.Channel = func(ch any) access.Channels { return waiting{ch.(*EventChannel)} }
+}
+
+// waiting is the waiting side of a channel.
+type waiting struct{ c *EventChannel }
+
+func (w waiting) Signal() shard.Signal { return w.c.sig }
+
+func (w waiting) Also(s shard.Signal) {
+	w.c.mu.Lock()
+	w.c.also = s
+	w.c.mu.Unlock()
+}
+
+// eventList is a list of events, oldest first, that gives up those of one ID without a look at
+// the others.
+type eventList struct {
+	head, tail *Event
+	len        int
+}
+
+func (q *eventList) push(e *Event) {
+	e.prev = q.tail
+	if q.tail != nil {
+		q.tail.next = e
+	} else {
+		q.head = e
+	}
+	q.tail = e
+	q.len++
+	if id := e.ID; id.lastEvent != nil {
+		id.lastEvent.sibling = e
+		id.lastEvent = e
+	} else {
+		id.firstEvent, id.lastEvent = e, e
+	}
+}
+
+// take takes the first event of an ID; nil if there is none.
+func (q *eventList) take(id *ID) *Event {
+	e := id.firstEvent
+	if e == nil {
+		return nil
+	}
+	if id.firstEvent = e.sibling; id.firstEvent == nil {
+		id.lastEvent = nil
+	}
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		q.head = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		q.tail = e.prev
+	}
+	e.prev, e.next, e.sibling = nil, nil, nil
+	q.len--
+	return e
+}
+
+// push adds an event; it is lost if the channel is closed. The lock of the device is
+// held.
+func (c *EventChannel) push(e *Event) {
+	c.mu.Lock()
+	if !c.dead {
+		c.events.push(e)
+	}
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *EventChannel) wake() {
+	c.sig.Set()
+	c.mu.Lock()
+	also := c.also
+	c.mu.Unlock()
+	if also != nil {
+		also.Set()
+	}
+}
+
+// offer notes that a listener has requests. It reports false if the channel is closed:
+// nobody will take them. The lock of the device is held.
+func (c *EventChannel) offer(id *ID) bool {
+	c.mu.Lock()
+	dead := c.dead
+	if !dead && !id.offered {
+		id.offered = true
+		c.listeners = append(c.listeners, id)
+	}
+	c.mu.Unlock()
+	c.wake()
+	return !dead
+}
+
+// forget drops what the channel has of an ID.
+func (c *EventChannel) forget(id *ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.events.take(id) != nil {
+	}
+	c.unlist(id)
+}
+
+// unlist takes a listener off the list. c.mu is held.
+func (c *EventChannel) unlist(id *ID) {
+	if id.offered {
+		id.offered = false
+		c.listeners = slices.DeleteFunc(c.listeners, func(x *ID) bool { return x == id })
+	}
+}
+
+// Poll returns the next event if there is one (nil otherwise). In polling mode
+// it makes no progress by itself.
+func (c *EventChannel) Poll() *Event {
+	if e := c.PollEvent(); e != nil {
+		return e
+	}
+	return c.PollRequest()
+}
+
+// PollEvent is Poll for all but connection requests.
+func (c *EventChannel) PollEvent() *Event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events.head == nil {
+		return nil
+	}
+	e := c.events.take(c.events.head.ID)
+	if c.events.head != nil || len(c.listeners) > 0 {
+		c.sig.Set() // for another goroutine that waits
+	}
+	return e
+}
+
+// PollRequest is Poll for connection requests alone.
+func (c *EventChannel) PollRequest() *Event {
+	for {
+		c.mu.Lock()
+		if len(c.listeners) == 0 {
+			c.mu.Unlock()
+			return nil
+		}
+		id := c.listeners[0]
+		c.unlist(id)
+		c.mu.Unlock()
+		if e := id.takeRequest(c); e != nil {
+			return e
+		}
+	}
+}
+
+// Get waits for the next event (rdma_get_cm_event). Events need no
+// acknowledgement. The error is that of the context or ErrClosed.
+func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
+	if c.s == nil {
+		return nil, kind.Zero
+	}
+	c.s.Turn(nil)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		if e := c.Poll(); e != nil {
+			return e, nil
+		}
+		c.mu.Lock()
+		dead := c.dead
+		c.mu.Unlock()
+		if dead {
+			c.sig.Set() // for the next waiter
+			return nil, verbs.ErrClosed
+		}
+		if err := c.s.Wait(ctx, c.sig, tries); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Close ends the channel; calls of Get return ErrClosed. IDs that use it go on
+// without events: close them first. Connection requests that nobody has taken,
+// or that still come, are refused.
+func (c *EventChannel) Close() error {
+	c.mu.Lock()
+	c.dead = true
+	for c.events.head != nil {
+		c.events.take(c.events.head.ID)
+	}
+	left := slices.Clone(c.listeners)
+	for _, id := range left {
+		c.unlist(id)
+	}
+	c.mu.Unlock()
+	c.sig.Set()
+	return doIfOpen(c.s, func(now int64) {
+		for _, id := range left {
+			if id.ch == c && !id.closed {
+				id.refuseRequests(now)
+			}
+		}
+	})
+}

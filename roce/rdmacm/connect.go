@@ -1,0 +1,331 @@
+package rdmacm
+
+import (
+	"errors"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// Connect asks the peer for a connection, or for port space UDP for its queue
+// pair (rdma_connect). One of the events EventEstablished (EventConnectResponse if
+// the ID has no queue pair), EventRejected, EventUnreachable and EventConnectError
+// follows. nil means DefaultConnParam.
+func (id *ID) Connect(param *ConnParam) error {
+	return id.do(func(now int64, a *agent) error {
+		if err := id.requireState("connect", idRouteResolved, idAddrResolved); err != nil {
+			return err
+		}
+		if err := param.Check("connect"); err != nil {
+			return err
+		}
+		p := param.withDefaults(id.s)
+		var err error
+		if id.ps == PortSpaceUDP {
+			err = id.lookup(now, a, &p)
+		} else {
+			err = id.request(now, a, &p)
+		}
+		if err == nil {
+			id.param, id.state = p, idConnecting
+		}
+		return err
+	})
+}
+
+// private returns private data behind the header that RDMA-CM puts in front of it.
+func (id *ID) private(user []byte, limit int) ([]byte, error) {
+	if len(user) > limit {
+		return nil, &verbs.ArgError{Op: "connect", Arg: "private data", Why: errPrivate(len(user), limit)}
+	}
+	b := make([]byte, mad.CMAHeaderBytes, mad.CMAHeaderBytes+len(user))
+	h := mad.CMAHeader{
+		SrcPort: id.local.Port(), Src: id.local.Addr().WithZone(""), Dst: id.remote.Addr().WithZone(""),
+	}
+	if err := h.Put(b); err != nil {
+		return nil, err
+	}
+	return append(b, user...), nil
+}
+
+// request sends the REQ.
+func (id *ID) request(now int64, a *agent, p *ConnParam) error {
+	private, err := id.private(p.PrivateData, MaxConnectPrivate)
+	if err != nil {
+		return err
+	}
+	r := cm.Request{
+		Local: id.local.Addr(), Remote: id.remote.Addr(),
+		Service: mad.NewServiceID(id.ps, id.remote.Port()),
+		QPN:     p.QPN, QKey: p.QKey, StartingPSN: p.StartingPSN, SRQ: p.SRQ,
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
+		MTU: p.MTU, AckTimeout: p.AckTimeout,
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
+		Private: private, Tries: id.tries, RetryNs: id.retryNs,
+	}
+	if qp := id.qp; qp != nil {
+		r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
+		if qp.Type() == verbs.UC {
+			r.Transport = mad.TransportUC
+		}
+	}
+	if r.QPN == 0 {
+		return &verbs.ArgError{Op: "connect", Arg: "QP", Why: "missing, and no number given"}
+	}
+	id.conn, err = a.core.Connect(now, r, id)
+	return err
+}
+
+// Accept accepts a connection request (rdma_accept). The ID must have a queue
+// pair, or p the numbers of one. EventEstablished follows, or one of EventUnreachable and EventRejected if the peer
+// has lost interest. For port space UDP the lookup is answered, and no event
+// follows. nil means DefaultConnParam.
+func (id *ID) Accept(param *ConnParam) error {
+	return id.do(func(now int64, a *agent) error {
+		if err := id.requireState("accept", idRequested); err != nil {
+			return err
+		}
+		if err := param.Check("accept"); err != nil {
+			return err
+		}
+		p := param.withDefaults(id.s)
+		var err error
+		if id.ps == PortSpaceUDP {
+			err = id.answerLookup(now, &p)
+		} else {
+			err = id.accept(now, &p)
+		}
+		return err
+	})
+}
+
+// accept gets the queue pair ready and sends the REP.
+func (id *ID) accept(now int64, p *ConnParam) error {
+	m := id.req.REQ
+	if len(p.PrivateData) > MaxAcceptPrivate {
+		return &verbs.ArgError{Op: "accept", Arg: "private data", Why: errPrivate(len(p.PrivateData), MaxAcceptPrivate)}
+	}
+	p.ResponderResources = min(p.ResponderResources, m.InitiatorDepth)
+	p.InitiatorDepth = min(p.InitiatorDepth, m.ResponderResources)
+	r := cm.Accept{
+		QPN: p.QPN, QKey: p.QKey, StartingPSN: p.StartingPSN, SRQ: p.SRQ,
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+		TargetAckDelay: cmAckDelay, FlowControl: p.FlowControl, RNRRetryCount: p.RNRRetryCount,
+		Private: p.PrivateData, Bytes: id.memory,
+	}
+	if qp := id.qp; qp != nil {
+		c := verbs.ConnAttr{
+			SGIDIndex: id.sgid, MTU: m.MTU, Timeout: m.Primary.AckTimeout,
+			RetryCnt: m.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
+			MaxRdAtomic: p.InitiatorDepth, MaxDestRdAtomic: p.ResponderResources,
+			FlowLabel: m.Primary.FlowLabel, TrafficClass: m.Primary.TrafficClass, HopLimit: m.Primary.HopLimit,
+			Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
+		}
+		if c.Timeout == 0 {
+			c.Timeout = p.AckTimeout // "no timer" would never repeat anything
+		}
+		c.Timeout = min(c.Timeout, maxPeerTimeout)
+		if id.tos != 0 {
+			c.TrafficClass = id.tos
+		}
+		if (m.Transport == mad.TransportUC) != (qp.Type() == verbs.UC) {
+			return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "of another service type than the request"}
+		}
+		if err := id.connectQP(now, verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, c); err != nil {
+			return err
+		}
+		access.QP(qp).WatchEstablished()
+		r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
+	}
+	if r.QPN == 0 {
+		return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "missing, and no number given"}
+	}
+	if err := id.conn.Accept(now, r); err != nil {
+		id.failQP(now)
+		return err
+	}
+	id.state = idConnecting
+	return nil
+}
+
+// connectQP takes the queue pair to RTS.
+func (id *ID) connectQP(now int64, remote verbs.RemoteInfo, c verbs.ConnAttr) error {
+	qp := id.qp
+	a, mask, err := qp.RTRAttr(remote, c)
+	if err != nil {
+		return err
+	}
+	a.Access = c.Access
+	if err := access.QP(qp).Modify(now, a, mask|verbs.AttrAccess); err != nil {
+		return err
+	}
+	a, mask = qp.RTSAttr(c)
+	return access.QP(qp).Modify(now, a, mask)
+}
+
+// failQP flushes the queue pair, if there is one that was connected.
+func (id *ID) failQP(now int64) {
+	if id.qp == nil || id.qp.Type() == verbs.UD {
+		return
+	}
+	// It fails when the application has destroyed the queue pair already.
+	_ = access.QP(id.qp).Modify(now, verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
+}
+
+// Reject refuses a connection request, or a reply (EventConnectResponse), with
+// private data for the peer's event EventRejected (rdma_reject).
+func (id *ID) Reject(private []byte) error { return id.RejectReason(mad.RejectConsumer, private) }
+
+// RejectReason is Reject with a reason other than "rejected by the
+// application". For port space UDP the reason is not sent.
+func (id *ID) RejectReason(reason mad.RejectReason, private []byte) error {
+	return id.do(func(now int64, _ *agent) error {
+		if err := id.requireState("reject", idRequested, idResponded); err != nil {
+			return err
+		}
+		var err error
+		if id.ps == PortSpaceUDP {
+			err = id.conn.AnswerLookup(now, cm.LookupAnswer{Status: mad.SIDRRejected, Private: private})
+		} else {
+			err = id.conn.Reject(now, reason, nil, private)
+		}
+		if err == nil {
+			id.state = idOver
+		}
+		return err
+	})
+}
+
+// Establish completes the connection of an ID without queue pair, whose own
+// has been made ready after EventConnectResponse (rdma_establish).
+func (id *ID) Establish() error {
+	return id.do(func(now int64, _ *agent) error {
+		if err := id.requireState("establish", idResponded); err != nil {
+			return err
+		}
+		if err := id.conn.Ready(now, nil); err != nil {
+			return err
+		}
+		id.state = idConnected
+		return nil
+	})
+}
+
+// NotifyEstablished tells that the queue pair of an ID received something before
+// the connection was confirmed (rdma_notify). An ID with a queue pair needs no
+// telling.
+func (id *ID) NotifyEstablished() error {
+	return id.do(func(int64, *agent) error {
+		if id.conn != nil {
+			id.conn.CommEstablished()
+		}
+		return nil
+	})
+}
+
+// commEstablished is NotifyEstablished from the engine. The lock is held.
+func (id *ID) commEstablished() {
+	if id.conn != nil {
+		id.conn.CommEstablished()
+		id.a.ready = true
+	}
+}
+
+// Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR,
+// which flushes its work requests, and the peer is told. An event
+// EventDisconnected follows here and there; here after half a minute (or what
+// SetRetries has set) if the peer does not answer. It does nothing if the connection is over already.
+func (id *ID) Disconnect(private []byte) error {
+	return id.do(func(now int64, _ *agent) error {
+		if id.ps == PortSpaceUDP || id.state == idOver && id.conn != nil {
+			return nil
+		}
+		if err := id.requireState("disconnect", idConnected, idConnecting); err != nil {
+			return err
+		}
+		if err := id.conn.Disconnect(now, private); err != nil {
+			return err
+		}
+		id.failQP(now)
+		id.state = idOver
+		return nil
+	})
+}
+
+// hasSRQ reports whether the queue pair takes receives from a shared queue.
+func hasSRQ(qp *verbs.QP) bool {
+	_, init := access.QP(qp).Query()
+	return init.SRQ != nil
+}
+
+// event turns an event of the core into one of librdmacm. The lock is held.
+func (a *agent) event(now int64, e *cm.Event) {
+	id, _ := e.Conn.UserData.(*ID)
+	if id == nil {
+		return
+	}
+	switch e.Type {
+	case cm.EventReply:
+		id.onReply(now, e)
+	case cm.EventEstablished:
+		id.state = idConnected
+		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, e.Private), PrivateData: e.Private})
+	case cm.EventRejected:
+		id.over(now, Event{
+			Type: EventRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private, Remote: id.remote},
+			PrivateData: e.Private,
+		})
+	case cm.EventUnreachable:
+		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: verbs.ErrUnreachable}})
+	case cm.EventDisconnected:
+		id.over(now, Event{Type: EventDisconnected, PrivateData: e.Private})
+	case cm.EventTimewaitExit:
+		id.event(Event{Type: EventTimewaitExit})
+	case cm.EventResolved:
+		id.onResolved(now, e)
+	}
+}
+
+// over ends the connection of the ID.
+func (id *ID) over(now int64, e Event) {
+	id.state = idOver
+	id.failQP(now)
+	id.event(e)
+}
+
+// onReply takes the acceptance of the peer.
+func (id *ID) onReply(now int64, e *cm.Event) {
+	ev := Event{Type: EventConnectResponse, Conn: paramOfREP(e.REP), PrivateData: e.Private}
+	if id.qp == nil {
+		id.state = idResponded
+		id.event(ev)
+		return
+	}
+	p, m := &id.param, e.REP
+	c := verbs.ConnAttr{
+		SGIDIndex: id.sgid, MTU: p.MTU, Timeout: p.AckTimeout,
+		RetryCnt: p.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
+		MaxRdAtomic: min(p.InitiatorDepth, m.ResponderResources), MaxDestRdAtomic: m.InitiatorDepth,
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
+		Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
+	}
+	err := id.connectQP(now, verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, c)
+	if err == nil {
+		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
+			return // the peer has taken it back already, which the next event tells
+		}
+	} else {
+		err = errors.Join(err, id.conn.Reject(now, mad.RejectConsumer, nil, nil))
+	}
+	if err != nil {
+		id.over(now, Event{Type: EventConnectError, Err: err})
+		return
+	}
+	id.state = idConnected
+	ev.Type = EventEstablished
+	id.event(ev)
+}

@@ -1,0 +1,26 @@
+package rdmacm
+
+import (
+	"errors"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// own turns an error of the packages below into one of package verbs, so that a
+// caller need not know which of them has failed.
+func own(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, k := range [...]struct{ below, here error }{
+		{cm.ErrState, verbs.ErrInvalidState}, {cm.ErrLimit, verbs.ErrLimit}, {cm.ErrInUse, verbs.ErrAddrInUse},
+	} {
+		if errors.Is(err, k.below) && !errors.Is(err, k.here) {
+			return &verbs.OpError{Op: "device", Err: kind.Mark(err, k.here)}
+		}
+	}
+	return access.Own(err)
+}

@@ -1,0 +1,368 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// PortSpace is the name space of the ports of a [ID] (rdma_port_space).
+type PortSpace = mad.PortSpace
+
+// The port spaces.
+const (
+	PortSpaceTCP = mad.PortSpaceTCP // reliable connections
+	PortSpaceUDP = mad.PortSpaceUDP // datagrams
+	PortSpaceIB  = mad.PortSpaceIB  // reliable connections, ports apart from those of TCP
+)
+
+// ID is an identifier of the communication manager, as librdmacm has it
+// (rdma_cm_id): a listener, one end of a connection, or one end of a datagram
+// association. [Dial] and [Listen] are easier; this is for programs written
+// the way those on librdmacm are.
+//
+// The way of an active ID is ResolveAddr, ResolveRoute, CreateQP, Connect; of
+// a passive one BindAddr, Listen, and for each ID that comes with an event EventConnectRequest CreateQP and Accept, or
+// Reject. What becomes of each step is told by an event on the channel of the ID.
+//
+// An ID moves its queue pair by itself: to INIT when it gets it, so that
+// receives can be posted before the connection is accepted; to RTR and RTS
+// when the peer has accepted, or before Accept tells the peer; to ERR when the
+// connection ends.
+type ID struct {
+	d  *verbs.Device
+	s  *shard.Shard
+	a  *agent
+	ps PortSpace
+
+	// Context is the application's.
+	Context any
+
+	// All below is guarded by the lock of the shard.
+	ch       *EventChannel
+	state    idState
+	local    netip.AddrPort
+	bound    bool // local holds a port
+	remote   netip.AddrPort
+	sgid     int // index of local
+	tos      uint8
+	tries    int
+	retryNs  int64
+	memory   int // bytes, see SetHalfOpenCost
+	qp       *verbs.QP
+	ownQP    bool // made by CreateQP
+	conn     *cm.Conn
+	listener *cm.Listener
+	req      *cm.Event // passive: the request
+	param    ConnParam // active: what Connect said
+	groups   []ib.GID  // multicast groups joined
+	closed   bool
+
+	// Guarded by the lock of ch.
+	firstEvent, lastEvent *Event
+	offered               bool // a listener: in the list of ch
+}
+
+// idState is how far an ID has come.
+type idState uint8
+
+const (
+	idIdle idState = iota
+	idBound
+	idAddrResolved
+	idRouteResolved
+	idListening
+	idRequested  // passive: the application has the request
+	idConnecting // active: REQ sent; passive: REP sent
+	idResponded  // active, without queue pair: the application has the reply
+	idConnected
+	idOver
+)
+
+var idStateNames = [...]string{
+	"idle", "bound", "address resolved", "route resolved", "listening", "connection requested", "connecting",
+	"connection accepted", "connected", "disconnected",
+}
+
+func (s idState) String() string { return idStateNames[s] }
+
+// CreateID makes an ID whose events go to ch (rdma_create_id).
+func CreateID(ch *EventChannel, ps PortSpace) (*ID, error) {
+	switch {
+	case ch == nil || ch.s == nil:
+		return nil, &verbs.ArgError{Op: "create ID", Arg: "channel", Why: "missing"}
+	case ps != PortSpaceTCP && ps != PortSpaceUDP && ps != PortSpaceIB:
+		return nil, &verbs.ArgError{Op: "create ID", Arg: "port space", Why: ps.String() + " is not supported"}
+	}
+	if err := ch.s.Lock(); err != nil {
+		return nil, err
+	}
+	defer ch.s.Unlock()
+	a, err := agentOf(ch.s)
+	if err != nil {
+		return nil, own(err)
+	}
+	return a.newID(ch, ps), nil
+}
+
+func (a *agent) newID(ch *EventChannel, ps PortSpace) *ID {
+	return &ID{d: ch.d, s: ch.s, a: a, ch: ch, ps: ps}
+}
+
+// do runs f with the lock held if the ID is not closed.
+func (id *ID) do(f func(now int64, a *agent) error) error {
+	if id.s == nil {
+		return kind.Zero
+	}
+	return own(id.s.Command(func(now int64) error {
+		if id.closed {
+			return verbs.ErrClosed
+		}
+		id.a.ready = true
+		return f(now, id.a)
+	}))
+}
+
+// requireState returns an error unless the ID is in one of the states.
+func (id *ID) requireState(op string, states ...idState) error {
+	for _, s := range states {
+		if id.state == s {
+			return nil
+		}
+	}
+	return &IDStateError{op, id.state.String()}
+}
+
+// IDStateError says that a call does not fit what the ID is doing. It matches
+// [ErrInvalidState].
+type IDStateError struct {
+	Op    string
+	State string
+}
+
+func (e *IDStateError) Error() string { return "roce: " + e.Op + ": the ID is " + e.State }
+
+// Is makes every IDStateError match ErrInvalidState.
+func (e *IDStateError) Is(target error) bool { return target == verbs.ErrInvalidState }
+
+// event tells the application.
+func (id *ID) event(e Event) {
+	e.ID = id
+	id.ch.push(&e)
+}
+
+// Device returns the device of the ID.
+func (id *ID) Device() *verbs.Device { return id.d }
+
+// PortSpace returns the port space.
+func (id *ID) PortSpace() PortSpace { return id.ps }
+
+// QP returns the queue pair, nil if there is none.
+func (id *ID) QP() *verbs.QP {
+	if id.s == nil {
+		return nil
+	}
+	id.s.LockAlways()
+	defer id.s.Unlock()
+	return id.qp
+}
+
+// LocalAddr returns the local address and port.
+func (id *ID) LocalAddr() netip.AddrPort {
+	if id.s == nil {
+		return netip.AddrPort{}
+	}
+	id.s.LockAlways()
+	defer id.s.Unlock()
+	return id.local
+}
+
+// RemoteAddr returns the address and port of the peer.
+func (id *ID) RemoteAddr() netip.AddrPort {
+	if id.s == nil {
+		return netip.AddrPort{}
+	}
+	id.s.LockAlways()
+	defer id.s.Unlock()
+	return id.remote
+}
+
+// SetTypeOfService sets the traffic class of the connection to be made
+// (RDMA_OPTION_ID_TOS). A passive ID takes that of the peer unless it is set before Accept.
+func (id *ID) SetTypeOfService(tos uint8) error {
+	return id.do(func(int64, *agent) error { id.tos = tos; return nil })
+}
+
+// SetRetries sets how often Connect sends its request, and how long
+// it waits between two tries: up to 1<<20 times and an hour. 0 means the default: 10 times,
+// after 500 ms at first and twice as long from try to try up to 4 s, half a
+// minute in all. A peer that says that it is there and needs time (MRA) gets it.
+func (id *ID) SetRetries(tries int, interval time.Duration) error {
+	switch {
+	case tries < 0 || tries > MaxTries:
+		return &verbs.ArgError{Op: "set retries", Arg: "tries", Why: fmt.Sprintf("%d, not 0 to %d", tries, MaxTries)}
+	case interval < 0 || interval > MaxRetryInterval:
+		return &verbs.ArgError{Op: "set retries", Arg: "interval", Why: fmt.Sprintf("%v, not 0 to %v", interval, MaxRetryInterval)}
+	}
+	return id.do(func(int64, *agent) error { id.tries, id.retryNs = tries, int64(interval); return nil })
+}
+
+// SetHalfOpenCost tells how many bytes the application holds for a connection that it
+// is about to accept. They bound how many connections can be half-open at a
+// time, which is until the peer confirms: beyond 64 MiB on a device requests wait in the backlog of
+// their listener, and half-open connections whose peers have ignored them for 750 ms (in a flood less)
+// are given up for those, with EventUnreachable. [Listener] does it by itself.
+func (id *ID) SetHalfOpenCost(bytes int) error {
+	if bytes < 0 {
+		return &verbs.ArgError{Op: "set half-open cost", Arg: "bytes", Why: fmt.Sprintf("%d, and the least is 0", bytes)}
+	}
+	return id.do(func(int64, *agent) error { id.memory = bytes; return nil })
+}
+
+// Migrate moves the ID, and its events that have not been taken, to another
+// channel (rdma_migrate_id). An accepted connection usually gets one of its
+// own.
+func (id *ID) Migrate(ch *EventChannel) error {
+	if ch == nil || ch.d != id.d {
+		return &verbs.ArgError{Op: "migrate ID", Arg: "channel", Why: "missing or of another device"}
+	}
+	return id.do(func(now int64, _ *agent) error {
+		old := id.ch
+		if old == ch {
+			return nil
+		}
+		var moved []*Event
+		old.mu.Lock()
+		for e := old.events.take(id); e != nil; e = old.events.take(id) {
+			moved = append(moved, e)
+		}
+		old.unlist(id)
+		old.mu.Unlock()
+		id.ch = ch
+		for _, e := range moved {
+			ch.push(e)
+		}
+		id.offerRequests(now)
+		return nil
+	})
+}
+
+// CreateQP makes a queue pair for the ID (rdma_create_qp): RC for port space
+// TCP, UD, ready to use, for UDP. a.Type may be UC for port space TCP. It is
+// destroyed with the ID.
+func (id *ID) CreateQP(pd *verbs.PD, a verbs.QPInitAttr) (*verbs.QP, error) {
+	if pd == nil || pd.Device() != id.d {
+		return nil, &verbs.ArgError{Op: "create QP", Arg: "PD", Why: "missing or of another device"}
+	}
+	switch {
+	case id.ps == PortSpaceUDP:
+		a.Type = verbs.UD
+	case a.Type == 0:
+		a.Type = verbs.RC
+	}
+	qp, err := pd.CreateQP(a)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.AttachQP(qp); err != nil {
+		_ = qp.Close()
+		return nil, err
+	}
+	id.s.LockAlways()
+	id.ownQP = true
+	id.s.Unlock()
+	return qp, nil
+}
+
+// AttachQP makes the ID use a queue pair in RESET that the application made
+// and goes on to own.
+func (id *ID) AttachQP(qp *verbs.QP) error {
+	if qp == nil || qp.Device() != id.d {
+		return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: "missing or of another device"}
+	}
+	if (id.ps == PortSpaceUDP) != (qp.Type() == verbs.UD) {
+		return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: qp.Type().String() + " does not fit port space " + id.ps.String()}
+	}
+	if err := id.do(func(int64, *agent) error {
+		if id.qp != nil || !access.ClaimQP(qp, id.commEstablished) {
+			return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: "the ID has one, or the queue pair belongs to another ID"}
+		}
+		id.qp = qp
+		return nil
+	}); err != nil {
+		return err
+	}
+	var err error
+	if qp.Type() == verbs.UD {
+		err = qp.Activate(UDQKey)
+	} else {
+		err = qp.ToInit(0)
+	}
+	if err != nil {
+		id.s.LockAlways()
+		id.qp = nil
+		access.ReleaseQP(qp)
+		id.s.Unlock()
+	}
+	return err
+}
+
+// Close ends the ID (rdma_destroy_id): a listener stops listening, a
+// connection is disconnected or given up, and the peer is told, as often as it takes, while the device is open. A
+// queue pair made by CreateQP is destroyed. Events of the ID that were not
+// taken are dropped, and connection requests to it refused. Closing again does nothing.
+func (id *ID) Close() error {
+	return doIfOpen(id.s, func(now int64) { id.closeLocked(now) })
+}
+
+func (id *ID) closeLocked(now int64) {
+	if id.closed {
+		return
+	}
+	a := id.a
+	a.ready = true
+	id.closed = true
+	if id.listener != nil {
+		id.listener.Close()
+	}
+	if id.conn != nil {
+		id.conn.Destroy(now)
+	}
+	a.release(id)
+	for _, g := range id.groups {
+		id.leaveGroup(g)
+	}
+	if id.qp != nil {
+		access.ReleaseQP(id.qp)
+		if id.ownQP {
+			_ = access.QP(id.qp).Destroy() // the application may have been faster
+		}
+	}
+	id.ch.forget(id)
+}
+
+// Over reports whether the connection of the ID has ended.
+func (id *ID) Over() bool {
+	if id.s == nil {
+		return true
+	}
+	id.s.LockAlways()
+	defer id.s.Unlock()
+	return id.state == idOver
+}
+
+// doIfOpen is Shard.Command for calls that have nothing left to do on a closed device.
+func doIfOpen(s *shard.Shard, f func(now int64)) error {
+	if s != nil {
+		_ = s.Command(func(now int64) error { f(now); return nil }) // fails only if it is closed
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// ListenLimits bound what peers can make a listening [ID] hold.
+type ListenLimits struct {
+	// Backlog is how many requests may wait for the application; 0 is the most,
+	// 1024, and so is more than that, as listen(2) has it. Further ones are not answered,
+	// which Counters counts, and their senders try again.
+	Backlog int
+	// MaxConns is how many IDs of connections the application may have from this
+	// listener, until it closes them; 0 is any number. Beyond that requests
+	// wait in the backlog. One whose peer does not confirm it within half a
+	// second is given up with EventUnreachable when another one waits.
+	MaxConns int
+	// MaxUntaken is how many of these connections may be without [ID.Taken], for an
+	// application that gets connections ready and hands them on; 0 is any number.
+	// Beyond that requests wait in the backlog. One whose peer does not confirm it
+	// within 50 ms does not count until the peer does, so that peers that
+	// never will keep nobody out.
+	MaxUntaken int
+}
+
+// Listen makes the ID take connection requests (rdma_listen), each of which
+// comes as an event EventConnectRequest with an ID of its own. See
+// [ListenLimits] for the backlog.
+func (id *ID) Listen(backlog int) error { return id.ListenWith(ListenLimits{Backlog: backlog}) }
+
+// ListenWith is Listen with more limits.
+func (id *ID) ListenWith(l ListenLimits) error {
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"Backlog", l.Backlog}, {"MaxConns", l.MaxConns}, {"MaxUntaken", l.MaxUntaken}} {
+		if f.n < 0 {
+			return &verbs.ArgError{Op: "listen", Arg: f.name, Why: fmt.Sprintf("%d, and the least is 0", f.n)}
+		}
+	}
+	return id.do(func(_ int64, a *agent) error {
+		if err := id.requireState("listen", idBound, idIdle); err != nil {
+			return err
+		}
+		if !id.bound {
+			if err := id.bindLocked(a, netip.AddrPort{}); err != nil {
+				return err
+			}
+		}
+		cl, err := a.core.Listen(mad.NewServiceID(id.ps, id.local.Port()), id.local.Addr(), l.Backlog)
+		if err != nil {
+			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: own(err)}
+		}
+		cl.SetMaxConns(l.MaxConns)
+		cl.SetMaxUntaken(l.MaxUntaken)
+		cl.UserData = id
+		id.listener = cl
+		id.state = idListening
+		return nil
+	})
+}
+
+// Taken says that the application has the connection: it no longer counts in
+// ListenLimits.MaxUntaken.
+func (id *ID) Taken() {
+	_ = id.do(func(int64, *agent) error { // nothing to do on what is closed
+		if id.conn != nil {
+			id.conn.Taken()
+		}
+		return nil
+	})
+}
+
+// offerRequests tells the channel of a listener that there are requests. The lock is held.
+func (id *ID) offerRequests(now int64) {
+	if id.listener != nil && id.listener.Takeable() && !id.ch.offer(id) {
+		id.refuseRequests(now)
+	}
+}
+
+// refuseRequests refuses the requests of a listener whose channel is closed. The
+// lock is held.
+func (id *ID) refuseRequests(now int64) {
+	id.a.ready = true
+	for e, ok := id.listener.Next(); ok; e, ok = id.listener.Next() {
+		e.Conn.Destroy(now)
+	}
+}
+
+// takeRequest makes an ID for the oldest request of a listener; nil if there is none
+// any more, or the listener is not of this channel.
+func (id *ID) takeRequest(c *EventChannel) *Event {
+	if id.s.Lock() != nil {
+		return nil
+	}
+	defer id.s.Unlock()
+	if id.closed || id.ch != c {
+		return nil
+	}
+	e, ok := id.listener.Next()
+	if !ok {
+		return nil
+	}
+	if id.listener.Takeable() {
+		c.offer(id)
+	}
+	return id.incoming(&e)
+}
+
+// incoming makes an ID for a request. The lock is held.
+func (id *ID) incoming(e *cm.Event) *Event {
+	n := id.a.newID(id.ch, id.ps)
+	n.Context = id.Context
+	n.conn, n.req = e.Conn, e
+	e.Conn.UserData = n
+	n.sgid = id.s.AddrIndex(e.Conn.Local())
+	n.local = netip.AddrPortFrom(e.Conn.Local(), id.local.Port())
+	n.remote = netip.AddrPortFrom(e.Conn.Remote(), e.CMA.SrcPort)
+	n.state = idRequested
+	ev := &Event{Type: EventConnectRequest, ID: n, ListenID: id, PrivateData: e.Private}
+	if e.REQ != nil {
+		ev.Conn = paramOfREQ(e.REQ, e.Private)
+	}
+	return ev
+}

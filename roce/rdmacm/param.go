@@ -1,0 +1,139 @@
+package rdmacm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// ConnParam is what one side says about a connection (rdma_conn_param). Numbers
+// are as they are: 0 retries are no retries. Start from [DefaultConnParam].
+type ConnParam struct {
+	PrivateData []byte // see MaxConnectPrivate and its neighbours
+
+	// ResponderResources is how many READs and atomics of the peer this side
+	// serves at a time; InitiatorDepth how many it has in flight itself. A
+	// peer may ask for up to 255; Accept and Connect lower both to the 128 that a device
+	// can do with, and Accept to what the peer can.
+	ResponderResources uint8
+	InitiatorDepth     uint8
+
+	FlowControl   bool
+	RetryCount    uint8 // 0 to 7; Accept uses that of the peer
+	RNRRetryCount uint8 // 0 to 7, 7 is for ever: how often the peer tries again when this side has no receive posted
+	SRQ           bool  // for an ID without queue pair
+
+	// For an ID without queue pair: what the peer is told.
+	QPN         ib.QPN
+	QKey        ib.QKey
+	StartingPSN ib.PSN // first PSN expected from the peer
+
+	// What librdmacm has no field for; 0 is the default.
+
+	AckTimeout  ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
+	MinRNRTimer ib.RNRCode     // what this side asks for when it has no receive posted: 12, 0.64 ms
+	MTU         ib.MTU         // path MTU, proposed by Connect: that of the port
+	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH if
+	// there are ResponderResources.
+	Access verbs.Access
+}
+
+// DefaultConnParam returns what Connect and Accept use when given nil: 16 READs
+// and atomics in each direction, 7 retries, RNR retries for ever, flow control.
+func DefaultConnParam() ConnParam {
+	return ConnParam{
+		ResponderResources: cmRdAtomic, InitiatorDepth: cmRdAtomic, FlowControl: true,
+		RetryCount: defaultRetry, RNRRetryCount: defaultRNRRetry,
+	}
+}
+
+// withDefaults fills in what is 0 of the fields that librdmacm does not have,
+// and bounds what the device bounds.
+func (p *ConnParam) withDefaults(s *shard.Shard) ConnParam {
+	if p == nil {
+		def := DefaultConnParam()
+		p = &def
+	}
+	q := *p
+	q.ResponderResources = min(q.ResponderResources, maxRdAtomic)
+	q.InitiatorDepth = min(q.InitiatorDepth, maxRdAtomic)
+	if q.AckTimeout == 0 {
+		q.AckTimeout = defaultCMTimeout
+	}
+	if q.MinRNRTimer == 0 {
+		q.MinRNRTimer = defaultMinRNRTimer
+	}
+	if mtu := s.ActiveMTU(); q.MTU == 0 || q.MTU > mtu {
+		q.MTU = mtu
+	}
+	return q
+}
+
+// Check returns an error that names the field which is out of its limits: those
+// of the fields of the messages, or of the queue pair. op is the call that it names.
+func (p *ConnParam) Check(op string) error {
+	if p == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		arg      string
+		v, limit uint32
+	}{
+		{"RetryCount", uint32(p.RetryCount), 7}, {"RNRRetryCount", uint32(p.RNRRetryCount), 7},
+		{"AckTimeout", uint32(p.AckTimeout), 31}, {"MinRNRTimer", uint32(p.MinRNRTimer), 31},
+		{"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
+	} {
+		if f.v > f.limit {
+			return &verbs.ArgError{Op: op, Arg: f.arg, Why: fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
+		}
+	}
+	if p.MTU != 0 && !p.MTU.Valid() {
+		return &verbs.ArgError{Op: op, Arg: "MTU", Why: p.MTU.String() + " is none"}
+	}
+	return nil
+}
+
+// access returns the rights of the queue pair.
+func (p *ConnParam) access() verbs.Access {
+	if p.Access != 0 {
+		return p.Access
+	}
+	a := verbs.LocalWrite | verbs.RemoteWrite
+	if p.ResponderResources > 0 {
+		a |= verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal
+	}
+	return a
+}
+
+// paramOfREQ is what a REQ says, from the receiver's point of view.
+func paramOfREQ(m *mad.REQ, private []byte) ConnParam {
+	return ConnParam{
+		PrivateData:        private,
+		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
+		FlowControl: m.FlowControl, RetryCount: m.RetryCount, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN, AckTimeout: m.Primary.AckTimeout, MTU: m.MTU,
+	}
+}
+
+// paramOfREP is what a REP says, from the receiver's point of view.
+func paramOfREP(m *mad.REP) ConnParam {
+	return ConnParam{
+		PrivateData:        m.Private,
+		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
+		FlowControl: m.FlowControl, RetryCount: defaultRetry, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN,
+	}
+}
+
+func random64(s *shard.Shard) (uint64, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(s.Rand(), b[:]); err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(b[:]), nil
+}

@@ -1,0 +1,59 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// RejectedError says that the peer refused a connection. When nobody listens
+// it matches [ErrConnRefused], and thereby syscall.ECONNREFUSED. Other refusals
+// came from a program that listens, and match neither.
+type RejectedError struct {
+	Reason      mad.RejectReason // port space TCP
+	SIDRStatus  mad.SIDRStatus   // port space UDP
+	Info        []byte           // additional information that goes with the reason
+	PrivateData []byte           // filled up with zeros
+	Remote      netip.AddrPort   // who was asked; the zero AddrPort in an error that a Handshake makes
+	datagram    bool
+}
+
+// Error says what the refusal means, and in brackets what the message said.
+func (e *RejectedError) Error() string {
+	at := "there"
+	if e.Remote.IsValid() {
+		at = "at " + e.Remote.String()
+	}
+	if e.datagram {
+		if e.nobodyListens() {
+			return fmt.Sprintf("roce: connection refused: nobody listens %s (CM SIDR: %v)", at, e.SIDRStatus)
+		}
+		return fmt.Sprintf("roce: lookup refused %s (CM SIDR: %v)", at, e.SIDRStatus)
+	}
+	what := "connection refused " + at
+	switch e.Reason {
+	case mad.RejectInvalidServiceID:
+		what = "connection refused: nobody listens " + at
+	case mad.RejectConsumer:
+		what = "connection refused by the program that listens " + at
+	case mad.RejectNoResources, mad.RejectNoQP, mad.RejectNoEEC:
+		what = "connection refused: the peer has no room for another one " + at
+	}
+	return fmt.Sprintf("roce: %s (CM reject: %v, %d)", what, e.Reason, uint16(e.Reason))
+}
+
+// nobodyListens reports whether the peer has no listener for what was asked.
+func (e *RejectedError) nobodyListens() bool {
+	if e.datagram {
+		return e.SIDRStatus == mad.SIDRUnsupportedService
+	}
+	return e.Reason == mad.RejectInvalidServiceID
+}
+
+// Is makes the reason that net has an error for match it.
+func (e *RejectedError) Is(target error) bool {
+	return e.nobodyListens() && (target == verbs.ErrConnRefused || target == syscall.ECONNREFUSED)
+}

@@ -1,0 +1,192 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// BindAddr gives the ID a local address and port (rdma_bind_addr). The zero
+// address and the unspecified ones stand for all local addresses, port 0 for one that is
+// free.
+func (id *ID) BindAddr(local netip.AddrPort) error {
+	local = unmap(local)
+	return id.do(func(_ int64, a *agent) error {
+		if err := id.requireState("bind", idIdle); err != nil {
+			return err
+		}
+		if err := id.bindLocked(a, local); err != nil {
+			return err
+		}
+		id.state = idBound
+		return nil
+	})
+}
+
+// bindLocked checks the address and takes the port.
+func (id *ID) bindLocked(a *agent, local netip.AddrPort) error {
+	if !local.Addr().IsValid() {
+		local = netip.AddrPortFrom(unspecified(id.s), local.Port())
+	}
+	if !local.Addr().IsUnspecified() && id.s.AddrIndex(local.Addr().WithZone("")) < 0 {
+		return &verbs.AddrError{Op: "bind", Addr: local, Err: verbs.ErrAddrNotLocal}
+	}
+	return a.bind(id, local)
+}
+
+// unspecified returns the address that stands for all of the device, in a family that
+// it has.
+func unspecified(s *shard.Shard) netip.Addr {
+	for _, a := range s.Addrs() {
+		if a.Is4() {
+			return netip.IPv4Unspecified()
+		}
+	}
+	return netip.IPv6Unspecified()
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
+
+// ResolveAddr finds the way to a peer (rdma_resolve_addr): the local address
+// to speak from, which is src unless that is zero or unspecified. An event
+// EventAddrResolved follows. A multicast address as dst is allowed for port space UDP.
+func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
+	src, dst = unmap(src), unmap(dst)
+	if !dst.Addr().IsValid() {
+		return &verbs.ArgError{Op: "resolve address", Arg: "dst", Why: "invalid"}
+	}
+	if dst.Addr().IsUnspecified() {
+		// As connect(2) does: this host.
+		lo := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if dst.Addr().Is6() {
+			lo = netip.IPv6Loopback()
+		}
+		dst = netip.AddrPortFrom(lo, dst.Port())
+	}
+	if !id.s.Link().Capabilities().Virtual {
+		if err := checkZone(dst.Addr()); err != nil {
+			return &verbs.AddrError{Op: "resolve", Addr: dst, Err: err}
+		}
+	}
+	from, err := sourceFor(id.d, dst.Addr(), src.Addr())
+	if err != nil {
+		return &verbs.AddrError{Op: "resolve", Addr: dst, Err: err}
+	}
+	return id.do(func(_ int64, a *agent) error {
+		if err := id.requireState("resolve address", idIdle, idBound); err != nil {
+			return err
+		}
+		if id.bound {
+			if l := id.local.Addr(); !l.IsUnspecified() {
+				from = id.s.AddrIndex(l.WithZone(""))
+			}
+			if !sameFamily(id.s.Addrs()[from], dst.Addr()) {
+				return &verbs.AddrError{Op: "resolve", Addr: dst, Err: &verbs.NoRouteError{Peer: dst.Addr(), Local: id.s.Addrs()[from : from+1]}}
+			}
+			id.local = netip.AddrPortFrom(id.s.Addrs()[from], id.local.Port())
+		} else if err := a.bind(id, netip.AddrPortFrom(id.s.Addrs()[from], src.Port())); err != nil {
+			return err
+		}
+		id.sgid, id.remote = from, dst
+		id.state = idAddrResolved
+		id.event(Event{Type: EventAddrResolved})
+		return nil
+	})
+}
+
+func sameFamily(a, b netip.Addr) bool { return a.Is4() == b.Is4() }
+
+// sourceFor returns the index of the local address to reach dst from: src if
+// that is specified, else what the kernel's routing table says if the device has that
+// address, else what GIDIndexFor says.
+func sourceFor(d *verbs.Device, dst, src netip.Addr) (int, error) {
+	s := access.Shard(d)
+	if src.IsValid() && !src.IsUnspecified() {
+		i := s.AddrIndex(src.WithZone(""))
+		if i < 0 {
+			return 0, verbs.ErrAddrNotLocal
+		}
+		if !sameFamily(s.Addrs()[i], dst) {
+			return 0, &verbs.NoRouteError{Peer: dst, Local: []netip.Addr{src}}
+		}
+		return i, nil
+	}
+	if len(s.Addrs()) > 1 && !s.Link().Capabilities().Virtual && !dst.IsMulticast() {
+		if src, err := RouteSource(dst); err == nil {
+			if i := s.AddrIndex(src); i >= 0 {
+				return i, nil
+			}
+		}
+	}
+	return d.GIDIndexFor(ib.GIDFromAddr(dst))
+}
+
+// RouteSource returns the address that the kernel would send to dst from.
+// Connecting a datagram socket sends nothing.
+func RouteSource(dst netip.Addr) (netip.Addr, error) {
+	if err := checkZone(dst); err != nil {
+		return netip.Addr{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	c, err := dialer.DialContext(ctx, "udp", netip.AddrPortFrom(dst, ib.UDPPort).String())
+	if err != nil {
+		return netip.Addr{}, &verbs.NoRouteError{Peer: dst, Err: routeErr(err)}
+	}
+	defer c.Close()
+	l, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return netip.Addr{}, &verbs.NoRouteError{Peer: dst}
+	}
+	return l.AddrPort().Addr().Unmap().WithZone(""), nil
+}
+
+// checkZone looks for the interface that the zone of an address names. Without it
+// the kernel says "invalid argument", and a link that knows one interface only
+// would send to the address there.
+func checkZone(a netip.Addr) error {
+	zone := a.Zone()
+	if zone == "" {
+		return nil
+	}
+	_, err := net.InterfaceByName(zone)
+	if n, bad := strconv.Atoi(zone); bad == nil {
+		_, err = net.InterfaceByIndex(n)
+	}
+	if err != nil {
+		return &verbs.NoRouteError{Peer: a, Err: fmt.Errorf("zone %q: %w", zone, routeErr(err))}
+	}
+	return nil
+}
+
+// routeErr takes from an error of package net what it has to say: the rest is
+// about a port that the caller knows nothing of.
+func routeErr(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// ResolveRoute finds the path to the peer (rdma_resolve_route). On RoCE there is
+// nothing left to find; an event EventRouteResolved follows.
+func (id *ID) ResolveRoute() error {
+	return id.do(func(int64, *agent) error {
+		if err := id.requireState("resolve route", idAddrResolved); err != nil {
+			return err
+		}
+		id.state = idRouteResolved
+		id.event(Event{Type: EventRouteResolved})
+		return nil
+	})
+}

@@ -1,0 +1,43 @@
+package verbs
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+// AH is an address handle: the way to the peer of a UD send.
+type AH struct {
+	d *Device
+	t *transport.AH
+}
+
+// CreateAH makes an address handle.
+func (pd *PD) CreateAH(av AddressVector) (*AH, error) {
+	d := pd.Device()
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	t, err := d.s.Engine().CreateAH(pd.t, av)
+	if err != nil {
+		return nil, own(err)
+	}
+	return &AH{d, t}, nil
+}
+
+// CreateAHTo makes an address handle to a GID from the local address that fits it.
+func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
+	i, err := pd.Device().GIDIndexFor(gid)
+	if err != nil {
+		return nil, err
+	}
+	return pd.CreateAH(AddressVector{DGID: gid, SGIDIndex: i, HopLimit: defaultHopLimit})
+}
+
+// Handle returns what goes into SendWR.AH.
+func (a *AH) Handle() *transport.AH { return a.t }
+
+// Destroy releases the handle. Sends that were posted with it still go out.
+func (a *AH) Destroy() error {
+	return a.d.do(func(int64) error { return a.t.Destroy() })
+}

@@ -1,0 +1,226 @@
+package verbs
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// DeviceAttr are the properties of a device (ibv_device_attr).
+type DeviceAttr struct {
+	NodeGUID         uint64 // of the network interface, as rdma_rxe has it; else made from the address
+	MaxMRBytes       uint64
+	MaxQP            int
+	MaxQPWR          int // work requests of a queue
+	MaxSGE           int // elements of a work request
+	MaxSGERead       int // elements of a READ
+	MaxInline        int // bytes
+	MaxCQ            int
+	MaxCQE           int
+	MaxMR            int
+	MaxMW            int
+	MaxPD            int
+	MaxQPRdAtomic    int // READs and atomics outstanding as responder
+	MaxQPInitAtomic  int // as requester
+	MaxSRQ           int
+	MaxSRQWR         int
+	MaxSRQSGE        int
+	MaxMsgBytes      uint32
+	MaxPKeys         int
+	PhysicalPorts    int
+	LocalCAAckDelay  uint8 // exponent, as the timeout code
+	AtomicHCA        bool  // atomics compose with sync/atomic of this process too
+	MemWindowType2B  bool
+	FlushGlobal      bool
+	AtomicWrite      bool
+	ResizableSRQ     bool
+	SystemImageGUID  uint64
+	VendorID         uint32
+	FirmwareVersion  string
+	CompletionVector int
+}
+
+// PortAttr are the properties of the one port of a device (ibv_port_attr).
+type PortAttr struct {
+	Active    bool
+	MaxMTU    ib.MTU
+	ActiveMTU ib.MTU
+	GIDs      int
+	PKey      ib.PKey
+	MaxMsg    uint32 // bytes
+	LinkName  string // "udp", "sim", ...
+	LinkLayer string // "Ethernet"
+}
+
+// Attr returns the properties of the device.
+func (d *Device) Attr() DeviceAttr {
+	if d.unmade() {
+		return DeviceAttr{}
+	}
+	lim := d.s.Table().Limits()
+	var mac net.HardwareAddr
+	if d.s.Mode() != shard.Driven { // a simulated address is nobody's here
+		mac = hardwareAddr(d.s.Addrs()[0])
+	}
+	guid := nodeGUID(d.s.Addrs()[0], mac)
+	return DeviceAttr{
+		NodeGUID: guid, SystemImageGUID: guid,
+		MaxMRBytes: lim.RegionBytes,
+		MaxQP:      transport.MaxQPs, MaxQPWR: transport.MaxQueueWR,
+		MaxSGE: transport.MaxSGE, MaxSGERead: transport.MaxSGE, MaxInline: transport.MaxInline,
+		MaxCQ: maxObjects, MaxCQE: transport.MaxCQE,
+		MaxMR: lim.Regions, MaxMW: lim.Windows, MaxPD: lim.PDs,
+		MaxQPRdAtomic: transport.MaxRdAtomic, MaxQPInitAtomic: transport.MaxRdAtomic,
+		MaxSRQ: maxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
+		MaxMsgBytes: transport.MaxMessage, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
+		AtomicHCA: true, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
+		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVector: 1,
+	}
+}
+
+// Port returns the properties of port 1.
+func (d *Device) Port() PortAttr {
+	if d.unmade() {
+		return PortAttr{}
+	}
+	return PortAttr{
+		Active: d.s.Up(), MaxMTU: ib.MTU4096, ActiveMTU: d.s.ActiveMTU(), GIDs: len(d.s.Addrs()),
+		PKey: ib.PKeyDefault, MaxMsg: transport.MaxMessage,
+		LinkName: d.s.Link().Capabilities().Name, LinkLayer: "Ethernet",
+	}
+}
+
+// GIDs returns the GID table.
+func (d *Device) GIDs() []ib.GID {
+	if d.unmade() {
+		return nil
+	}
+	gids := make([]ib.GID, len(d.s.Addrs()))
+	for i, a := range d.s.Addrs() {
+		gids[i] = ib.GIDFromAddr(a)
+	}
+	return gids
+}
+
+// Addrs returns the local addresses, in the order of the GID table.
+func (d *Device) Addrs() []netip.Addr {
+	if d.unmade() {
+		return nil
+	}
+	return slices.Clone(d.s.Addrs())
+}
+
+// GIDIndexFor returns the index of the local address to reach peer from: the
+// peer's own address if it is local, else the first that is of the same family
+// and both or neither loopback, else the first of the same family.
+func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
+	if d.unmade() {
+		return 0, kind.Zero
+	}
+	a := peer.Addr()
+	best := -1
+	for i, l := range d.s.Addrs() {
+		switch {
+		case l == a:
+			return i, nil
+		case l.Is4() != a.Is4():
+		case best < 0, l.IsLoopback() == a.IsLoopback() && d.s.Addrs()[best].IsLoopback() != a.IsLoopback():
+			best = i
+		}
+	}
+	if best < 0 {
+		return 0, &NoRouteError{Peer: a, Local: d.s.Addrs()}
+	}
+	return best, nil
+}
+
+// Counters returns the counters of the engine, and of the link those that the
+// engine cannot see.
+func (d *Device) Counters() Counters {
+	if d.unmade() {
+		return Counters{}
+	}
+	d.s.LockAlways()
+	c := d.s.Engine().Counters()
+	d.unlock()
+	s := d.s.Link().Stats()
+	c.DropICRC += s.RxICRC
+	c.DropMalformed += s.RxShort + s.RxTruncated
+	c.SendErr += s.TxDropped
+	c.LinkDowned += d.linkDowned.Load()
+	c.LostAsyncEvents += d.async.lost()
+	return c
+}
+
+// LinkStats returns the counters of the link.
+func (d *Device) LinkStats() link.Stats {
+	if d.unmade() {
+		return link.Stats{}
+	}
+	return d.s.Link().Stats()
+}
+
+// Capabilities says what the link does and which accelerations are on.
+func (d *Device) Capabilities() link.Capabilities {
+	if d.unmade() {
+		return link.Capabilities{}
+	}
+	return d.s.Link().Capabilities()
+}
+
+// Background reports whether the device works by itself. If not, in polling
+// mode and on a simulated link, it moves only while somebody polls or waits, and
+// a goroutine that waits all the time would be a busy one.
+func (d *Device) Background() bool { return !d.unmade() && d.s.Mode() == shard.EventDriven }
+
+// MemCounts returns how many protection domains, regions and windows exist.
+func (d *Device) MemCounts() mem.Counts {
+	if d.unmade() {
+		return mem.Counts{}
+	}
+	d.s.LockAlways()
+	defer d.unlock()
+	return d.s.Table().Counts()
+}
+
+// DefaultAddrs returns the addresses that a device is opened on when none are
+// given: the global IPv4 and IPv6 addresses of interfaces that are up, then
+// loopback. Link-local addresses are left out: a peer could not reach them
+// without a zone, and picking one by default has led people astray.
+func DefaultAddrs() ([]netip.Addr, error) {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var global, loop []netip.Addr
+	for _, i := range ifs {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range addrs {
+			p, err := netip.ParsePrefix(n.String())
+			if err != nil {
+				continue
+			}
+			switch a := p.Addr().Unmap(); {
+			case a.IsLinkLocalUnicast():
+			case a.IsLoopback():
+				loop = append(loop, a)
+			default:
+				global = append(global, a)
+			}
+		}
+	}
+	return append(global, loop...), nil
+}

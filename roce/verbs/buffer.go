@@ -1,0 +1,126 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/mem"
+	"golang.org/x/sys/unix"
+)
+
+// Buffer is page-aligned memory outside the Go heap: large buffers there cost
+// the garbage collector nothing. It has to be freed.
+type Buffer struct {
+	mu    sync.Mutex
+	b     []byte
+	whole []byte       // as mapped
+	users atomic.Int32 // registrations that still use the memory
+	huge  bool
+}
+
+// hugePageBytes is the size of huge pages asked for.
+const hugePageBytes = 2 << 20
+
+// MapBuffer maps n bytes of zeroed memory. With huge it asks for huge pages of
+// 2 MiB, and for transparent ones if none are reserved; Huge says which it got.
+func MapBuffer(n int, huge bool) (*Buffer, error) {
+	if n <= 0 {
+		return nil, &ArgError{"map buffer", "n", "must be positive"}
+	}
+	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
+	if huge {
+		size := (n + hugePageBytes - 1) &^ (hugePageBytes - 1)
+		if m, err := unix.Mmap(-1, 0, size, prot, flags|unix.MAP_HUGETLB); err == nil {
+			return &Buffer{b: m[:n:n], whole: m, huge: true}, nil
+		}
+	}
+	size := (n + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
+	m, err := unix.Mmap(-1, 0, size, prot, flags)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	if huge {
+		// Best effort: without it the memory is merely slower to translate.
+		_ = unix.Madvise(m, unix.MADV_HUGEPAGE)
+	}
+	return &Buffer{b: m[:n:n], whole: m}, nil
+}
+
+// AllocBuffer maps n bytes and registers them.
+func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*Buffer, *MR, error) {
+	b, err := MapBuffer(n, n >= hugePageBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	mr, err := b.Register(pd, access, opts...)
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Free())
+	}
+	return b, mr, nil
+}
+
+// Register registers the buffer, or, through opts, with properties of its own.
+// The buffer cannot be freed until the region is deregistered.
+func (b *Buffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
+	mem := b.retain()
+	if mem == nil {
+		return nil, ErrClosed
+	}
+	// The lock of the buffer is not held here: the device takes its own, and
+	// lets go of the buffer under it.
+	mr, err := pd.RegisterMR(mem, access, append(append([]RegOption(nil), opts...), b.countRelease)...)
+	if err != nil {
+		b.users.Add(-1)
+	}
+	return mr, err
+}
+
+// retain counts a registration, and returns the memory unless it was freed.
+func (b *Buffer) retain() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.b != nil {
+		b.users.Add(1)
+	}
+	return b.b
+}
+
+// countRelease is an option that takes note of the end of the registration.
+func (b *Buffer) countRelease(a *mem.RegionAttr) {
+	also := a.OnRelease
+	a.OnRelease = func() {
+		b.users.Add(-1)
+		if also != nil {
+			also()
+		}
+	}
+}
+
+// Bytes returns the memory; nil once freed. It must not be touched after Free.
+func (b *Buffer) Bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b
+}
+
+// Huge reports whether the buffer lies in reserved huge pages.
+func (b *Buffer) Huge() bool { return b.huge }
+
+// Free unmaps the memory. It fails with ErrBusy while a registration uses it.
+// Freeing again does nothing.
+func (b *Buffer) Free() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.b == nil {
+		return nil
+	}
+	if n := b.users.Load(); n > 0 {
+		return &OpError{Op: "free buffer", Err: detailed(ErrBusy, fmt.Sprintf("%d regions", n))}
+	}
+	err := unix.Munmap(b.whole)
+	b.b, b.whole = nil, nil
+	return os.NewSyscallError("munmap", err)
+}

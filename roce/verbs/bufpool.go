@@ -1,0 +1,168 @@
+package verbs
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+)
+
+// Sizes of a BufPool, in bytes.
+const (
+	minPoolBuf = 256
+	MaxPoolBuf = 1 << 20
+	poolSlab   = 64 << 10 // registered at a time, unless one buffer is larger
+	// DefaultPoolBytes bounds what a pool holds in all.
+	DefaultPoolBytes = 64 << 20
+)
+
+const poolClasses = 13 // 256 bytes to 1 MiB
+
+// BufPool hands out buffers of registered memory, so that whoever only wants to send and
+// receive need not deal with regions and keys. The buffers are for the local
+// side of operations: the pool gives no rights to peers, since its buffers
+// share a region and thereby a key. For memory that peers may access see
+// [Conn.Register].
+//
+// All methods may be called from any goroutine.
+type BufPool struct {
+	pd  *PD
+	max int
+
+	mu     sync.Mutex
+	free   [poolClasses][]*Buf
+	slabs  []*MR
+	bytes  int
+	out    int // buffers handed out
+	closed bool
+}
+
+// NewBufPool makes a pool in a protection domain that holds up to maxBytes; 0
+// is DefaultPoolBytes. It registers memory as it is needed.
+func NewBufPool(pd *PD, maxBytes int) *BufPool {
+	if maxBytes <= 0 {
+		maxBytes = DefaultPoolBytes
+	}
+	return &BufPool{pd: pd, max: maxBytes}
+}
+
+// Buf is a buffer of a BufPool.
+type Buf struct {
+	pool  *BufPool
+	mr    *MR
+	mem   []byte // of mr, from off: it outlives the registration
+	off   int
+	class int
+	n     int
+	taken bool // under pool.mu
+}
+
+// poolClass returns the class of buffers of at least n bytes.
+func poolClass(n int) int {
+	if n <= minPoolBuf {
+		return 0
+	}
+	return bits.Len(uint(n-1)) - bits.Len(uint(minPoolBuf-1))
+}
+
+// Get returns a buffer of n bytes, up to 1 MiB. What they hold is left over from earlier use. The
+// error wraps ErrLimit if the pool is used up.
+func (p *BufPool) Get(n int) (*Buf, error) {
+	if n < 0 || n > MaxPoolBuf {
+		return nil, &ArgError{"get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf)}
+	}
+	class := poolClass(n)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	if len(p.free[class]) == 0 {
+		if err := p.grow(class); err != nil {
+			return nil, err
+		}
+	}
+	last := len(p.free[class]) - 1
+	b := p.free[class][last]
+	p.free[class] = p.free[class][:last]
+	b.n, b.taken = n, true
+	p.out++
+	return b, nil
+}
+
+// grow registers another slab of a class.
+func (p *BufPool) grow(class int) error {
+	size := minPoolBuf << class
+	slab := max(size, poolSlab)
+	if p.bytes+slab > p.max {
+		return fmt.Errorf("roce: buffer pool holds %d of %d bytes: %w", p.bytes, p.max, ErrLimit)
+	}
+	slabMem := make([]byte, slab)
+	mr, err := p.pd.RegisterMR(slabMem, LocalWrite)
+	if err != nil {
+		return err
+	}
+	p.slabs = append(p.slabs, mr)
+	p.bytes += slab
+	for off := slab - size; off >= 0; off -= size {
+		p.free[class] = append(p.free[class], &Buf{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
+	}
+	return nil
+}
+
+// Bytes returns the memory. It must not be touched after Release, nor while an
+// operation uses it.
+func (b *Buf) Bytes() []byte { return b.mem[:b.n:b.n] }
+
+// SGE returns the first n bytes for a work request.
+func (b *Buf) SGE(n int) SGE {
+	if b.mr == nil {
+		return SGE{}
+	}
+	return b.mr.SGE(b.off, min(n, b.n))
+}
+
+// Release gives the buffer back. Releasing twice panics, since somebody else
+// may have it by then.
+func (b *Buf) Release() {
+	p := b.pool
+	if p == nil {
+		return // a zero Buf is nobody's
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !b.taken {
+		panic("roce: buffer released twice")
+	}
+	b.taken = false
+	p.out--
+	if !p.closed {
+		p.free[b.class] = append(p.free[b.class], b)
+	}
+}
+
+// Stats returns how many bytes the pool has registered, and how many buffers
+// are handed out.
+func (p *BufPool) Stats() (bytes, buffers int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes, p.out
+}
+
+// Close deregisters the memory. Operations that still use it fail.
+func (p *BufPool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	var first error
+	for _, mr := range p.slabs {
+		if err := mr.Deregister(); err != nil && first == nil {
+			first = err
+		}
+	}
+	p.slabs, p.bytes = nil, 0
+	p.free = [poolClasses][]*Buf{}
+	return first
+}

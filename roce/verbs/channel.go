@@ -1,0 +1,101 @@
+package verbs
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goroce/goroce/roce/internal/shard"
+)
+
+// CompletionChannel delivers the events of one or more completion queues
+// (ibv_comp_channel).
+type CompletionChannel struct {
+	d    *Device
+	mu   sync.Mutex
+	cqs  []*CQ
+	sig  shard.Signal
+	dead bool
+}
+
+// CreateCompletionChannel makes a channel for completion queues to report to.
+func (d *Device) CreateCompletionChannel() (*CompletionChannel, error) {
+	if d.isClosed() {
+		return nil, d.closedErr()
+	}
+	return &CompletionChannel{d: d, sig: shard.NewSignal()}, nil
+}
+
+// push is called with the lock of the device held. A queue that is waiting to
+// be taken is not entered twice.
+func (c *CompletionChannel) push(cq *CQ) {
+	c.mu.Lock()
+	if !cq.queued && !c.dead {
+		cq.queued = true
+		c.cqs = append(c.cqs, cq)
+	}
+	c.mu.Unlock()
+	c.sig.Set()
+}
+
+// forget removes a queue that is closed.
+func (c *CompletionChannel) forget(cq *CQ) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, q := range c.cqs {
+		if q == cq {
+			c.cqs = append(c.cqs[:i], c.cqs[i+1:]...)
+			break
+		}
+	}
+	cq.queued = false
+}
+
+func (c *CompletionChannel) pop() (cq *CQ, dead bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		c.sig.Set() // for the next waiter
+		return nil, true
+	}
+	if len(c.cqs) == 0 {
+		return nil, false
+	}
+	cq = c.cqs[0]
+	cq.queued = false
+	c.cqs = append(c.cqs[:0], c.cqs[1:]...)
+	if len(c.cqs) > 0 {
+		c.sig.Set()
+	}
+	return cq, false
+}
+
+// Get waits for the next event of a completion queue that was asked for with
+// [CQ.RequestNotify], and returns the queue. Events need no acknowledgement.
+func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		cq, dead := c.pop()
+		switch {
+		case dead:
+			return nil, ErrClosed
+		case cq != nil:
+			return cq, nil
+		}
+		if err := c.d.wait(ctx, c.sig, tries); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Close ends the channel; calls of Get return ErrClosed. Its completion queues
+// go on without events.
+func (c *CompletionChannel) Close() error {
+	c.mu.Lock()
+	c.dead = true
+	c.cqs = nil
+	c.mu.Unlock()
+	c.sig.Set()
+	return nil
+}

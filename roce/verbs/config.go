@@ -1,0 +1,55 @@
+package verbs
+
+import (
+	"io"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/transport"
+)
+
+// Config is what a Device is opened with.
+type Config struct {
+	// Addrs is the GID table: the local IPv4 and IPv6 addresses to speak from; a
+	// link-local one with its zone, if several interfaces have it.
+	// Empty means [DefaultAddrs]; with a Link, its own addresses.
+	Addrs []netip.Addr
+
+	// Link carries the packets. The device owns it and closes it. Nil opens a
+	// udp link on Addrs.
+	Link link.Link
+
+	// UDP are the options of the udp link that is opened when Link is nil.
+	UDP udp.Options
+
+	// WrapLink, if set, is given the link and returns the one to use: a place for
+	// the middlewares of roce/link/trace and roce/link/fault.
+	WrapLink func(link.Link) (link.Link, error)
+
+	// Polling makes the caller's goroutine do all the work: see the package
+	// comment. Ignored with a link that is a simulation.
+	Polling bool
+
+	// MTU is the active MTU of the port; 0, and anything larger, is the largest
+	// that fits the interfaces of the addresses.
+	MTU ib.MTU
+
+	// Rand is where keys, QP numbers and initial PSNs come from; nil is
+	// crypto/rand.Reader. Keys are a peer's only credential: use another source
+	// only to make a simulation repeatable.
+	Rand io.Reader
+
+	// Tracer receives the protocol events of the engine, with the lock of the
+	// device held; nil for none.
+	Tracer transport.Tracer
+
+	// Tuning overrides defaults of the protocol, and selects congestion control
+	// (Tuning.Congestion; none by default).
+	Tuning transport.Tuning
+
+	// MemLimits bounds registered memory; zero means the defaults of package mem.
+	MemLimits mem.Limits
+}

@@ -1,0 +1,212 @@
+package verbs
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/kind"
+)
+
+// RemoteInfo is what one side of a connection has to know of the other; how it
+// gets there is up to the application (a TCP connection, usually).
+type RemoteInfo struct {
+	QPN ib.QPN
+	PSN ib.PSN // the first PSN that the remote side sends
+	GID ib.GID
+}
+
+// ConnAttr are the attributes of a connection that both sides choose.
+// [DefaultConnAttr] has sensible ones.
+type ConnAttr struct {
+	Access    Access // remote operations that the peer may do
+	SGIDIndex int    // -1: the local address that fits that of the peer
+	// MTU must be the same on both sides; 0 is the MTU of the port.
+	MTU             ib.MTU
+	Timeout         ib.TimeoutCode
+	RetryCnt        uint8 // 0 to 7
+	RNRRetry        uint8 // 0 to 7, 7 is for ever
+	MinRNRTimer     ib.RNRCode
+	MaxRdAtomic     uint8 // READs and atomics outstanding to the peer
+	MaxDestRdAtomic uint8 // READs and atomics outstanding from the peer
+	TrafficClass    uint8
+	FlowLabel       uint32
+	HopLimit        uint8
+	// PSN is the first PSN to send, if SetPSN; otherwise that of LocalInfo.
+	PSN    ib.PSN
+	SetPSN bool
+}
+
+// DefaultConnAttr returns the attributes that Connect uses: everything allowed to the
+// peer, ACK timeout code 14 (67 ms), 7 retries, RNR retries for ever with a timer of
+// 0.64 ms, 16 READs and atomics in each direction.
+func DefaultConnAttr() ConnAttr {
+	return ConnAttr{
+		Access:    LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | FlushGlobal,
+		SGIDIndex: -1,
+		Timeout:   defaultTimeout, RetryCnt: defaultRetry, RNRRetry: defaultRNRRetry,
+		MinRNRTimer: defaultMinRNRTimer,
+		MaxRdAtomic: defaultRdAtomic, MaxDestRdAtomic: defaultRdAtomic,
+		HopLimit: defaultHopLimit,
+	}
+}
+
+// ConnOption changes an attribute of a connection.
+type ConnOption func(*ConnAttr)
+
+// WithConnAttr replaces all attributes.
+func WithConnAttr(a ConnAttr) ConnOption { return func(c *ConnAttr) { *c = a } }
+
+// WithMTU sets the path MTU, which must be the same on both sides.
+func WithMTU(m ib.MTU) ConnOption { return func(c *ConnAttr) { c.MTU = m } }
+
+// WithTimeout sets the ACK timeout and the number of retries.
+func WithTimeout(code ib.TimeoutCode, retries uint8) ConnOption {
+	return func(c *ConnAttr) { c.Timeout, c.RetryCnt = code, retries }
+}
+
+// WithRNR sets the wait that this side asks for when it has no receive posted,
+// and how often this side tries again when the peer has none (7: for ever).
+func WithRNR(timer ib.RNRCode, retries uint8) ConnOption {
+	return func(c *ConnAttr) { c.MinRNRTimer, c.RNRRetry = timer, retries }
+}
+
+// WithRdAtomic sets how many READs and atomics may be outstanding in each
+// direction, at most [DeviceAttr.MaxQPRdAtomic]. Each side's is bounded by what
+// the other serves: 16 suits all hardware, and more makes small READs faster
+// between devices that can.
+func WithRdAtomic(depth uint8) ConnOption {
+	return func(c *ConnAttr) { c.MaxRdAtomic, c.MaxDestRdAtomic = depth, depth }
+}
+
+// WithAccess sets what the peer may do.
+func WithAccess(a Access) ConnOption { return func(c *ConnAttr) { c.Access = a } }
+
+// LocalInfo returns what the peer has to know of this queue pair to connect to
+// it, with the local address of index gidIndex.
+func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
+	info := RemoteInfo{QPN: qp.num, PSN: qp.psn}
+	if qp.d != nil && gidIndex >= 0 && gidIndex < len(qp.d.s.Addrs()) {
+		info.GID = ib.GIDFromAddr(qp.d.s.Addrs()[gidIndex])
+	}
+	return info
+}
+
+// SetPSN replaces the random first PSN to send. It has to be called before the
+// peer is told LocalInfo.
+func (qp *QP) SetPSN(p ib.PSN) { qp.psn = p & ib.PSNMask }
+
+// ToInit moves an RC or UC queue pair from RESET to INIT. Receives can be
+// posted from then on.
+func (qp *QP) ToInit(access Access) error {
+	return qp.Modify(QPAttr{State: StateInit, Access: access, PortNum: 1},
+		AttrState|AttrPKeyIndex|AttrPort|AttrAccess)
+}
+
+// ToInitUD moves a UD queue pair from RESET to INIT.
+func (qp *QP) ToInitUD(qkey ib.QKey) error {
+	return qp.Modify(QPAttr{State: StateInit, QKey: qkey, PortNum: 1},
+		AttrState|AttrPKeyIndex|AttrPort|AttrQKey)
+}
+
+// ToRTR moves the queue pair from INIT to RTR: it can receive from the peer.
+func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
+	a, mask, err := qp.RTRAttr(remote, c)
+	if err != nil {
+		return err
+	}
+	return qp.Modify(a, mask)
+}
+
+// RTRAttr returns the attributes that ToRTR sets, for a program that changes some of them
+// before it calls Modify.
+func (qp *QP) RTRAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
+	if qp.d.unmade() {
+		return QPAttr{}, 0, kind.Zero
+	}
+	if qp.typ == UD {
+		return QPAttr{State: StateRTR}, AttrState, nil
+	}
+	sgid := c.SGIDIndex
+	if sgid < 0 {
+		var err error
+		if sgid, err = qp.d.GIDIndexFor(remote.GID); err != nil {
+			return QPAttr{}, 0, err
+		}
+	}
+	mtu := c.MTU
+	if mtu == 0 {
+		mtu = qp.d.s.ActiveMTU()
+	}
+	hops := c.HopLimit
+	if hops == 0 {
+		hops = defaultHopLimit
+	}
+	a := QPAttr{
+		State: StateRTR,
+		AV: AddressVector{
+			DGID: remote.GID, SGIDIndex: sgid, FlowLabel: c.FlowLabel, TrafficClass: c.TrafficClass, HopLimit: hops,
+		},
+		PathMTU: mtu, DestQPN: remote.QPN, RQPSN: remote.PSN,
+		MaxDestRdAtomic: c.MaxDestRdAtomic, MinRNRTimer: c.MinRNRTimer,
+	}
+	mask := AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	if qp.typ == RC {
+		mask |= AttrMaxDestRdAtomic | AttrMinRNRTimer
+	}
+	return a, mask, nil
+}
+
+// ToRTS moves the queue pair from RTR to RTS: it can send.
+func (qp *QP) ToRTS(c ConnAttr) error {
+	return qp.Modify(qp.RTSAttr(c))
+}
+
+// RTSAttr returns the attributes that ToRTS sets.
+func (qp *QP) RTSAttr(c ConnAttr) (QPAttr, AttrMask) {
+	a := QPAttr{
+		State: StateRTS, SQPSN: qp.psn,
+		Timeout: c.Timeout, RetryCnt: c.RetryCnt, RNRRetry: c.RNRRetry, MaxRdAtomic: c.MaxRdAtomic,
+	}
+	if c.SetPSN {
+		a.SQPSN = c.PSN
+	}
+	mask := AttrState | AttrSQPSN
+	if qp.typ == RC {
+		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic
+	}
+	return a, mask
+}
+
+// Connect takes an RC or UC queue pair from RESET or INIT to RTS towards a
+// peer, which has to do the same with this side's [QP.LocalInfo].
+func (qp *QP) Connect(remote RemoteInfo, opts ...ConnOption) error {
+	c := DefaultConnAttr()
+	for _, o := range opts {
+		if o != nil {
+			o(&c)
+		}
+	}
+	if qp.typ != RC && qp.typ != UC {
+		return &ArgError{"connect", "QP", "is " + qp.typ.String() + ", which has no connections"}
+	}
+	if qp.State() == StateReset {
+		if err := qp.ToInit(c.Access); err != nil {
+			return err
+		}
+	}
+	if err := qp.ToRTR(remote, c); err != nil {
+		return err
+	}
+	return qp.ToRTS(c)
+}
+
+// Activate takes a UD queue pair from RESET or INIT to RTS.
+func (qp *QP) Activate(qkey ib.QKey) error {
+	if qp.State() == StateReset {
+		if err := qp.ToInitUD(qkey); err != nil {
+			return err
+		}
+	}
+	if err := qp.ToRTR(RemoteInfo{}, ConnAttr{}); err != nil {
+		return err
+	}
+	return qp.ToRTS(ConnAttr{})
+}

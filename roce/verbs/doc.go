@@ -1,0 +1,110 @@
+// Package roce is the public API of goroce: open a [Device] on a link, make
+// protection domains, memory regions, completion queues and queue pairs on it,
+// and exchange RDMA operations with any RoCE v2 peer: another goroce, Linux
+// rdma_rxe, a NIC.
+//
+// The vocabulary is that of verbs (ibv_*). Types that the engine defines are
+// aliases here, so that package transport need not be imported; types of wire
+// fields (PSN, QPN, keys, GID) are in package ib.
+//
+// # Connecting
+//
+// Three ways, from the top down:
+//
+//   - [Dial] and [Listen] make a [Conn], which sends and receives messages and
+//     reads and writes memory of the peer. They need no Device. [Listener.Serve]
+//     is the usual loop of a server.
+//   - [CMID] and [EventChannel] are the identifiers and events of librdmacm, for
+//     programs written that way. Both this and Dial speak the protocol of
+//     RDMA-CM, so that the peer can be any program on librdmacm.
+//   - [QP.Connect] with numbers that the application exchanged by other means.
+//
+// # Who does the work
+//
+// A Device is one shard: one engine, one lock, one link. Three ways to run it:
+//
+//   - Event-driven, the default. A goroutine of the device receives: it spins
+//     for a few tens of microseconds after traffic and then blocks in the
+//     system call, not in the runtime's poller, which is slower to wake.
+//     Posting sends from the caller's goroutine; a message that is posted by
+//     itself while others of its queue pair are on their way may be held for
+//     some microseconds to share a datagram (see [QP.SetNoDelay]).
+//   - Polling, with [Config.Polling]. There is no goroutine. [CQ.Poll],
+//     [CQ.Wait] and the other calls that wait receive packets and run timers;
+//     nothing happens, acknowledgements included, while nobody calls them.
+//     This has the lowest latency. A program ends with [Device.Close], since the
+//     last acknowledgement may still wait (see below).
+//   - Driven, when the link is a simulation. There is no goroutine, and the
+//     clock is virtual. Whoever waits lets simulated time pass; in a test of
+//     an application (sim.Test) the simulation does it by itself, and every run
+//     with the same seed is the same.
+//
+// When packets come in that the application has waited for, their
+// acknowledgement is kept back while the application runs: an answer that it
+// posts at once leaves with it in one datagram. Event-driven, the
+// acknowledgement leaves as soon as the goroutine of the device runs again;
+// polling, at the next poll, or after 4 to 8 ms at the latest.
+//
+// # Concurrency
+//
+// All methods of all objects may be called from any goroutine. Work requests
+// of one queue pair are ordered as the calls were.
+//
+// # Waiting and closing
+//
+// Every call that can wait takes a context and returns its error when it
+// ends. [Device.Close] destroys everything that was made on the device; calls
+// that wait return [ErrClosed], which matches net.ErrClosed, and so does every
+// call afterwards. Memory from [PD.AllocBuffer] stays mapped until it is
+// freed.
+//
+// A zero value of a type that a function of this package makes does nothing: its
+// methods return an error that matches ErrClosed, or zero.
+//
+// # Queue pair 1
+//
+// From the first use of Dial, Listen or a CMID, queue pair 1 is the
+// communication manager's. Of other management classes it serves none, as
+// rdma_rxe: a Get or a Set, of the PMA say, is answered with status 0x0c (method and
+// attribute not supported), to whoever asked, and everything else is dropped (Linux's ib_mad; held
+// against 6.1 and 6.12 by the conformance matrix, see mad.Unserved).
+//
+// # Floods
+//
+// What peers that never confirm a connection can make a device hold is bounded:
+// 64 MiB for connections that a Listener has accepted, queue pairs and receive
+// buffers included (288 KiB each with the defaults), and 32 MiB for the records
+// of the communication manager (FloodBytes of package roce/cm). Beyond that the oldest of them are given up, and
+// requests are left unanswered, as Linux does, so that honest clients, which
+// answer within a round trip and otherwise try again, get in. What peers that do
+// confirm can make it hold is bounded by ListenConfig.MaxConns, which is up to the
+// application. [Device.CMCounters] tells how often each bound was reached.
+//
+// # MTU
+//
+// The device follows the MTU of its interfaces: [Device.Port] tells it, EventPortMTU a change, and new
+// connections and datagrams use it, up to what it was at Open. The path MTU of a
+// connection is fixed. When the way to the peer carries less than that, short messages
+// pass as before; a request whose packets do not pass, as the interface or, on the udp link, a router has
+// said (ICMP), fails after one timeout with a [StatusError] that matches syscall.EMSGSIZE, and a READ by the
+// peer with a remote operation error. Where nobody says anything the retries run out, and the
+// error names the MTU if a packet of that length was not acknowledged. Messages of
+// UC, and datagrams on their way, are lost.
+//
+// # Memory
+//
+// Registered memory is read and written by the device while a work request
+// that refers to it is outstanding, and at any time by peers that were given
+// its RKey. The usual rules of Go apply: data that the device wrote may be
+// read after the completion was polled. What a peer did by one-sided operations
+// makes no completion on this side: learn of it by a message, after which any call on
+// the device orders it before what follows; by looking for a mark with [MR.ReadAt]; or by
+// sync/atomic on a word that the peer changes atomically.
+//
+// Mapped memory that goes away while it is registered (its file is truncated, it is
+// unmapped) costs the queue pair that meets it, not the process: this side's work request fails
+// with a local protection error, that of a peer with a remote access error, and
+// the region is lost ([MR.Lost]). The application's own access to it is its own affair. Memory that
+// is unmapped and mapped again for something else is not told from what it was:
+// deregister first.
+package verbs

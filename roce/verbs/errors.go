@@ -1,0 +1,159 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/transport"
+)
+
+// The vocabulary of errors. Every function of this package returns errors of
+// these types and kinds, whichever package below has failed:
+//
+//   - *ArgError for an argument, an attribute or an option that cannot be;
+//   - *OpError for an operation that failed, which wraps one of the kinds below,
+//     a *StatusError, a *RejectedError, or the error of a context;
+//   - *OpenError for a device that cannot be opened;
+//   - the error of the context itself from calls that only wait, such as CQ.Wait.
+//
+// Where package net or the operating system has an error for the same case,
+// errors.Is finds that too: net.ErrClosed, os.ErrDeadlineExceeded,
+// syscall.ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT, EADDRINUSE,
+// EADDRNOTAVAIL, EPIPE, EMSGSIZE, EBUSY, EINVAL.
+var (
+	// ErrClosed is returned by every call on a closed device or object, and by
+	// calls that wait while it closes. It matches net.ErrClosed.
+	ErrClosed = kind.Closed
+
+	// ErrDestroyed is wrapped by calls on an object that was destroyed. Such an
+	// error matches ErrClosed, too.
+	ErrDestroyed = transport.ErrDestroyed
+	// ErrBusy is wrapped when an object cannot be destroyed, since others use it.
+	ErrBusy = transport.ErrBusy
+	// ErrLimit is wrapped when as many objects, or bytes, exist as are allowed.
+	ErrLimit = transport.ErrLimit
+	// ErrInvalidAttr is matched by every *ArgError.
+	ErrInvalidAttr = transport.ErrInvalidAttr
+	// ErrInvalidState is wrapped when a call does not fit what the object is doing.
+	ErrInvalidState = transport.ErrInvalidState
+	// ErrQueueFull is wrapped when a work queue has no room for a request.
+	ErrQueueFull = transport.ErrQueueFull
+	// ErrInvalidOpcode is wrapped when a queue pair's type does not have the operation.
+	ErrInvalidOpcode = transport.ErrInvalidOpcode
+	// ErrTooManySGE is wrapped when a work request has more elements than the queue pair was made for.
+	ErrTooManySGE = transport.ErrTooManySGE
+	// ErrInlineTooLarge is wrapped when a work request has more inline data than the queue pair was made for.
+	ErrInlineTooLarge = transport.ErrInlineTooLarge
+	// ErrMessageTooLong is wrapped when a message is longer than can be sent; such an error matches syscall.EMSGSIZE.
+	ErrMessageTooLong = transport.ErrMessageTooLong
+
+	// ErrNoChannel is returned by CQ.RequestNotify on a CQ without completion
+	// channel.
+	ErrNoChannel = errors.New("roce: the CQ has no completion channel")
+	// ErrCQOverflow is returned by CQ.Poll and CQ.Wait when completions were lost because
+	// the queue was full, after those that were not. What is posted on its queue
+	// pairs, which are in ERR or will be, completes no more (IBTA 11.6.3.1).
+	ErrCQOverflow = errors.New("roce: the CQ overflowed: create it for all that may be posted at a time")
+	// ErrMulticast is wrapped when the link or the engine cannot do multicast.
+	ErrMulticast = errors.New("roce: multicast is not supported by this link")
+
+	// ErrNoLocalGID is matched when no local address fits that of a peer. It
+	// matches syscall.ENETUNREACH.
+	ErrNoLocalGID = kind.NoLocalGID
+	// ErrAddrNotLocal is wrapped when an address to speak from is none of the
+	// device's. It matches syscall.EADDRNOTAVAIL.
+	ErrAddrNotLocal = kind.AddrNotLocal
+	// ErrAddrInUse is wrapped when a port is taken. It matches syscall.EADDRINUSE.
+	ErrAddrInUse = kind.AddrInUse
+
+	// ErrConnRefused is matched by a *RejectedError when nobody listens. It
+	// matches syscall.ECONNREFUSED.
+	ErrConnRefused = kind.ConnRefused
+	// ErrUnreachable is matched when the peer does not answer: neither the
+	// request for a connection, nor an operation after all its retries. That may
+	// be the program, the host or the way to it, which cannot be told apart, so
+	// that it matches both syscall.EHOSTUNREACH and syscall.ETIMEDOUT.
+	ErrUnreachable = kind.Unreachable
+	// ErrPeerClosed is matched when the peer has closed the connection. It
+	// matches syscall.EPIPE.
+	ErrPeerClosed = kind.PeerClosed
+)
+
+// OpenError says why a device could not be opened, and what to do about it.
+type OpenError struct {
+	Addr netip.Addr // the address concerned, with its zone; invalid if it is not about one
+	Hint string     // what to do
+	Err  error
+}
+
+func (e *OpenError) Error() string {
+	s := "roce: open"
+	if e.Addr.IsValid() {
+		s += " " + e.Addr.String()
+	}
+	s = fmt.Sprintf("%s: %v", s, e.Err)
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// ArgError says which argument of a call, or which attribute or option, is
+// wrong, and what its limits are. It matches [ErrInvalidAttr] and
+// syscall.EINVAL.
+type ArgError struct {
+	Op  string // the call
+	Arg string // the argument
+	Why string
+}
+
+func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
+
+// Is makes every ArgError match ErrInvalidAttr.
+func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr || target == syscall.EINVAL }
+
+// AddrError is an error about an address.
+type AddrError struct {
+	Op   string
+	Addr netip.AddrPort
+	Err  error
+}
+
+func (e *AddrError) Error() string {
+	return "roce: " + e.Op + " " + e.Addr.String() + ": " + kind.Plain(e.Err)
+}
+func (e *AddrError) Unwrap() error { return e.Err }
+
+// NoRouteError says that a device has no address from which a peer could be
+// reached. It matches [ErrNoLocalGID], [ErrInvalidAttr] and
+// syscall.ENETUNREACH.
+type NoRouteError struct {
+	Peer  netip.Addr
+	Local []netip.Addr // those of the device; nil if there is no device yet
+	Err   error        // what the kernel said; nil if it was not asked
+}
+
+func (e *NoRouteError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("roce: no route to %v: %v", e.Peer, kind.Plain(e.Err))
+	}
+	want := "IPv6"
+	if e.Peer.Is4() {
+		want = "IPv4"
+	}
+	return fmt.Sprintf("roce: no local address to reach %v from: it is an %s address, and the device has %v; open the device with an %s address (Config.Addrs), or name the peer by another of its addresses",
+		e.Peer, want, e.Local, want)
+}
+
+// Unwrap returns what the kernel said.
+func (e *NoRouteError) Unwrap() error { return e.Err }
+
+// Is adds the kinds that it is of.
+func (e *NoRouteError) Is(target error) bool {
+	return target == ErrNoLocalGID || target == ErrInvalidAttr || target == syscall.ENETUNREACH
+}

@@ -1,0 +1,109 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// Nobody answers: the timers of the engine run though no packet ever comes,
+// and though they are started while the device's goroutine sleeps.
+func TestTimersWithoutPackets(t *testing.T) {
+	for name, cfg := range map[string]Config{"event": {}, "no spin": variants["no spin"], "polling": {Polling: true}} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{})
+			nobody := RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}
+			require.NoError(t, e.qp.Connect(nobody, WithTimeout(8, 2))) // 1 ms
+			require.NoError(t, e.qp.PostSend(&SendWR{ID: 5, Opcode: WRSend, SGList: []SGE{e.mr.SGE(0, 10)}}))
+			var wcs [1]WC
+			_, err := e.cq.Wait(testContext(t), wcs[:])
+			require.NoError(t, err)
+			require.EqualValues(t, 5, wcs[0].ID)
+			require.Equal(t, WCRetryExcErr, wcs[0].Status)
+			c := e.d.Counters()
+			require.EqualValues(t, 3, c.Timeouts)
+			require.EqualValues(t, 3, c.SentPkts)
+		})
+	}
+}
+
+// brokenLink fails to receive once it is told to.
+type brokenLink struct {
+	link.Link
+	broken atomic.Bool
+}
+
+var errBroken = errors.New("cable eaten")
+
+func (l *brokenLink) Recv(b []transport.RxPacket) (int, error) {
+	if l.broken.Load() {
+		return 0, errBroken
+	}
+	return l.Link.Recv(b)
+}
+
+// A link that fails closes the device; who waits learns why.
+func TestLinkFailure(t *testing.T) {
+	for name, polling := range map[string]bool{"event": false, "polling": true} {
+		t.Run(name, func(t *testing.T) {
+			var bl *brokenLink
+			d := openDevice(t, Config{Polling: polling, WrapLink: func(l link.Link) (link.Link, error) {
+				bl = &brokenLink{Link: l}
+				return bl, nil
+			}})
+			e := newEnd(t, d, 100, QPInitAttr{})
+			errs := make(chan error)
+			go func() {
+				var wcs [1]WC
+				_, err := e.cq.Wait(context.Background(), wcs[:])
+				errs <- err
+			}()
+			bl.broken.Store(true)
+			d.s.Link().Wake()
+			err := <-errs
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, err, errBroken)
+			require.ErrorIs(t, e.qp.PostSend(&SendWR{}), errBroken)
+			ev, err := d.AsyncEvent(testContext(t))
+			require.NoError(t, err)
+			require.Equal(t, EventPortError, ev.Type)
+			require.False(t, d.Port().Active)
+		})
+	}
+}
+
+// A device at rest does nothing at all.
+func TestIdleDeviceSleeps(t *testing.T) {
+	var waits atomic.Int64
+	a, b := pair(t, 4096, Config{WrapLink: func(l link.Link) (link.Link, error) {
+		return &countingLink{Link: l, waits: &waits}, nil
+	}})
+	write(t, a, b, 4096)
+	// Both go to sleep without bound once their timers are over; the counter
+	// moves for nothing else.
+	for waits.Load() != 2 {
+		if _, err := a.cq.Poll(make([]WC, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// countingLink counts the goroutines that wait without a timeout.
+type countingLink struct {
+	link.Link
+	waits *atomic.Int64
+}
+
+func (l *countingLink) Wait(timeoutNs int64) error {
+	if timeoutNs < 0 {
+		l.waits.Add(1)
+		defer l.waits.Add(-1)
+	}
+	return l.Link.Wait(timeoutNs)
+}

@@ -1,0 +1,42 @@
+package verbs
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+// maxAsyncEvents bounds the asynchronous events that wait for the
+// application; later ones are dropped and counted.
+const maxAsyncEvents = 4096
+
+// Defaults of queue pairs, for fields of QPCaps that are 0.
+const (
+	defaultMaxWR  = 128
+	defaultMaxSGE = 4
+)
+
+// Defaults of connections (see [QP.Connect]).
+const (
+	// defaultTimeout is the code of the ACK timeout: 67 ms.
+	defaultTimeout ib.TimeoutCode = 14
+	// defaultRetry is the most there are.
+	defaultRetry = 7
+	// defaultRNRRetry stands for ever.
+	defaultRNRRetry = 7
+	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place,
+	// is 655 ms.
+	defaultMinRNRTimer ib.RNRCode = 12
+	// defaultRdAtomic is the depth of READs and atomics in both directions.
+	defaultRdAtomic = 16
+	defaultHopLimit = 64
+)
+
+// maxObjects is what Device.Attr reports for kinds of objects that nothing
+// but memory bounds.
+const maxObjects = 1 << 20
+
+// maxRdAtomic is the most READs and atomics outstanding on a connection.
+const maxRdAtomic = transport.MaxRdAtomic
+
+// reservedIDs is where the IDs of work requests begin that roce.Conn posts by itself.
+const reservedIDs = 1 << 62

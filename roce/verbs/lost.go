@@ -1,0 +1,28 @@
+package verbs
+
+import (
+	"github.com/goroce/goroce/mem"
+)
+
+// touch runs f, which accesses the region. The lock is held.
+func (mr *MR) touch(op string, f func() int) (int, error) {
+	n, there := mr.d.s.Touch(f)
+	if !there {
+		return 0, lostError(op)
+	}
+	return n, nil
+}
+
+func lostError(op string) error { return &OpError{Op: op, Err: mem.FaultMemory} }
+
+// Lost reports whether the memory of the region turned out not to be there when
+// it was accessed: a mapped file was truncated, or the pages were unmapped. The keys
+// of such a region are refused from then on. It is to be deregistered, or given
+// other memory with Reregister.
+func (mr *MR) Lost() bool {
+	if mr.d.lock() != nil {
+		return false
+	}
+	defer mr.d.unlock()
+	return mr.t.Lost()
+}

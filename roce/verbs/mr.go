@@ -1,0 +1,167 @@
+package verbs
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// MR is a registered memory region.
+type MR struct {
+	d *Device
+	t *mem.Region
+	// info is what the getters return, so that they need no lock.
+	info atomic.Pointer[mrInfo]
+}
+
+type mrInfo struct {
+	bytes []byte
+	addr  uint64
+	lkey  ib.LKey
+	rkey  ib.RKey
+}
+
+// RegOption is an option of [PD.RegisterMR].
+type RegOption func(*mem.RegionAttr)
+
+// WithIOVA makes the region begin at addr, for work requests and for peers, instead of at its
+// address in memory.
+func WithIOVA(addr uint64) RegOption {
+	return func(a *mem.RegionAttr) { a.IOVA, a.IOVASet = addr, true }
+}
+
+// WithPersist supplies the function that makes bytes of the region durable; it is what a
+// FLUSH to persistence calls, with the lock of the device held. The access flag FlushPersistent
+// needs it.
+func WithPersist(f func([]byte) error) RegOption {
+	return func(a *mem.RegionAttr) { a.Persist = f }
+}
+
+// WithRelease has f called once when the device has let go of the memory: at the end of
+// Deregister, of Reregister with other memory, or of Device.Close. It runs with the
+// lock of the device held and must not call into the device.
+func WithRelease(f func()) RegOption {
+	return func(a *mem.RegionAttr) { a.OnRelease = f }
+}
+
+// RegisterMR registers buf, which may be any byte slice or mapped memory. It
+// is kept alive until the region is gone.
+func (pd *PD) RegisterMR(buf []byte, access Access, opts ...RegOption) (*MR, error) {
+	a := mem.RegionAttr{Bytes: buf, Access: access}
+	for _, o := range opts {
+		o(&a)
+	}
+	d := pd.Device()
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	d.place(&a)
+	t, err := d.s.Table().Register(pd.t, a)
+	if err != nil {
+		return nil, own(err)
+	}
+	mr := &MR{d: d, t: t}
+	mr.refresh()
+	return mr, nil
+}
+
+// refresh takes over what the region is now. The lock is held.
+func (mr *MR) refresh() {
+	mr.info.Store(&mrInfo{mr.t.Bytes(), mr.t.IOVA(), mr.t.LKey(), mr.t.RKey()})
+}
+
+// get returns what the region is now: nothing if it was never registered.
+func (mr *MR) get() *mrInfo {
+	if i := mr.info.Load(); i != nil {
+		return i
+	}
+	return new(mrInfo)
+}
+
+// LKey returns the key for work requests; 0 once deregistered.
+func (mr *MR) LKey() ib.LKey { return mr.get().lkey }
+
+// RKey returns the key to give to peers; 0 if they were granted nothing.
+func (mr *MR) RKey() ib.RKey { return mr.get().rkey }
+
+// Addr returns the address of the first byte, as work requests and peers name it.
+func (mr *MR) Addr() uint64 { return mr.get().addr }
+
+// Len returns the length in bytes.
+func (mr *MR) Len() int { return len(mr.get().bytes) }
+
+// Bytes returns the memory; nil once deregistered.
+func (mr *MR) Bytes() []byte { return mr.get().bytes }
+
+// SGE returns the scatter/gather element of n bytes from offset off. Whether
+// they lie in the region is checked when the work request runs; a length that
+// no message has, less than 0 or more than fits, is refused when it is posted.
+func (mr *MR) SGE(off, n int) SGE {
+	i := mr.get()
+	if n < 0 || uint64(n) > math.MaxUint32 {
+		return SGE{Addr: i.addr + uint64(off), Length: math.MaxUint32, LKey: i.lkey} // longer than any message; not cut to something that fits
+	}
+	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
+}
+
+// Handle returns the region for a BIND_MW work request.
+func (mr *MR) Handle() *mem.Region { return mr.t }
+
+// Reregister changes the memory, the access or the domain of the region and gives it new keys
+// (ibv_rereg_mr). On an error nothing has changed.
+func (mr *MR) Reregister(c Rereg) error {
+	rc := mem.RegionChange{}
+	if c.Bytes != nil {
+		rc.What |= mem.ChangeTranslation
+		rc.Bytes = c.Bytes
+	}
+	if c.SetAccess {
+		rc.What |= mem.ChangeAccess
+		rc.Access = c.Access
+	}
+	if c.PD != nil {
+		if c.PD.d != mr.d {
+			return &ArgError{"reregister", "PD", "of another device"}
+		}
+		rc.What |= mem.ChangePD
+		rc.PD = c.PD.t
+	}
+	for _, o := range c.Options {
+		o(&rc.RegionAttr)
+	}
+	return mr.d.do(func(int64) error {
+		if rc.What&mem.ChangeTranslation != 0 {
+			mr.d.place(&rc.RegionAttr)
+		}
+		if err := mr.t.Reregister(rc); err != nil {
+			return err
+		}
+		mr.refresh()
+		return nil
+	})
+}
+
+// Rereg says what [MR.Reregister] changes: fields that are set.
+type Rereg struct {
+	Bytes     []byte
+	SetAccess bool
+	Access    Access // with SetAccess
+	PD        *PD
+	Options   []RegOption // of the new memory
+}
+
+// Deregister revokes the keys at once. It fails with ErrBusy while memory
+// windows are bound to the region, and with ErrDestroyed the second time.
+// Work requests in progress that refer to the memory fail.
+func (mr *MR) Deregister() error {
+	return mr.d.do(func(int64) error {
+		if err := mr.t.Deregister(); err != nil {
+			return err
+		}
+		mr.info.Store(&mrInfo{})
+		return nil
+	})
+}

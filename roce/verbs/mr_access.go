@@ -1,0 +1,54 @@
+package verbs
+
+import "io"
+
+// ReadAt copies what is in the region from offset off, in order with the device:
+// the bytes are those after some packet and before the next, of the operations
+// of all peers. So a peer that writes a message by one WRITE and a flag by the next,
+// or, since bytes of a WRITE become visible in order of their packets, at the end of the last
+// packet of the same, has written the message when ReadAt has seen
+// the flag and Bytes is read afterwards. That makes it the way to wait for a one-sided
+// operation, which makes no completion here. It takes the lock of the device: between
+// looks in a loop, let others run.
+//
+// As an [io.ReaderAt] it returns io.EOF with fewer bytes than asked for at the end of
+// the region. A deregistered region gives ErrDestroyed, one whose memory is not there
+// (see [MR.Lost]) mem.FaultMemory, a closed device ErrClosed.
+func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
+	return mr.access("read memory", p, off, io.EOF, func(at []byte) int { return copy(p, at) })
+}
+
+// WriteAt copies p to the region at offset off, in order with the device as
+// ReadAt: a peer that READs sees all of it or nothing, as far as its data is in one
+// packet. It returns io.ErrShortWrite if p reaches beyond the end of the region.
+func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
+	return mr.access("write memory", p, off, io.ErrShortWrite, func(at []byte) int { return copy(at, p) })
+}
+
+func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []byte) int) (int, error) {
+	if off < 0 {
+		return 0, &ArgError{op, "off", "is negative"}
+	}
+	if err := mr.d.lock(); err != nil {
+		return 0, err
+	}
+	defer mr.d.unlock()
+	if !mr.t.Registered() {
+		return 0, &OpError{Op: op, Err: ErrDestroyed}
+	}
+	if mr.t.Lost() {
+		return 0, lostError(op)
+	}
+	i := mr.get()
+	n := 0
+	if off < int64(len(i.bytes)) {
+		var err error
+		if n, err = mr.touch(op, func() int { return f(i.bytes[off:]) }); err != nil {
+			return 0, err
+		}
+	}
+	if n < len(p) {
+		return n, short
+	}
+	return n, nil
+}

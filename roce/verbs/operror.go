@@ -1,0 +1,78 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+)
+
+// OpError is the error of operations of [Conn], [Listener], [Dialer] and
+// [ListenConfig]. It is a net.Error. It matches
+//
+//   - net.ErrClosed after Close on this side;
+//   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context
+//     ran into its deadline;
+//   - ErrPeerClosed, and syscall.EPIPE, when the peer has closed;
+//   - ErrMaybeDone when the peer may have carried out the operation all the same;
+//   - what else Err matches: *RejectedError, ErrConnRefused, ErrUnreachable,
+//     *StatusError, ...
+type OpError struct {
+	Op            string
+	Local, Remote netip.AddrPort // the zero AddrPort where not known
+	Err           error
+}
+
+var _ net.Error = (*OpError)(nil)
+
+func (e *OpError) Error() string {
+	s := "roce: " + e.Op
+	if e.Local.IsValid() {
+		s += " " + e.Local.String()
+		if e.Remote.IsValid() {
+			s += "->"
+		}
+	} else if e.Remote.IsValid() {
+		s += " "
+	}
+	if e.Remote.IsValid() {
+		s += e.Remote.String()
+	}
+	return s + ": " + kind.Plain(e.Err)
+}
+
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Is adds what net, and the operating system, make of what Err is.
+func (e *OpError) Is(target error) bool {
+	var want error
+	switch target {
+	case os.ErrDeadlineExceeded:
+		want = context.DeadlineExceeded
+	case ErrClosed, net.ErrClosed:
+		want = ErrDestroyed
+	case syscall.EMSGSIZE:
+		want = ErrMessageTooLong
+	case syscall.EBUSY:
+		want = ErrBusy
+	default:
+		return false
+	}
+	return errors.Is(e.Err, want)
+}
+
+// Timeout reports whether the peer, or the context, took too long.
+func (e *OpError) Timeout() bool {
+	switch {
+	case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, syscall.ETIMEDOUT):
+		return true
+	}
+	return false
+}
+
+// Temporary is part of net.Error; nothing is.
+func (e *OpError) Temporary() bool { return false }

@@ -1,0 +1,74 @@
+package verbs
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// own turns an error of the packages below into one of this package, so that a
+// caller need not know which of them has failed. Others, and nil, stay what they
+// are. It is cheap for nil, and so has a place on the data path.
+func own(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch e := err.(type) {
+	case *transport.AttrError:
+		return &ArgError{e.Op, e.Attr, e.Why}
+	case *transport.OpError:
+		return &OpError{Op: e.Op, Err: detailed(e.Err, e.Detail)}
+	case *mem.OpError:
+		return ownMem(e)
+	case mem.Fault:
+		return &OpError{Op: "memory", Err: e}
+	}
+	return ofKind(err, link.ErrClosed, ErrClosed)
+}
+
+// ofKind makes an error that matches below match what it is here, too.
+func ofKind(err, below, here error) error {
+	if errors.Is(err, below) && !errors.Is(err, here) {
+		return &OpError{Op: "device", Err: kind.Mark(err, here)}
+	}
+	return err
+}
+
+// ownMem is own for the table of memory.
+func ownMem(e *mem.OpError) error {
+	var f mem.Fault
+	switch {
+	case e.Arg == "" || e.Arg == "key":
+		return &OpError{Op: e.Op, Err: detailed(e.Err, e.Detail)}
+	case e.Err == mem.ErrInvalid:
+		why := e.Detail
+		if why == "" {
+			why = e.Err.Error()
+		}
+		return &ArgError{e.Op, e.Arg, why}
+	case e.Err == mem.ErrLimit || errors.As(e.Err, &f):
+		return kind.Mark(&ArgError{e.Op, e.Arg, detailed(e.Err, e.Detail).Error()}, e.Err)
+	}
+	return &OpError{Op: e.Op, Err: detailed(e.Err, strings.TrimSpace(e.Arg+" "+e.Detail))}
+}
+
+// detailed adds a detail in words to a kind.
+func detailed(err error, detail string) error {
+	if detail == "" {
+		return err
+	}
+	return &detailError{err, detail}
+}
+
+type detailError struct {
+	kind   error
+	detail string
+}
+
+func (e *detailError) Error() string { return e.kind.Error() + " (" + e.detail + ")" }
+func (e *detailError) Unwrap() error { return e.kind }

@@ -1,0 +1,39 @@
+package verbs
+
+import (
+	"github.com/goroce/goroce/mem"
+)
+
+// PD is a protection domain: regions, windows, queue pairs, shared receive
+// queues and address handles work together only inside one.
+type PD struct {
+	d *Device
+	t *mem.PD
+}
+
+// AllocPD makes a protection domain.
+func (d *Device) AllocPD() (*PD, error) {
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	t, err := d.s.Table().AllocPD()
+	if err != nil {
+		return nil, own(err)
+	}
+	return &PD{d, t}, nil
+}
+
+// Dealloc destroys the domain. It fails with ErrBusy while anything uses
+// it, and with ErrDestroyed the second time.
+func (pd *PD) Dealloc() error {
+	return pd.Device().do(func(int64) error { return pd.t.Dealloc() })
+}
+
+// Device returns the device of the domain.
+func (pd *PD) Device() *Device {
+	if pd == nil {
+		return nil
+	}
+	return pd.d
+}

@@ -1,0 +1,293 @@
+package verbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// QPInitAttr describes a queue pair to create (ibv_qp_init_attr).
+type QPInitAttr struct {
+	Type   ib.Transport // RC, UC or UD
+	SendCQ *CQ
+	RecvCQ *CQ  // nil: SendCQ
+	SRQ    *SRQ // nil: the queue pair has its own receive queue
+	// Caps are the sizes of the queues; 0 means 128 work requests, 4 elements,
+	// no inline data.
+	Caps     QPCaps
+	SigAll   bool   // every send work request makes a completion
+	QPN      ib.QPN // 0: a random one
+	UserData any    // returned by QP.UserData
+	// Congestion selects congestion control in place of that of Config.Tuning;
+	// nil for the latter.
+	Congestion *cc.Config
+}
+
+// QP is a queue pair.
+type QP struct {
+	d        *Device
+	pd       *PD
+	t        *transport.QP
+	num      ib.QPN
+	typ      ib.Transport
+	psn      ib.PSN // initial PSN of the send queue, for Connect
+	userData any
+	noDelay  bool // under the lock
+	// established, if set, is called with the lock held when the first packet of the
+	// peer arrives, instead of the event.
+	established func()
+}
+
+// CreateQP makes a queue pair in state RESET. Those about an
+// attribute are *ArgError.
+func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
+	d := pd.Device()
+	if a.SendCQ == nil {
+		return nil, &ArgError{"create QP", "SendCQ", "nil"}
+	}
+	if a.RecvCQ == nil {
+		a.RecvCQ = a.SendCQ
+	}
+	switch {
+	case a.SendCQ.d != d:
+		return nil, &ArgError{"create QP", "SendCQ", "of another device"}
+	case a.RecvCQ.d != d:
+		return nil, &ArgError{"create QP", "RecvCQ", "of another device"}
+	case a.SRQ != nil && a.SRQ.d != d:
+		return nil, &ArgError{"create QP", "SRQ", "of another device"}
+	}
+	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData}
+	ta := transport.QPInitAttr{
+		Type: a.Type, PD: pd.t, SendCQ: a.SendCQ.t, RecvCQ: a.RecvCQ.t,
+		Caps: withDefaults(a.Caps), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
+		Congestion: a.Congestion,
+	}
+	if a.SRQ != nil {
+		ta.SRQ = a.SRQ.t
+	}
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	var psn [4]byte
+	if _, err := io.ReadFull(d.s.Rand(), psn[:]); err != nil {
+		return nil, &OpError{Op: "create QP", Err: err}
+	}
+	qp.psn = ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask
+	t, err := d.s.Engine().CreateQP(ta)
+	if err != nil {
+		return nil, own(err)
+	}
+	qp.t, qp.num = t, t.Number()
+	return qp, nil
+}
+
+func withDefaults(c QPCaps) QPCaps {
+	for _, f := range []struct {
+		p   *int
+		def int
+	}{
+		{&c.MaxSendWR, defaultMaxWR}, {&c.MaxRecvWR, defaultMaxWR},
+		{&c.MaxSendSGE, defaultMaxSGE}, {&c.MaxRecvSGE, defaultMaxSGE},
+	} {
+		if *f.p == 0 {
+			*f.p = f.def
+		}
+	}
+	return c
+}
+
+// Num returns the number of the queue pair.
+func (qp *QP) Num() ib.QPN { return qp.num }
+
+// PSN returns the first PSN to send.
+func (qp *QP) PSN() ib.PSN { return qp.psn }
+
+// Type returns the service type.
+func (qp *QP) Type() ib.Transport { return qp.typ }
+
+// PD returns the protection domain.
+func (qp *QP) PD() *PD { return qp.pd }
+
+// Device returns the device of the queue pair.
+func (qp *QP) Device() *Device { return qp.d }
+
+// UserData returns what QPInitAttr.UserData was.
+func (qp *QP) UserData() any { return qp.userData }
+
+// State returns the current state; StateErr once the device is closed.
+func (qp *QP) State() QPState {
+	if qp.d.lock() != nil {
+		return StateErr
+	}
+	defer qp.d.unlock()
+	return qp.t.State()
+}
+
+// Congestion returns the state of the queue pair's congestion control; ok is
+// false if it has none, or the device is closed.
+func (qp *QP) Congestion() (s cc.State, ok bool) {
+	if qp.d.lock() != nil {
+		return cc.State{}, false
+	}
+	defer qp.d.unlock()
+	return qp.t.Congestion(qp.d.s.Now())
+}
+
+// Modify changes the attributes that mask selects (ibv_modify_qp).
+func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
+	return qp.d.do(func(now int64) error {
+		qp.d.s.Engine().SetMTU(qp.d.s.ActiveMTU())
+		return qp.t.Modify(now, a, mask)
+	})
+}
+
+// Query returns the attributes as they are now, and the sizes of the queues.
+func (qp *QP) Query() (QPAttr, QPCaps, error) {
+	if err := qp.d.lock(); err != nil {
+		return QPAttr{}, QPCaps{}, err
+	}
+	defer qp.d.unlock()
+	a, init := qp.t.Query()
+	return a, init.Caps, nil
+}
+
+// Unreachable counts the packets of a connected queue pair that the link could
+// not send since its path was set, because there was no route, the neighbour did
+// not answer, or the interface was down. Only links that resolve neighbours
+// themselves (packet) know; work requests fail with a retry error as ever.
+func (qp *QP) Unreachable() uint64 {
+	if qp.d.lock() != nil {
+		return 0
+	}
+	defer qp.d.unlock()
+	return qp.t.Unreachable()
+}
+
+// PostSend queues a work request and sends it now, or within a few microseconds if it
+// may share a datagram (see [QP.SetNoDelay]). An error means that
+// nothing was queued. The request is copied; registered memory that it
+// refers to belongs to the device until it completes.
+func (qp *QP) PostSend(wr *SendWR) error {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return err
+	}
+	now := d.s.Now()
+	err := qp.postSend(now, wr)
+	switch {
+	case err != nil:
+	case qp.noDelay:
+		d.s.Flush(now)
+	default:
+		d.s.Posted(now, qp.t.InFlight(), payload(wr))
+	}
+	d.unlock()
+	return own(err)
+}
+
+// PostSendBatch queues several work requests under one lock and sends them
+// together, which is what small messages need to be fast: packets of one
+// connection leave in one system call. It returns how many were queued; fewer
+// than all with the error of the next.
+func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return 0, err
+	}
+	now := d.s.Now()
+	var err error
+	n := 0
+	for n < len(wrs) {
+		if err = qp.postSend(now, &wrs[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		d.s.Flush(now)
+	}
+	d.unlock()
+	return n, own(err)
+}
+
+// PostRecv queues a receive work request.
+func (qp *QP) PostRecv(wr *RecvWR) error {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return err
+	}
+	err := qp.t.PostRecv(wr)
+	d.s.Received()
+	d.unlock()
+	return own(err)
+}
+
+// PostRecvBatch queues several receive work requests under one lock. It
+// returns how many were queued.
+func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
+	d := qp.d
+	if err := d.lock(); err != nil {
+		return 0, err
+	}
+	defer d.unlock()
+	defer d.s.Received()
+	for i := range wrs {
+		if err := qp.t.PostRecv(&wrs[i]); err != nil {
+			return i, own(err)
+		}
+	}
+	return len(wrs), nil
+}
+
+// payload is the length of a message.
+func payload(wr *SendWR) int {
+	n := len(wr.Inline)
+	for i := range wr.SGList {
+		n += int(wr.SGList[i].Length)
+	}
+	return n
+}
+
+// postSend has the engine take a work request. The lock is held.
+func (qp *QP) postSend(now int64, wr *SendWR) error {
+	s := qp.d.s
+	if qp.typ == UD {
+		s.Engine().SetMTU(s.ActiveMTU()) // which bounds the message
+	}
+	return s.PostSend(now, qp.t, wr)
+}
+
+// SetNoDelay makes PostSend send every message by itself and at once. The
+// default is that messages posted one by one, while others of the queue pair
+// are on their way, may share a datagram, for which they wait up to a few
+// microseconds, but never beyond the next look at an empty completion queue.
+func (qp *QP) SetNoDelay(on bool) {
+	if qp.d.unmade() {
+		return
+	}
+	qp.d.s.LockAlways()
+	qp.noDelay = on
+	qp.d.unlock()
+}
+
+// Close destroys the queue pair. Nothing is sent or completed any more;
+// completions that exist stay in their queues. It fails with ErrBusy while a type 2A window is
+// bound on it. Closing again, or after the device, does nothing.
+func (qp *QP) Close() error {
+	if err := qp.d.lock(); err != nil {
+		return nil
+	}
+	defer qp.d.unlock()
+	qp.d.s.Settle(qp.d.s.Now())
+	err := qp.t.Destroy()
+	if errors.Is(err, ErrDestroyed) {
+		return nil
+	}
+	qp.d.s.Flush(qp.d.s.Now())
+	return own(err)
+}

@@ -1,0 +1,61 @@
+package verbs
+
+import "github.com/goroce/goroce/transport"
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	d *Device
+	t *transport.SRQ
+}
+
+// CreateSRQ makes a shared receive queue. Fields of a that are 0 mean 128 work
+// requests, 4 elements, no limit event.
+func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
+	if a.MaxWR == 0 {
+		a.MaxWR = defaultMaxWR
+	}
+	if a.MaxSGE == 0 {
+		a.MaxSGE = defaultMaxSGE
+	}
+	d := pd.Device()
+	if err := d.lock(); err != nil {
+		return nil, err
+	}
+	defer d.unlock()
+	s := &SRQ{d: d}
+	t, err := d.s.Engine().CreateSRQ(pd.t, a, s)
+	if err != nil {
+		return nil, own(err)
+	}
+	s.t = t
+	return s, nil
+}
+
+// PostRecv queues a receive work request.
+func (s *SRQ) PostRecv(wr *RecvWR) error {
+	d := s.d
+	if err := d.lock(); err != nil {
+		return err
+	}
+	err := s.t.PostRecv(wr)
+	d.unlock()
+	return own(err)
+}
+
+// Modify arms the limit event (0 disarms it) and changes the size; a negative
+// argument leaves that attribute as it is.
+func (s *SRQ) Modify(limit, maxWR int) error {
+	return s.d.do(func(int64) error { return s.t.Modify(limit, maxWR) })
+}
+
+// Query returns the attributes; Limit is 0 when the event is not armed.
+func (s *SRQ) Query() (SRQAttr, error) {
+	var a SRQAttr
+	err := s.d.do(func(int64) error { a = s.t.Query(); return nil })
+	return a, err
+}
+
+// Close destroys the queue. It fails with ErrBusy while queue pairs use it.
+func (s *SRQ) Close() error {
+	return s.d.do(func(int64) error { return s.t.Destroy() })
+}
