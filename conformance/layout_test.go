@@ -22,6 +22,24 @@ const modulePath = "github.com/goroce/goroce"
 // folder may import it.
 var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "roce": 3, "cmd": 4, "conformance": 4, "bench": 5}
 
+// rooms is the order inside roce: a package may import those before it, and what is below
+// its own folder. The packages of roce/link are of one rank; tests may import all.
+var rooms = []string{
+	"roce/internal/slots", "roce/link", "roce/internal/kind", "roce/internal/shard", "roce/internal/access",
+	"roce/verbs", "roce/rdmacm", "roce", "roce/rsocket",
+}
+
+// room returns the place of a package of roce in the order; -1 for one that is not in it.
+func room(pkg string) int {
+	best := -1
+	for i, r := range rooms {
+		if pkg == r || strings.HasPrefix(pkg, r+"/") && (best < 0 || len(r) > len(rooms[best])) {
+			best = i
+		}
+	}
+	return best
+}
+
 // sansIO are the folders that never touch the world outside: no sockets, no
 // files, no clock, no goroutine, no log, no randomness but what they are given.
 var sansIO = []string{"ib", "mem", "transport"}
@@ -98,6 +116,10 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			shared := isTest && other == "internal"
 			if l, known := layers[other]; other != folder && !shared && (!known || l >= layer) {
 				report(spec, "%s must not import %s", folder, own)
+			}
+			from := path.Dir(name)
+			if folder == "roce" && other == "roce" && !isTest && room(own) > room(from) && !strings.HasPrefix(own, from+"/cm") {
+				report(spec, "%s must not import %s", from, own)
 			}
 		}
 		for module, home := range confined {
@@ -232,6 +254,14 @@ func TestLayoutBreaches(t *testing.T) {
 		{"ib/a_test.go", `import "github.com/google/gopacket/pcapgo"`, 1},
 		{"roce/link/internal/rtnl/a.go", `import "github.com/mdlayher/netlink"`, 0},
 		{"roce/link/udp/a.go", `import "github.com/mdlayher/netlink"`, 1},
+		{"roce/verbs/a.go", `import "github.com/goroce/goroce/roce"`, 1},
+		{"roce/verbs/a.go", `import "github.com/goroce/goroce/roce/rdmacm"`, 1},
+		{"roce/verbs/a_test.go", `import "github.com/goroce/goroce/roce/rdmacm"`, 0},
+		{"roce/rdmacm/a.go", `import ("github.com/goroce/goroce/roce/verbs"; "github.com/goroce/goroce/roce/rdmacm/cm")`, 0},
+		{"roce/link/udp/a.go", `import "github.com/goroce/goroce/roce/internal/shard"`, 1},
+		{"roce/internal/shard/a.go", `import "github.com/goroce/goroce/roce/link"`, 0},
+		{"roce/internal/shard/a.go", `import "github.com/goroce/goroce/roce/verbs"`, 1},
+		{"roce/rsocket/a.go", `import "github.com/goroce/goroce/roce/verbs"`, 0},
 		{"ib/a_test.go", `import "os"; func f() { go f() }`, 0},
 		{"ib/a_test.go", `import "github.com/goroce/goroce/mem"`, 1},
 		{"transport/a.go", `import "os"`, 1},

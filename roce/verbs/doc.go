@@ -1,7 +1,7 @@
-// Package roce is the public API of goroce: open a [Device] on a link, make
-// protection domains, memory regions, completion queues and queue pairs on it,
-// and exchange RDMA operations with any RoCE v2 peer: another goroce, Linux
-// rdma_rxe, a NIC.
+// Package verbs is for programs written the way those on libibverbs are: open a
+// [Device] on a link, make protection domains, memory regions, completion queues and
+// queue pairs on it, and exchange RDMA operations with any RoCE v2 peer: another goroce,
+// Linux rdma_rxe, a NIC. A Go service is easier to write on package roce.
 //
 // The vocabulary is that of verbs (ibv_*). Types that the engine defines are
 // aliases here, so that package transport need not be imported; types of wire
@@ -9,15 +9,9 @@
 //
 // # Connecting
 //
-// Three ways, from the top down:
-//
-//   - [Dial] and [Listen] make a [Conn], which sends and receives messages and
-//     reads and writes memory of the peer. They need no Device. [Listener.Serve]
-//     is the usual loop of a server.
-//   - [CMID] and [EventChannel] are the identifiers and events of librdmacm, for
-//     programs written that way. Both this and Dial speak the protocol of
-//     RDMA-CM, so that the peer can be any program on librdmacm.
-//   - [QP.Connect] with numbers that the application exchanged by other means.
+// [QP.Connect] takes numbers that the application exchanged by other means. Package
+// rdmacm has the identifiers and events of librdmacm, and package roce Dial and Listen;
+// both speak the protocol of RDMA-CM, so that the peer can be any program on librdmacm.
 //
 // # Who does the work
 //
@@ -60,25 +54,6 @@
 //
 // A zero value of a type that a function of this package makes does nothing: its
 // methods return an error that matches ErrClosed, or zero.
-//
-// # Queue pair 1
-//
-// From the first use of Dial, Listen or a CMID, queue pair 1 is the
-// communication manager's. Of other management classes it serves none, as
-// rdma_rxe: a Get or a Set, of the PMA say, is answered with status 0x0c (method and
-// attribute not supported), to whoever asked, and everything else is dropped (Linux's ib_mad; held
-// against 6.1 and 6.12 by the conformance matrix, see mad.Unserved).
-//
-// # Floods
-//
-// What peers that never confirm a connection can make a device hold is bounded:
-// 64 MiB for connections that a Listener has accepted, queue pairs and receive
-// buffers included (288 KiB each with the defaults), and 32 MiB for the records
-// of the communication manager (FloodBytes of package roce/cm). Beyond that the oldest of them are given up, and
-// requests are left unanswered, as Linux does, so that honest clients, which
-// answer within a round trip and otherwise try again, get in. What peers that do
-// confirm can make it hold is bounded by ListenConfig.MaxConns, which is up to the
-// application. [Device.CMCounters] tells how often each bound was reached.
 //
 // # MTU
 //
