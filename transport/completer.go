@@ -130,8 +130,7 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 	}
 	sq.retry.onProgress(sq, now)
 	if sq.una == sq.end {
-		sq.qp.stopTimer(timerAck)
-		sq.qp.stopTimer(timerProbe)
+		sq.qp.timers.set &^= 1<<timerAck | 1<<timerProbe
 		sq.checkDrained(now)
 	} else if !sq.retry.rnrWait {
 		sq.armAckTimer(now)

@@ -21,32 +21,70 @@ type probeState struct {
 	counted bool  // in Engine.probing
 	backoff uint8 // doublings of waitNs since the last sample (Karn)
 	waitNs  int64 // without an answer, before a probe; 0 for no probes
-	limitNs int64 // of waitNs with its doublings
+	limitNs int64 // of waitNs with its doublings; 0 if no probes are wanted
+	nextNs  int64 // waitNs with its doublings; 0 if there are no more probes
 }
 
-// update computes waitNs, after a sample or a change of attributes. Twice the round
-// trip and four times its variance leave room for a peer that gathers ACKs, which the
-// samples show. If the ACK timeout is as short as that there is no use for a probe.
+// configure takes over the attributes of the QP.
+func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
+	p.limitNs = qp.attr.Timeout.Ns() / 2
+	if qp.e.cfg.Tuning.LossProbeNs < 0 {
+		p.limitNs = 0
+	}
+	p.update(qp, rtt)
+}
+
+// update computes waitNs, after a sample. Twice the round trip and four times its
+// variance leave room for a peer that gathers ACKs, which the samples show. If the ACK
+// timeout is as short as that there is no use for a probe.
 func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 	least := qp.e.cfg.Tuning.LossProbeNs
 	if least == 0 {
 		least = DefaultLossProbeNs
 	}
 	p.waitNs = 0
-	p.limitNs = qp.attr.Timeout.Ns() / 2
-	if ns := max(least, 2*rtt.smoothed+4*rtt.variance); least > 0 && rtt.smoothed != 0 && ns <= p.limitNs {
+	if ns := max(least, 2*rtt.smoothed+4*rtt.variance); rtt.smoothed != 0 && ns <= p.limitNs {
 		p.waitNs = ns
+	}
+	p.next()
+}
+
+// next computes nextNs, after a change of what it follows from.
+func (p *probeState) next() {
+	p.nextNs = 0
+	if p.sent < maxProbes {
+		p.nextNs = min(p.waitNs<<p.backoff, p.limitNs)
 	}
 }
 
-// armProbe starts the time without an answer, after sending or progress.
+// armProbe starts the time without an answer, after progress.
 func (sq *requester) armProbe(now int64) {
-	p := &sq.probe
-	if p.waitNs == 0 || p.sent >= maxProbes {
-		sq.qp.stopTimer(timerProbe) // it may run from before
+	if ns := sq.probe.nextNs; ns != 0 {
+		sq.qp.setTimer(timerProbe, now+ns)
 		return
 	}
-	sq.qp.setTimer(timerProbe, now+min(p.waitNs<<p.backoff, p.limitNs))
+	sq.qp.stopTimer(timerProbe) // it may run from before
+}
+
+// armTimers starts the time without an answer for the probe and, if again or if it does
+// not run, for the ACK timeout, after sending.
+func (sq *requester) armTimers(now int64, again bool) {
+	t, ns := &sq.qp.timers, sq.probe.nextNs
+	again = again || !sq.qp.timerSet(timerAck)
+	if ns == 0 {
+		sq.qp.stopTimer(timerProbe)
+		if again {
+			sq.armAckTimer(now)
+		}
+		return
+	}
+	t.at[timerProbe] = now + ns
+	t.set |= 1 << timerProbe
+	if again { // later than the probe, which is within half of it
+		t.at[timerAck] = now + sq.qp.attr.Timeout.Ns()
+		t.set |= 1 << timerAck
+	}
+	sq.qp.timersSet(now + ns)
 }
 
 // stopProbe ends the wait: there is nothing to ask for, or something else asks.
@@ -99,6 +137,7 @@ func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
 	}
 	p.sent++
 	p.backoff = min(p.backoff+1, maxProbeBackoff)
+	p.next()
 	sq.rtt.cancel()
 	sq.armProbe(now)
 	return sq.buildAgain(now, psn, tx)

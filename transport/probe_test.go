@@ -279,6 +279,7 @@ func TestNoLossProbeDuringRNRWait(t *testing.T) {
 func TestLossProbeIsPaced(t *testing.T) {
 	l, c := newScripted(t)
 	l.a.e.cfg.Tuning.LossProbeNs = 0
+	l.a.qp.sq.probe.configure(l.a.qp, &l.a.qp.sq.rtt)
 	write := func(n int) {
 		require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 			Opcode: WRWrite, SGList: []SGE{l.a.at(0, n)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),

@@ -72,13 +72,17 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 		}
 		return n
 	}
-	if qp.resp.owesBareAck() && len(batch) > 1 {
+	idle := qp.sq.idle()
+	if !idle && qp.resp.owesBareAck() && len(batch) > 1 {
 		n := qp.sq.pollTransmit(now, batch[:len(batch)-1])
 		return n + qp.resp.pollTransmit(now, batch[n:])
 	}
 	n := qp.resp.pollTransmit(now, batch)
 	if n == len(batch) {
 		qp.link.requestsFirst = true
+		return n
+	}
+	if idle {
 		return n
 	}
 	return n + qp.sq.pollTransmit(now, batch[n:])

@@ -107,6 +107,7 @@ func (sq *requester) start(now int64) {
 	sq.stopProbe()
 	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
 	sq.rtt, sq.probe = rttEstimate{}, probeState{}
+	sq.probe.configure(sq.qp, &sq.rtt)
 	sq.retry.refill(&sq.qp.attr)
 	sq.tx.drop()
 	sq.rx.drop()
@@ -131,7 +132,7 @@ func (sq *requester) attrsChanged(now int64) {
 		return
 	}
 	sq.win.limit(sq.qp)
-	sq.probe.update(sq.qp, &sq.rtt)
+	sq.probe.configure(sq.qp, &sq.rtt)
 	if f := sq.flight; f != nil && f.to != sq.qp.path.Dst {
 		sq.leaveRoom()
 		sq.qp.e.part(sq.qp)
@@ -195,29 +196,28 @@ func (sq *requester) checkDrained(now int64) {
 	qp.sqDrained(now)
 }
 
-// pollTransmit sends what may be sent now, up to len(batch) packets.
-func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
-	n := sq.transmit(now, batch)
-	if sq.qp.share.from != nil {
-		sq.qp.share.settle()
-	}
-	return n
+// idle reports whether there is nothing for pollTransmit to do.
+func (sq *requester) idle() bool {
+	return sq.q.cur == sq.q.tail && !sq.probe.due && sq.qp.share.from == nil
 }
 
-func (sq *requester) transmit(now int64, batch []TxPacket) int {
-	if sq.q.cur == sq.q.tail && !sq.probe.due || sq.qp.state < StateRTS || sq.qp.holdsRequests() {
+// pollTransmit sends what may be sent now, up to len(batch) packets.
+func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
+	qp, n := sq.qp, 0
+	if sq.q.cur == sq.q.tail && !sq.probe.due || qp.state < StateRTS || qp.holdsRequests() {
+		qp.share.endTurn()
 		return 0
 	}
-	if sq.qp.typ != ib.RC {
+	if qp.typ != ib.RC {
 		return sq.sendUnreliable(now, batch)
 	}
-	n := 0
 	if sq.probe.due && len(batch) > 0 && sq.sendProbe(now, &batch[0]) {
 		n++
 	}
+	bounded := qp.e.bounded()
 	for n < len(batch) {
 		w := sq.admissible(now)
-		if w == nil || !sq.hasRoom(w, n == 0) {
+		if w == nil || bounded && !sq.hasRoom(w, n == 0) {
 			break
 		}
 		if !sq.build(now, w, &batch[n]) {
@@ -225,14 +225,12 @@ func (sq *requester) transmit(now int64, batch []TxPacket) int {
 		}
 		n++
 	}
-	// Sent slowly, the packet that asks for an answer may be long behind the
-	// first: the peer has time from the last on.
-	if n > 0 && (!sq.qp.timerSet(timerAck) || sq.qp.paceLimited()) {
-		sq.armAckTimer(now)
-	}
 	if n > 0 {
-		sq.armProbe(now)
+		// Sent slowly, the packet that asks for an answer may be long behind the
+		// first: the peer has time from the last on.
+		sq.armTimers(now, qp.paceLimited())
 	}
+	qp.share.endTurn()
 	return n
 }
 

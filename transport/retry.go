@@ -11,13 +11,12 @@ type retryState struct {
 	rnrLeft uint8 // before WCRNRRetryExcErr, unless for ever
 
 	recovering bool
-	since      int64  // when the requester last went back
-	newest     ib.PSN // of the responses behind a gap since then
+	rnrWait    bool   // nothing is sent until timerRNR
+	rnrPSN     ib.PSN // of the request that was not taken
+	newest     ib.PSN // of the responses behind a gap since the requester went back
+	since      int64  // when that was
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
-
-	rnrWait bool   // nothing is sent until timerRNR
-	rnrPSN  ib.PSN // of the request that was not taken
 }
 
 // refill restores both counters: at the start, and whenever the peer
@@ -34,9 +33,13 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 		sq.qp.stopTimer(timerRNR)
 	}
 	p := &sq.probe
-	p.sent, p.due = 0, false
-	sq.probeAnswered()
-	if sq.rtt.acknowledged(now, sq.una) {
+	if p.sent != 0 || p.due || p.counted {
+		p.sent, p.due = 0, false
+		p.next()
+		sq.probeAnswered()
+	}
+	if sq.rtt.answers(sq.una) {
+		sq.rtt.sample(now)
 		p.backoff = 0
 		p.update(sq.qp, &sq.rtt)
 		if f := sq.flight; f != nil && sq.bounded() {

@@ -144,7 +144,14 @@ func (b *budget) leave(qp *QP) {
 // pending reports whether the QP waits for room, or for the turn in which to use it.
 func (s *qpShare) pending() bool { return s.waitsFor != nil || s.from != nil }
 
-// settle ends a turn of a QP: what it was granted and has not used is others'.
+// endTurn ends a turn of a QP.
+func (s *qpShare) endTurn() {
+	if s.from != nil {
+		s.settle()
+	}
+}
+
+// settle gives up what the QP was granted and has not used: it is others'.
 func (s *qpShare) settle() {
 	if b := s.from; b != nil {
 		n := s.granted
@@ -242,6 +249,9 @@ func (f *flight) onRTT(now, rtt, timeout int64) {
 }
 
 // Charges of the requester.
+
+// bounded reports whether room bounds anything.
+func (e *Engine) bounded() bool { return e.reading != nil }
 
 // bounded reports whether the peer's room bounds the requester. Without an ACK
 // timeout a loss would hold room for ever.

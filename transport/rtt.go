@@ -24,20 +24,19 @@ func (e *rttEstimate) start(now int64, psn ib.PSN) {
 // cancel ends it without a sample: something was sent again.
 func (e *rttEstimate) cancel() { e.timing = false }
 
-// acknowledged takes the sample if everything before una has been answered. It
-// reports whether there was one.
-func (e *rttEstimate) acknowledged(now int64, una ib.PSN) bool {
-	if !e.timing || !una.After(e.psn) {
-		return false
-	}
+// answers reports whether una says that the packet that is timed was answered: it is
+// behind everything that was.
+func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.psn) }
+
+// sample takes the time until now.
+func (e *rttEstimate) sample(now int64) {
 	e.timing = false
 	rtt := max(now-e.sentAt, 1)
 	if e.smoothed == 0 {
 		e.smoothed, e.variance = rtt, rtt/2
-		return true
+		return
 	}
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
 	e.variance += (max(d, -d) - e.variance) / 4
-	return true
 }

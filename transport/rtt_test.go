@@ -8,6 +8,15 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
+// acknowledged takes a sample if una answers what is timed, as the requester does.
+func (e *rttEstimate) acknowledged(now int64, una ib.PSN) bool {
+	if !e.answers(una) {
+		return false
+	}
+	e.sample(now)
+	return true
+}
+
 // RFC 6298, with one packet timed at a time.
 func TestRTTEstimate(t *testing.T) {
 	var e rttEstimate

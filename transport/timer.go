@@ -57,13 +57,17 @@ func (qp *QP) setTimer(id timerID, at int64) {
 	t := &qp.timers
 	t.at[id] = at
 	t.set |= 1 << id
+	qp.timersSet(at)
+}
+
+// timersSet notes that timers of the QP were set, the first of them for at.
+func (qp *QP) timersSet(at int64) {
 	q := &qp.e.timers
-	switch {
-	case t.pos == 0:
+	if i := int(qp.timers.pos) - 1; i < 0 {
 		q.heap = append(q.heap, timerEntry{})
 		q.up(len(q.heap)-1, timerEntry{at, qp})
-	case at < q.heap[t.pos-1].at:
-		q.up(int(t.pos-1), timerEntry{at, qp})
+	} else if at < q.heap[i].at {
+		q.up(i, timerEntry{at, qp})
 	}
 }
 
