@@ -57,9 +57,9 @@ func TestHostile(t *testing.T)    { linktest.RunHostile(t, openPacket(nil), nil)
 func TestHostileQueue(t *testing.T) {
 	linktest.RunHostile(t, openPacket(func(o *packet.Options) { o.DisableRing = true }), nil)
 }
-func TestRemade(t *testing.T) { linktest.RunRemade(t, openPacket(nil)) }
-func TestRemadeVLAN(t *testing.T) {
-	linktest.RunRemade(t, openPacket(func(o *packet.Options) { o.VLAN = 77 }))
+func TestRecreated(t *testing.T) { linktest.RunRecreated(t, openPacket(nil)) }
+func TestRecreatedVLAN(t *testing.T) {
+	linktest.RunRecreated(t, openPacket(func(o *packet.Options) { o.VLAN = 77 }))
 }
 
 // Two links on the loopback interface. (Kernel sockets there do not take

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunRemade tests that a link that watches its port goes on when its interface is
-// removed and made again, with another index or the same: the port is up, packets
-// pass in both directions, single ones and to groups, and the port is held.
-func RunRemade(t *testing.T, open Opener) {
+// RunRecreated tests that a link that watches its port goes on when its interface is
+// recreated, with another index or the same: the port is up, packets
+// pass in both directions, single ones and to groups, and the port is reserved.
+func RunRecreated(t *testing.T, open Opener) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
