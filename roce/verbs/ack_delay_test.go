@@ -10,20 +10,15 @@ import (
 // heldPair is a sender that runs by itself, and a receiver that polls, on which receives
 // are posted. On a slow machine nothing is sent again: no loss probe after 1 ms, no retry
 // before 4 s.
-func heldPair(t *testing.T, recvs int) (a, b *end) {
+func heldPair(t *testing.T, recvs int, alone bool) (a, b *end) {
 	tuning := transport.Tuning{LossProbeNs: -1}
 	a = newEnd(t, openDevice(t, Config{Tuning: tuning}), 1<<12, QPInitAttr{})
-	b = newEnd(t, openDevice(t, Config{Tuning: tuning, Polling: true}), 1<<12, QPInitAttr{})
+	b = newEnd(t, openDevice(t, Config{Tuning: tuning, Polling: true, alone: alone}), 1<<12, QPInitAttr{})
 	connect(t, a, b, WithTimeout(20, 7))
 	for range recvs {
 		require.NoError(t, b.qp.PostRecv(&RecvWR{SGList: []SGE{b.mr.SGE(0, 64)}}))
 	}
 	return a, b
-}
-
-// unguarded keeps the timer from ending holds, so that a slow machine does not.
-func unguarded(d *Device) {
-	d.s.StopAckTimer()
 }
 
 func (e *end) send(t testing.TB) {
@@ -35,8 +30,7 @@ func (e *end) send(t testing.TB) {
 func TestAnswerWithAcknowledgement(t *testing.T) {
 	ctx := testContext(t)
 	const rounds = 20
-	a, b := heldPair(t, rounds)
-	unguarded(b.d)
+	a, b := heldPair(t, rounds, true)
 	before := b.d.LinkStats()
 	for range rounds {
 		require.NoError(t, a.qp.PostRecv(&RecvWR{SGList: []SGE{a.mr.SGE(0, 64)}}))
@@ -58,8 +52,7 @@ func TestAnswerWithAcknowledgement(t *testing.T) {
 func TestHoldInVain(t *testing.T) {
 	ctx := testContext(t)
 	const n = 100
-	a, b := heldPair(t, n)
-	unguarded(b.d)
+	a, b := heldPair(t, n, true)
 	var wcs [1]WC
 	for range n {
 		a.send(t)
@@ -75,7 +68,7 @@ func TestHoldInVain(t *testing.T) {
 // An application that neither sends nor polls does not leave its peer waiting.
 func TestHoldIsGuarded(t *testing.T) {
 	ctx := testContext(t)
-	a, b := heldPair(t, 3)
+	a, b := heldPair(t, 3, false)
 	for range 3 {
 		b.d.s.ForgetVainDelays()
 		a.send(t)
@@ -93,8 +86,7 @@ func TestHoldEndsBeforeQP(t *testing.T) {
 		"device": func(b *end) error { return b.d.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b := heldPair(t, 1)
-			unguarded(b.d)
+			a, b := heldPair(t, 1, true)
 			a.send(t)
 			b.wait(t, ctx)
 			require.True(t, b.d.s.AckDelayed())

@@ -210,7 +210,7 @@ func TestHeldPostsLeave(t *testing.T) {
 // A device that is polled has no goroutine that would send later.
 func TestPollingHoldsNothing(t *testing.T) {
 	l := &turnLink{}
-	d := openDevice(t, Config{Polling: true, WrapLink: func(real link.Link) (link.Link, error) {
+	d := openDevice(t, Config{Polling: true, alone: true, WrapLink: func(real link.Link) (link.Link, error) {
 		l.Link = real
 		return l, nil
 	}})

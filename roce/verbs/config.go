@@ -29,9 +29,12 @@ type Config struct {
 	// the middlewares of roce/link/trace and roce/link/fault.
 	WrapLink func(link.Link) (link.Link, error)
 
-	// Polling makes the caller's goroutine do all the work: see the package
-	// comment. Ignored with a link that is a simulation.
+	// Polling is a hint that the application will poll: from its first poll on it does
+	// the work, and calls that wait poll, too. See the package comment. Ignored with a link that is
+	// a simulation.
 	Polling bool
+
+	alone bool // for tests, with Polling: the device never receives by itself
 
 	// MTU is the active MTU of the port; 0, and anything larger, is the largest
 	// that fits the interfaces of the addresses.

@@ -50,8 +50,8 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 }
 
 // Poll moves up to len(wcs) completions out of the queue and returns how many;
-// 0 means that there are none now. In polling mode it receives packets when
-// the queue is empty. A queue that was full when a completion came takes no more;
+// 0 means that there are none now. When the queue is empty it receives packets, unless the
+// goroutine of the device does: see the package comment. A queue that was full when a completion came takes no more;
 // when it has returned those it has, it returns [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.t == nil {
@@ -71,8 +71,8 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if cq.t.Overflowed() {
 		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look
 	}
-	if cq.d.s.Mode() != shard.Polling {
-		cq.d.s.SendPosted()
+	if !cq.d.s.Polled() {
+		cq.d.s.Poll(answers) // which notes that somebody polls
 		// A caller that polls in a loop must not keep the processor from the
 		// goroutine that it waits for.
 		if cq.empty.Add(1)%shard.PollYield == 0 {

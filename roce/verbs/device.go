@@ -42,7 +42,7 @@ func Open(cfg Config) (*Device, error) {
 	}
 	d.s, err = shard.New(shard.Config{
 		Link: l, Addrs: addrs, MTU: cfg.MTU, Table: mem.NewTable(random, cfg.MemLimits), Rand: random,
-		Polling: cfg.Polling, SpinNs: cfg.UDP.SpinNs, Owner: owner{d},
+		Polling: cfg.Polling, Alone: cfg.alone, SpinNs: cfg.UDP.SpinNs, Owner: owner{d},
 		Engine: transport.Config{Tracer: cfg.Tracer, Tuning: cfg.Tuning},
 	})
 	if err != nil {

@@ -15,29 +15,31 @@
 //
 // # Who does the work
 //
-// A Device is one shard: one engine, one lock, one link. Three ways to run it:
+// A Device is one engine, one lock, one link. The work (receive, run timers,
+// acknowledge) is done by whoever polls, and by a goroutine of the device when nobody does:
 //
-//   - Event-driven, the default. A goroutine of the device receives: it spins
+//   - A device begins with its goroutine at work. It spins
 //     for a few tens of microseconds after traffic and then blocks in the
 //     system call, not in the runtime's poller, which is slower to wake.
 //     Posting sends from the caller's goroutine; a message that is posted by
 //     itself while others of its queue pair are on their way may be held for
 //     some microseconds to share a datagram (see [QP.SetNoDelay]).
-//   - Polling, with [Config.Polling]. There is no goroutine. [CQ.Poll],
-//     [CQ.Wait] and the other calls that wait receive packets and run timers;
-//     nothing happens, acknowledgements included, while nobody calls them.
-//     This has the lowest latency. A program ends with [Device.Close], since the
-//     last acknowledgement may still wait (see below).
-//   - Driven, when the link is a simulation. There is no goroutine, and the
-//     clock is virtual. Whoever waits lets simulated time pass; in a test of
+//     When the application calls [CQ.Poll] again and again and never waits, the goroutine
+//     gives way, and those calls receive.
+//   - With [Config.Polling] the goroutine gives way at the first poll, and the calls
+//     that wait, as [CQ.Wait], poll too, which keeps a CPU busy. This has the lowest
+//     latency. When nobody has polled for 4 to 8 ms the goroutine takes over, so that
+//     peers are served while the application does something else.
+//   - When the link is a simulation there is no goroutine, and the
+//     clock is virtual. The calls that wait let simulated time pass; in a test of
 //     an application (sim.Test) the simulation does it by itself, and every run
 //     with the same seed is the same.
 //
 // When packets come in that the application has waited for, their
 // acknowledgement is kept back while the application runs: an answer that it
-// posts at once leaves with it in one datagram. Event-driven, the
+// posts at once leaves with it in one datagram. Otherwise the
 // acknowledgement leaves as soon as the goroutine of the device runs again;
-// polling, at the next poll, or after 4 to 8 ms at the latest.
+// when polled, at the next poll, or when the goroutine takes over.
 //
 // # Concurrency
 //

@@ -178,10 +178,10 @@ func TestTimerWaitsForWhatHasArrived(t *testing.T) {
 	}{
 		{"event-driven", func(l *slowLink) (Config, func(*Device)) { return Config{Link: l}, func(*Device) {} }},
 		{"polling", func(l *slowLink) (Config, func(*Device)) {
-			return Config{Link: l, Polling: true}, func(d *Device) { d.s.Poll(shard.Never) }
+			return Config{Link: l, Polling: true, alone: true}, func(d *Device) { d.s.Poll(shard.Never) }
 		}},
 		{"polling, marked", func(l *slowLink) (Config, func(*Device)) {
-			return Config{Link: &markedLink{slowLink: l, room: 1 << 20}, Polling: true}, func(d *Device) { d.s.Poll(shard.Never) }
+			return Config{Link: &markedLink{slowLink: l, room: 1 << 20}, Polling: true, alone: true}, func(d *Device) { d.s.Poll(shard.Never) }
 		}},
 		{"driven", func(l *slowLink) (Config, func(*Device)) {
 			return Config{Link: drivenLink{l}}, func(*Device) { l.progress() }
@@ -220,7 +220,7 @@ func TestTimersUnderLoad(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newSlowLink()
-			e := slowEnd(t, l, Config{Link: c.open(l), Polling: true})
+			e := slowEnd(t, l, Config{Link: c.open(l), Polling: true, alone: true})
 			l.endless = ackOf(e.qp.Num()+1, 0)
 			l.now += defaultTimeout.Ns()
 			e.d.s.Poll(shard.Never) // the timer is due

@@ -1,6 +1,8 @@
 package shard
 
-import "github.com/goroce/goroce/roce/link"
+import (
+	"github.com/goroce/goroce/roce/link"
+)
 
 // This file is for the tests of the packages above, which see the transmit scheduler at
 // work on real objects.
@@ -13,13 +15,6 @@ func (s *Shard) AckDelays() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ack.count
-}
-
-// StopAckTimer keeps the timer from ending delays, so that a slow machine does not.
-func (s *Shard) StopAckTimer() {
-	s.mu.Lock()
-	s.ack.armed = true
-	s.mu.Unlock()
 }
 
 // ForgetVainDelays has the next acknowledgement be kept back, whatever became of those

@@ -29,10 +29,12 @@ const (
 	sharedNs   = 3_000
 	hoggedNs   = 500_000
 	hogPauseNs = 50_000_000
-	// ackDelay is how long a shard that is polled keeps an acknowledgement back at most, twice
-	// that if another was kept back before, for an application that neither sends nor
-	// polls. Timeouts of peers are longer: 67 ms by default.
-	ackDelay = 4 * time.Millisecond
+	// patience is how long nobody may poll, up to twice that, before the goroutine of the
+	// shard takes over. Timeouts of peers are longer: 67 ms by default.
+	patience = 4 * time.Millisecond
+	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
+	// that is polled: more than an application makes that polls for a little before it waits.
+	eagerPolls = 4096
 	// maxAckSkip bounds how many batches of packets are acknowledged at once after
 	// acknowledgements were kept back in vain.
 	maxAckSkip = 255

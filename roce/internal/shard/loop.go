@@ -46,7 +46,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.handOut()
 		todo := s.ack.afterReceive(received{
-			mode: s.mode, packets: n, gathered: gathered, timer: timer,
+			background: s.Background(), packets: n, gathered: gathered, timer: timer,
 			lookOnce: s.horizon.set && !looked, onlyAcks: s.eng.OnlyAcks(), woke: s.woke,
 			expectReply: expectReply,
 		})
@@ -56,7 +56,6 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			s.mu.Unlock()
 			continue
 		case awaitReply:
-			s.guardAck()
 			s.noteTimers()
 		default:
 			s.Flush(now)
@@ -69,16 +68,16 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
 func (s *Shard) wokeSomeone() bool { return s.woke }
 
-// loop is the goroutine of an event-driven shard: receive while there is
+// loop is the goroutine of a shard that nobody polls: receive while there is
 // something, spin for a little, then block in the system call.
 func (s *Shard) loop() {
-	defer close(s.loopDone)
 	s.rxMu.Lock()
 	defer s.rxMu.Unlock()
+	defer s.giveUp()
 	last := s.link.Now()
 	idleSince, spinAgain := last, last
 	expectReply := s.wokeSomeone
-	for !s.Closed() {
+	for !s.Closed() && !s.keeper.wanted.Load() {
 		busy, err := s.progress(expectReply)
 		if err != nil {
 			s.fail(err)
@@ -155,9 +154,15 @@ func (s *Shard) fail(err error) {
 	go s.Close() // which waits for the caller's goroutine
 }
 
-// Poll makes progress from the caller's goroutine, as progress does. Only one
-// caller does at a time; the others have nothing to do.
+// Poll makes progress from the caller's goroutine, as progress does, unless the goroutine
+// of the shard does. Only one caller does at a time; the others have nothing to do.
 func (s *Shard) Poll(expectReply func() bool) {
+	if !s.Polled() {
+		s.SendPosted()
+		s.pollInVain()
+		return
+	}
+	s.keeper.polls.Add(1)
 	s.endAckDelay()
 	if !s.rxMu.TryLock() {
 		return

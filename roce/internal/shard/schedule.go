@@ -28,13 +28,13 @@ const (
 
 // received is what is known then.
 type received struct {
-	mode     Mode
-	packets  int  // in the last batch
-	gathered int  // in all batches since something was sent
-	timer    bool // one is due, and may have run
-	lookOnce bool // one is due, and waits for a look at the link that finds nothing
-	onlyAcks bool // there is nothing to send but acknowledgements
-	woke     bool // the packets were waited for
+	background bool // the goroutine of the shard is at work, and comes back soon
+	packets    int  // in the last batch
+	gathered   int  // in all batches since something was sent
+	timer      bool // one is due, and may have run
+	lookOnce   bool // one is due, and waits for a look at the link that finds nothing
+	onlyAcks   bool // there is nothing to send but acknowledgements
+	woke       bool // the packets were waited for
 	// expectReply reports whether the application is likely to send something next.
 	// It is called at most once.
 	expectReply func() bool
@@ -45,7 +45,7 @@ func (a *delayedAck) afterReceive(r received) next {
 	switch {
 	case r.lookOnce && r.packets == 0:
 		return receiveMore // then the timers can run
-	case r.mode == EventDriven && r.packets > 0 && r.gathered < ackGather && !r.timer && !r.woke && r.onlyAcks:
+	case r.background && r.packets > 0 && r.gathered < ackGather && !r.timer && !r.woke && r.onlyAcks:
 		return receiveMore
 	case !r.timer && r.expectReply() && a.begin(r.onlyAcks):
 		return awaitReply
@@ -81,7 +81,7 @@ func (s *Shard) Settle(now int64) {
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	// Only the goroutine of the shard would send it later.
-	if s.mode != EventDriven || s.blocked || !inFlight || !s.posts.add(bytes) {
+	if !s.Background() || s.blocked || !inFlight || !s.posts.add(bytes) {
 		s.Flush(now)
 	}
 }

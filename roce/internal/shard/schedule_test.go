@@ -16,11 +16,10 @@ func (n next) String() string { return [...]string{"send", "receive more", "awai
 //	recv N [gathered G] [timer] [look] [woke] [reply] [more]   N packets were handled
 //	sent                                                       something was sent
 //	quiet                                                      nobody replied
-//	tick                                                       the timer of a polled shard
 //
 // "reply" says that the application is likely to reply, "more" that there is more to send than
 // acknowledgements.
-func replay(mode Mode, script string) string {
+func replay(background bool, script string) string {
 	var a delayedAck
 	var out strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(script), "\n") {
@@ -30,7 +29,7 @@ func replay(mode Mode, script string) string {
 		answer := ""
 		switch f[0] {
 		case "recv":
-			r := received{mode: mode, onlyAcks: true, expectReply: Never}
+			r := received{background: background, onlyAcks: true, expectReply: Never}
 			fmt.Sscan(f[1], &r.packets)
 			r.gathered = r.packets
 			for i, w := range f[2:] {
@@ -58,8 +57,6 @@ func replay(mode Mode, script string) string {
 			a.answered()
 		case "quiet":
 			answer = fmt.Sprintf("in vain %v", a.inVain())
-		case "tick":
-			answer = fmt.Sprintf("expired %v", a.expired())
 		}
 		fmt.Fprintf(&out, "%s -> %s\n", line, answer)
 	}
@@ -69,37 +66,34 @@ func replay(mode Mode, script string) string {
 // The rule for acknowledgements, as transcripts.
 func TestDelayedAckTranscripts(t *testing.T) {
 	for name, c := range map[string]struct {
-		mode   Mode
-		script string
+		background bool
+		script     string
 	}{
-		"what is at hand in the link comes first": {EventDriven, `
+		"what is at hand in the link comes first": {true, `
 			recv 1 -> receive more
 			recv 3 gathered 4 -> receive more
 			recv 0 gathered 4 -> send
 		`},
-		"but not for ever": {EventDriven, `
+		"but not for ever": {true, `
 			recv 31 -> receive more
 			recv 1 gathered 32 -> send
 		`},
-		"nor past a timer, or for something else than acknowledgements": {EventDriven, `
+		"nor past a timer, or for something else than acknowledgements": {true, `
 			recv 1 timer -> send
 			recv 1 more -> send
 			recv 1 more reply woke -> send
 		`},
-		"nor when polled": {Polling, `
+		"nor when polled": {false, `
 			recv 1 -> send
 		`},
-		"nor in a simulation": {Driven, `
-			recv 1 -> send
-		`},
-		"a reply takes the acknowledgement along": {EventDriven, `
+		"a reply takes the acknowledgement along": {true, `
 			recv 1 woke reply -> await reply
 			sent -> delayed true
 			recv 1 woke reply -> await reply
 			sent -> delayed true
 			recv 1 woke reply -> await reply
 		`},
-		"without one it is tried less and less often": {Polling, `
+		"without one it is tried less and less often": {false, `
 			recv 1 reply -> await reply
 			quiet -> in vain true
 			recv 1 reply -> send
@@ -115,22 +109,14 @@ func TestDelayedAckTranscripts(t *testing.T) {
 			recv 1 reply -> send
 			recv 1 reply -> await reply
 		`},
-		"nothing is delayed past a timer": {Polling, `
+		"nothing is delayed past a timer": {false, `
 			recv 1 reply timer -> send
 			quiet -> in vain false
 		`},
-		"a timer that waits for a look at the link gets one": {Polling, `
+		"a timer that waits for a look at the link gets one": {false, `
 			recv 2 timer look -> send
 			recv 0 timer look -> receive more
 			recv 0 timer -> send
-		`},
-		"the timer of a polled shard ends only the delay that it was set for": {Polling, `
-			recv 1 reply -> await reply
-			tick -> expired false
-			tick -> expired true
-			sent -> delayed true
-			recv 1 reply -> await reply
-			tick -> expired false
 		`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +124,7 @@ func TestDelayedAckTranscripts(t *testing.T) {
 			for line := range strings.SplitSeq(strings.TrimSpace(c.script), "\n") {
 				fmt.Fprintln(&want, strings.TrimSpace(line))
 			}
-			require.Equal(t, want.String(), replay(c.mode, c.script))
+			require.Equal(t, want.String(), replay(c.background, c.script))
 		})
 	}
 }

@@ -23,8 +23,8 @@ type Mode uint8
 
 // The modes.
 const (
-	EventDriven Mode = iota // a goroutine of the shard
-	Polling                 // the goroutine that polls or waits
+	EventDriven Mode = iota // a goroutine of the shard, until somebody polls all the time
+	Polling                 // the goroutine that polls or waits, until nobody does
 	Driven                  // the goroutine that waits, through the simulation
 )
 
@@ -60,6 +60,7 @@ type Config struct {
 	Table   *mem.Table
 	Rand    io.Reader
 	Polling bool
+	Alone   bool  // with Polling, for tests: the goroutine never takes over
 	SpinNs  int64 // 0 is the default, negative none
 	Owner   Owner
 	Engine  transport.Config // Addrs, MTU, Mem, Rand and Room are filled in
@@ -75,6 +76,7 @@ type Shard struct {
 	mtu     ib.MTU
 	rand    io.Reader
 	guid    [8]byte
+	alone   bool
 	spinNs  int64
 	credits bool // Tuning.EndToEndCredits
 	owner   Owner
@@ -90,6 +92,7 @@ type Shard struct {
 	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
 	woke     bool  // under mu: the packets being handled were waited for
 	ack      delayedAck
+	keeper   keeper
 	posts    coalescer
 	service  Service // nil until there is one
 	yield    yielder
@@ -107,7 +110,6 @@ type Shard struct {
 	port     atomic.Pointer[link.PortState] // nil if the link does not say
 	closing  sync.Once
 	closed   chan struct{} // closed when Close begins
-	loopDone chan struct{} // closed when the goroutine has ended
 	closeErr error
 	fatalErr atomic.Pointer[error] // why the link failed
 }
@@ -116,9 +118,9 @@ type Shard struct {
 func New(c Config) (*Shard, error) {
 	s := &Shard{
 		link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
-		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
-		closed: make(chan struct{}), loopDone: make(chan struct{}),
-		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
+		spinNs: c.SpinNs, alone: c.Alone, credits: c.Engine.Tuning.EndToEndCredits,
+		closed: make(chan struct{}),
+		tx:     make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if s.spinNs == 0 {
 		s.spinNs = DefaultSpinNs
@@ -155,14 +157,11 @@ func (s *Shard) Start() {
 	if w, ok := link.As[link.Watcher](s.link); ok {
 		w.Watch(s.portChanged)
 	}
-	if s.mode == EventDriven {
-		go s.loop()
-		return
-	}
-	close(s.loopDone)
 	if s.mode == Driven {
 		s.driven.Attach(s.drive)
+		return
 	}
+	s.keep()
 }
 
 // SchedulerOf returns the scheduler of a simulation in which goroutines take turns; nil
@@ -181,7 +180,7 @@ func (s *Shard) Close() error {
 	s.closing.Do(func() {
 		close(s.closed)
 		s.link.Wake()
-		<-s.loopDone
+		s.keeper.stop()
 		if s.driven != nil {
 			s.driven.Attach(nil)
 		}
@@ -193,7 +192,6 @@ func (s *Shard) Close() error {
 			s.service.Shutdown(s.link.Now())
 		}
 		s.shut = true
-		s.ack.stop()
 		s.table.Close()
 		s.closeErr = s.link.Close()
 		s.mu.Unlock()

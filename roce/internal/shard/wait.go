@@ -31,6 +31,12 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 	case s.mode == Driven:
 		return s.waitDriven(ctx, notify)
 	}
+	if !s.Background() {
+		s.takeOver()
+	}
+	if s.keeper.eager.Load() != 0 {
+		s.keeper.eager.Store(0)
+	}
 	select {
 	case <-notify:
 		return nil

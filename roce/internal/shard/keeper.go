@@ -1,0 +1,134 @@
+package shard
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// keeper decides who receives: goroutines that poll, or a goroutine of the shard when
+// nobody does. Config.Polling is only where it begins.
+//
+//   - While somebody polls, a timer looks now and then whether that still goes on. If
+//     not, the goroutine takes over, and the timer rests.
+//   - While the goroutine is at work, somebody who polls again and again, without a wait,
+//     asks it to give way. With Config.Polling the first poll does.
+//
+// So an application that polls has the latency of polling, one that waits costs nothing
+// while nothing comes, and one that does something else for a while is no dead peer.
+type keeper struct {
+	background atomic.Bool   // the goroutine is at work; written with the lock of the shard held
+	wanted     atomic.Bool   // it is to give way
+	polls      atomic.Uint32 // that received, so far
+	eager      atomic.Uint32 // polls in vain while the goroutine was at work, since the last wait
+
+	mu      sync.Mutex // taken before the lock of the shard
+	timer   *time.Timer
+	seen    uint32 // polls when the timer was set
+	over    bool   // the shard is closed
+	running sync.WaitGroup
+}
+
+// Background reports whether the goroutine of the shard receives.
+func (s *Shard) Background() bool { return s.keeper.background.Load() }
+
+// Polled reports whether nothing is received unless somebody polls.
+func (s *Shard) Polled() bool { return s.mode != Driven && !s.Background() }
+
+// keep begins.
+func (s *Shard) keep() {
+	if s.mode == EventDriven {
+		s.takeOver()
+		return
+	}
+	k := &s.keeper
+	k.mu.Lock()
+	k.timer = time.AfterFunc(patience, s.look)
+	k.mu.Unlock()
+}
+
+// takeOver has the goroutine of the shard receive.
+func (s *Shard) takeOver() {
+	k := &s.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.takeOverLocked()
+}
+
+func (s *Shard) takeOverLocked() {
+	k := &s.keeper
+	if k.over || s.alone || s.Background() {
+		return
+	}
+	s.mu.Lock()
+	k.wanted.Store(false)
+	k.eager.Store(0)
+	k.background.Store(true)
+	s.mu.Unlock()
+	k.running.Add(1)
+	go func() {
+		defer k.running.Done()
+		s.loop()
+	}()
+}
+
+// look is what the timer does.
+func (s *Shard) look() {
+	k := &s.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over || s.Background() {
+		return
+	}
+	if n := k.polls.Load(); n != k.seen {
+		k.seen = n
+		k.timer.Reset(patience)
+		return
+	}
+	s.takeOverLocked()
+}
+
+// pollInVain notes that somebody polls while the goroutine is at work.
+func (s *Shard) pollInVain() {
+	k := &s.keeper
+	if s.mode == Driven || s.mode == EventDriven && k.eager.Add(1) < eagerPolls {
+		return
+	}
+	if k.wanted.CompareAndSwap(false, true) {
+		s.link.Wake()
+	}
+}
+
+// giveUp is the end of the goroutine's work: from here on somebody polls, or the shard is
+// closed. It holds rxMu.
+func (s *Shard) giveUp() {
+	k := &s.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.mu.Lock()
+	if s.posts.waiting() && !s.shut {
+		s.Flush(s.link.Now()) // nobody would send it later
+	}
+	k.background.Store(false)
+	s.mu.Unlock()
+	if k.over {
+		return
+	}
+	k.seen = k.polls.Load()
+	if k.timer == nil {
+		k.timer = time.AfterFunc(patience, s.look)
+	} else {
+		k.timer.Reset(patience)
+	}
+}
+
+// stop ends it, and returns when the goroutine has ended.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	k.over = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.mu.Unlock()
+	k.running.Wait()
+}
