@@ -23,8 +23,7 @@ var defaults struct {
 // use, and stays open until somebody closes it; the next use opens another
 // one. For an unspecified address it is one with all addresses of the host.
 //
-// Port 4791 of an address belongs to one process: two programs on a host need
-// different addresses.
+// Up to 64 devices, of any number of processes of one user, can have the same address.
 func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	local = local.Unmap()
 	defaults.mu.Lock()

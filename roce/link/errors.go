@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 )
 
 // ErrClosed is returned by a link that was closed; it matches [net.ErrClosed].
@@ -17,6 +18,17 @@ func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
 // ErrUnsupported is wrapped when a link cannot do what was asked of it.
 var ErrUnsupported = errors.New("link: not supported by this link")
+
+// ErrServiceInUse is wrapped when another device at the address has announced a service; it
+// matches [syscall.EADDRINUSE].
+var ErrServiceInUse error = serviceInUseError{}
+
+type serviceInUseError struct{}
+
+func (serviceInUseError) Error() string {
+	return "link: another device at this address, perhaps of another process, listens for the service"
+}
+func (serviceInUseError) Is(target error) bool { return target == syscall.EADDRINUSE }
 
 // OpenError says why a link could not be opened, and what to do.
 type OpenError struct {

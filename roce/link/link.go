@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -102,6 +103,28 @@ type Multicaster interface {
 	Leave(group, local netip.Addr) error
 }
 
+// Slotted is a link at whose addresses there may be other devices, of this process or of others of the
+// same user: each has a slot, which Capabilities tells.
+type Slotted interface {
+	// ServeRequests has requests to queue pair 1, which name no slot, come to this link,
+	// too: those for services that it has announced, and such for services that
+	// nobody has, which are to be refused.
+	ServeRequests() error
+
+	// Announce reserves a service at a local address; an unspecified or invalid
+	// one stands for all of them. The error wraps [ErrServiceInUse] if another device has it.
+	// Announcements are counted; Withdraw undoes one.
+	Announce(s mad.ServiceID, local netip.Addr) error
+	Withdraw(s mad.ServiceID, local netip.Addr)
+}
+
+// SourcePorts is a link that sends from several UDP ports, and chooses them by the path.
+type SourcePorts interface {
+	// SourcePort returns the port that packets on the path leave from. Only the sending side
+	// calls it.
+	SourcePort(p *transport.Path) uint16
+}
+
 // PortState is what a link knows of the network interfaces under it.
 type PortState struct {
 	Up  bool   // at least one of the interfaces can carry packets
@@ -153,10 +176,15 @@ type Capabilities struct {
 
 	GSO        bool // sends runs of packets as one segmented datagram
 	GRO        bool // receives runs of packets as one datagram
-	SourcePort bool // sends from Path.SrcPort; otherwise always from port 4791
+	SourcePort bool // sends from Path.SrcPort; otherwise see SourcePorts, or always from port 4791
 	ECN        bool // sends the traffic class of the path, reads that of packets
 	Virtual    bool // the clock is virtual
 	Scheduled  bool // goroutines take turns: see Scheduler
+
+	// Slot is the part of the queue pair numbers and communication IDs that a device on this link
+	// uses: packets to others go to other devices at the same addresses, see [Slotted]. The
+	// zero value is all numbers.
+	Slot ib.Slot
 
 	SendBufferBytes int // socket buffers as granted, 0 if there are none
 	RecvBufferBytes int
@@ -190,6 +218,14 @@ type Stats struct {
 	// RxOverflow counts datagrams that the kernel dropped because the receive
 	// buffer was full (links that are told).
 	RxOverflow uint64
+
+	// RxHandedOn counts packets that had come in a datagram with some of this device, or were
+	// requests, and were handed on to another device at the same address; RxHandedIn
+	// those of RxPackets that came that way. RxHandedLost were to be handed on, but the
+	// other device did not take more.
+	RxHandedOn   uint64
+	RxHandedIn   uint64
+	RxHandedLost uint64
 
 	GSOFallbacks uint64 // times segmentation offload was refused and switched off
 }

@@ -56,13 +56,17 @@ func agentOf(s *shard.Shard) (*agent, error) {
 	a := &agent{s: s, next: math.MaxInt64, ports: map[portKey][]*ID{}, ring: make([]byte, cmRecvs*cmRecvBytes)}
 	var err error
 	if a.core, err = cm.New(cm.Config{
-		GUID: mad.GUID(s.GUID()), Addrs: s.Addrs(), MTU: s.MTU(), Rand: s.Rand(),
+		GUID: mad.GUID(s.GUID()), Addrs: s.Addrs(), MTU: s.MTU(), Rand: s.Rand(), Slot: s.Slot(),
 		Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
 	}); err != nil {
 		return nil, err
 	}
 	if err := a.open(); err != nil {
 		return nil, &verbs.OpenError{Err: err, Hint: "the communication manager needs queue pair 1 for itself"}
+	}
+	if err := s.Slotted().ServeRequests(); err != nil {
+		a.discard()
+		return nil, &verbs.OpenError{Err: err}
 	}
 	s.SetService(a)
 	return a, nil
@@ -334,11 +338,21 @@ func (a *agent) ephemeral(ps PortSpace, addr netip.Addr) (uint16, error) {
 	}
 	for i := range uint64(n) {
 		port := uint16(firstEphemeral + (r+i)%n)
-		if a.free(ps, netip.AddrPortFrom(addr, port)) {
+		if a.free(ps, netip.AddrPortFrom(addr, port)) && a.freeElsewhere(mad.NewServiceID(ps, port), addr) {
 			return port, nil
 		}
 	}
 	return 0, &verbs.AddrError{Op: "bind", Addr: netip.AddrPortFrom(addr, 0), Err: verbs.ErrAddrInUse}
+}
+
+// freeElsewhere reports whether no other device at the address listens for a service.
+func (a *agent) freeElsewhere(service mad.ServiceID, addr netip.Addr) bool {
+	l := a.s.Slotted()
+	if l.Announce(service, addr) != nil {
+		return false
+	}
+	l.Withdraw(service, addr)
+	return true
 }
 
 // release gives back the port of an ID.

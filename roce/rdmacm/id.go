@@ -330,9 +330,7 @@ func (id *ID) closeLocked(now int64) {
 	a := id.a
 	a.ready = true
 	id.closed = true
-	if id.listener != nil {
-		id.listener.Close()
-	}
+	id.unlisten()
 	if id.conn != nil {
 		id.conn.Destroy(now)
 	}

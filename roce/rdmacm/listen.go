@@ -1,10 +1,13 @@
 package rdmacm
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -52,8 +55,17 @@ func (id *ID) ListenWith(l ListenLimits) error {
 				return err
 			}
 		}
-		cl, err := a.core.Listen(mad.NewServiceID(id.ps, id.local.Port()), id.local.Addr(), l.Backlog)
+		service := mad.NewServiceID(id.ps, id.local.Port())
+		// Other processes may have the address, too, and requests have to be brought here.
+		if err := a.s.Slotted().Announce(service, id.local.Addr()); err != nil {
+			if errors.Is(err, link.ErrServiceInUse) {
+				err = kind.Mark(err, verbs.ErrAddrInUse)
+			}
+			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: err}
+		}
+		cl, err := a.core.Listen(service, id.local.Addr(), l.Backlog)
 		if err != nil {
+			a.s.Slotted().Withdraw(service, id.local.Addr())
 			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: own(err)}
 		}
 		cl.SetMaxConns(l.MaxConns)
@@ -63,6 +75,14 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		id.state = idListening
 		return nil
 	})
+}
+
+// unlisten ends the listener. The lock is held.
+func (id *ID) unlisten() {
+	if id.listener != nil {
+		id.listener.Close()
+		id.s.Slotted().Withdraw(mad.NewServiceID(id.ps, id.local.Port()), id.local.Addr())
+	}
 }
 
 // Taken says that the application has the connection: it no longer counts in

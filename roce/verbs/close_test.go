@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -206,15 +207,16 @@ func TestCloseDuringTransfer(t *testing.T) {
 
 func TestPortInUse(t *testing.T) {
 	addr := loopback4()
-	d := openDevice(t, Config{Addrs: []netip.Addr{addr}})
-	_, err := Open(Config{Addrs: []netip.Addr{addr}})
+	other, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, ib.UDPPort)))
+	require.NoError(t, err)
+	_, err = Open(Config{Addrs: []netip.Addr{addr}})
 	var oe *OpenError
 	require.ErrorAs(t, err, &oe)
 	require.Equal(t, addr, oe.Addr)
 	require.Contains(t, oe.Hint, "4791")
 	t.Log(err)
-	require.NoError(t, d.Close())
-	d, err = Open(Config{Addrs: []netip.Addr{addr}})
+	require.NoError(t, other.Close())
+	d, err := Open(Config{Addrs: []netip.Addr{addr}})
 	require.NoError(t, err, "the port is free again")
 	require.NoError(t, d.Close())
 }

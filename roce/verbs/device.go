@@ -28,7 +28,7 @@ type Device struct {
 // Open opens a device. The error is an *OpenError that says what to do, or
 // about an attribute an *ArgError.
 func Open(cfg Config) (*Device, error) {
-	l, addrs, err := openLink(&cfg)
+	l, base, addrs, err := openLink(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func Open(cfg Config) (*Device, error) {
 		}
 	}
 	d.s, err = shard.New(shard.Config{
-		Link: l, Addrs: addrs, MTU: cfg.MTU, Table: mem.NewTable(random, cfg.MemLimits), Rand: random,
+		Link: l, Base: base, Addrs: addrs, MTU: cfg.MTU, Table: mem.NewTable(random, cfg.MemLimits), Rand: random,
 		Polling: cfg.Polling, Alone: cfg.alone, SpinNs: cfg.UDP.SpinNs, Owner: owner{d},
 		Engine: transport.Config{Tracer: cfg.Tracer, Tuning: cfg.Tuning},
 	})
@@ -52,36 +52,36 @@ func Open(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// openLink makes or takes the link, and settles the addresses.
-func openLink(cfg *Config) (link.Link, []netip.Addr, error) {
-	addrs := slices.Clone(cfg.Addrs)
+// openLink makes or takes the link, which wraps base, and settles the addresses.
+func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
+	addrs = slices.Clone(cfg.Addrs)
 	for i, a := range addrs {
 		if !a.IsValid() {
-			return nil, nil, &ArgError{"open", "Addrs", "holds an invalid address"}
+			return nil, nil, nil, &ArgError{"open", "Addrs", "holds an invalid address"}
 		}
 		addrs[i] = a.Unmap()
 	}
 	if cfg.MTU != 0 && !cfg.MTU.Valid() {
-		return nil, nil, &ArgError{"open", "MTU", cfg.MTU.String()}
+		return nil, nil, nil, &ArgError{"open", "MTU", cfg.MTU.String()}
 	}
-	l := cfg.Link
+	l = cfg.Link
 	if l == nil {
 		if len(addrs) == 0 {
-			var err error
 			if addrs, err = DefaultAddrs(); err != nil {
-				return nil, nil, &OpenError{Err: err}
+				return nil, nil, nil, &OpenError{Err: err}
 			}
 		}
 		u, err := udp.Open(addrs, cfg.UDP)
 		if err != nil {
-			return nil, nil, openError(err)
+			return nil, nil, nil, openError(err)
 		}
 		l = u
 	}
+	base = l
 	if cfg.WrapLink != nil {
 		w, err := cfg.WrapLink(l)
 		if err != nil {
-			return nil, nil, errors.Join(&OpenError{Err: err}, l.Close())
+			return nil, nil, nil, errors.Join(&OpenError{Err: err}, l.Close())
 		}
 		l = w
 	}
@@ -89,12 +89,12 @@ func openLink(cfg *Config) (link.Link, []netip.Addr, error) {
 		addrs = slices.Clone(l.Addrs())
 	}
 	if len(addrs) == 0 {
-		return nil, nil, errors.Join(&ArgError{"open", "Addrs", "no local address"}, l.Close())
+		return nil, nil, nil, errors.Join(&ArgError{"open", "Addrs", "no local address"}, l.Close())
 	}
 	for i, a := range addrs {
 		addrs[i] = a.WithZone("") // a GID has none; the link knows the interface
 	}
-	return l, addrs, nil
+	return l, base, addrs, nil
 }
 
 // openError turns an error of the link into one that says what to do.

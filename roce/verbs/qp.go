@@ -79,6 +79,11 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	}
 	qp.psn = ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask
 	t, err := d.s.Engine().CreateQP(ta)
+	if err == nil && t.Number() == ib.QPNGSI {
+		if err = d.s.Slotted().ServeRequests(); err != nil {
+			_ = t.Destroy() // it is new
+		}
+	}
 	if err != nil {
 		return nil, own(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -75,12 +76,18 @@ func TestDevice(t *testing.T) {
 	require.Positive(t, i.Device.MaxQP)
 }
 
-// What a device can do can be asked while a program uses it.
+// What a device can do can be asked while programs use it, those that share the address and others.
 func TestDeviceInUse(t *testing.T) {
 	addr := toolcheck.Addr(t)
 	dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{addr}})
 	require.NoError(t, err)
-	defer dev.Close()
+	text, err := runHere(t, "--addr", addr.String())
+	require.NoError(t, err)
+	require.Contains(t, text, "\tPORT_ACTIVE (4)\n")
+	require.NoError(t, dev.Close())
+	other, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, ib.UDPPort)))
+	require.NoError(t, err)
+	defer other.Close()
 	var out, remarks bytes.Buffer
 	require.NoError(t, Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
 	require.Contains(t, out.String(), "\tPORT_ACTIVE (4)\n")

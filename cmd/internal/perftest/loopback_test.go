@@ -196,7 +196,6 @@ func TestFailures(t *testing.T) {
 		"UD message":       {"-c UD -s 64", "-c UD -s 8192", "a UD message is one packet"},
 		"outstanding":      {"", "-o 200", "outstanding operations"},
 		"other's address":  {"-n 20", "-n 20 --addr 192.0.2.1", "not an address of this machine"},
-		"address in use":   {"-n 20 --addr 127.60.0.1", "-n 20 --addr 127.60.0.1", "--addr"},
 		"source of TCP":    {"-n 20", "-n 20 --source_ip nowhere", "--source_ip"},
 		"message rate":     {"-n 20", "-n 20 -y 1e12", "message rate"},
 		"unwritable JSON":  {"-n 20", "-n 20 --out_json --out_json_file=/nonexistent/x", "--out_json"},
@@ -215,6 +214,20 @@ func TestFailures(t *testing.T) {
 			toolcheck.Run(t, Command(test), server, client)
 			require.ErrorContains(t, client.Err, c.want, "server: %v", server.Err)
 		})
+	}
+}
+
+// Server and client may have the same address.
+func TestSameAddress(t *testing.T) {
+	at := "--addr " + toolcheck.Addr(t).String()
+	for _, c := range []struct {
+		test Test
+		args string
+	}{{writeBW, "-n 50"}, {sendBW, "-n 50 -c UD -s 64"}, {writeBW, "-n 20 -R"}} {
+		args := strings.Fields(c.args + " " + at)
+		onServer, onClient := runJSON(t, c.test, &toolcheck.Side{Args: args}, &toolcheck.Side{Args: args})
+		require.Len(t, onServer.Results, 1)
+		require.Len(t, onClient.Results, 1)
 	}
 }
 

@@ -84,8 +84,7 @@ func (d *DeviceOptions) openOn(open OpenFunc, cfg verbs.Config) (*verbs.Device, 
 }
 
 // Open opens the device at p. If the address was chosen by default and is
-// taken, the place's spares are tried: two tools on one machine without
-// network then find an address each. The place returned is where it is.
+// taken by something that does not share it, the place's spares are tried. The place returned is where it is.
 func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Place, error) {
 	open := env.Open
 	if open == nil {

@@ -59,6 +59,7 @@ type Config struct {
 	MTU     ib.MTU // 0, and anything larger: what the link carries
 	Table   *mem.Table
 	Rand    io.Reader
+	Base    link.Link // Link, or what is below its middlewares
 	Polling bool
 	Alone   bool  // with Polling, for tests: the goroutine never takes over
 	SpinNs  int64 // 0 is the default, negative none
@@ -70,6 +71,7 @@ type Config struct {
 type Shard struct {
 	mode    Mode
 	link    link.Link
+	slotted link.Slotted
 	driven  link.Driven    // Driven only
 	sched   link.Scheduler // nil: goroutines do not take turns
 	addrs   []netip.Addr
@@ -145,6 +147,8 @@ func New(c Config) (*Shard, error) {
 	s.guid[0] = s.guid[0]&^1 | 2 // local, individual
 	ec := c.Engine
 	ec.GIDs, ec.MTU, ec.Mem, ec.Rand, ec.Room = s.addrs, s.mtu, s.table, s.rand, s.link.Capabilities().Room
+	ec.Slot = s.Slot()
+	s.slotted = slottedOf(c.Link, c.Base)
 	var err error
 	if s.eng, err = transport.New(ec); err != nil {
 		return nil, err

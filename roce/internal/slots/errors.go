@@ -19,15 +19,21 @@ var (
 	ErrInUse = errors.New("another device at this address listens for the service")
 )
 
-// fullError says why there is no slot.
-type fullError struct {
-	addr    netip.Addr
-	resting int
+// AddressError says which address an error of Open is about.
+type AddressError struct {
+	Addr netip.Addr
+	Err  error
 }
 
+func (e *AddressError) Error() string { return fmt.Sprintf("%v: %v", e.Addr, e.Err) }
+func (e *AddressError) Unwrap() error { return e.Err }
+
+// fullError says why there is no slot.
+type fullError struct{ resting int }
+
 func (e *fullError) Error() string {
-	return fmt.Sprintf("%v: all %d devices that an address can have are there, or ended less than %d s ago (%d of them)",
-		e.addr, Count, RestNs/1e9, e.resting)
+	return fmt.Sprintf("all %d devices that an address can have are there, or ended less than %d s ago (%d of them)",
+		Count, RestNs/1e9, e.resting)
 }
 
 func (e *fullError) Unwrap() error { return ErrFull }

@@ -31,8 +31,8 @@ const (
 	// Anything else is when the lease ended, of CLOCK_BOOTTIME.
 )
 
-// Open leases a slot that is free at all addresses. The error wraps ErrUnsupported, ErrForeign or
-// ErrFull, or is that of the system call: EADDRINUSE if a program has an
+// Open leases a slot that is free at all addresses. The error is an [*AddressError] that wraps ErrUnsupported,
+// ErrForeign or ErrFull, or the error of the system call: EADDRINUSE if a program has an
 // address for itself.
 func Open(addrs []Address) (*Lease, error) { return open(addrs, bootTime) }
 
@@ -42,14 +42,14 @@ func open(addrs []Address, now func() int64) (*Lease, error) {
 		s, err := meet(a)
 		if err != nil {
 			l.closeSets()
-			return nil, err
+			return nil, &AddressError{a.Addr, err}
 		}
 		l.sets = append(l.sets, s)
 		l.services = append(l.services, map[mad.ServiceID]int{})
 	}
 	if err := l.take(now()); err != nil {
 		l.closeSets()
-		return nil, err
+		return nil, &AddressError{addrs[0].Addr, err}
 	}
 	return l, nil
 }
@@ -77,7 +77,7 @@ func (l *Lease) take(now int64) error {
 			resting++
 		}
 	}
-	return &fullError{l.sets[0].address.Addr, resting}
+	return &fullError{resting}
 }
 
 // try leases slot k if it is free at all addresses. Otherwise nothing of it is kept. Nobody waits

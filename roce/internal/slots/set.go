@@ -127,8 +127,11 @@ func found(a Address) (fds [numFDs]int, err error) {
 func (a Address) group(fds []int) error {
 	for i := range fds {
 		fd, err := unix.Socket(a.family(), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-		if err != nil {
+		switch {
+		case errors.Is(err, unix.EAFNOSUPPORT):
 			return os.NewSyscallError("socket", err)
+		case err != nil:
+			return unsupported("socket", err) // too many descriptors, most likely
 		}
 		fds[i] = fd
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the kernel's least

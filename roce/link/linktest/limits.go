@@ -2,6 +2,7 @@ package linktest
 
 import (
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -78,11 +79,18 @@ func RunLeaks(t *testing.T, open Opener) {
 		m, _ := link.As[link.Multicaster](b)
 		n.B.Do(func() { require.NoError(t, m.Join(group, n.B4)) })
 		Reaches(t, a, b, NewPath(a, b))
-		// The second has no port, the third no address, the last no interface.
+		// The first has no port, the second no address, the last no interface.
 		n.B.Do(func() {
-			for _, addr := range []netip.Addr{n.B4, {}, netip.MustParseAddr("203.0.113.9")} {
-				l, err := open(addr)
-				require.Nil(t, l)
+			taken := netip.MustParseAddr("127.0.0.9")
+			other, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(taken, ib.UDPPort)))
+			require.NoError(t, err)
+			defer other.Close()
+			if l, err := open(n.B4); err == nil { // links that share addresses
+				require.NoError(t, l.Close())
+			}
+			for _, addr := range []netip.Addr{taken, {}, netip.MustParseAddr("203.0.113.9")} {
+				_, err := open(addr)
+				require.Error(t, err, "opened on %v", addr)
 				var oe *link.OpenError
 				require.ErrorAs(t, err, &oe)
 			}

@@ -25,6 +25,9 @@ func check(t testing.TB, a, b link.Link, hops uint8, batch []transport.TxPacket)
 		if a.Capabilities().SourcePort {
 			want = tx.Path.SrcPort
 		}
+		if s, ok := link.As[link.SourcePorts](a); ok {
+			want = s.SourcePort(tx.Path)
+		}
 		require.Equal(t, want, rx.SrcPort)
 	}
 }

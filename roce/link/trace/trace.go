@@ -88,6 +88,7 @@ func (t *Link) Recv(batch []transport.RxPacket) (int, error) {
 func (t *Link) sent(batch []transport.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
 	own := t.Link.Capabilities().SourcePort
+	ports, ported := link.As[link.SourcePorts](t.Link)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range batch {
@@ -97,7 +98,10 @@ func (t *Link) sent(batch []transport.TxPacket, n *int) {
 			continue // no link can send it
 		}
 		f := flowKey{p.Path.Src, p.Path.Dst, ib.UDPPort}
-		if own && p.Path.SrcPort != 0 {
+		switch {
+		case ported:
+			f.port = ports.SourcePort(p.Path)
+		case own && p.Path.SrcPort != 0:
 			f.port = p.Path.SrcPort
 		}
 		t.body = link.AppendPacket(t.body[:0], t.icrc(f), p, 0)

@@ -54,6 +54,7 @@ func (t *sender) retryBacklog() {
 		}
 		if errno == unix.EAGAIN {
 			t.stats.Blocked.Add(1)
+			t.full.Store(int32(w.path.sock.fd))
 			return
 		}
 	}

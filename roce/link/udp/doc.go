@@ -24,10 +24,24 @@
 // kernel refuses a datagram that goes out well packet by packet (some network
 // drivers; some releases of Linux).
 //
+// # Sharing an address
+//
+// Up to 64 links, of any processes of one user, can have the same address: see package slots. Each has
+// a slot of the queue pair numbers, and the kernel gives it the packets of those. A datagram that
+// holds packets for several slots comes whole to the one that the first is for, which hands the others on
+// and counts them. Requests to queue pair 1 come to whichever link looks first, and are handed on to
+// the one that has announced the service. Where the kernel or a policy does not permit that, the
+// link has its addresses for itself.
+//
+// # Source ports
+//
+// Connections leave by one of 8 source ports of each address, chosen by the port that they would have on
+// a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. What stays on the
+// loopback addresses, and multicast, leaves from 4791.
+//
 // # Limits
 //
-// Linux only. The source port is 4791 for all flows, so networks that spread
-// load by ports see one flow for each pair of addresses.
+// Linux only. A link takes about 200 file descriptors for each address.
 //
 // Packets are never fragmented. What is longer than the interface, or a router on the way (ICMP
 // "fragmentation needed", IPv6 "packet too big"), takes is dropped and counted in

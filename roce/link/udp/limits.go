@@ -11,6 +11,16 @@ const (
 	// backlogBytes bounds what waits for the socket to take more.
 	backlogBytes = 4 << 20
 
+	// asideTurns is how many receives there are for one that looks for requests and packets handed on
+	// by others, when no poll has said that there are any.
+	asideTurns = 16
+
+	// sendPorts is how many source ports packets from an address leave by, besides 4791. Each is a socket, and
+	// packets that leave by different ones do not share a system call.
+	sendPorts = 8
+	// maxPortTries is how many ports are tried for each.
+	maxPortTries = 8
+
 	// rxBufferBytes holds the longest datagram.
 	rxBufferBytes = 64 << 10
 

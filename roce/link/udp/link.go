@@ -26,6 +26,7 @@ type Link struct {
 	addrs  []netip.Addr
 	mtu    ib.MTU    // at Open
 	socks  []*socket // of addrs, same order
+	share  sharing
 	ifaces follower
 
 	tx sender
@@ -47,6 +48,8 @@ var (
 	_ link.Multicaster = (*Link)(nil)
 	_ link.Marker      = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
+	_ link.Slotted     = (*Link)(nil)
+	_ link.SourcePorts = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that
@@ -90,14 +93,13 @@ func (l *Link) open() error {
 		if ifi == nil && a.Zone() != "" {
 			return &OpenError{Addr: a, Hint: "see `ip addr`", Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
 		}
-		s, err := openSocket(l.addrs[i], ifi, l.port, &l.opts)
-		if err != nil {
-			return err
-		}
-		l.socks = append(l.socks, s)
 		if err := l.limitMTU(a, ifi); err != nil {
 			return err
 		}
+		l.socks = append(l.socks, newSocket(i, l.addrs[i], ifi))
+	}
+	if err := l.openSockets(); err != nil {
+		return err
 	}
 	if l.opts.MTU.Valid() {
 		l.mtu = l.opts.MTU
@@ -135,6 +137,9 @@ func (l *Link) Watch(f func(link.PortState)) { l.ifaces.port.Watch(f) }
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
 	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.gso.Load(), GRO: true}
+	if l.share.lease != nil {
+		c.Slot = l.share.lease.Slot()
+	}
 	for i, s := range l.socks {
 		if s.addr.Is4() {
 			c.ICRCBits = 16
@@ -169,13 +174,12 @@ func (l *Link) Wait(timeoutNs int64) error {
 	}
 	l.rx.refresh()
 	fds := l.rx.fds
-	backlog := l.tx.blocked.Load()
 	for i := range fds {
 		fds[i].Revents = 0
-		fds[i].Events = unix.POLLIN
-		if backlog && i > 0 {
-			fds[i].Events |= unix.POLLOUT
-		}
+	}
+	fds[1].Fd = -1
+	if l.tx.blocked.Load() {
+		fds[1].Fd = l.tx.full.Load()
 	}
 	var ts *unix.Timespec
 	if timeoutNs >= 0 {
@@ -189,6 +193,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if fds[0].Revents != 0 {
 		l.waker.Clear()
 	}
+	l.rx.noteAside()
 	return nil
 }
 
@@ -215,9 +220,15 @@ func (l *Link) release() error {
 	defer l.groupMu.Unlock()
 	for _, list := range [][]*socket{l.socks, l.groups, l.left} {
 		for _, s := range list {
-			shut(s.fd)
+			if s.fd >= 0 && !s.leased {
+				shut(s.fd)
+			}
+			for _, p := range s.ports {
+				shut(p.fd)
+			}
 		}
 	}
 	l.groups, l.left = nil, nil
+	l.share.close()
 	return errors.Join(errs...)
 }

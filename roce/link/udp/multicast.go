@@ -71,18 +71,16 @@ func (l *Link) Leave(group, local netip.Addr) error {
 }
 
 func openGroup(group netip.Addr, owner *socket, port uint16, o *Options) (*socket, error) {
-	family := unix.AF_INET
-	if group.Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-	if err != nil {
-		return nil, &OpenError{Addr: group, Err: os.NewSyscallError("socket", err)}
-	}
-	s := &socket{fd: fd, addr: group, local: owner.addr, joins: 1}
+	s := &socket{fd: -1, index: owner.index, addr: group, local: owner.addr, joins: 1}
 	s.ifIdx.Store(owner.ifIdx.Load())
-	if err := s.join(owner, port, o); err != nil {
-		unix.Close(fd)
+	err := s.open()
+	if err == nil {
+		err = s.join(owner, port, o)
+	}
+	if err != nil {
+		if s.fd >= 0 {
+			unix.Close(s.fd)
+		}
 		return nil, err
 	}
 	return s, nil

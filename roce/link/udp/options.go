@@ -14,6 +14,9 @@ type Options struct {
 	DisableGSO bool
 	// DisableGRO receives every packet as a datagram of its own.
 	DisableGRO bool
+	// DisableSourcePorts sends everything from Port. Otherwise connections leave by
+	// several ports, so that networks and receivers can spread them.
+	DisableSourcePorts bool
 	// SpinNs is how long the device receives without blocking after traffic, in
 	// nanoseconds; 0 is 30 us, negative is not at all.
 	SpinNs int64

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
@@ -19,6 +20,16 @@ type receiver struct {
 	timeout unix.Timespec
 	next    int // socket to look at first
 
+	// Aside are the sockets for requests, and inboxes; they are in fds from asideFrom on.
+	aside     []*socket
+	inboxes   []int
+	asideFrom int
+	look      bool // there may be something
+	tookAside bool // there was, at the last call of receive
+	turn      int
+	inbox     []byte // a message that was handed on
+	strays    slots.Strays
+
 	reader *sockio.Reader
 	names  []rawName
 	ctl    [][rxControl]byte
@@ -29,6 +40,12 @@ type receiver struct {
 func (r *receiver) init(l *Link) {
 	r.l = l
 	r.split.Init(l.port)
+	if lease := l.share.lease; lease != nil {
+		r.split.Slot, r.split.HandOn = lease.Slot(), r.handOn
+		for i := range l.socks {
+			r.inboxes = append(r.inboxes, lease.Inbox(i))
+		}
+	}
 	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
 	r.names = make([]rawName, sockio.MaxReadBatch)
 	r.ctl = make([][rxControl]byte, sockio.MaxReadBatch)
@@ -52,9 +69,17 @@ func (r *receiver) changedSockets() {
 	}
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
-	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD())})
+	r.aside = l.share.requests
+	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
 	for _, s := range r.socks {
-		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd)})
+		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	r.asideFrom = len(r.fds)
+	for _, s := range r.aside {
+		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	for _, fd := range r.inboxes {
+		r.fds = append(r.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 }
 
@@ -68,11 +93,12 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 		return 0, nil // the loop below ends with a packet, or when there is none
 	}
 	for {
-		n := 0
+		n := r.handedIn(batch)
 		for n < len(batch) && (r.split.Pending() || r.advance()) {
 			n += r.split.Split(batch[n:])
 		}
 		r.split.Publish()
+		r.flushStrays()
 		if n > 0 {
 			return n, nil
 		}
@@ -86,33 +112,52 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 // receive takes datagrams from the next socket that has any.
 func (r *receiver) receive() (bool, error) {
 	r.refresh()
+	r.turn++
+	// What is aside must neither keep the others waiting nor wait for them.
+	if r.look && !r.tookAside || r.turn%asideTurns == 0 {
+		if ok, err := r.receiveAside(); ok || err != nil {
+			r.tookAside = true
+			return ok, err
+		}
+	}
+	r.tookAside = false
 	for range r.socks {
 		s := r.socks[r.next%len(r.socks)]
 		r.next++
 		if r.next >= len(r.socks) {
 			r.next = 0
 		}
-		n, errno := r.read(s)
-		switch errno {
-		case 0:
-		case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-			// A queued ICMP error of an earlier send.
-			unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EMSGSIZE:
-			s.unread.Empty()
-			continue
-		default:
-			return false, os.NewSyscallError("recvmmsg", errno)
+		if ok, err := r.receiveFrom(s); ok || err != nil {
+			return ok, err
 		}
-		s.unread.Took(r.reader)
-		if n == 0 {
-			continue
-		}
-		r.split.Calls.Add(1)
-		r.split.Received(n)
-		r.from = s
-		return true, nil
+	}
+	if r.look {
+		return r.receiveAside()
 	}
 	return false, nil
+}
+
+// receiveFrom takes datagrams from a socket.
+func (r *receiver) receiveFrom(s *socket) (bool, error) {
+	n, errno := r.read(s)
+	switch errno {
+	case 0:
+	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
+		// A queued ICMP error of an earlier send.
+		unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EMSGSIZE:
+		s.unread.Empty()
+		return false, nil
+	default:
+		return false, os.NewSyscallError("recvmmsg", errno)
+	}
+	s.unread.Took(r.reader)
+	if n == 0 {
+		return false, nil
+	}
+	r.split.Calls.Add(1)
+	r.split.Received(n)
+	r.from = s
+	return true, nil
 }
 
 // read takes what one call brings from a socket. An error that stood before it,
@@ -149,7 +194,7 @@ func (l *Link) CaughtUp() bool {
 			return false
 		}
 	}
-	return !r.split.Pending() && !r.reader.Pending()
+	return !r.split.Pending() && !r.reader.Pending() && !r.strays.Pending()
 }
 
 // advance goes on to the next datagram that may hold packets.

@@ -37,10 +37,14 @@ type sender struct {
 	hdrs  []sockio.Mmsghdr
 	ctl   [][txControl]byte
 
+	lanes  []int // as many as sockets: see sort
+	sorted []message
+
 	backlog backlog
 	blocked atomic.Bool
-	refused bool // a datagram in the backlog was refused with segmentation
-	adding  bool // packets are being added to the batch
+	full    atomic.Int32 // the socket that would not take more
+	refused bool         // a datagram in the backlog was refused with segmentation
+	adding  bool         // packets are being added to the batch
 
 	stats transmit.Counters
 }
@@ -52,10 +56,16 @@ func (t *sender) init(l *Link) {
 	t.batch = sockio.NewBatch[*path]()
 	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
 	t.ctl = make([][txControl]byte, sockio.BatchPackets)
-	gso := true
+	t.sorted = make([]message, sockio.BatchPackets)
+	gso, lane := true, 0
 	for _, s := range l.socks {
-		gso = gso && s.gso
+		for _, out := range append([]*socket{s}, s.ports...) {
+			gso = gso && out.gso
+			out.lane = lane
+			lane++
+		}
 	}
+	t.lanes = make([]int, lane)
 	t.gso.Store(gso)
 }
 
@@ -121,8 +131,10 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if sock == nil || p.Dst.Is4() != p.Src.Is4() {
 		return nil
 	}
+	ifIdx := uint32(sock.ifIdx.Load())
+	sock = sock.out(p)
 	s := &path{
-		l: t.l, of: p, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, t.l.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
+		l: t.l, of: p, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, sock.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
 		tclass: p.TrafficClass, ttl: p.HopLimit, limit: maxDatagram4,
 	}
 	if s.ttl == 0 {
@@ -131,7 +143,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if p.Dst.Is6() {
 		s.limit = maxDatagram6
 	}
-	s.nameLen = s.name.set(p.Dst, t.l.port, uint32(sock.ifIdx.Load()))
+	s.nameLen = s.name.set(p.Dst, t.l.port, ifIdx)
 	p.Link = s
 	return s
 }
@@ -159,6 +171,7 @@ func (t *sender) add(p *transport.TxPacket) {
 
 // submit sends the messages that were made.
 func (t *sender) submit() {
+	t.sort()
 	msgs := t.batch.Msgs
 	for i := 0; i < len(msgs); {
 		sock := msgs[i].Path.sock
@@ -197,10 +210,12 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
 			t.stats.Blocked.Add(1)
+			t.full.Store(int32(sock.fd))
 			t.blocked.Store(true)
 		case m.Packets > 1 && refusesSegments(errno):
 			// It goes out packet by packet, from the backlog because the socket may
 			// fill up meanwhile, and what comes after it waits its turn there.
+			t.full.Store(int32(sock.fd))
 			t.blocked.Store(true)
 			t.refused = true
 			t.postpone(m)

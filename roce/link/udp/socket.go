@@ -2,6 +2,7 @@ package udp
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,10 +14,13 @@ import (
 
 // socket is a UDP socket of one local address, or of a multicast group.
 type socket struct {
-	fd     int
+	fd     int // -1: not open
+	index  int // of the address among those of the link
 	addr   netip.Addr
+	port   uint16
 	ifIdx  atomic.Int32
 	ifName string
+	leased bool       // of a slot: not ours to close
 	joins  int        // multicast sockets: how many Joins
 	local  netip.Addr // multicast sockets: address of the interface
 	rcvbuf int
@@ -24,34 +28,39 @@ type socket struct {
 	gso    bool // the kernel knows UDP_SEGMENT
 	gro    bool
 
+	lane  int       // among the sockets that send
+	ports []*socket // that packets from this address leave by, with other source ports
+
 	unread sockio.Unread // receiving side
 }
 
-// openSocket makes a socket bound to the address, which is on the interface, if
-// that is known.
-func openSocket(a netip.Addr, ifi *net.Interface, port uint16, o *Options) (*socket, error) {
-	family := unix.AF_INET
-	if a.Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-	if err != nil {
-		hint := ""
-		if errors.Is(err, unix.EAFNOSUPPORT) {
-			hint = "this kernel has no " + familyName(a)
-		}
-		return nil, &OpenError{Addr: a, Hint: hint, Err: os.NewSyscallError("socket", err)}
-	}
-	s := &socket{fd: fd, addr: a}
+// newSocket describes the socket of address i of the link, which is on the interface, if that is
+// known.
+func newSocket(i int, a netip.Addr, ifi *net.Interface) *socket {
+	s := &socket{fd: -1, index: i, addr: a}
 	if ifi != nil {
 		s.ifIdx.Store(int32(ifi.Index))
 		s.ifName = ifi.Name
 	}
-	if err := s.setup(port, o); err != nil {
-		unix.Close(fd)
-		return nil, err
+	return s
+}
+
+// open makes the socket, without a port.
+func (s *socket) open() (err error) {
+	family := unix.AF_INET
+	if s.addr.Is6() {
+		family = unix.AF_INET6
 	}
-	return s, nil
+	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP); err != nil {
+		s.fd = -1
+		return openError(s.addr, os.NewSyscallError("socket", err), 0)
+	}
+	if family == unix.AF_INET6 {
+		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
+			return &OpenError{Addr: s.addr, Err: os.NewSyscallError("setsockopt IPV6_V6ONLY", err)}
+		}
+	}
+	return nil
 }
 
 func familyName(a netip.Addr) string {
@@ -61,10 +70,8 @@ func familyName(a netip.Addr) string {
 	return "IPv6"
 }
 
-func (s *socket) setup(port uint16, o *Options) error {
-	if err := s.setOptions(o); err != nil {
-		return &OpenError{Addr: s.addr, Err: err}
-	}
+// bind takes a port of the address.
+func (s *socket) bind(port uint16) error {
 	var sa unix.Sockaddr
 	if s.addr.Is4() {
 		sa = &unix.SockaddrInet4{Port: int(port), Addr: s.addr.As4()}
@@ -76,9 +83,23 @@ func (s *socket) setup(port uint16, o *Options) error {
 		sa = sa6
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return &OpenError{Addr: s.addr, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
+		return openError(s.addr, os.NewSyscallError("bind", err), port)
 	}
-	return s.sendGroupsBy()
+	s.port = port
+	return nil
+}
+
+// openError says what to do about an error of a socket.
+func openError(a netip.Addr, err error, port uint16) *OpenError {
+	hint := sockio.BindHint(err, port)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		hint = "this kernel has no " + familyName(a)
+	}
+	if uid, ok := sockio.PortUser(a, port); ok && errors.Is(err, unix.EADDRINUSE) && uid != os.Geteuid() {
+		hint = fmt.Sprintf("a program of user %d has UDP port %d on this address, and only programs of one user can share it: "+
+			"run both as the same user, or give each user an address of its own", uid, port)
+	}
+	return &OpenError{Addr: a, Hint: hint, Err: err}
 }
 
 // sendGroupsBy has packets to multicast groups leave by the socket's interface.
@@ -106,7 +127,7 @@ func (s *socket) locate() error {
 	return s.sendGroupsBy()
 }
 
-// setOptions sets what must be set before bind. Only what the wire depends on
+// setOptions sets what a socket needs before it receives. Only what the wire depends on
 // is an error; the rest is best effort, and capabilities report it.
 func (s *socket) setOptions(o *Options) error {
 	must := func(name string, level, opt, v int) error {
@@ -127,7 +148,6 @@ func (s *socket) setOptions(o *Options) error {
 		)
 	} else {
 		err = errors.Join(
-			must("IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
 			must("IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO),
 			must("IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1),
 			must("IPV6_RECVHOPLIMIT", unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1),
@@ -146,9 +166,11 @@ func (s *socket) setOptions(o *Options) error {
 	}
 	s.rcvbuf = sockio.GrowBuffer(s.fd, want, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE)
 	s.sndbuf = sockio.GrowBuffer(s.fd, want, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
-	if !o.DisableGRO {
-		s.gro = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	gro := 1
+	if o.DisableGRO {
+		gro = 0 // whoever had the slot before may have it on
 	}
+	s.gro = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, gro) == nil && gro == 1
 	if !o.DisableGSO {
 		_, err := unix.GetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_SEGMENT)
 		s.gso = err == nil

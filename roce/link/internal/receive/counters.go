@@ -13,6 +13,9 @@ type Counters struct {
 	Truncated atomic.Uint64 // longer than any packet
 	Malformed atomic.Uint64 // wrong headers
 
+	// Packets handed on to other devices, lost on that way, and handed on by others.
+	On, Lost, In atomic.Uint64
+
 	datagrams, packets, bytes, icrc, solved, short atomic.Uint64
 }
 
@@ -20,5 +23,6 @@ type Counters struct {
 func (c *Counters) Read(o *link.Stats) {
 	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.datagrams.Load(), c.Calls.Load()
 	o.RxICRC, o.RxSolved, o.RxShort = c.icrc.Load(), c.solved.Load(), c.short.Load()
+	o.RxHandedOn, o.RxHandedLost, o.RxHandedIn = c.On.Load(), c.Lost.Load(), c.In.Load()
 	o.RxTruncated, o.RxMalformed = c.Truncated.Load(), c.Malformed.Load()
 }

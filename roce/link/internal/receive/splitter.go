@@ -1,6 +1,8 @@
 package receive
 
 import (
+	"encoding/binary"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
@@ -26,6 +28,11 @@ type Datagram struct {
 // Splitter takes a datagram apart.
 type Splitter struct {
 	Counters
+
+	// HandOn, if set, is given packets that are not for Slot, and those to queue pair 1. If it returns
+	// true, the packet is with another device.
+	HandOn func(*transport.RxPacket) bool
+	Slot   ib.Slot
 
 	verifier *link.Verifier
 	cur      Datagram
@@ -72,12 +79,33 @@ func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
 	for n < len(batch) && s.Pending() {
 		switch v := s.Next(&batch[n]); v {
 		case link.VerdictOK, link.VerdictSolved:
+			if s.HandOn != nil && s.elsewhere(&batch[n]) {
+				continue
+			}
 			n++
 		default:
 			s.Count(v)
 		}
 	}
 	return n
+}
+
+// elsewhere hands a packet on if it is for another device.
+func (s *Splitter) elsewhere(p *transport.RxPacket) bool {
+	qpn := ib.QPN(binary.BigEndian.Uint32(p.Data[4:])) & ib.QPNMask
+	if qpn != ib.QPNGSI && s.Slot.Has(qpn) || !s.HandOn(p) {
+		return false
+	}
+	s.sum.packets--
+	s.sum.bytes -= uint64(len(p.Data))
+	return true
+}
+
+// HandedIn counts a packet that another device has handed on.
+func (s *Splitter) HandedIn(p *transport.RxPacket) {
+	s.sum.packets++
+	s.sum.bytes += uint64(len(p.Data))
+	s.In.Add(1)
 }
 
 // Next takes the next packet of the datagram, of which there is one, and hands

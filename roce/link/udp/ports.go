@@ -1,0 +1,99 @@
+package udp
+
+import (
+	"math/rand/v2"
+
+	"github.com/goroce/goroce/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Networks spread load by ports (ECMP), and receivers over queues (RSS), so that
+// what one address sends to another should not all come from one port. Peers do not
+// mind: only the destination port is fixed. A port is a socket here, so there are a few, and paths
+// are spread over them by the port that they would have on a link that can set any.
+
+// firstPort is the first of the ports that RoCE v2 uses as entropy: 14 bits of it.
+const (
+	firstPort = 0xC000
+	numPorts  = 1 << 14
+)
+
+// openPorts opens the sockets that only send. One that cannot be had is done without. What stays
+// within the machine is not spread by anyone.
+func (s *socket) openPorts(o *Options) {
+	if s.addr.IsLoopback() || o.DisableSourcePorts {
+		return
+	}
+	for range sendPorts {
+		p := newSocket(s.index, s.addr, nil)
+		p.ifIdx.Store(s.ifIdx.Load())
+		p.ifName = s.ifName
+		if p.open() != nil {
+			return
+		}
+		s.ports = append(s.ports, p) // from here on Close closes it
+		if p.setOptions(o) != nil || !p.bindAny() || p.sendGroupsBy() != nil {
+			s.ports = s.ports[:len(s.ports)-1]
+			unix.Close(p.fd)
+			return
+		}
+	}
+}
+
+// bindAny binds a port that is free. What anyone sends there is not kept.
+func (s *socket) bindAny() bool {
+	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1) // the kernel's least
+	for range maxPortTries {
+		if s.bind(uint16(firstPort+rand.IntN(numPorts))) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// out returns the socket that packets on a path leave by. Groups are sent to from the port of
+// the link: IP_MULTICAST_IF and the like follow the interface of its socket.
+func (s *socket) out(p *transport.Path) *socket {
+	if len(s.ports) == 0 || p.SrcPort == 0 || p.Dst.IsMulticast() {
+		return s
+	}
+	return s.ports[int(p.SrcPort)%len(s.ports)]
+}
+
+// SourcePort returns the port that packets on a path leave from; see [link.SourcePorts].
+func (l *Link) SourcePort(p *transport.Path) uint16 {
+	if ps := l.tx.pathOf(p); ps != nil {
+		return ps.sock.port
+	}
+	return l.port
+}
+
+// sort brings the messages of the batch in the order of the sockets that they leave by, so
+// that each socket needs one call. Those of one path stay in order, as all of one socket do.
+func (t *sender) sort() {
+	msgs := t.batch.Msgs
+	changes := 0
+	for i := 1; i < len(msgs); i++ {
+		if msgs[i].Path.sock != msgs[i-1].Path.sock {
+			changes++
+		}
+	}
+	if changes < 2 {
+		return
+	}
+	clear(t.lanes)
+	for i := range msgs {
+		t.lanes[msgs[i].Path.sock.lane]++
+	}
+	at := 0
+	for k, n := range t.lanes {
+		t.lanes[k] = at
+		at += n
+	}
+	for i := range msgs {
+		lane := msgs[i].Path.sock.lane
+		t.sorted[t.lanes[lane]] = msgs[i]
+		t.lanes[lane]++
+	}
+	copy(msgs, t.sorted)
+}

@@ -1,0 +1,243 @@
+package udp
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/slots"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"golang.org/x/sys/unix"
+)
+
+// sharing is what a link has to do with other devices at its addresses.
+type sharing struct {
+	lease *slots.Lease // nil: the link has its addresses for itself
+	// serving says that requests are wanted, of which there is a socket for each address.
+	serving  atomic.Bool
+	requests []*socket
+}
+
+// openSockets opens the sockets of the addresses: those of a slot, or, where addresses cannot
+// be shared, its own.
+func (l *Link) openSockets() error {
+	lease, err := l.leaseSlot()
+	if err != nil {
+		return err
+	}
+	l.share.lease = lease
+	for i, s := range l.socks {
+		if lease != nil {
+			s.fd, s.leased, s.port = lease.Socket(i), true, l.port
+		} else if err := s.open(); err != nil {
+			return err
+		}
+		if err := s.setOptions(&l.opts); err != nil {
+			return &OpenError{Addr: s.addr, Err: err}
+		}
+		if lease != nil {
+			err = lease.Hear(i)
+		} else {
+			err = s.bind(l.port)
+		}
+		if err == nil {
+			err = s.sendGroupsBy()
+		}
+		if err != nil {
+			return err
+		}
+		s.openPorts(&l.opts)
+	}
+	return nil
+}
+
+// leaseSlot leases a slot of the addresses. It is nil if these cannot be shared here.
+func (l *Link) leaseSlot() (*slots.Lease, error) {
+	var addrs []slots.Address
+	for _, s := range l.socks {
+		a := slots.Address{Addr: s.addr, Port: l.port}
+		if s.addr.IsLinkLocalUnicast() && s.addr.Is6() {
+			a.Scope = int(s.ifIdx.Load())
+		}
+		addrs = append(addrs, a)
+	}
+	lease, err := slots.Open(addrs)
+	switch {
+	case errors.Is(err, slots.ErrUnsupported), errors.Is(err, slots.ErrForeign):
+		return nil, nil
+	case err == nil:
+		return lease, nil
+	}
+	var at *slots.AddressError
+	if !errors.As(err, &at) {
+		return nil, &OpenError{Err: err}
+	}
+	return nil, openError(at.Addr, at.Err, l.port)
+}
+
+func (s *sharing) close() {
+	if s.lease != nil {
+		s.lease.Close()
+	}
+}
+
+// ServeRequests has requests come to this link, too; see [link.Slotted].
+func (l *Link) ServeRequests() error {
+	if l.share.lease == nil {
+		return nil // they do
+	}
+	l.groupMu.Lock()
+	defer l.groupMu.Unlock()
+	if l.closed.Load() {
+		return link.ErrClosed
+	}
+	if l.share.serving.Load() {
+		return nil
+	}
+	var socks []*socket
+	for i, of := range l.socks {
+		s := &socket{fd: l.share.lease.RequestSocket(i), index: i, addr: of.addr, port: l.port, leased: true}
+		s.ifIdx.Store(of.ifIdx.Load())
+		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i)); err != nil {
+			return &OpenError{Addr: s.addr, Err: err}
+		}
+		socks = append(socks, s)
+	}
+	l.share.requests = socks
+	l.share.serving.Store(true)
+	l.changed.Store(true)
+	l.Wake()
+	return nil
+}
+
+// Announce reserves a service; see [link.Slotted].
+func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error {
+	lease := l.share.lease
+	if lease == nil {
+		return nil
+	}
+	for i, of := range l.socks {
+		if !at(local, of.addr) {
+			continue
+		}
+		if err := lease.Announce(i, s); err != nil {
+			for k := range i {
+				if at(local, l.socks[k].addr) {
+					lease.Withdraw(k, s)
+				}
+			}
+			if errors.Is(err, slots.ErrInUse) {
+				return link.ErrServiceInUse
+			}
+			return os.NewSyscallError("announce", err)
+		}
+	}
+	return nil
+}
+
+// Withdraw undoes one Announce.
+func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
+	if l.share.lease == nil {
+		return
+	}
+	for i, of := range l.socks {
+		if at(local, of.addr) {
+			l.share.lease.Withdraw(i, s)
+		}
+	}
+}
+
+// at reports whether a local address, which may be unspecified, stands for addr.
+func at(local, addr netip.Addr) bool {
+	return !local.IsValid() || local.IsUnspecified() || local.Unmap().WithZone("") == addr
+}
+
+// handOn gives a packet of the socket being read to the device that it is for. It returns false if that
+// is this one.
+func (r *receiver) handOn(p *transport.RxPacket) bool {
+	lease := r.l.share.lease
+	own, i := int(lease.Slot().Index), r.from.index
+	to := slots.Steer(p.Data)
+	if to == slots.Requests {
+		service, ok := slots.Service(p.Data)
+		switch {
+		case ok:
+			if to, ok = lease.Owner(i, service); !ok {
+				return false // to be refused
+			}
+		case slots.ForAll(p.Data):
+			// It says nothing of who it is for. Those that it is not for ignore it.
+			lease.Others(i, func(to int) { r.pass(i, to, p) })
+			return false
+		default:
+			return false // anyone can answer
+		}
+	}
+	if to == own {
+		return false
+	}
+	r.pass(i, to, p)
+	return true
+}
+
+func (r *receiver) pass(i, to int, p *transport.RxPacket) {
+	lost := r.l.share.lease.HandOn(i, to, p)
+	r.split.On.Add(1)
+	if lost > 0 {
+		r.split.Lost.Add(uint64(lost))
+	}
+}
+
+// flushStrays sends on what was handed on.
+func (r *receiver) flushStrays() {
+	if lease := r.l.share.lease; lease != nil {
+		if lost := lease.Flush(); lost > 0 {
+			r.split.Lost.Add(uint64(lost))
+		}
+	}
+}
+
+// receiveAside looks where there rarely is something: requests, and what other devices
+// have handed on.
+func (r *receiver) receiveAside() (bool, error) {
+	r.look = false
+	for _, s := range r.aside {
+		if ok, err := r.receiveFrom(s); ok || err != nil {
+			r.look = true
+			return ok, err
+		}
+	}
+	for _, fd := range r.inboxes {
+		if r.inbox == nil {
+			r.inbox = make([]byte, slots.MaxStrays)
+		}
+		n, _, err := unix.Recvfrom(fd, r.inbox, unix.MSG_DONTWAIT)
+		if err == nil {
+			r.look = true
+			r.strays = slots.ParseStrays(r.inbox[:n])
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// handedIn fills a batch with what another device has handed on.
+func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
+	for n < len(batch) && r.strays.Next(&batch[n]) {
+		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(r.l.share.lease.Slot().Index) {
+			r.split.HandedIn(&batch[n])
+			n++
+		}
+	}
+	return n
+}
+
+// noteAside notes after a poll what came aside.
+func (r *receiver) noteAside() {
+	for i := r.asideFrom; i < len(r.fds); i++ {
+		r.look = r.look || r.fds[i].Revents != 0
+	}
+}

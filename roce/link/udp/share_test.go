@@ -1,0 +1,241 @@
+package udp
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/internal/slots"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/linktest"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// to is a packet for a queue pair.
+func (p *pair) to(n ib.QPN, payload []byte) transport.TxPacket {
+	tx := transport.TxPacket{Path: p.path, PayloadLen: uint16(len(payload)), Pad: uint8(ib.PadFor(len(payload)))}
+	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, Pad: tx.Pad, DestQP: n}}
+	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
+	if len(payload) > 0 {
+		tx.Frags[0], tx.NumFrags = payload, 1
+	}
+	return tx
+}
+
+// message is a message of the communication manager to queue pair 1.
+func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) transport.TxPacket {
+	var b [mad.Bytes]byte
+	h := mad.CMHeader(at, 1)
+	if err := put(h.Put(&b)); err != nil {
+		panic(err)
+	}
+	tx := transport.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
+	tx.Frags[0] = b[:]
+	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
+	tx.HeaderLen = uint8(bth.PutHeaders(tx.Header[:]))
+	return tx
+}
+
+// drain returns what a link has.
+func drain(t testing.TB, l *Link) (all []transport.RxPacket) {
+	t.Helper()
+	rx := make([]transport.RxPacket, 3)
+	for {
+		require.NoError(t, l.Wait(0)) // notes what is aside
+		n, err := l.Recv(rx)
+		require.NoError(t, err)
+		if n == 0 {
+			return all
+		}
+		for _, p := range rx[:n] {
+			p.Data = append([]byte(nil), p.Data...)
+			all = append(all, p)
+		}
+	}
+}
+
+func dests(ps []transport.RxPacket) (out []ib.QPN) {
+	for _, p := range ps {
+		var h ib.Packet
+		_ = h.Decode(p.Data)
+		out = append(out, h.DestQP)
+	}
+	return out
+}
+
+func slotOf(l *Link) ib.Slot { return l.Capabilities().Slot }
+
+// A datagram with packets for several links comes to one of them, which hands the others
+// on with all that the datagram said.
+func TestStrays(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	c := open(t, p.path.Dst, Options{})
+	require.Equal(t, ib.Slot{Index: 0, Bits: slots.Bits}, slotOf(p.b))
+	require.Equal(t, ib.Slot{Index: 1, Bits: slots.Bits}, slotOf(c))
+	p.path.TrafficClass, p.path.HopLimit = 0x68, 9
+	mine, others := slotOf(p.b).QPN(5), slotOf(c).QPN(5)
+	nobodys := ib.Slot{Index: 33, Bits: slots.Bits}.QPN(5)
+	var batch []transport.TxPacket
+	for i := range 10 {
+		for _, n := range []ib.QPN{mine, others, others, nobodys, ib.QPNMulticast} {
+			batch = append(batch, p.to(n, []byte{byte(i), 1, 2, 3}))
+		}
+	}
+	p.a.Send(batch)
+	require.EqualValues(t, 1, p.a.Stats().TxDatagrams)
+	got := drain(t, p.b)
+	require.Len(t, got, 20, "with those that say nothing of a queue pair")
+	require.Subset(t, []ib.QPN{mine, ib.QPNMulticast}, dests(got))
+	got = drain(t, c)
+	require.Len(t, got, 20)
+	for i, x := range got {
+		require.Equal(t, others, dests(got)[i])
+		require.Equal(t, byte(i/2), x.Data[ib.BTHBytes])
+		require.Equal(t, p.path.Src, x.Src)
+		require.Equal(t, p.path.Dst, x.Dst)
+		require.EqualValues(t, 0x68, x.TrafficClass)
+		require.EqualValues(t, 9, x.HopLimit)
+		require.EqualValues(t, ib.UDPPort, x.SrcPort)
+	}
+	b, s := p.b.Stats(), c.Stats()
+	require.EqualValues(t, 30, b.RxHandedOn)
+	require.EqualValues(t, 20, b.RxPackets)
+	require.EqualValues(t, 20, s.RxHandedIn)
+	require.EqualValues(t, 20, s.RxPackets)
+	require.Zero(t, b.RxHandedLost+s.RxHandedLost+b.RxHandedIn+s.RxHandedOn)
+	p.path.TrafficClass, p.path.HopLimit, p.path.Link = 0, 64, nil
+	p.transfer(t, p.train())
+}
+
+// An inbox that is full costs packets, which are counted, and nothing else.
+func TestStraysLost(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	c := open(t, p.path.Dst, Options{})
+	payload := make([]byte, 4096)
+	for range 300 {
+		p.a.Send([]transport.TxPacket{p.to(slotOf(p.b).QPN(5), payload), p.to(slotOf(c).QPN(5), payload)})
+		drain(t, p.b)
+	}
+	b := p.b.Stats()
+	require.EqualValues(t, 300, b.RxHandedOn)
+	require.Positive(t, b.RxHandedLost)
+	require.Len(t, drain(t, c), 300-int(b.RxHandedLost))
+}
+
+// Requests come to who has announced the service, whoever of those that take requests reads
+// them; what is about a connection comes to its slot.
+func TestRequests(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	c := open(t, p.path.Dst, Options{})
+	service := mad.NewServiceID(mad.PortSpaceTCP, 7)
+	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)
+	lookup := p.message(mad.AttrSIDRReq, (&mad.SIDRReq{RequestID: 1, ServiceID: service}).Put)
+	rep := p.message(mad.AttrREP, (&mad.REP{LocalCommID: 1, RemoteCommID: mad.CommID(slotOf(c).CommID(99))}).Put)
+	anyone := p.message(mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
+	send := func(x transport.TxPacket) (toB, toC int) {
+		p.a.Send([]transport.TxPacket{x})
+		toB, toC = len(drain(t, p.b)), len(drain(t, c))
+		return toB + len(drain(t, p.b)), toC
+	}
+	expect := func(what string, x transport.TxPacket, wantB, wantC int) {
+		t.Helper()
+		b, c := send(x)
+		require.Equal(t, [2]int{wantB, wantC}, [2]int{b, c}, what)
+	}
+	expect("a message about a connection", rep, 0, 1)
+	require.NoError(t, p.b.ServeRequests())
+	require.NoError(t, p.b.ServeRequests())
+	expect("nobody has the service, b refuses", req, 1, 0)
+	require.NoError(t, c.Announce(service, netip.Addr{}))
+	require.ErrorIs(t, p.b.Announce(service, netip.IPv4Unspecified()), link.ErrServiceInUse)
+	require.ErrorIs(t, p.b.Announce(service, p.path.Dst), syscall.EADDRINUSE)
+	require.NoError(t, p.b.Announce(service, p.path.Src), "not an address of the link")
+	expect("c does not read requests", req, 0, 1)
+	expect("lookup", lookup, 0, 1)
+	require.NoError(t, c.ServeRequests())
+	for range 20 {
+		expect("either reads", req, 0, 1)
+	}
+	expect("for whoever has it", anyone, 1, 1)
+	c.Withdraw(service, netip.Addr{})
+	require.NoError(t, p.b.Announce(service, p.path.Dst))
+	expect("b has it", req, 1, 0)
+	require.NoError(t, c.Close())
+	p.a.Send([]transport.TxPacket{req})
+	require.Len(t, drain(t, p.b), 1, "c is gone")
+	require.ErrorIs(t, c.ServeRequests(), link.ErrClosed)
+}
+
+// A flood of requests does not keep packets from a link, nor packets requests.
+func TestRequestsAndPacketsTakeTurns(t *testing.T) {
+	p := newPair(t, Options{}, Options{RxBuffers: 1, DisableGRO: true})
+	require.NoError(t, p.b.ServeRequests())
+	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
+	for range 200 {
+		p.a.Send([]transport.TxPacket{req})
+		p.a.Send([]transport.TxPacket{p.to(77, make([]byte, 256))})
+	}
+	require.NoError(t, p.b.Wait(0))
+	rx := make([]transport.RxPacket, 128)
+	firsts := map[ib.QPN]int{}
+	for calls := 0; len(firsts) < 2; calls++ {
+		n, err := p.b.Recv(rx)
+		require.NoError(t, err)
+		require.NotZero(t, n)
+		for _, d := range dests(rx[:n]) {
+			if _, ok := firsts[d]; !ok {
+				firsts[d] = calls
+			}
+		}
+	}
+	require.LessOrEqual(t, firsts[77], 1)
+	require.LessOrEqual(t, firsts[ib.QPNGSI], 1)
+}
+
+// A link that polls without waiting looks aside now and then.
+func TestLookAsideWithoutWait(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	require.NoError(t, p.b.ServeRequests())
+	p.a.Send([]transport.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
+	rx := make([]transport.RxPacket, 4)
+	for range asideTurns {
+		if n, err := p.b.Recv(rx); n > 0 {
+			require.NoError(t, err)
+			return
+		}
+	}
+	t.Fatal("the request was not looked for")
+}
+
+// Where addresses cannot be shared a link has them for itself, and a second one is told what to do.
+func TestAlone(t *testing.T) {
+	for name, sabotage := range map[string]func(t *testing.T, a netip.Addr){
+		"no descriptors": func(t *testing.T, a netip.Addr) {
+			var old, low syscall.Rlimit
+			require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
+			low = old
+			low.Cur = 100
+			require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
+			t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := loopback()
+			sabotage(t, a)
+			l := open(t, a, Options{})
+			require.Zero(t, slotOf(l))
+			require.NoError(t, l.ServeRequests())
+			require.NoError(t, l.Announce(1, netip.Addr{}))
+			l.Withdraw(1, netip.Addr{})
+			_, err := Open([]netip.Addr{a}, Options{})
+			require.ErrorIs(t, err, syscall.EADDRINUSE)
+			require.ErrorContains(t, err, "ss -ulpn")
+			p := &pair{a: open(t, loopback(), Options{}), b: l, rng: newPair(t, Options{}, Options{}).rng}
+			p.path = linktest.NewPath(p.a, p.b)
+			p.transfer(t, p.train())
+		})
+	}
+}
