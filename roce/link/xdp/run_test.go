@@ -69,9 +69,14 @@ func TestPolling(t *testing.T) {
 	})
 	p := linktest.NewPath(a, b)
 	linktest.Reaches(t, a, b, p)
-	start := a.Now()
-	require.NoError(t, a.Wait(int64(5*time.Millisecond)))
-	require.GreaterOrEqual(t, a.Now()-start, int64(4*time.Millisecond))
+	// News of the neighbour, or a signal of the runtime, may end a wait early; each is rare.
+	for tries, waited := 0, int64(0); waited < int64(4*time.Millisecond); tries++ {
+		require.Less(t, tries, 20, "every wait ends early")
+		a.Send(nil) // what may go now that the neighbour is known
+		start := a.Now()
+		require.NoError(t, a.Wait(int64(5*time.Millisecond)))
+		waited = a.Now() - start
+	}
 	a.Wake()
 	require.NoError(t, a.Wait(-1))
 }
