@@ -220,7 +220,7 @@ func TestGSIUnknownClasses(t *testing.T) {
 		h.Put(&b)
 		copy(c.Buf, b[:])
 		require.NoError(t, c.QP.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah.Handle(), RemoteQPN: 1, RemoteQKey: 0x80010000,
+			Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah, RemoteQPN: 1, RemoteQKey: 0x80010000,
 		}))
 		c.Wait(t, ctx)
 		rocetest.Fabric(ds[0]).RunFor(1e6)

@@ -8,7 +8,6 @@ import (
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
-	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +21,7 @@ func TestCMDatagramsWithoutBufferAreCounted(t *testing.T) {
 	s := access.Shard(ds[1])
 	require.NoError(t, s.Command(func(now int64) error {
 		qp := s.Service().(interface{ QP() *transport.QP }).QP()
-		if err := qp.Modify(now, verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil { // takes the buffers away
+		if err := qp.Modify(now, transport.QPAttr{State: transport.StateReset}, transport.AttrState); err != nil { // takes the buffers away
 			return err
 		}
 		return s.Service().(interface{ Activate(now int64) error }).Activate(now)

@@ -205,7 +205,7 @@ func (u *datagrams) recv(ctx context.Context) (string, error) {
 func (u *datagrams) send(t testing.TB, ah *verbs.AH, to ib.QPN, s string) {
 	t.Helper()
 	require.NoError(t, u.qp.PostSend(&verbs.SendWR{
-		Opcode: verbs.WRSend, Flags: verbs.SendInline, Inline: []byte(s), AH: ah.Handle(), RemoteQPN: to, RemoteQKey: groupQKey,
+		Opcode: verbs.WRSend, Flags: verbs.SendInline, Inline: []byte(s), AH: ah, RemoteQPN: to, RemoteQKey: groupQKey,
 	}))
 }
 

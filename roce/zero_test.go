@@ -25,6 +25,7 @@ var publicTypes = []any{
 	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, verbs.ConnOption(nil), rdmacm.ConnParam{}, ConnRequest{},
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
 	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.RegOption(nil),
+	verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
 	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
 

@@ -73,7 +73,7 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (
 			return nil, err
 		}
 		return append([]byte(nil), buf[out:out+mad.Bytes]...), qp.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah.Handle(), RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
+			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah, RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
 		})
 	}
 	answer := func() (b []byte, h mad.Header, err error) {

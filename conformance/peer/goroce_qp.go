@@ -108,7 +108,7 @@ func (q *goroceQP) PostSend(wr SendWR) error {
 		if err != nil {
 			return err
 		}
-		w.AH = ah.Handle()
+		w.AH = ah
 	}
 	return q.qp.PostSend(&w)
 }

@@ -86,12 +86,12 @@ func (a *agent) NextTimeout() int64 { return a.next }
 
 // gsiStates are the ways of queue pair 1 to where it sends.
 var gsiStates = []struct {
-	a    verbs.QPAttr
+	a    transport.QPAttr
 	mask verbs.AttrMask
 }{
-	{verbs.QPAttr{State: verbs.StateInit, QKey: ib.QKeyGSI, PortNum: 1}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
-	{verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState},
-	{verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState | verbs.AttrSQPSN},
+	{transport.QPAttr{State: verbs.StateInit, QKey: ib.QKeyGSI, PortNum: 1}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+	{transport.QPAttr{State: verbs.StateRTR}, verbs.AttrState},
+	{transport.QPAttr{State: verbs.StateRTS}, verbs.AttrState | verbs.AttrSQPSN},
 }
 
 // open makes the queue pair and posts its receives.
@@ -113,7 +113,7 @@ func (a *agent) open() (err error) {
 	}
 	if a.qp, err = s.Engine().CreateQP(transport.QPInitAttr{
 		Type: ib.UD, PD: a.pd, SendCQ: a.cq, RecvCQ: a.cq, QPN: ib.QPNGSI, SigAll: true, UserData: a,
-		Caps: verbs.QPCaps{MaxSendWR: cmSends, MaxRecvWR: cmRecvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: mad.Bytes},
+		Caps: transport.QPCaps{MaxSendWR: cmSends, MaxRecvWR: cmRecvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: mad.Bytes},
 	}); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (a *agent) discard() {
 
 // post gives receive buffer i to the queue pair.
 func (a *agent) post(i int) error {
-	return a.qp.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []verbs.SGE{{
+	return a.qp.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []transport.SGE{{
 		Addr: a.mr.IOVA() + uint64(i*cmRecvBytes), Length: cmRecvBytes, LKey: a.mr.LKey(),
 	}}})
 }
@@ -255,7 +255,7 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 		a.dropSend++
 		return false
 	}
-	ah, err := a.s.Engine().CreateAH(a.pd, verbs.AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
+	ah, err := a.s.Engine().CreateAH(a.pd, transport.AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
 	if err != nil {
 		a.dropSend++
 		return false

@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 )
 
 // Connect asks the peer for a connection, or for port space UDP for its queue
@@ -135,7 +136,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 		if (m.Transport == mad.TransportUC) != (qp.Type() == verbs.UC) {
 			return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "of another service type than the request"}
 		}
-		if err := id.connectQP(now, verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, c); err != nil {
+		if err := access.ConnectQP(qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
 			return err
 		}
 		access.QP(qp).WatchEstablished()
@@ -152,28 +153,13 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 	return nil
 }
 
-// connectQP takes the queue pair to RTS.
-func (id *ID) connectQP(now int64, remote verbs.RemoteInfo, c verbs.ConnAttr) error {
-	qp := id.qp
-	a, mask, err := qp.RTRAttr(remote, c)
-	if err != nil {
-		return err
-	}
-	a.Access = c.Access
-	if err := access.QP(qp).Modify(now, a, mask|verbs.AttrAccess); err != nil {
-		return err
-	}
-	a, mask = qp.RTSAttr(c)
-	return access.QP(qp).Modify(now, a, mask)
-}
-
 // failQP flushes the queue pair, if there is one that was connected.
 func (id *ID) failQP(now int64) {
 	if id.qp == nil || id.qp.Type() == verbs.UD {
 		return
 	}
 	// It fails when the application has destroyed the queue pair already.
-	_ = access.QP(id.qp).Modify(now, verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
+	_ = access.QP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
 }
 
 // Reject refuses a connection request, or a reply (EventConnectResponse), with
@@ -313,7 +299,7 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
 		Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
 	}
-	err := id.connectQP(now, verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, c)
+	err := access.ConnectQP(id.qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)
 	if err == nil {
 		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
 			return // the peer has taken it back already, which the next event tells

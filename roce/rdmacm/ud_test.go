@@ -26,7 +26,7 @@ func sendUD(t testing.TB, p *rocetest.Peer, u rdmacm.UDParam, s string) {
 	require.NoError(t, err)
 	require.NoError(t, p.QP.PostSend(&verbs.SendWR{
 		ID: 77, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.MR.SGE(2000, len(s))},
-		AH: ah.Handle(), RemoteQPN: u.QPN, RemoteQKey: u.QKey,
+		AH: ah, RemoteQPN: u.QPN, RemoteQKey: u.QKey,
 	}))
 	require.NoError(t, ah.Destroy())
 }

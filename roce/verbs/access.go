@@ -25,9 +25,26 @@ func init() {
 		return true
 	}
 	access.ReleaseQP = func(qp any) { qp.(*QP).established = nil }
+	access.ConnectQP = func(qp any, now int64, remote, attr any) error {
+		return qp.(*QP).connect(now, remote.(*RemoteInfo), attr.(*ConnAttr))
+	}
 	access.CQ = func(cq any) access.Waiter { return cqWaiter{cq.(*CQ)} }
 	access.ClearPD = func(pd any) error { return pd.(*PD).clear() }
 	access.Own = own
+}
+
+// connect takes a queue pair from INIT to RTS. The lock is held.
+func (qp *QP) connect(now int64, remote *RemoteInfo, c *ConnAttr) error {
+	a, mask, err := qp.RTRAttr(*remote, *c)
+	if err != nil {
+		return err
+	}
+	a.Access = c.Access
+	if err := qp.t.Modify(now, a.toEngine(), mask|AttrAccess); err != nil {
+		return err
+	}
+	a, mask = qp.RTSAttr(*c)
+	return qp.t.Modify(now, a.toEngine(), mask)
 }
 
 // cqWaiter is the waiting side of a queue.

@@ -5,7 +5,7 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// AH is an address handle: the way to the peer of a UD send.
+// AH is an address handle (ibv_ah): the way to the peer of a UD send, for SendWR.AH.
 type AH struct {
 	d *Device
 	t *transport.AH
@@ -18,7 +18,7 @@ func (pd *PD) CreateAH(av AddressVector) (*AH, error) {
 		return nil, err
 	}
 	defer d.unlock()
-	t, err := d.s.Engine().CreateAH(pd.t, av)
+	t, err := d.s.Engine().CreateAH(pd.t, transport.AddressVector(av))
 	if err != nil {
 		return nil, own(err)
 	}
@@ -34,8 +34,13 @@ func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
 	return pd.CreateAH(AddressVector{DGID: gid, SGIDIndex: i, HopLimit: defaultHopLimit})
 }
 
-// Handle returns what goes into SendWR.AH.
-func (a *AH) Handle() *transport.AH { return a.t }
+// engine returns the engine's half of the handle; nil of nil.
+func (a *AH) engine() *transport.AH {
+	if a == nil {
+		return nil
+	}
+	return a.t
+}
 
 // Destroy releases the handle. Sends that were posted with it still go out.
 func (a *AH) Destroy() error {

@@ -148,7 +148,7 @@ func (d *Device) Counters() Counters {
 		return Counters{}
 	}
 	d.s.LockAlways()
-	c := d.s.Engine().Counters()
+	c := Counters(d.s.Engine().Counters())
 	d.unlock()
 	s := d.s.Link().Stats()
 	c.DropICRC += s.RxICRC

@@ -164,7 +164,9 @@ func TestCloseDuringTransfer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 5 {
 				a, b := pair(t, 1<<20, cfg)
-				require.Equal(t, !cfg.Polling, goroutines() != "", "they would be seen")
+				if !cfg.Polling { // one that polls has a goroutine when nobody polls
+					require.NotEmpty(t, goroutines(), "they would be seen")
+				}
 				var wg sync.WaitGroup
 				started := make(chan struct{}, 4)
 				for _, e := range [][2]*end{{a, b}, {b, a}} {

@@ -98,7 +98,7 @@ func (cq *CQ) any() bool {
 // take is Poll without progress.
 func (cq *CQ) take(wcs []WC) int {
 	cq.pollMu.Lock()
-	n := cq.t.Poll(wcs)
+	n := cq.t.Poll(engineWCs(wcs))
 	cq.pollMu.Unlock()
 	return n
 }

@@ -6,15 +6,34 @@ import (
 
 	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/transport"
 )
 
-// Event is an asynchronous event (ibv_async_event). The fields that its type
-// does not concern are nil.
+// EventType is the type of an [Event] (ibv_event_type).
+type EventType = transport.EventType
+
+// The asynchronous events.
+const (
+	EventCQError         EventType = transport.EventCQError         // CQ: it overflowed; its queue pairs go to ERR
+	EventQPFatal         EventType = transport.EventQPFatal         // QP: it failed, and not because of a work request
+	EventQPRequestError  EventType = transport.EventQPRequestError  // QP: the peer sent a request that is not valid
+	EventQPAccessError   EventType = transport.EventQPAccessError   // QP: the peer asked for memory that it may not use
+	EventCommEstablished EventType = transport.EventCommEstablished // QP: in RTR, and the first packet of the peer came
+	EventSQDrained       EventType = transport.EventSQDrained       // QP: in SQD, and nothing is on its way any more
+	EventLastWQEReached  EventType = transport.EventLastWQEReached  // QP: in ERR, and it takes no more receives from its SRQ
+	EventSRQError        EventType = transport.EventSRQError        // SRQ: it failed; not raised by this stack
+	EventSRQLimitReached EventType = transport.EventSRQLimitReached // SRQ: fewer receives than SRQAttr.Limit are left
+	EventPortActive      EventType = transport.EventPortActive      // the interfaces under the link are up again
+	EventPortError       EventType = transport.EventPortError       // they went down, or the link failed
+	EventPortMTU         EventType = transport.EventPortMTU         // the MTU of [Device.Port] is another: new connections use it
+)
+
+// Event is an asynchronous event (ibv_async_event): what happened, and to which object.
 type Event struct {
 	Type EventType
-	QP   *QP
-	CQ   *CQ
-	SRQ  *SRQ
+	QP   *QP  // for events of a queue pair, else nil
+	CQ   *CQ  // for EventCQError, else nil
+	SRQ  *SRQ // for events of a shared receive queue, else nil
 }
 
 // eventQueue holds asynchronous events until the application takes them.

@@ -125,7 +125,7 @@ func ExampleAH() {
 	copy(a.mr.Bytes(), "datagram")
 	check(qps[0].PostSend(&verbs.SendWR{
 		Opcode: verbs.WRSend, SGList: []verbs.SGE{a.mr.SGE(0, 8)},
-		AH: ah.Handle(), RemoteQPN: qps[1].Num(), RemoteQKey: qkey,
+		AH: ah, RemoteQPN: qps[1].Num(), RemoteQKey: qkey,
 	}))
 	wc := b.done(ctx)
 	fmt.Printf("%s\n", b.mr.Bytes()[grhBytes:wc.ByteLen])

@@ -270,7 +270,7 @@ func TestLostMemoryAmongOthers(t *testing.T) {
 					sge SGE
 				}{{a.qp, a.mr.SGE(0, 1<<14)}, {q2, mr.SGE(0, 1<<14)}, {q3, a.mr.SGE(0, 1<<14)}} {
 					wr.ID, wr.SGList = uint64(i), []SGE{x.sge}
-					require.NoError(t, x.qp.t.PostSend(now, &wr))
+					require.NoError(t, x.qp.t.PostSend(now, engineSend(&wr)))
 				}
 				return nil
 			}))
@@ -339,7 +339,7 @@ func TestUnreliableLostMemory(t *testing.T) {
 					require.NoError(t, qb.Activate(7))
 					ah, err := a.pd.CreateAHTo(b.qp.LocalInfo(0).GID)
 					require.NoError(t, err)
-					wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah.Handle(), qb.Num(), 7
+					wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, qb.Num(), 7
 				} else {
 					require.NoError(t, qa.Connect(qb.LocalInfo(0)))
 					require.NoError(t, qb.Connect(qa.LocalInfo(0)))

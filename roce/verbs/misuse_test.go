@@ -51,7 +51,7 @@ func TestMisuse(t *testing.T) {
 			return a.qp.PostSend(&SendWR{Opcode: WRSend, Flags: SendInline, Inline: make([]byte, 1<<20)})
 		},
 		"UD without AH":       func() error { return ud.qp.PostSend(&SendWR{Opcode: WRSend}) },
-		"UD foreign AH":       func() error { return ud.qp.PostSend(&SendWR{Opcode: WRSend, AH: farAH.Handle()}) },
+		"UD foreign AH":       func() error { return ud.qp.PostSend(&SendWR{Opcode: WRSend, AH: farAH}) },
 		"UD write":            func() error { return ud.qp.PostSend(&SendWR{Opcode: WRWrite}) },
 		"bind nil MW":         func() error { return two(a.qp.BindMW(1, nil, a.mr, 0, 8, RemoteRead, 0)) },
 		"bind nil MR":         func() error { return two(a.qp.BindMW(1, mw2, nil, 0, 8, RemoteRead, 0)) },

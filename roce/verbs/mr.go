@@ -81,6 +81,14 @@ func (mr *MR) get() *mrInfo {
 	return new(mrInfo)
 }
 
+// engine returns the engine's half of the region; nil of nil.
+func (mr *MR) engine() *mem.Region {
+	if mr == nil {
+		return nil
+	}
+	return mr.t
+}
+
 // LKey returns the key for work requests; 0 once deregistered.
 func (mr *MR) LKey() ib.LKey { return mr.get().lkey }
 
@@ -106,9 +114,6 @@ func (mr *MR) SGE(off, n int) SGE {
 	}
 	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
 }
-
-// Handle returns the region for a BIND_MW work request.
-func (mr *MR) Handle() *mem.Region { return mr.t }
 
 // Reregister changes the memory, the access or the domain of the region and gives it new keys
 // (ibv_rereg_mr). On an error nothing has changed.

@@ -25,6 +25,14 @@ func (pd *PD) AllocMW(kind WindowType) (*MW, error) {
 	return &MW{d, t}, nil
 }
 
+// engine returns the engine's half of the window; nil of nil.
+func (mw *MW) engine() *mem.Window {
+	if mw == nil {
+		return nil
+	}
+	return mw.t
+}
+
 // RKey returns the current key; binding changes it.
 func (mw *MW) RKey() ib.RKey {
 	if mw.d == nil {
@@ -37,9 +45,6 @@ func (mw *MW) RKey() ib.RKey {
 
 // NextRKey returns the key for the next bind of a type 2 window (ibv_inc_rkey).
 func (mw *MW) NextRKey() ib.RKey { return mem.NextRKey(mw.RKey()) }
-
-// Handle returns the window for a BIND_MW work request.
-func (mw *MW) Handle() *mem.Window { return mw.t }
 
 // Bind binds a type 1 window to n bytes of mr from offset off, in place of
 // what it was bound to, and returns its new key; n of 0 unbinds it
@@ -92,7 +97,7 @@ func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags
 	err := qp.PostSend(&SendWR{
 		ID: id, Opcode: WRBindMW, Flags: flags,
 		Bind: BindMW{
-			MW: mw.t, Region: mr.t, NewRKey: key,
+			MW: mw, MR: mr, NewRKey: key,
 			Addr: mr.Addr() + uint64(off), Length: uint64(n), Access: access,
 		},
 	})

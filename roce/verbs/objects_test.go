@@ -215,7 +215,7 @@ func TestUD(t *testing.T) {
 		require.NoError(t, b.qp.PostRecv(&RecvWR{SGList: []SGE{b.mr.SGE(0, 40+n)}}))
 		require.NoError(t, a.qp.PostSend(&SendWR{
 			Opcode: WRSendImm, Imm: 7, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)},
-			AH: ah.Handle(), RemoteQPN: b.qp.Num(), RemoteQKey: qkey,
+			AH: ah, RemoteQPN: b.qp.Num(), RemoteQKey: qkey,
 		}))
 		a.wait(t, ctx)
 		wc := b.wait(t, ctx)
@@ -250,7 +250,7 @@ func TestMulticast(t *testing.T) {
 	send := func() {
 		require.NoError(t, a.qp.PostSend(&SendWR{
 			Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)},
-			AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
+			AH: ah, RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
 		}))
 		a.wait(t, ctx)
 	}
@@ -285,7 +285,7 @@ func TestMulticastUDP(t *testing.T) {
 	want := string(a.buf[:100])
 	require.NoError(t, a.qp.PostSend(&SendWR{
 		Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, 100)},
-		AH: ah.Handle(), RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
+		AH: ah, RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
 	}))
 	for _, e := range []*end{b, a} { // the sender is a member, too
 		require.EqualValues(t, 140, e.wait(t, ctx).ByteLen)

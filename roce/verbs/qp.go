@@ -63,7 +63,7 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData}
 	ta := transport.QPInitAttr{
 		Type: a.Type, PD: pd.t, SendCQ: a.SendCQ.t, RecvCQ: a.RecvCQ.t,
-		Caps: withDefaults(a.Caps), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
+		Caps: transport.QPCaps(withDefaults(a.Caps)), SigAll: a.SigAll, QPN: a.QPN, UserData: qp,
 		Congestion: a.Congestion,
 	}
 	if a.SRQ != nil {
@@ -147,7 +147,7 @@ func (qp *QP) Congestion() (s cc.State, ok bool) {
 func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
 	return qp.d.do(func(now int64) error {
 		qp.d.s.Engine().SetMTU(qp.d.s.ActiveMTU())
-		return qp.t.Modify(now, a, mask)
+		return qp.t.Modify(now, a.toEngine(), mask)
 	})
 }
 
@@ -157,8 +157,10 @@ func (qp *QP) Query() (QPAttr, QPCaps, error) {
 		return QPAttr{}, QPCaps{}, err
 	}
 	defer qp.d.unlock()
-	a, init := qp.t.Query()
-	return a, init.Caps, nil
+	t, init := qp.t.Query()
+	var a QPAttr
+	a.ofEngine(&t)
+	return a, QPCaps(init.Caps), nil
 }
 
 // Unreachable counts the packets of a connected queue pair that the link could
@@ -226,7 +228,7 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	if err := d.lock(); err != nil {
 		return err
 	}
-	err := qp.t.PostRecv(wr)
+	err := qp.t.PostRecv(engineRecv(wr))
 	d.s.Received()
 	d.unlock()
 	return own(err)
@@ -242,7 +244,7 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 	defer d.unlock()
 	defer d.s.Received()
 	for i := range wrs {
-		if err := qp.t.PostRecv(&wrs[i]); err != nil {
+		if err := qp.t.PostRecv(engineRecv(&wrs[i])); err != nil {
 			return i, own(err)
 		}
 	}
@@ -264,7 +266,19 @@ func (qp *QP) postSend(now int64, wr *SendWR) error {
 	if qp.typ == UD {
 		s.Engine().SetMTU(s.ActiveMTU()) // which bounds the message
 	}
-	return s.PostSend(now, qp.t, wr)
+	if namesObjects(wr) {
+		return qp.postTranslated(now, wr)
+	}
+	return s.PostSend(now, qp.t, engineSend(wr))
+}
+
+// postTranslated is postSend for a request that names objects. It is apart so that others have
+// no copy on their stack.
+//
+//go:noinline
+func (qp *QP) postTranslated(now int64, wr *SendWR) error {
+	t := translated(wr)
+	return qp.d.s.PostSend(now, qp.t, &t)
 }
 
 // SetNoDelay makes PostSend send every message by itself and at once. The

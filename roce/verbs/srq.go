@@ -8,8 +8,15 @@ type SRQ struct {
 	t *transport.SRQ
 }
 
-// CreateSRQ makes a shared receive queue. Fields of a that are 0 mean 128 work
-// requests, 4 elements, no limit event.
+// SRQAttr are the attributes of a shared receive queue (ibv_srq_attr).
+type SRQAttr struct {
+	MaxWR  int // receives that have not completed; 0 is 128
+	MaxSGE int // elements of a receive; 0 is 4
+	Limit  int // fewer receives than that raise EventSRQLimitReached, once; 0 is off. [SRQ.Modify] arms it, CreateSRQ does not
+}
+
+// CreateSRQ makes a shared receive queue, with the defaults of [SRQAttr]. It is empty, so that no
+// limit can be armed yet.
 func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if a.MaxWR == 0 {
 		a.MaxWR = defaultMaxWR
@@ -23,7 +30,7 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	}
 	defer d.unlock()
 	s := &SRQ{d: d}
-	t, err := d.s.Engine().CreateSRQ(pd.t, a, s)
+	t, err := d.s.Engine().CreateSRQ(pd.t, transport.SRQAttr(a), s)
 	if err != nil {
 		return nil, own(err)
 	}
@@ -37,7 +44,7 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	if err := d.lock(); err != nil {
 		return err
 	}
-	err := s.t.PostRecv(wr)
+	err := s.t.PostRecv(engineRecv(wr))
 	d.unlock()
 	return own(err)
 }
@@ -51,7 +58,7 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 // Query returns the attributes; Limit is 0 when the event is not armed.
 func (s *SRQ) Query() (SRQAttr, error) {
 	var a SRQAttr
-	err := s.d.do(func(int64) error { a = s.t.Query(); return nil })
+	err := s.d.do(func(int64) error { a = SRQAttr(s.t.Query()); return nil })
 	return a, err
 }
 

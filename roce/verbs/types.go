@@ -3,168 +3,45 @@ package verbs
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/transport"
 )
 
-// Types of the engine that are part of this API.
-type (
-	WC            = transport.WC
-	WCStatus      = transport.WCStatus
-	WCOpcode      = transport.WCOpcode
-	WCFlags       = transport.WCFlags
-	SendWR        = transport.SendWR
-	RecvWR        = transport.RecvWR
-	SGE           = transport.SGE
-	WROpcode      = transport.WROpcode
-	SendFlags     = transport.SendFlags
-	BindMW        = transport.BindMW
-	QPAttr        = transport.QPAttr
-	QPCaps        = transport.QPCaps
-	QPState       = transport.QPState
-	AttrMask      = transport.AttrMask
-	AddressVector = transport.AddressVector
-	SRQAttr       = transport.SRQAttr
-	Counters      = transport.Counters
-	EventType     = transport.EventType
-	Access        = mem.Access
-	WindowType    = mem.WindowType
-	GID           = ib.GID
-)
+// GID names an address of a port: an IPv4 one as ::ffff:a.b.c.d, or an IPv6 one
+// (ibv_gid). ib.GIDFromAddr makes it, and its method Addr undoes that.
+type GID = ib.GID
 
-// Service types of queue pairs.
+// Service types of queue pairs (ibv_qp_type), for [QPInitAttr].
 const (
-	RC = ib.RC
-	UC = ib.UC
-	UD = ib.UD
+	RC = ib.RC // reliable connection
+	UC = ib.UC // unreliable connection
+	UD = ib.UD // unreliable datagram
 )
 
-// Access flags of memory regions, memory windows and queue pairs.
+// Access is a set of rights to memory (ibv_access_flags, same bit values). A region, a
+// window and a queue pair each have one, and a peer may do what all of them grant. Local
+// reads need no right.
+type Access = mem.Access
+
+// The access flags.
 const (
-	LocalWrite      = mem.LocalWrite
-	RemoteWrite     = mem.RemoteWrite
-	RemoteRead      = mem.RemoteRead
-	RemoteAtomic    = mem.RemoteAtomic
-	MWBind          = mem.MWBind
-	ZeroBased       = mem.ZeroBased
-	FlushGlobal     = mem.FlushGlobal
-	FlushPersistent = mem.FlushPersistent
+	LocalWrite      Access = mem.LocalWrite      // receives, and the results of READs and atomics, may be placed in it
+	RemoteWrite     Access = mem.RemoteWrite     // peers may WRITE; needs LocalWrite
+	RemoteRead      Access = mem.RemoteRead      // peers may READ
+	RemoteAtomic    Access = mem.RemoteAtomic    // peers may FETCH_ADD and CMP_AND_SWP; needs LocalWrite
+	MWBind          Access = mem.MWBind          // windows may be bound to the region
+	ZeroBased       Access = mem.ZeroBased       // addresses are offsets from the first byte
+	FlushGlobal     Access = mem.FlushGlobal     // peers may FLUSH to global visibility
+	FlushPersistent Access = mem.FlushPersistent // peers may FLUSH to persistence; needs MROptions.Persist
 
 	// AccessAll is everything that ordinary memory can grant.
-	AccessAll = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | MWBind | FlushGlobal
+	AccessAll Access = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | MWBind | FlushGlobal
 )
 
-// Types of memory windows.
-const (
-	WindowType1  = mem.Type1
-	WindowType2A = mem.Type2A
-	WindowType2B = mem.Type2B
-)
+// WindowType is the type of a memory window (ibv_mw_type, which has one type 2).
+type WindowType = mem.WindowType
 
-// Operations of send work requests.
+// The types of memory windows (IBTA 10.6.7.2).
 const (
-	WRSend        = transport.WRSend
-	WRSendImm     = transport.WRSendImm
-	WRSendInv     = transport.WRSendInv
-	WRWrite       = transport.WRWrite
-	WRWriteImm    = transport.WRWriteImm
-	WRRead        = transport.WRRead
-	WRCompareSwap = transport.WRCompareSwap
-	WRFetchAdd    = transport.WRFetchAdd
-	WRAtomicWrite = transport.WRAtomicWrite
-	WRFlush       = transport.WRFlush
-	WRLocalInv    = transport.WRLocalInv
-	WRBindMW      = transport.WRBindMW
-)
-
-// Flags of send work requests.
-const (
-	SendFence     = transport.SendFence
-	SendSignaled  = transport.SendSignaled
-	SendSolicited = transport.SendSolicited
-	SendInline    = transport.SendInline
-)
-
-// Statuses of work completions that programs usually look for; the others are
-// in package transport.
-const (
-	WCSuccess         = transport.WCSuccess
-	WCLocalLenErr     = transport.WCLocalLenErr
-	WCLocalQPOpErr    = transport.WCLocalQPOpErr
-	WCLocalProtErr    = transport.WCLocalProtErr
-	WCFlushErr        = transport.WCFlushErr
-	WCMWBindErr       = transport.WCMWBindErr
-	WCRemoteInvReqErr = transport.WCRemoteInvReqErr
-	WCRemoteAccessErr = transport.WCRemoteAccessErr
-	WCRemoteOpErr     = transport.WCRemoteOpErr
-	WCRetryExcErr     = transport.WCRetryExcErr
-	WCRNRRetryExcErr  = transport.WCRNRRetryExcErr
-)
-
-// Opcodes and flags of work completions.
-const (
-	WCSend         = transport.WCSend
-	WCWrite        = transport.WCWrite
-	WCRead         = transport.WCRead
-	WCCompareSwap  = transport.WCCompareSwap
-	WCFetchAdd     = transport.WCFetchAdd
-	WCBindMW       = transport.WCBindMW
-	WCLocalInv     = transport.WCLocalInv
-	WCFlush        = transport.WCFlush
-	WCAtomicWrite  = transport.WCAtomicWrite
-	WCRecv         = transport.WCRecv
-	WCRecvWriteImm = transport.WCRecvWriteImm
-
-	WCWithGRH = transport.WCWithGRH
-	WCWithImm = transport.WCWithImm
-	WCWithInv = transport.WCWithInv
-)
-
-// States of queue pairs.
-const (
-	StateReset = transport.StateReset
-	StateInit  = transport.StateInit
-	StateRTR   = transport.StateRTR
-	StateRTS   = transport.StateRTS
-	StateSQD   = transport.StateSQD
-	StateSQE   = transport.StateSQE
-	StateErr   = transport.StateErr
-)
-
-// Attributes of queue pairs, for the masks of [QP.Modify].
-const (
-	AttrState           = transport.AttrState
-	AttrCurState        = transport.AttrCurState
-	AttrEnSQDNotify     = transport.AttrEnSQDNotify
-	AttrAccess          = transport.AttrAccess
-	AttrPKeyIndex       = transport.AttrPKeyIndex
-	AttrPort            = transport.AttrPort
-	AttrQKey            = transport.AttrQKey
-	AttrAV              = transport.AttrAV
-	AttrPathMTU         = transport.AttrPathMTU
-	AttrTimeout         = transport.AttrTimeout
-	AttrRetryCnt        = transport.AttrRetryCnt
-	AttrRNRRetry        = transport.AttrRNRRetry
-	AttrRQPSN           = transport.AttrRQPSN
-	AttrMaxRdAtomic     = transport.AttrMaxRdAtomic
-	AttrMinRNRTimer     = transport.AttrMinRNRTimer
-	AttrSQPSN           = transport.AttrSQPSN
-	AttrMaxDestRdAtomic = transport.AttrMaxDestRdAtomic
-	AttrDestQPN         = transport.AttrDestQPN
-	AttrWindow          = transport.AttrWindow
-)
-
-// Asynchronous events.
-const (
-	EventCQError         = transport.EventCQError
-	EventQPFatal         = transport.EventQPFatal
-	EventQPRequestError  = transport.EventQPRequestError
-	EventQPAccessError   = transport.EventQPAccessError
-	EventCommEstablished = transport.EventCommEstablished
-	EventSQDrained       = transport.EventSQDrained
-	EventLastWQEReached  = transport.EventLastWQEReached
-	EventSRQError        = transport.EventSRQError
-	EventSRQLimitReached = transport.EventSRQLimitReached
-	EventPortActive      = transport.EventPortActive
-	EventPortError       = transport.EventPortError
-	EventPortMTU         = transport.EventPortMTU
+	WindowType1  WindowType = mem.Type1  // bound by [MW.Bind]; any queue pair of the domain can use it
+	WindowType2A WindowType = mem.Type2A // bound by a work request, for its queue pair, which cannot be closed meanwhile
+	WindowType2B WindowType = mem.Type2B // as 2A, but closing the queue pair unbinds it; rdma_rxe and ConnectX have this one
 )

@@ -103,7 +103,7 @@ func (c *cmEnd) dialed(ctx context.Context, e *endpoint, ev *rdmacm.Event) (err 
 	binary.BigEndian.PutUint32(mr.Bytes()[e.send.start:], uint32(e.qp.Num()))
 	err = e.qp.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRSendImm, Flags: verbs.SendSignaled, Imm: uint32(e.qp.Num()), SGList: []verbs.SGE{mr.SGE(e.send.start, greetingBytes)},
-		AH: e.ah.Handle(), RemoteQPN: ev.UD.QPN, RemoteQKey: ev.UD.QKey,
+		AH: e.ah, RemoteQPN: ev.UD.QPN, RemoteQKey: ev.UD.QKey,
 	})
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (s *session) template(l *lane, size int) verbs.SendWR {
 		wr.Flags |= verbs.SendInline
 	}
 	if s.o.Transport == ib.UD {
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.e.ah.Handle(), l.peer.QPN, s.res.qkey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = l.e.ah, l.peer.QPN, s.res.qkey
 	}
 	return wr
 }

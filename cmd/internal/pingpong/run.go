@@ -96,7 +96,7 @@ func run(ctx context.Context, env *tool.Env, o *Options) (err error) {
 func (s *session) send(i int) error {
 	wr := verbs.SendWR{ID: idSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: s.sge[:]}
 	if s.o.Kind == UD {
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = s.ah.Handle(), s.peer[0].QPN, qkey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = s.ah, s.peer[0].QPN, qkey
 	}
 	if err := s.qps[i].PostSend(&wr); err != nil {
 		return fmt.Errorf("post message %d: %w", s.sent+1, err)

@@ -151,7 +151,7 @@ func (n *node) postSends() error {
 	wr := verbs.SendWR{ID: wrSend, Opcode: verbs.WRSend, SGList: []verbs.SGE{n.mr.SGE(0, n.o.size)}}
 	if n.ah != nil {
 		wr.Opcode, wr.Imm = verbs.WRSendImm, uint32(n.id.QP().Num())
-		wr.AH, wr.RemoteQPN, wr.RemoteQKey = n.ah.Handle(), n.qpn, n.qkey
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = n.ah, n.qpn, n.qkey
 	}
 	for range n.o.count {
 		if err := n.id.QP().PostSend(&wr); err != nil {

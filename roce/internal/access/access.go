@@ -26,6 +26,10 @@ var (
 	// ReleaseQP ends ClaimQP. The lock is held.
 	ReleaseQP func(qp any)
 
+	// ConnectQP takes a *verbs.QP from INIT to RTS, towards a *verbs.RemoteInfo, with the
+	// attributes and the rights of a *verbs.ConnAttr. The lock is held.
+	ConnectQP func(qp any, now int64, remote, attr any) error
+
 	// CQ returns the waiting side of a *verbs.CQ.
 	CQ func(cq any) Waiter
 
