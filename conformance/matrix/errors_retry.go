@@ -107,6 +107,10 @@ func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 // tenseTime is the ACK timeout of tenseTimeout.
 const tenseTime = 4096 * time.Nanosecond << tenseTimeout
 
+// lossProbes is how often a requester of this module sends something again on suspicion,
+// before its ACK timeout: that takes no retry (docs/loss.md).
+const lossProbes = 2
+
 // patientEnough checks that a requester whose retries ran out, which took some time, has not
 // gone on for longer than it should, nor, if it was its timer that ran out, given up too soon.
 // What a slow responder does to the numbers is allowed for: progress gives all retries back.
@@ -120,8 +124,8 @@ func patientEnough(events []wire.Event, responder netip.Addr, took time.Duration
 		p := e.Pkt
 		if p.Dst == responder {
 			sent[p.PSN]++
-			if sent[p.PSN] > shortRetry+1 {
-				return fmt.Errorf("PSN %#x was sent %d times without progress, want 1 and %d retries", p.PSN, sent[p.PSN], shortRetry)
+			if sent[p.PSN] > 1+shortRetry+lossProbes {
+				return fmt.Errorf("PSN %#x was sent %d times without progress, want 1, %d retries and at most %d probes", p.PSN, sent[p.PSN], shortRetry, lossProbes)
 			}
 			continue
 		}
