@@ -123,8 +123,8 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 		return 0, errInvalid
 	}
 	n, err := m.mr.ReadAt(p, off)
-	if errors.Is(err, mem.ErrDestroyed) && off >= 0 && off < int64(len(m.buf)) { // nobody writes any more
-		if n, err = copy(p, m.buf[off:]), nil; n < len(p) {
+	if errors.Is(err, mem.ErrDestroyed) { // nobody writes any more
+		if n, err = copy(p, m.buf[min(off, int64(len(m.buf))):]), nil; n < len(p) {
 			err = io.EOF
 		}
 	}

@@ -100,16 +100,27 @@ func TestMapReadAt(t *testing.T) {
 		require.Equal(t, 1, k)
 		require.ErrorIs(t, err, io.EOF)
 
-		// What was written stays, and can be read.
-		require.NoError(t, m.Close())
-		k, err = m.ReadAt(mark[:], int64(len(buf)-1))
-		require.NoError(t, err)
-		require.Equal(t, 1, k)
-		k, err = m.ReadAt(make([]byte, 2), int64(len(buf)-1))
-		require.Equal(t, 1, k)
-		require.ErrorIs(t, err, io.EOF)
-		_, err = m.ReadAt(mark[:], -1)
-		require.ErrorIs(t, err, roce.ErrInvalidAttr)
+		// What was written stays, and can be read as before.
+		for range 2 {
+			for _, c := range []struct{ off, n, got int }{
+				{0, 7, 7}, {len(buf) - 7, 7, 7}, {len(buf) - 1, 2, 1}, {len(buf), 1, 0}, {1 << 30, 1, 0}, {5, 0, 0},
+			} {
+				b := make([]byte, c.n)
+				k, err := m.ReadAt(b, int64(c.off))
+				require.Equal(t, c.got, k, "%+v", c)
+				if c.got < c.n {
+					require.Equal(t, io.EOF, err, "%+v", c)
+				} else {
+					require.NoError(t, err)
+				}
+				if c.got > 0 {
+					require.Equal(t, want[c.off:c.off+c.got], b[:c.got])
+				}
+			}
+			_, err = m.ReadAt(mark[:], -1)
+			require.ErrorIs(t, err, roce.ErrInvalidAttr)
+			require.NoError(t, m.Close())
+		}
 	})
 }
 

@@ -308,6 +308,41 @@ func TestMaxUntaken(t *testing.T) {
 	require.Positive(t, f.answers()[mad.AttrREP], "REPs are repeated when they would have been without a bound")
 }
 
+// TestFullListenerMakesRoom: a connection whose peer has let a REP go unanswered gives its
+// place to the next request at once, not when its REP would be repeated; one whose
+// peer has had one REP so far keeps it.
+func TestFullListenerMakesRoom(t *testing.T) {
+	f := newFlooded(t)
+	l, err := f.a.Listen(service, netip.Addr{}, 0)
+	require.NoError(t, err)
+	l.SetMaxConns(1)
+	f.request(attacker(1))
+	silent := f.next()
+	require.NoError(t, silent.Accept(f.now, Accept{QPN: 7}))
+	f.request(attacker(2))
+	_, ok := f.a.PollEvent()
+	require.False(t, ok, "the first REP may still be answered")
+	require.Zero(t, f.a.Stats().Evicted)
+
+	f = newFlooded(t)
+	l, err = f.a.Listen(service, netip.Addr{}, 0)
+	require.NoError(t, err)
+	l.SetMaxConns(1)
+	f.request(attacker(1))
+	silent = f.next()
+	require.NoError(t, silent.Accept(f.now, Accept{QPN: 7}))
+	f.now += DefaultRetryNs
+	f.a.HandleTimeout(f.now)
+	require.Equal(t, RepSent, silent.State(), "nobody else wants its place")
+	require.Equal(t, 2, f.answers()[mad.AttrREP])
+	f.request(attacker(2))
+	e, ok := f.a.PollEvent()
+	require.True(t, ok)
+	require.Equal(t, silent, e.Conn, "it is told that it is over")
+	require.Equal(t, attacker(2), f.next().remote)
+	require.EqualValues(t, 1, f.a.Stats().Evicted)
+}
+
 // TestBacklogArgument: a negative backlog is an error.
 func TestBacklogArgument(t *testing.T) {
 	f := newFlooded(t)
