@@ -115,5 +115,11 @@ func testNoAllocation(t *testing.T, p Pair) {
 		}
 	}
 	check(t, p.A, p.B, p.Hops, batch) // warm up: buffers, neighbours
-	require.Zero(t, testing.AllocsPerRun(50, round))
+	// What the kernel tells of neighbours meanwhile is read on another goroutine, which
+	// allocates, and counts.
+	least := testing.AllocsPerRun(50, round)
+	for tries := 0; least > 0 && tries < 20; tries++ {
+		least = min(least, testing.AllocsPerRun(50, round))
+	}
+	require.Zero(t, least)
 }
