@@ -46,6 +46,8 @@ const (
 const (
 	wordBytes = 8                 // of each slot: see lease.go
 	fileBytes = Count * wordBytes // slot k is locked at offset k
+	// servingAt is where devices that take requests lock a byte each.
+	servingAt = Count
 	// serviceAt is where locks of services begin, and serviceSpan what each has: the length of
 	// the lock says which slot has announced it.
 	serviceAt   = 1 << 12

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
 )
@@ -42,6 +43,34 @@ func (l *Lease) Withdraw(i int, s mad.ServiceID) {
 	}
 }
 
+// AnnounceAt announces a service at those of the addresses of the lease that local stands for: all of them
+// if it is unspecified or invalid. If that fails at one, it is announced at none.
+func (l *Lease) AnnounceAt(s mad.ServiceID, addrs []netip.Addr, local netip.Addr) error {
+	for i, a := range addrs {
+		if !standsFor(local, a) {
+			continue
+		}
+		if err := l.Announce(i, s); err != nil {
+			l.WithdrawAt(s, addrs[:i], local)
+			return err
+		}
+	}
+	return nil
+}
+
+// WithdrawAt undoes one AnnounceAt.
+func (l *Lease) WithdrawAt(s mad.ServiceID, addrs []netip.Addr, local netip.Addr) {
+	for i, a := range addrs {
+		if standsFor(local, a) {
+			l.Withdraw(i, s)
+		}
+	}
+}
+
+func standsFor(local, addr netip.Addr) bool {
+	return !local.IsValid() || local.IsUnspecified() || local.Unmap().WithZone("") == addr
+}
+
 // Owner returns the slot whose device has announced a service at address i.
 func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
 	l.mu.Lock()
@@ -56,6 +85,19 @@ func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
 		return 0, false
 	}
 	return int(length - 1), true
+}
+
+// Serve says that this device takes requests at address i.
+func (l *Lease) Serve(i int) error {
+	_, err := lock(l.sets[i].locks, servingAt+int64(l.slot), 1)
+	return err
+}
+
+// Refuses reports whether, among devices that all see the requests at address i, this one is to refuse those
+// that are for nobody: it is the lowest of those that take requests.
+func (l *Lease) Refuses(i int) bool {
+	_, _, below := locked(l.sets[i].locks, servingAt, int64(l.slot))
+	return l.slot == 0 || !below
 }
 
 // Others calls f with the slots at address i that other devices have.

@@ -40,6 +40,13 @@
 // The port is reserved by UDP sockets that receive nothing: otherwise the kernel would
 // answer every packet with an ICMP error.
 //
+// # Sharing an address
+//
+// Up to 64 links, of any processes of one user, can have the same address, udp links among them: see package slots.
+// The filter of each lets the packets of its slot through, and messages to queue pair 1, of which each
+// takes its own. A coalesced frame comes to the link that its first packet is for, which hands the
+// others on. A link with a link-local address has its addresses for itself.
+//
 // # Neighbours
 //
 // Routes and MAC addresses are the kernel's (package nexthop). While a neighbour is being

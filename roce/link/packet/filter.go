@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/goroce/goroce/ib"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +32,7 @@ const (
 	jeq = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 	jgt = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
 	jst = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	rsh = unix.BPF_ALU | unix.BPF_RSH | unix.BPF_K
 	and = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
 	ja  = unix.BPF_JMP | unix.BPF_JA
 	ret = unix.BPF_RET | unix.BPF_K
@@ -67,6 +69,7 @@ type filterConfig struct {
 	vlan     uint16 // 0: the socket gets one protocol, without tags
 	loopback int    // index of the loopback interface
 	addrs    []netip.Addr
+	slot     ib.Slot // whose packets pass
 }
 
 // build assembles the filter.
@@ -111,6 +114,7 @@ func (c *filterConfig) ip4Checks(f *filter) {
 	f.op(ret, 0)
 	f.load(ldh, netBase+22)
 	f.must(int(c.port))
+	c.slotCheck(f, netBase+ib.IPv4HeaderBytes)
 
 	// Source 127/8 only by the loopback interface.
 	f.load(ldb, netBase+12)
@@ -142,6 +146,7 @@ func (c *filterConfig) ip6Checks(f *filter) {
 	f.must(unix.IPPROTO_UDP)
 	f.load(ldh, netBase+42)
 	f.must(int(c.port))
+	c.slotCheck(f, netBase+ib.IPv6HeaderBytes)
 
 	var near, far filter
 	// Source ::1 only by the loopback interface: 8+3 words, compared in turn.
@@ -158,6 +163,22 @@ func (c *filterConfig) ip6Checks(f *filter) {
 		list.words(a, netBase+24, filter{{Code: ret, K: filterPass}})
 	}
 	f.destinations(near, far, c.loopback, nil)
+}
+
+// slotCheck rejects packets to queue pairs of other slots; udp is the offset of the UDP header. What says nothing of a
+// slot passes: packets to queue pair 1 or to groups, and those that are too short to be any.
+func (c *filterConfig) slotCheck(f *filter, udp int) {
+	if c.slot.Bits == 0 {
+		return
+	}
+	f.load(ldh, udp+4)
+	f.op(jgt, ib.UDPHeaderBytes+7, 0, 7)
+	f.load(ldw, udp+ib.UDPHeaderBytes+4)
+	f.op(and, int(ib.QPNMask))
+	f.op(jeq, int(ib.QPNGSI), 4, 0)
+	f.op(jeq, int(ib.QPNMulticast), 3, 0)
+	f.op(rsh, 24-int(c.slot.Bits))
+	f.must(int(c.slot.Index))
 }
 
 // words runs then if the 16 bytes at the offset are a.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/frame"
@@ -27,6 +28,8 @@ type Link struct {
 	loopback int // index of the loopback interface
 	groups   groups
 
+	lease *slots.Lease // nil: the link has its addresses for itself
+
 	tx sender
 	rx receiver
 
@@ -38,6 +41,7 @@ var (
 	_ link.Multicaster = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
 	_ link.Marker      = (*Link)(nil)
+	_ link.Slotted     = (*Link)(nil)
 )
 
 // Open opens the link. The error is a [*link.OpenError] that says what to do.
@@ -57,7 +61,7 @@ func (l *Link) open() (err error) {
 	}
 	err = l.local.Open(endpoint.Options{
 		Name: "packet", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,
-		HopsChanged: l.hopsChanged, Listen: l.listen,
+		HopsChanged: l.hopsChanged, Listen: l.listen, Share: l.leaseSlot,
 	})
 	if err != nil {
 		return err
@@ -123,7 +127,7 @@ func (l *Link) Capabilities() link.Capabilities {
 		Name: "packet", ICRCBits: 32, ECN: true, SourcePort: true,
 		GSO: l.tx.gso.Load(), GRO: true, SendBufferBytes: l.tx.sndbuf,
 	}
-	c.Mode = "ring"
+	c.Mode, c.Slot = "ring", l.slot()
 	for i, s := range l.rx.socks {
 		if s.ring == nil {
 			c.Mode = "queue"
@@ -182,6 +186,7 @@ func (l *Link) Wait(timeoutNs int64) error {
 	if fds[0].Revents != 0 {
 		l.local.Waker.Clear()
 	}
+	l.rx.noteAside()
 	for i := range fds {
 		switch {
 		case fds[i].Revents&unix.POLLNVAL != 0:
@@ -210,5 +215,9 @@ func (l *Link) release() error {
 		shut(l.tx.fd)
 	}
 	l.rx.close(shut)
-	return errors.Join(append(errs, l.local.Close())...)
+	errs = append(errs, l.local.Close())
+	if l.lease != nil {
+		l.lease.Close()
+	}
+	return errors.Join(errs...)
 }

@@ -31,11 +31,10 @@ func TestPortHeld(t *testing.T) {
 		var b link.Link
 		if reserved {
 			b = openPacket(nil).In(t, n.B, n.B4)
-			_, err := func() (l link.Link, err error) {
-				n.B.Do(func() { l, err = packet.Open(packet.Options{Addrs: []netip.Addr{n.B4}}) })
-				return
-			}()
-			require.ErrorIs(t, err, unix.EADDRINUSE)
+			n.B.Do(func() {
+				_, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.B4, ib.UDPPort)))
+				require.ErrorIs(t, err, unix.EADDRINUSE)
+			})
 		}
 		p := &transport.Path{Src: n.A4, Dst: n.B4, SrcPort: 0xC001, HopLimit: 64}
 		r := rand.New(rand.NewPCG(3, 3))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
@@ -27,6 +28,15 @@ type receiver struct {
 	// be overwritten.
 	inUse bool
 	split receive.Splitter
+
+	// Inboxes, in fds from asideFrom on, are for what other devices hand on.
+	inboxes   []int
+	asideFrom int
+	look      bool // there may be something
+	turn      int
+	inbox     []byte
+	strays    slots.Strays
+	all       bool // other devices at the address see the frame, too
 
 	overflow atomic.Uint64
 	// statsMu guards open: the kernel's counters are reset when they are read.
@@ -55,6 +65,14 @@ func (r *receiver) init(l *Link) error {
 	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.local.Waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	r.asideFrom = len(r.fds)
+	if l.lease != nil {
+		r.split.Slot, r.split.HandOn = l.lease.Slot(), r.handOn
+		for i := range l.local.Addrs() {
+			r.inboxes = append(r.inboxes, l.lease.Inbox(i))
+			r.fds = append(r.fds, unix.PollFd{Fd: int32(l.lease.Inbox(i)), Events: unix.POLLIN})
+		}
 	}
 	r.open = true
 	return nil
@@ -101,15 +119,19 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 		}
 	}
 	for {
-		n := 0
+		n := r.handedIn(batch)
 		for n < len(batch) && (r.split.Pending() || r.advance()) {
 			n += r.split.Split(batch[n:])
 		}
 		r.split.Publish()
+		r.flushStrays()
 		if n > 0 {
 			return n, nil
 		}
 		r.inUse = false
+		if r.receiveAside() {
+			continue
+		}
 		if ok, err := r.receive(); !ok || err != nil {
 			return 0, err
 		}
@@ -232,7 +254,7 @@ func (l *Link) CaughtUp() bool {
 			return false
 		}
 	}
-	return !r.split.Pending() && !r.reader.Pending()
+	return !r.split.Pending() && !r.reader.Pending() && !r.strays.Pending()
 }
 
 // begin goes on to the packets of a frame.
@@ -242,6 +264,7 @@ func (r *receiver) begin(b []byte) bool {
 		r.split.Malformed.Add(1)
 		return false
 	}
+	r.all = seenByAll(&d)
 	return r.mine(&d) && r.split.Begin(&d)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -75,7 +76,7 @@ func (l *Link) leaseSlot() (*slots.Lease, error) {
 	if !errors.As(err, &at) {
 		return nil, &OpenError{Err: err}
 	}
-	return nil, openError(at.Addr, at.Err, l.port)
+	return nil, sockio.PortError(at.Addr, at.Err, l.port)
 }
 
 func (s *sharing) close() {
@@ -101,7 +102,7 @@ func (l *Link) ServeRequests() error {
 	for i, of := range l.socks {
 		s := &socket{fd: l.share.lease.RequestSocket(i), index: i, addr: of.addr, port: l.port, leased: true}
 		s.ifIdx.Store(of.ifIdx.Load())
-		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i)); err != nil {
+		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i), l.share.lease.Serve(i)); err != nil {
 			return &OpenError{Addr: s.addr, Err: err}
 		}
 		socks = append(socks, s)
@@ -115,44 +116,23 @@ func (l *Link) ServeRequests() error {
 
 // Announce reserves a service; see [link.Slotted].
 func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error {
-	lease := l.share.lease
-	if lease == nil {
+	if l.share.lease == nil {
 		return nil
 	}
-	for i, of := range l.socks {
-		if !at(local, of.addr) {
-			continue
-		}
-		if err := lease.Announce(i, s); err != nil {
-			for k := range i {
-				if at(local, l.socks[k].addr) {
-					lease.Withdraw(k, s)
-				}
-			}
-			if errors.Is(err, slots.ErrInUse) {
-				return link.ErrServiceInUse
-			}
-			return os.NewSyscallError("announce", err)
-		}
+	switch err := l.share.lease.AnnounceAt(s, l.addrs, local); {
+	case errors.Is(err, slots.ErrInUse):
+		return link.ErrServiceInUse
+	case err != nil:
+		return os.NewSyscallError("announce", err)
 	}
 	return nil
 }
 
 // Withdraw undoes one Announce.
 func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
-	if l.share.lease == nil {
-		return
+	if l.share.lease != nil {
+		l.share.lease.WithdrawAt(s, l.addrs, local)
 	}
-	for i, of := range l.socks {
-		if at(local, of.addr) {
-			l.share.lease.Withdraw(i, s)
-		}
-	}
-}
-
-// at reports whether a local address, which may be unspecified, stands for addr.
-func at(local, addr netip.Addr) bool {
-	return !local.IsValid() || local.IsUnspecified() || local.Unmap().WithZone("") == addr
 }
 
 // handOn gives a packet of the socket being read to the device that it is for. It returns false if that

@@ -2,7 +2,6 @@ package udp
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -53,7 +52,7 @@ func (s *socket) open() (err error) {
 	}
 	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP); err != nil {
 		s.fd = -1
-		return openError(s.addr, os.NewSyscallError("socket", err), 0)
+		return sockio.PortError(s.addr, os.NewSyscallError("socket", err), 0)
 	}
 	if family == unix.AF_INET6 {
 		if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
@@ -61,13 +60,6 @@ func (s *socket) open() (err error) {
 		}
 	}
 	return nil
-}
-
-func familyName(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
 }
 
 // bind takes a port of the address.
@@ -83,23 +75,10 @@ func (s *socket) bind(port uint16) error {
 		sa = sa6
 	}
 	if err := unix.Bind(s.fd, sa); err != nil {
-		return openError(s.addr, os.NewSyscallError("bind", err), port)
+		return sockio.PortError(s.addr, os.NewSyscallError("bind", err), port)
 	}
 	s.port = port
 	return nil
-}
-
-// openError says what to do about an error of a socket.
-func openError(a netip.Addr, err error, port uint16) *OpenError {
-	hint := sockio.BindHint(err, port)
-	if errors.Is(err, unix.EAFNOSUPPORT) {
-		hint = "this kernel has no " + familyName(a)
-	}
-	if uid, ok := sockio.PortUser(a, port); ok && errors.Is(err, unix.EADDRINUSE) && uid != os.Geteuid() {
-		hint = fmt.Sprintf("a program of user %d has UDP port %d on this address, and only programs of one user can share it: "+
-			"run both as the same user, or give each user an address of its own", uid, port)
-	}
-	return &OpenError{Addr: a, Hint: hint, Err: err}
 }
 
 // sendGroupsBy has packets to multicast groups leave by the socket's interface.

@@ -50,6 +50,9 @@ type Options struct {
 	Port  uint16 // 0 is 4791
 	VLAN  uint16
 
+	// Share, if set, returns UDP sockets that have the port on the addresses, which are on
+	// interfaces with the indexes, and receive nothing; nil if the port is not shared.
+	Share func(addrs []netip.Addr, indexes []int) (fds []int, err error)
 	// HopsChanged is called when destinations have become reachable or not.
 	HopsChanged func()
 	// LinkChanged, if set, is called when an interface has changed, gone if it was
@@ -93,13 +96,21 @@ func (l *Local) Open(o Options) (err error) {
 	if err != nil {
 		return &link.OpenError{Err: err}
 	}
+	var shared []int
+	if o.Share != nil {
+		if shared, err = o.Share(l.o.Addrs, l.index); err != nil {
+			return err
+		}
+	}
 	for i, a := range l.o.Addrs {
 		k, _ := l.Hops.Link(l.index[i])
 		if !k.Ethernet() {
 			return &link.OpenError{Addr: a, Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
 		}
-		r, err := reservePort(a, l.index[i], o.Port)
-		if err != nil {
+		var r *portReservation
+		if shared != nil {
+			r = sharedPort(shared[i], a, l.index[i], o.Port)
+		} else if r, err = reservePort(a, l.index[i], o.Port); err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -200,6 +211,13 @@ func (l *Local) Close() error {
 	var errs []error
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for m := range l.groups {
+		if i := slices.Index(l.o.Addrs, m.local); i < len(l.reserved) && l.reserved[i].shared {
+			// Others keep the socket.
+			errs = append(errs, l.reserved[i].leave(m.group))
+		}
+	}
+	clear(l.groups)
 	for _, r := range l.reserved {
 		errs = append(errs, r.close())
 	}

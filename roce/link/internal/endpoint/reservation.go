@@ -19,6 +19,8 @@ type portReservation struct {
 	addr  netip.Addr
 	index int
 	port  uint16
+	// shared is a socket that other devices have, too, and that is not to be closed here.
+	shared bool
 }
 
 // reservePort binds the port on an address of the interface of the index.
@@ -31,25 +33,38 @@ func reservePort(a netip.Addr, index int, port uint16) (*portReservation, error)
 	if err != nil {
 		return nil, &link.OpenError{Addr: a, Err: os.NewSyscallError("socket", err)}
 	}
-	r := &portReservation{fd, a, index, port}
-	// Without it the kernel would cut up every coalesced frame before dropping it.
-	_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	r := &portReservation{fd: fd, addr: a, index: index, port: port}
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
 		unix.Close(fd)
 		return nil, &link.OpenError{Addr: a, Err: os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)}
 	}
-	if a.Is4() {
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TTL, 1)
-	} else {
+	if a.Is6() {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
-		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 1)
 	}
+	r.setOptions()
 	if err := unix.Bind(fd, r.sockaddr(a)); err != nil {
 		unix.Close(fd)
 		return nil, &link.OpenError{Addr: a, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}
 	return r, nil
+}
+
+// sharedPort is a reservation by a socket that is bound and receives nothing.
+func sharedPort(fd int, a netip.Addr, index int, port uint16) *portReservation {
+	r := &portReservation{fd: fd, addr: a, index: index, port: port, shared: true}
+	r.setOptions()
+	return r
+}
+
+func (r *portReservation) setOptions() {
+	// Without it the kernel would cut up every coalesced frame before dropping it.
+	_ = unix.SetsockoptInt(r.fd, unix.SOL_UDP, unix.UDP_GRO, 1)
+	if r.addr.Is4() {
+		_ = unix.SetsockoptInt(r.fd, unix.IPPROTO_IP, unix.IP_TTL, 1)
+	} else {
+		_ = unix.SetsockoptInt(r.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 1)
+	}
 }
 
 func (r *portReservation) sockaddr(a netip.Addr) unix.Sockaddr {
@@ -80,7 +95,12 @@ func (r *portReservation) move(index int, groups []netip.Addr) {
 }
 
 // close gives the port back.
-func (r *portReservation) close() error { return os.NewSyscallError("close", unix.Close(r.fd)) }
+func (r *portReservation) close() error {
+	if r.shared {
+		return nil
+	}
+	return os.NewSyscallError("close", unix.Close(r.fd))
+}
 
 // poke sends an empty datagram, which peers ignore, so that the kernel resolves
 // the neighbour on the way. Its hop limit is 1: it goes no further.

@@ -75,7 +75,7 @@ func BindHint(err error, port uint16) string {
 			return fmt.Sprintf("the kernel's rdma_rxe is loaded and owns UDP port %d in this network namespace: "+
 				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
 		}
-		return fmt.Sprintf("something that does not share it uses UDP port %d on this address: "+
+		return fmt.Sprintf("something else uses UDP port %d on this address, and one of both cannot share it: "+
 			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port, port)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return "no interface here has this address, or its detection is not finished: see `ip addr`"

@@ -4,11 +4,16 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/goroce/goroce/roce/link"
+	"golang.org/x/sys/unix"
 )
 
 // PortUser returns the user who has a UDP port on an address, if the kernel says
@@ -49,4 +54,24 @@ func hexAddr(a netip.Addr) string {
 		s.WriteString(strings.ToUpper(hex.EncodeToString(w[:])))
 	}
 	return s.String()
+}
+
+// PortError says what to do about an error of a socket of an address and UDP port.
+func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
+	hint := BindHint(err, port)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		hint = "this kernel has no " + familyName(a)
+	}
+	if uid, ok := PortUser(a, port); ok && errors.Is(err, unix.EADDRINUSE) && uid != os.Geteuid() {
+		hint = fmt.Sprintf("a program of user %d has UDP port %d on this address, and only programs of one user can share it: "+
+			"run both as the same user, or give each user an address of its own", uid, port)
+	}
+	return &link.OpenError{Addr: a, Hint: hint, Err: err}
+}
+
+func familyName(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
 }

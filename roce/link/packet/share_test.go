@@ -1,0 +1,134 @@
+package packet_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/linktest"
+	"github.com/goroce/goroce/roce/link/packet"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// to makes a packet one for a queue pair.
+func to(p transport.TxPacket, n ib.QPN) transport.TxPacket {
+	binary.BigEndian.PutUint32(p.Header[4:], uint32(n))
+	return p
+}
+
+// message is a message of the communication manager to queue pair 1.
+func message(path *transport.Path, at mad.Attribute, put func(*mad.Data) error) transport.TxPacket {
+	var b [mad.Bytes]byte
+	h := mad.CMHeader(at, 1)
+	if err := put(h.Put(&b)); err != nil {
+		panic(err)
+	}
+	tx := transport.TxPacket{Path: path, PayloadLen: mad.Bytes, NumFrags: 1}
+	tx.Frags[0] = b[:]
+	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
+	tx.HeaderLen = uint8(bth.PutHeaders(tx.Header[:]))
+	return tx
+}
+
+// Links of one address get what is for their slots, by frames of their own and by those whose
+// first packet is for another; and requests come to who has announced the service.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	n := linktest.NewNet(t, 1500)
+	for _, ab := range [][2]netip.Addr{{n.A4, n.B4}, {n.A6, n.B6}} {
+		for _, ring := range []bool{true, false} {
+			share(t, n, ab[0], ab[1], packet.Options{DisableRing: !ring})
+		}
+	}
+}
+
+func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options) {
+	open := func(ns *linktest.Namespace, addr netip.Addr) (l *packet.Link) {
+		o := o
+		o.Addrs = []netip.Addr{addr}
+		var err error
+		ns.Do(func() { l, err = packet.Open(o) })
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
+		return l
+	}
+	a, b, c := open(n.A, from), open(n.B, at), open(n.B, at)
+	sb, sc := b.Capabilities().Slot, c.Capabilities().Slot
+	require.Equal(t, [2]uint8{sb.Index, sc.Index}, [2]uint8{sb.Index, sb.Index + 1})
+	r := rand.New(rand.NewPCG(1, 2))
+	path := linktest.NewPath(a, b)
+	linktest.Reaches(t, a, b, path) // resolves the neighbour
+
+	// A frame with packets for both comes to the first one's.
+	var forB, forC, mixed []transport.TxPacket
+	for i := range 20 {
+		p := linktest.Packet(r, path, 64)
+		if i%2 == 0 {
+			p = to(p, sb.QPN(5))
+			forB = append(forB, p)
+		} else {
+			p = to(p, sc.QPN(5))
+			forC = append(forC, p)
+		}
+		mixed = append(mixed, p)
+	}
+	before := a.Stats().TxDatagrams
+	linktest.SendAll(t, a, mixed)
+	require.Equal(t, before+1, a.Stats().TxDatagrams)
+	linktest.Await(t, b, forB)
+	linktest.Await(t, c, forC)
+	require.EqualValues(t, len(forC), b.Stats().RxHandedOn)
+	require.EqualValues(t, len(forC), c.Stats().RxHandedIn)
+	linktest.SendAll(t, a, forC[:1])
+	linktest.Await(t, c, forC[:1])
+	require.EqualValues(t, len(forC), c.Stats().RxHandedIn, "this one came by itself")
+
+	service := mad.NewServiceID(mad.PortSpaceTCP, 7)
+	req := message(path, mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)
+	rep := message(path, mad.AttrREP, (&mad.REP{LocalCommID: 1, RemoteCommID: mad.CommID(sc.CommID(99))}).Put)
+	rej := message(path, mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
+	// expect sends a message and then a packet to each, so that what does not come is not waited for.
+	expect := func(what string, m transport.TxPacket, toB, toC bool) {
+		t.Helper()
+		linktest.SendAll(t, a, []transport.TxPacket{m})
+		linktest.SendAll(t, a, []transport.TxPacket{forB[0]})
+		linktest.SendAll(t, a, []transport.TxPacket{forC[0]})
+		for _, x := range []struct {
+			l    link.Link
+			want bool
+			mark transport.TxPacket
+		}{{b, toB, forB[0]}, {c, toC, forC[0]}} {
+			var all []transport.TxPacket
+			if x.want {
+				all = append(all, m)
+			}
+			all = append(all, x.mark)
+			for i, rx := range linktest.Receive(t, x.l, len(all)) {
+				require.Equal(t, all[i].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes], "%s: packet %d", what, i)
+			}
+		}
+	}
+	expect("about a connection", rep, false, true)
+	require.NoError(t, b.ServeRequests())
+	require.NoError(t, c.ServeRequests())
+	expect("nobody has the service: one refuses", req, true, false)
+	require.NoError(t, c.Announce(service, netip.Addr{}))
+	require.ErrorIs(t, b.Announce(service, at), syscall.EADDRINUSE)
+	expect("c has it", req, false, true)
+	expect("for whoever has it", rej, true, true)
+	c.Withdraw(service, at)
+	require.NoError(t, b.Announce(service, at))
+	expect("b has it", req, true, false)
+	require.NoError(t, b.Close())
+	linktest.SendAll(t, a, []transport.TxPacket{req})
+	linktest.SendAll(t, a, []transport.TxPacket{forC[0]})
+	linktest.Await(t, c, []transport.TxPacket{req, forC[0]})
+	require.NoError(t, c.Close())
+	require.NoError(t, a.Close())
+}
