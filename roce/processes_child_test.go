@@ -19,6 +19,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -64,9 +65,17 @@ func (c *childProcess) do(words []string) (string, error) {
 		arg = words[1]
 	}
 	switch verb {
-	case "open":
+	case "open": // on a link
+		cfg := verbs.Config{Addrs: []netip.Addr{c.addr}}
+		if arg == "packet" {
+			l, err := packet.Open(packet.Options{Addrs: cfg.Addrs})
+			if err != nil {
+				return "", err
+			}
+			cfg.Link = l
+		}
 		var err error
-		c.dev, err = verbs.Open(verbs.Config{Addrs: []netip.Addr{c.addr}})
+		c.dev, err = verbs.Open(cfg)
 		return "ok", err
 	case "listen": // and echo; port 0 is any
 		lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: c.dev, RecvBytes: messageBytes}}

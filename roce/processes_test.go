@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -87,17 +88,29 @@ func all(ps []*process, f func(*process)) {
 // Eight processes listen and dial each other at once. Some are killed with messages under way, the first
 // one, which has made the sockets, too: nobody else notices, and others take their place.
 func TestProcessesDie(t *testing.T) {
-	addr := processAddr()
 	n := 8
 	if testing.Short() {
 		n = 5
 	}
+	t.Run("udp", func(t *testing.T) { processesDie(t, "udp", n) })
+	t.Run("packet", func(t *testing.T) {
+		l, err := packet.Open(packet.Options{Addrs: []netip.Addr{processAddr()}})
+		if err != nil {
+			t.Skip(err)
+		}
+		require.NoError(t, l.Close())
+		processesDie(t, "packet", 4)
+	})
+}
+
+func processesDie(t *testing.T, link string, n int) {
+	addr := processAddr()
 	ps := make([]*process, n)
 	for i := range ps {
 		ps[i] = startProcess(t, addr, 0)
 	}
-	ps[0].say("open") // the first
-	all(ps[1:], func(p *process) { p.say("open") })
+	ps[0].say("open", link) // the first
+	all(ps[1:], func(p *process) { p.say("open", link) })
 	all(ps, func(p *process) { p.port = p.say("listen", "0") })
 	all(ps, func(p *process) {
 		for _, to := range ps {
@@ -122,7 +135,7 @@ func TestProcessesDie(t *testing.T) {
 		ps = append(ps[:k:k], ps[k+1:]...)
 		everyone(ps)
 		fresh := startProcess(t, addr, 0)
-		fresh.say("open")
+		fresh.say("open", link)
 		fresh.port = fresh.say("listen", "0")
 		for _, p := range ps {
 			p.say("dial", fresh.port)
