@@ -141,7 +141,7 @@ func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 
 // Register registers memory for operations of this connection and, with
 // rights other than LocalWrite, for those of the peer; tell it what MR.Remote
-// returns. It is deregistered when the connection is closed, if it was not
+// returns. The region is closed with the connection, if it was not
 // before.
 func (c *Conn) Register(buf []byte, access verbs.Access, opts ...verbs.RegOption) (*verbs.MR, error) {
 	mr, err := c.PD().RegisterMR(buf, access, opts...)
@@ -151,7 +151,7 @@ func (c *Conn) Register(buf []byte, access verbs.Access, opts ...verbs.RegOption
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		_ = mr.Deregister()
+		_ = mr.Close()
 		return nil, c.opError("register", verbs.ErrClosed)
 	}
 	c.regions = append(c.regions, mr)

@@ -4,13 +4,12 @@ import (
 	"errors"
 
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Close ends the connection at once: operations in progress fail, as do calls
 // that wait, and the peer is told. Wait for operations first that have to
-// succeed. Memory from Register is deregistered, and messages from RecvMsg must
+// succeed. Regions from Register are closed, and messages from RecvMsg must
 // not be used any more. If the protection domain is the connection's own, so is
 // all memory that was registered in it, by whatever call.
 //
@@ -18,10 +17,10 @@ import (
 // end: a queue pair, SRQ or address handle that it made in the connection's own
 // protection domain, or a memory window bound to memory from Register. The
 // connection is over all the same; closing it again, when these are gone,
-// releases the rest. Otherwise closing again does nothing.
+// releases the rest.
 func (c *Conn) Close() error {
 	if c.s == nil {
-		return c.opError("close", kind.Zero)
+		return nil
 	}
 	c.mu.Lock()
 	if !c.closed {
@@ -63,11 +62,11 @@ func (c *Conn) free() error {
 		note(c.pool.Close())
 	}
 	if c.recvs.mr != nil {
-		note(c.recvs.mr.Deregister())
+		note(c.recvs.mr.Close())
 	}
 	left := c.regions[:0]
 	for _, mr := range c.regions {
-		err := mr.Deregister() // ErrDestroyed if the application was faster
+		err := mr.Close()
 		if !c.ownPD && note(err) {
 			left = append(left, mr)
 		}

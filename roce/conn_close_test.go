@@ -30,12 +30,12 @@ func TestConnCloseReleasesMemory(t *testing.T) {
 		_, err = mw.Bind(c.PD(), mr, 0, 8, RemoteRead)
 		require.NoError(t, err)
 	}
-	require.ErrorIs(t, buf.Free(), ErrBusy)
+	require.ErrorIs(t, buf.Close(), ErrBusy)
 	require.NoError(t, c.Close())
 	require.Equal(t, before, ds[0].MemCounts())
-	require.NoError(t, buf.Free(), "nothing uses it any more")
-	require.ErrorIs(t, mapped.Deregister(), verbs.ErrDestroyed)
-	require.ErrorIs(t, plain.Deregister(), verbs.ErrDestroyed)
+	require.NoError(t, buf.Close(), "nothing uses it any more")
+	require.ErrorIs(t, use(mapped), verbs.ErrDestroyed)
+	require.ErrorIs(t, use(plain), verbs.ErrDestroyed)
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
 }
@@ -80,11 +80,12 @@ func TestConnCloseAgain(t *testing.T) {
 		_, err = mw.Bind(pd, mr, 0, 8, RemoteRead)
 		require.NoError(t, err)
 		require.ErrorIs(t, c.Close(), ErrBusy)
-		require.NoError(t, mw.Dealloc())
+		require.NoError(t, mw.Close())
 		require.NoError(t, c.Close())
-		require.ErrorIs(t, mr.Deregister(), verbs.ErrDestroyed)
-		require.NoError(t, kept.Deregister(), "that is not the connection's")
-		require.NoError(t, pd.Dealloc())
+		require.ErrorIs(t, use(mr), verbs.ErrDestroyed)
+		require.NoError(t, use(kept), "that is not the connection's")
+		require.NoError(t, kept.Close())
+		require.NoError(t, pd.Close())
 		require.Equal(t, before, ds[0].MemCounts())
 		require.NoError(t, s.Close())
 	})
@@ -113,4 +114,10 @@ func connPairOn(t testing.TB, a, b *verbs.Device, cc ConnConfig) (client, server
 	client, err := (&Dialer{ConnConfig: cc}).DialAddr(ctx, l.Addr())
 	require.NoError(t, err)
 	return client, <-got
+}
+
+// use returns the error of an access to a region.
+func use(mr *verbs.MR) error {
+	_, err := mr.ReadAt(nil, 0)
+	return err
 }

@@ -131,5 +131,5 @@ func TestShareTooMuch(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
-	require.NoError(t, b.Free())
+	require.NoError(t, b.Close())
 }

@@ -13,7 +13,7 @@ import (
 // Pending is an operation in progress.
 type Pending struct {
 	c   *Conn
-	buf *verbs.Buf // given back at the end
+	buf *verbs.PoolBuf // given back at the end
 
 	// Under c.mu:
 	done bool
@@ -92,7 +92,7 @@ func (p *Pending) WC() verbs.WC {
 
 // start posts a work request. It waits while the send queue is full. buf, if
 // not nil, is released when the operation is complete, or at once on an error.
-func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf *verbs.Buf) (*Pending, error) {
+func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf *verbs.PoolBuf) (*Pending, error) {
 	p := &Pending{c: c, buf: buf}
 	return p, c.startPending(ctx, wr, p)
 }

@@ -11,7 +11,7 @@ import (
 // Share registers buf for the peer and tells it in a message where it is, how
 // long, and with which key; the peer takes that with [Conn.Shared]. access is
 // what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic, or several of
-// them. The memory is the peer's to use until the region is deregistered or the
+// them. The memory is the peer's to use until the region is closed or the
 // connection closed.
 //
 // buf may have up to 4 GiB - 1 bytes, which is what the message can name.
@@ -38,7 +38,7 @@ func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*ver
 	}
 	if err != nil {
 		// The peer may know the key by now, although we don't know that it does.
-		_ = mr.Deregister()
+		_ = mr.Close()
 		return nil, c.opError("share", err)
 	}
 	return mr, nil

@@ -61,9 +61,9 @@ func TestErrorVocabulary(t *testing.T) {
 	require.NoError(t, err)
 	gone := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
 	require.NoError(t, gone.QP.Close())
-	require.NoError(t, gone.MR.Deregister())
+	require.NoError(t, gone.MR.Close())
 	require.NoError(t, gone.CQ.Close())
-	require.NoError(t, gone.PD.Dealloc())
+	require.NoError(t, gone.PD.Close())
 	closed := rocetest.SimDevices(t, sim.New(sim.Config{}), 1)[0]
 	require.NoError(t, closed.Close())
 	srq, err := e.PD.CreateSRQ(verbs.SRQAttr{MaxWR: 1})
@@ -146,13 +146,11 @@ func TestErrorVocabulary(t *testing.T) {
 		"destroyed QP":   {f: func() error { return gone.QP.PostSend(&verbs.SendWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
 		"destroyed QP 2": {f: func() error { return gone.QP.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
 		"destroyed QP 3": {f: func() error { return gone.QP.Modify(verbs.QPAttr{}, 0) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed MR":   {f: gone.MR.Deregister, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed MR 2": {f: func() error { return two(gone.MR.ReadAt(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed PD":   {f: gone.PD.Dealloc, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
-		"destroyed PD 2": {f: func() error { return two(gone.PD.RegisterMR(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"PD in use":      {f: e.PD.Dealloc, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: dealloc PD: in use ("},
+		"destroyed MR":   {f: func() error { return two(gone.MR.ReadAt(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed PD":   {f: func() error { return two(gone.PD.RegisterMR(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"PD in use":      {f: e.PD.Close, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: close PD: in use ("},
 		"CQ in use":      {f: e.CQ.Close, is: errs{ErrBusy, syscall.EBUSY}},
-		"MR in use":      {f: mr2.Deregister, is: errs{ErrBusy, syscall.EBUSY}},
+		"MR in use":      {f: mr2.Close, is: errs{ErrBusy, syscall.EBUSY}},
 		"state":          {f: func() error { return e.QP.PostSend(&verbs.SendWR{}) }, is: errs{ErrInvalidState}},
 		"full":           {f: func() error { return srq.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrQueueFull}},
 		"opcode":         {f: func() error { return ready.QP.PostSend(&verbs.SendWR{Opcode: 200}) }, is: errs{verbs.ErrInvalidOpcode}},

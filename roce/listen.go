@@ -268,10 +268,10 @@ func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 }
 
 // Close ends the listener: calls of Accept return, and requests that nobody
-// has accepted are refused. Connections live on. Closing again does nothing.
+// has accepted are refused. Connections live on.
 func (l *Listener) Close() error {
 	if l.s == nil {
-		return &verbs.OpError{Op: "close", Err: kind.Zero}
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

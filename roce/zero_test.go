@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"path/filepath"
 	"reflect"
 	"runtime/debug"
@@ -21,7 +22,7 @@ import (
 
 // publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
-	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.Buf{}, verbs.Buffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{},
+	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{},
 	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, verbs.ConnOption(nil), rdmacm.ConnParam{}, ConnRequest{},
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
 	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.RegOption(nil),
@@ -167,18 +168,18 @@ func TestZeroArguments(t *testing.T) {
 
 // liveValue returns a pointer to a value of a type as the package makes them, on a device of its
 // own; nil for types without objects beneath.
-func liveValue(t *testing.T, name string) any {
+func liveValue(t *testing.T, name string, device ...func(*verbs.Device)) any {
 	made := map[string]func(e, peer *rocetest.End) any{
-		"AH":      func(e, peer *rocetest.End) any { ah, _ := e.PD.CreateAHTo(peer.D.GIDs()[0]); return ah },
-		"BufPool": func(e, _ *rocetest.End) any { return verbs.NewBufPool(e.PD, 0) },
-		"Buf":     func(e, _ *rocetest.End) any { b, _ := verbs.NewBufPool(e.PD, 0).Get(1); return b },
-		"Buffer":  func(*rocetest.End, *rocetest.End) any { b, _ := verbs.MapBuffer(1, false); return b },
+		"AH":           func(e, peer *rocetest.End) any { ah, _ := e.PD.CreateAHTo(peer.D.GIDs()[0]); return ah },
+		"BufPool":      func(e, _ *rocetest.End) any { return verbs.NewBufPool(e.PD, 0) },
+		"PoolBuf":      func(e, _ *rocetest.End) any { b, _ := verbs.NewBufPool(e.PD, 0).Get(1); return b },
+		"MappedBuffer": func(*rocetest.End, *rocetest.End) any { b, _ := verbs.MapBuffer(1, false); return b },
 		"ID": func(e, _ *rocetest.End) any {
 			ch, _ := rdmacm.CreateEventChannel(e.D)
 			id, _ := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 			return id
 		},
-		"CQ":                func(e, _ *rocetest.End) any { return e.CQ },
+		"CQ":                func(e, _ *rocetest.End) any { cq, _ := e.D.CreateCQ(1, nil); return cq },
 		"CompletionChannel": func(e, _ *rocetest.End) any { ch, _ := e.D.CreateCompletionChannel(); return ch },
 		"Conn":              func(e, peer *rocetest.End) any { c, _ := connPair(t, e.D, peer.D, ConnConfig{}); return c },
 		"Device":            func(e, _ *rocetest.End) any { return e.D },
@@ -193,7 +194,7 @@ func liveValue(t *testing.T, name string) any {
 			require.NoError(t, err)
 			return &m
 		},
-		"PD": func(e, _ *rocetest.End) any { return e.PD },
+		"PD": func(e, _ *rocetest.End) any { pd, _ := e.D.AllocPD(); return pd },
 		"Pending": func(e, peer *rocetest.End) any {
 			c, _ := connPair(t, e.D, peer.D, ConnConfig{})
 			p, err := c.Start(rocetest.Context(t), verbs.SendWR{Opcode: verbs.WRWrite})
@@ -207,5 +208,71 @@ func liveValue(t *testing.T, name string) any {
 		return nil
 	}
 	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	for _, f := range device {
+		f(ds[0])
+	}
 	return made(rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{}), rocetest.NewEnd(t, ds[1], 64, verbs.QPInitAttr{}))
+}
+
+// Every object ends in the same way: with Close, of which a second one does nothing, nor one of a
+// zero value, nor one after that of the device.
+func TestClosing(t *testing.T) {
+	found := 0
+	for _, v := range publicTypes {
+		typ := reflect.PointerTo(reflect.TypeOf(v))
+		for _, other := range []string{"Destroy", "Dealloc", "Deregister", "Free", "Shutdown"} {
+			_, has := typ.MethodByName(other)
+			require.False(t, has, "%v has %s", typ, other)
+		}
+		if _, has := typ.MethodByName("Close"); !has {
+			continue
+		}
+		found++
+		t.Run(typ.Elem().String(), func(t *testing.T) {
+			closed := func(c io.Closer) {
+				t.Helper()
+				require.NoError(t, c.Close())
+				require.NoError(t, c.Close(), "again")
+			}
+			closed(reflect.New(typ.Elem()).Interface().(io.Closer))
+			live := func() (io.Closer, *verbs.Device) {
+				var d *verbs.Device
+				v := liveValue(t, typ.Elem().Name(), func(on *verbs.Device) { d = on })
+				require.NotNil(t, v, "TestZeroValues makes none")
+				return v.(io.Closer), d
+			}
+			c, _ := live()
+			closed(c)
+			c, d := live()
+			closed(d)
+			closed(c)
+		})
+	}
+	require.Equal(t, 15, found, "objects that end")
+}
+
+// What others need is not closed under them, and can be when they have gone.
+func TestClosingInUse(t *testing.T) {
+	d := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 1)[0]
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	cq, err := d.CreateCQ(1, nil)
+	require.NoError(t, err)
+	srq, err := pd.CreateSRQ(verbs.SRQAttr{})
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, SRQ: srq})
+	require.NoError(t, err)
+	buf, mr, err := pd.AllocBuffer(4096, verbs.AccessAll)
+	require.NoError(t, err)
+	mw, err := pd.AllocMW(verbs.WindowType1)
+	require.NoError(t, err)
+	_, err = mw.Bind(pd, mr, 0, 8, RemoteRead)
+	require.NoError(t, err)
+	for _, c := range []io.Closer{cq, srq, mr, buf, pd} {
+		require.ErrorIs(t, c.Close(), ErrBusy, "%T", c)
+	}
+	for _, c := range []io.Closer{qp, cq, srq, mw, mr, buf, pd} {
+		require.NoError(t, c.Close(), "%T", c)
+		require.NoError(t, c.Close(), "%T, again", c)
+	}
 }

@@ -20,7 +20,7 @@ import (
 // Node is one end.
 type Node struct {
 	counter *atomic.Uint64
-	mem     *verbs.Buffer
+	mem     *verbs.MappedBuffer
 	buf     []byte // all of mem
 
 	dev    *verbs.Device

@@ -38,7 +38,7 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (
 	if err != nil {
 		return "", err
 	}
-	defer pd.Dealloc()
+	defer pd.Close()
 	cq, err := dev.CreateCQ(16, nil)
 	if err != nil {
 		return "", err
@@ -49,7 +49,7 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (
 	if err != nil {
 		return "", err
 	}
-	defer mr.Deregister()
+	defer mr.Close()
 	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: cq})
 	if err != nil {
 		return "", err
@@ -62,7 +62,7 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (
 	if err != nil {
 		return "", err
 	}
-	defer ah.Destroy()
+	defer ah.Close()
 	tid := mad.TID(0)
 	ask := func(h mad.Header) ([]byte, error) {
 		tid++

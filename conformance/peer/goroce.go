@@ -85,7 +85,7 @@ func (s *goroceSession) Close() error {
 	for _, m := range s.mrs {
 		errs = append(errs, m.Dereg())
 	}
-	return errors.Join(append(errs, s.pd.Dealloc())...)
+	return errors.Join(append(errs, s.pd.Close())...)
 }
 
 func (s *goroceSession) Counters() (map[string]uint64, error) {

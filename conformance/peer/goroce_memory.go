@@ -73,7 +73,7 @@ func (m *goroceMR) Dereg() error {
 		return nil
 	}
 	m.gone = true
-	return m.mr.Deregister()
+	return m.mr.Close()
 }
 
 func (q *goroceQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {

@@ -171,10 +171,10 @@ func (q *goroceQP) Close() error {
 	}
 	errs = append(errs, q.sendCQ.Close(), q.recvCQ.Close())
 	for _, ah := range q.ahs {
-		errs = append(errs, ah.Destroy())
+		errs = append(errs, ah.Close())
 	}
 	for _, w := range q.windows {
-		errs = append(errs, w.Dealloc())
+		errs = append(errs, w.Close())
 	}
 	return errors.Join(errs...)
 }

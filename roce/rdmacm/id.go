@@ -318,7 +318,7 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 // Close ends the ID (rdma_destroy_id): a listener stops listening, a
 // connection is disconnected or given up, and the peer is told, as often as it takes, while the device is open. A
 // queue pair made by CreateQP is destroyed. Events of the ID that were not
-// taken are dropped, and connection requests to it refused. Closing again does nothing.
+// taken are dropped, and connection requests to it refused.
 func (id *ID) Close() error {
 	return doIfOpen(id.s, func(now int64) { id.closeLocked(now) })
 }

@@ -28,7 +28,7 @@ func sendUD(t testing.TB, p *rocetest.Peer, u rdmacm.UDParam, s string) {
 		ID: 77, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.MR.SGE(2000, len(s))},
 		AH: ah, RemoteQPN: u.QPN, RemoteQKey: u.QKey,
 	}))
-	require.NoError(t, ah.Destroy())
+	require.NoError(t, ah.Close())
 }
 
 // A datagram association as udaddy makes it: look up, then send.

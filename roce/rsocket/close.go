@@ -14,15 +14,16 @@ import (
 // There is no kernel that would go on when the device is closed, or the process ends:
 // before that, wait with [Drain], or have Close wait with [Conn.SetLinger].
 //
-// The error is that of a second Close, or says that data was lost, if Close has waited for it.
+// The error says that data was lost, if Close has waited for it. A second Close does nothing and
+// returns nil.
 func (c *Conn) Close() error {
 	if !c.valid() {
-		return errInvalid
+		return nil
 	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return opError("close", c.laddr, c.raddr, net.ErrClosed)
+		return nil
 	}
 	c.closed = true
 	linger := c.cfg.Linger

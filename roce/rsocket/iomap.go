@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"sync"
 
 	"github.com/goroce/goroce/ib"
@@ -21,7 +20,6 @@ type Mapping struct {
 	mr    *verbs.MR
 	index int
 	once  sync.Once
-	err   error
 }
 
 // Map lets the peer write buf with riowrite, [Conn.WriteAt] here, as bytes off
@@ -70,7 +68,7 @@ func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 		err = c.err
 	}
 	if err != nil {
-		_ = mr.Deregister() // nobody knows of it
+		_ = mr.Close() // nobody knows of it
 		return nil, err
 	}
 	m := &Mapping{c: c, buf: buf, mr: mr, index: index}
@@ -136,8 +134,9 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 // connection does the same.
 func (m *Mapping) Close() error {
 	if !m.valid() {
-		return errInvalid
+		return nil
 	}
+	var err error
 	m.once.Do(func() {
 		c := m.c
 		c.mu.Lock()
@@ -145,13 +144,12 @@ func (m *Mapping) Close() error {
 		for i, o := range c.maps {
 			if o == m {
 				c.maps = append(c.maps[:i], c.maps[i+1:]...)
-				m.err = m.mr.Deregister()
+				err = m.mr.Close()
 				return
 			}
 		}
-		m.err = net.ErrClosed // with the connection
 	})
-	return opError("unmap", m.c.laddr, m.c.raddr, m.err)
+	return opError("unmap", m.c.laddr, m.c.raddr, err)
 }
 
 // WriteAt writes p straight into memory that the peer has mapped (riowrite),

@@ -51,7 +51,6 @@ type Listener struct {
 
 	closing sync.Once
 	closed  chan struct{}
-	err     error // of Close
 }
 
 // Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and the unspecified ones stand for all addresses of
@@ -304,14 +303,13 @@ func (c *Conn) drop() {
 // for it are closed. Connections that were accepted go on.
 func (l *Listener) Close() error {
 	if !l.valid() {
-		return errInvalid
+		return nil
 	}
-	first := false
+	var err error
 	l.closing.Do(func() {
-		first = true
 		close(l.closed)
 		l.dl.kill()
-		l.err = errors.Join(l.id.Close(), l.ch.Close())
+		err = errors.Join(l.id.Close(), l.ch.Close())
 		if l.ended != nil {
 			<-l.ended
 		}
@@ -332,8 +330,5 @@ func (l *Listener) Close() error {
 			}
 		}
 	})
-	if !first {
-		return opError("close", Addr{}, l.addr, net.ErrClosed)
-	}
-	return opError("close", Addr{}, l.addr, l.err)
+	return opError("close", Addr{}, l.addr, err)
 }

@@ -103,7 +103,7 @@ func (c *Conn) unmap() error {
 	c.mu.Unlock()
 	var errs []error
 	for _, m := range maps {
-		if err := m.mr.Deregister(); err != nil && !errors.Is(err, roce.ErrClosed) {
+		if err := m.mr.Close(); err != nil && !errors.Is(err, roce.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
@@ -128,11 +128,11 @@ func (c *Conn) release() error {
 	}
 	for _, mr := range []*verbs.MR{c.rmr, c.lmr, c.smr} {
 		if mr != nil {
-			keep(mr.Deregister())
+			keep(mr.Close())
 		}
 	}
 	if c.pd != nil {
-		keep(c.pd.Dealloc())
+		keep(c.pd.Close())
 	}
 	if c.ch != nil {
 		keep(c.ch.Close())

@@ -84,6 +84,10 @@ func TestZeroValues(t *testing.T) {
 						continue
 					}
 					err, _ := out[len(out)-1].Interface().(error)
+					if m.Name == "Close" { // there is nothing to end
+						require.NoError(t, err, "%T.%s", v, m.Name)
+						continue
+					}
 					require.Error(t, err, "%T.%s", v, m.Name)
 					if name == "Conn" || name == "Listener" || name == "Mapping" {
 						require.ErrorIs(t, err, syscall.EINVAL, "%T.%s", v, m.Name)

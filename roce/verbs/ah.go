@@ -42,7 +42,7 @@ func (a *AH) engine() *transport.AH {
 	return a.t
 }
 
-// Destroy releases the handle. Sends that were posted with it still go out.
-func (a *AH) Destroy() error {
-	return a.d.do(func(int64) error { return a.t.Destroy() })
+// Close ends the handle (ibv_destroy_ah). Sends that were posted with it still go out.
+func (a *AH) Close() error {
+	return a.d.end("address handle", func() error { return a.t.Destroy() })
 }

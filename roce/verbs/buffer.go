@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffer is page-aligned memory outside the Go heap: large buffers there cost
-// the garbage collector nothing. It has to be freed.
-type Buffer struct {
+// MappedBuffer is page-aligned memory outside the Go heap: large buffers there cost
+// the garbage collector nothing. It has to be closed, which unmaps it.
+type MappedBuffer struct {
 	mu    sync.Mutex
 	b     []byte
 	whole []byte       // as mapped
@@ -26,7 +26,7 @@ const hugePageBytes = 2 << 20
 
 // MapBuffer maps n bytes of zeroed memory. With huge it asks for huge pages of
 // 2 MiB, and for transparent ones if none are reserved; Huge says which it got.
-func MapBuffer(n int, huge bool) (*Buffer, error) {
+func MapBuffer(n int, huge bool) (*MappedBuffer, error) {
 	if n <= 0 {
 		return nil, &ArgError{"map buffer", "n", "must be positive"}
 	}
@@ -34,7 +34,7 @@ func MapBuffer(n int, huge bool) (*Buffer, error) {
 	if huge {
 		size := (n + hugePageBytes - 1) &^ (hugePageBytes - 1)
 		if m, err := unix.Mmap(-1, 0, size, prot, flags|unix.MAP_HUGETLB); err == nil {
-			return &Buffer{b: m[:n:n], whole: m, huge: true}, nil
+			return &MappedBuffer{b: m[:n:n], whole: m, huge: true}, nil
 		}
 	}
 	size := (n + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
@@ -46,25 +46,25 @@ func MapBuffer(n int, huge bool) (*Buffer, error) {
 		// Best effort: without it the memory is merely slower to translate.
 		_ = unix.Madvise(m, unix.MADV_HUGEPAGE)
 	}
-	return &Buffer{b: m[:n:n], whole: m}, nil
+	return &MappedBuffer{b: m[:n:n], whole: m}, nil
 }
 
 // AllocBuffer maps n bytes and registers them.
-func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*Buffer, *MR, error) {
+func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*MappedBuffer, *MR, error) {
 	b, err := MapBuffer(n, n >= hugePageBytes)
 	if err != nil {
 		return nil, nil, err
 	}
 	mr, err := b.Register(pd, access, opts...)
 	if err != nil {
-		return nil, nil, errors.Join(err, b.Free())
+		return nil, nil, errors.Join(err, b.Close())
 	}
 	return b, mr, nil
 }
 
 // Register registers the buffer, or, through opts, with properties of its own.
-// The buffer cannot be freed until the region is deregistered.
-func (b *Buffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
+// The buffer cannot be closed before the region.
+func (b *MappedBuffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
 	mem := b.retain()
 	if mem == nil {
 		return nil, ErrClosed
@@ -78,8 +78,8 @@ func (b *Buffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error)
 	return mr, err
 }
 
-// retain counts a registration, and returns the memory unless it was freed.
-func (b *Buffer) retain() []byte {
+// retain counts a registration, and returns the memory unless the buffer was closed.
+func (b *MappedBuffer) retain() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.b != nil {
@@ -89,7 +89,7 @@ func (b *Buffer) retain() []byte {
 }
 
 // countRelease is an option that takes note of the end of the registration.
-func (b *Buffer) countRelease(a *mem.RegionAttr) {
+func (b *MappedBuffer) countRelease(a *mem.RegionAttr) {
 	also := a.OnRelease
 	a.OnRelease = func() {
 		b.users.Add(-1)
@@ -99,26 +99,25 @@ func (b *Buffer) countRelease(a *mem.RegionAttr) {
 	}
 }
 
-// Bytes returns the memory; nil once freed. It must not be touched after Free.
-func (b *Buffer) Bytes() []byte {
+// Bytes returns the memory; nil once closed. It must not be touched after Close.
+func (b *MappedBuffer) Bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b
 }
 
 // Huge reports whether the buffer lies in reserved huge pages.
-func (b *Buffer) Huge() bool { return b.huge }
+func (b *MappedBuffer) Huge() bool { return b.huge }
 
-// Free unmaps the memory. It fails with ErrBusy while a registration uses it.
-// Freeing again does nothing.
-func (b *Buffer) Free() error {
+// Close unmaps the memory. It fails with ErrBusy while a registration uses it.
+func (b *MappedBuffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.b == nil {
 		return nil
 	}
 	if n := b.users.Load(); n > 0 {
-		return &OpError{Op: "free buffer", Err: detailed(ErrBusy, fmt.Sprintf("%d regions", n))}
+		return &OpError{Op: "close buffer", Err: detailed(ErrBusy, fmt.Sprintf("%d regions", n))}
 	}
 	err := unix.Munmap(b.whole)
 	b.b, b.whole = nil, nil

@@ -29,7 +29,7 @@ type BufPool struct {
 	max int
 
 	mu     sync.Mutex
-	free   [poolClasses][]*Buf
+	free   [poolClasses][]*PoolBuf
 	slabs  []*MR
 	bytes  int
 	out    int // buffers handed out
@@ -45,8 +45,8 @@ func NewBufPool(pd *PD, maxBytes int) *BufPool {
 	return &BufPool{pd: pd, max: maxBytes}
 }
 
-// Buf is a buffer of a BufPool.
-type Buf struct {
+// PoolBuf is a buffer of a BufPool.
+type PoolBuf struct {
 	pool  *BufPool
 	mr    *MR
 	mem   []byte // of mr, from off: it outlives the registration
@@ -66,7 +66,7 @@ func poolClass(n int) int {
 
 // Get returns a buffer of n bytes, up to 1 MiB. What they hold is left over from earlier use. The
 // error wraps ErrLimit if the pool is used up.
-func (p *BufPool) Get(n int) (*Buf, error) {
+func (p *BufPool) Get(n int) (*PoolBuf, error) {
 	if n < 0 || n > MaxPoolBuf {
 		return nil, &ArgError{"get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf)}
 	}
@@ -104,29 +104,29 @@ func (p *BufPool) grow(class int) error {
 	p.slabs = append(p.slabs, mr)
 	p.bytes += slab
 	for off := slab - size; off >= 0; off -= size {
-		p.free[class] = append(p.free[class], &Buf{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
+		p.free[class] = append(p.free[class], &PoolBuf{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
 	}
 	return nil
 }
 
 // Bytes returns the memory. It must not be touched after Release, nor while an
 // operation uses it.
-func (b *Buf) Bytes() []byte { return b.mem[:b.n:b.n] }
+func (b *PoolBuf) Bytes() []byte { return b.mem[:b.n:b.n] }
 
 // SGE returns the first n bytes for a work request.
-func (b *Buf) SGE(n int) SGE {
+func (b *PoolBuf) SGE(n int) SGE {
 	if b.mr == nil {
 		return SGE{}
 	}
 	return b.mr.SGE(b.off, min(n, b.n))
 }
 
-// Release gives the buffer back. Releasing twice panics, since somebody else
-// may have it by then.
-func (b *Buf) Release() {
+// Release gives the buffer back to its pool. It is no Close: the buffer is somebody else's from
+// then on, so that to release it twice panics.
+func (b *PoolBuf) Release() {
 	p := b.pool
 	if p == nil {
-		return // a zero Buf is nobody's
+		return // a zero PoolBuf is nobody's
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,8 @@ func (p *BufPool) Stats() (bytes, buffers int) {
 	return p.bytes, p.out
 }
 
-// Close deregisters the memory. Operations that still use it fail.
+// Close ends the registration of all memory. It does not wait for buffers that are handed out:
+// operations that use them fail, and to release them does nothing.
 func (p *BufPool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,11 +159,11 @@ func (p *BufPool) Close() error {
 	p.closed = true
 	var first error
 	for _, mr := range p.slabs {
-		if err := mr.Deregister(); err != nil && first == nil {
+		if err := mr.Close(); err != nil && first == nil {
 			first = err
 		}
 	}
 	p.slabs, p.bytes = nil, 0
-	p.free = [poolClasses][]*Buf{}
+	p.free = [poolClasses][]*PoolBuf{}
 	return first
 }

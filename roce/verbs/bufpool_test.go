@@ -30,7 +30,7 @@ func TestBufPool(t *testing.T) {
 	}
 	// Buffers that are out at one time do not overlap.
 	seen := map[*byte]bool{}
-	var out []*Buf
+	var out []*PoolBuf
 	for range 300 {
 		b, err := p.Get(1000)
 		require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestBufPool(t *testing.T) {
 	require.NotPanics(t, func() { again.Bytes()[0] = 1; again.Release() })
 	_, err = p.Get(1)
 	require.ErrorIs(t, err, ErrClosed)
-	require.NoError(t, pd.Dealloc(), "nothing holds on to the domain")
+	require.NoError(t, pd.Close(), "nothing holds on to the domain")
 }
 
 func TestBufPoolConcurrent(t *testing.T) {

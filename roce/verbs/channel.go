@@ -89,8 +89,8 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 	}
 }
 
-// Close ends the channel; calls of Get return ErrClosed. Its completion queues
-// go on without events.
+// Close ends the channel (ibv_destroy_comp_channel); calls of Get return ErrClosed. Its
+// completion queues go on without events.
 func (c *CompletionChannel) Close() error {
 	c.mu.Lock()
 	c.dead = true

@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// CQ is a completion queue.
+// CQ is a completion queue (ibv_cq).
 type CQ struct {
 	d  *Device
 	t  *transport.CQ
@@ -217,10 +217,10 @@ func (cq *CQ) Resize(n int) error {
 	})
 }
 
-// Close destroys the queue. It fails with ErrBusy while queue pairs use it.
-// Calls that wait on it return ErrClosed. Closing again does nothing.
+// Close ends the queue (ibv_destroy_cq). It fails with ErrBusy while queue pairs use it.
+// Calls that wait on it return ErrClosed.
 func (cq *CQ) Close() error {
-	err := cq.d.do(func(int64) error {
+	err := cq.d.end("CQ", func() error {
 		if cq.dead.Load() {
 			return nil
 		}
@@ -236,7 +236,9 @@ func (cq *CQ) Close() error {
 		if cq.ch != nil {
 			cq.ch.forget(cq)
 		}
-		cq.notify.Set()
+		if cq.t != nil {
+			cq.notify.Set()
+		}
 	}
 	return err
 }

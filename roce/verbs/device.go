@@ -20,6 +20,7 @@ import (
 type Device struct {
 	s *shard.Shard
 
+	ended      atomic.Bool   // Close has returned what there was to say
 	linkDowned atomic.Uint64 // times that the interfaces under the link went down
 	async      *eventQueue
 	placed     uint64 // see place; under the lock
@@ -109,12 +110,16 @@ func openError(err error) error {
 // Close ends the device: it destroys everything made on it, lets every waiting
 // call return ErrClosed, and returns when nothing of the device runs any more.
 // Peers of the communication manager are told once that it is over; others will
-// run into their timeouts. Closing again does nothing and returns the same.
+// run into their timeouts. A second call waits for the first. The error is that of the link.
 func (d *Device) Close() error {
 	if d.unmade() {
-		return kind.Zero
+		return nil
 	}
-	return d.s.Close()
+	err := d.s.Close()
+	if d.ended.Swap(true) {
+		return nil
+	}
+	return err
 }
 
 // unmade reports whether there is nothing to close: the device, that of a zero value, was not
@@ -148,6 +153,20 @@ func (d *Device) do(f func(now int64) error) error {
 		return kind.Zero
 	}
 	return own(d.s.Command(f))
+}
+
+// end runs the command that ends an object, and makes the rule of the package comment of what it
+// says: there is nothing left to do, and no error, if the object has ended before, or its device.
+// what names the object in errors.
+func (d *Device) end(what string, f func() error) error {
+	err := d.do(func(int64) error { return f() })
+	if errors.Is(err, ErrDestroyed) || d.isClosed() {
+		return nil
+	}
+	if op, ok := err.(*OpError); ok {
+		op.Op = "close " + what // the engine's word for it is another
+	}
+	return err
 }
 
 // wait is Shard.Wait.

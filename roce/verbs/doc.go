@@ -51,10 +51,16 @@
 // Every call that can wait takes a context and returns its error when it
 // ends. [Device.Close] destroys everything that was made on the device; calls
 // that wait return [ErrClosed], which matches net.ErrClosed, and so does every
-// call afterwards. Memory from [PD.AllocBuffer] stays mapped until it is
-// freed.
+// call afterwards.
 //
-// A zero value of a type that a function of this package makes does nothing: its
+// Every object of this package, rdmacm, roce and rsocket ends with Close. It fails with an error
+// that matches [ErrBusy] while other objects need this one: then nothing has happened, and Close can
+// be called again. Otherwise the object is gone. A second Close returns nil and does nothing, as does
+// a first one after that of the device, and one of a zero value. Objects that are not closed end with
+// their device, but for a [MappedBuffer], whose memory stays mapped. What is lent from a stock has
+// Release instead, which gives it back ([PoolBuf]).
+//
+// A zero value of a type that a function of this package makes does nothing: its other
 // methods return an error that matches ErrClosed, or zero.
 //
 // # MTU
@@ -83,5 +89,5 @@
 // with a local protection error, that of a peer with a remote access error, and
 // the region is lost ([MR.Lost]). The application's own access to it is its own affair. Memory that
 // is unmapped and mapped again for something else is not told from what it was:
-// deregister first.
+// close the region first.
 package verbs

@@ -121,7 +121,7 @@ func ExampleAH() {
 	check(qps[1].PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{b.mr.SGE(0, 100)}}))
 	ah, err := a.pd.CreateAHTo(b.dev.GIDs()[0])
 	check(err)
-	defer ah.Destroy()
+	defer ah.Close()
 	copy(a.mr.Bytes(), "datagram")
 	check(qps[0].PostSend(&verbs.SendWR{
 		Opcode: verbs.WRSend, SGList: []verbs.SGE{a.mr.SGE(0, 8)},

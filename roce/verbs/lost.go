@@ -17,7 +17,7 @@ func lostError(op string) error { return &OpError{Op: op, Err: mem.FaultMemory} 
 
 // Lost reports whether the memory of the region turned out not to be there when
 // it was accessed: a mapped file was truncated, or the pages were unmapped. The keys
-// of such a region are refused from then on. It is to be deregistered, or given
+// of such a region are refused from then on. It is to be closed, or given
 // other memory with Reregister.
 func (mr *MR) Lost() bool {
 	if mr.d.lock() != nil {

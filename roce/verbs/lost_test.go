@@ -156,7 +156,7 @@ func TestPeerMeetsLostMemory(t *testing.T) {
 				require.Equal(t, WCRemoteAccessErr, a.completion(t, ctx).Status)
 				require.Equal(t, StateErr, qb.State())
 				require.EqualValues(t, 1, b.d.Counters().MemoryFaults)
-				require.NoError(t, mr.Deregister())
+				require.NoError(t, mr.Close())
 			})
 		})
 	}

@@ -97,7 +97,7 @@ func TestMisuse(t *testing.T) {
 		"modify mask":      func() error { return a.qp.Modify(QPAttr{State: 99}, AttrState) },
 		"connect again":    func() error { return a.qp.Connect(b.qp.LocalInfo(0)) },
 		"connect UD":       func() error { return ud.qp.Connect(b.qp.LocalInfo(0)) },
-		"PD in use":        func() error { return a.pd.Dealloc() },
+		"PD in use":        func() error { return a.pd.Close() },
 		"CQ in use":        func() error { return a.cq.Close() },
 		"huge buffer":      func() error { return two(MapBuffer(-1, true)) },
 		"empty buffer":     func() error { return two(MapBuffer(0, false)) },

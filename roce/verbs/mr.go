@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// MR is a registered memory region.
+// MR is a registered memory region (ibv_mr).
 type MR struct {
 	d *Device
 	t *mem.Region
@@ -40,7 +40,7 @@ func WithPersist(f func([]byte) error) RegOption {
 }
 
 // WithRelease has f called once when the device has let go of the memory: at the end of
-// Deregister, of Reregister with other memory, or of Device.Close. It runs with the
+// Close, of Reregister with other memory, or of Device.Close. It runs with the
 // lock of the device held and must not call into the device.
 func WithRelease(f func()) RegOption {
 	return func(a *mem.RegionAttr) { a.OnRelease = f }
@@ -89,7 +89,7 @@ func (mr *MR) engine() *mem.Region {
 	return mr.t
 }
 
-// LKey returns the key for work requests; 0 once deregistered.
+// LKey returns the key for work requests; 0 once closed.
 func (mr *MR) LKey() ib.LKey { return mr.get().lkey }
 
 // RKey returns the key to give to peers; 0 if they were granted nothing.
@@ -101,7 +101,7 @@ func (mr *MR) Addr() uint64 { return mr.get().addr }
 // Len returns the length in bytes.
 func (mr *MR) Len() int { return len(mr.get().bytes) }
 
-// Bytes returns the memory; nil once deregistered.
+// Bytes returns the memory; nil once closed.
 func (mr *MR) Bytes() []byte { return mr.get().bytes }
 
 // SGE returns the scatter/gather element of n bytes from offset off. Whether
@@ -158,11 +158,11 @@ type Rereg struct {
 	Options   []RegOption // of the new memory
 }
 
-// Deregister revokes the keys at once. It fails with ErrBusy while memory
-// windows are bound to the region, and with ErrDestroyed the second time.
-// Work requests in progress that refer to the memory fail.
-func (mr *MR) Deregister() error {
-	return mr.d.do(func(int64) error {
+// Close ends the region (ibv_dereg_mr): its keys are refused from then on, and work requests in
+// progress that refer to the memory fail. It fails with ErrBusy while memory windows are bound to
+// the region.
+func (mr *MR) Close() error {
+	return mr.d.end("MR", func() error {
 		if err := mr.t.Deregister(); err != nil {
 			return err
 		}

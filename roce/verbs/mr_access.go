@@ -12,7 +12,7 @@ import "io"
 // looks in a loop, let others run.
 //
 // As an [io.ReaderAt] it returns io.EOF with fewer bytes than asked for at the end of
-// the region. A deregistered region gives ErrDestroyed, one whose memory is not there
+// the region. A closed region gives ErrDestroyed, one whose memory is not there
 // (see [MR.Lost]) mem.FaultMemory, a closed device ErrClosed.
 func (mr *MR) ReadAt(p []byte, off int64) (int, error) {
 	return mr.access("read memory", p, off, io.EOF, func(at []byte) int { return copy(p, at) })

@@ -99,7 +99,7 @@ func TestReadAtBounds(t *testing.T) {
 	require.Equal(t, io.EOF, err, "registered, and without a byte")
 	_, err = e.mr.ReadAt(b[:], -1)
 	require.ErrorAs(t, err, new(*ArgError))
-	require.NoError(t, e.mr.Deregister())
+	require.NoError(t, e.mr.Close())
 	_, err = e.mr.ReadAt(b[:], 0)
 	require.ErrorIs(t, err, mem.ErrDestroyed)
 	require.NoError(t, d.Close())

@@ -73,9 +73,9 @@ func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
 	return key, err
 }
 
-// Dealloc destroys the window, unbinding it if need be.
-func (mw *MW) Dealloc() error {
-	return mw.d.do(func(int64) error { return mw.t.Dealloc() })
+// Close ends the window (ibv_dealloc_mw), unbinding it if need be.
+func (mw *MW) Close() error {
+	return mw.d.end("MW", func() error { return mw.t.Dealloc() })
 }
 
 // BindMW posts the work request that binds a type 2 window to n bytes of mr from offset off,

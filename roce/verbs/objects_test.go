@@ -223,7 +223,7 @@ func TestUD(t *testing.T) {
 		require.Equal(t, a.qp.Num(), wc.SrcQP)
 		require.Equal(t, a.buf[:n], b.buf[40:40+n])
 	}
-	require.NoError(t, ah.Destroy())
+	require.NoError(t, ah.Close())
 }
 
 func TestMulticast(t *testing.T) {
@@ -356,7 +356,7 @@ func TestMemoryWindow(t *testing.T) {
 	wr = SendWR{Opcode: WRRead, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 64)}, RemoteAddr: b.mr.Addr(), RKey: key}
 	require.NoError(t, a.qp.PostSend(&wr))
 	a.wait(t, ctx)
-	require.ErrorIs(t, b.mr.Deregister(), mem.ErrBusy)
+	require.ErrorIs(t, b.mr.Close(), mem.ErrBusy)
 
 	// Past the end of the window: refused, though the region goes on.
 	wr.SGList = []SGE{a.mr.SGE(0, 65)}
@@ -377,21 +377,21 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(1<<40), mr.Addr())
 	require.Equal(t, SGE{Addr: 1<<40 + 5, Length: 6, LKey: mr.LKey()}, mr.SGE(5, 6))
-	require.ErrorIs(t, buf.Free(), ErrBusy)
+	require.ErrorIs(t, buf.Close(), ErrBusy)
 	old := mr.RKey()
 	require.NoError(t, mr.Reregister(Rereg{SetAccess: true, Access: LocalWrite | RemoteRead}))
 	require.NotEqual(t, old, mr.RKey())
-	require.ErrorIs(t, pd.Dealloc(), mem.ErrBusy)
-	require.NoError(t, mr.Deregister())
-	require.ErrorIs(t, mr.Deregister(), mem.ErrDestroyed)
+	require.ErrorIs(t, pd.Close(), mem.ErrBusy)
+	require.NoError(t, mr.Close())
+	require.NoError(t, mr.Close())
 	require.Zero(t, mr.RKey())
 	require.Nil(t, mr.Bytes())
-	require.NoError(t, buf.Free())
-	require.NoError(t, buf.Free())
+	require.NoError(t, buf.Close())
+	require.NoError(t, buf.Close())
 	require.Nil(t, buf.Bytes())
 	_, err = buf.Register(pd, 0)
 	require.ErrorIs(t, err, ErrClosed)
-	require.NoError(t, pd.Dealloc())
+	require.NoError(t, pd.Close())
 
 	_, err = MapBuffer(0, false)
 	require.ErrorIs(t, err, ErrInvalidAttr)
@@ -399,7 +399,7 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, huge.Bytes(), 3<<20)
 	huge.Bytes()[3<<20-1] = 1
-	require.NoError(t, huge.Free())
+	require.NoError(t, huge.Close())
 }
 
 // Registering and deregistering one buffer at the same time.
@@ -415,7 +415,7 @@ func TestBufferConcurrent(t *testing.T) {
 			for range 200 {
 				mr, err := buf.Register(pd, AccessAll)
 				if err == nil {
-					err = mr.Deregister()
+					err = mr.Close()
 				}
 				if err != nil {
 					t.Error(err)
@@ -425,7 +425,7 @@ func TestBufferConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NoError(t, buf.Free())
+	require.NoError(t, buf.Close())
 }
 
 // Closing a device with a buffer registered lets go of the buffer.
@@ -437,7 +437,7 @@ func TestBufferOutlivesDevice(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
 	buf.Bytes()[0] = 1
-	require.NoError(t, buf.Free())
+	require.NoError(t, buf.Close())
 }
 
 func TestObjectsOfAnotherDevice(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// PD is a protection domain: regions, windows, queue pairs, shared receive
+// PD is a protection domain (ibv_pd): regions, windows, queue pairs, shared receive
 // queues and address handles work together only inside one.
 type PD struct {
 	d *Device
@@ -24,10 +24,10 @@ func (d *Device) AllocPD() (*PD, error) {
 	return &PD{d, t}, nil
 }
 
-// Dealloc destroys the domain. It fails with ErrBusy while anything uses
-// it, and with ErrDestroyed the second time.
-func (pd *PD) Dealloc() error {
-	return pd.Device().do(func(int64) error { return pd.t.Dealloc() })
+// Close ends the domain (ibv_dealloc_pd). It fails with ErrBusy while anything that was made in
+// it is left.
+func (pd *PD) Close() error {
+	return pd.Device().end("PD", func() error { return pd.t.Dealloc() })
 }
 
 // Device returns the device of the domain.

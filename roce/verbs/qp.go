@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 
 	"github.com/goroce/goroce/ib"
@@ -27,7 +26,7 @@ type QPInitAttr struct {
 	Congestion *cc.Config
 }
 
-// QP is a queue pair.
+// QP is a queue pair (ibv_qp).
 type QP struct {
 	d        *Device
 	pd       *PD
@@ -294,19 +293,9 @@ func (qp *QP) SetNoDelay(on bool) {
 	qp.d.unlock()
 }
 
-// Close destroys the queue pair. Nothing is sent or completed any more;
+// Close ends the queue pair (ibv_destroy_qp). Nothing is sent or completed any more;
 // completions that exist stay in their queues. It fails with ErrBusy while a type 2A window is
-// bound on it. Closing again, or after the device, does nothing.
+// bound on it.
 func (qp *QP) Close() error {
-	if err := qp.d.lock(); err != nil {
-		return nil
-	}
-	defer qp.d.unlock()
-	qp.d.s.Settle(qp.d.s.Now())
-	err := qp.t.Destroy()
-	if errors.Is(err, ErrDestroyed) {
-		return nil
-	}
-	qp.d.s.Flush(qp.d.s.Now())
-	return own(err)
+	return qp.d.end("QP", func() error { return qp.t.Destroy() })
 }

@@ -2,7 +2,7 @@ package verbs
 
 import "github.com/goroce/goroce/transport"
 
-// SRQ is a shared receive queue.
+// SRQ is a shared receive queue (ibv_srq).
 type SRQ struct {
 	d *Device
 	t *transport.SRQ
@@ -62,7 +62,7 @@ func (s *SRQ) Query() (SRQAttr, error) {
 	return a, err
 }
 
-// Close destroys the queue. It fails with ErrBusy while queue pairs use it.
+// Close ends the queue (ibv_destroy_srq). It fails with ErrBusy while queue pairs use it.
 func (s *SRQ) Close() error {
-	return s.d.do(func(int64) error { return s.t.Destroy() })
+	return s.d.end("SRQ", func() error { return s.t.Destroy() })
 }

@@ -23,7 +23,7 @@ type node struct {
 	dev *verbs.Device
 	pd  *verbs.PD
 	cq  *verbs.CQ
-	buf *verbs.Buffer
+	buf *verbs.MappedBuffer
 	mr  *verbs.MR
 	qps [numQPs]*verbs.QP
 	wcs [16]verbs.WC

@@ -123,10 +123,10 @@ func (k *control) free() error {
 		}
 	}
 	if k.mr != nil {
-		errs = append(errs, k.mr.Deregister())
+		errs = append(errs, k.mr.Close())
 	}
 	if k.pd != nil {
-		errs = append(errs, k.pd.Dealloc())
+		errs = append(errs, k.pd.Close())
 	}
 	return errors.Join(errs...)
 }

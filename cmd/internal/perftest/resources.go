@@ -52,7 +52,7 @@ type resources struct {
 	idle      *verbs.CQ // polling mode: see session.keepAlive
 	srq       *verbs.SRQ
 	endpoints []endpoint
-	buffers   []*verbs.Buffer
+	buffers   []*verbs.MappedBuffer
 	outReads  int
 	qpAccess  roce.Access
 	qkey      ib.QKey // UD
@@ -288,10 +288,10 @@ func (r *resources) free() error {
 			errs = append(errs, e.qp.Close())
 		}
 		if e.ah != nil {
-			errs = append(errs, e.ah.Destroy())
+			errs = append(errs, e.ah.Close())
 		}
 		if e.mr != nil && (i == 0 || e.mr != r.endpoints[i-1].mr) {
-			errs = append(errs, e.mr.Deregister())
+			errs = append(errs, e.mr.Close())
 		}
 	}
 	if r.idle != nil {
@@ -304,7 +304,7 @@ func (r *resources) free() error {
 		errs = append(errs, r.cq.Close())
 	}
 	for _, b := range r.buffers {
-		errs = append(errs, b.Free())
+		errs = append(errs, b.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -314,5 +314,5 @@ func (r *resources) freePD() error {
 	if r.pd == nil {
 		return nil
 	}
-	return r.pd.Dealloc()
+	return r.pd.Close()
 }

@@ -111,7 +111,7 @@ func (s *session) free() error {
 		errs = append(errs, qp.Close())
 	}
 	if s.ah != nil {
-		errs = append(errs, s.ah.Destroy())
+		errs = append(errs, s.ah.Close())
 	}
 	if s.srq != nil {
 		errs = append(errs, s.srq.Close())
@@ -120,10 +120,10 @@ func (s *session) free() error {
 		errs = append(errs, s.cq.Close())
 	}
 	if s.mr != nil {
-		errs = append(errs, s.mr.Deregister(), s.buf.Free())
+		errs = append(errs, s.mr.Close(), s.buf.Close())
 	}
 	if s.pd != nil {
-		errs = append(errs, s.pd.Dealloc())
+		errs = append(errs, s.pd.Close())
 	}
 	return errors.Join(errs...)
 }

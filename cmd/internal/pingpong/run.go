@@ -35,7 +35,7 @@ type session struct {
 	cq  *verbs.CQ
 	srq *verbs.SRQ
 	mr  *verbs.MR
-	buf *verbs.Buffer
+	buf *verbs.MappedBuffer
 
 	qps   []*verbs.QP
 	ah    *verbs.AH // UD

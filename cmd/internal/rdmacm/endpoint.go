@@ -184,7 +184,7 @@ func (m *messenger) free() error {
 		}
 	}
 	if m.mr != nil {
-		errs = append(errs, m.mr.Deregister())
+		errs = append(errs, m.mr.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -171,7 +171,7 @@ func (n *node) free() error {
 		errs = append(errs, n.id.Close()) // with the queue pair
 	}
 	if n.ah != nil {
-		errs = append(errs, n.ah.Destroy())
+		errs = append(errs, n.ah.Close())
 	}
 	for _, cq := range []*verbs.CQ{n.scq, n.rcq} {
 		if cq != nil {
@@ -179,7 +179,7 @@ func (n *node) free() error {
 		}
 	}
 	if n.mr != nil {
-		errs = append(errs, n.mr.Deregister())
+		errs = append(errs, n.mr.Close())
 	}
 	return errors.Join(errs...)
 }

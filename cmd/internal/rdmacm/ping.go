@@ -199,7 +199,7 @@ func (c *pinger) free() error {
 	}
 	for _, mr := range []*verbs.MR{c.ctl, c.data, c.source} {
 		if mr != nil {
-			keep(mr.Deregister())
+			keep(mr.Close())
 		}
 	}
 	return first

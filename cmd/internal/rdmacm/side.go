@@ -79,7 +79,7 @@ func (s *side) close() error {
 		errs = append(errs, s.ch.Close())
 	}
 	if s.pd != nil {
-		errs = append(errs, s.pd.Dealloc())
+		errs = append(errs, s.pd.Close())
 	}
 	return errors.Join(append(errs, s.release())...)
 }

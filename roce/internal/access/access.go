@@ -33,7 +33,7 @@ var (
 	// CQ returns the waiting side of a *verbs.CQ.
 	CQ func(cq any) Waiter
 
-	// ClearPD deallocates a *verbs.PD, and the memory that is registered in it.
+	// ClearPD ends a *verbs.PD, and the memory that is registered in it.
 	ClearPD func(pd any) error
 
 	// Own turns an error of the packages below into one of package verbs.
