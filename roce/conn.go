@@ -142,9 +142,9 @@ func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 // Register registers memory for operations of this connection and, with
 // rights other than LocalWrite, for those of the peer; tell it what MR.Remote
 // returns. The region is closed with the connection, if it was not
-// before.
-func (c *Conn) Register(buf []byte, access verbs.Access, opts ...verbs.RegOption) (*verbs.MR, error) {
-	mr, err := c.PD().RegisterMR(buf, access, opts...)
+// before. For options see PD and [verbs.PD.RegisterMRWith].
+func (c *Conn) Register(buf []byte, access verbs.Access) (*verbs.MR, error) {
+	mr, err := c.PD().RegisterMR(buf, access)
 	if err != nil {
 		return nil, c.opError("register", err)
 	}

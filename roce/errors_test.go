@@ -70,7 +70,7 @@ func TestErrorVocabulary(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, srq.PostRecv(&verbs.RecvWR{}))
 	ready := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
-	require.NoError(t, ready.QP.Connect(verbs.RemoteInfo{GID: ds[1].GIDs()[0], QPN: 5}))
+	require.NoError(t, ready.QP.Connect(verbs.RemoteInfo{GID: ds[1].GIDs()[0], QPN: 5}, nil))
 	status := func(s verbs.WCStatus) func() error {
 		return func() error { return &OpError{Op: "send", Err: verbs.WCError(&verbs.WC{ID: connOp + 1, Status: s})} }
 	}

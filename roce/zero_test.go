@@ -23,9 +23,9 @@ import (
 // publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
 	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{},
-	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, verbs.ConnOption(nil), rdmacm.ConnParam{}, ConnRequest{},
+	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, rdmacm.ConnParam{}, ConnRequest{},
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
-	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.RegOption(nil),
+	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
 	verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
 	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
@@ -34,9 +34,7 @@ var publicTypes = []any{
 var publicFuncs = map[string]any{
 	"verbs.DefaultAddrs": verbs.DefaultAddrs, "verbs.DefaultConnAttr": verbs.DefaultConnAttr, "rdmacm.DefaultConnParam": rdmacm.DefaultConnParam,
 	"roce.DefaultDevice": DefaultDevice, "roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen, "verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
-	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "verbs.WCError": verbs.WCError, "verbs.WithAccess": verbs.WithAccess, "verbs.WithConnAttr": verbs.WithConnAttr,
-	"verbs.WithIOVA": verbs.WithIOVA, "verbs.WithMTU": verbs.WithMTU, "verbs.WithPersist": verbs.WithPersist, "verbs.WithRNR": verbs.WithRNR, "verbs.WithRdAtomic": verbs.WithRdAtomic,
-	"verbs.WithRelease": verbs.WithRelease, "verbs.WithTimeout": verbs.WithTimeout,
+	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "verbs.WCError": verbs.WCError,
 	"rdmacm.CreateEventChannel": rdmacm.CreateEventChannel, "rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
 	"rdmacm.RouteSource": rdmacm.RouteSource,
 }

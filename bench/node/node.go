@@ -156,9 +156,12 @@ func (n *Node) Connect(a ConnectArgs, _ *struct{}) error {
 	if len(a.QPs) != len(n.qps) {
 		return fmt.Errorf("%d queue pairs here, %d there", len(n.qps), len(a.QPs))
 	}
+	attr := verbs.DefaultConnAttr()
+	attr.MTU, attr.Timeout = a.MTU, ackTimeout
+	attr.MaxRdAtomic = uint8(n.dev.Attr().MaxQPRdAtomic)
+	attr.MaxDestRdAtomic = attr.MaxRdAtomic
 	for i, e := range a.QPs {
-		err := n.qps[i].Connect(verbs.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID},
-			verbs.WithMTU(a.MTU), verbs.WithTimeout(ackTimeout, 7), verbs.WithRdAtomic(uint8(n.dev.Attr().MaxQPRdAtomic)))
+		err := n.qps[i].Connect(verbs.RemoteInfo{QPN: ib.QPN(e.QPN), PSN: ib.PSN(e.PSN), GID: a.GID}, &attr)
 		if err != nil {
 			return err
 		}

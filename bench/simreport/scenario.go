@@ -256,10 +256,12 @@ func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 	if err != nil {
 		return err
 	}
-	if err := peer.Connect(h.qp.LocalInfo(0), verbs.WithMTU(pathMTU)); err != nil {
+	attr := verbs.DefaultConnAttr()
+	attr.MTU = pathMTU
+	if err := peer.Connect(h.qp.LocalInfo(0), &attr); err != nil {
 		return err
 	}
-	if err := h.qp.Connect(peer.LocalInfo(0), verbs.WithMTU(pathMTU)); err != nil {
+	if err := h.qp.Connect(peer.LocalInfo(0), &attr); err != nil {
 		return err
 	}
 	h.wr = verbs.SendWR{

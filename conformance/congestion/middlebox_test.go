@@ -86,9 +86,10 @@ func newRig(t *testing.T, link, family string, conf cc.Config) *rig {
 	r.b = r.host(link, "b", addrs[family][1], transport.Tuning{})
 	// A kernel may take a second until it uses a new IPv6 interface: 7 retries at
 	// 0.5 s.
-	opts := []verbs.ConnOption{verbs.WithMTU(ib.MTU1024), verbs.WithTimeout(17, 7)}
-	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), opts...))
-	require.NoError(t, r.b.qp.Connect(r.a.qp.LocalInfo(0), opts...))
+	attr := verbs.DefaultConnAttr()
+	attr.MTU, attr.Timeout = ib.MTU1024, 17
+	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), &attr))
+	require.NoError(t, r.b.qp.Connect(r.a.qp.LocalInfo(0), &attr))
 	r.marks = &wire.Rule{
 		Match: wire.Match{From: "a", AnyPSN: true, Func: func(p *wire.Packet) bool {
 			return r.marking.Load() && r.cnps.Load() < maxCNPs && p.ECN == ecnECT0

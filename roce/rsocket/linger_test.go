@@ -247,7 +247,7 @@ func TestCallsWhileCloseWaits(t *testing.T) {
 		requireOp(t, err, "map", net.ErrClosed)
 		requireOp(t, c.CloseWrite(), "close", net.ErrClosed)
 		requireOp(t, c.CloseRead(), "close", net.ErrClosed)
-		requireOp(t, c.Close(), "close", net.ErrClosed)
+		require.NoError(t, c.Close(), "another one is closing it")
 		requireOp(t, c.SetDeadline(time.Time{}), "set", net.ErrClosed)
 		requireOp(t, c.Err(), "check", net.ErrClosed)
 	})
@@ -268,5 +268,5 @@ func TestLingerLeavesMappings(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Equal(t, 1, Lingering(n.b).Conns)
 	require.Equal(t, regions-1, n.b.MemCounts().Regions)
-	require.ErrorIs(t, m.Close(), net.ErrClosed)
+	require.NoError(t, m.Close())
 }

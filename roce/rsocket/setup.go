@@ -39,10 +39,10 @@ func (c *Conn) allocate() (err error) {
 	c.sbuf = make([]byte, cfg.SendBuffer)
 	c.list = make([]byte, grants*sgeBytes+cfg.IOMaps*iomapBytes)
 	const remote = verbs.LocalWrite | roce.RemoteWrite
-	if c.rmr, err = c.pd.RegisterMR(c.rbuf, remote, verbs.WithIOVA(recvIOVA)); err != nil {
+	if c.rmr, err = c.pd.RegisterMRWith(c.rbuf, remote, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
-	if c.lmr, err = c.pd.RegisterMR(c.list, remote, verbs.WithIOVA(listIOVA)); err != nil {
+	if c.lmr, err = c.pd.RegisterMRWith(c.list, remote, verbs.MROptions{IOVA: listIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
 	if c.smr, err = c.pd.RegisterMR(c.sbuf, verbs.LocalWrite); err != nil {

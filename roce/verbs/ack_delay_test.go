@@ -14,7 +14,7 @@ func heldPair(t *testing.T, recvs int, alone bool) (a, b *end) {
 	tuning := transport.Tuning{LossProbeNs: -1}
 	a = newEnd(t, openDevice(t, Config{Tuning: tuning}), 1<<12, QPInitAttr{})
 	b = newEnd(t, openDevice(t, Config{Tuning: tuning, Polling: true, alone: alone}), 1<<12, QPInitAttr{})
-	connect(t, a, b, WithTimeout(20, 7))
+	connect(t, a, b, withTimeout(20, 7))
 	for range recvs {
 		require.NoError(t, b.qp.PostRecv(&RecvWR{SGList: []SGE{b.mr.SGE(0, 64)}}))
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/mem"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,28 +49,33 @@ func MapBuffer(n int, huge bool) (*MappedBuffer, error) {
 }
 
 // AllocBuffer maps n bytes and registers them.
-func (pd *PD) AllocBuffer(n int, access Access, opts ...RegOption) (*MappedBuffer, *MR, error) {
+func (pd *PD) AllocBuffer(n int, access Access) (*MappedBuffer, *MR, error) {
 	b, err := MapBuffer(n, n >= hugePageBytes)
 	if err != nil {
 		return nil, nil, err
 	}
-	mr, err := b.Register(pd, access, opts...)
+	mr, err := b.Register(pd, access)
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
 	}
 	return b, mr, nil
 }
 
-// Register registers the buffer, or, through opts, with properties of its own.
+// Register registers the buffer.
 // The buffer cannot be closed before the region.
-func (b *MappedBuffer) Register(pd *PD, access Access, opts ...RegOption) (*MR, error) {
+func (b *MappedBuffer) Register(pd *PD, access Access) (*MR, error) {
+	return b.RegisterWith(pd, access, MROptions{})
+}
+
+// RegisterWith is Register with options.
+func (b *MappedBuffer) RegisterWith(pd *PD, access Access, o MROptions) (*MR, error) {
 	mem := b.retain()
 	if mem == nil {
 		return nil, ErrClosed
 	}
 	// The lock of the buffer is not held here: the device takes its own, and
 	// lets go of the buffer under it.
-	mr, err := pd.RegisterMR(mem, access, append(append([]RegOption(nil), opts...), b.countRelease)...)
+	mr, err := pd.RegisterMRWith(mem, access, b.countRelease(o))
 	if err != nil {
 		b.users.Add(-1)
 	}
@@ -88,15 +92,16 @@ func (b *MappedBuffer) retain() []byte {
 	return b.b
 }
 
-// countRelease is an option that takes note of the end of the registration.
-func (b *MappedBuffer) countRelease(a *mem.RegionAttr) {
-	also := a.OnRelease
-	a.OnRelease = func() {
+// countRelease returns options that take note of the end of the registration, too.
+func (b *MappedBuffer) countRelease(o MROptions) MROptions {
+	also := o.OnRelease
+	o.OnRelease = func() {
 		b.users.Add(-1)
 		if also != nil {
 			also()
 		}
 	}
+	return o
 }
 
 // Bytes returns the memory; nil once closed. It must not be touched after Close.

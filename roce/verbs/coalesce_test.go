@@ -93,7 +93,7 @@ func newTurnEnd(t *testing.T) (*end, *turnLink) {
 // newTurns is newTurnEnd with one message on its way to nobody.
 func newTurns(t *testing.T) (*end, *turnLink) {
 	e, l := newTurnEnd(t)
-	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}, WithMTU(ib.MTU4096)))
+	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}, withMTU(ib.MTU4096)))
 	e.post(t, 1, 64)
 	require.Equal(t, []int{1}, l.takeSent(), "a message by itself leaves in the call that posts it")
 	return e, l
@@ -215,7 +215,7 @@ func TestPollingHoldsNothing(t *testing.T) {
 		return l, nil
 	}})
 	e := newEnd(t, d, 4096, QPInitAttr{})
-	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}))
+	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}, nil))
 	e.post(t, 3, 64)
 	require.Equal(t, []int{1, 1, 1}, l.takeSent())
 }

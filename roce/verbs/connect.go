@@ -5,32 +5,42 @@ import (
 	"github.com/goroce/goroce/roce/internal/kind"
 )
 
-// RemoteInfo is what one side of a connection has to know of the other; how it
-// gets there is up to the application (a TCP connection, usually).
+// RemoteInfo names a queue pair and where it is: what one side of a connection has to know of the
+// other before [QP.Connect]. How it gets there is up to the application (a TCP connection, usually).
+// With package rdmacm, which has a protocol for it, nobody fills it in.
 type RemoteInfo struct {
-	QPN ib.QPN
+	QPN ib.QPN // of the remote queue pair
 	PSN ib.PSN // the first PSN that the remote side sends
-	GID ib.GID
+	GID ib.GID // the remote address
 }
 
-// ConnAttr are the attributes of a connection that both sides choose.
-// [DefaultConnAttr] has sensible ones.
+// ConnAttr are the attributes of a connection that [QP.Connect] makes: what each side chooses for
+// itself, by numbers that were agreed on elsewhere. rdmacm.ConnParam is what the two sides say to
+// each other about a connection, from which package rdmacm makes a ConnAttr; roce.ConnConfig has
+// what a service chooses about its connections.
+//
+// Numbers are as they are: 0 retries are none. Start from [DefaultConnAttr].
 type ConnAttr struct {
-	Access    Access // remote operations that the peer may do
-	SGIDIndex int    // -1: the local address that fits that of the peer
-	// MTU must be the same on both sides; 0 is the MTU of the port.
-	MTU             ib.MTU
-	Timeout         ib.TimeoutCode
-	RetryCnt        uint8 // 0 to 7
-	RNRRetry        uint8 // 0 to 7, 7 is for ever
-	MinRNRTimer     ib.RNRCode
-	MaxRdAtomic     uint8 // READs and atomics outstanding to the peer
-	MaxDestRdAtomic uint8 // READs and atomics outstanding from the peer
-	TrafficClass    uint8
-	FlowLabel       uint32
-	HopLimit        uint8
-	// PSN is the first PSN to send, if SetPSN; otherwise that of LocalInfo.
-	PSN    ib.PSN
+	Access    Access // what the peer may do
+	SGIDIndex int    // the local address, an index of [Device.GIDs]; -1 is the one that fits that of the peer
+
+	MTU         ib.MTU         // path MTU, which must be the same on both sides; 0 is that of the port
+	Timeout     ib.TimeoutCode // the ACK timeout, 4.096 us x 2^Timeout; 0 is none
+	RetryCnt    uint8          // retries when no ACK comes, 0 to 7
+	RNRRetry    uint8          // retries when the peer has no receive posted: 0 to 6, and 7 is for ever
+	MinRNRTimer ib.RNRCode     // how long the peer is to wait when this side has no receive posted; code 0 is 655 ms
+
+	// READs and atomics at a time, up to [DeviceAttr.MaxQPRdAtomic]: to the peer, and from it. Each
+	// is bounded by what the other side serves. 16 suits all hardware, and more makes small READs
+	// faster between devices that can.
+	MaxRdAtomic     uint8
+	MaxDestRdAtomic uint8
+
+	TrafficClass uint8  // of the IP header: DSCP and ECN
+	FlowLabel    uint32 // 20 bits; chooses the UDP source port, and 0 leaves that to the device
+	HopLimit     uint8  // of the IP header; 0 is 64
+
+	PSN    ib.PSN // the first PSN to send, if SetPSN; otherwise that of LocalInfo
 	SetPSN bool
 }
 
@@ -47,37 +57,6 @@ func DefaultConnAttr() ConnAttr {
 		HopLimit: defaultHopLimit,
 	}
 }
-
-// ConnOption changes an attribute of a connection.
-type ConnOption func(*ConnAttr)
-
-// WithConnAttr replaces all attributes.
-func WithConnAttr(a ConnAttr) ConnOption { return func(c *ConnAttr) { *c = a } }
-
-// WithMTU sets the path MTU, which must be the same on both sides.
-func WithMTU(m ib.MTU) ConnOption { return func(c *ConnAttr) { c.MTU = m } }
-
-// WithTimeout sets the ACK timeout and the number of retries.
-func WithTimeout(code ib.TimeoutCode, retries uint8) ConnOption {
-	return func(c *ConnAttr) { c.Timeout, c.RetryCnt = code, retries }
-}
-
-// WithRNR sets the wait that this side asks for when it has no receive posted,
-// and how often this side tries again when the peer has none (7: for ever).
-func WithRNR(timer ib.RNRCode, retries uint8) ConnOption {
-	return func(c *ConnAttr) { c.MinRNRTimer, c.RNRRetry = timer, retries }
-}
-
-// WithRdAtomic sets how many READs and atomics may be outstanding in each
-// direction, at most [DeviceAttr.MaxQPRdAtomic]. Each side's is bounded by what
-// the other serves: 16 suits all hardware, and more makes small READs faster
-// between devices that can.
-func WithRdAtomic(depth uint8) ConnOption {
-	return func(c *ConnAttr) { c.MaxRdAtomic, c.MaxDestRdAtomic = depth, depth }
-}
-
-// WithAccess sets what the peer may do.
-func WithAccess(a Access) ConnOption { return func(c *ConnAttr) { c.Access = a } }
 
 // LocalInfo returns what the peer has to know of this queue pair to connect to
 // it, with the local address of index gidIndex.
@@ -176,13 +155,11 @@ func (qp *QP) RTSAttr(c ConnAttr) (QPAttr, AttrMask) {
 }
 
 // Connect takes an RC or UC queue pair from RESET or INIT to RTS towards a
-// peer, which has to do the same with this side's [QP.LocalInfo].
-func (qp *QP) Connect(remote RemoteInfo, opts ...ConnOption) error {
+// peer, which has to do the same with this side's [QP.LocalInfo]. nil means [DefaultConnAttr].
+func (qp *QP) Connect(remote RemoteInfo, attr *ConnAttr) error {
 	c := DefaultConnAttr()
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
+	if attr != nil {
+		c = *attr
 	}
 	if qp.typ != RC && qp.typ != UC {
 		return &ArgError{"connect", "QP", "is " + qp.typ.String() + ", which has no connections"}

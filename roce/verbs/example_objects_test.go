@@ -21,8 +21,8 @@ func two() (a, b *side, closeBoth func()) {
 		sides[i] = open(verbs.Config{Link: l, Rand: net.Rand()})
 	}
 	a, b = sides[0], sides[1]
-	check(a.qp.Connect(b.qp.LocalInfo(0)))
-	check(b.qp.Connect(a.qp.LocalInfo(0)))
+	check(a.qp.Connect(b.qp.LocalInfo(0), nil))
+	check(b.qp.Connect(a.qp.LocalInfo(0), nil))
 	return a, b, func() { check(a.dev.Close()); check(b.dev.Close()) }
 }
 
@@ -32,7 +32,7 @@ func ExamplePD_RegisterMR() {
 	a, b, closeBoth := two()
 	defer closeBoth()
 	file := []byte("0123456789")
-	mr, err := b.pd.RegisterMR(file, roce.RemoteRead, verbs.WithIOVA(0))
+	mr, err := b.pd.RegisterMRWith(file, roce.RemoteRead, verbs.MROptions{SetIOVA: true})
 	check(err)
 	check(a.qp.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRRead, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 3)},
@@ -89,8 +89,8 @@ func ExampleSRQ() {
 		check(err)
 		to, err := b.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: b.cq, SRQ: srq})
 		check(err)
-		check(from.Connect(to.LocalInfo(0)))
-		check(to.Connect(from.LocalInfo(0)))
+		check(from.Connect(to.LocalInfo(0), nil))
+		check(to.Connect(from.LocalInfo(0), nil))
 		check(from.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{a.mr.SGE(0, i)}}))
 		wc := b.done(ctx)
 		fmt.Println("request", wc.ID, "took", wc.ByteLen, "bytes")

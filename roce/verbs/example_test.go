@@ -59,8 +59,8 @@ func Example() {
 	defer a.dev.Close()
 	b := open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.77.0.2")}})
 	defer b.dev.Close()
-	check(a.qp.Connect(b.qp.LocalInfo(0)))
-	check(b.qp.Connect(a.qp.LocalInfo(0)))
+	check(a.qp.Connect(b.qp.LocalInfo(0), nil))
+	check(b.qp.Connect(a.qp.LocalInfo(0), nil))
 
 	copy(a.mr.Bytes(), "written")
 	check(a.qp.PostSend(&verbs.SendWR{
@@ -99,8 +99,8 @@ func Example_simulation() {
 		defer sides[i].dev.Close()
 	}
 	a, b := sides[0], sides[1]
-	check(a.qp.Connect(b.qp.LocalInfo(0)))
-	check(b.qp.Connect(a.qp.LocalInfo(0)))
+	check(a.qp.Connect(b.qp.LocalInfo(0), nil))
+	check(b.qp.Connect(a.qp.LocalInfo(0), nil))
 	for range 100 {
 		check(a.qp.PostSend(&verbs.SendWR{
 			Opcode: verbs.WRFetchAdd, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 8)},

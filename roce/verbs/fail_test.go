@@ -19,7 +19,7 @@ func TestTimersWithoutPackets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{})
 			nobody := RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(loopback4())}
-			require.NoError(t, e.qp.Connect(nobody, WithTimeout(8, 2))) // 1 ms
+			require.NoError(t, e.qp.Connect(nobody, withTimeout(8, 2))) // 1 ms
 			require.NoError(t, e.qp.PostSend(&SendWR{ID: 5, Opcode: WRSend, SGList: []SGE{e.mr.SGE(0, 10)}}))
 			var wcs [1]WC
 			_, err := e.cq.Wait(testContext(t), wcs[:])

@@ -40,7 +40,7 @@ func newGatherEnd(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPa
 		tap.Link = real
 		return tap, nil
 	}}), 1<<16, QPInitAttr{})
-	connect(t, e, q, WithMTU(ib.MTU1024))
+	connect(t, e, q, withMTU(ib.MTU1024))
 	for range n {
 		require.NoError(t, q.qp.PostSend(&SendWR{
 			Opcode: op, SGList: []SGE{q.mr.SGE(0, 64)}, RemoteAddr: e.mr.Addr(), RKey: e.mr.RKey(),

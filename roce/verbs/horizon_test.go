@@ -163,7 +163,7 @@ func ackOf(qpn ib.QPN, psn ib.PSN) []byte {
 func slowEnd(t *testing.T, l *slowLink, cfg Config) *end {
 	cfg.UDP.SpinNs = -1
 	e := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{})
-	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, PSN: 5, GID: ib.GIDFromAddr(slowPeer)}))
+	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, PSN: 5, GID: ib.GIDFromAddr(slowPeer)}, nil))
 	require.NoError(t, e.qp.PostSend(&SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 64)}}))
 	require.Len(t, l.sent, 1)
 	return e

@@ -64,8 +64,8 @@ func second(t *testing.T, a, b *end) (qa, qb *QP) {
 			qb = qp
 		}
 	}
-	require.NoError(t, qa.Connect(qb.LocalInfo(0)))
-	require.NoError(t, qb.Connect(qa.LocalInfo(0)))
+	require.NoError(t, qa.Connect(qb.LocalInfo(0), nil))
+	require.NoError(t, qb.Connect(qa.LocalInfo(0), nil))
 	return qa, qb
 }
 
@@ -204,8 +204,8 @@ func TestSendFromLostMemory(t *testing.T) {
 				require.NoError(t, err)
 				peer, err := b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: b.cq})
 				require.NoError(t, err)
-				require.NoError(t, qp.Connect(peer.LocalInfo(0)))
-				require.NoError(t, peer.Connect(qp.LocalInfo(0)))
+				require.NoError(t, qp.Connect(peer.LocalInfo(0), nil))
+				require.NoError(t, peer.Connect(qp.LocalInfo(0), nil))
 				require.NoError(t, peer.PostRecv(&RecvWR{ID: 9, SGList: []SGE{b.mr.SGE(0, 1<<16)}}))
 				b.serve(t)
 				vanish()
@@ -298,7 +298,7 @@ func TestTouchLostMemory(t *testing.T) {
 			require.NoError(t, err)
 			qp, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxInline: 64}})
 			require.NoError(t, err)
-			require.NoError(t, qp.Connect(b.qp.LocalInfo(0)))
+			require.NoError(t, qp.Connect(b.qp.LocalInfo(0), nil))
 			vanish()
 			wr := SendWR{Opcode: WRSend, Flags: SendInline, SGList: []SGE{inline.SGE(lostFrom, 10)}}
 			for range 2 {
@@ -341,8 +341,8 @@ func TestUnreliableLostMemory(t *testing.T) {
 					require.NoError(t, err)
 					wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, qb.Num(), 7
 				} else {
-					require.NoError(t, qa.Connect(qb.LocalInfo(0)))
-					require.NoError(t, qb.Connect(qa.LocalInfo(0)))
+					require.NoError(t, qa.Connect(qb.LocalInfo(0), nil))
+					require.NoError(t, qb.Connect(qa.LocalInfo(0), nil))
 				}
 				require.NoError(t, qb.PostRecv(&RecvWR{ID: 4, SGList: []SGE{lost.SGE(lostFrom-8, 1<<12)}}))
 				vanish()

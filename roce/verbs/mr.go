@@ -23,36 +23,38 @@ type mrInfo struct {
 	rkey  ib.RKey
 }
 
-// RegOption is an option of [PD.RegisterMR].
-type RegOption func(*mem.RegionAttr)
+// MROptions are what [PD.RegisterMRWith] can change about a region. The zero value is what
+// [PD.RegisterMR] uses.
+type MROptions struct {
+	// IOVA, if SetIOVA, is the address of the first byte for work requests and for peers, instead of
+	// its address in memory (ibv_reg_mr_iova).
+	IOVA    uint64
+	SetIOVA bool
 
-// WithIOVA makes the region begin at addr, for work requests and for peers, instead of at its
-// address in memory.
-func WithIOVA(addr uint64) RegOption {
-	return func(a *mem.RegionAttr) { a.IOVA, a.IOVASet = addr, true }
+	// Persist makes bytes of the region durable. A FLUSH to persistence calls it, with the lock
+	// of the device held. The access flag FlushPersistent needs it.
+	Persist func([]byte) error
+
+	// OnRelease is called once when the device has let go of the memory: at the end of Close, of
+	// Reregister with other memory, or of Device.Close. It runs with the lock of the device
+	// held and must not call into the device.
+	OnRelease func()
 }
 
-// WithPersist supplies the function that makes bytes of the region durable; it is what a
-// FLUSH to persistence calls, with the lock of the device held. The access flag FlushPersistent
-// needs it.
-func WithPersist(f func([]byte) error) RegOption {
-	return func(a *mem.RegionAttr) { a.Persist = f }
+// region returns the attributes of a region.
+func (o *MROptions) region(buf []byte, access Access) mem.RegionAttr {
+	return mem.RegionAttr{Bytes: buf, Access: access, IOVA: o.IOVA, IOVASet: o.SetIOVA, Persist: o.Persist, OnRelease: o.OnRelease}
 }
 
-// WithRelease has f called once when the device has let go of the memory: at the end of
-// Close, of Reregister with other memory, or of Device.Close. It runs with the
-// lock of the device held and must not call into the device.
-func WithRelease(f func()) RegOption {
-	return func(a *mem.RegionAttr) { a.OnRelease = f }
-}
-
-// RegisterMR registers buf, which may be any byte slice or mapped memory. It
+// RegisterMR registers buf, which may be any byte slice or mapped memory (ibv_reg_mr). It
 // is kept alive until the region is gone.
-func (pd *PD) RegisterMR(buf []byte, access Access, opts ...RegOption) (*MR, error) {
-	a := mem.RegionAttr{Bytes: buf, Access: access}
-	for _, o := range opts {
-		o(&a)
-	}
+func (pd *PD) RegisterMR(buf []byte, access Access) (*MR, error) {
+	return pd.RegisterMRWith(buf, access, MROptions{})
+}
+
+// RegisterMRWith is RegisterMR with options.
+func (pd *PD) RegisterMRWith(buf []byte, access Access, o MROptions) (*MR, error) {
+	a := o.region(buf, access)
 	d := pd.Device()
 	if err := d.lock(); err != nil {
 		return nil, err
@@ -118,7 +120,7 @@ func (mr *MR) SGE(off, n int) SGE {
 // Reregister changes the memory, the access or the domain of the region and gives it new keys
 // (ibv_rereg_mr). On an error nothing has changed.
 func (mr *MR) Reregister(c Rereg) error {
-	rc := mem.RegionChange{}
+	rc := mem.RegionChange{RegionAttr: c.Options.region(nil, 0)}
 	if c.Bytes != nil {
 		rc.What |= mem.ChangeTranslation
 		rc.Bytes = c.Bytes
@@ -134,9 +136,6 @@ func (mr *MR) Reregister(c Rereg) error {
 		rc.What |= mem.ChangePD
 		rc.PD = c.PD.t
 	}
-	for _, o := range c.Options {
-		o(&rc.RegionAttr)
-	}
 	return mr.d.do(func(int64) error {
 		if rc.What&mem.ChangeTranslation != 0 {
 			mr.d.place(&rc.RegionAttr)
@@ -149,13 +148,13 @@ func (mr *MR) Reregister(c Rereg) error {
 	})
 }
 
-// Rereg says what [MR.Reregister] changes: fields that are set.
+// Rereg says what [MR.Reregister] changes (the flags of ibv_rereg_mr): fields that are set.
 type Rereg struct {
-	Bytes     []byte
+	Bytes     []byte    // the new memory; nil leaves the memory as it is
+	Options   MROptions // of the new memory
+	Access    Access    // the new rights, if SetAccess
 	SetAccess bool
-	Access    Access // with SetAccess
-	PD        *PD
-	Options   []RegOption // of the new memory
+	PD        *PD // the new domain; nil leaves the region where it is
 }
 
 // Close ends the region (ibv_dereg_mr): its keys are refused from then on, and work requests in

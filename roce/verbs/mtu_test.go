@@ -124,7 +124,7 @@ func TestRetryErrorNamesMTU(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sim.New(sim.Config{Seed: 1, MTU: ib.MTU4096})
-			a, b := simPair(t, f, 1<<16, WithTimeout(8, 2))
+			a, b := simPair(t, f, 1<<16, withTimeout(8, 2))
 			f.SetFaults(simAddr(1), simAddr(2), sim.Faults{Loss: 1})
 			require.NoError(t, a.qp.PostSend(&SendWR{
 				Opcode: c.op, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, c.bytes)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),

@@ -14,7 +14,7 @@ import (
 )
 
 func TestPolling(t *testing.T) {
-	a, b := pair(t, 1<<20, Config{Polling: true}, WithTimeout(20, 7)) // 4 s: threads that poll wait for each other
+	a, b := pair(t, 1<<20, Config{Polling: true}, withTimeout(20, 7)) // 4 s: threads that poll wait for each other
 	// Somebody has to poll for b, or it would not even acknowledge.
 	ctx := testContext(t)
 	done := make(chan struct{})
@@ -60,8 +60,8 @@ func TestManyQPs(t *testing.T) {
 		require.NoError(t, err)
 		l.b, err = b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: b.cq, Caps: QPCaps{MaxSendWR: 8, MaxRecvWR: 8}})
 		require.NoError(t, err)
-		require.NoError(t, l.a.Connect(l.b.LocalInfo(0)))
-		require.NoError(t, l.b.Connect(l.a.LocalInfo(0)))
+		require.NoError(t, l.a.Connect(l.b.LocalInfo(0), nil))
+		require.NoError(t, l.b.Connect(l.a.LocalInfo(0), nil))
 		links = append(links, l)
 	}
 	for r := range rounds {
@@ -102,8 +102,8 @@ func TestSeveralAddresses(t *testing.T) {
 		a, b := newEnd(t, d, 1<<16, QPInitAttr{}), newEnd(t, e, 1<<16, QPInitAttr{})
 		c := DefaultConnAttr()
 		c.SGIDIndex = i
-		require.NoError(t, a.qp.Connect(b.qp.LocalInfo(0), WithConnAttr(c)))
-		require.NoError(t, b.qp.Connect(a.qp.LocalInfo(i)))
+		require.NoError(t, a.qp.Connect(b.qp.LocalInfo(0), &c))
+		require.NoError(t, b.qp.Connect(a.qp.LocalInfo(i), nil))
 		exercise(t, a, b, []int{1, 50_000})
 	}
 }
@@ -119,8 +119,8 @@ func TestCompletionChannel(t *testing.T) {
 	require.NoError(t, err)
 	qa, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq})
 	require.NoError(t, err)
-	require.NoError(t, qa.Connect(qp.LocalInfo(0)))
-	require.NoError(t, qp.Connect(qa.LocalInfo(0)))
+	require.NoError(t, qa.Connect(qp.LocalInfo(0), nil))
+	require.NoError(t, qp.Connect(qa.LocalInfo(0), nil))
 	require.ErrorIs(t, b.cq.RequestNotify(false), ErrNoChannel)
 
 	var wcs [4]WC
@@ -306,8 +306,8 @@ func TestSRQ(t *testing.T) {
 		require.NoError(t, err)
 		qps[i][1], err = b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: b.cq, SRQ: srq})
 		require.NoError(t, err)
-		require.NoError(t, qps[i][0].Connect(qps[i][1].LocalInfo(0)))
-		require.NoError(t, qps[i][1].Connect(qps[i][0].LocalInfo(0)))
+		require.NoError(t, qps[i][0].Connect(qps[i][1].LocalInfo(0), nil))
+		require.NoError(t, qps[i][1].Connect(qps[i][0].LocalInfo(0), nil))
 	}
 	for i := range 4 {
 		require.NoError(t, srq.PostRecv(&RecvWR{ID: uint64(i), SGList: []SGE{b.mr.SGE(i*64, 64)}}))
@@ -373,7 +373,9 @@ func TestRegistration(t *testing.T) {
 	d := openDevice(t, Config{})
 	pd, err := d.AllocPD()
 	require.NoError(t, err)
-	buf, mr, err := pd.AllocBuffer(100_000, AccessAll, WithIOVA(1<<40))
+	buf, err := MapBuffer(100_000, false)
+	require.NoError(t, err)
+	mr, err := buf.RegisterWith(pd, AccessAll, MROptions{IOVA: 1 << 40, SetIOVA: true})
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(1<<40), mr.Addr())
 	require.Equal(t, SGE{Addr: 1<<40 + 5, Length: 6, LKey: mr.LKey()}, mr.SGE(5, 6))
@@ -455,7 +457,7 @@ func TestObjectsOfAnotherDevice(t *testing.T) {
 	var wcs []WC
 	_, err = a.cq.Wait(testContext(t), wcs)
 	require.ErrorIs(t, err, ErrInvalidAttr)
-	require.ErrorIs(t, a.qp.Connect(RemoteInfo{GID: ib.GIDFromAddr(netip.IPv6Loopback())}), ErrInvalidAttr)
+	require.ErrorIs(t, a.qp.Connect(RemoteInfo{GID: ib.GIDFromAddr(netip.IPv6Loopback())}, nil), ErrInvalidAttr)
 }
 
 // An unreachable peer: the send fails after its retries, in virtual time.

@@ -89,7 +89,7 @@ func peerMain() error {
 	}
 	go serveTCP(l, cfg.Region)
 	recv := RecvWR{SGList: []SGE{mr.SGE(0, 64)}}
-	if err := qp.Connect(RemoteInfo{ib.QPN(cfg.QPN), ib.PSN(cfg.PSN), cfg.GID}, WithTimeout(17, 7)); err != nil {
+	if err := qp.Connect(RemoteInfo{ib.QPN(cfg.QPN), ib.PSN(cfg.PSN), cfg.GID}, withTimeout(17, 7)); err != nil {
 		return err
 	}
 	for range 64 {
@@ -196,6 +196,6 @@ func newRemotePair(t testing.TB, region int, cfg Config) *remotePair {
 	}))
 	p := &remotePair{end: e}
 	require.NoError(t, json.NewDecoder(out).Decode(&p.peer))
-	require.NoError(t, e.qp.Connect(RemoteInfo{ib.QPN(p.peer.QPN), ib.PSN(p.peer.PSN), p.peer.GID}, WithTimeout(17, 7)))
+	require.NoError(t, e.qp.Connect(RemoteInfo{ib.QPN(p.peer.QPN), ib.PSN(p.peer.PSN), p.peer.GID}, withTimeout(17, 7)))
 	return p
 }

@@ -13,14 +13,14 @@ import (
 func simAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 
 // simPair opens two connected devices on a fabric.
-func simPair(t testing.TB, f *sim.Fabric, bufBytes int, opts ...ConnOption) (a, b *end) {
+func simPair(t testing.TB, f *sim.Fabric, bufBytes int, attr ...*ConnAttr) (a, b *end) {
 	var ends [2]*end
 	for i := range ends {
 		l, err := f.Link(simAddr(i + 1))
 		require.NoError(t, err)
 		ends[i] = newEnd(t, openDevice(t, Config{Link: l, Rand: f.Rand()}), bufBytes, QPInitAttr{})
 	}
-	connect(t, ends[0], ends[1], opts...)
+	connect(t, ends[0], ends[1], attr...)
 	return ends[0], ends[1]
 }
 

@@ -47,7 +47,7 @@ var statusHints = map[WCStatus]string{
 // mtuHints say it when packets of the path MTU do not pass, or perhaps not.
 var mtuHints = map[WCStatus]string{
 	WCLocalLenErr: "its packets are too long for the path: an interface or a router on the way has a smaller MTU than the connection was made for, which a new connection would use",
-	WCRetryExcErr: "the peer did not acknowledge a packet of the full path MTU: it is gone, or the way to it is, or its MTU is smaller than the connection was made for (Device.Port tells that of this side, WithMTU and ConnParam.MTU set that of a connection)",
+	WCRetryExcErr: "the peer did not acknowledge a packet of the full path MTU: it is gone, or the way to it is, or its MTU is smaller than the connection was made for (Device.Port tells that of this side, ConnAttr.MTU and ConnParam.MTU set that of a connection)",
 }
 
 // pathMTU reports whether the path MTU has to do with it, perhaps.

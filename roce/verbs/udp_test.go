@@ -90,7 +90,7 @@ func TestOperations(t *testing.T) {
 func TestOperationsMTUs(t *testing.T) {
 	for m := ib.MTU256; m <= ib.MTU4096; m++ {
 		t.Run(m.String(), func(t *testing.T) {
-			a, b := pair(t, 1<<20, Config{}, WithMTU(m))
+			a, b := pair(t, 1<<20, Config{}, withMTU(m))
 			exercise(t, a, b, exerciseSizes)
 		})
 	}

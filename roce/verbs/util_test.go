@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/stretchr/testify/require"
 )
@@ -81,17 +82,39 @@ func newEnd(t testing.TB, d *Device, bufBytes int, init QPInitAttr) *end {
 	return e
 }
 
-func connect(t testing.TB, a, b *end, opts ...ConnOption) {
-	require.NoError(t, a.qp.Connect(b.qp.LocalInfo(0), opts...))
-	require.NoError(t, b.qp.Connect(a.qp.LocalInfo(0), opts...))
+// withTimeout returns the default attributes of a connection with another ACK timeout.
+func withTimeout(code ib.TimeoutCode, retries uint8) *ConnAttr {
+	c := DefaultConnAttr()
+	c.Timeout, c.RetryCnt = code, retries
+	return &c
+}
+
+// withMTU returns the default attributes of a connection with another path MTU.
+func withMTU(m ib.MTU) *ConnAttr {
+	c := DefaultConnAttr()
+	c.MTU = m
+	return &c
+}
+
+// only returns the attributes that were given, if any.
+func only(attr []*ConnAttr) *ConnAttr {
+	if len(attr) == 0 {
+		return nil
+	}
+	return attr[0]
+}
+
+func connect(t testing.TB, a, b *end, attr ...*ConnAttr) {
+	require.NoError(t, a.qp.Connect(b.qp.LocalInfo(0), only(attr)))
+	require.NoError(t, b.qp.Connect(a.qp.LocalInfo(0), only(attr)))
 }
 
 // pair opens two connected devices on loopback.
-func pair(t testing.TB, bufBytes int, cfg Config, opts ...ConnOption) (a, b *end) {
+func pair(t testing.TB, bufBytes int, cfg Config, attr ...*ConnAttr) (a, b *end) {
 	ca, cb := cfg, cfg
 	a = newEnd(t, openDevice(t, ca), bufBytes, QPInitAttr{})
 	b = newEnd(t, openDevice(t, cb), bufBytes, QPInitAttr{})
-	connect(t, a, b, opts...)
+	connect(t, a, b, attr...)
 	return a, b
 }
 

@@ -72,7 +72,7 @@ func (n *node) connect(infos []qpInfo) error {
 		if err != nil {
 			return err
 		}
-		if err := qp.Connect(r); err != nil {
+		if err := qp.Connect(r, nil); err != nil {
 			return err
 		}
 	}

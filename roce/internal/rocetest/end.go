@@ -86,17 +86,18 @@ func NewEnd(t testing.TB, d *verbs.Device, bufBytes int, init verbs.QPInitAttr) 
 	return e
 }
 
-func Connect(t testing.TB, a, b *End, opts ...verbs.ConnOption) {
-	require.NoError(t, a.QP.Connect(b.QP.LocalInfo(0), opts...))
-	require.NoError(t, b.QP.Connect(a.QP.LocalInfo(0), opts...))
+// Connect connects the queue pairs of two ends; nil is verbs.DefaultConnAttr.
+func Connect(t testing.TB, a, b *End, attr *verbs.ConnAttr) {
+	require.NoError(t, a.QP.Connect(b.QP.LocalInfo(0), attr))
+	require.NoError(t, b.QP.Connect(a.QP.LocalInfo(0), attr))
 }
 
 // Pair opens two connected devices on loopback.
-func Pair(t testing.TB, bufBytes int, cfg verbs.Config, opts ...verbs.ConnOption) (a, b *End) {
+func Pair(t testing.TB, bufBytes int, cfg verbs.Config, attr *verbs.ConnAttr) (a, b *End) {
 	ca, cb := cfg, cfg
 	a = NewEnd(t, OpenDevice(t, ca), bufBytes, verbs.QPInitAttr{})
 	b = NewEnd(t, OpenDevice(t, cb), bufBytes, verbs.QPInitAttr{})
-	Connect(t, a, b, opts...)
+	Connect(t, a, b, attr)
 	return a, b
 }
 

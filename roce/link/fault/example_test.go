@@ -41,8 +41,8 @@ func Example() {
 	defer a.Close()
 	b, qb, _, dst := open("10.0.0.2", nil)
 	defer b.Close()
-	check(qa.Connect(qb.LocalInfo(0)))
-	check(qb.Connect(qa.LocalInfo(0)))
+	check(qa.Connect(qb.LocalInfo(0), nil))
+	check(qb.Connect(qa.LocalInfo(0), nil))
 
 	check(qa.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{src.SGE(0, 1<<16)},
