@@ -5,7 +5,7 @@ import "github.com/goroce/goroce/ib"
 const (
 	// asideTurns is how many receives there are for one that looks for packets handed on by others, when no
 	// poll has said that there are any.
-	asideTurns = 16
+	asideTurns = 64
 
 	// vnetBytes is the size of struct virtio_net_hdr without num_buffers.
 	vnetBytes = 10

@@ -13,7 +13,7 @@ const (
 
 	// asideTurns is how many receives there are for one that looks for requests and packets handed on
 	// by others, when no poll has said that there are any.
-	asideTurns = 16
+	asideTurns = 64
 
 	// sendPorts is how many source ports packets from an address leave by, besides 4791. Each is a socket, and
 	// packets that leave by different ones do not share a system call.

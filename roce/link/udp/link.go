@@ -56,6 +56,7 @@ var (
 // says what to do.
 func Open(addrs []netip.Addr, o Options) (*Link, error) {
 	l := &Link{opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs)}
+	l.rx.asideFD = -1
 	if l.port == 0 {
 		l.port = ib.UDPPort
 	}
@@ -64,7 +65,10 @@ func Open(addrs []netip.Addr, o Options) (*Link, error) {
 		return nil, err
 	}
 	l.tx.init(l)
-	l.rx.init(l)
+	if err := l.rx.init(l); err != nil {
+		l.release()
+		return nil, &OpenError{Err: err}
+	}
 	return l, nil
 }
 
@@ -229,6 +233,9 @@ func (l *Link) release() error {
 		}
 	}
 	l.groups, l.left = nil, nil
+	if l.rx.asideFD >= 0 {
+		shut(l.rx.asideFD) // first: it refers to sockets that others keep
+	}
 	l.share.close()
 	return errors.Join(errs...)
 }

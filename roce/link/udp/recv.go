@@ -20,10 +20,10 @@ type receiver struct {
 	timeout unix.Timespec
 	next    int // socket to look at first
 
-	// Aside are the sockets for requests, and inboxes; they are in fds from asideFrom on.
+	// Aside are the sockets for requests, and inboxes. A poll sees them as one: asideFD.
 	aside     []*socket
 	inboxes   []int
-	asideFrom int
+	asideFD   int  // of epoll; -1: none
 	look      bool // there may be something
 	tookAside bool // there was, at the last call of receive
 	turn      int
@@ -37,19 +37,17 @@ type receiver struct {
 	split  receive.Splitter
 }
 
-func (r *receiver) init(l *Link) {
+func (r *receiver) init(l *Link) error {
 	r.l = l
 	r.split.Init(l.port)
-	if lease := l.share.lease; lease != nil {
-		r.split.Slot, r.split.HandOn = lease.Slot(), r.handOn
-		for i := range l.socks {
-			r.inboxes = append(r.inboxes, lease.Inbox(i))
-		}
+	if err := r.initAside(); err != nil {
+		return err
 	}
 	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
 	r.names = make([]rawName, sockio.MaxReadBatch)
 	r.ctl = make([][rxControl]byte, sockio.MaxReadBatch)
 	r.changedSockets()
+	return nil
 }
 
 // refresh takes notice of multicast groups joined and left.
@@ -69,18 +67,14 @@ func (r *receiver) changedSockets() {
 	}
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
-	r.aside = l.share.requests
+	for ; len(r.aside) < len(l.share.requests); r.aside = l.share.requests[:len(r.aside)+1] {
+		_ = r.addAside(l.share.requests[len(r.aside)].fd) // if not, it is looked at now and then
+	}
 	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
-	r.asideFrom = len(r.fds)
-	for _, s := range r.aside {
-		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
-	}
-	for _, fd := range r.inboxes {
-		r.fds = append(r.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
+	r.fds = append(r.fds, unix.PollFd{Fd: int32(r.asideFD), Events: unix.POLLIN}) // the last
 }
 
 // Recv fills batch; see [link.Link].

@@ -194,7 +194,7 @@ func (r *receiver) receiveAside() (bool, error) {
 		if r.inbox == nil {
 			r.inbox = make([]byte, slots.MaxStrays)
 		}
-		n, _, err := unix.Recvfrom(fd, r.inbox, unix.MSG_DONTWAIT)
+		n, err := unix.Read(fd, r.inbox)
 		if err == nil {
 			r.look = true
 			r.strays = slots.ParseStrays(r.inbox[:n])
@@ -217,7 +217,30 @@ func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
 
 // noteAside notes after a poll what came aside.
 func (r *receiver) noteAside() {
-	for i := r.asideFrom; i < len(r.fds); i++ {
-		r.look = r.look || r.fds[i].Revents != 0
+	r.look = r.look || r.fds[len(r.fds)-1].Revents != 0
+}
+
+// initAside gets ready to look aside.
+func (r *receiver) initAside() (err error) {
+	lease := r.l.share.lease
+	if lease == nil {
+		return nil
 	}
+	r.split.Slot, r.split.HandOn = lease.Slot(), r.handOn
+	if r.asideFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		r.asideFD = -1
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	for i := range r.l.socks {
+		r.inboxes = append(r.inboxes, lease.Inbox(i))
+		if err := r.addAside(lease.Inbox(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addAside has a poll see a socket in asideFD.
+func (r *receiver) addAside(fd int) error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
