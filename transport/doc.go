@@ -146,7 +146,7 @@
 // from a seed and print it when they fail; -seed N runs that one alone, -swarm N
 // that many, -soak 10m new ones for so long, and make soak all of them. TestSwarm
 // also watches the trace for the micro-behaviours of microbehaviour_test.go.
-// It ran over 55,000 seeds at commit b29b13c, and none failed; over 85,000 at the
-// commits before, since there are loss probes, of which four failed and were repaired;
-// and over 105,000 without probes, of which one failed, which passes now.
+// It ran over 1,478,000 seeds since the last failure, and none failed: 466,000 of them at
+// commit 797469f, 851,000 at c63d0a4, 160,000 before. Of 190,000 before those five
+// failed: the engine, or the model of the test, was repaired.
 package transport
