@@ -14,9 +14,9 @@ import (
 // requireAttr checks that err names the attribute at fault.
 func requireAttr(t *testing.T, err error, attr string) {
 	t.Helper()
-	var ae *AttrError
+	var ae *ArgError
 	require.ErrorAs(t, err, &ae)
-	require.Equal(t, attr, ae.Attr, err.Error())
+	require.Equal(t, attr, ae.Arg, err.Error())
 	require.True(t, errors.Is(err, ErrInvalidAttr))
 }
 

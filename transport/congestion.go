@@ -60,8 +60,8 @@ func (p *TxPacket) isPaced() bool {
 	return op != ib.CNP && (!op.Info().Response || p.PayloadLen != 0)
 }
 
-// pollPaced is a turn of a QP with congestion control.
-func (qp *QP) pollPaced(now int64, batch []TxPacket) int {
+// sendPacedTurn is a turn of a QP with congestion control.
+func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	c := qp.cc
 	if c.rate = c.ctl.Rate(now); c.rate == 0 {
 		c.rate = c.cfg.Cap()
@@ -105,20 +105,22 @@ func (qp *QP) pollPaced(now int64, batch []TxPacket) int {
 
 // hasPacedWork reports whether the rate may be what keeps the QP from sending.
 func (qp *QP) hasPacedWork() bool {
-	return qp.requestsHeld() || qp.resp.out.head != qp.resp.out.tail
+	return qp.hasSendableRequests() || qp.resp.out.head != qp.resp.out.tail
 }
 
-// requestsHeld reports whether there are requests to send that wait for
+// hasSendableRequests reports whether there are requests to send that wait for
 // nothing that the peer has asked for.
-func (qp *QP) requestsHeld() bool {
+func (qp *QP) hasSendableRequests() bool {
 	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
 }
 
-// holdsRequests reports whether the rate keeps requests from being sent on this turn.
-func (qp *QP) holdsRequests() bool { return qp.cc != nil && !qp.cc.open }
+// pacingHoldsRequests reports whether the rate keeps requests from being sent on this turn.
+func (qp *QP) pacingHoldsRequests() bool { return qp.cc != nil && !qp.cc.open }
 
-// holdsAnswer reports whether the rate keeps the answer a from being sent.
-func (qp *QP) holdsAnswer(a *answer) bool { return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead }
+// pacingHoldsAnswer reports whether the rate keeps the answer a from being sent.
+func (qp *QP) pacingHoldsAnswer(a *answer) bool {
+	return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead
+}
 
 // paceLimited reports whether the QP sends at a limited rate.
 func (qp *QP) paceLimited() bool { return qp.cc != nil && qp.cc.rate != 0 }

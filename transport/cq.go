@@ -64,7 +64,7 @@ func newCQRing(n int) *cqRing {
 
 func checkCQE(op string, n int) error {
 	if n < 1 || n > MaxCQE {
-		return &AttrError{Op: op, Attr: "cqe", Why: fmt.Sprintf("%d is not in 1..%d", n, MaxCQE)}
+		return &ArgError{Op: op, Arg: "cqe", Why: fmt.Sprintf("%d is not in 1..%d", n, MaxCQE)}
 	}
 	return nil
 }

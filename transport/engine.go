@@ -31,34 +31,34 @@ type Engine struct {
 	inRun bool      // it came in a run
 }
 
-// New returns an engine without QPs. An [AttrError] names what is wrong with
+// New returns an engine without QPs. An [ArgError] names what is wrong with
 // cfg.
 func New(cfg Config) (*Engine, error) {
 	const op = "new engine"
 	switch {
 	case len(cfg.GIDs) == 0:
-		return nil, &AttrError{op, "GIDs", "none"}
+		return nil, &ArgError{op, "GIDs", "none"}
 	case !cfg.MTU.Valid():
-		return nil, &AttrError{op, "MTU", fmt.Sprintf("%d is not an MTU", uint8(cfg.MTU))}
+		return nil, &ArgError{op, "MTU", fmt.Sprintf("%d is not an MTU", uint8(cfg.MTU))}
 	case cfg.Mem == nil:
-		return nil, &AttrError{op, "Mem", "missing"}
+		return nil, &ArgError{op, "Mem", "missing"}
 	case cfg.Rand == nil:
-		return nil, &AttrError{op, "Rand", "missing"}
+		return nil, &ArgError{op, "Rand", "missing"}
 	case cfg.Tuning.MaxUnackedPackets < 0 || cfg.Tuning.MaxUnackedPackets >= ib.MaxPSNSpan:
-		return nil, &AttrError{op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
+		return nil, &ArgError{op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
 			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
 	case cfg.Tuning.AckReqInterval < 0:
-		return nil, &AttrError{op, "Tuning.AckReqInterval", "negative"}
+		return nil, &ArgError{op, "Tuning.AckReqInterval", "negative"}
 	case cfg.Tuning.SeqNAKRearmNs < 0:
-		return nil, &AttrError{op, "Tuning.SeqNAKRearmNs", "negative"}
+		return nil, &ArgError{op, "Tuning.SeqNAKRearmNs", "negative"}
 	}
 	if err := cfg.Tuning.Congestion.Check(); err != nil {
-		return nil, &AttrError{op, "Tuning.Congestion", err.Error()}
+		return nil, &ArgError{op, "Tuning.Congestion", err.Error()}
 	}
 	gids := make([]netip.Addr, len(cfg.GIDs))
 	for i, a := range cfg.GIDs {
 		if !a.IsValid() {
-			return nil, &AttrError{op, "GIDs", fmt.Sprintf("entry %d is not an address", i)}
+			return nil, &ArgError{op, "GIDs", fmt.Sprintf("entry %d is not an address", i)}
 		}
 		gids[i] = a.Unmap()
 	}
@@ -217,7 +217,7 @@ func (e *Engine) PollTransmit(now int64, batch []TxPacket) int {
 		}
 		qp.unready()
 		turn := batch[n:min(n+txQuantum, len(batch))]
-		sent := qp.pollTransmit(now, turn)
+		sent := qp.sendTurn(now, turn)
 		if sent == len(turn) {
 			qp.markReady() // it may have more
 		}

@@ -31,9 +31,9 @@ func TestNewRefuses(t *testing.T) {
 		c := good
 		edit(&c)
 		_, err := New(c)
-		var ae *AttrError
+		var ae *ArgError
 		require.True(t, errors.As(err, &ae), attr)
-		require.Equal(t, attr, ae.Attr)
+		require.Equal(t, attr, ae.Arg)
 	}
 	c := good
 	c.GIDs = []netip.Addr{{}}

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// The kinds of failure of the API. An error is an [AttrError] if it concerns an
+// The kinds of failure of the API. An error is an [ArgError] if it concerns an
 // attribute, otherwise an [OpError] that wraps one of these kinds, or an error
 // of package mem. The two packages share the kinds that both have, so that a
 // caller need not know which of them has failed.
@@ -47,19 +47,19 @@ func opErr(op string, kind error, detail string, args ...any) error {
 	return &OpError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
 }
 
-// AttrError says which attribute of which operation was refused, and why.
-type AttrError struct {
-	Op   string // such as "modify QP INIT->RTR"
-	Attr string // such as "path_mtu"
-	Why  string
+// ArgError says which attribute of which operation was refused, and why.
+type ArgError struct {
+	Op  string // such as "modify QP INIT->RTR"
+	Arg string // such as "path_mtu"
+	Why string
 }
 
-func (e *AttrError) Error() string {
-	return fmt.Sprintf("transport: %s: %s: %s", e.Op, e.Attr, e.Why)
+func (e *ArgError) Error() string {
+	return fmt.Sprintf("transport: %s: %s: %s", e.Op, e.Arg, e.Why)
 }
 
-// Is makes every AttrError match ErrInvalidAttr.
-func (e *AttrError) Is(target error) bool { return target == ErrInvalidAttr }
+// Is makes every ArgError match ErrInvalidAttr.
+func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr }
 
 // errNilRequest says that there is no work request to post.
-func errNilRequest(op string) error { return &AttrError{op, "wr", "is nil"} }
+func errNilRequest(op string) error { return &ArgError{op, "wr", "is nil"} }

@@ -39,8 +39,8 @@ func ExampleQP_Modify() {
 	err := n.qp.Modify(0, transport.QPAttr{State: transport.StateInit, PortNum: 2},
 		transport.AttrState|transport.AttrPKeyIndex|transport.AttrPort|transport.AttrAccess)
 	fmt.Println(err)
-	var ae *transport.AttrError
-	fmt.Println(errors.As(err, &ae), ae.Attr, n.qp.State())
+	var ae *transport.ArgError
+	fmt.Println(errors.As(err, &ae), ae.Arg, n.qp.State())
 	// Output:
 	// transport: modify RC QP RESET->INIT: port_num: 2, and the device has port 1
 	// true port_num RESET

@@ -21,9 +21,9 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	case qp.gone:
 		return &OpError{Op: op, Err: ErrDestroyed}
 	case qp.typ != ib.UD:
-		return &AttrError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
+		return &ArgError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
 	case !gid.IsMulticast():
-		return &AttrError{op, "gid", fmt.Sprintf("%v is not a multicast group", gid)}
+		return &ArgError{op, "gid", fmt.Sprintf("%v is not a multicast group", gid)}
 	}
 	t := &qp.e.mcast
 	qps := t.groups[gid]
@@ -45,7 +45,7 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 // DetachMcast undoes AttachMcast. Destroy does it for all groups.
 func (qp *QP) DetachMcast(gid ib.GID) error {
 	if !qp.e.mcast.detach(gid, qp) {
-		return &AttrError{"detach multicast", "gid", fmt.Sprintf("not attached to %v", gid)}
+		return &ArgError{"detach multicast", "gid", fmt.Sprintf("not attached to %v", gid)}
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (sq *requester) probeTimeout(now int64) {
 	switch {
 	case sq.una == sq.end || p.sent >= maxProbes:
 		return
-	case sq.psn == sq.una || qp.timerSet(timerPace) && qp.requestsHeld():
+	case sq.psn == sq.una || qp.timerSet(timerPace) && qp.hasSendableRequests():
 		sq.armProbe(now) // still sending
 		return
 	case !p.counted && qp.e.probing >= maxProbing:

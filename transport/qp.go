@@ -105,13 +105,13 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	const op = "create QP"
 	if want != 0 {
 		if want >= ib.QPNMulticast {
-			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is not a QP number", want)}
+			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v is not a QP number", want)}
 		}
 		if !e.cfg.Slot.Has(want) {
-			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v belongs to another device at the same address", want)}
+			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v belongs to another device at the same address", want)}
 		}
 		if e.qps[want] != nil {
-			return 0, &AttrError{op, "qp_num", fmt.Sprintf("%v is in use", want)}
+			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v is in use", want)}
 		}
 		return want, nil
 	}

@@ -16,11 +16,11 @@ const qpAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteA
 func (e *Engine) retainPD(op string, pd *mem.PD) error {
 	switch {
 	case pd == nil:
-		return &AttrError{op, "pd", "missing"}
+		return &ArgError{op, "pd", "missing"}
 	case !pd.Of(e.cfg.Mem):
-		return &AttrError{op, "pd", "of another device"}
+		return &ArgError{op, "pd", "of another device"}
 	case pd.Retain() != nil:
-		return &AttrError{op, "pd", "destroyed"}
+		return &ArgError{op, "pd", "destroyed"}
 	}
 	return nil
 }
@@ -28,7 +28,7 @@ func (e *Engine) retainPD(op string, pd *mem.PD) error {
 // checkInitAttr says what is wrong with the attributes of a new QP.
 func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	bad := func(attr, format string, args ...any) error {
-		return &AttrError{"create QP", attr, fmt.Sprintf(format, args...)}
+		return &ArgError{"create QP", attr, fmt.Sprintf(format, args...)}
 	}
 	size := func(attr string, n, limit int) error {
 		if n < 0 || n > limit {
@@ -181,7 +181,7 @@ func (qp *QP) checkAttrs(op string, a *QPAttr, mask AttrMask) error {
 			continue
 		}
 		if why := c.check(qp, a); why != "" {
-			return &AttrError{op, c.name, why}
+			return &ArgError{op, c.name, why}
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func buildTransitions(t ib.Transport) *transitionTable {
 
 // Modify changes the attributes that mask selects, by the table of required
 // and optional attributes for the transition; without AttrState the QP stays
-// in its state. An error, an [AttrError] unless the QP was destroyed, means
+// in its state. An error, an [ArgError] unless the QP was destroyed, means
 // that nothing changed.
 func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	if qp.gone {
@@ -90,20 +90,20 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	}
 	op := fmt.Sprintf("modify %v QP %v->%v", qp.typ, from, to)
 	if to >= numQPStates {
-		return &AttrError{op, "qp_state", "unknown state"}
+		return &ArgError{op, "qp_state", "unknown state"}
 	}
 	tr := transitions[qp.typ][from][to]
 	if !tr.ok {
-		return &AttrError{op, "qp_state", "no such transition"}
+		return &ArgError{op, "qp_state", "no such transition"}
 	}
 	if missing := tr.required &^ mask; missing != 0 {
-		return &AttrError{op, attrName(missing), "required"}
+		return &ArgError{op, attrName(missing), "required"}
 	}
 	if extra := mask &^ (tr.required | tr.optional | AttrState); extra != 0 {
-		return &AttrError{op, attrName(extra), "not allowed"}
+		return &ArgError{op, attrName(extra), "not allowed"}
 	}
 	if qp.sqDraining && to != StateErr && to != StateReset {
-		return &AttrError{op, "qp_state", "the send queue is still draining"}
+		return &ArgError{op, "qp_state", "the send queue is still draining"}
 	}
 	if err := qp.checkAttrs(op, &a, mask); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (qp *QP) enter(now int64, to QPState) {
 	case to == StateSQD:
 		qp.setState(now, to)
 		qp.sqDraining = true
-		qp.sq.drain(now)
+		qp.sq.enterSQD(now)
 	case from == StateRTR: // to RTS
 		qp.setState(now, to)
 		qp.sq.start(now)

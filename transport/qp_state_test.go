@@ -78,13 +78,13 @@ func probeTransition(t *testing.T, b *bench, typ ib.Transport, from, to QPState)
 		if err == nil {
 			break
 		}
-		ae := err.(*AttrError)
+		ae := err.(*ArgError)
 		if ae.Why != "required" {
 			return "no"
 		}
 		grown := required
 		for _, c := range attrChecks {
-			if strings.Contains(", "+ae.Attr+",", ", "+c.name+",") {
+			if strings.Contains(", "+ae.Arg+",", ", "+c.name+",") {
 				grown |= c.bit
 			}
 		}

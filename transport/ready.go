@@ -51,10 +51,10 @@ func (qp *QP) unready() {
 	qp.link.next, qp.link.prev, qp.link.queued = nil, nil, false
 }
 
-// pollTransmit lets the QP send on its turn.
-func (qp *QP) pollTransmit(now int64, batch []TxPacket) int {
+// sendTurn lets the QP send on its turn.
+func (qp *QP) sendTurn(now int64, batch []TxPacket) int {
 	if qp.cc != nil {
-		return qp.pollPaced(now, batch)
+		return qp.sendPacedTurn(now, batch)
 	}
 	return qp.takeTurn(now, batch)
 }
@@ -66,18 +66,18 @@ func (qp *QP) pollTransmit(now int64, batch []TxPacket) int {
 func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if qp.link.requestsFirst {
 		qp.link.requestsFirst = false
-		n := qp.sq.pollTransmit(now, batch)
+		n := qp.sq.sendRequests(now, batch)
 		if n < len(batch) {
-			n += qp.resp.pollTransmit(now, batch[n:])
+			n += qp.resp.sendAnswers(now, batch[n:])
 		}
 		return n
 	}
 	idle := qp.sq.idle()
 	if !idle && qp.resp.owesBareAck() && len(batch) > 1 {
-		n := qp.sq.pollTransmit(now, batch[:len(batch)-1])
-		return n + qp.resp.pollTransmit(now, batch[n:])
+		n := qp.sq.sendRequests(now, batch[:len(batch)-1])
+		return n + qp.resp.sendAnswers(now, batch[n:])
 	}
-	n := qp.resp.pollTransmit(now, batch)
+	n := qp.resp.sendAnswers(now, batch)
 	if n == len(batch) {
 		qp.link.requestsFirst = true
 		return n
@@ -85,7 +85,7 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if idle {
 		return n
 	}
-	return n + qp.sq.pollTransmit(now, batch[n:])
+	return n + qp.sq.sendRequests(now, batch[n:])
 }
 
 // maxBareAcks bounds how many queue pairs OnlyAcks looks at.
@@ -97,7 +97,7 @@ const maxBareAcks = 8
 func (e *Engine) OnlyAcks() bool {
 	i := 0
 	for qp := e.ready.head; qp != nil; qp = qp.link.next {
-		if i++; i > maxBareAcks || qp.typ != ib.RC || qp.requestsHeld() || qp.resp.owesMore() {
+		if i++; i > maxBareAcks || qp.typ != ib.RC || qp.hasSendableRequests() || qp.resp.owesMore() {
 			return false
 		}
 	}

@@ -114,8 +114,8 @@ func (sq *requester) start(now int64) {
 	sq.qp.e.join(sq.qp)
 }
 
-// drain lets what was begun finish and begins nothing new: RTS to SQD.
-func (sq *requester) drain(now int64) {
+// enterSQD lets what was begun finish and begins nothing new: RTS to SQD.
+func (sq *requester) enterSQD(now int64) {
 	sq.qp.markReady()
 	sq.checkDrained(now)
 }
@@ -196,15 +196,15 @@ func (sq *requester) checkDrained(now int64) {
 	qp.sqDrained(now)
 }
 
-// idle reports whether there is nothing for pollTransmit to do.
+// idle reports whether there is nothing for sendRequests to do.
 func (sq *requester) idle() bool {
 	return sq.q.cur == sq.q.tail && !sq.probe.due && sq.qp.share.from == nil
 }
 
-// pollTransmit sends what may be sent now, up to len(batch) packets.
-func (sq *requester) pollTransmit(now int64, batch []TxPacket) int {
+// sendRequests sends what may be sent now, up to len(batch) packets.
+func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	qp, n := sq.qp, 0
-	if sq.q.cur == sq.q.tail && !sq.probe.due || qp.state < StateRTS || qp.holdsRequests() {
+	if sq.q.cur == sq.q.tail && !sq.probe.due || qp.state < StateRTS || qp.pacingHoldsRequests() {
 		qp.share.endTurn()
 		return 0
 	}

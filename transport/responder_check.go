@@ -5,9 +5,9 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// needs is the right that each operation of a peer requires, of the QP and of
+// requiredAccess is the right that each operation of a peer requires, of the QP and of
 // the memory. FLUSH depends on its header, see flushRights.
-var needs = [...]mem.Access{
+var requiredAccess = [...]mem.Access{
 	ib.OpSend:        0,
 	ib.OpWrite:       mem.RemoteWrite,
 	ib.OpRead:        mem.RemoteRead,
@@ -33,10 +33,10 @@ func (r *responder) checkSequence(info *ib.OpcodeInfo) verdict {
 
 // checkRights asks whether the QP lets a peer do this at all (IBTA 9.7.4.1.3).
 func (r *responder) checkRights(p *ib.Packet, info *ib.OpcodeInfo) verdict {
-	if int(info.Op) >= len(needs) {
+	if int(info.Op) >= len(requiredAccess) {
 		return badRequest
 	}
-	need := needs[info.Op]
+	need := requiredAccess[info.Op]
 	if info.Op == ib.OpFlush {
 		var ok bool
 		if need, ok = flushRights(p.FETH); !ok {

@@ -254,7 +254,7 @@ func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 }
 
 // mayRead reports whether the QP still lets its peer READ.
-func (r *responder) mayRead() bool { return r.qp.attr.Access.Has(needs[ib.OpRead]) }
+func (r *responder) mayRead() bool { return r.qp.attr.Access.Has(requiredAccess[ib.OpRead]) }
 
 // rightsChanged is told that Modify may have changed what the peer may do. The
 // answer that is being sent looks at its rights again. Saved results need none:

@@ -28,9 +28,9 @@ func (q *answerQueue) rewound(a *answer) {
 	}
 }
 
-// pollTransmit fills batch with what the responder owes and returns how many
+// sendAnswers fills batch with what the responder owes and returns how many
 // packets that is: the answers in order, then the newest ACK, then the NAK.
-func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
+func (r *responder) sendAnswers(now int64, batch []TxPacket) int {
 	n := 0
 	q := &r.out
 	for n < len(batch) {
@@ -39,7 +39,7 @@ func (r *responder) pollTransmit(now int64, batch []TxPacket) int {
 			r.buildCNP(&batch[n])
 			n++
 		case q.head != q.tail:
-			if r.qp.holdsAnswer(q.front()) {
+			if r.qp.pacingHoldsAnswer(q.front()) {
 				return n // and what is behind it
 			}
 			n += r.sendAnswer(now, batch[n:])

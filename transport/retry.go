@@ -63,7 +63,7 @@ func (sq *requester) ackTimeout(now int64) {
 		return
 	}
 	qp := sq.qp
-	if qp.timerSet(timerPace) && qp.requestsHeld() {
+	if qp.timerSet(timerPace) && qp.hasSendableRequests() {
 		// Still sending, at a low rate: what asks for the answer may not have left.
 		sq.armAckTimer(now)
 		return

@@ -34,7 +34,7 @@ func TestSlotOfQPNumbers(t *testing.T) {
 			_, err := e.CreateQP(QPInitAttr{Type: ib.UD, PD: pd, SendCQ: cq, RecvCQ: cq, QPN: n})
 			return err
 		}
-		var ae *AttrError
+		var ae *ArgError
 		require.ErrorAs(t, create(ib.Slot{Index: index ^ 1, Bits: 6}.QPN(0x1234)), &ae)
 		require.Contains(t, ae.Error(), "another device")
 		require.NoError(t, create(slot.QPN(0x3FF00)))

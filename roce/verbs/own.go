@@ -19,8 +19,8 @@ func own(err error) error {
 		return nil
 	}
 	switch e := err.(type) {
-	case *transport.AttrError:
-		return &ArgError{e.Op, e.Attr, e.Why}
+	case *transport.ArgError:
+		return &ArgError{e.Op, e.Arg, e.Why}
 	case *transport.OpError:
 		return &OpError{Op: e.Op, Err: detailed(e.Err, e.Detail)}
 	case *mem.OpError:
