@@ -26,8 +26,9 @@ const (
 	MaxConnRecvBytes = 1 << 30
 )
 
-// ConnConfig are the properties of connections that [Dialer] and [ListenConfig]
-// have in common. The zero value is what [Dial] and [Listen] use.
+// ConnConfig is what a service chooses about its connections, and what [Dialer] and
+// [ListenConfig] have in common. The zero value is what [Dial] and [Listen] use. What
+// the two sides negotiate is in Param; few services need that.
 type ConnConfig struct {
 	// Device is what the connections are made on. Nil is one that the process
 	// opens for the local address and keeps (see [DefaultDevice]).

@@ -16,7 +16,7 @@ import (
 //
 // buf may have up to 4 GiB - 1 bytes, which is what the message can name.
 //
-// The message is the 16 bytes of [RemoteMemory.MarshalBinary], a form that
+// The message is the 16 bytes of [verbs.RemoteMemory.MarshalBinary], a form that
 // rping uses, too.
 func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*verbs.MR, error) {
 	if access&(verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic) == 0 {

@@ -21,9 +21,9 @@ type Dialer struct {
 	// the choice to the routing table, port 0 to chance.
 	LocalAddr netip.AddrPort
 
-	// Tries is how often the request is sent, at RetryInterval; 0 means 10 times, and
-	// half a second at first, then twice as long from try to try up to 4 s: half a minute
-	// in all. A peer that asks for time gets it. The context bounds it all.
+	// Tries is the number of requests to send; 0 means 10. The first retry comes after
+	// RetryInterval; 0 means 500 ms, doubling to 4 s: about 30 s in all. A peer may ask for more
+	// time (MRA). The context bounds everything.
 	Tries         int
 	RetryInterval time.Duration
 }

@@ -11,9 +11,8 @@ import (
 // own. A connection is closed when its handler returns. The handler's error is
 // given to [ListenConfig.ConnError] and ends nothing else.
 //
-// Serve ends when ctx does, or the listener is closed. It then closes the
-// listener, ends the context of the handlers, waits for them, and returns an error as that of
-// [Listener.Accept].
+// Serve ends when ctx does, or the listener is closed. It then closes the listener, cancels the
+// handlers' context, waits for them, and returns the error from [Listener.Accept].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	if handle == nil {
 		return &verbs.ArgError{Op: "serve", Arg: "handle", Why: "is nil"}

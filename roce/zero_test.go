@@ -26,7 +26,7 @@ var publicTypes = []any{
 	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, rdmacm.ConnParam{}, ConnRequest{},
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
 	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
-	verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
+	verbs.AtomicCap(0), verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
 	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// EventType is the type of a [Event] (rdma_cm_event_type, same values).
+// EventType is the type of an [Event] (rdma_cm_event_type, same values).
 type EventType uint8
 
 // The events of the communication manager.
@@ -45,7 +45,7 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EventType(%d)", uint8(t))
 }
 
-// Event is something that happened to a [ID] (rdma_cm_event).
+// Event is something that happened to an [ID] (rdma_cm_event).
 type Event struct {
 	Type EventType
 	// ID is what it happened to; for EventConnectRequest a new ID, which shares the
@@ -74,9 +74,9 @@ type Event struct {
 
 // UDParam is the way to a datagram peer or a multicast group (rdma_ud_param).
 type UDParam struct {
-	AV   verbs.AddressVector // for [PD.CreateAH]
-	QPN  ib.QPN
-	QKey ib.QKey
+	AV   verbs.AddressVector // for [verbs.PD.CreateAH]
+	QPN  ib.QPN              // for SendWR.RemoteQPN
+	QKey ib.QKey             // for SendWR.RemoteQKey
 }
 
 // dgid returns the GID of an address.

@@ -26,7 +26,7 @@ const (
 
 // ID is an identifier of the communication manager, as librdmacm has it
 // (rdma_cm_id): a listener, one end of a connection, or one end of a datagram
-// association. [Dial] and [Listen] are easier; this is for programs written
+// association. roce.Dial and roce.Listen are easier; this is for programs written
 // the way those on librdmacm are.
 //
 // The way of an active ID is ResolveAddr, ResolveRoute, CreateQP, Connect; of
@@ -142,10 +142,10 @@ func (id *ID) requireState(op string, states ...idState) error {
 }
 
 // IDStateError says that a call does not fit what the ID is doing. It matches
-// [ErrInvalidState].
+// [verbs.ErrInvalidState].
 type IDStateError struct {
-	Op    string
-	State string
+	Op    string // the call
+	State string // what the ID is, such as "connected"
 }
 
 func (e *IDStateError) Error() string { return "roce: " + e.Op + ": the ID is " + e.State }
@@ -219,7 +219,7 @@ func (id *ID) SetRetries(tries int, interval time.Duration) error {
 // is about to accept. They bound how many connections can be half-open at a
 // time, which is until the peer confirms: beyond 64 MiB on a device requests wait in the backlog of
 // their listener, and half-open connections whose peers have ignored them for 750 ms (in a flood less)
-// are given up for those, with EventUnreachable. [Listener] does it by itself.
+// are given up for those, with EventUnreachable. A roce.Listener does it by itself.
 func (id *ID) SetHalfOpenCost(bytes int) error {
 	if bytes < 0 {
 		return &verbs.ArgError{Op: "set half-open cost", Arg: "bytes", Why: fmt.Sprintf("%d, and the least is 0", bytes)}

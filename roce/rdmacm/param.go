@@ -11,8 +11,11 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ConnParam is what one side says about a connection (rdma_conn_param). Numbers
-// are as they are: 0 retries are no retries. Start from [DefaultConnParam].
+// ConnParam is what one side says to the other about a connection, when it asks for it or accepts
+// it (rdma_conn_param). From what both have said the ID makes the verbs.ConnAttr of its queue
+// pair. (roce.ConnConfig is what a service chooses about its connections, and has a ConnParam.)
+//
+// Numbers are as they are: 0 retries are no retries. Start from [DefaultConnParam].
 type ConnParam struct {
 	PrivateData []byte // see MaxConnectPrivate and its neighbours
 

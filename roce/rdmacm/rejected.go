@@ -10,7 +10,7 @@ import (
 )
 
 // RejectedError says that the peer refused a connection. When nobody listens
-// it matches [ErrConnRefused], and thereby syscall.ECONNREFUSED. Other refusals
+// it matches [verbs.ErrConnRefused], and thereby syscall.ECONNREFUSED. Other refusals
 // came from a program that listens, and match neither.
 type RejectedError struct {
 	Reason      mad.RejectReason // port space TCP

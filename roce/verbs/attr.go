@@ -13,50 +13,74 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// DeviceAttr are the properties of a device (ibv_device_attr).
+// DeviceAttr are the properties and limits of a device (ibv_device_attr, whose field is in
+// brackets where it has another name).
 type DeviceAttr struct {
-	NodeGUID         uint64 // of the network interface, as rdma_rxe has it; else made from the address
-	MaxMRBytes       uint64
-	MaxQP            int
-	MaxQPWR          int // work requests of a queue
-	MaxSGE           int // elements of a work request
-	MaxSGERead       int // elements of a READ
-	MaxInline        int // bytes
-	MaxCQ            int
-	MaxCQE           int
-	MaxMR            int
-	MaxMW            int
-	MaxPD            int
-	MaxQPRdAtomic    int // READs and atomics outstanding as responder
-	MaxQPInitAtomic  int // as requester
-	MaxSRQ           int
-	MaxSRQWR         int
-	MaxSRQSGE        int
-	MaxMsgBytes      uint32
-	MaxPKeys         int
-	PhysicalPorts    int
-	LocalCAAckDelay  uint8 // exponent, as the timeout code
-	AtomicHCA        bool  // atomics compose with sync/atomic of this process too
-	MemWindowType2B  bool
-	FlushGlobal      bool
-	AtomicWrite      bool
-	ResizableSRQ     bool
-	SystemImageGUID  uint64
-	VendorID         uint32
-	FirmwareVersion  string
-	CompletionVector int
+	NodeGUID        uint64 // of the network interface, as rdma_rxe has it; else made from the address
+	SystemImageGUID uint64 // the same (sys_image_guid)
+	VendorID        uint32 // 0xFFFFFF: none of IEEE's
+	FirmwareVersion string // "goroce" (fw_ver)
+
+	MaxMRBytes      uint64 // registered at a time (max_mr_size)
+	MaxQP           int
+	MaxQPWR         int    // work requests of a queue
+	MaxSGE          int    // elements of a work request
+	MaxSGERead      int    // elements of a READ (max_sge_rd)
+	MaxInline       int    // bytes that SendInline can copy
+	MaxMsgBytes     uint32 // bytes of a message (max_msg_sz of ibv_port_attr)
+	MaxCQ           int
+	MaxCQE          int // completions that a CQ can hold
+	MaxMR           int
+	MaxMW           int
+	MaxPD           int
+	MaxQPRdAtomic   int // READs and atomics at a time as responder (max_qp_rd_atom)
+	MaxQPInitAtomic int // as requester (max_qp_init_rd_atom)
+	MaxSRQ          int
+	MaxSRQWR        int
+	MaxSRQSGE       int
+	MaxPKeys        int
+	PhysicalPorts   int   // 1 (phys_port_cnt)
+	LocalCAAckDelay uint8 // that long an ACK may take here: 4.096 us x 2^LocalCAAckDelay
+
+	AtomicCap         AtomicCap
+	MemWindowType2B   bool // IBV_DEVICE_MEM_WINDOW_TYPE_2B
+	FlushGlobal       bool // IB_UVERBS_DEVICE_FLUSH_GLOBAL
+	AtomicWrite       bool // IB_UVERBS_DEVICE_ATOMIC_WRITE
+	ResizableSRQ      bool // IBV_DEVICE_SRQ_RESIZE
+	CompletionVectors int  // num_comp_vectors of ibv_context
+}
+
+// AtomicCap says what the atomics of a device are atomic with (ibv_atomic_cap, same values).
+type AtomicCap uint8
+
+// The levels of atomicity.
+const (
+	AtomicNone   AtomicCap = iota // no atomics
+	AtomicHCA                     // with the atomics of other queue pairs of the device
+	AtomicGlobal                  // with sync/atomic in this process, too (IBV_ATOMIC_GLOB)
+)
+
+// String returns the text of ibv_devinfo.
+func (c AtomicCap) String() string {
+	switch c {
+	case AtomicHCA:
+		return "ATOMIC_HCA"
+	case AtomicGlobal:
+		return "ATOMIC_GLOB"
+	}
+	return "ATOMIC_NONE"
 }
 
 // PortAttr are the properties of the one port of a device (ibv_port_attr).
 type PortAttr struct {
-	Active    bool
-	MaxMTU    ib.MTU
-	ActiveMTU ib.MTU
-	GIDs      int
-	PKey      ib.PKey
-	MaxMsg    uint32 // bytes
-	LinkName  string // "udp", "sim", ...
-	LinkLayer string // "Ethernet"
+	Active    bool    // the interfaces of the addresses are up (state)
+	MaxMTU    ib.MTU  // 4096
+	ActiveMTU ib.MTU  // the largest that the interfaces carry now, up to Config.MTU
+	GIDs      int     // entries of [Device.GIDs] (gid_tbl_len)
+	PKey      ib.PKey // the only one
+	MaxMsg    uint32  // bytes of a message (max_msg_sz)
+	LinkName  string  // what carries the packets: "udp", "sim", ...
+	LinkLayer string  // "Ethernet"
 }
 
 // Attr returns the properties of the device.
@@ -80,8 +104,8 @@ func (d *Device) Attr() DeviceAttr {
 		MaxQPRdAtomic: transport.MaxRdAtomic, MaxQPInitAtomic: transport.MaxRdAtomic,
 		MaxSRQ: maxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
 		MaxMsgBytes: transport.MaxMessage, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
-		AtomicHCA: true, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
-		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVector: 1,
+		AtomicCap: AtomicGlobal, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
+		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVectors: 1,
 	}
 }
 

@@ -21,7 +21,7 @@ const poolClasses = 13 // 256 bytes to 1 MiB
 // receive need not deal with regions and keys. The buffers are for the local
 // side of operations: the pool gives no rights to peers, since its buffers
 // share a region and thereby a key. For memory that peers may access see
-// [Conn.Register].
+// roce.Conn.Register.
 //
 // All methods may be called from any goroutine.
 type BufPool struct {

@@ -60,7 +60,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	return cq.poll(wcs, shard.Always)
 }
 
-// poll is Poll; answers is for a device that polls, see progress.
+// poll is Poll; answers is for a device that polls, see Shard.Poll.
 func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
@@ -95,7 +95,7 @@ func (cq *CQ) any() bool {
 	return cq.t.Len() > 0
 }
 
-// take is Poll without progress.
+// take is Poll without a look at the link.
 func (cq *CQ) take(wcs []WC) int {
 	cq.pollMu.Lock()
 	n := cq.t.Poll(engineWCs(wcs))

@@ -13,9 +13,11 @@ import (
 // The vocabulary of errors. Every function of this package returns errors of
 // these types and kinds, whichever package below has failed:
 //
-//   - *ArgError for an argument, an attribute or an option that cannot be;
+//   - *ArgError for an argument, an attribute or an option that cannot be, before
+//     anything was done; transport.ArgError and parts of mem.OpError become that;
 //   - *OpError for an operation that failed, which wraps one of the kinds below,
-//     a *StatusError, a *RejectedError, or the error of a context;
+//     a *StatusError, a *rdmacm.RejectedError, or the error of a context;
+//     transport.OpError and mem.OpError become that;
 //   - *OpenError for a device that cannot be opened;
 //   - the error of the context itself from calls that only wait, such as CQ.Wait.
 //
@@ -53,9 +55,9 @@ var (
 	// ErrNoChannel is returned by CQ.RequestNotify on a CQ without completion
 	// channel.
 	ErrNoChannel = errors.New("roce: the CQ has no completion channel")
-	// ErrCQOverflow is returned by CQ.Poll and CQ.Wait when completions were lost because
-	// the queue was full, after those that were not. What is posted on its queue
-	// pairs, which are in ERR or will be, completes no more (IBTA 11.6.3.1).
+	// ErrCQOverflow is returned by CQ.Poll and CQ.Wait after the remaining completions have
+	// been taken, if later ones were lost because the queue was full. Its queue pairs move to
+	// ERR and complete nothing more (IBTA 11.6.3.1).
 	ErrCQOverflow = errors.New("roce: the CQ overflowed: create it for all that may be posted at a time")
 	// ErrMulticast is wrapped when the link or the engine cannot do multicast.
 	ErrMulticast = errors.New("roce: multicast is not supported by this link")
@@ -69,7 +71,7 @@ var (
 	// ErrAddrInUse is wrapped when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse = kind.AddrInUse
 
-	// ErrConnRefused is matched by a *RejectedError when nobody listens. It
+	// ErrConnRefused is matched by a *rdmacm.RejectedError when nobody listens. It
 	// matches syscall.ECONNREFUSED.
 	ErrConnRefused = kind.ConnRefused
 	// ErrUnreachable is matched when the peer does not answer: neither the
@@ -86,7 +88,7 @@ var (
 type OpenError struct {
 	Addr netip.Addr // the address concerned, with its zone; invalid if it is not about one
 	Hint string     // what to do
-	Err  error
+	Err  error      // what the operating system, or the link, said
 }
 
 func (e *OpenError) Error() string {
@@ -108,8 +110,8 @@ func (e *OpenError) Unwrap() error { return e.Err }
 // syscall.EINVAL.
 type ArgError struct {
 	Op  string // the call
-	Arg string // the argument
-	Why string
+	Arg string // the argument, attribute or option
+	Why string // what is wrong with it, and its limits
 }
 
 func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
@@ -117,11 +119,12 @@ func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op,
 // Is makes every ArgError match ErrInvalidAttr.
 func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr || target == syscall.EINVAL }
 
-// AddrError is an error about an address.
+// AddrError is an error about an address: it is taken, none of the device's, or nobody answers
+// there.
 type AddrError struct {
-	Op   string
+	Op   string // the call
 	Addr netip.AddrPort
-	Err  error
+	Err  error // such as ErrAddrInUse
 }
 
 func (e *AddrError) Error() string {
@@ -133,7 +136,7 @@ func (e *AddrError) Unwrap() error { return e.Err }
 // reached. It matches [ErrNoLocalGID], [ErrInvalidAttr] and
 // syscall.ENETUNREACH.
 type NoRouteError struct {
-	Peer  netip.Addr
+	Peer  netip.Addr   // who cannot be reached
 	Local []netip.Addr // those of the device; nil if there is no device yet
 	Err   error        // what the kernel said; nil if it was not asked
 }

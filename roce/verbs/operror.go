@@ -11,20 +11,20 @@ import (
 	"github.com/goroce/goroce/roce/internal/kind"
 )
 
-// OpError is the error of operations of [Conn], [Listener], [Dialer] and
-// [ListenConfig]. It is a net.Error. It matches
+// OpError says which operation failed, and why. It is a net.Error. Those of roce.Conn, Listener,
+// Dialer and ListenConfig are all of this type. It matches
 //
 //   - net.ErrClosed after Close on this side;
 //   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context
 //     ran into its deadline;
 //   - ErrPeerClosed, and syscall.EPIPE, when the peer has closed;
-//   - ErrMaybeDone when the peer may have carried out the operation all the same;
-//   - what else Err matches: *RejectedError, ErrConnRefused, ErrUnreachable,
+//   - roce.ErrMaybeDone when the peer may have carried out the operation all the same;
+//   - what else Err matches: *rdmacm.RejectedError, ErrConnRefused, ErrUnreachable,
 //     *StatusError, ...
 type OpError struct {
-	Op            string
-	Local, Remote netip.AddrPort // the zero AddrPort where not known
-	Err           error
+	Op            string         // such as "post send"
+	Local, Remote netip.AddrPort // of the connection; the zero AddrPort where not known
+	Err           error          // why; errors.Is and errors.As look into it
 }
 
 var _ net.Error = (*OpError)(nil)

@@ -175,12 +175,7 @@ func (i *info) printDevice(row func(name, format string, args ...any)) {
 	row("max_pd", "%d", d.MaxPD)
 	row("max_qp_rd_atom", "%d", d.MaxQPRdAtomic)
 	row("max_qp_init_rd_atom", "%d", d.MaxQPInitAtomic)
-	atomics := "ATOMIC_NONE (0)"
-	if d.AtomicHCA {
-		// Atomic with respect to the CPU too, which verbs calls global.
-		atomics = "ATOMIC_GLOB (2)"
-	}
-	row("atomic_cap", "%s", atomics)
+	row("atomic_cap", "%v (%d)", d.AtomicCap, d.AtomicCap)
 	row("max_mw", "%d", d.MaxMW)
 	row("max_srq", "%d", d.MaxSRQ)
 	row("max_srq_wr", "%d", d.MaxSRQWR)
@@ -191,7 +186,7 @@ func (i *info) printDevice(row func(name, format string, args ...any)) {
 	row("flush_global", "%t", d.FlushGlobal)
 	row("atomic_write", "%t", d.AtomicWrite)
 	row("srq_resize", "%t", d.ResizableSRQ)
-	row("num_comp_vectors", "%d", d.CompletionVector)
+	row("num_comp_vectors", "%d", d.CompletionVectors)
 }
 
 // cGID formats a GID as inet_ntop does for IPv6.

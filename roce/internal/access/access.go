@@ -2,8 +2,8 @@
 // built on it: rdmacm, roce and rsocket. What they need is no business of other programs,
 // and so is not exported there.
 //
-// The arguments of type any are of the type that the comment names. Package verbs, and
-// package rdmacm for its channel, set the functions before anything can call them.
+// The arguments of type any are of the type that the comment names: this package is below those
+// that have the types. Packages verbs and rdmacm set the functions when they are initialized.
 package access
 
 import (
