@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/goroce/goroce/roce/internal/bind"
 	"golang.org/x/sys/unix"
 )
 
@@ -161,7 +162,7 @@ func (a Address) group(fds []int) error {
 // so there is no socket there of a process that is just dying, whose end would
 // change the order of the group.
 func (a Address) bindFirst(fd int) error {
-	if err := unix.Bind(fd, a.sockaddr()); err != nil {
+	if err := bind.Bind(fd, a.sockaddr()); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	return shared(fd)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/roce/internal/bind"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -74,7 +75,11 @@ func (s *socket) bind(port uint16) error {
 		}
 		sa = sa6
 	}
-	if err := unix.Bind(s.fd, sa); err != nil {
+	take := bind.Bind
+	if port >= firstPort {
+		take = unix.Bind // any other will do
+	}
+	if err := take(s.fd, sa); err != nil {
 		return sockio.PortError(s.addr, os.NewSyscallError("bind", err), port)
 	}
 	s.port = port
