@@ -14,10 +14,10 @@ import (
 
 // Conn is a reliable connection. It has two faces, which can be used together.
 //
-// Messages and memory: Send and Recv exchange messages; Write, Read, FetchAdd
-// and CompareSwap work on memory of the peer that it has registered and told
-// us about (Share and Shared do that). These calls take plain byte slices, copy them through a pool of registered buffers, and return when the
-// operation is complete. Their counterparts that begin with Start work on
+// Messages and memory: Send and Recv exchange messages; Write, Read, FetchAdd and CompareSwap
+// work on memory of the peer that it has registered and told us about (Share and Shared do
+// that). These calls take plain byte slices, copy them through a pool of registered buffers,
+// and return when the operation is complete. Their counterparts that begin with Start work on
 // registered memory without copying, and return a [Pending] at once.
 //
 // Verbs: QP, CQ and PD return the objects beneath, for everything else.
@@ -83,7 +83,7 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 		}
 		c.ownPD = true
 	} else if c.pd.Device() != d {
-		return nil, &verbs.ArgError{Op: "connect", Arg: "PD", Why: "of another device"}
+		return nil, argError("connect", "PD", "of another device")
 	}
 	sends := c.cfg.SendDepth + 1 // one for a probe
 	if c.cq, err = d.CreateCQ(sends+c.cfg.RecvDepth, nil); err != nil {

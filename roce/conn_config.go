@@ -80,11 +80,11 @@ func (c *ConnConfig) check(op string) error {
 		{"SendDepth", d.SendDepth, MaxConnDepth},
 	} {
 		if f.v < 0 || f.v > f.limit {
-			return &verbs.ArgError{Op: op, Arg: f.arg, Why: fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
+			return argError(op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit))
 		}
 	}
 	if n := int64(d.RecvDepth) * int64(d.RecvBytes); n > MaxConnRecvBytes {
-		return &verbs.ArgError{Op: op, Arg: "RecvDepth", Why: fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes)}
+		return argError(op, "RecvDepth", fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes))
 	}
 	return c.Param.Check(op)
 }

@@ -161,7 +161,7 @@ func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...verb
 // checkLen returns an error if n bytes do not fit remote.
 func checkLen(op string, n int, remote RemoteMemory) error {
 	if uint64(n) > uint64(remote.Len) {
-		return &verbs.ArgError{Op: op, Arg: "b", Why: fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len)}
+		return argError(op, "b", fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len))
 	}
 	return nil
 }

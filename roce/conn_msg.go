@@ -43,7 +43,7 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 		return p.wait(ctx)
 	}
 	if len(b) > verbs.MaxPoolBuf {
-		return &verbs.ArgError{Op: "send", Arg: "b", Why: fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf)}
+		return argError("send", "b", fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf))
 	}
 	buf, err := c.pool.Get(len(b))
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 // rping uses, too.
 func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*verbs.MR, error) {
 	if access&(verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic) == 0 {
-		return nil, c.opError("share", &verbs.ArgError{Op: "share", Arg: "access", Why: "none of it is the peer's"})
+		return nil, c.opError("share", argError("share", "access", "none of it is the peer's"))
 	}
 	if err := c.begin(ctx); err != nil {
 		return nil, c.opError("share", err)
 	}
 	if n := uint64(len(buf)); n > math.MaxUint32 {
-		return nil, c.opError("share", &verbs.ArgError{Op: "share", Arg: "buf", Why: fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))})
+		return nil, c.opError("share", argError("share", "buf", fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))))
 	}
 	mr, err := c.Register(buf, access|verbs.LocalWrite)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Conn) Shared(ctx context.Context) (RemoteMemory, error) {
 	}
 	defer m.Release()
 	if m.Len() != RemoteMemoryBytes || m.Written {
-		return r, c.opError("shared", &verbs.ArgError{Op: "shared", Arg: "message", Why: fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)})
+		return r, c.opError("shared", argError("shared", "message", fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)))
 	}
 	return r, r.UnmarshalBinary(m.Bytes())
 }

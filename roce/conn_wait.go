@@ -26,9 +26,9 @@ func (c *Conn) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// wait returns when ready, which is called with c.mu held, reports true, or
-// with the error that makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion queue; the
-// others sleep until it has taken something in or leaves.
+// wait returns when ready, which is called with c.mu held, reports true, or with the error that
+// makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion
+// queue; the others sleep until it has taken something in or leaves.
 func (c *Conn) wait(ctx context.Context, ready func() bool) error {
 	if c.s == nil {
 		return kind.Zero

@@ -75,3 +75,6 @@ var (
 	// that nothing was sent, so that the operation can be tried again.
 	ErrMaybeDone error = kind.New("the operation may have been carried out")
 )
+
+// argError says which argument, or which field of one, is wrong, and why.
+func argError(op, arg, why string) error { return &verbs.ArgError{Op: op, Arg: arg, Why: why} }

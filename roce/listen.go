@@ -38,10 +38,10 @@ type ListenConfig struct {
 	// context that ends.
 	MaxConns int
 
-	// Handshake, if set, is called for each request before it is accepted. An
-	// error refuses it: the peer gets the private data of a *RejectedError, and its Reason if it has one.
-	// It may replace r.Param. It is called from Accept, by one goroutine at a time,
-	// and must not call the listener.
+	// Handshake, if set, is called for each request before it is accepted. An error refuses it:
+	// the peer gets the private data of a *RejectedError, and its Reason if it has one. It may
+	// replace r.Param. It is called from Accept, by one goroutine at a time, and must not call
+	// the listener.
 	Handshake func(r *ConnRequest) error
 
 	// ConnError, if set, is told the errors of the handlers of [Listener.Serve],
@@ -138,7 +138,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 // listen begins to take requests.
 func (l *Listener) listen() error {
 	if l.cfg.Backlog < 0 {
-		return &verbs.ArgError{Op: "listen", Arg: "Backlog", Why: fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog)}
+		return argError("listen", "Backlog", fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog))
 	}
 	return l.id.ListenWith(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
 }

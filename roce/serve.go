@@ -15,7 +15,7 @@ import (
 // handlers' context, waits for them, and returns the error from [Listener.Accept].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	if handle == nil {
-		return &verbs.ArgError{Op: "serve", Arg: "handle", Why: "is nil"}
+		return argError("serve", "handle", "is nil")
 	}
 	var handlers sync.WaitGroup
 	defer handlers.Wait()

@@ -14,11 +14,11 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// agent is the shell of the communication manager: it carries datagrams
-// between the queue pair 1 of the device and the sans-IO agent of package cm, and events from there to the
-// IDs. Everything happens under the lock of the device, in whatever goroutine
-// makes the device move (see package shard), so that it works in all modes of a
-// device and needs no goroutine of its own.
+// agent is the shell of the communication manager: it carries datagrams between the queue pair
+// 1 of the device and the sans-IO agent of package cm, and events from there to the IDs.
+// Everything happens under the lock of the device, in whatever goroutine makes the device move
+// (see package shard), so that it works in all modes of a device and needs no goroutine of its
+// own.
 type agent struct {
 	s     *shard.Shard
 	core  *cm.Agent

@@ -40,7 +40,7 @@ func (id *ID) Connect(param *ConnParam) error {
 // private returns private data behind the header that RDMA-CM puts in front of it.
 func (id *ID) private(user []byte, limit int) ([]byte, error) {
 	if len(user) > limit {
-		return nil, &verbs.ArgError{Op: "connect", Arg: "private data", Why: errPrivate(len(user), limit)}
+		return nil, argError("connect", "private data", errPrivate(len(user), limit))
 	}
 	b := make([]byte, mad.CMAHeaderBytes, mad.CMAHeaderBytes+len(user))
 	h := mad.CMAHeader{
@@ -75,16 +75,16 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		}
 	}
 	if r.QPN == 0 {
-		return &verbs.ArgError{Op: "connect", Arg: "QP", Why: "missing, and no number given"}
+		return argError("connect", "QP", "missing, and no number given")
 	}
 	id.conn, err = a.core.Connect(now, r, id)
 	return err
 }
 
-// Accept accepts a connection request (rdma_accept). The ID must have a queue
-// pair, or p the numbers of one. EventEstablished follows, or one of EventUnreachable and EventRejected if the peer
-// has lost interest. For port space UDP the lookup is answered, and no event
-// follows. nil means DefaultConnParam.
+// Accept accepts a connection request (rdma_accept). The ID must have a queue pair, or p the
+// numbers of one. EventEstablished follows, or one of EventUnreachable and EventRejected if the
+// peer has lost interest. For port space UDP the lookup is answered, and no event follows. nil
+// means DefaultConnParam.
 func (id *ID) Accept(param *ConnParam) error {
 	return id.do(func(now int64, a *agent) error {
 		if err := id.requireState("accept", idRequested); err != nil {
@@ -108,7 +108,7 @@ func (id *ID) Accept(param *ConnParam) error {
 func (id *ID) accept(now int64, p *ConnParam) error {
 	m := id.req.REQ
 	if len(p.PrivateData) > MaxAcceptPrivate {
-		return &verbs.ArgError{Op: "accept", Arg: "private data", Why: errPrivate(len(p.PrivateData), MaxAcceptPrivate)}
+		return argError("accept", "private data", errPrivate(len(p.PrivateData), MaxAcceptPrivate))
 	}
 	p.ResponderResources = min(p.ResponderResources, m.InitiatorDepth)
 	p.InitiatorDepth = min(p.InitiatorDepth, m.ResponderResources)
@@ -134,7 +134,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 			c.TrafficClass = id.tos
 		}
 		if (m.Transport == mad.TransportUC) != (qp.Type() == verbs.UC) {
-			return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "of another service type than the request"}
+			return argError("accept", "QP", "of another service type than the request")
 		}
 		if err := access.ConnectQP(qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 		r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
 	}
 	if r.QPN == 0 {
-		return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "missing, and no number given"}
+		return argError("accept", "QP", "missing, and no number given")
 	}
 	if err := id.conn.Accept(now, r); err != nil {
 		id.failQP(now)

@@ -20,12 +20,12 @@
 //
 // # Floods
 //
-// What peers that never confirm a connection can make a device hold is bounded:
-// 64 MiB for connections that a roce.Listener has accepted, queue pairs and receive
-// buffers included (288 KiB each with the defaults), and 32 MiB for the records
-// of the communication manager (FloodBytes of package cm). Beyond that the oldest of them are given up, and
-// requests are left unanswered, as Linux does, so that honest clients, which
-// answer within a round trip and otherwise try again, get in. What peers that do
-// confirm can make it hold is bounded by ListenLimits.MaxConns, which is up to the
-// application. [CountersOf] tells how often each bound was reached.
+// What peers that never confirm a connection can make a device hold is bounded: 64 MiB for
+// connections that a roce.Listener has accepted, queue pairs and receive buffers included (288
+// KiB each with the defaults), and 32 MiB for the records of the communication manager
+// (FloodBytes of package cm). Beyond that the oldest of them are given up, and requests are
+// left unanswered, as Linux does, so that honest clients, which answer within a round trip and
+// otherwise try again, get in. What peers that do confirm can make it hold is bounded by
+// ListenLimits.MaxConns, which is up to the application. [CountersOf] tells how often each
+// bound was reached.
 package rdmacm

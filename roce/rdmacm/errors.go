@@ -24,3 +24,6 @@ func own(err error) error {
 	}
 	return access.Own(err)
 }
+
+// argError says which argument, or which field of one, is wrong, and why.
+func argError(op, arg, why string) error { return &verbs.ArgError{Op: op, Arg: arg, Why: why} }

@@ -29,9 +29,9 @@ const (
 // association. roce.Dial and roce.Listen are easier; this is for programs written
 // the way those on librdmacm are.
 //
-// The way of an active ID is ResolveAddr, ResolveRoute, CreateQP, Connect; of
-// a passive one BindAddr, Listen, and for each ID that comes with an event EventConnectRequest CreateQP and Accept, or
-// Reject. What becomes of each step is told by an event on the channel of the ID.
+// The way of an active ID is ResolveAddr, ResolveRoute, CreateQP, Connect; of a passive one
+// BindAddr, Listen, and for each ID that comes with an event EventConnectRequest CreateQP and
+// Accept, or Reject. What becomes of each step is told by an event on the channel of the ID.
 //
 // An ID moves its queue pair by itself: to INIT when it gets it, so that
 // receives can be posted before the connection is accepted; to RTR and RTS
@@ -98,9 +98,9 @@ func (s idState) String() string { return idStateNames[s] }
 func CreateID(ch *EventChannel, ps PortSpace) (*ID, error) {
 	switch {
 	case ch == nil || ch.s == nil:
-		return nil, &verbs.ArgError{Op: "create ID", Arg: "channel", Why: "missing"}
+		return nil, argError("create ID", "channel", "missing")
 	case ps != PortSpaceTCP && ps != PortSpaceUDP && ps != PortSpaceIB:
-		return nil, &verbs.ArgError{Op: "create ID", Arg: "port space", Why: ps.String() + " is not supported"}
+		return nil, argError("create ID", "port space", ps.String()+" is not supported")
 	}
 	if err := ch.s.Lock(); err != nil {
 		return nil, err
@@ -208,9 +208,9 @@ func (id *ID) SetTypeOfService(tos uint8) error {
 func (id *ID) SetRetries(tries int, interval time.Duration) error {
 	switch {
 	case tries < 0 || tries > MaxTries:
-		return &verbs.ArgError{Op: "set retries", Arg: "tries", Why: fmt.Sprintf("%d, not 0 to %d", tries, MaxTries)}
+		return argError("set retries", "tries", fmt.Sprintf("%d, not 0 to %d", tries, MaxTries))
 	case interval < 0 || interval > MaxRetryInterval:
-		return &verbs.ArgError{Op: "set retries", Arg: "interval", Why: fmt.Sprintf("%v, not 0 to %v", interval, MaxRetryInterval)}
+		return argError("set retries", "interval", fmt.Sprintf("%v, not 0 to %v", interval, MaxRetryInterval))
 	}
 	return id.do(func(int64, *agent) error { id.tries, id.retryNs = tries, int64(interval); return nil })
 }
@@ -222,7 +222,7 @@ func (id *ID) SetRetries(tries int, interval time.Duration) error {
 // are given up for those, with EventUnreachable. A roce.Listener does it by itself.
 func (id *ID) SetHalfOpenCost(bytes int) error {
 	if bytes < 0 {
-		return &verbs.ArgError{Op: "set half-open cost", Arg: "bytes", Why: fmt.Sprintf("%d, and the least is 0", bytes)}
+		return argError("set half-open cost", "bytes", fmt.Sprintf("%d, and the least is 0", bytes))
 	}
 	return id.do(func(int64, *agent) error { id.memory = bytes; return nil })
 }
@@ -232,7 +232,7 @@ func (id *ID) SetHalfOpenCost(bytes int) error {
 // own.
 func (id *ID) Migrate(ch *EventChannel) error {
 	if ch == nil || ch.d != id.d {
-		return &verbs.ArgError{Op: "migrate ID", Arg: "channel", Why: "missing or of another device"}
+		return argError("migrate ID", "channel", "missing or of another device")
 	}
 	return id.do(func(now int64, _ *agent) error {
 		old := id.ch
@@ -260,7 +260,7 @@ func (id *ID) Migrate(ch *EventChannel) error {
 // destroyed with the ID.
 func (id *ID) CreateQP(pd *verbs.PD, a verbs.QPInitAttr) (*verbs.QP, error) {
 	if pd == nil || pd.Device() != id.d {
-		return nil, &verbs.ArgError{Op: "create QP", Arg: "PD", Why: "missing or of another device"}
+		return nil, argError("create QP", "PD", "missing or of another device")
 	}
 	switch {
 	case id.ps == PortSpaceUDP:
@@ -286,14 +286,14 @@ func (id *ID) CreateQP(pd *verbs.PD, a verbs.QPInitAttr) (*verbs.QP, error) {
 // and goes on to own.
 func (id *ID) AttachQP(qp *verbs.QP) error {
 	if qp == nil || qp.Device() != id.d {
-		return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: "missing or of another device"}
+		return argError("attach QP", "QP", "missing or of another device")
 	}
 	if (id.ps == PortSpaceUDP) != (qp.Type() == verbs.UD) {
-		return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: qp.Type().String() + " does not fit port space " + id.ps.String()}
+		return argError("attach QP", "QP", qp.Type().String()+" does not fit port space "+id.ps.String())
 	}
 	if err := id.do(func(int64, *agent) error {
 		if id.qp != nil || !access.ClaimQP(qp, id.commEstablished) {
-			return &verbs.ArgError{Op: "attach QP", Arg: "QP", Why: "the ID has one, or the queue pair belongs to another ID"}
+			return argError("attach QP", "QP", "the ID has one, or the queue pair belongs to another ID")
 		}
 		id.qp = qp
 		return nil
@@ -315,10 +315,10 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	return err
 }
 
-// Close ends the ID (rdma_destroy_id): a listener stops listening, a
-// connection is disconnected or given up, and the peer is told, as often as it takes, while the device is open. A
-// queue pair made by CreateQP is destroyed. Events of the ID that were not
-// taken are dropped, and connection requests to it refused.
+// Close ends the ID (rdma_destroy_id): a listener stops listening, a connection is disconnected
+// or given up, and the peer is told, as often as it takes, while the device is open. A queue
+// pair made by CreateQP is destroyed. Events of the ID that were not taken are dropped, and
+// connection requests to it refused.
 func (id *ID) Close() error {
 	return doIfOpen(id.s, func(now int64) { id.closeLocked(now) })
 }

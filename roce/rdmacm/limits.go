@@ -11,11 +11,11 @@ import (
 const (
 	cmRecvs = 512 // datagrams that can arrive between two looks
 	cmSends = 256 // datagrams on their way out
-	// cmHalfOpen bounds the connections that were accepted and whose peer has not
-	// shown that it knows. Each has a queue pair and its buffers. Further requests wait
-	// for the peers of these, and the oldest is given up when its peer does not answer. One peer has half of them, so that a client that
-	// opens a thousand connections at a time, as cmtime does, gets in without
-	// waiting for many of its own repetitions.
+	// cmHalfOpen bounds the connections that were accepted and whose peer has not shown that it
+	// knows. Each has a queue pair and its buffers. Further requests wait for the peers of
+	// these, and the oldest is given up when its peer does not answer. One peer has half of
+	// them, so that a client that opens a thousand connections at a time, as cmtime does, gets
+	// in without waiting for many of its own repetitions.
 	cmHalfOpen = 1024
 	// cmHalfOpenBytes bounds the memory of these connections: those of a Listener
 	// with the defaults hold 288 KiB each, so that there are about 220.

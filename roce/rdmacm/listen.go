@@ -43,7 +43,7 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		n    int
 	}{{"Backlog", l.Backlog}, {"MaxConns", l.MaxConns}, {"MaxUntaken", l.MaxUntaken}} {
 		if f.n < 0 {
-			return &verbs.ArgError{Op: "listen", Arg: f.name, Why: fmt.Sprintf("%d, and the least is 0", f.n)}
+			return argError("listen", f.name, fmt.Sprintf("%d, and the least is 0", f.n))
 		}
 	}
 	return id.do(func(_ int64, a *agent) error {

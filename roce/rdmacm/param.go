@@ -92,11 +92,11 @@ func (p *ConnParam) Check(op string) error {
 		{"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
 	} {
 		if f.v > f.limit {
-			return &verbs.ArgError{Op: op, Arg: f.arg, Why: fmt.Sprintf("%d is not in 0..%d", f.v, f.limit)}
+			return argError(op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit))
 		}
 	}
 	if p.MTU != 0 && !p.MTU.Valid() {
-		return &verbs.ArgError{Op: op, Arg: "MTU", Why: p.MTU.String() + " is none"}
+		return argError(op, "MTU", p.MTU.String()+" is none")
 	}
 	return nil
 }

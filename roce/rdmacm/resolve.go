@@ -61,7 +61,7 @@ func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr()
 func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 	src, dst = unmap(src), unmap(dst)
 	if !dst.Addr().IsValid() {
-		return &verbs.ArgError{Op: "resolve address", Arg: "dst", Why: "invalid"}
+		return argError("resolve address", "dst", "invalid")
 	}
 	if dst.Addr().IsUnspecified() {
 		// As connect(2) does: this host.

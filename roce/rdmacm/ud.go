@@ -32,14 +32,14 @@ func (id *ID) lookup(now int64, a *agent, p *ConnParam) error {
 // answerLookup sends the SIDR_REP.
 func (id *ID) answerLookup(now int64, p *ConnParam) error {
 	if len(p.PrivateData) > MaxAcceptPrivateUD {
-		return &verbs.ArgError{Op: "accept", Arg: "private data", Why: errPrivate(len(p.PrivateData), MaxAcceptPrivateUD)}
+		return argError("accept", "private data", errPrivate(len(p.PrivateData), MaxAcceptPrivateUD))
 	}
 	r := cm.LookupAnswer{QPN: p.QPN, QKey: p.QKey, Private: p.PrivateData}
 	if id.qp != nil {
 		r.QPN = id.qp.Num()
 	}
 	if r.QPN == 0 {
-		return &verbs.ArgError{Op: "accept", Arg: "QP", Why: "missing"}
+		return argError("accept", "QP", "missing")
 	}
 	if r.QKey == 0 {
 		r.QKey = UDQKey
@@ -71,9 +71,9 @@ func (id *ID) onResolved(now int64, e *cm.Event) {
 	}})
 }
 
-// JoinMulticast joins a multicast group (rdma_join_multicast) on the interface
-// of the ID's local address: the queue pair, if there is one, receives what is
-// sent to it. On RoCE the group needs no management beyond IGMP or MLD; the GID is the address. An event
+// JoinMulticast joins a multicast group (rdma_join_multicast) on the interface of the ID's
+// local address: the queue pair, if there is one, receives what is sent to it. On RoCE the
+// group needs no management beyond IGMP or MLD; the GID is the address. An event
 // EventMulticastJoin follows, which says how to send to the group.
 func (id *ID) JoinMulticast(group netip.Addr) error { return id.join(group, true) }
 
@@ -84,23 +84,23 @@ func (id *ID) join(group netip.Addr, receive bool) error {
 	const op = "join multicast"
 	group = group.Unmap().WithZone("")
 	if !group.IsMulticast() {
-		return &verbs.ArgError{Op: op, Arg: "group", Why: group.String() + " is not a multicast address"}
+		return argError(op, "group", group.String()+" is not a multicast address")
 	}
 	return id.do(func(int64, *agent) error {
 		if err := id.requireState(op, idAddrResolved, idRouteResolved, idBound, idConnected); err != nil {
 			return err
 		}
 		if id.ps != PortSpaceUDP {
-			return &verbs.ArgError{Op: op, Arg: "ID", Why: "of port space " + id.ps.String()}
+			return argError(op, "ID", "of port space "+id.ps.String())
 		}
 		sgid := id.sgid
 		if id.state == idBound {
 			if sgid = id.s.AddrIndex(id.local.Addr().WithZone("")); sgid < 0 {
-				return &verbs.ArgError{Op: op, Arg: "ID", Why: "is bound to no particular address"}
+				return argError(op, "ID", "is bound to no particular address")
 			}
 		}
 		if !sameFamily(id.s.Addrs()[sgid], group) {
-			return &verbs.ArgError{Op: op, Arg: "group", Why: "of another family than the local address"}
+			return argError(op, "group", "of another family than the local address")
 		}
 		gid := dgid(group)
 		if receive && id.qp != nil {
@@ -153,7 +153,7 @@ func (id *ID) LeaveMulticast(group netip.Addr) error {
 	return id.do(func(int64, *agent) error {
 		i := slices.Index(id.groups, gid)
 		if i < 0 {
-			return &verbs.ArgError{Op: "leave multicast", Arg: "group", Why: group.String() + " was not joined"}
+			return argError("leave multicast", "group", group.String()+" was not joined")
 		}
 		id.leaveGroup(gid)
 		id.groups = slices.Delete(id.groups, i, i+1)

@@ -21,7 +21,7 @@ type DeviceAttr struct {
 	VendorID        uint32 // 0xFFFFFF: none of IEEE's
 	FirmwareVersion string // "goroce" (fw_ver)
 
-	MaxMRBytes      uint64 // registered at a time (max_mr_size)
+	MaxMRBytes      uint64 // of one region (max_mr_size)
 	MaxQP           int
 	MaxQPWR         int    // work requests of a queue
 	MaxSGE          int    // elements of a work request

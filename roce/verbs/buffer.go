@@ -61,8 +61,7 @@ func (pd *PD) AllocBuffer(n int, access Access) (*MappedBuffer, *MR, error) {
 	return b, mr, nil
 }
 
-// Register registers the buffer.
-// The buffer cannot be closed before the region.
+// Register registers the buffer. The buffer cannot be closed before the region.
 func (b *MappedBuffer) Register(pd *PD, access Access) (*MR, error) {
 	return b.RegisterWith(pd, access, MROptions{})
 }

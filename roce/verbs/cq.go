@@ -49,10 +49,10 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 	return cq, nil
 }
 
-// Poll moves up to len(wcs) completions out of the queue and returns how many;
-// 0 means that there are none now. When the queue is empty it receives packets, unless the
-// goroutine of the device does: see the package comment. A queue that was full when a completion came takes no more;
-// when it has returned those it has, it returns [ErrCQOverflow].
+// Poll moves up to len(wcs) completions out of the queue and returns how many; 0 means that
+// there are none now. When the queue is empty it receives packets, unless the goroutine of the
+// device does: see the package comment. A queue that was full when a completion came takes no
+// more; when it has returned those it has, it returns [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.t == nil {
 		return 0, kind.Zero

@@ -65,14 +65,14 @@
 //
 // # MTU
 //
-// The device follows the MTU of its interfaces: [Device.Port] tells it, EventPortMTU a change, and new
-// connections and datagrams use it, up to what it was at Open. The path MTU of a
-// connection is fixed. When the way to the peer carries less than that, short messages
-// pass as before; a request whose packets do not pass, as the interface or, on the udp link, a router has
-// said (ICMP), fails after one timeout with a [StatusError] that matches syscall.EMSGSIZE, and a READ by the
-// peer with a remote operation error. Where nobody says anything the retries run out, and the
-// error names the MTU if a packet of that length was not acknowledged. Messages of
-// UC, and datagrams on their way, are lost.
+// The device follows the MTU of its interfaces: [Device.Port] tells it, EventPortMTU a change,
+// and new connections and datagrams use it, up to what it was at Open. The path MTU of a
+// connection is fixed. When the way to the peer carries less than that, short messages pass as
+// before; a request whose packets do not pass, as the interface or, on the udp link, a router
+// has said (ICMP), fails after one timeout with a [StatusError] that matches syscall.EMSGSIZE,
+// and a READ by the peer with a remote operation error. Where nobody says anything the retries
+// run out, and the error names the MTU if a packet of that length was not acknowledged.
+// Messages of UC, and datagrams on their way, are lost.
 //
 // # Memory
 //

@@ -47,9 +47,11 @@ var (
 	ErrInvalidOpcode = transport.ErrInvalidOpcode
 	// ErrTooManySGE is wrapped when a work request has more elements than the queue pair was made for.
 	ErrTooManySGE = transport.ErrTooManySGE
-	// ErrInlineTooLarge is wrapped when a work request has more inline data than the queue pair was made for.
+	// ErrInlineTooLarge is wrapped when a work request has more inline data than the queue pair
+	// was made for.
 	ErrInlineTooLarge = transport.ErrInlineTooLarge
-	// ErrMessageTooLong is wrapped when a message is longer than can be sent; such an error matches syscall.EMSGSIZE.
+	// ErrMessageTooLong is wrapped when a message is longer than can be sent; such an error
+	// matches syscall.EMSGSIZE.
 	ErrMessageTooLong = transport.ErrMessageTooLong
 
 	// ErrNoChannel is returned by CQ.RequestNotify on a CQ without completion
