@@ -140,6 +140,23 @@ func (s *set) silence(k int) error {
 	return nil
 }
 
+// quiet has the socket for requests drop what comes if no device serves any more. One that begins to
+// at the same time has locked its byte, and is seen the second time, or hears after this.
+func (s *set) quiet() {
+	serving := func() bool {
+		_, _, ok := locked(s.locks, servingAt, Count)
+		return ok
+	}
+	fd := s.udp(Requests)
+	if serving() || deafen(fd) != nil {
+		return
+	}
+	drain(fd)
+	if serving() {
+		_ = hear(fd)
+	}
+}
+
 func (s *set) word(k int) (word, error) {
 	var b [wordBytes]byte
 	if n, err := unix.Pread(s.locks, b[:], int64(k*wordBytes)); err != nil || n != wordBytes {
@@ -169,8 +186,14 @@ func (l *Lease) Hear(i int) error { return hear(l.Socket(i)) }
 // read it; HearRequests makes it receive.
 func (l *Lease) RequestSocket(i int) int { return l.sets[i].udp(Requests) }
 
-// HearRequests has the socket for requests receive, from now on.
-func (l *Lease) HearRequests(i int) error { return hear(l.RequestSocket(i)) }
+// HearRequests has the socket for requests at address i receive, as long as a device serves.
+func (l *Lease) HearRequests(i int) error {
+	// In this order: see quiet.
+	if err := l.Serve(i); err != nil {
+		return err
+	}
+	return hear(l.RequestSocket(i))
+}
 
 // Inbox returns the socket at address i on which others hand packets on, to be read
 // with [ReadStrays].
@@ -189,7 +212,9 @@ func (l *Lease) Close() {
 		return
 	}
 	for _, s := range l.sets {
-		_ = s.silence(l.slot)                           // it has worked before
+		_ = s.silence(l.slot) // it has worked before
+		unlock(s.locks, servingAt+int64(l.slot), 1)
+		s.quiet()
 		_ = s.setWord(l.slot, word(max(bootTime(), 2))) // if not, the next one finds it leased, which comes to the same
 		unlock(s.locks, 0, 0)
 	}

@@ -324,3 +324,27 @@ func BenchmarkOpen(b *testing.B) {
 		})
 	}
 }
+
+// Requests are kept while a device serves, and not for one that comes much later.
+func TestRequestsWithoutServer(t *testing.T) {
+	a := address()
+	keeps, first, second := lease(t, a), lease(t, a), lease(t, a)
+	req := messages(0)[mad.AttrREQ]
+	socket := keeps.RequestSocket(0)
+	require.NoError(t, first.HearRequests(0))
+	require.NoError(t, second.HearRequests(0))
+	require.True(t, first.Refuses(0))
+	require.False(t, second.Refuses(0))
+	first.Close()
+	require.True(t, second.Refuses(0))
+	send(t, a, req)
+	require.Len(t, received(t, socket), 1, "the second serves")
+	send(t, a, req)
+	second.Close()
+	send(t, a, req)
+	require.Empty(t, received(t, socket))
+	third := lease(t, a)
+	require.NoError(t, third.HearRequests(0))
+	send(t, a, req)
+	require.Len(t, received(t, socket), 1)
+}

@@ -103,6 +103,9 @@ func rights(oob []byte) (fds []int) {
 		return nil
 	}
 	for i := range msgs {
+		if len(msgs[i].Data)%4 != 0 {
+			continue // ParseUnixRights would panic
+		}
 		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
 			fds = append(fds, got...)
 		}

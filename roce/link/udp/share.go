@@ -102,7 +102,7 @@ func (l *Link) ServeRequests() error {
 	for i, of := range l.socks {
 		s := &socket{fd: l.share.lease.RequestSocket(i), index: i, addr: of.addr, port: l.port, leased: true}
 		s.ifIdx.Store(of.ifIdx.Load())
-		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i), l.share.lease.Serve(i)); err != nil {
+		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i)); err != nil {
 			return &OpenError{Addr: s.addr, Err: err}
 		}
 		socks = append(socks, s)
