@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -34,7 +35,20 @@ const (
 // Open leases a slot that is free at all addresses. The error is an [*AddressError] that wraps ErrUnsupported,
 // ErrForeign or ErrFull, or the error of the system call: EADDRINUSE if a program has an
 // address for itself.
-func Open(addrs []Address) (*Lease, error) { return open(addrs, bootTime) }
+//
+// When all slots are leased or rest, it waits for one of those that rest, which takes no
+// longer than RestNs.
+func Open(addrs []Address) (*Lease, error) { return openPatiently(addrs, bootTime, time.Sleep) }
+
+func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration)) (*Lease, error) {
+	for end := now() + RestNs; ; sleep(restRetry) {
+		l, err := open(addrs, now)
+		var full *fullError
+		if !errors.As(err, &full) || full.resting == 0 || now() > end {
+			return l, err
+		}
+	}
+}
 
 func open(addrs []Address, now func() int64) (*Lease, error) {
 	l := &Lease{slot: -1}

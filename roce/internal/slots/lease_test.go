@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -145,6 +146,24 @@ func TestSeveralAddresses(t *testing.T) {
 		require.False(t, seen[l.slot], "slot %d twice", l.slot)
 		seen[l.slot] = true
 	}
+}
+
+// Devices that come and go faster than slots rest wait for one.
+func TestWaitsForRest(t *testing.T) {
+	a := []Address{address()}
+	slept := time.Duration(0)
+	clock := func() int64 { return bootTime() + int64(slept) }
+	sleep := func(d time.Duration) { slept += d }
+	keep, err := openPatiently(a, clock, sleep) // or the slots would be gone with the last device
+	require.NoError(t, err)
+	defer keep.Close()
+	for range 2 * Count {
+		l, err := openPatiently(a, clock, sleep)
+		require.NoError(t, err)
+		l.Close()
+	}
+	require.NotZero(t, slept)
+	require.LessOrEqual(t, slept, 4*time.Duration(RestNs))
 }
 
 // The number of slots is a limit, with an error that says so.

@@ -15,6 +15,8 @@ const (
 	// TIMEWAIT is 1 s. After that 18 random bits, PSN and the peer's address tell a late packet from
 	// one for the new device.
 	RestNs = int64(2 * time.Second)
+	// restRetry is how often it is looked whether a slot has rested.
+	restRetry = 20 * time.Millisecond
 
 	// meetNs is how long Open tries to reach a process that has the address, and answerTime how
 	// long it waits for one that has accepted: it may have been stopped, or die.
