@@ -3,9 +3,12 @@
 // queue pairs on it, and exchange RDMA operations with any RoCE v2 peer: another goroce,
 // Linux rdma_rxe, a NIC. A Go service is easier to write on package roce.
 //
-// The vocabulary is that of verbs (ibv_*). Types that the engine defines are
-// aliases here, so that package transport need not be imported; types of wire
-// fields (PSN, QPN, keys, GID) are in package ib.
+// The vocabulary is that of verbs (ibv_*), and comments name the function, the type or the field
+// of libibverbs where that helps. Types of wire fields (PSN, QPN, keys, MTU, timer codes) are in
+// package ib.
+//
+// Options are structures: [Config], [QPInitAttr], [MROptions], and [ConnAttr], of which nil is
+// [DefaultConnAttr].
 //
 // # Connecting
 //

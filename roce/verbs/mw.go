@@ -5,7 +5,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// MW is a memory window: a key of its own for a part of a region.
+// MW is a memory window (ibv_mw): a key of its own for a part of a region.
 type MW struct {
 	d *Device
 	t *mem.Window

@@ -11,16 +11,15 @@ import (
 
 // QPInitAttr describes a queue pair to create (ibv_qp_init_attr).
 type QPInitAttr struct {
-	Type   ib.Transport // RC, UC or UD
-	SendCQ *CQ
-	RecvCQ *CQ  // nil: SendCQ
-	SRQ    *SRQ // nil: the queue pair has its own receive queue
-	// Caps are the sizes of the queues; 0 means 128 work requests, 4 elements,
-	// no inline data.
-	Caps     QPCaps
-	SigAll   bool   // every send work request makes a completion
-	QPN      ib.QPN // 0: a random one
-	UserData any    // returned by QP.UserData
+	Type   ib.Transport // RC, UC or UD (qp_type)
+	SendCQ *CQ          // where completions of sends go
+	RecvCQ *CQ          // where those of receives go; nil is SendCQ
+	SRQ    *SRQ         // where receives come from; nil is a receive queue of its own
+	Caps   QPCaps       // the sizes of the queues
+	SigAll bool         // every send work request makes a completion, as with SendSignaled (sq_sig_all)
+	QPN    ib.QPN       // its number; 0 is a random one
+	// UserData is the application's: QP.UserData returns it (qp_context).
+	UserData any
 	// Congestion selects congestion control in place of that of Config.Tuning;
 	// nil for the latter.
 	Congestion *cc.Config

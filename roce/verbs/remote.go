@@ -12,9 +12,9 @@ import (
 // use it. How it gets there is up to the application; as a message of 16 bytes,
 // for example.
 type RemoteMemory struct {
-	Addr uint64
-	RKey ib.RKey
-	Len  uint32 // bytes
+	Addr uint64  // of the first byte in the peer's memory, for SendWR.RemoteAddr
+	RKey ib.RKey // the key to it, for SendWR.RKey
+	Len  uint32  // bytes
 }
 
 // RemoteMemoryBytes is the length of an encoded RemoteMemory.
