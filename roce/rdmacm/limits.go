@@ -41,17 +41,19 @@ const (
 	// defaultCMTimeout is the code of the ACK timeout that a REQ proposes for both ends: 268 ms.
 	defaultCMTimeout ib.TimeoutCode = 16
 	// maxPeerTimeout bounds the ACK timeout that a peer's REQ makes ours: 8.6 s. With
-	// code 31, 2.4 hours, whoever sends would not find out in a day that the peer is gone.
+	// code 31, 2.4 hours, this side would not find out in a day that the peer is gone.
 	maxPeerTimeout ib.TimeoutCode = 21
 	// cmAckDelay is what a REP says this side may take to acknowledge: as rdma_rxe, 134 ms.
 	cmAckDelay ib.TimeoutCode = 15
 	// defaultRetry is the most there are, and defaultRNRRetry stands for ever.
 	defaultRetry    = 7
 	defaultRNRRetry = 7
+	defaultHopLimit = 64
+
 	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place,
 	// is 655 ms.
 	defaultMinRNRTimer ib.RNRCode = 12
-	defaultHopLimit               = 64
+
 	// maxRdAtomic is the most READs and atomics outstanding on a connection.
 	maxRdAtomic = transport.MaxRdAtomic
 	// cmRdAtomic is how many READs and atomics a connection offers to serve and asks for.

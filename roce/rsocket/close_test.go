@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -398,6 +399,7 @@ func TestDialErrors(t *testing.T) {
 func TestDialReset(t *testing.T) {
 	ctx := testContext(t)
 	client, server := openDevice(t, verbs.Config{Polling: true}), openDevice(t, verbs.Config{})
+	access.Shard(client).NeverTakeOver()
 	a := newAttacker(t, server)
 	lid, err := rdmacm.CreateID(a.ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)

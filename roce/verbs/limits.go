@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport"
 )
 
 // maxAsyncEvents bounds the asynchronous events that wait for the
@@ -34,9 +33,6 @@ const (
 // maxObjects is what Device.Attr reports for kinds of objects that nothing
 // but memory bounds.
 const maxObjects = 1 << 20
-
-// maxRdAtomic is the most READs and atomics outstanding on a connection.
-const maxRdAtomic = transport.MaxRdAtomic
 
 // reservedIDs is where the IDs of work requests begin that roce.Conn posts by itself.
 const reservedIDs = 1 << 62

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"runtime"
+
 	"github.com/goroce/goroce/roce/link"
 )
 
@@ -40,3 +42,17 @@ func (s *Shard) Step() bool { return s.driven.Step() }
 
 // ChangePort has the link tell of its interfaces.
 func (s *Shard) ChangePort(p link.PortState) { s.portChanged(p) }
+
+// NeverTakeOver leaves a shard that is meant to be polled to those who poll: when it returns
+// nothing is received any more unless somebody does.
+func (s *Shard) NeverTakeOver() {
+	s.keeper.off.Store(true)
+	s.keeper.mu.Lock() // what has begun to take over has done so
+	background := s.Background()
+	s.keeper.mu.Unlock()
+	for background {
+		s.pollInVain()
+		runtime.Gosched()
+		background = s.Background()
+	}
+}

@@ -20,6 +20,7 @@ type keeper struct {
 	background atomic.Bool   // the goroutine is at work; written with the lock of the shard held
 	wanted     atomic.Bool   // it is to give way
 	polls      atomic.Uint32 // that received, so far
+	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls in vain while the goroutine was at work, since the last wait
 
 	mu      sync.Mutex // taken before the lock of the shard
@@ -57,7 +58,7 @@ func (s *Shard) takeOver() {
 
 func (s *Shard) takeOverLocked() {
 	k := &s.keeper
-	if k.over || s.alone || s.Background() {
+	if k.over || k.off.Load() || s.Background() {
 		return
 	}
 	s.mu.Lock()

@@ -78,7 +78,6 @@ type Shard struct {
 	mtu     ib.MTU
 	rand    io.Reader
 	guid    [8]byte
-	alone   bool
 	spinNs  int64
 	credits bool // Tuning.EndToEndCredits
 	owner   Owner
@@ -120,7 +119,7 @@ type Shard struct {
 func New(c Config) (*Shard, error) {
 	s := &Shard{
 		link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
-		spinNs: c.SpinNs, alone: c.Alone, credits: c.Engine.Tuning.EndToEndCredits,
+		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}),
 		tx:     make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
@@ -140,6 +139,7 @@ func New(c Config) (*Shard, error) {
 	if s.mode != Driven { // a simulation has handed up everything when Recv returns 0
 		s.marker, _ = link.As[link.Marker](s.link)
 	}
+	s.keeper.off.Store(c.Alone)
 	s.nextTimer.Store(math.MaxInt64)
 	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
 		return nil, fmt.Errorf("the source of random numbers failed: %w", err)
