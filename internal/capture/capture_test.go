@@ -11,22 +11,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var frames = []Frame{
-	{Tagged: true, VLAN: 12, Priority: 5, HopLimit: 9, Ident: 77, DF: true,
-		Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 50000, DstPort: ib.UDPPort}},
-	{HopLimit: 3, More: true, Options: []IPv4Option{{Type: 1}, {Type: 7, Data: make([]byte, 3)}},
-		Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 1, DstPort: 2}},
-	{HopLimit: 64,
-		Flow: ib.Flow{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 50000, DstPort: ib.UDPPort}},
+// frames returns frames of each kind.
+func frames() []Frame {
+	all := []Frame{
+		{Tagged: true, VLAN: 12, Priority: 5, HopLimit: 9, Ident: 77, DF: true,
+			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 50000, DstPort: ib.UDPPort}},
+		{HopLimit: 3, More: true, Options: []IPv4Option{{Type: 1}, {Type: 7, Data: make([]byte, 3)}},
+			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 1, DstPort: 2}},
+		{HopLimit: 64,
+			Flow: ib.Flow{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 50000, DstPort: ib.UDPPort}},
+	}
+	for i := range all {
+		f := &all[i]
+		f.SrcMAC, f.DstMAC, f.Payload = net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}, bytes.Repeat([]byte{0xA5}, 40+i)
+	}
+	return all
 }
 
 // What was built, written to a file and read from it is what it was.
 func TestRoundTrip(t *testing.T) {
 	var built []*Packet
+	frames := frames()
 	for i := range frames {
-		f := &frames[i]
-		f.SrcMAC, f.DstMAC, f.Payload = net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}, bytes.Repeat([]byte{0xA5}, 40+i)
-		b, err := f.Build()
+		b, err := frames[i].Build()
 		require.NoError(t, err)
 		built = append(built, Parse(b))
 	}
@@ -59,7 +66,7 @@ func TestRoundTrip(t *testing.T) {
 
 // Each check can fail.
 func TestWrong(t *testing.T) {
-	b, err := frames[0].Build()
+	b, err := frames()[0].Build()
 	require.NoError(t, err)
 	const ip = 18 // behind the tag
 	require.NoError(t, Parse(b).CheckIPv4Header())
