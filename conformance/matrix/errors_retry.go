@@ -161,18 +161,27 @@ func partialWrite(x *trial) (string, error) {
 	if lost.Hits() != 1 {
 		return "", errors.New("nothing was lost")
 	}
+	return "resent from the lost packet on", onlyFrom(target.PSN, x.requests())
+}
+
+// onlyFrom checks that the packet which was lost was sent again, and none before it, but for
+// probes.
+func onlyFrom(lost uint32, requests []*wire.Packet) error {
 	count := map[uint32]int{}
-	for _, p := range x.requests() {
+	early := 0
+	for _, p := range requests {
 		count[p.PSN]++
-	}
-	for psn, n := range count {
-		if d := psnDiff(psn, target.PSN); d < 0 && n > 1 {
-			return "", fmt.Errorf("PSN %#x, before the lost %#x, was sent %d times", psn, target.PSN, n)
-		} else if d == 0 && n != 2 {
-			return "", fmt.Errorf("the lost PSN %#x was sent %d times, want 2", psn, n)
+		if psnDiff(p.PSN, lost) < 0 && count[p.PSN] > 1 {
+			early++
 		}
 	}
-	return "resent from the lost packet on", nil
+	if early > lossProbes {
+		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes", early, lost, lossProbes)
+	}
+	if n := count[lost]; n < 2 || n > 2+lossProbes {
+		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more", lost, n, lossProbes)
+	}
+	return nil
 }
 
 // partialRead loses a response: the request is issued again for the missing range.
@@ -186,12 +195,9 @@ func partialRead(x *trial) (string, error) {
 		return "", errors.New("nothing was lost")
 	}
 	req := x.requests()
-	if len(req) < 2 {
-		return "", fmt.Errorf("%d READ requests, want 2 or more", len(req))
-	}
-	second := req[1]
-	if second.Opcode != wire.OpReadRequest || second.PSN != target.PSN {
-		return "", fmt.Errorf("the second request is %v, want a READ request with PSN %#x", second, target.PSN)
+	second, err := askedAgain(target.PSN, req)
+	if err != nil {
+		return "", err
 	}
 	b := second.Body()
 	n := int(b[12])<<24 | int(b[13])<<16 | int(b[14])<<8 | int(b[15])
@@ -200,4 +206,18 @@ func partialRead(x *trial) (string, error) {
 		return "", fmt.Errorf("the second request is for %d bytes, want the missing %d", n, faultSize-done)
 	}
 	return fmt.Sprintf("asked again for the last %d bytes", n), nil
+}
+
+// askedAgain returns the request for what was lost, which is the second one, but for probes: where
+// the responses come late, the requester asks for those before, too.
+func askedAgain(lost uint32, requests []*wire.Packet) (*wire.Packet, error) {
+	for i, p := range requests[min(1, len(requests)):] {
+		switch {
+		case p.Opcode == wire.OpReadRequest && p.PSN == lost:
+			return p, nil
+		case p.Opcode != wire.OpReadRequest || psnDiff(p.PSN, lost) > 0 || i >= lossProbes:
+			return nil, fmt.Errorf("request %d is %v, want a READ request with PSN %#x", i+2, p, lost)
+		}
+	}
+	return nil, fmt.Errorf("%d READ requests, and none for PSN %#x", len(requests), lost)
 }

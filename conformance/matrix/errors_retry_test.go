@@ -48,3 +48,59 @@ func TestPatientEnough(t *testing.T) {
 		})
 	}
 }
+
+// packetsOf are packets with the PSNs, of an opcode.
+func packetsOf(op uint8, psns ...uint32) (out []*wire.Packet) {
+	for _, psn := range psns {
+		out = append(out, &wire.Packet{Opcode: op, PSN: psn})
+	}
+	return out
+}
+
+func TestOnlyFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent []uint32
+		want string
+	}{
+		"from the lost one on": {[]uint32{1, 2, 3, 4, 3, 4}, ""},
+		"with probes":          {[]uint32{1, 2, 3, 4, 4, 1, 3, 4}, ""},
+		"never":                {[]uint32{1, 2, 3, 4}, "sent 1 times"},
+		"for ever":             {[]uint32{1, 2, 3, 4, 3, 3, 3, 3}, "sent 5 times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := onlyFrom(3, packetsOf(0, c.sent...))
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	require.ErrorContains(t, onlyFrom(5, packetsOf(0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6)), "4 packets before")
+}
+
+func TestAskedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent []uint32
+		want string
+	}{
+		"at once":     {[]uint32{0, 4}, ""},
+		"after one":   {[]uint32{0, 1, 4, 4}, ""},
+		"after three": {[]uint32{0, 1, 2, 3, 4}, "request 4 is"},
+		"too little":  {[]uint32{0, 5, 4}, "request 2 is"},
+		"not at all":  {[]uint32{0}, "none for PSN 0x4"},
+		"nothing":     {nil, "0 READ requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := askedAgain(4, packetsOf(wire.OpReadRequest, c.sent...))
+			if c.want == "" {
+				require.NoError(t, err)
+				require.EqualValues(t, 4, p.PSN)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := askedAgain(4, append(packetsOf(wire.OpReadRequest, 0), packetsOf(0, 4)...))
+	require.Error(t, err, "no READ request")
+}
