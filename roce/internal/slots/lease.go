@@ -37,16 +37,25 @@ const (
 // address for itself.
 //
 // When all slots are leased or rest, it waits for one of those that rest, which takes no
-// longer than RestNs.
+// longer than RestNs. Devices with several addresses that begin at once may find each other
+// in the way at every slot, which looks as if none were free: so it looks again.
 func Open(addrs []Address) (*Lease, error) { return openPatiently(addrs, bootTime, time.Sleep) }
 
 func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration)) (*Lease, error) {
-	for end := now() + RestNs; ; sleep(restRetry) {
+	for start := now(); ; {
 		l, err := open(addrs, now)
 		var full *fullError
-		if !errors.As(err, &full) || full.resting == 0 || now() > end {
+		if !errors.As(err, &full) {
 			return l, err
 		}
+		pause, limit := contendRetry, contendTime
+		if full.resting > 0 {
+			pause, limit = restRetry, time.Duration(RestNs)
+		}
+		if now()-start > int64(limit) {
+			return nil, err
+		}
+		sleep(pause)
 	}
 }
 

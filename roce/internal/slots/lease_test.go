@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -135,7 +136,9 @@ func TestSeveralAddresses(t *testing.T) {
 			if i%2 == 1 {
 				order = []Address{e, d}
 			}
-			got[i], _ = Open(order)
+			var err error
+			got[i], err = Open(order)
+			assert.NoError(t, err)
 		}()
 	}
 	wg.Wait()

@@ -17,6 +17,10 @@ const (
 	RestNs = int64(2 * time.Second)
 	// restRetry is how often it is looked whether a slot has rested.
 	restRetry = 20 * time.Millisecond
+	// contendTime is how long devices that begin at once may be in each other's way, and
+	// contendRetry how often they look again.
+	contendTime  = 200 * time.Millisecond
+	contendRetry = 2 * time.Millisecond
 
 	// meetNs is how long Open tries to reach a process that has the address, and answerTime how
 	// long it waits for one that has accepted: it may have been stopped, or die.
