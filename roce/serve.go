@@ -2,6 +2,7 @@ package roce
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/goroce/goroce/roce/verbs"
@@ -41,7 +42,11 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 // [Conn.Share] has it, until it hangs up. All of them see the same memory.
 func SharedMemory(buf []byte, access verbs.Access) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
-		if _, err := c.Share(ctx, buf, access); err != nil {
+		_, err := c.Share(ctx, buf, access)
+		if errors.Is(err, ErrPeerClosed) {
+			return nil // a client may be done before it is known here that it was told
+		}
+		if err != nil {
 			return err
 		}
 		return c.Wait(ctx)
