@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -59,7 +60,7 @@ func TestDialContextOver(t *testing.T) {
 // A context that ends while the peer does not answer.
 func TestDialTimeout(t *testing.T) {
 	n := udpNetwork(t) // whose hosts do not know of each other yet
-	nobody := netip.AddrPortFrom(loopback4(), 80)
+	nobody := netip.AddrPortFrom(rocetest.Loopback4(), 80)
 	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Millisecond)
 	defer cancel()
 	_, err := Dial(ctx, n.a, nobody)
@@ -77,7 +78,7 @@ func TestErrorsLikeNet(t *testing.T) {
 	var six *verbs.Device
 	var err error
 	for range 50 { // not port 4791, on which other tests may have a device
-		a := loopback4().As4()
+		a := rocetest.Loopback4().As4()
 		cfg.UDP.Port = 20000 + (uint16(a[1])<<8+uint16(a[2]))%30000
 		if six, err = verbs.Open(cfg); err == nil {
 			break

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/verbs"
@@ -19,7 +20,7 @@ import (
 // its context lasts.
 func TestShutdownDeadClients(t *testing.T) {
 	var wire *fault.Link
-	client := openDevice(t, verbs.Config{Addrs: []netip.Addr{loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
+	client := openDevice(t, verbs.Config{Addrs: []netip.Addr{rocetest.Loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
 		wire = fault.New(l)
 		return wire, nil
 	}})

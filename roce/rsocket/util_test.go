@@ -2,46 +2,18 @@ package rsocket
 
 import (
 	"context"
-	"encoding/binary"
-	"hash/fnv"
 	"net/netip"
-	"os"
-	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
-// nextAddr numbers the loopback addresses that tests take: the process picks a /24 of
-// 127/8, since every device needs port 4791 of an address of its own.
-var nextAddr atomic.Uint32
+func testContext(t testing.TB) context.Context { return rocetest.Context(t) }
 
-func loopback4() netip.Addr {
-	h := fnv.New32a()
-	_ = binary.Write(h, binary.LittleEndian, int64(os.Getpid()))
-	n := h.Sum32()>>16<<8 | nextAddr.Add(1)&0xFF
-	return netip.AddrFrom4([4]byte{127, byte(n>>16) | 1, byte(n >> 8), byte(n)})
-}
-
-// testContext bounds what would otherwise hang; no test depends on its length.
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func openDevice(t testing.TB, cfg verbs.Config) *verbs.Device {
-	if cfg.Link == nil && len(cfg.Addrs) == 0 {
-		cfg.Addrs = []netip.Addr{loopback4()}
-	}
-	d, err := verbs.Open(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	return d
-}
+func openDevice(t testing.TB, cfg verbs.Config) *verbs.Device { return rocetest.OpenDevice(t, cfg) }
 
 // network is two devices that reach each other.
 type network struct {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -126,7 +127,7 @@ func TestZeroArguments(t *testing.T) {
 // A Dialer and a ListenConfig without a device use the one that the process has for the
 // address, as those of package roce.
 func TestDefaultDevice(t *testing.T) {
-	host := loopback4()
+	host := rocetest.Loopback4()
 	l, err := (&ListenConfig{}).Listen(nil, netip.AddrPortFrom(host, 0))
 	require.NoError(t, err)
 	d, err := roce.DefaultDevice(host)
