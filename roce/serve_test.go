@@ -153,6 +153,17 @@ func TestSharedMemory(t *testing.T) {
 	})
 }
 
+// A client that has hung up before it is known that it was told is no error.
+func TestSharedMemoryPeerGone(t *testing.T) {
+	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
+		ctx := rocetest.Context(t)
+		c, s := connPair(t, a, b, ConnConfig{})
+		require.NoError(t, c.Close())
+		require.NoError(t, s.Wait(ctx))
+		require.NoError(t, SharedMemory(make([]byte, 8), RemoteWrite)(ctx, s))
+	})
+}
+
 // Wait leaves messages alone, and tells an orderly end from others.
 func TestConnWait(t *testing.T) {
 	ctx := rocetest.Context(t)

@@ -22,7 +22,7 @@ const (
 	contendTime  = 200 * time.Millisecond
 	contendRetry = 2 * time.Millisecond
 
-	// meetNs is how long Open tries to reach a process that has the address, and answerTime how
+	// meetTime is how long Open tries to reach a process that has the address, and answerTime how
 	// long it waits for one that has accepted: it may have been stopped, or die.
 	meetTime   = 3 * time.Second
 	answerTime = time.Second
