@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo check test test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak mutants lint clean
+.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean
 
 all: build
 
@@ -31,6 +31,13 @@ check:
 # vet runs with the tests, which saves building everything a second time for it.
 test:
 	$(GO) test -race -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
+
+# The modules beside the main one, which have dependencies that it has not. Without a network and their
+# dependencies in the module cache there is nothing to test them with: that is said, and no failure.
+test-modules:
+	@cd roce/prometheus && if $(GO) mod download 2>/dev/null; \
+		then $(GO) vet ./... && $(GO) test -race ./...; \
+		else echo "roce/prometheus: its dependencies are not to be had here: not tested"; fi
 
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.
@@ -80,13 +87,21 @@ fuzz:
 	@list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; echo "$$list" | \
 	awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
 	xargs -P $(FUZZJOBS) -L 1 sh -c ' \
-		if out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -parallel 1 $$0 2>&1); \
+		if out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 $$0 2>&1); \
 		then echo "ok   $$0 $$1"; else echo "FAIL $$0 $$1"; echo "$$out"; exit 255; fi'
 
 # Each caller of seeds.Run, for an even part of SOAK: prints how many seeds each has
 # done, and how to run one again that fails.
 soak:
 	$(GO) run ./internal/seeds/soak -for $(SOAK) $(SOAKFLAGS)
+
+# A service for SOAK: a server and clients in processes of their own, connections that come
+# and go, killed peers, loss, a link that goes down and changes its MTU. Fails if anything grows, hangs or is
+# wrong; as root between network namespaces. Light: a tenth of a core. SOAKFLAGS=-h lists the options.
+# Built and not "go run": that one does not pass on the signal that ends it.
+soak-service:
+	$(GO) build -o bin/soak ./conformance/cmd/soak
+	nice -n 19 bin/soak -for $(SOAK) $(SOAKFLAGS)
 
 # Do the tests find bugs? Plants some, drawn from a seed, one at a time, beside the
 # work tree. MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 ./mem" is short.

@@ -92,7 +92,7 @@ func TestAtomicAlignment(t *testing.T) {
 					t.Fatal("a refused atomic wrote")
 				}
 			}
-			wantErr(t, r.Deregister(), nil, "")
+			wantErr(t, r.Deregister(nil), nil, "")
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestRegionUint64(t *testing.T) {
 			t.Errorf("word at %d is elsewhere", tt.off)
 		}
 	}
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	_, err := r.Uint64(0)
 	wantErr(t, err, ErrDestroyed, "")
 }

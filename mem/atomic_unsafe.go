@@ -63,17 +63,18 @@ func (v View) Store(src []byte) Fault {
 // error (a Fault in an OpError) if the word is not inside, or not 8-aligned in memory.
 func (r *Region) Uint64(off uint64) (*uint64, error) {
 	const op = "word of region"
-	switch {
-	case r.lost:
+	g := r.cur.Load()
+	switch g.state.Load() {
+	case granted:
+	case lost:
 		return nil, opErr(op, "", "", FaultMemory)
-	case !r.bound:
+	default:
 		return nil, opErr(op, "", "", ErrDestroyed)
 	}
-	n := uint64(len(r.bytes))
-	if off > n || n-off < AtomicBytes {
+	if off > g.size || g.size-off < AtomicBytes {
 		return nil, opErr(op, "off", "", FaultBounds)
 	}
-	p := unsafe.Pointer(unsafe.SliceData(r.bytes[off:]))
+	p := unsafe.Pointer(unsafe.SliceData(g.all()[off:]))
 	if uintptr(p)%AtomicBytes != 0 {
 		return nil, opErr(op, "off", "", FaultAlign)
 	}

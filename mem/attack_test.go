@@ -76,12 +76,12 @@ func TestAttackStaleKeys(t *testing.T) {
 	stale := map[uint32]bool{}
 	for range 5000 {
 		r := mustRegion(t, pd, 8, 0, fullMR)
-		if stale[r.key>>keyIndexShift] {
-			t.Fatalf("index of stale key %#x drawn again", r.key)
+		if stale[uint32(r.LKey())>>keyIndexShift] {
+			t.Fatalf("index of stale key %#x drawn again", uint32(r.LKey()))
 		}
-		stale[r.key>>keyIndexShift] = true
+		stale[uint32(r.LKey())>>keyIndexShift] = true
 		key := r.RKey()
-		wantErr(t, r.Deregister(), nil, "")
+		wantErr(t, r.Deregister(nil), nil, "")
 		wantFault(t, remote(pd, key, 0, 8, RemoteRead), FaultKey)
 	}
 	for range 1000 {
@@ -113,7 +113,7 @@ func TestAttackOtherPD(t *testing.T) {
 		wantFault(t, tb.Invalidate(attacker, testQP, key, true), FaultPD)
 		wantFault(t, remote(victim, key, 0, 8, RemoteRead), FaultNone)
 	}
-	_, _, f := tb.Local(attacker, r.LKey(), 0, 8, 0)
+	_, f := tb.Local(attacker, r.LKey(), 0, 8, 0)
 	wantFault(t, f, FaultPD)
 	w := mustMW(t, attacker, Type2B)
 	wantFault(t, tb.BindWR(attacker, testQP, w, NextRKey(w.RKey()), BindInfo{Region: r, Length: 8, Access: RemoteRead}), FaultPD)
@@ -131,7 +131,7 @@ func TestAttackWrapAround(t *testing.T) {
 				}
 			}
 		}
-		wantErr(t, r.Deregister(), nil, "")
+		wantErr(t, r.Deregister(nil), nil, "")
 	}
 }
 
@@ -139,11 +139,11 @@ func TestAttackWrapAround(t *testing.T) {
 func TestAttackUseAfterRevocation(t *testing.T) {
 	tb, pd := newTable(t)
 	for name, revoke := range map[string]func(r *Region, w *Window) error{
-		"deregister": func(r *Region, _ *Window) error { return r.Deregister() },
+		"deregister": func(r *Region, _ *Window) error { return r.Deregister(nil) },
 		"reregister": func(r *Region, _ *Window) error {
-			return r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR}})
+			return r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR}}, nil)
 		},
-		"dealloc": func(_ *Region, w *Window) error { return w.Dealloc() },
+		"dealloc": func(_ *Region, w *Window) error { return w.Dealloc(nil) },
 		"detach":  func(*Region, *Window) error { return tb.DetachQP(testQP) },
 		"invalidate": func(_ *Region, w *Window) error {
 			if f := tb.Invalidate(pd, testQP, w.RKey(), true); f != FaultNone {

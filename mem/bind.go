@@ -14,118 +14,148 @@ type BindInfo struct {
 // Bind binds a type 1 window in place of what it was bound to, or unbinds it if
 // info.Length is 0. pd is that of the QP the call was made on. It returns the
 // new key of the window, which is random; the former one stops working at once,
-// before work requests posted earlier have run.
+// before work requests posted earlier have run. quiesce is that of [Region.Deregister]: when Bind
+// returns, no engine uses what was bound before.
 //
 // On an error (wrapping ErrDestroyed, or the Fault of the rule that was broken)
 // nothing has changed.
-func (w *Window) Bind(pd *PD, info BindInfo) (ib.RKey, error) {
+func (w *Window) Bind(pd *PD, info BindInfo, quiesce func()) (ib.RKey, error) {
+	key, was, err := w.bind(pd, info)
+	if was {
+		settle(quiesce)
+	}
+	return key, err
+}
+
+// bind is Bind, and reports whether another binding has ended.
+func (w *Window) bind(pd *PD, info BindInfo) (_ ib.RKey, was bool, _ error) {
 	const op = "bind MW"
+	t := w.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if w.dead {
-		return 0, opErr(op, "", "", ErrDestroyed)
+		return 0, false, opErr(op, "", "", ErrDestroyed)
 	}
 	if w.kind != Type1 {
-		return 0, opErr(op, "", w.kind.String()+" is bound by a work request", FaultType)
+		return 0, false, opErr(op, "", w.kind.String()+" is bound by a work request", FaultType)
 	}
 	if w.pd != pd {
-		return 0, opErr(op, "pd", "not that of the window", FaultPD)
+		return 0, false, opErr(op, "pd", "not that of the window", FaultPD)
 	}
-	var bytes []byte
+	g := &w.idle
 	if info.Length != 0 {
 		// IBTA 10.6.7.2.1: type 1 windows have virtual addresses.
 		if info.Access.Has(ZeroBased) {
-			return 0, opErr(op, "Access", "ZERO_BASED is for type 2 windows", FaultAccess)
+			return 0, false, opErr(op, "Access", "ZERO_BASED is for type 2 windows", FaultAccess)
 		}
 		var f Fault
-		if bytes, f = w.checkBind(info); f != FaultNone {
-			return 0, opErr(op, f.bindArg(), "", f)
+		if g, f = w.checkBind(&info); f != FaultNone {
+			return 0, false, opErr(op, f.bindArg(), "", f)
 		}
 	}
-	var fresh grant
-	if err := w.table.keys.add(&fresh); err != nil {
-		return 0, opErr(op, "key", "", err)
+	key, err := t.keys.draw()
+	if err != nil {
+		return 0, false, opErr(op, "key", "", err)
 	}
+	was = w.bound()
 	w.unbind()
-	w.table.keys.remove(&w.grant)
-	w.key = fresh.key
-	w.table.keys.replace(fresh.key, &w.grant)
-	if info.Length != 0 {
-		w.install(info, bytes)
-	}
-	return w.RKey(), nil
+	t.keys.remove(w.key)
+	w.key = key
+	t.keys.put(key, g.named(key))
+	w.take(g)
+	return ib.RKey(key), was, nil
 }
 
 // BindWR executes the bind work request of a QP on a type 2 window, which must
 // not be bound. key is its new key: the index of the current one with a low byte of
 // the consumer's choice (see NextRKey). Any fault completes the request with a
-// memory window bind error, and nothing has changed.
+// memory window bind error, and nothing has changed. BindWR allocates 64 bytes: what the data path
+// may be reading is never used again.
 func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo) Fault {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case w == nil || w.dead || w.table != t:
+	case w == nil || w.table != t || w.dead:
 		return FaultKey
 	case w.kind == Type1:
 		return FaultType
 	case w.pd != pd:
 		return FaultPD // IBTA C10-72
-	case w.bound:
+	case w.bound():
 		return FaultState // IBTA o10-37.2.30: rebinding takes an invalidate first
 	case uint32(key)>>keyIndexShift != w.key>>keyIndexShift:
 		return FaultKey
 	case info.Length == 0:
 		return FaultBounds // IBTA o10-37.2.40: no unbinding by an empty bind
+	case qpn == 0:
+		return FaultQP // no such QP, and a grant for no QP is one for all
 	}
-	bytes, f := w.checkBind(info)
+	g, f := w.checkBind(&info)
 	if f != FaultNone {
 		return f
 	}
-	t.keys.setVariant(&w.grant, uint32(key))
+	g.qpn = qpn
 	w.joinQP(qpn)
-	w.install(info, bytes)
+	t.keys.replace(w.key, uint32(key), g.named(uint32(key)))
+	w.key = uint32(key)
+	w.take(g)
 	return FaultNone
 }
 
 // NextRKey returns the key with the next variant byte, for a bind of a type 2 window (ibv_inc_rkey).
 func NextRKey(k ib.RKey) ib.RKey { return k&^0xFF | (k+1)&0xFF }
 
-// checkBind applies the rules that both kinds of bind share and returns the memory.
-func (w *Window) checkBind(info BindInfo) ([]byte, Fault) {
+// checkBind applies the rules that both kinds of bind share and returns what they grant, without key and
+// QP. The lock is held.
+func (w *Window) checkBind(info *BindInfo) (*grant, Fault) {
 	r := info.Region
-	switch {
-	case r == nil || !r.Registered() || r.table != w.table:
+	if r == nil || r.table != w.table {
 		return nil, FaultKey
-	case r.lost:
-		return nil, FaultMemory
-	case r.pd != w.pd:
+	}
+	rg := r.cur.Load()
+	switch {
+	case !rg.ok():
+		return nil, rg.fault()
+	case rg.pd != w.pd:
 		return nil, FaultPD
-	case !r.access.Has(MWBind):
+	case !rg.access.Has(MWBind):
 		return nil, FaultAccess // IBTA C10-73
-	case r.access.Has(ZeroBased):
+	case rg.access.Has(ZeroBased):
 		return nil, FaultAccess // as rxe: such a region has no addresses to bind
 	case info.Access&^windowAccess != 0:
 		return nil, FaultAccess
-	case info.Access&needsLocalWrite != 0 && !r.access.Has(LocalWrite):
+	case info.Access&needsLocalWrite != 0 && !rg.access.Has(LocalWrite):
 		return nil, FaultAccess // IBTA C10-74
-	case info.Access&flushAccess&^r.access != 0:
+	case info.Access&flushAccess&^rg.access != 0:
 		return nil, FaultAccess
 	}
-	bytes, ok := r.span(info.Addr, info.Length)
+	bytes, ok := rg.span(info.Addr, info.Length)
 	if !ok {
 		return nil, FaultBounds // IBTA C10-75
 	}
-	return bytes, FaultNone
+	g := newGrant(bytes)
+	if !info.Access.Has(ZeroBased) {
+		g.va = info.Addr
+	}
+	g.pd, g.access, g.mem, g.win = w.pd, info.Access, rg.mem, w
+	return g, FaultNone
 }
 
-// install gives the window the memory that checkBind returned.
-func (w *Window) install(info BindInfo, bytes []byte) {
-	w.bytes = bytes
-	w.va = info.Addr
-	if info.Access.Has(ZeroBased) {
-		w.va = 0
+// named gives a grant that was not published yet its key.
+func (g *grant) named(key uint32) *grant {
+	if g.key != anyKey {
+		g.key = key
 	}
-	w.access = info.Access
-	w.region = info.Region
-	w.region.windows++
-	w.bound = true
-	w.table.counts.Bound++
+	return g
+}
+
+// take makes g what the window grants; the window is not bound. The lock is held.
+func (w *Window) take(g *grant) {
+	w.cur = g
+	if g != &w.idle {
+		g.mem.region.windows++
+		w.table.counts.Bound++
+	}
 }
 
 // bindArg names the field of BindInfo that a fault of checkBind is about.
@@ -147,6 +177,8 @@ func (f Fault) bindArg() string {
 // stack does not offer), windows that are not bound FaultState (rxe crashes).
 // For windows the rules are the same locally and remotely.
 func (t *Table) Invalidate(pd *PD, qpn ib.QPN, key ib.RKey, remote bool) Fault {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	g := t.keys.lookup(uint32(key))
 	switch {
 	case g == nil:
@@ -155,7 +187,7 @@ func (t *Table) Invalidate(pd *PD, qpn ib.QPN, key ib.RKey, remote bool) Fault {
 		return FaultPD
 	case g.win == nil || g.win.kind == Type1:
 		return FaultType
-	case !g.bound:
+	case !g.ok():
 		return FaultState
 	case g.qpn != qpn:
 		return FaultQP

@@ -3,31 +3,35 @@ package mem
 import "github.com/goroce/goroce/ib"
 
 // Local checks one scatter/gather element of a work request and returns its
-// bytes and their region. need is LocalWrite for memory to be written, 0 for
+// bytes. need is LocalWrite for memory to be written, 0 for
 // memory to be sent. An element of length 0 is allowed whatever its key and
-// address are, and gives nil, nil (as rxe and ConnectX: it is skipped).
-func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, *Region, Fault) {
+// address are, and gives nil (as rxe and ConnectX: it is skipped).
+func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, Fault) {
+	b, _, f := t.local(pd, key, addr, n, need)
+	return b, f
+}
+
+// local is Local, and returns whose the bytes are: nil if there are none.
+func (t *Table) local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, *grant, Fault) {
 	if n == 0 {
 		return nil, nil, FaultNone
 	}
-	g := t.keys.lookup(uint32(key))
-	if g == nil || g.win != nil {
+	g := t.keys.probe(uint32(key))
+	switch {
+	case g == nil || g.key != uint32(key) || g.win != nil:
 		return nil, nil, FaultKey
-	}
-	if g.pd != pd {
+	case g.pd != pd:
 		return nil, nil, FaultPD
-	}
-	if g.access&need != need {
+	case g.access&need != need:
 		return nil, nil, FaultAccess
+	case !g.ok():
+		return nil, nil, g.fault()
 	}
 	b, ok := g.span(addr, uint64(n))
 	if !ok {
-		if g.lost {
-			return nil, nil, FaultMemory
-		}
 		return nil, nil, FaultBounds
 	}
-	return b, g.region, FaultNone
+	return b, g, FaultNone
 }
 
 // Remote checks an access that a peer asks for on QP qpn of pd: n bytes (up to
@@ -49,7 +53,7 @@ func (t *Table) Remote(pd *PD, qpn ib.QPN, key ib.RKey, va uint64, n uint32, nee
 	if !ok {
 		return View{}, FaultBounds
 	}
-	return View{Bytes: b, VA: va, g: g, region: g.region, gen: g.gen}, FaultNone
+	return View{Bytes: b, VA: va, g: g}, FaultNone
 }
 
 // RemoteWhole is Remote for all the bytes that key stands for: the memory region
@@ -59,23 +63,22 @@ func (t *Table) RemoteWhole(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (View,
 	if f != FaultNone {
 		return View{}, f
 	}
-	return View{Bytes: g.bytes, VA: g.va, g: g, region: g.region, gen: g.gen}, FaultNone
+	return View{Bytes: g.all(), VA: g.va, g: g}, FaultNone
 }
 
 // remoteGrant finds what a peer's key stands for and checks everything but the range.
 func (t *Table) remoteGrant(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (*grant, Fault) {
-	g := t.keys.lookup(uint32(key))
+	g := t.keys.probe(uint32(key))
 	switch {
 	case g == nil:
 		return nil, FaultKey
-	case !g.bound:
-		if g.lost {
-			return nil, FaultMemory
-		}
-		return nil, FaultState
+	case g.key != uint32(key) && g.key != anyKey:
+		return nil, FaultKey
+	case !g.ok():
+		return nil, g.fault()
 	case g.pd != pd:
 		return nil, FaultPD
-	case g.win != nil && g.win.kind != Type1 && g.qpn != qpn:
+	case g.qpn != 0 && g.qpn != qpn:
 		return nil, FaultQP
 	case need&remoteAccess == 0 || g.access&need != need:
 		return nil, FaultAccess

@@ -46,15 +46,16 @@ func TestLocal(t *testing.T) {
 		{"0 after the top", pd, top.LKey(), 0, 1, LocalWrite, FaultBounds},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b, r, f := tb.Local(tt.pd, tt.key, tt.addr, tt.n, tt.need)
+			b, f := tb.Local(tt.pd, tt.key, tt.addr, tt.n, tt.need)
 			wantFault(t, f, tt.want)
 			if f != FaultNone || tt.n == 0 {
-				if b != nil || r != nil {
+				if b != nil {
 					t.Error("memory without permission")
 				}
 				return
 			}
-			if len(b) != int(tt.n) || cap(b) != len(b) || r.LKey() != tt.key || &b[0] != &r.Bytes()[tt.addr-r.IOVA()] {
+			r := tb.keys.lookup(uint32(tt.key)).mem.region
+			if len(b) != int(tt.n) || cap(b) != len(b) || &b[0] != &r.Bytes()[tt.addr-r.IOVA()] {
 				t.Error("wrong bytes")
 			}
 		})

@@ -20,11 +20,11 @@ func TestClear(t *testing.T) {
 				w, err := tb.AllocMW(pd, Type1)
 				wantErr(t, err, nil, "")
 				if last != nil && i%2 == 0 {
-					_, err = w.Bind(pd, BindInfo{Region: last, Addr: last.IOVA(), Length: 8, Access: RemoteRead})
+					_, err = w.Bind(pd, BindInfo{Region: last, Addr: last.IOVA(), Length: 8, Access: RemoteRead}, nil)
 					wantErr(t, err, nil, "")
 				}
 			}
-			pd.Clear()
+			pd.Clear(nil)
 			if released != regions {
 				t.Errorf("%d of %d regions released", released, regions)
 			}

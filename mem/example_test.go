@@ -40,7 +40,7 @@ func Example() {
 	fmt.Println(fault)
 
 	fmt.Println(pd.Dealloc())
-	fmt.Println(region.Deregister(), view.Valid(), pd.Dealloc())
+	fmt.Println(region.Deregister(nil), view.Valid(), pd.Dealloc())
 	// Output:
 	// none
 	// hello

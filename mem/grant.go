@@ -1,40 +1,57 @@
 package mem
 
-import "github.com/goroce/goroce/ib"
+import (
+	"sync/atomic"
+
+	"github.com/goroce/goroce/ib"
+)
 
 // grant is what a key stands for: these bytes, under these addresses, with
-// these rights. A Region has one, and so has a Window; the data path sees
-// nothing else.
+// these rights. The data path sees nothing else. A grant is not changed once it has been published,
+// except for its state, which never comes back to granted: binding a window
+// and reregistering a region make a new one. So whoever has found a grant may read it
+// without a lock, and whoever keeps it (a View, an SGL) asks one word whether it is still good.
+//
+// It has the size of a cache line, and so one of its own: engines on other cores that use other
+// keys do not disturb each other.
 type grant struct {
-	bytes  []byte // the memory; nil when nothing is granted
-	va     uint64 // address of bytes[0] as work requests and peers see it
+	base   *byte  // the first byte: see span
+	size   uint64 // bytes
+	va     uint64 // address of the first byte as work requests and peers see it
 	pd     *PD
-	region *Region // whose memory it is; nil for an unbound window
-	win    *Window // the window, nil if the grant is a region's own
+	key    uint32 // anyKey in the grant of a window that is not bound
+	state  atomic.Uint32
 	access Access
-	qpn    ib.QPN // the QP that a type 2 window is bound on
-	key    uint32
-	bound  bool // regions: registered, and the memory is there; windows: bound
-	lost   bool // regions: registered, and the memory is not there
-	// gen counts revocations. 64 bits do not wrap, so a generation never comes again.
-	gen uint64
+	qpn    ib.QPN  // the only QP that may use it; 0 for all of the PD
+	mem    *memory // whose bytes; nil for a window that is not bound
+	win    *Window // the window, nil if the grant is a region's own
 }
 
-// revoke ends the grant for everyone who holds a View or an SGL from it.
-func (g *grant) revoke() {
-	g.gen++
-	g.bound = false
-	g.bytes = nil
-	g.region = nil
-}
+// The states of a grant.
+const (
+	granted uint32 = iota
+	unbound        // a window that is not bound, or not in this way any more
+	lost           // a region whose memory is not there
+	revoked        // a region that was deregistered, or registered anew
+)
 
-// span returns the n bytes at address va, if they are all inside. It forms no
-// sum that can wrap.
-func (g *grant) span(va, n uint64) ([]byte, bool) {
-	off := va - g.va
-	size := uint64(len(g.bytes))
-	if va < g.va || off > size || n > size-off {
-		return nil, false
+// fault says why a grant that is not granted refuses everything.
+func (g *grant) fault() Fault {
+	switch g.state.Load() {
+	case unbound:
+		return FaultState
+	case lost:
+		return FaultMemory
 	}
-	return g.bytes[off : off+n : off+n], true
+	return FaultKey
 }
+
+// ok reports whether the grant may be used.
+func (g *grant) ok() bool { return g.state.Load() == granted }
+
+// nothing is the grant of a region that was deregistered.
+var nothing = func() *grant {
+	g := new(grant)
+	g.state.Store(revoked)
+	return g
+}()

@@ -63,7 +63,7 @@ func mustMW(t testing.TB, pd *PD, kind WindowType) *Window {
 func mustBind(t testing.TB, w *Window, info BindInfo) ib.RKey {
 	t.Helper()
 	if w.Type() == Type1 {
-		key, err := w.Bind(w.PD(), info)
+		key, err := w.Bind(w.PD(), info, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

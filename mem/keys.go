@@ -4,24 +4,37 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"sync/atomic"
 )
-
-// slot is one place of the key table. An empty slot has key 0; a quarantined one
-// has a key and no grant.
-type slot struct {
-	key uint32
-	g   *grant
-}
 
 // keyTable finds a grant by its key: open addressing with linear probing, at
 // most half full. The hash of a key is the low bits of its index, which is
 // random already; a peer chooses what is looked up but not what is stored, so
 // it cannot make a chain longer than chance makes it.
+//
+// Lookups take no lock. They run beside one writer, which holds the table's, and what they see
+// is right at some moment of their run, because of these rules:
+//
+//   - A key does not move within one published table. When a table ages, the writer makes
+//     another one and publishes that; the old one stays as it was, for the lookups
+//     that are in it.
+//   - A slot before a key in its chain does not become empty while the key is there. A key that goes leaves
+//     a tombstone, which another key may take, or which becomes empty at the
+//     end of a chain.
+//   - The grant is stored before the key, and a grant knows its key. A lookup that reads a key, and
+//     then the grant of another one that has taken the slot, sees that.
+//   - A key that is revoked has the state of its grant changed first. A lookup in an old table,
+//     where the key still is, sees that.
 type keyTable struct {
-	slots []slot
-	used  int // slots that are not empty
-	rng   io.Reader
-	buf   [4]byte
+	_ [64]byte // pub has a cache line of its own: the fields behind it change
+	// pub is what lookups see.
+	pub atomic.Pointer[keySlots]
+	_   [56]byte
+
+	full     int // slots of pub that are not empty: keys, quarantined keys and tombstones
+	occupied int // keys and quarantined keys
+	rng      io.Reader
+	buf      [4]byte
 
 	// quarantine is a ring of freed indices, oldest at head.
 	quarantine    []uint32
@@ -29,90 +42,149 @@ type keyTable struct {
 	maxQuarantine int
 }
 
-const keyIndexShift = 8
+// keySlots is one published table. It has a cache line of its own.
+type keySlots struct {
+	slots []slot // length is a power of two
+	_     [40]byte
+}
+
+// slot is one place of the key table. An empty slot has key 0, a tombstone tombKey; a quarantined key
+// has no grant.
+type slot struct {
+	key atomic.Uint32
+	g   atomic.Pointer[grant]
+}
+
+const (
+	keyIndexShift = 8
+
+	// Keys below 256 are never drawn, and stand for other things.
+	tombKey = 1 // in a slot: nothing is here, but the chain goes on
+	anyKey  = 2 // in a grant: the slot has the key
+)
 
 var errStuckRandom = errors.New("random source repeats itself")
 
-func newKeyTable(rng io.Reader, quarantine int) keyTable {
-	return keyTable{slots: make([]slot, minSlots), rng: rng, maxQuarantine: quarantine}
+func (k *keyTable) init(rng io.Reader, quarantine int) {
+	k.rng, k.maxQuarantine = rng, quarantine
+	k.pub.Store(&keySlots{slots: make([]slot, minSlots)})
 }
 
-// lookup returns the grant whose current key is exactly key, or nil.
+// lookup returns the grant whose current key is exactly key, or nil. It needs no lock.
 func (k *keyTable) lookup(key uint32) *grant {
-	slots := k.slots
+	g := k.probe(key)
+	if g == nil || g.key != key && g.key != anyKey {
+		return nil
+	}
+	return g
+}
+
+// probe is lookup but for the last step: the caller has to look whether the key of the grant is the one that
+// it asked for, or anyKey. It is small enough to be inlined.
+func (k *keyTable) probe(key uint32) *grant {
+	slots := k.pub.Load().slots
 	mask := uint32(len(slots) - 1)
 	for i := key >> keyIndexShift; ; i++ {
 		s := &slots[i&mask]
-		if s.key == key {
-			return s.g // nil in an empty slot (key 0) and in quarantine
-		}
-		if s.key == 0 {
+		if found := s.key.Load(); found == key {
+			return s.g.Load() // nil in an empty slot (key 0), a tombstone, and in quarantine
+		} else if found == 0 {
 			return nil
 		}
 	}
 }
 
-// find returns the place of an index, or of the empty slot where it belongs.
-func (k *keyTable) find(index uint32) int {
-	mask := uint32(len(k.slots) - 1)
+// find returns the slot of an index, or, and false, where it belongs: the first tombstone of its
+// chain, or the empty slot at the end.
+func (k *keyTable) find(index uint32) (at int, found bool) {
+	slots := k.pub.Load().slots
+	mask := uint32(len(slots) - 1)
+	at = -1
 	for i := index; ; i++ {
-		s := &k.slots[i&mask]
-		if s.key == 0 || s.key>>keyIndexShift == index {
-			return int(i & mask)
+		switch key := slots[i&mask].key.Load(); {
+		case key == 0:
+			if at < 0 {
+				at = int(i & mask)
+			}
+			return at, false
+		case key == tombKey:
+			if at < 0 {
+				at = int(i & mask)
+			}
+		case key>>keyIndexShift == index:
+			return int(i & mask), true
 		}
 	}
 }
 
-// add draws a key for g and stores it.
-func (k *keyTable) add(g *grant) error {
+// slot returns the slot of a key that is in the table.
+func (k *keyTable) slot(key uint32) *slot {
+	at, found := k.find(key >> keyIndexShift)
+	if !found {
+		panic("mem: a key is missing in the table") // of this package's own making
+	}
+	return &k.pub.Load().slots[at]
+}
+
+// draw returns a key that is free, and makes room for it.
+func (k *keyTable) draw() (uint32, error) {
 	if k.rng == nil {
-		return errors.New("no random source")
+		return 0, errors.New("no random source")
 	}
 	for range maxDraws {
 		if _, err := io.ReadFull(k.rng, k.buf[:]); err != nil {
-			return err
+			return 0, err
 		}
 		key := binary.LittleEndian.Uint32(k.buf[:])
 		index := key >> keyIndexShift
 		if index == 0 {
 			continue // keys below 256 are never valid: 0 means "no key" to peers
 		}
-		i := k.find(index)
-		if k.slots[i].key != 0 {
+		at, found := k.find(index)
+		if found {
 			continue
 		}
-		if 2*(k.used+1) > len(k.slots) {
-			k.grow()
-			i = k.find(index)
+		slots := k.pub.Load().slots
+		if slots[at].key.Load() == 0 && 2*(k.full+1) > len(slots) {
+			k.rebuild()
 		}
-		k.slots[i] = slot{key, g}
-		k.used++
-		g.key = key
-		return nil
+		return key, nil
 	}
-	return errStuckRandom
+	return 0, errStuckRandom
 }
 
-// setVariant replaces the low byte of the key of g.
-func (k *keyTable) setVariant(g *grant, key uint32) {
-	k.slots[k.find(g.key>>keyIndexShift)].key = key
-	g.key = key
+// put stores a key that draw has returned.
+func (k *keyTable) put(key uint32, g *grant) {
+	at, _ := k.find(key >> keyIndexShift)
+	s := &k.pub.Load().slots[at]
+	if s.key.Load() == 0 {
+		k.full++
+	}
+	k.occupied++
+	s.g.Store(g)
+	s.key.Store(key)
 }
 
-// remove frees the key of g; its index goes to quarantine.
-func (k *keyTable) remove(g *grant) {
-	index := g.key >> keyIndexShift
-	g.key = 0
+// replace makes a key name g, and gives it the variant of now, which has the same index.
+func (k *keyTable) replace(key, now uint32, g *grant) {
+	s := k.slot(key)
+	s.g.Store(g)
+	s.key.Store(now)
+}
+
+// remove frees a key; its index goes to quarantine.
+func (k *keyTable) remove(key uint32) {
+	index := key >> keyIndexShift
+	k.slot(key).g.Store(nil)
 	if k.maxQuarantine == 0 {
-		k.erase(k.find(index))
+		k.erase(index)
 		return
 	}
-	k.slots[k.find(index)].g = nil
 	if len(k.quarantine) < k.maxQuarantine {
 		k.quarantine = append(k.quarantine, index)
 		return
 	}
-	k.erase(k.find(k.quarantine[k.head]))
+	k.erase(k.quarantine[k.head])
 	k.quarantine[k.head] = index
 	k.head++
 	if k.head == len(k.quarantine) {
@@ -120,41 +192,52 @@ func (k *keyTable) remove(g *grant) {
 	}
 }
 
-// erase empties slot i and moves up whatever a probe would no longer reach
-// (Knuth 6.4, algorithm R): no tombstones, so tables do not age.
-func (k *keyTable) erase(i int) {
-	mask := len(k.slots) - 1
-	k.used--
-	for j := i; ; {
-		k.slots[i] = slot{}
-		for {
-			j = (j + 1) & mask
-			if k.slots[j].key == 0 {
-				return
-			}
-			home := int(k.slots[j].key>>keyIndexShift) & mask
-			// Slot j may stay if its home lies cyclically in (i, j].
-			if (j-home)&mask < (j-i)&mask {
-				continue
-			}
-			break
-		}
-		k.slots[i] = k.slots[j]
-		i = j
+// erase makes a tombstone of the slot of an index, or an empty slot if no chain goes on behind it.
+func (k *keyTable) erase(index uint32) {
+	i, _ := k.find(index)
+	slots := k.pub.Load().slots
+	mask := len(slots) - 1
+	slots[i].key.Store(tombKey)
+	k.occupied--
+	for slots[i].key.Load() == tombKey && slots[(i+1)&mask].key.Load() == 0 {
+		slots[i].key.Store(0)
+		k.full--
+		i = (i - 1) & mask
 	}
 }
 
-func (k *keyTable) grow() {
-	old := k.slots
-	k.slots = make([]slot, 2*len(old))
-	for _, s := range old {
-		if s.key != 0 {
-			k.slots[k.find(s.key>>keyIndexShift)] = s
-		}
+// rebuild publishes a table without tombstones, and at most 3/8 full, so that there is
+// not another one to make soon.
+func (k *keyTable) rebuild() {
+	size := minSlots
+	for 8*(k.occupied+1) > 3*size {
+		size *= 2
 	}
+	slots := make([]slot, size)
+	mask := uint32(size - 1)
+	for i := range k.pub.Load().slots {
+		s := &k.pub.Load().slots[i]
+		key := s.key.Load()
+		if key == 0 || key == tombKey {
+			continue
+		}
+		at := key >> keyIndexShift & mask
+		for slots[at].key.Load() != 0 {
+			at = (at + 1) & mask
+		}
+		slots[at].g.Store(s.g.Load())
+		slots[at].key.Store(key)
+	}
+	k.full = k.occupied
+	k.pub.Store(&keySlots{slots: slots})
 }
 
-// replace makes an existing key name g.
-func (k *keyTable) replace(key uint32, g *grant) {
-	k.slots[k.find(key>>keyIndexShift)].g = g
+// all yields every grant. Keys may be removed meanwhile, but not added.
+func (k *keyTable) all(yield func(*grant) bool) {
+	slots := k.pub.Load().slots
+	for i := range slots {
+		if g := slots[i].g.Load(); g != nil && !yield(g) {
+			return
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/goroce/goroce/internal/seeds"
@@ -20,73 +21,103 @@ func script(keys ...uint32) io.Reader {
 	return bytes.NewReader(b)
 }
 
-// TestKeyTableModel drives the table against a map, with indices crowded into few
-// homes at both ends of the table, so that chains collide, wrap and are repaired.
+// crowd is a key table with indices crowded into few homes at both ends of it, so that chains
+// collide, wrap and break unless they are cared for; and a map that says what must be in it.
+type crowd struct {
+	t           testing.TB
+	rng         *rand.Rand
+	keyTable    keyTable
+	grants      map[uint32]*grant // by index
+	keys        []uint32          // of grants
+	quarantined []uint32
+	steps       int
+}
+
+func newCrowd(t testing.TB, seed uint64) *crowd {
+	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 1)), grants: map[uint32]*grant{}}
+	c.keyTable.init(nil, []int{0, 1, 7, 100}[seed%4])
+	return c
+}
+
+// anyKey returns a key of the crowd, in use or not.
+func (c *crowd) anyKey() uint32 {
+	// Homes 60..67 of a table of 64: the end and, wrapped, the start.
+	index := 60 + uint32(c.rng.IntN(8)) + 64*uint32(c.rng.IntN(200))
+	return index<<keyIndexShift | uint32(c.rng.IntN(256))
+}
+
+// step adds a key, removes one, or changes the variant of one.
+func (c *crowd) step() {
+	k := &c.keyTable
+	if len(c.keys) == 0 || c.rng.IntN(100) < 52 {
+		key := c.anyKey()
+		index := key >> keyIndexShift
+		k.rng = script(key)
+		got, err := k.draw()
+		if taken := c.grants[index] != nil || slices.Contains(c.quarantined, index); taken != (err != nil) {
+			c.t.Fatalf("index %#x: taken %v, err %v", index, taken, err)
+		}
+		if err == nil {
+			g := &grant{key: got}
+			k.put(got, g)
+			c.grants[index] = g
+			c.keys = append(c.keys, got)
+		}
+	} else if i := c.rng.IntN(len(c.keys)); c.rng.IntN(4) == 0 {
+		was := c.keys[i]
+		now := was&^0xFF | uint32(c.rng.IntN(256))
+		c.grants[was>>keyIndexShift].state.Store(revoked)
+		g := &grant{key: now}
+		k.replace(was, now, g)
+		c.grants[was>>keyIndexShift] = g
+		c.keys[i] = now
+	} else {
+		key := c.keys[i]
+		c.grants[key>>keyIndexShift].state.Store(revoked)
+		k.remove(key)
+		c.keys[i] = c.keys[len(c.keys)-1]
+		c.keys = c.keys[:len(c.keys)-1]
+		delete(c.grants, key>>keyIndexShift)
+		c.quarantined = append(c.quarantined, key>>keyIndexShift)
+		if len(c.quarantined) > k.maxQuarantine {
+			c.quarantined = c.quarantined[1:]
+		}
+	}
+	if want := len(c.keys) + len(c.quarantined); k.occupied != want {
+		c.t.Fatalf("%d slots occupied, want %d", k.occupied, want)
+	}
+	if c.steps++; c.steps%32 != 0 {
+		return
+	}
+	full := 0
+	slots := k.pub.Load().slots
+	for i := range slots {
+		if slots[i].key.Load() != 0 {
+			full++
+		}
+	}
+	if full != k.full || 2*full > len(slots) {
+		c.t.Fatalf("%d slots of %d are full, want at most half, and %d", full, len(slots), k.full)
+	}
+}
+
+// TestKeyTableModel drives the table against a map.
 func TestKeyTableModel(t *testing.T) {
 	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		quarantine := []int{0, 1, 7, 100}[seed%4]
-		k := newKeyTable(nil, quarantine)
-		model := map[uint32]*grant{} // index -> grant
-		var quarantined []uint32
-		var live []*grant
-		inQuarantine := func(index uint32) bool {
-			for _, q := range quarantined {
-				if q == index {
-					return true
-				}
-			}
-			return false
-		}
+		c := newCrowd(t, seed)
 		for step := range 3000 {
-			if len(live) == 0 || rng.IntN(100) < 52 {
-				// Homes 60..67 of a table of 64: the end and, wrapped, the start.
-				index := 60 + uint32(rng.IntN(8)) + 64*uint32(rng.IntN(200))
-				key := index<<keyIndexShift | uint32(rng.IntN(256))
-				g := &grant{}
-				k.rng = script(key)
-				err := k.add(g)
-				if taken := model[index] != nil || inQuarantine(index); taken != (err != nil) {
-					t.Fatalf("seed %d step %d: add of index %#x: taken %v, err %v", seed, step, index, taken, err)
-				}
-				if err == nil {
-					model[index] = g
-					live = append(live, g)
-				}
-			} else if i := rng.IntN(len(live)); rng.IntN(4) == 0 {
-				k.setVariant(live[i], live[i].key&^0xFF|uint32(rng.IntN(256)))
-			} else {
-				g := live[i]
-				index := g.key >> keyIndexShift
-				k.remove(g)
-				if g.key != 0 {
-					t.Fatal("removed grant keeps its key")
-				}
-				live[i] = live[len(live)-1]
-				live = live[:len(live)-1]
-				delete(model, index)
-				quarantined = append(quarantined, index)
-				if len(quarantined) > quarantine {
-					quarantined = quarantined[1:]
-				}
-			}
-			if want := len(live) + len(quarantined); k.used != want {
-				t.Fatalf("seed %d step %d: %d slots in use, want %d", seed, step, k.used, want)
-			}
-			if 2*k.used > len(k.slots) {
-				t.Fatalf("table over half full: %d of %d", k.used, len(k.slots))
-			}
+			c.step()
 			if step%50 != 0 {
 				continue
 			}
-			for index, g := range model {
-				if k.lookup(g.key) != g || k.lookup(g.key^1) != nil {
+			for index, g := range c.grants {
+				if c.keyTable.lookup(g.key) != g || c.keyTable.lookup(g.key^1) != nil {
 					t.Fatalf("seed %d step %d: lookup of index %#x is wrong", seed, step, index)
 				}
 			}
-			for _, index := range quarantined {
+			for _, index := range c.quarantined {
 				for v := range uint32(256) {
-					if k.lookup(index<<keyIndexShift|v) != nil {
+					if c.keyTable.lookup(index<<keyIndexShift|v) != nil {
 						t.Fatal("a quarantined key matches")
 					}
 				}
@@ -96,11 +127,13 @@ func TestKeyTableModel(t *testing.T) {
 }
 
 func TestKeyTableNeverMatchesSmallKeys(t *testing.T) {
-	k := newKeyTable(script(0x05, 0xFF, 0x4000_00AA), 0)
-	g := &grant{}
-	if err := k.add(g); err != nil || g.key != 0x4000_00AA {
-		t.Fatalf("key %#x, %v: indices of 0 must be drawn again", g.key, err)
+	var k keyTable
+	k.init(script(0x05, 0xFF, 0x4000_00AA), 0)
+	key, err := k.draw()
+	if err != nil || key != 0x4000_00AA {
+		t.Fatalf("key %#x, %v: indices of 0 must be drawn again", key, err)
 	}
+	k.put(key, &grant{key: key})
 	for key := range uint32(256) {
 		if k.lookup(key) != nil {
 			t.Fatalf("key %#x matches", key)
@@ -129,7 +162,7 @@ func TestBadRandomSources(t *testing.T) {
 	wantErr(t, err, errStuckRandom, "key")
 	// A failed change leaves everything as it was.
 	key := r.RKey()
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 0}}), errStuckRandom, "key")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 0}}, nil), errStuckRandom, "key")
 	if r.RKey() != key || remote(pd, key, 0, 8, allRemote) != FaultNone {
 		t.Error("failed reregistration changed the region")
 	}
@@ -158,7 +191,7 @@ func TestBindRandomFailure(t *testing.T) {
 	r := mustRegion(t, pd, 64, 0, fullMR)
 	w := mustMW(t, pd, Type1)
 	key := mustBind(t, w, BindInfo{Region: r, Length: 8, Access: RemoteRead})
-	_, err := w.Bind(pd, BindInfo{Region: r, Length: 16, Access: RemoteRead})
+	_, err := w.Bind(pd, BindInfo{Region: r, Length: 16, Access: RemoteRead}, nil)
 	wantErr(t, err, io.EOF, "key")
 	if w.RKey() != key || w.Len() != 8 || remote(pd, key, 0, 8, RemoteRead) != FaultNone {
 		t.Error("failed bind changed the window")
@@ -170,13 +203,13 @@ func TestQuarantineLimits(t *testing.T) {
 	pd := mustPD(t, tb)
 	first := mustRegion(t, pd, 1, 0, fullMR)
 	second := mustRegion(t, pd, 1, 0, fullMR)
-	wantErr(t, first.Deregister(), nil, "")
+	wantErr(t, first.Deregister(nil), nil, "")
 	// 0x100 is quarantined: the draw after it counts.
 	if third := mustRegion(t, pd, 1, 0, fullMR); third.RKey() != 0x300_00 {
 		t.Fatalf("key %#x drawn while in quarantine", third.RKey())
 	}
 	// Another free pushes it out.
-	wantErr(t, second.Deregister(), nil, "")
+	wantErr(t, second.Deregister(nil), nil, "")
 	if again := mustRegion(t, pd, 1, 0, fullMR); again.RKey() != 0x100_00 {
 		t.Fatalf("key %#x, want the one that left quarantine", again.RKey())
 	}
@@ -184,7 +217,7 @@ func TestQuarantineLimits(t *testing.T) {
 	none := NewTable(script(0x100_00, 0x100_00), Limits{Quarantine: -1})
 	pd = mustPD(t, none)
 	r := mustRegion(t, pd, 1, 0, fullMR)
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	if r := mustRegion(t, pd, 1, 0, fullMR); r.RKey() != 0x100_00 {
 		t.Fatal("negative Quarantine should mean none")
 	}
@@ -195,11 +228,11 @@ func TestTableDoesNotAge(t *testing.T) {
 	tb := NewTable(seeded(2), Limits{Quarantine: 100})
 	pd := mustPD(t, tb)
 	for range 20000 {
-		if err := mustRegion(t, pd, 1, 0, fullMR).Deregister(); err != nil {
+		if err := mustRegion(t, pd, 1, 0, fullMR).Deregister(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(tb.keys.slots) > 512 || tb.keys.used != 100 {
-		t.Errorf("%d slots, %d used, for 100 keys in quarantine", len(tb.keys.slots), tb.keys.used)
+	if n := len(tb.keys.pub.Load().slots); n > 512 || tb.keys.occupied != 100 {
+		t.Errorf("%d slots, %d used, for 100 keys in quarantine", n, tb.keys.occupied)
 	}
 }

@@ -25,24 +25,26 @@ func FaultAddr(recovered any) (addr uint64, ok bool) {
 // that holds it is lost from then on: its keys are refused with FaultMemory,
 // windows on it are unbound, a View or SGL of it is not Valid. Such a region
 // has to be deregistered as ever, or to be given other memory by Reregister.
-// Lose returns how many regions it has met, lost before or now; with 0 the
-// address has nothing to do with registered memory.
+// Lose returns how many regions it has met, lost before or now, or deregistered with their memory
+// not given back yet; with 0 the address has nothing to do with registered memory.
 func (t *Table) Lose(addr uint64) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	n := 0
-	for i := range t.keys.slots {
-		g := t.keys.slots[i].g
-		if g == nil || g.win != nil {
-			continue
-		}
-		r := g.region
-		if !Holds(r.mem, addr) {
+	for g := range t.keys.all {
+		if g.win != nil || !Holds(g.mem.bytes, addr) {
 			continue
 		}
 		n++
-		if !r.lost {
-			t.dropWindows(r)
-			r.revoke()
-			r.region, r.lost = r, true
+		if g.ok() {
+			g.state.Store(lost)
+			t.dropWindows(g.mem)
+		}
+	}
+	// An engine may have begun the access before the key was revoked.
+	for _, m := range t.leaving {
+		if Holds(m.bytes, addr) {
+			n++
 		}
 	}
 	return n
@@ -54,17 +56,17 @@ func Holds(b []byte, addr uint64) bool {
 	return addr >= from && addr-from < uint64(len(b))
 }
 
-// dropWindows unbinds the windows of a region.
-func (t *Table) dropWindows(r *Region) {
-	if r.windows == 0 {
+// dropWindows unbinds the windows on some memory. The lock is held.
+func (t *Table) dropWindows(m *memory) {
+	if m.region.windows == 0 {
 		return
 	}
-	for i := range t.keys.slots {
-		if g := t.keys.slots[i].g; g != nil && g.win != nil && g.bound && g.region == r {
+	for g := range t.keys.all {
+		if g.win != nil && g.mem == m {
 			g.win.unbind()
 		}
 	}
 }
 
 // Lost reports whether the region's memory turned out not to be there.
-func (r *Region) Lost() bool { return r.lost }
+func (r *Region) Lost() bool { return r.cur.Load().state.Load() == lost }

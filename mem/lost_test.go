@@ -58,8 +58,8 @@ func TestFaultAddr(t *testing.T) {
 			t.Errorf("%s: %#x, %v; want about %#x", name, got, ok, want)
 		}
 	}
-	var nothing *Region
-	if _, ok := faultAt(t, func() { _ = nothing.key }); ok {
+	var none *grant
+	if _, ok := faultAt(t, func() { _ = none.va }); ok {
 		t.Error("a nil pointer taken for memory")
 	}
 	if _, ok := faultAt(t, func() { panic("else") }); ok {
@@ -77,7 +77,7 @@ func TestLose(t *testing.T) {
 	other := mustRegister(t, pd, RegionAttr{Bytes: make([]byte, 1<<12), Access: fullMR})
 	w, err := tb.AllocMW(pd, Type1)
 	wantErr(t, err, nil, "")
-	_, err = w.Bind(pd, BindInfo{Region: r, Addr: r.IOVA(), Length: 64, Access: RemoteRead})
+	_, err = w.Bind(pd, BindInfo{Region: r, Addr: r.IOVA(), Length: 64, Access: RemoteRead}, nil)
 	wantErr(t, err, nil, "")
 
 	v, f := tb.Remote(pd, testQP, r.RKey(), r.IOVA(), 64, RemoteRead)
@@ -104,26 +104,26 @@ func TestLose(t *testing.T) {
 	wantFault(t, f, FaultMemory)
 	_, f = tb.Remote(pd, testQP, w.RKey(), r.IOVA(), 64, RemoteRead)
 	wantFault(t, f, FaultState)
-	_, _, f = tb.Local(pd, r.LKey(), r.IOVA(), 64, 0)
+	_, f = tb.Local(pd, r.LKey(), r.IOVA(), 64, 0)
 	wantFault(t, f, FaultMemory)
-	_, err = w.Bind(pd, BindInfo{Region: r, Addr: r.IOVA(), Length: 64, Access: RemoteRead})
+	_, err = w.Bind(pd, BindInfo{Region: r, Addr: r.IOVA(), Length: 64, Access: RemoteRead}, nil)
 	wantErr(t, err, FaultMemory, "Region")
 	if _, err := r.Uint64(0); !errors.Is(err, FaultMemory) {
 		t.Error(err)
 	}
 
 	// It can be given other memory, or be deregistered.
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: LocalWrite}}), FaultMemory, "What")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: LocalWrite}}, nil), FaultMemory, "What")
 	old := r.RKey()
-	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 64)}}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 64)}}, nil), nil, "")
 	if r.Lost() || r.RKey() == old || released != 1 {
 		t.Error("still lost")
 	}
 	_, f = tb.Remote(pd, testQP, r.RKey(), r.IOVA(), 64, RemoteRead)
 	wantFault(t, f, FaultNone)
-	wantErr(t, twice.Deregister(), nil, "")
-	wantErr(t, twice.Deregister(), ErrDestroyed, "")
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, twice.Deregister(nil), nil, "")
+	wantErr(t, twice.Deregister(nil), ErrDestroyed, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	if n := tb.Counts().Regions; n != 1 {
 		t.Errorf("%d regions", n)
 	}

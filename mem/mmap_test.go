@@ -50,7 +50,7 @@ func TestRegionOverFourGiB(t *testing.T) {
 	if want := uint64(MaxSGE * (1<<32 - 1)); l.Len() != want || !c.Seek(want-1) || len(c.Next(8)) != 1 || c.Left() != 0 {
 		t.Errorf("list of %d bytes", l.Len())
 	}
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 }
 
 // Mapped memory is unmapped by OnRelease: from then on a list of it is not valid.
@@ -66,7 +66,7 @@ func TestMappedMemoryIsUnmapped(t *testing.T) {
 		err = syscall.Munmap(buf)
 	}})
 	wantFault(t, tb.Resolve(pd, []SGE{{0, 1 << 16, r.LKey()}}, LocalWrite, &l), FaultNone)
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	if err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,8 @@ import "fmt"
 // PD is a protection domain: regions, windows, QPs, SRQs and address handles
 // work together only inside one.
 type PD struct {
-	table   *Table
+	table *Table
+	// Under the lock of the table:
 	regions int
 	windows int
 	others  int // QPs, SRQs, AHs: see Retain
@@ -15,6 +16,8 @@ type PD struct {
 // AllocPD makes a protection domain.
 func (t *Table) AllocPD() (*PD, error) {
 	const op = "alloc PD"
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.closed {
 		return nil, opErr(op, "", "device closed", ErrDestroyed)
 	}
@@ -30,6 +33,8 @@ func (t *Table) AllocPD() (*PD, error) {
 // Retain notes that a QP, SRQ or address handle uses the PD. It fails with
 // ErrDestroyed if the PD is gone.
 func (pd *PD) Retain() error {
+	pd.table.mu.Lock()
+	defer pd.table.mu.Unlock()
 	if pd.dead {
 		return opErr("use PD", "pd", "", ErrDestroyed)
 	}
@@ -39,6 +44,8 @@ func (pd *PD) Retain() error {
 
 // Release undoes one Retain. It panics without one.
 func (pd *PD) Release() {
+	pd.table.mu.Lock()
+	defer pd.table.mu.Unlock()
 	if pd.others == 0 {
 		panic("mem: PD.Release without Retain")
 	}
@@ -49,16 +56,24 @@ func (pd *PD) Release() {
 func (pd *PD) Of(t *Table) bool { return pd.table == t }
 
 // Refs returns how many objects use the PD.
-func (pd *PD) Refs() int { return pd.regions + pd.windows + pd.others }
+func (pd *PD) Refs() int {
+	pd.table.mu.Lock()
+	defer pd.table.mu.Unlock()
+	return pd.refs()
+}
+
+func (pd *PD) refs() int { return pd.regions + pd.windows + pd.others }
 
 // Dealloc destroys the PD. It fails with ErrBusy while objects use it, and with
 // ErrDestroyed the second time.
 func (pd *PD) Dealloc() error {
 	const op = "dealloc PD"
+	pd.table.mu.Lock()
+	defer pd.table.mu.Unlock()
 	if pd.dead {
 		return opErr(op, "", "", ErrDestroyed)
 	}
-	if pd.Refs() != 0 {
+	if pd.refs() != 0 {
 		return opErr(op, "", fmt.Sprintf("%d regions, %d windows, %d queue pairs, SRQs and address handles",
 			pd.regions, pd.windows, pd.others), ErrBusy)
 	}
@@ -70,24 +85,17 @@ func (pd *PD) Dealloc() error {
 
 // Clear deregisters all regions of the PD and deallocates its windows, so that
 // only queue pairs, SRQs and address handles can keep it from Dealloc. It looks
-// through the whole table, so it is not for the usual end of a PD.
-func (pd *PD) Clear() {
-	// Erasing a key may move others to where this loop has been, so it runs until
-	// nothing is left. Windows go first: they hold on to regions.
-	for slots := pd.table.keys.slots; pd.windows > 0 || pd.regions > 0; {
-		for i := range slots {
-			switch g := slots[i].g; {
-			case g == nil || g.pd != pd:
-			case g.win != nil:
-				g.win.destroy()
-			case pd.windows == 0:
-				g.region.destroy()
-			}
-		}
-	}
+// through the whole table, so it is not for the usual end of a PD. quiesce is that of
+// [Region.Deregister].
+func (pd *PD) Clear(quiesce func()) {
+	t := pd.table
+	t.mu.Lock()
+	gone := t.destroyAll(pd)
+	t.mu.Unlock()
+	t.release(quiesce, gone...)
 }
 
-// check returns an error unless pd is a live PD of t.
+// check returns an error unless pd is a live PD of t. The lock is held.
 func (pd *PD) check(t *Table, op string) error {
 	switch {
 	case t.closed:

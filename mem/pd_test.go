@@ -13,9 +13,9 @@ func TestPDInUse(t *testing.T) {
 	if pd.Refs() != 3 {
 		t.Errorf("%d refs, want 3", pd.Refs())
 	}
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	wantErr(t, pd.Dealloc(), ErrBusy, "")
-	wantErr(t, w.Dealloc(), nil, "")
+	wantErr(t, w.Dealloc(nil), nil, "")
 	wantErr(t, pd.Dealloc(), ErrBusy, "")
 	pd.Release()
 	wantErr(t, pd.Dealloc(), nil, "")
@@ -63,12 +63,12 @@ func TestLimits(t *testing.T) {
 	_, err = tb.Register(pd, RegionAttr{})
 	wantErr(t, err, ErrLimit, "")
 	// Reregistration needs no room.
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}, nil), nil, "")
 	mustMW(t, pd, Type1)
 	_, err = tb.AllocMW(pd, Type1)
 	wantErr(t, err, ErrLimit, "")
 	// What is freed can be had again.
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	mustRegion(t, pd, 1, 0, fullMR)
 
 	def := NewTable(nil, Limits{}).Limits()
@@ -110,8 +110,8 @@ func TestTableClose(t *testing.T) {
 			t.Errorf("%d released, left over %+v", released, tb.Counts())
 		}
 		tb.Close()
-		wantErr(t, regions[0].Deregister(), ErrDestroyed, "")
-		wantErr(t, windows[0].Dealloc(), ErrDestroyed, "")
+		wantErr(t, regions[0].Deregister(nil), ErrDestroyed, "")
+		wantErr(t, windows[0].Dealloc(nil), ErrDestroyed, "")
 		wantErr(t, pd.Dealloc(), ErrDestroyed, "")
 		_, err := tb.AllocPD()
 		wantErr(t, err, ErrDestroyed, "")

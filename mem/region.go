@@ -3,6 +3,7 @@ package mem
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
 )
@@ -19,8 +20,8 @@ type RegionAttr struct {
 	Access  Access
 	// OnRelease, if set, is called once, when the region has been deregistered
 	// (or its memory replaced): from then on nothing here touches Bytes,
-	// which may be unmapped. It runs inside Deregister, Reregister or Table.Close,
-	// under the owner's lock, and must not call into the table.
+	// which may be unmapped. It runs inside Deregister, Reregister, PD.Clear or Table.Close,
+	// without the lock of the table, and must not end the region once more: that would wait for it.
 	OnRelease func()
 	// Persist makes bytes durable (msync or a cache flush) and returns when they are. It is what
 	// FLUSH to persistence calls; FlushPersistent cannot be granted without it
@@ -30,56 +31,58 @@ type RegionAttr struct {
 
 // Region is registered memory (ibv_mr).
 type Region struct {
-	grant
-	table     *Table
-	mem       []byte // what a release hands back; the grant has its own copy, gone at revocation
-	windows   int    // windows bound to it
-	onRelease func()
-	persist   func([]byte) error
+	table *Table
+	// cur is what the region grants now; nothing once it was deregistered.
+	cur atomic.Pointer[grant]
+	// Under the lock of the table:
+	windows int // windows bound to it
+	leaving int // times that memory was taken from it and has not been given back yet
 }
 
 // Register makes memory known under a new key. Errors: ErrInvalid naming the
 // attribute, ErrLimit, ErrDestroyed, or the random source's.
 func (t *Table) Register(pd *PD, a RegionAttr) (*Region, error) {
 	const op = "register"
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err := pd.check(t, op); err != nil {
 		return nil, err
 	}
-	a, err := t.checkAttr(op, a)
-	if err != nil {
+	if err := t.checkAttr(op, &a); err != nil {
 		return nil, err
 	}
 	if t.counts.Regions >= t.lim.Regions {
 		return nil, opErr(op, "", fmt.Sprintf("%d regions", t.lim.Regions), ErrLimit)
 	}
-	r := &Region{table: t}
-	if err := t.keys.add(&r.grant); err != nil {
+	key, err := t.keys.draw()
+	if err != nil {
 		return nil, opErr(op, "key", "", err)
 	}
-	r.install(pd, a)
+	r := &Region{table: t}
+	r.publish(key, pd, &a, newMemory(r, &a))
 	pd.regions++
 	t.counts.Regions++
 	return r, nil
 }
 
-// checkAttr validates a and fills in its IOVA.
-func (t *Table) checkAttr(op string, a RegionAttr) (RegionAttr, error) {
+// checkAttr validates a, drops the flags that may be dropped, and fills in the IOVA.
+func (t *Table) checkAttr(op string, a *RegionAttr) error {
 	access, detail := checkRegionAccess(a.Access)
 	if detail != "" {
-		return a, opErr(op, "Access", detail, ErrInvalid)
+		return opErr(op, "Access", detail, ErrInvalid)
 	}
 	a.Access = access
 	if access.Has(FlushPersistent) && a.Persist == nil {
-		return a, opErr(op, "Access", "FLUSH_PERSISTENT needs Persist", ErrInvalid)
+		return opErr(op, "Access", "FLUSH_PERSISTENT needs Persist", ErrInvalid)
 	}
 	n := uint64(len(a.Bytes))
 	if n > t.lim.RegionBytes {
-		return a, opErr(op, "Bytes", fmt.Sprintf("%d bytes, at most %d", n, t.lim.RegionBytes), ErrLimit)
+		return opErr(op, "Bytes", fmt.Sprintf("%d bytes, at most %d", n, t.lim.RegionBytes), ErrLimit)
 	}
 	switch {
 	case access.Has(ZeroBased):
 		if a.IOVASet && a.IOVA != 0 {
-			return a, opErr(op, "IOVA", "must be 0 with ZERO_BASED", ErrInvalid)
+			return opErr(op, "IOVA", "must be 0 with ZERO_BASED", ErrInvalid)
 		}
 		a.IOVA = 0
 	case !a.IOVASet:
@@ -87,91 +90,104 @@ func (t *Table) checkAttr(op string, a RegionAttr) (RegionAttr, error) {
 	}
 	// The last byte must have an address: IOVA + n - 1 <= 2^64 - 1.
 	if n > 0 && a.IOVA > math.MaxUint64-(n-1) {
-		return a, opErr(op, "IOVA", fmt.Sprintf("%#x + %d bytes wraps", a.IOVA, n), ErrInvalid)
+		return opErr(op, "IOVA", fmt.Sprintf("%#x + %d bytes wraps", a.IOVA, n), ErrInvalid)
 	}
-	return a, nil
-}
-
-// install fills r from checked attributes.
-func (r *Region) install(pd *PD, a RegionAttr) {
-	r.mem = a.Bytes
-	r.onRelease = a.OnRelease
-	r.persist = a.Persist
-	r.regrant(pd, a.IOVA, a.Access)
-}
-
-func (r *Region) regrant(pd *PD, iova uint64, access Access) {
-	r.bytes = r.mem[:len(r.mem):len(r.mem)]
-	r.va = iova
-	r.pd = pd
-	r.access = access
-	r.region = r
-	r.bound, r.lost = true, false
-}
-
-// LKey returns the key for the owner's work requests; 0 once deregistered.
-func (r *Region) LKey() ib.LKey { return ib.LKey(r.key) }
-
-// RKey returns the key to give to peers: 0 if they were granted nothing.
-func (r *Region) RKey() ib.RKey {
-	if r.access&remoteAccess == 0 {
-		return 0
-	}
-	return ib.RKey(r.key)
-}
-
-// IOVA returns the address of the first byte as work requests and peers see it.
-func (r *Region) IOVA() uint64 { return r.va }
-
-// Len returns the length in bytes.
-func (r *Region) Len() uint64 { return uint64(len(r.bytes)) }
-
-// Access returns the rights granted.
-func (r *Region) Access() Access { return r.access }
-
-// PD returns the protection domain.
-func (r *Region) PD() *PD { return r.pd }
-
-// Bytes returns the registered memory; nil once deregistered or lost.
-func (r *Region) Bytes() []byte { return r.bytes }
-
-// Windows returns how many memory windows are bound to the region.
-func (r *Region) Windows() int { return r.windows }
-
-// Registered reports whether the region has not been deregistered.
-func (r *Region) Registered() bool { return r.bound || r.lost }
-
-// Deregister revokes the region's key and releases its memory; work requests in
-// progress that refer to it fail. It fails with ErrBusy, and changes
-// nothing, while memory windows are bound to it (ibv_dereg_mr). The second time it
-// fails with ErrDestroyed.
-func (r *Region) Deregister() error {
-	const op = "deregister"
-	if !r.Registered() {
-		return opErr(op, "", "", ErrDestroyed)
-	}
-	if r.windows != 0 {
-		return opErr(op, "", fmt.Sprintf("%d memory windows bound", r.windows), ErrBusy)
-	}
-	r.destroy()
 	return nil
 }
 
-// destroy revokes and releases.
-func (r *Region) destroy() {
-	r.table.keys.remove(&r.grant)
-	r.table.counts.Regions--
-	r.pd.regions--
-	r.revoke()
-	r.lost = false
-	r.release()
+// publish makes the region grant what the checked attributes say. The lock is held.
+func (r *Region) publish(key uint32, pd *PD, a *RegionAttr, m *memory) {
+	g := newGrant(m.bytes)
+	g.va, g.pd, g.key, g.access, g.mem = a.IOVA, pd, key, a.Access, m
+	r.cur.Store(g)
+	r.table.keys.put(key, g)
 }
 
-// release lets go of the memory.
-func (r *Region) release() {
-	f := r.onRelease
-	r.mem, r.onRelease, r.persist = nil, nil, nil
-	if f != nil {
-		f()
+// LKey returns the key for the owner's work requests; 0 once deregistered.
+func (r *Region) LKey() ib.LKey { return ib.LKey(r.cur.Load().key) }
+
+// RKey returns the key to give to peers: 0 if they were granted nothing.
+func (r *Region) RKey() ib.RKey {
+	g := r.cur.Load()
+	if g.access&remoteAccess == 0 {
+		return 0
 	}
+	return ib.RKey(g.key)
+}
+
+// IOVA returns the address of the first byte as work requests and peers see it; 0 once deregistered.
+func (r *Region) IOVA() uint64 { return r.cur.Load().va }
+
+// Len returns the length in bytes; 0 once deregistered or lost.
+func (r *Region) Len() uint64 { return uint64(len(r.Bytes())) }
+
+// Access returns the rights granted.
+func (r *Region) Access() Access { return r.cur.Load().access }
+
+// PD returns the protection domain; nil once deregistered.
+func (r *Region) PD() *PD { return r.cur.Load().pd }
+
+// Bytes returns the registered memory; nil once deregistered or lost.
+func (r *Region) Bytes() []byte {
+	if g := r.cur.Load(); g.ok() {
+		return g.all()
+	}
+	return nil
+}
+
+// Windows returns how many memory windows are bound to the region.
+func (r *Region) Windows() int {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	return r.windows
+}
+
+// Registered reports whether the region has not been deregistered.
+func (r *Region) Registered() bool { return r.cur.Load() != nothing }
+
+// Deregister revokes the region's key, waits until no engine uses the memory, and gives it back; work
+// requests in progress that refer to it fail. It fails with ErrBusy, and changes
+// nothing, while memory windows are bound to it (ibv_dereg_mr). The second time it
+// fails with ErrDestroyed; if the first is still waiting, so does the second.
+//
+// quiesce is what it waits for: a function that returns when each engine that shares the table
+// has been at rest once since it was called. It is called between the revocation and the release,
+// without the lock of the table; so it may take the lock of each engine and give it back, and the
+// caller holds none of them. nil is for a caller that knows that no engine is at work, because it holds
+// the lock of the only one.
+func (r *Region) Deregister(quiesce func()) error {
+	const op = "deregister"
+	t := r.table
+	t.mu.Lock()
+	if !r.Registered() {
+		r.awaitReleased()
+		t.mu.Unlock()
+		return opErr(op, "", "", ErrDestroyed)
+	}
+	if n := r.windows; n != 0 {
+		t.mu.Unlock()
+		return opErr(op, "", fmt.Sprintf("%d memory windows bound", n), ErrBusy)
+	}
+	gone := r.destroy()
+	t.mu.Unlock()
+	t.release(quiesce, gone)
+	return nil
+}
+
+// destroy revokes the key and returns the memory, which is to be released. The lock is held.
+func (r *Region) destroy() *memory {
+	r.table.counts.Regions--
+	g := r.revoke()
+	r.cur.Store(nothing)
+	r.table.leave(g.mem)
+	return g.mem
+}
+
+// revoke takes away what the region grants, which it returns. The lock is held.
+func (r *Region) revoke() *grant {
+	g := r.cur.Load()
+	g.state.Store(revoked)
+	r.table.keys.remove(g.key)
+	g.pd.regions--
+	return g
 }

@@ -44,7 +44,7 @@ func TestRegister(t *testing.T) {
 			r, err := tb.Register(pd, tt.a)
 			wantErr(t, err, tt.kind, tt.arg)
 			if err != nil {
-				if tb.Counts().Regions != 0 || pd.Refs() != 0 || tb.keys.used != 0 {
+				if tb.Counts().Regions != 0 || pd.Refs() != 0 || tb.keys.occupied != 0 {
 					t.Error("a failed registration left something behind")
 				}
 				return
@@ -60,8 +60,8 @@ func TestRegister(t *testing.T) {
 			if r.LKey() == 0 || (r.RKey() != 0) != tt.rkey {
 				t.Errorf("keys %#x, %#x", r.LKey(), r.RKey())
 			}
-			wantErr(t, r.Deregister(), nil, "")
-			wantErr(t, r.Deregister(), ErrDestroyed, "")
+			wantErr(t, r.Deregister(nil), nil, "")
+			wantErr(t, r.Deregister(nil), ErrDestroyed, "")
 			if r.LKey() != 0 || r.RKey() != 0 || r.Bytes() != nil || r.Registered() {
 				t.Error("deregistered region still has keys or bytes")
 			}
@@ -78,7 +78,7 @@ func TestRegionDoesNotUseSpareCapacity(t *testing.T) {
 		t.Error("capacity reaches past the region")
 	}
 	wantFault(t, remote(pd, r.RKey(), 64, 1, RemoteRead), FaultBounds)
-	b, _, f := tb.Local(pd, r.LKey(), 10, 20, 0)
+	b, f := tb.Local(pd, r.LKey(), 10, 20, 0)
 	wantFault(t, f, FaultNone)
 	if len(b) != 20 || cap(b) != 20 {
 		t.Errorf("len %d cap %d, want 20 20", len(b), cap(b))
@@ -94,7 +94,7 @@ func TestDeregisterReleases(t *testing.T) {
 	v, f := tb.Remote(pd, testQP, r.RKey(), 0, 64, RemoteWrite)
 	wantFault(t, f, FaultNone)
 	key := r.RKey()
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	wantFault(t, remote(pd, key, 0, 1, RemoteRead), FaultKey)
 	if v.Valid() || released != 1 || tb.Counts().Regions != 0 {
 		t.Fatalf("valid %v, released %d, %+v", v.Valid(), released, tb.Counts())
@@ -106,27 +106,27 @@ func TestReregister(t *testing.T) {
 	tb, pd := newTable(t)
 	other := mustPD(t, tb)
 	r := mustRegion(t, pd, 64, 0x1000, fullMR)
-	key, seen := r.RKey(), map[uint32]bool{r.key: true}
+	key, seen := r.RKey(), map[uint32]bool{uint32(r.LKey()): true}
 	check := func(fresh bool) {
 		t.Helper()
 		if fresh {
 			if remote(r.PD(), key, r.IOVA(), 1, 0x4) != FaultKey {
 				t.Error("the old key still works")
 			}
-			if seen[r.key] {
+			if seen[uint32(r.LKey())] {
 				t.Error("the new key is an old one")
 			}
 		} else if r.RKey() != key {
 			t.Error("a refused change changed the key")
 		}
-		seen[r.key], key = true, r.RKey()
+		seen[uint32(r.LKey())], key = true, r.RKey()
 	}
 
 	released := 0
 	attr := RegionAttr{Bytes: make([]byte, 128), IOVA: 0x2000, IOVASet: true, OnRelease: func() { released++ }}
 	v, f := tb.Remote(pd, testQP, key, 0x1000, 64, RemoteRead)
 	wantFault(t, f, FaultNone)
-	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: attr}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: attr}, nil), nil, "")
 	check(true)
 	if v.Valid() {
 		t.Error("a view survives reregistration")
@@ -137,7 +137,7 @@ func TestReregister(t *testing.T) {
 		t.Error("access changed unasked")
 	}
 
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead}}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead}}, nil), nil, "")
 	check(true)
 	wantFault(t, remote(pd, key, 0x2000, 128, RemoteRead), FaultNone)
 	wantFault(t, remote(pd, key, 0x2000, 128, RemoteWrite), FaultAccess)
@@ -145,7 +145,7 @@ func TestReregister(t *testing.T) {
 		t.Error("a change of access released the memory")
 	}
 
-	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: other}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: other}, nil), nil, "")
 	check(true)
 	wantFault(t, remote(pd, key, 0x2000, 1, RemoteRead), FaultPD)
 	wantFault(t, remote(other, key, 0x2000, 1, RemoteRead), FaultNone)
@@ -155,24 +155,24 @@ func TestReregister(t *testing.T) {
 
 	// All at once, back again, and to zero based.
 	wantErr(t, r.Reregister(RegionChange{What: changeAll, PD: pd,
-		RegionAttr: RegionAttr{Bytes: make([]byte, 32), Access: fullMR | ZeroBased}}), nil, "")
+		RegionAttr: RegionAttr{Bytes: make([]byte, 32), Access: fullMR | ZeroBased}}, nil), nil, "")
 	check(true)
 	wantFault(t, remote(pd, key, 0, 32, allRemote), FaultNone)
 	if released != 1 {
 		t.Errorf("old memory released %d times", released)
 	}
 	// From zero based to real addresses and back, without touching the memory.
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR}}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR}}, nil), nil, "")
 	check(true)
 	if r.IOVA() != addressOf(r.Bytes()) {
 		t.Errorf("IOVA %#x, want the address", r.IOVA())
 	}
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR | ZeroBased}}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR | ZeroBased}}, nil), nil, "")
 	check(true)
 	if r.IOVA() != 0 {
 		t.Errorf("IOVA %#x, want 0", r.IOVA())
 	}
-	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: pd}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: pd}, nil), nil, "")
 	check(true)
 	if r.IOVA() != 0 || pd.Refs() != 1 {
 		t.Errorf("IOVA %#x, %d refs", r.IOVA(), pd.Refs())
@@ -195,15 +195,15 @@ func TestReregister(t *testing.T) {
 		{RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 1 << 30}}, ErrInvalid, "Access"},
 		{RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 8), IOVA: 8, IOVASet: true}}, ErrInvalid, "IOVA"},
 	} {
-		wantErr(t, r.Reregister(bad.c), bad.kind, bad.arg)
+		wantErr(t, r.Reregister(bad.c, nil), bad.kind, bad.arg)
 		check(false)
 		wantFault(t, remote(pd, key, 0, 32, allRemote), FaultNone)
 	}
 
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead | ZeroBased}}), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead | ZeroBased}}, nil), nil, "")
 	check(true)
-	wantErr(t, r.Deregister(), nil, "")
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}), ErrDestroyed, "")
+	wantErr(t, r.Deregister(nil), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}, nil), ErrDestroyed, "")
 	if released != 1 {
 		t.Errorf("released %d times", released)
 	}
@@ -230,7 +230,7 @@ func TestPersist(t *testing.T) {
 	if whole.Persist(); string(got) != "0123456789" {
 		t.Errorf("persisted %q, want all", got)
 	}
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 	if err := v.Persist(); err != FaultState {
 		t.Errorf("persist after deregistration: %v", err)
 	}

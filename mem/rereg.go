@@ -26,61 +26,74 @@ type RegionChange struct {
 // a new key: what was handed out before is revoked. On an error nothing has
 // changed (verbs would leave the region unusable). Errors: ErrBusy while windows
 // are bound; ErrInvalid naming the attribute; ErrDestroyed; FaultMemory if the memory
-// is lost and stays.
-func (r *Region) Reregister(c RegionChange) error {
+// is lost and stays. quiesce is that of [Region.Deregister]: when Reregister returns, no engine uses what
+// was granted before.
+func (r *Region) Reregister(c RegionChange, quiesce func()) error {
+	old, err := r.change(&c)
+	switch {
+	case err != nil:
+		return err
+	case old != nil:
+		r.table.release(quiesce, old)
+	default:
+		settle(quiesce)
+	}
+	return nil
+}
+
+// change is Reregister but for what comes of memory that was replaced, which it returns.
+func (r *Region) change(c *RegionChange) (*memory, error) {
 	const op = "reregister"
 	t := r.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !r.Registered() {
-		return opErr(op, "", "", ErrDestroyed)
+		return nil, opErr(op, "", "", ErrDestroyed)
 	}
 	if c.What == 0 || c.What&^changeAll != 0 {
-		return opErr(op, "What", fmt.Sprintf("%#x", uint8(c.What)), ErrInvalid)
+		return nil, opErr(op, "What", fmt.Sprintf("%#x", uint8(c.What)), ErrInvalid)
 	}
 	if r.windows != 0 {
-		return opErr(op, "", fmt.Sprintf("%d memory windows bound", r.windows), ErrBusy)
+		return nil, opErr(op, "", fmt.Sprintf("%d memory windows bound", r.windows), ErrBusy)
 	}
+	g := r.cur.Load()
 	moves := c.What&ChangeTranslation != 0
-	if r.lost && !moves {
-		return opErr(op, "What", "give it other memory", FaultMemory)
+	if !moves && !g.ok() {
+		return nil, opErr(op, "What", "give it other memory", FaultMemory)
 	}
-	pd := r.pd
+	pd := g.pd
 	if c.What&ChangePD != 0 {
 		if err := c.PD.check(t, op); err != nil {
-			return err
+			return nil, err
 		}
 		pd = c.PD
 	}
 	a := c.RegionAttr
 	if !moves {
 		// The address stays, except that zero-based addressing starts at 0.
-		a.Bytes, a.IOVA, a.IOVASet, a.Persist = r.mem, r.va, !r.access.Has(ZeroBased), r.persist
+		a.Bytes, a.IOVA, a.IOVASet, a.Persist = g.mem.bytes, g.va, !g.access.Has(ZeroBased), g.mem.persist
 		if c.What&ChangeAccess != 0 && c.Access.Has(ZeroBased) {
 			a.IOVASet = false
 		}
 	}
 	if c.What&ChangeAccess == 0 {
-		a.Access = r.access
+		a.Access = g.access
 	}
-	a, err := t.checkAttr(op, a)
-	if err != nil {
-		return err
+	if err := t.checkAttr(op, &a); err != nil {
+		return nil, err
 	}
 	// The new key is drawn first: if the random source fails, nothing has changed.
-	var fresh grant
-	if err := t.keys.add(&fresh); err != nil {
-		return opErr(op, "key", "", err)
+	key, err := t.keys.draw()
+	if err != nil {
+		return nil, opErr(op, "key", "", err)
 	}
-	t.keys.remove(&r.grant)
 	r.revoke()
-	r.key = fresh.key
-	t.keys.replace(fresh.key, &r.grant)
-	r.pd.regions--
 	pd.regions++
-	if moves {
-		r.release()
-		r.install(pd, a)
-		return nil
+	if !moves {
+		r.publish(key, pd, &a, g.mem)
+		return nil, nil
 	}
-	r.regrant(pd, a.IOVA, a.Access)
-	return nil
+	t.leave(g.mem)
+	r.publish(key, pd, &a, newMemory(r, &a))
+	return g.mem, nil
 }

@@ -71,7 +71,7 @@ func TestSGLRevocation(t *testing.T) {
 	if !l.Valid() {
 		t.Fatal("not valid")
 	}
-	wantErr(t, b.Deregister(), nil, "")
+	wantErr(t, b.Deregister(nil), nil, "")
 	if l.Valid() || released != 1 {
 		t.Fatalf("valid %v, released %d", l.Valid(), released)
 	}
@@ -81,7 +81,7 @@ func TestSGLRevocation(t *testing.T) {
 	}
 	// Reset must not keep memory alive behind the length.
 	for _, s := range l.segs[:cap(l.segs)] {
-		if s.bytes != nil || s.region != nil {
+		if s.bytes != nil || s.g != nil {
 			t.Error("Reset keeps references")
 		}
 	}

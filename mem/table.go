@@ -2,20 +2,29 @@ package mem
 
 import (
 	"io"
+	"sync"
 
 	"github.com/goroce/goroce/ib"
 )
 
-// Table is all protection domains, regions, windows and keys of one device.
-// It is not locked: see the package comment.
+// Table is all protection domains, regions, windows and keys of one device. The engines of
+// the device share it: see Concurrency in the package comment.
 type Table struct {
-	keys   keyTable
-	lim    Limits
+	keys keyTable
+	lim  Limits
+
+	// mu guards all that follows, the writing side of keys, and the fields of PDs, Regions and
+	// Windows that are not constant or atomic. It is a leaf: whoever holds it takes no other lock, calls
+	// nothing of the owner's but the random source, and touches no registered memory.
+	mu     sync.Mutex
 	counts Counts
 	pds    map[*PD]struct{}
 	// onQP lists the type 2 windows bound on each QP, linked through Window.next.
 	onQP   map[ib.QPN]*Window
 	closed bool
+	// leaving is the memory that was revoked and is not given back yet: see release.go.
+	leaving  []*memory
+	released sync.Cond // of mu: leaving became shorter
 }
 
 // Counts says how many objects of a Table are alive.
@@ -28,44 +37,60 @@ type Counts struct {
 }
 
 // NewTable returns an empty table. rng is where keys come from: crypto/rand.Reader
-// except in tests. A zero Limits means the defaults.
+// except in tests. The table reads it under its own lock; others that read it must not disturb that.
+// A zero Limits means the defaults.
 func NewTable(rng io.Reader, lim Limits) *Table {
 	lim = lim.withDefaults()
-	return &Table{
-		keys: newKeyTable(rng, lim.Quarantine),
+	t := &Table{
 		lim:  lim,
 		pds:  make(map[*PD]struct{}),
 		onQP: make(map[ib.QPN]*Window),
 	}
+	t.keys.init(rng, lim.Quarantine)
+	t.released.L = &t.mu
+	return t
 }
 
 // Counts returns how many objects are alive.
-func (t *Table) Counts() Counts { return t.counts }
+func (t *Table) Counts() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts
+}
 
 // Limits returns the limits in force.
 func (t *Table) Limits() Limits { return t.lim }
 
-// Close revokes every key and destroys every window, region and PD, in use or
-// not. Every later control call fails with ErrDestroyed; data path calls find no
-// key.
+// Close revokes every key, destroys every window, region and PD, in use or not, and gives all
+// memory back. Every later control call fails with ErrDestroyed; data path calls find no
+// key. No engine may be at work on memory of the table any more; a Deregister that runs at the
+// same time gives its memory back itself.
 func (t *Table) Close() {
+	t.mu.Lock()
 	t.closed = true
-	// Erasing a key may move others to where this loop has been, so it runs until
-	// nothing is left. Windows go first: they hold on to regions.
-	for t.counts.Windows > 0 || t.counts.Regions > 0 {
-		for i := range t.keys.slots {
-			switch g := t.keys.slots[i].g; {
-			case g == nil:
-			case g.win != nil:
-				g.win.destroy()
-			case t.counts.Windows == 0:
-				g.region.destroy()
-			}
-		}
-	}
+	gone := t.destroyAll(nil)
 	for pd := range t.pds {
 		pd.dead = true
 		delete(t.pds, pd)
 	}
 	t.counts.PDs = 0
+	t.mu.Unlock()
+	t.release(nil, gone...)
+}
+
+// destroyAll destroys the windows and regions of a PD, of all PDs if that is nil, and returns the
+// memory to release. The lock is held.
+func (t *Table) destroyAll(pd *PD) (gone []*memory) {
+	// Windows go first: they hold on to regions.
+	for g := range t.keys.all {
+		if g.win != nil && (pd == nil || g.pd == pd) {
+			g.win.destroy()
+		}
+	}
+	for g := range t.keys.all {
+		if g.win == nil && (pd == nil || g.pd == pd) {
+			gone = append(gone, g.mem.region.destroy())
+		}
+	}
+	return gone
 }

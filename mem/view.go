@@ -9,17 +9,20 @@ type View struct {
 	// VA is the address of the first byte, as the peer named it.
 	VA uint64
 
-	g      *grant
-	region *Region
-	gen    uint64
+	g *grant
 }
 
 // Valid reports whether the key that the view came from is still good: not deregistered,
 // reregistered, invalidated, unbound or rebound since. The view of a zero-length access is always valid.
-func (v View) Valid() bool { return v.g == nil || v.g.gen == v.gen }
+func (v View) Valid() bool { return v.g == nil || v.g.ok() }
 
 // Region returns the region that the bytes belong to, nil for a zero-length access.
-func (v View) Region() *Region { return v.region }
+func (v View) Region() *Region {
+	if v.g == nil {
+		return nil
+	}
+	return v.g.mem.region
+}
 
 // Persist makes the bytes durable, for FLUSH to persistence. It returns
 // FaultState if the view was revoked, FaultAccess if the memory cannot persist,
@@ -30,10 +33,10 @@ func (v View) Persist() error {
 		return FaultState
 	case len(v.Bytes) == 0:
 		return nil
-	case v.region.persist == nil:
+	case v.g.mem.persist == nil:
 		return FaultAccess
 	}
-	return v.region.persist(v.Bytes)
+	return v.g.mem.persist(v.Bytes)
 }
 
 // atomicFault reports why an atomic operation on the first 8 bytes cannot be

@@ -36,10 +36,14 @@ func (w WindowType) String() string {
 // cheap to give and to take away. A peer's access is checked against the window's range
 // and rights (rxe checks the range of the region only).
 type Window struct {
-	grant
 	table *Table
+	pd    *PD
 	kind  WindowType
-	dead  bool
+	idle  grant // what the window grants while it is not bound
+	// Under the lock of the table:
+	cur  *grant // what it grants now
+	key  uint32
+	dead bool
 	// next and prev link the windows bound on one QP.
 	next, prev *Window
 }
@@ -47,6 +51,8 @@ type Window struct {
 // AllocMW makes a memory window, not bound.
 func (t *Table) AllocMW(pd *PD, kind WindowType) (*Window, error) {
 	const op = "alloc MW"
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err := pd.check(t, op); err != nil {
 		return nil, err
 	}
@@ -56,12 +62,15 @@ func (t *Table) AllocMW(pd *PD, kind WindowType) (*Window, error) {
 	if t.counts.Windows >= t.lim.Windows {
 		return nil, opErr(op, "", fmt.Sprintf("%d windows", t.lim.Windows), ErrLimit)
 	}
-	w := &Window{table: t, kind: kind}
-	w.win = w
-	w.pd = pd
-	if err := t.keys.add(&w.grant); err != nil {
+	key, err := t.keys.draw()
+	if err != nil {
 		return nil, opErr(op, "key", "", err)
 	}
+	w := &Window{table: t, pd: pd, kind: kind}
+	w.idle.pd, w.idle.key, w.idle.win = pd, anyKey, w
+	w.idle.state.Store(unbound)
+	w.key, w.cur = key, &w.idle
+	t.keys.put(key, &w.idle)
 	pd.windows++
 	t.counts.Windows++
 	return w, nil
@@ -74,61 +83,93 @@ func (w *Window) Type() WindowType { return w.kind }
 func (w *Window) PD() *PD { return w.pd }
 
 // RKey returns the current key, which a bind changes; 0 once deallocated.
-func (w *Window) RKey() ib.RKey { return ib.RKey(w.key) }
+func (w *Window) RKey() ib.RKey {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return ib.RKey(w.key)
+}
 
 // Bound reports whether peers can use the window.
-func (w *Window) Bound() bool { return w.bound }
+func (w *Window) Bound() bool { return w.now() != &w.idle }
 
 // Region returns the region that the window is bound to, or nil.
-func (w *Window) Region() *Region { return w.region }
-
-// Len returns the length of the bound range in bytes.
-func (w *Window) Len() uint64 { return uint64(len(w.bytes)) }
-
-// Access returns the rights of the current bind.
-func (w *Window) Access() Access { return w.access }
-
-// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The
-// second time it fails with ErrDestroyed.
-func (w *Window) Dealloc() error {
-	if w.dead {
-		return opErr("dealloc MW", "", "", ErrDestroyed)
+func (w *Window) Region() *Region {
+	if m := w.now().mem; m != nil {
+		return m.region
 	}
-	w.destroy()
 	return nil
 }
 
+// Len returns the length of the bound range in bytes.
+func (w *Window) Len() uint64 { return w.now().size }
+
+// Access returns the rights of the current bind.
+func (w *Window) Access() Access { return w.now().access }
+
+// now returns what the window grants now.
+func (w *Window) now() *grant {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return w.cur
+}
+
+// bound is Bound with the lock held.
+func (w *Window) bound() bool { return w.cur != &w.idle }
+
+// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The
+// second time it fails with ErrDestroyed. quiesce is that of [Region.Deregister]: when Dealloc returns, no
+// engine uses what was bound.
+func (w *Window) Dealloc(quiesce func()) error {
+	w.table.mu.Lock()
+	if w.dead {
+		w.table.mu.Unlock()
+		return opErr("dealloc MW", "", "", ErrDestroyed)
+	}
+	was := w.bound()
+	w.destroy()
+	w.table.mu.Unlock()
+	if was {
+		settle(quiesce)
+	}
+	return nil
+}
+
+// destroy is Dealloc with the lock held.
 func (w *Window) destroy() {
 	w.unbind()
 	w.dead = true
-	w.table.keys.remove(&w.grant)
+	w.table.keys.remove(w.key)
+	w.key = 0
 	w.pd.windows--
 	w.table.counts.Windows--
 }
 
-// unbind takes the window away from peers; its key stays reserved.
+// unbind takes the window away from peers; its key stays reserved. The lock is held.
 func (w *Window) unbind() {
-	if !w.bound {
+	g := w.cur
+	if g == &w.idle {
 		return
 	}
-	w.region.windows--
+	g.state.Store(unbound)
+	g.mem.region.windows--
 	w.table.counts.Bound--
-	w.leaveQP()
-	w.revoke()
-	w.access = 0
+	w.leaveQP(g.qpn)
+	// The grant would keep the memory from the garbage collector.
+	w.table.keys.slot(w.key).g.Store(&w.idle)
+	w.cur = &w.idle
 }
 
 // joinQP puts w on the list of its QP.
 func (w *Window) joinQP(qpn ib.QPN) {
 	head := w.table.onQP[qpn]
-	w.qpn, w.next = qpn, head
+	w.next = head
 	if head != nil {
 		head.prev = w
 	}
 	w.table.onQP[qpn] = w
 }
 
-func (w *Window) leaveQP() {
+func (w *Window) leaveQP(qpn ib.QPN) {
 	if w.kind == Type1 {
 		return
 	}
@@ -139,17 +180,20 @@ func (w *Window) leaveQP() {
 	case w.prev != nil:
 		w.prev.next = w.next
 	case w.next != nil:
-		w.table.onQP[w.qpn] = w.next
+		w.table.onQP[qpn] = w.next
 	default:
-		delete(w.table.onQP, w.qpn)
+		delete(w.table.onQP, qpn)
 	}
-	w.next, w.prev, w.qpn = nil, nil, 0
+	w.next, w.prev = nil, nil
 }
 
 // DetachQP is to be called before a QP is destroyed: the QP number may be used again,
 // and its windows must not come alive with it. Type 2B windows on it are unbound. It
-// fails with ErrBusy, and changes nothing, if a type 2A window is bound on it.
+// fails with ErrBusy, and changes nothing, if a type 2A window is bound on it. The engine of the QP calls
+// it: no other one uses those windows, so there is none to wait for.
 func (t *Table) DetachQP(qpn ib.QPN) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for w := t.onQP[qpn]; w != nil; w = w.next {
 		if w.kind == Type2A {
 			return opErr("destroy QP", "", "type 2A window bound on QP "+qpn.String(), ErrBusy)

@@ -26,9 +26,9 @@ func TestAllocMW(t *testing.T) {
 		if f := tb.Invalidate(pd, testQP, w.RKey(), true); f != FaultState && f != FaultType {
 			t.Errorf("%v: invalidate unbound: %v", kind, f)
 		}
-		wantErr(t, w.Dealloc(), nil, "")
-		wantErr(t, w.Dealloc(), ErrDestroyed, "")
-		_, err := w.Bind(pd, BindInfo{})
+		wantErr(t, w.Dealloc(nil), nil, "")
+		wantErr(t, w.Dealloc(nil), ErrDestroyed, "")
+		_, err := w.Bind(pd, BindInfo{}, nil)
 		wantErr(t, err, ErrDestroyed, "")
 		wantFault(t, tb.BindWR(pd, testQP, w, 0, BindInfo{}), FaultKey)
 	}
@@ -88,7 +88,7 @@ func TestBindRules(t *testing.T) {
 				var f Fault
 				if kind == Type1 {
 					var err error
-					if key, err = w.Bind(pd, info); tt.want == FaultNone {
+					if key, err = w.Bind(pd, info, nil); tt.want == FaultNone {
 						wantErr(t, err, nil, "")
 					} else {
 						wantErr(t, err, tt.want, tt.arg)
@@ -134,7 +134,7 @@ func TestBindWrongObjects(t *testing.T) {
 	foreign := mustRegion(t, otherPD, 64, 0, fullMR)
 	zero := mustRegion(t, pd, 64, 0, fullMR|ZeroBased)
 	gone := mustRegion(t, pd, 64, 0, fullMR)
-	wantErr(t, gone.Deregister(), nil, "")
+	wantErr(t, gone.Deregister(nil), nil, "")
 	tb2, pd2 := newTable(t)
 	alien := mustRegion(t, pd2, 64, 0, fullMR)
 	info := func(r *Region) BindInfo { return BindInfo{Region: r, Length: 8, Access: RemoteRead} }
@@ -148,14 +148,14 @@ func TestBindWrongObjects(t *testing.T) {
 		{nil, FaultKey, "Region"}, {gone, FaultKey, "Region"}, {alien, FaultKey, "Region"},
 		{foreign, FaultPD, "Region"}, {zero, FaultAccess, "Access"},
 	} {
-		_, err := w1.Bind(pd, info(tt.r))
+		_, err := w1.Bind(pd, info(tt.r), nil)
 		wantErr(t, err, tt.want, tt.arg)
 	}
-	_, err := w1.Bind(otherPD, info(r))
+	_, err := w1.Bind(otherPD, info(r), nil)
 	wantErr(t, err, FaultPD, "pd")
 	zb := info(r)
 	zb.Access |= ZeroBased
-	_, err = w1.Bind(pd, zb)
+	_, err = w1.Bind(pd, zb, nil)
 	wantErr(t, err, FaultAccess, "Access")
 	wantFault(t, tb.BindWR(pd, testQP, w1, NextRKey(w1.RKey()), info(r)), FaultType)
 	wantFault(t, tb.BindWR(pd, testQP, nil, 0, info(r)), FaultKey)
@@ -163,7 +163,7 @@ func TestBindWrongObjects(t *testing.T) {
 	for _, kind := range []WindowType{Type2A, Type2B} {
 		w2 := mustMW(t, pd, kind)
 		key := NextRKey(w2.RKey())
-		_, err = w2.Bind(pd, info(r))
+		_, err = w2.Bind(pd, info(r), nil)
 		wantErr(t, err, FaultType, "")
 		for _, tt := range []struct {
 			pd   *PD
@@ -189,7 +189,7 @@ func TestBindWrongObjects(t *testing.T) {
 		// The same low byte again is allowed; bound twice is not.
 		wantFault(t, tb.BindWR(pd, testQP, w2, w2.RKey(), info(r)), FaultNone)
 		wantFault(t, tb.BindWR(pd, testQP, w2, key, info(r)), FaultState)
-		wantErr(t, w2.Dealloc(), nil, "")
+		wantErr(t, w2.Dealloc(nil), nil, "")
 	}
 	if r.Windows() != 0 || foreign.Windows() != 0 {
 		t.Error("windows left on regions")
@@ -231,7 +231,7 @@ func TestWindowRange(t *testing.T) {
 					t.Errorf("%v: wrong bytes for %#x+%d", kind, tt.va, tt.n)
 				}
 			}
-			wantErr(t, w.Dealloc(), nil, "")
+			wantErr(t, w.Dealloc(nil), nil, "")
 		}
 	}
 }
@@ -252,9 +252,9 @@ func TestWindowQP(t *testing.T) {
 		_, f = tb.Remote(otherPD, testQP, key, 0, 1, RemoteRead)
 		wantFault(t, f, FaultPD)
 		// A window key is for peers only.
-		_, _, f = tb.Local(pd, ib.LKey(key), 0, 1, 0)
+		_, f = tb.Local(pd, ib.LKey(key), 0, 1, 0)
 		wantFault(t, f, FaultKey)
-		wantErr(t, w.Dealloc(), nil, "")
+		wantErr(t, w.Dealloc(nil), nil, "")
 	}
 }
 
@@ -267,19 +267,19 @@ func TestRegionWithWindows(t *testing.T) {
 		key := mustBind(t, w, BindInfo{Region: r, Length: 64, Access: RemoteRead})
 		v, f := tb.Remote(pd, testQP, key, 0, 8, RemoteRead)
 		wantFault(t, f, FaultNone)
-		wantErr(t, r.Deregister(), ErrBusy, "")
+		wantErr(t, r.Deregister(nil), ErrBusy, "")
 		for _, what := range []Change{ChangeTranslation, ChangePD, ChangeAccess, changeAll} {
-			wantErr(t, r.Reregister(RegionChange{What: what, PD: pd}), ErrBusy, "")
+			wantErr(t, r.Reregister(RegionChange{What: what, PD: pd}, nil), ErrBusy, "")
 		}
 		wantErr(t, pd.Dealloc(), ErrBusy, "")
 		wantFault(t, remote(pd, key, 0, 64, RemoteRead), FaultNone) // still works
-		wantErr(t, w.Dealloc(), nil, "")                            // unbinds
+		wantErr(t, w.Dealloc(nil), nil, "")                         // unbinds
 		wantFault(t, remote(pd, key, 0, 64, RemoteRead), FaultKey)
 		if v.Valid() || r.Windows() != 0 || tb.Counts().Bound != 0 {
 			t.Errorf("%v: valid %v, %d windows", kind, v.Valid(), r.Windows())
 		}
 	}
-	wantErr(t, r.Deregister(), nil, "")
+	wantErr(t, r.Deregister(nil), nil, "")
 }
 
 func TestType1Rebind(t *testing.T) {
@@ -297,11 +297,11 @@ func TestType1Rebind(t *testing.T) {
 		t.Error("rebind left the old binding, or the old index")
 	}
 	// A refused rebind keeps the binding.
-	_, err := w.Bind(pd, BindInfo{Region: b, Addr: 0x1000, Length: 65, Access: RemoteWrite})
+	_, err := w.Bind(pd, BindInfo{Region: b, Addr: 0x1000, Length: 65, Access: RemoteWrite}, nil)
 	wantErr(t, err, FaultBounds, "Length")
 	wantFault(t, remote(pd, key2, 0x1000, 64, RemoteWrite), FaultNone)
 	// Zero length unbinds, whatever the rest says.
-	key3, err := w.Bind(pd, BindInfo{Access: ZeroBased | 1<<30, Addr: 77})
+	key3, err := w.Bind(pd, BindInfo{Access: ZeroBased | 1<<30, Addr: 77}, nil)
 	wantErr(t, err, nil, "")
 	wantFault(t, remote(pd, key2, 0x1000, 1, RemoteWrite), FaultKey)
 	wantFault(t, remote(pd, key3, 0x1000, 1, RemoteWrite), FaultState)
@@ -309,7 +309,7 @@ func TestType1Rebind(t *testing.T) {
 		t.Error("not unbound")
 	}
 	// Unbinding again is fine.
-	_, err = w.Bind(pd, BindInfo{})
+	_, err = w.Bind(pd, BindInfo{}, nil)
 	wantErr(t, err, nil, "")
 }
 
@@ -357,7 +357,7 @@ func TestInvalidate(t *testing.T) {
 			if v.Valid() {
 				t.Error("an old view came alive with a new bind")
 			}
-			wantErr(t, w.Dealloc(), nil, "")
+			wantErr(t, w.Dealloc(nil), nil, "")
 		}
 	}
 }
@@ -379,9 +379,9 @@ func TestDetachQP(t *testing.T) {
 	mustBind(t, w1, info)
 
 	// Unlink first, middle and last of the list.
-	wantErr(t, ws[4].Dealloc(), nil, "")
+	wantErr(t, ws[4].Dealloc(nil), nil, "")
 	wantFault(t, tb.Invalidate(pd, testQP, ws[2].RKey(), false), FaultNone)
-	wantErr(t, ws[0].Dealloc(), nil, "")
+	wantErr(t, ws[0].Dealloc(nil), nil, "")
 
 	a := mustMW(t, pd, Type2A)
 	mustBind(t, a, info)

@@ -27,7 +27,7 @@ import (
 // connection, as RDMA has it, and with it all that were started later.
 type Conn struct {
 	d      *verbs.Device
-	s      *shard.Shard
+	s      *shard.Shard // of the completion queue
 	id     *rdmacm.ID
 	ch     *rdmacm.EventChannel
 	pd     *verbs.PD
@@ -37,9 +37,12 @@ type Conn struct {
 	qp     *verbs.QP
 	pool   *verbs.BufPool
 	cfg    ConnConfig
+	use    *deviceUse
+	of     *Listener // that has accepted it; nil: dialed
 
 	local, remote netip.AddrPort
 	private       []byte // of the peer
+	peerMax       int    // MaxMessage
 
 	mu        sync.Mutex
 	wcs       []verbs.WC
@@ -57,6 +60,13 @@ type Conn struct {
 	failure   error        // the first completion that was neither success nor flushed
 	peerGone  bool
 	closed    bool
+	deadlines [numWaits]connDeadline
+	traffic   traffic
+	last      verbs.QPStats // before Close
+	served    bool          // a handler of a Server has it
+	ending    bool          // and it is not to wait for messages, but for
+	work      int           // what was begun
+	told      bool          // that it has ended
 
 	freeing sync.Mutex
 	freed   bool // under freeing: nothing is left
@@ -68,7 +78,7 @@ type Conn struct {
 func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err error) {
 	d := id.Device()
 	c := &Conn{
-		d: d, s: access.Shard(d), id: id, pd: cfg.PD, cfg: cfg.withDefaults(), ops: map[uint64]*Pending{},
+		d: d, id: id, pd: cfg.PD, cfg: cfg.withDefaults(), use: useOf(d), ops: map[uint64]*Pending{},
 		wcs: make([]verbs.WC, 32),
 	}
 	defer func() {
@@ -77,6 +87,9 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 			_ = c.free()                           // the first error counts
 		}
 	}()
+	if err = c.use.admits(); err != nil {
+		return nil, err
+	}
 	if c.pd == nil {
 		if c.pd, err = d.AllocPD(); err != nil {
 			return nil, err
@@ -86,13 +99,14 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 		return nil, argError("connect", "PD", "of another device")
 	}
 	sends := c.cfg.SendDepth + 1 // one for a probe
-	if c.cq, err = d.CreateCQ(sends+c.cfg.RecvDepth, nil); err != nil {
+	if c.cq, err = d.CreateCQWith(sends+c.cfg.RecvDepth, verbs.CQOptions{Vector: access.NextVector(d)}); err != nil {
 		return nil, err
 	}
 	if c.ch, err = rdmacm.CreateEventChannel(d); err != nil {
 		return nil, err
 	}
 	c.cqWait = access.CQ(c.cq)
+	c.s = c.cqWait.Shard()
 	access.Channel(c.ch).Also(c.cqWait.Signal())
 	c.pool = verbs.NewBufPool(c.pd, verbs.DefaultPoolBytes)
 	if c.qp, err = id.CreateQP(c.pd, verbs.QPInitAttr{
@@ -106,9 +120,19 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 	return c, nil
 }
 
-// ready notes what is known when the connection is established.
+// ready notes what is known when the connection is established, or about to be.
 func (c *Conn) ready(private []byte) {
-	c.local, c.remote, c.private = c.id.LocalAddr(), c.id.RemoteAddr(), private
+	c.local, c.remote = c.id.LocalAddr(), c.id.RemoteAddr()
+	c.peerMax, c.private, _ = introduction(private)
+	c.use.conns.add(c)
+}
+
+// gone takes the connection out of where it is known.
+func (c *Conn) gone() {
+	c.use.conns.remove(c)
+	if c.of != nil {
+		c.of.conns.remove(c)
+	}
 }
 
 // LocalAddr returns the local address and port.
@@ -118,7 +142,8 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
 // PrivateData returns what the peer sent along when it connected or accepted,
-// filled up with zeros: 56 bytes on the passive side, 196 on the active one.
+// filled up with zeros: 56 bytes on the passive side, 196 on the active one. The last 12 are those of
+// the connections themselves ([Conn.MaxMessage]), if the peer's own leave room, and 0 here.
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Device returns the device of the connection.

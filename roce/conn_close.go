@@ -2,6 +2,7 @@ package roce
 
 import (
 	"errors"
+	"log/slog"
 
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
@@ -25,13 +26,20 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
+		c.last = c.qp.Stats()
 		c.keep.Stop()
-		c.wake()
+		for i := range c.deadlines {
+			c.deadlines[i].stop()
+		}
+		c.wakeAll()
 		c.mu.Unlock()
-		c.cqWait.Signal().Set()
+		if c.local.IsValid() {
+			c.logState(slog.LevelInfo, "roce: connection closed")
+		}
 	} else {
 		c.mu.Unlock()
 	}
+	defer c.gone()
 	return c.opError("close", c.free())
 }
 

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -46,6 +47,10 @@ type ConnConfig struct {
 	// which find a peer that has vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's
 	// adapter answers them, so that an idle peer need not be one of ours.
 	KeepAlive time.Duration
+
+	// Logger, if set, is told when a connection or a listener begins and ends, and why. Nothing is
+	// logged for messages or packets. It must not call the listener. For the device there is verbs.Config.Logger.
+	Logger *slog.Logger
 
 	// Param is what else is negotiated; nil is DefaultConnParam. PrivateData is
 	// what the peer finds with Conn.PrivateData.

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"context"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 
@@ -103,6 +104,57 @@ func TestContextOver(t *testing.T) {
 	require.Equal(t, "hello", string(short[:n]))
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
+}
+
+// A call whose context is over takes nothing that is there to be taken: no completion, no event,
+// no request for a connection, which would be answered.
+func TestContextOverTakesNothing(t *testing.T) {
+	ctx := rocetest.Context(t)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	f := sim.New(sim.Config{Seed: 1})
+	ds := rocetest.SimDevices(t, f, 2)
+	two := func(_ any, err error) error { return err }
+
+	e := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
+	channel, err := ds[0].CreateCompletionChannel()
+	require.NoError(t, err)
+	cq, err := ds[0].CreateCQ(1, channel)
+	require.NoError(t, err)
+	require.NoError(t, cq.RequestNotify(false))
+	srq, err := e.PD.CreateSRQ(verbs.SRQAttr{})
+	require.NoError(t, err)
+	qp, err := e.PD.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: e.CQ, SRQ: srq})
+	require.NoError(t, err)
+	// It completes with an error, and tells that it needs the SRQ no more.
+	require.NoError(t, qp.Connect(verbs.RemoteInfo{GID: ds[1].GIDs()[0], QPN: 5}, nil))
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState))
+	require.NoError(t, qp.PostSend(&verbs.SendWR{ID: 5, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled}))
+
+	events, err := rdmacm.CreateEventChannel(ds[0])
+	require.NoError(t, err)
+	id, err := rdmacm.CreateID(events, rdmacm.PortSpaceTCP)
+	require.NoError(t, err)
+	l := listenOn(t, ds[1], ListenConfig{})
+	require.NoError(t, id.ResolveAddr(netip.AddrPort{}, l.Addr()))
+
+	clients(t, rocetest.PeerOn(t, ds[0]), 1, l.Addr())
+	f.RunFor(1e6)
+	require.Equal(t, 1, rdmacm.CountersOf(ds[1]).Now.Waiting)
+
+	for name, call := range map[string]func(ctx context.Context) error{
+		"CQ":            func(ctx context.Context) error { return two(cq.Wait(ctx, make([]verbs.WC, 1))) },
+		"channel":       func(ctx context.Context) error { return two(channel.Get(ctx)) },
+		"event channel": func(ctx context.Context) error { return two(events.Get(ctx)) },
+		"async event":   func(ctx context.Context) error { return two(ds[0].AsyncEvent(ctx)) },
+		"accept":        func(ctx context.Context) error { return two(l.Accept(ctx)) },
+	} {
+		require.ErrorIs(t, call(over), context.Canceled, name)
+		if name == "accept" {
+			require.Equal(t, 1, rdmacm.CountersOf(ds[1]).Now.Waiting, "somebody has answered")
+		}
+		require.NoError(t, call(ctx), "%s: it is there still", name)
+	}
 }
 
 // hookLink calls a function before it sends.

@@ -34,7 +34,7 @@ func (c *Conn) keepLater() {
 // queue pair fails as with any other request.
 func (c *Conn) probe() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.drain()
 	if c.closed || c.flushed {
 		return
@@ -45,6 +45,7 @@ func (c *Conn) probe() {
 		if c.qp.PostSend(&wr) == nil { // or the application's own requests are on their way
 			c.ops[wr.ID] = &Pending{c: c}
 			c.posted++
+			c.traffic.sent(&wr)
 		}
 	}
 	c.keepLater()
@@ -55,10 +56,10 @@ func (c *Conn) probe() {
 // stay where they are. The error is that of the context, or what else ended the
 // connection.
 func (c *Conn) Wait(ctx context.Context) error {
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forMessage); err != nil {
 		return c.opError("wait", err)
 	}
-	err := c.wait(ctx, func() bool { return false })
+	err := c.wait(ctx, forMessage, func() bool { return false })
 	if err == verbs.ErrPeerClosed {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (p *Pending) wait(ctx context.Context) error {
 	if p.c == nil {
 		return kind.Zero
 	}
-	if err := p.c.wait(ctx, func() bool { return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
+	if err := p.c.wait(ctx, forOperation, func() bool { return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
 		return maybeDone(err)
 	}
 	if err := verbs.WCError(&p.wc); err != nil {
@@ -99,8 +99,8 @@ func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf *verbs.PoolBuf) 
 
 func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) error {
 	var err error
-	werr := c.wait(ctx, func() bool {
-		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil {
+	werr := c.wait(ctx, forOperation, func() bool {
+		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil || c.deadlines[forOperation].passed.Load() {
 			return false
 		}
 		c.nextOp++
@@ -112,6 +112,7 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 		if err == nil {
 			c.ops[wr.ID] = p
 			c.posted++
+			c.traffic.sent(wr)
 		}
 		return true
 	})
@@ -129,6 +130,13 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 // send queue is full. Its ID is replaced, and it always makes a completion. An
 // error means that nothing was sent.
 func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
+	n := len(wr.Inline)
+	for i := range wr.SGList {
+		n += int(wr.SGList[i].Length)
+	}
+	if err := c.fits(wr.Opcode, n); err != nil {
+		return nil, c.opError("start", err)
+	}
 	p, err := c.start(ctx, &wr, nil)
 	if err != nil {
 		return nil, c.opError("start", err)
@@ -206,7 +214,7 @@ func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 }
 
 func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*Pending, error) {
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
 		return nil, err
 	}
 	wr := verbs.SendWR{Opcode: verbs.WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
@@ -229,7 +237,7 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 	if err := checkLen("read", len(b), remote); err != nil {
 		return c.opError("read", err)
 	}
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
 		return c.opError("read", err) // of no bytes, too
 	}
 	for len(b) > 0 {
@@ -245,7 +253,7 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 
 // copyIn carries out a work request whose result is copied to b.
 func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
 		return err
 	}
 	buf, err := c.pool.Get(len(b))

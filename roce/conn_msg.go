@@ -9,8 +9,8 @@ import (
 )
 
 // Send sends one message and waits until the peer has received it. The
-// message must fit the peer's receive buffers (RecvBytes of its ConnConfig, if
-// it is one of ours): if it does not, the connection ends.
+// message must fit the peer's receive buffers ([Conn.MaxMessage]): a longer one is refused, or, if the peer
+// has not said how long they are, ends the connection.
 //
 // With a context that is over already nothing is sent. When the context ends
 // later, the message stays on its way, and the error matches [ErrMaybeDone]; b
@@ -27,7 +27,10 @@ func (c *Conn) SendImm(ctx context.Context, b []byte, imm uint32) error {
 // copyOut carries out a work request with a copy of b as its payload.
 func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	c.s.Turn(nil)
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
+		return err
+	}
+	if err := c.fits(wr.Opcode, len(b)); err != nil {
 		return err
 	}
 	if len(b) <= connInline {
@@ -97,10 +100,10 @@ func (m *Message) Release() error {
 // With a context that is over already no message is taken.
 func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	var m Message
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forMessage); err != nil {
 		return m, c.opError("receive", err)
 	}
-	err := c.wait(ctx, func() bool { return c.pop(&m, -1) == nil })
+	err := c.wait(ctx, forMessage, func() bool { return c.pop(&m, -1) == nil })
 	if err = endOfMessages(err); err == io.EOF {
 		return m, err
 	}
@@ -127,11 +130,11 @@ func (c *Conn) pop(m *Message, limit int) error {
 // io.EOF. With a context that is over already no message is taken.
 func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
 	var m Message
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forMessage); err != nil {
 		return 0, c.opError("receive", err)
 	}
 	short := false
-	err = c.wait(ctx, func() bool {
+	err = c.wait(ctx, forMessage, func() bool {
 		switch c.pop(&m, len(b)) {
 		case nil:
 			return true

@@ -22,7 +22,7 @@ func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*ver
 	if access&(verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic) == 0 {
 		return nil, c.opError("share", argError("share", "access", "none of it is the peer's"))
 	}
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
 		return nil, c.opError("share", err)
 	}
 	if n := uint64(len(buf)); n > math.MaxUint32 {

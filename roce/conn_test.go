@@ -44,6 +44,21 @@ var places = []struct {
 	{"lossy sim", func(t testing.TB, n int) []*verbs.Device {
 		return rocetest.SimDevices(t, sim.New(sim.Config{Seed: 2, Faults: sim.Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}}), n)
 	}},
+	{"udp, 3 shards", func(t testing.TB, n int) []*verbs.Device {
+		return notFirst(openDevices(t, n, verbs.Config{Shards: 3}))
+	}},
+	{"sim, 3 shards", func(t testing.TB, n int) []*verbs.Device {
+		return notFirst(rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), n, 3))
+	}},
+}
+
+// notFirst has the next connection of each device be on another shard than the first one, which has the communication
+// manager.
+func notFirst(ds []*verbs.Device) []*verbs.Device {
+	for _, d := range ds {
+		access.NextVector(d)
+	}
+	return ds
 }
 
 // keepPolling moves devices that move only when somebody polls.

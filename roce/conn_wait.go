@@ -19,23 +19,29 @@ const (
 )
 
 // begin returns an error if a call that takes a context has nothing to begin with.
-func (c *Conn) begin(ctx context.Context) error {
+func (c *Conn) begin(ctx context.Context, what waitFor) error {
 	if c.s == nil {
 		return kind.Zero
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.deadlines[what].passed.Load() {
+		return deadlineError{}
+	}
+	return nil
 }
 
 // wait returns when ready, which is called with c.mu held, reports true, or with the error that
 // makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion
 // queue; the others sleep until it has taken something in or leaves.
-func (c *Conn) wait(ctx context.Context, ready func() bool) error {
+func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error {
 	if c.s == nil {
 		return kind.Zero
 	}
 	c.s.Turn(nil)
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	var own shard.Signal
 	for tries := 0; ; tries++ {
 		c.drain()
@@ -50,6 +56,12 @@ func (c *Conn) wait(ctx context.Context, ready func() bool) error {
 		}
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if c.deadlines[what].passed.Load() {
+			return deadlineError{}
+		}
+		if c.ending && c.work == 0 && what == forMessage {
+			return ErrServerClosed
 		}
 		if c.leading {
 			if own == nil {
@@ -145,6 +157,7 @@ func (c *Conn) complete(wc *verbs.WC) {
 	switch {
 	case wc.ID&connRecv != 0:
 		if wc.Status == verbs.WCSuccess {
+			c.traffic.received(wc)
 			c.inbox = append(c.inbox, Message{
 				c: c, index: int(wc.ID &^ connRecv), n: int(wc.ByteLen), Imm: wc.Imm,
 				HasImm: wc.Flags&verbs.WCWithImm != 0, Written: wc.Opcode == verbs.WCRecvWriteImm,
@@ -190,10 +203,10 @@ func (c *Conn) closeErr() error {
 // left waiting.
 func (c *Conn) Completion(ctx context.Context) (verbs.WC, error) {
 	var wc verbs.WC
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, forOperation); err != nil {
 		return wc, c.opError("completion", err)
 	}
-	err := c.wait(ctx, func() bool {
+	err := c.wait(ctx, forOperation, func() bool {
 		if len(c.raw) == 0 {
 			return false
 		}

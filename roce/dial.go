@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -23,7 +22,7 @@ type Dialer struct {
 
 	// Tries is the number of requests to send; 0 means 10. The first retry comes after
 	// RetryInterval; 0 means 500 ms, doubling to 4 s: about 30 s in all. A peer may ask for more
-	// time (MRA). The context bounds everything.
+	// time (MRA), and gets up to 137 s. The context bounds everything.
 	Tries         int
 	RetryInterval time.Duration
 }
@@ -87,7 +86,7 @@ func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error)
 	var rej *rdmacm.RejectedError
 	if errors.As(err, &rej) {
 		// Two refusals say what would be better.
-		switch mtu := pathMTU(rej); {
+		switch mtu := rej.PathMTU(); {
 		case mtu != 0:
 			param.MTU = mtu
 			c, err = d.dial(ctx, to, &param)
@@ -99,17 +98,6 @@ func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error)
 		return nil, &verbs.OpError{Op: "dial", Remote: to, Err: err}
 	}
 	return c, nil
-}
-
-// pathMTU returns the path MTU that a peer wants instead of ours; 0 if that is
-// not what it says.
-func pathMTU(rej *rdmacm.RejectedError) ib.MTU {
-	if rej.Reason == mad.RejectInvalidMTU && len(rej.Info) > 0 {
-		if m := ib.MTU(rej.Info[0]); m.Valid() {
-			return m
-		}
-	}
-	return 0
 }
 
 // device returns the device to connect from.
@@ -155,12 +143,13 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *rdmacm.Conn
 	if err != nil {
 		return nil, err
 	}
-	e, err := connectID(ctx, id, param, conn.ch)
+	e, err := connectID(ctx, id, conn.introducing(param, rdmacm.MaxConnectPrivate), conn.ch)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	conn.ready(e.PrivateData)
 	conn.startKeepAlive()
+	conn.logOpen("established")
 	return conn, nil
 }
 

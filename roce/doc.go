@@ -20,13 +20,24 @@
 //   - roce/rsocket: streams, as net.Conn; the peer can be any program on rsocket(7).
 //   - roce/link: what carries the packets: UDP sockets, AF_PACKET, AF_XDP, a simulation.
 //
+// And for services there are
+//
+//   - roce/auth: both ends of a connection prove that they know a secret.
+//   - roce/metrics: counters with names, for expvar and others.
+//
 // # Waiting and closing
 //
 // Every call that can wait takes a context, looks at it before anything is sent, and
 // returns its error when it ends. An error that matches [ErrMaybeDone] says that the
 // peer may have carried out the operation all the same. Close ends a connection at once;
 // a second Close does nothing. The memory that a Conn was given is the device's until
-// Close returns.
+// Close returns. Deadlines, as package net has them, are there beside contexts
+// ([Conn.SetDeadline]).
+//
+// [Server] has a handler for each connection. [Server.Shutdown], [Listener.Shutdown] and, for a device, [Shutdown] end
+// when the work in progress has: no new connections, then handlers that wait for another message.
+//
+// [Conn.Stats] tells how a connection fares, and ConnConfig.Logger is told when one begins and ends.
 //
 // # Devices
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
@@ -34,8 +35,8 @@ type ListenConfig struct {
 	// MaxConns is how many connections of the listener there may be at a time, until
 	// they are closed; 0 is any number. Each holds 288 KiB with the
 	// defaults. Beyond that requests are left unanswered until one is closed, as with
-	// netutil.LimitListener: a client that does not want to wait for ever needs a
-	// context that ends.
+	// netutil.LimitListener: a client of this package waits for 3 minutes at most, or until
+	// its context ends.
 	MaxConns int
 
 	// Handshake, if set, is called for each request before it is accepted. An error refuses it:
@@ -71,6 +72,8 @@ type Listener struct {
 	addr   netip.AddrPort
 
 	mu      sync.Mutex
+	conns   connSet
+	drained bool                 // Shutdown has begun
 	pending map[*rdmacm.ID]*Conn // accepted, and not yet confirmed by the peer
 	ready   []*Conn              // established, and not yet returned by Accept
 	closed  bool
@@ -132,6 +135,10 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		return err
 	}
 	l.addr = l.id.LocalAddr()
+	if err = useOf(l.d).listen(l); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	l.logState(slog.LevelInfo, "roce: listening")
 	return nil
 }
 
@@ -171,6 +178,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		if err != nil {
 			return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 		}
+		c.logOpen("accepted")
 		return c, nil
 	}
 }
@@ -186,8 +194,8 @@ func (l *Listener) advance() (*Conn, error) {
 		}
 		if len(l.ready) > 0 {
 			c := l.ready[0]
-			l.ready = append(l.ready[:0], l.ready[1:]...)
-			l.events.Set() // another goroutine may go on
+			l.ready = slices.Delete(l.ready, 0, 1) // it is not to be kept by what lies behind
+			l.events.Set()                         // another goroutine may go on
 			c.id.Taken()
 			return c, nil
 		}
@@ -222,8 +230,9 @@ func (l *Listener) handle(e *rdmacm.Event) {
 
 // admit accepts a request; nil means that it was refused.
 func (l *Listener) admit(e *rdmacm.Event) *Conn {
+	_, private, introduced := introduction(e.PrivateData)
 	r := ConnRequest{
-		Local: e.ID.LocalAddr(), Remote: e.ID.RemoteAddr(), PrivateData: e.PrivateData, Peer: e.Conn,
+		Local: e.ID.LocalAddr(), Remote: e.ID.RemoteAddr(), PrivateData: private, Peer: e.Conn,
 		Param: rdmacm.DefaultConnParam(),
 	}
 	if l.cfg.Param != nil {
@@ -232,6 +241,7 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	if l.cfg.Handshake != nil {
 		if err := l.cfg.Handshake(&r); err != nil {
 			refuse(e.ID, mad.RejectConsumer, err)
+			l.logState(slog.LevelDebug, "roce: request refused", slog.String("remote", r.Remote.String()), slog.Any("error", err))
 			return nil
 		}
 	}
@@ -242,8 +252,14 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 		return nil // newConn has refused it
 	}
 	c.ready(e.PrivateData)
+	c.of = l
+	l.conns.add(c)
 	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
-		err = e.ID.Accept(&r.Param)
+		param := &r.Param
+		if introduced {
+			param = c.introducing(param, rdmacm.MaxAcceptPrivate)
+		}
+		err = e.ID.Accept(param)
 	}
 	if err != nil {
 		refuse(e.ID, mad.RejectNoResources, err)
@@ -279,6 +295,7 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	l.closed = true
+	useOf(l.d).unlisten(l)
 	errs := []error{l.id.Close()}
 	for _, c := range l.ready {
 		errs = append(errs, c.Close())

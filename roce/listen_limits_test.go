@@ -240,9 +240,20 @@ func TestListenArguments(t *testing.T) {
 	require.ErrorIs(t, id.SetRetries(rdmacm.MaxTries+1, 0), ErrInvalidAttr)
 	require.ErrorIs(t, id.SetRetries(0, rdmacm.MaxRetryInterval+1), ErrInvalidAttr)
 	require.NoError(t, id.SetRetries(rdmacm.MaxTries, rdmacm.MaxRetryInterval))
-	for _, lc := range []ListenConfig{{Backlog: -1}, {MaxConns: -1}} {
+	for arg, lc := range map[string]ListenConfig{"Backlog": {Backlog: -1}, "MaxConns": {MaxConns: -1}} {
 		lc.Device = d
 		_, err := lc.ListenAddr(netip.AddrPortFrom(d.Addrs()[0], 0))
-		require.ErrorIs(t, err, ErrInvalidAttr)
+		var ae *ArgError
+		require.ErrorAs(t, err, &ae)
+		require.Equal(t, arg, ae.Arg)
+	}
+	for arg, dialer := range map[string]Dialer{
+		"tries": {Tries: -1}, "interval": {RetryInterval: -1},
+	} {
+		dialer.Device = d
+		_, err := dialer.DialAddr(rocetest.Context(t), netip.AddrPortFrom(d.Addrs()[0], 1))
+		var ae *ArgError
+		require.ErrorAs(t, err, &ae)
+		require.Equal(t, arg, ae.Arg)
 	}
 }

@@ -3,43 +3,57 @@ package roce
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Serve accepts connections and calls handle for each, in a goroutine of its
-// own. A connection is closed when its handler returns. The handler's error is
+// Serve is [Server.Serve] for a listener that has a handler of its own. The handler's error is
 // given to [ListenConfig.ConnError] and ends nothing else.
 //
 // Serve ends when ctx does, or the listener is closed. It then closes the listener, cancels the
-// handlers' context, waits for them, and returns the error from [Listener.Accept].
+// handlers' context, waits for them, and returns the error from [Listener.Accept]. After [Listener.Shutdown] it
+// waits for the handlers without cancelling their context, and returns [ErrServerClosed].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	if handle == nil {
 		return argError("serve", "handle", "is nil")
 	}
-	var handlers sync.WaitGroup
-	defer handlers.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for {
-		c, err := l.Accept(ctx)
-		if err != nil {
-			_ = l.Close() // err says why it all ends
-			return err
-		}
-		handlers.Go(func() {
-			err := handle(ctx, c)
-			if err != nil && l.cfg.ConnError != nil {
-				l.cfg.ConnError(c, err)
-			}
-			_ = c.Close() // it fails only with the device, which Accept tells
-		})
+	return (&Server{ListenConfig: l.cfg, Handler: handle}).Serve(ctx, l)
+}
+
+// Shutdown ends the listener when its work is done: nobody can connect any more, connections that nobody has
+// accepted are refused, and handlers of Serve end as with [Server.Shutdown]. It returns when all connections of
+// the listener are closed, also those that Accept has returned, or ctx ends, with its error.
+func (l *Listener) Shutdown(ctx context.Context) error {
+	if l.s == nil {
+		return nil
+	}
+	l.drain()
+	if err := l.conns.empty(ctx, l.d); err != nil {
+		return &verbs.OpError{Op: "shut down", Local: l.addr, Err: err}
+	}
+	return nil
+}
+
+// drain takes nothing new, and has handlers end.
+func (l *Listener) drain() {
+	l.mu.Lock()
+	l.drained = true
+	l.mu.Unlock()
+	_ = l.Close() // of one that is over it says nothing new
+	for _, c := range l.conns.all() {
+		c.endServing()
 	}
 }
 
-// SharedMemory returns a handler for [Listener.Serve]: each client may use buf, as
-// [Conn.Share] has it, until it hangs up. All of them see the same memory.
+// ending reports whether Shutdown, or that of a server or the device, has begun.
+func (l *Listener) ending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.drained
+}
+
+// SharedMemory returns a handler for [Server] and [Listener.Serve]: each client may use buf, as
+// [Conn.Share] has it, until it hangs up, or the server shuts down. All of them see the same memory.
 func SharedMemory(buf []byte, access verbs.Access) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
 		_, err := c.Share(ctx, buf, access)

@@ -206,6 +206,37 @@ func TestKeepAliveFindsTheDead(t *testing.T) {
 	require.EqualValues(t, 2, s.nextOp)
 }
 
+// Probes of many idle connections are sent together, which is what they cost: a connection
+// has no goroutine and no timer of its own.
+func TestKeepAliveTogether(t *testing.T) {
+	f := sim.New(sim.Config{Seed: 1})
+	ds := rocetest.SimDevices(t, f, 2)
+	goroutines := runtime.NumGoroutine()
+	times := map[int64]int{}
+	var conns []*Conn
+	for range 50 {
+		c, _ := connPair(t, ds[0], ds[1], ConnConfig{})
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		c.mu.Lock()
+		c.keep = access.Shard(ds[0]).NewAlarm(func() { times[f.Now()]++; c.probe() })
+		c.keepLater()
+		c.mu.Unlock()
+		f.RunFor(17e6)
+	}
+	f.RunFor(2*int64(DefaultKeepAlive) + 3e9)
+	require.LessOrEqual(t, len(times), 5, "of 100 probes")
+	sum := 0
+	for _, n := range times {
+		sum += n
+	}
+	require.Equal(t, 100, sum)
+	for ctx := rocetest.Context(t); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
+		require.NoError(t, ctx.Err(), "goroutines are left")
+	}
+}
+
 // healthy reports whether nothing is outstanding and nothing has failed.
 func (c *Conn) healthy() bool {
 	c.mu.Lock()

@@ -22,10 +22,10 @@ import (
 
 // publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
-	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{},
+	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{}, verbs.CQOptions{},
 	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, rdmacm.ConnParam{}, ConnRequest{},
-	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
-	Message{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
+	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, Server{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
+	Message{}, MessageTooLongError{}, ConnState(0), ConnStats{}, verbs.QPStats{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
 	verbs.AtomicCap(0), verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
 	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
@@ -34,7 +34,7 @@ var publicTypes = []any{
 var publicFuncs = map[string]any{
 	"verbs.DefaultAddrs": verbs.DefaultAddrs, "verbs.DefaultConnAttr": verbs.DefaultConnAttr, "rdmacm.DefaultConnParam": rdmacm.DefaultConnParam,
 	"roce.DefaultDevice": DefaultDevice, "roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen, "verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
-	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "verbs.WCError": verbs.WCError,
+	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "roce.Shutdown": Shutdown, "roce.Conns": Conns, "verbs.WCError": verbs.WCError,
 	"rdmacm.CreateEventChannel": rdmacm.CreateEventChannel, "rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
 	"rdmacm.RouteSource": rdmacm.RouteSource,
 }
@@ -199,7 +199,10 @@ func liveValue(t *testing.T, name string, device ...func(*verbs.Device)) any {
 			require.NoError(t, err)
 			return p
 		},
-		"QP":  func(e, _ *rocetest.End) any { return e.QP },
+		"QP": func(e, _ *rocetest.End) any { return e.QP },
+		"Server": func(e, _ *rocetest.End) any {
+			return &Server{ListenConfig: ListenConfig{ConnConfig: ConnConfig{Device: e.D}}, Handler: func(context.Context, *Conn) error { return nil }}
+		},
 		"SRQ": func(e, _ *rocetest.End) any { s, _ := e.PD.CreateSRQ(verbs.SRQAttr{}); return s },
 	}[name]
 	if made == nil {
@@ -213,12 +216,12 @@ func liveValue(t *testing.T, name string, device ...func(*verbs.Device)) any {
 }
 
 // Every object ends in the same way: with Close, of which a second one does nothing, nor one of a
-// zero value, nor one after that of the device.
+// zero value, nor one after that of the device. (Shutdown of a server waits for its work first.)
 func TestClosing(t *testing.T) {
 	found := 0
 	for _, v := range publicTypes {
 		typ := reflect.PointerTo(reflect.TypeOf(v))
-		for _, other := range []string{"Destroy", "Dealloc", "Deregister", "Free", "Shutdown"} {
+		for _, other := range []string{"Destroy", "Dealloc", "Deregister", "Free"} {
 			_, has := typ.MethodByName(other)
 			require.False(t, has, "%v has %s", typ, other)
 		}
@@ -246,7 +249,7 @@ func TestClosing(t *testing.T) {
 			closed(c)
 		})
 	}
-	require.Equal(t, 15, found, "objects that end")
+	require.Equal(t, 16, found, "objects that end")
 }
 
 // What others need is not closed under them, and can be when they have gone.

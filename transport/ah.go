@@ -8,8 +8,11 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// AH is an address handle: the way to a UD peer or multicast group.
+// AH is an address handle: the way to a UD peer or multicast group. It is for QPs of the engine that made it,
+// since the link of that engine hangs what it has prepared on the path. A device with several engines
+// makes one for each that sends there.
 type AH struct {
+	e    *Engine
 	pd   *mem.PD
 	av   AddressVector
 	path Path
@@ -19,7 +22,7 @@ type AH struct {
 // CreateAH makes an address handle for UD sends.
 func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 	const op = "create AH"
-	a := &AH{pd: pd, av: av}
+	a := &AH{e: e, pd: pd, av: av}
 	if err := e.resolve(op, &av, true, &a.path); err != nil {
 		return nil, err
 	}

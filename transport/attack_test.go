@@ -139,7 +139,7 @@ func TestAttackUseAfterRevocation(t *testing.T) {
 			buf := make([]byte, 4096)
 			r, err := d.a.mem.Register(d.a.pd, mem.RegionAttr{Bytes: buf, Access: allAccess})
 			require.NoError(t, err)
-			return r.RKey(), r.IOVA(), buf, func() { require.NoError(t, r.Deregister()) }
+			return r.RKey(), r.IOVA(), buf, func() { require.NoError(t, r.Deregister(nil)) }
 		},
 		"invalidate window": func(t *testing.T, d *puppet) (ib.RKey, uint64, []byte, func()) {
 			w, err := d.a.mem.AllocMW(d.a.pd, mem.Type2B)

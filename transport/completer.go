@@ -176,6 +176,7 @@ func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
 	w := sq.q.at(sq.q.head)
 	info := p.Opcode.Info()
 	sq.inRuns = sq.qp.e.inRun
+	sq.runs = sq.runs || sq.inRuns
 	if info.Headers&ib.HasAETH != 0 {
 		if p.AETH.Syndrome.Kind() != ib.SyndromeACK {
 			sq.badResponse(now, p)

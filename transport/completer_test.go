@@ -343,7 +343,7 @@ func TestReadTargetRevoked(t *testing.T) {
 	s.post(WRRead, 600)
 	s.sent()
 	s.data(ib.RCReadRespFirst, 0, make([]byte, 256))
-	require.NoError(t, s.a.region.Deregister())
+	require.NoError(t, s.a.region.Deregister(nil))
 	s.data(ib.RCReadRespMiddle, 1, make([]byte, 256))
 	s.done("0 local protection error")
 	s.state(StateErr)

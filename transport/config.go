@@ -16,8 +16,7 @@ type Config struct {
 	// MTU is the active MTU of the port, the bound of every path MTU and of UD
 	// messages.
 	MTU ib.MTU
-	// Mem is the table of registered memory, shared with the shell under the
-	// same lock.
+	// Mem is the table of registered memory, which the engines of a device share.
 	Mem *mem.Table
 	// Rand supplies QP numbers; crypto/rand.Reader in production.
 	Rand io.Reader
@@ -28,6 +27,9 @@ type Config struct {
 	// Room is what the link can hold of what arrives. It bounds what READs ask for,
 	// and is the first guess of what peers can hold. Zero bounds nothing.
 	Room Room
+	// GSO says that the link sends packets of one length as one datagram. Short WRITEs then
+	// leave as packets of one length, unless Tuning.WholeMessages: see requester.apart.
+	GSO bool
 	// Tuning overrides protocol defaults; zero fields mean the default.
 	Tuning Tuning
 }
@@ -41,6 +43,7 @@ type Tuning struct {
 	SeqNAKRearmNs      int64 // a NAK for the same gap is repeated no sooner
 	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
 	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
+	WholeMessages      bool  // every WRITE as FIRST, MIDDLE, LAST, every READ one request, also where others are faster
 	EndToEndCredits    bool  // responders advertise their posted receives (IBTA 9.7.7.2)
 
 	// CNPGapNs is the least time between two congestion notifications of one

@@ -74,12 +74,12 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 		batch = batch[:min(len(batch), budget/(qp.mtu+overhead)+1)]
 	}
 	w := &qp.sq.win
-	size := w.size
+	size, long := w.size, w.long
 	if limit := c.ctl.Window(now); limit > 0 {
-		w.size = min(size, limit)
+		w.size, w.long = min(size, limit), 0
 	}
 	n := qp.takeTurn(now, batch)
-	w.size = size
+	w.size, w.long = size, long
 	bytes := 0
 	for i := range batch[:n] {
 		if batch[i].isPaced() {

@@ -5,33 +5,42 @@ import (
 	"sync/atomic"
 )
 
-// CQ is a completion queue: a ring with one producer, the engine, and one
-// consumer at a time, which may poll and arm while the engine runs.
+// CQ is a completion queue: a ring with one producer at a time, an engine, and one
+// consumer at a time, which may poll and arm while the engine runs. The engine that made the
+// CQ is its home; others can complete there once it is shared.
 //
 // A CQ that overflows is dead, as in the specification (IBTA 11.6.3.1, CQ
 // error): it raises EventCQError once, keeps what it has for Poll and takes
 // no further completion; every QP whose completion it refuses goes to ERR.
 type CQ struct {
-	e        *Engine
+	e        *Engine // the home
 	userData any
-	users    int // QP work queues that complete here
-	pending  eventSet
-	gone     bool // destroyed
+	shared
+	over atomic.Uint32 // overflowed, destroyed: no more completions
 
-	// Producer side.
+	// Producer side: under the lock of the home, or the CQ's own if it is shared. The consumer may be on
+	// another core, so what either of them writes has cache lines of its own.
+	_        [64]byte
 	prod     *cqRing
 	tail     uint64 // completions ever pushed
+	limit    uint64 // tail for which there is room, by the head that the producer last saw
 	capacity int
-
-	// Shared.
-	head   atomic.Uint64 // completions ever polled; written by the consumer
-	armed  atomic.Uint32 // armNone, armSolicited or armAny
-	dead   atomic.Bool   // overflowed
-	events uint64        // EventCompletion raised, for tests and statistics
+	events   uint64 // EventCompletion raised, for tests and statistics
+	pending  eventSet
+	armed    atomic.Uint32 // armNone, armSolicited or armAny
 
 	// Consumer side.
+	_    [64]byte
+	head atomic.Uint64 // completions ever polled
 	cons *cqRing
+	_    [48]byte
 }
+
+// Why a CQ takes no more completions.
+const (
+	cqOverflowed = 1 << iota
+	cqDestroyed
+)
 
 // What an armed CQ waits for.
 const (
@@ -48,6 +57,7 @@ type cqRing struct {
 	tail  atomic.Uint64
 	end   atomic.Uint64 // noEnd until the ring is replaced
 	next  *cqRing       // published by end
+	_     [16]byte      // to the end of a cache line, so that the CQs of two engines share none
 }
 
 const noEnd = ^uint64(0)
@@ -79,32 +89,50 @@ func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
 	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
 }
 
-// push appends a completion; the engine only. It returns false if the CQ
-// overflowed, now or earlier; then the caller moves the QP to ERR.
-func (cq *CQ) push(wc *WC, solicited bool) bool {
-	if cq.dead.Load() || cq.gone {
-		return false
+// push appends a completion of a QP of e. It returns false if the CQ
+// overflowed, now or earlier; then the caller moves the QP to ERR. Events go to e: it
+// may be another engine than the home.
+func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
+	if cq.on.Load() {
+		cq.mu.Lock()
 	}
-	if cq.tail-cq.head.Load() >= uint64(cq.capacity) {
-		cq.dead.Store(true)
-		cq.e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
-		return false
-	}
-	r := cq.prod
-	r.slots[cq.tail&uint64(len(r.slots)-1)] = *wc
-	cq.tail++
-	r.tail.Store(cq.tail)
-	// The store above and the load below are ordered against Arm's store and
-	// the Poll after it: either this sees the CQ armed, or that poll sees the
-	// completion.
-	if a := cq.armed.Load(); a != armNone {
-		if a == armAny || solicited || wc.Status != WCSuccess {
-			cq.armed.Store(armNone)
-			cq.events++
-			cq.e.events.push(&cq.pending, Event{Type: EventCompletion, CQ: cq})
+	ok := cq.tail < cq.limit || cq.room(e)
+	if ok {
+		r := cq.prod
+		r.slots[cq.tail&uint64(len(r.slots)-1)] = *wc
+		cq.tail++
+		r.tail.Store(cq.tail)
+		// The store above and the load below are ordered against Arm's store and
+		// the Poll after it: either this sees the CQ armed, or that poll sees the
+		// completion.
+		if a := cq.armed.Load(); a != armNone {
+			if a == armAny || solicited || wc.Status != WCSuccess {
+				cq.armed.Store(armNone)
+				cq.events++
+				e.events.push(&cq.pending, Event{Type: EventCompletion, CQ: cq})
+			}
 		}
 	}
-	return true
+	if cq.on.Load() { // as before: it changes under the lock of each engine that pushes
+		cq.mu.Unlock()
+	}
+	return ok
+}
+
+// room looks again how far the consumer is, and reports whether there is room for one more completion. A CQ
+// that has none is dead from then on.
+func (cq *CQ) room(e *Engine) bool {
+	if cq.over.Load() != 0 {
+		return false
+	}
+	if limit := cq.head.Load() + uint64(cq.capacity); cq.tail < limit {
+		cq.limit = limit
+		return true
+	}
+	cq.limit = 0
+	cq.over.Store(cqOverflowed)
+	e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
+	return false
 }
 
 // Poll moves up to len(wcs) completions out of the CQ and returns how many.
@@ -155,18 +183,21 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 }
 
 // Resize changes the capacity to n; it fails with ErrBusy if more completions
-// are waiting. It is a command: it may run beside Poll, not beside the engine.
+// are waiting. It is a command: it may run beside Poll, and beside other engines if the CQ is
+// shared, not beside its home.
 func (cq *CQ) Resize(n int) error {
-	if cq.gone {
+	if cq.destroyed() {
 		return &OpError{Op: "resize CQ", Err: ErrDestroyed}
 	}
 	if err := checkCQE("resize CQ", n); err != nil {
 		return err
 	}
+	defer cq.unlock(cq.lock())
 	if cq.tail-cq.head.Load() > uint64(n) {
 		return opErr("resize CQ", ErrBusy, "more than %d completions wait", n)
 	}
 	cq.capacity = n
+	cq.limit = 0 // room looks anew
 	old := cq.prod
 	r := newCQRing(n)
 	if len(r.slots) == len(old.slots) {
@@ -181,23 +212,29 @@ func (cq *CQ) Resize(n int) error {
 
 // Overflowed reports whether completions were lost because the CQ was full. None
 // will come any more behind those that Poll still returns. The consumer may call it.
-func (cq *CQ) Overflowed() bool { return cq.dead.Load() }
+func (cq *CQ) Overflowed() bool { return cq.over.Load()&cqOverflowed != 0 }
 
 // Cap returns how many completions the CQ holds.
-func (cq *CQ) Cap() int { return cq.capacity }
+func (cq *CQ) Cap() int {
+	defer cq.unlock(cq.lock())
+	return cq.capacity
+}
 
 // UserData returns what was given to CreateCQ.
 func (cq *CQ) UserData() any { return cq.userData }
 
-// Destroy fails with ErrBusy while QPs use the CQ.
+// Destroy fails with ErrBusy while QPs use the CQ. It is a command of the home. Events of the CQ in
+// the home are dropped; if the CQ is shared, another engine may have one, whose receiver looks whether the
+// CQ is still there.
 func (cq *CQ) Destroy() error {
-	switch {
-	case cq.gone:
-		return &OpError{Op: "destroy CQ", Err: ErrDestroyed}
-	case cq.users > 0:
-		return opErr("destroy CQ", ErrBusy, "%d queues use it", cq.users)
+	if users, ok := cq.end(); !ok {
+		if users < 0 {
+			return &OpError{Op: "destroy CQ", Err: ErrDestroyed}
+		}
+		return opErr("destroy CQ", ErrBusy, "%d queues use it", users)
 	}
-	cq.gone = true
+	cq.over.Store(cq.over.Load() | cqDestroyed)
+	cq.limit = 0
 	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })
 	cq.e.events.release(cqEvents)
 	return nil

@@ -16,7 +16,7 @@ func TestCQOrderAcrossWrap(t *testing.T) {
 	next := uint64(0)
 	for round := range uint64(50) {
 		for i := range uint64(3) {
-			require.True(t, cq.push(&WC{ID: round*3 + i}, false))
+			require.True(t, cq.push(b.e, &WC{ID: round*3 + i}, false))
 		}
 		require.Equal(t, 3, cq.Len())
 		var buf [2]WC
@@ -38,17 +38,17 @@ func TestCQOverflow(t *testing.T) {
 	b := newBench(t)
 	cq, err := b.e.CreateCQ(2, nil)
 	require.NoError(t, err)
-	require.True(t, cq.push(&WC{ID: 1}, false))
-	require.True(t, cq.push(&WC{ID: 2}, false))
-	require.False(t, cq.push(&WC{ID: 3}, false))
-	require.False(t, cq.push(&WC{ID: 4}, false))
+	require.True(t, cq.push(b.e, &WC{ID: 1}, false))
+	require.True(t, cq.push(b.e, &WC{ID: 2}, false))
+	require.False(t, cq.push(b.e, &WC{ID: 3}, false))
+	require.False(t, cq.push(b.e, &WC{ID: 4}, false))
 	ev, ok := b.e.PollEvent()
 	require.True(t, ok)
 	require.Equal(t, EventCQError, ev.Type)
 	require.Same(t, cq, ev.CQ)
 	require.Empty(t, drainEvents(b.e))
 	require.Equal(t, []WC{{ID: 1}, {ID: 2}}, pollAll(cq))
-	require.False(t, cq.push(&WC{ID: 5}, false), "dead for good")
+	require.False(t, cq.push(b.e, &WC{ID: 5}, false), "dead for good")
 	require.Empty(t, drainEvents(b.e))
 }
 
@@ -73,8 +73,8 @@ func TestCQArm(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b.cq.armed.Store(armNone)
 			tc.arm()
-			require.True(t, b.cq.push(&tc.wc, tc.solicited))
-			require.True(t, b.cq.push(&tc.wc, tc.solicited), "a second one makes no second event")
+			require.True(t, b.cq.push(b.e, &tc.wc, tc.solicited))
+			require.True(t, b.cq.push(b.e, &tc.wc, tc.solicited), "a second one makes no second event")
 			var want []EventType
 			if tc.want {
 				want = []EventType{EventCompletion}
@@ -91,7 +91,7 @@ func TestCQResize(t *testing.T) {
 	require.NoError(t, err)
 	push := func(from, to uint64) {
 		for id := from; id < to; id++ {
-			require.True(t, cq.push(&WC{ID: id}, false))
+			require.True(t, cq.push(b.e, &WC{ID: id}, false))
 		}
 	}
 	push(0, 4)
@@ -109,8 +109,14 @@ func TestCQResize(t *testing.T) {
 	require.Equal(t, []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}, got)
 	require.NoError(t, cq.Resize(1))
 	push(9, 10)
-	require.False(t, cq.push(&WC{}, false), "the new capacity counts")
+	require.False(t, cq.push(b.e, &WC{}, false), "the new capacity counts")
 	require.Equal(t, []WC{{ID: 9}}, pollAll(cq))
+
+	cq, err = b.e.CreateCQ(8, nil)
+	require.NoError(t, err)
+	require.True(t, cq.push(b.e, &WC{}, false), "there was room for eight")
+	require.NoError(t, cq.Resize(1))
+	require.False(t, cq.push(b.e, &WC{}, false))
 }
 
 func TestCQBadArguments(t *testing.T) {
@@ -124,12 +130,12 @@ func TestCQBadArguments(t *testing.T) {
 	require.ErrorIs(t, b.cq.Destroy(), ErrBusy)
 	require.NoError(t, qp.Destroy())
 	b.cq.Arm(false)
-	b.cq.push(&WC{}, false)
+	b.cq.push(b.e, &WC{}, false)
 	require.NoError(t, b.cq.Destroy())
 	require.Empty(t, drainEvents(b.e), "events of a destroyed CQ are gone")
 	require.ErrorIs(t, b.cq.Destroy(), ErrDestroyed)
 	require.ErrorIs(t, b.cq.Resize(5), ErrDestroyed)
-	require.False(t, b.cq.push(&WC{}, false))
+	require.False(t, b.cq.push(b.e, &WC{}, false))
 }
 
 // One producer, one consumer that sleeps only after arming and polling once
@@ -145,7 +151,7 @@ func TestCQConcurrent(t *testing.T) {
 		for id := uint64(0); id < total; {
 			lock.Lock()
 			if cq.tail-cq.head.Load() < uint64(cq.capacity) {
-				cq.push(&WC{ID: id, ByteLen: uint32(id)}, false)
+				cq.push(b.e, &WC{ID: id, ByteLen: uint32(id)}, false)
 				id++
 				if id%5000 == 0 {
 					_ = cq.Resize(8 << (id / 5000)) // growing always succeeds
@@ -190,7 +196,7 @@ func TestCQNoAllocs(t *testing.T) {
 	wc := WC{ID: 1}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		b.cq.Arm(false)
-		b.cq.push(&wc, true)
+		b.cq.push(b.e, &wc, true)
 		b.cq.Poll(buf[:])
 		b.e.events.pop()
 	}))

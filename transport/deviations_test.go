@@ -472,7 +472,7 @@ func TestDeviation22NAKInReadStream(t *testing.T) {
 	d.a.eng.HandlePacket(d.now, &rx)
 	batch := make([]transport.TxPacket, 3)
 	require.Equal(t, 3, d.a.eng.PollTransmit(d.now, batch))
-	require.NoError(t, r.Deregister())
+	require.NoError(t, r.Deregister(nil))
 	require.Equal(t, 1, d.a.eng.PollTransmit(d.now, batch))
 	var pk ib.Packet
 	require.Equal(t, ib.DecodeOK, pk.Decode(append(batch[0].AppendTo(nil), 0, 0, 0, 0)))

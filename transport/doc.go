@@ -36,6 +36,14 @@
 // time; the shell holds a lock. The exceptions are [CQ.Poll], [CQ.Arm], [CQ.Len]
 // and [CQ.Overflowed], which one consumer may call concurrently with the engine.
 //
+// A device may have several engines, each with a lock, on cores of their own. They have one [mem.Table] and
+// different parts of the QP numbers ([Config].Slot), so that a number is one QP's in the whole device. A QP uses
+// regions, windows and PDs of the table, whoever made them, address handles of its own engine, and
+// CQs and SRQs of its own engine, or of another one after Share was called with the locks of both held
+// (share.go). An engine raises the events that it has the cause of, also those of a CQ or an SRQ of
+// another engine. A shared CQ that overflows ends the QPs of each engine at their next
+// completion. Resize and Destroy are commands of the engine that made the object.
+//
 // # Room
 //
 // A datagram receiver has a buffer and no back pressure, so the engine bounds what is
@@ -88,6 +96,14 @@
 //     has sent what it owed up to that NAK. It answers nothing else: no READ is
 //     done again, no saved result is sent. After Modify to ERR nothing is sent at all.
 //
+// # Messages that leave as several
+//
+// On a link that segments ([Config].GSO) a WRITE of 2 to 64 packets leaves as that many WRITE ONLY messages, and a READ of a
+// few is asked for packet by packet, so that packets of many messages share datagrams (requester.apart). For the
+// program it is one request with one completion. It differs in one thing: a WRITE that fails at the peer, because it
+// exceeds a region or a right was taken away, has changed what was before the packet that failed. WRITEs with immediate data, and those
+// of more packets, change nothing if their first packet is refused.
+//
 // # What others can do
 //
 // RoCE authenticates nobody. Addresses and QP number make a packet one of the peer's,
@@ -104,7 +120,9 @@
 //	                                         a duplicate. Nothing bounds this but 24 bits
 //	knows no PSN   a fatal NAK               ends the QP if its PSN is outstanding: 2^24
 //	                                         through the packets in flight, 65,000 NAKs for
-//	                                         256. Nothing bounds this but the window
+//	                                         256, 16,000 for the 1024 that long messages
+//	                                         have at a path MTU of 1024. Nothing bounds this
+//	                                         but the window
 //	knows no PSN   CNPs, which have none     the least rate of the algorithm (Profile.MinRate)
 //	                                         while they come; full rate 0.1 s later
 //	                                         (DCQCNPaper) or 1 s (DCQCNMellanox).

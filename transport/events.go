@@ -1,9 +1,10 @@
 package transport
 
 // eventQueue holds the events that PollEvent has not taken yet. Every object
-// has at most one event of each type in the queue, so its length is bounded
+// has at most one event of each type in a queue, so its length is bounded
 // by the number of objects, and room for them is made when they are created:
-// raising an event never allocates.
+// raising an event does not allocate. An object that is shared has at most one event
+// of each type in all queues together, and room in the queue of each engine that has a QP with it.
 type eventQueue struct {
 	ring  []Event // length is a power of two, or 0
 	head  uint64
@@ -28,7 +29,12 @@ func (q *eventQueue) reserve(n int) {
 	for size < q.bound {
 		size *= 2
 	}
-	if size == len(q.ring) {
+	q.grow(size)
+}
+
+// grow makes the ring at least as large as a power of two.
+func (q *eventQueue) grow(size int) {
+	if size <= len(q.ring) {
 		return
 	}
 	ring := make([]Event, size)
@@ -42,28 +48,33 @@ func (q *eventQueue) reserve(n int) {
 func (q *eventQueue) release(n int) { q.bound -= n }
 
 // push adds ev unless its object, whose set is given, has one of that type in
-// the queue already.
+// a queue already. The lock of an object that is shared is held.
 func (q *eventQueue) push(pending *eventSet, ev Event) {
 	bit := eventSet(1) << ev.Type
 	if *pending&bit != 0 {
 		return
 	}
 	*pending |= bit
+	if q.tail-q.head == uint64(len(q.ring)) {
+		// The event of a CQ that is shared is still here, but not the QP that had reserved room for it.
+		q.grow(max(2*len(q.ring), 16))
+	}
 	q.ring[q.tail&uint64(len(q.ring)-1)] = ev
 	q.tail++
 }
 
-// pop takes the oldest event.
+// pop takes the oldest event. Those of an object that its home has destroyed are dropped.
 func (q *eventQueue) pop() (Event, bool) {
-	if q.head == q.tail {
-		return Event{}, false
+	for q.head != q.tail {
+		slot := &q.ring[q.head&uint64(len(q.ring)-1)]
+		ev := *slot
+		*slot = Event{}
+		q.head++
+		if ev.taken() {
+			return ev, true
+		}
 	}
-	slot := &q.ring[q.head&uint64(len(q.ring)-1)]
-	ev := *slot
-	*slot = Event{}
-	q.head++
-	*ev.pending() &^= 1 << ev.Type
-	return ev, true
+	return Event{}, false
 }
 
 // purge drops the events of an object that goes away.
@@ -82,15 +93,23 @@ func (q *eventQueue) purge(match func(*Event) bool) {
 	q.tail = to
 }
 
-// pending returns the set of the object that ev belongs to.
-func (ev *Event) pending() *eventSet {
+// taken notes that the event has left the queue, and reports whether its object is still there.
+func (ev *Event) taken() bool {
+	var pending *eventSet
+	var s *shared
 	switch {
 	case ev.CQ != nil:
-		return &ev.CQ.pending
+		pending, s = &ev.CQ.pending, &ev.CQ.shared
 	case ev.SRQ != nil:
-		return &ev.SRQ.pending
+		pending, s = &ev.SRQ.pending, &ev.SRQ.shared
+	default:
+		ev.QP.pending &^= 1 << ev.Type
+		return true
 	}
-	return &ev.QP.pending
+	locked := s.lock()
+	*pending &^= 1 << ev.Type
+	s.unlock(locked)
+	return !s.destroyed()
 }
 
 // raise queues an asynchronous event of the QP.

@@ -214,13 +214,13 @@ func (z *fuzzer) checkExtra() {
 // finish destroys everything, in an order that works.
 func (z *fuzzer) finish() {
 	for _, w := range z.mws {
-		_ = w.Dealloc()
+		_ = w.Dealloc(nil)
 	}
 	for _, qp := range z.qps {
 		_ = qp.Destroy()
 	}
 	for _, r := range z.mrs {
-		_ = r.Deregister()
+		_ = r.Deregister(nil)
 	}
 }
 
@@ -262,7 +262,7 @@ func (z *fuzzer) op() {
 	case op < 240:
 		_ = z.srqs[0].Modify(int(int8(z.u8())), int(int8(z.u8())))
 	case op < 242:
-		_ = z.mrs[z.pick(len(z.mrs))].Deregister()
+		_ = z.mrs[z.pick(len(z.mrs))].Deregister(nil)
 	case op < 244:
 		z.addMR(int(z.u16()), mem.Access(z.u16()))
 	case op < 246:

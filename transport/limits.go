@@ -26,7 +26,8 @@ const (
 	// DefaultMaxUnackedPackets bounds the send window of a QP, in packets.
 	// rdma_rxe uses 128. Two datagrams of 128 small packets, and 1 MiB of large
 	// ones, are the least that keeps both ends at work: with half of that WRITEs
-	// of 1 MiB got little more than half as far on one machine.
+	// of 1 MiB got little more than half as far on one machine. Packets of long messages count by
+	// their bytes: see longBytes.
 	DefaultMaxUnackedPackets = 256
 	// DefaultAckReqInterval is the largest number of packets of a message
 	// without AckReq. An acknowledgement is a datagram of its own and costs as
@@ -55,6 +56,9 @@ const (
 	maxFlight = 1024
 	// runsCount is how many packets of runs count as one by itself.
 	runsCount = 4
+	// fewPackets is how many packets by themselves on their way to an address are so few that one more
+	// is sent at once: those of a few conversations, each of which waits for its answer.
+	fewPackets = 4
 	// leastFlight is the part of the bound that loss leaves of it, as a divisor.
 	leastFlight = 16
 	// headerRoom is what headers take of a packet in a receive buffer, in bytes:
@@ -68,9 +72,20 @@ const (
 	// txQuantum is how many packets a QP may send on one turn: at 4096 bytes
 	// four segmented datagrams of 15, at 1024 bytes one of 60.
 	txQuantum = 60
+	// longBytes is the least length of a message whose packets are counted by their bytes; maxLong bounds how
+	// many times more of them than usual there may be, as a power of 2: to 1024 by default, at a path MTU of
+	// 1024 or less. With 256 of them both ends waited for each other for a quarter of the time.
+	longBytes = 4096
+	maxLong   = 2
+	// maxApart is the most packets of a WRITE or READ that leaves as messages of one packet each.
+	// The packets of longer ones fill datagrams by themselves.
+	maxApart = 64
+	// apartDepth is how many READs that are apart the depth of the connection has room for, at least.
+	apartDepth = 8
 	// minSendSlots is the size of a send queue's ring after its first request;
-	// it doubles on demand.
-	minSendSlots = 16
+	// it doubles on demand. Of thousands of QPs with a request each now and then the whole ring passes
+	// through the cache.
+	minSendSlots = 4
 )
 
 // Steps of loss recovery.

@@ -226,7 +226,7 @@ func (s *lives) run() {
 	}
 	for i := range s.p.ends {
 		if r := s.extra[i]; r.Registered() {
-			require.NoError(s.t, r.Deregister())
+			require.NoError(s.t, r.Deregister(nil))
 		}
 	}
 	s.p.advance(20 * second)
@@ -275,7 +275,7 @@ func (s *lives) act() {
 		s.create(e, n)
 	case r < 990:
 		if reg := s.extra[i]; reg.Registered() {
-			require.NoError(s.t, reg.Deregister())
+			require.NoError(s.t, reg.Deregister(nil))
 		} else {
 			s.register(i)
 		}

@@ -48,6 +48,7 @@ type loopOptions struct {
 	cqe       int
 	onRelease func()
 	tracer    Tracer
+	gso       bool
 }
 
 func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
@@ -56,7 +57,7 @@ func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
 	var err error
 	s.e, err = New(Config{
 		GIDs: []netip.Addr{s.addr}, MTU: ib.MTU4096, Mem: s.mem,
-		Rand: rand.NewChaCha8([32]byte{seed}), Tuning: o.tuning, Tracer: o.tracer,
+		Rand: rand.NewChaCha8([32]byte{seed}), Tuning: o.tuning, Tracer: o.tracer, GSO: o.gso,
 	})
 	require.NoError(t, err)
 	s.pd, err = s.mem.AllocPD()

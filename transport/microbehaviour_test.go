@@ -422,7 +422,7 @@ func TestMicroBehavioursEveryPacket(t *testing.T) {
 // times that (IBTA 9.7.6.1.3 lets it be that late).
 func TestMicroBehaviourTimeout(t *testing.T) {
 	for code := ib.TimeoutCode(1); code < 20; code++ {
-		d := newPuppet(t, pairConfig{}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
+		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbeNs: -1}}}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
 		d.a.post(d.a.write(0, 0, 8))
 		d.wait(100 * second)
 		require.Len(t, d.log, 8)

@@ -10,7 +10,13 @@ import (
 // it and keeps its address stable, so that a link can hang prepared state
 // (socket address, ICRC of the flow) on it.
 type Path struct {
-	Src, Dst     netip.Addr
+	Src, Dst netip.Addr
+
+	// Link belongs to the link that sends on this path. The engine sets it to
+	// nil whenever another field changes. LinkMark is the link's, too.
+	Link     any
+	LinkMark uint32
+
 	SGIDIndex    int    // index of Src in Config.GIDs
 	SrcPort      uint16 // UDP source port for links that choose it per flow
 	FlowLabel    uint32
@@ -25,10 +31,6 @@ type Path struct {
 	// TooLong counts the packets that the link could not send on this path because they are
 	// longer than it carries: the interface has a smaller MTU by now, or a router said so.
 	TooLong uint64
-
-	// Link belongs to the link that sends on this path. The engine sets it to
-	// nil whenever another field changes.
-	Link any
 }
 
 // MaxTxFrags is how many pieces of registered memory one packet refers to

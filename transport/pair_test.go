@@ -44,6 +44,7 @@ type pair struct {
 	steps   int
 	watcher *watcher // nil for none
 	tuning  [2]transport.Tuning
+	gso     [2]bool // packets of an end come in runs
 	pathMTU int
 }
 
@@ -121,6 +122,7 @@ type pairConfig struct {
 	cqe    int
 	bytes  int // of memory at each end; 0 for bufBytes
 	room   [2]transport.Room
+	gso    [2]bool
 	mr     mem.Access // of both regions; 0 for everything but FlushPersistent
 	tracer transport.Tracer
 }
@@ -131,7 +133,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	t.Helper()
 	p := &pair{
 		t: t, delay: us, logging: true, conns: map[connKey]*conn{},
-		batch: make([]transport.TxPacket, 16), tuning: c.tuning,
+		batch: make([]transport.TxPacket, 16), tuning: c.tuning, gso: c.gso,
 	}
 	if c.mtu == 0 {
 		c.mtu = ib.MTU1024
@@ -170,7 +172,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 			continue
 		}
 		e.eng, err = transport.New(transport.Config{
-			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i], Tracer: c.tracer, Room: c.room[i],
+			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i], Tracer: c.tracer, Room: c.room[i], GSO: c.gso[i],
 		})
 		require.NoError(t, err)
 		e.cq, err = e.eng.CreateCQ(c.cqe, nil)
@@ -235,7 +237,7 @@ func (p *pair) transmit(e *end) {
 func (p *pair) put(e *end, data []byte, src, dst netip.Addr, tclass uint8) {
 	f := &flight{from: e, sent: p.now, at: p.now + p.delay, seq: p.seq, data: data}
 	p.seq++
-	f.rx = transport.RxPacket{Src: src, Dst: dst, TrafficClass: tclass, HopLimit: 64}
+	f.rx = transport.RxPacket{Src: src, Dst: dst, TrafficClass: tclass, HopLimit: 64, InRun: p.gso[e.i]}
 	if err := f.pkt.Decode(data); err != ib.DecodeOK {
 		p.t.Fatalf("%s sent % x: %v", e.name, data, err)
 	}

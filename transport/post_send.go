@@ -133,7 +133,7 @@ func (sq *requester) copyInline(dst []byte, wr *SendWR) error {
 	qp := sq.qp
 	for i := range wr.SGList {
 		e := &wr.SGList[i]
-		b, _, f := qp.e.cfg.Mem.Local(qp.pd, e.LKey, e.Addr, e.Length, 0)
+		b, f := qp.e.cfg.Mem.Local(qp.pd, e.LKey, e.Addr, e.Length, 0)
 		if f != mem.FaultNone {
 			return opErr("post send", f, "inline element %d", i)
 		}
@@ -216,6 +216,8 @@ func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 		return opErr("post send", ErrDestroyed, "address handle")
 	case wr.AH.pd != qp.pd:
 		return &ArgError{"post send", "ud.ah", "of another protection domain"}
+	case wr.AH.e != qp.e:
+		return &ArgError{"post send", "ud.ah", "of another engine"}
 	case wr.RemoteQPN > ib.QPNMask || wr.RemoteQPN == 0:
 		return &ArgError{"post send", "ud.remote_qpn", wr.RemoteQPN.String()}
 	case n > uint64(min(qp.mtu, qp.e.mtu.Bytes())):

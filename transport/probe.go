@@ -37,13 +37,24 @@ func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
 // update computes waitNs, after a sample. Twice the round trip and four times its
 // variance leave room for a peer that gathers ACKs, which the samples show. If the ACK
 // timeout is as short as that there is no use for a probe.
+//
+// Before the first sample the round trip of others to the same address counts as one.
+// Without these it is a quarter of the ACK timeout, which is set for the slowest peer that is
+// thought of: the first operation is the one that somebody waits for.
 func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 	least := qp.e.cfg.Tuning.LossProbeNs
 	if least == 0 {
 		least = DefaultLossProbeNs
 	}
+	ns := 2*rtt.smoothed + 4*rtt.variance
+	if rtt.smoothed == 0 {
+		ns = p.limitNs / 2
+		if f := qp.sq.flight; f != nil && f.rttNs != 0 {
+			ns = 4 * f.rttNs // the variance of a first sample is half of it
+		}
+	}
 	p.waitNs = 0
-	if ns := max(least, 2*rtt.smoothed+4*rtt.variance); rtt.smoothed != 0 && ns <= p.limitNs {
+	if ns = max(least, ns); ns <= p.limitNs {
 		p.waitNs = ns
 	}
 	p.next()
@@ -213,6 +224,7 @@ func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
 	e := qp.e
 	e.counters.LossProbes++
 	e.counters.RetransmittedPkts++
+	sq.sentAgain++
 	if e.cfg.Tracer != nil {
 		e.cfg.Tracer.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: qp.num, PSN: sq.psn, Detail: "probe"})
 	}

@@ -196,7 +196,11 @@ func TestLossProbeWait(t *testing.T) {
 		timeout ib.TimeoutCode
 		want    int64 // ns; 0 for none
 	}{
-		{"none measured", nil, 0, 14, 0},
+		{"none measured", nil, 0, 14, ackTimeoutNs / 4},
+		{"none measured, short timeout", nil, 0, 9, DefaultLossProbeNs},
+		{"none measured, no time for it", nil, 0, 8, 0},
+		{"none measured, switched off", nil, -1, 14, 0},
+		{"none measured, no timeout", nil, 0, 0, 0},
 		{"short", []int64{10e3}, 0, 14, DefaultLossProbeNs},
 		{"short, and tuned", []int64{10e3}, 1e3, 14, 2*10e3 + 4*5e3},
 		{"long", []int64{2e6}, 0, 14, 2*2e6 + 4*1e6},
@@ -322,7 +326,7 @@ func TestNothingToProbeWith(t *testing.T) {
 			require.NoError(s.t, err)
 			s.post(WRWrite, 8, func(wr *SendWR) { wr.SGList = []SGE{{Addr: r.IOVA(), Length: 8, LKey: r.LKey()}} })
 			s.sent()
-			require.NoError(s.t, r.Deregister())
+			require.NoError(s.t, r.Deregister(nil))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,38 +24,41 @@ import (
 //	mcast.go, cnp.go      multicast groups, congestion notification
 //	congestion.go         rate limit and pacing
 //	room.go               what may be on its way, over all QPs
+//
+// The order of the fields is that in which packets meet them: what every one needs is together, since with thousands
+// of QPs at work it is not in the cache, and each line of 64 bytes costs as much as handling a packet otherwise does.
 type QP struct {
-	e        *Engine
-	num      ib.QPN
-	typ      ib.Transport
-	state    QPState
-	attr     QPAttr // State and CurState are unused: see state
-	caps     QPCaps
-	sigAll   bool
-	pd       *mem.PD
-	sendCQ   *CQ
-	recvCQ   *CQ
-	srq      *SRQ
-	path     Path
-	mtu      int // path MTU in bytes
-	userData any
+	e     *Engine
+	num   ib.QPN
+	typ   ib.Transport
+	state QPState
 
 	pending     eventSet
 	established bool // EventCommEstablished was raised
 	watchFirst  bool // raise it in RTS too: see WatchEstablished
 	sqDraining  bool // SQD, and not drained yet
 	gone        bool // destroyed
+	sigAll      bool
 
-	sq      requester // send queue: requester and completer
-	rq      recvQueue // own receive queue, unused with an SRQ
-	curRecv *recvWQE  // taken from rq or srq, not completed yet
-	noRecv  uint64    // of Counters.DropNoRecv
-	resp    responder
-	cc      *congestion // nil: no congestion control
-
-	share  qpShare  // of budgets: see room.go
-	link   qpLink   // membership of the engine's ready list
+	link   qpLink      // membership of the engine's ready list
+	cc     *congestion // nil: no congestion control
+	share  qpShare     // of budgets: see room.go
+	sendCQ *CQ
+	pd     *mem.PD
 	timers qpTimers // see timer.go
+	path   Path
+	attr   QPAttr    // State and CurState are unused: see state
+	mtu    int       // path MTU in bytes
+	sq     requester // send queue: requester and completer
+	resp   responder
+
+	caps     QPCaps
+	recvCQ   *CQ
+	srq      *SRQ
+	rq       recvQueue // own receive queue, unused with an SRQ
+	curRecv  *recvWQE  // taken from rq or srq, not completed yet
+	noRecv   uint64    // of Counters.DropNoRecv
+	userData any
 }
 
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes means a
@@ -71,7 +74,7 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.retainPD("create QP", a.PD); err != nil {
+	if err := e.retain(&a); err != nil {
 		return nil, err
 	}
 	qp := &QP{
@@ -80,12 +83,9 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	}
 	if qp.srq != nil {
 		qp.caps.MaxRecvWR, qp.caps.MaxRecvSGE = 0, 0
-		qp.srq.users++
 	} else {
 		qp.rq.init(a.Caps.MaxRecvWR, a.Caps.MaxRecvSGE)
 	}
-	qp.sendCQ.users++
-	qp.recvCQ.users++
 	qp.sq.init(qp)
 	qp.resp.init(qp)
 	if a.Type != ib.UD {
@@ -95,7 +95,7 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 		}
 		qp.cc = newCongestion(cfg)
 	}
-	e.events.reserve(qpEvents)
+	e.events.reserve(qp.eventRoom())
 	e.qps[n] = qp
 	return qp, nil
 }
@@ -148,18 +148,59 @@ func (qp *QP) Destroy() error {
 	qp.state = StateReset
 	qp.gone = true
 	qp.pd.Release()
-	qp.sendCQ.users--
-	qp.recvCQ.users--
+	qp.sendCQ.leave()
+	qp.recvCQ.leave()
 	if qp.srq != nil {
-		qp.srq.users--
+		qp.srq.leave()
 	}
 	delete(e.qps, qp.num)
 	if e.lastQP == qp {
 		e.lastQP = nil
 	}
 	e.events.purge(func(ev *Event) bool { return ev.QP == qp })
-	e.events.release(qpEvents)
+	e.events.release(qp.eventRoom())
 	return nil
+}
+
+// retain notes that a new QP uses its PD, CQs and SRQ, or says which of them cannot be used.
+func (e *Engine) retain(a *QPInitAttr) error {
+	const op = "create QP"
+	if err := e.retainPD(op, a.PD); err != nil {
+		return err
+	}
+	// checkInitAttr has looked at them, but one that is shared may have been destroyed since.
+	gone := ""
+	switch {
+	case !a.SendCQ.use():
+		gone = "send_cq"
+	case !a.RecvCQ.use():
+		a.SendCQ.leave()
+		gone = "recv_cq"
+	case a.SRQ != nil && !a.SRQ.use():
+		a.SendCQ.leave()
+		a.RecvCQ.leave()
+		gone = "srq"
+	}
+	if gone != "" {
+		a.PD.Release()
+		return &ArgError{op, gone, "destroyed"}
+	}
+	return nil
+}
+
+// eventRoom is how many events the QP can have in the queue of its engine: its own, and those of objects
+// that have another home.
+func (qp *QP) eventRoom() int {
+	n := qpEvents
+	for _, cq := range []*CQ{qp.sendCQ, qp.recvCQ} {
+		if cq.e != qp.e {
+			n += cqEvents
+		}
+	}
+	if qp.srq != nil && qp.srq.e != qp.e {
+		n += srqEvents
+	}
+	return n
 }
 
 // quiesce stops the timers and takes the QP off the ready list.
@@ -185,8 +226,16 @@ func (qp *QP) Query() (QPAttr, QPInitAttr) {
 	}
 }
 
-// InFlight reports whether an RC QP has sent packets that are not acknowledged.
-func (qp *QP) InFlight() bool { return qp.typ == ib.RC && qp.sq.una != qp.sq.psn }
+// InFlight reports whether packets that are not acknowledged are on their way: some of this RC QP, or a few
+// of others, to the same peer. What is posted now need then not leave at once: the peer is at
+// work, and messages to it share datagrams, whichever QPs they are of.
+func (qp *QP) InFlight() bool {
+	if qp.typ != ib.RC {
+		return false
+	}
+	f := qp.sq.flight
+	return qp.sq.una != qp.sq.psn || f != nil && f.used >= fewPackets*f.single.packet
+}
 
 // Number returns the QPN.
 func (qp *QP) Number() ib.QPN { return qp.num }

@@ -43,18 +43,17 @@ func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 		return bad("send_cq", "missing")
 	case a.RecvCQ == nil:
 		return bad("recv_cq", "missing")
-	case a.SendCQ.gone:
-		return bad("send_cq", "destroyed")
-	case a.RecvCQ.gone:
-		return bad("recv_cq", "destroyed")
-	case a.SendCQ.e != e:
-		return bad("send_cq", "of another engine")
-	case a.RecvCQ.e != e:
-		return bad("recv_cq", "of another engine")
-	case a.SRQ != nil && a.SRQ.gone:
-		return bad("srq", "destroyed")
-	case a.SRQ != nil && a.SRQ.e != e:
-		return bad("srq", "of another engine")
+	}
+	if why := a.SendCQ.usableBy(e, a.SendCQ.e); why != "" {
+		return bad("send_cq", "%s", why)
+	}
+	if why := a.RecvCQ.usableBy(e, a.RecvCQ.e); why != "" {
+		return bad("recv_cq", "%s", why)
+	}
+	if a.SRQ != nil {
+		if why := a.SRQ.usableBy(e, a.SRQ.e); why != "" {
+			return bad("srq", "%s", why)
+		}
 	}
 	if c := a.Congestion; c != nil {
 		if err := c.Check(); err != nil {

@@ -50,18 +50,20 @@ func (qp *QP) enterErr(now int64) {
 // posted, in order. If the CQ is full the rest is dropped: the CQ tells.
 func (qp *QP) flushRecv() {
 	if w := qp.curRecv; w != nil {
-		qp.flushOneRecv(w)
+		id := w.id
 		qp.recycleRecv(w)
+		qp.flushOneRecv(id)
 	}
 	if qp.srq != nil {
 		return
 	}
 	for w := qp.rq.take(); w != nil; w = qp.rq.take() {
-		qp.flushOneRecv(w)
+		id := w.id
 		qp.rq.recycle(w)
+		qp.flushOneRecv(id)
 	}
 }
 
-func (qp *QP) flushOneRecv(w *recvWQE) {
-	qp.recvCQ.push(&WC{ID: w.id, Status: WCFlushErr, Opcode: WCRecv, QPN: qp.num}, false)
+func (qp *QP) flushOneRecv(id uint64) {
+	qp.recvCQ.push(qp.e, &WC{ID: id, Status: WCFlushErr, Opcode: WCRecv, QPN: qp.num}, false)
 }

@@ -81,7 +81,7 @@ func TestQPNumbers(t *testing.T) {
 
 func TestDestroyQP(t *testing.T) {
 	b := newBench(t)
-	refs, users := b.pd.Refs(), b.cq.users
+	refs, users := b.pd.Refs(), b.cq.users.Load()
 	qp := b.qp(t, ib.RC, nil)
 	moveTo(t, qp, StateRTS)
 	for range 2 {
@@ -91,7 +91,7 @@ func TestDestroyQP(t *testing.T) {
 	require.NoError(t, qp.Destroy())
 	require.Empty(t, pollAll(b.cq))
 	require.Equal(t, refs, b.pd.Refs())
-	require.Equal(t, users, b.cq.users)
+	require.Equal(t, users, b.cq.users.Load())
 	require.ErrorIs(t, qp.Destroy(), ErrDestroyed)
 	require.ErrorIs(t, qp.Modify(0, QPAttr{}, 0), ErrDestroyed)
 	require.ErrorIs(t, qp.PostSend(0, &SendWR{}), ErrDestroyed)
@@ -142,6 +142,6 @@ func TestDestroyQPWithWindows(t *testing.T) {
 	require.False(t, w1.Bound())
 	require.ErrorIs(t, q2.Destroy(), mem.ErrBusy)
 	require.Equal(t, q2, b.e.qps[q2.Number()], "still alive")
-	require.NoError(t, w2.Dealloc())
+	require.NoError(t, w2.Dealloc(nil))
 	require.NoError(t, q2.Destroy())
 }

@@ -88,11 +88,12 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	return n + qp.sq.sendRequests(now, batch[n:])
 }
 
-// maxBareAcks bounds how many queue pairs OnlyAcks looks at.
-const maxBareAcks = 8
+// maxBareAcks bounds how many queue pairs OnlyAcks looks at: as many as the packets of a batch can be
+// of.
+const maxBareAcks = 128
 
 // OnlyAcks reports whether PollTransmit would send nothing but ACKs of SENDs and
-// WRITEs, of a few queue pairs. They can wait for a moment in which the
+// WRITEs. They can wait for a moment in which the
 // application may have something to send, which then goes in the same datagram.
 func (e *Engine) OnlyAcks() bool {
 	i := 0

@@ -20,7 +20,6 @@ type recvWQE struct {
 	id    uint64
 	sges  []SGE  // into the slot's own array
 	total uint64 // sum of the SGE lengths, bytes
-	owner *recvQueue
 }
 
 // init makes room for n requests of up to sge elements.
@@ -40,7 +39,6 @@ func (q *recvQueue) grow(n int) {
 		copy(free, q.free)
 		for i := range slots {
 			w := &slots[i]
-			w.owner = q
 			w.sges = sges[i*q.maxSGE : i*q.maxSGE : (i+1)*q.maxSGE]
 			free = append(free, w)
 		}
@@ -155,21 +153,25 @@ func (qp *QP) takeRecv() *recvWQE {
 		panic("transport: second receive request taken")
 	}
 	if qp.srq != nil {
-		qp.curRecv = qp.srq.take()
+		qp.curRecv = qp.srq.take(qp.e)
 	} else {
 		qp.curRecv = qp.rq.take()
 	}
 	return qp.curRecv
 }
 
-// recycleRecv gives back the request that takeRecv returned, after its
-// completion was made.
+// recycleRecv gives back the request that takeRecv returned, before its
+// completion is seen.
 func (qp *QP) recycleRecv(w *recvWQE) {
 	if w != qp.curRecv {
 		panic("transport: receive request recycled twice")
 	}
 	qp.curRecv = nil
-	w.owner.recycle(w)
+	if qp.srq != nil {
+		qp.srq.recycle(w)
+	} else {
+		qp.rq.recycle(w)
+	}
 }
 
 // leaveRecv lets go of the request that takeRecv returned, without a completion: the
@@ -180,7 +182,7 @@ func (qp *QP) leaveRecv() {
 	case w == nil:
 	case qp.srq != nil:
 		qp.curRecv = nil
-		qp.srq.q.giveBack(w)
+		qp.srq.giveBack(w)
 	default:
 		qp.recycleRecv(w)
 	}

@@ -21,30 +21,34 @@ import "github.com/goroce/goroce/ib"
 // una whenever una != end, and the one at cur owns psn.
 type requester struct {
 	qp *QP
-	q  sendQueue
 
 	curPkt uint32 // packets of the request at cur that are sent
 	psn    ib.PSN
 	una    ib.PSN
 	end    ib.PSN
 
-	reads    readRing
-	sinceAck int // packets since the last AckReq
-	retry    retryState
-	rtt      rttEstimate
-	probe    probeState
-	win      window
-	credit   creditState
-
 	flight *flight // to the peer; nil: not bounded
 	out    int     // units of the flight that are charged
 	in     int     // units of Engine.reading that are charged
-	inRuns bool    // the last response to a READ came in a run
-	askNow bool    // the next packet asks for an answer
 	cost   int     // of the next packet
 
-	tx payloadCursor // payload of the request at cur
-	rx payloadCursor // where the response to the request at head goes
+	q sendQueue
+
+	retry    retryState
+	probe    probeState
+	win      window
+	sinceAck int // packets since the last AckReq
+	rtt      rttEstimate
+
+	inRuns bool // the last response to a READ came in a run
+	runs   bool // some did
+	askNow bool // the next packet asks for an answer
+
+	sentAgain uint32        // packets since RTS
+	tx        payloadCursor // payload of the request at cur
+	reads     readRing
+	credit    creditState
+	rx        payloadCursor // where the response to the request at head goes
 }
 
 // span returns how many PSNs there are from a up to b.
@@ -101,17 +105,18 @@ func (sq *requester) start(now int64) {
 	sq.psn = sq.qp.attr.SQPSN & ib.PSNMask
 	sq.una, sq.end = sq.psn, sq.psn
 	sq.reads.clear()
-	sq.curPkt, sq.sinceAck = 0, 0
+	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
+	sq.runs = false
 	sq.credit = creditState{}
 	sq.win = newWindow(sq.qp)
 	sq.stopProbe()
 	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
+	sq.qp.e.join(sq.qp)
 	sq.rtt, sq.probe = rttEstimate{}, probeState{}
-	sq.probe.configure(sq.qp, &sq.rtt)
+	sq.probe.configure(sq.qp, &sq.rtt) // by what is known of the peer
 	sq.retry.refill(&sq.qp.attr)
 	sq.tx.drop()
 	sq.rx.drop()
-	sq.qp.e.join(sq.qp)
 }
 
 // enterSQD lets what was begun finish and begins nothing new: RTS to SQD.
@@ -271,7 +276,8 @@ func (sq *requester) admissible(now int64) *sendWQE {
 // w.
 func (sq *requester) fits(w *sendWQE) bool {
 	inFlight := span(sq.una, sq.psn)
-	if inFlight >= sq.win.size {
+	bound := sq.win.bound(w)
+	if inFlight >= bound {
 		return false
 	}
 	op := &sendOps[w.op]
@@ -288,8 +294,8 @@ func (sq *requester) fits(w *sendWQE) bool {
 	// must be free (or the rest of the READ fit), so that the next request is
 	// not a crumb.
 	left := int(w.npkts - sq.curPkt)
-	room := sq.win.size - inFlight
-	return left <= room || 2*room >= sq.win.size
+	room := bound - inFlight
+	return left <= room || 2*room >= bound
 }
 
 // begin checks a request that is to be sent for the first time and assigns its
@@ -323,10 +329,38 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	w.state = wqeBegun
 	sq.curPkt = 0
 	w.number = sq.credit.sent
-	if w.op != WRRead { // a READ counts by its requests
+	w.apart = sq.apart(w)
+	switch {
+	case w.op == WRRead: // counts by its requests
+	case w.apart:
+		sq.credit.sent += ib.MSN(w.npkts)
+	default:
 		sq.credit.sent++
 	}
 	return true
+}
+
+// apart reports whether a WRITE leaves as a message for each packet, WRITE ONLY all of them, or a READ
+// as a request for each. The FIRST packet of a WRITE is longer than the others by the RETH, the FIRST and
+// LAST response to a READ by the AETH, and only packets of one length share a datagram: so that a message
+// of a few packets would take two, and never share one with the next. As ONLY packets, those of many
+// messages share. To the peer that is what a program might have posted as well: data lands in the same order,
+// though the end of a region is found only by the packet that exceeds it.
+//
+// A WRITE then counts for several messages, and where there are credits, by which the peer lets us send, these must
+// not go on that. A READ takes several of the connection's depth, so that this must be deep; and there
+// is a use only if responses of the peer come in runs.
+func (sq *requester) apart(w *sendWQE) bool {
+	if w.npkts <= 1 || w.npkts > maxApart || sq.qp.e.cfg.Tuning.WholeMessages {
+		return false
+	}
+	switch w.op {
+	case WRWrite:
+		return sq.qp.e.cfg.GSO && !sq.credit.used
+	case WRRead:
+		return sq.runs && int(w.npkts)*apartDepth <= int(sq.qp.attr.MaxRdAtomic)
+	}
+	return false
 }
 
 // refuse fails a request that cannot be executed. Its completion waits until
@@ -383,7 +417,7 @@ func (sq *requester) report(now int64, w *sendWQE, s WCStatus, vendor uint32) bo
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceCompletion, QPN: qp.num, PSN: w.psn, Detail: s.String()})
 	}
-	return qp.sendCQ.push(&WC{
+	return qp.sendCQ.push(qp.e, &WC{
 		ID: w.id, Status: s, Opcode: sendOps[w.op].wc, QPN: qp.num,
 		ByteLen: w.length, VendorErr: vendor,
 	}, false)

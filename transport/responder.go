@@ -32,18 +32,17 @@ import (
 type responder struct {
 	qp   *QP
 	next uint64 // sequence number expected; its low 24 bits are the PSN
-	base uint64 // sequence number of the first packet of this connection
 	msn  ib.MSN // messages completed
+	cnp  cnpState
+	nak  nakState
+	out  answerQueue
+	msg  message
 
-	msg   message
-	store replayStore
-
-	tooLong uint64 // Path.TooLong when the newest READ was taken
-	out     answerQueue
-	nak     nakState
 	fatal   fatalState
-	cnp     cnpState
-	wc      WC // the completion being made
+	base    uint64 // sequence number of the first packet of this connection
+	store   replayStore
+	tooLong uint64 // Path.TooLong when the newest READ was taken
+	wc      WC     // the completion being made
 }
 
 // message is the SEND or WRITE in progress: between its first packet and its

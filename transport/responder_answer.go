@@ -25,12 +25,12 @@ type answer struct {
 // everything in the ring and covers all that was executed, however much that
 // is by the time it is sent.
 type answerQueue struct {
-	ring []answer // length is a power of two, or 0
 	head uint32
 	tail uint32
 	ack  bool
 	// starved is set while the last credit code sent was 0.
 	starved bool
+	ring    []answer // length is a power of two, or 0
 
 	// stream is the memory of the READ at the head, while that is being sent.
 	stream stream

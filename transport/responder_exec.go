@@ -155,13 +155,13 @@ func (r *responder) complete(p *ib.Packet, info *ib.OpcodeInfo, op WCOpcode, n u
 	return r.finishRecv(p.Solicited)
 }
 
-// finishRecv pushes r.wc for the held receive request and gives that back.
+// finishRecv gives the held receive request back and pushes r.wc for it. An application that sees the completion
+// may post another request at once, to a shared SRQ beside this engine: then there has to be room.
 func (r *responder) finishRecv(solicited bool) bool {
 	qp, m := r.qp, &r.msg
 	w := m.recv
 	r.wc.ID = w.id
 	r.wc.QPN = qp.num
-	ok := qp.recvCQ.push(&r.wc, solicited)
 	m.recv = nil
 	m.op = ib.OpInvalid
 	m.done = 0
@@ -169,6 +169,7 @@ func (r *responder) finishRecv(solicited bool) bool {
 	m.cur = mem.Cursor{}
 	m.sgl.Reset()
 	qp.recycleRecv(w)
+	ok := qp.recvCQ.push(qp.e, &r.wc, solicited)
 	if ok && r.wc.Status == WCSuccess {
 		qp.e.counters.RDMARecvs++
 	}

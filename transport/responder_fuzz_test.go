@@ -134,7 +134,7 @@ func (h *attacker) step(rng *rand.Rand) {
 	case k < 94:
 		r.advance(int64(rng.IntN(5e6)))
 	case k < 95:
-		require.NoError(r.t, r.mem.Deregister())
+		require.NoError(r.t, r.mem.Deregister(nil))
 		r.mem = r.register(r.raw[rigCanary:rigCanary+rigLen], rigVA, mem.LocalWrite|allRemote|mem.MWBind)
 	default:
 		h.check()

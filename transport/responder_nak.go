@@ -9,11 +9,10 @@ import "github.com/goroce/goroce/ib"
 type nakState struct {
 	due      bool // to be sent by the next PollTransmit
 	syndrome ib.Syndrome
+	latch    nakKind
+	repeats  uint8 // NAKs sent for this gap beyond the first
 	seq      uint64
-
-	latch   nakKind
-	repeats uint8 // NAKs sent for this gap beyond the first
-	againAt int64 // a NAK for this gap may be sent again, once this one has left
+	againAt  int64 // a NAK for this gap may be sent again, once this one has left
 }
 
 type nakKind uint8

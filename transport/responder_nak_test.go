@@ -210,7 +210,7 @@ func TestFatalNAKs(t *testing.T) {
 		}, access, WCLocalAccessErr, 0}, // rxe acknowledges
 		{"deregistered within WRITE", rigOpts{}, func(r *rig) {
 			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 300), noAck)
-			require.NoError(r.t, r.mem.Deregister())
+			require.NoError(r.t, r.mem.Deregister(nil))
 			r.send(ib.RCWriteLast, pattern(44, 0))
 		}, access, none, EventQPAccessError},
 
@@ -219,12 +219,12 @@ func TestFatalNAKs(t *testing.T) {
 			r.send(ib.RCSendLast, pattern(145, 0))
 		}, invalid, WCLocalLenErr, 0}, // rxe: remote operational error
 		{"buffers deregistered", rigOpts{}, func(r *rig) {
-			require.NoError(r.t, r.recv.Deregister())
+			require.NoError(r.t, r.recv.Deregister(nil))
 			r.send(ib.RCSendOnly, pattern(8, 0))
 		}, operation, WCLocalProtErr, 0},
 		{"buffers deregistered within SEND", rigOpts{}, func(r *rig) {
 			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
-			require.NoError(r.t, r.recv.Deregister())
+			require.NoError(r.t, r.recv.Deregister(nil))
 			r.send(ib.RCSendLast, pattern(8, 0))
 		}, operation, WCLocalProtErr, 0},
 	} {
@@ -387,7 +387,7 @@ func TestReadRevoked(t *testing.T) {
 	r.send(ib.RCReadRequest, nil, r.reth(0, 1000))
 	n := r.e.PollTransmit(r.now, r.tx[:2])
 	require.Equal(t, 2, n)
-	require.NoError(t, r.mem.Deregister())
+	require.NoError(t, r.mem.Deregister(nil))
 	r.want("NAK remote access error 102 msn 1")
 	require.Equal(t, StateErr, r.qp.State())
 	require.Equal(t, []EventType{EventQPAccessError}, r.events())
@@ -414,7 +414,7 @@ func TestReadRevokedDuplicate(t *testing.T) {
 	r := newRig(t, rigOpts{rts: true})
 	r.send(ib.RCReadRequest, nil, r.reth(0, 8))
 	r.want("ONLY 100 msn 1 [8]")
-	require.NoError(t, r.mem.Deregister())
+	require.NoError(t, r.mem.Deregister(nil))
 	r.rx(&ib.Packet{
 		BTH:  ib.BTH{Opcode: ib.RCReadRequest, PKey: ib.PKeyDefault, DestQP: rigQPN, PSN: 100},
 		RETH: ib.RETH{VA: rigVA, RKey: ib.RKey(r.qp.resp.store.newest().rkey), Len: 8},

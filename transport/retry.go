@@ -14,6 +14,7 @@ type retryState struct {
 	rnrWait    bool   // nothing is sent until timerRNR
 	rnrPSN     ib.PSN // of the request that was not taken
 	newest     ib.PSN // of the responses behind a gap since the requester went back
+	timeouts   uint32 // since RTS
 	since      int64  // when that was
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
@@ -76,6 +77,7 @@ func (sq *requester) ackTimeout(now int64) {
 		sq.flightLost(now)
 	}
 	qp.e.counters.Timeouts++
+	sq.retry.timeouts++
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
 	}

@@ -54,7 +54,7 @@ func TestLateACKCutsRepetition(t *testing.T) {
 // IBTA 9.7.6.1.3: 4.096 us x 2^timeout, and retry_cnt retries; 7 is seven.
 func TestACKTimeout(t *testing.T) {
 	for _, retries := range []uint8{0, 1, 7} {
-		s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = retries }})
+		s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt = retries }})
 		s.post(WRSend, 300)
 		s.post(WRSend, 1)
 		s.sends("SEND FIRST 0", "SEND LAST 1 A", "SEND ONLY 2 A")
@@ -77,7 +77,7 @@ func TestACKTimeout(t *testing.T) {
 
 // Progress starts the timer over and restores the retries.
 func TestProgressRestoresRetries(t *testing.T) {
-	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt = 1 }})
 	s.post(WRSend, 5*256)
 	s.sent()
 	for psn := range 4 {
@@ -143,7 +143,7 @@ func TestRNR(t *testing.T) {
 
 // An ACK of the request that was not taken ends the wait.
 func TestRNRThenACK(t *testing.T) {
-	s := newScript(t, loopOptions{})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
 	s.post(WRSend, 1)
 	s.sent()
 	s.nak(0, ib.RNRNAK(0))
@@ -348,7 +348,7 @@ func TestPayloadRevoked(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 2}})
 	s.post(WRSend, 4*256)
 	s.sent()
-	require.NoError(t, s.a.region.Deregister())
+	require.NoError(t, s.a.region.Deregister(nil))
 	s.ack(1)
 	s.silent()
 	s.done("0 local protection error")

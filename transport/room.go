@@ -170,9 +170,10 @@ type flight struct {
 	users       int // QPs
 	most, least int // of size
 	single, run price
-	acked       int   // since size has grown
-	cutAt       int64 // when it was made smaller
-	rttNs       int64 // smoothed; 0 if unknown
+	acked       int      // since size has grown
+	cutAt       int64    // when it was made smaller
+	rttNs       int64    // smoothed; 0 if unknown
+	_           [64]byte // written for each packet: those of two engines share no cache line
 }
 
 // newFlight returns a flight of size units of a room, and no more than so many
@@ -322,7 +323,7 @@ func (sq *requester) hasReadRoom(w *sendWQE) bool {
 	if f == nil {
 		return true
 	}
-	n := min(int(w.npkts-sq.curPkt), max(sq.win.size-span(sq.una, sq.psn), 1), readQuantum)
+	n := min(int(w.npkts-sq.curPkt), max(sq.win.bound(w)-span(sq.una, sq.psn), 1), readQuantum)
 	if again := sq.psn != sq.end; again {
 		n = int(sq.readPart(w)) // as many as the first time
 	}

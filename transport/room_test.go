@@ -70,6 +70,24 @@ func TestFlight(t *testing.T) {
 	require.Zero(t, c.RetransmittedPkts+c.Timeouts)
 }
 
+// A queue pair that has nothing on its way knows when others have, to the same peer: a few
+// conversations do not count, many do.
+func TestInFlight(t *testing.T) {
+	p, as, _ := crowd(t, 6, 64)
+	other := as[5].qp
+	for i, a := range as[:5] {
+		require.Equal(t, i >= 4, other.InFlight(), "%d others", i)
+		require.Equal(t, i >= 4, a.qp.InFlight())
+		a.post(a.write(0, i*64, 64))
+		p.pump()
+		require.True(t, a.qp.InFlight(), "its own")
+	}
+	p.run()
+	for _, a := range as {
+		require.False(t, a.qp.InFlight())
+	}
+}
+
 // No more responses to READs are on their way than the requester has room for,
 // whatever the READs; all are answered, and none is asked for again.
 func TestReadsWithinRoom(t *testing.T) {
@@ -157,4 +175,80 @@ func TestFlightAdapts(t *testing.T) {
 	}
 	p.run()
 	require.Equal(t, room/2, as[0].eng.FlightSize(as[1].peer().addr))
+}
+
+// What was sent to peers that do not answer gives its room back after a few round trips, and not
+// only with the next ACK timeout: once they are known, a live one waits for no more than
+// a few of these.
+func TestDeadPeersGiveRoomBack(t *testing.T) {
+	const dead, room, writes = 50, 8, 40
+	p, as, bs := crowd(t, dead+1, room)
+	for _, b := range bs[:dead] {
+		require.NoError(t, b.qp.Destroy())
+	}
+	live := as[dead]
+	for i, a := range as {
+		a.post(a.write(0, i*64, 64))
+	}
+	longest, last := int64(0), int64(0)
+	for done := 0; done < writes; {
+		require.True(t, p.step(1<<62))
+		for _, wc := range live.poll() {
+			if wc.Status != transport.WCSuccess {
+				continue // of a dead one
+			}
+			if done++; done > 1 {
+				longest = max(longest, p.now-last)
+			}
+			last = p.now
+			live.post(live.write(0, 0, 64))
+		}
+	}
+	require.Less(t, longest, 4*live.attr.Timeout.Ns(), "each of the others has eight timeouts")
+}
+
+// Round trips that take a good part of the ACK timeout are those of a peer that is behind: less is
+// on its way to it, before anything is lost.
+func TestFlightOfSlowPeer(t *testing.T) {
+	const qps, room = 4, 64
+	for _, c := range []struct {
+		delay int64 // one way; the timeout is 1,049 us
+		want  int
+	}{{125 * us, room / 2}, {150 * us, room / 4}} {
+		p, as, _ := crowd(t, qps, room)
+		p.delay = c.delay
+		for i, a := range as {
+			a.post(a.write(0, i*64, 64))
+		}
+		p.run()
+		require.Equal(t, c.want, as[0].eng.FlightSize(as[0].peer().addr))
+		require.Zero(t, as[0].eng.Counters().RetransmittedPkts)
+	}
+}
+
+// A queue pair that has not measured the round trip takes that of others to the same address: its first
+// packet, if it is lost, is sent again as soon as a later one would be.
+func TestFirstLossProbeByOthersRoundTrip(t *testing.T) {
+	slow := linkConfig{attr: func(_ *link, at *transport.QPAttr) { at.Timeout = 14 }}
+	for _, c := range []struct {
+		room    transport.Room
+		atLeast int64
+	}{{roomFor(64), transport.DefaultLossProbeNs}, {transport.Room{}, (4096 << 14) / 4}} {
+		p := newPair(t, pairConfig{room: [2]transport.Room{c.room}})
+		a, _ := p.connect(slow)
+		a.post(a.write(0, 0, 64))
+		p.run()
+		b, _ := p.connect(slow)
+		first := true
+		p.onSend = func(f *flight) { f.lost, first = first, false }
+		begin := p.now
+		b.post(b.write(0, 0, 64))
+		p.run()
+		require.Len(t, b.poll(), 2)
+		require.GreaterOrEqual(t, p.now-begin, c.atLeast)
+		require.Less(t, p.now-begin, c.atLeast+100*us)
+		n := b.eng.Counters()
+		require.EqualValues(t, 1, n.LossProbes)
+		require.Zero(t, n.Timeouts)
+	}
 }

@@ -106,7 +106,7 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 		}
 	} else {
 		last := sq.curPkt+1 == w.npkts
-		ackReq = last || sq.wantsAck()
+		ackReq = last || sq.wantsAck(w)
 		if !sq.buildPayload(w, tx, last, 0) {
 			sq.lost(now, w)
 			return false
@@ -136,6 +136,10 @@ func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.
 		pos |= ib.Last
 		n = int(w.length - off)
 	}
+	addr, length := w.addr, w.length
+	if w.apart {
+		pos, addr, length = ib.Only, addr+uint64(off), uint32(n)
+	}
 	if n != 0 {
 		if !sq.payload(w, tx, off, n) {
 			return false
@@ -149,7 +153,7 @@ func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.
 		int(tx.Pad), qp.attr.DestQPN, sq.psn, false)
 	h := ib.BTHBytes
 	if info.Headers&ib.HasRETH != 0 {
-		putRETH(tx.Header[h:h+ib.RETHBytes], w.addr, w.rkey, w.length)
+		putRETH(tx.Header[h:h+ib.RETHBytes], addr, w.rkey, length)
 		h += ib.RETHBytes
 	}
 	if info.Headers&(ib.HasImmDt|ib.HasIETH) != 0 {
@@ -225,7 +229,10 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 	if sq.psn != sq.end && sq.reads.next != sq.reads.tail {
 		return uint32(span(sq.psn, *sq.reads.at(sq.reads.next))) + 1
 	}
-	return min(w.npkts-sq.curPkt, uint32(max(sq.win.size-span(sq.una, sq.psn), 1)), uint32(sq.readRoom(w)))
+	if w.apart {
+		return 1
+	}
+	return min(w.npkts-sq.curPkt, uint32(max(sq.win.bound(w)-span(sq.una, sq.psn), 1)), uint32(sq.readRoom(w)))
 }
 
 // moved notes that the next n PSNs, all of w, were sent.
@@ -238,6 +245,7 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	} else {
 		e := sq.qp.e
 		e.counters.RetransmittedPkts++
+		sq.sentAgain++
 		if e.cfg.Tracer != nil {
 			e.cfg.Tracer.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: sq.qp.num, PSN: sq.psn})
 		}
@@ -257,12 +265,13 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 // wantsAck reports whether a packet inside a message asks for an ACK: every so
 // many, twice in a window, four times in what may be on its way to the peer, and
 // the last that is admitted, which would otherwise wait for the timer.
-func (sq *requester) wantsAck() bool {
+func (sq *requester) wantsAck(w *sendWQE) bool {
 	win := &sq.win
 	if sq.askNow || sq.cost != 0 && (sq.sinceAck+1)*sq.cost >= sq.flight.size/4 {
 		return true
 	}
-	return sq.sinceAck+1 >= min(win.ackEvery, max(win.size/2, 1)) || span(sq.una, sq.psn)+1 >= win.size
+	bound := win.bound(w)
+	return sq.sinceAck+1 >= min(win.interval(w), max(bound/2, 1)) || span(sq.una, sq.psn)+1 >= bound
 }
 
 // lost fails a request whose memory was taken away while it was being sent.

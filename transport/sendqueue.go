@@ -35,6 +35,7 @@ type sendWQE struct {
 	nsge   uint8
 	inline bool // payload is in the slot's inline buffer
 	value  bool // ATOMIC WRITE: payload is in swap
+	apart  bool // WRITE, READ: each packet is a message
 }
 
 // signaled reports whether success makes a completion.
@@ -50,13 +51,13 @@ func (sq *requester) signaled(w *sendWQE) bool {
 // Requests between head and cur have been handed out for transmission; cur is
 // the one being sent, and everything from there to tail waits.
 type sendQueue struct {
+	head   uint32
+	cur    uint32
+	tail   uint32
 	slots  []sendWQE // length is a power of two, or 0
 	sges   []SGE     // MaxSendSGE for each slot
 	inline []byte    // MaxInline for each slot, once any was used
 	binds  []BindMW  // one for each slot, once any was used
-	head   uint32
-	cur    uint32
-	tail   uint32
 }
 
 func (q *sendQueue) mask() uint32 { return uint32(len(q.slots) - 1) }

@@ -6,16 +6,17 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// SRQ is a shared receive queue.
+// SRQ is a shared receive queue. The engine that made it is its home; QPs of others can receive from it
+// once [SRQ.Share] was called, which makes all its methods safe beside any engine.
 type SRQ struct {
-	e        *Engine
+	e        *Engine // the home
 	pd       *mem.PD
 	userData any
-	q        recvQueue
-	limit    int // raise the event when fewer are posted; 0 is off
-	users    int // QPs
-	pending  eventSet
-	gone     bool
+	shared
+	// Under the lock of the home, or the SRQ's own if it is shared:
+	q       recvQueue
+	limit   int // raise the event when fewer are posted; 0 is off
+	pending eventSet
 }
 
 // SRQAttr describes a shared receive queue.
@@ -47,7 +48,14 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 // PostRecv queues a receive work request. QPs that wait in RNR are not
 // notified: the peer tries again.
 func (s *SRQ) PostRecv(wr *RecvWR) error {
-	if s.gone {
+	locked := s.lock()
+	err := s.post(wr)
+	s.unlock(locked)
+	return err
+}
+
+func (s *SRQ) post(wr *RecvWR) error {
+	if s.destroyed() {
 		return &OpError{Op: "post receive", Err: ErrDestroyed}
 	}
 	if err := s.q.check(wr); err != nil {
@@ -57,15 +65,31 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	return nil
 }
 
-// take hands out the oldest request and watches the limit, which is disarmed
+// take hands out the oldest request to a QP of e and watches the limit, which is disarmed
 // when it fires (IBTA 10.2.9.2).
-func (s *SRQ) take() *recvWQE {
+func (s *SRQ) take(e *Engine) *recvWQE {
+	locked := s.lock()
 	w := s.q.take()
 	if w != nil && s.limit > 0 && s.q.posted() < s.limit {
 		s.limit = 0
-		s.e.events.push(&s.pending, Event{Type: EventSRQLimitReached, SRQ: s})
+		e.events.push(&s.pending, Event{Type: EventSRQLimitReached, SRQ: s})
 	}
+	s.unlock(locked)
 	return w
+}
+
+// recycle returns a taken request after its completion.
+func (s *SRQ) recycle(w *recvWQE) {
+	locked := s.lock()
+	s.q.recycle(w)
+	s.unlock(locked)
+}
+
+// giveBack makes a taken request the oldest again.
+func (s *SRQ) giveBack(w *recvWQE) {
+	locked := s.lock()
+	s.q.giveBack(w)
+	s.unlock(locked)
 }
 
 // Modify arms the limit event or resizes the queue (ibv_modify_srq). A
@@ -74,7 +98,8 @@ func (s *SRQ) take() *recvWQE {
 // changes. A limit above what is posted fires at the next receive.
 func (s *SRQ) Modify(limit, maxWR int) error {
 	const op = "modify SRQ"
-	if s.gone {
+	defer s.unlock(s.lock())
+	if s.destroyed() {
 		return &OpError{Op: op, Err: ErrDestroyed}
 	}
 	size := s.q.capacity
@@ -101,6 +126,7 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 
 // Query returns the attributes; a limit that fired reads 0.
 func (s *SRQ) Query() SRQAttr {
+	defer s.unlock(s.lock())
 	return SRQAttr{MaxWR: s.q.capacity, MaxSGE: s.q.maxSGE, Limit: s.limit}
 }
 
@@ -108,17 +134,20 @@ func (s *SRQ) Query() SRQAttr {
 func (s *SRQ) UserData() any { return s.userData }
 
 // Destroy fails with ErrBusy while QPs use the SRQ. Receives that are still
-// posted are dropped without a completion.
+// posted are dropped without a completion. It is a command of the home. Events of the SRQ in the
+// home are dropped; if the SRQ is shared, another engine may have one, whose receiver looks whether
+// the SRQ is still there.
 func (s *SRQ) Destroy() error {
-	switch {
-	case s.gone:
-		return &OpError{Op: "destroy SRQ", Err: ErrDestroyed}
-	case s.users > 0:
-		return opErr("destroy SRQ", ErrBusy, "%d queue pairs", s.users)
+	if users, ok := s.end(); !ok {
+		if users < 0 {
+			return &OpError{Op: "destroy SRQ", Err: ErrDestroyed}
+		}
+		return opErr("destroy SRQ", ErrBusy, "%d queue pairs", users)
 	}
-	s.gone = true
 	s.pd.Release()
+	locked := s.lock()
 	s.q = recvQueue{}
+	s.unlock(locked)
 	s.e.events.purge(func(ev *Event) bool { return ev.SRQ == s })
 	s.e.events.release(srqEvents)
 	return nil

@@ -27,7 +27,7 @@ func TestSRQLimit(t *testing.T) {
 	require.ErrorIs(t, s.PostRecv(&RecvWR{}), ErrQueueFull)
 	require.NoError(t, s.Modify(6, -1))
 	require.Equal(t, SRQAttr{MaxWR: 8, MaxSGE: 1, Limit: 6}, s.Query())
-	take := func() { s.q.recycle(s.take()) }
+	take := func() { s.q.recycle(s.take(b.e)) }
 	take()
 	take()
 	require.Empty(t, drainEvents(b.e), "six are left")
@@ -43,7 +43,7 @@ func TestSRQLimit(t *testing.T) {
 		take()
 	}
 	require.Equal(t, []EventType{EventSRQLimitReached}, drainEvents(b.e))
-	require.Nil(t, s.take())
+	require.Nil(t, s.take(b.e))
 }
 
 // Two QPs draw from one SRQ in the order of arrival; what each holds counts

@@ -84,6 +84,7 @@ type swarmOptions struct {
 	markPct    int  // chance that a packet with ECT is marked CE
 	awayPct    int  // chance, at a packet, that an end falls behind
 	room       [2]transport.Room
+	gso        [2]bool
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -176,6 +177,17 @@ func (o *swarmOptions) drawRoom(rng *rand.Rand) {
 	}
 }
 
+// drawRuns lets packets of an end come in runs, and connections be so deep that READs are
+// made of several.
+func (o *swarmOptions) drawRuns(rng *rand.Rand) {
+	for i := range o.gso {
+		o.gso[i] = rng.IntN(2) == 0
+	}
+	if rng.IntN(2) == 0 {
+		o.rdAtomic = uint8(8 + rng.IntN(100))
+	}
+}
+
 // drawAway lets ends fall behind now and then, for up to two ACK timeouts: packets
 // wait in front of them while the clock goes on, and their own timers come due.
 func (o *swarmOptions) drawAway(rng *rand.Rand) {
@@ -194,9 +206,10 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	away := rand.New(rand.NewPCG(seed, 0xa3a7))
 	o.drawAway(away)
 	o.drawRoom(away)
+	o.drawRuns(rand.New(rand.NewPCG(seed, 0x650)))
 	o.drawProbes(rand.New(rand.NewPCG(seed, 0x7a11)))
 	t.Logf("seed %d: %+v", seed, o)
-	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room, cqe: swarmCQEs, bytes: o.links * flowBytes})
+	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room, gso: o.gso, cqe: swarmCQEs, bytes: o.links * flowBytes})
 	p.logging = seeds.One() // then a failure shows the last packets
 	p.delay = o.delay
 	p.batch = make([]transport.TxPacket, o.txBatch)

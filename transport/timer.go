@@ -17,9 +17,9 @@ const (
 // qpTimers are the timers of one QP: when each is due, and the QP's place in
 // the engine's queue.
 type qpTimers struct {
-	at  [numTimers]int64 // valid where the bit of set is
 	set uint8
-	pos int32 // index in the queue plus 1; 0 if not there
+	pos int32            // index in the queue plus 1; 0 if not there
+	at  [numTimers]int64 // valid where the bit of set is
 }
 
 // next returns when the first timer is due.

@@ -97,7 +97,7 @@ func TestUCBadBuffers(t *testing.T) {
 	r := ucRig(t)
 	r.post(1, 100, 100)
 	r.post(2, 100, 100)
-	require.NoError(t, r.recv.Deregister())
+	require.NoError(t, r.recv.Deregister(nil))
 	r.send(ib.UCSendOnly, nil)
 	wcs := r.wcs()
 	require.Equal(t, WCLocalProtErr, wcs[0].Status)

@@ -11,6 +11,26 @@ type window struct {
 	max      int
 	ackEvery int // packets between two AckReqs, at most
 	acked    int // packets acknowledged since the last growth
+	// For packets of long messages the bound is size<<long, since what keeps both ends at work is
+	// bytes then, and a path with a small MTU has more packets. Only where these
+	// travel as large datagrams: to a receiver that takes each by itself they are as many packets.
+	long uint8
+}
+
+// bound returns how many packets may be unacknowledged, or asked for, when one of r is sent.
+func (w *window) bound(r *sendWQE) int {
+	if r.length >= longBytes {
+		return w.size << w.long
+	}
+	return w.size
+}
+
+// interval returns how many packets there are between two AckReqs of r, at most.
+func (w *window) interval(r *sendWQE) int {
+	if r.length >= longBytes {
+		return w.ackEvery << w.long
+	}
+	return w.ackEvery
 }
 
 // newWindow returns the full window of a QP.
@@ -24,6 +44,7 @@ func newWindow(qp *QP) window {
 // limit takes over the bound that attribute, tuning or default set.
 func (w *window) limit(qp *QP) {
 	t := &qp.e.cfg.Tuning
+	w.long = 0
 	switch {
 	case qp.attr.MaxUnackedPackets > 0:
 		w.max = qp.attr.MaxUnackedPackets
@@ -31,6 +52,9 @@ func (w *window) limit(qp *QP) {
 		w.max = t.MaxUnackedPackets
 	default:
 		w.max = DefaultMaxUnackedPackets
+		for qp.e.cfg.GSO && w.long < maxLong && qp.mtu<<w.long < ib.MTU4096.Bytes() {
+			w.long++
+		}
 	}
 	w.size = min(max(w.size, 1), w.max)
 	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {

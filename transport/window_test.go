@@ -46,6 +46,50 @@ func TestWindowDefault(t *testing.T) {
 	}
 }
 
+// Where packets travel as large datagrams the window of long messages is one of bytes, at a small path MTU, unless
+// somebody has set it in packets; that of small messages is not. Every half of it asks for an answer.
+func TestWindowLong(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		mtu    ib.MTU
+		size   int
+		tuning Tuning
+		want   int
+	}{
+		{"1 KiB, long", ib.MTU1024, 1 << 20, Tuning{}, 4 * DefaultMaxUnackedPackets},
+		{"1 KiB, a few packets", ib.MTU1024, 4096, Tuning{}, 4 * DefaultMaxUnackedPackets},
+		{"1 KiB, single packets", ib.MTU1024, 1024, Tuning{}, DefaultMaxUnackedPackets},
+		{"2 KiB", ib.MTU2048, 1 << 20, Tuning{}, 2 * DefaultMaxUnackedPackets},
+		{"4 KiB", ib.MTU4096, 1 << 20, Tuning{}, DefaultMaxUnackedPackets},
+		{"256 B", ib.MTU256, 1 << 20, Tuning{}, 4 * DefaultMaxUnackedPackets},
+		{"set", ib.MTU1024, 1 << 20, Tuning{MaxUnackedPackets: 100}, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLoop(t, loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}, gso: true, tuning: c.tuning})
+			for range 400 {
+				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
+					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+				}))
+			}
+			total, asked := 0, 0
+			for {
+				n := l.a.e.PollTransmit(l.now, l.batch)
+				if n == 0 {
+					break
+				}
+				for i := range l.batch[:n] {
+					if total++; l.batch[i].Header[8]&0x80 != 0 {
+						asked = total
+					}
+				}
+				require.LessOrEqual(t, total-asked, max(c.want/2, 1))
+			}
+			require.Equal(t, c.want, total)
+			require.Equal(t, total, asked, "the last one asks")
+		})
+	}
+}
+
 // READs take up as much of the window as the packets that they ask for, and their
 // part at the edge of it is no larger than what is left.
 func TestWindowRead(t *testing.T) {

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/goroce/goroce/ib"
@@ -48,6 +50,8 @@ func (r *BulkReply) Goodput(size int) float64 {
 // stream posts batches.
 type stream struct {
 	n    *Node
+	qps  []*verbs.QP
+	cq   *verbs.CQ // of all of them
 	a    BulkArgs
 	wrs  []verbs.SendWR
 	sges []verbs.SGE
@@ -63,34 +67,76 @@ func (s *stream) post(i int) error {
 	}
 	s.wrs[len(s.wrs)-1].ID = uint64(i)
 	if len(s.wrs) == 1 {
-		return s.n.qps[i].PostSend(&s.wrs[0])
+		return s.qps[i].PostSend(&s.wrs[0])
 	}
-	_, err := s.n.qps[i].PostSendBatch(s.wrs)
+	_, err := s.qps[i].PostSendBatch(s.wrs)
 	return err
 }
 
 // Bulk keeps messages under way on all queue pairs for the time asked for, and
 // waits for the last.
 func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
-	op, ok := Ops[a.Op]
-	if !ok || a.Size <= 0 || a.Size > maxMessage || a.Region < a.Size || a.Region > RegionBytes || a.Batch <= 0 || a.Depth <= 0 || len(n.qps) == 0 {
-		return fmt.Errorf("cannot run %+v", a)
-	}
-	s := stream{n: n, a: a, wrs: make([]verbs.SendWR, a.Batch), sges: make([]verbs.SGE, a.Batch)}
-	for k := range s.wrs {
-		s.wrs[k] = verbs.SendWR{Opcode: op, RKey: ib.RKey(n.peer.RKey), SGList: s.sges[k : k+1]}
-	}
-	s.wrs[a.Batch-1].Flags = verbs.SendSignaled
 	qps := n.qps
 	if a.QPs > 0 {
 		qps = qps[:min(a.QPs, len(qps))]
 	}
+	return n.counted(r, func() error { return n.bulk(a, qps, n.cq, r) })
+}
+
+// Parallel is Bulk by as many goroutines as there are completion queues, each with the queue pairs of one.
+func (n *Node) Parallel(a BulkArgs, r *BulkReply) error {
+	replies, errs := make([]BulkReply, len(n.cqs)), make([]error, len(n.cqs))
+	return n.counted(r, func() error {
+		var streams sync.WaitGroup
+		for i, cq := range n.cqs {
+			var qps []*verbs.QP
+			for k := i; k < len(n.qps); k += len(n.cqs) {
+				qps = append(qps, n.qps[k])
+			}
+			streams.Go(func() { errs[i] = n.bulk(a, qps, cq, &replies[i]) })
+		}
+		streams.Wait()
+		for i := range replies {
+			r.Msgs += replies[i].Msgs
+			r.Ns = max(r.Ns, replies[i].Ns)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// counted runs f with counters read before and after it.
+func (n *Node) counted(r *BulkReply, f func() error) error {
+	if n.dev == nil {
+		return errors.New("cannot run: no device is open")
+	}
+	before, resent := n.dev.LinkStats(), n.dev.Counters().RetransmittedPkts
+	if err := f(); err != nil {
+		return err
+	}
+	after := n.dev.LinkStats()
+	if d := after.TxDatagrams - before.TxDatagrams; d > 0 {
+		r.PerDatagram = float64(after.TxPackets-before.TxPackets) / float64(d)
+	}
+	r.Resent = n.dev.Counters().RetransmittedPkts - resent
+	return nil
+}
+
+// bulk runs a stream on queue pairs that complete in cq.
+func (n *Node) bulk(a BulkArgs, qps []*verbs.QP, cq *verbs.CQ, r *BulkReply) error {
+	op, ok := Ops[a.Op]
+	if !ok || a.Size <= 0 || a.Size > maxMessage || a.Region < a.Size || a.Region > RegionBytes || a.Batch <= 0 || a.Depth <= 0 || len(qps) == 0 {
+		return fmt.Errorf("cannot run %+v", a)
+	}
+	s := stream{n: n, a: a, qps: qps, cq: cq, wrs: make([]verbs.SendWR, a.Batch), sges: make([]verbs.SGE, a.Batch)}
+	for k := range s.wrs {
+		s.wrs[k] = verbs.SendWR{Opcode: op, RKey: ib.RKey(n.peer.RKey), SGList: s.sges[k : k+1]}
+	}
+	s.wrs[a.Batch-1].Flags = verbs.SendSignaled
 	for _, qp := range qps {
 		qp.SetNoDelay(a.NoDelay)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(a.Ns)+giveUp)
 	defer cancel()
-	before, resent := n.dev.LinkStats(), n.dev.Counters().RetransmittedPkts
 	per := make([]int, len(qps))
 	var wcs [64]verbs.WC
 	inflight := 0
@@ -107,7 +153,7 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 		}
 	}
 	for inflight > 0 {
-		k, err := n.cq.Wait(ctx, wcs[:])
+		k, err := s.cq.Wait(ctx, wcs[:])
 		if err != nil {
 			return err
 		}
@@ -131,11 +177,6 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	if len(per) > 1 {
 		r.PerQP = per
 	}
-	after := n.dev.LinkStats()
-	if d := after.TxDatagrams - before.TxDatagrams; d > 0 {
-		r.PerDatagram = float64(after.TxPackets-before.TxPackets) / float64(d)
-	}
-	r.Resent = n.dev.Counters().RetransmittedPkts - resent
 	return nil
 }
 

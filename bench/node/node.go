@@ -25,16 +25,20 @@ type Node struct {
 
 	dev    *verbs.Device
 	pd     *verbs.PD
-	cq     *verbs.CQ
+	cq     *verbs.CQ   // the first of cqs
+	cqs    []*verbs.CQ // queue pairs take turns at them
 	mr     *verbs.MR
 	qps    []*verbs.QP
 	peer   Remote
 	posted bool // receives are
 
+	locks map[string]float64 // the mutex profile when StartLocks was called
+
 	raw     link.Link
 	rawTx   rawSender
 	tcp     net.Listener
 	tcpSize atomic.Int64 // bytes of memory that sinks walk through
+	sockets sockets
 
 	stop    context.CancelFunc
 	serving sync.WaitGroup
@@ -82,7 +86,9 @@ type OpenArgs struct {
 	LinkArgs
 	Polling bool
 	SpinNs  int64 // of an event-driven device; 0 is the default, negative none
-	CQE     int
+	CQE     int   // of each completion queue
+	CQs     int   // completion queues, each on the next completion vector; 0 is 1
+	Shards  int   // see verbs.Config; 0 is 1
 }
 
 // Open opens a device.
@@ -91,7 +97,7 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 	if err != nil {
 		return err
 	}
-	c := verbs.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling}
+	c := verbs.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling, Shards: max(1, a.Shards)}
 	c.UDP.SpinNs = a.SpinNs
 	d, err := verbs.Open(c)
 	if err != nil {
@@ -101,9 +107,17 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 	if n.pd, err = d.AllocPD(); err != nil {
 		return err
 	}
-	if n.cq, err = d.CreateCQ(max(a.CQE, 2*(sendDepth+recvDepth)), nil); err != nil {
-		return err
+	if d.CompletionVectors() < a.Shards {
+		return fmt.Errorf("no %d shards on link %s", a.Shards, a.Link)
 	}
+	for i := range max(1, a.CQs) {
+		cq, err := d.CreateCQWith(max(a.CQE, 2*(sendDepth+recvDepth)), verbs.CQOptions{Vector: i % d.CompletionVectors()})
+		if err != nil {
+			return err
+		}
+		n.cqs = append(n.cqs, cq)
+	}
+	n.cq = n.cqs[0]
 	n.mr, err = n.mem.Register(n.pd, verbs.AccessAll)
 	return err
 }
@@ -126,7 +140,7 @@ type QPArgs struct{ N, SendWR, RecvWR int }
 func (n *Node) AddQPs(a QPArgs, r *Remote) error {
 	for range a.N {
 		qp, err := n.pd.CreateQP(verbs.QPInitAttr{
-			Type: verbs.RC, SendCQ: n.cq,
+			Type: verbs.RC, SendCQ: n.cqs[len(n.qps)%len(n.cqs)],
 			Caps: verbs.QPCaps{MaxSendWR: a.SendWR, MaxRecvWR: a.RecvWR, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		if err != nil {
@@ -175,7 +189,7 @@ func (n *Node) Close(struct{}, *struct{}) error {
 	err := n.Stop(struct{}{}, nil)
 	if n.dev != nil {
 		err = errors.Join(err, n.dev.Close())
-		n.dev, n.pd, n.cq, n.mr, n.qps = nil, nil, nil, nil, nil
+		n.dev, n.pd, n.cq, n.cqs, n.mr, n.qps = nil, nil, nil, nil, nil, nil
 	}
 	if n.raw != nil {
 		err = errors.Join(err, n.raw.Close())

@@ -124,6 +124,16 @@ func Aims() []Aim {
 	add("WRITE of 64 B, one datagram each, xdp", 0.1, 0.2, false, "M/s", 1e-6, bulk("WRITE alone", 64, 4096, large, "xdp", "", "messages"))
 	add("WRITE of 1 MiB, MTU 4096, udp, software segmentation: goodput x TCP", 0.40, 0.55, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "software segmentation", "x TCP"))
 	add("WRITE of 1 MiB, MTU 4096, udp, no GSO and GRO: goodput x TCP", 0.25, 0.33, false, "x", 0, bulk("WRITE", mib, 4096, large, "udp", "no GSO, no GRO", "x TCP"))
+	socketAims(func(what string, of func(*Report) float64, less bool, goal float64) {
+		add(what, none, goal, less, "x", 0, of)
+	})
+	for _, link := range []string{"udp", "packet"} {
+		for _, size := range []int{mib, 64} {
+			add(fmt.Sprintf("WRITE of %s, two shards a side, %s: goodput x one shard", Bytes(size), link), 0.90, 0.95, false, "x", 0, pick("shards", "x 1 shard", func(c *Case) bool {
+				return c.Link == link && c.Op == "WRITE" && c.Size == size
+			}))
+		}
+	}
 	add("memory of an idle QP", none, 8, true, "KiB", 1.0/1024, named("scale", "heap", "memory of an idle QP"))
 	add("CPU at rest, 100 idle connections", none, 1, true, "% of a core", 0, named("scale", "CPU", "CPU at rest"))
 	for _, op := range []string{"SEND", "RDMA_WRITE"} {
@@ -131,6 +141,9 @@ func Aims() []Aim {
 			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 200, true, "ns/packet", 0, named("engine", "time", "Packet/"+op+"/64/"+part))
 			add(fmt.Sprintf("engine alone, %s of 64 B, %s", op, part), none, 0, true, "allocs/packet", 0, named("engine", "allocs", "Packet/"+op+"/64/"+part))
 		}
+	}
+	for _, op := range []string{"WRITE/64", "WRITE/1024", "SEND/64"} {
+		add("two engines without I/O on two cores, "+op+" B: messages x one engine", 1.6, 1.8, false, "x", 0, named("engine", XOneEngine, "Engines/"+op+"/2"))
 	}
 	for _, place := range []string{"offloads", "no offloads"} {
 		for _, op := range []string{"write", "read", "send"} {

@@ -43,6 +43,11 @@ var headlines = []string{
 	"WRITE of 64 B, one QP, udp: messages x TCP with one write each",
 	"half round trip, polling, udp: p50 x TCP",
 	"half round trip, event-driven, udp: p50 x TCP",
+	"rsocket, HTTP/1.1, 1 client, udp: requests x TCP",
+	"rsocket, HTTP/1.1, 100 clients, udp: requests x TCP",
+	"rsocket, HTTP/1.1, 100 clients, udp: CPU x TCP",
+	"rsocket, HTTP/1.1, download of 64 MiB, udp: goodput x TCP",
+	"rsocket, stream, writes of 1 MiB, udp: goodput x TCP",
 	"memory of an idle QP",
 	"CPU at rest, 100 idle connections",
 	"two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe",
@@ -93,7 +98,9 @@ func (r *Report) Markdown(why string) []byte {
 	}
 	r.single(p)
 	r.latency(p)
+	r.sockets(p)
 	r.scale(p)
+	r.shards(p)
 	r.engine(p)
 	r.lab(p)
 	r.why(p, why)
@@ -171,7 +178,7 @@ func (r *Report) scale(p printer) {
 ## Many queue pairs
 
 All queue pairs are connected between the two devices; the first of them are used, with at least one message under way
-on each. Messages of different queue pairs do not share a datagram. Jain's index is over the messages that each queue pair completed.
+on each. Messages of different queue pairs to one peer share datagrams on udp and packet. Jain's index is over the messages that each queue pair completed.
 
 ![many queue pairs](scale.svg)
 
@@ -189,6 +196,27 @@ on each. Messages of different queue pairs do not share a datagram. Jain's index
 				p("| %s: %s | %s %s |", c.Name, f.Name, num(f.Median), f.Unit)
 			}
 		}
+	}
+}
+
+func (r *Report) shards(p printer) {
+	if len(r.Of("shards")) == 0 {
+		return
+	}
+	p(`
+## Several shards
+
+Two goroutines, each with a queue pair and a completion queue, post to one peer; on devices with two shards a side, a connection
+on each, and on devices with one. On a machine with two cores the two nodes have no more CPUs for two shards than for one: the ratio
+says what shards cost, not what they bring. Lock waits are from pprof's mutex profile of the requester, in a run apart, as a
+share of the time of these goroutines; others of the device wait, too, and the waits of all are in the figure. After it, who held
+what was waited for.
+
+| | goodput, Gb/s | messages, 1/s | x 1 shard | CPU x 1 shard | packets/datagram | sent again | lock waits, 1 shard | lock waits | of these |
+|---|---|---|---|---|---|---|---|---|---|`)
+	for _, c := range r.Of("shards") {
+		p("| %s | %s | %s | %s | %s | %s | %s | %s %% | %s %% | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x 1 shard"),
+			c.ranged("CPU x 1 shard"), num(c.Value("packets/datagram")), num(c.Value("sent again")), num(c.Value("lock waits, 1 shard")), num(c.Value("lock waits")), c.Text)
 	}
 }
 
@@ -228,6 +256,19 @@ x is the time of an op against that with the fewest, of the same round.
 	for _, c := range r.Of("engine") {
 		if k := kind(c); k == "ManyQPs" || k == "Window" {
 			p("| %s | %s | %s |", c.Name, c.ranged("time"), c.ranged(XSmallest))
+		}
+	}
+	p(`
+### Engines on several cores
+
+So many engines of one device, each with a peer and in a goroutine of its own, share a table of memory. An op is a batch of 32 messages of any of them, with
+acknowledgements and completions; x is how many times as fast as one engine, of the same round.
+
+| | ns/op | x one engine |
+|---|---|---|`)
+	for _, c := range r.Of("engine") {
+		if kind(c) == "Engines" {
+			p("| %s | %s | %s |", strings.TrimPrefix(c.Name, "Engines/"), c.ranged("time"), c.ranged(XOneEngine))
 		}
 	}
 	p(`

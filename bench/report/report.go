@@ -46,7 +46,7 @@ type Machine struct {
 
 // Case is one thing measured, with all figures of the same interleaved rounds.
 type Case struct {
-	Item string // "single", "latency", "scale", "engine", "lab"
+	Item string // "single", "latency", "sockets", "scale", "shards", "engine", "lab"
 	Name string // unique in its item
 	Link string
 	Op   string
@@ -59,6 +59,8 @@ type Case struct {
 	// Region is the memory that is walked through, in bytes.
 	Region  int
 	Figures []Figure
+	// Text is what there is to say about it in words.
+	Text string `json:",omitempty"`
 }
 
 // Places of the two processes.
@@ -150,6 +152,7 @@ const whyName = "what-stops-it.md"
 const (
 	XWithoutICRC = "x without ICRC"
 	XSmallest    = "x smallest"
+	XOneEngine   = "x 1 engine"
 )
 
 // links are those that cases are of, in the order of the report.

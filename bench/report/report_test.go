@@ -54,6 +54,8 @@ func sample() *Report {
 	add(Case{Item: "engine", Name: "Packet/SEND/64/send+icrc"}, "time", XWithoutICRC)
 	add(Case{Item: "engine", Name: "Window/16"}, "time")
 	add(Case{Item: "engine", Name: "Window/64"}, "time", XSmallest)
+	add(Case{Item: "engine", Name: "Engines/WRITE/64/1"}, "time")
+	add(Case{Item: "engine", Name: "Engines/WRITE/64/2"}, "time", XOneEngine)
 	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Place: "offloads", Op: "write_bw", Mode: "polling"}, "x rxe")
 	return r
 }

@@ -37,7 +37,7 @@ func (s *Suite) engine() error {
 	for range s.o.Rounds {
 		// In ManyQPs each of the queue pairs has its turn five times at least, after the
 		// first of which its queues have their size.
-		cmd := exec.Command(binary, "-test.run", "^$", "-test.bench", "^Benchmark(Packet|Stream|Window|ManyQPs)$", "-test.benchmem", "-test.benchtime", n)
+		cmd := exec.Command(binary, "-test.run", "^$", "-test.bench", "^Benchmark(Packet|Stream|Window|ManyQPs|Engines)$", "-test.benchmem", "-test.benchtime", n)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)
@@ -74,7 +74,8 @@ func mergeRounds(all, round []report.Case) []report.Case {
 }
 
 // addRatios adds to a round what its figures are of their baseline: of the packet without
-// ICRC, of the fewest queue pairs, of the smallest window.
+// ICRC, of the fewest queue pairs, of the smallest window; and of several engines, how many
+// times as fast they are as one.
 func addRatios(round []report.Case) {
 	find := func(name string) *report.Case {
 		for i := range round {
@@ -95,6 +96,10 @@ func addRatios(round []report.Case) {
 			base, figure = "ManyQPs/1", report.XSmallest
 		case kind == "Window" && rest != "16":
 			base, figure = "Window/16", report.XSmallest
+		case kind == "Engines" && !strings.HasSuffix(c.Name, "/1"):
+			if b := find(c.Name[:strings.LastIndexByte(c.Name, '/')] + "/1"); b != nil {
+				c.Add(report.XOneEngine, "", b.Value("time")/c.Value("time"))
+			}
 		}
 		if b := find(base); b != nil {
 			c.Add(figure, "", c.Value("time")/b.Value("time"))

@@ -17,6 +17,7 @@ type point struct {
 	mtu          ib.MTU
 	mode         string // "", or which offload is off
 	ops          []string
+	qps          int // for profiles; 0 is one
 }
 
 // posting says how messages of a size are posted. Small ones are posted in batches,
@@ -26,6 +27,8 @@ func posting(op string, size int) (base string, batch, depth int) {
 	switch {
 	case op == opAlone:
 		return "WRITE", 1, 64
+	case op == opEach:
+		return "WRITE", 1, 1
 	case size <= small:
 		return op, 32, total / 32
 	}
@@ -34,6 +37,9 @@ func posting(op string, size int) (base string, batch, depth int) {
 
 // opAlone is a WRITE that is posted by itself: a datagram and a system call of its own.
 const opAlone = "WRITE alone"
+
+// opEach is a WRITE under way on each queue pair, for profiles.
+const opEach = "WRITE each"
 
 // measured is one measurement of a round.
 type measured struct {

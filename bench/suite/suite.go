@@ -39,13 +39,15 @@ type Options struct {
 	RoundMs int
 	// PingTime bounds a round of round trips; 0 is 1.5 s.
 	PingTime time.Duration
+	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is more.
+	SocketTime time.Duration
 	// Loopback measures without namespaces even if they are permitted.
 	Loopback bool
 	Logf     func(string, ...any)
 }
 
 // Items are the names of what can be run.
-var Items = []string{"single", "latency", "scale", "engine"}
+var Items = []string{"single", "latency", "sockets", "scale", "shards", "engine"}
 
 // Suite is a run.
 type Suite struct {
@@ -134,6 +136,8 @@ type setup struct {
 	noDevice  bool // only that
 	frames    int  // see node.LinkArgs
 	qps, wrs  int
+	cqs       int // see node.OpenArgs
+	shards    int
 	mtu       ib.MTU
 }
 
@@ -158,11 +162,11 @@ func (s *Suite) open(o setup) error {
 			continue
 		}
 		l.Port = devicePort
-		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, SpinNs: o.spinNs, CQE: 4 * o.qps}); err != nil {
+		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, SpinNs: o.spinNs, CQE: 4 * o.qps, CQs: o.cqs, Shards: o.shards}); err != nil {
 			return err
 		}
 		recvs := o.wrs
-		if o.qps == 1 {
+		if o.qps <= max(1, o.cqs) {
 			recvs *= 2 // see recvDepth
 		}
 		e, err := node.Call[node.QPArgs, node.Remote](x.p, "AddQPs", node.QPArgs{N: o.qps, SendWR: o.wrs, RecvWR: recvs})
@@ -264,7 +268,7 @@ func (s *Suite) Run() error {
 	var errs error
 	for _, item := range s.o.Items {
 		f := map[string]func() error{
-			"single": s.single, "latency": s.latency, "scale": s.scale, "engine": s.engine,
+			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale, "shards": s.shards, "engine": s.engine,
 		}[item]
 		if f == nil {
 			return fmt.Errorf("no item %q", item)

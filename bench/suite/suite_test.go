@@ -114,15 +114,19 @@ func TestRounds(t *testing.T) {
 	var all []report.Case
 	for _, ns := range [][2]string{{"100", "150"}, {"200", "400"}} {
 		round := parseBench([]byte("BenchmarkPacket/SEND/64/send-2 1 " + ns[0] + " ns/op\nBenchmarkPacket/SEND/64/send+icrc-2 1 " + ns[1] + " ns/op\n" +
-			"BenchmarkManyQPs/1-2 1 10 ns/op\nBenchmarkManyQPs/100-2 1 30 ns/op\nBenchmarkWindow/16-2 1 5 ns/op\nBenchmarkWindow/64 1 4 ns/op\n"))
+			"BenchmarkManyQPs/1-2 1 10 ns/op\nBenchmarkManyQPs/100-2 1 30 ns/op\nBenchmarkWindow/16-2 1 5 ns/op\nBenchmarkWindow/64 1 4 ns/op\n" +
+			"BenchmarkEngines/WRITE/64/1-2 1 38 ns/op\nBenchmarkEngines/WRITE/64/2-2 1 20 ns/op\nBenchmarkEngines/SEND/64/2-2 1 20 ns/op\n"))
 		addRatios(round)
 		all = mergeRounds(all, round)
 	}
-	require.Len(t, all, 6)
+	require.Len(t, all, 9)
 	require.Equal(t, []float64{1.5, 2}, all[1].Get(report.XWithoutICRC).Rounds)
 	require.Equal(t, 3.0, all[3].Value(report.XSmallest))
 	require.Equal(t, 0.8, all[5].Value(report.XSmallest))
 	require.Nil(t, all[0].Get(report.XWithoutICRC))
+	require.Nil(t, all[6].Get(report.XOneEngine))
+	require.Equal(t, 1.9, all[7].Value(report.XOneEngine))
+	require.Nil(t, all[8].Get(report.XOneEngine), "there is no single one to compare with")
 }
 
 func TestJain(t *testing.T) {

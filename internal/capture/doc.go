@@ -2,8 +2,8 @@
 // tests: [Reader], [Parse], [Write]; and it builds frames, wrong ones too ([Frame]).
 //
 // All of it is done by gopacket, which knows nothing of this project: what a test finds
-// here is what an independent decoder takes a packet for. This is the only package that
-// imports gopacket.
+// here is what an independent decoder takes a packet for. Only this package and roce/layers
+// import gopacket.
 //
 // # Concurrency
 //

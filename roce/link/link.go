@@ -118,6 +118,14 @@ type Slotted interface {
 	Withdraw(s mad.ServiceID, local netip.Addr)
 }
 
+// Divisible is a link of which there may be several at the same addresses, so that a device can
+// do its work on as many CPUs: each with a slot, and for the queue pairs of that.
+type Divisible interface {
+	// Another opens a link at the same addresses, with the same options, in another slot. The
+	// caller owns it. An error says why there cannot be one more.
+	Another() (Link, error)
+}
+
 // SourcePorts is a link that sends from several UDP ports, and chooses them by the path.
 type SourcePorts interface {
 	// SourcePort returns the port that packets on the path leave from. Only the sending side
@@ -185,6 +193,11 @@ type Capabilities struct {
 	// uses: packets to others go to other devices at the same addresses, see [Slotted]. The
 	// zero value is all numbers.
 	Slot ib.Slot
+
+	// Alone says why the link has its addresses for itself, though links of its kind share them: a process
+	// that may not open as many files, a policy, another user. A second device at one of them will not
+	// open. Empty if they are shared, or if links of this kind never share.
+	Alone string
 
 	SendBufferBytes int // socket buffers as granted, 0 if there are none
 	RecvBufferBytes int

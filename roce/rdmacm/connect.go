@@ -69,7 +69,12 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		Private: private, Tries: id.tries, RetryNs: id.retryNs,
 	}
 	if qp := id.qp; qp != nil {
-		r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
+		if err = id.onQP(now, func(int64) error {
+			r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
+			return nil
+		}); err != nil {
+			return err
+		}
 		if qp.Type() == verbs.UC {
 			r.Transport = mad.TransportUC
 		}
@@ -136,11 +141,16 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 		if (m.Transport == mad.TransportUC) != (qp.Type() == verbs.UC) {
 			return argError("accept", "QP", "of another service type than the request")
 		}
-		if err := access.ConnectQP(qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
+		if err := id.onQP(now, func(now int64) error {
+			if err := access.ConnectQP(qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
+				return err
+			}
+			access.QP(qp).WatchEstablished()
+			r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
+			return nil
+		}); err != nil {
 			return err
 		}
-		access.QP(qp).WatchEstablished()
-		r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
 	}
 	if r.QPN == 0 {
 		return argError("accept", "QP", "missing, and no number given")
@@ -158,8 +168,10 @@ func (id *ID) failQP(now int64) {
 	if id.qp == nil || id.qp.Type() == verbs.UD {
 		return
 	}
-	// It fails when the application has destroyed the queue pair already.
-	_ = access.QP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
+	// It fails when the application has destroyed the queue pair already, or the device closes.
+	_ = id.onQP(now, func(now int64) error {
+		return access.QP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
+	})
 }
 
 // Reject refuses a connection request, or a reply (EventConnectResponse), with
@@ -213,9 +225,10 @@ func (id *ID) NotifyEstablished() error {
 	})
 }
 
-// commEstablished is NotifyEstablished from the engine. The lock is held.
+// commEstablished is NotifyEstablished from the engine. The lock is held. The ID may have
+// been closed since.
 func (id *ID) commEstablished() {
-	if id.conn != nil {
+	if id.conn != nil && !id.closed {
 		id.conn.CommEstablished()
 		id.a.ready = true
 	}
@@ -242,7 +255,7 @@ func (id *ID) Disconnect(private []byte) error {
 	})
 }
 
-// hasSRQ reports whether the queue pair takes receives from a shared queue.
+// hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard is held.
 func hasSRQ(qp *verbs.QP) bool {
 	_, init := access.QP(qp).Query()
 	return init.SRQ != nil
@@ -268,7 +281,7 @@ func (a *agent) event(now int64, e *cm.Event) {
 	case cm.EventUnreachable:
 		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: verbs.ErrUnreachable}})
 	case cm.EventDisconnected:
-		id.over(now, Event{Type: EventDisconnected, PrivateData: e.Private})
+		id.overAfterArrivals(now, Event{Type: EventDisconnected, PrivateData: e.Private})
 	case cm.EventTimewaitExit:
 		id.event(Event{Type: EventTimewaitExit})
 	case cm.EventResolved:
@@ -281,6 +294,17 @@ func (id *ID) over(now int64, e Event) {
 	id.state = idOver
 	id.failQP(now)
 	id.event(e)
+}
+
+// overAfterArrivals is over when all has been handled that had come for the queue pair: the peer
+// says that it has gone when we have what it has sent, and that may wait in another shard's link.
+func (id *ID) overAfterArrivals(now int64, e Event) {
+	id.state = idOver
+	if id.qp == nil || access.ShardOf(id.qp) == id.s || !access.ShardOf(id.qp).AfterArrivals(func() {
+		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // closed meanwhile: nobody wants to know
+	}) {
+		id.over(now, e)
+	}
 }
 
 // onReply takes the acceptance of the peer.
@@ -299,7 +323,9 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
 		Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
 	}
-	err := access.ConnectQP(id.qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)
+	err := id.onQP(now, func(now int64) error {
+		return access.ConnectQP(id.qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)
+	})
 	if err == nil {
 		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
 			return // the peer has taken it back already, which the next event tells

@@ -1,6 +1,7 @@
 package rdmacm_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -29,29 +30,36 @@ func TestCommEstablishedByFirstPacket(t *testing.T) {
 			return verbs.SendWR{Opcode: verbs.WRRead, SGList: []verbs.SGE{c.MR.SGE(0, 4)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}
 		},
 	}
-	for name, op := range ops {
-		t.Run(name, func(t *testing.T) {
-			ctx := rocetest.Context(t)
-			c, s := rocetest.FilteredPair(t, func(a mad.Attribute) bool { return a == mad.AttrRTU })
-			lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
-			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
-			require.NoError(t, cid.Connect(nil))
-			sid := s.Next(t, ctx, rdmacm.EventConnectRequest).ID
-			s.AddQP(t, sid)
-			require.NoError(t, s.QP.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{s.MR.SGE(0, 8)}}))
-			require.NoError(t, sid.Accept(nil))
-			require.Equal(t, verbs.StateRTS, s.QP.State())
-			c.Next(t, ctx, rdmacm.EventEstablished)
-			wr := op(c, s)
-			wr.Flags = verbs.SendSignaled
-			require.NoError(t, c.QP.PostSend(&wr))
-			c.Wait(t, ctx)
-			s.Next(t, ctx, rdmacm.EventEstablished)
-			require.Nil(t, s.Ch.Poll(), "once")
-			require.NoError(t, sid.Disconnect(nil))
-			c.Next(t, ctx, rdmacm.EventDisconnected)
-		})
+	for _, vector := range []int{0, 1} {
+		for name, op := range ops {
+			t.Run(fmt.Sprintf("%s, vector %d", name, vector), func(t *testing.T) { commEstablished(t, vector, op) })
+		}
 	}
+}
+
+func commEstablished(t *testing.T, vector int, op func(c, s *rocetest.Peer) verbs.SendWR) {
+	ctx := rocetest.Context(t)
+	c, s := rocetest.FilteredPair(t, func(a mad.Attribute) bool { return a == mad.AttrRTU })
+	var err error
+	s.CQ, err = s.D.CreateCQWith(64, verbs.CQOptions{Vector: vector})
+	require.NoError(t, err)
+	lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
+	cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+	require.NoError(t, cid.Connect(nil))
+	sid := s.Next(t, ctx, rdmacm.EventConnectRequest).ID
+	s.AddQP(t, sid)
+	require.NoError(t, s.QP.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{s.MR.SGE(0, 8)}}))
+	require.NoError(t, sid.Accept(nil))
+	require.Equal(t, verbs.StateRTS, s.QP.State())
+	c.Next(t, ctx, rdmacm.EventEstablished)
+	wr := op(c, s)
+	wr.Flags = verbs.SendSignaled
+	require.NoError(t, c.QP.PostSend(&wr))
+	c.Wait(t, ctx)
+	s.Next(t, ctx, rdmacm.EventEstablished)
+	require.Nil(t, s.Ch.Poll(), "once")
+	require.NoError(t, sid.Disconnect(nil))
+	c.Next(t, ctx, rdmacm.EventDisconnected)
 }
 
 // Without RTU and without traffic the server gives up, and the client learns

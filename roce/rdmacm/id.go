@@ -131,6 +131,21 @@ func (id *ID) do(f func(now int64, a *agent) error) error {
 	}))
 }
 
+// onQP runs f, which changes the queue pair, with the lock of its shard held; now is that shard's
+// time. The lock of the ID is held, which comes before.
+func (id *ID) onQP(now int64, f func(now int64) error) error {
+	return onShardOf(id.qp, id.s, now, f)
+}
+
+// onShardOf is onQP for a queue pair that the ID does not have yet, or no more. s is the shard of the ID.
+func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error) error {
+	k := access.ShardOf(qp)
+	if k == s {
+		return f(now)
+	}
+	return k.Command(f)
+}
+
 // requireState returns an error unless the ID is in one of the states.
 func (id *ID) requireState(op string, states ...idState) error {
 	for _, s := range states {
@@ -204,7 +219,8 @@ func (id *ID) SetTypeOfService(tos uint8) error {
 // SetRetries sets how often Connect sends its request, and how long
 // it waits between two tries: up to 1<<20 times and an hour. 0 means the default: 10 times,
 // after 500 ms at first and twice as long from try to try up to 4 s, half a
-// minute in all. A peer that says that it is there and needs time (MRA) gets it.
+// minute in all. A peer that says that it is there and needs time (MRA) gets
+// it, up to 137 s more.
 func (id *ID) SetRetries(tries int, interval time.Duration) error {
 	switch {
 	case tries < 0 || tries > MaxTries:
@@ -291,12 +307,17 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	if (id.ps == PortSpaceUDP) != (qp.Type() == verbs.UD) {
 		return argError("attach QP", "QP", qp.Type().String()+" does not fit port space "+id.ps.String())
 	}
-	if err := id.do(func(int64, *agent) error {
-		if id.qp != nil || !access.ClaimQP(qp, id.commEstablished) {
-			return argError("attach QP", "QP", "the ID has one, or the queue pair belongs to another ID")
+	if err := id.do(func(now int64, _ *agent) error {
+		err := onShardOf(qp, id.s, now, func(int64) error {
+			if id.qp != nil || !access.ClaimQP(qp, id.commEstablished) {
+				return argError("attach QP", "QP", "the ID has one, or the queue pair belongs to another ID")
+			}
+			return nil
+		})
+		if err == nil {
+			id.qp = qp
 		}
-		id.qp = qp
-		return nil
+		return err
 	}); err != nil {
 		return err
 	}
@@ -307,12 +328,24 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 		err = qp.ToInit(0)
 	}
 	if err != nil {
-		id.s.LockAlways()
-		id.qp = nil
-		access.ReleaseQP(qp)
-		id.s.Unlock()
+		_ = id.do(func(now int64, _ *agent) error {
+			id.qp = nil
+			return releaseQP(qp, id.s, now, false)
+		}) // fails only if there is nothing left to release
 	}
 	return err
+}
+
+// releaseQP ends what AttachQP began, and the queue pair itself if that is to be. The lock of s, the shard of
+// the ID, is held.
+func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
+	return onShardOf(qp, s, now, func(int64) error {
+		access.ReleaseQP(qp)
+		if destroy {
+			return access.QP(qp).Destroy()
+		}
+		return nil
+	})
 }
 
 // Close ends the ID (rdma_destroy_id): a listener stops listening, a connection is disconnected
@@ -336,13 +369,10 @@ func (id *ID) closeLocked(now int64) {
 	}
 	a.release(id)
 	for _, g := range id.groups {
-		id.leaveGroup(g)
+		id.leaveGroup(now, g)
 	}
 	if id.qp != nil {
-		access.ReleaseQP(id.qp)
-		if id.ownQP {
-			_ = access.QP(id.qp).Destroy() // the application may have been faster
-		}
+		_ = releaseQP(id.qp, id.s, now, id.ownQP) // the application may have been faster
 	}
 	id.ch.forget(id)
 }

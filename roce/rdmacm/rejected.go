@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -51,6 +52,17 @@ func (e *RejectedError) nobodyListens() bool {
 		return e.SIDRStatus == mad.SIDRUnsupportedService
 	}
 	return e.Reason == mad.RejectInvalidServiceID
+}
+
+// PathMTU returns the largest path MTU that the peer can have, if it refused a connection because of a
+// larger one (IBTA 12.6.7.2, reason 26); 0 of other refusals. A new request with it is answered.
+func (e *RejectedError) PathMTU() ib.MTU {
+	if e.Reason == mad.RejectInvalidMTU && !e.datagram && len(e.Info) > 0 {
+		if m := ib.MTU(e.Info[0]); m.Valid() {
+			return m
+		}
+	}
+	return 0
 }
 
 // Is makes the reason that net has an error for match it.

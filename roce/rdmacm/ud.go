@@ -86,7 +86,7 @@ func (id *ID) join(group netip.Addr, receive bool) error {
 	if !group.IsMulticast() {
 		return argError(op, "group", group.String()+" is not a multicast address")
 	}
-	return id.do(func(int64, *agent) error {
+	return id.do(func(now int64, _ *agent) error {
 		if err := id.requireState(op, idAddrResolved, idRouteResolved, idBound, idConnected); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (id *ID) join(group netip.Addr, receive bool) error {
 		}
 		gid := dgid(group)
 		if receive && id.qp != nil {
-			if err := id.attachGroup(gid, sgid); err != nil {
+			if err := id.attachGroup(now, gid, sgid); err != nil {
 				return err
 			}
 		}
@@ -117,19 +117,24 @@ func (id *ID) join(group netip.Addr, receive bool) error {
 }
 
 // attachGroup makes engine and link receive the group.
-func (id *ID) attachGroup(gid ib.GID, sgid int) error {
+func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 	if slices.Contains(id.groups, gid) {
 		return nil
 	}
-	m, ok := link.As[link.Multicaster](id.s.Link())
+	m, ok := link.As[link.Multicaster](access.ShardOf(id.qp).Link())
 	if !ok {
 		return verbs.ErrMulticast
 	}
-	if err := access.QP(id.qp).AttachMcast(gid); err != nil {
-		return err
-	}
-	if err := m.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
-		_ = access.QP(id.qp).DetachMcast(gid) // which has just been attached
+	if err := id.onQP(now, func(int64) error {
+		if err := access.QP(id.qp).AttachMcast(gid); err != nil {
+			return err
+		}
+		if err := m.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
+			_ = access.QP(id.qp).DetachMcast(gid) // which has just been attached
+			return err
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	id.groups = append(id.groups, gid)
@@ -138,24 +143,22 @@ func (id *ID) attachGroup(gid ib.GID, sgid int) error {
 }
 
 // leaveGroup undoes attachGroup. The lock is held.
-func (id *ID) leaveGroup(gid ib.GID) {
-	if m, ok := link.As[link.Multicaster](id.s.Link()); ok {
+func (id *ID) leaveGroup(now int64, gid ib.GID) {
+	if m, ok := link.As[link.Multicaster](access.ShardOf(id.qp).Link()); ok {
 		_ = m.Leave(gid.Addr(), id.s.Addrs()[id.sgid]) // joined before
 	}
-	if id.qp != nil {
-		_ = access.QP(id.qp).DetachMcast(gid) // fails if the queue pair is gone
-	}
+	_ = id.onQP(now, func(int64) error { return access.QP(id.qp).DetachMcast(gid) }) // fails if the queue pair is gone
 }
 
 // LeaveMulticast leaves a group (rdma_leave_multicast).
 func (id *ID) LeaveMulticast(group netip.Addr) error {
 	gid := dgid(group.Unmap().WithZone(""))
-	return id.do(func(int64, *agent) error {
+	return id.do(func(now int64, _ *agent) error {
 		i := slices.Index(id.groups, gid)
 		if i < 0 {
 			return argError("leave multicast", "group", group.String()+" was not joined")
 		}
-		id.leaveGroup(gid)
+		id.leaveGroup(now, gid)
 		id.groups = slices.Delete(id.groups, i, i+1)
 		return nil
 	})

@@ -29,7 +29,7 @@ func TestNoAllocs(t *testing.T) {
 
 func benchPair(b *testing.B) map[string][2]net.Conn {
 	n := udpNetwork(b)
-	c, s := n.pair(b, Config{SendBuffer: 1 << 20, RecvBuffer: 1 << 20})
+	c, s := n.pair(b, Config{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer l.Close()

@@ -17,7 +17,7 @@ import (
 func TestBurst(t *testing.T) {
 	conns := 600
 	if testing.Short() {
-		conns = 300
+		conns = 350
 	}
 	n := udpNetwork(t)
 	ctx := testContext(t)

@@ -80,7 +80,7 @@ func TestCapture(t *testing.T) {
 		var again [connDataBytes]byte
 		d.put(&again)
 		require.Equal(t, private[:connDataBytes], again[:])
-		sides[c.from] = &script{me: d, ramp: startTransfer}
+		sides[c.from] = &script{me: d, ramp: firstTransfer}
 	}
 	require.Len(t, sides, 2)
 	for a, s := range sides {
@@ -91,7 +91,7 @@ func TestCapture(t *testing.T) {
 		cfg := Config{
 			SendBuffer: 1 << 20, RecvBuffer: int(s.me.data.length) * 2, RecvQueue: int(s.me.credits), IOMaps: s.me.iomaps,
 		}.normal().stream()
-		s.s.init(cfg, peer.me, s.me.data.addr, s.me.data.key)
+		s.s.init(cfg, peer.me, place{smallBuffer, s.me.data.addr, s.me.data.key, int(s.me.data.length)})
 		s.list = make([]byte, grants*sgeBytes+s.me.iomaps*iomapBytes)
 		s.left = []int{16}
 		for range 2 * 5 {
@@ -121,6 +121,9 @@ func TestCapture(t *testing.T) {
 	}
 }
 
+// firstTransfer is the length of librdmacm's first message of a larger write.
+const firstTransfer = 2 << 10
+
 // expect has the stream make its next message, and compares it.
 func (s *script) expect(t *testing.T, c *captured) {
 	var m message
@@ -132,7 +135,7 @@ func (s *script) expect(t *testing.T, c *captured) {
 		s.s.data(n, &m)
 		s.ramp *= 2
 		if s.left[0] -= n; s.left[0] == 0 {
-			s.left, s.ramp = s.left[1:], startTransfer
+			s.left, s.ramp = s.left[1:], firstTransfer
 		}
 		require.EqualValues(t, len(c.p.Payload), n, "frame %d", c.frame)
 	case opSGL:

@@ -11,9 +11,10 @@ import (
 // defaults, with keep-alive. What is negative or too large is an error
 // that says so; what is too small is raised to the least.
 type Config struct {
-	// SendBuffer and RecvBuffer are in bytes; 0 is 128 KiB, up to 1 GiB. Half of the receive
+	// SendBuffer and RecvBuffer are in bytes, up to 1 GiB. Half of the receive
 	// buffer is granted to the peer at a time. (SO_SNDBUF and SO_RCVBUF of
-	// librdmacm make buffers of twice what they are given.)
+	// librdmacm make buffers of twice what they are given.) 0 is 64 KiB each, and 2 and 4 MiB more
+	// while the application is so fast that it needs them, see the package comment.
 	SendBuffer, RecvBuffer int
 	// SendQueue and RecvQueue are the messages that can be on their way from and
 	// to this side; 0 is 384, from 16 up to 65534. Every Write makes at least one.
@@ -32,6 +33,8 @@ type Config struct {
 	Linger time.Duration
 	// TrafficClass is that of the packets; 0 for accepted connections is the peer's.
 	TrafficClass uint8
+
+	growSend, growRecv bool // set by normal: the buffers are the defaults
 }
 
 // normal returns c with the defaults filled in and everything within bounds.
@@ -42,6 +45,7 @@ func (c Config) normal() Config {
 		}
 		*v = min(max(*v, low), high)
 	}
+	c.growSend, c.growRecv = c.SendBuffer == 0, c.RecvBuffer == 0
 	bound(&c.SendBuffer, defaultBuffer, minSendBuffer, maxBuffer)
 	bound(&c.RecvBuffer, defaultBuffer, minRecvBuffer, maxBuffer)
 	bound(&c.SendQueue, defaultQueue, minQueue, maxQueue)
@@ -83,7 +87,7 @@ func (c Config) memory() int {
 func (c Config) stream() streamConfig {
 	return streamConfig{
 		sendQueue: c.SendQueue, recvQueue: uint16(c.RecvQueue),
-		sendBytes: c.SendBuffer, recvBytes: c.RecvBuffer, iomaps: c.IOMaps,
+		sendBytes: c.SendBuffer, iomaps: c.IOMaps,
 	}
 }
 

@@ -27,16 +27,13 @@ type Conn struct {
 	host         *host
 	laddr, raddr Addr
 
-	pd  *verbs.PD
-	cq  *verbs.CQ
-	qp  *verbs.QP
-	rmr *verbs.MR // rbuf
-	smr *verbs.MR // sbuf
-	lmr *verbs.MR // list
+	pd *verbs.PD
+	cq *verbs.CQ
+	qp *verbs.QP
 
-	rbuf []byte // the peer writes here
-	sbuf []byte
-	list []byte // grants and mappings, written by the peer
+	recv [2]buffer // where the peer writes
+	send [2]buffer
+	list buffer // grants and mappings, written by the peer
 
 	rd, wr   waiter  // of Read, of Write; with their deadlines
 	cl       waiter  // of Close and CloseWrite, under wmu
@@ -48,7 +45,10 @@ type Conn struct {
 	// mu guards all below and is held for moments only.
 	mu      sync.Mutex
 	s       stream
-	err     error // why nothing works any more, other than by Close
+	out     int           // the send buffer in use
+	granted time.Duration // when a half of the receive buffer was granted last
+	debt    int           // receive requests to post again
+	err     error         // why nothing works any more, other than by Close
 	closed  bool
 	noRead  bool // by CloseRead
 	discard bool // noRead, and no Read is in progress any more
@@ -118,10 +118,11 @@ func (c *Conn) read(p []byte) (int, error) {
 	}
 	n := 0
 	for n < len(p) && c.s.rcv.ready > 0 {
-		off, k := c.s.rcv.unread(len(p) - n)
+		buf, off, k := c.s.rcv.unread(len(p) - n)
 		// Nobody but us moves the read offset, and the peer has no business there.
+		from := c.recv[buf].mem[off : off+k]
 		c.mu.Unlock()
-		copy(p[n:], c.rbuf[off:off+k])
+		copy(p[n:], from)
 		c.mu.Lock()
 		c.s.rcv.take(k)
 		n += k
@@ -173,26 +174,37 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	if err := c.refused(&c.wr); err != nil {
 		return 0, err
 	}
-	for ramp := startTransfer; n < len(p); ramp = min(2*ramp, maxTransfer) {
-		k := 0
-		for {
-			if err := c.writeEnd(); err != nil {
-				return n, err
-			}
-			if k = c.s.snd.data(min(len(p)-n, ramp)); k > 0 {
-				break
-			}
-			if err := c.wait(&c.wr); err != nil {
-				return n, err
-			}
+	for ramp := c.s.snd.begins(); n < len(p); ramp = min(4*ramp, maxTransfer) {
+		k, err := c.sendable(min(len(p)-n, ramp))
+		if err != nil {
+			return n, err
 		}
 		c.s.data(k, &c.wmsg)
-		if err := c.postData(p[n : n+k]); err != nil {
+		if err := c.postData(p[n:n+k], false); err != nil {
 			return n, err
 		}
 		n += k
 	}
 	return n, nil
+}
+
+// sendable waits until a message can be sent, and returns how many bytes of those wanted it can
+// have. mu and wmu are held.
+func (c *Conn) sendable(want int) (int, error) {
+	for {
+		if err := c.writeEnd(); err != nil {
+			return 0, err
+		}
+		if c.s.snd.cramped(want) {
+			c.growSend()
+		}
+		if k := c.s.snd.data(want); k > 0 {
+			return k, nil
+		}
+		if err := c.wait(&c.wr); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // writeEnd returns why nothing can be written any more, or nil.
@@ -210,14 +222,16 @@ func (c *Conn) writeEnd() error {
 	return nil
 }
 
-// postData posts wmsg, whose bytes are p. mu is given up meanwhile: copying
-// and sending take long, and wmu keeps the order.
-func (c *Conn) postData(p []byte) error {
-	m, wr := &c.wmsg, &c.wwr
+// postData posts wmsg, whose bytes are p, which may be where they belong already. mu is given
+// up meanwhile: copying and sending take long, and wmu keeps the order.
+func (c *Conn) postData(p []byte, placed bool) error {
+	m, wr, buf := &c.wmsg, &c.wwr, &c.send[c.out]
 	c.mu.Unlock()
 	*wr = verbs.SendWR{
-		ID: wrID(m.kind, m.held), Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled,
-		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key),
+		ID: m.id, Opcode: verbs.WRWriteImm, Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key),
+	}
+	if !m.quiet {
+		wr.Flags = verbs.SendSignaled
 	}
 	if m.plain {
 		wr.Opcode = verbs.WRWrite
@@ -226,12 +240,14 @@ func (c *Conn) postData(p []byte) error {
 		wr.Flags |= verbs.SendInline
 		wr.Inline = p
 	} else {
-		copy(c.sbuf[m.at:], p[:m.first])
-		c.wsg[0] = c.smr.SGE(m.at, m.first)
+		if !placed {
+			copy(buf.mem[m.at:], p[:m.first])
+		}
+		c.wsg[0] = buf.mr.SGE(m.at, m.first)
 		wr.SGList = c.wsg[:1]
 		if m.first < len(p) {
-			copy(c.sbuf, p[m.first:])
-			c.wsg[1] = c.smr.SGE(0, len(p)-m.first)
+			copy(buf.mem, p[m.first:])
+			c.wsg[1] = buf.mr.SGE(0, len(p)-m.first)
 			wr.SGList = c.wsg[:2]
 		}
 	}
@@ -249,7 +265,7 @@ func (c *Conn) postData(p []byte) error {
 func (c *Conn) postControl() {
 	m, wr := &c.cmsg, &c.cwr
 	*wr = verbs.SendWR{
-		ID: wrID(m.kind, 0), Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled | verbs.SendInline,
+		ID: m.id, Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled | verbs.SendInline,
 		Imm: m.imm, RemoteAddr: m.to.addr, RKey: ib.RKey(m.to.key), Inline: m.body[:m.n],
 	}
 	if m.plain {
@@ -262,6 +278,9 @@ func (c *Conn) postControl() {
 
 // credit tells the peer of room, if it should be told. mu is held.
 func (c *Conn) credit() {
+	if c.err == nil && c.s.rcv.due() {
+		c.fitRecv()
+	}
 	for c.err == nil && c.s.update(&c.cmsg) {
 		c.postControl()
 	}
@@ -280,29 +299,30 @@ func (c *Conn) fail(err error) {
 
 // handle takes n completions out of wcs. mu is held.
 func (c *Conn) handle(n int) {
-	recvs, heard := 0, false
+	heard := false
 	for i := range c.wcs[:n] {
 		wc := &c.wcs[i]
-		k, _ := splitID(wc.ID)
-		if k != wrRecv {
-			c.s.sent(wc.ID)
-		}
+		k, _, _ := splitID(wc.ID)
 		if wc.Status != verbs.WCSuccess {
 			c.lost = c.lost || k == wrData || k == wrDirect
+			c.s.fail()
 			c.failed(wc)
 			continue
+		}
+		if k != wrRecv {
+			c.s.sent(wc.ID)
 		}
 		heard = heard || k != wrProbe
 		if k != wrRecv {
 			continue
 		}
-		recvs++
+		c.debt++
 		if c.err != nil || c.s.byeRecvd {
 			continue // nothing is expected any more
 		}
 		if wc.Opcode != verbs.WCRecvWriteImm {
 			c.breach(&ProtocolError{"a SEND"})
-		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.lmr); errors.Is(err, roce.ErrClosed) {
+		} else if err := c.s.arrived(wc.Imm, wc.ByteLen, c.list.mr); errors.Is(err, roce.ErrClosed) {
 			c.fail(err)
 		} else if err != nil {
 			c.breach(err)
@@ -311,8 +331,10 @@ func (c *Conn) handle(n int) {
 	if heard && c.keepGap > 0 {
 		c.heard = c.alarm.Now()
 	}
-	if recvs > 0 && c.err == nil {
-		if _, err := c.qp.PostRecvBatch(c.recvs[:recvs]); err != nil {
+	for c.debt >= recvDebt && c.err == nil {
+		k := min(c.debt, len(c.recvs))
+		c.debt -= k
+		if _, err := c.qp.PostRecvBatch(c.recvs[:k]); err != nil {
 			c.fail(err)
 		}
 	}

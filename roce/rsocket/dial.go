@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -23,6 +25,8 @@ type Dialer struct {
 	// LocalAddr is where to speak from; the zero value, an unspecified address
 	// and port 0 leave it to the device.
 	LocalAddr netip.AddrPort
+
+	mtu ib.MTU // path MTU; 0 is the largest that the port has
 }
 
 // Dial connects to a listening rsocket with the defaults. d may be nil, see [Dialer].
@@ -42,13 +46,32 @@ func (d *Dialer) Dial(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	on, err := d.ready(ctx, addr.Addr())
 	if err == nil {
 		var c *Conn
-		if c, err = on.begin(ctx, addr); err == nil {
-			if err = c.finish(ctx); err == nil {
-				return c, nil
+		c, err = on.attempt(ctx, addr)
+		var rejected *roce.RejectedError
+		if errors.As(err, &rejected) {
+			// Two refusals say that another request would be answered.
+			if mtu := rejected.PathMTU(); mtu != 0 || rejected.Reason == mad.RejectStaleConnection {
+				on.mtu = mtu
+				c, err = on.attempt(ctx, addr)
 			}
+		}
+		if err == nil {
+			return c, nil
 		}
 	}
 	return nil, opError("dial", Addr{d.LocalAddr}, Addr{addr}, dialError(err))
+}
+
+// attempt sends one request.
+func (d *Dialer) attempt(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+	c, err := d.begin(ctx, addr)
+	if err == nil {
+		err = c.finish(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // ready returns d with a device to reach an address from.
@@ -194,7 +217,9 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 		return nil, err
 	}
 	if err = ctx.Err(); err == nil { // from here on the peer hears of it
-		err = id.Connect(connParam(c.local()))
+		param := connParam(c.local())
+		param.MTU = d.mtu
+		err = id.Connect(param)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.release())

@@ -23,7 +23,7 @@ func FuzzConnData(f *testing.F) {
 		}
 		// A connection with whatever the peer says has sane state.
 		var s stream
-		s.init(Config{}.normal().stream(), d, 0, 0)
+		s.init(Config{}.normal().stream(), d, place{half: 1000})
 		var m message
 		for s.update(&m) {
 		}
@@ -46,7 +46,7 @@ func FuzzStream(f *testing.F) {
 	}
 	f.Add(seq)
 	f.Fuzz(func(t *testing.T, in []byte) {
-		cfg := Config{SendBuffer: 4096, RecvBuffer: 5001, SendQueue: 20, RecvQueue: 20, IOMaps: 3}.normal().stream()
+		cfg := Config{SendBuffer: 4096, RecvBuffer: 5001, SendQueue: 20, RecvQueue: 20, IOMaps: 3}.normal()
 		peer := connData{iomap: true, credits: 30, iomaps: 2, list: sge{1, 2, 2}, data: sge{1 << 40, 3, 3000}}
 		next := func() byte {
 			if len(in) == 0 {
@@ -60,17 +60,19 @@ func FuzzStream(f *testing.F) {
 			peer.credits, peer.list.length = uint16(next())+1, uint32(next())+1
 		}
 		a, _ := newModels(t, cfg, cfg)
-		a.s.init(cfg, peer, modelRecv, modelRecvKey)
+		a.s.init(cfg.stream(), peer, a.place())
 		var ids []uint64
 		var m message
 		post := func() {
-			if m.held > 0 && (m.at < 0 || m.at+m.first > cfg.sendBytes || m.held-m.first > m.at) {
+			if m.held > 0 && (m.at < 0 || m.at+m.first > a.s.snd.buf.size || m.held-m.first > m.at) {
 				t.Fatalf("%+v is not in the send buffer", m)
 			}
-			ids = append(ids, wrID(m.kind, m.held))
+			if !m.quiet {
+				ids = append(ids, m.id)
+			}
 		}
 		for len(in) > 0 {
-			switch next() % 8 {
+			switch next() % 10 {
 			case 0:
 				imm := uint32(next())<<24 | uint32(next())<<16 | uint32(next())<<8 | uint32(next())
 				if a.s.arrived(imm, imm&immDataMask, bytes.NewReader(a.list)) != nil {
@@ -97,8 +99,8 @@ func FuzzStream(f *testing.F) {
 				}
 			case 4:
 				for n := int(next()) << (next() % 8); n > 0 && a.s.rcv.ready > 0; {
-					off, k := a.s.rcv.unread(n)
-					_ = a.rbuf[off : off+k]
+					buf, off, k := a.s.rcv.unread(n)
+					_ = a.rbuf[a.base(buf)+off:][:k]
 					a.s.rcv.take(k)
 					n -= k
 				}
@@ -123,6 +125,10 @@ func FuzzStream(f *testing.F) {
 					a.s.sent(ids[0])
 					ids = ids[1:]
 				}
+			case 8:
+				a.grow()
+			case 9:
+				a.growSend()
 			}
 			a.check()
 		}

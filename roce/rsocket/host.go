@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/goroce/goroce/roce/verbs"
@@ -17,6 +18,8 @@ type host struct {
 	left  list.List // of *leftover, the oldest first
 	stats LingerStats
 	most  LingerStats // of Conns and Bytes
+
+	large atomic.Int64 // bytes of large buffers of all connections
 }
 
 // leftover is a connection that lingers.

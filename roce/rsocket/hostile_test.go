@@ -202,7 +202,7 @@ func TestHostileWrites(t *testing.T) {
 			_, err := s.Read(make([]byte, 1))
 			require.Error(t, err)
 			require.ErrorIs(t, err, syscall.ECONNRESET)
-			require.Equal(t, make([]byte, defaultBuffer), s.rbuf)
+			require.Equal(t, make([]byte, defaultBuffer), s.recv[smallBuffer].mem)
 			require.NoError(t, s.Close())
 		})
 	}
@@ -226,7 +226,7 @@ func TestHostileGrantAfterClose(t *testing.T) {
 	a.write(int64(immediate(opSGL, 1)), sge{a.peer.list.addr + sgeBytes, a.peer.list.key, 0}, make([]byte, sgeBytes))
 	n.fabric.RunFor(1e6)
 	s.mu.Lock()
-	s.closed, s.list = true, nil // as Close and release have it, one after the other
+	s.closed, s.list.mem = true, nil // as Close and release have it, one after the other
 	s.mu.Unlock()
 	s.probe()
 	require.Equal(t, uint16(100), s.s.snd.limit, "the grant was not looked at")

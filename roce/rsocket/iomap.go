@@ -175,7 +175,7 @@ func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
 	if err := c.refused(&c.wr); err != nil {
 		return 0, err
 	}
-	for ramp := startTransfer; n < len(p); ramp = min(2*ramp, maxTransfer) {
+	for ramp := c.s.snd.begins(); n < len(p); ramp = min(4*ramp, maxTransfer) {
 		if err := c.writeEnd(); err != nil {
 			return n, err
 		}
@@ -192,12 +192,12 @@ func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
 			if err := c.wait(&c.wr); err != nil {
 				return n, err
 			}
-			ramp /= 2
+			ramp /= 4
 			continue
 		}
 		k = int(min(uint32(k), there))
 		c.s.direct(addr, uint32(ib.RKey(key)), k, &c.wmsg)
-		if err := c.postData(p[n : n+k]); err != nil {
+		if err := c.postData(p[n:n+k], false); err != nil {
 			return n, err
 		}
 		n += k

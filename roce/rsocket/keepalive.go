@@ -62,7 +62,8 @@ func (c *Conn) probe() {
 	left := c.heard + c.keepGap - c.alarm.Now()
 	if left <= 0 {
 		left = c.keepGap
-		if c.s.sends == 0 {
+		c.shrinkSend()
+		if !c.s.awaited() {
 			c.s.keepAlive(&c.cmsg)
 			c.postControl()
 		}

@@ -14,17 +14,23 @@ const (
 	maxCtrl = 4
 )
 
-// Defaults and bounds; the defaults are librdmacm's.
+// Defaults and bounds; those of the queues are librdmacm's.
 const (
-	defaultBuffer = 128 << 10 // bytes, each direction
-	defaultQueue  = 384       // work requests
-	minQueue      = 16
-	maxQueue      = 0xFFFE
-	maxBuffer     = 1 << 30
-	minSendBuffer = 4096
-	minRecvBuffer = 2
-	maxIOMaps     = 0x7f << 8
-	inlineBytes   = 64
+	// defaultBuffer is that of either direction, in bytes, and largeSendBuffer and
+	// largeRecvBuffer are what a connection has while it needs more. The large ones of a
+	// device have maxLargeBytes.
+	defaultBuffer   = 64 << 10
+	largeSendBuffer = 2 << 20
+	largeRecvBuffer = 4 << 20
+	maxLargeBytes   = 512 << 20
+	defaultQueue    = 384 // work requests
+	minQueue        = 16
+	maxQueue        = 0xFFFE
+	maxBuffer       = 1 << 30
+	minSendBuffer   = 4096
+	minRecvBuffer   = 2
+	maxIOMaps       = 0x7f << 8
+	inlineBytes     = 64
 	// defaultKeepAlive is the time between two probes of an idle connection: that
 	// of package net.
 	defaultKeepAlive = 15 * time.Second
@@ -46,19 +52,24 @@ const (
 )
 
 const (
-	// startTransfer is the first transfer of a Write; each further one is twice
-	// as large until maxTransfer. So the first packets travel while the rest is
-	// still being copied.
-	startTransfer = 2 << 10
-	maxTransfer   = 64 << 10
-	// lowWater is how much of the send buffer must be free before a part of a
-	// larger Write is sent.
-	lowWater = 2 << 10
+	// startTransfer is the first transfer of a Write when nothing is on its way; each further one is four
+	// times as large until maxTransfer, or the best for the path (see bestTransfer). So the first packets
+	// travel while the rest is still being copied.
+	startTransfer = 16 << 10
+	maxTransfer   = 512 << 10
+	// lowWater and lowWaterMost bound how much of the send buffer must be free before a
+	// part of a larger Write is sent; between them it is a quarter.
+	lowWater     = 2 << 10
+	lowWaterMost = 64 << 10
+	// quietBytes is how many bytes are sent at most without a completion.
+	quietBytes = 32 << 10
 
 	// spareRecvs are receive requests beyond those that the peer is told of,
 	// for its control messages. Without them a control message to a side whose
-	// application does nothing is repeated until it does something.
-	spareRecvs = 16
+	// application does nothing is repeated until it does something. Up to recvDebt are posted
+	// again together, so that there are always 16.
+	spareRecvs = 16 + recvDebt
+	recvDebt   = 16
 	// spareCredits are receive requests of the peer that data does not use, for
 	// our control messages: librdmacm has no spare ones.
 	spareCredits = 8
@@ -69,6 +80,7 @@ const (
 // Addresses at which peers see our memory: not the real ones, which are
 // nobody's business.
 const (
-	recvIOVA = 0x1_0000_0000
-	listIOVA = 0x1000
+	recvIOVA  = 0x1_0000_0000
+	largeIOVA = 0x2_0000_0000
+	listIOVA  = 0x1000
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,6 +81,31 @@ func TestLingerDelivers(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 	n.fabric.RunFor(1e9)
 	require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
+}
+
+// A peer that is there and takes nothing, since its program stands still, has a connection linger
+// for its time and no longer: the queue pair would try for ever.
+func TestLingerEndsWithPeerThatStandsStill(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 33})
+	before := n.memory(t)
+	finished := Lingering(n.a).Finished
+	c, _ := n.pair(t, small)
+	n.fabric.RunFor(1e6)
+	for n.a.Counters().RcvdRNRErr == 0 { // until the peer has no receive left
+		c.s.ctrl++
+		c.s.sends++
+		require.NoError(t, c.qp.PostSend(&verbs.SendWR{
+			ID: wrID(wrCtrl, 0, 0), Opcode: verbs.WRWriteImm, Flags: verbs.SendInline | verbs.SendSignaled, Inline: []byte{},
+		}))
+		n.fabric.RunFor(1e5)
+	}
+	require.NoError(t, c.Close())
+	n.fabric.RunFor(int64(lingerTime - time.Second))
+	require.Equal(t, 1, Lingering(n.a).Conns)
+	n.fabric.RunFor(2e9)
+	require.Zero(t, Lingering(n.a).Conns)
+	require.Equal(t, finished+1, Lingering(n.a).Finished+Lingering(n.a).Lost)
+	require.Equal(t, before, n.a.MemCounts())
 }
 
 // A connection whose peer is alive is over within a few milliseconds.

@@ -295,6 +295,10 @@ func (l *Listener) adopt(c *Conn) bool {
 
 // drop gives up a connection that nobody has seen.
 func (c *Conn) drop() {
+	c.mu.Lock()
+	c.closed = true // its alarm may go off, as when the device closes, and finds nothing to look at
+	c.mu.Unlock()
+	c.alarm.Stop()
 	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
 	_ = c.release()          // of interest to nobody
 }

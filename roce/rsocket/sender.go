@@ -1,5 +1,7 @@
 package rsocket
 
+import "github.com/goroce/goroce/ib"
+
 // sender is the sending half of the protocol: which messages may be sent and
 // where their bytes go.
 type sender struct {
@@ -14,18 +16,41 @@ type sender struct {
 	room  int // work requests that fit the send queue
 	rooms int // when it is empty
 	buf   sendBuffer
+	most  int // bytes of a message
+
+	// quiet are what was sent and will make no completion of its own: that of a later message
+	// tells of it. Its messages and bytes are bounded, so that there always is such a completion
+	// when somebody waits for room.
+	quiet      int
+	quietBytes int
 }
 
 func (s *sender) init(peer *connData, sendWRs, bufBytes int) {
 	*s = sender{
 		limit: peer.credits, reserve: min(spareCredits, peer.credits/4),
-		next: 1, room: sendWRs, rooms: sendWRs, buf: sendBuffer{size: bufBytes},
+		next: 1, room: sendWRs, rooms: sendWRs, buf: sendBuffer{size: bufBytes}, most: maxTransfer,
 	}
 	s.grant[0] = peer.data
 }
 
 // credits reports whether one more message may be sent.
 func (s *sender) credits() bool { return s.limit-s.seq > s.reserve }
+
+// begins returns how many bytes the first message of a Write should have: few if nothing is on
+// its way, so that they travel while the rest is still being copied.
+func (s *sender) begins() int {
+	if s.buf.used >= startTransfer {
+		return s.most
+	}
+	return min(startTransfer, s.most)
+}
+
+// keep notes a message of n bytes, and reports whether it needs no completion of its own.
+func (s *sender) keep(n int) (quiet bool) {
+	s.quiet++
+	s.quietBytes += n
+	return s.quiet < s.rooms/4 && s.quietBytes < min(s.buf.size/4, quietBytes)
+}
 
 // data returns how many bytes the next DATA message can carry: at most want; 0
 // if it has to wait.
@@ -45,10 +70,16 @@ func (s *sender) copied(want int) int {
 		return want
 	}
 	free := s.buf.free()
-	if free < min(want, lowWater) {
+	if free < min(want, s.buf.low()) {
 		return 0
 	}
-	return min(want, free, maxTransfer)
+	return min(want, free, s.most)
+}
+
+// cramped reports whether nothing but room in the send buffer keeps a message from having want bytes.
+func (s *sender) cramped(want int) bool {
+	want = int(min(uint32(min(want, s.most)), s.grant[s.cur].length))
+	return want > inlineBytes && s.credits() && s.room > 0 && s.buf.free() < want
 }
 
 // take uses up n bytes of the current grant and one credit, and returns where
@@ -80,9 +111,15 @@ type sendBuffer struct {
 	size int
 	head int // where the next byte goes
 	used int
+	old  int // bytes in the buffer before this one, which are acknowledged first
+	// pinned says that what follows head is being written.
+	pinned bool
 }
 
 func (b *sendBuffer) free() int { return b.size - b.used }
+
+// low is how much must be free before a part of a larger Write is sent.
+func (b *sendBuffer) low() int { return min(max(b.size/4, lowWater), lowWaterMost) }
 
 // push takes n bytes: n1 at head, the rest at the start.
 func (b *sendBuffer) push(n int) (at, n1 int) {
@@ -94,5 +131,29 @@ func (b *sendBuffer) push(n int) (at, n1 int) {
 	return at, n1
 }
 
-// pop gives back the oldest n bytes.
-func (b *sendBuffer) pop(n int) { b.used -= n }
+// pop gives back the oldest n bytes. An empty buffer begins again at its start, so that a
+// connection that sends little stays within a few pages, and these in the cache.
+func (b *sendBuffer) pop(n int) {
+	k := min(n, b.old)
+	b.old -= k
+	if b.used -= n - k; b.used == 0 && !b.pinned {
+		b.head = 0
+	}
+}
+
+// move goes on with another buffer of some size.
+func (b *sendBuffer) move(size int) { *b = sendBuffer{size: size, old: b.old + b.used} }
+
+// bestTransfer is how many bytes a message should have on a path with some MTU, of those up to
+// maxTransfer: as many as fill datagrams of the kernel's segmentation. In these all packets have one length, but for
+// the last, which may be shorter. The first packet is longer than the others by the RETH, so that it
+// ends its datagram with the second; the last has the immediate, for which its payload is less.
+func bestTransfer(mtu int) int {
+	const most, headers = 65_000, ib.BTHBytes + ib.RETHBytes + ib.ICRCBytes
+	each := max(min(most/(mtu+headers), maxSegments), 1)
+	packets := 2 + each*max((maxTransfer/mtu-2)/each, 0)
+	return packets*mtu - ib.ImmDtBytes
+}
+
+// maxSegments is how many packets a datagram has at most (UDP_MAX_SEGMENTS).
+const maxSegments = 64

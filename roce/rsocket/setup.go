@@ -32,24 +32,20 @@ func (c *Conn) allocate() (err error) {
 	if c.pd, err = c.dev.AllocPD(); err != nil {
 		return err
 	}
-	if c.cq, err = c.dev.CreateCQ(cfg.SendQueue+recvs, nil); err != nil {
+	if c.cq, err = c.dev.CreateCQWith(cfg.SendQueue+recvs, verbs.CQOptions{Vector: access.NextVector(c.dev)}); err != nil {
 		return err
 	}
-	c.rbuf = make([]byte, cfg.RecvBuffer)
-	c.sbuf = make([]byte, cfg.SendBuffer)
-	c.list = make([]byte, grants*sgeBytes+cfg.IOMaps*iomapBytes)
-	const remote = verbs.LocalWrite | roce.RemoteWrite
-	if c.rmr, err = c.pd.RegisterMRWith(c.rbuf, remote, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
+	if err = c.recv[smallBuffer].register(c.pd, cfg.RecvBuffer, remoteWrite, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
-	if c.lmr, err = c.pd.RegisterMRWith(c.list, remote, verbs.MROptions{IOVA: listIOVA, SetIOVA: true}); err != nil {
+	if err = c.list.register(c.pd, grants*sgeBytes+cfg.IOMaps*iomapBytes, remoteWrite, verbs.MROptions{IOVA: listIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
-	if c.smr, err = c.pd.RegisterMR(c.sbuf, verbs.LocalWrite); err != nil {
+	if err = c.send[smallBuffer].register(c.pd, cfg.SendBuffer, verbs.LocalWrite, verbs.MROptions{}); err != nil {
 		return err
 	}
 	if c.qp, err = c.id.CreateQP(c.pd, verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: c.cq, SigAll: true,
+		Type: verbs.RC, SendCQ: c.cq,
 		Caps: verbs.QPCaps{
 			MaxSendWR: cfg.SendQueue, MaxRecvWR: recvs, MaxSendSGE: 2, MaxRecvSGE: 1, MaxInline: inlineBytes,
 		},
@@ -66,10 +62,11 @@ func (c *Conn) allocate() (err error) {
 
 // local is what the peer is told.
 func (c *Conn) local() []byte {
+	list, recv := c.list.mr, c.recv[smallBuffer].place(smallBuffer)
 	d := connData{
 		iomap: true, credits: uint16(c.cfg.RecvQueue), iomaps: c.cfg.IOMaps,
-		list: sge{c.lmr.Addr(), uint32(c.lmr.RKey()), grants},
-		data: sge{c.rmr.Addr(), uint32(c.rmr.RKey()), uint32(c.cfg.RecvBuffer / 2)},
+		list: sge{list.Addr(), uint32(list.RKey()), grants},
+		data: sge{recv.addr, recv.key, uint32(recv.half)},
 	}
 	var b [connDataBytes]byte
 	d.put(&b)
@@ -78,13 +75,16 @@ func (c *Conn) local() []byte {
 
 // meet takes over what the peer said.
 func (c *Conn) meet(peer connData) {
-	c.s.init(c.cfg.stream(), peer, c.rmr.Addr(), uint32(c.rmr.RKey()))
+	c.s.init(c.cfg.stream(), peer, c.recv[smallBuffer].place(smallBuffer))
 }
 
 // start lets the connection go, now that both sides are ready to receive.
 func (c *Conn) start() {
 	c.laddr, c.raddr = Addr{c.id.LocalAddr()}, Addr{c.id.RemoteAddr()}
 	c.mu.Lock()
+	if attr, _, err := c.qp.Query(); err == nil {
+		c.s.snd.most = bestTransfer(attr.PathMTU.Bytes())
+	}
 	c.credit()
 	c.mu.Unlock()
 	switch gap, caps := c.cfg.KeepAlive, c.dev.Capabilities(); {
@@ -126,10 +126,8 @@ func (c *Conn) release() error {
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}
-	for _, mr := range []*verbs.MR{c.rmr, c.lmr, c.smr} {
-		if mr != nil {
-			keep(mr.Close())
-		}
+	for _, b := range []*buffer{&c.recv[smallBuffer], &c.recv[largeBuffer], &c.list, &c.send[smallBuffer], &c.send[largeBuffer]} {
+		keep(b.release(c.host))
 	}
 	if c.pd != nil {
 		keep(c.pd.Close())
@@ -137,6 +135,5 @@ func (c *Conn) release() error {
 	if c.ch != nil {
 		keep(c.ch.Close())
 	}
-	c.rbuf, c.sbuf, c.list = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func TestShutdownDeadClients(t *testing.T) {
 	srv := &http.Server{Handler: http.NotFoundHandler()}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	for range 20 {
+	for range 60 {
 		tr := &http.Transport{DialContext: (&Dialer{Device: client}).DialContext}
 		r, err := (&http.Client{Transport: tr}).Get("http://" + l.Addr().String())
 		require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestShutdownDeadClients(t *testing.T) {
 	}
 	wire.Add(fault.Rule{Dir: fault.Send, Action: fault.Drop})
 	wire.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
 	require.NoError(t, srv.Shutdown(ctx))
 	require.NoError(t, ctx.Err())

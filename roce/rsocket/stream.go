@@ -14,17 +14,14 @@ type stream struct {
 	snd  sender
 	rcv  receiver
 
-	// recvAddr and recvKey are how the peer names the receive buffer.
-	recvAddr uint64
-	recvKey  uint32
-
 	maps     []iomap // mappings that the peer made for us to write
 	mapsSent int     // mappings that we told the peer of
 
 	entry [iomapBytes]byte // of the list, while it is looked at
 
-	ctrl  int // control messages on their way
-	sends int // work requests on their way
+	ctrl   int  // control messages on their way
+	sends  int  // work requests on their way
+	failed bool // one has failed: the others that are on their way will, too
 
 	finSent  bool // we sent SHUTDOWN or DISCONNECT
 	byeSent  bool // we sent DISCONNECT
@@ -37,14 +34,14 @@ type streamConfig struct {
 	sendQueue int    // work requests
 	recvQueue uint16 // credits
 	sendBytes int
-	recvBytes int
 	iomaps    int
 }
 
-func (s *stream) init(c streamConfig, peer connData, recvAddr uint64, recvKey uint32) {
-	*s = stream{peer: peer, recvAddr: recvAddr, recvKey: recvKey, maps: make([]iomap, c.iomaps)}
+// init begins; recv is the first receive buffer.
+func (s *stream) init(c streamConfig, peer connData, recv place) {
+	*s = stream{peer: peer, maps: make([]iomap, c.iomaps)}
 	s.snd.init(&s.peer, c.sendQueue-maxCtrl, c.sendBytes)
-	s.rcv.init(&s.peer, c.recvBytes, c.recvQueue)
+	s.rcv.init(&s.peer, recv, c.recvQueue)
 }
 
 // listOrder is the order in which the peer writes our lists: we say that we
@@ -56,24 +53,34 @@ type wrKind uint8
 
 const (
 	wrRecv   wrKind = iota
-	wrData          // value: bytes of the send buffer to give back
+	wrData          // bytes of the stream
 	wrCtrl          // control message
-	wrDirect        // part of a mapping's data, as wrData
+	wrDirect        // part of a mapping's data
 	wrMap           // description of a mapping
 	wrProbe         // of keep-alive
 )
 
-func wrID(k wrKind, v int) uint64         { return uint64(k)<<56 | uint64(uint32(v)) }
-func splitID(id uint64) (k wrKind, v int) { return wrKind(id >> 56), int(uint32(id)) }
+// wrID is the ID of a work request. Its completion gives back the places of so many messages in the
+// send queue, and their bytes in the send buffer: of those before it that make no completion,
+// too.
+func wrID(k wrKind, messages, bytes int) uint64 {
+	return uint64(k)<<56 | uint64(uint16(messages))<<32 | uint64(uint32(bytes))
+}
+
+func splitID(id uint64) (k wrKind, messages, bytes int) {
+	return wrKind(id >> 56), int(uint16(id >> 32)), int(uint32(id))
+}
 
 // message is a work request to post: a WRITE, with immediate unless plain.
 type message struct {
 	kind  wrKind
+	id    uint64
 	imm   uint32
 	plain bool
-	to    sge // length is that of the data of wrData and wrDirect
-	at    int // offset in the send buffer
-	first int // bytes there; the others are at its start
+	quiet bool // makes no completion unless it fails
+	to    sge  // length is that of the data of wrData and wrDirect
+	at    int  // offset in the send buffer
+	first int  // bytes there; the others are at its start
 	body  [iomapBytes]byte
 	n     int // bytes of body
 	held  int // bytes of the send buffer to give back
@@ -129,19 +136,39 @@ func (s *stream) arrived(imm, n uint32, list io.ReaderAt) error {
 	return nil
 }
 
-// sent handles the completion of a work request.
+// sent handles the completion of a work request, and of those before it.
 func (s *stream) sent(id uint64) {
-	k, v := splitID(id)
-	s.sends--
-	switch k {
-	case wrCtrl, wrProbe:
-		s.ctrl--
-	case wrData, wrDirect:
-		s.snd.room++
-		s.snd.buf.pop(v)
-	case wrMap:
-		s.snd.room++
+	if s.failed {
+		return
 	}
+	k, messages, bytes := splitID(id)
+	if k == wrCtrl || k == wrProbe {
+		s.sends--
+		s.ctrl--
+	}
+	s.sends -= messages
+	s.snd.room += messages
+	s.snd.buf.pop(bytes)
+}
+
+// fail notes that a work request has failed: what is on its way will too, each by itself.
+func (s *stream) fail() { s.failed, s.sends = true, 0 }
+
+// number gives a message its ID. A loud one tells of the quiet ones before it.
+func (s *stream) number(m *message) {
+	s.sends++
+	m.id = wrID(m.kind, s.snd.quiet, s.snd.quietBytes)
+	if !m.quiet {
+		s.snd.quiet, s.snd.quietBytes = 0, 0
+	}
+}
+
+// numberControl does so for a control message. It tells of itself only: a message of data may
+// have its number, and not be posted yet.
+func (s *stream) numberControl(m *message) {
+	s.sends++
+	s.ctrl++
+	m.id = wrID(m.kind, 0, 0)
 }
 
 // data makes a DATA message of n bytes, which s.snd.data has allowed.
@@ -159,11 +186,12 @@ func (s *stream) direct(addr uint64, key uint32, n int, m *message) {
 
 // hold takes room in the send buffer, unless the bytes go inline.
 func (s *stream) hold(n int, m *message) {
-	s.sends++
 	if n > inlineBytes {
 		m.at, m.first = s.snd.buf.push(n)
 		m.held = n
 	}
+	m.quiet = s.snd.keep(m.held)
+	s.number(m)
 }
 
 // update makes the message that gives the peer credit, if one is due and can
@@ -172,15 +200,14 @@ func (s *stream) update(m *message) bool {
 	if s.ctrl == maxCtrl || s.byeSent || s.finRecvd || !s.rcv.due() {
 		return false
 	}
-	limit, off, slot := s.rcv.update()
+	limit, half, slot := s.rcv.update()
 	*m = message{kind: wrCtrl, imm: immediate(opSGL, uint32(limit))}
-	if off >= 0 {
-		sge{s.recvAddr + uint64(off), s.recvKey, uint32(s.rcv.half)}.put(m.body[:], s.peer.order())
+	if half.length > 0 {
+		half.put(m.body[:], s.peer.order())
 		m.n = sgeBytes
 		m.to = sge{s.peer.list.addr + uint64(slot)*sgeBytes, s.peer.list.key, sgeBytes}
 	}
-	s.ctrl++
-	s.sends++
+	s.numberControl(m)
 	return true
 }
 
@@ -190,8 +217,12 @@ func (s *stream) canControl() bool { return s.ctrl < maxCtrl }
 // control makes a control message.
 func (s *stream) control(v uint32, m *message) {
 	*m = message{kind: wrCtrl, imm: immediate(opCtrl, v)}
-	s.ctrl++
-	s.sends++
+	if v == ctrlDisconnect { // nobody writes any more
+		s.number(m)
+		s.ctrl++
+	} else {
+		s.numberControl(m)
+	}
 	s.finSent = true
 	s.byeSent = s.byeSent || v == ctrlDisconnect
 }
@@ -200,12 +231,14 @@ func (s *stream) control(v uint32, m *message) {
 // acknowledgement.
 func (s *stream) keepAlive(m *message) {
 	*m = message{kind: wrProbe, plain: true}
-	s.ctrl++
-	s.sends++
+	s.numberControl(m)
 }
 
-// owes reports whether messages with data are not acknowledged.
-func (s *stream) owes() bool { return s.snd.room < s.snd.rooms }
+// owes reports whether messages with data are not known to be acknowledged. What has failed has said so.
+func (s *stream) owes() bool { return s.snd.room < s.snd.rooms && !s.failed }
+
+// awaited reports whether something is on its way whose end will be told.
+func (s *stream) awaited() bool { return s.sends > s.snd.quiet }
 
 // canMap reports whether a mapping can be told to the peer now.
 func (s *stream) canMap() bool { return s.snd.credits() && s.snd.room > 0 }
@@ -224,7 +257,8 @@ func (s *stream) mapping(index int, im iomap, m *message) {
 	im.put(m.body[:], s.peer.order())
 	s.snd.seq++
 	s.snd.room--
-	s.sends++
+	s.snd.quiet++
+	s.number(m)
 	s.mapsSent++
 }
 

@@ -15,7 +15,9 @@ import (
 type model struct {
 	t       testing.TB
 	cfg     streamConfig
+	recv    int // bytes of the receive buffer
 	s       stream
+	large   bool // the second part of sbuf is in use
 	rbuf    []byte
 	list    []byte
 	sbuf    []byte
@@ -40,21 +42,58 @@ const (
 func (m *model) conn(big bool) connData {
 	return connData{
 		bigEndian: big, iomap: true, credits: m.cfg.recvQueue, iomaps: m.cfg.iomaps,
-		list: sge{modelList, modelListKey, grants}, data: sge{modelRecv, modelRecvKey, uint32(m.cfg.recvBytes / 2)},
+		list: sge{modelList, modelListKey, grants}, data: sge{modelRecv, modelRecvKey, uint32(m.recv / 2)},
 	}
 }
 
-func newModels(t testing.TB, a, b streamConfig) (*model, *model) {
+// grow moves the receive buffer to the other one, and back, if that is free.
+func (m *model) grow() {
+	to := m.place()
+	if m.s.rcv.to.buf == smallBuffer {
+		to = place{largeBuffer, modelRecv + uint64(m.recv), modelRecvKey, m.recv / 2}
+	}
+	if !m.s.rcv.uses(to.buf) {
+		m.s.rcv.move(to)
+	}
+}
+
+// growSend goes on in another part of the send buffer, once what is in the one before was acknowledged.
+func (m *model) growSend() {
+	b := &m.s.snd.buf
+	if b.old > 0 {
+		return
+	}
+	if m.large = !m.large; m.large {
+		b.move(2 * m.cfg.sendBytes)
+	} else {
+		b.move(m.cfg.sendBytes)
+	}
+}
+
+// sendBase is where the send buffer in use begins, and base where a receive buffer does.
+func (m *model) sendBase() int {
+	if m.large {
+		return m.cfg.sendBytes
+	}
+	return 0
+}
+
+func (m *model) base(buf int) int { return buf * m.recv }
+
+func (m *model) place() place { return place{smallBuffer, modelRecv, modelRecvKey, m.recv / 2} }
+
+func newModels(t testing.TB, a, b Config) (*model, *model) {
 	var ms [2]*model
-	for i, c := range []streamConfig{a, b} {
+	for i, cfg := range []Config{a, b} {
+		c := cfg.stream()
 		ms[i] = &model{
-			t: t, cfg: c, rbuf: make([]byte, c.recvBytes), sbuf: make([]byte, c.sendBytes),
+			t: t, cfg: c, recv: cfg.RecvBuffer, rbuf: make([]byte, 2*cfg.RecvBuffer), sbuf: make([]byte, 3*c.sendBytes),
 			list: make([]byte, grants*sgeBytes+c.iomaps*iomapBytes),
 		}
 	}
 	for i, m := range ms {
 		m.peer = ms[1-i]
-		m.s.init(m.cfg, m.peer.conn(false), modelRecv, modelRecvKey)
+		m.s.init(m.cfg, m.peer.conn(false), m.place())
 	}
 	return ms[0], ms[1]
 }
@@ -73,8 +112,9 @@ func (m *model) write(n int) bool {
 	}
 	if p.m.held > 0 {
 		require.Equal(m.t, k, p.m.held)
-		n1 := copy(m.sbuf[p.m.at:p.m.at+p.m.first], p.data)
-		copy(m.sbuf, p.data[n1:])
+		sbuf := m.sbuf[m.sendBase():]
+		n1 := copy(sbuf[p.m.at:p.m.at+p.m.first], p.data)
+		copy(sbuf, p.data[n1:])
 	}
 	m.wire = append(m.wire, p)
 	return true
@@ -115,7 +155,9 @@ func (m *model) deliver() bool {
 	if o.s.rcv.count > int(o.cfg.recvQueue) {
 		t.Fatalf("%d arrivals, with %d receive requests", o.s.rcv.count, o.cfg.recvQueue)
 	}
-	m.unacked = append(m.unacked, wrID(p.m.kind, p.m.held))
+	if !p.m.quiet {
+		m.unacked = append(m.unacked, p.m.id)
+	}
 	return true
 }
 
@@ -133,8 +175,8 @@ func (m *model) complete() bool {
 func (m *model) take(n int) int {
 	total := 0
 	for n > 0 && m.s.rcv.ready > 0 {
-		off, k := m.s.rcv.unread(n)
-		for _, b := range m.rbuf[off : off+k] {
+		buf, off, k := m.s.rcv.unread(n)
+		for _, b := range m.rbuf[m.base(buf)+off:][:k] {
 			if b != m.read {
 				m.t.Fatalf("read %#x instead of %#x", b, m.read)
 			}
@@ -154,8 +196,14 @@ func (m *model) check() {
 	for i := range r.count {
 		sum += int(r.lens[(r.first+i)%len(r.lens)])
 	}
+	unread, granted := 0, 0
+	for i := range r.held {
+		g := &r.out[(r.oldest+i)%grants]
+		unread, granted = unread+g.fill-g.read, granted+g.size-g.fill
+	}
 	switch {
-	case r.size != r.ready+r.granted+r.free, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl, s.room < 0, s.buf.used < 0, s.buf.used > s.buf.size:
+	case unread != r.ready, granted != r.granted, r.held > grants, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl,
+		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size, s.quiet > s.rooms-s.room, m.s.sends < s.quiet:
 		m.t.Fatalf("%+v", m.s)
 	}
 }
@@ -166,10 +214,10 @@ func (m *model) check() {
 func TestStreamSwarm(t *testing.T) {
 	seeds.Run(t, 30, func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		draw := func() streamConfig {
+		draw := func() Config {
 			return Config{
 				SendBuffer: 1 + rng.IntN(20000), RecvBuffer: 2 + rng.IntN(20000), SendQueue: 16 + rng.IntN(30), RecvQueue: 16 + rng.IntN(30),
-			}.normal().stream()
+			}.normal()
 		}
 		ca, cb := draw(), draw()
 		a, b := newModels(t, ca, cb)
@@ -181,6 +229,12 @@ func TestStreamSwarm(t *testing.T) {
 			}
 			i := rng.IntN(2)
 			m := []*model{a, b}[i]
+			if rng.IntN(50) == 0 {
+				m.grow()
+			}
+			if rng.IntN(50) == 0 {
+				m.growSend()
+			}
 			switch rng.IntN(5) {
 			case 0:
 				want := min(1+rng.IntN(1<<rng.IntN(17)), each-written[i])
@@ -208,7 +262,7 @@ func TestStreamSwarm(t *testing.T) {
 // The messages that begin a connection, and what 384 of one byte each do.
 func TestStreamTranscript(t *testing.T) {
 	cfg := Config{}.normal()
-	a, b := newModels(t, cfg.stream(), cfg.stream())
+	a, b := newModels(t, cfg, cfg)
 	a.credit()
 	require.Len(t, a.wire, 1)
 	require.EqualValues(t, uint32(0x80000180), a.wire[0].m.imm, "the second half, at once")
@@ -239,7 +293,7 @@ func TestStreamTranscript(t *testing.T) {
 }
 
 func TestStreamEnd(t *testing.T) {
-	cfg := Config{}.normal().stream()
+	cfg := Config{}.normal()
 	a, b := newModels(t, cfg, cfg)
 	var m message
 	a.s.control(ctrlShutdown, &m)
@@ -256,9 +310,9 @@ func TestStreamEnd(t *testing.T) {
 
 // A big-endian peer reads grants and mappings in its own order.
 func TestStreamBigEndian(t *testing.T) {
-	cfg := Config{IOMaps: 2}.normal().stream()
+	cfg := Config{IOMaps: 2}.normal()
 	a, _ := newModels(t, cfg, cfg)
-	a.s.init(cfg, a.peer.conn(true), modelRecv, modelRecvKey)
+	a.s.init(cfg.stream(), a.peer.conn(true), a.place())
 	var m message
 	require.True(t, a.s.update(&m))
 	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(m.body[:], binary.BigEndian))
@@ -269,7 +323,7 @@ func TestStreamBigEndian(t *testing.T) {
 }
 
 func TestStreamBreaches(t *testing.T) {
-	cfg := Config{IOMaps: 2, RecvQueue: 16}.normal().stream()
+	cfg := Config{IOMaps: 2, RecvQueue: 16}.normal()
 	for name, msgs := range map[string][][2]uint32{ // immediate, bytes
 		"length":        {{immediate(opData, 5), 6}},
 		"too much":      {{immediate(opData, defaultBuffer), defaultBuffer}},

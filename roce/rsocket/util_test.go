@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -26,6 +27,15 @@ func udpNetwork(t testing.TB) *network {
 	return &network{name: "udp", a: openDevice(t, verbs.Config{}), b: openDevice(t, verbs.Config{})}
 }
 
+// shardedNetwork is two devices of which each has two shards, and the first connection on the second one.
+func shardedNetwork(t testing.TB) *network {
+	cfg := verbs.Config{Shards: 2}
+	n := &network{name: "udp", a: openDevice(t, cfg), b: openDevice(t, cfg)}
+	access.NextVector(n.a)
+	access.NextVector(n.b)
+	return n
+}
+
 func simNetwork(t testing.TB, cfg sim.Config) *network {
 	n := &network{name: "sim", fabric: sim.New(cfg)}
 	for i, d := range []**verbs.Device{&n.a, &n.b} {
@@ -40,6 +50,7 @@ func simNetwork(t testing.TB, cfg sim.Config) *network {
 func networks(t *testing.T, f func(t *testing.T, n *network)) {
 	t.Run("sim", func(t *testing.T) { f(t, simNetwork(t, sim.Config{Seed: 1})) })
 	t.Run("udp", func(t *testing.T) { f(t, udpNetwork(t)) })
+	t.Run("udp, 2 shards", func(t *testing.T) { f(t, shardedNetwork(t)) })
 }
 
 // pair connects a to b with one configuration for both.

@@ -17,7 +17,7 @@ func TestStreamWraps(t *testing.T) {
 	}{{minQueue, true}, {defaultQueue, false}, {0x8000, true}, {maxQueue, true}} {
 		t.Run(fmt.Sprintf("queue %d burst %v", tt.queue, tt.burst), func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{SendBuffer: minSendBuffer, RecvBuffer: 1 << 20, SendQueue: maxQueue, RecvQueue: tt.queue}.normal().stream()
+			cfg := Config{SendBuffer: minSendBuffer, RecvBuffer: 1 << 20, SendQueue: maxQueue, RecvQueue: tt.queue}.normal()
 			a, b := newModels(t, cfg, cfg)
 			updates := 0
 			for sent := 0; sent < messages; {
@@ -41,7 +41,7 @@ func TestStreamWraps(t *testing.T) {
 				for b.complete() {
 				}
 			}
-			if most := messages/(tt.queue/2) + messages/(cfg.recvBytes/2) + 2; updates > most {
+			if most := messages/(tt.queue/2) + messages/(cfg.RecvBuffer/2) + 2; updates > most {
 				t.Fatalf("%d messages of credit, at most %d are needed", updates, most)
 			}
 		})

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 
 	"github.com/goroce/goroce/roce/internal/access"
@@ -15,6 +16,11 @@ func init() {
 		}
 		return nil
 	}
+	access.ShardOf = func(qp any) *shard.Shard { return qp.(*QP).s }
+	access.Wait = func(device any, ctx context.Context, notify <-chan struct{}, tries int) error {
+		return device.(*Device).wait(ctx, notify, tries)
+	}
+	access.NextVector = func(device any) int { return device.(*Device).nextVector() }
 	access.QP = func(qp any) *transport.QP { return qp.(*QP).t }
 	access.ClaimQP = func(qp any, established func()) bool {
 		q := qp.(*QP)
@@ -50,11 +56,13 @@ func (qp *QP) connect(now int64, remote *RemoteInfo, c *ConnAttr) error {
 // cqWaiter is the waiting side of a queue.
 type cqWaiter struct{ cq *CQ }
 
+func (w cqWaiter) Shard() *shard.Shard { return w.cq.s }
+
 func (w cqWaiter) Signal() shard.Signal { return w.cq.notify }
 
 func (w cqWaiter) Enter() {
 	w.cq.waiters.Add(1)
-	if w.cq.d.s.Mode() != shard.Polling {
+	if w.cq.s.Mode() != shard.Polling {
 		w.cq.arm(false)
 	}
 }
@@ -69,12 +77,11 @@ func (w cqWaiter) Leave() { w.cq.waiters.Add(-1) }
 
 // clear deallocates the domain, and the memory that is registered in it.
 func (pd *PD) clear() error {
-	return pd.d.do(func(int64) error {
-		err := pd.t.Dealloc()
-		if errors.Is(err, ErrBusy) {
-			pd.t.Clear()
-			err = pd.t.Dealloc()
-		}
-		return err
-	})
+	dealloc := func(int64) error { return pd.t.Dealloc() }
+	err := pd.d.do(dealloc)
+	if errors.Is(err, ErrBusy) {
+		pd.t.Clear(pd.d.quiesce)
+		err = pd.d.do(dealloc)
+	}
+	return err
 }

@@ -1,14 +1,22 @@
 package verbs
 
 import (
+	"sync/atomic"
+
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
 
 // AH is an address handle (ibv_ah): the way to the peer of a UD send, for SendWR.AH.
 type AH struct {
-	d *Device
-	t *transport.AH
+	d  *Device
+	pd *PD
+	av transport.AddressVector
+	// of has a handle for each shard's engine, by Index, since links note on it what they know of the
+	// way. The first is made at once, others when they are used. Each is guarded by the lock of its shard.
+	of   []*transport.AH
+	gone atomic.Bool
 }
 
 // CreateAH makes an address handle.
@@ -18,11 +26,11 @@ func (pd *PD) CreateAH(av AddressVector) (*AH, error) {
 		return nil, err
 	}
 	defer d.unlock()
-	t, err := d.s.Engine().CreateAH(pd.t, transport.AddressVector(av))
-	if err != nil {
+	a := &AH{d: d, pd: pd, av: transport.AddressVector(av), of: make([]*transport.AH, d.CompletionVectors())}
+	if err := a.make(d.s); err != nil {
 		return nil, own(err)
 	}
-	return &AH{d, t}, nil
+	return a, nil
 }
 
 // CreateAHTo makes an address handle to a GID from the local address that fits it.
@@ -34,15 +42,44 @@ func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
 	return pd.CreateAH(AddressVector{DGID: gid, SGIDIndex: i, HopLimit: defaultHopLimit})
 }
 
-// engine returns the engine's half of the handle; nil of nil.
-func (a *AH) engine() *transport.AH {
-	if a == nil {
+// make makes the handle of a shard's engine. The lock of the shard is held.
+func (a *AH) make(s *shard.Shard) (err error) {
+	a.of[s.Index()], err = s.Engine().CreateAH(a.pd.t, a.av)
+	return err
+}
+
+// engine returns the handle of a shard's engine; nil of nil. The lock of the shard is held.
+func (a *AH) engine(s *shard.Shard) *transport.AH {
+	if a == nil || a.of == nil {
 		return nil
 	}
-	return a.t
+	i := s.Index()
+	if a.of[i] == nil {
+		if a.make(s) != nil {
+			return new(transport.AH) // the domain has gone, and one of no domain is refused
+		}
+		if a.gone.Load() {
+			_ = a.of[i].Destroy() // it is refused, too
+		}
+	}
+	return a.of[i]
 }
 
 // Close ends the handle (ibv_destroy_ah). Sends that were posted with it still go out.
 func (a *AH) Close() error {
-	return a.d.end("address handle", func() error { return a.t.Destroy() })
+	if a.d.unmade() {
+		return nil
+	}
+	a.gone.Store(true)
+	for _, s := range a.d.shards.all() {
+		if err := endOn(s, "address handle", func() error {
+			if t := a.of[s.Index()]; t != nil {
+				return t.Destroy()
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package verbs
 import (
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/goroce/goroce/ib"
@@ -105,7 +106,7 @@ func (d *Device) Attr() DeviceAttr {
 		MaxSRQ: maxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
 		MaxMsgBytes: transport.MaxMessage, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
 		AtomicCap: AtomicGlobal, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
-		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVectors: 1,
+		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVectors: d.CompletionVectors(),
 	}
 }
 
@@ -165,16 +166,20 @@ func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 	return best, nil
 }
 
-// Counters returns the counters of the engine, and of the link those that the
-// engine cannot see.
+// Counters returns the counters of the engines, and of the links those that the
+// engines cannot see.
 func (d *Device) Counters() Counters {
 	if d.unmade() {
 		return Counters{}
 	}
-	d.s.LockAlways()
-	c := Counters(d.s.Engine().Counters())
-	d.unlock()
-	s := d.s.Link().Stats()
+	var c Counters
+	for _, s := range d.shards.all() {
+		s.LockAlways()
+		of := Counters(s.Engine().Counters())
+		s.Unlock()
+		addAll(&c, &of)
+	}
+	s := d.LinkStats()
 	c.DropICRC += s.RxICRC
 	c.DropMalformed += s.RxShort + s.RxTruncated
 	c.SendErr += s.TxDropped
@@ -183,12 +188,25 @@ func (d *Device) Counters() Counters {
 	return c
 }
 
-// LinkStats returns the counters of the link.
+// addAll adds counters to others of their type, which has no fields but uint64.
+func addAll[T any](sum, more *T) {
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem()
+	for i := range to.NumField() {
+		to.Field(i).SetUint(to.Field(i).Uint() + from.Field(i).Uint())
+	}
+}
+
+// LinkStats returns the counters of the links.
 func (d *Device) LinkStats() link.Stats {
 	if d.unmade() {
 		return link.Stats{}
 	}
-	return d.s.Link().Stats()
+	var sum link.Stats
+	for _, s := range d.shards.all() {
+		of := s.Link().Stats()
+		addAll(&sum, &of)
+	}
+	return sum
 }
 
 // Capabilities says what the link does and which accelerations are on.

@@ -25,11 +25,11 @@ func (d *Device) CreateCompletionChannel() (*CompletionChannel, error) {
 	return &CompletionChannel{d: d, sig: shard.NewSignal()}, nil
 }
 
-// push is called with the lock of the device held. A queue that is waiting to
-// be taken is not entered twice.
+// push is called with the lock of a shard held. A queue that is waiting to
+// be taken is not entered twice. One that another shard completes in may have been closed just now.
 func (c *CompletionChannel) push(cq *CQ) {
 	c.mu.Lock()
-	if !cq.queued && !c.dead {
+	if !cq.queued && !c.dead && !cq.dead.Load() {
 		cq.queued = true
 		c.cqs = append(c.cqs, cq)
 	}

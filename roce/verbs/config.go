@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"io"
+	"log/slog"
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
@@ -34,6 +35,17 @@ type Config struct {
 	// a simulation.
 	Polling bool
 
+	// Shards is how many completion vectors the device has ([CQOptions]): each is a shard, with a
+	// lock and a goroutine of its own, so that as many CPUs can work for the device. 0 is half of
+	// GOMAXPROCS, at most 8 and at least 1, and 1 on a simulated link. 64 is the most.
+	//
+	// A shard is opened when the first completion queue asks for its vector, and takes one of the
+	// 64 slots of the device's addresses, of which 32 are left to the first shards of other devices. If none is
+	// left the first shard serves the queue, and later ones try again.
+	// Links that cannot be opened twice at an address have one shard: xdp, a middleware
+	// (WrapLink), a udp or packet link whose addresses cannot be shared here.
+	Shards int
+
 	alone bool // for tests, with Polling: the device never receives by itself
 
 	// MTU is the active MTU of the port; 0, and anything larger, is the largest
@@ -45,8 +57,12 @@ type Config struct {
 	// only to make a simulation repeatable.
 	Rand io.Reader
 
-	// Tracer receives the protocol events of the engine, with the lock of the
-	// device held; nil for none.
+	// Logger, if set, is told when the device is opened and closed, when its port goes up or down or
+	// changes its MTU, and when the link breaks. Nothing is logged for packets or work requests.
+	Logger *slog.Logger
+
+	// Tracer receives the protocol events of the engines, with the lock of a
+	// shard held, one at a time; nil for none.
 	Tracer transport.Tracer
 
 	// Tuning overrides defaults of the protocol, and selects congestion control

@@ -112,7 +112,7 @@ func (qp *QP) RTRAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	}
 	mtu := c.MTU
 	if mtu == 0 {
-		mtu = qp.d.s.ActiveMTU()
+		mtu = qp.s.ActiveMTU()
 	}
 	hops := c.HopLimit
 	if hops == 0 {

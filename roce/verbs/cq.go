@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,8 +16,12 @@ import (
 // CQ is a completion queue (ibv_cq).
 type CQ struct {
 	d  *Device
+	s  *shard.Shard // whose engine has t
 	t  *transport.CQ
 	ch *CompletionChannel
+
+	// feeders are the other shards whose queue pairs complete here; nil if there are none.
+	feeders atomic.Pointer[[]*shard.Shard]
 
 	// pollMu makes the consumers of the engine's ring one.
 	pollMu sync.Mutex
@@ -31,17 +37,46 @@ type CQ struct {
 	queued bool
 }
 
-// CreateCQ makes a completion queue for at least n completions. ch may be nil.
+// CQOptions are what [Device.CreateCQWith] can choose about a completion queue. The zero value is what
+// [Device.CreateCQ] uses.
+type CQOptions struct {
+	// Channel is told of completions that were asked for with [CQ.RequestNotify]; may be nil.
+	Channel *CompletionChannel
+
+	// Vector is the completion vector, from 0 to [Device.CompletionVectors] - 1 (comp_vector). Queue
+	// pairs that send to the queue live on the shard of that vector: what they do takes no lock
+	// of those on other ones, and no turn of their CPU. A queue may also be used by queue pairs of
+	// other vectors, as may a shared receive queue. From then on it takes a lock of its own for each completion, or
+	// receive, and who waits for it waits for all shards that use it.
+	Vector int
+}
+
+// CreateCQ makes a completion queue for at least n completions, of vector 0. ch may be nil.
 func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
-	if ch != nil && ch.d != d {
-		return nil, &ArgError{"create CQ", "channel", "of another device"}
+	return d.CreateCQWith(n, CQOptions{Channel: ch})
+}
+
+// CreateCQWith is CreateCQ with options.
+func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
+	const op = "create CQ"
+	switch {
+	case d.unmade():
+		return nil, kind.Zero
+	case o.Channel != nil && o.Channel.d != d:
+		return nil, &ArgError{op, "channel", "of another device"}
+	case o.Vector < 0 || o.Vector >= d.CompletionVectors():
+		return nil, &ArgError{op, "Vector", fmt.Sprintf("%d, and the device has %d", o.Vector, d.CompletionVectors())}
 	}
-	cq := &CQ{d: d, ch: ch, notify: shard.NewSignal()}
-	if err := d.lock(); err != nil {
+	s, err := d.shardOf(o.Vector)
+	if err != nil {
 		return nil, err
 	}
-	defer d.unlock()
-	t, err := d.s.Engine().CreateCQ(n, cq)
+	if err := s.Lock(); err != nil {
+		return nil, err
+	}
+	defer s.Unlock()
+	cq := &CQ{d: d, s: s, ch: o.Channel, notify: shard.NewSignal()}
+	t, err := cq.s.Engine().CreateCQ(n, cq)
 	if err != nil {
 		return nil, own(err)
 	}
@@ -65,14 +100,17 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
 	}
-	if cq.dead.Load() || cq.d.isClosed() {
-		return 0, cq.d.closedErr()
+	if cq.dead.Load() || cq.s.Closed() {
+		return 0, cq.s.ClosedErr()
 	}
 	if cq.t.Overflowed() {
 		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look
 	}
-	if !cq.d.s.Polled() {
-		cq.d.s.Poll(answers) // which notes that somebody polls
+	if others := cq.feeders.Load(); others != nil {
+		return cq.pollAll(*others, wcs, answers)
+	}
+	if !cq.s.Polled() {
+		cq.s.Poll(answers) // which notes that somebody polls
 		// A caller that polls in a loop must not keep the processor from the
 		// goroutine that it waits for.
 		if cq.empty.Add(1)%shard.PollYield == 0 {
@@ -80,15 +118,60 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 		}
 		return 0, nil
 	}
-	cq.d.s.Poll(answers)
+	cq.s.Poll(answers)
 	n := cq.take(wcs)
 	if n == 0 {
-		cq.d.s.GiveWay()
+		cq.s.GiveWay()
 	}
 	return n, nil
 }
 
-// any reports whether there are completions. The lock of the device is held.
+// pollAll is poll, after a look at the queue, where several shards may complete.
+func (cq *CQ) pollAll(others []*shard.Shard, wcs []WC, answers func() bool) (int, error) {
+	polled := cq.s.Polled()
+	cq.s.Poll(answers)
+	for _, s := range others {
+		polled = polled || s.Polled()
+		s.Poll(answers)
+	}
+	n := cq.take(wcs)
+	switch {
+	case n > 0:
+	case polled:
+		cq.s.GiveWay()
+	case cq.empty.Add(1)%shard.PollYield == 0:
+		runtime.Gosched()
+	}
+	return n, nil
+}
+
+// feed notes that queue pairs of another shard complete here. The locks of both shards are held.
+func (cq *CQ) feed(s *shard.Shard) {
+	if s == cq.s {
+		return
+	}
+	cq.t.Share()
+	cq.pollMu.Lock()
+	defer cq.pollMu.Unlock()
+	var others []*shard.Shard
+	if p := cq.feeders.Load(); p != nil {
+		others = *p
+	}
+	if !slices.Contains(others, s) {
+		others = append(slices.Clone(others), s)
+		cq.feeders.Store(&others)
+	}
+}
+
+// wait is Shard.Wait, for all shards that may complete here.
+func (cq *CQ) wait(ctx context.Context, tries int) error {
+	if others := cq.feeders.Load(); others != nil {
+		shard.Attend(*others)
+	}
+	return cq.s.Wait(ctx, cq.notify, tries)
+}
+
+// any reports whether there are completions. The lock of a shard is held.
 func (cq *CQ) any() bool {
 	cq.pollMu.Lock()
 	defer cq.pollMu.Unlock()
@@ -124,25 +207,43 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if cq.d.s.Mode() == shard.Polling {
+	if cq.s.Mode() == shard.Polling {
 		return cq.waitPolling(ctx, wcs)
 	}
-	cq.d.turn()
-	if n, err := cq.Poll(wcs); n > 0 || err != nil {
-		return n, err
+	cq.s.Turn(nil)
+	if n := cq.take(wcs); n > 0 {
+		return n, nil
 	}
 	cq.waiters.Add(1)
 	defer cq.leave()
 	for tries := 0; ; tries++ {
 		cq.arm(false)
-		if n, err := cq.Poll(wcs); n > 0 || err != nil {
+		if n, err := cq.lookBeforeWait(wcs); n > 0 || err != nil {
 			return n, err
 		}
-		if err := cq.d.wait(ctx, cq.notify, tries); err != nil {
+		if err := cq.wait(ctx, tries); err != nil {
 			// Completions win over a context that ended at the same time.
 			return cq.lastLook(wcs, err)
 		}
 	}
+}
+
+// lookBeforeWait is Poll of a caller that is going to wait if there is nothing.
+func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
+	if cq.s.Polled() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
+		return cq.poll(wcs, shard.Always)
+	}
+	if n := cq.take(wcs); n > 0 {
+		return n, nil
+	}
+	if cq.dead.Load() || cq.s.Closed() {
+		return 0, cq.s.ClosedErr()
+	}
+	if cq.t.Overflowed() {
+		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look
+	}
+	cq.s.SendBeforeWait()
+	return 0, nil
 }
 
 // waitPolling is Wait of a device that polls.
@@ -181,8 +282,11 @@ func (cq *CQ) leave() {
 // failed (ibv_req_notify_cq). Poll once more after the call: completions that
 // were already in the queue make no event.
 func (cq *CQ) RequestNotify(solicitedOnly bool) error {
-	if cq.dead.Load() || cq.d.isClosed() {
-		return cq.d.closedErr()
+	switch {
+	case cq.s == nil:
+		return kind.Zero
+	case cq.dead.Load() || cq.s.Closed():
+		return cq.s.ClosedErr()
 	}
 	if cq.ch == nil {
 		return ErrNoChannel
@@ -192,14 +296,14 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// completionEvent is called with the lock of the device held.
-func (cq *CQ) completionEvent() {
+// completionEvent is called with the lock of the shard held that has made the completion.
+func (cq *CQ) completionEvent(s *shard.Shard) {
 	if cq.ch != nil && cq.appArmed.Swap(false) {
-		cq.d.s.Woke()
+		s.Woke()
 		cq.ch.push(cq)
 	}
 	if cq.waiters.Load() > 0 {
-		cq.d.s.Woke()
+		s.Woke()
 		cq.notify.Set()
 	}
 }
@@ -207,7 +311,7 @@ func (cq *CQ) completionEvent() {
 // Resize changes the capacity to at least n completions. It fails if more are
 // waiting.
 func (cq *CQ) Resize(n int) error {
-	return cq.d.do(func(int64) error {
+	return doOn(cq.s, func(int64) error {
 		if cq.dead.Load() {
 			return ErrClosed
 		}
@@ -220,7 +324,7 @@ func (cq *CQ) Resize(n int) error {
 // Close ends the queue (ibv_destroy_cq). It fails with ErrBusy while queue pairs use it.
 // Calls that wait on it return ErrClosed.
 func (cq *CQ) Close() error {
-	err := cq.d.end("CQ", func() error {
+	err := endOn(cq.s, "CQ", func() error {
 		if cq.dead.Load() {
 			return nil
 		}
@@ -241,6 +345,15 @@ func (cq *CQ) Close() error {
 		}
 	}
 	return err
+}
+
+// Vector returns the completion vector of the queue: CQOptions.Vector, or 0 if there was no slot
+// left for that.
+func (cq *CQ) Vector() int {
+	if cq.s == nil {
+		return 0
+	}
+	return cq.d.vectorOf(cq.s)
 }
 
 // Device returns the device of the queue.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/mem"
@@ -18,12 +21,18 @@ import (
 
 // Device is an RDMA device on a link. See the package comment for how it runs.
 type Device struct {
-	s *shard.Shard
+	s      *shard.Shard // the first of its shards: queue pair 1 is there
+	table  *mem.Table
+	shards shards
 
+	closing    sync.Once
+	closeErr   error
 	ended      atomic.Bool   // Close has returned what there was to say
+	failed     sync.Once     // a link is broken
 	linkDowned atomic.Uint64 // times that the interfaces under the link went down
 	async      *eventQueue
-	placed     uint64 // see place; under the lock
+	logger     *slog.Logger  // nil: none
+	placed     atomic.Uint64 // see place
 }
 
 // Open opens a device. The error is an *OpenError that says what to do, or
@@ -33,23 +42,31 @@ func Open(cfg Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{async: newEventQueue()}
+	vectors := vectorsFor(&cfg, l)
+	d := &Device{async: newEventQueue(), logger: cfg.Logger}
 	random := cfg.Rand
+	if s := shard.SchedulerOf(l); random == nil && s != nil {
+		random = s.Rand()
+	}
 	if random == nil {
 		random = rand.Reader
-		if s := shard.SchedulerOf(l); s != nil {
-			random = s.Rand()
-		}
+	} else if vectors > 1 {
+		random = &lockedReader{r: random}
 	}
-	d.s, err = shard.New(shard.Config{
-		Link: l, Base: base, Addrs: addrs, MTU: cfg.MTU, Table: mem.NewTable(random, cfg.MemLimits), Rand: random,
-		Polling: cfg.Polling, Alone: cfg.alone, SpinNs: cfg.UDP.SpinNs, Owner: owner{d},
+	if cfg.Tracer != nil && vectors > 1 {
+		cfg.Tracer = &lockedTracer{t: cfg.Tracer}
+	}
+	d.table = mem.NewTable(random, cfg.MemLimits)
+	d.shards.config = shard.Config{
+		Addrs: addrs, MTU: cfg.MTU, Table: d.table, Rand: random,
+		Polling: cfg.Polling, Alone: cfg.alone, SpinNs: cfg.UDP.SpinNs,
 		Engine: transport.Config{Tracer: cfg.Tracer, Tuning: cfg.Tuning},
-	})
-	if err != nil {
+	}
+	if d.s, err = d.addShard(l, base); err != nil {
 		return nil, errors.Join(&OpenError{Err: err}, l.Close())
 	}
-	d.s.Start()
+	d.setVectors(vectors, l)
+	d.logState(slog.LevelInfo, "roce: device opened", slog.String("link", l.Capabilities().Name))
 	return d, nil
 }
 
@@ -64,6 +81,9 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 	}
 	if cfg.MTU != 0 && !cfg.MTU.Valid() {
 		return nil, nil, nil, &ArgError{"open", "MTU", cfg.MTU.String()}
+	}
+	if cfg.Shards < 0 || cfg.Shards > maxShards {
+		return nil, nil, nil, &ArgError{"open", "Shards", fmt.Sprintf("%d, not 0 to %d", cfg.Shards, maxShards)}
 	}
 	l = cfg.Link
 	if l == nil {
@@ -115,11 +135,32 @@ func (d *Device) Close() error {
 	if d.unmade() {
 		return nil
 	}
-	err := d.s.Close()
+	d.shut()
 	if d.ended.Swap(true) {
 		return nil
 	}
-	return err
+	return d.closeErr
+}
+
+// shut closes the device, or waits until that is done.
+func (d *Device) shut() {
+	d.closing.Do(func() {
+		all := d.shards.end()
+		for _, s := range all {
+			s.End(nil)
+		}
+		// The first is the last: its communication manager has the last word, when the
+		// others have acknowledged what they got.
+		for _, s := range slices.Backward(all) {
+			if err := s.Close(); d.closeErr == nil {
+				d.closeErr = err
+			}
+		}
+		d.s.LockAlways()
+		d.table.Close()
+		d.s.Unlock()
+		d.logState(slog.LevelInfo, "roce: device closed")
+	})
 }
 
 // unmade reports whether there is nothing to close: the device, that of a zero value, was not
@@ -146,21 +187,57 @@ func (d *Device) closedErr() error {
 	return d.s.ClosedErr()
 }
 
-// do runs a command of the engine: f with the lock held, and then whatever the engine
-// wants done.
+// do runs a command of the first shard's engine: see doOn.
 func (d *Device) do(f func(now int64) error) error {
 	if d.unmade() {
 		return kind.Zero
 	}
-	return own(d.s.Command(f))
+	return doOn(d.s, f)
 }
 
-// end runs the command that ends an object, and makes the rule of the package comment of what it
+// doOn runs a command of an engine: f with the lock of its shard held, and then whatever
+// the engine wants done. There is no shard if the object is a zero value.
+func doOn(s *shard.Shard, f func(now int64) error) error {
+	if s == nil {
+		return kind.Zero
+	}
+	return own(s.Command(f))
+}
+
+// end is endOn for what needs no particular engine.
+func (d *Device) end(what string, f func() error) error {
+	if d.unmade() {
+		return nil
+	}
+	return endOn(d.s, what, f)
+}
+
+// endOn runs the command that ends an object, and makes the rule of the package comment of what it
 // says: there is nothing left to do, and no error, if the object has ended before, or its device.
 // what names the object in errors.
-func (d *Device) end(what string, f func() error) error {
-	err := d.do(func(int64) error { return f() })
-	if errors.Is(err, ErrDestroyed) || d.isClosed() {
+func endOn(s *shard.Shard, what string, f func() error) error {
+	if s == nil {
+		return nil
+	}
+	return endError(s, what, doOn(s, func(int64) error { return f() }))
+}
+
+// endMemory is end for what revokes access to memory. f runs without the lock, as it calls quiesce,
+// after all that was held back was sent.
+func (d *Device) endMemory(what string, f func() error) error {
+	if d.unmade() {
+		return nil
+	}
+	err := d.settle()
+	if err == nil {
+		err = own(f())
+	}
+	return endError(d.s, what, err)
+}
+
+// endError is what is left to say when an object has ended with err.
+func endError(s *shard.Shard, what string, err error) error {
+	if errors.Is(err, ErrDestroyed) || s.Closed() {
 		return nil
 	}
 	if op, ok := err.(*OpError); ok {
@@ -169,33 +246,45 @@ func (d *Device) end(what string, f func() error) error {
 	return err
 }
 
-// wait is Shard.Wait.
+// settle sends what is held back: messages that refer to memory, and acknowledgements for them.
+func (d *Device) settle() error {
+	if d.unmade() {
+		return kind.Zero
+	}
+	for _, s := range d.shards.all() {
+		if err := doOn(s, func(int64) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orClosed returns err, which a call without the lock got, or that the device is closed if that is why.
+func (d *Device) orClosed(err error) error {
+	if err != nil && d.isClosed() {
+		return d.closedErr()
+	}
+	return err
+}
+
+// wait is Shard.Wait for what may come by any shard.
 func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	if d.unmade() {
 		return kind.Zero
 	}
-	return d.s.Wait(ctx, notify, tries)
-}
-
-// turn lets the calling goroutine take its turn if the device is on a simulation
-// where goroutines do. The caller holds no mutex: others that want it would not be
-// seen to wait.
-func (d *Device) turn() {
-	if !d.unmade() {
-		d.s.Turn(nil)
-	}
+	return shard.WaitAny(d.shards.all(), ctx, notify, tries)
 }
 
 // simulatedIOVA is where the addresses of memory begin in such a simulation.
 const simulatedIOVA = 0x10_0000_0000
 
 // place gives memory an address of its own where goroutines take turns: its real one is
-// another one in each run, and goes over the network. The lock is held.
+// another one in each run, and goes over the network.
 func (d *Device) place(a *mem.RegionAttr) {
 	if !d.s.Scheduled() || a.IOVASet || a.Access&ZeroBased != 0 {
 		return
 	}
 	const page = 4096
-	a.IOVA, a.IOVASet = simulatedIOVA+d.placed, true
-	d.placed += (uint64(len(a.Bytes))/page + 2) * page // one is between them
+	size := (uint64(len(a.Bytes))/page + 2) * page // one is between them
+	a.IOVA, a.IOVASet = simulatedIOVA+d.placed.Add(size)-size, true
 }

@@ -18,7 +18,12 @@
 //
 // # Who does the work
 //
-// A Device is one engine, one lock, one link. The work (receive, run timers,
+// A Device is one shard or several: an engine, a lock and a link each, so that as many CPUs can
+// work for it. A completion queue names the shard, by its completion vector
+// ([Device.CreateCQWith]), and a queue pair is where its send queue completes. All other objects are of
+// the whole device. What follows holds for each shard.
+//
+// The work (receive, run timers,
 // acknowledge) is done by whoever polls, and by a goroutine of the device when nobody does:
 //
 //   - A device begins with its goroutine at work. It spins
@@ -71,7 +76,7 @@
 // The device follows the MTU of its interfaces: [Device.Port] tells it, EventPortMTU a change,
 // and new connections and datagrams use it, up to what it was at Open. The path MTU of a
 // connection is fixed. When the way to the peer carries less than that, short messages pass as
-// before; a request whose packets do not pass, as the interface or, on the udp link, a router
+// before; a request whose packets do not pass, as the interface or a router
 // has said (ICMP), fails after one timeout with a [StatusError] that matches syscall.EMSGSIZE,
 // and a READ by the peer with a remote operation error. Where nobody says anything the retries
 // run out, and the error names the MTU if a packet of that length was not acknowledged.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -52,11 +53,12 @@ func TestEngineObjects(t *testing.T) {
 	require.False(t, namesObjects(nil))
 	require.False(t, namesObjects(&wr))
 	fillFields(t, reflect.ValueOf(&wr).Elem(), new(uint64))
-	wr.AH = &AH{t: new(transport.AH)}
+	on := new(shard.Shard)
+	wr.AH = &AH{of: []*transport.AH{new(transport.AH)}}
 	wr.Opcode = WRSendImm
 	require.True(t, namesObjects(&wr))
-	send := translated(&wr)
-	require.Same(t, wr.AH.t, send.AH)
+	send := translated(on, &wr)
+	require.Same(t, wr.AH.of[0], send.AH)
 	require.Zero(t, send.Bind, "a request of another kind has none")
 	sameFields(t, reflect.ValueOf(wr), reflect.ValueOf(send), map[string]bool{"AH": true, "Bind": true})
 
@@ -64,13 +66,13 @@ func TestEngineObjects(t *testing.T) {
 	wr.Opcode = WRBindMW
 	wr.Bind.MW, wr.Bind.MR = &MW{t: new(mem.Window)}, &MR{t: new(mem.Region)}
 	require.True(t, namesObjects(&wr))
-	send = translated(&wr)
+	send = translated(on, &wr)
 	require.Same(t, wr.Bind.MW.t, send.Bind.MW)
 	require.Same(t, wr.Bind.MR.t, send.Bind.Region)
 	sameFields(t, reflect.ValueOf(wr.Bind), reflect.ValueOf(send.Bind), map[string]bool{"MW": true, "MR": true})
 
 	wr.Bind = BindMW{}
-	send = translated(&wr)
+	send = translated(on, &wr)
 	require.Nil(t, send.Bind.MW)
 	require.Nil(t, send.Bind.Region)
 }

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -43,12 +44,13 @@ func engineRecv(wr *RecvWR) *transport.RecvWR { return (*transport.RecvWR)(unsaf
 // namesObjects reports whether engineSend must not be used.
 func namesObjects(wr *SendWR) bool { return wr != nil && (wr.AH != nil || wr.Opcode == WRBindMW) }
 
-// translated is engineSend for a request that names objects: a copy with those of the engine.
-func translated(wr *SendWR) transport.SendWR {
+// translated is engineSend for a request that names objects: a copy with those of a shard's engine. The
+// lock of the shard is held.
+func translated(s *shard.Shard, wr *SendWR) transport.SendWR {
 	plain := *wr
 	plain.AH, plain.Bind = nil, BindMW{}
 	t := *engineSend(&plain)
-	t.AH = wr.AH.engine()
+	t.AH = wr.AH.engine(s)
 	if wr.Opcode == WRBindMW {
 		b := &wr.Bind
 		t.Bind = transport.BindMW{

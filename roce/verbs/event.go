@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/goroce/goroce/roce/internal/kind"
@@ -64,11 +65,19 @@ func (q *eventQueue) pop() (Event, bool) {
 		return Event{}, false
 	}
 	e := q.events[0]
-	q.events = append(q.events[:0], q.events[1:]...)
+	q.events = slices.Delete(q.events, 0, 1)
 	if len(q.events) > 0 {
 		q.sig.Set() // for another goroutine that waits
 	}
 	return e, true
+}
+
+// forget drops the events of a queue pair that has ended: nobody can do anything about it, and where no
+// application takes events they would keep it.
+func (q *eventQueue) forget(qp *QP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.events = slices.DeleteFunc(q.events, func(e Event) bool { return e.QP == qp })
 }
 
 // lost returns how many events were dropped.

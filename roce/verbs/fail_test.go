@@ -81,15 +81,24 @@ func TestLinkFailure(t *testing.T) {
 
 // A device at rest does nothing at all.
 func TestIdleDeviceSleeps(t *testing.T) {
-	var waits atomic.Int64
-	a, b := pair(t, 4096, Config{WrapLink: func(l link.Link) (link.Link, error) {
-		return &countingLink{Link: l, waits: &waits}, nil
-	}})
-	write(t, a, b, 4096)
-	// Both go to sleep without bound once their timers are over; the counter
-	// moves for nothing else.
-	for ctx := testContext(t); waits.Load() != 2; runtime.Gosched() {
-		require.NoError(t, ctx.Err())
+	for _, shards := range []int{1, 3} {
+		t.Run(itoa(shards)+" shards", func(t *testing.T) {
+			var waits atomic.Int64
+			cfg := Config{Shards: shards, WrapLink: func(l link.Link) (link.Link, error) {
+				return &countingLink{Link: l, waits: &waits}, nil
+			}}
+			da, db := openDevice(t, cfg), openDevice(t, cfg)
+			for v := range shards {
+				a, b := endOnVector(t, da, v, 4096, QPInitAttr{}), endOnVector(t, db, v, 4096, QPInitAttr{})
+				connect(t, a, b)
+				write(t, a, b, 4096)
+			}
+			// All go to sleep without bound once their timers are over; the counter
+			// moves for nothing else.
+			for ctx := testContext(t); waits.Load() != int64(2*shards); runtime.Gosched() {
+				require.NoError(t, ctx.Err())
+			}
+		})
 	}
 }
 
@@ -97,6 +106,14 @@ func TestIdleDeviceSleeps(t *testing.T) {
 type countingLink struct {
 	link.Link
 	waits *atomic.Int64
+}
+
+func (l *countingLink) Another() (link.Link, error) {
+	o, err := l.Link.(link.Divisible).Another()
+	if err != nil {
+		return nil, err
+	}
+	return &countingLink{Link: o, waits: l.waits}, nil
 }
 
 func (l *countingLink) Wait(timeoutNs int64) error {

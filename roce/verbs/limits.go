@@ -30,6 +30,16 @@ const (
 	defaultHopLimit = 64
 )
 
+// maxShards is how many slots an address has: each shard takes one.
+const maxShards = 64
+
+// retryShardNs is how long a shard that could not be opened is not tried again, nanoseconds: as long as the
+// slot rests of a device that has just gone.
+const retryShardNs = 2e9
+
+// maxDefaultShards bounds Config.Shards where it is not given. See docs/design.md.
+const maxDefaultShards = 8
+
 // maxObjects is what Device.Attr reports for kinds of objects that nothing
 // but memory bounds.
 const maxObjects = 1 << 20

@@ -27,7 +27,7 @@ type loneLoss struct {
 var loneLosses = []loneLoss{
 	{"WRITE of 64 bytes", WRWrite, 64, ib.RCWriteOnly, false},
 	{"its ACK", WRWrite, 64, ib.RCAcknowledge, true},
-	{"last packet of a WRITE of 64 KiB", WRWrite, 65536, ib.RCWriteLast, false},
+	{"last packet of a SEND of 64 KiB", WRSend, 65536, ib.RCSendLast, false},
 	{"SEND of 64 bytes", WRSend, 64, ib.RCSendOnly, false},
 	{"READ request", WRRead, 65536, ib.RCReadRequest, false},
 	{"last READ response", WRRead, 65536, ib.RCReadRespLast, true},
@@ -63,12 +63,18 @@ func (r *loneLossRig) do(x *loneLoss) int64 {
 	return ns
 }
 
-// loses runs x with its loss.
+// loses runs x with its loss, after eight without.
 func (r *loneLossRig) loses(x *loneLoss) int64 {
 	r.t.Helper()
 	for range 8 {
 		r.do(x)
 	}
+	return r.losesFirst(x)
+}
+
+// losesFirst runs x with its loss.
+func (r *loneLossRig) losesFirst(x *loneLoss) int64 {
+	r.t.Helper()
 	dir := fault.Send
 	if x.receive {
 		dir = fault.Receive
@@ -120,6 +126,32 @@ func TestLoneLoss(t *testing.T) {
 		require.Greater(t, took[1], int64(1e6), x.name)
 		require.Less(t, took[1], int64(1.1e6), x.name)
 		t.Logf("| %s | %.2f ms | %.2f ms |", x.name, float64(took[0])/1e6, float64(took[1])/1e6)
+	}
+}
+
+// The same for the first operation of a queue pair, whose round trip nobody knows: a quarter of the
+// ACK timeout.
+func TestLoneLossFirst(t *testing.T) {
+	for _, x := range loneLosses {
+		if x.lost == ib.RCReadRespLast {
+			continue // the responses before it tell the round trip
+		}
+		var took [2]int64
+		for i, ns := range []int64{-1, 0} {
+			f := sim.New(sim.Config{Seed: 1})
+			r := newLoneLossRig(t, ns, func(i int, cfg Config) *Device {
+				l, err := f.Link(simAddr(i + 1))
+				require.NoError(t, err)
+				cfg.Link, cfg.Rand = l, f.Rand()
+				return openDevice(t, cfg)
+			}, func(*end) int64 { return f.Now() })
+			took[i] = r.losesFirst(&x)
+			require.EqualValues(t, i, r.a.d.Counters().LossProbes, x.name)
+		}
+		require.Greater(t, took[0], int64(67e6), x.name)
+		require.Greater(t, took[1], int64(16.7e6), x.name)
+		require.Less(t, took[1], int64(17e6), x.name)
+		t.Logf("| first %s | %.2f ms | %.2f ms |", x.name, float64(took[0])/1e6, float64(took[1])/1e6)
 	}
 }
 

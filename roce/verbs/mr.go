@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
@@ -12,6 +13,9 @@ import (
 type MR struct {
 	d *Device
 	t *mem.Region
+	// mu makes one call at a time end the region or change it: a second Close returns when
+	// the memory has been given back.
+	mu sync.Mutex
 	// info is what the getters return, so that they need no lock.
 	info atomic.Pointer[mrInfo]
 }
@@ -32,12 +36,12 @@ type MROptions struct {
 	SetIOVA bool
 
 	// Persist makes bytes of the region durable. A FLUSH to persistence calls it, with the lock
-	// of the device held. The access flag FlushPersistent needs it.
+	// of a shard held: several may call at the same time. The access flag FlushPersistent needs it.
 	Persist func([]byte) error
 
 	// OnRelease is called once when the device has let go of the memory: at the end of Close, of
-	// Reregister with other memory, or of Device.Close. It runs with the lock of the device
-	// held and must not call into the device.
+	// Reregister with other memory, or of Device.Close. It must not call into the device, whose lock
+	// may be held.
 	OnRelease func()
 }
 
@@ -56,21 +60,20 @@ func (pd *PD) RegisterMR(buf []byte, access Access) (*MR, error) {
 func (pd *PD) RegisterMRWith(buf []byte, access Access, o MROptions) (*MR, error) {
 	a := o.region(buf, access)
 	d := pd.Device()
-	if err := d.lock(); err != nil {
-		return nil, err
+	if d.isClosed() {
+		return nil, d.closedErr()
 	}
-	defer d.unlock()
 	d.place(&a)
-	t, err := d.s.Table().Register(pd.t, a)
+	t, err := d.table.Register(pd.t, a)
 	if err != nil {
-		return nil, own(err)
+		return nil, d.orClosed(own(err))
 	}
 	mr := &MR{d: d, t: t}
 	mr.refresh()
 	return mr, nil
 }
 
-// refresh takes over what the region is now. The lock is held.
+// refresh takes over what the region is now. mu is held, or nobody else has the region.
 func (mr *MR) refresh() {
 	mr.info.Store(&mrInfo{mr.t.Bytes(), mr.t.IOVA(), mr.t.LKey(), mr.t.RKey()})
 }
@@ -136,16 +139,19 @@ func (mr *MR) Reregister(c Rereg) error {
 		rc.What |= mem.ChangePD
 		rc.PD = c.PD.t
 	}
-	return mr.d.do(func(int64) error {
-		if rc.What&mem.ChangeTranslation != 0 {
-			mr.d.place(&rc.RegionAttr)
-		}
-		if err := mr.t.Reregister(rc); err != nil {
-			return err
-		}
-		mr.refresh()
-		return nil
-	})
+	if err := mr.d.settle(); err != nil {
+		return err
+	}
+	if rc.What&mem.ChangeTranslation != 0 {
+		mr.d.place(&rc.RegionAttr)
+	}
+	mr.mu.Lock()
+	defer mr.mu.Unlock()
+	if err := mr.t.Reregister(rc, mr.d.quiesce); err != nil {
+		return mr.d.orClosed(own(err))
+	}
+	mr.refresh()
+	return nil
 }
 
 // Rereg says what [MR.Reregister] changes (the flags of ibv_rereg_mr): fields that are set.
@@ -159,10 +165,12 @@ type Rereg struct {
 
 // Close ends the region (ibv_dereg_mr): its keys are refused from then on, and work requests in
 // progress that refer to the memory fail. It fails with ErrBusy while memory windows are bound to
-// the region.
+// the region. When it returns nothing of the device touches the memory any more.
 func (mr *MR) Close() error {
-	return mr.d.end("MR", func() error {
-		if err := mr.t.Deregister(); err != nil {
+	return mr.d.endMemory("MR", func() error {
+		mr.mu.Lock()
+		defer mr.mu.Unlock()
+		if err := mr.t.Deregister(mr.d.quiesce); err != nil {
 			return err
 		}
 		mr.info.Store(&mrInfo{})

@@ -1,6 +1,10 @@
 package verbs
 
-import "io"
+import (
+	"io"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+)
 
 // ReadAt copies what is in the region from offset off, in order with the device:
 // the bytes are those after some packet and before the next, of the operations
@@ -8,7 +12,7 @@ import "io"
 // or, since bytes of a WRITE become visible in order of their packets, at the end of the last
 // packet of the same, has written the message when ReadAt has seen
 // the flag and Bytes is read afterwards. That makes it the way to wait for a one-sided
-// operation, which makes no completion here. It takes the lock of the device: between
+// operation, which makes no completion here. It takes the locks of all shards: between
 // looks in a loop, let others run.
 //
 // As an [io.ReaderAt] it returns io.EOF with fewer bytes than asked for at the end of
@@ -29,21 +33,27 @@ func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []by
 	if off < 0 {
 		return 0, &ArgError{op, "off", "is negative"}
 	}
-	if err := mr.d.lock(); err != nil {
+	if mr.d.unmade() {
+		return 0, kind.Zero
+	}
+	all := mr.d.shards.all()
+	if err := lockAll(all); err != nil {
 		return 0, err
 	}
-	defer mr.d.unlock()
+	defer unlockShards(all)
 	if !mr.t.Registered() {
 		return 0, &OpError{Op: op, Err: ErrDestroyed}
 	}
 	if mr.t.Lost() {
 		return 0, lostError(op)
 	}
-	i := mr.get()
+	// What the region has at this moment: Close and Reregister give memory back when they have seen each lock
+	// free once, and take notice for the getters only then.
+	bytes := mr.t.Bytes()
 	n := 0
-	if off < int64(len(i.bytes)) {
+	if off < int64(len(bytes)) {
 		var err error
-		if n, err = mr.touch(op, func() int { return f(i.bytes[off:]) }); err != nil {
+		if n, err = mr.touch(op, func() int { return f(bytes[off:]) }); err != nil {
 			return 0, err
 		}
 	}

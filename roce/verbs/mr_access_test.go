@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"io"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goroce/goroce/mem"
@@ -105,4 +107,50 @@ func TestReadAtBounds(t *testing.T) {
 	require.NoError(t, d.Close())
 	_, err = e.mr.WriteAt(b[:], 0)
 	require.ErrorIs(t, err, ErrClosed)
+}
+
+// Whoever reads a region while its memory is exchanged gets the new memory as soon as the old one has been given
+// back, though Reregister has not returned.
+func TestReadAtDuringReregister(t *testing.T) {
+	d := openDevice(t, Config{})
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	var mr *MR
+	var got [3]byte
+	var readErr error
+	mr, err = pd.RegisterMRWith([]byte("old"), LocalWrite, MROptions{OnRelease: func() {
+		_, readErr = mr.ReadAt(got[:], 0)
+	}})
+	require.NoError(t, err)
+	require.NoError(t, mr.Reregister(Rereg{Bytes: []byte("new")}))
+	require.NoError(t, readErr)
+	require.Equal(t, "new", string(got[:]))
+	require.Equal(t, "new", string(mr.Bytes()))
+	require.NoError(t, mr.Close())
+}
+
+// Of two that close a region at once, neither returns before its memory has been given back.
+func TestCloseMRTwiceAtOnce(t *testing.T) {
+	d := openDevice(t, Config{})
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	for range 100 {
+		var released atomic.Bool
+		mr, err := pd.RegisterMRWith(make([]byte, 64), LocalWrite, MROptions{OnRelease: func() {
+			runtime.Gosched()
+			released.Store(true)
+		}})
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := mr.Close(); err != nil || !released.Load() {
+					t.Errorf("closed: %v, released %v", err, released.Load())
+				}
+			})
+		}
+		wg.Wait()
+		require.Nil(t, mr.Bytes())
+	}
+	require.NoError(t, pd.Close())
 }

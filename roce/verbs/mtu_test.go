@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -78,6 +79,7 @@ func TestConnectionOutgrowsInterface(t *testing.T) {
 // frames whatever its MTU: so it writes until that is refused.
 func requireTooLong(t *testing.T, ctx context.Context, a, b *end) {
 	t.Helper()
+	b.see() // what fits into a frame is written before the rest is refused
 	wc := WC{}
 	for wc.Status == WCSuccess {
 		require.NoError(t, a.qp.PostSend(&SendWR{
@@ -91,29 +93,55 @@ func requireTooLong(t *testing.T, ctx context.Context, a, b *end) {
 	require.ErrorContains(t, err, "MTU")
 }
 
-// A router with a smaller MTU behind it says so, and the kernel tells the udp link.
-func TestRouterHasSmallerMTU(t *testing.T) {
-	n := linktest.NewNet(t, 9000)
-	far := linktest.NewNamespace(t)
-	// A is 10.99.0.1, B the router, and 10.98.0.2 behind it.
+// behindRouter adds a host behind B of n, which forwards to it over a link of 1500 bytes.
+func behindRouter(t *testing.T, n *linktest.Net, six bool) (far *linktest.Namespace, addr netip.Addr) {
+	far = linktest.NewNamespace(t)
+	from, via, router, behind, bits, forward := n.A4, n.B4, "10.98.0.1", "10.98.0.2", "24", "net.ipv4.ip_forward=1"
+	if six {
+		from, via, router, behind, bits, forward = n.A6, n.B6, "fd98::1", "fd98::2", "64", "net.ipv6.conf.all.forwarding=1"
+	}
+	add := func(ns *linktest.Namespace, a string) {
+		args := []string{"addr", "add", a + "/" + bits, "dev", "narrow"}
+		if six {
+			args = append(args, "nodad")
+		}
+		ns.Run("ip", args...)
+		ns.Run("ip", "link", "set", "narrow", "up")
+	}
 	n.B.Run("ip", "link", "add", "narrow", "mtu", "1500", "type", "veth", "peer", "name", "narrow", "mtu", "9000", "netns", far.Path())
-	n.B.Run("ip", "addr", "add", "10.98.0.1/24", "dev", "narrow")
-	n.B.Run("ip", "link", "set", "narrow", "up")
-	n.B.Run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-	far.Run("ip", "addr", "add", "10.98.0.2/24", "dev", "narrow")
-	far.Run("ip", "link", "set", "narrow", "up")
-	far.Run("ip", "route", "add", "default", "via", "10.98.0.1")
-	n.A.Run("ip", "route", "add", "10.98.0.0/24", "via", n.B4.String())
-	behind := netip.MustParseAddr("10.98.0.2")
-	linktest.AwaitPath(t, n.A, n.A4, far, behind)
-	a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, "udp", n.A4, true)}), 1<<20, QPInitAttr{})
-	b := newEnd(t, openDevice(t, Config{Link: linkIn(t, far, "udp", behind, true)}), 1<<20, QPInitAttr{})
-	connect(t, a, b)
-	write(t, a, b, 1400)
-	requireTooLong(t, testContext(t), a, b)
-	connect2, peer := second(t, a, b)
-	a.qp, b.qp = connect2, peer
-	write(t, a, b, 1400) // the way is fine
+	add(n.B, router)
+	add(far, behind)
+	n.B.Run("sysctl", "-qw", forward)
+	far.Run("ip", "route", "add", "default", "via", router)
+	addr = netip.MustParseAddr(behind)
+	n.A.Run("ip", "route", "add", netip.PrefixFrom(addr, addr.BitLen()).String(), "via", via.String())
+	linktest.AwaitPath(t, n.A, from, far, addr)
+	return far, addr
+}
+
+// A router with a smaller MTU behind it says so (ICMP "fragmentation needed", IPv6 "packet too
+// big"), and the link hears it.
+func TestRouterHasSmallerMTU(t *testing.T) {
+	for _, link := range []string{"udp", "packet", "xdp"} {
+		for _, six := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, IPv6 %v", link, six), func(t *testing.T) {
+				n := linktest.NewNet(t, 9000)
+				far, behind := behindRouter(t, n, six)
+				here := n.A4
+				if six {
+					here = n.A6
+				}
+				a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, link, here, true)}), 1<<20, QPInitAttr{})
+				b := newEnd(t, openDevice(t, Config{Link: linkIn(t, far, "udp", behind, true)}), 1<<20, QPInitAttr{})
+				connect(t, a, b)
+				write(t, a, b, 1400)
+				requireTooLong(t, testContext(t), a, b)
+				connect2, peer := second(t, a, b)
+				a.qp, b.qp = connect2, peer
+				write(t, a, b, 1400) // the way is fine
+			})
+		}
+	}
 }
 
 // A packet of the path MTU that the peer never acknowledges may be too long for the way:

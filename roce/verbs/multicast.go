@@ -36,11 +36,11 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	case qp.d.s.Addrs()[gidIndex].Is4() != group.Addr().Is4():
 		return &ArgError{op, "gidIndex", "address of another family than the group"}
 	}
-	m, ok := link.As[link.Multicaster](qp.d.s.Link())
+	m, ok := link.As[link.Multicaster](qp.s.Link())
 	if !ok {
 		return &OpError{Op: op, Err: ErrMulticast}
 	}
-	return qp.d.do(func(int64) error {
+	return doOn(qp.s, func(int64) error {
 		if err := engine(qp.t, group); err != nil {
 			return err
 		}

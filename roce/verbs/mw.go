@@ -38,8 +38,6 @@ func (mw *MW) RKey() ib.RKey {
 	if mw.d == nil {
 		return 0
 	}
-	mw.d.s.LockAlways()
-	defer mw.d.unlock()
 	return mw.t.RKey()
 }
 
@@ -60,22 +58,20 @@ func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
 	if err := checkBind(op, mw, mr, off, n); err != nil {
 		return 0, err
 	}
-	var key ib.RKey
-	err := mw.d.do(func(int64) error {
-		info := mem.BindInfo{Access: access, Length: uint64(n)}
-		if mr != nil {
-			info.Region, info.Addr = mr.t, mr.t.IOVA()+uint64(off)
-		}
-		k, err := mw.t.Bind(pd.t, info)
-		key = k
-		return err
-	})
-	return key, err
+	if err := mw.d.settle(); err != nil {
+		return 0, err
+	}
+	info := mem.BindInfo{Access: access, Length: uint64(n)}
+	if mr != nil {
+		info.Region, info.Addr = mr.t, mr.Addr()+uint64(off)
+	}
+	key, err := mw.t.Bind(pd.t, info, mw.d.quiesce)
+	return key, mw.d.orClosed(own(err))
 }
 
 // Close ends the window (ibv_dealloc_mw), unbinding it if need be.
 func (mw *MW) Close() error {
-	return mw.d.end("MW", func() error { return mw.t.Dealloc() })
+	return mw.d.endMemory("MW", func() error { return mw.t.Dealloc(mw.d.quiesce) })
 }
 
 // BindMW posts the work request that binds a type 2 window to n bytes of mr from offset off,

@@ -1,17 +1,24 @@
 package verbs
 
 import (
+	"log/slog"
+
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 )
 
-// owner hands what the engine has to say to the objects that it concerns. The lock is held
-// in all but the last two.
-type owner struct{ d *Device }
+// owner hands what the engine of a shard has to say to the objects that it concerns. The lock of
+// the shard is held in Completed and Event.
+type owner struct {
+	d     *Device
+	s     *shard.Shard
+	first bool // s is the first of d
+}
 
-func (o owner) Completed(t *transport.CQ) { t.UserData().(*CQ).completionEvent() }
+func (o *owner) Completed(t *transport.CQ) { t.UserData().(*CQ).completionEvent(o.s) }
 
-func (o owner) Event(ev transport.Event) {
+func (o *owner) Event(ev transport.Event) {
 	out := Event{Type: ev.Type}
 	if ev.QP != nil {
 		qp, ok := ev.QP.UserData().(*QP)
@@ -19,7 +26,7 @@ func (o owner) Event(ev transport.Event) {
 			return // queue pair 1, of the communication manager
 		}
 		if ev.Type == EventCommEstablished && qp.established != nil {
-			qp.established()
+			o.established(qp.established)
 			return
 		}
 		out.QP = qp
@@ -33,12 +40,25 @@ func (o owner) Event(ev transport.Event) {
 	o.d.async.push(out)
 }
 
-func (o owner) PortChanged(before, now *link.PortState) {
-	if before == nil {
+// established calls f with the lock of the first shard held.
+func (o *owner) established(f func()) {
+	if o.first {
+		f()
+		return
+	}
+	o.s.Upcall(func() {
+		_ = o.d.s.Command(func(int64) error { f(); return nil }) // fails only if the device is closed
+	})
+}
+
+// PortChanged tells of the interfaces, which are those of all shards: one tells.
+func (o *owner) PortChanged(before, now *link.PortState) {
+	if before == nil || !o.first {
 		return
 	}
 	d := o.d
-	if d.s.MTUOf(before) != d.s.MTUOf(now) {
+	o.logPort(before, now)
+	if o.s.MTUOf(before) != o.s.MTUOf(now) {
 		d.async.push(Event{Type: EventPortMTU})
 	}
 	switch {
@@ -51,4 +71,15 @@ func (o owner) PortChanged(before, now *link.PortState) {
 	}
 }
 
-func (o owner) Failed(error) { o.d.async.push(Event{Type: EventPortError}) }
+// Failed ends the device: what is left of it has one link less, and no telling which objects need that.
+func (o *owner) Failed(err error) {
+	o.d.failed.Do(func() {
+		o.d.async.push(Event{Type: EventPortError})
+		o.d.logState(slog.LevelError, "roce: the link is broken", slog.Any("error", err))
+		for _, s := range o.d.shards.end() {
+			s.End(err)
+		}
+	})
+}
+
+func (o *owner) Close() { o.d.shut() }

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -28,6 +30,7 @@ type QPInitAttr struct {
 // QP is a queue pair (ibv_qp).
 type QP struct {
 	d        *Device
+	s        *shard.Shard // whose engine has t
 	pd       *PD
 	t        *transport.QP
 	num      ib.QPN
@@ -35,12 +38,12 @@ type QP struct {
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
 	noDelay  bool // under the lock
-	// established, if set, is called with the lock held when the first packet of the
+	// established, if set, is called with the lock of the first shard held when the first packet of the
 	// peer arrives, instead of the event.
 	established func()
 }
 
-// CreateQP makes a queue pair in state RESET. Those about an
+// CreateQP makes a queue pair in state RESET. It is on the shard of SendCQ's completion vector. Errors about an
 // attribute are *ArgError.
 func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	d := pd.Device()
@@ -67,18 +70,29 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	if a.SRQ != nil {
 		ta.SRQ = a.SRQ.t
 	}
-	if err := d.lock(); err != nil {
+	if d.unmade() {
+		return nil, kind.Zero
+	}
+	qp.s = a.SendCQ.s
+	if a.QPN == ib.QPNGSI {
+		qp.s = d.s
+	}
+	if a.SendCQ.s == nil || a.RecvCQ.s == nil || a.SRQ != nil && a.SRQ.s == nil {
+		return nil, kind.Zero
+	}
+	unlock, err := qp.lockWith(&a)
+	if err != nil {
 		return nil, err
 	}
-	defer d.unlock()
+	defer unlock()
 	var psn [4]byte
-	if _, err := io.ReadFull(d.s.Rand(), psn[:]); err != nil {
+	if _, err := io.ReadFull(qp.s.Rand(), psn[:]); err != nil {
 		return nil, &OpError{Op: "create QP", Err: err}
 	}
 	qp.psn = ib.PSN(binary.BigEndian.Uint32(psn[:])) & ib.PSNMask
-	t, err := d.s.Engine().CreateQP(ta)
+	t, err := qp.s.Engine().CreateQP(ta)
 	if err == nil && t.Number() == ib.QPNGSI {
-		if err = d.s.Slotted().ServeRequests(); err != nil {
+		if err = qp.s.Slotted().ServeRequests(); err != nil {
 			_ = t.Destroy() // it is new
 		}
 	}
@@ -87,6 +101,32 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	}
 	qp.t, qp.num = t, t.Number()
 	return qp, nil
+}
+
+// lock takes the lock of the queue pair's shard. After an error it is not held.
+func (qp *QP) lock() error {
+	if qp.s == nil {
+		return kind.Zero
+	}
+	return qp.s.Lock()
+}
+
+// lockWith takes the locks of all shards that the queue pair is to be known on, and has objects of others
+// made ready for it.
+func (qp *QP) lockWith(a *QPInitAttr) (unlock func(), err error) {
+	set := []*shard.Shard{qp.s, a.SendCQ.s, a.RecvCQ.s}
+	if a.SRQ != nil {
+		set = append(set, a.SRQ.s)
+	}
+	if unlock, err = lockShards(set...); err != nil {
+		return nil, err
+	}
+	a.SendCQ.feed(qp.s)
+	a.RecvCQ.feed(qp.s)
+	if a.SRQ != nil && a.SRQ.s != qp.s {
+		a.SRQ.t.Share()
+	}
+	return unlock, nil
 }
 
 func withDefaults(c QPCaps) QPCaps {
@@ -124,37 +164,37 @@ func (qp *QP) UserData() any { return qp.userData }
 
 // State returns the current state; StateErr once the device is closed.
 func (qp *QP) State() QPState {
-	if qp.d.lock() != nil {
+	if qp.lock() != nil {
 		return StateErr
 	}
-	defer qp.d.unlock()
+	defer qp.s.Unlock()
 	return qp.t.State()
 }
 
 // Congestion returns the state of the queue pair's congestion control; ok is
 // false if it has none, or the device is closed.
 func (qp *QP) Congestion() (s cc.State, ok bool) {
-	if qp.d.lock() != nil {
+	if qp.lock() != nil {
 		return cc.State{}, false
 	}
-	defer qp.d.unlock()
-	return qp.t.Congestion(qp.d.s.Now())
+	defer qp.s.Unlock()
+	return qp.t.Congestion(qp.s.Now())
 }
 
 // Modify changes the attributes that mask selects (ibv_modify_qp).
 func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
-	return qp.d.do(func(now int64) error {
-		qp.d.s.Engine().SetMTU(qp.d.s.ActiveMTU())
+	return doOn(qp.s, func(now int64) error {
+		qp.s.Engine().SetMTU(qp.s.ActiveMTU())
 		return qp.t.Modify(now, a.toEngine(), mask)
 	})
 }
 
 // Query returns the attributes as they are now, and the sizes of the queues.
 func (qp *QP) Query() (QPAttr, QPCaps, error) {
-	if err := qp.d.lock(); err != nil {
+	if err := qp.lock(); err != nil {
 		return QPAttr{}, QPCaps{}, err
 	}
-	defer qp.d.unlock()
+	defer qp.s.Unlock()
 	t, init := qp.t.Query()
 	var a QPAttr
 	a.ofEngine(&t)
@@ -166,10 +206,10 @@ func (qp *QP) Query() (QPAttr, QPCaps, error) {
 // not answer, or the interface was down. Only links that resolve neighbours
 // themselves (packet) know; work requests fail with a retry error as ever.
 func (qp *QP) Unreachable() uint64 {
-	if qp.d.lock() != nil {
+	if qp.lock() != nil {
 		return 0
 	}
-	defer qp.d.unlock()
+	defer qp.s.Unlock()
 	return qp.t.Unreachable()
 }
 
@@ -178,20 +218,19 @@ func (qp *QP) Unreachable() uint64 {
 // nothing was queued. The request is copied; registered memory that it
 // refers to belongs to the device until it completes.
 func (qp *QP) PostSend(wr *SendWR) error {
-	d := qp.d
-	if err := d.lock(); err != nil {
+	if err := qp.lock(); err != nil {
 		return err
 	}
-	now := d.s.Now()
+	now := qp.s.Now()
 	err := qp.postSend(now, wr)
 	switch {
 	case err != nil:
 	case qp.noDelay:
-		d.s.Flush(now)
+		qp.s.Flush(now)
 	default:
-		d.s.Posted(now, qp.t.InFlight(), payload(wr))
+		qp.s.Posted(now, qp.t.InFlight(), payload(wr))
 	}
-	d.unlock()
+	qp.s.Unlock()
 	return own(err)
 }
 
@@ -200,11 +239,10 @@ func (qp *QP) PostSend(wr *SendWR) error {
 // connection leave in one system call. It returns how many were queued; fewer
 // than all with the error of the next.
 func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
-	d := qp.d
-	if err := d.lock(); err != nil {
+	if err := qp.lock(); err != nil {
 		return 0, err
 	}
-	now := d.s.Now()
+	now := qp.s.Now()
 	var err error
 	n := 0
 	for n < len(wrs) {
@@ -214,33 +252,31 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 		n++
 	}
 	if n > 0 {
-		d.s.Flush(now)
+		qp.s.Flush(now)
 	}
-	d.unlock()
+	qp.s.Unlock()
 	return n, own(err)
 }
 
 // PostRecv queues a receive work request.
 func (qp *QP) PostRecv(wr *RecvWR) error {
-	d := qp.d
-	if err := d.lock(); err != nil {
+	if err := qp.lock(); err != nil {
 		return err
 	}
 	err := qp.t.PostRecv(engineRecv(wr))
-	d.s.Received()
-	d.unlock()
+	qp.s.Received()
+	qp.s.Unlock()
 	return own(err)
 }
 
 // PostRecvBatch queues several receive work requests under one lock. It
 // returns how many were queued.
 func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
-	d := qp.d
-	if err := d.lock(); err != nil {
+	if err := qp.lock(); err != nil {
 		return 0, err
 	}
-	defer d.unlock()
-	defer d.s.Received()
+	defer qp.s.Unlock()
+	defer qp.s.Received()
 	for i := range wrs {
 		if err := qp.t.PostRecv(engineRecv(&wrs[i])); err != nil {
 			return i, own(err)
@@ -260,7 +296,7 @@ func payload(wr *SendWR) int {
 
 // postSend has the engine take a work request. The lock is held.
 func (qp *QP) postSend(now int64, wr *SendWR) error {
-	s := qp.d.s
+	s := qp.s
 	if qp.typ == UD {
 		s.Engine().SetMTU(s.ActiveMTU()) // which bounds the message
 	}
@@ -275,8 +311,8 @@ func (qp *QP) postSend(now int64, wr *SendWR) error {
 //
 //go:noinline
 func (qp *QP) postTranslated(now int64, wr *SendWR) error {
-	t := translated(wr)
-	return qp.d.s.PostSend(now, qp.t, &t)
+	t := translated(qp.s, wr)
+	return qp.s.PostSend(now, qp.t, &t)
 }
 
 // SetNoDelay makes PostSend send every message by itself and at once. The
@@ -284,17 +320,21 @@ func (qp *QP) postTranslated(now int64, wr *SendWR) error {
 // are on their way, may share a datagram, for which they wait up to a few
 // microseconds, but never beyond the next look at an empty completion queue.
 func (qp *QP) SetNoDelay(on bool) {
-	if qp.d.unmade() {
+	if qp.s == nil {
 		return
 	}
-	qp.d.s.LockAlways()
+	qp.s.LockAlways()
 	qp.noDelay = on
-	qp.d.unlock()
+	qp.s.Unlock()
 }
 
 // Close ends the queue pair (ibv_destroy_qp). Nothing is sent or completed any more;
 // completions that exist stay in their queues. It fails with ErrBusy while a type 2A window is
 // bound on it.
 func (qp *QP) Close() error {
-	return qp.d.end("QP", func() error { return qp.t.Destroy() })
+	err := endOn(qp.s, "QP", func() error { return qp.t.Destroy() })
+	if err == nil && qp.d != nil {
+		qp.d.async.forget(qp)
+	}
+	return err
 }

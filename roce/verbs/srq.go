@@ -1,10 +1,15 @@
 package verbs
 
-import "github.com/goroce/goroce/transport"
+import (
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/transport"
+)
 
 // SRQ is a shared receive queue (ibv_srq).
 type SRQ struct {
 	d *Device
+	s *shard.Shard // whose engine has t
 	t *transport.SRQ
 }
 
@@ -29,8 +34,8 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		return nil, err
 	}
 	defer d.unlock()
-	s := &SRQ{d: d}
-	t, err := d.s.Engine().CreateSRQ(pd.t, transport.SRQAttr(a), s)
+	s := &SRQ{d: d, s: d.s}
+	t, err := s.s.Engine().CreateSRQ(pd.t, transport.SRQAttr(a), s)
 	if err != nil {
 		return nil, own(err)
 	}
@@ -40,29 +45,31 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 
 // PostRecv queues a receive work request.
 func (s *SRQ) PostRecv(wr *RecvWR) error {
-	d := s.d
-	if err := d.lock(); err != nil {
+	if s.s == nil {
+		return kind.Zero
+	}
+	if err := s.s.Lock(); err != nil {
 		return err
 	}
 	err := s.t.PostRecv(engineRecv(wr))
-	d.unlock()
+	s.s.Unlock()
 	return own(err)
 }
 
 // Modify arms the limit event (0 disarms it) and changes the size; a negative
 // argument leaves that attribute as it is.
 func (s *SRQ) Modify(limit, maxWR int) error {
-	return s.d.do(func(int64) error { return s.t.Modify(limit, maxWR) })
+	return doOn(s.s, func(int64) error { return s.t.Modify(limit, maxWR) })
 }
 
 // Query returns the attributes; Limit is 0 when the event is not armed.
 func (s *SRQ) Query() (SRQAttr, error) {
 	var a SRQAttr
-	err := s.d.do(func(int64) error { a = SRQAttr(s.t.Query()); return nil })
+	err := doOn(s.s, func(int64) error { a = SRQAttr(s.t.Query()); return nil })
 	return a, err
 }
 
 // Close ends the queue (ibv_destroy_srq). It fails with ErrBusy while queue pairs use it.
 func (s *SRQ) Close() error {
-	return s.d.end("SRQ", func() error { return s.t.Destroy() })
+	return endOn(s.s, "SRQ", func() error { return s.t.Destroy() })
 }

@@ -11,12 +11,17 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/demo"
 	"github.com/goroce/goroce/cmd/internal/devinfo"
+	"github.com/goroce/goroce/cmd/internal/doctor"
+	"github.com/goroce/goroce/cmd/internal/dump"
+	"github.com/goroce/goroce/cmd/internal/explain"
 	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/lesson"
 	"github.com/goroce/goroce/cmd/internal/perftest"
 	"github.com/goroce/goroce/cmd/internal/pingpong"
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
 	"github.com/goroce/goroce/cmd/internal/riostream"
 	"github.com/goroce/goroce/cmd/internal/rstream"
+	"github.com/goroce/goroce/cmd/internal/statcmd"
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
@@ -33,7 +38,7 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{demo.Command(), devinfo.Command()}
+	all := []tool.Command{demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), statcmd.Command()}
 	for _, k := range pingpong.Kinds() {
 		all = append(all, pingpong.Command(k))
 	}
@@ -59,7 +64,9 @@ func Main(args []string) int {
 		cancel(errInterrupted)
 		signal.Stop(signals) // the second one ends the process at once
 	}()
-	return Run(ctx, &tool.Env{Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr)}, args)
+	return Run(ctx, &tool.Env{
+		Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Screen: tool.ScreenOf(os.Stdout, os.Getenv),
+	}, args)
 }
 
 // isTerminal reports whether f is a character device other than /dev/null.
@@ -100,12 +107,15 @@ func Run(ctx context.Context, env *tool.Env, args []string) int {
 func status(env *tool.Env, name string, err error) int {
 	var text *tool.Text
 	var usage *getopt.Error
+	var exit *tool.Exit
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &text):
 		fmt.Fprint(env.Stdout, text.Text)
 		return exitOK
+	case errors.As(err, &exit):
+		return exit.Status
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintf(env.Stderr, "roce %s: interrupted\n", name)
 		return exitInterrupted

@@ -64,5 +64,5 @@ func TestCommandsAreDistinct(t *testing.T) {
 		seen[c.Name] = true
 		require.NotEmpty(t, c.Summary)
 	}
-	require.Len(t, seen, 23)
+	require.Len(t, seen, 28)
 }

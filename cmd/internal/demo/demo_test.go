@@ -109,12 +109,12 @@ func TestDemoNoticesWhatIsWrong(t *testing.T) {
 			}
 			return r
 		}, "remote access error"},
-		"not a GID": {func(r reply) reply {
-			for i := range r.QPs {
-				r.QPs[i].GID = "zz"
+		"not an address": {func(r reply) reply {
+			if r.Addr != "" {
+				r.Addr = "zz"
 			}
 			return r
-		}, "not 16 bytes"},
+		}, "the peer process's address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := demo(t, c.tamper)
@@ -147,22 +147,6 @@ func TestDemoArguments(t *testing.T) {
 		err := run(t.Context(), env, strings.Fields(args), spawnHere(nil), nil)
 		require.ErrorContains(t, err, want)
 	}
-}
-
-func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"op":"check","off":4096,"len":10,"seed":1}`))
-	f.Add([]byte(`{"op":"connect","qps":[{"qpn":1,"psn":2,"gid":"00"}]}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		var q request
-		if json.Unmarshal(line, &q) != nil {
-			return
-		}
-		for _, i := range q.QPs {
-			if r, err := i.remote(); err == nil && infoOf(r).GID == "" {
-				t.Errorf("%+v gave %+v", i, r)
-			}
-		}
-	})
 }
 
 func TestPattern(t *testing.T) {

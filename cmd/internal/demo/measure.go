@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/roce"
 )
 
 // bandwidth writes to the places of a window in turn. Each place has a pattern
@@ -17,29 +17,30 @@ func (s *stage) bandwidth() error {
 	for i := range places {
 		pattern(s.n.buf.Bytes()[streamStart+i*messageSize:][:messageSize], uint64(seedStream+i))
 	}
-	posted, done := 0, 0
+	c := s.n.conns[streamConn]
+	var window [depth]*roce.Pending
+	posted := 0
 	start := time.Now()
-	for done < posted || time.Since(start) < s.length() || posted < places {
-		for posted-done < depth && (time.Since(start) < s.length() || posted < places) {
-			off := streamStart + posted%places*messageSize
-			wr := s.remote(verbs.WRWrite, off, s.n.mr.SGE(off, messageSize))
-			wr.Flags = verbs.SendSignaled
-			if err := s.n.qps[streamQP].PostSend(&wr); err != nil {
+	for ; time.Since(start) < s.length() || posted < places; posted++ {
+		if p := window[posted%depth]; p != nil {
+			if err := p.Wait(s.ctx); err != nil {
 				return err
 			}
-			posted++
 		}
-		k, err := s.n.cq.Wait(s.ctx, s.n.wcs[:])
-		if err != nil {
+		off := streamStart + posted%places*messageSize
+		var err error
+		if window[posted%depth], err = c.StartWrite(s.ctx, s.remote(off, messageSize), s.n.mr.SGE(off, messageSize)); err != nil {
 			return err
 		}
-		for i := range s.n.wcs[:k] {
-			if err := verbs.WCError(&s.n.wcs[i]); err != nil {
+	}
+	for _, p := range window {
+		if p != nil {
+			if err := p.Wait(s.ctx); err != nil {
 				return err
 			}
 		}
-		done += k
 	}
+	done := posted
 	elapsed := time.Since(start)
 	for i := range places {
 		if _, err := s.peer.ask(request{Op: "check", Off: streamStart + i*messageSize, Len: messageSize, Seed: uint64(seedStream + i)}); err != nil {
@@ -58,12 +59,12 @@ func (s *stage) latency() error {
 	const want = 4242
 	var took []time.Duration
 	for start := time.Now(); time.Since(start) < s.length() || len(took) == 0; {
-		clear(s.n.buf.Bytes()[:8])
-		t, err := s.must(s.remote(verbs.WRRead, wordOffset, s.n.mr.SGE(0, 8)))
+		var word [8]byte
+		t, err := timed(func() error { return s.n.conns[mainConn].Read(s.ctx, word[:], s.remote(wordOffset, 8)) })
 		if err != nil {
 			return err
 		}
-		if v := binary.NativeEndian.Uint64(s.n.buf.Bytes()); v != want {
+		if v := binary.NativeEndian.Uint64(word[:]); v != want {
 			return fmt.Errorf("READ %d found %d instead of %d", len(took)+1, v, want)
 		}
 		took = append(took, t)

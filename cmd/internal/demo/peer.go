@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/goroce/goroce/roce"
@@ -20,77 +22,53 @@ const answerTimeout = 10 * time.Second
 
 // node is what both processes make on their device.
 type node struct {
-	dev *verbs.Device
-	pd  *verbs.PD
-	cq  *verbs.CQ
-	buf *verbs.MappedBuffer
-	mr  *verbs.MR
-	qps [numQPs]*verbs.QP
-	wcs [16]verbs.WC
+	dev   *verbs.Device
+	cfg   roce.ConnConfig
+	buf   *verbs.MappedBuffer
+	mr    *verbs.MR
+	conns [numConns]*roce.Conn
 }
 
-// newNode registers memory and makes QPs.
+// newNode registers memory for all connections.
 func newNode(dev *verbs.Device) (*node, error) {
-	n := &node{dev: dev}
+	n := &node{dev: dev, cfg: roce.ConnConfig{Device: dev, RecvBytes: helloBytes, SendDepth: depth}}
 	var err error
-	if n.pd, err = dev.AllocPD(); err != nil {
+	if n.cfg.PD, err = dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	access := verbs.LocalWrite | roce.RemoteWrite | roce.RemoteRead | roce.RemoteAtomic
-	if n.buf, n.mr, err = n.pd.AllocBuffer(memoryBytes, access); err != nil {
-		return nil, err
-	}
-	if n.cq, err = dev.CreateCQ(4*depth*numQPs, nil); err != nil {
-		return nil, err
-	}
-	for i := range n.qps {
-		n.qps[i], err = n.pd.CreateQP(verbs.QPInitAttr{
-			Type: verbs.RC, SendCQ: n.cq,
-			Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: depth, MaxSendSGE: 1, MaxRecvSGE: 1},
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return n, nil
+	n.buf, n.mr, err = n.cfg.PD.AllocBuffer(memoryBytes, verbs.LocalWrite|roce.RemoteWrite|roce.RemoteRead|roce.RemoteAtomic)
+	return n, err
 }
 
-func (n *node) infos() []qpInfo {
-	var out []qpInfo
-	for _, qp := range n.qps {
-		out = append(out, infoOf(qp.LocalInfo(0)))
-	}
-	return out
-}
-
-func (n *node) connect(infos []qpInfo) error {
-	if len(infos) != numQPs {
-		return fmt.Errorf("%d QPs instead of %d", len(infos), numQPs)
-	}
-	for i, qp := range n.qps {
-		r, err := infos[i].remote()
-		if err != nil {
-			return err
-		}
-		if err := qp.Connect(r, nil); err != nil {
+// dial makes the connections, one after the other.
+func (n *node) dial(ctx context.Context, to netip.AddrPort) (err error) {
+	d := roce.Dialer{ConnConfig: n.cfg}
+	for i := range n.conns {
+		if n.conns[i], err = d.DialAddr(ctx, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wait returns the next completion, whatever its status.
-func (n *node) wait(ctx context.Context) (verbs.WC, error) {
-	if _, err := n.cq.Wait(ctx, n.wcs[:1]); err != nil {
-		return verbs.WC{}, err
+// accept takes them in that order.
+func (n *node) accept(ctx context.Context, l *roce.Listener) (err error) {
+	for i := range n.conns {
+		if n.conns[i], err = l.Accept(ctx); err != nil {
+			return err
+		}
 	}
-	return n.wcs[0], nil
+	return nil
 }
 
-// memory returns the registered memory after taking the device's lock once,
+// memory returns the registered memory after taking the lock of each connection's shard once,
 // which orders this goroutine after whatever the device wrote before.
 func (n *node) memory() []byte {
-	n.qps[mainQP].State()
+	for _, c := range n.conns {
+		if c != nil {
+			c.QP().State()
+		}
+	}
 	return n.buf.Bytes()
 }
 
@@ -101,6 +79,18 @@ func servePeer(ctx context.Context, dev *verbs.Device, in io.Reader, out io.Writ
 		return err
 	}
 	binary.NativeEndian.PutUint64(n.buf.Bytes()[wordOffset:], firstValue)
+	lc := roce.ListenConfig{ConnConfig: n.cfg}
+	l, err := lc.ListenAddr(netip.AddrPortFrom(dev.Addrs()[0], 0))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	accepted := make(chan error, 1)
+	var accepting sync.WaitGroup
+	accepting.Go(func() { accepted <- n.accept(ctx, l) })
+	defer accepting.Wait()
+	defer cancel()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var q request
@@ -110,7 +100,7 @@ func servePeer(ctx context.Context, dev *verbs.Device, in io.Reader, out io.Writ
 			}
 			return err
 		}
-		r, err := n.answer(ctx, q)
+		r, err := n.answer(ctx, q, l, accepted)
 		if err != nil {
 			r.Error = err.Error()
 		}
@@ -120,33 +110,32 @@ func servePeer(ctx context.Context, dev *verbs.Device, in io.Reader, out io.Writ
 	}
 }
 
-func (n *node) answer(ctx context.Context, q request) (reply, error) {
+func (n *node) answer(ctx context.Context, q request, l *roce.Listener, accepted <-chan error) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	switch q.Op {
 	case "hello":
-		return reply{
-			PID: os.Getpid(), Addr: n.dev.Addrs()[0].String(), QPs: n.infos(),
-			VAddr: n.mr.Addr(), RKey: uint32(n.mr.RKey()),
-		}, nil
+		return reply{PID: os.Getpid(), Addr: l.Addr().String(), VAddr: n.mr.Addr(), RKey: uint32(n.mr.RKey())}, nil
 	case "connect":
-		if err := n.connect(q.QPs); err != nil {
+		select {
+		case err := <-accepted:
 			return reply{}, err
+		case <-ctx.Done():
+			return reply{}, fmt.Errorf("no connection came: %w", context.Cause(ctx))
 		}
-		wr := verbs.RecvWR{ID: 1, SGList: []verbs.SGE{n.mr.SGE(dataOffset, dataBytes)}}
-		return reply{}, n.qps[mainQP].PostRecv(&wr)
 	case "received":
-		wc, err := n.wait(ctx)
+		m, err := n.conns[mainConn].RecvMsg(ctx)
 		if err != nil {
 			return reply{}, fmt.Errorf("no message arrived: %w", err)
 		}
-		if err := verbs.WCError(&wc); err != nil {
-			return reply{}, err
+		defer m.Release()
+		if m.Len() != q.Len {
+			return reply{}, fmt.Errorf("a message of %d bytes arrived instead of %d", m.Len(), q.Len)
 		}
-		if int(wc.ByteLen) != q.Len {
-			return reply{}, fmt.Errorf("a message of %d bytes arrived instead of %d", wc.ByteLen, q.Len)
+		if i := differs(m.Bytes(), q.Seed); i >= 0 {
+			return reply{}, fmt.Errorf("byte %d of the message is wrong", i)
 		}
-		return reply{}, n.check(dataOffset, q.Len, q.Seed)
+		return reply{}, nil
 	case "check":
 		if q.Off < 0 || q.Len < 0 || q.Off > memoryBytes-q.Len {
 			return reply{}, errors.New("outside the memory")
@@ -171,7 +160,7 @@ func (n *node) accessError(ctx context.Context) (reply, error) {
 		if err != nil {
 			return reply{}, fmt.Errorf("no event about a refused access: %w", err)
 		}
-		if e.QP == n.qps[victimQP] && (e.Type == verbs.EventQPAccessError || e.Type == verbs.EventQPFatal) {
+		if e.QP == n.conns[victimConn].QP() && (e.Type == verbs.EventQPAccessError || e.Type == verbs.EventQPFatal) {
 			return reply{Event: e.Type.String()}, nil
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Layout of the peer's memory. The window of the bandwidth test overlaps
@@ -25,52 +22,31 @@ const (
 	firstValue  = 1000     // of the word
 )
 
-// Which connection is for what: a QP that ran into an error is not used again.
+// Which connection is for what: one that ran into an error is not used again.
 const (
-	mainQP = iota
-	victimQP
-	streamQP
-	numQPs
+	mainConn = iota
+	victimConn
+	streamConn
+	numConns
 )
-
-// qpInfo is what one side has to know of the other's QP.
-type qpInfo struct {
-	QPN uint32 `json:"qpn"`
-	PSN uint32 `json:"psn"`
-	GID string `json:"gid"` // 32 hexadecimal digits
-}
-
-func infoOf(r verbs.RemoteInfo) qpInfo {
-	return qpInfo{uint32(r.QPN), uint32(r.PSN), fmt.Sprintf("%x", r.GID[:])}
-}
-
-func (q qpInfo) remote() (verbs.RemoteInfo, error) {
-	var g []byte
-	if _, err := fmt.Sscanf(q.GID, "%x", &g); err != nil || len(g) != len(ib.GID{}) {
-		return verbs.RemoteInfo{}, fmt.Errorf("the peer's GID %q is not 16 bytes", q.GID)
-	}
-	return verbs.RemoteInfo{QPN: ib.QPN(q.QPN), PSN: ib.PSN(q.PSN), GID: ib.GID(g)}, nil
-}
 
 // request is a question to the peer; Op says which fields it has.
 type request struct {
-	Op   string   `json:"op"`
-	QPs  []qpInfo `json:"qps,omitempty"`
-	Off  int      `json:"off,omitempty"`
-	Len  int      `json:"len,omitempty"`
-	Seed uint64   `json:"seed,omitempty"`
+	Op   string `json:"op"`
+	Off  int    `json:"off,omitempty"`
+	Len  int    `json:"len,omitempty"`
+	Seed uint64 `json:"seed,omitempty"`
 }
 
 // reply is the answer. An Error is a failure of the demonstration.
 type reply struct {
-	Error string   `json:"error,omitempty"`
-	PID   int      `json:"pid,omitempty"`
-	Addr  string   `json:"addr,omitempty"`
-	QPs   []qpInfo `json:"qps,omitempty"`
-	VAddr uint64   `json:"vaddr,omitempty"`
-	RKey  uint32   `json:"rkey,omitempty"`
-	Word  uint64   `json:"word,omitempty"`
-	Event string   `json:"event,omitempty"`
+	Error string `json:"error,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Addr  string `json:"addr,omitempty"` // address and port that it listens at
+	VAddr uint64 `json:"vaddr,omitempty"`
+	RKey  uint32 `json:"rkey,omitempty"`
+	Word  uint64 `json:"word,omitempty"`
+	Event string `json:"event,omitempty"`
 }
 
 // peerLink is the parent's end of the pipes.

@@ -2,15 +2,17 @@ package demo
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -50,7 +52,9 @@ type stage struct {
 	n    *node
 	peer *peerLink
 	far  reply // what the peer said of itself
-	sum  summary
+	// farAddr is where it listens.
+	farAddr netip.AddrPort
+	sum     summary
 }
 
 func show(ctx context.Context, env *tool.Env, o *options, dev *verbs.Device, spawn spawner) (err error) {
@@ -121,54 +125,48 @@ func (s *stage) meet() error {
 	if s.far, err = s.peer.ask(request{Op: "hello"}); err != nil {
 		return err
 	}
-	s.sum.Addr, s.sum.PeerAddr = s.n.dev.Addrs()[0].String(), s.far.Addr
+	if s.farAddr, err = netip.ParseAddrPort(s.far.Addr); err != nil {
+		return fmt.Errorf("the peer process's address: %w", err)
+	}
+	s.sum.Addr, s.sum.PeerAddr = s.n.dev.Addrs()[0].String(), s.farAddr.Addr().String()
 	s.say("\n            this process  pid %-8d device on %s\n            its peer      pid %-8d device on %s\n",
-		os.Getpid(), s.sum.Addr, s.far.PID, s.far.Addr)
+		os.Getpid(), s.sum.Addr, s.far.PID, s.sum.PeerAddr)
 	return nil
 }
 
 func (s *stage) connect() error {
-	s.headline("connect", "Each side tells the other its queue pair number, first packet number and address,\n"+
-		"            here over a pipe; then both move their queue pairs to \"ready to send\".")
-	if err := s.n.connect(s.far.QPs); err != nil {
+	s.headline("connect", "roce.Dial here, Accept there: RDMA-CM tells each side the other's queue pair number and\n"+
+		"            first packet number, and both move their queue pairs to \"ready to send\".")
+	if err := s.n.dial(s.ctx, s.farAddr); err != nil {
 		return err
 	}
-	if _, err := s.peer.ask(request{Op: "connect", QPs: s.n.infos()}); err != nil {
+	if _, err := s.peer.ask(request{Op: "connect"}); err != nil {
 		return err
 	}
-	s.outcome("queue pair %v here, %v there, path MTU %d bytes", s.n.qps[mainQP].Num(), ib.QPN(s.far.QPs[mainQP].QPN), s.n.dev.Port().ActiveMTU.Bytes())
+	attr, _, err := s.n.conns[mainConn].QP().Query()
+	if err != nil {
+		return err
+	}
+	s.outcome("queue pair %v here, %v there, path MTU %d bytes", s.n.conns[mainConn].QP().Num(), attr.DestQPN, attr.PathMTU.Bytes())
 	return nil
 }
 
-// do posts a work request and waits for its completion, whatever its status.
-func (s *stage) do(qp int, wr verbs.SendWR) (verbs.WC, time.Duration, error) {
-	wr.Flags |= verbs.SendSignaled
+// timed returns how long f took.
+func timed(f func() error) (time.Duration, error) {
 	start := time.Now()
-	if err := s.n.qps[qp].PostSend(&wr); err != nil {
-		return verbs.WC{}, 0, err
-	}
-	wc, err := s.n.wait(s.ctx)
-	return wc, time.Since(start), err
+	err := f()
+	return time.Since(start), err
 }
 
-// must is do for a work request that has to succeed.
-func (s *stage) must(wr verbs.SendWR) (time.Duration, error) {
-	wc, took, err := s.do(mainQP, wr)
-	if err == nil {
-		err = verbs.WCError(&wc)
-	}
-	return took, err
-}
-
-// remote returns a work request to the peer's memory.
-func (s *stage) remote(op verbs.WROpcode, off int, sge verbs.SGE) verbs.SendWR {
-	return verbs.SendWR{Opcode: op, SGList: []verbs.SGE{sge}, RemoteAddr: s.far.VAddr + uint64(off), RKey: ib.RKey(s.far.RKey)}
+// remote names a piece of the peer's memory.
+func (s *stage) remote(off, n int) roce.RemoteMemory {
+	return roce.RemoteMemory{Addr: s.far.VAddr + uint64(off), RKey: ib.RKey(s.far.RKey), Len: uint32(n)}
 }
 
 func (s *stage) send() error {
 	s.headline("SEND", "A message; the peer has posted a receive, which says where it shall go.")
 	pattern(s.n.buf.Bytes()[:helloBytes], seedSend)
-	took, err := s.must(verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{s.n.mr.SGE(0, helloBytes)}})
+	took, err := timed(func() error { return s.n.conns[mainConn].Send(s.ctx, s.n.buf.Bytes()[:helloBytes]) })
 	if err != nil {
 		return err
 	}
@@ -183,7 +181,9 @@ func (s *stage) write() error {
 	s.headline("WRITE", "Straight into the peer's registered memory, at an address and with a key that it\n"+
 		"            gave us. The peer's program does nothing and is not told.")
 	pattern(s.n.buf.Bytes()[:dataBytes], seedWrite)
-	took, err := s.must(s.remote(verbs.WRWrite, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	took, err := timed(func() error {
+		return s.n.conns[mainConn].Write(s.ctx, s.n.buf.Bytes()[:dataBytes], s.remote(dataOffset, dataBytes))
+	})
 	if err != nil {
 		return err
 	}
@@ -199,23 +199,17 @@ func (s *stage) read() error {
 	if _, err := s.peer.ask(request{Op: "fill", Seed: seedRead}); err != nil {
 		return err
 	}
-	took, err := s.must(s.remote(verbs.WRRead, dataOffset, s.n.mr.SGE(0, dataBytes)))
+	took, err := timed(func() error {
+		return s.n.conns[mainConn].Read(s.ctx, s.n.buf.Bytes()[:dataBytes], s.remote(dataOffset, dataBytes))
+	})
 	if err != nil {
 		return err
 	}
-	if i := differs(s.n.memory()[:dataBytes], seedRead); i >= 0 {
+	if i := differs(s.n.buf.Bytes()[:dataBytes], seedRead); i >= 0 {
 		return fmt.Errorf("byte %d of the %d read is wrong", i, dataBytes)
 	}
 	s.outcome("%d bytes after %v, each one right", dataBytes, took.Round(time.Microsecond))
 	return nil
-}
-
-// atomic runs an atomic operation and returns the word as it was before.
-func (s *stage) atomic(wr verbs.SendWR) (uint64, error) {
-	if _, err := s.must(wr); err != nil {
-		return 0, err
-	}
-	return binary.NativeEndian.Uint64(s.n.memory()), nil
 }
 
 // expect compares the two sides' views of the word.
@@ -233,9 +227,7 @@ func (s *stage) expect(before, wantBefore, wantNow uint64) error {
 func (s *stage) fetchAdd() error {
 	const add = 7
 	s.headline("FETCH_ADD", "Add to a word in the peer's memory and get its old value, with nothing in between.")
-	wr := s.remote(verbs.WRFetchAdd, wordOffset, s.n.mr.SGE(0, 8))
-	wr.CompareAdd = add
-	before, err := s.atomic(wr)
+	before, err := s.n.conns[mainConn].FetchAdd(s.ctx, s.remote(wordOffset, 8), add)
 	if err != nil {
 		return err
 	}
@@ -253,9 +245,7 @@ func (s *stage) compareSwap() error {
 		{value, changed, value, changed},
 		{value, 1, changed, changed},
 	} {
-		wr := s.remote(verbs.WRCompareSwap, wordOffset, s.n.mr.SGE(0, 8))
-		wr.CompareAdd, wr.Swap = c.compare, c.swap
-		before, err := s.atomic(wr)
+		before, err := s.n.conns[mainConn].CompareSwap(s.ctx, s.remote(wordOffset, 8), c.compare, c.swap)
 		if err != nil {
 			return err
 		}
@@ -273,17 +263,19 @@ func (s *stage) compareSwap() error {
 
 func (s *stage) wrongKey() error {
 	s.headline("wrong key", "A WRITE with a key that is not the peer's: the key is what protects its memory.")
-	wr := s.remote(verbs.WRWrite, dataOffset, s.n.mr.SGE(0, 4096))
-	wr.RKey ^= 0x5a5a5a5a
+	place := s.remote(dataOffset, 4096)
+	place.RKey ^= 0x5a5a5a5a
 	pattern(s.n.buf.Bytes()[:4096], seedWrite)
-	wc, _, err := s.do(victimQP, wr)
-	if err != nil {
-		return err
+	victim := s.n.conns[victimConn]
+	err := victim.Write(s.ctx, s.n.buf.Bytes()[:4096], place)
+	var status *roce.StatusError
+	if !errors.As(err, &status) || status.WC.Status != verbs.WCRemoteAccessErr {
+		return fmt.Errorf("a WRITE with a wrong key ended with %v instead of %q", err, verbs.WCRemoteAccessErr)
 	}
-	if wc.Status != verbs.WCRemoteAccessErr {
-		return fmt.Errorf("a WRITE with a wrong key ended with %q instead of %q", wc.Status, verbs.WCRemoteAccessErr)
+	if stats := victim.Stats(); stats.State != roce.ConnFailed {
+		return fmt.Errorf("after the refusal the connection is %v instead of %v", stats.State, roce.ConnFailed)
 	}
-	if state := s.n.qps[victimQP].State(); state != verbs.StateErr {
+	if state := victim.QP().State(); state != verbs.StateErr {
 		return fmt.Errorf("after the refusal the queue pair is in %v instead of %v", state, verbs.StateErr)
 	}
 	r, err := s.peer.ask(request{Op: "event"})
@@ -294,6 +286,6 @@ func (s *stage) wrongKey() error {
 		return fmt.Errorf("the peer's memory changed: %w", err)
 	}
 	s.outcome("refused: %v (status %d). The peer was told (%s), its memory is as it was,\n"+
-		"and this queue pair is in the error state: nothing more goes over it.", wc.Status, wc.Status, r.Event)
+		"and this queue pair is in the error state: nothing more goes over it.", status.WC.Status, status.WC.Status, r.Event)
 	return nil
 }

@@ -213,4 +213,7 @@ func (i *info) printLink(row func(name, format string, args ...any)) {
 	row("ecn", "%s", onOff(l.ECN))
 	row("send_buffer", "%d", l.SendBufferBytes)
 	row("recv_buffer", "%d", l.RecvBufferBytes)
+	if l.Alone != "" {
+		row("not_shared", "%s", l.Alone)
+	}
 }

@@ -83,15 +83,7 @@ func (v *receiver) finished() bool {
 func (v *receiver) run(size int) (bwReport, error) {
 	defer v.progress.Done()
 	var first int64
-	for !v.finished() {
-		wcs, err := v.take(true)
-		now := nowNs()
-		if timeUp(err) || err == nil && v.watch.over(now) {
-			break
-		}
-		if err != nil {
-			return bwReport{}, err
-		}
+	err := v.completions(v.finished, nil, func(wcs []verbs.WC, now int64) error {
 		if first == 0 {
 			first = now
 			v.begin(now)
@@ -99,10 +91,14 @@ func (v *receiver) run(size int) (bwReport, error) {
 		v.watch.count(now, uint64(len(wcs)))
 		for i := range wcs {
 			if err := v.complete(&wcs[i]); err != nil {
-				return bwReport{}, err
+				return err
 			}
 		}
 		v.progress.Update(v.received)
+		return nil
+	})
+	if err != nil {
+		return bwReport{}, err
 	}
 	if v.watch.total > 0 {
 		return bwOf(size, v.watch.samples, v.watch.sampled(), 0, v.s.o.ReportGbits), nil
@@ -119,20 +115,14 @@ func runBoth(q *requester, v *receiver) (bwReport, error) {
 	if sending {
 		q.begin(start)
 	}
-	for !q.finished() || !v.finished() {
-		if sending {
-			if err := q.fill(); err != nil {
-				return bwReport{}, err
-			}
+	finished := func() bool { return q.finished() && v.finished() }
+	fill := func() error {
+		if !sending {
+			return nil
 		}
-		wcs, err := q.take(true)
-		now := nowNs()
-		if timeUp(err) || err == nil && q.watch.over(now) {
-			break
-		}
-		if err != nil {
-			return bwReport{}, err
-		}
+		return q.fill()
+	}
+	err := q.completions(finished, fill, func(wcs []verbs.WC, now int64) error {
 		for i := range wcs {
 			wc := &wcs[i]
 			if wc.ID&idRecv == 0 {
@@ -145,10 +135,14 @@ func runBoth(q *requester, v *receiver) (bwReport, error) {
 			}
 			q.watch.count(now, 1)
 			if err := v.complete(wc); err != nil {
-				return bwReport{}, err
+				return err
 			}
 		}
 		q.progress.Update(q.done)
+		return nil
+	})
+	if err != nil {
+		return bwReport{}, err
 	}
 	return q.report(nowNs() - start), nil
 }

@@ -184,22 +184,15 @@ func (q *requester) run() (bwReport, error) {
 	defer q.progress.Done()
 	start := nowNs()
 	q.begin(start)
-	for !q.finished() {
-		if err := q.fill(); err != nil {
-			return bwReport{}, err
-		}
-		wcs, err := q.take(true)
-		now := nowNs()
-		if timeUp(err) || err == nil && q.watch.over(now) {
-			break
-		}
-		if err != nil {
-			return bwReport{}, err
-		}
+	err := q.completions(q.finished, q.fill, func(wcs []verbs.WC, now int64) error {
 		for i := range wcs {
 			q.watch.count(now, q.complete(&wcs[i], now))
 		}
 		q.progress.Update(q.done)
+		return nil
+	})
+	if err != nil {
+		return bwReport{}, err
 	}
 	return q.report(nowNs() - start), nil
 }

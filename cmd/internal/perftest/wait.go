@@ -92,6 +92,31 @@ func (r *runner) begin(now int64) {
 	r.timer = time.AfterFunc(time.Duration(r.watch.total), func() { r.stop(errTimeUp) })
 }
 
+// completions is the loop of a bandwidth test: it posts what fits, if there is something to post
+// with, and hands over completions as they come, until the test has finished or the time
+// of -D is up.
+func (r *runner) completions(finished func() bool, fill func() error, handle func(wcs []verbs.WC, now int64) error) error {
+	for !finished() {
+		if fill != nil {
+			if err := fill(); err != nil {
+				return err
+			}
+		}
+		wcs, err := r.take(true)
+		now := nowNs()
+		if timeUp(err) || err == nil && r.watch.over(now) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := handle(wcs, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // timeUp reports whether err only says that the time of -D is over.
 func timeUp(err error) bool { return errors.Is(err, errTimeUp) }
 

@@ -23,6 +23,8 @@ type DeviceOptions struct {
 	CC      cc.Algorithm
 	CCRate  int // Gb/s; 0: that of the interface
 	CCOnNAK bool
+	Trace   string // file that every packet is written to
+	Stat    bool   // "roce stat" sees it
 }
 
 // Options returns the table of these options.
@@ -37,7 +39,9 @@ func (d *DeviceOptions) Options() []getopt.Option {
 		{Long: "no-gro", Help: "receive every packet by itself", Set: getopt.Bool(&d.NoGRO)},
 		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
 		{Long: "cc-rate", Arg: "Gb/s", Help: "line rate for congestion control (default: that of the interface)", Set: getopt.Int(&d.CCRate, 1, 3200)},
+		{Long: "trace", Arg: "file", Help: "write every packet to a pcapng file, or to a named pipe: see roce explain, roce dump", Set: getopt.String(&d.Trace)},
 		{Long: "cc-nak", Help: "congestion control takes a lost packet for congestion", Set: getopt.Bool(&d.CCOnNAK)},
+		{Long: "stat", Help: "\"roce stat\" sees the device (also GOROCE_STAT=1 in the environment)", Set: getopt.Bool(&d.Stat)},
 	}
 }
 

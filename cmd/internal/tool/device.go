@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/stat"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -96,6 +97,10 @@ func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Pl
 		UDP:     udp.Options{DisableGSO: d.NoGSO, DisableGRO: d.NoGRO},
 	}
 	cfg.Tuning.Congestion = d.congestion(p.Iface)
+	open, err := d.traced(open, &cfg)
+	if err != nil {
+		return nil, nil, p, err
+	}
 	dev, release, err := d.openOn(open, cfg)
 	for _, spare := range p.Spares {
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
@@ -111,5 +116,21 @@ func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Pl
 		}
 		return nil, nil, p, err
 	}
+	if d.Stat || os.Getenv(statEnv) != "" && os.Getenv(statEnv) != "0" {
+		release = showing(env, dev, release)
+	}
 	return dev, release, p, nil
+}
+
+// statEnv in the environment is --stat for tools that are not started by hand.
+const statEnv = "GOROCE_STAT"
+
+// showing lets "roce stat" see a device until it is released.
+func showing(env *Env, dev *verbs.Device, release func() error) func() error {
+	srv, err := stat.Serve(dev)
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "roce: \"roce stat\" will not see this: %v\n", err)
+		return release
+	}
+	return func() error { return errors.Join(srv.Close(), release()) }
 }

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/netip"
 )
@@ -15,6 +16,8 @@ type Env struct {
 	// Terminal says that Stderr is a terminal, where a progress line makes
 	// sense.
 	Terminal bool
+	// Screen is how Stdout can look.
+	Screen Screen
 	// Open opens the device; nil is OpenDevice.
 	Open OpenFunc
 	// Listening, if set, is called with the address of a server's TCP port
@@ -33,6 +36,12 @@ type Command struct {
 type Text struct{ Text string }
 
 func (t *Text) Error() string { return t.Text }
+
+// Exit is an "error" of a command that has said all there is to say: only the exit status
+// is left, which tells scripts.
+type Exit struct{ Status int }
+
+func (e *Exit) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
 
 // WriteJSON writes v as one line of JSON.
 func WriteJSON(w io.Writer, v any) error {

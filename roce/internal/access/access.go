@@ -7,27 +7,40 @@
 package access
 
 import (
+	"context"
+
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
 
 var (
-	// Shard returns what runs a *verbs.Device; nil for a zero one.
+	// Shard returns the first of the shards that run a *verbs.Device; nil for a zero one. It has
+	// the communication manager.
 	Shard func(device any) *shard.Shard
+
+	// ShardOf returns the shard that a *verbs.QP is on. Its lock comes after that of the first one.
+	ShardOf func(qp any) *shard.Shard
+
+	// Wait is Shard.Wait for what any shard of a *verbs.Device may bring.
+	Wait func(device any, ctx context.Context, notify <-chan struct{}, tries int) error
+
+	// NextVector returns the completion vector for the next connection of a *verbs.Device.
+	NextVector func(device any) int
 
 	// QP returns the engine's half of a *verbs.QP.
 	QP func(qp any) *transport.QP
 
 	// ClaimQP makes the caller the one who moves a *verbs.QP through its states.
-	// established is called with the lock held at the first packet of the peer. It reports false
-	// if somebody has the queue pair already. The lock is held.
+	// established is called with the lock of the first shard held, at or after the first packet of the
+	// peer. It reports false if somebody has the queue pair already. The lock of its shard is held.
 	ClaimQP func(qp any, established func()) bool
 
-	// ReleaseQP ends ClaimQP. The lock is held.
+	// ReleaseQP ends ClaimQP. The lock of the queue pair's shard is held.
 	ReleaseQP func(qp any)
 
 	// ConnectQP takes a *verbs.QP from INIT to RTS, towards a *verbs.RemoteInfo, with the
-	// attributes and the rights of a *verbs.ConnAttr. The lock is held.
+	// attributes and the rights of a *verbs.ConnAttr. The lock of its shard is held, and now is
+	// that shard's time.
 	ConnectQP func(qp any, now int64, remote, attr any) error
 
 	// CQ returns the waiting side of a *verbs.CQ.
@@ -45,6 +58,8 @@ var (
 
 // Waiter is how a goroutine waits for completions and for something else at the same time.
 type Waiter interface {
+	// Shard returns the shard of the queue.
+	Shard() *shard.Shard
 	// Signal is set when there are completions while somebody is between Enter and
 	// Leave.
 	Signal() shard.Signal

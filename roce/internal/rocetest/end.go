@@ -113,13 +113,14 @@ func (e *End) Wait(t testing.TB, ctx context.Context) verbs.WC {
 // SimAddr is an address of a simulated network.
 func SimAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 
-// SimDevices opens devices on a simulated network.
-func SimDevices(t testing.TB, f *sim.Fabric, n int) []*verbs.Device {
+// SimDevices opens devices on a simulated network, with one shard if no number is given.
+func SimDevices(t testing.TB, f *sim.Fabric, n int, shards ...int) []*verbs.Device {
+	shards = append(shards, 1)
 	ds := make([]*verbs.Device, n)
 	for i := range ds {
 		l, err := f.Link(SimAddr(i + 1))
 		require.NoError(t, err)
-		ds[i] = OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand()})
+		ds[i] = OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand(), Shards: shards[0]})
 	}
 	return ds
 }

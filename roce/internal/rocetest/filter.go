@@ -41,7 +41,7 @@ func CMMessage(tx *transport.TxPacket) (a mad.Attribute, ok bool) {
 	return mad.Attribute(binary.BigEndian.Uint16(p.Payload[16:])), true
 }
 
-// FilteredPair is two peers on a fabric; what the first one sends passes drop.
+// FilteredPair is two peers on a fabric, the second with two shards; what the first one sends passes drop.
 func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	f := sim.New(sim.Config{Seed: 4})
 	lc, err := f.Link(SimAddr(1))
@@ -49,5 +49,5 @@ func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	ls, err := f.Link(SimAddr(2))
 	require.NoError(t, err)
 	wrap := func(l link.Link) (link.Link, error) { return &madFilter{l, drop}, nil }
-	return NewPeer(t, verbs.Config{Link: lc, Rand: f.Rand(), WrapLink: wrap}), NewPeer(t, verbs.Config{Link: ls, Rand: f.Rand()})
+	return NewPeer(t, verbs.Config{Link: lc, Rand: f.Rand(), WrapLink: wrap}), NewPeer(t, verbs.Config{Link: ls, Rand: f.Rand(), Shards: 2})
 }

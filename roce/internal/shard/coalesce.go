@@ -10,7 +10,7 @@ import "sync/atomic"
 // while the goroutine of an event-driven shard is at work, which sends what
 // waits on its second turn after the last post, about 2 us later. Sooner than
 // that it leaves with whatever else is sent, when there is enough
-// to fill a datagram, before a completion queue is found empty, and before the
+// to fill a datagram, before a completion queue is found empty (but see crowd), and before the
 // goroutine blocks. So a message by itself leaves at once, in the call that
 // posts it, and one that is followed by others waits at most as long as its
 // acknowledgement would.

@@ -4,7 +4,8 @@
 // link and engine is here: who receives (loop.go), when to transmit (schedule.go
 // and its rules: delayedack.go, coalesce.go), when a timer may run (horizon.go), how a
 // goroutine waits (wait.go, turn.go, yield.go), what becomes of memory that is
-// gone (fault.go), and alarms on the clock of the link (alarm.go).
+// gone (fault.go), alarms on the clock of the link (alarm.go), and calls up to the first shard of
+// a device (upcall.go).
 //
 // The objects of package verbs sit above and call in; what the engine has to say comes
 // back through [Owner]. The communication manager, which has queue pair 1, is a
@@ -19,4 +20,10 @@
 //
 // The lock of the receiving side comes before the lock of the engine. A service and the owner
 // are called with the lock of the engine held, and do not block.
+//
+// A device has several shards. Their locks are taken in the order of [Shard.Index]: nobody asks
+// for one while holding a later one. So the communication manager, on the first shard, reaches the queue
+// pairs of all others; what these have to tell it waits until their lock is given back ([Shard.Upcall]). The
+// lock of a receiving side comes before all locks of engines, of which shard ever. Each link has
+// a clock of its own: times of one shard mean nothing to another.
 package shard

@@ -17,6 +17,9 @@ const (
 	// programs commonly keep under way, and a datagram of large packets.
 	coalesceMessages = 32
 	coalesceBytes    = 60 << 10
+	// crowdSize is how many goroutines have to be woken together for their answers to wait for each
+	// other: fewer are conversations, of which each waits for its answer.
+	crowdSize = 3
 	// maxUnread is how many packets may wait in a link that does not know itself:
 	// as many small ones as there is room for in a socket buffer of 32 MiB.
 	maxUnread = 1 << 16

@@ -21,6 +21,7 @@ func Always() bool { return true }
 // This is the one loop that receives: the goroutine of a shard, the goroutine that polls,
 // and the simulation call it.
 func (s *Shard) progress(expectReply func() bool) (bool, error) {
+	s.beginUpcalls()
 	looked := false
 	for gathered := 0; ; {
 		n, err := s.link.Recv(s.rx)
@@ -31,6 +32,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		timer := s.timersDue(now)
 		quiet := s.posts.quiet()
 		if n == 0 && gathered == 0 && !timer && !quiet && !s.link.Blocked() {
+			s.makeUpcalls(nil, 0)
 			return false, nil
 		}
 		gathered += n
@@ -60,7 +62,9 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		default:
 			s.Flush(now)
 		}
+		up := s.takeUpcalls()
 		s.mu.Unlock()
+		s.makeUpcalls(up, n)
 		return true, nil
 	}
 }
@@ -87,7 +91,11 @@ func (s *Shard) loop() {
 		// or blocks in a system call keeps its processor from the others, until the
 		// runtime notices (20 us to 10 ms later). With nobody to run this costs
 		// 0.1 us.
+		s.crowd.goes()
 		runtime.Gosched()
+		if s.crowd.returns() {
+			s.SendPosted()
+		}
 		s.endAckDelay()
 		if !busy {
 			s.GiveWay() // other threads, too
@@ -116,6 +124,10 @@ func (s *Shard) loop() {
 // block waits in the link until something happens.
 func (s *Shard) block(now int64) error {
 	s.mu.Lock()
+	if s.up.wanted.Load() || len(s.up.marked) > 0 {
+		s.mu.Unlock()
+		return nil
+	}
 	if s.link.Blocked() || s.posts.waiting() {
 		s.Flush(now)
 	}
@@ -144,14 +156,13 @@ func (s *Shard) block(now int64) error {
 	return err
 }
 
-// fail closes the shard from inside because its link is broken.
+// fail has the owner close the shard because its link is broken.
 func (s *Shard) fail(err error) {
 	if s.Closed() {
 		return
 	}
-	s.fatalErr.CompareAndSwap(nil, &err)
 	s.owner.Failed(err)
-	go s.Close() // which waits for the caller's goroutine
+	go s.owner.Close() // which waits for the caller's goroutine
 }
 
 // Poll makes progress from the caller's goroutine, as progress does, unless the goroutine
@@ -170,9 +181,8 @@ func (s *Shard) Poll(expectReply func() bool) {
 	_, err := s.progress(expectReply)
 	s.rxMu.Unlock()
 	if err != nil && !s.Closed() {
-		s.fatalErr.CompareAndSwap(nil, &err)
 		s.owner.Failed(err)
-		s.Close()
+		s.owner.Close()
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 //   - An acknowledgement waits for a reply that the application may be about to
 //     post, or for what else is at hand in the link (delayedAck).
 //   - A message that is posted behind others waits for more of its kind
-//     (coalescer).
+//     (coalescer), or for those of others that were woken with its poster (crowd).
 //
 // Whatever is sent takes along all that waits.
 
@@ -81,8 +81,16 @@ func (s *Shard) Settle(now int64) {
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	// Only the goroutine of the shard would send it later.
-	if !s.Background() || s.blocked || !inFlight || !s.posts.add(bytes) {
+	if !s.Background() || s.blocked || !inFlight && !s.crowd.out.Load() || !s.posts.add(bytes) {
 		s.Flush(now)
+	}
+}
+
+// SendBeforeWait is SendPosted for a poster that is going to wait: it leaves that to the
+// goroutine of the shard if others have been woken with it, who may post too.
+func (s *Shard) SendBeforeWait() {
+	if s.posts.waiting() && !s.crowd.leave() {
+		s.SendPosted()
 	}
 }
 
@@ -147,7 +155,10 @@ func (s *Shard) handOut() {
 }
 
 // Woke notes that the packets that are being handled were waited for. The lock is held.
-func (s *Shard) Woke() { s.woke = true }
+func (s *Shard) Woke() {
+	s.woke = true
+	s.crowd.woke()
+}
 
 // noteTimers notes when the engine's and the service's next timer is due. The lock is
 // held.

@@ -37,8 +37,10 @@ type Owner interface {
 	Event(transport.Event)
 	// PortChanged tells of the interfaces under the link. before is nil the first time.
 	PortChanged(before, now *link.PortState)
-	// Failed tells that the link is broken. The shard closes.
+	// Failed tells that the link is broken: what was made of it is to be closed.
 	Failed(error)
+	// Close closes what Failed told of. It is called without locks, and may wait.
+	Close()
 }
 
 // Service is what has queue pair 1. It is the user data of its completion queue. All its
@@ -64,11 +66,13 @@ type Config struct {
 	Alone   bool  // with Polling, for tests: the goroutine never takes over
 	SpinNs  int64 // 0 is the default, negative none
 	Owner   Owner
+	Index   int              // of the shards of a device
 	Engine  transport.Config // Addrs, MTU, Mem, Rand and Room are filled in
 }
 
 // Shard is one engine on one link.
 type Shard struct {
+	index   int
 	mode    Mode
 	link    link.Link
 	slotted link.Slotted
@@ -82,8 +86,7 @@ type Shard struct {
 	credits bool // Tuning.EndToEndCredits
 	owner   Owner
 
-	// mu guards the engine, the table of memory, and the sending side of the
-	// link.
+	// mu guards the engine and the sending side of the link.
 	mu       sync.Mutex
 	eng      *transport.Engine
 	table    *mem.Table
@@ -95,9 +98,11 @@ type Shard struct {
 	ack      delayedAck
 	keeper   keeper
 	posts    coalescer
+	crowd    crowd
 	service  Service // nil until there is one
 	yield    yielder
 	alarms   alarmClock
+	up       upcalls
 
 	// rxMu guards the receiving side of the link.
 	rxMu    sync.Mutex
@@ -109,8 +114,10 @@ type Shard struct {
 	nextTimer atomic.Int64
 
 	port     atomic.Pointer[link.PortState] // nil if the link does not say
+	ending   sync.Once
 	closing  sync.Once
-	closed   chan struct{} // closed when Close begins
+	closed   chan struct{} // closed when End is called
+	ended    atomic.Bool   // the same, for who may be in another bubble of testing/synctest
 	closeErr error
 	fatalErr atomic.Pointer[error] // why the link failed
 }
@@ -118,7 +125,7 @@ type Shard struct {
 // New makes a shard, which Start sets going. On an error the link is the caller's again.
 func New(c Config) (*Shard, error) {
 	s := &Shard{
-		link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
+		index: c.Index, link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
 		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}),
 		tx:     make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
@@ -147,7 +154,7 @@ func New(c Config) (*Shard, error) {
 	s.guid[0] = s.guid[0]&^1 | 2 // local, individual
 	ec := c.Engine
 	ec.GIDs, ec.MTU, ec.Mem, ec.Rand, ec.Room = s.addrs, s.mtu, s.table, s.rand, s.link.Capabilities().Room
-	ec.Slot = s.Slot()
+	ec.Slot, ec.GSO = s.Slot(), s.link.Capabilities().GSO
 	s.slotted = slottedOf(c.Link, c.Base)
 	var err error
 	if s.eng, err = transport.New(ec); err != nil {
@@ -177,13 +184,26 @@ func SchedulerOf(l link.Link) link.Scheduler {
 	return nil
 }
 
-// Close ends the shard: every waiting call returns [kind.Closed], and nothing of the shard
-// runs any more when Close returns. The service may say a last word to its peers. Closing
-// again does nothing and returns the same.
-func (s *Shard) Close() error {
-	s.closing.Do(func() {
+// End begins to close the shard: every waiting call returns [kind.Closed], joined with
+// the reason unless that is nil. Of several shards each ends before the first of them closes, so that
+// nobody finds one open who was told that another is closed.
+func (s *Shard) End(reason error) {
+	s.ending.Do(func() {
+		if reason != nil {
+			s.fatalErr.CompareAndSwap(nil, &reason)
+		}
+		s.ended.Store(true)
 		close(s.closed)
 		s.link.Wake()
+	})
+}
+
+// Close ends the shard, and nothing of it runs any more when Close returns. The service may say
+// a last word to its peers. Closing again does nothing and returns the same. The table of memory
+// is left to the caller: it may have other users.
+func (s *Shard) Close() error {
+	s.End(nil)
+	s.closing.Do(func() {
 		s.keeper.stop()
 		if s.driven != nil {
 			s.driven.Attach(nil)
@@ -196,7 +216,6 @@ func (s *Shard) Close() error {
 			s.service.Shutdown(s.link.Now())
 		}
 		s.shut = true
-		s.table.Close()
 		s.closeErr = s.link.Close()
 		s.mu.Unlock()
 		s.rxMu.Unlock()
@@ -237,17 +256,10 @@ func (s *Shard) Command(f func(now int64) error) error {
 	return err
 }
 
-// Closed reports whether Close has begun.
-func (s *Shard) Closed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
+// Closed reports whether End was called.
+func (s *Shard) Closed() bool { return s.ended.Load() }
 
-// Done is closed when Close begins.
+// Done is closed when End is called.
 func (s *Shard) Done() <-chan struct{} { return s.closed }
 
 // ClosedErr is kind.Closed, joined with the reason if the link failed.
@@ -261,7 +273,7 @@ func (s *Shard) ClosedErr() error {
 // Engine returns the engine. It is used with the lock held.
 func (s *Shard) Engine() *transport.Engine { return s.eng }
 
-// Table returns the table of memory. It is used with the lock held.
+// Table returns the table of memory, which has a lock of its own.
 func (s *Shard) Table() *mem.Table { return s.table }
 
 // Link returns the link.
@@ -279,6 +291,10 @@ func (s *Shard) Rand() io.Reader { return s.rand }
 // GUID is a fresh one of this opening: peers take requests of a device that was opened
 // anew, and knows nothing of its connections, for those of another.
 func (s *Shard) GUID() uint64 { return binary.BigEndian.Uint64(s.guid[:]) }
+
+// Index is the place among the shards of a device. The first has queue pair 1. Who takes the
+// locks of several takes them in this order.
+func (s *Shard) Index() int { return s.index }
 
 // Mode says what makes the shard move.
 func (s *Shard) Mode() Mode { return s.mode }

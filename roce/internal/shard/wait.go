@@ -31,12 +31,7 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 	case s.mode == Driven:
 		return s.waitDriven(ctx, notify)
 	}
-	if !s.Background() {
-		s.takeOver()
-	}
-	if s.keeper.eager.Load() != 0 {
-		s.keeper.eager.Store(0)
-	}
+	s.attend()
 	select {
 	case <-notify:
 		return nil
@@ -44,6 +39,35 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 		return ctx.Err()
 	case <-s.closed:
 		return s.ClosedErr()
+	}
+}
+
+// WaitAny is Wait for something that may come by any of several shards of a device.
+func WaitAny(shards []*Shard, ctx context.Context, notify <-chan struct{}, tries int) error {
+	Attend(shards[1:])
+	return shards[0].Wait(ctx, notify, tries)
+}
+
+// Attend does for shards what Wait does, without a wait: for who waits for them with another one.
+func Attend(shards []*Shard) {
+	for _, s := range shards {
+		s.attend()
+	}
+}
+
+// attend does what Wait does for a shard, without a wait. In a simulation there is nothing to do:
+// time passes for all.
+func (s *Shard) attend() {
+	switch s.mode {
+	case Polling:
+		s.Poll(Never)
+	case EventDriven:
+		if !s.Background() {
+			s.takeOver()
+		}
+		if s.keeper.eager.Load() != 0 {
+			s.keeper.eager.Store(0)
+		}
 	}
 }
 

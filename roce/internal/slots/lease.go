@@ -59,7 +59,14 @@ func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration))
 	}
 }
 
-func open(addrs []Address, now func() int64) (*Lease, error) {
+// OpenSpare leases a slot for a device that has one already and does with fewer. It takes none of
+// those below FirstSpare, which are left to devices that have none, and does not wait.
+func OpenSpare(addrs []Address) (*Lease, error) { return openFrom(FirstSpare, addrs, bootTime) }
+
+func open(addrs []Address, now func() int64) (*Lease, error) { return openFrom(0, addrs, now) }
+
+// openFrom leases the first slot from one on that is free.
+func openFrom(first int, addrs []Address, now func() int64) (*Lease, error) {
 	l := &Lease{slot: -1}
 	for _, a := range addrs {
 		s, err := meet(a)
@@ -70,7 +77,7 @@ func open(addrs []Address, now func() int64) (*Lease, error) {
 		l.sets = append(l.sets, s)
 		l.services = append(l.services, map[mad.ServiceID]int{})
 	}
-	if err := l.take(now()); err != nil {
+	if err := l.take(first, now()); err != nil {
 		l.closeSets()
 		return nil, &AddressError{addrs[0].Addr, err}
 	}
@@ -85,10 +92,10 @@ func bootTime() int64 {
 	return t.Nano()
 }
 
-// take finds the slot.
-func (l *Lease) take(now int64) error {
+// take finds the slot, from the first that is considered on.
+func (l *Lease) take(first int, now int64) error {
 	resting := 0
-	for k := range Count {
+	for k := first; k < Count; k++ {
 		free, rests, err := l.try(k, now)
 		switch {
 		case err != nil:

@@ -370,3 +370,21 @@ func TestRequestsWithoutServer(t *testing.T) {
 	send(t, a, req)
 	require.Len(t, received(t, socket), 1)
 }
+
+// What a device has in addition comes from the second half, at once or not at all, and leaves the first half to
+// devices that have none.
+func TestSpare(t *testing.T) {
+	a := []Address{address()}
+	for k := FirstSpare; k < Count; k++ {
+		l, err := OpenSpare(a)
+		require.NoError(t, err)
+		defer l.Close()
+		require.Equal(t, k, l.slot)
+	}
+	_, err := OpenSpare(a)
+	require.ErrorIs(t, err, ErrFull)
+	l, err := Open(a)
+	require.NoError(t, err)
+	defer l.Close()
+	require.Zero(t, l.slot)
+}

@@ -10,6 +10,10 @@ const (
 	// Count is the number of slots of an address.
 	Count = 1 << Bits
 
+	// FirstSpare is the first slot that a device may have in addition to one that it has: many devices with
+	// many CPUs each are not to keep others out.
+	FirstSpare = Count / 2
+
 	// RestNs is how long the numbers of a slot are not used after the device has gone, in
 	// nanoseconds. Peers that do not know yet send on for that long: the communication manager's time in
 	// TIMEWAIT is 1 s. After that 18 random bits, PSN and the peer's address tell a late packet from

@@ -43,10 +43,14 @@ func SendLost(t testing.TB, l link.Link, batch []transport.TxPacket) (addr uint6
 func testLostMemory(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(12, 1))
 	page, path := LostPage(t), NewPath(p.A, p.B)
-	for _, n := range []int{8, p.maxPayload()} {
+	other := NewPath(p.A, p.B) // of another queue pair; what leaves shares datagrams
+	for i, n := range []int{8, p.maxPayload(), 8, p.maxPayload()} {
 		batch := make([]transport.TxPacket, 20)
-		for i := range batch {
-			batch[i] = Packet(r, path, n)
+		for k := range batch {
+			batch[k] = Packet(r, path, n)
+			if i >= 2 && k%3 == 0 {
+				batch[k].Path = other
+			}
 		}
 		const bad = 7
 		lost := &batch[bad]

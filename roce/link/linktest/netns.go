@@ -134,16 +134,21 @@ func (n *Net) plug(t testing.TB, index int) {
 	}{{n.A, n.A4, n.A6}, {n.B, n.B4, n.B6}} {
 		s.ns.Run("ip", "addr", "add", s.a4.String()+"/24", "dev", Device)
 		s.ns.Run("ip", "-6", "addr", "add", s.a6.String()+"/64", "dev", Device, "nodad")
-		// Let neighbours that do not answer fail after 100 ms, not after 3 s.
-		for _, family := range []string{"ipv4", "ipv6"} {
-			s.ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo 100 > retrans_time_ms", family, Device))
-		}
+		n.neighboursFailAfter(s.ns, 100*time.Millisecond)
 		// Until its link-local address has passed the test for duplicates, the kernel
 		// asks for no neighbour on its own account.
 		s.ns.Run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/"+Device+"/accept_dad")
 		s.ns.Run("ip", "link", "set", Device, "up")
 	}
 	n.waitReady(t)
+}
+
+// neighboursFailAfter sets how long the kernel of one side waits for a neighbour's answer, to
+// one question.
+func (n *Net) neighboursFailAfter(ns *Namespace, d time.Duration) {
+	for _, family := range []string{"ipv4", "ipv6"} {
+		ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo %d > retrans_time_ms", family, Device, d.Milliseconds()))
+	}
 }
 
 // waitReady waits until datagrams pass: IPv6 joins its multicast groups some time

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Pair) {
 		{"single packets", testSingle},
 		{"runs", testRuns},
 		{"mixed runs", testMixed},
+		{"many paths", testManyPaths},
 		{"both ways", testBothWays},
 		{"traffic class", testTrafficClass},
 		{"mark", testMark},

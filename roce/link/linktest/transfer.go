@@ -115,6 +115,38 @@ func testMixed(t *testing.T, p Pair) {
 	}
 }
 
+// Many queue pairs send to one peer by the same port, a few packets each, as requests and
+// answers of many connections do: they share datagrams, and those of each path stay in order.
+func testManyPaths(t *testing.T, p Pair) {
+	r := rand.New(rand.NewPCG(6, 6))
+	paths := make([]*transport.Path, 100)
+	for i := range paths {
+		paths[i] = NewPath(p.A, p.B)
+	}
+	check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, paths[0], 8)})
+	since := countersOf(p.A)
+	for range 20 {
+		var batch []transport.TxPacket
+		for _, path := range paths {
+			batch = append(batch, Packet(r, path, 1000))
+			switch r.IntN(4) {
+			case 0: // a message of several packets
+				batch = append(batch, Packet(r, path, 1000), Packet(r, path, r.IntN(1000)))
+			case 1: // and an ACK
+				batch = append(batch, Packet(r, path, 0))
+			}
+		}
+		for len(batch) > 0 { // few enough for any receive buffer
+			k := min(len(batch), 60)
+			check(t, p.A, p.B, p.Hops, batch[:k])
+			batch = batch[k:]
+		}
+	}
+	if a := since(); p.A.Capabilities().GSO {
+		require.Less(t, a.TxDatagrams, a.TxPackets/4, "they leave together")
+	}
+}
+
 func testBothWays(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(4, 4))
 	ab, ba := NewPath(p.A, p.B), NewPath(p.B, p.A)

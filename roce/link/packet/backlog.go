@@ -2,6 +2,7 @@ package packet
 
 import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,6 +13,7 @@ type backlog struct {
 	items []waiting
 	head  int
 	buf   []byte
+	of    []*transport.Path // of each packet
 
 	// one is the message header for sending from contiguous memory.
 	one struct {
@@ -25,6 +27,7 @@ type waiting struct {
 	path    *path
 	off, n  int // UDP payload in buf
 	segment int // 0 for a single packet
+	of      int // first of backlog.of
 	packets int
 }
 
@@ -36,12 +39,13 @@ func (t *sender) postpone(m *message) {
 		return
 	}
 	t.single = t.batch.Gather(t.single[:0], m)
-	t.postponeBytes(m.Path, t.single[m.Path.headLen:], m.SegmentSize(), m.Packets)
+	t.postponeBytes(m.Path, t.batch.Paths(m), t.single[m.Path.headLen:], m.SegmentSize())
 }
 
-func (t *sender) postponeBytes(p *path, data []byte, segment, packets int) {
+func (t *sender) postponeBytes(p *path, of []*transport.Path, data []byte, segment int) {
 	b := &t.backlog
-	b.items = append(b.items, waiting{path: p, off: len(b.buf), n: len(data), segment: segment, packets: packets})
+	b.items = append(b.items, waiting{path: p, off: len(b.buf), n: len(data), segment: segment, of: len(b.of), packets: len(of)})
+	b.of = append(b.of, of...)
 	b.buf = append(b.buf, data...)
 }
 
@@ -50,20 +54,21 @@ func (t *sender) retryBacklog() {
 	b := &t.backlog
 	for ; b.head < len(b.items); b.head++ {
 		w := &b.items[b.head]
-		data := b.buf[w.off : w.off+w.n]
+		data, of := b.buf[w.off:w.off+w.n], b.of[w.of:w.of+w.packets]
 		switch errno := t.sendOne(w.path, data, w.segment); {
 		case errno == 0:
 			t.stats.Sent(1, w.packets, w.n)
 		case errno == unix.EAGAIN:
 			return
 		case w.packets > 1 && refusesSegments(errno):
-			t.sendSingly(w.path, data, w.segment)
+			t.sendSingly(w.path, of, data, w.segment)
 		default:
-			t.lost(w.path, errno, w.packets)
+			t.lost(of, errno)
 		}
 	}
 	clear(b.items)
-	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
+	clear(b.of)
+	b.items, b.head, b.buf, b.of = b.items[:0], 0, b.buf[:0], b.of[:0]
 	t.blocked.Store(false)
 }
 

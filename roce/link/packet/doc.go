@@ -4,8 +4,7 @@
 // # What it has over a UDP socket
 //
 // It sees the IPv4 identification, so that the ICRC is checked with all its
-// bits, and chooses the UDP source port for each flow, which spreads flows over
-// the paths of a network. Receiving costs more than with a UDP socket, because the kernel
+// bits. Receiving costs more than with a UDP socket, because the kernel
 // also takes every frame through its own IP stack.
 //
 // # Receiving
@@ -23,8 +22,8 @@
 //
 // # Frames
 //
-// A run of packets of one path and equal size leaves as one frame with a
-// virtio header (PACKET_VNET_HDR) that asks for UDP segmentation; the kernel
+// Packets of equal size to one peer by one source port leave as one frame, whichever queue pairs
+// they are of, with a virtio header (PACKET_VNET_HDR) that asks for UDP segmentation; the kernel
 // or the card cuts it up and numbers the IPv4 identifications upwards from that in the frame, which
 // is 0. Single packets carry UDP checksum 0, as rdma_rxe sends them; a run needs one,
 // which is left to the card. Frames that were segmented by nobody, as between two
@@ -45,7 +44,14 @@
 // Up to 64 links, of any processes of one user, can have the same address, udp links among them: see package slots.
 // The filter of each lets the packets of its slot through, and messages to queue pair 1, of which each
 // takes its own. A coalesced frame comes to the link that its first packet is for, which hands the
-// others on. A link with a link-local address has its addresses for itself.
+// others on. A link with a link-local address, or one that may not open as many files, has its
+// addresses for itself: Capabilities().Alone says why.
+//
+// # Source ports
+//
+// Connections leave by one of 8 source ports, chosen by the one that they would have on a link that sends
+// by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because packets by different
+// ports, or with different IPv6 flow labels, cannot share a frame. Multicast keeps its port.
 //
 // # Neighbours
 //
@@ -79,6 +85,8 @@
 // off, and switches itself off if it is refused. A network card that offloads UDP
 // segmentation must count up IPv4 identifications, as the kernel's own segmentation does.
 //
-// A router that has a smaller MTU than the interface says so by ICMP to the kernel, which does not
-// know the flows of this link and forgets it: give the route an mtu, which is followed.
+// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6 "packet too big"). The
+// link hears it by raw sockets of its own, since the kernel knows no socket with the ports of the packet, and believes it for 10
+// minutes: longer packets are counted in transport.Path.TooLong. With Options.VLAN nothing is heard. The
+// mtu of a route is followed, too.
 package packet

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,17 +16,19 @@ func refusesSegments(e unix.Errno) bool {
 // sendSingly sends what was refused with segmentation packet by packet. If
 // that works, segmentation was the matter, and is switched off, or down to the
 // number of segments that older kernels take.
-func (t *sender) sendSingly(p *path, b []byte, segment int) {
+func (t *sender) sendSingly(p *path, of []*transport.Path, b []byte, segment int) {
 	count := (len(b) + segment - 1) / segment
 	ok, long := 0, false
 	for len(b) > 0 {
 		n := min(segment, len(b))
 		pkt := b[:n]
 		b = b[n:]
+		one := of[:1]
+		of = of[1:]
 		// Each now is in a frame of its own, with identification 0.
 		p.ICRC.Renew(pkt)
 		if errno := t.sendOne(p, pkt, 0); errno != 0 {
-			t.lost(p, errno, 1)
+			t.lost(one, errno)
 			long = long || errno == unix.EMSGSIZE
 			continue
 		}

@@ -7,6 +7,14 @@ const (
 	// poll has said that there are any.
 	asideTurns = 64
 
+	// Packets leave from this port on, and how many there are of them.
+	firstPort   = 0xC000
+	sourcePorts = 8
+
+	// maxPaths is how many flows a link remembers, so that paths can share them: peers, in
+	// practice, by the ports. Beyond that it begins anew.
+	maxPaths = 4096
+
 	// vnetBytes is the size of struct virtio_net_hdr without num_buffers.
 	vnetBytes = 10
 

@@ -24,11 +24,13 @@ var native = binary.NativeEndian
 // [link.Multicaster] and [link.Watcher].
 type Link struct {
 	opts     Options
+	spare    bool // made by Another
 	local    endpoint.Local
 	loopback int // index of the loopback interface
 	groups   groups
 
 	lease *slots.Lease // nil: the link has its addresses for itself
+	alone error        // why it has
 
 	tx sender
 	rx receiver
@@ -42,16 +44,29 @@ var (
 	_ link.Watcher     = (*Link)(nil)
 	_ link.Marker      = (*Link)(nil)
 	_ link.Slotted     = (*Link)(nil)
+	_ link.Divisible   = (*Link)(nil)
+	_ link.SourcePorts = (*Link)(nil)
 )
 
 // Open opens the link. The error is a [*link.OpenError] that says what to do.
-func Open(o Options) (*Link, error) {
-	l := &Link{opts: o, tx: sender{fd: -1}}
+func Open(o Options) (*Link, error) { return openSlot(o, false) }
+
+func openSlot(o Options, spare bool) (*Link, error) {
+	o.Addrs = slices.Clone(o.Addrs)
+	l := &Link{opts: o, spare: spare, tx: sender{fd: -1}}
 	if err := l.open(); err != nil {
 		_ = l.release()
 		return nil, err
 	}
 	return l, nil
+}
+
+// Another opens a link at the same addresses; see [link.Divisible].
+func (l *Link) Another() (link.Link, error) {
+	if l.lease == nil {
+		return nil, &link.OpenError{Addr: l.opts.Addrs[0], Err: slots.ErrUnsupported}
+	}
+	return openSlot(l.opts, true)
 }
 
 func (l *Link) open() (err error) {
@@ -64,7 +79,7 @@ func (l *Link) open() (err error) {
 		HopsChanged: l.hopsChanged, Listen: l.listen, Share: l.leaseSlot,
 	})
 	if err != nil {
-		return err
+		return sockio.Unshared(err, l.alone)
 	}
 	if err := l.local.Begin(func(int) int { return frame.MaxIPBytes }, l.opts.MTU); err != nil {
 		return err
@@ -124,10 +139,13 @@ func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
 	c := link.Capabilities{
-		Name: "packet", ICRCBits: 32, ECN: true, SourcePort: true,
+		Name: "packet", ICRCBits: 32, ECN: true,
 		GSO: l.tx.gso.Load(), GRO: true, SendBufferBytes: l.tx.sndbuf,
 	}
 	c.Mode, c.Slot = "ring", l.slot()
+	if l.alone != nil {
+		c.Alone = l.alone.Error()
+	}
 	for i, s := range l.rx.socks {
 		if s.ring == nil {
 			c.Mode = "queue"

@@ -86,6 +86,8 @@ func TestWire(t *testing.T) {
 		a, b := openPacket(nil).In(t, n.A, src), openPacket(nil).In(t, n.B, dst)
 		p := linktest.NewPath(a, b)
 		p.TrafficClass, p.FlowLabel = 26<<2|transport.ECT0, 0x12345
+		port := a.(link.SourcePorts).SourcePort(p)
+		require.EqualValues(t, 0xC000|p.SrcPort%8, port, "one of 8")
 		r := rand.New(rand.NewPCG(4, 4))
 		linktest.Reaches(t, a, b, p) // resolve the neighbour
 		const count = 20
@@ -100,7 +102,7 @@ func TestWire(t *testing.T) {
 		})
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
-		c := ib.NewICRC(ib.Flow{Src: src, Dst: dst, SrcPort: p.SrcPort, DstPort: ib.UDPPort})
+		c := ib.NewICRC(ib.Flow{Src: src, Dst: dst, SrcPort: port, DstPort: ib.UDPPort})
 		all := linktest.RoCEFrames(frames)
 		require.Len(t, all, count+1)
 		for i, pkt := range all {
@@ -113,7 +115,7 @@ func TestWire(t *testing.T) {
 				require.True(t, pkt.DF && !pkt.More)
 				require.EqualValues(t, i%count, pkt.Ident, "segments are numbered")
 			}
-			require.Equal(t, p.SrcPort, pkt.Flow.SrcPort)
+			require.Equal(t, port, pkt.Flow.SrcPort)
 			require.Equal(t, ib.TrailingICRC(pkt.Payload), c.Checksum(pkt.Ident, pkt.Payload[:len(pkt.Payload)-4]))
 			require.Equal(t, i == count, pkt.UDPChecksum == 0, "only single packets have no checksum")
 		}

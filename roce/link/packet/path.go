@@ -1,6 +1,8 @@
 package packet
 
 import (
+	"math/rand/v2"
+
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
@@ -8,10 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// path is the state that the link hangs on a transport.Path.
+// path is the state that the link hangs on a transport.Path. Those of one flow share it, so
+// that their packets can share frames.
 type path struct {
 	transmit.Path
-	l *Link
+	l    *Link
+	hash uint32
+	sent uint64 // the batch in which something was found to be able to go
 
 	// For the state of the hop, if it is Ready:
 	name    rawName
@@ -25,12 +30,39 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if s, ok := p.Link.(*path); ok && s.l == t.l {
 		return s
 	}
-	s := &path{l: t.l}
-	if !t.l.local.Path(&s.Path, p, t.l.opts.RxeFlush) {
+	f, ok := t.l.local.Flow(p)
+	if !ok {
 		return nil
+	}
+	f.SrcPort = flowPort(p, f.SrcPort)
+	s := t.paths[f]
+	if s == nil {
+		s = &path{l: t.l, hash: rand.Uint32()}
+		s.Path.Init(f, t.l.local.Hops, t.l.opts.RxeFlush)
+		if len(t.paths) >= maxPaths {
+			clear(t.paths) // those that are in use go on, without company
+		}
+		t.paths[f] = s
 	}
 	p.Link = s
 	return s
+}
+
+// flowPort returns the source port of a path, one of a few: packets that leave by different ones cannot
+// share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
+func flowPort(p *transport.Path, port uint16) uint16 {
+	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
+		return port
+	}
+	return firstPort | port%sourcePorts
+}
+
+// SourcePort returns the port that packets on a path leave from; see [link.SourcePorts].
+func (l *Link) SourcePort(p *transport.Path) uint16 {
+	if ps := l.tx.pathOf(p); ps != nil {
+		return ps.Flow.SrcPort
+	}
+	return l.local.Port()
 }
 
 // Refresh brings the path up to date with its hop, and returns its status.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
@@ -29,6 +30,10 @@ type sender struct {
 	blocked atomic.Bool
 
 	adding bool // packets are being added to the batch
+	begin  func(*path, int) *message
+	sends  uint64 // batches so far
+
+	paths map[frame.Flow]*path
 
 	unresolved transmit.UnresolvedQueue[*path]
 	stats      transmit.Counters
@@ -43,6 +48,8 @@ func (t *sender) init(l *Link) error {
 	t.sndbuf = sockio.GrowBuffer(t.fd, l.bufferBytes(), unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	t.maxSegs = sockio.MaxSegments
 	t.batch = sockio.NewBatch[*path]()
+	t.begin = t.beginMessage
+	t.paths = make(map[frame.Flow]*path)
 	t.fronts = make([][]byte, 0, sockio.BatchPackets)
 	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
 	t.gso.Store(!l.opts.DisableGSO)
@@ -71,8 +78,16 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
 		t.adding = true
-		for i := range batch[:n] {
-			t.add(&batch[i])
+		if t.gso.Load() && sockio.Several(batch[:n]) {
+			t.sends++
+			for i := range batch[:n] {
+				t.sort(&batch[i])
+			}
+			t.batch.Build(t.begin)
+		} else {
+			for i := range batch[:n] {
+				t.add(&batch[i])
+			}
 		}
 		t.adding = false
 		t.submit()
@@ -87,6 +102,9 @@ func (t *sender) abandon() {
 	defer t.reset()
 	if t.adding {
 		t.adding = false
+		if len(t.batch.Msgs) == 0 {
+			t.batch.Build(t.begin)
+		}
 		if m := t.batch.Last(); m != nil {
 			t.stats.Dropped.Add(uint64(t.batch.DropBroken(m.Path.headLen)))
 		}
@@ -120,11 +138,34 @@ func (t *sender) add(p *transport.TxPacket) {
 	}
 	icrc := ps.ICRC.Of(p, id) // before the batch is touched: the payload may not be there
 	if !fits {
-		var front []byte
-		m, front = t.batch.Begin(ps, size, ps.headLen)
-		t.fronts = append(t.fronts, front)
+		m = t.beginMessage(ps, size)
 	}
 	t.batch.Add(m, p, size, icrc)
+}
+
+func (t *sender) beginMessage(ps *path, size int) *message {
+	m, front := t.batch.Begin(ps, size, ps.headLen)
+	t.fronts = append(t.fronts, front)
+	return m
+}
+
+// sort chooses a frame for a packet, of a batch of packets of several paths.
+func (t *sender) sort(p *transport.TxPacket) {
+	ps := t.pathOf(p.Path)
+	if ps == nil {
+		t.stats.Lost(p.Path, 1)
+		return
+	}
+	size := p.UDPPayloadLen()
+	if ps.sent != t.sends || size > ps.Most {
+		if !t.unresolved.Admit(ps, p, size) {
+			return
+		}
+		ps.sent = t.sends
+	}
+	k, index := t.batch.Place(ps, ps.hash, p, size, t.maxSegs, ps.limit)
+	icrc := ps.ICRC.Of(p, uint16(index)) // before it is there: the payload may not be
+	t.batch.Take(k, p, size, icrc)
 }
 
 // submit sends the messages that were made.
@@ -159,35 +200,37 @@ func (t *sender) submit() {
 			t.blocked.Store(true)
 		case m.Packets > 1 && refusesSegments(errno):
 			t.single = t.batch.Gather(t.single[:0], m)
-			t.sendSingly(m.Path, t.single[m.Path.headLen:], m.Segment)
+			t.sendSingly(m.Path, t.batch.Paths(m), t.single[m.Path.headLen:], m.Segment)
 			i++
 		case errno == unix.EFAULT:
 			t.stats.Dropped.Add(uint64(m.Packets))
 			t.batch.Touch(m) // a payload is not there
 			i++
 		default:
-			t.lost(m.Path, errno, m.Packets)
+			t.lost(t.batch.Paths(m), errno)
 			i++
 		}
 	}
 	t.reset()
 }
 
-// lost counts packets that the kernel did not take. The transport will see a
+// lost counts packets of paths that the kernel did not take. The transport will see a
 // loss.
-func (t *sender) lost(p *path, errno unix.Errno, packets int) {
-	switch errno {
-	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		t.stats.Lost(p.Of, packets) // the interface is down or gone
-	case unix.EMSGSIZE:
-		t.stats.TooLong(p.Of, packets) // the interface knows before the hop does
-	default:
-		t.stats.Dropped.Add(uint64(packets))
+func (t *sender) lost(of []*transport.Path, errno unix.Errno) {
+	for _, p := range of {
+		switch errno {
+		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+			t.stats.Lost(p, 1) // the interface is down or gone
+		case unix.EMSGSIZE:
+			t.stats.TooLong(p, 1) // the interface knows before the hop does
+		default:
+			t.stats.Dropped.Add(1)
+		}
 	}
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, data []byte) {
+func (t *sender) sendResolved(p *path, of *transport.Path, data []byte) {
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
 		errno = t.sendOne(p, data, 0)
@@ -197,8 +240,8 @@ func (t *sender) sendResolved(p *path, data []byte) {
 		t.stats.Sent(1, 1, len(data))
 	case unix.EAGAIN:
 		t.blocked.Store(true)
-		t.postponeBytes(p, data, 0, 1)
+		t.postponeBytes(p, []*transport.Path{of}, data, 0)
 	default:
-		t.lost(p, errno, 1)
+		t.lost([]*transport.Path{of}, errno)
 	}
 }

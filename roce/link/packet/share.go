@@ -22,16 +22,22 @@ import (
 // that reserves the port has to go there, and the others of its group could not.
 func (l *Link) leaseSlot(addrs []netip.Addr, _ []int) ([]int, error) {
 	if slices.ContainsFunc(addrs, netip.Addr.IsLinkLocalUnicast) {
+		l.alone = errors.New("link-local addresses are not shared on this link")
 		return nil, nil
 	}
 	var of []slots.Address
 	for _, a := range addrs {
 		of = append(of, slots.Address{Addr: a, Port: l.local.Port()})
 	}
-	lease, err := slots.Open(of)
+	open := slots.Open
+	if l.spare {
+		open = slots.OpenSpare
+	}
+	lease, err := open(of)
 	var at *slots.AddressError
 	switch {
 	case errors.Is(err, slots.ErrUnsupported), errors.Is(err, slots.ErrForeign):
+		l.alone = err
 		return nil, nil
 	case errors.As(err, &at):
 		return nil, sockio.PortError(at.Addr, at.Err, l.local.Port())

@@ -132,3 +132,26 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	require.NoError(t, c.Close())
 	require.NoError(t, a.Close())
 }
+
+// Where addresses cannot be shared a link has them for itself, and says why, as does the error of
+// the next one.
+func TestAlone(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	open := func(a netip.Addr) (l *packet.Link, err error) {
+		n.A.Do(func() { l, err = packet.Open(packet.Options{Addrs: []netip.Addr{a}}) })
+		if err == nil {
+			t.Cleanup(func() { require.NoError(t, l.Close()) })
+		}
+		return l, err
+	}
+	l, err := open(n.A4)
+	require.NoError(t, err)
+	require.Empty(t, l.Capabilities().Alone)
+	linktest.FewFiles(t, 100)
+	_, err = open(n.A4)
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, "This process could not share it")
+	l, err = open(n.A6)
+	require.NoError(t, err)
+	require.Contains(t, l.Capabilities().Alone, "too many open files")
+}

@@ -73,3 +73,12 @@ func TestLoopback(t *testing.T) {
 		}
 	})
 }
+
+// The room that the link tells is there.
+func TestRoom(t *testing.T) {
+	for _, ring := range []bool{true, false} {
+		n := linktest.NewNet(t, 1500)
+		small := openPacket(func(o *packet.Options) { o.DisableRing, o.SocketBufferBytes = !ring, 1<<20 })
+		linktest.RunRoom(t, linktest.Pair{A: small.In(t, n.A, n.A4), B: small.In(t, n.B, n.B4)})
+	}
+}

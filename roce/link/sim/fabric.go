@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 )
 
 // Config describes a fabric. The zero value is a fast, loss-free network with
@@ -71,9 +70,9 @@ type Fabric struct {
 	events  eventHeap
 	rng     *rand.Rand
 	seeds   *rand.ChaCha8
-	hosts   map[netip.Addr]*Link
+	hosts   map[netip.Addr]*node
 	groups  map[netip.Addr]map[*Link]int // multicast members, with the number of joins
-	order   []*Link                      // hosts in the order in which they joined, for multicast
+	order   []*node                      // in the order in which they joined, for multicast
 	faults  map[[2]netip.Addr]Faults
 	cut     map[[2]netip.Addr]bool
 	routes  map[[2]netip.Addr][]*Trunk
@@ -107,7 +106,7 @@ func New(cfg Config) *Fabric {
 		cfg:    cfg,
 		rng:    rand.New(rand.NewPCG(cfg.Seed, 0x9E3779B97F4A7C15)),
 		seeds:  rand.NewChaCha8(seed),
-		hosts:  make(map[netip.Addr]*Link),
+		hosts:  make(map[netip.Addr]*node),
 		groups: make(map[netip.Addr]map[*Link]int),
 		faults: make(map[[2]netip.Addr]Faults),
 		cut:    make(map[[2]netip.Addr]bool),
@@ -128,7 +127,7 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 	}
 	f.lock()
 	defer f.mu.Unlock()
-	l := &Link{f: f, up: pipeState{Pipe: up, since: f.now}, down: pipeState{Pipe: down, egress: true, since: f.now}, verifier: link.NewVerifier(ib.UDPPort)}
+	h := &node{f: f, up: pipeState{Pipe: up, since: f.now}, down: pipeState{Pipe: down, egress: true, since: f.now}}
 	for _, a := range addrs {
 		a = a.Unmap()
 		if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
@@ -137,13 +136,13 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 		if f.hosts[a] != nil {
 			return nil, fmt.Errorf("sim: address %v is taken", a)
 		}
-		l.addrs = append(l.addrs, a)
+		h.addrs = append(h.addrs, a)
 	}
-	for _, a := range l.addrs {
-		f.hosts[a] = l
+	for _, a := range h.addrs {
+		f.hosts[a] = h
 	}
-	f.order = append(f.order, l)
-	return l, nil
+	f.order = append(f.order, h)
+	return h.newLink(0), nil
 }
 
 // Rand returns a new source of random bytes that depends on the seed and on
@@ -291,10 +290,10 @@ func (f *Fabric) happen(e *event) func() {
 		f.route(e.pkt)
 		return nil
 	case atHost:
-		return f.deliver(e.link, e.pkt)
+		return f.deliver(e.host, e.pkt)
 	case departs:
 		e.pipe.mark(f, e.pipe.queued(f.now), e.pkt)
-		f.push(event{at: f.now + e.after, kind: e.next, link: e.link, pkt: e.pkt})
+		f.push(event{at: f.now + e.after, kind: e.next, host: e.host, pkt: e.pkt})
 		return nil
 	case timer:
 		e.link.entered = 0

@@ -16,7 +16,8 @@ type event struct {
 	at   int64
 	seq  uint64 // order among events of one instant
 	kind kind
-	link *Link
+	link *Link // of a timer
+	host *node // that a packet reaches
 	pkt  *packet
 	fn   func()
 

@@ -11,14 +11,14 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Link is a host on a fabric: a [link.Driven].
+// Link is a host on a fabric, or one of several links of a host (see [Link.Another]): a
+// [link.Driven].
 type Link struct {
-	f        *Fabric
-	addrs    []netip.Addr
+	*node
+	slot     ib.Slot
 	verifier *link.Verifier // receiving side only
 
 	// under f.mu
-	up, down pipeState
 	inbox    []*packet
 	lent     []*packet // handed up by the last Recv
 	progress func()
@@ -35,6 +35,7 @@ type Link struct {
 var (
 	_ link.Scheduler   = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
+	_ link.Divisible   = (*Link)(nil)
 )
 
 // path is the state that the link hangs on a transport.Path.
@@ -58,7 +59,7 @@ func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
 
 // Capabilities says what the link does.
 func (l *Link) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true, Scheduled: l.Scheduled()}
+	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true, Scheduled: l.Scheduled(), Slot: l.slot}
 }
 
 // Stats returns the counters.
@@ -68,7 +69,7 @@ func (l *Link) Stats() link.Stats {
 	return l.stats
 }
 
-// QueuePeak returns the most bytes that ever waited in the pipes to and from
+// QueuePeak returns the most bytes that ever waited in the pipes of the host to and from
 // the switch.
 func (l *Link) QueuePeak() (up, down int) {
 	l.f.lock()
@@ -314,7 +315,8 @@ func (l *Link) Leave(group, local netip.Addr) error {
 	return nil
 }
 
-// Close takes the host off the fabric; its addresses are free again.
+// Close takes the host off the fabric; its addresses are free again. If the host has other links, these
+// stay.
 func (l *Link) Close() error {
 	f := l.f
 	f.lock()
@@ -323,13 +325,7 @@ func (l *Link) Close() error {
 		return nil
 	}
 	l.closed, l.timerSet, l.progress = true, false, nil
-	for _, a := range l.addrs {
-		delete(f.hosts, a)
-	}
-	for _, m := range f.groups {
-		delete(m, l)
-	}
-	f.order = slices.DeleteFunc(f.order, func(o *Link) bool { return o == l })
+	l.leave(l)
 	f.free = append(append(f.free, l.inbox...), l.lent...)
 	l.inbox, l.lent = nil, nil
 	return nil

@@ -60,25 +60,25 @@ func (f *Fabric) route(p *packet) {
 		}
 	}
 	if p.src.Dst.IsMulticast() {
-		for _, l := range f.order {
-			if f.groups[p.src.Dst][l] > 0 {
-				f.forward(l, f.clone(p))
+		for _, h := range f.order {
+			if h.joined(f.groups[p.src.Dst]) {
+				f.forward(h, f.clone(p))
 			}
 		}
 		f.recycle(p)
 		return
 	}
-	l := f.hosts[p.src.Dst]
-	if l == nil {
+	h := f.hosts[p.src.Dst]
+	if h == nil {
 		f.stats.Unreachable++
 		f.recycle(p)
 		return
 	}
-	f.forward(l, p)
+	f.forward(h, p)
 }
 
 // forward applies the faults on the way to a host.
-func (f *Fabric) forward(l *Link, p *packet) {
+func (f *Fabric) forward(h *node, p *packet) {
 	pair := [2]netip.Addr{p.src.Src, p.src.Dst}
 	if f.cut[pair] {
 		f.stats.Partitioned++
@@ -98,19 +98,19 @@ func (f *Fabric) forward(l *Link, p *packet) {
 	}
 	if x.Duplicate > 0 && f.rng.Float64() < x.Duplicate {
 		f.stats.Duplicated++
-		f.toHost(l, f.clone(p), &x)
+		f.toHost(h, f.clone(p), &x)
 	}
 	if x.Corrupt > 0 && f.rng.Float64() < x.Corrupt {
 		f.stats.Corrupted++
 		bit := f.rng.IntN(8 * len(p.data))
 		p.data[bit/8] ^= 1 << (bit % 8)
 	}
-	f.toHost(l, p, &x)
+	f.toHost(h, p, &x)
 }
 
 // toHost puts a packet into the pipe to its host.
-func (f *Fabric) toHost(l *Link, p *packet, x *Faults) {
-	at, ok := l.down.enter(f, p.wireBytes(), p)
+func (f *Fabric) toHost(h *node, p *packet, x *Faults) {
+	at, ok := h.down.enter(f, p.wireBytes(), p)
 	if !ok {
 		f.stats.Overflowed++
 		f.recycle(p)
@@ -128,18 +128,42 @@ func (f *Fabric) toHost(l *Link, p *packet, x *Faults) {
 			extra += defaultReorderNs
 		}
 	}
-	l.down.pass(f, at, extra, event{kind: atHost, link: l, pkt: p})
+	h.down.pass(f, at, extra, event{kind: atHost, host: h, pkt: p})
 }
 
 // deliver hands a packet to its host and returns the call that handles it.
-func (f *Fabric) deliver(l *Link, p *packet) func() {
-	if l.closed {
+func (f *Fabric) deliver(h *node, p *packet) func() {
+	l := h.linkFor(p)
+	if l == nil {
 		f.stats.Unreachable++
 		f.recycle(p)
 		return nil
 	}
 	f.stats.Delivered++
 	f.note('<', p)
+	if p.src.Dst.IsMulticast() {
+		return f.deliverToAll(h, p)
+	}
 	l.inbox = append(l.inbox, p)
 	return l.progress
+}
+
+// deliverToAll is deliver for a multicast packet: to each link of the host that has joined the group
+// and not left it since.
+func (f *Fabric) deliverToAll(h *node, p *packet) func() {
+	var handle []func()
+	for _, l := range h.links {
+		if l != nil && f.groups[p.src.Dst][l] > 0 {
+			l.inbox = append(l.inbox, f.clone(p))
+			handle = append(handle, l.progress)
+		}
+	}
+	f.recycle(p)
+	return func() {
+		for _, progress := range handle {
+			if progress != nil {
+				progress()
+			}
+		}
+	}
 }

@@ -86,7 +86,7 @@ func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
 func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
 	if p.Mark != nil && p.MarkDeparting {
 		left := at - p.LatencyNs
-		f.push(event{at: left, kind: departs, pipe: p, link: next.link, pkt: next.pkt, next: next.kind, after: at + extra - left})
+		f.push(event{at: left, kind: departs, pipe: p, host: next.host, pkt: next.pkt, next: next.kind, after: at + extra - left})
 		return
 	}
 	next.at = at + extra
@@ -101,8 +101,8 @@ func (f *Fabric) bufferRoom() int {
 		return int(^uint(0) >> 1)
 	}
 	used := 0
-	for _, l := range f.order {
-		used += l.down.queued(f.now)
+	for _, h := range f.order {
+		used += h.down.queued(f.now)
 	}
 	return int(f.cfg.BufferShare * float64(max(f.cfg.BufferBytes-used, 0)))
 }

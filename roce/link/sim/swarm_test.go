@@ -93,6 +93,7 @@ type swarmOptions struct {
 	ops     int // of each client
 	cuts    int // times that hosts are cut off from each other
 	kills   int // times that a device vanishes
+	shards  int // of each device
 
 	// keepAlive is off where no peer vanishes: a probe would wake those that nothing else does.
 	keepAlive time.Duration
@@ -129,6 +130,10 @@ func drawSwarm(seed uint64) (swarmOptions, *rand.Rand) {
 	}
 	if o.cuts+o.kills == 0 {
 		o.keepAlive = -1
+	}
+	o.shards = 1
+	if chance(50) {
+		o.shards += rng.IntN(4)
 	}
 	return o, rng
 }
@@ -212,7 +217,10 @@ func swarm(t *testing.T, seed uint64) (sum swarmSum) {
 
 // boot opens the device of a host, and starts the services if it is the server.
 func (w *swarmWorld) boot(h *swarmHost) {
-	h.dev = openOn(w.net, h.addr)
+	host, err := w.net.Link(h.addr)
+	must(err)
+	h.dev, err = verbs.Open(verbs.Config{Link: host, Shards: w.o.shards})
+	must(err)
 	h.stop = func() {}
 	if h != w.hosts[0] {
 		return

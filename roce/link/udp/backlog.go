@@ -2,6 +2,7 @@ package udp
 
 import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,6 +13,7 @@ type backlog struct {
 	items []waiting
 	head  int
 	buf   []byte
+	of    []*transport.Path // of each packet
 
 	// one is the message header for sending from contiguous memory.
 	one struct {
@@ -25,6 +27,7 @@ type waiting struct {
 	path    *path
 	off, n  int // in buf
 	segment int // size of the packets; 0 for a single packet
+	of      int // first of backlog.of
 	packets int
 	singly  bool // segmentation was refused: packet by packet
 	done    int  // packets that went out singly
@@ -38,7 +41,8 @@ func (t *sender) postpone(m *message) {
 		t.stats.Dropped.Add(uint64(m.Packets))
 		return
 	}
-	w := waiting{path: m.Path, off: len(b.buf), n: m.Size, segment: m.SegmentSize(), packets: m.Packets}
+	w := waiting{path: m.Path, off: len(b.buf), n: m.Size, segment: m.SegmentSize(), of: len(b.of), packets: m.Packets}
+	b.of = append(b.of, t.batch.Paths(m)...)
 	b.buf = t.batch.Gather(b.buf, m)
 	b.items = append(b.items, w)
 }
@@ -58,7 +62,8 @@ func (t *sender) retryBacklog() {
 			return
 		}
 	}
-	b.items, b.head, b.buf = b.items[:0], 0, b.buf[:0]
+	clear(b.of)
+	b.items, b.head, b.buf, b.of = b.items[:0], 0, b.buf[:0], b.of[:0]
 	t.blocked.Store(false)
 }
 
@@ -75,7 +80,7 @@ func (t *sender) sendWhole(w *waiting) unix.Errno {
 	case w.packets > 1 && refusesSegments(errno):
 		w.singly = true
 	default:
-		t.dropped(w.path, errno, w.packets)
+		t.dropped(t.backlog.of[w.of:w.of+w.packets], errno)
 	}
 	return errno
 }

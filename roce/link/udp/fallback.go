@@ -19,6 +19,7 @@ func refusesSegments(e unix.Errno) bool {
 func (t *sender) sendSingly(w *waiting) unix.Errno {
 	for w.n > 0 {
 		n := min(w.segment, w.n)
+		of := t.backlog.of[w.of:]
 		pkt := t.backlog.buf[w.off : w.off+n]
 		// Each is now the first of its datagram, so its identification is 0.
 		w.path.icrc.Renew(pkt)
@@ -29,10 +30,10 @@ func (t *sender) sendSingly(w *waiting) unix.Errno {
 		case unix.EAGAIN:
 			return unix.EAGAIN
 		default:
-			t.dropped(w.path, errno, 1)
+			t.dropped(of[:1], errno)
 			w.long = w.long || errno == unix.EMSGSIZE
 		}
-		w.off, w.n = w.off+n, w.n-n
+		w.off, w.n, w.of = w.off+n, w.n-n, w.of+1
 	}
 	if w.done == 0 || w.long || !t.gso.Load() {
 		return 0

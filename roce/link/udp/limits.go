@@ -21,6 +21,10 @@ const (
 	// maxPortTries is how many ports are tried for each.
 	maxPortTries = 8
 
+	// maxPaths is how many kinds of paths a link remembers, so that others can share them: peers, in
+	// practice, by the ports. Beyond that it begins anew.
+	maxPaths = 4096
+
 	// rxBufferBytes holds the longest datagram.
 	rxBufferBytes = 64 << 10
 

@@ -24,8 +24,10 @@ type Link struct {
 	port   uint16
 	start  time.Time
 	addrs  []netip.Addr
-	mtu    ib.MTU    // at Open
-	socks  []*socket // of addrs, same order
+	given  []netip.Addr // addrs with their zones
+	mtu    ib.MTU       // at Open
+	socks  []*socket    // of addrs, same order
+	spare  bool         // made by Another
 	share  sharing
 	ifaces follower
 
@@ -49,13 +51,16 @@ var (
 	_ link.Marker      = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
 	_ link.Slotted     = (*Link)(nil)
+	_ link.Divisible   = (*Link)(nil)
 	_ link.SourcePorts = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that
 // says what to do.
-func Open(addrs []netip.Addr, o Options) (*Link, error) {
-	l := &Link{opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs)}
+func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
+
+func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
+	l := &Link{spare: spare, opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs), given: slices.Clone(addrs)}
 	l.rx.asideFD = -1
 	if l.port == 0 {
 		l.port = ib.UDPPort
@@ -143,6 +148,8 @@ func (l *Link) Capabilities() link.Capabilities {
 	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.gso.Load(), GRO: true}
 	if l.share.lease != nil {
 		c.Slot = l.share.lease.Slot()
+	} else if l.share.alone != nil {
+		c.Alone = l.share.alone.Error()
 	}
 	for i, s := range l.socks {
 		if s.addr.Is4() {

@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -378,5 +379,13 @@ func TestName(t *testing.T) {
 		got, port := n.get()
 		require.Equal(t, a, got)
 		require.EqualValues(t, 0xABCD, port)
+	}
+}
+
+// The room that the link tells is there, with the buffers of a user without privileges.
+func TestRoom(t *testing.T) {
+	for _, o := range []Options{{}, {DisableGRO: true, DisableGSO: true}} {
+		o.SocketBufferBytes = 208 << 10
+		linktest.RunRoom(t, linktest.Pair{A: open(t, loopback(), o), B: open(t, loopback(), o)})
 	}
 }

@@ -68,9 +68,9 @@ func (l *Link) SourcePort(p *transport.Path) uint16 {
 	return l.port
 }
 
-// sort brings the messages of the batch in the order of the sockets that they leave by, so
+// bySocket brings the messages of the batch in the order of the sockets that they leave by, so
 // that each socket needs one call. Those of one path stay in order, as all of one socket do.
-func (t *sender) sort() {
+func (t *sender) bySocket() {
 	msgs := t.batch.Msgs
 	changes := 0
 	for i := 1; i < len(msgs); i++ {

@@ -1,6 +1,8 @@
 package udp
 
 import (
+	"math/rand/v2"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
@@ -10,17 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// path is the state that the link hangs on a transport.Path.
+// path is the state that the link hangs on a transport.Path. Those that do not differ in
+// anything here share it, so that their packets can share datagrams.
 type path struct {
+	pathKey
 	l       *Link
-	of      *transport.Path
-	sock    *socket
+	hash    uint32
 	icrc    transmit.ICRC
 	name    rawName
 	nameLen uint32
-	tclass  uint8
-	ttl     uint8
 	limit   int // most bytes of a datagram
+}
+
+// pathKey is what a path is made of.
+type pathKey struct {
+	sock   *socket
+	dst    netip.Addr
+	scope  uint32 // interface
+	tclass uint8
+	ttl    uint8
 }
 
 type message = sockio.Message[*path]
@@ -37,7 +47,7 @@ type sender struct {
 	hdrs  []sockio.Mmsghdr
 	ctl   [][txControl]byte
 
-	lanes  []int // as many as sockets: see sort
+	lanes  []int // as many as sockets: see bySocket
 	sorted []message
 
 	backlog backlog
@@ -45,6 +55,9 @@ type sender struct {
 	full    atomic.Int32 // the socket that would not take more
 	refused bool         // a datagram in the backlog was refused with segmentation
 	adding  bool         // packets are being added to the batch
+	begin   func(*path, int) *message
+
+	paths map[pathKey]*path
 
 	stats transmit.Counters
 }
@@ -54,6 +67,11 @@ func (t *sender) init(l *Link) {
 	t.maxSegs = sockio.MaxSegments
 	t.sendmmsg = sockio.Send
 	t.batch = sockio.NewBatch[*path]()
+	t.begin = func(ps *path, size int) *message {
+		m, _ := t.batch.Begin(ps, size, 0)
+		return m
+	}
+	t.paths = make(map[pathKey]*path)
 	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
 	t.ctl = make([][txControl]byte, sockio.BatchPackets)
 	t.sorted = make([]message, sockio.BatchPackets)
@@ -87,8 +105,15 @@ func (l *Link) Send(batch []transport.TxPacket) {
 	for len(batch) > 0 {
 		n := min(len(batch), sockio.BatchPackets)
 		t.adding = true
-		for i := range batch[:n] {
-			t.add(&batch[i])
+		if t.gso.Load() && sockio.Several(batch[:n]) {
+			for i := range batch[:n] {
+				t.sort(&batch[i])
+			}
+			t.batch.Build(t.begin)
+		} else {
+			for i := range batch[:n] {
+				t.add(&batch[i])
+			}
 		}
 		t.adding = false
 		t.submit()
@@ -107,6 +132,9 @@ func (t *sender) abandon() {
 	defer t.batch.Reset()
 	if t.adding {
 		t.adding = false
+		if len(t.batch.Msgs) == 0 {
+			t.batch.Build(t.begin)
+		}
 		t.stats.Dropped.Add(uint64(t.batch.DropBroken(0)))
 		t.submit()
 	}
@@ -131,20 +159,34 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if sock == nil || p.Dst.Is4() != p.Src.Is4() {
 		return nil
 	}
-	ifIdx := uint32(sock.ifIdx.Load())
-	sock = sock.out(p)
-	s := &path{
-		l: t.l, of: p, sock: sock, icrc: transmit.ICRC{ICRC: link.FlowICRC(p, sock.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
-		tclass: p.TrafficClass, ttl: p.HopLimit, limit: maxDatagram4,
+	key := pathKey{
+		sock: sock.out(p), dst: p.Dst, scope: uint32(sock.ifIdx.Load()), tclass: p.TrafficClass, ttl: p.HopLimit,
 	}
-	if s.ttl == 0 {
-		s.ttl = defaultTTL
+	if key.ttl == 0 {
+		key.ttl = defaultTTL
+	}
+	s := t.paths[key]
+	if s == nil {
+		s = t.newPath(key, p)
+	}
+	p.Link = s
+	return s
+}
+
+// newPath makes the state of paths like p.
+func (t *sender) newPath(key pathKey, p *transport.Path) *path {
+	s := &path{
+		pathKey: key, l: t.l, hash: rand.Uint32(), limit: maxDatagram4,
+		icrc: transmit.ICRC{ICRC: link.FlowICRC(p, key.sock.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
 	}
 	if p.Dst.Is6() {
 		s.limit = maxDatagram6
 	}
-	s.nameLen = s.name.set(p.Dst, t.l.port, ifIdx)
-	p.Link = s
+	s.nameLen = s.name.set(p.Dst, t.l.port, key.scope)
+	if len(t.paths) >= maxPaths {
+		clear(t.paths) // those that are in use go on, without company
+	}
+	t.paths[key] = s
 	return s
 }
 
@@ -169,9 +211,22 @@ func (t *sender) add(p *transport.TxPacket) {
 	t.batch.Add(m, p, size, icrc)
 }
 
+// sort chooses a datagram for a packet, of a batch of packets of several paths.
+func (t *sender) sort(p *transport.TxPacket) {
+	ps := t.pathOf(p.Path)
+	if ps == nil {
+		t.stats.Dropped.Add(1)
+		return
+	}
+	size := p.UDPPayloadLen()
+	k, index := t.batch.Place(ps, ps.hash, p, size, t.maxSegs, ps.limit)
+	icrc := ps.icrc.Of(p, uint16(index)) // before it is there: the payload may not be
+	t.batch.Take(k, p, size, icrc)
+}
+
 // submit sends the messages that were made.
 func (t *sender) submit() {
-	t.sort()
+	t.bySocket()
 	msgs := t.batch.Msgs
 	for i := 0; i < len(msgs); {
 		sock := msgs[i].Path.sock
@@ -225,22 +280,24 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 			t.batch.Touch(m) // a payload is not there
 			i++
 		default:
-			t.dropped(m.Path, errno, m.Packets)
+			t.dropped(t.batch.Paths(m), errno)
 			i++
 		}
 	}
 }
 
-// dropped counts packets that the kernel did not take: no route, too long, no memory. The
+// dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
 // transport will see a loss.
-func (t *sender) dropped(p *path, errno unix.Errno, packets int) {
+func (t *sender) dropped(of []*transport.Path, errno unix.Errno) {
 	if errno == unix.EMSGSIZE {
 		// The interface has a smaller MTU by now, or a router on the way has said so
 		// (ICMP), which the kernel remembers for the route.
-		t.stats.TooLong(p.of, packets)
+		for _, p := range of {
+			t.stats.TooLong(p, 1)
+		}
 		return
 	}
-	t.stats.Dropped.Add(uint64(packets))
+	t.stats.Dropped.Add(uint64(len(of)))
 }
 
 // fill prepares the header of message k.
@@ -259,7 +316,7 @@ func setControl(h *unix.Msghdr, ctl *[txControl]byte, p *path, segment int) {
 	if segment != 0 {
 		b = putCmsg(b, unix.SOL_UDP, unix.UDP_SEGMENT, uint32(segment), 2)
 	}
-	v4 := p.sock.addr.Is4()
+	v4 := p.dst.Is4()
 	if p.tclass != 0 {
 		if v4 {
 			b = putCmsg(b, unix.IPPROTO_IP, unix.IP_TOS, uint32(p.tclass), 4)

@@ -17,6 +17,7 @@ import (
 // sharing is what a link has to do with other devices at its addresses.
 type sharing struct {
 	lease *slots.Lease // nil: the link has its addresses for itself
+	alone error        // why it has
 	// serving says that requests are wanted, of which there is a socket for each address.
 	serving  atomic.Bool
 	requests []*socket
@@ -48,7 +49,7 @@ func (l *Link) openSockets() error {
 			err = s.sendGroupsBy()
 		}
 		if err != nil {
-			return err
+			return sockio.Unshared(err, l.share.alone)
 		}
 		s.openPorts(&l.opts)
 	}
@@ -65,9 +66,14 @@ func (l *Link) leaseSlot() (*slots.Lease, error) {
 		}
 		addrs = append(addrs, a)
 	}
-	lease, err := slots.Open(addrs)
+	open := slots.Open
+	if l.spare {
+		open = slots.OpenSpare
+	}
+	lease, err := open(addrs)
 	switch {
 	case errors.Is(err, slots.ErrUnsupported), errors.Is(err, slots.ErrForeign):
+		l.share.alone = err
 		return nil, nil
 	case err == nil:
 		return lease, nil
@@ -77,6 +83,14 @@ func (l *Link) leaseSlot() (*slots.Lease, error) {
 		return nil, &OpenError{Err: err}
 	}
 	return nil, sockio.PortError(at.Addr, at.Err, l.port)
+}
+
+// Another opens a link at the same addresses; see [link.Divisible].
+func (l *Link) Another() (link.Link, error) {
+	if l.share.lease == nil {
+		return nil, &OpenError{Addr: l.addrs[0], Err: slots.ErrUnsupported}
+	}
+	return openSlot(l.given, l.opts, true)
 }
 
 func (s *sharing) close() {

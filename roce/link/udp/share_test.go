@@ -214,12 +214,7 @@ func TestLookAsideWithoutWait(t *testing.T) {
 func TestAlone(t *testing.T) {
 	for name, sabotage := range map[string]func(t *testing.T, a netip.Addr){
 		"no descriptors": func(t *testing.T, a netip.Addr) {
-			var old, low syscall.Rlimit
-			require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
-			low = old
-			low.Cur = 100
-			require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
-			t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)) })
+			linktest.FewFiles(t, 100)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,6 +222,7 @@ func TestAlone(t *testing.T) {
 			sabotage(t, a)
 			l := open(t, a, Options{})
 			require.Zero(t, slotOf(l))
+			require.Contains(t, l.Capabilities().Alone, "too many open files")
 			require.NoError(t, l.ServeRequests())
 			require.NoError(t, l.Announce(1, netip.Addr{}))
 			l.Withdraw(1, netip.Addr{})
@@ -238,4 +234,14 @@ func TestAlone(t *testing.T) {
 			p.transfer(t, p.train())
 		})
 	}
+}
+
+// A process that may not open as many files cannot join those that share an address, and hears why.
+func TestCannotJoin(t *testing.T) {
+	a := loopback()
+	require.Empty(t, open(t, a, Options{}).Capabilities().Alone)
+	linktest.FewFiles(t, 100)
+	_, err := Open([]netip.Addr{a}, Options{})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, "This process could not share it: "+a.String()+": the address cannot be shared here")
 }

@@ -16,6 +16,7 @@ type backlog struct {
 
 type waiting struct {
 	path   *path
+	of     *transport.Path
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
@@ -25,15 +26,15 @@ func (b *backlog) waiting() bool { return b.head < len(b.items) }
 func (t *sender) postpone(ps *path, p *transport.TxPacket, size int) {
 	if t.room(size) {
 		t.backlog.buf = ps.ICRC.Append(t.backlog.buf, p)
-		t.wait(ps, size)
+		t.wait(ps, p.Path, size)
 	}
 }
 
 // postponeBytes does the same with a packet that is complete.
-func (t *sender) postponeBytes(ps *path, data []byte) {
+func (t *sender) postponeBytes(ps *path, of *transport.Path, data []byte) {
 	if t.room(len(data)) {
 		t.backlog.buf = append(t.backlog.buf, data...)
-		t.wait(ps, len(data))
+		t.wait(ps, of, len(data))
 	}
 }
 
@@ -47,9 +48,9 @@ func (t *sender) room(size int) bool {
 }
 
 // wait books the packet of size bytes at the end of the buffer.
-func (t *sender) wait(ps *path, size int) {
+func (t *sender) wait(ps *path, of *transport.Path, size int) {
 	b := &t.backlog
-	b.items = append(b.items, waiting{ps, len(b.buf) - size, size})
+	b.items = append(b.items, waiting{ps, of, len(b.buf) - size, size})
 	if !t.blocked.Load() {
 		t.stats.Blocked.Add(1)
 		t.blocked.Store(true)
@@ -74,7 +75,7 @@ func (t *sender) retryBacklog() {
 	for ; b.waiting(); b.head++ {
 		k := b.items[b.head]
 		if k.path.Refresh() == nexthop.Failed || k.path.q == nil || k.n > k.path.Most {
-			t.stats.Lost(k.path.Of, 1)
+			t.stats.Lost(k.of, 1)
 			continue
 		}
 		q := k.path.q

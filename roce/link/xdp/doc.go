@@ -74,6 +74,8 @@
 // addresses, too, whose route is by the loopback interface, unless the link has a
 // loopback address. All receive queues of an interface are served, 64 at most.
 //
-// A router that has a smaller MTU than the interface says so by ICMP to the kernel, which does not
-// know the flows of this link and forgets it: give the route an mtu, which is followed.
+// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6 "packet too big"). The
+// link hears it by raw sockets of its own, since the kernel knows no socket with the ports of the packet, and believes it for 10
+// minutes: longer packets are counted in transport.Path.TooLong. With Options.VLAN nothing is heard. The
+// mtu of a route is followed, too.
 package xdp

@@ -128,10 +128,10 @@ func (t *sender) kick(q *queue) {
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, data []byte) {
+func (t *sender) sendResolved(p *path, of *transport.Path, data []byte) {
 	slot := t.slot(p.q)
 	if slot == nil {
-		t.postponeBytes(p, data)
+		t.postponeBytes(p, of, data)
 		return
 	}
 	if t.push(p.q, p.copyIn(slot, data)) {

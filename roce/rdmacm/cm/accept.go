@@ -103,7 +103,7 @@ func (c *Conn) duplicateREQ(in *message) {
 	case RepSent, MRARepRcvd:
 		c.again()
 	case Timewait:
-		if c.out != nil {
+		if c.out != nil && !c.up { // what is kept of one that was up is its DREQ
 			c.again() // the REJ
 			c.a.setTimer(c, in.now+c.timewaitNs)
 			return

@@ -32,6 +32,7 @@ type Config struct {
 	Tries          int            // of one message
 	TimewaitNs     int64          // the least
 	ServiceTimeout ib.TimeoutCode // what an MRA asks for
+	ReqHoldNs      int64          // by how much all MRAs together may put off the end of a REQ of this side
 }
 
 func (c *Config) setDefaults() {
@@ -59,6 +60,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.ServiceTimeout == 0 || !c.ServiceTimeout.Valid() {
 		c.ServiceTimeout = DefaultServiceTimeout
+	}
+	if c.ReqHoldNs <= 0 {
+		c.ReqHoldNs = maxServiceTimeout.Ns()
 	}
 	if !c.MTU.Valid() {
 		c.MTU = ib.MTU4096

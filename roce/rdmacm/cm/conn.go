@@ -42,7 +42,7 @@ type Conn struct {
 	repNs     int64 // half-open: when the REP was sent for the first time
 	endNs     int64 // half-open: when the tries are over if the peer shows nothing
 	farewells int   // given up: how often the peer is still to be told
-	holdNs    int64 // half-open: no MRA holds it longer than that
+	holdNs    int64 // half-open, or with a REQ on its way: no MRA puts the end off further than that
 	asked     bool  // askPeer has asked,
 	askedNs   int64 // and then for the last time
 

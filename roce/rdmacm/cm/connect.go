@@ -89,6 +89,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 		c.remove()
 		return nil, err
 	}
+	c.holdNs = now + a.cfg.ReqHoldNs
 	c.setState(ReqSent)
 	c.startRetries(now)
 	return c, nil

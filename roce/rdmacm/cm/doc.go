@@ -62,7 +62,8 @@
 //
 // Whoever a forged REQ names as its sender gets four REPs and a REJ in half a minute,
 // if the application accepts, and one answer to each further REQ. A peer that answers
-// a REP with an MRA gets up to 137 s, however many MRAs it sends.
+// a REP, or a REQ, with an MRA gets up to 137 s, however many MRAs it sends: who asks for a connection that
+// the application never takes hears EventUnreachable after that and the usual tries.
 //
 // In bytes, with [DefaultLimits]: whatever peers send that never answer, the
 // agent holds at most [FloodBytes], 32 MiB (measured: 23, of which a record in

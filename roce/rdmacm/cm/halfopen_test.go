@@ -57,6 +57,33 @@ func TestMRABound(t *testing.T) {
 	require.NotZero(t, r.n.Stats().DropMRA)
 }
 
+// TestMRABoundOfREQ: a server that answers each REQ with an MRA, because its application never takes
+// the request, does not keep a client waiting for ever.
+func TestMRABoundOfREQ(t *testing.T) {
+	r := newRig(t)
+	r.reach(ReqSent)
+	mra := &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 19}
+	told := ""
+	for told == "" {
+		at, ok := r.n.NextTimeout()
+		require.True(t, ok)
+		r.now = at
+		r.n.HandleTimeout(at)
+		switch out := r.out(); out {
+		case "REQ":
+			r.in(mad.AttrMRA, mra)
+		default:
+			told = out
+		}
+	}
+	require.Contains(t, told, "[unreachable]")
+	require.Equal(t, Idle, r.c.State())
+	tries := int64(DefaultTries) * reqRemoteTimeout.Ns()
+	require.LessOrEqual(t, r.now, maxServiceTimeout.Ns()+tries)
+	require.GreaterOrEqual(t, r.now, maxServiceTimeout.Ns(), "MRAs are heard")
+	require.NotZero(t, r.n.Stats().DropMRA)
+}
+
 // TestHeardPeer: the REP for a peer that has shown that it is there is repeated as
 // often as any message.
 func TestHeardPeer(t *testing.T) {

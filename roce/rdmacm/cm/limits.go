@@ -51,7 +51,7 @@ const (
 	// the answer is lost, that is how long the peer takes to find out.
 	DefaultServiceTimeout ib.TimeoutCode = 19
 	// maxServiceTimeout is the longest wait that an MRA of a peer gets: 137 s. All
-	// MRAs for one REP together get no more.
+	// MRAs for one REP together get no more, nor, without Config.ReqHoldNs, those for one REQ.
 	maxServiceTimeout ib.TimeoutCode = 25
 	// maxPeerAnswerNs bounds the time between two repetitions of a REP, whatever
 	// the peer says: Linux says 4.3 s.

@@ -18,7 +18,9 @@ func (c *Conn) sendMRA(subject mad.Subject) {
 }
 
 // handleMRA makes the next repetition wait for as long as the peer asks. The
-// peer is there: the tries begin anew.
+// peer is there: the tries begin anew. But MRAs put off the end no further than
+// maxServiceTimeout: what is held for a REP is memory, and who waits for the answer to a
+// REQ is to learn some time that there will be none.
 func (a *Agent) handleMRA(in *message) {
 	var m mad.MRA
 	m.Decode(in.data)
@@ -27,22 +29,21 @@ func (a *Agent) handleMRA(in *message) {
 		a.stats.DropUnmatched++
 		return
 	}
-	wait := min(m.ServiceTimeout, maxServiceTimeout).Ns() + c.retryNs
+	wait := min(min(m.ServiceTimeout, maxServiceTimeout).Ns()+c.retryNs, c.holdNs-in.now)
+	asked := (c.state == ReqSent || c.state == MRAReqRcvd) && m.Acknowledged == mad.SubjectREQ
 	switch {
-	case (c.state == ReqSent || c.state == MRAReqRcvd) && m.Acknowledged == mad.SubjectREQ:
+	case !asked && !(c.state.halfOpen() && m.Acknowledged == mad.SubjectREP):
+		a.stats.DropUnmatched++
+		return
+	case wait <= 0:
+		a.stats.DropMRA++
+		return
+	case asked:
 		c.setState(MRAReqRcvd)
-	case c.state.halfOpen() && m.Acknowledged == mad.SubjectREP:
-		// The memory of the connection is held meanwhile, so that there is an end.
-		if wait = min(wait, c.holdNs-in.now); wait <= 0 {
-			a.stats.DropMRA++
-			return
-		}
+	default:
 		c.heard = true
 		c.leaveUntaken()
 		c.setState(MRARepRcvd)
-	default:
-		a.stats.DropUnmatched++
-		return
 	}
 	c.tries = 1
 	a.setTimer(c, in.now+wait)

@@ -362,4 +362,14 @@ func TestDropReasons(t *testing.T) {
 	}
 	st := f.a.Stats()
 	require.Equal(t, []uint64{0, 1, 2}, []uint64{st.DropBacklog, st.DropPeer, st.DropConns})
+
+	f = newFlooded(t)
+	l, err := f.a.Listen(service, netip.Addr{}, 2)
+	require.NoError(t, err)
+	for from := range uint32(5) {
+		f.request(attacker(from))
+	}
+	st = f.a.Stats()
+	require.Equal(t, []uint64{3, 0, 0}, []uint64{st.DropBacklog, st.DropPeer, st.DropConns})
+	require.Equal(t, 2, l.queued)
 }

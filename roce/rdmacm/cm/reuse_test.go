@@ -98,3 +98,26 @@ func TestTransactionIDs(t *testing.T) {
 	require.Equal(t, tids[mad.AttrDREQ], tids[mad.AttrDREP])
 	require.NotEqual(t, tids[mad.AttrREQ], tids[mad.AttrDREQ])
 }
+
+// TestDuplicateREQAfterDREQ: the duplicate of a REQ that comes when the connection is over, and the peer has
+// never answered the DREQ, is refused; it is no reason to send the DREQ again.
+func TestDuplicateREQAfterDREQ(t *testing.T) {
+	r := newRig(t)
+	r.reach(RepSent)
+	tid := r.tid
+	r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()})
+	require.Equal(t, Established, r.c.State())
+	require.NoError(t, r.c.Disconnect(r.now, nil))
+	for r.c.State() == DReqSent {
+		at, ok := r.n.NextTimeout()
+		require.True(t, ok)
+		r.now = at
+		r.n.HandleTimeout(at)
+	}
+	r.out()
+	require.Equal(t, Timewait, r.c.State())
+	r.tid = tid
+	out := r.in(mad.AttrREQ, r.req())
+	require.Contains(t, out, "REJ")
+	require.NotContains(t, out, "DREQ")
+}

@@ -27,7 +27,7 @@ type Stats struct {
 	DropBacklog   uint64 // requests beyond the backlog of their listener
 	DropPeer      uint64 // requests beyond Limits.PerPeer
 	DropConns     uint64 // requests beyond Limits.Conns
-	DropMRA       uint64 // MRAs for a REP that has waited for as long as one can
+	DropMRA       uint64 // MRAs for a REQ or REP that has waited for as long as one can
 	DropTx        uint64 // datagrams not sent: Limits.TxBacklog
 }
 

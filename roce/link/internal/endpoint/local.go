@@ -32,6 +32,9 @@ type Local struct {
 	o     Options
 	start time.Time
 
+	ears    ears
+	hearing sync.WaitGroup // their goroutines
+
 	// mu guards what follows.
 	mu       sync.Mutex
 	index    []int              // of the interfaces of o.Addrs, same order
@@ -161,6 +164,7 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	for index, k := range links {
 		l.catchUp(index, k)
 	}
+	l.listen()
 	return nil
 }
 
@@ -192,7 +196,7 @@ func (l *Local) catchUp(index int, seen rtnl.Link) {
 
 // Stop ends what goes on in the background; after it no callback is running.
 func (l *Local) Stop() error {
-	var errs []error
+	errs := []error{l.deafen()}
 	if l.Hops != nil {
 		errs = append(errs, l.Hops.Close())
 	}
@@ -249,15 +253,24 @@ func (l *Local) Indexes() []int {
 	return slices.Clone(l.index)
 }
 
-// Path begins s for a path. It returns false if nothing can be sent on it.
-func (l *Local) Path(s *transmit.Path, p *transport.Path, rxeFlush bool) bool {
+// Flow returns what the headers of packets on a path say. It returns false if nothing can be
+// sent on it.
+func (l *Local) Flow(p *transport.Path) (frame.Flow, bool) {
 	src := p.Src.WithZone("")
 	if !slices.Contains(l.o.Addrs, src) || p.Dst.Is4() != src.Is4() {
-		return false
+		return frame.Flow{}, false
 	}
-	s.Init(p, frame.Flow{
+	return frame.Flow{
 		Src: src, Dst: p.Dst.WithZone(""), SrcPort: cmp.Or(p.SrcPort, l.o.Port), DstPort: l.o.Port,
 		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, VLAN: l.o.VLAN,
-	}, l.Hops, rxeFlush)
-	return true
+	}, true
+}
+
+// Path begins s for a path. It returns false if nothing can be sent on it.
+func (l *Local) Path(s *transmit.Path, p *transport.Path, rxeFlush bool) bool {
+	f, ok := l.Flow(p)
+	if ok {
+		s.Init(f, l.Hops, rxeFlush)
+	}
+	return ok
 }

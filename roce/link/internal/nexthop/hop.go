@@ -55,8 +55,9 @@ type Hop struct {
 	// Under Table.mu.
 	neigh  rtnl.NeighbourKey // the entry it depends on; Addr invalid if none
 	queued bool
-	probe  bool   // the kernel should be asked to confirm
-	epoch  uint64 // counts events that may have changed the state
+	probe  bool    // the kernel should be asked to confirm
+	epoch  uint64  // counts events that may have changed the state
+	narrow *narrow // nil if no router has said anything
 }
 
 // State returns what is known now. The pointer changes when, and only when, it

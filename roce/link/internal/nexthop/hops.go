@@ -52,6 +52,7 @@ func (t *Table) evict() {
 			if !h.used.Swap(false) {
 				delete(t.hops, k)
 				t.detach(h)
+				h.forgetNarrow()
 				h.state.Store(stateEvicted)
 			}
 		}

@@ -10,4 +10,7 @@ const (
 	// somebody wants to send. The kernel would try with every packet; a QP gives
 	// up after half a second by default, which is to be several tries.
 	retryAfter = 100 * time.Millisecond
+
+	// narrowFor is how long the word of a router counts, as with the kernel (net.ipv4.route.mtu_expires).
+	narrowFor = 10 * time.Minute
 )

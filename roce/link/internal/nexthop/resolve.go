@@ -142,6 +142,9 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 		if r.MTU > 0 {
 			s.MTU = min(s.MTU, r.MTU)
 		}
+		if h.narrow != nil {
+			s.MTU = min(s.MTU, h.narrow.mtu)
+		}
 		if r.Type == unix.RTN_MULTICAST {
 			s.Status, s.Dst, s.stale = Ready, multicastMAC(h.key.dst), false
 			break

@@ -90,6 +90,9 @@ func (t *Table) Close() error {
 		return nil
 	}
 	t.closed = true
+	for _, h := range t.hops {
+		h.forgetNarrow()
+	}
 	close(t.kick)
 	t.mu.Unlock()
 	err := t.mon.Close()

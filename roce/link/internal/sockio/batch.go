@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Message is one datagram in the making: a run of packets of one path. All
+// Message is one datagram in the making: a run of packets of one flow, P. All
 // packets are of Segment bytes except that the last may be shorter.
 type Message[P comparable] struct {
 	Path    P
@@ -16,6 +16,7 @@ type Message[P comparable] struct {
 
 	iov0  int // first iovec
 	iovs  int
+	of0   int  // first of Batch.of
 	short bool // the last packet was shorter: nothing can follow
 }
 
@@ -37,6 +38,9 @@ type Batch[P comparable] struct {
 	used  int
 	iovs  []unix.Iovec
 	nIov  int
+	of    []*transport.Path // of each packet
+
+	sorted runs[P] // see runs.go
 
 	touched byte // by Touch, so that it reads
 }
@@ -47,6 +51,10 @@ func NewBatch[P comparable]() *Batch[P] {
 		Msgs:  make([]Message[P], 0, BatchPackets),
 		arena: make([]byte, BatchPackets*arenaPerPacket),
 		iovs:  make([]unix.Iovec, BatchPackets*iovsPerPacket),
+		of:    make([]*transport.Path, 0, BatchPackets),
+		sorted: runs[P]{
+			runs: make([]run[P], 0, BatchPackets), packets: make([]placed, 0, BatchPackets), batch: 1,
+		},
 	}
 }
 
@@ -57,6 +65,9 @@ func (t *Batch[P]) Last() *Message[P] {
 	}
 	return &t.Msgs[len(t.Msgs)-1]
 }
+
+// Paths returns the path of each packet of a message.
+func (t *Batch[P]) Paths(m *Message[P]) []*transport.Path { return t.of[m.of0 : m.of0+m.Packets] }
 
 // Total returns how many packets and bytes are in the n messages from i on.
 func (t *Batch[P]) Total(i, n int) (packets, bytes int) {
@@ -79,7 +90,7 @@ func (t *Batch[P]) Fits(m *Message[P], path P, p *transport.TxPacket, size, segs
 // Begin starts a message whose first packet is of size bytes. The front of it
 // is reserve bytes for the caller to fill, until Reset.
 func (t *Batch[P]) Begin(path P, size, reserve int) (m *Message[P], front []byte) {
-	t.Msgs = append(t.Msgs, Message[P]{Path: path, iov0: t.nIov, Segment: size})
+	t.Msgs = append(t.Msgs, Message[P]{Path: path, iov0: t.nIov, of0: len(t.of), Segment: size})
 	m = t.Last()
 	if reserve > 0 {
 		front = t.arena[t.used : t.used+reserve : t.used+reserve]
@@ -105,6 +116,7 @@ func (t *Batch[P]) Add(m *Message[P], p *transport.TxPacket, size int, icrc uint
 	ib.PutICRC(trailer[p.Pad:], icrc)
 	t.put(m, trailer[:int(p.Pad)+ib.ICRCBytes])
 
+	t.of = append(t.of, p.Path)
 	m.Packets++
 	m.Size += size
 	m.short = size < m.Segment
@@ -158,5 +170,8 @@ func (t *Batch[P]) Gather(b []byte, m *Message[P]) []byte {
 func (t *Batch[P]) Reset() {
 	t.Msgs = t.Msgs[:0]
 	clear(t.iovs[:t.nIov])
+	clear(t.of)
+	t.of = t.of[:0]
+	t.forget()
 	t.nIov, t.used = 0, 0
 }

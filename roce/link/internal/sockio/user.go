@@ -69,6 +69,18 @@ func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
 	return &link.OpenError{Addr: a, Hint: hint, Err: err}
 }
 
+// Unshared adds to an error of Open why the link has not tried to share its addresses; nil is
+// that it has.
+func Unshared(err, why error) error {
+	var open *link.OpenError
+	if why == nil || !errors.Is(err, unix.EADDRINUSE) || !errors.As(err, &open) {
+		return err
+	}
+	e := *open
+	e.Hint = fmt.Sprintf("%s. This process could not share it: %v", e.Hint, why)
+	return &e
+}
+
 func familyName(a netip.Addr) string {
 	if a.Is4() {
 		return "IPv4"

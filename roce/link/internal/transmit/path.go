@@ -1,16 +1,14 @@
 package transmit
 
 import (
-	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/transport"
 )
 
-// Path is what links that write frames keep of a transport.Path: the flow, its
-// ICRC, and the next hop.
+// Path is what links that write frames keep of paths: the flow, its ICRC, and the next
+// hop. Paths of the same flow may share it.
 type Path struct {
-	Of   *transport.Path
 	Flow frame.Flow
 	ICRC ICRC
 	// Most is how many bytes of UDP payload a packet has at most; whoever makes the
@@ -24,10 +22,13 @@ type Path struct {
 }
 
 // Init begins a path whose packets are of the flow. rxeFlush is that of [ICRC].
-func (s *Path) Init(of *transport.Path, f frame.Flow, hops *nexthop.Table, rxeFlush bool) {
+func (s *Path) Init(f frame.Flow, hops *nexthop.Table, rxeFlush bool) {
 	*s = Path{
-		Of: of, Flow: f, hops: hops, hop: hops.Get(f.Dst, f.Src),
-		ICRC: ICRC{ICRC: link.FlowICRC(of, f.SrcPort, f.DstPort), RxeFlush: rxeFlush},
+		Flow: f, hops: hops, hop: hops.Get(f.Dst, f.Src),
+		ICRC: ICRC{
+			ICRC:     ib.NewICRC(ib.Flow{Src: f.Src, Dst: f.Dst, SrcPort: f.SrcPort, DstPort: f.DstPort}),
+			RxeFlush: rxeFlush,
+		},
 	}
 }
 

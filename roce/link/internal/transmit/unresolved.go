@@ -28,7 +28,7 @@ const (
 // can go. It belongs to the sending side, but for what its methods say.
 type UnresolvedQueue[P Follower] struct {
 	stats *Counters
-	send  func(path P, data []byte)
+	send  func(path P, of *transport.Path, data []byte)
 
 	some  atomic.Bool // something is in the queue
 	retry atomic.Bool // it is worth looking whether that can go
@@ -39,12 +39,13 @@ type UnresolvedQueue[P Follower] struct {
 
 type unresolved[P Follower] struct {
 	path   P
+	of     *transport.Path
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
 // Init sets what counts packets that go nowhere, and what sends those that were
 // kept.
-func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, data []byte)) {
+func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *transport.Path, data []byte)) {
 	q.stats, q.send = stats, send
 }
 
@@ -57,21 +58,21 @@ func (q *UnresolvedQueue[P]) Admit(path P, p *transport.TxPacket, size int) bool
 		if s.unresolved > 0 {
 			q.Retry()
 		}
-		return q.fits(s, size)
+		return q.fits(s, p.Path, size)
 	case nexthop.Pending:
 		if q.keep(path, s, p, size) {
 			return false
 		}
 	}
-	q.stats.Lost(s.Of, 1)
+	q.stats.Lost(p.Path, 1)
 	return false
 }
 
 // fits reports whether a packet of size bytes can go by a path without being
 // fragmented, and counts it if not.
-func (q *UnresolvedQueue[P]) fits(s *Path, size int) bool {
+func (q *UnresolvedQueue[P]) fits(s *Path, of *transport.Path, size int) bool {
 	if size > s.Most {
-		q.stats.TooLong(s.Of, 1)
+		q.stats.TooLong(of, 1)
 		return false
 	}
 	return true
@@ -84,7 +85,7 @@ func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *transport.TxPacket, size i
 	}
 	at := len(q.buf)
 	q.buf = s.ICRC.Append(slices.Grow(q.buf, size), p)
-	q.items = append(q.items, unresolved[P]{path, at, size})
+	q.items = append(q.items, unresolved[P]{path, p.Path, at, size})
 	s.unresolved += size
 	q.some.Store(true)
 	// The answer may have come before some was set; nobody will call then.
@@ -119,14 +120,14 @@ func (q *UnresolvedQueue[P]) Retry() {
 		switch k.path.Refresh() {
 		case nexthop.Pending:
 			s.unresolved += k.n
-			q.items = append(q.items, unresolved[P]{k.path, len(q.buf), k.n})
+			q.items = append(q.items, unresolved[P]{k.path, k.of, len(q.buf), k.n})
 			q.buf = append(q.buf, data...)
 		case nexthop.Ready:
-			if q.fits(s, k.n) {
-				q.send(k.path, data)
+			if q.fits(s, k.of, k.n) {
+				q.send(k.path, k.of, data)
 			}
 		default:
-			q.stats.Lost(s.Of, 1)
+			q.stats.Lost(k.of, 1)
 		}
 	}
 	clear(items[len(q.items):])

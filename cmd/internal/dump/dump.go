@@ -1,0 +1,217 @@
+package dump
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// options is the command line.
+type options struct {
+	filter
+	iface, write        string
+	count               int
+	verbose, json, help bool
+}
+
+func (o *options) table() []getopt.Option {
+	return []getopt.Option{
+		{Short: 'i', Long: "interface", Arg: "name", Help: "capture on an interface (needs CAP_NET_RAW)", Set: getopt.String(&o.iface)},
+		{Short: 'w', Long: "write", Arg: "file", Help: "write the packets' frames to a pcap file, and print none unless -v", Set: getopt.String(&o.write)},
+		{Short: 'c', Long: "count", Arg: "n", Help: "end after so many packets", Set: getopt.Int(&o.count, 1, 1<<40)},
+		{Long: "qp", Arg: "qpn", Help: "only packets to this queue pair; for datagrams also from it; may be repeated", Set: o.addQP},
+		{Long: "addr", Arg: "ip", Help: "only packets from or to this address; may be repeated", Set: o.addAddr},
+		{Long: "op", Arg: "list", Help: "only these: " + operationNames, Set: o.addOps},
+		{Long: "errors", Help: "only NAKs, wrong ICRCs, malformed packets and ICMP messages", Set: getopt.Bool(&o.errors)},
+		{Short: 'v', Long: "verbose", Help: "all fields of all headers", Set: getopt.Bool(&o.verbose)},
+		{Long: "json", Help: "one JSON object a packet instead of text", Set: getopt.Bool(&o.json)},
+		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
+	}
+}
+
+// Command returns the subcommand.
+func Command() tool.Command {
+	return tool.Command{Name: "dump", Summary: "the packets of an interface or a capture, with all headers", Run: run}
+}
+
+const usage = `dump: the RoCE v2 packets of an interface or a capture, with all headers
+
+Usage:
+  roce dump [options] FILE
+  roce dump [options] -i INTERFACE
+
+FILE is pcap or pcapng; "-" is standard input. A named pipe that a goroce device writes its trace to
+(roce/link/trace) is read as it comes, and needs no privileges.
+
+Options:
+`
+
+func run(ctx context.Context, env *tool.Env, args []string) (err error) {
+	o := &options{}
+	table := o.table()
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return err
+	case o.help:
+		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case o.iface == "" && len(operands) != 1, o.iface != "" && len(operands) != 0:
+		return getopt.Misuse("one capture file is expected, or -i with an interface, not %q", operands)
+	}
+	d := &dumper{o: o, out: bufio.NewWriter(env.Stdout), live: o.iface != ""}
+	if o.write != "" {
+		f, err := os.Create(o.write)
+		if err != nil {
+			return err
+		}
+		w := bufio.NewWriter(f)
+		d.file = w
+		defer func() { err = errors.Join(err, w.Flush(), f.Close()) }()
+	}
+	defer func() { err = errors.Join(err, d.out.Flush()) }()
+	if o.iface != "" {
+		return d.capture(ctx, env)
+	}
+	in := io.Reader(os.Stdin)
+	if operands[0] != "-" {
+		f, err := os.Open(operands[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		// What blocks is reading: of a pipe nobody may write to.
+		defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(past) })()
+		in = f
+		if i, err := f.Stat(); err == nil && !i.Mode().IsRegular() {
+			d.live = true
+		}
+	}
+	return d.read(in)
+}
+
+// past is a time at which every deadline has passed.
+var past = time.Unix(1, 0)
+
+// errDone ends a dump that has had its -c packets.
+var errDone = errors.New("enough")
+
+// dumper prints and writes.
+type dumper struct {
+	o       *options
+	decoder pcap.Decoder
+	out     *bufio.Writer
+	file    io.Writer
+	pcap    *pcap.Writer
+	live    bool // every line is printed at once
+	printed int
+}
+
+// frame handles a frame.
+func (d *dumper) frame(f *pcap.Frame) error {
+	wanted := false
+	packets := d.decoder.Decode(f)
+	for i := range packets {
+		p := &packets[i]
+		if !d.o.admits(p) {
+			continue
+		}
+		wanted = true
+		d.printed++
+		if err := d.print(p); err != nil {
+			return err
+		}
+		if d.o.count > 0 && d.printed >= d.o.count {
+			return errors.Join(d.save(f), errDone)
+		}
+	}
+	if !wanted {
+		return nil
+	}
+	if d.live {
+		if err := d.out.Flush(); err != nil {
+			return err
+		}
+	}
+	return d.save(f)
+}
+
+func (d *dumper) print(p *pcap.Packet) error {
+	switch {
+	case d.o.json:
+		return tool.WriteJSON(d.out, recordOf(p))
+	case d.file != nil && !d.o.verbose:
+		return nil
+	}
+	_, err := fmt.Fprintf(d.out, "%d %s\n", p.Frame, line(p))
+	if err == nil && d.o.verbose {
+		_, err = d.out.WriteString(details(p))
+	}
+	return err
+}
+
+// save writes a frame to the file of -w.
+func (d *dumper) save(f *pcap.Frame) (err error) {
+	if d.file == nil {
+		return nil
+	}
+	if d.pcap == nil {
+		if d.pcap, err = pcap.NewWriter(d.file, f.Link); err != nil {
+			return err
+		}
+	}
+	return d.pcap.Write(f)
+}
+
+// read dumps a file.
+func (d *dumper) read(in io.Reader) error {
+	r, err := pcap.NewReader(in)
+	if err != nil {
+		return err
+	}
+	var f pcap.Frame
+	for {
+		if err := r.Next(&f); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil
+			}
+			return err
+		}
+		if err := d.frame(&f); err != nil {
+			if errors.Is(err, errDone) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// capture dumps an interface until the context ends.
+func (d *dumper) capture(ctx context.Context, env *tool.Env) error {
+	l, err := listen(d.o.iface)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stderr, "listening on %s\n", d.o.iface)
+	var f pcap.Frame
+	for err == nil {
+		if err = l.next(ctx, &f); err == nil {
+			err = d.frame(&f)
+		}
+	}
+	if n := l.dropped(); n > 0 {
+		fmt.Fprintf(env.Stderr, "dump: the kernel dropped %d frames that were not read in time\n", n)
+	}
+	fmt.Fprintf(env.Stderr, "%d packets of %d frames\n", d.printed, l.frames)
+	if errors.Is(err, errDone) || ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, l.close())
+}

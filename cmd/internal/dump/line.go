@@ -1,0 +1,238 @@
+package dump
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// line is a packet on one line: when, from whom to whom, what.
+func line(p *pcap.Packet) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v > %v ", time.Unix(0, p.AtNs).UTC().Format("15:04:05.000000000"), p.Flow.Src, p.Flow.Dst)
+	if p.ICMP != nil {
+		fmt.Fprintf(&b, "ICMP from %v: %v", p.ICMP.From, p.ICMP.What)
+		if p.ICMP.What == pcap.TooBig {
+			fmt.Fprintf(&b, ", %d bytes fit", p.ICMP.MTU)
+		}
+		if p.ICMP.HasBTH {
+			fmt.Fprintf(&b, ", about %v qp %v psn %d", p.Opcode, p.DestQP, p.PSN)
+		}
+		return b.String()
+	}
+	if p.Problem != "" {
+		fmt.Fprintf(&b, "%d bytes: %s", p.Bytes, p.Problem)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%v qp %v psn %d", p.Opcode, p.DestQP, p.PSN)
+	h := p.Opcode.Info().Headers
+	if h&ib.HasDETH != 0 {
+		fmt.Fprintf(&b, " from qp %v", p.DETH.SrcQP)
+	}
+	if h&ib.HasRETH != 0 {
+		fmt.Fprintf(&b, " va 0x%x rkey 0x%x len %d", p.RETH.VA, uint32(p.RETH.RKey), p.RETH.Len)
+	}
+	if h&ib.HasAtomicETH != 0 {
+		fmt.Fprintf(&b, " va 0x%x rkey 0x%x swap/add %d compare %d", p.Atomic.VA, uint32(p.Atomic.RKey), p.Atomic.SwapAdd, p.Atomic.Compare)
+	}
+	if h&ib.HasAETH != 0 {
+		fmt.Fprintf(&b, " %v msn %d", p.AETH.Syndrome, p.AETH.MSN)
+	}
+	if h&ib.HasAtomicAckETH != 0 {
+		fmt.Fprintf(&b, " original %d", p.AtomicAck)
+	}
+	if h&ib.HasImmDt != 0 {
+		fmt.Fprintf(&b, " imm 0x%x", p.ImmDt)
+	}
+	if h&ib.HasIETH != 0 {
+		fmt.Fprintf(&b, " invalidate 0x%x", uint32(p.IETH))
+	}
+	if m, ok := message(p); ok {
+		fmt.Fprintf(&b, " CM %v", m)
+	}
+	if p.PayloadBytes > 0 {
+		fmt.Fprintf(&b, " %d bytes", p.PayloadBytes)
+	}
+	for _, f := range flags(p) {
+		b.WriteString(" " + f)
+	}
+	return b.String()
+}
+
+// flags are what is remarkable of a packet.
+func flags(p *pcap.Packet) (all []string) {
+	for _, x := range []struct {
+		on   bool
+		name string
+	}{
+		{p.AckReq, "ackreq"}, {p.Solicited, "solicited"}, {p.FECN, "fecn"}, {p.BECN, "becn"}, {p.CE(), "CE"}, {p.Cut(), "cut"},
+		{p.ICRC == pcap.ICRCWrong, "ICRC-WRONG"},
+	} {
+		if x.on {
+			all = append(all, x.name)
+		}
+	}
+	return all
+}
+
+// message is the message of RDMA-CM that a packet carries.
+func message(p *pcap.Packet) (string, bool) {
+	if p.DestQP != ib.QPNGSI || !p.Opcode.Has(ib.HasDETH) || p.Cut() {
+		return "", false
+	}
+	var h mad.Header
+	d, err := mad.Parse(p.Payload, &h)
+	if err != mad.OK || h.Class != mad.ClassCM {
+		return "", false
+	}
+	switch h.Attribute {
+	case mad.AttrREQ:
+		var m mad.REQ
+		m.Decode(d)
+		return fmt.Sprintf("REQ id 0x%x service %v qp %v psn %d mtu %v retries %d rnr %d", uint32(m.LocalCommID), m.ServiceID, m.QPN, m.StartingPSN, m.MTU, m.RetryCount, m.RNRRetryCount), true
+	case mad.AttrREP:
+		var m mad.REP
+		m.Decode(d)
+		return fmt.Sprintf("REP id 0x%x to 0x%x qp %v psn %d rnr %d", uint32(m.LocalCommID), uint32(m.RemoteCommID), m.QPN, m.StartingPSN, m.RNRRetryCount), true
+	case mad.AttrREJ:
+		var m mad.REJ
+		m.Decode(d)
+		return fmt.Sprintf("REJ id 0x%x to 0x%x: %v", uint32(m.LocalCommID), uint32(m.RemoteCommID), m.Reason), true
+	case mad.AttrDREQ:
+		var m mad.DREQ
+		m.Decode(d)
+		return fmt.Sprintf("DREQ id 0x%x to 0x%x qp %v", uint32(m.LocalCommID), uint32(m.RemoteCommID), m.RemoteQPN), true
+	case mad.AttrSIDRReq:
+		var m mad.SIDRReq
+		m.Decode(d)
+		return fmt.Sprintf("SIDR_REQ id 0x%x service %v", m.RequestID, m.ServiceID), true
+	case mad.AttrSIDRRep:
+		var m mad.SIDRRep
+		m.Decode(d)
+		return fmt.Sprintf("SIDR_REP id 0x%x qp %v: %v", m.RequestID, m.QPN, m.Status), true
+	}
+	return fmt.Sprintf("%v id 0x%x to 0x%x", h.Attribute, be32(d[0:]), be32(d[4:])), true
+}
+
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// field is a field of a header.
+type field struct {
+	name  string
+	value any
+}
+
+// header is a header of a packet, for -v and --json.
+type header struct {
+	name   string
+	fields []field
+}
+
+// headers are all headers of a packet, field by field.
+func headers(p *pcap.Packet) (all []header) {
+	add := func(name string, kv ...any) {
+		h := header{name: name}
+		for i := 0; i+1 < len(kv); i += 2 {
+			h.fields = append(h.fields, field{kv[i].(string), kv[i+1]})
+		}
+		all = append(all, h)
+	}
+	x := func(v uint64) string { return fmt.Sprintf("0x%x", v) }
+	if p.Tagged {
+		add("vlan", "id", p.VLAN, "priority", p.Priority)
+	}
+	ip := []any{"src", p.Flow.Src, "dst", p.Flow.Dst, "dscp", p.TrafficClass >> 2, "ecn", p.TrafficClass & 3, "hop_limit", p.HopLimit}
+	if p.Flow.Src.Is4() {
+		ip = append(ip, "identification", p.Ident, "df", !p.NoDF)
+	} else {
+		ip = append(ip, "flow_label", p.FlowLabel)
+	}
+	add("ip", ip...)
+	add("udp", "src_port", p.Flow.SrcPort, "dst_port", p.Flow.DstPort, "bytes", p.Bytes)
+	if p.Problem != "" || p.ICMP != nil {
+		return all
+	}
+	add("bth", "opcode", p.Opcode.String(), "solicited", p.Solicited, "migreq", p.MigReq, "pad", p.Pad, "pkey", x(uint64(p.PKey)),
+		"fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq, "psn", uint32(p.PSN))
+	h := p.Opcode.Info().Headers
+	if h&ib.HasDETH != 0 {
+		add("deth", "qkey", x(uint64(p.DETH.QKey)), "src_qp", p.DETH.SrcQP)
+	}
+	if h&ib.HasFETH != 0 {
+		add("feth", "placement", uint32(p.FETH&3), "selectivity", uint32(p.FETH>>4&3))
+	}
+	if h&ib.HasRETH != 0 {
+		add("reth", "va", x(p.RETH.VA), "rkey", x(uint64(p.RETH.RKey)), "length", p.RETH.Len)
+	}
+	if h&ib.HasAtomicETH != 0 {
+		add("atomiceth", "va", x(p.Atomic.VA), "rkey", x(uint64(p.Atomic.RKey)), "swap_add", p.Atomic.SwapAdd, "compare", p.Atomic.Compare)
+	}
+	if h&ib.HasAETH != 0 {
+		add("aeth", "syndrome", p.AETH.Syndrome.String(), "msn", uint32(p.AETH.MSN))
+	}
+	if h&ib.HasAtomicAckETH != 0 {
+		add("atomicacketh", "original", p.AtomicAck)
+	}
+	if h&ib.HasImmDt != 0 {
+		add("immdt", "immediate", x(uint64(p.ImmDt)))
+	}
+	if h&ib.HasIETH != 0 {
+		add("ieth", "rkey", x(uint64(p.IETH)))
+	}
+	if m, ok := message(p); ok {
+		add("cm", "message", m)
+	}
+	add("payload", "bytes", p.PayloadBytes)
+	add("icrc", "state", p.ICRC.String())
+	return all
+}
+
+// details are the headers, one a line.
+func details(p *pcap.Packet) string {
+	var b strings.Builder
+	for _, h := range headers(p) {
+		fmt.Fprintf(&b, "    %-13s", h.name)
+		for _, f := range h.fields {
+			fmt.Fprintf(&b, " %s=%v", f.name, f.value)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// record is what --json prints of a packet.
+type record struct {
+	Frame   int                       `json:"frame"`
+	Part    int                       `json:"part,omitempty"`
+	TimeNs  int64                     `json:"time_ns"`
+	Dir     string                    `json:"direction,omitempty"`
+	Tunnel  string                    `json:"tunnel,omitempty"`
+	Src     netip.Addr                `json:"src"`
+	Dst     netip.Addr                `json:"dst"`
+	Summary string                    `json:"summary"`
+	Headers map[string]map[string]any `json:"headers"`
+	Flags   []string                  `json:"flags,omitempty"`
+	Problem string                    `json:"problem,omitempty"`
+}
+
+func recordOf(p *pcap.Packet) record {
+	r := record{
+		Frame: p.Frame, Part: p.Part, TimeNs: p.AtNs, Dir: p.Dir.String(), Tunnel: p.Tunnel, Src: p.Flow.Src, Dst: p.Flow.Dst,
+		Summary: line(p), Headers: map[string]map[string]any{}, Flags: flags(p), Problem: p.Problem,
+	}
+	for _, h := range headers(p) {
+		m := map[string]any{}
+		for _, f := range h.fields {
+			m[f.name] = f.value
+		}
+		r.Headers[h.name] = m
+	}
+	return r
+}

@@ -1,0 +1,163 @@
+package explain
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// options is the command line.
+type options struct {
+	json, html, verbose, check, kinds, help bool
+	local, output                           string
+}
+
+func (o *options) table() []getopt.Option {
+	return []getopt.Option{
+		{Short: 'v', Long: "verbose", Help: "all findings; by default the first 10 of each kind", Set: getopt.Bool(&o.verbose)},
+		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
+		{Long: "html", Help: "write a page of HTML, which needs nothing else", Set: getopt.Bool(&o.html)},
+		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
+		{Long: "local", Arg: "address", Help: "address of the host where the capture was taken, if the file does not tell", Set: getopt.String(&o.local)},
+		{Long: "check", Help: "exit status 1 if there is a finding", Set: getopt.Bool(&o.check)},
+		{Long: "kinds", Help: "what can be found, and what to do about it", Set: getopt.Bool(&o.kinds)},
+		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
+	}
+}
+
+// Command returns the subcommand.
+func Command() tool.Command {
+	return tool.Command{Name: "explain", Summary: "what went wrong in a capture, why, and what to do about it", Run: run}
+}
+
+const usage = `explain: what went wrong in a capture, why, and what to do about it
+
+Usage:
+  roce explain [options] FILE
+
+FILE is pcap or pcapng, of tcpdump, Wireshark, "roce dump -w" or roce/link/trace; "-" is standard input.
+
+Options:
+`
+
+func run(_ context.Context, env *tool.Env, args []string) (err error) {
+	o := &options{}
+	table := o.table()
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return err
+	case o.help:
+		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case o.kinds:
+		return &tool.Text{Text: kindsText()}
+	case len(operands) != 1:
+		return getopt.Misuse("one capture file is expected, not %q", operands)
+	case o.json && o.html:
+		return getopt.Misuse("--json and --html exclude each other")
+	}
+	var opt analyse.Options
+	if o.local != "" {
+		a, err := netip.ParseAddr(o.local)
+		if err != nil {
+			return getopt.Misuse("--local: %w", err)
+		}
+		opt.Local = []netip.Addr{a}
+	}
+	in := io.Reader(os.Stdin)
+	if operands[0] != "-" {
+		f, err := os.Open(operands[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	e := &explanation{Name: operands[0]}
+	if err := e.read(in, opt, o.html); err != nil {
+		return err
+	}
+	if e.Damage != "" {
+		fmt.Fprintf(env.Stderr, "explain: %s; what came before is explained\n", e.Damage)
+	}
+	out, style := env.Stdout, styleOf(env.Stdout)
+	if o.output != "" {
+		f, err := os.Create(o.output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out, style = f, textStyle{width: defaultWidth}
+	}
+	w := bufio.NewWriter(out)
+	switch {
+	case o.json:
+		err = tool.WriteJSON(w, e)
+	case o.html:
+		err = e.writePage(w)
+	default:
+		e.print(w, style, o.verbose)
+	}
+	if err = errors.Join(err, w.Flush()); err != nil {
+		return err
+	}
+	if n := len(e.Report.Findings) + e.Report.MoreFindings; o.check && n > 0 {
+		return fmt.Errorf("%d findings", n)
+	}
+	return nil
+}
+
+// explanation is what --json prints.
+type explanation struct {
+	Name string `json:"file"`
+	// Frames is how many there are in the file, by what is in them.
+	Frames map[string]int `json:"frames"`
+	Damage string         `json:"damage,omitempty"` // where the file stops to make sense
+	*analyse.Report
+
+	rows []row // for the page
+}
+
+// read analyses a file. An error means that there is nothing to explain.
+func (e *explanation) read(in io.Reader, opt analyse.Options, rows bool) error {
+	f, err := pcap.NewReader(in)
+	if err != nil {
+		return err
+	}
+	a, d := analyse.New(opt), &pcap.Decoder{}
+	var fr pcap.Frame
+	for {
+		err := f.Next(&fr)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			e.Damage = err.Error()
+			break
+		}
+		packets := d.Decode(&fr)
+		for i := range packets {
+			n := a.Add(&packets[i])
+			if rows {
+				e.rows = append(e.rows, rowOf(&packets[i], n))
+			}
+		}
+	}
+	e.Report = a.Report()
+	e.Frames = map[string]int{}
+	for r, n := range d.Counts {
+		if n > 0 {
+			e.Frames[pcap.Reason(r).String()] = n
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package lesson
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goroce/goroce/cmd/internal/explain"
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/roce/analyse/stage"
+)
+
+// options is the command line.
+type options struct {
+	html, answers, help bool
+	output              string
+}
+
+func (o *options) table() []getopt.Option {
+	return []getopt.Option{
+		{Short: 'a', Long: "answers", Help: "with the answers to the questions", Set: getopt.Bool(&o.answers)},
+		{Long: "html", Help: "write the packets and what they mean as a page of HTML", Set: getopt.Bool(&o.html)},
+		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
+		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
+	}
+}
+
+// Command returns the subcommand.
+func Command() tool.Command {
+	return tool.Command{Name: "lesson", Summary: "guided runs on a simulated link, one idea of RDMA each", Run: main}
+}
+
+const usage = `lesson: guided runs on a simulated link, one idea of RDMA each
+
+Usage:
+  roce lesson                      lists them
+  roce lesson [options] NAME [NUMBER=VALUE ...]
+
+Options:
+`
+
+func main(_ context.Context, env *tool.Env, args []string) (err error) {
+	o := &options{}
+	table := o.table()
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return err
+	case o.help:
+		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case len(operands) == 0:
+		_, err := fmt.Fprint(env.Stdout, list())
+		return err
+	}
+	l := find(operands[0])
+	if l == nil {
+		return getopt.Misuse("there is no lesson %q; \"roce lesson\" lists them", operands[0])
+	}
+	v, err := l.parse(operands[1:])
+	if err != nil {
+		return getopt.Misuse("%w", err)
+	}
+	r, err := l.perform(v)
+	if err != nil {
+		return err
+	}
+	out := env.Stdout
+	if o.output != "" {
+		f, err := os.Create(o.output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	w := bufio.NewWriter(out)
+	if o.html {
+		err = explain.Page(w, "roce lesson "+strings.Join(operands, " "), bytes.NewReader(r.s.Capture(l.viewOf(v))))
+	} else {
+		err = l.print(w, r, o.answers)
+	}
+	return errors.Join(err, w.Flush())
+}
+
+func (l *lesson) viewOf(v values) stage.View {
+	if l.view == nil {
+		return stage.At0
+	}
+	return l.view(v)
+}
+
+// find returns the lesson of a name, or of a number as the list has it.
+func find(name string) *lesson {
+	all := lessons()
+	for i := range all {
+		if all[i].name == name || fmt.Sprint(i+1) == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func list() string {
+	var b strings.Builder
+	b.WriteString("Each lesson is a run on a simulated link, one idea. They build on each other; an hour is enough for all.\n\n")
+	for i, l := range lessons() {
+		fmt.Fprintf(&b, "%3d  %-11s %s\n", i+1, l.name, l.title)
+	}
+	b.WriteString("\nroce lesson rnr begins. Numbers can be changed: roce lesson rnr late=0. --html shows the packets as a page.\n")
+	return b.String()
+}

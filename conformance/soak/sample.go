@@ -1,0 +1,129 @@
+package soak
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// Sample is what a process has at a moment.
+type Sample struct {
+	HeapBytes, ResidentBytes         int
+	Goroutines, Threads, Descriptors int
+	Slots                            int // of the address, of all processes
+	PDs, Regions                     int
+	CMConns, CMTimewait, CMTables    int // of the communication manager
+	Lingering                        int // closed rsockets that still deliver
+	Conns, Streams                   int // that the program has
+	CPU                              time.Duration
+	Counters                         verbs.Counters
+}
+
+// settled reports whether what ends by itself after a while has ended.
+func (s *Sample) settled() bool {
+	return s.CMTimewait == 0 && s.Lingering == 0 && s.CMConns == s.Conns+s.Streams
+}
+
+// open counts the connections that the program has.
+type open struct{ conns, streams atomic.Int64 }
+
+// take measures this process, after a collection if it is to be exact.
+func take(d *verbs.Device, o *open, exact bool) (Sample, error) {
+	if exact {
+		// What a pool holds lives for two collections, and finalizers and cleanups run after one.
+		runtime.GC()
+		runtime.GC()
+		debug.FreeOSMemory()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	counts, cm := d.MemCounts(), rdmacm.CountersOf(d).Now
+	s := Sample{
+		HeapBytes: int(m.HeapAlloc), Goroutines: runtime.NumGoroutine(),
+		PDs: counts.PDs, Regions: counts.Regions,
+		CMConns: cm.Conns, CMTimewait: cm.Timewait, CMTables: cm.Tables, Lingering: rsocket.Lingering(d).Conns,
+		Conns: int(o.conns.Load()), Streams: int(o.streams.Load()), Counters: d.Counters(),
+	}
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return s, err
+	}
+	s.CPU = time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return s, err
+	}
+	for line := range strings.Lines(string(status)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 2:
+		case f[0] == "VmRSS:":
+			kib, err := strconv.Atoi(f[1])
+			if err != nil {
+				return s, err
+			}
+			s.ResidentBytes = kib << 10
+		case f[0] == "Threads:":
+			if s.Threads, err = strconv.Atoi(f[1]); err != nil {
+				return s, err
+			}
+		}
+	}
+	s.Descriptors, s.Slots, err = descriptors()
+	return s, err
+}
+
+// slotCount is how many slots an address has: bytes at the start of a memory file that are locked.
+const slotCount = 64
+
+// descriptors counts the descriptors of this process, and the slots of its address that are taken: the
+// kernel tells who has locked what.
+func descriptors() (n, slots int, err error) {
+	const dir = "/proc/self/fd"
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	inodes := map[string]bool{}
+	for _, fd := range fds {
+		name := dir + "/" + fd.Name()
+		to, err := os.Readlink(name)
+		if err != nil {
+			continue // that of the directory, which is closed
+		}
+		n++
+		if !strings.Contains(to, "goroce-slots") {
+			continue
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat(name, &st); err == nil {
+			inodes[fmt.Sprint(st.Ino)] = true
+		}
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return n, 0, err
+	}
+	for line := range strings.Lines(string(locks)) {
+		// 1: OFDLCK ADVISORY WRITE -1 00:01:1234 5 5
+		f := strings.Fields(line)
+		if len(f) != 8 || f[1] != "OFDLCK" {
+			continue
+		}
+		at, err := strconv.Atoi(f[6])
+		if err == nil && at < slotCount && inodes[f[5][strings.LastIndexByte(f[5], ':')+1:]] {
+			slots++
+		}
+	}
+	return n, slots, nil
+}

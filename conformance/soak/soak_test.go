@@ -1,0 +1,140 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	if Child() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// One period with all that a run does, in seconds. It is too short to tell of growth.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for some seconds, and waits for what was killed")
+	}
+	var log bytes.Buffer
+	s, err := Run(t.Context(), Options{Period: 4 * time.Second, Loss: 0.01, Seed: 1, Log: &log, Stderr: io.Discard})
+	require.NoError(t, err)
+	require.Empty(t, s.Faults, log.String())
+	require.Len(t, s.Rests[theServer], 1)
+	require.Len(t, s.Exchanges, 8)
+	var out strings.Builder
+	s.Print(&out)
+	require.Contains(t, out.String(), "no faults")
+	require.Contains(t, log.String(), "rest 1")
+}
+
+// series is samples of a heap.
+func series(heap ...int) (all []Sample) {
+	for _, h := range heap {
+		all = append(all, Sample{HeapBytes: h << 20, Descriptors: 100})
+	}
+	return all
+}
+
+// What goes up and down is flat; what goes up is not, nor what leaks one at a time.
+func TestTrends(t *testing.T) {
+	grew := func(all []Sample) (names []string) {
+		for _, t := range trends(all) {
+			if t.grew {
+				names = append(names, t.name)
+			}
+		}
+		return names
+	}
+	require.Empty(t, grew(series(1, 50, 60, 50, 61, 55, 60, 52)))
+	require.Empty(t, grew(series(1, 50, 50, 50, 99, 55, 55, 56)), "the first third counts, and the last")
+	require.Equal(t, []string{"heap bytes"}, grew(series(1, 50, 51, 52, 54, 56, 58, 59)))
+	require.Nil(t, trends(series(1, 2, 3)), "too few")
+	leak := series(50, 50, 50, 50, 50, 50, 50, 50, 50, 50)
+	for i := range leak {
+		leak[i].PDs = 4 + i
+		leak[i].Goroutines = 10 + i%3
+		leak[i].Slots = 2
+	}
+	leak[9].Slots = 3
+	require.Equal(t, []string{"slots of the address", "protection domains"}, grew(leak))
+}
+
+// A disturbance makes errors of these kinds, and no others.
+func TestKindOf(t *testing.T) {
+	status := func(s verbs.WCStatus) error {
+		return &roce.OpError{Op: "send", Err: verbs.WCError(&verbs.WC{Status: s})}
+	}
+	for _, c := range []struct {
+		err       error
+		explained bool
+	}{
+		{status(verbs.WCRetryExcErr), true},
+		{status(verbs.WCFlushErr), true},
+		{status(verbs.WCRemoteAccessErr), false},
+		{status(verbs.WCRemoteInvReqErr), false},
+		{status(verbs.WCLocalProtErr), false},
+		{&roce.OpError{Op: "dial", Err: roce.ErrConnRefused}, true},
+		{&roce.OpError{Op: "recv", Err: context.DeadlineExceeded}, false},
+		{&wrongError{"byte 3"}, false},
+		{fmt.Errorf("%w", syscall.ECONNRESET), true},
+		{roce.ErrLimit, false},
+		{errors.New("other"), false},
+	} {
+		require.Equal(t, c.explained, kindOf(c.err) != "", "%v", c.err)
+	}
+}
+
+// Of the errors between the two that stay, the link explains those that come soon after it.
+func TestNoteError(t *testing.T) {
+	r := &run{Options: Options{Log: io.Discard}, sum: Summary{Errors: map[string]int{}}, linkAt: time.Unix(100, 0)}
+	say := func(name, peer, kind string, at int64) int {
+		before := len(r.sum.Faults)
+		r.noteError(name, said{Peer: peer, Kind: kind, At: time.Unix(at, 0).UnixNano(), Error: "x"})
+		return len(r.sum.Faults) - before
+	}
+	late := 100 + int64(explains/time.Second) + 1
+	require.Zero(t, say(theClient, theServer, "no answer", 101))
+	require.Equal(t, 1, say(theClient, theServer, "no answer", late))
+	require.Equal(t, 1, say(theClient, theServer, "", 101))
+	require.Zero(t, say(theClient, mortalServer, "no answer", late))
+	require.Zero(t, say(mortalClient, theServer, "no answer", late))
+	require.Equal(t, 1, say(mortalClient, theServer, "", late))
+}
+
+// A pair that exchanges nothing fails the run; a process that was started again counts from 0.
+func TestProgress(t *testing.T) {
+	r := &run{Options: Options{Log: io.Discard}, done: map[string]int64{}, sum: Summary{Exchanges: map[string]int64{}}}
+	r.progress("a", "b", 5)
+	r.progress("a", "b", 7)
+	r.progress("a", "b", 3)
+	require.Empty(t, r.sum.Faults)
+	require.EqualValues(t, 10, r.sum.Exchanges["a to b"])
+	r.progress("a", "b", 3)
+	require.Len(t, r.sum.Faults, 1)
+}
+
+func TestCompare(t *testing.T) {
+	require.NoError(t, compare("m", []byte("abc"), []byte("abc")))
+	require.ErrorContains(t, compare("m", []byte("abd"), []byte("abc")), "byte 2 of 3 is 0x64 instead of 0x63")
+	require.ErrorContains(t, compare("m", []byte("ab"), []byte("abc")), "2 bytes came back of 3")
+	a, b := make([]byte, 64), make([]byte, 64)
+	r := rand.New(rand.NewPCG(1, 1))
+	random(r, a)
+	random(r, b)
+	require.NotEqual(t, a, b)
+}

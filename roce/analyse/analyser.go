@@ -1,0 +1,203 @@
+package analyse
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// Analyser follows the connections of a capture. See [New].
+type Analyser struct {
+	opt     Options
+	steps   int64
+	records int
+
+	packets   int
+	malformed int
+	twice     int
+	start     int64
+	now       int64
+	frame     int
+
+	conns     []*conn
+	moreConns int
+	flows     map[flowKey]flow
+	datagrams map[datagramKey]*conn
+	waiting   map[waitKey][]*conn // connections of which one flow is known, by a PSN that may be answered
+	unpaired  map[pairKey][]*conn
+	hosts     map[netip.Addr]*host
+	exchanges map[cmKey]*exchange
+	exOrder   []*exchange
+
+	findings     []*Finding
+	moreFindings int
+	lastBad      map[pairKey]*badPacket
+	recent       map[flowKey]lastSeen
+	silent       map[netip.Addr]*silentAddr
+}
+
+// New returns an analyser.
+func New(opt Options) *Analyser {
+	if opt.MaxConnections <= 0 {
+		opt.MaxConnections = defaultConnections
+	}
+	if opt.MaxRecords <= 0 {
+		opt.MaxRecords = defaultRecords
+	}
+	if opt.MaxFindings <= 0 {
+		opt.MaxFindings = defaultFindings
+	}
+	a := &Analyser{
+		opt: opt, flows: map[flowKey]flow{}, datagrams: map[datagramKey]*conn{}, waiting: map[waitKey][]*conn{},
+		unpaired: map[pairKey][]*conn{}, hosts: map[netip.Addr]*host{}, exchanges: map[cmKey]*exchange{},
+		lastBad: map[pairKey]*badPacket{}, recent: map[flowKey]lastSeen{},
+	}
+	for _, l := range opt.Local {
+		h := a.host(l.Unmap())
+		h.local, h.known = true, true
+	}
+	return a
+}
+
+// Read analyses a capture file. After an error of the file the report is of what came before.
+func Read(r io.Reader, opt Options) (*Report, *pcap.Decoder, error) {
+	d := &pcap.Decoder{}
+	f, err := pcap.NewReader(r)
+	if err != nil {
+		return nil, d, err
+	}
+	a := New(opt)
+	var fr pcap.Frame
+	for {
+		if err = f.Next(&fr); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return a.Report(), d, err
+		}
+		packets := d.Decode(&fr)
+		for i := range packets {
+			a.Add(&packets[i])
+		}
+	}
+}
+
+// Add takes the next packet. It keeps nothing of p.
+func (a *Analyser) Add(p *pcap.Packet) Note {
+	if a.packets == 0 {
+		a.start = p.AtNs
+	}
+	a.packets++
+	a.steps++
+	a.now, a.frame = max(a.now, p.AtNs), p.Frame
+	if p.ICMP != nil {
+		return a.icmp(p)
+	}
+	src := a.host(p.Flow.Src)
+	switch p.Dir {
+	case pcap.Out:
+		src.local, src.known = true, true
+	case pcap.In:
+		if !p.Flow.Dst.IsMulticast() {
+			if d := a.host(p.Flow.Dst); !src.local {
+				d.local, d.known = true, true
+			}
+		}
+	}
+	if p.Problem != "" {
+		a.malformed++
+		return Note{}
+	}
+	if a.again(p) {
+		a.twice++
+		return Note{Twice: true}
+	}
+	src.heard, src.heardFrame = p.AtNs, p.Frame
+	bad := a.judgeICRC(p, src)
+	info := p.Opcode.Info()
+	switch {
+	case info.Transport == ib.UD && p.DestQP == ib.QPNGSI:
+		return a.handleMAD(p, bad)
+	case info.Transport == ib.UD:
+		return a.handleDatagram(p, bad)
+	}
+	return a.connected(p, info, bad)
+}
+
+// newFinding makes a finding that is not in the report yet.
+func (a *Analyser) newFinding(k Kind, qpn ib.QPN, psn ib.PSN, frames ...int) *Finding {
+	f := &Finding{Kind: k, QPN: qpn, PSN: psn, Certain: true, AtNs: a.now - a.start, count: 1}
+	for _, n := range frames {
+		if n > 0 {
+			f.add(n)
+		}
+	}
+	return f
+}
+
+// keep puts a finding into the report.
+func (a *Analyser) keep(f *Finding) *Finding {
+	if len(a.findings) >= a.opt.MaxFindings {
+		a.moreFindings++
+		return f
+	}
+	a.findings = append(a.findings, f)
+	return f
+}
+
+// connected handles a packet of RC, UC, or a CNP.
+func (a *Analyser) connected(p *pcap.Packet, info *ib.OpcodeInfo, bad bool) Note {
+	key := flowKey{p.Flow.Src, p.Flow.Dst, p.DestQP}
+	fl, ok := a.flows[key]
+	if bad {
+		// Nothing in it can be relied on.
+		n := Note{Role: RoleRequest}
+		if info.Response {
+			n.Role = RoleAnswer
+		}
+		if ok {
+			fl.c.touch(p, fl.side)
+			n.Connection, n.End = fl.c.id, fl.side
+			if b := a.lastBad[pairKey{key.src, key.dst}]; b != nil && b.frame == p.Frame {
+				b.find.conn = fl.c
+			}
+		}
+		return n
+	}
+	if !ok {
+		fl, ok = a.place(p, info, key)
+		if !ok {
+			return Note{}
+		}
+		a.flows[key] = fl
+	}
+	c := fl.c
+	if c.transport == 0 || c.transport == ib.TransportCNP {
+		c.transport = info.Transport
+	}
+	if !c.ends[0].Known || !c.ends[1].Known {
+		if c = a.pair(c, fl.side, p, info); c != fl.c {
+			fl = a.flows[key]
+		}
+	}
+	c.touch(p, fl.side)
+	n := Note{Connection: c.id, End: fl.side}
+	if p.CE() {
+		c.congested(p, fl.side)
+	}
+	switch {
+	case info.Op == ib.OpCNP:
+		n.Role = RoleCNP
+		c.way[1-fl.side].cut(p)
+	case info.Response:
+		n.Role = RoleAnswer
+		c.way[1-fl.side].answer(p, info, &n)
+	default:
+		n.Role = RoleRequest
+		c.way[fl.side].request(p, info, &n)
+	}
+	return n
+}

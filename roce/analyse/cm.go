@@ -1,0 +1,362 @@
+package analyse
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// cmKey names an exchange by the communication ID that one side chose.
+type cmKey struct {
+	owner, peer netip.Addr
+	id          uint32
+	sidr        bool
+}
+
+// exchange is a connection's life in RDMA-CM.
+type exchange struct {
+	c          *conn
+	from, to   netip.Addr // who sent the REQ, and to whom
+	localID    mad.CommID // of the initiator
+	remoteID   mad.CommID
+	service    mad.ServiceID
+	sidr       bool
+	retries    uint8 // of the requester of data, 8 if it is not known
+	rnrRetries uint8
+	cmTimeout  time.Duration
+	steps      []string
+	msgs       [11]cmMessage // by attribute, from REQ; DREQ and DREP also by side
+	dreqFrom   netip.Addr
+	rejected   bool
+	quiet      int64 // when the last message was
+}
+
+// cmMessage is one kind of message of an exchange.
+type cmMessage struct {
+	times       int
+	frame, last int
+	at, lastAt  int64
+	psn         ib.PSN
+	find        *Finding
+}
+
+const (
+	maxExchanges  = 1 << 14
+	unknownRetry  = 8
+	maxCMSteps    = 32
+	cmDoubledNs   = 2_000_000
+	cmUnansweredS = 3
+)
+
+// handleMAD handles a packet to queue pair 1.
+func (a *Analyser) handleMAD(p *pcap.Packet, bad bool) Note {
+	n := Note{Role: RoleCM}
+	if bad || p.Cut() || len(p.Payload) != mad.Bytes {
+		return n
+	}
+	var h mad.Header
+	data, err := mad.Parse(p.Payload, &h)
+	if err != mad.OK || h.Class != mad.ClassCM || h.Method != mad.MethodSend {
+		return n
+	}
+	n.CM = h.Attribute
+	x := a.exchangeOf(p, h.Attribute, data)
+	if x == nil {
+		return n
+	}
+	if x.c != nil {
+		n.Connection = x.c.id
+		if p.Flow.Src != x.c.ends[0].Addr {
+			n.End = 1
+		}
+		x.c.packets++
+		x.c.last = max(x.c.last, p.AtNs)
+	}
+	x.quiet = p.AtNs
+	x.take(a, p, h.Attribute, data)
+	return n
+}
+
+// exchangeOf finds the exchange of a message, or begins one.
+func (a *Analyser) exchangeOf(p *pcap.Packet, attr mad.Attribute, d *mad.Data) *exchange {
+	src, dst := p.Flow.Src, p.Flow.Dst
+	switch attr {
+	case mad.AttrREQ:
+		var m mad.REQ
+		m.Decode(d)
+		key := cmKey{src, dst, uint32(m.LocalCommID), false}
+		if x := a.exchanges[key]; x != nil {
+			return x
+		}
+		return a.begin(p, key, &m)
+	case mad.AttrSIDRReq:
+		var m mad.SIDRReq
+		m.Decode(d)
+		key := cmKey{src, dst, m.RequestID, true}
+		x := a.exchanges[key]
+		if x == nil {
+			if x = a.newExchange(p, key); x != nil {
+				x.service, x.sidr = m.ServiceID, true
+			}
+		}
+		return x
+	case mad.AttrSIDRRep:
+		var m mad.SIDRRep
+		m.Decode(d)
+		return a.exchanges[cmKey{dst, src, m.RequestID, true}]
+	}
+	// All others begin with the sender's ID and the receiver's.
+	local, remote := ib32(d[0:]), ib32(d[4:])
+	if x := a.exchanges[cmKey{dst, src, remote, false}]; x != nil && remote != 0 {
+		return x
+	}
+	return a.exchanges[cmKey{src, dst, local, false}]
+}
+
+func ib32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+func (a *Analyser) newExchange(p *pcap.Packet, key cmKey) *exchange {
+	if len(a.exOrder) >= maxExchanges {
+		a.moreConns++
+		return nil
+	}
+	x := &exchange{from: p.Flow.Src, to: p.Flow.Dst, retries: unknownRetry, rnrRetries: unknownRetry, sidr: key.sidr}
+	a.exchanges[key] = x
+	a.exOrder = append(a.exOrder, x)
+	q := *p
+	q.DestQP = ib.QPNGSI
+	if x.c = a.newConn(&q, ib.UD); x.c != nil {
+		x.c.ex, x.c.cmOnly = x, true
+		x.c.ends[0].QPN, x.c.ends[0].Known = ib.QPNGSI, true
+	}
+	return x
+}
+
+// begin begins an exchange, and the connection that it is for.
+func (a *Analyser) begin(p *pcap.Packet, key cmKey, m *mad.REQ) *exchange {
+	x := a.newExchange(p, key)
+	if x == nil {
+		return nil
+	}
+	x.localID, x.service, x.retries, x.rnrRetries = m.LocalCommID, m.ServiceID, m.RetryCount, m.RNRRetryCount
+	x.cmTimeout = time.Duration(m.RemoteCMTimeout.Ns())
+	c := x.c
+	if c == nil {
+		return x
+	}
+	c.transport = ib.RC
+	if m.Transport == mad.TransportUC {
+		c.transport = ib.UC
+	}
+	c.mtu = m.MTU.Bytes()
+	c.ends[0] = Endpoint{Addr: x.from, QPN: m.QPN, Known: true}
+	c.ends[1] = Endpoint{Addr: x.to}
+	a.flows[flowKey{x.to, x.from, m.QPN}] = flow{c, 1}
+	c.way[1].starts(m.StartingPSN)
+	return x
+}
+
+// starts sets the first PSN, which RDMA-CM tells.
+func (h *half) starts(psn ib.PSN) {
+	h.begun, h.first, h.next, h.una = true, psn, psn, psn
+}
+
+func (x *exchange) step(format string, args ...any) {
+	if len(x.steps) < maxCMSteps {
+		x.steps = append(x.steps, fmt.Sprintf(format, args...))
+	}
+}
+
+// take handles a message of the exchange.
+func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.Data) {
+	i := int(attr) - int(mad.AttrREQ)
+	if i < 0 || i >= len(x.msgs) {
+		return
+	}
+	m := &x.msgs[i]
+	m.times++
+	if m.times > 1 && !x.disconnectsBoth(p, attr) {
+		x.repeated(a, p, attr, m)
+		return
+	}
+	m.frame, m.last, m.at, m.lastAt, m.psn = p.Frame, p.Frame, p.AtNs, p.AtNs, p.PSN
+	switch attr {
+	case mad.AttrREQ:
+		x.step("REQ in packet %d from %v", p.Frame, p.Flow.Src)
+	case mad.AttrREP:
+		x.accepted(a, p, d)
+	case mad.AttrREJ:
+		x.refusal(a, p, d)
+	case mad.AttrDREQ:
+		x.dreqFrom = p.Flow.Src
+		x.step("DREQ in packet %d from %v", p.Frame, p.Flow.Src)
+		if x.c != nil {
+			x.c.closed = true
+		}
+	case mad.AttrSIDRRep:
+		var s mad.SIDRRep
+		s.Decode(d)
+		x.step("SIDR_REP in packet %d: %v", p.Frame, s.Status)
+		if s.Status != 0 {
+			f := a.keep(a.newFinding(CMRejected, ib.QPNGSI, p.PSN, p.Frame))
+			f.conn = x.c
+			f.what = func(*Finding) string {
+				return fmt.Sprintf("%v refused the request for a datagram service (%v) in packet %d: %v.", p.Flow.Src, x.service, f.Frames[0], s.Status)
+			}
+		}
+	default:
+		x.step("%v in packet %d", attr, p.Frame)
+	}
+}
+
+// disconnectsBoth reports whether a DREQ is the first of the other side: both may end a connection
+// at the same time.
+func (x *exchange) disconnectsBoth(p *pcap.Packet, attr mad.Attribute) bool {
+	if attr == mad.AttrDREQ && p.Flow.Src != x.dreqFrom {
+		x.step("DREQ in packet %d from %v", p.Frame, p.Flow.Src)
+		return true
+	}
+	return attr == mad.AttrDREP && x.msgs[int(mad.AttrDREQ)-int(mad.AttrREQ)].times > 1
+}
+
+// accepted handles a REP: now both queue pairs are known.
+func (x *exchange) accepted(a *Analyser, p *pcap.Packet, d *mad.Data) {
+	var m mad.REP
+	m.Decode(d)
+	x.remoteID = m.LocalCommID
+	x.step("REP in packet %d from %v", p.Frame, p.Flow.Src)
+	if len(a.exchanges) < 2*maxExchanges {
+		a.exchanges[cmKey{p.Flow.Src, p.Flow.Dst, uint32(m.LocalCommID), false}] = x
+	}
+	c := x.c
+	if c == nil {
+		return
+	}
+	c.cmOnly = false
+	c.ends[1].QPN, c.ends[1].Known = m.QPN, true
+	a.flows[flowKey{x.from, x.to, m.QPN}] = flow{c, 0}
+	c.way[0].starts(m.StartingPSN)
+}
+
+// refusal handles a REJ.
+func (x *exchange) refusal(a *Analyser, p *pcap.Packet, d *mad.Data) {
+	var m mad.REJ
+	m.Decode(d)
+	x.rejected = true
+	x.step("REJ in packet %d from %v: %v", p.Frame, p.Flow.Src, m.Reason)
+	kind := CMRejected
+	switch m.Reason {
+	case mad.RejectStaleConnection:
+		kind = StaleConnection
+	case mad.RejectTimeout:
+		kind = CMLost
+	}
+	f := a.keep(a.newFinding(kind, ib.QPNGSI, p.PSN, p.Frame))
+	f.conn = x.c
+	src := p.Flow.Src
+	f.what = func(f *Finding) string {
+		s := fmt.Sprintf("%v refused the connection (service %v) in packet %d: %v.", src, x.service, f.Frames[0], m.Reason)
+		switch m.Reason {
+		case mad.RejectInvalidServiceID:
+			s += " Nobody listens on that port there."
+		case mad.RejectConsumer:
+			s += " It was the application that said no."
+		}
+		return s
+	}
+}
+
+// answerTo is the message whose repetition means that this one was lost.
+var answerTo = map[mad.Attribute]mad.Attribute{
+	mad.AttrREQ: mad.AttrREP, mad.AttrREP: mad.AttrRTU, mad.AttrDREQ: mad.AttrDREP, mad.AttrSIDRReq: mad.AttrSIDRRep,
+}
+
+// answerOr is the other of REQ and REP.
+func answerOr(a mad.Attribute) mad.Attribute {
+	if a == mad.AttrREQ {
+		return mad.AttrREP
+	}
+	return mad.AttrREQ
+}
+
+// repeated handles a message that came before.
+func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *cmMessage) {
+	was, since, same := m.last, p.AtNs-m.lastAt, m.psn == p.PSN
+	m.last, m.lastAt, m.psn = p.Frame, p.AtNs, p.PSN
+	back, asks := answerTo[attr]
+	if !asks {
+		return // an answer to what was asked twice
+	}
+	if attr == mad.AttrREP && x.request(mad.AttrREQ).times >= m.times {
+		return // the answer to a REQ that came again
+	}
+	if same && since < cmDoubledNs {
+		f := a.keep(a.newFinding(DuplicateRequest, ib.QPNGSI, p.PSN, p.Frame, was))
+		f.conn = x.c
+		f.what = func(*Finding) string {
+			return fmt.Sprintf("The %v in packet %d is that of packet %d once more, %v later: the network has doubled it.", attr, f.Frames[0], was, time.Duration(since))
+		}
+		return
+	}
+	if attr == mad.AttrREQ || attr == mad.AttrREP {
+		// Both repeat when one message between them is lost.
+		if f := x.request(answerOr(attr)).find; f != nil {
+			m.find = f
+		}
+	}
+	if m.find != nil {
+		m.find.add(p.Frame)
+		return
+	}
+	src, dst := p.Flow.Src, p.Flow.Dst
+	answer := x.request(back)
+	if answer.times > 0 && answer.frame != 0 {
+		m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, p.PSN, answer.last, p.Frame))
+		first := answer.last
+		m.find.what = func(*Finding) string {
+			return fmt.Sprintf("The %v in packet %d did not reach %v, which sent its %v again after %v (packet %d).", back, first, src, attr, time.Duration(since), m.find.Frames[1])
+		}
+	} else {
+		m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, p.PSN, was, p.Frame))
+		m.find.Certain = false
+		m.find.what = func(*Finding) string {
+			return fmt.Sprintf("%v had no answer to its %v in packet %d, and sent it again after %v (packet %d): it, or the %v of %v, was lost, or %v took so long.", src, attr, was, time.Duration(since), m.find.Frames[1], back, dst, dst)
+		}
+	}
+	m.find.conn = x.c
+}
+
+func (x *exchange) request(a mad.Attribute) *cmMessage { return &x.msgs[int(a)-int(mad.AttrREQ)] }
+
+// end reports what the exchange waits for at the end of the capture. It returns whether somebody
+// was asked and never answered.
+func (x *exchange) end(a *Analyser) (silentPeer netip.Addr, asked *cmMessage) {
+	for _, ask := range []mad.Attribute{mad.AttrREQ, mad.AttrDREQ, mad.AttrSIDRReq} {
+		m := x.request(ask)
+		if m.times == 0 || x.request(answerTo[ask]).times > 0 || x.rejected || x.request(mad.AttrMRA).times > 0 {
+			continue
+		}
+		peer := x.to
+		if ask == mad.AttrDREQ && x.dreqFrom == x.to {
+			peer = x.from
+		}
+		if m.times > 1 || a.now-m.at > cmUnansweredS*int64(time.Second) {
+			silentPeer, asked = peer, m
+			if m.find == nil && ask != mad.AttrDREQ {
+				m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, m.frame))
+				m.find.conn, m.find.Certain = x.c, false
+				first := m.frame
+				m.find.what = func(*Finding) string {
+					return fmt.Sprintf("The %v in packet %d to %v had no answer until the end of the capture.", ask, first, peer)
+				}
+			}
+		}
+	}
+	return silentPeer, asked
+}

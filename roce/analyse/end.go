@@ -1,0 +1,366 @@
+package analyse
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// icmp handles what a router or host says about a RoCE packet.
+func (a *Analyser) icmp(p *pcap.Packet) Note {
+	n := Note{Role: RoleICMP}
+	m := p.ICMP
+	var c *conn
+	var h *half
+	if m.HasBTH {
+		if fl, ok := a.flows[flowKey{p.Flow.Src, p.Flow.Dst, p.DestQP}]; ok {
+			c = fl.c
+			h = c.way[fl.side]
+			n.Connection, n.End = c.id, 1-fl.side
+			c.packets++
+		}
+	}
+	kind := PeerGone
+	if m.What == pcap.TooBig {
+		kind = PMTUBlackhole
+	}
+	key := p.Flow.Dst
+	host := a.host(key)
+	if f := host.refused; f != nil && f.Kind == kind {
+		f.add(p.Frame)
+		f.count++
+		return n
+	}
+	f := a.newFinding(kind, p.DestQP, p.PSN, p.Frame)
+	f.conn = c
+	if h != nil {
+		if r := h.sent.get(p.PSN); r != nil {
+			f.add(r.last)
+		}
+	}
+	from, dst, mtu, what := m.From, key, m.MTU, m.What
+	f.what = func(f *Finding) string {
+		if f.Kind == PMTUBlackhole {
+			return fmt.Sprintf("%v says that packets to %v are too big for the path: it carries IP packets of %d bytes (ICMP in packet %d, %d times).", from, dst, mtu, f.Frames[0], f.count)
+		}
+		s := fmt.Sprintf("%v says of packets to %v: %v (ICMP in packet %d, %d times).", from, dst, what, f.Frames[0], f.count)
+		if what == pcap.PortUnreachable {
+			s += " Nobody there has UDP port 4791."
+		}
+		return s
+	}
+	host.refused = f
+	a.keep(f)
+	return n
+}
+
+// end concludes a direction: what has no answer now never had one.
+func (h *half) end(now int64) {
+	if !h.reliable() || h.oneWay() && h.c.ex == nil && !h.c.ends[h.side].Known && h.pending == nil {
+		return
+	}
+	quiet := now - h.lastReqAt
+	retry := unknownRetryCount(h.c)
+	if h.rnr.valid && !h.rnr.answered && h.rnr.find != nil {
+		wait := h.rnr.code.Ns()
+		left := now - h.rnr.at
+		byCount := retry.rnr < 7 && h.rnr.count > retry.rnr
+		if byCount || left > 4*wait+int64(100*time.Millisecond) || h.c.closed && left > wait {
+			f := h.find(RNRExceeded, h.rnr.psn, h.rnr.frame)
+			f.Status, f.Certain = statusRNRRetry, byCount || h.c.closed
+			count := h.rnr.count
+			f.what = func(*Finding) string {
+				s := fmt.Sprintf("After %d RNR NAKs %s sent the message with PSN %d no more.", count, h.requester(), h.rnr.psn)
+				if !f.Certain {
+					s += " It probably gave up; the capture may also have ended too soon."
+				}
+				return s
+			}
+		}
+	}
+	s := h.pending
+	if s == nil {
+		h.endAnswered(now, quiet, retry)
+		return
+	}
+	n := len(s.frames) - 1
+	gap := max(h.silentGap, 1)
+	byCount := retry.known && retry.count < 7 && h.silences >= retry.count
+	over := byCount || h.c.closed || quiet > 2*gap && n >= 2 || quiet > 4*gap+int64(time.Second)
+	word := requestWord(lostKind(s.rec.opcode.Info().Op))
+	if !over {
+		f := h.find(lostKind(s.rec.opcode.Info().Op), s.psn, s.frames...)
+		f.is(f.Kind, LostAck, RetryExceeded)
+		f.what = func(*Finding) string {
+			return fmt.Sprintf("%s sent the %s with PSN %d %d times and had no answer when the capture ended.", h.requester(), word, s.psn, n+1)
+		}
+		return
+	}
+	f := h.find(RetryExceeded, s.psn, s.frames...)
+	f.Status = statusRetry
+	f.Certain = byCount || h.c.closed || n >= 3
+	f.what = func(*Finding) string {
+		t := fmt.Sprintf("%s sent the %s with PSN %d %d times (packets %d to %d) and had no answer from %s; then it gave up.",
+			h.requester(), word, s.psn, n+1, f.Frames[0], f.Frames[len(f.Frames)-1], h.responder())
+		if !f.Certain {
+			t += " That it gave up is not in the capture: it sends no more."
+		}
+		if h.nAnswers > 0 {
+			t += " Before that the peer had answered on this connection."
+		} else if h.c.ex == nil {
+			t += " The capture has no answer of the peer on this connection at all."
+		}
+		return t
+	}
+	h.a.unansweredAt(h.c.ends[1-h.side].Addr, s.frames[0], nil)
+	h.blackhole(s)
+}
+
+// blackhole finds out that only long packets are lost.
+func (h *half) blackhole(s *silence) {
+	r := s.rec
+	if r.opcode.Info().Op == ib.OpRead {
+		return
+	}
+	small := h.maxAcked
+	if small == 0 && h.c.ex != nil && h.c.ends[1].Known {
+		small = 288 // the CM's datagrams arrived
+	}
+	if small == 0 || r.wire <= small || r.wire < 512 || h.fullBytes() == 0 {
+		return
+	}
+	f := h.find(PMTUBlackhole, s.psn, s.frames...)
+	f.Certain = false
+	f.what = func(*Finding) string {
+		return fmt.Sprintf("Packets of up to %d bytes (BTH through ICRC) from %s were answered, and that of %d bytes with PSN %d never was, %d times: something on the way drops long packets.",
+			small, h.requester(), r.wire, s.psn, len(s.frames))
+	}
+}
+
+type retries struct {
+	count, rnr int
+	known      bool
+}
+
+// unknownRetryCount is what RDMA-CM has told of the retries of a connection.
+func unknownRetryCount(c *conn) retries {
+	if c.ex == nil || c.ex.retries == unknownRetry {
+		return retries{7, 7, false}
+	}
+	return retries{int(c.ex.retries), int(c.ex.rnrRetries), true}
+}
+
+// endAnswered concludes a direction in which the answers passed here and yet the requester repeated
+// its request until it gave up.
+func (h *half) endAnswered(now, quiet int64, retry retries) {
+	f := h.silentLast
+	if f == nil || h.silences < 2 || f.PSN != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt {
+		return
+	}
+	if !(retry.known && retry.count < 7 && h.silences >= retry.count || h.c.closed || quiet > 2*h.silentGap) {
+		return
+	}
+	g := h.find(RetryExceeded, f.PSN, f.Frames...)
+	g.Status, g.Certain = statusRetry, h.c.closed || h.silences >= 3
+	n := h.silences
+	g.what = func(*Finding) string {
+		return fmt.Sprintf("%s repeated the request with PSN %d %d times though it was answered here, and then gave up: no answer reached it.", h.requester(), f.PSN, n)
+	}
+}
+
+// silentAddr is an address that does not answer any more.
+type silentAddr struct {
+	frame int
+	n     int
+	lost  []*Finding // messages of RDMA-CM that seemed lost
+}
+
+// unansweredAt notes that something to addr had no answer.
+func (a *Analyser) unansweredAt(addr netip.Addr, frame int, lost *Finding) {
+	if a.silent == nil {
+		a.silent = map[netip.Addr]*silentAddr{}
+	}
+	s := a.silent[addr]
+	if s == nil {
+		s = &silentAddr{frame: frame}
+		a.silent[addr] = s
+	}
+	s.n++
+	if lost != nil {
+		s.lost = append(s.lost, lost)
+	}
+	if frame > 0 && frame < s.frame {
+		s.frame = frame
+	}
+}
+
+// gone reports addresses that stopped to answer altogether.
+func (a *Analyser) gone() {
+	addrs := make([]netip.Addr, 0, len(a.silent))
+	for addr := range a.silent {
+		addrs = append(addrs, addr)
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, addr := range addrs {
+		s := a.silent[addr]
+		h := a.hosts[addr]
+		if s.n < 2 || h == nil || h.heardFrame == 0 || h.heardFrame > s.frame || h.refused != nil {
+			continue
+		}
+		for _, lost := range s.lost {
+			lost.gone = true
+		}
+		f := a.keep(a.newFinding(PeerGone, 0, 0, s.frame))
+		f.Certain = false
+		last := h.heardFrame
+		f.what = func(*Finding) string {
+			return fmt.Sprintf("%v sent its last packet in packet %d. After that nothing to it was answered, from packet %d on: neither requests nor RDMA-CM.", addr, last, f.Frames[0])
+		}
+	}
+}
+
+// Report ends the analysis. Add must not be called after it.
+func (a *Analyser) Report() *Report {
+	for _, c := range a.conns {
+		if c.merged != nil {
+			continue
+		}
+		for _, h := range c.way {
+			h.end(a.now)
+		}
+	}
+	for _, x := range a.exOrder {
+		if peer, ask := x.end(a); peer.IsValid() {
+			a.unansweredAt(peer, ask.frame, ask.find)
+		}
+	}
+	a.gone()
+	a.rewritten()
+
+	r := &Report{
+		Packets: a.packets, StartNs: a.start, DurationNs: max(a.now-a.start, 0), Malformed: a.malformed, Twice: a.twice,
+		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Steps: a.steps, renumbered: map[int]int{},
+	}
+	live := make([]*conn, 0, len(a.conns))
+	for _, c := range a.conns {
+		if c.merged == nil {
+			live = append(live, c)
+		}
+	}
+	slices.SortStableFunc(live, func(x, y *conn) int {
+		switch {
+		case x.first < y.first:
+			return -1
+		case x.first > y.first:
+			return 1
+		}
+		return x.id - y.id
+	})
+	for i, c := range live {
+		c.number = i + 1
+		r.Connections = append(r.Connections, c.report(a))
+	}
+	for _, c := range a.conns {
+		k := c
+		for k.merged != nil {
+			k = k.merged
+		}
+		r.renumbered[c.id] = k.number
+	}
+	for _, f := range a.findings {
+		if f.gone {
+			continue
+		}
+		if c := f.conn; c != nil {
+			for c.merged != nil {
+				c = c.merged
+			}
+			f.Connection = c.number
+		}
+		f.finish()
+		r.Findings = append(r.Findings, f)
+	}
+	slices.SortStableFunc(r.Findings, func(x, y *Finding) int { return x.Frames[0] - y.Frames[0] })
+	return r
+}
+
+// rewritten reports addresses none of whose packets has a right ICRC.
+func (a *Analyser) rewritten() {
+	addrs := make([]netip.Addr, 0, 4)
+	for addr, h := range a.hosts {
+		if h.wrong > 0 && h.right == 0 {
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, addr := range addrs {
+		h := a.hosts[addr]
+		if h.wrong < 2 {
+			for _, f := range h.held {
+				a.keep(f)
+			}
+			continue
+		}
+		f := a.newFinding(ICRCRewritten, h.held[0].QPN, h.held[0].PSN)
+		for _, x := range h.held {
+			f.add(x.Frames[0])
+		}
+		f.AtNs, f.Certain = h.held[0].AtNs, false
+		n := h.wrong
+		f.what = func(*Finding) string {
+			return fmt.Sprintf("None of the %d packets from %v has a right ICRC.", n, addr)
+		}
+		a.keep(f)
+	}
+}
+
+// report makes the public form of a connection.
+func (c *conn) report(a *Analyser) *Connection {
+	r := &Connection{
+		Number: c.number, Transport: c.transport.String(), Ends: c.ends, FirstNs: c.first - a.start, LastNs: c.last - a.start,
+		Packets: c.packets, MTU: c.mtu,
+	}
+	if c.cmOnly {
+		r.Transport = "CM"
+	}
+	if x := c.ex; x != nil {
+		r.Service, r.CM = x.service.String(), x.steps
+	}
+	for i, h := range c.way {
+		r.Ways[i] = h.report()
+		if h.missing > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("The capture lacks %d requests of %v that were acknowledged.", h.missing, c.ends[i].Addr))
+		}
+	}
+	if c.transport == ib.RC && !c.cmOnly {
+		switch {
+		case c.seen[0] && !c.seen[1]:
+			r.Notes = append(r.Notes, fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.", c.ends[1].Addr))
+		case c.seen[1] && !c.seen[0]:
+			r.Notes = append(r.Notes, fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.", c.ends[0].Addr))
+		}
+		if _, known := a.local(c.ends[0].Addr, c.ends[1].Addr); !known && c.way[0].timeouts+c.way[1].timeouts > 0 {
+			r.Notes = append(r.Notes, "The capture does not tell on which host it was taken; with --local ADDRESS some findings become more certain.")
+		}
+	}
+	return r
+}
+
+func (h *half) report() Way {
+	w := Way{
+		Operations: h.ops, Packets: h.packets, Payload: h.payload, Answers: h.nAnswers, Again: h.again, Sequence: h.seqNAKs, RNRNAKs: h.rnrNAKs,
+		Timeouts: h.timeouts, CE: h.nCE, CNPs: h.nCNP, Missing: h.missing, Latency: h.lat.percentiles(), RTT: h.rtt.percentiles(),
+	}
+	var done int64
+	for _, o := range h.ops {
+		done += o.Bytes
+	}
+	if d := h.lastDone - h.firstAt; d > 0 {
+		w.GoodputBps = float64(done) * 8 * 1e9 / float64(d)
+	}
+	return w
+}

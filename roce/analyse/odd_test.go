@@ -1,0 +1,118 @@
+package analyse_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/pcap"
+	"github.com/stretchr/testify/require"
+)
+
+// changed analyses the packets of a capture after a change: change calls add for each that there is to be.
+func changed(t *testing.T, name string, snaplen int, change func(p *pcap.Packet, add func(*pcap.Packet))) *analyse.Report {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(captureDir, name))
+	require.NoError(t, err)
+	r, err := pcap.NewReader(bytes.NewReader(b))
+	require.NoError(t, err)
+	a, d := analyse.New(analyse.Options{}), &pcap.Decoder{}
+	var f pcap.Frame
+	for {
+		err := r.Next(&f)
+		if err == io.EOF {
+			return a.Report()
+		}
+		require.NoError(t, err)
+		if snaplen > 0 {
+			f.Data = f.Data[:min(len(f.Data), snaplen)]
+		}
+		for _, p := range d.Decode(&f) {
+			change(&p, func(q *pcap.Packet) { a.Add(q) })
+		}
+	}
+}
+
+// A capture that is cut behind the headers (tcpdump -s) is followed as a whole one.
+func TestCutCapture(t *testing.T) {
+	for _, name := range []string{"write_bw.pcap", "read_bw.pcap", "atomic_fa.pcap", "rping.pcap", "rc_pingpong_loss.pcap"} {
+		same := func(p *pcap.Packet, add func(*pcap.Packet)) { add(p) }
+		whole, cut := changed(t, name, 0, same), changed(t, name, 96, same)
+		require.Equal(t, len(whole.Findings), len(cut.Findings), name)
+		for i, f := range cut.Findings {
+			require.Equal(t, whole.Findings[i].Kind, f.Kind, name)
+			require.Equal(t, whole.Findings[i].Frames, f.Frames, name)
+		}
+		require.Zero(t, cut.Malformed, name)
+	}
+}
+
+// What is captured at two interfaces (tcpdump -i any, on a host with a bridge) counts once.
+func TestCapturedTwice(t *testing.T) {
+	r := changed(t, "read_bw.pcap", 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
+		add(p)
+		p.Iface++
+		add(p)
+	})
+	require.Empty(t, r.Findings)
+	require.Equal(t, r.Packets, 2*r.Twice)
+}
+
+// If no ICRC of an address is right, its packets were not damaged one by one.
+func TestRewrittenICRC(t *testing.T) {
+	r := changed(t, "write_bw.pcap", 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
+		p.ICRC = pcap.ICRCWrong
+		add(p)
+	})
+	require.Equal(t, "icrc-rewritten icrc-rewritten", kindsFound(r))
+}
+
+// A damaged packet is told apart from those.
+func TestOneDamaged(t *testing.T) {
+	r := changed(t, "write_bw.pcap", 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
+		if p.Frame == 1 { // the first of its address, so that it is judged when the next one comes
+			p.ICRC = pcap.ICRCWrong
+		}
+		add(p)
+	})
+	require.Equal(t, "corrupt", kindsFound(r))
+	require.Equal(t, 1, r.Findings[0].Frames[0])
+}
+
+// Only one direction was captured: nobody can say why something was sent again, nor that the peer is gone.
+func TestOneDirection(t *testing.T) {
+	for _, name := range []string{"write_bw.pcap", "read_bw.pcap", "rping.pcap", "send_bw.pcap", "rstream.pcap"} {
+		for _, src := range []string{"10.77.0.2", "10.77.0.3"} {
+			r := changed(t, name, 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
+				if p.Flow.Src.String() == src {
+					add(p)
+				}
+			})
+			require.Empty(t, r.Findings, "%s, only from %s", name, src)
+		}
+	}
+}
+
+// What routers say ends as findings that name the packet.
+func TestICMP(t *testing.T) {
+	for what, kind := range map[pcap.ICMPKind]string{pcap.TooBig: "pmtu-blackhole", pcap.PortUnreachable: "peer-gone", pcap.Unreachable: "peer-gone"} {
+		r := changed(t, "write_bw.pcap", 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
+			if p.Frame > 3 {
+				return
+			}
+			add(p)
+			if p.Frame == 3 {
+				m := *p
+				m.Frame = 4
+				m.ICMP = &pcap.ICMP{From: p.Flow.Dst, What: what, MTU: 576, HasBTH: true}
+				add(&m)
+			}
+		})
+		require.Equal(t, kind, kindsFound(r))
+		require.Equal(t, []int{4, 3}, r.Findings[0].Frames)
+		require.True(t, r.Findings[0].Certain)
+	}
+}

@@ -1,0 +1,172 @@
+package analyse
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// answerToAgain handles an ACK that a request which was sent again may have drawn: the second one for
+// what was ended by a first one just before tells that both the first and the second request arrived.
+func (h *half) answerToAgain(p *pcap.Packet) {
+	f := h.silentLast
+	if f == nil || f.PSN != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn || p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
+		return
+	}
+	f.add(p.Frame)
+	if h.silences == 1 && f.count == 1 {
+		f.is(LateAck)
+		f.QPN = h.c.ends[h.side].QPN
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("The request with PSN %d was sent in packet %d and again in packet %d, and both were answered: the first answer came later than the requester waits.",
+				f.PSN, f.Frames[0], f.Frames[1])
+		}
+		return
+	}
+	f.PSN, f.QPN = p.PSN, h.c.ends[h.side].QPN
+	h.lostAckText(f)
+}
+
+// resolve decides why a request had to be sent again for want of an answer, now that there is
+// one.
+func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
+	s := h.pending
+	if s == nil || psn.Diff(s.psn) < 0 {
+		if psn.Diff(h.silentPSN) > 0 {
+			h.silences = 0
+		}
+		return
+	}
+	h.pending = nil
+	first, again := s.frames[0], s.frames[len(s.frames)-1]
+	info := s.rec.opcode.Info()
+	rtt := h.rtt.min
+	wait := time.Duration(s.at - s.first)
+	if r != nil && r.find != nil && r.find.Kind == Corrupt || h.openBefore(s.psn) {
+		return
+	}
+	if rtt != 0 && p.AtNs-s.at < rtt*8/10 {
+		f := h.findBack(LateAck, s.psn, first)
+		for _, x := range s.frames[1:] {
+			f.add(x)
+		}
+		f.add(p.Frame)
+		this := see(p)
+		f.what = func(*Finding) string {
+			return fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after the first time. The answer in packet %d came too soon to be one to that: it was late, not lost.",
+				h.requester(), s.psn, again, wait, this.Frame)
+		}
+		h.silentLast = f
+		return
+	}
+	if h.duplicatesAcked(s, p, psn, r) {
+		return
+	}
+	request, back := lostKind(info.Op), LostAck
+	switch {
+	case info.Op == ib.OpRead:
+		back = LostReadResponse
+	case isAtomic(info.Op) || info.Op == ib.OpAtomicWrite || info.Op == ib.OpFlush:
+		back = LostAtomicAck
+	}
+	kind, or := back, request
+	if h.atRequester() {
+		kind, or = request, back
+	}
+	f := h.find(kind, s.psn, s.frames...)
+	f.is(kind, or)
+	if back == LostAck {
+		f.is(kind, or, LateAck) // one ACK may answer both
+	}
+	f.count = s.resent
+	if h.atResponder() {
+		// It was here, and no answer went out: the host dropped it before its queue pair had it.
+		f.is(SlowReceiver, request)
+		f.Certain = false
+	}
+	this := see(p)
+	f.what = func(f *Finding) string {
+		t := fmt.Sprintf("Nothing answered the %s with PSN %d (packet %d). After %v %s sent it again (packet %d), and then there was an answer (packet %d).",
+			requestWord(request), s.psn, first, wait, h.requester(), again, this.Frame)
+		if f.Kind == SlowReceiver {
+			return t + " The first one reached the responder's host but was not answered from there."
+		}
+		t += " Either the request or its answer was lost"
+		if back == LostAck {
+			t += ", or the responder was slow and answered both at once"
+		}
+		return t + "."
+	}
+	f.add(p.Frame)
+	f.open = true
+	h.silentLast = f
+	if s.resent > 1 && psn.Diff(s.psn) > 0 && r != nil && p.AtNs-r.lastAt < rtt*8/10 {
+		// It acknowledges more than could have been sent again by then.
+		f.PSN, f.QPN = psn, h.c.ends[h.side].QPN
+		h.lostAckText(f)
+	}
+}
+
+// openBefore reports whether an operation before a PSN waits for its own answer: then that is what was lost, and what the
+// requester will ask for next.
+func (h *half) openBefore(psn ib.PSN) bool {
+	ops := h.own.ops
+	for i := len(ops) - 1; i >= 0 && i >= len(ops)-16; i-- {
+		h.a.steps++
+		if o := ops[i]; !o.done && o.first.Diff(psn) < 0 && o.span != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// duplicatesAcked decides a silence by an ACK of a packet that did not ask for one: the responder sends
+// such only for duplicates, so that all up to it had arrived before.
+func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record) bool {
+	if r == nil || r.ackReq || p.Opcode != ib.RCAcknowledge || s.op != nil && s.op.read {
+		return false
+	}
+	first, again := s.frames[0], s.frames[len(s.frames)-1]
+	wait := time.Duration(s.at - s.first)
+	if next := h.sent.get(psn.Next()); next != nil && next.at < s.at {
+		// What came behind had been sent before, and had not arrived.
+		f := h.find(lostKind(next.opcode.Info().Op), psn.Next(), next.frame)
+		f.add(again)
+		f.add(p.Frame)
+		this := see(p)
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("The request in packet %d (PSN %d) did not arrive, or not when it was sent again: nothing behind it showed that. After %v of silence %s began again in packet %d, and the responder's answer, packet %d, tells that it had all before that PSN.",
+				next.frame, f.PSN, wait, h.requester(), again, this.Frame)
+		}
+		h.silentLast = f
+		return true
+	}
+	asked := false
+	for q, i := psn, 0; q.Diff(s.psn) >= 0 && i < maxFindingFrames; q, i = q.Prev(), i+1 {
+		if x := h.sent.get(q); x != nil && x.ackReq && x.at < s.at {
+			asked = true
+		}
+	}
+	f := h.findBack(LateAck, psn, first)
+	f.add(again)
+	f.add(p.Frame)
+	if asked {
+		h.lostAckText(f)
+	} else {
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("%s sent again from PSN %d on (packet %d) though nothing was lost, and no acknowledgement was due: its timer ran out too early. The responder acknowledged duplicates.", h.requester(), s.psn, again)
+		}
+	}
+	h.silentLast = f
+	return true
+}
+
+// lostAckText makes a finding a lost ACK for certain.
+func (h *half) lostAckText(f *Finding) {
+	f.is(LostAck)
+	f.what = func(f *Finding) string {
+		return fmt.Sprintf("The requests up to PSN %d were sent again, and the responder acknowledged them as duplicates: they had arrived, and their acknowledgement was lost.", f.PSN)
+	}
+}

@@ -1,0 +1,186 @@
+package roce
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// connSet is connections that somebody may wait for: those of a server, a listener or a device.
+type connSet struct {
+	mu      sync.Mutex
+	m       map[*Conn]struct{}
+	waiting []shard.Signal // of those who wait until there are none
+}
+
+func (s *connSet) add(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil {
+		s.m = map[*Conn]struct{}{}
+	}
+	s.m[c] = struct{}{}
+}
+
+func (s *connSet) remove(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.m, c)
+	if len(s.m) == 0 {
+		for _, w := range s.waiting {
+			w.Set()
+		}
+	}
+}
+
+// all returns the connections, in an order that a simulation repeats.
+func (s *connSet) all() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*Conn, 0, len(s.m))
+	for c := range s.m {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) })
+	return out
+}
+
+// empty waits until there are none, on a device whose time passes meanwhile.
+func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
+	own := shard.NewSignal()
+	s.mu.Lock()
+	s.waiting = append(s.waiting, own)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.Index(s.waiting, own)
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}()
+	for tries := 0; ; tries++ {
+		s.mu.Lock()
+		n := len(s.m)
+		s.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		if err := access.Wait(d, ctx, own, tries); err != nil {
+			return err
+		}
+	}
+}
+
+// deviceUse is what this package has on a device.
+type deviceUse struct {
+	conns connSet
+
+	mu        sync.Mutex
+	listeners map[*Listener]struct{}
+	ending    bool // Shutdown has begun
+}
+
+// uses are those of the devices that are in use. A device does not know of it: its entry goes
+// when nothing refers to the device any more.
+var uses struct {
+	mu sync.Mutex
+	m  map[weak.Pointer[verbs.Device]]*deviceUse
+}
+
+func useOf(d *verbs.Device) *deviceUse {
+	uses.mu.Lock()
+	defer uses.mu.Unlock()
+	k := weak.Make(d)
+	u := uses.m[k]
+	if u == nil {
+		if uses.m == nil {
+			uses.m = map[weak.Pointer[verbs.Device]]*deviceUse{}
+		}
+		// Connections refer to their device: one that was closed with some left would stay for ever.
+		for k := range uses.m {
+			if d := k.Value(); d == nil || access.Shard(d).Closed() {
+				delete(uses.m, k)
+			}
+		}
+		u = &deviceUse{listeners: map[*Listener]struct{}{}}
+		uses.m[k] = u
+		runtime.AddCleanup(d, func(k weak.Pointer[verbs.Device]) {
+			uses.mu.Lock()
+			defer uses.mu.Unlock()
+			delete(uses.m, k)
+		}, k)
+	}
+	return u
+}
+
+// admits returns an error if nothing new is to begin on the device.
+func (u *deviceUse) admits() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ending {
+		return verbs.ErrClosed
+	}
+	return nil
+}
+
+// listen enters a listener, if new ones are admitted.
+func (u *deviceUse) listen(l *Listener) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ending {
+		return verbs.ErrClosed
+	}
+	u.listeners[l] = struct{}{}
+	return nil
+}
+
+func (u *deviceUse) unlisten(l *Listener) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.listeners, l)
+}
+
+// Shutdown ends a device when its work is done: listeners of this package take no connections any more,
+// handlers of [Server] and [Listener.Serve] end as with [Server.Shutdown], and when all connections of this
+// package are closed, by whoever has them, the device is closed. Calls that would begin something new fail with an error
+// that matches net.ErrClosed.
+//
+// If ctx ends first, its error is returned, and the device goes on with the connections that are left: close it, or
+// call Shutdown again. What was made on the device otherwise (queue pairs, rsockets) is not waited for; for
+// rsockets close them, and call rsocket.Drain first.
+func Shutdown(ctx context.Context, d *verbs.Device) error {
+	s := access.Shard(d)
+	if s == nil || s.Closed() {
+		return nil
+	}
+	u := useOf(d)
+	u.mu.Lock()
+	u.ending = true
+	listeners := make([]*Listener, 0, len(u.listeners))
+	for l := range u.listeners {
+		listeners = append(listeners, l)
+	}
+	u.mu.Unlock()
+	slices.SortFunc(listeners, func(a, b *Listener) int { return a.addr.Compare(b.addr) })
+	for _, l := range listeners {
+		l.drain()
+	}
+	if err := u.conns.empty(ctx, d); err != nil {
+		return &verbs.OpError{Op: "shut down", Err: err}
+	}
+	return d.Close()
+}
+
+// Conns returns the connections of this package that are open on a device, for statistics: [Conn.Stats].
+func Conns(d *verbs.Device) []*Conn {
+	if access.Shard(d) == nil {
+		return nil
+	}
+	return useOf(d).conns.all()
+}

@@ -1,0 +1,83 @@
+package shard
+
+import "sync/atomic"
+
+// upcalls are calls that a shard makes without its lock: up to the first shard of the device, whose
+// lock comes before its own.
+type upcalls struct {
+	now []func() // under the lock: to be made when it is given back
+
+	// The others wait until all is handled that had come when they were asked for.
+	wanted atomic.Bool // there are some in asked
+	asked  []func()    // under the lock
+	marked []func()    // under rxMu: asked for before the last look at the link began
+	left   int         // packets that may have come before those; without Marker
+}
+
+// Upcall has f called without the lock, soon. It is for what comes of a packet; the lock is held.
+func (s *Shard) Upcall(f func()) { s.up.now = append(s.up.now, f) }
+
+// AfterArrivals has f called, without locks of the caller, when all packets are handled that had
+// arrived at the shard by now. That is for what another shard learns of a queue pair of this one: its
+// packet may have come by later than others, which wait in another link. It reports false, and
+// does nothing, if none can wait: in a simulation each packet is handled when it arrives.
+func (s *Shard) AfterArrivals(f func()) bool {
+	if s.driven != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up.asked = append(s.up.asked, f)
+	s.up.wanted.Store(true)
+	if s.blocked {
+		s.blocked = false
+		s.link.Wake()
+	}
+	return true
+}
+
+// beginUpcalls notes before a look at the link which calls wait for it. rxMu is held.
+func (s *Shard) beginUpcalls() {
+	if !s.up.wanted.Load() {
+		return
+	}
+	s.mu.Lock()
+	s.up.marked = append(s.up.marked, s.up.asked...)
+	s.up.asked = nil
+	s.up.wanted.Store(false)
+	s.mu.Unlock()
+	s.up.left = maxUnread
+	if s.marker != nil {
+		s.marker.Mark() // timers that wait for a mark, too, now wait for this one
+	}
+}
+
+// makeUpcalls makes the calls that became due with the last n packets. rxMu is held.
+func (s *Shard) makeUpcalls(now []func(), n int) {
+	for _, f := range now {
+		f()
+	}
+	if len(s.up.marked) == 0 {
+		return
+	}
+	s.up.left -= n
+	caughtUp := n == 0 || s.up.left <= 0
+	if s.marker != nil {
+		caughtUp = s.marker.CaughtUp()
+	}
+	if !caughtUp {
+		return
+	}
+	due := s.up.marked
+	s.up.marked = nil
+	for _, f := range due {
+		f()
+	}
+}
+
+// takeUpcalls returns the calls to make when the lock is given back, which is held.
+func (s *Shard) takeUpcalls() []func() {
+	now := s.up.now
+	s.up.now = nil
+	return now
+}

@@ -1,0 +1,157 @@
+package endpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// A router that has a smaller MTU than the interface says so by ICMP (RFC 1191, RFC 8201). The
+// kernel forgets that: it knows no socket with the ports of the packet. So there is a raw socket for
+// each address, which hears nothing else.
+//
+// Anybody can forge such a message who knows the addresses of a connection, and have long packets
+// refused for as long as it is believed, as with any UDP socket. What is believed is bounded from below, as
+// the kernel bounds it.
+
+// ears are the sockets that hear ICMP, nil where there is none.
+type ears []*net.IPConn
+
+const (
+	leastMTU4 = 552  // of the kernel: net.ipv4.route.min_pmtu
+	leastMTU6 = 1280 // RFC 8200 5
+
+	icmpHeadBytes   = 8
+	icmpUnreachable = 3 // ICMPv4, with
+	icmpFragNeeded  = 4
+	icmpTooBig      = 2 // ICMPv6
+	filterICMP      = 1 // of SOL_RAW: ICMP_FILTER
+	udpHeadBytes    = 8
+	ip4HeadBytes    = 20
+	ip6HeadBytes    = 40
+	// quoteBytes is more than what is looked at of a message.
+	quoteBytes = 256
+	// maxDeaf is how many receives in a row may fail: more will not be better.
+	maxDeaf = 100
+)
+
+// listen begins to hear. Without privileges, or where a policy forbids it, nothing is heard.
+func (l *Local) listen() {
+	index := l.Indexes()
+	for i, a := range l.o.Addrs {
+		zone := ""
+		if a.Is6() && a.IsLinkLocalUnicast() {
+			k, _ := l.Hops.Link(index[i])
+			zone = k.Name
+		}
+		network := "ip4:1"
+		if a.Is6() {
+			network = "ip6:58"
+		}
+		c, err := net.ListenIP(network, &net.IPAddr{IP: a.AsSlice(), Zone: zone})
+		if err != nil {
+			continue
+		}
+		if hearOnly(c, a.Is6()) != nil {
+			_ = c.Close()
+			continue
+		}
+		l.ears = append(l.ears, c)
+		l.hearing.Add(1)
+		go l.hear(c, a)
+	}
+}
+
+// hearOnly has a socket receive what is about MTUs, and unreachable hosts.
+func hearOnly(c *net.IPConn, six bool) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		if !six {
+			set = unix.SetsockoptInt(int(fd), unix.SOL_RAW, filterICMP, -1&^(1<<icmpUnreachable)) // what is set is not wanted
+			return
+		}
+		var f unix.ICMPv6Filter
+		for i := range f.Data {
+			f.Data[i] = math.MaxUint32
+		}
+		f.Data[0] &^= 1 << icmpTooBig
+		set = unix.SetsockoptICMPv6Filter(int(fd), unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, &f)
+	})
+	return errors.Join(err, set)
+}
+
+// hear is the goroutine of a socket.
+func (l *Local) hear(c *net.IPConn, local netip.Addr) {
+	defer l.hearing.Done()
+	b := make([]byte, quoteBytes)
+	for failed := 0; failed < maxDeaf; {
+		n, err := c.Read(b)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			failed++ // of the socket, perhaps, and not of the receive
+			continue
+		}
+		failed = 0
+		read := readICMP4
+		if local.Is6() {
+			read = readICMP6
+		} else if n >= ip4HeadBytes && b[0]>>4 == 4 {
+			// Of IPv4 a raw socket gets the IP header, too.
+			n = copy(b, b[min(int(b[0]&15)*4, n):n])
+		}
+		if from, to, mtu, ok := read(b[:n], l.o.Port); ok && from == local {
+			l.Hops.Narrow(to, from, mtu)
+		}
+	}
+}
+
+// deafen ends all that hears.
+func (l *Local) deafen() (errs error) {
+	for _, c := range l.ears {
+		errs = errors.Join(errs, c.Close())
+	}
+	l.hearing.Wait()
+	l.ears = nil
+	return errs
+}
+
+// readICMP4 reads an ICMPv4 message. ok says that a router could not forward a UDP packet from and to
+// these addresses, to the port, since it is longer than mtu.
+func readICMP4(b []byte, port uint16) (from, to netip.Addr, mtu int, ok bool) {
+	if len(b) < icmpHeadBytes+ip4HeadBytes || b[0] != icmpUnreachable || b[1] != icmpFragNeeded {
+		return from, to, 0, false
+	}
+	mtu = int(binary.BigEndian.Uint16(b[6:]))
+	ip := b[icmpHeadBytes:]
+	head := int(ip[0]&15) * 4
+	if ip[0]>>4 != 4 || head < ip4HeadBytes || len(ip) < head+udpHeadBytes || ip[9] != unix.IPPROTO_UDP ||
+		binary.BigEndian.Uint16(ip[head+2:]) != port {
+		return from, to, 0, false
+	}
+	from, to = netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
+	return from, to, max(mtu, leastMTU4), int(binary.BigEndian.Uint16(ip[2:])) > mtu
+}
+
+// readICMP6 is readICMP4 for ICMPv6.
+func readICMP6(b []byte, port uint16) (from, to netip.Addr, mtu int, ok bool) {
+	if len(b) < icmpHeadBytes+ip6HeadBytes+udpHeadBytes || b[0] != icmpTooBig {
+		return from, to, 0, false
+	}
+	mtu = int(min(binary.BigEndian.Uint32(b[4:]), math.MaxUint16))
+	ip := b[icmpHeadBytes:]
+	if ip[0]>>4 != 6 || ip[6] != unix.IPPROTO_UDP || binary.BigEndian.Uint16(ip[ip6HeadBytes+2:]) != port {
+		return from, to, 0, false
+	}
+	from, to = netip.AddrFrom16([16]byte(ip[8:24])), netip.AddrFrom16([16]byte(ip[24:40]))
+	return from, to, max(mtu, leastMTU6), ip6HeadBytes+int(binary.BigEndian.Uint16(ip[4:])) > mtu
+}

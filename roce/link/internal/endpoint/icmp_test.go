@@ -1,0 +1,97 @@
+package endpoint
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// quoted4 is "fragmentation needed" for a datagram of so many bytes; options are bytes of
+// its IP header.
+func quoted4(mtu uint16, bytes, options int, port uint16) []byte {
+	b := make([]byte, icmpHeadBytes+ip4HeadBytes+options+udpHeadBytes)
+	b[0], b[1] = icmpUnreachable, icmpFragNeeded
+	binary.BigEndian.PutUint16(b[6:], mtu)
+	ip := b[icmpHeadBytes:]
+	ip[0], ip[9] = 0x40|byte((ip4HeadBytes+options)/4), 17
+	binary.BigEndian.PutUint16(ip[2:], uint16(bytes))
+	copy(ip[12:], []byte{10, 0, 0, 1})
+	copy(ip[16:], []byte{10, 0, 0, 2})
+	binary.BigEndian.PutUint16(ip[ip4HeadBytes+options+2:], port)
+	return b
+}
+
+func quoted6(mtu uint32, bytes int, port uint16) []byte {
+	b := make([]byte, icmpHeadBytes+ip6HeadBytes+udpHeadBytes)
+	b[0] = icmpTooBig
+	binary.BigEndian.PutUint32(b[4:], mtu)
+	ip := b[icmpHeadBytes:]
+	ip[0], ip[6] = 0x60, 17
+	binary.BigEndian.PutUint16(ip[4:], uint16(bytes-ip6HeadBytes))
+	from, to := netip.MustParseAddr("fd00::1").As16(), netip.MustParseAddr("fd00::2").As16()
+	copy(ip[8:], from[:])
+	copy(ip[24:], to[:])
+	binary.BigEndian.PutUint16(ip[ip6HeadBytes+2:], port)
+	return b
+}
+
+// What a router says is believed about packets of ours that are longer than it says, and not below what
+// any network carries. No part of a message is one.
+func TestReadICMP(t *testing.T) {
+	const port = 4791
+	type reader func([]byte, uint16) (netip.Addr, netip.Addr, int, bool)
+	four, six := reader(readICMP4), reader(readICMP6)
+	spoilt := func(b []byte, at int, v byte) []byte { b[at] = v; return b }
+	for name, c := range map[string]struct {
+		read reader
+		b    []byte
+		mtu  int // 0: not believed
+	}{
+		"IPv4":                  {four, quoted4(1500, 4200, 0, port), 1500},
+		"IPv4 with options":     {four, quoted4(1400, 1500, 12, port), 1400},
+		"a router that says 0":  {four, quoted4(0, 1500, 0, port), leastMTU4},
+		"IPv4, too small":       {four, quoted4(68, 1500, 0, port), leastMTU4},
+		"it would have fitted":  {four, quoted4(1500, 1500, 0, port), 0},
+		"another port":          {four, quoted4(1500, 4200, 0, 53), 0},
+		"another code":          {four, spoilt(quoted4(1500, 4200, 0, port), 1, 3), 0},
+		"another type":          {four, spoilt(quoted4(1500, 4200, 0, port), 0, 11), 0},
+		"not UDP":               {four, spoilt(quoted4(1500, 4200, 0, port), icmpHeadBytes+9, 6), 0},
+		"not IPv4":              {four, spoilt(quoted4(1500, 4200, 0, port), icmpHeadBytes, 0x65), 0},
+		"a short header":        {four, spoilt(quoted4(1500, 4200, 0, port), icmpHeadBytes, 0x44), 0},
+		"IPv6":                  {six, quoted6(1500, 4200, port), 1500},
+		"IPv6, too small":       {six, quoted6(68, 1500, port), leastMTU6},
+		"IPv6, huge":            {six, quoted6(1<<31, 4200, port), 0},
+		"IPv6, would fit":       {six, quoted6(1500, 1500, port), 0},
+		"IPv6, another port":    {six, quoted6(1500, 4200, 53), 0},
+		"IPv6, another type":    {six, spoilt(quoted6(1500, 4200, port), 0, 1), 0},
+		"IPv6, not UDP":         {six, spoilt(quoted6(1500, 4200, port), icmpHeadBytes+6, 44), 0},
+		"IPv6, another version": {six, spoilt(quoted6(1500, 4200, port), icmpHeadBytes, 0x45), 0},
+	} {
+		from, to, mtu, ok := c.read(c.b, port)
+		require.Equal(t, c.mtu != 0, ok, name)
+		if !ok {
+			continue
+		}
+		require.Equal(t, c.mtu, mtu, name)
+		require.Equal(t, from.Next(), to, name)
+		for n := range c.b {
+			_, _, _, ok := c.read(c.b[:n], port)
+			require.False(t, ok, "%s, %d bytes of it", name, n)
+		}
+	}
+}
+
+func FuzzReadICMP(f *testing.F) {
+	f.Add(quoted4(1500, 4200, 0, 4791))
+	f.Add(quoted6(1500, 4200, 4791))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, _, mtu, ok := readICMP4(b, 4791); ok && mtu < leastMTU4 {
+			t.Error(mtu)
+		}
+		if _, _, mtu, ok := readICMP6(b, 4791); ok && mtu < leastMTU6 {
+			t.Error(mtu)
+		}
+	})
+}

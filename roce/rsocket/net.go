@@ -1,0 +1,59 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+)
+
+// DialContext connects to "host:port" on the device that the process has for the local address that leads there, with the
+// defaults of [Dialer]. It has the form that http.Transport and others want; network is "tcp", "tcp4", "tcp6" or "rsocket".
+//
+//	client := &http.Client{Transport: &http.Transport{DialContext: rsocket.DialContext}}
+func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	var d Dialer
+	return d.DialContext(ctx, network, address)
+}
+
+// ListenContext listens at "host:port" on the device that the process has for the address, with the defaults of
+// [ListenConfig]. An empty host stands for all addresses of this machine, port 0 for a free one. network is as
+// for DialContext.
+func ListenContext(ctx context.Context, network, address string) (*Listener, error) {
+	var lc ListenConfig
+	return lc.ListenContext(ctx, network, address)
+}
+
+// ListenContext is Listen for a name and a port, on the device that the process has for the address.
+func (lc *ListenConfig) ListenContext(ctx context.Context, network, address string) (*Listener, error) {
+	err := error(argError("listen", "ctx", "nil"))
+	if ctx != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
+	}
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		// What a client takes for this machine, a server takes for all of its addresses.
+		address = net.JoinHostPort("0.0.0.0", port)
+		if network == "tcp6" {
+			address = net.JoinHostPort("::", port)
+		}
+	}
+	addrs, err := resolve(ctx, network, address)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
+	}
+	var first error
+	for _, a := range addrs {
+		l, err := lc.Listen(nil, a)
+		if err == nil {
+			return l, nil
+		}
+		// A family that the machine does not have says less than another address.
+		if first == nil || errors.Is(first, syscall.EADDRNOTAVAIL) {
+			first = err
+		}
+	}
+	return nil, first
+}

@@ -1,0 +1,197 @@
+package roce
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// ErrServerClosed is returned by Serve after Shutdown or Close, and matched by the error of calls of a
+// handler that would wait for another message then.
+var ErrServerClosed error = kind.New("the server is shutting down")
+
+// Server calls a handler for each connection, from one listener or several. Its fields must not
+// be changed once it serves.
+type Server struct {
+	// ListenConfig is for ListenAndServe. ConnError is for all connections.
+	ListenConfig
+
+	// Handler is called for each connection, in a goroutine of its own. The connection is closed when it returns. The context
+	// ends with that of Serve, and by Close.
+	Handler func(ctx context.Context, c *Conn) error
+
+	mu        sync.Mutex
+	listeners map[*Listener]context.CancelFunc
+	ending    bool
+	conns     connSet
+}
+
+// ListenAndServe listens at "host:port" and serves.
+func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
+	l, err := s.Listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, l)
+}
+
+// Serve accepts connections and calls the handler for each. The handler's error is given to
+// ConnError and ends nothing else.
+//
+// Serve ends when ctx does, or the listener is closed: it then closes the listener, cancels the handlers'
+// context, waits for them, and returns the error from [Listener.Accept]. After Shutdown it waits for the handlers without
+// cancelling their context, and returns [ErrServerClosed]: a program may end when Serve has returned.
+func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	if s.Handler == nil {
+		return argError("serve", "Handler", "is nil")
+	}
+	if l == nil || l.s == nil {
+		return argError("serve", "l", "was not made by Listen")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !s.enter(l, cancel) {
+		_ = l.Close() // of one that is not wanted any more
+		return ErrServerClosed
+	}
+	defer s.leave(l)
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			if l.ending() {
+				handlers.Wait()
+				return ErrServerClosed
+			}
+			_ = l.Close() // err says why it all ends
+			cancel()
+			return err
+		}
+		c.serve(l)
+		s.conns.add(c)
+		handlers.Go(func() {
+			defer s.conns.remove(c)
+			s.handle(ctx, c)
+		})
+	}
+}
+
+func (s *Server) handle(ctx context.Context, c *Conn) {
+	err := s.Handler(ctx, c)
+	if err != nil && s.ConnError != nil && !errors.Is(err, ErrServerClosed) {
+		s.ConnError(c, err)
+	}
+	_ = c.Close() // it fails only with the device, which Accept tells
+}
+
+// enter notes a listener, and reports whether it is to be served.
+func (s *Server) enter(l *Listener, cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
+	if s.listeners == nil {
+		s.listeners = map[*Listener]context.CancelFunc{}
+	}
+	s.listeners[l] = cancel
+	return true
+}
+
+func (s *Server) leave(l *Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+}
+
+// end notes that nothing new is served, and returns what is.
+func (s *Server) end() map[*Listener]context.CancelFunc {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	out := make(map[*Listener]context.CancelFunc, len(s.listeners))
+	for l, cancel := range s.listeners {
+		out[l] = cancel
+	}
+	return out
+}
+
+// Shutdown ends the server when its work is done. Nobody can connect any more. A handler that waits for the
+// next message (in Recv, RecvMsg, Shared or Wait) gets an error that matches [ErrServerClosed], unless one has arrived, and is to
+// return; what it does otherwise goes on. So a handler that answers one message after the other ends between two.
+// If the work for a peer takes several messages, say so by [Conn.BeginWork].
+//
+// Shutdown returns when all handlers have, or ctx ends, with its error; Close ends what is left then.
+// A message that arrives too late was acknowledged by the device, and is not answered: the peer
+// finds the connection closed.
+func (s *Server) Shutdown(ctx context.Context) error {
+	listeners := s.end()
+	for l := range listeners {
+		l.drain()
+	}
+	for l := range listeners {
+		err := l.conns.empty(ctx, l.d)
+		if err == nil {
+			err = s.conns.empty(ctx, l.d) // the handlers are through with them
+		}
+		if err != nil {
+			return &verbs.OpError{Op: "shut down", Local: l.addr, Err: err}
+		}
+	}
+	return nil
+}
+
+// Close ends the server at once: listeners and connections are closed, and the context of the handlers
+// is cancelled. It does not wait for them.
+func (s *Server) Close() error {
+	var errs []error
+	for l, cancel := range s.end() {
+		l.drain()
+		cancel()
+	}
+	for _, c := range s.conns.all() {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serve notes that a handler of a listener has the connection.
+func (c *Conn) serve(l *Listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served = true
+	c.ending = l.ending()
+}
+
+// endServing has a handler end when it waits for another message.
+func (c *Conn) endServing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.served && !c.closed {
+		c.ending = true
+		c.wakeAll()
+	}
+}
+
+// BeginWork says that what the handler of a [Server] has begun takes more messages of the peer: until EndWork, Shutdown
+// lets it wait for them. Calls are counted.
+func (c *Conn) BeginWork() { c.addWork(1) }
+
+// EndWork undoes one BeginWork.
+func (c *Conn) EndWork() { c.addWork(-1) }
+
+func (c *Conn) addWork(n int) {
+	if c.s == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work = max(c.work+n, 0)
+	if c.ending && c.work == 0 {
+		c.wakeAll()
+	}
+}
