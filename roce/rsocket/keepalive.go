@@ -64,8 +64,12 @@ func (c *Conn) probe() {
 		left = c.keepGap
 		c.shrinkSend()
 		if !c.s.awaited() {
-			c.s.keepAlive(&c.cmsg)
+			posted := c.wmu.TryLock()
+			c.s.keepAlive(posted, &c.cmsg)
 			c.postControl()
+			if posted {
+				c.wmu.Unlock()
+			}
 		}
 	}
 	c.rearm(left)

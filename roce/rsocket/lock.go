@@ -36,6 +36,9 @@ func (l *lock) Lock() {
 	<-mine
 }
 
+// TryLock takes the lock if it is free.
+func (l *lock) TryLock() bool { return l.state.CompareAndSwap(lockFree, lockHeld) }
+
 func (l *lock) Unlock() {
 	if l.state.CompareAndSwap(lockHeld, lockFree) {
 		return

@@ -228,10 +228,15 @@ func (s *stream) control(v uint32, m *message) {
 }
 
 // keepAlive makes the message that only asks the peer's adapter for an
-// acknowledgement.
-func (s *stream) keepAlive(m *message) {
+// acknowledgement. If all messages of data are posted, it tells of the quiet ones, too.
+func (s *stream) keepAlive(posted bool, m *message) {
 	*m = message{kind: wrProbe, plain: true}
-	s.numberControl(m)
+	if posted {
+		s.number(m)
+		s.ctrl++
+	} else {
+		s.numberControl(m)
+	}
 }
 
 // owes reports whether messages with data are not known to be acknowledged. What has failed has said so.
