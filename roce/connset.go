@@ -3,12 +3,11 @@ package roce
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"slices"
 	"sync"
-	"weak"
 
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/perdevice"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -86,37 +85,11 @@ type deviceUse struct {
 	ending    bool // Shutdown has begun
 }
 
-// uses are those of the devices that are in use. A device does not know of it: its entry goes
-// when nothing refers to the device any more.
-var uses struct {
-	mu sync.Mutex
-	m  map[weak.Pointer[verbs.Device]]*deviceUse
-}
+// uses are those of the devices that are in use.
+var uses perdevice.Table[deviceUse]
 
 func useOf(d *verbs.Device) *deviceUse {
-	uses.mu.Lock()
-	defer uses.mu.Unlock()
-	k := weak.Make(d)
-	u := uses.m[k]
-	if u == nil {
-		if uses.m == nil {
-			uses.m = map[weak.Pointer[verbs.Device]]*deviceUse{}
-		}
-		// Connections refer to their device: one that was closed with some left would stay for ever.
-		for k := range uses.m {
-			if d := k.Value(); d == nil || access.Shard(d).Closed() {
-				delete(uses.m, k)
-			}
-		}
-		u = &deviceUse{listeners: map[*Listener]struct{}{}}
-		uses.m[k] = u
-		runtime.AddCleanup(d, func(k weak.Pointer[verbs.Device]) {
-			uses.mu.Lock()
-			defer uses.mu.Unlock()
-			delete(uses.m, k)
-		}, k)
-	}
-	return u
+	return uses.Of(d, func() *deviceUse { return &deviceUse{listeners: map[*Listener]struct{}{}} })
 }
 
 // admits returns an error if nothing new is to begin on the device.

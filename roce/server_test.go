@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"weak"
 
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/verbs"
@@ -265,21 +264,14 @@ func (l lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// A device that was closed with connections left is forgotten when another one is used.
-func TestClosedDeviceIsForgotten(t *testing.T) {
+// Conns has the connections that are open on a device, at both ends.
+func TestConns(t *testing.T) {
 	ds := openDevices(t, 2, verbs.Config{})
-	c, _ := connPair(t, ds[0], ds[1], ConnConfig{})
-	known := func(d *verbs.Device) bool {
-		uses.mu.Lock()
-		defer uses.mu.Unlock()
-		return uses.m[weak.Make(d)] != nil
-	}
-	require.True(t, known(ds[0]))
-	require.Len(t, Conns(ds[0]), 1)
-	require.NoError(t, ds[0].Close())
-	useOf(openDevices(t, 1, verbs.Config{})[0])
-	require.False(t, known(ds[0]))
-	require.True(t, known(ds[1]))
+	require.Empty(t, Conns(ds[0]))
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	require.Equal(t, []*Conn{c}, Conns(ds[0]))
+	require.Equal(t, []*Conn{s}, Conns(ds[1]))
 	require.NoError(t, c.Close())
+	require.Empty(t, Conns(ds[0]))
 	require.Empty(t, Conns(nil))
 }

@@ -56,6 +56,53 @@ func ExampleServer_Shutdown() {
 	// the client sees the end: <nil>
 }
 
+// Work that takes several messages of the peer: Shutdown lets the handler wait for the rest of it.
+func ExampleConn_BeginWork() {
+	ctx := context.Background()
+	l, err := roce.Listen(ctx, "127.77.0.10:0")
+	check(err)
+	begun := make(chan struct{})
+	recv := func(c *roce.Conn) (string, error) {
+		m, err := c.RecvMsg(ctx)
+		if err != nil {
+			return "", err
+		}
+		return string(m.Bytes()), m.Release()
+	}
+	srv := &roce.Server{Handler: func(ctx context.Context, c *roce.Conn) error {
+		first, err := recv(c)
+		if err != nil {
+			return err
+		}
+		c.BeginWork()
+		close(begun)
+		second, err := recv(c)
+		if err != nil {
+			return err
+		}
+		c.EndWork()
+		fmt.Println("order:", first, second)
+		_, err = recv(c) // between two orders: Shutdown ends it
+		fmt.Println("handler:", errors.Is(err, roce.ErrServerClosed))
+		return err
+	}}
+	go func() { _ = srv.Serve(ctx, l) }()
+
+	c, err := roce.Dial(ctx, l.Addr().String())
+	check(err)
+	defer c.Close()
+	check(c.Send(ctx, []byte("ten")))
+	<-begun
+	down := make(chan error)
+	go func() { down <- srv.Shutdown(ctx) }()
+	check(c.Send(ctx, []byte("apples")))
+	fmt.Println("shutdown:", <-down)
+	// Output:
+	// order: ten apples
+	// handler: true
+	// shutdown: <nil>
+}
+
 // A whole device ends when its work is done: servers, and connections that were dialed.
 func ExampleShutdown() {
 	ctx := context.Background()

@@ -2,11 +2,10 @@ package rsocket
 
 import (
 	"container/list"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"weak"
 
+	"github.com/goroce/goroce/roce/internal/perdevice"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -29,33 +28,13 @@ type leftover struct {
 	data  bool // more than the goodbye is not acknowledged
 }
 
-// hosts are those of the devices that are in use. A device does not know of it: its
-// entry goes when nothing refers to the device any more.
-var hosts struct {
-	mu sync.Mutex
-	m  map[weak.Pointer[verbs.Device]]*host
-}
+// hosts are those of the devices that are in use.
+var hosts perdevice.Table[host]
 
 func hostOf(d *verbs.Device) *host {
-	hosts.mu.Lock()
-	defer hosts.mu.Unlock()
-	k := weak.Make(d)
-	h := hosts.m[k]
-	if h == nil {
-		if hosts.m == nil {
-			hosts.m = map[weak.Pointer[verbs.Device]]*host{}
-		}
-		h = &host{most: LingerStats{Conns: maxLingering, Bytes: maxLingerBytes}}
-		hosts.m[k] = h
-		runtime.AddCleanup(d, forgetHost, k)
-	}
-	return h
-}
-
-func forgetHost(k weak.Pointer[verbs.Device]) {
-	hosts.mu.Lock()
-	defer hosts.mu.Unlock()
-	delete(hosts.m, k)
+	return hosts.Of(d, func() *host {
+		return &host{most: LingerStats{Conns: maxLingering, Bytes: maxLingerBytes}}
+	})
 }
 
 // add enters a connection that begins to linger, and returns others that have to go to make room:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -111,6 +112,39 @@ func Example_simulation() {
 	fmt.Println("counted to", b.mr.Bytes()[0], "with losses:", net.Stats().Lost > 0)
 	// Output:
 	// counted to 100 with losses: true
+}
+
+// A path that loses packets shows in the statistics of its queue pairs.
+func ExampleQP_Stats() {
+	net := sim.New(sim.Config{Seed: 2, Up: sim.Pipe{LatencyNs: 50_000}})
+	var sides [2]*side
+	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
+		l, err := net.Link(netip.MustParseAddr(addr))
+		check(err)
+		sides[i] = open(verbs.Config{Link: l, Rand: net.Rand()})
+		defer sides[i].dev.Close()
+	}
+	a, b := sides[0], sides[1]
+	check(a.qp.Connect(b.qp.LocalInfo(0), nil))
+	check(b.qp.Connect(a.qp.LocalInfo(0), nil))
+	write := func() {
+		check(a.qp.PostSend(&verbs.SendWR{
+			Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 64)},
+			RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		}))
+		a.done(context.Background())
+	}
+	write()
+	s := a.qp.Stats()
+	fmt.Println("round trip of at least 100 µs:", s.SmoothedRTT >= 100*time.Microsecond, "sent again:", s.RetransmittedPkts)
+	net.SetFaults(a.dev.Addrs()[0], b.dev.Addrs()[0], sim.Faults{Loss: 1})
+	net.At(net.Now()+100_000, func() { net.SetFaults(a.dev.Addrs()[0], b.dev.Addrs()[0], sim.Faults{}) })
+	write()
+	s = a.qp.Stats()
+	fmt.Println("sent again:", s.RetransmittedPkts)
+	// Output:
+	// round trip of at least 100 µs: true sent again: 0
+	// sent again: 1
 }
 
 func ExampleCompletionChannel() {
