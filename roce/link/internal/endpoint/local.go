@@ -260,10 +260,14 @@ func (l *Local) Flow(p *transport.Path) (frame.Flow, bool) {
 	if !slices.Contains(l.o.Addrs, src) || p.Dst.Is4() != src.Is4() {
 		return frame.Flow{}, false
 	}
-	return frame.Flow{
+	f := frame.Flow{
 		Src: src, Dst: p.Dst.WithZone(""), SrcPort: cmp.Or(p.SrcPort, l.o.Port), DstPort: l.o.Port,
-		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, FlowLabel: p.FlowLabel, VLAN: l.o.VLAN,
-	}, true
+		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, VLAN: l.o.VLAN,
+	}
+	if src.Is6() {
+		f.FlowLabel = p.FlowLabel // IPv4 has no place for it: two that differ in it are one flow
+	}
+	return f, true
 }
 
 // Path begins s for a path. It returns false if nothing can be sent on it.
