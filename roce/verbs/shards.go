@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"io"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -80,30 +81,40 @@ func (d *Device) CompletionVectors() int {
 // shardOf returns the shard of a completion vector, and opens it when it is asked for the first
 // time. If that fails the first shard serves what asks for it, and it is tried again after retryShardNs.
 func (d *Device) shardOf(vector int) (*shard.Shard, error) {
+	s, refused, err := d.findShard(vector)
+	if refused != nil {
+		d.logState(slog.LevelWarn, "roce: the first shard serves a completion vector, which cannot have its own",
+			slog.Int("vector", vector), slog.Any("error", refused))
+	}
+	return s, err
+}
+
+// findShard is shardOf; refused is why a shard could just not be opened.
+func (d *Device) findShard(vector int) (s *shard.Shard, refused, err error) {
 	x := &d.shards
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over {
-		return nil, d.closedErr()
+		return nil, nil, d.closedErr()
 	}
 	if s := x.of[vector]; s != nil {
-		return s, nil
+		return s, nil, nil
 	}
 	now := d.s.Now()
 	if x.failed && now-x.failedAt < retryShardNs {
-		return d.s, nil
+		return d.s, nil, nil
 	}
-	l, err := x.link.Another()
-	if err == nil {
-		if x.of[vector], err = d.addShard(l, l); err != nil {
+	l, refused := x.link.Another()
+	if refused == nil {
+		if x.of[vector], refused = d.addShard(l, l); refused != nil {
 			_ = l.Close() // nobody has used it
 		}
 	}
-	if x.failed = err != nil; x.failed {
+	if x.failed = refused != nil; x.failed {
 		x.failedAt = now
-		return d.s, nil
+		return d.s, refused, nil
 	}
-	return x.of[vector], nil
+	return x.of[vector], nil, nil
 }
 
 // vectorOf returns a completion vector that a shard serves: the first shard 0, others one.

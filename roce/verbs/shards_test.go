@@ -1,6 +1,9 @@
 package verbs
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
@@ -87,12 +90,13 @@ func TestCompletionVectors(t *testing.T) {
 	require.Equal(t, 1, openDevice(t, Config{Link: l, WrapLink: wrap, Shards: 4}).CompletionVectors())
 }
 
-// When no slot is left the first shard serves a queue of the vector.
+// When no slot is left the first shard serves a queue of the vector, and the logger is told why.
 func TestNoSlotForVector(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
 	l, err := f.Link(simAddr(1))
 	require.NoError(t, err)
-	d := openDevice(t, Config{Link: l, Rand: f.Rand(), Shards: 2})
+	var out bytes.Buffer
+	d := openDevice(t, Config{Link: l, Rand: f.Rand(), Shards: 2, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	var others []link.Link
 	for {
 		o, err := l.Another()
@@ -107,6 +111,8 @@ func TestNoSlotForVector(t *testing.T) {
 	require.Zero(t, cq.Vector())
 	require.Same(t, d.s, cq.s)
 	require.Len(t, d.shards.all(), 1)
+	_, err = l.Another()
+	require.Contains(t, out.String(), fmt.Sprintf("vector=1 error=%q", err))
 
 	// Not at once, but later, it is tried again.
 	require.NoError(t, others[0].Close())
