@@ -315,7 +315,7 @@ func (a *agent) bind(id *ID, local netip.AddrPort) error {
 		}
 	}
 	local = netip.AddrPortFrom(local.Addr(), port)
-	if !a.free(id.ps, local) {
+	if !a.free(id.ps, local, id.reuse) {
 		return &verbs.AddrError{Op: "bind", Addr: local, Err: verbs.ErrAddrInUse}
 	}
 	k := portKey{id.ps, port}
@@ -324,16 +324,30 @@ func (a *agent) bind(id *ID, local netip.AddrPort) error {
 	return nil
 }
 
-// free reports whether an address can be bound.
-func (a *agent) free(ps PortSpace, local netip.AddrPort) bool {
+// free reports whether an address can be bound, by an ID that shares it or not.
+func (a *agent) free(ps PortSpace, local netip.AddrPort, reuse bool) bool {
 	for _, o := range a.ports[portKey{ps, local.Port()}] {
-		l := o.local.Addr()
-		if l == local.Addr() || l.IsUnspecified() || local.Addr().IsUnspecified() {
+		if reuse && o.reuse && o.state != idListening {
+			continue
+		}
+		if overlap(o.local.Addr(), local.Addr()) {
 			return false
 		}
 	}
 	return true
 }
+
+// alone reports whether no other ID has the address and port of one.
+func (a *agent) alone(id *ID) bool {
+	for _, o := range a.ports[portKey{id.ps, id.local.Port()}] {
+		if o != id && overlap(o.local.Addr(), id.local.Addr()) {
+			return false
+		}
+	}
+	return true
+}
+
+func overlap(a, b netip.Addr) bool { return a == b || a.IsUnspecified() || b.IsUnspecified() }
 
 // ephemeral chooses a free port.
 func (a *agent) ephemeral(ps PortSpace, addr netip.Addr) (uint16, error) {
@@ -344,7 +358,7 @@ func (a *agent) ephemeral(ps PortSpace, addr netip.Addr) (uint16, error) {
 	}
 	for i := range uint64(n) {
 		port := uint16(firstEphemeral + (r+i)%n)
-		if a.free(ps, netip.AddrPortFrom(addr, port)) && a.freeElsewhere(mad.NewServiceID(ps, port), addr) {
+		if a.free(ps, netip.AddrPortFrom(addr, port), false) && a.freeElsewhere(mad.NewServiceID(ps, port), addr) {
 			return port, nil
 		}
 	}

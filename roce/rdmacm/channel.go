@@ -27,6 +27,7 @@ type EventChannel struct {
 	dead      bool
 	sig       shard.Signal
 	also      shard.Signal // set with sig, if not nil
+	notify    func()       // called with sig, if not nil
 }
 
 // CreateEventChannel makes a channel for IDs of a device (rdma_create_event_channel).
@@ -118,10 +119,13 @@ func (c *EventChannel) push(e *Event) {
 func (c *EventChannel) wake() {
 	c.sig.Set()
 	c.mu.Lock()
-	also := c.also
+	also, notify := c.also, c.notify
 	c.mu.Unlock()
 	if also != nil {
 		also.Set()
+	}
+	if notify != nil {
+		notify()
 	}
 }
 
@@ -154,6 +158,24 @@ func (c *EventChannel) unlist(id *ID) {
 		id.offered = false
 		c.listeners = slices.DeleteFunc(c.listeners, func(x *ID) bool { return x == id })
 	}
+}
+
+// Notify has f called when an event or a request has come, by whoever has made the device move, with its lock
+// held: f must not wait, nor call anything of the device but Pending. It is for a program that
+// waits for a file descriptor, say, instead of for Get. nil ends it; a call that has begun may
+// still be going on then.
+func (c *EventChannel) Notify(f func()) {
+	c.mu.Lock()
+	c.notify = f
+	c.mu.Unlock()
+}
+
+// Pending reports whether there is something for Poll. A request may be taken back until
+// then.
+func (c *EventChannel) Pending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events.head != nil || len(c.listeners) > 0
 }
 
 // Poll returns the next event if there is one (nil otherwise). In polling mode

@@ -66,7 +66,10 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		MTU: p.MTU, AckTimeout: p.AckTimeout,
 		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
-		Private: private, Tries: id.tries, RetryNs: id.retryNs,
+		ECE: p.ECE, Private: private, Tries: id.tries, RetryNs: id.retryNs,
+	}
+	if p.UC {
+		r.Transport = mad.TransportUC
 	}
 	if qp := id.qp; qp != nil {
 		if err = id.onQP(now, func(int64) error {
@@ -75,6 +78,7 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		}); err != nil {
 			return err
 		}
+		r.Transport = mad.TransportRC
 		if qp.Type() == verbs.UC {
 			r.Transport = mad.TransportUC
 		}
@@ -120,7 +124,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 	r := cm.Accept{
 		QPN: p.QPN, QKey: p.QKey, StartingPSN: p.StartingPSN, SRQ: p.SRQ,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
-		TargetAckDelay: cmAckDelay, FlowControl: p.FlowControl, RNRRetryCount: p.RNRRetryCount,
+		TargetAckDelay: cmAckDelay, FlowControl: p.FlowControl, RNRRetryCount: p.RNRRetryCount, ECE: p.ECE,
 		Private: p.PrivateData, Bytes: id.memory,
 	}
 	if qp := id.qp; qp != nil {
@@ -272,7 +276,7 @@ func (a *agent) event(now int64, e *cm.Event) {
 		id.onReply(now, e)
 	case cm.EventEstablished:
 		id.state = idConnected
-		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, e.Private), PrivateData: e.Private})
+		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, id.req.ECE, e.Private), PrivateData: e.Private})
 	case cm.EventRejected:
 		id.over(now, Event{
 			Type: EventRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private, Remote: id.remote},
@@ -309,9 +313,9 @@ func (id *ID) overAfterArrivals(now int64, e Event) {
 
 // onReply takes the acceptance of the peer.
 func (id *ID) onReply(now int64, e *cm.Event) {
-	ev := Event{Type: EventConnectResponse, Conn: paramOfREP(e.REP), PrivateData: e.Private}
+	ev := Event{Type: EventConnectResponse, Conn: paramOfREP(e.REP, e.ECE), PrivateData: e.Private}
 	if id.qp == nil {
-		id.state = idResponded
+		id.state, id.reply = idResponded, e.REP
 		id.event(ev)
 		return
 	}

@@ -62,6 +62,8 @@ type ID struct {
 	conn     *cm.Conn
 	listener *cm.Listener
 	req      *cm.Event // passive: the request
+	reply    *mad.REP  // active, without queue pair: the reply
+	reuse    bool      // see SetReuseAddr
 	param    ConnParam // active: what Connect said
 	groups   []ib.GID  // multicast groups joined
 	closed   bool

@@ -55,6 +55,9 @@ func (id *ID) ListenWith(l ListenLimits) error {
 				return err
 			}
 		}
+		if id.reuse && !a.alone(id) {
+			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: verbs.ErrAddrInUse}
+		}
 		service := mad.NewServiceID(id.ps, id.local.Port())
 		// Other processes may have the address, too, and requests have to be brought here.
 		if err := a.s.Slotted().Announce(service, id.local.Addr()); err != nil {
@@ -144,7 +147,7 @@ func (id *ID) incoming(e *cm.Event) *Event {
 	n.state = idRequested
 	ev := &Event{Type: EventConnectRequest, ID: n, ListenID: id, PrivateData: e.Private}
 	if e.REQ != nil {
-		ev.Conn = paramOfREQ(e.REQ, e.Private)
+		ev.Conn = paramOfREQ(e.REQ, e.ECE, e.Private)
 	}
 	return ev
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -35,6 +36,10 @@ type ConnParam struct {
 	QPN         ib.QPN
 	QKey        ib.QKey
 	StartingPSN ib.PSN // first PSN expected from the peer
+	UC          bool   // the queue pair is UC; of Connect
+
+	// ECE is what is said about enhanced connection establishment. This stack has nothing to say of its own.
+	ECE ECE
 
 	// What librdmacm has no field for; 0 is the default.
 
@@ -89,7 +94,7 @@ func (p *ConnParam) Check(op string) error {
 	}{
 		{"RetryCount", uint32(p.RetryCount), 7}, {"RNRRetryCount", uint32(p.RNRRetryCount), 7},
 		{"AckTimeout", uint32(p.AckTimeout), 31}, {"MinRNRTimer", uint32(p.MinRNRTimer), 31},
-		{"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
+		{"ECE.VendorID", p.ECE.VendorID, 1<<24 - 1}, {"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
 	} {
 		if f.v > f.limit {
 			return argError(op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit))
@@ -113,23 +118,27 @@ func (p *ConnParam) access() verbs.Access {
 	return a
 }
 
+// ECE is what one side says about enhanced connection establishment (ibv_ece).
+type ECE = cm.ECE
+
 // paramOfREQ is what a REQ says, from the receiver's point of view.
-func paramOfREQ(m *mad.REQ, private []byte) ConnParam {
+func paramOfREQ(m *mad.REQ, ece ECE, private []byte) ConnParam {
 	return ConnParam{
 		PrivateData:        private,
 		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
 		FlowControl: m.FlowControl, RetryCount: m.RetryCount, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
-		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN, AckTimeout: m.Primary.AckTimeout, MTU: m.MTU,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN, UC: m.Transport == mad.TransportUC, ECE: ece,
+		AckTimeout: m.Primary.AckTimeout, MTU: m.MTU,
 	}
 }
 
 // paramOfREP is what a REP says, from the receiver's point of view.
-func paramOfREP(m *mad.REP) ConnParam {
+func paramOfREP(m *mad.REP, ece ECE) ConnParam {
 	return ConnParam{
 		PrivateData:        m.Private,
 		ResponderResources: m.InitiatorDepth, InitiatorDepth: m.ResponderResources,
 		FlowControl: m.FlowControl, RetryCount: defaultRetry, RNRRetryCount: m.RNRRetryCount, SRQ: m.SRQ,
-		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN,
+		QPN: m.QPN, QKey: m.QKey, StartingPSN: m.StartingPSN, ECE: ece,
 	}
 }
 

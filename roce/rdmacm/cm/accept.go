@@ -58,7 +58,7 @@ func (a *Agent) handleREQ(in *message) {
 	c.enter()
 	req := m
 	req.Private = clone(m.Private)
-	c.wait(in.now, l, ReqRcvd, &Event{REQ: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):]})
+	c.wait(in.now, l, ReqRcvd, &Event{REQ: &req, CMA: h, ECE: in.eceOf(m.VendorID), Private: req.Private[len(m.Private)-len(user):]})
 }
 
 // checkREQ returns why a REQ cannot be accepted whoever listens, and what the
@@ -130,9 +130,10 @@ func (c *Conn) Accept(now int64, r Accept) error {
 	m := mad.REP{
 		LocalCommID: c.localID, RemoteCommID: c.remoteID, QKey: r.QKey, QPN: r.QPN, StartingPSN: r.StartingPSN,
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth, TargetAckDelay: r.TargetAckDelay,
-		FlowControl: r.FlowControl, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ, CAGUID: c.a.cfg.GUID, Private: r.Private,
+		FlowControl: r.FlowControl, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ, VendorID: r.ECE.VendorID,
+		CAGUID: c.a.cfg.GUID, Private: r.Private,
 	}
-	if err := c.keep(mad.AttrREP, c.tid, &m); err != nil {
+	if err := c.keep(mad.AttrREP, c.tid, extended{&m, r.ECE.Options}); err != nil {
 		return err
 	}
 	c.localQPN, c.bytes = r.QPN, max(r.Bytes, 0)

@@ -116,7 +116,7 @@ func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 		return
 	}
 	a.stats.Rx[i]++
-	in := message{now: now, src: src, dst: dst, tid: h.TID, data: data}
+	in := message{now: now, src: src, dst: dst, tid: h.TID, modifier: h.Modifier, data: data}
 	switch h.Attribute {
 	case mad.AttrREQ:
 		a.handleREQ(&in)
@@ -148,6 +148,7 @@ type message struct {
 	now      int64
 	src, dst netip.Addr
 	tid      mad.TID
+	modifier uint32 // of the header: the options of ECE
 	data     *mad.Data
 }
 
@@ -193,6 +194,9 @@ func (a *Agent) reply(in *message, at mad.Attribute, m putter) {
 
 func encode(b *[mad.Bytes]byte, at mad.Attribute, tid mad.TID, m putter) error {
 	h := mad.CMHeader(at, tid)
+	if e, ok := m.(extended); ok {
+		h.Modifier = e.options
+	}
 	return m.Put(h.Put(b))
 }
 

@@ -23,6 +23,7 @@ type Request struct {
 	RetryCount         uint8
 	RNRRetryCount      uint8
 	SRQ                bool
+	ECE                ECE
 
 	MTU          ib.MTU
 	AckTimeout   ib.TimeoutCode
@@ -73,7 +74,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	c.setAckTimeout(r.AckTimeout)
 	c.setRetries(r.Tries, r.RetryNs)
 	req := mad.REQ{
-		LocalCommID: c.localID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
+		LocalCommID: c.localID, VendorID: r.ECE.VendorID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
 		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
 		RemoteCMTimeout: reqRemoteTimeout, LocalCMTimeout: c.answerTimeout(), MaxCMRetries: reqMaxRetries,
 		Transport: r.Transport, FlowControl: r.FlowControl, StartingPSN: r.StartingPSN,
@@ -85,7 +86,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 			FlowLabel: r.FlowLabel, TrafficClass: r.TrafficClass, HopLimit: r.HopLimit, AckTimeout: r.AckTimeout,
 		},
 	}
-	if err := c.keep(mad.AttrREQ, c.tid, &req); err != nil {
+	if err := c.keep(mad.AttrREQ, c.tid, extended{&req, r.ECE.Options}); err != nil {
 		c.remove()
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 	c.setState(RepRcvd)
 	rep := *m
 	rep.Private = clone(m.Private)
-	a.emit(c, Event{Type: EventReply, REP: &rep, Private: rep.Private})
+	a.emit(c, Event{Type: EventReply, REP: &rep, ECE: in.eceOf(m.VendorID), Private: rep.Private})
 }
 
 // Ready sends the RTU: the queue pair of this side can receive and send.

@@ -56,6 +56,7 @@ type Event struct {
 	SIDRReq  *mad.SIDRReq
 	SIDRRep  *mad.SIDRRep
 	CMA      mad.CMAHeader // EventRequest of a service of RDMA-CM
+	ECE      ECE           // EventRequest and EventReply of a connection
 	Reason   mad.RejectReason
 	Info     []byte // EventRejected: additional information
 	Private  []byte // without the CMA header
@@ -72,6 +73,7 @@ type Accept struct {
 	FlowControl        bool
 	RNRRetryCount      uint8
 	SRQ                bool
+	ECE                ECE
 	Private            []byte // up to mad.REPPrivateBytes
 	// Bytes is the memory that the owner holds for the connection. It counts
 	// towards Limits.HalfOpenBytes until the peer has shown that it knows.
