@@ -21,6 +21,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
 	"github.com/goroce/goroce/cmd/internal/riostream"
 	"github.com/goroce/goroce/cmd/internal/rstream"
+	"github.com/goroce/goroce/cmd/internal/run"
 	"github.com/goroce/goroce/cmd/internal/statcmd"
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
@@ -38,7 +39,7 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), statcmd.Command()}
+	all := []tool.Command{demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command()}
 	for _, k := range pingpong.Kinds() {
 		all = append(all, pingpong.Command(k))
 	}

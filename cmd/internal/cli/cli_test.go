@@ -36,6 +36,8 @@ func TestRun(t *testing.T) {
 		{[]string{"demo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
 		{[]string{"demo", "--peer-addr", "here"}, exitUsage, "", "option --peer-addr: "},
 		{[]string{"devinfo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
+		{[]string{"run"}, exitUsage, "", "a program is expected"},
+		{[]string{"run", "-h"}, exitOK, "roce run [options] [--] PROGRAM", ""},
 		{[]string{"devinfo", "--addr", "192.0.2.1"}, exitFailure, "", "not an address of this machine"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -64,5 +66,5 @@ func TestCommandsAreDistinct(t *testing.T) {
 		seen[c.Name] = true
 		require.NotEmpty(t, c.Summary)
 	}
-	require.Len(t, seen, 28)
+	require.Len(t, seen, 29)
 }

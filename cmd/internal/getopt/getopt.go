@@ -55,6 +55,16 @@ func (e *Error) Unwrap() error { return e.Err }
 // Parse applies args to opts and returns the operands in order. It stops at
 // the first error, which is an *Error.
 func Parse(opts []Option, args []string) (operands []string, err error) {
+	return parse(opts, args, false)
+}
+
+// ParseLeading is Parse for a command that runs another one: from the first operand on, everything is an
+// operand.
+func ParseLeading(opts []Option, args []string) (operands []string, err error) {
+	return parse(opts, args, true)
+}
+
+func parse(opts []Option, args []string, leading bool) (operands []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
@@ -65,6 +75,8 @@ func Parse(opts []Option, args []string) (operands []string, err error) {
 			args, err = parseLong(opts, arg[2:], args)
 		case len(arg) > 1 && arg[0] == '-':
 			args, err = parseShort(opts, arg[1:], args)
+		case leading:
+			return append([]string{arg}, args...), nil
 		default:
 			operands = append(operands, arg)
 		}

@@ -59,6 +59,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A command that runs another one leaves that one its options.
+func TestParseLeading(t *testing.T) {
+	for args, want := range map[string][]string{
+		"-n 3 ls -a":    {"ls", "-a"},
+		"-n 3 -- ls -a": {"ls", "-a"},
+		"-n3 ls -- -a":  {"ls", "--", "-a"},
+		"-n 3":          nil,
+	} {
+		var v values
+		rest, err := ParseLeading(table(&v), strings.Fields(args))
+		if err != nil || v != (values{n: 3}) || !slices.Equal(rest, want) {
+			t.Errorf("%s: %+v %q %v", args, v, rest, err)
+		}
+	}
+	var v values
+	if _, err := ParseLeading(table(&v), []string{"-z", "ls"}); err == nil {
+		t.Error("an unknown option before the command was taken")
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"-z":           "option -z: unknown",
