@@ -49,7 +49,7 @@
 //
 // # Source ports
 //
-// Connections leave by one of 8 source ports, chosen by the one that they would have on a link that sends
+// Connections leave by one of 4 source ports, chosen by the one that they would have on a link that sends
 // by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because packets by different
 // ports, or with different IPv6 flow labels, cannot share a frame. Multicast keeps its port.
 //

@@ -9,7 +9,7 @@ const (
 
 	// Packets leave from this port on, and how many there are of them.
 	firstPort   = 0xC000
-	sourcePorts = 8
+	sourcePorts = 4
 
 	// maxPaths is how many flows a link remembers, so that paths can share them: peers, in
 	// practice, by the ports. Beyond that it begins anew.

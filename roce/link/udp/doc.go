@@ -35,7 +35,7 @@
 //
 // # Source ports
 //
-// Connections leave by one of 8 source ports of each address, chosen by the port that they would have on
+// Connections leave by one of 4 source ports of each address, chosen by the port that they would have on
 // a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There are no more
 // than that because each is a system call, and packets by different ports cannot share a datagram. What stays on the
 // loopback addresses, and multicast, leaves from 4791.

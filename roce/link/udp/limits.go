@@ -17,7 +17,7 @@ const (
 
 	// sendPorts is how many source ports packets from an address leave by, besides 4791. Each is a socket, and
 	// packets that leave by different ones do not share a system call.
-	sendPorts = 8
+	sendPorts = 4
 	// maxPortTries is how many ports are tried for each.
 	maxPortTries = 8
 
