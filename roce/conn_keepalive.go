@@ -35,7 +35,7 @@ func (c *Conn) keepLater() {
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.unlock()
-	c.drain()
+	c.drain(c.polled)
 	if c.closed || c.flushed {
 		return
 	}

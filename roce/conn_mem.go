@@ -76,7 +76,7 @@ func (p *Pending) Done() bool {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	p.c.drain()
+	p.c.drain(p.c.polled)
 	return p.done
 }
 

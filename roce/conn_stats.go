@@ -83,7 +83,7 @@ func (c *Conn) Stats() ConnStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.drain()
+		c.drain(c.polled)
 		c.last = qp
 	}
 	s := ConnStats{

@@ -44,7 +44,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 	defer c.unlock()
 	var own shard.Signal
 	for tries := 0; ; tries++ {
-		c.drain()
+		c.drain(c.taken)
 		if c.closed {
 			return verbs.ErrClosed
 		}
@@ -89,7 +89,7 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 	c.leading = true
 	c.cqWait.Enter()
 	var err error
-	if !c.drain() {
+	if !c.drain(c.beforeWait) {
 		c.mu.Unlock()
 		err = c.s.Wait(ctx, c.cqWait.Signal(), tries)
 		c.mu.Lock()
@@ -109,16 +109,27 @@ func (c *Conn) wake() {
 	}
 }
 
+// The ways to look at the completion queue: for drain.
+
+// polled is that of a caller that may not wait afterwards.
+func (c *Conn) polled() (int, error) { return c.cq.Poll(c.wcs) }
+
+// taken only takes what is there.
+func (c *Conn) taken() (int, error) { return c.cqWait.Take(&c.wcs), nil }
+
+// beforeWait is that of a caller that waits if there is nothing.
+func (c *Conn) beforeWait() (int, error) { return c.cqWait.Look(&c.wcs) }
+
 // drain takes in all completions and reports whether there were any. c.mu is
 // held.
-func (c *Conn) drain() bool {
-	any := c.drainCQ()
+func (c *Conn) drain(look func() (int, error)) bool {
+	any := c.drainCQ(look)
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
 		if e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventRejected || e.Type == rdmacm.EventUnreachable {
 			c.peerGone, c.flushed = true, true
 			any = true
 			// What completed before the end may have done so since we looked.
-			c.drainCQ()
+			c.drainCQ(look)
 		}
 	}
 	if any {
@@ -128,10 +139,10 @@ func (c *Conn) drain() bool {
 }
 
 // drainCQ is drain for the completion queue.
-func (c *Conn) drainCQ() bool {
+func (c *Conn) drainCQ(look func() (int, error)) bool {
 	any := false
 	for {
-		n, err := c.cq.Poll(c.wcs)
+		n, err := look()
 		if n == 0 || err != nil {
 			return any
 		}

@@ -241,7 +241,7 @@ func TestKeepAliveTogether(t *testing.T) {
 func (c *Conn) healthy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drain()
+	c.drain(c.polled)
 	return c.posted == 0 && !c.flushed
 }
 

@@ -73,6 +73,10 @@ func (w cqWaiter) Len() int {
 	return w.cq.t.Len()
 }
 
+func (w cqWaiter) Take(wcs any) int { return w.cq.take(*wcs.(*[]WC)) }
+
+func (w cqWaiter) Look(wcs any) (int, error) { return w.cq.lookBeforeWait(*wcs.(*[]WC)) }
+
 func (w cqWaiter) Leave() { w.cq.waiters.Add(-1) }
 
 // clear deallocates the domain, and the memory that is registered in it.

@@ -68,6 +68,11 @@ type Waiter interface {
 	Leave()
 	// Len returns how many completions there are.
 	Len() int
+	// Take moves completions that are there into a *[]verbs.WC, and returns how many.
+	Take(wcs any) int
+	// Look is CQ.Poll of a caller that is going to wait if there is nothing: what was posted may leave later,
+	// with what others post.
+	Look(wcs any) (int, error)
 }
 
 // Channels is how a goroutine waits for events and for something else.

@@ -27,6 +27,9 @@ func (s *Shard) ForgetVainDelays() {
 	s.mu.Unlock()
 }
 
+// EagerPolls returns how many polls found the goroutine of the shard at work, since it took over.
+func (s *Shard) EagerPolls() int { return int(s.keeper.eager.Load()) }
+
 // Limits of the scheduler, for tests that count datagrams.
 const (
 	AckGather        = ackGather
