@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean
+.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs
 
 all: build
 
@@ -43,6 +43,11 @@ test-modules:
 # cannot.
 test32:
 	GOARCH=386 CGO_ENABLED=0 $(GO) test -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
+
+# libibverbs and librdmacm over goroce, for programs that are written for rdma-core: bin/verbs. Needs gcc, libibverbs-dev
+# and librdmacm-dev, which nothing else here does.
+verbs:
+	$(MAKE) -C cmd/verbs OUT=$(CURDIR)/bin/verbs GO="$(GO)"
 
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.

@@ -1,0 +1,38 @@
+package main
+
+import "C"
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+const (
+	eINVAL     = C.int(syscall.EINVAL)
+	eNOMEM     = C.int(syscall.ENOMEM)
+	eNOENT     = C.int(syscall.ENOENT)
+	eOPNOTSUPP = C.int(syscall.EOPNOTSUPP)
+)
+
+// errno returns what the kernel's verbs answer in the case of an error of the stack.
+func errno(err error) C.int {
+	var number syscall.Errno
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, verbs.ErrQueueFull), errors.Is(err, verbs.ErrLimit), errors.Is(err, mem.ErrLimit):
+		return eNOMEM
+	case errors.Is(err, verbs.ErrBusy):
+		return C.int(syscall.EBUSY)
+	case errors.Is(err, verbs.ErrMulticast):
+		return eOPNOTSUPP
+	case errors.Is(err, verbs.ErrInvalidAttr):
+		return eINVAL
+	case errors.As(err, &number):
+		return C.int(number)
+	}
+	return eINVAL
+}

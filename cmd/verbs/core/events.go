@@ -1,0 +1,226 @@
+package main
+
+/*
+#include "../include/goroce_core.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// eventQueue holds events until the program takes them. Its eventfd, of semaphore kind, counts them, so that the
+// program can wait for it by any means. The C half reads one count and then takes one event; a count without
+// an event, as the end of an object may leave, means nothing.
+type eventQueue[E any] struct {
+	mu     *sync.Mutex
+	events []E
+	fd     int
+}
+
+func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
+
+func (q *eventQueue[E]) push(e E) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.events = append(q.events, e)
+	one := [8]byte{1}
+	if bigEndian {
+		one = [8]byte{7: 1}
+	}
+	for {
+		if _, err := syscall.Write(q.fd, one[:]); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// pop takes the first event and calls taken for it, before forget can look.
+func (q *eventQueue[E]) pop(taken func(E)) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.events) == 0 {
+		return false
+	}
+	taken(q.events[0])
+	q.events = slices.Delete(q.events, 0, 1)
+	return true
+}
+
+// forget drops the events that match.
+func (q *eventQueue[E]) forget(match func(E) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.events = slices.DeleteFunc(q.events, match)
+}
+
+// asyncEvent is an asynchronous event for a context.
+type asyncEvent struct {
+	kind    C.uint32_t // enum ibv_event_type
+	element C.uint64_t // the cookie of the object, or the number of the port
+	taken   *uint32    // counts those that were taken, under the lock of the queue; nil for a port
+}
+
+// asyncTypes are the numbers of the events of verbs.
+var asyncTypes = map[verbs.EventType]C.uint32_t{
+	verbs.EventCQError:         C.IBV_EVENT_CQ_ERR,
+	verbs.EventQPFatal:         C.IBV_EVENT_QP_FATAL,
+	verbs.EventQPRequestError:  C.IBV_EVENT_QP_REQ_ERR,
+	verbs.EventQPAccessError:   C.IBV_EVENT_QP_ACCESS_ERR,
+	verbs.EventCommEstablished: C.IBV_EVENT_COMM_EST,
+	verbs.EventSQDrained:       C.IBV_EVENT_SQ_DRAINED,
+	verbs.EventLastWQEReached:  C.IBV_EVENT_QP_LAST_WQE_REACHED,
+	verbs.EventSRQError:        C.IBV_EVENT_SRQ_ERR,
+	verbs.EventSRQLimitReached: C.IBV_EVENT_SRQ_LIMIT_REACHED,
+	verbs.EventPortActive:      C.IBV_EVENT_PORT_ACTIVE,
+	verbs.EventPortError:       C.IBV_EVENT_PORT_ERR,
+}
+
+// watch hands the asynchronous events of the device to its contexts, until the returned function is called.
+func (d *openDevice) watch() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			e, err := d.AsyncEvent(ctx)
+			if err != nil {
+				return
+			}
+			d.deliver(e)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// deliver hands one event to those whom it concerns: the context of an object, or all contexts.
+func (d *openDevice) deliver(e verbs.Event) {
+	kind, ok := asyncTypes[e.Type]
+	if !ok {
+		return
+	}
+	switch {
+	case e.QP != nil:
+		if q, _ := e.QP.UserData().(*userQP); q != nil {
+			q.ctx.async.push(asyncEvent{kind, q.cookie, &q.asyncTaken})
+		}
+	case e.CQ != nil:
+		if q, ok := cqOf.Load(e.CQ); ok {
+			q := q.(*userCQ)
+			q.ctx.async.push(asyncEvent{kind, q.cookie, &q.asyncTaken})
+		}
+	case e.SRQ != nil:
+		if s, ok := srqOf.Load(e.SRQ); ok {
+			s := s.(*userSRQ)
+			s.ctx.async.push(asyncEvent{kind, s.cookie, &s.asyncTaken})
+		}
+	default:
+		// Not under the lock of the devices, which the last goroce_close holds while it waits for this goroutine.
+		contexts.each(func(c *userContext) {
+			if c.openDevice == d {
+				c.async.push(asyncEvent{kind: kind, element: 1})
+			}
+		})
+	}
+}
+
+//export goroce_async_next
+func goroce_async_next(handle C.goroce_handle, e *C.struct_goroce_async) C.int {
+	c := contexts.get(uint32(handle))
+	if c == nil {
+		return eINVAL
+	}
+	if !c.async.pop(func(a asyncEvent) {
+		e.element, e._type = a.element, a.kind
+		if a.taken != nil {
+			*a.taken++
+		}
+	}) {
+		return eNOENT
+	}
+	return 0
+}
+
+// userChannel is the Go half of an ibv_comp_channel.
+type userChannel struct {
+	*verbs.CompletionChannel
+	events eventQueue[*userCQ]
+	stop   func()
+}
+
+var channels table[userChannel]
+
+//export goroce_create_channel
+func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
+	c := contexts.get(uint32(device))
+	if c == nil {
+		return eINVAL
+	}
+	v, err := c.CreateCompletionChannel()
+	if err != nil {
+		return errno(err)
+	}
+	ch := &userChannel{CompletionChannel: v, events: newEventQueue[*userCQ](int(fd))}
+	ch.stop = ch.watch()
+	*handle = C.goroce_handle(channels.put(ch))
+	return 0
+}
+
+// watch hands the events to the queue, until the returned function is called.
+func (ch *userChannel) watch() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			cq, err := ch.Get(ctx)
+			switch {
+			case errors.Is(err, verbs.ErrClosed), ctx.Err() != nil:
+				return
+			case err != nil:
+				continue
+			}
+			if q, ok := cqOf.Load(cq); ok {
+				ch.events.push(q.(*userCQ))
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+//export goroce_destroy_channel
+func goroce_destroy_channel(handle C.goroce_handle) C.int {
+	ch := channels.drop(uint32(handle))
+	if ch == nil {
+		return eINVAL
+	}
+	ch.stop()
+	return errno(ch.Close())
+}
+
+//export goroce_channel_next
+func goroce_channel_next(handle C.goroce_handle, cookie *C.uint64_t) C.int {
+	ch := channels.get(uint32(handle))
+	if ch == nil {
+		return eINVAL
+	}
+	if !ch.events.pop(func(q *userCQ) {
+		*cookie = q.cookie
+		q.compTaken++
+	}) {
+		return eNOENT
+	}
+	return 0
+}

@@ -1,0 +1,161 @@
+/*
+ * The contract between the two halves of the verbs libraries.
+ *
+ * libibverbs.so.1 and librdmacm.so.1 are the C half: they own the structures that programs see
+ * (ibv_context, ibv_qp, ...), which are those of <infiniband/verbs.h>. libgoroce.so is the Go half: the
+ * device itself. The C half loads it when the first device is opened and calls it through
+ * struct goroce_core, which goroce_core_table() returns.
+ *
+ * Handles name the objects of the Go half. They are never 0. A handle of an object that is gone, or is of
+ * another kind, is answered with EINVAL.
+ *
+ * Functions that return int return 0 or an errno, if nothing else is said; none of them sets errno.
+ * Any thread may call any function. None of them may be called in the child of a fork.
+ */
+#ifndef GOROCE_CORE_H
+#define GOROCE_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+/* Counts the changes of this file: both halves have to be of one build. */
+#define GOROCE_CORE_VERSION 1
+
+#define GOROCE_MAX_GIDS 16
+
+typedef uint32_t goroce_handle;
+
+/* What a device is opened with. */
+struct goroce_open {
+	char *addr;    /* the address, as text */
+	char *link;    /* "udp", "packet" or "xdp"; NULL is udp */
+	int32_t polling; /* the program will poll: see GOROCE_POLLING */
+	int32_t async_fd; /* an eventfd of semaphore kind: one count for each asynchronous event */
+	uint64_t cookie; /* the C half's: comes back in events */
+};
+
+/* What a device is, and what its port is now. */
+struct goroce_attr {
+	uint64_t guid;
+	uint64_t max_mr_bytes;
+	uint32_t vendor_id;
+	int32_t max_qp, max_qp_wr, max_sge, max_sge_rd, max_inline;
+	int32_t max_cq, max_cqe, max_mr, max_mw, max_pd;
+	int32_t max_qp_rd_atom, max_qp_init_rd_atom;
+	int32_t max_srq, max_srq_wr, max_srq_sge;
+	int32_t ack_delay, comp_vectors, atomic_cap;
+	uint32_t max_msg;
+	int32_t max_mtu, active_mtu, active, gids;
+	char fw_ver[64];
+	uint8_t gid[GOROCE_MAX_GIDS][16];
+};
+
+struct goroce_mr {
+	void *addr;
+	uint64_t length;
+	uint64_t iova;
+	uint32_t access;
+	/* results */
+	uint32_t lkey, rkey;
+	goroce_handle handle;
+};
+
+struct goroce_cq {
+	goroce_handle device;
+	goroce_handle channel; /* 0: none */
+	int32_t cqe;	       /* in: wanted, out: had */
+	int32_t vector;
+	uint64_t cookie; /* struct ibv_cq *: comes back in events */
+	/* results */
+	goroce_handle handle;
+};
+
+struct goroce_qp {
+	goroce_handle pd, send_cq, recv_cq;
+	goroce_handle srq; /* 0: none */
+	uint32_t type;	   /* enum ibv_qp_type */
+	uint32_t sig_all;
+	struct ibv_qp_cap cap; /* in: wanted, out: had */
+	uint64_t cookie;       /* struct ibv_qp *: comes back in events */
+	/* results */
+	uint32_t qp_num;
+	goroce_handle handle;
+};
+
+struct goroce_srq {
+	goroce_handle pd;
+	struct ibv_srq_attr attr; /* in: wanted, out: had */
+	uint64_t cookie;	  /* struct ibv_srq *: comes back in events */
+	/* results */
+	goroce_handle handle;
+};
+
+/* An asynchronous event: its type, and the cookie of the object, or the port number. */
+struct goroce_async {
+	uint64_t element;
+	uint32_t type; /* enum ibv_event_type */
+};
+
+struct goroce_core {
+	uint32_t version; /* GOROCE_CORE_VERSION */
+	uint32_t size;	  /* of this structure */
+
+	int (*open)(struct goroce_open *o, goroce_handle *device);
+	int (*close)(goroce_handle device);
+	int (*query)(goroce_handle device, struct goroce_attr *attr);
+	/* async_next takes the event that a count of async_fd stands for; ENOENT if there is none. */
+	int (*async_next)(goroce_handle device, struct goroce_async *e);
+
+	int (*alloc_pd)(goroce_handle device, goroce_handle *pd);
+	int (*dealloc_pd)(goroce_handle pd);
+
+	int (*reg_mr)(goroce_handle pd, struct goroce_mr *mr);
+	/* rereg_mr has the flags of ibv_rereg_mr; pd counts with IBV_REREG_MR_CHANGE_PD. */
+	int (*rereg_mr)(goroce_handle mr, int flags, goroce_handle pd, struct goroce_mr *a);
+	int (*dereg_mr)(goroce_handle mr);
+
+	int (*alloc_mw)(goroce_handle pd, int type, uint32_t *rkey, goroce_handle *mw);
+	int (*dealloc_mw)(goroce_handle mw);
+	/* bind_mw binds a window of type 1 and makes a completion on qp. */
+	int (*bind_mw)(goroce_handle qp, goroce_handle mw, struct ibv_mw_bind *bind, uint32_t *rkey);
+
+	/* fd is an eventfd of semaphore kind: one count for each event. */
+	int (*create_channel)(goroce_handle device, int fd, goroce_handle *channel);
+	int (*destroy_channel)(goroce_handle channel);
+	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. */
+	int (*channel_next)(goroce_handle channel, uint64_t *cq);
+
+	int (*create_cq)(struct goroce_cq *cq);
+	/* destroy_cq tells how many events of the CQ channel_next and async_next have returned. */
+	int (*destroy_cq)(goroce_handle cq, uint32_t *comp_events, uint32_t *async_events);
+	int (*resize_cq)(goroce_handle cq, int *cqe);
+	int (*req_notify_cq)(goroce_handle cq, int solicited_only);
+	/* poll_cq returns how many completions it has written, or -1. */
+	int (*poll_cq)(goroce_handle cq, int n, struct ibv_wc *wc);
+
+	int (*create_qp)(struct goroce_qp *qp);
+	int (*destroy_qp)(goroce_handle qp, uint32_t *async_events);
+	int (*modify_qp)(goroce_handle qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(goroce_handle qp, struct ibv_qp_attr *attr);
+	/* post_*: on an error *bad is the first request that was not posted. */
+	int (*post_send)(goroce_handle qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+	int (*post_recv)(goroce_handle qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+	int (*attach_mcast)(goroce_handle qp, union ibv_gid *group);
+	int (*detach_mcast)(goroce_handle qp, union ibv_gid *group);
+
+	int (*create_srq)(struct goroce_srq *srq);
+	int (*destroy_srq)(goroce_handle srq, uint32_t *async_events);
+	int (*modify_srq)(goroce_handle srq, struct ibv_srq_attr *attr, int mask);
+	int (*query_srq)(goroce_handle srq, struct ibv_srq_attr *attr);
+	int (*post_srq_recv)(goroce_handle srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+	int (*create_ah)(goroce_handle pd, struct ibv_ah_attr *attr, goroce_handle *ah);
+	int (*destroy_ah)(goroce_handle ah);
+};
+
+/* The one symbol that the C half looks up in libgoroce.so. It waits until the Go runtime has begun. */
+const struct goroce_core *goroce_core_table(void);
+typedef const struct goroce_core *goroce_core_table_fn(void);
+
+#endif

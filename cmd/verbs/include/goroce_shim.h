@@ -1,0 +1,29 @@
+/*
+ * What libibverbs.so.1 exports besides verbs, in version node GOROCE_1: for librdmacm.so.1 of the same build.
+ */
+#ifndef GOROCE_SHIM_PUBLIC_H
+#define GOROCE_SHIM_PUBLIC_H
+
+#include "goroce_core.h"
+
+/* goroce_core_get loads the Go half if need be; NULL, and one line on standard error, if it cannot be loaded. */
+const struct goroce_core *goroce_core_get(void);
+
+/* goroce_core_symbol finds another function of the Go half, such as the table of RDMA-CM. */
+void *goroce_core_symbol(const char *name);
+
+/* goroce_forked reports whether this is a child of fork that may not use the devices of its parent; it says so
+ * once on standard error. Calls are to fail with ENODEV then. */
+int goroce_forked(void);
+
+/* The handles of objects in the Go half. */
+goroce_handle goroce_context_handle(struct ibv_context *context);
+goroce_handle goroce_pd_handle(struct ibv_pd *pd);
+goroce_handle goroce_cq_handle(struct ibv_cq *cq);
+goroce_handle goroce_qp_handle(struct ibv_qp *qp);
+goroce_handle goroce_srq_handle(struct ibv_srq *srq);
+
+/* goroce_device_addr returns the address of a device, as text. */
+const char *goroce_device_addr(struct ibv_device *device);
+
+#endif

@@ -1,0 +1,18 @@
+// Multicast groups.
+#include "shim.h"
+
+EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	REFUSE_INT();
+	(void)lid; // RoCE has none
+	union ibv_gid group = *gid;
+	return core->attach_mcast(to_qp(qp)->handle, &group);
+}
+
+EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	REFUSE_INT();
+	(void)lid;
+	union ibv_gid group = *gid;
+	return core->detach_mcast(to_qp(qp)->handle, &group);
+}

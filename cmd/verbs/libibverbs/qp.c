@@ -1,0 +1,126 @@
+// Queue pairs.
+#include "shim.h"
+
+#include <pthread.h>
+
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint64_t send_ops, bool extended)
+{
+	REFUSE_NULL();
+	if (a->qp_type == IBV_QPT_RAW_PACKET || a->qp_type == IBV_QPT_XRC_SEND || a->qp_type == IBV_QPT_XRC_RECV ||
+	    a->qp_type == IBV_QPT_DRIVER)
+		return null_errno(EOPNOTSUPP);
+	if (!pd || !a->send_cq || !a->recv_cq)
+		return null_errno(EINVAL);
+	struct shim_qp *q = calloc(1, sizeof *q);
+	if (!q)
+		return null_errno(ENOMEM);
+	struct ibv_qp *qp = &q->qp;
+	qp->context = pd->context;
+	qp->qp_context = a->qp_context;
+	qp->pd = pd;
+	qp->send_cq = a->send_cq;
+	qp->recv_cq = a->recv_cq;
+	qp->srq = a->srq;
+	qp->qp_type = a->qp_type;
+	qp->state = IBV_QPS_RESET;
+	pthread_mutex_init(&qp->mutex, NULL);
+	pthread_cond_init(&qp->cond, NULL);
+	int e = extended ? shim_batch_init(q, send_ops) : 0;
+	struct goroce_qp g = {
+		.pd = pd->handle, .send_cq = to_cq(a->send_cq)->handle, .recv_cq = to_cq(a->recv_cq)->handle,
+		.srq = a->srq ? to_srq(a->srq)->handle : 0, .type = a->qp_type, .sig_all = !!a->sq_sig_all,
+		.cap = a->cap, .cookie = (uintptr_t)q,
+	};
+	if (!e)
+		e = core->create_qp(&g);
+	if (e) {
+		shim_batch_free(q);
+		free(q);
+		return null_errno(e);
+	}
+	qp->handle = q->handle = g.handle;
+	qp->qp_num = g.qp_num;
+	a->cap = g.cap;
+	q->init = *a;
+	return qp;
+}
+
+EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a) { return create(pd, a, 0, false); }
+
+struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
+{
+	(void)c;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	if (a->comp_mask & ~known)
+		return null_errno(EOPNOTSUPP);
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD))
+		return null_errno(EINVAL);
+	if (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags)
+		return null_errno(EOPNOTSUPP);
+	bool extended = a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	// The first fields are those of ibv_qp_init_attr.
+	return create(a->pd, (struct ibv_qp_init_attr *)a, extended ? a->send_ops_flags : 0, extended);
+}
+
+EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->batch ? &to_qp(qp)->ex : NULL; }
+
+EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	REFUSE_INT();
+	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
+	if (!e && mask & IBV_QP_STATE)
+		qp->state = a->qp_state;
+	return e;
+}
+
+EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
+{
+	REFUSE_INT();
+	(void)mask; // all attributes are known
+	int e = core->query_qp(to_qp(qp)->handle, a);
+	if (e)
+		return e;
+	*init = to_qp(qp)->init;
+	init->qp_context = qp->qp_context;
+	a->cap = init->cap;
+	qp->state = a->qp_state;
+	return 0;
+}
+
+EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	// Data is copied by memcpy, which promises no order within a message.
+	(void)qp, (void)op, (void)flags;
+	return 0;
+}
+
+EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	REFUSE_INT();
+	uint32_t async = 0;
+	int e = core->destroy_qp(to_qp(qp)->handle, &async);
+	if (e)
+		return e;
+	shim_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, async);
+	pthread_mutex_destroy(&qp->mutex);
+	pthread_cond_destroy(&qp->cond);
+	shim_batch_free(to_qp(qp));
+	free(qp);
+	return 0;
+}
+
+// Enhanced connection establishment: there are no options to agree on.
+EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	(void)qp;
+	if (ece->comp_mask)
+		return EINVAL;
+	return ece->vendor_id || ece->options ? EOPNOTSUPP : 0;
+}
+
+EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	(void)qp;
+	memset(ece, 0, sizeof *ece);
+	return 0;
+}

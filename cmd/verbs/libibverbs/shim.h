@@ -1,0 +1,146 @@
+/*
+ * What the files of libibverbs.so.1 share: the structures behind those that programs see, and how they get at
+ * the Go half.
+ */
+#ifndef GOROCE_SHIM_H
+#define GOROCE_SHIM_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <infiniband/verbs.h>
+/* The header hides these functions behind inline ones; here they are defined. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../include/goroce_core.h"
+#include "../include/goroce_shim.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* load.c: the Go half. core is NULL until the first device is opened. */
+extern const struct goroce_core *core;
+int shim_load(void);
+void shim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* fork.c: true in a child of fork that has inherited open devices. */
+extern bool shim_forked;
+bool shim_refused(void); /* also says so, once */
+#define REFUSE_INT() do { if (UNLIKELY(shim_refused())) return ENODEV; } while (0)
+#define REFUSE_NULL() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return NULL; } } while (0)
+
+/* device.c */
+struct shim_device {
+	struct ibv_device device;
+	char addr[64];
+	uint64_t guid; /* host order */
+};
+
+struct shim_context {
+	goroce_handle handle;
+	struct goroce_attr attr;
+	struct shim_context *next; /* of all that are open, for fork.c */
+	struct verbs_context verbs;
+};
+struct ibv_context *shim_open(struct shim_device *d);
+
+static inline struct shim_context *to_context(struct ibv_context *c)
+{
+	return (struct shim_context *)((char *)c - offsetof(struct shim_context, verbs.context));
+}
+static inline struct shim_device *to_device(struct ibv_device *d) { return (struct shim_device *)d; }
+
+/* load.c: a list of the open contexts. */
+void shim_contexts_add(struct shim_context *c);
+void shim_contexts_remove(struct shim_context *c);
+
+/* cq.c */
+struct shim_cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex ex;
+	};
+	goroce_handle handle;
+	/* cq_ex.c: what start_poll and next_poll have read */
+	struct ibv_wc wc;
+	uint64_t wallclock_ns;
+	uint64_t wc_flags;
+	pthread_mutex_t poll_lock;
+	bool single_threaded;
+};
+static inline struct shim_cq *to_cq(struct ibv_cq *c) { return (struct shim_cq *)c; }
+struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector);
+int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
+
+struct shim_channel {
+	struct ibv_comp_channel channel;
+	goroce_handle handle;
+};
+static inline struct shim_channel *to_channel(struct ibv_comp_channel *c) { return (struct shim_channel *)c; }
+
+/* qp.c */
+struct shim_batch;
+struct shim_qp {
+	union {
+		struct ibv_qp qp;
+		struct ibv_qp_ex ex;
+	};
+	goroce_handle handle;
+	struct ibv_qp_init_attr init; /* what ibv_query_qp returns */
+	struct shim_batch *batch;     /* qp_ex.c: requests of ibv_wr_*; NULL for one that was not made for them */
+};
+static inline struct shim_qp *to_qp(struct ibv_qp *q) { return (struct shim_qp *)q; }
+struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
+int shim_batch_init(struct shim_qp *q, uint64_t ops); /* qp_ex.c; 0 or errno */
+void shim_batch_free(struct shim_qp *q);
+
+/* post.c */
+int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* srq.c */
+struct shim_srq {
+	struct ibv_srq srq;
+	goroce_handle handle;
+};
+static inline struct shim_srq *to_srq(struct ibv_srq *s) { return (struct shim_srq *)s; }
+struct ibv_srq *shim_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
+int shim_get_srq_num(struct ibv_srq *srq, uint32_t *num);
+
+/* memory.c */
+struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int shim_dealloc_mw(struct ibv_mw *mw);
+int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+
+/* attr.c */
+int shim_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a, size_t size);
+int shim_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a,
+			 size_t size);
+int shim_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);
+
+/* unsupported.c: fills in the operations that there are not. */
+void shim_unsupported(struct verbs_context *v);
+
+/* events.c */
+int shim_eventfd(void);
+void shim_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, uint32_t reported);
+
+/* set_errno makes the result of a function that returns an errno that of one that returns NULL. */
+static inline void *null_errno(int e)
+{
+	errno = e;
+	return NULL;
+}
+
+#endif
