@@ -9,9 +9,8 @@
 // the standard streams beyond one line that says why a device cannot be opened, or leave signal handlers
 // behind. os/signal is not imported.
 //
-// Goroutines are not preempted by signals (asyncpreemptoff): SIGURG is the program's.
-//
-//go:debug asyncpreemptoff=1
+// Goroutines are not preempted by signals, since SIGURG is the program's: the Makefile links it with
+// asyncpreemptoff, which //go:debug does not know.
 package main
 
 import "C"
