@@ -9,6 +9,8 @@
 //   - peer is what the matrix needs of an implementation, with one adapter for
 //     each of them;
 //   - matrix holds the checks themselves;
+//   - drill plays packet drills, short scripts of one behaviour each, against goroce in
+//     virtual time, goroce on the udp link, rxe, or any other peer;
 //   - cmd/interop runs them and writes the table.
 //
 // The checks never look inside the code under test: they see what verbs report

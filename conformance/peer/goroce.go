@@ -40,6 +40,11 @@ func NewGoroce(at GorocePlace) (*Goroce, error) {
 	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}, nil
 }
 
+// GoroceOn is a Goroce on a device that is open already, and that Close closes.
+func GoroceOn(dev *verbs.Device, at GorocePlace) *Goroce {
+	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}
+}
+
 // Close closes the device.
 func (p *Goroce) Close() error { return p.dev.Close() }
 

@@ -50,7 +50,12 @@ func (s *goroceSession) QP(cfg QPConfig) (QP, error) {
 
 func (q *goroceQP) QPN() uint32 { return uint32(q.qp.Num()) }
 
-func (q *goroceQP) Connect(c Conn) error {
+func (q *goroceQP) Connect(c Conn) error { return q.ConnectTo(c, StateRTS) }
+
+func (q *goroceQP) ConnectTo(c Conn, to State) error {
+	if to == StateInit {
+		return nil // as QP left it
+	}
 	sgid, err := q.s.p.dev.GIDIndexFor(ib.GIDFromAddr(c.Remote))
 	if err != nil {
 		return err
@@ -65,10 +70,14 @@ func (q *goroceQP) Connect(c Conn) error {
 		PSN: ib.PSN(c.SQPSN), SetPSN: true,
 	}
 	remote := verbs.RemoteInfo{QPN: ib.QPN(c.RemoteQPN), PSN: ib.PSN(c.RQPSN), GID: ib.GIDFromAddr(c.Remote)}
-	if err := q.qp.ToRTR(remote, a); err != nil {
+	if err := q.qp.ToRTR(remote, a); err != nil || to == StateRTR {
 		return err
 	}
 	return q.qp.ToRTS(a)
+}
+
+func (q *goroceQP) SetState(s State) error {
+	return q.qp.Modify(verbs.QPAttr{State: verbs.QPState(s)}, verbs.AttrState)
 }
 
 func (q *goroceQP) State() (State, error) { return State(q.qp.State()), nil }
@@ -136,13 +145,19 @@ func (q *goroceQP) PollRecv(n int, wait time.Duration) ([]WC, error) {
 	return pollGoroce(q.recvCQ, n, wait)
 }
 
+// pollGoroce waits, unless wait is 0: then it looks, so that a device in virtual time stays where it is.
 func pollGoroce(cq *verbs.CQ, n int, wait time.Duration) ([]WC, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	var out []WC
 	buf := make([]verbs.WC, n)
 	for len(out) < n {
-		k, err := cq.Wait(ctx, buf[:n-len(out)])
+		k, err := 0, error(nil)
+		if wait <= 0 {
+			k, err = cq.Poll(buf[:n-len(out)])
+		} else {
+			k, err = cq.Wait(ctx, buf[:n-len(out)])
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			return out, nil
 		}
@@ -155,6 +170,9 @@ func pollGoroce(cq *verbs.CQ, n int, wait time.Duration) ([]WC, error) {
 				wc.Imm = uint32(w.InvKey)
 			}
 			out = append(out, wc)
+		}
+		if wait <= 0 && k == 0 {
+			return out, nil
 		}
 	}
 	return out, nil

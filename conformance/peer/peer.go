@@ -61,6 +61,10 @@ type QP interface {
 	QPN() uint32
 	// Connect brings the QP to RTS.
 	Connect(c Conn) error
+	// ConnectTo is Connect up to a state: INIT, RTR or RTS.
+	ConnectTo(c Conn, to State) error
+	// SetState asks for a state that needs no attributes: RESET, SQD, ERR, or RTS from SQD.
+	SetState(s State) error
 	State() (State, error)
 	PostSend(wr SendWR) error
 	PostRecv(wr RecvWR) error

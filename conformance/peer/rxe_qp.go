@@ -97,7 +97,12 @@ func gid(a netip.Addr) string {
 	return a.String()
 }
 
-func (q *rxeQP) Connect(c Conn) error {
+func (q *rxeQP) Connect(c Conn) error { return q.ConnectTo(c, StateRTS) }
+
+func (q *rxeQP) ConnectTo(c Conn, to State) error {
+	if to == StateInit {
+		return nil // as QP left it
+	}
 	rtr := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTR)}}
 	rts := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTS)}, {Key: "sq_psn", Value: c.SQPSN}}
 	if q.cfg.Type != UD {
@@ -113,10 +118,15 @@ func (q *rxeQP) Connect(c Conn) error {
 		rts = append(rts, verbs.Arg{Key: "timeout", Value: c.Timeout}, verbs.Arg{Key: "retry_cnt", Value: c.RetryCnt},
 			verbs.Arg{Key: "rnr_retry", Value: c.RNRRetry}, verbs.Arg{Key: "max_rd_atomic", Value: c.MaxRdAtomic})
 	}
-	if _, err := q.s.c.Call("modify", rtr...); err != nil {
+	if _, err := q.s.c.Call("modify", rtr...); err != nil || to == StateRTR {
 		return err
 	}
 	_, err := q.s.c.Call("modify", rts...)
+	return err
+}
+
+func (q *rxeQP) SetState(s State) error {
+	_, err := q.s.c.Call("modify", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "state", Value: int(s)})
 	return err
 }
 

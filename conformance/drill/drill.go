@@ -1,0 +1,143 @@
+package drill
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Drill is one script.
+type Drill struct {
+	Name  string // the file's, without its ending
+	File  string
+	Title string // what it checks, in a sentence
+	About []string
+
+	// Authority is what the drill rests on: clauses of the specification ("IBTA 9.7.5.1.2"), and
+	// where else the behaviour was seen.
+	Authority []Authority
+	// Deviations are the known differences from the specification.
+	Deviations []Deviation
+	Tags       []string
+	// Needs are features of a target without which the drill cannot run.
+	Needs []Feature
+
+	steps    []step
+	profiled bool // some step is for certain profiles only
+}
+
+// Authority is a reason to expect a behaviour.
+type Authority struct {
+	Kind AuthorityKind
+	Text string // the clause; or versions, and what was seen
+}
+
+// AuthorityKind says who says so.
+type AuthorityKind string
+
+// The kinds.
+const (
+	Clause   AuthorityKind = "clause"   // of the InfiniBand specification
+	SeenRxe  AuthorityKind = "rxe"      // seen on the kernel's rdma_rxe
+	ConnectX AuthorityKind = "connectx" // published of ConnectX
+)
+
+// Deviation is a known difference of an implementation from the specification.
+type Deviation struct {
+	For  Profile
+	Row  int // in docs/rxe.md; 0 if it is not one of those
+	Text string
+}
+
+// Feature is what a drill may need of a target.
+type Feature string
+
+// The features.
+const (
+	NeedFlush       Feature = "flush"
+	NeedAtomicWrite Feature = "atomic_write"
+	NeedCM          Feature = "cm"   // a listener of RDMA-CM at the peer
+	NeedIPv6        Feature = "ipv6" // both ends have IPv6 addresses
+	NeedStranger    Feature = "stranger"
+)
+
+// quirkRxeFlush is a peer whose FLUSH has rxe's ICRC: see ib.ICRC.ChecksumFlushRxe.
+const quirkRxeFlush Feature = "rxe_flush"
+
+var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger}
+
+// Profile names a set of expectations. A longer name is a variant of a shorter one: what is
+// for "rxe" holds for "rxe-6.1", too.
+type Profile string
+
+// The profiles. Spec is the specification itself.
+const (
+	Spec     Profile = "spec"
+	Goroce   Profile = "goroce"
+	Rxe      Profile = "rxe"
+	CX       Profile = "connectx"
+	rxeDash          = string(Rxe) + "-"
+	allKnown         = "spec, goroce, rxe, rxe-VERSION, connectx"
+)
+
+// is reports whether what is for q holds for p.
+func (p Profile) is(q Profile) bool {
+	return p == q || strings.HasPrefix(string(p), string(q)+"-")
+}
+
+func (p Profile) known() bool {
+	return slices.Contains([]Profile{Spec, Goroce, Rxe, CX}, p) || strings.HasPrefix(string(p), rxeDash)
+}
+
+// Deviates returns what is known of how a profile differs in this drill.
+func (d *Drill) Deviates(p Profile) (list []Deviation) {
+	for _, x := range d.Deviations {
+		if p.is(x.For) {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// Has reports whether the drill has a tag.
+func (d *Drill) Has(tag string) bool { return slices.Contains(d.Tags, tag) }
+
+//go:embed scripts/*.drill
+var scripts embed.FS
+
+var list = sync.OnceValue(func() (all []*Drill) {
+	names, err := fs.Glob(scripts, "scripts/*.drill")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for _, n := range names {
+		b, err := scripts.ReadFile(n)
+		if err == nil {
+			var d *Drill
+			if d, err = Parse(path.Base(n), b); err == nil {
+				all = append(all, d)
+			}
+		}
+		if err != nil {
+			panic(fmt.Sprintf("drill: a script of the package: %v", err)) // TestScripts has parsed them all
+		}
+	}
+	return all
+})
+
+// List returns the drills of this package in the order of their names.
+func List() []*Drill { return slices.Clone(list()) }
+
+// Find returns the drill of a name, or nil.
+func Find(name string) *Drill {
+	for _, d := range list() {
+		if d.Name == name {
+			return d
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package drill
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// strayLimit bounds what is passed over while a packet is waited for.
+const strayLimit = 1 << 16
+
+// next returns the next datagram for this run, or false.
+func (p *player) next(within time.Duration) (Datagram, bool, error) {
+	if len(p.queue) > 0 {
+		d := p.queue[0]
+		p.queue = p.queue[1:]
+		return d, true, nil
+	}
+	end := p.b.Now() + within
+	for range strayLimit {
+		d, ok, err := p.b.Recv(max(end-p.b.Now(), 0))
+		if err != nil || !ok {
+			return d, false, err
+		}
+		if p.mine(d) {
+			p.received(d)
+			return d, true, nil
+		}
+	}
+	return Datagram{}, false, fmt.Errorf("more than %d packets that are for others", strayLimit)
+}
+
+// mine reports whether a datagram is for a queue pair of this run, or about a connection of it:
+// what an earlier run has left behind is not.
+func (p *player) mine(d Datagram) bool {
+	if len(d.Payload) < ib.BTHBytes {
+		return true // which is a difference whatever it was
+	}
+	qpn := ib.QPN(d.Payload[5])<<16 | ib.QPN(d.Payload[6])<<8 | ib.QPN(d.Payload[7])
+	if qpn == cmQPN {
+		return p.mineCM(d)
+	}
+	first := ib.QPN(p.vars["myqpn"])
+	return qpn >= first && qpn < first+qpnsPerRun
+}
+
+// expect waits for a packet, or for none.
+func (p *player) expect(s *step) error {
+	if s.form == formNothing {
+		return p.expectNothing(s)
+	}
+	for {
+		within := p.within(s)
+		if s.many && s.arg("within") == nil {
+			within = p.b.Silence(0)
+		}
+		d, ok, err := p.next(within)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if s.maybe || s.many {
+				return nil
+			}
+			return differ(s, "nothing came within %v", within)
+		}
+		why, err := p.compare(s, d)
+		if err != nil {
+			return err
+		}
+		switch {
+		case why == "":
+			p.matched(s)
+			p.mark = d.At
+			if !s.many {
+				return nil
+			}
+		case s.maybe || s.many:
+			p.queue = append([]Datagram{d}, p.queue...)
+			return nil
+		default:
+			return differ(s, "%s", why)
+		}
+	}
+}
+
+func (p *player) expectNothing(s *step) error {
+	d, ok, err := p.next(p.b.Silence(s.arg("for").time))
+	if err != nil || !ok {
+		p.note(s, "%s", s.text)
+		return err
+	}
+	return differ(s, "a packet came, and none should: %s", p.describe(d))
+}
+
+// compare says how a datagram differs from what a step expects; empty if it does not.
+func (p *player) compare(s *step, d Datagram) (string, error) {
+	if s.form == formCM {
+		return p.compareCM(s, d)
+	}
+	q, err := p.end(s)
+	if err != nil {
+		return "", err
+	}
+	var pk ib.Packet
+	if e := pk.Decode(d.Payload); e != ib.DecodeOK {
+		return fmt.Sprintf("not a packet: %v", e), nil
+	}
+	switch {
+	case d.BadICRC:
+		return "the ICRC is wrong", nil
+	case pk.Opcode != s.opcode:
+		return "got " + p.describe(d), nil
+	case pk.Opcode == ib.RCAcknowledge && !s.admits(pk.AETH.Syndrome):
+		return "got " + p.describe(d), nil
+	case pk.DestQP != q.qpn && s.arg("qpn") == nil:
+		return fmt.Sprintf("it is for queue pair %v, and not for %v", pk.DestQP, q.qpn), nil
+	case int(pk.Pad) != ib.PadFor(len(pk.Payload)) && s.arg("pad") == nil:
+		return fmt.Sprintf("a pad of %d for %d bytes", pk.Pad, len(pk.Payload)), nil
+	case s.has("ack") && !pk.AckReq:
+		return "it does not ask for an ACK", nil
+	case s.has("noack") && pk.AckReq:
+		return "it asks for an ACK", nil
+	}
+	if a := s.arg("after"); a != nil && d.At-p.mark < a.time {
+		return fmt.Sprintf("it came after %v, and not after %v", d.At-p.mark, a.time), nil
+	}
+	for i := range s.args {
+		if why, err := p.compareArg(s, &s.args[i], q, &pk, d); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+// admits reports whether an acknowledgement is of the kind that the step names.
+func (s *step) admits(x ib.Syndrome) bool {
+	switch s.op {
+	case "ACK":
+		return x>>5 == 0
+	case "RNR":
+		return x>>5 == 1
+	}
+	return int(x) == s.syndrome
+}
+
+func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) (string, error) {
+	var got uint64
+	key := false
+	switch a.key {
+	case "data":
+		want, err := p.bytes(a.data, len(pk.Payload))
+		if err != nil {
+			return err.Error(), nil
+		}
+		if !bytes.Equal(want, pk.Payload) {
+			return fmt.Sprintf("the payload is %x..., and not %x...", short(pk.Payload), short(want)), nil
+		}
+		return "", nil
+	case "len":
+		got = uint64(len(pk.Payload))
+	case "tos":
+		got = uint64(d.TOS)
+	case "sport":
+		got = uint64(d.SrcPort)
+	default:
+		f := fieldOf(a.key, s.opcode)
+		if f == nil {
+			return "", nil
+		}
+		got, key = f.get(pk), f.key
+		if a.key == "psn" {
+			got = uint64(int64(ib.PSN(got).Diff(p.base(q, s.opcode, false))))
+		}
+	}
+	return p.compareNum(a, got, key)
+}
+
+// compareNum compares a number, or captures it.
+func (p *player) compareNum(a *arg, got uint64, key bool) (string, error) {
+	if a.capture != "" {
+		p.vars[a.capture] = got
+		return "", nil
+	}
+	want, err := p.eval(a.num, key)
+	if err != nil || got == want {
+		return "", err
+	}
+	if a.key == "psn" || a.key == "len" || a.key == "dlen" || a.key == "msn" {
+		return fmt.Sprintf("%s is %d, and not %d", a.key, int64(got), int64(want)), nil
+	}
+	return fmt.Sprintf("%s is %#x, and not %#x", a.key, got, want), nil
+}

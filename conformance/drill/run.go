@@ -1,0 +1,335 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/ib"
+)
+
+// Options say how to run. The zero value is good.
+type Options struct {
+	// Profile is what is expected of the target; empty is the specification first, and then the target's
+	// own.
+	Profile Profile
+	// Within is how long to wait for what a script gives no time for; 0 is DefaultWithin.
+	Within time.Duration
+}
+
+// DefaultWithin is how long a packet or a completion may take where a script does not say: on a
+// machine that has other things to do, too.
+const DefaultWithin = 10 * time.Second
+
+// Run plays a drill on a target. It never fails: what went wrong is in the result.
+func Run(ctx context.Context, d *Drill, t Target, opt Options) Result {
+	for _, f := range d.Needs {
+		if !t.Has(f) {
+			return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(), Text: "the target has no " + string(f)}
+		}
+	}
+	if opt.Within <= 0 {
+		opt.Within = DefaultWithin
+	}
+	if opt.Profile != "" {
+		return play(ctx, d, t, opt.Profile, opt)
+	}
+	first := play(ctx, d, t, Spec, opt)
+	own := t.Profile()
+	if first.Verdict != Fail || own == Spec || len(d.Deviates(own)) == 0 && !d.profiled {
+		return first
+	}
+	second := play(ctx, d, t, own, opt)
+	if second.Verdict != Pass {
+		return second
+	}
+	second.Verdict, second.Deviations = Deviates, d.Deviates(own)
+	if second.Text = texts(second.Deviations); second.Text == "" {
+		// A difference that the script allows and does not name is a fault of the script.
+		second.Verdict, second.Text = Fail, "the script has other steps for "+string(own)+" and no deviates line"
+	}
+	second.Ladder, second.Packets = first.Ladder, first.Packets
+	return second
+}
+
+// runs numbers the runs of this process: what one leaves behind must not meet the next.
+var runs atomic.Uint32
+
+// difference is a failure of the peer, as opposed to one of the target.
+type difference struct {
+	at   place
+	text string
+}
+
+func (d *difference) Error() string { return fmt.Sprintf("%v: %s", d.at, d.text) }
+
+func differ(s *step, format string, args ...any) error {
+	return &difference{s.at, fmt.Sprintf(format, args...)}
+}
+
+// player is a drill on its way.
+type player struct {
+	ctx     context.Context
+	d       *Drill
+	b       Bench
+	profile Profile
+	opt     Options
+	quirk   bool // FLUSH has rxe's ICRC
+
+	sessions [2]peer.Session
+	ends     map[string]*end
+	order    []*end
+	regions  map[string]peer.MR
+	windows  map[string]uint32
+	vars     map[string]uint64
+	commID   uint64
+
+	queue []Datagram // received and not used
+	mark  time.Duration
+	all   []Datagram
+	log   []event
+}
+
+// end is the drill's end of a queue pair.
+type end struct {
+	name     string
+	typ      ib.Transport
+	qp       peer.QP
+	qpn      ib.QPN // the drill's
+	mtu      int
+	rq, sq   ib.PSN // of the peer: the first expected, the first sent
+	qkey     uint64
+	family   peer.Family
+	sends    uint64
+	recvs    uint64
+	pendSend []peer.WC
+	pendRecv []peer.WC
+}
+
+// play runs a drill with the expectations of a profile.
+func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options) (res Result) {
+	res = Result{Drill: d, Target: t.Name(), Profile: profile, Verdict: Pass}
+	b, err := t.Open(ctx)
+	if err != nil {
+		res.Verdict, res.Text = Broken, err.Error()
+		return res
+	}
+	n := uint64(runs.Add(1))
+	p := &player{
+		ctx: ctx, d: d, b: b, profile: profile, opt: opt, quirk: t.Has(quirkRxeFlush),
+		ends: map[string]*end{}, regions: map[string]peer.MR{}, windows: map[string]uint32{}, commID: n << 8 & 0x3fffff00,
+	}
+	p.vars = map[string]uint64{"me": p.commID, "guid": 0x02d1_11ff_fe00_0000 | n&0xffffff, "myqpn": uint64(p.nextQPN(n))}
+	err = p.steps(d.steps)
+	res.Took = b.Now()
+	err = errors.Join(err, p.close())
+	res.Packets = p.all
+	var diff *difference
+	switch {
+	case err == nil:
+		return res
+	case errors.As(err, &diff):
+		res.Verdict, res.Text = Fail, diff.Error()
+	default:
+		res.Verdict, res.Text = Broken, err.Error()
+	}
+	res.Ladder = p.ladder(diff)
+	return res
+}
+
+func (p *player) close() error {
+	var errs []error
+	for _, s := range p.sessions {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(append(errs, p.b.Close())...)
+}
+
+// The drill's queue pair numbers: firstQPN and up, each used once in a long while.
+const (
+	firstQPN   = 0x200000
+	qpnsPerRun = 8
+	qpnRuns    = 0x10000
+)
+
+func (p *player) nextQPN(run uint64) ib.QPN {
+	return ib.QPN(firstQPN + run%qpnRuns*qpnsPerRun + uint64(len(p.order)))
+}
+
+// steps runs a list of steps.
+func (p *player) steps(list []step) error {
+	for i := range list {
+		s := &list[i]
+		if !s.runs(p.profile) {
+			continue
+		}
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
+		if s.verb == "repeat" {
+			for v := s.from; v <= s.to; v++ {
+				p.vars[s.name] = uint64(v)
+				if err := p.steps(s.body); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := p.step(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *player) step(s *step) error {
+	switch s.verb {
+	case ">":
+		return p.inject(s)
+	case "<", "<?", "<*":
+		return p.expect(s)
+	case "qp":
+		return p.makeQP(s)
+	case "mr":
+		return p.makeMR(s)
+	case "window":
+		return p.bind(s)
+	case "recv":
+		return p.postRecv(s)
+	case "post":
+		return p.postSend(s)
+	case "done":
+		return p.done(s)
+	case "mem":
+		return p.checkMemory(s)
+	case "fill":
+		return p.fillMemory(s)
+	case "state":
+		return p.checkState(s)
+	case "modify":
+		return p.modify(s)
+	case "dereg":
+		return p.dereg(s)
+	case "listen":
+		return p.listen(s)
+	case "wait":
+		return p.wait(s)
+	}
+	return fmt.Errorf("%v: no step %q", s.at, s.verb)
+}
+
+// eval computes an expression; with keys set, names of objects stand for their keys.
+func (p *player) eval(e expr, keys bool) (uint64, error) {
+	return e.eval(func(name string, variable bool) (uint64, error) {
+		if variable {
+			if v, ok := p.vars[name]; ok {
+				return v, nil
+			}
+			return 0, fmt.Errorf("$%s has no value yet", name)
+		}
+		if k, ok := p.windows[name]; ok {
+			return uint64(k), nil
+		}
+		if q, ok := p.ends[name]; ok {
+			return uint64(q.qp.QPN()), nil
+		}
+		m, err := p.region(name)
+		if err != nil {
+			return 0, err
+		}
+		if keys {
+			return uint64(m.RKey()), nil
+		}
+		return m.Addr(), nil
+	})
+}
+
+// num is the value of an argument, or def if it is not there.
+func (p *player) num(s *step, key string, def uint64) (uint64, error) {
+	a := s.arg(key)
+	if a == nil {
+		return def, nil
+	}
+	return p.eval(a.num, key == "key" || key == "inv")
+}
+
+// size is num for what takes memory or time: it must not exceed max.
+func (p *player) size(s *step, key string, def, max uint64) (int, error) {
+	v, err := p.num(s, key, def)
+	if err == nil && v > max {
+		err = fmt.Errorf("%v: %s=%d exceeds %d", s.at, key, v, max)
+	}
+	return int(v), err
+}
+
+// end returns the queue pair of a step.
+func (p *player) end(s *step) (*end, error) {
+	if a := s.arg("qp"); a != nil {
+		if q := p.ends[a.word]; q != nil {
+			return q, nil
+		}
+		return nil, fmt.Errorf("%v: queue pair %s is not there yet", s.at, a.word)
+	}
+	if len(p.order) == 0 {
+		return nil, fmt.Errorf("%v: no queue pair is there yet", s.at)
+	}
+	return p.order[0], nil
+}
+
+func (p *player) within(s *step) time.Duration {
+	if a := s.arg("within"); a != nil {
+		return max(a.time, p.b.Silence(a.time))
+	}
+	return p.opt.Within
+}
+
+func (p *player) wait(s *step) error {
+	return p.b.Await(s.arg("for").time, func(time.Duration) (bool, error) { return false, nil })
+}
+
+// bytes makes contents of n bytes.
+func (p *player) bytes(d dataSpec, n int) ([]byte, error) {
+	b := make([]byte, n)
+	switch d.kind {
+	case dataHex:
+		if len(d.bytes) != n {
+			return nil, fmt.Errorf("%d bytes of contents for %d", len(d.bytes), n)
+		}
+		copy(b, d.bytes)
+	case dataPattern:
+		seed, err := p.eval(d.seed, false)
+		if err != nil {
+			return nil, err
+		}
+		base, err := p.eval(d.base, false)
+		if err != nil {
+			return nil, err
+		}
+		peer.FillPattern(b, seed, int(base&0xffffffff))
+	case dataLE64:
+		v, err := p.eval(d.seed, false)
+		if err != nil {
+			return nil, err
+		}
+		for i := range min(n, 8) {
+			b[i] = byte(v >> (8 * i))
+		}
+	}
+	return b, nil
+}
+
+// length is the bytes that contents have by themselves, or -1.
+func (d dataSpec) length() int {
+	switch d.kind {
+	case dataHex:
+		return len(d.bytes)
+	case dataLE64:
+		return 8
+	}
+	return -1
+}
