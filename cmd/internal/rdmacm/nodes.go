@@ -125,7 +125,7 @@ func (n *node) prepare(s *side) (err error) {
 	if err != nil {
 		return err
 	}
-	n.mr, err = s.pd.RegisterMR(make([]byte, max(n.o.size+n.head(), 1)), verbs.LocalWrite)
+	n.mr, err = s.pd.RegisterMR(make([]byte, max(2*n.message(), 1)), verbs.LocalWrite)
 	return err
 }
 
@@ -137,11 +137,18 @@ func (n *node) head() int {
 	return 0
 }
 
+// message is how much of the buffer a message takes.
+func (n *node) message() int { return n.o.size + n.head() }
+
+// postRecvs posts all receives. The head of the first message is read when it has come, so that one has the first
+// half of the buffer for itself; nobody reads what comes after it, into the second.
 func (n *node) postRecvs() error {
+	at := 0
 	for range n.o.count {
-		if err := n.id.QP().PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{n.mr.SGE(0, n.o.size+n.head())}}); err != nil {
+		if err := n.id.QP().PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{n.mr.SGE(at, n.message())}}); err != nil {
 			return fmt.Errorf("failed to post receives: %w", err)
 		}
+		at = n.message()
 	}
 	return nil
 }
