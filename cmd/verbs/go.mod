@@ -2,7 +2,10 @@ module github.com/goroce/goroce/cmd/verbs
 
 go 1.26.0
 
-require github.com/goroce/goroce v0.0.0
+require (
+	github.com/goroce/goroce v0.0.0
+	golang.org/x/sys v0.49.0
+)
 
 require (
 	github.com/cilium/ebpf v0.22.0 // indirect
@@ -10,7 +13,6 @@ require (
 	github.com/mdlayher/socket v0.8.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 )
 
 replace github.com/goroce/goroce => ../..
