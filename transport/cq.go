@@ -16,12 +16,14 @@ type CQ struct {
 	e        *Engine // the home
 	userData any
 	shared
-	over atomic.Uint32 // overflowed, destroyed: no more completions
+	over    atomic.Uint32 // overflowed, destroyed: no more completions
+	foreign bool          // made by CreateRingCQ
 
 	// Producer side: under the lock of the home, or the CQ's own if it is shared. The consumer may be on
 	// another core, so what either of them writes has cache lines of its own.
 	_        [64]byte
 	prod     *cqRing
+	ring     *ring  // instead of prod and cons, if foreign; nil when it was given back
 	tail     uint64 // completions ever pushed
 	limit    uint64 // tail for which there is room, by the head that the producer last saw
 	capacity int
@@ -98,10 +100,13 @@ func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
 	}
 	ok := cq.tail < cq.limit || cq.room(e)
 	if ok {
-		r := cq.prod
-		r.slots[cq.tail&uint64(len(r.slots)-1)] = *wc
-		cq.tail++
-		r.tail.Store(cq.tail)
+		if r := cq.prod; r != nil {
+			r.slots[cq.tail&uint64(len(r.slots)-1)] = *wc
+			cq.tail++
+			r.tail.Store(cq.tail)
+		} else {
+			cq.pushRing(e, wc)
+		}
 		// The store above and the load below are ordered against Arm's store and
 		// the Poll after it: either this sees the CQ armed, or that poll sees the
 		// completion.
@@ -125,18 +130,29 @@ func (cq *CQ) room(e *Engine) bool {
 	if cq.over.Load() != 0 {
 		return false
 	}
-	if limit := cq.head.Load() + uint64(cq.capacity); cq.tail < limit {
-		cq.limit = limit
+	head := &cq.head
+	if cq.ring != nil {
+		head = &cq.ring.head.Head
+	}
+	// A head beyond the tail, which only a consumer in foreign memory can write, is no room.
+	if waiting := cq.tail - head.Load(); waiting < uint64(cq.capacity) {
+		cq.limit = cq.tail - waiting + uint64(cq.capacity)
 		return true
 	}
 	cq.limit = 0
 	cq.over.Store(cqOverflowed)
+	if cq.ring != nil {
+		cq.ring.head.State.Store(RingOverflowed)
+	}
 	e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
 	return false
 }
 
 // Poll moves up to len(wcs) completions out of the CQ and returns how many.
 func (cq *CQ) Poll(wcs []WC) int {
+	if cq.foreign {
+		return cq.pollRing(wcs)
+	}
 	n := 0
 	head := cq.head.Load()
 	for n < len(wcs) {
@@ -163,6 +179,9 @@ func (cq *CQ) Poll(wcs []WC) int {
 // Len returns how many completions wait to be polled. It belongs to the
 // consumer, as Poll does.
 func (cq *CQ) Len() int {
+	if cq.foreign {
+		return cq.lenRing()
+	}
 	r := cq.cons
 	for r.end.Load() != noEnd {
 		r = r.next
@@ -188,6 +207,9 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 func (cq *CQ) Resize(n int) error {
 	if cq.destroyed() {
 		return &OpError{Op: "resize CQ", Err: ErrDestroyed}
+	}
+	if cq.foreign {
+		return &ArgError{Op: "resize CQ", Arg: "CQ", Why: "has a ring: see ResizeRing"}
 	}
 	if err := checkCQE("resize CQ", n); err != nil {
 		return err
@@ -235,6 +257,7 @@ func (cq *CQ) Destroy() error {
 	}
 	cq.over.Store(cq.over.Load() | cqDestroyed)
 	cq.limit = 0
+	cq.ring = nil
 	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })
 	cq.e.events.release(cqEvents)
 	return nil

@@ -29,6 +29,7 @@ type Engine struct {
 
 	rx    ib.Packet // the packet being handled
 	inRun bool      // it came in a run
+	now   int64     // the time of the last call: completions in a ring have it
 }
 
 // New returns an engine without QPs. An [ArgError] names what is wrong with
@@ -78,6 +79,7 @@ func New(cfg Config) (*Engine, error) {
 // P_Key, Q_Key.
 func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	p := &e.rx
+	e.now = now
 	e.inRun = rx.InRun
 	if err := p.Decode(rx.Data); err != ib.DecodeOK {
 		e.dropUndecodable(now, err)
@@ -209,6 +211,7 @@ func (e *Engine) drop(now int64, p *ib.Packet, c *uint64, why string) {
 // link can send them as one segmented datagram. Every descriptor is valid
 // until the next call of any engine method.
 func (e *Engine) PollTransmit(now int64, batch []TxPacket) int {
+	e.now = now
 	n := 0
 	for n < len(batch) {
 		qp := e.ready.head

@@ -53,6 +53,7 @@ const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
 // at once.
 func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	sq := &qp.sq
+	qp.e.now = now
 	if qp.state < StateRTS {
 		if qp.gone {
 			return &OpError{Op: "post send", Err: ErrDestroyed}

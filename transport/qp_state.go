@@ -84,6 +84,7 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	if qp.gone {
 		return &OpError{Op: "modify QP", Err: ErrDestroyed}
 	}
+	qp.e.now = now
 	from, to := qp.state, qp.state
 	if mask&AttrState != 0 {
 		to = a.State

@@ -43,6 +43,7 @@ type responder struct {
 	store   replayStore
 	tooLong uint64 // Path.TooLong when the newest READ was taken
 	wc      WC     // the completion being made
+	sl      uint8  // UD: WC.SL of the datagram at hand
 }
 
 // message is the SEND or WRITE in progress: between its first packet and its

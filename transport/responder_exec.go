@@ -139,7 +139,7 @@ func (r *responder) executed(p *ib.Packet, info *ib.OpcodeInfo) {
 // the CQ overflowed.
 func (r *responder) complete(p *ib.Packet, info *ib.OpcodeInfo, op WCOpcode, n uint32) bool {
 	wc := &r.wc
-	*wc = WC{Opcode: op, ByteLen: n}
+	*wc = WC{Opcode: op, ByteLen: n, SL: r.sl}
 	if info.Headers&ib.HasImmDt != 0 {
 		wc.Flags |= WCWithImm
 		wc.Imm = p.ImmDt

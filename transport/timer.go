@@ -169,6 +169,7 @@ func (e *Engine) HandleTimeout(now int64) { e.HandleTimeoutUntil(now, now) }
 // reach faster than they can handle them: there never is a moment at which
 // nothing waits.
 func (e *Engine) HandleTimeoutUntil(now, horizon int64) {
+	e.now = now
 	for {
 		qp, at := e.timers.first()
 		if qp == nil || at > horizon {

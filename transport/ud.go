@@ -41,6 +41,10 @@ func (r *responder) doDatagram(p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) 
 	h.Put(&grh)
 	m.cur.CopyIn(grh[:])
 	m.cur.CopyIn(p.Payload)
+	r.sl = SLRoCEv2IPv6
+	if rx.Src.Unmap().Is4() {
+		r.sl = SLRoCEv2IPv4
+	}
 	if !r.complete(p, info, WCRecv, uint32(ib.GRHBytes+len(p.Payload))) {
 		return badQueue
 	}

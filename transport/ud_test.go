@@ -23,7 +23,7 @@ func TestUD(t *testing.T) {
 	r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: 0x62, HopLimit: 61})
 	require.Equal(t, []WC{{
 		ID: 1, Opcode: WCRecv, ByteLen: 140, QPN: rigQPN, SrcQP: 0x99, Imm: 6,
-		Flags: WCWithGRH | WCWithImm,
+		Flags: WCWithGRH | WCWithImm, SL: SLRoCEv2IPv4,
 	}}, r.wcs())
 	require.Equal(t, msg, r.recv.Bytes()[40:140])
 	var g ib.GRH
@@ -67,7 +67,7 @@ func TestUDDrops(t *testing.T) {
 	require.Equal(t, make([]byte, 140), r.recv.Bytes()[:140], "a dropped datagram leaves no trace")
 	require.Empty(t, r.wcs())
 	r.send(ib.UDSendOnly, msg[:100], deth)
-	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 140, QPN: rigQPN, SrcQP: 0x99, Flags: WCWithGRH}}, r.wcs())
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 140, QPN: rigQPN, SrcQP: 0x99, Flags: WCWithGRH, SL: SLRoCEv2IPv4}}, r.wcs())
 	require.Equal(t, StateRTS, r.qp.State())
 }
 
@@ -135,4 +135,22 @@ func TestMulticastLimit(t *testing.T) {
 		require.NoError(t, qp.AttachMcast(gid))
 	}
 	require.ErrorIs(t, r.qp.AttachMcast(gid), ErrLimit)
+}
+
+// Which IP header the GRH area has. The numbers are those of ConnectX adapters, by which programs
+// tell them apart: UDP is 8, IPv4 2, IPv6 1.
+func TestUDServiceLevel(t *testing.T) {
+	for _, tc := range []struct {
+		src, dst string
+		want     uint8
+	}{{"192.0.2.1", "10.0.0.1", 10}, {"2001:db8::1", "ff02::1", 9}} {
+		r := udRig(t)
+		r.post(1, 140, 50)
+		p := pkt(ib.UDSendOnly, 5, pattern(100, 3))
+		deth(&p)
+		r.rxFrom(&p, &RxPacket{Src: netip.MustParseAddr(tc.src), Dst: netip.MustParseAddr(tc.dst)})
+		wcs := r.wcs()
+		require.Len(t, wcs, 1)
+		require.Equal(t, tc.want, wcs[0].SL, tc.src)
+	}
 }

@@ -90,6 +90,7 @@ type WC struct {
 	Status    WCStatus
 	Opcode    WCOpcode
 	Flags     WCFlags
+	SL        uint8   // UD receives: SLRoCEv2IPv4 or SLRoCEv2IPv6; otherwise 0
 	QPN       ib.QPN  // local QP
 	SrcQP     ib.QPN  // UD
 	ByteLen   uint32  // bytes received (with the 40 of the GRH area), or sent
@@ -97,3 +98,11 @@ type WC struct {
 	InvKey    ib.RKey // with WCWithInv: the key that the peer invalidated
 	VendorErr uint32  // the syndrome or internal reason behind the status
 }
+
+// What WC.SL says of the packet of a UD receive, where Ethernet has no service level: bit 3 is UDP, and
+// below is the kind of IP header, 1 for IPv6 and 2 for IPv4. That is what ConnectX adapters report, and programs that
+// look into the GRH by themselves (UCX) go by; rdma_rxe reports 0.
+const (
+	SLRoCEv2IPv4 = 8 | 2
+	SLRoCEv2IPv6 = 8 | 1
+)

@@ -12,6 +12,7 @@ type WC struct {
 	Status    WCStatus // WCSuccess, or why it failed
 	Opcode    WCOpcode // what completed; a receive if it has the bit WCRecv
 	Flags     WCFlags  // which of the fields below count, and whether there is a GRH
+	SL        uint8    // receives on UD: SLRoCEv2IPv4 or SLRoCEv2IPv6 (sl)
 	QPN       ib.QPN   // of the queue pair that the request was posted to; of an SRQ, the one that took it (qp_num)
 	SrcQP     ib.QPN   // receives on UD: who sent it (src_qp)
 	ByteLen   uint32   // bytes: received, on UD with the 40 of the GRH; or of the request that was carried out
@@ -69,4 +70,11 @@ const (
 	WCWithGRH WCFlags = transport.WCWithGRH
 	WCWithImm WCFlags = transport.WCWithImm // Imm counts
 	WCWithInv WCFlags = transport.WCWithInv // InvKey counts
+)
+
+// What WC.SL says of the packet of a receive on UD, as ConnectX adapters do: the IP header that it came with, and
+// so where in the 40 bytes of the GRH the addresses are.
+const (
+	SLRoCEv2IPv4 = transport.SLRoCEv2IPv4
+	SLRoCEv2IPv6 = transport.SLRoCEv2IPv6
 )

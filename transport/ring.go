@@ -1,0 +1,93 @@
+package transport
+
+// CreateRingCQ makes a CQ for n completions whose ring is memory, zeroed, of RingBytes(n) at an address that is a
+// multiple of 64. The memory belongs to the CQ until Destroy or Detach.
+func (e *Engine) CreateRingCQ(n int, memory []byte, userData any) (*CQ, error) {
+	const op = "create CQ"
+	if err := checkCQE(op, n); err != nil {
+		return nil, err
+	}
+	r, err := newRing(op, n, memory)
+	if err != nil {
+		return nil, err
+	}
+	e.events.reserve(cqEvents)
+	return &CQ{e: e, userData: userData, foreign: true, ring: r, capacity: n}, nil
+}
+
+// pushRing is the part of push that differs, for a CQ with a ring that has room.
+func (cq *CQ) pushRing(e *Engine, wc *WC) {
+	cq.ring.put(cq.tail, wc, e.now)
+	cq.tail++
+	cq.ring.head.Tail.Store(cq.tail)
+}
+
+// pollRing is Poll of such a CQ, for tests and for consumers in Go.
+func (cq *CQ) pollRing(wcs []WC) int {
+	r := cq.ring
+	if r == nil {
+		return 0
+	}
+	head := r.head.Head.Load()
+	n := int(min(r.head.Tail.Load()-head, uint64(len(wcs))))
+	for i := range n {
+		r.get(head+uint64(i), &wcs[i])
+	}
+	r.head.Head.Store(head + uint64(n))
+	return n
+}
+
+// lenRing is Len of such a CQ.
+func (cq *CQ) lenRing() int {
+	r := cq.ring
+	if r == nil {
+		return 0
+	}
+	return int(min(r.head.Tail.Load()-r.head.Head.Load(), uint64(len(r.slots))))
+}
+
+// HasRing reports whether the ring is memory that was given to CreateRingCQ.
+func (cq *CQ) HasRing() bool { return cq.foreign }
+
+// ResizeRing is Resize for a CQ with a ring: what waits is moved to other memory, and the old one is the
+// caller's again. Unlike Resize it must not run beside the consumer, who looks at the new memory from then on.
+func (cq *CQ) ResizeRing(n int, memory []byte) error {
+	const op = "resize CQ"
+	if cq.destroyed() || cq.ring == nil {
+		return &OpError{Op: op, Err: ErrDestroyed}
+	}
+	if err := checkCQE(op, n); err != nil {
+		return err
+	}
+	r, err := newRing(op, n, memory)
+	if err != nil {
+		return err
+	}
+	defer cq.unlock(cq.lock())
+	old := cq.ring
+	head := old.head.Head.Load()
+	waiting := cq.tail - head
+	if waiting > uint64(len(old.slots)) {
+		head, waiting = cq.tail, 0 // the consumer wrote nonsense
+	}
+	if waiting > uint64(n) {
+		return opErr(op, ErrBusy, "more than %d completions wait", n)
+	}
+	for i := head; i != cq.tail; i++ {
+		r.slots[i&r.head.Mask] = old.slots[i&old.head.Mask]
+	}
+	r.head.Head.Store(head)
+	r.head.Tail.Store(cq.tail)
+	r.head.State.Store(old.head.State.Load())
+	cq.ring, cq.capacity, cq.limit = r, n, 0
+	return nil
+}
+
+// Detach gives the memory of a ring back without Destroy, when the engine is not used any more. The lock of the home
+// is held. QPs that still complete there get the answer of a CQ that is full.
+func (cq *CQ) Detach() {
+	defer cq.unlock(cq.lock())
+	cq.over.Store(cq.over.Load() | cqDestroyed)
+	cq.limit = 0
+	cq.ring = nil
+}
