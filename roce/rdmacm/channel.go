@@ -179,12 +179,21 @@ func (c *EventChannel) Pending() bool {
 }
 
 // Poll returns the next event if there is one (nil otherwise). In polling mode
-// it makes no progress by itself.
+// it makes no progress by itself; with [EventChannel.Notify] the goroutine of the device does from then on.
 func (c *EventChannel) Poll() *Event {
 	if e := c.PollEvent(); e != nil {
 		return e
 	}
-	return c.PollRequest()
+	if e := c.PollRequest(); e != nil {
+		return e
+	}
+	c.mu.Lock()
+	notified := c.notify != nil && !c.dead
+	c.mu.Unlock()
+	if notified {
+		c.s.Unattended() // the caller is likely to wait by means of its own now
+	}
+	return nil
 }
 
 // PollEvent is Poll for all but connection requests.

@@ -35,6 +35,12 @@ type CQ struct {
 
 	// channel bookkeeping, under ch.mu
 	queued bool
+
+	// onEvent is called with eventMu held, and not any more once the queue is dead.
+	onEvent  func(*CQ)
+	eventMu  sync.Mutex
+	memory   []byte // of CQOptions.Ring, until Close; under pollMu
+	userData any
 }
 
 // CQOptions are what [Device.CreateCQWith] can choose about a completion queue. The zero value is what
@@ -42,6 +48,20 @@ type CQ struct {
 type CQOptions struct {
 	// Channel is told of completions that were asked for with [CQ.RequestNotify]; may be nil.
 	Channel *CompletionChannel
+
+	// OnEvent is called for each such event instead, for programs that have a way of their own to wait: in the
+	// goroutine or thread that has brought the completion, before anything else is done. It is called
+	// with the lock of a shard held. So it must not call a method of this package, but for
+	// [CQ.UserData], nor wait; a write to an eventfd is what it is for. It is called once for each
+	// RequestNotify at most, and not any more when Close has returned.
+	OnEvent func(*CQ)
+
+	// Ring has the completions put in memory that programs in other languages read by themselves: see
+	// [CQ.Ring].
+	Ring bool
+
+	// UserData is the application's: CQ.UserData returns it (cq_context).
+	UserData any
 
 	// Vector is the completion vector, from 0 to [Device.CompletionVectors] - 1 (comp_vector). Queue
 	// pairs that send to the queue live on the shard of that vector: what they do takes no lock
@@ -64,6 +84,8 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 		return nil, kind.Zero
 	case o.Channel != nil && o.Channel.d != d:
 		return nil, &ArgError{op, "channel", "of another device"}
+	case o.Channel != nil && o.OnEvent != nil:
+		return nil, &ArgError{op, "OnEvent", "beside Channel: events go to one of them"}
 	case o.Vector < 0 || o.Vector >= d.CompletionVectors():
 		return nil, &ArgError{op, "Vector", fmt.Sprintf("%d, and the device has %d", o.Vector, d.CompletionVectors())}
 	}
@@ -71,18 +93,36 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Lock(); err != nil {
+	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, userData: o.UserData, notify: shard.NewSignal()}
+	if o.Ring {
+		if cq.memory, err = mapRing(n); err != nil {
+			return nil, err
+		}
+	}
+	if err := cq.create(n); err != nil {
+		unmapRing(cq.memory)
 		return nil, err
 	}
-	defer s.Unlock()
-	cq := &CQ{d: d, s: s, ch: o.Channel, notify: shard.NewSignal()}
-	t, err := cq.s.Engine().CreateCQ(n, cq)
-	if err != nil {
-		return nil, own(err)
-	}
-	cq.t = t
 	return cq, nil
 }
+
+// create makes the engine's half.
+func (cq *CQ) create(n int) error {
+	if err := cq.s.Lock(); err != nil {
+		return err
+	}
+	defer cq.s.Unlock()
+	var err error
+	if cq.memory != nil {
+		cq.t, err = cq.s.Engine().CreateRingCQ(n, cq.memory, cq)
+	} else {
+		cq.t, err = cq.s.Engine().CreateCQ(n, cq)
+	}
+	return own(err)
+}
+
+// UserData returns what CQOptions.UserData was.
+func (cq *CQ) UserData() any { return cq.userData }
 
 // Poll moves up to len(wcs) completions out of the queue and returns how many; 0 means that
 // there are none now. When the queue is empty it receives packets, unless the goroutine of the
@@ -288,19 +328,26 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	case cq.dead.Load() || cq.s.Closed():
 		return cq.s.ClosedErr()
 	}
-	if cq.ch == nil {
+	if cq.ch == nil && cq.onEvent == nil {
 		return ErrNoChannel
 	}
 	cq.appArmed.Store(true)
 	cq.arm(solicitedOnly)
+	if cq.onEvent != nil {
+		cq.unattended()
+	}
 	return nil
 }
 
 // completionEvent is called with the lock of the shard held that has made the completion.
 func (cq *CQ) completionEvent(s *shard.Shard) {
-	if cq.ch != nil && cq.appArmed.Swap(false) {
+	if (cq.ch != nil || cq.onEvent != nil) && cq.appArmed.Swap(false) {
 		s.Woke()
-		cq.ch.push(cq)
+		if cq.ch != nil {
+			cq.ch.push(cq)
+		} else {
+			cq.callOnEvent()
+		}
 	}
 	if cq.waiters.Load() > 0 {
 		s.Woke()
@@ -308,17 +355,38 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 	}
 }
 
+// callOnEvent calls the application, unless the queue is closed.
+func (cq *CQ) callOnEvent() {
+	cq.eventMu.Lock()
+	defer cq.eventMu.Unlock()
+	if !cq.dead.Load() {
+		cq.onEvent(cq)
+	}
+}
+
 // Resize changes the capacity to at least n completions. It fails if more are
-// waiting.
+// waiting. A queue with a ring has another one afterwards: see [CQ.Ring].
 func (cq *CQ) Resize(n int) error {
-	return doOn(cq.s, func(int64) error {
+	var other []byte // memory that is not the ring, after all
+	err := doOn(cq.s, func(int64) (err error) {
 		if cq.dead.Load() {
 			return ErrClosed
 		}
 		cq.pollMu.Lock()
 		defer cq.pollMu.Unlock()
-		return cq.t.Resize(n)
+		if cq.memory == nil {
+			return cq.t.Resize(n)
+		}
+		if other, err = mapRing(n); err != nil {
+			return err
+		}
+		if err = cq.t.ResizeRing(n, other); err == nil {
+			cq.memory, other = other, cq.memory
+		}
+		return err
 	})
+	unmapRing(other)
+	return err
 }
 
 // Close ends the queue (ibv_destroy_cq). It fails with ErrBusy while queue pairs use it.
@@ -336,15 +404,31 @@ func (cq *CQ) Close() error {
 		cq.dead.Store(true)
 		return nil
 	})
-	if err == nil {
-		if cq.ch != nil {
-			cq.ch.forget(cq)
-		}
-		if cq.t != nil {
-			cq.notify.Set()
-		}
+	if err == nil && cq.t != nil {
+		cq.gone()
 	}
 	return err
+}
+
+// gone lets go of what a queue had that is closed, or whose device is.
+func (cq *CQ) gone() {
+	cq.eventMu.Lock()
+	cq.dead.Store(true)
+	cq.eventMu.Unlock()
+	if cq.ch != nil {
+		cq.ch.forget(cq)
+	}
+	cq.d.async.forget(func(e *Event) bool { return e.CQ == cq })
+	cq.notify.Set()
+	cq.s.LockAlways()
+	cq.pollMu.Lock()
+	m := cq.memory
+	if cq.memory = nil; m != nil {
+		cq.t.Detach() // the device may be about to close
+	}
+	cq.pollMu.Unlock()
+	cq.s.Unlock()
+	unmapRing(m)
 }
 
 // Vector returns the completion vector of the queue: CQOptions.Vector, or 0 if there was no slot

@@ -43,19 +43,39 @@ type eventQueue struct {
 	events  []Event
 	dropped uint64
 	sig     shard.Signal
+	onEvent func(Event) // called with mu held
 }
 
 func newEventQueue() *eventQueue { return &eventQueue{sig: shard.NewSignal()} }
 
 func (q *eventQueue) push(e Event) {
 	q.mu.Lock()
-	if len(q.events) >= maxAsyncEvents {
+	switch {
+	case e.CQ != nil && e.CQ.dead.Load() || e.SRQ != nil && e.SRQ.dead.Load():
+		// Another shard raised it while the object was closed.
+	case q.onEvent != nil:
+		q.onEvent(e)
+	case len(q.events) >= maxAsyncEvents:
 		q.dropped++
-	} else {
+	default:
 		q.events = append(q.events, e)
 	}
 	q.mu.Unlock()
 	q.sig.Set()
+}
+
+// handTo gives the events that wait, and those that come, to f; with nil they wait again.
+func (q *eventQueue) handTo(f func(Event)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.onEvent = f
+	if f == nil {
+		return
+	}
+	for _, e := range q.events {
+		f(e)
+	}
+	q.events = nil
 }
 
 func (q *eventQueue) pop() (Event, bool) {
@@ -72,12 +92,12 @@ func (q *eventQueue) pop() (Event, bool) {
 	return e, true
 }
 
-// forget drops the events of a queue pair that has ended: nobody can do anything about it, and where no
-// application takes events they would keep it.
-func (q *eventQueue) forget(qp *QP) {
+// forget drops the events of an object that has ended: nobody can do anything about it, and where no
+// application takes events they would keep it. When it returns none of them is being handed over.
+func (q *eventQueue) forget(of func(*Event) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.events = slices.DeleteFunc(q.events, func(e Event) bool { return e.QP == qp })
+	q.events = slices.DeleteFunc(q.events, func(e Event) bool { return of(&e) })
 }
 
 // lost returns how many events were dropped.
@@ -105,4 +125,18 @@ func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 			return Event{}, err
 		}
 	}
+}
+
+// OnAsyncEvent has asynchronous events handed to f as they come, instead of to AsyncEvent; those that wait
+// come first, before it returns. nil ends that. Calls of f come one after the other, in the goroutine or thread
+// that has met the event, with the lock of a shard held. So f must not call a method
+// of this package, nor wait: it notes the event, and writes to an eventfd, say. When an object's Close
+// has returned no event of it comes any more, and none at all once OnAsyncEvent(nil) has. Who keeps events bounds how many: a
+// peer can cause them.
+func (d *Device) OnAsyncEvent(f func(Event)) error {
+	if d.unmade() {
+		return kind.Zero
+	}
+	d.async.handTo(f)
+	return nil
 }

@@ -334,7 +334,7 @@ func (qp *QP) SetNoDelay(on bool) {
 func (qp *QP) Close() error {
 	err := endOn(qp.s, "QP", func() error { return qp.t.Destroy() })
 	if err == nil && qp.d != nil {
-		qp.d.async.forget(qp)
+		qp.d.async.forget(func(e *Event) bool { return e.QP == qp })
 	}
 	return err
 }

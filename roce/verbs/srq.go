@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"sync/atomic"
+
 	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
@@ -11,6 +13,8 @@ type SRQ struct {
 	d *Device
 	s *shard.Shard // whose engine has t
 	t *transport.SRQ
+
+	dead atomic.Bool
 }
 
 // SRQAttr are the attributes of a shared receive queue (ibv_srq_attr).
@@ -71,5 +75,10 @@ func (s *SRQ) Query() (SRQAttr, error) {
 
 // Close ends the queue (ibv_destroy_srq). It fails with ErrBusy while queue pairs use it.
 func (s *SRQ) Close() error {
-	return endOn(s.s, "SRQ", func() error { return s.t.Destroy() })
+	err := endOn(s.s, "SRQ", func() error { return s.t.Destroy() })
+	if err == nil && s.t != nil {
+		s.dead.Store(true)
+		s.d.async.forget(func(e *Event) bool { return e.SRQ == s })
+	}
+	return err
 }

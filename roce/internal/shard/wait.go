@@ -71,6 +71,19 @@ func (s *Shard) attend() {
 	}
 }
 
+// Unattended has the goroutine of the shard receive, for a caller that goes away to wait by means of its own.
+func (s *Shard) Unattended() {
+	if s.mode == Driven {
+		return
+	}
+	if !s.Background() {
+		s.takeOver()
+	}
+	if s.keeper.eager.Load() != 0 {
+		s.keeper.eager.Store(0)
+	}
+}
+
 func (s *Shard) waitPolling(ctx context.Context, notify <-chan struct{}, tries int) error {
 	select {
 	case <-ctx.Done():

@@ -1,0 +1,72 @@
+package rdmacm_test
+
+import (
+	"testing"
+
+	"github.com/goroce/goroce/roce/internal/rocetest"
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/verbs"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// eventFD is how a program without goroutines waits for the events of a channel.
+type eventFD struct {
+	t  *testing.T
+	fd int
+	ch *rdmacm.EventChannel
+}
+
+func newEventFD(t *testing.T, ch *rdmacm.EventChannel) *eventFD {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	ch.Notify(func() {
+		if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+			t.Error(err)
+		}
+	})
+	return &eventFD{t, fd, ch}
+}
+
+// next takes the next event as rdma_get_cm_event does. The test hangs if nobody says that there is one.
+func (w *eventFD) next(want rdmacm.EventType) *rdmacm.Event {
+	for {
+		if e := w.ch.Poll(); e != nil {
+			require.Equal(w.t, want, e.Type)
+			return e
+		}
+		var n [8]byte
+		_, err := unix.Read(w.fd, n[:])
+		require.NoError(w.t, err)
+	}
+}
+
+// A connection is made and ended by programs that wait on file descriptors, on devices that
+// receive by themselves, and on some that have been polled.
+func TestNotifyWakesSleeper(t *testing.T) {
+	for name, cfg := range map[string]verbs.Config{"event": {}, "polling": {Polling: true}} {
+		t.Run(name, func(t *testing.T) {
+			ctx := rocetest.Context(t)
+			s, c := rocetest.NewPeer(t, cfg), rocetest.NewPeer(t, cfg)
+			lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
+			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+			sw, cw := newEventFD(t, s.Ch), newEventFD(t, c.Ch)
+			require.False(t, s.Ch.Pending())
+			for _, d := range []*rocetest.Peer{s, c} {
+				_, err := d.CQ.Poll(make([]verbs.WC, 1)) // as one who polls
+				require.NoError(t, err)
+			}
+			require.NoError(t, cid.Connect(nil))
+			e := sw.next(rdmacm.EventConnectRequest)
+			s.AddQP(t, e.ID)
+			require.NoError(t, e.ID.Accept(nil))
+			cw.next(rdmacm.EventEstablished)
+			sw.next(rdmacm.EventEstablished)
+			require.NoError(t, cid.Disconnect(nil))
+			sw.next(rdmacm.EventDisconnected)
+			cw.next(rdmacm.EventDisconnected)
+			require.NoError(t, e.ID.Close())
+		})
+	}
+}
