@@ -67,13 +67,6 @@ func (im *Image) KernelMajorMinor() string {
 	return p[0] + "." + p[1]
 }
 
-// packageSet is what a suite's folder holds once unpacked; it is the stamp that tells
-// a finished fetch from an interrupted one.
-type packageSet struct {
-	Recipe   int      `json:"recipe"`
-	Packages []string `json:"packages"` // file names
-}
-
 // Prepare makes the images of the suites named: it installs what this machine lacks,
 // downloads, unpacks, builds. It needs network the first time only, so that it must
 // run before Enter. Suites that cannot be had are reported in errs and left out.
@@ -180,7 +173,7 @@ func writeImage(dir string, im *Image) error {
 
 func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func(string, ...any)) (*Image, error) {
 	root := filepath.Join(dir, "root")
-	set, err := ensureRoot(ctx, dir, root, suite, logf)
+	set, err := ensureRoot(ctx, dir, root, suite, recipe, suitePackages, logf)
 	if err != nil {
 		return nil, err
 	}
@@ -211,54 +204,6 @@ func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func
 		return nil, err
 	}
 	return im, writeImage(dir, im)
-}
-
-// ensureRoot downloads and unpacks a suite's packages unless that has been done.
-func ensureRoot(ctx context.Context, dir, root, suite string, logf func(string, ...any)) (packageSet, error) {
-	stamp := filepath.Join(dir, "packages.json")
-	var set packageSet
-	if b, err := os.ReadFile(stamp); err == nil && json.Unmarshal(b, &set) == nil && set.Recipe == recipe {
-		return set, nil
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return set, err
-	}
-	logf("lab: downloading packages of %s", suite)
-	debs, err := fetchSuite(ctx, filepath.Join(dir, "apt"), suite, suitePackages)
-	if err != nil {
-		return set, err
-	}
-	logf("lab: unpacking %d packages of %s", len(debs), suite)
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return set, err
-	}
-	// A merged /usr, as installed systems have: linker scripts name libraries by their
-	// path below /lib, newer packages ship them below /usr/lib.
-	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
-		if err := os.MkdirAll(filepath.Join(root, "usr", d), 0o755); err != nil {
-			return set, err
-		}
-		if err := os.Symlink("usr/"+d, filepath.Join(root, d)); err != nil {
-			return set, err
-		}
-	}
-	set = packageSet{Recipe: recipe}
-	for _, d := range debs {
-		out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", d, root).CombinedOutput()
-		if err != nil {
-			return set, fmt.Errorf("lab: dpkg-deb -x %s: %w: %s", filepath.Base(d), err, tail(out, 500))
-		}
-		set.Packages = append(set.Packages, filepath.Base(d))
-	}
-	// Everything is unpacked: the archives are not needed again.
-	if err := os.RemoveAll(filepath.Join(dir, "apt")); err != nil {
-		return set, err
-	}
-	b, err := json.MarshalIndent(set, "", "  ")
-	if err != nil {
-		return set, err
-	}
-	return set, writeFile(stamp, b, 0o644)
 }
 
 // writeFile replaces a file in one step.
