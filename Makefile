@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs
+.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
 
 all: build
 
@@ -61,6 +61,14 @@ interop: bin/interop
 
 interop-quick: bin/interop
 	bin/interop -quick $(INTEROPFLAGS)
+
+# Debian's RDMA programs on the libraries of "make verbs", in namespaces of their own: see docs/verbs.md. INTEROPFLAGS=-h lists
+# the options.
+bin/interop-verbs: FORCE
+	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop-verbs
+
+interop-verbs: build verbs bin/interop-verbs
+	bin/interop-verbs $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user

@@ -11,6 +11,7 @@
 //   - matrix holds the checks themselves;
 //   - drill plays packet drills, short scripts of one behaviour each, against goroce in
 //     virtual time, goroce on the udp link, rxe, or any other peer;
+//   - programs runs RDMA programs as Debian ships them on this project's verbs libraries;
 //   - cmd/interop runs them and writes the table.
 //
 // The checks never look inside the code under test: they see what verbs report

@@ -23,7 +23,9 @@ func (o *options) table() []getopt.Option {
 	var table []getopt.Option
 	for _, opt := range o.device.Options() {
 		switch opt.Long { // the libraries know these
-		case "ib-dev", "addr", "link":
+		case "ib-dev", "link":
+		case "addr":
+			opt.Help = "local address; with commas between them, a device at each"
 		case "polling":
 			opt.Help = "no thread of the device's own: the program polls. Least latency"
 		default:
