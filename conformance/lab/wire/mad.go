@@ -16,6 +16,7 @@ const (
 	rejReason  = madHeader + 10 // 16 bits
 	attrREJ    = 0x12
 	attrFirst  = 0x10
+	madTID     = 8  // 64 bits
 	madTIDLow  = 12 // lower half of the transaction ID, which Linux counts
 	madLocalID = madHeader
 	madPeerID  = madHeader + 4
@@ -42,4 +43,31 @@ func (p *Packet) describeMAD() string {
 		return s
 	}
 	return fmt.Sprintf("MAD class=%#x attribute=%#x", m[madClass], attr)
+}
+
+// CM returns the attribute and the transaction ID of a message of communication management.
+func (p *Packet) CM() (attr uint16, tid uint64, ok bool) {
+	b := p.Body()
+	if p.QPN != qpnGSI || p.Opcode != OpUDSendOnly || len(b) < dethLen+madLen || b[dethLen+madClass] != classCM {
+		return 0, 0, false
+	}
+	m := b[dethLen:]
+	return binary.BigEndian.Uint16(m[madAttr:]), binary.BigEndian.Uint64(m[madTID:]), true
+}
+
+// The messages of communication management that faults name.
+const (
+	CMREQ  = attrFirst
+	CMREJ  = attrREJ
+	CMREP  = 0x13
+	CMRTU  = 0x14
+	CMDREQ = 0x15
+	CMDREP = 0x16
+)
+
+// SetRejectReason changes why a REJ refuses.
+func (p *Packet) SetRejectReason(reason uint16) {
+	if attr, _, ok := p.CM(); ok && attr == CMREJ {
+		binary.BigEndian.PutUint16(p.Body()[dethLen+rejReason:], reason)
+	}
 }

@@ -51,9 +51,10 @@ const (
 	Rewrite                   // Edit changes it; ICRC and checksums are made right again
 	MarkCE                    // the ECN field becomes Congestion Experienced
 	Observe                   // nothing: Hits counts
+	Swallow                   // it reaches the other port, where captures see it, and no further: the host there loses it
 )
 
-var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe"}
+var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe", "swallow"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {

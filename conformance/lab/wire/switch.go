@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type Switch struct {
 	held   []*heldFrame
 	traces []*Trace
 	caps   []*Capture
+	views  []*Views
 	closed bool
 
 	start time.Time
@@ -216,6 +218,10 @@ func (s *Switch) input(from *Port, f []byte) {
 		s.macs[src] = from
 	}
 	p, ok := Decode(f)
+	for _, v := range s.views {
+		v.entered(from, f, p)
+		defer v.handled()
+	}
 	if !ok {
 		s.forward(from, f)
 		return
@@ -232,11 +238,20 @@ func (s *Switch) input(from *Port, f []byte) {
 }
 
 func (s *Switch) act(r *Rule, from *Port, p *Packet) {
+	for _, v := range s.views {
+		v.acted(r, p)
+	}
 	if r.Kind != Rewrite && r.Kind != Corrupt && r.Kind != MarkCE {
 		s.trace(from, p, r.Kind.String())
 	}
 	switch r.Kind {
 	case Drop:
+		return
+	case Swallow:
+		for to := range s.ways(from, p.Frame) {
+			s.seen(to, p.Frame)
+		}
+		s.releaseBehind(p)
 		return
 	case Hold:
 		s.hold(r, from, p)
@@ -302,28 +317,45 @@ func (s *Switch) release(h *heldFrame) {
 
 // forward queues a frame to the port of its destination, or to all others.
 func (s *Switch) forward(from *Port, f []byte) {
-	if dst := [6]byte(f[0:6]); dst[0]&1 == 0 {
-		if p, ok := s.macs[dst]; ok {
-			if p != from {
-				s.send(p, f)
-			}
-			return
-		}
+	for p := range s.ways(from, f) {
+		s.send(p, f)
 	}
-	for _, p := range s.ports {
-		if p != from {
-			s.send(p, f)
+}
+
+// ways yields the ports that a frame goes to.
+func (s *Switch) ways(from *Port, f []byte) iter.Seq[*Port] {
+	return func(yield func(*Port) bool) {
+		if dst := [6]byte(f[0:6]); dst[0]&1 == 0 {
+			if p, ok := s.macs[dst]; ok {
+				if p != from {
+					yield(p)
+				}
+				return
+			}
+		}
+		for _, p := range s.ports {
+			if p != from && !yield(p) {
+				return
+			}
 		}
 	}
 }
 
 func (s *Switch) send(p *Port, f []byte) {
-	for _, c := range s.caps {
-		c.frame(f)
-	}
+	s.seen(p, f)
 	select {
 	case p.out <- f:
 	default:
 		p.overflow.Add(1)
+	}
+}
+
+// seen shows a frame that reaches a port to those who record.
+func (s *Switch) seen(p *Port, f []byte) {
+	for _, c := range s.caps {
+		c.frame(f)
+	}
+	for _, v := range s.views {
+		v.left(p, f)
 	}
 }

@@ -17,14 +17,16 @@ type Event struct {
 	At   time.Duration // since the switch was made; never goes back
 	From string        // port where it entered; empty if injected
 	// Fate is what a rule did: "drop", "duplicate", "reorder" (held back; a "release"
-	// event follows), "corrupt", "rewrite", "mark-ce", "observe", "inject"; empty for
+	// event follows), "corrupt", "rewrite", "mark-ce", "observe", "swallow", "inject"; empty for
 	// most packets.
 	Fate string
 	Pkt  *Packet
 }
 
 // Delivered reports whether the event put the packet on its way to the receiver.
-func (e Event) Delivered() bool { return e.Fate != "drop" && e.Fate != "reorder" }
+func (e Event) Delivered() bool {
+	return e.Fate != "drop" && e.Fate != "reorder" && e.Fate != "swallow"
+}
 
 func (e Event) String() string {
 	return fmt.Sprintf("%12v %-8s %-9s %v", e.At, e.From, e.Fate, e.Pkt)
