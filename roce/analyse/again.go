@@ -236,14 +236,14 @@ func (h *half) silent(r *record, p *pcap.Packet, info *ib.OpcodeInfo) {
 		r.find.add(p.Frame)
 		return
 	}
-	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.frame, p.Frame}, at: p.AtNs, first: r.at, op: r.op, resent: 1}
+	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.frame, p.Frame}, at: p.AtNs, first: r.at, op: r.op, resent: 1, tail: h.next, whole: h.cur == nil, pause: h.pause}
 }
 
 // answeredBefore handles a request that is sent again though its answer is in the capture.
 func (h *half) answeredBefore(r *record, p *pcap.Packet, info *ib.OpcodeInfo) (*Finding, bool) {
 	var frame int
 	var at int64
-	kind := LostAck
+	kind, answers := LostAck, p.PSN
 	switch {
 	case isAtomic(info.Op) || info.Op == ib.OpAtomicWrite || info.Op == ib.OpFlush:
 		if a := h.answers.get(p.PSN); a != nil && !a.ignored {
@@ -254,12 +254,12 @@ func (h *half) answeredBefore(r *record, p *pcap.Packet, info *ib.OpcodeInfo) (*
 		if h.una.Diff(p.PSN) <= 0 {
 			return nil, false
 		}
-		frame, at = h.ackOf(p.PSN)
+		frame, at, answers = h.ackOf(p.PSN)
 	}
 	if frame == 0 {
 		return nil, false
 	}
-	if f := h.silentLast; f != nil && f.PSN == p.PSN && (f.Kind == kind || f.Kind == LateAck) {
+	if f := h.silentLast; f != nil && f.request == p.PSN && (f.Kind == kind || f.Kind == LateAck) {
 		if h.last.frame > f.Frames[len(f.Frames)-1] {
 			f.add(h.last.frame)
 		}
@@ -268,16 +268,19 @@ func (h *half) answeredBefore(r *record, p *pcap.Packet, info *ib.OpcodeInfo) (*
 	}
 	wait, after := at-r.lastAt, p.AtNs-at
 	if after < wait {
-		f := h.findBack(LateAck, p.PSN, frame, p.Frame)
+		f := h.findBack(LateAck, answers, frame, p.Frame)
+		f.is(LateAck, kind)
+		f.request = p.PSN
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after its answer in packet %d left or passed here: that answer had taken %v, longer than the requester waits.",
+			return fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after its answer in packet %d left or passed here: that answer had taken %v, probably longer than the requester waits.",
 				h.requester(), this.PSN, this.Frame, time.Duration(after), frame, time.Duration(wait))
 		}
 		return f, true
 	}
-	f := h.findBack(kind, p.PSN, frame, p.Frame)
+	f := h.findBack(kind, answers, frame, p.Frame)
 	f.is(kind, LateAck)
+	f.request = p.PSN
 	inside := h.atRequester()
 	this := see(p)
 	f.what = func(f *Finding) string {
@@ -292,14 +295,14 @@ func (h *half) answeredBefore(r *record, p *pcap.Packet, info *ib.OpcodeInfo) (*
 }
 
 // ackOf returns the first ACK that covers a PSN, of those that are remembered.
-func (h *half) ackOf(psn ib.PSN) (frame int, at int64) {
+func (h *half) ackOf(psn ib.PSN) (frame int, at int64, answers ib.PSN) {
 	for i := 1; i <= min(h.nAcks, recentAcks); i++ {
 		h.a.steps++
 		a := &h.acks[(h.nAcks-i)%recentAcks]
 		if a.psn.Diff(psn) < 0 {
 			break
 		}
-		frame, at = a.frame, a.at
+		frame, at, answers = a.frame, a.at, a.psn
 	}
-	return frame, at
+	return frame, at, answers
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/pcap"
 )
 
@@ -37,6 +38,9 @@ type Analyser struct {
 	lastBad      map[pairKey]*badPacket
 	recent       map[flowKey]lastSeen
 	silent       map[netip.Addr]*silentAddr
+	times        times
+	breaches     []Breach
+	moreBreaches int
 }
 
 // New returns an analyser.
@@ -58,6 +62,9 @@ func New(opt Options) *Analyser {
 	for _, l := range opt.Local {
 		h := a.host(l.Unmap())
 		h.local, h.known = true, true
+	}
+	if opt.Conduct != nil {
+		a.know(opt.Conduct.Connections)
 	}
 	return a
 }
@@ -93,9 +100,11 @@ func (a *Analyser) Add(p *pcap.Packet) Note {
 	a.packets++
 	a.steps++
 	a.now, a.frame = max(a.now, p.AtNs), p.Frame
+	a.times.note(p.Frame, p.AtNs)
 	if p.ICMP != nil {
 		return a.icmp(p)
 	}
+	a.judgeSent(p)
 	src := a.host(p.Flow.Src)
 	switch p.Dir {
 	case pcap.Out:
@@ -129,7 +138,7 @@ func (a *Analyser) Add(p *pcap.Packet) Note {
 
 // newFinding makes a finding that is not in the report yet.
 func (a *Analyser) newFinding(k Kind, qpn ib.QPN, psn ib.PSN, frames ...int) *Finding {
-	f := &Finding{Kind: k, QPN: qpn, PSN: psn, Certain: true, AtNs: a.now - a.start, count: 1}
+	f := &Finding{Kind: k, QPN: qpn, PSN: psn, request: psn, Certain: true, AtNs: a.now - a.start, count: 1, a: a}
 	for _, n := range frames {
 		if n > 0 {
 			f.add(n)
@@ -195,9 +204,18 @@ func (a *Analyser) connected(p *pcap.Packet, info *ib.OpcodeInfo, bad bool) Note
 	case info.Response:
 		n.Role = RoleAnswer
 		c.way[1-fl.side].answer(p, info, &n)
+		if q := c.way[1-fl.side].conduct; q != nil {
+			q.answer(p, info)
+		}
 	default:
 		n.Role = RoleRequest
+		if x := c.ex; x != nil && x.dataAt == 0 && p.Flow.Src == x.from && x.request(mad.AttrREP).times > 0 {
+			x.dataAt = p.Frame
+		}
 		c.way[fl.side].request(p, info, &n)
+		if q := c.way[fl.side].conduct; q != nil {
+			q.request(p)
+		}
 	}
 	return n
 }

@@ -11,7 +11,7 @@ import (
 func (h *half) answer(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	h.nAnswers++
 	h.answeredAt = p.AtNs
-	if p.AtNs-h.owedAt > owedNs {
+	if p.AtNs-h.owedAt > max(owedNs, 4*h.silentGap) {
 		h.owed, h.dups = 0, 0
 	}
 	if !h.begun {

@@ -29,8 +29,11 @@ type exchange struct {
 	rnrRetries uint8
 	cmTimeout  time.Duration
 	steps      []string
-	msgs       [11]cmMessage // by attribute, from REQ; DREQ and DREP also by side
-	dreqFrom   netip.Addr
+	mraAt      int64 // when the last MRA was, and for how long it asks to wait
+	mraWait    int64
+	msgs       [11]cmMessage   // by attribute, from REQ
+	hangUps    [2][2]cmMessage // the DREQ of either end, and the DREP to it
+	dataAt     int             // frame of the first request that shows that the RTU was sent
 	rejected   bool
 	quiet      int64 // when the last message was
 }
@@ -179,9 +182,12 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 	if i < 0 || i >= len(x.msgs) {
 		return
 	}
-	m := &x.msgs[i]
+	m := x.message(attr, x.side(p.Flow.Src))
 	m.times++
-	if m.times > 1 && !x.disconnectsBoth(p, attr) {
+	if attr == mad.AttrMRA {
+		x.received(p, d)
+	}
+	if m.times > 1 {
 		x.repeated(a, p, attr, m)
 		return
 	}
@@ -194,7 +200,6 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 	case mad.AttrREJ:
 		x.refusal(a, p, d)
 	case mad.AttrDREQ:
-		x.dreqFrom = p.Flow.Src
 		x.step("DREQ in packet %d from %v", p.Frame, p.Flow.Src)
 		if x.c != nil {
 			x.c.closed = true
@@ -215,14 +220,23 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 	}
 }
 
-// disconnectsBoth reports whether a DREQ is the first of the other side: both may end a connection
-// at the same time.
-func (x *exchange) disconnectsBoth(p *pcap.Packet, attr mad.Attribute) bool {
-	if attr == mad.AttrDREQ && p.Flow.Src != x.dreqFrom {
-		x.step("DREQ in packet %d from %v", p.Frame, p.Flow.Src)
-		return true
+// side is the end that has an address: 0 is that of the initiator.
+func (x *exchange) side(addr netip.Addr) int {
+	if addr == x.from {
+		return 0
 	}
-	return attr == mad.AttrDREP && x.msgs[int(mad.AttrDREQ)-int(mad.AttrREQ)].times > 1
+	return 1
+}
+
+// message is what is known of a message that an end sends. Both ends may hang up.
+func (x *exchange) message(attr mad.Attribute, from int) *cmMessage {
+	switch attr {
+	case mad.AttrDREQ:
+		return &x.hangUps[from][0]
+	case mad.AttrDREP:
+		return &x.hangUps[1-from][1]
+	}
+	return x.request(attr)
 }
 
 // accepted handles a REP: now both queue pairs are known.
@@ -310,12 +324,18 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 			m.find = f
 		}
 	}
+	if x.askedToWait(a, p, attr, m, was, since) {
+		return
+	}
 	if m.find != nil {
 		m.find.add(p.Frame)
 		return
 	}
 	src, dst := p.Flow.Src, p.Flow.Dst
-	answer := x.request(back)
+	answer := x.message(back, x.side(dst))
+	if rej := x.request(mad.AttrREJ); rej.times > 0 && attr != mad.AttrDREQ {
+		back, answer = mad.AttrREJ, rej
+	}
 	if answer.times > 0 && answer.frame != 0 {
 		m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, p.PSN, answer.last, p.Frame))
 		first := answer.last
@@ -334,21 +354,34 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 
 func (x *exchange) request(a mad.Attribute) *cmMessage { return &x.msgs[int(a)-int(mad.AttrREQ)] }
 
+// noRTU reports that the RTU is missing though the initiator has the connection: it has sent a request.
+func (x *exchange) noRTU(a *Analyser) {
+	if x.dataAt == 0 || x.request(mad.AttrRTU).times > 0 || x.request(mad.AttrREP).find != nil {
+		return
+	}
+	rep := x.request(mad.AttrREP).last
+	f := a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, x.dataAt))
+	f.conn, f.Certain = x.c, false
+	f.what = func(f *Finding) string {
+		return fmt.Sprintf("%v took the REP in packet %d, for it sends requests in packet %d, and its RTU is not in the capture: it was lost on the way here. Nobody misses it: requests say the same.", x.from, rep, f.Frames[0])
+	}
+}
+
 // end reports what the exchange waits for at the end of the capture. It returns whether somebody
 // was asked and never answered.
 func (x *exchange) end(a *Analyser) (silentPeer netip.Addr, asked *cmMessage) {
-	for _, ask := range []mad.Attribute{mad.AttrREQ, mad.AttrDREQ, mad.AttrSIDRReq} {
-		m := x.request(ask)
-		if m.times == 0 || x.request(answerTo[ask]).times > 0 || x.rejected || x.request(mad.AttrMRA).times > 0 {
+	for _, q := range []struct {
+		ask  mad.Attribute
+		from int
+	}{{mad.AttrREQ, 0}, {mad.AttrDREQ, 0}, {mad.AttrDREQ, 1}, {mad.AttrSIDRReq, 0}} {
+		ask, m := q.ask, x.message(q.ask, q.from)
+		if m.times == 0 || x.message(answerTo[ask], 1-q.from).times > 0 || ask != mad.AttrDREQ && (x.rejected || x.request(mad.AttrMRA).times > 0) {
 			continue
 		}
-		peer := x.to
-		if ask == mad.AttrDREQ && x.dreqFrom == x.to {
-			peer = x.from
-		}
+		peer := [2]netip.Addr{x.to, x.from}[q.from]
 		if m.times > 1 || a.now-m.at > cmUnansweredS*int64(time.Second) {
 			silentPeer, asked = peer, m
-			if m.find == nil && ask != mad.AttrDREQ {
+			if m.find == nil {
 				m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, m.frame))
 				m.find.conn, m.find.Certain = x.c, false
 				first := m.frame

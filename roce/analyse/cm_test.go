@@ -26,7 +26,8 @@ type cmScene struct {
 	name string
 	// fault is put between the hosts before A dials.
 	fault func(s *stage.Stage)
-	port  uint16 // that A dials; B listens on 7000
+	port  uint16        // that A dials; B listens on 7000
+	slow  time.Duration // how long B takes to accept
 	// between is called with the connection open; it echoes a message if nil.
 	between func(t *testing.T, s *stage.Stage, c *roce.Conn)
 	want    [3]string
@@ -45,6 +46,14 @@ func cmScenes() []cmScene {
 		{name: "nobody listens", port: 7001, want: [3]string{"cm-rejected", "cm-rejected", "cm-rejected"}},
 		{name: "lost REQ", fault: nth(0, 1), want: [3]string{"cm-lost", "", ""}},
 		{name: "lost REP", fault: nth(1, 1), want: [3]string{"cm-lost", "cm-lost", "cm-lost"}},
+		// B sends first, or what A sends would say that it has the REP.
+		{name: "lost RTU", fault: nth(0, 2), want: [3]string{"cm-lost", "cm-lost", "cm-lost"}, between: idle},
+		{name: "lost RTU, and data says the same", fault: nth(0, 2), want: [3]string{"", "cm-lost", "cm-lost"}},
+		{name: "lost DREQ", fault: nth(0, 3), want: [3]string{"cm-lost", "", ""}},
+		{name: "lost DREP", fault: nth(1, 2), want: [3]string{"cm-lost", "cm-lost", "cm-lost"}},
+		{name: "lost REJ", fault: nth(1, 1), port: 7001, want: [3]string{"cm-lost cm-rejected", "cm-lost cm-rejected", "cm-lost cm-rejected"}},
+		{name: "slow to accept", slow: 10 * time.Second, want: [3]string{"cm-slow", "cm-slow", "cm-slow"}},
+		{name: "slow to accept, lost MRA", slow: 10 * time.Second, fault: nth(1, 1), want: [3]string{"cm-slow", "cm-lost|cm-slow cm-slow", "cm-slow"}},
 		{name: "the peer vanishes", between: func(t *testing.T, s *stage.Stage, c *roce.Conn) {
 			echo(t, c)
 			s.Net.Partition(s.Hosts[0].Addr, s.Hosts[1].Addr, true)
@@ -67,10 +76,16 @@ func echo(t *testing.T, c *roce.Conn) {
 	require.Equal(t, "hello", string(b[:n]))
 }
 
+// idle does nothing for longer than a message of RDMA-CM waits for its answer.
+func idle(t *testing.T, _ *stage.Stage, _ *roce.Conn) {
+	time.Sleep(time.Minute)
+}
+
 // play runs an echo service on B, to which A connects.
 func (c *cmScene) play(t *testing.T, s *stage.Stage) {
 	ctx, stop := context.WithCancel(t.Context())
-	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: s.Hosts[1].Device, KeepAlive: -1}}).ListenAddr(netip.AddrPortFrom(s.Hosts[1].Addr, 7000))
+	wait := func(*roce.ConnRequest) error { time.Sleep(c.slow); return nil } // virtual, too
+	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: s.Hosts[1].Device, KeepAlive: -1}, Handshake: wait}).ListenAddr(netip.AddrPortFrom(s.Hosts[1].Addr, 7000))
 	require.NoError(t, err)
 	served := make(chan struct{})
 	go func() {

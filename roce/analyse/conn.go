@@ -54,7 +54,11 @@ func (a *Analyser) newConn(p *pcap.Packet, t ib.Transport) *conn {
 		return nil
 	}
 	for i := range c.way {
-		c.way[i] = &half{a: a, c: c, side: i, sent: window{a: a}, answers: window{a: a}}
+		h := &half{a: a, c: c, side: i, sent: window{a: a}, answers: window{a: a}}
+		if a.opt.Conduct != nil && t == ib.RC {
+			h.conduct = &conduct{a: a, h: h}
+		}
+		c.way[i] = h
 	}
 	a.conns = append(a.conns, c)
 	return c
@@ -62,6 +66,9 @@ func (a *Analyser) newConn(p *pcap.Packet, t ib.Transport) *conn {
 
 // touch counts a packet of end side.
 func (c *conn) touch(p *pcap.Packet, side int) {
+	if c.packets == 0 {
+		c.first = p.AtNs
+	}
 	c.packets++
 	c.last = max(c.last, p.AtNs)
 	c.seen[side] = true

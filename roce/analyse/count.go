@@ -31,6 +31,16 @@ func spanOf(n uint32, mtu int) int {
 	return int((int64(n) + int64(mtu) - 1) / int64(mtu))
 }
 
+// spanned learns the path MTU from the PSNs that a READ takes.
+func (h *half) spanned(length uint32, psns int) {
+	for m := ib.MTU4096; m >= ib.MTU256; m-- {
+		if spanOf(length, m.Bytes()) == psns {
+			h.c.mtu = m.Bytes()
+			return
+		}
+	}
+}
+
 // tighten learns the path MTU from the PSN after a READ.
 func (h *half) tighten(psn ib.PSN) int {
 	base := h.next.Prev()

@@ -122,7 +122,9 @@ func (h *half) datagram(p *pcap.Packet, n *Note) {
 			}
 			f := g.find
 			f.is(Reordered)
-			f.Frames = []int{p.Frame, g.frame}
+			f.Frames = nil
+			f.add(p.Frame)
+			f.add(g.frame)
 			over := g.frame
 			this := see(p)
 			f.what = func(*Finding) string {

@@ -158,7 +158,7 @@ func unknownRetryCount(c *conn) retries {
 // its request until it gave up.
 func (h *half) endAnswered(now, quiet int64, retry retries) {
 	f := h.silentLast
-	if f == nil || h.silences < 2 || f.PSN != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt {
+	if f == nil || h.silences < 2 || f.request != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt {
 		return
 	}
 	if !(retry.known && retry.count < 7 && h.silences >= retry.count || h.c.closed || quiet > 2*h.silentGap) {
@@ -234,16 +234,17 @@ func (a *Analyser) Report() *Report {
 		}
 	}
 	for _, x := range a.exOrder {
+		x.noRTU(a)
 		if peer, ask := x.end(a); peer.IsValid() {
 			a.unansweredAt(peer, ask.frame, ask.find)
 		}
 	}
 	a.gone()
-	a.rewritten()
+	rewritten := a.rewritten()
 
 	r := &Report{
 		Packets: a.packets, StartNs: a.start, DurationNs: max(a.now-a.start, 0), Malformed: a.malformed, Twice: a.twice,
-		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Steps: a.steps, renumbered: map[int]int{},
+		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches, MoreBreaches: a.moreBreaches, Steps: a.steps, renumbered: map[int]int{},
 	}
 	live := make([]*conn, 0, len(a.conns))
 	for _, c := range a.conns {
@@ -280,6 +281,9 @@ func (a *Analyser) Report() *Report {
 				c = c.merged
 			}
 			f.Connection = c.number
+			if f.Kind != RetryExceeded && len(f.Or) > 0 && (rewritten[c.ends[0].Addr] || rewritten[c.ends[1].Addr]) {
+				continue // why nothing was answered is known
+			}
 		}
 		f.finish()
 		r.Findings = append(r.Findings, f)
@@ -288,8 +292,8 @@ func (a *Analyser) Report() *Report {
 	return r
 }
 
-// rewritten reports addresses none of whose packets has a right ICRC.
-func (a *Analyser) rewritten() {
+// rewritten reports addresses none of whose packets has a right ICRC, and returns them.
+func (a *Analyser) rewritten() (all map[netip.Addr]bool) {
 	addrs := make([]netip.Addr, 0, 4)
 	for addr, h := range a.hosts {
 		if h.wrong > 0 && h.right == 0 {
@@ -315,7 +319,12 @@ func (a *Analyser) rewritten() {
 			return fmt.Sprintf("None of the %d packets from %v has a right ICRC.", n, addr)
 		}
 		a.keep(f)
+		if all == nil {
+			all = map[netip.Addr]bool{}
+		}
+		all[addr] = true
 	}
+	return all
 }
 
 // report makes the public form of a connection.

@@ -34,6 +34,7 @@ const (
 	PeerGone          Kind = "peer-gone"
 	CMRejected        Kind = "cm-rejected"
 	CMLost            Kind = "cm-lost"
+	CMSlow            Kind = "cm-slow"
 	UDLost            Kind = "ud-lost"
 	UCLost            Kind = "uc-lost"
 	MTUMismatch       Kind = "mtu-mismatch"
@@ -78,6 +79,7 @@ var kinds = []KindInfo{
 	{PeerGone, "The peer has stopped to answer anything.", "Is the process or host dead, or the path cut? rxe retries for ever with retry_cnt 7: have a keep-alive of your own."},
 	{CMRejected, "The peer's RDMA-CM refused the connection.", "The reason says why; 'invalid service ID' means that nobody listens on that port."},
 	{CMLost, "A message of RDMA-CM, or its answer, was lost, and it was sent again after the CM's timeout (seconds with Linux).", adviceLoss + " Does UDP port 4791 pass in both directions?"},
+	{CMSlow, "The peer has the request for a connection (it says so with an MRA), and its application takes its time to answer.", "Nothing is lost. Look at what the peer does before it accepts: a queue of connections, memory that is registered, a lookup."},
 	{UDLost, "A datagram is missing: UD repeats nothing.", "Datagrams need a receive posted, room of 40 bytes for the header, the right Q_Key, and a network that does not drop. The application has to repeat what matters."},
 	{UCLost, "A packet of an unreliable connection is missing; its message is lost, and UC repeats nothing.", adviceLoss + " Use RC if every message matters."},
 	{MTUMismatch, "The two sides use different path MTUs: the responder refuses packets of the requester's size.", "Set the same path MTU on both sides (ibv_rc_pingpong -m); RDMA-CM takes it from the interface, so compare those."},
@@ -120,13 +122,15 @@ type Finding struct {
 	// AtNs is the time of the first frame, nanoseconds since the first packet of the capture.
 	AtNs int64 `json:"at_ns"`
 
-	conn  *conn
-	nak   int // frame of the NAK, if there is one
-	more  int // frames left out of Frames
-	what  func(f *Finding) string
-	gone  bool // taken back: another one explains it
-	open  bool // a second answer would tell which of Or it is
-	count int  // packets that it is about
+	a       *Analyser
+	conn    *conn
+	request ib.PSN // that it is about, whose answer may have PSN
+	nak     int    // frame of the NAK, if there is one
+	more    int    // frames left out of Frames
+	what    func(f *Finding) string
+	gone    bool // taken back: another one explains it
+	open    bool // a second answer would tell which of Or it is
+	count   int  // packets that it is about
 }
 
 // sight is what a text says of a packet. The text is written at the end, when the packet is gone.
@@ -146,11 +150,36 @@ func (f *Finding) add(frame int) {
 	if f == nil || len(f.Frames) > 0 && f.Frames[len(f.Frames)-1] == frame {
 		return
 	}
+	if len(f.Frames) == 0 {
+		f.begins(frame)
+	}
 	if len(f.Frames) >= maxFindingFrames {
 		f.more++
 		return
 	}
 	f.Frames = append(f.Frames, frame)
+}
+
+// begins sets the time to that of a frame, if it is remembered.
+func (f *Finding) begins(frame int) {
+	if at, ok := f.a.times.of(frame); ok {
+		f.AtNs = at - f.a.start
+	}
+}
+
+// lead puts a frame in front.
+func (f *Finding) lead(frame int) {
+	if f.Frames[0] == frame {
+		return
+	}
+	frames := f.Frames
+	f.Frames = nil
+	f.add(frame)
+	for _, x := range frames {
+		if x != frame {
+			f.add(x)
+		}
+	}
 }
 
 // is makes the finding one of another kind, now certain or with what it may be instead.

@@ -92,13 +92,16 @@ func (h *half) lateOne(f *Finding, first int) {
 func (h *half) remember(p *pcap.Packet, f *Finding) *record {
 	r := h.sent.put(p.PSN, h.una)
 	r.opcode, r.wire, r.frame, r.last, r.at, r.lastAt = p.Opcode, p.Bytes, p.Frame, p.Frame, p.AtNs, p.AtNs
-	r.ident, r.ackReq, r.find = p.Ident, p.AckReq, f
+	r.ident, r.ackReq, r.find, r.late = p.Ident, p.AckReq, f, true
 	return r
 }
 
 // fill handles a request that was missing.
 func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	g := h.gaps[i]
+	if p.Opcode == ib.RCReadRequest && h.c.mtu == 0 {
+		h.spanned(p.RETH.Len, g.to.Diff(p.PSN))
+	}
 	// Take its PSN out of the gap.
 	before, after := g, g
 	before.to, after.from = p.PSN, p.PSN.Add(max(h.span(p), 1))
@@ -129,7 +132,9 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 			g.find.what = func(*Finding) string {
 				return fmt.Sprintf("Packet %d (PSN %d) was overtaken by packet %d. UC drops the message.", this.Frame, this.PSN, g.frame)
 			}
-			g.find.Frames = []int{p.Frame, g.frame}
+			g.find.Frames = nil
+			g.find.add(p.Frame)
+			g.find.add(g.frame)
 		}
 		return
 	}
@@ -149,7 +154,14 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		h.again++
 		h.resumed(p, CauseNAK)
 	case g.find != nil:
-		g.find.add(p.Frame)
+		if was, ok := h.unGap(p.PSN); ok && was.find == nil {
+			// It was missing again among what was sent again.
+			f := h.lostBefore(lost, p.PSN, was)
+			f.add(p.Frame)
+			r.find = f
+		} else {
+			g.find.add(p.Frame)
+		}
 		n.Cause = h.cause
 		if !h.going {
 			n.Cause = CauseTimeout
@@ -279,6 +291,9 @@ func (h *half) sentAgain(f *Finding) string {
 // sent for the first time. A long pause is no gap: then something else made the requester
 // send this one.
 func (h *half) skippedAgain(r *record, p *pcap.Packet) bool {
+	if h.atRequester() {
+		return false // nothing is lost before it comes here
+	}
 	if k := len(h.drawn); k > 0 && !h.asked(p.PSN) && p.PSN.Diff(h.drawn[k-1]) > 0 && p.PSN.Diff(h.drawn[k-1]) < keepBehind &&
 		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && !(h.going && p.PSN == h.resume) {
 		// The NAK made the requester go back, and what it began with is missing once more.

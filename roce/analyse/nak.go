@@ -21,11 +21,11 @@ func (h *half) settle(p *pcap.Packet, psn ib.PSN) {
 		}
 		return
 	}
-	rtt := h.rtt.min
-	switch {
-	case rtt != 0 && p.AtNs-d.again < rtt*8/10:
+	switch soon, sure := h.tooSoon(p.AtNs - d.again); {
+	case soon && sure:
 		h.onlyLate(d)
-	case rtt != 0 && d.ackReq:
+	case soon: // it may be either
+	case h.rtt.min != 0 && d.ackReq:
 		d.find.is(d.find.Kind)
 	case !d.ackReq && psn == d.psn && p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK:
 		h.onlyLate(d)
@@ -181,7 +181,7 @@ func (h *half) maybeMTU(f *Finding, r *record, p *pcap.Packet) {
 			return fmt.Sprintf("%s refused %s with %q in packet %d: its packets hold %d bytes, and those that %s sends hold %d. The path MTUs differ.",
 				h.responder(), req, this.AETH.Syndrome.String(), this.Frame, n, h.responder(), other)
 		}
-	case info.Payload == ib.PayloadFull && info.Pos&ib.First != 0 && h.maxAcked < r.wire:
+	case (info.Payload == ib.PayloadFull && info.Pos&ib.First != 0 || isMTU(n)) && h.maxAcked < r.wire:
 		f.is(MTUMismatch, InvalidRequest)
 		this := see(p)
 		f.what = func(*Finding) string {
@@ -191,12 +191,27 @@ func (h *half) maybeMTU(f *Finding, r *record, p *pcap.Packet) {
 	}
 }
 
+// minFull is the size from which on a message of one packet that has the size of a path MTU is taken for a part of a longer
+// one.
+const minFull = 512
+
+func isMTU(n int) bool {
+	_, ok := ib.MTUFromBytes(n)
+	return ok
+}
+
 // fullBytes is the payload of the full packets that a requester has sent; 0 if there were none.
 func (h *half) fullBytes() int {
 	for i := range h.sent.slots {
 		h.a.steps++
-		if r := &h.sent.slots[i]; r.times > 0 && r.opcode.Info().Payload == ib.PayloadFull {
-			return r.wire - int(r.opcode.Info().HeaderLen) - ib.ICRCBytes
+		r := &h.sent.slots[i]
+		if r.times == 0 {
+			continue
+		}
+		// A message may come as packets of a message each.
+		info := r.opcode.Info()
+		if n := r.wire - int(info.HeaderLen) - ib.ICRCBytes; info.Payload == ib.PayloadFull || info.Pos == ib.Only && n >= minFull && isMTU(n) {
+			return n
 		}
 	}
 	return 0
@@ -237,6 +252,12 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			h.onlyLate(c)
 			h.confirm = nil
 		}
+		f.add(p.Frame)
+		h.nak.find, r.find = f, f
+		n.Operation = opNumber(r.op)
+		return
+	}
+	if f := h.outOfOrder(p.PSN, r); f != nil && again == nil {
 		f.add(p.Frame)
 		h.nak.find, r.find = f, f
 		n.Operation = opNumber(r.op)
@@ -301,6 +322,16 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 		h.next = p.PSN.Next()
 		h.cur = nil
 	}
+}
+
+// outOfOrder returns the finding about the request before one for which there is a NAK, if that was sent again after
+// it: until then the responder could not take it.
+func (h *half) outOfOrder(psn ib.PSN, r *record) *Finding {
+	prev := h.sent.get(psn.Prev())
+	if r == nil || prev == nil || prev.last <= r.last || prev.times == 1 && !prev.late {
+		return nil
+	}
+	return prev.find
 }
 
 // gapAgain returns the gap in what was sent again that a PSN is in.

@@ -30,7 +30,9 @@ type operation struct {
 	askFrame int
 	passed   int // frame of the first answer to something later, while this was not answered
 	dup      *Finding
-	lost     *Finding // the last response that was lost
+	lost     *Finding // the last response that was lost, or overtaken
+	againPSN ib.PSN   // from where it was asked for again, and when
+	againAt  int64
 }
 
 // opName is what an operation is called in reports.

@@ -15,6 +15,8 @@ type Options struct {
 	MaxConnections int // 16,384
 	MaxRecords     int // packets remembered, over all connections: 1,048,576
 	MaxFindings    int // 10,000
+	// Conduct, if not nil, has the hosts themselves judged: see there.
+	Conduct *Conduct
 }
 
 const (
@@ -41,10 +43,12 @@ type Report struct {
 
 	Connections []*Connection `json:"connections"`
 	Findings    []*Finding    `json:"findings"`
+	Breaches    []Breach      `json:"breaches,omitempty"` // if Options.Conduct asked for them
 
 	// What there was no room for.
 	MoreConnections int `json:"more_connections,omitempty"`
 	MoreFindings    int `json:"more_findings,omitempty"`
+	MoreBreaches    int `json:"more_breaches,omitempty"`
 	// Steps is how often the analyser looked at something it remembers: a measure of its work
 	// that does not depend on the machine.
 	Steps int64 `json:"-"`

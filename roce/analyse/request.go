@@ -46,6 +46,7 @@ type half struct {
 	owedAt  int64
 	dups    int // requests doubled by the network, whose answers may come twice
 	confirm *doubt
+	conduct *conduct // nil if it is not judged
 
 	silences   int // timeouts in a row
 	silentAt   int64
@@ -109,7 +110,10 @@ type silence struct {
 	at     int64 // the last time
 	first  int64
 	op     *operation
-	resent int // packets that were sent again with it
+	resent int    // packets that were sent again with it
+	tail   ib.PSN // what had not been seen yet when it was sent again
+	whole  bool   // the last message had its end by then
+	pause  int64  // since the last request before it was sent again
 }
 
 // doubt is a finding that the next answers may make certain.

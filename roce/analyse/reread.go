@@ -30,6 +30,7 @@ func (h *half) reading(psn ib.PSN) *operation {
 func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 	o.again = true
 	defer func() {
+		o.againPSN, o.againAt = p.PSN, p.AtNs
 		o.asked++
 		o.askedAt, o.askFrame = p.AtNs, p.Frame
 		h.resumed(p, n.Cause)
@@ -74,6 +75,12 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 			n.Cause = CauseGap
 			return
 		}
+		if f := o.lost; f != nil && (seen.ignored || o.againAt > seen.lastAt && p.PSN.Diff(o.againPSN) > 0) {
+			// It came while one before it was missing, so that the requester could not take it.
+			f.add(p.Frame)
+			n.Cause = CauseGap
+			return
+		}
 		n.Cause = CauseGap
 		if p.AtNs-seen.lastAt >= reorderNs {
 			n.Cause = CauseTimeout
@@ -113,11 +120,12 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 		last := h.answers.get(p.PSN.Prev())
 		n.Cause = CauseTimeout
 		h.timeouts++
-		f := h.lostResponse(p.PSN)
+		f := h.lostResponse(p.PSN, o.askFrame)
 		if last != nil {
 			f.add(last.frame)
 		}
 		f.add(p.Frame)
+		o.lost = f
 		this := see(p)
 		f.what = func(*Finding) string {
 			return fmt.Sprintf("The responses to the READ of packet %d end before PSN %d. %s asked again for the rest in packet %d.", o.frame, this.PSN, h.requester(), this.Frame)

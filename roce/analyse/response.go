@@ -101,6 +101,7 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		}
 	}
 	o.got++
+	a.ignored = p.PSN.Diff(o.nextRsp) > 0 || h.holeBefore(o, p.PSN)
 	switch d := p.PSN.Diff(o.nextRsp); {
 	case d == 0:
 		o.nextRsp = p.PSN.Next()
@@ -137,6 +138,18 @@ func (h *half) progressRead(p *pcap.Packet, o *operation, n *Note) {
 		h.resolve(p, p.PSN, nil)
 	}
 	n.Operation = op
+}
+
+// holeBefore reports whether a response to a READ is missing that comes before one: the requester takes them in
+// order only.
+func (h *half) holeBefore(o *operation, psn ib.PSN) bool {
+	for i := range h.holes {
+		h.a.steps++
+		if g := &h.holes[i]; g.op == o && g.from.Diff(psn) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // dropHoles forgets the holes of a READ that is complete.
@@ -183,6 +196,7 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 			a.find = f
 		} else if g.find == nil {
 			f := h.findBack(Reordered, p.PSN, p.Frame, g.frame)
+			o.lost = f
 			this := see(p)
 			f.what = func(*Finding) string {
 				return fmt.Sprintf("The READ response in packet %d (PSN %d) was overtaken by packet %d.", this.Frame, this.PSN, g.frame)
@@ -203,6 +217,7 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 // responseAgain handles a response that was seen before.
 func (h *half) responseAgain(o *operation, a *record, p *pcap.Packet) {
 	was := a.last
+	a.ignored = h.holeBefore(o, p.PSN)
 	sameAsk := a.lastAt >= o.askedAt || o.asked == 1
 	a.times = min(a.times+1, 1<<15)
 	if int(a.times) <= o.asked && !sameAsk {

@@ -12,7 +12,7 @@ import (
 // what was ended by a first one just before tells that both the first and the second request arrived.
 func (h *half) answerToAgain(p *pcap.Packet) {
 	f := h.silentLast
-	if f == nil || f.PSN != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn || p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
+	if f == nil || f.request != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn || p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
 		return
 	}
 	f.add(p.Frame)
@@ -25,8 +25,7 @@ func (h *half) answerToAgain(p *pcap.Packet) {
 		}
 		return
 	}
-	f.PSN, f.QPN = p.PSN, h.c.ends[h.side].QPN
-	h.lostAckText(f)
+	h.lostAckOf(f, p.PSN)
 }
 
 // resolve decides why a request had to be sent again for want of an answer, now that there is
@@ -47,16 +46,27 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	if r != nil && r.find != nil && r.find.Kind == Corrupt || h.openBefore(s.psn) {
 		return
 	}
-	if rtt != 0 && p.AtNs-s.at < rtt*8/10 {
+	if h.tailLost(s, p) {
+		return
+	}
+	if soon, sure := h.tooSoon(p.AtNs - s.at); soon {
 		f := h.findBack(LateAck, s.psn, first)
+		if !sure {
+			request, back := lostKinds(info.Op)
+			f.is(LateAck, request, back)
+		}
 		for _, x := range s.frames[1:] {
 			f.add(x)
 		}
 		f.add(p.Frame)
 		this := see(p)
-		f.what = func(*Finding) string {
-			return fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after the first time. The answer in packet %d came too soon to be one to that: it was late, not lost.",
+		f.what = func(f *Finding) string {
+			t := fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after the first time. The answer in packet %d came too soon to be one to that: it was late, not lost.",
 				h.requester(), s.psn, again, wait, this.Frame)
+			if !f.Certain {
+				t += " But it did not come much sooner than others."
+			}
+			return t
 		}
 		h.silentLast = f
 		return
@@ -64,13 +74,7 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	if h.duplicatesAcked(s, p, psn, r) {
 		return
 	}
-	request, back := lostKind(info.Op), LostAck
-	switch {
-	case info.Op == ib.OpRead:
-		back = LostReadResponse
-	case isAtomic(info.Op) || info.Op == ib.OpAtomicWrite || info.Op == ib.OpFlush:
-		back = LostAtomicAck
-	}
+	request, back := lostKinds(info.Op)
 	kind, or := back, request
 	if h.atRequester() {
 		kind, or = request, back
@@ -104,9 +108,70 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	h.silentLast = f
 	if s.resent > 1 && psn.Diff(s.psn) > 0 && r != nil && p.AtNs-r.lastAt < rtt*8/10 {
 		// It acknowledges more than could have been sent again by then.
-		f.PSN, f.QPN = psn, h.c.ends[h.side].QPN
-		h.lostAckText(f)
+		h.lostAckOf(f, psn)
 	}
+}
+
+// lostKinds are what the loss of a request, and of its answer, are called.
+func lostKinds(op ib.Operation) (request, back Kind) {
+	switch {
+	case op == ib.OpRead:
+		return LostReadRequest, LostReadResponse
+	case isAtomic(op) || op == ib.OpAtomicWrite || op == ib.OpFlush:
+		return LostRequest, LostAtomicAck
+	}
+	return LostRequest, LostAck
+}
+
+// tooSoon reports whether an answer that comes some time after a request was sent again is one to an earlier time
+// that it was sent. It is sure if that is much less than any round trip so far: a few
+// round trips say little about the next.
+func (h *half) tooSoon(after int64) (soon, sure bool) {
+	rtt := h.rtt.min
+	return rtt != 0 && after < rtt*8/10, after < rtt/4
+}
+
+// tailLost reports that the end of what was sent never came to the place of the capture: the requester sends again from
+// some packet on, and before that there was nothing that it could wait for an answer
+// to: the last message had no end, or no packet asked for an acknowledgement. Its own
+// host's capture would have the end.
+func (h *half) tailLost(s *silence, p *pcap.Packet) bool {
+	if h.atRequester() || s.op != nil && s.op.read || s.whole && h.askedForACK(s) {
+		return false
+	}
+	// A requester whose timer runs out while it is still sending goes back, too.
+	if pace := (s.at - s.pause - s.first) / int64(max(s.tail.Diff(s.psn), 1)); s.pause < max(2*reorderNs, 8*pace) {
+		return false
+	}
+	again := s.frames[1]
+	kind, behind := LostRequest, 0
+	if r := h.sent.get(s.tail); r != nil {
+		kind, behind = lostKind(r.opcode.Info().Op), r.frame
+	}
+	f := h.find(kind, s.tail, again)
+	f.add(behind)
+	f.add(p.Frame)
+	wait := time.Duration(s.at - s.first)
+	f.what = func(f *Finding) string {
+		t := fmt.Sprintf("%s sent again from PSN %d on, in packet %d, %v after the first time. What it had sent up to then asked for no acknowledgement: the packets from PSN %d on, which do, were lost on the way to the place of the capture.",
+			h.requester(), s.psn, again, wait, s.tail)
+		if behind != 0 {
+			t += fmt.Sprintf(" They came in packet %d.", behind)
+		}
+		return t
+	}
+	h.silentLast = f
+	return true
+}
+
+// askedForACK reports whether one of the requests that were sent again had asked for an acknowledgement before.
+func (h *half) askedForACK(s *silence) bool {
+	for q, i := s.psn, 0; q.Diff(s.tail) < 0 && i < maxFindingFrames; q, i = q.Next(), i+1 {
+		if x := h.sent.get(q); x != nil && x.ackReq && x.at < s.at {
+			return true
+		}
+	}
+	return false
 }
 
 // openBefore reports whether an operation before a PSN waits for its own answer: then that is what was lost, and what the
@@ -153,7 +218,7 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 	f.add(again)
 	f.add(p.Frame)
 	if asked {
-		h.lostAckText(f)
+		h.lostAckOf(f, psn)
 	} else {
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("%s sent again from PSN %d on (packet %d) though nothing was lost, and no acknowledgement was due: its timer ran out too early. The responder acknowledged duplicates.", h.requester(), s.psn, again)
@@ -163,9 +228,13 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 	return true
 }
 
-// lostAckText makes a finding a lost ACK for certain.
-func (h *half) lostAckText(f *Finding) {
+// lostAckOf makes a finding a lost ACK of a PSN for certain. The request that it answered comes first.
+func (h *half) lostAckOf(f *Finding, psn ib.PSN) {
 	f.is(LostAck)
+	f.PSN, f.QPN = psn, h.c.ends[h.side].QPN
+	if r := h.sent.get(psn); r != nil {
+		f.lead(r.frame)
+	}
 	f.what = func(f *Finding) string {
 		return fmt.Sprintf("The requests up to PSN %d were sent again, and the responder acknowledged them as duplicates: they had arrived, and their acknowledgement was lost.", f.PSN)
 	}

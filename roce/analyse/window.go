@@ -9,6 +9,7 @@ type record struct {
 	ident      uint16
 	ackReq     bool
 	ignored    bool // an answer that the requester could not take
+	late       bool // it came after later ones
 	filled     bool // it was missing first: the NAK for it came before it
 	opcode     ib.Opcode
 	wire       int // bytes from BTH through ICRC

@@ -1,0 +1,181 @@
+package analyse
+
+import (
+	"fmt"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// Conduct asks for [Report.Breaches]: what no right requester or responder of RC does. The capture must be
+// from the host that is judged, or it is judged for what others lost; and it must have all
+// packets of the connections in it.
+type Conduct struct {
+	// Connections that are known, from before the capture. Others are judged from their first
+	// packet on.
+	Connections []Known
+	// NAKPauseNs is the least time between the sequence NAKs for one gap, if the responder keeps to
+	// one.
+	NAKPauseNs int64
+}
+
+// Known is a connection of RC that is known before its packets.
+type Known struct {
+	Ends [2]Endpoint
+	// FirstPSN is of the requests of each end.
+	FirstPSN [2]ib.PSN
+	MTU      int
+}
+
+// Rule names what is broken in a Breach.
+type Rule string
+
+// The rules.
+const (
+	// RuleICRC: what a host sends has a right ICRC, and makes sense.
+	RuleICRC Rule = "icrc"
+	// RuleInOrder: a requester sends the next PSN, or goes back to one that it has sent.
+	RuleInOrder Rule = "in-order"
+	// RuleNAK: a sequence NAK names the PSN that was missing when a later packet came.
+	RuleNAK Rule = "nak"
+	// RuleNAKPause: a responder that waits before it repeats a NAK does wait.
+	RuleNAKPause Rule = "nak-pause"
+	// RuleACKForward: positive acknowledgements do not go back.
+	RuleACKForward Rule = "ack-forward"
+	// RuleACKSent: a responder acknowledges nothing that has not come.
+	RuleACKSent Rule = "ack-sent"
+)
+
+// Breach is a packet that breaks a rule.
+type Breach struct {
+	Rule  Rule   `json:"rule"`
+	Frame int    `json:"frame"`
+	Text  string `json:"text"`
+}
+
+// maxBreaches bounds Report.Breaches.
+const maxBreaches = 1000
+
+// conduct follows the requests that one end sends, or receives, and its answers.
+type conduct struct {
+	a        *Analyser
+	h        *half
+	known    bool // from Conduct.Connections
+	begun    bool
+	next     ib.PSN // one past the highest request
+	expected ib.PSN // the first that has not come
+	answered bool
+	lastAck  ib.PSN
+	gaps     map[ib.PSN]*openGap
+}
+
+// openGap is a PSN that is missing.
+type openGap struct {
+	at   int64 // when the first packet behind it came
+	naks int
+}
+
+// maxOpenGaps bounds the gaps that a conduct remembers.
+const maxOpenGaps = 4096
+
+func (c *conduct) starts(psn ib.PSN) { c.begun, c.next, c.expected = true, psn, psn }
+
+// know makes the connections that are known.
+func (a *Analyser) know(known []Known) {
+	for _, k := range known {
+		p := pcap.Packet{}
+		p.Flow.Src, p.Flow.Dst, p.DestQP = k.Ends[0].Addr, k.Ends[1].Addr, k.Ends[1].QPN
+		c := a.newConn(&p, ib.RC)
+		if c == nil {
+			return
+		}
+		c.ends, c.mtu = k.Ends, k.MTU
+		for i := range c.ends {
+			c.ends[i].Known = true
+			a.flows[flowKey{c.ends[i].Addr, c.ends[1-i].Addr, c.ends[1-i].QPN}] = flow{c, i}
+			c.way[i].starts(k.FirstPSN[i])
+			if q := c.way[i].conduct; q != nil {
+				q.starts(k.FirstPSN[i])
+				q.known = true
+			}
+		}
+	}
+}
+
+func (a *Analyser) breach(r Rule, p *pcap.Packet, format string, args ...any) {
+	if len(a.breaches) >= maxBreaches {
+		a.moreBreaches++
+		return
+	}
+	a.breaches = append(a.breaches, Breach{r, p.Frame, fmt.Sprintf(format, args...)})
+}
+
+// judgeSent judges a packet by itself.
+func (a *Analyser) judgeSent(p *pcap.Packet) {
+	if a.opt.Conduct == nil || p.Dir != pcap.Out || p.ICMP != nil {
+		return
+	}
+	switch {
+	case p.Problem != "":
+		a.breach(RuleICRC, p, "packet %d: %s", p.Frame, p.Problem)
+	case p.ICRC == pcap.ICRCWrong:
+		a.breach(RuleICRC, p, "packet %d has a wrong ICRC: %v, PSN %d", p.Frame, p.Opcode, p.PSN)
+	}
+}
+
+// request judges a request that this end sends, or takes one that has come.
+func (c *conduct) request(p *pcap.Packet) {
+	if d := p.PSN.Diff(c.next); !c.begun || !c.known && (d > restart || d < -restart) {
+		c.starts(p.PSN)
+	}
+	span := c.h.span(p)
+	if span == 0 {
+		c.begun = false // a READ of a connection whose path MTU is not known: nor is what follows
+		return
+	}
+	end := p.PSN.Add(span)
+	if p.Dir == pcap.Out && p.PSN.Diff(c.next) > 0 {
+		c.a.breach(RuleInOrder, p, "packet %d: the requester skipped from PSN %d to %d (%v)", p.Frame, c.next, p.PSN, p.Opcode)
+	}
+	if end.Diff(c.next) > 0 {
+		c.next = end
+	}
+	switch d := p.PSN.Diff(c.expected); {
+	case d == 0:
+		c.expected = end
+	case d > 0 && c.gaps[c.expected] == nil:
+		if c.gaps == nil || len(c.gaps) >= maxOpenGaps {
+			c.gaps = map[ib.PSN]*openGap{}
+		}
+		c.gaps[c.expected] = &openGap{at: p.AtNs}
+	}
+}
+
+// answer judges an answer that this end sends.
+func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
+	if p.Dir != pcap.Out || !c.begun || info.Headers&ib.HasAETH == 0 {
+		return
+	}
+	syn := p.AETH.Syndrome
+	switch {
+	case syn == ib.NAKSequence:
+		g := c.gaps[p.PSN]
+		if g == nil {
+			c.a.breach(RuleNAK, p, "packet %d is a NAK for PSN %d, which was not the first missing one", p.Frame, p.PSN)
+			return
+		}
+		// However late the responder comes to run, a NAK is not seen before it is sent.
+		g.naks++
+		if wait := p.AtNs - g.at; wait < int64(g.naks-1)*c.a.opt.Conduct.NAKPauseNs {
+			c.a.breach(RuleNAKPause, p, "packet %d is NAK number %d of the gap at PSN %d, %d us after that was seen", p.Frame, g.naks, p.PSN, wait/1000)
+		}
+	case syn.Kind() == ib.SyndromeACK && p.Opcode == ib.RCAcknowledge:
+		if c.answered && p.PSN.Diff(c.lastAck) < 0 {
+			c.a.breach(RuleACKForward, p, "packet %d: the ACK went back from PSN %d to %d", p.Frame, c.lastAck, p.PSN)
+		}
+		if p.PSN.Diff(c.next) >= 0 {
+			c.a.breach(RuleACKSent, p, "packet %d acknowledges PSN %d, which has not come: the next one is %d", p.Frame, p.PSN, c.next)
+		}
+		c.answered, c.lastAck = true, p.PSN
+	}
+}

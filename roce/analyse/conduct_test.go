@@ -1,0 +1,141 @@
+package analyse_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/analyse/stage"
+	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/goroce/goroce/roce/pcap"
+	"github.com/stretchr/testify/require"
+)
+
+// judged is a connection between A, QP 0x11, and B, QP 0x22.
+var judged = analyse.Known{
+	Ends: [2]analyse.Endpoint{
+		{Addr: netip.MustParseAddr("192.0.2.1"), QPN: 0x11, Known: true}, {Addr: netip.MustParseAddr("192.0.2.2"), QPN: 0x22, Known: true},
+	},
+	FirstPSN: [2]ib.PSN{0xfffffe, 5000},
+	MTU:      1024,
+}
+
+// script makes packets between the two as one of them sees them, one a microsecond unless told.
+type script struct {
+	at   int64
+	here int // whose view it is
+	all  []pcap.Packet
+}
+
+func (s *script) add(from int, after int64, op ib.Opcode, psn ib.PSN) *pcap.Packet {
+	s.at += after * 1000
+	p := pcap.Packet{Frame: len(s.all) + 1, AtNs: s.at, Dir: pcap.In, ICRC: pcap.ICRCRight, Bytes: 64}
+	if from == s.here {
+		p.Dir = pcap.Out
+	}
+	p.Flow = ib.Flow{Src: judged.Ends[from].Addr, Dst: judged.Ends[1-from].Addr, SrcPort: 50000, DstPort: ib.UDPPort}
+	p.Opcode, p.PSN, p.DestQP = op, psn, judged.Ends[1-from].QPN
+	s.all = append(s.all, p)
+	return &s.all[len(s.all)-1]
+}
+
+// writes are WRITEs of one packet each.
+func (s *script) writes(psns ...ib.PSN) *script {
+	for _, p := range psns {
+		s.add(0, 1, ib.RCWriteOnly, p)
+	}
+	return s
+}
+
+// answers are acknowledgements of B, each after some microseconds.
+func (s *script) answer(after int64, syn ib.Syndrome, psn ib.PSN) *script {
+	s.add(1, after, ib.RCAcknowledge, psn).AETH.Syndrome = syn
+	return s
+}
+
+// Each rule is kept by what is right, and broken by what is not.
+func TestConduct(t *testing.T) {
+	const ack, nak = ib.Syndrome(0x1f), ib.NAKSequence
+	requester := func() *script { return &script{here: 0} }
+	responder := func() *script { return &script{here: 1} }
+	for name, c := range map[string]struct {
+		s    *script
+		want []analyse.Rule
+	}{
+		"in order, and back":          {requester().writes(0xfffffe, 0xffffff, 0, 1).answer(1, nak, 0xffffff).writes(0xffffff, 0, 1, 2), nil},
+		"a PSN is skipped":            {requester().writes(0xfffffe, 0), []analyse.Rule{analyse.RuleInOrder}},
+		"the first PSN is skipped":    {requester().writes(0xffffff), []analyse.Rule{analyse.RuleInOrder}},
+		"what was lost before":        {responder().writes(0xfffffe, 1), nil},
+		"a NAK for the first":         {responder().writes(0xffffff).answer(1, nak, 0xfffffe), nil},
+		"a NAK for the second":        {responder().writes(0xfffffe, 1).answer(1, nak, 0), []analyse.Rule{analyse.RuleNAK}},
+		"a NAK for nothing":           {responder().writes(0xfffffe).answer(1, nak, 0xffffff), []analyse.Rule{analyse.RuleNAK}},
+		"NAKs with pauses":            {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).answer(2, nak, 0xffffff).answer(9, nak, 0xffffff), nil},
+		"NAKs without":                {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).answer(0, nak, 0xffffff).answer(0, nak, 0xffffff), []analyse.Rule{analyse.RuleNAKPause}},
+		"another's NAKs":              {requester().writes(0xfffffe).answer(0, nak, 7), nil},
+		"ACKs go on":                  {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0xfffffe).answer(1, ack, 0).answer(1, ack, 0), nil},
+		"an ACK goes back":            {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0).answer(1, ack, 0xffffff), []analyse.Rule{analyse.RuleACKForward}},
+		"an ACK of what has not come": {responder().writes(0xfffffe).answer(1, ack, 0xffffff), []analyse.Rule{analyse.RuleACKSent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 5000}})
+			for i := range c.s.all {
+				a.Add(&c.s.all[i])
+			}
+			var got []analyse.Rule
+			r := a.Report()
+			for _, b := range r.Breaches {
+				got = append(got, b.Rule)
+				require.Equal(t, len(c.s.all), b.Frame, "the last packet is the one that breaks it: %s", b.Text)
+			}
+			require.Equal(t, c.want, got)
+			require.Len(t, r.Connections, 1)
+		})
+	}
+	s := requester().writes(0xfffffe, 0xffffff)
+	s.all[1].ICRC = pcap.ICRCWrong
+	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{}})
+	for i := range s.all {
+		a.Add(&s.all[i])
+	}
+	require.Equal(t, analyse.RuleICRC, a.Report().Breaches[0].Rule)
+}
+
+// A READ takes as many PSNs as it has responses.
+func TestConductRead(t *testing.T) {
+	for n, want := range map[ib.PSN]int{3: 0, 4: 1} {
+		unknown := analyse.New(analyse.Options{Conduct: &analyse.Conduct{}})
+		s := &script{here: 0}
+		s.add(0, 1, ib.RCReadRequest, 0xfffffe).RETH.Len = 5000 // five responses: up to 2
+		s.writes(n)
+		a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}})
+		for i := range s.all {
+			a.Add(&s.all[i])
+			unknown.Add(&s.all[i])
+		}
+		require.Len(t, a.Report().Breaches, want, "PSN %d", n)
+		require.Empty(t, unknown.Report().Breaches, "without the path MTU nobody can tell")
+	}
+}
+
+// This module's two sides keep to the rules whatever the network does to them.
+func TestConductOfGoroce(t *testing.T) {
+	for _, act := range []fault.Action{fault.Drop, fault.Duplicate, fault.Delay, fault.Corrupt} {
+		s, err := stage.New(stage.Config{})
+		require.NoError(t, err)
+		for i := range s.Hosts {
+			s.Hosts[i].Faults.Add(fault.Rule{Action: act, Every: 7})
+		}
+		for range 20 {
+			do(t, s, s.Write(0, full), s.Read(0, full), s.FetchAdd(0, 1))
+		}
+		require.NoError(t, s.Close())
+		for _, v := range []stage.View{stage.At0, stage.At1} {
+			a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{}})
+			require.NoError(t, s.Packets(v, func(p *pcap.Packet) { a.Add(p) }))
+			r := a.Report()
+			require.Empty(t, r.Breaches, "%v %v", act, v)
+			require.NotEmpty(t, r.Findings)
+		}
+	}
+}
