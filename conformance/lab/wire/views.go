@@ -18,6 +18,7 @@ type Views struct {
 
 	// Under the switch's lock.
 	shots [2][]Shot
+	lost  int
 	acts  []*Act
 	now   *Act           // on the packet that is being handled
 	here  [2]int         // its frame at the port where it entered
@@ -25,11 +26,11 @@ type Views struct {
 	open  map[openFlow][]*Act
 }
 
-// openFlow is packets on their way to a view.
+// openFlow is packets in a view.
 type openFlow struct {
 	view int
 	to   [16]byte
-	qpn  uint32
+	qpn  uint32 // 0: any
 }
 
 // Shot is a frame at a port.
@@ -50,9 +51,11 @@ type Act struct {
 	Frames [2][]int
 	// Before is how many frames each view had before.
 	Before [2]int
-	// Next is, for a view where the packet did not come, the next frame there that goes to the same
-	// queue pair; 0 if there was none.
-	Next [2]int
+	// Next is the next frame behind it in each view that goes to the same queue pair (to the
+	// same host, for a message to QP 1), with its PSN; 0 if there was none. Where the packet came, it is only
+	// known for one that was held, at its sender.
+	Next    [2]int
+	NextPSN [2]uint32
 }
 
 // Views starts to record what two ports see of the RoCE packets that match, and of ICMP.
@@ -85,8 +88,19 @@ func (v *Views) Acts() []*Act {
 	return slices.Clone(v.acts)
 }
 
-// take adds a frame to a view, and returns its number.
+// Lost returns how many frames there was no room for: a view has as much as a Trace.
+func (v *Views) Lost() int {
+	v.sw.mu.Lock()
+	defer v.sw.mu.Unlock()
+	return v.lost
+}
+
+// take adds a frame to a view, and returns its number; 0 if there is no room.
 func (v *Views) take(view int, out bool, f []byte) int {
+	if len(v.shots[view]) >= maxTraceEvents {
+		v.lost++
+		return 0
+	}
 	v.shots[view] = append(v.shots[view], Shot{v.base.Add(v.sw.Now()), out, slices.Clone(f)})
 	return len(v.shots[view])
 }
@@ -99,6 +113,23 @@ func (v *Views) entered(from *Port, f []byte, p *Packet) {
 		return
 	}
 	v.here[i] = v.take(i, true, f)
+	if p != nil {
+		v.follows(i, p, v.here[i], nil)
+	}
+}
+
+// follows notes a frame of a view as the next one of what looks for it; of is the act on it.
+func (v *Views) follows(view int, p *Packet, n int, of *Act) {
+	for _, qpn := range [2]uint32{p.QPN, 0} {
+		key := openFlow{view, p.Dst.As16(), qpn}
+		v.open[key] = slices.DeleteFunc(v.open[key], func(o *Act) bool {
+			if o == of || o.Sender != view && len(o.Frames[view]) > 0 {
+				return o != of
+			}
+			o.Next[view], o.NextPSN[view] = n, p.PSN
+			return true
+		})
+	}
 }
 
 // acted notes that a rule acts on the packet that has just entered.
@@ -116,8 +147,13 @@ func (v *Views) acted(r *Rule, p *Packet) {
 	a.Frames[i] = []int{v.here[i]}
 	v.acts = append(v.acts, a)
 	key := openFlow{1 - i, p.Dst.As16(), p.QPN}
+	if p.QPN == qpnGSI {
+		key.qpn = 0
+	}
 	v.open[key] = append(v.open[key], a)
 	if r.Kind == Hold {
+		key.view = i
+		v.open[key] = append(v.open[key], a)
 		v.held[&p.Frame[0]] = a
 		return
 	}
@@ -135,6 +171,9 @@ func (v *Views) left(to *Port, f []byte) {
 		return
 	}
 	n := v.take(i, false, f)
+	if n == 0 {
+		return
+	}
 	a, late := v.held[&f[0]]
 	if late {
 		delete(v.held, &f[0])
@@ -144,16 +183,9 @@ func (v *Views) left(to *Port, f []byte) {
 	if a != nil && a.Sender != i {
 		a.Frames[i] = append(a.Frames[i], n)
 	}
-	if !ok {
-		return
+	if ok {
+		v.follows(i, p, n, a)
 	}
-	key := openFlow{i, p.Dst.As16(), p.QPN}
-	for _, o := range v.open[key] {
-		if o != a && len(o.Frames[i]) == 0 && o.Next[i] == 0 {
-			o.Next[i] = n
-		}
-	}
-	v.open[key] = slices.DeleteFunc(v.open[key], func(o *Act) bool { return o.Next[i] != 0 })
 }
 
 // handled ends what belongs to the packet that entered last.

@@ -41,8 +41,12 @@ func TestViews(t *testing.T) {
 			require.Equal(t, []int{c.sent}, x.Frames[0], "%v", c.rule.Kind)
 			require.Equal(t, c.got, x.Frames[1], "%v", c.rule.Kind)
 			require.Zero(t, x.Sender)
+			if c.rule == hold {
+				require.Equal(t, 5, x.Next[0], "what overtook it")
+			}
 			if c.got == nil {
 				require.Equal(t, c.next, x.Next[1])
+				require.EqualValues(t, 3, x.NextPSN[1])
 			}
 		}
 		require.Equal(t, 1, n, "%v", c.rule.Kind)
