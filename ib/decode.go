@@ -74,6 +74,21 @@ func (p *Packet) Decode(b []byte) DecodeError {
 	return DecodeOK
 }
 
+// DecodeNext parses b as Decode does, but only that in which packets of a run differ: PSN, AckReq, extended
+// headers and payload. The length of b and its first 8 bytes are those of the packet that p holds.
+func (p *Packet) DecodeNext(b []byte) {
+	_ = b[11]
+	w := binary.BigEndian.Uint32(b[8:])
+	p.AckReq = w&(1<<31) != 0
+	p.Resv7 = uint8(w>>24) & 0x7F
+	p.PSN = PSN(w & PSNMask)
+	if h := opcodes[p.Opcode].Headers; h != 0 {
+		p.decodeExtended(h, b[BTHBytes:p.HeaderLen])
+	}
+	end := p.HeaderLen + len(p.Payload)
+	p.Payload = b[p.HeaderLen:end:end]
+}
+
 // decodeExtended reads the headers of h from x, whose length the opcode table
 // gave.
 func (p *Packet) decodeExtended(h Headers, x []byte) {

@@ -34,11 +34,11 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 		case ib.SyndromeACK:
 			sq.onAck(now, p, reached)
 		case ib.SyndromeRNR:
-			sq.progress(now, from)
+			sq.progress(now, from, false)
 			sq.onRNR(now, p, reached)
 			return
 		case ib.SyndromeNAK:
-			sq.progress(now, from)
+			sq.progress(now, from, false)
 			sq.onNAK(now, p, reached)
 			return
 		default:
@@ -53,7 +53,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 			sq.onAtomicAck(now, p)
 		}
 	}
-	sq.progress(now, from)
+	sq.progress(now, from, false)
 	if !reached {
 		sq.impliedNAK(now, p.PSN)
 	}
@@ -102,8 +102,9 @@ func (sq *requester) ackHead(now int64, w *sendWQE) {
 	}
 }
 
-// progress follows up on what was acknowledged since una was from.
-func (sq *requester) progress(now int64, from ib.PSN) {
+// progress follows up on what was acknowledged since una was from: by one packet, or, a packet each, by
+// a run.
+func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	n := span(from, sq.una)
 	if n != 0 && sq.out+sq.in != 0 {
 		sq.discharge(n, span(from, sq.psn))
@@ -124,7 +125,11 @@ func (sq *requester) progress(now int64, from ib.PSN) {
 		}
 	}
 	sq.reads.answered(sq.una)
-	sq.win.onAck(n)
+	if run {
+		sq.win.onRun(n)
+	} else {
+		sq.win.onAck(n)
+	}
 	if sq.qp.cc != nil {
 		sq.qp.cc.ctl.OnAck(now, n*sq.qp.mtu)
 	}
@@ -175,8 +180,7 @@ func (sq *requester) newCredits(p *ib.Packet) {
 func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
 	w := sq.q.at(sq.q.head)
 	info := p.Opcode.Info()
-	sq.inRuns = sq.qp.e.inRun
-	sq.runs = sq.runs || sq.inRuns
+	sq.cameInRun()
 	if info.Headers&ib.HasAETH != 0 {
 		if p.AETH.Syndrome.Kind() != ib.SyndromeACK {
 			sq.badResponse(now, p)

@@ -74,7 +74,8 @@
 //
 // engine.go checks a packet and hands it to a part of its QP: the responder
 // (responder*.go, uc.go, ud.go) if it is a request, the requester
-// (completer.go) if it is a response. Both put the QP on the ready list
+// (completer.go) if it is a response. Packets that follow each other and have most in common go the same way
+// together (run.go). Both put the QP on the ready list
 // (ready.go) when they have something to send; PollTransmit gives the QPs
 // turns, in which responses go before requests. A QP with congestion control
 // (congestion.go) has shorter turns, of what its rate admits, and leaves the

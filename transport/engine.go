@@ -30,6 +30,7 @@ type Engine struct {
 	rx    ib.Packet // the packet being handled
 	inRun bool      // it came in a run
 	now   int64     // the time of the last call: completions in a ring have it
+	run   runState  // the run that it is handled with
 }
 
 // New returns an engine without QPs. An [ArgError] names what is wrong with
@@ -89,13 +90,10 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 		e.handleMulticast(now, p, rx)
 		return
 	}
-	qp := e.lastQP
-	if qp == nil || qp.num != p.DestQP {
-		if qp = e.qps[p.DestQP]; qp == nil {
-			e.drop(now, p, &e.counters.DropNoQP, "no such QP")
-			return
-		}
-		e.lastQP = qp
+	qp := e.find(p.DestQP)
+	if qp == nil {
+		e.drop(now, p, &e.counters.DropNoQP, "no such QP")
+		return
 	}
 	info := p.Opcode.Info()
 	if !e.admit(now, qp, p, info, rx) {
@@ -128,36 +126,52 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	}
 }
 
-// admit checks that a packet is one that the QP may receive: transport, state,
-// addresses, P_Key and Q_Key. It counts what it refuses.
+// find returns the QP of a number, or nil.
+func (e *Engine) find(n ib.QPN) *QP {
+	if qp := e.lastQP; qp != nil && qp.num == n {
+		return qp
+	}
+	qp := e.qps[n]
+	if qp != nil {
+		e.lastQP = qp
+	}
+	return qp
+}
+
+// admit checks that a packet is one that the QP may receive. It counts what it refuses.
 func (e *Engine) admit(now int64, qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) bool {
-	c := &e.counters
-	if info.Transport != qp.typ && (info.Transport != ib.TransportCNP || qp.typ == ib.UD) {
-		e.drop(now, p, &c.DropQPType, "opcode of another transport")
-		return false
-	}
-	if !qp.receives(info) {
-		e.drop(now, p, &c.DropState, "QP not ready")
-		return false
-	}
-	if qp.typ == ib.UD {
-		if !e.isLocal(rx.Dst) {
-			e.drop(now, p, &c.DropAddress, "not to an address of this device")
-			return false
-		}
-	} else if rx.Src != qp.path.Dst || rx.Dst != qp.path.Src {
-		e.drop(now, p, &c.DropAddress, "not from or to an address of the connection")
-		return false
-	}
-	if !ib.PKeyDefault.Match(p.PKey) {
-		e.drop(now, p, &c.DropPKey, "P_Key")
-		return false
-	}
-	if qp.typ == ib.UD && p.DETH.QKey != qp.attr.QKey {
-		e.drop(now, p, &c.DropQKey, "Q_Key")
+	c, why := e.refusal(qp, p, info, rx)
+	if c != nil {
+		e.drop(now, p, c, why)
 		return false
 	}
 	return true
+}
+
+// refusal says why the QP may not receive a packet, by transport, state, addresses, P_Key and
+// Q_Key, and what counts that: nil if it may.
+func (e *Engine) refusal(qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) (counter *uint64, why string) {
+	c := &e.counters
+	if info.Transport != qp.typ && (info.Transport != ib.TransportCNP || qp.typ == ib.UD) {
+		return &c.DropQPType, "opcode of another transport"
+	}
+	if !qp.receives(info) {
+		return &c.DropState, "QP not ready"
+	}
+	if qp.typ == ib.UD {
+		if !e.isLocal(rx.Dst) {
+			return &c.DropAddress, "not to an address of this device"
+		}
+	} else if rx.Src != qp.path.Dst || rx.Dst != qp.path.Src {
+		return &c.DropAddress, "not from or to an address of the connection"
+	}
+	if !ib.PKeyDefault.Match(p.PKey) {
+		return &c.DropPKey, "P_Key"
+	}
+	if qp.typ == ib.UD && p.DETH.QKey != qp.attr.QKey {
+		return &c.DropQKey, "Q_Key"
+	}
+	return nil, ""
 }
 
 // receives reports whether a packet of an opcode is taken in the QP's state

@@ -49,6 +49,7 @@ type loopOptions struct {
 	onRelease func()
 	tracer    Tracer
 	gso       bool
+	iova      uint64 // of the regions; 0 for their addresses
 }
 
 func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
@@ -63,7 +64,7 @@ func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
 	s.pd, err = s.mem.AllocPD()
 	require.NoError(t, err)
 	s.region, err = s.mem.Register(s.pd, mem.RegionAttr{
-		Bytes: s.data, OnRelease: o.onRelease,
+		Bytes: s.data, OnRelease: o.onRelease, IOVA: o.iova, IOVASet: o.iova != 0,
 		Access: mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.MWBind | mem.FlushGlobal,
 	})
 	require.NoError(t, err)

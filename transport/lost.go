@@ -18,7 +18,7 @@ import (
 // to return the error from where the access was.
 
 // HandlePackets is HandlePacket for each of rx, in order, and contains faults of registered
-// memory.
+// memory. Packets that differ in little are handled together: see run.go.
 func (e *Engine) HandlePackets(now int64, rx []RxPacket) {
 	for len(rx) > 0 {
 		rx = rx[e.handleUpTo(now, rx):]
@@ -31,13 +31,25 @@ func (e *Engine) handleUpTo(now int64, rx []RxPacket) (n int) {
 	defer func() {
 		if v := recover(); v != nil {
 			e.lose(v)
+			n += e.endRun(1)
 			e.faulted(now, e.lastQP, &e.rx)
-			n++
 		}
 	}()
+	run := 0 // so many are alike
 	for n < len(rx) {
-		e.HandlePacket(now, &rx[n])
-		n++
+		if run < 2 {
+			run = runLength(rx[n:])
+		}
+		done := 0
+		if run > 1 {
+			done = e.handleRun(now, rx[n:n+run])
+		}
+		if done == 0 {
+			e.HandlePacket(now, &rx[n])
+			done = 1
+		}
+		n += done
+		run -= done
 	}
 	return n
 }

@@ -36,6 +36,8 @@ type pair struct {
 	// hold, if it returns true, keeps the engines from sending for now, as a
 	// shell does that handles a batch of packets first.
 	hold func() bool
+	// together, if set, returns for how long packets wait for others, to be handled as one batch.
+	together func() int64
 	// log is every packet sent since the last look at it, lost ones included.
 	log     []*flight
 	logging bool
@@ -318,9 +320,7 @@ func (p *pair) step(limit int64) bool {
 	p.countStep()
 	p.now = max(p.now, at)
 	if i >= 0 {
-		f := p.flying[i]
-		p.flying = append(p.flying[:i], p.flying[i+1:]...)
-		p.deliver(f)
+		p.deliver(p.arrivals(i)...)
 	} else {
 		for _, e := range p.ends {
 			if e.eng != nil && e.awayTo <= p.now {
@@ -343,23 +343,51 @@ func (p *pair) countStep() {
 	}
 }
 
-func (p *pair) deliver(f *flight) {
-	to := f.from.peer()
+// take removes packet i from the wire.
+func (p *pair) take(i int) *flight {
+	f := p.flying[i]
+	p.flying = append(p.flying[:i], p.flying[i+1:]...)
+	return f
+}
+
+// arrivals takes packet i from the wire, and those to the same end that arrive next and soon enough.
+func (p *pair) arrivals(i int) []*flight {
+	fs := []*flight{p.take(i)}
+	if p.together == nil {
+		return fs
+	}
+	for until := p.now + p.together(); ; {
+		at, i, ok := p.next()
+		if !ok || i < 0 || at > until || p.flying[i].from != fs[0].from {
+			return fs
+		}
+		p.now = max(p.now, at)
+		fs = append(fs, p.take(i))
+	}
+}
+
+func (p *pair) deliver(fs ...*flight) {
+	to := fs[0].from.peer()
 	if to.eng == nil {
-		to.inbox = append(to.inbox, f)
+		to.inbox = append(to.inbox, fs...)
 		return
 	}
-	if p.watcher != nil {
-		p.watcher.arrived(f)
+	batch := make([]transport.RxPacket, len(fs))
+	for i, f := range fs {
+		if p.watcher != nil {
+			p.watcher.arrived(f)
+		}
+		batch[i] = f.rx
+		batch[i].Data = bytes.Clone(f.data)
 	}
-	rx := f.rx
-	rx.Data = append([]byte(nil), f.data...)
-	to.eng.HandlePacket(p.now, &rx)
-	// The engine must not hold on to the bytes, nor have touched them.
-	if !bytes.Equal(f.data, rx.Data) {
-		p.t.Fatalf("%v: the engine changed the packet", f)
+	to.eng.HandlePackets(p.now, batch)
+	for i, f := range fs {
+		// The engine must not hold on to the bytes, nor have touched them.
+		if !bytes.Equal(f.data, batch[i].Data) {
+			p.t.Fatalf("%v: the engine changed the packet", f)
+		}
+		clear(batch[i].Data)
 	}
-	clear(rx.Data)
 }
 
 // run goes on until nothing is left to happen: no packet on the wire and no

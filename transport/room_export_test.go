@@ -16,3 +16,6 @@ func (e *Engine) RoomUsed() int {
 
 // FlightSize returns the bound of what is on its way to an address.
 func (e *Engine) FlightSize(to netip.Addr) int { return e.flights[to].size }
+
+// PacketsInRuns returns how many received packets were handled as runs.
+func (e *Engine) PacketsInRuns() uint64 { return e.run.all }

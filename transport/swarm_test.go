@@ -22,9 +22,11 @@ import (
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N
 func TestSwarm(t *testing.T) {
 	var sum transport.Counters
+	var inRuns uint64
 	n := seeds.Run(t, seeds.Fewer(150), func(t *testing.T, seed uint64) {
 		for _, e := range runSwarm(t, seed, nil).p.ends {
 			addCounters(&sum, e.eng.Counters())
+			inRuns += e.eng.PacketsInRuns()
 		}
 	})
 	t.Logf("%+v", sum)
@@ -42,6 +44,7 @@ func TestSwarm(t *testing.T) {
 		"rate cuts":       sum.RateCuts,
 		"pacing holds":    sum.PacingHolds,
 		"stale responses": sum.DropBadResponse,
+		"packets in runs": inRuns,
 	} {
 		if v == 0 {
 			t.Errorf("no %s in %d seeds", name, n)
@@ -85,6 +88,7 @@ type swarmOptions struct {
 	awayPct    int  // chance, at a packet, that an end falls behind
 	room       [2]transport.Room
 	gso        [2]bool
+	together   int64 // longest time that packets wait for others, ns; 0 for not at all
 }
 
 func drawSwarm(rng *rand.Rand) swarmOptions {
@@ -188,6 +192,13 @@ func (o *swarmOptions) drawRuns(rng *rand.Rand) {
 	}
 }
 
+// drawTogether lets packets be handled in batches, so that there are runs among them, cut anywhere.
+func (o *swarmOptions) drawTogether(rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		o.together = 1 + rng.Int64N(50*us)
+	}
+}
+
 // drawAway lets ends fall behind now and then, for up to two ACK timeouts: packets
 // wait in front of them while the clock goes on, and their own timers come due.
 func (o *swarmOptions) drawAway(rng *rand.Rand) {
@@ -208,6 +219,8 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	o.drawRoom(away)
 	o.drawRuns(rand.New(rand.NewPCG(seed, 0x650)))
 	o.drawProbes(rand.New(rand.NewPCG(seed, 0x7a11)))
+	batches := rand.New(rand.NewPCG(seed, 0x2045))
+	o.drawTogether(batches)
 	t.Logf("seed %d: %+v", seed, o)
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room, gso: o.gso, cqe: swarmCQEs, bytes: o.links * flowBytes})
 	p.logging = seeds.One() // then a failure shows the last packets
@@ -216,8 +229,11 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	if o.holdPct > 0 {
 		p.hold = func() bool { return rng.IntN(100) < o.holdPct }
 	}
+	if o.together > 0 {
+		p.together = func() int64 { return batches.Int64N(o.together) }
+	}
 	s := &swarm{t: t, p: p, o: o, rng: rng, marks: marks, away: away}
-	if o.holdPct == 0 && !o.poison {
+	if o.holdPct == 0 && !o.poison && o.together == 0 {
 		// A trace shows cause and effect only if the engine answers each packet
 		// before the next one comes.
 		watch(t, p, transport.DefaultSeqNAKRearmNs)

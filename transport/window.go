@@ -73,6 +73,15 @@ func (w *window) onAck(n int) {
 	}
 }
 
+// onRun is onAck for n packets, one at a time.
+func (w *window) onRun(n int) {
+	for n > 0 && w.size != w.max {
+		k := min(n, max(w.size-w.acked, 1))
+		w.onAck(k)
+		n -= k
+	}
+}
+
 // onLoss closes the window after a packet was lost.
 func (w *window) onLoss() { w.shrink(2) }
 

@@ -1,0 +1,254 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+)
+
+// A run is packets that arrive one after the other and differ in nothing but PSN, which counts up, AckReq,
+// the extended headers and the payload. What they have in common is checked once: opcode, QP, its state,
+// addresses, P_Key, what the QP allows, the length. What is left for each is what it does.
+//
+// A run has no effect that its packets by themselves would not have: whatever a packet might meet that is not in
+// this file makes it one by itself, which HandlePacket takes. TestRunsAreAsPackets plays the same packets both ways.
+// Faults of memory are contained as ever: what was done up to the packet that met one is done.
+
+// runState is the run that is being handled.
+type runState struct {
+	size int    // of each packet, bytes; 0 for none
+	done int    // packets
+	all  uint64 // packets of all runs so far
+}
+
+// runs are the opcodes of which there are runs.
+var runs = [256]bool{
+	ib.RCWriteMiddle: true, ib.RCSendMiddle: true, ib.RCReadRespMiddle: true,
+	ib.RCWriteOnly: true, ib.RCSendOnly: true, ib.RCReadRespOnly: true,
+}
+
+// runLength returns how many of rx are a run. A packet with a congestion mark is in none.
+func runLength(rx []RxPacket) int {
+	a := &rx[0]
+	if len(a.Data) < ib.BTHBytes || !runs[a.Data[0]] || a.TrafficClass&ECNMask == ECNCE {
+		return 1
+	}
+	const ackReq = 1 << 31
+	head := binary.BigEndian.Uint64(a.Data)
+	last := binary.BigEndian.Uint32(a.Data[8:]) &^ ackReq
+	n := 1
+	for n < len(rx) {
+		b := &rx[n]
+		if len(b.Data) != len(a.Data) || binary.BigEndian.Uint64(b.Data) != head {
+			break
+		}
+		w := binary.BigEndian.Uint32(b.Data[8:]) &^ ackReq
+		if w != last&^ib.PSNMask|(last+1)&ib.PSNMask ||
+			b.TrafficClass != a.TrafficClass || b.InRun != a.InRun || b.Src != a.Src || b.Dst != a.Dst {
+			break
+		}
+		last = w
+		n++
+	}
+	return n
+}
+
+// handleRun handles packets that are a run, or the first few of them, and returns how many: 0 if the first is to be
+// handled by itself. Who traces sees packets.
+func (e *Engine) handleRun(now int64, rx []RxPacket) int {
+	p := &e.rx
+	if e.cfg.Tracer != nil || p.Decode(rx[0].Data) != ib.DecodeOK {
+		return 0
+	}
+	qp, info := e.find(p.DestQP), p.Opcode.Info()
+	if qp == nil {
+		return 0
+	}
+	if c, _ := e.refusal(qp, p, info, &rx[0]); c != nil {
+		return 0
+	}
+	e.inRun = rx[0].InRun
+	e.run.size = len(rx[0].Data)
+	if info.Response {
+		qp.sq.handleRun(now, p, rx)
+	} else {
+		qp.resp.handleRun(now, p, rx)
+	}
+	return e.endRun(0)
+}
+
+// endRun counts the packets of a run that were handled, and more that were begun, and returns how many these are.
+func (e *Engine) endRun(more int) int {
+	n := e.run.done + more
+	if e.run.size > 0 {
+		e.counters.RcvdPkts += uint64(n)
+		e.counters.RcvdBytes += uint64(n * e.run.size)
+		e.run.all += uint64(n)
+	}
+	e.run.size, e.run.done = 0, 0
+	return n
+}
+
+// handleRun executes packets of SENDs and WRITEs, p the first of them, until one is refused.
+func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
+	qp, run, info := r.qp, &r.qp.e.run, p.Opcode.Info()
+	if p.PSN != psnOf(r.next) || r.fatal.active || r.checkSequence(info) != pass ||
+		r.checkRights(p, info) != pass || r.checkLength(p, info) != pass {
+		return
+	}
+	if info.Pos&ib.Last == 0 {
+		rx = rx[:r.msg.runRoom(info, len(p.Payload), len(rx))]
+	}
+	if len(rx) == 0 {
+		return
+	}
+	if qp.state == StateRTR || qp.watchFirst {
+		qp.commEstablished()
+	}
+	if r.nak.latch != nakNone {
+		r.stopNAK()
+	}
+	if info.Pos&ib.Last == 0 {
+		r.placeRun(p, info, rx)
+		return
+	}
+	for i := range rx {
+		if i > 0 {
+			p.DecodeNext(rx[i].Data)
+		}
+		var v verdict
+		if info.Op == ib.OpWrite {
+			v = r.doWrite(p, info)
+		} else if v = r.takeBuffers(); v == pass {
+			v = r.doSend(p, info)
+		}
+		if v != pass {
+			r.refuse(now, p, v)
+			run.done++
+			return
+		}
+		r.executed(p, info)
+		run.done++
+	}
+}
+
+// runRoom returns how many of n MIDDLE packets with size bytes each fit in the message, whose memory
+// is there: the next might be one too many.
+func (m *message) runRoom(info *ib.OpcodeInfo, size, n int) int {
+	if info.Op == ib.OpWrite {
+		if !m.view.Valid() || m.length <= m.done {
+			return 0
+		}
+		return min(n, int(m.length-m.done-1)/size)
+	}
+	if !m.sgl.Valid() {
+		return 0
+	}
+	return min(n, int(min(m.cur.Left(), MaxMessage-uint64(m.done)))/size)
+}
+
+// placeRun executes MIDDLE packets, of which runRoom has said that they can be.
+func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
+	m, run := &r.msg, &r.qp.e.run
+	size, from := len(p.Payload), p.HeaderLen
+	write := info.Op == ib.OpWrite
+	for i := range rx {
+		b := rx[i].Data
+		if write {
+			copy(m.view.Bytes[m.done:], b[from:from+size])
+		} else {
+			m.cur.CopyIn(b[from : from+size])
+		}
+		m.done += uint32(size)
+		r.next++
+		if b[8]&0x80 != 0 {
+			r.acknowledge()
+		}
+		run.done++
+	}
+}
+
+// handleRun takes responses to READs, p the first of them. The one before it was the last that was
+// taken, so that nothing is implied but that they came.
+func (sq *requester) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
+	q := &sq.q
+	rx = rx[:min(len(rx), span(sq.una, sq.end))]
+	if len(rx) == 0 || p.PSN != sq.una || q.head == q.tail {
+		return
+	}
+	if info := p.Opcode.Info(); info.Pos&ib.Last == 0 {
+		sq.deliverRun(now, p, rx)
+	} else {
+		sq.completeRun(now, p, rx)
+	}
+}
+
+// deliverRun takes MIDDLE responses to the READ at head.
+func (sq *requester) deliverRun(now int64, p *ib.Packet, rx []RxPacket) {
+	w, mtu := sq.q.at(sq.q.head), sq.qp.mtu
+	idx := uint32(span(w.psn, sq.una))
+	if w.op != WRRead || len(p.Payload) != mtu || p.Pad != 0 || idx >= w.npkts-1 {
+		return
+	}
+	rx = rx[:min(len(rx), int(w.npkts-1-idx))]
+	c, off := &sq.rx, idx*uint32(mtu)
+	if c.seek(sq, sq.q.head, mem.LocalWrite, off) != mem.FaultNone || c.cur.Left() < uint64(len(rx)*mtu) {
+		return
+	}
+	sq.cameInRun()
+	from := p.HeaderLen
+	for i := range rx {
+		c.cur.CopyIn(rx[i].Data[from : from+mtu])
+		sq.qp.e.run.done++
+	}
+	first := sq.una
+	sq.una = first.Add(len(rx))
+	sq.progress(now, first, true)
+}
+
+// completeRun takes ONLY responses, each all that a READ is still missing.
+func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
+	q, run, first := &sq.q, &sq.qp.e.run, sq.una
+	for i := range rx {
+		if i > 0 {
+			p.DecodeNext(rx[i].Data)
+		}
+		if q.head == q.tail || sq.qp.state == StateErr {
+			break
+		}
+		w := q.at(q.head)
+		idx := uint32(span(w.psn, sq.una))
+		off := idx * uint32(sq.qp.mtu)
+		if w.op != WRRead || w.state != wqeBegun || idx >= w.npkts || int(p.Pad) != ib.PadFor(len(p.Payload)) ||
+			p.AETH.Syndrome.Kind() != ib.SyndromeACK {
+			break
+		}
+		want := sq.qp.mtu
+		if idx == w.npkts-1 {
+			want = int(w.length - off)
+		}
+		if want == 0 || len(p.Payload) != want {
+			break
+		}
+		if i == 0 {
+			sq.cameInRun()
+		}
+		sq.newCredits(p)
+		there := sq.deliver(now, off, p.Payload)
+		run.done++
+		if !there {
+			break
+		}
+		sq.ackHead(now, w)
+	}
+	if run.done > 0 {
+		sq.progress(now, first, true)
+	}
+}
+
+// cameInRun notes how a response to a READ came.
+func (sq *requester) cameInRun() {
+	sq.inRuns = sq.qp.e.inRun
+	sq.runs = sq.runs || sq.inRuns
+}
