@@ -49,6 +49,7 @@ type loopOptions struct {
 	onRelease func()
 	tracer    Tracer
 	gso       bool
+	room      Room
 	iova      uint64 // of the regions; 0 for their addresses
 }
 
@@ -58,7 +59,7 @@ func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
 	var err error
 	s.e, err = New(Config{
 		GIDs: []netip.Addr{s.addr}, MTU: ib.MTU4096, Mem: s.mem,
-		Rand: rand.NewChaCha8([32]byte{seed}), Tuning: o.tuning, Tracer: o.tracer, GSO: o.gso,
+		Rand: rand.NewChaCha8([32]byte{seed}), Tuning: o.tuning, Tracer: o.tracer, GSO: o.gso, Room: o.room,
 	})
 	require.NoError(t, err)
 	s.pd, err = s.mem.AllocPD()

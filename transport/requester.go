@@ -229,6 +229,9 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 			break
 		}
 		n++
+		if w.npkts > 3 && n < len(batch) {
+			n += sq.repeat(now, w, batch[n-1:])
+		}
 	}
 	if n > 0 {
 		// Sent slowly, the packet that asks for an answer may be long behind the

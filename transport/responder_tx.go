@@ -136,6 +136,12 @@ func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 			return n
 		}
 		a.at++
+		if k := int(min(uint64(len(batch)-n), a.last-a.at)); op == ib.RCReadRespMiddle && k > 0 && runsOut {
+			from := (a.at-a.first)*mtu - s.base
+			putRun(batch[n-1:n+k], s.view.Bytes[from:from+uint64(k)*mtu], psnOf(a.at))
+			a.at += uint64(k)
+			n += k
+		}
 	}
 	return n
 }

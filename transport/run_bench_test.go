@@ -88,3 +88,48 @@ func benchmarkRuns(b *testing.B, op WROpcode, size int, together bool) {
 		}
 	}
 }
+
+// BenchmarkSendRuns measures what the sending engine does for a packet of long messages: of WRITEs, and of responses to READs.
+func BenchmarkSendRuns(b *testing.B) {
+	for _, op := range []WROpcode{WRWrite, WRSend, WRRead} {
+		b.Run(fmt.Sprintf("%v/1MiB", op), func(b *testing.B) {
+			l := newLoop(b, loopOptions{gso: true})
+			wr := SendWR{
+				Opcode: op, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 1<<20)},
+				RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+			}
+			recv := RecvWR{SGList: []SGE{l.b.at(0, 1<<20)}}
+			from, to := l.a, l.b
+			if op == WRRead {
+				from, to = to, from
+			}
+			var wc [4]WC
+			packets := 0
+			b.ReportAllocs()
+			b.StopTimer()
+			b.ResetTimer()
+			for packets < b.N {
+				l.now += 1000
+				if op == WRSend {
+					require.NoError(b, l.b.qp.PostRecv(&recv))
+				}
+				require.NoError(b, l.a.qp.PostSend(l.now, &wr))
+				for l.a.scq.Poll(wc[:]) == 0 {
+					if op == WRRead {
+						l.carry(to, from)
+					}
+					b.StartTimer()
+					n := from.e.PollTransmit(l.now, l.batch)
+					b.StopTimer()
+					packets += n
+					for i := range l.batch[:n] {
+						l.buf = append(l.batch[i].AppendTo(l.buf[:0]), 0, 0, 0, 0)
+						to.e.HandlePacket(l.now, &RxPacket{Src: from.addr, Dst: to.addr, InRun: true, Data: l.buf})
+					}
+					l.carry(to, from)
+					l.b.rcq.Poll(wc[:])
+				}
+			}
+		})
+	}
+}

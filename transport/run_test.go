@@ -17,8 +17,8 @@ import (
 // fewCQEs make for completion queues that overflow, since nobody looks into them.
 const fewCQEs = 50
 
-// twins are two engines that are told the same, but one gets its packets together and the other one by one. Their peer
-// hears the first. All that can be seen of them is to be the same: what they send, completions, events, timers,
+// twins are two engines that are told the same, but one gets and makes its packets together and the other one by one. Their
+// peer hears the first. All that can be seen of them is to be the same: what they send, completions, events, timers,
 // counters, attributes, memory.
 type twins struct {
 	t    *testing.T
@@ -53,6 +53,9 @@ func newTwins(t *testing.T, rng *rand.Rand) *twins {
 			EndToEndCredits: percent(30), DisableAckCoalesce: percent(30), WholeMessages: percent(30), LossProbeNs: -1,
 		},
 		attr: func(a *QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic, a.MaxUnackedPackets = deep, deep, window },
+	}
+	if percent(30) {
+		w.o.room = Room{Size: 1 << (12 + rng.IntN(6)), PerPacket: 1 + rng.IntN(800), PerByte: rng.IntN(3), RunPerPacket: 60, RunPerByte: 1}
 	}
 	if percent(5) {
 		w.o.cqe = fewCQEs
@@ -126,6 +129,9 @@ func (w *twins) step() {
 			_ = w.peer.qp.PostSend(w.now, &wr)
 		}
 	case k < 50:
+		if op == WRRead && w.o.room.Size != 0 {
+			op = WRWrite // of what READs take of the room each packet gives a part back, and parts are rounded
+		}
 		for i := range many {
 			_ = w.both(func(_ int, s *side) error {
 				wr := w.wr(op, size, s, w.peer.region, off, roff+i%3*size)
@@ -170,11 +176,13 @@ func (w *twins) exchange(n int) {
 	w.toTwins = w.carry(w.toTwins, w.batch[0][:got], w.peer, w.two[0])
 	var sent [2][][]byte
 	for i, s := range w.two {
+		runsOut = i == 0
 		got = s.e.PollTransmit(w.now, w.batch[i][:n])
 		for k := range got {
 			sent[i] = append(sent[i], w.batch[i][k].AppendTo(nil))
 		}
 	}
+	runsOut = true
 	require.Equal(w.t, sent[1], sent[0], "what they send")
 	w.toPeer = w.carry(w.toPeer, w.batch[0][:got], w.two[0], w.peer)
 }
