@@ -68,7 +68,7 @@ func (e *Engine) handleRun(now int64, rx []RxPacket) int {
 	if c, _ := e.refusal(qp, p, info, &rx[0]); c != nil {
 		return 0
 	}
-	e.inRun = rx[0].InRun
+	e.now, e.inRun = now, rx[0].InRun
 	e.run.size = len(rx[0].Data)
 	if info.Response {
 		qp.sq.handleRun(now, p, rx)

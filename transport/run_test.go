@@ -272,8 +272,8 @@ func (w *twins) look(s *side) string {
 	if w.o.cqe != fewCQEs {
 		cqs = [2][]WC{completions(s.scq), completions(s.rcq)}
 	}
-	return fmt.Sprintf("completions %+v\nevents %v\ncounters %+v\nattributes %+v\ntimer %v %v\nonly ACKs %v", cqs, events, s.e.Counters(), attr,
-		at, armed, s.e.OnlyAcks())
+	return fmt.Sprintf("completions %+v\nevents %v\ncounters %+v\nattributes %+v\ntimer %v %v\nonly ACKs %v\nnow %v", cqs, events,
+		s.e.Counters(), attr, at, armed, s.e.OnlyAcks(), s.e.now)
 }
 
 func (w *twins) compare() {
