@@ -101,6 +101,8 @@ struct goroce_core {
 	uint32_t version; /* GOROCE_CORE_VERSION */
 	uint32_t size;	  /* of this structure */
 
+	void (*started)(void); /* does nothing: a thread that has called it is known to Go */
+
 	int (*open)(struct goroce_open *o, goroce_handle *device);
 	int (*close)(goroce_handle device);
 	int (*query)(goroce_handle device, struct goroce_attr *attr);

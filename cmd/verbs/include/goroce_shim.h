@@ -12,8 +12,9 @@ const struct goroce_core *goroce_core_get(void);
 /* goroce_core_symbol finds another function of the Go half, such as the table of RDMA-CM. */
 void *goroce_core_symbol(const char *name);
 
-/* goroce_forked reports whether this is a child of fork that may not use the devices of its parent; it says so
- * once on standard error. Calls are to fail with ENODEV then. */
+/* goroce_forked has to be called before each call of the Go half, by every function that a program calls. It reports
+ * whether this is a child of fork, which may not use the devices of its parent, and says so once on standard error: calls
+ * are to fail with ENODEV then. Otherwise the thread is known to Go afterwards. */
 int goroce_forked(void);
 
 /* The handles of objects in the Go half. */

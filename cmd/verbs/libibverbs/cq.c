@@ -7,7 +7,7 @@
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	struct shim_channel *ch = calloc(1, sizeof *ch);
 	if (!ch)
 		return null_errno(ENOMEM);
@@ -40,8 +40,10 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 	pthread_mutex_unlock(&ch->context->mutex);
 	if (busy)
 		return EBUSY;
-	if (!shim_forked)
+	if (!shim_forked) {
+		shim_meet();
 		core->destroy_channel(to_channel(ch)->handle);
+	}
 	close(ch->fd);
 	free(ch);
 	return 0;
@@ -49,10 +51,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
 {
-	if (shim_refused()) {
-		errno = ENODEV;
-		return -1;
-	}
+	ENTER_MINUS();
 	uint64_t cookie;
 	int e;
 	do {
@@ -81,7 +80,7 @@ EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 
 struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	if (cqe < 1 || vector < 0 || vector >= c->num_comp_vectors)
 		return null_errno(EINVAL);
 	struct shim_cq *q = calloc(1, sizeof *q);
@@ -117,7 +116,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *contex
 
 EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	int e = core->resize_cq(to_cq(cq)->handle, &cqe);
 	if (!e)
 		cq->cqe = cqe;
@@ -126,7 +125,7 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	struct shim_cq *q = to_cq(cq);
 	uint32_t comp = 0, async = 0;
 	int e = core->destroy_cq(q->handle, &comp, &async);
@@ -142,9 +141,14 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
-int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc) { return core->poll_cq(to_cq(cq)->handle, n, wc); }
+int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	shim_meet();
+	return core->poll_cq(to_cq(cq)->handle, n, wc);
+}
 
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
+	shim_meet();
 	return core->req_notify_cq(to_cq(cq)->handle, solicited_only);
 }

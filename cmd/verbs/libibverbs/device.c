@@ -190,10 +190,13 @@ static bool polling(void)
 
 struct ibv_context *shim_open(struct shim_device *d)
 {
-	REFUSE_NULL();
+	if (shim_refused())
+		return null_errno(ENODEV);
 	int e = shim_load();
 	if (e)
 		return null_errno(e);
+	ENTER_NULL();
+	shim_check_signals();
 	struct shim_context *x = calloc(1, sizeof *x);
 	if (!x)
 		return null_errno(ENOMEM);
@@ -250,7 +253,11 @@ EXPORT int ibv_close_device(struct ibv_context *c)
 {
 	struct shim_context *x = to_context(c);
 	shim_contexts_remove(x);
-	int e = shim_forked ? 0 : core->close(x->handle);
+	int e = 0;
+	if (!shim_forked) {
+		shim_meet();
+		e = core->close(x->handle);
+	}
 	close(c->async_fd);
 	pthread_mutex_destroy(&c->mutex);
 	free(x);

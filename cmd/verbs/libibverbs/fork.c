@@ -19,7 +19,14 @@ bool shim_refused(void)
 	return true;
 }
 
-EXPORT int goroce_forked(void) { return shim_refused(); }
+EXPORT int goroce_forked(void)
+{
+	if (shim_refused())
+		return 1;
+	if (core)
+		shim_meet();
+	return 0;
+}
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_context *contexts;

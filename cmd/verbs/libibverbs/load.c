@@ -1,5 +1,6 @@
 // Loading the Go half, when the first device is opened.
 #include "shim.h"
+#include "signals.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -54,9 +55,12 @@ static void load_once(void)
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	shim_before_go();
 	library = open_core();
 	goroce_core_table_fn *table = library ? (goroce_core_table_fn *)dlsym(library, "goroce_core_table") : NULL;
 	const struct goroce_core *c = table ? table() : NULL;
+	if (c)
+		shim_after_go((void *)table);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!c)
 		shim_say("%s: %s belongs beside libibverbs.so.1", dlerror(), CORE_NAME);

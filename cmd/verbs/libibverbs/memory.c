@@ -3,7 +3,7 @@
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	struct ibv_pd *pd = calloc(1, sizeof *pd);
 	if (!pd)
 		return null_errno(ENOMEM);
@@ -18,7 +18,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	int e = core->dealloc_pd(pd->handle);
 	if (!e)
 		free(pd);
@@ -27,7 +27,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	struct ibv_mr *mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return null_errno(ENOMEM);
@@ -65,6 +65,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
+	shim_meet();
 	struct goroce_mr a = {.addr = addr, .length = length, .iova = (uintptr_t)addr, .access = (uint32_t)access};
 	int e = core->rereg_mr(mr->handle, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0, &a);
 	if (e) {
@@ -87,7 +88,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	int e = core->dereg_mr(mr->handle);
 	if (!e)
 		free(mr);
@@ -96,7 +97,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 
 struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	struct ibv_mw *mw = calloc(1, sizeof *mw);
 	if (!mw)
 		return null_errno(ENOMEM);
@@ -113,7 +114,7 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int shim_dealloc_mw(struct ibv_mw *mw)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	int e = core->dealloc_mw(mw->handle);
 	if (!e)
 		free(mw);
@@ -122,6 +123,6 @@ int shim_dealloc_mw(struct ibv_mw *mw)
 
 int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	return core->bind_mw(to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
 }

@@ -5,7 +5,7 @@
 
 static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint64_t send_ops, bool extended)
 {
-	REFUSE_NULL();
+	ENTER_NULL();
 	if (a->qp_type == IBV_QPT_RAW_PACKET || a->qp_type == IBV_QPT_XRC_SEND || a->qp_type == IBV_QPT_XRC_RECV ||
 	    a->qp_type == IBV_QPT_DRIVER)
 		return null_errno(EOPNOTSUPP);
@@ -66,7 +66,8 @@ EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->
 
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
-	REFUSE_INT();
+	ENTER_INT();
+	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
 	if (!e && mask & IBV_QP_STATE)
 		qp->state = a->qp_state;
@@ -75,7 +76,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	(void)mask; // all attributes are known
 	int e = core->query_qp(to_qp(qp)->handle, a);
 	if (e)
@@ -96,7 +97,7 @@ EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, 
 
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	REFUSE_INT();
+	ENTER_INT();
 	uint32_t async = 0;
 	int e = core->destroy_qp(to_qp(qp)->handle, &async);
 	if (e)
@@ -109,18 +110,17 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	return 0;
 }
 
-// Enhanced connection establishment: there are no options to agree on.
+// Enhanced connection establishment: there are no options to agree on, which is said as rdma-core says it.
 EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	(void)qp;
-	if (ece->comp_mask)
-		return EINVAL;
-	return ece->vendor_id || ece->options ? EOPNOTSUPP : 0;
+	(void)qp, (void)ece;
+	errno = EOPNOTSUPP;
+	return EOPNOTSUPP;
 }
 
 EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
 	(void)qp;
 	memset(ece, 0, sizeof *ece);
-	return 0;
+	return EOPNOTSUPP;
 }

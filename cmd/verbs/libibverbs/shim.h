@@ -22,6 +22,7 @@
 
 #include "../include/goroce_core.h"
 #include "../include/goroce_shim.h"
+#include "signals.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -34,8 +35,11 @@ void shim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* fork.c: true in a child of fork that has inherited open devices. */
 extern bool shim_forked;
 bool shim_refused(void); /* also says so, once */
-#define REFUSE_INT() do { if (UNLIKELY(shim_refused())) return ENODEV; } while (0)
-#define REFUSE_NULL() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return NULL; } } while (0)
+
+/* Every function that calls the Go half begins with one of these. */
+#define ENTER_INT() do { if (UNLIKELY(shim_refused())) return ENODEV; shim_meet(); } while (0)
+#define ENTER_NULL() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
+#define ENTER_MINUS() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return -1; } shim_meet(); } while (0)
 
 /* device.c */
 struct shim_device {

@@ -1,0 +1,108 @@
+/*
+ * Files that programs look for before they believe that there is an RDMA device. UCX and others want
+ * /dev/infiniband/uverbs0 to be a character device that they may open; without a kernel module there is none. Where
+ * the file is not there, /dev/null answers in its place. All other paths are passed on as they are.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _LARGEFILE64_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define NEXT(type, name) \
+	static type *next; \
+	if (!next) \
+		next = (type *)dlsym(RTLD_NEXT, name)
+
+static int has_number(const char *s)
+{
+	return *s && !s[strspn(s, "0123456789")];
+}
+
+// stand_in returns the path to use.
+static const char *stand_in(const char *path)
+{
+	static const char dir[] = "/dev/infiniband/";
+	if (!path || strncmp(path, dir, sizeof dir - 1))
+		return path;
+	const char *name = path + sizeof dir - 1;
+	if (strcmp(name, "rdma_cm") && (strncmp(name, "uverbs", 6) || !has_number(name + 6)))
+		return path;
+	int saved = errno;
+	if (syscall(SYS_faccessat, AT_FDCWD, path, F_OK))
+		path = "/dev/null";
+	errno = saved;
+	return path;
+}
+
+typedef int stat_fn(const char *, struct stat *);
+typedef int stat64_fn(const char *, struct stat64 *);
+EXPORT int stat(const char *path, struct stat *s) { NEXT(stat_fn, "stat"); return next(stand_in(path), s); }
+EXPORT int stat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "stat64"); return next(stand_in(path), s); }
+EXPORT int lstat(const char *path, struct stat *s) { NEXT(stat_fn, "lstat"); return next(stand_in(path), s); }
+EXPORT int lstat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "lstat64"); return next(stand_in(path), s); }
+
+// What stat was in programs that were built before glibc 2.33.
+typedef int xstat_fn(int, const char *, struct stat *);
+typedef int xstat64_fn(int, const char *, struct stat64 *);
+EXPORT int __xstat(int version, const char *path, struct stat *s);
+EXPORT int __xstat(int version, const char *path, struct stat *s)
+{
+	NEXT(xstat_fn, "__xstat");
+	return next(version, stand_in(path), s);
+}
+EXPORT int __xstat64(int version, const char *path, struct stat64 *s);
+EXPORT int __xstat64(int version, const char *path, struct stat64 *s)
+{
+	NEXT(xstat64_fn, "__xstat64");
+	return next(version, stand_in(path), s);
+}
+
+typedef int fstatat_fn(int, const char *, struct stat *, int);
+EXPORT int fstatat(int dir, const char *path, struct stat *s, int flags)
+{
+	NEXT(fstatat_fn, "fstatat");
+	return next(dir, stand_in(path), s, flags);
+}
+
+typedef int statx_fn(int, const char *, int, unsigned int, struct statx *);
+EXPORT int statx(int dir, const char *path, int flags, unsigned int mask, struct statx *s)
+{
+	NEXT(statx_fn, "statx");
+	return next(dir, stand_in(path), flags, mask, s);
+}
+
+typedef int access_fn(const char *, int);
+EXPORT int access(const char *path, int mode) { NEXT(access_fn, "access"); return next(stand_in(path), mode); }
+typedef int faccessat_fn(int, const char *, int, int);
+EXPORT int faccessat(int dir, const char *path, int mode, int flags)
+{
+	NEXT(faccessat_fn, "faccessat");
+	return next(dir, stand_in(path), mode, flags);
+}
+
+typedef int open_fn(const char *, int, ...);
+#define OPEN(name) \
+	EXPORT int name(const char *path, int flags, ...) \
+	{ \
+		mode_t mode = 0; \
+		if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \
+			va_list args; \
+			va_start(args, flags); \
+			mode = va_arg(args, mode_t); \
+			va_end(args); \
+		} \
+		NEXT(open_fn, #name); \
+		return next(stand_in(path), flags, mode); \
+	}
+OPEN(open)
+OPEN(open64)

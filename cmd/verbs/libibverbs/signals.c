@@ -1,0 +1,296 @@
+/*
+ * The signals of the program, and those that Go needs.
+ *
+ * Go code runs on small stacks of its own, also when a thread of the program has called it. So a handler of the
+ * program must run on the alternate stack that Go gives each such thread: all handlers get SA_ONSTACK. Go needs
+ * SIGSEGV and SIGBUS, to turn an access to registered memory that the program has unmapped into an error of the
+ * queue pair: both are handled here, which passes faults in Go code on to Go, and all others to whatever the program
+ * has asked for. Every other signal is as it was before the Go half was loaded.
+ *
+ * Therefore this library has sigaction and signal of its own, under the version that libc's have, so that the
+ * programs and libraries that are linked get these. Where the lookup does not find them, as for a program that
+ * loads this library by dlopen, shim_check_signals looks from time to time what has changed.
+ */
+#include "signals.h"
+#include "shim.h"
+#include "../include/goroce_hook.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+static sigaction_fn *libc_sigaction(void)
+{
+	static _Atomic(sigaction_fn *) found;
+	sigaction_fn *f = atomic_load(&found);
+	if (!f) {
+		f = (sigaction_fn *)dlsym(RTLD_NEXT, "sigaction");
+		atomic_store(&found, f);
+	}
+	return f;
+}
+
+static bool catches(const struct sigaction *a)
+{
+	return a->sa_flags & SA_SIGINFO || (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN);
+}
+
+// faults are the two signals that are shared with Go.
+static const int faults[] = {SIGSEGV, SIGBUS};
+static int fault_index(int sig) { return sig == SIGSEGV ? 0 : sig == SIGBUS ? 1 : -1; }
+
+static struct {
+	atomic_bool on;		     // Go is there
+	struct sigaction program[2]; // what the program has asked for
+	struct sigaction go[2];
+	uintptr_t text, text_end; // of the Go half
+	atomic_flag lock;	  // of program; taken with all signals blocked
+} shared = {.lock = ATOMIC_FLAG_INIT};
+
+static void lock(sigset_t *old)
+{
+	sigset_t all;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, old);
+	while (atomic_flag_test_and_set_explicit(&shared.lock, memory_order_acquire))
+		;
+}
+
+static void unlock(const sigset_t *old)
+{
+	atomic_flag_clear_explicit(&shared.lock, memory_order_release);
+	pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
+// pc_of returns where a signal has interrupted its thread.
+static uintptr_t pc_of(const ucontext_t *u)
+{
+#if defined(__x86_64__)
+	return (uintptr_t)u->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	return (uintptr_t)u->uc_mcontext.pc;
+#elif defined(__riscv)
+	return (uintptr_t)u->uc_mcontext.__gregs[REG_PC];
+#else
+#error "say where the program counter of a ucontext_t is"
+#endif
+}
+
+static bool in_go(const siginfo_t *info, const ucontext_t *u)
+{
+	if (info->si_code <= 0) // sent by somebody
+		return false;
+	uintptr_t pc = pc_of(u);
+	return pc >= shared.text && pc < shared.text_end;
+}
+
+// default_action does what would have happened without a handler.
+static void default_action(int sig, const siginfo_t *info)
+{
+	struct sigaction a = {.sa_handler = SIG_DFL};
+	libc_sigaction()(sig, &a, NULL);
+	// A fault happens again when this returns. What was sent has to be sent again.
+	if (info->si_code <= 0)
+		syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), sig);
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	int i = fault_index(sig), saved = errno;
+	if (in_go(info, context)) {
+		// Go's handler runs with everything blocked. The mask comes back with the context.
+		sigset_t all;
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, NULL);
+		shared.go[i].sa_sigaction(sig, info, context);
+		errno = saved;
+		return;
+	}
+	sigset_t old;
+	lock(&old);
+	struct sigaction a = shared.program[i];
+	if (catches(&a) && a.sa_flags & SA_RESETHAND)
+		shared.program[i].sa_handler = SIG_DFL, shared.program[i].sa_flags &= ~SA_SIGINFO;
+	unlock(&old);
+	if (!catches(&a)) {
+		if (a.sa_handler == SIG_DFL || info->si_code > 0) // a fault cannot be ignored
+			default_action(sig, info);
+		errno = saved;
+		return;
+	}
+	sigset_t mask = a.sa_mask;
+	if (!(a.sa_flags & SA_NODEFER))
+		sigaddset(&mask, sig);
+	pthread_sigmask(SIG_BLOCK, &mask, NULL);
+	errno = saved;
+	if (a.sa_flags & SA_SIGINFO)
+		a.sa_sigaction(sig, info, context);
+	else
+		a.sa_handler(sig);
+}
+
+static const struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER};
+
+// shim_sigaction is sigaction of libc, for a program that shares its process with Go.
+int shim_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	int i = fault_index(sig);
+	if (i >= 0 && atomic_load(&shared.on)) {
+		sigset_t mask;
+		lock(&mask);
+		struct sigaction before = shared.program[i];
+		if (act)
+			shared.program[i] = *act;
+		unlock(&mask);
+		if (old)
+			*old = before;
+		return 0;
+	}
+	struct sigaction on_stack;
+	if (act && catches(act)) {
+		on_stack = *act;
+		on_stack.sa_flags |= SA_ONSTACK;
+		act = &on_stack;
+	}
+	return libc_sigaction()(sig, act, old);
+}
+
+EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old) { return shim_sigaction(sig, act, old); }
+
+static sighandler_t install(int sig, sighandler_t handler, int flags, bool block)
+{
+	struct sigaction a = {.sa_handler = handler, .sa_flags = flags}, old;
+	sigemptyset(&a.sa_mask);
+	if (block)
+		sigaddset(&a.sa_mask, sig);
+	if (handler == SIG_ERR || sig < 1 || sig >= NSIG) {
+		errno = EINVAL;
+		return SIG_ERR;
+	}
+	return shim_sigaction(sig, &a, &old) ? SIG_ERR : old.sa_handler;
+}
+
+EXPORT sighandler_t signal(int sig, sighandler_t handler) { return install(sig, handler, SA_RESTART, true); }
+EXPORT sighandler_t __sysv_signal(int sig, sighandler_t handler)
+{
+	return install(sig, handler, (int)(SA_RESETHAND | SA_NODEFER), false);
+}
+
+// find_text finds the code of the library that a function is in.
+struct where {
+	uintptr_t address, start, end;
+};
+
+static int find_text(struct dl_phdr_info *info, size_t size, void *data)
+{
+	(void)size;
+	struct where *w = data;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t start = info->dlpi_addr + p->p_vaddr;
+		if (p->p_type == PT_LOAD && p->p_flags & PF_X && w->address >= start && w->address < start + p->p_memsz) {
+			w->start = start;
+			w->end = start + p->p_memsz;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static struct sigaction before[NSIG];
+
+void shim_before_go(void)
+{
+	for (int sig = 1; sig < NSIG; sig++)
+		if (libc_sigaction()(sig, NULL, &before[sig]))
+			before[sig] = (struct sigaction){.sa_handler = SIG_DFL};
+}
+
+void shim_after_go(void *function)
+{
+	struct where w = {.address = (uintptr_t)function};
+	dl_iterate_phdr(find_text, &w);
+	shared.text = w.start;
+	shared.text_end = w.end;
+	for (int sig = 1; sig < NSIG; sig++) {
+		int i = fault_index(sig);
+		struct sigaction a = before[sig];
+		if (i >= 0) {
+			libc_sigaction()(sig, NULL, &shared.go[i]);
+			shared.program[i] = a;
+			continue;
+		}
+		if (catches(&a))
+			a.sa_flags |= SA_ONSTACK;
+		libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
+	}
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		libc_sigaction()(faults[i], &ours, NULL);
+	atomic_store(&shared.on, true);
+}
+
+// A preloaded libgoroce_hook.so comes before this library and hands the calls on.
+static bool hooked;
+
+__attribute__((constructor)) static void join_hook(void)
+{
+	goroce_hook_join_fn *join = (goroce_hook_join_fn *)dlsym(RTLD_DEFAULT, "goroce_hook_join");
+	if (join) {
+		join(shim_sigaction);
+		hooked = true;
+	}
+}
+
+// interposed reports whether the program's calls of sigaction get here.
+static bool interposed(void)
+{
+	static atomic_int known; // 1: no, 2: yes
+	int k = atomic_load(&known);
+	if (!k) {
+		k = hooked || dlsym(RTLD_DEFAULT, "sigaction") == (void *)sigaction ? 2 : 1;
+		atomic_store(&known, k);
+	}
+	return k == 2;
+}
+
+void shim_check_signals(void)
+{
+	if (!atomic_load(&shared.on) || interposed())
+		return;
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction now;
+		if (libc_sigaction()(sig, NULL, &now))
+			continue;
+		int i = fault_index(sig);
+		if (i >= 0) {
+			if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault)
+				continue;
+			sigset_t mask;
+			lock(&mask);
+			shared.program[i] = now;
+			unlock(&mask);
+			libc_sigaction()(sig, &ours, NULL);
+		} else if (catches(&now) && !(now.sa_flags & SA_ONSTACK)) {
+			now.sa_flags |= SA_ONSTACK;
+			libc_sigaction()(sig, &now, NULL);
+		}
+	}
+}
+
+__thread bool shim_thread_known __attribute__((tls_model("initial-exec")));
+
+void shim_meet_thread(void)
+{
+	// The first call of a thread makes it known to Go, which unblocks some signals meanwhile, such as SIGPROF, and
+	// leaves them so.
+	sigset_t mask;
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	core->started();
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	shim_thread_known = true;
+}
