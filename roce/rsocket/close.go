@@ -106,26 +106,34 @@ func (c *Conn) closeWrite() error {
 	c.cl.set(time.Now().Add(lingerTime))
 	defer c.cl.set(time.Time{})
 	for {
-		switch {
-		case c.closed:
-			return net.ErrClosed
-		case c.err != nil:
-			return c.err
-		case c.s.byeRecvd:
-			return syscall.ENOTCONN
-		case c.s.canControl():
-			what := uint32(ctrlShutdown)
-			if c.s.finRecvd || c.noRead {
-				what = ctrlDisconnect // that was the last direction
-			}
-			c.s.control(what, &c.cmsg)
-			c.postControl()
-			return nil
+		if done, err := c.sayFin(); done || err != nil {
+			return err
 		}
 		if err := c.wait(&c.cl); err != nil {
 			return err
 		}
 	}
+}
+
+// sayFin tells the peer that nothing more will be written, if that can be said now. wmu and mu are held.
+func (c *Conn) sayFin() (done bool, err error) {
+	switch {
+	case c.closed:
+		return false, net.ErrClosed
+	case c.err != nil:
+		return false, c.err
+	case c.s.byeRecvd:
+		return false, syscall.ENOTCONN
+	case !c.s.canControl():
+		return false, nil
+	}
+	what := uint32(ctrlShutdown)
+	if c.s.finRecvd || c.noRead {
+		what = ctrlDisconnect // that was the last direction
+	}
+	c.s.control(what, &c.cmsg)
+	c.postControl()
+	return true, nil
 }
 
 // CloseRead ends reading: Read returns io.EOF, also where one is waiting. What

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,6 +65,8 @@ type Conn struct {
 	looked time.Duration // how long it lingers
 	gone   chan struct{} // closed when it does no more
 	left   *list.Element // under host.mu
+
+	notify atomic.Pointer[func()] // see Notify
 
 	cmsg message // for control messages
 	cwr  verbs.SendWR

@@ -112,6 +112,12 @@ func (r *receiver) unread(most int) (buf, off, n int) {
 	return g.buf, g.off + g.read, min(most, g.fill-g.read)
 }
 
+// unreadAt is unread for all that is unread of a stretch, counted from the oldest.
+func (r *receiver) unreadAt(i int) (buf, off, n int) {
+	g := &r.out[(r.oldest+i)%grants]
+	return g.buf, g.off + g.read, g.fill - g.read
+}
+
 // take marks n of the unread bytes as read.
 func (r *receiver) take(n int) {
 	r.ready -= n

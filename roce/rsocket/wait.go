@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
@@ -14,6 +15,8 @@ import (
 type waiter struct {
 	deadline
 	parked bool // under Conn.mu: waits for wake
+	try    bool // under Conn.mu: does not wait, see TryRead; has looked once
+	looked bool
 	sig    chan struct{}
 }
 
@@ -26,6 +29,14 @@ func (w *waiter) init() {
 // while waiting. One waiter waits for completions and handles them; the others
 // wait for it.
 func (c *Conn) wait(w *waiter) error {
+	if w.try {
+		if w.looked {
+			return syscall.EAGAIN
+		}
+		w.looked = true
+		c.look()
+		return nil
+	}
 	cancel := w.done()
 	if isClosed(cancel) {
 		return c.canceled(w)

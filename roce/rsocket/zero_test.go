@@ -54,6 +54,7 @@ func TestZeroValues(t *testing.T) {
 		"ListenConfig":  {&ListenConfig{}, (*ListenConfig)(nil)},
 		"Config":        {&Config{}, (*Config)(nil)},
 		"LingerStats":   {&LingerStats{}, (*LingerStats)(nil)},
+		"Readiness":     {&Readiness{}, (*Readiness)(nil)},
 		"Addr":          {&Addr{}},
 		"ProtocolError": {&ProtocolError{}, (*ProtocolError)(nil)},
 	}

@@ -1,0 +1,243 @@
+package rsocket
+
+import (
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// The calls of this file never wait. They are for programs that have a way of their own to wait for many things, as
+// those that were written for poll(2) have: they call until syscall.EAGAIN is returned, and again when
+// the function given to Notify is called. On a device in polling mode somebody has to call all the time.
+
+// Readiness is what further calls on a connection would find.
+type Readiness struct {
+	Readable bool // TryRead has data, the end of the data, or an error
+	Writable bool // TryWrite has room, or an error
+	// Over: nothing can be read or written any more, but for data that has come already.
+	Over bool
+	// Err is why, if that was not by the will of either side.
+	Err error
+	// Drained: the peer's adapter has all that was written.
+	Drained bool
+}
+
+// Notify has f called when something has come, once for each call of ReadyOrNotify, by whoever makes the device
+// move, with its lock held: f must not wait, nor call anything of this stack; a write to an eventfd is what
+// it is for. nil ends it; a call that has begun may still be going on then.
+func (c *Conn) Notify(f func()) {
+	if !c.valid() {
+		return
+	}
+	if f == nil {
+		c.notify.Store(nil)
+	} else {
+		c.notify.Store(&f)
+	}
+}
+
+// onEvent tells the application of a completion that it waits for.
+func (c *Conn) onEvent(*verbs.CQ) {
+	if f := c.notify.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// Ready looks what there is.
+func (c *Conn) Ready() Readiness { return c.readiness(false) }
+
+// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called without a
+// change, too.
+func (c *Conn) ReadyOrNotify() Readiness { return c.readiness(true) }
+
+func (c *Conn) readiness(notify bool) Readiness {
+	if !c.valid() {
+		return Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
+	}
+	c.mu.Lock()
+	defer c.leave()
+	if !c.closed && c.err == nil {
+		if notify {
+			if err := c.cq.RequestNotify(false); err != nil {
+				c.fail(err)
+			}
+		}
+		c.look() // what came before the request makes no event
+	}
+	return Readiness{
+		Readable: c.closed || c.noRead || c.s.rcv.ready > 0 || c.readEnd() != nil,
+		// As much as keeps a large TryWrite from coming back with nothing.
+		Writable: c.writeEnd() != nil || c.s.snd.data(maxTransfer) > 0,
+		Over:     c.closed || c.err != nil || c.s.byeRecvd || c.s.finRecvd && c.s.finSent,
+		Err:      c.err,
+		Drained:  c.closed || c.err != nil || c.s.byeRecvd || c.s.sends == 0,
+	}
+}
+
+// TryRead is Read that does not wait: with nothing to read it returns syscall.EAGAIN.
+func (c *Conn) TryRead(p []byte) (int, error) {
+	if !c.valid() {
+		return 0, errInvalid
+	}
+	if len(p) == 0 {
+		return 0, c.usable("read")
+	}
+	if !c.rmu.TryLock() {
+		return 0, syscall.EAGAIN
+	}
+	c.rd.begin(c)
+	n, err := c.read(p)
+	c.rd.end(c)
+	c.rmu.Unlock()
+	return n, c.tried("read", err)
+}
+
+// TryPeek is TryRead that leaves the data where it is.
+func (c *Conn) TryPeek(p []byte) (int, error) {
+	if !c.valid() {
+		return 0, errInvalid
+	}
+	if !c.rmu.TryLock() {
+		return 0, syscall.EAGAIN
+	}
+	defer c.rmu.Unlock()
+	n, err := c.peek(p)
+	return n, c.tried("read", err)
+}
+
+func (c *Conn) peek(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.leave()
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.noRead:
+		return 0, io.EOF
+	}
+	if c.s.rcv.ready == 0 {
+		c.look()
+	}
+	if c.s.rcv.ready == 0 {
+		if err := c.readEnd(); err != nil {
+			return 0, err
+		}
+		return 0, syscall.EAGAIN
+	}
+	for i := 0; n < len(p) && i < c.s.rcv.held; i++ {
+		buf, off, k := c.s.rcv.unreadAt(i)
+		n += copy(p[n:], c.recv[buf].mem[off:off+k])
+	}
+	return n, nil
+}
+
+// TryWrite is Write that does not wait: it writes what there is room for, and returns syscall.EAGAIN if that is
+// nothing.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	return c.tryWriting("write", func() (int, error) { return c.write(p) })
+}
+
+// TryWriteAt is WriteAt that does not wait, as TryWrite.
+func (c *Conn) TryWriteAt(p []byte, off int64) (int, error) {
+	return c.tryWriting("write", func() (int, error) { return c.writeAt(p, off) })
+}
+
+// TryMap is Map that does not wait: it returns syscall.EAGAIN if the peer cannot be told now.
+func (c *Conn) TryMap(buf []byte, off int64) (m *Mapping, err error) {
+	_, err = c.tryWriting("map", func() (n int, err error) {
+		m, err = c.mapBuf(buf, off)
+		return 0, err
+	})
+	return m, err
+}
+
+func (c *Conn) tryWriting(op string, f func() (int, error)) (int, error) {
+	if !c.valid() {
+		return 0, errInvalid
+	}
+	if !c.wmu.TryLock() {
+		return 0, syscall.EAGAIN
+	}
+	c.wr.begin(c)
+	n, err := f()
+	c.wr.end(c)
+	c.wmu.Unlock()
+	if n > 0 && err == syscall.EAGAIN {
+		err = nil
+	}
+	return n, c.tried(op, err)
+}
+
+// TryCloseWrite is CloseWrite that does not wait: it returns syscall.EAGAIN if the peer cannot be told now, and is
+// to be called again then. Nothing can be written any more in any case.
+func (c *Conn) TryCloseWrite() error {
+	if !c.valid() {
+		return errInvalid
+	}
+	c.endWriting()
+	defer c.wmu.Unlock()
+	c.mu.Lock()
+	defer c.leave()
+	if c.s.finSent && !c.closed {
+		return nil
+	}
+	if !c.s.canControl() {
+		c.look()
+	}
+	done, err := c.sayFin()
+	if err == nil && !done {
+		err = syscall.EAGAIN
+	}
+	return c.tried("close", err)
+}
+
+// TryDisconnect ends both directions and tells the peer, which Close does, too. It returns syscall.EAGAIN until the
+// peer's adapter has everything, and is to be called again then. After that Close has nothing to wait for.
+func (c *Conn) TryDisconnect() error {
+	if !c.valid() {
+		return errInvalid
+	}
+	c.endWriting()
+	defer c.wmu.Unlock()
+	c.mu.Lock()
+	defer c.leave()
+	if c.closed {
+		return nil
+	}
+	c.look()
+	if !c.finished() {
+		return syscall.EAGAIN
+	}
+	return nil
+}
+
+// endWriting lets nobody write any more, and takes wmu.
+func (c *Conn) endWriting() {
+	c.mu.Lock()
+	c.noWrite = true
+	c.mu.Unlock()
+	c.wr.kill()
+	c.wmu.Lock()
+}
+
+// tried is opError, but for what tells no more than to try again.
+func (c *Conn) tried(op string, err error) error {
+	if err == nil || err == syscall.EAGAIN {
+		return err
+	}
+	return opError(op, c.laddr, c.raddr, err)
+}
+
+// begin makes what follows a call that does not wait; its one look is before it. The lock of the direction is held.
+func (w *waiter) begin(c *Conn) {
+	c.mu.Lock()
+	w.try, w.looked = true, false
+	c.mu.Unlock()
+}
+
+func (w *waiter) end(c *Conn) {
+	c.mu.Lock()
+	w.try = false
+	c.mu.Unlock()
+}
