@@ -13,8 +13,9 @@ const (
 	// a process can map on amd64.
 	DefaultMaxRegionBytes uint64 = 1 << 46
 	// DefaultQuarantine is how many freed key indices are kept from being drawn
-	// again. It costs 36 to 90 bytes an index in use, none before.
-	DefaultQuarantine = 1 << 16
+	// again. Each takes up to 68 bytes of the table of keys, so a device that registers and
+	// deregisters without end comes to half a MiB and stays there.
+	DefaultQuarantine = 1 << 13
 
 	// MaxSGE is the number of elements of a scatter/gather list.
 	MaxSGE = 32

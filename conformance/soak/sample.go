@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -37,13 +38,25 @@ func (s *Sample) settled() bool {
 // open counts the connections that the program has.
 type open struct{ conns, streams atomic.Int64 }
 
+// collect collects until nothing goes any more. What a pool holds lives for two collections; what a cleanup or a
+// weak pointer has to do with goes after one or two more, and takes others along.
+func collect() {
+	const collections = 10
+	for least, i := uint64(math.MaxUint64), 0; i < collections; i++ {
+		runtime.GC()
+		var m runtime.MemStats
+		if runtime.ReadMemStats(&m); i >= 3 && m.HeapAlloc >= least {
+			break
+		}
+		least = m.HeapAlloc
+	}
+	debug.FreeOSMemory()
+}
+
 // take measures this process, after a collection if it is to be exact.
 func take(d *verbs.Device, o *open, exact bool) (Sample, error) {
 	if exact {
-		// What a pool holds lives for two collections, and finalizers and cleanups run after one.
-		runtime.GC()
-		runtime.GC()
-		debug.FreeOSMemory()
+		collect()
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
