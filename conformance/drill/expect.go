@@ -188,6 +188,11 @@ func (p *player) compareNum(a *arg, got uint64, key bool) (string, error) {
 	if err != nil || got == want {
 		return "", err
 	}
+	for _, e := range a.alts {
+		if alt, err := p.eval(e, key); err != nil || alt == got {
+			return "", err
+		}
+	}
 	if a.key == "psn" || a.key == "len" || a.key == "dlen" || a.key == "msn" {
 		return fmt.Sprintf("%s is %d, and not %d", a.key, int64(got), int64(want)), nil
 	}

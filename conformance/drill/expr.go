@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// expr is a sum such as "$i*1024+0x10", from left to right without precedence. A name stands
-// for the object of that name: its address, or its key in a field that is a key.
+// expr is a sum of products such as "a+$i*1024^1"; "^" is exclusive or, at the rank of "+". A name
+// stands for the object of that name: its address, or its key in a field that is a key.
 type expr struct {
 	at    place
 	terms []term
@@ -80,8 +80,9 @@ func (e expr) refs(use func(name string, variable bool) error) error {
 
 // eval computes the value; lookup knows the names.
 func (e expr) eval(lookup func(name string, variable bool) (uint64, error)) (uint64, error) {
-	var v uint64
-	for _, t := range e.terms {
+	var sum, product uint64
+	op := byte('+') // of the product
+	for i, t := range e.terms {
 		n := t.num
 		if t.ref != "" {
 			var err error
@@ -89,18 +90,26 @@ func (e expr) eval(lookup func(name string, variable bool) (uint64, error)) (uin
 				return 0, fmt.Errorf("%v: %w", e.at, err)
 			}
 		}
-		switch t.op {
-		case '+':
-			v += n
-		case '-':
-			v -= n
-		case '*':
-			v *= n
-		case '^':
-			v ^= n
+		if t.op == '*' {
+			product *= n
+			continue
 		}
+		if i > 0 {
+			sum = combine(sum, op, product)
+		}
+		op, product = t.op, n
 	}
-	return v, nil
+	return combine(sum, op, product), nil
+}
+
+func combine(sum uint64, op byte, n uint64) uint64 {
+	switch op {
+	case '-':
+		return sum - n
+	case '^':
+		return sum ^ n
+	}
+	return sum + n
 }
 
 // dataSpec is the contents of a payload or of memory.

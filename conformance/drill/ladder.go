@@ -2,6 +2,8 @@ package drill
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,8 +83,10 @@ func (p *player) describe(d Datagram) string {
 			fmt.Fprintf(&t, " psn=%#x", v)
 		case "qpn", "mig", "pad", "srcqp", "syndrome", "key", "qkey":
 			if f.name == "key" {
-				fmt.Fprintf(&t, " key=%#x", v)
+				fmt.Fprintf(&t, " key=%s", p.keyText(v))
 			}
+		case "va":
+			fmt.Fprintf(&t, " va=%s", p.addressText(v))
 		case "timer":
 			if pk.AETH.Syndrome>>5 == 1 {
 				fmt.Fprintf(&t, " timer=%d", v)
@@ -110,6 +114,30 @@ func (p *player) describe(d Datagram) string {
 		t.WriteString(" (wrong ICRC)")
 	}
 	return t.String()
+}
+
+// addressText shows an address as a script would write it.
+func (p *player) addressText(v uint64) string {
+	for _, name := range slices.Sorted(maps.Keys(p.regions)) {
+		if m := p.regions[name]; v >= m.Addr() && v-m.Addr() < max(uint64(m.Len()), 1) {
+			return fmt.Sprintf("%s+%d", name, v-m.Addr())
+		}
+	}
+	return fmt.Sprintf("%#x", v)
+}
+
+func (p *player) keyText(v uint64) string {
+	for _, name := range slices.Sorted(maps.Keys(p.regions)) {
+		if uint64(p.regions[name].RKey()) == v && v != 0 {
+			return name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.windows)) {
+		if uint64(p.windows[name]) == v {
+			return name
+		}
+	}
+	return fmt.Sprintf("%#x", v)
 }
 
 // endOf is the drill's end of the queue pair that a packet is for or from.

@@ -111,7 +111,7 @@ type arg struct {
 	at      place
 	key     string
 	num     expr
-	span    expr // an address given without a key
+	alts    []expr // "1|2": further values that are as good
 	time    time.Duration
 	data    dataSpec
 	word    string

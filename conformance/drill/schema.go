@@ -178,7 +178,21 @@ func (p *parser) value(s *step, key string, k argKind, v word) (err error) {
 	a := arg{at: v.at, key: key}
 	switch k {
 	case argNum, argSpan:
-		a.num, err = p.num(v)
+		one, rest, more := strings.Cut(v.text, "|")
+		if more && s.verb[0] != '<' && s.verb != "done" {
+			return errAt(v.at, "%q: only what is expected has alternatives", v.text)
+		}
+		for col := v.at.col + len(one) + 1; more; {
+			var alt string
+			alt, rest, more = strings.Cut(rest, "|")
+			e, err := p.num(word{place{v.at.file, v.at.line, col}, alt})
+			if err != nil {
+				return err
+			}
+			a.alts = append(a.alts, e)
+			col += len(alt) + 1
+		}
+		a.num, err = p.num(word{v.at, one})
 		if err == nil && k == argSpan && (p.names[a.num.terms[0].ref] != objMR || a.num.terms[0].vr) {
 			err = errAt(v.at, "%q does not begin with a region", v.text)
 		}

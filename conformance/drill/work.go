@@ -185,12 +185,10 @@ func (p *player) compareWC(s *step, wc peer.WC) error {
 		if s.arg(f.key) == nil {
 			continue
 		}
-		want, err := p.num(s, f.key, 0)
-		if err != nil {
+		if why, err := p.compareNum(s.arg(f.key), f.got, f.key == "inv"); err != nil {
 			return err
-		}
-		if f.got != want {
-			return differ(s, "%s is %#x, and not %#x", f.key, f.got, want)
+		} else if why != "" {
+			return differ(s, "%s", why)
 		}
 	}
 	for _, f := range []struct {
