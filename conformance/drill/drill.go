@@ -63,12 +63,13 @@ const (
 	NeedCM          Feature = "cm"   // a listener of RDMA-CM at the peer
 	NeedIPv6        Feature = "ipv6" // both ends have IPv6 addresses
 	NeedStranger    Feature = "stranger"
+	NeedWindow      Feature = "window" // memory windows of type 2
 )
 
 // quirkRxeFlush is a peer whose FLUSH has rxe's ICRC: see ib.ICRC.ChecksumFlushRxe.
 const quirkRxeFlush Feature = "rxe_flush"
 
-var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger}
+var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger, NeedWindow}
 
 // Profile names a set of expectations. A longer name is a variant of a shorter one: what is
 // for "rxe" holds for "rxe-6.1", too.

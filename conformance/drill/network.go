@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/goroce/goroce/conformance/peer"
@@ -84,6 +85,8 @@ func (t *network) Has(f Feature) bool {
 		return t.cfg.Peer.Caps().Flush
 	case NeedAtomicWrite:
 		return t.cfg.Peer.Caps().AtomicWrite
+	case NeedWindow:
+		return true
 	case NeedCM:
 		return t.cfg.Listen != nil
 	case NeedIPv6:
@@ -175,12 +178,14 @@ type UDPConfig struct {
 	Peer, Local, Stranger map[peer.Family]netip.Addr
 }
 
-// LoopbackUDP are addresses that every Linux machine has, for IPv4.
+// LoopbackUDP are addresses that every Linux machine has, for IPv4. They depend on the process, so that
+// several runs do not meet.
 func LoopbackUDP() UDPConfig {
-	at := func(s string) map[peer.Family]netip.Addr {
-		return map[peer.Family]netip.Addr{peer.V4: netip.MustParseAddr(s)}
+	n := os.Getpid()
+	at := func(last byte) map[peer.Family]netip.Addr {
+		return map[peer.Family]netip.Addr{peer.V4: netip.AddrFrom4([4]byte{127, 128 + byte(n>>8)&0x7f, byte(n), last})}
 	}
-	return UDPConfig{at("127.77.91.1"), at("127.77.91.2"), at("127.77.91.3")}
+	return UDPConfig{at(1), at(2), at(3)}
 }
 
 // NewUDP returns the target "udp": this module's device on the udp link, and the drill at another

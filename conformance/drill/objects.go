@@ -13,7 +13,7 @@ import (
 const (
 	defaultMTU      = 1024
 	defaultDepth    = 16
-	defaultTimeout  = 18 // code: 1.07 s, so that timers do not come into what is not about them
+	defaultTimeout  = 0 // none: timers do not come into what is not about them
 	defaultRetry    = 7
 	defaultRNRTimer = 12 // code: 0.64 ms
 	defaultRQ       = 0x1000

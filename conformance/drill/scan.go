@@ -41,12 +41,12 @@ func (w word) value(key string) word {
 }
 
 // isOpWord reports whether a word belongs to the name of an operation or a status: capitals,
-// digits and underscores, with a capital first.
+// digits and underscores, with a capital first; "|" stands between alternatives.
 func (w word) isOpWord() bool {
 	if w.text == "" || w.text[0] < 'A' || w.text[0] > 'Z' {
 		return false
 	}
-	return strings.Trim(w.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
+	return strings.Trim(w.text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_|") == ""
 }
 
 // isName reports whether s can name an object or a variable: a small letter, then small letters,

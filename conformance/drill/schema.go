@@ -34,6 +34,7 @@ var (
 	states   = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 	workOps  = []string{"SEND", "SEND IMM", "SEND INV", "WRITE", "WRITE IMM", "READ", "CMP_SWAP", "FETCH_ADD", "ATOMIC_WRITE", "FLUSH", "LOCAL_INV"}
 	nothing  = "NOTHING"
+	anything = "ANY" // status
 	statuses = map[string]peer.Status{
 		"SUCCESS": peer.Success, "LOC_LEN_ERR": peer.LocLenErr, "LOC_QP_OP_ERR": peer.LocQPOpErr, "LOC_PROT_ERR": peer.LocProtErr, "WR_FLUSH_ERR": peer.WRFlushErr,
 		"MW_BIND_ERR": peer.MWBindErr, "BAD_RESP_ERR": peer.BadRespErr, "LOC_ACCESS_ERR": peer.LocAccessErr, "REM_INV_REQ_ERR": peer.RemInvReqErr,
@@ -55,9 +56,9 @@ var schemas = map[string]schema{
 	"recv":   {args: map[string]argKind{"len": argNum, "count": argNum, "into": argSpan, "id": argNum, "qp": argQP}},
 	"post": {ops: workOps, bare: []string{"fence", "se", "unsignaled"}, args: map[string]argKind{
 		"len": argNum, "local": argSpan, "va": argNum, "key": argNum, "imm": argNum, "inv": argNum, "add": argNum, "cmp": argNum, "swap": argNum, "value": argNum,
-		"plt": argNum, "sel": argNum, "id": argNum, "qp": argQP, "qkey": argNum, "qpn": argNum,
+		"plt": argNum, "sel": argNum, "lkey": argNum, "id": argNum, "qp": argQP, "qkey": argNum, "qpn": argNum,
 	}},
-	"done": {ops: append(statusNames(), nothing), bare: []string{"send", "recv", "imm", "noimm", "inv"}, args: map[string]argKind{
+	"done": {ops: append(statusNames(), nothing, anything), bare: []string{"send", "recv", "imm", "noimm", "inv"}, args: map[string]argKind{
 		"id": argNum, "len": argNum, "imm": argNum, "inv": argNum, "within": argTime, "for": argTime, "qp": argQP,
 	}},
 	"mem":    {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData}, needs: []string{"at", "data"}},
@@ -114,7 +115,12 @@ func (p *parser) plain(s *step, sc *schema, w []word) error {
 		s.op += w[0].text
 		w = w[1:]
 	}
-	if (s.op != "" || sc.ops != nil) && !slices.Contains(sc.ops, s.op) {
+	names := []string{s.op}
+	if s.verb == "done" {
+		names = strings.Split(s.op, "|")
+	}
+	bad := func(op string) bool { return !slices.Contains(sc.ops, op) }
+	if (s.op != "" || sc.ops != nil) && slices.ContainsFunc(names, bad) {
 		if sc.ops == nil {
 			return errAt(s.at, "%s has no operation in capitals", s.verb)
 		}
