@@ -72,13 +72,21 @@ func openLink(a LinkArgs) (link.Link, error) {
 	addrs := []netip.Addr{a.Addr}
 	switch a.Link {
 	case "udp":
-		return udp.Open(addrs, udp.Options{Port: a.Port, DisableGSO: a.NoOffload, DisableGRO: a.NoOffload})
+		return opened(udp.Open(addrs, udp.Options{Port: a.Port, DisableGSO: a.NoOffload, DisableGRO: a.NoOffload}))
 	case "packet":
-		return packet.Open(packet.Options{Addrs: addrs, Port: a.Port, DisableGSO: a.NoOffload})
+		return opened(packet.Open(packet.Options{Addrs: addrs, Port: a.Port, DisableGSO: a.NoOffload}))
 	case "xdp":
-		return xdp.Open(xdp.Options{Addrs: addrs, Port: a.Port, RxFrames: a.Frames})
+		return opened(xdp.Open(xdp.Options{Addrs: addrs, Port: a.Port, RxFrames: a.Frames}))
 	}
 	return nil, fmt.Errorf("no link %q", a.Link)
+}
+
+// opened makes no link of one that could not be opened, instead of a pointer that is nil.
+func opened[L link.Link](l L, err error) (link.Link, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // OpenArgs say which device to open.

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -92,6 +93,10 @@ func TestNodeRefuses(t *testing.T) {
 	_, err = node.Call[node.RawArgs, node.BulkReply](s.a, "RawBulk", node.RawArgs{Size: 64, MTU: 64, Region: 64})
 	require.ErrorContains(t, err, "cannot run", "no link")
 	require.ErrorContains(t, node.Do(s.a, "Open", node.OpenArgs{LinkArgs: node.LinkArgs{Link: "pigeon"}}), "no link")
+	for _, l := range []string{"udp", "packet", "xdp"} {
+		require.Error(t, node.Do(s.a, "RawOpen", node.LinkArgs{Link: l, Addr: netip.MustParseAddr("192.0.2.77"), Port: 1}), "no address of this machine")
+		require.NoError(t, node.Do(s.a, "Close", struct{}{}), "and the node lives")
+	}
 	require.NoError(t, node.Do(s.a, "Close", struct{}{}))
 }
 
