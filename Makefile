@@ -72,8 +72,9 @@ interop-verbs: build verbs bin/interop-verbs
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user
-# without capabilities has it; bench-full takes longer. BENCHFLAGS=-h lists the
-# options.
+# without capabilities has it; bench-full takes longer. Any user can run it, where users may make namespaces; what needs
+# root, the xdp link and socket buffers beyond net.core.rmem_max, is left out then. BENCHFLAGS=-h lists the
+# options; bench compare OLD NEW says what differs between two runs.
 bench:
 	$(GO) run ./bench/cmd/bench -o docs/bench $(BENCHFLAGS)
 	$(GO) run ./bench/cmd/bench -o docs/bench/unprivileged -unprivileged -links udp -items single,scale $(BENCHFLAGS)

@@ -95,6 +95,19 @@ func (n *Net) Offload(on bool) (ok bool) {
 	return true
 }
 
+// SetMTU gives the interfaces an MTU. ok is false if that cannot be done.
+func (n *Net) SetMTU(mtu int) (ok bool) {
+	if !n.Virtual() {
+		return false
+	}
+	for _, s := range []*Side{&n.A, &n.B} {
+		if s.Run(exec.Command("ip", "link", "set", device, "mtu", fmt.Sprint(mtu))) != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Close ends the namespaces, once no process is in them.
 func (n *Net) Close() error {
 	var err error

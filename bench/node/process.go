@@ -35,6 +35,7 @@ func Main() error {
 	if err := drop(); err != nil {
 		return err
 	}
+	cycles = countEvents(unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES)
 	counter, err := mapCounter(os.NewFile(counterFD, "counter"))
 	if err != nil {
 		return err

@@ -13,9 +13,10 @@ import (
 
 // Usage is what a node has used up so far, or uses.
 type Usage struct {
-	CPU  float64 // seconds, user and system
-	Heap uint64  // bytes of live objects, if asked for
-	RSS  uint64  // bytes, if asked for
+	CPU    float64 // seconds, user and system
+	Cycles uint64  // of the CPU, user and system; 0 if they are not counted
+	Heap   uint64  // bytes of live objects, if asked for
+	RSS    uint64  // bytes, if asked for
 }
 
 // Usage returns it; live asks for the memory too, which collects garbage.
@@ -40,6 +41,7 @@ func (n *Node) Usage(live bool, u *Usage) error {
 		return err
 	}
 	u.CPU = float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
+	u.Cycles = cycles.read()
 	return nil
 }
 

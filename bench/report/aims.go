@@ -74,6 +74,9 @@ func named(item, figure, prefix string) func(*Report) float64 {
 	return pick(item, figure, func(c *Case) bool { return strings.HasPrefix(c.Name, prefix) })
 }
 
+// ModeEther is the mode of bulk cases on interfaces of the MTU that most have.
+const ModeEther = "interface MTU 1500"
+
 const (
 	mib   = 1 << 20
 	large = 64 << 20
@@ -94,6 +97,12 @@ func Aims() []Aim {
 			add(op+" of 1 MiB, MTU 4096, 1 MiB regions, "+link+": goodput x TCP", 0.50, 0.65, false, "x", 0, bulk(op, mib, 4096, mib, link, "", "x TCP"))
 			add(op+" of 1 MiB, MTU 1024, 64 MiB regions, "+link+": goodput x TCP", 0.50, 0.65, false, "x", 0, bulk(op, mib, 1024, large, link, "", "x TCP"))
 		}
+		for _, op := range []string{"WRITE", "READ"} {
+			add(op+" of 1 MiB, "+ModeEther+", "+link+": goodput x TCP", none, 1, false, "x", 0, bulk(op, mib, 1024, large, link, ModeEther, "x TCP"))
+			add(op+" of 1 MiB, "+ModeEther+", "+link+": goodput x the link's ceiling with CRC and copy", none, 0.85, false, "x", 0, bulk(op, mib, 1024, large, link, ModeEther, "x ceiling"))
+			add(op+" of 1 MiB, "+ModeEther+", "+link+": CPU seconds per GB x TCP", none, 1.2, true, "x", 0, bulk(op, mib, 1024, large, link, ModeEther, "CPU x TCP"))
+		}
+		add("WRITE of 4 KiB, "+ModeEther+", "+link+": goodput x TCP", none, 1, false, "x", 0, bulk("WRITE", 4096, 1024, large, link, ModeEther, "x TCP"))
 		add("WRITE of 1 MiB, MTU 4096, "+link+": goodput x the link's ceiling with CRC and copy", none, 0.85, false, "x", 0, bulk("WRITE", mib, 4096, large, link, "", "x ceiling"))
 		add("WRITE of 1 MiB, MTU 4096, "+link+": CPU seconds per GB x TCP", 1.6, 1.2, true, "x", 0, bulk("WRITE", mib, 4096, large, link, "", "CPU x TCP"))
 		add("WRITE of 64 B, posted in batches, one QP, "+link, 1.5, 3, false, "M/s", 1e-6, bulk("WRITE", 64, 4096, large, link, "", "messages"))

@@ -34,6 +34,16 @@ func (c *Case) ranged(name string) string {
 	return fmt.Sprintf("%s [%s–%s]", num(f.Median), num(f.Min), num(f.Max))
 }
 
+// spread is how far the farthest round is from the median.
+func (c *Case) spread(name string) string {
+	if f := c.Get(name); f != nil {
+		if s := f.Spread(); !math.IsNaN(s) {
+			return fmt.Sprintf("± %.0f %%", 100*s)
+		}
+	}
+	return "–"
+}
+
 // headlines are the aims that the README of the project shows.
 var headlines = []string{
 	"WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
@@ -62,7 +72,8 @@ func (r *Report) Markdown(why string) []byte {
 	m := &r.Machine
 	p("# Benchmarks\n\nMade by `make bench`; don't edit. The data is in [%s](%s).\n", fileName, fileName)
 	p("Every ratio is of two figures from the same round, measured one after the other; given is the median over %d rounds of", r.Rounds)
-	p("%d ms a measurement, and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.\n", r.RoundMs)
+	p("%d ms a measurement, and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.", r.RoundMs)
+	p("`go run ./bench/cmd/bench compare OLD NEW` says what differs between two runs by more than chance.\n")
 	p("| | |\n|---|---|")
 	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", r.Command, m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
 	for _, l := range r.Links {
@@ -131,17 +142,20 @@ func (r *Report) single(p printer) {
 
 TCP is Go's net.Conn with one write for each message; it reads into and writes from the same memory. The
 ceiling is the same link with packets of the same size, CRC on both sides and one copy, but no protocol: flow control is by
-memory that both processes share. CPU is of both processes. WRITE alone is posted one by one, other small
-messages in batches of 32. Medians of absolute figures need not be in the ratio given.
+memory that both processes share. CPU and cycles are of both processes, cycles as the CPU counts them, if the kernel lets us
+read that: many virtual machines have no such counter. WRITE alone is posted one by one, other small
+messages in batches of 32. Medians of absolute figures need not be in the ratio given; the spread is how far the farthest round is from the median.
+Where no MTU of the interface is given it is 9000.
 An interface takes one xdp link: there device and ceiling are opened in turn, and neither is open while TCP runs. The
 xdp link sends and receives frame by frame: nothing segments in copy mode.
 
 %s
-| | goodput, Gb/s | messages, 1/s | x TCP | x ceiling | CPU, s/GB | CPU x TCP | packets/datagram | sent again |
-|---|---|---|---|---|---|---|---|---|`, r.images("single"))
+| | goodput, Gb/s | spread | messages, 1/s | x TCP | x ceiling | CPU, s/GB | spread | CPU x TCP | cycles/packet | packets/datagram | sent again |
+|---|---|---|---|---|---|---|---|---|---|---|---|`, r.images("single"))
 	for _, c := range r.Of("single") {
-		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x TCP"),
-			c.ranged("x ceiling"), num(c.Value("CPU")), c.ranged("CPU x TCP"), num(c.Value("packets/datagram")), num(c.Value("sent again")))
+		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), c.spread("goodput"), num(c.Value("messages")),
+			c.ranged("x TCP"), c.ranged("x ceiling"), num(c.Value("CPU")), c.spread("CPU"), c.ranged("CPU x TCP"), num(c.Value(CyclesPerPacket)),
+			num(c.Value("packets/datagram")), num(c.Value("sent again")))
 	}
 }
 

@@ -155,6 +155,9 @@ const (
 	XOneEngine   = "x 1 engine"
 )
 
+// CyclesPerPacket is a figure of bulk cases, where the kernel counts cycles.
+const CyclesPerPacket = "cycles/packet"
+
 // links are those that cases are of, in the order of the report.
 func (r *Report) links() []string {
 	var links []string
@@ -209,15 +212,18 @@ func (r *Report) Write(dir string) error {
 	return err
 }
 
-// Read reads the results in a folder.
-func Read(dir string) (*Report, error) {
-	b, err := os.ReadFile(filepath.Join(dir, fileName))
+// Read reads the results in a folder, or a file.
+func Read(path string) (*Report, error) {
+	if filepath.Ext(path) != filepath.Ext(fileName) {
+		path = filepath.Join(path, fileName)
+	}
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("%s: %w", fileName, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &r, nil
 }

@@ -3,8 +3,10 @@ package suite
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
@@ -45,22 +47,27 @@ const opEach = "WRITE each"
 type measured struct {
 	node.BulkReply
 	gbps, msgs, cpu float64 // Gb/s, 1/s, s/GB
+	cycles          float64 // of a message; NaN if they are not counted
 }
 
 // timed runs a bulk measurement with the CPU time of both nodes.
 func (s *Suite) timed(size int, f func() (node.BulkReply, error)) (m measured, err error) {
-	before, err := s.cpu()
+	before, err := s.usage()
 	if err != nil {
 		return m, err
 	}
 	if m.BulkReply, err = f(); err != nil {
 		return m, err
 	}
-	after, err := s.cpu()
+	after, err := s.usage()
 	bytes := float64(m.Msgs) * float64(size)
 	m.gbps = m.Goodput(size) * 8 / 1e9
 	m.msgs = float64(m.Msgs) / float64(m.Ns) * 1e9
-	m.cpu = (after - before - m.WaitCPU) / (bytes / 1e9)
+	m.cpu = (after.CPU - before.CPU - m.WaitCPU) / (bytes / 1e9)
+	m.cycles = math.NaN()
+	if after.Cycles > before.Cycles {
+		m.cycles = float64(after.Cycles-before.Cycles) / float64(m.Msgs)
+	}
 	return m, err
 }
 
@@ -178,6 +185,7 @@ func (s *Suite) compare(o setup, p *point, with func(setup, func() error) error)
 			c.Add("ceiling", "Gb/s", raw.gbps)
 			c.Add("ceiling CPU", "s/GB", raw.cpu)
 			c.Add("ceiling lost", "packets", float64(raw.Lost))
+			c.Add(report.CyclesPerPacket, "", m.cycles/float64(packetsOf(p)))
 			c.Add("packets/datagram", "", m.PerDatagram)
 			c.Add("sent again", "packets", float64(m.Resent))
 		}
@@ -188,6 +196,9 @@ func (s *Suite) compare(o setup, p *point, with func(setup, func() error) error)
 	s.r.Cases = append(s.r.Cases, cases...)
 	return nil
 }
+
+// packetsOf is how many packets a message is.
+func packetsOf(p *point) int { return max(1, (p.size+p.mtu.Bytes()-1)/p.mtu.Bytes()) }
 
 // single is item 1.
 func (s *Suite) single() error {
@@ -214,7 +225,28 @@ func (s *Suite) single() error {
 			}
 		}
 	}
-	return errors.Join(errs, s.offloads())
+	return errors.Join(errs, s.ethernet(), s.offloads())
+}
+
+// ethernetMTU is that of report.ModeEther: of most networks. The path MTU is 1024 then.
+const ethernetMTU = 1500
+
+// ethernet measures with interfaces of the MTU that most have.
+func (s *Suite) ethernet() error {
+	if !s.net.SetMTU(ethernetMTU) {
+		s.note("%s: not measured: needs a veth pair", report.ModeEther)
+		return nil
+	}
+	defer s.net.SetMTU(netlab.MTU)
+	var errs error
+	for _, link := range s.o.Links {
+		var ps []*point
+		for _, size := range []int{4 << 10, 1 << 20} {
+			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU1024, mode: report.ModeEther, ops: []string{"WRITE", "READ", "SEND"}})
+		}
+		errs = errors.Join(errs, s.points(setup{link: link, qps: 1, wrs: 512, mtu: ib.MTU1024}, ps...))
+	}
+	return errs
 }
 
 // offloads measures what is left without segmentation offload.

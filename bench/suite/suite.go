@@ -198,12 +198,18 @@ func (s *Suite) with(o setup, f func() error) error {
 
 // cpu is the CPU time of both nodes so far, in seconds.
 func (s *Suite) cpu() (float64, error) {
+	u, err := s.usage()
+	return u.CPU, err
+}
+
+// usage is the CPU time and the cycles of both nodes so far.
+func (s *Suite) usage() (node.Usage, error) {
 	a, err := node.Call[bool, node.Usage](s.a, "Usage", false)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	b, err := node.Call[bool, node.Usage](s.b, "Usage", false)
-	return a.CPU + b.CPU, err
+	return node.Usage{CPU: a.CPU + b.CPU, Cycles: a.Cycles + b.Cycles}, err
 }
 
 // serving runs f while the other node serves.

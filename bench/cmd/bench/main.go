@@ -1,6 +1,6 @@
 // Command bench makes docs/bench: it measures goroce against TCP and against its own
 // links without a protocol, between two processes in two network namespaces, and writes
-// a table, charts and the data.
+// a table, charts and the data. "bench compare OLD NEW" says what differs between two runs.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/bench/guests"
+	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/bench/suite"
@@ -30,6 +31,10 @@ const (
 func main() {
 	if os.Getenv(node.Env) != "" {
 		exit(node.Main())
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "compare" {
+		exit(compare(os.Args[2:]))
 		return
 	}
 	exit(run())
@@ -107,6 +112,9 @@ func run() error {
 		if err := os.Setenv(node.EnvUnprivileged, "1"); err != nil { // the nodes inherit it
 			return err
 		}
+	}
+	if !*loopback {
+		netlab.Enter()
 	}
 	r := &report.Report{Command: command(), Rounds: *rounds, RoundMs: *ms}
 	watch, err := suite.Watch(&r.Machine)
