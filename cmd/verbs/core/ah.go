@@ -20,7 +20,7 @@ func goroce_create_ah(domain C.goroce_handle, a *C.struct_ibv_ah_attr, handle *C
 		return errno(err)
 	}
 	*handle = C.goroce_handle(ahs.put(ah))
-	return 0
+	return full(*handle)
 }
 
 //export goroce_destroy_ah

@@ -6,10 +6,20 @@ package main
 import "C"
 
 import (
-	"sync"
 	"unsafe"
 
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
+)
+
+// The ring is as the stack lays it out.
+var (
+	_ [transport.RingHeaderBytes]struct{}                     = [C.sizeof_struct_goroce_ring]struct{}{}
+	_ [transport.RingSlotBytes]struct{}                       = [C.sizeof_struct_goroce_ring_slot]struct{}{}
+	_ [unsafe.Offsetof(transport.RingHeader{}.Head)]struct{}  = [unsafe.Offsetof(C.struct_goroce_ring{}.head)]struct{}{}
+	_ [unsafe.Offsetof(transport.RingHeader{}.Mask)]struct{}  = [unsafe.Offsetof(C.struct_goroce_ring{}.mask)]struct{}{}
+	_ [unsafe.Offsetof(transport.RingHeader{}.State)]struct{} = [unsafe.Offsetof(C.struct_goroce_ring{}.state)]struct{}{}
+	_ [unsafe.Offsetof(transport.RingWC{}.Time)]struct{}      = [unsafe.Offsetof(C.struct_goroce_ring_slot{}.time)]struct{}{}
 )
 
 // userCQ is the Go half of an ibv_cq.
@@ -21,15 +31,9 @@ type userCQ struct {
 
 	compTaken  uint32 // events that the program has taken, under the lock of the channel's queue
 	asyncTaken uint32 // the same, under that of the context's
-
-	mu  sync.Mutex // of wcs
-	wcs [64]verbs.WC
 }
 
-var (
-	cqs  table[userCQ]
-	cqOf sync.Map // *verbs.CQ to *userCQ
-)
+var cqs table[userCQ]
 
 //export goroce_create_cq
 func goroce_create_cq(a *C.struct_goroce_cq) C.int {
@@ -37,20 +41,20 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 	if q.ctx == nil {
 		return eINVAL
 	}
-	o := verbs.CQOptions{Vector: int(a.vector)}
+	o := verbs.CQOptions{Vector: int(a.vector), Ring: true, UserData: q}
 	if a.channel != 0 {
 		if q.ch = channels.get(uint32(a.channel)); q.ch == nil {
 			return eINVAL
 		}
-		o.Channel = q.ch.CompletionChannel
+		o.OnEvent = func(*verbs.CQ) { q.ch.events.push(q) }
 	}
 	var err error
 	if q.CQ, err = q.ctx.CreateCQWith(int(a.cqe), o); err != nil {
 		return errno(err)
 	}
-	cqOf.Store(q.CQ, q)
+	a.ring = (*C.struct_goroce_ring)(q.Ring())
 	a.handle = C.goroce_handle(cqs.put(q))
-	return 0
+	return full(a.handle)
 }
 
 //export goroce_destroy_cq
@@ -63,7 +67,6 @@ func goroce_destroy_cq(handle C.goroce_handle, compEvents, asyncEvents *C.uint32
 		return errno(err)
 	}
 	cqs.drop(uint32(handle))
-	cqOf.Delete(q.CQ)
 	*compEvents, *asyncEvents = 0, 0
 	if q.ch != nil {
 		q.ch.events.forget(func(e *userCQ) bool {
@@ -86,12 +89,16 @@ func (c *userContext) forgetAsync(taken *uint32) C.uint32_t {
 }
 
 //export goroce_resize_cq
-func goroce_resize_cq(handle C.goroce_handle, cqe *C.int) C.int {
+func goroce_resize_cq(handle C.goroce_handle, cqe *C.int, ring **C.struct_goroce_ring) C.int {
 	q := cqs.get(uint32(handle))
 	if q == nil {
 		return eINVAL
 	}
-	return errno(q.Resize(int(*cqe)))
+	if err := q.Resize(int(*cqe)); err != nil {
+		return errno(err)
+	}
+	*ring = (*C.struct_goroce_ring)(q.Ring())
+	return 0
 }
 
 //export goroce_req_notify_cq
@@ -103,54 +110,9 @@ func goroce_req_notify_cq(handle C.goroce_handle, solicitedOnly C.int) C.int {
 	return errno(q.RequestNotify(solicitedOnly != 0))
 }
 
-// wcOpcodes are the numbers that verbs has for what completed.
-var wcOpcodes = func() (t [256]uint32) {
-	for i := range t {
-		t[i] = uint32(i)
+//export goroce_progress
+func goroce_progress(handle C.goroce_handle) {
+	if q := cqs.get(uint32(handle)); q != nil {
+		q.Progress()
 	}
-	t[verbs.WCFlush], t[verbs.WCAtomicWrite] = wcFlush, wcAtomicWrite
-	return t
-}()
-
-// IBV_WC_FLUSH and IBV_WC_ATOMIC_WRITE, which headers have from rdma-core 45 on.
-const (
-	wcFlush       = 8
-	wcAtomicWrite = 9
-)
-
-// grhIPv4 is what the service level of a completion of UD says besides: UCX reads there, as hardware tells it,
-// that the packet had UDP (8) and IPv4 (2).
-const grhIPv4 = 8 | 2
-
-//export goroce_poll_cq
-func goroce_poll_cq(handle C.goroce_handle, n C.int, wc *C.struct_ibv_wc) C.int {
-	q := cqs.get(uint32(handle))
-	if q == nil || n < 0 {
-		return -1
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	k, err := q.Poll(q.wcs[:min(int(n), len(q.wcs))])
-	if k == 0 && err != nil {
-		return -1
-	}
-	out := unsafe.Slice(wc, k)
-	for i := range out {
-		w, o := &q.wcs[i], &out[i]
-		*o = C.struct_ibv_wc{
-			wr_id: C.uint64_t(w.ID), status: uint32(w.Status), opcode: wcOpcodes[w.Opcode], vendor_err: C.uint32_t(w.VendorErr),
-			byte_len: C.uint32_t(w.ByteLen), qp_num: C.uint32_t(w.QPN), src_qp: C.uint32_t(w.SrcQP), wc_flags: C.uint(w.Flags),
-		}
-		imm := (*uint32)(unsafe.Pointer(&o.anon0))
-		switch {
-		case w.Flags&verbs.WCWithInv != 0:
-			*imm = uint32(w.InvKey)
-		case w.Flags&verbs.WCWithImm != 0:
-			*imm = net32(w.Imm)
-		}
-		if w.Flags&verbs.WCWithGRH != 0 {
-			o.sl = grhIPv4
-		}
-	}
-	return C.int(k)
 }

@@ -31,7 +31,6 @@ type openDevice struct {
 	*verbs.Device
 	key      deviceKey
 	contexts map[*userContext]struct{} // under devices.mu
-	stop     func()
 }
 
 // devices are those that are open.
@@ -70,13 +69,15 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 			return openErrno(err)
 		}
 		d = &openDevice{Device: v, key: key, contexts: map[*userContext]struct{}{}}
-		d.stop = d.watch()
+		if err := d.OnAsyncEvent(d.deliver); err != nil {
+			return errno(err)
+		}
 		devices.open[key] = d
 	}
-	c := &userContext{openDevice: d, cookie: o.cookie, async: newEventQueue[asyncEvent](int(o.async_fd))}
+	c := &userContext{openDevice: d, cookie: o.cookie, async: newEventQueue[asyncEvent](int(o.async_fd), maxAsyncs)}
 	d.contexts[c] = struct{}{}
 	*handle = C.goroce_handle(contexts.put(c))
-	return 0
+	return full(*handle)
 }
 
 // openKey opens a device.
@@ -126,7 +127,6 @@ func goroce_close(handle C.goroce_handle) C.int {
 		return 0
 	}
 	delete(devices.open, c.key)
-	c.stop()
 	return errno(c.Close())
 }
 

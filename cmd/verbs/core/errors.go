@@ -1,5 +1,8 @@
 package main
 
+/*
+#include "../include/goroce_core.h"
+*/
 import "C"
 
 import (
@@ -35,4 +38,12 @@ func errno(err error) C.int {
 		return C.int(number)
 	}
 	return eINVAL
+}
+
+// full returns ENOMEM for the handle that a full table gives out, and 0 for all others.
+func full(handle C.goroce_handle) C.int {
+	if handle == 0 {
+		return eNOMEM
+	}
+	return 0
 }

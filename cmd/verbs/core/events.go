@@ -6,11 +6,12 @@ package main
 import "C"
 
 import (
-	"context"
-	"errors"
+	"encoding/binary"
+	"math"
 	"slices"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -21,21 +22,39 @@ import (
 type eventQueue[E any] struct {
 	mu     *sync.Mutex
 	events []E
+	limit  int // how many are kept
 	fd     int
 }
 
-func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
+// Events of completion queues are bounded by how often the program asks for them. A peer can cause asynchronous
+// ones.
+const (
+	noLimit   = math.MaxInt
+	maxAsyncs = 4096
+)
 
+func newEventQueue[E any](fd, limit int) eventQueue[E] {
+	return eventQueue[E]{mu: new(sync.Mutex), fd: fd, limit: limit}
+}
+
+// one is what adds a count to an eventfd.
+var one = func() (b [8]byte) {
+	binary.NativeEndian.PutUint64(b[:], 1)
+	return b
+}()
+
+// push is called with the lock of a shard held: the thread that has met the event wakes the program.
 func (q *eventQueue[E]) push(e E) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.events = append(q.events, e)
-	one := [8]byte{1}
-	if bigEndian {
-		one = [8]byte{7: 1}
+	if len(q.events) >= q.limit {
+		return
 	}
+	q.events = append(q.events, e)
 	for {
-		if _, err := syscall.Write(q.fd, one[:]); err != syscall.EINTR {
+		// It does not block: no count is so high.
+		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(q.fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+		if errno != syscall.EINTR {
 			return
 		}
 	}
@@ -82,27 +101,8 @@ var asyncTypes = map[verbs.EventType]C.uint32_t{
 	verbs.EventPortError:       C.IBV_EVENT_PORT_ERR,
 }
 
-// watch hands the asynchronous events of the device to its contexts, until the returned function is called.
-func (d *openDevice) watch() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			e, err := d.AsyncEvent(ctx)
-			if err != nil {
-				return
-			}
-			d.deliver(e)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
-// deliver hands one event to those whom it concerns: the context of an object, or all contexts.
+// deliver hands one event to those whom it concerns: the context of an object, or all contexts. It is called with the
+// lock of a shard held.
 func (d *openDevice) deliver(e verbs.Event) {
 	kind, ok := asyncTypes[e.Type]
 	if !ok {
@@ -114,8 +114,7 @@ func (d *openDevice) deliver(e verbs.Event) {
 			q.ctx.async.push(asyncEvent{kind, q.cookie, &q.asyncTaken})
 		}
 	case e.CQ != nil:
-		if q, ok := cqOf.Load(e.CQ); ok {
-			q := q.(*userCQ)
+		if q, _ := e.CQ.UserData().(*userCQ); q != nil {
 			q.ctx.async.push(asyncEvent{kind, q.cookie, &q.asyncTaken})
 		}
 	case e.SRQ != nil:
@@ -124,7 +123,7 @@ func (d *openDevice) deliver(e verbs.Event) {
 			s.ctx.async.push(asyncEvent{kind, s.cookie, &s.asyncTaken})
 		}
 	default:
-		// Not under the lock of the devices, which the last goroce_close holds while it waits for this goroutine.
+		// Not under the lock of the devices, which the last goroce_close holds while it ends the device.
 		contexts.each(func(c *userContext) {
 			if c.openDevice == d {
 				c.async.push(asyncEvent{kind: kind, element: 1})
@@ -152,62 +151,26 @@ func goroce_async_next(handle C.goroce_handle, e *C.struct_goroce_async) C.int {
 
 // userChannel is the Go half of an ibv_comp_channel.
 type userChannel struct {
-	*verbs.CompletionChannel
 	events eventQueue[*userCQ]
-	stop   func()
 }
 
 var channels table[userChannel]
 
 //export goroce_create_channel
 func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
-	c := contexts.get(uint32(device))
-	if c == nil {
+	if contexts.get(uint32(device)) == nil {
 		return eINVAL
 	}
-	v, err := c.CreateCompletionChannel()
-	if err != nil {
-		return errno(err)
-	}
-	ch := &userChannel{CompletionChannel: v, events: newEventQueue[*userCQ](int(fd))}
-	ch.stop = ch.watch()
-	*handle = C.goroce_handle(channels.put(ch))
-	return 0
-}
-
-// watch hands the events to the queue, until the returned function is called.
-func (ch *userChannel) watch() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			cq, err := ch.Get(ctx)
-			switch {
-			case errors.Is(err, verbs.ErrClosed), ctx.Err() != nil:
-				return
-			case err != nil:
-				continue
-			}
-			if q, ok := cqOf.Load(cq); ok {
-				ch.events.push(q.(*userCQ))
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	*handle = C.goroce_handle(channels.put(&userChannel{newEventQueue[*userCQ](int(fd), noLimit)}))
+	return full(*handle)
 }
 
 //export goroce_destroy_channel
 func goroce_destroy_channel(handle C.goroce_handle) C.int {
-	ch := channels.drop(uint32(handle))
-	if ch == nil {
+	if channels.drop(uint32(handle)) == nil {
 		return eINVAL
 	}
-	ch.stop()
-	return errno(ch.Close())
+	return 0
 }
 
 //export goroce_channel_next

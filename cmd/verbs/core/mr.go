@@ -68,7 +68,7 @@ func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	}
 	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
 	m.handle = C.goroce_handle(mrs.put(mr))
-	return 0
+	return full(m.handle)
 }
 
 //export goroce_rereg_mr

@@ -32,7 +32,7 @@ func goroce_alloc_mw(domain C.goroce_handle, kind C.int, rkey *C.uint32_t, handl
 	}
 	*rkey = C.uint32_t(mw.RKey())
 	*handle = C.goroce_handle(mws.put(mw))
-	return 0
+	return full(*handle)
 }
 
 //export goroce_dealloc_mw

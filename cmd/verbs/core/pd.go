@@ -26,7 +26,7 @@ func goroce_alloc_pd(device C.goroce_handle, handle *C.goroce_handle) C.int {
 		return errno(err)
 	}
 	*handle = C.goroce_handle(pds.put(&userPD{pd, c}))
-	return 0
+	return full(*handle)
 }
 
 //export goroce_dealloc_pd

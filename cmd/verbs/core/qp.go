@@ -66,7 +66,7 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 	}
 	a.qp_num = C.uint32_t(q.Num())
 	a.handle = C.goroce_handle(qps.put(q))
-	return 0
+	return full(a.handle)
 }
 
 func capsOf(c verbs.QPCaps) C.struct_ibv_qp_cap {

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 1
+#define GOROCE_CORE_VERSION 2
 
 #define GOROCE_MAX_GIDS 16
 
@@ -61,6 +61,27 @@ struct goroce_mr {
 	goroce_handle handle;
 };
 
+/*
+ * The ring of a completion queue, which the C half reads without a call. Completion number i is in slot i & mask.
+ * Loads of tail acquire, and stores to head release what is in the slots.
+ */
+struct goroce_ring_slot {
+	struct ibv_wc wc;
+	int64_t time; /* ns, of the packets that it came of */
+	uint8_t reserved[8];
+};
+struct goroce_ring {
+	uint64_t tail; /* completions that were ever put in: the Go half's */
+	uint8_t pad1[56];
+	uint64_t head; /* completions that were ever taken: the C half's */
+	uint8_t pad2[56];
+	uint64_t mask;
+	uint32_t state;
+	uint8_t pad3[52];
+	struct goroce_ring_slot slots[];
+};
+#define GOROCE_RING_OVERFLOWED 1 /* state: none comes behind those that are in the ring */
+
 struct goroce_cq {
 	goroce_handle device;
 	goroce_handle channel; /* 0: none */
@@ -69,6 +90,7 @@ struct goroce_cq {
 	uint64_t cookie; /* struct ibv_cq *: comes back in events */
 	/* results */
 	goroce_handle handle;
+	struct goroce_ring *ring; /* until destroy_cq, or resize_cq */
 };
 
 struct goroce_qp {
@@ -131,10 +153,11 @@ struct goroce_core {
 	int (*create_cq)(struct goroce_cq *cq);
 	/* destroy_cq tells how many events of the CQ channel_next and async_next have returned. */
 	int (*destroy_cq)(goroce_handle cq, uint32_t *comp_events, uint32_t *async_events);
-	int (*resize_cq)(goroce_handle cq, int *cqe);
+	/* resize_cq must not run beside a look at the ring. */
+	int (*resize_cq)(goroce_handle cq, int *cqe, struct goroce_ring **ring);
 	int (*req_notify_cq)(goroce_handle cq, int solicited_only);
-	/* poll_cq returns how many completions it has written, or -1. */
-	int (*poll_cq)(goroce_handle cq, int n, struct ibv_wc *wc);
+	/* progress does what a program may expect of a poll that has found nothing: packets are received and sent. */
+	void (*progress)(goroce_handle cq);
 
 	int (*create_qp)(struct goroce_qp *qp);
 	int (*destroy_qp)(goroce_handle qp, uint32_t *async_events);

@@ -15,6 +15,7 @@
 #undef ibv_reg_mr_iova
 
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -73,17 +74,30 @@ struct shim_cq {
 		struct ibv_cq_ex ex;
 	};
 	goroce_handle handle;
-	/* cq_ex.c: what start_poll and next_poll have read */
-	struct ibv_wc wc;
-	uint64_t wallclock_ns;
-	uint64_t wc_flags;
-	pthread_mutex_t poll_lock;
-	bool single_threaded;
+	struct goroce_ring *ring; /* under lock */
+	unsigned char lock;	  /* one thread takes at a time */
+	bool single_threaded;	  /* the program promises that it does so by itself */
+	unsigned int looks;	  /* in vain; that threads may lose counts does not matter */
+	/* cq_ex.c: what start_poll and next_poll have found */
+	struct ibv_wc *wc;
+	uint64_t head;
 };
 static inline struct shim_cq *to_cq(struct ibv_cq *c) { return (struct shim_cq *)c; }
 struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector);
 int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+int shim_cq_idle(struct shim_cq *q); /* after a look in vain: 0, or -1 */
+static inline bool shim_ring_empty(const struct goroce_ring *r)
+{
+	return __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) == r->head;
+}
+static inline void shim_cq_lock(struct shim_cq *q)
+{
+	while (!q->single_threaded && __atomic_exchange_n(&q->lock, 1, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(&q->lock, __ATOMIC_RELAXED))
+			sched_yield();
+}
+static inline void shim_cq_unlock(struct shim_cq *q) { __atomic_store_n(&q->lock, 0, __ATOMIC_RELEASE); }
 struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 
 struct shim_channel {
