@@ -30,6 +30,11 @@ static sigaction_fn *libc_sigaction(void)
 	sigaction_fn *f = atomic_load(&found);
 	if (!f) {
 		f = (sigaction_fn *)dlsym(RTLD_NEXT, "sigaction");
+		if (!f) { // in a program that is linked with librdmacm alone libc comes before this library
+			void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+			if (libc)
+				f = (sigaction_fn *)dlsym(libc, "sigaction");
+		}
 		atomic_store(&found, f);
 	}
 	return f;

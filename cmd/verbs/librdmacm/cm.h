@@ -10,7 +10,6 @@
 #endif
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,27 +20,21 @@
 #include <rdma/rdma_verbs.h>
 
 #include "../include/goroce_cm.h"
+#include "../include/goroce_rs.h"
 #include "../include/goroce_shim.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* load.c: the Go half. cm is NULL until cm_load was called. */
+/* load.c: the Go half. cm and rs are NULL until cm_load was called. */
 extern const struct goroce_cm *cm;
+extern const struct goroce_rs *rs;
+int cm_load(void); /* 0 or an errno */
 
 /*
- * CM calls the Go half. The signals of the program are held back meanwhile: its handlers must not run on a stack
- * of Go. Those that a fault makes are not.
+ * CM calls the Go half. Every function of the program's has called goroce_forked before that: see goroce_shim.h.
+ * cm_id_of does.
  */
-void cm_enter(sigset_t *old);
-void cm_leave(const sigset_t *old);
-#define CM(name, ...)                             \
-	({                                        \
-		sigset_t cm_mask_;                \
-		cm_enter(&cm_mask_);              \
-		int cm_e_ = cm->name(__VA_ARGS__); \
-		cm_leave(&cm_mask_);              \
-		cm_e_;                            \
-	})
+#define CM(name, ...) cm->name(__VA_ARGS__)
 
 /* cm_result makes 0 or an errno the result of a function of librdmacm. */
 static inline int cm_result(int e)

@@ -52,8 +52,6 @@ static int open_all(void)
 	return 0;
 }
 
-int cm_load(void);
-
 int cm_devices_open(void)
 {
 	int e = cm_load();

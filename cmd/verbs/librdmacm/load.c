@@ -1,27 +1,29 @@
 // Getting at the Go half, which libibverbs has loaded or loads now.
 #include "cm.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 const struct goroce_cm *cm;
+const struct goroce_rs *rs;
 
 static void load_once(void)
 {
-	goroce_cm_table_fn *table = (goroce_cm_table_fn *)goroce_core_symbol("goroce_cm_table");
-	if (!table)
-		return; // libibverbs has said why
-	sigset_t old;
-	cm_enter(&old);
-	const struct goroce_cm *c = table();
-	cm_leave(&old);
-	if (c->version != GOROCE_CM_VERSION || c->size != sizeof *c) {
-		static const char line[] = "goroce: libgoroce.so is of another version than librdmacm.so.1: install both from one build\n";
-		if (write(STDERR_FILENO, line, sizeof line - 1) < 0)
-			return;
+	goroce_cm_table_fn *cm_table = (goroce_cm_table_fn *)goroce_core_symbol("goroce_cm_table");
+	goroce_rs_table_fn *rs_table = (goroce_rs_table_fn *)goroce_core_symbol("goroce_rs_table");
+	const struct goroce_cm *c = cm_table ? cm_table() : NULL;
+	const struct goroce_rs *r = rs_table ? rs_table() : NULL;
+	if (c && c->version == GOROCE_CM_VERSION && c->size == sizeof *c && r && r->version == GOROCE_RS_VERSION &&
+	    r->size == sizeof *r) {
+		rs = r;
+		cm = c;
 		return;
 	}
-	cm = c;
+	if (!goroce_core_get())
+		return; // libibverbs has said why
+	static const char line[] =
+		"goroce: libgoroce.so is of another version than librdmacm.so.1: install both from one build\n";
+	if (write(STDERR_FILENO, line, sizeof line - 1) < 0)
+		return;
 }
 
 int cm_load(void)
@@ -32,15 +34,3 @@ int cm_load(void)
 	pthread_once(&once, load_once);
 	return cm ? 0 : ENODEV;
 }
-
-void cm_enter(sigset_t *old)
-{
-	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-	sigset_t all;
-	sigfillset(&all);
-	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-		sigdelset(&all, faults[i]);
-	pthread_sigmask(SIG_SETMASK, &all, old);
-}
-
-void cm_leave(const sigset_t *old) { pthread_sigmask(SIG_SETMASK, old, NULL); }

@@ -1,0 +1,339 @@
+package main
+
+/*
+#include <poll.h>
+#include "../include/goroce_rs.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/rsocket"
+)
+
+// Stream sockets for librdmacm. The contract is ../include/goroce_rs.h. A program that waits does so in poll(2), for
+// an eventfd that is rung when there may be something for it.
+
+// rsState is what a socket is.
+type rsState uint8
+
+const (
+	rsIdle rsState = iota
+	rsConnecting
+	rsFailed // connecting has; the program has not asked yet
+	rsConnected
+	rsListening
+	rsClosed
+)
+
+// rsSocket is the Go half of an rsocket.
+type rsSocket struct {
+	mu       sync.Mutex
+	state    rsState
+	cfg      rsocket.Config
+	bound    netip.AddrPort
+	holds    []*rdmacm.ID // what keeps the port of bound until it is used
+	holders  []*rdmacm.EventChannel
+	reuse    bool
+	onlyV6   bool
+	conn     *rsocket.Conn
+	err      error // why connecting has failed
+	cancel   func()
+	listener *rsAcceptor
+	maps     []*rsMapping
+
+	wake rsWaiters
+}
+
+// rsWaiters are the eventfds of those who wait for a socket.
+type rsWaiters struct {
+	mu  sync.Mutex
+	fds []int
+}
+
+func (w *rsWaiters) add(fd int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fds = append(w.fds, fd)
+}
+
+func (w *rsWaiters) remove(fd int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, o := range w.fds {
+		if o == fd {
+			w.fds = append(w.fds[:i], w.fds[i+1:]...)
+			return
+		}
+	}
+}
+
+// ring wakes all. It is called with the lock of a device held, too.
+func (w *rsWaiters) ring() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fd := range w.fds {
+		ring(fd)
+	}
+}
+
+var rsSockets table[rsSocket]
+
+// withSocket runs f for the socket of a handle. A handle that names nothing is a descriptor that was closed.
+func withSocket(handle C.goroce_handle, f func(s *rsSocket) C.int) C.int {
+	s := rsSockets.get(uint32(handle))
+	if s == nil {
+		return C.int(syscall.EBADF)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == rsClosed {
+		return C.int(syscall.EBADF)
+	}
+	return f(s)
+}
+
+// withConn runs f for the connection of a handle, without a lock: its calls have their own.
+func withConn(handle C.goroce_handle, f func(c *rsocket.Conn) C.int) C.int {
+	var conn *rsocket.Conn
+	e := withSocket(handle, func(s *rsSocket) C.int {
+		switch s.state {
+		case rsConnected:
+			conn = s.conn
+			return 0
+		case rsConnecting:
+			return C.int(syscall.EAGAIN)
+		}
+		return C.int(syscall.ENOTCONN)
+	})
+	if e != 0 {
+		return e
+	}
+	return f(conn)
+}
+
+// rsErrno returns what librdmacm answers in the case of an error.
+func rsErrno(err error) C.int {
+	var number syscall.Errno
+	switch {
+	case err == nil, err == io.EOF:
+		return 0
+	case err == syscall.EAGAIN:
+		return C.int(syscall.EAGAIN)
+	case errors.Is(err, rsocket.ErrNoMaps):
+		return C.int(syscall.ENOBUFS)
+	case errors.Is(err, rsocket.ErrNotMapped):
+		return eINVAL
+	case errors.Is(err, net.ErrClosed):
+		return C.int(syscall.EBADF)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return C.int(syscall.ETIMEDOUT)
+	case errors.As(err, &number):
+		return C.int(number)
+	}
+	return cmErrno(err)
+}
+
+//export goroce_rs_create
+func goroce_rs_create(handle *C.goroce_handle) C.int {
+	if *handle = C.goroce_handle(rsSockets.put(&rsSocket{})); *handle == 0 {
+		return eNOMEM
+	}
+	return 0
+}
+
+// adopt gives a socket its connection. s.mu is held, if others know the socket.
+func (s *rsSocket) adopt(c *rsocket.Conn) {
+	s.conn, s.state = c, rsConnected
+	c.Notify(s.wake.ring)
+}
+
+//export goroce_rs_close
+func goroce_rs_close(handle C.goroce_handle) C.int {
+	s := rsSockets.drop(uint32(handle))
+	if s == nil {
+		return C.int(syscall.EBADF)
+	}
+	s.mu.Lock()
+	state := s.state
+	s.state = rsClosed
+	s.release()
+	cancel, conn, l, maps := s.cancel, s.conn, s.listener, s.maps
+	s.mu.Unlock()
+	s.wake.ring()
+	switch {
+	case state == rsConnecting:
+		cancel()
+	case conn != nil:
+		conn.Notify(nil)
+		for _, m := range maps {
+			_ = m.m.Close() // which the connection would do, too
+		}
+		_ = conn.Close() // who wanted to wait has called shutdown
+	case l != nil:
+		l.close()
+	}
+	return 0
+}
+
+//export goroce_rs_set_option
+func goroce_rs_set_option(handle C.goroce_handle, option C.int, value C.int64_t) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		v := int(value)
+		switch option {
+		case C.GOROCE_RS_KEEPALIVE:
+			s.cfg.KeepAlive = seconds(v)
+			if s.conn != nil {
+				d := s.cfg.KeepAlive
+				if d == 0 {
+					d = defaultKeepAlive
+				}
+				return rsErrno(s.conn.SetKeepAlive(d))
+			}
+			return 0
+		case C.GOROCE_RS_TOS:
+			s.cfg.TrafficClass = uint8(v)
+			return 0
+		case C.GOROCE_RS_REUSE:
+			s.reuse = v != 0
+			return 0
+		case C.GOROCE_RS_V6ONLY:
+			s.onlyV6 = v != 0
+			return 0
+		}
+		if s.state == rsConnecting || s.state == rsConnected {
+			return eINVAL // it has its queues already
+		}
+		switch option {
+		case C.GOROCE_RS_SNDBUF:
+			s.cfg.SendBuffer = min(v, maxRSBuffer)
+		case C.GOROCE_RS_RCVBUF:
+			s.cfg.RecvBuffer = min(v, maxRSBuffer)
+		case C.GOROCE_RS_SQSIZE:
+			s.cfg.SendQueue = min(v, maxRSQueue)
+		case C.GOROCE_RS_RQSIZE:
+			s.cfg.RecvQueue = min(v, maxRSQueue)
+		case C.GOROCE_RS_IOMAPS:
+			s.cfg.IOMaps = min(v, maxRSMaps)
+		default:
+			return C.int(syscall.ENOTSUP)
+		}
+		return 0
+	})
+}
+
+// The most that package rsocket takes.
+const (
+	maxRSBuffer = 1 << 30
+	maxRSQueue  = 0xFFFE
+	maxRSMaps   = 0x7f << 8
+)
+
+//export goroce_rs_name
+func goroce_rs_name(handle C.goroce_handle, peer C.int, to *C.struct_sockaddr_storage) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		var a netip.AddrPort
+		switch {
+		case s.conn != nil && peer != 0:
+			a = s.conn.RemoteAddr().(rsocket.Addr).AddrPort
+		case s.conn != nil:
+			a = s.conn.LocalAddr().(rsocket.Addr).AddrPort
+		case peer != 0:
+			return C.int(syscall.ENOTCONN)
+		case s.listener != nil:
+			a = s.listener.addr
+		default:
+			a = s.bound
+		}
+		putAddr(to, a)
+		return 0
+	})
+}
+
+//export goroce_rs_path_mtu
+func goroce_rs_path_mtu(handle C.goroce_handle, bytes *C.uint32_t) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		*bytes = 0
+		if s.conn != nil {
+			if d := deviceAt(s.conn.LocalAddr().(rsocket.Addr).Addr()); d != nil {
+				*bytes = C.uint32_t(d.Port().ActiveMTU.Bytes())
+			}
+		}
+		return 0
+	})
+}
+
+//export goroce_rs_ready
+func goroce_rs_ready(handle C.goroce_handle, events C.uint32_t, fd C.int, revents *C.uint32_t) C.int {
+	*revents = 0
+	s := rsSockets.get(uint32(handle))
+	if s == nil {
+		return C.int(syscall.EBADF)
+	}
+	if fd >= 0 {
+		s.wake.add(int(fd)) // before the look, or what comes then would wake nobody
+	}
+	*revents = s.ready(fd >= 0) & (events | C.POLLERR | C.POLLHUP)
+	if fd >= 0 && *revents != 0 {
+		s.wake.remove(int(fd))
+	}
+	return 0
+}
+
+// ready returns what there is; with notify those who wait are woken when there is more.
+func (s *rsSocket) ready(notify bool) (v C.uint32_t) {
+	s.mu.Lock()
+	state, conn, l := s.state, s.conn, s.listener
+	s.mu.Unlock()
+	switch state {
+	case rsConnected:
+	case rsListening:
+		if l.pending() {
+			v = C.POLLIN
+		}
+		return v
+	case rsFailed:
+		return C.POLLIN | C.POLLOUT | C.POLLERR
+	case rsClosed:
+		return C.POLLERR | C.POLLHUP
+	default:
+		return 0
+	}
+	look := conn.Ready
+	if notify {
+		look = conn.ReadyOrNotify
+	}
+	r := look()
+	if r.Readable {
+		v |= C.POLLIN
+	}
+	if r.Writable {
+		v |= C.POLLOUT
+	}
+	if r.Err != nil {
+		v |= C.POLLERR
+	}
+	if r.Over {
+		v |= C.POLLHUP
+	}
+	if r.Drained {
+		v |= C.GOROCE_RS_DRAINED
+	}
+	return v
+}
+
+//export goroce_rs_forget
+func goroce_rs_forget(handle C.goroce_handle, fd C.int) C.int {
+	if s := rsSockets.get(uint32(handle)); s != nil {
+		s.wake.remove(int(fd))
+	}
+	return 0
+}

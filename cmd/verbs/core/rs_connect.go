@@ -1,0 +1,263 @@
+package main
+
+/*
+#include "../include/goroce_rs.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/roce/rdmacm"
+	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+const defaultKeepAlive = 15 * time.Second
+
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+//export goroce_rs_bind
+func goroce_rs_bind(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
+	a := localAddr(addrOf(sa))
+	return withSocket(handle, func(s *rsSocket) C.int {
+		if s.state != rsIdle || s.bound.IsValid() || !a.IsValid() {
+			return eINVAL
+		}
+		return s.bind(a)
+	})
+}
+
+// bind takes a port, which is kept until the socket listens or connects.
+func (s *rsSocket) bind(a netip.AddrPort) C.int {
+	ch := &cmChannel{closed: true, on: map[*verbs.Device]*rdmacm.EventChannel{}, ids: map[*cmID]struct{}{}}
+	id := &cmID{ps: rdmacm.PortSpaceTCP, ch: ch, reuse: s.reuse, onlyV6: s.onlyV6}
+	e := id.bind(a)
+	s.holds, s.holders = id.parts, ch.each()
+	if e != 0 {
+		s.release()
+		return e
+	}
+	local := id.parts[0].LocalAddr()
+	s.bound = netip.AddrPortFrom(a.Addr(), local.Port())
+	return 0
+}
+
+// release gives the port back to whom it is for.
+func (s *rsSocket) release() {
+	for _, id := range s.holds {
+		_ = id.Close()
+	}
+	for _, ch := range s.holders {
+		_ = ch.Close()
+	}
+	s.holds, s.holders = nil, nil
+}
+
+//export goroce_rs_connect
+func goroce_rs_connect(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
+	to := peerAddr(addrOf(sa))
+	return withSocket(handle, func(s *rsSocket) C.int {
+		switch {
+		case s.state == rsConnected:
+			return C.int(syscall.EISCONN)
+		case s.state == rsConnecting:
+			return C.int(syscall.EALREADY)
+		case s.state == rsListening || !to.IsValid():
+			return eINVAL
+		}
+		return s.connect(to)
+	})
+}
+
+// connect begins to connect.
+func (s *rsSocket) connect(to netip.AddrPort) C.int {
+	d := deviceTo(s.bound.Addr(), to.Addr())
+	if s.bound.IsValid() && s.bound.Addr().IsUnspecified() {
+		d = deviceTo(netip.Addr{}, to.Addr())
+	}
+	if d == nil {
+		return C.int(syscall.ENETUNREACH)
+	}
+	s.release()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.state, s.cancel, s.err = rsConnecting, cancel, nil
+	dialer := rsocket.Dialer{Device: d, Config: s.cfg, LocalAddr: s.bound}
+	go func() {
+		c, err := dialer.Dial(ctx, to)
+		cancel()
+		s.mu.Lock()
+		switch {
+		case s.state != rsConnecting: // closed meanwhile
+			if err == nil {
+				_ = c.Close()
+			}
+		case err != nil:
+			s.state, s.err = rsFailed, err
+		default:
+			s.adopt(c)
+		}
+		s.mu.Unlock()
+		s.wake.ring()
+	}()
+	return 0
+}
+
+//export goroce_rs_connected
+func goroce_rs_connected(handle C.goroce_handle) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		switch s.state {
+		case rsConnected:
+			return 0
+		case rsConnecting:
+			return C.int(syscall.EINPROGRESS)
+		case rsFailed:
+			s.state = rsIdle // another attempt may be made
+			return rsErrno(s.err)
+		}
+		return C.int(syscall.ENOTCONN)
+	})
+}
+
+// rsAcceptor accepts the connections of a socket that listens, on all devices that it listens on. Each of its
+// goroutines has at most one connection that the program has not taken: others wait in the backlog of the
+// listener.
+type rsAcceptor struct {
+	listeners []*rsocket.Listener
+	addr      netip.AddrPort
+	taken     chan struct{}
+
+	mu    sync.Mutex
+	ready []*rsocket.Conn
+	done  bool
+}
+
+//export goroce_rs_listen
+func goroce_rs_listen(handle C.goroce_handle, backlog C.int) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		switch s.state {
+		case rsListening:
+			return 0
+		case rsIdle:
+		default:
+			return eINVAL
+		}
+		if !s.bound.IsValid() {
+			if e := s.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); e != 0 {
+				return e
+			}
+		}
+		return s.listen(min(max(int(backlog), 0), 0xFFFF))
+	})
+}
+
+// listen makes the port that is held one to listen on.
+func (s *rsSocket) listen(backlog int) C.int {
+	l := &rsAcceptor{addr: s.bound, taken: make(chan struct{})}
+	var on []*verbs.Device
+	for _, id := range s.holds {
+		on = append(on, id.Device())
+	}
+	s.release()
+	lc := rsocket.ListenConfig{Config: s.cfg, Backlog: backlog}
+	for _, d := range on {
+		one, err := lc.Listen(d, s.bound)
+		if err != nil {
+			l.close()
+			s.bound = netip.AddrPort{} // somebody else has it
+			return rsErrno(err)
+		}
+		l.listeners = append(l.listeners, one)
+	}
+	s.state, s.listener = rsListening, l
+	for _, one := range l.listeners {
+		go l.serve(one, s.wake.ring)
+	}
+	return 0
+}
+
+// serve takes connections to the program one by one.
+func (l *rsAcceptor) serve(from *rsocket.Listener, came func()) {
+	for {
+		c, err := from.AcceptConn()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				continue
+			}
+			return
+		}
+		l.mu.Lock()
+		if l.done {
+			l.mu.Unlock()
+			_ = c.Close() // nobody is there to take it
+			return
+		}
+		l.ready = append(l.ready, c)
+		l.mu.Unlock()
+		came()
+		if _, more := <-l.taken; !more {
+			return
+		}
+	}
+}
+
+func (l *rsAcceptor) pending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.ready) > 0
+}
+
+// take returns a connection; nil if there is none. There is a goroutine that waits for it to be taken.
+func (l *rsAcceptor) take() *rsocket.Conn {
+	l.mu.Lock()
+	if len(l.ready) == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	c := l.ready[0]
+	l.ready = slices.Delete(l.ready, 0, 1)
+	l.mu.Unlock()
+	l.taken <- struct{}{}
+	return c
+}
+
+func (l *rsAcceptor) close() {
+	l.mu.Lock()
+	left := l.ready
+	l.ready, l.done = nil, true
+	l.mu.Unlock()
+	close(l.taken)
+	for _, one := range l.listeners {
+		_ = one.Close() // which ends its goroutine
+	}
+	for _, c := range left {
+		_ = c.Close() // its peer sees the end
+	}
+}
+
+//export goroce_rs_accept
+func goroce_rs_accept(handle C.goroce_handle, got *C.goroce_handle) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		if s.state != rsListening {
+			return eINVAL
+		}
+		c := s.listener.take()
+		if c == nil {
+			return C.int(syscall.EAGAIN)
+		}
+		n := &rsSocket{cfg: s.cfg}
+		n.adopt(c)
+		if *got = C.goroce_handle(rsSockets.put(n)); *got == 0 {
+			_ = c.Close()
+			return C.int(syscall.ENFILE)
+		}
+		return 0
+	})
+}

@@ -1,0 +1,145 @@
+package main
+
+/*
+#include "../include/goroce_rs.h"
+*/
+import "C"
+
+import (
+	"io"
+	"math"
+	"syscall"
+	"unsafe"
+
+	"github.com/goroce/goroce/roce/rsocket"
+)
+
+// vector returns the memory of the program that a call is about.
+func vector(iov *C.struct_iovec, count C.int) []C.struct_iovec {
+	return unsafe.Slice(iov, int(count))
+}
+
+func memoryOf(v *C.struct_iovec) []byte {
+	return unsafe.Slice((*byte)(v.iov_base), int(v.iov_len))
+}
+
+//export goroce_rs_recv
+func goroce_rs_recv(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, n *C.size_t) C.int {
+	*n = 0
+	return withConn(handle, func(c *rsocket.Conn) C.int {
+		read := c.TryRead
+		if peek != 0 {
+			read = c.TryPeek
+			count = min(count, 1) // there is no second look behind what was seen
+		}
+		for i := range vector(iov, count) {
+			p := memoryOf(&vector(iov, count)[i])
+			if len(p) == 0 {
+				continue
+			}
+			k, err := read(p)
+			*n += C.size_t(k)
+			if err != nil || k < len(p) {
+				if *n > 0 || err == io.EOF {
+					return 0
+				}
+				return rsErrno(err)
+			}
+		}
+		return 0
+	})
+}
+
+//export goroce_rs_send
+func goroce_rs_send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t) C.int {
+	*n = 0
+	return withConn(handle, func(c *rsocket.Conn) C.int {
+		for i := range vector(iov, count) {
+			p := memoryOf(&vector(iov, count)[i])
+			if len(p) == 0 {
+				continue
+			}
+			k, err := c.TryWrite(p)
+			*n += C.size_t(k)
+			if err != nil || k < len(p) {
+				if *n > 0 {
+					return 0
+				}
+				return rsErrno(err)
+			}
+		}
+		return 0
+	})
+}
+
+//export goroce_rs_shutdown
+func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
+	return withConn(handle, func(c *rsocket.Conn) C.int {
+		switch how {
+		case syscall.SHUT_RD:
+			return rsErrno(c.CloseRead())
+		case syscall.SHUT_WR:
+			return rsErrno(c.TryCloseWrite())
+		case syscall.SHUT_RDWR:
+			return rsErrno(c.TryDisconnect())
+		}
+		return eINVAL
+	})
+}
+
+// rsMapping is memory of the program that the peer writes.
+type rsMapping struct {
+	buf unsafe.Pointer
+	n   int
+	off int64
+	m   *rsocket.Mapping
+}
+
+//export goroce_rs_iomap
+func goroce_rs_iomap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, offset *C.int64_t) C.int {
+	if n == 0 || n > math.MaxUint32 {
+		return eINVAL
+	}
+	return withSocket(handle, func(s *rsSocket) C.int {
+		if s.state != rsConnected {
+			return C.int(syscall.ENOTCONN)
+		}
+		off := int64(*offset)
+		if off < 0 {
+			off = int64(uintptr(buf)) // as librdmacm: an address is as good as any other name
+		}
+		m, err := s.conn.TryMap(unsafe.Slice((*byte)(buf), int(n)), off)
+		if err != nil {
+			return rsErrno(err)
+		}
+		s.maps = append(s.maps, &rsMapping{buf, int(n), off, m})
+		*offset = C.int64_t(off)
+		return 0
+	})
+}
+
+//export goroce_rs_iounmap
+func goroce_rs_iounmap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		for i, m := range s.maps {
+			if m.buf == buf && m.n == int(n) {
+				s.maps = append(s.maps[:i], s.maps[i+1:]...)
+				return rsErrno(m.m.Close())
+			}
+		}
+		return eINVAL
+	})
+}
+
+//export goroce_rs_iowrite
+func goroce_rs_iowrite(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, offset C.int64_t, done *C.size_t) C.int {
+	*done = 0
+	return withConn(handle, func(c *rsocket.Conn) C.int {
+		k, err := c.TryWriteAt(unsafe.Slice((*byte)(buf), int(n)), int64(offset))
+		*done = C.size_t(k)
+		if k > 0 {
+			return 0
+		}
+		return rsErrno(err)
+	})
+}

@@ -1,0 +1,66 @@
+/*
+ * The contract between librdmacm.so.1 and the Go half for stream sockets over RDMA. The rules of goroce_core.h hold.
+ * No function waits: what cannot be done now is EAGAIN, and ready says when to try again.
+ */
+#ifndef GOROCE_RS_H
+#define GOROCE_RS_H
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include "goroce_core.h"
+
+/* Counts the changes of this file: both halves have to be of one build. */
+#define GOROCE_RS_VERSION 1
+
+/* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
+#define GOROCE_RS_DRAINED 0x10000
+
+enum goroce_rs_option {
+	GOROCE_RS_SNDBUF,   /* bytes */
+	GOROCE_RS_RCVBUF,   /* bytes */
+	GOROCE_RS_SQSIZE,   /* messages */
+	GOROCE_RS_RQSIZE,   /* messages */
+	GOROCE_RS_IOMAPS,   /* mappings */
+	GOROCE_RS_TOS,	    /* traffic class */
+	GOROCE_RS_REUSE,    /* bool */
+	GOROCE_RS_V6ONLY,   /* bool */
+	GOROCE_RS_KEEPALIVE, /* seconds; 0: the default; negative: none */
+};
+
+struct goroce_rs {
+	uint32_t version; /* GOROCE_RS_VERSION */
+	uint32_t size;	  /* of this structure */
+
+	int (*create)(goroce_handle *socket);
+	int (*bind)(goroce_handle socket, const struct sockaddr *addr);
+	int (*listen)(goroce_handle socket, int backlog);
+	int (*accept)(goroce_handle listener, goroce_handle *socket);
+	/* connect begins; connected is EINPROGRESS until it knows the result. */
+	int (*connect)(goroce_handle socket, const struct sockaddr *addr);
+	int (*connected)(goroce_handle socket);
+	/* recv: *n is 0 at the end of the data. */
+	int (*recv)(goroce_handle socket, const struct iovec *iov, int count, int peek, size_t *n);
+	int (*send)(goroce_handle socket, const struct iovec *iov, int count, size_t *n);
+	/*
+	 * ready returns in *revents which of the events, and of POLLERR and POLLHUP, there are. With fd not negative
+	 * and none of them, that eventfd is rung when it is worth looking again, until forget is called.
+	 */
+	int (*ready)(goroce_handle socket, uint32_t events, int fd, uint32_t *revents);
+	int (*forget)(goroce_handle socket, int fd);
+	int (*shutdown)(goroce_handle socket, int how);
+	/* close ends a socket at once; after shutdown with SHUT_RDWR nothing is lost. */
+	int (*close)(goroce_handle socket);
+	int (*name)(goroce_handle socket, int peer, struct sockaddr_storage *addr);
+	int (*set_option)(goroce_handle socket, int option, int64_t value);
+	/* path_mtu is 0 before there is a connection. */
+	int (*path_mtu)(goroce_handle socket, uint32_t *bytes);
+	/* iomap chooses an offset if it is negative. */
+	int (*iomap)(goroce_handle socket, void *buf, size_t len, int64_t *offset);
+	int (*iounmap)(goroce_handle socket, void *buf, size_t len);
+	int (*iowrite)(goroce_handle socket, const void *buf, size_t len, int64_t offset, size_t *n);
+};
+
+typedef const struct goroce_rs *goroce_rs_table_fn(void);
+const struct goroce_rs *goroce_rs_table(void);
+
+#endif

@@ -1,0 +1,115 @@
+// The descriptors of rsockets.
+#include "rs.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+// A table of two levels, so that looking a socket up takes no lock.
+#define CHUNK 1024
+#define CHUNKS 1024
+static _Atomic(struct rs *) chunks[CHUNKS];
+
+struct rs *rs_find(int fd)
+{
+	if (fd < 0 || fd >= CHUNK * CHUNKS)
+		return NULL;
+	struct rs *c = atomic_load(&chunks[fd / CHUNK]);
+	if (!c)
+		return NULL;
+	struct rs *s = &c[fd % CHUNK];
+	return atomic_load(&s->handle) ? s : NULL;
+}
+
+struct rs *rs_of(int fd)
+{
+	struct rs *s = rs_find(fd);
+	if (!s) {
+		errno = EBADF;
+		return NULL;
+	}
+	if (goroce_forked()) {
+		errno = ENODEV;
+		return NULL;
+	}
+	return s;
+}
+
+// place returns where the socket of a number is, or is to be.
+static struct rs *place(int fd)
+{
+	if (fd >= CHUNK * CHUNKS) {
+		errno = EMFILE;
+		return NULL;
+	}
+	struct rs *c = atomic_load(&chunks[fd / CHUNK]);
+	if (!c) {
+		struct rs *n = calloc(CHUNK, sizeof *n);
+		if (!n) {
+			errno = ENOMEM;
+			return NULL;
+		}
+		if (atomic_compare_exchange_strong(&chunks[fd / CHUNK], &c, n))
+			c = n;
+		else
+			free(n);
+	}
+	return &c[fd % CHUNK];
+}
+
+int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
+{
+	int fd = eventfd(0, type & SOCK_CLOEXEC ? EFD_CLOEXEC : 0);
+	if (fd < 0)
+		return -1;
+	struct rs *s = place(fd);
+	if (!s) {
+		int e = errno;
+		close(fd);
+		errno = e;
+		return -1;
+	}
+	// All but the handle, which makes it a socket.
+	s->fd_flags = type & SOCK_CLOEXEC ? FD_CLOEXEC : 0;
+	s->domain = domain;
+	s->sndbuf = s->rcvbuf = 1 << 17;
+	s->sq_size = s->rq_size = 384;
+	s->inline_bytes = 64;
+	s->keepidle = 2 * 60 * 60;
+	s->iomaps = s->tos = s->error = 0;
+	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = 0;
+	atomic_store(&s->flags, type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+	atomic_store(&s->handle, handle);
+	*made = s;
+	return fd;
+}
+
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static __thread int waker; // + 1
+static __thread pid_t waker_of;
+
+static void end_waker(void *fd) { close((int)(intptr_t)fd - 1); }
+static void make_key(void) { pthread_key_create(&key, end_waker); }
+
+int rs_waker(void)
+{
+	if (waker && waker_of == getpid())
+		return waker - 1;
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0)
+		return -1;
+	pthread_once(&key_once, make_key);
+	pthread_setspecific(key, (void *)(intptr_t)(fd + 1));
+	waker = fd + 1;
+	waker_of = getpid();
+	return fd;
+}
+
+void rs_drain(int fd)
+{
+	uint64_t n;
+	if (read(fd, &n, sizeof n) < 0)
+		return; // nothing was there
+}

@@ -1,0 +1,208 @@
+// Sending and receiving.
+#include "rs.h"
+
+#include <fcntl.h>
+#include <limits.h>
+
+// advance moves a copy of an iovec by n bytes.
+static void advance(struct iovec **iov, int *count, size_t n)
+{
+	while (*count && n >= (*iov)->iov_len) {
+		n -= (*iov)->iov_len;
+		++*iov;
+		--*count;
+	}
+	if (*count) {
+		(*iov)->iov_base = (char *)(*iov)->iov_base + n;
+		(*iov)->iov_len -= n;
+	}
+}
+
+// transfer is what sending and receiving have in common.
+struct transfer {
+	struct rs *s;
+	struct iovec *iov; /* is changed */
+	int count;
+	int flags;
+	bool receive;
+};
+
+static int step(const struct transfer *t, size_t *n)
+{
+	goroce_handle h = atomic_load(&t->s->handle);
+	if (t->receive)
+		return rs->recv(h, t->iov, t->count, t->flags & MSG_PEEK, n);
+	return rs->send(h, t->iov, t->count, n);
+}
+
+// run moves bytes: what there is when receiving, all when sending, and what is possible where the program does not
+// want to wait.
+static ssize_t run(struct transfer *t)
+{
+	bool wait = !rs_nonblocking(t->s) && !(t->flags & MSG_DONTWAIT);
+	bool all = t->receive ? t->flags & MSG_WAITALL && !(t->flags & MSG_PEEK) : true;
+	size_t done = 0;
+	advance(&t->iov, &t->count, 0);
+	while (t->count) {
+		size_t n = 0;
+		int e = step(t, &n);
+		if (e == EAGAIN && wait) {
+			if (!rs_await(t->s, t->receive ? POLLIN : POLLOUT, -1))
+				continue;
+			e = errno;
+		}
+		if (e) {
+			if (done)
+				return (ssize_t)done;
+			errno = e;
+			return -1;
+		}
+		done += n;
+		if (!n || !all)
+			break;
+		advance(&t->iov, &t->count, n);
+	}
+	return (ssize_t)done;
+}
+
+// move checks the arguments and runs a transfer.
+static ssize_t move(int socket, const struct iovec *iov, int count, int flags, bool receive)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	if (count < 0 || count > IOV_MAX)
+		return cm_result(EINVAL);
+	if (!iov && count)
+		return cm_result(EFAULT);
+	if (flags & MSG_OOB)
+		return cm_result(EOPNOTSUPP);
+	struct iovec few[8], *copy = few;
+	if (count > 8 && !(copy = malloc((size_t)count * sizeof *copy)))
+		return cm_result(ENOMEM);
+	size_t total = 0;
+	int e = 0;
+	for (int i = 0; i < count; i++) {
+		copy[i] = iov[i];
+		if (iov[i].iov_len && !iov[i].iov_base)
+			e = EFAULT;
+		if (iov[i].iov_len > SSIZE_MAX - total)
+			e = EINVAL;
+		total += iov[i].iov_len;
+	}
+	struct transfer t = {.s = s, .iov = copy, .count = count, .flags = flags, .receive = receive};
+	ssize_t n = e ? cm_result(e) : run(&t);
+	if (copy != few) {
+		e = errno;
+		free(copy);
+		errno = e;
+	}
+	return n;
+}
+
+EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
+{
+	struct iovec v = {buf, len};
+	return move(socket, &v, 1, flags, true);
+}
+
+EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addrlen)
+{
+	ssize_t n = rrecv(socket, buf, len, flags);
+	if (n > 0 && addr && rgetpeername(socket, addr, addrlen) && addrlen)
+		*addrlen = 0;
+	return n;
+}
+
+EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
+{
+	if (!msg)
+		return cm_result(EFAULT);
+	if (msg->msg_control && msg->msg_controllen)
+		return cm_result(ENOTSUP);
+	ssize_t n = move(socket, msg->msg_iov, msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen, flags, true);
+	if (n >= 0) {
+		msg->msg_flags = 0;
+		if (msg->msg_name && rgetpeername(socket, msg->msg_name, &msg->msg_namelen))
+			msg->msg_namelen = 0;
+	}
+	return n;
+}
+
+EXPORT ssize_t rread(int socket, void *buf, size_t count) { return rrecv(socket, buf, count, 0); }
+
+EXPORT ssize_t rreadv(int socket, const struct iovec *iov, int count) { return move(socket, iov, count, 0, true); }
+
+EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
+{
+	struct iovec v = {(void *)buf, len};
+	return move(socket, &v, 1, flags, false);
+}
+
+EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addrlen)
+{
+	if (addr || addrlen)
+		return cm_result(EISCONN);
+	return rsend(socket, buf, len, flags);
+}
+
+EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
+{
+	if (!msg)
+		return cm_result(EFAULT);
+	if (msg->msg_control && msg->msg_controllen)
+		return cm_result(ENOTSUP);
+	return move(socket, msg->msg_iov, msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen, flags, false);
+}
+
+EXPORT ssize_t rwrite(int socket, const void *buf, size_t count) { return rsend(socket, buf, count, 0); }
+
+EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int count) { return move(socket, iov, count, 0, false); }
+
+EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	// The peer writes: it makes no sense without PROT_WRITE.
+	if (!buf || !len || !(prot & PROT_WRITE) || prot & ~(PROT_WRITE | PROT_NONE) || flags)
+		return cm_result(EINVAL);
+	int64_t off = offset;
+	int e;
+	while ((e = rs->iomap(atomic_load(&s->handle), buf, len, &off)) == EAGAIN)
+		if (rs_await(s, POLLOUT, -1))
+			return -1;
+	if (e)
+		return cm_result(e);
+	return off;
+}
+
+EXPORT int riounmap(int socket, void *buf, size_t len)
+{
+	struct rs *s = rs_of(socket);
+	return s ? cm_result(rs->iounmap(atomic_load(&s->handle), buf, len)) : -1;
+}
+
+EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return (size_t)-1;
+	if (!buf && count)
+		return (size_t)cm_result(EFAULT);
+	bool wait = !rs_nonblocking(s) && !(flags & MSG_DONTWAIT);
+	size_t done = 0;
+	while (done < count) {
+		size_t n = 0;
+		int e = rs->iowrite(atomic_load(&s->handle), (const char *)buf + done, count - done, offset + (off_t)done, &n);
+		if (e == EAGAIN && wait) {
+			if (!rs_await(s, POLLOUT, -1))
+				continue;
+			e = errno;
+		}
+		if (e)
+			return done ? done : (size_t)cm_result(e);
+		done += n;
+	}
+	return done;
+}

@@ -1,0 +1,220 @@
+// Options of rsockets.
+#include "rs.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+static int set(struct rs *s, int option, int64_t value) { return rs->set_option(atomic_load(&s->handle), option, value); }
+
+// keep sets an option and remembers it.
+static int keep(struct rs *s, int option, int64_t value, int *field)
+{
+	int e = set(s, option, value);
+	if (!e)
+		*field = (int)value;
+	return e;
+}
+
+// doubled is what librdmacm makes of a size that a program asks for, as the kernel does for sockets.
+static int64_t doubled(int v)
+{
+	const int64_t most = 1 << 30;
+	int64_t d = 2 * (int64_t)(uint32_t)v;
+	return d > most ? most : d;
+}
+
+static int64_t at_most(int v, int64_t most) { return (uint32_t)v > most ? most : v; }
+
+// keepalive sets the time between probes: that of TCP_KEEPIDLE, or none.
+static int keepalive(struct rs *s) { return set(s, GOROCE_RS_KEEPALIVE, s->keepalive ? s->keepidle : 0); }
+
+static int set_socket(struct rs *s, int name, int v)
+{
+	int e;
+	switch (name) {
+	case SO_REUSEADDR:
+		return keep(s, GOROCE_RS_REUSE, !!v, &s->reuse);
+	case SO_SNDBUF:
+		e = keep(s, GOROCE_RS_SNDBUF, doubled(v), &s->sndbuf);
+		return e == EINVAL ? 0 : e; // too late, which is no error
+	case SO_RCVBUF:
+		e = keep(s, GOROCE_RS_RCVBUF, doubled(v), &s->rcvbuf);
+		return e == EINVAL ? 0 : e;
+	case SO_LINGER:
+		s->linger_off = !v;
+		return 0;
+	case SO_KEEPALIVE:
+		s->keepalive = !!v;
+		return keepalive(s);
+	case SO_OOBINLINE:
+		s->oobinline = !!v;
+		return 0;
+	}
+	return ENOTSUP;
+}
+
+static int set_tcp(struct rs *s, int name, int v)
+{
+	switch (name) {
+	case TCP_NODELAY:
+		s->nodelay = !!v; // as it is in any case
+		return 0;
+	case TCP_KEEPIDLE:
+		if (v <= 0)
+			return EINVAL;
+		s->keepidle = v;
+		return s->keepalive ? keepalive(s) : 0;
+	case TCP_KEEPCNT:
+	case TCP_KEEPINTVL:
+	case TCP_MAXSEG:
+		return 0; // the connection is reliable by itself
+	}
+	return ENOTSUP;
+}
+
+static int set_rdma(struct rs *s, int name, int v)
+{
+	const int64_t most = 0xfffe;
+	switch (name) {
+	case RDMA_SQSIZE:
+		return keep(s, GOROCE_RS_SQSIZE, at_most(v, most), &s->sq_size);
+	case RDMA_RQSIZE:
+		return keep(s, GOROCE_RS_RQSIZE, at_most(v, most), &s->rq_size);
+	case RDMA_INLINE:
+		s->inline_bytes = (int)at_most(v, most);
+		return 0;
+	case RDMA_IOMAPSIZE:
+		return keep(s, GOROCE_RS_IOMAPS, at_most(v, 0x7f00), &s->iomaps);
+	}
+	return ENOTSUP;
+}
+
+EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t len)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	if (!value)
+		return cm_result(EFAULT);
+	if (level == IPPROTO_TCP && name == TCP_CONGESTION)
+		return 0;
+	if (level == SOL_RDMA && name == RDMA_ROUTE)
+		return cm_result(ENOTSUP); // there are no paths to choose from
+	int v = 0;
+	if (level == IPPROTO_IP && name == IP_TOS && len == 1)
+		v = *(const uint8_t *)value;
+	else if (len < sizeof v)
+		return cm_result(EINVAL);
+	else
+		memcpy(&v, value, sizeof v); // of struct linger it is whether there is one
+	switch (level) {
+	case SOL_SOCKET:
+		return cm_result(set_socket(s, name, v));
+	case IPPROTO_IP:
+		return cm_result(name == IP_TOS ? keep(s, GOROCE_RS_TOS, v & 0xff, &s->tos) : ENOTSUP);
+	case IPPROTO_IPV6:
+		return cm_result(name == IPV6_V6ONLY ? keep(s, GOROCE_RS_V6ONLY, !!v, &s->v6only) : ENOTSUP);
+	case IPPROTO_TCP:
+		return cm_result(set_tcp(s, name, v));
+	case SOL_RDMA:
+		return cm_result(set_rdma(s, name, v));
+	}
+	return cm_result(ENOTSUP);
+}
+
+// give writes a value for the program.
+static int give(const void *from, size_t n, void *to, socklen_t *len)
+{
+	if (*len < n)
+		return EINVAL;
+	memcpy(to, from, n);
+	*len = (socklen_t)n;
+	return 0;
+}
+
+// take_error returns why connecting has failed, once.
+static int take_error(struct rs *s)
+{
+	uint32_t got;
+	goroce_handle h = atomic_load(&s->handle);
+	if (rs->ready(h, 0, -1, &got) || !(got & POLLERR))
+		return 0;
+	int e = rs->connected(h);
+	return e == EINPROGRESS || e == ENOTCONN ? 0 : e;
+}
+
+static int max_segment(struct rs *s)
+{
+	uint32_t mtu;
+	return rs->path_mtu(atomic_load(&s->handle), &mtu) || !mtu ? 2048 : (int)mtu;
+}
+
+static int get_int(struct rs *s, int level, int name, int *v)
+{
+	switch (level) {
+	case SOL_SOCKET:
+		switch (name) {
+		case SO_REUSEADDR: *v = s->reuse; return 0;
+		case SO_KEEPALIVE: *v = s->keepalive; return 0;
+		case SO_OOBINLINE: *v = s->oobinline; return 0;
+		case SO_SNDBUF: *v = s->sndbuf; return 0;
+		case SO_RCVBUF: *v = s->rcvbuf; return 0;
+		case SO_ERROR: *v = take_error(s); return 0;
+		case SO_TYPE: *v = SOCK_STREAM; return 0;
+		case SO_BROADCAST: *v = 0; return 0;
+		}
+		break;
+	case IPPROTO_IP:
+		if (name == IP_TOS) {
+			*v = s->tos;
+			return 0;
+		}
+		break;
+	case IPPROTO_IPV6:
+		if (name == IPV6_V6ONLY) {
+			*v = s->v6only;
+			return 0;
+		}
+		break;
+	case IPPROTO_TCP:
+		switch (name) {
+		case TCP_KEEPCNT:
+		case TCP_KEEPINTVL:
+		case TCP_CONGESTION: *v = 1; return 0;
+		case TCP_KEEPIDLE: *v = s->keepidle; return 0;
+		case TCP_NODELAY: *v = s->nodelay; return 0;
+		case TCP_MAXSEG: *v = max_segment(s); return 0;
+		}
+		break;
+	case SOL_RDMA:
+		switch (name) {
+		case RDMA_SQSIZE: *v = s->sq_size; return 0;
+		case RDMA_RQSIZE: *v = s->rq_size; return 0;
+		case RDMA_INLINE: *v = s->inline_bytes; return 0;
+		case RDMA_IOMAPSIZE: *v = s->iomaps; return 0;
+		}
+		break;
+	}
+	return ENOTSUP;
+}
+
+EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *len)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	if (!value || !len)
+		return cm_result(EFAULT);
+	if (level == SOL_SOCKET && name == SO_LINGER) {
+		struct linger l = {.l_onoff = !s->linger_off};
+		return cm_result(give(&l, sizeof l, value, len));
+	}
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		struct sockaddr_storage peer;
+		struct tcp_info i = {.tcpi_snd_cwnd = (uint32_t)s->sq_size};
+		i.tcpi_state = rs->name(atomic_load(&s->handle), 1, &peer) ? TCP_CLOSE : TCP_ESTABLISHED;
+		return cm_result(give(&i, sizeof i, value, len));
+	}
+	int v, e = get_int(s, level, name, &v);
+	return cm_result(e ? e : give(&v, sizeof v, value, len));
+}

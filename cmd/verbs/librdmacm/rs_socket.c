@@ -1,0 +1,218 @@
+// Making rsockets, connecting and ending them.
+#include "rs.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+EXPORT int rsocket(int domain, int type, int protocol)
+{
+	int kind = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK);
+	// Datagrams have a protocol of their own, beside UDP sockets: there is none here.
+	if ((domain != AF_INET && domain != AF_INET6) || kind != SOCK_STREAM || (protocol && protocol != IPPROTO_TCP))
+		return cm_result(ENOTSUP);
+	if (cm_devices_open())
+		return -1;
+	goroce_handle h;
+	struct rs *s;
+	int e = rs->create(&h);
+	if (e)
+		return cm_result(e);
+	int fd = rs_new(h, domain, type, &s);
+	if (fd < 0) {
+		e = errno;
+		rs->close(h);
+		return cm_result(e);
+	}
+	return fd;
+}
+
+// check_addr refuses what is no address, or a part of one.
+static int check_addr(const struct sockaddr *addr, socklen_t len)
+{
+	if (!addr)
+		return EFAULT;
+	int want = len < sizeof addr->sa_family ? 0 : cm_addrlen(addr);
+	if (!want)
+		return len < sizeof addr->sa_family ? EINVAL : EAFNOSUPPORT;
+	return (int)len < want ? EINVAL : 0;
+}
+
+EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	int e = check_addr(addr, len);
+	return cm_result(e ? e : rs->bind(atomic_load(&s->handle), addr));
+}
+
+EXPORT int rlisten(int socket, int backlog)
+{
+	struct rs *s = rs_of(socket);
+	return s ? cm_result(rs->listen(atomic_load(&s->handle), backlog)) : -1;
+}
+
+// give_addr writes an address for the program, cut off if there is no room, as the kernel does.
+static int give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len)
+{
+	if (!to || !len)
+		return EFAULT;
+	socklen_t n = (socklen_t)cm_addrlen((const struct sockaddr *)from);
+	memcpy(to, from, *len < n ? *len : n);
+	*len = n;
+	return 0;
+}
+
+// name returns an address of a socket; one that has none yet has that of its family with zeros.
+static int name(struct rs *s, int peer, struct sockaddr_storage *a)
+{
+	int e = rs->name(atomic_load(&s->handle), peer, a);
+	if (!e && !a->ss_family)
+		a->ss_family = (sa_family_t)s->domain;
+	return e;
+}
+
+EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	goroce_handle h;
+	int e;
+	while ((e = rs->accept(atomic_load(&s->handle), &h)) == EAGAIN) {
+		if (rs_nonblocking(s))
+			return cm_result(EWOULDBLOCK);
+		if (rs_await(s, POLLIN, -1))
+			return -1;
+	}
+	if (e)
+		return cm_result(e);
+	struct rs *n;
+	// What accept(2) gives a socket: none of the flags of the listener.
+	int fd = rs_new(h, s->domain, SOCK_STREAM, &n);
+	if (fd < 0) {
+		e = errno;
+		rs->close(h);
+		return cm_result(e);
+	}
+	n->sndbuf = s->sndbuf;
+	n->rcvbuf = s->rcvbuf;
+	n->sq_size = s->sq_size;
+	n->rq_size = s->rq_size;
+	n->inline_bytes = s->inline_bytes;
+	n->iomaps = s->iomaps;
+	n->nodelay = s->nodelay;
+	if (addr) {
+		struct sockaddr_storage a;
+		e = name(n, 1, &a);
+		if (!e)
+			give_addr(&a, addr, len);
+	}
+	return fd;
+}
+
+EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	goroce_handle h = atomic_load(&s->handle);
+	int e = check_addr(addr, len);
+	if (!e)
+		e = rs->connected(h);
+	if (e == 0)
+		return cm_result(EISCONN);
+	if (e != ENOTCONN) // EINPROGRESS of an earlier call, or how that has failed
+		return cm_result(e == EINPROGRESS ? EALREADY : e);
+	e = rs->connect(h, addr);
+	if (e)
+		return cm_result(e);
+	while ((e = rs->connected(h)) == EINPROGRESS) {
+		if (rs_nonblocking(s))
+			return cm_result(EINPROGRESS);
+		if (rs_await(s, POLLOUT, -1))
+			return -1;
+	}
+	return cm_result(e);
+}
+
+// settle tries until the peer has been told, or for a while.
+static int settle(struct rs *s, int how, uint32_t event)
+{
+	const int most_ms = 5000;
+	int e;
+	while ((e = rs->shutdown(atomic_load(&s->handle), how)) == EAGAIN)
+		if (rs_await(s, event, most_ms))
+			return errno;
+	return e;
+}
+
+EXPORT int rshutdown(int socket, int how)
+{
+	struct rs *s = rs_of(socket);
+	if (!s)
+		return -1;
+	return cm_result(settle(s, how, GOROCE_RS_DRAINED));
+}
+
+EXPORT int rclose(int socket)
+{
+	struct rs *s = rs_find(socket);
+	if (!s)
+		return cm_result(EBADF);
+	bool forked = goroce_forked();
+	if (!forked)
+		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // of no interest if there is nothing to end
+	goroce_handle h = atomic_exchange(&s->handle, 0);
+	if (!h)
+		return cm_result(EBADF); // another thread was faster
+	int e = forked ? 0 : rs->close(h);
+	close(socket);
+	return cm_result(e);
+}
+
+EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *len)
+{
+	struct rs *s = rs_of(socket);
+	struct sockaddr_storage a;
+	if (!s)
+		return -1;
+	int e = name(s, 1, &a);
+	return cm_result(e ? e : give_addr(&a, addr, len));
+}
+
+EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *len)
+{
+	struct rs *s = rs_of(socket);
+	struct sockaddr_storage a;
+	if (!s)
+		return -1;
+	int e = name(s, 0, &a);
+	return cm_result(e ? e : give_addr(&a, addr, len));
+}
+
+EXPORT int rfcntl(int socket, int cmd, ...)
+{
+	struct rs *s = rs_find(socket);
+	if (!s)
+		return cm_result(EBADF);
+	va_list args;
+	va_start(args, cmd);
+	int arg = cmd == F_SETFL || cmd == F_SETFD ? va_arg(args, int) : 0;
+	va_end(args);
+	switch (cmd) {
+	case F_GETFL:
+		return O_RDWR | atomic_load(&s->flags);
+	case F_SETFL:
+		atomic_store(&s->flags, arg & (O_NONBLOCK | O_APPEND | O_ASYNC));
+		return 0;
+	case F_GETFD:
+		return s->fd_flags;
+	case F_SETFD:
+		s->fd_flags = arg;
+		return fcntl(socket, F_SETFD, arg);
+	}
+	return cm_result(ENOTSUP);
+}
