@@ -20,13 +20,13 @@ func verbsCases() []Case {
 				if err := n.SetUp(0, false); err != nil {
 					return err
 				}
-				if err := p.WaitOutput(ctx, "port error"); err != nil {
+				if err := p.WaitOutput(ctx, "(10), port 1"); err != nil {
 					return err
 				}
 				if err := n.SetUp(0, true); err != nil {
 					return err
 				}
-				if err := p.WaitOutput(ctx, "port active"); err != nil {
+				if err := p.WaitOutput(ctx, "(9), port 1"); err != nil {
 					return err
 				}
 				return terminate(ctx, p)
@@ -60,11 +60,11 @@ func verbsCases() []Case {
 	}
 	pingpong("rc", "-N -c", quick)
 	pingpong("rc", "-N -e -c")
-	pingpong("rc", "-t -c") // timestamps
 	pingpong("srq", "-q 16 -c")
 	// The words of the programs themselves, when the device says that it cannot.
 	pingpong("rc", "-o", refused("isn't ODP capable"))
 	pingpong("rc", "-O", refused("isn't ODP capable"))
+	pingpong("rc", "-t", refused("isn't completion timestamp capable"))
 	pingpong("rc", "-j", refused("doesn't support dm allocation"))
 	pingpong("xsrq", "", refused("Couldn't"))
 	for i := range all {

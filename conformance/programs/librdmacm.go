@@ -51,7 +51,7 @@ func cmCases() []Case {
 	add("rdma_server -s SERVER", "rdma_client -s SERVER", "", bothHave("end 0"), quick, one)
 	add("rdma_server -s SERVER", "rdma_client -s SERVER", "", bothHave("end 0"), v6)
 	add("rdma_xserver", "rdma_xclient -s SERVER", "RC", bothHave("end 0"))
-	add("rdma_xserver -c x", "rdma_xclient -s SERVER -c x", "XRC", nil, refused(""))
+	add("rdma_xserver -c x", "rdma_xclient -s SERVER -c x", "XRC", nil, refused("rdma_create"))
 	rsocket := func(program, args string, more ...func(*Case)) {
 		same(program, "-b SERVER", "-s SERVER", args+" -T v", has("custom "), more...)
 	}
