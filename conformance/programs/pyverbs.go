@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // runnerScript runs the tests of pyverbs and prints a JSON object for each that begins, and each that ends.
@@ -27,6 +29,15 @@ const (
 
 // preparePyverbs copies the suite, which is compressed in part, to where Python finds it.
 func (s *Stage) preparePyverbs() error {
+	if err := s.mountSysfs(); err != nil {
+		return err
+	}
+	if err := s.write(pyverbsDir+"/bin/rdma", rdmaStandIn); err != nil {
+		return err
+	}
+	if err := os.Chmod(s.Path(pyverbsDir+"/bin/rdma"), 0o755); err != nil {
+		return err
+	}
 	return filepath.WalkDir(s.Path(pyverbsTests), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -41,6 +52,48 @@ func (s *Stage) preparePyverbs() error {
 		}
 		return s.write(filepath.Join(pyverbsDir, "tests", strings.TrimSuffix(rel, ".gz")), text)
 	})
+}
+
+// The suite does not ask verbs alone: it looks up the network interface of a device in sysfs, or asks rdma, a program
+// of iproute2, and compares a partition key with sysfs. Those are the kernel's, which knows nothing of our devices. So the
+// suite, and no other case, gets a sysfs with what it reads there, and a stand-in for that one command.
+const rdmaStandIn = `#!/bin/sh
+[ "$*" = "link show -j" ] || { echo "rdma: no stand-in for: $*" >&2; exit 1; }
+echo '[{"ifindex":0,"ifname":"goroce0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"` + device + `"}]'
+`
+
+// mountSysfs puts a file system over the stage's /sys that has all of it, and class/infiniband.
+func (s *Stage) mountSysfs() error {
+	bind := func(path string) error {
+		if i, err := os.Lstat(path); err != nil || !i.IsDir() {
+			return err
+		}
+		if err := os.MkdirAll(s.Path(path), 0o755); err != nil {
+			return err
+		}
+		return unix.Mount(path, s.Path(path), "", unix.MS_BIND|unix.MS_REC, "")
+	}
+	if err := unix.Mount("tmpfs", s.Path("/sys"), "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/sys", "/sys/class"} {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if path := filepath.Join(dir, e.Name()); path != "/sys/class" {
+				if err := bind(path); err != nil {
+					return fmt.Errorf("programs: %s: %w", path, err)
+				}
+			}
+		}
+	}
+	const ours = "/sys/class/infiniband/goroce0"
+	if err := os.MkdirAll(s.Path(ours+"/device/net/"+device), 0o755); err != nil {
+		return err
+	}
+	return s.write(ours+"/ports/1/pkeys/0", "0xffff\n")
 }
 
 // PyResult is what became of one test.
@@ -156,7 +209,7 @@ func (p *Pyverbs) RunPyverbs(ctx context.Context, script string, args ...string)
 		return "", err
 	}
 	argv := append([]string{"python3", "-u", filepath.Join(pyverbsDir, scriptName)}, args...)
-	proc, err := p.Start(ctx, nil, argv...)
+	proc, err := p.Start(ctx, []string{"PATH=" + pyverbsDir + "/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, argv...)
 	if err != nil {
 		return "", err
 	}

@@ -95,7 +95,7 @@ func (s *Stage) Has(program string) bool {
 	if program == ownProgram {
 		return true
 	}
-	for _, dir := range []string{"usr/bin", "usr/sbin"} {
+	for _, dir := range []string{"usr/bin", "bin", "usr/sbin", "sbin"} {
 		if i, err := os.Stat(filepath.Join(s.Dir, dir, program)); err == nil && i.Mode().IsRegular() {
 			return true
 		}

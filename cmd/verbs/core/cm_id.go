@@ -379,6 +379,7 @@ func goroce_cm_listen_id(handle C.goroce_handle, backlog C.int) C.int {
 			if err := p.Listen(max(int(backlog), 0)); err != nil {
 				return cmErrno(err)
 			}
+			remark("listening on %v", p.LocalAddr())
 		}
 		return 0
 	})

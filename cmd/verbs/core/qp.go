@@ -163,7 +163,12 @@ func goroce_attach_mcast(handle C.goroce_handle, group *C.union_ibv_gid) C.int {
 	if q == nil {
 		return eINVAL
 	}
-	return errno(q.AttachMulticast(*(*verbs.GID)(unsafe.Pointer(group)), 0))
+	gid := *(*verbs.GID)(unsafe.Pointer(group))
+	err := q.AttachMulticast(gid, 0)
+	if err == nil {
+		remark("joined %v", gid)
+	}
+	return errno(err)
 }
 
 //export goroce_detach_mcast
