@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
+.PHONY: FORCE all build demo agent conform-self check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
 
 all: build
 
@@ -21,6 +21,25 @@ build:
 
 demo: build
 	bin/roce demo
+
+# The verbs agent, for the machine whose RDMA device is to be checked: docs/conform.md. Needs libibverbs-dev
+# (Fedora: rdma-core-devel). AGENT_STATIC=1 needs the static libraries, which Debian has, and makes a program that runs on
+# machines with another libibverbs, or none. FLUSH and ATOMIC WRITE are there if the headers have them: the
+# names are enumerators, which the preprocessor cannot see.
+AGENT_CC ?= cc
+agent:
+	@mkdir -p bin
+	@have=$$(echo '#include <infiniband/verbs.h>' | $(AGENT_CC) -E -) || { echo "no infiniband/verbs.h: install libibverbs-dev (Debian) or rdma-core-devel (Fedora)"; exit 1; }; \
+	set -- ; \
+	case "$$have" in *IBV_WR_FLUSH*) set -- "$$@" -DHAVE_FLUSH;; esac; \
+	case "$$have" in *IBV_WR_ATOMIC_WRITE*) set -- "$$@" -DHAVE_ATOMIC_WRITE;; esac; \
+	if [ -n "$(AGENT_STATIC)" ]; \
+	then $(AGENT_CC) -std=gnu11 -O2 -static -DRDMA_STATIC_PROVIDERS=all "$$@" -o bin/verbsd conformance/lab/agent/*.c $$(pkg-config --static --libs libibverbs); \
+	else $(AGENT_CC) -std=gnu11 -O2 "$$@" -o bin/verbsd conformance/lab/agent/*.c -libverbs; fi && echo bin/verbsd
+
+# All checks of roce conform against another process on this machine: no root, no container.
+conform-self: build
+	bin/roce conform --self
 
 # Go keeps the results of packages that have not changed. More packages at a time
 # than there are processors: the tests of links, tools and benchmarks mostly wait. What

@@ -280,7 +280,7 @@ func (g *Guest) AgentAddr() string { return net.JoinHostPort(g.mgmt, fmt.Sprint(
 
 // StartAgent starts the verbs agent in the guest.
 func (g *Guest) StartAgent(ctx context.Context) (*Proc, error) {
-	p, err := g.Start(ctx, Cmd{Argv: []string{"verbsd", fmt.Sprint(agentPort)}})
+	p, err := g.Start(ctx, Cmd{Argv: []string{"verbsd", "-n", fmt.Sprint(agentPort)}})
 	if err != nil {
 		return nil, err
 	}

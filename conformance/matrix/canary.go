@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,37 +35,33 @@ func flipLast(p *wire.Packet) {
 	b[len(b)-1-int(p.Pad)] ^= 0x80
 }
 
-// Canaries checks the checks.
-func (e *Env) Canaries(ctx context.Context) error {
-	for _, r := range []role{requester, responder} {
-		p, err := e.open(ctx, r)
-		if err != nil {
-			return err
-		}
-		for _, k := range canaries {
-			row := e.row("canaries", "finds a change of "+k.name, r)
-			row.MTU, row.Size, row.Family, row.Fault = faultMTU, k.size, string(peer.V4), "rewrite"
+// canaryJobs makes the rows that check the checks.
+func (e *Env) canaryJobs(r role) (jobs []job) {
+	for _, k := range canaries {
+		row := e.row("canaries", "finds a change of "+k.name, r)
+		row.MTU, row.Size, row.Family, row.Fault = faultMTU, k.size, string(peer.V4), "rewrite"
+		row.Authority = "of these checks: what is changed on the way must be found"
+		jobs = append(jobs, oneRow(row, func(p *pair, row *Row) error {
 			c, err := p.connect(defaults(peer.RC, peer.V4, faultMTU))
-			if err == nil {
-				rule := &wire.Rule{Match: c.target(k.at, k.size), Kind: wire.Rewrite, Edit: k.edit}
-				e.Wire.Add(rule)
-				got := c.transfer(k.op, k.size)
-				e.Wire.Remove(rule)
-				c.close()
-				switch {
-				case rule.Hits() != 1:
-					err = errors.New("no packet was changed")
-				case got == nil:
-					err = errors.New("the check passed although a packet was changed")
-				case !strings.Contains(got.Error(), k.want):
-					err = fmt.Errorf("the check failed with %q, want %q", got, k.want)
-				default:
-					row.Detail = got.Error()
-				}
+			if err != nil {
+				return err
 			}
-			e.Report.Add(row.ended(err))
-		}
-		p.close()
+			rule := &wire.Rule{Match: c.target(k.at, k.size), Kind: wire.Rewrite, Edit: k.edit}
+			e.Wire.Add(rule)
+			got := c.transfer(k.op, k.size)
+			e.Wire.Remove(rule)
+			c.close()
+			switch {
+			case rule.Hits() != 1:
+				return errors.New("no packet was changed")
+			case got == nil:
+				return errors.New("the check passed although a packet was changed")
+			case !strings.Contains(got.Error(), k.want):
+				return fmt.Errorf("the check failed with %q, want %q", got, k.want)
+			}
+			row.Detail = got.Error()
+			return nil
+		}))
 	}
-	return nil
+	return jobs
 }

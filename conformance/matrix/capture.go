@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strconv"
@@ -31,37 +32,14 @@ func (e *Env) Capture(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range []role{requester, responder} {
-		p, err := e.open(ctx, r)
-		if err != nil {
-			capt.Close()
-			return err
-		}
-		for _, f := range []peer.Family{peer.V4, peer.V6} {
-			for _, t := range typedOps {
-				if lacks(t, a, b) != "" {
-					continue
-				}
-				size := captureSize
-				if t.typ == peer.UD {
-					size = 101
-				}
-				row := e.row("capture", t.String(), r)
-				row.MTU, row.Size, row.Family = 1024, size, string(f)
-				c, err := p.connect(defaults(t.typ, f, 1024))
-				if err == nil {
-					err = c.transfer(t.op, size)
-					c.close()
-				}
-				e.Report.Add(row.ended(err))
-			}
-		}
-		p.close()
+	if err := e.Run(ctx, "capture"); err != nil {
+		return errors.Join(err, capt.Close())
 	}
 	if err := capt.Close(); err != nil {
 		return err
 	}
 	row := e.row("capture", "tshark", requester)
+	row.Authority = "Wireshark's dissector"
 	row.MTU, row.Size = 1024, captureSize
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
@@ -71,6 +49,35 @@ func (e *Env) Capture(ctx context.Context, path string) error {
 	row.Detail, err = dissect(ctx, tshark, path, capt.Opcodes())
 	e.Report.Add(row.ended(err))
 	return nil
+}
+
+// captureJobs makes the rows of the operations that are captured.
+func (e *Env) captureJobs(r role) (jobs []job) {
+	for _, f := range bothFamilies {
+		for _, t := range typedOps {
+			size := captureSize
+			if t.typ == peer.UD {
+				size = 101
+			}
+			row := e.row("capture", t.String(), r)
+			row.MTU, row.Size, row.Family, row.Authority = 1024, size, string(f), t.clause()
+			j := oneRow(row, func(p *pair, row *Row) error {
+				if why := lacks(t, p.req.p, p.rsp.p); why != "" {
+					*row = row.skipped(why)
+					return nil
+				}
+				c, err := p.connect(defaults(t.typ, f, 1024))
+				if err != nil {
+					return err
+				}
+				defer c.close()
+				return c.transfer(t.op, size)
+			})
+			j.blind = true
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
 }
 
 // dissect compares tshark's view of a capture with the wire's: as many packets of each

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -180,7 +179,7 @@ const writing = time.Second
 // killAndWait kills the victim when the watched program has said a certain word, and waits
 // until the survivor notices, which is when it says one of some others.
 func killAndWait(ctx context.Context, victim, survivor, watched Process, word string, notices ...string) (string, error) {
-	err := poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), word), nil })
+	err := Poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), word), nil })
 	if err != nil {
 		return tail(victim) + "\n" + tail(survivor), fmt.Errorf("before the kill: %w", err)
 	}
@@ -194,8 +193,8 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	noticed := func() bool {
 		return slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(survivor.Output(), n) })
 	}
-	_, original := survivor.(*lab.Proc)
-	err = poll(ctx, nil, func() (bool, error) {
+	_, original := survivor.(Original)
+	err = Poll(ctx, nil, func() (bool, error) {
 		select {
 		case <-survivor.Done():
 			return true, nil
@@ -243,8 +242,8 @@ func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string,
 		return "", err
 	}
 	defer c.Kill()
-	_, original := client.(GuestHost)
-	if err := poll(ctx, nil, func() (bool, error) {
+	_, original := c.(Original)
+	if err := Poll(ctx, nil, func() (bool, error) {
 		select {
 		case <-c.Done():
 			return true, nil
@@ -306,7 +305,7 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 	if err := e.ID.Reject(fill(rdmacm.MaxRejectPrivate)); err != nil {
 		return "", err
 	}
-	if err := poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
+	if err := Poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
 		return tail(c), fmt.Errorf("the client was not told: %w", err)
 	}
 	return lastLine(c.Output()), nil

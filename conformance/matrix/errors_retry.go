@@ -95,7 +95,7 @@ func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 		if sent < shortRetry+1 {
 			return "", fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry)
 		}
-		if !isRXE(x.req.p) {
+		if isGoroce(x.req.p) {
 			if err := patientEnough(x.tr.Events(), x.rsp.p.Addr(x.family), took, at == reqLast || at == ack); err != nil {
 				return "", err
 			}

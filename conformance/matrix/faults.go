@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -94,35 +93,28 @@ func (c *conn) between() func(*wire.Packet) bool {
 	}
 }
 
-// Faults does each operation with one packet of it dropped, dropped again when repeated,
-// doubled, overtaken or damaged, with the subject in both roles. The operation must
-// succeed all the same, exactly once, and so must another one after it.
-func (e *Env) Faults(ctx context.Context) error {
-	for _, r := range []role{requester, responder} {
-		var jobs []job
-		for _, f := range []peer.Family{peer.V4, peer.V6} {
-			for _, o := range faultOps {
-				for _, at := range o.at {
-					for _, ft := range faults {
-						if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && ft.name != "drop" {
-							continue
-						}
-						jobs = append(jobs, func(p *pair) []Row { return []Row{e.runFault(p, r, o.typedOp, f, o.size, at, ft)} })
+// faultJobs makes the rows of one packet dropped, doubled, overtaken or damaged.
+func (e *Env) faultJobs(r role) (jobs []job) {
+	for _, f := range bothFamilies {
+		for _, o := range faultOps {
+			for _, at := range o.at {
+				for _, ft := range faults {
+					if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && ft.name != "drop" {
+						continue
 					}
+					row := e.row("faults", o.typedOp.String(), r)
+					row.MTU, row.Size, row.Family, row.Fault = faultMTU, o.size, string(f), ft.name+" "+string(at)
+					row.Authority = "IBTA 9.7.5.2, 9.7.6, 9.9.2: lost, late and damaged packets are repaired, and take effect once"
+					jobs = append(jobs, job{rows: []Row{row}, run: func(p *pair) []Row { return []Row{e.runFault(p, row, o.typedOp, f, o.size, at, ft)} }})
 				}
 			}
-			jobs = append(jobs, e.unreliable(r, f)...)
 		}
-		if err := e.inLanes(ctx, r, faultLanes, jobs); err != nil {
-			return err
-		}
+		jobs = append(jobs, e.unreliable(r, f)...)
 	}
-	return nil
+	return jobs
 }
 
-func (e *Env) runFault(p *pair, r role, t typedOp, f peer.Family, size int, at position, ft fault) Row {
-	row := e.row("faults", t.String(), r)
-	row.MTU, row.Size, row.Family, row.Fault = faultMTU, size, string(f), ft.name+" "+string(at)
+func (e *Env) runFault(p *pair, row Row, t typedOp, f peer.Family, size int, at position, ft fault) Row {
 	if why := lacks(t, p.req.p, p.rsp.p); why != "" {
 		return row.skipped(why)
 	}
@@ -244,15 +236,16 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
 		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
 			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt", kind: wire.Corrupt, times: 1}} {
-				jobs = append(jobs, func(p *pair) []Row {
-					row := e.row("faults", typedOp{peer.UC, op}.String(), r)
-					row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
-					row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
+				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
+				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
+				row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
+				jobs = append(jobs, oneRow(row, func(p *pair, row *Row) error {
 					if isRXE(p.rsp.p) && op == peer.OpWriteImm && at != reqFirst {
-						return []Row{row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")}
+						*row = row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")
+						return nil
 					}
-					return []Row{row.ended(e.oneLoss(p, op, f, at, ft))}
-				})
+					return e.oneLoss(p, op, f, at, ft)
+				}))
 			}
 		}
 	}

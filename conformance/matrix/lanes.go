@@ -4,19 +4,74 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/goroce/goroce/conformance/peer"
 )
 
 // faultLanes is how many rows of faults and errors are on their way at a time, each with
 // sessions, memory and queue pairs of its own. They mostly wait for retransmission timers; with
-// more lanes than this the guest's only CPU is what they wait for.
+// more lanes than this a guest's only CPU is what they wait for.
 const faultLanes = 6
 
 // job makes one or more rows with the sessions of a pair.
-type job func(p *pair) []Row
+type job struct {
+	// rows are those that it makes, without their results.
+	rows []Row
+	run  func(p *pair) []Row
+	// blind is set if the rows need nothing of the wire: see Env.Blind.
+	blind bool
+}
+
+// oneRow is a job for a single row. What run leaves in the row beside the result is kept.
+func oneRow(row Row, run func(p *pair, row *Row) error) job {
+	return job{rows: []Row{row}, run: func(p *pair) []Row {
+		made := row
+		err := run(p, &made)
+		if made.Result == Skip {
+			return []Row{made}
+		}
+		return []Row{made.ended(err)}
+	}}
+}
+
+// chosen are the jobs with rows that were asked for.
+func (e *Env) chosen(jobs []job) []job {
+	if e.Choose == nil {
+		return jobs
+	}
+	var out []job
+	for _, j := range jobs {
+		var rows []Row
+		for _, row := range j.rows {
+			if e.Choose(row) {
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) > 0 {
+			j.rows = rows
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// unfit says why a row cannot be run with these peers; "" if it can.
+func unfit(row Row, peers ...peer.Peer) string {
+	for _, p := range peers {
+		if f := peer.Family(row.Family); f != "" && !p.Addr(f).IsValid() {
+			return p.Name() + " has no " + string(f) + " address"
+		}
+		if most := p.Caps().MaxMTU; most > 0 && row.MTU > most {
+			return "the path MTU is more than the port of " + p.Name() + " carries"
+		}
+	}
+	return ""
+}
 
 // inLanes runs jobs with the subject in a role, at most n at a time, each lane with a pair
 // of its own. The rows are reported in the order of the jobs, whichever ends first.
 func (e *Env) inLanes(ctx context.Context, r role, n int, jobs []job) error {
+	jobs = e.chosen(jobs)
 	var (
 		mu       sync.Mutex
 		next     int // job to start
@@ -46,19 +101,86 @@ func (e *Env) inLanes(ctx context.Context, r role, n int, jobs []job) error {
 	var wg sync.WaitGroup
 	for lane := range errs {
 		wg.Go(func() {
-			p, err := e.open(ctx, r)
-			if err != nil {
-				errs[lane] = err
-				return
-			}
-			defer p.close()
+			l := &laneRun{env: e, role: r}
+			defer l.close()
 			for i := take(); i >= 0; i = take() {
-				var made []Row
-				e.share(false, func() { made = jobs[i](p) })
+				made, err := l.do(ctx, jobs[i])
+				if err != nil {
+					errs[lane] = err
+					return
+				}
 				done(i, made)
 			}
 		})
 	}
 	wg.Wait()
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// laneRun is a lane at work.
+type laneRun struct {
+	env  *Env
+	role role
+	p    *pair // nil before the first job, and after one that has cost the sessions
+}
+
+func (l *laneRun) close() {
+	if l.p != nil {
+		l.p.close()
+		l.p = nil
+	}
+}
+
+// do runs a job. An error ends the run: sessions cannot be had, and Env.Tolerant does not say
+// that this fails the rows instead.
+func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
+	e := l.env
+	a, b := e.sides(l.role)
+	why := unfit(j.rows[0], a, b) // the others differ in their size alone
+	if e.Blind && !j.blind {
+		why = "the packets between the two do not come by here"
+	}
+	if why != "" {
+		for _, row := range j.rows {
+			made = append(made, row.skipped(why))
+		}
+		return made, nil
+	}
+	if err := e.Tolerant.given(); err != nil {
+		return failed(j.rows, err), nil
+	}
+	if l.p == nil {
+		if l.p, err = e.open(ctx, l.role); err != nil {
+			if e.Tolerant == nil {
+				return nil, err
+			}
+			e.Tolerant.lost(err)
+			return failed(j.rows, err), nil
+		}
+	}
+	e.share(false, func() { made = j.run(l.p) })
+	if e.Explain != nil {
+		for i := range made {
+			if made[i].Result == Fail {
+				made[i] = e.Explain(made[i], l.p.packets())
+			}
+		}
+	}
+	if e.Tolerant != nil {
+		if err := l.p.broken(); err != nil {
+			e.Tolerant.lost(err)
+			l.close()
+		} else {
+			e.Tolerant.found()
+		}
+	}
+	return made, nil
+}
+
+// failed are rows that all failed for the same reason.
+func failed(rows []Row, err error) (out []Row) {
+	for _, row := range rows {
+		out = append(out, row.ended(err))
+	}
+	return out
 }

@@ -65,11 +65,11 @@ func TestLanesReportInOrder(t *testing.T) {
 	close(done[n])
 	var jobs []job
 	for i := range n {
-		jobs = append(jobs, func(*pair) []Row {
+		jobs = append(jobs, job{rows: make([]Row, 2), run: func(*pair) []Row {
 			<-done[i+1]
 			defer close(done[i])
 			return []Row{{Op: strconv.Itoa(i)}, {Op: strconv.Itoa(i) + "b"}}
-		})
+		}})
 	}
 	require.NoError(t, e.inLanes(context.Background(), requester, n, jobs))
 	var ops []string
@@ -84,7 +84,7 @@ func TestLanesSayWhatFailed(t *testing.T) {
 	e, a, b := laneEnv()
 	b.max = 1
 	ran := 0
-	jobs := []job{func(*pair) []Row { ran++; return nil }}
+	jobs := []job{{rows: make([]Row, 1), run: func(*pair) []Row { ran++; return nil }}}
 	require.NoError(t, e.inLanes(context.Background(), requester, 2, jobs))
 	require.ErrorIs(t, e.inLanes(context.Background(), responder, 2, jobs), errNoMore)
 	require.Equal(t, 1, ran)
@@ -96,8 +96,8 @@ func TestLanesStopWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := 0
 	jobs := []job{
-		func(*pair) []Row { ran++; cancel(); return nil },
-		func(*pair) []Row { ran++; return nil },
+		{rows: make([]Row, 1), run: func(*pair) []Row { ran++; cancel(); return nil }},
+		{rows: make([]Row, 1), run: func(*pair) []Row { ran++; return nil }},
 	}
 	require.ErrorIs(t, e.inLanes(ctx, requester, 1, jobs), context.Canceled)
 	require.Equal(t, 1, ran)

@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +18,25 @@ var (
 type typedOp struct {
 	typ peer.Type
 	op  peer.Opcode
+}
+
+// clause is where the specification has the operation. FLUSH and ATOMIC WRITE are in an annex.
+func (t typedOp) clause() string {
+	switch {
+	case t.op == peer.OpAtomicWrite || t.op == peer.OpFlush:
+		return "IBTA annex A19"
+	case t.typ == peer.UC:
+		return "IBTA 9.8.2"
+	case t.typ == peer.UD:
+		return "IBTA 9.8.3"
+	case t.op == peer.OpRead:
+		return "IBTA 9.4.4, 9.7"
+	case t.op == peer.OpWrite || t.op == peer.OpWriteImm:
+		return "IBTA 9.4.3, 9.7"
+	case t.op == peer.OpFetchAdd || t.op == peer.OpCmpSwap:
+		return "IBTA 9.4.5, 9.7"
+	}
+	return "IBTA 9.4.1, 9.7"
 }
 
 func (t typedOp) String() string { return string(t.typ) + " " + t.op.String() }
@@ -51,9 +69,20 @@ func (e *Env) sizesOf(t typedOp, f peer.Family, mtu int) []int {
 // runsAt reports whether an operation is run at an MTU and family.
 func (e *Env) runsAt(t typedOp, f peer.Family, mtu int) bool {
 	if t.typ == peer.UD {
-		return mtu == 4096
+		return mtu == e.udMTU()
 	}
 	return e.Full || f == peer.V4 || mtu == 1024 || mtu == 4096
+}
+
+// udMTU is the path MTU of rows of UD, whose messages may be as long as the ports carry.
+func (e *Env) udMTU() int {
+	mtu := allMTUs[len(allMTUs)-1]
+	for _, p := range []peer.Peer{e.Subject, e.Ref} {
+		if p != nil && p.Caps().MaxMTU > 0 {
+			mtu = min(mtu, p.Caps().MaxMTU)
+		}
+	}
+	return mtu
 }
 
 // lacks names the side that does not have an operation.
@@ -66,30 +95,43 @@ func lacks(t typedOp, sides ...peer.Peer) string {
 	return ""
 }
 
-// Operations runs the matrix of operations, sizes, path MTUs and families, with the
-// subject in both roles.
-func (e *Env) Operations(ctx context.Context) error {
-	for _, r := range []role{requester, responder} {
-		var jobs []job
-		for _, f := range []peer.Family{peer.V4, peer.V6} {
-			for _, mtu := range allMTUs {
-				for _, t := range typedOps {
-					if e.runsAt(t, f, mtu) {
-						jobs = append(jobs, func(p *pair) []Row { return e.runOp(p, r, t, f, mtu) })
-					}
+// operationJobs makes the rows of all operations, sizes, path MTUs and families.
+func (e *Env) operationJobs(r role) (jobs []job) {
+	for _, f := range bothFamilies {
+		for _, mtu := range allMTUs {
+			for _, t := range typedOps {
+				if !e.runsAt(t, f, mtu) {
+					continue
 				}
+				var rows []Row
+				for _, size := range e.sizesOf(t, f, mtu) {
+					row := e.row("operations", t.String(), r)
+					row.MTU, row.Size, row.Family, row.Authority = mtu, size, string(f), t.clause()
+					rows = append(rows, row)
+				}
+				jobs = append(jobs, e.operation(rows, t, f, mtu))
 			}
 		}
-		if err := e.inLanes(ctx, r, 1, jobs); err != nil {
-			return err
-		}
 	}
-	return nil
+	return jobs
+}
+
+// operation is the job of one operation with all its sizes.
+func (e *Env) operation(rows []Row, t typedOp, f peer.Family, mtu int) job {
+	return job{rows: rows, run: func(p *pair) []Row { return e.runOp(p, e.wanted(rows), t, f, mtu) }, blind: true}
+}
+
+// wanted are those of the rows that were asked for.
+func (e *Env) wanted(rows []Row) []Row {
+	if e.Choose == nil {
+		return rows
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return !e.Choose(row) })
 }
 
 // runOp runs one operation with all its sizes over one connection; a failure gets the
 // rest a new one.
-func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) []Row {
+func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Row {
 	var c *conn
 	defer func() {
 		if c != nil {
@@ -97,9 +139,8 @@ func (e *Env) runOp(p *pair, r role, t typedOp, f peer.Family, mtu int) []Row {
 		}
 	}()
 	var rows []Row
-	for _, size := range e.sizesOf(t, f, mtu) {
-		row := e.row("operations", t.String(), r)
-		row.MTU, row.Size, row.Family = mtu, size, string(f)
+	for _, row := range list {
+		size := row.Size
 		if why := lacks(t, p.req.p, p.rsp.p); why != "" {
 			rows = append(rows, row.skipped(why))
 			continue

@@ -35,6 +35,10 @@ type Row struct {
 	Starved   int    `json:"starved,omitempty"`   // tries for which the machine was too slow
 	Authority string `json:"authority,omitempty"` // what the expectation rests on
 	Group     string `json:"group"`               // section of the printed table
+	// Packets is the file with the packets of a row that failed.
+	Packets string `json:"packets,omitempty"`
+	// Measured are numbers that the row has found, each with its unit at the end of its name.
+	Measured map[string]float64 `json:"measured,omitempty"`
 }
 
 // Report collects rows; it may be used from several goroutines.
@@ -110,26 +114,26 @@ func (row Row) Label() string {
 // MissingRows returns the rows that are there on one link and not on another, by their
 // labels, with the links that lack them: the matrix is to be the same on each.
 func (r *Report) MissingRows(links []string) []string {
-	on := map[Row][]string{}
+	on := map[string][]string{} // label, but for the link
 	var order []Row
 	for _, row := range r.Rows() {
 		if !slices.Contains(links, row.Link) {
 			continue
 		}
-		key := Row{Kernel: row.Kernel, Group: row.Group, Op: row.Op, Role: row.Role, MTU: row.MTU, Size: row.Size, Family: row.Family, Fault: row.Fault}
-		if on[key] == nil {
-			order = append(order, key)
+		link := row.Link
+		row.Link = ""
+		if on[row.Label()] == nil {
+			order = append(order, row)
 		}
-		on[key] = append(on[key], row.Link)
+		on[row.Label()] = append(on[row.Label()], link)
 	}
 	var missing []string
-	for _, key := range order {
-		for _, l := range links {
-			if !slices.Contains(on[key], l) {
-				key.Link = l
-				missing = append(missing, key.Label())
+	for _, row := range order {
+		has := on[row.Label()]
+		for _, row.Link = range links {
+			if !slices.Contains(has, row.Link) {
+				missing = append(missing, row.Label())
 			}
-			key.Link = ""
 		}
 	}
 	return missing

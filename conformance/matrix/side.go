@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
 )
@@ -43,8 +42,8 @@ type Env struct {
 	// Subject is the implementation under test, Ref the one that it is tested against.
 	// Groups that only run programs on Hosts need neither.
 	Subject, Ref peer.Peer
-	// At is where the subject's device is open; nil if it is in a guest.
-	At *lab.Host
+	// LinkInUse asks the kernel which link the subject's device has open; nil if nobody can say.
+	LinkInUse func() (string, error)
 	// RefPort is the name of the reference's port on the wire.
 	RefPort string
 	// Full runs everything; otherwise a subset is chosen.
@@ -54,6 +53,19 @@ type Env struct {
 	// Guest, if not nil, is held for reading by each row while it runs, and alone by rows that
 	// cannot stand others in the same guest. Runs side by side against a guest share it.
 	Guest *sync.RWMutex
+	// Choose, if not nil, says which rows are wanted.
+	Choose func(Row) bool
+	// Lanes is how many rows of a group may be on their way at a time; 0 is what suits a guest with one CPU.
+	Lanes int
+	// Blind is set if the packets between the two peers do not pass Wire: rows that need that are skipped.
+	Blind bool
+	// Seed is where the contents of transfers come from.
+	Seed uint64
+	// Tolerant, if not nil, has rows fail when a peer is lost, where the run would end otherwise.
+	Tolerant *Tolerance
+	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its connection, and
+	// returns it with what it has to say.
+	Explain func(Row, []wire.Event) Row
 	// OnlyTool leaves out tools whose name and arguments do not contain it.
 	OnlyTool string
 }
@@ -90,7 +102,11 @@ func (e *Env) sides(r role) (req, rsp peer.Peer) {
 
 // isRXE reports whether a peer is the kernel's rxe, whose deviations from the
 // specification some expectations take into account.
-func isRXE(p peer.Peer) bool { return p.Link() == "rxe" }
+func isRXE(p peer.Peer) bool { return p.Profile() == peer.ProfileRXE }
+
+// isGoroce reports whether a peer is this module, whose own choices, such as timers and probes,
+// are checked, too.
+func isGoroce(p peer.Peer) bool { return p.Profile() == peer.ProfileGoroce }
 
 // row starts a row of this environment.
 func (e *Env) row(group, op string, r role) Row {
@@ -143,6 +159,7 @@ type pair struct {
 	env      *Env
 	req, rsp *side
 	seed     uint64
+	kept     *wire.Trace // of the last connection, if failures are explained
 }
 
 // open makes sessions on both peers, for the subject in a role.
@@ -157,10 +174,40 @@ func (e *Env) open(ctx context.Context, r role) (*pair, error) {
 		req.s.Close()
 		return nil, err
 	}
-	return &pair{env: e, req: req, rsp: rsp}, nil
+	return &pair{env: e, req: req, rsp: rsp, seed: e.Seed << 32}, nil
+}
+
+// keptPackets is how many of the last packets of a connection are shown to Env.Explain at least.
+const keptPackets = 2048
+
+// keep begins to keep the packets of a connection.
+func (p *pair) keep(c *conn) {
+	if p.env.Explain != nil {
+		p.kept.Stop()
+		p.kept = p.env.Wire.TraceLast(keptPackets, c.between())
+	}
+}
+
+// packets are those that were kept.
+func (p *pair) packets() []wire.Event {
+	if p.kept == nil {
+		return nil
+	}
+	return p.kept.Events()
+}
+
+// broken is why a session can do no more, if one cannot.
+func (p *pair) broken() error {
+	for _, s := range []*side{p.req, p.rsp} {
+		if b, ok := s.s.(interface{ Broken() error }); ok && b.Broken() != nil {
+			return fmt.Errorf("%s: %w", s.p.Name(), b.Broken())
+		}
+	}
+	return nil
 }
 
 func (p *pair) close() {
+	p.kept.Stop()
 	p.req.s.Close()
 	p.rsp.s.Close()
 }
@@ -220,6 +267,7 @@ func (p *pair) connect(par params) (*conn, error) {
 		return nil, fmt.Errorf("responder's QP: %w", err)
 	}
 	c := &conn{pair: p, params: par, rq: rq, sq: sq, psn: firstPSN}
+	p.keep(c)
 	for _, x := range []struct {
 		qp    peer.QP
 		other peer.QP

@@ -41,6 +41,13 @@ type Process interface {
 	Kill()
 }
 
+// Original is a Process that is an original program, of which some wait for ever where their
+// stand-ins end.
+type Original interface {
+	Process
+	Original()
+}
+
 // tool is one program with arguments.
 type tool struct {
 	name  string

@@ -82,7 +82,7 @@ func checkTrace(c *conn, tr *wire.Trace) error {
 			if g == nil {
 				return fmt.Errorf("L1: NAK for PSN %#x, which was not the first missing one: %v", p.PSN, p)
 			}
-			if !isRXE(c.rsp.p) && !g.mayNAK(e.At) {
+			if isGoroce(c.rsp.p) && !g.mayNAK(e.At) {
 				return fmt.Errorf("L1: NAK number %d of a gap after %v: %v", g.naks, e.At-g.opened, p)
 			}
 		case syn&synKind == synAck && p.IsAck():

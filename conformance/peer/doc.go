@@ -1,6 +1,7 @@
 // Package peer is what the conformance checks need of an RDMA implementation, whichever
-// it is. A check is written once, against two Peers; adapters exist for the kernel's rxe
-// in a lab guest (RXE) and for this module's stack on the host.
+// it is. A check is written once, against two Peers; adapters exist for what is behind a verbs
+// agent (Agent), such as the kernel's rxe or a network card, and for this module's stack in this
+// process (Goroce).
 //
 // The numbers are those of libibverbs, restated here so that no check depends on the
 // code under test for its idea of what a status or an opcode is.

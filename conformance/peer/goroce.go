@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -25,10 +27,14 @@ type GorocePlace struct {
 	Link         string     // one of Links; empty is DefaultLink
 	// RxeFlush is set when the other side is rxe: see udp.Options.
 	RxeFlush bool
+	// WrapLink, if not nil, is what the link is put into.
+	WrapLink func(link.Link) link.Link
 }
 
-// addrs is the GID table of the place.
-func (at GorocePlace) addrs() []netip.Addr { return []netip.Addr{at.Addr4, at.Addr6} }
+// Addrs is the GID table of the place.
+func (at GorocePlace) Addrs() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{at.Addr4, at.Addr6}, func(a netip.Addr) bool { return !a.IsValid() })
+}
 
 // NewGoroce opens a device. Close ends it.
 func NewGoroce(at GorocePlace) (*Goroce, error) {
@@ -58,7 +64,12 @@ func (p *Goroce) Name() string { return p.name }
 func (p *Goroce) Link() string { return p.link }
 
 // Caps are those of the engine.
-func (p *Goroce) Caps() Caps { return Caps{AtomicWrite: true, Flush: true, MaxMsg: 1 << 31} }
+func (p *Goroce) Caps() Caps {
+	return Caps{AtomicWrite: true, Flush: true, MaxMsg: 1 << 31, MaxMTU: p.dev.Port().ActiveMTU.Bytes()}
+}
+
+// Profile is that of this module.
+func (p *Goroce) Profile() Profile { return ProfileGoroce }
 
 // Addr is the address of a family.
 func (p *Goroce) Addr(f Family) netip.Addr { return p.addrs[f] }

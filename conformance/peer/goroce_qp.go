@@ -100,6 +100,15 @@ var goroceOps = map[Opcode]verbs.WROpcode{
 	OpFlush: verbs.WRFlush, OpAtomicWrite: verbs.WRAtomicWrite,
 }
 
+// GoroceOpcode is this module's name of an opcode; false if it has none.
+func GoroceOpcode(op Opcode) (verbs.WROpcode, bool) {
+	if op == OpBindMW {
+		return verbs.WRBindMW, true
+	}
+	c, ok := goroceOps[op]
+	return c, ok
+}
+
 func (q *goroceQP) PostSend(wr SendWR) error {
 	op, ok := goroceOps[wr.Op]
 	if !ok {

@@ -19,13 +19,13 @@ var goroceLinks = []struct {
 	open func(GorocePlace) (link.Link, error)
 }{
 	{"udp", func(at GorocePlace) (link.Link, error) {
-		return udp.Open(at.addrs(), udp.Options{RxeFlush: at.RxeFlush})
+		return udp.Open(at.Addrs(), udp.Options{RxeFlush: at.RxeFlush})
 	}},
 	{"packet", func(at GorocePlace) (link.Link, error) {
-		return packet.Open(packet.Options{Addrs: at.addrs(), RxeFlush: at.RxeFlush})
+		return packet.Open(packet.Options{Addrs: at.Addrs(), RxeFlush: at.RxeFlush})
 	}},
 	{"xdp", func(at GorocePlace) (link.Link, error) {
-		return xdp.Open(xdp.Options{Addrs: at.addrs(), RxeFlush: at.RxeFlush})
+		return xdp.Open(xdp.Options{Addrs: at.Addrs(), RxeFlush: at.RxeFlush})
 	}},
 }
 
@@ -59,7 +59,10 @@ func openDevice(at GorocePlace) (*verbs.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		dev, err := verbs.Open(verbs.Config{Addrs: at.addrs(), Link: k})
+		if at.WrapLink != nil {
+			k = at.WrapLink(k)
+		}
+		dev, err := verbs.Open(verbs.Config{Addrs: at.Addrs(), Link: k})
 		if err != nil {
 			k.Close()
 			return nil, err

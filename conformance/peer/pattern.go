@@ -1,5 +1,7 @@
 package peer
 
+import "encoding/binary"
+
 // PatternByte is byte i of the pattern of a seed: byte i%8, least significant first, of
 // splitmix64's output number i/8. The verbs agent makes the same one.
 func PatternByte(seed uint64, i int) byte {
@@ -15,17 +17,28 @@ func pattern8(seed, word uint64) uint64 {
 
 // FillPattern writes bytes base.. of the pattern to b.
 func FillPattern(b []byte, seed uint64, base int) {
-	for i := range b {
-		b[i] = PatternByte(seed, base+i)
+	for len(b) > 0 {
+		if base%8 == 0 && len(b) >= 8 {
+			binary.LittleEndian.PutUint64(b, pattern8(seed, uint64(base/8)))
+			b, base = b[8:], base+8
+			continue
+		}
+		b[0] = PatternByte(seed, base)
+		b, base = b[1:], base+1
 	}
 }
 
 // CheckPattern returns the index of the first byte of b that is not the pattern's, or -1.
 func CheckPattern(b []byte, seed uint64, base int) int {
-	for i := range b {
+	for i := 0; i < len(b); {
+		if at := base + i; at%8 == 0 && len(b)-i >= 8 && binary.LittleEndian.Uint64(b[i:]) == pattern8(seed, uint64(at/8)) {
+			i += 8
+			continue
+		}
 		if b[i] != PatternByte(seed, base+i) {
 			return i
 		}
+		i++
 	}
 	return -1
 }

@@ -20,3 +20,26 @@ func TestPatternMatchesAgent(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+// Words at a time make the same pattern as bytes, wherever they begin and end.
+func TestPatternInWords(t *testing.T) {
+	for base := range 17 {
+		for n := range 33 {
+			b := make([]byte, n)
+			FillPattern(b, 7, base)
+			for i := range b {
+				if b[i] != PatternByte(7, base+i) {
+					t.Fatalf("base %d, byte %d of %d", base, i, n)
+				}
+				b[i] ^= 0x40
+				if got := CheckPattern(b, 7, base); got != i {
+					t.Fatalf("base %d, byte %d of %d: CheckPattern says %d", base, i, n, got)
+				}
+				b[i] ^= 0x40
+			}
+			if CheckPattern(b, 7, base) != -1 {
+				t.Fatalf("base %d, %d bytes", base, n)
+			}
+		}
+	}
+}

@@ -14,7 +14,10 @@ type Peer interface {
 	// Link names the way to the wire, such as "rxe" or "udp".
 	Link() string
 	Caps() Caps
-	// Addr is the address of the family asked for.
+	// Profile says whose published choices are expected of it where the specification leaves
+	// some, or where an implementation is known to deviate.
+	Profile() Profile
+	// Addr is the address of the family asked for; the zero Addr if it has none.
 	Addr(f Family) netip.Addr
 	// PortName is the name of its port on the lab's wire.
 	PortName() string
@@ -27,6 +30,7 @@ type Caps struct {
 	AtomicWrite bool
 	Flush       bool
 	MaxMsg      uint64 // bytes
+	MaxMTU      int    // the largest path MTU that its port carries, bytes
 }
 
 // Session makes objects. Close frees them all.

@@ -1,4 +1,4 @@
-// Package verbs is the client of verbsd, the verbs agent inside a lab guest: it turns
+// Package verbs is the client of a verbs agent, in C (verbsd) or in Go (package agent): it turns
 // calls into the agent's lines and back. The lines are described in
 // lab/agent/verbsd.h; the numbers of opcodes, states and flags are those of libibverbs.
 //

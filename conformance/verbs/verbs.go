@@ -2,9 +2,13 @@ package verbs
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,18 +17,34 @@ import (
 )
 
 const (
-	dialTimeout = time.Minute
-	// callTimeout is how long an answer may take, in a guest that has no CPU for a while;
+	// DefaultTimeout is how long an answer may take, in a guest that has no CPU for a while;
 	// waiting calls add their own limit.
-	callTimeout = 2 * time.Minute
-	maxLine     = 1 << 18
+	DefaultTimeout = 2 * time.Minute
+	// MaxLine is the longest request and the longest answer, in bytes.
+	MaxLine = 1 << 18
 )
 
 // Client is a session with an agent.
 type Client struct {
-	mu sync.Mutex
-	nc net.Conn
-	r  *bufio.Reader
+	mu      sync.Mutex
+	nc      net.Conn
+	r       *bufio.Reader
+	timeout time.Duration
+	hello   Hello
+	stop    func() bool // of what ends the session with its context
+	broken  error       // why nothing more can be asked
+}
+
+// Agent says where an agent is, and how to talk to it.
+type Agent struct {
+	Addr  string // host and TCP port
+	Dev   string // the RDMA device; empty lets the agent choose
+	Token string // what the agent was started with; empty if with none
+	// Client names the program that asks. Sessions of the same client may be open at the same
+	// time, and those of different ones not.
+	Client string
+	// Timeout is how long an answer may take; 0 is DefaultTimeout.
+	Timeout time.Duration
 }
 
 // Error is the agent's refusal of a call: Errno is what libibverbs reported.
@@ -34,7 +54,7 @@ type Error struct {
 	Text  string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("verbsd: %s: %s", e.Call, e.Text) }
+func (e *Error) Error() string { return fmt.Sprintf("agent: %s: %s", e.Call, e.Text) }
 
 // Unwrap makes errors.Is(err, syscall.EINVAL) work.
 func (e *Error) Unwrap() error { return e.Errno }
@@ -48,24 +68,45 @@ type Arg struct {
 // Reply is the answer to a call.
 type Reply struct{ words []Arg }
 
-// Dial opens a session with the agent at addr and opens the RDMA device dev.
-func Dial(ctx context.Context, addr, dev string) (*Client, Reply, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	nc, err := d.DialContext(ctx, "tcp", addr)
+// Dial opens a session with an agent and opens the RDMA device. The session ends with ctx.
+func Dial(ctx context.Context, a Agent) (*Client, Reply, error) {
+	timeout := cmp.Or(a.Timeout, DefaultTimeout)
+	d := net.Dialer{Timeout: timeout}
+	nc, err := d.DialContext(ctx, "tcp", a.Addr)
 	if err != nil {
-		return nil, Reply{}, fmt.Errorf("verbsd: %w", err)
+		return nil, Reply{}, fmt.Errorf("agent: %w", err)
 	}
-	c := &Client{nc: nc, r: bufio.NewReaderSize(nc, maxLine)}
-	r, err := c.Call("open", Arg{"dev", dev})
+	c := &Client{nc: nc, r: bufio.NewReaderSize(nc, 1<<16), timeout: timeout}
+	c.stop = context.AfterFunc(ctx, func() { nc.Close() })
+	if err := c.greet(a); err != nil {
+		c.Close()
+		return nil, Reply{}, err
+	}
+	var args []Arg
+	if a.Dev != "" {
+		args = append(args, Arg{"dev", a.Dev})
+	}
+	r, err := c.Call("open", args...)
 	if err != nil {
-		nc.Close()
+		c.Close()
 		return nil, Reply{}, err
 	}
 	return c, r, nil
 }
 
 // Close ends the session.
-func (c *Client) Close() error { return c.nc.Close() }
+func (c *Client) Close() error {
+	c.stop()
+	return c.nc.Close()
+}
+
+// Broken is the error after which nothing more can be asked: the agent has hung up, did not answer in
+// time, or not in its language. A refusal is none.
+func (c *Client) Broken() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
 
 // Call makes one request and waits for its answer.
 func (c *Client) Call(name string, args ...Arg) (Reply, error) {
@@ -80,19 +121,57 @@ func (c *Client) CallWait(wait time.Duration, name string, args ...Arg) (Reply, 
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 	}
 	line := b.String()
+	if len(line) >= MaxLine {
+		return Reply{}, fmt.Errorf("agent: %s: a request of %d bytes, and %d is the limit", name, len(line), MaxLine)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.nc.SetDeadline(time.Now().Add(callTimeout + wait)); err != nil {
-		return Reply{}, fmt.Errorf("verbsd: %s: %w", name, err)
+	if c.broken != nil {
+		return Reply{}, c.broken
+	}
+	// After an error nobody knows which answer comes next.
+	answer, err := c.exchange(line, c.timeout+wait)
+	if err != nil {
+		c.broken = fmt.Errorf("agent: %s: %w", name, err)
+		return Reply{}, c.broken
+	}
+	shown := line
+	if name == "hello" {
+		shown = name // the rest has the token in it
+	}
+	r, err := parseReply(shown, answer)
+	var refusal *Error
+	if err != nil && !errors.As(err, &refusal) {
+		c.broken = err
+	}
+	return r, err
+}
+
+// exchange sends a line and reads the one that answers it.
+func (c *Client) exchange(line string, limit time.Duration) (string, error) {
+	if err := c.nc.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
 	}
 	if _, err := c.nc.Write([]byte(line + "\n")); err != nil {
-		return Reply{}, fmt.Errorf("verbsd: %s: %w", name, err)
+		return "", err
 	}
-	answer, err := c.r.ReadString('\n')
-	if err != nil {
-		return Reply{}, fmt.Errorf("verbsd: %s: %w", name, err)
+	var answer []byte
+	for {
+		part, err := c.r.ReadSlice('\n')
+		answer = append(answer, part...)
+		switch {
+		case len(answer) > MaxLine:
+			return "", fmt.Errorf("an answer longer than %d bytes", MaxLine)
+		case err == nil:
+			return strings.TrimSuffix(string(answer), "\n"), nil
+		case errors.Is(err, io.EOF):
+			return "", errors.New("the agent has hung up")
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return "", fmt.Errorf("no answer in %v", limit)
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return "", err
+		}
 	}
-	return parseReply(line, strings.TrimSuffix(answer, "\n"))
 }
 
 func parseReply(call, answer string) (Reply, error) {
@@ -112,13 +191,13 @@ func parseReply(call, answer string) (Reply, error) {
 		for _, w := range f[1:] {
 			k, v, ok := strings.Cut(w, "=")
 			if !ok {
-				return Reply{}, fmt.Errorf("verbsd: %s: answer %q", call, answer)
+				return Reply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
 			}
 			r.words = append(r.words, Arg{k, v})
 		}
 		return r, nil
 	}
-	return Reply{}, fmt.Errorf("verbsd: %s: answer %q", call, answer)
+	return Reply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
 }
 
 // Str returns the value of a key, or "".
@@ -140,6 +219,15 @@ func (r Reply) All(key string) []string {
 		}
 	}
 	return out
+}
+
+// Bits returns the number at key, which must be there and have no more than so many bits.
+func (r Reply) Bits(key string, bits int) (uint64, error) {
+	n, err := strconv.ParseUint(r.Str(key), 0, bits)
+	if err != nil {
+		return 0, fmt.Errorf("agent: %s=%s is no number of %d bits", key, r.quoted(key), bits)
+	}
+	return n, nil
 }
 
 // Num returns the number at key, or 0 if there is none.
@@ -180,15 +268,18 @@ func (c *Client) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, error)
 		return nil, err
 	}
 	var out []WC
+	if n := len(r.All("wc")); n > max {
+		return nil, fmt.Errorf("agent: %d completions, and %d at most were asked for", n, max)
+	}
 	for _, s := range r.All("wc") {
 		f := strings.Split(s, ",")
 		if len(f) != 9 {
-			return nil, fmt.Errorf("verbsd: completion %q", s)
+			return nil, fmt.Errorf("agent: completion %q", s)
 		}
 		var n [9]uint64
 		for i := range f {
 			if n[i], err = strconv.ParseUint(f[i], 0, 64); err != nil {
-				return nil, fmt.Errorf("verbsd: completion %q: %w", s, err)
+				return nil, fmt.Errorf("agent: completion %q: %w", s, err)
 			}
 		}
 		out = append(out, WC{

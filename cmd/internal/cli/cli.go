@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/goroce/goroce/cmd/internal/conform"
 	"github.com/goroce/goroce/cmd/internal/demo"
 	"github.com/goroce/goroce/cmd/internal/devinfo"
 	"github.com/goroce/goroce/cmd/internal/doctor"
@@ -39,7 +40,7 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command()}
+	all := []tool.Command{conform.Command(), demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command()}
 	for _, k := range pingpong.Kinds() {
 		all = append(all, pingpong.Command(k))
 	}

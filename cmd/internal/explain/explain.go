@@ -116,6 +116,16 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	return nil
 }
 
+// Write writes the text of an explanation of a capture that was taken at a host with the local addresses.
+func Write(w io.Writer, name string, capture io.Reader, local []netip.Addr) error {
+	e := &explanation{Name: name}
+	if err := e.read(capture, analyse.Options{Local: local}, false); err != nil {
+		return err
+	}
+	e.print(w, textStyle{width: defaultWidth}, true)
+	return nil
+}
+
 // explanation is what --json prints.
 type explanation struct {
 	Name string `json:"file"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
@@ -19,7 +20,7 @@ import (
 
 // lane is what runs one after the other.
 type lane struct {
-	p   *peer.RXE
+	p   *hosts.RXE
 	at  *lab.Host
 	bin string
 	lab *lab.Lab
@@ -30,7 +31,7 @@ type lane struct {
 }
 
 // goroceAgainst runs this module's stack against each guest, side by side.
-func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*peer.RXE) error {
+func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RXE) error {
 	bin, err := r.buildRoce(ctx)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (r *runner) env(x lane, link string) *matrix.Env {
 
 // hosts are where the programs run.
 func (x lane) hosts(link string) (local, guest matrix.Host) {
-	return matrix.LocalHost{Lab: x.lab, At: x.at, Bin: x.bin, Link: link}, matrix.GuestHost{P: x.p}
+	return hosts.Local{Lab: x.lab, At: x.at, Bin: x.bin, Link: link}, hosts.Guest{P: x.p}
 }
 
 // withDevice opens a device for the time of f.
@@ -84,7 +85,8 @@ func (r *runner) withDevice(x lane, link string, f func(*matrix.Env) error) erro
 		return err
 	}
 	env := r.env(x, link)
-	env.Subject, env.Ref, env.At = dev, x.p, x.at
+	env.Subject, env.Ref = dev, x.p
+	env.LinkInUse = func() (string, error) { return hosts.LinkAt(x.at) }
 	err = f(env)
 	return errors.Join(err, dev.Close())
 }

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/matrix"
-	"github.com/goroce/goroce/conformance/peer"
 )
 
 // runner runs the matrix.
@@ -77,8 +77,8 @@ func endWith(ctx context.Context, cancel context.CancelCauseFunc, g *lab.Guest) 
 }
 
 // boot boots a guest of each suite.
-func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
-	peers := make([]*peer.RXE, len(r.suites))
+func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*hosts.RXE, error) {
+	peers := make([]*hosts.RXE, len(r.suites))
 	errs := make([]error, len(r.suites))
 	var wg sync.WaitGroup
 	for i, s := range r.suites {
@@ -92,7 +92,7 @@ func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
 				errs[i] = err
 				return
 			}
-			peers[i], errs[i] = peer.NewRXE(ctx, g)
+			peers[i], errs[i] = hosts.NewRXE(ctx, g)
 		})
 	}
 	wg.Wait()
@@ -100,7 +100,7 @@ func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*peer.RXE, error) {
 }
 
 // checkGuests makes a guest's kernel complaint a failure.
-func (r *runner) checkGuests(ctx context.Context, peers []*peer.RXE) error {
+func (r *runner) checkGuests(ctx context.Context, peers []*hosts.RXE) error {
 	for _, p := range peers {
 		row := matrix.Row{Kernel: kernelOf(p), Group: "guests", Op: "kernel log", Role: "responder", Link: p.Link(), Result: matrix.Pass}
 		bad, err := p.Guest().KernelTrouble(ctx)
@@ -115,14 +115,14 @@ func (r *runner) checkGuests(ctx context.Context, peers []*peer.RXE) error {
 	return nil
 }
 
-func kernelOf(p *peer.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") }
+func kernelOf(p *hosts.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") }
 
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
-func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *peer.RXE) error {
+func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *hosts.RXE) error {
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
-	groups := append(deviceGroups(env), toolGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...)
-	return r.groups(ctx, env, append(groups, cmGroups(env, matrix.GuestHost{P: a}, matrix.GuestHost{P: b})...))
+	groups := append(deviceGroups(env), toolGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)
+	return r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...))
 }
 
 // group is a group of checks.

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 
 struct ibv_context *ctx;
 const char *dev_name;
+int peer_fd;
 
 static jmp_buf abandon;
 static char answer[MAX_LINE];
@@ -125,27 +127,41 @@ struct object *opt_obj(const char *key, enum kind kind)
 	return has(key) ? need_obj(key, kind) : NULL;
 }
 
+static bool usable(struct ibv_context *c)
+{
+	struct ibv_port_attr p;
+	return !ibv_query_port(c, 1, &p) && p.state == IBV_PORT_ACTIVE && p.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
 static void open_device(void)
 {
-	const char *want = need("dev");
+	const char *want = arg("dev");
 	int n;
 	struct ibv_device **list = ibv_get_device_list(&n);
 	if (!list)
 		fail(errno, "device list");
-	for (int i = 0; i < n && !ctx; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), want))
-			ctx = ibv_open_device(list[i]);
+	for (int i = 0; i < n && !ctx; i++) {
+		if (want && strcmp(ibv_get_device_name(list[i]), want))
+			continue;
+		ctx = ibv_open_device(list[i]);
+		if (ctx && !want && !usable(ctx)) {
+			ibv_close_device(ctx);
+			ctx = NULL;
+		}
+	}
 	ibv_free_device_list(list);
 	if (!ctx)
-		fail(ENODEV, "device %s", want);
+		fail(ENODEV, want ? "device %s" : "no device has an active Ethernet port%s", want ? want : "");
 	dev_name = ibv_get_device_name(ctx->device);
-	struct ibv_device_attr a;
+	struct ibv_device_attr_ex ex = {0};
 	struct ibv_port_attr p;
-	int err = ibv_query_device(ctx, &a);
+	int err = ibv_query_device_ex(ctx, NULL, &ex);
+	struct ibv_device_attr a = ex.orig_attr;
 	if (!err)
 		err = ibv_query_port(ctx, 1, &p);
 	if (err)
 		fail(err, "query");
+	out(" dev=%s cap_flags_ex=0x%llx", dev_name, (unsigned long long)ex.device_cap_flags_ex);
 	out(" active_mtu=%d state=%d max_qp=%d max_qp_wr=%d max_sge=%d max_cqe=%d max_mr_size=%llu max_qp_rd_atom=%d"
 	    " max_qp_init_rd_atom=%d max_srq_wr=%d max_mw=%d cap_flags=0x%x max_msg_sz=%u gid_tbl_len=%d",
 	    p.active_mtu, p.state, a.max_qp, a.max_qp_wr, a.max_sge, a.max_cqe, (unsigned long long)a.max_mr_size,
@@ -184,6 +200,12 @@ static void handle(char *line)
 		args[nargs++] = w;
 	}
 	out("ok");
+	if (!strcmp(name, "hello")) {
+		cmd_hello();
+		return;
+	}
+	if (!greeted())
+		fail(EPROTO, "a session begins with hello");
 	if (!strcmp(name, "open")) {
 		if (ctx)
 			fail(EBUSY, "already open");
@@ -197,6 +219,14 @@ static void handle(char *line)
 		fail(ENOSYS, "no command %s", name);
 }
 
+/* How long a connection may take to say who it is. */
+enum { HELLO_SECONDS = 10 };
+
+static void set_timeout(int fd, int seconds)
+{
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = seconds}, sizeof(struct timeval));
+}
+
 static void serve(int fd)
 {
 	FILE *in = fdopen(fd, "r");
@@ -205,42 +235,124 @@ static void serve(int fd)
 	if (!in || !to)
 		return;
 	setvbuf(in, NULL, _IOFBF, 1 << 16);
+	bool first = true;
+	peer_fd = fd;
+	set_timeout(fd, HELLO_SECONDS);
 	while (fgets(line, sizeof line, in)) {
 		if (!strchr(line, '\n'))
 			return; /* longer than a line may be, or cut off */
 		handle(line);
 		fwrite(answer, 1, answer_len, to);
 		fputc('\n', to);
-		if (fflush(to))
+		if (fflush(to) || !greeted())
 			return;
+		if (first)
+			set_timeout(fd, 0);
+		first = false;
 	}
 }
 
+static void usage(const char *why)
+{
+	fprintf(stderr, "verbsd: %s\nusage: verbsd [-l ADDRESS] [-t TOKEN | -n] [PORT]\n"
+		"  -l ADDRESS  listen there only, by default on all IPv4 addresses of this machine\n"
+		"  -t TOKEN    what clients have to say; also GOROCE_AGENT_TOKEN in the environment. By default a new one, which is printed\n"
+		"  -n          no token: for networks of which nobody else is a part\n"
+		"PORT is 18400 by default.\n", why);
+	exit(2);
+}
+
+static const char *new_token(void)
+{
+	static char text[33];
+	unsigned char b[16];
+	FILE *f = fopen("/dev/urandom", "r");
+	if (!f || fread(b, 1, sizeof b, f) != sizeof b)
+		usage("no random numbers for a token");
+	fclose(f);
+	for (size_t i = 0; i < sizeof b; i++)
+		sprintf(text + 2 * i, "%02x", b[i]);
+	return text;
+}
+
+static int listen_at(const char *address, const char *port)
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(atoi(port))};
+	struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
+	bool six = address && inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+	int one = 1, l;
+	if (atoi(port) <= 0 || atoi(port) > 65535)
+		usage("that is no TCP port");
+	if (address && !six && inet_pton(AF_INET, address, &v4.sin_addr) != 1)
+		usage("-l takes an IP address");
+	l = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (l < 0 || bind(l, six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4, six ? sizeof v6 : sizeof v4) || listen(l, 64))
+		usage(strerror(errno));
+	return l;
+}
+
+static void reap(int sig) { (void)sig; /* accept returns, and the loop looks */ }
+
 int main(int argc, char **argv)
 {
-	int port = argc > 1 ? atoi(argv[1]) : 0;
-	int one = 1, l = socket(AF_INET, SOCK_STREAM, 0);
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
-	setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-	if (port <= 0 || bind(l, (struct sockaddr *)&a, sizeof a) || listen(l, 64)) {
-		fprintf(stderr, "usage: verbsd PORT (%s)\n", strerror(errno));
-		return 1;
+	const char *address = NULL, *token = getenv("GOROCE_AGENT_TOKEN");
+	bool open_to_all = false, made = false;
+	for (int c; (c = getopt(argc, argv, "l:t:n")) != -1;) {
+		switch (c) {
+		case 'l': address = optarg; break;
+		case 't': token = optarg; break;
+		case 'n': open_to_all = true; break;
+		default: usage("unknown option");
+		}
 	}
+	if (argc - optind > 1)
+		usage("more than one port");
+	const char *port = optind < argc ? argv[optind] : "18400";
+	if (token && !*token)
+		token = NULL;
+	if (token && open_to_all)
+		usage("-n and a token exclude each other");
+	if (!token && !open_to_all) {
+		token = new_token();
+		made = true;
+	}
+	agent_token = token ? token : "";
+	int one = 1, l = listen_at(address, port);
+	clients_init();
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_IGN);
-	printf("listening\n");
+	sigaction(SIGCHLD, &(struct sigaction){.sa_handler = reap}, NULL);
+	printf("listening on %s port %s\n", address ? address : "all addresses,", port);
+	if (made)
+		printf("on the other machine: roce conform --agent THIS_MACHINE:%s --token %s\n", port, token);
 	fflush(stdout);
+	struct pollfd waiting = {.fd = l, .events = POLLIN};
 	for (;;) {
+		/* A child that ends between the two calls is seen a little later. */
+		clients_reap();
+		if (poll(&waiting, 1, 200) <= 0)
+			continue;
+		clients_reap();
 		int c = accept(l, NULL, NULL);
 		if (c < 0)
 			continue;
 		setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-		if (fork() == 0) {
+		int slot = client_slot();
+		if (slot < 0) {
+			dprintf(c, "err %d too many sessions\n", EAGAIN);
+			close(c);
+			continue;
+		}
+		pid_t pid = fork();
+		if (pid == 0) {
 			close(l);
+			client_is(slot);
 			serve(c);
 			/* The kernel frees the verbs objects with the file. */
 			_exit(0);
 		}
+		if (pid > 0)
+			client_started(slot, pid);
 		close(c);
 	}
 }

@@ -12,14 +12,22 @@
 
 static void cmd_pd(void) { out(" id=%d", object_new(K_PD, ibv_alloc_pd(ctx))); }
 
+/* What the buffers of a connection may have in all: a client's mistake must not take the
+ * machine's memory. */
+#define MAX_BYTES (1ull << 30)
+static uint64_t total;
+
 static void cmd_buf(void)
 {
-	size_t len = need_num("len");
+	uint64_t len = need_num("len");
+	if (len > MAX_BYTES - total)
+		fail(ENOMEM, "more than %llu bytes in all", MAX_BYTES);
 	void *p = mmap(NULL, len ? len : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (p == MAP_FAILED)
 		fail(errno, "buffer");
 	int id = object_new(K_BUF, p);
 	object_get(id, K_BUF)->len = len;
+	total += len;
 	out(" id=%d addr=0x%llx", id, (unsigned long long)(uintptr_t)p);
 }
 
@@ -190,6 +198,8 @@ static void cmd_free(void)
 			fail(err == -1 ? errno : err, "free %s", keys[i]);
 		if (o->channel)
 			ibv_destroy_comp_channel(o->channel);
+		if (k == K_BUF)
+			total -= o->len;
 		o->kind = K_FREE;
 	}
 }

@@ -1,14 +1,19 @@
 /*
- * verbsd: a small server inside a lab guest, on which a test driver asks for verbs
- * objects over TCP. It is the only C in the project, because libibverbs is the only way
- * to the kernel's rxe.
+ * verbsd: the verbs agent, a small server on which a test driver asks for verbs objects over
+ * TCP: inside a lab guest, and on any machine whose RDMA device is to be checked. It is the
+ * only C in the project, because libibverbs is the only way to devices of the kernel's.
  *
- * Protocol: lines of text. A request is a command and key=value words; numbers are
+ * Protocol, version 1: lines of text. A request is a command and key=value words; numbers are
  * decimal or 0x hexadecimal. The answer is one line, "ok key=value ..." or
  * "err ERRNO text". Requests may be sent ahead; answers come in order. Each connection
  * is a process of its own, so that its end frees everything.
  *
- * Objects have small numbers that mean something in their connection only.
+ * The first request is "hello version=1 token=WORD client=NAME", the second "open dev=NAME";
+ * without dev= it is the first device with an active port. Connections of one client may
+ * be there at the same time; another client is refused until the last of them has ended.
+ *
+ * Objects have small numbers that mean something in their connection only. Only memory that
+ * "buf" has allocated is ever registered.
  */
 #ifndef VERBSD_H
 #define VERBSD_H
@@ -17,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum kind { K_FREE, K_PD, K_BUF, K_MR, K_MW, K_CQ, K_SRQ, K_AH, K_QP };
 
@@ -32,6 +38,18 @@ struct object {
 
 extern struct ibv_context *ctx;
 extern const char *dev_name;
+extern int peer_fd;	/* the connection */
+
+/* hello.c: who may talk to us. */
+#define PROTOCOL 1
+void clients_init(void);		/* before the first fork */
+int client_slot(void);			/* in the parent: a free one, or -1 */
+void client_started(int slot, pid_t pid);
+void clients_reap(void);		/* after SIGCHLD */
+void client_is(int slot);		/* in the child */
+void cmd_hello(void);			/* fails unless the client may go on */
+bool greeted(void);
+extern const char *agent_token;		/* "" if none is needed */
 
 /* fail answers "err" and abandons the command. */
 void fail(int err, const char *fmt, ...) __attribute__((noreturn, format(printf, 2, 3)));

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define MAX_SGE 32
@@ -144,6 +145,12 @@ static uint64_t now_ms(void)
 	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
 }
 
+static bool hung_up(void)
+{
+	char c;
+	return recv(peer_fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* How poll looks: YIELDS times at once, and then with naps that grow. */
 enum { YIELDS = 16, NAPS_ALIKE = 16, MIN_NAP_NS = 100000, MAX_NAP_NS = 1600000 };
 
@@ -165,6 +172,8 @@ static void cmd_poll(void)
 		n += k;
 		if (n >= max || n >= min || (k == 0 && now_ms() >= end))
 			break;
+		if (k == 0 && idle % NAPS_ALIKE == 0 && hung_up())
+			break; /* nobody waits for this any more */
 		if (k == 0) {
 			/* rxe does its work in tasks that need the CPU, of which there is one; and other
 			 * agents wait, too, some of them long. */
@@ -178,8 +187,9 @@ static void cmd_poll(void)
 	}
 	for (int i = 0; i < n; i++) {
 		/* rxe hands the kernel's flags on as they are, where "with invalidate" is bit 2: in
-		 * libibverbs that is "IP checksum ok", which rxe never means. */
-		bool inv = wc[i].wc_flags & (IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK);
+		 * libibverbs that is "IP checksum ok", which rxe never means, and others do. */
+		unsigned inv_flags = IBV_WC_WITH_INV | (strncmp(dev_name, "rxe", 3) ? 0 : IBV_WC_IP_CSUM_OK);
+		bool inv = wc[i].wc_flags & inv_flags;
 		out(" wc=%llu,%d,%d,%u,%u,0x%x,0x%x,%u,0x%x", (unsigned long long)wc[i].wr_id, wc[i].status, wc[i].opcode,
 		    wc[i].vendor_err, wc[i].byte_len, wc[i].qp_num, wc[i].src_qp, wc[i].wc_flags,
 		    inv ? wc[i].invalidated_rkey : ntohl(wc[i].imm_data));

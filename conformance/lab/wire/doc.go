@@ -5,7 +5,8 @@
 // # Model
 //
 // A Switch has Ports; a port is anything that reads and writes one frame at a time: a
-// tap device, or one end of a datagram socket pair whose other end is QEMU's. A frame
+// tap device, one end of a datagram socket pair whose other end is QEMU's, or a pair of
+// functions (AttachFunc), by which package wirelink puts a switch before a device. A frame
 // that enters is learned, decoded if it is RoCE v2 (UDP to port 4791), offered to the
 // rules in the order in which they were added (the first that acts decides), traced,
 // and queued to its way out.

@@ -55,6 +55,15 @@ func (p *Packet) Body() []byte { return p.Frame[p.udp+bthLen : len(p.Frame)-icrc
 // Is4 reports whether the packet came over IPv4.
 func (p *Packet) Is4() bool { return p.udp-p.ip == ip4Len+udpLen }
 
+// IPClass returns the traffic class (IPv4: TOS), ECN included, and the hop limit of the IP header.
+func (p *Packet) IPClass() (trafficClass, hopLimit uint8) {
+	ip := p.Frame[p.ip:]
+	if p.Is4() {
+		return ip[1], ip[8]
+	}
+	return ip[0]<<4 | ip[1]>>4, ip[7]
+}
+
 // IsAck reports an ACKNOWLEDGE of the RC service; IsNAK one whose syndrome is not
 // positive (RNR included).
 func (p *Packet) IsAck() bool { return p.Opcode == OpAcknowledge }

@@ -37,10 +37,12 @@ type Switch struct {
 type Port struct {
 	Name string
 
-	sw   *Switch
-	dev  io.ReadWriteCloser
-	out  chan []byte
-	gone chan struct{} // closed with the port
+	sw  *Switch
+	dev io.ReadWriteCloser // nil if deliver is set
+	// deliver takes what leaves by the port, under the switch's lock: see AttachFunc.
+	deliver func(frame []byte)
+	out     chan []byte
+	gone    chan struct{} // closed with the port
 
 	in, sent, overflow atomic.Int64
 
@@ -84,6 +86,30 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	go p.read()
 	go p.write()
 	return p, nil
+}
+
+// AttachFunc adds a port without a device: Enter puts frames in, and what leaves by the port goes
+// to deliver, which runs under the switch's lock, from whichever goroutine made the frame leave, and
+// must not call the switch. The frame is deliver's to keep.
+func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("wire: switch is closed")
+	}
+	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), lastIn: s.Now()}
+	s.ports = append(s.ports, p)
+	return p, nil
+}
+
+// Enter takes a frame as if it had come over the cable of the port. When it returns the frame has left, been lost, or is
+// held back. The frame is the switch's to keep and to change.
+func (p *Port) Enter(frame []byte) {
+	if len(frame) < ethLen {
+		return
+	}
+	p.in.Add(1)
+	p.sw.input(p, frame)
 }
 
 // Port returns the port of a name, or nil.
@@ -136,7 +162,9 @@ func (s *Switch) detach(p *Port) {
 		}
 	}
 	close(p.gone)
-	p.dev.Close()
+	if p.dev != nil {
+		p.dev.Close()
+	}
 }
 
 // Close detaches all ports and waits for their goroutines.
@@ -343,6 +371,11 @@ func (s *Switch) ways(from *Port, f []byte) iter.Seq[*Port] {
 
 func (s *Switch) send(p *Port, f []byte) {
 	s.seen(p, f)
+	if p.deliver != nil {
+		p.sent.Add(1)
+		p.deliver(f)
+		return
+	}
 	select {
 	case p.out <- f:
 	default:

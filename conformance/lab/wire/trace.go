@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"os"
@@ -135,12 +134,6 @@ type Capture struct {
 	opcodes map[uint8]int // under the switch's lock
 }
 
-// pcap's numbers: magic of the nanosecond format, link type Ethernet.
-const (
-	pcapMagicNs  = 0xa1b23c4d
-	pcapEthernet = 1
-)
-
 // Capture starts a capture to path: of the RoCE packets that match, or with nil of all
 // frames.
 func (s *Switch) Capture(path string, match func(*Packet) bool) (*Capture, error) {
@@ -149,13 +142,7 @@ func (s *Switch) Capture(path string, match func(*Packet) bool) (*Capture, error
 		return nil, err
 	}
 	c := &Capture{sw: s, match: match, f: f, w: bufio.NewWriterSize(f, 1<<16), opcodes: map[uint8]int{}}
-	h := binary.LittleEndian.AppendUint32(nil, pcapMagicNs)
-	h = binary.LittleEndian.AppendUint16(h, 2)
-	h = binary.LittleEndian.AppendUint16(h, 4)
-	h = append(h, make([]byte, 8)...)
-	h = binary.LittleEndian.AppendUint32(h, MaxFrame)
-	h = binary.LittleEndian.AppendUint32(h, pcapEthernet)
-	if _, err := c.w.Write(h); err != nil {
+	if _, err := c.w.Write(pcapHeader()); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -197,12 +184,5 @@ func (c *Capture) frame(f []byte) {
 	if ok {
 		c.opcodes[p.Opcode]++
 	}
-	now := time.Now()
-	var h [16]byte
-	binary.LittleEndian.PutUint32(h[0:], uint32(now.Unix()))
-	binary.LittleEndian.PutUint32(h[4:], uint32(now.Nanosecond()))
-	binary.LittleEndian.PutUint32(h[8:], uint32(len(f)))
-	binary.LittleEndian.PutUint32(h[12:], uint32(len(f)))
-	_, _ = c.w.Write(h[:])
-	_, _ = c.w.Write(f)
+	_, _ = c.w.Write(pcapRecord(nil, time.Now(), f))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/conformance/verbs"
 )
 
-type rxeQP struct {
-	s              *rxeSession
+type agentQP struct {
+	s              *agentSession
 	id             uint64
 	qpn            uint32
 	cfg            QPConfig
@@ -31,8 +31,8 @@ func def(v, d int) int {
 	return v
 }
 
-func (s *rxeSession) QP(cfg QPConfig) (QP, error) {
-	q := &rxeQP{s: s, cfg: cfg}
+func (s *agentSession) QP(cfg QPConfig) (QP, error) {
+	q := &agentQP{s: s, cfg: cfg}
 	sw, rw := def(cfg.MaxSendWR, 64), def(cfg.MaxRecvWR, 64)
 	for _, x := range []struct {
 		cq *uint64
@@ -62,7 +62,11 @@ func (s *rxeSession) QP(cfg QPConfig) (QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.id, q.qpn = r.Num("id"), uint32(r.Num("qpn"))
+	qpn, err := r.Bits("qpn", 24)
+	if err != nil {
+		return nil, err
+	}
+	q.id, q.qpn = r.Num("id"), uint32(qpn)
 	access := cfg.Access
 	if !s.p.caps.Flush {
 		access &^= AccessFlush
@@ -77,7 +81,7 @@ func (s *rxeSession) QP(cfg QPConfig) (QP, error) {
 	return q, err
 }
 
-func (q *rxeQP) QPN() uint32 { return q.qpn }
+func (q *agentQP) QPN() uint32 { return q.qpn }
 
 // mtuCode is ibv_mtu for a path MTU in bytes.
 func mtuCode(n int) (int, error) {
@@ -97,9 +101,9 @@ func gid(a netip.Addr) string {
 	return a.String()
 }
 
-func (q *rxeQP) Connect(c Conn) error { return q.ConnectTo(c, StateRTS) }
+func (q *agentQP) Connect(c Conn) error { return q.ConnectTo(c, StateRTS) }
 
-func (q *rxeQP) ConnectTo(c Conn, to State) error {
+func (q *agentQP) ConnectTo(c Conn, to State) error {
 	if to == StateInit {
 		return nil // as QP left it
 	}
@@ -125,17 +129,17 @@ func (q *rxeQP) ConnectTo(c Conn, to State) error {
 	return err
 }
 
-func (q *rxeQP) SetState(s State) error {
+func (q *agentQP) SetState(s State) error {
 	_, err := q.s.c.Call("modify", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "state", Value: int(s)})
 	return err
 }
 
-func (q *rxeQP) State() (State, error) {
+func (q *agentQP) State() (State, error) {
 	r, err := q.s.c.Call("query", verbs.Arg{Key: "qp", Value: q.id})
 	return State(r.Num("state")), err
 }
 
-func (q *rxeQP) Close() error {
+func (q *agentQP) Close() error {
 	for _, x := range []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "cq", Value: q.sendCQ}, {Key: "cq", Value: q.recvCQ}} {
 		if _, err := q.s.c.Call("free", x); err != nil {
 			return err

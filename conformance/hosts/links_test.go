@@ -1,4 +1,4 @@
-package matrix
+package hosts
 
 import (
 	"net/netip"

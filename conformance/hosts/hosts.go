@@ -1,4 +1,4 @@
-package matrix
+package hosts
 
 import (
 	"bytes"
@@ -10,26 +10,26 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-// GuestHost has the original programs, in a guest.
-type GuestHost struct{ P *peer.RXE }
+// Guest has the original programs, in a guest.
+type Guest struct{ P *RXE }
 
 // Name is the peer's.
-func (h GuestHost) Name() string { return h.P.Name() }
+func (h Guest) Name() string { return h.P.Name() }
 
 // Addr is the guest's address.
-func (h GuestHost) Addr(f peer.Family) string { return h.P.Addr(f).String() }
+func (h Guest) Addr(f peer.Family) string { return h.P.Addr(f).String() }
 
 // GIDIndex is the guest's.
-func (h GuestHost) GIDIndex(f peer.Family) int { return h.P.GIDIndex(f) }
+func (h Guest) GIDIndex(f peer.Family) int { return h.P.GIDIndex(f) }
 
 // Command is the program itself.
-func (h GuestHost) Command(tool string, args []string) ([]string, bool) {
+func (h Guest) Command(tool string, args []string) ([]string, bool) {
 	for _, t := range h.P.Guest().Image.Tools {
 		if t == tool {
 			return append([]string{tool}, args...), true
@@ -39,20 +39,30 @@ func (h GuestHost) Command(tool string, args []string) ([]string, bool) {
 }
 
 // Start runs the program in the guest.
-func (h GuestHost) Start(ctx context.Context, argv []string) (Process, error) {
-	return h.P.Guest().Start(ctx, lab.Cmd{Argv: argv})
+func (h Guest) Start(ctx context.Context, argv []string) (matrix.Process, error) {
+	p, err := h.P.Guest().Start(ctx, lab.Cmd{Argv: argv})
+	if err != nil {
+		return nil, err
+	}
+	return original{p}, nil
 }
 
+// original is a program in a guest.
+type original struct{ *lab.Proc }
+
+// Original tells it from a stand-in.
+func (original) Original() {}
+
 // Listening looks into the guest's socket tables.
-func (h GuestHost) Listening(ctx context.Context, p Process, port int) error {
+func (h Guest) Listening(ctx context.Context, p matrix.Process, port int) error {
 	return pollListen(ctx, p, port, func() (string, error) {
 		return h.P.Guest().Run(ctx, "cat", "/proc/net/tcp", "/proc/net/tcp6")
 	})
 }
 
 // ListeningCM asks the guest's kernel.
-func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
-	return poll(ctx, p, func() (bool, error) {
+func (h Guest) ListeningCM(ctx context.Context, p matrix.Process, port int) error {
+	return matrix.Poll(ctx, p, func() (bool, error) {
 		text, err := h.P.Guest().Run(ctx, "rdma", "resource", "show", "cm_id")
 		if err != nil {
 			return false, err
@@ -69,8 +79,8 @@ func (h GuestHost) ListeningCM(ctx context.Context, p Process, port int) error {
 // Joined looks for the group among those that the guest's interface receives, where rxe puts it
 // when a queue pair is attached. The original prints to a pipe, which shows nothing before
 // its end.
-func (h GuestHost) Joined(ctx context.Context, p Process, group netip.Addr) error {
-	return poll(ctx, p, func() (bool, error) {
+func (h Guest) Joined(ctx context.Context, p matrix.Process, group netip.Addr) error {
+	return matrix.Poll(ctx, p, func() (bool, error) {
 		text, err := h.P.Guest().Run(ctx, "cat", "/proc/net/dev_mcast")
 		return strings.Contains(text, rxeGroup(group)), err
 	})
@@ -83,8 +93,8 @@ func rxeGroup(group netip.Addr) string {
 	return fmt.Sprintf("3333%x", b[12:])
 }
 
-// LocalHost has this module's stand-ins, at a place of this machine.
-type LocalHost struct {
+// Local has this module's stand-ins, at a place of this machine.
+type Local struct {
 	Lab  *lab.Lab
 	At   *lab.Host
 	Bin  string // path of the roce program
@@ -92,10 +102,10 @@ type LocalHost struct {
 }
 
 // Name is "goroce".
-func (h LocalHost) Name() string { return "goroce" }
+func (h Local) Name() string { return "goroce" }
 
 // Addr is that of the place.
-func (h LocalHost) Addr(f peer.Family) string {
+func (h Local) Addr(f peer.Family) string {
 	if f == peer.V6 {
 		return h.At.Addr6.String()
 	}
@@ -103,7 +113,7 @@ func (h LocalHost) Addr(f peer.Family) string {
 }
 
 // GIDIndex is the place in the list that --addr makes.
-func (h LocalHost) GIDIndex(f peer.Family) int {
+func (h Local) GIDIndex(f peer.Family) int {
 	if f == peer.V6 {
 		return 1
 	}
@@ -111,7 +121,7 @@ func (h LocalHost) GIDIndex(f peer.Family) int {
 }
 
 // Command is the subcommand named like the tool without its prefix.
-func (h LocalHost) Command(tool string, args []string) ([]string, bool) {
+func (h Local) Command(tool string, args []string) ([]string, bool) {
 	name := strings.TrimPrefix(strings.TrimPrefix(tool, "ibv_"), "ib_")
 	out, err := exec.Command(h.Bin, "help").CombinedOutput()
 	if err != nil {
@@ -127,7 +137,7 @@ func (h LocalHost) Command(tool string, args []string) ([]string, bool) {
 }
 
 // Start runs the program at the place.
-func (h LocalHost) Start(ctx context.Context, argv []string) (Process, error) {
+func (h Local) Start(ctx context.Context, argv []string) (matrix.Process, error) {
 	p := &localProcess{cmd: h.Lab.Command(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -142,7 +152,7 @@ func (h LocalHost) Start(ctx context.Context, argv []string) (Process, error) {
 }
 
 // Listening looks into the place's socket tables.
-func (h LocalHost) Listening(ctx context.Context, p Process, port int) error {
+func (h Local) Listening(ctx context.Context, p matrix.Process, port int) error {
 	return pollListen(ctx, p, port, func() (string, error) {
 		var all []byte
 		err := h.At.Do(func() error {
@@ -160,12 +170,12 @@ func (h LocalHost) Listening(ctx context.Context, p Process, port int) error {
 }
 
 // ListeningCM waits for the remark that this module's tools make.
-func (h LocalHost) ListeningCM(ctx context.Context, p Process, _ int) error {
-	return poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), "listening on "), nil })
+func (h Local) ListeningCM(ctx context.Context, p matrix.Process, _ int) error {
+	return matrix.Poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), "listening on "), nil })
 }
 
 // Joined waits for the same remark.
-func (h LocalHost) Joined(ctx context.Context, p Process, _ netip.Addr) error {
+func (h Local) Joined(ctx context.Context, p matrix.Process, _ netip.Addr) error {
 	return h.ListeningCM(ctx, p, 0)
 }
 
@@ -202,33 +212,10 @@ func (p *localProcess) Kill() {
 	}
 }
 
-// pollEvery is the time between two looks at something that takes its time.
-const pollEvery = 20 * time.Millisecond
-
-// poll looks until f is content, p (if there is one) has ended, or the time is up.
-func poll(ctx context.Context, p Process, f func() (bool, error)) error {
-	var done <-chan struct{}
-	if p != nil {
-		done = p.Done()
-	}
-	for {
-		if ok, err := f(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-done:
-			return fmt.Errorf("it has ended (%v)", p.Wait())
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollEvery):
-		}
-	}
-}
-
 // pollListen reads a /proc/net/tcp until it shows a listener on the port.
-func pollListen(ctx context.Context, p Process, port int, read func() (string, error)) error {
+func pollListen(ctx context.Context, p matrix.Process, port int, read func() (string, error)) error {
 	const listen = "0A"
-	return poll(ctx, p, func() (bool, error) {
+	return matrix.Poll(ctx, p, func() (bool, error) {
 		text, err := read()
 		if err != nil {
 			return false, err

@@ -7,13 +7,13 @@ import (
 	"github.com/goroce/goroce/conformance/verbs"
 )
 
-type rxeMR struct {
+type agentMR struct {
 	region
-	s       *rxeSession
+	s       *agentSession
 	buf, id uint64
 }
 
-func (s *rxeSession) MR(n int, access Access) (MR, error) {
+func (s *agentSession) MR(n int, access Access) (MR, error) {
 	b, err := s.c.Call("buf", verbs.Arg{Key: "len", Value: n})
 	if err != nil {
 		return nil, err
@@ -25,17 +25,26 @@ func (s *rxeSession) MR(n int, access Access) (MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := region{r.Num("addr"), n, uint32(r.Num("lkey")), uint32(r.Num("rkey"))}
-	return &rxeMR{region: at, s: s, buf: b.Num("id"), id: r.Num("id")}, nil
+	var words [3]uint64
+	for i, w := range []struct {
+		key  string
+		bits int
+	}{{"addr", 64}, {"lkey", 32}, {"rkey", 32}} {
+		if words[i], err = r.Bits(w.key, w.bits); err != nil {
+			return nil, err
+		}
+	}
+	at := region{words[0], n, uint32(words[1]), uint32(words[2])}
+	return &agentMR{region: at, s: s, buf: b.Num("id"), id: r.Num("id")}, nil
 }
 
-func (m *rxeMR) Fill(off, n int, seed uint64, base int) error {
+func (m *agentMR) Fill(off, n int, seed uint64, base int) error {
 	_, err := m.s.c.Call("fill", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
 		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
 	return err
 }
 
-func (m *rxeMR) Check(off, n int, seed uint64, base int) (int, error) {
+func (m *agentMR) Check(off, n int, seed uint64, base int) (int, error) {
 	r, err := m.s.c.Call("check", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
 		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
 	if err != nil {
@@ -45,12 +54,12 @@ func (m *rxeMR) Check(off, n int, seed uint64, base int) (int, error) {
 	return bad, err
 }
 
-func (m *rxeMR) Write(off int, b []byte) error {
+func (m *agentMR) Write(off int, b []byte) error {
 	_, err := m.s.c.Call("write", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "hex", Value: hex.EncodeToString(b)})
 	return err
 }
 
-func (m *rxeMR) Read(off, n int) ([]byte, error) {
+func (m *agentMR) Read(off, n int) ([]byte, error) {
 	r, err := m.s.c.Call("read", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n})
 	if err != nil {
 		return nil, err
@@ -58,7 +67,7 @@ func (m *rxeMR) Read(off, n int) ([]byte, error) {
 	return hex.DecodeString(r.Str("hex"))
 }
 
-func (m *rxeMR) Dereg() error {
+func (m *agentMR) Dereg() error {
 	if _, err := m.s.c.Call("free", verbs.Arg{Key: "mr", Value: m.id}); err != nil {
 		return err
 	}
@@ -66,16 +75,20 @@ func (m *rxeMR) Dereg() error {
 	return err
 }
 
-func (q *rxeQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
+func (q *agentQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
 	const type2 = 2
 	r, err := q.s.c.Call("mw", verbs.Arg{Key: "pd", Value: q.s.pd}, verbs.Arg{Key: "type", Value: type2})
 	if err != nil {
 		return 0, err
 	}
-	old := uint32(r.Num("rkey"))
+	had, err := r.Bits("rkey", 32)
+	if err != nil {
+		return 0, err
+	}
+	old := uint32(had)
 	rkey := old&^0xff | (old+1)&0xff // as ibv_inc_rkey
 	_, err = q.s.c.Call("post_send", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "opcode", Value: int(OpBindMW)}, verbs.Arg{Key: "flags", Value: FlagSignaled},
-		verbs.Arg{Key: "mw", Value: r.Num("id")}, verbs.Arg{Key: "mr", Value: mr.(*rxeMR).id}, verbs.Arg{Key: "rkey", Value: rkey},
+		verbs.Arg{Key: "mw", Value: r.Num("id")}, verbs.Arg{Key: "mr", Value: mr.(*agentMR).id}, verbs.Arg{Key: "rkey", Value: rkey},
 		verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n}, verbs.Arg{Key: "access", Value: uint32(access)})
 	if err != nil {
 		return 0, err

@@ -14,14 +14,14 @@ func sgeArgs(sgl []SGE) []verbs.Arg {
 	for _, e := range sgl {
 		v := fmt.Sprintf("@%#x:%#x:%d", e.Addr, e.LKey, e.Len)
 		if !e.Raw {
-			v = fmt.Sprintf("%d:%d:%d", e.MR.(*rxeMR).id, e.Off, e.Len)
+			v = fmt.Sprintf("%d:%d:%d", e.MR.(*agentMR).id, e.Off, e.Len)
 		}
 		out = append(out, verbs.Arg{Key: "sge", Value: v})
 	}
 	return out
 }
 
-func (q *rxeQP) PostSend(wr SendWR) error {
+func (q *agentQP) PostSend(wr SendWR) error {
 	args := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID}, {Key: "opcode", Value: int(wr.Op)}, {Key: "flags", Value: wr.Flags}}
 	args = append(args, sgeArgs(wr.SGL)...)
 	add := func(k string, v any) { args = append(args, verbs.Arg{Key: k, Value: v}) }
@@ -59,7 +59,7 @@ func (q *rxeQP) PostSend(wr SendWR) error {
 }
 
 // ah returns an address handle, made on first use.
-func (s *rxeSession) ah(f Family, a netip.Addr) (uint64, error) {
+func (s *agentSession) ah(f Family, a netip.Addr) (uint64, error) {
 	key := string(f) + a.String()
 	if id, ok := s.ahs[key]; ok {
 		return id, nil
@@ -72,21 +72,25 @@ func (s *rxeSession) ah(f Family, a netip.Addr) (uint64, error) {
 	return s.ahs[key], nil
 }
 
-func (q *rxeQP) PostRecv(wr RecvWR) error {
+func (q *agentQP) PostRecv(wr RecvWR) error {
 	args := append([]verbs.Arg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID}}, sgeArgs(wr.SGL)...)
 	_, err := q.s.c.Call("post_recv", args...)
 	return err
 }
 
-func (q *rxeQP) PollSend(n int, wait time.Duration) ([]WC, error) { return q.s.poll(q.sendCQ, n, wait) }
+func (q *agentQP) PollSend(n int, wait time.Duration) ([]WC, error) {
+	return q.s.poll(q.sendCQ, n, wait)
+}
 
-func (q *rxeQP) PollRecv(n int, wait time.Duration) ([]WC, error) { return q.s.poll(q.recvCQ, n, wait) }
+func (q *agentQP) PollRecv(n int, wait time.Duration) ([]WC, error) {
+	return q.s.poll(q.recvCQ, n, wait)
+}
 
 // kernelWithInv is the kernel's IB_WC_WITH_INVALIDATE, which rxe shows to user space
 // unchanged although ibv_wc_flags has another bit for it (seen on 6.1 and 6.12).
 const kernelWithInv = 1 << 2
 
-func (s *rxeSession) poll(cq uint64, n int, wait time.Duration) ([]WC, error) {
+func (s *agentSession) poll(cq uint64, n int, wait time.Duration) ([]WC, error) {
 	list, err := s.c.Poll(cq, n, n, wait)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func (s *rxeSession) poll(cq uint64, n int, wait time.Duration) ([]WC, error) {
 	var out []WC
 	for _, w := range list {
 		flags := int(w.Flags)
-		if flags&kernelWithInv != 0 {
+		if flags&kernelWithInv != 0 && s.p.at.Profile == ProfileRXE {
 			flags = flags&^kernelWithInv | WCFlagInv
 		}
 		out = append(out, WC{ID: w.WRID, Status: Status(w.Status), Opcode: w.Opcode, ByteLen: int(w.ByteLen), QPN: w.QPN, SrcQP: w.SrcQP, Flags: flags, Imm: w.Imm})

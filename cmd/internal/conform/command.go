@@ -1,0 +1,152 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/cmd/internal/explain"
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/conformance/conform"
+	"github.com/goroce/goroce/conformance/matrix"
+)
+
+// Exit statuses, besides 0: every row passed or was skipped.
+const (
+	exitFailed = 1 // a row failed
+	exitNoRun  = 2 // wrong options, no agent, no device; or a run that ended early without a failure
+)
+
+// Command returns the subcommand.
+func Command() tool.Command {
+	return tool.Command{Name: "conform", Summary: "how another RoCE v2 implementation keeps to the specification: a card, rxe, another goroce", Run: run}
+}
+
+const usage = `conform: runs some thousands of checks between goroce, here, and a peer that runs a verbs agent
+
+Usage:
+  roce conform --self [options]                        against another process here: needs no root
+  roce conform --agent HOST:PORT [options]             against the RDMA device of another machine
+  roce conform --agent HOST:PORT,HOST2:PORT [options]  the devices of two others against each other
+  roce conform --list [options]                        the rows, and what each rests on
+  roce conform agent [options]                         be the agent, with goroce: "roce conform agent -h"
+
+The other machine runs verbsd ("make agent" builds it), or "roce conform agent". docs/conform.md says how.
+
+Exit status: 0 every row passed or was skipped; 1 a row failed; 2 no row failed, but the run could not begin
+or ended early: wrong options, no agent, interrupted, out of time.
+
+Options:
+`
+
+func run(ctx context.Context, env *tool.Env, args []string) error {
+	if len(args) > 0 && args[0] == "agent" {
+		return runAgent(ctx, env, args[1:])
+	}
+	o := defaults()
+	table := o.table()
+	operands, err := getopt.Parse(table, args)
+	switch {
+	case err != nil:
+		return err
+	case o.help:
+		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case len(operands) > 0:
+		return getopt.Misuse("unexpected argument %q", operands[0])
+	}
+	c, err := o.conform()
+	if err != nil {
+		return err
+	}
+	if o.list {
+		return list(env.Stdout, c)
+	}
+	return o.run(ctx, env, c)
+}
+
+// list prints the rows, one a line, with what they rest on.
+func list(w io.Writer, c conform.Options) error {
+	rows, err := conform.List(c)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", row.Label(), row.Authority); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs the rows, and says how they ended.
+func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) error {
+	fail := func(err error) error {
+		fmt.Fprintf(env.Stderr, "roce conform: %v\n", err)
+		return &tool.Exit{Status: exitNoRun}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done in %v", o.timeout))
+	defer cancel()
+	if o.self {
+		agent, end, err := startSelf(ctx, env, o.answer)
+		if err != nil {
+			return fail(err)
+		}
+		defer end()
+		c.Agents, c.Addrs = append(c.Agents, agent.Agent), agent.local
+	}
+	start := time.Now()
+	c.Logf = func(format string, args ...any) {
+		fmt.Fprintf(env.Stderr, "[%6.1fs] %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
+	}
+	c.OnRow = func(row matrix.Row) {
+		if row.Result == matrix.Fail || o.verbose {
+			first, _, _ := strings.Cut(row.Detail, "\n")
+			c.Logf("%-4s %s %s", row.Result, row.Label(), first)
+		}
+	}
+	c.Explain = explain.Write
+	res, err := conform.Run(ctx, c)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fail(err)
+	}
+	if err := o.write(env.Stdout, res); err != nil {
+		return fail(err)
+	}
+	failed, passed := res.Report.Count(matrix.Fail), res.Report.Count(matrix.Pass)
+	switch {
+	case res.Cut != nil:
+		fmt.Fprintf(env.Stderr, "roce conform: the run has ended early: %v\n", res.Cut)
+	case failed == 0 && passed == 0:
+		res.Cut = errors.New("no row was run")
+		fmt.Fprintf(env.Stderr, "roce conform: %v\n", res.Cut)
+	}
+	switch {
+	case failed > 0:
+		return &tool.Exit{Status: exitFailed}
+	case res.Cut != nil:
+		return &tool.Exit{Status: exitNoRun}
+	}
+	return nil
+}
+
+// write writes the table, and the files that were asked for.
+func (o *options) write(stdout io.Writer, res *conform.Result) error {
+	var errs []error
+	for _, f := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{{o.junit, res.WriteJUnit}, {o.json, res.WriteJSON}, {o.md, res.WriteMarkdown}} {
+		if f.path != "" {
+			errs = append(errs, conform.WriteFile(f.path, f.write))
+		}
+	}
+	res.Report.WriteTable(stdout)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,228 @@
+package conform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/stretchr/testify/require"
+)
+
+// asAgent in the environment makes the test binary the other process of --self.
+const asAgent = "GOROCE_TEST_CONFORM_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) == "" {
+		os.Exit(m.Run())
+	}
+	env := &tool.Env{Stdout: os.Stdout, Stderr: os.Stderr}
+	if err := runAgent(context.Background(), env, os.Args[1:]); err != nil {
+		println(err.Error())
+		os.Exit(1)
+	}
+}
+
+func init() {
+	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+		exe, err := os.Executable()
+		cmd := exec.CommandContext(ctx, exe, args...)
+		cmd.Env = append(os.Environ(), asAgent+"=1")
+		return cmd, err
+	}
+}
+
+// conformed runs the command.
+func conformed(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	err = Command().Run(ctx, &tool.Env{Stdout: &out, Stderr: &errs}, args)
+	return out.String(), errs.String(), err
+}
+
+func requireExit(t *testing.T, err error, status int) {
+	t.Helper()
+	var exit *tool.Exit
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, status, exit.Status)
+}
+
+// The whole command against another process: table, files, and the exit status.
+func TestSelf(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md")}
+	if testing.Short() {
+		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder")
+	}
+	stdout, stderr, err := conformed(t.Context(), args...)
+	require.NoError(t, err, stdout+stderr)
+	require.Regexp(t, `\n[1-9]\d* passed, 0 failed, \d+ skipped\n$`, stdout)
+
+	var suites struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Suite    []struct {
+			Name  string `xml:"name,attr"`
+			Tests int    `xml:"tests,attr"`
+			Case  []struct {
+				Name    string    `xml:"name,attr"`
+				Skipped *struct{} `xml:"skipped"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	b, err := os.ReadFile(file("junit.xml"))
+	require.NoError(t, err)
+	require.NoError(t, xml.Unmarshal(b, &suites))
+	var rows struct {
+		Passed, Failed, Skipped int
+		Peer, Profile           string
+		Rows                    []struct{ Result, Authority string }
+	}
+	b, err = os.ReadFile(file("rows.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &rows))
+	require.Equal(t, []string{"goroce", "goroce"}, []string{rows.Peer, rows.Profile})
+	require.Len(t, rows.Rows, rows.Passed+rows.Skipped)
+	require.Equal(t, len(rows.Rows), suites.Tests)
+	require.Zero(t, suites.Failures)
+	n := 0
+	for _, s := range suites.Suite {
+		require.Len(t, s.Case, s.Tests)
+		n += s.Tests
+	}
+	require.Equal(t, suites.Tests, n)
+	md, err := os.ReadFile(file("table.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(md), "# goroce and goroce\n")
+}
+
+// With an expectation that this module does not meet a row fails: exit status 1, its packets and what they say are there.
+func TestFailure(t *testing.T) {
+	dir := t.TempDir()
+	stdout, stderr, err := conformed(t.Context(), "--self", "--profile", "rxe", "--quick", "--only", "errors/receive_buffer", "--pcap-dir", dir)
+	requireExit(t, err, exitFailed)
+	require.Contains(t, stdout, "FAIL goroce udp errors receive_buffer_too_short as requester")
+	require.Contains(t, stderr, "fail")
+	pcaps, err := filepath.Glob(filepath.Join(dir, "*.pcap"))
+	require.NoError(t, err)
+	require.Len(t, pcaps, 1)
+	text, err := os.ReadFile(strings.TrimSuffix(pcaps[0], ".pcap") + ".txt")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "receive_buffer_too_short")
+	require.Contains(t, string(text), "invalid request", "the explanation names the NAK")
+}
+
+func TestUsage(t *testing.T) {
+	var misuse *getopt.Error
+	for _, args := range [][]string{
+		{}, {"--nonsense"}, {"operand"}, {"--self", "--agent", "h:1"}, {"--agent", "host"}, {"--agent", "a:1,b:2,c:3"}, {"--self", "--only", "zebra"}, {"--self", "--only", "errors,zebra/x"},
+		{"--self", "--profile", "zebra"}, {"--self", "--link", "zebra"}, {"--self", "--timeout", "x"}, {"--self", "--timeout", "-1s"}, {"--self", "--addr", "x"}, {"--self", "--seed", "-1"},
+		{"agent", "operand"}, {"agent", "--nonsense"},
+	} {
+		_, _, err := conformed(t.Context(), args...)
+		require.ErrorAs(t, err, &misuse, "%q", args)
+	}
+	for _, args := range [][]string{{"-h"}, {"agent", "-h"}} {
+		var text *tool.Text
+		_, _, err := conformed(t.Context(), args...)
+		require.ErrorAs(t, err, &text)
+		require.Contains(t, text.Text, "Usage:")
+	}
+}
+
+// --list needs no peer, and each row says what it rests on.
+func TestList(t *testing.T) {
+	all, _, err := conformed(t.Context(), "--list")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(all), "\n")
+	require.Greater(t, len(lines), 3000)
+	seen := map[string]bool{}
+	for _, l := range lines {
+		label, authority, ok := strings.Cut(l, "\t")
+		require.True(t, ok && authority != "", l)
+		require.False(t, seen[label], "twice: %s", label)
+		seen[label] = true
+	}
+	some, _, err := conformed(t.Context(), "--list", "--quick", "--only", "faults/corrupt")
+	require.NoError(t, err)
+	for l := range strings.SplitSeq(strings.TrimSpace(some), "\n") {
+		require.Contains(t, l, "corrupt")
+		require.True(t, seen[strings.SplitN(l, "\t", 2)[0]])
+	}
+}
+
+// Where there is no agent, and when the run is interrupted, the status is 2; the table so far is there.
+func TestNoRun(t *testing.T) {
+	_, stderr, err := conformed(t.Context(), "--agent", "127.0.0.1:1")
+	requireExit(t, err, exitNoRun)
+	require.Contains(t, stderr, "connection refused")
+
+	stdout, stderr, err := conformed(t.Context(), "--self", "--only", "operations/zebra")
+	requireExit(t, err, exitNoRun)
+	require.Contains(t, stderr, "no row was run")
+	require.Contains(t, stdout, "0 passed, 0 failed, 0 skipped")
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	env := &tool.Env{Stdout: new(bytes.Buffer), Stderr: &watcher{"pass", func() { cancel(errors.New("enough")) }}}
+	err = Command().Run(ctx, env, []string{"--self", "-v", "--lanes", "1", "--only", "operations"})
+	requireExit(t, err, exitNoRun)
+	require.Regexp(t, `\n[1-9]\d* passed, 0 failed, 0 skipped\n$`, env.Stdout.(*bytes.Buffer).String())
+}
+
+// watcher calls f when a word is written.
+type watcher struct {
+	word string
+	f    func()
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), w.word) {
+		w.f()
+	}
+	return len(b), nil
+}
+
+// The agent as a program for other machines: it prints its token, and where it listens.
+func TestAgent(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	here, there := selfAddrs(os.Getpid() + 1<<13)
+	at := make(chan netip.AddrPort, 1)
+	var out bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		env := &tool.Env{Stdout: &out, Stderr: new(bytes.Buffer), Listening: func(a netip.AddrPort) { at <- a }}
+		done <- Command().Run(ctx, env, []string{"agent", "--addr", there.String(), "--listen", "127.0.0.1:0"})
+	}()
+	addr := <-at
+	_, token, ok := strings.Cut(strings.TrimSpace(out.String()), "--token ")
+	require.True(t, ok, out.String())
+	stdout, stderr, err := conformed(t.Context(), "--agent", addr.String(), "--token", token, "--addr", here.String(), "--only", "canaries")
+	require.NoError(t, err, stdout+stderr)
+	_, stderr, err = conformed(t.Context(), "--agent", addr.String(), "--token", "x"+token, "--addr", here.String())
+	requireExit(t, err, exitNoRun)
+	require.Contains(t, stderr, "the token is wrong")
+	cancel()
+	require.NoError(t, <-done)
+}
+
+// Processes have addresses of their own, far from each other.
+func TestSelfAddrs(t *testing.T) {
+	seen := map[netip.Addr]bool{}
+	for pid := 1; pid < 1<<20; pid += 997 {
+		here, there := selfAddrs(pid)
+		require.True(t, here.IsLoopback() && there.IsLoopback())
+		require.NotEqual(t, here, there)
+		require.False(t, seen[here] || seen[there])
+		seen[here], seen[there] = true, true
+	}
+}

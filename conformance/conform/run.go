@@ -1,0 +1,129 @@
+package conform
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// Result is how a run ended.
+type Result struct {
+	Report  *matrix.Report
+	Peer    string // what the other side is
+	Profile peer.Profile
+	Link    string
+	Took    time.Duration
+	// Cut is why the run ended before its end; nil if it did not.
+	Cut error
+}
+
+// Run runs the rows. An error means that there was nothing to run: wrong options, no agent, no device.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	o.Lanes = cmp.Or(o.Lanes, DefaultLanes)
+	for i := range o.Agents {
+		o.Agents[i].Timeout = cmp.Or(o.Agents[i].Timeout, AnswerTimeout)
+		if o.Agents[i].Client == "" {
+			name, err := clientName()
+			if err != nil {
+				return nil, err
+			}
+			o.Agents[i].Client = name
+		}
+	}
+	start := time.Now()
+	sw := wire.New()
+	defer sw.Close()
+	env := &matrix.Env{Wire: sw, Report: &matrix.Report{OnRow: o.OnRow}, Full: !o.Quick, Lanes: o.Lanes, Seed: o.Seed, Choose: o.wants, Tolerant: &matrix.Tolerance{}}
+	if len(o.Agents) == 2 {
+		if err := o.twoAgents(ctx, env); err != nil {
+			return nil, err
+		}
+	} else {
+		end, err := o.oneAgent(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
+	res := &Result{Report: env.Report, Peer: env.Kernel, Profile: env.Ref.Profile(), Link: env.Link}
+	// What an interrupted row has seen is no result.
+	context.AfterFunc(ctx, env.Report.Stop)
+	res.Cut = o.run(ctx, env)
+	if ctx.Err() != nil {
+		res.Cut = context.Cause(ctx)
+	}
+	res.Took = time.Since(start)
+	return res, nil
+}
+
+// run runs the groups one after the other.
+func (o *Options) run(ctx context.Context, env *matrix.Env) error {
+	for _, g := range o.groups() {
+		begin, before := time.Now(), len(env.Report.Rows())
+		run := env.Run
+		if g == "capture" && !env.Blind {
+			run = o.capture(env)
+		}
+		if err := run(ctx, g); err != nil {
+			return fmt.Errorf("%s: %w", g, err)
+		}
+		o.logf("%s: %d rows in %.1fs", g, len(env.Report.Rows())-before, time.Since(begin).Seconds())
+	}
+	return nil
+}
+
+// oneAgent makes a device here the subject, and what is behind the agent its peer.
+func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), err error) {
+	at := peer.AgentPlace{Agent: o.Agents[0], PortName: wirelink.Far, Profile: o.Profile}
+	at.Addr4, at.Addr6 = byFamily(o.PeerAddrs)
+	ref, err := newAgent(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	place := peer.GorocePlace{PortName: wirelink.Near, Link: o.link(), RxeFlush: ref.Profile() == peer.ProfileRXE}
+	if place.Addr4, place.Addr6, err = o.locals(ref); err != nil {
+		return nil, err
+	}
+	var wrapErr error
+	place.WrapLink = func(l link.Link) link.Link {
+		w, err := wirelink.New(l, env.Wire)
+		if wrapErr = err; err != nil {
+			return l
+		}
+		return w
+	}
+	dev, err := peer.NewGoroce(place)
+	if err != nil {
+		return nil, err
+	}
+	if wrapErr != nil {
+		return nil, errors.Join(wrapErr, dev.Close())
+	}
+	// Rows wait for completions, which nobody is to wait for any more when the run ends.
+	stop := context.AfterFunc(ctx, func() { dev.Close() })
+	env.Subject, env.Ref, env.RefPort = dev, ref, wirelink.Far
+	env.Kernel, env.Link = ref.Name(), o.link()
+	if o.PcapDir != "" {
+		k := &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain}
+		for _, a := range place.Addrs() {
+			k.local = append(k.local, a)
+		}
+		env.Explain = k.keep
+	}
+	o.logf("%v and %v here, against %s at %v and %v, profile %s", place.Addr4, place.Addr6, ref.Name(), ref.Addr(peer.V4), ref.Addr(peer.V6), ref.Profile())
+	return func() {
+		stop()
+		dev.Close()
+	}, nil
+}
