@@ -98,6 +98,7 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 		if cq.memory, err = mapRing(n); err != nil {
 			return nil, err
 		}
+		s.ServeForeign()
 	}
 	if err := cq.create(n); err != nil {
 		unmapRing(cq.memory)
@@ -191,6 +192,9 @@ func (cq *CQ) feed(s *shard.Shard) {
 		return
 	}
 	cq.t.Share()
+	if cq.t.HasRing() {
+		s.ServeForeign()
+	}
 	cq.pollMu.Lock()
 	defer cq.pollMu.Unlock()
 	var others []*shard.Shard

@@ -59,3 +59,20 @@ func (s *Shard) NeverTakeOver() {
 		background = s.Background()
 	}
 }
+
+// Held returns how many messages were held for a program in another language, and how many are to leave at once
+// since others were held in vain.
+func (s *Shard) Held() (held uint64, skip uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.standby.holds.Load(), s.hold.skip
+}
+
+// Proof returns for how long such a program has to poll, ns; 0 if it has never missed anything.
+func (s *Shard) Proof() int64 { return s.keeper.attention.proof.Load() }
+
+// NeverProven forgets how long such a program has polled.
+func (s *Shard) NeverProven() { s.keeper.attention.begin() }
+
+// NeverMissed forgets that packets were missed.
+func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }

@@ -22,6 +22,7 @@ type keeper struct {
 	polls      atomic.Uint32 // that received, so far
 	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls in vain while the goroutine was at work, since the last wait
+	attention  attention     // of a program in another language
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
@@ -64,6 +65,7 @@ func (s *Shard) takeOverLocked() {
 	s.mu.Lock()
 	k.wanted.Store(false)
 	k.eager.Store(0)
+	k.attention.begin()
 	k.background.Store(true)
 	s.mu.Unlock()
 	k.running.Add(1)
@@ -116,6 +118,10 @@ func (s *Shard) giveUp() {
 		return
 	}
 	k.seen = k.polls.Load()
+	if s.foreign.Load() && !k.off.Load() {
+		s.standby.given.Add(1)
+		s.standBy()
+	}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(patience, s.look)
 	} else {

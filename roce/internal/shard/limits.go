@@ -38,6 +38,21 @@ const (
 	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096
+	// attentionGapNs is the longest pause between calls of a program that polls all the time: posting takes less.
+	// minProofNs and maxProofNs bound how long it has to do so before it is left the work; on a busy machine nobody runs
+	// much longer than that at a time.
+	attentionGapNs = 20_000
+	minProofNs     = 50_000
+	maxProofNs     = 3_200_000
+	// standbyNs is how long a packet waits that a program does not take which looked as if it polled, and a
+	// message that was posted behind others; a sleep of the kernel takes 50 us more. One look takes 3 us.
+	standbyNs = 50_000
+	// holdGapNs is what two messages may be apart of which the second waits; a program that posts one by one takes less
+	// than 1 us. holdBegins are how many have to follow each other for standby to be woken, and maxHoldSkip bounds
+	// how many leave at once after some waited in vain.
+	holdGapNs   = 5_000
+	holdBegins  = 16
+	maxHoldSkip = 255
 	// maxAckSkip bounds how many batches of packets are acknowledged at once after
 	// acknowledgements were kept back in vain.
 	maxAckSkip = 255

@@ -36,6 +36,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			return false, nil
 		}
 		gathered += n
+		s.received = gathered
 		s.mu.Lock()
 		if s.shut {
 			s.mu.Unlock()

@@ -80,8 +80,7 @@ func (s *Shard) Settle(now int64) {
 // says that others of its queue pair are on their way; bytes is its length. The lock
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
-	// Only the goroutine of the shard would send it later.
-	if !s.Background() || s.blocked || !inFlight && !s.crowd.out.Load() || !s.posts.add(bytes) {
+	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
 		s.Flush(now)
 	}
 }

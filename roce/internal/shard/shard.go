@@ -101,14 +101,18 @@ type Shard struct {
 	crowd    crowd
 	service  Service // nil until there is one
 	yield    yielder
+	foreign  atomic.Bool // see ServeForeign
+	standby  standby
+	hold     hold
 	alarms   alarmClock
 	up       upcalls
 
 	// rxMu guards the receiving side of the link.
-	rxMu    sync.Mutex
-	rx      []transport.RxPacket
-	horizon horizon     // under rxMu
-	marker  link.Marker // of the link; nil if it is none
+	rxMu     sync.Mutex
+	rx       []transport.RxPacket
+	horizon  horizon     // under rxMu
+	received int         // packets of the last progress; under rxMu
+	marker   link.Marker // of the link; nil if it is none
 
 	// nextTimer is when the engine's next timer is due; math.MaxInt64 for none.
 	nextTimer atomic.Int64

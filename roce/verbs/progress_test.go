@@ -1,0 +1,182 @@
+package verbs
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// countedLink counts the calls that sent something. Its clock is slow: a busy machine, or the race
+// detector, makes pauses that are none.
+type countedLink struct {
+	link.Link
+	sends, packets atomic.Int64
+}
+
+func (l *countedLink) Now() int64 { return l.Link.Now() / 50 }
+
+func (l *countedLink) Send(batch []transport.TxPacket) {
+	if len(batch) > 0 {
+		l.sends.Add(1)
+		l.packets.Add(int64(len(batch)))
+	}
+	l.Link.Send(batch)
+}
+
+// foreignPair is two ends with rings; the link of the second is counted.
+func foreignPair(t *testing.T, cfg Config) (a, b *end, l *countedLink) {
+	l = &countedLink{}
+	cfgB := cfg
+	cfgB.WrapLink = func(under link.Link) (link.Link, error) { l.Link = under; return l, nil }
+	a = newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{}).onRing(t, 512, CQOptions{})
+	b = newEnd(t, openDevice(t, cfgB), 4096, QPInitAttr{}).onRing(t, 512, CQOptions{})
+	connect(t, a, b, withTimeout(20, 7))
+	return a, b, l
+}
+
+// progressUntil polls a ring that has nothing.
+func (e *end) progressUntil(t *testing.T, so func() bool) {
+	for ctx := testContext(t); !so(); {
+		e.d.s.NeverMissed() // a busy machine lets nobody poll for long
+		e.cq.Progress()
+		require.NoError(t, ctx.Err())
+	}
+}
+
+// A program that polls all the time is left the work.
+func TestProgressReceives(t *testing.T) {
+	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}} {
+		t.Run(name, func(t *testing.T) {
+			a, b, _ := foreignPair(t, cfg)
+			b.progressUntil(t, b.d.s.Polled)
+			a.write(t, b)
+			for foreignPoll(a.cq.Ring(), make([]foreignWC, 1)) == 0 {
+				b.cq.Progress()
+				a.cq.Progress()
+			}
+		})
+	}
+}
+
+// One that then looks at memory, and not at its queue, gets what a peer writes there, and not
+// only when the timer looks after a device that nobody polls. It has to poll for longer after that.
+func TestMemoryIsPolled(t *testing.T) {
+	a, b, _ := foreignPair(t, Config{})
+	ctx := testContext(t)
+	// Memory that the race detector does not know: that a peer writes to it is what is tested.
+	bufA, mrA, err := a.pd.AllocBuffer(4096, AccessAll)
+	require.NoError(t, err)
+	bufB, mrB, err := b.pd.AllocBuffer(4096, AccessAll)
+	require.NoError(t, err)
+	word := (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(bufB.Bytes())))
+	source := (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(bufA.Bytes())))
+	for n := uint64(1); b.d.s.Proof() == 0; n++ {
+		b.progressUntil(t, b.d.s.Polled)
+		source.Store(n)
+		require.NoError(t, a.qp.PostSend(&SendWR{
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{mrA.SGE(0, 8)}, RemoteAddr: mrB.Addr(), RKey: mrB.RKey(),
+		}))
+		for word.Load() != n {
+			require.NoError(t, ctx.Err(), "nobody receives")
+		}
+		a.await(t, nil, 1)
+	}
+	require.GreaterOrEqual(t, b.d.s.Proof(), int64(100*time.Microsecond))
+}
+
+// Messages that are posted one by one, by a program that polls, share system calls; what follows all others is
+// sent although the program does not call again.
+func TestHeldMessages(t *testing.T) {
+	a, b, l := foreignPair(t, Config{})
+	ctx := testContext(t)
+	for best := 1.0; ; {
+		require.NoError(t, ctx.Err(), "%v system calls a message at best", best)
+		b.progressUntil(t, b.d.s.Polled)
+		a.recvs(t, 0, 200)
+		sends, packets := l.sends.Load(), l.packets.Load()
+		before, _ := b.d.s.Held()
+		b.sends(t, 0, 0, 200)
+		b.await(t, nil, 200)
+		after, _ := b.d.s.Held()
+		ratio := float64(l.sends.Load()-sends) / float64(l.packets.Load()-packets)
+		a.await(t, nil, 200)
+		if best = min(best, ratio); after > before && ratio <= 1.0/4 {
+			break
+		}
+	}
+
+	for {
+		b.progressUntil(t, b.d.s.Polled)
+		a.recvs(t, 0, 40)
+		before, _ := b.d.s.Held()
+		b.sends(t, 0, 0, 40)
+		after, _ := b.d.s.Held()
+		a.await(t, nil, 40) // and b does not call
+		b.await(t, nil, 40)
+		if after > before {
+			break
+		}
+		require.NoError(t, ctx.Err(), "no message is held")
+	}
+}
+
+// A message by itself is never held, nor one that follows much later.
+func TestLoneMessagesAreNotHeld(t *testing.T) {
+	a, b, l := foreignPair(t, Config{})
+	for range 50 {
+		b.progressUntil(t, b.d.s.Polled)
+		a.recvs(t, 0, 1)
+		sent := l.packets.Load()
+		b.sends(t, 0, 0, 1)
+		require.Greater(t, l.packets.Load(), sent, "it has left when the call returns")
+		a.await(t, nil, 1)
+		b.await(t, nil, 1)
+	}
+	held, _ := b.d.s.Held()
+	require.Zero(t, held)
+}
+
+// Only programs in other languages have this.
+func TestGoIsNotHeld(t *testing.T) {
+	_, b := pair(t, 4096, Config{Polling: true})
+	b.pollUntil(t, b.d.s.Polled)
+	for range 100 {
+		b.send(t)
+	}
+	held, _ := b.d.s.Held()
+	require.Zero(t, held)
+}
+
+// What Progress costs, by who receives.
+func BenchmarkProgress(b *testing.B) {
+	for name, cfg := range map[string]Config{"goroutine": {}, "caller": {Polling: true}} {
+		b.Run(name, func(b *testing.B) {
+			e := newEnd(b, openDevice(b, cfg), 64, QPInitAttr{}).onRing(b, 16, CQOptions{})
+			if cfg.Polling {
+				for !e.d.s.Polled() {
+					e.cq.Progress()
+				}
+			}
+			for b.Loop() {
+				e.cq.Progress()
+				if !cfg.Polling {
+					e.d.s.NeverProven()
+				}
+			}
+		})
+	}
+}
+
+// What a look at the ring costs, in Go.
+func BenchmarkRingPoll(b *testing.B) {
+	e := newEnd(b, openDevice(b, Config{}), 64, QPInitAttr{}).onRing(b, 16, CQOptions{})
+	base, wcs := e.cq.Ring(), make([]foreignWC, 16)
+	for b.Loop() {
+		foreignPoll(base, wcs)
+	}
+}
