@@ -57,6 +57,7 @@ test-modules:
 	@cd roce/prometheus && if $(GO) mod download 2>/dev/null; \
 		then $(GO) vet ./... && $(GO) test -race ./...; \
 		else echo "roce/prometheus: its dependencies are not to be had here: not tested"; fi
+	cd cmd/verbs && $(GO) test ./tests
 
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.

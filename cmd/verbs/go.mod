@@ -9,6 +9,7 @@ require (
 
 require (
 	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/mdlayher/netlink v1.11.2 // indirect
 	github.com/mdlayher/socket v0.8.0 // indirect
 	golang.org/x/net v0.61.0 // indirect

@@ -1,0 +1,83 @@
+// Processes that are forked: before a device is opened everything works in the child; afterwards the child may exit, exec
+// and run commands, and gets ENODEV from verbs. The parent does not notice.
+#include "check.h"
+
+#include <sys/wait.h>
+
+static int wait_for(pid_t pid)
+{
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status), "status %x", status);
+	return WEXITSTATUS(status);
+}
+
+static void exchange(struct end *a, struct end *b)
+{
+	post_recv(b, b->qp, 1, 0, 64);
+	post_send(a, 2, 64, 64);
+	expect_wc(a->cq, 2, IBV_WC_SUCCESS);
+	expect_wc(b->cq, 1, IBV_WC_SUCCESS);
+}
+
+static void child_uses_verbs(struct end *a)
+{
+	struct ibv_wc wc;
+	struct ibv_sge s = sge_of(a, 0, 8);
+	struct ibv_send_wr wr = {.sg_list = &s, .num_sge = 1}, *bad = NULL;
+	struct ibv_recv_wr rwr = {.sg_list = &s, .num_sge = 1}, *rbad = NULL;
+	FAILS(ENODEV, ibv_alloc_pd(a->ctx));
+	FAILS(ENODEV, ibv_reg_mr(a->pd, a->buf, 64, 0));
+	FAILS(ENODEV, ibv_create_cq(a->ctx, 1, NULL, NULL, 0));
+	FAILS(ENODEV, ibv_open_device(a->ctx->device));
+	FAILS_INT(ENODEV, ibv_post_send(a->qp, &wr, &bad));
+	CHECK(bad == &wr);
+	FAILS_INT(ENODEV, ibv_post_recv(a->qp, &rwr, &rbad));
+	CHECK(rbad == &rwr);
+	FAILS_INT(-1, ibv_poll_cq(a->cq, 1, &wc));
+	FAILS_INT(ENODEV, ibv_req_notify_cq(a->cq, 0));
+	FAILS_INT(ENODEV, ibv_destroy_qp(a->qp));
+	FAILS_INT(ENODEV, ibv_dereg_mr(a->mr));
+	struct ibv_cq *cq;
+	void *context;
+	FAILS_INT(-1, ibv_get_cq_event(a->channel, &cq, &context));
+	CHECK(errno == ENODEV);
+	exit(7); // and what runs at exit does not hang
+}
+
+int main(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	CHECK(list && list[0]);
+	pid_t p = fork();
+	if (!p) { // with a list that was made before
+		struct end a, b;
+		pair_open(&a, &b, IBV_QPT_RC, 4096);
+		exchange(&a, &b);
+		end_close(&a);
+		end_close(&b);
+		_exit(3);
+	}
+	CHECK(wait_for(p) == 3);
+
+	struct end a, b;
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	exchange(&a, &b);
+	if (!(p = fork()))
+		exit(5);
+	CHECK(wait_for(p) == 5);
+	if (!(p = fork()))
+		execl("/bin/sh", "sh", "-c", "exit 6", NULL);
+	CHECK(wait_for(p) == 6);
+	CHECK(WEXITSTATUS(system("exit 4")) == 4);
+	FILE *f = popen("echo hello", "r");
+	char line[16] = "";
+	CHECK(f && fgets(line, sizeof line, f) && !strcmp(line, "hello\n") && !pclose(f));
+	if (!(p = fork()))
+		child_uses_verbs(&a);
+	CHECK(wait_for(p) == 7);
+	exchange(&a, &b);
+	end_close(&a);
+	end_close(&b);
+	return 0;
+}
