@@ -78,7 +78,7 @@ func (v View) String() string {
 }
 
 // wait bounds waiting for what never happens, in real time. Virtual time passes at once.
-const wait = 2 * time.Second
+const wait = time.Minute
 
 // New sets the stage.
 func New(cfg Config) (*Stage, error) {
