@@ -143,6 +143,8 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	defer c.close()
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
+	v := c.views()
+	defer v.Stop()
 	defer func() { err = c.excuse(err, tr) }()
 	for range ft.warm {
 		if err := c.transfer(t.op, size); err != nil {
@@ -187,8 +189,8 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 			return took, fmt.Errorf("one completion too many: %v\n%s", wc[0], tr.Tail(60))
 		}
 	}
-	if v := checkTrace(c, tr); v != nil {
-		return took, fmt.Errorf("%w\n%s", v, tr.Tail(60))
+	if broken := c.checkConduct(v); broken != nil {
+		return took, fmt.Errorf("%w\n%s", broken, tr.Tail(60))
 	}
 	return took, nil
 }

@@ -125,6 +125,9 @@ func (a *Analyser) judgeSent(p *pcap.Packet) {
 
 // request judges a request that this end sends, or takes one that has come.
 func (c *conduct) request(p *pcap.Packet) {
+	if p.Dir != pcap.Out && p.ICRC == pcap.ICRCWrong {
+		return // it is as if it had not come
+	}
 	if d := p.PSN.Diff(c.next); !c.begun || !c.known && (d > restart || d < -restart) {
 		c.starts(p.PSN)
 	}

@@ -92,9 +92,18 @@ func TestConduct(t *testing.T) {
 			require.Len(t, r.Connections, 1)
 		})
 	}
-	s := requester().writes(0xfffffe, 0xffffff)
+	// What comes damaged has not come, be it the first packet of all.
+	s := responder().writes(0xfffffe, 0xffffff).answer(1, nak, 0xfffffe)
+	s.all[0].ICRC = pcap.ICRCWrong
+	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}})
+	for i := range s.all {
+		a.Add(&s.all[i])
+	}
+	require.Empty(t, a.Report().Breaches)
+
+	s = requester().writes(0xfffffe, 0xffffff)
 	s.all[1].ICRC = pcap.ICRCWrong
-	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{}})
+	a = analyse.New(analyse.Options{Conduct: &analyse.Conduct{}})
 	for i := range s.all {
 		a.Add(&s.all[i])
 	}
