@@ -45,12 +45,16 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 	defer func() {
 		r.times = min(r.times+1, 1<<15)
 		r.last, r.lastAt, r.ident = p.Frame, p.AtNs, p.Ident
+		r.ackReq = r.ackReq || p.AckReq
 	}()
 	if r.op != nil {
 		n.Operation = r.op.number
 		r.op.again = true
 	}
 	h.owes(p)
+	if d := h.confirm; d != nil && d.psn == p.PSN {
+		d.ackReq = d.ackReq || p.AckReq
+	}
 	if h.skippedAgain(r, p) {
 		h.resume = p.PSN
 	}
@@ -100,7 +104,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 			return fmt.Sprintf("The answer to the atomic with PSN %d is missing before packet %d, which answers something later. %s repeated the atomic in packet %d.", this.PSN, over, h.requester(), this.Frame)
 		}
 		n.Cause = CauseGap
-	case p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p) || since < doubledNs && !h.oneWay() && (h.react() == 0 || since < h.react()):
+	case !h.atRequester() && (p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p) || since < doubledNs && !h.oneWay() && (h.react() == 0 || since < h.react())):
 		f := h.find(DuplicateRequest, p.PSN, p.Frame, wasLast)
 		this := see(p)
 		f.what = func(*Finding) string {
@@ -118,7 +122,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		h.again++
 		h.readAgain(r.op, p, n)
 		return
-	case since < doubledNs:
+	case since < doubledNs && !h.atRequester():
 		n.Cause = CauseUnknown // too late for a doubled packet, too soon for a timer
 	default:
 		h.again++
@@ -236,7 +240,7 @@ func (h *half) silent(r *record, p *pcap.Packet, info *ib.OpcodeInfo) {
 		r.find.add(p.Frame)
 		return
 	}
-	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.frame, p.Frame}, at: p.AtNs, first: r.at, op: r.op, resent: 1, tail: h.next, whole: h.cur == nil, pause: h.pause}
+	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.last, p.Frame}, at: p.AtNs, first: r.lastAt, op: r.op, resent: 1, tail: h.next, whole: h.cur == nil, pause: h.pause}
 }
 
 // answeredBefore handles a request that is sent again though its answer is in the capture.

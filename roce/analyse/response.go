@@ -196,7 +196,7 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 			a.find = f
 		} else if g.find == nil {
 			f := h.findBack(Reordered, p.PSN, p.Frame, g.frame)
-			o.lost = f
+			o.lost, a.find = f, f
 			this := see(p)
 			f.what = func(*Finding) string {
 				return fmt.Sprintf("The READ response in packet %d (PSN %d) was overtaken by packet %d.", this.Frame, this.PSN, g.frame)

@@ -54,6 +54,7 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 		if !sure {
 			request, back := lostKinds(info.Op)
 			f.is(LateAck, request, back)
+			h.leadAsking(f, s)
 		}
 		for _, x := range s.frames[1:] {
 			f.add(x)
@@ -81,6 +82,7 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	}
 	f := h.find(kind, s.psn, s.frames...)
 	f.is(kind, or)
+	h.leadAsking(f, s)
 	if back == LostAck {
 		f.is(kind, or, LateAck) // one ACK may answer both
 	}
@@ -109,6 +111,25 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	if s.resent > 1 && psn.Diff(s.psn) > 0 && r != nil && p.AtNs-r.lastAt < rtt*8/10 {
 		// It acknowledges more than could have been sent again by then.
 		h.lostAckOf(f, psn)
+	}
+}
+
+// leadAsking puts the packet in front that asked for the answer: of what was sent again, the last one before the silence
+// that asked for an acknowledgement. If one before it had been lost, there would have been a
+// NAK.
+func (h *half) leadAsking(f *Finding, s *silence) {
+	if h.nak.find != nil && h.nak.psn == s.psn {
+		return // there was a NAK for this one, which responders do not repeat
+	}
+	for q, i := s.tail.Prev(), 0; q.Diff(s.psn) > 0 && i < maxWindow; q, i = q.Prev(), i+1 {
+		h.a.steps++
+		x := h.sent.get(q)
+		if x == nil || !x.ackReq || x.at >= s.at {
+			continue
+		}
+		f.PSN = q
+		f.lead(x.frame)
+		return
 	}
 }
 
