@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/roce/link/trace"
 )
 
 // keeper writes the packets of failed rows to files.
@@ -30,32 +31,50 @@ type keeper struct {
 // keep writes the packets of a row's connection, as the device here has seen them, and beside them what they
 // say in words. What cannot be written is said in the row.
 func (k *keeper) keep(row matrix.Row, events []wire.Event) matrix.Row {
-	if len(events) == 0 {
+	return k.write(row, len(events), func(w *trace.Writer) error {
+		return wire.EachSeen(events, wirelink.Near, func(e wire.Event, out bool) error {
+			return w.Packet(k.sw.Start().Add(e.At).UnixNano(), out, e.Pkt.IP(), nil)
+		})
+	})
+}
+
+// write makes the files of a row.
+func (k *keeper) write(row matrix.Row, n int, packets func(*trace.Writer) error) matrix.Row {
+	if n == 0 {
 		return row // it failed before there was a packet
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.n++
 	path := filepath.Join(k.dir, fmt.Sprintf("%03d-%s", k.n, fileName(row)))
-	var capture bytes.Buffer
-	err := wire.WritePcap(&capture, k.sw.Start(), events, wirelink.Near)
-	if err == nil {
-		err = os.MkdirAll(k.dir, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(path+".pcap", capture.Bytes(), 0o644)
-	}
-	if err == nil && k.explain != nil {
-		var text bytes.Buffer
-		fmt.Fprintf(&text, "%s\n\n%s\n\n", row.Label(), row.Detail)
-		err = errors.Join(k.explain(&text, path+".pcap", &capture, k.local), os.WriteFile(path+".txt", text.Bytes(), 0o644))
-	}
-	if err != nil {
+	if err := k.files(path, row, packets); err != nil {
 		row.Detail += fmt.Sprintf("\nits packets could not be written: %v", err)
 		return row
 	}
-	row.Packets = path + ".pcap"
+	row.Packets = path + ".pcapng"
 	return row
+}
+
+func (k *keeper) files(path string, row matrix.Row, packets func(*trace.Writer) error) error {
+	var capture, text bytes.Buffer
+	w, err := trace.NewWriter(&capture)
+	if err != nil {
+		return err
+	}
+	if err := packets(w); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(k.dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".pcapng", capture.Bytes(), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(&text, "%s\n%s\n\n%s\n\n", row.Label(), row.Authority, row.Detail)
+	if k.explain != nil {
+		err = k.explain(&text, path+".pcapng", &capture, k.local)
+	}
+	return errors.Join(err, os.WriteFile(path+".txt", text.Bytes(), 0o644))
 }
 
 // fileName is the name of a row in letters that any file system takes.

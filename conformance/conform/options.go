@@ -41,6 +41,8 @@ type Options struct {
 	OnRow func(matrix.Row)
 	// Logf, if not nil, is told what is going on.
 	Logf func(format string, args ...any)
+
+	keeper *keeper // nil without PcapDir
 }
 
 const (
@@ -51,7 +53,7 @@ const (
 )
 
 // Groups are the names of the groups of rows, in the order in which they are run.
-func Groups() []string { return matrix.Groups() }
+func Groups() []string { return append(matrix.Groups(), drillsGroup) }
 
 // check returns an error if the options cannot be.
 func (o *Options) check() error {
@@ -116,6 +118,10 @@ func List(o Options) (rows []matrix.Row, err error) {
 	}
 	e := &matrix.Env{Kernel: "peer", Link: o.link(), Full: !o.Quick, Choose: o.wants}
 	for _, g := range o.groups() {
+		if g == drillsGroup {
+			rows = append(rows, o.drillRows(e.Kernel)...)
+			continue
+		}
 		list, err := e.List(g)
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -85,4 +86,15 @@ func routeTo(a netip.Addr) netip.Addr {
 	}
 	defer c.Close()
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+}
+
+// addrs are the valid ones of some addresses, in words.
+func addrs(all ...netip.Addr) string {
+	var out []string
+	for _, a := range all {
+		if a.IsValid() {
+			out = append(out, a.String())
+		}
+	}
+	return strings.Join(out, " and ")
 }

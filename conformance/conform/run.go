@@ -72,7 +72,10 @@ func (o *Options) run(ctx context.Context, env *matrix.Env) error {
 	for _, g := range o.groups() {
 		begin, before := time.Now(), len(env.Report.Rows())
 		run := env.Run
-		if g == "capture" && !env.Blind {
+		switch {
+		case g == drillsGroup:
+			run = func(ctx context.Context, _ string) error { return o.lastDrills(ctx, env) }
+		case g == "capture" && !env.Blind:
 			run = o.capture(env)
 		}
 		if err := run(ctx, g); err != nil {
@@ -81,6 +84,23 @@ func (o *Options) run(ctx context.Context, env *matrix.Env) error {
 		o.logf("%s: %d rows in %.1fs", g, len(env.Report.Rows())-before, time.Since(begin).Seconds())
 	}
 	return nil
+}
+
+// lastDrills closes the device here, whose address and port the drills take, and plays them.
+func (o *Options) lastDrills(ctx context.Context, env *matrix.Env) error {
+	dev, ok := env.Subject.(*peer.Goroce)
+	ref, behind := env.Ref.(*peer.Agent)
+	if !ok || !behind {
+		for _, row := range o.drillRows(env.Kernel) {
+			row.Result, row.Detail = matrix.Skip, "drills are played by this side: with one agent only"
+			env.Report.Add(row)
+		}
+		return nil
+	}
+	if err := dev.Close(); err != nil {
+		return err
+	}
+	return o.drills(ctx, env, ref)
 }
 
 // oneAgent makes a device here the subject, and what is behind the agent its peer.
@@ -115,13 +135,10 @@ func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), er
 	env.Subject, env.Ref, env.RefPort = dev, ref, wirelink.Far
 	env.Kernel, env.Link = ref.Name(), o.link()
 	if o.PcapDir != "" {
-		k := &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain}
-		for _, a := range place.Addrs() {
-			k.local = append(k.local, a)
-		}
-		env.Explain = k.keep
+		o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs()}
+		env.Explain = o.keeper.keep
 	}
-	o.logf("%v and %v here, against %s at %v and %v, profile %s", place.Addr4, place.Addr6, ref.Name(), ref.Addr(peer.V4), ref.Addr(peer.V6), ref.Profile())
+	o.logf("%s here, against %s at %s, profile %s", addrs(place.Addr4, place.Addr6), ref.Name(), addrs(ref.Addr(peer.V4), ref.Addr(peer.V6)), ref.Profile())
 	return func() {
 		stop()
 		dev.Close()

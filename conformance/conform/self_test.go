@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/conformance/agent"
 	"github.com/goroce/goroce/conformance/matrix"
 	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -20,13 +21,13 @@ import (
 // loopback are addresses of this process: a test has one for each of its devices.
 func loopback(n int) netip.Addr {
 	pid := os.Getpid()
-	return netip.AddrFrom4([4]byte{127, byte(32 + n), byte(pid >> 8), byte(pid)})
+	return netip.AddrFrom4([4]byte{127, byte(32 + 64*n), byte(pid >> 8), byte(pid)})
 }
 
 // startAgent serves a device of this process, and returns the agent's address.
 func startAgent(t *testing.T, token string) string {
 	t.Helper()
-	dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{loopback(1)}})
+	dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{loopback(1)}, UDP: udp.Options{DisableGSO: true}})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -59,7 +60,7 @@ func failures(r *Result) string {
 // Against this module itself every row passes, or is skipped for a good reason; in the short tests some of each group.
 func TestSelf(t *testing.T) {
 	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry", "errors/ghost_ack", "errors/bad_response",
-		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture"}
+		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak"}
 	if !testing.Short() {
 		only = nil
 	}
@@ -71,7 +72,7 @@ func TestSelf(t *testing.T) {
 	require.Empty(t, failures(res))
 	for _, row := range res.Report.Rows() {
 		require.NotEmpty(t, row.Authority, row.Label())
-		if row.Result == matrix.Skip && row.Op != "tshark" {
+		if row.Result == matrix.Skip && row.Op != "tshark" && row.Group != drillsGroup {
 			require.Equal(t, "goroce has no ipv6 address", row.Detail, row.Label())
 		}
 	}

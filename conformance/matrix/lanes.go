@@ -146,7 +146,7 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 		}
 		return made, nil
 	}
-	if err := e.Tolerant.given(); err != nil {
+	if err := e.Tolerant.Given(); err != nil {
 		return failed(j.rows, err), nil
 	}
 	if l.p == nil {
@@ -154,7 +154,7 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 			if e.Tolerant == nil {
 				return nil, err
 			}
-			e.Tolerant.lost(err)
+			e.Tolerant.Lost(err)
 			return failed(j.rows, err), nil
 		}
 	}
@@ -168,10 +168,10 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 	}
 	if e.Tolerant != nil {
 		if err := l.p.broken(); err != nil {
-			e.Tolerant.lost(err)
+			e.Tolerant.Lost(err)
 			l.close()
 		} else {
-			e.Tolerant.found()
+			e.Tolerant.Found()
 		}
 	}
 	return made, nil

@@ -17,16 +17,16 @@ type Tolerance struct {
 	last error
 }
 
-// lost notes that a session could not be had, or broke.
-func (t *Tolerance) lost(err error) {
+// Lost notes that a session could not be had, or broke.
+func (t *Tolerance) Lost(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++
 	t.last = err
 }
 
-// found notes that a session works.
-func (t *Tolerance) found() {
+// Found notes that a session works.
+func (t *Tolerance) Found() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n < lostInARow {
@@ -34,8 +34,8 @@ func (t *Tolerance) found() {
 	}
 }
 
-// given is the reason why nothing is tried any more, nil if it is.
-func (t *Tolerance) given() error {
+// Given is the reason why nothing is tried any more, nil if it is.
+func (t *Tolerance) Given() error {
 	if t == nil {
 		return nil
 	}

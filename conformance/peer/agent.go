@@ -15,10 +15,11 @@ import (
 // Agent is an implementation behind a verbs agent: the kernel's rxe, a network card, another
 // process with this module.
 type Agent struct {
-	at    AgentPlace
-	caps  Caps
-	gids  map[Family]int
-	addrs map[Family]netip.Addr
+	at     AgentPlace
+	kernel string
+	caps   Caps
+	gids   map[Family]int
+	addrs  map[Family]netip.Addr
 }
 
 // AgentPlace says where the agent is, and what is wanted of it.
@@ -52,7 +53,7 @@ func NewAgent(ctx context.Context, at AgentPlace) (*Agent, error) {
 			at.Name += " on " + c.Hello().Kernel
 		}
 	}
-	p := &Agent{at: at, gids: map[Family]int{}, addrs: map[Family]netip.Addr{}}
+	p := &Agent{at: at, kernel: c.Hello().Kernel, gids: map[Family]int{}, addrs: map[Family]netip.Addr{}}
 	const (
 		flushGlobal = 1 << 38 // IB_UVERBS_DEVICE_FLUSH_GLOBAL
 		atomicWrite = 1 << 40 // IB_UVERBS_DEVICE_ATOMIC_WRITE
@@ -108,6 +109,9 @@ func (p *Agent) readGIDs(table []string) error {
 	}
 	return nil
 }
+
+// Kernel is the release of the agent's kernel, as far as the agent has said.
+func (p *Agent) Kernel() string { return p.kernel }
 
 // Restrict changes what the peer is known to be able to do.
 func (p *Agent) Restrict(f func(*Caps)) { f(&p.caps) }

@@ -126,6 +126,12 @@ func (f *flows) packet(o *outgoing) (transport.TxPacket, bool) {
 	return tx, true
 }
 
+// IPHeaders are the IP and UDP headers of a packet to port 4791 with so many bytes of payload, as far as they
+// matter to who reads a capture.
+func IPHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload int) []byte {
+	return appendHeaders(nil, Near, flowKey{src, dst, srcPort}, tclass, 64, 0, payload)[ethBytes:]
+}
+
 // appendHeaders appends Ethernet, IP and UDP headers for so many bytes of payload.
 func appendHeaders(b []byte, from string, k flowKey, tclass, hops uint8, id uint16, payload int) []byte {
 	be := binary.BigEndian

@@ -40,7 +40,8 @@ func startSelf(ctx context.Context, env *tool.Env, answer time.Duration) (*selfA
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd, err := selfCommand(ctx, "--addr", there.String(), "--listen", there.String()+":0", "--until-eof")
+	// This side sends with segmentation offload, where a long WRITE leaves as short ones; the other one without.
+	cmd, err := selfCommand(ctx, "--addr", there.String(), "--listen", there.String()+":0", "--no-gso", "--until-eof")
 	if err != nil {
 		return nil, nil, err
 	}

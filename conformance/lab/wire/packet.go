@@ -45,6 +45,9 @@ type Packet struct {
 	ip  int // offset of the IP header in Frame
 }
 
+// IP returns the packet from the IP header on.
+func (p *Packet) IP() []byte { return p.Frame[p.ip:] }
+
 // BTH returns the packet from the BTH to the end of the ICRC.
 func (p *Packet) BTH() []byte { return p.Frame[p.udp:] }
 

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/binary"
-	"io"
 	"time"
 )
 
@@ -33,10 +32,9 @@ func pcapRecord(b []byte, at time.Time, frame []byte) []byte {
 // Start is the time from which Event.At counts.
 func (s *Switch) Start() time.Time { return s.start }
 
-// WritePcap writes what the device at a port has seen of some events to a capture file: what it sent, whatever became of
-// that, and what reached it. start is the Switch's.
-func WritePcap(w io.Writer, start time.Time, events []Event, port string) error {
-	b := pcapHeader()
+// EachSeen calls f for what the device at a port has seen of some events: what it sent, whatever became of
+// that, and what reached it. out is set for what it sent. The first error ends it.
+func EachSeen(events []Event, port string, f func(e Event, out bool) error) error {
 	for _, e := range events {
 		own := e.From == port
 		times := 1
@@ -49,9 +47,10 @@ func WritePcap(w io.Writer, start time.Time, events []Event, port string) error 
 			times = 2
 		}
 		for range times {
-			b = pcapRecord(b, start.Add(e.At), e.Pkt.Frame)
+			if err := f(e, own); err != nil {
+				return err
+			}
 		}
 	}
-	_, err := w.Write(b)
-	return err
+	return nil
 }

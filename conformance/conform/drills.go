@@ -1,0 +1,190 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/conformance/drill"
+	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/roce/link/trace"
+)
+
+// drillsGroup is the group of package drill's scripts. It is the last one, because the drills
+// speak for themselves, from the port that this side's device had before.
+const drillsGroup = "drills"
+
+// quickDrills is the share of the drills that a quick run plays.
+const quickDrills = 4
+
+// drillRows are the rows of all drills that were asked for.
+func (o *Options) drillRows(kernel string) (rows []matrix.Row) {
+	for i, d := range drill.List() {
+		if o.Quick && i%quickDrills != 0 {
+			continue
+		}
+		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: "udp", Authority: authorities(d)}
+		if o.wants(row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// authorities are what a drill rests on, in one line.
+func authorities(d *drill.Drill) string {
+	var all []string
+	for _, a := range d.Authority {
+		switch a.Kind {
+		case drill.SeenRxe:
+			all = append(all, "seen on rxe "+a.Text)
+		case drill.ConnectX:
+			all = append(all, "seen on ConnectX "+a.Text)
+		default:
+			all = append(all, a.Text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// drills plays the scripts against the peer. On loopback, where there are addresses enough, several are
+// played at a time: they mostly wait for nothing to come.
+func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) error {
+	rows := o.drillRows(env.Kernel)
+	ready := make([]chan struct{}, len(rows))
+	for i := range ready {
+		ready[i] = make(chan struct{})
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for lane := range min(drillLanes(env.Subject), len(rows)) {
+		wg.Go(func() {
+			target, err := o.drillTarget(env, ref, lane)
+			if err == nil {
+				defer target.Close()
+			}
+			for i := next.Add(1) - 1; int(i) < len(rows); i = next.Add(1) - 1 {
+				if err != nil {
+					rows[i].Result, rows[i].Detail = matrix.Fail, err.Error()
+				} else if ctx.Err() == nil {
+					rows[i] = o.oneDrill(ctx, env, target, rows[i])
+				}
+				close(ready[i])
+			}
+		})
+	}
+	for i := range rows {
+		<-ready[i]
+		if ctx.Err() == nil {
+			env.Report.Add(rows[i])
+		}
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+const mostDrillLanes = 8
+
+func drillLanes(subject peer.Peer) int {
+	if a := subject.Addr(peer.V4); a.IsValid() && a.IsLoopback() {
+		return mostDrillLanes
+	}
+	return 1
+}
+
+// drillTarget makes a target at addresses here; those of lanes but the first are near the first one's.
+func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill.Target, error) {
+	cfg := drill.PeerConfig{
+		Name: ref.Name(), Profile: drillProfile(ref), Peer: ref, RxeFlush: ref.Profile() == peer.ProfileRXE,
+		Local: map[peer.Family]netip.Addr{}, Stranger: map[peer.Family]netip.Addr{},
+	}
+	for _, f := range []peer.Family{peer.V4, peer.V6} {
+		if a := env.Subject.Addr(f); a.IsValid() {
+			cfg.Local[f] = a
+		}
+	}
+	if local := cfg.Local[peer.V4]; local.Is4() && local.IsLoopback() {
+		cfg.Local[peer.V4] = beside(local, 2*lane)
+		cfg.Stranger[peer.V4] = beside(local, 2*lane+1)
+	}
+	return drill.NewPeer(cfg)
+}
+
+// beside is another loopback address.
+func beside(a netip.Addr, n int) netip.Addr {
+	b := a.As4()
+	b[1] ^= byte(n)
+	return netip.AddrFrom4(b)
+}
+
+// oneDrill plays a drill.
+func (o *Options) oneDrill(ctx context.Context, env *matrix.Env, target drill.Target, row matrix.Row) matrix.Row {
+	if err := env.Tolerant.Given(); err != nil {
+		row.Result, row.Detail = matrix.Fail, err.Error()
+		return row
+	}
+	// What other implementations do against the specification is named as such. What this module does is held against
+	// the specification in the drills' own tests.
+	var opt drill.Options
+	if target.Profile() == drill.Goroce {
+		opt.Profile = drill.Goroce
+	}
+	r := drill.Run(ctx, drill.Find(row.Op), target, opt)
+	row.Detail = r.Text
+	switch r.Verdict {
+	case drill.Pass:
+		row.Result = matrix.Pass
+	case drill.Deviates:
+		row.Result = matrix.Pass
+		row.Detail = "known to deviate: " + r.Text
+	case drill.Skip:
+		row.Result = matrix.Skip
+	default:
+		row.Result = matrix.Fail
+		if r.Ladder != "" {
+			row.Detail += "\n" + r.Ladder
+		}
+		if o.keeper != nil {
+			row = o.keeper.keepDatagrams(row, r.Packets)
+		}
+	}
+	if r.Verdict == drill.Broken {
+		env.Tolerant.Lost(errors.New(r.Text))
+	} else {
+		env.Tolerant.Found()
+	}
+	return row
+}
+
+// drillProfile is the profile of a peer, with rxe's version, which drills tell apart.
+func drillProfile(ref *peer.Agent) drill.Profile {
+	p := drill.Profile(ref.Profile())
+	var major, minor int
+	if n, _ := fmt.Sscanf(ref.Kernel(), "%d.%d", &major, &minor); n == 2 && p == drill.Rxe {
+		return drill.Profile(fmt.Sprintf("%s-%d.%d", p, major, minor))
+	}
+	return p
+}
+
+// keepDatagrams is keep for the packets of a drill, which goes between them and the peer by itself.
+func (k *keeper) keepDatagrams(row matrix.Row, packets []drill.Datagram) matrix.Row {
+	return k.write(row, len(packets), func(w *trace.Writer) error {
+		for _, d := range packets {
+			head := wirelink.IPHeaders(d.Src, d.Dst, d.SrcPort, d.TOS, len(d.Payload))
+			out := false
+			for _, a := range k.local {
+				out = out || a == d.Src
+			}
+			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), out, head, d.Payload); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
