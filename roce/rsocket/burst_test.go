@@ -23,7 +23,7 @@ func TestBurst(t *testing.T) {
 	ctx := testContext(t)
 	l, err := (&ListenConfig{}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
-	require.Greater(t, conns*l.cfg.memory(), 64<<20, "more than there is room for")
+	require.Greater(t, conns*l.cfg.Load().memory(), 64<<20, "more than there is room for")
 	var came, heard, told atomic.Int64
 	var servers sync.WaitGroup
 	servers.Go(func() {

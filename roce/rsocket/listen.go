@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goroce/goroce/roce"
@@ -33,7 +34,7 @@ type ListenConfig struct {
 // Listener is a listening rsocket. It is a net.Listener.
 type Listener struct {
 	dev  *verbs.Device
-	cfg  Config
+	cfg  atomic.Pointer[Config]
 	id   *rdmacm.ID
 	ch   *rdmacm.EventChannel
 	addr Addr
@@ -90,10 +91,11 @@ func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort) (*Listener,
 		backlog = defaultBacklog
 	}
 	l := &Listener{
-		dev: d, cfg: lc.Config.normal(), ready: make(chan *Conn, backlog),
+		dev: d, ready: make(chan *Conn, backlog),
 		pending: map[*rdmacm.ID]*Conn{}, closed: make(chan struct{}),
 	}
 	l.dl.init()
+	l.setConfig(lc.Config)
 	var err error
 	if l.ch, err = rdmacm.CreateEventChannel(d); err != nil {
 		return nil, err
@@ -121,6 +123,23 @@ func (l *Listener) Addr() net.Addr {
 		return nil
 	}
 	return l.addr
+}
+
+// SetConfig changes the properties of the connections that are asked for from now on.
+func (l *Listener) SetConfig(cfg Config) error {
+	if !l.valid() {
+		return errInvalid
+	}
+	if err := cfg.check("set"); err != nil {
+		return opError("set", Addr{}, l.addr, err)
+	}
+	l.setConfig(cfg)
+	return nil
+}
+
+func (l *Listener) setConfig(cfg Config) {
+	cfg = cfg.normal()
+	l.cfg.Store(&cfg)
 }
 
 // valid reports whether l was made by Listen, as opposed to nil and the zero Listener.
@@ -260,15 +279,16 @@ func (l *Listener) request(e *rdmacm.Event) {
 		_ = e.ID.Close() // the peer is told: rejected by the application
 		return
 	}
-	if l.cfg.TrafficClass != 0 {
-		_ = e.ID.SetTypeOfService(l.cfg.TrafficClass) // fails as Accept will
+	cfg := *l.cfg.Load()
+	if cfg.TrafficClass != 0 {
+		_ = e.ID.SetTypeOfService(cfg.TrafficClass) // fails as Accept will
 	}
-	c, err := newConn(l.dev, e.ID, nil, l.cfg)
+	c, err := newConn(l.dev, e.ID, nil, cfg)
 	if err != nil {
 		return
 	}
 	c.meet(peer)
-	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
+	if err = e.ID.SetHalfOpenCost(cfg.memory()); err == nil {
 		err = e.ID.Accept(connParam(c.local()))
 	}
 	if err != nil {

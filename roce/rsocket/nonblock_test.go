@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/roce"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,6 +138,23 @@ func TestTryMap(t *testing.T) {
 	newWaker(s).until(t, readable)
 	m.Sync()
 	require.Equal(t, "direct", string(mem[10:16]))
+	require.NoError(t, m.Close())
+}
+
+// The properties of a listener's connections can be changed while it listens, as a program on librdmacm does with
+// RDMA_IOMAPSIZE.
+func TestListenerSetConfig(t *testing.T) {
+	n := udpNetwork(t)
+	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	require.ErrorIs(t, l.SetConfig(Config{IOMaps: -1}), roce.ErrInvalidAttr)
+	require.NoError(t, l.SetConfig(Config{IOMaps: 1}))
+	c, err := (&Dialer{Device: n.a}).Dial(testContext(t), l.addr.AddrPort)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	m, err := c.Map(make([]byte, 10), 0)
+	require.NoError(t, err)
 	require.NoError(t, m.Close())
 }
 

@@ -187,47 +187,54 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 //export goroce_rs_set_option
 func goroce_rs_set_option(handle C.goroce_handle, option C.int, value C.int64_t) C.int {
 	return withSocket(handle, func(s *rsSocket) C.int {
-		v := int(value)
-		switch option {
-		case C.GOROCE_RS_KEEPALIVE:
-			s.cfg.KeepAlive = seconds(v)
-			if s.conn != nil {
-				d := s.cfg.KeepAlive
-				if d == 0 {
-					d = defaultKeepAlive
-				}
-				return rsErrno(s.conn.SetKeepAlive(d))
+		if e := s.setOption(option, int(value)); e != 0 || s.listener == nil {
+			return e
+		}
+		return s.listener.configure(s.cfg) // for the connections to come
+	})
+}
+
+// setOption sets an option of a socket, whose lock is held.
+func (s *rsSocket) setOption(option C.int, v int) C.int {
+	switch option {
+	case C.GOROCE_RS_KEEPALIVE:
+		s.cfg.KeepAlive = seconds(v)
+		if s.conn != nil {
+			d := s.cfg.KeepAlive
+			if d == 0 {
+				d = defaultKeepAlive
 			}
-			return 0
-		case C.GOROCE_RS_TOS:
-			s.cfg.TrafficClass = uint8(v)
-			return 0
-		case C.GOROCE_RS_REUSE:
-			s.reuse = v != 0
-			return 0
-		case C.GOROCE_RS_V6ONLY:
-			s.onlyV6 = v != 0
-			return 0
-		}
-		if s.state == rsConnecting || s.state == rsConnected {
-			return eINVAL // it has its queues already
-		}
-		switch option {
-		case C.GOROCE_RS_SNDBUF:
-			s.cfg.SendBuffer = min(v, maxRSBuffer)
-		case C.GOROCE_RS_RCVBUF:
-			s.cfg.RecvBuffer = min(v, maxRSBuffer)
-		case C.GOROCE_RS_SQSIZE:
-			s.cfg.SendQueue = min(v, maxRSQueue)
-		case C.GOROCE_RS_RQSIZE:
-			s.cfg.RecvQueue = min(v, maxRSQueue)
-		case C.GOROCE_RS_IOMAPS:
-			s.cfg.IOMaps = min(v, maxRSMaps)
-		default:
-			return C.int(syscall.ENOTSUP)
+			return rsErrno(s.conn.SetKeepAlive(d))
 		}
 		return 0
-	})
+	case C.GOROCE_RS_TOS:
+		s.cfg.TrafficClass = uint8(v)
+		return 0
+	case C.GOROCE_RS_REUSE:
+		s.reuse = v != 0
+		return 0
+	case C.GOROCE_RS_V6ONLY:
+		s.onlyV6 = v != 0
+		return 0
+	}
+	if s.state == rsConnecting || s.state == rsConnected {
+		return eINVAL // it has its queues already
+	}
+	switch option {
+	case C.GOROCE_RS_SNDBUF:
+		s.cfg.SendBuffer = min(v, maxRSBuffer)
+	case C.GOROCE_RS_RCVBUF:
+		s.cfg.RecvBuffer = min(v, maxRSBuffer)
+	case C.GOROCE_RS_SQSIZE:
+		s.cfg.SendQueue = min(v, maxRSQueue)
+	case C.GOROCE_RS_RQSIZE:
+		s.cfg.RecvQueue = min(v, maxRSQueue)
+	case C.GOROCE_RS_IOMAPS:
+		s.cfg.IOMaps = min(v, maxRSMaps)
+	default:
+		return C.int(syscall.ENOTSUP)
+	}
+	return 0
 }
 
 // The most that package rsocket takes.

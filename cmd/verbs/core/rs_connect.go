@@ -208,6 +208,16 @@ func (l *rsAcceptor) serve(from *rsocket.Listener, came func()) {
 	}
 }
 
+// configure changes the properties of connections to come.
+func (l *rsAcceptor) configure(cfg rsocket.Config) C.int {
+	for _, one := range l.listeners {
+		if err := one.SetConfig(cfg); err != nil {
+			return rsErrno(err)
+		}
+	}
+	return 0
+}
+
 func (l *rsAcceptor) pending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
