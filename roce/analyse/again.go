@@ -65,6 +65,8 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		h.unGap(p.PSN)
 		if h.pending != nil {
 			h.pending.resent++
+		} else if f := h.silentLast; f != nil && f.open {
+			f.count++
 		}
 		if r.op != nil && r.op.read {
 			r.op.asked++

@@ -140,7 +140,7 @@ func scenes() []scene {
 		{name: "doubled READ response", play: hit(1, fault.Duplicate, psn0+3, ib.RCReadRespMiddle, read(full)),
 			want: [3]string{"duplicate-ack|duplicate-request", "", "duplicate-ack|duplicate-request"}},
 		{name: "overtaken request", play: hit(0, fault.Delay, psn0+3, ib.RCWriteMiddle, write(full)),
-			want: same("reordered")},
+			want: [3]string{"lost-request|reordered", "reordered", "reordered"}}, // three round trips are too few to be sure
 		{name: "overtaken READ response", play: hit(1, fault.Delay, psn0+3, ib.RCReadRespMiddle, read(full)),
 			want: [3]string{"reordered", "lost-read-response", "reordered"}},
 		{name: "damaged request", play: hit(0, fault.Corrupt, psn0+3, ib.RCWriteMiddle, write(full)),

@@ -131,6 +131,7 @@ type Finding struct {
 	gone    bool // taken back: another one explains it
 	open    bool // a second answer would tell which of Or it is
 	count   int  // packets that it is about
+	answers int  // behind the first
 }
 
 // sight is what a text says of a packet. The text is written at the end, when the packet is gone.

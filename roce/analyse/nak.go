@@ -231,8 +231,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	again := h.gapAgain(p.PSN)
 	h.silences = 0
 	h.pending = nil // the NAK explains the silence
-	if was.find != nil && was.psn == p.PSN && again == nil && h.asked(p.PSN) {
-		was.find.add(p.Frame) // said again
+	if was.find != nil && was.psn == p.PSN && again == nil && (h.asked(p.PSN) || was.resentAt != 0 && p.AtNs-was.resentAt < h.crossing()) {
+		was.find.add(p.Frame) // said again, or on its way when that was sent again
 		return
 	}
 	h.draw(p.PSN)
@@ -244,7 +244,7 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			was.find.is(was.find.Kind) // it was not late
 		}
 	case d > 0 && d < keepBehind && again == nil && r != nil && p.AtNs-was.at < owedNs &&
-		(r.last < was.frame || was.resentAt != 0 && p.AtNs-was.resentAt < h.rtt.min*8/10):
+		(r.last < was.frame || was.resentAt != 0 && p.AtNs-was.resentAt < h.rtt.min || h.cameEarly(p, r)):
 		// The responder had dropped this one for being out of order; meanwhile what it missed has come, without having
 		// been sent again.
 		f := was.find
@@ -322,6 +322,21 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 		h.next = p.PSN.Next()
 		h.cur = nil
 	}
+}
+
+// crossing is how long after a request was sent again, as seen from here, a NAK for it may come that is not about that.
+func (h *half) crossing() int64 {
+	if h.atResponder() {
+		return h.turn * 8 / 10
+	}
+	return h.rtt.min * 8 / 10
+}
+
+// cameEarly reports whether the first copy of a request came before the one that it follows, so that the responder could not
+// take it, and the second came too late for this NAK to be about that.
+func (h *half) cameEarly(p *pcap.Packet, r *record) bool {
+	prev := h.sent.get(r.psn.Prev())
+	return prev != nil && prev.late && prev.frame > r.frame && p.AtNs-r.lastAt < h.rtt.min*5/4
 }
 
 // outOfOrder returns the finding about the request before one for which there is a NAK, if that was sent again after

@@ -16,7 +16,8 @@ func (h *half) answerToAgain(p *pcap.Packet) {
 		return
 	}
 	f.add(p.Frame)
-	if h.silences == 1 && f.count == 1 {
+	f.answers++
+	if h.silences == 1 && f.answers >= f.count {
 		f.is(LateAck)
 		f.QPN = h.c.ends[h.side].QPN
 		f.what = func(f *Finding) string {
@@ -144,12 +145,15 @@ func lostKinds(op ib.Operation) (request, back Kind) {
 	return LostRequest, LostAck
 }
 
+// manyTrips is how many round trips say what the shortest is.
+const manyTrips = 16
+
 // tooSoon reports whether an answer that comes some time after a request was sent again is one to an earlier time
 // that it was sent. It is sure if that is much less than any round trip so far: a few
 // round trips say little about the next.
 func (h *half) tooSoon(after int64) (soon, sure bool) {
 	rtt := h.rtt.min
-	return rtt != 0 && after < rtt*8/10, after < rtt/4
+	return rtt != 0 && after < rtt*8/10, after < rtt/4 && h.rtt.n >= manyTrips
 }
 
 // tailLost reports that the end of what was sent never came to the place of the capture: the requester sends again from

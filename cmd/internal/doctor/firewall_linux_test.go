@@ -53,6 +53,9 @@ var realRules = []struct {
 
 // The rules of real firewalls, loaded into the kernel: the doctor says what becomes of a packet.
 func TestFirewallTools(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: 25 pairs of network namespaces take seconds")
+	}
 	for _, c := range realRules {
 		t.Run(c.tool+", "+c.name, func(t *testing.T) {
 			path, err := exec.LookPath(c.tool)
