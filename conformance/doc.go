@@ -9,6 +9,7 @@
 //   - peer is what the matrix needs of an implementation, with one adapter for
 //     each of them;
 //   - matrix holds the checks themselves;
+//   - captures records captures with faults and judges what roce/analyse says of them;
 //   - drill plays packet drills, short scripts of one behaviour each, against goroce in
 //     virtual time, goroce on the udp link, rxe, or any other peer;
 //   - programs runs RDMA programs as Debian ships them on this project's verbs libraries;

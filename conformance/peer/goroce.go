@@ -9,6 +9,7 @@ import (
 
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 )
 
 // Goroce is this module's stack on this machine.
@@ -29,6 +30,8 @@ type GorocePlace struct {
 	RxeFlush bool
 	// WrapLink, if not nil, is what the link is put into.
 	WrapLink func(link.Link) link.Link
+	// Tuning of the device.
+	Tuning transport.Tuning
 }
 
 // Addrs is the GID table of the place.

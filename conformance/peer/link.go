@@ -62,7 +62,7 @@ func openDevice(at GorocePlace) (*verbs.Device, error) {
 		if at.WrapLink != nil {
 			k = at.WrapLink(k)
 		}
-		dev, err := verbs.Open(verbs.Config{Addrs: at.Addrs(), Link: k})
+		dev, err := verbs.Open(verbs.Config{Addrs: at.Addrs(), Link: k, Tuning: at.Tuning})
 		if err != nil {
 			k.Close()
 			return nil, err

@@ -28,6 +28,11 @@
 // instead. The analyser knows the side from the direction that frames are marked with (the trace
 // link, tcpdump -i any, roce dump), or from [Options].Local.
 //
+// # Conduct
+//
+// Findings say what happened to packets. Options.Conduct asks for something else: which of
+// the two hosts does what no right one does ([Report.Breaches]), as tests of implementations want to know.
+//
 // # Bounds
 //
 // Any packets may come, in any order. Time and memory are linear and bounded: what is kept

@@ -1,0 +1,171 @@
+package captures
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// Scenes are all that are recorded.
+func Scenes() []Scene {
+	return append(append(append(lossScenes(), oddScenes()...), mistakeScenes()...), callScenes()...)
+}
+
+// lossScenes lose packets.
+func lossScenes() []Scene {
+	return []Scene{
+		{Name: "clean", Fault: "none: every operation", Want: ends("", ""), play: playClean},
+		{Name: "lost request", Fault: "a WRITE MIDDLE is dropped", Want: both("lost-request"), play: onRequest(wire.Drop, 3, writes(long))},
+		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again", Want: both("lost-request", "lost-request"), play: playLostTwice},
+		{Name: "lost last request", Fault: "the WRITE LAST is dropped: no later packet tells", Want: both("lost-request"), link: timer, play: onRequest(wire.Drop, packets-1, writes(long))},
+		{Name: "lost lone request", Fault: "a WRITE ONLY is dropped", Want: ends("lost-request", ""), link: timer, play: onRequest(wire.Drop, 0, writes(short))},
+		{Name: "lost READ request", Fault: "a READ REQUEST is dropped, a WRITE follows", Want: both("lost-read-request"), link: timer, play: onRequest(wire.Drop, 0, func(t *take) []peer.SendWR {
+			return []peer.SendWR{t.read(long), t.write(short)}
+		})},
+		{Name: "lost READ response", Fault: "a READ RESPONSE MIDDLE is dropped", Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, 3, reads(long))},
+		{Name: "lost last READ response", Fault: "the READ RESPONSE LAST is dropped", Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, packets-1, reads(long))},
+		{Name: "lost ACK", Fault: "the ACK of a WRITE is dropped", Want: both("lost-ack"), link: timer, play: onAnswer(wire.Drop, packets-1, writes(long))},
+		{Name: "lost atomic ACK", Fault: "the answer to a FETCH_ADD is dropped", Want: both("lost-atomic-ack"), link: timer, play: onAnswer(wire.Drop, 0, atomics)},
+		{Name: "lost in the host", Fault: "a WRITE MIDDLE reaches the responder's host and is lost there", Want: ends("lost-request", "slow-receiver"), play: onRequest(wire.Swallow, 3, writes(long))},
+		{Name: "lost on UC", Fault: "a WRITE MIDDLE of UC is dropped", Want: ends("", "uc-lost"), link: func(l *link) { l.typ = peer.UC }, play: playUC},
+		{Name: "lost on UD", Fault: "a datagram is dropped", Want: ends("", "ud-lost"), link: func(l *link) { l.typ = peer.UD }, play: playUD},
+	}
+}
+
+// oddScenes do to packets what is no loss.
+func oddScenes() []Scene {
+	return []Scene{
+		{Name: "doubled request", Fault: "a WRITE MIDDLE comes twice", Want: ends("", "duplicate-request"), play: onRequest(wire.Duplicate, 3, writes(long))},
+		{Name: "doubled READ request", Fault: "a READ REQUEST comes twice", Want: ends("duplicate-request", "duplicate-request"), play: onRequest(wire.Duplicate, 0, reads(long))},
+		{Name: "doubled ACK", Fault: "an ACK comes twice", Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, packets-1, writes(long))},
+		{Name: "doubled READ response", Fault: "a READ RESPONSE MIDDLE comes twice", Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, 3, reads(long))},
+		{Name: "overtaken request", Fault: "a WRITE MIDDLE is overtaken by the next", Want: both("reordered"), play: onRequest(wire.Hold, 3, writes(long))},
+		{Name: "overtaken READ response", Fault: "a READ RESPONSE MIDDLE is overtaken by the next", Want: ends("reordered", "lost-read-response"), link: timer, play: onAnswer(wire.Hold, 3, reads(long))},
+		{Name: "damaged request", Fault: "a bit of a WRITE MIDDLE is flipped", Want: ends("lost-request", "corrupt"), play: onRequest(wire.Corrupt, 3, writes(long))},
+		{Name: "damaged READ response", Fault: "a bit of a READ RESPONSE MIDDLE is flipped", Want: ends("corrupt", "lost-read-response"), link: timer, play: onAnswer(wire.Corrupt, 3, reads(long))},
+		{Name: "rewritten", Fault: "a bit of every packet of the requester is flipped, as NAT does to addresses", Want: ends("retry-exceeded", "icrc-rewritten"), link: soon, play: playRewritten},
+		{Name: "marked", Fault: "a switch marks a WRITE MIDDLE", Want: ends("", "ce-marked"), play: onRequest(wire.MarkCE, 3, writes(long)),
+			Lacks: func(rxe [2]bool) string {
+				if !rxe[1] {
+					return "goroce answers with CNPs: the next scene"
+				}
+				return ""
+			}},
+		{Name: "marked with CNPs", Fault: "a switch marks a WRITE MIDDLE, DCQCN is on", Want: [2][]string{{"rate-cut"}, {"ce-marked", "rate-cut"}},
+			tune: func(t *transport.Tuning) { t.Congestion.Algorithm = cc.DCQCNPaper }, play: playCNP,
+			Lacks: func(rxe [2]bool) string {
+				if rxe[1] {
+					return "rxe sends no CNPs, so that nobody cuts a rate"
+				}
+				return ""
+			}},
+		{Name: "late ACK", Fault: "an ACK is held for longer than the requester waits", Want: ends("late-ack", "lost-ack"), link: timer, play: playLateACK},
+	}
+}
+
+func playClean(t *take) error {
+	if err := t.recv(4, long); err != nil {
+		return err
+	}
+	for _, n := range []int{short, mtu, long} {
+		if err := t.do(t.write(n), t.read(n), t.send(n), t.atomic()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func playLostTwice(t *take) error {
+	if err := t.warm(); err != nil {
+		return err
+	}
+	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop, Times: 2})
+	if err := t.do(t.write(long)); err != nil {
+		return err
+	}
+	return hit(r, 2)
+}
+
+// playUC loses a packet in the middle of three messages. rxe loses the next message too.
+func playUC(t *take) error {
+	if err := t.do(t.write(long)); err != nil {
+		return err
+	}
+	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop})
+	if err := t.do(t.write(long)); err != nil {
+		return err
+	}
+	last := t.rule(&wire.Rule{Match: t.request(packets - 1), Kind: wire.Observe})
+	if err := t.do(t.write(long)); err != nil {
+		return err
+	}
+	if err := waitHits(last, 1); err != nil {
+		return err
+	}
+	t.wire.Remove(last)
+	return hit(r, 1)
+}
+
+func playUD(t *take) error {
+	if err := t.recv(8, short+udGRH); err != nil {
+		return err
+	}
+	r := t.rule(&wire.Rule{Match: t.request(5), Kind: wire.Drop})
+	for range 8 {
+		if err := t.do(t.send(short)); err != nil {
+			return err
+		}
+	}
+	if _, err := t.ends[1].qp.PollRecv(7, opWait); err != nil {
+		return err
+	}
+	return hit(r, 1)
+}
+
+func playRewritten(t *take) error {
+	m := t.request(0)
+	m.AnyPSN = true
+	r := t.rule(&wire.Rule{Match: m, Kind: wire.Corrupt, Offset: -5, Times: -1})
+	if err := t.fails(peer.RetryExcErr, t.write(short)); err != nil {
+		return err
+	}
+	return hit(r, shortRun+1)
+}
+
+func playCNP(t *take) error {
+	if err := t.warm(); err != nil {
+		return err
+	}
+	cnp := t.packet(1, 0)
+	cnp.AnyPSN, cnp.Opcodes = true, []uint8{wire.OpCNP}
+	seen := t.mark(cnp)
+	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.MarkCE})
+	if err := t.do(t.write(long)); err != nil {
+		return err
+	}
+	if err := hit(r, 1); err != nil {
+		return err
+	}
+	return waitHits(seen, 1)
+}
+
+// playLateACK holds two ACKs for longer than the requester waits: so long takes the way back.
+func playLateACK(t *take) error {
+	if err := t.warm(); err != nil {
+		return err
+	}
+	const wait = 4096 * time.Nanosecond << tense
+	r := t.rule(&wire.Rule{Match: t.answer(0), Kind: wire.Hold, Behind: 1 << 20, MaxHold: wait * 3 / 2, Times: 2})
+	if err := t.do(t.write(short)); err != nil {
+		return err
+	}
+	if err := waitHits(r, 2); err != nil {
+		return fmt.Errorf("the request was not sent again: %w", err)
+	}
+	time.Sleep(wait * 3 / 2) // for which the wire holds the second answer
+	return t.after(short)
+}
