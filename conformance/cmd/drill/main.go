@@ -1,0 +1,240 @@
+// Command drill plays the packet drills on several targets, and writes the table.
+//
+//	go run ./conformance/cmd/drill                                  # engine and udp
+//	go run ./conformance/cmd/drill -target engine -run dup -v       # some of them
+//	go run ./conformance/cmd/drill -target rxe -suite bookworm      # the kernel in a guest
+//	go run ./conformance/cmd/drill -target engine,udp,rxe -md conformance/DRILLS.md
+//	go run ./conformance/cmd/drill -target engine my.drill          # a script of one's own
+//
+// Its exit status is 1 if something failed. conformance/README.md says what the guests need.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/conformance/drill"
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+type options struct {
+	targets, suites []string
+	run             *regexp.Regexp
+	md, cpu         string
+	verbose         bool
+	drills          []*drill.Drill
+	start           time.Time
+}
+
+func main() {
+	targets := flag.String("target", "engine,udp", "comma-separated targets: engine, udp, rxe")
+	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels rxe is run in")
+	run := flag.String("run", "", "only drills whose name or tags match this expression")
+	timeout := flag.Duration("timeout", time.Hour, "limit for everything")
+	o := options{start: time.Now()}
+	flag.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
+	flag.StringVar(&o.cpu, "cpu", "", "QEMU's CPU model of the guests; empty is the lab's own choice")
+	flag.BoolVar(&o.verbose, "v", false, "print each drill as it is played, and the ladders of differences that are known")
+	flag.Parse()
+	if err := o.parse(*targets, *suites, *run, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "drill:", err)
+		os.Exit(2)
+	}
+	if slices.Contains(o.targets, "rxe") {
+		lab.Enter(func(ctx context.Context) error {
+			_, errs := lab.Prepare(ctx, o.suites, o.logf)
+			for _, s := range o.suites {
+				if err := errs[s]; err != nil {
+					return fmt.Errorf("no guest of suite %s: %w", s, err)
+				}
+			}
+			return nil
+		})
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	table, err := o.play(ctx)
+	if err == nil && o.md != "" {
+		err = o.writeMarkdown(table)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drill:", err)
+	}
+	if err != nil || table.Failed() > 0 {
+		os.Exit(1)
+	}
+}
+
+func (o *options) logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(o.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// parse checks the command line, and reads the scripts named there.
+func (o *options) parse(targets, suites, run string, files []string) (err error) {
+	o.targets, o.suites = strings.Split(targets, ","), strings.Split(suites, ",")
+	for _, t := range o.targets {
+		if !slices.Contains([]string{"engine", "udp", "rxe"}, t) {
+			return fmt.Errorf("%q is no target: use engine, udp or rxe", t)
+		}
+	}
+	if o.run, err = regexp.Compile(run); err != nil {
+		return err
+	}
+	all := drill.List()
+	if len(files) > 0 {
+		all = nil
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		d, err := drill.Parse(filepath.Base(f), b)
+		if err != nil {
+			return err
+		}
+		all = append(all, d)
+	}
+	for _, d := range all {
+		if o.run.MatchString(d.Name) || slices.ContainsFunc(d.Tags, o.run.MatchString) {
+			o.drills = append(o.drills, d)
+		}
+	}
+	if len(o.drills) == 0 {
+		return fmt.Errorf("no drill matches %q", run)
+	}
+	return nil
+}
+
+// column is a target with what the table says of it.
+type column struct {
+	drill.Target
+	about string
+}
+
+// play runs all drills on all targets, the targets side by side.
+func (o *options) play(ctx context.Context) (*drill.Table, error) {
+	table := drill.NewTable(o.drills)
+	columns, closeAll, err := o.open(ctx)
+	defer closeAll()
+	if err != nil {
+		return table, err
+	}
+	results := make(chan drill.Result)
+	var wg sync.WaitGroup
+	for _, c := range columns {
+		table.AddTarget(c.Name(), c.about)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for _, d := range o.drills {
+				if ctx.Err() != nil {
+					return
+				}
+				results <- drill.Run(ctx, d, c, drill.Options{})
+			}
+		}()
+	}
+	go func() {
+		wg.Wait()
+		close(results)
+	}()
+	for r := range results {
+		table.Add(r)
+		o.tell(r)
+	}
+	for i, n := range table.Targets {
+		o.logf("%s: %s", n, table.Summary(i))
+	}
+	return table, ctx.Err()
+}
+
+// tell prints a result if it is of interest.
+func (o *options) tell(r drill.Result) {
+	if o.verbose || !r.OK() {
+		o.logf("%v", r)
+	}
+	if r.Ladder != "" && (o.verbose || !r.OK()) {
+		fmt.Fprintln(os.Stderr, r.Ladder)
+	}
+}
+
+// open opens the targets.
+func (o *options) open(ctx context.Context) (list []column, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for _, f := range slices.Backward(closers) {
+			f()
+		}
+	}
+	for _, name := range o.targets {
+		switch name {
+		case "engine":
+			list = append(list, column{drill.NewEngine(), "this module's device in virtual time"})
+		case "udp":
+			t, err := drill.NewUDP(drill.LoopbackUDP())
+			if err != nil {
+				return nil, closeAll, err
+			}
+			closers = append(closers, func() { t.Close() })
+			list = append(list, column{t, "this module's device on the udp link, on loopback addresses"})
+		case "rxe":
+			l, err := lab.New(lab.Config{Logf: o.logf})
+			if err != nil {
+				return nil, closeAll, err
+			}
+			closers = append(closers, l.Close)
+			for _, suite := range o.suites {
+				c, err := o.boot(ctx, l, suite)
+				if err != nil {
+					return nil, closeAll, err
+				}
+				closers = append(closers, func() { c.Close() })
+				list = append(list, c)
+			}
+		}
+	}
+	return list, closeAll, nil
+}
+
+// boot boots a guest and opens the target in it.
+func (o *options) boot(ctx context.Context, l *lab.Lab, suite string) (column, error) {
+	im, err := lab.OpenImage(suite)
+	if err != nil {
+		return column{}, err
+	}
+	g, err := l.Boot(ctx, lab.GuestConfig{Name: suite, Image: im, CPU: o.cpu})
+	if err != nil {
+		return column{}, err
+	}
+	p, err := peer.NewRXE(ctx, g)
+	if err != nil {
+		return column{}, err
+	}
+	t, err := drill.NewRxe(ctx, l, p)
+	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", suite, im.Version)}, err
+}
+
+// writeMarkdown writes the page of documentation.
+func (o *options) writeMarkdown(t *drill.Table) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Packet drills\n\nMade by `go run ./conformance/cmd/drill -target %s -md conformance/DRILLS.md`. [docs/drills.md](../docs/drills.md) says what a drill is, and how\nto write one. ", strings.Join(o.targets, ","))
+	if err := t.WriteMarkdown(&b); err != nil {
+		return err
+	}
+	return os.WriteFile(o.md, b.Bytes(), 0o644)
+}
