@@ -43,6 +43,8 @@ func TestDifferences(t *testing.T) {
 		{"done SUCCESS recv", "no completion came"},
 		{"mem a+8 len=8 data=seed:3", "byte 0 is 0x00, and not"},
 		{"state RTR", "the queue pair is in RTS, and not in RTR"},
+		{"modify RTR", "it is refused: "},
+		{"modify ERR fails", "it is not refused"},
 		{"post SEND len=8\n< SEND ONLY noack", "it asks for an ACK"},
 		{"post SEND len=8\n< SEND ONLY qpn=1", "qpn is 0x"},
 		{"post WRITE len=8\n< WRITE ONLY key=a", "key is 0xabcd01, and not"},
@@ -85,7 +87,6 @@ func TestBroken(t *testing.T) {
 		"qp rc timeout=99",
 		"mr a 99999999999",
 		"qp rc\nmr a 64\n> WRITE ONLY data=hex:00 len=2",
-		"qp rc\nmodify RTR",
 		"> CM RTU remote=$peerid",
 	} {
 		d, err := Parse("test.drill", []byte(head+steps+"\n"))

@@ -188,8 +188,15 @@ func (p *player) modify(s *step) error {
 	if err != nil {
 		return err
 	}
-	p.note(s, "modify %s", s.op)
-	return q.qp.SetState(stateOf(s.op))
+	p.note(s, "%s", s.text)
+	err = q.qp.SetState(stateOf(s.op))
+	switch {
+	case err != nil && !s.has("fails"):
+		return differ(s, "it is refused: %v", err)
+	case err == nil && s.has("fails"):
+		return differ(s, "it is not refused")
+	}
+	return nil
 }
 
 func (p *player) bind(s *step) error {

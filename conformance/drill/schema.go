@@ -64,7 +64,7 @@ var schemas = map[string]schema{
 	"mem":    {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData}, needs: []string{"at", "data"}},
 	"fill":   {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData}, needs: []string{"at", "data"}},
 	"state":  {ops: states, args: map[string]argKind{"qp": argQP, "within": argTime}},
-	"modify": {ops: states, args: map[string]argKind{"qp": argQP}},
+	"modify": {ops: states, bare: []string{"fails"}, args: map[string]argKind{"qp": argQP}},
 	"dereg":  {first: "at", args: map[string]argKind{"at": argSpan}, needs: []string{"at"}},
 	"wait":   {args: map[string]argKind{"for": argTime}, needs: []string{"for"}},
 	"listen": {bare: []string{"rc", "ud"}},
