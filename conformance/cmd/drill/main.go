@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/conformance/drill"
+	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
-	"github.com/goroce/goroce/conformance/peer"
 )
 
 type options struct {
@@ -221,11 +221,11 @@ func (o *options) boot(ctx context.Context, l *lab.Lab, suite string) (column, e
 	if err != nil {
 		return column{}, err
 	}
-	p, err := peer.NewRXE(ctx, g)
+	p, err := hosts.NewRXE(ctx, g)
 	if err != nil {
 		return column{}, err
 	}
-	t, err := drill.NewRxe(ctx, l, p)
+	t, err := newRxe(ctx, l, p)
 	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", suite, im.Version)}, err
 }
 

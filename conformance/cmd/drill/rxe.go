@@ -1,4 +1,4 @@
-package drill
+package main
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goroce/goroce/conformance/drill"
+	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/peer"
 )
@@ -19,9 +21,9 @@ const rxeSilence = 300 * time.Millisecond
 // firstRxePort is where the programs that listen for the drills begin.
 const firstRxePort = 21000
 
-// NewRxe returns a target for the kernel's rdma_rxe in a guest of the lab. The drill's end is a
+// newRxe returns a target for the kernel's rdma_rxe in a guest of the lab. The drill's end is a
 // Host of the lab of its own.
-func NewRxe(ctx context.Context, l *lab.Lab, p *peer.RXE) (Target, error) {
+func newRxe(ctx context.Context, l *lab.Lab, p *hosts.RXE) (drill.Target, error) {
 	h, err := l.AddHost()
 	if err != nil {
 		return nil, err
@@ -32,8 +34,8 @@ func NewRxe(ctx context.Context, l *lab.Lab, p *peer.RXE) (Target, error) {
 	}
 	r := &rxe{p: p, ctx: ctx}
 	r.port.Store(firstRxePort)
-	return NewPeer(PeerConfig{
-		Name: p.Name(), Profile: Profile(rxeDash + p.Guest().Image.KernelMajorMinor()), Peer: p,
+	return drill.NewPeer(drill.PeerConfig{
+		Name: p.Name(), Profile: drill.Profile("rxe-" + p.Guest().Image.KernelMajorMinor()), Peer: p,
 		Local:    map[peer.Family]netip.Addr{peer.V4: h.Addr4, peer.V6: h.Addr6},
 		Stranger: map[peer.Family]netip.Addr{peer.V4: stranger},
 		Place:    h.Do, RxeFlush: true, Silence: rxeSilence, Listen: r.listen,
@@ -56,7 +58,7 @@ func addStranger(ctx context.Context, l *lab.Lab, h *lab.Host) (netip.Addr, erro
 }
 
 type rxe struct {
-	p    *peer.RXE
+	p    *hosts.RXE
 	ctx  context.Context
 	port atomic.Int32
 }
