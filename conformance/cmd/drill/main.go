@@ -12,6 +12,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -198,17 +199,30 @@ func (o *options) open(ctx context.Context) (list []column, closeAll func(), err
 				return nil, closeAll, err
 			}
 			closers = append(closers, l.Close)
-			for _, suite := range o.suites {
-				c, err := o.boot(ctx, l, suite)
-				if err != nil {
-					return nil, closeAll, err
+			guests, err := o.bootAll(ctx, l)
+			for _, c := range guests {
+				if c.Target != nil {
+					closers = append(closers, func() { c.Close() })
+					list = append(list, c)
 				}
-				closers = append(closers, func() { c.Close() })
-				list = append(list, c)
+			}
+			if err != nil {
+				return nil, closeAll, err
 			}
 		}
 	}
 	return list, closeAll, nil
+}
+
+// bootAll boots the guests side by side.
+func (o *options) bootAll(ctx context.Context, l *lab.Lab) ([]column, error) {
+	list, errs := make([]column, len(o.suites)), make([]error, len(o.suites))
+	var wg sync.WaitGroup
+	for i, suite := range o.suites {
+		wg.Go(func() { list[i], errs[i] = o.boot(ctx, l, suite) })
+	}
+	wg.Wait()
+	return list, errors.Join(errs...)
 }
 
 // boot boots a guest and opens the target in it.
