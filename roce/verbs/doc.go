@@ -98,4 +98,8 @@
 // the region is lost ([MR.Lost]). The application's own access to it is its own affair. Memory that
 // is unmapped and mapped again for something else is not told from what it was:
 // close the region first.
+//
+// In a program in another language (-buildmode=c-shared) that works while faults in Go code get to Go's own handlers of
+// SIGSEGV and SIGBUS, on an alternate stack (SA_ONSTACK), in every thread that calls. A program that
+// installs handlers of its own after the library was loaded has to pass such faults on, or peers can end it.
 package verbs

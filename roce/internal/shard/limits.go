@@ -39,11 +39,11 @@ const (
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096
 	// attentionGapNs is the longest pause between calls of a program that polls all the time: posting takes less.
-	// minProofNs and maxProofNs bound how long it has to do so before it is left the work; on a busy machine nobody runs
-	// much longer than that at a time.
+	// minProofNs and maxProofNs bound how long it has to do so before it is left the work. On a busy machine, where nobody
+	// runs for that long at a time, the goroutine of the shard keeps it: who sleeps is run soon when a packet comes.
 	attentionGapNs = 20_000
 	minProofNs     = 50_000
-	maxProofNs     = 3_200_000
+	maxProofNs     = 200_000_000
 	// standbyNs is how long a packet waits that a program does not take which looked as if it polled, and a
 	// message that was posted behind others; a sleep of the kernel takes 50 us more. One look takes 3 us.
 	standbyNs = 50_000
