@@ -60,7 +60,7 @@ func failures(r *Result) string {
 // Against this module itself every row passes, or is skipped for a good reason; in the short tests some of each group.
 func TestSelf(t *testing.T) {
 	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry", "errors/ghost_ack", "errors/bad_response",
-		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak"}
+		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak", "micro"}
 	if !testing.Short() {
 		only = nil
 	}

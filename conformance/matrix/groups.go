@@ -29,6 +29,7 @@ var groups = []group{
 	{"operations", func(e *Env) int { return max(e.Lanes, 1) }, (*Env).operationJobs},
 	{"errors", severalLanes, (*Env).errorJobs},
 	{"faults", severalLanes, (*Env).faultJobs},
+	{"micro", oneLane, (*Env).microJobs},
 	{"canaries", oneLane, (*Env).canaryJobs},
 	{"capture", oneLane, (*Env).captureJobs},
 }

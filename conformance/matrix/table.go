@@ -55,7 +55,7 @@ func columnOf(row Row) column {
 }
 
 // groupOrder is the order of the table's sections; other groups follow.
-var groupOrder = []string{"links", "tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "canaries", "capture", "guests"}
+var groupOrder = []string{"links", "tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "micro", "canaries", "capture", "guests"}
 
 func byOrder(order []string) func(a, b string) int {
 	place := func(s string) int {
@@ -180,6 +180,7 @@ func (r *Report) WriteTable(w io.Writer) {
 		sections[g].write(w, strings.ToUpper(g), links)
 	}
 	writeReasons(w, rows, links)
+	writeMeasured(w, rows)
 	for _, row := range rows {
 		if row.Result == Fail {
 			fmt.Fprintf(w, "\nFAIL %s\n     %s\n", row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail), "\n", "\n     "))
@@ -228,5 +229,20 @@ func writeReasons(w io.Writer, rows []Row, links []string) {
 		}
 		what, _, _ := strings.Cut(row.Retried, "\n")
 		fmt.Fprintf(w, "  %s %s: %s\n", row.Result, row.Label(), what)
+	}
+}
+
+// writeMeasured prints the numbers that rows have found.
+func writeMeasured(w io.Writer, rows []Row) {
+	first := true
+	for _, row := range rows {
+		if len(row.Measured) == 0 {
+			continue
+		}
+		if first {
+			fmt.Fprintln(w, "\nMEASURED")
+			first = false
+		}
+		fmt.Fprintf(w, "  %s %s, %s as %s: %v\n", row.Kernel, row.Link, row.Op, row.Role, measured(row.Measured))
 	}
 }
