@@ -23,6 +23,7 @@ import (
 
 type options struct {
 	suites, groups, only, link, md, bin string
+	pyverbs                             string
 	quick, verbose                      bool
 	jobs                                int
 	timeout                             time.Duration
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&o.only, "case", "", "run only cases whose program and arguments contain this")
 	flag.StringVar(&o.link, "link", "udp", "link to run on: udp, packet or xdp")
 	flag.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
+	flag.StringVar(&o.pyverbs, "pyverbs", "", "run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
 	flag.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	flag.BoolVar(&o.quick, "quick", false, "run a subset")
 	flag.BoolVar(&o.verbose, "v", false, "print each row as it comes")
@@ -56,13 +58,20 @@ func main() {
 				return err
 			}
 		}
+		if o.pyverbs != "" {
+			return prepareGuests(ctx, suites, logf)
+		}
 		return nil
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done in %v", o.timeout))
 	defer cancel()
-	failed, err := run(ctx, &o, suites, groups, logf)
+	f := run
+	if o.pyverbs != "" {
+		f = compare
+	}
+	failed, err := f(ctx, &o, suites, groups, logf)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interop-verbs:", err)
 	}
@@ -97,6 +106,22 @@ func prepare(ctx context.Context, suite string, logf func(string, ...any)) (*lab
 	return lab.PrepareRoot(ctx, "programs-"+suite, suite, programs.Recipe, programs.Packages, logf)
 }
 
+// stages mounts a stage for each suite.
+func stages(ctx context.Context, bin string, suites []string, logf func(string, ...any)) (all []*programs.Stage, err error) {
+	for _, suite := range suites {
+		root, err := prepare(ctx, suite, logf)
+		if err != nil {
+			return nil, err
+		}
+		s, err := programs.NewStage(root, bin)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
 func run(ctx context.Context, o *options, suites, groups []string, logf func(string, ...any)) (failed int, err error) {
 	report := &programs.Report{OnRow: func(row programs.Row) {
 		if o.verbose || row.Result == programs.Fail {
@@ -108,16 +133,8 @@ func run(ctx context.Context, o *options, suites, groups []string, logf func(str
 		return 0, err
 	}
 	r := &programs.Runner{Groups: groups, Quick: o.quick, Only: o.only, Jobs: o.jobs, Options: []string{"--link=" + o.link}, Report: report}
-	for _, suite := range suites {
-		root, err := prepare(ctx, suite, logf)
-		if err != nil {
-			return 0, err
-		}
-		s, err := programs.NewStage(root, bin)
-		if err != nil {
-			return 0, err
-		}
-		r.Stages = append(r.Stages, s)
+	if r.Stages, err = stages(ctx, bin, suites, logf); err != nil {
+		return 0, err
 	}
 	err = r.Run(ctx)
 	out, e := lab.OutDir()

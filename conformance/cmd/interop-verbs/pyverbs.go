@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/programs"
+)
+
+// prepareGuests makes the images of the guests, and roots with Python for them.
+func prepareGuests(ctx context.Context, suites []string, logf func(string, ...any)) error {
+	_, errs := lab.Prepare(ctx, suites, logf)
+	for _, s := range suites {
+		if err := errs[s]; err != nil {
+			return fmt.Errorf("no guest of suite %s: %w", s, err)
+		}
+		if _, err := guestRoot(ctx, s, logf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func guestRoot(ctx context.Context, suite string, logf func(string, ...any)) (*lab.Root, error) {
+	return lab.PrepareRoot(ctx, "pyverbs-"+suite, suite, programs.GuestRecipe, programs.GuestPackages, logf)
+}
+
+// compare runs the test suite of pyverbs of each Debian suite on the libraries, and on rxe in a guest with that suite's kernel, and
+// writes a table of both.
+func compare(ctx context.Context, o *options, suites, _ []string, logf func(string, ...any)) (failed int, err error) {
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return 0, err
+	}
+	all, err := stages(ctx, bin, suites, logf)
+	if err != nil {
+		return 0, err
+	}
+	var columns []programs.Column
+	for _, s := range all {
+		version := s.Version("pyverbs")
+		ours, err := here(ctx, s, o.link)
+		if err != nil {
+			return 0, err
+		}
+		logf("%s: the suite on these libraries is done", s.Suite)
+		kernel, theirs, err := onRXE(ctx, s.Suite, logf)
+		if err != nil {
+			return 0, err
+		}
+		logf("%s: the suite on rxe is done", s.Suite)
+		for _, r := range ours {
+			if r.Result == programs.Fail {
+				failed++
+			}
+		}
+		columns = append(columns, programs.Column{Name: "goroce, pyverbs " + version, Results: ours}, programs.Column{Name: "rxe of Linux " + kernel + ", pyverbs " + version, Results: theirs})
+	}
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "# The test suite of pyverbs, here and on rxe")
+	fmt.Fprintf(&b, "\nMade by `make build verbs bin/interop-verbs && bin/interop-verbs -pyverbs docs/verbs-pyverbs.md`: the suite of rdma-core, as Debian ships it, on\n")
+	fmt.Fprintf(&b, "this project's libraries ([verbs.md](verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
+	if err := programs.WriteComparison(&b, columns); err != nil {
+		return failed, err
+	}
+	return failed, os.WriteFile(o.pyverbs, b.Bytes(), 0o644)
+}
+
+func here(ctx context.Context, s *programs.Stage, link string) ([]programs.PyResult, error) {
+	p, closePlace, err := programs.NewPyverbs(s, "--link="+link)
+	if err != nil {
+		return nil, err
+	}
+	defer closePlace()
+	return programs.RunPyverbs(ctx, p)
+}
+
+// onRXE boots a guest and runs the suite in it.
+func onRXE(ctx context.Context, suite string, logf func(string, ...any)) (kernel string, results []programs.PyResult, err error) {
+	image, err := lab.OpenImage(suite)
+	if err != nil {
+		return "", nil, err
+	}
+	root, err := guestRoot(ctx, suite, logf)
+	if err != nil {
+		return "", nil, err
+	}
+	l, err := lab.New(lab.Config{Logf: logf})
+	if err != nil {
+		return "", nil, err
+	}
+	defer l.Close()
+	g, err := l.Boot(ctx, lab.GuestConfig{Name: suite, Image: image})
+	if err != nil {
+		return "", nil, err
+	}
+	p, err := programs.NewGuestPyverbs(ctx, g, root)
+	if err != nil {
+		return "", nil, err
+	}
+	// GID 1 is the IPv4 one.
+	results, err = programs.RunPyverbs(ctx, p, "--dev", g.Dev)
+	return image.KernelMajorMinor(), results, err
+}

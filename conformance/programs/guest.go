@@ -1,0 +1,138 @@
+package programs
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/lab"
+)
+
+// GuestPackages are what the test suite of pyverbs needs in a guest, and no more: it is held in the guest's memory.
+var GuestPackages = []string{"python3-minimal", "python3", "python3-pyverbs", "ibverbs-providers", "dash", "coreutils", "iproute2"}
+
+// GuestRecipe changes with GuestPackages.
+const GuestRecipe = 1
+
+// guestRoot is where the packages are in the guest.
+const guestRoot = "/debian"
+
+// GuestPyverbs is the suite in a guest, on the kernel's rxe.
+type GuestPyverbs struct {
+	guest *lab.Guest
+}
+
+// NewGuestPyverbs brings a root with GuestPackages into a guest.
+func NewGuestPyverbs(ctx context.Context, g *lab.Guest, root *lab.Root) (*GuestPyverbs, error) {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(writeTar(w, root.Dir)) }()
+	if err := g.Put(ctx, "/root.tar", 0o644, r); err != nil {
+		return nil, err
+	}
+	script := `set -e
+mkdir ` + guestRoot + ` && busybox tar xf /root.tar -C ` + guestRoot + ` && rm /root.tar
+for d in proc sys dev tmp; do mkdir -p ` + guestRoot + `/$d; done
+for d in proc sys dev; do busybox mount -o bind /$d ` + guestRoot + `/$d; done
+`
+	if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
+		return nil, err
+	}
+	return &GuestPyverbs{g}, nil
+}
+
+// RunPyverbs runs the script in the guest.
+func (p *GuestPyverbs) RunPyverbs(ctx context.Context, script string, args ...string) (string, error) {
+	if err := p.guest.Put(ctx, guestRoot+pyverbsDir+"/"+scriptName, 0o644, strings.NewReader(script)); err != nil {
+		return "", err
+	}
+	argv := append([]string{"busybox", "chroot", guestRoot, "/usr/bin/python3", "-u", pyverbsDir + "/" + scriptName}, args...)
+	proc, err := p.guest.Start(ctx, lab.Cmd{Argv: argv, Env: map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"}})
+	if err != nil {
+		return "", err
+	}
+	err = proc.Wait()
+	var exit *lab.ExitError
+	if errors.As(err, &exit) { // without all that it has printed
+		err = fmt.Errorf("exit status %d, signal %d", exit.Code, exit.Signal)
+	}
+	return proc.Output(), err
+}
+
+// left out of the archive: what no test reads.
+var needless = []string{"/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/info/", "/var/"}
+
+// writeTar writes an archive of a root, with the suite where it is run.
+func writeTar(w io.Writer, root string) error {
+	t := tar.NewWriter(w)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside := strings.TrimPrefix(path, root)
+		info, err := d.Info()
+		if err != nil || inside == "" {
+			return err
+		}
+		if rel, ok := strings.CutPrefix(inside, pyverbsTests+"/"); ok && info.Mode().IsRegular() {
+			return addTest(t, path, rel)
+		}
+		for _, n := range needless {
+			if strings.HasPrefix(inside, n) {
+				return nil
+			}
+		}
+		return addToTar(t, path, inside, info)
+	})
+	if err != nil {
+		return err
+	}
+	return t.Close()
+}
+
+func addTest(t *tar.Writer, path, rel string) error {
+	text, err := readPlain(path)
+	if err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(pyverbsDir, "/") + "/tests/" + strings.TrimSuffix(rel, ".gz")
+	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	_, err = io.WriteString(t, text)
+	return err
+}
+
+func addToTar(t *tar.Writer, path, inside string, info fs.FileInfo) error {
+	if !info.IsDir() && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
+		return nil
+	}
+	target := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		var err error
+		if target, err = os.Readlink(path); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	h.Name = strings.TrimPrefix(inside, "/")
+	h.Uname, h.Gname = "", ""
+	if err := t.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(t, bytes.NewReader(b))
+	return err
+}
