@@ -1,7 +1,9 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +70,20 @@ func NewStage(root *lab.Root, bin string) (*Stage, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s, s.alternatives()
+}
+
+// alternatives makes the links that packages make when they are installed, and not when they are unpacked. libfabric needs this
+// one.
+func (s *Stage) alternatives() error {
+	found, err := filepath.Glob(s.Path("/usr/lib/*/libpsm1/libpsm_infinipath.so.1.*"))
+	for _, file := range found {
+		link := filepath.Join(filepath.Dir(filepath.Dir(file)), "libpsm_infinipath.so.1")
+		if e := os.Symlink(strings.TrimPrefix(file, s.Dir), link); e != nil && !errors.Is(e, fs.ErrExist) {
+			return e
+		}
+	}
+	return err
 }
 
 // Path is the path, outside, of one inside.

@@ -31,13 +31,15 @@ func ucxCases() []Case {
 	}
 	quick := []string{"tag_lat", "tag_bw", "ucp_put_bw", "ucp_get", "ucp_fadd"}
 	for _, tl := range []string{"rc_verbs", "ud_verbs"} {
-		env := []string{"UCX_TLS=" + tl, "UCX_NET_DEVICES=goroce0:1"}
+		// As a user would write it: rc_v is rc_verbs, with ud_verbs to connect.
+		env := []string{"UCX_TLS=" + map[string]string{"rc_verbs": "rc_v", "ud_verbs": "ud_v"}[tl], "UCX_NET_DEVICES=goroce0:1"}
 		for _, t := range ucpTests {
 			add(tl+" "+t, env, slices.Contains(quick, t), "-t", t)
 		}
 		for _, size := range []string{"1", "65536", "4194304"} {
-			add(tl+" tag_bw -s "+size, env, false, "-t", "tag_bw", "-s", size)
-			add(tl+" ucp_get -s "+size, env, false, "-t", "ucp_get", "-s", size)
+			iterations := map[bool]string{false: "200", true: "10"}[size == "4194304"]
+			add(tl+" tag_bw -s "+size, env, false, "-t", "tag_bw", "-s", size, "-n", iterations, "-w", "2")
+			add(tl+" ucp_get -s "+size, env, false, "-t", "ucp_get", "-s", size, "-n", iterations, "-w", "2")
 		}
 		add(tl+" tag_lat, sleeping", env, false, "-t", "tag_lat", "-E", "sleep")
 		tests := uctTests
