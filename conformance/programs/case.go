@@ -49,7 +49,7 @@ type Case struct {
 }
 
 // caseTime is the limit for a case, which takes two seconds on a machine with nothing else to do.
-const caseTime = 3 * time.Minute
+const caseTime = 2 * time.Minute
 
 // partingTime is how long a side may take to end when there is nothing more to come for it.
 const partingTime = 20 * time.Second

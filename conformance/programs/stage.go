@@ -76,9 +76,9 @@ func NewStage(root *lab.Root, bin string) (*Stage, error) {
 // alternatives makes the links that packages make when they are installed, and not when they are unpacked. libfabric needs this
 // one.
 func (s *Stage) alternatives() error {
-	found, err := filepath.Glob(s.Path("/usr/lib/*/libpsm1/libpsm_infinipath.so.1.*"))
+	found, err := filepath.Glob(s.Path("/usr/lib/libpsm1/libpsm_infinipath.so.1.*"))
 	for _, file := range found {
-		link := filepath.Join(filepath.Dir(filepath.Dir(file)), "libpsm_infinipath.so.1")
+		link := s.Path("/usr/lib/x86_64-linux-gnu/libpsm_infinipath.so.1")
 		if e := os.Symlink(strings.TrimPrefix(file, s.Dir), link); e != nil && !errors.Is(e, fs.ErrExist) {
 			return e
 		}

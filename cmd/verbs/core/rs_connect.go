@@ -177,6 +177,7 @@ func (s *rsSocket) listen(backlog int) C.int {
 		l.listeners = append(l.listeners, one)
 	}
 	s.state, s.listener = rsListening, l
+	remark("listening on %v", l.addr)
 	for _, one := range l.listeners {
 		go l.serve(one, s.wake.ring)
 	}
