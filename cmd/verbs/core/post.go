@@ -63,7 +63,7 @@ var wrOpcodes = [16]verbs.WROpcode{
 	C.IBV_WR_SEND: verbs.WRSend, C.IBV_WR_SEND_WITH_IMM: verbs.WRSendImm, C.IBV_WR_RDMA_READ: verbs.WRRead,
 	C.IBV_WR_ATOMIC_CMP_AND_SWP: verbs.WRCompareSwap, C.IBV_WR_ATOMIC_FETCH_AND_ADD: verbs.WRFetchAdd,
 	C.IBV_WR_LOCAL_INV: verbs.WRLocalInv, C.IBV_WR_BIND_MW: verbs.WRBindMW, C.IBV_WR_SEND_WITH_INV: verbs.WRSendInv,
-	C.IBV_WR_TSO: noOpcode, 11: noOpcode, 12: noOpcode, 13: noOpcode, wrFlush: noOpcode, wrAtomicWrite: verbs.WRAtomicWrite,
+	C.IBV_WR_TSO: noOpcode, 11: noOpcode, 12: noOpcode, 13: noOpcode, wrFlush: verbs.WRFlush, wrAtomicWrite: verbs.WRAtomicWrite,
 }
 
 const sendFlags = C.IBV_SEND_FENCE | C.IBV_SEND_SIGNALED | C.IBV_SEND_SOLICITED | C.IBV_SEND_INLINE
@@ -134,6 +134,9 @@ func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
 		to.RemoteAddr, to.RKey, to.Imm = wr.to[0], ib.RKey(low(wr.to[1])), net32(wr.imm)
 	case verbs.WRCompareSwap, verbs.WRFetchAdd:
 		to.RemoteAddr, to.CompareAdd, to.Swap, to.RKey = wr.to[0], wr.to[1], wr.to[2], ib.RKey(low(wr.to[3]))
+	case verbs.WRFlush: // as wr_flush of the C half has put it together: type in bits 0-7, selectivity in 8-15
+		to.RemoteAddr, to.RKey, to.FlushLength = wr.to[0], ib.RKey(low(wr.to[3])), uint32(wr.to[1])
+		to.FlushType = flushType(uint8(wr.to[2]), uint8(wr.to[2]>>8))
 	case verbs.WRSendImm:
 		to.Imm = net32(wr.imm)
 	case verbs.WRSendInv, verbs.WRLocalInv:
@@ -155,6 +158,21 @@ func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
 		to.RemoteQPN, to.RemoteQKey = ib.QPN(ud[0]), ib.QKey(ud[1])
 	}
 	return 0
+}
+
+// flushType returns what a FLUSH is to do: enum ibv_placement_type and ibv_selectivity_level are the bits of the FETH.
+func flushType(placement, level uint8) ib.FETH {
+	t := ib.FETH(0)
+	if placement&1 != 0 {
+		t |= ib.FlushGlobalVisibility
+	}
+	if placement&2 != 0 {
+		t |= ib.FlushPersistence
+	}
+	if level == 1 {
+		return t | ib.FlushMR
+	}
+	return t | ib.FlushRange
 }
 
 // pointer returns an address of the program's memory, which Go's collector has nothing to do with.
@@ -201,7 +219,7 @@ func bindOf(to *verbs.SendWR, wr *sendWR) C.int {
 	case e != 0:
 		return e
 	}
-	to.Bind = verbs.BindMW{MW: mw, MR: mr, NewRKey: ib.RKey(wr.rkey), Addr: wr.addr, Length: wr.length, Access: access}
+	to.Bind = verbs.BindMW{MW: mw.MW, MR: mr, NewRKey: ib.RKey(wr.rkey), Addr: wr.addr, Length: wr.length, Access: access}
 	return 0
 }
 
@@ -247,12 +265,4 @@ func goroce_post_srq_recv(handle C.goroce_handle, first *C.struct_ibv_recv_wr, b
 		return eINVAL
 	}
 	return postRecv(q.SRQ, first, bad)
-}
-
-// goroce_bind_mw binds a window of type 1, in order with what was posted: there is no request for it in the
-// stack, so that it happens now, and a request without effect makes the completion.
-//
-//export goroce_bind_mw
-func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C.uint32_t) C.int {
-	return eOPNOTSUPP
 }

@@ -104,6 +104,10 @@ const (
 	alternatePath = C.IBV_QP_ALT_PATH | C.IBV_QP_PATH_MIG_STATE
 )
 
+// qpAccess are the rights that a queue pair can grant. Programs pass on flags of regions, and the kernel lets them.
+const qpAccess = C.IBV_ACCESS_LOCAL_WRITE | C.IBV_ACCESS_REMOTE_WRITE | C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC |
+	flushGlobal | flushPersistent
+
 //export goroce_modify_qp
 func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.int) C.int {
 	q := qps.get(uint32(handle))
@@ -117,7 +121,7 @@ func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.in
 		return eINVAL // RoCE addresses peers by GID
 	}
 	return errno(q.Modify(verbs.QPAttr{
-		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), Access: verbs.Access(a.qp_access_flags),
+		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), Access: verbs.Access(a.qp_access_flags & qpAccess),
 		PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: vectorOf(&a.ah_attr),
 		PathMTU: ib.MTU(a.path_mtu), DestQPN: ib.QPN(a.dest_qp_num), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn),
 		MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic), MinRNRTimer: ib.RNRCode(a.min_rnr_timer),

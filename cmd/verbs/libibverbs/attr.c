@@ -175,7 +175,8 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 	return (ssize_t)n;
 }
 
-EXPORT int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int index, int *type)
+int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type);
+EXPORT int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type)
 {
 	if (!has_gid(c, port, index)) {
 		errno = EINVAL;
@@ -184,6 +185,7 @@ EXPORT int ibv_query_gid_type(struct ibv_context *c, uint8_t port, unsigned int 
 	*type = GID_ROCE_V2;
 	return 0;
 }
+IN_PRIVATE_NODES(ibv_query_gid_type)
 
 EXPORT int ibv_query_pkey(struct ibv_context *c, uint8_t port, int index, __be16 *pkey)
 {

@@ -237,7 +237,6 @@ struct ibv_context *shim_open(struct shim_device *d)
 	c->ops.bind_mw = shim_bind_mw;
 	struct verbs_context *v = &x->verbs;
 	v->sz = sizeof *v;
-	shim_unsupported(v);
 	v->query_port = shim_query_port;
 	v->query_device_ex = shim_query_device_ex;
 	v->query_rt_values = shim_query_rt_values;

@@ -3,9 +3,13 @@
 // the kernel, of which there are none: so no provider gets as far as calling them.
 #include "shim.h"
 
+//
+// Each release of rdma-core that changes one of them counts the node up. The functions here fit all of them, and so are
+// in the nodes of all releases that distributions have.
 #define NONE(name) \
-	EXPORT long name(void); \
-	EXPORT long name(void) { errno = EOPNOTSUPP; return EOPNOTSUPP; }
+	EXPORT long name##_any(void); \
+	EXPORT long name##_any(void) { errno = EOPNOTSUPP; return EOPNOTSUPP; } \
+	IN_PRIVATE_NODES(name)
 #define PRIVATE(X) \
 	X(__ioctl_final_num_attrs) X(__verbs_log) X(_verbs_init_and_alloc_context) X(execute_ioctl) \
 	X(ibv_cmd_advise_mr) X(ibv_cmd_alloc_dm) X(ibv_cmd_alloc_mw) X(ibv_cmd_alloc_pd) X(ibv_cmd_attach_mcast) \
@@ -22,11 +26,35 @@
 	X(ibv_cmd_query_mr) X(ibv_cmd_query_port) X(ibv_cmd_query_qp) X(ibv_cmd_query_srq) X(ibv_cmd_read_counters) \
 	X(ibv_cmd_reg_dm_mr) X(ibv_cmd_reg_dmabuf_mr) X(ibv_cmd_reg_mr) X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr) \
 	X(ibv_cmd_resize_cq) X(ibv_read_ibdev_sysfs_file) X(verbs_init_cq) X(verbs_open_device) \
-	X(verbs_register_driver_34) X(verbs_set_ops) X(verbs_uninit_context) \
-	/* for librdmacm and kernel structures, in the public nodes */ \
-	X(ibv_copy_ah_attr_from_kern) X(ibv_copy_path_rec_from_kern) X(ibv_copy_path_rec_to_kern) \
-	X(ibv_copy_qp_attr_from_kern)
+	X(verbs_set_ops) X(verbs_uninit_context) \
+	/* of later releases */ \
+	X(ibv_cmd_alloc_dmah) X(ibv_cmd_create_comp_cntr) X(ibv_cmd_destroy_comp_cntr) X(ibv_cmd_export_dmabuf_fd) \
+	X(ibv_cmd_free_dmah) X(ibv_cmd_inc_comp_cntr) X(ibv_cmd_inc_err_comp_cntr) X(ibv_cmd_qp_attach_comp_cntr) \
+	X(ibv_cmd_query_comp_cntr_caps) X(ibv_cmd_query_port_speed) X(ibv_cmd_read_comp_cntr) \
+	X(ibv_cmd_read_err_comp_cntr) X(ibv_cmd_reg_mr_ex) X(ibv_cmd_set_comp_cntr) X(ibv_cmd_set_err_comp_cntr) \
+	X(ibv_dmabuf_heap_alloc) X(ibv_dmabuf_heap_cc_shared_init) X(ibv_dmabuf_heap_destroy) X(ibv_dmabuf_heap_free) \
+	X(ibv_wr_opcode_str)
 PRIVATE(NONE)
 
+// A provider calls the function of its release when it is loaded. It may go on: there is no device for it.
+#define REGISTER(name) \
+	EXPORT void name(const void *provider); \
+	EXPORT void name(const void *provider) { (void)provider; }
+REGISTER(verbs_register_driver_34)
+REGISTER(verbs_register_driver_57)
+REGISTER(verbs_register_driver_59)
+REGISTER(verbs_register_driver_64)
+REGISTER(verbs_register_driver_65)
+
+// For structures of the kernel, in the public nodes.
+#define COPY(name) \
+	EXPORT void name(void *to, const void *from); \
+	EXPORT void name(void *to, const void *from) { (void)to, (void)from; }
+COPY(ibv_copy_ah_attr_from_kern)
+COPY(ibv_copy_path_rec_from_kern)
+COPY(ibv_copy_path_rec_to_kern)
+COPY(ibv_copy_qp_attr_from_kern)
+
 // A flag that providers read.
-EXPORT bool verbs_allow_disassociate_destroy;
+EXPORT bool verbs_allow_disassociate_destroy_any;
+IN_PRIVATE_NODES(verbs_allow_disassociate_destroy)

@@ -231,6 +231,18 @@ static void wr_atomic_write(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, c
 	wr_set_inline_data(x, (void *)(uintptr_t)value, 8);
 }
 
+#define WITH_FLUSH (1 << 11) // IBV_QP_EX_WITH_FLUSH
+
+// There is no such request for ibv_post_send: how much and what of it is where an atomic has its operands.
+static void wr_flush(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, size_t n, uint8_t type, uint8_t level)
+{
+	if (n > UINT32_MAX) {
+		fail(of(x), EINVAL);
+		return;
+	}
+	atomic(add(x, (enum ibv_wr_opcode)14), rkey, addr, n, (uint64_t)level << 8 | type); // IBV_WR_FLUSH
+}
+
 // The operations that a queue pair of a type can have.
 static uint64_t ops_of(enum ibv_qp_type type)
 {
@@ -238,7 +250,8 @@ static uint64_t ops_of(enum ibv_qp_type type)
 	const uint64_t uc = ud | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
 			    IBV_QP_EX_WITH_BIND_MW;
 	const uint64_t rc = uc | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
+			    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE |
+			    WITH_FLUSH;
 	switch (type) {
 	case IBV_QPT_RC:
 		return rc;
@@ -266,6 +279,7 @@ int shim_batch_init(struct shim_qp *q, uint64_t ops)
 	x->wr_atomic_cmp_swp = wr_cmp_swp;
 	x->wr_atomic_fetch_add = wr_fetch_add;
 	x->wr_atomic_write = wr_atomic_write;
+	q->wr_flush = wr_flush;
 	x->wr_bind_mw = wr_bind_mw;
 	x->wr_local_inv = wr_local_inv;
 	x->wr_rdma_read = wr_rdma_read;

@@ -26,6 +26,14 @@
 #include "signals.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* IN_PRIVATE_NODES exports name_any as name in the private nodes of all releases: see private.c. */
+#define IN_NODE(name, at, node) \
+	extern __typeof__(name##_any) name##_##node __attribute__((alias(#name "_any"), visibility("default"))); \
+	__asm__(".symver " #name "_" #node ", " #name at "IBVERBS_PRIVATE_" #node);
+#define IN_PRIVATE_NODES(name) \
+	IN_NODE(name, "@@", 34) IN_NODE(name, "@", 57) IN_NODE(name, "@", 59) IN_NODE(name, "@", 64) IN_NODE(name, "@", 65)
+
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* load.c: the Go half. core is NULL until the first device is opened. */
@@ -112,6 +120,11 @@ struct shim_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex;
+		struct {
+			char older[offsetof(struct ibv_qp_ex, wr_atomic_write) + sizeof(void (*)(void))];
+			/* The last one in headers of rdma-core 45 and later, which call it by its place. */
+			void (*wr_flush)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, size_t n, uint8_t type, uint8_t level);
+		};
 	};
 	goroce_handle handle;
 	struct ibv_qp_init_attr init; /* what ibv_query_qp returns */
@@ -146,9 +159,6 @@ int shim_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a
 int shim_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a,
 			 size_t size);
 int shim_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);
-
-/* unsupported.c: fills in the operations that there are not. */
-void shim_unsupported(struct verbs_context *v);
 
 /* events.c */
 int shim_eventfd(void);

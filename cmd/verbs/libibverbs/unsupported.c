@@ -1,5 +1,49 @@
-// The operations of verbs_context that this device does not have. They are left NULL: the inline functions of
-// verbs.h answer EOPNOTSUPP then.
+// What this device does not have. The operations of verbs_context that it lacks are NULL there: the inline functions of
+// verbs.h answer EOPNOTSUPP then. Here are the functions that libibverbs exports.
 #include "shim.h"
 
-void shim_unsupported(struct verbs_context *v) { (void)v; }
+// Objects of another process come through a descriptor that the kernel gives out: there is no kernel here.
+
+EXPORT struct ibv_context *ibv_import_device(int fd) { (void)fd; return null_errno(EOPNOTSUPP); }
+EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *c, uint32_t h) { (void)c, (void)h; return null_errno(EOPNOTSUPP); }
+EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t h) { (void)pd, (void)h; return null_errno(EOPNOTSUPP); }
+EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t h) { (void)c, (void)h; return null_errno(EOPNOTSUPP); }
+EXPORT void ibv_unimport_pd(struct ibv_pd *pd) { (void)pd; }
+EXPORT void ibv_unimport_mr(struct ibv_mr *mr) { (void)mr; }
+EXPORT void ibv_unimport_dm(struct ibv_dm *dm) { (void)dm; }
+
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	(void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
+	return null_errno(EOPNOTSUPP);
+}
+
+// Functions of releases after 44 (IBVERBS_1.15 to 1.18), which its headers do not declare.
+#define NO_INT(name) \
+	EXPORT int name(void); \
+	EXPORT int name(void) { return errno = EOPNOTSUPP; }
+#define NO_FD(name) \
+	EXPORT int name(void); \
+	EXPORT int name(void) { errno = EOPNOTSUPP; return -1; }
+#define NO_OBJECT(name) \
+	EXPORT void *name(void); \
+	EXPORT void *name(void) { return null_errno(EOPNOTSUPP); }
+NO_OBJECT(ibv_alloc_dmah)
+NO_INT(ibv_dealloc_dmah)
+NO_OBJECT(ibv_reg_mr_ex)
+NO_FD(ibv_dm_export_dmabuf_fd)
+NO_INT(ibv_query_port_speed)
+NO_OBJECT(ibv_alloc_buf)
+NO_INT(ibv_free_buf)
+NO_OBJECT(ibv_reg_buf_mr)
+NO_INT(_ibv_query_comp_cntr_caps)
+NO_OBJECT(ibv_create_comp_cntr)
+NO_INT(ibv_destroy_comp_cntr)
+NO_FD(ibv_export_buf_dmabuf_fd)
+NO_INT(ibv_inc_comp_cntr)
+NO_INT(ibv_inc_err_comp_cntr)
+NO_INT(ibv_qp_attach_comp_cntr)
+NO_INT(ibv_read_comp_cntr)
+NO_INT(ibv_read_err_comp_cntr)
+NO_INT(ibv_set_comp_cntr)
+NO_INT(ibv_set_err_comp_cntr)

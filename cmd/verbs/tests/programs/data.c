@@ -174,6 +174,57 @@ static void new_way(void)
 	FAILS_INT(0, ibv_destroy_qp(&y->qp_base));
 }
 
+// A window of type 1, which a call binds, and which completes as a request does.
+static void old_window(void)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(b.pd, IBV_MW_TYPE_1);
+	CHECK(mw);
+	struct ibv_mw_bind bind = {.wr_id = 70, .send_flags = IBV_SEND_SIGNALED,
+				   .bind_info = {b.mr, (uintptr_t)b.buf + 1024, 64, IBV_ACCESS_REMOTE_WRITE}};
+	uint32_t key = mw->rkey;
+	for (int i = 0; i < 100; i++) {
+		FAILS_INT(0, ibv_bind_mw(b.qp, mw, &bind));
+		struct ibv_wc wc = next_wc(b.cq);
+		CHECK(wc.wr_id == 70 && wc.opcode == IBV_WC_BIND_MW && wc.status == IBV_WC_SUCCESS);
+	}
+	CHECK(mw->rkey != key);
+	strcpy(a.buf, "window");
+	post_rdma(&a, IBV_WR_RDMA_WRITE, 71, 0, 7, (uintptr_t)b.buf + 1024, mw->rkey);
+	expect_wc(a.cq, 71, IBV_WC_SUCCESS);
+	CHECK(!strcmp(b.buf + 1024, "window"));
+	FAILS_INT(EBUSY, ibv_dealloc_pd(b.pd));
+	bind.bind_info.length = b.size + 1;
+	FAILS_INT(EINVAL, ibv_bind_mw(b.qp, mw, &bind));
+	bind.bind_info = (struct ibv_mw_bind_info){0}; // of nothing: it ends what the peer may do
+	FAILS_INT(0, ibv_bind_mw(b.qp, mw, &bind));
+	expect_wc(b.cq, 70, IBV_WC_SUCCESS);
+	FAILS_INT(0, ibv_dealloc_mw(mw));
+}
+
+// What headers of rdma-core 45 and later call: FLUSH.
+static void flush(void)
+{
+	struct newer {
+		struct ibv_qp_ex x;
+		void (*wr_flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t, uint8_t);
+	};
+	const unsigned int flush_global = 1 << 8;
+	struct ibv_qp_ex *x = create_ex(&a, 1 << 11), *y = create_ex(&b, 0);
+	connect_qps(&a, &x->qp_base, &b, &y->qp_base);
+	CHECK(!ibv_modify_qp(&y->qp_base, &(struct ibv_qp_attr){.qp_access_flags = ALL_ACCESS | flush_global}, IBV_QP_ACCESS_FLAGS));
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, b.buf, 64, ALL_ACCESS | flush_global);
+	CHECK(mr);
+	ibv_wr_start(x);
+	x->wr_id = 80, x->wr_flags = IBV_SEND_SIGNALED;
+	((struct newer *)x)->wr_flush(x, mr->rkey, (uintptr_t)b.buf, 64, 1, 0);
+	FAILS_INT(0, ibv_wr_complete(x));
+	struct ibv_wc wc = next_wc(a.cq);
+	CHECK(wc.wr_id == 80 && wc.status == IBV_WC_SUCCESS && wc.opcode == 8, "%s", ibv_wc_status_str(wc.status));
+	FAILS_INT(0, ibv_destroy_qp(&x->qp_base));
+	FAILS_INT(0, ibv_destroy_qp(&y->qp_base));
+	FAILS_INT(0, ibv_dereg_mr(mr));
+}
+
 static void extended_queue(void)
 {
 	struct ibv_cq_init_attr_ex init = {.cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS, .cq_context = &init};
@@ -299,6 +350,8 @@ int main(void)
 	pair_open(&a, &b, IBV_QPT_RC, 4096);
 	old_way();
 	new_way();
+	old_window();
+	flush();
 	extended_queue();
 	resized();
 	shared_queue();
