@@ -10,7 +10,7 @@ static const struct goroce_cm table = {
 	F(add_device), F(create_channel), F(destroy_channel), F(next), F(drained),
 	F(create_id), F(adopt), F(destroy_id), F(migrate_id), F(query_id), F(set_option),
 	F(bind_addr), F(resolve_addr), F(resolve_route), F(listen_id),
-	F(connect_id), F(accept_id), F(reject), F(notify), F(disconnect), F(qp_attr), F(join), F(leave),
+	F(connect_id), F(accept_id), F(reject), F(notify), F(disconnect), F(qp_attr), F(join), F(leave), F(finish),
 };
 
 const struct goroce_cm *goroce_cm_table(void) { return &table; }

@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 1
+#define GOROCE_CM_VERSION 2
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -86,6 +86,11 @@ struct goroce_cm {
 	int (*qp_attr)(goroce_handle id, struct ibv_qp_attr *attr, int *mask);
 	int (*join)(goroce_handle id, const struct sockaddr *group, uint32_t flags, uint64_t cookie);
 	int (*leave)(goroce_handle id, const struct sockaddr *group);
+	/*
+	 * finish ends all IDs and rsockets, when the process does, so that their peers know. It waits that long for
+	 * what was written to rsockets.
+	 */
+	int (*finish)(int timeout_ms);
 };
 
 /* The symbols that librdmacm looks up in libgoroce.so. */

@@ -6,6 +6,8 @@
 const struct goroce_cm *cm;
 const struct goroce_rs *rs;
 
+static pid_t loaded_in;
+
 static void load_once(void)
 {
 	goroce_cm_table_fn *cm_table = (goroce_cm_table_fn *)goroce_core_symbol("goroce_cm_table");
@@ -16,6 +18,7 @@ static void load_once(void)
 	    r->size == sizeof *r) {
 		rs = r;
 		cm = c;
+		loaded_in = getpid();
 		return;
 	}
 	if (!goroce_core_get())
@@ -33,4 +36,12 @@ int cm_load(void)
 		return ENODEV;
 	pthread_once(&once, load_once);
 	return cm ? 0 : ENODEV;
+}
+
+// finish tells the peers that the process ends, as the kernel would. The child of a fork has none.
+__attribute__((destructor)) static void finish(void)
+{
+	const int most_ms = 1000;
+	if (cm && getpid() == loaded_in && !goroce_forked())
+		cm->finish(most_ms);
 }

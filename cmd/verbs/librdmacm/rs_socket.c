@@ -1,9 +1,11 @@
 // Making rsockets, connecting and ending them.
 #include "rs.h"
+#include "../include/goroce_rs_private.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdarg.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 EXPORT int rsocket(int domain, int type, int protocol)
@@ -157,19 +159,35 @@ EXPORT int rshutdown(int socket, int how)
 	return cm_result(settle(s, how, GOROCE_RS_DRAINED));
 }
 
-EXPORT int rclose(int socket)
+EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
+
+// end ends a socket; its descriptor stays.
+static int end(struct rs *s)
 {
-	struct rs *s = rs_find(socket);
-	if (!s)
-		return cm_result(EBADF);
 	bool forked = goroce_forked();
 	if (!forked)
 		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // of no interest if there is nothing to end
 	goroce_handle h = atomic_exchange(&s->handle, 0);
 	if (!h)
-		return cm_result(EBADF); // another thread was faster
-	int e = forked ? 0 : rs->close(h);
-	close(socket);
+		return EBADF; // another thread was faster
+	return forked ? 0 : rs->close(h);
+}
+
+EXPORT void goroce_rs_release(int fd)
+{
+	struct rs *s = rs_find(fd);
+	if (s)
+		end(s);
+}
+
+EXPORT int rclose(int socket)
+{
+	struct rs *s = rs_find(socket);
+	if (!s)
+		return cm_result(EBADF);
+	int e = end(s);
+	if (e != EBADF)
+		close(socket);
 	return cm_result(e);
 }
 
@@ -212,7 +230,7 @@ EXPORT int rfcntl(int socket, int cmd, ...)
 		return s->fd_flags;
 	case F_SETFD:
 		s->fd_flags = arg;
-		return fcntl(socket, F_SETFD, arg);
+		return (int)syscall(SYS_fcntl, socket, F_SETFD, arg); // fcntl may be librspreload's
 	}
 	return cm_result(ENOTSUP);
 }

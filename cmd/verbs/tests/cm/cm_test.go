@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +133,34 @@ func TestPrograms(t *testing.T) {
 		exe := compile(t, source)
 		t.Run(filepath.Base(exe), func(t *testing.T) { run(t, libs, nil, exe) })
 	}
+}
+
+// What a process has left open ends with it, and its peers hear of it.
+func TestProcessEnds(t *testing.T) {
+	run(t, libraries(t), []string{"GOROCE_ADDR=127.0.0.1"}, compile(t, "ends/ends.c"))
+}
+
+// A program on TCP sockets uses rsockets with librspreload.so, and TCP where there is no RDMA.
+func TestPreload(t *testing.T) {
+	libs := libraries(t)
+	exe := compile(t, "preload/plain.c")
+	preload := []string{"LD_PRELOAD=" + filepath.Join(libs, "librspreload.so")}
+	t.Run("rdma", func(t *testing.T) { run(t, libs, preload, exe) })
+	t.Run("tcp", func(t *testing.T) {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				_, _ = c.Write([]byte("tcp")) // the program says what is missing
+				_ = c.Close()
+			}
+		}()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		run(t, libs, preload, exe, port)
+	})
 }
 
 // A program that is linked with rdma-core's library finds in ours all that it would find there, by name and version.

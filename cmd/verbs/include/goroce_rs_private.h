@@ -1,0 +1,11 @@
+/* What librdmacm.so.1 exports for librspreload.so of the same build, in version node GOROCE_1. */
+#ifndef GOROCE_RS_PRIVATE_H
+#define GOROCE_RS_PRIVATE_H
+
+/* goroce_rs_is reports whether a descriptor is an rsocket. */
+int goroce_rs_is(int fd);
+
+/* goroce_rs_release ends an rsocket, as rclose, but leaves its descriptor open. */
+void goroce_rs_release(int fd);
+
+#endif
