@@ -58,6 +58,11 @@ type TxPacket struct {
 	scratch []byte
 }
 
+// Forget lets go of the path and the payload, which else stay in memory until the packet is used again.
+func (p *TxPacket) Forget() {
+	p.Path, p.Frags = nil, [MaxTxFrags][]byte{}
+}
+
 // UDPPayloadLen returns the length from BTH through ICRC in bytes.
 func (p *TxPacket) UDPPayloadLen() int {
 	return int(p.HeaderLen) + int(p.PayloadLen) + int(p.Pad) + ib.ICRCBytes

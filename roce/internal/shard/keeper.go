@@ -84,6 +84,9 @@ func (s *Shard) look() {
 		return
 	}
 	if n := k.polls.Load(); n != k.seen {
+		s.mu.Lock()
+		s.forgetSent()
+		s.mu.Unlock()
 		k.seen = n
 		k.timer.Reset(patience)
 		return

@@ -143,6 +143,7 @@ func (s *Shard) block(now int64) error {
 	if s.wakeTime != math.MaxInt64 {
 		timeout = max(s.wakeTime-now, 0)
 	}
+	s.forgetSent()
 	s.blocked = true
 	s.mu.Unlock()
 
@@ -193,6 +194,9 @@ func (s *Shard) drive() {
 	for busy := true; busy; {
 		busy, _ = s.progress(Never) // an error says that the link is closed
 	}
+	s.mu.Lock()
+	s.forgetSent()
+	s.mu.Unlock()
 	s.rxMu.Unlock()
 	if s.alarmDue() {
 		s.runAlarms()

@@ -127,10 +127,20 @@ func (s *Shard) transmit(now int64) {
 		if n == 0 {
 			break
 		}
+		s.txUsed = max(s.txUsed, n)
 		s.send(now, s.tx[:n])
 	}
 	s.posts.sent()
 	s.handOut()
+}
+
+// forgetSent lets go of what was sent: a packet refers to its queue pair and to the memory of its payload,
+// and the last places of a long batch are not used again for hours. The lock is held.
+func (s *Shard) forgetSent() {
+	for i := range s.tx[:s.txUsed] {
+		s.tx[i].Forget()
+	}
+	s.txUsed = 0
 }
 
 // Transmit is transmit for a service that says its last words. The lock is held.

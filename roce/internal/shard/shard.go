@@ -91,6 +91,7 @@ type Shard struct {
 	eng      *transport.Engine
 	table    *mem.Table
 	tx       []transport.TxPacket
+	txUsed   int   // places of tx that refer to something: see forgetSent
 	shut     bool  // under mu: no more calls into the engine
 	blocked  bool  // under mu: the loop is in link.Wait, or about to
 	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
