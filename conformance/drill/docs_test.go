@@ -3,6 +3,7 @@ package drill
 import (
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,5 +56,46 @@ func TestManual(t *testing.T) {
 	}
 	for name := range cmMessages {
 		require.Contains(t, text, name)
+	}
+}
+
+// TestTableIsComplete: conformance/DRILLS.md has a row for each drill, and none that failed.
+func TestTableIsComplete(t *testing.T) {
+	b, err := os.ReadFile("../DRILLS.md")
+	require.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*) \\|$").FindAllStringSubmatch(string(b), -1)
+	titles := map[string]bool{}
+	for _, r := range rows {
+		titles[r[1]] = true
+		require.NotNil(t, Find(r[1]), "DRILLS.md has %s, which is no drill", r[1])
+		require.NotContains(t, r[2], "**", "%s failed", r[1])
+	}
+	for _, d := range List() {
+		require.True(t, titles[d.Name], "DRILLS.md lacks %s: make it again", d.Name)
+	}
+}
+
+// TestRxeRows: docs/rxe.md has the 27 rows that were known, its drills are there, and a drill that
+// names a row is at that row.
+func TestRxeRows(t *testing.T) {
+	b, err := os.ReadFile("../../docs/rxe.md")
+	require.NoError(t, err)
+	names := map[string]string{} // of a row: its drills
+	for _, r := range regexp.MustCompile(`(?m)^\| \[(\d+)\]\(#row-\d+\) \|.*\| ([^|]*) \|$`).FindAllStringSubmatch(string(b), -1) {
+		names[r[1]] = r[2]
+		require.Contains(t, string(b), "### Row "+r[1]+"\n")
+		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(r[2], -1) {
+			require.NotNil(t, Find(m[1]), "row %s: %s", r[1], m[1])
+		}
+	}
+	for n := 1; n <= 27; n++ {
+		require.Contains(t, names, strconv.Itoa(n))
+	}
+	for _, d := range List() {
+		for _, x := range d.Deviations {
+			if x.Row > 0 {
+				require.Contains(t, names[strconv.Itoa(x.Row)], "`"+d.Name+"`", "row %d", x.Row)
+			}
+		}
 	}
 }

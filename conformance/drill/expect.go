@@ -51,11 +51,13 @@ func (p *player) expect(s *step) error {
 	if s.form == formNothing {
 		return p.expectNothing(s)
 	}
+	if s.many && s.arg("within") == nil {
+		p.passed = append(p.passed, s) // until the next packet that has to come
+		return nil
+	}
+	defer func() { p.passed = nil }()
 	for {
 		within := p.within(s)
-		if s.many && s.arg("within") == nil {
-			within = p.b.Silence(0)
-		}
 		d, ok, err := p.next(within)
 		if err != nil {
 			return err
@@ -77,6 +79,7 @@ func (p *player) expect(s *step) error {
 			if !s.many {
 				return nil
 			}
+		case p.passOver(d):
 		case s.maybe || s.many:
 			p.queue = append([]Datagram{d}, p.queue...)
 			return nil
@@ -86,8 +89,24 @@ func (p *player) expect(s *step) error {
 	}
 }
 
+// passOver reports whether a datagram is one of those that may come any number of times before the
+// next one that has to come.
+func (p *player) passOver(d Datagram) bool {
+	for _, s := range p.passed {
+		if why, err := p.compare(s, d); why == "" && err == nil {
+			p.matched(s)
+			return true
+		}
+	}
+	return false
+}
+
 func (p *player) expectNothing(s *step) error {
+	defer func() { p.passed = nil }()
 	d, ok, err := p.next(p.b.Silence(s.arg("for").time))
+	for ok && err == nil && p.passOver(d) {
+		d, ok, err = p.next(p.b.Silence(s.arg("for").time))
+	}
 	if err != nil || !ok {
 		p.note(s, "%s", s.text)
 		return err

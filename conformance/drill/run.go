@@ -87,10 +87,11 @@ type player struct {
 	vars     map[string]uint64
 	commID   uint64
 
-	queue []Datagram // received and not used
-	mark  time.Duration
-	all   []Datagram
-	log   []event
+	queue  []Datagram // received and not used
+	passed []*step    // what may come any number of times before the next packet
+	mark   time.Duration
+	all    []Datagram
+	log    []event
 }
 
 // end is the drill's end of a queue pair.
