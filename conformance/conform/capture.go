@@ -68,6 +68,9 @@ func quiet(path string, env *matrix.Env) (string, error) {
 		errs = append(errs, fmt.Errorf("%d packets are malformed", r.Malformed))
 	}
 	for _, x := range r.Findings {
+		if !x.Certain {
+			continue // a request was sent again before its answer came, which looks like a loss
+		}
 		switch x.Kind {
 		case analyse.LateAck, analyse.SlowReceiver, analyse.LostAck, analyse.DuplicateRequest, analyse.DuplicateAck:
 			continue // a requester that did not want to wait any longer

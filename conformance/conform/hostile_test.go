@@ -202,3 +202,26 @@ func TestCut(t *testing.T) {
 	rows := res.Report.Rows()
 	require.Equal(t, "psn_retry_limit_exceeded", rows[len(rows)-1].Op)
 }
+
+// What rows have seen that were on their way then is no failure.
+func TestCutInManyLanes(t *testing.T) {
+	agent := startAgent(t, "")
+	for n := range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := options(agent, "operations")
+		seen := 0
+		o.OnRow = func(row matrix.Row) {
+			if row.Result == matrix.Pass {
+				seen++
+			}
+			if seen == 20*(n+1) {
+				cancel()
+			}
+		}
+		res, err := Run(ctx, o)
+		require.NoError(t, err)
+		require.ErrorIs(t, res.Cut, context.Canceled)
+		require.Empty(t, failures(res))
+		require.GreaterOrEqual(t, res.Report.Count(matrix.Pass), 20*(n+1))
+	}
+}

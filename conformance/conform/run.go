@@ -44,21 +44,27 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	start := time.Now()
 	sw := wire.New()
 	defer sw.Close()
+	outer := ctx
+	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
 	env := &matrix.Env{Wire: sw, Report: &matrix.Report{OnRow: o.OnRow}, Full: !o.Quick, Lanes: o.Lanes, Seed: o.Seed, Choose: o.wants, Tolerant: &matrix.Tolerance{}}
+	// What an interrupted row has seen is no result: first the report is stopped, and then all that rows wait for.
+	defer context.AfterFunc(outer, func() {
+		env.Report.Stop()
+		end(context.Cause(outer))
+	})()
 	if len(o.Agents) == 2 {
 		if err := o.twoAgents(ctx, env); err != nil {
 			return nil, err
 		}
 	} else {
-		end, err := o.oneAgent(ctx, env)
+		done, err := o.oneAgent(ctx, env)
 		if err != nil {
 			return nil, err
 		}
-		defer end()
+		defer done()
 	}
 	res := &Result{Report: env.Report, Peer: env.Kernel, Profile: env.Ref.Profile(), Link: env.Link}
-	// What an interrupted row has seen is no result.
-	context.AfterFunc(ctx, env.Report.Stop)
 	res.Cut = o.run(ctx, env)
 	if ctx.Err() != nil {
 		res.Cut = context.Cause(ctx)
