@@ -169,6 +169,11 @@ func (h Local) Listening(ctx context.Context, p matrix.Process, port int) error 
 	})
 }
 
+// Printed waits until p has printed text.
+func Printed(ctx context.Context, p matrix.Process, text string) error {
+	return matrix.Poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), text), nil })
+}
+
 // ListeningCM waits for the remark that this module's tools make.
 func (h Local) ListeningCM(ctx context.Context, p matrix.Process, _ int) error {
 	return matrix.Poll(ctx, p, func() (bool, error) { return strings.Contains(p.Output(), "listening on "), nil })

@@ -57,7 +57,9 @@ func perftestCases() []Case {
 		if t != "read_bw" {
 			add(t, "-I 64 -s 64")
 			add(t, "-c UC")
-			add(t, "-c UC -b -q 2")
+			if t == "write_bw" { // a SEND that finds no receive is lost, for which perftest waits for ever
+				add(t, "-c UC -b -q 2")
+			}
 		}
 		add(t, "-x 0")
 		add(t, "--use_old_post_send", quick)
@@ -114,7 +116,8 @@ func refused(says string) func(*Case) {
 // allSizes are the results of -a: 2 to 2^23; UD's end with the path MTU.
 var allSizes = map[bool]int{false: 23, true: 12}
 
-var figures = regexp.MustCompile(`(?m)^[ \t]*\d+[ \t]+\d+([ \t]+-?[\d.]+)+[ \t]*$`)
+// figures are a line of results. A deviation may be "-nan", by rounding.
+var figures = regexp.MustCompile(`(?m)^[ \t]*\d+[ \t]+\d+([ \t]+-?([\d.]+|nan))+[ \t]*$`)
 
 // checkPerftest wants the table of results: as many lines as sizes, with a rate or a time above 0. Of a bandwidth test only the
 // client has it in each way.
@@ -130,13 +133,22 @@ func checkPerftest(program, args string) func(server, client string) error {
 		}
 		for _, line := range lines {
 			f := strings.Fields(line)
-			// #bytes #iterations BW-peak BW-average MsgRate; or t_min t_max t_typical t_avg ...; of -D average times only.
-			at := min(3, len(f)-1)
+			// #bytes #iterations BW-peak BW-average MsgRate; or t_min t_max t_typical t_avg ...; of -D average times only. On a busy
+			// machine a bandwidth may be too small to be shown, and the rate is not.
+			results := f[2:]
 			if strings.HasSuffix(program, "_lat") {
-				at = 2
+				results = f[2:3]
 			}
-			if v, err := strconv.ParseFloat(f[at], 64); err != nil || v <= 0 {
-				return fmt.Errorf("a result of %s in %q", f[at], strings.TrimSpace(line))
+			best := 0.0
+			for _, r := range results {
+				v, err := strconv.ParseFloat(r, 64)
+				if err != nil {
+					return fmt.Errorf("%q: %w", strings.TrimSpace(line), err)
+				}
+				best = max(best, v)
+			}
+			if best <= 0 {
+				return fmt.Errorf("a result of 0 in %q", strings.TrimSpace(line))
 			}
 		}
 		return nil

@@ -69,11 +69,14 @@ func TestCheckPerftest(t *testing.T) {
 	}{
 		{"write_bw", "", bandwidth, ""},
 		{"write_lat", "", latency, ""},
+		{"send_lat", "", " 2       500          71.90          181081.40      711.78   	       3458.51     	-nan   		75314.79 		181081.40\n", ""},
 		{"write_bw", "", "#bytes\n", "0 lines of results"},
 		{"write_bw", "-a -n 20", strings.Repeat(" 2 20 1.0 0.5 0.1\n", 23), ""},
 		{"write_bw", "-a -n 20", bandwidth, "1 lines of results, and not 23"},
 		{"send_bw", "-c UD -a -n 20", bandwidth, "1 lines of results, and not 12"},
-		{"write_bw", "", " 65536      500              0.00            0.00		   0.000000\n", "a result of 0.00"},
+		{"write_bw", "", " 65536      500              0.00            0.00		   0.000000\n", "a result of 0 in"},
+		{"write_bw", "", " 2      20              0.00            0.00		   0.000100\n", ""},
+		{"write_lat", "", " 2      20     0.00   5.00  1.00 1.00 0.10 2.00 3.00\n", "a result of 0 in"},
 		{"write_bw", "-D 1", " 65536      5000              0.00            900.00		   0.010000\n", ""},
 	} {
 		err := checkPerftest(x.program, x.args)("", x.out)

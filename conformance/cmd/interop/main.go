@@ -25,6 +25,7 @@ func main() {
 	links := flag.String("link", strings.Join(peer.Links(), ","), "comma-separated links to run on")
 	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to run against")
 	quick := flag.Bool("quick", false, "run a subset, the same on each link")
+	onVerbs := flag.Bool("verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	only := flag.String("only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
 	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
@@ -41,12 +42,19 @@ func main() {
 	logf := func(f string, a ...any) {
 		fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(start).Seconds(), fmt.Sprintf(f, a...))
 	}
-	lab.Enter(func(ctx context.Context) error { return prepare(ctx, strings.Split(*suites, ","), logf) })
+	lab.Enter(func(ctx context.Context) error {
+		if *onVerbs {
+			if err := prepareVerbs(ctx, strings.Split(*suites, ","), logf); err != nil {
+				return err
+			}
+		}
+		return prepare(ctx, strings.Split(*suites, ","), logf)
+	})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done in %v", *timeout))
 	defer cancel()
-	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
+	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		switch {
 		case row.Result == matrix.Fail:
@@ -116,7 +124,7 @@ func (r *runner) writeJSON() error {
 // writeMarkdown writes the table as a page of documentation.
 func (r *runner) writeMarkdown(path string) error {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, "# goroce against the kernel's rdma_rxe")
+	fmt.Fprintln(&b, "# "+r.title())
 	quick := ""
 	if !r.full {
 		quick = " -quick"

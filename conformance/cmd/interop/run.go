@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/programs"
 )
 
 // runner runs the matrix.
@@ -21,6 +22,8 @@ type runner struct {
 	suites   []string
 	full     bool
 	self     bool
+	verbs    bool // programs on the verbs libraries
+	stages   map[string]*programs.Stage
 	only     string
 	onlyTool string
 	logf     func(string, ...any)
@@ -47,12 +50,15 @@ func (r *runner) run(ctx context.Context) error {
 	for _, p := range peers {
 		go endWith(ctx, cancel, p.Guest())
 	}
-	if r.self {
+	switch {
+	case r.verbs:
+		err = r.verbsAgainst(ctx, l, peers)
+	case r.self:
 		if len(peers) < 2 {
 			return errors.New("rxe against rxe needs two guests")
 		}
 		err = r.rxeAgainstRXE(ctx, l, peers[1], peers[0])
-	} else {
+	default:
 		err = r.goroceAgainst(ctx, l, peers)
 		if missing := r.report.MissingRows(r.links); err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
