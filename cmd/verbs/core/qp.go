@@ -44,7 +44,8 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 		Caps: verbs.QPCaps{
 			MaxSendWR: max(int(a.cap.max_send_wr), 1), MaxRecvWR: max(int(a.cap.max_recv_wr), 1),
 			MaxSendSGE: max(int(a.cap.max_send_sge), 1), MaxRecvSGE: max(int(a.cap.max_recv_sge), 1),
-			MaxInline: int(a.cap.max_inline_data),
+			// What the entries of a send queue have room for, as rdma_rxe: rdma_xclient sends 16 bytes inline, and asks for none.
+			MaxInline: max(int(a.cap.max_inline_data), int(C.sizeof_struct_ibv_sge)*max(int(a.cap.max_send_sge), 1)),
 		},
 	}
 	if a.srq != 0 {

@@ -368,7 +368,7 @@ static void *serve(void *listen)
 static void endpoints(void)
 {
 	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
-	struct ibv_qp_init_attr a = {.cap = {2, 2, 1, 1, 16}, .sq_sig_all = 1}, b = a;
+	struct ibv_qp_init_attr a = {.cap = {2, 2, 1, 1, 0}, .sq_sig_all = 1}, b = a; /* room for 16 bytes inline all the same */
 	struct rdma_cm_id *listen, *id;
 	OK(rdma_getaddrinfo("127.0.0.1", "0", &hints, &res));
 	CHECK(res->ai_src_len == sizeof(struct sockaddr_in) && res->ai_qp_type == IBV_QPT_RC);
