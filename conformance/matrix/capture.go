@@ -47,6 +47,11 @@ func (e *Env) Capture(ctx context.Context, path string) error {
 		return nil
 	}
 	row.Detail, err = dissect(ctx, tshark, path, capt.Opcodes())
+	if x := (*exec.ExitError)(nil); errors.As(err, &x) && !x.Exited() {
+		// Seen as a user without a home. That says nothing of the packets.
+		e.Report.Add(row.skipped(fmt.Sprintf("tshark crashes: %v", x)))
+		return nil
+	}
 	e.Report.Add(row.ended(err))
 	return nil
 }
