@@ -53,6 +53,9 @@ func ucxCases() []Case {
 				layout = nil
 			}
 			add(tl+" "+t, nil, false, append([]string{"-x", tl, "-d", "goroce0:1", "-t", t}, layout...)...)
+			if t == "swap" { // which verbs have not
+				all[len(all)-1].Refused = "does not support required"
+			}
 		}
 		add(tl+" am_bw zcopy", nil, false, "-x", tl, "-d", "goroce0:1", "-t", "am_bw", "-D", "zcopy", "-s", "1024")
 	}
