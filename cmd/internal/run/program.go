@@ -65,11 +65,11 @@ func checkFile(path string, libs *libraries, who identity) (interpreter string, 
 		line, _, _ := bufio.ScanLines(head[2:], true)
 		words := strings.Fields(string(head[2 : 2+line]))
 		if len(words) == 0 {
-			return "", fmt.Errorf("%s: no interpreter after #!", path)
+			return "", fmt.Errorf("%s has no interpreter behind its #! mark", path)
 		}
 		return words[0], nil // a set-user-ID bit of a script has no effect
 	case !bytes.HasPrefix(head, []byte(elf.ELFMAG)):
-		return "", fmt.Errorf("%s is neither an ELF program nor a script that begins with #!", path)
+		return "", fmt.Errorf("%s is no ELF program, and no script: those begin with #! and their interpreter", path)
 	}
 	if err := checkPrivileged(f, path, who); err != nil {
 		return "", err

@@ -81,6 +81,6 @@ func TestCheckScript(t *testing.T) {
 	require.ErrorContains(t, checkProgram(script("d", "#!\n"), libs, identity{}), "no interpreter")
 	require.ErrorContains(t, checkProgram(script("e", "#!"+filepath.Join(dir, "e")+"\n"), libs, identity{}), "too many scripts")
 	require.ErrorContains(t, checkProgram(script("f", "#!/nowhere/python\n"), libs, identity{}), "/nowhere/python")
-	require.ErrorContains(t, checkProgram(script("g", "hello"), libs, identity{}), "neither an ELF program nor a script")
-	require.ErrorContains(t, checkProgram(script("h", ""), libs, identity{}), "neither an ELF program nor a script")
+	require.ErrorContains(t, checkProgram(script("g", "hello"), libs, identity{}), "is no ELF program")
+	require.ErrorContains(t, checkProgram(script("h", ""), libs, identity{}), "is no ELF program")
 }
