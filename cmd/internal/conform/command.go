@@ -84,6 +84,9 @@ func list(w io.Writer, c conform.Options) error {
 
 // run runs the rows, and says how they ended.
 func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) error {
+	shared := *env // what the other process says is written beside what this one does
+	shared.Stderr = &locked{w: env.Stderr}
+	env = &shared
 	fail := func(err error) error {
 		fmt.Fprintf(env.Stderr, "roce conform: %v\n", err)
 		return &tool.Exit{Status: exitNoRun}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
@@ -225,4 +226,21 @@ func TestSelfAddrs(t *testing.T) {
 		require.False(t, seen[here] || seen[there])
 		seen[here], seen[there] = true, true
 	}
+}
+
+// What the other process says comes between the lines of this one, and not beside them.
+func TestLocked(t *testing.T) {
+	var out bytes.Buffer
+	l := &locked{w: &out}
+	var wg sync.WaitGroup
+	for _, line := range []string{"one line\n", "another line\n"} {
+		wg.Go(func() {
+			for range 1000 {
+				_, _ = (&prefixed{w: l}).Write([]byte(line))
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 1000, strings.Count(out.String(), "the other process: one line\n"))
+	require.Equal(t, 1000, strings.Count(out.String(), "the other process: another line\n"))
 }

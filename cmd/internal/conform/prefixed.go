@@ -4,7 +4,20 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"sync"
 )
+
+// locked is a writer for several goroutines.
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
 
 // prefixed keeps what the other process says when it fails, and passes on the rest of it, but for the comings and
 // goings of its only client.
