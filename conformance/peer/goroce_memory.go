@@ -49,6 +49,7 @@ func (m *goroceMR) Fill(off, n int, seed uint64, base int) error {
 }
 
 func (m *goroceMR) Check(off, n int, seed uint64, base int) (int, error) {
+	defer m.fence() // before what the device writes next
 	b, err := m.span(off, n)
 	if err != nil {
 		return 0, err
@@ -64,6 +65,7 @@ func (m *goroceMR) Write(off int, b []byte) error {
 }
 
 func (m *goroceMR) Read(off, n int) ([]byte, error) {
+	defer m.fence() // before what the device writes next
 	b, err := m.span(off, n)
 	return append([]byte(nil), b...), err
 }
