@@ -30,7 +30,7 @@ func (t *Table[T]) Of(d *verbs.Device, make func() *T) *T {
 	// An entry may refer to its device, as connections do, and then the collector never takes
 	// either of them. So what belongs to closed devices goes here.
 	for k := range t.m {
-		if d := k.Value(); d == nil || access.Shard(d).Closed() {
+		if d := k.Value(); d == nil || over(d) {
 			delete(t.m, k)
 		}
 	}
@@ -38,6 +38,12 @@ func (t *Table[T]) Of(d *verbs.Device, make func() *T) *T {
 	t.m[k] = v
 	runtime.AddCleanup(d, t.forget, k)
 	return v
+}
+
+// over reports whether a device is closed, or was never opened.
+func over(d *verbs.Device) bool {
+	s := access.Shard(d)
+	return s == nil || s.Closed()
 }
 
 func (t *Table[T]) forget(k weak.Pointer[verbs.Device]) {

@@ -47,6 +47,18 @@ func TestOf(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
+// Devices that were never opened have entries for as long as those that were closed.
+func TestOfZeroDevice(t *testing.T) {
+	var table Table[int]
+	f := sim.New(sim.Config{})
+	zero, d := &verbs.Device{}, open(t, f, "10.0.0.1")
+	table.Of(zero, func() *int { return new(int) })
+	table.Of(d, func() *int { return new(int) })
+	require.Equal(t, 1, table.len())
+	require.NoError(t, d.Close())
+	runtime.KeepAlive(zero)
+}
+
 // The entry of a device that nobody refers to goes by itself.
 func TestForgotten(t *testing.T) {
 	var table Table[int]

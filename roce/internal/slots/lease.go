@@ -16,6 +16,7 @@ type Lease struct {
 	slot int
 	sets []*set
 	out  outbox
+	now  func() int64 // see bootTime
 
 	mu       sync.Mutex
 	services []map[mad.ServiceID]int // announced at each address, and how often
@@ -67,7 +68,7 @@ func open(addrs []Address, now func() int64) (*Lease, error) { return openFrom(0
 
 // openFrom leases the first slot from one on that is free.
 func openFrom(first int, addrs []Address, now func() int64) (*Lease, error) {
-	l := &Lease{slot: -1}
+	l := &Lease{slot: -1, now: now}
 	for _, a := range addrs {
 		s, err := meet(a)
 		if err != nil {
@@ -245,7 +246,7 @@ func (l *Lease) Close() {
 		_ = s.silence(l.slot) // it has worked before
 		unlock(s.locks, servingAt+int64(l.slot), 1)
 		s.quiet()
-		_ = s.setWord(l.slot, word(max(bootTime(), 2))) // if not, the next one finds it leased, which comes to the same
+		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if not, the next one finds it leased, which comes to the same
 		unlock(s.locks, 0, 0)
 	}
 	l.closeSets()
