@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check test test-modules test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
+.PHONY: FORCE all build demo agent conform-self check test test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
 
 all: build
 
@@ -57,7 +57,11 @@ test-modules:
 	@cd roce/prometheus && if $(GO) mod download 2>/dev/null; \
 		then $(GO) vet ./... && $(GO) test -race ./...; \
 		else echo "roce/prometheus: its dependencies are not to be had here: not tested"; fi
-	cd cmd/verbs && $(GO) test ./tests
+
+# Programs in C on the libraries of "make verbs". Apart from test-modules as long as one of them fails now and then:
+# docs/verbs.md.
+test-verbs:
+	cd cmd/verbs && $(GO) test ./tests/...
 
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.

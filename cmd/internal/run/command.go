@@ -16,6 +16,7 @@ import (
 // options is the command line.
 type options struct {
 	device tool.DeviceOptions
+	stat   bool
 	help   bool
 }
 
@@ -33,7 +34,7 @@ func (o *options) table() []getopt.Option {
 		}
 		table = append(table, opt)
 	}
-	return append(table, getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)})
+	return append(table, getopt.Option{Long: "stat", Help: "\"roce stat\" sees the program", Set: getopt.Bool(&o.stat)}, getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)})
 }
 
 const usage = `run: an RDMA program on libibverbs and librdmacm in user space
@@ -51,6 +52,7 @@ Options:
 const environment = `
 The libraries read the environment, which "roce run" sets:
   GOROCE_ADDR, GOROCE_LINK, GOROCE_POLLING   as --addr, --link and --polling; what is set already holds without the option
+  GOROCE_STAT                                1, by --stat
 It reads:
   GOROCE_VERBS_LIB                           the folder of the libraries; default: verbs beside this program, then
                                              ../lib/goroce, /usr/local/lib/goroce, /usr/lib/goroce
@@ -122,6 +124,9 @@ func run(ctx context.Context, env *tool.Env, sys *system, args []string) error {
 	}
 	if o.device.Polling {
 		vars.set(pollingVar, "1")
+	}
+	if o.stat {
+		vars.set(statVar, "1")
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err

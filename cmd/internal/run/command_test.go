@@ -59,13 +59,13 @@ func (s *stage) run(t *testing.T, args ...string) error {
 func TestRun(t *testing.T) {
 	s := newStage(t, "HOME=/h", "LD_PRELOAD=/x.so")
 	addr := toolcheck.Addr(t).String()
-	require.ErrorIs(t, s.run(t, "--addr", addr, "--link", "udp", "--polling", "--", s.program, "-a", "--link", "-h"), errRan)
+	require.ErrorIs(t, s.run(t, "--addr", addr, "--link", "udp", "--polling", "--stat", "--", s.program, "-a", "--link", "-h"), errRan)
 	require.Equal(t, s.program, s.path)
 	require.Equal(t, []string{s.program, "-a", "--link", "-h"}, s.argv)
 	libs := filepath.Join(s.dir, "verbs")
 	for name, want := range map[string]string{
 		"HOME": "/h", "LD_LIBRARY_PATH": libs, "LD_PRELOAD": "/x.so:" + filepath.Join(libs, hookFile),
-		"GOROCE_ADDR": addr, "GOROCE_LINK": "udp", "GOROCE_POLLING": "1",
+		"GOROCE_ADDR": addr, "GOROCE_LINK": "udp", "GOROCE_POLLING": "1", "GOROCE_STAT": "1",
 	} {
 		require.Equal(t, want, s.vars.get(name), name)
 	}

@@ -7,6 +7,7 @@ const (
 	addrVar    = "GOROCE_ADDR"
 	linkVar    = "GOROCE_LINK"
 	pollingVar = "GOROCE_POLLING"
+	statVar    = "GOROCE_STAT"
 	libVar     = "GOROCE_VERBS_LIB"
 
 	libraryPathVar = "LD_LIBRARY_PATH"

@@ -16,6 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/xdp"
+	"github.com/goroce/goroce/roce/stat"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -28,6 +29,7 @@ type deviceKey struct {
 
 // openDevice is a device with the contexts that share it.
 type openDevice struct {
+	stat *stat.Server // nil: nobody has asked for one
 	*verbs.Device
 	key      deviceKey
 	contexts map[*userContext]struct{} // under devices.mu
@@ -72,6 +74,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 		if err := d.OnAsyncEvent(d.deliver); err != nil {
 			return errno(err)
 		}
+		d.serveStat()
 		devices.open[key] = d
 	}
 	c := &userContext{openDevice: d, cookie: o.cookie, async: newEventQueue[asyncEvent](int(o.async_fd), maxAsyncs)}
@@ -127,7 +130,21 @@ func goroce_close(handle C.goroce_handle) C.int {
 		return 0
 	}
 	delete(devices.open, c.key)
+	if c.stat != nil {
+		_ = c.stat.Close() // nobody is told any more
+	}
 	return errno(c.Close())
+}
+
+// serveStat lets "roce stat" see the device, if GOROCE_STAT=1 asks for that. A program does not fail for want of it.
+func (d *openDevice) serveStat() {
+	if os.Getenv("GOROCE_STAT") != "1" {
+		return
+	}
+	var err error
+	if d.stat, err = stat.Serve(d.Device); err != nil {
+		say("\"roce stat\" will not see this program: %v", err)
+	}
 }
 
 //export goroce_query
