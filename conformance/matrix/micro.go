@@ -330,24 +330,44 @@ func lossCounters(x *trial, m measured) error {
 		{x.req, "naks_counted_by_requester", []string{"rcvd_seq_err", "packet_seq_err"}, naks},
 		{x.rsp, "gaps_counted_by_responder", []string{"out_of_seq_request", "out_of_sequence"}, min(naks, 1)},
 	} {
-		now, err := c.s.s.Counters()
+		name, n, err := counted(c.s.s.Counters, before[c.s], c.names, c.least)
 		if err != nil {
 			return err
 		}
-		for _, name := range c.names {
-			if _, ok := now[name]; !ok {
-				continue
-			}
-			n := int(now[name] - before[c.s][name])
-			m[c.what] = float64(n)
-			if n < c.least {
-				return fmt.Errorf("%s counts %d in %s, and the wire has seen %d", c.s.p.Name(), n, name, c.least)
-			}
-			break
+		if name == "" {
+			continue // it has no such counter
+		}
+		m[c.what] = float64(n)
+		if n < c.least {
+			return fmt.Errorf("%s counts %d in %s, and the wire has seen %d", c.s.p.Name(), n, name, c.least)
 		}
 	}
 	if naks == 0 {
 		return fmt.Errorf("%w: the gap was repaired without a NAK", errNotMeasured)
 	}
 	return nil
+}
+
+// A kernel shows a device's counters as it read them last, for a while: 10 ms by default (hw_counters/lifespan).
+const (
+	countersLag  = 5 * time.Second
+	countersStep = 5 * time.Millisecond
+)
+
+// counted reads counters until one of some names, the first that is there, is least more than before, or has had the time
+// to be. The name is empty if none is there.
+func counted(read func() (map[string]uint64, error), before map[string]uint64, names []string, least int) (name string, n int, err error) {
+	for end := time.Now().Add(countersLag); ; time.Sleep(countersStep) {
+		now, err := read()
+		if err != nil {
+			return "", 0, err
+		}
+		i := slices.IndexFunc(names, func(name string) bool { _, ok := now[name]; return ok })
+		if i < 0 {
+			return "", 0, nil
+		}
+		if n = int(now[names[i]] - before[names[i]]); n >= least || time.Now().After(end) {
+			return names[i], n, nil
+		}
+	}
 }

@@ -61,3 +61,22 @@ func TestTolerantLanes(t *testing.T) {
 	require.Equal(t, []string{"1 pass ", "2 fail blank: no more sessions", "3 fail blank: no more sessions"}, got)
 	require.Zero(t, a.open+b.open, "sessions left open")
 }
+
+// A counter that the kernel shows late is waited for; one that the device lacks is not.
+func TestCountersLate(t *testing.T) {
+	reads := 0
+	late := func() (map[string]uint64, error) {
+		reads++
+		return map[string]uint64{"packet_seq_err": 7 + uint64(reads/3)}, nil
+	}
+	before := map[string]uint64{"packet_seq_err": 7}
+	name, n, err := counted(late, before, []string{"rcvd_seq_err", "packet_seq_err"}, 1)
+	require.NoError(t, err)
+	require.Equal(t, "packet_seq_err", name)
+	require.Equal(t, 1, n)
+	require.Equal(t, 3, reads)
+
+	name, _, err = counted(late, before, []string{"rcvd_seq_err"}, 1)
+	require.NoError(t, err)
+	require.Empty(t, name)
+}
