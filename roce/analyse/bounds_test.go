@@ -195,6 +195,8 @@ func FuzzAnalyse(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b[:min(len(b), 3000)], uint64(0))
 	}
+	// A tail was lost behind a packet that the capture lacks.
+	f.Add([]byte(nil), uint64(6330534999471211973))
 	f.Fuzz(func(t *testing.T, file []byte, seed uint64) {
 		check := func(r *analyse.Report, frames int) {
 			for _, x := range r.Findings {

@@ -148,7 +148,7 @@ const maxFindingFrames = 64
 
 // add adds a frame that belongs to the finding.
 func (f *Finding) add(frame int) {
-	if f == nil || len(f.Frames) > 0 && f.Frames[len(f.Frames)-1] == frame {
+	if f == nil || frame == notCaptured || len(f.Frames) > 0 && f.Frames[len(f.Frames)-1] == frame {
 		return
 	}
 	if len(f.Frames) == 0 {
@@ -170,7 +170,7 @@ func (f *Finding) begins(frame int) {
 
 // lead puts a frame in front.
 func (f *Finding) lead(frame int) {
-	if f.Frames[0] == frame {
+	if frame == notCaptured || len(f.Frames) > 0 && f.Frames[0] == frame {
 		return
 	}
 	frames := f.Frames

@@ -170,7 +170,7 @@ func (h *half) tailLost(s *silence, p *pcap.Packet) bool {
 	}
 	again := s.frames[1]
 	kind, behind := LostRequest, 0
-	if r := h.sent.get(s.tail); r != nil {
+	if r := h.sent.get(s.tail); r != nil && r.frame != notCaptured {
 		kind, behind = lostKind(r.opcode.Info().Op), r.frame
 	}
 	f := h.find(kind, s.tail, again)

@@ -13,7 +13,7 @@ type record struct {
 	filled     bool // it was missing first: the NAK for it came before it
 	opcode     ib.Opcode
 	wire       int // bytes from BTH through ICRC
-	frame      int // first seen
+	frame      int // first seen, or notCaptured
 	last       int // last seen
 	at, lastAt int64
 	op         *operation
@@ -25,6 +25,10 @@ const (
 	maxWindow    = 1 << 14 // records of one window
 	keepBehind   = 64      // PSNs that are remembered though they were acknowledged
 )
+
+// notCaptured stands for the frame of a packet that the capture lacks. Captures number their frames
+// from 1.
+const notCaptured = 0
 
 // window remembers the last packets of one direction by PSN.
 type window struct {
