@@ -66,7 +66,7 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		MTU: p.MTU, AckTimeout: p.AckTimeout,
 		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
-		ECE: p.ECE, Private: private, Tries: id.tries, RetryNs: id.retryNs,
+		ECE: p.ECE, Private: private, Tries: id.tries, RetryNs: id.retryNs, ListenNs: int64(p.ListenWait),
 	}
 	if p.UC {
 		r.Transport = mad.TransportUC

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -49,6 +50,9 @@ type ConnParam struct {
 	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH if
 	// there are ResponderResources.
 	Access verbs.Access
+	// ListenWait is how long Connect asks again if nobody listens at the peer, before that is an EventRejected: for a
+	// server that is about to listen. 0: it is told at once.
+	ListenWait time.Duration
 }
 
 // DefaultConnParam returns what Connect and Accept use when given nil: 16 READs
@@ -99,6 +103,9 @@ func (p *ConnParam) Check(op string) error {
 		if f.v > f.limit {
 			return argError(op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit))
 		}
+	}
+	if p.ListenWait < 0 {
+		return argError(op, "ListenWait", p.ListenWait.String()+" is less than nothing")
 	}
 	if p.MTU != 0 && !p.MTU.Valid() {
 		return argError(op, "MTU", p.MTU.String()+" is none")

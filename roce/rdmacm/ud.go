@@ -24,7 +24,7 @@ func (id *ID) lookup(now int64, a *agent, p *ConnParam) error {
 	id.conn, err = a.core.Resolve(now, cm.Lookup{
 		Local: id.local.Addr(), Remote: id.remote.Addr(),
 		Service: mad.NewServiceID(id.ps, id.remote.Port()), Private: private,
-		Tries: id.tries, RetryNs: id.retryNs,
+		Tries: id.tries, RetryNs: id.retryNs, ListenNs: int64(p.ListenWait),
 	}, id)
 	return err
 }

@@ -247,6 +247,10 @@ func (c *cmChannel) translate(e *rdmacm.Event, o *C.struct_goroce_cm_event) bool
 	o.cookie = C.uint64_t(id.cookie.Load())
 	putConn(&o.conn, &e.Conn)
 	switch e.Type {
+	case rdmacm.EventConnectResponse, rdmacm.EventEstablished:
+		id.nowKnown()
+	}
+	switch e.Type {
 	case rdmacm.EventEstablished, rdmacm.EventMulticastJoin:
 		if id.ps == rdmacm.PortSpaceUDP {
 			putVector(&o.ah, &e.UD.AV)

@@ -9,6 +9,7 @@ import "C"
 import (
 	"errors"
 	"net/netip"
+	"time"
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
@@ -53,7 +54,10 @@ func (id *cmID) connParam(p *C.struct_goroce_cm_param) *rdmacm.ConnParam {
 //export goroce_cm_connect_id
 func goroce_cm_connect_id(handle C.goroce_handle, p *C.struct_goroce_cm_param) C.int {
 	return withPart(handle, func(id *cmID, part *rdmacm.ID) C.int {
-		err := part.Connect(id.connParam(p))
+		q := id.connParam(p)
+		id.service = part.RemoteAddr()
+		q.ListenWait = knownServices.wait(id.service, time.Now())
+		err := part.Connect(q)
 		id.spoke = id.spoke || err == nil
 		return cmErrno(err)
 	})

@@ -30,6 +30,8 @@ type cmID struct {
 	uc     bool   // its queue pair is UC
 	psn    ib.PSN // that we expect of the peer
 
+	service netip.AddrPort // that it has asked for a connection
+
 	mu     sync.Mutex
 	ch     *cmChannel
 	parts  []*rdmacm.ID

@@ -33,18 +33,19 @@ type Conn struct {
 
 	// out is the message that is repeated: when the timer expires, or for
 	// duplicates of what it answers. nil if there is none.
-	out       *Packet
-	tries     int // how often out was sent
-	maxTries  int
-	retryNs   int64
-	heard     bool  // half-open: the peer has shown that it is there
-	retryAt   int64 // half-open: when the REP is to be repeated, if the timer comes before
-	repNs     int64 // half-open: when the REP was sent for the first time
-	endNs     int64 // half-open: when the tries are over if the peer shows nothing
-	farewells int   // given up: how often the peer is still to be told
-	holdNs    int64 // half-open, or with a REQ on its way: no MRA puts the end off further than that
-	asked     bool  // askPeer has asked,
-	askedNs   int64 // and then for the last time
+	out         *Packet
+	tries       int // how often out was sent
+	maxTries    int
+	retryNs     int64
+	heard       bool  // half-open: the peer has shown that it is there
+	retryAt     int64 // half-open: when the REP is to be repeated, if the timer comes before
+	repNs       int64 // half-open: when the REP was sent for the first time
+	endNs       int64 // half-open: when the tries are over if the peer shows nothing
+	farewells   int   // given up: how often the peer is still to be told
+	holdNs      int64 // half-open, or with a REQ on its way: no MRA puts the end off further than that
+	listenEndNs int64 // until then a refusal because nobody listens is no end: awaitListener
+	asked       bool  // askPeer has asked,
+	askedNs     int64 // and then for the last time
 
 	deadline  int64
 	heapIndex int // in Agent.timers; -1: no timer

@@ -39,6 +39,9 @@ type Request struct {
 	// is that, otherwise it grows.
 	Tries   int
 	RetryNs int64
+
+	// ListenNs is how long the request is repeated if it is refused because nobody listens; 0: that ends it at once.
+	ListenNs int64
 }
 
 // answerTimeout is the time in which this side promises to answer, and so the
@@ -90,7 +93,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 		c.remove()
 		return nil, err
 	}
-	c.holdNs = now + a.cfg.ReqHoldNs
+	c.holdNs, c.listenEndNs = now+a.cfg.ReqHoldNs, now+r.ListenNs
 	c.setState(ReqSent)
 	c.startRetries(now)
 	return c, nil

@@ -90,6 +90,9 @@ func (a *Agent) handleREJ(in *message) {
 	}
 	switch c.state {
 	case ReqSent, MRAReqRcvd:
+		if m.Reason == mad.RejectInvalidServiceID && c.awaitListener(in.now) {
+			return
+		}
 		a.emit(c, e)
 		c.remove()
 	case ReqRcvd, RepRcvd, RepSent, MRARepRcvd:

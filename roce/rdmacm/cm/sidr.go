@@ -15,6 +15,7 @@ type Lookup struct {
 	Private       []byte // with the CMA header; up to mad.SIDRReqPrivateBytes
 	Tries         int    // as in [Request]
 	RetryNs       int64
+	ListenNs      int64
 }
 
 // Resolve sends a SIDR_REQ. EventResolved or EventUnreachable follows; the
@@ -39,6 +40,7 @@ func (a *Agent) Resolve(now int64, l Lookup, userData any) (*Conn, error) {
 		c.remove()
 		return nil, err
 	}
+	c.listenEndNs = now + l.ListenNs
 	c.setState(SIDRReqSent)
 	c.startRetries(now)
 	return c, nil
@@ -125,6 +127,9 @@ func (a *Agent) handleSIDRRep(in *message) {
 	c := a.byID[mad.CommID(m.RequestID)]
 	if c == nil || c.state != SIDRReqSent || c.remote != in.src {
 		a.stats.DropUnmatched++
+		return
+	}
+	if m.Status == mad.SIDRUnsupportedService && c.awaitListener(in.now) {
 		return
 	}
 	rep := m
