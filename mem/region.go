@@ -97,10 +97,26 @@ func (t *Table) checkAttr(op string, a *RegionAttr) error {
 
 // publish makes the region grant what the checked attributes say. The lock is held.
 func (r *Region) publish(key uint32, pd *PD, a *RegionAttr, m *memory) {
-	g := newGrant(m.bytes)
-	g.va, g.pd, g.key, g.access, g.mem = a.IOVA, pd, key, a.Access, m
+	g := r.grant(key, pd, a, m)
 	r.cur.Store(g)
 	r.table.keys.put(key, g)
+}
+
+func (r *Region) grant(key uint32, pd *PD, a *RegionAttr, m *memory) *grant {
+	g := newGrant(m.bytes)
+	g.va, g.pd, g.key, g.access, g.mem = a.IOVA, pd, key, a.Access, m
+	return g
+}
+
+// regrant makes the key of the region stand for what the checked attributes say of the same memory. The lock is held.
+func (r *Region) regrant(pd *PD, a *RegionAttr) {
+	old := r.cur.Load()
+	g := r.grant(old.key, pd, a, old.mem)
+	old.state.Store(revoked)
+	r.cur.Store(g)
+	r.table.keys.replace(old.key, old.key, g)
+	old.pd.regions--
+	pd.regions++
 }
 
 // LKey returns the key for the owner's work requests; 0 once deregistered.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/goroce/goroce/ib"
 )
 
 func TestRegister(t *testing.T) {
@@ -206,6 +208,39 @@ func TestReregister(t *testing.T) {
 	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}, nil), ErrDestroyed, "")
 	if released != 1 {
 		t.Errorf("released %d times", released)
+	}
+}
+
+// A region may keep its key when only its rights and its domain change: what was granted before is gone all the same.
+func TestReregisterKeepsKey(t *testing.T) {
+	tb, pd := newTable(t)
+	other := mustPD(t, tb)
+	r := mustRegion(t, pd, 64, 0x1000, LocalWrite)
+	key := ib.RKey(r.LKey())
+	wantFault(t, remote(pd, key, 0x1000, 1, RemoteWrite), FaultAccess)
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, KeepKey: true, RegionAttr: RegionAttr{Access: fullMR}}, nil), nil, "")
+	v, f := tb.Remote(pd, testQP, key, 0x1000, 64, RemoteWrite)
+	wantFault(t, f, FaultNone)
+	quiesced := 0
+	wantErr(t, r.Reregister(RegionChange{What: ChangePD | ChangeAccess, PD: other, KeepKey: true, RegionAttr: RegionAttr{Access: LocalWrite | RemoteRead}},
+		func() { quiesced++ }), nil, "")
+	if v.Valid() || quiesced == 0 {
+		t.Errorf("a view survives reregistration: %v, quiesced %d times", v.Valid(), quiesced)
+	}
+	wantFault(t, remote(pd, key, 0x1000, 1, RemoteRead), FaultPD)
+	wantFault(t, remote(other, key, 0x1000, 1, RemoteWrite), FaultAccess)
+	wantFault(t, remote(other, key, 0x1000, 64, RemoteRead), FaultNone)
+	if r.RKey() != key || r.PD() != other || pd.Refs() != 0 || other.Refs() != 1 {
+		t.Errorf("key %#x, want %#x; %d and %d references", r.RKey(), key, pd.Refs(), other.Refs())
+	}
+	bytes := make([]byte, 64)
+	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, KeepKey: true, RegionAttr: RegionAttr{Bytes: bytes}}, nil), ErrInvalid, "KeepKey")
+	wantFault(t, remote(other, key, 0x1000, 64, RemoteRead), FaultNone)
+	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: pd}, nil), nil, "") // without it: another key
+	wantFault(t, remote(pd, key, 0x1000, 1, RemoteRead), FaultKey)
+	wantErr(t, r.Deregister(nil), nil, "")
+	if pd.Refs() != 0 || other.Refs() != 0 {
+		t.Errorf("%d and %d references are left", pd.Refs(), other.Refs())
 	}
 }
 

@@ -19,11 +19,14 @@ const (
 type RegionChange struct {
 	What Change
 	PD   *PD
+	// KeepKey leaves the region its key, which then stands for what the region is now. Not with
+	// ChangeTranslation: who has the key of some memory shall not get at other memory by it.
+	KeepKey bool
 	RegionAttr
 }
 
 // Reregister changes the memory, the rights or the PD of a region and gives it
-// a new key: what was handed out before is revoked. On an error nothing has
+// a new key, unless KeepKey: what was handed out before is revoked. On an error nothing has
 // changed (verbs would leave the region unusable). Errors: ErrBusy while windows
 // are bound; ErrInvalid naming the attribute; ErrDestroyed; FaultMemory if the memory
 // is lost and stays. quiesce is that of [Region.Deregister]: when Reregister returns, no engine uses what
@@ -61,6 +64,9 @@ func (r *Region) change(c *RegionChange) (*memory, error) {
 	if !moves && !g.ok() {
 		return nil, opErr(op, "What", "give it other memory", FaultMemory)
 	}
+	if moves && c.KeepKey {
+		return nil, opErr(op, "KeepKey", "with other memory", ErrInvalid)
+	}
 	pd := g.pd
 	if c.What&ChangePD != 0 {
 		if err := c.PD.check(t, op); err != nil {
@@ -81,6 +87,10 @@ func (r *Region) change(c *RegionChange) (*memory, error) {
 	}
 	if err := t.checkAttr(op, &a); err != nil {
 		return nil, err
+	}
+	if c.KeepKey {
+		r.regrant(pd, &a)
+		return nil, nil
 	}
 	// The new key is drawn first: if the random source fails, nothing has changed.
 	key, err := t.keys.draw()

@@ -132,10 +132,10 @@ func (mr *MR) SGE(off, n int) SGE {
 	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
 }
 
-// Reregister changes the memory, the access or the domain of the region and gives it new keys
-// (ibv_rereg_mr). On an error nothing has changed.
+// Reregister changes the memory, the access or the domain of the region and gives it new keys, unless it is to
+// keep them (ibv_rereg_mr). On an error nothing has changed.
 func (mr *MR) Reregister(c Rereg) error {
-	rc := mem.RegionChange{RegionAttr: c.Options.region(nil, 0)}
+	rc := mem.RegionChange{RegionAttr: c.Options.region(nil, 0), KeepKey: c.KeepKeys}
 	if c.Bytes != nil {
 		rc.What |= mem.ChangeTranslation
 		rc.Bytes = c.Bytes
@@ -185,6 +185,8 @@ type Rereg struct {
 	Access    Access    // the new rights, if SetAccess
 	SetAccess bool
 	PD        *PD // the new domain; nil leaves the region where it is
+	// KeepKeys leaves the keys as they are, as most drivers do: peers need not be told. It cannot be if the memory changes.
+	KeepKeys bool
 }
 
 // Close ends the region (ibv_dereg_mr): its keys are refused from then on, and work requests in

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/goroce/goroce/roce/verbs"
@@ -94,7 +95,9 @@ func goroce_resize_cq(handle C.goroce_handle, cqe *C.int, ring **C.struct_goroce
 	if q == nil {
 		return eINVAL
 	}
-	if err := q.Resize(int(*cqe)); err != nil {
+	if err := q.Resize(int(*cqe)); errors.Is(err, verbs.ErrBusy) {
+		return eINVAL // it holds more than that: as drivers say it
+	} else if err != nil {
 		return errno(err)
 	}
 	*ring = (*C.struct_goroce_ring)(q.Ring())

@@ -48,6 +48,13 @@ func memory(addr unsafe.Pointer, length C.uint64_t) []byte {
 	return unsafe.Slice((*byte)(addr), int(length))
 }
 
+// keysOf returns both keys, which are one number. Peers may be told it before the region grants them something: ibv_rereg_mr
+// gives rights to a key that is known.
+func keysOf(mr *verbs.MR) (lkey, rkey C.uint32_t) {
+	key := C.uint32_t(mr.LKey())
+	return key, key
+}
+
 //export goroce_reg_mr
 func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	pd := pds.get(uint32(handle))
@@ -66,7 +73,7 @@ func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	if err != nil {
 		return errno(err)
 	}
-	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+	m.lkey, m.rkey = keysOf(mr)
 	m.handle = C.goroce_handle(mrs.put(mr))
 	return full(m.handle)
 }
@@ -90,6 +97,8 @@ func goroce_rereg_mr(handle C.goroce_handle, flags C.int, domain C.goroce_handle
 			return eINVAL
 		}
 		change.Options = verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: true}
+	} else {
+		change.KeepKeys = true // programs expect it
 	}
 	if flags&C.IBV_REREG_MR_CHANGE_ACCESS != 0 {
 		access, e := accessOf(m.access)
@@ -101,7 +110,7 @@ func goroce_rereg_mr(handle C.goroce_handle, flags C.int, domain C.goroce_handle
 	if err := mr.Reregister(change); err != nil {
 		return errno(err)
 	}
-	m.lkey, m.rkey = C.uint32_t(mr.LKey()), C.uint32_t(mr.RKey())
+	m.lkey, m.rkey = keysOf(mr)
 	return 0
 }
 

@@ -24,6 +24,13 @@ type userMW struct {
 
 var mws table[userMW]
 
+// windowAccess returns what a window grants. The rights of the owner mean nothing to a window, and drivers let programs
+// pass them on from the region.
+func windowAccess(flags C.uint32_t) (verbs.Access, C.int) {
+	access, e := accessOf(flags)
+	return access &^ (verbs.LocalWrite | verbs.MWBind), e
+}
+
 //export goroce_alloc_mw
 func goroce_alloc_mw(domain C.goroce_handle, kind C.int, rkey *C.uint32_t, handle *C.goroce_handle) C.int {
 	pd := pds.get(uint32(domain))
@@ -78,7 +85,7 @@ func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C
 		return eINVAL
 	}
 	info := &b.bind_info
-	access, e := accessOf(C.uint32_t(info.mw_access_flags))
+	access, e := windowAccess(C.uint32_t(info.mw_access_flags))
 	if e != 0 {
 		return e
 	}

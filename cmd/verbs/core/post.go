@@ -212,7 +212,7 @@ func bindOf(to *verbs.SendWR, wr *sendWR) C.int {
 		return eINVAL
 	}
 	mw, mr := mws.get(uint32(wr.mw.handle)), mrs.get(uint32(wr.mr.handle))
-	access, e := accessOf(C.uint32_t(wr.access))
+	access, e := windowAccess(C.uint32_t(wr.access))
 	switch {
 	case mw == nil || mr == nil:
 		return eINVAL

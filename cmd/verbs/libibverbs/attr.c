@@ -9,6 +9,7 @@
 // The header of rdma-core 44 lacks some of what the interface has.
 #define PHYS_DISABLED 3
 #define PHYS_LINK_UP 5
+#define GID_ROCE_V1 0 // IBV_GID_TYPE_SYSFS_IB_ROCE_V1
 #define GID_ROCE_V2 1 // IBV_GID_TYPE_SYSFS_ROCE_V2
 
 // copy_out copies a structure of this library to one that may be of an older or a newer header.
@@ -91,7 +92,7 @@ static void port_attr(const struct goroce_attr *a, struct ibv_port_attr *p)
 	p->state = a->active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	p->max_mtu = (enum ibv_mtu)a->max_mtu;
 	p->active_mtu = (enum ibv_mtu)a->active_mtu;
-	p->gid_tbl_len = a->gids;
+	p->gid_tbl_len = GOROCE_MAX_GIDS; // with empty places, as the kernel's
 	p->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 	p->max_msg_sz = a->max_msg;
 	p->pkey_tbl_len = 1;
@@ -125,18 +126,18 @@ EXPORT int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ib
 	return shim_query_port(c, port, (struct ibv_port_attr *)p, COMPAT_PORT_ATTR_SIZE);
 }
 
-static bool has_gid(struct ibv_context *c, uint32_t port, uint32_t index)
-{
-	return port == 1 && index < (uint32_t)to_context(c)->attr.gids;
-}
+static bool has_place(uint32_t port, uint32_t index) { return port == 1 && index < GOROCE_MAX_GIDS; }
+static bool has_gid(struct ibv_context *c, uint32_t index) { return index < (uint32_t)to_context(c)->attr.gids; }
 
 EXPORT int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid *gid)
 {
-	if (index < 0 || !has_gid(c, port, (uint32_t)index)) {
+	if (index < 0 || !has_place(port, (uint32_t)index)) {
 		errno = EINVAL;
 		return -1;
 	}
-	memcpy(gid, to_context(c)->attr.gid[index], sizeof *gid);
+	memset(gid, 0, sizeof *gid); // an empty place is no error
+	if (has_gid(c, (uint32_t)index))
+		memcpy(gid, to_context(c)->attr.gid[index], sizeof *gid);
 	return 0;
 }
 
@@ -146,9 +147,9 @@ static uint32_t interface_of(const uint8_t gid[16]);
 EXPORT int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
 			     uint32_t flags, size_t size)
 {
-	if (flags || port != 1)
+	if (flags || !has_place(port, index))
 		return flags ? EOPNOTSUPP : EINVAL;
-	if (!has_gid(c, port, index))
+	if (!has_gid(c, index))
 		return ENODATA;
 	struct ibv_gid_entry e = {
 		.gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2,
@@ -178,11 +179,11 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type);
 EXPORT int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type)
 {
-	if (!has_gid(c, port, index)) {
+	if (!has_place(port, index)) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = GID_ROCE_V2;
+	*type = has_gid(c, index) ? GID_ROCE_V2 : GID_ROCE_V1; // as rdma-core says it of an empty place
 	return 0;
 }
 IN_PRIVATE_NODES(ibv_query_gid_type)

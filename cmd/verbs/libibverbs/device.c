@@ -223,7 +223,8 @@ struct ibv_context *shim_open(struct shim_device *d)
 		return null_errno(e);
 	}
 	c->device = &d->device;
-	c->cmd_fd = -1;
+	// Programs duplicate it, to import the device elsewhere: that is refused then, and not the descriptor.
+	c->cmd_fd = shim_eventfd();
 	c->num_comp_vectors = x->attr.comp_vectors;
 	c->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->mutex, NULL);
@@ -258,6 +259,8 @@ EXPORT int ibv_close_device(struct ibv_context *c)
 		e = core->close(x->handle);
 	}
 	close(c->async_fd);
+	if (c->cmd_fd >= 0)
+		close(c->cmd_fd);
 	pthread_mutex_destroy(&c->mutex);
 	free(x);
 	return e;

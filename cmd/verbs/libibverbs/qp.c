@@ -69,8 +69,15 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	ENTER_INT();
 	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
-	if (!e && mask & IBV_QP_STATE)
+	if (!e && mask & IBV_QP_STATE) {
 		qp->state = a->qp_state;
+		if (qp->state == IBV_QPS_RESET) {
+			// Nothing is left of what it was, as drivers do it: programs that use it again count completions.
+			shim_cq_forget(to_cq(qp->send_cq), qp->qp_num);
+			if (qp->recv_cq != qp->send_cq)
+				shim_cq_forget(to_cq(qp->recv_cq), qp->qp_num);
+		}
+	}
 	return e;
 }
 

@@ -38,11 +38,24 @@ int main(void)
 	FAILS_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 10, 0));
 	FAILS_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0));
 	FAILS_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0));
+	CHECK(old != mr->rkey);
+	// Other rights alone leave the keys as they are: programs have told them to their peers.
+	old = mr->rkey;
 	FAILS_INT(0, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
 	post_rdma(&a, IBV_WR_RDMA_READ, 4, 100, 6, (uintptr_t)b.buf + 8192, mr->rkey);
 	expect_wc(a.cq, 4, IBV_WC_SUCCESS);
 	CHECK(!strcmp(a.buf + 100, "hello"));
-	CHECK(old != mr->rkey);
+	CHECK(old == mr->rkey);
+	FAILS_INT(0, ibv_dereg_mr(mr));
+
+	// So a region has a key before it grants something.
+	mr = ibv_reg_mr(b.pd, b.buf + 8192, 4096, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr && mr->rkey);
+	old = mr->rkey;
+	FAILS_INT(0, ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
+	post_rdma(&a, IBV_WR_RDMA_READ, 8, 300, 6, (uintptr_t)b.buf + 8192, old);
+	expect_wc(a.cq, 8, IBV_WC_SUCCESS);
+	CHECK(!strcmp(a.buf + 300, "hello"));
 	FAILS_INT(0, ibv_dereg_mr(mr));
 
 	// 1 TiB: nothing is reserved or touched.
