@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/trace"
 )
 
@@ -29,7 +30,7 @@ func (o *Options) drillRows(kernel string) (rows []matrix.Row) {
 		if o.Quick && i%quickDrills != 0 {
 			continue
 		}
-		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: "udp", Authority: authorities(d)}
+		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: o.link(), Authority: authorities(d)}
 		if o.wants(row) {
 			rows = append(rows, row)
 		}
@@ -103,6 +104,9 @@ func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill
 	cfg := drill.PeerConfig{
 		Name: ref.Name(), Profile: drillProfile(ref), Peer: ref, RxeFlush: ref.Profile() == peer.ProfileRXE,
 		Local: map[peer.Family]netip.Addr{}, Stranger: map[peer.Family]netip.Addr{},
+	}
+	if name := o.link(); name != peer.DefaultLink {
+		cfg.Link = func(addrs []netip.Addr) (link.Link, error) { return peer.OpenBareLink(name, addrs) }
 	}
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
 		if a := env.Subject.Addr(f); a.IsValid() {

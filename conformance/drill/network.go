@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -21,6 +22,9 @@ type PeerConfig struct {
 	// Local and Stranger are addresses of the drill: UDP port 4791 must be free there. Stranger may
 	// be empty.
 	Local, Stranger map[peer.Family]netip.Addr
+	// Link, if set, opens the link that the drill's packets take, at all of those addresses; without it they take UDP
+	// sockets. The link is closed with the target, and must not have the option RxeFlush: drills make their ICRCs.
+	Link func(addrs []netip.Addr) (link.Link, error)
 	// Place, if set, runs a function where the addresses are: in another network namespace.
 	Place func(func() error) error
 	// RxeFlush is set if the peer wants FLUSH with rxe's ICRC.
@@ -46,7 +50,7 @@ func NewPeer(cfg PeerConfig) (Target, error) {
 		t.from[f] = cfg.Peer.Addr(f)
 	}
 	open := func() (err error) {
-		t.wire, err = openWire(cfg.Local[peer.V4], cfg.Local[peer.V6], cfg.Stranger[peer.V4], cfg.Stranger[peer.V6])
+		t.wire, err = openWire(cfg.Link, cfg.Local[peer.V4], cfg.Local[peer.V6], cfg.Stranger[peer.V4], cfg.Stranger[peer.V6])
 		return err
 	}
 	var err error

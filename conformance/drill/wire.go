@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +16,12 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// wire is the drill's end of a real network: a UDP socket at port 4791 of each of its addresses.
+// wire is the drill's end of a real network: a UDP socket at port 4791 of each of its addresses, or a link at all of them.
 // The sockets are not connected and do not fragment, so that the kernel sends identification 0,
 // which the ICRC covers.
 type wire struct {
 	sockets  []*socket
+	link     *linkEnd // in place of the sockets, if not nil
 	got      chan Datagram
 	fail     chan error
 	start    time.Time
@@ -56,13 +58,19 @@ func (s *socket) mark(tos uint8) error {
 // received is the depth of the queue of packets that nobody has asked for yet.
 const receivedQueue = 1 << 14
 
-// openWire opens the sockets where it is called: in the caller's network namespace.
-func openWire(addrs ...netip.Addr) (*wire, error) {
+// openWire opens the sockets, or the link, where it is called: in the caller's network namespace.
+func openWire(open func([]netip.Addr) (link.Link, error), addrs ...netip.Addr) (*wire, error) {
+	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !a.IsValid() })
 	w := &wire{got: make(chan Datagram, receivedQueue), fail: make(chan error, 1), start: time.Now(), verifier: link.NewVerifier(ib.UDPPort)}
-	for _, a := range addrs {
-		if !a.IsValid() {
-			continue
+	if open != nil {
+		l, err := open(addrs)
+		if err != nil {
+			return nil, fmt.Errorf("drill: %v: %w", addrs, err)
 		}
+		w.link = newLinkEnd(l, w.now, w.got, w.fail)
+		return w, nil
+	}
+	for _, a := range addrs {
 		s, err := openSocket(a)
 		if err != nil {
 			w.Close()
@@ -164,6 +172,9 @@ func (w *wire) drain() {
 func (w *wire) now() time.Duration { return time.Since(w.start) }
 
 func (w *wire) send(d Datagram) error {
+	if w.link != nil {
+		return w.link.send(d)
+	}
 	for _, s := range w.sockets {
 		if s.addr != d.Src {
 			continue
@@ -212,8 +223,11 @@ func (w *wire) bad(d Datagram) bool {
 	return w.verifier.Flow(&link.Source{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}).Check(d.Payload, 0) > link.VerdictSolved
 }
 
-// Close closes the sockets.
+// Close closes the sockets, or the link.
 func (w *wire) Close() error {
+	if w.link != nil {
+		return w.link.Close()
+	}
 	var errs []error
 	for _, s := range w.sockets {
 		errs = append(errs, s.c.Close())

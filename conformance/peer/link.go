@@ -2,6 +2,7 @@ package peer
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -14,19 +15,27 @@ import (
 
 // goroceLinks are the links that a Goroce can be opened on, each by the name that the
 // tools know it by (--link). The device closes the link.
-var goroceLinks = []struct {
+var goroceLinks = []goroceLink{
+	{"udp", func(o linkOptions) (link.Link, error) {
+		return udp.Open(o.addrs, udp.Options{RxeFlush: o.rxeFlush})
+	}},
+	{"packet", func(o linkOptions) (link.Link, error) {
+		return packet.Open(packet.Options{Addrs: o.addrs, RxeFlush: o.rxeFlush, Exclusive: o.bare})
+	}},
+	{"xdp", func(o linkOptions) (link.Link, error) {
+		return xdp.Open(xdp.Options{Addrs: o.addrs, RxeFlush: o.rxeFlush})
+	}},
+}
+
+type goroceLink struct {
 	name string
-	open func(GorocePlace) (link.Link, error)
-}{
-	{"udp", func(at GorocePlace) (link.Link, error) {
-		return udp.Open(at.Addrs(), udp.Options{RxeFlush: at.RxeFlush})
-	}},
-	{"packet", func(at GorocePlace) (link.Link, error) {
-		return packet.Open(packet.Options{Addrs: at.Addrs(), RxeFlush: at.RxeFlush})
-	}},
-	{"xdp", func(at GorocePlace) (link.Link, error) {
-		return xdp.Open(xdp.Options{Addrs: at.Addrs(), RxeFlush: at.RxeFlush})
-	}},
+	open func(linkOptions) (link.Link, error)
+}
+
+type linkOptions struct {
+	addrs    []netip.Addr
+	rxeFlush bool
+	bare     bool // without a device
 }
 
 // DefaultLink is what an empty GorocePlace.Link stands for.
@@ -49,25 +58,36 @@ func CheckLink(name string) error {
 	return fmt.Errorf("peer: %q is not a link: use one of %s", name, strings.Join(Links(), ", "))
 }
 
+// OpenBareLink opens a link by its name for who has no device on it: of packet and xdp, which give such a one the packets for
+// all queue pairs.
+func OpenBareLink(name string, addrs []netip.Addr) (link.Link, error) {
+	if name == DefaultLink {
+		return nil, fmt.Errorf("peer: the link %s is for devices only", name)
+	}
+	return openLink(name, linkOptions{addrs: addrs, bare: true})
+}
+
+func openLink(name string, o linkOptions) (link.Link, error) {
+	i := slices.IndexFunc(goroceLinks, func(l goroceLink) bool { return l.name == name })
+	if i < 0 {
+		return nil, CheckLink(name)
+	}
+	return goroceLinks[i].open(o)
+}
+
 // openDevice opens a device on the link of a place.
 func openDevice(at GorocePlace) (*verbs.Device, error) {
-	for _, l := range goroceLinks {
-		if l.name != at.Link {
-			continue
-		}
-		k, err := l.open(at)
-		if err != nil {
-			return nil, err
-		}
-		if at.WrapLink != nil {
-			k = at.WrapLink(k)
-		}
-		dev, err := verbs.Open(verbs.Config{Addrs: at.Addrs(), Link: k, Tuning: at.Tuning})
-		if err != nil {
-			k.Close()
-			return nil, err
-		}
-		return dev, nil
+	k, err := openLink(at.Link, linkOptions{addrs: at.Addrs(), rxeFlush: at.RxeFlush})
+	if err != nil {
+		return nil, err
 	}
-	return nil, CheckLink(at.Link)
+	if at.WrapLink != nil {
+		k = at.WrapLink(k)
+	}
+	dev, err := verbs.Open(verbs.Config{Addrs: at.Addrs(), Link: k, Tuning: at.Tuning})
+	if err != nil {
+		k.Close()
+		return nil, err
+	}
+	return dev, nil
 }

@@ -21,6 +21,10 @@ import (
 // cannot be shared. Link-local ones are not: if their interface is made anew, the socket
 // that reserves the port has to go there, and the others of its group could not.
 func (l *Link) leaseSlot(addrs []netip.Addr, _ []int) ([]int, error) {
+	if l.opts.Exclusive {
+		l.alone = errors.New("the link was opened for itself")
+		return nil, nil
+	}
 	if slices.ContainsFunc(addrs, netip.Addr.IsLinkLocalUnicast) {
 		l.alone = errors.New("link-local addresses are not shared on this link")
 		return nil, nil

@@ -155,3 +155,27 @@ func TestAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, l.Capabilities().Alone, "too many open files")
 }
+
+// A link of its own gets the packets for any queue pair, and nobody else gets its address.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+	n := linktest.NewNet(t, 1500)
+	a := openPacket(nil).In(t, n.A, n.A4)
+	defer a.Close()
+	b := openPacket(func(o *packet.Options) { o.Exclusive = true }).In(t, n.B, n.B4)
+	defer b.Close()
+	require.NotEmpty(t, b.Capabilities().Alone)
+	path := linktest.NewPath(a, b)
+	linktest.Reaches(t, a, b, path) // resolves the neighbour
+	r := rand.New(rand.NewPCG(4, 4))
+	var out []transport.TxPacket
+	for i := range 200 { // over all slots
+		out = append(out, to(linktest.Packet(r, path, i), ib.QPN(i)<<16|0xabcd))
+	}
+	linktest.SendAll(t, a, out)
+	linktest.Await(t, b, out)
+	n.B.Do(func() {
+		_, err := packet.Open(packet.Options{Addrs: []netip.Addr{n.B4}})
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+	})
+}

@@ -1,0 +1,63 @@
+package drill
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/linktest"
+	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// shortDrills is the share of the drills in the short tests: they mostly wait for nothing to come.
+const shortDrills = 8
+
+// All drills, those of RDMA-CM too, with the drill's own end on a link that goes around UDP: this module's device on
+// the udp link is in another namespace, behind a cable.
+func TestOnLinks(t *testing.T) {
+	for _, name := range []string{"packet", "xdp"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := linktest.NewNet(t, 9000)
+			stranger := netip.AddrFrom4([4]byte{10, 99, 0, 77})
+			n.A.Run("ip", "addr", "add", stranger.String()+"/32", "dev", linktest.Device)
+			n.B.Run("ip", "route", "add", stranger.String()+"/32", "dev", linktest.Device)
+			var dev *verbs.Device
+			n.B.Do(func() {
+				addrs := []netip.Addr{n.B4, n.B6}
+				l, err := udp.Open(addrs, udp.Options{DisableGSO: true})
+				require.NoError(t, err)
+				dev, err = verbs.Open(verbs.Config{Addrs: addrs, Link: l})
+				require.NoError(t, err)
+			})
+			p := peer.GoroceOn(dev, peer.GorocePlace{Addr4: n.B4, Addr6: n.B6, Link: "udp"})
+			target, err := NewPeer(PeerConfig{
+				Name: name, Profile: Goroce, Peer: p,
+				Local:    map[peer.Family]netip.Addr{peer.V4: n.A4, peer.V6: n.A6},
+				Stranger: map[peer.Family]netip.Addr{peer.V4: stranger},
+				Link:     func(addrs []netip.Addr) (link.Link, error) { return peer.OpenBareLink(name, addrs) },
+				Place: func(f func() error) (err error) {
+					n.A.Do(func() { err = f() })
+					return err
+				},
+				Listen: func(typ peer.Type) (int, func() error, error) { return background(dev, n.B4, typ) },
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() {
+				require.NoError(t, target.Close())
+				require.NoError(t, dev.Close())
+			})
+			for i, d := range List() {
+				if testing.Short() && i%shortDrills != 0 {
+					continue
+				}
+				r := Run(t.Context(), d, target, Options{Profile: Goroce})
+				require.Contains(t, []Verdict{Pass, Deviates}, r.Verdict, "%v\n%s", r, r.Ladder)
+			}
+		})
+	}
+}
