@@ -154,12 +154,13 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 				}
 			}
 			tr := e.Wire.Trace(c.between())
-			first := c.psn
+			first, before := c.psn, p.overflows()
 			err = c.transfer(t.op, size)
 			tr.Stop()
 			if err == nil {
 				return false, nil
 			}
+			err = p.excuseOverflow(err, t.typ, before)
 			defer func() {
 				c.close()
 				c = nil

@@ -60,6 +60,9 @@ func (p *Goroce) Close() error { return p.dev.Close() }
 // Device is the device itself, for what Peer has no words for.
 func (p *Goroce) Device() *verbs.Device { return p.dev }
 
+// Overflows counts the packets that the kernel dropped because the link had no room for them.
+func (p *Goroce) Overflows() uint64 { return p.dev.LinkStats().RxOverflow }
+
 // Name is "goroce".
 func (p *Goroce) Name() string { return p.name }
 
