@@ -75,7 +75,7 @@ func (p *player) expect(s *step) error {
 		switch {
 		case why == "":
 			p.matched(s)
-			p.mark = d.At
+			p.mark = d.At - d.Late // so that "after" is not too strict
 			if !s.many {
 				return nil
 			}

@@ -3,6 +3,7 @@ package drill
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 )
 
 // shortDrills is the share of the drills in the short tests: they mostly wait for nothing to come.
@@ -60,4 +62,41 @@ func TestOnLinks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowLink hands up one packet, long after it has said that there is nothing.
+type slowLink struct {
+	link.Link
+	calls int
+}
+
+func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
+	l.calls++
+	if l.calls != 2 {
+		return 0, nil
+	}
+	batch[0].Data = []byte{1}
+	return 1, nil
+}
+
+func (l *slowLink) Wait(int64) error {
+	if l.calls == 1 {
+		return nil
+	}
+	return link.ErrClosed
+}
+
+// A link has no time stamps: a packet may have come at any time since there was none.
+func TestLinkIsLate(t *testing.T) {
+	got, fail := make(chan Datagram, 1), make(chan error, 1)
+	var clock time.Duration
+	now := func() time.Duration {
+		clock += time.Second
+		return clock
+	}
+	<-newLinkEnd(new(slowLink), now, got, fail).done
+	require.ErrorIs(t, <-fail, link.ErrClosed)
+	d := <-got
+	require.Equal(t, 4*time.Second, d.At)
+	require.Equal(t, 3*time.Second, d.Late, "since the first look")
 }

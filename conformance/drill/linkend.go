@@ -83,10 +83,16 @@ func (e *linkEnd) path(d Datagram) *transport.Path {
 func (e *linkEnd) receive() {
 	defer close(e.done)
 	batch := make([]transport.RxPacket, linkBatch)
+	var empty time.Duration // when there was nothing last
 	for !e.stop.Load() {
+		asked := e.now()
 		n, err := e.l.Recv(batch)
+		if n == 0 {
+			empty = asked
+		}
+		now := e.now()
 		for _, p := range batch[:n] {
-			d := Datagram{At: e.now(), Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""), SrcPort: p.SrcPort, TOS: p.TrafficClass, Payload: append([]byte(nil), p.Data...)}
+			d := Datagram{At: now, Late: now - empty, Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""), SrcPort: p.SrcPort, TOS: p.TrafficClass, Payload: append([]byte(nil), p.Data...)}
 			select {
 			case e.got <- d:
 			default: // as a network does

@@ -54,6 +54,7 @@ type Bench interface {
 // Datagram is a UDP datagram to or from port 4791.
 type Datagram struct {
 	At       time.Duration // when it was received or sent
+	Late     time.Duration // At may be that much too late: there was no time stamp
 	Src, Dst netip.Addr
 	SrcPort  uint16
 	TOS      uint8 // or traffic class
