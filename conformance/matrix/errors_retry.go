@@ -3,11 +3,13 @@ package matrix
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
 )
 
 // Losses and lacking receive requests, up to the limits of retries and beyond.
@@ -22,7 +24,10 @@ func patient(p *params) { p.timeout = patientTimeout }
 // rnrNAKs counts the RNR NAKs that came back.
 func (x *trial) rnrNAKs() *wire.Rule {
 	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true, Opcodes: []uint8{wire.OpAcknowledge},
-		Func: func(p *wire.Packet) bool { s, ok := p.Syndrome(); return ok && s&synKind == 0x20 }}
+		Func: func(p *wire.Packet) bool {
+			s, ok := p.Syndrome()
+			return ok && ib.Syndrome(s).Kind() == ib.SyndromeRNR
+		}}
 	return x.rule(&wire.Rule{Match: m, Kind: wire.Observe, Times: -1})
 }
 
@@ -35,10 +40,28 @@ func rnrExceeded(x *trial) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if naks.Hits() != shortRetry+1 {
-		return "", fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries", naks.Hits(), shortRetry)
+	if err := rightRNRNAKs(naks.Hits(), x.probes()); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%v after %d RNR NAKs", wc.Status, naks.Hits()), nil
+}
+
+// rightRNRNAKs checks how many RNR NAKs a SEND has drawn until its requester gave up. A probe that went before the
+// first NAK came draws one more, which the requester takes for what it is.
+func rightRNRNAKs(naks, probes int) error {
+	if naks < shortRetry+1 || naks > shortRetry+1+probes {
+		return fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries, and at most %d for probes", naks, shortRetry, probes)
+	}
+	return nil
+}
+
+// probes is how many packets the requester may send again before an answer to anything new, beside what its
+// retries allow.
+func (x *trial) probes() int {
+	if isGoroce(x.req.p) {
+		return lossProbes
+	}
+	return 0
 }
 
 func rnrNotExceeded(x *trial) (string, error) {
@@ -68,6 +91,7 @@ func rnrNotExceeded(x *trial) (string, error) {
 // exceeded loses the same packet for ever.
 func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 	return func(x *trial) (string, error) {
+		target := x.loss(at, faultSize)
 		m := x.target(at, faultSize)
 		m.AnyPSN = at == ack // whatever a duplicate is answered with
 		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
@@ -86,22 +110,34 @@ func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 		if lost.Hits() == 0 {
 			return "", errors.New("nothing was lost")
 		}
-		// Where responses are lost the requests are counted: a responder in a guest that
-		// stalls may answer late, or two at once.
-		sent := lost.Hits()
-		if at == ack || op == peer.OpRead {
-			sent = x.transmissions(op)
+		// The requests are counted, since a responder in a guest that stalls may answer late, or
+		// two at once.
+		sent, err := x.transmissions(op, target)
+		if err != nil {
+			return "", err
 		}
 		if sent < shortRetry+1 {
 			return "", fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry)
 		}
 		if isGoroce(x.req.p) {
-			if err := patientEnough(x.tr.Events(), x.rsp.p.Addr(x.family), took, at == reqLast || at == ack); err != nil {
+			if err := x.patientEnough(took, at == reqLast || at == ack); err != nil {
 				return "", err
 			}
 		}
 		return fmt.Sprintf("%v after %d transmissions, %d ms", wc.Status, sent, took.Milliseconds()), nil
 	}
+}
+
+// transmissions is how often the request was sent that a loss is of, or of which it is a response.
+func (x *trial) transmissions(op peer.Opcode, l analyse.Loss) (int, error) {
+	r, err := x.repair(l)
+	if err != nil {
+		return 0, err
+	}
+	if op == peer.OpRead {
+		return 1 + len(r.Asked) + r.MoreAsked, nil
+	}
+	return r.Times, nil
 }
 
 // tenseTime is the ACK timeout of tenseTimeout.
@@ -114,25 +150,22 @@ const lossProbes = 2
 // patientEnough checks that a requester whose retries ran out, which took some time, has not
 // gone on for longer than it should, nor, if it was its timer that ran out, given up too soon.
 // What a slow responder does to the numbers is allowed for: progress gives all retries back.
-func patientEnough(events []wire.Event, responder netip.Addr, took time.Duration, byTimer bool) error {
+func (x *trial) patientEnough(took time.Duration, byTimer bool) error {
+	if err := tooSoon(took, byTimer); err != nil {
+		return err
+	}
+	r, err := x.analysed(x.v, atRequester, analyse.Conduct{}, 1+shortRetry+lossProbes)
+	if err != nil {
+		return err
+	}
+	r.Breaches = slices.DeleteFunc(r.Breaches, func(b analyse.Breach) bool { return b.Rule != analyse.RuleTries })
+	return breaches(x.req.p.Name(), r)
+}
+
+// tooSoon refuses a requester that gave up before its timer can have run out so often.
+func tooSoon(took time.Duration, byTimer bool) error {
 	if least := (shortRetry + 1) * tenseTime; byTimer && took < least {
 		return fmt.Errorf("gave up after %v, and %d timeouts take %v", took, shortRetry+1, least)
-	}
-	sent := map[uint32]int{}
-	begun, newest := false, uint32(0)
-	for _, e := range events {
-		p := e.Pkt
-		if p.Dst == responder {
-			sent[p.PSN]++
-			if sent[p.PSN] > 1+shortRetry+lossProbes {
-				return fmt.Errorf("PSN %#x was sent %d times without progress, want 1, %d retries and at most %d probes", p.PSN, sent[p.PSN], shortRetry, lossProbes)
-			}
-			continue
-		}
-		if e.Delivered() && (!begun || psnDiff(p.PSN, newest) > 0) {
-			begun, newest = true, p.PSN
-			clear(sent)
-		}
 	}
 	return nil
 }
@@ -153,71 +186,99 @@ func notExceeded(op peer.Opcode, at position, times int) func(x *trial) (string,
 
 // partialWrite loses a packet in the middle: what lies before it must not be sent again.
 func partialWrite(x *trial) (string, error) {
-	target := x.target(reqMiddle, faultSize)
-	lost := x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
+	lost, loss := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Drop}), x.loss(reqMiddle, faultSize)
 	if err := x.transfer(peer.OpWrite, faultSize); err != nil {
 		return "", err
 	}
 	if lost.Hits() != 1 {
 		return "", errors.New("nothing was lost")
 	}
-	return "resent from the lost packet on", onlyFrom(target.PSN, x.requests())
+	r, err := x.repair(loss)
+	if err != nil {
+		return "", err
+	}
+	return "resent from the lost packet on", onlyFrom(r)
 }
 
 // onlyFrom checks that the packet which was lost was sent again, and none before it, but for
 // probes.
-func onlyFrom(lost uint32, requests []*wire.Packet) error {
-	count := map[uint32]int{}
-	early := 0
-	for _, p := range requests {
-		count[p.PSN]++
-		if psnDiff(p.PSN, lost) < 0 && count[p.PSN] > 1 {
-			early++
-		}
+func onlyFrom(r *analyse.Repair) error {
+	if r.Before > lossProbes {
+		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes", r.Before, uint32(r.Loss.PSN), lossProbes)
 	}
-	if early > lossProbes {
-		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes", early, lost, lossProbes)
-	}
-	if n := count[lost]; n < 2 || n > 2+lossProbes {
-		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more", lost, n, lossProbes)
+	if n := r.Times; n < 2 || n > 2+lossProbes {
+		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more", uint32(r.Loss.PSN), n, lossProbes)
 	}
 	return nil
 }
 
+// readTries is how many READs lose a response until the requester asks for it: before that it may have asked again for
+// all of them, since they were slow to come, and then has what it lacked.
+const readTries = 3
+
 // partialRead loses a response: the request is issued again for the missing range.
 func partialRead(x *trial) (string, error) {
-	target := x.target(rspMiddle, faultSize)
-	lost := x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
-	if err := x.transfer(peer.OpRead, faultSize); err != nil {
-		return "", err
-	}
-	if lost.Hits() != 1 {
-		return "", errors.New("nothing was lost")
-	}
-	req := x.requests()
-	second, err := askedAgain(target.PSN, req)
-	if err != nil {
-		return "", err
-	}
-	b := second.Body()
-	n := int(b[12])<<24 | int(b[13])<<16 | int(b[14])<<8 | int(b[15])
-	done := psnDiff(target.PSN, req[0].PSN) * faultMTU
-	if n != faultSize-done {
-		return "", fmt.Errorf("the second request is for %d bytes, want the missing %d", n, faultSize-done)
-	}
-	return fmt.Sprintf("asked again for the last %d bytes", n), nil
-}
-
-// askedAgain returns the request for what was lost, which is the second one, but for probes: where
-// the responses come late, the requester asks for those before, too.
-func askedAgain(lost uint32, requests []*wire.Packet) (*wire.Packet, error) {
-	for i, p := range requests[min(1, len(requests)):] {
-		switch {
-		case p.Opcode == wire.OpReadRequest && p.PSN == lost:
-			return p, nil
-		case p.Opcode != wire.OpReadRequest || psnDiff(p.PSN, lost) > 0 || i >= lossProbes:
-			return nil, fmt.Errorf("request %d is %v, want a READ request with PSN %#x", i+2, p, lost)
+	late := 0
+	for range readTries {
+		lost, loss := x.rule(&wire.Rule{Match: x.target(rspMiddle, faultSize), Kind: wire.Drop}), x.loss(rspMiddle, faultSize)
+		if err := x.transfer(peer.OpRead, faultSize); err != nil {
+			return "", err
+		}
+		if lost.Hits() != 1 {
+			return "", errors.New("nothing was lost")
+		}
+		r, err := x.repair(loss)
+		if err != nil {
+			return "", err
+		}
+		missing := faultSize - loss.PSN.Diff(loss.Request)*faultMTU
+		switch how, err := askedAgain(r, missing); {
+		case err != nil:
+			return "", err
+		case how == forTheRest:
+			return fmt.Sprintf("asked again for the last %d bytes", missing), nil
+		case how == forAll:
+			late++
 		}
 	}
-	return nil, fmt.Errorf("%d READ requests, and none for PSN %#x", len(requests), lost)
+	if late > 0 {
+		return "", fmt.Errorf("a response was missed, and the requester asked for all of them: %d of %d times", late, readTries)
+	}
+	return "probes had asked again for all responses before the missing one was missed", nil
+}
+
+// asking is how a requester came by a response that was lost.
+type asking int
+
+const (
+	forTheRest asking = iota // it asked for that and what is behind it
+	before                   // it had asked again for all, before it could know
+	forAll                   // it asked for all
+)
+
+// askedAgain tells how a requester has asked for a lost response, behind which and with which so many bytes were
+// missing. As long as responses do not come it may ask again for all, as probes do.
+func askedAgain(r *analyse.Repair, missing int) (asking, error) {
+	how := before
+	for _, a := range r.Asked {
+		switch {
+		case a.PSN.Diff(r.Loss.PSN) > 0:
+			return 0, fmt.Errorf("a READ request is for PSN %#x, and %#x is missing", uint32(a.PSN), uint32(r.Loss.PSN))
+		case r.ShownNs != 0 && a.AtNs >= r.ShownNs:
+			how = forAll
+		}
+	}
+	if r.Before > lossProbes {
+		return 0, fmt.Errorf("%d READ requests for what is before PSN %#x, want %d probes at most", r.Before, uint32(r.Loss.PSN), lossProbes)
+	}
+	a, ok := r.For()
+	switch {
+	case ok && int(a.Bytes) != missing:
+		return 0, fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, missing)
+	case ok:
+		return forTheRest, nil
+	case len(r.Asked) == 0 || r.Times == 0:
+		return 0, fmt.Errorf("%d READ requests, and none for PSN %#x", 1+len(r.Asked), uint32(r.Loss.PSN))
+	}
+	return how, nil
 }

@@ -2,59 +2,96 @@ package matrix
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/pcap"
 )
 
-func TestPatientEnough(t *testing.T) {
-	us, guest := addrs[0], addrs[1]
-	request := func(psn uint32) wire.Event { return wire.Event{Pkt: &wire.Packet{Src: us, Dst: guest, PSN: psn}} }
-	answer := func(psn uint32, fate string) wire.Event {
-		return wire.Event{Pkt: &wire.Packet{Src: guest, Dst: us, PSN: psn, Opcode: wire.OpAcknowledge}, Fate: fate}
+// A requester that asks and a responder with eight responses, or requests of eight packets, PSN 0xfffffe to 5: the
+// analyser's answers about the fifth, 2.
+const (
+	firstOf, lostOf = 0xfffffe, 2
+	missingBytes    = faultSize - 4*faultMTU
+)
+
+// repaired is what the analyser says of packets in order.
+func repaired(response bool, all ...pcap.Packet) *analyse.Repair {
+	end := func(i int, qpn ib.QPN) analyse.Endpoint {
+		return analyse.Endpoint{Addr: addrs[i], QPN: qpn, Known: true}
 	}
-	times := func(n int, e wire.Event) (out []wire.Event) {
-		for range n {
-			out = append(out, e)
+	l := analyse.Loss{Requester: end(0, toUs), Responder: end(1, toGuest), PSN: lostOf, Response: response, Request: firstOf}
+	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Losses: []analyse.Loss{l}}})
+	for i := range all {
+		all[i].Frame, all[i].AtNs = i+1, int64(i+1)*int64(ms)
+		a.Add(&all[i])
+	}
+	return a.Report().Repairs[0]
+}
+
+func ask(psn uint32, n uint32) pcap.Packet {
+	p := packetAt(addrs[0], 0, ib.RCReadRequest, toGuest, psn)
+	p.RETH.Len = n
+	return p
+}
+
+// responses are those to a READ, but for one.
+func responses(from, to, but uint32) (all []pcap.Packet) {
+	for psn := from; psn != to; psn = (psn + 1) & psnMask {
+		if psn != but {
+			all = append(all, packetAt(addrs[1], 0, ib.RCReadRespMiddle, toUs, psn))
+		}
+	}
+	return all
+}
+
+func TestAskedAgain(t *testing.T) {
+	all, rest := ask(firstOf, faultSize), ask(lostOf, missingBytes)
+	first := responses(firstOf, 6, lostOf) // without the one that was lost
+	const none = 1000
+	after := responses(lostOf, 6, none)
+	steps := func(parts ...any) (out []pcap.Packet) {
+		for _, p := range parts {
+			switch p := p.(type) {
+			case pcap.Packet:
+				out = append(out, p)
+			case []pcap.Packet:
+				out = append(out, p...)
+			}
 		}
 		return out
 	}
-	const enough = (shortRetry + 1) * tenseTime
-	const most = 1 + shortRetry + lossProbes
 	for name, c := range map[string]struct {
-		events []wire.Event
-		took   time.Duration
-		timer  bool
-		want   string
+		packets []pcap.Packet
+		how     asking
+		want    string
 	}{
-		"as often as it may":     {times(most, request(7)), enough, true, ""},
-		"once too often":         {times(most+1, request(7)), enough, true, "sent 6 times"},
-		"too soon":               {times(shortRetry+1, request(7)), enough - 1, true, "gave up after"},
-		"a NAK is sooner":        {times(shortRetry+1, request(7)), time.Millisecond, false, ""},
-		"progress gives it back": {append(append(times(2, request(7)), answer(6, "")), times(most, request(7))...), enough, true, ""},
-		"a lost answer does not": {append(append(times(2, request(7)), answer(6, "drop")), times(most-1, request(7))...), enough, true, "sent 6 times"},
-		"nor does an old one":    {append(append([]wire.Event{answer(6, "")}, times(2, request(7))...), append([]wire.Event{answer(6, "")}, times(most-1, request(7))...)...), enough, true, "sent 6 times"},
-		"across the PSNs' wrap":  {append(append([]wire.Event{answer(psnMask, "")}, times(2, request(0))...), append([]wire.Event{answer(0, "")}, times(3, request(1))...)...), enough, true, ""},
+		"for the rest":           {steps(all, first, rest, after), forTheRest, ""},
+		"twice for the rest":     {steps(all, first, rest, rest, after), forTheRest, ""},
+		"a probe before":         {steps(all, all, first, rest, after), forTheRest, ""},
+		"a probe in the middle":  {steps(all, responses(firstOf, 1, none), ask(1, missingBytes+faultMTU), responses(1, 6, lostOf), rest, after), forTheRest, ""},
+		"probes, and progress":   {steps(all, all, all, responses(firstOf, 0, none), ask(0, 1), ask(0, 1), responses(0, 6, lostOf), rest, after), forTheRest, ""},
+		"a probe has the answer": {steps(all, all, first, responses(firstOf, 6, none)), before, ""}, // seen on a busy machine
+		"for all":                {steps(all, first, all, responses(firstOf, 6, none)), forAll, ""},
+		"the next READ":          {steps(all, first, rest, after, ask(6, faultSize)), forTheRest, ""},
+		"three probes":           {steps(all, all, all, all, first, rest, after), 0, "3 READ requests for what is before"},
+		"for less":               {steps(all, first, ask(lostOf+1, missingBytes-faultMTU), rest, after), 0, "is for PSN 0x3"},
+		"for too few bytes":      {steps(all, first, ask(lostOf, missingBytes-1), after), 0, "want the missing"},
+		"for nothing":            {steps(all, first), 0, "1 READ requests, and none for PSN 0x2"},
+		"nothing":                {nil, 0, "none for PSN 0x2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := patientEnough(c.events, guest, c.took, c.timer)
-			if c.want == "" {
-				require.NoError(t, err)
+			how, err := askedAgain(repaired(true, c.packets...), missingBytes)
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
 				return
 			}
-			require.ErrorContains(t, err, c.want)
+			require.NoError(t, err)
+			require.Equal(t, c.how, how)
 		})
 	}
-}
-
-// packetsOf are packets with the PSNs, of an opcode.
-func packetsOf(op uint8, psns ...uint32) (out []*wire.Packet) {
-	for _, psn := range psns {
-		out = append(out, &wire.Packet{Opcode: op, PSN: psn})
-	}
-	return out
 }
 
 func TestOnlyFrom(t *testing.T) {
@@ -62,13 +99,25 @@ func TestOnlyFrom(t *testing.T) {
 		sent []uint32
 		want string
 	}{
-		"from the lost one on": {[]uint32{1, 2, 3, 4, 3, 4}, ""},
-		"with probes":          {[]uint32{1, 2, 3, 4, 4, 1, 3, 4}, ""},
-		"never":                {[]uint32{1, 2, 3, 4}, "sent 1 times"},
-		"for ever":             {[]uint32{1, 2, 3, 4, 3, 3, 3, 3}, "sent 5 times"},
+		"from the lost one on": {[]uint32{0, 1, 2, 3, 4, 2, 3, 4}, ""},
+		"with probes":          {[]uint32{0, 1, 2, 3, 4, 4, 0, 2, 3, 4}, ""},
+		"with many, in time":   {[]uint32{0, 1, 2, 3, 4, 0, 0, answered | 0, 1, 1, answered | 1, 2, 3, 4}, ""},
+		"too many":             {[]uint32{0, 1, 2, 3, 4, 0, 0, answered | 0xffffff, 0, 2, 3, 4}, "3 packets before"},
+		"never":                {[]uint32{0, 1, 2, 3, 4}, "sent 1 times"},
+		"for ever":             {[]uint32{0, 1, 2, 3, 4, 2, 2, 2, 2}, "sent 5 times"},
+		"from the first on":    {[]uint32{0xffffff, 0, 1, 2, 3, 4, 0xffffff, 0, 1, 2, 3, 4}, "3 packets before"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := onlyFrom(3, packetsOf(0, c.sent...))
+			// An answer to what came before all is there first.
+			all := said(addrs[1], toUs, 0xffffff, 0, true)
+			for _, psn := range c.sent {
+				if psn&answered != 0 {
+					all = append(all, said(addrs[1], toUs, psn&psnMask, 0, true)...)
+				} else {
+					all = append(all, sent(addrs[0], toGuest, psn, 0)...)
+				}
+			}
+			err := onlyFrom(repaired(false, all...))
 			if c.want == "" {
 				require.NoError(t, err)
 				return
@@ -76,31 +125,23 @@ func TestOnlyFrom(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	require.ErrorContains(t, onlyFrom(5, packetsOf(0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6)), "4 packets before")
 }
 
-func TestAskedAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		sent []uint32
-		want string
-	}{
-		"at once":     {[]uint32{0, 4}, ""},
-		"after one":   {[]uint32{0, 1, 4, 4}, ""},
-		"after three": {[]uint32{0, 1, 2, 3, 4}, "request 4 is"},
-		"too little":  {[]uint32{0, 5, 4}, "request 2 is"},
-		"not at all":  {[]uint32{0}, "none for PSN 0x4"},
-		"nothing":     {nil, "0 READ requests"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, err := askedAgain(4, packetsOf(wire.OpReadRequest, c.sent...))
-			if c.want == "" {
-				require.NoError(t, err)
-				require.EqualValues(t, 4, p.PSN)
-				return
-			}
-			require.ErrorContains(t, err, c.want)
-		})
+// answered marks a PSN that the responder acknowledges.
+const answered = 1 << 24
+
+func TestRNRNAKs(t *testing.T) {
+	for _, c := range []struct {
+		naks, probes int
+		right        bool
+	}{{3, 0, true}, {2, 0, false}, {4, 0, false}, {3, 2, true}, {5, 2, true}, {6, 2, false}, {2, 2, false}} {
+		require.Equal(t, c.right, rightRNRNAKs(c.naks, c.probes) == nil, c)
 	}
-	_, err := askedAgain(4, append(packetsOf(wire.OpReadRequest, 0), packetsOf(0, 4)...))
-	require.Error(t, err, "no READ request")
+}
+
+func TestTooSoon(t *testing.T) {
+	const least = (shortRetry + 1) * tenseTime
+	require.NoError(t, tooSoon(least, true))
+	require.ErrorContains(t, tooSoon(least-1, true), "gave up after")
+	require.NoError(t, tooSoon(ms, false), "a NAK is sooner")
 }

@@ -1,13 +1,15 @@
 package matrix
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
 )
 
 // position says which packet of an operation a fault hits.
@@ -162,7 +164,7 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	took = time.Since(begin)
 	e.Wire.Remove(rule)
 	if isRXE(p.req.p) && rxeForgetsVA(t.op, at, ft) {
-		return took, c.forgotVA(match, err, tr)
+		return took, c.forgotVA(match, err, tr, v)
 	}
 	if isRXE(p.rsp.p) && rxeForgetsFlush(t.op, at, ft) {
 		if err == nil || !strings.Contains(err.Error(), peer.RetryExcErr.String()) {
@@ -210,25 +212,21 @@ func rxeForgetsFlush(op peer.Opcode, at position, ft fault) bool {
 
 // forgotVA checks that the repeated request did have address 0, and that it was refused:
 // nothing else is right, because to the responder it is a request for address 0.
-func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace) error {
-	for _, e := range tr.Events() {
-		p := e.Pkt
-		if p.Dst != m.Dst || p.PSN != m.PSN || !e.Delivered() || e.Fate != "" {
-			continue
-		}
-		reth := p.Body()
-		if p.Opcode == wire.OpFlush {
-			reth = reth[4:] // behind the FETH
-		}
-		if !bytes.Equal(reth[:8], make([]byte, 8)) {
-			return fmt.Errorf("the repeated request has an address; this kernel is better than the note about it\n%s", tr.Tail(20))
-		}
-		if got == nil || !strings.Contains(got.Error(), peer.RemAccessErr.String()) {
-			return fmt.Errorf("a request for address 0 ended with %v, want %v\n%s", got, peer.RemAccessErr, tr.Tail(20))
-		}
-		return nil
+func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace, v *wire.Views) error {
+	r, err := c.analysed(v, atRequester, analyse.Conduct{Losses: []analyse.Loss{{Requester: c.ends()[0], Responder: c.ends()[1], PSN: ib.PSN(m.PSN)}}})
+	switch {
+	case err != nil:
+		return err
+	case r.Repairs[0].Times < 2:
+		return fmt.Errorf("the request was not repeated\n%s", tr.Tail(20))
+	case !slices.ContainsFunc(r.Breaches, func(b analyse.Breach) bool {
+		return b.Rule == analyse.RuleAgain && strings.Contains(b.Text, "for address 0x0,")
+	}):
+		return fmt.Errorf("the repeated request has an address; this kernel is better than the note about it\n%s", tr.Tail(20))
+	case got == nil || !strings.Contains(got.Error(), peer.RemAccessErr.String()):
+		return fmt.Errorf("a request for address 0 ended with %v, want %v\n%s", got, peer.RemAccessErr, tr.Tail(20))
 	}
-	return fmt.Errorf("the request was not repeated\n%s", tr.Tail(20))
+	return nil
 }
 
 // unreliable makes the rows that lose a packet of a UC message: the message is gone as a whole, and the next

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/roce/analyse"
 )
 
 // How a peer reacts, measured on the wire (after Lumina, SIGCOMM 2023). What the specification says is judged; times are
@@ -94,67 +95,51 @@ func (e *Env) oneMicro(p *pair, b micro, m measured) error {
 		return err
 	}
 	defer c.close()
-	x := &trial{conn: c, tr: e.Wire.Trace(c.between())}
-	defer x.tr.Stop()
-	defer func() { e.Wire.Remove(x.rules...) }()
+	x := watched(c)
+	defer x.end()
 	if err = b.run(x, m); err != nil && !errors.Is(err, errNotMeasured) {
 		return c.excuse(fmt.Errorf("%w\n%s", err, x.tr.Tail(60)), x.tr)
 	}
 	return err
 }
 
-// toResponder reports whether a packet is one of the requester's.
-func (x *trial) toResponder(p *wire.Packet) bool {
-	return p.Dst == x.rsp.p.Addr(x.family) && p.QPN == x.sq.QPN()
-}
-
-// synSeqNAK is the AETH syndrome of a sequence NAK.
-const synSeqNAK = 0x60
-
-// isSeqNAK reports whether a packet is a sequence NAK.
-func isSeqNAK(p *wire.Packet) bool {
-	s, ok := p.Syndrome()
-	return ok && p.IsAck() && s == synSeqNAK
+// lose does an operation some times and loses a packet at a position each time. It returns how the losses were mended.
+func (x *trial) lose(op peer.Opcode, at position) ([]*analyse.Repair, error) {
+	var losses []analyse.Loss
+	for range microTimes {
+		losses = append(losses, x.loss(at, faultSize))
+		x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop})
+		if err := x.transfer(op, faultSize); err != nil {
+			return nil, err
+		}
+	}
+	r, err := x.analysed(x.v, atRequester, analyse.Conduct{Losses: losses})
+	if err != nil {
+		return nil, err
+	}
+	return r.Repairs, x.checkConduct(x.v) // a NAK is for what is missing, among others
 }
 
 // nakLatency loses a packet in the middle, and measures how long the responder takes for the NAK from the packet behind
 // the gap on, and the requester from the NAK on until it sends the missing packet.
 func nakLatency(op peer.Opcode) func(x *trial, m measured) error {
 	return func(x *trial, m measured) error {
+		repairs, err := x.lose(op, reqMiddle)
+		if err != nil {
+			return err
+		}
 		var made, reacted []time.Duration
-		for range microTimes {
-			target := x.target(reqMiddle, faultSize)
-			x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
-			begin := len(x.tr.Events())
-			if err := x.transfer(op, faultSize); err != nil {
-				return err
-			}
-			var gap, nak time.Duration
-			naks := 0
-			for _, e := range x.tr.Events()[begin:] {
-				switch p := e.Pkt; {
-				case x.toResponder(p) && psnDiff(p.PSN, target.PSN) > 0 && e.Delivered() && gap == 0:
-					gap = e.At
-				case !x.toResponder(p) && isSeqNAK(p):
-					if naks++; p.PSN != target.PSN {
-						return fmt.Errorf("the NAK is for PSN %#x, and %#x is missing", p.PSN, target.PSN)
-					}
-					if naks == 1 {
-						nak = e.At
-					}
-				case x.toResponder(p) && p.PSN == target.PSN && nak != 0 && len(reacted) < len(made)+1:
-					reacted = append(reacted, e.At-nak)
-				}
-			}
-			if naks == 0 {
+		for _, r := range repairs {
+			switch {
+			case r.NAKs == 0:
 				// A requester that sends again on suspicion may have been faster.
 				continue
+			case r.NAKs > 1 && !isGoroce(x.rsp.p): // which repeats it after a while: see gap.mayNAK
+				return fmt.Errorf("%d NAKs for one gap", r.NAKs)
 			}
-			if naks > 1 && !isGoroce(x.rsp.p) { // which repeats it after a while: see gap.mayNAK
-				return fmt.Errorf("%d NAKs for one gap", naks)
-			}
-			if gap != 0 {
-				made = append(made, nak-gap)
+			made = append(made, time.Duration(r.NAKNs-r.ShownNs))
+			if r.ResentNs != 0 {
+				reacted = append(reacted, time.Duration(r.ResentNs-r.NAKNs))
 			}
 		}
 		if len(made) == 0 {
@@ -169,30 +154,20 @@ func nakLatency(op peer.Opcode) func(x *trial, m measured) error {
 // readRecovery loses a response in the middle, and measures how long the requester takes from the response behind the
 // gap on until it asks again.
 func readRecovery(x *trial, m measured) error {
+	repairs, err := x.lose(peer.OpRead, rspMiddle)
+	if err != nil {
+		return err
+	}
 	var times []time.Duration
-	for range microTimes {
-		target := x.target(rspMiddle, faultSize)
-		x.rule(&wire.Rule{Match: target, Kind: wire.Drop})
-		begin := len(x.tr.Events())
-		if err := x.transfer(peer.OpRead, faultSize); err != nil {
-			return err
-		}
-		var gap time.Duration
-		for _, e := range x.tr.Events()[begin:] {
-			switch p := e.Pkt; {
-			case !x.toResponder(p) && psnDiff(p.PSN, target.PSN) > 0 && e.Delivered() && gap == 0:
-				gap = e.At
-			case x.toResponder(p) && gap != 0 && p.Opcode == wire.OpReadRequest:
-				times = append(times, e.At-gap)
-				gap = -1 // the first one counts
-			}
-			if gap < 0 {
-				break
-			}
+	for _, r := range repairs {
+		i := slices.IndexFunc(r.Asked, func(a analyse.Ask) bool { return a.AtNs >= r.ShownNs })
+		if i >= 0 && r.ShownNs != 0 {
+			times = append(times, time.Duration(r.Asked[i].AtNs-r.ShownNs))
 		}
 	}
 	if len(times) == 0 {
-		return errors.New("no READ was asked for again after a gap")
+		// All data has come, so that probes must have asked for it before it was missed.
+		return fmt.Errorf("%w: no READ was asked for again after a gap", errNotMeasured)
 	}
 	m.note("gap_to_request", times)
 	return nil
@@ -200,8 +175,8 @@ func readRecovery(x *trial, m measured) error {
 
 // timeoutSeries loses the last packet for ever, and measures the times between its transmissions.
 func timeoutSeries(x *trial, m measured) error {
-	target := x.target(reqLast, faultSize)
-	x.rule(&wire.Rule{Match: target, Kind: wire.Drop, Times: -1})
+	loss := x.loss(reqLast, faultSize)
+	x.rule(&wire.Rule{Match: x.target(reqLast, faultSize), Kind: wire.Drop, Times: -1})
 	if err := x.recv(2, faultSize); err != nil {
 		return err
 	}
@@ -211,19 +186,17 @@ func timeoutSeries(x *trial, m measured) error {
 	if _, err := x.fails(1, peer.RetryExcErr); err != nil {
 		return err
 	}
-	var at []time.Duration
-	for _, e := range x.tr.Events() {
-		if x.toResponder(e.Pkt) && e.Pkt.PSN == target.PSN {
-			at = append(at, e.At)
-		}
+	r, err := x.repair(loss)
+	if err != nil {
+		return err
 	}
-	m["transmissions"] = float64(len(at))
+	m["transmissions"] = float64(r.Times)
 	m["timeout_ms"] = float64((4096 * time.Nanosecond << microTimeout).Microseconds()) / 1e3
-	for i := 1; i < len(at); i++ {
-		m[fmt.Sprintf("interval%d_ms", i)] = float64((at[i] - at[i-1]).Microseconds()) / 1e3
+	for i := 1; i < len(r.SentNs); i++ {
+		m[fmt.Sprintf("interval%d_ms", i)] = float64((r.SentNs[i]-r.SentNs[i-1])/1e3) / 1e3
 	}
-	if len(at) < shortRetry+1 {
-		return fmt.Errorf("the packet was sent %d times, want 1 and %d retries", len(at), shortRetry)
+	if r.Times < shortRetry+1 {
+		return fmt.Errorf("the packet was sent %d times, want 1 and %d retries", r.Times, shortRetry)
 	}
 	return nil
 }
@@ -237,33 +210,20 @@ func cnpGap(x *trial, m measured) error {
 		return err
 	}
 	m["ce_packets"] = float64(marked.Hits())
-	var last time.Duration
-	gap, n := time.Duration(-1), 0
-	for _, e := range x.tr.Events() {
-		if e.Pkt.Opcode != wire.OpCNP {
-			continue
-		}
-		p := e.Pkt
-		body := p.Body()
-		switch {
-		case !p.BECN:
-			return fmt.Errorf("a CNP without BECN: %v", p)
-		case len(body) != 16 || strings.Trim(string(body), "\x00") != "":
-			return fmt.Errorf("a CNP with %x behind the BTH, want 16 bytes of zero", body)
-		case p.QPN != x.rq.QPN():
-			return fmt.Errorf("a CNP for another queue pair: %v", p)
-		}
-		if n++; n > 1 && (gap < 0 || e.At-last < gap) {
-			gap = e.At - last
-		}
-		last = e.At
+	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
+	if err != nil {
+		return err
 	}
-	m["cnps"] = float64(n)
-	if n > 1 {
-		m["cnp_gap_min_us"] = float64(gap) / 1e3
+	if err := breaches(x.rsp.p.Name(), r); err != nil {
+		return err
 	}
-	if n > marked.Hits() {
-		return fmt.Errorf("%d CNPs for %d marked packets", n, marked.Hits())
+	w := &r.Connections[0].Ways[0]
+	m["cnps"] = float64(w.CNPs)
+	if w.CNPs > 1 {
+		m["cnp_gap_min_us"] = float64(w.CNPGapNs) / 1e3
+	}
+	if w.CNPs > marked.Hits() {
+		return fmt.Errorf("%d CNPs for %d marked packets", w.CNPs, marked.Hits())
 	}
 	return nil
 }
@@ -283,17 +243,13 @@ func ackCoalescing(x *trial, m measured) error {
 	if _, err := await(x.rq.PollSend, n-1, "requester"); err != nil {
 		return err
 	}
-	acks, asked := 0, 0
-	for _, e := range x.tr.Events() {
-		switch p := e.Pkt; {
-		case x.toResponder(p) && p.AckReq:
-			asked++
-		case !x.toResponder(p) && p.IsAck():
-			acks++
-		}
+	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
+	if err != nil {
+		return err
 	}
-	m["messages"], m["acks"], m["acks_asked_for"] = n, float64(acks), float64(asked)
-	if acks == 0 {
+	w := &r.Connections[0].Ways[0]
+	m["messages"], m["acks"], m["acks_asked_for"] = n, float64(w.ACKs), float64(w.ACKReqs)
+	if w.ACKs == 0 {
 		return errors.New("no ACK was seen")
 	}
 	return nil
@@ -313,12 +269,11 @@ func lossCounters(x *trial, m measured) error {
 	if err := x.transfer(peer.OpSend, faultSize); err != nil {
 		return err
 	}
-	naks := 0
-	for _, e := range x.tr.Events() {
-		if !x.toResponder(e.Pkt) && isSeqNAK(e.Pkt) && e.Delivered() {
-			naks++
-		}
+	r, err := x.analysed(x.v, atRequester, analyse.Conduct{})
+	if err != nil {
+		return err
 	}
+	naks := r.Connections[0].Ways[0].Sequence
 	m["naks_seen"] = float64(naks)
 	// The names of rxe and this module, and of ConnectX.
 	for _, c := range []struct {

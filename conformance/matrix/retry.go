@@ -62,7 +62,7 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 		o.starved = busy(o.detail)
 		if len(o.gaveUp) > 0 {
 			var what string
-			what, o.starved = starvation(rec.sightings(), o.gaveUp, between[1], e.refSilent)
+			what, o.starved = starvation(rec.seen.report(), o.gaveUp, between[1], e.refSilent)
 			o.detail = what + "\n" + o.detail
 		}
 		if o.starved {
@@ -116,7 +116,7 @@ func (c *conn) excuse(err error, tr *wire.Trace) error {
 	if !errors.As(err, &s) || s.Status != peer.RetryExcErr {
 		return err
 	}
-	what, starved := starvation(seen(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), c.env.refSilent)
+	what, starved := starvation(delivered(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), c.env.refSilent)
 	if starved {
 		c.env.starvation()
 		return starvedError{err, what}

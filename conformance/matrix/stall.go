@@ -1,8 +1,12 @@
 package matrix
 
 import (
+	"slices"
+
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
 )
 
 // rxeInflight is how many packets rxe has on their way to the device before it waits for
@@ -25,32 +29,20 @@ func (c *conn) stalled(tr *wire.Trace, first uint32, size int) bool {
 	if c.typ != peer.UC && c.typ != peer.RC || !isRXE(c.req.p) || tr.Lost() > 0 {
 		return false
 	}
-	var all []sighting
-	for _, e := range tr.Events() {
-		s, ok := see(e.Pkt, e.At)
-		switch {
-		case e.Fate != "":
-			return false
-		case !ok: // of UC, where there are but requests
-			s = sighting{psn: e.Pkt.PSN, request: true}
-		}
-		all = append(all, s)
+	events := tr.Events()
+	if slices.ContainsFunc(events, func(e wire.Event) bool { return e.Fate != "" }) {
+		return false
 	}
-	return stopped(all, first, c.packets(size), c.typ == peer.RC)
+	return stopped(delivered(events), first, c.packets(size))
 }
 
-// stopped is stalled for what the wire has seen of a message of so many packets.
-func stopped(all []sighting, first uint32, packets int, acknowledged bool) bool {
-	sent, acked := 0, 0
-	for _, s := range all {
-		switch {
-		case s.request && s.psn == (first+uint32(sent))&psnMask:
-			sent++
-		case !s.request && s.confirms:
-			acked = psnDiff(s.psn, first) + 1
-		default:
-			return false
-		}
+// stopped is stalled for what the analyser has seen of a message of so many packets.
+func stopped(seen *analyse.Report, first uint32, packets int) bool {
+	if len(seen.Connections) != 1 || len(seen.Findings) > 0 {
+		return false
 	}
-	return sent > rxeInflight && sent < packets && (!acknowledged || acked == sent)
+	w := &seen.Connections[0].Ways[0] // the first packet was a request
+	sent := w.NextPSN.Diff(w.FirstPSN)
+	return w.FirstPSN == ib.PSN(first) && w.Packets == sent && w.Sequence == 0 && w.RNRNAKs == 0 &&
+		sent > rxeInflight && sent < packets && w.UnackedPSN == w.NextPSN
 }

@@ -4,20 +4,35 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
 )
 
 // What rxe does when it forgets to go on, and what is somebody else's fault.
 func TestStopped(t *testing.T) {
 	const first, packets = psnMask - 3, 128
-	requests := func(from, to int) (all []sighting) {
+	at := 0
+	requests := func(from, to int) (all []pcap.Packet) {
 		for i := from; i < to; i++ {
-			all = append(all, sighting{psn: uint32(first+i) & psnMask, request: true})
+			at++
+			p := packetAt(addrs[1], at, ib.RCWriteMiddle, toUs, uint32(first+i)&psnMask)
+			if i == 0 {
+				p.Opcode = ib.RCWriteFirst
+			} else if i == packets-1 {
+				p.Opcode = ib.RCWriteLast
+			}
+			p.PayloadBytes, p.RETH.Len = 1024, packets*1024
+			all = append(all, p)
 		}
 		return all
 	}
-	ack := func(i int, ok bool) sighting { return sighting{psn: uint32(first+i) & psnMask, confirms: ok} }
+	ack := func(i int, ok bool) pcap.Packet {
+		at++
+		return said(addrs[0], toGuest, uint32(first+i)&psnMask, at, ok)[0]
+	}
 	for name, c := range map[string]struct {
-		all  []sighting
+		all  []pcap.Packet
 		rc   bool
 		want bool
 	}{
@@ -33,6 +48,11 @@ func TestStopped(t *testing.T) {
 		"RC, sent again":           {append(requests(0, 68), append(requests(0, 1), ack(67, true))...), true, false},
 		"RC, all sent":             {append(requests(0, packets), ack(packets-1, true)), true, false},
 	} {
-		require.Equal(t, c.want, stopped(c.all, first, packets, c.rc), name)
+		for i := range c.all {
+			if !c.rc {
+				c.all[i].Opcode |= 0x20 // UC
+			}
+		}
+		require.Equal(t, c.want, stopped(reported(c.all), first, packets), name)
 	}
 }

@@ -9,6 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/pcap"
 )
 
 const ms = time.Millisecond
@@ -21,17 +25,46 @@ const (
 	toUs    = 0x12
 )
 
+// from returns the other one of addrs, to whom it speaks.
+func to(from netip.Addr) netip.Addr {
+	if from == addrs[0] {
+		return addrs[1]
+	}
+	return addrs[0]
+}
+
+func packetAt(from netip.Addr, at int, op ib.Opcode, qpn, psn uint32) pcap.Packet {
+	p := pcap.Packet{AtNs: int64(at) * int64(ms), ICRC: pcap.ICRCRight}
+	p.Flow = ib.Flow{Src: from, Dst: to(from), DstPort: ib.UDPPort}
+	p.Opcode, p.DestQP, p.PSN = op, ib.QPN(qpn), ib.PSN(psn)
+	return p
+}
+
 // sent is a request that one side sent at times in ms.
-func sent(from netip.Addr, qpn, psn uint32, at ...int) (out []sighting) {
+func sent(from netip.Addr, qpn, psn uint32, at ...int) (out []pcap.Packet) {
 	for _, t := range at {
-		out = append(out, sighting{at: time.Duration(t) * ms, src: from, qpn: qpn, psn: psn, request: true})
+		out = append(out, packetAt(from, t, ib.RCWriteOnly, qpn, psn))
 	}
 	return out
 }
 
 // said is a response to it.
-func said(from netip.Addr, qpn, psn uint32, at int, confirms bool) []sighting {
-	return []sighting{{at: time.Duration(at) * ms, src: from, qpn: qpn, psn: psn, confirms: confirms}}
+func said(from netip.Addr, qpn, psn uint32, at int, confirms bool) []pcap.Packet {
+	p := packetAt(from, at, ib.RCAcknowledge, qpn, psn)
+	if p.AETH.Syndrome = ib.ACKNoCredits; !confirms {
+		p.AETH.Syndrome = ib.NAKSequence
+	}
+	return []pcap.Packet{p}
+}
+
+// reported is the analyser's report of packets.
+func reported(all []pcap.Packet) *analyse.Report {
+	a := analyse.New(analyse.Options{Recall: 1000})
+	for i := range all {
+		all[i].Frame = i + 1
+		a.Add(&all[i])
+	}
+	return a.Report()
 }
 
 // speaksAt makes the function that tells when the guest was silent: but for times in ms.
@@ -46,7 +79,7 @@ func TestStarvation(t *testing.T) {
 	ours := sent(us, toGuest, 7, 0, 67, 134, 201, 268, 335, 402, 469)
 	theirs := sent(guest, toUs, 9, 1000, 2000, 3000, 4000)
 	for name, c := range map[string]struct {
-		all    []sighting
+		all    []pcap.Packet
 		gaveUp []netip.Addr
 		silent func(from, to time.Duration) bool
 		want   bool
@@ -54,49 +87,64 @@ func TestStarvation(t *testing.T) {
 	}{
 		"the guest stands still":                     {ours, addrs[:1], speaksAt(), true, "the guest stood still while PSN 0x7 for QP 0x11 was sent 8 times in 469 ms"},
 		"the guest stands still after a while":       {ours, addrs[:1], speaksAt(30), true, "stood still"},
+		"the guest stands still after a probe":       {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]), addrs[:1], speaksAt(2, 30), true, "sent 10 times"},
+		"it speaks between two retries":              {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]), addrs[:1], speaksAt(100), false, "was running"},
 		"the guest wakes up too late":                {ours, addrs[:1], speaksAt(500), true, "stood still"},
 		"the guest serves others":                    {ours, addrs[:1], speaksAt(300), false, "was running"},
 		"the guest is busy sending":                  {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), true, "did not look at what arrived"},
 		"the guest sends again, without an answer":   {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 8, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), false, "was running"},
 		"the guest sends what is new":                {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 10, 150)), addrs[:1], speaksAt(150), false, "was running"},
-		"nothing was sent":                           {nil, addrs[:1], speaksAt(), false, "no request was seen"},
-		"what was sent was not repeated":             {slices.Concat(sent(us, toGuest, 7, 0, 67), sent(us, toGuest, 8, 469)), addrs[:1], speaksAt(), false, "no request was seen"},
+		"nothing was sent":                           {nil, addrs[:1], speaksAt(), false, "no request was seen again"},
+		"what was sent was not repeated":             {slices.Concat(sent(us, toGuest, 7, 0, 67), sent(us, toGuest, 8, 469)), addrs[:1], speaksAt(), false, "no request was seen again"},
 		"goroce does not answer":                     {theirs, addrs[1:], speaksAt(), false, "the guest got no answer while PSN 0x9"},
 		"goroce answers, the guest is deaf":          {slices.Concat(theirs, said(us, toGuest, 9, 1001, true)), addrs[1:], speaksAt(), true, "did not look"},
 		"goroce answers for later ones, too":         {slices.Concat(theirs, said(us, toGuest, 12, 1001, true)), addrs[1:], speaksAt(), true, "did not look"},
 		"goroce answers only at the end":             {slices.Concat(theirs, said(us, toGuest, 9, 4001, true)), addrs[1:], speaksAt(), false, "got no answer"},
 		"goroce answers what was before":             {slices.Concat(theirs, said(us, toGuest, 8, 1001, true)), addrs[1:], speaksAt(), false, "got no answer"},
-		"goroce refuses, or answers damaged":         {slices.Concat(theirs, said(us, toGuest, 9, 1001, false)), addrs[1:], speaksAt(), false, "got no answer"},
+		"goroce refuses":                             {slices.Concat(theirs, said(us, toGuest, 9, 1001, false)), addrs[1:], speaksAt(), false, "got no answer"},
 		"the guest gives up after it stood still":    {slices.Concat(ours, theirs), addrs, speaksAt(), true, "stood still while PSN 0x7"},
 		"goroce gives up after it did not answer":    {slices.Concat(theirs, sent(us, toGuest, 7, 4500, 4600, 4700)), addrs, speaksAt(), false, "the guest got no answer while PSN 0x9"},
 		"the oldest of those repeated counts":        {slices.Concat(sent(us, toGuest, 0xffffff, 0, 67, 134), sent(us, toGuest, 0, 1, 68, 135)), addrs[:1], speaksAt(), true, "PSN 0xffffff"},
 		"what was repeated before, with success, no": {slices.Concat(sent(us, toGuest, 1, 0, 1, 2, 3), ours[1:]), addrs[:1], speaksAt(10), true, "PSN 0x7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			what, starved := starvation(c.all, c.gaveUp, guest, c.silent)
+			what, starved := starvation(reported(c.all), c.gaveUp, guest, c.silent)
 			require.Equal(t, c.want, starved, what)
 			require.Contains(t, what, c.what)
 		})
 	}
 }
 
-// The wire's packets become what starvation looks at.
-func TestSightings(t *testing.T) {
-	request := &wire.Packet{Src: addrs[0], Dst: addrs[1], Opcode: wire.OpWriteOnly, QPN: toGuest, PSN: 5}
-	datagram := &wire.Packet{Src: addrs[0], Dst: addrs[1], Opcode: wire.OpUDSendOnly, QPN: toGuest, PSN: 5}
-	got := seen([]wire.Event{
-		{At: 1, Pkt: request},
-		{At: 2, Pkt: request, Fate: "drop"},
-		{At: 3, Pkt: request, Fate: "corrupt"},
-		{At: 4, Pkt: datagram},
+// What a rule kept or damaged has not reached anybody.
+func TestDelivered(t *testing.T) {
+	frame := func(op uint8, psn uint32) *wire.Packet {
+		b := slices.Concat(make([]byte, 12), []byte{8, 0}, wirelink.IPHeaders(addrs[0], addrs[1], 50000, 0, 12+16+4))
+		b = append(b, op, 0, 0xff, 0xff, 0, 0, 0, toGuest, 0, byte(psn>>16), byte(psn>>8), byte(psn))
+		p, ok := wire.Decode(append(b, make([]byte, 16+4)...))
+		require.True(t, ok)
+		p.Seal()
+		return p
+	}
+	bad := frame(wire.OpWriteOnly, 5)
+	bad.Body()[0] ^= 1
+	good := frame(wire.OpWriteOnly, 5)
+	r := delivered([]wire.Event{
+		{At: 1, Pkt: good},
+		{At: 2, Pkt: good, Fate: "drop"},
+		{At: 3, Pkt: bad, Fate: "corrupt"},
+		{At: 5, Pkt: good},
+		{At: 9, Pkt: good, Fate: "release"},
+		{At: 10, Pkt: frame(wire.OpUDSendOnly, 5)},
 	})
-	require.Equal(t, []sighting{{at: 1, src: addrs[0], qpn: toGuest, psn: 5, request: true}}, got)
+	x := r.Exhausted(addrs[0])
+	require.NotNil(t, x)
+	require.Equal(t, &analyse.Exhausted{Requester: addrs[0], Responder: addrs[1], QPN: toGuest, PSN: 5, Times: 3, FirstNs: 1, RetryNs: 5, LastNs: 9}, x)
 }
 
-func TestRecorderKeepsTheLast(t *testing.T) {
+func TestRecorder(t *testing.T) {
 	now := time.Duration(0)
-	r := &recorder{now: func() time.Duration { now++; return now }, between: [2]netip.Addr(addrs)}
-	const n = 5*rememberedPackets + 3
+	r := &recorder{now: func() time.Duration { now++; return now }, between: [2]netip.Addr(addrs), seen: newWired(rememberedPackets)}
+	const n = 5
 	const payload = 7
 	frame := make([]byte, 12+payload+4) // BTH and ICRC
 	for range n {
@@ -106,9 +154,6 @@ func TestRecorderKeepsTheLast(t *testing.T) {
 	require.Equal(t, n*payload, r.moved())
 	r.packet(&wire.Packet{Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: wire.OpUDSendOnly})
 	require.Equal(t, (n+1)*payload, r.moved(), "to a group")
-	got := r.sightings()
-	require.GreaterOrEqual(t, len(got), rememberedPackets)
-	require.EqualValues(t, n, got[len(got)-1].at)
 }
 
 func TestExhausted(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 type trial struct {
 	*conn
 	tr    *wire.Trace
+	v     *wire.Views
 	rules []*wire.Rule
 }
 
@@ -29,6 +30,15 @@ func (x *trial) rule(r *wire.Rule) *wire.Rule {
 	x.rules = append(x.rules, r)
 	x.env.Wire.Add(r)
 	return r
+}
+
+// watched begins a trial on a connection; end ends it.
+func watched(c *conn) *trial { return &trial{conn: c, tr: c.env.Wire.Trace(c.between()), v: c.views()} }
+
+func (x *trial) end() {
+	x.env.Wire.Remove(x.rules...)
+	x.v.Stop()
+	x.tr.Stop()
 }
 
 // post posts a send without waiting.
@@ -92,27 +102,4 @@ func (x *trial) untouched(seed uint64) error {
 		err = fmt.Errorf("byte %d of the target was written", bad)
 	}
 	return err
-}
-
-// requests returns the PSNs of the request packets in the order sent.
-func (x *trial) requests() []*wire.Packet {
-	var out []*wire.Packet
-	for _, e := range x.tr.Events() {
-		if e.Pkt.Dst == x.rsp.p.Addr(x.family) && e.Fate != "release" {
-			out = append(out, e.Pkt)
-		}
-	}
-	return out
-}
-
-// transmissions counts how often a message was sent: READ requests, or last packets.
-func (x *trial) transmissions(op peer.Opcode) int {
-	last := (uint32(firstPSN) + uint32(x.packets(faultSize)) - 1) & psnMask
-	n := 0
-	for _, p := range x.requests() {
-		if op == peer.OpRead && p.Opcode == wire.OpReadRequest || op != peer.OpRead && p.PSN == last {
-			n++
-		}
-	}
-	return n
 }

@@ -41,6 +41,9 @@ type Analyser struct {
 	times        times
 	breaches     []Breach
 	moreBreaches int
+	unjudged     int
+	repairs      []*repair
+	recalled     recall
 }
 
 // New returns an analyser.
@@ -65,6 +68,9 @@ func New(opt Options) *Analyser {
 	}
 	if opt.Conduct != nil {
 		a.know(opt.Conduct.Connections)
+		for _, l := range opt.Conduct.Losses {
+			a.repairs = append(a.repairs, newRepair(l))
+		}
 	}
 	return a
 }
@@ -125,6 +131,10 @@ func (a *Analyser) Add(p *pcap.Packet) Note {
 		return Note{Twice: true}
 	}
 	src.heard, src.heardFrame = p.AtNs, p.Frame
+	for _, r := range a.repairs {
+		r.packet(p)
+	}
+	a.recall(p)
 	bad := a.judgeICRC(p, src)
 	info := p.Opcode.Info()
 	switch {

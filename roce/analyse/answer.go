@@ -10,6 +10,9 @@ import (
 // answer handles a response to the requests of h.
 func (h *half) answer(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	h.nAnswers++
+	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
+		h.nACKs++
+	}
 	h.answeredAt = p.AtNs
 	if p.AtNs-h.owedAt > max(owedNs, 4*h.silentGap) {
 		h.owed, h.dups = 0, 0

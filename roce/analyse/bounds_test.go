@@ -213,6 +213,15 @@ func FuzzAnalyse(f *testing.F) {
 		if r, _, _ := analyse.Read(bytes.NewReader(file), analyse.Options{}); r != nil {
 			check(r, len(file))
 		}
-		check(analyseAll(traffic(seed, 300, 1+int(seed%5), true), analyse.Options{}), 300)
+		all := traffic(seed, 300, 1+int(seed%5), true)
+		check(analyseAll(all, analyse.Options{}), 300)
+		loss := analyse.Loss{Requester: analyse.Endpoint{Addr: all[0].Flow.Src}, Responder: analyse.Endpoint{Addr: all[0].Flow.Dst, QPN: 100}, PSN: ib.PSN(seed % 300), Response: seed%2 == 0}
+		known := analyse.Known{Ends: [2]analyse.Endpoint{loss.Requester, loss.Responder}, MTU: 1024, Tries: [2]int{2, 2}}
+		r := analyseAll(all, analyse.Options{Recall: 50, Conduct: &analyse.Conduct{Losses: []analyse.Loss{loss}, Connections: []analyse.Known{known}}})
+		check(r, 300)
+		require.Len(t, r.Repairs, 1)
+		if x := r.Exhausted(all[0].Flow.Src, all[0].Flow.Dst); x != nil {
+			require.GreaterOrEqual(t, x.Times, 3)
+		}
 	})
 }

@@ -14,6 +14,8 @@ type Conduct struct {
 	// Connections that are known, from before the capture. Others are judged from their first
 	// packet on.
 	Connections []Known
+	// Losses are packets that are known to have been lost: see [Report.Repairs].
+	Losses []Loss
 	// NAKPauseNs is the least time between the sequence NAKs for one gap, if the responder keeps to
 	// one.
 	NAKPauseNs int64
@@ -25,6 +27,9 @@ type Known struct {
 	// FirstPSN is of the requests of each end.
 	FirstPSN [2]ib.PSN
 	MTU      int
+	// Tries is how often each end may send a request without an answer to anything new: once, and as its retries and
+	// probes allow. 0: as often as it likes.
+	Tries [2]int
 }
 
 // Rule names what is broken in a Breach.
@@ -44,6 +49,12 @@ const (
 	RuleACKForward Rule = "ack-forward"
 	// RuleACKSent: a responder acknowledges nothing that has not come.
 	RuleACKSent Rule = "ack-sent"
+	// RuleTries: a requester gives up when its retries have run out.
+	RuleTries Rule = "tries"
+	// RuleAgain: a request that is sent again is for the same memory.
+	RuleAgain Rule = "again"
+	// RuleCNP: a CNP has BECN set, and nothing but zeros behind its BTH.
+	RuleCNP Rule = "cnp"
 )
 
 // Breach is a packet that breaks a rule.
@@ -67,6 +78,8 @@ type conduct struct {
 	answered bool
 	lastAck  ib.PSN
 	gaps     map[ib.PSN]*openGap
+	tries    tries
+	targets  targets
 }
 
 // openGap is a PSN that is missing.
@@ -97,6 +110,7 @@ func (a *Analyser) know(known []Known) {
 			if q := c.way[i].conduct; q != nil {
 				q.starts(k.FirstPSN[i])
 				q.known = true
+				q.tries.most = k.Tries[i]
 			}
 		}
 	}
@@ -120,6 +134,18 @@ func (a *Analyser) judgeSent(p *pcap.Packet) {
 		a.breach(RuleICRC, p, "packet %d: %s", p.Frame, p.Problem)
 	case p.ICRC == pcap.ICRCWrong:
 		a.breach(RuleICRC, p, "packet %d has a wrong ICRC: %v, PSN %d", p.Frame, p.Opcode, p.PSN)
+	case p.Opcode == ib.CNP:
+		a.judgeCNP(p)
+	}
+}
+
+// judgeCNP holds a CNP against IBTA A17.9.2.
+func (a *Analyser) judgeCNP(p *pcap.Packet) {
+	switch {
+	case !p.BECN:
+		a.breach(RuleCNP, p, "packet %d is a CNP without BECN", p.Frame)
+	case p.CNPReserved != [ib.CNPReservedBytes]byte{} || p.PayloadBytes != 0:
+		a.breach(RuleCNP, p, "packet %d is a CNP with more than %d zeros behind the BTH: %x, and %d bytes", p.Frame, ib.CNPReservedBytes, p.CNPReserved, p.PayloadBytes)
 	}
 }
 
@@ -127,6 +153,10 @@ func (a *Analyser) judgeSent(p *pcap.Packet) {
 func (c *conduct) request(p *pcap.Packet) {
 	if p.Dir != pcap.Out && p.ICRC == pcap.ICRCWrong {
 		return // it is as if it had not come
+	}
+	if p.Dir == pcap.Out {
+		c.tries.request(c, p)
+		c.targets.request(c, p)
 	}
 	if d := p.PSN.Diff(c.next); !c.begun || !c.known && (d > restart || d < -restart) {
 		c.starts(p.PSN)
@@ -154,8 +184,11 @@ func (c *conduct) request(p *pcap.Packet) {
 	}
 }
 
-// answer judges an answer that this end sends.
+// answer judges an answer that this end sends, or takes one that has come.
 func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
+	if p.Dir == pcap.In && p.ICRC != pcap.ICRCWrong {
+		c.tries.answer(p)
+	}
 	if p.Dir != pcap.Out || !c.begun || info.Headers&ib.HasAETH == 0 {
 		return
 	}

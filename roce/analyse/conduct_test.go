@@ -110,6 +110,117 @@ func TestConduct(t *testing.T) {
 	require.Equal(t, analyse.RuleICRC, a.Report().Breaches[0].Rule)
 }
 
+// A requester sends a request as often as its retries and probes allow, and then gives up.
+func TestConductTries(t *testing.T) {
+	const ack, nak = ib.ACKNoCredits, ib.NAKSequence
+	for name, c := range map[string]struct {
+		s    *script
+		want int
+	}{
+		"as often as it may":        {(&script{}).writes(7, 7, 7), 0},
+		"once too often":            {(&script{}).writes(7, 7, 7, 7), 1},
+		"twice":                     {(&script{}).writes(7, 8, 7, 8, 7, 8, 7, 8), 2},
+		"progress gives it back":    {(&script{}).writes(7, 7).answer(1, ack, 6).writes(7, 7, 7), 0},
+		"an old answer does not":    {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ack, 6).writes(7, 7), 1},
+		"a NAK is for what came":    {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, nak, 7).writes(7, 7), 1},
+		"across the wrap":           {(&script{}).answer(1, ack, 0xfffffe).writes(0xffffff, 0xffffff).answer(1, ack, 0xffffff).writes(0, 0, 0), 0},
+		"an RNR NAK begins another": {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ib.RNRNAK(1), 7).writes(7, 7, 7), 0},
+		"the other end is not told": {(&script{here: 1}).writes(7, 7, 7, 7), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := judged
+			known.FirstPSN[0], known.Tries = 7, [2]int{3, 0}
+			if name == "across the wrap" {
+				known.FirstPSN[0] = 0xffffff
+			}
+			r := analyseAll(c.s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{known}}})
+			n := 0
+			for _, b := range r.Breaches {
+				if b.Rule == analyse.RuleTries {
+					n++
+				}
+			}
+			require.Equal(t, c.want, n, "%v", r.Breaches)
+			require.Zero(t, r.Unjudged)
+		})
+	}
+	// A requester that never gets an answer costs no more than a window.
+	s := &script{}
+	for i := range ib.PSN(40_000) {
+		s.writes(i)
+	}
+	known := judged
+	known.FirstPSN[0], known.Tries = 0, [2]int{1, 0}
+	r := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{known}}})
+	require.Equal(t, 40_000-1<<15, r.Unjudged)
+}
+
+// What is sent again is for the same memory, but for a READ that goes on in the middle.
+func TestConductAgain(t *testing.T) {
+	add := func(s *script, op ib.Opcode, psn ib.PSN, va uint64, key ib.RKey) {
+		p := s.add(0, 1, op, psn)
+		p.RETH.VA, p.RETH.RKey, p.RETH.Len = va, key, 3000
+		p.Atomic.VA, p.Atomic.RKey = va, key
+	}
+	for _, op := range []ib.Opcode{ib.RCWriteOnly, ib.RCReadRequest, ib.RCFetchAdd, ib.RCFlush, ib.RCAtomicWrite} {
+		for name, c := range map[string]struct {
+			psn  ib.PSN
+			va   uint64
+			key  ib.RKey
+			want int
+		}{
+			"the same":      {0xfffffe, 0x1000, 5, 0},
+			"in the middle": {0xffffff, 0x1400, 5, 0},
+			"no address":    {0xfffffe, 0, 5, 1},
+			"no key":        {0xfffffe, 0x1000, 0, 1},
+		} {
+			s := &script{}
+			add(s, op, 0xfffffe, 0x1000, 5)
+			add(s, op, c.psn, c.va, c.key)
+			r := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}})
+			require.Len(t, r.Breaches, c.want, "%v, %s", op, name)
+			if c.want > 0 {
+				require.Equal(t, analyse.RuleAgain, r.Breaches[0].Rule)
+				require.Equal(t, 2, r.Breaches[0].Frame)
+			}
+		}
+	}
+}
+
+// CNPs have BECN and zeros, and are counted with the least time between two.
+func TestConductCNP(t *testing.T) {
+	for what, c := range map[string]struct {
+		edit func(p *pcap.Packet)
+		want int
+	}{
+		"right":     {func(*pcap.Packet) {}, 0},
+		"no BECN":   {func(p *pcap.Packet) { p.BECN = false }, 1},
+		"a one":     {func(p *pcap.Packet) { p.CNPReserved[15] = 1 }, 1},
+		"payload":   {func(p *pcap.Packet) { p.PayloadBytes = 1 }, 1},
+		"another's": {func(p *pcap.Packet) { p.BECN, p.Dir = false, pcap.In }, 0},
+	} {
+		s := (&script{here: 1}).writes(0xfffffe, 0xffffff)
+		for _, after := range []int64{10, 50, 20, 30} {
+			s.add(1, after, ib.CNP, 0).BECN = true
+		}
+		c.edit(&s.all[5])
+		r := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}})
+		require.Len(t, r.Breaches, c.want, what)
+		w := r.Connections[0].Ways[0]
+		require.Equal(t, 4, w.CNPs)
+		require.EqualValues(t, 20_000, w.CNPGapNs)
+	}
+}
+
+// A way says which PSNs it has seen, and what was asked for and acknowledged.
+func TestWayPSNs(t *testing.T) {
+	s := (&script{}).writes(0xfffffe, 0xffffff, 0, 1).answer(1, ib.ACKNoCredits, 0xffffff).answer(1, ib.ACKNoCredits, 0).answer(1, ib.NAKSequence, 1)
+	s.all[1].AckReq, s.all[3].AckReq = true, true
+	w := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}}).Connections[0].Ways[0]
+	require.Equal(t, []ib.PSN{0xfffffe, 2, 1}, []ib.PSN{w.FirstPSN, w.NextPSN, w.UnackedPSN})
+	require.Equal(t, []int{4, 3, 2, 2, 1}, []int{w.Packets, w.Answers, w.ACKs, w.ACKReqs, w.Sequence})
+}
+
 // A READ takes as many PSNs as it has responses.
 func TestConductRead(t *testing.T) {
 	for n, want := range map[ib.PSN]int{3: 0, 4: 1} {

@@ -28,6 +28,10 @@ func (c *conn) congested(p *pcap.Packet, side int) {
 // cut notes a CNP for the requester.
 func (h *half) cut(p *pcap.Packet) {
 	h.nCNP++
+	if gap := p.AtNs - h.cnpAt; h.nCNP > 1 && (h.nCNP == 2 || gap < h.cnpGap) {
+		h.cnpGap = gap
+	}
+	h.cnpAt = p.AtNs
 	if h.cnp == nil {
 		h.cnp = h.findBack(RateCut, p.PSN, p.Frame)
 		h.cnp.what = func(f *Finding) string {

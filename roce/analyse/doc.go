@@ -31,13 +31,16 @@
 // # Conduct
 //
 // Findings say what happened to packets. Options.Conduct asks for something else: which of
-// the two hosts does what no right one does ([Report.Breaches]), as tests of implementations want to know.
+// the two hosts does what no right one does ([Report.Breaches]), as tests of implementations want to know. Who has lost
+// a packet on purpose gets told how that was mended ([Report.Repairs]), and who was told that retries ran out, what
+// was seen of both hosts meanwhile ([Report.Exhausted]).
 //
 // # Bounds
 //
 // Any packets may come, in any order. Time and memory are linear and bounded: what is kept
 // of a connection is its window of outstanding packets, and there are limits to
-// connections, records, and findings ([Options]). What was left out is counted in the report.
+// connections, records, and findings ([Options]). What was left out is counted in the report. Each of
+// Conduct.Losses costs a look at each packet.
 //
 // # Concurrency
 //

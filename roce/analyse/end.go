@@ -244,7 +244,11 @@ func (a *Analyser) Report() *Report {
 
 	r := &Report{
 		Packets: a.packets, StartNs: a.start, DurationNs: max(a.now-a.start, 0), Malformed: a.malformed, Twice: a.twice,
-		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches, MoreBreaches: a.moreBreaches, Steps: a.steps, renumbered: map[int]int{},
+		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches, MoreBreaches: a.moreBreaches, Unjudged: a.unjudged, Steps: a.steps,
+		renumbered: map[int]int{}, recalled: a.recalled,
+	}
+	for _, x := range a.repairs {
+		r.Repairs = append(r.Repairs, &x.Repair)
 	}
 	live := make([]*conn, 0, len(a.conns))
 	for _, c := range a.conns {
@@ -362,7 +366,9 @@ func (c *conn) report(a *Analyser) *Connection {
 func (h *half) report() Way {
 	w := Way{
 		Operations: h.ops, Packets: h.packets, Payload: h.payload, Answers: h.nAnswers, Again: h.again, Sequence: h.seqNAKs, RNRNAKs: h.rnrNAKs,
-		Timeouts: h.timeouts, CE: h.nCE, CNPs: h.nCNP, Missing: h.missing, Latency: h.lat.percentiles(), RTT: h.rtt.percentiles(),
+		Timeouts: h.timeouts, CE: h.nCE, CNPs: h.nCNP, CNPGapNs: h.cnpGap, Missing: h.missing,
+		ACKs: h.nACKs, ACKReqs: h.nACKReqs, FirstPSN: h.first, NextPSN: h.next, UnackedPSN: h.una,
+		Latency: h.lat.percentiles(), RTT: h.rtt.percentiles(),
 	}
 	var done int64
 	for _, o := range h.ops {

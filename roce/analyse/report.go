@@ -17,6 +17,8 @@ type Options struct {
 	MaxFindings    int // 10,000
 	// Conduct, if not nil, has the hosts themselves judged: see there.
 	Conduct *Conduct
+	// Recall is of how many packets of RC is known, in the end, when and whence they came: for [Report.Exhausted].
+	Recall int
 }
 
 const (
@@ -44,16 +46,19 @@ type Report struct {
 	Connections []*Connection `json:"connections"`
 	Findings    []*Finding    `json:"findings"`
 	Breaches    []Breach      `json:"breaches,omitempty"` // if Options.Conduct asked for them
+	Repairs     []*Repair     `json:"repairs,omitempty"`  // of Conduct.Losses, one each
 
 	// What there was no room for.
 	MoreConnections int `json:"more_connections,omitempty"`
 	MoreFindings    int `json:"more_findings,omitempty"`
 	MoreBreaches    int `json:"more_breaches,omitempty"`
+	Unjudged        int `json:"unjudged,omitempty"` // requests that RuleTries does not know
 	// Steps is how often the analyser looked at something it remembers: a measure of its work
 	// that does not depend on the machine.
 	Steps int64 `json:"-"`
 
 	renumbered map[int]int
+	recalled   recall
 }
 
 // Connection returns the number that a connection has in the report: connections that turn out
@@ -83,13 +88,20 @@ type Way struct {
 	Packets    int                 `json:"packets"`       // requests
 	Payload    int64               `json:"payload_bytes"` // in requests, and in responses to READs
 	Answers    int                 `json:"answers"`       // packets the other way
+	ACKs       int                 `json:"acks"`          // positive acknowledgements among them
+	ACKReqs    int                 `json:"ack_reqs"`      // requests that asked for one
 	Again      int                 `json:"again"`         // request packets that were seen before
 	Sequence   int                 `json:"sequence_naks"`
 	RNRNAKs    int                 `json:"rnr_naks"`
 	Timeouts   int                 `json:"timeouts"` // times that silence made the requester send again
 	CE         int                 `json:"ce_marked"`
-	CNPs       int                 `json:"cnps"`    // that told this requester to slow down
-	Missing    int                 `json:"missing"` // packets that the capture lacks though they were acknowledged
+	CNPs       int                 `json:"cnps"`                 // that told this requester to slow down
+	CNPGapNs   int64               `json:"cnp_gap_ns,omitempty"` // the shortest time between two of them
+	Missing    int                 `json:"missing"`              // packets that the capture lacks though they were acknowledged
+	// PSNs of requests: of the first that was seen, one past the last, and the first that was not acknowledged.
+	FirstPSN   ib.PSN `json:"first_psn"`
+	NextPSN    ib.PSN `json:"next_psn"`
+	UnackedPSN ib.PSN `json:"unacked_psn"`
 	// GoodputBps is bits a second of payload, from the first request to the last completion.
 	GoodputBps float64     `json:"goodput_bps"`
 	Latency    Percentiles `json:"latency"`

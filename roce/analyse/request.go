@@ -66,6 +66,10 @@ type half struct {
 	seqNAKs    int
 	rnrNAKs    int
 	nCE, nCNP  int
+	nACKs      int
+	nACKReqs   int
+	cnpAt      int64
+	cnpGap     int64 // the shortest between two CNPs
 	missing    int
 	payload    int64
 	lat, rtt   histogram
@@ -199,6 +203,9 @@ func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		h.firstAt = p.AtNs
 	}
 	h.payload += int64(p.PayloadBytes)
+	if p.AckReq {
+		h.nACKReqs++
+	}
 	if info.Payload == ib.PayloadFull {
 		h.learnMTU(p.PayloadBytes)
 	}

@@ -1,0 +1,176 @@
+package analyse
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// Exhausted is a request whose retries ran out, and what was seen meanwhile. Where the capture is from the network
+// between the two hosts it tells whether either of them was not running: both are seen then, whatever they make of
+// what reaches them.
+type Exhausted struct {
+	Requester, Responder netip.Addr
+	QPN                  ib.QPN // of the responder
+	PSN                  ib.PSN
+	Times                int // how often it was sent
+	// FirstNs and LastNs are when it was sent first and last; RetryNs is when it was sent again for want of an
+	// answer, after a whole timeout: what came sooner was a probe.
+	FirstNs, RetryNs, LastNs int64
+	// Answered is whether the responder answered it, or something behind it, before LastNs, in vain.
+	Answered bool
+	// Deaf is whether the responder, between RetryNs and LastNs, sent a request of its own again that the requester
+	// had acknowledged: what reached it was not looked at.
+	Deaf bool
+}
+
+const (
+	// trainLength is how often a request must have been sent for retries to have run out.
+	trainLength = 3
+	// deafWindow is how many packets before the one that an ACK names are taken for acknowledged by
+	// it: there may be other queue pairs, with other PSNs.
+	deafWindow = 512
+)
+
+// recall remembers the last packets of RC, without their contents.
+type recall struct {
+	most int
+	last []glimpse // up to twice as many
+}
+
+// glimpse is what is remembered of a packet.
+type glimpse struct {
+	at       int64
+	src, dst netip.Addr
+	qpn      ib.QPN
+	psn      ib.PSN
+	request  bool
+	// confirms is set if the packet tells a requester that what has its PSN, and all before, has arrived.
+	confirms bool
+}
+
+// recall takes a packet. What is damaged reaches nobody.
+func (a *Analyser) recall(p *pcap.Packet) {
+	info := p.Opcode.Info()
+	if a.opt.Recall <= 0 || info.Transport != ib.RC || p.ICRC == pcap.ICRCWrong {
+		return
+	}
+	r := &a.recalled
+	if len(r.last) >= 2*a.opt.Recall {
+		r.last = r.last[:copy(r.last, r.last[a.opt.Recall:])]
+	}
+	g := glimpse{at: p.AtNs, src: p.Flow.Src, dst: p.Flow.Dst, qpn: p.DestQP, psn: p.PSN, request: !info.Response}
+	g.confirms = info.Response && (info.Headers&ib.HasAETH == 0 || p.AETH.Syndrome.Kind() == ib.SyndromeACK)
+	r.last = append(r.last, g)
+}
+
+// Exhausted returns the request whose retries ran out at hosts that say so, by the last Options.Recall packets; nil if
+// no request of theirs was sent again and again at the end. If there is one at several hosts it is the one that ended
+// first: who gives up leaves the others without an answer.
+func (r *Report) Exhausted(hosts ...netip.Addr) *Exhausted {
+	var t *train
+	for _, h := range hosts {
+		if x := r.recalled.lastTrain(h); x != nil && (t == nil || x.last() < t.last()) {
+			t = x
+		}
+	}
+	if t == nil {
+		return nil
+	}
+	x := &Exhausted{Requester: t.src, Responder: t.dst, QPN: t.qpn, PSN: t.psn, Times: len(t.at), FirstNs: t.at[0], RetryNs: t.retry(), LastNs: t.last()}
+	x.Answered = slices.ContainsFunc(r.recalled.last, func(g glimpse) bool {
+		return g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs && g.at < x.LastNs && g.psn.Diff(x.PSN) >= 0
+	})
+	x.Deaf = r.recalled.deaf(x)
+	return x
+}
+
+// trainKey names a request packet.
+type trainKey struct {
+	src, dst netip.Addr
+	qpn      ib.QPN
+	psn      ib.PSN
+}
+
+// train is a request packet as often as it was sent.
+type train struct {
+	trainKey
+	at []int64
+}
+
+func (t *train) last() int64 { return t.at[len(t.at)-1] }
+
+// retry is when the request was sent again for the first time after a timeout. Where there are some retries most of the
+// waits are timeouts; a probe comes after less than half of one.
+func (t *train) retry() int64 {
+	waits := make([]int64, len(t.at)-1)
+	for i := range waits {
+		waits[i] = t.at[i+1] - t.at[i]
+	}
+	sorted := slices.Sorted(slices.Values(waits))
+	least := sorted[(len(sorted)-1)/2] / 2
+	return t.at[1+slices.IndexFunc(waits, func(w int64) bool { return w >= least })]
+}
+
+// lastTrain returns the oldest packet among those that a requester sent again and again at the end.
+func (r *recall) lastTrain(src netip.Addr) (last *train) {
+	trains := map[trainKey]*train{}
+	for _, g := range r.last {
+		if !g.request || g.src != src {
+			continue
+		}
+		k := trainKey{g.src, g.dst, g.qpn, g.psn}
+		t := trains[k]
+		if t == nil {
+			t = &train{trainKey: k}
+			trains[k] = t
+		}
+		t.at = append(t.at, g.at)
+	}
+	for _, t := range trains {
+		if len(t.at) >= trainLength && (last == nil || t.last() > last.last()) {
+			last = t
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	// Those of the same queue pair that were in the last round, too, and come before it.
+	round := last.at[len(last.at)-2]
+	for _, t := range trains {
+		if len(t.at) >= trainLength && t.dst == last.dst && t.qpn == last.qpn && t.last() > round && t.psn.Diff(last.psn) < 0 {
+			last = t
+		}
+	}
+	return last
+}
+
+// deaf is Exhausted.Deaf.
+func (r *recall) deaf(x *Exhausted) bool {
+	type packet struct {
+		qpn ib.QPN
+		psn ib.PSN
+	}
+	sent := map[packet]bool{}      // by the responder
+	confirmed := map[packet]bool{} // and seen acknowledged
+	for _, g := range r.last {
+		switch {
+		case g.src == x.Responder && g.request:
+			p := packet{g.qpn, g.psn}
+			if confirmed[p] && g.at > x.RetryNs && g.at < x.LastNs {
+				return true
+			}
+			sent[p] = true
+		case g.dst == x.Responder && g.confirms && g.qpn == x.QPN:
+			for p := range sent {
+				if d := g.psn.Diff(p.psn); d >= 0 && d < deafWindow {
+					confirmed[p] = true
+					delete(sent, p)
+				}
+			}
+		}
+	}
+	return false
+}

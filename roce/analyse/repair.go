@@ -1,0 +1,182 @@
+package analyse
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// Loss is a packet of RC that is known to have been lost: who asks has lost it on purpose.
+type Loss struct {
+	// The two ends of the requests that it belongs to, both with their QPN.
+	Requester, Responder Endpoint
+	PSN                  ib.PSN
+	// Response is set if it went to the requester: a response to the READ whose request has the PSN Request. No
+	// other READ may be on its way behind that one.
+	Response bool
+	Request  ib.PSN
+}
+
+// Repair is how a loss was mended. The capture must be from the requester's host. Times are those of the
+// packets, and 0 where there is no such packet.
+type Repair struct {
+	Loss Loss `json:"loss"`
+	// Times is how often the lost packet is in the capture, SentNs when: the first maxRepairPackets of them. Of a
+	// response the one that was lost is not among them.
+	Times  int     `json:"times"`
+	SentNs []int64 `json:"sent_ns,omitempty"`
+	// Before is how many requests for what is before the lost packet were sent again: the most of them between two
+	// answers to something new. None has to be, but a requester may ask for an answer that way.
+	Before int `json:"before"`
+	// ShownNs is when the first packet behind the lost one came: it shows the gap.
+	ShownNs int64 `json:"shown_ns,omitempty"`
+	// NAKs counts the sequence NAKs for the lost request, NAKNs is when the first one came, and ResentNs when the
+	// request followed.
+	NAKs     int   `json:"naks"`
+	NAKNs    int64 `json:"nak_ns,omitempty"`
+	ResentNs int64 `json:"resent_ns,omitempty"`
+	// Asked are the READ requests after the first one, until the lost response came: the first maxRepairPackets of
+	// them; MoreAsked counts the others.
+	Asked     []Ask `json:"asked,omitempty"`
+	MoreAsked int   `json:"more_asked,omitempty"`
+}
+
+// Ask is a READ request that was sent again, for all responses or some.
+type Ask struct {
+	PSN   ib.PSN `json:"psn"`
+	Bytes uint32 `json:"bytes"`
+	AtNs  int64  `json:"at_ns"`
+}
+
+// maxRepairPackets bounds the lists of a Repair.
+const maxRepairPackets = 64
+
+// For returns the first Ask that begins at the lost response; ok is false if there is none.
+func (r *Repair) For() (a Ask, ok bool) {
+	for _, a := range r.Asked {
+		if a.PSN == r.Loss.PSN {
+			return a, true
+		}
+	}
+	return Ask{}, false
+}
+
+// repair follows the packets of one Loss.
+type repair struct {
+	Repair
+	to, back flowKey // requests and answers
+	asked    bool    // the first READ request for it was seen
+	seen     map[ib.PSN]bool
+	early    int // requests before the lost one that were sent again since progress
+	progress
+}
+
+// maxEarly bounds the requests before a loss that a repair knows again.
+const maxEarly = 4096
+
+func newRepair(l Loss) *repair {
+	q, r := l.Requester, l.Responder
+	return &repair{Repair: Repair{Loss: l}, to: flowKey{q.Addr, r.Addr, r.QPN}, back: flowKey{r.Addr, q.Addr, q.QPN}, seen: map[ib.PSN]bool{}}
+}
+
+// packet takes a packet of any connection.
+func (r *repair) packet(p *pcap.Packet) {
+	info := p.Opcode.Info()
+	switch (flowKey{p.Flow.Src, p.Flow.Dst, p.DestQP}) {
+	case r.to:
+		if info.Transport == ib.RC && !info.Response {
+			r.request(p)
+		}
+	case r.back:
+		if info.Transport == ib.RC && info.Response && p.ICRC != pcap.ICRCWrong {
+			r.answer(p)
+		}
+	}
+}
+
+func (r *repair) request(p *pcap.Packet) {
+	d := p.PSN.Diff(r.Loss.PSN)
+	if r.Loss.Response {
+		if p.Opcode == ib.RCReadRequest {
+			r.ask(p, d)
+		}
+		return
+	}
+	switch {
+	case d == 0:
+		r.came(p)
+		if r.NAKNs != 0 && r.ResentNs == 0 {
+			r.ResentNs = p.AtNs
+		}
+	case d > 0 && r.ShownNs == 0:
+		r.ShownNs = p.AtNs
+	case d < 0 && r.seen[p.PSN]:
+		r.early++
+		r.Before = max(r.Before, r.early)
+	case d < 0 && len(r.seen) < maxEarly:
+		r.seen[p.PSN] = true
+	}
+}
+
+// came notes the lost packet itself.
+func (r *repair) came(p *pcap.Packet) {
+	r.Times++
+	if len(r.SentNs) < maxRepairPackets {
+		r.SentNs = append(r.SentNs, p.AtNs)
+	}
+}
+
+// ask notes a READ request that begins d behind the lost response.
+func (r *repair) ask(p *pcap.Packet, d int) {
+	switch {
+	case p.PSN.Diff(r.Loss.Request) < 0 || d > 0 && r.Times > 0:
+		return // a READ before or behind
+	case !r.asked:
+		r.asked = true
+	case len(r.Asked) == maxRepairPackets:
+		r.MoreAsked++
+	default:
+		r.Asked = append(r.Asked, Ask{p.PSN, p.RETH.Len, p.AtNs})
+	}
+	if d < 0 && (len(r.Asked) > 0 || r.MoreAsked > 0) {
+		r.early++
+		r.Before = max(r.Before, r.early)
+	}
+}
+
+func (r *repair) answer(p *pcap.Packet) {
+	if r.progress.answer(p) {
+		r.early = 0
+	}
+	if !r.Loss.Response {
+		if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome == ib.NAKSequence && p.PSN == r.Loss.PSN {
+			if r.NAKs++; r.NAKs == 1 {
+				r.NAKNs = p.AtNs
+			}
+		}
+		return
+	}
+	switch d := p.PSN.Diff(r.Loss.PSN); {
+	case d == 0:
+		r.came(p)
+	case d > 0 && r.ShownNs == 0:
+		r.ShownNs = p.AtNs
+	}
+}
+
+// progress knows whether an answer is to something new.
+type progress struct {
+	begun  bool
+	newest ib.PSN // that an answer has confirmed
+}
+
+func (g *progress) answer(p *pcap.Packet) bool {
+	confirmed := p.PSN
+	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() != ib.SyndromeACK {
+		confirmed = p.PSN.Prev() // a NAK is an answer to what came before
+	}
+	if g.begun && confirmed.Diff(g.newest) <= 0 {
+		return false
+	}
+	g.begun, g.newest = true, confirmed
+	return true
+}
