@@ -109,7 +109,8 @@ func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill
 		cfg.Link = func(addrs []netip.Addr) (link.Link, error) { return peer.OpenBareLink(name, addrs) }
 	}
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
-		if a := env.Subject.Addr(f); a.IsValid() {
+		// An address that both ends share has the peer's device at the port that a drill needs.
+		if a := env.Subject.Addr(f); a.IsValid() && a != ref.Addr(f) {
 			cfg.Local[f] = a
 		}
 	}

@@ -77,19 +77,5 @@ func (e *Env) List(name string) (rows []Row, err error) {
 	return rows, nil
 }
 
-// Operations runs the matrix of operations, sizes, path MTUs and families.
-func (e *Env) Operations(ctx context.Context) error { return e.Run(ctx, "operations") }
-
-// Faults does each operation with one packet of it dropped, dropped again when repeated,
-// doubled, overtaken or damaged. The operation must succeed all the same, exactly once, and so must
-// another one after it.
-func (e *Env) Faults(ctx context.Context) error { return e.Run(ctx, "faults") }
-
-// Errors runs the error scenarios.
-func (e *Env) Errors(ctx context.Context) error { return e.Run(ctx, "errors") }
-
-// Canaries checks the checks.
-func (e *Env) Canaries(ctx context.Context) error { return e.Run(ctx, "canaries") }
-
 // bothFamilies are IPv4 and IPv6.
 var bothFamilies = []peer.Family{peer.V4, peer.V6}

@@ -94,7 +94,7 @@ func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) err
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done in %v", o.timeout))
 	defer cancel()
 	if o.self {
-		agent, end, err := startSelf(ctx, env, o.answer)
+		agent, end, err := startSelf(ctx, env, o.link, o.answer)
 		if err != nil {
 			return fail(err)
 		}

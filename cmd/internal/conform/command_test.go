@@ -62,7 +62,7 @@ func TestSelf(t *testing.T) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md")}
 	if testing.Short() {
-		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder")
+		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
 	}
 	stdout, stderr, err := conformed(t.Context(), args...)
 	require.NoError(t, err, stdout+stderr)
@@ -86,13 +86,26 @@ func TestSelf(t *testing.T) {
 	var rows struct {
 		Passed, Failed, Skipped int
 		Peer, Profile           string
-		Rows                    []struct{ Result, Authority string }
+		Rows                    []struct{ Result, Authority, Detail, Family string }
 	}
 	b, err = os.ReadFile(file("rows.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(b, &rows))
 	require.Equal(t, []string{"goroce", "goroce"}, []string{rows.Peer, rows.Profile})
 	require.Len(t, rows.Rows, rows.Passed+rows.Skipped)
+	six := 0
+	for _, row := range rows.Rows {
+		if row.Family == "ipv6" && row.Result == "pass" {
+			six++
+		}
+	}
+	if !strings.Contains(stderr, " and ::1 here") {
+		t.Log("no IPv6 on loopback, or its port is taken")
+		require.Zero(t, six)
+	} else {
+		require.Greater(t, six, 10)
+		require.NotContains(t, stdout, "has no ipv6 address")
+	}
 	require.Equal(t, len(rows.Rows), suites.Tests)
 	require.Zero(t, suites.Failures)
 	n := 0

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/roce/link/udp"
 )
 
 // selfCommand is the command of the other process; tests have another.
@@ -32,16 +34,38 @@ func selfAddrs(pid int) (here, there netip.Addr) {
 	return here, netip.AddrFrom4(a)
 }
 
-// startSelf starts an agent in another process, at another loopback address. It ends with this process, however
-// that ends.
-func startSelf(ctx context.Context, env *tool.Env, answer time.Duration) (*selfAgent, func(), error) {
+// loopback6 is the only IPv6 address of loopback. Both processes have it: devices of one user share an address, and their
+// queue pairs have different numbers. It is invalid where there is no IPv6, or another program has UDP port
+// 4791 of it to itself.
+func loopback6() netip.Addr {
+	a := netip.IPv6Loopback()
+	l, err := udp.Open([]netip.Addr{a}, udp.Options{})
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer l.Close()
+	if l.Capabilities().Alone != "" {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// startSelf starts an agent in another process, at another loopback address, and at that of IPv6 on a link that can share it. It
+// ends with this process, however that ends.
+func startSelf(ctx context.Context, env *tool.Env, link string, answer time.Duration) (*selfAgent, func(), error) {
 	here, there := selfAddrs(os.Getpid())
+	local, remote := []netip.Addr{here}, there.String()
+	if link == "" || link == peer.DefaultLink {
+		if a := loopback6(); a.IsValid() {
+			local, remote = append(local, a), remote+","+a.String()
+		}
+	}
 	token, err := newToken()
 	if err != nil {
 		return nil, nil, err
 	}
 	// This side sends with segmentation offload, where a long WRITE leaves as short ones; the other one without.
-	cmd, err := selfCommand(ctx, "--addr", there.String(), "--listen", there.String()+":0", "--no-gso", "--until-eof")
+	cmd, err := selfCommand(ctx, "--addr", remote, "--listen", there.String()+":0", "--no-gso", "--until-eof")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,5 +97,5 @@ func startSelf(ctx context.Context, env *tool.Env, answer time.Duration) (*selfA
 		end()
 		return nil, nil, err
 	}
-	return &selfAgent{verbs.Agent{Addr: addr, Token: token, Timeout: answer}, []netip.Addr{here}}, end, nil
+	return &selfAgent{verbs.Agent{Addr: addr, Token: token, Timeout: answer}, local}, end, nil
 }

@@ -36,10 +36,14 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.R
 	if err != nil {
 		return err
 	}
+	devices := r.deviceLane
+	if r.conform {
+		devices = r.conformLane
+	}
 	var runs []func() error
 	for i, p := range peers {
 		guest := new(sync.RWMutex)
-		for _, on := range []func(context.Context, lane, string) error{r.deviceLane, r.toolLane, r.cmLane} {
+		for _, on := range []func(context.Context, lane, string) error{devices, r.toolLane, r.cmLane} {
 			at, err := l.AddHost()
 			if err != nil {
 				return err

@@ -27,7 +27,9 @@ func main() {
 	quick := flag.Bool("quick", false, "run a subset, the same on each link")
 	onVerbs := flag.Bool("verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
-	only := flag.String("only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture; empty means all")
+	byConform := flag.Bool("conform", false, "run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
+	against := flag.String("against", "", "compare the rows and their results with an interop.json of another run: differences are failures")
+	only := flag.String("only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture, and with -conform micro, drills; empty means all")
 	onlyTool := flag.String("tool", "", "run only tools whose name or arguments contain this")
 	timeout := flag.Duration("timeout", 60*time.Minute, "limit for everything")
 	md := flag.String("md", "", "also write the table to this file, as Markdown")
@@ -54,7 +56,7 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done in %v", *timeout))
 	defer cancel()
-	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, logf: logf, report: &matrix.Report{}}
+	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, conform: *byConform, timeout: *timeout, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		switch {
 		case row.Result == matrix.Fail:
@@ -67,6 +69,9 @@ func main() {
 	context.AfterFunc(ctx, r.report.Stop)
 	err = r.run(ctx)
 	r.report.WriteTable(os.Stdout)
+	if *against != "" && err == nil {
+		err = r.compare(*against)
+	}
 	if e := r.writeJSON(); err == nil {
 		err = e
 	}

@@ -26,6 +26,8 @@ type runner struct {
 	stages   map[string]*programs.Stage
 	only     string
 	onlyTool string
+	conform  bool // devices by the command "roce conform"
+	timeout  time.Duration
 	logf     func(string, ...any)
 	report   *matrix.Report
 }
@@ -161,7 +163,17 @@ func deviceGroups(env *matrix.Env) []group {
 		}
 		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Link+".pcap"))
 	}
-	return []group{{"links", env.DeviceLink}, {"operations", env.Operations}, {"faults", env.Faults}, {"errors", env.Errors}, {"canaries", env.Canaries}, {"capture", capture}}
+	list := []group{{"links", env.DeviceLink}}
+	for _, name := range matrix.Groups() {
+		switch name {
+		case "micro": // which measures, and takes its time
+		case "capture":
+			list = append(list, group{name, capture})
+		default:
+			list = append(list, group{name, func(ctx context.Context) error { return env.Run(ctx, name) }})
+		}
+	}
+	return list
 }
 
 // limitGroups are the groups that need both the subject's device and programs on the other
@@ -188,7 +200,7 @@ func cmGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 
 // buildRoce compiles the command-line tools.
 func (r *runner) buildRoce(ctx context.Context) (string, error) {
-	if !r.wants("links") && !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
+	if !r.conform && !r.wants("links") && !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
 		return "", nil
 	}
 	// Not in the cache, which another run may have in use.
