@@ -223,8 +223,9 @@ func TestSleepsWhenDown(t *testing.T) {
 			<-down
 			require.NoError(t, a.Wait(0))
 			const waitNs = 20e6
-			slept := 0
-			for range 3 {
+			const most = 50 // of the kernel's messages about what has changed, each of which ends a wait
+			for slept, waits := 0, 0; slept < 2; waits++ {
+				require.Less(t, waits, most, "ring %v, %s", ring, how)
 				require.Zero(t, linktest.Drain(t, a))
 				start := a.Now()
 				require.NoError(t, a.Wait(waitNs))
@@ -232,7 +233,6 @@ func TestSleepsWhenDown(t *testing.T) {
 					slept++
 				}
 			}
-			require.GreaterOrEqual(t, slept, 2, "ring %v, %s", ring, how)
 		}
 	}
 }
