@@ -17,9 +17,12 @@ type Path struct {
 	Link     any
 	LinkMark uint32
 
-	SGIDIndex    int    // index of Src in Config.GIDs
-	SrcPort      uint16 // UDP source port for links that choose it per flow
-	FlowLabel    uint32
+	SGIDIndex int    // index of Src in Config.GIDs
+	SrcPort   uint16 // UDP source port for links that choose it per flow
+	FlowLabel uint32
+	// Light says that little goes this way: links that gather packets send it from one port, and with one
+	// flow label, with all else that is light, so that it shares datagrams.
+	Light        bool
 	TrafficClass uint8 // DSCP and ECN bits
 	HopLimit     uint8
 

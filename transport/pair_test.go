@@ -33,6 +33,7 @@ type pair struct {
 	seq    int
 	// onSend sees every packet as it is sent, before it is put on the wire.
 	onSend func(*flight)
+	path   *transport.Path // of the packet that is being sent
 	// hold, if it returns true, keeps the engines from sending for now, as a
 	// shell does that handles a batch of packets first.
 	hold func() bool
@@ -82,7 +83,8 @@ type flight struct {
 	pkt    ib.Packet // decoded from data as sent
 	rel    int       // PSN relative to the first one of its direction
 	lost   bool
-	copies int // extra copies to deliver
+	copies int             // extra copies to deliver
+	path   *transport.Path // nil: made up by a test
 }
 
 type connKey struct {
@@ -226,7 +228,9 @@ func (p *pair) transmit(e *end) {
 			if tx.UDPPayloadLen() != len(data) {
 				p.t.Fatalf("UDPPayloadLen is %d, of %d bytes", tx.UDPPayloadLen(), len(data))
 			}
+			p.path = tx.Path
 			p.put(e, data, tx.Path.Src, tx.Path.Dst, tx.Path.TrafficClass)
+			p.path = nil
 		}
 		if n == 0 {
 			return
@@ -237,7 +241,7 @@ func (p *pair) transmit(e *end) {
 
 // put sends data from e to the other end.
 func (p *pair) put(e *end, data []byte, src, dst netip.Addr, tclass uint8) {
-	f := &flight{from: e, sent: p.now, at: p.now + p.delay, seq: p.seq, data: data}
+	f := &flight{from: e, path: p.path, sent: p.now, at: p.now + p.delay, seq: p.seq, data: data}
 	p.seq++
 	f.rx = transport.RxPacket{Src: src, Dst: dst, TrafficClass: tclass, HopLimit: 64, InRun: p.gso[e.i]}
 	if err := f.pkt.Decode(data); err != ib.DecodeOK {

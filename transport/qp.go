@@ -40,17 +40,18 @@ type QP struct {
 	gone        bool // destroyed
 	sigAll      bool
 
-	link   qpLink      // membership of the engine's ready list
-	cc     *congestion // nil: no congestion control
-	share  qpShare     // of budgets: see room.go
-	sendCQ *CQ
-	pd     *mem.PD
-	timers qpTimers // see timer.go
-	path   Path
-	attr   QPAttr    // State and CurState are unused: see state
-	mtu    int       // path MTU in bytes
-	sq     requester // send queue: requester and completer
-	resp   responder
+	link    qpLink      // membership of the engine's ready list
+	cc      *congestion // nil: no congestion control
+	share   qpShare     // of budgets: see room.go
+	sendCQ  *CQ
+	pd      *mem.PD
+	timers  qpTimers // see timer.go
+	path    Path
+	carried uint32    // bytes in long messages; lightBytes and more: see carry
+	attr    QPAttr    // State and CurState are unused: see state
+	mtu     int       // path MTU in bytes
+	sq      requester // send queue: requester and completer
+	resp    responder
 
 	caps     QPCaps
 	recvCQ   *CQ

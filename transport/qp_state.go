@@ -140,6 +140,8 @@ func (qp *QP) setPath(op string, a *QPAttr, mask AttrMask) error {
 		flow = ib.FlowLabelFromQPNs(qp.num, peer)
 	}
 	p.SrcPort = ib.SourcePort(flow)
+	// On UC a packet that is overtaken is lost.
+	p.Light = qp.typ == ib.RC && qp.carried < lightBytes
 	qp.markECT(&p)
 	qp.path = p
 	return nil
@@ -212,7 +214,7 @@ func (qp *QP) reset(now int64) {
 	qp.sq.reset()
 	qp.resp.reset()
 	qp.attr = QPAttr{}
-	qp.path = Path{}
+	qp.path, qp.carried = Path{}, 0
 	qp.mtu = 0
 	qp.established, qp.watchFirst = false, false
 	qp.sqDraining = false

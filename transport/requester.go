@@ -331,6 +331,9 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	w.psn = sq.psn
 	w.state = wqeBegun
 	sq.curPkt = 0
+	if !op.waits { // what a READ brings comes on the peer's path
+		qp.carry(w.length, sq.una == sq.end)
+	}
 	w.number = sq.credit.sent
 	w.apart = sq.apart(w)
 	switch {

@@ -26,6 +26,7 @@ func (r *responder) doRead(p *ib.Packet) verdict {
 		return badAccess
 	}
 	r.tooLong = qp.path.TooLong
+	qp.carry(h.Len, qp.sq.una == qp.sq.end && r.out.len() == 0)
 	r.answerNew(&replay{op: ib.OpRead, rkey: h.RKey, va: h.VA, length: h.Len}, r.readPackets(h.Len))
 	return pass
 }

@@ -71,7 +71,7 @@ func TestPath(t *testing.T) {
 		require.Equal(t, a.qp.Number(), batch[0].SrcQP)
 	}
 	require.Equal(t, transport.Path{
-		Src: a.addr, Dst: a.peer().addr, SrcPort: 50885, FlowLabel: 0x286CF,
+		Src: a.addr, Dst: a.peer().addr, SrcPort: 50885, FlowLabel: 0x286CF, Light: true,
 		TrafficClass: 0x68 | transport.ECT0, HopLimit: 7, Link: "prepared by the link",
 	}, *first)
 }

@@ -126,6 +126,16 @@ func testManyPaths(t *testing.T, p Pair) {
 			paths[i].FlowLabel = uint32(i) // connections have one; IPv4 has no place for it
 		}
 	}
+	testShared(t, p, r, paths)
+	for i := range paths { // what is light shares, whichever port and label it would have
+		paths[i] = NewPath(p.A, p.B)
+		paths[i].SrcPort += uint16(i)
+		paths[i].FlowLabel, paths[i].Light = uint32(i), true
+	}
+	testShared(t, p, r, paths)
+}
+
+func testShared(t *testing.T, p Pair, r *rand.Rand, paths []*transport.Path) {
 	check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, paths[0], 8)})
 	since := countersOf(p.A)
 	for range 20 {

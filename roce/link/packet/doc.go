@@ -51,7 +51,8 @@
 //
 // Connections leave by one of 4 source ports, chosen by the one that they would have on a link that sends
 // by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because packets by different
-// ports, or with different IPv6 flow labels, cannot share a frame. Multicast keeps its port.
+// ports, or with different IPv6 flow labels, cannot share a frame. For the same reason connections that carry little
+// (transport.Path.Light) all leave by one of them, with flow label 0. Multicast keeps its port.
 //
 // # Neighbours
 //

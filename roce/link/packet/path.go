@@ -34,7 +34,9 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if !ok {
 		return nil
 	}
-	f.SrcPort = flowPort(p, f.SrcPort)
+	if f.SrcPort = flowPort(p, f.SrcPort); p.Light {
+		f.FlowLabel = 0
+	}
 	s := t.paths[f]
 	if s == nil {
 		s = &path{l: t.l, hash: rand.Uint32()}
@@ -53,6 +55,9 @@ func (t *sender) pathOf(p *transport.Path) *path {
 func flowPort(p *transport.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port
+	}
+	if p.Light {
+		return firstPort
 	}
 	return firstPort | port%sourcePorts
 }

@@ -37,7 +37,8 @@
 //
 // Connections leave by one of 4 source ports of each address, chosen by the port that they would have on
 // a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There are no more
-// than that because each is a system call, and packets by different ports cannot share a datagram. What stays on the
+// than that because each is a system call, and packets by different ports cannot share a datagram. For the same reason
+// connections that carry little (transport.Path.Light) all leave by one of them. What stays on the
 // loopback addresses, and multicast, leaves from 4791.
 //
 // # Limits

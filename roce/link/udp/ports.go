@@ -57,6 +57,9 @@ func (s *socket) out(p *transport.Path) *socket {
 	if len(s.ports) == 0 || p.SrcPort == 0 || p.Dst.IsMulticast() {
 		return s
 	}
+	if p.Light {
+		return s.ports[0]
+	}
 	return s.ports[int(p.SrcPort)%len(s.ports)]
 }
 

@@ -50,6 +50,19 @@ func TestSourcePorts(t *testing.T) {
 		require.Len(t, ports, sendPorts)
 		require.Zero(t, b.Stats().RxICRC+b.Stats().RxSolved)
 
+		// Those that are light leave from one of these, together.
+		for i := range batch {
+			batch[i].Path.Light, batch[i].Path.Link = true, nil
+		}
+		sent := a.Stats()
+		a.Send(batch)
+		require.EqualValues(t, 1, a.Stats().TxCalls-sent.TxCalls)
+		require.Less(t, a.Stats().TxDatagrams-sent.TxDatagrams, uint64(2*len(batch)/sockio.MaxSegments+each))
+		for _, rx := range receiveAll(t, b, len(batch)) {
+			require.Equal(t, a.SourcePort(batch[0].Path), rx.SrcPort)
+			require.True(t, ports[rx.SrcPort])
+		}
+
 		// Multicast, and a path that says nothing, leave from the port of the link.
 		require.EqualValues(t, ib.UDPPort, a.SourcePort(&transport.Path{Src: ab[0], Dst: ab[1]}))
 		group := netip.MustParseAddr("239.1.2.3")
