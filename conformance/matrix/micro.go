@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/ib"
 )
 
 // How a peer reacts, measured on the wire (after Lumina, SIGCOMM 2023). What the specification says is judged; times are
@@ -21,47 +21,37 @@ type micro struct {
 	name      string
 	authority string
 	adjust    func(*params)
-	run       func(x *trial, m measured) error
+	run       func(x *trial, f *findings) error
+	// times is on how many connections it is looked at if much is measured (Env.MicroTimes); otherwise on one.
+	times int
 }
 
-// measured are the numbers that a row has found, by names that end with the unit.
-type measured map[string]float64
-
-// note adds the median and the largest of some times.
-func (m measured) note(what string, times []time.Duration) {
-	if len(times) == 0 {
-		return
-	}
-	slices.Sort(times)
-	m[what+"_p50_us"] = float64(times[len(times)/2]) / 1e3
-	m[what+"_max_us"] = float64(times[len(times)-1]) / 1e3
-}
-
-// String is all numbers in a line.
-func (m measured) String() string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, fmt.Sprintf("%s %.6g", k, m[k]))
-	}
-	return strings.Join(out, ", ")
-}
-
-// microTimes is how often a reaction is measured.
-const microTimes = 8
-
-// microTimeout is the ACK timeout's code where it is to run out: 67 ms.
-const microTimeout = 14
+const (
+	// microTimes is how often a reaction is measured, unless Env.MicroTimes says it.
+	microTimes = 8
+	// microTimeout is the ACK timeout's code where it is to run out: 67 ms.
+	microTimeout = 14
+	// microRetry is retry_cnt where a whole series of timeouts is measured.
+	microRetry = 6
+)
 
 var micros = []micro{
-	{"NAK latency SEND", "IBTA 9.7.5.2.2: one NAK, for the first missing PSN; times after Lumina", patient, nakLatency(peer.OpSend)},
-	{"NAK latency WRITE", "IBTA 9.7.5.2.2: one NAK, for the first missing PSN; times after Lumina", patient, nakLatency(peer.OpWrite)},
-	{"READ recovery", "IBTA 9.7.5.2.7: the request is issued again for what is missing; times after Lumina", patient, readRecovery},
-	{"timeout series", "IBTA 9.7.6.1.3: 1 transmission and retry_cnt more; adaptive timers seen on ConnectX (perftest issue 251)",
-		func(p *params) { p.timeout, p.retry = microTimeout, shortRetry }, timeoutSeries},
-	{"CNP for CE", "IBTA annex A17.9.2: BECN, 16 reserved bytes of zero; the gap after Lumina", patient, cnpGap},
-	{"ACK coalescing", "IBTA 9.7.5.1.2: the last packet is acknowledged; the number of ACKs is open", patient, ackCoalescing},
-	{"counters after a loss", "Lumina: counters equal the trace", patient, lossCounters},
+	{name: "ACK latency", authority: "IBTA 9.7.5.1.1: a request that asks is acknowledged; the time is what the others compare with", adjust: patient, run: ackLatency},
+	{name: "NAK latency SEND", authority: authorityNAK, adjust: patient, run: nakLatency(peer.OpSend)},
+	{name: "NAK latency WRITE", authority: authorityNAK, adjust: patient, run: nakLatency(peer.OpWrite)},
+	{name: "NAK latency READ", authority: authorityNAK, adjust: patient, run: nakLatencyRead},
+	{name: "READ recovery", authority: "IBTA 9.7.5.2.7: the request is issued again for what is missing; times after Lumina",
+		adjust: func(p *params) { p.timeout = tenseTimeout }, run: readRecovery},
+	{name: "timeout series", authority: "IBTA 9.7.6.1.3: 1 transmission and retry_cnt more; adaptive timers seen on ConnectX (perftest issue 251)",
+		adjust: func(p *params) { p.timeout, p.retry = microTimeout, shortRetry }, run: timeoutSeries, times: 3},
+	{name: "CNP for CE", authority: "IBTA annex A17.9.2: BECN, 16 reserved bytes of zero; the gap after Lumina", adjust: patient, run: cnpGap, times: 3},
+	{name: "ACK coalescing", authority: "IBTA 9.7.5.1.2: the last packet is acknowledged; the number of ACKs is open", adjust: patient, run: ackCoalescing, times: 5},
+	{name: "counters after a loss", authority: "Lumina: counters equal the trace", adjust: patient, run: lossCounters},
+	{name: "counters of all faults", authority: "Lumina: counters equal the trace; measured, not judged", adjust: func(p *params) { p.timeout = tenseTimeout }, run: faultCounters},
+	{name: "noisy neighbour", authority: "Lumina: losses of some queue pairs leave another one alone; measured, not judged", adjust: patient, run: noisyNeighbour},
 }
+
+const authorityNAK = "IBTA 9.7.5.2.2: one NAK, for the first missing PSN; times after Lumina"
 
 // microJobs makes the rows of the behaviours.
 func (e *Env) microJobs(r role) (jobs []job) {
@@ -69,11 +59,17 @@ func (e *Env) microJobs(r role) (jobs []job) {
 		row := e.row("micro", b.name, r)
 		row.MTU, row.Size, row.Family, row.Authority = faultMTU, faultSize, string(peer.V4), b.authority
 		jobs = append(jobs, oneRow(row, func(p *pair, row *Row) error {
-			m := measured{}
-			err := row.whileStarved(func() error { return e.oneMicro(p, b, m) })
-			if len(m) > 0 {
-				row.Measured = m
-			}
+			f := newFindings()
+			err := row.whileStarved(func() error {
+				f = newFindings() // what a starved try has measured is no result
+				for range e.microConnections(b) {
+					if err := e.oneMicro(p, b, f); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			row.Measured, row.Samples = f.results()
 			if errors.Is(err, errNotMeasured) {
 				*row = row.skipped(err.Error())
 				return nil
@@ -84,12 +80,31 @@ func (e *Env) microJobs(r role) (jobs []job) {
 	return jobs
 }
 
+// microConnections is on how many connections a behaviour is looked at.
+func (e *Env) microConnections(b micro) int {
+	if e.MicroTimes == 0 {
+		return 1
+	}
+	return max(b.times, 1)
+}
+
+// microTimes is how often a reaction is measured.
+func (e *Env) microTimes() int {
+	if e.MicroTimes == 0 {
+		return microTimes
+	}
+	return e.MicroTimes
+}
+
 // errNotMeasured is wrapped where a peer does not show what is looked for, which is no failure.
 var errNotMeasured = errors.New("not measured")
 
-func (e *Env) oneMicro(p *pair, b micro, m measured) error {
+func (e *Env) oneMicro(p *pair, b micro, f *findings) error {
 	par := defaults(peer.RC, peer.V4, faultMTU)
 	b.adjust(&par)
+	if e.MicroTimes > 0 && par.retry == shortRetry {
+		par.retry = microRetry
+	}
 	c, err := p.connect(par)
 	if err != nil {
 		return err
@@ -97,232 +112,83 @@ func (e *Env) oneMicro(p *pair, b micro, m measured) error {
 	defer c.close()
 	x := watched(c)
 	defer x.end()
-	if err = b.run(x, m); err != nil && !errors.Is(err, errNotMeasured) {
+	if err = b.run(x, f); err != nil && !errors.Is(err, errNotMeasured) {
 		return c.excuse(fmt.Errorf("%w\n%s", err, x.tr.Tail(60)), x.tr)
 	}
 	return err
 }
 
-// lose does an operation some times and loses a packet at a position each time. It returns how the losses were mended.
-func (x *trial) lose(op peer.Opcode, at position) ([]*analyse.Repair, error) {
-	var losses []analyse.Loss
-	for range microTimes {
-		losses = append(losses, x.loss(at, faultSize))
-		x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop})
-		if err := x.transfer(op, faultSize); err != nil {
-			return nil, err
-		}
-	}
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{Losses: losses})
-	if err != nil {
-		return nil, err
-	}
-	return r.Repairs, x.checkConduct(x.v) // a NAK is for what is missing, among others
+// toResponder reports whether a packet is one of the requester's.
+func (x *trial) toResponder(p *wire.Packet) bool {
+	return p.Dst == x.rsp.p.Addr(x.family) && p.QPN == x.sq.QPN()
 }
 
-// nakLatency loses a packet in the middle, and measures how long the responder takes for the NAK from the packet behind
-// the gap on, and the requester from the NAK on until it sends the missing packet.
-func nakLatency(op peer.Opcode) func(x *trial, m measured) error {
-	return func(x *trial, m measured) error {
-		repairs, err := x.lose(op, reqMiddle)
-		if err != nil {
-			return err
-		}
-		var made, reacted []time.Duration
-		for _, r := range repairs {
-			switch {
-			case r.NAKs == 0:
-				// A requester that sends again on suspicion may have been faster.
-				continue
-			case r.NAKs > 1 && !isGoroce(x.rsp.p): // which repeats it after a while: see gap.mayNAK
-				return fmt.Errorf("%d NAKs for one gap", r.NAKs)
-			}
-			made = append(made, time.Duration(r.NAKNs-r.ShownNs))
-			if r.ResentNs != 0 {
-				reacted = append(reacted, time.Duration(r.ResentNs-r.NAKNs))
-			}
-		}
-		if len(made) == 0 {
-			return errors.New("no gap was answered with a NAK")
-		}
-		m.note("nak_made", made)
-		m.note("nak_to_resend", reacted)
-		return nil
+// syndromeOf is the syndrome of an acknowledgement; ok is false for other packets.
+func syndromeOf(p *wire.Packet) (s ib.Syndrome, ok bool) {
+	if !p.IsAck() {
+		return 0, false
 	}
+	v, ok := p.Syndrome()
+	return ib.Syndrome(v), ok
 }
 
-// readRecovery loses a response in the middle, and measures how long the requester takes from the response behind the
-// gap on until it asks again.
-func readRecovery(x *trial, m measured) error {
-	repairs, err := x.lose(peer.OpRead, rspMiddle)
-	if err != nil {
-		return err
+// ahead is how far a PSN is behind another one in time: positive if it is newer.
+func ahead(psn, than uint32) int { return int(ib.PSN(psn).Diff(ib.PSN(than))) }
+
+// measured are the numbers that a row has found, by names that end with the unit.
+type measured map[string]float64
+
+// String is all numbers in a line.
+func (m measured) String() string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, fmt.Sprintf("%s %.6g", k, m[k]))
 	}
-	var times []time.Duration
-	for _, r := range repairs {
-		i := slices.IndexFunc(r.Asked, func(a analyse.Ask) bool { return a.AtNs >= r.ShownNs })
-		if i >= 0 && r.ShownNs != 0 {
-			times = append(times, time.Duration(r.Asked[i].AtNs-r.ShownNs))
-		}
-	}
-	if len(times) == 0 {
-		// All data has come, so that probes must have asked for it before it was missed.
-		return fmt.Errorf("%w: no READ was asked for again after a gap", errNotMeasured)
-	}
-	m.note("gap_to_request", times)
-	return nil
+	return strings.Join(out, ", ")
 }
 
-// timeoutSeries loses the last packet for ever, and measures the times between its transmissions.
-func timeoutSeries(x *trial, m measured) error {
-	loss := x.loss(reqLast, faultSize)
-	x.rule(&wire.Rule{Match: x.target(reqLast, faultSize), Kind: wire.Drop, Times: -1})
-	if err := x.recv(2, faultSize); err != nil {
-		return err
-	}
-	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
-		return err
-	}
-	if _, err := x.fails(1, peer.RetryExcErr); err != nil {
-		return err
-	}
-	r, err := x.repair(loss)
-	if err != nil {
-		return err
-	}
-	m["transmissions"] = float64(r.Times)
-	m["timeout_ms"] = float64((4096 * time.Nanosecond << microTimeout).Microseconds()) / 1e3
-	for i := 1; i < len(r.SentNs); i++ {
-		m[fmt.Sprintf("interval%d_ms", i)] = float64((r.SentNs[i]-r.SentNs[i-1])/1e3) / 1e3
-	}
-	if r.Times < shortRetry+1 {
-		return fmt.Errorf("the packet was sent %d times, want 1 and %d retries", r.Times, shortRetry)
-	}
-	return nil
+// findings is what a behaviour has shown: single numbers, and samples of what was measured again and again.
+type findings struct {
+	numbers measured
+	samples map[sampled][]float64
 }
 
-// cnpGap marks all packets of a long WRITE, and measures how many CNPs that makes, and how close together.
-func cnpGap(x *trial, m measured) error {
-	const size = 256 * faultMTU
-	match := wire.Match{From: x.req.p.PortName(), Dst: x.rsp.p.Addr(x.family), QPN: x.sq.QPN(), AnyPSN: true}
-	marked := x.rule(&wire.Rule{Match: match, Kind: wire.MarkCE, Times: -1})
-	if err := x.transfer(peer.OpWrite, size); err != nil {
-		return err
-	}
-	m["ce_packets"] = float64(marked.Hits())
-	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	if err := breaches(x.rsp.p.Name(), r); err != nil {
-		return err
-	}
-	w := &r.Connections[0].Ways[0]
-	m["cnps"] = float64(w.CNPs)
-	if w.CNPs > 1 {
-		m["cnp_gap_min_us"] = float64(w.CNPGapNs) / 1e3
-	}
-	if w.CNPs > marked.Hits() {
-		return fmt.Errorf("%d CNPs for %d marked packets", w.CNPs, marked.Hits())
-	}
-	return nil
+// sampled is what samples are of.
+type sampled struct{ what, unit string }
+
+func newFindings() *findings {
+	return &findings{numbers: measured{}, samples: map[sampled][]float64{}}
 }
 
-// ackCoalescing posts many WRITEs at once and counts the ACKs.
-func ackCoalescing(x *trial, m measured) error {
-	const n = 48
-	for i := range n {
-		wr := x.wr(peer.OpWrite, uint64(i), 512)
-		if i < n-1 {
-			wr.Flags &^= peer.FlagSignaled
-		}
-		if err := x.rq.PostSend(wr); err != nil {
-			return err
-		}
-	}
-	if _, err := await(x.rq.PollSend, n-1, "requester"); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	w := &r.Connections[0].Ways[0]
-	m["messages"], m["acks"], m["acks_asked_for"] = n, float64(w.ACKs), float64(w.ACKReqs)
-	if w.ACKs == 0 {
-		return errors.New("no ACK was seen")
-	}
-	return nil
+// sample adds a sample. The unit may be empty.
+func (f *findings) sample(what, unit string, v float64) {
+	k := sampled{what, unit}
+	f.samples[k] = append(f.samples[k], v)
 }
 
-// lossCounters loses a packet and doubles another one, and holds the counters of the two ends against the trace.
-func lossCounters(x *trial, m measured) error {
-	before := map[*side]map[string]uint64{}
-	for _, s := range []*side{x.req, x.rsp} {
-		c, err := s.s.Counters()
-		if err != nil {
-			return err
+// time adds a time.
+func (f *findings) time(what string, d time.Duration) { f.sample(what, "us", float64(d)/1e3) }
+
+// results are the numbers, with the median and the largest of the samples, and the samples themselves.
+func (f *findings) results() (numbers map[string]float64, samples map[string][]float64) {
+	for k, list := range f.samples {
+		if samples == nil {
+			samples = map[string][]float64{}
 		}
-		before[s] = c
-	}
-	x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Drop})
-	if err := x.transfer(peer.OpSend, faultSize); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	naks := r.Connections[0].Ways[0].Sequence
-	m["naks_seen"] = float64(naks)
-	// The names of rxe and this module, and of ConnectX.
-	for _, c := range []struct {
-		s     *side
-		what  string
-		names []string
-		least int
-	}{
-		{x.req, "naks_counted_by_requester", []string{"rcvd_seq_err", "packet_seq_err"}, naks},
-		{x.rsp, "gaps_counted_by_responder", []string{"out_of_seq_request", "out_of_sequence"}, min(naks, 1)},
-	} {
-		name, n, err := counted(c.s.s.Counters, before[c.s], c.names, c.least)
-		if err != nil {
-			return err
+		samples[join(k.what, k.unit)] = list
+		if len(list) == 1 {
+			f.numbers[join(k.what, k.unit)] = list[0]
+			continue
 		}
-		if name == "" {
-			continue // it has no such counter
-		}
-		m[c.what] = float64(n)
-		if n < c.least {
-			return fmt.Errorf("%s counts %d in %s, and the wire has seen %d", c.s.p.Name(), n, name, c.least)
-		}
+		sorted := slices.Sorted(slices.Values(list))
+		f.numbers[join(k.what, "p50", k.unit)] = sorted[len(sorted)/2]
+		f.numbers[join(k.what, "max", k.unit)] = sorted[len(sorted)-1]
 	}
-	if naks == 0 {
-		return fmt.Errorf("%w: the gap was repaired without a NAK", errNotMeasured)
+	if len(f.numbers) == 0 {
+		return nil, samples
 	}
-	return nil
+	return f.numbers, samples
 }
 
-// A kernel shows a device's counters as it read them last, for a while: 10 ms by default (hw_counters/lifespan).
-const (
-	countersLag  = 5 * time.Second
-	countersStep = 5 * time.Millisecond
-)
-
-// counted reads counters until one of some names, the first that is there, is least more than before, or has had the time
-// to be. The name is empty if none is there.
-func counted(read func() (map[string]uint64, error), before map[string]uint64, names []string, least int) (name string, n int, err error) {
-	for end := time.Now().Add(countersLag); ; time.Sleep(countersStep) {
-		now, err := read()
-		if err != nil {
-			return "", 0, err
-		}
-		i := slices.IndexFunc(names, func(name string) bool { _, ok := now[name]; return ok })
-		if i < 0 {
-			return "", 0, nil
-		}
-		if n = int(now[names[i]] - before[names[i]]); n >= least || time.Now().After(end) {
-			return names[i], n, nil
-		}
-	}
-}
+// join makes a name of its parts, of which the last may be empty.
+func join(parts ...string) string { return strings.TrimSuffix(strings.Join(parts, "_"), "_") }

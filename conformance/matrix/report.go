@@ -39,6 +39,8 @@ type Row struct {
 	Packets string `json:"packets,omitempty"`
 	// Measured are numbers that the row has found, each with its unit at the end of its name.
 	Measured map[string]float64 `json:"measured,omitempty"`
+	// Samples are the single measurements, by names that end with the unit.
+	Samples map[string][]float64 `json:"samples,omitempty"`
 }
 
 // Report collects rows; it may be used from several goroutines.

@@ -61,6 +61,8 @@ type Env struct {
 	Blind bool
 	// Seed is where the contents of transfers come from.
 	Seed uint64
+	// MicroTimes is how often a reaction is measured: of the group micro much more is run than for a look at it. 0 is a look.
+	MicroTimes int
 	// Tolerant, if not nil, has rows fail when a peer is lost, where the run would end otherwise.
 	Tolerant *Tolerance
 	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its connection, and

@@ -117,5 +117,6 @@ func (s *goroceSession) Counters() (map[string]uint64, error) {
 		"rcvd_rnr_err": c.RcvdRNRErr, "send_rnr_err": c.SendRNRErr, "rcvd_seq_err": c.RcvdSeqErr, "retry_exceeded_err": c.RetryExceededErr,
 		"retry_rnr_exceeded_err": c.RetryRNRExceededErr, "rdma_sends": c.RDMASends, "rdma_recvs": c.RDMARecvs,
 		"timeouts": c.Timeouts, "loss_probes": c.LossProbes, "implied_naks": c.ImpliedNAKs, "sent_seq_naks": c.SentSeqNAKs, "icrc_errors": c.DropICRC,
+		"ce_marked": c.CEMarkedPkts, "cnps_sent": c.CNPsSent, "cnps_handled": c.CNPsHandled,
 	}, nil
 }
