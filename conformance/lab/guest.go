@@ -35,6 +35,9 @@ type GuestConfig struct {
 	// The guest has no Port.
 	Bridge     string
 	KernelArgs string // added to the kernel's command line
+	// NetArgs are added to QEMU's virtio-net-pci of eth0. "disable-legacy=on,iommu_platform=on" lets the driver use AF_XDP without
+	// copying: it has the device's memory mapped by the kernel's DMA functions then.
+	NetArgs string
 }
 
 // Guest is a booted machine with rdma_rxe on eth0.
@@ -158,6 +161,9 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		mtu  int
 	}{{g.lab.Wire, &g.Port, MTU}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
 		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i, i, firstGuest+n, seg.mtu)
+		if i == 0 && cfg.NetArgs != "" {
+			device += "," + cfg.NetArgs
+		}
 		if i == 0 && cfg.Bridge != "" {
 			tap, err := bridgeTap(cfg.Bridge, n, seg.mtu)
 			if err != nil {

@@ -17,9 +17,16 @@ import (
 	"sync"
 )
 
-// Suites are the Debian suites that the lab knows, oldest first. Bookworm has kernel
+// Suites are the Debian suites that checks run in unless told, oldest first. Bookworm has kernel
 // 6.1, trixie 6.12.
 var Suites = []string{"bookworm", "trixie"}
+
+// Testing is Debian's next release, which the lab knows besides: its kernel is a later one, and
+// from one month to the next another one.
+const Testing = "forky"
+
+// known are all suites that the lab knows.
+func known() []string { return append(slices.Clone(Suites), Testing) }
 
 // suitePackages is what a guest's user space and the agent's build are made from.
 var suitePackages = []string{
@@ -48,6 +55,9 @@ type Image struct {
 // place sets the paths of an image in a suite's folder.
 func (im *Image) place(dir string) {
 	im.Vmlinuz = filepath.Join(dir, "root", "boot", "vmlinuz-"+im.Kernel)
+	if beside := filepath.Join(dir, "root", modulesDir, im.Kernel, "vmlinuz"); exists(beside) {
+		im.Vmlinuz = beside
+	}
 	im.Initrd = filepath.Join(dir, "initrd.cpio")
 }
 
@@ -79,8 +89,8 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		return nil, errs
 	}
 	for _, s := range suites {
-		if !slices.Contains(Suites, s) {
-			return failAll(fmt.Errorf("lab: suite %q is none of %s", s, strings.Join(Suites, ", ")))
+		if !slices.Contains(known(), s) {
+			return failAll(fmt.Errorf("lab: suite %q is none of %s", s, strings.Join(known(), ", ")))
 		}
 	}
 	if runtime.GOARCH != "amd64" {
@@ -206,6 +216,14 @@ func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func
 	return im, writeImage(dir, im)
 }
 
+// modulesDir is where packages put a kernel's modules; since forky the kernel, too.
+const modulesDir = "usr/lib/modules"
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // writeFile replaces a file in one step.
 func writeFile(path string, b []byte, perm os.FileMode) error {
 	tmp := path + ".tmp"
@@ -216,11 +234,21 @@ func writeFile(path string, b []byte, perm os.FileMode) error {
 }
 
 func (im *Image) findKernel(root string, set packageSet) error {
-	m, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
-	if err != nil || len(m) != 1 {
-		return fmt.Errorf("lab: %d kernels below %s/boot, want 1", len(m), root)
+	var kernels []string
+	for _, pattern := range []string{"boot/vmlinuz-*", modulesDir + "/*/vmlinuz"} {
+		m, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return err
+		}
+		kernels = append(kernels, m...)
 	}
-	im.Kernel = strings.TrimPrefix(filepath.Base(m[0]), "vmlinuz-")
+	if len(kernels) != 1 {
+		return fmt.Errorf("lab: %d kernels below %s, want 1", len(kernels), root)
+	}
+	var old bool
+	if im.Kernel, old = strings.CutPrefix(filepath.Base(kernels[0]), "vmlinuz-"); !old {
+		im.Kernel = filepath.Base(filepath.Dir(kernels[0]))
+	}
 	for _, p := range set.Packages {
 		if v, ok := strings.CutPrefix(p, "linux-image-"+im.Kernel+"_"); ok {
 			im.Version, _, _ = strings.Cut(v, "_")

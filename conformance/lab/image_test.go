@@ -50,3 +50,28 @@ func TestImageMustBeWhole(t *testing.T) {
 		})
 	}
 }
+
+// Newer packages have the kernel beside its modules.
+func TestFindKernel(t *testing.T) {
+	set := packageSet{Packages: []string{"linux-image-7.2.12+deb14-amd64_7.2.12-1_amd64.deb", "linux-image-6.1.0-1-amd64_6.1.9-1_amd64.deb"}}
+	for file, want := range map[string]Image{
+		"boot/vmlinuz-6.1.0-1-amd64":                      {Kernel: "6.1.0-1-amd64", Version: "6.1.9-1"},
+		"usr/lib/modules/7.2.12+deb14-amd64/vmlinuz":      {Kernel: "7.2.12+deb14-amd64", Version: "7.2.12-1"},
+		"usr/lib/modules/7.2.12+deb14-amd64/not-a-kernel": {},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "root", file)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+		var im Image
+		err := im.findKernel(filepath.Join(dir, "root"), set)
+		if want.Kernel == "" {
+			require.ErrorContains(t, err, "0 kernels")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, im)
+		im.place(dir)
+		require.Equal(t, path, im.Vmlinuz)
+	}
+}

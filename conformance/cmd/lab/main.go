@@ -6,6 +6,7 @@
 //
 //	go run ./conformance/cmd/lab 'bookworm: ibv_devinfo' 'trixie: rdma link'
 //	go run ./conformance/cmd/lab -prepare
+//	go run ./conformance/cmd/lab -put bin/roce 'trixie: /tmp/roce devinfo --link xdp'
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +27,8 @@ func main() {
 	prepareOnly := flag.Bool("prepare", false, "only build the images")
 	timeout := flag.Duration("timeout", 10*time.Minute, "limit for everything")
 	capture := flag.String("capture", "", "write what goes over the wire to this pcap file")
+	put := flag.String("put", "", "put this file into /tmp of each guest, to be run there")
+	netArgs := flag.String("net", "", "options of QEMU's virtio-net-pci for the guests' eth0, such as disable-legacy=on,iommu_platform=on")
 	flag.Parse()
 	logf := func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
 	type step struct{ where, cmd string }
@@ -61,7 +65,7 @@ func main() {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	if err := run(ctx, logf, *capture, func(yield func(string, string) bool) {
+	if err := run(ctx, logf, extras{*capture, *put, *netArgs}, func(yield func(string, string) bool) {
 		for _, s := range steps {
 			if !yield(s.where, s.cmd) {
 				return
@@ -73,14 +77,27 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, logf func(string, ...any), capture string, steps func(func(string, string) bool)) error {
+// extras are what was asked for besides the steps; empty is nothing.
+type extras struct{ capture, put, netArgs string }
+
+// putInto puts a file into a guest's /tmp.
+func putInto(ctx context.Context, g *lab.Guest, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return g.Put(ctx, "/tmp/"+filepath.Base(file), 0o755, f)
+}
+
+func run(ctx context.Context, logf func(string, ...any), x extras, steps func(func(string, string) bool)) error {
 	l, err := lab.New(lab.Config{Logf: logf})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if capture != "" {
-		c, err := l.Wire.Capture(capture, nil)
+	if x.capture != "" {
+		c, err := l.Wire.Capture(x.capture, nil)
 		if err != nil {
 			return err
 		}
@@ -97,9 +114,14 @@ func run(ctx context.Context, logf func(string, ...any), capture string, steps f
 		if err != nil {
 			return err
 		}
-		g, err := l.Boot(ctx, lab.GuestConfig{Name: strings.ReplaceAll(where, "/", "-"), Image: im})
+		g, err := l.Boot(ctx, lab.GuestConfig{Name: strings.ReplaceAll(where, "/", "-"), Image: im, NetArgs: x.netArgs})
 		if err != nil {
 			return err
+		}
+		if x.put != "" {
+			if err := putInto(ctx, g, x.put); err != nil {
+				return err
+			}
 		}
 		env[fmt.Sprintf("GUEST%d", len(guests))] = g.Addr4.String()
 		guests[where] = g
