@@ -94,7 +94,9 @@ type test struct {
 	args    string
 	polling bool // goroce polls the device; otherwise it is event-driven
 	latency bool
-	bytes   float64 // moved, for the CPU time of each
+	// libraries: perftest itself, on the verbs libraries, in place of the project's tool.
+	libraries bool
+	bytes     float64 // moved, for the CPU time of each
 }
 
 const mega = 1e6
@@ -141,7 +143,15 @@ func (t *test) mode() string {
 }
 
 // name is the name of the test in the report.
-func (t *test) name() string { return t.tool + " " + t.args + ", " + t.mode() }
+func (t *test) name() string { return t.op() + " " + t.args + ", " + t.mode() }
+
+// op is what runs on goroce.
+func (t *test) op() string {
+	if t.libraries {
+		return "ib_" + t.tool
+	}
+	return t.tool
+}
 
 // own are the arguments for goroce alone.
 func (t *test) own() []string {
@@ -227,13 +237,13 @@ func (w *bench) boot(ctx context.Context, l *lab.Lab, im *lab.Image, bin string)
 		if *g, err = l.Boot(ctx, cfg); err != nil {
 			return "", err
 		}
-		f, err := os.Open(bin)
-		if err != nil {
+		if err = putFile(ctx, *g, bin, program); err != nil {
 			return "", err
 		}
-		err = (*g).Put(ctx, program, 0o755, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return "", err
+		if haveLibraries() {
+			if err = putLibraries(ctx, *g); err != nil {
+				return "", err
+			}
 		}
 	}
 	clock, err = w.a.Run(ctx, "cat", clockFile)
@@ -256,12 +266,17 @@ func (w *bench) runAll(ctx context.Context) (cases []report.Case, err error) {
 	}()
 	o := w.o
 	tests := tests()
+	if haveLibraries() {
+		tests = append(tests, libraryTests()...)
+	} else {
+		o.Logf("perftest on the verbs libraries is not measured: \"make verbs\" makes them")
+	}
 	if o.Only != nil {
 		tests = slices.DeleteFunc(tests, func(t test) bool { return !o.Only.MatchString(t.name()) })
 	}
 	for _, t := range tests {
 		cases = append(cases, report.Case{
-			Item: "lab", Name: t.name() + ", " + w.network.Offloads(), Link: o.Link, Op: t.tool, Mode: t.mode(), Place: w.network.Offloads(),
+			Item: "lab", Name: t.name() + ", " + w.network.Offloads(), Link: o.Link, Op: t.op(), Mode: t.mode(), Place: w.network.Offloads(),
 		})
 	}
 	failed := make([]error, len(tests))
@@ -339,7 +354,7 @@ func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error)
 	defer cancel()
 	w.port++
 	argv := []string{"ib_" + t.tool}
-	if own {
+	if own && !t.libraries {
 		argv = []string{program, t.tool}
 	}
 	// Nothing is lost on the way between the guests, but a guest may have no CPU for longer than the
@@ -347,8 +362,16 @@ func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error)
 	argv = append(append(argv, "-F", "-u", timeoutCode, "-p", strconv.Itoa(w.port)), strings.Fields(t.args)...)
 	start := func(g *lab.Guest, more ...string) (*lab.Proc, error) {
 		a := argv
-		if own {
-			a = append(slices.Clone(argv), append(t.own(), "--link", w.o.Link, "--addr", g.Addr4.String())...)
+		device := []string{"--link", w.o.Link, "--addr", g.Addr4.String()}
+		switch {
+		case own && t.libraries:
+			a = append([]string{program, "run"}, device...)
+			if t.polling {
+				a = append(a, "--polling")
+			}
+			a = append(append(a, "--"), argv...)
+		case own:
+			a = append(slices.Clone(argv), append(t.own(), device...)...)
 		}
 		return g.Start(ctx, lab.Cmd{Argv: append(slices.Clone(a), more...)})
 	}

@@ -154,6 +154,9 @@ func Aims() []Aim {
 	for _, op := range []string{"WRITE/64", "WRITE/1024", "SEND/64"} {
 		add("two engines without I/O on two cores, "+op+" B: messages x one engine", 1.6, 1.8, false, "x", 0, named("engine", XOneEngine, "Engines/"+op+"/2"))
 	}
+	verbsAims(func(what string, less bool, goal float64, unit string, of func(*Report) float64) {
+		add(what, none, goal, less, unit, 0, of)
+	})
 	for _, place := range []string{"offloads", "no offloads"} {
 		for _, op := range []string{"write", "read", "send"} {
 			for _, mtu := range []string{"4096", "1024"} {

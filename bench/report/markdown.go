@@ -113,6 +113,7 @@ func (r *Report) Markdown(why string) []byte {
 	r.scale(p)
 	r.shards(p)
 	r.engine(p)
+	r.verbs(p)
 	r.lab(p)
 	r.why(p, why)
 	if len(r.Notes) > 0 {
@@ -359,7 +360,8 @@ The same two emulated machines, kernel, network and perftest arguments, in turn,
 `+"`%s`"+`, which took %s. Guests: %s.
 
 Bandwidth in MB/s, latency (t_typical) in microseconds. CPU is that of both guests. perftest spins on the completion queue unless told -e;
-its tests of WRITE can only spin. Polling: goroce's thread polls the device.
+its tests of WRITE can only spin. Polling: goroce's thread polls the device. Rows of ib_* are perftest itself in both places: on rxe, and on this
+project's verbs libraries; all others compare with the project's tool.
 goroce hands the kernel runs of packets, whose UDP checksums somebody has to compute; rxe sends packet by packet, without checksums.
 With offloads (scatter-gather, checksum, segmentation: virtual machines on a bridge of the kernel have them, and most network cards) a run
 passes whole. Without (on the interop lab's wire) the kernel cuts it up by copying, and computes a checksum at either end.

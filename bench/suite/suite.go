@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Items are the names of what can be run.
-var Items = []string{"single", "latency", "sockets", "scale", "shards", "engine"}
+var Items = []string{"single", "latency", "sockets", "scale", "shards", "engine", "verbs"}
 
 // Suite is a run.
 type Suite struct {
@@ -274,7 +274,7 @@ func (s *Suite) Run() error {
 	var errs error
 	for _, item := range s.o.Items {
 		f := map[string]func() error{
-			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale, "shards": s.shards, "engine": s.engine,
+			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale, "shards": s.shards, "engine": s.engine, "verbs": s.verbs,
 		}[item]
 		if f == nil {
 			return fmt.Errorf("no item %q", item)

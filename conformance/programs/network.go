@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/goroce/goroce/internal/netns"
 )
 
 // device is the name of the interface at both ends.
-const device = "veth0"
+const device = Interface
+
+// Interface is that name.
+const Interface = "veth0"
 
 // linkMTU has room for the largest path MTU.
 const linkMTU = 9000
@@ -78,6 +82,13 @@ func (n *Net) Close() error {
 		}
 	}
 	return err
+}
+
+// HostPlace returns one end, for programs of this machine, on the project's programs and libraries in a folder.
+func (n *Net) HostPlace(bin string, end int, opts ...string) *Place {
+	p := n.Place(nil, end, opts...)
+	p.own = filepath.Join(bin, ownProgram)
+	return p
 }
 
 // Place returns one end, for programs of a stage.
