@@ -12,7 +12,7 @@ SOAK        ?= 10m
 BENCHTIME   ?= 1s
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check test test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs
+.PHONY: FORCE all build demo agent conform-self check test test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs pyverbs
 
 all: build
 
@@ -93,6 +93,10 @@ bin/interop-verbs: FORCE
 
 interop-verbs: build verbs bin/interop-verbs
 	bin/interop-verbs $(INTEROPFLAGS)
+
+# The test suite of pyverbs on these libraries, and on the kernel's rxe in a guest: makes conformance/PYVERBS.md.
+pyverbs: build verbs bin/interop-verbs
+	bin/interop-verbs -suite bookworm -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user

@@ -59,6 +59,11 @@ func bridgeTap(bridge string, n, mtu int) (string, error) {
 		}
 	}
 	name := fmt.Sprintf("guest%d", n)
+	if _, err := net.InterfaceByName(name); err == nil { // of a guest that did not come up
+		if err := ip("link", "delete", name); err != nil {
+			return "", err
+		}
+	}
 	for _, c := range [][]string{
 		{"tuntap", "add", "dev", name, "mode", "tap", "vnet_hdr"},
 		{"link", "set", "dev", name, "mtu", fmt.Sprint(mtu), "txqueuelen", "10000", "master", bridge, "up"},

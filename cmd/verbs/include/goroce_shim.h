@@ -12,10 +12,12 @@ const struct goroce_core *goroce_core_get(void);
 /* goroce_core_symbol finds another function of the Go half, such as the table of RDMA-CM. */
 void *goroce_core_symbol(const char *name);
 
-/* goroce_forked has to be called before each call of the Go half, by every function that a program calls. It reports
- * whether this is a child of fork, which may not use the devices of its parent, and says so once on standard error: calls
- * are to fail with ENODEV then. Otherwise the thread is known to Go afterwards. */
-int goroce_forked(void);
+/* goroce_foreign has to be called before each call of the Go half, by every function that a program calls. It reports
+ * whether an object is one of a process that this one was forked from, whose Go half is not here, and says so once on standard
+ * error: calls are to fail with ENODEV then. Otherwise the thread is known to Go afterwards. generation is what
+ * goroce_generation has returned when the object was made. */
+int goroce_foreign(unsigned int generation);
+unsigned int goroce_generation(void);
 
 /* The handles of objects in the Go half. */
 goroce_handle goroce_context_handle(struct ibv_context *context);

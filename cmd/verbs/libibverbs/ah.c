@@ -5,7 +5,7 @@
 
 EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
-	ENTER_NULL();
+	ENTER_NULL(pd->context);
 	struct ibv_ah *ah = calloc(1, sizeof *ah);
 	if (!ah)
 		return null_errno(ENOMEM);
@@ -21,7 +21,7 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	ENTER_INT();
+	ENTER_INT(ah->context);
 	int e = core->destroy_ah(ah->handle);
 	if (!e)
 		free(ah);

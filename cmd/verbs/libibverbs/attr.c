@@ -22,7 +22,7 @@ static void copy_out(void *to, size_t to_size, const void *from, size_t size)
 
 EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *d)
 {
-	ENTER_INT();
+	ENTER_INT(c);
 	const struct goroce_attr *a = &to_context(c)->attr;
 	memset(d, 0, sizeof *d);
 	snprintf(d->fw_ver, sizeof d->fw_ver, "%s", a->fw_ver);
@@ -105,7 +105,7 @@ static void port_attr(const struct goroce_attr *a, struct ibv_port_attr *p)
 
 int shim_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size)
 {
-	ENTER_INT();
+	ENTER_INT(c);
 	if (port != 1)
 		return EINVAL;
 	struct goroce_attr now;

@@ -7,7 +7,7 @@
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
-	ENTER_NULL();
+	ENTER_NULL(c);
 	struct shim_channel *ch = calloc(1, sizeof *ch);
 	if (!ch)
 		return null_errno(ENOMEM);
@@ -40,7 +40,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 	pthread_mutex_unlock(&ch->context->mutex);
 	if (busy)
 		return EBUSY;
-	if (!shim_forked) {
+	if (!shim_foreign(ch->context)) {
 		shim_meet();
 		core->destroy_channel(to_channel(ch)->handle);
 	}
@@ -51,7 +51,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
 {
-	ENTER_MINUS();
+	ENTER_MINUS(ch->context);
 	uint64_t cookie;
 	int e;
 	do {
@@ -80,7 +80,7 @@ EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 
 struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector)
 {
-	ENTER_NULL();
+	ENTER_NULL(c);
 	if (cqe < 1 || vector < 0 || vector >= c->num_comp_vectors)
 		return null_errno(EINVAL);
 	struct shim_cq *q = calloc(1, sizeof *q);
@@ -116,7 +116,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *contex
 
 EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	ENTER_INT();
+	ENTER_INT(cq->context);
 	struct shim_cq *q = to_cq(cq);
 	shim_cq_lock(q); // nobody looks at the ring while it is replaced
 	int e = core->resize_cq(q->handle, &cqe, &q->ring);
@@ -142,7 +142,7 @@ void shim_cq_forget(struct shim_cq *q, uint32_t qpn)
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
-	ENTER_INT();
+	ENTER_INT(cq->context);
 	struct shim_cq *q = to_cq(cq);
 	uint32_t comp = 0, async = 0;
 	int e = core->destroy_cq(q->handle, &comp, &async);

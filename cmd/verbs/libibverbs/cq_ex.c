@@ -17,8 +17,8 @@ static int find(struct shim_cq *q)
 static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 {
 	struct shim_cq *q = to_cq((struct ibv_cq *)x);
-	if (UNLIKELY(shim_forked))
-		return shim_refused() ? EIO : 0;
+	if (UNLIKELY(shim_foreign(q->cq.context)))
+		return EIO;
 	if (a && a->comp_mask)
 		return EINVAL;
 	shim_cq_lock(q);

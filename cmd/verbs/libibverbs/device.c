@@ -144,6 +144,9 @@ static void make_devices(void)
 	free(copy);
 }
 
+void shim_devices_lock(void) { pthread_mutex_lock(&devices.mutex); }
+void shim_devices_unlock(void) { pthread_mutex_unlock(&devices.mutex); }
+
 EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
 	if (num)
@@ -190,16 +193,15 @@ static bool polling(void)
 
 struct ibv_context *shim_open(struct shim_device *d)
 {
-	if (shim_refused())
-		return null_errno(ENODEV);
 	int e = shim_load();
 	if (e)
 		return null_errno(e);
-	ENTER_NULL();
+	shim_meet();
 	shim_check_signals();
 	struct shim_context *x = calloc(1, sizeof *x);
 	if (!x)
 		return null_errno(ENOMEM);
+	x->born = shim_generation;
 	struct ibv_context *c = &x->verbs.context;
 	c->async_fd = shim_eventfd();
 	if (c->async_fd < 0) {
@@ -254,7 +256,7 @@ EXPORT int ibv_close_device(struct ibv_context *c)
 	struct shim_context *x = to_context(c);
 	shim_contexts_remove(x);
 	int e = 0;
-	if (!shim_forked) {
+	if (!shim_foreign(c)) {
 		shim_meet();
 		e = core->close(x->handle);
 	}

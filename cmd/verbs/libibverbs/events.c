@@ -20,7 +20,7 @@ void shim_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *comp
 
 EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *e)
 {
-	ENTER_MINUS();
+	ENTER_MINUS(c);
 	struct goroce_async a;
 	int r;
 	do {

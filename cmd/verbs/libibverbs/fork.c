@@ -3,26 +3,35 @@
 
 #include <pthread.h>
 
-bool shim_forked;
+// The threads of the Go half stay with the parent: any call into it would wait for ever in the child. So the child leaves it
+// alone, with all objects that belong to it, and loads one of its own when it opens a device.
+unsigned int shim_generation;
 static bool said;
 
-// shim_refused reports whether this process may not use verbs: the threads of the Go half have stayed with the
-// parent, and any call into it could wait for ever. That is said once.
-bool shim_refused(void)
+static void refuse(void)
 {
-	if (!UNLIKELY(shim_forked))
+	if (said)
+		return;
+	said = true;
+	shim_say("a device that was opened before a fork cannot be used in the child: open it there");
+}
+
+bool shim_foreign(const struct ibv_context *c)
+{
+	if (!UNLIKELY(to_context((struct ibv_context *)c)->born != shim_generation))
 		return false;
-	if (!said) {
-		said = true;
-		shim_say("this process was forked from one with open devices and cannot use them: fork first, or exec");
-	}
+	refuse();
 	return true;
 }
 
-EXPORT int goroce_forked(void)
+EXPORT unsigned int goroce_generation(void) { return shim_generation; }
+
+EXPORT int goroce_foreign(unsigned int generation)
 {
-	if (shim_refused())
+	if (UNLIKELY(generation != shim_generation)) {
+		refuse();
 		return 1;
+	}
 	if (core)
 		shim_meet();
 	return 0;
@@ -34,21 +43,21 @@ static struct shim_context *contexts;
 static int no_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	(void)cq, (void)n, (void)wc;
-	shim_refused();
+	refuse();
 	return -1;
 }
 
 static int no_notify(struct ibv_cq *cq, int solicited_only)
 {
 	(void)cq, (void)solicited_only;
-	shim_refused();
+	refuse();
 	return ENODEV;
 }
 
 static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	(void)qp;
-	shim_refused();
+	refuse();
 	*bad = wr;
 	return ENODEV;
 }
@@ -56,7 +65,7 @@ static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 static int no_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	(void)qp;
-	shim_refused();
+	refuse();
 	*bad = wr;
 	return ENODEV;
 }
@@ -64,29 +73,49 @@ static int no_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 static int no_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	(void)srq;
-	shim_refused();
+	refuse();
 	*bad = wr;
 	return ENODEV;
 }
 
-// in_child runs in the child of a fork. Replacing the operations keeps the check out of the data path.
-static void in_child(void)
+// before_fork makes sure that what the child needs is not in the middle of a change, by a thread that the child lacks.
+static void before_fork(void)
 {
-	pthread_mutex_init(&mutex, NULL); // whoever held it is not in this process
-	if (!core)
-		return; // the Go half can still be loaded
-	shim_forked = true;
-	for (struct shim_context *x = contexts; x; x = x->next) {
-		struct ibv_context_ops *ops = &x->verbs.context.ops;
-		ops->poll_cq = no_poll;
-		ops->req_notify_cq = no_notify;
-		ops->post_send = no_send;
-		ops->post_recv = no_recv;
-		ops->post_srq_recv = no_srq_recv;
-	}
+	shim_fork_lock();
+	shim_devices_lock();
+	pthread_mutex_lock(&mutex);
+	shim_signals_lock();
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }
+static void after_fork(void)
+{
+	shim_signals_unlock();
+	pthread_mutex_unlock(&mutex);
+	shim_devices_unlock();
+	shim_fork_unlock();
+}
+
+// in_child replaces the operations of the data path, which keeps the check out of it.
+static void in_child(void)
+{
+	if (core) {
+		shim_generation++;
+		said = false;
+		for (struct shim_context *x = contexts; x; x = x->next) {
+			struct ibv_context_ops *ops = &x->verbs.context.ops;
+			ops->poll_cq = no_poll;
+			ops->req_notify_cq = no_notify;
+			ops->post_send = no_send;
+			ops->post_recv = no_recv;
+			ops->post_srq_recv = no_srq_recv;
+		}
+		shim_unload();
+		shim_signals_without_go();
+	}
+	after_fork();
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
 void shim_contexts_add(struct shim_context *c)
 {

@@ -3,14 +3,18 @@
 #include "signals.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
 
 #define CORE_NAME "libgoroce.so"
+#define MAX_GENERATIONS 64 // of processes that each open devices and fork
 
 const struct goroce_core *core;
 static void *library;
@@ -34,6 +38,40 @@ void shim_say(const char *format, ...)
 		return;
 }
 
+// copy_file makes a file in memory that is like another one.
+static int copy_file(const char *path)
+{
+	int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create(CORE_NAME, MFD_CLOEXEC);
+	ssize_t n = from < 0 || to < 0 ? -1 : 1;
+	while (n > 0)
+		n = sendfile(to, from, NULL, 1 << 30);
+	if (from >= 0)
+		close(from);
+	if (n < 0 && to >= 0) {
+		close(to);
+		to = -1;
+	}
+	return to;
+}
+
+// open_copy opens the library again in the child of a fork, where it is loaded already and cannot be used: under another name, and
+// as another file, or the loader would return the one that is there.
+static void *open_copy(const char *path)
+{
+	int fd = copy_file(path);
+	if (fd < 0)
+		return NULL;
+	char name[64 + 2 * MAX_GENERATIONS];
+	int n = snprintf(name, sizeof name, "/proc/self/fd/");
+	// Descriptors have the same numbers in parent and child.
+	for (unsigned int i = 0; i < shim_generation && i < MAX_GENERATIONS; i++)
+		n += snprintf(name + n, sizeof name - (size_t)n, "./");
+	snprintf(name + n, sizeof name - (size_t)n, "%d", fd);
+	void *l = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	close(fd);
+	return l;
+}
+
 // open_core opens the library beside this one.
 static void *open_core(void)
 {
@@ -44,8 +82,16 @@ static void *open_core(void)
 	snprintf(path, PATH_MAX, "%s", self.dli_fname);
 	char *slash = strrchr(path, '/');
 	strcpy(slash ? slash + 1 : path, CORE_NAME);
+	if (shim_generation)
+		return open_copy(path);
 	// It may never go: Go's threads run in it. That is also for a program that closes this library again.
 	return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static void say_missing(void)
+{
+	const char *why = dlerror();
+	shim_say("%s: %s belongs beside libibverbs.so.1", why ? why : strerror(errno), CORE_NAME);
 }
 
 // load_once loads the core with all signals blocked: the threads of Go inherit that, so that the signals of the
@@ -63,18 +109,37 @@ static void load_once(void)
 		shim_after_go((void *)table);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!c)
-		shim_say("%s: %s belongs beside libibverbs.so.1", dlerror(), CORE_NAME);
+		say_missing();
 	else if (c->version != GOROCE_CORE_VERSION || c->size != sizeof *c)
 		shim_say("%s is of another version than libibverbs.so.1: install both from one build", CORE_NAME);
 	else
 		core = c;
 }
 
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static bool tried;
+
 int shim_load(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, load_once);
+	pthread_mutex_lock(&loading);
+	if (!tried) {
+		tried = true;
+		load_once();
+	}
+	pthread_mutex_unlock(&loading);
 	return core ? 0 : ENODEV;
+}
+
+void shim_fork_lock(void) { pthread_mutex_lock(&loading); }
+void shim_fork_unlock(void) { pthread_mutex_unlock(&loading); }
+
+// shim_unload leaves the library of the parent where it is: nothing of it runs here.
+void shim_unload(void)
+{
+	core = NULL;
+	library = NULL;
+	tried = false;
+	shim_thread_known = false;
 }
 
 EXPORT const struct goroce_core *goroce_core_get(void)

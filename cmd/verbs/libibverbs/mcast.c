@@ -3,7 +3,7 @@
 
 EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	(void)lid; // RoCE has none
 	union ibv_gid group = *gid;
 	return core->attach_mcast(to_qp(qp)->handle, &group);
@@ -11,7 +11,7 @@ EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_
 
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	(void)lid;
 	union ibv_gid group = *gid;
 	return core->detach_mcast(to_qp(qp)->handle, &group);

@@ -3,7 +3,7 @@
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
-	ENTER_NULL();
+	ENTER_NULL(c);
 	struct ibv_pd *pd = calloc(1, sizeof *pd);
 	if (!pd)
 		return null_errno(ENOMEM);
@@ -18,7 +18,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	ENTER_INT();
+	ENTER_INT(pd->context);
 	int e = core->dealloc_pd(pd->handle);
 	if (!e)
 		free(pd);
@@ -27,7 +27,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
-	ENTER_NULL();
+	ENTER_NULL(pd->context);
 	struct ibv_mr *mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return null_errno(ENOMEM);
@@ -59,7 +59,7 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, i
 
 EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	if (shim_refused() || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || !flags ||
+	if (shim_foreign(mr->context) || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || !flags ||
 	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!length || !addr)) || (flags & IBV_REREG_MR_CHANGE_PD && !pd) ||
 	    (flags & IBV_REREG_MR_CHANGE_ACCESS && access < 0)) {
 		errno = EINVAL;
@@ -88,7 +88,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	ENTER_INT();
+	ENTER_INT(mr->context);
 	int e = core->dereg_mr(mr->handle);
 	if (!e)
 		free(mr);
@@ -97,7 +97,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 
 struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	ENTER_NULL();
+	ENTER_NULL(pd->context);
 	struct ibv_mw *mw = calloc(1, sizeof *mw);
 	if (!mw)
 		return null_errno(ENOMEM);
@@ -114,7 +114,7 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int shim_dealloc_mw(struct ibv_mw *mw)
 {
-	ENTER_INT();
+	ENTER_INT(mw->context);
 	int e = core->dealloc_mw(mw->handle);
 	if (!e)
 		free(mw);
@@ -123,6 +123,6 @@ int shim_dealloc_mw(struct ibv_mw *mw)
 
 int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	return core->bind_mw(to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
 }

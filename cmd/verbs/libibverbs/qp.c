@@ -5,11 +5,13 @@
 
 static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint64_t send_ops, bool extended)
 {
-	ENTER_NULL();
+	if (!pd)
+		return null_errno(EINVAL);
+	ENTER_NULL(pd->context);
 	if (a->qp_type == IBV_QPT_RAW_PACKET || a->qp_type == IBV_QPT_XRC_SEND || a->qp_type == IBV_QPT_XRC_RECV ||
 	    a->qp_type == IBV_QPT_DRIVER)
 		return null_errno(EOPNOTSUPP);
-	if (!pd || !a->send_cq || !a->recv_cq)
+	if (!a->send_cq || !a->recv_cq)
 		return null_errno(EINVAL);
 	struct shim_qp *q = calloc(1, sizeof *q);
 	if (!q)
@@ -66,7 +68,7 @@ EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->
 
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
 	if (!e && mask & IBV_QP_STATE) {
@@ -83,7 +85,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	(void)mask; // all attributes are known
 	int e = core->query_qp(to_qp(qp)->handle, a);
 	if (e)
@@ -104,7 +106,7 @@ EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, 
 
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	ENTER_INT();
+	ENTER_INT(qp->context);
 	uint32_t async = 0;
 	int e = core->destroy_qp(to_qp(qp)->handle, &async);
 	if (e)

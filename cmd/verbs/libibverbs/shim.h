@@ -41,14 +41,20 @@ extern const struct goroce_core *core;
 int shim_load(void);
 void shim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* fork.c: true in a child of fork that has inherited open devices. */
-extern bool shim_forked;
-bool shim_refused(void); /* also says so, once */
+/* fork.c: how many of the forks that led to this process found the Go half loaded. Objects of another generation are
+ * those of a parent, whose threads are not here. */
+extern unsigned int shim_generation;
+bool shim_foreign(const struct ibv_context *c); /* also says so, once */
+void shim_fork_lock(void);   /* load.c: waits for a Go half that is being loaded */
+void shim_fork_unlock(void);
+void shim_unload(void);	     /* load.c: in the child */
+void shim_devices_lock(void); /* device.c */
+void shim_devices_unlock(void);
 
-/* Every function that calls the Go half begins with one of these. */
-#define ENTER_INT() do { if (UNLIKELY(shim_refused())) return ENODEV; shim_meet(); } while (0)
-#define ENTER_NULL() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
-#define ENTER_MINUS() do { if (UNLIKELY(shim_refused())) { errno = ENODEV; return -1; } shim_meet(); } while (0)
+/* Every function that calls the Go half begins with one of these, and the context that the call is about. */
+#define ENTER_INT(context) do { if (UNLIKELY(shim_foreign(context))) return ENODEV; shim_meet(); } while (0)
+#define ENTER_NULL(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
+#define ENTER_MINUS(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return -1; } shim_meet(); } while (0)
 
 /* device.c */
 struct shim_device {
@@ -59,6 +65,7 @@ struct shim_device {
 
 struct shim_context {
 	goroce_handle handle;
+	unsigned int born; /* the generation of the process that has opened it */
 	struct goroce_attr attr;
 	struct shim_context *next; /* of all that are open, for fork.c */
 	struct verbs_context verbs;

@@ -239,6 +239,17 @@ void shim_after_go(void *function)
 	atomic_store(&shared.on, true);
 }
 
+static sigset_t fork_mask;
+void shim_signals_lock(void) { lock(&fork_mask); }
+void shim_signals_unlock(void) { unlock(&fork_mask); }
+
+void shim_signals_without_go(void)
+{
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		libc_sigaction()(faults[i], &shared.program[i], NULL);
+	atomic_store(&shared.on, false);
+}
+
 // A preloaded libgoroce_hook.so comes before this library and hands the calls on.
 static bool hooked;
 

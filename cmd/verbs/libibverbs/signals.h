@@ -24,6 +24,11 @@ static inline void shim_meet(void)
 		shim_meet_thread();
 }
 
+/* Around a fork, and in the child, in which there is no Go. */
+void shim_signals_lock(void);
+void shim_signals_unlock(void);
+void shim_signals_without_go(void);
+
 int shim_sigaction(int sig, const struct sigaction *act, struct sigaction *old);
 
 #endif

@@ -5,7 +5,7 @@
 
 static struct ibv_srq *create(struct ibv_pd *pd, void *context, struct ibv_srq_attr *attr)
 {
-	ENTER_NULL();
+	ENTER_NULL(pd->context);
 	struct shim_srq *s = calloc(1, sizeof *s);
 	if (!s)
 		return null_errno(ENOMEM);
@@ -49,19 +49,19 @@ int shim_get_srq_num(struct ibv_srq *srq, uint32_t *num)
 
 EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 {
-	ENTER_INT();
+	ENTER_INT(srq->context);
 	return core->modify_srq(to_srq(srq)->handle, a, mask);
 }
 
 EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *a)
 {
-	ENTER_INT();
+	ENTER_INT(srq->context);
 	return core->query_srq(to_srq(srq)->handle, a);
 }
 
 EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 {
-	ENTER_INT();
+	ENTER_INT(srq->context);
 	uint32_t async = 0;
 	int e = core->destroy_srq(to_srq(srq)->handle, &async);
 	if (e)

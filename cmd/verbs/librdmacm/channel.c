@@ -24,6 +24,7 @@ struct rdma_event_channel *cm_channel_new(void)
 		free(x);
 		return NULL;
 	}
+	x->born = goroce_generation();
 	int e = CM(create_channel, x->channel.fd, &x->handle);
 	if (!e) {
 		pthread_mutex_lock(&cm_lock);
@@ -54,7 +55,7 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 	pthread_mutex_lock(&cm_lock);
 	cm_live_remove(x);
 	pthread_mutex_unlock(&cm_lock);
-	if (!goroce_forked())
+	if (!goroce_foreign(x->born))
 		CM(destroy_channel, x->handle);
 	close(channel->fd);
 	free(x);
@@ -245,7 +246,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 		return -1;
 	if (!event)
 		return cm_result(EINVAL);
-	if (goroce_forked())
+	if (goroce_foreign(c->born))
 		return cm_result(ENODEV);
 	struct goroce_cm_event g;
 	struct cm_event *e = malloc(sizeof *e);

@@ -29,9 +29,10 @@
 extern const struct goroce_cm *cm;
 extern const struct goroce_rs *rs;
 int cm_load(void); /* 0 or an errno */
+void cm_devices_forget(void); /* device.c: in the child of a fork */
 
 /*
- * CM calls the Go half. Every function of the program's has called goroce_forked before that: see goroce_shim.h.
+ * CM calls the Go half. Every function of the program's has called goroce_foreign before that: see goroce_shim.h.
  * cm_id_of does.
  */
 #define CM(name, ...) cm->name(__VA_ARGS__)
@@ -69,6 +70,7 @@ bool cm_live(const void *object);
 /* channel.c */
 struct cm_channel {
 	struct rdma_event_channel channel;
+	unsigned int born; /* see goroce_foreign */
 	goroce_handle handle;
 };
 struct cm_channel *cm_channel_of(struct rdma_event_channel *c); /* NULL with EINVAL */
@@ -87,6 +89,7 @@ struct cm_group { /* a multicast group that an ID has joined */
 
 struct cm_id {
 	struct rdma_cm_id id;
+	unsigned int born; /* see goroce_foreign */
 	goroce_handle handle;
 	struct cm_device *device; /* NULL: none yet */
 	bool sync;		  /* made without channel: calls wait for their event */

@@ -52,6 +52,15 @@ static int open_all(void)
 	return 0;
 }
 
+// The mutex may be held by a thread that the child does not have.
+void cm_devices_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+	devices = NULL;
+	count = 0;
+	opened = false;
+}
+
 int cm_devices_open(void)
 {
 	int e = cm_load();

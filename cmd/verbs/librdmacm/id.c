@@ -10,7 +10,7 @@ struct cm_id *cm_id_of(struct rdma_cm_id *id)
 		errno = EINVAL;
 		return NULL;
 	}
-	if (goroce_forked()) {
+	if (goroce_foreign(((struct cm_id *)id)->born)) {
 		errno = ENODEV;
 		return NULL;
 	}
@@ -45,6 +45,7 @@ struct cm_id *cm_id_new(struct rdma_event_channel *c, void *context, enum rdma_p
 	struct cm_id *x = calloc(1, sizeof *x);
 	if (!x)
 		return NULL;
+	x->born = goroce_generation();
 	x->id.channel = c;
 	x->id.context = context;
 	x->id.ps = ps;
@@ -114,7 +115,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 	struct cm_id *x = cm_live_has(id) ? (struct cm_id *)id : NULL;
 	if (x) {
 		cm_live_remove(x);
-		if (!goroce_forked())
+		if (!goroce_foreign(x->born))
 			CM(destroy_id, x->handle);
 	}
 	pthread_mutex_unlock(&cm_lock);

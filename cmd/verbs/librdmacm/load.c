@@ -7,6 +7,8 @@ const struct goroce_cm *cm;
 const struct goroce_rs *rs;
 
 static pid_t loaded_in;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static bool tried;
 
 static void load_once(void)
 {
@@ -31,17 +33,50 @@ static void load_once(void)
 
 int cm_load(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	if (goroce_forked())
-		return ENODEV;
-	pthread_once(&once, load_once);
+	goroce_foreign(goroce_generation());
+	pthread_mutex_lock(&loading);
+	if (!tried) {
+		tried = true;
+		load_once();
+	}
+	pthread_mutex_unlock(&loading);
 	return cm ? 0 : ENODEV;
 }
+
+// Around a fork: the child has a Go half of its own, if it needs one, and devices of its own.
+static unsigned int generation;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&loading);
+	pthread_mutex_lock(&cm_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&cm_lock);
+	pthread_mutex_unlock(&loading);
+}
+
+// in_child runs after that of libibverbs, which was there first.
+static void in_child(void)
+{
+	if (generation != goroce_generation()) {
+		generation = goroce_generation();
+		cm = NULL;
+		rs = NULL;
+		tried = false;
+		cm_devices_forget();
+	}
+	after_fork();
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
 // finish tells the peers that the process ends, as the kernel would. The child of a fork has none.
 __attribute__((destructor)) static void finish(void)
 {
 	const int most_ms = 1000;
-	if (cm && getpid() == loaded_in && !goroce_forked())
+	if (cm && getpid() == loaded_in && !goroce_foreign(generation))
 		cm->finish(most_ms);
 }

@@ -16,6 +16,7 @@
  */
 struct rs {
 	atomic_uint handle; /* 0: the number is no socket */
+	unsigned int born;  /* see goroce_foreign */
 	atomic_int flags;   /* of F_SETFL */
 	int fd_flags;	    /* of F_SETFD */
 	int domain;

@@ -28,7 +28,7 @@ struct rs *rs_of(int fd)
 		errno = EBADF;
 		return NULL;
 	}
-	if (goroce_forked()) {
+	if (goroce_foreign(s->born)) {
 		errno = ENODEV;
 		return NULL;
 	}
@@ -70,6 +70,7 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 		return -1;
 	}
 	// All but the handle, which makes it a socket.
+	s->born = goroce_generation();
 	s->fd_flags = type & SOCK_CLOEXEC ? FD_CLOEXEC : 0;
 	s->domain = domain;
 	s->sndbuf = s->rcvbuf = 1 << 17;

@@ -163,15 +163,17 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 	bool sockets = false, others = false;
 	if (!fds && n)
 		return cm_result(EFAULT);
-	for (nfds_t i = 0; i < n; i++)
-		if (rs_find(fds[i].fd))
-			sockets = true;
-		else
+	for (nfds_t i = 0; i < n; i++) {
+		struct rs *s = rs_find(fds[i].fd);
+		if (!s)
 			others = true;
+		else if (goroce_foreign(s->born))
+			return cm_result(ENODEV);
+		else
+			sockets = true;
+	}
 	if (!sockets)
 		return poll(fds, n, timeout);
-	if (goroce_forked())
-		return cm_result(ENODEV);
 	int64_t start = now_us();
 	do {
 		int r = look_all(fds, n, others, true);

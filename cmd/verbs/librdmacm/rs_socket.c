@@ -164,7 +164,7 @@ EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
 // end ends a socket; its descriptor stays.
 static int end(struct rs *s)
 {
-	bool forked = goroce_forked();
+	bool forked = goroce_foreign(s->born);
 	if (!forked)
 		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // of no interest if there is nothing to end
 	goroce_handle h = atomic_exchange(&s->handle, 0);

@@ -137,7 +137,7 @@ func TestPrograms(t *testing.T) {
 	}
 	want := map[string]result{
 		"atexit": {code: 9, out: "atexit\ndestructor\n"},
-		"fork":   {stderrs: "goroce: this process was forked from one with open devices and cannot use them: fork first, or exec\n"},
+		"fork":   {stderrs: strings.Repeat("goroce: a device that was opened before a fork cannot be used in the child: open it there\n", 2)},
 	}
 	hook := "LD_PRELOAD=" + filepath.Join(libs, "libgoroce_hook.so")
 	for _, source := range sources {

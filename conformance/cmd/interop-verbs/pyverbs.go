@@ -62,8 +62,10 @@ func compare(ctx context.Context, o *options, suites, _ []string, logf func(stri
 	}
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# The test suite of pyverbs, here and on rxe")
-	fmt.Fprintf(&b, "\nMade by `make build verbs bin/interop-verbs && bin/interop-verbs -pyverbs docs/verbs-pyverbs.md`: the suite of rdma-core, as Debian ships it, on\n")
-	fmt.Fprintf(&b, "this project's libraries ([verbs.md](verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
+	fmt.Fprintf(&b, "\nMade by `make pyverbs`; don't edit. The suite of rdma-core, as Debian ships it, test by test: on this project's libraries\n")
+	fmt.Fprintf(&b, "([verbs.md](../docs/verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
+	fmt.Fprintf(&b, "The tests of RDMA-CM look for the network interface of the device in sysfs, where rxe has none: they are skipped there. Here\n")
+	fmt.Fprintf(&b, "they find a stand-in, and run.\n\n")
 	if err := programs.WriteComparison(&b, columns); err != nil {
 		return failed, err
 	}

@@ -1,7 +1,11 @@
 // Processes that are forked: before a device is opened everything works in the child; afterwards the child may exit, exec
-// and run commands, and gets ENODEV from verbs. The parent does not notice.
+// and run commands, gets ENODEV for what belongs to its parent, and can open devices of its own, as can its children. The parent does
+// not notice.
 #include "check.h"
 
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 static int wait_for(pid_t pid)
@@ -29,7 +33,6 @@ static void child_uses_verbs(struct end *a)
 	FAILS(ENODEV, ibv_alloc_pd(a->ctx));
 	FAILS(ENODEV, ibv_reg_mr(a->pd, a->buf, 64, 0));
 	FAILS(ENODEV, ibv_create_cq(a->ctx, 1, NULL, NULL, 0));
-	FAILS(ENODEV, ibv_open_device(a->ctx->device));
 	FAILS_INT(ENODEV, ibv_post_send(a->qp, &wr, &bad));
 	CHECK(bad == &wr);
 	FAILS_INT(ENODEV, ibv_post_recv(a->qp, &rwr, &rbad));
@@ -42,6 +45,40 @@ static void child_uses_verbs(struct end *a)
 	void *context;
 	FAILS_INT(-1, ibv_get_cq_event(a->channel, &cq, &context));
 	CHECK(errno == ENODEV);
+}
+
+static jmp_buf after_fault;
+static void on_fault(int sig) { siglongjmp(after_fault, sig); }
+
+// child_opens uses devices of its own, beside those of the parent, which stay out of reach.
+__attribute__((noreturn)) static void child_opens(struct end *of_parent, int depth)
+{
+	struct end a, b;
+	child_uses_verbs(of_parent);
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	exchange(&a, &b);
+	child_uses_verbs(of_parent);
+	// Memory that is gone is contained, and the faults of the program are its own. Its place is kept: another thread might get it.
+	void *gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_mr *mr = ibv_reg_mr(b.pd, gone, 4096, ALL_ACCESS);
+	CHECK(mr && !mprotect(gone, 4096, PROT_NONE));
+	post_rdma(&a, IBV_WR_RDMA_WRITE, 9, 0, 64, (uintptr_t)gone, mr->rkey);
+	CHECK(next_wc(a.cq).status != IBV_WC_SUCCESS);
+	CHECK(!ibv_dereg_mr(mr));
+	signal(SIGSEGV, on_fault);
+	if (!sigsetjmp(after_fault, 1)) {
+		*(volatile char *)gone = 1;
+		CHECK(!"reached");
+	}
+	if (depth) {
+		pid_t p = fork();
+		if (!p)
+			child_opens(&a, depth - 1);
+		CHECK(wait_for(p) == 7);
+	}
+	FAILS_INT(0, ibv_close_device(of_parent->ctx)); // lets go of what the child has of it
+	end_close(&a);
+	end_close(&b);
 	exit(7); // and what runs at exit does not hang
 }
 
@@ -74,7 +111,7 @@ int main(void)
 	char line[16] = "";
 	CHECK(f && fgets(line, sizeof line, f) && !strcmp(line, "hello\n") && !pclose(f));
 	if (!(p = fork()))
-		child_uses_verbs(&a);
+		child_opens(&a, 1);
 	CHECK(wait_for(p) == 7);
 	exchange(&a, &b);
 	end_close(&a);
