@@ -198,7 +198,7 @@ func (h *hostile) anyByte(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	good := h.frame(t, 64, 0)
 	body := good[len(good)-ib.BTHBytes-64-ib.ICRCBytes:]
-	for range 20 {
+	for range times(20) {
 		var frames [][]byte
 		for range batch {
 			f := append([]byte(nil), good...)
@@ -232,7 +232,7 @@ func (h *hostile) virtio(t *testing.T) {
 		}
 		return uint16(r.Uint32()) >> r.IntN(16)
 	}
-	for range 40 {
+	for range times(40) {
 		var frames [][]byte
 		for range batch / 4 {
 			f := h.frame(t, []int{64, 1000, 8000}[r.IntN(3)], 0)
