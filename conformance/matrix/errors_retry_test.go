@@ -101,8 +101,8 @@ func TestOnlyFrom(t *testing.T) {
 	}{
 		"from the lost one on": {[]uint32{0, 1, 2, 3, 4, 2, 3, 4}, ""},
 		"with probes":          {[]uint32{0, 1, 2, 3, 4, 4, 0, 2, 3, 4}, ""},
-		"with many, in time":   {[]uint32{0, 1, 2, 3, 4, 0, 0, answered | 0, 1, 1, answered | 1, 2, 3, 4}, ""},
-		"too many":             {[]uint32{0, 1, 2, 3, 4, 0, 0, answered | 0xffffff, 0, 2, 3, 4}, "3 packets before"},
+		"with many, in time":   {[]uint32{0, 1, 2, 3, 4, 0, 0, ackOf(0), 1, 1, ackOf(1), 2, 3, 4}, ""},
+		"too many":             {[]uint32{0, 1, 2, 3, 4, 0, 0, ackOf(0xffffff), 0, 2, 3, 4}, "3 packets before"},
 		"never":                {[]uint32{0, 1, 2, 3, 4}, "sent 1 times"},
 		"for ever":             {[]uint32{0, 1, 2, 3, 4, 2, 2, 2, 2}, "sent 5 times"},
 		"from the first on":    {[]uint32{0xffffff, 0, 1, 2, 3, 4, 0xffffff, 0, 1, 2, 3, 4}, "3 packets before"},
@@ -129,6 +129,8 @@ func TestOnlyFrom(t *testing.T) {
 
 // answered marks a PSN that the responder acknowledges.
 const answered = 1 << 24
+
+func ackOf(psn uint32) uint32 { return psn | answered }
 
 func TestRNRNAKs(t *testing.T) {
 	for _, c := range []struct {

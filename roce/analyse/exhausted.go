@@ -36,8 +36,7 @@ const (
 
 // recall remembers the last packets of RC, without their contents.
 type recall struct {
-	most int
-	last []glimpse // up to twice as many
+	last []glimpse // up to twice as many as Options.Recall
 }
 
 // glimpse is what is remembered of a packet.
