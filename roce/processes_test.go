@@ -88,9 +88,9 @@ func all(ps []*process, f func(*process)) {
 // Eight processes listen and dial each other at once. Some are killed with messages under way, the first
 // one, which has made the sockets, too: nobody else notices, and others take their place.
 func TestProcessesDie(t *testing.T) {
-	n := 8
+	n, few := 8, 4
 	if testing.Short() {
-		n = 5
+		n, few = 3, 3
 	}
 	t.Run("udp", func(t *testing.T) { processesDie(t, "udp", n) })
 	t.Run("packet", func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestProcessesDie(t *testing.T) {
 			t.Skip(err)
 		}
 		require.NoError(t, l.Close())
-		processesDie(t, "packet", 4)
+		processesDie(t, "packet", few)
 	})
 }
 

@@ -50,6 +50,9 @@ func TestExchanges(t *testing.T) {
 		{test: readLat, args: "-a", keys: 5},
 		{test: Test{Verb: Atomic, Latency: true}, keys: 5},
 	} {
+		if testing.Short() && strings.Contains(c.args, "-a") && !strings.Contains(c.args, "-b") {
+			continue // 8 MiB each; those with -b exchange more
+		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			args := append(strings.Fields(c.args), "-n", "5", "-s", "8")
 			if strings.Contains(c.args, "-a") {
