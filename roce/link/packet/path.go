@@ -34,7 +34,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	if !ok {
 		return nil
 	}
-	if f.SrcPort = flowPort(p, f.SrcPort); p.Light {
+	if f.SrcPort = t.flowPort(p, f.SrcPort); p.Light {
 		f.FlowLabel = 0
 	}
 	s := t.paths[f]
@@ -52,12 +52,12 @@ func (t *sender) pathOf(p *transport.Path) *path {
 
 // flowPort returns the source port of a path, one of a few: packets that leave by different ones cannot
 // share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
-func flowPort(p *transport.Path, port uint16) uint16 {
+func (t *sender) flowPort(p *transport.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port
 	}
 	if p.Light {
-		return firstPort
+		return t.light
 	}
 	return firstPort | port%sourcePorts
 }

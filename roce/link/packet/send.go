@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
@@ -34,6 +35,7 @@ type sender struct {
 	sends  uint64 // batches so far
 
 	paths map[frame.Flow]*path
+	light uint16 // port of paths that are light; links of one address differ in it, so that these are spread
 
 	unresolved transmit.UnresolvedQueue[*path]
 	stats      transmit.Counters
@@ -50,6 +52,7 @@ func (t *sender) init(l *Link) error {
 	t.batch = sockio.NewBatch[*path]()
 	t.begin = t.beginMessage
 	t.paths = make(map[frame.Flow]*path)
+	t.light = firstPort | uint16(rand.IntN(sourcePorts))
 	t.fronts = make([][]byte, 0, sockio.BatchPackets)
 	t.hdrs = make([]sockio.Mmsghdr, sockio.BatchPackets)
 	t.gso.Store(!l.opts.DisableGSO)
