@@ -166,8 +166,8 @@ func (sq *requester) onSequenceNAK(now int64) {
 	if r.rnrWait || sq.una == sq.end {
 		return
 	}
-	if r.recovering && now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed) {
-		return
+	if r.recovering && (sq.psn == sq.una || now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed)) {
+		return // also if nothing has left since: it cannot have been lost again
 	}
 	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
 		return

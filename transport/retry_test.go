@@ -37,6 +37,22 @@ func TestSequenceNAK(t *testing.T) {
 	require.EqualValues(t, 10, c.RetransmittedPkts)
 }
 
+// NAKs that come before the repetition has left, however late that is, are about what was sent before: they take no
+// retries. A responder repeats its NAK, and a busy machine may read several at once.
+func TestSequenceNAKBeforeRepetition(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }})
+	s.post(WRWrite, 1024)
+	s.sends("WRITE FIRST 0 +0/1024", "WRITE MIDDLE 1", "WRITE MIDDLE 2", "WRITE LAST 3 A")
+	for range 5 {
+		s.nak(1, ib.NAKSequence)
+		s.advance(minEpisodeNs)
+	}
+	s.sends("WRITE MIDDLE 1", "WRITE MIDDLE 2", "WRITE LAST 3 A")
+	s.ack(3)
+	s.done("0 success")
+	require.EqualValues(t, 1, s.a.e.Counters().CompleterRetryErr)
+}
+
 // An ACK that overtakes the repetition makes it unnecessary.
 func TestLateACKCutsRepetition(t *testing.T) {
 	s := newScript(t, loopOptions{})
