@@ -25,12 +25,12 @@ const drillsGroup = "drills"
 const quickDrills = 4
 
 // drillRows are the rows of all drills that were asked for.
-func (o *Options) drillRows(kernel string) (rows []matrix.Row) {
+func (o *Options) drillRows(kernel, link string) (rows []matrix.Row) {
 	for i, d := range drill.List() {
 		if o.Quick && i%quickDrills != 0 {
 			continue
 		}
-		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: o.link(), Authority: authorities(d)}
+		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link, Authority: authorities(d)}
 		if o.wants(row) {
 			rows = append(rows, row)
 		}
@@ -57,7 +57,7 @@ func authorities(d *drill.Drill) string {
 // drills plays the scripts against the peer. On loopback, where there are addresses enough, several are
 // played at a time: they mostly wait for nothing to come.
 func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) error {
-	rows := o.drillRows(env.Kernel)
+	rows := o.drillRows(env.Kernel, env.Link)
 	ready := make([]chan struct{}, len(rows))
 	for i := range ready {
 		ready[i] = make(chan struct{})

@@ -11,12 +11,16 @@ import (
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/wirelink"
 )
 
 // Options say what to run, against whom.
 type Options struct {
 	// Agents are one agent, or two, whose devices then are put against each other.
 	Agents []verbs.Agent
+	// Cable, with two agents, are the network interfaces of this machine that the one's and the other's device are plugged
+	// into: this program is the cable between them. Empty if their packets don't come by here.
+	Cable []string
 	// Link is the link of this side: udp (also if empty), packet, xdp.
 	Link string
 	// Addrs are the local addresses to use; by default those from which the kernel reaches the peer.
@@ -43,6 +47,9 @@ type Options struct {
 	Logf func(format string, args ...any)
 
 	keeper *keeper // nil without PcapDir
+	// at runs a function where the interfaces of the cable are; nil is here.
+	at    func(func() error) error
+	cable *wirelink.Cable // nil without one
 }
 
 const (
@@ -62,6 +69,13 @@ func (o *Options) check() error {
 		return fmt.Errorf("conform: an agent is needed")
 	case n > 2:
 		return fmt.Errorf("conform: %d agents, and two are the most", n)
+	}
+	switch n := len(o.Cable); {
+	case n == 0:
+	case len(o.Agents) != 2:
+		return fmt.Errorf("conform: a cable is between the devices of two agents")
+	case n != 2:
+		return fmt.Errorf("conform: a cable has two ends, not %d", n)
 	}
 	if err := peer.CheckLink(o.link()); err != nil {
 		return err
@@ -119,7 +133,7 @@ func List(o Options) (rows []matrix.Row, err error) {
 	e := &matrix.Env{Kernel: "peer", Link: o.link(), Full: !o.Quick, Choose: o.wants}
 	for _, g := range o.groups() {
 		if g == drillsGroup {
-			rows = append(rows, o.drillRows(e.Kernel)...)
+			rows = append(rows, o.drillRows(e.Kernel, e.Link)...)
 			continue
 		}
 		list, err := e.List(g)

@@ -70,6 +70,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		res.Cut = context.Cause(ctx)
 	}
 	res.Took = time.Since(start)
+	o.sayDropped()
 	return res, nil
 }
 
@@ -97,7 +98,7 @@ func (o *Options) lastDrills(ctx context.Context, env *matrix.Env) error {
 	dev, ok := env.Subject.(*peer.Goroce)
 	ref, behind := env.Ref.(*peer.Agent)
 	if !ok || !behind {
-		for _, row := range o.drillRows(env.Kernel) {
+		for _, row := range o.drillRows(env.Kernel, env.Link) {
 			row.Result, row.Detail = matrix.Skip, "drills are played by this side: with one agent only"
 			env.Report.Add(row)
 		}

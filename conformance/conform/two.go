@@ -2,24 +2,70 @@ package conform
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/conformance/wirelink"
 )
 
-// twoAgents puts the device of the first agent, as the subject, against that of the second. Their packets
-// don't come by here: rows that lose, change or look at packets are left out.
+// cableLink is what rows name as the link between two devices that this program is the cable of.
+const cableLink = "cable"
+
+// twoAgents puts the device of the first agent, as the subject, against that of the second. With a cable their packets pass
+// here, and are lost, changed and looked at as those of this side's own device. Without one they don't come by, and
+// rows that need that are left out.
 func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
 	var peers [2]*peer.Agent
 	for i, a := range o.Agents {
+		at := peer.AgentPlace{Agent: a, PortName: a.Addr, Profile: o.Profile}
+		if len(o.Cable) > 0 {
+			at.PortName, at.Link = []string{wirelink.Near, wirelink.Far}[i], cableLink
+		}
 		var err error
-		if peers[i], err = newAgent(ctx, peer.AgentPlace{Agent: a, PortName: a.Addr, Profile: o.Profile}); err != nil {
+		if peers[i], err = newAgent(ctx, at); err != nil {
 			return err
 		}
 	}
 	env.Subject, env.Ref, env.RefPort = peers[0], peers[1], peers[1].PortName()
 	env.Kernel, env.Link = peers[0].Name()+" with "+peers[1].Name(), peers[0].Link()
-	env.Blind = true
-	o.logf("%s against %s, without this side between them", peers[0].Name(), peers[1].Name())
+	if len(o.Cable) == 0 {
+		env.Blind = true
+		o.logf("%s against %s, without this side between them", peers[0].Name(), peers[1].Name())
+		return nil
+	}
+	open := func() (err error) {
+		o.cable, err = wirelink.NewCable(env.Wire, o.Cable[0], o.Cable[1])
+		return err
+	}
+	if o.at == nil {
+		o.at = func(f func() error) error { return f() }
+	}
+	if err := o.at(open); err != nil {
+		return err
+	}
+	if o.PcapDir != "" {
+		var local []netip.Addr
+		for _, f := range peers[0].Families() {
+			local = append(local, peers[0].Addr(f))
+		}
+		o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local}
+		env.Explain = o.keeper.keep
+	}
+	o.logf("%s behind %s against %s behind %s, with this side as the cable", peers[0].Name(), o.Cable[0], peers[1].Name(), o.Cable[1])
 	return nil
+}
+
+// sayDropped tells of frames that did not pass the cable: rows may have failed for that.
+func (o *Options) sayDropped() {
+	if o.cable == nil {
+		return
+	}
+	together, refused := o.cable.Dropped()
+	if together > 0 {
+		o.logf("%d frames of several packets each did not pass: switch segmentation offload off at the interfaces (ethtool -K IF tso off gso off gro off)", together)
+	}
+	if refused > 0 {
+		o.logf("%d frames were not taken by the interface on the other side: is its MTU smaller, or is it down?", refused)
+	}
 }

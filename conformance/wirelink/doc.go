@@ -8,6 +8,8 @@
 // ICRC that it had; one that damages a packet on its way in makes it disappear, counted as one
 // with a wrong ICRC, which is what a link does.
 //
+// A [Cable] puts a switch between two network interfaces instead, for two devices of other machines.
+//
 // # Frames
 //
 // The switch works on Ethernet frames. The link has only their UDP payload, so the headers before it are a

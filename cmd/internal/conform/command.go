@@ -32,6 +32,7 @@ Usage:
   roce conform --self [options]                        against another process here: needs no root
   roce conform --agent HOST:PORT [options]             against the RDMA device of another machine
   roce conform --agent HOST:PORT,HOST2:PORT [options]  the devices of two others against each other
+                       --cable IF,IF                 with this machine as the cable between them
   roce conform --list [options]                        the rows, and what each rests on
   roce conform agent [options]                         be the agent, with goroce: "roce conform agent -h"
 

@@ -140,6 +140,7 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--nonsense"}, {"operand"}, {"--self", "--agent", "h:1"}, {"--agent", "host"}, {"--agent", "a:1,b:2,c:3"}, {"--self", "--only", "zebra"}, {"--self", "--only", "errors,zebra/x"},
 		{"--self", "--profile", "zebra"}, {"--self", "--link", "zebra"}, {"--self", "--timeout", "x"}, {"--self", "--timeout", "-1s"}, {"--self", "--addr", "x"}, {"--self", "--seed", "-1"},
+		{"--self", "--cable", "a,b"}, {"--agent", "h:1", "--cable", "a,b"}, {"--agent", "h:1,g:1", "--cable", "a"},
 		{"agent", "operand"}, {"agent", "--nonsense"},
 	} {
 		_, _, err := conformed(t.Context(), args...)

@@ -19,12 +19,12 @@ const tokenEnv = "GOROCE_AGENT_TOKEN"
 
 // options is the command line.
 type options struct {
-	agents, dev, token, addr, peerAddr, link, profile, only string
-	junit, json, md, pcapDir                                string
-	self, list, quick, verbose, help                        bool
-	seed                                                    int64
-	lanes                                                   int
-	timeout, answer                                         time.Duration
+	agents, cable, dev, token, addr, peerAddr, link, profile, only string
+	junit, json, md, pcapDir                                       string
+	self, list, quick, verbose, help                               bool
+	seed                                                           int64
+	lanes                                                          int
+	timeout, answer                                                time.Duration
 }
 
 func defaults() *options {
@@ -34,6 +34,7 @@ func defaults() *options {
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		{Long: "agent", Arg: "host:port", Help: "the verbs agent of the peer; of two, with a comma, their devices against each other", Set: getopt.String(&o.agents)},
+		{Long: "cable", Arg: "if,if", Help: "with two agents: the network interfaces here that their devices are plugged into, to be the cable between them", Set: getopt.String(&o.cable)},
 		{Long: "self", Help: "against another process of this program, on this machine's loopback", Set: getopt.Bool(&o.self)},
 		{Long: "token", Arg: "word", Help: "what the agent was started with (also " + tokenEnv + " in the environment)", Set: getopt.String(&o.token)},
 		{Long: "dev", Arg: "name", Help: "the agent's device; by default the first one with an active port", Set: getopt.String(&o.dev)},
@@ -97,6 +98,12 @@ func (o *options) conform() (c conform.Options, err error) {
 				return c, getopt.Misuse("--agent: %w", err)
 			}
 			c.Agents = append(c.Agents, verbs.Agent{Addr: a, Dev: o.dev, Token: o.tokenOr(), Timeout: o.answer})
+		}
+	}
+	if o.cable != "" {
+		c.Cable = strings.Split(o.cable, ",")
+		if len(c.Cable) != 2 || len(c.Agents) != 2 {
+			return c, getopt.Misuse("--cable is for two agents, and names two interfaces: --agent A:PORT,B:PORT --cable eth1,eth2")
 		}
 	}
 	switch n := len(c.Agents); {
