@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/conformance/matrix"
+	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/roce/link/udp"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -224,4 +228,72 @@ func TestCutInManyLanes(t *testing.T) {
 		require.Empty(t, failures(res))
 		require.GreaterOrEqual(t, res.Report.Count(matrix.Pass), 20*(n+1))
 	}
+}
+
+// One that is gone when the drills begin fails those, soon, and the table has all rows.
+func TestAgentGoneInDrills(t *testing.T) {
+	good := startAgent(t, "")
+	var gone atomic.Bool
+	o := options(meddler{good, func(_, answer string) string {
+		if gone.Load() {
+			return ""
+		}
+		return answer
+	}, nil}.start(t), "errors/success_send", "drills")
+	o.OnRow = func(row matrix.Row) {
+		if row.Group == drillsGroup { // of which the first one may have begun
+			gone.Store(true)
+		}
+	}
+	res, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.NoError(t, res.Cut)
+	listed, err := List(o)
+	require.NoError(t, err)
+	require.Len(t, res.Report.Rows(), len(listed))
+	require.Contains(t, failures(res), "the agent has hung up")
+	require.Contains(t, failures(res), "not tried: the peer was lost 8 times in a row")
+}
+
+// Of two agents either may die: the rows say whose device is lost.
+func TestOneOfTwoAgentsDies(t *testing.T) {
+	for which := range 2 {
+		var gone atomic.Bool
+		var agents []client.Agent
+		for i := range 2 {
+			dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{loopback(i)}, UDP: udp.Options{DisableGSO: true}})
+			require.NoError(t, err)
+			at := serveDevice(t, dev)
+			if i == which {
+				at = meddler{at, func(_, answer string) string {
+					if gone.Load() {
+						return ""
+					}
+					return answer
+				}, nil}.start(t)
+			}
+			agents = append(agents, client.Agent{Addr: at, Client: "test"})
+		}
+		o := Options{Agents: agents, Quick: true, Lanes: 1, Only: []string{"operations/mtu 1024 size 257 ipv4"}}
+		o.OnRow = func(matrix.Row) { gone.Store(true) }
+		res, err := Run(t.Context(), o)
+		require.NoError(t, err)
+		require.NoError(t, res.Cut)
+		require.NotZero(t, res.Report.Count(matrix.Pass))
+		require.Contains(t, failures(res), "the agent has hung up")
+	}
+}
+
+// An agent that takes its time, and answers, is no fault.
+func TestSlowAgent(t *testing.T) {
+	good := startAgent(t, "")
+	late := func(request, answer string) string {
+		time.Sleep(time.Millisecond) // which is what is tested, and nothing waits for it
+		return answer
+	}
+	o := options(meddler{good, late, nil}.start(t), "errors/success")
+	res, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, failures(res))
+	require.NotZero(t, res.Report.Count(matrix.Pass))
 }
