@@ -124,13 +124,16 @@ sim-report:
 
 # Each fuzz target of each package, for FUZZTIME; FUZZJOBS of them side by side, on a
 # processor each. The list is made by the test binaries themselves, so that no
-# target is forgotten. A target that fails prints all it said.
+# target is forgotten. A target that fails prints all it said. Before Go 1.27 one may fail with "context deadline
+# exceeded" and nothing else when its time is over (go.dev/issue/75804): it found nothing.
 fuzz:
 	@list=$$($(GO) test -list '^Fuzz' ./...) || { echo "$$list"; exit 1; }; echo "$$list" | \
 	awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
 	xargs -P $(FUZZJOBS) -L 1 sh -c ' \
 		if out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x -parallel 1 $$0 2>&1); \
-		then echo "ok   $$0 $$1"; else echo "FAIL $$0 $$1"; echo "$$out"; exit 255; fi'
+		then echo "ok   $$0 $$1"; \
+		elif [ "$$(echo "$$out" | sed -n "/^--- FAIL/,/^FAIL/p" | sed 1d)" = "$$(printf "    context deadline exceeded\nFAIL")" ]; \
+		then echo "ok   $$0 $$1 (it ended late)"; else echo "FAIL $$0 $$1"; echo "$$out"; exit 255; fi'
 
 # Each caller of seeds.Run, for an even part of SOAK: prints how many seeds each has
 # done, and how to run one again that fails.
