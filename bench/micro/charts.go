@@ -1,7 +1,6 @@
 package micro
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/goroce/goroce/bench/plot"
@@ -55,7 +54,7 @@ func (d *Data) timeouts() *plot.Chart {
 	for _, who := range d.Columns() {
 		s := plot.Series{Name: who, X: []float64{1}, Y: []float64{0}}
 		for i := 1; ; i++ {
-			v := d.samples("timeout series", fmt.Sprintf("interval%d_ms", i), who, requester)
+			v := d.intervals(i, who)
 			if len(v) == 0 {
 				break
 			}

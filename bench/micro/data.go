@@ -131,6 +131,18 @@ func (d *Data) samples(op, key, who string, s side) (out []float64) {
 	return out
 }
 
+// intervals are the times between the transmissions i and i+1 of a packet that is always lost: nil if fewer than half of the
+// connections of an implementation have got so far.
+func (d *Data) intervals(i int, who string) []float64 {
+	of := func(i int) []float64 {
+		return d.samples("timeout series", fmt.Sprintf("interval%d_ms", i), who, requester)
+	}
+	if v := of(i); 2*len(v) >= len(of(1)) {
+		return v
+	}
+	return nil
+}
+
 // quantile is that of sorted values; q is from 0 to 1.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1)+0.5)]

@@ -3,6 +3,7 @@ package micro
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ func (d *Data) Markdown() []byte {
 	p("How goroce, on each of its links, and the kernel's rdma_rxe react to what goes wrong: the questions are Lumina's (SIGCOMM 2023). Made by\n")
 	p("    %s\n", d.Command)
 	p("which boots the guests, measures, and writes this page, its charts and [the data](micro.json); `-redraw` makes page and charts of the data again.\n")
-	p("- %s, %d cores; %s; goroce at %s, %s; %s.", d.Machine.CPU, d.Machine.Cores, d.Machine.Kernel, d.Machine.Commit, d.Machine.Go, d.Machine.Time)
+	p("- %s, %d cores; %s; %s; %s.", d.Machine.CPU, d.Machine.Cores, d.Machine.Kernel, d.Machine.Go, d.Machine.Time)
 	p("- Load of the machine at begin and end: %.1f and %.1f; others had %.0f %% of its CPU time meanwhile.", d.Machine.LoadStart, d.Machine.LoadEnd, 100*d.Machine.Foreign)
 	for _, g := range d.Guests {
 		p("- %s, in a QEMU guest with one emulated CPU.", g)
@@ -29,7 +30,8 @@ func (d *Data) Markdown() []byte {
 	for _, m := range metrics {
 		d.line(p, m.name, func(who string) string { return times(d.samples(m.op, m.key, who, m.of)) })
 	}
-	p("\nREAD recovery has an ACK timeout of 268 ms: rxe waits for it ([rxe, row 23](../rxe.md#row-23)).\n")
+	p("\nREAD recovery has an ACK timeout of 268 ms: rxe waits for it ([rxe, row 23](../rxe.md#row-23)). rxe sends no CNP ([row 17](../rxe.md#row-17)). goroce makes two CNPs 50 us apart at least;")
+	p("on a busy machine the second is read from its interface together with the first.\n")
 	charts := d.Charts()
 	show := func(alt, file string) {
 		if charts[file] != nil {
@@ -44,13 +46,13 @@ func (d *Data) Markdown() []byte {
 	p("The last packet of a SEND is lost for ever; the ACK timeout is 67.1 ms (code 14), retry_cnt 6. Times between the transmissions, in ms, medians:\n")
 	d.header(p)
 	for i := 1; ; i++ {
-		key := fmt.Sprintf("interval%d_ms", i)
-		if !d.anySamples(metric{op: "timeout series", key: key, of: requester}) {
+		if !slices.ContainsFunc(d.Columns(), func(who string) bool { return len(d.intervals(i, who)) > 0 }) {
 			break
 		}
-		d.line(p, fmt.Sprintf("%d to %d", i, i+1), func(who string) string { return spread(d.samples("timeout series", key, who, requester)) })
+		d.line(p, fmt.Sprintf("%d to %d", i, i+1), func(who string) string { return spread(d.intervals(i, who)) })
 	}
-	p("\ngoroce sends the last packet again on suspicion before its timer runs out ([loss](../loss.md)); that takes no retry.\n")
+	p("\ngoroce sends the last packet again on suspicion before its timer runs out ([loss](../loss.md)); that takes no retry. What is above 7 transmissions besides")
+	p("comes from the packets before the lost one: their ACK is progress, which gives the retries back.\n")
 	show("Timeout series", "timeouts.svg")
 	p("## Numbers of packets\n")
 	p("The median, and in brackets the range if there is one.\n")
@@ -61,7 +63,8 @@ func (d *Data) Markdown() []byte {
 	p("\n## Noisy neighbours\n")
 	qps, percent := d.noise()
 	p("One queue pair loses nothing. Beside it %.0f others keep WRITEs of 64 KiB on their way, first without a loss, then with %.0f %% of their packets lost; the", qps, percent)
-	p("numbers are the victim's. Goodput is measured from the first packet to the ACK.\n")
+	p("numbers are the victim's. Goodput is measured from the first packet to the ACK. With goroce as requester all of them wait for the guest's one CPU, which takes what they")
+	p("send: the less others send, since they repair losses, the less the victim waits.\n")
 	d.header(p)
 	for _, v := range victims {
 		for _, x := range []struct{ key, beside string }{{v.quiet, "others without losses"}, {v.lossy, "others with losses"}} {
@@ -167,14 +170,4 @@ func (d *Data) noise() (qps, percent float64) {
 		}
 	}
 	return 0, 0
-}
-
-// anySamples reports whether somebody has some.
-func (d *Data) anySamples(m metric) bool {
-	for _, who := range d.Columns() {
-		if len(d.samples(m.op, m.key, who, m.of)) > 0 {
-			return true
-		}
-	}
-	return false
 }

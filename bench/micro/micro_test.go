@@ -18,7 +18,7 @@ func data() *Data {
 	return &Data{Command: "go run ./bench/cmd/micro", Times: 3, Guests: []string{"rxe 6.1: Debian bookworm, kernel 6.1.1"}, Rows: []matrix.Row{
 		row("NAK latency WRITE", "requester", map[string][]float64{"nak_made_us": {500, 300, 400}, "nak_to_resend_us": {7, 5, 6}}, nil),
 		row("NAK latency WRITE", "responder", map[string][]float64{"nak_made_us": {10}, "nak_to_resend_us": {20000}}, nil),
-		row("timeout series", "requester", map[string][]float64{"interval1_ms": {16.5}, "interval2_ms": {67.2}}, nil),
+		row("timeout series", "requester", map[string][]float64{"interval1_ms": {16.5, 16.5, 16.5}, "interval2_ms": {67.2, 70, 64}, "interval3_ms": {500}}, nil),
 		row("CNP for CE", "responder", map[string][]float64{"cnps": {1, 4, 2}}, nil),
 		row(noiseOp, "requester", map[string][]float64{victims[0].quiet: {100}, victims[0].lossy: {150}}, map[string]float64{"noisy_qps": 4, "loss_percent": 2}),
 		row(countersOp, "requester", nil, map[string]float64{"seq_naks_received_seen": 2, "seq_naks_received_counted": 2, "icrc_errors_seen": 1}),
@@ -34,6 +34,7 @@ func TestMarkdown(t *testing.T) {
 		"| NAK: WRITE | 10 us (10-10) | 400 us (300-500) |",
 		"| sent again: WRITE | 6 us (5-7) | 20 ms (20-20) |",
 		"| 1 to 2 | 16.5 | - |",
+		"| 2 to 3 | 67.2 (64-70) | - |",
 		"| CNPs for a WRITE of 256 packets, all with CE | 2 (1-4) | - |",
 		"| sequence NAKs received | 2 | 2; **counts 1** |",
 		"| ICRC errors | 1 | 1; no counter |",
@@ -42,6 +43,7 @@ func TestMarkdown(t *testing.T) {
 	} {
 		require.Contains(t, page, line)
 	}
+	require.NotContains(t, page, "3 to 4", "one connection of three has got so far")
 	require.NotContains(t, page, "cnp-gap.svg", "there is no chart of what nobody has shown")
 }
 

@@ -83,8 +83,12 @@ func (o *options) run(timeout time.Duration, redraw bool) error {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done in %v", timeout))
 	defer cancel()
-	d := &micro.Data{Times: o.times, Command: "go run ./bench/cmd/micro " + strings.Join(os.Args[1:], " ")}
-	d.Command = strings.TrimSpace(d.Command)
+	d := &micro.Data{Times: o.times, Command: "go run ./bench/cmd/micro"}
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "o" { // where it was written to first is nobody's matter
+			d.Command += fmt.Sprintf(" -%s %s", f.Name, f.Value)
+		}
+	})
 	watch, err := suite.Watch(&d.Machine)
 	if err != nil {
 		return err

@@ -23,6 +23,11 @@
 // chunk, and the path MTU is 2048 at most, which MTU and Watch say. Capabilities().Mode
 // says what became of it.
 //
+// Zero copy has been run with virtio_net of Linux 7.2 in a QEMU guest, against rdma_rxe of 6.12 in another one: "native
+// zero-copy" with an MTU of 1500. With 9000 it is "native copy multi-buffer", because that driver takes frames in several
+// buffers with copying only. The guest's device needs disable-legacy=on,iommu_platform=on: the driver has no
+// DMA device otherwise, and refuses. conformance/README.md has the command.
+//
 // # Program
 //
 // Frames to the MAC address of the interface or a group, with the VLAN tag of the
