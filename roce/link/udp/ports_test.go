@@ -34,9 +34,17 @@ func TestSourcePorts(t *testing.T) {
 				batch = append(batch, p.to(77, []byte{byte(i), byte(k), 0, 0}))
 			}
 		}
-		calls := a.Stats().TxCalls
+		used := 0 // times that another socket sends; a signal may divide what one of them does into several calls
+		last := -1
+		a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+			if fd != last {
+				last = fd
+				used++
+			}
+			return sockio.Send(fd, msgs)
+		}
 		a.Send(batch)
-		require.LessOrEqual(t, a.Stats().TxCalls-calls, uint64(sendPorts), "one for each port")
+		require.LessOrEqual(t, used, sendPorts, "each once")
 		ports := map[uint16]bool{}
 		next := map[byte]byte{}
 		for _, rx := range receiveAll(t, b, len(batch)) {
@@ -54,10 +62,11 @@ func TestSourcePorts(t *testing.T) {
 		for i := range batch {
 			batch[i].Path.Light, batch[i].Path.Link = true, nil
 		}
-		sent := a.Stats()
+		sent := a.Stats().TxDatagrams
+		used, last = 0, -1
 		a.Send(batch)
-		require.EqualValues(t, 1, a.Stats().TxCalls-sent.TxCalls)
-		require.Less(t, a.Stats().TxDatagrams-sent.TxDatagrams, uint64(2*len(batch)/sockio.MaxSegments+each))
+		require.Equal(t, 1, used)
+		require.Less(t, a.Stats().TxDatagrams-sent, uint64(2*len(batch)/sockio.MaxSegments+each))
 		for _, rx := range receiveAll(t, b, len(batch)) {
 			require.Equal(t, a.SourcePort(batch[0].Path), rx.SrcPort)
 			require.True(t, ports[rx.SrcPort])
