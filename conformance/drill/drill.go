@@ -63,13 +63,15 @@ const (
 	NeedCM          Feature = "cm"   // a listener of RDMA-CM at the peer
 	NeedIPv6        Feature = "ipv6" // both ends have IPv6 addresses
 	NeedStranger    Feature = "stranger"
-	NeedWindow      Feature = "window" // memory windows of type 2
+	NeedWindow      Feature = "window"     // memory windows of type 2
+	NeedFlowLabel   Feature = "flow_label" // the peer sets the flow label of IPv6, and the drill's end shows it
+	NeedUplink      Feature = "uplink"     // the peer's own machine can be told to drop what is to leave
 )
 
 // quirkRxeFlush is a peer whose FLUSH has rxe's ICRC: see ib.ICRC.ChecksumFlushRxe.
 const quirkRxeFlush Feature = "rxe_flush"
 
-var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger, NeedWindow}
+var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger, NeedWindow, NeedFlowLabel, NeedUplink}
 
 // Profile names a set of expectations. A longer name is a variant of a shorter one: what is
 // for "rxe" holds for "rxe-6.1", too.

@@ -61,6 +61,12 @@ func (b *engineBench) Silence(asked time.Duration) time.Duration { return asked 
 func (b *engineBench) Listen(t peer.Type) (port int, err error)  { return b.cm.listen(t) }
 func (b *engineBench) Close() error                              { return errors.Join(b.cm.Close(), b.p.Close()) }
 
+// Uplink drops on the wire, whose end the device is.
+func (b *engineBench) Uplink(most int) error {
+	b.wire.uplink(most)
+	return nil
+}
+
 // Send has the device handle the packet, and all that follows from it at once.
 func (b *engineBench) Send(d Datagram) error {
 	b.wire.push(d)

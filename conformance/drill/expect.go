@@ -184,6 +184,8 @@ func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) 
 		got = uint64(d.TOS)
 	case "sport":
 		got = uint64(d.SrcPort)
+	case "label":
+		got = uint64(d.FlowLabel)
 	default:
 		f := fieldOf(a.key, s.opcode)
 		if f == nil {

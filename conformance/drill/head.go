@@ -62,8 +62,9 @@ func (p *parser) head(w []word, line string) (bool, error) {
 	return true, nil
 }
 
-// deviates is "deviates PROFILE [#ROW] TEXT".
+// deviates is "deviates PROFILE [row=N] TEXT".
 func (p *parser) deviates(w []word, line string) error {
+	at := w[0].at
 	x := Deviation{For: Profile(w[0].text)}
 	if !x.For.known() || x.For == Spec {
 		return errAt(w[0].at, "%q is not a profile that can deviate: use %s", w[0].text, strings.TrimPrefix(allKnown, "spec, "))
@@ -77,7 +78,7 @@ func (p *parser) deviates(w []word, line string) error {
 		x.Row, w = n, w[1:]
 	}
 	if len(w) == 0 {
-		return errAt(place{p.d.File, 1, 1}, "deviates PROFILE [row=N] TEXT: the text is missing")
+		return errAt(at, "deviates PROFILE [row=N] TEXT: the text is missing")
 	}
 	x.Text = strings.TrimSpace(line[w[0].at.col-1:])
 	p.d.Deviations = append(p.d.Deviations, x)

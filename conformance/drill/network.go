@@ -34,6 +34,8 @@ type PeerConfig struct {
 	// Listen has the peer accept connections of RDMA-CM, or answer lookups, and returns the port and what
 	// ends it; nil if it cannot.
 	Listen func(t peer.Type) (port int, stop func() error, err error)
+	// Uplink is Bench.Uplink; nil if the peer's machine cannot be told.
+	Uplink func(most int) error
 }
 
 // DefaultSilence is how long a target that is real is listened to before it is believed to be silent.
@@ -97,6 +99,11 @@ func (t *network) Has(f Feature) bool {
 		return t.cfg.Local[peer.V6].IsValid()
 	case NeedStranger:
 		return t.cfg.Stranger[peer.V4].IsValid()
+	case NeedFlowLabel:
+		// A link hands up no label. This module's udp link leaves it to the kernel.
+		return t.cfg.Link == nil && t.cfg.Profile != Goroce
+	case NeedUplink:
+		return t.cfg.Uplink != nil
 	case quirkRxeFlush:
 		return t.cfg.RxeFlush
 	}
@@ -113,6 +120,7 @@ type networkBench struct {
 	t     *network
 	start time.Duration
 	stop  []func() error
+	shut  bool // the uplink drops
 }
 
 func (b *networkBench) Session() (peer.Session, error)    { return b.t.cfg.Peer.Open(b.ctx) }
@@ -169,8 +177,21 @@ func (b *networkBench) Listen(t peer.Type) (int, error) {
 	return port, nil
 }
 
+func (b *networkBench) Uplink(most int) error {
+	if b.t.cfg.Uplink == nil {
+		return errors.New("drill: the peer's machine cannot be told to drop packets")
+	}
+	b.shut = true // also if it fails half-way
+	err := b.t.cfg.Uplink(most)
+	b.shut = most > 0 || err != nil
+	return err
+}
+
 func (b *networkBench) Close() error {
 	var errs []error
+	if b.shut {
+		errs = append(errs, b.Uplink(0))
+	}
 	for _, f := range b.stop {
 		errs = append(errs, f())
 	}

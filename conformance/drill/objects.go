@@ -24,6 +24,7 @@ const (
 	// sent. tx holds the pattern of seed 1.
 	rxName, txName = "rx", "tx"
 	ownRegion      = 1 << 18
+	maxFlowLabel   = 1<<20 - 1
 	txSeed         = 1
 )
 
@@ -136,7 +137,7 @@ func (p *player) makeQP(s *step) error {
 	}
 	conn := peer.Conn{
 		Family: q.family, Remote: p.b.Local(q.family), RemoteQPN: uint32(q.qpn), MTU: q.mtu, SQPSN: uint32(q.sq), RQPSN: uint32(q.rq),
-		Timeout: n.get("timeout", defaultTimeout, 31), RetryCnt: n.get("retry", defaultRetry, 7), RNRRetry: n.get("rnr_retry", 7, 7), MinRNRTimer: n.get("rnr_timer", defaultRNRTimer, 31),
+		FlowLabel: uint32(n.get("label", 0, maxFlowLabel)), Timeout: n.get("timeout", defaultTimeout, 31), RetryCnt: n.get("retry", defaultRetry, 7), RNRRetry: n.get("rnr_retry", 7, 7), MinRNRTimer: n.get("rnr_timer", defaultRNRTimer, 31),
 		MaxRdAtomic: n.get("rd", defaultDepth, 255), MaxDestRdAtomic: n.get("depth", defaultDepth, 255),
 	}
 	if n.err != nil {

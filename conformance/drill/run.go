@@ -220,6 +220,8 @@ func (p *player) step(s *step) error {
 		return p.listen(s)
 	case "wait":
 		return p.wait(s)
+	case "uplink":
+		return p.uplink(s)
 	}
 	return fmt.Errorf("%v: no step %q", s.at, s.verb)
 }
@@ -291,6 +293,15 @@ func (p *player) within(s *step) time.Duration {
 
 func (p *player) wait(s *step) error {
 	return p.b.Await(s.arg("for").time, func(time.Duration) (bool, error) { return false, nil })
+}
+
+func (p *player) uplink(s *step) error {
+	most, err := p.size(s, "max", 0, maxPayload)
+	if err != nil {
+		return err
+	}
+	p.note(s, "%s", s.text)
+	return p.b.Uplink(most)
 }
 
 // bytes makes contents of n bytes.

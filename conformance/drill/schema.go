@@ -49,7 +49,7 @@ var (
 var schemas = map[string]schema{
 	"qp": {object: objQP, bare: []string{"rc", "uc", "ud"}, args: map[string]argKind{
 		"mtu": argNum, "state": argWord, "depth": argNum, "rd": argNum, "timeout": argNum, "retry": argNum, "rnr_retry": argNum, "rnr_timer": argNum,
-		"rq_psn": argNum, "sq_psn": argNum, "access": argWord, "qkey": argNum, "recvs": argNum, "sends": argNum, "pd": argWord, "ip": argNum,
+		"rq_psn": argNum, "sq_psn": argNum, "access": argWord, "qkey": argNum, "recvs": argNum, "sends": argNum, "pd": argWord, "ip": argNum, "label": argNum,
 	}},
 	"mr":     {object: objMR, first: "len", args: map[string]argKind{"len": argNum, "access": argWord, "pd": argWord}, needs: []string{"len"}},
 	"window": {object: objWindow, first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "access": argWord, "qp": argQP}, needs: []string{"at", "len"}},
@@ -68,6 +68,7 @@ var schemas = map[string]schema{
 	"dereg":  {first: "at", args: map[string]argKind{"at": argSpan}, needs: []string{"at"}},
 	"wait":   {args: map[string]argKind{"for": argTime}, needs: []string{"for"}},
 	"listen": {bare: []string{"rc", "ud"}},
+	"uplink": {bare: []string{"open"}, args: map[string]argKind{"max": argNum}},
 }
 
 func statusNames() (names []string) {
@@ -262,6 +263,10 @@ func (p *parser) meaning(s *step) error {
 			return errAt(s.at, "done NOTHING needs for=TIME")
 		}
 		return p.needsQP(s)
+	case "uplink":
+		if s.has("open") == (s.arg("max") != nil) {
+			return errAt(s.at, "uplink max=BYTES, or uplink open")
+		}
 	case "recv", "post", "state", "modify", "window":
 		return p.needsQP(s)
 	}

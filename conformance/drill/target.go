@@ -48,6 +48,9 @@ type Bench interface {
 	// Listen has the peer accept connections (peer.RC) or lookups (peer.UD) of RDMA-CM, and
 	// returns the port.
 	Listen(t peer.Type) (port int, err error)
+	// Uplink has the peer's own machine drop, as a full queue there does, the frames of more than
+	// most bytes that are to leave; 0 lets all pass again, as does Close.
+	Uplink(most int) error
 	Close() error
 }
 
@@ -58,7 +61,9 @@ type Datagram struct {
 	Src, Dst netip.Addr
 	SrcPort  uint16
 	TOS      uint8 // or traffic class
-	Payload  []byte
+	// FlowLabel is that of IPv6, on what was received.
+	FlowLabel uint32
+	Payload   []byte
 	// BadICRC is set on what was received with a wrong ICRC.
 	BadICRC bool
 }

@@ -18,6 +18,7 @@ type virtualLink struct {
 	addrs    []netip.Addr
 	verifier *link.Verifier
 	now      int64
+	most     int        // bytes of the longest frame that leaves; 0: any
 	in       []Datagram // to the device
 	lent     []Datagram // handed up by the last Recv
 	out      []Datagram // from the device
@@ -66,10 +67,13 @@ func (l *virtualLink) Send(batch []transport.TxPacket) {
 			port = ib.UDPPort
 		}
 		c := link.FlowICRC(tx.Path, port, ib.UDPPort)
-		l.out = append(l.out, Datagram{
-			At: time.Duration(l.now), Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: port, TOS: tx.Path.TrafficClass,
+		d := Datagram{
+			At: time.Duration(l.now), Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: port, TOS: tx.Path.TrafficClass, FlowLabel: tx.Path.FlowLabel,
 			Payload: link.AppendPacket(nil, &c, tx, 0),
-		})
+		}
+		if l.most == 0 || d.frameBytes() <= l.most {
+			l.out = append(l.out, d)
+		}
 		l.stats.TxPackets++
 	}
 }
@@ -156,6 +160,21 @@ func (l *virtualLink) pass(to int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = max(l.now, to)
+}
+
+func (l *virtualLink) uplink(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = most
+}
+
+// frameBytes is the length of the Ethernet frame.
+func (d *Datagram) frameBytes() int {
+	const ethernet, ipv4, ipv6, udp = 14, 20, 40, 8
+	if d.Src.Is4() {
+		return ethernet + ipv4 + udp + len(d.Payload)
+	}
+	return ethernet + ipv6 + udp + len(d.Payload)
 }
 
 func (l *virtualLink) push(d Datagram) {

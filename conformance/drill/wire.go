@@ -55,7 +55,7 @@ func (s *socket) mark(tos uint8) error {
 	return err
 }
 
-// received is the depth of the queue of packets that nobody has asked for yet.
+// receivedQueue is the depth of the queue of packets that nobody has asked for yet.
 const receivedQueue = 1 << 14
 
 // openWire opens the sockets, or the link, where it is called: in the caller's network namespace.
@@ -105,6 +105,7 @@ func openSocket(a netip.Addr) (*socket, error) {
 		} else {
 			set(n, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
 			set(n, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
+			set(n, unix.IPPROTO_IPV6, ipv6FlowInfo, 1)
 			set(n, unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1) // rxe sends no UDP checksum
 		}
 		_ = unix.SetsockoptInt(n, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
@@ -115,6 +116,9 @@ func openSocket(a netip.Addr) (*socket, error) {
 	}
 	return &socket{addr: a, c: c}, nil
 }
+
+// ipv6FlowInfo is IPV6_FLOWINFO of linux/in6.h, as an option and as what a message is about.
+const ipv6FlowInfo = 11
 
 // receive hands on what comes to a socket, until that is closed.
 func (w *wire) receive(s *socket) {
@@ -154,6 +158,8 @@ func (w *wire) control(d *Datagram, oob []byte) {
 			d.TOS = m.Data[0]
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_TCLASS && len(m.Data) >= 4:
 			d.TOS = uint8(binary.NativeEndian.Uint32(m.Data))
+		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == ipv6FlowInfo && len(m.Data) >= 4:
+			d.FlowLabel = binary.BigEndian.Uint32(m.Data) & maxFlowLabel // behind the traffic class; not there if both are 0
 		}
 	}
 }

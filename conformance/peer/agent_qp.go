@@ -115,7 +115,7 @@ func (q *agentQP) ConnectTo(c Conn, to State) error {
 			return err
 		}
 		rtr = append(rtr, verbs.Arg{Key: "path_mtu", Value: mtu}, verbs.Arg{Key: "dest_qpn", Value: c.RemoteQPN}, verbs.Arg{Key: "rq_psn", Value: c.RQPSN},
-			verbs.Arg{Key: "dgid", Value: gid(c.Remote)}, verbs.Arg{Key: "sgid_index", Value: q.s.p.gids[c.Family]})
+			verbs.Arg{Key: "dgid", Value: gid(c.Remote)}, verbs.Arg{Key: "sgid_index", Value: q.s.p.gids[c.Family]}, verbs.Arg{Key: "flow_label", Value: c.FlowLabel})
 	}
 	if q.cfg.Type == RC {
 		rtr = append(rtr, verbs.Arg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic}, verbs.Arg{Key: "min_rnr_timer", Value: c.MinRNRTimer})

@@ -65,7 +65,7 @@ func (q *goroceQP) ConnectTo(c Conn, to State) error {
 		return fmt.Errorf("peer: %d is no path MTU", c.MTU)
 	}
 	a := verbs.ConnAttr{
-		SGIDIndex: sgid, MTU: mtu, Timeout: ib.TimeoutCode(c.Timeout), RetryCnt: uint8(c.RetryCnt), RNRRetry: uint8(c.RNRRetry),
+		SGIDIndex: sgid, MTU: mtu, FlowLabel: c.FlowLabel, Timeout: ib.TimeoutCode(c.Timeout), RetryCnt: uint8(c.RetryCnt), RNRRetry: uint8(c.RNRRetry),
 		MinRNRTimer: ib.RNRCode(c.MinRNRTimer), MaxRdAtomic: uint8(c.MaxRdAtomic), MaxDestRdAtomic: uint8(c.MaxDestRdAtomic),
 		PSN: ib.PSN(c.SQPSN), SetPSN: true,
 	}

@@ -150,6 +150,7 @@ type Conn struct {
 	MTU       int // bytes
 	SQPSN     uint32
 	RQPSN     uint32
+	FlowLabel uint32 // of the address vector
 
 	Timeout         int // code: 4.096 us * 2^Timeout
 	RetryCnt        int

@@ -38,7 +38,7 @@ func newRxe(ctx context.Context, l *lab.Lab, p *hosts.RXE) (drill.Target, error)
 		Name: p.Name(), Profile: drill.Profile("rxe-" + p.Guest().Image.KernelMajorMinor()), Peer: p,
 		Local:    map[peer.Family]netip.Addr{peer.V4: h.Addr4, peer.V6: h.Addr6},
 		Stranger: map[peer.Family]netip.Addr{peer.V4: stranger},
-		Place:    h.Do, RxeFlush: true, Silence: rxeSilence, Listen: r.listen,
+		Place:    h.Do, RxeFlush: true, Silence: rxeSilence, Listen: r.listen, Uplink: r.uplink,
 	})
 }
 
@@ -83,6 +83,20 @@ func (r *rxe) listen(t peer.Type) (int, func() error, error) {
 		return 0, nil, fmt.Errorf("%s: %w", argv[0], err)
 	}
 	return port, stop, nil
+}
+
+// uplink has the guest drop long frames: a token bucket whose burst they exceed tells the sender at once that it has
+// dropped them, as a full queue does. The management network is another interface.
+func (r *rxe) uplink(most int) error {
+	qdisc := "pfifo limit 10000" // as the lab has it
+	if most > 0 {
+		qdisc = fmt.Sprintf("tbf rate 1gbit burst %d limit 1000000", most)
+	}
+	script := fmt.Sprintf("modprobe sch_tbf && /usr/bin/tc qdisc replace dev eth0 root %s", qdisc)
+	if out, err := r.p.Guest().Run(r.ctx, "sh", "-c", script); err != nil {
+		return fmt.Errorf("%s: %w: %s", qdisc, err, out)
+	}
+	return nil
 }
 
 // udaddyPort is the port that udaddy listens on.
