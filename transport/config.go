@@ -44,6 +44,7 @@ type Tuning struct {
 	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
 	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
 	WholeMessages      bool  // every WRITE as FIRST, MIDDLE, LAST, every READ one request, also where others are faster
+	PatientRetries     bool  // the ACK timeout doubles with each retry but the first, to four times, which IBTA 9.7.6.1.3 permits
 	EndToEndCredits    bool  // responders advertise their posted receives (IBTA 9.7.7.2)
 
 	// CNPGapNs is the least time between two congestion notifications of one

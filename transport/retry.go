@@ -49,9 +49,13 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 	}
 }
 
-// armAckTimer starts the time that the peer has to acknowledge something.
+// armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may expire
+// after 4.096 us x 2^t to four times that (IBTA 9.7.6.1.3).
 func (sq *requester) armAckTimer(now int64) {
 	if ns := sq.qp.attr.Timeout.Ns(); ns != 0 {
+		if sq.qp.e.cfg.Tuning.PatientRetries {
+			ns <<= min(sq.retriesUsed(), 2)
+		}
 		sq.qp.setTimer(timerAck, now+ns)
 	}
 }

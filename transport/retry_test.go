@@ -91,6 +91,30 @@ func TestACKTimeout(t *testing.T) {
 	}
 }
 
+// A requester that is patient has the timer expire ever later, within what IBTA 9.7.6.1.3 permits. Any answer
+// starts that over.
+func TestPatientRetries(t *testing.T) {
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
+	s.post(WRSend, 2*256)
+	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	for _, times := range []int64{1, 1, 2, 4} {
+		require.EqualValues(t, times*ackTimeoutNs, s.timer())
+		s.advance(times * ackTimeoutNs)
+		s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	}
+	s.ack(0)
+	for _, times := range []int64{1, 1, 2, 4, 4, 4, 4} {
+		require.EqualValues(t, times*ackTimeoutNs, s.timer())
+		s.advance(times*ackTimeoutNs - 1)
+		s.silent()
+		s.advance(1)
+		s.sends("SEND LAST 1 A")
+	}
+	s.advance(4 * ackTimeoutNs)
+	s.done("0 transport retry counter exceeded")
+	require.EqualValues(t, 12, s.a.e.Counters().Timeouts)
+}
+
 // Progress starts the timer over and restores the retries.
 func TestProgressRestoresRetries(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt = 1 }})

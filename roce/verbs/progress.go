@@ -17,6 +17,8 @@ package verbs
 //     goroutine looks, every 50 us at first and ever more rarely, up to 3 ms, while the program
 //     goes on calling. The goroutine of the device takes over, and it takes twice as many calls as before to make it
 //     give way again. So a program that does both pays for that less and less often.
+//   - A thread that gets less than a quarter of a CPU, since others want it, is not left the work, nor does it send what it
+//     posts: if it lost the CPU while it has the lock of the device, nobody would be answered for as long.
 //   - [CQ.RequestNotify] of a queue with CQOptions.OnEvent says that the program goes to sleep: the goroutine takes over at once.
 //
 // While calls receive, messages of a connected queue pair that are posted within 5 us of each other, with others on

@@ -226,7 +226,7 @@ func (qp *QP) PostSend(wr *SendWR) error {
 	switch {
 	case err != nil:
 	case qp.noDelay:
-		qp.s.Flush(now)
+		qp.s.PostedAll(now)
 	default:
 		qp.s.Posted(now, qp.t.InFlight(), payload(wr))
 	}
@@ -252,7 +252,7 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 		n++
 	}
 	if n > 0 {
-		qp.s.Flush(now)
+		qp.s.PostedAll(now)
 	}
 	qp.s.Unlock()
 	return n, own(err)

@@ -83,9 +83,11 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 	return full(*handle)
 }
 
-// openKey opens a device.
+// openKey opens a device. Its requests are patient: the peer may be a program of this kind, too, whose threads can be without a
+// CPU for longer than seven times the 67 ms that most programs ask for.
 func openKey(k deviceKey) (*verbs.Device, error) {
 	cfg := verbs.Config{Addrs: []netip.Addr{k.addr}, Polling: k.polling}
+	cfg.Tuning.PatientRetries = true
 	var l link.Link
 	var err error
 	switch k.link {

@@ -29,3 +29,6 @@ func (a *attention) missed() { a.proof.Store(min(2*max(a.proof.Load(), minProofN
 
 // kept notes that the program has polled for long.
 func (a *attention) kept() { a.proof.Store(max(a.proof.Load()/2, minProofNs)) }
+
+// starved notes that the program has no CPU to poll for long.
+func (a *attention) starved() { a.proof.Store(maxProofNs) }

@@ -30,6 +30,9 @@ func (c *coalescer) add(bytes int) bool {
 	return true
 }
 
+// leave leaves a message to the goroutine, however much waits.
+func (c *coalescer) leave() { c.n.Add(1) }
+
 // sent notes that nothing waits any more.
 func (c *coalescer) sent() {
 	c.bytes = 0

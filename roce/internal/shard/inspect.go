@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/goroce/goroce/roce/link"
@@ -76,3 +77,6 @@ func (s *Shard) NeverProven() { s.keeper.attention.begin() }
 
 // NeverMissed forgets that packets were missed.
 func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
+
+// Starve has the program starve for ever.
+func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }

@@ -44,6 +44,11 @@ const (
 	attentionGapNs = 20_000
 	minProofNs     = 50_000
 	maxProofNs     = 200_000_000
+	// usageNs is how often a thread that polls looks at how much of a CPU it gets: a system call, 0.5 us. starvedNs is for how
+	// long it counts as starved after it has got too little. It gets a turn of some milliseconds in each time in which others
+	// get theirs.
+	usageNs   = 10_000_000
+	starvedNs = 1_000_000_000
 	// standbyNs is how long a packet waits that a program does not take which looked as if it polled, and a
 	// message that was posted behind others; a sleep of the kernel takes 50 us more. One look takes 3 us.
 	standbyNs = 50_000

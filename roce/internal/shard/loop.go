@@ -151,7 +151,7 @@ func (s *Shard) block(now int64) error {
 
 	s.mu.Lock()
 	s.blocked = false
-	if s.link.Blocked() {
+	if s.link.Blocked() || s.posts.waiting() {
 		s.Flush(s.link.Now())
 	}
 	s.mu.Unlock()

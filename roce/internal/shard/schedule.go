@@ -80,7 +80,17 @@ func (s *Shard) Settle(now int64) {
 // says that others of its queue pair are on their way; bytes is its length. The lock
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
+	if s.leavesSending(now) {
+		return
+	}
 	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
+		s.Flush(now)
+	}
+}
+
+// PostedAll sends messages that were posted together, at once. The lock is held.
+func (s *Shard) PostedAll(now int64) {
+	if !s.leavesSending(now) {
 		s.Flush(now)
 	}
 }

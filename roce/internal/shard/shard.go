@@ -96,17 +96,21 @@ type Shard struct {
 	blocked  bool  // under mu: the loop is in link.Wait, or about to
 	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
 	woke     bool  // under mu: the packets being handled were waited for
-	ack      delayedAck
-	keeper   keeper
-	posts    coalescer
-	crowd    crowd
-	service  Service // nil until there is one
-	yield    yielder
-	foreign  atomic.Bool // see ServeForeign
-	standby  standby
-	hold     hold
-	alarms   alarmClock
-	up       upcalls
+	// wakeLater, under mu: the loop is to be woken when the lock is given back. Who is woken may run at once
+	// in place of the waker, and wants the lock.
+	wakeLater bool
+	ack       delayedAck
+	keeper    keeper
+	posts     coalescer
+	crowd     crowd
+	service   Service // nil until there is one
+	yield     yielder
+	foreign   atomic.Bool // see ServeForeign
+	standby   standby
+	starved   starved
+	hold      hold
+	alarms    alarmClock
+	up        upcalls
 
 	// rxMu guards the receiving side of the link.
 	rxMu     sync.Mutex
@@ -245,7 +249,14 @@ func (s *Shard) Lock() error {
 func (s *Shard) LockAlways() { s.mu.Lock() }
 
 // Unlock gives the lock back.
-func (s *Shard) Unlock() { s.mu.Unlock() }
+func (s *Shard) Unlock() {
+	wake := s.wakeLater
+	s.wakeLater = false
+	s.mu.Unlock()
+	if wake {
+		s.link.Wake()
+	}
+}
 
 // Command runs f with the lock held, after all that was held back was sent, and then
 // does what the engine wants done.

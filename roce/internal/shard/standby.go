@@ -151,6 +151,14 @@ func (s *Shard) ServeForeign() {
 
 // Progress is Poll for such a program, when it has found nothing.
 func (s *Shard) Progress() {
+	k, now := &s.keeper, s.link.Now()
+	starved := s.starved.looks(now)
+	if starved {
+		k.attention.starved()
+		if s.Polled() {
+			s.takeOver()
+		}
+	}
 	if s.Polled() {
 		if s.posts.waiting() {
 			s.sendInTime()
@@ -161,12 +169,13 @@ func (s *Shard) Progress() {
 		}
 		return
 	}
-	s.SendPosted()
+	if !starved {
+		s.SendPosted()
+	}
 	if s.mode == Driven {
 		return
 	}
-	k := &s.keeper
-	if (k.attention.called(s.link.Now()) || s.mode == Polling && k.attention.proof.Load() == 0) && k.wanted.CompareAndSwap(false, true) {
+	if (k.attention.called(now) || s.mode == Polling && k.attention.proof.Load() == 0) && k.wanted.CompareAndSwap(false, true) {
 		s.link.Wake()
 	}
 }
