@@ -30,6 +30,7 @@ type CQ struct {
 	events   uint64 // EventCompletion raised, for tests and statistics
 	pending  eventSet
 	armed    atomic.Uint32 // armNone, armSolicited or armAny
+	told     atomic.Uint64 // tail at the last EventCompletion
 
 	// Consumer side.
 	_    [64]byte
@@ -114,6 +115,7 @@ func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
 			if a == armAny || solicited || wc.Status != WCSuccess {
 				cq.armed.Store(armNone)
 				cq.events++
+				cq.told.Store(cq.tail)
 				e.events.push(&cq.pending, Event{Type: EventCompletion, CQ: cq})
 			}
 		}
@@ -200,6 +202,20 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 	}
 	cq.armed.CompareAndSwap(armNone, armSolicited)
 }
+
+// Waiting returns how many completions there have ever been, and how many of them wait to be polled. It belongs to the
+// consumer, as Poll does.
+func (cq *CQ) Waiting() (pushed uint64, n int) {
+	n = cq.Len()
+	head := cq.head.Load()
+	if cq.foreign {
+		head = cq.headRing()
+	}
+	return head + uint64(n), n
+}
+
+// Told returns how many completions there had been when EventCompletion was raised for the last time. Anybody may call it.
+func (cq *CQ) Told() uint64 { return cq.told.Load() }
 
 // Resize changes the capacity to n; it fails with ErrBusy if more completions
 // are waiting. It is a command: it may run beside Poll, and beside other engines if the CQ is

@@ -46,6 +46,14 @@ func (cq *CQ) lenRing() int {
 	return int(min(r.head.Tail.Load()-r.head.Head.Load(), uint64(len(r.slots))))
 }
 
+// headRing returns how many completions of such a CQ were ever polled.
+func (cq *CQ) headRing() uint64 {
+	if cq.ring == nil {
+		return 0
+	}
+	return cq.ring.head.Head.Load()
+}
+
 // HasRing reports whether the ring is memory that was given to CreateRingCQ.
 func (cq *CQ) HasRing() bool { return cq.foreign }
 

@@ -32,6 +32,8 @@ type CQ struct {
 	waiters atomic.Int32
 	// appArmed is set by RequestNotify and cleared by the event it asked for.
 	appArmed atomic.Bool
+	told     atomic.Uint64 // completions that there had been at the last call of onEvent
+	tell     bool          // CQOptions.EventIfWaiting
 
 	// channel bookkeeping, under ch.mu
 	queued bool
@@ -50,11 +52,16 @@ type CQOptions struct {
 	Channel *CompletionChannel
 
 	// OnEvent is called for each such event instead, for programs that have a way of their own to wait: in the
-	// goroutine or thread that has brought the completion, before anything else is done. It is called
+	// goroutine or thread that has brought the completion, or, with EventIfWaiting, in RequestNotify. It is called
 	// with the lock of a shard held. So it must not call a method of this package, but for
 	// [CQ.UserData], nor wait; a write to an eventfd is what it is for. It is called once for each
 	// RequestNotify at most, and not any more when Close has returned.
 	OnEvent func(*CQ)
+
+	// EventIfWaiting has RequestNotify(false) call OnEvent at once if completions wait that came after the last call. The
+	// specification knows no such event, and asks for a poll after RequestNotify; but adapters make it, and there
+	// are programs that count on it.
+	EventIfWaiting bool
 
 	// Ring has the completions put in memory that programs in other languages read by themselves: see
 	// [CQ.Ring].
@@ -93,7 +100,7 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, userData: o.UserData, notify: shard.NewSignal()}
+	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, tell: o.EventIfWaiting, userData: o.UserData, notify: shard.NewSignal()}
 	if o.Ring {
 		if cq.memory, err = mapRing(n); err != nil {
 			return nil, err
@@ -324,7 +331,7 @@ func (cq *CQ) leave() {
 // RequestNotify asks for one event on the completion channel at the next
 // completion, or, with solicitedOnly, at the next one that is solicited or
 // failed (ibv_req_notify_cq). Poll once more after the call: completions that
-// were already in the queue make no event.
+// were already in the queue make no event, but for CQOptions.EventIfWaiting.
 func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	switch {
 	case cq.s == nil:
@@ -338,9 +345,24 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	cq.appArmed.Store(true)
 	cq.arm(solicitedOnly)
 	if cq.onEvent != nil {
+		if cq.tell && !solicitedOnly {
+			cq.tellWaiting()
+		}
 		cq.unattended()
 	}
 	return nil
+}
+
+// tellWaiting makes the event that was asked for if completions wait that no event has told of. One that comes meanwhile
+// makes it itself: appArmed says who does.
+func (cq *CQ) tellWaiting() {
+	cq.pollMu.Lock()
+	pushed, n := cq.t.Waiting()
+	cq.pollMu.Unlock()
+	if n > 0 && pushed != cq.told.Load() && cq.appArmed.Swap(false) {
+		cq.told.Store(pushed)
+		cq.callOnEvent()
+	}
 }
 
 // completionEvent is called with the lock of the shard held that has made the completion.
@@ -350,6 +372,7 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 		if cq.ch != nil {
 			cq.ch.push(cq)
 		} else {
+			cq.told.Store(cq.t.Told())
 			cq.callOnEvent()
 		}
 	}

@@ -42,7 +42,7 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 	if q.ctx == nil {
 		return eINVAL
 	}
-	o := verbs.CQOptions{Vector: int(a.vector), Ring: true, UserData: q}
+	o := verbs.CQOptions{Vector: int(a.vector), Ring: true, EventIfWaiting: true, UserData: q}
 	if a.channel != 0 {
 		if q.ch = channels.get(uint32(a.channel)); q.ch == nil {
 			return eINVAL
