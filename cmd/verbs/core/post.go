@@ -125,7 +125,9 @@ func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
 		to.SGList = unsafe.Slice(wr.list, int(wr.n))
 	}
 	if wr.flags&C.IBV_SEND_INLINE != 0 {
-		s.gather(q, to)
+		if !s.gather(q, to) {
+			return errno(verbs.ErrInlineTooLarge)
+		}
 	}
 	switch to.Opcode {
 	case verbs.WRWrite, verbs.WRRead, verbs.WRAtomicWrite:
@@ -181,30 +183,34 @@ func pointer(v *uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 // low returns the uint32 that is first in the memory of a uint64.
 func low(v uint64) uint32 { return *(*uint32)(unsafe.Pointer(&v)) }
 
-// gather collects inline data, which may be anywhere in the memory of the program.
-func (s *postScratch) gather(q *userQP, to *verbs.SendWR) {
+// gather collects inline data, which may be anywhere in the memory of the program. It reads none, and returns false, if there is
+// more than the queue pair takes: the C half has looked at no more than that.
+func (s *postScratch) gather(q *userQP, to *verbs.SendWR) bool {
 	list := to.SGList
 	to.SGList = nil
-	if len(list) == 1 { // the usual case: the stack copies it
-		to.Inline = unsafe.Slice((*byte)(pointer(&list[0].Addr)), int(list[0].Length))
-		return
+	n := uint64(0)
+	for i := range list {
+		n += uint64(list[i].Length)
+	}
+	if n > uint64(q.maxInline) {
+		return false
+	}
+	if len(list) == 1 && n > 0 { // the usual case: the stack copies it
+		to.Inline = unsafe.Slice((*byte)(pointer(&list[0].Addr)), int(n))
+		return true
 	}
 	from := len(s.inline)
-	for _, e := range list {
-		if len(s.inline)-from > maxInline { // longer than any queue pair takes: the stack says so
-			break
+	for i := range list {
+		if e := &list[i]; e.Length > 0 {
+			s.inline = append(s.inline, unsafe.Slice((*byte)(pointer(&e.Addr)), int(e.Length))...)
 		}
-		n := min(int(e.Length), maxInline+1)
-		s.inline = append(s.inline, unsafe.Slice((*byte)(pointer(&e.Addr)), n)...)
 	}
 	to.Inline = s.inline[from:len(s.inline):len(s.inline)]
 	if to.Inline == nil {
 		to.Inline = []byte{}
 	}
+	return true
 }
-
-// maxInline is more than a queue pair can have of inline data.
-const maxInline = 1 << 20
 
 // bindOf fills in what binds a window of type 2.
 func bindOf(to *verbs.SendWR, wr *sendWR) C.int {

@@ -19,6 +19,7 @@ type userQP struct {
 	ctx        *userContext
 	cookie     C.uint64_t
 	asyncTaken uint32 // events that the program has taken, under the lock of the context's queue
+	maxInline  int
 	scratch    postScratch
 }
 
@@ -60,7 +61,7 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 		return errno(err)
 	}
 	if _, caps, err := q.Query(); err == nil {
-		a.cap = capsOf(caps)
+		a.cap, q.maxInline = capsOf(caps), caps.MaxInline
 	}
 	if a.srq != 0 {
 		a.cap.max_recv_wr, a.cap.max_recv_sge = 0, 0

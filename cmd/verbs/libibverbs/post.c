@@ -1,20 +1,75 @@
-// Posting work requests: the Go half is entered once a call.
+// Posting work requests: the Go half is entered once a call. What it will read of them is read here before, but for
+// registered memory: a pointer of the program's that leads nowhere then faults in the program's own call, with a SIGSEGV that it
+// may handle. In Go's code it would be the end, with a trace of goroutines.
 #include "shim.h"
+
+static inline void touch(const void *p, size_t n)
+{
+	const size_t page = 4096;
+	const volatile char *c = p;
+	if (!n)
+		return;
+	for (size_t i = 0; i < n; i += page)
+		(void)c[i];
+	(void)c[n - 1];
+}
+
+static inline void touch_list(const struct ibv_sge *list, int n)
+{
+	if (list && n > 0)
+		touch(list, (size_t)n * sizeof *list);
+}
+
+// touch_inline leaves out what is too long, which is refused without a look.
+static void touch_inline(const struct shim_qp *q, const struct ibv_send_wr *wr)
+{
+	uint64_t n = 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		n += wr->sg_list[i].length;
+	if (n > q->init.cap.max_inline_data)
+		return;
+	for (int i = 0; i < wr->num_sge; i++)
+		touch((const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+}
+
+static void touch_sends(const struct shim_qp *q, const struct ibv_send_wr *wr)
+{
+	for (; wr; wr = wr->next) {
+		touch_list(wr->sg_list, wr->num_sge);
+		if (wr->send_flags & IBV_SEND_INLINE && wr->sg_list)
+			touch_inline(q, wr);
+		if (q->qp.qp_type == IBV_QPT_UD && wr->wr.ud.ah)
+			touch(wr->wr.ud.ah, sizeof *wr->wr.ud.ah);
+		if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.mw && wr->bind_mw.bind_info.mr) {
+			touch(wr->bind_mw.mw, sizeof *wr->bind_mw.mw);
+			touch(wr->bind_mw.bind_info.mr, sizeof *wr->bind_mw.bind_info.mr);
+		}
+	}
+}
+
+static void touch_recvs(const struct ibv_recv_wr *wr)
+{
+	for (; wr; wr = wr->next)
+		touch_list(wr->sg_list, wr->num_sge);
+}
 
 int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	shim_meet();
+	touch_sends(to_qp(qp), wr);
 	return core->post_send(to_qp(qp)->handle, wr, bad);
 }
 
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
+	touch_recvs(wr);
 	return core->post_recv(to_qp(qp)->handle, wr, bad);
 }
 
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
+	touch_recvs(wr);
 	return core->post_srq_recv(to_srq(srq)->handle, wr, bad);
 }
