@@ -87,11 +87,13 @@ interop-quick: bin/interop
 	bin/interop -quick $(INTEROPFLAGS)
 
 # Debian's RDMA programs on the libraries of "make verbs", in namespaces of their own: see docs/verbs.md. INTEROPFLAGS=-h lists
-# the options.
+# the options. What it needs is installed by apt, as root: compiler and headers here, the programs in folders of their own.
 bin/interop-verbs: FORCE
 	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop-verbs
 
-interop-verbs: build verbs bin/interop-verbs
+interop-verbs: bin/interop-verbs
+	bin/interop-verbs -install
+	$(MAKE) build verbs
 	bin/interop-verbs $(INTEROPFLAGS)
 
 # The test suite of pyverbs on these libraries, and on the kernel's rxe in a guest: makes conformance/PYVERBS.md.

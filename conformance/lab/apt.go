@@ -15,36 +15,13 @@ import (
 	"time"
 )
 
-// hostTools are the programs that the lab runs on this machine, and the Debian
-// packages that have them.
-var hostTools = []struct{ prog, pkg string }{
+// hostTools are what the lab runs on this machine.
+var hostTools = []Need{
 	{"qemu-system-x86_64", "qemu-system-x86"},
 	{"gcc", "gcc"},
 	{"xz", "xz-utils"},
 	{"ip", "iproute2"},
 	{"dpkg-deb", "dpkg"},
-}
-
-// ensureHostTools installs what is missing when it may.
-func ensureHostTools(ctx context.Context, logf func(string, ...any)) error {
-	var missing []string
-	for _, t := range hostTools {
-		if _, err := lookPath(t.prog); err != nil && !slices.Contains(missing, t.pkg) {
-			missing = append(missing, t.pkg)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	cmdline := "apt-get install --no-install-recommends " + strings.Join(missing, " ")
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("lab: missing packages; as root run: %s", cmdline)
-	}
-	logf("lab: installing %s", strings.Join(missing, " "))
-	if err := runApt(ctx, "update"); err != nil {
-		return err
-	}
-	return runApt(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
 }
 
 // lookPath finds a program also in the sbin folders, which a user's PATH may lack.

@@ -105,7 +105,7 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		return failAll(err)
 	}
 	defer unlock()
-	if err := ensureHostTools(ctx, logf); err != nil {
+	if err := Install(ctx, hostTools, logf); err != nil {
 		return failAll(err)
 	}
 	labd, err := buildLabd(ctx, cache)

@@ -18,6 +18,13 @@ var Packages = []string{
 	"python3-minimal", "python3", "python3-pyverbs", "dash", "coreutils", "iproute2",
 }
 
+// Needs is what the libraries are built with, and what this machine has to have for the programs, which come with all of theirs.
+var Needs = []lab.Need{
+	{What: "gcc", Package: "gcc"}, {What: "/usr/include/stdio.h", Package: "libc6-dev"},
+	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"}, {What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"},
+	{What: "ip", Package: "iproute2"}, {What: "dpkg-deb", Package: "dpkg"}, {What: "xz", Package: "xz-utils"},
+}
+
 // Recipe changes with Packages.
 const Recipe = 1
 

@@ -1,6 +1,6 @@
 // Command interop-verbs runs RDMA programs as Debian ships them on this project's libibverbs and librdmacm, prints a table and
 // writes conformance/out/interop-verbs.json. Its exit status is 1 if anything failed. bin/roce and bin/verbs must be there
-// ("make build verbs").
+// ("make build verbs"); -install installs what that needs.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 type options struct {
 	suites, groups, only, link, md, bin string
 	pyverbs                             string
-	quick, verbose                      bool
+	quick, verbose, install             bool
 	jobs                                int
 	timeout                             time.Duration
 }
@@ -39,6 +39,7 @@ func main() {
 	flag.StringVar(&o.pyverbs, "pyverbs", "", "run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
 	flag.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	flag.BoolVar(&o.quick, "quick", false, "run a subset")
+	flag.BoolVar(&o.install, "install", false, "install what building the libraries and running the programs needs, by apt, and do nothing else")
 	flag.BoolVar(&o.verbose, "v", false, "print each row as it comes")
 	flag.IntVar(&o.jobs, "jobs", 3, "how many cases run side by side")
 	flag.DurationVar(&o.timeout, "timeout", time.Hour, "limit for everything")
@@ -51,6 +52,13 @@ func main() {
 	begun := time.Now()
 	logf := func(f string, a ...any) {
 		fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(begun).Seconds(), fmt.Sprintf(f, a...))
+	}
+	if o.install {
+		if err := lab.Install(context.Background(), programs.Needs, logf); err != nil {
+			fmt.Fprintln(os.Stderr, "interop-verbs:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	lab.Enter(func(ctx context.Context) error {
 		for _, s := range suites {
