@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,10 +47,15 @@ type Case struct {
 	While func(ctx context.Context, n *Net, p *Process) error
 	// OneAddress: also with both sides at one address. Quick: part of the short run.
 	OneAddress, Quick bool
+	// Limit is for how long it may run, if not caseTime.
+	Limit time.Duration
 }
 
 // caseTime is the limit for a case, which takes two seconds on a machine with nothing else to do.
 const caseTime = 2 * time.Minute
+
+// longCaseTime is the limit for one that does so much that it takes a minute there.
+const longCaseTime = 15 * time.Minute
 
 // partingTime is how long a side may take to end when there is nothing more to come for it.
 const partingTime = 20 * time.Second
@@ -75,7 +81,8 @@ func fill(argv []string, own, server *Place) []string {
 
 // run runs the case between two places, which may be one, and returns how it ended: nil is well.
 func (c *Case) run(ctx context.Context, n *Net, server, client *Place) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, caseTime, fmt.Errorf("not done in %v", caseTime))
+	limit := cmp.Or(c.Limit, caseTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done in %v", limit))
 	defer cancel()
 	on := func(p *Place) *Place { at := *p; at.V6 = c.V6; return &at }
 	server, client = on(server), on(client)

@@ -61,9 +61,11 @@ func cmCases() []Case {
 	rsocket("rstream", "-S 3000 -C 50 -I 4", v6)
 	rsocket("rstream", "-S 1 -C 1000 -I 2 -T n")
 	rsocket("rstream", "-S 5000 -C 20 -k 1")
-	rsocket("rstream", "-S 1000 -C 20 -T f")
+	// With -T f it is on TCP: it forks with a connection that it has.
+	rsocket("rstream", "-S 1000 -C 20 -T f", func(c *Case) { c.Ready, c.Port = "", 7471 })
 	same("rstream", "-b SERVER", "-s SERVER", "-T r -S 64 -C 100", has("custom "))
-	same("rstream", "-b SERVER", "-s SERVER", "-S all", has("64_lat", "64k_bw", "1m_bw"))
+	// All of its own sizes, up to 100,000 messages of each: minutes on a busy machine. -S all is seven times as long.
+	same("rstream", "-b SERVER", "-s SERVER", "", has("64_lat", "4k_lat", "64k_bw", "1m_bw"), func(c *Case) { c.Limit = longCaseTime })
 	rsocket("riostream", "-S 3000 -C 50 -I 4", quick)
 	rsocket("riostream", "-S 100000 -C 10 -I 2", v6)
 	rsocket("riostream", "-S 1048576 -C 4 -T b")
