@@ -66,6 +66,14 @@ struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_
 
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->batch ? &to_qp(qp)->ex : NULL; }
 
+// forget_completions leaves nothing of what a queue pair was, as drivers of adapters do it.
+static void forget_completions(struct ibv_qp *qp)
+{
+	shim_cq_forget(to_cq(qp->send_cq), qp->qp_num);
+	if (qp->recv_cq != qp->send_cq)
+		shim_cq_forget(to_cq(qp->recv_cq), qp->qp_num);
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
 	ENTER_INT(qp->context);
@@ -73,12 +81,8 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
 	if (!e && mask & IBV_QP_STATE) {
 		qp->state = a->qp_state;
-		if (qp->state == IBV_QPS_RESET) {
-			// Nothing is left of what it was, as drivers do it: programs that use it again count completions.
-			shim_cq_forget(to_cq(qp->send_cq), qp->qp_num);
-			if (qp->recv_cq != qp->send_cq)
-				shim_cq_forget(to_cq(qp->recv_cq), qp->qp_num);
-		}
+		if (qp->state == IBV_QPS_RESET) // programs that use it again count completions
+			forget_completions(qp);
 	}
 	return e;
 }
@@ -111,6 +115,8 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	int e = core->destroy_qp(to_qp(qp)->handle, &async);
 	if (e)
 		return e;
+	// libfabric hands a receive of a connection that is over to its queue pair again, which is freed memory then.
+	forget_completions(qp);
 	shim_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, async);
 	pthread_mutex_destroy(&qp->mutex);
 	pthread_cond_destroy(&qp->cond);

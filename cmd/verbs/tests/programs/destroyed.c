@@ -1,0 +1,40 @@
+// The completions of a queue pair end with it, those of others stay, in their order.
+#include "check.h"
+
+static struct end a, b;
+
+// message sends to one of b's queue pairs, and returns when that has its completion: it was acknowledged.
+static void message(struct ibv_qp *from, struct ibv_qp *to, uint64_t id)
+{
+	post_recv(&b, to, id, 0, 64);
+	struct ibv_sge s = sge_of(&a, 64, 64);
+	struct ibv_send_wr wr = {.wr_id = 100, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	CHECK(!ibv_post_send(from, &wr, &bad));
+	expect_wc(a.cq, 100, IBV_WC_SUCCESS);
+}
+
+int main(void)
+{
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	struct ibv_qp *from = end_qp(&a, IBV_QPT_RC, NULL), *to = end_qp(&b, IBV_QPT_RC, NULL);
+	connect_qps(&a, from, &b, to);
+	message(from, to, 1);
+	message(a.qp, b.qp, 2);
+	message(from, to, 3);
+	message(a.qp, b.qp, 4);
+	message(from, to, 5);
+	post_recv(&b, to, 6, 0, 64); // what is flushed is no news, either
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
+	CHECK(!ibv_modify_qp(to, &err, IBV_QP_STATE));
+	FAILS_INT(0, ibv_destroy_qp(to));
+	expect_wc(b.cq, 2, IBV_WC_SUCCESS);
+	expect_wc(b.cq, 4, IBV_WC_SUCCESS);
+	struct ibv_wc wc;
+	CHECK(ibv_poll_cq(b.cq, 1, &wc) == 0);
+	message(a.qp, b.qp, 7);
+	expect_wc(b.cq, 7, IBV_WC_SUCCESS);
+	FAILS_INT(0, ibv_destroy_qp(from));
+	end_close(&a);
+	end_close(&b);
+	return 0;
+}
