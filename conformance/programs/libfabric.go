@@ -24,6 +24,7 @@ func fabricCases() []Case {
 		all = append(all, Case{
 			Program: "fi_pingpong", Label: x.label, Server: argv, Client: append(argv[:len(argv):len(argv)], "TCP"), Port: fabricPort,
 			Check: bothHave("bytes   #sent   #ack", "\n4k "), OneAddress: x.label == "msg", Quick: x.quick,
+			Limit: longCaseTime, // -S all: up to 8 MiB each, and compared
 		})
 	}
 	for i := range all {

@@ -28,6 +28,9 @@ func perftestCases() []Case {
 		if strings.Contains(args, "-R") || strings.Contains(args, "-z") {
 			c.Port, c.Ready = 0, listeningCM
 		}
+		if strings.Contains(args, "-a ") { // up to 8 MiB each
+			c.Limit = longCaseTime
+		}
 		for _, m := range more {
 			m(&c)
 		}

@@ -126,14 +126,15 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return e;
 }
 
-void shim_cq_forget(struct shim_cq *q, uint32_t qpn)
+void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent)
 {
 	shim_cq_lock(q);
 	struct goroce_ring *r = q->ring;
 	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE), to = tail;
 	for (uint64_t from = tail; from != r->head;) { // the newest first: what stays moves up to the tail
 		const struct goroce_ring_slot *s = &r->slots[--from & r->mask];
-		if (s->wc.qp_num != qpn && --to != from)
+		bool sent = s->wc.status == IBV_WC_SUCCESS && !(s->wc.opcode & IBV_WC_RECV);
+		if ((s->wc.qp_num != qpn || (keep_sent && sent)) && --to != from)
 			r->slots[to & r->mask] = *s;
 	}
 	__atomic_store_n(&r->head, to, __ATOMIC_RELEASE);

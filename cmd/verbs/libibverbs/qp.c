@@ -66,12 +66,11 @@ struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_
 
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->batch ? &to_qp(qp)->ex : NULL; }
 
-// forget_completions leaves nothing of what a queue pair was, as drivers of adapters do it.
-static void forget_completions(struct ibv_qp *qp)
+static void forget_completions(struct ibv_qp *qp, bool keep_sent)
 {
-	shim_cq_forget(to_cq(qp->send_cq), qp->qp_num);
+	shim_cq_forget(to_cq(qp->send_cq), qp->qp_num, keep_sent);
 	if (qp->recv_cq != qp->send_cq)
-		shim_cq_forget(to_cq(qp->recv_cq), qp->qp_num);
+		shim_cq_forget(to_cq(qp->recv_cq), qp->qp_num, keep_sent);
 }
 
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
@@ -81,8 +80,8 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
 	if (!e && mask & IBV_QP_STATE) {
 		qp->state = a->qp_state;
-		if (qp->state == IBV_QPS_RESET) // programs that use it again count completions
-			forget_completions(qp);
+		if (qp->state == IBV_QPS_RESET) // as drivers of adapters do it: programs that use it again count completions
+			forget_completions(qp, false);
 	}
 	return e;
 }
@@ -115,8 +114,9 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	int e = core->destroy_qp(to_qp(qp)->handle, &async);
 	if (e)
 		return e;
-	// libfabric hands a receive of a connection that is over to its queue pair again, which is freed memory then.
-	forget_completions(qp);
+	// libfabric hands each receive that it finds then to the queue pair again, which is freed memory. That what was sent has
+	// arrived it may learn: without, it tells its program that it was flushed. (Drivers of adapters forget both.)
+	forget_completions(qp, true);
 	shim_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, async);
 	pthread_mutex_destroy(&qp->mutex);
 	pthread_cond_destroy(&qp->cond);

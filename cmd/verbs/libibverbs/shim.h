@@ -102,7 +102,8 @@ struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, st
 int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int shim_cq_idle(struct shim_cq *q); /* after a look in vain: 0, or -1 */
-void shim_cq_forget(struct shim_cq *q, uint32_t qpn); /* drops the completions of a queue pair */
+/* Drops the completions of a queue pair; with keep_sent not those of requests that have succeeded. */
+void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent);
 static inline bool shim_ring_empty(const struct goroce_ring *r)
 {
 	return __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) == r->head;

@@ -1,4 +1,5 @@
-// The completions of a queue pair end with it, those of others stay, in their order.
+// The receives of a queue pair end with it, and what was flushed. What was sent can still be polled, and all of other queue pairs, in
+// their order.
 #include "check.h"
 
 static struct end a, b;
@@ -23,12 +24,24 @@ int main(void)
 	message(from, to, 3);
 	message(a.qp, b.qp, 4);
 	message(from, to, 5);
+	struct ibv_sge s = sge_of(&b, 64, 64);
+	struct ibv_send_wr wr = {.wr_id = 8, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+				 .wr.rdma = {(uintptr_t)a.buf, a.mr->rkey}}, *bad;
+	CHECK(!ibv_post_send(to, &wr, &bad));
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr sqd = {.qp_state = IBV_QPS_SQD};
+	CHECK(!ibv_modify_qp(to, &sqd, IBV_QP_STATE));
+	do
+		CHECK(!ibv_query_qp(to, &attr, IBV_QP_STATE, &init));
+	while (attr.sq_draining);
 	post_recv(&b, to, 6, 0, 64); // what is flushed is no news, either
 	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
 	CHECK(!ibv_modify_qp(to, &err, IBV_QP_STATE));
 	FAILS_INT(0, ibv_destroy_qp(to));
 	expect_wc(b.cq, 2, IBV_WC_SUCCESS);
 	expect_wc(b.cq, 4, IBV_WC_SUCCESS);
+	expect_wc(b.cq, 8, IBV_WC_SUCCESS);
 	struct ibv_wc wc;
 	CHECK(ibv_poll_cq(b.cq, 1, &wc) == 0);
 	message(a.qp, b.qp, 7);
