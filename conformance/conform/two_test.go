@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/conformance/agent"
+	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	client "github.com/goroce/goroce/conformance/verbs"
 	"github.com/goroce/goroce/roce/link"
@@ -117,5 +119,41 @@ func TestTwoAgentsWithoutCable(t *testing.T) {
 	} {
 		_, err := Run(t.Context(), o)
 		require.Error(t, err, name)
+	}
+}
+
+// lateTarget is a target whose packets come too late the first times.
+type lateTarget struct {
+	drill.Target
+	runs, late int
+}
+
+type lateBench struct {
+	drill.Bench
+	late bool
+}
+
+func (t *lateTarget) Open(ctx context.Context) (drill.Bench, error) {
+	t.runs++
+	b, err := t.Target.Open(ctx)
+	return &lateBench{b, t.runs <= t.late}, err
+}
+
+func (b *lateBench) Recv(within time.Duration) (drill.Datagram, bool, error) {
+	if b.late {
+		return drill.Datagram{}, false, nil
+	}
+	return b.Bench.Recv(within)
+}
+
+// A drill in which a packet came too late is played again, and the row says so; not for ever.
+func TestLateDrill(t *testing.T) {
+	env := &matrix.Env{Tolerant: &matrix.Tolerance{}}
+	for late, want := range map[int]matrix.Result{0: matrix.Pass, 2: matrix.Pass, 100: matrix.Fail} {
+		target := &lateTarget{Target: drill.NewEngine(), late: late}
+		row := new(Options).oneDrill(t.Context(), env, target, matrix.Row{Group: drillsGroup, Op: "ack_send", Link: "udp"})
+		require.Equal(t, want, row.Result, row.Detail)
+		require.Equal(t, min(late, lateTries-1), row.Starved)
+		require.Equal(t, late > 0, row.Retried != "")
 	}
 }

@@ -66,7 +66,7 @@ func (p *player) expect(s *step) error {
 			if s.maybe || s.many {
 				return nil
 			}
-			return differ(s, "nothing came within %v", within)
+			return differ(s, nothingCame+"%v", within)
 		}
 		why, err := p.compare(s, d)
 		if err != nil {

@@ -40,6 +40,12 @@ type Result struct {
 // OK reports whether the target did what is expected of it.
 func (r Result) OK() bool { return r.Verdict == Pass || r.Verdict == Deviates || r.Verdict == Skip }
 
+// nothingCame begins what is said of a packet that did not come in time.
+const nothingCame = "nothing came within "
+
+// Late reports whether the run failed because a packet did not come in time: a peer on a busy machine does that, too.
+func (r Result) Late() bool { return r.Verdict == Fail && strings.Contains(r.Text, nothingCame) }
+
 func (r Result) String() string {
 	s := fmt.Sprintf("%s on %s: %s", r.Drill.Name, r.Target, r.Verdict)
 	if r.Text != "" {
