@@ -60,7 +60,7 @@ func (r *Report) verbs(p printer) {
 	p(`
 ## Verbs libraries
 
-Debian's programs on libibverbs and librdmacm of this project ([docs/verbs.md](../verbs.md)), between two namespaces: perftest, compared with the
+Debian's programs on libibverbs and librdmacm of this project (docs/verbs.md), between two namespaces: perftest, compared with the
 project's own tool of the same name and options; UCX, compared with itself over TCP. Messages a second, goodput, and the typical
 latency of half a round trip, for which both poll.
 

@@ -247,16 +247,27 @@ func (v *verbsBench) pair(ctx context.Context, opts, env []string, port int, ser
 	}
 	defer srv.Kill()
 	if err := b.Listening(ctx, srv, port); err != nil {
-		return "", fmt.Errorf("%s, server: %w: %s", strings.Join(server, " "), err, srv.Output())
+		return "", fmt.Errorf("%s, server: %w: %s", strings.Join(server, " "), err, lastLine(srv.Output()))
 	}
 	c, err := a.Start(ctx, env, append(client, b.Addr4.String())...)
 	if err != nil {
 		return "", err
 	}
 	if err := c.Wait(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(client, " "), err, c.Output())
+		if ctx.Err() != nil {
+			err = fmt.Errorf("not done in %v", verbsLimit)
+		}
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(client, " "), err, lastLine(c.Output()))
 	}
 	return c.Output(), nil
+}
+
+// lastLine is the end of what a program has printed: where it says why it has ended.
+func lastLine(out string) string {
+	const most = 200
+	out = strings.TrimSpace(out)
+	out = strings.TrimSpace(out[strings.LastIndexByte(out, '\n')+1:])
+	return out[:min(len(out), most)]
 }
 
 // poll measures an empty poll.
@@ -268,7 +279,7 @@ func (v *verbsBench) poll() (float64, error) {
 		return 0, err
 	}
 	if err := p.Wait(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, p.Output())
+		return 0, fmt.Errorf("%w: %s", err, lastLine(p.Output()))
 	}
 	return numberAt(p.Output(), 0, 1)
 }

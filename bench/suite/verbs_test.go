@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goroce/goroce/bench/report"
@@ -42,6 +43,13 @@ func TestVerbsValues(t *testing.T) {
 	require.InDelta(t, 1992.2944, got, 1e-9)
 	_, err = ucxValue("UCX  ERROR no usable transports", false)
 	require.Error(t, err)
+}
+
+// A note is one line, whatever a program prints.
+func TestLastLine(t *testing.T) {
+	for out, want := range map[string]string{"": "", "\n\n": "", "a table\nof lines\n  Failed status 12 \n\n": "Failed status 12", strings.Repeat("x", 1000): strings.Repeat("x", 200)} {
+		require.Equal(t, want, lastLine(out))
+	}
 }
 
 // What was not built is said with what makes it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/programs"
@@ -66,6 +67,7 @@ func compare(ctx context.Context, o *options, suites, _ []string, logf func(stri
 	fmt.Fprintf(&b, "([verbs.md](../docs/verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
 	fmt.Fprintf(&b, "The tests of RDMA-CM look for the network interface of the device in sysfs, where rxe has none: they are skipped there. Here\n")
 	fmt.Fprintf(&b, "they find a stand-in, and run.\n\n")
+	fmt.Fprintf(&b, "Run on %s as %s.\n\n", time.Now().UTC().Format(time.DateOnly), map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
 	if err := programs.WriteComparison(&b, columns); err != nil {
 		return failed, err
 	}
