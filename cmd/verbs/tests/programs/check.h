@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/mman.h>
 
 /* CHECK ends the program when something is not as it has to be. */
 #define CHECK(cond, ...) \
@@ -135,6 +136,13 @@ static inline void pair_open(struct end *a, struct end *b, enum ibv_qp_type type
 	a->qp = end_qp(a, type, NULL);
 	b->qp = end_qp(b, type, NULL);
 	connect_qps(a, a->qp, b, b->qp);
+}
+
+/* take_away unmaps memory, and keeps its place: other threads map their stacks and heaps at any time, and what a peer
+ * writes would go there. */
+static inline void take_away(void *memory, size_t size)
+{
+	CHECK(mmap(memory, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == memory);
 }
 
 /* next_wc polls until there is a completion. Who waits too long is ended by the test that has started it. */

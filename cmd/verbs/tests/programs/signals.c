@@ -168,7 +168,7 @@ int main(void)
 	char *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct ibv_mr *mr = ibv_reg_mr(y.pd, gone, 8192, ALL_ACCESS);
 	CHECK(mr);
-	CHECK(!munmap(gone, 8192));
+	take_away(gone, 8192);
 	post_rdma(&x, IBV_WR_RDMA_WRITE, 9, 0, 64, (uintptr_t)gone, mr->rkey);
 	expect_wc(x.cq, 9, IBV_WC_REM_ACCESS_ERR);
 	CHECK(!faulted, "the program was told of a peer's access");
