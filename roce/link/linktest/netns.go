@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goroce/goroce/internal/netns"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Namespace is a network namespace, which ends with the test.
@@ -29,8 +32,25 @@ func NewNamespace(t testing.TB) *Namespace {
 	}
 	t.Cleanup(func() { ns.Close() })
 	n := &Namespace{t, ns}
-	n.Run("ip", "link", "set", "lo", "up")
+	n.Do(func() { err = loopbackUp() })
+	require.NoError(t, err)
 	return n
+}
+
+// loopbackUp switches the loopback interface of the thread's namespace on. It starts no command, as
+// tests make hundreds of namespaces.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
 // Path is a name of the namespace for commands.
@@ -55,13 +75,36 @@ func (n *Namespace) Do(f func()) {
 // output. It skips the test where there is no such command.
 func (n *Namespace) Run(name string, args ...string) string {
 	n.t.Helper()
+	return n.run("", name, args...)
+}
+
+// IP runs commands of ip in the namespace, all in one process, which must succeed.
+func (n *Namespace) IP(commands ...string) {
+	n.t.Helper()
+	n.run(strings.Join(commands, "\n"), "ip", "-batch", "-")
+}
+
+// SetSysctl writes a value below /proc/sys/net of the namespace.
+func (n *Namespace) SetSysctl(name string, value int64) {
+	n.t.Helper()
+	var err error
+	n.Do(func() { err = os.WriteFile("/proc/sys/net/"+name, strconv.AppendInt(nil, value, 10), 0) })
+	require.NoError(n.t, err)
+}
+
+func (n *Namespace) run(input, name string, args ...string) string {
+	n.t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		n.t.Skipf("needs the command %s", name)
 	}
 	var out []byte
 	var err error
-	n.Do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
-	require.NoError(n.t, err, "%s %s: %s", name, strings.Join(args, " "), out)
+	n.Do(func() {
+		cmd := exec.Command(name, args...)
+		cmd.Stdin = strings.NewReader(input)
+		out, err = cmd.CombinedOutput()
+	})
+	require.NoError(n.t, err, "%s %s: %s%s", name, strings.Join(args, " "), input, out)
 	return string(out)
 }
 
@@ -132,13 +175,13 @@ func (n *Net) plug(t testing.TB, index int) {
 		ns     *Namespace
 		a4, a6 netip.Addr
 	}{{n.A, n.A4, n.A6}, {n.B, n.B4, n.B6}} {
-		s.ns.Run("ip", "addr", "add", s.a4.String()+"/24", "dev", Device)
-		s.ns.Run("ip", "-6", "addr", "add", s.a6.String()+"/64", "dev", Device, "nodad")
 		n.neighboursFailAfter(s.ns, 100*time.Millisecond)
 		// Until its link-local address has passed the test for duplicates, the kernel
 		// asks for no neighbour on its own account.
-		s.ns.Run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/"+Device+"/accept_dad")
-		s.ns.Run("ip", "link", "set", Device, "up")
+		s.ns.SetSysctl("ipv6/conf/"+Device+"/accept_dad", 0)
+		s.ns.IP("addr add "+s.a4.String()+"/24 dev "+Device,
+			"addr add "+s.a6.String()+"/64 dev "+Device+" nodad",
+			"link set "+Device+" up")
 	}
 	n.waitReady(t)
 }
@@ -147,7 +190,9 @@ func (n *Net) plug(t testing.TB, index int) {
 // one question.
 func (n *Net) neighboursFailAfter(ns *Namespace, d time.Duration) {
 	for _, family := range []string{"ipv4", "ipv6"} {
-		ns.Run("sh", "-c", fmt.Sprintf("cd /proc/sys/net/%s/neigh/%s && echo 1 > mcast_solicit && echo %d > retrans_time_ms", family, Device, d.Milliseconds()))
+		neigh := family + "/neigh/" + Device
+		ns.SetSysctl(neigh+"/mcast_solicit", 1)
+		ns.SetSysctl(neigh+"/retrans_time_ms", d.Milliseconds())
 	}
 }
 

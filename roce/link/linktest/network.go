@@ -84,7 +84,7 @@ func testMACChange(t *testing.T, open Opener) {
 // A stale entry is confirmed while it is in use.
 func testStaleNeighbour(t *testing.T, open Opener) {
 	n, a, b := open.OpenPair(t, 1500)
-	n.A.Run("sh", "-c", "echo 0 > /proc/sys/net/ipv4/neigh/"+Device+"/delay_first_probe_time")
+	n.A.SetSysctl("ipv4/neigh/"+Device+"/delay_first_probe_time", 0)
 	n.neighboursFailAfter(n.A, time.Minute) // which no packet may see
 	p := NewPath(a, b)
 	Reaches(t, a, b, p)

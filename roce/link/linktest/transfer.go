@@ -138,7 +138,7 @@ func testManyPaths(t *testing.T, p Pair) {
 func testShared(t *testing.T, p Pair, r *rand.Rand, paths []*transport.Path) {
 	check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, paths[0], 8)})
 	since := countersOf(p.A)
-	for range 20 {
+	for range times(20) {
 		var batch []transport.TxPacket
 		for _, path := range paths {
 			batch = append(batch, Packet(r, path, 1000))
