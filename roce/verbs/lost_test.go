@@ -77,11 +77,14 @@ func (e *end) completion(t *testing.T, ctx context.Context) WC {
 	return wcs[0]
 }
 
-// eachLost runs f for each link and each way to lose memory.
+// eachLost runs f for each link and each way to lose memory; with -short for each way once.
 func eachLost(t *testing.T, f func(t *testing.T, a, b *end, buf []byte, vanish func())) {
 	for link, open := range lostPairs {
 		for way, mapped := range vanishing {
 			t.Run(link+"/"+way, func(t *testing.T) {
+				if testing.Short() && (link != "sim" || way != "truncated") && (link != "event" || way != "taken away") {
+					t.Skip("-short: each way to lose memory on one link")
+				}
 				buf, vanish := mapped(t)
 				a, b := open(t)
 				f(t, a, b, buf, vanish)

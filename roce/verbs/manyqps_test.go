@@ -17,7 +17,10 @@ import (
 // hundred may, as a machine can stand still for a second.
 func TestManyQueuePairs(t *testing.T) {
 	n := 10000
-	if testing.Short() || seeds.Race {
+	switch {
+	case testing.Short():
+		n = 500
+	case seeds.Race:
 		n = 1000
 	}
 	for _, kind := range []string{"udp", "packet", "xdp"} {
@@ -27,6 +30,9 @@ func TestManyQueuePairs(t *testing.T) {
 				name = kind + ", polling"
 			}
 			t.Run(name, func(t *testing.T) {
+				if testing.Short() && polling != (kind == "packet") {
+					t.Skip("-short: each link is polled or event-driven, not both")
+				}
 				cfg := Config{Polling: polling}
 				if kind == "udp" {
 					manyQueuePairs(t, openDevice(t, cfg), openDevice(t, Config{}), n)

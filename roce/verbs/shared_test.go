@@ -64,7 +64,11 @@ func (e *end) sendNumber(ctx context.Context, k uint64) error {
 // One completion queue and one shared receive queue serve queue pairs of all shards: each message comes once, in
 // the order of its connection, whichever way the application waits.
 func TestSharedQueues(t *testing.T) {
-	const shards, messages, depth = 4, 200, 64
+	const shards, depth = 4, 64
+	messages := 200
+	if testing.Short() {
+		messages = 50 // more than depth, of all connections
+	}
 	take := map[string]func(ctx context.Context, ch *CompletionChannel, cq *CQ, wcs []WC) (int, error){
 		"wait": func(ctx context.Context, _ *CompletionChannel, cq *CQ, wcs []WC) (int, error) {
 			return cq.Wait(ctx, wcs)
@@ -97,6 +101,9 @@ func TestSharedQueues(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for name, take := range take {
 			t.Run(fmt.Sprintf("%s, polling=%v", name, polling), func(t *testing.T) {
+				if testing.Short() && polling != (name == "poll") {
+					t.Skip("-short: each way to wait on a device that suits it")
+				}
 				ctx := testContext(t)
 				d := openDevice(t, Config{Shards: shards, Polling: polling})
 				pd, err := d.AllocPD()

@@ -27,6 +27,9 @@ func TestXDPDetached(t *testing.T) {
 		{"program, event", true, false}, {"program, polling", true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.program != c.polling {
+				t.Skip("-short: a device that polls loses its program, one that sleeps its interface")
+			}
 			n := linktest.NewNet(t, 1500)
 			var ends []*end
 			for _, side := range []struct {
