@@ -133,8 +133,8 @@ func TestDuration(t *testing.T) {
 		{readLat, "-D 1"},
 		{Test{Verb: Atomic, Latency: true}, "-D 1"},
 	} {
-		if testing.Short() && len(c.args) > len("-D 1") {
-			continue // each takes a second
+		if testing.Short() && (len(c.args) > len("-D 1") || c.test != writeBW && c.test != sendLat) {
+			continue // each takes a second, of processors, too: one of bandwidth, one of latency
 		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			t.Parallel()

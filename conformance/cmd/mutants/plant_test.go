@@ -123,7 +123,8 @@ func TestDraw(t *testing.T) {
 	require.Len(t, kinds, 6, "each kind once")
 }
 
-// A bug in a module of its own is planted, found by its tests, and gone again.
+// A bug in a module of its own is planted, found by its tests, and gone again. With -short only that: for one that is not
+// found, no code or endless the go command compiles and links again.
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -148,6 +149,9 @@ func TestBench(t *testing.T) {
 		"sample/x.go:3: operator: a < b -> a <= b": found,
 		"sample/x.go:5: constant: 1 -> 2":          survived,
 	}
+	if testing.Short() {
+		delete(want, "sample/x.go:5: constant: 1 -> 2")
+	}
 	seen := 0
 	for i := range bugs {
 		if r, ok := want[bugs[i].String()]; ok {
@@ -157,14 +161,16 @@ func TestBench(t *testing.T) {
 		}
 	}
 	require.Equal(t, len(want), seen)
-	bad := bugs[0]
-	bad.with = "no code"
-	r, _ = b.test(t.Context(), &bad)
-	require.Equal(t, broken, r)
-	endless := slices.IndexFunc(bugs, func(b bug) bool { return b.String() == "sample/x.go:7: operator: a + b -> a - b" })
-	b.limit = 1 // tests that do end may be faster all the same
-	r, _ = b.test(t.Context(), &bugs[endless])
-	require.Equal(t, late, r)
+	if !testing.Short() {
+		bad := bugs[0]
+		bad.with = "no code"
+		r, _ = b.test(t.Context(), &bad)
+		require.Equal(t, broken, r)
+		endless := slices.IndexFunc(bugs, func(b bug) bool { return b.String() == "sample/x.go:7: operator: a + b -> a - b" })
+		b.limit = 1 // tests that do end may be faster all the same
+		r, _ = b.test(t.Context(), &bugs[endless])
+		require.Equal(t, late, r)
+	}
 	kept, err := os.ReadFile(filepath.Join(dir, "x.go"))
 	require.NoError(t, err)
 	require.Equal(t, files["x.go"], string(kept))

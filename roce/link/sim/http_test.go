@@ -78,7 +78,11 @@ func pages(t *testing.T, cfg sim.Config) (seen string) {
 
 // net/http repeats, too.
 func TestHTTPRepeats(t *testing.T) {
-	for seed := range uint64(4) {
+	n := uint64(4)
+	if testing.Short() {
+		n = 1
+	}
+	for seed := range n {
 		cfg := sim.Config{Seed: seed, Faults: badNetwork}
 		first := pages(t, cfg)
 		for range 3 {
