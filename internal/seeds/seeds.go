@@ -15,20 +15,20 @@ var (
 	soakFlag  = flag.Duration("soak", 0, "run seeds for so long")
 )
 
-// shortPart is the part of its seeds that a test runs with -short, and of all that it
-// does if it calls Fewer under the race detector.
-const shortPart = 7
+// With -short a test runs one of shortPart of its seeds; if it calls Fewer, it does one of racePart under the race
+// detector.
+const shortPart, racePart = 20, 7
 
 // Fewer returns n, or a seventh of it under the race detector. It is for tests of code
 // without goroutines: they have no races, and the detector makes them ten times slower.
 func Fewer(n int) int {
 	if Race {
-		return part(n)
+		return part(n, racePart)
 	}
 	return n
 }
 
-func part(n int) int { return (n + shortPart - 1) / shortPart }
+func part(n, of int) int { return (n + of - 1) / of }
 
 // One reports whether the run is of one seed, that somebody wants to look at.
 func One() bool { return *seedFlag != 0 && *countFlag == 0 && *soakFlag == 0 }
@@ -40,7 +40,7 @@ func One() bool { return *seedFlag != 0 && *countFlag == 0 && *soakFlag == 0 }
 func Run(t *testing.T, n int, f func(t *testing.T, seed uint64)) int {
 	t.Helper()
 	if testing.Short() {
-		n = part(n)
+		n = part(n, shortPart)
 	}
 	if *countFlag > 0 {
 		n = *countFlag
