@@ -76,7 +76,7 @@ func TestTableIsComplete(t *testing.T) {
 }
 
 // TestRxeRows: docs/rxe.md has the 27 rows that were known, its drills are there, and a drill that
-// names a row is at that row.
+// names a row is at that row, and so is the warning that one makes a kernel log.
 func TestRxeRows(t *testing.T) {
 	b, err := os.ReadFile("../../docs/rxe.md")
 	require.NoError(t, err)
@@ -96,6 +96,9 @@ func TestRxeRows(t *testing.T) {
 			if x.Row > 0 {
 				require.Contains(t, names[strconv.Itoa(x.Row)], "`"+d.Name+"`", "row %d", x.Row)
 			}
+		}
+		for _, x := range d.Warnings {
+			require.Contains(t, string(b), x.Place, "the warning of %s", d.Name)
 		}
 	}
 }

@@ -22,7 +22,9 @@ type Drill struct {
 	Authority []Authority
 	// Deviations are the known differences from the specification.
 	Deviations []Deviation
-	Tags       []string
+	// Warnings are what the drill is known to make a kernel log.
+	Warnings []Warning
+	Tags     []string
 	// Needs are features of a target without which the drill cannot run.
 	Needs []Feature
 
@@ -51,6 +53,12 @@ type Deviation struct {
 	For  Profile
 	Row  int // in docs/rxe.md; 0 if it is not one of those
 	Text string
+}
+
+// Warning is one that a drill makes the kernel of a target log.
+type Warning struct {
+	For   Profile
+	Place string // in the kernel's source, as its log has it: "drivers/net/x.c:7 x_open"
 }
 
 // Feature is what a drill may need of a target.
@@ -104,6 +112,16 @@ func (d *Drill) Deviates(p Profile) (list []Deviation) {
 		}
 	}
 	return list
+}
+
+// Logs returns the places of the warnings that the kernel of a profile is known to log because of this drill.
+func (d *Drill) Logs(p Profile) (places []string) {
+	for _, x := range d.Warnings {
+		if p.is(x.For) {
+			places = append(places, x.Place)
+		}
+	}
+	return places
 }
 
 // Has reports whether the drill has a tag.

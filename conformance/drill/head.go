@@ -14,7 +14,7 @@ func (p *parser) head(w []word, line string) (bool, error) {
 		rest = strings.TrimSpace(line[w[1].at.col-1:])
 	}
 	switch key {
-	case "title", "about", "clause", "seen", "deviates", "tags", "needs":
+	case "title", "about", "clause", "seen", "deviates", "logs", "tags", "needs":
 	default:
 		return false, nil
 	}
@@ -42,6 +42,8 @@ func (p *parser) head(w []word, line string) (bool, error) {
 		d.Authority = append(d.Authority, Authority{k, strings.TrimSpace(line[w[2].at.col-1:])})
 	case "deviates":
 		return true, p.deviates(w[1:], line)
+	case "logs":
+		return true, p.logs(w[1:], line)
 	case "tags":
 		for _, t := range w[1:] {
 			d.Tags = append(d.Tags, t.text)
@@ -82,5 +84,19 @@ func (p *parser) deviates(w []word, line string) error {
 	}
 	x.Text = strings.TrimSpace(line[w[0].at.col-1:])
 	p.d.Deviations = append(p.d.Deviations, x)
+	return nil
+}
+
+// logs is "logs PROFILE PLACE".
+func (p *parser) logs(w []word, line string) error {
+	x := Warning{For: Profile(w[0].text)}
+	switch {
+	case !x.For.is(Rxe):
+		return errAt(w[0].at, "%q is not the profile of a kernel: use rxe, rxe-VERSION", w[0].text)
+	case len(w) != 3:
+		return errAt(w[0].at, "logs PROFILE FILE:LINE FUNCTION")
+	}
+	x.Place = strings.TrimSpace(line[w[1].at.col-1:])
+	p.d.Warnings = append(p.d.Warnings, x)
 	return nil
 }

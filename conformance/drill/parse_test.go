@@ -74,6 +74,8 @@ func TestParseErrors(t *testing.T) {
 		{head + "needs luck", `x.drill:3:7: "luck" is not a feature`},
 		{head + "deviates spec it does not", `x.drill:3:10: "spec" is not a profile that can deviate`},
 		{head + "deviates rxe row=3", "x.drill:3:10: deviates PROFILE [row=N] TEXT: the text is missing"},
+		{head + "logs goroce a.c:1 f", `x.drill:3:6: "goroce" is not the profile of a kernel`},
+		{head + "logs rxe-6.1 a.c:1", "x.drill:3:6: logs PROFILE FILE:LINE FUNCTION"},
 		{head + "qp rc\ndone SUCCESS", "x.drill:4:1: done STATUS send|recv"},
 		{head + "qp rc\nmem rx+0 len=1", "x.drill:4:1: mem needs data="},
 		{head + "qp rc\nmem 16 len=1 data=zero", `x.drill:4:5: "16" does not begin with a region`},
@@ -97,6 +99,7 @@ seen     rxe 6.1, 6.12: this
 seen     connectx a capture
 deviates rxe row=7 It does not
 deviates rxe-6.1 It does something else
+logs     rxe-6.1 drivers/net/x.c:7 x_open
 tags     rc nak
 needs    flush cm
 qp rc
@@ -110,6 +113,9 @@ qp rc
 	require.Equal(t, []Deviation{{"rxe", 7, "It does not"}}, d.Deviates("rxe-6.12"))
 	require.Len(t, d.Deviates("rxe-6.1"), 2)
 	require.Empty(t, d.Deviates(Goroce))
+	require.Equal(t, []string{"drivers/net/x.c:7 x_open"}, d.Logs("rxe-6.1"))
+	require.Empty(t, d.Logs("rxe-6.12"))
+	require.Empty(t, d.Logs(Rxe))
 	require.True(t, d.Has("nak"))
 	require.Equal(t, []Feature{NeedFlush, NeedCM}, d.Needs)
 	require.True(t, d.steps[1].runs("rxe-6.1"))

@@ -262,25 +262,6 @@ func (g *Guest) Close() {
 	})
 }
 
-// KernelTrouble returns the lines in which the guest's kernel complained of itself
-// (BUG, WARNING, Oops, stalls), which no test should cause.
-func (g *Guest) KernelTrouble(ctx context.Context) (string, error) {
-	out, err := g.Run(ctx, "dmesg")
-	if err != nil {
-		return "", err
-	}
-	var bad []string
-	for _, l := range strings.Split(out, "\n") {
-		for _, w := range []string{"BUG:", "WARNING:", "Oops", "general protection", "rcu: INFO", "soft lockup", "Call Trace"} {
-			if strings.Contains(l, w) {
-				bad = append(bad, l)
-				break
-			}
-		}
-	}
-	return strings.Join(bad, "\n"), nil
-}
-
 // AgentAddr is the address of the verbs agent that StartAgent started, over the
 // management segment.
 func (g *Guest) AgentAddr() string { return net.JoinHostPort(g.mgmt, fmt.Sprint(agentPort)) }

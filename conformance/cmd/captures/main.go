@@ -128,8 +128,10 @@ func (r *recorder) run(ctx context.Context) error {
 		}
 	}
 	for _, g := range guests {
-		if bad, err := g.Guest().KernelTrouble(ctx); err != nil || bad != "" {
-			return fmt.Errorf("%s: %w %s", g.Name(), err, bad)
+		if bad, err := g.Guest().KernelTrouble(ctx); err != nil {
+			return fmt.Errorf("%s: %w", g.Name(), err)
+		} else if len(bad) > 0 {
+			return fmt.Errorf("%s: its kernel complains: %v", g.Name(), bad)
 		}
 	}
 	return nil

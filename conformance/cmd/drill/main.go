@@ -125,6 +125,7 @@ func (o *options) parse(targets, suites, run string, files []string) (err error)
 type column struct {
 	drill.Target
 	about string
+	log   *kernelLog // of the guest that the target is in; nil for the others
 }
 
 // play runs all drills on all targets, the targets side by side.
@@ -146,7 +147,11 @@ func (o *options) play(ctx context.Context) (*drill.Table, error) {
 				if ctx.Err() != nil {
 					return
 				}
-				results <- drill.Run(ctx, d, c, drill.Options{})
+				r := drill.Run(ctx, d, c, drill.Options{})
+				if c.log != nil {
+					c.log.check(ctx, &r, c.Profile())
+				}
+				results <- r
 			}
 		}()
 	}
@@ -185,14 +190,14 @@ func (o *options) open(ctx context.Context) (list []column, closeAll func(), err
 	for _, name := range o.targets {
 		switch name {
 		case "engine":
-			list = append(list, column{drill.NewEngine(), "this module's device in virtual time"})
+			list = append(list, column{Target: drill.NewEngine(), about: "this module's device in virtual time"})
 		case "udp":
 			t, err := drill.NewUDP(drill.LoopbackUDP())
 			if err != nil {
 				return nil, closeAll, err
 			}
 			closers = append(closers, func() { t.Close() })
-			list = append(list, column{t, "this module's device on the udp link, on loopback addresses"})
+			list = append(list, column{Target: t, about: "this module's device on the udp link, on loopback addresses"})
 		case "rxe":
 			l, err := lab.New(lab.Config{Logf: o.logf})
 			if err != nil {
@@ -240,7 +245,7 @@ func (o *options) boot(ctx context.Context, l *lab.Lab, suite string) (column, e
 		return column{}, err
 	}
 	t, err := newRxe(ctx, l, p)
-	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", suite, im.Version)}, err
+	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", suite, im.Version), &kernelLog{k: g}}, err
 }
 
 // writeMarkdown writes the page of documentation.
