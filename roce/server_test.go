@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -219,12 +220,14 @@ func TestLogger(t *testing.T) {
 	var mu sync.Mutex
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(lockedWriter{&mu, &out}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	served := make(chan struct{})
 	s := serveOn(t, ListenConfig{ConnConfig: ConnConfig{Logger: log}, Handshake: func(r *ConnRequest) error {
 		if bytes.HasPrefix(r.PrivateData, []byte("bad")) {
 			return errors.New("no")
 		}
 		return nil
 	}}, func(ctx context.Context, c *Conn) error {
+		close(served)
 		for {
 			if _, err := c.RecvMsg(ctx); err != nil {
 				return err
@@ -236,8 +239,10 @@ func TestLogger(t *testing.T) {
 	for range 3 {
 		require.NoError(t, c.Send(ctx, []byte("x")))
 	}
+	<-served // a server that is shut down before does not accept it
 	require.NoError(t, c.Close())
 	for len(s.conns.all()) > 0 { // the handler sees it
+		runtime.Gosched()
 	}
 	require.NoError(t, s.Shutdown(ctx))
 	require.ErrorIs(t, <-s.done, ErrServerClosed)
