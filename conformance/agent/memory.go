@@ -61,9 +61,10 @@ func (s *session) check() error {
 	bad := peer.CheckPattern(b, seed, base)
 	s.say("bad=%d", bad)
 	if bad >= 0 {
-		var want [1]byte
+		var got, want [1]byte
+		peer.CopyMemory(got[:], b[bad:])
 		peer.FillPattern(want[:], seed, base+bad)
-		s.say("got=0x%02x want=0x%02x", b[bad], want[0])
+		s.say("got=0x%02x want=0x%02x", got[0], want[0])
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ func (s *session) write() error {
 	}
 	s.fence()
 	defer s.fence()
-	copy(b, data)
+	peer.CopyMemory(b, data)
 	return nil
 }
 
@@ -96,6 +97,8 @@ func (s *session) read() error {
 		return err
 	}
 	s.fence()
-	s.say("hex=%s", hex.EncodeToString(b))
+	got := make([]byte, len(b))
+	peer.CopyMemory(got, b)
+	s.say("hex=%s", hex.EncodeToString(got))
 	return nil
 }

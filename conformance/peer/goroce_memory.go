@@ -60,14 +60,19 @@ func (m *goroceMR) Check(off, n int, seed uint64, base int) (int, error) {
 func (m *goroceMR) Write(off int, b []byte) error {
 	defer m.fence()
 	dst, err := m.span(off, len(b))
-	copy(dst, b)
+	CopyMemory(dst, b)
 	return err
 }
 
 func (m *goroceMR) Read(off, n int) ([]byte, error) {
 	defer m.fence() // before what the device writes next
 	b, err := m.span(off, n)
-	return append([]byte(nil), b...), err
+	if err != nil {
+		return nil, err
+	}
+	got := make([]byte, n)
+	CopyMemory(got, b)
+	return got, nil
 }
 
 func (m *goroceMR) Dereg() error {

@@ -15,7 +15,13 @@ func pattern8(seed, word uint64) uint64 {
 	return z ^ z>>31
 }
 
+// Registered memory is a peer's to write at any time, as it is an adapter's: a UC message whose end was lost, or came
+// late, is no event in Go's memory model, and nothing could order it with what the program does there. So the functions
+// that touch such memory are not for the race detector. What they find is held against the pattern.
+
 // FillPattern writes bytes base.. of the pattern to b.
+//
+//go:norace
 func FillPattern(b []byte, seed uint64, base int) {
 	for len(b) > 0 {
 		if base%8 == 0 && len(b) >= 8 {
@@ -29,6 +35,8 @@ func FillPattern(b []byte, seed uint64, base int) {
 }
 
 // CheckPattern returns the index of the first byte of b that is not the pattern's, or -1.
+//
+//go:norace
 func CheckPattern(b []byte, seed uint64, base int) int {
 	for i := 0; i < len(b); {
 		if at := base + i; at%8 == 0 && len(b)-i >= 8 && binary.LittleEndian.Uint64(b[i:]) == pattern8(seed, uint64(at/8)) {
@@ -41,4 +49,13 @@ func CheckPattern(b []byte, seed uint64, base int) int {
 		i++
 	}
 	return -1
+}
+
+// CopyMemory copies to or from registered memory as many bytes as the shorter one has.
+//
+//go:norace
+func CopyMemory(dst, src []byte) {
+	for i := range min(len(dst), len(src)) {
+		dst[i] = src[i]
+	}
 }
