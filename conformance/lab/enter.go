@@ -43,6 +43,19 @@ func Enter(prepare func(ctx context.Context) error) {
 	os.Exit(reexec())
 }
 
+// EnterWithGuests is Enter with the guests of suites prepared: without one of them the program ends.
+func EnterWithGuests(suites []string, logf func(string, ...any)) {
+	Enter(func(ctx context.Context) error {
+		_, errs := Prepare(ctx, suites, logf)
+		for _, s := range suites {
+			if err := errs[s]; err != nil {
+				return fmt.Errorf("no guest of suite %s: %w", s, err)
+			}
+		}
+		return nil
+	})
+}
+
 func reexec() int {
 	// Pdeathsig follows the thread that started the child.
 	runtime.LockOSThread()

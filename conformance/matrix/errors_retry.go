@@ -184,16 +184,22 @@ func notExceeded(op peer.Opcode, at position, times int) func(x *trial) (string,
 	}
 }
 
-// partialWrite loses a packet in the middle: what lies before it must not be sent again.
-func partialWrite(x *trial) (string, error) {
-	lost, loss := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Drop}), x.loss(reqMiddle, faultSize)
-	if err := x.transfer(peer.OpWrite, faultSize); err != nil {
-		return "", err
+// loseOne transfers a message of which one packet is lost, and tells how that was mended.
+func (x *trial) loseOne(op peer.Opcode, at position) (analyse.Loss, *analyse.Repair, error) {
+	lost, loss := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop}), x.loss(at, faultSize)
+	if err := x.transfer(op, faultSize); err != nil {
+		return loss, nil, err
 	}
 	if lost.Hits() != 1 {
-		return "", errors.New("nothing was lost")
+		return loss, nil, errors.New("nothing was lost")
 	}
 	r, err := x.repair(loss)
+	return loss, r, err
+}
+
+// partialWrite loses a packet in the middle: what lies before it must not be sent again.
+func partialWrite(x *trial) (string, error) {
+	_, r, err := x.loseOne(peer.OpWrite, reqMiddle)
 	if err != nil {
 		return "", err
 	}
@@ -220,14 +226,7 @@ const readTries = 3
 func partialRead(x *trial) (string, error) {
 	late := 0
 	for range readTries {
-		lost, loss := x.rule(&wire.Rule{Match: x.target(rspMiddle, faultSize), Kind: wire.Drop}), x.loss(rspMiddle, faultSize)
-		if err := x.transfer(peer.OpRead, faultSize); err != nil {
-			return "", err
-		}
-		if lost.Hits() != 1 {
-			return "", errors.New("nothing was lost")
-		}
-		r, err := x.repair(loss)
+		loss, r, err := x.loseOne(peer.OpRead, rspMiddle)
 		if err != nil {
 			return "", err
 		}

@@ -70,15 +70,7 @@ func (o *options) run(timeout time.Duration, redraw bool) error {
 			return err
 		}
 	}
-	lab.Enter(func(ctx context.Context) error {
-		_, errs := lab.Prepare(ctx, o.suites, o.logf)
-		for _, s := range o.suites {
-			if err := errs[s]; err != nil {
-				return fmt.Errorf("no guest of suite %s: %w", s, err)
-			}
-		}
-		return nil
-	})
+	lab.EnterWithGuests(o.suites, o.logf)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done in %v", timeout))

@@ -42,15 +42,7 @@ func main() {
 		if *only != "" {
 			r.only = strings.Split(*only, ",")
 		}
-		lab.Enter(func(ctx context.Context) error {
-			_, errs := lab.Prepare(ctx, lab.Suites, logf)
-			for s, err := range errs {
-				if err != nil {
-					return fmt.Errorf("no guest of suite %s: %w", s, err)
-				}
-			}
-			return nil
-		})
+		lab.EnterWithGuests(lab.Suites, logf)
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done in %v", *timeout))

@@ -54,15 +54,7 @@ func main() {
 		os.Exit(2)
 	}
 	if slices.Contains(o.targets, "rxe") {
-		lab.Enter(func(ctx context.Context) error {
-			_, errs := lab.Prepare(ctx, o.suites, o.logf)
-			for _, s := range o.suites {
-				if err := errs[s]; err != nil {
-					return fmt.Errorf("no guest of suite %s: %w", s, err)
-				}
-			}
-			return nil
-		})
+		lab.EnterWithGuests(o.suites, o.logf)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
