@@ -1,5 +1,7 @@
 package cm
 
+import "math"
+
 // listenAgainNs is the time between two tries of a request that nobody listens for.
 const listenAgainNs = 20e6
 
@@ -16,3 +18,6 @@ func (c *Conn) awaitListener(now int64) bool {
 	c.a.setTimer(c, now+listenAgainNs)
 	return true
 }
+
+// listenUntil is when a time that begins now is over, however long it is.
+func listenUntil(now, ns int64) int64 { return now + min(ns, math.MaxInt64-now) }

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"math"
 	"net/netip"
 	"testing"
 
@@ -86,4 +87,11 @@ func TestAwaitListener(t *testing.T) {
 			require.Empty(t, s.seen)
 		})
 	}
+}
+
+// To wait for ever is not to wait not at all.
+func TestListenUntil(t *testing.T) {
+	require.EqualValues(t, 15, listenUntil(5, 10))
+	require.EqualValues(t, 5, listenUntil(5, 0))
+	require.EqualValues(t, math.MaxInt64, listenUntil(5, math.MaxInt64))
 }

@@ -93,7 +93,7 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 		c.remove()
 		return nil, err
 	}
-	c.holdNs, c.listenEndNs = now+a.cfg.ReqHoldNs, now+r.ListenNs
+	c.holdNs, c.listenEndNs = now+a.cfg.ReqHoldNs, listenUntil(now, r.ListenNs)
 	c.setState(ReqSent)
 	c.startRetries(now)
 	return c, nil

@@ -40,7 +40,7 @@ func (a *Agent) Resolve(now int64, l Lookup, userData any) (*Conn, error) {
 		c.remove()
 		return nil, err
 	}
-	c.listenEndNs = now + l.ListenNs
+	c.listenEndNs = listenUntil(now, l.ListenNs)
 	c.setState(SIDRReqSent)
 	c.startRetries(now)
 	return c, nil
