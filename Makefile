@@ -10,6 +10,8 @@ FUZZTIME    ?= 30s
 FUZZJOBS    ?= $(shell nproc)
 SOAK        ?= 10m
 BENCHTIME   ?= 1s
+# Each test program runs in a network of its own where that is allowed.
+APART       ?= -exec $(CURDIR)/internal/netns/apart
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: FORCE all build demo agent conform-self check test test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs pyverbs
@@ -45,11 +47,11 @@ conform-self: build
 # than there are processors: the tests of links, tools and benchmarks mostly wait. What
 # vet finds make test and make lint find, too: it would look at every dependency here.
 check:
-	$(GO) test -short -vet=off -p $(TESTJOBS) ./...
+	$(GO) test $(APART) -short -vet=off -p $(TESTJOBS) ./...
 
 # vet runs with the tests, which saves building everything a second time for it.
 test:
-	$(GO) test -race -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
+	$(GO) test $(APART) -race -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
 
 # The modules beside the main one, which have dependencies that it has not. Without a network and their
 # dependencies in the module cache there is nothing to test them with: that is said, and no failure.
@@ -66,7 +68,7 @@ test-verbs:
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.
 test32:
-	GOARCH=386 CGO_ENABLED=0 $(GO) test -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
+	GOARCH=386 CGO_ENABLED=0 $(GO) test $(APART) -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) ./...
 
 # libibverbs and librdmacm over goroce, for programs that are written for rdma-core: bin/verbs. Needs gcc, libibverbs-dev
 # and librdmacm-dev, which nothing else here does.

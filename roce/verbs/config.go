@@ -54,7 +54,8 @@ type Config struct {
 
 	// Rand is where keys, QP numbers and initial PSNs come from; nil is
 	// crypto/rand.Reader. Keys are a peer's only credential: use another source
-	// only to make a simulation repeatable.
+	// only to make a simulation repeatable. The device reads from it by one goroutine at a
+	// time; two devices that share a source need one that may be used by several.
 	Rand io.Reader
 
 	// Logger, if set, is told when the device is opened and closed, when its port goes up or down or

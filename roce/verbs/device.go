@@ -50,7 +50,8 @@ func Open(cfg Config) (*Device, error) {
 	}
 	if random == nil {
 		random = rand.Reader
-	} else if vectors > 1 {
+	} else {
+		// The table of regions draws keys under a lock of its own, each shard under its own one.
 		random = &lockedReader{r: random}
 	}
 	if cfg.Tracer != nil && vectors > 1 {

@@ -192,7 +192,7 @@ func unlockShards(set []*shard.Shard) {
 	}
 }
 
-// lockedReader is a source of random numbers for several shards.
+// lockedReader is a source of random numbers for all locks of a device.
 type lockedReader struct {
 	mu sync.Mutex
 	r  io.Reader

@@ -12,7 +12,7 @@ import (
 
 // A device on a packet link, or what to do where that is not permitted.
 func ExampleOpen() {
-	l, err := packet.Open(packet.Options{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
+	l, err := packet.Open(packet.Options{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.8")}})
 	if errors.Is(err, syscall.EPERM) {
 		fmt.Println(err) // says that CAP_NET_RAW is missing
 		return
