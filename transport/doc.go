@@ -135,7 +135,8 @@
 //	peer           a NAK for each packet     the window shrinks to 4 packets (minWindow):
 //	                                         about as many for a NAK that shows progress.
 //	                                         Without progress: once in minEpisodeNs, and a
-//	                                         retry each
+//	                                         retry each. None ends the queue pair: the ACK
+//	                                         timeout after the last retry does
 //	peer           RNR NAKs for ever         a packet for each, until rnr_retry ends it; 7
 //	                                         is for ever
 //	peer           marked packets            a CNP each CNPGapNs

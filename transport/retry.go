@@ -16,6 +16,7 @@ type retryState struct {
 	newest     ib.PSN // of the responses behind a gap since the requester went back
 	timeouts   uint32 // since RTS
 	since      int64  // when that was
+	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
 }
@@ -27,7 +28,7 @@ func (r *retryState) refill(a *QPAttr) { r.left, r.rnrLeft = a.RetryCnt, a.RNRRe
 // onProgress ends the episode: something new was acknowledged.
 func (r *retryState) onProgress(sq *requester, now int64) {
 	r.refill(&sq.qp.attr)
-	r.recovering = false
+	r.recovering, r.doubted = false, false
 	r.tooLong = sq.qp.path.TooLong
 	if r.rnrWait && sq.una.After(r.rnrPSN) {
 		r.rnrWait = false
@@ -85,7 +86,11 @@ func (sq *requester) ackTimeout(now int64) {
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
 	}
-	if !sq.useRetry(now, 0) {
+	vendor := uint32(0)
+	if sq.retry.doubted {
+		vendor = uint32(ib.NAKSequence)
+	}
+	if !sq.useRetry(now, vendor) {
 		return
 	}
 	if qp.cc != nil {
@@ -165,6 +170,11 @@ func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 // before it. One that follows an RNR NAK is part of that: what was sent behind
 // the refused request is a gap to rdma_rxe (wire format 5.7), and the wait is
 // not to be cut short (13.4).
+//
+// A NAK does not take the last word: when no retry is left, what was sent again has the
+// rest of the ACK timeout to arrive. A responder repeats the NAK of a gap after
+// milliseconds, so a network, a busy machine or a forger could otherwise end a queue pair
+// in a fraction of the time that its timeout and retries stand for.
 func (sq *requester) onSequenceNAK(now int64) {
 	r := &sq.retry
 	if r.rnrWait || sq.una == sq.end {
@@ -172,6 +182,10 @@ func (sq *requester) onSequenceNAK(now int64) {
 	}
 	if r.recovering && (sq.psn == sq.una || now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed)) {
 		return // also if nothing has left since: it cannot have been lost again
+	}
+	if r.left == 0 && sq.qp.attr.RetryCnt != 0 && sq.qp.timerSet(timerAck) {
+		r.doubted = true
+		return
 	}
 	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
 		return

@@ -152,6 +152,39 @@ func TestSequenceNAKRetriesExceeded(t *testing.T) {
 		s.sends("SEND ONLY 0 A")
 		s.advance(minEpisodeNs)
 	}
+	s.nak(0, ib.NAKSequence) // none is left, but the last repetition may still arrive
+	s.silent()
+	s.advance(ackTimeoutNs - minEpisodeNs - 1)
+	s.done()
+	s.advance(1)
+	s.done("0 transport retry counter exceeded")
+}
+
+// Repeated NAKs do not end a queue pair whose repetition is only late.
+func TestSequenceNAKsBeforeLateRepetition(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }})
+	s.post(WRSend, 1)
+	s.sent()
+	for range 5 {
+		s.nak(0, ib.NAKSequence)
+		s.advance(2 * minEpisodeNs)
+	}
+	s.sends("SEND ONLY 0 A")
+	s.nak(0, ib.NAKSequence)
+	s.advance(30 * minEpisodeNs)
+	s.nak(0, ib.NAKSequence)
+	s.ack(0)
+	s.done("0 success")
+}
+
+// Without a timeout nothing else would end it.
+func TestSequenceNAKRetriesExceededWithoutTimeout(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt, a.Timeout = 1, 0 }})
+	s.post(WRSend, 1)
+	s.sent()
+	s.nak(0, ib.NAKSequence)
+	s.sends("SEND ONLY 0 A")
+	s.advance(minEpisodeNs)
 	s.nak(0, ib.NAKSequence)
 	s.done("0 transport retry counter exceeded")
 }
