@@ -184,16 +184,7 @@ func (c *EventChannel) Poll() *Event {
 	if e := c.PollEvent(); e != nil {
 		return e
 	}
-	if e := c.PollRequest(); e != nil {
-		return e
-	}
-	c.mu.Lock()
-	notified := c.notify != nil && !c.dead
-	c.mu.Unlock()
-	if notified {
-		c.s.Unattended() // the caller is likely to wait by means of its own now
-	}
-	return nil
+	return c.PollRequest()
 }
 
 // PollEvent is Poll for all but connection requests.
@@ -210,12 +201,17 @@ func (c *EventChannel) PollEvent() *Event {
 	return e
 }
 
-// PollRequest is Poll for connection requests alone.
+// PollRequest is Poll for connection requests alone. Who looks for both calls it after PollEvent: it is here that nothing found means
+// that the caller goes to wait.
 func (c *EventChannel) PollRequest() *Event {
 	for {
 		c.mu.Lock()
 		if len(c.listeners) == 0 {
+			notified := c.notify != nil && !c.dead
 			c.mu.Unlock()
+			if notified {
+				c.s.Unattended() // by means of its own, likely
+			}
 			return nil
 		}
 		id := c.listeners[0]

@@ -1,8 +1,10 @@
 package rdmacm_test
 
 import (
+	"runtime"
 	"testing"
 
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -69,4 +71,19 @@ func TestNotifyWakesSleeper(t *testing.T) {
 			require.NoError(t, e.ID.Close())
 		})
 	}
+}
+
+// Who looks for events and for requests apart, as librdmacm's calls on several devices do, goes to wait as who looks for both.
+func TestPollRequestLeaves(t *testing.T) {
+	s := rocetest.NewPeer(t, verbs.Config{Polling: true})
+	newEventFD(t, s.Ch)
+	shard := access.Shard(s.CQ.Device())
+	for shard.Background() { // until the program receives, as one who polls
+		_, err := s.CQ.Poll(make([]verbs.WC, 1))
+		require.NoError(t, err)
+		runtime.Gosched()
+	}
+	require.Nil(t, s.Ch.PollEvent())
+	require.Nil(t, s.Ch.PollRequest())
+	require.True(t, shard.Background(), "nobody receives")
 }
