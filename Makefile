@@ -63,7 +63,7 @@ test-modules:
 # Programs in C on the libraries of "make verbs". Apart from test-modules, as they need rdma-core's headers, and take ten minutes and
 # more on a machine that is busy.
 test-verbs:
-	cd cmd/verbs && $(GO) test -timeout 30m ./tests/...
+	cd cmd/verbs && $(GO) test -timeout 30m ./core ./tests/...
 
 # The same on a 32-bit processor, which an x86-64 kernel can run; the race detector
 # cannot.

@@ -83,10 +83,7 @@ func goroce_destroy_cq(handle C.goroce_handle, compEvents, asyncEvents *C.uint32
 
 // forgetAsync drops the events of an object that is gone, and returns how many of it were taken.
 func (c *userContext) forgetAsync(taken *uint32) C.uint32_t {
-	c.async.forget(func(e asyncEvent) bool { return e.taken == taken })
-	c.async.mu.Lock()
-	defer c.async.mu.Unlock()
-	return C.uint32_t(*taken)
+	return C.uint32_t(c.async.forget(taken))
 }
 
 //export goroce_resize_cq

@@ -45,7 +45,7 @@ var devices = struct {
 type userContext struct {
 	*openDevice
 	cookie C.uint64_t
-	async  eventQueue[asyncEvent]
+	async  asyncQueue
 }
 
 var contexts table[userContext]
@@ -77,7 +77,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 		d.serveStat()
 		devices.open[key] = d
 	}
-	c := &userContext{openDevice: d, cookie: o.cookie, async: newEventQueue[asyncEvent](int(o.async_fd), maxAsyncs)}
+	c := &userContext{openDevice: d, cookie: o.cookie, async: newAsyncQueue(int(o.async_fd))}
 	d.contexts[c] = struct{}{}
 	*handle = C.goroce_handle(contexts.put(c))
 	return full(*handle)

@@ -6,8 +6,8 @@ package main
 import "C"
 
 import (
+	"container/list"
 	"encoding/binary"
-	"math"
 	"slices"
 	"sync"
 	"syscall"
@@ -16,26 +16,16 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// eventQueue holds events until the program takes them. Its eventfd, of semaphore kind, counts them, so that the
-// program can wait for it by any means. The C half reads one count and then takes one event; a count without
-// an event, as the end of an object may leave, means nothing.
+// eventQueue holds events of completion queues until the program takes them. Its eventfd, of semaphore kind, counts them,
+// so that the program can wait for it by any means. The C half reads one count and then takes one event; a count without
+// an event, as the end of an object may leave, means nothing. The events are bounded by how often the program asks for them.
 type eventQueue[E any] struct {
 	mu     *sync.Mutex
 	events []E
-	limit  int // how many are kept
 	fd     int
 }
 
-// Events of completion queues are bounded by how often the program asks for them. A peer can cause asynchronous
-// ones.
-const (
-	noLimit   = math.MaxInt
-	maxAsyncs = 4096
-)
-
-func newEventQueue[E any](fd, limit int) eventQueue[E] {
-	return eventQueue[E]{mu: new(sync.Mutex), fd: fd, limit: limit}
-}
+func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
 
 // one is what adds a count to an eventfd.
 var one = func() (b [8]byte) {
@@ -43,21 +33,22 @@ var one = func() (b [8]byte) {
 	return b
 }()
 
-// push is called with the lock of a shard held: the thread that has met the event wakes the program.
-func (q *eventQueue[E]) push(e E) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.events) >= q.limit {
-		return
-	}
-	q.events = append(q.events, e)
+// count adds one to an eventfd. It does not block: no count is so high.
+func count(fd int) {
 	for {
-		// It does not block: no count is so high.
-		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(q.fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
 		if errno != syscall.EINTR {
 			return
 		}
 	}
+}
+
+// push is called with the lock of a shard held: the thread that has met the event wakes the program.
+func (q *eventQueue[E]) push(e E) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.events = append(q.events, e)
+	count(q.fd)
 }
 
 // pop takes the first event and calls taken for it, before forget can look.
@@ -84,6 +75,70 @@ type asyncEvent struct {
 	kind    C.uint32_t // enum ibv_event_type
 	element C.uint64_t // the cookie of the object, or the number of the port
 	taken   *uint32    // counts those that were taken, under the lock of the queue; nil for a port
+}
+
+// asyncQueue is an eventQueue of asynchronous events, which peers can cause. An event that waits already is not counted
+// again, and takes its place behind those that came meanwhile, so that what is told last of an object is how it is. So no event is
+// lost, and a program that takes none has a few for each of its objects.
+type asyncQueue struct {
+	mu    *sync.Mutex
+	order *list.List // of asyncEvent
+	at    map[asyncKey]*list.Element
+	fd    int
+}
+
+// asyncKey is what makes two events equal. The counter stands for the object, whose cookie may be another one's later.
+type asyncKey struct {
+	kind  C.uint32_t
+	taken *uint32
+}
+
+func (e asyncEvent) key() asyncKey { return asyncKey{e.kind, e.taken} }
+
+func newAsyncQueue(fd int) asyncQueue {
+	return asyncQueue{mu: new(sync.Mutex), order: list.New(), at: map[asyncKey]*list.Element{}, fd: fd}
+}
+
+// push is called with the lock of a shard held.
+func (q *asyncQueue) push(e asyncEvent) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if waiting := q.at[e.key()]; waiting != nil {
+		q.order.MoveToBack(waiting)
+		return
+	}
+	q.at[e.key()] = q.order.PushBack(e)
+	count(q.fd)
+}
+
+// pop takes the first event, and counts it for its object.
+func (q *asyncQueue) pop() (e asyncEvent, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first := q.order.Front()
+	if first == nil {
+		return e, false
+	}
+	e = q.order.Remove(first).(asyncEvent)
+	delete(q.at, e.key())
+	if e.taken != nil {
+		*e.taken++
+	}
+	return e, true
+}
+
+// forget drops the events of an object that is gone, and returns how many of it were taken.
+func (q *asyncQueue) forget(taken *uint32) uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, kind := range asyncTypes {
+		k := asyncKey{kind, taken}
+		if waiting := q.at[k]; waiting != nil {
+			q.order.Remove(waiting)
+			delete(q.at, k)
+		}
+	}
+	return *taken
 }
 
 // asyncTypes are the numbers of the events of verbs.
@@ -138,14 +193,11 @@ func goroce_async_next(handle C.goroce_handle, e *C.struct_goroce_async) C.int {
 	if c == nil {
 		return eINVAL
 	}
-	if !c.async.pop(func(a asyncEvent) {
-		e.element, e._type = a.element, a.kind
-		if a.taken != nil {
-			*a.taken++
-		}
-	}) {
+	a, ok := c.async.pop()
+	if !ok {
 		return eNOENT
 	}
+	e.element, e._type = a.element, a.kind
 	return 0
 }
 
@@ -161,7 +213,7 @@ func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_ha
 	if contexts.get(uint32(device)) == nil {
 		return eINVAL
 	}
-	*handle = C.goroce_handle(channels.put(&userChannel{newEventQueue[*userCQ](int(fd), noLimit)}))
+	*handle = C.goroce_handle(channels.put(&userChannel{newEventQueue[*userCQ](int(fd))}))
 	return full(*handle)
 }
 
