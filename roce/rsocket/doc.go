@@ -1,7 +1,7 @@
-// Package rsocket is stream sockets over RDMA: [Conn] and [Listener] are a
+// Package rsocket is sockets over RDMA: [Conn] and [Listener] are a
 // net.Conn and a net.Listener that speak the rsocket protocol of librdmacm, so
 // that any program on librdmacm's rsocket calls, or run under its preload
-// library, can be the other side.
+// library, can be the other side. [PacketConn] is a net.PacketConn that speaks its protocol for datagrams.
 //
 // # Protocol
 //
@@ -73,14 +73,27 @@
 // Close that waits ([Conn.SetLinger]). On a device in polling mode a timer polls for
 // connections that linger.
 //
+// # Datagrams
+//
+// A [PacketConn] has a UDP port of the kernel, which is its address, and a UD queue pair at each local address that it speaks
+// from. A datagram to a peer whose queue pair is not known goes to the peer's UDP port, behind a header that names the
+// sender's; the answer, without data, names the peer's. From then on datagrams travel as SENDs, behind 8 or 24
+// bytes that say who has sent them. What does not fit a packet of the device goes by UDP, too: librdmacm as the peer
+// passes that on if its own device has larger packets, and loses it otherwise.
+//
+// Who knows the queue pair of a peer is told by UDP messages, which anybody can forge who can forge the sender of an IP
+// packet. It is the trust that UDP itself has: TLS or the like above it proves more. A socket remembers the 4096 peers
+// that it heard of last, and asks the others again. Multicast is not in the protocol.
+//
+// As released, librdmacm's datagram sockets fail on RoCE (rdma-core 44 to 56: rconnect does): they make an address handle
+// without a global route, which RoCE refuses. On InfiniBand adapters they work.
+//
 // # Limits
 //
 // A side whose application makes no call handles nothing but probes: a peer's close is
 // noticed by the next call.
 //
-// Streams only: librdmacm's datagram rsockets, which take their own protocol on
-// UD queue pairs and a UDP socket beside, are not here; nor are addresses that are GIDs
-// (-f gid of its examples), which name nothing but IP addresses on RoCE. Urgent
+// Addresses that are GIDs (-f gid of librdmacm's examples) are not here: they name nothing but IP addresses on RoCE. Urgent
 // data does not exist in librdmacm either.
 //
 // A hostile peer can write what it likes into its connection's receive buffer

@@ -57,6 +57,9 @@ func TestZeroValues(t *testing.T) {
 		"Readiness":     {&Readiness{}, (*Readiness)(nil)},
 		"Addr":          {&Addr{}},
 		"ProtocolError": {&ProtocolError{}, (*ProtocolError)(nil)},
+		"PacketConn":    {&PacketConn{}, (*PacketConn)(nil)},
+		"PacketConfig":  {&PacketConfig{}, (*PacketConfig)(nil)},
+		"PacketStats":   {&PacketStats{}, (*PacketStats)(nil)},
 	}
 	arguments := map[reflect.Type][]any{
 		reflect.TypeFor[context.Context](): {over, nil},
@@ -91,7 +94,7 @@ func TestZeroValues(t *testing.T) {
 						continue
 					}
 					require.Error(t, err, "%T.%s", v, m.Name)
-					if name == "Conn" || name == "Listener" || name == "Mapping" {
+					if name == "Conn" || name == "Listener" || name == "Mapping" || name == "PacketConn" {
 						require.ErrorIs(t, err, syscall.EINVAL, "%T.%s", v, m.Name)
 					}
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
-// Stream sockets for librdmacm. The contract is ../include/goroce_rs.h. A program that waits does so in poll(2), for
+// Sockets for librdmacm: streams here, datagrams in rs_datagram.go. The contract is ../include/goroce_rs.h. A program that waits does so in poll(2), for
 // an eventfd that is rung when there may be something for it.
 
 // rsState is what a socket is.
@@ -49,6 +49,7 @@ type rsSocket struct {
 	cancel   func()
 	listener *rsAcceptor
 	maps     []*rsMapping
+	datagram *rsDatagram // nil: a stream
 
 	wake rsWaiters
 }
@@ -101,10 +102,20 @@ func withSocket(handle C.goroce_handle, f func(s *rsSocket) C.int) C.int {
 	return f(s)
 }
 
+// withStream is withSocket for what datagrams do not have.
+func withStream(handle C.goroce_handle, f func(s *rsSocket) C.int) C.int {
+	return withSocket(handle, func(s *rsSocket) C.int {
+		if s.datagram != nil {
+			return C.int(syscall.EOPNOTSUPP)
+		}
+		return f(s)
+	})
+}
+
 // withConn runs f for the connection of a handle, without a lock: its calls have their own.
 func withConn(handle C.goroce_handle, f func(c *rsocket.Conn) C.int) C.int {
 	var conn *rsocket.Conn
-	e := withSocket(handle, func(s *rsSocket) C.int {
+	e := withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
 		case rsConnected:
 			conn = s.conn
@@ -143,8 +154,12 @@ func rsErrno(err error) C.int {
 }
 
 //export goroce_rs_create
-func goroce_rs_create(handle *C.goroce_handle) C.int {
-	if *handle = C.goroce_handle(rsSockets.put(&rsSocket{})); *handle == 0 {
+func goroce_rs_create(domain, kind C.int, handle *C.goroce_handle) C.int {
+	s := &rsSocket{}
+	if kind == C.SOCK_DGRAM {
+		s.datagram = &rsDatagram{v6: domain == C.AF_INET6}
+	}
+	if *handle = C.goroce_handle(rsSockets.put(s)); *handle == 0 {
 		return eNOMEM
 	}
 	return 0
@@ -170,6 +185,8 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 	s.mu.Unlock()
 	s.wake.ring()
 	switch {
+	case s.datagram != nil:
+		return s.datagram.close()
 	case state == rsConnecting:
 		cancel()
 	case conn != nil:
@@ -196,6 +213,9 @@ func goroce_rs_set_option(handle C.goroce_handle, option C.int, value C.int64_t)
 
 // setOption sets an option of a socket, whose lock is held.
 func (s *rsSocket) setOption(option C.int, v int) C.int {
+	if s.datagram != nil && s.datagram.conn != nil && option != C.GOROCE_RS_KEEPALIVE {
+		return eINVAL // it has its queues, and its port
+	}
 	switch option {
 	case C.GOROCE_RS_KEEPALIVE:
 		s.cfg.KeepAlive = seconds(v)
@@ -249,6 +269,11 @@ func goroce_rs_name(handle C.goroce_handle, peer C.int, to *C.struct_sockaddr_st
 	return withSocket(handle, func(s *rsSocket) C.int {
 		var a netip.AddrPort
 		switch {
+		case s.datagram != nil:
+			var ok bool
+			if a, ok = s.datagram.name(peer != 0); !ok {
+				return C.int(syscall.ENOTCONN)
+			}
 		case s.conn != nil && peer != 0:
 			a = s.conn.RemoteAddr().(rsocket.Addr).AddrPort
 		case s.conn != nil:
@@ -299,6 +324,10 @@ func goroce_rs_ready(handle C.goroce_handle, events C.uint32_t, fd C.int, revent
 func (s *rsSocket) ready(notify bool) (v C.uint32_t) {
 	s.mu.Lock()
 	state, conn, l := s.state, s.conn, s.listener
+	if s.datagram != nil && state != rsClosed {
+		defer s.mu.Unlock()
+		return s.datagram.ready(notify)
+	}
 	s.mu.Unlock()
 	switch state {
 	case rsConnected:

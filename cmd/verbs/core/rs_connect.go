@@ -28,7 +28,10 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 func goroce_rs_bind(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
 	a := localAddr(addrOf(sa))
 	return withSocket(handle, func(s *rsSocket) C.int {
-		if s.state != rsIdle || s.bound.IsValid() || !a.IsValid() {
+		switch {
+		case s.datagram != nil:
+			return s.bindDatagram(a)
+		case s.state != rsIdle || s.bound.IsValid() || !a.IsValid():
 			return eINVAL
 		}
 		return s.bind(a)
@@ -66,6 +69,8 @@ func goroce_rs_connect(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
 	to := peerAddr(addrOf(sa))
 	return withSocket(handle, func(s *rsSocket) C.int {
 		switch {
+		case s.datagram != nil:
+			return s.connectDatagram(to)
 		case s.state == rsConnected:
 			return C.int(syscall.EISCONN)
 		case s.state == rsConnecting:
@@ -112,7 +117,7 @@ func (s *rsSocket) connect(to netip.AddrPort) C.int {
 
 //export goroce_rs_connected
 func goroce_rs_connected(handle C.goroce_handle) C.int {
-	return withSocket(handle, func(s *rsSocket) C.int {
+	return withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
 		case rsConnected:
 			return 0
@@ -141,7 +146,7 @@ type rsAcceptor struct {
 
 //export goroce_rs_listen
 func goroce_rs_listen(handle C.goroce_handle, backlog C.int) C.int {
-	return withSocket(handle, func(s *rsSocket) C.int {
+	return withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
 		case rsListening:
 			return 0
@@ -255,7 +260,7 @@ func (l *rsAcceptor) close() {
 
 //export goroce_rs_accept
 func goroce_rs_accept(handle C.goroce_handle, got *C.goroce_handle) C.int {
-	return withSocket(handle, func(s *rsSocket) C.int {
+	return withStream(handle, func(s *rsSocket) C.int {
 		if s.state != rsListening {
 			return eINVAL
 		}

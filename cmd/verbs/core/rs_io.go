@@ -100,7 +100,7 @@ func goroce_rs_iomap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, off
 	if n == 0 || n > math.MaxUint32 {
 		return eINVAL
 	}
-	return withSocket(handle, func(s *rsSocket) C.int {
+	return withStream(handle, func(s *rsSocket) C.int {
 		if s.state != rsConnected {
 			return C.int(syscall.ENOTCONN)
 		}
@@ -120,7 +120,7 @@ func goroce_rs_iomap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, off
 
 //export goroce_rs_iounmap
 func goroce_rs_iounmap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t) C.int {
-	return withSocket(handle, func(s *rsSocket) C.int {
+	return withStream(handle, func(s *rsSocket) C.int {
 		for i, m := range s.maps {
 			if m.buf == buf && m.n == int(n) {
 				s.maps = append(s.maps[:i], s.maps[i+1:]...)

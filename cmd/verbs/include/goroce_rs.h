@@ -1,5 +1,5 @@
 /*
- * The contract between librdmacm.so.1 and the Go half for stream sockets over RDMA. The rules of goroce_core.h hold.
+ * The contract between librdmacm.so.1 and the Go half for sockets over RDMA. The rules of goroce_core.h hold.
  * No function waits: what cannot be done now is EAGAIN, and ready says when to try again.
  */
 #ifndef GOROCE_RS_H
@@ -10,7 +10,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 1
+#define GOROCE_RS_VERSION 2
 
 /* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -31,7 +31,8 @@ struct goroce_rs {
 	uint32_t version; /* GOROCE_RS_VERSION */
 	uint32_t size;	  /* of this structure */
 
-	int (*create)(goroce_handle *socket);
+	/* create: AF_INET or AF_INET6, and SOCK_STREAM or SOCK_DGRAM. */
+	int (*create)(int domain, int type, goroce_handle *socket);
 	int (*bind)(goroce_handle socket, const struct sockaddr *addr);
 	int (*listen)(goroce_handle socket, int backlog);
 	int (*accept)(goroce_handle listener, goroce_handle *socket);
@@ -58,6 +59,13 @@ struct goroce_rs {
 	int (*iomap)(goroce_handle socket, void *buf, size_t len, int64_t *offset);
 	int (*iounmap)(goroce_handle socket, void *buf, size_t len);
 	int (*iowrite)(goroce_handle socket, const void *buf, size_t len, int64_t offset, size_t *n);
+	/*
+	 * Datagrams. A socket of these knows none of listen, accept, connected, recv, send, shutdown and iomap; connect
+	 * does not wait. recv_from cuts a datagram off that does not fit, and returns in *n how long it was. send_to
+	 * without an address is to the peer that the socket is connected to.
+	 */
+	int (*recv_from)(goroce_handle socket, void *buf, size_t len, int peek, struct sockaddr_storage *from, size_t *n);
+	int (*send_to)(goroce_handle socket, const void *buf, size_t len, const struct sockaddr *to);
 };
 
 typedef const struct goroce_rs *goroce_rs_table_fn(void);

@@ -19,10 +19,11 @@ struct rs {
 	unsigned int born;  /* see goroce_foreign */
 	atomic_int flags;   /* of F_SETFL */
 	int fd_flags;	    /* of F_SETFD */
-	int domain;
+	int domain, type;
 	/* What rgetsockopt returns. */
 	int sndbuf, rcvbuf, sq_size, rq_size, inline_bytes, iomaps, tos, keepidle;
 	int reuse, keepalive, oobinline, nodelay, v6only, linger_off;
+	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */
 };
 
@@ -32,6 +33,18 @@ struct rs *rs_of(int fd);   /* NULL with EBADF; ENODEV in the child of a fork */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
 int rs_waker(void); /* the eventfd of this thread, or -1 with errno */
 void rs_drain(int waker);
+
+/* rs_socket.c */
+int rs_check_addr(const struct sockaddr *addr, socklen_t len); /* refuses what is no address, or a part of one */
+int rs_give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len); /* cut off if there is no room */
+
+/* rs_io.c: waits until a socket that is blocking can be read, or written; 0, or -1 with errno, EAGAIN after SO_RCVTIMEO or
+ * SO_SNDTIMEO */
+int rs_await_io(struct rs *s, bool receive);
+
+/* rs_datagram.c */
+ssize_t rs_send_datagram(struct rs *s, const struct iovec *iov, int count, int flags, const struct sockaddr *to, socklen_t tolen);
+ssize_t rs_recv_datagram(struct rs *s, const struct iovec *iov, int count, int flags, struct sockaddr *from, socklen_t *fromlen, int *msg_flags);
 
 /* rs_poll.c: waits for one of the events, of poll or GOROCE_RS_DRAINED, of one socket; 0, or -1 with errno */
 int rs_await(struct rs *s, uint32_t events, int timeout_ms);

@@ -73,18 +73,18 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 	s->born = goroce_generation();
 	s->fd_flags = type & SOCK_CLOEXEC ? FD_CLOEXEC : 0;
 	s->domain = domain;
+	s->type = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK);
 	s->sndbuf = s->rcvbuf = 1 << 17;
 	s->sq_size = s->rq_size = 384;
 	s->inline_bytes = 64;
 	s->keepidle = 2 * 60 * 60;
-	s->iomaps = s->tos = s->error = 0;
+	s->iomaps = s->tos = s->error = s->rcv_ms = s->snd_ms = 0;
 	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = 0;
 	atomic_store(&s->flags, type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 	atomic_store(&s->handle, handle);
 	*made = s;
 	return fd;
 }
-
 
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;

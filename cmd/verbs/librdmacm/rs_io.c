@@ -35,6 +35,15 @@ static int step(const struct transfer *t, size_t *n)
 	return rs->send(h, t->iov, t->count, n);
 }
 
+int rs_await_io(struct rs *s, bool receive)
+{
+	int ms = receive ? s->rcv_ms : s->snd_ms;
+	int r = rs_await(s, receive ? POLLIN : POLLOUT, ms ? ms : -1);
+	if (r && errno == ETIMEDOUT)
+		errno = EAGAIN;
+	return r;
+}
+
 // run moves bytes: what there is when receiving, all when sending, and what is possible where the program does not
 // want to wait.
 static ssize_t run(struct transfer *t)
@@ -47,7 +56,7 @@ static ssize_t run(struct transfer *t)
 		size_t n = 0;
 		int e = step(t, &n);
 		if (e == EAGAIN && wait) {
-			if (!rs_await(t->s, t->receive ? POLLIN : POLLOUT, -1))
+			if (!rs_await_io(t->s, t->receive))
 				continue;
 			e = errno;
 		}
@@ -65,16 +74,27 @@ static ssize_t run(struct transfer *t)
 	return (ssize_t)done;
 }
 
+// vector_of checks a vector, and returns the socket it is for; NULL with errno.
+static struct rs *vector_of(int socket, const struct iovec *iov, int count)
+{
+	struct rs *s = rs_of(socket);
+	if (s && (count < 0 || count > IOV_MAX))
+		errno = EINVAL;
+	else if (s && !iov && count)
+		errno = EFAULT;
+	else
+		return s;
+	return NULL;
+}
+
 // move checks the arguments and runs a transfer.
 static ssize_t move(int socket, const struct iovec *iov, int count, int flags, bool receive)
 {
-	struct rs *s = rs_of(socket);
+	struct rs *s = vector_of(socket, iov, count);
 	if (!s)
 		return -1;
-	if (count < 0 || count > IOV_MAX)
-		return cm_result(EINVAL);
-	if (!iov && count)
-		return cm_result(EFAULT);
+	if (s->type == SOCK_DGRAM)
+		return receive ? rs_recv_datagram(s, iov, count, flags, NULL, NULL, NULL) : rs_send_datagram(s, iov, count, flags, NULL, 0);
 	if (flags & MSG_OOB)
 		return cm_result(EOPNOTSUPP);
 	struct iovec few[8], *copy = few;
@@ -108,6 +128,12 @@ EXPORT ssize_t rrecv(int socket, void *buf, size_t len, int flags)
 
 EXPORT ssize_t rrecvfrom(int socket, void *buf, size_t len, int flags, struct sockaddr *addr, socklen_t *addrlen)
 {
+	struct rs *s = rs_find(socket);
+	if (s && s->type == SOCK_DGRAM) {
+		struct iovec v = {buf, len};
+		s = vector_of(socket, &v, 1);
+		return s ? rs_recv_datagram(s, &v, 1, flags, addr, addrlen, NULL) : -1;
+	}
 	ssize_t n = rrecv(socket, buf, len, flags);
 	if (n > 0 && addr && rgetpeername(socket, addr, addrlen) && addrlen)
 		*addrlen = 0;
@@ -120,7 +146,13 @@ EXPORT ssize_t rrecvmsg(int socket, struct msghdr *msg, int flags)
 		return cm_result(EFAULT);
 	if (msg->msg_control && msg->msg_controllen)
 		return cm_result(ENOTSUP);
-	ssize_t n = move(socket, msg->msg_iov, msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen, flags, true);
+	int count = msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen;
+	struct rs *s = vector_of(socket, msg->msg_iov, count);
+	if (!s)
+		return -1;
+	if (s->type == SOCK_DGRAM)
+		return rs_recv_datagram(s, msg->msg_iov, count, flags, msg->msg_name, msg->msg_name ? &msg->msg_namelen : NULL, &msg->msg_flags);
+	ssize_t n = move(socket, msg->msg_iov, count, flags, true);
 	if (n >= 0) {
 		msg->msg_flags = 0;
 		if (msg->msg_name && rgetpeername(socket, msg->msg_name, &msg->msg_namelen))
@@ -141,6 +173,12 @@ EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
 
 EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t addrlen)
 {
+	struct rs *s = rs_find(socket);
+	if (s && s->type == SOCK_DGRAM) {
+		struct iovec v = {(void *)buf, len};
+		s = vector_of(socket, &v, 1);
+		return s ? rs_send_datagram(s, &v, 1, flags, addr, addrlen) : -1;
+	}
 	if (addr || addrlen)
 		return cm_result(EISCONN);
 	return rsend(socket, buf, len, flags);
@@ -152,7 +190,13 @@ EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 		return cm_result(EFAULT);
 	if (msg->msg_control && msg->msg_controllen)
 		return cm_result(ENOTSUP);
-	return move(socket, msg->msg_iov, msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen, flags, false);
+	int count = msg->msg_iovlen > INT_MAX ? -1 : (int)msg->msg_iovlen;
+	struct rs *s = vector_of(socket, msg->msg_iov, count);
+	if (!s)
+		return -1;
+	if (s->type == SOCK_DGRAM)
+		return rs_send_datagram(s, msg->msg_iov, count, flags, msg->msg_name, msg->msg_namelen);
+	return move(socket, msg->msg_iov, count, flags, false);
 }
 
 EXPORT ssize_t rwrite(int socket, const void *buf, size_t count) { return rsend(socket, buf, count, 0); }

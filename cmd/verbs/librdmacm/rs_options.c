@@ -49,6 +49,8 @@ static int set_socket(struct rs *s, int name, int v)
 	case SO_OOBINLINE:
 		s->oobinline = !!v;
 		return 0;
+	case SO_BROADCAST: // there is none to send to
+		return s->type == SOCK_DGRAM ? 0 : ENOTSUP;
 	}
 	return ENOTSUP;
 }
@@ -89,6 +91,31 @@ static int set_rdma(struct rs *s, int name, int v)
 	return ENOTSUP;
 }
 
+// timeout_of returns the milliseconds that a timeout of SO_RCVTIMEO has been set by, or is to be; NULL for other options.
+static int *timeout_of(struct rs *s, int level, int name)
+{
+	if (level != SOL_SOCKET || (name != SO_RCVTIMEO && name != SO_SNDTIMEO))
+		return NULL;
+	return name == SO_RCVTIMEO ? &s->rcv_ms : &s->snd_ms;
+}
+
+static int set_timeout(int *ms, const void *value, socklen_t len)
+{
+	struct timeval t;
+	if (len < sizeof t)
+		return EINVAL;
+	memcpy(&t, value, sizeof t);
+	if (t.tv_usec < 0 || t.tv_usec >= 1000000)
+		return EDOM;
+	if (t.tv_sec < 0) {
+		*ms = 1; // what the kernel makes of it
+		return 0;
+	}
+	int64_t v = t.tv_sec > INT32_MAX / 1000 - 1 ? INT32_MAX : t.tv_sec * INT64_C(1000) + (t.tv_usec + 999) / 1000;
+	*ms = (int)v;
+	return 0;
+}
+
 EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t len)
 {
 	struct rs *s = rs_of(socket);
@@ -96,6 +123,9 @@ EXPORT int rsetsockopt(int socket, int level, int name, const void *value, sockl
 		return -1;
 	if (!value)
 		return cm_result(EFAULT);
+	int *timeout = timeout_of(s, level, name);
+	if (timeout)
+		return cm_result(set_timeout(timeout, value, len));
 	if (level == IPPROTO_TCP && name == TCP_CONGESTION)
 		return 0;
 	if (level == SOL_RDMA && name == RDMA_ROUTE)
@@ -137,7 +167,7 @@ static int take_error(struct rs *s)
 {
 	uint32_t got;
 	goroce_handle h = atomic_load(&s->handle);
-	if (rs->ready(h, 0, -1, &got) || !(got & POLLERR))
+	if (s->type == SOCK_DGRAM || rs->ready(h, 0, -1, &got) || !(got & POLLERR))
 		return 0;
 	int e = rs->connected(h);
 	return e == EINPROGRESS || e == ENOTCONN ? 0 : e;
@@ -160,7 +190,7 @@ static int get_int(struct rs *s, int level, int name, int *v)
 		case SO_SNDBUF: *v = s->sndbuf; return 0;
 		case SO_RCVBUF: *v = s->rcvbuf; return 0;
 		case SO_ERROR: *v = take_error(s); return 0;
-		case SO_TYPE: *v = SOCK_STREAM; return 0;
+		case SO_TYPE: *v = s->type; return 0;
 		case SO_BROADCAST: *v = 0; return 0;
 		}
 		break;
@@ -205,6 +235,11 @@ EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *
 		return -1;
 	if (!value || !len)
 		return cm_result(EFAULT);
+	int *timeout = timeout_of(s, level, name);
+	if (timeout) {
+		struct timeval t = {*timeout / 1000, *timeout % 1000 * 1000};
+		return cm_result(give(&t, sizeof t, value, len));
+	}
 	if (level == SOL_SOCKET && name == SO_LINGER) {
 		struct linger l = {.l_onoff = !s->linger_off};
 		return cm_result(give(&l, sizeof l, value, len));

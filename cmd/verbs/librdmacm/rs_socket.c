@@ -11,14 +11,15 @@
 EXPORT int rsocket(int domain, int type, int protocol)
 {
 	int kind = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK);
-	// Datagrams have a protocol of their own, beside UDP sockets: there is none here.
-	if ((domain != AF_INET && domain != AF_INET6) || kind != SOCK_STREAM || (protocol && protocol != IPPROTO_TCP))
+	bool stream = kind == SOCK_STREAM && (!protocol || protocol == IPPROTO_TCP);
+	bool datagram = kind == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
+	if ((domain != AF_INET && domain != AF_INET6) || (!stream && !datagram))
 		return cm_result(ENOTSUP);
 	if (cm_devices_open())
 		return -1;
 	goroce_handle h;
 	struct rs *s;
-	int e = rs->create(&h);
+	int e = rs->create(domain, kind, &h);
 	if (e)
 		return cm_result(e);
 	int fd = rs_new(h, domain, type, &s);
@@ -30,8 +31,7 @@ EXPORT int rsocket(int domain, int type, int protocol)
 	return fd;
 }
 
-// check_addr refuses what is no address, or a part of one.
-static int check_addr(const struct sockaddr *addr, socklen_t len)
+int rs_check_addr(const struct sockaddr *addr, socklen_t len)
 {
 	if (!addr)
 		return EFAULT;
@@ -46,7 +46,7 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
 	struct rs *s = rs_of(socket);
 	if (!s)
 		return -1;
-	int e = check_addr(addr, len);
+	int e = rs_check_addr(addr, len);
 	return cm_result(e ? e : rs->bind(atomic_load(&s->handle), addr));
 }
 
@@ -56,8 +56,8 @@ EXPORT int rlisten(int socket, int backlog)
 	return s ? cm_result(rs->listen(atomic_load(&s->handle), backlog)) : -1;
 }
 
-// give_addr writes an address for the program, cut off if there is no room, as the kernel does.
-static int give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len)
+// As the kernel does.
+int rs_give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len)
 {
 	if (!to || !len)
 		return EFAULT;
@@ -110,7 +110,7 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
 		struct sockaddr_storage a;
 		e = name(n, 1, &a);
 		if (!e)
-			give_addr(&a, addr, len);
+			rs_give_addr(&a, addr, len);
 	}
 	return fd;
 }
@@ -121,7 +121,9 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 	if (!s)
 		return -1;
 	goroce_handle h = atomic_load(&s->handle);
-	int e = check_addr(addr, len);
+	int e = rs_check_addr(addr, len);
+	if (!e && s->type == SOCK_DGRAM)
+		return cm_result(rs->connect(h, addr));
 	if (!e)
 		e = rs->connected(h);
 	if (e == 0)
@@ -165,7 +167,7 @@ EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
 static int end(struct rs *s)
 {
 	bool forked = goroce_foreign(s->born);
-	if (!forked)
+	if (!forked && s->type == SOCK_STREAM)
 		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // of no interest if there is nothing to end
 	goroce_handle h = atomic_exchange(&s->handle, 0);
 	if (!h)
@@ -198,7 +200,7 @@ EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *len)
 	if (!s)
 		return -1;
 	int e = name(s, 1, &a);
-	return cm_result(e ? e : give_addr(&a, addr, len));
+	return cm_result(e ? e : rs_give_addr(&a, addr, len));
 }
 
 EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *len)
@@ -208,7 +210,7 @@ EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *len)
 	if (!s)
 		return -1;
 	int e = name(s, 0, &a);
-	return cm_result(e ? e : give_addr(&a, addr, len));
+	return cm_result(e ? e : rs_give_addr(&a, addr, len));
 }
 
 EXPORT int rfcntl(int socket, int cmd, ...)

@@ -1,10 +1,11 @@
 /*
- * librspreload.so: programs that know nothing of RDMA use rsockets in place of TCP sockets, when it is preloaded. It
- * is rdma-core's library of this name in short, for librdmacm.so.1 of the same build.
+ * librspreload.so: programs that know nothing of RDMA use rsockets in place of TCP and UDP sockets, when it is preloaded.
+ * It is rdma-core's library of this name in short, for librdmacm.so.1 of the same build.
  *
- * A stream socket is an rsocket from the start. It becomes a TCP socket, under the same number, if the program binds
- * or connects it to where no device of ours leads. A descriptor that is no rsocket is libc's, as are all other kinds
- * of sockets.
+ * A socket is an rsocket from the start. It becomes one of the kernel, under the same number, if the program binds
+ * or connects it to where no device of ours leads, or wants of UDP what rsockets do not have, such as multicast. A descriptor
+ * that is no rsocket is libc's, as are all other kinds of sockets, and those that rdma-core's configuration leaves out
+ * (config.c).
  *
  * Not here: epoll, which is told so (EPERM), and sockets that are duplicated, or used by the child of a fork.
  */
@@ -34,6 +35,7 @@
 #include <unistd.h>
 
 #include "../include/goroce_rs_private.h"
+#include "config.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -57,52 +59,71 @@ static __thread bool inside;
 EXPORT int socket(int domain, int type, int protocol)
 {
 	int kind = type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK);
-	bool stream = (domain == AF_INET || domain == AF_INET6) && kind == SOCK_STREAM &&
-		      (!protocol || protocol == IPPROTO_TCP);
-	if (!inside && stream) {
+	bool stream = kind == SOCK_STREAM && (!protocol || protocol == IPPROTO_TCP);
+	bool datagram = kind == SOCK_DGRAM && (!protocol || protocol == IPPROTO_UDP);
+	if (!inside && (domain == AF_INET || domain == AF_INET6) && (stream || datagram) && rspreload_wanted(domain, kind)) {
 		int e = errno;
 		inside = true;
 		int fd = rsocket(domain, type, protocol);
 		inside = false;
 		if (fd >= 0)
 			return fd;
-		errno = e; /* no device: TCP then */
+		errno = e; /* no device: TCP or UDP then */
 	}
 	return LIBC(socket)(domain, type, protocol);
 }
 
-/* copy_option gives a TCP socket what the program has set. */
+static bool is_datagram(int fd)
+{
+	int v = 0;
+	socklen_t len = sizeof v;
+	return !rgetsockopt(fd, SOL_SOCKET, SO_TYPE, &v, &len) && v == SOCK_DGRAM;
+}
+
+/* is_fresh reports whether a socket for datagrams has no port yet, so that nobody knows it. */
+static bool is_fresh(int fd)
+{
+	struct sockaddr_in6 a;
+	socklen_t len = sizeof a;
+	return is_datagram(fd) && !rgetsockname(fd, (struct sockaddr *)&a, &len) && !a.sin6_port;
+}
+
+/* copy_option gives a socket of the kernel what the program has set. */
 static void copy_option(int from, int to, int level, int name)
 {
-	int v;
+	struct timeval v = {0}; /* room for an int, too */
 	socklen_t len = sizeof v;
-	if (!rgetsockopt(from, level, name, &v, &len) && v)
+	if (!rgetsockopt(from, level, name, &v, &len) && (v.tv_sec || v.tv_usec))
 		LIBC(setsockopt)(to, level, name, &v, len);
 }
 
-/* to_tcp makes an rsocket that is not connected a TCP socket of the same number, bound as it was. */
-static int to_tcp(int fd)
+/* to_kernel makes an rsocket that is not connected a TCP or UDP socket of the same number, bound as it was. */
+static int to_kernel(int fd)
 {
 	struct sockaddr_storage a;
 	socklen_t len = sizeof a;
 	if (rgetsockname(fd, (struct sockaddr *)&a, &len))
 		return -1;
 	int flags = rfcntl(fd, F_GETFL), fd_flags = rfcntl(fd, F_GETFD);
-	int tcp = LIBC(socket)(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | (flags & O_NONBLOCK ? SOCK_NONBLOCK : 0), 0);
-	if (tcp < 0)
+	int kind = is_datagram(fd) ? SOCK_DGRAM : SOCK_STREAM;
+	int other = LIBC(socket)(a.ss_family, kind | SOCK_CLOEXEC | (flags & O_NONBLOCK ? SOCK_NONBLOCK : 0), 0);
+	if (other < 0)
 		return -1;
-	copy_option(fd, tcp, SOL_SOCKET, SO_REUSEADDR);
-	copy_option(fd, tcp, SOL_SOCKET, SO_KEEPALIVE);
-	copy_option(fd, tcp, IPPROTO_TCP, TCP_NODELAY);
+	copy_option(fd, other, SOL_SOCKET, SO_REUSEADDR);
+	copy_option(fd, other, SOL_SOCKET, SO_KEEPALIVE);
+	copy_option(fd, other, SOL_SOCKET, SO_RCVTIMEO);
+	copy_option(fd, other, SOL_SOCKET, SO_SNDTIMEO);
+	if (kind == SOCK_STREAM)
+		copy_option(fd, other, IPPROTO_TCP, TCP_NODELAY);
 	const struct sockaddr_in *in = (struct sockaddr_in *)&a;
 	bool bound = in->sin_port != 0; /* at the same place for IPv6 */
 	goroce_rs_release(fd);
 	int e = 0;
-	if (bound && LIBC(bind)(tcp, (struct sockaddr *)&a, len))
+	if (bound && LIBC(bind)(other, (struct sockaddr *)&a, len))
 		e = errno;
-	if (LIBC(dup3)(tcp, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
+	if (LIBC(dup3)(other, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
 		e = errno;
-	LIBC(close)(tcp);
+	LIBC(close)(other);
 	errno = e;
 	return e ? -1 : 0;
 }
@@ -112,9 +133,15 @@ EXPORT int bind(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!ours(fd))
 		return LIBC(bind)(fd, addr, len);
 	int r = rbind(fd, addr, len);
-	if (r && (errno == EADDRNOTAVAIL || errno == ENODEV) && !to_tcp(fd))
+	if (r && (errno == EADDRNOTAVAIL || errno == ENODEV) && !to_kernel(fd))
 		return LIBC(bind)(fd, addr, len);
 	return r;
+}
+
+/* no_way reports whether an error says that no device of ours leads to an address. */
+static bool no_way(int e)
+{
+	return e == ENETUNREACH || e == EADDRNOTAVAIL || e == ENODEV || e == EAFNOSUPPORT || e == EOPNOTSUPP;
 }
 
 EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -122,10 +149,10 @@ EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	if (!ours(fd))
 		return LIBC(connect)(fd, addr, len);
 	int r = rconnect(fd, addr, len);
-	/* Where nobody answers by RDMA somebody may do so by TCP. */
-	if (r && (errno == ENETUNREACH || errno == EHOSTUNREACH || errno == ECONNREFUSED || errno == ETIMEDOUT)) {
+	/* Where nobody answers by RDMA somebody may do so by TCP. (A datagram socket asks nobody in connect.) */
+	if (r && (no_way(errno) || errno == EHOSTUNREACH || errno == ECONNREFUSED || errno == ETIMEDOUT)) {
 		int e = errno;
-		if (!to_tcp(fd))
+		if (!to_kernel(fd))
 			return LIBC(connect)(fd, addr, len);
 		errno = e;
 	}
@@ -164,9 +191,24 @@ EXPORT int getsockname(int fd, struct sockaddr *a, socklen_t *len)
 	return ours(fd) ? rgetsockname(fd, a, len) : LIBC(getsockname)(fd, a, len);
 }
 
+/* is_multicast reports whether an option is about groups, which rsockets have not. */
+static bool is_multicast(int level, int name)
+{
+	if (level == IPPROTO_IP)
+		return name == IP_ADD_MEMBERSHIP || name == IP_ADD_SOURCE_MEMBERSHIP || name == IP_MULTICAST_IF ||
+		       name == IP_MULTICAST_TTL || name == IP_MULTICAST_LOOP || name == MCAST_JOIN_GROUP;
+	return level == IPPROTO_IPV6 && (name == IPV6_JOIN_GROUP || name == IPV6_MULTICAST_IF || name == IPV6_MULTICAST_HOPS ||
+					 name == IPV6_MULTICAST_LOOP || name == MCAST_JOIN_GROUP);
+}
+
 EXPORT int setsockopt(int fd, int level, int name, const void *v, socklen_t len)
 {
-	return ours(fd) ? rsetsockopt(fd, level, name, v, len) : LIBC(setsockopt)(fd, level, name, v, len);
+	if (!ours(fd))
+		return LIBC(setsockopt)(fd, level, name, v, len);
+	int r = rsetsockopt(fd, level, name, v, len);
+	if (!r || errno != ENOTSUP || !is_datagram(fd) || (!is_fresh(fd) && !is_multicast(level, name)))
+		return r;
+	return to_kernel(fd) ? -1 : LIBC(setsockopt)(fd, level, name, v, len);
 }
 
 EXPORT int getsockopt(int fd, int level, int name, void *v, socklen_t *len)
@@ -200,14 +242,57 @@ EXPORT ssize_t send(int fd, const void *b, size_t n, int flags)
 	return ours(fd) ? rsend(fd, b, n, flags) : LIBC(send)(fd, b, n, flags);
 }
 
+/* leave makes a socket that nobody knows one of the kernel, when its first datagram has no way. */
+static bool leave(int fd, bool fresh, ssize_t r) { return fresh && r < 0 && no_way(errno) && !to_kernel(fd); }
+
 EXPORT ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *a, socklen_t len)
 {
-	return ours(fd) ? rsendto(fd, b, n, flags, a, len) : LIBC(sendto)(fd, b, n, flags, a, len);
+	if (!ours(fd))
+		return LIBC(sendto)(fd, b, n, flags, a, len);
+	bool fresh = a && is_fresh(fd);
+	ssize_t r = rsendto(fd, b, n, flags, a, len);
+	return leave(fd, fresh, r) ? LIBC(sendto)(fd, b, n, flags, a, len) : r;
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	return ours(fd) ? rsendmsg(fd, m, flags) : LIBC(sendmsg)(fd, m, flags);
+	if (!ours(fd))
+		return LIBC(sendmsg)(fd, m, flags);
+	bool fresh = m && m->msg_name && is_fresh(fd);
+	ssize_t r = rsendmsg(fd, m, flags);
+	return leave(fd, fresh, r) ? LIBC(sendmsg)(fd, m, flags) : r;
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *all, unsigned int n, int flags)
+{
+	if (!ours(fd))
+		return LIBC(sendmmsg)(fd, all, n, flags);
+	for (unsigned int i = 0; i < n; i++) {
+		ssize_t r = sendmsg(fd, &all[i].msg_hdr, flags);
+		if (r < 0)
+			return i ? (int)i : -1;
+		all[i].msg_len = (unsigned int)r;
+	}
+	return (int)n;
+}
+
+EXPORT int recvmmsg(int fd, struct mmsghdr *all, unsigned int n, int flags, struct timespec *t)
+{
+	if (!ours(fd))
+		return LIBC(recvmmsg)(fd, all, n, flags, t);
+	if (t) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (i && flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		ssize_t r = recvmsg(fd, &all[i].msg_hdr, flags & ~MSG_WAITFORONE);
+		if (r < 0)
+			return i ? (int)i : -1;
+		all[i].msg_len = (unsigned int)r;
+	}
+	return (int)n;
 }
 
 EXPORT ssize_t read(int fd, void *b, size_t n) { return ours(fd) ? rread(fd, b, n) : LIBC(read)(fd, b, n); }

@@ -140,6 +140,32 @@ func TestProcessEnds(t *testing.T) {
 	run(t, libraries(t), []string{"GOROCE_ADDR=127.0.0.1"}, compile(t, "ends/ends.c"))
 }
 
+// So does one on UDP sockets, unless rdma-core's configuration leaves them out.
+func TestPreloadDatagrams(t *testing.T) {
+	libs := libraries(t)
+	exe := compile(t, "preload/datagram.c")
+	preload := "LD_PRELOAD=" + filepath.Join(libs, "librspreload.so")
+	for name, c := range map[string]struct{ config, want string }{
+		"no file":                 {"", "rdma"},
+		"a comment":               {"# nothing\n", "rdma"},
+		"all":                     {"* * * *\n", "rdma"},
+		"this program":            {"data * DGRAM UDP\ndatagram INET SOCK_STREAM IPPROTO_TCP\n", "rdma"},
+		"streams":                 {"* * STREAM *\n", "kernel"},
+		"datagrams of others":     {"other * * *\n* INET STREAM TCP\n", "kernel"},
+		"datagrams of IPv6 alone": {"datagram AF_INET6 DGRAM UDP\ndatagram INET STREAM TCP\n", "kernel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config")
+			if c.config != "" {
+				if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(t, libs, []string{preload, "RSPRELOAD_CONFIG=" + file}, exe, c.want)
+		})
+	}
+}
+
 // A program on TCP sockets uses rsockets with librspreload.so, and TCP where there is no RDMA.
 func TestPreload(t *testing.T) {
 	libs := libraries(t)

@@ -64,7 +64,7 @@ static void bad_input(void)
 	OK(pipe(pipes));
 	FAILS(rsocket(AF_UNIX, SOCK_STREAM, 0), ENOTSUP);
 	FAILS(rsocket(AF_INET, SOCK_RAW, 0), ENOTSUP);
-	FAILS(rsocket(AF_INET, SOCK_DGRAM, 0), ENOTSUP); /* until there are such */
+	FAILS(rsocket(AF_INET, SOCK_DGRAM, IPPROTO_TCP), ENOTSUP);
 	FAILS(rsocket(AF_INET, SOCK_STREAM, IPPROTO_UDP), ENOTSUP);
 	for (int i = 0; i < 2; i++) {
 		int no = i ? pipes[0] : -1; /* a descriptor of something else, and none */

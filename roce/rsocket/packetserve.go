@@ -1,0 +1,97 @@
+package rsocket
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// serve handles what comes to the UDP port. Anybody can send there.
+func (c *PacketConn) serve() {
+	defer close(c.served)
+	b, oob := make([]byte, slotBytes+1), make([]byte, 128) // one byte more shows what is too long
+	for failures := 0; ; {
+		n, from, to, err := c.service.receive(b, oob)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			failures++
+			if !c.refusedBy(err, failures) {
+				return
+			}
+			continue
+		}
+		failures = 0
+		c.mu.Lock()
+		c.served1(b[:n], from, to)
+		c.mu.Unlock()
+	}
+}
+
+// maxFailures in a row are more than a socket that works has.
+const maxFailures = 64
+
+// refusedBy notes what the kernel says of an earlier message, for the next call. It reports false if the socket is of
+// no use any more.
+func (c *PacketConn) refusedBy(err error, failures int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if failures >= maxFailures {
+		c.fail(err)
+		return false
+	}
+	c.told = err
+	c.event()
+	return true
+}
+
+// served1 handles a message to the UDP port, which has come to a local address. mu is held.
+func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
+	m, ok := parseService(b)
+	switch {
+	case c.usable() != nil:
+		return
+	case !ok || from.Port() == 0:
+		c.stats.Malformed++
+		return
+	case c.remote.IsValid() && from != c.remote: // it was on its way when the socket was connected
+		c.stats.Foreign++
+		return
+	}
+	p := c.peers.find(from)
+	if m.op == opCtrl {
+		if p == nil {
+			c.stats.Malformed++ // nobody has asked
+			return
+		}
+		p.learn(m.qpn)
+		return
+	}
+	if p == nil {
+		var err error
+		if p, err = c.newPeer(from, to); err != nil {
+			c.stats.Malformed++ // no device of ours is where it was sent to
+			return
+		}
+	}
+	// The peer sends by its queue pair once it knows ours.
+	_ = c.say(opCtrl, p, nil)
+	p.learn(m.qpn)
+	if c.kept >= c.cfg.RecvQueue {
+		c.stats.Overflow++
+		return
+	}
+	c.kept++
+	c.stats.Received++
+	c.ready = append(c.ready, datagram{from: from, data: slices.Clone(m.data)})
+	c.event()
+}
+
+// say sends a message to the UDP port of a peer. mu is held.
+func (c *PacketConn) say(o op, p *packetPeer, data []byte) error {
+	m := serviceMessage{op: o, qpn: p.queue.qp.Num(), addr: p.queue.addr.Addr().WithZone(""), data: data}
+	c.out = m.append(c.out[:0])
+	return c.service.send(c.out, p.addr, p.queue.addr.Addr())
+}

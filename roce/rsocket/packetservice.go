@@ -1,0 +1,166 @@
+package rsocket
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// packetService is the UDP socket of a datagram socket: who does not know our queue pair asks there.
+type packetService struct {
+	udp *net.UDPConn
+	raw syscall.RawConn
+	// local is what the socket is bound to. If that is an unspecified address, each message says which address
+	// it was sent to, and from which it is to be sent.
+	local netip.AddrPort
+	v6    bool // the family of the socket
+}
+
+// openService binds a UDP socket. An IPv6 one speaks IPv4, too, if both is set.
+func openService(addr netip.AddrPort, both bool, control func(network, address string, c syscall.RawConn) error) (*packetService, error) {
+	network := "udp4"
+	if addr.Addr().Is6() {
+		network = "udp6"
+		if both && addr.Addr().IsUnspecified() {
+			network = "udp"
+		}
+	}
+	lc := net.ListenConfig{Control: control}
+	pc, err := lc.ListenPacket(context.Background(), network, addr.String())
+	if err != nil {
+		return nil, plain(err)
+	}
+	s := &packetService{udp: pc.(*net.UDPConn), v6: addr.Addr().Is6()}
+	if s.raw, err = s.udp.SyscallConn(); err == nil {
+		err = s.ready(addr)
+	}
+	if err != nil {
+		_ = pc.Close()
+		return nil, plain(err)
+	}
+	return s, nil
+}
+
+// ready looks where the socket is, and has it say where messages have come to.
+func (s *packetService) ready(addr netip.AddrPort) error {
+	at := s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
+	s.local = netip.AddrPortFrom(addr.Addr(), at.Port())
+	if !s.local.Addr().IsUnspecified() {
+		return nil
+	}
+	return s.control(func(fd int) error {
+		if !s.v6 {
+			return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+		}
+		return unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+	})
+}
+
+func (s *packetService) control(f func(fd int) error) error {
+	var err error
+	if e := s.raw.Control(func(fd uintptr) { err = f(int(fd)) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// connect has the kernel take messages of one peer only, and tell of its refusals.
+func (s *packetService) connect(to netip.AddrPort) error {
+	return os.NewSyscallError("connect", s.control(func(fd int) error { return unix.Connect(fd, s.sockaddr(to)) }))
+}
+
+func (s *packetService) close() error { return s.udp.Close() }
+
+// sockaddr is an address in the form of the socket's family.
+func (s *packetService) sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if !s.v6 {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16(), ZoneId: scopeOf(a.Addr())}
+}
+
+func scopeOf(a netip.Addr) uint32 {
+	if n, err := strconv.ParseUint(a.Zone(), 10, 32); err == nil {
+		return uint32(n)
+	}
+	if i, err := net.InterfaceByName(a.Zone()); a.Zone() != "" && err == nil {
+		return uint32(i.Index)
+	}
+	return 0
+}
+
+// send sends a message, from one of the addresses of a socket that is bound to all. It never waits: as datagrams do, the message
+// gets lost if the socket has no room. What a peer has refused before is an error.
+func (s *packetService) send(b []byte, to netip.AddrPort, from netip.Addr) error {
+	var oob []byte
+	if s.local.Addr().IsUnspecified() {
+		if from.Is4() && !s.v6 {
+			oob = unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
+		} else {
+			oob = unix.PktInfo6(&unix.Inet6Pktinfo{Addr: from.As16()})
+		}
+	}
+	var err error
+	if e := s.raw.Write(func(fd uintptr) bool {
+		_, err = unix.SendmsgN(int(fd), b, oob, s.sockaddr(to), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	}); e != nil {
+		return plain(e)
+	}
+	if err == syscall.EAGAIN || err == syscall.ENOBUFS {
+		return nil
+	}
+	return err
+}
+
+// receive waits for a message. to is the address that it has come to; of a longer message than fits, n is len(b).
+func (s *packetService) receive(b, oob []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
+	n, k, _, from, err := s.udp.ReadMsgUDPAddrPort(b, oob)
+	if err != nil {
+		return 0, from, to, plain(err)
+	}
+	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	to = s.local.Addr()
+	if to.IsUnspecified() {
+		to = arrivedAt(oob[:k])
+	}
+	return n, from, to, nil
+}
+
+// arrivedAt reads the address that a message has come to from what the kernel says beside it.
+func arrivedAt(oob []byte) netip.Addr {
+	for len(oob) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
+		if err != nil {
+			break
+		}
+		switch {
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
+			return netip.AddrFrom4([4]byte(data[4:])) // behind the interface
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+			a := netip.AddrFrom16([16]byte(data)).Unmap()
+			if a.IsLinkLocalUnicast() && a.Is6() {
+				if i, err := net.InterfaceByIndex(int(binary.NativeEndian.Uint32(data[16:]))); err == nil {
+					a = a.WithZone(i.Name)
+				}
+			}
+			return a
+		}
+		oob = rest
+	}
+	return netip.Addr{}
+}
+
+// plain takes an error out of the wrapping of package net, which this package does itself.
+func plain(err error) error {
+	if e, ok := err.(*net.OpError); ok {
+		return e.Err
+	}
+	return err
+}
