@@ -21,8 +21,10 @@ type Runner struct {
 	Stages []*Stage
 	Groups []string // empty: all
 	Quick  bool
+	Smoke  bool   // the shortest run; Groups and Quick do not count
 	Only   string // part of the name of the cases to run
 	Jobs   int    // how many run side by side
+	Again  int    // how often a case that fails is tried again
 	// Options are for "roce run" and this project's tools: --link and the like.
 	Options []string
 	Report  *Report
@@ -38,13 +40,17 @@ type job struct {
 // Run runs all cases. Those that fail are in the report; an error says that they could not be run.
 func (r *Runner) Run(ctx context.Context) error {
 	var jobs []job
+	cases := Cases(r.Groups, r.Quick)
+	if r.Smoke {
+		cases = Smoke()
+	}
 	for _, s := range r.Stages {
-		for _, c := range Cases(r.Groups, r.Quick) {
+		for _, c := range cases {
 			if !strings.Contains(c.name(), r.Only) || c.Suites != nil && !slices.Contains(c.Suites, s.Suite) {
 				continue
 			}
 			jobs = append(jobs, job{s, c, twoAddresses})
-			if c.OneAddress && !r.Quick {
+			if c.OneAddress && !r.Quick && !r.Smoke {
 				jobs = append(jobs, job{s, c, oneAddress})
 			}
 		}
@@ -67,7 +73,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	close(queue)
 	wg.Wait()
-	if len(r.Groups) == 0 || slices.Contains(r.Groups, groupPyverbs) {
+	if !r.Smoke && len(r.Groups) == 0 || slices.Contains(r.Groups, groupPyverbs) {
 		for _, s := range r.Stages {
 			errs = append(errs, r.pyverbs(ctx, s))
 		}
@@ -84,28 +90,48 @@ func (r *Runner) runJob(ctx context.Context, j job) error {
 			return nil
 		}
 	}
+	begun := time.Now()
+	var failures []string
+	for {
+		failure, err := r.try(ctx, j)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil // what was interrupted has no result
+		}
+		if failure == nil {
+			break
+		}
+		failures = append(failures, failure.Error())
+		if len(failures) > r.Again {
+			row.Result = Fail
+			break
+		}
+	}
+	row.Seconds = time.Since(begun).Seconds()
+	if row.Result == Pass && j.c.Refused != "" {
+		row.Detail = "refused, as it should be"
+	}
+	if len(failures) > 0 {
+		row.Detail = strings.Join(failures, "\nand again: ")
+	}
+	r.Report.Add(row)
+	return nil
+}
+
+// try runs a case once: failure is how it has failed, and err why it could not be run.
+func (r *Runner) try(ctx context.Context, j job) (failure, err error) {
 	n, err := NewNet()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer n.Close()
 	server, client := n.Place(j.stage, 0, r.Options...), n.Place(j.stage, 1, r.Options...)
 	if j.where == oneAddress || j.c.Server == nil {
 		client = server
 	}
-	begun := time.Now()
-	err = j.c.run(ctx, n, server, client)
-	row.Seconds = time.Since(begun).Seconds()
-	if ctx.Err() != nil {
-		return nil // what was interrupted has no result
-	}
-	if err != nil {
-		row.Result, row.Detail = Fail, err.Error()
-	} else if j.c.Refused != "" {
-		row.Detail = "refused, as it should be"
-	}
-	r.Report.Add(row)
-	return nil
+	return j.c.run(ctx, n, server, client), nil
 }
 
 // pyverbs runs the test suite of pyverbs on a stage.

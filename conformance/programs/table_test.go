@@ -53,6 +53,21 @@ func TestQuickTable(t *testing.T) {
 	}
 }
 
+// The shortest run has each of its cases once, and none of those that wait for what is lost.
+func TestSmokeTable(t *testing.T) {
+	var names []string
+	for _, c := range Smoke() {
+		names = append(names, c.name())
+		require.Empty(t, c.Suites, c.name())
+		require.Empty(t, c.Refused, c.name())
+		for _, unsafe := range []string{"-c UC", "-c UD", "-R", "-D", "uc_pingpong", "ud_pingpong", "udaddy", "udpong", "mckey"} {
+			require.NotContains(t, c.name(), unsafe)
+		}
+	}
+	slices.Sort(names)
+	require.Equal(t, slices.Sorted(slices.Values(smoke)), names)
+}
+
 const bandwidth = `---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
  65536      500              1003.00            1001.80		   0.016029

@@ -24,8 +24,8 @@ import (
 type options struct {
 	suites, groups, only, link, md, bin string
 	pyverbs                             string
-	quick, verbose, install             bool
-	jobs                                int
+	quick, smoke, verbose, install      bool
+	jobs, again                         int
 	timeout                             time.Duration
 }
 
@@ -39,6 +39,8 @@ func main() {
 	flag.StringVar(&o.pyverbs, "pyverbs", "", "run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
 	flag.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	flag.BoolVar(&o.quick, "quick", false, "run a subset")
+	flag.BoolVar(&o.smoke, "smoke", false, "run a dozen or two that pass on any machine, however busy; -group does not count")
+	flag.IntVar(&o.again, "again", 0, "how often to try a case that fails again; what has failed first is printed, too")
 	flag.BoolVar(&o.install, "install", false, "install what building the libraries and running the programs needs, by apt, and do nothing else")
 	flag.BoolVar(&o.verbose, "v", false, "print each row as it comes")
 	flag.IntVar(&o.jobs, "jobs", 3, "how many cases run side by side")
@@ -132,7 +134,7 @@ func stages(ctx context.Context, bin string, suites []string, logf func(string, 
 
 func run(ctx context.Context, o *options, suites, groups []string, logf func(string, ...any)) (failed int, err error) {
 	report := &programs.Report{OnRow: func(row programs.Row) {
-		if o.verbose || row.Result == programs.Fail {
+		if o.verbose || row.Result == programs.Fail || o.again > 0 && row.Detail != "" {
 			logf("%-4s %s (%.1f s) %s", row.Result, row.Name(), row.Seconds, row.Detail)
 		}
 	}}
@@ -140,7 +142,7 @@ func run(ctx context.Context, o *options, suites, groups []string, logf func(str
 	if err != nil {
 		return 0, err
 	}
-	r := &programs.Runner{Groups: groups, Quick: o.quick, Only: o.only, Jobs: o.jobs, Options: []string{"--link=" + o.link}, Report: report}
+	r := &programs.Runner{Groups: groups, Quick: o.quick, Smoke: o.smoke, Only: o.only, Jobs: o.jobs, Again: o.again, Options: []string{"--link=" + o.link}, Report: report}
 	if r.Stages, err = stages(ctx, bin, suites, logf); err != nil {
 		return 0, err
 	}
