@@ -105,9 +105,9 @@ interop-verbs-quick: bin/interop-verbs
 	$(MAKE) build verbs
 	bin/interop-verbs -smoke -suite bookworm -jobs 1 -again 2 -timeout 20m $(INTEROPFLAGS)
 
-# The test suite of pyverbs on these libraries, and on the kernel's rxe in a guest: makes conformance/PYVERBS.md.
+# The test suites of pyverbs 44 and 56 on these libraries, and on the kernel's rxe in guests: makes conformance/PYVERBS.md.
 pyverbs: build verbs bin/interop-verbs
-	bin/interop-verbs -suite bookworm -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
+	bin/interop-verbs -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user

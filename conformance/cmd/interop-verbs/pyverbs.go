@@ -41,37 +41,43 @@ func compare(ctx context.Context, o *options, suites, _ []string, logf func(stri
 	if err != nil {
 		return 0, err
 	}
-	var columns []programs.Column
-	for _, s := range all {
-		version := s.Version("pyverbs")
-		ours, err := here(ctx, s, o.link)
-		if err != nil {
-			return 0, err
-		}
-		logf("%s: the suite on these libraries is done", s.Suite)
-		kernel, theirs, err := onRXE(ctx, s.Suite, logf)
-		if err != nil {
-			return 0, err
-		}
-		logf("%s: the suite on rxe is done", s.Suite)
-		for _, r := range ours {
-			if r.Result == programs.Fail {
-				failed++
-			}
-		}
-		columns = append(columns, programs.Column{Name: "goroce, pyverbs " + version, Results: ours}, programs.Column{Name: "rxe of Linux " + kernel + ", pyverbs " + version, Results: theirs})
-	}
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# The test suite of pyverbs, here and on rxe")
 	fmt.Fprintf(&b, "\nMade by `make pyverbs`; don't edit. The suite of rdma-core, as Debian ships it, test by test: on this project's libraries\n")
 	fmt.Fprintf(&b, "([verbs.md](../docs/verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
 	fmt.Fprintf(&b, "The tests of RDMA-CM look for the network interface of the device in sysfs, where rxe has none: they are skipped there. Here\n")
 	fmt.Fprintf(&b, "they find a stand-in, and run.\n\n")
-	fmt.Fprintf(&b, "Run on %s as %s.\n\n", time.Now().UTC().Format(time.DateOnly), map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
-	if err := programs.WriteComparison(&b, columns); err != nil {
-		return failed, err
+	fmt.Fprintf(&b, "Run on %s as %s.\n", time.Now().UTC().Format(time.DateOnly), map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
+	for _, s := range all {
+		n, err := compareSuite(ctx, &b, s, o.link, logf)
+		failed += n
+		if err != nil {
+			return failed, err
+		}
 	}
 	return failed, os.WriteFile(o.pyverbs, b.Bytes(), 0o644)
+}
+
+// compareSuite writes the table of one Debian suite, and returns how many tests failed here.
+func compareSuite(ctx context.Context, b *bytes.Buffer, s *programs.Stage, link string, logf func(string, ...any)) (failed int, err error) {
+	version := s.Version("pyverbs")
+	ours, err := here(ctx, s, link)
+	if err != nil {
+		return 0, err
+	}
+	logf("%s: the suite on these libraries is done", s.Suite)
+	kernel, theirs, err := onRXE(ctx, s.Suite, logf)
+	if err != nil {
+		return 0, err
+	}
+	logf("%s: the suite on rxe is done", s.Suite)
+	for _, r := range ours {
+		if r.Result == programs.Fail {
+			failed++
+		}
+	}
+	fmt.Fprintf(b, "\n## rdma-core %s (Debian %s), beside rxe of Linux %s\n\n", version, s.Suite, kernel)
+	return failed, programs.WriteComparison(b, []programs.Column{{Name: "goroce", Results: ours}, {Name: "rxe", Results: theirs}})
 }
 
 func here(ctx context.Context, s *programs.Stage, link string) ([]programs.PyResult, error) {
