@@ -35,7 +35,15 @@ type Options struct {
 	Networks []Network
 	Only     *regexp.Regexp // the tests to run, by their names in the report; nil: all
 	Rounds   int
+	// Profiles, if not "", is a folder for CPU profiles of goroce's tools: TEST-client.pprof and TEST-server.pprof, of the last
+	// round. A profile makes what it profiles slower.
+	Profiles string
 	Logf     func(string, ...any)
+}
+
+// Part reports whether some of the tests, or networks, are left out.
+func (o *Options) Part() bool {
+	return o.Only != nil || len(o.Networks) > 0 && len(o.Networks) < len(Networks())
 }
 
 // DefaultCPU is QEMU's model with all that it emulates. One without PCLMULQDQ
@@ -373,7 +381,7 @@ func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error)
 		case own:
 			a = append(slices.Clone(argv), append(t.own(), device...)...)
 		}
-		return g.Start(ctx, lab.Cmd{Argv: append(slices.Clone(a), more...)})
+		return g.Start(ctx, lab.Cmd{Argv: append(slices.Clone(a), more...), Env: w.profileEnv(own)})
 	}
 	server, err := start(w.b)
 	if err != nil {
@@ -409,6 +417,11 @@ func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error)
 	after, err := w.cpu(ctx)
 	if err != nil {
 		return r, err
+	}
+	if own && w.o.Profiles != "" {
+		if err := w.keepProfiles(ctx, &t); err != nil {
+			return r, err
+		}
 	}
 	r, err = parse(client.Output(), t.latency)
 	r.cpu = after - before

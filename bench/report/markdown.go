@@ -44,27 +44,6 @@ func (c *Case) spread(name string) string {
 	return "–"
 }
 
-// headlines are the aims that the README of the project shows.
-var headlines = []string{
-	"WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
-	"READ of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
-	"WRITE of 1 MiB, MTU 4096, udp: goodput x the link's ceiling with CRC and copy",
-	"WRITE of 1 MiB, MTU 4096, udp: CPU seconds per GB x TCP",
-	"WRITE of 64 B, one QP, udp: messages x TCP with one write each",
-	"half round trip, polling, udp: p50 x TCP",
-	"half round trip, event-driven, udp: p50 x TCP",
-	"rsocket, HTTP/1.1, 1 client, udp: requests x TCP",
-	"rsocket, HTTP/1.1, 100 clients, udp: requests x TCP",
-	"rsocket, HTTP/1.1, 100 clients, udp: CPU x TCP",
-	"rsocket, HTTP/1.1, download of 64 MiB, udp: goodput x TCP",
-	"rsocket, stream, writes of 1 MiB, udp: goodput x TCP",
-	"memory of an idle QP",
-	"CPU at rest, 100 idle connections",
-	"two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe",
-	"two guests, no offloads: write_bw, MTU 4096: bandwidth x kernel rxe",
-	"two guests, offloads: send_lat, polling: latency x kernel rxe",
-}
-
 // Markdown returns the report; why is the section on what stops the aims that were missed.
 func (r *Report) Markdown(why string) []byte {
 	var b bytes.Buffer
@@ -88,25 +67,7 @@ func (r *Report) Markdown(why string) []byte {
 		p("\n**The machine was not quiet.** Other processes took %.0f %% of its CPU time, so that latencies, percentiles above all, and", 100*m.Foreign)
 		p("everything that needs both cores at once are worse than they would be, and ratios may be off either way.")
 	}
-	p("\n## Headlines\n\n| | reached | goal | |\n|---|---|---|---|")
-	aims := Aims()
-	for _, h := range headlines {
-		for i := range aims {
-			if a := &aims[i]; a.What == h {
-				v := a.Value(r)
-				p("| %s | %s %s | %s %s | %s |", a.What, num(v), a.Unit, sign(a), num(a.Goal), a.Verdict(v))
-			}
-		}
-	}
-	p("\n`%s`\n\n## Aims\n\n| | reached | floor | goal | verdict |\n|---|---|---|---|---|", r.Command)
-	for i := range aims {
-		a := &aims[i]
-		v := a.Value(r)
-		if a.OnRequest && a.Verdict(v) == VerdictNone {
-			continue
-		}
-		p("| %s | %s %s | %s | %s %s | %s |", a.What, num(v), a.Unit, num(a.Floor), sign(a), num(a.Goal), a.Verdict(v))
-	}
+	r.aims(p)
 	r.single(p)
 	r.latency(p)
 	r.sockets(p)
@@ -123,13 +84,6 @@ func (r *Report) Markdown(why string) []byte {
 		}
 	}
 	return b.Bytes()
-}
-
-func sign(a *Aim) string {
-	if a.Less {
-		return "≤"
-	}
-	return "≥"
 }
 
 type printer = func(format string, args ...any)

@@ -20,7 +20,9 @@ type Report struct {
 	Network string
 	Rounds  int
 	RoundMs int
-	Notes   []string // what was left out, and why
+	// Items are what was asked for; empty in older runs.
+	Items []string `json:",omitempty"`
+	Notes []string // what was left out, and why
 	// Links say how each link was attached.
 	Links []string `json:",omitempty"`
 	Cases []Case
@@ -29,7 +31,9 @@ type Report struct {
 	LabCommand string  `json:",omitempty"`
 	Lab        string  `json:",omitempty"`
 	LabSeconds float64 `json:",omitempty"`
-	Seconds    float64 `json:",omitempty"`
+	// LabPart is set if only some of the tests in guests were asked for.
+	LabPart bool    `json:",omitempty"`
+	Seconds float64 `json:",omitempty"`
 }
 
 // Machine says where and when.
@@ -162,11 +166,22 @@ const CyclesPerPacket = "cycles/packet"
 func (r *Report) links() []string {
 	var links []string
 	for _, l := range []string{"udp", "packet", "xdp"} {
-		if r.Find(func(c *Case) bool { return c.Link == l && c.Item != "lab" }) != nil {
+		if r.Find(func(c *Case) bool { return c.Link == l && c.Item != itemLab }) != nil {
 			links = append(links, l)
 		}
 	}
 	return links
+}
+
+// itemLab is the item of what was measured in guests.
+const itemLab = "lab"
+
+// ran reports whether an item was asked for.
+func (r *Report) ran(item string) bool {
+	if len(r.Items) > 0 {
+		return slices.Contains(r.Items, item)
+	}
+	return len(r.Of(item)) > 0
 }
 
 // Missed returns the aims that were measured and missed.

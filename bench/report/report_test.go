@@ -104,3 +104,38 @@ func TestHeadlines(t *testing.T) {
 		require.True(t, aims[h], h)
 	}
 }
+
+// A report is about what the run was asked for: rows of other items, links and guests are left out, those of an item that
+// was asked for and gave nothing are not.
+func TestOnlyWhatWasAskedFor(t *testing.T) {
+	rows := func(r *Report) (n int, text string) {
+		text = string(r.Markdown(""))
+		return strings.Count(text, VerdictNone), text
+	}
+	r := &Report{Items: []string{"verbs"}}
+	n, text := rows(r)
+	require.Equal(t, len(VerbsPairs())+1, n)
+	require.NotContains(t, text, "half round trip")
+	require.NotContains(t, text, "## Headlines")
+
+	r.Items = []string{"latency"}
+	_, text = rows(r)
+	require.NotContains(t, text, "## Aims", "no link was measured: a note says why")
+	c := Case{Item: "latency", Name: "half", Link: "udp", Mode: "polling", Place: OwnCPU}
+	c.Add("p50 x TCP", "", 0.1)
+	r.Cases = append(r.Cases, c)
+	n, text = rows(r)
+	require.Equal(t, 6, n, text) // one of them among the headlines, too
+	require.Contains(t, text, "| half round trip, polling, udp: p99/p50 | – x |")
+	require.NotContains(t, text, "half round trip, polling, packet")
+
+	guests := Case{Item: "lab", Name: "write_bw -m 4096, polling", Place: "offloads", Op: "write_bw", Mode: "polling"}
+	guests.Add("x rxe", "", 2)
+	r = &Report{Items: []string{"engine"}, Cases: []Case{guests}}
+	_, text = rows(r)
+	require.Contains(t, text, "| two guests, no offloads: send_lat, polling: latency x kernel rxe | – x |")
+	r.LabPart = true
+	_, text = rows(r)
+	require.NotContains(t, text, "send_lat")
+	require.Contains(t, text, "| two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe | 2.00 x |")
+}

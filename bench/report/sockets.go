@@ -25,7 +25,7 @@ func SocketMessages(n int) string {
 }
 
 // socketAims are those of streams: a program that takes rsocket for TCP is to lose nothing.
-func socketAims(add func(what string, of func(*Report) float64, less bool, goal float64)) {
+func socketAims(add func(link, what string, of func(*Report) float64, less bool, goal float64)) {
 	for _, link := range []string{"udp", "packet"} {
 		for _, op := range []string{SocketHTTP(1), SocketHTTP(16), SocketHTTP(100), SocketMessages(1), SocketMessages(16), SocketDownload, SocketStream} {
 			of := func(figure string) func(*Report) float64 {
@@ -38,8 +38,8 @@ func socketAims(add func(what string, of func(*Report) float64, less bool, goal 
 			if op != SocketDownload && op != SocketStream {
 				what = "requests"
 			}
-			add(fmt.Sprintf("%s%s, %s: %s x TCP", by, op, link, what), of("x TCP"), false, 1)
-			add(fmt.Sprintf("%s%s, %s: CPU x TCP", by, op, link), of("CPU x TCP"), true, 1.2)
+			add(link, fmt.Sprintf("%s%s, %s: %s x TCP", by, op, link, what), of("x TCP"), false, 1)
+			add(link, fmt.Sprintf("%s%s, %s: CPU x TCP", by, op, link), of("CPU x TCP"), true, 1.2)
 		}
 	}
 }

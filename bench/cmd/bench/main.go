@@ -61,6 +61,7 @@ func run() error {
 	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
 	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
 	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default "+guests.DefaultCPU)
+	labProfiles := flag.String("lab-profile", "", "with -lab, store CPU profiles of goroce's tools in the guests in this `folder`")
 	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
 	networks := guests.Networks()
 	flag.Func("lab-networks", "with -lab, the networks of the guests: `bridge` of the kernel, with offloads, and the interop lab's wire, without; default bridge,wire", func(s string) error {
@@ -92,7 +93,7 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Link: *labLink, Networks: networks, Only: only, Rounds: *rounds, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Networks: networks, Only: only, Rounds: *rounds, Profiles: *labProfiles, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {
@@ -116,7 +117,7 @@ func run() error {
 	if !*loopback {
 		netlab.Enter()
 	}
-	r := &report.Report{Command: command(), Rounds: *rounds, RoundMs: *ms}
+	r := &report.Report{Command: command(), Items: o.Items, Rounds: *rounds, RoundMs: *ms}
 	watch, err := suite.Watch(&r.Machine)
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func run() error {
 		for _, c := range old.Of("lab") {
 			r.Cases = append(r.Cases, *c)
 		}
-		r.LabCommand, r.LabSeconds, r.Lab = old.LabCommand, old.LabSeconds, old.Lab
+		r.LabCommand, r.LabSeconds, r.Lab, r.LabPart = old.LabCommand, old.LabSeconds, old.Lab, old.LabPart
 	}
 	if werr := r.Write(*dir); err == nil {
 		err = werr
@@ -168,7 +169,7 @@ func guestsInto(dir string, o guests.Options) error {
 	}
 	r.Cases = slices.DeleteFunc(r.Cases, func(c report.Case) bool { return c.Item == "lab" })
 	r.Cases = append(r.Cases, cases...)
-	r.LabCommand, r.LabSeconds, r.Lab = command(), time.Since(began).Seconds(), what
+	r.LabCommand, r.LabSeconds, r.Lab, r.LabPart = command(), time.Since(began).Seconds(), what, o.Part()
 	return errors.Join(err, r.Write(dir))
 }
 

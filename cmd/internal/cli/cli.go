@@ -66,9 +66,11 @@ func Main(args []string) int {
 		cancel(errInterrupted)
 		signal.Stop(signals) // the second one ends the process at once
 	}()
-	return Run(ctx, &tool.Env{
-		Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Screen: tool.ScreenOf(os.Stdout, os.Getenv),
-	}, args)
+	return profiled(os.Getenv(profileEnv), os.Stderr, func() int {
+		return Run(ctx, &tool.Env{
+			Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Screen: tool.ScreenOf(os.Stdout, os.Getenv),
+		}, args)
+	})
 }
 
 // isTerminal reports whether f is a character device other than /dev/null.
