@@ -9,7 +9,7 @@
 // registered memory. The shell (package roce) calls it and is answered with
 // data:
 //
-//   - input: [Engine.HandlePacket] or [Engine.HandlePackets], [Engine.HandleTimeout];
+//   - input: [Engine.HandlePacket], [Engine.HandlePackets] or [Engine.HandleUnverified], [Engine.HandleTimeout];
 //   - commands: [QP.PostSend], [QP.PostRecv], [QP.Modify], and the Create and
 //     Destroy methods of the verbs objects;
 //   - output: [Engine.PollTransmit] fills packet descriptors that the link

@@ -19,15 +19,23 @@ import (
 
 // HandlePackets is HandlePacket for each of rx, in order, and contains faults of registered
 // memory. Packets that differ in little are handled together: see run.go.
-func (e *Engine) HandlePackets(now int64, rx []RxPacket) {
-	for len(rx) > 0 {
-		rx = rx[e.handleUpTo(now, rx):]
+func (e *Engine) HandlePackets(now int64, rx []RxPacket) { e.HandleUnverified(now, rx, nil) }
+
+// HandleUnverified is HandlePackets for packets that may be ICRCUnknown. Each of these is checked by c right before anything
+// is done with it, so that its payload is still in the fastest cache when it is copied. What is wrong is passed over, as if it had
+// not come; without a Checker, all of them are.
+func (e *Engine) HandleUnverified(now int64, rx []RxPacket, c Checker) {
+	e.run.check = c
+	for at := 0; at < len(rx); {
+		at += e.handleUpTo(now, rx, at)
 	}
+	e.run.check = nil
 }
 
-// handleUpTo handles packets until one meets memory that is not there, and returns how
+// handleUpTo handles packets from at on until one meets memory that is not there, and returns how
 // many, with that.
-func (e *Engine) handleUpTo(now int64, rx []RxPacket) (n int) {
+func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
+	rx := batch[at:]
 	defer func() {
 		if v := recover(); v != nil {
 			e.lose(v)
@@ -37,6 +45,12 @@ func (e *Engine) handleUpTo(now int64, rx []RxPacket) (n int) {
 	}()
 	run := 0 // so many are alike
 	for n < len(rx) {
+		e.run.at = at + n
+		if rx[n].ICRC != ICRCRight && !e.right(rx[n:], 0) {
+			n++
+			run--
+			continue
+		}
 		if run < 2 {
 			run = runLength(rx[n:])
 		}

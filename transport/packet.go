@@ -84,16 +84,34 @@ func (p *TxPacket) AppendTo(b []byte) []byte {
 	return append(b, 0, 0, 0)[:len(b)+int(p.Pad)]
 }
 
-// RxPacket is one received packet whose ICRC the link has verified.
+// RxPacket is one received packet. The link has verified its ICRC, or will when it is asked: see ICRC.
 type RxPacket struct {
 	Src, Dst     netip.Addr // IPv4 addresses as IPv4, not mapped
 	TrafficClass uint8      // as received; the low two bits are ECN
 	HopLimit     uint8
 	SrcPort      uint16 // UDP source port, for tracing; 0 if the link does not say
 	InRun        bool   // it came with others in one datagram
+	ICRC         ICRCState
 	// Data is the UDP payload from BTH through ICRC. The engine reads it only
 	// during HandlePacket.
 	Data []byte
+}
+
+// ICRCState says whether the ICRC of a packet is right.
+type ICRCState uint8
+
+// The states.
+const (
+	ICRCRight ICRCState = iota
+	ICRCUnknown
+	ICRCWrong // the packet is as good as lost, and the link has counted it
+)
+
+// Checker is a link that has handed up packets that are ICRCUnknown.
+type Checker interface {
+	// Check reports whether the ICRC of p, packet i of the last batch, is right. It is asked once for each packet that is
+	// ICRCUnknown, in order.
+	Check(i int, p *RxPacket) bool
 }
 
 // ECN codepoints, the low two bits of the traffic class (RFC 3168).

@@ -14,12 +14,29 @@ import (
 // A run has no effect that its packets by themselves would not have: whatever a packet might meet that is not in
 // this file makes it one by itself, which HandlePacket takes. TestRunsAreAsPackets plays the same packets both ways.
 // Faults of memory are contained as ever: what was done up to the packet that met one is done.
+//
+// The headers of a packet may be compared before its ICRC was checked. That alone has no effect: what is wrong ends the run
+// before it, and what follows is another.
 
 // runState is the run that is being handled.
 type runState struct {
-	size int    // of each packet, bytes; 0 for none
-	done int    // packets
-	all  uint64 // packets of all runs so far
+	size  int     // of each packet, bytes; 0 for none
+	done  int     // packets
+	all   uint64  // packets of all runs so far
+	check Checker // of packets that are ICRCUnknown
+	at    int     // place of the first packet in the batch
+}
+
+// right reports whether packet i of a run may be taken, which is to be asked right before.
+func (e *Engine) right(rx []RxPacket, i int) bool {
+	p := &rx[i]
+	if p.ICRC == ICRCUnknown {
+		p.ICRC = ICRCWrong
+		if e.run.check != nil && e.run.check.Check(e.run.at+i, p) {
+			p.ICRC = ICRCRight
+		}
+	}
+	return p.ICRC == ICRCRight
 }
 
 // runs are the opcodes of which there are runs.
@@ -115,6 +132,9 @@ func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	}
 	for i := range rx {
 		if i > 0 {
+			if rx[i].ICRC != ICRCRight && !qp.e.right(rx, i) {
+				return
+			}
 			p.DecodeNext(rx[i].Data)
 		}
 		var v verdict
@@ -154,6 +174,9 @@ func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
 	size, from := len(p.Payload), p.HeaderLen
 	write := info.Op == ib.OpWrite
 	for i := range rx {
+		if rx[i].ICRC != ICRCRight && !r.qp.e.right(rx, i) {
+			return
+		}
 		b := rx[i].Data
 		if write {
 			copy(m.view.Bytes[m.done:], b[from:from+size])
@@ -197,13 +220,16 @@ func (sq *requester) deliverRun(now int64, p *ib.Packet, rx []RxPacket) {
 		return
 	}
 	sq.cameInRun()
-	from := p.HeaderLen
+	from, e := p.HeaderLen, sq.qp.e
 	for i := range rx {
+		if rx[i].ICRC != ICRCRight && !e.right(rx, i) {
+			break
+		}
 		c.cur.CopyIn(rx[i].Data[from : from+mtu])
-		sq.qp.e.run.done++
+		e.run.done++
 	}
 	first := sq.una
-	sq.una = first.Add(len(rx))
+	sq.una = first.Add(e.run.done)
 	sq.progress(now, first, true)
 }
 
@@ -212,6 +238,9 @@ func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
 	q, run, first := &sq.q, &sq.qp.e.run, sq.una
 	for i := range rx {
 		if i > 0 {
+			if rx[i].ICRC != ICRCRight && !sq.qp.e.right(rx, i) {
+				break
+			}
 			p.DecodeNext(rx[i].Data)
 		}
 		if q.head == q.tail || sq.qp.state == StateErr {

@@ -101,6 +101,21 @@ func (v *Verifier) Flow(s *Source) Flow {
 	return Flow{slot}
 }
 
+// Rest is what the check of the packets of a datagram behind its first needs of a flow: it stays good when other flows are
+// looked up, and packets of other datagrams are checked.
+type Rest struct{ s verifierSlot }
+
+// Rest returns the rest of a datagram whose first packet was checked just before; n packets follow it. What comes
+// after the datagram is expected to have the identifications after theirs.
+func (f Flow) Rest(n int) (r Rest) {
+	r.s = *f.s
+	f.s.ident += uint16(n)
+	return r
+}
+
+// Flow returns the flow for the packets of the rest.
+func (r *Rest) Flow() Flow { return Flow{&r.s} }
+
 // CheckKnown verifies a UDP payload (BTH through ICRC) whose IPv4
 // identification the link has seen, with all 32 bits.
 func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
@@ -118,7 +133,7 @@ func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 
 // CheckSegment verifies packet i, from 0, of a datagram that was received as a
 // run of packets under one IP header, with the identification first; calls for
-// a datagram are in order. Segmentation numbers packets up from the first.
+// a datagram are in order, those for all but the first on its [Rest]. Segmentation numbers packets up from the first.
 // Receive coalescing may have joined packets with the same identification, or
 // trains that each begin at 0. Anything else is wrong, so that the check has
 // the strength of 30 bits at least.

@@ -95,6 +95,16 @@ type Marker interface {
 	CaughtUp() bool
 }
 
+// Unverified is a link that can leave the check of the ICRC to who takes the packets, so that the payload is copied right
+// after it was read for the check. That is less work than two passes over a batch.
+type Unverified interface {
+	Link
+	// RecvUnverified is Recv, except that packets behind the first of a datagram may be transport.ICRCUnknown.
+	RecvUnverified(batch []transport.RxPacket) (int, error)
+	// Checker checks those of the last batch, until the next call of RecvUnverified.
+	transport.Checker
+}
+
 // Multicaster is a link that can receive multicast.
 type Multicaster interface {
 	// Join starts receiving what is sent to group on the interface of the local

@@ -20,7 +20,7 @@ func (s *Shard) handle(now int64, rx []transport.RxPacket) {
 		return
 	}
 	before := debug.SetPanicOnFault(true)
-	s.eng.HandlePackets(now, rx) // contains them
+	s.eng.HandleUnverified(now, rx, s.checker) // contains them
 	debug.SetPanicOnFault(before)
 }
 

@@ -118,6 +118,9 @@ type Shard struct {
 	horizon  horizon     // under rxMu
 	received int         // packets of the last progress; under rxMu
 	marker   link.Marker // of the link; nil if it is none
+	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
+	unverified link.Unverified
+	checker    transport.Checker // unverified, or nil
 
 	// nextTimer is when the engine's next timer is due; math.MaxInt64 for none.
 	nextTimer atomic.Int64
@@ -154,6 +157,9 @@ func New(c Config) (*Shard, error) {
 	}
 	if s.mode != Driven { // a simulation has handed up everything when Recv returns 0
 		s.marker, _ = link.As[link.Marker](s.link)
+	}
+	if u, ok := s.link.(link.Unverified); ok {
+		s.unverified, s.checker = u, u
 	}
 	s.keeper.off.Store(c.Alone)
 	s.nextTimer.Store(math.MaxInt64)

@@ -105,7 +105,7 @@ func (h *hostile) send(t *testing.T, vnet bool, frames ...[]byte) (up [][]byte) 
 func (h *hostile) receive(t *testing.T, up *[][]byte) (ended bool) {
 	t.Helper()
 	rx := make([]transport.RxPacket, 7)
-	k, err := h.b.Recv(rx)
+	k, err := receive(h.b, rx)
 	require.NoError(t, err)
 	for _, p := range rx[:k] {
 		if len(p.Data) == ib.BTHBytes+endPayload+ib.ICRCBytes {

@@ -99,7 +99,7 @@ func testNoAllocation(t *testing.T, p Pair) {
 			if p.A.Blocked() {
 				p.A.Send(nil)
 			}
-			k, err := p.B.Recv(rx)
+			k, err := receive(p.B, rx)
 			if err != nil {
 				panic(err)
 			}

@@ -48,7 +48,7 @@ func Receive(t testing.TB, l link.Link, n int) []transport.RxPacket {
 	batch := make([]transport.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for len(out) < n {
-		k, err := l.Recv(batch)
+		k, err := receive(l, batch)
 		require.NoError(t, err)
 		for _, p := range batch[:k] {
 			p.Data = append([]byte(nil), p.Data...)
@@ -94,7 +94,7 @@ func Drain(t testing.TB, l link.Link) (n int) {
 	t.Helper()
 	batch := make([]transport.RxPacket, 64)
 	for {
-		k, err := l.Recv(batch)
+		k, err := receive(l, batch)
 		require.NoError(t, err)
 		if k == 0 {
 			return n
@@ -130,7 +130,7 @@ func Reaches(t testing.TB, a, b link.Link, path *transport.Path) {
 		a.Send(one)
 		require.NoError(t, a.Wait(int64(time.Millisecond)))
 		for {
-			k, err := b.Recv(batch)
+			k, err := receive(b, batch)
 			require.NoError(t, err)
 			if k == 0 {
 				break
@@ -151,7 +151,7 @@ func Await(t testing.TB, l link.Link, batch []transport.TxPacket) {
 	rx := make([]transport.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for i := 0; i < len(batch); {
-		k, err := l.Recv(rx)
+		k, err := receive(l, rx)
 		require.NoError(t, err)
 		for _, p := range rx[:k] {
 			if i < len(batch) && same(&batch[i], &p) {

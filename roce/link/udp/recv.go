@@ -78,7 +78,15 @@ func (r *receiver) changedSockets() {
 }
 
 // Recv fills batch; see [link.Link].
-func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
+func (l *Link) Recv(batch []transport.RxPacket) (int, error) { return l.recv(batch, false) }
+
+// RecvUnverified fills batch; see [link.Unverified].
+func (l *Link) RecvUnverified(batch []transport.RxPacket) (int, error) { return l.recv(batch, true) }
+
+// Check checks a packet of the last batch; see [link.Unverified].
+func (l *Link) Check(i int, p *transport.RxPacket) bool { return l.rx.split.Check(i, p) }
+
+func (l *Link) recv(batch []transport.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
 	if l.closed.Load() {
 		return 0, link.ErrClosed
@@ -88,7 +96,8 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	}
 	for {
 		n := r.handedIn(batch)
-		for n < len(batch) && (r.split.Pending() || r.advance()) {
+		r.split.Batch(n, unverified)
+		for n < len(batch) && !r.split.Ended() && (r.split.Pending() || r.advance()) {
 			n += r.split.Split(batch[n:])
 		}
 		r.split.Publish()

@@ -39,6 +39,7 @@ type Splitter struct {
 	flow     link.Flow // of cur: looked up once for all packets of a run
 	index    int       // of the next packet in cur
 	sum      tally
+	left     left
 }
 
 // tally is what was not added to the counters yet.
@@ -66,6 +67,7 @@ func (s *Splitter) Begin(d *Datagram) bool {
 		return false
 	}
 	s.cur, s.index = *d, 0
+	s.left.begin()
 	s.flow = s.verifier.Flow(&d.Source)
 	return true
 }
@@ -77,11 +79,21 @@ func (s *Splitter) Pending() bool { return len(s.cur.Data) > 0 }
 // are wrong.
 func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
 	for n < len(batch) && s.Pending() {
+		if s.left.on {
+			if s.leave(&batch[n]) {
+				n++
+				continue
+			}
+			if s.left.ended {
+				break
+			}
+		}
 		switch v := s.Next(&batch[n]); v {
 		case link.VerdictOK, link.VerdictSolved:
 			if s.HandOn != nil && s.elsewhere(&batch[n]) {
 				continue
 			}
+			s.left.next++
 			n++
 		default:
 			s.Count(v)
@@ -92,13 +104,18 @@ func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
 
 // elsewhere hands a packet on if it is for another device.
 func (s *Splitter) elsewhere(p *transport.RxPacket) bool {
-	qpn := ib.QPN(binary.BigEndian.Uint32(p.Data[4:])) & ib.QPNMask
-	if qpn != ib.QPNGSI && s.Slot.Has(qpn) || !s.HandOn(p) {
+	if !s.foreign(p.Data) || !s.HandOn(p) {
 		return false
 	}
 	s.sum.packets--
 	s.sum.bytes -= uint64(len(p.Data))
 	return true
+}
+
+// foreign reports whether a packet, of a BTH at least, may be for another device.
+func (s *Splitter) foreign(b []byte) bool {
+	qpn := ib.QPN(binary.BigEndian.Uint32(b[4:])) & ib.QPNMask
+	return qpn == ib.QPNGSI || !s.Slot.Has(qpn)
 }
 
 // HandedIn counts a packet that another device has handed on.
@@ -111,19 +128,8 @@ func (s *Splitter) HandedIn(p *transport.RxPacket) {
 // Next takes the next packet of the datagram, of which there is one, and hands
 // it up if it is right; if not, the caller is to Count the verdict.
 func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
-	c := &s.cur
-	size := len(c.Data)
-	if c.Segment > 0 {
-		size = min(size, c.Segment)
-	}
-	b := c.Data[:size:size]
-	c.Data = c.Data[size:]
-	var v link.Verdict
-	if c.Known {
-		v = s.flow.CheckSegment(b, c.Ident, s.index)
-	} else {
-		v = s.flow.Check(b, s.index)
-	}
+	b := s.take()
+	v := s.check(b)
 	s.index++
 	switch v {
 	case link.VerdictBad, link.VerdictShort:
@@ -131,13 +137,48 @@ func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
 	case link.VerdictSolved:
 		s.sum.solved++
 	}
+	s.describe(p, b, transport.ICRCRight)
+	return v
+}
+
+// take cuts the next packet off the datagram.
+func (s *Splitter) take() []byte {
+	c := &s.cur
+	size := len(c.Data)
+	if c.Segment > 0 {
+		size = min(size, c.Segment)
+	}
+	b := c.Data[:size:size]
+	c.Data = c.Data[size:]
+	return b
+}
+
+// check checks the next packet of the datagram.
+func (s *Splitter) check(b []byte) (v link.Verdict) {
+	f := s.flow
+	if s.index > 0 {
+		f = s.left.rest().Flow()
+	}
+	if s.cur.Known {
+		v = f.CheckSegment(b, s.cur.Ident, s.index)
+	} else {
+		v = f.Check(b, s.index)
+	}
+	if s.index == 0 && len(s.cur.Data) > 0 {
+		s.left.follow(f.Rest((len(s.cur.Data) + s.cur.Segment - 1) / s.cur.Segment))
+	}
+	return v
+}
+
+// describe fills in a packet of the datagram that is handed up.
+func (s *Splitter) describe(p *transport.RxPacket, b []byte, state transport.ICRCState) {
+	c := &s.cur
 	p.Src, p.Dst = c.Source.Src, c.Source.Dst
 	p.TrafficClass, p.HopLimit = c.TrafficClass, c.HopLimit
 	p.SrcPort, p.Data = c.Source.SrcPort, b
-	p.InRun = c.Segment > 0
+	p.InRun, p.ICRC = c.Segment > 0, state
 	s.sum.packets++
-	s.sum.bytes += uint64(size)
-	return v
+	s.sum.bytes += uint64(len(b))
 }
 
 // Received counts datagrams, good or not.
@@ -150,6 +191,13 @@ func (s *Splitter) Count(v link.Verdict) {
 	} else {
 		s.sum.icrc++
 	}
+}
+
+// dropped takes back that a packet of so many bytes was received, which turned out to be wrong.
+func (s *Splitter) dropped(size int) {
+	s.packets.Add(^uint64(0))
+	s.bytes.Add(-uint64(size))
+	s.icrc.Add(1)
 }
 
 // Publish adds what was counted since the last time to the counters. It is

@@ -1,0 +1,113 @@
+package receive
+
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// left is which packets of a batch were left unchecked, and what their check needs.
+type left struct {
+	on    bool        // packets may be left
+	rests []link.Rest // of datagrams with more than one packet: that of the last one is the last
+	runs  []leftRun
+	cur   int  // of runs: that of the last check
+	next  int  // place in the batch of the next packet
+	ended bool // the batch takes no more
+}
+
+// leftRun is packets of one datagram that are next to each other in the batch.
+type leftRun struct {
+	from, to int // places in the batch
+	index    int // in the datagram, of the first
+	rest     int // of rests
+	ident    uint16
+	known    bool
+}
+
+// begin goes on to a datagram.
+func (l *left) begin() {
+	if !l.on {
+		l.rests = l.rests[:0]
+	}
+}
+
+// follow notes what the check of the packets after the first of a datagram needs.
+func (l *left) follow(r link.Rest) { l.rests = append(l.rests, r) }
+
+// rest is that of the last datagram of several packets.
+func (l *left) rest() *link.Rest { return &l.rests[len(l.rests)-1] }
+
+// Batch begins a batch, whose first n packets are there already. If unverified is set, Split may leave packets to be checked by
+// Check. All that were left of the batch before have been, or never will be.
+func (s *Splitter) Batch(n int, unverified bool) {
+	l := &s.left
+	l.on, l.next, l.ended = unverified, n, false
+	l.runs, l.cur = l.runs[:0], 0
+	if s.Pending() && s.index > 0 {
+		l.rests[0] = *l.rest() // the datagram goes on
+		l.rests = l.rests[:1]
+	} else {
+		l.rests = l.rests[:0]
+	}
+}
+
+// Ended reports whether the batch is to take no more packets.
+func (s *Splitter) Ended() bool { return s.left.ended }
+
+// leave hands up the next packet without a check, if that can be done: one that follows others in a datagram, and is certainly
+// for this device if it is right. What may be another's has to be checked first, and after all that were left of its
+// datagram, which may only be when these are taken: then the batch ends.
+func (s *Splitter) leave(p *transport.RxPacket) bool {
+	c, l := &s.cur, &s.left
+	if s.index == 0 || min(len(c.Data), c.Segment) < ib.BTHBytes+ib.ICRCBytes {
+		return false
+	}
+	if s.HandOn != nil && s.foreign(c.Data) {
+		l.ended = l.leftOf(len(l.rests) - 1)
+		return false
+	}
+	r := len(l.rests) - 1
+	if n := len(l.runs); n == 0 || l.runs[n-1].rest != r || l.runs[n-1].to != l.next {
+		l.runs = append(l.runs, leftRun{from: l.next, to: l.next, index: s.index, rest: r, ident: c.Ident, known: c.Known})
+	}
+	l.next++
+	l.runs[len(l.runs)-1].to = l.next
+	s.describe(p, s.take(), transport.ICRCUnknown)
+	s.index++
+	return true
+}
+
+// leftOf reports whether packets of a datagram were left in this batch.
+func (l *left) leftOf(rest int) bool {
+	n := len(l.runs)
+	return n > 0 && l.runs[n-1].rest == rest
+}
+
+// Check is transport.Checker, for packets that Split has left.
+func (s *Splitter) Check(i int, p *transport.RxPacket) bool {
+	l := &s.left
+	for l.cur < len(l.runs) && i >= l.runs[l.cur].to {
+		l.cur++
+	}
+	if l.cur == len(l.runs) || i < l.runs[l.cur].from {
+		return false // none of the batch
+	}
+	r := &l.runs[l.cur]
+	f, index := l.rests[r.rest].Flow(), r.index+i-r.from
+	var v link.Verdict
+	if r.known {
+		v = f.CheckSegment(p.Data, r.ident, index)
+	} else {
+		v = f.Check(p.Data, index)
+	}
+	switch v {
+	case link.VerdictOK:
+		return true
+	case link.VerdictSolved:
+		s.sum.solved++
+		return true
+	}
+	s.dropped(len(p.Data))
+	return false
+}
