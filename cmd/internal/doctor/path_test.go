@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/cmd/internal/doctor/probe"
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -112,7 +113,9 @@ func TestServeAndProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	require.EqualValues(t, 4791, at.Port())
+	patience = 20 * time.Second
 	err := Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out}, []string{"--path-only", "-D", "0.02", "--json", "--addr", here.String(), there.String()})
+	patience = 0
 	var exit *tool.Exit
 	if err != nil { // loss, on a machine that is busy
 		require.ErrorAs(t, err, &exit)

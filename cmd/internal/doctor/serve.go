@@ -41,6 +41,9 @@ func (o *options) serve(ctx context.Context, env *tool.Env) error {
 	return err
 }
 
+// patience is that of the probe; 0: its own. The tests have more.
+var patience time.Duration
+
 // path tries the path to a host, and returns what it found.
 func (o *options) path(ctx context.Context, env *tool.Env, s *System, host string) ([]Finding, *probe.Result, error) {
 	remote, err := resolve(ctx, host, o.ipv6)
@@ -52,7 +55,7 @@ func (o *options) path(ctx context.Context, env *tool.Env, s *System, host strin
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := probe.Config{Local: place.Addrs[0], Remote: netip.AddrPortFrom(remote, uint16(o.port)), LocalMTU: 1500}
+	cfg := probe.Config{Local: place.Addrs[0], Remote: netip.AddrPortFrom(remote, uint16(o.port)), LocalMTU: 1500, Patience: patience}
 	if cfg.Local.Is4() != remote.Is4() {
 		return nil, nil, fmt.Errorf("from %v there is no path to %v: the families differ", cfg.Local, remote)
 	}

@@ -19,7 +19,7 @@ const (
 
 	helloTries   = 6
 	firstTimeout = 100 * time.Millisecond // of a hello, then twice that each time
-	leastTimeout = 100 * time.Millisecond // of what follows
+	leastTimeout = 100 * time.Millisecond // of what follows, unless Config.Patience says otherwise
 	rttFactor    = 6                      // and at least so many round trips
 	tries        = 4                      // of each single question
 

@@ -12,7 +12,7 @@ import (
 func (c *client) tryBurst(r *Result) error {
 	const tos = ecnECT0
 	back := &tally{}
-	answered := uint32(0)
+	answered, sent := uint32(0), 0
 	take := func(until time.Time) error {
 		for {
 			a, err := c.receive(c.sock, until)
@@ -26,9 +26,12 @@ func (c *client) tryBurst(r *Result) error {
 				back.add(a.Seq, a.verdict, a.at.tos)
 				answered = max(answered, a.Tally.Received+a.Tally.Duplicate)
 			}
+			// What comes twice comes soon.
+			if soon := time.Now().Add(leastTimeout); int(back.Received) >= sent && soon.Before(until) {
+				until = soon
+			}
 		}
 	}
-	sent := 0
 	for sent < c.burst {
 		next := time.Now().Add(burstInterval)
 		for range burstAtOnce {
@@ -43,7 +46,7 @@ func (c *client) tryBurst(r *Result) error {
 		}
 	}
 	// The last ones are on their way.
-	for until := time.Now().Add(max(4*c.timeout(), 4*leastTimeout)); int(back.Received) < sent && time.Now().Before(until); {
+	for until := time.Now().Add(4 * c.timeout()); int(back.Received) < sent && time.Now().Before(until); {
 		before := back.Received
 		if err := take(time.Now().Add(c.timeout())); err != nil {
 			return err
@@ -85,7 +88,7 @@ func (c *client) tryRTT(r *Result) error {
 	for range pings {
 		a, err := c.ask(c.sock, ask, 0, 0, 0, 1)
 		if errors.Is(err, errSilent) {
-			if len(times) == 0 && c.seq > tries {
+			if len(times) == 0 && c.seq > 2*tries {
 				return nil
 			}
 			continue
@@ -119,7 +122,8 @@ func (c *client) tryGoodput(r *Result, d time.Duration) error {
 	limit := c.windowLimit(mtu)
 	begin := time.Now()
 	cut := begin // when the window was halved last
-	for end := begin.Add(d); time.Now().Before(end); {
+	// Once at least: a machine that is busy may not come here for longer than that.
+	for end, first := begin.Add(d), true; first || time.Now().Before(end); first = false {
 		for len(flying) < int(window) && c.seq < maxSeq*1024 {
 			m := c.question(ask, wantShort, ecnECT0)
 			if err := c.sock.send(m.encode(c.out, size), c.remote, ecnECT0); err != nil {

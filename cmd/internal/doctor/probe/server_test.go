@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,7 +66,7 @@ func TestNoAmplification(t *testing.T) {
 	from := port(clientAt, 50001)
 	token := s.tokenFor(t, from)
 	r := rand.New(rand.NewPCG(1, 2))
-	answers, n := 0, 20000
+	answers, n := 0, seeds.Fewer(20000)
 	if testing.Short() {
 		n = 2000
 	}
