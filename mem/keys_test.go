@@ -103,7 +103,7 @@ func (c *crowd) step() {
 
 // TestKeyTableModel drives the table against a map.
 func TestKeyTableModel(t *testing.T) {
-	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
+	seeds.Run(t, seeds.Fewer(20), func(t *testing.T, seed uint64) {
 		c := newCrowd(t, seed)
 		for step := range 3000 {
 			c.step()

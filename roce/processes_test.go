@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/verbs"
@@ -89,8 +90,11 @@ func all(ps []*process, f func(*process)) {
 // one, which has made the sockets, too: nobody else notices, and others take their place.
 func TestProcessesDie(t *testing.T) {
 	n, few := 8, 4
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		n, few = 3, 3
+	case seeds.Race: // each exchanges messages with each other one all the time
+		n, few = 4, 3
 	}
 	t.Run("udp", func(t *testing.T) { processesDie(t, "udp", n) })
 	t.Run("packet", func(t *testing.T) {

@@ -19,11 +19,9 @@ func TestTwoGiB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("millions of packets in each direction")
 	}
+	seeds.Long(t)
 	const total = 1 << 31
-	pathMTU := ib.MTU256
-	if seeds.Race {
-		pathMTU = ib.MTU4096
-	}
+	const pathMTU = ib.MTU256
 	mtu := pathMTU.Bytes()
 	newPeer := func(t *testing.T) (*script, SendWR) {
 		s := newScript(t, loopOptions{

@@ -32,18 +32,10 @@ func paper(flows []Flow, ms, warmupMs int64) *Scenario {
 	}
 }
 
-// long skips a test that simulates for long. A run has no goroutines but its own,
-// so the detector finds nothing there that it does not find in the short ones.
-func long(t *testing.T) {
-	if seeds.Race {
-		t.Skip("left out under the race detector: it takes half a minute there, and has no goroutines")
-	}
-}
-
 // Two senders fill the port, share it, and keep the queue short.
 func TestIncastTwo(t *testing.T) {
 	t.Parallel()
-	long(t)
+	seeds.Long(t)
 	r := run(t, paper(Incast(2), 22, 14))
 	require.Greater(t, r.Utilization, 0.95)
 	require.Greater(t, r.Total, 0.9*LineRate.Gbit())
@@ -64,7 +56,7 @@ func TestIncastTwo(t *testing.T) {
 // the paper bring both together.
 func TestConvergenceDependsOnParameters(t *testing.T) {
 	t.Parallel()
-	long(t)
+	seeds.Long(t)
 	if testing.Short() {
 		t.Skip("left out with -short: it simulates 300,000 packets, which takes seconds")
 	}
@@ -91,7 +83,7 @@ func TestConvergenceDependsOnParameters(t *testing.T) {
 // A flow alone comes back as the parameters say: 40 Mb/s more each 55 us.
 func TestLoneFlowRecovers(t *testing.T) {
 	t.Parallel()
-	long(t)
+	seeds.Long(t)
 	r := run(t, paper([]Flow{{Rate: 20 * cc.Gbps}}, 30, 0))
 	ns, ok := r.Recovery(0, 0, 0.95)
 	require.True(t, ok)
@@ -137,7 +129,7 @@ func TestSmallBufferLoses(t *testing.T) {
 // Across a Clos network far flows and a near one get the same.
 func TestClos(t *testing.T) {
 	t.Parallel()
-	long(t)
+	seeds.Long(t)
 	s := paper(Incast(4), 24, 16)
 	s.Paths = closPaths()
 	r := run(t, s)
@@ -150,7 +142,7 @@ func TestClos(t *testing.T) {
 // can mark as much.
 func TestFixedPoint(t *testing.T) {
 	t.Parallel()
-	long(t)
+	seeds.Long(t)
 	p := cc.Paper()
 	require.InDelta(t, 0.016, FixedPoint(16, &p, wireBytes), 0.001)
 	s := paper(Incast(8), 18, 10)

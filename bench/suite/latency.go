@@ -95,6 +95,7 @@ func (s *Suite) halfTrips(o setup, w waiting, place string, alone bool) error {
 	if s.o.Full {
 		n = 20000
 	}
+	n = cmp.Or(s.o.Pings, n)
 	c := report.Case{
 		Item: "latency", Name: fmt.Sprintf("SEND 64 B, %s, %s, %s", link, w.name, place), Link: link, Op: "SEND", Size: size, MTU: 1024, QPs: 1,
 		Mode: w.name, Place: place, Region: node.RegionBytes,
@@ -106,7 +107,7 @@ func (s *Suite) halfTrips(o setup, w waiting, place string, alone bool) error {
 	for i := range s.o.Rounds + 1 {
 		ping := node.PingArgs{Size: size, N: n, Ns: int64(s.pingTime()), Wait: w.raw}
 		if i == 0 {
-			ping.N = n / 10 // warms up, and does not count
+			ping.N = max(n/10, 1) // warms up, and does not count
 		}
 		var own, raw node.PingReply
 		var err error

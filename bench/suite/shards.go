@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -14,11 +15,13 @@ const (
 	// manyShards is how many shards a device has that is compared with one that has one, and how
 	// many goroutines use either, each with a queue pair and a completion queue.
 	manyShards = 2
-	// lockMs is how long locks are watched, milliseconds.
-	lockMs = 500
+	// lockTime is how long locks are watched.
+	lockTime = 500 * time.Millisecond
 	// namedLocks is how many functions are named.
 	namedLocks = 4
 )
+
+func (s *Suite) lockTime() time.Duration { return cmp.Or(s.o.LockTime, lockTime) }
 
 // shardPoints are what is compared: large messages, small ones in batches, and one by one.
 var shardPoints = []struct {
@@ -94,7 +97,7 @@ func (s *Suite) shardsOf(link string) error {
 				for _, w := range waits {
 					total += w.Seconds
 				}
-				c.Add(figure, "% of the goroutines' time", 100*total/(manyShards*lockMs/1000.))
+				c.Add(figure, "% of the goroutines' time", 100*total/(manyShards*s.lockTime().Seconds()))
 				if n > 1 {
 					c.Text = describeLocks(waits, total)
 				}
@@ -128,7 +131,7 @@ func (s *Suite) locks(op string, size int) ([]node.LockWait, error) {
 	if err := node.Do(s.a, "StartLocks", struct{}{}); err != nil {
 		return nil, err
 	}
-	_, err := s.parallel(op, size, int64(lockMs*time.Millisecond))
+	_, err := s.parallel(op, size, int64(s.lockTime()))
 	waits, stop := node.Call[struct{}, []node.LockWait](s.a, "StopLocks", struct{}{})
 	if err == nil {
 		err = stop

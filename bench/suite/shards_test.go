@@ -10,7 +10,7 @@ import (
 // Devices with one shard and with two are measured in the same rounds, on every link that can have two.
 func TestShards(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out with -short: it measures for fifteen seconds")
+		t.Skip("left out with -short: it measures for seconds")
 	}
 	s := newSuite(t)
 	require.NoError(t, s.shards())

@@ -39,6 +39,10 @@ type Options struct {
 	RoundMs int
 	// PingTime bounds a round of round trips; 0 is 1.5 s.
 	PingTime time.Duration
+	// Pings is how many round trips a round has; 0 is 2000, or 20,000 with Full.
+	Pings int
+	// LockTime is how long locks are watched; 0 is 500 ms.
+	LockTime time.Duration
 	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is more.
 	SocketTime time.Duration
 	// Loopback measures without namespaces even if they are permitted.

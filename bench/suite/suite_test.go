@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // device.
 func newSuite(t *testing.T) *Suite {
 	r := &report.Report{}
-	s, err := New(Options{Links: []string{"udp", "packet", "xdp"}, Rounds: 2, RoundMs: 5, PingTime: 50 * time.Millisecond, Logf: t.Logf}, r)
+	s, err := New(Options{Links: []string{"udp", "packet", "xdp"}, Rounds: 2, RoundMs: 5, PingTime: 50 * time.Millisecond, LockTime: 20 * time.Millisecond, Logf: t.Logf}, r)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	if !s.net.Virtual() {
@@ -68,7 +68,7 @@ func TestLatency(t *testing.T) {
 		t.Skip("left out with -short: it measures for ten seconds")
 	}
 	s := newSuite(t)
-	s.o.Links = []string{"udp"}
+	s.o.Links, s.o.Rounds, s.o.Pings = []string{"udp"}, 1, 20
 	require.NoError(t, s.latency())
 	places := map[string]int{}
 	for _, c := range s.r.Cases {

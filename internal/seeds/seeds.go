@@ -17,15 +17,24 @@ var (
 
 // With -short a test runs one of shortPart of its seeds; if it calls Fewer, it does one of racePart under the race
 // detector.
-const shortPart, racePart = 20, 7
+const shortPart, racePart = 20, 14
 
-// Fewer returns n, or a seventh of it under the race detector. It is for tests of code
+// Fewer returns n, or a fourteenth of it under the race detector. It is for tests of code
 // without goroutines: they have no races, and the detector makes them ten times slower.
 func Fewer(n int) int {
 	if Race {
 		return part(n, racePart)
 	}
 	return n
+}
+
+// Long skips a test under the race detector that takes long there. It is for code without goroutines, where the detector
+// finds nothing in a long run that it does not find in a short one; make test32 runs the test.
+func Long(t testing.TB) {
+	if Race {
+		t.Helper()
+		t.Skip("left out under the race detector: it takes long there, and has no goroutines")
+	}
 }
 
 func part(n, of int) int { return (n + of - 1) / of }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -66,6 +67,7 @@ func analyseAll(all []pcap.Packet, opt analyse.Options) *analyse.Report {
 
 // Work grows as the number of packets does, whatever the packets are: steps are counted, not time.
 func TestLinear(t *testing.T) {
+	seeds.Long(t)
 	for _, c := range []struct {
 		name  string
 		conns int
@@ -137,12 +139,12 @@ func TestCaptureHoles(t *testing.T) {
 // never a failure: nothing failed. Where several packets of one round trip are lost, it may take one for
 // something else; that is rare.
 func TestRandomLoss(t *testing.T) {
-	seeds := uint64(60)
+	n := seeds.Fewer(60)
 	if testing.Short() {
-		seeds = 15
+		n = seeds.Fewer(15)
 	}
 	found, odd := 0, 0
-	for seed := range seeds {
+	for seed := range uint64(n) {
 		s, err := stage.New(stage.Config{Sim: sim.Config{Seed: seed + 1, Faults: sim.Faults{Loss: 0.03}}})
 		require.NoError(t, err)
 		for range 30 {

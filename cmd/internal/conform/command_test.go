@@ -16,6 +16,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,12 +57,13 @@ func requireExit(t *testing.T, err error, status int) {
 	require.Equal(t, status, exit.Status)
 }
 
-// The whole command against another process: table, files, and the exit status.
+// The whole command against another process: table, files, and the exit status. With -short, and under the race detector,
+// a few rows of each group; make conform-self has them all, too.
 func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md")}
-	if testing.Short() {
+	if testing.Short() || seeds.Race {
 		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
 	}
 	stdout, stderr, err := conformed(t.Context(), args...)

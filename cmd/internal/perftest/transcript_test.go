@@ -12,6 +12,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,7 +51,7 @@ func TestExchanges(t *testing.T) {
 		{test: readLat, args: "-a", keys: 5},
 		{test: Test{Verb: Atomic, Latency: true}, keys: 5},
 	} {
-		if testing.Short() && strings.Contains(c.args, "-a") && !strings.Contains(c.args, "-b") {
+		if (testing.Short() || seeds.Race) && strings.Contains(c.args, "-a") && !strings.Contains(c.args, "-b") {
 			continue // 8 MiB each; those with -b exchange more
 		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {

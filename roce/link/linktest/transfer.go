@@ -1,7 +1,6 @@
 package linktest
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"testing"
 
@@ -11,13 +10,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// awaited are packets that were sent, by their contents, and the order of those of each path.
+type awaited struct {
+	sent map[string][]*transport.TxPacket
+	left map[*transport.Path][]*transport.TxPacket
+}
+
+func await(batch []transport.TxPacket) *awaited {
+	w := &awaited{map[string][]*transport.TxPacket{}, map[*transport.Path][]*transport.TxPacket{}}
+	for i := range batch {
+		tx := &batch[i]
+		content := string(tx.AppendTo(nil))
+		w.sent[content] = append(w.sent[content], tx)
+		w.left[tx.Path] = append(w.left[tx.Path], tx)
+	}
+	return w
+}
+
 // takeNext takes the packet with the content that is the next of its path, nil if there is
 // none.
-func takeNext(left map[*transport.Path][]*transport.TxPacket, content []byte) *transport.TxPacket {
-	for path, queue := range left {
-		if len(queue) > 0 && bytes.Equal(queue[0].AppendTo(nil), content) {
-			left[path] = queue[1:]
-			return queue[0]
+func (w *awaited) takeNext(content []byte) *transport.TxPacket {
+	for _, tx := range w.sent[string(content)] {
+		if queue := w.left[tx.Path]; len(queue) > 0 && queue[0] == tx {
+			w.left[tx.Path] = queue[1:]
+			return tx
 		}
 	}
 	return nil
@@ -28,12 +44,9 @@ func takeNext(left map[*transport.Path][]*transport.TxPacket, content []byte) *t
 func check(t testing.TB, a, b link.Link, hops uint8, batch []transport.TxPacket) {
 	t.Helper()
 	SendAll(t, a, batch)
-	left := map[*transport.Path][]*transport.TxPacket{}
-	for i := range batch {
-		left[batch[i].Path] = append(left[batch[i].Path], &batch[i])
-	}
+	sent := await(batch)
 	for i, rx := range Receive(t, b, len(batch)) {
-		tx := takeNext(left, rx.Data[:len(rx.Data)-ib.ICRCBytes])
+		tx := sent.takeNext(rx.Data[:len(rx.Data)-ib.ICRCBytes])
 		require.NotNil(t, tx, "packet %d that came is the next of no path: %x", i, rx.Data)
 		require.Equal(t, tx.Path.Src, rx.Src)
 		require.Equal(t, tx.Path.Dst, rx.Dst)
