@@ -123,6 +123,16 @@ func TestPacketConnConnect(t *testing.T) {
 	n, err = a.Read(buf)
 	require.NoError(t, err)
 	require.Equal(t, "from b", string(buf[:n]))
+	rang := make(chan struct{}, 1)
+	a.Notify(func() {
+		select {
+		case rang <- struct{}{}:
+		default:
+		}
+	})
+	for a.ReadyOrNotify(); a.Stats().Foreign < 2; a.ReadyOrNotify() {
+		<-rang // datagrams of two senders come in any order
+	}
 	require.Equal(t, uint64(2), a.Stats().Foreign)
 }
 
