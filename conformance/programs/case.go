@@ -31,6 +31,7 @@ type Case struct {
 	Server, Client []string
 	Env            []string
 	V6             bool // the devices are at IPv6 addresses
+	Terminal       bool // the programs are told from those that mpirun starts by the terminal that they read from
 	// The client starts when the server listens on a TCP port, or has printed Ready, or with neither at once.
 	Port  int
 	Ready string
@@ -84,7 +85,7 @@ func (c *Case) run(ctx context.Context, n *Net, server, client *Place) error {
 	limit := cmp.Or(c.Limit, caseTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done in %v", limit))
 	defer cancel()
-	on := func(p *Place) *Place { at := *p; at.V6 = c.V6; return &at }
+	on := func(p *Place) *Place { at := *p; at.V6, at.Terminal = c.V6, c.Terminal; return &at }
 	server, client = on(server), on(client)
 	var s *Process
 	if c.Server != nil {

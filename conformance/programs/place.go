@@ -20,6 +20,8 @@ type Place struct {
 	Addr4, Addr6 netip.Addr
 	// V6: the device is at Addr6, and not at Addr4.
 	V6 bool
+	// Terminal: programs read from a terminal.
+	Terminal bool
 	// Options are added to those of "roce run", and of this project's tools: --link and the like.
 	Options []string
 
@@ -55,7 +57,14 @@ func (p *Place) Start(ctx context.Context, env []string, argv ...string) (*Proce
 	if p.Stage != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: p.Stage.Dir}
 	}
-	return start(cmd, p.do)
+	var tty *terminal
+	if p.Terminal {
+		var err error
+		if tty, err = openTerminal(); err != nil {
+			return nil, err
+		}
+	}
+	return start(cmd, tty, p.do)
 }
 
 // sayVar makes the libraries say on standard error what a test waits for, such as that a program listens.

@@ -2,6 +2,7 @@ package programs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,9 @@ type Process struct {
 // drainTime is how long output may come from what a program has left running, after its end.
 const drainTime = 5 * time.Second
 
-// start starts a command through do, which may run it elsewhere.
-func start(cmd *exec.Cmd, do func(func()) error) (*Process, error) {
+// start starts a command through do, which may run it elsewhere. With tty, which it takes over, the command reads from a terminal, and
+// else there is nothing to read.
+func start(cmd *exec.Cmd, tty *terminal, do func(func()) error) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{}), change: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p, p
 	if cmd.SysProcAttr == nil {
@@ -36,15 +38,21 @@ func start(cmd *exec.Cmd, do func(func()) error) (*Process, error) {
 	cmd.SysProcAttr.Setpgid = true
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drainTime
-	var err error
-	if e := do(func() { err = cmd.Start() }); e != nil {
-		return nil, e
+	if tty != nil {
+		cmd.Stdin = tty.slave
 	}
-	if err != nil {
-		return nil, err
+	var err error
+	if e := do(func() { err = cmd.Start() }); e != nil || err != nil {
+		if tty != nil {
+			_ = tty.Close()
+		}
+		return nil, cmp.Or(e, err)
 	}
 	go func() {
 		p.err = cmd.Wait()
+		if tty != nil {
+			_ = tty.Close()
+		}
 		close(p.done)
 	}()
 	return p, nil

@@ -1,8 +1,11 @@
 package programs
 
 import (
+	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,4 +104,13 @@ func TestCheckPerftest(t *testing.T) {
 			require.ErrorContains(t, err, x.want)
 		}
 	}
+}
+
+// What the machine does not allow is told from what is wrong with the run.
+func TestAllowed(t *testing.T) {
+	missing := fmt.Errorf("roce: %w", fs.ErrNotExist)
+	require.Equal(t, missing, Allowed(missing))
+	var lacking *NotAllowed
+	require.ErrorAs(t, Allowed(fmt.Errorf("mount: %w", syscall.EPERM)), &lacking)
+	require.ErrorIs(t, lacking, syscall.EPERM)
 }

@@ -25,7 +25,7 @@ func ucxCases() []Case {
 		// The server is told the test, too: some are chosen on both sides.
 		argv := append([]string{"ucx_perftest", "-n", "500", "-w", "50"}, args...)
 		all = append(all, Case{
-			Program: "ucx_perftest", Label: label, Server: argv, Client: append([]string{"ucx_perftest", "TCP"}, argv[1:]...), Env: env, Port: ucxPort,
+			Program: "ucx_perftest", Label: label, Server: argv, Client: append([]string{"ucx_perftest", "TCP"}, argv[1:]...), Env: env, Port: ucxPort, Terminal: true,
 			Check: has("Final:"), Quick: quick, OneAddress: label == "rc_verbs tag_bw",
 		})
 	}
