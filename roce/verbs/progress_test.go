@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -139,6 +140,60 @@ func TestLoneMessagesAreNotHeld(t *testing.T) {
 	}
 	held, _ := b.d.s.Held()
 	require.Zero(t, held)
+}
+
+// scriptedLink hands up packets that never came, each in a look of its own.
+type scriptedLink struct {
+	link.Link
+	now    atomic.Int64
+	script [][]byte // an entry that is nil is a look that finds nothing; under the lock of the receiving side
+}
+
+// Now lets a little time pass, less than a look takes: nobody seems to starve.
+func (l *scriptedLink) Now() int64 { return l.now.Add(100) }
+
+func (l *scriptedLink) Recv(batch []transport.RxPacket) (int, error) {
+	if len(l.script) == 0 {
+		return 0, nil
+	}
+	data := l.script[0]
+	l.script = l.script[1:]
+	if data == nil {
+		return 0, nil
+	}
+	batch[0] = transport.RxPacket{Data: data}
+	return 1, nil
+}
+
+// A call that has received an answer looks for the request that follows it, of a program that looks at memory then: as far
+// as that comes soon.
+func TestLooksOnForRequest(t *testing.T) {
+	answer, request := []byte{byte(ib.RCAcknowledge)}, []byte{byte(ib.RCWriteOnly)}
+	far := make([][]byte, 1000)
+	for name, c := range map[string]struct {
+		script [][]byte
+		missed bool
+		left   func(int) bool
+	}{
+		"request":         {[][]byte{request, nil, request}, true, func(n int) bool { return n == 2 }},
+		"nothing missed":  {[][]byte{answer, nil, request}, false, func(n int) bool { return n == 2 }},
+		"answer, request": {[][]byte{answer, nil, answer, nil, request, nil, nil}, true, func(n int) bool { return n == 2 }},
+		"far away":        {append([][]byte{answer}, far...), true, func(n int) bool { return n > 100 && n < 1000 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &scriptedLink{}
+			cfg := Config{Polling: true, WrapLink: func(under link.Link) (link.Link, error) { l.Link = under; return l, nil }}
+			e := newEnd(t, openDevice(t, cfg), 64, QPInitAttr{}).onRing(t, 16, CQOptions{})
+			e.progressUntil(t, e.d.s.Polled)
+			e.d.s.NeverTakeOver()
+			if c.missed {
+				e.d.s.Missed()
+			}
+			e.d.s.Receiving(func() { l.script = c.script })
+			e.cq.Progress()
+			e.d.s.Receiving(func() { require.True(t, c.left(len(l.script)), "%d are left", len(l.script)) })
+		})
+	}
 }
 
 // Only programs in other languages have this.

@@ -159,10 +159,10 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 }
 
 // How many looks at an empty queue there are to one call of the Go half, in which packets are received: as many as take
-// as long as a short call, and more once nothing has come for a while.
+// as long as a short call, and more once nothing has come for a while: longer than an answer takes.
 #define LOOKS_PER_CALL 16
 #define LOOKS_WHEN_QUIET 128
-#define QUIET_AFTER 256
+#define QUIET_AFTER 8192
 
 int shim_cq_idle(struct shim_cq *q)
 {

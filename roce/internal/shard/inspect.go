@@ -59,14 +59,27 @@ func (s *Shard) NeverTakeOver() {
 		runtime.Gosched()
 		background = s.Background()
 	}
+	for s.standby.on.Load() {
+		runtime.Gosched()
+	}
 }
+
+// Receiving runs f while nobody receives.
+func (s *Shard) Receiving(f func()) {
+	s.rxMu.Lock()
+	defer s.rxMu.Unlock()
+	f()
+}
+
+// Missed has the shard know a program that looks at memory after its requests are complete.
+func (s *Shard) Missed() { s.linger.missed() }
 
 // Held returns how many messages were held for a program in another language, and how many are to leave at once
 // since others were held in vain.
 func (s *Shard) Held() (held uint64, skip uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.standby.holds.Load(), s.hold.skip
+	return s.sender.holds.Load(), s.hold.skip
 }
 
 // Proof returns for how long such a program has to poll, ns; 0 if it has never missed anything.

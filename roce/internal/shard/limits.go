@@ -39,11 +39,13 @@ const (
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096
 	// attentionGapNs is the longest pause between calls of a program that polls all the time: posting takes less.
-	// minProofNs and maxProofNs bound how long it has to do so before it is left the work. On a busy machine, where nobody
-	// runs for that long at a time, the goroutine of the shard keeps it: who sleeps is run soon when a packet comes.
+	// minProofNs and missedProofNs bound how long it has to do so before it is left the work: a packet that it misses is found
+	// 0.1 ms late, and so one for each 5 ms costs 2 %. starvedProofNs is for one that has no CPU: who sleeps is run soon when a packet
+	// comes.
 	attentionGapNs = 20_000
 	minProofNs     = 50_000
-	maxProofNs     = 200_000_000
+	missedProofNs  = 5_000_000
+	starvedProofNs = 200_000_000
 	// usageNs is how often a thread that polls looks at how much of a CPU it gets: a system call, 0.5 us. starvedNs is for how
 	// long it counts as starved after it has got too little. It gets a turn of some milliseconds in each time in which others
 	// get theirs.
@@ -53,11 +55,18 @@ const (
 	// message that was posted behind others; a sleep of the kernel takes 50 us more. One look takes 3 us.
 	standbyNs = 50_000
 	// holdGapNs is what two messages may be apart of which the second waits; a program that posts one by one takes less
-	// than 1 us. holdBegins are how many have to follow each other for standby to be woken, and maxHoldSkip bounds
-	// how many leave at once after some waited in vain.
+	// than 1 us. burstBegins are how many have to follow each other for the first of the next ones to wait, too. Up to fewHeld that
+	// nobody but the sender has sent have waited in vain, and maxHoldSkip bounds how many leave at once after that. The sender looks
+	// senderLooks times in vain before it sleeps.
 	holdGapNs   = 5_000
-	holdBegins  = 16
+	burstBegins = 16
 	maxHoldSkip = 255
+	senderLooks = 20
+	fewHeld     = 2
+	// lingerNs is how long a peer may take, after it has acknowledged a message, until its program has seen that in its memory and
+	// has sent an answer. maxLingerSkip bounds how many acknowledgements are not followed by a wait after some were in vain.
+	lingerNs      = 50_000
+	maxLingerSkip = 255
 	// maxAckSkip bounds how many batches of packets are acknowledged at once after
 	// acknowledgements were kept back in vain.
 	maxAckSkip = 255
@@ -65,6 +74,8 @@ const (
 	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
 	// on both sides.
 	DefaultSpinNs = 30_000
+	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program in another language.
+	maxSpinSkip = 63
 	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by
 	// which the goroutine knows that it was not alone on its processor, and
 	// spinPauseNs how long it then blocks without spinning.

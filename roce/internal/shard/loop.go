@@ -39,6 +39,9 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		gathered += n
 		s.received = gathered
+		if n > 0 && s.foreign.Load() {
+			s.answered = onlyAnswers(s.rx[:n]) && (s.answered || gathered == n)
+		}
 		s.mu.Lock()
 		if s.shut {
 			s.mu.Unlock()
@@ -91,6 +94,7 @@ func (s *Shard) loop() {
 	defer s.giveUp()
 	last := s.link.Now()
 	idleSince, spinAgain := last, last
+	spinNs, looks := s.spinNs, 0
 	expectReply := s.wokeSomeone
 	for !s.Closed() && !s.keeper.wanted.Load() {
 		busy, err := s.progress(expectReply)
@@ -121,13 +125,25 @@ func (s *Shard) loop() {
 		switch {
 		case busy:
 			idleSince = now
-		case now-idleSince >= s.spinNs || now < spinAgain:
+			if looks > 1 {
+				s.spin.worth()
+			}
+			looks = 0
+		case now-idleSince >= spinNs || now < spinAgain:
+			if looks > 1 {
+				s.spin.inVain()
+			}
 			if err := s.block(now); err != nil {
 				s.fail(err)
 				return
 			}
 			last = s.link.Now()
-			idleSince = last
+			idleSince, looks, spinNs = last, 0, s.spinNs
+			if s.foreign.Load() && !s.spin.begins() {
+				spinNs = 0
+			}
+		default:
+			looks++
 		}
 	}
 }
@@ -190,7 +206,11 @@ func (s *Shard) Poll(expectReply func() bool) {
 	if !s.rxMu.TryLock() {
 		return
 	}
+	s.answered = false
 	_, err := s.progress(expectReply)
+	if err == nil {
+		err = s.lookOn()
+	}
 	s.rxMu.Unlock()
 	if err != nil && !s.Closed() {
 		s.owner.Failed(err)

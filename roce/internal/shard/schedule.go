@@ -80,6 +80,7 @@ func (s *Shard) Settle(now int64) {
 // says that others of its queue pair are on their way; bytes is its length. The lock
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
+	s.notePost()
 	if s.leavesSending(now) {
 		return
 	}
@@ -90,6 +91,7 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 
 // PostedAll sends messages that were posted together, at once. The lock is held.
 func (s *Shard) PostedAll(now int64) {
+	s.notePost()
 	if !s.leavesSending(now) {
 		s.Flush(now)
 	}

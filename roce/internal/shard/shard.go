@@ -109,14 +109,18 @@ type Shard struct {
 	standby   standby
 	starved   starved
 	hold      hold
+	sender    sender
 	alarms    alarmClock
 	up        upcalls
 
 	// rxMu guards the receiving side of the link.
 	rxMu     sync.Mutex
 	rx       []transport.RxPacket
-	horizon  horizon     // under rxMu
-	received int         // packets of the last progress; under rxMu
+	horizon  horizon // under rxMu
+	received int     // packets of the last progress; under rxMu
+	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
+	linger   linger
+	spin     spin        // of the goroutine
 	marker   link.Marker // of the link; nil if it is none
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
 	unverified link.Unverified
@@ -139,8 +143,8 @@ func New(c Config) (*Shard, error) {
 	s := &Shard{
 		index: c.Index, link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
 		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
-		closed: make(chan struct{}),
-		tx:     make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
+		closed: make(chan struct{}), sender: sender{calls: make(chan struct{}, 1)},
+		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if s.spinNs == 0 {
 		s.spinNs = DefaultSpinNs
@@ -256,9 +260,12 @@ func (s *Shard) LockAlways() { s.mu.Lock() }
 
 // Unlock gives the lock back.
 func (s *Shard) Unlock() {
-	wake := s.wakeLater
-	s.wakeLater = false
+	wake, call := s.wakeLater, s.sender.call
+	s.wakeLater, s.sender.call = false, false
 	s.mu.Unlock()
+	if call {
+		s.callSender()
+	}
 	if wake {
 		s.link.Wake()
 	}
