@@ -85,8 +85,8 @@
 // packet. It is the trust that UDP itself has: TLS or the like above it proves more. A socket remembers the 4096 peers
 // that it heard of last, and asks the others again. Multicast is not in the protocol.
 //
-// As released, librdmacm's datagram sockets fail on RoCE (rdma-core 44 to 56: rconnect does): they make an address handle
-// without a global route, which RoCE refuses. On InfiniBand adapters they work.
+// As released, librdmacm's datagram sockets fail on RoCE (rconnect does, of rdma-core 44 on rxe): they make an address handle
+// without a global route, which RoCE refuses and InfiniBand does not need.
 //
 // # Limits
 //

@@ -354,6 +354,10 @@ func TestPacketConnAnyAddress(t *testing.T) {
 	for any, both := range map[string]bool{"0.0.0.0": false, "::": true} {
 		cfg.DualStack = both
 		server, err := cfg.Listen(nil, netip.AddrPortFrom(netip.MustParseAddr(any), 0))
+		if both && (errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)) {
+			t.Log("this machine has no IPv6")
+			continue
+		}
 		require.NoError(t, err)
 		defer server.Close()
 		for addr := range devices {
