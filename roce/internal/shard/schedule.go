@@ -28,13 +28,14 @@ const (
 
 // received is what is known then.
 type received struct {
-	background bool // the goroutine of the shard is at work, and comes back soon
-	packets    int  // in the last batch
-	gathered   int  // in all batches since something was sent
-	timer      bool // one is due, and may have run
-	lookOnce   bool // one is due, and waits for a look at the link that finds nothing
-	onlyAcks   bool // there is nothing to send but acknowledgements
-	woke       bool // the packets were waited for
+	background bool  // the goroutine of the shard is at work, and comes back soon
+	packets    int   // in the last batch
+	gathered   int   // in all batches since something was sent
+	timer      bool  // one is due, and may have run
+	lookOnce   bool  // one is due, and waits for a look at the link that finds nothing
+	onlyAcks   bool  // there is nothing to send but acknowledgements
+	woke       bool  // the packets were waited for
+	late       int64 // when a reply is not worth the wait any more; 0: never
 	// expectReply reports whether the application is likely to send something next.
 	// It is called at most once.
 	expectReply func() bool
@@ -47,7 +48,7 @@ func (a *delayedAck) afterReceive(r received) next {
 		return receiveMore // then the timers can run
 	case r.background && r.packets > 0 && r.gathered < ackGather && !r.timer && !r.woke && r.onlyAcks:
 		return receiveMore
-	case !r.timer && r.expectReply() && a.begin(r.onlyAcks):
+	case !r.timer && r.expectReply() && a.begin(r.onlyAcks, r.late):
 		return awaitReply
 	}
 	return sendNow
@@ -57,7 +58,7 @@ func (a *delayedAck) afterReceive(r received) next {
 // next timer, and does the same for the service, which sends and receives through the
 // engine. The lock is held.
 func (s *Shard) Flush(now int64) {
-	s.ack.answered()
+	s.ack.answered(now)
 	s.transmit(now)
 	for s.service != nil && s.service.Ready() {
 		s.service.Run(now)
@@ -84,6 +85,10 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if s.leavesSending(now) {
 		return
 	}
+	s.posted.Store(s.posted.Load() + 1)
+	if inFlight {
+		s.solo.posted()
+	}
 	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
 		s.Flush(now)
 	}
@@ -92,6 +97,7 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 // PostedAll sends messages that were posted together, at once. The lock is held.
 func (s *Shard) PostedAll(now int64) {
 	s.notePost()
+	s.solo.streams()
 	if !s.leavesSending(now) {
 		s.Flush(now)
 	}
@@ -175,10 +181,12 @@ func (s *Shard) handOut() {
 	}
 }
 
-// Woke notes that the packets that are being handled were waited for. The lock is held.
-func (s *Shard) Woke() {
+// Woke notes that the packets that are being handled were waited for, by who waits for a signal, or, with nil, has another
+// way to wait. The lock is held.
+func (s *Shard) Woke(by *Signal) {
 	s.woke = true
 	s.crowd.woke()
+	s.solo.woke(by)
 }
 
 // noteTimers notes when the engine's and the service's next timer is due. The lock is
