@@ -61,7 +61,7 @@ func TestUselessAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(c.agent)
 			o.Agents[0].Token = c.token
-			o.Agents[0].Timeout = 20 * time.Second
+			o.Agents[0].Timeout = 2 * time.Minute
 			if name == "silence" {
 				o.Agents[0].Timeout = 50 * time.Millisecond
 			}
@@ -174,7 +174,10 @@ func TestAgentGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(c.m(new(atomic.Bool)).start(t), "errors")
 			o.Lanes = 1
-			o.Agents[0].Timeout = 200 * time.Millisecond
+			o.Agents[0].Timeout = 2 * time.Minute
+			if name == "is silent" {
+				o.Agents[0].Timeout = 200 * time.Millisecond
+			}
 			res, err := Run(t.Context(), o)
 			require.NoError(t, err)
 			require.NoError(t, res.Cut)

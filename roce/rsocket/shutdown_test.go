@@ -41,7 +41,7 @@ func TestShutdownDeadClients(t *testing.T) {
 	}
 	wire.Add(fault.Rule{Dir: fault.Send, Action: fault.Drop})
 	wire.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop})
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	require.NoError(t, srv.Shutdown(ctx))
 	require.NoError(t, ctx.Err())

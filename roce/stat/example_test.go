@@ -32,7 +32,7 @@ func Example() {
 	}
 	defer srv.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	all, err := stat.Find()
 	if err != nil {

@@ -79,7 +79,7 @@ func serve(t *testing.T, d ...*verbs.Device) *Server {
 
 // soon bounds what takes moments.
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

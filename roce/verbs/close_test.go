@@ -137,7 +137,7 @@ func TestCallsAfterClose(t *testing.T) {
 // may still be about to return.
 func requireNoLoops(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); goroutines() != ""; runtime.Gosched() {
+	for end := time.Now().Add(2 * time.Minute); goroutines() != ""; runtime.Gosched() {
 		require.True(t, time.Now().Before(end), "%s", goroutines())
 	}
 }

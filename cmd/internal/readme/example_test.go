@@ -60,7 +60,7 @@ func freeAddr() netip.Addr {
 // One side writes into the memory of the other and reads it back; the other's
 // program does nothing for it.
 func Example() {
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 	addr := netip.AddrPortFrom(freeAddr(), 7471).String()
 	memory, back := make([]byte, 64), make([]byte, 5)
 	served := make(chan error)

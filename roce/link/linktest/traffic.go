@@ -15,7 +15,7 @@ import (
 )
 
 // giveUp bounds what would otherwise hang; no test depends on its length.
-const giveUp = 20 * time.Second
+const giveUp = 2 * time.Minute
 
 // NewPath returns a path from the first address of a to that of b.
 func NewPath(a, b link.Link) *transport.Path {

@@ -18,7 +18,7 @@ import (
 )
 
 // giveUp bounds what would otherwise hang.
-const giveUp = 20 * time.Second
+const giveUp = 2 * time.Minute
 
 // The port is reserved: the kernel answers packets of the link with nothing, and
 // nobody else gets the port. Without the link it does answer.

@@ -26,7 +26,7 @@ import (
 )
 
 // giveUp bounds what would otherwise hang.
-const giveUp = 20 * time.Second
+const giveUp = 2 * time.Minute
 
 func openPair(t *testing.T, mtu int, changes ...func(*xdp.Options)) (n *linktest.Net, a, b link.Link) {
 	return openXDP(changes...).OpenPair(t, mtu)
