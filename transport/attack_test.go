@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/transport"
 )
@@ -48,6 +49,7 @@ func TestAttackPrediction(t *testing.T) {
 
 // Guessing rkeys on a live connection: the first wrong guess ends it.
 func TestAttackGuessKeys(t *testing.T) {
+	seeds.Long(t)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		d := newPuppet(t, pairConfig{}, linkConfig{})

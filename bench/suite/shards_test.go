@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/bench/node"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
 // Devices with one shard and with two are measured in the same rounds, on every link that can have two.
 func TestShards(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out with -short: it measures for seconds")
+	if testing.Short() || seeds.Race {
+		t.Skip("left out with -short and under the race detector: it measures for seconds")
 	}
 	s := newSuite(t)
 	require.NoError(t, s.shards())

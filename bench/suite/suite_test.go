@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -64,8 +65,8 @@ func TestCompare(t *testing.T) {
 }
 
 func TestLatency(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out with -short: it measures for ten seconds")
+	if testing.Short() || seeds.Race {
+		t.Skip("left out with -short and under the race detector: it measures for seconds")
 	}
 	s := newSuite(t)
 	s.o.Links, s.o.Rounds, s.o.Pings = []string{"udp"}, 1, 20

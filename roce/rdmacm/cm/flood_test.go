@@ -84,6 +84,7 @@ func heapBytes() int {
 // TestFloodBytes: whatever the flood, and whatever the application does, an agent
 // with the default limits holds no more than FloodBytes.
 func TestFloodBytes(t *testing.T) {
+	seeds.Long(t)
 	requests := flood(60_000)
 	answer := func(f *flooded, use int) {
 		for e, ok := f.a.PollEvent(); ok; e, ok = f.a.PollEvent() {
