@@ -95,12 +95,15 @@ const maxBareAcks = 128
 // OnlyAcks reports whether PollTransmit would send nothing but ACKs of SENDs and
 // WRITEs. They can wait for a moment in which the
 // application may have something to send, which then goes in the same datagram.
+//
+// A QP may have a turn and nothing to send, such as one that has just failed.
 func (e *Engine) OnlyAcks() bool {
-	i := 0
+	i, acks := 0, false
 	for qp := e.ready.head; qp != nil; qp = qp.link.next {
 		if i++; i > maxBareAcks || qp.typ != ib.RC || qp.hasSendableRequests() || qp.resp.owesMore() {
 			return false
 		}
+		acks = acks || qp.resp.out.ack
 	}
-	return i > 0
+	return acks
 }

@@ -156,6 +156,9 @@ func (sq *requester) flush(now int64) {
 		sq.report(now, q.at(q.head), WCFlushErr, 0) // a full CQ tells by itself
 		q.head++
 	}
+	if sq.una.After(sq.psn) {
+		sq.psn = sq.una // it had gone back, and then these were acknowledged, in a run or by themselves
+	}
 	sq.forget()
 }
 

@@ -93,5 +93,5 @@ func TestAwaitListener(t *testing.T) {
 func TestListenUntil(t *testing.T) {
 	require.EqualValues(t, 15, listenUntil(5, 10))
 	require.EqualValues(t, 5, listenUntil(5, 0))
-	require.EqualValues(t, math.MaxInt64, listenUntil(5, math.MaxInt64))
+	require.Equal(t, int64(math.MaxInt64), listenUntil(5, math.MaxInt64))
 }
