@@ -42,7 +42,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 	c.s.Turn(nil)
 	c.mu.Lock()
 	defer c.unlock()
-	var own *shard.Signal
+	var own shard.Signal
 	for tries := 0; ; tries++ {
 		c.drain(c.taken)
 		if c.closed {

@@ -68,7 +68,7 @@ type Listener struct {
 	s      *shard.Shard
 	ch     *rdmacm.EventChannel
 	id     *rdmacm.ID
-	events *shard.Signal // of ch
+	events shard.Signal // of ch
 	addr   netip.AddrPort
 
 	mu      sync.Mutex

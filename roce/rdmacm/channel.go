@@ -25,9 +25,9 @@ type EventChannel struct {
 	events    eventList
 	listeners []*ID // that have requests to take
 	dead      bool
-	sig       *shard.Signal
-	also      *shard.Signal // set with sig, if not nil
-	notify    func()        // called with sig, if not nil
+	sig       shard.Signal
+	also      shard.Signal // set with sig, if not nil
+	notify    func()       // called with sig, if not nil
 }
 
 // CreateEventChannel makes a channel for IDs of a device (rdma_create_event_channel).
@@ -49,9 +49,9 @@ func init() {
 // waiting is the waiting side of a channel.
 type waiting struct{ c *EventChannel }
 
-func (w waiting) Signal() *shard.Signal { return w.c.sig }
+func (w waiting) Signal() shard.Signal { return w.c.sig }
 
-func (w waiting) Also(s *shard.Signal) {
+func (w waiting) Also(s shard.Signal) {
 	w.c.mu.Lock()
 	w.c.also = s
 	w.c.mu.Unlock()

@@ -35,9 +35,6 @@ func (c *Conn) allocate() (err error) {
 	if c.cq, err = c.dev.CreateCQWith(cfg.SendQueue+recvs, verbs.CQOptions{Vector: access.NextVector(c.dev), OnEvent: c.onEvent}); err != nil {
 		return err
 	}
-	// A wait that is broken off, as the server of net/http does with each request, costs less if nobody sleeps in the link
-	// for it, and most of what a stream waits for is better received meanwhile.
-	access.CQ(c.cq).Passive()
 	if err = c.recv[smallBuffer].register(c.pd, cfg.RecvBuffer, remoteWrite, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
 		return err
 	}

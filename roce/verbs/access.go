@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
@@ -18,12 +17,8 @@ func init() {
 		return nil
 	}
 	access.ShardOf = func(qp any) *shard.Shard { return qp.(*QP).s }
-	access.Wait = func(device any, ctx context.Context, set <-chan struct{}, tries int) error {
-		d := device.(*Device)
-		if d.unmade() {
-			return kind.Zero
-		}
-		return shard.WaitAnyFor(d.shards.all(), ctx, set, tries)
+	access.Wait = func(device any, ctx context.Context, notify <-chan struct{}, tries int) error {
+		return device.(*Device).wait(ctx, notify, tries)
 	}
 	access.NextVector = func(device any) int { return device.(*Device).nextVector() }
 	access.QP = func(qp any) *transport.QP { return qp.(*QP).t }
@@ -63,7 +58,7 @@ type cqWaiter struct{ cq *CQ }
 
 func (w cqWaiter) Shard() *shard.Shard { return w.cq.s }
 
-func (w cqWaiter) Signal() *shard.Signal { return w.cq.notify }
+func (w cqWaiter) Signal() shard.Signal { return w.cq.notify }
 
 func (w cqWaiter) Enter() {
 	w.cq.waiters.Add(1)
@@ -81,8 +76,6 @@ func (w cqWaiter) Len() int {
 func (w cqWaiter) Take(wcs any) int { return w.cq.take(*wcs.(*[]WC)) }
 
 func (w cqWaiter) Look(wcs any) (int, error) { return w.cq.lookBeforeWait(*wcs.(*[]WC)) }
-
-func (w cqWaiter) Passive() { w.cq.passive = true }
 
 func (w cqWaiter) Leave() { w.cq.waiters.Add(-1) }
 

@@ -13,7 +13,7 @@ type CompletionChannel struct {
 	d    *Device
 	mu   sync.Mutex
 	cqs  []*CQ
-	sig  *shard.Signal
+	sig  shard.Signal
 	dead bool
 }
 

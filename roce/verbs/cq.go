@@ -28,13 +28,12 @@ type CQ struct {
 	dead   atomic.Bool
 
 	empty   atomic.Uint32 // polls that found nothing
-	notify  *shard.Signal
+	notify  shard.Signal
 	waiters atomic.Int32
 	// appArmed is set by RequestNotify and cleared by the event it asked for.
 	appArmed atomic.Bool
 	told     atomic.Uint64 // completions that there had been at the last call of onEvent
 	tell     bool          // CQOptions.EventIfWaiting
-	passive  bool          // before it is used: who waits for it does not receive
 
 	// channel bookkeeping, under ch.mu
 	queued bool
@@ -282,7 +281,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 
 // lookBeforeWait is Poll of a caller that is going to wait if there is nothing.
 func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
-	if cq.s.Polled() && !cq.s.Led() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
+	if cq.s.Polled() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
 		return cq.poll(wcs, shard.Always)
 	}
 	if n := cq.take(wcs); n > 0 {
@@ -369,28 +368,18 @@ func (cq *CQ) tellWaiting() {
 // completionEvent is called with the lock of the shard held that has made the completion.
 func (cq *CQ) completionEvent(s *shard.Shard) {
 	if (cq.ch != nil || cq.onEvent != nil) && cq.appArmed.Swap(false) {
+		s.Woke()
 		if cq.ch != nil {
-			s.Woke(cq.waitsBy(s, cq.ch.sig, cq.d.s))
 			cq.ch.push(cq)
 		} else {
-			s.Woke(nil)
 			cq.told.Store(cq.t.Told())
 			cq.callOnEvent()
 		}
 	}
 	if cq.waiters.Load() > 0 {
-		s.Woke(cq.waitsBy(s, cq.notify, cq.s))
+		s.Woke()
 		cq.notify.Set()
 	}
-}
-
-// waitsBy returns the signal that a goroutine waits for which may receive on s: one that waits on the shard of that
-// signal, and for no other. It is nil otherwise.
-func (cq *CQ) waitsBy(s *shard.Shard, sig *shard.Signal, of *shard.Shard) *shard.Signal {
-	if cq.passive || s != of || cq.feeders.Load() != nil {
-		return nil
-	}
-	return sig
 }
 
 // callOnEvent calls the application, unless the queue is closed.

@@ -269,7 +269,7 @@ func (d *Device) orClosed(err error) error {
 }
 
 // wait is Shard.Wait for what may come by any shard.
-func (d *Device) wait(ctx context.Context, notify *shard.Signal, tries int) error {
+func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	if d.unmade() {
 		return kind.Zero
 	}

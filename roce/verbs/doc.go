@@ -32,10 +32,6 @@
 //     Posting sends from the caller's goroutine; a message that is posted by
 //     itself while others of its queue pair are on their way may be held for
 //     some microseconds to share a datagram (see [QP.SetNoDelay]).
-//     When all that comes is for one goroutine, which sends a message, waits for the answer and sends the next, or the other way
-//     round, that goroutine receives for itself, in [CQ.Wait] or [CompletionChannel.Get]: a message then wakes one
-//     thread, and not two. While it is busy in between nobody receives; after 1 to 2 ms a timer looks at the link, and the
-//     goroutine of the device takes over if packets wait there, or after 4 ms.
 //     When the application calls [CQ.Poll] again and again and never waits, the goroutine
 //     gives way, and those calls receive.
 //   - With [Config.Polling] the goroutine gives way at the first poll, and the calls

@@ -42,7 +42,7 @@ type eventQueue struct {
 	mu      sync.Mutex
 	events  []Event
 	dropped uint64
-	sig     *shard.Signal
+	sig     shard.Signal
 	onEvent func(Event) // called with mu held
 }
 

@@ -22,7 +22,7 @@ var (
 	ShardOf func(qp any) *shard.Shard
 
 	// Wait is Shard.Wait for what any shard of a *verbs.Device may bring.
-	Wait func(device any, ctx context.Context, set <-chan struct{}, tries int) error
+	Wait func(device any, ctx context.Context, notify <-chan struct{}, tries int) error
 
 	// NextVector returns the completion vector for the next connection of a *verbs.Device.
 	NextVector func(device any) int
@@ -62,12 +62,10 @@ type Waiter interface {
 	Shard() *shard.Shard
 	// Signal is set when there are completions while somebody is between Enter and
 	// Leave.
-	Signal() *shard.Signal
+	Signal() shard.Signal
 	// Enter asks for the signal. Completions that came before make none.
 	Enter()
 	Leave()
-	// Passive has the goroutines that wait for the queue never receive for themselves.
-	Passive()
 	// Len returns how many completions there are.
 	Len() int
 	// Take moves completions that are there into a *[]verbs.WC, and returns how many.
@@ -80,7 +78,7 @@ type Waiter interface {
 // Channels is how a goroutine waits for events and for something else.
 type Channels interface {
 	// Signal is set when there are events.
-	Signal() *shard.Signal
+	Signal() shard.Signal
 	// Also sets another signal with it.
-	Also(*shard.Signal)
+	Also(shard.Signal)
 }

@@ -19,11 +19,10 @@ type delayedAck struct {
 	skip    uint32      // how many times not to try
 	penalty uint32      // skip after the next delay in vain
 	count   uint64      // delays so far
-	late    int64       // when an answer would be too late to have been worth it; 0: never
 }
 
-// begin starts a delay, if only acknowledgements are to be sent; late: see delayedAck.
-func (a *delayedAck) begin(onlyAcks bool, late int64) bool {
+// begin starts a delay, if only acknowledgements are to be sent.
+func (a *delayedAck) begin(onlyAcks bool) bool {
 	if !onlyAcks {
 		return false
 	}
@@ -32,7 +31,6 @@ func (a *delayedAck) begin(onlyAcks bool, late int64) bool {
 		return false
 	}
 	a.count++
-	a.late = late
 	a.on.Store(true)
 	return true
 }
@@ -40,13 +38,9 @@ func (a *delayedAck) begin(onlyAcks bool, late int64) bool {
 // delayed reports whether an acknowledgement is kept back.
 func (a *delayedAck) delayed() bool { return a.on.Load() }
 
-// answered ends a delay that was worth it, unless the answer came late.
-func (a *delayedAck) answered(now int64) {
-	switch {
-	case !a.on.Load():
-	case a.late != 0 && now > a.late:
-		a.inVain()
-	default:
+// answered ends a delay that was worth it.
+func (a *delayedAck) answered() {
+	if a.on.Load() {
 		a.on.Store(false)
 		a.penalty = 0
 	}
@@ -71,19 +65,6 @@ func (s *Shard) releaseAck(now int64) bool {
 	}
 	s.Flush(now)
 	return true
-}
-
-// endLateDelay ends the delay of a goroutine that receives for itself when a reply would be late. Other goroutines may be about to
-// reply, which had to be woken, so it goes on while that one sleeps.
-func (s *Shard) endLateDelay(now int64) {
-	if !s.ack.delayed() {
-		return
-	}
-	s.mu.Lock()
-	if !s.shut && now >= s.ack.late {
-		s.releaseAck(now)
-	}
-	s.mu.Unlock()
 }
 
 // endAckDelay is releaseAck for callers without the lock.

@@ -1,9 +1,9 @@
 // Package shard runs an engine on a link.
 //
 // A [Shard] is one engine, one link and one lock. Everything that happens between
-// link and engine is here: who receives (loop.go, keeper.go, solo.go, lead.go), when to transmit (schedule.go
+// link and engine is here: who receives (loop.go), when to transmit (schedule.go
 // and its rules: delayedack.go, coalesce.go, hold.go), when a timer may run (horizon.go), how a
-// goroutine waits (wait.go, signal.go, turn.go, yield.go, pace.go), what becomes of memory that is
+// goroutine waits (wait.go, turn.go, yield.go), what becomes of memory that is
 // gone (fault.go), alarms on the clock of the link (alarm.go), and calls up to the first shard of
 // a device (upcall.go).
 //
@@ -15,15 +15,6 @@
 //
 // After any input or command: transmit, hand out events, note the next timer. That is the
 // contract of the engine, and [Shard.Flush] keeps it.
-//
-// # Who receives
-//
-// Who holds the lock of the receiving side. That is, on a shard that nobody polls, the goroutine of the shard (loop), or
-// the one goroutine that all that comes is for, while it waits (lead). Of these two there is one at a time: the goroutine of the
-// shard ends when that one has proven itself (solo), and is started again (takeOver) when it has not.
-//
-// What ends the sleep of a goroutine that leads has to be seen: it says that it sleeps, looks for each reason not to, and
-// blocks in the link; who gives it a reason does so first, and then looks whether it sleeps ([Signal.Rouse]). The link keeps a Wake that comes before.
 //
 // # Locks
 //

@@ -93,6 +93,3 @@ func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
 
 // Starve has the program starve for ever.
 func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }
-
-// Leads reports whether somebody receives for itself now.
-func (s *Shard) Leads() bool { return s.leading.Load() }

@@ -27,9 +27,8 @@ type keeper struct {
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
-	seen    uint32        // polls when the timer was set
-	vain    time.Duration // looks since then that found nothing to receive
-	over    bool          // the shard is closed
+	seen    uint32 // polls when the timer was set
+	over    bool   // the shard is closed
 	running sync.WaitGroup
 }
 
@@ -56,11 +55,10 @@ func (s *Shard) takeOver() {
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.takeOverLocked(false)
+	s.takeOverLocked()
 }
 
-// takeOverLocked is takeOver with the keeper's mutex held; idle says that there was nothing to receive for long.
-func (s *Shard) takeOverLocked(idle bool) {
+func (s *Shard) takeOverLocked() {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
 		return
@@ -70,9 +68,7 @@ func (s *Shard) takeOverLocked(idle bool) {
 	k.eager.Store(0)
 	k.attention.begin()
 	k.background.Store(true)
-	s.solo.end(idle)
 	s.mu.Unlock()
-	s.rouse()
 	k.running.Add(1)
 	go func() {
 		defer k.running.Done()
@@ -92,55 +88,11 @@ func (s *Shard) look() {
 		s.mu.Lock()
 		s.forgetSent()
 		s.mu.Unlock()
-		k.seen, k.vain = n, 0
-		k.timer.Reset(s.patience())
+		k.seen = n
+		k.timer.Reset(patience)
 		return
 	}
-	if s.leading.Load() {
-		// In this order: who leaves looks whether the timer rests when it has said so.
-		s.rests.Store(true)
-		if s.leading.Load() || !s.rests.CompareAndSwap(true, false) {
-			return
-		}
-		k.timer.Reset(s.patience())
-		return
-	}
-	idle := false
-	if s.Led() {
-		k.running.Add(1)
-		k.mu.Unlock()
-		s.endAckDelay()
-		missed := s.receiveForNobody()
-		k.mu.Lock()
-		k.running.Done()
-		if k.over || s.Background() {
-			return
-		}
-		if k.vain++; !missed && k.vain*soloPatience < patience {
-			k.timer.Reset(soloPatience)
-			return
-		}
-		idle = !missed
-	}
-	s.takeOverLocked(idle)
-}
-
-// patience is how long, up to twice that, nobody may poll before the goroutine takes over.
-func (s *Shard) patience() time.Duration {
-	if s.solo.sig.Load() != nil {
-		return soloPatience
-	}
-	return patience
-}
-
-// lookAgain sets the timer again, which rested while somebody led.
-func (s *Shard) lookAgain() {
-	k := &s.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.over && !s.Background() {
-		k.timer.Reset(s.patience())
-	}
+	s.takeOverLocked()
 }
 
 // pollInVain notes that somebody polls while the goroutine is at work.
@@ -164,28 +116,20 @@ func (s *Shard) giveUp() {
 	if s.posts.waiting() && !s.shut {
 		s.Flush(s.link.Now()) // nobody would send it later
 	}
-	alone := s.alone
-	s.alone = nil
-	if alone != nil {
-		s.solo.begin(alone)
-	}
 	k.background.Store(false)
 	s.mu.Unlock()
 	if k.over {
 		return
 	}
-	k.seen, k.vain = k.polls.Load(), 0
+	k.seen = k.polls.Load()
 	if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}
 	if k.timer == nil {
-		k.timer = time.AfterFunc(s.patience(), s.look)
+		k.timer = time.AfterFunc(patience, s.look)
 	} else {
-		k.timer.Reset(s.patience())
-	}
-	if alone != nil {
-		alone.Set() // it may wait already
+		k.timer.Reset(patience)
 	}
 }
 

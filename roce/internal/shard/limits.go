@@ -35,20 +35,6 @@ const (
 	// patience is how long nobody may poll, up to twice that, before the goroutine of the
 	// shard takes over. Timeouts of peers are longer: 67 ms by default.
 	patience = 4 * time.Millisecond
-	// soloTurns is how many small batches of packets have to be for one goroutine before it receives for itself, and maxSoloTurns
-	// how many at most, after it has been away. soloKept turns halve that again. A batch is small up to
-	// soloPackets, and a larger one takes soloSetback turns back.
-	soloTurns    = 16
-	maxSoloTurns = 8192
-	soloKept     = 1024
-	soloPackets  = 4
-	soloSetback  = 8
-	// soloPatience is how long, up to twice that, nobody receives when that goroutine does something else.
-	soloPatience = time.Millisecond
-	// lateReplyNs is how long an acknowledgement waits at most for the reply of a goroutine that receives for itself, for that to count as worth it.
-	lateReplyNs = 250_000
-	// maxTrialSkip bounds how many times something is not tried after it was in vain.
-	maxTrialSkip = 255
 	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096

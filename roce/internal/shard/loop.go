@@ -54,7 +54,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.handOut()
 		todo := s.ack.afterReceive(received{
-			background: s.Background() || s.leading.Load(), late: s.lateReply(now), packets: n, gathered: gathered, timer: timer,
+			background: s.Background(), packets: n, gathered: gathered, timer: timer,
 			lookOnce: s.horizon.set && !looked, onlyAcks: s.eng.OnlyAcks(), woke: s.woke,
 			expectReply: expectReply,
 		})
@@ -68,8 +68,6 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		default:
 			s.Flush(now)
 		}
-		s.solo.handled(gathered)
-		s.proveSolo()
 		up := s.takeUpcalls()
 		s.mu.Unlock()
 		s.makeUpcalls(up, n)
@@ -85,14 +83,6 @@ func (s *Shard) recv(batch []transport.RxPacket) (int, error) {
 	return s.link.Recv(batch)
 }
 
-// lateReply is when a reply to what is being handled comes late; 0 for never.
-func (s *Shard) lateReply(now int64) int64 {
-	if !s.Led() {
-		return 0
-	}
-	return now + lateReplyNs
-}
-
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
 func (s *Shard) wokeSomeone() bool { return s.woke }
 
@@ -102,12 +92,12 @@ func (s *Shard) loop() {
 	s.rxMu.Lock()
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
-	s.forgetWatch()
 	last := s.link.Now()
 	idleSince, spinAgain := last, last
 	spinNs, looks := s.spinNs, 0
-	for !s.Closed() && !s.keeper.wanted.Load() && s.alone == nil {
-		busy, err := s.progress(s.expectReply)
+	expectReply := s.wokeSomeone
+	for !s.Closed() && !s.keeper.wanted.Load() {
+		busy, err := s.progress(expectReply)
 		if err != nil {
 			s.fail(err)
 			return
@@ -175,13 +165,9 @@ func (s *Shard) block(now int64) error {
 	if s.wakeTime <= now || next < s.wakeTime {
 		s.wakeTime = next
 	}
-	until := s.wakeTime
-	if s.ack.delayed() {
-		until = min(until, s.ack.late)
-	}
 	timeout := int64(-1)
-	if until != math.MaxInt64 {
-		timeout = max(until-now, 0)
+	if s.wakeTime != math.MaxInt64 {
+		timeout = max(s.wakeTime-now, 0)
 	}
 	s.forgetSent()
 	s.blocked = true

@@ -28,14 +28,13 @@ const (
 
 // received is what is known then.
 type received struct {
-	background bool  // the goroutine of the shard is at work, and comes back soon
-	packets    int   // in the last batch
-	gathered   int   // in all batches since something was sent
-	timer      bool  // one is due, and may have run
-	lookOnce   bool  // one is due, and waits for a look at the link that finds nothing
-	onlyAcks   bool  // there is nothing to send but acknowledgements
-	woke       bool  // the packets were waited for
-	late       int64 // when a reply is not worth the wait any more; 0: never
+	background bool // the goroutine of the shard is at work, and comes back soon
+	packets    int  // in the last batch
+	gathered   int  // in all batches since something was sent
+	timer      bool // one is due, and may have run
+	lookOnce   bool // one is due, and waits for a look at the link that finds nothing
+	onlyAcks   bool // there is nothing to send but acknowledgements
+	woke       bool // the packets were waited for
 	// expectReply reports whether the application is likely to send something next.
 	// It is called at most once.
 	expectReply func() bool
@@ -48,7 +47,7 @@ func (a *delayedAck) afterReceive(r received) next {
 		return receiveMore // then the timers can run
 	case r.background && r.packets > 0 && r.gathered < ackGather && !r.timer && !r.woke && r.onlyAcks:
 		return receiveMore
-	case !r.timer && r.expectReply() && a.begin(r.onlyAcks, r.late):
+	case !r.timer && r.expectReply() && a.begin(r.onlyAcks):
 		return awaitReply
 	}
 	return sendNow
@@ -58,7 +57,7 @@ func (a *delayedAck) afterReceive(r received) next {
 // next timer, and does the same for the service, which sends and receives through the
 // engine. The lock is held.
 func (s *Shard) Flush(now int64) {
-	s.ack.answered(now)
+	s.ack.answered()
 	s.transmit(now)
 	for s.service != nil && s.service.Ready() {
 		s.service.Run(now)
@@ -85,10 +84,6 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if s.leavesSending(now) {
 		return
 	}
-	s.posted.Store(s.posted.Load() + 1)
-	if inFlight {
-		s.solo.posted()
-	}
 	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
 		s.Flush(now)
 	}
@@ -97,7 +92,6 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 // PostedAll sends messages that were posted together, at once. The lock is held.
 func (s *Shard) PostedAll(now int64) {
 	s.notePost()
-	s.solo.streams()
 	if !s.leavesSending(now) {
 		s.Flush(now)
 	}
@@ -181,12 +175,10 @@ func (s *Shard) handOut() {
 	}
 }
 
-// Woke notes that the packets that are being handled were waited for, by who waits for a signal, or, with nil, has another
-// way to wait. The lock is held.
-func (s *Shard) Woke(by *Signal) {
+// Woke notes that the packets that are being handled were waited for. The lock is held.
+func (s *Shard) Woke() {
 	s.woke = true
 	s.crowd.woke()
-	s.solo.woke(by)
 }
 
 // noteTimers notes when the engine's and the service's next timer is due. The lock is

@@ -50,11 +50,11 @@ func replay(background bool, script string) string {
 			}
 			answer = a.afterReceive(r).String()
 			if answer == "send" {
-				a.answered(0)
+				a.answered()
 			}
 		case "sent":
 			answer = fmt.Sprintf("delayed %v", a.delayed())
-			a.answered(0)
+			a.answered()
 		case "quiet":
 			answer = fmt.Sprintf("in vain %v", a.inVain())
 		}
@@ -134,7 +134,7 @@ func TestDelayedAckPenalty(t *testing.T) {
 	var a delayedAck
 	for range 20 {
 		a.skip = 0
-		require.True(t, a.begin(true, 0))
+		require.True(t, a.begin(true))
 		require.True(t, a.inVain())
 	}
 	require.EqualValues(t, maxAckSkip, a.skip)

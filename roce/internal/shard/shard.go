@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,23 +110,18 @@ type Shard struct {
 	starved   starved
 	hold      hold
 	sender    sender
-	solo      solo
-	leader
-	alarms alarmClock
-	up     upcalls
+	alarms    alarmClock
+	up        upcalls
 
 	// rxMu guards the receiving side of the link.
-	rxMu        sync.Mutex
-	rx          []transport.RxPacket
-	horizon     horizon // under rxMu
-	received    int     // packets of the last progress; under rxMu
-	answered    bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
-	linger      linger
-	spin        spin        // of the goroutine
-	pace        spinner     // of the one that leads
-	expectReply func() bool // wokeSomeone
-	alone       *Signal     // under rxMu: who waits for it is to receive for itself
-	marker      link.Marker // of the link; nil if it is none
+	rxMu     sync.Mutex
+	rx       []transport.RxPacket
+	horizon  horizon // under rxMu
+	received int     // packets of the last progress; under rxMu
+	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
+	linger   linger
+	spin     spin        // of the goroutine
+	marker   link.Marker // of the link; nil if it is none
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
 	unverified link.Unverified
 	checker    transport.Checker // unverified, or nil
@@ -171,7 +165,6 @@ func New(c Config) (*Shard, error) {
 	if u, ok := s.link.(link.Unverified); ok {
 		s.unverified, s.checker = u, u
 	}
-	s.expectReply, s.procs = s.wokeSomeone, runtime.GOMAXPROCS(0)
 	s.keeper.off.Store(c.Alone)
 	s.nextTimer.Store(math.MaxInt64)
 	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
@@ -242,7 +235,6 @@ func (s *Shard) Close() error {
 			s.service.Shutdown(s.link.Now())
 		}
 		s.shut = true
-		s.forgetWatch()
 		s.closeErr = s.link.Close()
 		s.mu.Unlock()
 		s.rxMu.Unlock()

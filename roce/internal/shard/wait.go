@@ -1,35 +1,39 @@
 package shard
 
-import "context"
+import (
+	"context"
+)
+
+// Signal wakes one goroutine at a time; a signal with nobody waiting is kept.
+type Signal chan struct{}
+
+// NewSignal makes a signal.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Set wakes a goroutine.
+func (s Signal) Set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
 
 // Wait lets a goroutine that waits for something do its part: block until
 // notify, receive packets, or let simulated time pass. It returns when it is worth looking
 // again, or with the error of the context or kind.Closed. tries counts the calls
 // of one wait.
-//
-// On an event-driven shard the caller receives for itself if it is the one that all that comes is for: see solo.
-func (s *Shard) Wait(ctx context.Context, notify *Signal, tries int) error {
-	if s.mode == EventDriven && s.solo.is(notify) {
-		if led, err := s.lead(ctx, notify); led {
-			return err
-		}
-	}
-	return s.wait(ctx, notify, notify.set, tries)
-}
-
-// wait is Wait for a caller that does not receive for itself; notify is nil for one that waits for a channel only.
-func (s *Shard) wait(ctx context.Context, notify *Signal, set <-chan struct{}, tries int) error {
+func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	switch {
 	case s.mode == Polling:
-		return s.waitPolling(ctx, set, tries)
+		return s.waitPolling(ctx, notify, tries)
 	case s.sched != nil:
-		return s.waitTurn(ctx, set)
+		return s.waitTurn(ctx, notify)
 	case s.mode == Driven:
-		return s.waitDriven(ctx, set)
+		return s.waitDriven(ctx, notify)
 	}
-	s.attendFor(notify)
+	s.attend()
 	select {
-	case <-set:
+	case <-notify:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -39,15 +43,9 @@ func (s *Shard) wait(ctx context.Context, notify *Signal, set <-chan struct{}, t
 }
 
 // WaitAny is Wait for something that may come by any of several shards of a device.
-func WaitAny(shards []*Shard, ctx context.Context, notify *Signal, tries int) error {
+func WaitAny(shards []*Shard, ctx context.Context, notify <-chan struct{}, tries int) error {
 	Attend(shards[1:])
 	return shards[0].Wait(ctx, notify, tries)
-}
-
-// WaitAnyFor is WaitAny for a channel.
-func WaitAnyFor(shards []*Shard, ctx context.Context, set <-chan struct{}, tries int) error {
-	Attend(shards[1:])
-	return shards[0].wait(ctx, nil, set, tries)
 }
 
 // Attend does for shards what Wait does, without a wait: for who waits for them with another one.
@@ -64,17 +62,12 @@ func (s *Shard) attend() {
 	case Polling:
 		s.Poll(Never)
 	case EventDriven:
-		s.attendFor(nil)
-	}
-}
-
-// attendFor is attend, on an event-driven shard, for a caller that waits for a signal of its own, which may be nil.
-func (s *Shard) attendFor(notify *Signal) {
-	if !s.Background() && !s.leading.Load() && !s.solo.is(notify) {
-		s.takeOver()
-	}
-	if s.keeper.eager.Load() != 0 {
-		s.keeper.eager.Store(0)
+		if !s.Background() {
+			s.takeOver()
+		}
+		if s.keeper.eager.Load() != 0 {
+			s.keeper.eager.Store(0)
+		}
 	}
 }
 
