@@ -96,14 +96,14 @@ const maxBareAcks = 128
 // WRITEs. They can wait for a moment in which the
 // application may have something to send, which then goes in the same datagram.
 //
-// A QP may have a turn and nothing to send, such as one that has just failed.
+// A QP that has just failed may have a turn, and nothing to send.
 func (e *Engine) OnlyAcks() bool {
 	i, acks := 0, false
 	for qp := e.ready.head; qp != nil; qp = qp.link.next {
 		if i++; i > maxBareAcks || qp.typ != ib.RC || qp.hasSendableRequests() || qp.resp.owesMore() {
 			return false
 		}
-		acks = acks || qp.resp.out.ack
+		acks = acks || qp.state != StateErr || qp.resp.out.ack
 	}
 	return acks
 }
