@@ -221,7 +221,7 @@ func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 	// The peer is there, and the transport retries are for peers that are not.
 	// Without this a slow receiver behind a lossy network would fail: lost RNR
 	// NAKs use up retries, and nothing is acknowledged that would restore them.
-	r.left = qp.attr.RetryCnt
+	r.left, r.doubted = qp.attr.RetryCnt, false
 	code := p.AETH.Syndrome.RNRCode()
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceRNRWait, QPN: qp.num, PSN: p.PSN, Detail: p.AETH.Syndrome.String()})

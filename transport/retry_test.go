@@ -177,6 +177,24 @@ func TestSequenceNAKsBeforeLateRepetition(t *testing.T) {
 	s.done("0 success")
 }
 
+// An RNR NAK shows that the peer is there: what a NAK said before is forgotten, also in the error.
+func TestSequenceNAKForgottenAfterRNR(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }, tuning: Tuning{LossProbeNs: -1}})
+	s.post(WRSend, 1)
+	s.sent()
+	s.nak(0, ib.NAKSequence)
+	s.sends("SEND ONLY 0 A")
+	s.advance(minEpisodeNs)
+	s.nak(0, ib.NAKSequence)
+	require.True(t, s.a.qp.sq.retry.doubted)
+	s.nak(0, ib.RNRNAK(12))
+	require.False(t, s.a.qp.sq.retry.doubted)
+	s.advance(640_000)
+	s.sends("SEND ONLY 0 A")
+	s.ack(0)
+	s.done("0 success")
+}
+
 // Without a timeout nothing else would end it.
 func TestSequenceNAKRetriesExceededWithoutTimeout(t *testing.T) {
 	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt, a.Timeout = 1, 0 }})
