@@ -347,7 +347,11 @@ func (s *rsSocket) ready(notify bool) (v C.uint32_t) {
 	if notify {
 		look = conn.ReadyOrNotify
 	}
-	r := look()
+	return pollBits(look())
+}
+
+// pollBits is what poll says of a socket.
+func pollBits(r rsocket.Readiness) (v C.uint32_t) {
 	if r.Readable {
 		v |= C.POLLIN
 	}

@@ -131,7 +131,7 @@ func (d *rsDatagram) name(peer bool) (a netip.AddrPort, ok bool) {
 }
 
 // ready returns what there is. A socket without a port gets one when it sends.
-func (d *rsDatagram) ready(notify bool) (v C.uint32_t) {
+func (d *rsDatagram) ready(notify bool) C.uint32_t {
 	if d.conn == nil {
 		return C.POLLOUT
 	}
@@ -139,20 +139,7 @@ func (d *rsDatagram) ready(notify bool) (v C.uint32_t) {
 	if notify {
 		look = d.conn.ReadyOrNotify
 	}
-	r := look()
-	if r.Readable {
-		v |= C.POLLIN
-	}
-	if r.Writable {
-		v |= C.POLLOUT
-	}
-	if r.Err != nil {
-		v |= C.POLLERR
-	}
-	if r.Drained {
-		v |= C.GOROCE_RS_DRAINED
-	}
-	return v
+	return pollBits(look())
 }
 
 // withDatagram runs f for the datagram socket of a handle, without a lock: its calls have their own.
