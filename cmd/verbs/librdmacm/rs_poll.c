@@ -196,9 +196,19 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 	}
 }
 
+// milliseconds rounds up: who waits for less than one does not mean not to wait.
+static int milliseconds(const struct timeval *t)
+{
+	int64_t ms = t->tv_usec / 1000 + (t->tv_usec % 1000 != 0);
+	if (t->tv_sec > INT32_MAX / 1000 - 1 || ms > INT32_MAX)
+		return INT32_MAX;
+	ms += t->tv_sec * 1000;
+	return ms > INT32_MAX ? INT32_MAX : (int)ms;
+}
+
 EXPORT int rselect(int n, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, struct timeval *timeout)
 {
-	if (n < 0 || n > FD_SETSIZE)
+	if (n < 0 || n > FD_SETSIZE || (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
 		return cm_result(EINVAL);
 	struct pollfd *fds = calloc((size_t)n + 1, sizeof *fds);
 	if (!fds)
@@ -216,10 +226,8 @@ EXPORT int rselect(int n, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, 
 			fds[count++] = (struct pollfd){.fd = fd, .events = events};
 	}
 	int ms = -1;
-	if (timeout) {
-		int64_t t = timeout->tv_sec * INT64_C(1000) + (timeout->tv_usec + 999) / 1000;
-		ms = t > INT32_MAX ? INT32_MAX : (int)t;
-	}
+	if (timeout)
+		ms = milliseconds(timeout);
 	int r = rpoll(fds, count, ms);
 	for (nfds_t i = 0; i < count && r >= 0; i++)
 		if (fds[i].revents & POLLNVAL) {

@@ -133,12 +133,12 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 	e = rs->connect(h, addr);
 	if (e)
 		return cm_result(e);
-	while ((e = rs->connected(h)) == EINPROGRESS) {
-		if (rs_nonblocking(s))
-			return cm_result(EINPROGRESS);
+	e = rs->connected(h);
+	if (rs_nonblocking(s)) // as TCP: also if the peer was so quick that there is nothing left to wait for
+		return cm_result(e ? e : EINPROGRESS);
+	for (; e == EINPROGRESS; e = rs->connected(h))
 		if (rs_await(s, POLLOUT, -1))
 			return -1;
-	}
 	return cm_result(e);
 }
 

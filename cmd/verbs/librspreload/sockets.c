@@ -390,14 +390,22 @@ static int milliseconds(const struct timespec *t)
 {
 	if (!t)
 		return -1;
-	int64_t ms = t->tv_sec * INT64_C(1000) + (t->tv_nsec + 999999) / 1000000;
-	return ms > INT32_MAX ? INT32_MAX : (int)ms;
+	if (t->tv_sec > INT32_MAX / 1000 - 1)
+		return INT32_MAX;
+	return (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000);
 }
+
+/* is_time reports whether the kernel would take a time to wait. */
+static bool is_time(const struct timespec *t) { return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000); }
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
 	if (!any_ours(fds, n))
 		return LIBC(ppoll)(fds, n, t, mask);
+	if (!is_time(t)) {
+		errno = EINVAL;
+		return -1;
+	}
 	sigset_t old;
 	if (mask)
 		pthread_sigmask(SIG_SETMASK, mask, &old);
@@ -431,6 +439,10 @@ EXPORT int pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct times
 {
 	if (!set_has_ours(n, rd, wr, ex))
 		return LIBC(pselect)(n, rd, wr, ex, t, mask);
+	if (!is_time(t)) {
+		errno = EINVAL;
+		return -1;
+	}
 	struct timeval v = {0};
 	if (t)
 		v = (struct timeval){.tv_sec = t->tv_sec, .tv_usec = (t->tv_nsec + 999) / 1000};

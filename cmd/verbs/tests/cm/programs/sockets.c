@@ -191,6 +191,9 @@ static void data(void)
 	FD_SET(c, &wr);
 	CHECK(rselect((c > pipes[0] ? c : pipes[0]) + 1, &rd, &wr, NULL, NULL) == 1);
 	CHECK(!FD_ISSET(pipes[0], &rd) && !FD_ISSET(c, &rd) && FD_ISSET(c, &wr));
+	FAILS(rselect(c + 1, NULL, &wr, NULL, &(struct timeval){.tv_sec = -1}), EINVAL); /* and not without end */
+	CHECK(rselect(c + 1, NULL, &wr, NULL, &(struct timeval){.tv_sec = INT64_MAX, .tv_usec = 999999}) == 1);
+	CHECK(rselect(c + 1, NULL, &wr, NULL, &(struct timeval){.tv_usec = 1}) == 1);
 
 	FAILS(rsend(c, NULL, 5, 0), EFAULT);
 	FAILS(rrecv(c, b, 1, MSG_OOB), EOPNOTSUPP);
