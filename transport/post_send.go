@@ -106,6 +106,14 @@ func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	return nil
 }
 
+// SendRoom returns how many more requests PostSend takes now.
+func (qp *QP) SendRoom() int {
+	if qp.state < StateRTS || qp.gone {
+		return 0
+	}
+	return max(qp.caps.MaxSendWR-qp.sq.q.len(), 0)
+}
+
 // storePayload keeps what wr sends, or the list of where its result goes.
 func (sq *requester) storePayload(w *sendWQE, wr *SendWR) error {
 	q, qp := &sq.q, sq.qp

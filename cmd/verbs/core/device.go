@@ -46,6 +46,7 @@ type userContext struct {
 	*openDevice
 	cookie C.uint64_t
 	async  asyncQueue
+	stage  stage
 }
 
 var contexts table[userContext]
@@ -125,6 +126,7 @@ func goroce_close(handle C.goroce_handle) C.int {
 	if c == nil {
 		return eINVAL
 	}
+	c.stage.end()
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
 	delete(c.contexts, c)

@@ -122,6 +122,10 @@ func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C
 		return errno(err)
 	}
 	*rkey = C.uint32_t(key)
+	q.scratch.mu.Lock()
+	defer q.scratch.mu.Unlock()
+	q.takeStaged()
+	defer q.allowStaging()
 	if _, err := q.BindMW(uint64(b.wr_id), token, region, 0, 1, verbs.RemoteRead, verbs.SendFlags(b.send_flags&sendFlags)); err != nil {
 		_ = token.Close()
 		return errno(err)

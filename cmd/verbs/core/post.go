@@ -79,6 +79,8 @@ func goroce_post_send(handle C.goroce_handle, first *C.struct_ibv_send_wr, bad *
 	s := &q.scratch
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	q.takeStaged()
+	defer q.allowStaging()
 	for wr != nil {
 		start, n := wr, 0
 		s.inline = s.inline[:0]

@@ -21,6 +21,8 @@ type userQP struct {
 	asyncTaken uint32 // events that the program has taken, under the lock of the context's queue
 	maxInline  int
 	scratch    postScratch
+	ring       *sendRing // nil: there is none. This and staged under the lock of scratch
+	staged     staged
 }
 
 var qps table[userQP]
@@ -38,7 +40,7 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 	if !ok {
 		return eOPNOTSUPP
 	}
-	q := &userQP{ctx: pd.ctx, cookie: a.cookie}
+	q := &userQP{ctx: pd.ctx, cookie: a.cookie, ring: (*sendRing)(unsafe.Pointer(a.send_ring))}
 	init := verbs.QPInitAttr{
 		Type: kind, SendCQ: scq.CQ, RecvCQ: rcq.CQ, SigAll: a.sig_all != 0, UserData: q,
 		// The queues are made for 1 where the program wants none: 0 would be the default.
@@ -84,9 +86,11 @@ func goroce_destroy_qp(handle C.goroce_handle, asyncEvents *C.uint32_t) C.int {
 	if q == nil {
 		return eINVAL
 	}
+	q.settle()
 	if err := q.Close(); err != nil {
 		return errno(err)
 	}
+	q.forgetRing()
 	qps.drop(uint32(handle))
 	*asyncEvents = q.ctx.forgetAsync(&q.asyncTaken)
 	return 0
@@ -122,6 +126,10 @@ func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.in
 	if mask&C.IBV_QP_AV != 0 && a.ah_attr.is_global == 0 {
 		return eINVAL // RoCE addresses peers by GID
 	}
+	q.scratch.mu.Lock()
+	defer q.scratch.mu.Unlock()
+	q.takeStaged()
+	defer q.allowStaging()
 	return errno(q.Modify(verbs.QPAttr{
 		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), Access: verbs.Access(a.qp_access_flags & qpAccess),
 		PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: vectorOf(&a.ah_attr),
@@ -138,6 +146,7 @@ func goroce_query_qp(handle C.goroce_handle, o *C.struct_ibv_qp_attr) C.int {
 	if q == nil {
 		return eINVAL
 	}
+	q.settle()
 	a, caps, err := q.Query()
 	if err != nil {
 		return errno(err)

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 2
+#define GOROCE_CORE_VERSION 3
 
 #define GOROCE_MAX_GIDS 16
 
@@ -93,6 +93,43 @@ struct goroce_cq {
 	struct goroce_ring *ring; /* until destroy_cq, or resize_cq */
 };
 
+/*
+ * The ring of a send queue: requests that the program has posted and the Go half has not taken yet, so that it is entered once for
+ * many. The C half puts them in, with a lock of its own, which it also holds around the calls that post to the queue or change its
+ * state. The Go half takes them out: in any such call, in flush, and by itself when they have waited for 0.1 ms or so.
+ *
+ * Request number i is in slot i modulo GOROCE_SEND_SLOTS. What is in the ring is posted already to the program: there is no way
+ * to refuse it any more. So the C half puts in only what it can tell is right, and no request beyond limit: that much room the
+ * queue has. While open is 0 it puts in nothing; a request that came in when the Go half closed the ring is posted by the next call.
+ */
+#define GOROCE_SEND_SLOTS 128
+#define GOROCE_SEND_DATA 96
+struct goroce_send_slot {
+	uint64_t wr_id;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t imm_data; /* in network byte order */
+	uint8_t opcode;
+	uint8_t flags;
+	uint8_t num_sge;     /* without IBV_SEND_INLINE */
+	uint8_t data_length; /* with it */
+	uint8_t reserved[4];
+	union {
+		struct ibv_sge list[GOROCE_SEND_DATA / sizeof(struct ibv_sge)];
+		uint8_t data[GOROCE_SEND_DATA];
+	};
+};
+struct goroce_send_ring {
+	uint64_t tail; /* requests that were ever put in: the C half's */
+	uint32_t wanted; /* the C half's: many requests have come in succession */
+	uint8_t pad1[52];
+	uint64_t head; /* requests that were ever taken: the Go half's, as what follows */
+	uint64_t limit;
+	uint32_t open;
+	uint8_t pad2[44];
+	struct goroce_send_slot slots[GOROCE_SEND_SLOTS];
+};
+
 struct goroce_qp {
 	goroce_handle pd, send_cq, recv_cq;
 	goroce_handle srq; /* 0: none */
@@ -100,6 +137,7 @@ struct goroce_qp {
 	uint32_t sig_all;
 	struct ibv_qp_cap cap; /* in: wanted, out: had */
 	uint64_t cookie;       /* struct ibv_qp *: comes back in events */
+	struct goroce_send_ring *send_ring; /* zeroed, but for the slots, until destroy_qp; NULL: none */
 	/* results */
 	uint32_t qp_num;
 	goroce_handle handle;
@@ -163,7 +201,9 @@ struct goroce_core {
 	int (*destroy_qp)(goroce_handle qp, uint32_t *async_events);
 	int (*modify_qp)(goroce_handle qp, struct ibv_qp_attr *attr, int mask);
 	int (*query_qp)(goroce_handle qp, struct ibv_qp_attr *attr);
-	/* post_*: on an error *bad is the first request that was not posted. */
+	/* flush posts what is in the rings of the send queues of a device. */
+	void (*flush)(goroce_handle device);
+	/* post_*: on an error *bad is the first request that was not posted. Sends come behind what is in the ring; NULL is no request. */
 	int (*post_send)(goroce_handle qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 	int (*post_recv)(goroce_handle qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 	int (*attach_mcast)(goroce_handle qp, union ibv_gid *group);

@@ -54,6 +54,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 	ENTER_MINUS(ch->context);
 	uint64_t cookie;
 	int e;
+	shim_pause(ch->context);
 	do {
 		// A count may be left over from a queue that is gone.
 		uint64_t count;
@@ -166,6 +167,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 
 int shim_cq_idle(struct shim_cq *q)
 {
+	shim_pause(q->cq.context);
 	if (q->ring->state & GOROCE_RING_OVERFLOWED && shim_ring_empty(q->ring))
 		return -1; // nothing will ever come
 	unsigned int looks = ++q->looks;
@@ -196,5 +198,6 @@ int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	shim_meet();
+	shim_pause(cq->context);
 	return core->req_notify_cq(to_cq(cq)->handle, solicited_only);
 }

@@ -124,5 +124,8 @@ int shim_dealloc_mw(struct ibv_mw *mw)
 int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	ENTER_INT(qp->context);
-	return core->bind_mw(to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
+	shim_send_lock(to_qp(qp));
+	int e = core->bind_mw(to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
+	shim_send_unlock(to_qp(qp));
+	return e;
 }

@@ -55,9 +55,16 @@ static void touch_recvs(const struct ibv_recv_wr *wr)
 
 int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+	struct shim_qp *q = to_qp(qp);
+	if (shim_stage(q, wr))
+		return 0;
 	shim_meet();
-	touch_sends(to_qp(qp), wr);
-	return core->post_send(to_qp(qp)->handle, wr, bad);
+	touch_sends(q, wr);
+	shim_send_lock(q);
+	shim_stage_direct(q);
+	int e = core->post_send(q->handle, wr, bad);
+	shim_send_unlock(q);
+	return e;
 }
 
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

@@ -28,15 +28,17 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint
 	pthread_mutex_init(&qp->mutex, NULL);
 	pthread_cond_init(&qp->cond, NULL);
 	int e = extended ? shim_batch_init(q, send_ops) : 0;
+	shim_stage_init(q);
 	struct goroce_qp g = {
 		.pd = pd->handle, .send_cq = to_cq(a->send_cq)->handle, .recv_cq = to_cq(a->recv_cq)->handle,
 		.srq = a->srq ? to_srq(a->srq)->handle : 0, .type = a->qp_type, .sig_all = !!a->sq_sig_all,
-		.cap = a->cap, .cookie = (uintptr_t)q,
+		.cap = a->cap, .cookie = (uintptr_t)q, .send_ring = q->ring,
 	};
 	if (!e)
 		e = core->create_qp(&g);
 	if (e) {
 		shim_batch_free(q);
+		free(q->ring);
 		free(q);
 		return null_errno(e);
 	}
@@ -77,7 +79,9 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
 	ENTER_INT(qp->context);
 	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
+	shim_send_lock(to_qp(qp));
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
+	shim_send_unlock(to_qp(qp));
 	if (!e && mask & IBV_QP_STATE) {
 		qp->state = a->qp_state;
 		if (qp->state == IBV_QPS_RESET) // as drivers of adapters do it: programs that use it again count completions
@@ -121,6 +125,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	pthread_mutex_destroy(&qp->mutex);
 	pthread_cond_destroy(&qp->cond);
 	shim_batch_free(to_qp(qp));
+	free(to_qp(qp)->ring);
 	free(qp);
 	return 0;
 }

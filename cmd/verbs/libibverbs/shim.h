@@ -68,6 +68,11 @@ struct shim_context {
 	unsigned int born; /* the generation of the process that has opened it */
 	struct goroce_attr attr;
 	struct shim_context *next; /* of all that are open, for fork.c */
+	struct shim_stage {	   /* stage.c */
+		bool busy;	     /* something was posted since a poll has found nothing */
+		bool full;	     /* some of that is in rings */
+		unsigned int pauses; /* such polls */
+	} stage;
 	struct verbs_context verbs;
 };
 struct ibv_context *shim_open(struct shim_device *d);
@@ -138,6 +143,10 @@ struct shim_qp {
 	goroce_handle handle;
 	struct ibv_qp_init_attr init; /* what ibv_query_qp returns */
 	struct shim_batch *batch;     /* qp_ex.c: requests of ibv_wr_*; NULL for one that was not made for them */
+	/* stage.c */
+	struct goroce_send_ring *ring; /* NULL: there is none */
+	unsigned char send_lock;       /* of who posts, or changes the state */
+	unsigned int pause, run;       /* calls that posted since a pause, by its number */
 };
 static inline struct shim_qp *to_qp(struct ibv_qp *q) { return (struct shim_qp *)q; }
 struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
@@ -148,6 +157,26 @@ void shim_batch_free(struct shim_qp *q);
 int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* stage.c: requests that wait in memory for the Go half */
+void shim_stage_init(struct shim_qp *q);
+/* shim_stage puts all requests into the ring, or none. */
+bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr);
+void shim_stage_direct(struct shim_qp *q); /* before a call of post_send; the lock is held */
+void shim_stage_pause(struct shim_context *c);
+/* Before who posts may wait, or look for something else: what it has posted leaves now. */
+static inline void shim_pause(struct ibv_context *c)
+{
+	if (UNLIKELY(__atomic_load_n(&to_context(c)->stage.busy, __ATOMIC_RELAXED)))
+		shim_stage_pause(to_context(c));
+}
+static inline void shim_send_lock(struct shim_qp *q)
+{
+	while (__atomic_exchange_n(&q->send_lock, 1, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(&q->send_lock, __ATOMIC_RELAXED))
+			sched_yield();
+}
+static inline void shim_send_unlock(struct shim_qp *q) { __atomic_store_n(&q->send_lock, 0, __ATOMIC_RELEASE); }
 
 /* srq.c */
 struct shim_srq {

@@ -99,7 +99,8 @@ static inline void to_init(struct ibv_qp *qp)
 					     (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
 }
 
-static inline void to_rts(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid)
+/* to_rts_with has the ACK timeout, of which 0 is none. */
+static inline void to_rts_with(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, uint8_t timeout)
 {
 	bool rc = qp->qp_type == IBV_QPT_RC, ud = qp->qp_type == IBV_QPT_UD;
 	struct ibv_qp_attr r = {
@@ -113,12 +114,14 @@ static inline void to_rts(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid)
 	if (rc)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	CHECK(!ibv_modify_qp(qp, &r, mask));
-	struct ibv_qp_attr s = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = 1, .max_rd_atomic = 4};
+	struct ibv_qp_attr s = {.qp_state = IBV_QPS_RTS, .timeout = timeout, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = 1, .max_rd_atomic = 4};
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (rc)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	CHECK(!ibv_modify_qp(qp, &s, mask));
 }
+
+static inline void to_rts(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid) { to_rts_with(qp, peer, gid, 14); }
 
 static inline void connect_qps(struct end *a, struct ibv_qp *qa, struct end *b, struct ibv_qp *qb)
 {
