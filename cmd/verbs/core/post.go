@@ -116,7 +116,7 @@ func goroce_post_send(handle C.goroce_handle, first *C.struct_ibv_send_wr, bad *
 
 // translate fills in a request of the stack from one of C.
 func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
-	if wr.opcode >= uint32(len(wrOpcodes)) || wr.n < 0 {
+	if wr.opcode >= uint32(len(wrOpcodes)) || wr.n < 0 || int(wr.n) > q.maxSGE { // the C half has looked at no longer list
 		return eINVAL
 	}
 	*to = verbs.SendWR{ID: wr.id, Opcode: wrOpcodes[wr.opcode], Flags: verbs.SendFlags(wr.flags & sendFlags)}

@@ -20,6 +20,7 @@ type userQP struct {
 	cookie     C.uint64_t
 	asyncTaken uint32 // events that the program has taken, under the lock of the context's queue
 	maxInline  int
+	maxSGE     int // of a send
 	scratch    postScratch
 	ring       *sendRing // nil: there is none. This and staged under the lock of scratch
 	staged     staged
@@ -63,7 +64,7 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 		return errno(err)
 	}
 	if _, caps, err := q.Query(); err == nil {
-		a.cap, q.maxInline = capsOf(caps), caps.MaxInline
+		a.cap, q.maxInline, q.maxSGE = capsOf(caps), caps.MaxInline, caps.MaxSendSGE
 	}
 	if a.srq != 0 {
 		a.cap.max_recv_wr, a.cap.max_recv_sge = 0, 0

@@ -14,9 +14,12 @@ static inline void touch(const void *p, size_t n)
 	(void)c[n - 1];
 }
 
-static inline void touch_list(const struct ibv_sge *list, int n)
+// listed reports whether a request has a list. One of more elements than the queue takes is refused without a look.
+static inline bool listed(const struct ibv_sge *list, int n, uint32_t max) { return list && n > 0 && (uint32_t)n <= max; }
+
+static inline void touch_list(const struct ibv_sge *list, int n, uint32_t max)
 {
-	if (list && n > 0)
+	if (listed(list, n, max))
 		touch(list, (size_t)n * sizeof *list);
 }
 
@@ -34,9 +37,10 @@ static void touch_inline(const struct shim_qp *q, const struct ibv_send_wr *wr)
 
 static void touch_sends(const struct shim_qp *q, const struct ibv_send_wr *wr)
 {
+	const uint32_t max = q->init.cap.max_send_sge;
 	for (; wr; wr = wr->next) {
-		touch_list(wr->sg_list, wr->num_sge);
-		if (wr->send_flags & IBV_SEND_INLINE && wr->sg_list)
+		touch_list(wr->sg_list, wr->num_sge, max);
+		if (wr->send_flags & IBV_SEND_INLINE && listed(wr->sg_list, wr->num_sge, max))
 			touch_inline(q, wr);
 		if (q->qp.qp_type == IBV_QPT_UD && wr->wr.ud.ah)
 			touch(wr->wr.ud.ah, sizeof *wr->wr.ud.ah);
@@ -47,10 +51,10 @@ static void touch_sends(const struct shim_qp *q, const struct ibv_send_wr *wr)
 	}
 }
 
-static void touch_recvs(const struct ibv_recv_wr *wr)
+static void touch_recvs(const struct ibv_recv_wr *wr, uint32_t max)
 {
 	for (; wr; wr = wr->next)
-		touch_list(wr->sg_list, wr->num_sge);
+		touch_list(wr->sg_list, wr->num_sge, max);
 }
 
 int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -70,13 +74,13 @@ int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
-	touch_recvs(wr);
+	touch_recvs(wr, to_qp(qp)->init.cap.max_recv_sge);
 	return core->post_recv(to_qp(qp)->handle, wr, bad);
 }
 
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
-	touch_recvs(wr);
+	touch_recvs(wr, to_srq(srq)->max_sge);
 	return core->post_srq_recv(to_srq(srq)->handle, wr, bad);
 }

@@ -182,6 +182,7 @@ static inline void shim_send_unlock(struct shim_qp *q) { __atomic_store_n(&q->se
 struct shim_srq {
 	struct ibv_srq srq;
 	goroce_handle handle;
+	uint32_t max_sge;
 };
 static inline struct shim_srq *to_srq(struct ibv_srq *s) { return (struct shim_srq *)s; }
 struct ibv_srq *shim_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);

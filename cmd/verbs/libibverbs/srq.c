@@ -22,6 +22,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *context, struct ibv_srq_a
 	}
 	*attr = a.attr;
 	s->srq.handle = s->handle = a.handle;
+	s->max_sge = a.attr.max_sge;
 	return &s->srq;
 }
 

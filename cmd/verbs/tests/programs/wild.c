@@ -63,6 +63,17 @@ int main(void)
 	wr.num_sge = 2;
 	out[1].length = 1 << 30;
 	CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL && bad == &wr);
+	wr.num_sge = INT32_MAX;
+	CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL && bad == &wr);
+	wr.send_flags = IBV_SEND_SIGNALED;
+	CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL && bad == &wr);
+	wr = good;
+	wr.num_sge = 2;
+	struct ibv_recv_wr endless = {.sg_list = out, .num_sge = INT32_MAX};
+	CHECK(ibv_post_recv(a.qp, &endless, &bad_in) == EINVAL && bad_in == &endless);
+	struct ibv_srq *srq = ibv_create_srq(a.pd, &(struct ibv_srq_init_attr){.attr = {4, 1, 0}});
+	CHECK(srq && ibv_post_srq_recv(srq, &endless, &bad_in) == EINVAL && bad_in == &endless);
+	FAILS_INT(0, ibv_destroy_srq(srq));
 	out[1].length = 0; // and of nothing there is nothing to see
 	FAILS_INT(0, ibv_post_send(a.qp, &wr, &bad));
 	post_recv(&b, b.qp, 3, 64, 64);
