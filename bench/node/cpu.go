@@ -25,6 +25,12 @@ func CPUs() ([]int, error) {
 	return cpus, nil
 }
 
+// CPUs says which CPUs the node may use.
+func (n *Node) CPUs(_ struct{}, cpus *[]int) (err error) {
+	*cpus, err = CPUs()
+	return err
+}
+
 // pin starts this program again with all of its threads on the CPU of envCPU, if that is
 // set. The threads that the runtime has already would not follow, and it has settled
 // on a number of processors.

@@ -45,6 +45,8 @@ type Options struct {
 	LockTime time.Duration
 	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is more.
 	SocketTime time.Duration
+	// Pin keeps each node to a CPU of its own.
+	Pin bool
 	// Loopback measures without namespaces even if they are permitted.
 	Loopback bool
 	Logf     func(string, ...any)
@@ -59,7 +61,7 @@ type Suite struct {
 	r   *report.Report
 	net *netlab.Net
 	nodes
-	free nodes // that the scheduler may move; never changed
+	free nodes // that the scheduler may move, but for Options.Pin; never changed
 }
 
 // nodes are the two ends.
@@ -77,15 +79,37 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	} else if s.net, err = netlab.New(); err != nil {
 		return nil, err
 	}
-	if s.free, err = start(s.net, -1, -1); err != nil {
+	cpuA, cpuB, err := o.cpus()
+	if err == nil {
+		s.free, err = start(s.net, cpuA, cpuB)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.net.Close())
 	}
 	s.nodes = s.free
+	if o.Pin {
+		s.note("each node is kept to one CPU: %d and %d", cpuA, cpuB)
+	}
 	r.Network = s.net.Kind
 	if os.Getenv(node.EnvUnprivileged) != "" {
 		s.note("the nodes have no privileges: socket buffers are what net.core.rmem_max and wmem_max grant")
 	}
 	return s, nil
+}
+
+// cpus returns where the nodes are to run, negative for anywhere.
+func (o *Options) cpus() (a, b int, err error) {
+	if !o.Pin {
+		return -1, -1, nil
+	}
+	cpus, err := node.CPUs()
+	if err == nil && len(cpus) < 2 {
+		err = errors.New("there is one CPU, and the two nodes cannot have one each")
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return cpus[0], cpus[1], nil
 }
 
 // start starts nodes, on the CPUs given or, if negative, on any.

@@ -41,6 +41,34 @@ func newSuite(t *testing.T) *Suite {
 	return s
 }
 
+// Pinned nodes have a CPU each, and the report says so; without Pin they have all that there are.
+func TestPin(t *testing.T) {
+	all, err := node.CPUs()
+	require.NoError(t, err)
+	for _, pin := range []bool{false, true} {
+		r := &report.Report{}
+		s, err := New(Options{Loopback: true, Pin: pin, Logf: t.Logf}, r)
+		if pin && len(all) < 2 {
+			require.ErrorContains(t, err, "one CPU")
+			continue
+		}
+		require.NoError(t, err)
+		var have [][]int
+		for _, p := range []*node.Peer{s.a, s.b} {
+			cpus, err := node.Call[struct{}, []int](p, "CPUs", struct{}{})
+			require.NoError(t, err)
+			have = append(have, cpus)
+		}
+		require.NoError(t, s.Close())
+		if pin {
+			require.Equal(t, [][]int{all[:1], all[1:2]}, have)
+			require.Contains(t, r.Notes, fmt.Sprintf("each node is kept to one CPU: %d and %d", all[0], all[1]))
+		} else {
+			require.Equal(t, [][]int{all, all}, have)
+		}
+	}
+}
+
 // Every operation moves messages on every link, and all that it is compared with does.
 func TestCompare(t *testing.T) {
 	if testing.Short() {

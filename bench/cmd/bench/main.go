@@ -56,6 +56,7 @@ func run() error {
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
+	pin := flag.Bool("pin", false, "keep each node to a CPU of its own: where the scheduler puts their threads makes rounds differ")
 	unprivileged := flag.Bool("unprivileged", false, "the nodes give up all capabilities: measures the udp link as most users have it, with socket buffers of net.core.rmem_max")
 	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case on the first link, and print what took most. Cases: "+strings.Join(suite.ProfileNames(), ", "))
 	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
@@ -106,7 +107,7 @@ func run() error {
 		return fmt.Errorf("-rounds and -ms must be positive")
 	}
 	o := suite.Options{
-		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback,
+		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback, Pin: *pin,
 		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 	}
 	if *unprivileged {
