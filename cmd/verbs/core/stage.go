@@ -55,11 +55,13 @@ var (
 )
 
 const (
-	// stageLook is how long the goroutine of a stage sleeps between two looks, which is how long a request waits at most that no
-	// call takes, but for the 50 us or so by which the kernel prolongs a sleep.
-	stageLook = 50 * time.Microsecond
+	// stageLook is how long the goroutine of a stage sleeps between two looks: a request that no call takes waits for one to two of them, and the
+	// kernel adds 50 us to each. They become ever longer, up to maxStageLook, while the program comes for all of its requests itself: a
+	// look is 20 us of a CPU, most of it for waking a thread.
+	stageLook    = 50 * time.Microsecond
+	maxStageLook = 400 * time.Microsecond
 	// stageLooks is how many looks that find nothing new close a ring.
-	stageLooks = 20
+	stageLooks = 10
 	// fewStaged are requests that have waited in vain if nobody but the goroutine has come for them, and manyStaged are
 	// worth a wait.
 	fewStaged  = 2
@@ -183,13 +185,13 @@ func (q *userQP) flush() {
 	}
 }
 
-// look looks after an open ring.
-func (q *userQP) look() {
+// look looks after an open ring, and reports whether it has taken something.
+func (q *userQP) look() bool {
 	q.scratch.mu.Lock()
 	defer q.scratch.mu.Unlock()
 	r, v := q.ring, &q.staged
 	if r == nil || r.open.Load() == 0 {
-		return
+		return false
 	}
 	seen := v.seen
 	v.seen = r.tail.Load()
@@ -198,10 +200,11 @@ func (q *userQP) look() {
 		if n := q.takeStaged(); n <= fewStaged {
 			v.inVain()
 			q.closeRing()
-			return
+			return true
 		}
 		q.makeRoom()
 		v.still = 0
+		return true
 	case v.seen != seen:
 		v.still = 0
 	default:
@@ -209,6 +212,7 @@ func (q *userQP) look() {
 			q.closeRing()
 		}
 	}
+	return false
 }
 
 // closeRing has the C half put in nothing more. Who has put something in looks whether the ring is open still, and posts it by a
@@ -256,11 +260,14 @@ func (s *stage) remove(q *userQP) {
 // look is the goroutine. It sleeps in a system call: the program may have all processors of the runtime, and the
 // runtime's timers are as coarse as 1 ms when the process is idle.
 func (s *stage) look() {
-	for {
-		ts := unix.NsecToTimespec(int64(stageLook))
+	for pause := stageLook; ; {
+		ts := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&ts, nil) // a signal ends it early
+		pause = min(2*pause, maxStageLook)
 		for _, q := range s.list() {
-			q.look()
+			if q.look() {
+				pause = stageLook
+			}
 		}
 		s.mu.Lock()
 		if len(s.list()) == 0 || s.ended {

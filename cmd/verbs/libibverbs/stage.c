@@ -80,6 +80,12 @@ static void take(struct shim_qp *q)
 	core->post_send(q->handle, NULL, &bad);
 }
 
+static bool has_room(const struct goroce_send_ring *r, uint64_t n)
+{
+	return r->tail + n <= __atomic_load_n(&r->limit, __ATOMIC_RELAXED) &&
+	       r->tail + n - __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) <= GOROCE_SEND_SLOTS;
+}
+
 bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 {
 	struct goroce_send_ring *r = q->ring;
@@ -99,11 +105,14 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 				}
 	}
 	shim_send_lock(q);
-	uint64_t tail = r->tail, head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
-	if (tail + n > __atomic_load_n(&r->limit, __ATOMIC_RELAXED) || tail + n - head > GOROCE_SEND_SLOTS) {
-		shim_send_unlock(q);
-		return false;
+	if (!has_room(r, n)) {
+		take(q); // which says what has become free
+		if (!has_room(r, n)) {
+			shim_send_unlock(q);
+			return false;
+		}
 	}
+	uint64_t tail = r->tail, head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
 	for (; wr; wr = wr->next)
 		put(&r->slots[tail++ % GOROCE_SEND_SLOTS], wr);
 	__atomic_store_n(&r->tail, tail, __ATOMIC_RELEASE);
