@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,6 +18,7 @@ import (
 // prints of an alias one line, and no fields. Aliases of enumerations are fine, since their constants
 // have the type. (Package roce names types of its neighbours, whose documentation is public.)
 func TestNoStructAliases(t *testing.T) {
+	seeds.Long(t)
 	structs := map[string]bool{} // "transport.WC"
 	for _, pkg := range []string{"ib", "mem", "transport"} {
 		eachType(t, pkg, func(_ *ast.File, s *ast.TypeSpec) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 const modulePath = "github.com/goroce/goroce"
@@ -197,6 +199,7 @@ func within(target, root string) bool { return target == root || strings.HasPref
 // TestLayout holds the import order and the sans-IO rule over the source tree,
 // for every platform and build tag.
 func TestLayout(t *testing.T) {
+	seeds.Long(t)
 	root := ".."
 	files := map[string]int{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

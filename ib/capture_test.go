@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // TestCaptures decodes and encodes every captured packet.
@@ -40,6 +41,7 @@ func TestCaptures(t *testing.T) {
 
 // TestCaptureTruncations cuts every captured packet after each byte.
 func TestCaptureTruncations(t *testing.T) {
+	seeds.Long(t)
 	for _, f := range captures(t) {
 		checkTruncations(t, f)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // TestVerifyCaptures finds the identification of every captured IPv4 packet,
@@ -163,6 +164,7 @@ func solved(diff uint32, n int) uint32 {
 // carried back to the identification, the place alone matters, not the length
 // of the packet.
 func TestSolveAcceptance(t *testing.T) {
+	seeds.Long(t)
 	// One to one, and linear, for several lengths.
 	rng := rand.New(rand.NewPCG(9, 10))
 	for _, n := range []int{12, 16, 28, 100, 1040, ib.MaxPacketBytes - ib.ICRCBytes} {

@@ -69,6 +69,9 @@ func tsharkWant(p *ib.Packet, udp []byte) []any {
 // TestAgainstTshark decodes the captures, the vectors and one packet of every
 // other opcode with tshark's InfiniBand dissector and compares field by field.
 func TestAgainstTshark(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: tshark takes a second to begin")
+	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark, the decoder by others that this compares with, is not installed: ", err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -16,7 +17,7 @@ import (
 // burst is how many connections the tests of bursts open at once: more than there is room for
 // half-open ones.
 func burst() int {
-	if testing.Short() {
+	if testing.Short() || seeds.Race {
 		return 300
 	}
 	return 1000

@@ -108,6 +108,7 @@ func TestStartRateIsObeyed(t *testing.T) {
 
 func TestRunIsDeterministic(t *testing.T) {
 	t.Parallel()
+	seeds.Long(t)
 	one, two := run(t, paper(Incast(4), 5, 1)), run(t, paper(Incast(4), 5, 1))
 	one.Scenario, two.Scenario = nil, nil
 	require.Equal(t, one, two)
@@ -119,6 +120,7 @@ func TestRunIsDeterministic(t *testing.T) {
 // Without congestion control and with little buffer, the flow that has it
 // keeps it: the others lose the tails of their windows and wait for timers.
 func TestSmallBufferLoses(t *testing.T) {
+	seeds.Long(t)
 	s := paper(Incast(4), 5, 1)
 	s.CC, s.CNPNs, s.Buffer = cc.Config{}, -1, 256<<10
 	r := run(t, s)

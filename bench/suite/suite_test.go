@@ -75,14 +75,18 @@ func TestCompare(t *testing.T) {
 		t.Skip("left out with -short: it measures for four seconds")
 	}
 	s := newSuite(t)
+	sizes := []int{5000, 64}
+	if seeds.Race {
+		sizes = sizes[:1]
+	}
 	for _, link := range s.o.Links {
 		var ps []*point
-		for _, size := range []int{64, 5000} {
+		for _, size := range sizes {
 			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE", "READ", "SEND", opAlone}})
 		}
 		require.NoError(t, s.points(setup{link: link, qps: 1, wrs: 512, mtu: ib.MTU4096}, ps...))
 	}
-	require.Len(t, s.r.Cases, len(s.o.Links)*8)
+	require.Len(t, s.r.Cases, len(s.o.Links)*4*len(sizes))
 	for _, c := range s.r.Cases {
 		for _, f := range []string{"goodput", "TCP", "ceiling", "x TCP", "x ceiling", "messages", "CPU", "packets/datagram"} {
 			require.NotNil(t, c.Get(f), "%s: %s", c.Name, f)

@@ -125,6 +125,9 @@ func family(a netip.Addr, v4 bool) any {
 // TestAgainstTshark compares the captured messages, field by field, with what
 // tshark's dissector reads.
 func TestAgainstTshark(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: tshark takes a second to begin")
+	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark, the decoder by others that this compares with, is not installed: ", err)

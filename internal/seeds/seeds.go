@@ -20,7 +20,8 @@ var (
 const shortPart, racePart = 20, 14
 
 // Fewer returns n, or a fourteenth of it under the race detector. It is for tests of code
-// without goroutines: they have no races, and the detector makes them ten times slower.
+// without goroutines, and of goroutines that take turns as in a simulation: all seeds have the same
+// races or none, and the detector makes them ten times slower.
 func Fewer(n int) int {
 	if Race {
 		return part(n, racePart)

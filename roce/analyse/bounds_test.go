@@ -87,6 +87,7 @@ func TestLinear(t *testing.T) {
 // A capture without losses has no finding, at any path MTU, and from both sides; and if it is begun in the
 // middle there is none either.
 func TestMiddle(t *testing.T) {
+	seeds.Long(t)
 	s, err := stage.New(stage.Config{})
 	require.NoError(t, err)
 	require.NoError(t, s.Recv(1, 20, 8192))

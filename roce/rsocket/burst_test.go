@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ import (
 // they hear that.
 func TestBurst(t *testing.T) {
 	conns := 600
-	if testing.Short() {
+	if testing.Short() || seeds.Race {
 		conns = 350
 	}
 	n := udpNetwork(t)

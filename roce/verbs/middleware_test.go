@@ -147,6 +147,9 @@ func TestTrace(t *testing.T) {
 // tshark finds every operation in a trace of real traffic, and nothing
 // malformed.
 func TestTraceTshark(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: tshark takes a second to begin")
+	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("tshark is not installed")

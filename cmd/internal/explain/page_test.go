@@ -23,6 +23,7 @@ func browser(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("short: a browser takes seconds")
 	}
+	seeds.Long(t)
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
@@ -101,10 +102,7 @@ func repeated(t *testing.T, n int) []byte {
 // Of 100,000 packets the page holds only the rows that are seen, wherever it is scrolled to.
 func TestPageOf100000(t *testing.T) {
 	browser(t)
-	n := 100_000
-	if seeds.Race {
-		n = 40_000 // to analyse them all takes long there
-	}
+	const n = 100_000
 	var e explanation
 	e.Name = "many"
 	require.NoError(t, e.read(bytes.NewReader(repeated(t, n)), analyse.Options{}, true))

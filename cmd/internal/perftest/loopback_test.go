@@ -119,7 +119,7 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		test Test
 		args string
 	}{
@@ -134,8 +134,8 @@ func TestDuration(t *testing.T) {
 		{readLat, "-D 1"},
 		{Test{Verb: Atomic, Latency: true}, "-D 1"},
 	} {
-		if testing.Short() && (len(c.args) > len("-D 1") || c.test != writeBW && c.test != sendLat) {
-			continue // each takes a second, of processors, too: one of bandwidth, one of latency
+		if testing.Short() && i > 0 || seeds.Race && (len(c.args) > len("-D 1") || c.test != writeBW && c.test != sendLat) {
+			continue // each takes a second, of processors, too: raced one of bandwidth, one of latency
 		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -123,9 +124,12 @@ func TestDraw(t *testing.T) {
 	require.Len(t, kinds, 6, "each kind once")
 }
 
-// A bug in a module of its own is planted, found by its tests, and gone again. With -short only that: for one that is not
-// found, no code or endless the go command compiles and links again.
+// A bug in a module of its own is planted, found by its tests, and gone again. Under the race detector only that: for one
+// that is not found, no code or endless the go command compiles and links again.
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: the go command compiles and links")
+	}
 	dir := t.TempDir()
 	files := map[string]string{
 		"go.mod": "module sample\n\ngo 1.24\n",
@@ -149,7 +153,7 @@ func TestBench(t *testing.T) {
 		"sample/x.go:3: operator: a < b -> a <= b": found,
 		"sample/x.go:5: constant: 1 -> 2":          survived,
 	}
-	if testing.Short() {
+	if seeds.Race {
 		delete(want, "sample/x.go:5: constant: 1 -> 2")
 	}
 	seen := 0
@@ -161,7 +165,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	require.Equal(t, len(want), seen)
-	if !testing.Short() {
+	if !seeds.Race {
 		bad := bugs[0]
 		bad.with = "no code"
 		r, _ = b.test(t.Context(), &bad)

@@ -67,6 +67,9 @@ func RoCEFrames(all []*capture.Packet) []*capture.Packet {
 // UDP checksum either.
 func CheckCapture(t testing.TB, frames []*capture.Packet, udp bool) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("short: tshark takes a second to begin")
+	}
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
 		t.Skip("the rest needs tshark")

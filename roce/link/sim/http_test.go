@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
@@ -78,7 +79,7 @@ func pages(t *testing.T, cfg sim.Config) (seen string) {
 
 // net/http repeats, too.
 func TestHTTPRepeats(t *testing.T) {
-	n := uint64(4)
+	n := uint64(seeds.Fewer(4))
 	if testing.Short() {
 		n = 1
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -21,7 +22,7 @@ func TestSuite(t *testing.T) {
 		"fault": func(l link.Link) (link.Link, error) { return fault.New(l), nil },
 	} {
 		for family, addrs := range map[string][2]string{"IPv4": {"10.0.0.1", "10.0.0.2"}, "IPv6": {"fd00::1", "fd00::2"}} {
-			if testing.Short() && (family == "IPv6") != (name == "trace") {
+			if (testing.Short() || seeds.Race) && (family == "IPv6") != (name == "trace") {
 				continue // one family each
 			}
 			t.Run(name+", "+family, func(t *testing.T) {

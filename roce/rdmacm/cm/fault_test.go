@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -141,6 +142,7 @@ var scenarios = []struct {
 // at a time, and then any two of them. The end is the one without faults, and
 // nothing is left.
 func TestEveryMessageFaulted(t *testing.T) {
+	seeds.Long(t)
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			// How many datagrams there are without faults.

@@ -55,7 +55,9 @@ func TestEviction(t *testing.T) {
 		a = a.Next()
 		tab.Get(a, src)
 		used.Use(used.State())
-		require.LessOrEqual(t, len(tab.hops), maxHops)
+		if len(tab.hops) > maxHops { // require takes longer than all the rest
+			t.Fatalf("%d hops", len(tab.hops))
+		}
 	}
 	require.Equal(t, Evicted, first.State().Status)
 	first.Use(first.State()) // harmless

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +39,11 @@ func packetTo(path *transport.Path, dest ib.QPN, n int, id [4]byte) transport.Tx
 func TestSortedBatch(t *testing.T) {
 	const segs, limit = 7, 5000
 	b := NewBatch[*flowOf]()
-	for seed := range uint64(300) {
+	n := seeds.Fewer(300)
+	if testing.Short() {
+		n = 30
+	}
+	for seed := range uint64(n) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		flows := make([]*flowOf, 1+r.IntN(9))
 		for i := range flows {
