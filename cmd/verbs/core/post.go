@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// postBatch is how many requests are handed to the stack at a time.
-const postBatch = 64
+// postBatch is how many requests are handed to the stack at a time: what a ring has room for, so that they leave together.
+const postBatch = C.GOROCE_SEND_SLOTS
 
 // sendWR is struct ibv_send_wr with its unions spelt out, and recvWR struct ibv_recv_wr. The compiler refuses
 // sizes that differ from those of C; layout_test.go compares the places of the fields.
@@ -86,7 +86,7 @@ func goroce_post_send(handle C.goroce_handle, first *C.struct_ibv_send_wr, bad *
 		s.inline = s.inline[:0]
 		var refused C.int
 		for ; wr != nil && n < postBatch; wr = wr.next {
-			if refused = s.translate(q, &s.wrs[n], wr); refused != 0 {
+			if refused = s.translate(q, s.at(n), wr); refused != 0 {
 				break
 			}
 			n++

@@ -199,6 +199,14 @@ func goroce_detach_mcast(handle C.goroce_handle, group *C.union_ibv_gid) C.int {
 // postScratch is what a queue pair turns the requests of one call into.
 type postScratch struct {
 	mu     sync.Mutex
-	wrs    [postBatch]verbs.SendWR
+	wrs    []verbs.SendWR // up to postBatch: few programs post so many at a time
 	inline []byte
+}
+
+// at returns the place for request i of a batch, of which there are those before.
+func (s *postScratch) at(i int) *verbs.SendWR {
+	if i == len(s.wrs) {
+		s.wrs = append(s.wrs, make([]verbs.SendWR, max(i, 4))...)
+	}
+	return &s.wrs[i]
 }

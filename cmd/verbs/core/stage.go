@@ -104,7 +104,7 @@ func (q *userQP) takeStaged() int {
 	for left := n; left > 0; {
 		batch := min(left, postBatch)
 		for i := range batch {
-			q.scratch.wrs[i] = r.slots[(head+uint64(i))%uint64(len(r.slots))].request()
+			*q.scratch.at(i) = r.slots[(head+uint64(i))%uint64(len(r.slots))].request()
 		}
 		if _, err := q.PostSendBatch(q.scratch.wrs[:batch]); err != nil {
 			// The program was told that they are posted. The device is closed, or the C half was wrong about the queue: it ends, as

@@ -5,8 +5,8 @@
 
 // So many calls without a pause have to post before a ring is used: a request that is followed by none is not to wait.
 #define RUN_BEGINS 8
-// So many requests leave without a pause: as many as a datagram has room for.
-#define ENOUGH 64
+// So many requests leave without a pause. Each call that sends may wake a peer on this CPU, which then takes the turn.
+#define ENOUGH GOROCE_SEND_SLOTS
 // A longer message fills datagrams by itself.
 #define MAX_LENGTH 2048
 
