@@ -125,7 +125,7 @@ Microseconds. The link is the same link with packets of the same size, no protoc
 net.Conn. The aims are about a CPU each: either process, with all its threads, may run on one CPU only, each on another; so
 are those of TCP and of the link. With any CPU the scheduler may put both processes on one, where waking the other needs no
 interrupt of an idle CPU, and mostly does so with TCP. On one CPU, where either process has to wait for the other to give
-way, the link alone gives way at every look. Event-driven devices look for 30 us before they block; without spinning they
+way, the link alone gives way at every look. Event-driven devices look for 30 us before they block, and for up to 200 us where packets come that soon after it; without spinning they
 block at once.
 
 ![half round trips](latency.svg)

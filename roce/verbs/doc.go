@@ -27,8 +27,8 @@
 // acknowledge) is done by whoever polls, and by a goroutine of the device when nobody does:
 //
 //   - A device begins with its goroutine at work. It spins
-//     for a few tens of microseconds after traffic and then blocks in the
-//     system call, not in the runtime's poller, which is slower to wake.
+//     for a few tens of microseconds after traffic, for up to 200 where packets come soon after that, and
+//     then blocks in the system call, not in the runtime's poller, which is slower to wake.
 //     Posting sends from the caller's goroutine; a message that is posted by
 //     itself while others of its queue pair are on their way may be held for
 //     some microseconds to share a datagram (see [QP.SetNoDelay]).

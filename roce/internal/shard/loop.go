@@ -92,9 +92,8 @@ func (s *Shard) loop() {
 	s.rxMu.Lock()
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
-	last := s.link.Now()
-	idleSince, spinAgain := last, last
 	spinNs, looks := s.spinNs, 0
+	s.pace.begin(s.link.Now())
 	expectReply := s.wokeSomeone
 	for !s.Closed() && !s.keeper.wanted.Load() {
 		busy, err := s.progress(expectReply)
@@ -116,20 +115,14 @@ func (s *Shard) loop() {
 			s.GiveWay() // other threads, too
 		}
 		now := s.link.Now()
-		if !busy && now-last > preemptedNs {
-			// There is other work for this processor, and a thread that spins gets
-			// less of it than one that sleeps and is woken.
-			spinAgain = now + spinPauseNs
-		}
-		last = now
+		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && !s.foreign.Load())
 		switch {
 		case busy:
-			idleSince = now
 			if looks > 1 {
 				s.spin.worth()
 			}
 			looks = 0
-		case now-idleSince >= spinNs || now < spinAgain:
+		case sleeps:
 			if looks > 1 {
 				s.spin.inVain()
 			}
@@ -137,8 +130,8 @@ func (s *Shard) loop() {
 				s.fail(err)
 				return
 			}
-			last = s.link.Now()
-			idleSince, looks, spinNs = last, 0, s.spinNs
+			s.pace.woke(s.link.Now())
+			looks, spinNs = 0, s.spinNs
 			if s.foreign.Load() && !s.spin.begins() {
 				spinNs = 0
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,8 +84,10 @@ type Shard struct {
 	rand    io.Reader
 	guid    [8]byte
 	spinNs  int64
-	credits bool // Tuning.EndToEndCredits
-	owner   Owner
+	// spinGrows says that pace may look for longer than spinNs.
+	spinGrows bool
+	credits   bool // Tuning.EndToEndCredits
+	owner     Owner
 
 	// mu guards the engine and the sending side of the link.
 	mu       sync.Mutex
@@ -121,6 +124,7 @@ type Shard struct {
 	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
 	linger   linger
 	spin     spin        // of the goroutine
+	pace     pace        // of the goroutine
 	marker   link.Marker // of the link; nil if it is none
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
 	unverified link.Unverified
@@ -147,7 +151,7 @@ func New(c Config) (*Shard, error) {
 		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if s.spinNs == 0 {
-		s.spinNs = DefaultSpinNs
+		s.spinNs, s.spinGrows = DefaultSpinNs, runtime.NumCPU() > 1
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max

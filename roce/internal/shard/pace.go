@@ -1,0 +1,80 @@
+package shard
+
+// pace decides how long who receives looks again and again before it sleeps.
+//
+// To look costs a CPU for as long. To sleep costs more than that where an answer is near: on an idle CPU a wake-up takes
+// tens of microseconds, and the peer, which waits for as long, sleeps meanwhile, too, and has to be woken in turn. So a pair that sleeps goes
+// on to do so, and one that looks finds each packet after ten microseconds. The time to look grows when packets come soon after it, up to
+// maxSpinNs, and shrinks when they do not.
+//
+// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken. A turn takes about 1 us; one that
+// took much longer shows that somebody else ran. That happens now and then on any machine, and is a reason not to look only when it takes a good part of
+// the time: lost adds up what was taken, less a quarter of the time since.
+type pace struct {
+	last      int64 // the last turn
+	awake     int64 // since when it looks in vain
+	idleSince int64 // since when nothing has come
+	woken     int64 // when it was woken since then; 0: it was not
+	look      int64 // how long it looks
+	lost      int64
+	rest      int64 // how long it does not look, the last time
+	again     int64 // no looking before
+}
+
+// begin notes that somebody begins to receive.
+func (v *pace) begin(now int64) {
+	v.came()
+	v.last, v.awake, v.idleSince = now, now, now
+}
+
+// woke notes the end of a sleep.
+func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
+
+// came is for begin and turn: there was something, or somebody comes back after there was.
+func (v *pace) came() {
+	switch {
+	case v.woken == 0:
+		return
+	case v.woken-v.idleSince <= maxSpinNs:
+		v.look = min(2*v.look, maxSpinNs)
+	default:
+		v.look /= 2
+	}
+	v.woken = 0
+}
+
+// turn notes a look at the link, and reports whether to sleep. spinNs is how long to look at least; with grows false, exactly, and not while
+// somebody else runs at all.
+func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
+	took := now - v.last
+	v.last = now
+	v.lost = max(v.lost-took/4, 0)
+	if v.lost == 0 {
+		v.rest = 0
+	}
+	if busy {
+		v.came()
+		v.awake, v.idleSince = now, now
+		return false
+	}
+	if took > preemptedNs {
+		v.preempted(took, now, grows)
+	}
+	v.look = max(v.look, spinNs)
+	if grows {
+		spinNs = v.look
+	}
+	return now-v.awake >= spinNs || now < v.again
+}
+
+// preempted notes that a turn took long. It decides whether to look for the next while.
+func (v *pace) preempted(took, now int64, grows bool) {
+	if !grows {
+		v.again = now + spinPauseNs
+		return
+	}
+	if v.lost += took; v.lost > maxLostNs {
+		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
+		v.again, v.lost = now+v.rest, maxLostNs/2
+	}
+}
