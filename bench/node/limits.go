@@ -20,9 +20,9 @@ const (
 	// rawBatch is how many packets are handed to a link at a time: one turn of a
 	// queue pair in the engine.
 	rawBatch = 60
-	// rawSpin is how long a receiver of the ceiling looks before it blocks, as a
-	// device does.
-	rawSpin = 30 * time.Microsecond
+	// rawSpin is how long a receiver of the ceiling looks before it blocks: as a
+	// device does where packets come soon.
+	rawSpin = 200 * time.Microsecond
 	// rawStall is after how long without progress packets are taken to be lost.
 	rawStall = 100 * time.Millisecond
 	// maxLostEchoes is how many round trips of the ceiling may be lost; they do not count.
