@@ -62,7 +62,7 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 		o.starved = busy(o.detail)
 		if len(o.gaveUp) > 0 {
 			var what string
-			what, o.starved = starvation(rec.seen.report(), o.gaveUp, between[1], e.refSilent)
+			what, o.starved = starvation(rec.seen.report(), o.gaveUp, between[1], refPort{e})
 			o.detail = what + "\n" + o.detail
 		}
 		if o.starved {
@@ -76,10 +76,17 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 // starvation notes that a try was lost to a guest that stood still.
 func (e *Env) starvation() { e.Report.Starvation(e.Kernel, e.Link, e.Wire.Now()) }
 
-// refSilent reports whether nothing came from the reference's port.
-func (e *Env) refSilent(from, to time.Duration) bool {
-	port := e.Wire.Port(e.RefPort)
+// refPort is the reference's port, which may be gone.
+type refPort struct{ e *Env }
+
+func (r refPort) SilentIn(from, to time.Duration) bool {
+	port := r.e.Wire.Port(r.e.RefPort)
 	return port != nil && port.SilentIn(from, to)
+}
+
+func (r refPort) MuteIn(from, to time.Duration, qps int) bool {
+	port := r.e.Wire.Port(r.e.RefPort)
+	return port != nil && port.MuteIn(from, to, qps)
 }
 
 // tryProgram runs a program until it passes, tries times at most, or more often if the
@@ -116,7 +123,7 @@ func (c *conn) excuse(err error, tr *wire.Trace) error {
 	if !errors.As(err, &s) || s.Status != peer.RetryExcErr {
 		return err
 	}
-	what, starved := starvation(delivered(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), c.env.refSilent)
+	what, starved := starvation(delivered(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), refPort{c.env})
 	if starved {
 		c.env.starvation()
 		return starvedError{err, what}

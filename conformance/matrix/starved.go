@@ -85,26 +85,35 @@ func (r *recorder) isBetween(p *wire.Packet) bool {
 	return p.Src == a && (p.Dst == b || p.Dst.IsMulticast()) || p.Src == b && (p.Dst == a || p.Dst.IsMulticast())
 }
 
+// guestPort is what the wire knows of what the guest has sent: see [wire.Port].
+type guestPort interface {
+	SilentIn(from, to time.Duration) bool
+	MuteIn(from, to time.Duration, qps int) bool
+}
+
 // starvation decides whether retries ran out because the guest was not running. gaveUp are those
-// who said so, guest is the guest's address, and silent tells when nothing at all came from
+// who said so, guest is the guest's address, and from tells what came from
 // the guest. Either way the text says what was seen.
 //
 //   - The guest was asked: it must have sent nothing, to nobody, from the first retry of the request
-//     until the last; or have sent requests again that the wire had seen
+//     until the last; or no packet of RoCE, to nobody, though another queue pair was asked,
+//     too, which an error in one conversation does not explain; or have sent requests again that the wire had seen
 //     acknowledged, because a guest with one processor can be busy sending while what arrives
 //     waits. Any other guest that speaks but does not answer is an error of the one who
 //     asked, or of its own.
 //   - The guest asked: the answer must have been on the wire, and the guest must have asked
 //     again all the same. A request that nobody answered is an error.
-func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, silent func(from, to time.Duration) bool) (what string, starved bool) {
+func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, from guestPort) (what string, starved bool) {
 	x := seen.Exhausted(gaveUp...)
 	if x == nil {
 		return "retries ran out, and no request was seen again and again", false
 	}
 	what = fmt.Sprintf("PSN %#x for QP %#x was sent %d times in %d ms", uint32(x.PSN), uint32(x.QPN), x.Times, time.Duration(x.LastNs-x.FirstNs).Milliseconds())
 	switch asked := x.Requester != guest; {
-	case asked && silent(time.Duration(x.RetryNs), time.Duration(x.LastNs)):
+	case asked && from.SilentIn(time.Duration(x.RetryNs), time.Duration(x.LastNs)):
 		return "the guest stood still while " + what, true
+	case asked && from.MuteIn(time.Duration(x.RetryNs), time.Duration(x.LastNs), 2):
+		return "the guest answered nobody, and several asked, while " + what, true
 	case asked && x.Deaf:
 		return "the guest sent, and did not look at what arrived, while " + what, true
 	case asked:

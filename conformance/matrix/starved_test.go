@@ -67,12 +67,20 @@ func reported(all []pcap.Packet) *analyse.Report {
 	return a.Report()
 }
 
-// speaksAt makes the function that tells when the guest was silent: but for times in ms.
-func speaksAt(at ...int) func(from, to time.Duration) bool {
-	return func(from, to time.Duration) bool {
-		return !slices.ContainsFunc(at, func(t int) bool { return from < time.Duration(t)*ms && time.Duration(t)*ms < to })
-	}
+// spoke is when the guest sent something, in ms, and how many queue pairs were asked meanwhile if that was no RoCE.
+type spoke struct {
+	at    []int
+	asked int
 }
+
+// speaksAt is for packets of RoCE.
+func speaksAt(at ...int) spoke { return spoke{at: at} }
+
+func (s spoke) SilentIn(from, to time.Duration) bool {
+	return !slices.ContainsFunc(s.at, func(t int) bool { return from < time.Duration(t)*ms && time.Duration(t)*ms < to })
+}
+
+func (s spoke) MuteIn(_, _ time.Duration, qps int) bool { return s.asked >= qps }
 
 func TestStarvation(t *testing.T) {
 	us, guest := addrs[0], addrs[1]
@@ -81,7 +89,7 @@ func TestStarvation(t *testing.T) {
 	for name, c := range map[string]struct {
 		all    []pcap.Packet
 		gaveUp []netip.Addr
-		silent func(from, to time.Duration) bool
+		port   guestPort
 		want   bool
 		what   string
 	}{
@@ -91,6 +99,9 @@ func TestStarvation(t *testing.T) {
 		"it speaks between two retries":              {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]), addrs[:1], speaksAt(100), false, "was running"},
 		"the guest wakes up too late":                {ours, addrs[:1], speaksAt(500), true, "stood still"},
 		"the guest serves others":                    {ours, addrs[:1], speaksAt(300), false, "was running"},
+		"the guest answers nobody":                   {ours, addrs[:1], spoke{[]int{300}, 2}, true, "answered nobody, and several asked, while PSN 0x7"},
+		"nobody else asks":                           {ours, addrs[:1], spoke{[]int{300}, 1}, false, "was running"},
+		"goroce answers nobody":                      {theirs, addrs[1:], spoke{[]int{300}, 2}, false, "got no answer"},
 		"the guest is busy sending":                  {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), true, "did not look at what arrived"},
 		"the guest sends again, without an answer":   {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 8, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), false, "was running"},
 		"the guest sends what is new":                {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 10, 150)), addrs[:1], speaksAt(150), false, "was running"},
@@ -108,7 +119,7 @@ func TestStarvation(t *testing.T) {
 		"what was repeated before, with success, no": {slices.Concat(sent(us, toGuest, 1, 0, 1, 2, 3), ours[1:]), addrs[:1], speaksAt(10), true, "PSN 0x7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			what, starved := starvation(reported(c.all), c.gaveUp, guest, c.silent)
+			what, starved := starvation(reported(c.all), c.gaveUp, guest, c.port)
 			require.Equal(t, c.want, starved, what)
 			require.Contains(t, what, c.what)
 		})

@@ -13,7 +13,7 @@ func TestSilentIn(t *testing.T) {
 	defer s.Close()
 	p := &Port{sw: s}
 	for _, at := range []time.Duration{10, 20, 500, 510, 900} {
-		p.heard(at * ms)
+		p.frames.heard(at * ms)
 	}
 	for _, c := range []struct {
 		from, to time.Duration
@@ -38,9 +38,38 @@ func TestSilencesAreBounded(t *testing.T) {
 	p := &Port{sw: s}
 	const n = 3 * maxSilences
 	for i := range n {
-		p.heard(time.Duration(i+1) * minSilence)
+		p.frames.heard(time.Duration(i+1) * minSilence)
 	}
-	require.LessOrEqual(t, len(p.silences), maxSilences)
+	require.LessOrEqual(t, len(p.frames.silences), maxSilences)
 	require.True(t, p.SilentIn((n-1)*minSilence, n*minSilence), "the last")
 	require.False(t, p.SilentIn(minSilence, 2*minSilence), "forgotten")
+}
+
+// Who answers nobody, though several ask, is not running, whatever else comes from there.
+func TestMuteIn(t *testing.T) {
+	const ms = time.Millisecond
+	s := New()
+	defer s.Close()
+	p := &Port{sw: s}
+	p.packets.heard(10 * ms)
+	for _, at := range []time.Duration{100, 200, 300} {
+		p.frames.heard(at * ms)
+		p.asked(at*ms, 7)
+	}
+	require.False(t, p.SilentIn(50*ms, 300*ms))
+	require.False(t, p.MuteIn(50*ms, 300*ms, 2), "only one is without an answer")
+	require.True(t, p.MuteIn(50*ms, 300*ms, 1))
+	p.asked(310*ms, 8)
+	require.False(t, p.MuteIn(50*ms, 300*ms, 2), "that was later")
+	require.True(t, p.MuteIn(50*ms, 310*ms, 2))
+	p.packets.heard(320 * ms)
+	require.False(t, p.MuteIn(50*ms, 330*ms, 2), "it answered")
+
+	for i := range 3 * maxAsks {
+		p.asked(time.Duration(i)*time.Second, uint32(i))
+	}
+	require.Len(t, p.asks, maxAsks)
+	const last = (3*maxAsks - 1) * time.Second
+	require.True(t, p.MuteIn(last-9*time.Second, last, 10), "the last ones are known")
+	require.False(t, p.MuteIn(last-9*time.Second, last, 11))
 }

@@ -47,8 +47,9 @@ type Port struct {
 	in, sent, overflow atomic.Int64
 
 	// Under the switch's lock.
-	lastIn   time.Duration
-	silences []Silence
+	frames, packets speaker // of any kind, and of RoCE
+	asks            []ask   // the last requests to it
+	nextAsk         int     // the place of the next one, once they are maxAsks
 }
 
 // PortStats counts frames.
@@ -80,7 +81,7 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	if s.closed {
 		return nil, errors.New("wire: switch is closed")
 	}
-	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}), lastIn: s.Now()}
+	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}), frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
 	s.ports = append(s.ports, p)
 	s.wg.Add(2)
 	go p.read()
@@ -97,7 +98,7 @@ func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, err
 	if s.closed {
 		return nil, errors.New("wire: switch is closed")
 	}
-	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), lastIn: s.Now()}
+	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
 	s.ports = append(s.ports, p)
 	return p, nil
 }
@@ -241,7 +242,8 @@ func (s *Switch) input(from *Port, f []byte) {
 	if s.closed {
 		return
 	}
-	from.heard(s.Now())
+	now := s.Now()
+	from.frames.heard(now)
 	if src := [6]byte(f[6:12]); src[0]&1 == 0 {
 		s.macs[src] = from
 	}
@@ -253,6 +255,12 @@ func (s *Switch) input(from *Port, f []byte) {
 	if !ok {
 		s.forward(from, f)
 		return
+	}
+	from.packets.heard(now)
+	if !p.IsAck() {
+		for to := range s.ways(from, f) {
+			to.asked(now, p.QPN)
+		}
 	}
 	for _, r := range s.rules {
 		if r.wants(from.Name, p) {
