@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,7 +150,7 @@ func New(c Config) (*Shard, error) {
 		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if s.spinNs == 0 {
-		s.spinNs, s.spinGrows = DefaultSpinNs, runtime.NumCPU() > 1
+		s.spinNs, s.spinGrows = DefaultSpinNs, true
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max
