@@ -51,9 +51,10 @@ check test test32: export GOGC = 400
 
 # Go keeps the results of packages that have not changed. More packages at a time
 # than there are processors: the tests of links, tools and benchmarks mostly wait. What
-# vet finds make lint finds, too: it would look at every dependency here.
+# vet finds make lint finds, too: it would look at every dependency here. Not $(APART): Go keeps no results of
+# programs that others start.
 check:
-	$(GO) test $(APART) -short -vet=off -p $(TESTJOBS) $(PACKAGES)
+	$(GO) test -short -vet=off -p $(TESTJOBS) $(PACKAGES)
 
 # What has no goroutines, or takes long under the race detector and finds no more there, does part of its work here
 # (seeds.Fewer, seeds.Long, seeds.Race) and all of it in test32. By default the race detector lets every process sleep for a
