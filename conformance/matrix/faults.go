@@ -137,7 +137,7 @@ func (e *Env) runFault(p *pair, row Row, t typedOp, f peer.Family, size int, at 
 // oneFault returns for how long the operation with the fault took.
 func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (took time.Duration, err error) {
 	par := defaults(t.typ, f, faultMTU)
-	par.timeout = faultTimeout
+	par.timeout = timeoutOfFault(p.req.p, p.rsp.p, t.op, at, ft)
 	c, err := p.connect(par)
 	if err != nil {
 		return 0, err
@@ -195,6 +195,15 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 		return took, fmt.Errorf("%w\n%s", broken, tr.Tail(60))
 	}
 	return took, nil
+}
+
+// timeoutOfFault is the ACK timeout's code of the requester. A guest was seen to answer nobody for 1.3 s, which the retries of one that probes may
+// outlast: it waits for its timer only where a probe is lost, too, or where nothing helps.
+func timeoutOfFault(req, rsp peer.Peer, op peer.Opcode, at position, ft fault) int {
+	if !isGoroce(req) || isRXE(rsp) && rxeForgetsFlush(op, at, ft) {
+		return faultTimeout
+	}
+	return probeTimeout
 }
 
 // rxeForgetsVA reports whether a fault makes rxe 6.12 repeat a request with address 0:

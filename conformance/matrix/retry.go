@@ -89,6 +89,13 @@ func (r refPort) MuteIn(from, to time.Duration, qps int) bool {
 	return port != nil && port.MuteIn(from, to, qps)
 }
 
+func (r refPort) LongestSilences(from, to time.Duration) (frames, packets time.Duration) {
+	if port := r.e.Wire.Port(r.e.RefPort); port != nil {
+		return port.LongestSilences(from, to)
+	}
+	return 0, 0
+}
+
 // tryProgram runs a program until it passes, tries times at most, or more often if the
 // machine was too slow. The row says what was seen before the last try.
 func tryProgram(row *Row, tries int, run func() outcome) {

@@ -233,7 +233,8 @@ type params struct {
 // where something is, the retries together outlast a stall.
 const (
 	calmTimeout  = 18 // 1.07 s
-	faultTimeout = 15 // 134 ms
+	faultTimeout = 15 // 134 ms, where each loss of a last packet costs one
+	probeTimeout = 17 // 537 ms, where a probe finds such a loss long before
 	tenseTimeout = 16 // 268 ms, where it is to run out
 
 	patientTimeout = 20 // 4.3 s, where it must not

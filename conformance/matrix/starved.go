@@ -89,6 +89,7 @@ func (r *recorder) isBetween(p *wire.Packet) bool {
 type guestPort interface {
 	SilentIn(from, to time.Duration) bool
 	MuteIn(from, to time.Duration, qps int) bool
+	LongestSilences(from, to time.Duration) (frames, packets time.Duration)
 }
 
 // starvation decides whether retries ran out because the guest was not running. gaveUp are those
@@ -117,7 +118,8 @@ func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, fro
 	case asked && x.Deaf:
 		return "the guest sent, and did not look at what arrived, while " + what, true
 	case asked:
-		return "the guest was running while " + what, false
+		frames, packets := from.LongestSilences(time.Duration(x.RetryNs), time.Duration(x.LastNs))
+		return fmt.Sprintf("the guest was running (it was silent for %d ms at most, and sent nothing of RoCE for %d ms) while %s", frames.Milliseconds(), packets.Milliseconds(), what), false
 	case x.Answered:
 		return "the guest did not look at its answers: " + what, true
 	}

@@ -48,8 +48,6 @@ type Port struct {
 
 	// Under the switch's lock.
 	frames, packets speaker // of any kind, and of RoCE
-	asks            []ask   // the last requests to it
-	nextAsk         int     // the place of the next one, once they are maxAsks
 }
 
 // PortStats counts frames.
@@ -259,7 +257,7 @@ func (s *Switch) input(from *Port, f []byte) {
 	from.packets.heard(now)
 	if !p.IsAck() {
 		for to := range s.ways(from, f) {
-			to.asked(now, p.QPN)
+			to.packets.asked(now, p.QPN)
 		}
 	}
 	for _, r := range s.rules {
