@@ -142,6 +142,26 @@ func TestLoneMessagesAreNotHeld(t *testing.T) {
 	require.Zero(t, held)
 }
 
+// One that fills a datagram waits for nothing: it leaves when it is posted, and nobody is woken to look after it.
+func TestLargeMessagesAreNotHeld(t *testing.T) {
+	l := &countedLink{} // by whose clock they follow each other closely
+	a := newEnd(t, openDevice(t, Config{}), 1<<16, QPInitAttr{}).onRing(t, 512, CQOptions{})
+	b := newEnd(t, openDevice(t, Config{WrapLink: func(under link.Link) (link.Link, error) { l.Link = under; return l, nil }}), 1<<16, QPInitAttr{})
+	b = b.onRing(t, 512, CQOptions{})
+	connect(t, a, b, withTimeout(20, 7))
+	b.progressUntil(t, b.d.s.Polled)
+	for range 10 {
+		for range 8 {
+			require.NoError(t, b.qp.PostSend(&SendWR{
+				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{b.mr.SGE(0, 1<<16)}, RemoteAddr: a.mr.Addr(), RKey: a.mr.RKey(),
+			}))
+		}
+		b.await(t, nil, 8)
+	}
+	held, _ := b.d.s.Held()
+	require.Zero(t, held)
+}
+
 // scriptedLink hands up packets that never came, each in a look of its own.
 type scriptedLink struct {
 	link.Link

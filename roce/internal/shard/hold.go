@@ -58,15 +58,20 @@ func (s *Shard) defers(now int64) bool {
 	if s.Background() && !s.blocked {
 		return true
 	}
-	if !s.foreign.Load() || !s.hold.waits(now) {
-		return false
+	return s.foreign.Load() && s.hold.waits(now)
+}
+
+// holds has the sender look after a message that waits now, if nobody else does. One that waits for nothing, since it fills a datagram,
+// is none of these: a sender that looks takes a CPU from two programs that spin on the only two. The lock is held.
+func (s *Shard) holds() {
+	if !s.foreign.Load() || s.Background() && !s.blocked {
+		return
 	}
 	if !s.sender.awake.Load() {
 		s.sender.awake.Store(true)
 		s.sender.call = true
 	}
 	s.sender.holds.Add(1)
-	return true
 }
 
 // callSender has the sender look. Nobody holds the lock: who is woken may run in place of the waker.

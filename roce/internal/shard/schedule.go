@@ -86,7 +86,9 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	}
 	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
 		s.Flush(now)
+		return
 	}
+	s.holds()
 }
 
 // PostedAll sends messages that were posted together, at once. The lock is held.
