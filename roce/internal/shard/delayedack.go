@@ -15,19 +15,14 @@ import (
 // gone to do something else. A delay without a reply was in vain; the more of these
 // there are in succession, the fewer are tried.
 type delayedAck struct {
-	on      atomic.Bool // written with the lock held
-	skip    uint32      // how many times not to try
-	penalty uint32      // skip after the next delay in vain
-	count   uint64      // delays so far
+	on    atomic.Bool // written with the lock held
+	trial             // of a delay
+	count uint64      // delays so far
 }
 
 // begin starts a delay, if only acknowledgements are to be sent.
 func (a *delayedAck) begin(onlyAcks bool) bool {
-	if !onlyAcks {
-		return false
-	}
-	if a.skip > 0 {
-		a.skip--
+	if !onlyAcks || !a.due() {
 		return false
 	}
 	a.count++
@@ -42,7 +37,7 @@ func (a *delayedAck) delayed() bool { return a.on.Load() }
 func (a *delayedAck) answered() {
 	if a.on.Load() {
 		a.on.Store(false)
-		a.penalty = 0
+		a.paid()
 	}
 }
 
@@ -52,8 +47,7 @@ func (a *delayedAck) inVain() bool {
 		return false
 	}
 	a.on.Store(false)
-	a.penalty = min(2*a.penalty+1, maxAckSkip)
-	a.skip = a.penalty
+	a.trial.inVain(maxAckSkip)
 	return true
 }
 

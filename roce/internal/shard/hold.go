@@ -8,10 +8,9 @@ import "sync/atomic"
 // nobody ended but the sender was in vain, and the more of these there are in succession, the fewer are tried. It is used with
 // the lock held.
 type hold struct {
-	posted  int64 // when the last message was posted
-	skip    uint32
-	penalty uint32
-	burst   uint32 // messages in quick succession, so far
+	posted int64  // when the last message was posted
+	trial         // of a wait
+	burst  uint32 // messages in quick succession, so far
 }
 
 // waits reports whether a message that is posted now is to wait for others.
@@ -23,24 +22,16 @@ func (h *hold) waits(now int64) bool {
 		h.burst++
 	}
 	h.posted = now
-	if h.burst == 0 && !long {
-		return false
-	}
-	if h.skip > 0 {
-		h.skip--
-		return false
-	}
-	return true
+	return (h.burst > 0 || long) && h.due()
 }
 
 // inVain notes that the sender has ended a wait.
 func (h *hold) inVain() {
-	h.penalty = min(2*h.penalty+1, maxHoldSkip)
-	h.skip = h.penalty
+	h.trial.inVain(maxHoldSkip)
 }
 
 // worth notes that something else has.
-func (h *hold) worth() { h.penalty = 0 }
+func (h *hold) worth() { h.paid() }
 
 // sender is a goroutine that sends messages which wait for others that do not come, after 0.1 ms. It exists from the first message
 // on that might wait, and looks every 50 us while some do. It sleeps in a system call, since the program may

@@ -15,9 +15,8 @@ import (
 // It does so only after a packet was found that nobody had taken (see standby), and a look that brings no request is in
 // vain: the more of these there are in succession, the fewer are tried.
 type linger struct {
-	on      atomic.Bool // a packet was missed
-	skip    uint32      // how many times not to; this and penalty under rxMu
-	penalty uint32
+	on    atomic.Bool // a packet was missed
+	trial             // of a look; under rxMu
 }
 
 // missed notes that packets waited and nobody took them.
@@ -25,24 +24,16 @@ func (l *linger) missed() { l.on.Store(true) }
 
 // begins reports whether to look on, after nothing but answers came.
 func (l *linger) begins() bool {
-	if !l.on.Load() {
-		return false
-	}
-	if l.skip > 0 {
-		l.skip--
-		return false
-	}
-	return true
+	return l.on.Load() && l.due()
 }
 
 // ends notes whether a request came.
 func (l *linger) ends(came bool) {
 	if came {
-		l.penalty = 0
+		l.paid()
 		return
 	}
-	l.penalty = min(2*l.penalty+1, maxLingerSkip)
-	l.skip = l.penalty
+	l.inVain(maxLingerSkip)
 }
 
 // onlyAnswers reports whether packets were sent by responders: nothing of them is for memory that a peer writes by itself.

@@ -4,25 +4,13 @@ package shard
 // before it sleeps. That program may spin itself, and its peer's on another CPU: where there are no more CPUs than that, who looks
 // keeps one of them from the answer that he looks for. So a look that brought nothing is in vain, and the more of
 // these there are in succession, the fewer are tried.
-type spin struct {
-	skip    uint32
-	penalty uint32
-}
+type spin struct{ trial }
 
 // begins reports whether to look.
-func (v *spin) begins() bool {
-	if v.skip > 0 {
-		v.skip--
-		return false
-	}
-	return true
-}
+func (v *spin) begins() bool { return v.due() }
 
 // inVain notes that nothing came.
-func (v *spin) inVain() {
-	v.penalty = min(2*v.penalty+1, maxSpinSkip)
-	v.skip = v.penalty
-}
+func (v *spin) inVain() { v.trial.inVain(maxSpinSkip) }
 
-// worth notes that something came.
-func (v *spin) worth() { v.penalty, v.skip = 0, 0 }
+// worth notes that something came: of a look, too, that was not tried for.
+func (v *spin) worth() { v.trial = trial{} }
