@@ -215,8 +215,18 @@ func (n *Node) RunSockets(a UseArgs, r *SocketReply) error {
 	return err
 }
 
-func (n *Node) writeChunks(over func() bool, r *SocketReply) error {
+// newChunk is memory to write from, every page of which was written. Linux maps one page of zeros wherever a program
+// has only read: a sender of such memory reads its first-level cache, as no program does that has something to say.
+func newChunk() []byte {
 	b := make([]byte, chunkBytes)
+	for i := range b {
+		b[i] = byte(i % chunkLast)
+	}
+	return b
+}
+
+func (n *Node) writeChunks(over func() bool, r *SocketReply) error {
+	b := newChunk()
 	for b[0] != chunkLast {
 		if over() {
 			b[0] = chunkLast
