@@ -115,7 +115,8 @@ func (s *Shard) loop() {
 			s.GiveWay() // other threads, too
 		}
 		now := s.link.Now()
-		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && !s.foreign.Load())
+		alike := s.alike(now)
+		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && alike)
 		switch {
 		case busy:
 			if looks > 1 {
@@ -132,7 +133,7 @@ func (s *Shard) loop() {
 			}
 			s.pace.woke(s.link.Now())
 			looks, spinNs = 0, s.spinNs
-			if s.foreign.Load() && !s.spin.begins() {
+			if !alike && !s.spin.begins() {
 				spinNs = 0
 			}
 		default:
