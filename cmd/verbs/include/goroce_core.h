@@ -122,7 +122,8 @@ struct goroce_send_slot {
 struct goroce_send_ring {
 	uint64_t tail; /* requests that were ever put in: the C half's */
 	uint32_t wanted; /* the C half's: many requests have come in succession */
-	uint8_t pad1[52];
+	uint32_t bytes; /* the C half's: of the messages in the ring, and of those taken since it was empty */
+	uint8_t pad1[48];
 	uint64_t head; /* requests that were ever taken: the Go half's, as what follows */
 	uint64_t limit;
 	uint32_t open;

@@ -65,7 +65,7 @@ int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	shim_meet();
 	touch_sends(q, wr);
 	shim_send_lock(q);
-	shim_stage_direct(q);
+	shim_stage_direct(q, wr);
 	int e = core->post_send(q->handle, wr, bad);
 	shim_send_unlock(q);
 	return e;

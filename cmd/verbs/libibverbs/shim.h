@@ -162,7 +162,8 @@ int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 void shim_stage_init(struct shim_qp *q);
 /* shim_stage puts all requests into the ring, or none. */
 bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr);
-void shim_stage_direct(struct shim_qp *q); /* before a call of post_send; the lock is held */
+/* shim_stage_direct is for before a call of post_send. The lock is held, and the memory of wr was read before. */
+void shim_stage_direct(struct shim_qp *q, const struct ibv_send_wr *wr);
 void shim_stage_pause(struct shim_context *c);
 /* Before who posts may wait, or look for something else: what it has posted leaves now. */
 static inline void shim_pause(struct ibv_context *c)

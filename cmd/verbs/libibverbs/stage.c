@@ -7,8 +7,10 @@
 #define RUN_BEGINS 8
 // So many requests leave without a pause. Each call that sends may wake a peer on this CPU, which then takes the turn.
 #define ENOUGH GOROCE_SEND_SLOTS
-// A longer message fills datagrams by itself.
-#define MAX_LENGTH 2048
+// So much of their messages does: some datagrams full.
+#define ENOUGH_BYTES (256 << 10)
+// A longer message fills a datagram by itself, or half of one.
+#define MAX_LENGTH (32 << 10)
 
 void shim_stage_init(struct shim_qp *q)
 {
@@ -22,7 +24,7 @@ void shim_stage_init(struct shim_qp *q)
 }
 
 // fits reports whether a request can be put into a ring: the Go half would not refuse it.
-static bool fits(const struct shim_qp *q, const struct ibv_send_wr *wr)
+static bool fits(const struct shim_qp *q, const struct ibv_send_wr *wr, uint64_t *bytes)
 {
 	bool payload = true;
 	switch (wr->opcode) {
@@ -45,6 +47,7 @@ static bool fits(const struct shim_qp *q, const struct ibv_send_wr *wr)
 	uint64_t n = 0;
 	for (int i = 0; i < wr->num_sge; i++)
 		n += wr->sg_list[i].length;
+	*bytes += n;
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return payload && n <= GOROCE_SEND_DATA && n <= q->init.cap.max_inline_data;
 	return n <= MAX_LENGTH;
@@ -92,9 +95,9 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 	if (!r || !__atomic_load_n(&r->open, __ATOMIC_RELAXED) || !wr)
 		return false;
 	// All that is read below is read here first: who posts what is nowhere has its SIGSEGV without the lock.
-	uint64_t n = 0;
+	uint64_t n = 0, bytes = 0;
 	for (const struct ibv_send_wr *w = wr; w; w = w->next) {
-		if (!fits(q, w) || ++n > ENOUGH)
+		if (!fits(q, w, &bytes) || ++n > ENOUGH)
 			return false;
 		if (w->send_flags & IBV_SEND_INLINE)
 			for (int i = 0; i < w->num_sge; i++)
@@ -113,13 +116,16 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 		}
 	}
 	uint64_t tail = r->tail, head = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
+	if (tail == head)
+		r->bytes = 0;
+	r->bytes += bytes;
 	for (; wr; wr = wr->next)
 		put(&r->slots[tail++ % GOROCE_SEND_SLOTS], wr);
 	__atomic_store_n(&r->tail, tail, __ATOMIC_RELEASE);
 	// Who closes the ring looks at it afterwards, and who finds nothing in a poll looks at the rings after it has cleared full.
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	struct shim_stage *s = &to_context(q->qp.context)->stage;
-	if (tail - head >= ENOUGH || !__atomic_load_n(&r->open, __ATOMIC_RELAXED))
+	if (tail - head >= ENOUGH || r->bytes >= ENOUGH_BYTES || !__atomic_load_n(&r->open, __ATOMIC_RELAXED))
 		take(q);
 	else if (!__atomic_load_n(&s->full, __ATOMIC_RELAXED))
 		__atomic_store_n(&s->full, true, __ATOMIC_RELAXED);
@@ -129,10 +135,16 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 	return true;
 }
 
-void shim_stage_direct(struct shim_qp *q)
+void shim_stage_direct(struct shim_qp *q, const struct ibv_send_wr *wr)
 {
+	uint64_t bytes = 0;
 	if (!q->ring)
 		return;
+	if (!wr || !fits(q, wr, &bytes)) { // an open ring is looked after, also if nothing is ever put in
+		q->run = 0;
+		q->ring->wanted = false;
+		return;
+	}
 	struct shim_stage *s = &to_context(q->qp.context)->stage;
 	unsigned int pause = __atomic_load_n(&s->pauses, __ATOMIC_RELAXED);
 	if (q->pause != pause) {

@@ -76,7 +76,7 @@ static void of_all_kinds(void)
 {
 	struct ibv_send_wr *bad;
 	uint64_t *word = (uint64_t *)(b.buf + 64), *old = (uint64_t *)(a.buf + 64);
-	struct ibv_sge s = sge_of(&a, 64, 8), whole = sge_of(&a, 0, 4096);
+	struct ibv_sge s = sge_of(&a, 64, 8), whole = sge_of(&a, 0, 40960);
 	for (uint64_t n = 1; n <= 12; n++)
 		CHECK(!number(a.qp, n, 64, 0));
 	struct ibv_send_wr add = {.wr_id = 100, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -150,7 +150,7 @@ static void full(void)
 
 int main(void)
 {
-	pair_open(&a, &b, IBV_QPT_RC, 16384);
+	pair_open(&a, &b, IBV_QPT_RC, 65536);
 	in_order();
 	without_polls();
 	with_events();
