@@ -31,6 +31,8 @@ type Options struct {
 	Suite string // whose kernel and perftest: "bookworm" or "trixie"
 	CPU   string // QEMU's model; "" is DefaultCPU
 	Link  string // of goroce; "" is "udp"
+	// Program is a built goroce, such as that of another commit; "": it is built from this checkout.
+	Program string
 	// Networks are those to run all tests on, one after the other; none: all of them.
 	Networks []Network
 	Only     *regexp.Regexp // the tests to run, by their names in the report; nil: all
@@ -201,11 +203,14 @@ func Run(ctx context.Context, o Options) (cases []report.Case, what string, err 
 		return nil, what, err
 	}
 	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "roce")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/goroce/goroce/cmd/roce")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, what, fmt.Errorf("build: %w: %s", err, out)
+	bin := o.Program
+	if bin == "" {
+		bin = filepath.Join(dir, "roce")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bin, "github.com/goroce/goroce/cmd/roce")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, what, fmt.Errorf("build: %w: %s", err, out)
+		}
 	}
 	l, err := lab.New(lab.Config{Logf: o.Logf})
 	if err != nil {

@@ -64,6 +64,7 @@ func run() error {
 	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default "+guests.DefaultCPU)
 	labProfiles := flag.String("lab-profile", "", "with -lab, store CPU profiles of goroce's tools in the guests in this `folder`")
 	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
+	labProgram := flag.String("lab-program", "", "with -lab, a built roce, such as that of another commit, in place of this checkout's")
 	networks := guests.Networks()
 	flag.Func("lab-networks", "with -lab, the networks of the guests: `bridge` of the kernel, with offloads, and the interop lab's wire, without; default bridge,wire", func(s string) error {
 		networks = nil
@@ -94,7 +95,7 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Link: *labLink, Networks: networks, Only: only, Rounds: *rounds, Profiles: *labProfiles, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Program: *labProgram, Networks: networks, Only: only, Rounds: *rounds, Profiles: *labProfiles, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {

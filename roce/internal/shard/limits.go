@@ -87,4 +87,8 @@ const (
 	maxLostNs      = 3_000_000
 	spinPauseNs    = 10_000_000
 	maxSpinPauseNs = 80_000_000
+	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more than twice as long, maxSpinNs,
+	// preemptedNs and maxLostNs are as much longer, up to maxSlowness times.
+	usualTurnNs = 1_000
+	maxSlowness = 40
 )

@@ -10,6 +10,9 @@ package shard
 // Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken. A turn takes about 1 us; one that
 // took much longer shows that somebody else ran. That happens now and then on any machine, and is a reason not to look only when it takes a good part of
 // the time: lost adds up what was taken, less a quarter of the time since.
+//
+// On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything else longer: the answer, and the wake-up.
+// Therefore these times are multiplied there by how slow the machine is, which its own turns tell.
 type pace struct {
 	last      int64 // the last turn
 	awake     int64 // since when it looks in vain
@@ -19,6 +22,7 @@ type pace struct {
 	lost      int64
 	rest      int64 // how long it does not look, the last time
 	again     int64 // no looking before
+	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
 
 // begin notes that somebody begins to receive.
@@ -35,8 +39,8 @@ func (v *pace) came() {
 	switch {
 	case v.woken == 0:
 		return
-	case v.woken-v.idleSince <= maxSpinNs:
-		v.look = min(2*v.look, maxSpinNs)
+	case v.woken-v.idleSince <= v.slowly(maxSpinNs):
+		v.look = min(2*v.look, v.slowly(maxSpinNs))
 	default:
 		v.look /= 2
 	}
@@ -53,11 +57,15 @@ func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 		v.rest = 0
 	}
 	if busy {
+		v.handled(took)
 		v.came()
 		v.awake, v.idleSince = now, now
 		return false
 	}
-	if took > preemptedNs {
+	if grows && now >= v.again {
+		v.glanced(took)
+	}
+	if took > v.slowly(preemptedNs) {
 		v.preempted(took, now, grows)
 	}
 	v.look = max(v.look, spinNs)
@@ -73,8 +81,35 @@ func (v *pace) preempted(took, now int64, grows bool) {
 		v.again = now + spinPauseNs
 		return
 	}
-	if v.lost += took; v.lost > maxLostNs {
+	if v.lost += took; v.lost > v.slowly(maxLostNs) {
 		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
-		v.again, v.lost = now+v.rest, maxLostNs/2
+		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
 	}
+}
+
+// glanced learns from a turn that found nothing. It goes up for one that took longer than the usual and down for one that did not, in equal steps. So
+// the few that took very long, as somebody else ran, count no more than others. While there is no looking there is one turn after
+// each sleep, which finds caches cold: these do not come here.
+func (v *pace) glanced(took int64) {
+	v.glance = max(v.glance, usualTurnNs)
+	if took > v.glance {
+		v.glance = min(v.glance*5/4, maxSlowness*usualTurnNs)
+		return
+	}
+	v.handled(took)
+}
+
+// handled learns from a turn that found something. One that found nothing would have taken less.
+func (v *pace) handled(took int64) {
+	if took < v.glance {
+		v.glance = max(v.glance*4/5, usualTurnNs)
+	}
+}
+
+// slowly returns how long something takes on this machine that takes ns on most.
+func (v *pace) slowly(ns int64) int64 {
+	if v.glance <= 2*usualTurnNs {
+		return ns // caches may be cold
+	}
+	return ns * v.glance / usualTurnNs
 }

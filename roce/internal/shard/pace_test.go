@@ -135,6 +135,52 @@ func TestPaceGivesWay(t *testing.T) {
 	require.Equal(t, time.Duration(spinPauseNs), rests())
 }
 
+// On an emulated machine everything takes longer: also the answer, and what shows that somebody else ran.
+func TestPaceOnASlowMachine(t *testing.T) {
+	const turn = 20 * usualTurnNs
+	p := newPaced()
+	for range 100 {
+		for range 10 {
+			p.look(turn)
+		}
+		p.sleep(time.Second)
+		p.now += 10 * turn
+		p.turn(p.now, true, DefaultSpinNs, true)
+	}
+	require.InDelta(t, turn, p.glance, turn/3)
+	for range 7 { // doublings
+		for !p.look(turn) {
+		}
+		p.sleep(longLook)
+		p.turn(p.now, true, DefaultSpinNs, true)
+	}
+	for range 12 * longLook / turn {
+		require.False(t, p.look(turn), "it looks as much longer")
+	}
+	p.packet()
+	require.False(t, p.look(10*preemptedNs))
+	require.Zero(t, p.lost, "that is no other")
+
+	// It was not the machine, or no longer is.
+	for range 1000 {
+		p.packet()
+	}
+	require.EqualValues(t, maxSpinNs, p.slowly(maxSpinNs))
+	p.look(2 * preemptedNs)
+	require.NotZero(t, p.lost)
+}
+
+// However long turns take, there is a bound.
+func TestPaceOfASlowMachineIsBounded(t *testing.T) {
+	p := newPaced()
+	for range 1000 {
+		p.look(time.Millisecond)
+		p.now += int64(10 * time.Millisecond)
+		p.turn(p.now, true, DefaultSpinNs, true)
+	}
+	require.Equal(t, int64(maxSlowness*maxSpinNs), p.slowly(maxSpinNs))
+}
+
 // Where the time is fixed it stays so, and the first turn that somebody else takes is enough.
 func TestPaceFixed(t *testing.T) {
 	p := newPaced()
@@ -145,6 +191,7 @@ func TestPaceFixed(t *testing.T) {
 		p.packet()
 	}
 	require.True(t, p.look(2*preemptedNs))
+	require.Zero(t, p.glance)
 	p.sleep(spinPauseNs / 2)
 	require.True(t, p.look(lookNs))
 	p.sleep(spinPauseNs)
