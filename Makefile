@@ -1,6 +1,6 @@
 # make demo   two processes on this machine show what RDMA does
-# make test   all tests with the race detector, in random order
-# make check  the short tests, without it: answers in seconds when little has changed
+# make test   the tests with the race detector, in random order
+# make check  the short tests of the library, without it: a minute, or seconds when little has changed
 # make soak   every test that draws from a seed, over new seeds for SOAK
 # The other targets are explained in README.md.
 
@@ -14,9 +14,14 @@ BENCHTIME   ?= 1s
 APART       ?= -exec $(CURDIR)/internal/netns/apart
 # All packages, those first whose tests take longest: they begin first, so that none of them is left alone at the end.
 PACKAGES    ?= ./transport ./roce/... ./bench/suite ./conformance/... ./cmd/internal/... ./...
+# The programs that measure: make test leaves them to make test-bench.
+BENCH        = ./bench/suite ./bench/...
+UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(echo "$$list" | grep -v /goroce/bench/)
+# The library, and the tests of its layout and documentation. Both name what they leave out, so that no new folder is forgotten.
+LIBRARY      = ./transport ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check test test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs interop-verbs-quick pyverbs
+.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs interop-verbs-quick pyverbs
 
 all: build
 
@@ -47,21 +52,29 @@ conform-self: build
 
 # Tests live for seconds, and machines have memory: with less garbage collection they, the compiler and the linker take a sixth
 # less processor time.
-check test test32: export GOGC = 400
+check check-all test test-bench test32: export GOGC = 400
 
 # Go keeps the results of packages that have not changed. More packages at a time
 # than there are processors: the tests of links, tools and benchmarks mostly wait. What
 # vet finds make lint finds, too: it would look at every dependency here. Not $(APART): Go keeps no results of
-# programs that others start.
+# programs that others start. The tools, the conformance suite and the benchmarks take half of the time to compile and
+# link, and change less often: check-all has them.
 check:
+	list=$$($(GO) list ./...) && $(GO) test -short -vet=off -p $(TESTJOBS) $(LIBRARY)
+
+check-all:
 	$(GO) test -short -vet=off -p $(TESTJOBS) $(PACKAGES)
 
 # What has no goroutines, or takes long under the race detector and finds no more there, does part of its work here
 # (seeds.Fewer, seeds.Long, seeds.Race) and all of it in test32. By default the race detector lets every process sleep for a
 # second before it ends, of which there are hundreds: a race is told of when it happens, and needs no such second.
-test: export GORACE = atexit_sleep_ms=0
+test test-bench: export GORACE = atexit_sleep_ms=0
 test:
-	$(GO) test $(APART) -race -shuffle=on -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(PACKAGES)
+	list=$$($(GO) list ./...) && $(GO) test $(APART) -race -shuffle=on -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(UNMEASURED)
+
+# The same for the programs that measure.
+test-bench:
+	$(GO) test $(APART) -race -shuffle=on -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(BENCH)
 
 # The modules beside the main one, which have dependencies that it has not. Without a network and their
 # dependencies in the module cache there is nothing to test them with: that is said, and no failure.

@@ -16,6 +16,7 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
@@ -251,11 +252,11 @@ func TestMarksCutTheRateAndItRecovers(t *testing.T) {
 // place is a link with a family of addresses.
 type place struct{ link, family string }
 
-// onEach are all of them; with -short one family each.
+// onEach are all of them; with -short, and under the race detector, one family each.
 func onEach() (all []place) {
 	for l := range links {
 		for f := range addrs {
-			if testing.Short() && (f == "ipv6") != (l == "udp") {
+			if (testing.Short() || seeds.Race) && (f == "ipv6") != (l == "udp") {
 				continue
 			}
 			all = append(all, place{l, f})

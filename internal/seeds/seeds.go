@@ -29,12 +29,12 @@ func Fewer(n int) int {
 	return n
 }
 
-// Long skips a test under the race detector that takes long there. It is for code without goroutines, where the detector
-// finds nothing in a long run that it does not find in a short one; make test32 runs the test.
+// Long skips a test under the race detector that takes long there. It is for code without goroutines, or with some that take
+// turns, where the detector finds nothing in a long run that it does not find in a short one; make test32 runs the test.
 func Long(t testing.TB) {
 	if Race {
 		t.Helper()
-		t.Skip("left out under the race detector: it takes long there, and has no goroutines")
+		t.Skip("left out under the race detector: it takes long there, and no goroutines run beside each other")
 	}
 }
 

@@ -77,7 +77,8 @@ func (s *swarmSum) add(o swarmSum) {
 // TestSwarmRepeats runs seeds twice: each packet has to be sent and to arrive at the same
 // nanosecond.
 func TestSwarmRepeats(t *testing.T) {
-	seeds.Run(t, seeds.Fewer(20), func(t *testing.T, seed uint64) {
+	seeds.Long(t)
+	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
 		require.Equal(t, swarm(t, seed), swarm(t, seed))
 	})
 }

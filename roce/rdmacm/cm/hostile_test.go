@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,7 +86,7 @@ func TestRandomFields(t *testing.T) {
 		require.LessOrEqual(t, e.Conn.timewaitNs, int64(maxTimewaitNs))
 		e.Conn.Destroy(r.now)
 	}
-	for range 20_000 {
+	for range seeds.Fewer(20_000) {
 		var b [mad.Bytes]byte
 		r.tid++
 		r.id++

@@ -291,6 +291,7 @@ func TestGivenUpPeerLearns(t *testing.T) {
 // never answer, clients that do get in, by what is left of the patience. When the flood
 // is over it is whole again.
 func TestHonestClientsInFlood(t *testing.T) {
+	seeds.Long(t)
 	const honest, beginNs, everyNs, endNs = 50, 2e9, 40e6, 6e9
 	rate := int64(max(flood(6000), 2000)) // a second
 	w, s, cs, _ := crowd(t, 1, 1)
