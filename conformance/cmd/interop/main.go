@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +27,7 @@ func main() {
 	links := flag.String("link", strings.Join(peer.Links(), ","), "comma-separated links to run on")
 	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to run against")
 	quick := flag.Bool("quick", false, "run a subset, the same on each link")
+	full := flag.String("full", "", "comma-separated links to run everything on; others run the subset of -quick; empty means all, or none with -quick")
 	onVerbs := flag.Bool("verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
 	self := flag.Bool("self", false, "run rxe against rxe, which tests the lab itself")
 	byConform := flag.Bool("conform", false, "run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
@@ -36,7 +39,8 @@ func main() {
 	verbose := flag.Bool("v", false, "print each row as it comes")
 	flag.Parse()
 	list, err := parseLinks(*links)
-	if err != nil || flag.NArg() > 0 {
+	whole, errFull := fullOn(*full, *quick)
+	if err = cmp.Or(err, errFull); err != nil || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "interop:", cmp.Or(err, fmt.Errorf("unexpected argument %q", flag.Arg(0))))
 		os.Exit(2)
 	}
@@ -56,7 +60,7 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done in %v", *timeout))
 	defer cancel()
-	r := &runner{links: list, suites: strings.Split(*suites, ","), full: !*quick, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, conform: *byConform, timeout: *timeout, logf: logf, report: &matrix.Report{}}
+	r := &runner{links: list, suites: strings.Split(*suites, ","), full: whole, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, conform: *byConform, timeout: *timeout, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		switch {
 		case row.Result == matrix.Fail:
@@ -118,6 +122,18 @@ func parseLinks(s string) ([]string, error) {
 	return links, nil
 }
 
+// fullOn makes a predicate of the links to run everything on from the options.
+func fullOn(full string, quick bool) (func(link string) bool, error) {
+	if full == "" {
+		return func(string) bool { return !quick }, nil
+	}
+	if quick {
+		return nil, errors.New("-quick runs everything on no link, and -full on some")
+	}
+	list, err := parseLinks(full)
+	return func(link string) bool { return slices.Contains(list, link) }, err
+}
+
 func (r *runner) writeJSON() error {
 	out, err := lab.OutDir()
 	if err != nil {
@@ -130,11 +146,12 @@ func (r *runner) writeJSON() error {
 func (r *runner) writeMarkdown(path string) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# "+r.title())
-	quick := ""
-	if !r.full {
-		quick = " -quick"
+	subset := slices.DeleteFunc(slices.Clone(r.links), r.full)
+	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/interop -md conformance/RESULTS.md`, on the links %s", strings.Join(r.links, ", "))
+	if len(subset) > 0 {
+		fmt.Fprintf(&b, ", of which %s ran a subset", strings.Join(subset, ", "))
 	}
-	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/interop%s -md conformance/RESULTS.md`, on the links %s.\n", quick, strings.Join(r.links, ", "))
+	fmt.Fprintln(&b, ".")
 	fmt.Fprintln(&b, "The role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
 	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
 	fmt.Fprintln(&b, "`conformance/out/interop.json` after a run.")

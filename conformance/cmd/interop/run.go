@@ -20,7 +20,7 @@ import (
 type runner struct {
 	links    []string
 	suites   []string
-	full     bool
+	full     func(link string) bool // everything is run on a link; otherwise the subset of -quick
 	self     bool
 	verbs    bool // programs on the verbs libraries
 	stages   map[string]*programs.Stage
@@ -126,7 +126,7 @@ func kernelOf(p *hosts.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ")
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
 // a trait of rxe, not this module's.
 func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *hosts.RXE) error {
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full, OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link()), OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	groups := append(deviceGroups(env), toolGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)
 	return r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...))
 }

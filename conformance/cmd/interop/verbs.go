@@ -110,7 +110,7 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RX
 		}
 		for _, link := range r.links {
 			env := &matrix.Env{
-				Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Link: link, Full: r.full, OnlyTool: r.onlyTool,
+				Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
 				FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: p.PortName(),
 			}
 			local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, r.stages[p.Guest().Image.Suite]}
