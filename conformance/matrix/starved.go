@@ -98,7 +98,8 @@ type guestPort interface {
 //
 //   - The guest was asked: it must have sent nothing, to nobody, from the first retry of the request
 //     until the last; or no packet of RoCE, to nobody, though another queue pair was asked,
-//     too, which an error in one conversation does not explain; or have sent requests again that the wire had seen
+//     too, which an error in one conversation does not explain; or have answered later than the one who asked waits
+//     for it; or have sent requests again that the wire had seen
 //     acknowledged, because a guest with one processor can be busy sending while what arrives
 //     waits. Any other guest that speaks but does not answer is an error of the one who
 //     asked, or of its own.
@@ -115,10 +116,15 @@ func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, fro
 		return "the guest stood still while " + what, true
 	case asked && from.MuteIn(time.Duration(x.RetryNs), time.Duration(x.LastNs), 2):
 		return "the guest answered nobody, and several asked, while " + what, true
+	case asked && x.LateNs > 0:
+		return fmt.Sprintf("the guest answered %d ms after the last retry, when %s", (x.LateNs-x.LastNs)/1e6, what), true
 	case asked && x.Deaf:
 		return "the guest sent, and did not look at what arrived, while " + what, true
 	case asked:
 		frames, packets := from.LongestSilences(time.Duration(x.RetryNs), time.Duration(x.LastNs))
+		if x.Answered {
+			what += ", and answered"
+		}
 		return fmt.Sprintf("the guest was running (it was silent for %d ms at most, and sent nothing of RoCE for %d ms) while %s", frames.Milliseconds(), packets.Milliseconds(), what), false
 	case x.Answered:
 		return "the guest did not look at its answers: " + what, true

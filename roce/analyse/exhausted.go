@@ -21,6 +21,9 @@ type Exhausted struct {
 	FirstNs, RetryNs, LastNs int64
 	// Answered is whether the responder answered it, or something behind it, before LastNs, in vain.
 	Answered bool
+	// LateNs is when the responder answered it first, if that was a whole timeout and more after LastNs: it had not lost it, but was busy with what
+	// had come before. 0 if it did not, or if the requester might have waited for it.
+	LateNs int64
 	// Deaf is whether the responder, between RetryNs and LastNs, sent a request of its own again that the requester
 	// had acknowledged: what reached it was not looked at.
 	Deaf bool
@@ -29,9 +32,9 @@ type Exhausted struct {
 const (
 	// trainLength is how often a request must have been sent for retries to have run out.
 	trainLength = 3
-	// deafWindow is how many packets before the one that an ACK names are taken for acknowledged by
+	// ackWindow is how many packets before the one that an ACK names are taken for acknowledged by
 	// it: there may be other queue pairs, with other PSNs.
-	deafWindow = 512
+	ackWindow = 512
 )
 
 // recall remembers the last packets of RC, without their contents.
@@ -82,6 +85,7 @@ func (r *Report) Exhausted(hosts ...netip.Addr) *Exhausted {
 	x.Answered = slices.ContainsFunc(r.recalled.last, func(g glimpse) bool {
 		return g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs && g.at < x.LastNs && g.psn.Diff(x.PSN) >= 0
 	})
+	x.LateNs = r.recalled.late(x, t.timeout())
 	x.Deaf = r.recalled.deaf(x)
 	return x
 }
@@ -101,16 +105,25 @@ type train struct {
 
 func (t *train) last() int64 { return t.at[len(t.at)-1] }
 
-// retry is when the request was sent again for the first time after a timeout. Where there are some retries most of the
-// waits are timeouts; a probe comes after less than half of one.
-func (t *train) retry() int64 {
+// waits are the times between two transmissions.
+func (t *train) waits() []int64 {
 	waits := make([]int64, len(t.at)-1)
 	for i := range waits {
 		waits[i] = t.at[i+1] - t.at[i]
 	}
-	sorted := slices.Sorted(slices.Values(waits))
-	least := sorted[(len(sorted)-1)/2] / 2
-	return t.at[1+slices.IndexFunc(waits, func(w int64) bool { return w >= least })]
+	return waits
+}
+
+// timeout is the requester's, by what it did: where there are some retries most of the waits are timeouts.
+func (t *train) timeout() int64 {
+	sorted := slices.Sorted(slices.Values(t.waits()))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// retry is when the request was sent again for the first time after a timeout; a probe comes after less than half of one.
+func (t *train) retry() int64 {
+	least := t.timeout() / 2
+	return t.at[1+slices.IndexFunc(t.waits(), func(w int64) bool { return w >= least })]
 }
 
 // lastTrain returns the oldest packet among those that a requester sent again and again at the end.
@@ -146,6 +159,19 @@ func (r *recall) lastTrain(src netip.Addr) (last *train) {
 	return last
 }
 
+// late is Exhausted.LateNs.
+func (r *recall) late(x *Exhausted, timeoutNs int64) int64 {
+	for _, g := range r.last {
+		if d := g.psn.Diff(x.PSN); g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs && d >= 0 && d < ackWindow {
+			if g.at-x.LastNs < timeoutNs {
+				return 0
+			}
+			return g.at
+		}
+	}
+	return 0
+}
+
 // deaf is Exhausted.Deaf.
 func (r *recall) deaf(x *Exhausted) bool {
 	type packet struct {
@@ -164,7 +190,7 @@ func (r *recall) deaf(x *Exhausted) bool {
 			sent[p] = true
 		case g.dst == x.Responder && g.confirms && g.qpn == x.QPN:
 			for p := range sent {
-				if d := g.psn.Diff(p.psn); d >= 0 && d < deafWindow {
+				if d := g.psn.Diff(p.psn); d >= 0 && d < ackWindow {
 					confirmed[p] = true
 					delete(sent, p)
 				}

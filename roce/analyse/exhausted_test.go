@@ -15,6 +15,12 @@ func (s *script) when(ms int64, from int, op ib.Opcode, psn ib.PSN) *script {
 	return s
 }
 
+// refused makes the last packet a NAK.
+func refused(s *script) *script {
+	s.all[len(s.all)-1].AETH.Syndrome = ib.NAKRemoteAccess
+	return s
+}
+
 // Of the requests that were sent again and again at the end it is the oldest one, and what else was seen meanwhile.
 func TestExhausted(t *testing.T) {
 	const write, ack = ib.RCWriteOnly, ib.RCAcknowledge
@@ -60,6 +66,12 @@ func TestExhausted(t *testing.T) {
 		"only what was before is answered": {
 			(&script{}).when(0, 0, write, 7).when(10, 1, ack, 6).when(67, 0, write, 7).when(134, 0, write, 7), want(nil),
 		},
+		"answered too late": {
+			base(&script{}).when(205, 1, ack, 6).when(210, 1, ack, 9).when(220, 1, ack, 9), want(func(x *analyse.Exhausted) { x.LateNs = 210e6 }),
+		},
+		"answered when the requester might still wait": {base(&script{}).when(200, 1, ack, 9).when(210, 1, ack, 9), want(nil)},
+		"refused too late":           {refused(base(&script{}).when(210, 1, ack, 9)), want(nil)},
+		"something else is answered": {base(&script{}).when(210, 1, ack, 7+512), want(nil)},
 		"the responder does not look": {
 			(&script{}).when(0, 0, write, 7).when(60, 1, write, 9).when(61, 0, ack, 9).when(67, 0, write, 7).when(70, 1, write, 9).when(134, 0, write, 7),
 			want(func(x *analyse.Exhausted) { x.Deaf = true }),
