@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/cmd/internal/oob"
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -114,7 +115,7 @@ func (s *session) connect() error {
 			return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine, theirs)
 		}
 		c := verbs.ConnAttr{
-			SGIDIndex: o.GIDIndex, MTU: o.MTU, Timeout: timeout, RetryCnt: retryCount, RNRRetry: retryCount,
+			SGIDIndex: o.GIDIndex, MTU: o.MTU, Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: retryCount, RNRRetry: retryCount,
 			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		}
 		if err := qp.ToRTR(verbs.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {

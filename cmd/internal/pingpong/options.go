@@ -52,7 +52,7 @@ const (
 	maxRxDepth     = 16384
 	qkey           = 0x11111111
 	minRNRTimer    = 12 // 0.64 ms
-	timeout        = 14 // 67 ms
+	defaultTimeout = 14 // the code of 67 ms
 	retryCount     = 7
 	fill           = 0x7b // what the originals fill the buffer with
 	checkEvery     = 4096 // -c looks at one byte of each page
@@ -75,6 +75,8 @@ type Options struct {
 	Check    bool // compare the received bytes
 	GIDIndex int
 	JSON     bool
+	// QPTimeout is the code of the ACK timeout of RC, 4.096 us x 2^code. The originals know no other than the default.
+	QPTimeout int
 
 	help bool
 }
@@ -100,6 +102,9 @@ func (o *Options) options() []getopt.Option {
 	if o.Kind != UD {
 		opts = append(opts, getopt.Option{Short: 'm', Long: "mtu", Arg: "mtu", Help: "path MTU (default 1024)", Set: o.setMTU})
 	}
+	if o.Kind.transport() == ib.RC {
+		opts = append(opts, getopt.Option{Long: "qp-timeout", Arg: "code", Help: "QP timeout, 4.096 us x 2^code (default 14)", Set: getopt.Int(&o.QPTimeout, 0, 31)})
+	}
 	if o.Kind == SRQ {
 		opts = append(opts, getopt.Option{Short: 'q', Long: "num-qp", Arg: "n", Help: "number of QPs (default 16)", Set: getopt.Int(&o.QPs, 1, maxQPs-1)})
 	}
@@ -119,7 +124,7 @@ func (o *Options) setMTU(s string) error {
 // Parse reads the command line of one of the tools; a request for help comes
 // back as a *tool.Text.
 func Parse(k Kind, args []string) (*Options, error) {
-	o := &Options{Kind: k, Port: oob.DefaultPort, Size: defaultSize, MTU: ib.MTU1024, RxDepth: defaultRxDepth, Iters: defaultIters, QPs: 1}
+	o := &Options{Kind: k, Port: oob.DefaultPort, Size: defaultSize, MTU: ib.MTU1024, RxDepth: defaultRxDepth, Iters: defaultIters, QPs: 1, QPTimeout: defaultTimeout}
 	switch k {
 	case UD:
 		o.Size = defaultSizeUD
