@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -113,32 +114,45 @@ func (row Row) Label() string {
 	return s
 }
 
-// MissingRows returns the rows that are there on one link and not on another, by their
-// labels, with the links that lack them: the matrix is to be the same on each.
-func (r *Report) MissingRows(links []string) []string {
-	on := map[string][]string{} // label, but for the link
-	var order []Row
+// MissingRows returns the rows that are not there on a link, by their labels with that link. Links that run everything are to have the
+// same rows, and so are those that run the subset. Each row of the subset has one like it among all, which may repeat something more often: the
+// numbers in its name count for nothing.
+func (r *Report) MissingRows(full, subset []string) []string {
+	out := append(r.missing(full, full, Row.Label), r.missing(subset, subset, Row.Label)...)
+	return append(out, r.missing(subset, full, func(row Row) string {
+		row.Op = numbers.ReplaceAllString(row.Op, "N")
+		return row.Label()
+	})...)
+}
+
+// numbers are those in the names of rows.
+var numbers = regexp.MustCompile(`\d+`)
+
+// missing returns the rows that are there on one of some links and not on one of others, by their labels with the latter. Rows of one name
+// are the same.
+func (r *Report) missing(from, on []string, name func(Row) string) (labels []string) {
+	var rows []Row // one of each name
+	there := map[string]bool{}
+	seen := map[string]bool{}
 	for _, row := range r.Rows() {
-		if !slices.Contains(links, row.Link) {
-			continue
-		}
 		link := row.Link
 		row.Link = ""
-		if on[row.Label()] == nil {
-			order = append(order, row)
+		there[link+" "+name(row)] = true
+		if slices.Contains(from, link) && !seen[name(row)] {
+			seen[name(row)] = true
+			rows = append(rows, row)
 		}
-		on[row.Label()] = append(on[row.Label()], link)
 	}
-	var missing []string
-	for _, row := range order {
-		has := on[row.Label()]
-		for _, row.Link = range links {
-			if !slices.Contains(has, row.Link) {
-				missing = append(missing, row.Label())
+	for _, row := range rows {
+		for _, link := range on {
+			if !there[link+" "+name(row)] {
+				lacking := row
+				lacking.Link = link
+				labels = append(labels, lacking.Label())
 			}
 		}
 	}
-	return missing
+	return labels
 }
 
 // lane is a kernel and a link.

@@ -134,6 +134,16 @@ func fullOn(full string, quick bool) (func(link string) bool, error) {
 	return func(link string) bool { return slices.Contains(list, link) }, err
 }
 
+// fullLinks are the links that everything is run on.
+func (r *runner) fullLinks() []string {
+	return slices.DeleteFunc(slices.Clone(r.links), func(link string) bool { return !r.full(link) })
+}
+
+// subsetLinks are the others.
+func (r *runner) subsetLinks() []string {
+	return slices.DeleteFunc(slices.Clone(r.links), r.full)
+}
+
 func (r *runner) writeJSON() error {
 	out, err := lab.OutDir()
 	if err != nil {
@@ -146,7 +156,7 @@ func (r *runner) writeJSON() error {
 func (r *runner) writeMarkdown(path string) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# "+r.title())
-	subset := slices.DeleteFunc(slices.Clone(r.links), r.full)
+	subset := r.subsetLinks()
 	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/interop -md conformance/RESULTS.md`, on the links %s", strings.Join(r.links, ", "))
 	if len(subset) > 0 {
 		fmt.Fprintf(&b, ", of which %s ran a subset", strings.Join(subset, ", "))

@@ -62,7 +62,7 @@ func (r *runner) run(ctx context.Context) error {
 		err = r.rxeAgainstRXE(ctx, l, peers[1], peers[0])
 	default:
 		err = r.goroceAgainst(ctx, l, peers)
-		if missing := r.report.MissingRows(r.links); err == nil && len(missing) > 0 {
+		if missing := r.report.MissingRows(r.fullLinks(), r.subsetLinks()); err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
 		}
 	}
