@@ -41,7 +41,7 @@ func both(name string, port, size int, args, sargs, cargs, want string) cmTool {
 
 const nodesWant = "return status 0"
 
-// cmTools are the unmodified programs of issue B.
+// cmTools are the unmodified programs that connect through RDMA-CM.
 func cmTools(full bool) []cmTool {
 	const messages = 10 // that ucmatose and its like send over a connection
 	rping := func(size, count int) cmTool {
@@ -78,6 +78,7 @@ func cmTools(full bool) []cmTool {
 	}
 	// perftest with -R: control and QPs of the test connect through RDMA-CM.
 	perf := func(name string, size, iters int, more string) cmTool {
+		iters = iterationsOf(full, size, iters)
 		args := fmt.Sprintf("-R -F -n %d %s", iters, more)
 		if !strings.HasPrefix(name, "atomic") {
 			args = fmt.Sprintf("-R -F -s %d -n %d %s", size, iters, more)
