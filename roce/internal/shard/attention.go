@@ -32,8 +32,13 @@ func (a *attention) missed() {
 	a.proof.Store(max(min(2*max(a.proof.Load(), minProofNs), missedProofNs), a.proof.Load()))
 }
 
-// kept notes that the program has polled for long.
-func (a *attention) kept() { a.proof.Store(max(a.proof.Load()/2, minProofNs)) }
+// kept notes that the program has polled for long. A program that has never missed anything
+// has nothing to make good.
+func (a *attention) kept() {
+	if now := a.proof.Load(); now != 0 {
+		a.proof.Store(max(now/2, minProofNs))
+	}
+}
 
 // starved notes that the program has no CPU to poll for long.
 func (a *attention) starved() { a.proof.Store(starvedProofNs) }

@@ -22,6 +22,8 @@ func TestActivity(t *testing.T) {
 func TestAttention(t *testing.T) {
 	const us = 1000
 	var a attention
+	a.kept()
+	require.Zero(t, a.proof.Load(), "who has never missed anything")
 	poll := func(from, to, step int64) (gaveWayAt int64) {
 		for now := from; now < to; now += step {
 			if a.called(now) {
