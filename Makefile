@@ -18,7 +18,7 @@ PACKAGES    ?= ./transport ./roce/... ./bench/suite ./conformance/... ./cmd/inte
 BENCH        = ./bench/suite ./bench/...
 UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(echo "$$list" | grep -v /goroce/bench/)
 # The library, and the tests of its layout and documentation. Both name what they leave out, so that no new folder is forgotten.
-LIBRARY      = ./transport ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
+LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs interop-verbs-quick pyverbs

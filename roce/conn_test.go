@@ -662,12 +662,16 @@ func requireQuiet(t testing.TB, d *verbs.Device) {
 
 // 1,000 connections in a row, with a message each, leave nothing.
 func TestConnThousandInARow(t *testing.T) {
+	n := 1000
+	if testing.Short() {
+		n = 100
+	}
 	ctx := rocetest.Context(t)
 	ds := openDevices(t, 2, verbs.Config{})
 	l := listenOn(t, ds[1], ListenConfig{ConnConfig: ConnConfig{RecvDepth: 1, RecvBytes: 64}})
 	d := Dialer{ConnConfig: ConnConfig{Device: ds[0], RecvDepth: 1, RecvBytes: 64}}
 	both(func() {
-		for range 1000 {
+		for range n {
 			s, err := l.Accept(ctx)
 			if err != nil {
 				t.Error(err)
@@ -683,7 +687,7 @@ func TestConnThousandInARow(t *testing.T) {
 			_ = s.Close()
 		}
 	}, func() {
-		for range 1000 {
+		for range n {
 			c, err := d.DialAddr(ctx, l.Addr())
 			require.NoError(t, err)
 			require.NoError(t, c.Send(ctx, []byte("hello")))

@@ -92,12 +92,13 @@ func TestProcessesDie(t *testing.T) {
 	n, few := 8, 4
 	switch {
 	case testing.Short():
-		n, few = 3, 3
+		n = 3
 	case seeds.Race: // each exchanges messages with each other one all the time
 		n, few = 4, 3
 	}
 	t.Run("udp", func(t *testing.T) { processesDie(t, "udp", n) })
 	t.Run("packet", func(t *testing.T) {
+		seeds.Slow(t)
 		l, err := packet.Open(packet.Options{Addrs: []netip.Addr{processAddr()}})
 		if err != nil {
 			t.Skip(err)

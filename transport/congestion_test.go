@@ -35,7 +35,7 @@ func isData(f *flight) bool {
 // the responder of READs, packet by packet and in batches.
 func TestPacingObeysRate(t *testing.T) {
 	rates := []cc.Rate{100 * cc.Mbps, cc.Gbps, 10 * cc.Gbps}
-	if seeds.Race {
+	if seeds.Race || testing.Short() {
 		rates = rates[:2]
 	}
 	for _, rate := range rates {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -231,6 +232,7 @@ func TestRingArm(t *testing.T) {
 
 // A consumer that reads the memory beside the producers, of two engines.
 func TestRingConcurrent(t *testing.T) {
+	seeds.Slow(t)
 	const n, total = 8, 20_000
 	b, other := newBench(t), newBench(t)
 	cq, _ := newRingCQ(t, b.e, n)

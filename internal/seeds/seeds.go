@@ -38,6 +38,15 @@ func Long(t testing.TB) {
 	}
 }
 
+// Slow skips a test in the short run, which is to answer while the programmer waits: the test takes a second, or makes networks
+// for a case that other tests have nearly.
+func Slow(t testing.TB) {
+	if testing.Short() {
+		t.Helper()
+		t.Skip("left out of the short run: it takes long")
+	}
+}
+
 func part(n, of int) int { return (n + of - 1) / of }
 
 // One reports whether the run is of one seed, that somebody wants to look at.

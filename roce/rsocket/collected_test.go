@@ -6,6 +6,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 
 // Of connections that are over nothing stays in memory, neither the queue pair nor what it has.
 func TestCollected(t *testing.T) {
+	seeds.Slow(t)
 	networks(t, func(t *testing.T, n *network) {
 		var conns []weak.Pointer[Conn]
 		var qps []weak.Pointer[transport.QP]

@@ -3,6 +3,8 @@ package rsocket
 import (
 	"fmt"
 	"testing"
+
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 // The numbers of messages, credits and the moment to give them have 16 bits and
@@ -10,6 +12,7 @@ import (
 // the credits allow. The peer is told of credits no more often than it needs: once for each half of
 // the queue, and once for each half of the buffer.
 func TestStreamWraps(t *testing.T) {
+	seeds.Slow(t)
 	const messages = 3*65536 + 1000
 	for _, tt := range []struct {
 		queue int

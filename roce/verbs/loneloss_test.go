@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -158,10 +159,8 @@ func TestLoneLossFirst(t *testing.T) {
 // The same over sockets, in real time: it says how long it took, medians, and checks
 // only that everything completes.
 func TestLoneLossUDP(t *testing.T) {
-	rounds := 9
-	if testing.Short() {
-		rounds = 1
-	}
+	seeds.Slow(t)
+	const rounds = 9
 	for _, x := range loneLosses {
 		line := fmt.Sprintf("| %s |", x.name)
 		for _, ns := range []int64{-1, 0} {

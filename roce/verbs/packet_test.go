@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
@@ -88,6 +89,7 @@ func TestVethPolling(t *testing.T) {
 // A neighbour that does not answer fails the work request, and is counted on
 // the queue pair.
 func TestVethUnreachable(t *testing.T) {
+	seeds.Slow(t)
 	n := linktest.NewNet(t, 1500)
 	a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, "packet", n.A4, true)}), 1<<12, QPInitAttr{})
 	b := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.B, "packet", n.B4, true)}), 1<<12, QPInitAttr{})

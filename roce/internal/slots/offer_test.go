@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -88,6 +89,7 @@ func TestForeign(t *testing.T) {
 // A process that has the name but is stopped, or is no device at all, costs a
 // bounded time.
 func TestSilentServer(t *testing.T) {
+	seeds.Slow(t)
 	a := address()
 	ln, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
@@ -51,14 +52,16 @@ func TestVeth(t *testing.T) {
 func TestFilter(t *testing.T)     { linktest.RunFilter(t, openPacket(nil)) }
 func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openPacket(nil)) }
 func TestMTU(t *testing.T)        { linktest.RunMTU(t, openPacket(nil)) }
-func TestLeaks(t *testing.T)      { linktest.RunLeaks(t, openPacket(nil)) }
+func TestLeaks(t *testing.T)      { seeds.Slow(t); linktest.RunLeaks(t, openPacket(nil)) }
 func TestNetwork(t *testing.T)    { linktest.RunNetwork(t, openPacket(nil)) }
 func TestHostile(t *testing.T)    { linktest.RunHostile(t, openPacket(nil), nil) }
 func TestHostileQueue(t *testing.T) {
+	seeds.Slow(t)
 	linktest.RunHostile(t, openPacket(func(o *packet.Options) { o.DisableRing = true }), nil)
 }
 func TestRecreated(t *testing.T) { linktest.RunRecreated(t, openPacket(nil)) }
 func TestRecreatedVLAN(t *testing.T) {
+	seeds.Slow(t)
 	linktest.RunRecreated(t, openPacket(func(o *packet.Options) { o.VLAN = 77 }))
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
@@ -60,6 +61,7 @@ func TestCloseDetaches(t *testing.T) {
 // One of two interfaces is removed and made again, with the index that it had:
 // packets that would leave by it are unreachable, and those by the other arrive.
 func TestOneOfTwoDetached(t *testing.T) {
+	seeds.Slow(t)
 	t.Parallel()
 	const second, index = "second", "51"
 	n := linktest.NewNet(t, 1500)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
 	"github.com/goroce/goroce/transport"
@@ -89,6 +90,7 @@ func TestFrameTwice(t *testing.T) {
 // Whatever goes wrong with frames, in either direction, ends the link with an
 // error instead of a corrupted packet.
 func TestFramesMixedUp(t *testing.T) {
+	seeds.Slow(t)
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
 	b := openXDP().Open(t, n.B, n.B4)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
@@ -17,6 +18,7 @@ import (
 // under one header, and is taken apart without being told the length of the
 // segments.
 func TestRuns(t *testing.T) {
+	seeds.Slow(t)
 	t.Parallel()
 	n := linktest.NewNet(t, 4200)
 	a := openUDP(udp.Options{}).In(t, n.A, n.A4)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
@@ -63,11 +64,27 @@ func noneLost(t *testing.T, l link.Link) {
 	require.EqualValues(t, l.Capabilities().RecvBufferBytes/4096, receiving)
 }
 
-func TestFilter(t *testing.T)         { linktest.RunFilter(t, openXDP()) }
-func TestFilterGeneric(t *testing.T)  { linktest.RunFilter(t, openXDP(generic)) }
-func TestFilterIPv6(t *testing.T)     { linktest.RunFilterIPv6(t, openXDP()) }
-func TestHostile(t *testing.T)        { linktest.RunHostile(t, openXDP(), noneLost) }
-func TestHostileGeneric(t *testing.T) { linktest.RunHostile(t, openXDP(generic), noneLost) }
-func TestMTU(t *testing.T)            { linktest.RunMTU(t, openXDP()) }
-func TestLeaks(t *testing.T)          { linktest.RunLeaks(t, openXDP()) }
-func TestNetwork(t *testing.T)        { linktest.RunNetwork(t, openXDP()) }
+func TestFilter(t *testing.T)     { linktest.RunFilter(t, openXDP()) }
+func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openXDP()) }
+func TestHostile(t *testing.T)    { linktest.RunHostile(t, openXDP(), noneLost) }
+func TestMTU(t *testing.T)        { linktest.RunMTU(t, openXDP()) }
+
+func TestFilterGeneric(t *testing.T) {
+	seeds.Slow(t)
+	linktest.RunFilter(t, openXDP(generic))
+}
+
+func TestHostileGeneric(t *testing.T) {
+	seeds.Slow(t)
+	linktest.RunHostile(t, openXDP(generic), noneLost)
+}
+
+func TestLeaks(t *testing.T) {
+	seeds.Slow(t)
+	linktest.RunLeaks(t, openXDP())
+}
+
+func TestNetwork(t *testing.T) {
+	seeds.Slow(t)
+	linktest.RunNetwork(t, openXDP())
+}

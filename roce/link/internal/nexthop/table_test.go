@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/stretchr/testify/require"
 )
@@ -46,6 +47,7 @@ func TestLoopbackIsReady(t *testing.T) {
 
 // The table does not grow without bound, and keeps what is in use.
 func TestEviction(t *testing.T) {
+	seeds.Slow(t)
 	tab := open(t, Options{})
 	src := netip.MustParseAddr("127.0.0.1")
 	used := tab.Get(netip.MustParseAddr("127.1.0.1"), src)
