@@ -23,13 +23,13 @@ type VerbsPair struct {
 func VerbsPairs() []VerbsPair {
 	ps := []VerbsPair{}
 	for _, op := range []string{"write", "read", "send"} {
-		ps = append(ps, VerbsPair{Name: "ib_" + op + "_bw, 64 KiB", Tool: op + "_bw", Args: "-s 65536 -n 5000", Goal: 0.95})
+		ps = append(ps, VerbsPair{Name: "ib_" + op + "_bw, 64 KiB", Tool: op + "_bw", Args: "-s 65536 -n 10000", Goal: 0.95})
 	}
 	ps = append(ps,
-		VerbsPair{Name: "ib_write_bw, 64 B, one post a call", Tool: "write_bw", Args: "-s 64 -n 50000", Small: true, Goal: 0.9},
-		VerbsPair{Name: "ib_write_bw, 64 B, 16 posts a call", Tool: "write_bw", Args: "-s 64 -n 96000 -l 16", Small: true, Goal: 0.95})
+		VerbsPair{Name: "ib_write_bw, 64 B, one post a call", Tool: "write_bw", Args: "-s 64 -n 300000", Small: true, Goal: 0.9},
+		VerbsPair{Name: "ib_write_bw, 64 B, 16 posts a call", Tool: "write_bw", Args: "-s 64 -n 320000 -l 16", Small: true, Goal: 0.95})
 	for _, op := range []string{"send", "write"} {
-		ps = append(ps, VerbsPair{Name: "ib_" + op + "_lat, 64 B", Tool: op + "_lat", Args: "-s 64 -n 5000", Latency: true, Goal: 1.15})
+		ps = append(ps, VerbsPair{Name: "ib_" + op + "_lat, 64 B", Tool: op + "_lat", Args: "-s 64 -n 20000", Latency: true, Goal: 1.15})
 	}
 	return ps
 }

@@ -173,6 +173,15 @@ func (q *userQP) forgetRing() {
 	q.ctx.stage.remove(q)
 }
 
+// moreRoom is makeRoom for a program whose requests did not fit. What is in the ring stays there.
+func (q *userQP) moreRoom() {
+	q.scratch.mu.Lock()
+	defer q.scratch.mu.Unlock()
+	if q.ring != nil {
+		q.makeRoom()
+	}
+}
+
 // flush is takeStaged for a program that has come back by itself.
 func (q *userQP) flush() {
 	q.scratch.mu.Lock()
@@ -286,6 +295,13 @@ func (s *stage) end() {
 	s.mu.Unlock()
 	for _, q := range s.list() {
 		q.settle()
+	}
+}
+
+//export goroce_send_room
+func goroce_send_room(handle C.goroce_handle) {
+	if q := qps.get(uint32(handle)); q != nil {
+		q.moreRoom()
 	}
 }
 

@@ -147,6 +147,25 @@ func TestStageTakes(t *testing.T) {
 	r.expect("completions", uint64(len(r.ids)), 999)
 }
 
+// A burst that did not fit, since the limit is older than what has ended, fits afterwards, and its first part has not left by itself.
+func TestStageMoreRoom(t *testing.T) {
+	r := newStageRig(t)
+	r.open()
+	for i := range uint64(stageRoom - 2) {
+		r.put(i+1, 0)
+	}
+	r.q.flush()
+	r.expect("limit with all but two on their way", r.q.ring.limit.Load(), stageRoom)
+	r.put(7, 0)
+	r.put(8, 0)
+	r.settleNet()
+	r.q.moreRoom()
+	r.expect("limit when they have arrived", r.q.ring.limit.Load(), stageRoom-2+stageRoom)
+	r.expect("head", r.q.ring.head.Load(), stageRoom-2)
+	r.q.forgetRing()
+	r.q.moreRoom() // there is none
+}
+
 // All that a slot says becomes the request.
 func TestStageRequest(t *testing.T) {
 	s := sendSlot{id: 1, remoteAddr: 2, rkey: 3, imm: 0, opcode: 3, flags: 2 | 4, sges: 2}

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 3
+#define GOROCE_CORE_VERSION 4
 
 #define GOROCE_MAX_GIDS 16
 
@@ -204,6 +204,8 @@ struct goroce_core {
 	int (*query_qp)(goroce_handle qp, struct ibv_qp_attr *attr);
 	/* flush posts what is in the rings of the send queues of a device. */
 	void (*flush)(goroce_handle device);
+	/* send_room raises the limit of the ring of a send queue by the requests that have ended. It posts nothing. */
+	void (*send_room)(goroce_handle qp);
 	/* post_*: on an error *bad is the first request that was not posted. Sends come behind what is in the ring; NULL is no request. */
 	int (*post_send)(goroce_handle qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 	int (*post_recv)(goroce_handle qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

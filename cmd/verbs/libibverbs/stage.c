@@ -3,10 +3,11 @@
 // after 0.1 ms or so, when the Go half looks.
 #include "shim.h"
 
-// So many calls without a pause have to post before a ring is used: a request that is followed by none is not to wait.
+// So many requests without a pause have to be posted before a ring is used: one that is followed by none is not to wait.
 #define RUN_BEGINS 8
-// So many requests leave without a pause. Each call that sends may wake a peer on this CPU, which then takes the turn.
-#define ENOUGH GOROCE_SEND_SLOTS
+// So many requests leave without a pause, a datagram full: with fewer the kernel is called more often, and with all that a queue of 128 has
+// room for the peer has nothing to do meanwhile.
+#define ENOUGH 64
 // So much of their messages does: some datagrams full.
 #define ENOUGH_BYTES (256 << 10)
 // A longer message fills a datagram by itself, or half of one.
@@ -109,7 +110,12 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 	}
 	shim_send_lock(q);
 	if (!has_room(r, n)) {
-		take(q); // which says what has become free
+		// What has ended since the limit was set is free. Only if that is not enough does the ring leave: the first part of a burst
+		// would be a datagram and a call to the kernel more.
+		shim_meet();
+		core->send_room(q->handle);
+		if (!has_room(r, n))
+			take(q);
 		if (!has_room(r, n)) {
 			shim_send_unlock(q);
 			return false;
@@ -151,7 +157,9 @@ void shim_stage_direct(struct shim_qp *q, const struct ibv_send_wr *wr)
 		q->pause = pause;
 		q->run = 0;
 	}
-	q->ring->wanted = ++q->run > RUN_BEGINS;
+	for (; wr && q->run <= RUN_BEGINS; wr = wr->next)
+		q->run++;
+	q->ring->wanted = q->run > RUN_BEGINS;
 	if (!__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
 		__atomic_store_n(&s->busy, true, __ATOMIC_RELAXED);
 }

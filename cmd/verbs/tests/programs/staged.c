@@ -41,6 +41,36 @@ static void in_order(void)
 	CHECK(done == n && read_number(0) == n);
 }
 
+// So are lists, whether they fit the library's store or not. Of one that finds the queue full the first ones are posted.
+static void lists(int length)
+{
+	uint64_t values[QUEUE + 1];
+	struct ibv_sge s[QUEUE + 1];
+	struct ibv_send_wr wr[QUEUE + 2], *bad;
+	uint64_t n = 0, done = 0;
+	for (int round = 0; round < 200; round++) {
+		for (int e = 0; !e && n - done <= 2 * QUEUE;) {
+			for (int i = 0; i < length; i++) {
+				values[i] = n + (uint64_t)i + 1;
+				s[i] = (struct ibv_sge){(uintptr_t)&values[i], sizeof values[i], 0};
+				wr[i] = write_of(&s[i], values[i], 48);
+				wr[i].send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
+				wr[i].next = i + 1 < length ? &wr[i + 1] : NULL;
+			}
+			bad = &wr[length];
+			e = ibv_post_send(a.qp, wr, &bad);
+			CHECK(e ? e == ENOMEM && bad >= wr && bad < &wr[length] : bad == &wr[length], "errno %d of %d", e, length);
+			n += (uint64_t)(bad - wr);
+		}
+		for (int i = 0; i < 40 && done < n; i++)
+			expect_wc(a.cq, ++done, IBV_WC_SUCCESS);
+		CHECK(read_number(48) >= done);
+	}
+	while (done < n)
+		expect_wc(a.cq, ++done, IBV_WC_SUCCESS);
+	CHECK(read_number(48) == n);
+}
+
 // Who polls nothing but memory finds it there, and a single request later, too.
 static void without_polls(void)
 {
@@ -152,6 +182,8 @@ int main(void)
 {
 	pair_open(&a, &b, IBV_QPT_RC, 65536);
 	in_order();
+	for (int length = 1; length <= QUEUE + 1; length += 8)
+		lists(length);
 	without_polls();
 	with_events();
 	of_all_kinds();
