@@ -2,7 +2,7 @@
 # make test   the tests with the race detector, in random order
 # make check  the short tests of the library, without it: about a minute, or seconds when little has changed
 # make soak   every test that draws from a seed, over new seeds for SOAK
-# The other targets are explained in README.md.
+# CONTRIBUTING.md explains the other targets.
 
 GO          ?= go
 TESTJOBS    ?= 4
