@@ -182,9 +182,33 @@ func TestLimits(t *testing.T) {
 	other := talk(t, addr)
 	other.ok("hello version=1 client=a")
 	third := talk(t, addr)
-	answer, _ := third.r.ReadString('\n')
-	require.Contains(t, answer, "err 11 more than 2 sessions")
+	require.Contains(t, third.say("hello version=1 client=a"), "err 11 more than 2 sessions")
 	require.Equal(t, "", other.say("pd "+strings.Repeat("x", client.MaxLine)), "a line longer than any ends the session")
+}
+
+// Connections that say nothing, or half a line, keep no client out, however many there are.
+func TestStrangers(t *testing.T) {
+	addr, _ := start(t, Config{Token: "sesame", MaxSessions: 2})
+	var idle []*talker
+	for i := range maxStrangers + 10 {
+		k := talk(t, addr)
+		if i%2 == 1 {
+			_, err := k.Write([]byte("hello version=1"))
+			require.NoError(t, err)
+		}
+		idle = append(idle, k)
+	}
+	for range 2 {
+		k := talk(t, addr)
+		k.ok("hello version=1 token=sesame client=a")
+		k.ok("open")
+	}
+	for _, k := range idle[:10] { // the oldest made room
+		_, err := k.r.ReadByte()
+		require.Error(t, err)
+	}
+	last := idle[len(idle)-1] // others may still say hello
+	require.Contains(t, last.say(" token=sesame client=a"), "err 11 more than 2 sessions")
 }
 
 // A client that goes while a request waits is missed at once, and all that it had is freed.

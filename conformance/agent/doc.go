@@ -12,6 +12,8 @@
 //
 // Whatever a client asks for, the agent registers only memory that it has allocated itself, and not more
 // than Config.MaxBytes in all; a session has a limited number of objects, a line a limited length.
+// Connections that have not said hello do not count as sessions. They end after 10 seconds, and the oldest ends
+// when there are more than 64.
 //
 // # Trust
 //

@@ -5,8 +5,8 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +17,11 @@ import (
 const (
 	// DefaultMaxBytes is what all sessions together may allocate, unless told.
 	DefaultMaxBytes = 1 << 30
-	// DefaultMaxSessions is how many connections may be open at a time, unless told.
+	// DefaultMaxSessions is how many sessions may be open at a time, unless told.
 	DefaultMaxSessions = 64
+	// maxStrangers is how many connections may be open that have not said hello. One more ends the oldest of them: a
+	// client says hello at once, and what says nothing keeps no client out.
+	maxStrangers = 64
 	// maxObjects is how many objects a session may have at a time.
 	maxObjects = 8192
 	// helloTimeout is how long a connection may take to say who it is.
@@ -45,10 +48,11 @@ type Server struct {
 	cfg   Config
 	bytes atomic.Int64 // allocated by all sessions
 
-	mu       sync.Mutex
-	client   string // whose sessions are open
-	admitted int    // how many
-	open     map[net.Conn]bool
+	mu        sync.Mutex
+	client    string // whose sessions are open
+	admitted  int    // how many
+	open      map[net.Conn]bool
+	strangers []net.Conn // those of open that have not said hello, the oldest first
 }
 
 // New returns a server.
@@ -91,11 +95,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		if !s.remember(nc) {
-			fmt.Fprintf(nc, "err %d more than %d sessions\n", eagain, s.cfg.MaxSessions)
-			nc.Close()
-			continue
-		}
+		s.remember(nc)
 		wg.Go(func() {
 			defer s.forget(nc)
 			newSession(s, nc).serve()
@@ -103,21 +103,33 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-func (s *Server) remember(nc net.Conn) bool {
+// remember notes a connection that has said nothing yet.
+func (s *Server) remember(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.open) >= s.cfg.MaxSessions {
-		return false
-	}
 	s.open[nc] = true
-	return true
+	s.strangers = append(s.strangers, nc)
+	if len(s.strangers) > maxStrangers {
+		oldest := s.strangers[0]
+		s.strangers = slices.Delete(s.strangers, 0, 1)
+		s.cfg.Logf("agent: %v said nothing, and made room for %v", oldest.RemoteAddr(), nc.RemoteAddr())
+		oldest.Close()
+	}
 }
 
 func (s *Server) forget(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, nc)
+	s.known(nc)
 	nc.Close()
+}
+
+// known takes a connection from the strangers, if it is one. The caller holds mu.
+func (s *Server) known(nc net.Conn) {
+	if i := slices.Index(s.strangers, nc); i >= 0 {
+		s.strangers = slices.Delete(s.strangers, i, i+1)
+	}
 }
 
 // hangUp ends all sessions.
@@ -130,7 +142,8 @@ func (s *Server) hangUp() {
 }
 
 // admit lets a client in, or says why not.
-func (s *Server) admit(token, client string, from net.Addr) error {
+func (s *Server) admit(token, client string, nc net.Conn) error {
+	from := nc.RemoteAddr()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(s.cfg.Token)) != 1 {
 		s.cfg.Logf("agent: %v has the wrong token", from)
 		return refuse(eacces, "the token is wrong")
@@ -141,9 +154,13 @@ func (s *Server) admit(token, client string, from net.Addr) error {
 		s.cfg.Logf("agent: %v is refused: another client is at work", from)
 		return refuse(ebusy, "another client is at work")
 	}
+	if s.admitted >= s.cfg.MaxSessions {
+		return refuse(eagain, "more than %d sessions", s.cfg.MaxSessions)
+	}
 	if s.admitted == 0 {
 		s.cfg.Logf("agent: %v begins", from)
 	}
+	s.known(nc)
 	s.client = client
 	s.admitted++
 	return nil

@@ -152,7 +152,7 @@ func (s *session) hello() error {
 	if version != client.Version {
 		return refuse(eproto, "this agent speaks version %d of the protocol", client.Version)
 	}
-	if err := s.srv.admit(s.str("token"), s.str("client"), s.nc.RemoteAddr()); err != nil {
+	if err := s.srv.admit(s.str("token"), s.str("client"), s.nc); err != nil {
 		return err
 	}
 	s.admitted = true

@@ -17,6 +17,7 @@
 static struct slot {
 	_Atomic pid_t pid;	/* 0: free */
 	_Atomic bool in;	/* the client has been let in */
+	unsigned long began;	/* how many connections there had been before */
 	char client[MAX_NAME + 1];
 } *slots;
 
@@ -30,15 +31,39 @@ void clients_init(void)
 		_Exit(1);
 }
 
-int client_slot(void)
+static void clear(struct slot *s)
 {
-	for (int i = 0; i < MAX_SESSIONS; i++)
-		if (slots[i].pid == 0)
-			return i;
-	return -1;
+	s->in = false;
+	memset(s->client, 0, sizeof s->client);
+	s->pid = 0;
 }
 
-void client_started(int slot, pid_t pid) { slots[slot].pid = pid; }
+/* A connection that has not said hello makes room for a new one, the oldest first: a client says hello at
+ * once, and what says nothing keeps no client out. */
+int client_slot(void)
+{
+	int oldest = -1;
+	for (int i = 0; i < MAX_SESSIONS; i++) {
+		if (slots[i].pid == 0)
+			return i;
+		if (!slots[i].in && (oldest < 0 || slots[i].began < slots[oldest].began))
+			oldest = i;
+	}
+	if (oldest < 0)
+		return -1;
+	kill(slots[oldest].pid, SIGKILL);
+	while (waitpid(slots[oldest].pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	clear(&slots[oldest]);
+	return oldest;
+}
+
+void client_started(int slot, pid_t pid)
+{
+	static unsigned long connections;
+	slots[slot].began = connections++;
+	slots[slot].pid = pid;
+}
 
 void client_is(int slot) { mine = &slots[slot]; }
 
@@ -48,11 +73,8 @@ void clients_reap(void)
 {
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
 		for (int i = 0; i < MAX_SESSIONS; i++)
-			if (slots[i].pid == pid) {
-				slots[i].in = false;
-				memset(slots[i].client, 0, sizeof slots[i].client);
-				slots[i].pid = 0;
-			}
+			if (slots[i].pid == pid)
+				clear(&slots[i]);
 }
 
 /* Takes as long for a wrong word as for a right one. */

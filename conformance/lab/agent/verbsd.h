@@ -43,7 +43,7 @@ extern int peer_fd;	/* the connection */
 /* hello.c: who may talk to us. */
 #define PROTOCOL 1
 void clients_init(void);		/* before the first fork */
-int client_slot(void);			/* in the parent: a free one, or -1 */
+int client_slot(void);			/* in the parent: a free one, or of a connection that was ended for it; -1 if there is none */
 void client_started(int slot, pid_t pid);
 void clients_reap(void);		/* after SIGCHLD */
 void client_is(int slot);		/* in the child */
