@@ -2,10 +2,12 @@ package explain
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"os"
 
@@ -19,6 +21,7 @@ import (
 type options struct {
 	json, html, verbose, check, kinds, help bool
 	local, output                           string
+	last, around                            int
 }
 
 func (o *options) table() []getopt.Option {
@@ -26,6 +29,8 @@ func (o *options) table() []getopt.Option {
 		{Short: 'v', Long: "verbose", Help: "all findings; by default the first 10 of each kind", Set: getopt.Bool(&o.verbose)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
 		{Long: "html", Help: "write a page of HTML, which needs nothing else", Set: getopt.Bool(&o.html)},
+		{Long: "last", Arg: "n", Help: "of --html: draw the last n packets; by default the first 100,000, or those around the first finding", Set: getopt.Int(&o.last, 1, math.MaxInt32)},
+		{Long: "around", Arg: "frame", Help: "of --html: draw 100,000 packets around this frame of the file", Set: getopt.Int(&o.around, 1, math.MaxInt32)},
 		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
 		{Long: "local", Arg: "address", Help: "address of the host where the capture was taken, if the file does not tell", Set: getopt.String(&o.local)},
 		{Long: "check", Help: "exit status 1 if there is a finding", Set: getopt.Bool(&o.check)},
@@ -64,6 +69,10 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 		return getopt.Misuse("one capture file is expected, not %q", operands)
 	case o.json && o.html:
 		return getopt.Misuse("--json and --html exclude each other")
+	case o.last > 0 && o.around > 0:
+		return getopt.Misuse("--last and --around exclude each other")
+	case (o.last > 0 || o.around > 0) && !o.html:
+		return getopt.Misuse("--last and --around say what --html draws: text and JSON are of all packets")
 	}
 	var opt analyse.Options
 	if o.local != "" {
@@ -83,8 +92,17 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 		in = f
 	}
 	e := &explanation{Name: operands[0]}
-	if err := e.read(in, opt, o.html); err != nil {
+	var drawn *window
+	if o.html {
+		drawn = &window{most: cmp.Or(o.last, drawnPackets), last: o.last > 0, around: o.around}
+	}
+	if err := e.read(in, opt, drawn); err != nil {
 		return err
+	}
+	if o.html && o.last == 0 && o.around == 0 {
+		if drawn, err = e.redraw(in, opt, drawn); err != nil {
+			return err
+		}
 	}
 	if e.Damage != "" {
 		fmt.Fprintf(env.Stderr, "explain: %s; what came before is explained\n", e.Damage)
@@ -103,7 +121,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case o.json:
 		err = tool.WriteJSON(w, e)
 	case o.html:
-		err = e.writePage(w)
+		err = e.writePage(w, drawn)
 	default:
 		e.print(w, style, o.verbose)
 	}
@@ -119,7 +137,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 // Write writes the text of an explanation of a capture that was taken at a host with the local addresses.
 func Write(w io.Writer, name string, capture io.Reader, local []netip.Addr) error {
 	e := &explanation{Name: name}
-	if err := e.read(capture, analyse.Options{Local: local}, false); err != nil {
+	if err := e.read(capture, analyse.Options{Local: local}, nil); err != nil {
 		return err
 	}
 	e.print(w, textStyle{width: defaultWidth}, true)
@@ -133,12 +151,33 @@ type explanation struct {
 	Frames map[string]int `json:"frames"`
 	Damage string         `json:"damage,omitempty"` // where the file stops to make sense
 	*analyse.Report
-
-	rows []row // for the page
 }
 
-// read analyses a file. An error means that there is nothing to explain.
-func (e *explanation) read(in io.Reader, opt analyse.Options, rows bool) error {
+// firstFinding is the frame of the finding that the page shows first; 0 if there is none.
+func (e *explanation) firstFinding() int {
+	if len(e.Report.Findings) == 0 || len(e.Report.Findings[0].Frames) == 0 {
+		return 0
+	}
+	return e.Report.Findings[0].Frames[0]
+}
+
+// redraw reads the file again if the first finding is not drawn: which packets matter is known only now. A pipe cannot be
+// read again; its page says how to get them.
+func (e *explanation) redraw(in io.Reader, opt analyse.Options, drawn *window) (*window, error) {
+	frame := e.firstFinding()
+	f, ok := in.(io.Seeker)
+	if frame == 0 || drawn.has(frame) || !ok {
+		return drawn, nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return drawn, nil
+	}
+	drawn = &window{most: drawn.most, around: frame}
+	return drawn, e.read(in, opt, drawn)
+}
+
+// read analyses a file. What the page draws goes to drawn, unless that is nil. An error means that there is nothing to explain.
+func (e *explanation) read(in io.Reader, opt analyse.Options, drawn *window) error {
 	f, err := pcap.NewReader(in)
 	if err != nil {
 		return err
@@ -157,8 +196,8 @@ func (e *explanation) read(in io.Reader, opt analyse.Options, rows bool) error {
 		packets := d.Decode(&fr)
 		for i := range packets {
 			n := a.Add(&packets[i])
-			if rows {
-				e.rows = append(e.rows, rowOf(&packets[i], n))
+			if drawn != nil {
+				drawn.add(rowOf(&packets[i], n))
 			}
 		}
 	}

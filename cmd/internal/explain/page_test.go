@@ -105,10 +105,11 @@ func TestPageOf100000(t *testing.T) {
 	const n = 100_000
 	var e explanation
 	e.Name = "many"
-	require.NoError(t, e.read(bytes.NewReader(repeated(t, n)), analyse.Options{}, true))
+	drawn := &window{most: n}
+	require.NoError(t, e.read(bytes.NewReader(repeated(t, n)), analyse.Options{}, drawn))
 	require.Equal(t, n, e.Packets)
 	var page bytes.Buffer
-	require.NoError(t, e.writePage(&page))
+	require.NoError(t, e.writePage(&page, drawn))
 	// Scroll through all of it, a screen and a half at a time, and note the most rows and the slowest step.
 	probe := `<script>{ const box = document.getElementById("ladder"); let most = 0, slow = 0, steps = 0;
 for (let y = 0; y < box.scrollHeight; y += Math.max(box.clientHeight * 1.5, box.scrollHeight / 500)) { const t = performance.now(); box.scrollTop = y; draw();

@@ -9,10 +9,11 @@ import (
 // Page writes the page of a capture that other commands have made.
 func Page(w io.Writer, name string, capture io.Reader) error {
 	e := &explanation{Name: name}
-	if err := e.read(capture, analyse.Options{}, true); err != nil {
+	drawn := &window{most: drawnPackets}
+	if err := e.read(capture, analyse.Options{}, drawn); err != nil {
 		return err
 	}
-	return e.writePage(w)
+	return e.writePage(w, drawn)
 }
 
 // Wrap breaks text at spaces; every line begins with indent.

@@ -1,0 +1,95 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/pcap"
+)
+
+// row is a packet on the page.
+type row struct {
+	frame, connection, operation, payload int // payload in bytes
+	atNs                                  int64
+	more                                  string // what else there is to say
+	psn                                   ib.PSN
+	msn                                   ib.MSN
+	qpn                                   ib.QPN
+	opcode                                ib.Opcode
+	syndrome                              ib.Syndrome
+	answers                               bool // it has a syndrome
+	end                                   uint8
+	role                                  analyse.Role
+	cause                                 analyse.Cause
+	flags                                 uint8
+}
+
+const (
+	flagAckReq    = 1
+	flagSolicited = 2
+	flagLate      = 4
+	flagCE        = 8
+	flagBadICRC   = 16
+	flagTwice     = 32
+	flagResponse  = 64
+)
+
+// rowOf makes the row of a packet.
+func rowOf(p *pcap.Packet, n analyse.Note) row {
+	flags := 0
+	set := func(on bool, f int) {
+		if on {
+			flags |= f
+		}
+	}
+	set(p.AckReq, flagAckReq)
+	set(p.Solicited, flagSolicited)
+	set(n.Late, flagLate)
+	set(p.CE(), flagCE)
+	set(p.ICRC == pcap.ICRCWrong, flagBadICRC)
+	set(n.Twice, flagTwice)
+	set(p.Opcode.Info().Response, flagResponse)
+	more := ""
+	switch h := p.Opcode.Info().Headers; {
+	case p.ICMP != nil:
+		more = fmt.Sprintf("ICMP from %v: %v", p.ICMP.From, p.ICMP.What)
+	case p.Problem != "":
+		more = p.Problem
+	case n.CM != 0:
+		more = "CM " + n.CM.String()
+	case h&ib.HasRETH != 0:
+		more = fmt.Sprintf("%d bytes at 0x%x, rkey 0x%x", p.RETH.Len, p.RETH.VA, uint32(p.RETH.RKey))
+	case h&ib.HasAtomicETH != 0:
+		more = fmt.Sprintf("0x%x, rkey 0x%x, swap or add %d, compare %d", p.Atomic.VA, uint32(p.Atomic.RKey), p.Atomic.SwapAdd, p.Atomic.Compare)
+	case h&ib.HasAtomicAckETH != 0:
+		more = fmt.Sprintf("original value %d", p.AtomicAck)
+	}
+	if h := p.Opcode.Info().Headers; p.Problem == "" && h&ib.HasImmDt != 0 {
+		more = strings.TrimPrefix(more+fmt.Sprintf(", immediate 0x%x", p.ImmDt), ", ")
+	}
+	return row{frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
+		psn: p.PSN, msn: p.AETH.MSN, qpn: p.DestQP, opcode: p.Opcode, syndrome: p.AETH.Syndrome, answers: p.Opcode.Has(ib.HasAETH),
+		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint8(flags)}
+}
+
+// append writes the row as the page's script reads it: an array, since there are many.
+//
+//	0 frame, 1 time (ns), 2 connection, 3 end that sent it, 4 role, 5 opcode, 6 PSN, 7 payload (bytes), 8 flags,
+//	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say
+func (r *row) append(b []byte, rep *analyse.Report) []byte {
+	syndrome := int64(-1)
+	if r.answers {
+		syndrome = int64(r.syndrome)
+	}
+	for i, n := range [...]int64{int64(r.frame), r.atNs - rep.StartNs, int64(rep.Connection(r.connection)), int64(r.end), int64(r.role), int64(r.opcode),
+		int64(r.psn), int64(r.payload), int64(r.flags), int64(r.cause), int64(r.operation), syndrome, int64(r.msn), int64(r.qpn)} {
+		b = append(b, "[,"[min(i, 1)])
+		b = strconv.AppendInt(b, n, 10)
+	}
+	more, _ := json.Marshal(r.more) // a string always can be; escapes <, > and &
+	return append(append(append(b, ','), more...), ']')
+}
