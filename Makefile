@@ -174,7 +174,7 @@ soak:
 	$(GO) run ./internal/seeds/soak -for $(SOAK) $(SOAKFLAGS)
 
 # A service for SOAK: a server and clients in processes of their own, connections that come
-# and go, killed peers, loss, a link that goes down and changes its MTU. Fails if anything grows, hangs or is
+# and go, peers that are killed, stopped and started again, loss, a link that goes down and changes its MTU. Fails if anything grows, hangs or is
 # wrong; as root between network namespaces. Light: a tenth of a core. SOAKFLAGS=-h lists the options.
 # Built and not "go run": that one does not pass on the signal that ends it.
 soak-service:

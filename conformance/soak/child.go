@@ -39,7 +39,7 @@ type target struct{ Conn, Stream netip.AddrPort }
 
 // said is a line from a process to the one that has started it.
 type said struct {
-	What   string  `json:"what"` // ready, sample, resting, error, fatal
+	What   string  `json:"what"` // ready, sample, counted, resting, error, fatal
 	Sample *Sample `json:"sample,omitempty"`
 	Error  string  `json:"error,omitempty"`
 	Kind   string  `json:"kind,omitempty"` // of an error; none: nothing explains it
@@ -121,6 +121,8 @@ func (c *child) run() (err error) {
 			c.say(work.rest())
 		case "go":
 			work.resume()
+		case "count":
+			c.say(work.counts("counted"))
 		case "sample", "exact":
 			s, err := take(c.dev, &c.open, word == "exact")
 			if err == nil && word == "exact" && c.Profile != "" {
@@ -154,6 +156,8 @@ type worker interface {
 	// rest ends what is not meant to last, and says what is left.
 	rest() said
 	resume()
+	// counts says how much was done, and what is open.
+	counts(what string) said
 	end()
 }
 

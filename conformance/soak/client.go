@@ -12,7 +12,7 @@ const (
 	connWorkers   = 2                     // of each client, peer and kind; the first keeps one connection for as long as it lives
 	pauseTime     = 80 * time.Millisecond // at most, between two exchanges
 	redialTime    = 300 * time.Millisecond
-	opTime        = 40 * time.Second // what takes longer hangs: retries are used up long before
+	opTime        = 60 * time.Second // what takes longer hangs: a peer that is silent counts as gone long before
 	dialTime      = 60 * time.Second
 	mostExchanges = 60 // of a connection that is not meant to last
 )
@@ -22,6 +22,9 @@ const (
 	connKind   = "conn"
 	streamKind = "stream"
 )
+
+// dialing is what an error of a connection that was not made begins with, after its kind.
+const dialing = "dial"
 
 // session is a connection of one kind.
 type session interface {
@@ -87,7 +90,11 @@ func (cl *client) rest() said {
 	r.arrived.Add(len(cl.workers))
 	cl.resting.Store(r)
 	r.arrived.Wait()
-	s := said{What: "resting", Done: map[string]int64{}, Open: map[string]int64{}}
+	return cl.counts("resting")
+}
+
+func (cl *client) counts(what string) said {
+	s := said{What: what, Done: map[string]int64{}, Open: map[string]int64{}}
 	for _, w := range cl.workers {
 		s.Done[w.peer+" "+w.kind] += w.done.Load()
 		s.Open[w.peer+" "+w.kind] += w.open.Load()
@@ -141,7 +148,7 @@ func (w *clientWorker) run(ctx context.Context) {
 		s, err := w.dial(dial)
 		cancel()
 		if err != nil {
-			w.failed(ctx, "dial", err)
+			w.failed(ctx, dialing, err)
 			continue
 		}
 		w.count.Add(1)

@@ -2,19 +2,22 @@
 //
 // There are four processes, of which two can be killed:
 //
-//   - the server and the client stay for the whole run, and are measured;
-//   - a mortal server and a mortal client are killed, frozen and started again.
+//   - the server and the client stay for the whole run, and are measured. They are stopped (SIGSTOP) for 10 seconds, in
+//     turns;
+//   - a mortal server and a mortal client are killed (SIGKILL), stopped for up to 3 seconds, and started again at the same place.
 //
 // Both clients keep connections to both servers, with [roce.Conn] (messages, WRITE, READ, FETCH_ADD) and with
 // [rsocket.Conn] (streams). Most live for a second and end in one of several ways, a few live as long as the network lets them.
-// Every byte that comes back is compared. Packets are lost at the client that stays, in both directions. In every other
-// period the link between the two sides goes down and up, and its MTU changes.
+// Every byte that comes back is compared. Packets are lost at the client that stays, in both directions. In every second
+// of three periods the link between the two sides goes down and up for up to 4 seconds, in every third its MTU changes.
 //
 // # What fails a run
 //
 //   - wrong data, or an operation that does not end;
 //   - an error of a kind that no disturbance makes, such as a refused access;
-//   - any error between the two processes that stay when nothing was done to the link for [explains];
+//   - any error between the two processes that stay, unless the MTU of the link has changed within [explains], or the link was down and
+//     a connection was being made: connections survive a peer that stands still, and a link that is down;
+//   - clients that are not back at a server [returnTime] after it was killed and started again;
 //   - a pair of processes that has exchanged nothing in a period, on either kind of connection;
 //   - a rest that does not settle. Each period ends with one: the clients close what is not meant to
 //     last, and within [settleTime] each server must have exactly the connections that the clients have;

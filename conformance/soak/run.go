@@ -28,13 +28,17 @@ type Options struct {
 
 const (
 	defaultPeriod = time.Minute
-	// explains is for how long what was done to the link explains errors: an ACK timeout that was
-	// used up with all its retries, and a request for a connection.
+	// explains is for how long what was done to the link explains errors: the time after which a silent peer
+	// counts as gone, and a request for a connection.
 	explains = 45 * time.Second
+	// stopTime is how long a process is stopped that stays: less than the silence that connections survive.
+	stopTime = 10 * time.Second
+	// returnTime is how long clients may take to be back at a server that was killed and started anew.
+	returnTime = time.Minute
 	// A disconnect that a dead peer does not answer is tried for half a minute, and TIMEWAIT lasts a
 	// minute at most.
 	settleTime = 100 * time.Second
-	answerTime = 2 * time.Minute // of a process
+	answerTime = 4 * time.Minute // of a process
 	faultLimit = 20              // faults that are listed, and end the run
 	connPort   = 7471
 )
@@ -59,7 +63,8 @@ type run struct {
 
 	mu     sync.Mutex
 	sum    Summary
-	linkAt time.Time // when the link was last disturbed, or set right again
+	downAt time.Time // when the link was last down
+	mtuAt  time.Time // when its MTU last changed
 	done   map[string]int64
 }
 
@@ -139,58 +144,84 @@ func (r *run) begin(ctx context.Context, name string) error {
 	return err
 }
 
-// period is some time of work, with disturbances, and a rest.
+// period is some time of work, with disturbances, and a rest. What happens to the link happens in periods of its
+// own: a path that has become too narrow explains what a process that was stopped must not cause.
 func (r *run) period(ctx context.Context, n int) error {
 	end := time.Now().Add(r.Period * 3 / 4)
-	linkToo := n%2 == 1 && r.net.virtual()
+	disturb := []func(context.Context) error{r.disturbProcess, r.disturbState, r.disturbMTU}[n%3]
+	if !r.net.virtual() || n%3 == 0 {
+		disturb = r.disturbProcess
+		// Those that stay are stopped in turns, and the server that is killed has its clients back.
+		if err := r.stop(ctx, []string{theServer, theClient}[n/3%2], min(stopTime, r.Period/6)); err != nil {
+			return err
+		}
+		if err := r.restartServer(ctx); err != nil {
+			return err
+		}
+	}
 	for time.Now().Before(end) && ctx.Err() == nil {
-		if err := r.disturb(ctx, linkToo); err != nil {
+		if err := disturb(ctx); err != nil {
 			return err
 		}
 		wait(ctx, r.Period/30+time.Duration(r.rand.Int64N(int64(r.Period/10))))
 	}
-	if linkToo {
+	if n%3 == 2 && r.net.virtual() {
 		// What the link has broken is found out before the rest.
 		wait(ctx, r.Period/10)
 	}
 	return r.rest(ctx, n)
 }
 
-// disturb does one thing to a process or to the link, and undoes it where it must not stay.
-func (r *run) disturb(ctx context.Context, linkToo bool) error {
-	kinds := 3
-	if linkToo {
-		kinds = 5
-	}
-	switch r.rand.IntN(kinds) {
+// disturbProcess does something to a process.
+func (r *run) disturbProcess(ctx context.Context) error {
+	switch r.rand.IntN(4) {
 	case 0:
 		return r.restart(ctx, mortalClient)
 	case 1:
 		return r.restart(ctx, mortalServer)
 	case 2:
-		r.count("freeze " + mortalClient)
-		p := r.procs[mortalClient]
-		if err := p.freeze(true); err != nil {
-			return err
-		}
-		wait(ctx, time.Duration(r.rand.Int64N(int64(3*time.Second))))
-		return p.freeze(false)
-	case 3:
-		r.count("link down and up")
-		side := r.rand.IntN(2)
-		r.linkDisturbed()
-		err := r.net.setUp(side, false)
-		wait(ctx, time.Duration(r.rand.Int64N(int64(4*time.Second))))
-		err = errors.Join(err, r.net.setUp(side, true))
-		r.linkDisturbed()
-		return err
+		return r.stop(ctx, mortalServer, time.Duration(r.rand.Int64N(int64(3*time.Second))))
+	}
+	return r.stop(ctx, mortalClient, time.Duration(r.rand.Int64N(int64(3*time.Second))))
+}
+
+// disturbState does something to a process, or takes the link down for a while.
+func (r *run) disturbState(ctx context.Context) error {
+	if r.rand.IntN(3) > 0 {
+		return r.disturbProcess(ctx)
+	}
+	r.count("link down and up")
+	side := r.rand.IntN(2)
+	r.note(&r.downAt)
+	err := r.net.setUp(side, false)
+	wait(ctx, time.Duration(r.rand.Int64N(int64(4*time.Second))))
+	err = errors.Join(err, r.net.setUp(side, true))
+	r.note(&r.downAt)
+	return err
+}
+
+// disturbMTU does something to a process, or changes the MTU of the link.
+func (r *run) disturbMTU(ctx context.Context) error {
+	if r.rand.IntN(3) > 0 {
+		return r.disturbProcess(ctx)
 	}
 	mtu := mtus[r.rand.IntN(len(mtus))]
 	r.count(fmt.Sprintf("MTU %d", mtu))
-	r.linkDisturbed()
+	r.note(&r.mtuAt)
 	err := r.net.setMTU(mtu)
-	r.linkDisturbed()
+	r.note(&r.mtuAt)
 	return err
+}
+
+// stop has a process stand still for a time.
+func (r *run) stop(ctx context.Context, name string, d time.Duration) error {
+	r.count("stop " + name)
+	p := r.procs[name]
+	if err := p.freeze(true); err != nil {
+		return err
+	}
+	wait(ctx, d)
+	return p.freeze(false)
 }
 
 // restart kills a process and starts it again.
@@ -201,9 +232,54 @@ func (r *run) restart(ctx context.Context, name string) error {
 	return r.begin(ctx, name)
 }
 
-func (r *run) linkDisturbed() {
+// restartServer kills the server that can be killed, starts it again at the same place, and waits until each client has exchanged
+// something with it on either kind of connection. The longest such time is noted.
+func (r *run) restartServer(ctx context.Context) error {
+	if err := r.restart(ctx, mortalServer); err != nil {
+		return err
+	}
+	began := time.Now()
+	before := map[string]int64{}
+	for first := true; ctx.Err() == nil; first = false {
+		missing := ""
+		for _, name := range []string{theClient, mortalClient} {
+			asked, cancel := context.WithTimeout(ctx, answerTime)
+			s, err := r.procs[name].ask(asked, "count", "counted")
+			cancel()
+			if err != nil {
+				return err
+			}
+			for _, kind := range []string{connKind, streamKind} {
+				key := name + " to " + mortalServer + " " + kind
+				n := s.Done[mortalServer+" "+kind]
+				if first {
+					before[key] = n
+				}
+				if n == before[key] {
+					missing = key
+				}
+			}
+		}
+		took := time.Since(began)
+		if missing == "" {
+			r.mu.Lock()
+			r.sum.Returned = max(r.sum.Returned, took)
+			r.mu.Unlock()
+			return nil
+		}
+		if took > returnTime {
+			r.fault("%s: nothing was exchanged for %v after the server was killed and started again", missing, returnTime)
+			return nil
+		}
+		wait(ctx, 50*time.Millisecond)
+	}
+	return nil
+}
+
+// note notes when something was done to the link.
+func (r *run) note(at *time.Time) {
 	r.mu.Lock()
-	r.linkAt = time.Now()
+	*at = time.Now()
 	r.mu.Unlock()
 }
 
@@ -310,13 +386,16 @@ func (r *run) progress(name, to string, n int64) {
 	}
 }
 
-// noteError judges an error that a process has met.
+// noteError judges an error that a process has met. Of those between the two that stay only the link explains some: a path that
+// has become narrower, and no way to the server for a connection that is being made. Nobody's standing still does.
 func (r *run) noteError(name string, s said) {
 	at := time.Unix(0, s.At)
 	r.mu.Lock()
 	doing, _, _ := strings.Cut(s.Error, ": ")
 	r.sum.Errors[fmt.Sprintf("%s, %s with %s: %s", name, doing, s.Peer, s.Kind)]++
-	explained := s.Kind != "" && (name != theClient || s.Peer != theServer || at.Sub(r.linkAt) < explains)
+	stay := name == theClient && s.Peer == theServer
+	byLink := at.Sub(r.mtuAt) < explains || at.Sub(r.downAt) < explains && strings.HasSuffix(doing, dialing)
+	explained := s.Kind != "" && (!stay || byLink)
 	r.mu.Unlock()
 	if !explained {
 		r.fault("%s, with %s: %s", name, s.Peer, s.Error)

@@ -98,8 +98,9 @@ func (s *server) echoStream(c *rsocket.Conn) {
 	}
 }
 
-func (s *server) rest() said { return said{What: "resting"} }
-func (s *server) resume()    {}
+func (s *server) rest() said              { return said{What: "resting"} }
+func (s *server) resume()                 {}
+func (s *server) counts(what string) said { return said{What: what} }
 
 func (s *server) end() {
 	_ = s.conns.Close() // the device closes next

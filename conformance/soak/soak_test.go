@@ -36,6 +36,9 @@ func TestRun(t *testing.T) {
 	require.Empty(t, s.Faults, log.String())
 	require.Len(t, s.Rests[theServer], 1)
 	require.Len(t, s.Exchanges, 8)
+	require.Equal(t, 1, s.Events["stop "+theServer])
+	require.Positive(t, s.Events["kill "+mortalServer])
+	require.Positive(t, s.Returned)
 	var out strings.Builder
 	s.Print(&out)
 	require.Contains(t, out.String(), "no faults")
@@ -99,21 +102,39 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// Of the errors between the two that stay, the link explains those that come soon after it.
+// Of the errors between the two that stay, a change of the MTU explains those that come soon after it, and a link that was down
+// those of connections that were not made. A process that stood still explains none.
 func TestNoteError(t *testing.T) {
-	r := &run{Options: Options{Log: io.Discard}, sum: Summary{Errors: map[string]int{}}, linkAt: time.Unix(100, 0)}
-	say := func(name, peer, kind string, at int64) int {
-		before := len(r.sum.Faults)
-		r.noteError(name, said{Peer: peer, Kind: kind, At: time.Unix(at, 0).UnixNano(), Error: "x"})
-		return len(r.sum.Faults) - before
-	}
+	const exchange, dial = "conn exchange: x", "stream " + dialing + ": x"
 	late := 100 + int64(explains/time.Second) + 1
-	require.Zero(t, say(theClient, theServer, "no answer", 101))
-	require.Equal(t, 1, say(theClient, theServer, "no answer", late))
-	require.Equal(t, 1, say(theClient, theServer, "", 101))
-	require.Zero(t, say(theClient, mortalServer, "no answer", late))
-	require.Zero(t, say(mortalClient, theServer, "no answer", late))
-	require.Equal(t, 1, say(mortalClient, theServer, "", late))
+	for _, c := range []struct {
+		name, peer, kind, what string
+		at                     int64
+		down, mtu              bool // when the link was disturbed, if it was
+		faults                 int
+	}{
+		{theClient, theServer, "no answer", exchange, 101, false, true, 0},
+		{theClient, theServer, "no answer", exchange, late, false, true, 1},
+		{theClient, theServer, "", exchange, 101, true, true, 1},
+		{theClient, theServer, "no answer", exchange, 101, true, false, 1},
+		{theClient, theServer, "no route", dial, 101, true, false, 0},
+		{theClient, theServer, "no route", dial, late, true, false, 1},
+		{theClient, theServer, "no answer", exchange, 101, false, false, 1},
+		{theClient, theServer, "no answer", dial, 101, false, false, 1},
+		{theClient, mortalServer, "no answer", exchange, late, false, false, 0},
+		{mortalClient, theServer, "no answer", exchange, late, false, false, 0},
+		{mortalClient, theServer, "", exchange, late, false, false, 1},
+	} {
+		r := &run{Options: Options{Log: io.Discard}, sum: Summary{Errors: map[string]int{}}}
+		if c.down {
+			r.downAt = time.Unix(100, 0)
+		}
+		if c.mtu {
+			r.mtuAt = time.Unix(100, 0)
+		}
+		r.noteError(c.name, said{Peer: c.peer, Kind: c.kind, At: time.Unix(c.at, 0).UnixNano(), Error: c.what})
+		require.Len(t, r.sum.Faults, c.faults, "%+v", c)
+	}
 }
 
 // A pair that exchanges nothing fails the run; a process that was started again counts from 0.

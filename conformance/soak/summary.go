@@ -16,6 +16,7 @@ type Summary struct {
 	Errors    map[string]int      // that calls returned, by who met them and their kind
 	Exchanges map[string]int64    // verified, by pair of processes and kind of connection
 	Rests     map[string][]Sample // of the processes that stay
+	Returned  time.Duration       // the longest time until clients were back at a server that was killed
 	Faults    []string            // why the run has failed
 }
 
@@ -28,6 +29,7 @@ func (s *Summary) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\ndisturbances:")
 	printCounts(w, s.Events)
+	fmt.Fprintf(w, "after a restart of the server all clients were back within %v\n", s.Returned.Round(time.Millisecond))
 	fmt.Fprintln(w, "\nerrors of calls, all of them explained unless listed below:")
 	printCounts(w, s.Errors)
 	for _, name := range slices.Sorted(maps.Keys(s.Rests)) {

@@ -1,5 +1,5 @@
 // Soak runs a service for a given time: a server and clients in processes of their own, connections
-// that come and go, killed peers, lost packets, a link that goes down and changes its MTU. It fails if
+// that come and go, peers that are killed and stopped, lost packets, a link that goes down and changes its MTU. It fails if
 // something grows, hangs or comes back wrong. Package soak says what is held.
 package main
 
