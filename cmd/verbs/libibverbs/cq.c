@@ -165,11 +165,17 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 #define LOOKS_WHEN_QUIET 128
 #define QUIET_AFTER 8192
 
-int shim_cq_idle(struct shim_cq *q)
+bool shim_cq_over(const struct shim_cq *q)
+{
+	const struct goroce_ring *r = q->ring;
+	return UNLIKELY(__atomic_load_n(&r->state, __ATOMIC_ACQUIRE) & GOROCE_RING_OVERFLOWED) && shim_ring_empty(r);
+}
+
+int shim_cq_idle(struct shim_cq *q, bool over)
 {
 	shim_pause(q->cq.context);
-	if (q->ring->state & GOROCE_RING_OVERFLOWED && shim_ring_empty(q->ring))
-		return -1; // nothing will ever come
+	if (over)
+		return -1;
 	unsigned int looks = ++q->looks;
 	if (looks % LOOKS_PER_CALL || (looks > QUIET_AFTER && looks % LOOKS_WHEN_QUIET))
 		return 0;
@@ -190,9 +196,12 @@ int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	if (taken) {
 		__atomic_store_n(&r->head, head + (uint64_t)taken, __ATOMIC_RELEASE);
 		q->looks = 0;
+		shim_cq_unlock(q);
+		return taken;
 	}
+	bool over = shim_cq_over(q);
 	shim_cq_unlock(q);
-	return taken ? taken : shim_cq_idle(q);
+	return shim_cq_idle(q, over);
 }
 
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only)

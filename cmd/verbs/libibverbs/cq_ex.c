@@ -26,8 +26,9 @@ static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 	int e = find(q);
 	if (!e)
 		return 0;
+	bool over = shim_cq_over(q);
 	shim_cq_unlock(q);
-	return shim_cq_idle(q) ? EIO : e;
+	return shim_cq_idle(q, over) ? EIO : e;
 }
 
 static int next_poll(struct ibv_cq_ex *x)

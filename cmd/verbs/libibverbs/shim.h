@@ -106,7 +106,8 @@ static inline struct shim_cq *to_cq(struct ibv_cq *c) { return (struct shim_cq *
 struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector);
 int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-int shim_cq_idle(struct shim_cq *q); /* after a look in vain: 0, or -1 */
+bool shim_cq_over(const struct shim_cq *q); /* nothing will ever come. Under lock: ibv_resize_cq replaces the ring */
+int shim_cq_idle(struct shim_cq *q, bool over); /* after a look that has found nothing, without the lock: 0, or -1 if it is over */
 /* Drops the completions of a queue pair; with keep_sent not those of requests that have succeeded. */
 void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent);
 static inline bool shim_ring_empty(const struct goroce_ring *r)
