@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -92,15 +93,33 @@ func deviceOf(v4 bool) (*verbs.Device, netip.Addr) {
 }
 
 // localAddr returns what a program means by a local address. Loopback addresses, which no device has unless it
-// was opened on one, stand for the first device: many examples listen on 127.0.0.1.
-func localAddr(a netip.AddrPort) netip.AddrPort {
+// was opened on one, stand for the first device: many examples listen on 127.0.0.1, and udpong on [::1], also where there is IPv4 only.
+func localAddr(a netip.AddrPort, onlyV6 bool) netip.AddrPort {
 	if !a.Addr().IsLoopback() || deviceAt(a.Addr()) != nil {
 		return a
 	}
-	if _, own := deviceOf(a.Addr().Is4()); own.IsValid() {
+	if own := ownAddr(a.Addr().Is4()); own.IsValid() && !(onlyV6 && own.Is4()) {
 		return netip.AddrPortFrom(own, a.Port())
 	}
 	return a
+}
+
+// bindErrno returns what a program is told of binding to an address for which local stands. One that listens on 127.0.0.1 and on [::1]
+// has the first device already, and goes on if the other address is not there.
+func bindErrno(asked, local netip.AddrPort, e C.int) C.int {
+	if e == C.int(syscall.EADDRINUSE) && asked.Addr().Is4() != local.Addr().Is4() {
+		return C.int(syscall.EADDRNOTAVAIL)
+	}
+	return e
+}
+
+// ownAddr returns the first address of the first device, in a family if any device has one of it.
+func ownAddr(v4 bool) netip.Addr {
+	_, own := deviceOf(v4)
+	if !own.IsValid() {
+		_, own = deviceOf(!v4)
+	}
+	return own
 }
 
 // peerAddr returns what a program means by the address of a peer. This host, by whatever name, is the first device
@@ -109,8 +128,8 @@ func peerAddr(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsLoopback() && !a.Addr().IsUnspecified() {
 		return a
 	}
-	_, own := deviceOf(a.Addr().Is4())
-	if !own.IsValid() || own.IsLoopback() {
+	own := ownAddr(a.Addr().Is4())
+	if !own.IsValid() || own.IsLoopback() && own.Is4() == a.Addr().Is4() {
 		return a
 	}
 	return netip.AddrPortFrom(own, a.Port())

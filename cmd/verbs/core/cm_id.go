@@ -35,7 +35,8 @@ type cmID struct {
 	mu     sync.Mutex
 	ch     *cmChannel
 	parts  []*rdmacm.ID
-	spoke  bool // a connection was asked for, by either side
+	apart  netip.AddrPort // without parts: what it is bound to, of a family that no device has
+	spoke  bool           // a connection was asked for, by either side
 	closed bool
 	groups map[netip.Addr]uint64 // cookies of those that were joined
 
@@ -125,6 +126,7 @@ func (id *cmID) close() {
 	}
 	id.closed = true
 	id.dropParts(nil)
+	id.leaveApart()
 	id.ch.mu.Lock()
 	delete(id.ch.ids, id)
 	id.ch.mu.Unlock()
@@ -228,6 +230,7 @@ func goroce_cm_query_id(handle C.goroce_handle, r *C.struct_goroce_cm_route) C.i
 	*r = C.struct_goroce_cm_route{device: -1}
 	return withID(handle, func(id *cmID) C.int {
 		if len(id.parts) == 0 {
+			putAddr(&r.src, id.apart)
 			return 0
 		}
 		p := id.parts[0]
@@ -249,12 +252,16 @@ func goroce_cm_query_id(handle C.goroce_handle, r *C.struct_goroce_cm_route) C.i
 
 //export goroce_cm_bind_addr
 func goroce_cm_bind_addr(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
-	return withID(handle, func(id *cmID) C.int { return id.bind(localAddr(addrOf(sa))) })
+	a := addrOf(sa)
+	return withID(handle, func(id *cmID) C.int {
+		local := localAddr(a, id.onlyV6)
+		return bindErrno(a, local, id.bind(local))
+	})
 }
 
 // bind gives an ID without parts a local address. id.mu is held.
 func (id *cmID) bind(a netip.AddrPort) C.int {
-	if len(id.parts) > 0 || !a.Addr().IsValid() {
+	if len(id.parts) > 0 || id.apart.IsValid() || !a.Addr().IsValid() {
 		return eINVAL
 	}
 	if a.Addr().IsUnspecified() {
@@ -281,7 +288,10 @@ func (id *cmID) bindOn(d *verbs.Device, a netip.AddrPort) C.int {
 // bindAll binds to one port of all devices. A port that one device has chosen can be taken on another.
 func (id *cmID) bindAll(a netip.AddrPort) C.int {
 	const tries = 32
-	e := C.int(syscall.ENODEV)
+	if !slices.ContainsFunc(cmAll(), func(d *verbs.Device) bool { return id.listensOn(d, a.Addr()) }) {
+		return id.bindApart(a)
+	}
+	var e C.int
 	for range tries {
 		port := a.Port()
 		for _, d := range cmAll() {
@@ -316,7 +326,7 @@ func (id *cmID) listensOn(d *verbs.Device, any netip.Addr) bool {
 
 //export goroce_cm_resolve_addr
 func goroce_cm_resolve_addr(handle C.goroce_handle, from, to *C.struct_sockaddr) C.int {
-	src, dst := localAddr(addrOf(from)), peerAddr(addrOf(to))
+	src, dst := localAddr(addrOf(from), false), peerAddr(addrOf(to))
 	return withID(handle, func(id *cmID) C.int { return id.resolve(src, dst) })
 }
 
@@ -324,6 +334,10 @@ func goroce_cm_resolve_addr(handle C.goroce_handle, from, to *C.struct_sockaddr)
 // looks for it in the background; what is wrong with ours at once.
 func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 	var p *rdmacm.ID
+	if id.apart.IsValid() { // no device leads from there to anywhere
+		id.ch.addExtra(cmExtra{id, C.RDMA_CM_EVENT_ADDR_ERROR, -C.int32_t(syscall.ENETUNREACH)})
+		return 0
+	}
 	if len(id.parts) == 0 {
 		if src.IsValid() && !src.Addr().IsUnspecified() && deviceAt(src.Addr()) == nil {
 			return noDeviceErrno(src.Addr())
@@ -372,7 +386,7 @@ func goroce_cm_resolve_route(handle C.goroce_handle) C.int {
 //export goroce_cm_listen_id
 func goroce_cm_listen_id(handle C.goroce_handle, backlog C.int) C.int {
 	return withID(handle, func(id *cmID) C.int {
-		if len(id.parts) == 0 {
+		if len(id.parts) == 0 && !id.apart.IsValid() {
 			if e := id.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); e != 0 {
 				return e
 			}
@@ -422,7 +436,7 @@ func (id *cmID) setOption(level, name C.int, b []byte) C.int {
 		}
 		id.ackTimeout = ib.TimeoutCode(b[0])
 	default:
-		if len(id.parts) > 0 {
+		if len(id.parts) > 0 || id.apart.IsValid() {
 			return eINVAL
 		}
 		on := binary.NativeEndian.Uint32(b) != 0

@@ -42,7 +42,7 @@ type rsSocket struct {
 	bound    netip.AddrPort
 	holds    []*rdmacm.ID // what keeps the port of bound until it is used
 	holders  []*rdmacm.EventChannel
-	reuse    bool
+	reuse    int // bits of GOROCE_RS_REUSE
 	onlyV6   bool
 	conn     *rsocket.Conn
 	err      error // why connecting has failed
@@ -231,7 +231,7 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 		s.cfg.TrafficClass = uint8(v)
 		return 0
 	case C.GOROCE_RS_REUSE:
-		s.reuse = v != 0
+		s.reuse = v
 		return 0
 	case C.GOROCE_RS_V6ONLY:
 		s.onlyV6 = v != 0
@@ -313,15 +313,16 @@ func goroce_rs_ready(handle C.goroce_handle, events C.uint32_t, fd C.int, revent
 	if fd >= 0 {
 		s.wake.add(int(fd)) // before the look, or what comes then would wake nobody
 	}
-	*revents = s.ready(fd >= 0) & (events | C.POLLERR | C.POLLHUP)
+	*revents = s.ready(events, fd >= 0) & (events | C.POLLERR | C.POLLHUP)
 	if fd >= 0 && *revents != 0 {
 		s.wake.remove(int(fd))
 	}
 	return 0
 }
 
-// ready returns what there is; with notify those who wait are woken when there is more.
-func (s *rsSocket) ready(notify bool) (v C.uint32_t) {
+// ready returns what there is; with notify those who wait are woken when there is more. Programs such as rstream take POLLHUP
+// for the end and look no further: those that want to read get it when they have read all.
+func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
 	s.mu.Lock()
 	state, conn, l := s.state, s.conn, s.listener
 	if s.datagram != nil && state != rsClosed {
@@ -347,7 +348,14 @@ func (s *rsSocket) ready(notify bool) (v C.uint32_t) {
 	if notify {
 		look = conn.ReadyOrNotify
 	}
-	return pollBits(look())
+	v = pollBits(look())
+	if v&events&C.POLLIN != 0 && v&C.POLLHUP != 0 {
+		var b [1]byte
+		if n, err := conn.TryPeek(b[:]); n > 0 || err == syscall.EAGAIN { // there is data, or somebody is reading it
+			v &^= C.POLLHUP
+		}
+	}
+	return v
 }
 
 // pollBits is what poll says of a socket.

@@ -26,24 +26,29 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 //export goroce_rs_bind
 func goroce_rs_bind(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
-	a := localAddr(addrOf(sa))
+	asked := addrOf(sa)
 	return withSocket(handle, func(s *rsSocket) C.int {
+		a := localAddr(asked, s.onlyV6)
 		switch {
 		case s.datagram != nil:
-			return s.bindDatagram(a)
+			return bindErrno(asked, a, s.bindDatagram(a))
 		case s.state != rsIdle || s.bound.IsValid() || !a.IsValid():
 			return eINVAL
 		}
-		return s.bind(a)
+		return bindErrno(asked, a, s.bind(a))
 	})
 }
 
 // bind takes a port, which is kept until the socket listens or connects.
 func (s *rsSocket) bind(a netip.AddrPort) C.int {
 	ch := &cmChannel{closed: true, on: map[*verbs.Device]*rdmacm.EventChannel{}, ids: map[*cmID]struct{}{}}
-	id := &cmID{ps: rdmacm.PortSpaceTCP, ch: ch, reuse: s.reuse, onlyV6: s.onlyV6}
+	id := &cmID{ps: rdmacm.PortSpaceTCP, ch: ch, reuse: s.reuse != 0, onlyV6: s.onlyV6}
 	e := id.bind(a)
 	s.holds, s.holders = id.parts, ch.each()
+	if e == 0 && len(id.parts) == 0 {
+		id.leaveApart()
+		e = C.int(syscall.ENODEV) // librspreload asks the kernel then
+	}
 	if e != 0 {
 		s.release()
 		return e

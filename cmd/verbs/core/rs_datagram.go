@@ -7,9 +7,12 @@ package main
 import "C"
 
 import (
+	"errors"
 	"net/netip"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
@@ -54,13 +57,15 @@ func (s *rsSocket) open(a netip.AddrPort) C.int {
 			return nil, syscall.ENETUNREACH
 		},
 		Control: func(_, _ string, c syscall.RawConn) (err error) {
-			if !reuse {
-				return nil
+			for i, name := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
+				if reuse&(1<<i) == 0 {
+					continue
+				}
+				if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, name, 1) }); e != nil || err != nil {
+					return errors.Join(e, err)
+				}
 			}
-			if e := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1) }); e != nil {
-				return e
-			}
-			return err
+			return nil
 		},
 	}
 	conn, err := cfg.Listen(nil, a)

@@ -22,7 +22,7 @@ enum goroce_rs_option {
 	GOROCE_RS_RQSIZE,   /* messages */
 	GOROCE_RS_IOMAPS,   /* mappings */
 	GOROCE_RS_TOS,	    /* traffic class */
-	GOROCE_RS_REUSE,    /* bool */
+	GOROCE_RS_REUSE,    /* bits: 1 for SO_REUSEADDR, 2 for SO_REUSEPORT */
 	GOROCE_RS_V6ONLY,   /* bool */
 	GOROCE_RS_KEEPALIVE, /* seconds; 0: the default; negative: none */
 };

@@ -36,6 +36,7 @@ void rs_drain(int waker);
 
 /* rs_socket.c */
 int rs_check_addr(const struct sockaddr *addr, socklen_t len); /* refuses what is no address, or a part of one */
+void rs_in_family(const struct rs *s, struct sockaddr_storage *a); /* makes an address one that the socket's family can say */
 int rs_give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len); /* cut off if there is no room */
 
 /* rs_io.c: waits until a socket that is blocking can be read, or written; 0, or -1 with errno, EAGAIN after SO_RCVTIMEO or

@@ -82,6 +82,7 @@ ssize_t rs_recv_datagram(struct rs *s, const struct iovec *iov, int count, int f
 			left -= k;
 		}
 	}
+	rs_in_family(s, &a);
 	if (from && fromlen)
 		rs_give_addr(&a, from, fromlen);
 	if (msg_flags)

@@ -28,12 +28,17 @@ static int64_t at_most(int v, int64_t most) { return (uint32_t)v > most ? most :
 // keepalive sets the time between probes: that of TCP_KEEPIDLE, or none.
 static int keepalive(struct rs *s) { return set(s, GOROCE_RS_KEEPALIVE, s->keepalive ? s->keepidle : 0); }
 
+// reuse sets one of the two bits that let a socket share its address. Of streams no two listen at one address all the same.
+static int reuse(struct rs *s, int bit, int v) { return keep(s, GOROCE_RS_REUSE, v ? s->reuse | bit : s->reuse & ~bit, &s->reuse); }
+
 static int set_socket(struct rs *s, int name, int v)
 {
 	int e;
 	switch (name) {
 	case SO_REUSEADDR:
-		return keep(s, GOROCE_RS_REUSE, !!v, &s->reuse);
+		return reuse(s, 1, v);
+	case SO_REUSEPORT:
+		return reuse(s, 2, v);
 	case SO_SNDBUF:
 		e = keep(s, GOROCE_RS_SNDBUF, doubled(v), &s->sndbuf);
 		return e == EINVAL ? 0 : e; // too late, which is no error
@@ -184,7 +189,8 @@ static int get_int(struct rs *s, int level, int name, int *v)
 	switch (level) {
 	case SOL_SOCKET:
 		switch (name) {
-		case SO_REUSEADDR: *v = s->reuse; return 0;
+		case SO_REUSEADDR: *v = s->reuse & 1; return 0;
+		case SO_REUSEPORT: *v = s->reuse >> 1; return 0;
 		case SO_KEEPALIVE: *v = s->keepalive; return 0;
 		case SO_OOBINLINE: *v = s->oobinline; return 0;
 		case SO_SNDBUF: *v = s->sndbuf; return 0;

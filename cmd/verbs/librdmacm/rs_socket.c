@@ -56,6 +56,19 @@ EXPORT int rlisten(int socket, int backlog)
 	return s ? cm_result(rs->listen(atomic_load(&s->handle), backlog)) : -1;
 }
 
+// An IPv4 address is a mapped one to a socket of IPv6, as for TCP.
+void rs_in_family(const struct rs *s, struct sockaddr_storage *a)
+{
+	if (s->domain != AF_INET6 || a->ss_family != AF_INET)
+		return;
+	struct sockaddr_in in;
+	memcpy(&in, a, sizeof in);
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = in.sin_port};
+	six.sin6_addr.s6_addr[10] = six.sin6_addr.s6_addr[11] = 0xff;
+	memcpy(&six.sin6_addr.s6_addr[12], &in.sin_addr, 4);
+	memcpy(a, &six, sizeof six);
+}
+
 // As the kernel does.
 int rs_give_addr(const struct sockaddr_storage *from, struct sockaddr *to, socklen_t *len)
 {
@@ -73,6 +86,7 @@ static int name(struct rs *s, int peer, struct sockaddr_storage *a)
 	int e = rs->name(atomic_load(&s->handle), peer, a);
 	if (!e && !a->ss_family)
 		a->ss_family = (sa_family_t)s->domain;
+	rs_in_family(s, a);
 	return e;
 }
 

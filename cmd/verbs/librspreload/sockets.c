@@ -110,6 +110,8 @@ static int to_kernel(int fd)
 	if (other < 0)
 		return -1;
 	copy_option(fd, other, SOL_SOCKET, SO_REUSEADDR);
+	copy_option(fd, other, SOL_SOCKET, SO_REUSEPORT);
+	copy_option(fd, other, IPPROTO_IPV6, IPV6_V6ONLY);
 	copy_option(fd, other, SOL_SOCKET, SO_KEEPALIVE);
 	copy_option(fd, other, SOL_SOCKET, SO_RCVTIMEO);
 	copy_option(fd, other, SOL_SOCKET, SO_SNDTIMEO);

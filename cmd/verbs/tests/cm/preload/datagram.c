@@ -62,6 +62,7 @@ static void kernel(void)
 	struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 	int s = udp(), fd = udp(), group = udp(), other = udp(), s6 = socket(AF_INET6, SOCK_DGRAM, 0), one = 1;
 	CHECK(is_rsocket(s6));
+	OK(setsockopt(s6, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one));
 	if (bind(s6, (struct sockaddr *)&six, sizeof six)) /* where no device is */
 		CHECK(errno == EADDRNOTAVAIL); /* nor any IPv6 */
 	CHECK(!is_rsocket(s6));
