@@ -235,6 +235,72 @@ func TestAttackForgedResponses(t *testing.T) {
 	}
 }
 
+// Somebody knows addresses, QP number and the PSNs that are outstanding, and guesses the MSN. An acknowledgement or a
+// NAK that completes, repeats or ends something is one of 65 MSNs at most, a NAK that ends the connection one of 2^24.
+func TestAttackGuessedMSN(t *testing.T) {
+	const window = 64
+	open := func() *puppet {
+		d := newPuppet(t, pairConfig{}, linkConfig{})
+		for i := range 4 { // the peer shows how it counts
+			d.a.post(d.a.write(0, 0, 8))
+			d.pump()
+			d.send(ib.RCAcknowledge, i, nil, msn(ib.MSN(i+1)))
+		}
+		for range window {
+			d.a.post(d.a.write(0, 0, 8))
+		}
+		d.pump()
+		d.drain()
+		require.Len(t, d.a.poll(), 4)
+		d.log = nil
+		return d
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	d := open()
+	tries := 0
+	for i := range window {
+		for range 100 {
+			n := ib.MSN(4 + window + 1 + rng.Uint32N(1<<24-window-1))
+			s := []ib.Syndrome{ib.ACKNoCredits, ib.RNRNAK(1), ib.NAKSequence, ib.NAKInvalidRequest, ib.NAKRemoteAccess, ib.NAKRemoteOperation, 0x80}[rng.IntN(7)]
+			d.send(ib.RCAcknowledge, 4+i, nil, syndrome(s), msn(n&ib.PSNMask))
+			// Of what has no MSN nothing is of the right kind.
+			d.send(ib.RCReadRespMiddle, 5+i%(window-1), bytes.Repeat([]byte{1}, 1024))
+			tries += 2
+		}
+		for n := range ib.MSN(window + 1) {
+			if n != ib.MSN(i) {
+				d.send(ib.RCAcknowledge, 4+i, nil, syndrome(ib.NAKRemoteAccess), msn(4+n))
+				tries++
+			}
+		}
+	}
+	require.Empty(t, d.a.poll())
+	d.want("")
+	d.wantState(transport.StateRTS)
+	require.EqualValues(t, tries, d.a.eng.Counters().DropBadResponse)
+	// The peer is believed.
+	d.send(ib.RCAcknowledge, 4+2, nil, msn(4+3))
+	require.Len(t, d.a.poll(), 3)
+	d.send(ib.RCAcknowledge, 4+3, nil, syndrome(ib.NAKRemoteAccess), msn(4+3))
+	d.wantState(transport.StateErr)
+}
+
+// Data of a READ, which has no MSN, completes no SEND before it.
+func TestAttackGuessedData(t *testing.T) {
+	d := newPuppet(t, pairConfig{}, linkConfig{})
+	for range 4 {
+		d.a.post(d.a.write(0, 0, 8))
+	}
+	d.a.post(d.a.read(0x100, 0, 4096))
+	d.pump()
+	for i := range 4 {
+		d.send(ib.RCReadRespMiddle, 4+i, bytes.Repeat([]byte{1}, 1024))
+	}
+	require.Empty(t, d.a.poll())
+	untouched(d)
+	d.wantState(transport.StateRTS)
+}
+
 // A flood of CNPs or of marked packets changes nothing but counters, and is
 // not answered with a flood.
 func TestAttackFloods(t *testing.T) {

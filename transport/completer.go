@@ -17,10 +17,15 @@ import (
 func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	if span(sq.una, p.PSN) >= span(sq.una, sq.end) {
 		if p.Opcode == ib.RCAcknowledge && p.PSN == sq.una.Prev() && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
-			sq.newCredits(p) // an ACK for its credits alone
+			if sq.fitCredits(p.AETH) {
+				sq.newCredits(p) // an ACK for its credits alone
+			}
 			return
 		}
 		sq.ignore(now, p, "response to nothing outstanding")
+		return
+	}
+	if !sq.believes(now, p) {
 		return
 	}
 	from := sq.una

@@ -310,6 +310,10 @@ func (w *watcher) arrivedResponse(f *flight) {
 	if covered.After(s.highest) || covered.Diff(s.una) <= 0 {
 		return // about something else: a duplicate, or forged
 	}
+	if !k.Opcode.Has(ib.HasAETH) && k.PSN != s.una {
+		s.reason = true // implied NAK: without an MSN it covers nothing else
+		return
+	}
 	// It cannot cover READs and atomics that it is not itself the answer to.
 	for s.una != covered {
 		first, r, ok := s.pendingAt(s.una)

@@ -44,11 +44,12 @@ type requester struct {
 	runs   bool // some did
 	askNow bool // the next packet asks for an answer
 
-	sentAgain uint32        // packets since RTS
-	tx        payloadCursor // payload of the request at cur
-	reads     readRing
-	credit    creditState
-	rx        payloadCursor // where the response to the request at head goes
+	sentAgain  uint32        // packets since RTS
+	tx         payloadCursor // payload of the request at cur
+	reads      readRing
+	credit     creditState
+	peerCounts bool          // messages as we do: see believe.go
+	rx         payloadCursor // where the response to the request at head goes
 }
 
 // span returns how many PSNs there are from a up to b.
@@ -107,7 +108,7 @@ func (sq *requester) start(now int64) {
 	sq.reads.clear()
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
-	sq.credit = creditState{}
+	sq.credit, sq.peerCounts = creditState{}, false
 	sq.win = newWindow(sq.qp)
 	sq.stopProbe()
 	sq.retry = retryState{tooLong: sq.qp.path.TooLong}

@@ -257,7 +257,7 @@ func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
 		if idx == w.npkts-1 {
 			want = int(w.length - off)
 		}
-		if want == 0 || len(p.Payload) != want {
+		if want == 0 || len(p.Payload) != want || !sq.msnFits(w, p.PSN, p.AETH) {
 			break
 		}
 		if i == 0 {

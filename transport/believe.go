@@ -1,0 +1,94 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// A response is found by its PSN, and of the 2^24 there are a window is outstanding. Guesses by somebody who knows
+// addresses and QP number would soon complete a SEND that has not arrived, or end the connection. So a response has
+// to have what else an honest one has: the MSN, which counts the messages that the responder has completed
+// (IBTA 9.7.7.1).
+//
+// It is not less than the number of messages before the one that is answered, and not more than the
+// number of those sent. (rdma_rxe acknowledges a duplicate with an older PSN and the MSN of now, if READs came in between.) A
+// fatal NAK has one number only, because nothing behind the request was executed. That of a READ may have any of them: its
+// memory can be taken away while later messages are executed.
+//
+// An adapter may count otherwise. So all this holds from the first acknowledgement on that shows a peer to count as we do.
+
+// believes reports whether a response, whose PSN is in [una, end), is taken to be the peer's.
+func (sq *requester) believes(now int64, p *ib.Packet) bool {
+	w, info := sq.holder(p.PSN), p.Opcode.Info()
+	switch {
+	case w == nil:
+		return true
+	case p.PSN != sq.una && !w.answers(info):
+		sq.ignore(now, p, "response of another kind")
+		return false
+	case info.Headers&ib.HasAETH != 0:
+		if !sq.msnFits(w, p.PSN, p.AETH) {
+			sq.ignore(now, p, "MSN that does not fit")
+			return false
+		}
+	case p.PSN != sq.una:
+		// Without an MSN it says that responses are missing, and not which requests were executed.
+		sq.impliedNAK(now, p.PSN)
+		return false
+	}
+	return true
+}
+
+// msnFits reports whether a response to the packet psn of w may have h.
+func (sq *requester) msnFits(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
+	if !sq.counts(w, psn, h) {
+		return !sq.peerCounts
+	}
+	if h.MSN != w.number && h.Syndrome.Kind() == ib.SyndromeACK {
+		sq.peerCounts = true
+	}
+	return true
+}
+
+// fitCredits is msnFits for an acknowledgement of what is acknowledged already.
+func (sq *requester) fitCredits(h ib.AETH) bool {
+	done := sq.credit.sent
+	if w := sq.holder(sq.una); w != nil && sq.una != sq.end {
+		done = w.number
+	}
+	return !sq.peerCounts || (h.MSN-done)&ib.PSNMask <= (sq.credit.sent-done)&ib.PSNMask
+}
+
+// counts is msnFits for a peer that is known to count as we do.
+func (sq *requester) counts(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
+	before := w.number // messages that are complete when this packet arrives
+	if w.apart && w.op == WRWrite {
+		before += ib.MSN(span(w.psn, psn))
+	}
+	ahead := (h.MSN - before) & ib.PSNMask
+	if h.Syndrome.Kind() == ib.SyndromeNAK && h.Syndrome != ib.NAKSequence && w.op != WRRead {
+		named := h.Syndrome != ib.NAKRemoteAccess || w.op != WRSend && w.op != WRSendImm // memory
+		return ahead == 0 && named
+	}
+	return ahead <= (sq.credit.sent-before)&ib.PSNMask
+}
+
+// holder returns the request that has psn, nil if none has.
+func (sq *requester) holder(psn ib.PSN) *sendWQE {
+	q := &sq.q
+	for i := q.head; i != q.tail; i++ {
+		if w := q.at(i); span(w.psn, psn) < int(w.npkts) {
+			return w
+		}
+	}
+	return nil
+}
+
+// answers reports whether a response is of the kind that w asks for, or an acknowledgement, which may
+// answer anything.
+func (w *sendWQE) answers(info *ib.OpcodeInfo) bool {
+	switch info.Op {
+	case ib.OpReadResponse:
+		return w.op == WRRead || w.op == WRFlush || w.op == WRAtomicWrite
+	case ib.OpAtomicAck:
+		return w.op == WRCompareSwap || w.op == WRFetchAdd
+	}
+	return true
+}
