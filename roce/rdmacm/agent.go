@@ -36,6 +36,8 @@ type agent struct {
 	pending cm.Packet
 	unsent  bool // pending waits for room
 
+	wills WillKeeper // nil: nobody wants them
+
 	dropAnswer, dropSend uint64 // see Counters
 }
 
@@ -211,6 +213,7 @@ func (a *agent) handOut(now int64) {
 		l.UserData.(*ID).offerRequests(now)
 	}
 	a.transmit(now)
+	a.handWills()
 	a.next = math.MaxInt64
 	if at, ok := a.core.NextTimeout(); ok {
 		a.next = at
@@ -286,6 +289,7 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 // lock held.
 func (a *agent) Shutdown(now int64) {
 	a.core.Shutdown()
+	defer a.handWills() // after the farewells
 	for {
 		// Send completions make room for more.
 		for n := a.cq.Poll(a.wcs[:]); n > 0; n = a.cq.Poll(a.wcs[:]) {

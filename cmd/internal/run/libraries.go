@@ -12,7 +12,7 @@ import (
 )
 
 // Files that "make verbs" makes. The first one says what programs the libraries are for.
-var libraryFiles = []string{"libibverbs.so.1", "librdmacm.so.1", "libgoroce.so", hookFile}
+var libraryFiles = []string{"libibverbs.so.1", "librdmacm.so.1", "libgoroce.so", hookFile, "goroce_will"}
 
 // hookFile is preloaded: it answers for device files that some programs look for.
 const hookFile = "libgoroce_hook.so"

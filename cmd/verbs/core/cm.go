@@ -27,11 +27,12 @@ var cmDevices struct {
 }
 
 //export goroce_cm_add_device
-func goroce_cm_add_device(handle C.goroce_handle) C.int {
+func goroce_cm_add_device(handle C.goroce_handle, helper *C.char) C.int {
 	c := contexts.get(uint32(handle))
 	if c == nil {
 		return eINVAL
 	}
+	setWillHelper(C.GoString(helper))
 	cmDevices.mu.Lock()
 	defer cmDevices.mu.Unlock()
 	cmDevices.all = append(cmDevices.all, c.Device)

@@ -51,9 +51,17 @@ func (id *cmID) connParam(p *C.struct_goroce_cm_param) *rdmacm.ConnParam {
 	return &q
 }
 
+// tellWhenGone is for an ID that is going to be connected.
+func (id *cmID) tellWhenGone(part *rdmacm.ID) {
+	if id.ps != rdmacm.PortSpaceUDP { // of datagrams nobody is told by a kernel, either
+		tellWhenGone(part.Device())
+	}
+}
+
 //export goroce_cm_connect_id
 func goroce_cm_connect_id(handle C.goroce_handle, p *C.struct_goroce_cm_param) C.int {
 	return withPart(handle, func(id *cmID, part *rdmacm.ID) C.int {
+		id.tellWhenGone(part)
 		q := id.connParam(p)
 		id.service = part.RemoteAddr()
 		q.ListenWait = knownServices.wait(id.service, time.Now())
@@ -69,6 +77,7 @@ func goroce_cm_accept_id(handle C.goroce_handle, p *C.struct_goroce_cm_param) C.
 		if p == nil {
 			return cmErrno(part.Establish())
 		}
+		id.tellWhenGone(part)
 		return cmErrno(part.Accept(id.connParam(p)))
 	})
 }

@@ -97,6 +97,7 @@ func (s *rsSocket) connect(to netip.AddrPort) C.int {
 		return C.int(syscall.ENETUNREACH)
 	}
 	s.release()
+	tellWhenGone(d)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.state, s.cancel, s.err = rsConnecting, cancel, nil
 	dialer := rsocket.Dialer{Device: d, Config: s.cfg, LocalAddr: s.bound}
@@ -178,6 +179,7 @@ func (s *rsSocket) listen(backlog int) C.int {
 	s.release()
 	lc := rsocket.ListenConfig{Config: s.cfg, Backlog: backlog}
 	for _, d := range on {
+		tellWhenGone(d)
 		one, err := lc.Listen(d, s.bound)
 		if err != nil {
 			l.close()

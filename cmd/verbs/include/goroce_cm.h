@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 2
+#define GOROCE_CM_VERSION 3
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -53,8 +53,11 @@ struct goroce_cm {
 	uint32_t version; /* GOROCE_CM_VERSION */
 	uint32_t size;	  /* of this structure */
 
-	/* add_device makes a device, by the handle of its context, known as the next number, from 0. */
-	int (*add_device)(goroce_handle device);
+	/*
+	 * add_device makes a device, by the handle of its context, known as the next number, from 0. helper is the path of
+	 * goroce_will (goroce_will.h), which the first one says.
+	 */
+	int (*add_device)(goroce_handle device, const char *helper);
 
 	/* fd is an eventfd that can be read exactly while there are events. */
 	int (*create_channel)(int fd, goroce_handle *channel);

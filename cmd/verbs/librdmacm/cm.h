@@ -29,6 +29,7 @@
 extern const struct goroce_cm *cm;
 extern const struct goroce_rs *rs;
 int cm_load(void); /* 0 or an errno */
+const char *cm_helper(void);
 void cm_devices_forget(void); /* device.c: in the child of a fork */
 
 /*

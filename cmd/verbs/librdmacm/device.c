@@ -15,7 +15,7 @@ static int open_one(struct ibv_device *from, struct cm_device *d)
 		return errno;
 	int e = ibv_query_device(d->verbs, &attr);
 	if (!e)
-		e = CM(add_device, goroce_context_handle(d->verbs));
+		e = CM(add_device, goroce_context_handle(d->verbs), cm_helper());
 	if (e) {
 		ibv_close_device(d->verbs);
 		return e;

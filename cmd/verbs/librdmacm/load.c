@@ -1,7 +1,11 @@
 // Getting at the Go half, which libibverbs has loaded or loads now.
 #include "cm.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <unistd.h>
+
+#define WILL_NAME "goroce_will"
 
 const struct goroce_cm *cm;
 const struct goroce_rs *rs;
@@ -29,6 +33,17 @@ static void load_once(void)
 		"goroce: libgoroce.so is of another version than librdmacm.so.1: install both from one build\n";
 	if (write(STDERR_FILENO, line, sizeof line - 1) < 0)
 		return;
+}
+
+// cm_helper returns the path of goroce_will, which is beside this library; empty if that is not known.
+const char *cm_helper(void)
+{
+	static char path[PATH_MAX + sizeof WILL_NAME];
+	Dl_info self;
+	if (path[0] || !dladdr((void *)cm_helper, &self) || !self.dli_fname || !realpath(self.dli_fname, path))
+		return path;
+	strcpy(strrchr(path, '/') + 1, WILL_NAME);
+	return path;
 }
 
 int cm_load(void)

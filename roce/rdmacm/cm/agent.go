@@ -61,8 +61,10 @@ type Agent struct {
 	offers   []*Listener // that have requests to take
 	patience int64       // see patienceNs
 	// blocked are listeners whose requests wait for room.
-	blocked []*Listener
-	stats   Stats
+	blocked   []*Listener
+	keepWills bool
+	wills     []Will // changes that the owner has not taken
+	stats     Stats
 }
 
 // account is what an address has of the bounds.

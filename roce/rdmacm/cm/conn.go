@@ -18,6 +18,7 @@ type Conn struct {
 	gone   bool // in no table any more
 	up     bool // has been established
 	mra    bool // this end has sent an MRA
+	willed bool // its will is known
 
 	localID, remoteID mad.CommID
 	remoteGUID        mad.GUID
@@ -139,6 +140,7 @@ func (c *Conn) setState(s State) {
 	}
 	c.state = s
 	c.up = c.up || s == Established
+	c.updateWill()
 	if old.halfOpen() && !s.halfOpen() || old == ReqRcvd {
 		a.unblock()
 	}
@@ -335,10 +337,11 @@ func (c *Conn) setAckTimeout(t ib.TimeoutCode) {
 }
 
 // Shutdown ends all connections at once because the node goes away: each peer
-// is told, once. Nothing but PollTransmit may be called afterwards.
+// is told, once. Nothing but PollTransmit and PollWill may be called afterwards.
 func (a *Agent) Shutdown() {
 	for _, id := range slices.Sorted(maps.Keys(a.byID)) { // in an order that a simulation repeats
 		c := a.byID[id]
+		c.revokeWill()
 		switch c.state {
 		case Established, DReqSent:
 			_ = c.sendDREQ(nil) // fails only without random numbers, and then there is nobody to tell

@@ -26,9 +26,11 @@ func (c *Conn) sendDREQ(private []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.keep(mad.AttrDREQ, mad.TID(tid), &mad.DREQ{
-		LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN, Private: private,
-	})
+	return c.keep(mad.AttrDREQ, mad.TID(tid), c.dreq(private))
+}
+
+func (c *Conn) dreq(private []byte) *mad.DREQ {
+	return &mad.DREQ{LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: c.remoteQPN, Private: private}
 }
 
 // disconnected ends a connection that the peer knows to be over; e says how.

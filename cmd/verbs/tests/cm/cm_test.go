@@ -137,7 +137,11 @@ func TestPrograms(t *testing.T) {
 
 // What a process has left open ends with it, and its peers hear of it.
 func TestProcessEnds(t *testing.T) {
-	run(t, libraries(t), []string{"GOROCE_ADDR=127.0.0.1"}, compile(t, "ends/ends.c"))
+	libs := libraries(t)
+	for _, source := range []string{"ends/ends.c", "ends/killed.c"} {
+		exe := compile(t, source)
+		t.Run(filepath.Base(exe), func(t *testing.T) { run(t, libs, []string{"GOROCE_ADDR=127.0.0.1"}, exe) })
+	}
 }
 
 // So does one on UDP sockets, unless rdma-core's configuration leaves them out.

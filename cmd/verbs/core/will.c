@@ -1,0 +1,97 @@
+/*
+ * Starting the helper that outlives the process. The program must not notice: so it is not a child of the program, which might wait
+ * for it, and its start makes no SIGCHLD. The process in between is not seen by wait (__WCLONE); it shares the memory as with
+ * vfork, or the page tables of a large program would be copied.
+ */
+#define _GNU_SOURCE
+#include "will.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK (32 << 10)
+#define MOST_FILES (64 << 10) /* that a program may have left open for its children */
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+struct start {
+	const char *path;
+	int file;
+	char *stack; /* of the helper until it is executed */
+	char of[16]; /* the process, for ps */
+	volatile int error;
+};
+
+/* helper becomes the program. */
+static int helper(void *arg)
+{
+	struct start *s = arg;
+	char *argv[] = {"goroce_will", s->of, NULL}, *env[] = {NULL};
+	setsid();
+	if (dup2(s->file, 0) < 0) {
+		s->error = errno;
+		_exit(1);
+	}
+	if (syscall(SYS_close_range, 1U, ~0U, 0U)) /* Linux before 5.9 */
+		for (int fd = 1; fd < MOST_FILES; fd++)
+			close(fd);
+	execve(s->path, argv, env);
+	s->error = errno;
+	_exit(1);
+}
+
+/* between has the helper as its child, and ends. */
+static int between(void *arg)
+{
+	struct start *s = arg;
+	if (clone(helper, s->stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s) < 0)
+		s->error = errno;
+	_exit(0);
+}
+
+/* alone reports whether the helper would be a child of this process after all, or the first of a namespace. */
+static int alone(void)
+{
+	int reaper = 0;
+	struct stat own, children;
+	return getpid() == 1 || prctl(PR_GET_CHILD_SUBREAPER, &reaper) || reaper || stat("/proc/self/ns/pid", &own) ||
+	       stat("/proc/self/ns/pid_for_children", &children) || own.st_ino != children.st_ino;
+}
+
+int will_start(const char *path, int file)
+{
+	struct start s = {.path = path, .file = file};
+	if (alone())
+		return ECHILD;
+	if (file == 0) /* the program has closed its own: dup2 would leave O_CLOEXEC */
+		return EBADF;
+	char *stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stacks == MAP_FAILED)
+		return errno;
+	s.stack = stacks;
+	snprintf(s.of, sizeof s.of, "%d", (int)getpid());
+	sigset_t all, old;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* no handler of the program runs in its memory, and the helper inherits it */
+	pid_t pid = clone(between, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK, &s);
+	if (pid < 0)
+		s.error = errno;
+	else
+		while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+			;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	munmap(stacks, 2 * STACK);
+	return s.error;
+}

@@ -1,0 +1,93 @@
+package cm
+
+import (
+	"testing"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/stretchr/testify/require"
+)
+
+// willsOf takes the changes.
+func (r *rig) willsOf() (all []Will) {
+	for w, ok := r.n.PollWill(); ok; w, ok = r.n.PollWill() {
+		all = append(all, w)
+	}
+	return all
+}
+
+// requireWill checks that a will is the DREQ that the peer believes.
+func (r *rig) requireWill(w Will) {
+	require.True(r.t, w.Live)
+	require.Equal(r.t, r.c.LocalID(), w.ID)
+	require.Equal(r.t, r.n.addr, w.Src)
+	require.Equal(r.t, r.pu.addr, w.Dst)
+	var h mad.Header
+	data, err := mad.Parse(w.Data[:], &h)
+	require.Equal(r.t, mad.OK, err)
+	require.Equal(r.t, mad.AttrDREQ, h.Attribute)
+	var m mad.DREQ
+	m.Decode(data)
+	m.Private = nil
+	require.Equal(r.t, mad.DREQ{LocalCommID: r.local(), RemoteCommID: r.id, RemoteQPN: r.qpn}, m)
+}
+
+// A connection has a will while its peer may think that it is connected.
+func TestWillOfEachState(t *testing.T) {
+	for s := range numStates {
+		t.Run(s.String(), func(t *testing.T) {
+			for _, before := range []bool{true, false} {
+				r := newRig(t)
+				if before {
+					r.n.KeepWills()
+				}
+				r.reach(s)
+				if !before {
+					r.n.KeepWills()
+				}
+				all := r.willsOf()
+				live := len(all) > 0 && all[len(all)-1].Live
+				want := s == RepRcvd || s == RepSent || s == MRARepRcvd || s == Established || s == DReqSent
+				require.Equal(t, want, live, "asked for before: %v", before)
+				if len(all) > 0 {
+					r.requireWill(all[0])
+				}
+				if !want {
+					require.True(t, len(all) == 0 || len(all) == 2 && all[1].ID == all[0].ID && !all[1].Live, "%v", all)
+					continue
+				}
+				require.Len(t, all, 1)
+				r.n.Shutdown()
+				all = r.willsOf()
+				require.Equal(t, []Will{{ID: r.local()}}, all)
+			}
+		})
+	}
+}
+
+// A will is taken back when both ends know, and only then: a DREQ gets lost.
+func TestWillUntilPeerKnows(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"peer leaves": func(r *rig) { r.in(mad.AttrDREQ, r.dreq(0)) },
+		"destroyed": func(r *rig) {
+			r.c.Destroy(r.now)
+			require.Empty(r.t, r.willsOf())
+			r.in(mad.AttrDREP, &mad.DREP{LocalCommID: r.id, RemoteCommID: r.local()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.n.KeepWills()
+			r.reach(Established)
+			require.Len(t, r.willsOf(), 1)
+			end(r)
+			require.Equal(t, []Will{{ID: r.local()}}, r.willsOf())
+		})
+	}
+}
+
+// Who has not asked for them gets none.
+func TestNoWills(t *testing.T) {
+	r := newRig(t)
+	r.reach(Established)
+	require.Empty(t, r.willsOf())
+}
