@@ -101,12 +101,15 @@ func (e *Env) cmFaults(ctx context.Context, limit time.Duration, list []cmFault)
 			return err
 		}
 		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Link, Family: string(f.family), Result: Pass}
-		limited, cancel := context.WithTimeout(ctx, limit)
-		detail, err := f.run(limited, f.family)
-		cancel()
-		if row.Detail = detail; err != nil {
-			row.Result, row.Detail = Fail, err.Error()+"\n"+detail
-		}
+		e.attempts(&row, 1, func() outcome {
+			limited, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			detail, err := f.run(limited, f.family)
+			if err != nil {
+				return outcome{detail: err.Error() + "\n" + detail, result: Fail, wrong: isWrong(err)}
+			}
+			return outcome{detail: detail, result: Pass}
+		})
 		e.Report.Add(row)
 	}
 	return nil

@@ -3,6 +3,8 @@ package matrix
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/goroce/goroce/conformance/peer"
@@ -149,16 +151,13 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 	if err := e.Tolerant.Given(); err != nil {
 		return failed(j.rows, err), nil
 	}
-	if l.p == nil {
-		if l.p, err = e.open(ctx, l.role); err != nil {
-			if e.Tolerant == nil {
-				return nil, err
-			}
-			e.Tolerant.Lost(err)
-			return failed(j.rows, err), nil
+	if made, err = l.attempts(ctx, j); err != nil {
+		if e.Tolerant == nil {
+			return nil, err
 		}
+		e.Tolerant.Lost(err)
+		return failed(j.rows, err), nil
 	}
-	e.share(false, func() { made = j.run(l.p) })
 	if e.Explain != nil {
 		for i := range made {
 			if made[i].Result == Fail {
@@ -176,6 +175,70 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 	}
 	return made, nil
 }
+
+// attempts runs a job, and again if rows failed while the guest stood still, which then say so. Those that passed stay as they are.
+func (l *laneRun) attempts(ctx context.Context, j job) (made []Row, err error) {
+	e := l.env
+	for try := 1; ; try++ {
+		from := e.now()
+		if l.p == nil {
+			if l.p, err = e.open(ctx, l.role); err != nil {
+				if _, ok := e.stoodStill(from); !ok || try == starvedTries || !e.Report.Again(e.now()-from) {
+					return nil, err
+				}
+				e.starvation()
+				continue
+			}
+		}
+		var rows []Row
+		e.share(false, func() { rows = j.run(l.p) })
+		what, explains := e.stoodStill(from)
+		last := try >= starvedTries || !explains || ctx.Err() != nil || !slices.ContainsFunc(rows, excusable) || !e.Report.Again(e.now()-from)
+		made = merge(made, rows, explains, attempted(try, starvedTries, what), last)
+		if explains && slices.ContainsFunc(rows, excusable) {
+			e.starvation()
+		}
+		if e.Tolerant == nil && l.p.broken() != nil {
+			l.close() // the next one has new sessions
+		}
+		if last {
+			return made, nil
+		}
+	}
+}
+
+// excusable reports whether a standstill of the guest may be why a row failed.
+func excusable(row Row) bool { return row.Result == Fail && !row.wrong }
+
+// merge returns the rows of a job after one more attempt: those of this one where the attempts before it failed. Rows that failed
+// while the guest stood still have a line on that, if there is another attempt, and are inconclusive, if there is none.
+func merge(before, now []Row, stoodStill bool, line string, last bool) []Row {
+	for i := range now {
+		again := len(before) == len(now)
+		if again && !excusable(before[i]) {
+			now[i] = before[i]
+			continue
+		}
+		if again {
+			now[i].Retried = lines(before[i].Retried, now[i].Retried)
+			now[i].Starved += before[i].Starved
+		}
+		if !stoodStill || !excusable(now[i]) {
+			continue
+		}
+		now[i].Starved++
+		if last {
+			now[i].Result, now[i].Detail = Inconclusive, line+"\n"+now[i].Detail
+			continue
+		}
+		first, _, _ := strings.Cut(now[i].Detail, "\n")
+		now[i].Retried = lines(now[i].Retried, line+": "+first)
+	}
+	return now
+}
+
+// lines are two parts of Row.Retried.
+func lines(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // failed are rows that all failed for the same reason.
 func failed(rows []Row, err error) (out []Row) {

@@ -173,7 +173,7 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 		err := row.whileStarved(func() error {
 			stalled, err := unstalled()
 			if stalled {
-				row.Retried = fmt.Sprintf("try 1: rxe stopped sending: %v", err)
+				row.Retried = fmt.Sprintf("attempt 1 of 2: rxe stopped sending: %v", err)
 				_, err = unstalled()
 			}
 			return err

@@ -13,11 +13,13 @@ import (
 // Result of a check.
 type Result string
 
-// The results. A skip says in Detail what was missing.
+// The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed while the guest stood still: that says
+// nothing about either side, and a run may have some of it (see [Report.TooBusy]).
 const (
-	Pass Result = "pass"
-	Fail Result = "fail"
-	Skip Result = "skip"
+	Pass         Result = "pass"
+	Fail         Result = "fail"
+	Skip         Result = "skip"
+	Inconclusive Result = "inconclusive"
 )
 
 // Row is one check.
@@ -42,6 +44,8 @@ type Row struct {
 	Measured map[string]float64 `json:"measured,omitempty"`
 	// Samples are the single measurements, by names that end with the unit.
 	Samples map[string][]float64 `json:"samples,omitempty"`
+
+	wrong bool // it failed in a way that no standstill of the guest explains
 }
 
 // Report collects rows; it may be used from several goroutines.
@@ -50,6 +54,7 @@ type Report struct {
 	rows    []Row
 	stopped bool
 	starved map[lane][]time.Duration
+	again   time.Duration // that attempts have taken which were made again
 	// OnRow, if not nil, sees each row as it comes, one at a time.
 	OnRow func(Row)
 }
@@ -158,6 +163,15 @@ func (r *Report) missing(from, on []string, name func(Row) string) (labels []str
 // lane is a kernel and a link.
 type lane struct{ kernel, link string }
 
+// Again reports whether an attempt that took so long may be made again. All of a run together may have taken
+// [againTime]: a run on a machine that stands still must end, too.
+func (r *Report) Again(took time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again += took
+	return r.again <= againTime
+}
+
 // Starvation notes that a try was lost at a time because the guest stood still.
 func (r *Report) Starvation(kernel, link string, at time.Duration) {
 	r.mu.Lock()
@@ -169,7 +183,7 @@ func (r *Report) Starvation(kernel, link string, at time.Duration) {
 	r.starved[w] = append(r.starved[w], at)
 }
 
-// TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved.
+// TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved, maxInconclusive.
 // Tries lost at about the same time were lost to one stall of the guest.
 func (r *Report) TooBusy() []string {
 	r.mu.Lock()
@@ -189,5 +203,14 @@ func (r *Report) TooBusy() []string {
 		}
 	}
 	slices.Sort(out)
+	inconclusive := 0
+	for _, row := range r.rows {
+		if row.Result == Inconclusive {
+			inconclusive++
+		}
+	}
+	if inconclusive > maxInconclusive {
+		out = append(out, fmt.Sprintf("%d rows are inconclusive, since the guest stood still in each attempt; %d are too many", inconclusive, maxInconclusive+1))
+	}
 	return out
 }

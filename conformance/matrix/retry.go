@@ -39,6 +39,7 @@ type outcome struct {
 	gaveUp []netip.Addr // those whose retries ran out
 	// starved is set if the machine was too slow, and the run says nothing.
 	starved bool
+	wrong   bool // no standstill of the guest explains the failure
 }
 
 // tryProgram is tryProgram of package level, with the last packets between two addresses in
@@ -46,7 +47,7 @@ type outcome struct {
 // At least so many bytes must have gone between them: a program that says what is wanted need
 // not have done it.
 func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, run func() outcome) {
-	tryProgram(row, tries, func() (o outcome) {
+	e.attempts(row, tries, func() (o outcome) {
 		rec := record(e.Wire, between)
 		defer rec.stop()
 		tr := e.Wire.TraceLast(lastPackets, rec.isBetween)
@@ -54,7 +55,7 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 		// What may lose datagrams to a busy guest has it for itself.
 		e.share(tries > 1, func() { o = run() })
 		if moved := rec.moved(); o.result == Pass && moved < bytes {
-			o = outcome{detail: fmt.Sprintf("%d bytes went over the wire, want %d or more: %s", moved, bytes, o.detail), result: Fail}
+			o = outcome{detail: fmt.Sprintf("%d bytes went over the wire, want %d or more: %s", moved, bytes, o.detail), result: Fail, wrong: true}
 		}
 		if o.result != Fail {
 			return o
@@ -70,6 +71,16 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 		}
 		o.detail += "\nthe last packets:\n" + tr.Tail(lastPackets)
 		return o
+	})
+}
+
+// attempts is tryProgram of package level, with what is known of the guest, and the time that this run may spend on attempts.
+func (e *Env) attempts(row *Row, tries int, run func() outcome) {
+	var from time.Duration
+	again := func() bool { return e.Report == nil || e.Report.Again(e.now()-from) }
+	tryProgram(row, tries, again, func() outcome {
+		from = e.now()
+		return e.excused(run(), from)
 	})
 }
 
@@ -98,19 +109,27 @@ func (r refPort) LongestSilences(from, to time.Duration) (frames, packets time.D
 
 // tryProgram runs a program until it passes, tries times at most, or more often if the
 // machine was too slow. The row says what was seen before the last try.
-func tryProgram(row *Row, tries int, run func() outcome) {
+//
+// A row is inconclusive if the machine was too slow for each attempt, and a failure if one attempt failed and it was not. again says whether there is
+// time for one more.
+func tryProgram(row *Row, tries int, again func() bool, run func() outcome) {
 	var seen []string
+	starved := true // in each attempt
 	for try := 1; ; try++ {
 		o := run()
 		row.Detail, row.Result = o.detail, o.result
 		if o.starved {
 			row.Starved++
 		}
-		if row.Result != Fail || try >= tries && !(o.starved && try < starvedTries) {
+		starved = starved && o.starved
+		if row.Result != Fail || try >= tries && !(o.starved && try < starvedTries && again()) {
 			break
 		}
 		first, _, _ := strings.Cut(o.detail, "\n")
-		seen = append(seen, fmt.Sprintf("try %d: %s", try, first))
+		seen = append(seen, attempted(try, max(tries, starvedTries), first))
+	}
+	if row.Result == Fail && starved {
+		row.Result = Inconclusive
 	}
 	row.Retried = strings.Join(seen, "; ")
 }
@@ -152,7 +171,7 @@ func (row *Row) whileStarved(check func() error) error {
 		if try == starvedTries {
 			return err
 		}
-		seen = append(seen, fmt.Sprintf("try %d: %s", try, s.what))
+		seen = append(seen, attempted(try, starvedTries, s.what))
 		row.Retried = strings.Join(seen, "; ")
 	}
 }

@@ -27,7 +27,7 @@ func outcomes(list ...outcome) (run func() outcome, ran *int) {
 func TestTryProgram(t *testing.T) {
 	starved := outcome{detail: "the guest stood still\nclient: exit status 1", result: Fail, starved: true}
 	wrong := outcome{detail: "wrong byte", result: Fail}
-	const once = "try 1: the guest stood still"
+	const once = "attempt 1 of 3: the guest stood still"
 	for name, c := range map[string]struct {
 		tries   int
 		list    []outcome
@@ -36,24 +36,38 @@ func TestTryProgram(t *testing.T) {
 		retried string
 		starved int
 	}{
-		"passes":                          {1, nil, 1, Pass, "", 0},
-		"a failure counts":                {1, []outcome{wrong}, 1, Fail, "", 0},
-		"the guest was starved":           {1, []outcome{starved}, 2, Pass, once, 1},
-		"starved, then it is wrong":       {1, []outcome{starved, wrong}, 2, Fail, once, 1},
-		"starved each time":               {1, []outcome{starved, starved, starved, starved}, 3, Fail, once + "; try 2: the guest stood still", 3},
-		"datagrams get lost":              {5, []outcome{wrong, wrong}, 3, Pass, "try 1: wrong byte; try 2: wrong byte", 0},
-		"retries ran out, nobody starved": {1, []outcome{{detail: "x", result: Fail, gaveUp: addrs[:1]}}, 1, Fail, "", 0},
+		"passes":                            {1, nil, 1, Pass, "", 0},
+		"a failure counts":                  {1, []outcome{wrong}, 1, Fail, "", 0},
+		"the guest was starved":             {1, []outcome{starved}, 2, Pass, once, 1},
+		"starved, then it is wrong":         {1, []outcome{starved, wrong}, 2, Fail, once, 1},
+		"wrong, then the guest was starved": {5, []outcome{wrong, starved, starved, starved, starved}, 5, Fail, "attempt 1 of 5: wrong byte; attempt 2 of 5: the guest stood still; attempt 3 of 5: the guest stood still; attempt 4 of 5: the guest stood still", 4},
+		"starved each time":                 {1, []outcome{starved, starved, starved, starved}, 3, Inconclusive, once + "; attempt 2 of 3: the guest stood still", 3},
+		"datagrams get lost":                {5, []outcome{wrong, wrong}, 3, Pass, "attempt 1 of 5: wrong byte; attempt 2 of 5: wrong byte", 0},
+		"retries ran out, nobody starved":   {1, []outcome{{detail: "x", result: Fail, gaveUp: addrs[:1]}}, 1, Fail, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, ran := outcomes(c.list...)
 			var row Row
-			tryProgram(&row, c.tries, run)
+			tryProgram(&row, c.tries, func() bool { return true }, run)
 			require.Equal(t, c.ran, *ran)
 			require.Equal(t, c.res, row.Result)
 			require.Equal(t, c.retried, row.Retried)
 			require.Equal(t, c.starved, row.Starved)
 		})
 	}
+}
+
+// Without time for another attempt a row is inconclusive after one.
+func TestTryProgramWithoutTime(t *testing.T) {
+	run, ran := outcomes(outcome{result: Fail, starved: true})
+	var row Row
+	tryProgram(&row, 1, func() bool { return false }, run)
+	require.Equal(t, Inconclusive, row.Result)
+	require.Equal(t, 1, *ran)
+	var r Report
+	require.True(t, r.Again(againTime/2))
+	require.True(t, r.Again(againTime/2))
+	require.False(t, r.Again(1))
 }
 
 func TestWhileStarved(t *testing.T) {
@@ -94,7 +108,19 @@ func TestTooBusy(t *testing.T) {
 	require.Empty(t, r.TooBusy())
 	r.Starvation("6.12", "udp", 2*oneStall)
 	require.Len(t, r.TooBusy(), 1)
-	require.Contains(t, r.TooBusy()[0], "6.12, udp link: the guest stood still 6 times")
+	require.Contains(t, r.TooBusy()[0], "6.12, udp link: the guest stood still 21 times")
+}
+
+// A few rows may be inconclusive.
+func TestTooManyInconclusive(t *testing.T) {
+	var r Report
+	for range maxInconclusive {
+		r.Add(Row{Result: Inconclusive})
+	}
+	require.Empty(t, r.TooBusy())
+	r.Add(Row{Result: Inconclusive})
+	require.Len(t, r.TooBusy(), 1)
+	require.Contains(t, r.TooBusy()[0], "6 rows are inconclusive")
 }
 
 // A program that says what is wanted and sends nothing has not passed.

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -68,6 +69,9 @@ type Env struct {
 	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its connection, and
 	// returns it with what it has to say.
 	Explain func(Row, []wire.Event) Row
+	// StoodStill, if not nil, returns for how long the guest answered nobody between two times on the clock of Wire: the longest such time, and
+	// all together.
+	StoodStill func(from, to time.Duration) (longest, all time.Duration)
 	// OnlyTool leaves out tools whose name and arguments do not contain it.
 	OnlyTool string
 }
@@ -121,6 +125,11 @@ func (row Row) ended(err error) Row {
 	if err != nil {
 		row.Result = Fail
 		row.Detail = err.Error()
+		row.wrong = isWrong(err)
+	}
+	var s starvedError
+	if errors.As(err, &s) {
+		row.Result = Inconclusive
 	}
 	return row
 }

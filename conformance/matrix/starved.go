@@ -23,7 +23,12 @@ const (
 	// There are about 3,400 rows each; in a run of all of them it usually does not. A machine
 	// that takes more from them is too busy for their results to mean much, and a stall that
 	// only looks like its doing does not go unnoticed for long.
-	maxStarved = 5
+	maxStarved = 20
+	// maxInconclusive is how many rows of a run may be inconclusive.
+	maxInconclusive = 5
+	// againTime is for how long attempts of a run may be made again, all of them together, side by side or not: some hundred
+	// attempts, or one that has reached its limit.
+	againTime = 5 * time.Minute
 	// oneStall is how far apart the ends of tries may be that one stall has cost: the lanes of
 	// faults, whose retries last for a second, lose several at once.
 	oneStall = 3 * time.Second

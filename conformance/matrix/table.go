@@ -11,7 +11,7 @@ import (
 )
 
 // tally counts rows by their result.
-type tally struct{ pass, fail, skip int }
+type tally struct{ pass, fail, skip, inconclusive int }
 
 func (c *tally) add(r Result) {
 	switch r {
@@ -21,6 +21,8 @@ func (c *tally) add(r Result) {
 		c.fail++
 	case Skip:
 		c.skip++
+	case Inconclusive:
+		c.inconclusive++
 	}
 }
 
@@ -28,6 +30,8 @@ func (c tally) String() string {
 	switch {
 	case c.fail > 0:
 		return fmt.Sprintf("%d/%d FAIL", c.pass, c.pass+c.fail)
+	case c.inconclusive > 0:
+		return fmt.Sprintf("%d (inconclusive %d)", c.pass, c.inconclusive)
 	case c.pass == 0 && c.skip > 0:
 		return "skip"
 	case c.pass == 0:
@@ -182,11 +186,15 @@ func (r *Report) WriteTable(w io.Writer) {
 	writeReasons(w, rows, links)
 	writeMeasured(w, rows)
 	for _, row := range rows {
-		if row.Result == Fail {
-			fmt.Fprintf(w, "\nFAIL %s\n     %s\n", row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail), "\n", "\n     "))
+		if row.Result == Fail || row.Result == Inconclusive {
+			fmt.Fprintf(w, "\n%s %s\n     %s\n", strings.ToUpper(string(row.Result)), row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail), "\n", "\n     "))
 		}
 	}
-	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", r.Count(Pass), r.Count(Fail), r.Count(Skip))
+	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped", r.Count(Pass), r.Count(Fail), r.Count(Skip))
+	if n := r.Count(Inconclusive); n > 0 {
+		fmt.Fprintf(w, ", %d inconclusive", n)
+	}
+	fmt.Fprintln(w)
 }
 
 // linkOrder is the order in which links are named.

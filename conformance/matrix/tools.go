@@ -278,7 +278,9 @@ func runPair(ctx context.Context, r pairRun) outcome {
 	}
 	for _, out := range []string{c.Output(), s.Output()} {
 		if strings.Contains(out, "invalid data") || strings.Contains(out, "Failed status") {
-			return explain("a side", fmt.Errorf("reported wrong data"), c)
+			o := explain("a side", fmt.Errorf("reported wrong data"), c)
+			o.wrong = strings.Contains(out, "invalid data")
+			return o
 		}
 	}
 	if !strings.Contains(c.Output(), r.want) {

@@ -68,7 +68,7 @@ func verify(dst peer.MR, off, size int, seed uint64) error {
 		}
 		if bad >= 0 {
 			b, _ := dst.Read(r.off+bad, 1)
-			return fmt.Errorf("%s: byte %d of %d is wrong (%#x)", r.what, bad, r.n, b)
+			return wrong("%s: byte %d of %d is wrong (%#x)", r.what, bad, r.n, b)
 		}
 	}
 	return nil

@@ -94,14 +94,14 @@ func (c *conn) checkGRH() error {
 func verifyBehindGRH(dst peer.MR, off, size int, seed uint64) error {
 	bad, err := dst.Check(off, size, seed, 0)
 	if err == nil && bad >= 0 {
-		err = fmt.Errorf("data: byte %d of %d is wrong", bad, size)
+		err = wrong("data: byte %d of %d is wrong", bad, size)
 	}
 	if err != nil {
 		return err
 	}
 	bad, err = dst.Check(off+size, guard, seed+1, guard+size)
 	if err == nil && bad >= 0 {
-		err = fmt.Errorf("guard after the data: byte %d is wrong", bad)
+		err = wrong("guard after the data: byte %d is wrong", bad)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.R
 
 // env is what the groups of a lane work with; the peers are missing.
 func (r *runner) env(x lane, link string) *matrix.Env {
-	return &matrix.Env{Wire: x.lab.Wire, Report: r.report, Kernel: kernelOf(x.p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool, FirstPort: x.firstPort, Guest: x.guest, RefPort: x.p.PortName()}
+	return &matrix.Env{StoodStill: r.pulses[x.p].StoodStill, Wire: x.lab.Wire, Report: r.report, Kernel: kernelOf(x.p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool, FirstPort: x.firstPort, Guest: x.guest, RefPort: x.p.PortName()}
 }
 
 // hosts are where the programs run.

@@ -63,8 +63,10 @@ func main() {
 	r := &runner{links: list, suites: strings.Split(*suites, ","), full: whole, self: *self, verbs: *onVerbs, only: *only, onlyTool: *onlyTool, conform: *byConform, timeout: *timeout, logf: logf, report: &matrix.Report{}}
 	r.report.OnRow = func(row matrix.Row) {
 		switch {
-		case row.Result == matrix.Fail:
+		case row.Result == matrix.Fail, row.Result == matrix.Inconclusive:
 			logf("%-4s %s %s", row.Result, row.Label(), row.Detail)
+		case row.Retried != "":
+			logf("%-4s %s after %s", row.Result, row.Label(), firstLine(row.Retried))
 		case *verbose:
 			logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
 		}

@@ -30,6 +30,7 @@ type runner struct {
 	timeout  time.Duration
 	logf     func(string, ...any)
 	report   *matrix.Report
+	pulses   map[*hosts.RXE]*lab.Pulse
 }
 
 func (r *runner) wants(group string) bool {
@@ -49,8 +50,12 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	context.AfterFunc(ctx, r.report.Stop)
+	r.pulses = map[*hosts.RXE]*lab.Pulse{}
 	for _, p := range peers {
 		go endWith(ctx, cancel, p.Guest())
+		if r.pulses[p], err = p.Guest().StartPulse(ctx); err != nil {
+			return err
+		}
 	}
 	switch {
 	case r.verbs:
@@ -65,6 +70,9 @@ func (r *runner) run(ctx context.Context) error {
 		if missing := r.report.MissingRows(r.fullLinks(), r.subsetLinks()); err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
 		}
+	}
+	for p, pulse := range r.pulses {
+		r.logf("%s: asked 20 times a second, %s", p.Name(), pulse.Summary())
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

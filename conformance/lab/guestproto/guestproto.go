@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Port is labd's TCP port on the guest's management address.
+// Port is labd's TCP and UDP port on the guest's management address.
 const Port = 18399
 
 // ReadyLine is what labd prints on the console once it listens.

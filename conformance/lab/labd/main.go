@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -71,6 +72,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	pulse, err := net.ListenPacket("udp4", fmt.Sprintf(":%d", guestproto.Port))
+	if err != nil {
+		return err
+	}
+	go echo(pulse)
 	fmt.Printf("\n%s\n", guestproto.ReadyLine)
 	for {
 		c, err := ln.Accept()
@@ -78,6 +84,20 @@ func run() error {
 			return err
 		}
 		go serve(c)
+	}
+}
+
+// echo sends back what it gets, which shows the lab when programs here run.
+func echo(c net.PacketConn) {
+	var b [64]byte
+	for {
+		n, from, err := c.ReadFrom(b[:])
+		if err == nil {
+			_, err = c.WriteTo(b[:n], from)
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 	}
 }
 
