@@ -1,6 +1,7 @@
 // Command bench makes docs/bench: it measures goroce against TCP and against its own
 // links without a protocol, between two processes in two network namespaces, and writes
-// a table, charts and the data. "bench compare OLD NEW" says what differs between two runs.
+// a table, charts and the data. "bench compare OLD NEW" says what differs between two runs; "bench attack" measures what strangers can
+// do, for docs/security.md.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goroce/goroce/bench/attack"
 	"github.com/goroce/goroce/bench/guests"
 	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
@@ -33,8 +35,15 @@ func main() {
 		exit(node.Main())
 		return
 	}
+	if attack.Child() {
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "compare" {
 		exit(compare(os.Args[2:]))
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "attack" {
+		exit(attacks(os.Args[2:]))
 		return
 	}
 	exit(run())
