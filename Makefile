@@ -21,7 +21,7 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants lint clean verbs interop-verbs interop-verbs-quick pyverbs
+.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants prove lint clean verbs interop-verbs interop-verbs-quick pyverbs
 
 all: build
 
@@ -185,6 +185,10 @@ soak-service:
 # work tree. MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 ./mem" is short.
 mutants:
 	$(GO) run ./conformance/cmd/mutants $(MUTANTFLAGS)
+
+# Every schedule of small programs between two engines: all programs, for an hour or so. What make test has of it takes a second.
+prove:
+	$(GO) test ./transport -run 'TestEverySchedule$$' -every -v -timeout 0
 
 lint:
 	@out=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
