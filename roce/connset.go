@@ -125,8 +125,8 @@ func (u *deviceUse) unlisten(l *Listener) {
 // that matches net.ErrClosed.
 //
 // If ctx ends first, its error is returned, and the device goes on with the connections that are left: close it, or
-// call Shutdown again. What was made on the device otherwise (queue pairs, rsockets) is not waited for; for
-// rsockets close them, and call rsocket.Drain first.
+// call Shutdown again. What was made on the device otherwise (queue pairs, rsockets) is not waited for: close
+// rsockets first.
 func Shutdown(ctx context.Context, d *verbs.Device) error {
 	s := access.Shard(d)
 	if s == nil || s.Closed() {

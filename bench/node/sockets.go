@@ -303,10 +303,5 @@ func (n *Node) CloseSockets(struct{}, *struct{}) error {
 		errs = append(errs, s.Close())
 	}
 	*u = sockets{}
-	if n.dev != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), giveUp)
-		defer cancel()
-		errs = append(errs, rsocket.Drain(ctx, n.dev))
-	}
 	return errors.Join(errs...)
 }

@@ -24,7 +24,7 @@ type Sample struct {
 	Slots                            int // of the address, of all processes
 	PDs, Regions                     int
 	CMConns, CMTimewait, CMTables    int // of the communication manager
-	Lingering                        int // closed rsockets that still deliver
+	Lingering                        int // closed rsockets whose goodbye has not arrived
 	Conns, Streams                   int // that the program has
 	CPU                              time.Duration
 	Counters                         verbs.Counters

@@ -52,8 +52,8 @@ func TestLargeBuffers(t *testing.T) {
 	require.EqualValues(t, largeRecvBuffer, s.host.large.Load())
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
-	require.NoError(t, Drain(testContext(t), n.a))
-	require.NoError(t, Drain(testContext(t), n.b))
+	n.quiet(t, n.a)
+	n.quiet(t, n.b)
 	require.Zero(t, c.host.large.Load()+s.host.large.Load())
 }
 
@@ -62,7 +62,7 @@ func TestIdleSendBuffer(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 61})
 	c, s := n.pair(t, Config{})
 	flow(t, c, s, 8<<20)
-	for c.s.snd.quiet == 0 {
+	for c.s.snd.quiet.messages == 0 {
 		flow(t, c, s, 1000)
 	}
 	require.EqualValues(t, largeSendBuffer, c.host.large.Load())
@@ -120,7 +120,7 @@ func TestQuiet(t *testing.T) {
 	require.Positive(t, a.s.sends, "not told of yet")
 	require.False(t, a.s.awaited(), "and not waited for")
 	var m message
-	a.s.control(ctrlDisconnect, &m)
+	a.s.fin(ctrlDisconnect, &m)
 	require.False(t, m.quiet)
 	require.True(t, a.s.awaited())
 	a.s.sent(m.id)

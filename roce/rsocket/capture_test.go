@@ -142,7 +142,7 @@ func (s *script) expect(t *testing.T, c *captured) {
 		require.True(t, s.s.update(&m), "frame %d", c.frame)
 		require.Equal(t, c.p.Payload, m.body[:m.n], "frame %d", c.frame)
 	case opCtrl:
-		s.s.control(v, &m)
+		s.s.fin(v, &m)
 		require.Equal(t, c.p.ImmDt, m.imm)
 		return // an empty WRITE has no address: librdmacm sends what was on its stack
 	default:

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Close ends the connection: calls in progress return an error that matches
-// net.ErrClosed, and the peer is told. It does not wait. Data written before is not lost: the connection lingers
-// until the peer's adapter has it, for at most 5 s, and then gives its memory back. No more than 1024
+// Close ends the connection: calls in progress return an error that matches net.ErrClosed, and the peer is
+// told. What was written is not lost: Close waits until the peer's adapter has acknowledged it, or
+// CloseWrite's end of the data, for at most 30 s or the time of [Config.Linger]. So a program may end after it. A Close for
+// which nothing is missing returns at once.
+//
+// If the connection breaks meanwhile, or the time is over, the error is a [*LostError], which says how many bytes the peer
+// may not have, and the connection is reset. A second Close does nothing and returns nil.
+//
+// The goodbye itself is not waited for: when it was sent, the connection lingers with the device until the peer's
+// adapter has it, for the same time, and then gives its memory back. No more than 1024
 // connections of a device, or 128 MiB, linger at a time: the oldest make room, see [Lingering].
-//
-// There is no kernel that would go on when the device is closed, or the process ends:
-// before that, wait with [Drain], or have Close wait with [Conn.SetLinger].
-//
-// The error says that data was lost, if Close has waited for it. A second Close does nothing and
-// returns nil.
 func (c *Conn) Close() error {
 	if !c.valid() {
 		return nil
@@ -40,17 +41,17 @@ func (c *Conn) Close() error {
 	c.rmu.Unlock()
 	c.mu.Lock()
 	var err error
-	switch {
-	case linger > 0:
+	if linger >= 0 {
 		err = c.goodbye(linger)
-	case linger == 0:
-		c.look()
-		c.orphan = !c.finished()
+		c.orphan = err == nil && !c.finished()
 	}
-	orphan, data := c.orphan, c.s.owes()
+	orphan := c.orphan
 	c.mu.Unlock()
 	if orphan {
-		return opError("close", c.laddr, c.raddr, c.linger(data))
+		return opError("close", c.laddr, c.raddr, c.linger())
+	}
+	if err != nil {
+		c.host.lost()
 	}
 	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
 	if e := c.release(); err == nil {
@@ -59,20 +60,79 @@ func (c *Conn) Close() error {
 	return opError("close", c.laddr, c.raddr, err)
 }
 
-// goodbye sends DISCONNECT and waits until everything is acknowledged. mu is
-// held.
+// goodbye tells the peer, and waits until it has what was written before. mu is held.
 func (c *Conn) goodbye(linger time.Duration) error {
-	if c.err != nil || c.s.byeRecvd {
-		return nil
+	if linger == 0 {
+		linger = lingerTime
+	}
+	if c.parts() {
+		return c.losses(nil)
 	}
 	c.cl.set(time.Now().Add(linger))
 	defer c.cl.set(time.Time{})
-	for !c.finished() {
-		if err := c.wait(&c.cl); err != nil && c.err == nil {
-			return err
+	for {
+		err := c.wait(&c.cl)
+		if c.finished() || err != nil || !c.s.owes() {
+			return c.losses(err)
 		}
 	}
-	return c.err
+}
+
+// parts looks whether the peer's adapter has what was written, and says goodbye behind it. mu is held, and nobody
+// writes any more.
+func (c *Conn) parts() bool {
+	c.look()
+	if c.s.owes() && c.qp.SendRoom() == c.sends { // the last messages make no completion, unless they fail
+		for c.look() == len(c.wcs) {
+		}
+		c.s.ended()
+	}
+	owes := c.s.owes()
+	if c.finished() {
+		return true
+	}
+	if !owes {
+		c.push()
+	}
+	return !owes
+}
+
+// finished sends the goodbye if it can, and reports whether nothing is left to wait for. mu is held, and nobody writes
+// any more.
+func (c *Conn) finished() bool {
+	s := &c.s
+	if c.err != nil || s.failed {
+		return true
+	}
+	switch {
+	case !s.canControl():
+	case !s.over() && !s.byeSent:
+		s.fin(ctrlDisconnect, &c.cmsg)
+		c.postControl()
+	case s.owes() && !s.awaited(): // the last messages make no completion
+		s.keepAlive(true, &c.cmsg)
+		c.postControl()
+	}
+	return c.err != nil || (s.over() || s.byeSent) && s.settled()
+}
+
+// losses returns an error that says what the peer may not have of what was written; cause is why there is no more waiting
+// for it, nil if the connection says why. mu is held.
+func (c *Conn) losses(cause error) error {
+	if c.err != nil || c.s.failed {
+		for c.look() == len(c.wcs) { // what has failed, and what has not
+		}
+	}
+	if c.s.owed == 0 || c.s.failed && !c.lost || !c.s.failed && !c.s.owes() {
+		return nil
+	}
+	if cause == nil {
+		cause = c.err
+	}
+	if cause == nil {
+		cause = syscall.ECONNRESET // the peer left in order, and did not wait
+	}
+	return &LostError{int64(c.s.owed), cause}
 }
 
 // CloseWrite tells the peer that nothing more will be written: its Read returns io.EOF once it
@@ -131,7 +191,7 @@ func (c *Conn) sayFin() (done bool, err error) {
 	if c.s.finRecvd || c.noRead {
 		what = ctrlDisconnect // that was the last direction
 	}
-	c.s.control(what, &c.cmsg)
+	c.s.fin(what, &c.cmsg)
 	c.postControl()
 	return true, nil
 }
@@ -159,7 +219,7 @@ func (c *Conn) CloseRead() error {
 		c.s.rcv.take(c.s.rcv.ready)
 		c.credit()
 		if c.s.finSent && !c.s.byeSent && c.s.canControl() && c.err == nil {
-			c.s.control(ctrlDisconnect, &c.cmsg) // that was the last direction
+			c.s.fin(ctrlDisconnect, &c.cmsg) // that was the last direction
 			c.postControl()
 		}
 	}
@@ -167,9 +227,8 @@ func (c *Conn) CloseRead() error {
 }
 
 // SetLinger sets what Close does about data that the peer's adapter has not acknowledged, as SetLinger of
-// net.TCPConn: negative, which is the default, sends it in the background; 0 discards it and resets the
-// connection; positive has Close wait for so many seconds, and discards what is left then,
-// with an error.
+// net.TCPConn: 0 discards it and resets the connection; positive has Close wait for at most so many seconds; negative is
+// the default, 30 s. See [Conn.Close].
 func (c *Conn) SetLinger(sec int) error {
 	d := time.Duration(min(sec, maxLingerSec)) * time.Second
 	switch {

@@ -29,8 +29,8 @@ func TestCollected(t *testing.T) {
 				require.NoError(t, x.Close())
 			}
 		}
-		require.NoError(t, Drain(testContext(t), n.a))
-		require.NoError(t, Drain(testContext(t), n.b))
+		n.quiet(t, n.a)
+		n.quiet(t, n.b)
 		require.Eventually(t, func() bool {
 			if n.fabric != nil {
 				n.fabric.RunFor(1e9)

@@ -27,9 +27,8 @@ type Config struct {
 	// a peer that has vanished; 0 is 15 s, as in package net, and negative sends no probes. On a
 	// simulated network, where time passes by leaps, 0 sends none either. See [Conn.SetKeepAlive].
 	KeepAlive time.Duration
-	// Linger is what Close does about data that the peer's adapter does not have yet. 0: the
-	// connection lingers in the background. Positive: Close waits, for that long. Negative: it is
-	// discarded, and the connection reset. See [Conn.Close] and [Conn.SetLinger].
+	// Linger is how long Close waits for the peer's adapter to have what was written; 0 is 30 s. Negative: it
+	// does not wait, data is discarded, and the connection reset. See [Conn.Close] and [Conn.SetLinger].
 	Linger time.Duration
 	// TrafficClass is that of the packets; 0 for accepted connections is the peer's.
 	TrafficClass uint8

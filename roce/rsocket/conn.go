@@ -32,6 +32,8 @@ type Conn struct {
 	cq *verbs.CQ
 	qp *verbs.QP
 
+	sends int // what the empty send queue takes
+
 	recv [2]buffer // where the peer writes
 	send [2]buffer
 	list buffer // grants and mappings, written by the peer
@@ -59,11 +61,12 @@ type Conn struct {
 	keepGap time.Duration
 	heard   time.Duration // when something other than an answer to a probe came from the peer
 	lost    bool          // data was not acknowledged before the connection failed
+	// breached: the peer has broken the protocol, and is not listened to any more.
+	breached bool
 	// Of one that lingers:
 	orphan bool
 	buried bool          // its memory is being given back
 	looked time.Duration // how long it lingers
-	gone   chan struct{} // closed when it does no more
 	left   *list.Element // under host.mu
 
 	notify atomic.Pointer[func()] // see Notify
@@ -152,7 +155,7 @@ func (c *Conn) refused(w *waiter) error {
 // readEnd returns why there is nothing to read and never will be, or nil.
 func (c *Conn) readEnd() error {
 	switch {
-	case c.s.finRecvd:
+	case c.s.finRecvd, c.s.byeSent:
 		return io.EOF
 	case c.err != nil:
 		return c.err
@@ -258,6 +261,7 @@ func (c *Conn) postData(p []byte, placed bool) error {
 	wr.Inline = nil
 	c.mu.Lock()
 	if err != nil {
+		c.s.owed -= len(p) // Write says so
 		c.fail(err)
 		return c.err
 	}
@@ -302,10 +306,10 @@ func (c *Conn) fail(err error) {
 
 // handle takes n completions out of wcs. mu is held.
 func (c *Conn) handle(n int) {
-	heard := false
+	heard, fin := false, c.s.finRecvd
 	for i := range c.wcs[:n] {
 		wc := &c.wcs[i]
-		k, _, _ := splitID(wc.ID)
+		k := kindOf(wc.ID)
 		if wc.Status != verbs.WCSuccess {
 			c.lost = c.lost || k == wrData || k == wrDirect
 			c.s.fail()
@@ -320,7 +324,7 @@ func (c *Conn) handle(n int) {
 			continue
 		}
 		c.debt++
-		if c.err != nil || c.s.byeRecvd {
+		if c.breached || c.s.byeRecvd {
 			continue // nothing is expected any more
 		}
 		if wc.Opcode != verbs.WCRecvWriteImm {
@@ -330,6 +334,9 @@ func (c *Conn) handle(n int) {
 		} else if err != nil {
 			c.breach(err)
 		}
+	}
+	if fin != c.s.finRecvd {
+		c.push()
 	}
 	if heard && c.keepGap > 0 {
 		c.heard = c.alarm.Now()
@@ -347,8 +354,15 @@ func (c *Conn) handle(n int) {
 	c.credit()
 }
 
+// push sends what waits for something else to be sent. The program may end now, and the peer wants to know that
+// we have everything, or that nothing more comes. mu is held.
+func (c *Conn) push() {
+	_ = access.ShardOf(c.qp).Command(func(int64) error { return nil }) // fails if the device is closed
+}
+
 // breach ends the connection because of what the peer did.
 func (c *Conn) breach(err error) {
+	c.breached = true
 	c.fail(&brokenError{syscall.EPROTO, err})
 	// Nothing that the peer writes from now on gets through. It fails if the
 	// connection is over already.
@@ -357,8 +371,8 @@ func (c *Conn) breach(err error) {
 
 // failed handles a completion that is no success.
 func (c *Conn) failed(wc *verbs.WC) {
-	if c.s.byeRecvd || c.s.byeSent && wc.Status == verbs.WCFlushErr {
-		return // both sides knew: nothing is lost
+	if c.s.over() || c.s.byeSent && wc.Status == verbs.WCFlushErr {
+		return // both sides knew
 	}
 	c.fail(broken(wc))
 }

@@ -67,11 +67,14 @@
 //
 // # Close
 //
-// Close returns at once. The connection lingers until the peer's adapter has what was
-// written: with the device, since there is no kernel that would go on without it. A
-// program that ends, or closes its device, soon after Close calls [Drain] first, or asks for a
-// Close that waits ([Conn.SetLinger]). On a device in polling mode a timer polls for
-// connections that linger.
+// There is no kernel that goes on sending when the process ends. So Close waits until the peer's adapter has
+// what was written, for at most 30 s ([Config.Linger]), or says how many bytes it may not have ([LostError]). When
+// nothing is missing it returns at once, and the connection lingers with the device until its goodbye has arrived. On a device in
+// polling mode a timer polls for connections that linger.
+//
+// The end of the queue pair does not overtake the end of the data: it is said when the peer's adapter has both, and what has
+// arrived by then is read first. A stream whose end was not said ends with an error that matches
+// syscall.ECONNRESET, or ETIMEDOUT, not with io.EOF.
 //
 // # Datagrams
 //

@@ -3,6 +3,7 @@ package rsocket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -33,6 +34,35 @@ func (e *ProtocolError) Error() string {
 	}
 	return "rsocket: the peer broke the protocol: " + e.What
 }
+
+// LostError is what Close returns if the peer's adapter has not acknowledged all that was written, by the end of the
+// time that Close waits, or of the connection. It is found with errors.As, and matches what Err does: os.ErrDeadlineExceeded
+// if it was the time of Close, syscall.ETIMEDOUT if the peer has vanished, syscall.ECONNRESET if the peer has ended the connection.
+type LostError struct {
+	Bytes int64 // that the peer may not have; it may have some of them
+	Err   error // why
+}
+
+func (e *LostError) Error() string {
+	if e == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%d bytes may be lost: %v", e.Bytes, e.Err)
+}
+
+func (e *LostError) Unwrap() error {
+	if e == nil || e.Err == nil {
+		return errInvalid
+	}
+	return e.Err
+}
+
+// Timeout makes it a net.Error, with Temporary.
+func (e *LostError) Timeout() bool {
+	t, ok := e.Unwrap().(interface{ Timeout() bool })
+	return ok && t.Timeout()
+}
+func (e *LostError) Temporary() bool { return false }
 
 var (
 	// ErrNotMapped is returned by [Conn.WriteAt] for bytes that the peer has not mapped.

@@ -14,18 +14,11 @@ import (
 type host struct {
 	// mu is taken after Conn.mu.
 	mu    sync.Mutex
-	left  list.List // of *leftover, the oldest first
+	left  list.List // of *Conn, the oldest first
 	stats LingerStats
 	most  LingerStats // of Conns and Bytes
 
 	large atomic.Int64 // bytes of large buffers of all connections
-}
-
-// leftover is a connection that lingers.
-type leftover struct {
-	c     *Conn
-	bytes int
-	data  bool // more than the goodbye is not acknowledged
 }
 
 // hosts are those of the devices that are in use.
@@ -37,58 +30,37 @@ func hostOf(d *verbs.Device) *host {
 	})
 }
 
-// add enters a connection that begins to linger, and returns others that have to go to make room:
-// first of those that only wait for their goodbye to be acknowledged, the oldest.
-func (h *host) add(c *Conn, data bool) (victims []*Conn) {
+// add enters a connection that begins to linger, and returns others that have to go to make room: the oldest.
+func (h *host) add(c *Conn) (victims []*Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := &leftover{c: c, bytes: c.cfg.memory(), data: data}
-	left, bytes := h.stats.Conns+1, h.stats.Bytes+e.bytes
-	for _, data := range []bool{false, true} {
-		for i := h.left.Front(); i != nil && (left > h.most.Conns || bytes > h.most.Bytes); i = i.Next() {
-			if o := i.Value.(*leftover); o.data == data {
-				victims = append(victims, o.c)
-				left--
-				bytes -= o.bytes
-			}
-		}
+	left, bytes := h.stats.Conns+1, h.stats.Bytes+c.cfg.memory()
+	for i := h.left.Front(); i != nil && (left > h.most.Conns || bytes > h.most.Bytes); i = i.Next() {
+		o := i.Value.(*Conn)
+		victims = append(victims, o)
+		left--
+		bytes -= o.cfg.memory()
 	}
-	c.left = h.left.PushBack(e)
+	c.left = h.left.PushBack(c)
 	h.stats.Conns++
-	h.stats.Bytes += e.bytes
+	h.stats.Bytes += c.cfg.memory()
 	return victims
 }
 
-// note notes whether a connection that lingers still has data on its way.
-func (h *host) note(c *Conn, data bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.left != nil {
-		c.left.Value.(*leftover).data = data
-	}
-}
-
 // remove takes a connection out whose memory is given back.
-func (h *host) remove(c *Conn, lost bool) {
+func (h *host) remove(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := h.left.Remove(c.left).(*leftover)
+	h.left.Remove(c.left)
 	c.left = nil
 	h.stats.Conns--
-	h.stats.Bytes -= e.bytes
-	if lost {
-		h.stats.Lost++
-	} else {
-		h.stats.Finished++
-	}
+	h.stats.Bytes -= c.cfg.memory()
+	h.stats.Finished++
 }
 
-// first returns the oldest connection that lingers, nil if there is none.
-func (h *host) first() *Conn {
+// lost counts a connection whose Close has not delivered everything.
+func (h *host) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := h.left.Front(); e != nil {
-		return e.Value.(*leftover).c
-	}
-	return nil
+	h.stats.Lost++
 }

@@ -56,7 +56,7 @@ func (c *Conn) probe() {
 		return // it was due just then: what look would need is being given back
 	}
 	c.look() // an application that makes no calls leaves it to us
-	if c.err != nil || c.s.byeRecvd || c.keepGap <= 0 {
+	if c.err != nil || c.s.over() || c.keepGap <= 0 {
 		return
 	}
 	left := c.heard + c.keepGap - c.alarm.Now()

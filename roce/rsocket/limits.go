@@ -35,9 +35,9 @@ const (
 	// of package net.
 	defaultKeepAlive = 15 * time.Second
 	maxKeepAlive     = 1 << 60 // 36 years
-	// lingerTime bounds how long a closed connection lingers, and maxLingering
+	// lingerTime bounds how long Close waits, and how long a connection lingers that is closed, and maxLingering
 	// and maxLingerBytes how many of a device do at a time.
-	lingerTime     = 5 * time.Second
+	lingerTime     = 30 * time.Second
 	maxLingering   = 1024
 	maxLingerBytes = 128 << 20
 	maxLingerSec   = 1 << 30

@@ -2,7 +2,6 @@ package rsocket
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"math"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -29,12 +29,24 @@ func (n *network) memory(t *testing.T) mem.Counts {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
-	require.NoError(t, Drain(testContext(t), n.a))
+	n.quiet(t, n.a)
 	return n.a.MemCounts()
 }
 
-// Close of a connection whose peer has vanished does not wait: not a moment of virtual time
-// passes. The connections linger, are counted, and give everything back when their
+// requireLost checks that an error of Close says what was lost.
+func requireLost(t *testing.T, err error, bytes int, target error) {
+	t.Helper()
+	requireOp(t, err, "close", target)
+	var lost *LostError
+	require.ErrorAs(t, err, &lost)
+	require.EqualValues(t, bytes, lost.Bytes)
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.Equal(t, target != syscall.ECONNRESET, ne.Timeout())
+}
+
+// Close of connections for which nothing is missing does not wait, also if the peer has vanished: not a moment of virtual
+// time passes. The connections linger until their goodbye has arrived, are counted, and give everything back when their
 // time is over, without a goroutine.
 func TestCloseDoesNotWait(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 20})
@@ -42,15 +54,14 @@ func TestCloseDoesNotWait(t *testing.T) {
 	const conns = 10
 	var open []*Conn
 	for range conns {
-		c, _ := n.pair(t, Config{})
+		c, s := n.pair(t, Config{})
+		_, err := c.Write([]byte("there in time"))
+		require.NoError(t, err)
+		recvN(t, s, 13)
 		n.fabric.RunFor(1e6)
 		open = append(open, c)
 	}
 	n.part(true)
-	for _, c := range open[:conns/2] {
-		_, err := c.Write([]byte("who knows"))
-		require.NoError(t, err)
-	}
 	now, earlier := n.fabric.Now(), Lingering(n.a)
 	for _, c := range open {
 		require.NoError(t, c.Close())
@@ -60,51 +71,50 @@ func TestCloseDoesNotWait(t *testing.T) {
 	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().memory(), Finished: earlier.Finished}, Lingering(n.a))
 	require.Greater(t, n.a.MemCounts().Regions, before.Regions)
 	n.fabric.RunFor(int64(lingerTime + time.Second))
-	require.Equal(t, LingerStats{Finished: earlier.Finished + conns/2, Lost: conns / 2}, Lingering(n.a))
+	require.Equal(t, LingerStats{Finished: earlier.Finished + conns}, Lingering(n.a))
 	require.Equal(t, before, n.a.MemCounts())
 }
 
-// What was written before Close arrives, though the network was away at the time.
-func TestLingerDelivers(t *testing.T) {
-	n := simNetwork(t, sim.Config{Seed: 21})
-	c, s := n.pair(t, Config{})
-	want := randomBytes(1, defaultBuffer/2)
-	n.part(true)
-	_, err := c.Write(want)
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-	n.fabric.RunFor(1e9)
-	require.Equal(t, 1, Lingering(n.a).Conns)
-	n.part(false)
-	got, err := io.ReadAll(s)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(want, got))
-	n.fabric.RunFor(1e9)
-	require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
+// What was written has arrived when Close returns, though packets were lost.
+func TestCloseWaits(t *testing.T) {
+	for _, loss := range []float64{0, 0.05} {
+		n := simNetwork(t, sim.Config{Seed: 21, Faults: sim.Faults{Loss: loss}})
+		c, s := n.pair(t, Config{})
+		want := randomBytes(1, defaultBuffer/2)
+		_, err := c.Write(want)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		n.part(true)
+		got := make([]byte, len(want))
+		_, err = io.ReadFull(s, got)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got))
+		require.NoError(t, n.a.Close())
+	}
 }
 
-// A peer that is there and takes nothing, since its program stands still, has a connection linger
+// A peer that is there and takes nothing, since its program stands still, has Close wait
 // for its time and no longer: the queue pair would try for ever.
-func TestLingerEndsWithPeerThatStandsStill(t *testing.T) {
+func TestCloseEndsWithPeerThatStandsStill(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 33})
 	before := n.memory(t)
-	finished := Lingering(n.a).Finished
-	c, _ := n.pair(t, small)
+	cfg := small
+	cfg.Linger = time.Millisecond
+	c, _ := n.pair(t, cfg)
 	n.fabric.RunFor(1e6)
 	for n.a.Counters().RcvdRNRErr == 0 { // until the peer has no receive left
 		c.s.ctrl++
 		c.s.sends++
 		require.NoError(t, c.qp.PostSend(&verbs.SendWR{
-			ID: wrID(wrCtrl, 0, 0), Opcode: verbs.WRWriteImm, Flags: verbs.SendInline | verbs.SendSignaled, Inline: []byte{},
+			ID: wrID(wrCtrl, tally{}), Opcode: verbs.WRWriteImm, Flags: verbs.SendInline | verbs.SendSignaled, Inline: []byte{},
 		}))
 		n.fabric.RunFor(1e5)
 	}
-	require.NoError(t, c.Close())
-	n.fabric.RunFor(int64(lingerTime - time.Second))
-	require.Equal(t, 1, Lingering(n.a).Conns)
-	n.fabric.RunFor(2e9)
+	_, err := c.Write([]byte("too late"))
+	require.NoError(t, err)
+	requireLost(t, c.Close(), 8, os.ErrDeadlineExceeded)
 	require.Zero(t, Lingering(n.a).Conns)
-	require.Equal(t, finished+1, Lingering(n.a).Finished+Lingering(n.a).Lost)
+	require.EqualValues(t, 1, Lingering(n.a).Lost)
 	require.Equal(t, before, n.a.MemCounts())
 }
 
@@ -124,7 +134,7 @@ func TestLingerIsShort(t *testing.T) {
 	require.Equal(t, "that was it", string(got))
 }
 
-// Too many that linger: the oldest make room, those with data last.
+// Too many that linger: the oldest make room.
 func TestLingerBounds(t *testing.T) {
 	for name, most := range map[string]LingerStats{
 		"connections": {Conns: 4, Bytes: maxLingerBytes},
@@ -141,13 +151,6 @@ func TestLingerBounds(t *testing.T) {
 				open = append(open, c)
 			}
 			n.part(true)
-			owes := func(i int) bool { return i < 2 || i > 7 }
-			for i, c := range open {
-				if owes(i) {
-					_, err := c.Write([]byte("data"))
-					require.NoError(t, err)
-				}
-			}
 			finished := Lingering(n.a).Finished
 			for i, c := range open {
 				require.NoError(t, c.Close())
@@ -156,10 +159,10 @@ func TestLingerBounds(t *testing.T) {
 			}
 			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().memory(), Finished: finished + 6}, Lingering(n.a))
 			for i, c := range open {
-				require.Equal(t, !owes(i), isClosed(c.gone), "%d", i)
+				require.Equal(t, i < 6, c.buried, "%d", i)
 			}
 			n.fabric.RunFor(int64(lingerTime + time.Second))
-			require.Equal(t, LingerStats{Finished: finished + 6, Lost: 4}, Lingering(n.a))
+			require.Equal(t, LingerStats{Finished: finished + 10}, Lingering(n.a))
 			require.Equal(t, before, n.a.MemCounts())
 		})
 	}
@@ -170,50 +173,13 @@ func TestLingerEndsWithDevice(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 24})
 	c, _ := n.pair(t, Config{})
 	n.part(true)
-	_, err := c.Write([]byte("too late"))
-	require.NoError(t, err)
 	require.NoError(t, c.Close())
+	require.Equal(t, 1, Lingering(n.a).Conns)
 	require.NoError(t, n.a.Close())
-	require.Equal(t, LingerStats{Lost: 1}, Lingering(n.a))
-	require.NoError(t, Drain(testContext(t), n.a))
+	require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
 }
 
-// A program that ends waits for what it has written.
-func TestDrain(t *testing.T) {
-	networks(t, func(t *testing.T, n *network) {
-		c, s := n.pair(t, Config{})
-		want := randomBytes(5, defaultBuffer)
-		_, err := c.Write(want)
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-		drained := make(chan error, 1) // two may wait
-		go func() { drained <- Drain(testContext(t), n.a) }()
-		require.NoError(t, Drain(testContext(t), n.a))
-		require.NoError(t, <-drained)
-		require.Zero(t, Lingering(n.a).Conns)
-		require.NoError(t, n.a.Close())
-		require.Equal(t, LingerStats{Finished: 1}, Lingering(n.a))
-		got, err := io.ReadAll(s)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(want, got))
-	})
-}
-
-func TestDrainCanceled(t *testing.T) {
-	n := simNetwork(t, sim.Config{Seed: 25})
-	c, _ := n.pair(t, Config{})
-	n.part(true)
-	require.NoError(t, c.Close())
-	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-1))
-	defer cancel()
-	err := Drain(ctx, n.a)
-	requireOp(t, err, "drain", os.ErrDeadlineExceeded)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, Drain(testContext(t), n.a), "its time passes")
-	require.Less(t, n.fabric.Now(), int64(lingerTime+time.Second))
-}
-
-// Close waits if it is told to, no longer than it is told to, and says what became of it.
+// Close waits no longer than it is told to, and says what became of it.
 func TestSetLinger(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 26})
 	c, s := n.pair(t, Config{})
@@ -232,8 +198,8 @@ func TestSetLinger(t *testing.T) {
 	n.part(true)
 	_, err = c.Write([]byte("too late"))
 	require.NoError(t, err)
-	requireOp(t, c.Close(), "close", os.ErrDeadlineExceeded)
-	require.Zero(t, Lingering(n.a))
+	requireLost(t, c.Close(), 8, os.ErrDeadlineExceeded)
+	require.Equal(t, LingerStats{Lost: 1}, Lingering(n.a))
 
 	// 0 resets, and negative is the default.
 	n.part(false)
@@ -277,7 +243,7 @@ func TestCallsWhileCloseWaits(t *testing.T) {
 		requireOp(t, c.SetDeadline(time.Time{}), "set", net.ErrClosed)
 		requireOp(t, c.Err(), "check", net.ErrClosed)
 	})
-	requireOp(t, c.Close(), "close", syscall.ETIMEDOUT)
+	requireLost(t, c.Close(), 13, syscall.ETIMEDOUT)
 	require.True(t, asked)
 }
 
@@ -290,9 +256,35 @@ func TestLingerLeavesMappings(t *testing.T) {
 	_, err = s.Write([]byte("mapped"))
 	require.NoError(t, err)
 	recvN(t, c, 6)
+	n.fabric.RunFor(1e6)
 	regions := n.b.MemCounts().Regions
 	require.NoError(t, s.Close())
 	require.Equal(t, 1, Lingering(n.b).Conns)
 	require.Equal(t, regions-1, n.b.MemCounts().Regions)
 	require.NoError(t, m.Close())
+}
+
+// Both sides say the end of their data at the same time. Each one's Close waits for its own, although the other has
+// nothing left to say, and both get everything.
+func TestEndsCross(t *testing.T) {
+	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
+		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.1}})
+		c, s := n.pair(t, Config{})
+		there, back := randomBytes(seed, defaultBuffer), randomBytes(seed+1, defaultBuffer)
+		for _, e := range []struct {
+			c    *Conn
+			data []byte
+		}{{c, there}, {s, back}} {
+			_, err := e.c.Write(e.data)
+			require.NoError(t, err)
+			require.NoError(t, e.c.CloseWrite())
+		}
+		got, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(back, got))
+		require.NoError(t, c.Close())
+		got, err = io.ReadAll(s)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(there, got))
+	})
 }

@@ -20,7 +20,7 @@ type Readiness struct {
 	Over bool
 	// Err is why, if that was not by the will of either side.
 	Err error
-	// Drained: the peer's adapter has all that was written.
+	// Drained: the peer's adapter has all that was written, or will never have it.
 	Drained bool
 }
 
@@ -70,9 +70,9 @@ func (c *Conn) readiness(notify bool) Readiness {
 		Readable: c.closed || c.noRead || c.s.rcv.ready > 0 || c.readEnd() != nil,
 		// As much as keeps a large TryWrite from coming back with nothing.
 		Writable: c.writeEnd() != nil || c.s.snd.data(maxTransfer) > 0,
-		Over:     c.closed || c.err != nil || c.s.byeRecvd || c.s.finRecvd && c.s.finSent,
+		Over:     c.closed || c.err != nil || c.s.over(),
 		Err:      c.err,
-		Drained:  c.closed || c.err != nil || c.s.byeRecvd || c.s.sends == 0,
+		Drained:  c.closed || c.err != nil || !c.s.owes(),
 	}
 }
 
@@ -193,7 +193,8 @@ func (c *Conn) TryCloseWrite() error {
 }
 
 // TryDisconnect ends both directions and tells the peer, which Close does, too. It returns syscall.EAGAIN until the
-// peer's adapter has everything, and is to be called again then. After that Close has nothing to wait for.
+// peer's adapter has everything that was written, and is to be called again then. After that Close has nothing to wait for.
+// The error is as of Close when the connection is over before that.
 func (c *Conn) TryDisconnect() error {
 	if !c.valid() {
 		return errInvalid
@@ -205,11 +206,10 @@ func (c *Conn) TryDisconnect() error {
 	if c.closed {
 		return nil
 	}
-	c.look()
-	if !c.finished() {
+	if !c.parts() {
 		return syscall.EAGAIN
 	}
-	return nil
+	return c.tried("close", c.losses(nil))
 }
 
 // endWriting lets nobody write any more, and takes wmu.

@@ -21,8 +21,7 @@ type sender struct {
 	// quiet are what was sent and will make no completion of its own: that of a later message
 	// tells of it. Its messages and bytes are bounded, so that there always is such a completion
 	// when somebody waits for room.
-	quiet      int
-	quietBytes int
+	quiet tally
 }
 
 func (s *sender) init(peer *connData, sendWRs, bufBytes int) {
@@ -45,11 +44,13 @@ func (s *sender) begins() int {
 	return min(startTransfer, s.most)
 }
 
-// keep notes a message of n bytes, and reports whether it needs no completion of its own.
-func (s *sender) keep(n int) (quiet bool) {
-	s.quiet++
-	s.quietBytes += n
-	return s.quiet < s.rooms/4 && s.quietBytes < min(s.buf.size/4, quietBytes)
+// keep notes a message of n bytes, some of which are held, and reports whether it needs no completion of its own.
+func (s *sender) keep(n, held int) (quiet bool) {
+	q := &s.quiet
+	q.messages++
+	q.held += held
+	q.bytes += n
+	return q.messages < s.rooms/4 && q.held < min(s.buf.size/4, quietBytes)
 }
 
 // data returns how many bytes the next DATA message can carry: at most want; 0

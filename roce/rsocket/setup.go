@@ -14,7 +14,7 @@ import (
 // be connected or accepted, and posts its receives. If it fails it ends the ID;
 // who has asked for the connection is told that there is no room.
 func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config) (*Conn, error) {
-	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d), gone: make(chan struct{})}
+	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d)}
 	c.alarm = access.Shard(d).NewAlarm(c.rang)
 	c.rd.init()
 	c.wr.init()
@@ -82,6 +82,7 @@ func (c *Conn) meet(peer connData) {
 func (c *Conn) start() {
 	c.laddr, c.raddr = Addr{c.id.LocalAddr()}, Addr{c.id.RemoteAddr()}
 	c.mu.Lock()
+	c.sends = c.qp.SendRoom()
 	if attr, _, err := c.qp.Query(); err == nil {
 		c.s.snd.most = bestTransfer(attr.PathMTU.Bytes())
 	}

@@ -21,6 +21,8 @@ type stream struct {
 
 	ctrl   int  // control messages on their way
 	sends  int  // work requests on their way
+	fins   int  // of these, SHUTDOWN and DISCONNECT
+	owed   int  // bytes of data that are not known to be acknowledged
 	failed bool // one has failed: the others that are on their way will, too
 
 	finSent  bool // we sent SHUTDOWN or DISCONNECT
@@ -58,18 +60,34 @@ const (
 	wrDirect        // part of a mapping's data
 	wrMap           // description of a mapping
 	wrProbe         // of keep-alive
+	wrFin           // SHUTDOWN or DISCONNECT
 )
 
-// wrID is the ID of a work request. Its completion gives back the places of so many messages in the
-// send queue, and their bytes in the send buffer: of those before it that make no completion,
-// too.
-func wrID(k wrKind, messages, bytes int) uint64 {
-	return uint64(k)<<56 | uint64(uint16(messages))<<32 | uint64(uint32(bytes))
+// tally is what the completion of a work request tells of: of itself, and of those before it that make
+// no completion.
+type tally struct {
+	messages int // places in the send queue
+	held     int // bytes in the send buffer
+	bytes    int // of data, whether they were held or not
 }
 
-func splitID(id uint64) (k wrKind, messages, bytes int) {
-	return wrKind(id >> 56), int(uint16(id >> 32)), int(uint32(id))
+// Bits of an ID. A quarter of the longest queue, and the longest message behind quietBytes, fit.
+const (
+	countBits = 15
+	byteBits  = 23
+)
+
+// wrID is the ID of a work request.
+func wrID(k wrKind, t tally) uint64 {
+	return uint64(k)<<(countBits+2*byteBits) | uint64(t.messages)<<(2*byteBits) | uint64(t.held)<<byteBits | uint64(t.bytes)
 }
+
+func splitID(id uint64) (wrKind, tally) {
+	const most = 1<<byteBits - 1
+	return kindOf(id), tally{int(id >> (2 * byteBits) & (1<<countBits - 1)), int(id >> byteBits & most), int(id & most)}
+}
+
+func kindOf(id uint64) wrKind { return wrKind(id >> (countBits + 2*byteBits)) }
 
 // message is a work request to post: a WRITE, with immediate unless plain.
 type message struct {
@@ -128,7 +146,6 @@ func (s *stream) arrived(imm, n uint32, list io.ReaderAt) error {
 			s.finRecvd, s.byeRecvd = true, true
 		case ctrlShutdown:
 			s.finRecvd = true
-			s.byeRecvd = s.byeRecvd || s.finSent // nobody has anything left to say
 		}
 	default:
 		return &ProtocolError{fmt.Sprintf("reserved operation %d", o)}
@@ -141,25 +158,49 @@ func (s *stream) sent(id uint64) {
 	if s.failed {
 		return
 	}
-	k, messages, bytes := splitID(id)
-	if k == wrCtrl || k == wrProbe {
+	k, t := splitID(id)
+	switch k {
+	case wrFin:
+		s.fins--
+		fallthrough
+	case wrCtrl, wrProbe:
 		s.sends--
 		s.ctrl--
 	}
-	s.sends -= messages
-	s.snd.room += messages
-	s.snd.buf.pop(bytes)
+	s.sends -= t.messages
+	s.owed -= t.bytes
+	s.snd.room += t.messages
+	s.snd.buf.pop(t.held)
+}
+
+// ended notes that nothing is on its way, when all completions were handled.
+func (s *stream) ended() {
+	if t := s.snd.quiet; t.messages > 0 {
+		s.sent(wrID(wrData, t))
+		s.snd.quiet = tally{}
+	}
 }
 
 // fail notes that a work request has failed: what is on its way will too, each by itself.
-func (s *stream) fail() { s.failed, s.sends = true, 0 }
+func (s *stream) fail() { s.failed, s.sends, s.fins = true, 0, 0 }
+
+// over reports whether nobody has anything left to say.
+func (s *stream) over() bool { return s.byeRecvd || s.finSent && s.finRecvd }
+
+// owes reports whether the peer's adapter may not have all data, or its end, and may get it.
+func (s *stream) owes() bool {
+	return !s.failed && (s.snd.room < s.snd.rooms || s.fins > 0 && !s.byeSent)
+}
+
+// settled reports whether nothing is on its way that the peer would miss, its goodbye included.
+func (s *stream) settled() bool { return !s.owes() && s.fins == 0 }
 
 // number gives a message its ID. A loud one tells of the quiet ones before it.
 func (s *stream) number(m *message) {
 	s.sends++
-	m.id = wrID(m.kind, s.snd.quiet, s.snd.quietBytes)
+	m.id = wrID(m.kind, s.snd.quiet)
 	if !m.quiet {
-		s.snd.quiet, s.snd.quietBytes = 0, 0
+		s.snd.quiet = tally{}
 	}
 }
 
@@ -168,7 +209,7 @@ func (s *stream) number(m *message) {
 func (s *stream) numberControl(m *message) {
 	s.sends++
 	s.ctrl++
-	m.id = wrID(m.kind, 0, 0)
+	m.id = wrID(m.kind, tally{})
 }
 
 // data makes a DATA message of n bytes, which s.snd.data has allowed.
@@ -190,7 +231,8 @@ func (s *stream) hold(n int, m *message) {
 		m.at, m.first = s.snd.buf.push(n)
 		m.held = n
 	}
-	m.quiet = s.snd.keep(m.held)
+	s.owed += n
+	m.quiet = s.snd.keep(n, m.held)
 	s.number(m)
 }
 
@@ -214,15 +256,12 @@ func (s *stream) update(m *message) bool {
 // canControl reports whether one more control message can be on its way.
 func (s *stream) canControl() bool { return s.ctrl < maxCtrl }
 
-// control makes a control message.
-func (s *stream) control(v uint32, m *message) {
-	*m = message{kind: wrCtrl, imm: immediate(opCtrl, v)}
-	if v == ctrlDisconnect { // nobody writes any more
-		s.number(m)
-		s.ctrl++
-	} else {
-		s.numberControl(m)
-	}
+// fin makes the message that ends the data, or both directions. Nobody writes any more.
+func (s *stream) fin(v uint32, m *message) {
+	*m = message{kind: wrFin, imm: immediate(opCtrl, v)}
+	s.number(m)
+	s.ctrl++
+	s.fins++
 	s.finSent = true
 	s.byeSent = s.byeSent || v == ctrlDisconnect
 }
@@ -239,11 +278,8 @@ func (s *stream) keepAlive(posted bool, m *message) {
 	}
 }
 
-// owes reports whether messages with data are not known to be acknowledged. What has failed has said so.
-func (s *stream) owes() bool { return s.snd.room < s.snd.rooms && !s.failed }
-
 // awaited reports whether something is on its way whose end will be told.
-func (s *stream) awaited() bool { return s.sends > s.snd.quiet }
+func (s *stream) awaited() bool { return s.sends > s.snd.quiet.messages }
 
 // canMap reports whether a mapping can be told to the peer now.
 func (s *stream) canMap() bool { return s.snd.credits() && s.snd.room > 0 }
@@ -262,7 +298,7 @@ func (s *stream) mapping(index int, im iomap, m *message) {
 	im.put(m.body[:], s.peer.order())
 	s.snd.seq++
 	s.snd.room--
-	s.snd.quiet++
+	s.snd.quiet.messages++
 	s.number(m)
 	s.mapsSent++
 }

@@ -203,7 +203,8 @@ func (m *model) check() {
 	}
 	switch {
 	case unread != r.ready, granted != r.granted, r.held > grants, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl,
-		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size, s.quiet > s.rooms-s.room, m.s.sends < s.quiet:
+		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size, s.quiet.messages > s.rooms-s.room, m.s.sends < s.quiet.messages,
+		m.s.owed < s.buf.used+s.buf.old, m.s.owed < s.quiet.bytes:
 		m.t.Fatalf("%+v", m.s)
 	}
 }
@@ -296,16 +297,18 @@ func TestStreamEnd(t *testing.T) {
 	cfg := Config{}.normal()
 	a, b := newModels(t, cfg, cfg)
 	var m message
-	a.s.control(ctrlShutdown, &m)
+	a.s.fin(ctrlShutdown, &m)
 	require.EqualValues(t, uint32(0xe0000002), m.imm)
 	require.NoError(t, b.s.arrived(m.imm, 0, bytes.NewReader(b.list)))
 	require.True(t, b.s.finRecvd)
 	require.False(t, b.s.byeRecvd)
 	require.True(t, b.write(10), "the other direction goes on")
 	require.Error(t, b.s.arrived(immediate(opData, 1), 1, bytes.NewReader(b.list)), "data after the end")
-	b.s.control(ctrlShutdown, &m)
+	b.s.fin(ctrlShutdown, &m)
 	require.NoError(t, a.s.arrived(m.imm, 0, bytes.NewReader(a.list)))
-	require.True(t, a.s.byeRecvd, "nothing is left to say")
+	require.True(t, a.s.over(), "nothing is left to say")
+	require.False(t, a.s.byeRecvd)
+	require.False(t, a.s.settled(), "but what was said has not arrived for all that")
 }
 
 // A big-endian peer reads grants and mappings in its own order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
@@ -44,6 +45,16 @@ func simNetwork(t testing.TB, cfg sim.Config) *network {
 		*d = openDevice(t, verbs.Config{Link: l, Rand: n.fabric.Rand()})
 	}
 	return n
+}
+
+// quiet waits until no connection of a device lingers.
+func (n *network) quiet(t testing.TB, d *verbs.Device) {
+	require.Eventually(t, func() bool {
+		if n.fabric != nil {
+			n.fabric.RunFor(int64(lastLook))
+		}
+		return Lingering(d).Conns == 0
+	}, time.Minute, time.Millisecond)
 }
 
 // networks runs a test on each kind.

@@ -88,16 +88,17 @@ func (c *Conn) canceled(w *waiter) error {
 	return errTimeout
 }
 
-// look handles completions that are there, without waiting. mu is held.
-func (c *Conn) look() {
+// look handles completions that are there, without waiting, and returns how many it was. mu is held.
+func (c *Conn) look() int {
 	if c.polling {
-		return
+		return 0
 	}
 	n, err := c.cq.Poll(c.wcs[:])
 	c.handle(n)
 	if err != nil {
 		c.fail(err)
 	}
+	return n
 }
 
 // Err handles completions that are there, without waiting, and returns why the
@@ -117,7 +118,7 @@ func (c *Conn) Err() error {
 	switch {
 	case c.closed:
 		err = net.ErrClosed
-	case err == nil && c.s.byeRecvd:
+	case err == nil && c.s.over():
 		err = io.EOF
 	}
 	return opError("check", c.laddr, c.raddr, err)
