@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goroce/goroce/roce/internal/peer"
 )
 
 // Endpoint is a socket on which a process answers. What its name says is only said.
@@ -84,6 +86,9 @@ func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	}
 	if int(cred.Uid) != e.User { // or one user could use up the room of another
 		return nil, fmt.Errorf("stat: the socket is of user %d", cred.Uid)
+	}
+	if err := peer.Check(cred); e.User == os.Geteuid() && err != nil {
+		return nil, fmt.Errorf("stat: the socket is %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/roce/internal/peer"
 	"github.com/goroce/goroce/roce/verbs"
 	"golang.org/x/sys/unix"
 )
@@ -121,7 +122,7 @@ func (s *Server) answer(c *net.UnixConn) {
 		s.wg.Done()
 	}()
 	cred, err := peerOf(c)
-	if err != nil || int(cred.Uid) != os.Geteuid() && cred.Uid != 0 {
+	if err != nil || cred.Uid != 0 && peer.Check(cred) != nil {
 		return
 	}
 	s.mu.Lock()
@@ -147,7 +148,7 @@ func peerOf(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+	if e := raw.Control(func(fd uintptr) { cred, err = peer.Of(int(fd)) }); e != nil {
 		return nil, e
 	}
 	return cred, err

@@ -1,13 +1,19 @@
 package stat
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +23,7 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // pair is two devices on a simulated link with a connected queue pair each.
@@ -296,4 +303,55 @@ func TestCounterNames(t *testing.T) {
 		require.Equal(t, strings.ToLower(f[1]), strings.ReplaceAll(counterNames[i], "_", ""))
 	}
 	require.Equal(t, counterNames, CounterNames())
+}
+
+// A process that runs as the user that stands for all whom the user namespace does not map answers none of them.
+func TestUnmappedUser(t *testing.T) {
+	const childEnv = "GOROCE_STAT_TEST_CHILD"
+	if os.Getenv(childEnv) != "" {
+		_, err := Serve()
+		require.NoError(t, err)
+		fmt.Println("serves")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be two users")
+	}
+	c := exec.Command("/proc/self/exe", "-test.run=^TestUnmappedUser$")
+	c.Env = append(os.Environ(), childEnv+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	in, err := c.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	if err := c.Start(); err != nil {
+		t.Skipf("no user namespaces: %v", err)
+	}
+	defer func() { in.Close(); _ = c.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "serves\n", line)
+	all, err := Find()
+	require.NoError(t, err)
+	at := slices.IndexFunc(all, func(e Endpoint) bool { return e.User == 65534 && e.PID == c.Process.Pid })
+	require.GreaterOrEqual(t, at, 0)
+	ask := func(uid int) string {
+		// The thread ends with the goroutine, and with it its user.
+		said := make(chan string)
+		go func() {
+			runtime.LockOSThread()
+			_, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0))
+			s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if e == 0 && err == nil {
+				err = unix.Connect(s, &unix.SockaddrUnix{Name: all[at].name})
+			}
+			b := make([]byte, 100)
+			n, _ := unix.Read(s, b)
+			unix.Close(s)
+			said <- fmt.Sprint(e, err, n > 0)
+		}()
+		return <-said
+	}
+	require.Equal(t, "errno 0 <nil> false", ask(1234))
 }

@@ -1,9 +1,7 @@
 package slots
 
 import (
-	"fmt"
 	"net/netip"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,13 +12,6 @@ type Address struct {
 	// Scope is the index of the interface of a link-local address, 0 for others.
 	Scope int
 	Port  uint16
-}
-
-// name is the name of the abstract Unix socket. Names belong to a network namespace, as
-// addresses do. The number says how descriptors are handed around: processes that do it otherwise
-// do not meet.
-func (a Address) name() string {
-	return fmt.Sprintf("\x00goroce/slots/1/%d/%v%%%d:%d", os.Geteuid(), a.Addr, a.Scope, a.Port)
 }
 
 func (a Address) family() int {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -11,7 +13,7 @@ var (
 	// sockets, no record locks on memory files, no /proc, or a policy against any of it. A device
 	// may still have the address for itself.
 	ErrUnsupported = errors.New("the address cannot be shared here")
-	// ErrForeign is wrapped when another user's process has the name of the address.
+	// ErrForeign is wrapped when another user's process has the name of the address, or one whose user cannot be told.
 	ErrForeign = errors.New("a process of another user has this address")
 	// ErrFull is wrapped when all slots are leased or rest.
 	ErrFull = errors.New("no slot is free")
@@ -39,5 +41,31 @@ func (e *fullError) Error() string {
 func (e *fullError) Unwrap() error { return ErrFull }
 
 func unsupported(what string, err error) error {
+	if tooFew(err) {
+		err = &filesError{err}
+	}
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
 }
+
+// roomFor returns EMFILE if this process cannot have n descriptors, whatever it has now.
+func roomFor(n int) error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < uint64(n) {
+		return unix.EMFILE
+	}
+	return nil
+}
+
+func tooFew(err error) bool { return errors.Is(err, unix.EMFILE) }
+
+// filesError says that the process may not open as many descriptors as an address takes.
+type filesError struct{ err error }
+
+func (e *filesError) Error() string {
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	return fmt.Sprintf("%v: a device takes %d descriptors at an address, and this process may have %d open: raise the limit "+
+		"(ulimit -n, LimitNOFILE= of a systemd unit)", e.err, needFDs, limit.Cur)
+}
+
+func (e *filesError) Unwrap() error { return e.err }

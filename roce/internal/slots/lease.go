@@ -248,6 +248,7 @@ func (l *Lease) Close() {
 		s.quiet()
 		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if not, the next one finds it leased, which comes to the same
 		unlock(s.locks, 0, 0)
+		s.leave()
 	}
 	l.closeSets()
 }

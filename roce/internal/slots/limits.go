@@ -26,10 +26,12 @@ const (
 	contendTime  = 200 * time.Millisecond
 	contendRetry = 2 * time.Millisecond
 
-	// meetTime is how long Open tries to reach a process that has the address, and answerTime how
-	// long it waits for one that has accepted: it may have been stopped, or die.
-	meetTime   = 3 * time.Second
+	// beginTime is how long a device may take that makes the sockets.
+	beginTime = time.Second
+	// answerTime is how long one that has asked may take to take the answer.
 	answerTime = time.Second
+	// maxHolders bounds how many processes of an address are looked at.
+	maxHolders = Count
 	// meetPause is the wait between two tries.
 	meetPause = time.Millisecond
 	// exhaustedPause is the wait when a process has no descriptors left to accept with.
@@ -42,20 +44,39 @@ const (
 	maxDrain = 1 << 17
 )
 
-// What an offer holds: the memory file, the listening socket, the group with the socket
-// for requests, and two ends of an inbox for each slot.
+// meetTime is how long Open waits for processes that have the address and get no CPU, and stillTime how
+// long for such as all stand still. It looks whether there is another way after glance, and then less and
+// less often. They are variables for tests.
+var (
+	meetTime   = 30 * time.Second
+	stillTime  = time.Second
+	glance     = 100 * time.Millisecond
+	longGlance = 500 * time.Millisecond
+)
+
+// What an offer holds: the memory file, two sockets that may listen, with an abstract name and in a directory, the
+// group with the socket for requests, and two ends of an inbox for each slot.
 const (
 	memoryAt   = 0
 	listenerAt = 1
-	groupAt    = 2
+	fileAt     = 2
+	groupAt    = 3
 	inboxAt    = groupAt + Count + 1
 	numFDs     = inboxAt + 2*Count // at most 253, which the kernel passes in a message
+	// needFDs is what a device takes at an address, with those of its link.
+	needFDs = numFDs + 12
 )
 
 // Offsets in the memory file. Locks are at offsets, too, whether there is data or not.
 const (
-	wordBytes = 8                 // of each slot: see lease.go
-	fileBytes = Count * wordBytes // slot k is locked at offset k
+	wordBytes  = 8                 // of each slot: see lease.go; slot k is locked at offset k
+	numbersAt  = Count * wordBytes // see memory.go
+	askedAt    = 1 << 12           // see asked.go
+	numAsked   = 1 << 12
+	askedBytes = 8
+	fileBytes  = askedAt + numAsked*askedBytes
+	// memoryName is what the kernel calls the file, for those who look.
+	memoryName = "goroce-slots"
 	// servingAt is where devices that take requests lock a byte each.
 	servingAt = Count
 	// serviceAt is where locks of services begin, and serviceSpan what each has: the length of

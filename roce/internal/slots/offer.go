@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errAgain means that whoever was asked is gone, or about to begin: ask again.
+// errAgain means that the process that was asked is gone, or about to begin: ask again.
 var errAgain = errors.New("nobody answers")
 
-// The offer is one message: these bytes, and all descriptors. The name of the Unix socket has the
+// The offer is one message: these bytes, and all descriptors. The names of the Unix sockets have the
 // version.
 const (
 	offerMagic = "goroce slots"
@@ -40,35 +40,6 @@ func checkOffer(b []byte, n int) error {
 	return nil
 }
 
-// ask connects to who has the address, and takes the offer. ECONNREFUSED
-// means that nobody has it.
-func ask(a Address) (fds [numFDs]int, err error) {
-	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fds, unsupported("socket", err)
-	}
-	defer unix.Close(c)
-	wait := unix.NsecToTimeval(int64(answerTime))
-	if err := errors.Join(
-		unix.SetsockoptTimeval(c, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
-		unix.SetsockoptTimeval(c, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait),
-	); err != nil {
-		return fds, unsupported("SO_RCVTIMEO", err)
-	}
-	switch err := ignoringEINTR(func() error { return unix.Connect(c, &unix.SockaddrUnix{Name: a.name()}) }); {
-	case errors.Is(err, unix.ECONNREFUSED):
-		return fds, err
-	case errors.Is(err, unix.EAGAIN):
-		return fds, errAgain
-	case err != nil:
-		return fds, unsupported("connect", err)
-	}
-	if err := sameUser(c); err != nil {
-		return fds, err
-	}
-	return take(c)
-}
-
 // take receives the offer.
 func take(c int) (fds [numFDs]int, err error) {
 	var n, oobn, flags int
@@ -78,14 +49,15 @@ func take(c int) (fds [numFDs]int, err error) {
 		return err
 	})
 	if err != nil || n == 0 {
-		return fds, errAgain // it went away, or stands still
+		return fds, errAgain // it went away
 	}
 	got := rights(oob[:oobn])
-	err = checkOffer(b[:n], len(got))
-	if flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0 {
-		err = errors.New("truncated: no descriptors left?")
-	}
-	if err == nil {
+	switch err = checkOffer(b[:n], len(got)); {
+	case flags&unix.MSG_TRUNC != 0:
+		err = errors.New("truncated")
+	case flags&unix.MSG_CTRUNC != 0:
+		err = unix.EMFILE // the kernel gives those for which there is room
+	case err == nil:
 		copy(fds[:], got)
 		err = checkKinds(&fds)
 	}
@@ -117,28 +89,19 @@ func rights(oob []byte) (fds []int) {
 func checkKinds(fds *[numFDs]int) error {
 	for i, fd := range fds {
 		if i == memoryAt {
-			continue // only a file can be opened anew, and locked
+			if err := checkSealed(fd); err != nil {
+				return err
+			}
+			continue
 		}
 		want := unix.SOCK_DGRAM
-		if i == listenerAt {
+		if i == listenerAt || i == fileAt {
 			want = unix.SOCK_SEQPACKET
 		}
 		typ, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 		if err != nil || typ != want {
 			return fmt.Errorf("descriptor %d is of another kind", i)
 		}
-	}
-	return nil
-}
-
-// sameUser checks who is at the other end.
-func sameUser(c int) error {
-	cred, err := unix.GetsockoptUcred(c, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		return unsupported("SO_PEERCRED", err)
-	}
-	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("%w (user %d)", ErrForeign, cred.Uid)
 	}
 	return nil
 }
@@ -153,7 +116,7 @@ func ignoringEINTR(f func() error) error {
 
 // server makes the offer to all who connect.
 type server struct {
-	ln   *net.UnixListener
+	lns  []*net.UnixListener
 	fds  []int
 	quit chan struct{}
 	wg   sync.WaitGroup
@@ -161,9 +124,27 @@ type server struct {
 
 // serve begins. The descriptors must stay open until close has returned.
 func serve(fds [numFDs]int) (*server, error) {
-	own, err := unix.FcntlInt(uintptr(fds[listenerAt]), unix.F_DUPFD_CLOEXEC, 0)
+	s := &server{fds: fds[:], quit: make(chan struct{})}
+	for _, at := range []int{listenerAt, fileAt} {
+		if !listens(fds[at]) {
+			continue
+		}
+		ln, err := listener(fds[at])
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.lns = append(s.lns, ln)
+		s.wg.Add(1)
+		go s.run(ln)
+	}
+	return s, nil
+}
+
+func listener(fd int) (*net.UnixListener, error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+		return nil, unsupported("fcntl F_DUPFD_CLOEXEC", err)
 	}
 	file := os.NewFile(uintptr(own), "slots")
 	defer file.Close()
@@ -176,17 +157,14 @@ func serve(fds [numFDs]int) (*server, error) {
 		ln.Close()
 		return nil, unsupported("listener", errors.New("not a Unix socket"))
 	}
-	s := &server{ln: u, fds: fds[:], quit: make(chan struct{})}
-	s.wg.Add(1)
-	go s.run()
-	return s, nil
+	return u, nil
 }
 
 // run accepts. All devices at an address do, and one gets the connection.
-func (s *server) run() {
+func (s *server) run(ln *net.UnixListener) {
 	defer s.wg.Done()
 	for {
-		c, err := s.ln.AcceptUnix()
+		c, err := ln.AcceptUnix()
 		switch {
 		case err == nil:
 			s.answer(c)
@@ -222,6 +200,8 @@ func (s *server) answer(c *net.UnixConn) {
 
 func (s *server) close() {
 	close(s.quit)
-	s.ln.Close()
+	for _, ln := range s.lns {
+		ln.Close()
+	}
 	s.wg.Wait()
 }

@@ -21,7 +21,21 @@ import (
 // childEnv makes the test binary a process that has a lease; see child.
 const childEnv = "GOROCE_SLOTS_TEST_CHILD"
 
+// dirEnv is the directory of a child's user.
+const dirEnv = "GOROCE_SLOTS_TEST_DIR"
+
+// useDir has this process meet others in a directory, or, if it is empty, by abstract names only.
+func useDir(dir string) {
+	userDir = func() (string, bool) {
+		if dir == "" {
+			return "", false
+		}
+		return ownDir(dir)
+	}
+}
+
 func TestMain(m *testing.M) {
+	useDir(os.Getenv(dirEnv))
 	if s := os.Getenv(childEnv); s != "" {
 		child(s)
 		return
@@ -57,13 +71,16 @@ func child(s string) {
 			}
 		case "ask": // for what another user has
 			var port uint16
-			_, _ = fmt.Sscan(arg, &port)
 			fd, _ := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-			other := strings.Replace(Address{Addr: a.Addr, Port: port}.name(), fmt.Sprintf("/%d/", os.Geteuid()), "/0/", 1)
+			of := 0
+			_, _ = fmt.Sscan(arg, &port, &of)
+			other := strings.Replace(Address{Addr: a.Addr, Port: port}.name(), fmt.Sprintf("/%d/", os.Geteuid()), fmt.Sprintf("/%d/", of), 1)
 			if err = unix.Connect(fd, &unix.SockaddrUnix{Name: other}); err == nil {
 				_, err = take(fd)
 			}
 			unix.Close(fd)
+		case "dir":
+			useDir(arg)
 		case "close":
 			l.Close()
 		}
@@ -84,13 +101,20 @@ type process struct {
 
 func start(t testing.TB, a Address, uid int) *process {
 	t.Helper()
+	var attr syscall.SysProcAttr
+	if uid != 0 {
+		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	return startAs(t, a, &attr)
+}
+
+func startAs(t testing.TB, a Address, attr *syscall.SysProcAttr) *process {
+	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	p := &process{t: t, cmd: exec.Command(exe)}
-	if uid != 0 {
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-		p.cmd.Path = "/proc/self/exe" // the binary may be where that user cannot go
-	}
+	p.cmd.SysProcAttr = attr
+	p.cmd.Path = "/proc/self/exe" // the binary may be where another user cannot go
 	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%v", childEnv, netip.AddrPortFrom(a.Addr, a.Port)))
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
@@ -110,6 +134,16 @@ func (p *process) say(f string, args ...any) string {
 	s, err := p.out.ReadString('\n')
 	require.NoError(p.t, err)
 	return strings.TrimSpace(s)
+}
+
+// stop stops the process and waits until it stands still.
+func (p *process) stop() {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	var ws syscall.WaitStatus
+	_, err := syscall.Wait4(p.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil)
+	require.NoError(p.t, err)
+	require.True(p.t, ws.Stopped())
 }
 
 // kill ends the process by SIGKILL and waits until it is gone.

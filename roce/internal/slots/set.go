@@ -2,8 +2,8 @@ package slots
 
 import (
 	"errors"
+	"fmt"
 	"os"
-	"time"
 
 	"github.com/goroce/goroce/roce/internal/bind"
 	"golang.org/x/sys/unix"
@@ -24,31 +24,6 @@ func (s *set) inbox(slot int) (read, write int) {
 	return s.fds[inboxAt+2*slot], s.fds[inboxAt+2*slot+1]
 }
 
-// meet returns the set of an address: from a process that has it, or made here.
-func meet(a Address) (*set, error) {
-	end := time.Now().Add(meetTime)
-	for {
-		fds, err := ask(a)
-		if errors.Is(err, unix.ECONNREFUSED) {
-			fds, err = found(a)
-		}
-		switch {
-		case err == nil:
-			s := &set{address: a, fds: fds, locks: -1}
-			if err := s.begin(); err != nil {
-				s.close()
-				return nil, err
-			}
-			return s, nil
-		case !errors.Is(err, errAgain):
-			return nil, err
-		case time.Now().After(end):
-			return nil, unsupported("no answer from the process that has the address", err)
-		}
-		time.Sleep(meetPause)
-	}
-}
-
 // begin opens the memory file anew, and serves others.
 func (s *set) begin() (err error) {
 	if s.locks, err = reopen(s.fds[memoryAt]); err != nil {
@@ -56,6 +31,17 @@ func (s *set) begin() (err error) {
 	}
 	s.server, err = serve(s.fds)
 	return err
+}
+
+// leave removes the file of the address when its last device goes. The next one that begins would remove it, too.
+func (s *set) leave() {
+	if _, _, others := locked(s.locks, 0, Count); others || !listens(s.fds[fileAt]) {
+		return
+	}
+	sa, err := unix.Getsockname(s.fds[fileAt])
+	if at, ok := sa.(*unix.SockaddrUnix); err == nil && ok {
+		_ = unix.Unlink(at.Name)
+	}
 }
 
 // close gives the descriptors back. Locks are released by themselves only when no process that is
@@ -78,9 +64,12 @@ func closeAll(fds []int) {
 	}
 }
 
-// found makes the descriptors of an address that nobody has. errAgain means that
-// somebody else was faster.
-func found(a Address) (fds [numFDs]int, err error) {
+// errNoFile means that the address has no socket in a directory, which it should have had.
+var errNoFile = errors.New("no Unix socket in a directory")
+
+// found makes the descriptors of an address that nobody has: with an abstract name, if that is to be had, and with the
+// file, if that is not empty. errAgain means that somebody else was faster.
+func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 	for i := range fds {
 		fds[i] = -1
 	}
@@ -89,26 +78,22 @@ func found(a Address) (fds [numFDs]int, err error) {
 			closeAll(fds[:])
 		}
 	}()
-	l, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return fds, unsupported("socket", err)
+	if err := roomFor(numFDs); err != nil {
+		return fds, unsupported("descriptors", err)
 	}
-	fds[listenerAt] = l
-	switch err := unix.Bind(l, &unix.SockaddrUnix{Name: a.name()}); {
+	name := ""
+	if abstract {
+		name = a.name()
+	}
+	// From here on others wait in the queue, and see it end if this fails.
+	switch fds[listenerAt], err = openDoor(name); {
 	case errors.Is(err, unix.EADDRINUSE):
 		return fds, errAgain
 	case err != nil:
 		return fds, unsupported("abstract Unix socket", err)
 	}
-	// From here on others wait in the queue, and see it end if this fails.
-	if err := unix.Listen(l, backlog); err != nil {
-		return fds, unsupported("listen", err)
-	}
-	if fds[memoryAt], err = unix.MemfdCreate("goroce-slots", unix.MFD_CLOEXEC); err != nil {
-		return fds, unsupported("memfd_create", err)
-	}
-	if err := unix.Ftruncate(fds[memoryAt], fileBytes); err != nil {
-		return fds, unsupported("ftruncate", err)
+	if fds[memoryAt], err = newMemory(); err != nil {
+		return fds, err
 	}
 	if err := a.group(fds[groupAt : groupAt+Count+1]); err != nil {
 		return fds, err
@@ -119,6 +104,16 @@ func found(a Address) (fds [numFDs]int, err error) {
 			return fds, unsupported("socketpair", err)
 		}
 		fds[i], fds[i+1] = pair[0], pair[1]
+	}
+	// There is no second one that has the port, so nobody else makes this file.
+	if fds[fileAt], err = openDoor(file); err != nil && abstract {
+		fds[fileAt], err = openDoor("")
+	}
+	if err != nil {
+		return fds, fmt.Errorf("%w: %w", errNoFile, unsupported("Unix socket", err))
+	}
+	if err := writeNumbers(&fds); err != nil {
+		return fds, unsupported("memory file", err)
 	}
 	return fds, nil
 }
@@ -132,7 +127,7 @@ func (a Address) group(fds []int) error {
 		case errors.Is(err, unix.EAFNOSUPPORT):
 			return os.NewSyscallError("socket", err)
 		case err != nil:
-			return unsupported("socket", err) // too many descriptors, most likely
+			return unsupported("socket", err)
 		}
 		fds[i] = fd
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the kernel's least

@@ -12,36 +12,38 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goroce/goroce/roce/internal/peer"
 	"github.com/goroce/goroce/roce/link"
 	"golang.org/x/sys/unix"
 )
 
-// PortUser returns the user who has a UDP port on an address, if the kernel says
+// PortUser returns the user who has a UDP port on an address, and the number of the socket, if the kernel says
 // (/proc/net/udp).
-func PortUser(a netip.Addr, port uint16) (uid int, ok bool) {
+func PortUser(a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	name := "/proc/thread-self/net/udp" // of the network namespace that the thread is in
 	if a.Is6() {
 		name += "6"
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	defer f.Close()
 	return portUser(f, a, port)
 }
 
 // portUser looks through a table of sockets: number, local address and port in hexadecimal, and more,
-// the user in column 7.
-func portUser(table io.Reader, a netip.Addr, port uint16) (uid int, ok bool) {
+// the user in column 7, the number of the socket in column 9.
+func portUser(table io.Reader, a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	want := hexAddr(a) + ":" + strings.ToUpper(hex.EncodeToString(binary.BigEndian.AppendUint16(nil, port)))
 	for s := bufio.NewScanner(table); s.Scan(); {
-		if f := strings.Fields(s.Text()); len(f) > 7 && f[1] == want {
+		if f := strings.Fields(s.Text()); len(f) > 9 && f[1] == want {
 			uid, err := strconv.Atoi(f[7])
-			return uid, err == nil
+			inode, err2 := strconv.ParseUint(f[9], 10, 64)
+			return uid, inode, err == nil && err2 == nil
 		}
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // hexAddr writes an address as the kernel does: each 32 bits of it as a number of the
@@ -62,7 +64,20 @@ func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
 	if errors.Is(err, unix.EAFNOSUPPORT) {
 		hint = "this kernel has no " + familyName(a)
 	}
-	if uid, ok := PortUser(a, port); ok && errors.Is(err, unix.EADDRINUSE) && uid != os.Geteuid() {
+	var says interface{ Hint() string }
+	if errors.As(err, &says) {
+		return &link.OpenError{Addr: a, Hint: says.Hint(), Err: err}
+	}
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return &link.OpenError{Addr: a, Hint: hint, Err: err}
+	}
+	uid, inode, ok := PortUser(a, port)
+	switch holders := peer.Holders(inode, 1); {
+	case !ok:
+	case uid == os.Geteuid() && len(holders) > 0:
+		hint = fmt.Sprintf("%v has UDP port %d on this address for itself, which a program with goroce has only where it had too few "+
+			"descriptors to share it (ulimit -n), or may not; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", holders[0], port)
+	case uid != os.Geteuid():
 		hint = fmt.Sprintf("a program of user %d has UDP port %d on this address, and only programs of one user can share it: "+
 			"run both as the same user, or give each user an address of its own", uid, port)
 	}
@@ -77,6 +92,10 @@ func Unshared(err, why error) error {
 		return err
 	}
 	e := *open
+	if errors.Is(why, unix.EMFILE) {
+		e.Err = fmt.Errorf("%w; and alone it cannot have the address: %w", why, open.Err)
+		return &e
+	}
 	e.Hint = fmt.Sprintf("%s. This process could not share it: %v", e.Hint, why)
 	return &e
 }

@@ -34,14 +34,17 @@ func TestPortUser(t *testing.T) {
 		case *unix.SockaddrInet6:
 			port = n.Port
 		}
-		uid, ok := PortUser(addr, uint16(port))
+		uid, inode, ok := PortUser(addr, uint16(port))
 		require.True(t, ok, a)
 		require.Equal(t, os.Geteuid(), uid)
-		_, ok = PortUser(addr, 1)
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(fd, &st))
+		require.EqualValues(t, st.Ino, inode)
+		_, _, ok = PortUser(addr, 1)
 		require.False(t, ok)
 	}
-	for _, s := range []string{"", "\n\n", "a b c", " 1: 0203047F:0001 0 0 0 0 0 many 0"} {
-		_, ok := portUser(strings.NewReader(s), netip.MustParseAddr("127.4.3.2"), 1)
+	for _, s := range []string{"", "\n\n", "a b c", " 1: 0203047F:0001 0 0 0 0 0 many 0 0"} {
+		_, _, ok := portUser(strings.NewReader(s), netip.MustParseAddr("127.4.3.2"), 1)
 		require.False(t, ok)
 	}
 }

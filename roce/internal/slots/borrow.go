@@ -1,0 +1,93 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goroce/goroce/roce/internal/peer"
+	"golang.org/x/sys/unix"
+)
+
+// Processes that have the address may all be unable to answer: stopped, frozen, or without a CPU. Then the kernel
+// may copy their descriptors without them (pidfd_getfd), where it permits one process of the user to debug
+// another: not if Yama's ptrace_scope is 1 or more, or a container's profile forbids the call.
+
+// getfd copies a descriptor; a variable for tests.
+var getfd = unix.PidfdGetfd
+
+// borrow copies the descriptors from processes that hold the sockets with these numbers, which listen.
+func borrow(listeners []uint64) (fds [numFDs]int, err error) {
+	err = errors.New("no process of this user holds the address")
+	for _, l := range listeners {
+		for _, p := range peer.Holders(l, maxHolders) {
+			if fds, err = borrowFrom(p.PID, l); err == nil {
+				return fds, nil
+			}
+		}
+	}
+	return fds, err
+}
+
+func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
+	for i := range fds {
+		fds[i] = -1
+	}
+	if err := peer.CheckPID(pid); err != nil {
+		return fds, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(fds[:])
+		}
+	}()
+	proc, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fds, err
+	}
+	defer unix.Close(proc)
+	has := peer.Descriptors(pid)
+	var numbers [numFDs]uint64
+	if fds[memoryAt], numbers, err = memoryOf(pid, has, listener); err != nil {
+		return fds, err
+	}
+	for i, n := range numbers {
+		if i == memoryAt {
+			continue
+		}
+		fd, ok := has[peer.Socket(n)]
+		if !ok {
+			return fds, errors.New("it does not hold all")
+		}
+		if fds[i], err = getfd(proc, fd, 0); err != nil {
+			return fds, err
+		}
+		// The process may have closed it meanwhile, and opened something else.
+		if got, err := inode(fds[i]); err != nil || got != n {
+			return fds, errors.New("it is ending")
+		}
+	}
+	return fds, checkKinds(&fds)
+}
+
+// memoryOf opens the memory file of an address, which a process has, and returns the numbers of all
+// descriptors.
+func memoryOf(pid int, has map[string]int, listener uint64) (fd int, numbers [numFDs]uint64, err error) {
+	for target, n := range has {
+		if !strings.HasPrefix(target, "/memfd:"+memoryName) {
+			continue
+		}
+		fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, n), unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if checkSealed(fd) == nil {
+			numbers, err = readNumbers(fd)
+			if err == nil && (numbers[listenerAt] == listener || numbers[fileAt] == listener) {
+				return fd, numbers, nil
+			}
+		}
+		unix.Close(fd)
+	}
+	return -1, numbers, errors.New("it has no memory file of the address")
+}

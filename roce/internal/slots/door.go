@@ -1,0 +1,173 @@
+package slots
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/goroce/goroce/roce/internal/peer"
+	"golang.org/x/sys/unix"
+)
+
+// Devices of an address meet at Unix sockets of two kinds. An abstract name is there for all processes of the network
+// namespace, whatever they see of the file system, and anybody can take it first. A socket in a directory
+// where only the user may write is safe from that, and not all processes see it. So the first device makes
+// both where it can, and others knock at both.
+
+// name is the name of the abstract Unix socket. Names belong to a network namespace, as
+// addresses do. The number says how descriptors are handed around: processes that do it otherwise
+// do not meet.
+func (a Address) name() string { return fmt.Sprintf("\x00goroce/slots/2/%d/%s", os.Geteuid(), a.key()) }
+
+func (a Address) key() string { return fmt.Sprintf("%v%%%d:%d", a.Addr, a.Scope, a.Port) }
+
+// path is where the socket in a directory is, if there is such a directory. A directory may be seen from several network
+// namespaces, so their number is in the name.
+func (a Address) path() (string, bool) {
+	dir, ok := userDir()
+	if !ok {
+		return "", false
+	}
+	var ns unix.Stat_t
+	if unix.Stat("/proc/thread-self/ns/net", &ns) != nil {
+		return "", false
+	}
+	return path.Join(dir, fmt.Sprintf("goroce-slots-2-%d-%s", ns.Ino, a.key())), true
+}
+
+// userDir returns the directory in which nobody but the user and root makes files. Variables of the environment do not count, or
+// processes of one user would not meet.
+var userDir = func() (string, bool) {
+	if uid := os.Geteuid(); uid != 0 {
+		return ownDir(fmt.Sprintf("/run/user/%d", uid))
+	}
+	return ownDir("/run")
+}
+
+// ownDir reports whether a directory is the user's.
+func ownDir(dir string) (string, bool) {
+	var st unix.Stat_t
+	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
+		return "", false
+	}
+	return dir, peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) == nil
+}
+
+// doors are the names at which to knock.
+func (a Address) doors() []string {
+	if p, ok := a.path(); ok {
+		return []string{p, a.name()}
+	}
+	return []string{a.name()}
+}
+
+// errNobody means that nobody listens.
+var errNobody = errors.New("nobody has the address")
+
+// knock connects to a process that has the address. foreign says that another user has the abstract
+// name.
+func (a Address) knock() (c int, foreign, err error) {
+	err = errNobody
+	for _, name := range a.doors() {
+		c, e := connect(name)
+		switch {
+		case e == nil:
+			return c, foreign, nil
+		case errors.Is(e, ErrForeign):
+			foreign = e
+		case errors.Is(e, unix.EAGAIN): // its queue is full
+			err = errAgain
+		case errors.Is(e, unix.ECONNREFUSED), errors.Is(e, unix.ENOENT), name[0] != 0:
+		default:
+			return -1, foreign, unsupported("connect", e)
+		}
+	}
+	return -1, foreign, err
+}
+
+// connect connects to a process of this user. It does not wait.
+func connect(name string) (int, error) {
+	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	err = ignoringEINTR(func() error { return unix.Connect(c, &unix.SockaddrUnix{Name: name}) })
+	if err == nil {
+		err = sameUser(c)
+	}
+	if err != nil {
+		unix.Close(c)
+		return -1, err
+	}
+	return c, nil
+}
+
+// sameUser checks who is at the other end.
+func sameUser(c int) error {
+	cred, err := peer.Of(c)
+	if err != nil {
+		return unsupported("Unix socket", err)
+	}
+	if err := peer.Check(cred); err != nil {
+		return fmt.Errorf("%w: pid %d is %w", ErrForeign, cred.Pid, err)
+	}
+	return nil
+}
+
+// openDoor makes a socket that listens.
+func openDoor(name string) (int, error) {
+	l, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	file := name != "" && name[0] != 0
+	if file {
+		_ = unix.Unlink(name) // of devices that were killed: who has the port may do that
+	}
+	if name != "" {
+		err = unix.Bind(l, &unix.SockaddrUnix{Name: name})
+		if err == nil && file {
+			err = unix.Chmod(name, 0o600)
+		}
+		if err == nil {
+			err = unix.Listen(l, backlog)
+		}
+	}
+	if err != nil {
+		unix.Close(l)
+		return -1, err
+	}
+	return l, nil
+}
+
+// listens reports whether a socket is one that others connect to.
+func listens(fd int) bool {
+	v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	return err == nil && v == 1
+}
+
+// listeners returns the numbers (st_ino) of the sockets that listen at the doors, as the kernel tells.
+func (a Address) listeners() (inodes []uint64) {
+	f, err := os.Open("/proc/thread-self/net/unix")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	want := map[string]bool{}
+	for _, n := range a.doors() {
+		want[strings.Replace(n, "\x00", "@", 1)] = true
+	}
+	// Number, references, protocol, flags, type, state, inode, name; __SO_ACCEPTCON is one that listens.
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if c := strings.Fields(s.Text()); len(c) == 8 && c[3] == "00010000" && want[c[7]] {
+			if n, err := strconv.ParseUint(c[6], 10, 64); err == nil {
+				inodes = append(inodes, n)
+			}
+		}
+	}
+	return inodes
+}

@@ -1,0 +1,152 @@
+package slots
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goroce/goroce/roce/internal/peer"
+	"golang.org/x/sys/unix"
+)
+
+// meet returns the set of an address: from a process that has it, or made here.
+func meet(a Address) (*set, error) {
+	m := meeting{a: a, start: time.Now()}
+	for {
+		fds, err := m.try()
+		switch {
+		case err == nil:
+			s := &set{address: a, fds: fds, locks: -1}
+			if err := s.begin(); err != nil {
+				s.close()
+				return nil, err
+			}
+			return s, nil
+		case !errors.Is(err, errAgain):
+			return nil, err
+		}
+		time.Sleep(meetPause)
+	}
+}
+
+// meeting is the search for those who have an address.
+type meeting struct {
+	a     Address
+	start time.Time
+	since time.Time // when all of them were first seen to stand still
+
+}
+
+func (m *meeting) try() (fds [numFDs]int, err error) {
+	c, foreign, err := m.a.knock()
+	switch {
+	case err == nil:
+		defer unix.Close(c)
+		return m.wait(c)
+	case errors.Is(err, errAgain):
+		return m.wait(-1)
+	case !errors.Is(err, errNobody):
+		return fds, err
+	}
+	file, ok := m.a.path()
+	if foreign != nil && !ok {
+		return fds, foreign
+	}
+	fds, err = found(m.a, foreign == nil, file)
+	if foreign != nil && errors.Is(err, unix.EADDRINUSE) && time.Since(m.start) < beginTime {
+		return fds, errAgain // perhaps of a device that begins: there is no other sign of it
+	}
+	if foreign != nil && errors.Is(err, errNoFile) {
+		return fds, foreign
+	}
+	return fds, err
+}
+
+// wait waits for the answer, and looks for other ways: the processes that have the address may stand still, or
+// get no CPU.
+func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
+	for pause := glance; ; pause = min(2*pause, longGlance) {
+		if c < 0 {
+			time.Sleep(meetPause) // the queue is full, and a place in it comes free when one answers
+		} else if readable(c, pause) {
+			return take(c)
+		}
+		listeners := m.a.listeners()
+		if fds, err = borrow(listeners); err == nil {
+			return fds, nil
+		}
+		if tooFew(err) {
+			return fds, unsupported("pidfd_getfd", err)
+		}
+		holders, still := holdersOf(listeners)
+		now := time.Now()
+		if !still {
+			m.since = time.Time{}
+		} else if m.since.IsZero() {
+			m.since = now
+		}
+		if still && now.Sub(m.since) > stillTime || now.Sub(m.start) > meetTime {
+			return fds, &HeldError{Port: m.a.Port, Holders: holders}
+		}
+		if c < 0 {
+			return fds, errAgain
+		}
+	}
+}
+
+// holdersOf returns the processes that have the address, as far as the kernel tells, and whether there are
+// some and all stand still.
+func holdersOf(listeners []uint64) (all []peer.Process, still bool) {
+	seen := map[int]bool{}
+	still = true
+	for _, l := range listeners {
+		for _, p := range peer.Holders(l, maxHolders) {
+			if !seen[p.PID] {
+				seen[p.PID] = true
+				all = append(all, p)
+				still = still && p.Still != ""
+			}
+		}
+	}
+	return all, still && len(all) > 0
+}
+
+func readable(fd int, timeout time.Duration) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	end := time.Now().Add(timeout)
+	for {
+		n, err := unix.Poll(fds, max(int(time.Until(end)/time.Millisecond), 0))
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0
+		}
+	}
+}
+
+// HeldError says that processes of this user have an address, and do not let this one join.
+type HeldError struct {
+	Port    uint16
+	Holders []peer.Process // as far as the kernel tells
+}
+
+func (e *HeldError) Error() string {
+	if len(e.Holders) == 0 {
+		return fmt.Sprintf("UDP port %d is held by a process that does not answer", e.Port)
+	}
+	s := fmt.Sprintf("UDP port %d is held by %v", e.Port, e.Holders[0])
+	for _, p := range e.Holders[1:] {
+		s += fmt.Sprintf(", and by %v", p)
+	}
+	return s
+}
+
+// Hint says what helps.
+func (e *HeldError) Hint() string {
+	what := "end it, or give it more CPU"
+	if len(e.Holders) > 0 && e.Holders[0].Still != "" {
+		what = fmt.Sprintf("continue it (kill -CONT %d) or end it", e.Holders[0].PID)
+	}
+	return what + "; where processes of one user may debug each other (kernel.yama.ptrace_scope 0) others can join without it"
+}
+
+// Unwrap is EADDRINUSE.
+func (e *HeldError) Unwrap() error { return unix.EADDRINUSE }
