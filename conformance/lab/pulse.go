@@ -32,11 +32,12 @@ type Pulse struct {
 	mu      sync.Mutex
 	asked   []time.Duration // when each question was sent that has no answer, the oldest first
 	first   uint64          // number of the oldest of them
+	heard   time.Duration   // when the last answer came
 	stood   []standstill
 	longest time.Duration
 }
 
-// standstill is a time without an answer: from a question to its answer.
+// standstill is a time without an answer: from a question, or the answer before, to an answer.
 type standstill struct{ from, to time.Duration }
 
 // StartPulse begins to ask, until ctx ends. Times are on the clock of the lab's wire.
@@ -97,8 +98,8 @@ func (p *Pulse) answered(n uint64) {
 		return // answered before
 	}
 	now := p.now()
-	// The oldest question says since when there is no answer.
-	if from := p.asked[0]; now-from >= minStandstill {
+	// The oldest question says since when there is no answer, but for those to others.
+	if from := max(p.asked[0], p.heard); now-from >= minStandstill {
 		if len(p.stood) == maxStandstills {
 			p.stood = slices.Delete(p.stood, 0, maxStandstills/2)
 		}
@@ -106,7 +107,7 @@ func (p *Pulse) answered(n uint64) {
 		p.longest = max(p.longest, now-from)
 	}
 	p.asked = slices.Delete(p.asked, 0, int(i)+1)
-	p.first = n + 1
+	p.first, p.heard = n+1, now
 }
 
 // StoodStill returns for how long the guest answered nobody between two times: the longest such time, and all together.
@@ -114,18 +115,16 @@ func (p *Pulse) StoodStill(from, to time.Duration) (longest, all time.Duration) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stood := p.stood
-	if now := p.now(); len(p.asked) > 0 && now-p.asked[0] >= minStandstill {
-		stood = append(slices.Clip(stood), standstill{p.asked[0], now})
-	}
-	last := from // up to where all is counted: answers may come together
-	for _, s := range stood {
-		a, b := max(s.from, last), min(s.to, to)
-		if b <= a {
-			continue
+	if now := p.now(); len(p.asked) > 0 {
+		if since := max(p.asked[0], p.heard); now-since >= minStandstill {
+			stood = append(slices.Clip(stood), standstill{since, now})
 		}
-		longest = max(longest, min(s.to, to)-max(s.from, from))
-		all += b - a
-		last = b
+	}
+	for _, s := range stood {
+		if d := min(s.to, to) - max(s.from, from); d > 0 {
+			longest = max(longest, d)
+			all += d
+		}
 	}
 	return longest, all
 }

@@ -35,6 +35,7 @@ func TestPulse(t *testing.T) {
 		p.answered(n)
 	}
 	require.Equal(t, [2]time.Duration{600 * ms, 600 * ms}, stood(0, 2000*ms), "counted once")
+	require.Len(t, p.stood, 1)
 	require.Equal(t, [2]time.Duration{100 * ms, 100 * ms}, stood(900*ms, 1000*ms))
 	require.Zero(t, stood(1200*ms, 2000*ms))
 	// A question is lost: the next answer closes it.
