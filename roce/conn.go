@@ -90,6 +90,9 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 	if err = c.use.admits(); err != nil {
 		return nil, err
 	}
+	if err = id.SetSilenceTimeout(max(c.cfg.SilenceTimeout, 0)); err != nil {
+		return nil, err
+	}
 	if c.pd == nil {
 		if c.pd, err = d.AllocPD(); err != nil {
 			return nil, err

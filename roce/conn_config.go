@@ -11,11 +11,12 @@ import (
 
 // Defaults of connections made by [Dial] and [Listen].
 const (
-	DefaultRecvDepth = 32      // messages that can wait for Recv
-	DefaultRecvBytes = 8 << 10 // longest message that Recv takes
-	DefaultSendDepth = 128     // operations in progress
-	DefaultBacklog   = 1024    // connections that wait for Accept
-	connInline       = 256     // bytes up to which Send needs no buffer
+	DefaultRecvDepth = 32          // messages that can wait for Recv
+	DefaultRecvBytes = 8 << 10     // longest message that Recv takes
+	DefaultSendDepth = 128         // operations in progress
+	DefaultBacklog   = 1024        // connections that wait for Accept
+	DefaultSilence   = time.Minute // ConnConfig.SilenceTimeout
+	connInline       = 256         // bytes up to which Send needs no buffer
 )
 
 // Limits of connections made by [Dial] and [Listen].
@@ -48,6 +49,12 @@ type ConnConfig struct {
 	// adapter answers them, so that an idle peer need not be one of ours.
 	KeepAlive time.Duration
 
+	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while something is on
+	// its way: a process that was stopped, a machine that migrates, a link that is down. Then what is on its way fails
+	// with ErrUnreachable. 0 is DefaultSilence; the longest is a day; negative leaves it to Param: 2.2 s
+	// with the default of 7 retries. It is what TCP_USER_TIMEOUT is for TCP, where the default is a quarter of an hour.
+	SilenceTimeout time.Duration
+
 	// Logger, if set, is told when a connection or a listener begins and ends, and why. Nothing is
 	// logged for messages or packets. It must not call the listener. For the device there is verbs.Config.Logger.
 	Logger *slog.Logger
@@ -70,6 +77,9 @@ func (c *ConnConfig) withDefaults() ConnConfig {
 	if d.KeepAlive == 0 {
 		d.KeepAlive = DefaultKeepAlive
 	}
+	if d.SilenceTimeout == 0 {
+		d.SilenceTimeout = DefaultSilence
+	}
 	return d
 }
 
@@ -90,6 +100,9 @@ func (c *ConnConfig) check(op string) error {
 	}
 	if n := int64(d.RecvDepth) * int64(d.RecvBytes); n > MaxConnRecvBytes {
 		return argError(op, "RecvDepth", fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes))
+	}
+	if d.SilenceTimeout > rdmacm.MaxSilenceTimeout {
+		return argError(op, "SilenceTimeout", fmt.Sprintf("%v, at most %v", d.SilenceTimeout, rdmacm.MaxSilenceTimeout))
 	}
 	return c.Param.Check(op)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -23,13 +24,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The peer vanishes without a word: who sends finds out by the transport's
-// timeout, which is a timeout for net too; and nothing is left in the end.
+// The peer vanishes without a word: who sends finds out when the silence has lasted as long as it was said, or, if nothing was,
+// as the transport's retries last. It is a timeout for net too; and nothing is left in the end.
 func TestConnPeerVanishes(t *testing.T) {
+	for silence, most := range map[time.Duration]time.Duration{
+		-1: 5 * time.Second, // 8 times 268 ms and the rest
+		0:  DefaultSilence + time.Second, 10 * time.Second: 11 * time.Second,
+	} {
+		connPeerVanishes(t, silence, most)
+	}
+}
+
+func connPeerVanishes(t *testing.T, silence, most time.Duration) {
 	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})
 	ds := rocetest.SimDevices(t, f, 2)
-	c, s := connPair(t, ds[0], ds[1], ConnConfig{})
+	c, s := connPair(t, ds[0], ds[1], ConnConfig{SilenceTimeout: silence})
 	require.NoError(t, c.Send(ctx, []byte("all is well")))
 	f.Partition(ds[0].Addrs()[0], ds[1].Addrs()[0], true)
 	start := f.Now()
@@ -40,7 +50,8 @@ func TestConnPeerVanishes(t *testing.T) {
 	var ne net.Error
 	require.ErrorAs(t, err, &ne)
 	require.True(t, ne.Timeout())
-	require.Less(t, f.Now()-start, int64(5e9), "8 times 268 ms and the rest")
+	require.Less(t, f.Now()-start, int64(most))
+	require.Greater(t, f.Now()-start, int64(most)*4/10)
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
 	f.RunFor(60e9) // the DREQs are repeated, and given up

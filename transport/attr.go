@@ -90,6 +90,9 @@ type QPAttr struct {
 	EnSQDAsyncNotify  bool
 	SQDraining        bool // query only
 	MaxUnackedPackets int  // goroce's own: bound of the send window in packets; 0 is the default
+	// SilenceNs, goroce's own, is how long a peer that says nothing is asked, in nanoseconds: when RetryCnt retries are
+	// used up, and it is not over, more follow, a second apart at most. 0: the retries decide.
+	SilenceNs int64
 }
 
 // AttrMask selects fields of a QPAttr (ibv_qp_attr_mask, same bit values).
@@ -118,4 +121,6 @@ const (
 
 	// AttrWindow selects MaxUnackedPackets; not a verbs attribute.
 	AttrWindow AttrMask = 1 << 30
+	// AttrSilence selects SilenceNs; not a verbs attribute.
+	AttrSilence AttrMask = 1 << 31
 )

@@ -13,6 +13,7 @@ const (
 	MaxMessage     = 1 << 31 // bytes of one message (IBTA C9-51)
 	MaxRetryCnt    = 7       // three bits in the CM
 	MaxRNRRetry    = 7       // 7 is for ever
+	MaxSilenceNs   = 1 << 50 // of QPAttr.SilenceNs: 13 days
 	maxFlowLabel   = 1<<20 - 1
 	minQPN         = 16 // 0 to 15 are left to special QPs, as in rdma_rxe
 	maxQPNAttempts = 64 // random QPNs tried before giving up
@@ -44,6 +45,9 @@ const (
 	// DefaultFatalLingerNs is how long the NAK of a request that failed is repeated
 	// for duplicates of that request and of earlier ones.
 	DefaultFatalLingerNs = 5e9
+	// askAgainNs bounds the time between two retries of a QP that outlasts a peer's silence, unless the ACK timeout is
+	// longer: so soon it finds that the peer is back.
+	askAgainNs = 1e9
 	// DefaultHopLimit replaces a hop limit of 0.
 	DefaultHopLimit = 64
 )

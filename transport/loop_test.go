@@ -135,7 +135,7 @@ func (l *loop) connect(s, to *side, o loopOptions) {
 	a.State = StateRTS
 	mask = AttrState | AttrSQPSN
 	if o.typ == ib.RC {
-		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic
+		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic | AttrSilence
 	}
 	require.NoError(l.t, s.qp.Modify(l.now, a, mask))
 }

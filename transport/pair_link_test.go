@@ -95,7 +95,7 @@ func (l *link) bringUp(until transport.QPState) {
 		ib.RC: {
 			transport.AttrAccess,
 			transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN | transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
-			transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrWindow,
+			transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrWindow | transport.AttrSilence,
 		},
 		ib.UC: {
 			transport.AttrAccess,

@@ -141,6 +141,9 @@ var attrChecks = [...]attrCheck{
 		return differ(a.MaxUnackedPackets >= 0 && a.MaxUnackedPackets < ib.MaxPSNSpan,
 			"%d is not in 0..%d", a.MaxUnackedPackets, ib.MaxPSNSpan-1)
 	}},
+	{AttrSilence, "silence_timeout", func(qp *QP, a *QPAttr) string {
+		return differ(a.SilenceNs >= 0 && a.SilenceNs <= MaxSilenceNs, "%d ns is not in 0..%d", a.SilenceNs, int64(MaxSilenceNs))
+	}},
 }
 
 // differ returns the text unless ok.
@@ -211,4 +214,5 @@ func (qp *QP) store(a *QPAttr, mask AttrMask) {
 	set(AttrMaxDestRdAtomic, func() { d.MaxDestRdAtomic = a.MaxDestRdAtomic })
 	set(AttrDestQPN, func() { d.DestQPN = a.DestQPN })
 	set(AttrWindow, func() { d.MaxUnackedPackets = a.MaxUnackedPackets })
+	set(AttrSilence, func() { d.SilenceNs = a.SilenceNs })
 }

@@ -58,7 +58,7 @@ func buildTransitions(t ib.Transport) *transitionTable {
 		pick(connect|AttrMaxDestRdAtomic|AttrMinRNRTimer, connect, 0),
 		pick(AttrAccess|AttrPKeyIndex, AttrAccess|AttrPKeyIndex, AttrPKeyIndex|AttrQKey))
 
-	live := pick(AttrCurState|AttrAccess|AttrMinRNRTimer|AttrWindow, AttrCurState|AttrAccess, AttrCurState|AttrQKey)
+	live := pick(AttrCurState|AttrAccess|AttrMinRNRTimer|AttrWindow|AttrSilence, AttrCurState|AttrAccess, AttrCurState|AttrQKey)
 	set(StateRTR, StateRTS,
 		pick(AttrSQPSN|AttrTimeout|AttrRetryCnt|AttrRNRRetry|AttrMaxRdAtomic, AttrSQPSN, AttrSQPSN), live)
 	set(StateRTS, StateRTS, 0, live)
@@ -66,7 +66,7 @@ func buildTransitions(t ib.Transport) *transitionTable {
 	set(StateSQD, StateRTS, 0, live)
 	set(StateSQD, StateSQD, 0, pick(
 		AttrPort|AttrAV|AttrTimeout|AttrRetryCnt|AttrRNRRetry|AttrMaxRdAtomic|AttrMaxDestRdAtomic|
-			AttrAccess|AttrPKeyIndex|AttrMinRNRTimer|AttrWindow,
+			AttrAccess|AttrPKeyIndex|AttrMinRNRTimer|AttrWindow|AttrSilence,
 		AttrAV|AttrAccess|AttrPKeyIndex,
 		AttrPKeyIndex|AttrQKey))
 	if t != ib.RC {

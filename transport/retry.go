@@ -17,13 +17,26 @@ type retryState struct {
 	timeouts   uint32 // since RTS
 	since      int64  // when that was
 	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
+	patience   uint8  // retries beyond retry_cnt, for SilenceNs; they count to maxPatience
+	silentNs   int64  // since the peer was heard: the sum of the ACK timeouts, in which this side was awake
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
 }
 
 // refill restores both counters: at the start, and whenever the peer
 // acknowledges something new (IBTA 9.7.6.1.4).
-func (r *retryState) refill(a *QPAttr) { r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry }
+func (r *retryState) refill(a *QPAttr) {
+	r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry
+	r.patience, r.silentNs = 0, 0
+}
+
+// heard ends a silence of the peer. If it has outlasted the retries there are all of them again: a NAK is no progress, but
+// what comes next is between two that are awake.
+func (r *retryState) heard(a *QPAttr) {
+	if r.silentNs = 0; r.patience > 0 {
+		r.left, r.patience = a.RetryCnt, 0
+	}
+}
 
 // onProgress ends the episode: something new was acknowledged.
 func (r *retryState) onProgress(sq *requester, now int64) {
@@ -53,12 +66,39 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 // armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may expire
 // after 4.096 us x 2^t to four times that (IBTA 9.7.6.1.3).
 func (sq *requester) armAckTimer(now int64) {
-	if ns := sq.qp.attr.Timeout.Ns(); ns != 0 {
-		if sq.qp.e.cfg.Tuning.PatientRetries {
-			ns <<= min(sq.retriesUsed(), 2)
-		}
+	if ns := sq.ackWaitNs(); ns != 0 {
 		sq.qp.setTimer(timerAck, now+ns)
 	}
+}
+
+// ackWaitNs is that time; 0 is without end. Beyond retry_cnt it doubles up to askAgainNs.
+func (sq *requester) ackWaitNs() int64 {
+	ns, r := sq.qp.attr.Timeout.Ns(), &sq.retry
+	switch {
+	case r.patience > 0:
+		if ns < askAgainNs {
+			ns = min(ns<<r.patience, askAgainNs)
+		}
+		return min(ns, max(sq.qp.attr.SilenceNs-r.silentNs, 1))
+	case sq.qp.e.cfg.Tuning.PatientRetries:
+		ns <<= min(sq.retriesUsed(), 2)
+	}
+	return ns
+}
+
+// maxPatience bounds what a shift may be: an ACK timeout is at most 2^43 ns.
+const maxPatience = 20
+
+// outlasts reports whether the requester goes on asking though no retry is left: SilenceNs of silence are not over, and
+// nothing says that to ask is of no use. A peer that stands still (a process that was stopped, a machine that
+// migrates, a link that is down) is there again afterwards; one that is gone is found otherwise.
+func (sq *requester) outlasts() bool {
+	r := &sq.retry
+	if r.left != 0 || r.doubted || r.silentNs >= sq.qp.attr.SilenceNs || sq.qp.path.TooLong != r.tooLong {
+		return false
+	}
+	r.patience = min(r.patience+1, maxPatience)
+	return true
 }
 
 // ackTimeout goes back after nothing was acknowledged for the timeout. Each
@@ -83,6 +123,7 @@ func (sq *requester) ackTimeout(now int64) {
 	}
 	qp.e.counters.Timeouts++
 	sq.retry.timeouts++
+	sq.retry.silentNs += sq.ackWaitNs()
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
 	}
@@ -90,7 +131,7 @@ func (sq *requester) ackTimeout(now int64) {
 	if sq.retry.doubted {
 		vendor = uint32(ib.NAKSequence)
 	}
-	if !sq.useRetry(now, vendor) {
+	if !sq.outlasts() && !sq.useRetry(now, vendor) {
 		return
 	}
 	if qp.cc != nil {
@@ -116,6 +157,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	if sq.una == sq.end || r.rnrWait {
 		return
 	}
+	r.heard(&sq.qp.attr)
 	if r.recovering && (psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()) {
 		if psn.After(r.newest) {
 			r.newest = psn
@@ -180,6 +222,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 	if r.rnrWait || sq.una == sq.end {
 		return
 	}
+	r.heard(&sq.qp.attr)
 	if r.recovering && (sq.psn == sq.una || now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed)) {
 		return // also if nothing has left since: it cannot have been lost again
 	}
@@ -221,6 +264,7 @@ func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 	// The peer is there, and the transport retries are for peers that are not.
 	// Without this a slow receiver behind a lossy network would fail: lost RNR
 	// NAKs use up retries, and nothing is acknowledged that would restore them.
+	r.heard(&qp.attr)
 	r.left, r.doubted = qp.attr.RetryCnt, false
 	code := p.AETH.Syndrome.RNRCode()
 	if t := qp.e.cfg.Tracer; t != nil {

@@ -133,7 +133,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 			RetryCnt: m.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
 			MaxRdAtomic: p.InitiatorDepth, MaxDestRdAtomic: p.ResponderResources,
 			FlowLabel: m.Primary.FlowLabel, TrafficClass: m.Primary.TrafficClass, HopLimit: m.Primary.HopLimit,
-			Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
+			Access: p.access(), PSN: m.StartingPSN, SetPSN: true, SilenceTimeout: id.silence,
 		}
 		if c.Timeout == 0 {
 			c.Timeout = p.AckTimeout // "no timer" would never repeat anything
@@ -325,7 +325,7 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		RetryCnt: p.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
 		MaxRdAtomic: min(p.InitiatorDepth, m.ResponderResources), MaxDestRdAtomic: m.InitiatorDepth,
 		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
-		Access: p.access(), PSN: m.StartingPSN, SetPSN: true,
+		Access: p.access(), PSN: m.StartingPSN, SetPSN: true, SilenceTimeout: id.silence,
 	}
 	err := id.onQP(now, func(now int64) error {
 		return access.ConnectQP(id.qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)

@@ -57,6 +57,7 @@ type ID struct {
 	tries    int
 	retryNs  int64
 	memory   int // bytes, see SetHalfOpenCost
+	silence  time.Duration
 	qp       *verbs.QP
 	ownQP    bool // made by CreateQP
 	conn     *cm.Conn
@@ -231,6 +232,16 @@ func (id *ID) SetRetries(tries int, interval time.Duration) error {
 		return argError("set retries", "interval", fmt.Sprintf("%v, not 0 to %v", interval, MaxRetryInterval))
 	}
 	return id.do(func(int64, *agent) error { id.tries, id.retryNs = tries, int64(interval); return nil })
+}
+
+// SetSilenceTimeout sets how long the connection outlasts a peer that does not answer: see
+// [verbs.ConnAttr]. It is for connections that are made afterwards; 0, which is the default, leaves it to
+// the retries. roce.ConnConfig and rsocket.Config have it, with a default.
+func (id *ID) SetSilenceTimeout(d time.Duration) error {
+	if d < 0 || d > MaxSilenceTimeout {
+		return argError("set silence timeout", "time", fmt.Sprintf("%v, not 0 to %v", d, MaxSilenceTimeout))
+	}
+	return id.do(func(int64, *agent) error { id.silence = d; return nil })
 }
 
 // SetHalfOpenCost tells how many bytes the application holds for a connection that it

@@ -61,6 +61,8 @@ const (
 	// MaxTries and MaxRetryInterval bound what SetRetries takes.
 	MaxTries         = 1 << 20
 	MaxRetryInterval = time.Hour
+	// MaxSilenceTimeout bounds what SetSilenceTimeout takes.
+	MaxSilenceTimeout = 24 * time.Hour
 	// resolveTimeout bounds the look into the kernel's routing table.
 	resolveTimeout = time.Second
 	// ephemeral ports, the range that Linux takes them from.

@@ -37,6 +37,9 @@ func (id *ID) QPAttr(to verbs.QPState, p *ConnParam) (a verbs.QPAttr, mask verbs
 				return err
 			}
 			peer.put(to, &q, &a, &mask)
+			if a.SilenceTimeout = id.silence; to == verbs.StateRTS && !peer.uc && id.silence != 0 {
+				mask |= verbs.AttrSilence
+			}
 			return nil
 		case to == verbs.StateReset || to == verbs.StateErr:
 			return nil

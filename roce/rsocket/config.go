@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rdmacm"
 )
 
@@ -27,6 +28,10 @@ type Config struct {
 	// a peer that has vanished; 0 is 15 s, as in package net, and negative sends no probes. On a
 	// simulated network, where time passes by leaps, 0 sends none either. See [Conn.SetKeepAlive].
 	KeepAlive time.Duration
+	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while something is on its way to
+	// it; then Read and Write return an error that matches syscall.ETIMEDOUT. 0 is a minute, the longest is a
+	// day, and negative leaves it to the retries of the protocol: 2.2 s. See [roce.ConnConfig].
+	SilenceTimeout time.Duration
 	// Linger is how long Close waits for the peer's adapter to have what was written; 0 is 30 s. Negative: it
 	// does not wait, data is discarded, and the connection reset. See [Conn.Close] and [Conn.SetLinger].
 	Linger time.Duration
@@ -43,6 +48,9 @@ func (c Config) normal() Config {
 			*v = def
 		}
 		*v = min(max(*v, low), high)
+	}
+	if c.SilenceTimeout == 0 {
+		c.SilenceTimeout = roce.DefaultSilence
 	}
 	c.growSend, c.growRecv = c.SendBuffer == 0, c.RecvBuffer == 0
 	bound(&c.SendBuffer, defaultBuffer, minSendBuffer, maxBuffer)
@@ -67,6 +75,9 @@ func (c *Config) check(op string) error {
 		if err := checkRange(op, v.name, v.value, v.most); err != nil {
 			return err
 		}
+	}
+	if c.SilenceTimeout > rdmacm.MaxSilenceTimeout {
+		return argError(op, "SilenceTimeout", fmt.Sprintf("%v is more than %v", c.SilenceTimeout, rdmacm.MaxSilenceTimeout))
 	}
 	return nil
 }

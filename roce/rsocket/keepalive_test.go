@@ -38,8 +38,9 @@ func TestKeepAliveDefault(t *testing.T) {
 // that was set and what the queue pair needs to give up.
 func TestKeepAliveFindsDeadPeer(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 30})
-	c, s := n.pair(t, Config{KeepAlive: 15 * time.Second})
-	full, _ := n.pair(t, Config{KeepAlive: 15 * time.Second})
+	cfg := Config{KeepAlive: 15 * time.Second, SilenceTimeout: -1}
+	c, s := n.pair(t, cfg)
+	full, _ := n.pair(t, cfg)
 	buf := make([]byte, 4*defaultBuffer)
 	require.NoError(t, full.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := full.Write(buf) // until the peer's buffer is full

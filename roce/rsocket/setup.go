@@ -19,7 +19,11 @@ func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config
 	c.rd.init()
 	c.wr.init()
 	c.cl.init()
-	if err := c.allocate(); err != nil {
+	err := id.SetSilenceTimeout(max(cfg.SilenceTimeout, 0))
+	if err == nil {
+		err = c.allocate()
+	}
+	if err != nil {
 		_ = id.RejectReason(mad.RejectNoResources, nil) // nothing to refuse on the active side
 		return nil, errors.Join(err, c.release())
 	}

@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"time"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/kind"
 )
@@ -24,11 +26,14 @@ type ConnAttr struct {
 	Access    Access // what the peer may do
 	SGIDIndex int    // the local address, an index of [Device.GIDs]; -1 is the one that fits that of the peer
 
-	MTU         ib.MTU         // path MTU, which must be the same on both sides; 0 is that of the port
-	Timeout     ib.TimeoutCode // the ACK timeout, 4.096 us x 2^Timeout; 0 is none
-	RetryCnt    uint8          // retries when no ACK comes, 0 to 7
-	RNRRetry    uint8          // retries when the peer has no receive posted: 0 to 6, and 7 is for ever
-	MinRNRTimer ib.RNRCode     // how long the peer is to wait when this side has no receive posted; code 0 is 655 ms
+	MTU      ib.MTU         // path MTU, which must be the same on both sides; 0 is that of the port
+	Timeout  ib.TimeoutCode // the ACK timeout, 4.096 us x 2^Timeout; 0 is none
+	RetryCnt uint8          // retries when no ACK comes, 0 to 7
+	// SilenceTimeout is how long a peer that says nothing is asked for an answer: after RetryCnt retries more
+	// follow, at most a second apart, until it is over. 0: the retries decide, as verbs has it. Not of verbs.
+	SilenceTimeout time.Duration
+	RNRRetry       uint8      // retries when the peer has no receive posted: 0 to 6, and 7 is for ever
+	MinRNRTimer    ib.RNRCode // how long the peer is to wait when this side has no receive posted; code 0 is 655 ms
 
 	// READs and atomics at a time, up to [DeviceAttr.MaxQPRdAtomic]: to the peer, and from it. Each
 	// is bounded by what the other side serves. 16 suits all hardware, and more makes small READs
@@ -150,6 +155,9 @@ func (qp *QP) RTSAttr(c ConnAttr) (QPAttr, AttrMask) {
 	mask := AttrState | AttrSQPSN
 	if qp.typ == RC {
 		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic
+		if a.SilenceTimeout = c.SilenceTimeout; a.SilenceTimeout != 0 {
+			mask |= AttrSilence
+		}
 	}
 	return a, mask
 }

@@ -82,7 +82,8 @@ func TestEngineQPAttr(t *testing.T) {
 	var a, back QPAttr
 	fillFields(t, reflect.ValueOf(&a).Elem(), new(uint64))
 	e := a.toEngine()
-	sameFields(t, reflect.ValueOf(a), reflect.ValueOf(e), nil)
+	sameFields(t, reflect.ValueOf(a), reflect.ValueOf(e), map[string]bool{"SilenceTimeout": true})
+	require.EqualValues(t, a.SilenceTimeout, e.SilenceNs)
 	back.ofEngine(&e)
 	require.Equal(t, a, back)
 }
@@ -120,7 +121,7 @@ func fillFields(t *testing.T, v reflect.Value, n *uint64) {
 		fillFields(t, v.Index(1), n)
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(*n))
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(*n)

@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"time"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
 )
@@ -46,6 +48,7 @@ type QPAttr struct {
 	EnSQDAsyncNotify  bool           // AttrEnSQDNotify: EventSQDrained is wanted (en_sqd_async_notify)
 	SQDraining        bool           // Query only: in SQD, and requests are still on their way (sq_draining)
 	MaxUnackedPackets int            // AttrWindow: packets that may be sent and not acknowledged; 0 is the default. Not of verbs
+	SilenceTimeout    time.Duration  // AttrSilence: as in ConnAttr. Not of verbs
 }
 
 // QPState is the state of a queue pair (ibv_qp_state, same values).
@@ -85,7 +88,8 @@ const (
 	AttrSQPSN           AttrMask = transport.AttrSQPSN
 	AttrMaxDestRdAtomic AttrMask = transport.AttrMaxDestRdAtomic
 	AttrDestQPN         AttrMask = transport.AttrDestQPN
-	AttrWindow          AttrMask = transport.AttrWindow // not of verbs
+	AttrWindow          AttrMask = transport.AttrWindow  // not of verbs
+	AttrSilence         AttrMask = transport.AttrSilence // not of verbs
 )
 
 // toEngine returns the attributes as the engine has them.
@@ -96,6 +100,7 @@ func (a *QPAttr) toEngine() transport.QPAttr {
 		MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer,
 		Timeout: a.Timeout, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
 		EnSQDAsyncNotify: a.EnSQDAsyncNotify, SQDraining: a.SQDraining, MaxUnackedPackets: a.MaxUnackedPackets,
+		SilenceNs: int64(a.SilenceTimeout),
 	}
 }
 
@@ -107,5 +112,6 @@ func (a *QPAttr) ofEngine(t *transport.QPAttr) {
 		MaxRdAtomic: t.MaxRdAtomic, MaxDestRdAtomic: t.MaxDestRdAtomic, MinRNRTimer: t.MinRNRTimer,
 		Timeout: t.Timeout, RetryCnt: t.RetryCnt, RNRRetry: t.RNRRetry,
 		EnSQDAsyncNotify: t.EnSQDAsyncNotify, SQDraining: t.SQDraining, MaxUnackedPackets: t.MaxUnackedPackets,
+		SilenceTimeout: time.Duration(t.SilenceNs),
 	}
 }
