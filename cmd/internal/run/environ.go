@@ -12,6 +12,9 @@ const (
 
 	libraryPathVar = "LD_LIBRARY_PATH"
 	preloadVar     = "LD_PRELOAD"
+	asanVar        = "ASAN_OPTIONS"
+
+	asanOrder = "verify_asan_link_order=0"
 )
 
 // environ is an environment as execve takes it.

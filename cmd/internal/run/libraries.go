@@ -110,4 +110,11 @@ func (l *libraries) set(vars *environ) {
 		preload = append(preload, hook)
 	}
 	vars.set(preloadVar, strings.Join(preload, ":"))
+	// The runtime of AddressSanitizer ends a program in which it is not the first library, unless it is told not to look. It gets along with the
+	// hook, which calls it. What the user has set comes behind, and counts.
+	if own := vars.get(asanVar); own == "" {
+		vars.set(asanVar, asanOrder)
+	} else if !strings.Contains(own, asanOrder) {
+		vars.set(asanVar, asanOrder+":"+own)
+	}
 }

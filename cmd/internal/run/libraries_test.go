@@ -73,8 +73,21 @@ func TestSetLibraries(t *testing.T) {
 		require.Equal(t, c.wantPath, vars.get(libraryPathVar))
 		require.Equal(t, c.wantPreload, vars.get(preloadVar))
 		require.Equal(t, "/h", vars.get("HOME"))
-		require.Len(t, vars.list, 3)
+		require.Equal(t, asanOrder, vars.get(asanVar))
+		require.Len(t, vars.list, 4)
 	}
+}
+
+// A program built with -fsanitize=address runs with the hook before its runtime, and with what the user has set.
+func TestSetSanitizer(t *testing.T) {
+	vars := parseEnviron([]string{asanVar + "=detect_leaks=0"})
+	for range 2 { // "roce run" inside of "roce run"
+		(&libraries{dir: "/l"}).set(vars)
+		require.Equal(t, asanOrder+":detect_leaks=0", vars.get(asanVar))
+	}
+	vars = parseEnviron([]string{asanVar + "=verify_asan_link_order=1"})
+	(&libraries{dir: "/l"}).set(vars)
+	require.Equal(t, asanOrder+":verify_asan_link_order=1", vars.get(asanVar), "the last one counts")
 }
 
 func TestEnviron(t *testing.T) {
