@@ -257,3 +257,20 @@ func TestListenArguments(t *testing.T) {
 		require.Equal(t, arg, ae.Arg)
 	}
 }
+
+// A REQ that comes to one address and names another in its CMA header, where alone somebody listens.
+func TestListenerOfOtherAddress(t *testing.T) {
+	a, b := netip.MustParseAddr("127.14.9.1"), netip.MustParseAddr("127.14.9.2")
+	d := rocetest.OpenDevice(t, verbs.Config{Addrs: []netip.Addr{a, b}})
+	l, err := (&ListenConfig{ConnConfig: ConnConfig{Device: d}}).ListenAddr(netip.AddrPortFrom(b, 7000))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	from := netip.MustParseAddr("127.14.9.9")
+	rocetest.Forge(t, d, from, 1, netip.AddrPortFrom(a, 7000), func(m *mad.REQ) {
+		cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: b}
+		require.NoError(t, cma.Put(m.Private))
+	})
+	require.Zero(t, rdmacm.CountersOf(d).Now.Waiting)
+	rocetest.Forge(t, d, from, 2, netip.AddrPortFrom(b, 7000))
+	require.Equal(t, 1, rdmacm.CountersOf(d).Now.Waiting)
+}

@@ -14,7 +14,8 @@ type cnpState struct {
 	path *Path // the QP's path with the traffic class of CNPs; made at the first one
 }
 
-// handleCE is told of a packet that arrived with the ECN mark CE. The peer is
+// handleCE is told of a packet that arrived with the ECN mark CE and was taken: a CNP has none, or two
+// peers would notify each other of notifications. The peer is
 // sent a CNP, no more often than Tuning.CNPGapNs allows (annex A17.9.4). UD
 // peers are not: they have no path to go back on. In ERR nothing is sent but the
 // NAK that ended the QP.
@@ -37,11 +38,19 @@ func (qp *QP) handleCE(now int64) {
 	}
 }
 
-// handleCNP takes a CNP: the peer saw congestion on what this QP sends.
+// handleCNP takes a CNP: the peer saw congestion on what this QP sends. Nothing in it is hard to guess but the QP
+// number. So it counts only if a packet has left that it may be about: then no flood of them makes more cuts than
+// the QP sends packets, and the slower it is the more it recovers between two.
 func (qp *QP) handleCNP(now int64, _ *ib.Packet) {
 	qp.e.counters.CNPsHandled++
-	if qp.cc != nil {
-		qp.cc.ctl.OnCNP(now)
+	c := qp.cc
+	switch {
+	case c == nil:
+	case c.markable == 0:
+		qp.e.counters.DropCNP++
+	default:
+		c.markable--
+		c.ctl.OnCNP(now)
 		qp.countCuts(now)
 	}
 }

@@ -69,6 +69,24 @@ func TestCNPMarked(t *testing.T) {
 	r.want("CNP")
 }
 
+// Marks on packets that are not taken: of any PSN, and copies of one that was.
+func TestCNPForged(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	r.marked()
+	r.want("CNP")
+	for i := range ib.PSN(20_000) {
+		r.now += DefaultCNPGapNs
+		for _, p := range []ib.Packet{pkt(ib.RCWriteOnly, r.psn+1+i*800, nil), pkt(ib.RCWriteOnly, r.psn-1, nil), pkt(ib.RCAcknowledge, i*800, nil)} {
+			p.PSN &= ib.PSNMask
+			r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: ECNCE})
+		}
+	}
+	r.poll()
+	require.EqualValues(t, 1, r.e.Counters().CNPsSent)
+	r.marked()
+	r.want("CNP")
+}
+
 func TestCNPOff(t *testing.T) {
 	r := newRig(t, rigOpts{tuning: Tuning{CNPGapNs: -1}})
 	r.marked()

@@ -20,6 +20,8 @@ type congestion struct {
 	rate  cc.Rate // as of this turn; 0 without limit
 	open  bool    // data may be sent on this turn
 	cuts  uint64  // of ctl that the engine has counted
+	// markable is how many packets have left that no CNP has been about, up to maxMarkable.
+	markable int
 }
 
 // newCongestion returns the congestion control that cfg selects, nil for none.
@@ -83,6 +85,7 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	bytes := 0
 	for i := range batch[:n] {
 		if batch[i].isPaced() {
+			c.markable = min(c.markable+1, maxMarkable)
 			bytes += batch[i].UDPPayloadLen() + overhead
 		}
 	}

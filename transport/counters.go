@@ -47,6 +47,7 @@ type Counters struct {
 	DropPKey        uint64
 	DropQKey        uint64
 	DropICRC        uint64 // counted by the shell
+	DropCNP         uint64 // of CNPsHandled: for no packet that had left
 	DropUCGap       uint64 // UC packets of broken messages
 	DropNoRecv      uint64 // UC and UD: no receive posted, or too small
 	DropAccess      uint64 // UC: memory that the peer may not write

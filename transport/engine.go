@@ -104,12 +104,8 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	}
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(rx.Data))
-	if rx.TrafficClass&ECNMask == ECNCE {
-		e.counters.CEMarkedPkts++
-		if info.Transport != ib.TransportCNP { // or two peers would notify each other of notifications
-			qp.handleCE(now)
-		}
-	}
+	marked := rx.TrafficClass&ECNMask == ECNCE
+	next, una := qp.resp.next, qp.sq.una
 	switch info.Transport {
 	case ib.RC:
 		if info.Response {
@@ -123,6 +119,13 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 		qp.handleUD(now, p, rx)
 	case ib.TransportCNP:
 		qp.handleCNP(now, p)
+	}
+	if marked {
+		e.counters.CEMarkedPkts++
+		// Taken, and in order, so that hardly anybody but the peer has sent it.
+		if qp.resp.next != next && p.PSN == psnOf(next) || qp.sq.una != una {
+			qp.handleCE(now)
+		}
 	}
 }
 

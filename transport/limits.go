@@ -145,10 +145,16 @@ const (
 	// timeout. No round trip is longer.
 	maxFarGapNs = 1e9
 	// readCopies bounds the answers to repeated READs: each READ is sent again so
-	// many times over in all, as fast as the peer asks; then each repetition gets one
-	// packet. Recovery by going back stays far below it: with a READ of 200
+	// many times over in all, as fast as the peer asks; then a repetition gets one
+	// packet, and none within readAgainNs of the one before. Recovery by going back stays far below it: with a READ of 200
 	// packets and every tenth packet lost a peer gets 10 times the READ.
 	readCopies = 16
+	// readAgainNs is the least time between two such packets of a queue pair: about a round trip of the
+	// slowest of the networks that a requester repeats itself so often on.
+	readAgainNs = 1e6
+	// maxMarkable is how many CNPs may come for packets that have left already: more than a peer sends
+	// for a window, at one in 4 us.
+	maxMarkable = 64
 	// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
 	// SIGCOMM 2015; ConnectX takes 4 us).
 	DefaultCNPGapNs = 50e3

@@ -41,6 +41,7 @@ type responder struct {
 	fatal   fatalState
 	base    uint64 // sequence number of the first packet of this connection
 	store   replayStore
+	readAt  int64  // when a READ that was repeated too often gets another packet
 	tooLong uint64 // Path.TooLong when the newest READ was taken
 	wc      WC     // the completion being made
 	sl      uint8  // UD: WC.SL of the datagram at hand

@@ -202,6 +202,11 @@ func TestReadRepeats(t *testing.T) {
 	require.Zero(t, r.e.Counters().CutReads)
 	for i := range 10 {
 		left := 2560 - 256*i
+		if i > 0 {
+			r.send(ib.RCReadRequest, nil, r.reth(256*i, left), at(ib.PSN(rigPSN+i)))
+			require.Empty(t, r.poll(), "so soon")
+		}
+		r.now += readAgainNs
 		r.send(ib.RCReadRequest, nil, r.reth(256*i, left), at(ib.PSN(rigPSN+i)))
 		if i == 9 {
 			r.want("ONLY 109 msn 1 [256]")
@@ -210,7 +215,7 @@ func TestReadRepeats(t *testing.T) {
 		}
 		require.Equal(t, r.mem.Bytes()[256*i:256*i+256], r.data())
 	}
-	require.EqualValues(t, 9, r.e.Counters().CutReads)
+	require.EqualValues(t, 10+9, r.e.Counters().CutReads)
 
 	// Another READ has its own.
 	r.psn = 110
@@ -219,13 +224,35 @@ func TestReadRepeats(t *testing.T) {
 	r.send(ib.RCReadRequest, nil, r.reth(0, 2560), at(110))
 	require.Len(t, r.poll(), 10)
 
-	// A READ of one packet can always be repeated.
+	// One of a single packet, too.
 	r.psn = 120
 	r.send(ib.RCReadRequest, nil, r.reth(0, 8))
-	for range 10 * readCopies {
+	r.poll()
+	for i := range 10 * readCopies {
+		r.now += readAgainNs
 		r.send(ib.RCReadRequest, nil, r.reth(0, 8), at(120))
 		require.NotEmpty(t, r.poll())
+		r.send(ib.RCReadRequest, nil, r.reth(0, 8), at(120))
+		require.Equal(t, i < readCopies/2, len(r.poll()) > 0)
 	}
+}
+
+// Somebody who has seen a READ request sends it again, 20,000 times a second for a second.
+func TestReadReplayed(t *testing.T) {
+	r := newRig(t, rigOpts{rts: true})
+	sent := 0
+	for i := range 20_000 {
+		if i == 0 {
+			r.send(ib.RCReadRequest, nil, r.reth(0, 2560))
+		} else {
+			r.send(ib.RCReadRequest, nil, r.reth(0, 2560), at(100))
+		}
+		sent += len(r.poll())
+		r.now += 50_000
+	}
+	require.LessOrEqual(t, sent, 10*(1+readCopies)+1000, "it was 20,000 packets before")
+	require.GreaterOrEqual(t, sent, 10*(1+readCopies)+990)
+	require.EqualValues(t, 20_000-1-readCopies, r.e.Counters().CutReads)
 }
 
 // An answer that goes on after it was cut.

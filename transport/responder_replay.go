@@ -218,10 +218,15 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	if r.out.full() {
 		return
 	}
-	cut := !s.afford(last-seq+1) && last > seq
-	if cut {
+	paid := s.afford(last - seq + 1)
+	cut := !paid && last > seq
+	if !paid {
 		r.qp.e.counters.CutReads++
-		last, end = seq, off+uint64(r.qp.mtu)
+		if now < r.readAt {
+			return // the peer asks again, and hardly so soon
+		}
+		r.readAt = now + readAgainNs
+		last, end = seq, min(end, off+uint64(r.qp.mtu))
 	}
 	r.owe(&answer{
 		op: ib.OpRead, dup: true, cut: cut, rkey: s.rkey, msn: s.msn, va: s.va, end: end,

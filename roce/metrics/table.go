@@ -55,6 +55,7 @@ var moreCounters = []counter{
 	{"drop_pkey", "packets with another P_Key", func(c *verbs.Counters) uint64 { return c.DropPKey }},
 	{"drop_qkey", "packets with another Q_Key", func(c *verbs.Counters) uint64 { return c.DropQKey }},
 	{"drop_icrc", "packets with a wrong checksum", func(c *verbs.Counters) uint64 { return c.DropICRC }},
+	{"drop_cnp", "of cnps_handled: for no packet that had left", func(c *verbs.Counters) uint64 { return c.DropCNP }},
 	{"drop_uc_gap", "UC packets of broken messages", func(c *verbs.Counters) uint64 { return c.DropUCGap }},
 	{"drop_no_recv", "received packets dropped: UC and UD: no receive posted, or too small", func(c *verbs.Counters) uint64 { return c.DropNoRecv }},
 	{"drop_access", "received packets dropped: UC: memory that the peer may not write", func(c *verbs.Counters) uint64 { return c.DropAccess }},

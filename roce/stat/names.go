@@ -20,7 +20,7 @@ var counterNames = []string{
 	"retransmitted_pkts", "timeouts", "loss_probes", "implied_naks", "sent_seq_naks", "ce_marked_pkts", "cnps_sent", "cnps_handled",
 	"rate_cuts", "pacing_holds", "coalesced_acks", "far_ahead_request", "cut_reads", "memory_faults", "lost_async_events",
 	"drop_malformed", "drop_opcode", "drop_no_qp", "drop_qp_type", "drop_state", "drop_address", "drop_pkey", "drop_qkey", "drop_icrc",
-	"drop_uc_gap", "drop_no_recv", "drop_access", "drop_bad_response",
+	"drop_cnp", "drop_uc_gap", "drop_no_recv", "drop_access", "drop_bad_response",
 }
 
 // CounterNames returns the names of all counters in their order: first those of rdma_rxe's hw_counters, then what

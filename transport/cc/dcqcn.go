@@ -79,10 +79,16 @@ func (d *DCQCN) advanceAlpha(now int64) {
 	d.alpha *= math.Pow(1-d.gain(), float64(periods))
 }
 
+// leastGapNs is half of the time that the paper has a receiver wait between two CNPs: they may come closer than they were sent.
+const leastGapNs = 25e3
+
 // OnCNP cuts the rate, or, within the decrease gap of the last cut, notes that
-// the next one is due.
+// the next one is due. Without such a gap a CNP that comes sooner than two of a receiver can does nothing.
 func (d *DCQCN) OnCNP(now int64) {
 	d.advance(now)
+	if d.p.DecreaseGapNs == 0 && d.cutEver && now < d.lastCutAt+leastGapNs {
+		return
+	}
 	if d.cutEver && now < d.lastCutAt+d.p.DecreaseGapNs {
 		d.cutPending = true
 		d.raiseAlpha(now)

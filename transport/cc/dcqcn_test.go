@@ -145,8 +145,12 @@ func TestRateFloorAndCeiling(t *testing.T) {
 	for i := range int64(200) {
 		d.OnCNP(i)
 	}
-	require.Equal(t, 1*Mbps, d.Rate(200))
-	for now := int64(0); now < 20e9; now += 1e6 {
+	require.Equal(t, 20*Gbps, d.Rate(200), "no receiver sends so many")
+	for i := range int64(200) {
+		d.OnCNP(leastGapNs * i)
+	}
+	require.Equal(t, 1*Mbps, d.Rate(200*leastGapNs))
+	for now := int64(200 * leastGapNs); now < 20e9; now += 1e6 {
 		require.LessOrEqual(t, d.Rate(now), 40*Gbps)
 		require.LessOrEqual(t, d.State(now).Target, 40*Gbps)
 	}

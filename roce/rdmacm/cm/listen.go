@@ -78,13 +78,13 @@ func (l *Listener) Close() {
 	l.refuseAll()
 }
 
-// match returns the listener for a service at the address that a request is for: that of
-// its CMA header, if it has one. The listener of the address comes before the one of all
-// addresses.
+// match returns the listener for a service at the address that a request came to. The listener of
+// the address comes before the one of all addresses. A request whose CMA header names another address has none: who
+// filters what comes to an address filters what its listeners get.
 func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Listener {
 	addr := in.dst
-	if h.Dst.IsValid() {
-		addr = canonical(h.Dst)
+	if h.Dst.IsValid() && canonical(h.Dst) != addr {
+		return nil
 	}
 	var any *Listener
 	for _, l := range a.listeners[service] {
