@@ -12,8 +12,8 @@ const (
 	connWorkers   = 2                     // of each client, peer and kind; the first keeps one connection for as long as it lives
 	pauseTime     = 80 * time.Millisecond // at most, between two exchanges
 	redialTime    = 300 * time.Millisecond
-	opTime        = 60 * time.Second // what takes longer hangs: a peer that is silent counts as gone long before
-	dialTime      = 60 * time.Second
+	opTime        = 100 * time.Second // what takes longer hangs: a peer that is silent counts as gone long before
+	dialTime      = 100 * time.Second
 	mostExchanges = 60 // of a connection that is not meant to last
 )
 

@@ -30,15 +30,15 @@ const (
 	defaultPeriod = time.Minute
 	// explains is for how long what was done to the link explains errors: the time after which a silent peer
 	// counts as gone, and a request for a connection.
-	explains = 45 * time.Second
+	explains = 90 * time.Second
 	// stopTime is how long a process is stopped that stays: less than the silence that connections survive.
 	stopTime = 10 * time.Second
 	// returnTime is how long clients may take to be back at a server that was killed and started anew.
-	returnTime = time.Minute
-	// A disconnect that a dead peer does not answer is tried for half a minute, and TIMEWAIT lasts a
-	// minute at most.
-	settleTime = 100 * time.Second
-	answerTime = 4 * time.Minute // of a process
+	returnTime = 90 * time.Second
+	// A silent peer counts as gone after a minute, a disconnect that a dead peer does not answer is tried for half a minute, and TIMEWAIT
+	// lasts a minute at most.
+	settleTime = 3 * time.Minute
+	answerTime = 6 * time.Minute // of a process
 	faultLimit = 20              // faults that are listed, and end the run
 	connPort   = 7471
 )
