@@ -249,6 +249,11 @@ type Stats struct {
 	RxHandedOn   uint64
 	RxHandedIn   uint64
 	RxHandedLost uint64
+	// RxNobody counts packets for queue pairs of slots that no device at the address has. Most the kernel drops,
+	// and every device there counts these (one link of each).
+	RxNobody uint64
+	// RxUnasked counts messages (REJ) about requests that no device at the address has got.
+	RxUnasked uint64
 
 	GSOFallbacks uint64 // times segmentation offload was refused and switched off
 }

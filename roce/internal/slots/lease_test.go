@@ -298,17 +298,14 @@ func TestServices(t *testing.T) {
 	owner(m, s, -1)
 	require.Equal(t, "ok", p.say("announce %d", s))
 	owner(l, s, 2)
-	var others []int
-	l.Others(0, func(k int) { others = append(others, k) })
-	require.Equal(t, []int{1, 2}, others)
+	require.True(t, l.Held(0, 0) && l.Held(0, 1) && l.Held(0, 2))
+	require.False(t, l.Held(0, 3))
 	p.kill()
 	owner(l, s, -1)
 	require.NoError(t, m.Announce(0, s))
 	m.Close()
 	owner(l, s, -1)
-	others = nil
-	l.Others(0, func(k int) { others = append(others, k) })
-	require.Empty(t, others)
+	require.False(t, l.Held(0, 1))
 	require.Error(t, m.Announce(0, s))
 }
 

@@ -72,9 +72,10 @@ const (
 	wordBytes  = 8                 // of each slot: see lease.go; slot k is locked at offset k
 	numbersAt  = Count * wordBytes // see memory.go
 	askedAt    = 1 << 12           // see asked.go
-	numAsked   = 1 << 12
+	askedBits  = 12
+	keyAt      = askedAt - 8
 	askedBytes = 8
-	fileBytes  = askedAt + numAsked*askedBytes
+	fileBytes  = askedAt + askedBytes<<askedBits
 	// memoryName is what the kernel calls the file, for those who look.
 	memoryName = "goroce-slots"
 	// servingAt is where devices that take requests lock a byte each.

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +22,11 @@ func newMemory() (int, error) {
 		return -1, unsupported("memfd_create", err)
 	}
 	if err = unix.Ftruncate(fd, fileBytes); err == nil {
+		var key [8]byte
+		_, _ = rand.Read(key[:]) // never fails
+		_, err = unix.Pwrite(fd, key[:], keyAt)
+	}
+	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {

@@ -100,21 +100,13 @@ func (l *Lease) Refuses(i int) bool {
 	return l.slot == 0 || !below
 }
 
-// Others calls f with the slots at address i that other devices have.
-func (l *Lease) Others(i int, f func(slot int)) { l.others(i, 0, Count, f) }
-
-// others looks between two slots. The kernel tells of one lock, no matter which.
-func (l *Lease) others(i int, from, to int64, f func(slot int)) {
-	if from >= to {
-		return
+// Held reports whether a device has a slot at address i.
+func (l *Lease) Held(i, slot int) bool {
+	if slot == l.slot {
+		return true
 	}
-	at, _, ok := locked(l.sets[i].locks, from, to-from)
-	if !ok || at < from || at >= to {
-		return
-	}
-	l.others(i, from, at, f)
-	f(int(at))
-	l.others(i, at+1, to, f)
+	_, _, ok := locked(l.sets[i].locks, int64(slot), 1)
+	return ok
 }
 
 // offsetOf returns where a service is locked. Services are 64 bits and offsets 63, less what a
@@ -122,8 +114,5 @@ func (l *Lease) others(i int, from, to int64, f func(slot int)) {
 // 55 bits.
 func offsetOf(s mad.ServiceID) int64 {
 	x := uint64(s) + 0x9E3779B97F4A7C15 // splitmix64
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	x ^= x >> 31
-	return serviceAt + int64(x>>9)*serviceSpan
+	return serviceAt + int64(mix(x)>>9)*serviceSpan
 }

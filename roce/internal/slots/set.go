@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ type set struct {
 	address Address
 	fds     [numFDs]int // see memoryAt
 	locks   int         // the memory file, opened anew: locks belong to an open file
+	key     uint64      // of notes: see asked.go
 	server  *server
 }
 
@@ -29,6 +31,11 @@ func (s *set) begin() (err error) {
 	if s.locks, err = reopen(s.fds[memoryAt]); err != nil {
 		return err
 	}
+	var key [8]byte
+	if n, err := unix.Pread(s.locks, key[:], keyAt); err != nil || n != len(key) {
+		return unsupported("memory file", err)
+	}
+	s.key = binary.NativeEndian.Uint64(key[:])
 	s.server, err = serve(s.fds)
 	return err
 }

@@ -74,12 +74,6 @@ func Service(b []byte) (s mad.ServiceID, ok bool) {
 	return 0, false
 }
 
-// ForAll reports whether a packet for which Steer has returned Requests may be for any device: a message about
-// a connection that does not say which. A REJ is one if its sender took a REQ back before it got an answer.
-func ForAll(b []byte) bool {
-	return len(b) > peerAt && mad.Class(b[classAt]) == mad.ClassCM && mad.Attribute(binary.BigEndian.Uint16(b[attributeAt:])) == mad.AttrREJ
-}
-
 // program chooses the socket of the group: the slot, or Count for requests. A load beyond the
 // end of the datagram ends it with 0. An index that there is no socket for, as while the group is being
 // made, leaves the choice to a hash; sockets without a lease drop what they get.

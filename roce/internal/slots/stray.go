@@ -27,15 +27,15 @@ type outbox struct {
 
 // HandOn passes a packet on to another slot at address i: it is copied, and sent by
 // Flush or when packets for another slot come. It returns how many packets were lost
-// because the inbox they were for is full.
-func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int) {
+// because the inbox they were for is full, and whether a device has the slot: if not, the packet is for nobody.
+func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int, ok bool) {
 	o := &l.out
 	size := strayHeader + len(p.Data)
 	if o.packets > 0 && (o.i != i || o.slot != slot || len(o.buf)+size > MaxStrays) {
 		lost = l.Flush()
 	}
-	if slot < 0 || slot >= Count || len(p.Data) > ib.MaxPacketBytes {
-		return lost + 1
+	if slot < 0 || slot >= Count || len(p.Data) > ib.MaxPacketBytes || o.packets == 0 && !l.Held(i, slot) {
+		return lost, false
 	}
 	o.i, o.slot = i, slot
 	o.packets++
@@ -47,7 +47,7 @@ func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int) {
 	copy(h[8:], src[:])
 	copy(h[24:], dst[:])
 	o.buf = append(append(o.buf, h[:]...), p.Data...)
-	return lost
+	return lost, true
 }
 
 // Flush sends what HandOn has gathered.

@@ -32,7 +32,9 @@ func TestHandOn(t *testing.T) {
 		if i/10%2 == 1 {
 			to = n
 		}
-		require.Zero(t, l.HandOn(0, to.slot, &p))
+		lost, ok := l.HandOn(0, to.slot, &p)
+		require.Zero(t, lost)
+		require.True(t, ok)
 		p.Data = bytes.Clone(p.Data)
 		want[to] = append(want[to], p)
 	}
@@ -52,30 +54,35 @@ func TestHandOn(t *testing.T) {
 		require.Equal(t, want[to], got)
 		require.Less(t, len(msgs), len(got)/2)
 	}
-	require.Equal(t, 1, l.HandOn(0, Count, &want[m][0]), "no such slot")
+	for _, slot := range []int{-1, Count, 40} {
+		_, ok := l.HandOn(0, slot, &want[m][0])
+		require.False(t, ok, "nobody has slot %d", slot)
+	}
 }
 
 // An inbox that nobody reads takes so much and no more, and harms no other.
 func TestFullInbox(t *testing.T) {
 	a := address()
-	l, m := lease(t, a), lease(t, a)
+	l, m, full := lease(t, a), lease(t, a), lease(t, a)
 	p := transport.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
 	lost := 0
 	for range 2000 {
-		lost += l.HandOn(0, 40, &p)
+		more, ok := l.HandOn(0, full.slot, &p)
+		require.True(t, ok)
+		lost += more
 	}
 	lost += l.Flush()
 	require.Greater(t, lost, 0)
 	require.Less(t, lost, 2000)
-	require.Zero(t, l.HandOn(0, m.slot, &p))
+	more, _ := l.HandOn(0, m.slot, &p)
+	require.Zero(t, more)
 	require.Zero(t, l.Flush())
 	require.Len(t, received(t, m.Inbox(0)), 1)
 }
 
 // Whatever is in an inbox, what comes out are packets that lie within it.
 func FuzzStrays(f *testing.F) {
-	var o outbox
-	l := &Lease{out: o}
+	l := &Lease{slot: 1}
 	for range 2 {
 		l.HandOn(0, 1, &transport.RxPacket{Data: make([]byte, 100), Src: netip.IPv6Loopback(), Dst: netip.IPv6Loopback()})
 	}

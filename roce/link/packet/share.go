@@ -114,24 +114,23 @@ func (r *receiver) handOn(p *transport.RxPacket) bool {
 	lease := r.l.lease
 	own := int(lease.Slot().Index)
 	i := max(slices.Index(r.l.local.Addrs(), p.Dst), 0) // groups are joined at any
-	to := slots.Steer(p.Data)
-	if to == slots.Requests {
-		service, ok := slots.Service(p.Data)
-		if ok {
-			to, ok = lease.Owner(i, service)
-		} else if slots.ForAll(p.Data) {
-			return false
-		}
-		if !ok {
-			return !lease.Refuses(i)
-		}
-	}
-	if to == own {
+	switch to := lease.For(i, p); {
+	case to == own:
 		return false
-	}
-	if !r.all {
-		r.split.On.Add(1)
-		r.lost(lease.HandOn(i, to, p))
+	case to == slots.Anyone:
+		return !lease.Refuses(i)
+	case to == slots.Nobody:
+		if lease.Refuses(i) {
+			r.split.Unasked.Add(1) // one of all that see it
+		}
+	case !r.all:
+		lost, ok := lease.HandOn(i, to, p)
+		r.lost(lost)
+		if ok {
+			r.split.On.Add(1)
+		} else {
+			r.split.Nobody.Add(1)
+		}
 	}
 	return true
 }

@@ -20,7 +20,7 @@ type receiver struct {
 	timeout unix.Timespec
 	next    int // socket to look at first
 
-	// Aside are the sockets for requests, and inboxes. A poll sees them as one: asideFD.
+	// Aside are the sockets for requests, whose thread wakes a poll; and inboxes, which it sees as one: asideFD.
 	aside     []*socket
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none
@@ -67,9 +67,7 @@ func (r *receiver) changedSockets() {
 	}
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
-	for ; len(r.aside) < len(l.share.requests); r.aside = l.share.requests[:len(r.aside)+1] {
-		_ = r.addAside(l.share.requests[len(r.aside)].fd) // if not, it is looked at now and then
-	}
+	r.aside = l.share.requests
 	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})

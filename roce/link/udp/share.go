@@ -21,6 +21,7 @@ type sharing struct {
 	// serving says that requests are wanted, of which there is a socket for each address.
 	serving  atomic.Bool
 	requests []*socket
+	herd     herd
 }
 
 // openSockets opens the sockets of the addresses: those of a slot, or, where addresses cannot
@@ -94,6 +95,7 @@ func (l *Link) Another() (link.Link, error) {
 }
 
 func (s *sharing) close() {
+	_ = s.herd.stop() // nothing of it is left, whatever it says
 	if s.lease != nil {
 		s.lease.Close()
 	}
@@ -120,6 +122,9 @@ func (l *Link) ServeRequests() error {
 			return &OpenError{Addr: s.addr, Err: err}
 		}
 		socks = append(socks, s)
+	}
+	if err := l.share.herd.begin(l, socks); err != nil {
+		return &OpenError{Err: err}
 	}
 	l.share.requests = socks
 	l.share.serving.Store(true)
@@ -154,35 +159,23 @@ func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
 func (r *receiver) handOn(p *transport.RxPacket) bool {
 	lease := r.l.share.lease
 	own, i := int(lease.Slot().Index), r.from.index
-	to := slots.Steer(p.Data)
-	if to == slots.Requests {
-		service, ok := slots.Service(p.Data)
-		switch {
-		case ok:
-			if to, ok = lease.Owner(i, service); !ok {
-				return false // to be refused
-			}
-		case slots.ForAll(p.Data):
-			// It says nothing of who it is for. Those that it is not for ignore it.
-			lease.Others(i, func(to int) { r.pass(i, to, p) })
-			return false
-		default:
-			return false // anyone can answer
+	switch to := lease.For(i, p); to {
+	case own, slots.Anyone:
+		return false
+	case slots.Nobody:
+		r.split.Unasked.Add(1)
+	default:
+		lost, ok := lease.HandOn(i, to, p)
+		if lost > 0 {
+			r.split.Lost.Add(uint64(lost))
+		}
+		if ok {
+			r.split.On.Add(1)
+		} else {
+			r.split.Nobody.Add(1)
 		}
 	}
-	if to == own {
-		return false
-	}
-	r.pass(i, to, p)
 	return true
-}
-
-func (r *receiver) pass(i, to int, p *transport.RxPacket) {
-	lost := r.l.share.lease.HandOn(i, to, p)
-	r.split.On.Add(1)
-	if lost > 0 {
-		r.split.Lost.Add(uint64(lost))
-	}
 }
 
 // flushStrays sends on what was handed on.
@@ -204,6 +197,7 @@ func (r *receiver) receiveAside() (bool, error) {
 			return ok, err
 		}
 	}
+	r.l.share.herd.seen()
 	for _, fd := range r.inboxes {
 		if r.inbox == nil {
 			r.inbox = make([]byte, slots.MaxStrays)
@@ -231,7 +225,7 @@ func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
 
 // noteAside notes after a poll what came aside.
 func (r *receiver) noteAside() {
-	r.look = r.look || r.fds[len(r.fds)-1].Revents != 0
+	r.look = r.look || r.fds[len(r.fds)-1].Revents != 0 || r.l.share.herd.there.Load()
 }
 
 // initAside gets ready to look aside.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -46,7 +48,8 @@ func drain(t testing.TB, l *Link) (all []transport.RxPacket) {
 	t.Helper()
 	rx := make([]transport.RxPacket, 3)
 	for {
-		require.NoError(t, l.Wait(0)) // notes what is aside
+		require.NoError(t, l.Wait(0)) // notes what is aside, but for requests, of which a thread tells
+		l.rx.look = true
 		n, err := l.Recv(rx)
 		require.NoError(t, err)
 		if n == 0 {
@@ -103,7 +106,8 @@ func TestStrays(t *testing.T) {
 		require.EqualValues(t, ib.UDPPort, x.SrcPort)
 	}
 	b, s := p.b.Stats(), c.Stats()
-	require.EqualValues(t, 30, b.RxHandedOn)
+	require.EqualValues(t, 20, b.RxHandedOn)
+	require.EqualValues(t, 10, b.RxNobody)
 	require.EqualValues(t, 20, b.RxPackets)
 	require.EqualValues(t, 20, s.RxHandedIn)
 	require.EqualValues(t, 20, s.RxPackets)
@@ -161,7 +165,10 @@ func TestRequests(t *testing.T) {
 	for range 20 {
 		expect("either reads", req, 0, 1)
 	}
-	expect("for whoever has it", anyone, 1, 1)
+	expect("it takes a request back", anyone, 0, 1)
+	forged := p.message(mad.AttrREJ, (&mad.REJ{LocalCommID: 2, Reason: mad.RejectTimeout}).Put)
+	expect("nobody has such a request", forged, 0, 0)
+	require.EqualValues(t, 1, p.b.Stats().RxUnasked+c.Stats().RxUnasked)
 	c.Withdraw(service, netip.Addr{})
 	require.NoError(t, p.b.Announce(service, p.path.Dst))
 	expect("b has it", req, 1, 0)
@@ -181,6 +188,7 @@ func TestRequestsAndPacketsTakeTurns(t *testing.T) {
 		p.a.Send([]transport.TxPacket{p.to(77, make([]byte, 256))})
 	}
 	require.NoError(t, p.b.Wait(0))
+	p.b.rx.look = true
 	rx := make([]transport.RxPacket, 128)
 	firsts := map[ib.QPN]int{}
 	for calls := 0; len(firsts) < 2; calls++ {
@@ -195,6 +203,71 @@ func TestRequestsAndPacketsTakeTurns(t *testing.T) {
 	}
 	require.LessOrEqual(t, firsts[77], 1)
 	require.LessOrEqual(t, firsts[ib.QPNGSI], 1)
+}
+
+// A request wakes one of all links that wait for some, and not each.
+func TestRequestWakesOne(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	links := []*Link{p.b}
+	for range 15 {
+		links = append(links, open(t, p.path.Dst, Options{}))
+	}
+	var wakes atomic.Int64
+	var wg sync.WaitGroup
+	got, awake := make(chan struct{}), make(chan struct{}, 1000)
+	for _, l := range links {
+		require.NoError(t, l.ServeRequests())
+		require.NoError(t, l.Wait(0)) // for the wake of that
+		wg.Go(func() {
+			rx := make([]transport.RxPacket, 4)
+			for {
+				n, err := l.Recv(rx)
+				for range n {
+					got <- struct{}{}
+				}
+				if err != nil {
+					return
+				}
+				if n > 0 {
+					continue
+				}
+				if l.Wait(-1) != nil {
+					return
+				}
+				if l.share.herd.there.Load() {
+					wakes.Add(1)
+				}
+				awake <- struct{}{}
+			}
+		})
+	}
+	wakeAll := func() {
+		for _, l := range links {
+			for len(awake) > 0 {
+				<-awake
+			}
+			l.Wake()
+			<-awake // so there was time for those that requests woke
+		}
+	}
+	const requests = 10
+	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
+	for range requests {
+		p.a.Send([]transport.TxPacket{req})
+		<-got
+		wakeAll()
+	}
+	woken := wakes.Load()
+	for _, l := range links {
+		l.closed.Store(true) // as Close does, after which nobody may wait
+		l.Wake()
+	}
+	wg.Wait()
+	for _, l := range links {
+		l.closed.Store(false)
+	}
+	t.Logf("%d wakes for %d requests", woken, requests)
+	require.LessOrEqual(t, woken, int64(2*requests))
 }
 
 // A link that polls without waiting looks aside now and then.

@@ -15,6 +15,8 @@ type Counters struct {
 
 	// Packets handed on to other devices, lost on that way, and handed on by others.
 	On, Lost, In atomic.Uint64
+	// Packets for slots that no device has, and such that take back requests that none got.
+	Nobody, Unasked atomic.Uint64
 
 	datagrams, packets, bytes, icrc, solved, short atomic.Uint64
 }
@@ -24,5 +26,6 @@ func (c *Counters) Read(o *link.Stats) {
 	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.datagrams.Load(), c.Calls.Load()
 	o.RxICRC, o.RxSolved, o.RxShort = c.icrc.Load(), c.solved.Load(), c.short.Load()
 	o.RxHandedOn, o.RxHandedLost, o.RxHandedIn = c.On.Load(), c.Lost.Load(), c.In.Load()
+	o.RxNobody, o.RxUnasked = c.Nobody.Load(), c.Unasked.Load()
 	o.RxTruncated, o.RxMalformed = c.Truncated.Load(), c.Malformed.Load()
 }

@@ -1,0 +1,104 @@
+package slots
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/transport"
+	"golang.org/x/sys/unix"
+)
+
+// The sender of a request (REQ) that takes it back before it was answered does not know our ID: its REJ names no
+// slot. So a note in the memory file says which device got the request. Anybody can send such a
+// REJ, with any numbers; without the notes each would have to go to all devices.
+//
+// There are few notes, each in the place that a hash says, and a later one takes the place of an earlier one. A REJ whose note
+// is gone is lost, and the device waits for its peer until a timer of its own ends that.
+
+// Anyone and Nobody are what For returns for packets that are for no slot.
+const (
+	Anyone = -1 // any device may answer, or refuse
+	Nobody = -2 // no device has got the request that it is about: to be dropped
+)
+
+// For returns the slot that a packet at address i is for. All that is not held by a slot's number is decided here: a request
+// is for the device that has announced the service, and what takes one back for the device that got it.
+func (l *Lease) For(i int, p *transport.RxPacket) int {
+	to := Steer(p.Data)
+	if to != Requests {
+		return to
+	}
+	if service, ok := Service(p.Data); ok {
+		owner, ok := l.Owner(i, service)
+		if !ok {
+			return Anyone // to be refused
+		}
+		if attribute(p.Data) == mad.AttrREQ {
+			l.sets[i].note(l.sets[i].noteOf(p), owner)
+		}
+		return owner
+	}
+	if !withdraws(p.Data) {
+		return Anyone
+	}
+	return l.sets[i].noted(l.sets[i].noteOf(p))
+}
+
+// withdraws reports whether a message that names no slot is about a request that somebody sent before: a REJ.
+func withdraws(b []byte) bool {
+	return len(b) >= peerAt+4 && mad.Class(b[classAt]) == mad.ClassCM && attribute(b) == mad.AttrREJ
+}
+
+func attribute(b []byte) mad.Attribute {
+	return mad.Attribute(binary.BigEndian.Uint16(b[attributeAt:]))
+}
+
+// noteOf hashes who has sent a message, and its ID for the connection. The key is random, so that nobody can choose to
+// meet the notes of others.
+func (s *set) noteOf(p *transport.RxPacket) uint64 {
+	src := p.Src.As16()
+	h := s.key
+	for _, w := range [3]uint64{
+		binary.BigEndian.Uint64(src[:]), binary.BigEndian.Uint64(src[8:]), uint64(binary.BigEndian.Uint32(p.Data[dataAt:])),
+	} {
+		h = mix(h ^ w)
+	}
+	return h
+}
+
+// mix is the end of splitmix64.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// slotMask are the bits of a note that are the slot; the others are of the hash.
+const slotMask = Count - 1
+
+func noteAt(h uint64) int64 { return askedAt + int64(h>>(64-askedBits))*askedBytes }
+
+// note says that a slot got a request.
+func (s *set) note(h uint64, slot int) {
+	v := h&^slotMask | uint64(slot)
+	var b [askedBytes]byte
+	_, err := unix.Pread(s.locks, b[:], noteAt(h))
+	if err == nil && binary.NativeEndian.Uint64(b[:]) == v {
+		return // another device has read it, too, or it was sent again
+	}
+	binary.NativeEndian.PutUint64(b[:], v)
+	_, _ = unix.Pwrite(s.locks, b[:], noteAt(h)) // if not, a REJ is lost
+}
+
+// noted returns the slot that got a request, or Nobody.
+func (s *set) noted(h uint64) int {
+	var b [askedBytes]byte
+	if n, err := unix.Pread(s.locks, b[:], noteAt(h)); err != nil || n != len(b) {
+		return Nobody
+	}
+	v := binary.NativeEndian.Uint64(b[:])
+	if v&^slotMask != h&^slotMask {
+		return Nobody
+	}
+	return int(v & slotMask)
+}

@@ -1,0 +1,102 @@
+package udp
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"golang.org/x/sys/unix"
+)
+
+// herd has one of all links that wait for requests wake for one, and not all of them: they share the socket. The
+// kernel does that for threads that wait in epoll_wait with EPOLLEXCLUSIVE, and not for a poll, which Wait is. So a thread
+// waits for requests, and wakes the link. A process that is stopped waits for nothing, so another one
+// gets the request.
+type herd struct {
+	l      *Link
+	fd     int // of epoll; -1: there is none
+	end    *sockio.Waker
+	wg     sync.WaitGroup
+	there  atomic.Bool   // the thread has seen requests, and does not wait until the link has looked
+	looked chan struct{} // it has
+	quit   chan struct{}
+}
+
+// begin waits for requests on sockets.
+func (h *herd) begin(l *Link, socks []*socket) error {
+	h.l, h.looked, h.quit = l, make(chan struct{}, 1), make(chan struct{})
+	var err error
+	if h.end, err = sockio.NewWaker(); err != nil {
+		return err
+	}
+	if h.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		h.fd = -1
+		return errors.Join(os.NewSyscallError("epoll_create1", err), h.end.Close())
+	}
+	err = h.add(h.end.FD(), unix.EPOLLIN)
+	for _, s := range socks {
+		err = errors.Join(err, h.add(s.fd, unix.EPOLLIN|unix.EPOLLEXCLUSIVE))
+	}
+	if err != nil {
+		err = errors.Join(err, h.end.Close(), unix.Close(h.fd))
+		h.fd = -1
+		return err
+	}
+	h.wg.Add(1)
+	go h.run()
+	return nil
+}
+
+func (h *herd) add(fd int, events uint32) error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
+}
+
+// run waits until there are requests, wakes the link, and waits until it has looked.
+func (h *herd) run() {
+	defer h.wg.Done()
+	var events [4]unix.EpollEvent
+	for {
+		n, err := unix.EpollWait(h.fd, events[:], -1)
+		for _, e := range events[:max(n, 0)] {
+			if int(e.Fd) == h.end.FD() {
+				return
+			}
+		}
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return // the link looks now and then
+		}
+		h.there.Store(true)
+		h.l.Wake()
+		select {
+		case <-h.looked:
+		case <-h.quit:
+			return
+		}
+	}
+}
+
+// seen says that the link has taken all requests that were there. Only the receiving side calls it.
+func (h *herd) seen() {
+	if h.there.Load() {
+		h.there.Store(false)
+		h.looked <- struct{}{} // there is room: the thread stores true once for each
+	}
+}
+
+// stop ends the thread. The link's Waker may be closed before.
+func (h *herd) stop() error {
+	if h.quit == nil || h.fd < 0 {
+		return nil
+	}
+	close(h.quit)
+	h.end.Wake()
+	h.wg.Wait()
+	err := errors.Join(h.end.Close(), os.NewSyscallError("close", unix.Close(h.fd)))
+	h.fd = -1
+	return err
+}
