@@ -14,7 +14,7 @@ const (
 	DefaultRecvDepth = 32          // messages that can wait for Recv
 	DefaultRecvBytes = 8 << 10     // longest message that Recv takes
 	DefaultSendDepth = 128         // operations in progress
-	DefaultBacklog   = 1024        // connections that wait for Accept
+	DefaultBacklog   = 128         // connections that wait for Accept
 	DefaultSilence   = time.Minute // ConnConfig.SilenceTimeout
 	connInline       = 256         // bytes up to which Send needs no buffer
 )

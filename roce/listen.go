@@ -25,9 +25,11 @@ type ListenConfig struct {
 	ConnConfig
 
 	// Backlog is how many connections that are set up, or being set up, may wait for
-	// Accept, as in listen(2): their clients think that they are connected. 0 is 1024. Beyond
+	// Accept, as in listen(2): their clients think that they are connected, also when nobody is in
+	// Accept. 0 is 128, for which connections with the defaults hold 36 MiB. Beyond
 	// that requests are left unanswered until Accept makes room: up to 1024 are kept, and of
-	// others the senders try again. A connection that a peer does not confirm within
+	// others the senders try again. On a simulated link, and with verbs.Polling, nothing happens while nobody
+	// waits, so that requests are answered while somebody is in Accept. A connection that a peer does not confirm within
 	// 50 ms does not count until the peer does, so that peers that never will
 	// keep nobody out.
 	Backlog int
@@ -41,8 +43,8 @@ type ListenConfig struct {
 
 	// Handshake, if set, is called for each request before it is accepted. An error refuses it:
 	// the peer gets the private data of a *RejectedError, and its Reason if it has one. It may
-	// replace r.Param. It is called from Accept, by one goroutine at a time, and must not call
-	// the listener.
+	// replace r.Param. It is called before anybody calls Accept, by one goroutine at a time, and must
+	// not call the listener.
 	Handshake func(r *ConnRequest) error
 
 	// ConnError, if set, is told the errors of the handlers of [Listener.Serve],
@@ -70,6 +72,11 @@ type Listener struct {
 	id     *rdmacm.ID
 	events shard.Signal // of ch
 	addr   netip.AddrPort
+
+	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has ended; nil if
+	// Accept does the work itself.
+	accepted shard.Signal
+	ended    chan struct{}
 
 	mu      sync.Mutex
 	conns   connSet
@@ -139,6 +146,10 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		return errors.Join(err, l.Close())
 	}
 	l.logState(slog.LevelInfo, "roce: listening")
+	if l.d.Background() {
+		l.accepted, l.ended = shard.NewSignal(), make(chan struct{})
+		go l.answer()
+	}
 	return nil
 }
 
@@ -153,8 +164,7 @@ func (l *Listener) listen() error {
 // Addr returns the address and port that the listener listens at.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept waits for the next connection. Requests are answered while somebody
-// is in Accept; peers that do not confirm their connections keep others waiting for less than a
+// Accept waits for the next connection. Peers that do not confirm their connections keep others waiting for less than a
 // second.
 //
 // Errors are *OpError: that of the context, or one that matches net.ErrClosed
@@ -168,10 +178,14 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if err := ctx.Err(); err != nil { // before requests are answered
 		return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 	}
+	next, wake := l.advance, l.events
+	if l.ended != nil {
+		next, wake = l.takeReady, l.accepted
+	}
 	for tries := 0; ; tries++ {
-		c, err := l.advance()
+		c, err := next()
 		if err == nil && c == nil {
-			if err = l.s.Wait(ctx, l.events, tries); err == nil {
+			if err = l.s.Wait(ctx, wake, tries); err == nil {
 				continue
 			}
 		}
@@ -183,34 +197,86 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// advance does what there is to do until a connection is established or nothing
-// is left. What frees memory comes before what takes some.
-func (l *Listener) advance() (*Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.closed {
-		for e := l.ch.PollEvent(); e != nil; e = l.ch.PollEvent() {
-			l.handle(e)
+// answer is the goroutine of a listener whose device works by itself: it gets connections ready for Accept.
+func (l *Listener) answer() {
+	defer close(l.ended)
+	for {
+		more, err := l.step()
+		if err == nil && !more {
+			err = l.s.Wait(context.Background(), l.events, 0)
 		}
-		if len(l.ready) > 0 {
-			c := l.ready[0]
-			l.ready = slices.Delete(l.ready, 0, 1) // it is not to be kept by what lies behind
-			l.events.Set()                         // another goroutine may go on
-			c.id.Taken()
-			return c, nil
-		}
-		e := l.ch.PollRequest()
-		if e == nil {
-			return nil, nil
-		}
-		if c := l.admit(e); c != nil {
-			l.pending[e.ID] = c
-		} else {
-			_ = e.ID.Close()
+		if err != nil {
+			return // closed, or the device is
 		}
 	}
-	l.events.Set() // for the others
-	return nil, verbs.ErrClosed
+}
+
+// advance does what there is to do until a connection is established or nothing is left.
+func (l *Listener) advance() (*Conn, error) {
+	for {
+		more, err := l.step()
+		if err != nil {
+			return nil, err
+		}
+		if c, err := l.takeReady(); c != nil || err != nil || !more {
+			return c, err
+		}
+	}
+}
+
+// takeReady returns the next connection that is established, nil if there is none.
+func (l *Listener) takeReady() (*Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		l.wake() // the others
+		return nil, verbs.ErrClosed
+	case len(l.ready) == 0:
+		return nil, nil
+	}
+	c := l.ready[0]
+	l.ready = slices.Delete(l.ready, 0, 1) // it is not to be kept by what lies behind
+	l.wake()                               // another goroutine may go on
+	c.id.Taken()
+	return c, nil
+}
+
+// wake has a goroutine that waits in Accept look again, or the one that answers.
+func (l *Listener) wake() {
+	l.events.Set()
+	if l.ended != nil {
+		l.accepted.Set()
+	}
+}
+
+// step takes all events, and answers one request, until a connection is established. What frees memory comes before what
+// takes some. more is false if nothing was left to do.
+func (l *Listener) step() (more bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.wake()
+		return false, verbs.ErrClosed
+	}
+	ready := len(l.ready)
+	for e := l.ch.PollEvent(); e != nil; e = l.ch.PollEvent() {
+		l.handle(e)
+	}
+	if len(l.ready) > ready {
+		l.wake()
+		return true, nil
+	}
+	e := l.ch.PollRequest()
+	if e == nil {
+		return false, nil
+	}
+	if c := l.admit(e); c != nil {
+		l.pending[e.ID] = c
+	} else {
+		_ = e.ID.Close()
+	}
+	return true, nil
 }
 
 // handle takes one event.
@@ -283,12 +349,20 @@ func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 	_ = id.RejectReason(reason, private[:min(len(private), rdmacm.MaxRejectPrivate)])
 }
 
-// Close ends the listener: calls of Accept return, and requests that nobody
-// has accepted are refused. Connections live on.
+// Close ends the listener: calls of Accept return, connections that wait for it are closed, and requests
+// refused. Connections that Accept has returned live on.
 func (l *Listener) Close() error {
 	if l.s == nil {
 		return nil
 	}
+	err := l.close()
+	if l.ended != nil {
+		<-l.ended
+	}
+	return err
+}
+
+func (l *Listener) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -306,5 +380,6 @@ func (l *Listener) Close() error {
 		errs = append(errs, c.Close())
 	}
 	l.ready, l.pending = nil, nil
+	l.wake()
 	return errors.Join(append(errs, l.ch.Close())...)
 }

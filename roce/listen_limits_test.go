@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/rocetest"
@@ -270,7 +271,48 @@ func TestListenerOfOtherAddress(t *testing.T) {
 		cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: b}
 		require.NoError(t, cma.Put(m.Private))
 	})
-	require.Zero(t, rdmacm.CountersOf(d).Now.Waiting)
+	require.Zero(t, rdmacm.CountersOf(d).Now.Conns)
 	rocetest.Forge(t, d, from, 2, netip.AddrPortFrom(b, 7000))
-	require.Equal(t, 1, rdmacm.CountersOf(d).Now.Waiting)
+	require.Equal(t, 1, rdmacm.CountersOf(d).Now.Conns)
+}
+
+// Backlog is how many connections wait for Accept: their clients are connected, though nobody is in Accept. The
+// next one waits until Accept makes room.
+func TestBacklogWithoutAccept(t *testing.T) {
+	s, c := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
+	l, err := (&ListenConfig{Backlog: 3, ConnConfig: ConnConfig{Device: s}}).ListenAddr(netip.AddrPortFrom(s.Addrs()[0], 0))
+	require.NoError(t, err)
+	dial := func() error {
+		x, err := (&Dialer{ConnConfig: ConnConfig{Device: c}}).DialAddr(t.Context(), l.Addr())
+		if err == nil {
+			t.Cleanup(func() { require.NoError(t, x.Close()) })
+		}
+		return err
+	}
+	for range 3 {
+		require.NoError(t, dial())
+	}
+	fourth := make(chan error)
+	go func() { fourth <- dial() }()
+	require.Eventually(t, func() bool { return rdmacm.CountersOf(s).Now.Waiting == 1 }, 10*time.Second, time.Millisecond)
+	select {
+	case err := <-fourth:
+		require.Fail(t, "beyond the backlog", err)
+	default:
+	}
+	for i := range 4 {
+		x, err := l.Accept(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, x.Close()) }()
+		if i == 0 {
+			require.NoError(t, <-fourth)
+		}
+	}
+	// What nobody has accepted is closed with the listener.
+	x, err := (&Dialer{ConnConfig: ConnConfig{Device: c}}).DialAddr(t.Context(), l.Addr())
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = x.RecvMsg(t.Context())
+	require.Error(t, err)
+	require.NoError(t, x.Close())
 }
