@@ -13,7 +13,7 @@ import (
 // Pending is an operation in progress.
 type Pending struct {
 	c   *Conn
-	buf *verbs.PoolBuf // given back at the end
+	buf verbs.PoolBuf // given back at the end
 
 	// Under c.mu:
 	done bool
@@ -24,9 +24,8 @@ type Pending struct {
 // finish notes the outcome. c.mu is held.
 func (p *Pending) finish(wc *verbs.WC) {
 	p.wc, p.done = *wc, true
-	if p.buf != nil && !p.kept {
+	if !p.kept {
 		p.buf.Release()
-		p.buf = nil
 	}
 }
 
@@ -91,8 +90,8 @@ func (p *Pending) WC() verbs.WC {
 }
 
 // start posts a work request. It waits while the send queue is full. buf, if
-// not nil, is released when the operation is complete, or at once on an error.
-func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf *verbs.PoolBuf) (*Pending, error) {
+// not zero, is released when the operation is complete, or at once on an error.
+func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf verbs.PoolBuf) (*Pending, error) {
 	p := &Pending{c: c, buf: buf}
 	return p, c.startPending(ctx, wr, p)
 }
@@ -119,9 +118,8 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 	if werr != nil {
 		err = werr
 	}
-	if err != nil && p.buf != nil {
+	if err != nil {
 		p.buf.Release()
-		p.buf = nil
 	}
 	return err
 }
@@ -137,7 +135,7 @@ func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
 	if err := c.fits(wr.Opcode, n); err != nil {
 		return nil, c.opError("start", err)
 	}
-	p, err := c.start(ctx, &wr, nil)
+	p, err := c.start(ctx, &wr, verbs.PoolBuf{})
 	if err != nil {
 		return nil, c.opError("start", err)
 	}
@@ -220,7 +218,7 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 	wr := verbs.SendWR{Opcode: verbs.WRWrite, RemoteAddr: remote.Addr, RKey: remote.RKey}
 	if len(b) <= connInline {
 		wr.Flags, wr.Inline = verbs.SendInline, append([]byte{}, b...)
-		return c.start(ctx, &wr, nil)
+		return c.start(ctx, &wr, verbs.PoolBuf{})
 	}
 	buf, err := c.pool.Get(len(b))
 	if err != nil {
@@ -276,7 +274,6 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 		copy(b, buf.Bytes())
 	}
 	buf.Release()
-	p.buf = nil
 	return err
 }
 

@@ -39,7 +39,7 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 		if b == nil {
 			wr.Inline = []byte{}
 		}
-		p, err := c.start(ctx, &wr, nil)
+		p, err := c.start(ctx, &wr, verbs.PoolBuf{})
 		if err != nil {
 			return err
 		}
@@ -61,20 +61,22 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	return p.wait(ctx)
 }
 
-// Message is a message that was received, in a buffer of the connection.
+// Message is a message that was received, in a buffer of the connection. Copies of it are the same message: the first
+// Release of any of them is that of all.
 type Message struct {
 	c     *Conn
 	index int
 	n     int
+	turn  uint64 // of the buffer
 
 	Imm     uint32 // the immediate value, if HasImm
 	HasImm  bool
 	Written bool // a WRITE with immediate: the data is in the memory that it was written to, and Len is how much
 }
 
-// Bytes returns the message. It must not be used after Release.
+// Bytes returns the message, and nil after Release. What it has returned must not be used after Release.
 func (m *Message) Bytes() []byte {
-	if m.Written || m.c == nil {
+	if m.Written || m.c == nil || !m.c.recvs.holds(m.index, m.turn) {
 		return nil
 	}
 	return m.c.recvs.message(m.index, m.n)
@@ -83,14 +85,12 @@ func (m *Message) Bytes() []byte {
 // Len returns the length of the message in bytes.
 func (m *Message) Len() int { return m.n }
 
-// Release gives the buffer back for the next message.
+// Release gives the buffer back for the next message. To release a message again, or a copy of it, does nothing.
 func (m *Message) Release() error {
-	if m.c == nil {
+	if m.c == nil || !m.c.recvs.giveBack(m.index, m.turn) {
 		return nil
 	}
-	c := m.c
-	m.c = nil
-	return c.opError("release", c.postRecv(m.index))
+	return m.c.opError("release", m.c.postRecv(m.index))
 }
 
 // RecvMsg waits for the next message and returns it in its buffer, without

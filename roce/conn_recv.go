@@ -2,6 +2,7 @@ package roce
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -13,6 +14,20 @@ type recvBuffers struct {
 	mem    []byte // of mr; it outlives the registration
 	bytes  int    // of one buffer
 	stride int
+
+	// turns count how often each buffer was given back. Whoever has a message in a buffer knows the count from when it came.
+	turns []atomic.Uint64
+}
+
+// turn returns the count for a message that has come to buffer i.
+func (r *recvBuffers) turn(i int) uint64 { return r.turns[i].Load() }
+
+// holds reports whether the message of a turn is still in its buffer.
+func (r *recvBuffers) holds(i int, turn uint64) bool { return r.turns[i].Load() == turn }
+
+// giveBack ends a turn. It reports false if that was over.
+func (r *recvBuffers) giveBack(i int, turn uint64) bool {
+	return r.turns[i].CompareAndSwap(turn, turn+1)
 }
 
 // recvAlign is what the buffers are aligned to within the region: a line of the
@@ -28,7 +43,7 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 	r := &c.recvs
 	r.bytes = c.cfg.RecvBytes
 	r.stride = (r.bytes + recvAlign - 1) &^ (recvAlign - 1)
-	r.mem = make([]byte, r.stride*c.cfg.RecvDepth)
+	r.mem, r.turns = make([]byte, r.stride*c.cfg.RecvDepth), make([]atomic.Uint64, c.cfg.RecvDepth)
 	if r.mr, err = c.pd.RegisterMR(r.mem, verbs.LocalWrite); err != nil {
 		return err
 	}

@@ -169,8 +169,9 @@ func (c *Conn) complete(wc *verbs.WC) {
 	case wc.ID&connRecv != 0:
 		if wc.Status == verbs.WCSuccess {
 			c.traffic.received(wc)
+			i := int(wc.ID &^ connRecv)
 			c.inbox = append(c.inbox, Message{
-				c: c, index: int(wc.ID &^ connRecv), n: int(wc.ByteLen), Imm: wc.Imm,
+				c: c, index: i, turn: c.recvs.turn(i), n: int(wc.ByteLen), Imm: wc.Imm,
 				HasImm: wc.Flags&verbs.WCWithImm != 0, Written: wc.Opcode == verbs.WCRecvWriteImm,
 			})
 		}

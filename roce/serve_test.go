@@ -225,7 +225,7 @@ func TestKeepAliveTogether(t *testing.T) {
 		c.mu.Unlock()
 		f.RunFor(17e6)
 	}
-	f.RunFor(2*int64(DefaultKeepAlive) + 3e9)
+	f.RunFor(2*DefaultKeepAlive + 3*time.Second)
 	require.LessOrEqual(t, len(times), 5, "of 100 probes")
 	sum := 0
 	for _, n := range times {

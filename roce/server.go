@@ -16,11 +16,14 @@ var ErrServerClosed error = kind.New("the server is shutting down")
 // Server calls a handler for each connection, from one listener or several. Its fields must not
 // be changed once it serves.
 type Server struct {
-	// ListenConfig is for ListenAndServe. ConnError is for all connections.
-	ListenConfig
+	// ListenConfig is what ListenAndServe listens with. Its ConnError and Logger are for the handlers of all connections.
+	ListenConfig ListenConfig
 
 	// Handler is called for each connection, in a goroutine of its own. The connection is closed when it returns. The context
 	// ends with that of Serve, and by Close.
+	//
+	// A panic in it ends this connection and nothing else, as with net/http: it is logged with its stack, and ConnError gets
+	// a [*PanicError].
 	Handler func(ctx context.Context, c *Conn) error
 
 	mu        sync.Mutex
@@ -31,7 +34,7 @@ type Server struct {
 
 // ListenAndServe listens at "host:port" and serves.
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
-	l, err := s.Listen(ctx, addr)
+	l, err := s.ListenConfig.Listen(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -81,11 +84,11 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 }
 
 func (s *Server) handle(ctx context.Context, c *Conn) {
-	err := s.Handler(ctx, c)
-	if err != nil && s.ConnError != nil && !errors.Is(err, ErrServerClosed) {
-		s.ConnError(c, err)
+	defer c.Close() // it fails only with the device, which Accept tells
+	err := s.call(ctx, c)
+	if tell := s.ListenConfig.ConnError; err != nil && tell != nil && !errors.Is(err, ErrServerClosed) {
+		tell(c, err)
 	}
-	_ = c.Close() // it fails only with the device, which Accept tells
 }
 
 // enter notes a listener, and reports whether it is to be served.

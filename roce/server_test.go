@@ -30,7 +30,7 @@ func serveOn(t *testing.T, lc ListenConfig, handle func(context.Context, *Conn) 
 	lc.Device = ds[1]
 	s := &served{Server: &Server{ListenConfig: lc, Handler: handle}, done: make(chan error, 1)}
 	var err error
-	s.l, err = s.Listen(t.Context(), ds[1].Addrs()[0].String()+":0")
+	s.l, err = s.ListenConfig.Listen(t.Context(), ds[1].Addrs()[0].String()+":0")
 	require.NoError(t, err)
 	s.d.Device = ds[0]
 	go func() { s.done <- s.Serve(rocetest.Context(t), s.l) }()
@@ -95,7 +95,7 @@ func TestServerShutdown(t *testing.T) {
 	require.NoError(t, <-down)
 	require.ErrorIs(t, <-s.done, ErrServerClosed)
 	require.NoError(t, s.Shutdown(ctx), "again")
-	l, err := s.Listen(ctx, s.l.Addr().String())
+	l, err := s.ListenConfig.Listen(ctx, s.l.Addr().String())
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Serve(ctx, l), ErrServerClosed)
 	require.NoError(t, l.Close())
@@ -205,7 +205,7 @@ func TestShutdownDevice(t *testing.T) {
 	require.ErrorIs(t, second(s.d.DialAddr(ctx, s.l.Addr())), net.ErrClosed)
 	lc := ListenConfig{ConnConfig: ConnConfig{Device: s.d.Device}}
 	require.ErrorIs(t, second(lc.Listen(ctx, s.d.Device.Addrs()[0].String()+":0")), net.ErrClosed)
-	require.NoError(t, Shutdown(ctx, s.Device), "its handler waits for nothing")
+	require.NoError(t, Shutdown(ctx, s.ListenConfig.Device), "its handler waits for nothing")
 	require.ErrorIs(t, <-s.done, ErrServerClosed)
 	require.NoError(t, c.Wait(ctx))
 	require.NoError(t, c.Close())

@@ -22,7 +22,7 @@ import (
 
 // publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
-	verbs.AH{}, verbs.AddrError{}, ArgError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{}, verbs.CQOptions{},
+	verbs.AH{}, verbs.AddrError{}, ArgError{}, PanicError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{}, verbs.CQOptions{},
 	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, rdmacm.ConnParam{}, ConnRequest{},
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, Server{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
 	Message{}, MessageTooLongError{}, ConnState(0), ConnStats{}, verbs.QPStats{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},

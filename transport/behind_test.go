@@ -18,7 +18,7 @@ func TestFallsBehind(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0xbe))
 		var tuning transport.Tuning
 		if rng.IntN(2) == 0 {
-			tuning.LossProbeNs = -1
+			tuning.LossProbe = -1
 		}
 		p := newPair(t, pairConfig{seed: seed, tuning: [2]transport.Tuning{tuning, tuning}})
 		p.logging = false

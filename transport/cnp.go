@@ -16,16 +16,16 @@ type cnpState struct {
 
 // handleCE is told of a packet that arrived with the ECN mark CE and was taken: a CNP has none, or two
 // peers would notify each other of notifications. The peer is
-// sent a CNP, no more often than Tuning.CNPGapNs allows (annex A17.9.4). UD
+// sent a CNP, no more often than Tuning.CNPGap allows (annex A17.9.4). UD
 // peers are not: they have no path to go back on. In ERR nothing is sent but the
 // NAK that ended the QP.
 func (qp *QP) handleCE(now int64) {
 	e := qp.e
-	if qp.typ == ib.UD || qp.state == StateErr || e.cfg.Tuning.CNPGapNs < 0 {
+	if qp.typ == ib.UD || qp.state == StateErr || e.cfg.Tuning.CNPGap < 0 {
 		return
 	}
 	if e.notify == nil {
-		gap := e.cfg.Tuning.CNPGapNs
+		gap := int64(e.cfg.Tuning.CNPGap)
 		if gap == 0 {
 			gap = DefaultCNPGapNs
 		}

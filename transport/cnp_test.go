@@ -54,7 +54,7 @@ func TestCNPSent(t *testing.T) {
 // A CNP that is marked itself is not answered with a CNP, however short the gap:
 // two peers would notify each other of notifications for ever.
 func TestCNPMarked(t *testing.T) {
-	r := newRig(t, rigOpts{rts: true, tuning: Tuning{CNPGapNs: 1}})
+	r := newRig(t, rigOpts{rts: true, tuning: Tuning{CNPGap: 1}})
 	p := ib.NewCNP(rigQPN)
 	for range 3 {
 		r.now += 10
@@ -88,7 +88,7 @@ func TestCNPForged(t *testing.T) {
 }
 
 func TestCNPOff(t *testing.T) {
-	r := newRig(t, rigOpts{tuning: Tuning{CNPGapNs: -1}})
+	r := newRig(t, rigOpts{tuning: Tuning{CNPGap: -1}})
 	r.marked()
 	require.Empty(t, r.poll())
 	require.EqualValues(t, 1, r.e.Counters().CEMarkedPkts)

@@ -3,6 +3,7 @@ package transport
 import (
 	"io"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
@@ -37,19 +38,19 @@ type Config struct {
 // Tuning are the knobs of the protocol that do not show in verbs attributes.
 // A zero field means its default, stated in limits.go.
 type Tuning struct {
-	MaxUnackedPackets  int   // send window of a QP, packets
-	AckReqInterval     int   // AckReq at least every so many packets of a message
-	LossProbeNs        int64 // least time without an answer before a loss probe; negative for none
-	SeqNAKRearmNs      int64 // a NAK for the same gap is repeated no sooner
-	FatalLingerNs      int64 // how long a fatal NAK is repeated for duplicates
-	DisableAckCoalesce bool  // acknowledge every AckReq by a packet of its own
-	WholeMessages      bool  // every WRITE as FIRST, MIDDLE, LAST, every READ one request, also where others are faster
-	PatientRetries     bool  // the ACK timeout doubles with each retry but the first, to four times, which IBTA 9.7.6.1.3 permits
-	EndToEndCredits    bool  // responders advertise their posted receives (IBTA 9.7.7.2)
+	MaxUnackedPackets  int           // send window of a QP, packets
+	AckReqInterval     int           // AckReq at least every so many packets of a message
+	LossProbe          time.Duration // least time without an answer before a loss probe; negative for none
+	SeqNAKRearm        time.Duration // a NAK for the same gap is repeated no sooner
+	FatalLinger        time.Duration // how long a fatal NAK is repeated for duplicates
+	DisableAckCoalesce bool          // acknowledge every AckReq by a packet of its own
+	WholeMessages      bool          // every WRITE as FIRST, MIDDLE, LAST, every READ one request, also where others are faster
+	PatientRetries     bool          // the ACK timeout doubles with each retry but the first, to four times, which IBTA 9.7.6.1.3 permits
+	EndToEndCredits    bool          // responders advertise their posted receives (IBTA 9.7.7.2)
 
-	// CNPGapNs is the least time between two congestion notifications of one
+	// CNPGap is the least time between two congestion notifications of one
 	// CNPScope; negative for none at all.
-	CNPGapNs int64
+	CNPGap   time.Duration
 	CNPScope cc.Scope
 
 	// Congestion selects the congestion control of RC and UC QPs; the default is

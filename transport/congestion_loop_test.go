@@ -27,7 +27,7 @@ func (s *scripted) Window(int64) int         { return s.window }
 func (s *scripted) State(int64) (z cc.State) { return z }
 
 func newScripted(t testing.TB) (*loop, *scripted) {
-	l := newLoop(t, loopOptions{tuning: Tuning{LossProbeNs: -1, Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}})
+	l := newLoop(t, loopOptions{tuning: Tuning{LossProbe: -1, Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}})
 	s := &scripted{}
 	l.a.qp.cc.ctl = s
 	return l, s

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,7 +19,7 @@ import (
 // steady is a profile whose rate does not move by itself within a test.
 func steady() *cc.Profile {
 	p := cc.Paper()
-	p.IncreasePeriodNs, p.AlphaPeriodNs, p.ByteCounter = 3600*second, 3600*second, 1<<60
+	p.IncreasePeriod, p.AlphaPeriod, p.ByteCounter = 3600*second, 3600*second, 1<<60
 	return &p
 }
 
@@ -52,7 +53,7 @@ func TestPacingObeysRate(t *testing.T) {
 
 func testPacing(t *testing.T, rate cc.Rate, burst int64, op transport.WROpcode) {
 	cfg := cc.Config{
-		Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, StartRate: rate, BurstNs: burst, Profile: steady(),
+		Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, StartRate: rate, Burst: time.Duration(burst), Profile: steady(),
 	}
 	var tuning [2]transport.Tuning
 	sender := 0
@@ -98,7 +99,7 @@ func testPacing(t *testing.T, rate cc.Rate, burst int64, op transport.WROpcode) 
 // A capped QP sends at line rate before the first CNP.
 func TestPacingCapped(t *testing.T) {
 	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cc.Config{
-		Algorithm: cc.DCQCNPaper, LineRate: cc.Gbps, Capped: true, BurstNs: -1,
+		Algorithm: cc.DCQCNPaper, LineRate: cc.Gbps, Capped: true, Burst: -1,
 	}}}})
 	a, _ := p.connect(linkConfig{})
 	var last int64
@@ -145,7 +146,7 @@ func TestPacingSmallMessages(t *testing.T) {
 // was on the wire, and the rate is at any time that of a controller that was
 // told the same (L4, L5).
 func TestCongestionLoop(t *testing.T) {
-	cfg := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 10 * cc.Gbps, BurstNs: -1}
+	cfg := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 10 * cc.Gbps, Burst: -1}
 	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cfg, MaxUnackedPackets: 64}}})
 	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 14 }})
 	const markFrom, markTo = 500 * us, 800 * us
@@ -215,7 +216,7 @@ func TestCNPScopes(t *testing.T) {
 		cc.ScopeQP: 2, cc.ScopeDestinationIP: 1, cc.ScopeIPPair: 1, cc.ScopePort: 1,
 	} {
 		for _, gap := range []int64{4 * us, 50 * us} {
-			p := newPair(t, pairConfig{tuning: [2]transport.Tuning{1: {CNPGapNs: gap, CNPScope: scope}}})
+			p := newPair(t, pairConfig{tuning: [2]transport.Tuning{1: {CNPGap: time.Duration(gap), CNPScope: scope}}})
 			var ls [2]*link
 			ls[0], _ = p.connect(linkConfig{})
 			ls[1], _ = p.connect(linkConfig{})

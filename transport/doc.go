@@ -143,8 +143,8 @@
 //	                                         timeout after the last retry does
 //	peer           RNR NAKs for ever         a packet for each, until rnr_retry ends it; 7
 //	                                         is for ever
-//	peer           marked packets            a CNP each CNPGapNs
-//	peer           anything after a fatal    the same NAK, for FatalLingerNs
+//	peer           marked packets            a CNP each CNPGap
+//	peer           anything after a fatal    the same NAK, for FatalLinger
 //	               NAK
 //
 // # Loss

@@ -51,8 +51,8 @@ func New(cfg Config) (*Engine, error) {
 			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
 	case cfg.Tuning.AckReqInterval < 0:
 		return nil, &ArgError{op, "Tuning.AckReqInterval", "negative"}
-	case cfg.Tuning.SeqNAKRearmNs < 0:
-		return nil, &ArgError{op, "Tuning.SeqNAKRearmNs", "negative"}
+	case cfg.Tuning.SeqNAKRearm < 0:
+		return nil, &ArgError{op, "Tuning.SeqNAKRearm", "negative"}
 	}
 	if err := cfg.Tuning.Congestion.Check(); err != nil {
 		return nil, &ArgError{op, "Tuning.Congestion", err.Error()}

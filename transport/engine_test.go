@@ -26,7 +26,7 @@ func TestNewRefuses(t *testing.T) {
 		"Rand":                     func(c *Config) { c.Rand = nil },
 		"Tuning.MaxUnackedPackets": func(c *Config) { c.Tuning.MaxUnackedPackets = ib.MaxPSNSpan },
 		"Tuning.AckReqInterval":    func(c *Config) { c.Tuning.AckReqInterval = -1 },
-		"Tuning.SeqNAKRearmNs":     func(c *Config) { c.Tuning.SeqNAKRearmNs = -1 },
+		"Tuning.SeqNAKRearm":       func(c *Config) { c.Tuning.SeqNAKRearm = -1 },
 	} {
 		c := good
 		edit(&c)

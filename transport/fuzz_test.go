@@ -134,7 +134,7 @@ func (z *fuzzer) addQP() {
 	case 1:
 		a.Congestion = &cc.Config{Algorithm: cc.DCQCNPaper, StartRate: cc.Gbps, CutOnNAK: true}
 	case 2, 4:
-		a.Congestion = &cc.Config{Algorithm: cc.DCQCNMellanox, Capped: true, BurstNs: -1}
+		a.Congestion = &cc.Config{Algorithm: cc.DCQCNMellanox, Capped: true, Burst: -1}
 	}
 	qp, err := z.a.eng.CreateQP(a)
 	if err != nil {

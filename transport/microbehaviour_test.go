@@ -167,7 +167,7 @@ func (w *watcher) sent(f *flight) {
 // probed checks a loss probe that came so long after the last packet; 0 if that is not
 // known.
 func (w *watcher) probed(f *flight, s *watched, after int64) {
-	least := w.p.tuning[f.from.i].LossProbeNs
+	least := int64(w.p.tuning[f.from.i].LossProbe)
 	if least == 0 {
 		least = transport.DefaultLossProbeNs
 	}
@@ -182,7 +182,7 @@ func (w *watcher) sentCNP(f *flight) {
 	c.SentPkts++
 	c.SentBytes += uint64(len(f.data))
 	c.CNPsSent++
-	gap := w.p.tuning[f.from.i].CNPGapNs
+	gap := int64(w.p.tuning[f.from.i].CNPGap)
 	if gap == 0 {
 		gap = transport.DefaultCNPGapNs
 	}
@@ -426,7 +426,7 @@ func TestMicroBehavioursEveryPacket(t *testing.T) {
 // times that (IBTA 9.7.6.1.3 lets it be that late).
 func TestMicroBehaviourTimeout(t *testing.T) {
 	for code := ib.TimeoutCode(1); code < 20; code++ {
-		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbeNs: -1}}}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
+		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
 		d.a.post(d.a.write(0, 0, 8))
 		d.wait(100 * second)
 		require.Len(t, d.log, 8)

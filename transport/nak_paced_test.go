@@ -13,7 +13,7 @@ import (
 // pacedResponder is a puppet whose engine sends a READ response of 1 KiB in 1 ms.
 func pacedResponder(t *testing.T) *puppet {
 	return newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cc.Config{
-		Algorithm: cc.DCQCNPaper, StartRate: 8 * 1130 * 1000, BurstNs: -1, Profile: steady(),
+		Algorithm: cc.DCQCNPaper, StartRate: 8 * 1130 * 1000, Burst: -1, Profile: steady(),
 	}}}}, linkConfig{})
 }
 

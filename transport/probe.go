@@ -28,7 +28,7 @@ type probeState struct {
 // configure takes over the attributes of the QP.
 func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
 	p.limitNs = qp.attr.Timeout.Ns() / 2
-	if qp.e.cfg.Tuning.LossProbeNs < 0 {
+	if qp.e.cfg.Tuning.LossProbe < 0 {
 		p.limitNs = 0
 	}
 	p.update(qp, rtt)
@@ -42,7 +42,7 @@ func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
 // Without these it is a quarter of the ACK timeout, which is set for the slowest peer that is
 // thought of: the first operation is the one that somebody waits for.
 func (p *probeState) update(qp *QP, rtt *rttEstimate) {
-	least := qp.e.cfg.Tuning.LossProbeNs
+	least := int64(qp.e.cfg.Tuning.LossProbe)
 	if least == 0 {
 		least = DefaultLossProbeNs
 	}

@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -211,7 +212,7 @@ func TestLossProbeWait(t *testing.T) {
 		{"no timeout", []int64{10e3}, 0, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: tc.tuning}, attr: func(a *QPAttr) { a.Timeout = tc.timeout }})
+			s := newScript(t, loopOptions{tuning: Tuning{LossProbe: time.Duration(tc.tuning)}, attr: func(a *QPAttr) { a.Timeout = tc.timeout }})
 			for _, rtt := range tc.rtts {
 				s.measured(rtt)
 			}
@@ -282,7 +283,7 @@ func TestNoLossProbeDuringRNRWait(t *testing.T) {
 // A probe waits for its rate, and there is none while requests do.
 func TestLossProbeIsPaced(t *testing.T) {
 	l, c := newScripted(t)
-	l.a.e.cfg.Tuning.LossProbeNs = 0
+	l.a.e.cfg.Tuning.LossProbe = 0
 	l.a.qp.sq.probe.configure(l.a.qp, &l.a.qp.sq.rtt)
 	write := func(n int) {
 		require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
@@ -449,7 +450,7 @@ func (q *manyQP) ack() {
 
 // Time does not stand still for a probe: each wait is longer than nothing.
 func TestLossProbeTimerEnds(t *testing.T) {
-	s := probed(t, Tuning{LossProbeNs: 1})
+	s := probed(t, Tuning{LossProbe: 1})
 	s.post(WRSend, 1)
 	s.sent()
 	for i := 0; s.a.qp.State() == StateRTS; i++ {

@@ -105,7 +105,7 @@ func (r *responder) nakLeft(now int64) {
 
 // rearmNs returns how long the first NAK of a gap is given to take effect.
 func (r *responder) rearmNs() int64 {
-	if ns := r.qp.e.cfg.Tuning.SeqNAKRearmNs; ns != 0 {
+	if ns := int64(r.qp.e.cfg.Tuning.SeqNAKRearm); ns != 0 {
 		return ns
 	}
 	return DefaultSeqNAKRearmNs
@@ -196,7 +196,7 @@ func (r *responder) fail(now int64, s ib.Syndrome, seq uint64, ev EventType, tol
 	} else {
 		qp.fatal(now, ev)
 	}
-	linger := qp.e.cfg.Tuning.FatalLingerNs
+	linger := int64(qp.e.cfg.Tuning.FatalLinger)
 	if linger == 0 {
 		linger = DefaultFatalLingerNs
 	}

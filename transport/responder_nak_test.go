@@ -3,6 +3,7 @@ package transport
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -276,7 +277,7 @@ func TestCompletionLost(t *testing.T) {
 // it get the same NAK again until the linger ends. Nothing else is answered: no
 // READ is done again, no saved result is sent, no congestion is told of.
 func TestFatalLinger(t *testing.T) {
-	r := newRig(t, rigOpts{rts: true, tuning: Tuning{FatalLingerNs: 10 * ms}})
+	r := newRig(t, rigOpts{rts: true, tuning: Tuning{FatalLinger: 10 * time.Millisecond}})
 	r.qp.WatchEstablished()
 	w := r.reth(0, 4)
 	requests := []func(edit ...func(*ib.Packet)){

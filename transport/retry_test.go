@@ -70,7 +70,7 @@ func TestLateACKCutsRepetition(t *testing.T) {
 // IBTA 9.7.6.1.3: 4.096 us x 2^timeout, and retry_cnt retries; 7 is seven.
 func TestACKTimeout(t *testing.T) {
 	for _, retries := range []uint8{0, 1, 7} {
-		s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt = retries }})
+		s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt = retries }})
 		s.post(WRSend, 300)
 		s.post(WRSend, 1)
 		s.sends("SEND FIRST 0", "SEND LAST 1 A", "SEND ONLY 2 A")
@@ -94,7 +94,7 @@ func TestACKTimeout(t *testing.T) {
 // A requester that is patient has the timer expire ever later, within what IBTA 9.7.6.1.3 permits. Any answer
 // starts that over.
 func TestPatientRetries(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
 	s.post(WRSend, 2*256)
 	s.sends("SEND FIRST 0", "SEND LAST 1 A")
 	for _, times := range []int64{1, 1, 2, 4} {
@@ -117,7 +117,7 @@ func TestPatientRetries(t *testing.T) {
 
 // Progress starts the timer over and restores the retries.
 func TestProgressRestoresRetries(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt = 1 }})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt = 1 }})
 	s.post(WRSend, 5*256)
 	s.sent()
 	for psn := range 4 {
@@ -179,7 +179,7 @@ func TestSequenceNAKsBeforeLateRepetition(t *testing.T) {
 
 // An RNR NAK shows that the peer is there: what a NAK said before is forgotten, also in the error.
 func TestSequenceNAKForgottenAfterRNR(t *testing.T) {
-	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }, tuning: Tuning{LossProbeNs: -1}})
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }, tuning: Tuning{LossProbe: -1}})
 	s.post(WRSend, 1)
 	s.sent()
 	s.nak(0, ib.NAKSequence)
@@ -210,7 +210,7 @@ func TestSequenceNAKRetriesExceededWithoutTimeout(t *testing.T) {
 // Wire format 5.7 and 13.4: the sequence NAK that follows an RNR NAK does not
 // cut the wait short, and nothing is sent meanwhile.
 func TestRNR(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
 	s.post(WRWrite, 1)
 	s.post(WRSend, 1)
 	s.post(WRSend, 1)
@@ -234,7 +234,7 @@ func TestRNR(t *testing.T) {
 
 // An ACK of the request that was not taken ends the wait.
 func TestRNRThenACK(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
 	s.post(WRSend, 1)
 	s.sent()
 	s.nak(0, ib.RNRNAK(0))

@@ -221,10 +221,10 @@ func TestRuleDuplicates(t *testing.T) {
 	require.EqualValues(t, 11, d.a.eng.Counters().DuplicateRequest)
 }
 
-// Rule 12: one sequence NAK for a gap, repeated after SeqNAKRearmNs since it
+// Rule 12: one sequence NAK for a gap, repeated after SeqNAKRearm since it
 // may have been lost.
 func TestRuleSequenceNAKRearm(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SeqNAKRearmNs: 3 * ms}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SeqNAKRearm: 3 * ms}}}, linkConfig{})
 	write := func(psn int) { d.send(ib.RCWriteOnly, psn, make([]byte, 8)) }
 	write(0)
 	d.want("a> ACKNOWLEDGE 0 ACK msn=1")
@@ -250,7 +250,7 @@ func TestRuleSequenceNAKRearm(t *testing.T) {
 // Rule 14: after a fatal NAK duplicates of what failed get the same NAK for a
 // time, and then nothing.
 func TestRuleFatalLinger(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{FatalLingerNs: 50 * ms}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{FatalLinger: 50 * ms}}}, linkConfig{})
 	d.a.recv(9, 0, 64)
 	bad := func() { d.send(ib.RCWriteOnly, 0, make([]byte, 8), reth(d.a.base, d.a.region.RKey()+1, 8)) }
 	bad()

@@ -105,7 +105,7 @@ func schedulePrograms() []*program {
 		add(k, "", 2, 0, 0, 1, name(" retry 1", few(1, 7))).always = k == "f1 f1"
 		add(k, "", 3, 1, 0, 0, name(" retry 1", few(1, 7)))
 		add(k, "", 1, 1, 1, 1, name(" depth 1", func(p *program) { p.rdAtomic = 1 }))
-		add(k, "", 1, 1, 1, 1, name(" no probes", func(p *program) { p.tuning.LossProbeNs = -1 }))
+		add(k, "", 1, 1, 1, 1, name(" no probes", func(p *program) { p.tuning.LossProbe = -1 }))
 	}
 	late := func(tag string, a, b int, n uint8) func(*program) {
 		return func(p *program) { p.recvs, p.rnrRetry = [2]int{a, b}, n; p.name += tag }

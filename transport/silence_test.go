@@ -12,7 +12,7 @@ import (
 // has lasted as long.
 func TestSilence(t *testing.T) {
 	const silence = 30e9
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
 	s.post(WRSend, 300)
 	s.sends("SEND FIRST 0", "SEND LAST 1 A")
 	var waits []int64
@@ -52,7 +52,7 @@ func TestSilenceEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
+			s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
 			s.post(WRSend, 300)
 			for range 12 {
 				s.sent()
@@ -72,7 +72,7 @@ func TestSilenceEnds(t *testing.T) {
 
 // Silence is counted while this side is awake: one that was stopped itself has not waited for anybody.
 func TestSilenceWhileAsleep(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
 	s.post(WRSend, 1)
 	for range 3 {
 		s.sends("SEND ONLY 0 A")
@@ -85,7 +85,7 @@ func TestSilenceWhileAsleep(t *testing.T) {
 
 // What the peer refuses, or what cannot pass, is no silence.
 func TestSilenceIsNotRefusal(t *testing.T) {
-	s := newScript(t, loopOptions{mtu: ib.MTU1024, tuning: Tuning{LossProbeNs: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 60e9 }})
+	s := newScript(t, loopOptions{mtu: ib.MTU1024, tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 60e9 }})
 	s.post(WRSend, 3000)
 	s.sent()
 	s.a.qp.path.TooLong++

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
@@ -134,7 +135,7 @@ func drawSwarm(rng *rand.Rand) swarmOptions {
 // many are for nothing. The longest timeouts leave room for the default.
 func (o *swarmOptions) drawProbes(rng *rand.Rand) {
 	for i := range o.tuning {
-		o.tuning[i].LossProbeNs = []int64{0, -1, 20 * us, 50 * us, 200 * us, 500 * us}[rng.IntN(6)]
+		o.tuning[i].LossProbe = []time.Duration{0, -1, 20 * us, 50 * us, 200 * us, 500 * us}[rng.IntN(6)]
 	}
 }
 
@@ -149,7 +150,7 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	for i := range o.tuning {
 		c := cc.Config{
 			Algorithm: cc.Algorithm(rng.IntN(3)), CutOnNAK: rng.IntN(2) == 0, Capped: rng.IntN(2) == 0,
-			BurstNs: []int64{-1, 0, 2 * us}[rng.IntN(3)],
+			Burst: []time.Duration{-1, 0, 2 * us}[rng.IntN(3)],
 		}
 		p := cc.Paper()
 		if c.Algorithm == cc.DCQCNMellanox {
@@ -160,7 +161,7 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 			c.StartRate = 2 * cc.Gbps
 		}
 		o.tuning[i].Congestion = c
-		o.tuning[i].CNPGapNs = []int64{0, -1, 4 * us}[rng.IntN(3)]
+		o.tuning[i].CNPGap = []time.Duration{0, -1, 4 * us}[rng.IntN(3)]
 	}
 }
 

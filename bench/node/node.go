@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
@@ -93,10 +94,10 @@ func opened[L link.Link](l L, err error) (link.Link, error) {
 type OpenArgs struct {
 	LinkArgs
 	Polling bool
-	SpinNs  int64 // of an event-driven device; 0 is the default, negative none
-	CQE     int   // of each completion queue
-	CQs     int   // completion queues, each on the next completion vector; 0 is 1
-	Shards  int   // see verbs.Config; 0 is 1
+	Spin    time.Duration // of an event-driven device; 0 is the default, negative none
+	CQE     int           // of each completion queue
+	CQs     int           // completion queues, each on the next completion vector; 0 is 1
+	Shards  int           // see verbs.Config; 0 is 1
 }
 
 // Open opens a device.
@@ -106,7 +107,7 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 		return err
 	}
 	c := verbs.Config{Addrs: []netip.Addr{a.Addr}, Link: l, Polling: a.Polling, Shards: max(1, a.Shards)}
-	c.UDP.SpinNs = a.SpinNs
+	c.Spin = a.Spin
 	d, err := verbs.Open(c)
 	if err != nil {
 		return errors.Join(err, l.Close())

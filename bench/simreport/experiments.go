@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/transport/cc"
@@ -70,7 +71,7 @@ func fairnessSets() []*fairness {
 
 func (f *fairness) scenario(seed uint64) *Scenario {
 	p := cc.Paper()
-	p.IncreasePeriodNs, p.ByteCounter = f.timerNs, f.bytes
+	p.IncreasePeriod, p.ByteCounter = time.Duration(f.timerNs), f.bytes
 	return &Scenario{
 		Name: fmt.Sprintf("%s, seed %d", f.name, seed), Flows: []Flow{{}, {Rate: 5 * cc.Gbps}},
 		CC: cc.Config{Algorithm: cc.DCQCNPaper, Profile: &p}, CNPNs: paperCNPNs, RED: f.red,

@@ -75,8 +75,8 @@ func FixedPoint(n int, p *cc.Profile, wireBytes int) float64 {
 	bits := float64(8 * wireBytes)
 	line, increase := float64(LineRate)/bits, float64(p.AdditiveIncrease)/bits // packets a second
 	flows := float64(n)
-	step := bits/(8*float64(p.ByteCounter)) + flows/(float64(p.IncreasePeriodNs)/1e9*line)
-	return math.Cbrt(increase * flows * flows / (float64(p.AlphaPeriodNs) / 1e9 * line * line) * step * step)
+	step := bits/(8*float64(p.ByteCounter)) + flows/(float64(p.IncreasePeriod)/1e9*line)
+	return math.Cbrt(increase * flows * flows / (float64(p.AlphaPeriod) / 1e9 * line * line) * step * step)
 }
 
 // MarkedShare is the fraction of packets to the receiver that were marked, after the warm-up.

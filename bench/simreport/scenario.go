@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -54,7 +55,7 @@ type Flow struct {
 type Scenario struct {
 	Name  string
 	Flows []Flow
-	CC    cc.Config // LineRate, StartRate and BurstNs are set by Run
+	CC    cc.Config // LineRate, StartRate and Burst are set by Run
 	CNPNs int64     // gap between CNPs
 	RED   sim.RED   // zero: the switch does not mark
 	// MarkArriving marks by the queue that a packet finds; otherwise by the one that it
@@ -157,7 +158,7 @@ func Run(s *Scenario) (*Result, error) {
 
 func (r *rig) build() error {
 	s := r.s
-	pipe := sim.Pipe{BitsPerSecond: int64(LineRate), LatencyNs: propagationNs}
+	pipe := sim.Pipe{BitsPerSecond: int64(LineRate), Latency: time.Duration(propagationNs)}
 	down := pipe
 	if s.RED != (sim.RED{}) {
 		down.Mark, down.MarkDeparting = s.RED.Mark, !s.MarkArriving
@@ -173,7 +174,7 @@ func (r *rig) build() error {
 	if r.port, err = r.fabric.Link(hostAddr(0)); err != nil {
 		return err
 	}
-	if r.receiver, err = r.open(r.port, transport.Tuning{CNPGapNs: s.CNPNs}); err != nil {
+	if r.receiver, err = r.open(r.port, transport.Tuning{CNPGap: time.Duration(s.CNPNs)}); err != nil {
 		return err
 	}
 	pd, err := r.receiver.AllocPD()
@@ -226,7 +227,7 @@ func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 		return err
 	}
 	conf := s.CC
-	conf.LineRate, conf.StartRate, conf.BurstNs, conf.Capped = LineRate, flow.Rate, cmp.Or(s.BatchNs, -1), true
+	conf.LineRate, conf.StartRate, conf.Burst, conf.Capped = LineRate, flow.Rate, time.Duration(cmp.Or(s.BatchNs, -1)), true
 	window := s.Window
 	if window == 0 {
 		window = windowPackets
@@ -355,7 +356,7 @@ func (r *rig) play(res *Result) error {
 		if now >= s.DurationNs {
 			break
 		}
-		r.fabric.RunFor(s.SampleNs)
+		r.fabric.RunFor(time.Duration(s.SampleNs))
 	}
 	span := float64(s.DurationNs - s.WarmupNs)
 	for i, h := range r.senders {

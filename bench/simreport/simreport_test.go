@@ -98,7 +98,7 @@ func TestLoneFlowRecovers(t *testing.T) {
 // Rates are obeyed: a flow that starts at a rate sends just that.
 func TestStartRateIsObeyed(t *testing.T) {
 	p := cc.Paper()
-	p.IncreasePeriodNs, p.ByteCounter = 1e15, 1e15
+	p.IncreasePeriod, p.ByteCounter = 1e15, 1e15
 	s := paper([]Flow{{Rate: 8 * cc.Gbps}}, 10, 2)
 	s.CC.Profile = &p
 	r := run(t, s)

@@ -21,7 +21,7 @@ type waiting struct {
 	name string
 	// The device and the link of the ceiling wait alike.
 	polling bool
-	spinNs  int64
+	spin    time.Duration
 	raw     node.Waiting
 }
 
@@ -70,7 +70,7 @@ func (s *Suite) latencies(place string) error {
 	var errs error
 	for _, link := range s.o.Links {
 		for _, w := range waitings {
-			o := setup{link: link, polling: w.polling, spinNs: w.spinNs, raw: true, qps: 1, wrs: 512, mtu: ib.MTU1024}
+			o := setup{link: link, polling: w.polling, spin: w.spin, raw: true, qps: 1, wrs: 512, mtu: ib.MTU1024}
 			var err error
 			if link == "xdp" {
 				err = s.halfTrips(o, w, place, true)

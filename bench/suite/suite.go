@@ -158,7 +158,7 @@ func (s *Suite) ns() int64 { return int64(s.o.RoundMs) * int64(time.Millisecond)
 type setup struct {
 	link      string
 	polling   bool
-	spinNs    int64 // see node.OpenArgs
+	spin      time.Duration // see node.OpenArgs
 	noOffload bool
 	raw       bool // the link of the ceiling too
 	noDevice  bool // only that
@@ -190,7 +190,7 @@ func (s *Suite) open(o setup) error {
 			continue
 		}
 		l.Port = devicePort
-		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, SpinNs: o.spinNs, CQE: 4 * o.qps, CQs: o.cqs, Shards: o.shards}); err != nil {
+		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, Spin: o.spin, CQE: 4 * o.qps, CQs: o.cqs, Shards: o.shards}); err != nil {
 			return err
 		}
 		recvs := o.wrs

@@ -29,7 +29,7 @@ type Scene struct {
 // tuning is that of goroce's devices: long messages are FIRST, MIDDLE and LAST, as those of rxe, and probes for losses
 // wait until a guest has had time to answer.
 func (sc *Scene) tuning() transport.Tuning {
-	t := transport.Tuning{WholeMessages: true, LossProbeNs: int64(100 * time.Millisecond)}
+	t := transport.Tuning{WholeMessages: true, LossProbe: 100 * time.Millisecond}
 	if sc.tune != nil {
 		sc.tune(&t)
 	}

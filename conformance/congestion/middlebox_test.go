@@ -182,7 +182,7 @@ func (r *rig) state() cc.State {
 // machine that is busy with other things then sees the same as an idle one.
 func slow() *cc.Profile {
 	p := cc.Paper()
-	p.AlphaPeriodNs, p.IncreasePeriodNs, p.ByteCounter = 20e6, 20e6, 1e15
+	p.AlphaPeriod, p.IncreasePeriod, p.ByteCounter = 20e6, 20e6, 1e15
 	p.AdditiveIncrease = cc.Gbps
 	return &p
 }
@@ -283,7 +283,7 @@ func TestRateIsABound(t *testing.T) {
 
 func testRateIsABound(t *testing.T, link string) {
 	p := cc.Paper()
-	p.IncreasePeriodNs, p.ByteCounter = 1e15, 1e15
+	p.IncreasePeriod, p.ByteCounter = 1e15, 1e15
 	const rate = 200 * cc.Mbps
 	r := newRig(t, link, "ipv4", cc.Config{Algorithm: cc.DCQCNPaper, LineRate: lineRate, StartRate: rate, Profile: &p})
 	const messages = 80

@@ -29,7 +29,7 @@ func (published) Has(f Feature) bool { return f != quirkRxeFlush }
 
 func (t published) Open(context.Context) (Bench, error) {
 	wire := newVirtualLink(enginePeer[peer.V4], enginePeer[peer.V6])
-	dev, err := verbs.Open(verbs.Config{Link: wire, Rand: rand.NewChaCha8([32]byte{'c', 'x'}), Tuning: transport.Tuning{LossProbeNs: -1}})
+	dev, err := verbs.Open(verbs.Config{Link: wire, Rand: rand.NewChaCha8([32]byte{'c', 'x'}), Tuning: transport.Tuning{LossProbe: -1}})
 	if err != nil {
 		return nil, err
 	}

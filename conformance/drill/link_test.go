@@ -84,7 +84,7 @@ func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
 	return 1, nil
 }
 
-func (l *slowLink) Wait(int64) error {
+func (l *slowLink) Wait(time.Duration) error {
 	if l.calls == 1 {
 		return nil
 	}

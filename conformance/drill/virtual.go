@@ -107,7 +107,7 @@ func (l *virtualLink) Recv(batch []transport.RxPacket) (int, error) {
 }
 
 // Wait is for users of the interface other than a device: nothing comes by itself.
-func (l *virtualLink) Wait(int64) error { return nil }
+func (l *virtualLink) Wait(time.Duration) error { return nil }
 
 func (l *virtualLink) Attach(progress func()) {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
@@ -201,11 +202,11 @@ func (w *Link) toDevice(frame []byte) {
 }
 
 // Wait returns at once if something waits here.
-func (w *Link) Wait(timeoutNs int64) error {
+func (w *Link) Wait(timeout time.Duration) error {
 	if w.waiting() {
 		return nil
 	}
-	return w.Link.Wait(timeoutNs)
+	return w.Link.Wait(timeout)
 }
 
 func (w *Link) waiting() bool {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
@@ -28,7 +29,7 @@ func newMemoryLink() *memoryLink { return &memoryLink{news: make(chan struct{}, 
 
 func (l *memoryLink) Capabilities() link.Capabilities { return link.Capabilities{Name: "memory"} }
 func (l *memoryLink) Stats() link.Stats               { return link.Stats{RxICRC: 3} }
-func (l *memoryLink) Wait(int64) error                { return nil }
+func (l *memoryLink) Wait(time.Duration) error        { return nil }
 
 func (l *memoryLink) Send(batch []transport.TxPacket) {
 	l.mu.Lock()

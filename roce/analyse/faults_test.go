@@ -164,7 +164,7 @@ func scenes() []scene {
 		{name: "no receive is ever posted", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RNRRetry = 3 }}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			fails(t, s, verbs.WCRNRRetryExcErr, s.Send(0, 64))
-			s.Net.RunFor(int64(time.Second))
+			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
 		}, want: same("rnr rnr-retry-exceeded")},
 		{name: "wrong key", play: func(t *testing.T, s *stage.Stage) {
@@ -195,14 +195,14 @@ func scenes() []scene {
 			warm(t, s)
 			s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
-			s.Net.RunFor(int64(time.Second))
+			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
 		}, want: [3]string{"retry-exceeded", "", ""}},
 		{name: "no ACK arrives", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
-			s.Net.RunFor(int64(time.Second))
+			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
 		}, want: [3]string{"retry-exceeded", "lost-ack|late-ack retry-exceeded", "retry-exceeded"}},
 		{name: "path MTUs differ", cfg: stage.Config{Attr: func(h int, a *verbs.ConnAttr) {
@@ -219,12 +219,12 @@ func scenes() []scene {
 				s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: o, HasOpcode: true})
 			}
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, full))
-			s.Net.RunFor(int64(time.Second))
+			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
 		}, want: [3]string{"pmtu-blackhole retry-exceeded", "", ""}},
 		{name: "late ACK", cfg: stage.Config{}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
-			s.Net.SetFaults(s.Hosts[1].Addr, s.Hosts[0].Addr, sim.Faults{Reorder: 1, ReorderNs: 1_500_000})
+			s.Net.SetFaults(s.Hosts[1].Addr, s.Hosts[0].Addr, sim.Faults{Reorder: 1, ReorderDelay: 1_500_000})
 			do(t, s, s.Write(0, 64))
 			s.Net.SetFaults(s.Hosts[1].Addr, s.Hosts[0].Addr, sim.Faults{})
 			s.Net.RunFor(10_000_000)

@@ -19,7 +19,7 @@ func TestFindingTimes(t *testing.T) {
 	warm(t, s)
 	rule(s, 0, fault.Drop, psn0, ib.RCWriteOnly)
 	do(t, s, s.Write(0, 64))
-	s.Net.RunFor(int64(time.Second))
+	s.Net.RunFor(time.Second)
 	do(t, s, s.Write(0, 64))
 	require.NoError(t, s.Close())
 	at := map[int]int64{}

@@ -2,6 +2,7 @@ package link
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -40,10 +41,10 @@ type Link interface {
 	Recv(batch []transport.RxPacket) (int, error)
 
 	// Wait blocks until a packet may have arrived, the backlog can go out, Wake
-	// is called, or timeoutNs have passed; negative waits without bound.
+	// is called, or timeout has passed; negative waits without bound.
 	// Wakes that happened since the last Wait count. Only the receiving side
 	// calls it. The error is ErrClosed or fatal.
-	Wait(timeoutNs int64) error
+	Wait(timeout time.Duration) error
 
 	// Wake makes the current or the next Wait return.
 	Wake()

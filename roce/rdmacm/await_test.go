@@ -25,7 +25,7 @@ func TestListenWait(t *testing.T) {
 			require.ErrorIs(t, cid.Connect(&p), roce.ErrInvalidAttr)
 			p.ListenWait = time.Second
 			require.NoError(t, cid.Connect(&p))
-			rocetest.Fabric(c.D).RunFor(int64(p.ListenWait / 2))
+			rocetest.Fabric(c.D).RunFor(p.ListenWait / 2)
 			require.Nil(t, c.Ch.Poll())
 			s.Listen(t, ps, port)
 			s.Next(t, ctx, rdmacm.EventConnectRequest)

@@ -111,7 +111,7 @@ func TestCMEachLostThrice(t *testing.T) {
 func TestCMSimFaults(t *testing.T) {
 	seeds.Run(t, 30, func(t *testing.T, seed uint64) {
 		ctx := rocetest.Context(t)
-		bad := sim.Faults{Loss: 0.1, Duplicate: 0.1, Corrupt: 0.02, Reorder: 0.2, ReorderNs: 100e6, JitterNs: 1e6}
+		bad := sim.Faults{Loss: 0.1, Duplicate: 0.1, Corrupt: 0.02, Reorder: 0.2, ReorderDelay: 100e6, Jitter: 1e6}
 		mild := bad
 		mild.Loss, mild.Corrupt = 0.02, 0.01
 		f := sim.New(sim.Config{Seed: seed, Faults: bad})

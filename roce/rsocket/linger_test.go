@@ -70,7 +70,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	require.Equal(t, now, n.fabric.Now())
 	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().memory(), Finished: earlier.Finished}, Lingering(n.a))
 	require.Greater(t, n.a.MemCounts().Regions, before.Regions)
-	n.fabric.RunFor(int64(lingerTime + time.Second))
+	n.fabric.RunFor(lingerTime + time.Second)
 	require.Equal(t, LingerStats{Finished: earlier.Finished + conns}, Lingering(n.a))
 	require.Equal(t, before, n.a.MemCounts())
 }
@@ -126,7 +126,7 @@ func TestLingerIsShort(t *testing.T) {
 	_, err := c.Write([]byte("that was it"))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	n.fabric.RunFor(int64(2 * firstLook))
+	n.fabric.RunFor(2 * firstLook)
 	require.Zero(t, Lingering(n.a).Conns)
 	require.Equal(t, before, n.a.MemCounts())
 	got, err := io.ReadAll(s)
@@ -161,7 +161,7 @@ func TestLingerBounds(t *testing.T) {
 			for i, c := range open {
 				require.Equal(t, i < 6, c.buried, "%d", i)
 			}
-			n.fabric.RunFor(int64(lingerTime + time.Second))
+			n.fabric.RunFor(lingerTime + time.Second)
 			require.Equal(t, LingerStats{Finished: finished + 10}, Lingering(n.a))
 			require.Equal(t, before, n.a.MemCounts())
 		})

@@ -19,7 +19,7 @@ import (
 func TestFaults(t *testing.T) {
 	seeds.Run(t, 6, func(t *testing.T, seed uint64) {
 		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{
-			Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, JitterNs: 100,
+			Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, Jitter: 100,
 		}})
 		c, s := n.pair(t, Config{RecvQueue: 16 << (seed % 6), RecvBuffer: 3000 << (seed % 6)})
 		want := randomBytes(seed, 1_000_000)

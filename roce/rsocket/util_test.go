@@ -51,7 +51,7 @@ func simNetwork(t testing.TB, cfg sim.Config) *network {
 func (n *network) quiet(t testing.TB, d *verbs.Device) {
 	require.Eventually(t, func() bool {
 		if n.fabric != nil {
-			n.fabric.RunFor(int64(lastLook))
+			n.fabric.RunFor(lastLook)
 		}
 		return Lingering(d).Conns == 0
 	}, time.Minute, time.Millisecond)

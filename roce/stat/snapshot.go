@@ -65,9 +65,9 @@ type QP struct {
 	Peer  string `json:"peer,omitempty"`
 	MTU   int    `json:"path_mtu,omitempty"`
 
-	Retransmitted uint32 `json:"retransmitted_pkts"`
-	Timeouts      uint32 `json:"timeouts"`
-	RTTNs         int64  `json:"rtt_ns,omitempty"` // smoothed; 0 if it was not measured
+	Retransmitted uint32        `json:"retransmitted_pkts"`
+	Timeouts      uint32        `json:"timeouts"`
+	RTT           time.Duration `json:"rtt_ns,omitempty"` // smoothed; 0 if it was not measured
 }
 
 // closed reports whether a device has ended.
@@ -131,7 +131,7 @@ func describeQP(qp *verbs.QP, gids []string) (QP, bool) {
 	s := qp.Stats()
 	q := QP{
 		Number: qp.Num(), Type: qp.Type().String(), State: a.State.String(), RQPSN: a.RQPSN, SQPSN: a.SQPSN,
-		Retransmitted: s.RetransmittedPkts, Timeouts: s.Timeouts, RTTNs: int64(s.SmoothedRTT),
+		Retransmitted: s.RetransmittedPkts, Timeouts: s.Timeouts, RTT: s.SmoothedRTT,
 	}
 	if a.DestQPN != 0 {
 		q.Remote, q.Peer, q.MTU = a.DestQPN, a.AV.DGID.Addr().String(), a.PathMTU.Bytes()

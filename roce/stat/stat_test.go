@@ -245,7 +245,7 @@ func TestLongestAnswer(t *testing.T) {
 	many := make([]QP, maxQPs)
 	for i := range many {
 		many[i] = QP{
-			Number: 1<<24 - 1, Type: "RC", State: "RESET", Remote: 1<<24 - 1, RQPSN: 1<<24 - 1, SQPSN: 1<<24 - 1, MTU: 4096, RTTNs: 1e12,
+			Number: 1<<24 - 1, Type: "RC", State: "RESET", Remote: 1<<24 - 1, RQPSN: 1<<24 - 1, SQPSN: 1<<24 - 1, MTU: 4096, RTT: 1e12,
 			Local: "2001:db8:1111:2222:3333:4444:5555:6666", Peer: "2001:db8:1111:2222:3333:4444:5555:6666", Retransmitted: 1<<32 - 1, Timeouts: 1<<32 - 1,
 		}
 	}

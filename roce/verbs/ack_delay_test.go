@@ -11,7 +11,7 @@ import (
 // are posted. On a slow machine nothing is sent again: no loss probe after 1 ms, no retry
 // before 4 s.
 func heldPair(t *testing.T, recvs int, alone bool) (a, b *end) {
-	tuning := transport.Tuning{LossProbeNs: -1}
+	tuning := transport.Tuning{LossProbe: -1}
 	a = newEnd(t, openDevice(t, Config{Tuning: tuning}), 1<<12, QPInitAttr{})
 	b = newEnd(t, openDevice(t, Config{Tuning: tuning, Polling: true, alone: alone}), 1<<12, QPInitAttr{})
 	connect(t, a, b, withTimeout(20, 7))

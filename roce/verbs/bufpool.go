@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // Sizes of a BufPool, in bytes.
@@ -29,7 +30,7 @@ type BufPool struct {
 	max int
 
 	mu     sync.Mutex
-	free   [poolClasses][]*PoolBuf
+	free   [poolClasses][]*poolSlot
 	slabs  []*MR
 	bytes  int
 	out    int // buffers handed out
@@ -45,15 +46,21 @@ func NewBufPool(pd *PD, maxBytes int) *BufPool {
 	return &BufPool{pd: pd, max: maxBytes}
 }
 
-// PoolBuf is a buffer of a BufPool.
+// PoolBuf is a buffer of a BufPool. Copies of it are the same buffer: the first Release of any of them is that of all.
 type PoolBuf struct {
+	slot *poolSlot
+	turn uint64 // of the slot
+	n    int
+}
+
+// poolSlot is memory for a buffer.
+type poolSlot struct {
 	pool  *BufPool
 	mr    *MR
 	mem   []byte // of mr, from off: it outlives the registration
 	off   int
 	class int
-	n     int
-	taken bool // under pool.mu
+	turn  atomic.Uint64 // how often it was given back; changes under pool.mu
 }
 
 // poolClass returns the class of buffers of at least n bytes.
@@ -66,27 +73,26 @@ func poolClass(n int) int {
 
 // Get returns a buffer of n bytes, up to 1 MiB. What they hold is left over from earlier use. The
 // error wraps ErrLimit if the pool is used up.
-func (p *BufPool) Get(n int) (*PoolBuf, error) {
+func (p *BufPool) Get(n int) (PoolBuf, error) {
 	if n < 0 || n > MaxPoolBuf {
-		return nil, &ArgError{"get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf)}
+		return PoolBuf{}, &ArgError{"get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf)}
 	}
 	class := poolClass(n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, ErrClosed
+		return PoolBuf{}, ErrClosed
 	}
 	if len(p.free[class]) == 0 {
 		if err := p.grow(class); err != nil {
-			return nil, err
+			return PoolBuf{}, err
 		}
 	}
 	last := len(p.free[class]) - 1
-	b := p.free[class][last]
+	s := p.free[class][last]
 	p.free[class] = p.free[class][:last]
-	b.n, b.taken = n, true
 	p.out++
-	return b, nil
+	return PoolBuf{s, s.turn.Load(), n}, nil
 }
 
 // grow registers another slab of a class.
@@ -104,39 +110,51 @@ func (p *BufPool) grow(class int) error {
 	p.slabs = append(p.slabs, mr)
 	p.bytes += slab
 	for off := slab - size; off >= 0; off -= size {
-		p.free[class] = append(p.free[class], &PoolBuf{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
+		p.free[class] = append(p.free[class], &poolSlot{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
 	}
 	return nil
 }
 
-// Bytes returns the memory. It must not be touched after Release, nor while an
-// operation uses it.
-func (b *PoolBuf) Bytes() []byte { return b.mem[:b.n:b.n] }
-
-// SGE returns the first n bytes for a work request.
-func (b *PoolBuf) SGE(n int) SGE {
-	if b.mr == nil {
-		return SGE{}
+// held returns the slot if it is still this buffer's.
+func (b PoolBuf) held() *poolSlot {
+	if b.slot == nil || b.slot.turn.Load() != b.turn {
+		return nil
 	}
-	return b.mr.SGE(b.off, min(n, b.n))
+	return b.slot
 }
 
-// Release gives the buffer back to its pool. It is no Close: the buffer is somebody else's from
-// then on, so that to release it twice panics.
-func (b *PoolBuf) Release() {
-	p := b.pool
-	if p == nil {
+// Bytes returns the memory, and nil after Release. It must not be touched after Release, nor while an
+// operation uses it.
+func (b PoolBuf) Bytes() []byte {
+	if s := b.held(); s != nil {
+		return s.mem[:b.n:b.n]
+	}
+	return nil
+}
+
+// SGE returns the first n bytes for a work request: none after Release.
+func (b PoolBuf) SGE(n int) SGE {
+	if s := b.held(); s != nil {
+		return s.mr.SGE(s.off, min(n, b.n))
+	}
+	return SGE{}
+}
+
+// Release gives the buffer back to its pool. To release it again, or a copy of it, does nothing.
+func (b PoolBuf) Release() {
+	s := b.slot
+	if s == nil {
 		return // a zero PoolBuf is nobody's
 	}
+	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !b.taken {
-		panic("roce: buffer released twice")
+	if !s.turn.CompareAndSwap(b.turn, b.turn+1) {
+		return
 	}
-	b.taken = false
 	p.out--
 	if !p.closed {
-		p.free[b.class] = append(p.free[b.class], b)
+		p.free[s.class] = append(p.free[s.class], s)
 	}
 }
 
@@ -164,6 +182,6 @@ func (p *BufPool) Close() error {
 		}
 	}
 	p.slabs, p.bytes = nil, 0
-	p.free = [poolClasses][]*PoolBuf{}
+	p.free = [poolClasses][]*poolSlot{}
 	return first
 }

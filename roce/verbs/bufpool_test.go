@@ -22,7 +22,15 @@ func TestBufPool(t *testing.T) {
 		require.GreaterOrEqual(t, minPoolBuf<<poolClass(n), n)
 		require.True(t, n <= minPoolBuf || minPoolBuf<<(poolClass(n)-1) < n, "no smaller class would do")
 		b.Release()
-		require.Panics(t, b.Release)
+		again, err := p.Get(n)
+		require.NoError(t, err)
+		b.Release()
+		require.Nil(t, b.Bytes(), "it is another's now")
+		require.Zero(t, b.SGE(n))
+		require.Len(t, again.Bytes(), n, "a second Release of the one before is not its own")
+		_, out := p.Stats()
+		require.Equal(t, 1, out)
+		again.Release()
 	}
 	for _, n := range []int{-1, MaxPoolBuf + 1} {
 		_, err := p.Get(n)
@@ -30,7 +38,7 @@ func TestBufPool(t *testing.T) {
 	}
 	// Buffers that are out at one time do not overlap.
 	seen := map[*byte]bool{}
-	var out []*PoolBuf
+	var out []PoolBuf
 	for range 300 {
 		b, err := p.Get(1000)
 		require.NoError(t, err)
@@ -55,10 +63,11 @@ func TestBufPool(t *testing.T) {
 		out = append(out[:0], b)
 	}
 	last := out[0]
+	memory := &last.Bytes()[0]
 	last.Release()
 	again, err := p.Get(MaxPoolBuf)
 	require.NoError(t, err)
-	require.Same(t, last, again)
+	require.Same(t, memory, &again.Bytes()[0])
 	after, _ := p.Stats()
 	require.LessOrEqual(t, after, 4<<20)
 	require.Greater(t, after, bytes)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/shard"
@@ -41,7 +42,7 @@ func (l *turnLink) Recv(b []transport.RxPacket) (int, error) {
 	return l.Link.Recv(b)
 }
 
-func (l *turnLink) Wait(timeoutNs int64) error {
+func (l *turnLink) Wait(timeout time.Duration) error {
 	l.waits <- struct{}{}
 	return l.Link.Wait(-1)
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
@@ -34,6 +35,10 @@ type Config struct {
 	// the work, and calls that wait poll, too. See the package comment. Ignored with a link that is
 	// a simulation.
 	Polling bool
+
+	// Spin is how long the device goes on looking for packets after traffic, before it sleeps; 0 is 30 us, and up to 200 us
+	// where packets come soon after that; negative is not at all: less CPU, later answers. Ignored with a link that is a simulation.
+	Spin time.Duration
 
 	// Shards is how many completion vectors the device has ([CQOptions]): each is a shard, with a
 	// lock and a goroutine of its own, so that as many CPUs can work for the device. 0 is half of

@@ -60,7 +60,7 @@ func Open(cfg Config) (*Device, error) {
 	d.table = mem.NewTable(random, cfg.MemLimits)
 	d.shards.config = shard.Config{
 		Addrs: addrs, MTU: cfg.MTU, Table: d.table, Rand: random,
-		Polling: cfg.Polling, Alone: cfg.alone, SpinNs: cfg.UDP.SpinNs,
+		Polling: cfg.Polling, Alone: cfg.alone, Spin: cfg.Spin,
 		Engine: transport.Config{Tracer: cfg.Tracer, Tuning: cfg.Tuning},
 	}
 	if d.s, err = d.addShard(l, base); err != nil {

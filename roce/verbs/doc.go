@@ -66,7 +66,7 @@
 // be called again. Otherwise the object is gone. A second Close returns nil and does nothing, as does
 // a first one after that of the device, and one of a zero value. Objects that are not closed end with
 // their device, but for a [MappedBuffer], whose memory stays mapped. What is lent from a stock has
-// Release instead, which gives it back ([PoolBuf]).
+// Release instead, which gives it back ([PoolBuf]); a second Release, or that of a copy, does nothing.
 //
 // A zero value of a type that a function of this package makes does nothing: its other
 // methods return an error that matches ErrClosed, or zero.

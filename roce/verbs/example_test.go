@@ -116,7 +116,7 @@ func Example_simulation() {
 
 // A path that loses packets shows in the statistics of its queue pairs.
 func ExampleQP_Stats() {
-	net := sim.New(sim.Config{Seed: 2, Up: sim.Pipe{LatencyNs: 50_000}})
+	net := sim.New(sim.Config{Seed: 2, Up: sim.Pipe{Latency: 50_000}})
 	var sides [2]*side
 	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
 		l, err := net.Link(netip.MustParseAddr(addr))

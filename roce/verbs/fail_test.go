@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
@@ -116,10 +117,10 @@ func (l *countingLink) Another() (link.Link, error) {
 	return &countingLink{Link: o, waits: l.waits}, nil
 }
 
-func (l *countingLink) Wait(timeoutNs int64) error {
-	if timeoutNs < 0 {
+func (l *countingLink) Wait(timeout time.Duration) error {
+	if timeout < 0 {
 		l.waits.Add(1)
 		defer l.waits.Add(-1)
 	}
-	return l.Link.Wait(timeoutNs)
+	return l.Link.Wait(timeout)
 }

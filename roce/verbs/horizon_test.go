@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/shard"
@@ -65,7 +66,7 @@ func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
 	}
 	return n, nil
 }
-func (l *slowLink) Wait(int64) error {
+func (l *slowLink) Wait(time.Duration) error {
 	l.mu.Lock()
 	c := l.change
 	if len(l.waiting) > 0 || l.happens {
@@ -127,7 +128,7 @@ func (l *markedLink) Recv(batch []transport.RxPacket) (int, error) {
 type deafLink struct{ markedLink }
 
 func (l *deafLink) CaughtUp() bool { return false }
-func (l *deafLink) Wait(ns int64) error {
+func (l *deafLink) Wait(ns time.Duration) error {
 	if ns == 0 {
 		return nil
 	}
@@ -161,7 +162,7 @@ func ackOf(qpn ib.QPN, psn ib.PSN) []byte {
 
 // slowEnd is a queue pair whose peer the test plays.
 func slowEnd(t *testing.T, l *slowLink, cfg Config) *end {
-	cfg.UDP.SpinNs = -1
+	cfg.Spin = -1
 	e := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{})
 	require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, PSN: 5, GID: ib.GIDFromAddr(slowPeer)}, nil))
 	require.NoError(t, e.qp.PostSend(&SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 64)}}))

@@ -90,7 +90,7 @@ func newLoneLossRig(t *testing.T, ns int64, open func(i int, cfg Config) *Device
 	r := &loneLossRig{t: t}
 	var ends [2]*end
 	for i := range ends {
-		cfg := Config{Tuning: transport.Tuning{LossProbeNs: ns}}
+		cfg := Config{Tuning: transport.Tuning{LossProbe: time.Duration(ns)}}
 		if i == 0 {
 			cfg.WrapLink = func(l link.Link) (link.Link, error) {
 				r.faults = fault.New(l)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ type peerInfo struct {
 // peerConfig is what the peer is told.
 type peerConfig struct {
 	Polling bool
-	SpinNs  int64
+	Spin    time.Duration
 	Region  int
 	QPN     uint32
 	PSN     uint32
@@ -61,7 +62,7 @@ func peerMain() error {
 		return err
 	}
 	c := Config{Polling: cfg.Polling, Addrs: addrs(cfg.Self)}
-	c.UDP.SpinNs = cfg.SpinNs
+	c.Spin = cfg.Spin
 	d, err := Open(c)
 	if err != nil {
 		return err
@@ -192,7 +193,7 @@ func newRemotePair(t testing.TB, region int, cfg Config) *remotePair {
 		require.NoError(t, cmd.Wait())
 	})
 	require.NoError(t, json.NewEncoder(in).Encode(peerConfig{
-		cfg.Polling, cfg.UDP.SpinNs, region, uint32(info.QPN), uint32(info.PSN), info.GID, other.String(),
+		cfg.Polling, cfg.Spin, region, uint32(info.QPN), uint32(info.PSN), info.GID, other.String(),
 	}))
 	p := &remotePair{end: e}
 	require.NoError(t, json.NewDecoder(out).Decode(&p.peer))

@@ -34,7 +34,7 @@ func TestSimOperations(t *testing.T) {
 func TestSimFaults(t *testing.T) {
 	seeds.Run(t, 8, func(t *testing.T, seed uint64) {
 		f := sim.New(sim.Config{Seed: seed, Faults: sim.Faults{
-			Loss: 0.01, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.02, JitterNs: 100,
+			Loss: 0.01, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.02, Jitter: 100,
 		}})
 		a, b := simPair(t, f, 1<<18)
 		exercise(t, a, b, []int{0, 1, 4096, 4097, 100_000, 1 << 18})

@@ -138,5 +138,5 @@ var variants = map[string]Config{
 	"no gso":     {UDP: udp.Options{DisableGSO: true}},
 	"no gro":     {UDP: udp.Options{DisableGRO: true}},
 	"no offload": {UDP: udp.Options{DisableGSO: true, DisableGRO: true}},
-	"no spin":    {UDP: udp.Options{SpinNs: -1}},
+	"no spin":    {Spin: -1},
 }

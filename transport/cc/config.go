@@ -1,6 +1,9 @@
 package cc
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Algorithm names a controller and its parameters.
 type Algorithm uint8
@@ -56,10 +59,10 @@ type Config struct {
 	// CutOnNAK makes a sequence NAK, received or implied, cut the rate as a CNP
 	// does, whatever the profile says (ConnectX-5 and 6 do).
 	CutOnNAK bool
-	// BurstNs is how much sending time a batch is worth; 0 is BurstNs of the
+	// Burst is how much sending time a batch is worth; 0 is BurstNs of the
 	// package, negative sends packet by packet (for simulations, where timers
 	// are exact and cost no system call).
-	BurstNs int64
+	Burst time.Duration
 	// Profile replaces the parameters of the algorithm; nil for its own.
 	Profile *Profile
 }
@@ -73,16 +76,16 @@ func (c *Config) Check() error {
 		return fmt.Errorf("line rate %d is negative", c.LineRate)
 	case c.StartRate < 0:
 		return fmt.Errorf("start rate %d is negative", c.StartRate)
-	case c.BurstNs > maxBurstNs:
-		return fmt.Errorf("burst of %d ns exceeds %d", c.BurstNs, int64(maxBurstNs))
+	case c.Burst > maxBurst:
+		return fmt.Errorf("burst of %v exceeds %v", c.Burst, maxBurst)
 	case c.Profile != nil:
 		return c.Profile.check()
 	}
 	return nil
 }
 
-// maxBurstNs bounds a batch: more than a second's worth is no pacing.
-const maxBurstNs = 1e9
+// maxBurst bounds a batch: more than a second's worth is no pacing.
+const maxBurst = time.Second
 
 // New returns a controller for one QP, nil if c says none. c has passed Check.
 func (c *Config) New() Controller {
@@ -121,4 +124,4 @@ func (c *Config) Cap() Rate {
 }
 
 // NewPacer returns the pacer of one QP.
-func (c *Config) NewPacer() Pacer { return Pacer{burst: c.BurstNs} }
+func (c *Config) NewPacer() Pacer { return Pacer{burst: int64(c.Burst)} }

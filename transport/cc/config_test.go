@@ -27,14 +27,14 @@ func TestConfigCheck(t *testing.T) {
 		"algorithm":  {Algorithm: numAlgorithms},
 		"line":       {LineRate: -1},
 		"start":      {StartRate: -1},
-		"burst":      {BurstNs: 2 * maxBurstNs},
+		"burst":      {Burst: 2 * maxBurst},
 		"gain":       bad(func(p *Profile) { p.GainNum = 0 }),
-		"period":     bad(func(p *Profile) { p.IncreasePeriodNs = 0 }),
+		"period":     bad(func(p *Profile) { p.IncreasePeriod = 0 }),
 		"alpha":      bad(func(p *Profile) { p.InitialAlpha = 2 }),
 		"cut":        bad(func(p *Profile) { p.MaxCut = 1 }),
 		"increase":   bad(func(p *Profile) { p.AdditiveIncrease = 0 }),
 		"least rate": bad(func(p *Profile) { p.MinRate = 0 }),
-		"gap":        bad(func(p *Profile) { p.DecreaseGapNs = -1 }),
+		"gap":        bad(func(p *Profile) { p.DecreaseGap = -1 }),
 	} {
 		require.Error(t, c.Check(), name)
 	}

@@ -48,10 +48,10 @@ func (d *DCQCN) gain() float64 { return float64(d.p.GainNum) / float64(d.p.GainD
 func (d *DCQCN) advance(now int64) {
 	if d.startPending {
 		d.startPending = false
-		d.nextIncreaseAt = now + d.p.IncreasePeriodNs
+		d.nextIncreaseAt = now + int64(d.p.IncreasePeriod)
 	}
 	if d.cutPending {
-		if at := d.lastCutAt + d.p.DecreaseGapNs; now >= at {
+		if at := d.lastCutAt + int64(d.p.DecreaseGap); now >= at {
 			d.cutPending = false
 			d.advanceAlpha(at)
 			d.cut(at)
@@ -60,7 +60,7 @@ func (d *DCQCN) advance(now int64) {
 	d.advanceAlpha(now)
 	for d.limiting && now >= d.nextIncreaseAt {
 		d.timeSteps++
-		d.nextIncreaseAt += d.p.IncreasePeriodNs
+		d.nextIncreaseAt += int64(d.p.IncreasePeriod)
 		d.increase()
 	}
 }
@@ -70,8 +70,8 @@ func (d *DCQCN) advanceAlpha(now int64) {
 	if !d.cutEver || now < d.nextAlphaAt {
 		return
 	}
-	periods := (now-d.nextAlphaAt)/d.p.AlphaPeriodNs + 1
-	d.nextAlphaAt += periods * d.p.AlphaPeriodNs
+	periods := (now-d.nextAlphaAt)/int64(d.p.AlphaPeriod) + 1
+	d.nextAlphaAt += periods * int64(d.p.AlphaPeriod)
 	if d.cnpInPeriod {
 		d.cnpInPeriod = false
 		periods--
@@ -86,10 +86,10 @@ const leastGapNs = 25e3
 // the next one is due. Without such a gap a CNP that comes sooner than two of a receiver can does nothing.
 func (d *DCQCN) OnCNP(now int64) {
 	d.advance(now)
-	if d.p.DecreaseGapNs == 0 && d.cutEver && now < d.lastCutAt+leastGapNs {
+	if d.p.DecreaseGap == 0 && d.cutEver && now < d.lastCutAt+leastGapNs {
 		return
 	}
-	if d.cutEver && now < d.lastCutAt+d.p.DecreaseGapNs {
+	if d.cutEver && now < d.lastCutAt+int64(d.p.DecreaseGap) {
 		d.cutPending = true
 		d.raiseAlpha(now)
 		return
@@ -101,9 +101,9 @@ func (d *DCQCN) OnCNP(now int64) {
 // restarts the period; with a decrease gap (ConnectX) alpha is an average over
 // fixed periods, of which each counts once.
 func (d *DCQCN) raiseAlpha(now int64) {
-	if d.p.DecreaseGapNs == 0 {
+	if d.p.DecreaseGap == 0 {
 		d.alpha = (1-d.gain())*d.alpha + d.gain()
-		d.nextAlphaAt = now + d.p.AlphaPeriodNs
+		d.nextAlphaAt = now + int64(d.p.AlphaPeriod)
 		return
 	}
 	if !d.cnpInPeriod {
@@ -116,7 +116,7 @@ func (d *DCQCN) raiseAlpha(now int64) {
 func (d *DCQCN) cut(now int64) {
 	if !d.cutEver {
 		d.cutEver = true
-		d.nextAlphaAt = now + d.p.AlphaPeriodNs
+		d.nextAlphaAt = now + int64(d.p.AlphaPeriod)
 	}
 	d.limiting = true
 	d.cuts++
@@ -125,7 +125,7 @@ func (d *DCQCN) cut(now int64) {
 	d.raiseAlpha(now)
 	d.lastCutAt = now
 	d.timeSteps, d.byteSteps, d.sent = 0, 0, 0
-	d.nextIncreaseAt = now + d.p.IncreasePeriodNs
+	d.nextIncreaseAt = now + int64(d.p.IncreasePeriod)
 }
 
 // increase is one step of recovery: fast recovery halves the way back to the

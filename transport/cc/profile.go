@@ -1,6 +1,9 @@
 package cc
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Profile is the parameter set of DCQCN's reaction point.
 type Profile struct {
@@ -8,18 +11,18 @@ type Profile struct {
 
 	GainNum, GainDen int64 // g of the alpha average
 
-	AlphaPeriodNs int64   // alpha is updated this often
-	InitialAlpha  float64 // alpha before the first CNP
+	AlphaPeriod  time.Duration // alpha is updated this often
+	InitialAlpha float64       // alpha before the first CNP
 
-	// DecreaseGapNs is the least time between two rate cuts; 0 cuts on each
+	// DecreaseGap is the least time between two rate cuts; 0 cuts on each
 	// CNP.
-	DecreaseGapNs int64
+	DecreaseGap time.Duration
 	// MaxCut bounds one cut, as a fraction of the current rate.
 	MaxCut float64
 
-	IncreasePeriodNs int64 // timer of the rate increase
-	ByteCounter      int64 // bytes sent that count as one increase step
-	FastRecovery     int   // F: steps of fast recovery before the target rises
+	IncreasePeriod time.Duration // timer of the rate increase
+	ByteCounter    int64         // bytes sent that count as one increase step
+	FastRecovery   int           // F: steps of fast recovery before the target rises
 
 	AdditiveIncrease Rate // AI
 	HyperIncrease    Rate // HAI; 0: additive increase also past F on both counters
@@ -35,13 +38,13 @@ func (p *Profile) check() error {
 	switch {
 	case p.GainNum <= 0 || p.GainDen < p.GainNum:
 		return fmt.Errorf("profile %q: gain %d/%d is not in (0, 1]", p.Name, p.GainNum, p.GainDen)
-	case p.AlphaPeriodNs <= 0 || p.IncreasePeriodNs <= 0 || p.ByteCounter <= 0:
+	case p.AlphaPeriod <= 0 || p.IncreasePeriod <= 0 || p.ByteCounter <= 0:
 		return fmt.Errorf("profile %q: periods and byte counter must be positive", p.Name)
 	case p.InitialAlpha < 0 || p.InitialAlpha > 1 || p.MaxCut <= 0 || p.MaxCut >= 1:
 		return fmt.Errorf("profile %q: initial alpha in [0, 1], greatest cut in (0, 1)", p.Name)
 	case p.AdditiveIncrease <= 0 || p.HyperIncrease < 0 || p.MinRate < MinMinRate:
 		return fmt.Errorf("profile %q: increases must be positive and the least rate at least %d bit/s", p.Name, MinMinRate)
-	case p.DecreaseGapNs < 0 || p.FastRecovery < 0:
+	case p.DecreaseGap < 0 || p.FastRecovery < 0:
 		return fmt.Errorf("profile %q: negative", p.Name)
 	}
 	return nil
@@ -56,9 +59,9 @@ func Paper() Profile {
 	return Profile{
 		Name:    "paper",
 		GainNum: 1, GainDen: 256,
-		AlphaPeriodNs: 55e3, InitialAlpha: 1,
-		MaxCut:           0.5,
-		IncreasePeriodNs: 55e3, ByteCounter: 10e6, FastRecovery: 5,
+		AlphaPeriod: 55 * time.Microsecond, InitialAlpha: 1,
+		MaxCut:         0.5,
+		IncreasePeriod: 55 * time.Microsecond, ByteCounter: 10e6, FastRecovery: 5,
 		AdditiveIncrease: 40 * Mbps,
 		MinRate:          1 * Mbps, // the paper names no floor; a QP at rate 0 would never learn
 	}
@@ -72,9 +75,9 @@ func Mellanox() Profile {
 	return Profile{
 		Name:    "mellanox",
 		GainNum: 5, GainDen: 1024,
-		AlphaPeriodNs: 1e3, InitialAlpha: 1023.0 / 1024,
-		DecreaseGapNs: 4e3, MaxCut: 0.5,
-		IncreasePeriodNs: 300e3, ByteCounter: 32767 * 64, FastRecovery: 1,
+		AlphaPeriod: time.Microsecond, InitialAlpha: 1023.0 / 1024,
+		DecreaseGap: 4 * time.Microsecond, MaxCut: 0.5,
+		IncreasePeriod: 300 * time.Microsecond, ByteCounter: 32767 * 64, FastRecovery: 1,
 		AdditiveIncrease: 5 * Mbps, HyperIncrease: 50 * Mbps,
 		MinRate: 1 * Mbps,
 	}

@@ -138,7 +138,8 @@ func Example_again() {
 func openDevice(addr netip.Addr) (*verbs.Device, error) {
 	return verbs.Open(verbs.Config{
 		Addrs:  []netip.Addr{addr},
-		UDP:    udp.Options{SocketBufferBytes: 32 << 20, SpinNs: -1}, // do not spin: less CPU, later answers
+		UDP:    udp.Options{SocketBufferBytes: 32 << 20},
+		Spin:   -1, // do not spin: less CPU, later answers
 		Logger: slog.Default(),
 	})
 }

@@ -259,12 +259,12 @@ func lessons() []lesson {
 			params: []param{{"rate", 10, 1, 40, "Gb/s of the bottleneck"}, {"kib", 512, 64, 512, "KiB that A writes"}, {"control", 1, 0, 1, "0: A does not slow down"}},
 			cfg: func(v values) stage.Config {
 				c := stage.Config{MTU: ib.MTU4096}
-				c.Sim.Up = sim.Pipe{BitsPerSecond: 40e9, LatencyNs: 1000}
-				c.Sim.Down = sim.Pipe{BitsPerSecond: int64(v["rate"]) * 1e9, LatencyNs: 1000, QueueBytes: 1 << 20, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
+				c.Sim.Up = sim.Pipe{BitsPerSecond: 40e9, Latency: 1000}
+				c.Sim.Down = sim.Pipe{BitsPerSecond: int64(v["rate"]) * 1e9, Latency: 1000, QueueBytes: 1 << 20, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
 				for i := range c.Tuning {
-					c.Tuning[i] = transport.Tuning{LossProbeNs: -1}
+					c.Tuning[i] = transport.Tuning{LossProbe: -1}
 					if v["control"] == 1 {
-						c.Tuning[i].Congestion = cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, BurstNs: -1}
+						c.Tuning[i].Congestion = cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}
 					}
 				}
 				c.Attr = func(_ int, a *verbs.ConnAttr) { a.TrafficClass = 2 } // ECT(0): may be marked

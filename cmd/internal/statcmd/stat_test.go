@@ -31,7 +31,7 @@ func process(pid int, name, addr string) asker {
 			Memory:   stat.Memory{PDs: 1, Regions: 4},
 			Counters: map[string]uint64{"sent_pkts": 1000 * n, "sent_bytes": 1 << 20 * n, "rcvd_pkts": 7 * n, "rcvd_bytes": 500 * n, "retry_exceeded_err": 1},
 			QPs: []stat.QP{
-				{Number: 17, Type: "RC", State: "RTS", Remote: 18, RQPSN: 5, SQPSN: 6, Local: addr, Peer: "10.0.0.2", MTU: 1024, RTTNs: 12345, Retransmitted: 3, Timeouts: 1},
+				{Number: 17, Type: "RC", State: "RTS", Remote: 18, RQPSN: 5, SQPSN: 6, Local: addr, Peer: "10.0.0.2", MTU: 1024, RTT: 12345, Retransmitted: 3, Timeouts: 1},
 				{Number: 19, Type: "UD", State: "RTS", SQPSN: 9},
 			},
 		}}}, nil

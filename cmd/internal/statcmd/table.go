@@ -220,8 +220,8 @@ func writeQPs(w io.Writer, s tool.Screen, now *sample) {
 				if q.Peer != "" {
 					line += fmt.Sprintf(" path-mtu %d local %s peer %s", q.MTU, q.Local, q.Peer)
 				}
-				if q.RTTNs > 0 {
-					line += fmt.Sprintf(" rtt %.3fms", float64(q.RTTNs)/1e6)
+				if q.RTT > 0 {
+					line += fmt.Sprintf(" rtt %.3fms", float64(q.RTT)/1e6)
 				}
 				if q.Retransmitted+q.Timeouts > 0 {
 					line += fmt.Sprintf(" retransmitted %d timeouts %d", q.Retransmitted, q.Timeouts)

@@ -67,7 +67,7 @@ func TestAlarm(t *testing.T) {
 	}
 	require.Less(t, f.Now(), int64(time.Hour))
 	require.True(t, last.Set(math.MaxInt64, math.MaxInt64), "not soon")
-	f.RunFor(int64(time.Hour))
+	f.RunFor(time.Hour)
 	last.Stop()
 }
 
@@ -91,7 +91,7 @@ func TestAlarmAgain(t *testing.T) {
 	var a *shard.Alarm
 	a = access.Shard(d).NewAlarm(func() { n++; a.Set(time.Second, 0) })
 	require.True(t, a.Set(time.Second, 0))
-	f.RunFor(int64(10 * time.Second))
+	f.RunFor(10 * time.Second)
 	require.Equal(t, 10, n)
 	require.NoError(t, d.Close())
 	require.Equal(t, 11, n)

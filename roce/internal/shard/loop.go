@@ -3,6 +3,7 @@ package shard
 import (
 	"math"
 	"runtime"
+	"time"
 
 	"github.com/goroce/goroce/transport"
 )
@@ -159,9 +160,9 @@ func (s *Shard) block(now int64) error {
 	if s.wakeTime <= now || next < s.wakeTime {
 		s.wakeTime = next
 	}
-	timeout := int64(-1)
+	timeout := time.Duration(-1)
 	if s.wakeTime != math.MaxInt64 {
-		timeout = max(s.wakeTime-now, 0)
+		timeout = time.Duration(max(s.wakeTime-now, 0))
 	}
 	s.forgetSent()
 	s.blocked = true

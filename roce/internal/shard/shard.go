@@ -63,8 +63,8 @@ type Config struct {
 	Rand    io.Reader
 	Base    link.Link // Link, or what is below its middlewares
 	Polling bool
-	Alone   bool  // with Polling, for tests: the goroutine never takes over
-	SpinNs  int64 // 0 is the default, negative none
+	Alone   bool          // with Polling, for tests: the goroutine never takes over
+	Spin    time.Duration // 0 is the default, negative none
 	Owner   Owner
 	Index   int              // of the shards of a device
 	Engine  transport.Config // Addrs, MTU, Mem, Rand and Room are filled in
@@ -145,7 +145,7 @@ type Shard struct {
 func New(c Config) (*Shard, error) {
 	s := &Shard{
 		index: c.Index, link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
-		spinNs: c.SpinNs, credits: c.Engine.Tuning.EndToEndCredits,
+		spinNs: int64(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}), sender: sender{calls: make(chan struct{}, 1)},
 		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}

@@ -116,7 +116,7 @@ func (h *hostile) receive(t *testing.T, up *[][]byte) (ended bool) {
 	}
 	if k == 0 {
 		start := h.b.Now()
-		require.NoError(t, h.b.Wait(int64(giveUp)))
+		require.NoError(t, h.b.Wait(giveUp))
 		require.Less(t, h.b.Now()-start, int64(giveUp), "no packet comes up any more: %+v", h.b.Stats())
 	}
 	return ended

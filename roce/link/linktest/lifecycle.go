@@ -35,7 +35,7 @@ func testWake(t *testing.T, p Pair) {
 	p.A.Wake()
 	require.NoError(t, p.A.Wait(-1), "a wake before counts")
 	start := p.A.Now()
-	require.NoError(t, p.A.Wait(int64(20*time.Millisecond)))
+	require.NoError(t, p.A.Wait(20*time.Millisecond))
 	if !p.A.Capabilities().Virtual {
 		require.GreaterOrEqual(t, p.A.Now()-start, int64(15*time.Millisecond), "two wakes are one")
 	}
@@ -63,7 +63,7 @@ func testNoRoom(t *testing.T, p Pair) {
 	batch := []transport.TxPacket{Packet(r, path, 100), Packet(r, path, 100), Packet(r, path, 7)}
 	SendAll(t, p.A, batch)
 	for range 3 {
-		require.NoError(t, p.B.Wait(int64(time.Millisecond)))
+		require.NoError(t, p.B.Wait(time.Millisecond))
 		n, err := p.B.Recv(nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
@@ -104,7 +104,7 @@ func testNoAllocation(t *testing.T, p Pair) {
 				panic(err)
 			}
 			if k == 0 {
-				if err := p.B.Wait(int64(time.Second)); err != nil {
+				if err := p.B.Wait(time.Second); err != nil {
 					panic(err)
 				}
 			}

@@ -33,7 +33,7 @@ func testMark(t *testing.T, p Pair) {
 			require.NoError(t, err)
 			if k == 0 {
 				require.True(t, m.CaughtUp())
-				require.NoError(t, p.B.Wait(giveUp.Nanoseconds()))
+				require.NoError(t, p.B.Wait(giveUp))
 				m.Mark()
 				continue
 			}

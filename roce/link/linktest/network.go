@@ -239,7 +239,7 @@ func testRemoved(t *testing.T, open Opener) {
 		a.Send(batch)
 		_, err := a.Recv(rx)
 		if err == nil {
-			err = a.Wait(int64(time.Millisecond))
+			err = a.Wait(time.Millisecond)
 		}
 		if err != nil {
 			require.ErrorContains(t, err, Device)

@@ -64,7 +64,7 @@ func Receive(t testing.TB, l link.Link, n int) []transport.RxPacket {
 		if k == 0 {
 			left := time.Until(end)
 			require.Positive(t, left, "%d of %d packets arrived; %+v", len(out), n, l.Stats())
-			require.NoError(t, l.Wait(int64(min(left, time.Second))))
+			require.NoError(t, l.Wait(min(left, time.Second)))
 		}
 	}
 	require.Len(t, out, n)
@@ -81,7 +81,7 @@ func Drive(t testing.TB, l link.Link, cond func() bool) {
 			l.Send(nil)
 			continue
 		}
-		require.NoError(t, l.Wait(int64(10*time.Millisecond)))
+		require.NoError(t, l.Wait(10*time.Millisecond))
 	}
 }
 
@@ -118,7 +118,7 @@ func SendUntil(t testing.TB, l link.Link, path *transport.Path, cond func() bool
 	for !cond() {
 		require.True(t, time.Now().Before(end), "gave up: %+v", l.Stats())
 		l.Send(batch)
-		require.NoError(t, l.Wait(int64(time.Millisecond)))
+		require.NoError(t, l.Wait(time.Millisecond))
 	}
 }
 
@@ -135,7 +135,7 @@ func Reaches(t testing.TB, a, b link.Link, path *transport.Path) {
 	for !arrived {
 		require.True(t, time.Now().Before(end), "nothing arrives: %+v, %+v", a.Stats(), b.Stats())
 		a.Send(one)
-		require.NoError(t, a.Wait(int64(time.Millisecond)))
+		require.NoError(t, a.Wait(time.Millisecond))
 		for {
 			k, err := receive(b, batch)
 			require.NoError(t, err)
@@ -168,7 +168,7 @@ func Await(t testing.TB, l link.Link, batch []transport.TxPacket) {
 		if k == 0 {
 			left := time.Until(end)
 			require.Positive(t, left, "%d of %d packets arrived; %+v", i, len(batch), l.Stats())
-			require.NoError(t, l.Wait(int64(min(left, time.Second))))
+			require.NoError(t, l.Wait(min(left, time.Second)))
 		}
 	}
 }

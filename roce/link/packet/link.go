@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/slots"
@@ -177,7 +178,7 @@ func (l *Link) Stats() link.Stats {
 func (l *Link) Wake() { l.local.Waker.Wake() }
 
 // Wait blocks in ppoll. See [link.Link].
-func (l *Link) Wait(timeoutNs int64) error {
+func (l *Link) Wait(timeout time.Duration) error {
 	if l.closed.Load() {
 		return link.ErrClosed
 	}
@@ -193,8 +194,8 @@ func (l *Link) Wait(timeoutNs int64) error {
 		fds[1].Fd = int32(l.tx.fd)
 	}
 	var ts *unix.Timespec
-	if timeoutNs >= 0 {
-		l.rx.timeout = unix.NsecToTimespec(timeoutNs)
+	if timeout >= 0 {
+		l.rx.timeout = unix.NsecToTimespec(int64(timeout))
 		ts = &l.rx.timeout
 	}
 	_, err := unix.Ppoll(fds, ts, nil)

@@ -18,7 +18,7 @@ import (
 )
 
 // badNetwork is one on which everything goes wrong now and then.
-var badNetwork = sim.Faults{Loss: 0.03, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.03, JitterNs: 5000}
+var badNetwork = sim.Faults{Loss: 0.03, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.03, Jitter: 5000}
 
 // openDevice opens a device that is closed at the end of the test.
 func openDevice(t *testing.T, net *sim.Fabric, addr netip.Addr) *verbs.Device {

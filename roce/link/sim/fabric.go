@@ -16,7 +16,7 @@ import (
 // 1 us from host to switch and from switch to host.
 type Config struct {
 	Seed     uint64
-	Up, Down Pipe   // of every host; a zero LatencyNs is 1 us, negative is 0
+	Up, Down Pipe   // of every host; a zero Latency is 1 us, negative is 0
 	Faults   Faults // between all pairs
 	MTU      ib.MTU // 0 is 4096
 
@@ -32,20 +32,20 @@ type Config struct {
 	Shuffle bool
 }
 
-const defaultLatencyNs = 1000
+const defaultLatency = time.Microsecond
 
 // Faults are what goes wrong between two addresses, in one direction.
 // Probabilities are of each packet.
 type Faults struct {
-	Loss      float64
-	Duplicate float64
-	Corrupt   float64 // one bit of the UDP payload flips
-	Reorder   float64 // the packet is held back by ReorderNs
-	ReorderNs int64   // 0 is 20 us
-	JitterNs  int64   // uniform delay in [0, JitterNs)
+	Loss         float64
+	Duplicate    float64
+	Corrupt      float64       // one bit of the UDP payload flips
+	Reorder      float64       // the packet is held back by ReorderDelay
+	ReorderDelay time.Duration // 0 is 20 us
+	Jitter       time.Duration // uniform delay in [0, Jitter)
 }
 
-const defaultReorderNs = 20_000
+const defaultReorderDelay = 20 * time.Microsecond
 
 // Stats count what the fabric did to packets.
 type Stats struct {
@@ -94,10 +94,10 @@ func New(cfg Config) *Fabric {
 	}
 	for _, p := range []*Pipe{&cfg.Up, &cfg.Down} {
 		switch {
-		case p.LatencyNs == 0:
-			p.LatencyNs = defaultLatencyNs
-		case p.LatencyNs < 0:
-			p.LatencyNs = 0
+		case p.Latency == 0:
+			p.Latency = defaultLatency
+		case p.Latency < 0:
+			p.Latency = 0
 		}
 	}
 	var seed [32]byte
@@ -314,14 +314,14 @@ func (f *Fabric) Run(done func() bool) bool {
 	return true
 }
 
-// RunFor lets ns nanoseconds of virtual time pass.
-func (f *Fabric) RunFor(ns int64) {
+// RunFor lets virtual time pass.
+func (f *Fabric) RunFor(d time.Duration) {
 	if f.sched != nil {
-		time.Sleep(time.Duration(ns))
+		time.Sleep(d)
 		f.sched.turn(nil)
 		return
 	}
-	end := f.Now() + ns
+	end := f.Now() + int64(d)
 	for f.step(end) {
 	}
 	f.pass(end)

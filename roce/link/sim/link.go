@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
@@ -173,14 +174,14 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 // blocks until there is something to step. A
 // device does not call it, as its link is driven; it is here for other users
 // of the interface.
-func (l *Link) Wait(timeoutNs int64) error {
+func (l *Link) Wait(timeout time.Duration) error {
 	f := l.f
 	f.byHand()
 	if here, err := l.ready(); here || err != nil {
 		return err
 	}
-	if timeoutNs >= 0 {
-		if end := f.Now() + timeoutNs; !f.step(end) {
+	if timeout >= 0 {
+		if end := f.Now() + int64(timeout); !f.step(end) {
 			f.pass(end)
 		}
 		return nil

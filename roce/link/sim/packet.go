@@ -117,15 +117,15 @@ func (f *Fabric) toHost(h *node, p *packet, x *Faults) {
 		return
 	}
 	extra := int64(0)
-	if x.JitterNs > 0 {
-		extra += f.rng.Int64N(x.JitterNs)
+	if x.Jitter > 0 {
+		extra += f.rng.Int64N(int64(x.Jitter))
 	}
 	if x.Reorder > 0 && f.rng.Float64() < x.Reorder {
 		f.stats.Delayed++
-		if x.ReorderNs > 0 {
-			extra += x.ReorderNs
+		if x.ReorderDelay > 0 {
+			extra += int64(x.ReorderDelay)
 		} else {
-			extra += defaultReorderNs
+			extra += int64(defaultReorderDelay)
 		}
 	}
 	h.down.pass(f, at, extra, event{kind: atHost, host: h, pkt: p})

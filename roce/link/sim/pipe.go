@@ -1,13 +1,17 @@
 package sim
 
-import "github.com/goroce/goroce/transport"
+import (
+	"time"
+
+	"github.com/goroce/goroce/transport"
+)
 
 // Pipe is one direction of a cable with the queue before it.
 type Pipe struct {
 	// BitsPerSecond is the rate; 0 is without limit.
 	BitsPerSecond int64
-	// LatencyNs is the propagation delay.
-	LatencyNs int64
+	// Latency is the propagation delay.
+	Latency time.Duration
 	// QueueBytes bounds the queue: a packet that finds more waiting is dropped.
 	// 0 is without limit. It has no effect without a rate.
 	QueueBytes int
@@ -67,7 +71,7 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 		p.freeAt = max(p.freeAt, f.now) + int64(float64(n)*8e9/float64(p.BitsPerSecond))
 		at = p.freeAt
 	}
-	return at + p.LatencyNs, true
+	return at + int64(p.Latency), true
 }
 
 // mark marks a packet that finds q bytes waiting, if it can be marked and is to be.
@@ -85,7 +89,7 @@ func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
 // pass has what is next happen to a packet that comes out of the pipe at a time, extra later.
 func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
 	if p.Mark != nil && p.MarkDeparting {
-		left := at - p.LatencyNs
+		left := at - int64(p.Latency)
 		f.push(event{at: left, kind: departs, pipe: p, host: next.host, pkt: next.pkt, next: next.kind, after: at + extra - left})
 		return
 	}

@@ -1,6 +1,9 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // queueBinBytes is the resolution of the distribution of queue lengths.
 const queueBinBytes = 1 << 10
@@ -12,7 +15,7 @@ type QueueStats struct {
 	Marked         uint64 // CE
 	Dropped        uint64 // no room
 	PeakBytes      int
-	TimeNs         int64 // observed
+	Observed       time.Duration // for how long
 
 	binsNs []int64 // time spent at each length, in bins of queueBinBytes
 	empty  int64   // time without a queue, ns
@@ -22,7 +25,7 @@ type QueueStats struct {
 // Percentile returns the length in bytes, rounded up to a KiB, that the queue
 // did not exceed for the fraction p, in [0, 1], of the time.
 func (s *QueueStats) Percentile(p float64) int {
-	left := int64(p*float64(s.TimeNs)) - s.empty
+	left := int64(p*float64(s.Observed)) - s.empty
 	for i, ns := range s.binsNs {
 		if left <= 0 {
 			return i * queueBinBytes
@@ -34,18 +37,18 @@ func (s *QueueStats) Percentile(p float64) int {
 
 // Mean returns the mean length over time, in bytes.
 func (s *QueueStats) Mean() float64 {
-	if s.TimeNs == 0 {
+	if s.Observed == 0 {
 		return 0
 	}
-	return s.area / float64(s.TimeNs)
+	return s.area / float64(s.Observed)
 }
 
 // Utilization returns the fraction of the time in which the pipe sent.
 func (s *QueueStats) Utilization() float64 {
-	if s.TimeNs == 0 {
+	if s.Observed == 0 {
 		return 0
 	}
-	return 1 - float64(s.empty)/float64(s.TimeNs)
+	return 1 - float64(s.empty)/float64(s.Observed)
 }
 
 // observe accounts for the time up to now. Between two packets a queue only
@@ -55,7 +58,7 @@ func (p *pipeState) observe(now int64) {
 		return
 	}
 	s := &p.seen
-	s.TimeNs += now - p.since
+	s.Observed += time.Duration(now - p.since)
 	perNs := float64(p.BitsPerSecond) / 8e9
 	at := float64(p.since)
 	end := float64(min(now, p.freeAt))

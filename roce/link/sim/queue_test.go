@@ -39,7 +39,7 @@ func TestQueueDistribution(t *testing.T) {
 	p := &pipeState{Pipe: Pipe{BitsPerSecond: 8e9}} // a byte a nanosecond
 	require.True(t, enterAt(t, f, p, 1000, 4096))   // 1000 ns empty, then 4096 down to 0
 	s := p.stats(10_000)
-	require.EqualValues(t, 10_000, s.TimeNs)
+	require.EqualValues(t, 10_000, s.Observed)
 	require.EqualValues(t, 10_000-4096, s.empty)
 	require.Equal(t, []int64{1024, 1024, 1024, 1024}, s.binsNs)
 	require.InDelta(t, 4096*4096/2/10_000.0, s.Mean(), 1e-9)

@@ -69,7 +69,7 @@ func (h *host) psns() (out []int) {
 }
 
 func TestLatency(t *testing.T) {
-	f := New(Config{Up: Pipe{LatencyNs: 300}, Down: Pipe{LatencyNs: 500}})
+	f := New(Config{Up: Pipe{Latency: 300}, Down: Pipe{Latency: 500}})
 	a, b := newHost(t, f, 1), newHost(t, f, 2)
 	a.send(2, 1, 100, 0)
 	run(f)
@@ -80,7 +80,7 @@ func TestLatency(t *testing.T) {
 
 // At 1 Gb/s a byte takes 8 ns; packets of the same host follow each other.
 func TestRate(t *testing.T) {
-	f := New(Config{Up: Pipe{LatencyNs: -1}, Down: Pipe{BitsPerSecond: 1e9, LatencyNs: 1000}})
+	f := New(Config{Up: Pipe{Latency: -1}, Down: Pipe{BitsPerSecond: 1e9, Latency: 1000}})
 	a, b := newHost(t, f, 1), newHost(t, f, 2)
 	a.send(2, 3, 1000, 0)
 	run(f)
@@ -91,10 +91,10 @@ func TestRate(t *testing.T) {
 // Packets of a route pass its trunks one after the other, share the slowest, and take the time of
 // each; other packets do not.
 func TestRoute(t *testing.T) {
-	f := New(Config{Up: Pipe{LatencyNs: -1}, Down: Pipe{LatencyNs: -1}})
+	f := New(Config{Up: Pipe{Latency: -1}, Down: Pipe{Latency: -1}})
 	a, b, c := newHost(t, f, 1), newHost(t, f, 2), newHost(t, f, 3)
-	slow := f.NewTrunk(Pipe{BitsPerSecond: 1e9, LatencyNs: 500, Mark: func(m MarkInput) bool { return m.QueueBytes > 0 }})
-	far := f.NewTrunk(Pipe{LatencyNs: 10_000})
+	slow := f.NewTrunk(Pipe{BitsPerSecond: 1e9, Latency: 500, Mark: func(m MarkInput) bool { return m.QueueBytes > 0 }})
+	far := f.NewTrunk(Pipe{Latency: 10_000})
 	f.Route(addr(1), addr(2), slow, far)
 	f.Route(addr(3), addr(2), slow)
 	a.send(2, 2, 1000, transport.ECT0)
@@ -186,7 +186,7 @@ func TestFaults(t *testing.T) {
 		require.EqualValues(t, n, s.RxICRC+s.RxPackets)
 	})
 	t.Run("reorder", func(t *testing.T) {
-		f := New(Config{Seed: 1, Faults: Faults{Reorder: 0.2, ReorderNs: 50}})
+		f := New(Config{Seed: 1, Faults: Faults{Reorder: 0.2, ReorderDelay: 50}})
 		a, b := newHost(t, f, 1), newHost(t, f, 2)
 		a.send(2, n, 10, 0)
 		run(f)

@@ -114,10 +114,10 @@ func drawSwarm(seed uint64) (swarmOptions, *rand.Rand) {
 		o.Faults.Corrupt = rng.Float64() * 0.02
 	}
 	if chance(50) {
-		o.Faults.Reorder, o.Faults.ReorderNs = rng.Float64()*0.1, rng.Int64N(1e6)
+		o.Faults.Reorder, o.Faults.ReorderDelay = rng.Float64()*0.1, time.Duration(rng.Int64N(1e6))
 	}
 	if chance(50) {
-		o.Faults.JitterNs = rng.Int64N(50_000)
+		o.Faults.Jitter = time.Duration(rng.Int64N(50_000))
 	}
 	if chance(30) {
 		o.Up.BitsPerSecond, o.Down.BitsPerSecond = 1e9, 1e9

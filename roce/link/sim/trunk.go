@@ -12,7 +12,7 @@ type Trunk struct {
 	pipe pipeState
 }
 
-// NewTrunk makes a trunk. Several routes may share it. A LatencyNs of 0 is no delay.
+// NewTrunk makes a trunk. Several routes may share it. A Latency of 0 is no delay.
 func (f *Fabric) NewTrunk(p Pipe) *Trunk {
 	f.lock()
 	defer f.mu.Unlock()

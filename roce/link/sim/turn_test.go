@@ -100,7 +100,7 @@ func TestOneClock(t *testing.T) {
 		<-ctx.Done()
 		require.EqualValues(t, 5e9, net.Now())
 		require.Equal(t, []time.Duration{3 * time.Second}, at)
-		net.RunFor(int64(2 * time.Hour))
+		net.RunFor(2 * time.Hour)
 		require.Equal(t, 2*time.Hour+5*time.Second, time.Since(start))
 		require.Len(t, at, 2)
 		require.Equal(t, time.Hour, at[1])

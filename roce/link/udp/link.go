@@ -179,7 +179,7 @@ func (l *Link) Stats() link.Stats {
 func (l *Link) Wake() { l.waker.Wake() }
 
 // Wait blocks in ppoll. See [link.Link].
-func (l *Link) Wait(timeoutNs int64) error {
+func (l *Link) Wait(timeout time.Duration) error {
 	if l.closed.Load() {
 		return link.ErrClosed
 	}
@@ -193,8 +193,8 @@ func (l *Link) Wait(timeoutNs int64) error {
 		fds[1].Fd = l.tx.full.Load()
 	}
 	var ts *unix.Timespec
-	if timeoutNs >= 0 {
-		l.rx.timeout = unix.NsecToTimespec(timeoutNs)
+	if timeout >= 0 {
+		l.rx.timeout = unix.NsecToTimespec(int64(timeout))
 		ts = &l.rx.timeout
 	}
 	_, err := unix.Ppoll(fds, ts, nil)

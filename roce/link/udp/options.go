@@ -17,9 +17,6 @@ type Options struct {
 	// DisableSourcePorts sends everything from Port. Otherwise connections leave by
 	// several ports, so that networks and receivers can spread them.
 	DisableSourcePorts bool
-	// SpinNs is how long the device receives without blocking after traffic, in
-	// nanoseconds; 0 is 30 us, and up to 200 us where packets come soon after that; negative is not at all.
-	SpinNs int64
 	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB. The
 	// kernel may grant less (net.core.rmem_max, wmem_max); Capabilities says what
 	// was granted.

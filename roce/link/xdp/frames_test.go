@@ -50,7 +50,7 @@ func TestFrames(t *testing.T) {
 						return
 					}
 					require.True(t, time.Now().Before(end), "%d chunks do not come back", sending)
-					require.NoError(t, a.Wait(int64(time.Millisecond)))
+					require.NoError(t, a.Wait(time.Millisecond))
 				}
 			}
 			total := 0

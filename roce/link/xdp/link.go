@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
@@ -215,7 +216,7 @@ func (l *Link) usable() error {
 
 // Wait looks at the rings for as long as Options.Spin says, then blocks in
 // ppoll. See [link.Link].
-func (l *Link) Wait(timeoutNs int64) error {
+func (l *Link) Wait(timeout time.Duration) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
@@ -223,21 +224,21 @@ func (l *Link) Wait(timeoutNs int64) error {
 		return nil // the sending side has something to do
 	}
 	r := &l.rx
-	if timeoutNs != 0 && l.opts.Spin > 0 && l.spin(timeoutNs) {
+	if timeout != 0 && l.opts.Spin > 0 && l.spin(timeout) {
 		if l.woken.Load() {
 			l.clear()
 		}
 		return nil
 	}
-	if l.tx.blocked.Load() && (timeoutNs < 0 || timeoutNs > int64(retryEvery)) {
-		timeoutNs = int64(retryEvery)
+	if l.tx.blocked.Load() && (timeout < 0 || timeout > retryEvery) {
+		timeout = retryEvery
 	}
 	for i := range r.fds {
 		r.fds[i].Revents = 0
 	}
 	var ts *unix.Timespec
-	if timeoutNs >= 0 {
-		r.timeout = unix.NsecToTimespec(timeoutNs)
+	if timeout >= 0 {
+		r.timeout = unix.NsecToTimespec(int64(timeout))
 		ts = &r.timeout
 	}
 	_, err := unix.Ppoll(r.fds, ts, nil)
@@ -263,12 +264,12 @@ func (l *Link) clear() {
 }
 
 // spin reports whether something came up before Spin or the timeout passed.
-func (l *Link) spin(timeoutNs int64) bool {
-	limit := int64(l.opts.Spin)
-	if timeoutNs > 0 {
-		limit = min(limit, timeoutNs)
+func (l *Link) spin(timeout time.Duration) bool {
+	limit := l.opts.Spin
+	if timeout > 0 {
+		limit = min(limit, timeout)
 	}
-	for end := l.Now() + limit; ; {
+	for end := l.Now() + int64(limit); ; {
 		for range 16 {
 			if l.woken.Load() || l.tx.unresolved.Due() || l.tx.blocked.Load() {
 				return true

@@ -76,7 +76,7 @@ func TestPolling(t *testing.T) {
 		require.Less(t, tries, 20, "every wait ends early")
 		a.Send(nil) // what may go now that the neighbour is known
 		start := a.Now()
-		require.NoError(t, a.Wait(int64(5*time.Millisecond)))
+		require.NoError(t, a.Wait(5*time.Millisecond))
 		waited = a.Now() - start
 	}
 	a.Wake()

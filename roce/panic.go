@@ -1,0 +1,42 @@
+package roce
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+)
+
+// PanicError is a handler of a [Server] or of [Listener.Serve] that has panicked. Its connection was closed, and nothing else.
+type PanicError struct {
+	Value any    // what panic was called with
+	Stack []byte // of the goroutine
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("roce: the handler panicked: %v", e.Value) }
+
+// Unwrap returns what panic was called with, if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// call calls the handler, and turns its panic into an error. A panic is always logged: by the default logger where none
+// was chosen, since it is an error of the program that nothing else may tell.
+func (s *Server) call(ctx context.Context, c *Conn) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		e := &PanicError{v, debug.Stack()}
+		err = e
+		logger := s.ListenConfig.Logger
+		if logger == nil {
+			logger = slog.Default()
+		}
+		logger.LogAttrs(ctx, slog.LevelError, "roce: the handler panicked", slog.String("local", c.local.String()),
+			slog.String("remote", c.remote.String()), slog.Any("panic", v), slog.String("stack", string(e.Stack)))
+	}()
+	return s.Handler(ctx, c)
+}
