@@ -54,6 +54,7 @@ type childProcess struct {
 	addr    netip.Addr
 	dev     *verbs.Device
 	ln      *roce.Listener
+	srv     roce.Server
 	streams map[string]*stream
 	ud      *datagrams
 }
@@ -84,11 +85,16 @@ func (c *childProcess) do(words []string) (string, error) {
 			return "", err
 		}
 		c.ln = ln
-		go func() { _ = ln.Serve(ctx, echo) }()
+		c.srv.Handler = echo
+		go func() { _ = c.srv.Serve(ctx, ln) }()
 		return fmt.Sprint(ln.Addr().Port()), nil
 	case "dial": // a port, and exchange messages with it from then on
+		to := arg
+		if !strings.Contains(to, ":") {
+			to = c.addr.String() + ":" + to
+		}
 		d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: c.dev, RecvBytes: messageBytes}}
-		conn, err := d.Dial(ctx, c.addr.String()+":"+arg)
+		conn, err := d.Dial(ctx, to)
 		if err != nil {
 			return "", err
 		}
@@ -113,6 +119,8 @@ func (c *childProcess) do(words []string) (string, error) {
 		return c.ud.recv(ctx)
 	case "close":
 		return "ok", c.dev.Close()
+	case "end":
+		return "", c.end(ctx, arg)
 	}
 	return "", fmt.Errorf("what is %q", verb)
 }
@@ -225,13 +233,14 @@ type process struct {
 	cmd  *exec.Cmd
 	in   io.Writer
 	out  *bufio.Reader
+	addr netip.Addr
 	port string
 }
 
 // startProcess starts a process of a user, 0 for that of the test.
 func startProcess(t testing.TB, addr netip.Addr, uid uint32) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command("/proc/self/exe")} // other users cannot go where the file is
+	p := &process{t: t, addr: addr, cmd: exec.Command("/proc/self/exe")} // other users cannot go where the file is
 	if uid != 0 {
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}

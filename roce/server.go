@@ -155,9 +155,10 @@ func (s *Server) Close() error {
 	for l, cancel := range s.end() {
 		l.drain()
 		cancel()
-	}
-	for _, c := range s.conns.all() {
-		errs = append(errs, c.Close())
+		// Those that Accept has just returned are among them: the process may end before they get to their handlers.
+		for _, c := range l.conns.all() {
+			errs = append(errs, c.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

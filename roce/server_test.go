@@ -280,3 +280,31 @@ func TestConns(t *testing.T) {
 	require.Empty(t, Conns(ds[0]))
 	require.Empty(t, Conns(nil))
 }
+
+// loggedAt calls f when something is logged, in the goroutine that tells of it.
+type loggedAt struct {
+	slog.Handler
+	f func(message string)
+}
+
+func (h loggedAt) Handle(_ context.Context, r slog.Record) error {
+	h.f(r.Message)
+	return nil
+}
+
+// Close ends connections that have no handler yet, too: the program may be over before they get there.
+func TestServerCloseEndsAccepted(t *testing.T) {
+	var s *served
+	var left []*Conn
+	s = serveOn(t, ListenConfig{ConnConfig: ConnConfig{Logger: slog.New(loggedAt{slog.Default().Handler(), func(message string) {
+		if message == "roce: connection accepted" { // and Accept has not returned
+			_ = s.Server.Close()
+			left = Conns(s.l.d)
+		}
+	}})}}, func(context.Context, *Conn) error { return nil })
+	c := s.dial(t)
+	_, err := c.Recv(rocetest.Context(t), make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.ErrorIs(t, <-s.done, ErrServerClosed)
+	require.Empty(t, left)
+}

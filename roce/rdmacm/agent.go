@@ -36,7 +36,7 @@ type agent struct {
 	pending cm.Packet
 	unsent  bool // pending waits for room
 
-	wills WillKeeper // nil: nobody wants them
+	wills WillKeeper // zero: nobody wants them
 
 	dropAnswer, dropSend uint64 // see Counters
 }

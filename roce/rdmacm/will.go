@@ -17,19 +17,22 @@ const WillBytes = ib.BTHBytes + ib.DETHBytes + mad.Bytes
 // nothing to its peers, and one that only receives waits for ever. So the keeper puts what there is to say where
 // something finds it that outlives the process, and sends it then: to UDP port 4791, with the ICRC behind it.
 //
-// Its methods are called with the lock of the device held. They must not block, nor call anything of the device.
-type WillKeeper interface {
+// Its functions are called with the lock of the device held. They must not block, nor call anything of the device.
+type WillKeeper struct {
 	// Put adds the will of a connection: packet goes from src to dst, and is the UDP payload, a disconnect request,
 	// without its ICRC, which depends on the port that it is sent from. id is not that of any other will of the
 	// device. packet is the keeper's only during the call.
-	Put(id uint32, src, dst netip.Addr, packet *[WillBytes]byte)
+	Put func(id uint32, src, dst netip.Addr, packet *[WillBytes]byte)
 	// Drop takes the will back: the connection has ended, or the device has closed.
-	Drop(id uint32)
+	Drop func(id uint32)
 }
 
 // KeepWills gives a device a keeper, for good. It is told at once of the connections that there are.
 // Further calls do nothing.
 func KeepWills(d *verbs.Device, k WillKeeper) error {
+	if k.Put == nil || k.Drop == nil {
+		return argError("keep wills", "WillKeeper", "has no Put, or no Drop")
+	}
 	s := access.Shard(d)
 	if s == nil {
 		return kind.Zero
@@ -39,8 +42,11 @@ func KeepWills(d *verbs.Device, k WillKeeper) error {
 	}
 	defer s.Unlock()
 	a, err := agentOf(s)
-	if err != nil || a.wills != nil {
-		return err
+	if err != nil {
+		return own(err)
+	}
+	if a.wills.Put != nil {
+		return nil
 	}
 	a.wills = k
 	a.core.KeepWills()
@@ -50,7 +56,7 @@ func KeepWills(d *verbs.Device, k WillKeeper) error {
 
 // handWills tells the keeper what has changed.
 func (a *agent) handWills() {
-	if a.wills == nil {
+	if a.wills.Put == nil {
 		return
 	}
 	for w, ok := a.core.PollWill(); ok; w, ok = a.core.PollWill() {

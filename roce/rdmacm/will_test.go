@@ -21,10 +21,12 @@ type will struct {
 // willBook writes down what it is told.
 type willBook chan will
 
-func (b willBook) Put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
+func (b willBook) keeper() rdmacm.WillKeeper { return rdmacm.WillKeeper{Put: b.put, Drop: b.drop} }
+
+func (b willBook) put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
 	b <- will{id, src, dst, append([]byte(nil), packet[:]...)}
 }
-func (b willBook) Drop(id uint32) { b <- will{id: id} }
+func (b willBook) drop(id uint32) { b <- will{id: id} }
 
 // execute sends a will as a process does that has nothing to do with the device.
 func (w *will) execute(t *testing.T) {
@@ -44,8 +46,8 @@ func TestWillTellsPeer(t *testing.T) {
 	ctx := rocetest.Context(t)
 	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
 	book, none := make(willBook, 8), make(willBook, 8)
-	require.NoError(t, rdmacm.KeepWills(c.D, book))
-	require.NoError(t, rdmacm.KeepWills(c.D, none), "the first one stays")
+	require.NoError(t, rdmacm.KeepWills(c.D, book.keeper()))
+	require.NoError(t, rdmacm.KeepWills(c.D, none.keeper()), "the first one stays")
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
 	connect := func() (here, there *rdmacm.ID) {
 		cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
@@ -78,6 +80,7 @@ func TestWillTellsPeer(t *testing.T) {
 	all := []will{<-book, <-book}
 	require.Contains(t, all, will{id: w.id})
 	require.Empty(t, none)
-	require.ErrorIs(t, rdmacm.KeepWills(c.D, book), verbs.ErrClosed)
-	require.Error(t, rdmacm.KeepWills(nil, book))
+	require.ErrorIs(t, rdmacm.KeepWills(c.D, book.keeper()), verbs.ErrClosed)
+	require.Error(t, rdmacm.KeepWills(nil, book.keeper()))
+	require.Error(t, rdmacm.KeepWills(s.D, rdmacm.WillKeeper{}))
 }

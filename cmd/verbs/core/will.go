@@ -89,7 +89,8 @@ func tellWhenGone(d *verbs.Device) {
 		wills.devices = map[*verbs.Device]bool{}
 	}
 	wills.devices[d] = true
-	_ = rdmacm.KeepWills(d, &deviceWills{wills.file, len(wills.devices)}) // a device that is closed needs none
+	w := &deviceWills{wills.file, len(wills.devices)}
+	_ = rdmacm.KeepWills(d, rdmacm.WillKeeper{Put: w.put, Drop: w.drop}) // a device that is closed needs none
 }
 
 // startWills makes the file, and starts the helper.
@@ -104,11 +105,16 @@ func startWills(helper string) (*willFile, error) {
 	defer unix.Close(fd)
 	path := C.CString(helper)
 	defer C.free(unsafe.Pointer(path))
-	if e := C.will_start(path, C.int(fd)); e != 0 {
-		_ = unix.Munmap(f.mem)
-		return nil, fmt.Errorf("%s: %w", helper, syscall.Errno(e))
+	switch e := syscall.Errno(C.will_start(path, C.int(fd))); e {
+	case 0:
+		return f, nil
+	case syscall.ECHILD:
+		err = errors.New("it adopts orphans, and would find a child that it has not made")
+	default:
+		err = fmt.Errorf("%s: %w", helper, e)
 	}
-	return f, nil
+	_ = unix.Munmap(f.mem)
+	return nil, err
 }
 
 // newWillFile makes the file. The descriptor is the helper's; the lock is another's, of which nothing is left but the mapping.
@@ -175,8 +181,8 @@ func (f *willFile) place() (place uint32, ok bool) {
 	return f.used - 1, true
 }
 
-// Put implements [rdmacm.WillKeeper]. A connection beyond the limit has no will.
-func (w *deviceWills) Put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
+// put is Put of [rdmacm.WillKeeper]. A connection beyond the limit has no will.
+func (w *deviceWills) put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
 	f := w.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,8 +200,8 @@ func (w *deviceWills) Put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBy
 	atomic.StoreUint32((*uint32)(&t.live), 1) // the rest is there before, whenever the process ends
 }
 
-// Drop implements [rdmacm.WillKeeper].
-func (w *deviceWills) Drop(id uint32) {
+// drop is Drop of it.
+func (w *deviceWills) drop(id uint32) {
 	f := w.file
 	f.mu.Lock()
 	defer f.mu.Unlock()

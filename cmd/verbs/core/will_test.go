@@ -43,7 +43,7 @@ func TestWillsChild(t *testing.T) {
 	w := &deviceWills{file: f}
 	put := func(id uint32) {
 		p := testWill(id)
-		w.Put(id, netip.MustParseAddr(from), netip.MustParseAddr(to), &p)
+		w.put(id, netip.MustParseAddr(from), netip.MustParseAddr(to), &p)
 	}
 	put(0)
 	put(1)
@@ -51,13 +51,13 @@ func TestWillsChild(t *testing.T) {
 	if err := unix.CloseRange(3, ^uint(0), 0); err != nil {
 		os.Exit(3)
 	}
-	w.Drop(0)
-	w.Drop(1)
+	w.drop(0)
+	w.drop(1)
 	for id := range uint32(willCount) {
 		put(2 + id)
 	}
-	w.Drop(2)
-	w.Drop(99999) // that there is none of
+	w.drop(2)
+	w.drop(99999) // that there is none of
 	_, _ = unix.Write(1, []byte("ready"))
 	_, _ = unix.Read(0, make([]byte, 1))
 }
