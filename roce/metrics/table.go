@@ -48,7 +48,7 @@ var moreCounters = []counter{
 	{"lost_async_events", "asynchronous events that nobody took in time", func(c *verbs.Counters) uint64 { return c.LostAsyncEvents }},
 	{"drop_malformed", "received packets dropped: too short or cut off, bad TVer; UC and UD: of a wrong length, or not allowed by the queue pair", func(c *verbs.Counters) uint64 { return c.DropMalformed }},
 	{"drop_opcode", "received packets dropped: unknown opcode", func(c *verbs.Counters) uint64 { return c.DropOpcode }},
-	{"drop_no_qp", "packets for a queue pair that there is not", func(c *verbs.Counters) uint64 { return c.DropNoQP }},
+	{"drop_no_qp", "packets for a queue pair that there is not; those in numbers that no device at the address has are counted by each", func(c *verbs.Counters) uint64 { return c.DropNoQP }},
 	{"drop_qp_type", "received packets dropped: opcode of another service type", func(c *verbs.Counters) uint64 { return c.DropQPType }},
 	{"drop_state", "received packets dropped: queue pair not ready", func(c *verbs.Counters) uint64 { return c.DropState }},
 	{"drop_address", "received packets dropped: from or to another address", func(c *verbs.Counters) uint64 { return c.DropAddress }},

@@ -181,6 +181,7 @@ func (d *Device) Counters() Counters {
 	}
 	s := d.LinkStats()
 	c.DropICRC += s.RxICRC
+	c.DropNoQP += s.RxNobody
 	c.DropMalformed += s.RxShort + s.RxTruncated
 	c.SendErr += s.TxDropped
 	c.LinkDowned += d.linkDowned.Load()

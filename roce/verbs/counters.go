@@ -42,7 +42,7 @@ type Counters struct {
 
 	DropMalformed   uint64 // too short or cut off, bad TVer; UC and UD: of a wrong length, or not allowed by the queue pair
 	DropOpcode      uint64 // unknown opcode
-	DropNoQP        uint64
+	DropNoQP        uint64 // no such queue pair; those in numbers that no device at the address has are in the count of each device there
 	DropQPType      uint64 // opcode of another service type
 	DropState       uint64 // queue pair not ready
 	DropAddress     uint64 // from or to another address

@@ -64,7 +64,7 @@ type filesError struct{ err error }
 func (e *filesError) Error() string {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	return fmt.Sprintf("%v: a device takes %d descriptors at an address, and this process may have %d open: raise the limit "+
+	return fmt.Sprintf("%v: a device takes %d descriptors at an address, and this process may have %d open in all: raise the limit "+
 		"(ulimit -n, LimitNOFILE= of a systemd unit)", e.err, needFDs, limit.Cur)
 }
 

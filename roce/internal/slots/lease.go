@@ -21,6 +21,7 @@ type Lease struct {
 	mu       sync.Mutex
 	services []map[mad.ServiceID]int // announced at each address, and how often
 	closed   bool
+	unheld   unheld
 }
 
 // word is what the memory file says of a slot. Only who has its lock reads or
@@ -82,6 +83,7 @@ func openFrom(first int, addrs []Address, now func() int64) (*Lease, error) {
 		l.closeSets()
 		return nil, &AddressError{addrs[0].Addr, err}
 	}
+	l.countUnheld()
 	return l, nil
 }
 

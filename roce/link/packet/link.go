@@ -171,6 +171,9 @@ func (l *Link) Stats() link.Stats {
 	var s link.Stats
 	l.tx.stats.Read(&s)
 	l.rx.readStats(&s)
+	if l.lease != nil && !l.spare {
+		s.RxNobody += l.lease.Unheld()
+	}
 	return s
 }
 

@@ -172,6 +172,9 @@ func (l *Link) Stats() link.Stats {
 	var s link.Stats
 	l.tx.stats.Read(&s)
 	l.rx.split.Read(&s)
+	if l.share.lease != nil && !l.spare {
+		s.RxNobody += l.share.lease.Unheld()
+	}
 	return s
 }
 

@@ -323,3 +323,20 @@ func TestCannotJoin(t *testing.T) {
 	require.ErrorContains(t, err, a.String()+": the address cannot be shared here")
 	require.ErrorContains(t, err, "descriptors at an address, and this process may have")
 }
+
+// What the kernel drops since nobody has the slot is counted, once for a device, whatever the number of its
+// links.
+func TestKernelDropsAreCounted(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	second, err := p.b.Another()
+	require.NoError(t, err)
+	for range 50 {
+		p.a.Send([]transport.TxPacket{p.to(ib.Slot{Index: 9, Bits: slots.Bits}.QPN(5), make([]byte, 1024))})
+	}
+	s := p.b.Stats()
+	require.GreaterOrEqual(t, s.RxNobody, uint64(40))
+	require.Zero(t, second.Stats().RxNobody)
+	require.NoError(t, second.Close())
+	require.NoError(t, p.b.Close())
+	require.Equal(t, s, p.b.Stats())
+}

@@ -1,0 +1,20 @@
+package slots
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// drops returns how many datagrams the kernel has dropped at a socket, because it was full, or its filter or a UDP checksum
+// said so. The number wraps.
+func drops(fd int) uint32 {
+	var info [9]uint32 // SK_MEMINFO_VARS; older kernels have fewer
+	n := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&n)), 0)
+	if errno != 0 {
+		return 0
+	}
+	return info[8] // SK_MEMINFO_DROPS
+}
