@@ -39,7 +39,9 @@ func (a *Agent) handleREQ(in *message) {
 		a.refuse(in, &m, mad.RejectInvalidServiceID, nil)
 		return
 	}
-	if !a.admits(l, in) {
+	r := a.rankOf(k)
+	if !a.admits(l, in, r) {
+		a.missed.add(k)
 		// Silence, as from Linux (ucma says ENOMEM when the backlog is full, and
 		// cm_destroy_id "does not reject to allow future retries"): the client tries
 		// again, and gets in if the crowd has gone by then.
@@ -51,7 +53,7 @@ func (a *Agent) handleREQ(in *message) {
 		return
 	}
 	c.remoteID, c.remoteGUID, c.remoteQPN = m.LocalCommID, m.CAGUID, m.QPN
-	c.tid, c.service = in.tid, m.ServiceID
+	c.tid, c.service, c.rank = in.tid, m.ServiceID, r
 	c.setAckTimeout(m.Primary.AckTimeout)
 	c.peerRetryNs = m.RemoteCMTimeout.Ns()
 	c.peerAnswerNs = min(m.LocalCMTimeout.Ns(), maxPeerAnswerNs)
@@ -98,6 +100,7 @@ func (a *Agent) refuse(in *message, m *mad.REQ, reason mad.RejectReason, info []
 func (c *Conn) duplicateREQ(in *message) {
 	switch c.state {
 	case ReqRcvd:
+		c.cameAgain()
 		c.sendMRA(mad.SubjectREQ)
 		c.keepWaiting(in.now)
 	case RepSent, MRARepRcvd:
@@ -175,6 +178,7 @@ func (c *Conn) CommEstablished() {
 func (c *Conn) established(private []byte) {
 	c.a.stopTimer(c)
 	c.out = nil
+	c.prove()
 	c.setState(Established)
 	c.a.morePatient()
 	c.a.calm()

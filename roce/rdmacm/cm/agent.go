@@ -47,6 +47,8 @@ type Agent struct {
 	sidr      map[sidrKey]*Conn // lookups of peers
 	listeners map[mad.ServiceID][]*Listener
 	peers     map[netip.Addr]account
+	proven    recent[netip.Addr]
+	missed    recent[remoteKey]
 
 	conns        int // in byID or sidr, without those in timewait
 	waiting      int // with the application
@@ -81,6 +83,7 @@ func New(cfg Config) (*Agent, error) {
 	cfg.setDefaults()
 	a := &Agent{
 		cfg: cfg, local: map[netip.Addr]bool{}, patience: patienceNs,
+		proven: recent[netip.Addr]{n: maxProven}, missed: recent[remoteKey]{n: maxMissed},
 		byID: map[mad.CommID]*Conn{}, byRemote: map[remoteKey]*Conn{}, byQPN: map[qpnKey]*Conn{},
 		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]account{},
 	}

@@ -84,7 +84,7 @@ func attackSwarm(t *testing.T, seed uint64) {
 	g.check()
 	require.Len(t, up, total, "not all clients have got in")
 	require.Empty(t, g.held)
-	require.Zero(t, g.l.queued+g.l.open+g.l.untaken+g.l.requests.len)
+	require.Zero(t, g.l.queued+g.l.open+g.l.untaken+g.l.untakenRequests())
 	w.checkEmpty()
 }
 
@@ -92,7 +92,7 @@ func attackSwarm(t *testing.T, seed uint64) {
 func (g *siege) check() {
 	l, c := g.l, g.s.Counts()
 	require.LessOrEqual(g.t, l.queued, l.backlog)
-	require.LessOrEqual(g.t, l.requests.len, l.queued)
+	require.LessOrEqual(g.t, l.untakenRequests(), l.queued)
 	require.LessOrEqual(g.t, c.HalfOpen, g.limits.HalfOpen)
 	require.LessOrEqual(g.t, c.Timewait, g.limits.Timewait)
 	for _, p := range g.s.peers {

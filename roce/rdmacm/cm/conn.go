@@ -61,6 +61,7 @@ type Conn struct {
 	untaken  bool      // counts in those of listener that the application does not have
 	taken    bool      // see Taken
 	inHand   bool      // counts in those of listener that the owner has not answered
+	rank     rank      // of the request
 	counted  bool      // counts in Agent.peers
 	bytes    int       // that the owner holds for it
 

@@ -167,6 +167,7 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 		return
 	}
 	c.remoteQPN = m.QPN
+	c.prove()
 	c.enter()
 	a.stopTimer(c)
 	c.out = nil

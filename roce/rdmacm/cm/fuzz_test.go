@@ -118,7 +118,7 @@ func FuzzSequence(f *testing.F) {
 			for _, ok := r.n.PollConnEvent(); ok; _, ok = r.n.PollConnEvent() {
 			}
 			require.LessOrEqual(t, l.queued, backlog)
-			require.LessOrEqual(t, l.requests.len, l.queued)
+			require.LessOrEqual(t, l.untakenRequests(), l.queued)
 			require.LessOrEqual(t, l.open, maxConns)
 			require.GreaterOrEqual(t, min(l.queued, l.open, l.untaken), 0)
 		}

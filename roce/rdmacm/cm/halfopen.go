@@ -27,6 +27,15 @@ func (c *Conn) watch(now int64) {
 // quiet reports whether what is repeated may go to somebody who never asked.
 func (c *Conn) quiet() bool { return c.state == RepSent && !c.heard }
 
+// quietTries returns how often the REP is sent in all, and in its place the REJ that takes it back. In a flood of forged
+// REQs the addresses that they name get one.
+func (c *Conn) quietTries() int {
+	if c.rank != proven && c.a.flooded() {
+		return 1
+	}
+	return quietTries
+}
+
 // quietTimer returns when the REP is repeated for a peer that was never heard of:
 // quietTries of them take as long as all that another peer gets. (Linux repeats a REP
 // as often as the REQ says, 15 times, to anybody.) A peer whose RTU was lost needs one,
@@ -34,7 +43,7 @@ func (c *Conn) quiet() bool { return c.state == RepSent && !c.heard }
 // last one is for a peer that was too busy for all that.
 func (c *Conn) quietTimer(now int64) int64 {
 	switch {
-	case c.tries >= quietTries:
+	case c.tries >= c.quietTries():
 		return max(c.endNs, now)
 	case c.tries == quietTries-1:
 		return max(now+(c.endNs-now)/2, now)
@@ -45,7 +54,7 @@ func (c *Conn) quietTimer(now int64) int64 {
 // triesLeft reports whether the message to repeat may be sent again.
 func (c *Conn) triesLeft() bool {
 	if c.quiet() {
-		return c.tries < min(quietTries, c.maxTries)
+		return c.tries < min(c.quietTries(), c.maxTries)
 	}
 	return c.tries < c.maxTries
 }
@@ -54,7 +63,7 @@ func (c *Conn) triesLeft() bool {
 // it is connected, and nobody acknowledges a REJ: it is told as often as the REP could
 // have been sent.
 func (c *Conn) giveUp(now int64) {
-	c.farewells = max(quietTries-c.tries, 0)
+	c.farewells = max(c.quietTries()-c.tries, 0)
 	c.endNs = now + c.timewaitNs
 	c.tooLate()
 	c.a.emit(c, Event{Type: EventUnreachable})

@@ -16,16 +16,16 @@ type Listener struct {
 	backlog int
 	closed  bool
 
-	requests   ageList // that the owner has not taken
-	offered    bool    // in Agent.offers
-	queued     int     // what counts in the backlog
-	open       int     // connections that the owner has taken
-	maxConns   int     // most of these; 0: any number
-	untaken    int     // of these, not with the application yet
-	maxUntaken int     // most of those; 0: any number
-	inHand     int     // that the owner has taken and not answered
-	need       int     // bytes that the owner holds for each, as far as we know
-	blocked    bool    // in Agent.blocked
+	requests   [numRanks]ageList // that the owner has not taken
+	offered    bool              // in Agent.offers
+	queued     int               // what counts in the backlog
+	open       int               // connections that the owner has taken
+	maxConns   int               // most of these; 0: any number
+	untaken    int               // of these, not with the application yet
+	maxUntaken int               // most of those; 0: any number
+	inHand     int               // that the owner has taken and not answered
+	need       int               // bytes that the owner holds for each, as far as we know
+	blocked    bool              // in Agent.blocked
 
 	// UserData is the owner's.
 	UserData any

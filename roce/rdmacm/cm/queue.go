@@ -43,14 +43,14 @@ func (a *Agent) PollListener() (*Listener, bool) {
 	return nil, false
 }
 
-// Next takes the oldest request of the listener, an EventRequest. It reports false
+// Next takes the oldest request of the best rank that the listener has, an EventRequest. It reports false
 // if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
 func (l *Listener) Next() (Event, bool) {
 	if !l.Takeable() {
 		l.block()
 		return Event{}, false
 	}
-	c := l.requests.head
+	c := l.first()
 	e := *c.request
 	c.request = nil
 	c.unlist()
@@ -70,7 +70,7 @@ func (l *Listener) Takeable() bool { return l.willing() && !l.lacksRoom() }
 
 // willing is Takeable if there is room for half-open connections.
 func (l *Listener) willing() bool {
-	return l.requests.head != nil && !l.full() && (l.maxUntaken <= 0 || l.untaken < l.maxUntaken)
+	return l.first() != nil && !l.full() && (l.maxUntaken <= 0 || l.untaken < l.maxUntaken)
 }
 
 // full reports whether the listener has as many connections as it may.
@@ -89,9 +89,9 @@ func (l *Listener) offer() {
 
 // admits reports whether l and the accounts have room for one more request of
 // peer, and counts if not.
-func (a *Agent) admits(l *Listener, in *message) bool {
+func (a *Agent) admits(l *Listener, in *message, r rank) bool {
 	switch {
-	case l.queued >= l.backlog:
+	case l.queued >= l.backlog && !l.displace(r):
 		a.stats.DropBacklog++
 	case a.peers[in.src].pending >= a.cfg.Limits.PerPeer:
 		a.stats.DropPeer++
@@ -109,7 +109,7 @@ func (c *Conn) wait(now int64, l *Listener, s State, e *Event) {
 	c.listener, c.request = l, e
 	c.queued = true
 	l.queued++
-	l.requests.push(c)
+	l.requests[c.rank].push(c)
 	c.setState(s)
 	c.keepWaiting(now)
 	if l.full() {
@@ -189,7 +189,7 @@ func (c *Conn) recount(old, s State) {
 // wanted reports whether others wait for the place of the connection.
 func (c *Conn) wanted() bool {
 	l := c.listener
-	return l != nil && c.open && l.requests.head != nil && l.full()
+	return l != nil && c.open && l.first() != nil && l.full()
 }
 
 // makeRoom gives up the oldest half-open connection of the listener that does not
@@ -206,7 +206,7 @@ func (l *Listener) makeRoom(now int64) {
 
 // refuseAll refuses the requests that wait.
 func (l *Listener) refuseAll() {
-	for c := l.requests.head; c != nil; c = l.requests.head {
+	for c := l.first(); c != nil; c = l.first() {
 		if c.state == SIDRReqRcvd {
 			m := mad.SIDRRep{RequestID: c.sidrID, Status: mad.SIDRRejected, ServiceID: c.service}
 			if l.a.send(c.local, c.remote, mad.AttrSIDRRep, c.tid, &m) != nil {

@@ -11,15 +11,17 @@ import "slices"
 // patienceNs is how long a half-open connection has before it is given up for a request
 // that waits, if peers answer. After DefaultRetryNs the REP was repeated, so that a lost RTU harms nobody.
 //
-// In a flood of peers that never answer this would let in no more than 300 a second with 288 KiB each, and
-// honest clients would not get through the backlog. So every connection that is given up makes the
-// time shorter by a patienceStep-th, down to leastPatienceNs, which is some round trips; every one
+// In a flood of peers that never answer this would let in no more than 300 a second with 288 KiB each. So every connection
+// that is given up makes the time shorter by a patienceStep-th, down to leastPatienceNs; every one
 // that is confirmed makes it longer by as much of the whole; and it is whole again when there
-// are no half-open connections left. A crowd of honest peers confirms nearly all, so that it has all the time.
+// are no half-open connections left. A crowd of honest peers confirms nearly all, so that it has all the time. It is
+// not shorter because each connection costs the owner a queue pair and its memory: honest clients get through a flood by
+// their rank (rank.go), and not because everything goes through.
 const (
 	patienceNs      = DefaultRetryNs + 250e6
-	leastPatienceNs = 5e6
+	leastPatienceNs = 250e6
 	patienceStep    = 64
+	keptPart        = 16
 )
 
 // lessPatient is for a connection that was given up for a request that waits.
@@ -35,16 +37,23 @@ func (a *Agent) calm() {
 // morePatient is for a connection that was confirmed.
 func (a *Agent) morePatient() { a.patience = min(a.patience+patienceNs/patienceStep, patienceNs) }
 
-// room reports whether one more connection of the listener may become half-open.
+// room reports whether the connection that the listener is to be asked for next may become half-open. A part
+// of all is kept for addresses that are proven, once there are some: it takes a while until a flood is known to be one.
 func (a *Agent) room(l *Listener) bool {
-	lim := &a.cfg.Limits
+	most, bytes := a.cfg.Limits.HalfOpen, int64(a.cfg.Limits.HalfOpenBytes)
+	if c := l.first(); c != nil && c.rank != proven && !a.proven.empty() {
+		most, bytes = most-most/keptPart, bytes-bytes/keptPart
+	}
 	n := a.halfOpen.len + l.inHand
-	return n == 0 || n < lim.HalfOpen && int64(a.halfOpenUse)+int64(l.inHand+1)*int64(l.need) <= int64(lim.HalfOpenBytes)
+	return n == 0 || n < most && int64(a.halfOpenUse)+int64(l.inHand+1)*int64(l.need) <= bytes
 }
+
+// flooded reports whether far more connections come to nothing than are confirmed.
+func (a *Agent) flooded() bool { return a.patience < patienceNs/2 }
 
 // lacksRoom reports whether room is what the first request of the listener waits for.
 func (l *Listener) lacksRoom() bool {
-	return l.willing() && l.requests.head.request.REQ != nil && !l.a.room(l)
+	return l.willing() && l.first().request.REQ != nil && !l.a.room(l)
 }
 
 // block notes a listener that lacks room.
@@ -81,7 +90,7 @@ func (a *Agent) forgetBlocked(l *Listener) {
 func (a *Agent) wanting() (n int) {
 	for _, l := range a.blocked {
 		if l.lacksRoom() {
-			n += l.requests.len
+			n += l.untakenRequests()
 		}
 	}
 	return n

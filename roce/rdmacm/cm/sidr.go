@@ -76,7 +76,11 @@ func (a *Agent) handleSIDRReq(in *message) {
 		refuse(mad.SIDRUnsupportedService)
 		return
 	}
-	if !a.admits(l, in) {
+	r := unknown
+	if a.proven.has(in.src) {
+		r = proven
+	}
+	if !a.admits(l, in, r) {
 		return
 	}
 	c, err := a.newConn(in.dst, in.src)
@@ -84,7 +88,7 @@ func (a *Agent) handleSIDRReq(in *message) {
 		refuse(mad.SIDRNoQP)
 		return
 	}
-	c.tid, c.service, c.sidrID = in.tid, m.ServiceID, m.RequestID
+	c.tid, c.service, c.sidrID, c.rank = in.tid, m.ServiceID, m.RequestID, r
 	a.sidr[k] = c
 	req := m
 	req.Private = clone(m.Private)
