@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/verbs"
@@ -128,11 +129,11 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 // send queue is full. Its ID is replaced, and it always makes a completion. An
 // error means that nothing was sent.
 func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
-	n := len(wr.Inline)
-	for i := range wr.SGList {
-		n += int(wr.SGList[i].Length)
+	n := payload(&wr)
+	if err := c.fits(wr.Opcode, int(min(n, math.MaxInt))); err != nil {
+		return nil, c.opError("start", err)
 	}
-	if err := c.fits(wr.Opcode, n); err != nil {
+	if err := checkAligned("start", "wr.RemoteAddr", &wr); err != nil {
 		return nil, c.opError("start", err)
 	}
 	p, err := c.start(ctx, &wr, verbs.PoolBuf{})
@@ -148,26 +149,56 @@ func (c *Conn) StartSend(ctx context.Context, local ...verbs.SGE) (*Pending, err
 }
 
 // StartWrite writes from registered memory to memory of the peer, which is not
-// told.
+// told. As with Write, more than remote has is an error, and nothing is sent.
 func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
-	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWrite, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWrite, SGList: local}, remote)
 }
 
 // StartWriteImm is StartWrite, and then a message of no bytes with an immediate
 // value that tells the peer.
 func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...verbs.SGE) (*Pending, error) {
-	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey, Imm: imm})
+	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, Imm: imm}, remote)
 }
 
-// StartRead reads from memory of the peer to registered memory.
+// StartRead reads from memory of the peer to registered memory: all of it, so that local has no more than remote.
 func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
-	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRRead, SGList: local, RemoteAddr: remote.Addr, RKey: remote.RKey})
+	return c.startMem(ctx, "start read", verbs.SendWR{Opcode: verbs.WRRead, SGList: local}, remote)
+}
+
+// startMem is Start for memory of the peer, of which no more is used than there is.
+func (c *Conn) startMem(ctx context.Context, op string, wr verbs.SendWR, remote RemoteMemory) (*Pending, error) {
+	if err := checkLen(op, "local", payload(&wr), remote); err != nil {
+		return nil, c.opError(op, err)
+	}
+	wr.RemoteAddr, wr.RKey = remote.Addr, remote.RKey
+	return c.Start(ctx, wr)
+}
+
+// payload is how many bytes a work request moves.
+func payload(wr *verbs.SendWR) uint64 {
+	n := uint64(len(wr.Inline))
+	for i := range wr.SGList {
+		n += uint64(wr.SGList[i].Length)
+	}
+	return n
 }
 
 // checkLen returns an error if n bytes do not fit remote.
-func checkLen(op string, n int, remote RemoteMemory) error {
-	if uint64(n) > uint64(remote.Len) {
-		return argError(op, "b", fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len))
+func checkLen(op, arg string, n uint64, remote RemoteMemory) error {
+	if n > uint64(remote.Len) {
+		return argError(op, arg, fmt.Sprintf("%d bytes, and the peer's memory has %d", n, remote.Len))
+	}
+	return nil
+}
+
+// checkAligned returns an error if the peer would refuse an atomic operation for its address, and end the
+// connection (IBTA 9.4.5).
+func checkAligned(op, arg string, wr *verbs.SendWR) error {
+	switch wr.Opcode {
+	case verbs.WRFetchAdd, verbs.WRCompareSwap, verbs.WRAtomicWrite:
+		if wr.RemoteAddr%8 != 0 {
+			return argError(op, arg, fmt.Sprintf("%#x is not a multiple of 8, as atomic operations want it", wr.RemoteAddr))
+		}
 	}
 	return nil
 }
@@ -179,7 +210,7 @@ const connChunk = 256 << 10
 // not told. After an error that matches [ErrMaybeDone] some of b may be there, and
 // more may follow; b itself can be used again.
 func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
-	if err := checkLen("write", len(b), remote); err != nil {
+	if err := checkLen("write", "b", uint64(len(b)), remote); err != nil {
 		return c.opError("write", err)
 	}
 	var window [2]*Pending // one chunk is copied while the one before is on its way
@@ -232,7 +263,7 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 // Read reads len(b) bytes from memory of the peer. On an error b is unchanged
 // from some point on, and nothing of it changes after Read has returned.
 func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
-	if err := checkLen("read", len(b), remote); err != nil {
+	if err := checkLen("read", "b", uint64(len(b)), remote); err != nil {
 		return c.opError("read", err)
 	}
 	if err := c.begin(ctx, forOperation); err != nil {
@@ -278,7 +309,7 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 }
 
 // FetchAdd adds delta to the 8 bytes at the start of remote, which must be
-// aligned, and returns what they held. The number is in the byte order of the
+// aligned (otherwise the error is an *ArgError, and nothing is sent), and returns what they held. The number is in the byte order of the
 // peer's processor, which must be that of ours. After an error that matches
 // [ErrMaybeDone] the peer may have added, or may still do so.
 func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
@@ -292,10 +323,14 @@ func (c *Conn) CompareSwap(ctx context.Context, remote RemoteMemory, compare, sw
 }
 
 func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr verbs.SendWR) (uint64, error) {
-	if err := checkLen(op, 8, remote); err != nil {
+	wr.RemoteAddr, wr.RKey = remote.Addr, remote.RKey
+	err := checkLen(op, "remote", 8, remote)
+	if err == nil {
+		err = checkAligned(op, "remote.Addr", &wr)
+	}
+	if err != nil {
 		return 0, c.opError(op, err)
 	}
-	wr.RemoteAddr, wr.RKey = remote.Addr, remote.RKey
 	var b [8]byte
 	if err := c.copyIn(ctx, b[:], wr); err != nil {
 		return 0, c.opError(op, err)

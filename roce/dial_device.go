@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 
 	"github.com/goroce/goroce/roce/internal/access"
@@ -18,8 +17,13 @@ var defaults struct {
 	devs []*verbs.Device
 }
 
+// DefaultDeviceConfig is what [DefaultDevice] opens devices with, and so what Dial and Listen of this package and of rsocket use where
+// they are given none: a Logger, a Spin, and whatever else. Set it before the first use, as http.DefaultTransport. Addrs is the
+// local address, and must not be set here, nor Link, which would serve one address only.
+var DefaultDeviceConfig verbs.Config
+
 // DefaultDevice returns the device that [Dial] and [Listen] use for a local
-// address when they are given none. It is opened, on a udp link, at the first
+// address when they are given none. It is opened with [DefaultDeviceConfig], on a udp link, at the first
 // use, and stays open until somebody closes it; the next use opens another
 // one. For an unspecified address it is one with all addresses of the host.
 //
@@ -36,7 +40,14 @@ func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	}
 	clear(defaults.devs[len(open):])
 	defaults.devs = open
-	cfg := verbs.Config{Addrs: []netip.Addr{local}}
+	cfg := DefaultDeviceConfig
+	switch {
+	case cfg.Link != nil:
+		return nil, argError("open", "DefaultDeviceConfig.Link", "is set: give Dial or Listen a device with it instead")
+	case cfg.Addrs != nil:
+		return nil, argError("open", "DefaultDeviceConfig.Addrs", "is set: the address is that of the connection or listener")
+	}
+	cfg.Addrs = []netip.Addr{local}
 	if !local.IsValid() || local.IsUnspecified() {
 		all, err := verbs.DefaultAddrs()
 		if err != nil {
@@ -63,16 +74,16 @@ func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	return d, nil
 }
 
-// resolveHostPort turns "host:port" into addresses. An empty host is the zero
-// Addr.
+// resolveHostPort turns "host:port" into addresses. The port is a number or the name of a TCP service, as in package net. An
+// empty host is the zero Addr.
 func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.ParseUint(service, 10, 16)
+	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil {
-		return nil, &net.AddrError{Err: "not a port number", Addr: addr}
+		return nil, err
 	}
 	port := uint16(n)
 	if host == "" {

@@ -87,7 +87,7 @@ type Listener struct {
 }
 
 // Listen listens at "host:port" for connections of RDMA-CM in port space TCP.
-// An empty host stands for all addresses of this one, port 0 for a free one.
+// An empty host stands for all addresses of this one, port 0 for a free one; the port may be the name of a TCP service.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(ctx, addr)

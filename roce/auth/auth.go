@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 const (
@@ -115,11 +115,26 @@ func bindingOf(c *roce.Conn, isClient bool) ([]byte, error) {
 	return out, nil
 }
 
+// random fills b from where the device of the connection has its random numbers: verbs.Config.Rand, which is crypto/rand.Reader
+// unless somebody chose another, and on a simulated network comes from the seed.
+func random(c *roce.Conn, b []byte) error {
+	s := access.Shard(c.Device())
+	if s == nil {
+		return roce.ErrClosed
+	}
+	s.Turn(nil) // so that a simulation repeats which connection draws what
+	if err := s.Lock(); err != nil {
+		return err
+	}
+	defer s.Unlock()
+	_, err := io.ReadFull(s.Rand(), b)
+	return err
+}
+
 // hello makes message 1.
-func hello(id string) []byte {
+func hello(nonce [nonceBytes]byte, id string) []byte {
 	b := append(magic[:len(magic):len(magic)], version)
-	b = append(b, make([]byte, nonceBytes)...)
-	_, _ = rand.Read(b[len(b)-nonceBytes:]) // it does not fail
+	b = append(b, nonce[:]...)
 	return append(b, id...)
 }
 
@@ -156,11 +171,16 @@ func Client(ctx context.Context, c *roce.Conn, key Key) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	t := transcript{hello: hello(key.ID)}
+	var t transcript
 	var err error
 	if t.binding, err = bindingOf(c, true); err != nil {
 		return err
 	}
+	var nonce [nonceBytes]byte
+	if err := random(c, nonce[:]); err != nil {
+		return err
+	}
+	t.hello = hello(nonce, key.ID)
 	if err := c.Send(ctx, t.hello); err != nil {
 		return err
 	}
@@ -217,13 +237,17 @@ func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (i
 	if !known {
 		// The peer is answered like any other, so that it does not learn which IDs there are.
 		secret = make([]byte, MinSecret)
-		_, _ = rand.Read(secret)
+		if err := random(c, secret); err != nil {
+			return "", err
+		}
 	}
 	if err := (&Key{id, secret}).check(); err != nil {
 		return "", err
 	}
 	t.serverNonce = make([]byte, nonceBytes)
-	_, _ = rand.Read(t.serverNonce)
+	if err := random(c, t.serverNonce); err != nil {
+		return "", err
+	}
 	if err := c.Send(ctx, append(t.serverNonce[:nonceBytes:nonceBytes], t.mac(secret, "server")...)); err != nil {
 		return "", denied(id, err)
 	}

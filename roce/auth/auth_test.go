@@ -109,7 +109,7 @@ func TestArguments(t *testing.T) {
 	c, s := connect(t)
 	require.ErrorIs(t, Client(ctx, c, Key{"x", make([]byte, MinSecret-1)}), roce.ErrInvalidAttr)
 	require.ErrorIs(t, Client(ctx, c, Key{string(make([]byte, MaxID+1)), secret}), roce.ErrInvalidAttr)
-	require.NoError(t, c.Send(ctx, hello("short")))
+	require.NoError(t, c.Send(ctx, hello([nonceBytes]byte{1}, "short")))
 	_, err := Server(ctx, s, func(string) []byte { return []byte("short") })
 	require.ErrorIs(t, err, roce.ErrInvalidAttr, "nil is none; a secret that is too short is a mistake")
 }
@@ -128,7 +128,7 @@ func TestReplay(t *testing.T) {
 	c, s := connect(t)
 	done := serve(ctx, s)
 	key := Key{"known", secret}
-	first := hello(key.ID)
+	first := hello([nonceBytes]byte{1}, key.ID)
 	require.NoError(t, c.Send(ctx, first))
 	answer := recv(t, c)
 	tr := transcript{hello: first, serverNonce: answer[:nonceBytes]}
@@ -161,7 +161,7 @@ func TestReflection(t *testing.T) {
 	ctx := rocetest.Context(t)
 	c, s := connect(t)
 	done := serve(ctx, s)
-	require.NoError(t, c.Send(ctx, hello("known")))
+	require.NoError(t, c.Send(ctx, hello([nonceBytes]byte{1}, "known")))
 	answer := recv(t, c)
 	require.NoError(t, c.Send(ctx, answer[nonceBytes:]))
 	require.ErrorIs(t, (<-done).err, ErrDenied)
@@ -197,7 +197,7 @@ func TestRelay(t *testing.T) {
 
 // Every truncation, and every changed byte, of each message is found.
 func TestBadMessages(t *testing.T) {
-	good := hello("known")
+	good := hello([nonceBytes]byte{1}, "known")
 	for i := range header {
 		_, err := idOf(good[:i])
 		require.ErrorIs(t, err, ErrDenied)
@@ -252,7 +252,7 @@ func TestOtherPeers(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	f.Add(hello("known"))
+	f.Add(hello([nonceBytes]byte{1}, "known"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		id, err := idOf(b)
 		if err == nil && !bytes.Equal(b[header:], []byte(id)) {

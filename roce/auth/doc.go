@@ -16,6 +16,7 @@
 //	client  3  HMAC(secret, "client" || transcript)
 //	server  4  one byte: 1
 //
+// The random bytes are those of the device (verbs.Config.Rand): crypto/rand.Reader, or the seed on a simulated network.
 // HMAC is HMAC-SHA-256. The transcript is messages 1 and the random half of 2, with their lengths, and what names
 // the connection on both sides: the two addresses and ports, and the two queue pair numbers, the client's first.
 //

@@ -24,10 +24,16 @@
 //
 //	func TestService(t *testing.T) {
 //		sim.Test(t, sim.Config{Seed: 1, Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, net *sim.Fabric) {
-//			host, _ := net.Link(netip.MustParseAddr("192.0.2.1"))
-//			device, _ := roce.Open(roce.Config{Link: host})
+//			host, err := net.Link(netip.MustParseAddr("192.0.2.1"))
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			device, err := verbs.Open(verbs.Config{Link: host})
+//			if err != nil {
+//				t.Fatal(err)
+//			}
 //			t.Cleanup(func() { device.Close() })
-//			go serve(device) // and so on: nothing else is special
+//			serve(t, device) // and so on: nothing else is special
 //		})
 //	}
 //
@@ -62,8 +68,8 @@
 //     cases that are ready, the order of a map, and the order of functions of
 //     time.AfterFunc that are due at the same nanosecond.
 //   - Everything must end before the test does: close devices and listeners, and wait for
-//     goroutines. A test that leaves some behind, or in which all wait for ever,
-//     fails and shows what they wait for.
+//     goroutines. A test that leaves some behind, also such as sleep, or in which all wait for ever,
+//     fails and shows what they wait for. The tests after it go on.
 //   - The fabric steps by itself: Step and Run panic. Do not call synctest.Wait either.
 //   - Meanwhile the process uses one CPU (GOMAXPROCS is 1).
 //
@@ -73,7 +79,7 @@
 //
 // Outside of a Test, [Fabric.Step] takes the next event (a packet arrives, a timer is due), moves
 // the clock to it and lets the device concerned handle it. Devices on a fabric
-// have no goroutine. A call that waits, such as roce.CQ.Wait, steps the fabric
+// have no goroutine. A call that waits, such as verbs.CQ.Wait, steps the fabric
 // until it has what it waits for; if nothing is left to happen it blocks until
 // another goroutine makes something happen. [Fabric.Run] steps from a test.
 //

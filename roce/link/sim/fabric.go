@@ -146,7 +146,7 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 }
 
 // Rand returns a new source of random bytes that depends on the seed and on
-// how many were taken before; for roce.Config.Rand.
+// how many were taken before; for verbs.Config.Rand.
 func (f *Fabric) Rand() io.Reader {
 	f.lock()
 	defer f.mu.Unlock()

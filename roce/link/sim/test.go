@@ -12,12 +12,14 @@ import (
 // several goroutines wait for the network, and time is virtual for all that f does.
 // See "Tests of applications" in the package comment.
 //
-// If the test fails, its seed is logged.
+// If the test fails, its seed is logged. A test that leaves goroutines behind, or in which all wait for ever, fails, and the
+// others of the binary go on.
 func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	defer oneCPU()()
 	var w watchdog
 	defer w.start()()
+	defer stuck(t)
 	synctest.Test(t, func(t *testing.T) {
 		net := New(cfg)
 		// Registered first, it is the last to be called.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -107,8 +109,41 @@ func TestOneClock(t *testing.T) {
 	})
 }
 
-// A Test in which all wait for ever fails, as does one that leaves goroutines behind.
+// strayEnv has TestStray do what fails.
+const strayEnv = "SIM_STRAY"
+
+// TestStray is for TestNothingHangs: tests that fail, and one behind them that does not.
+func TestStray(t *testing.T) {
+	if os.Getenv(strayEnv) == "" {
+		t.Skip("fails on purpose, when TestNothingHangs starts it")
+	}
+	t.Run("sleeps", func(t *testing.T) {
+		Test(t, Config{Seed: 77}, func(*testing.T, *Fabric) { go func() { time.Sleep(time.Hour) }() })
+	})
+	t.Run("waits", func(t *testing.T) {
+		Test(t, Config{}, func(*testing.T, *Fabric) { go func() { <-make(chan int) }() })
+	})
+	t.Run("all", func(t *testing.T) {
+		Test(t, Config{}, func(*testing.T, *Fabric) { <-make(chan int) })
+	})
+	t.Run("good", func(t *testing.T) {
+		Test(t, Config{}, func(t *testing.T, net *Fabric) { net.RunFor(time.Hour) })
+	})
+}
+
+// A Test in which all wait for ever fails, as does one that leaves goroutines behind, also such as sleep. The tests after it go on.
 func TestNothingHangs(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^TestStray$", "-test.v")
+	child.Env = append(os.Environ(), strayEnv+"=1")
+	said, err := child.CombinedOutput()
+	out := string(said)
+	require.Error(t, err)
+	for _, name := range []string{"sleeps", "waits", "all"} {
+		require.Contains(t, out, "--- FAIL: TestStray/"+name, out)
+	}
+	require.Contains(t, out, "--- PASS: TestStray/good", out)
+	require.Contains(t, out, "turn_test.go:", "where those are that are left")
+	require.NotContains(t, out, "panic:", out)
 	require.PanicsWithError(t, "deadlock: all goroutines in bubble are blocked", func() {
 		Run(Config{}, func(*Fabric) { <-make(chan int) })
 	})

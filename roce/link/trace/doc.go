@@ -8,7 +8,7 @@
 // identification 0 and the ICRC that belongs to that. On received packets the
 // identification is the one for which the ICRC is right.
 //
-// Wrap with [New]; [roce.Config.WrapLink] is the place for it. Writing happens
+// Wrap with [New]; verbs.Config.WrapLink is the place for it. Writing happens
 // in the path of the packets: give it a buffered file, not a pipe to something slow. An
 // error of the writer ends the trace, not the traffic; [Link.Err] tells.
 package trace
