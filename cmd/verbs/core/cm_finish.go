@@ -16,9 +16,16 @@ import (
 // process is gone.
 //
 //export goroce_cm_finish
-func goroce_cm_finish(timeoutMs C.int) C.int {
-	const look = time.Millisecond
-	deadline := time.Now().Add(time.Duration(timeoutMs) * time.Millisecond)
+func goroce_cm_finish(beat *C.uint32_t) {
+	goroce_finish(beat) // what goes with the connections
+	finishStreams(heart{beat})
+	cmIDs.each((*cmID).close)
+}
+
+// finishStreams ends the rsockets that are open, in order: their peers have what was written, or the time of a Close is over. And
+// those that were closed have some time to see their goodbye arrive.
+func finishStreams(h heart) {
+	deadline := time.Now().Add(rsLinger)
 	var open []*rsocket.Conn
 	rsSockets.each(func(s *rsSocket) {
 		s.mu.Lock()
@@ -33,10 +40,23 @@ func goroce_cm_finish(timeoutMs C.int) C.int {
 	}
 	for _, c := range open {
 		for c.TryDisconnect() == syscall.EAGAIN && time.Now().Before(deadline) {
-			time.Sleep(look)
+			h.nap()
 		}
-		_ = c.Close() // there is nobody to tell
+		_ = closeNow(c) // there is nobody to tell
 	}
-	cmIDs.each((*cmID).close)
-	return 0
+	for begun := time.Now(); rsLingering() && time.Since(begun) < finishStill; {
+		h.nap()
+	}
+}
+
+// rsLingering reports whether goodbyes are on their way.
+func rsLingering() bool {
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	for _, d := range devices.open {
+		if rsocket.Lingering(d.Device).Conns > 0 {
+			return true
+		}
+	}
+	return false
 }

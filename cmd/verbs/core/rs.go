@@ -14,6 +14,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
@@ -194,11 +195,25 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 		for _, m := range maps {
 			_ = m.m.Close() // which the connection would do, too
 		}
-		_ = conn.Close() // who wanted to wait has called shutdown
+		return rsErrno(closeNow(conn)) // who wanted to wait has called shutdown
 	case l != nil:
 		l.close()
 	}
 	return 0
+}
+
+// rsLinger is how long the end of a socket waits for its peer, in librdmacm and at the end of the process.
+const rsLinger = C.GOROCE_RS_LINGER_MS * time.Millisecond
+
+// closeNow closes a connection without waiting. What is still missing then is lost.
+func closeNow(c *rsocket.Conn) error {
+	err := c.TryDisconnect()
+	if err == syscall.EAGAIN {
+		err = syscall.ETIMEDOUT
+		_ = c.SetLinger(0) // fails if it is closed
+	}
+	_ = c.Close() // what it would say was said
+	return err
 }
 
 //export goroce_rs_set_option

@@ -74,6 +74,9 @@ func goroce_rs_send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n 
 
 //export goroce_rs_shutdown
 func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
+	if s := rsSockets.get(uint32(handle)); s != nil && s.connecting() {
+		return C.int(syscall.ENOTCONN)
+	}
 	return withConn(handle, func(c *rsocket.Conn) C.int {
 		switch how {
 		case syscall.SHUT_RD:
@@ -85,6 +88,12 @@ func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
 		}
 		return eINVAL
 	})
+}
+
+func (s *rsSocket) connecting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == rsConnecting
 }
 
 // rsMapping is memory of the program that the peer writes.

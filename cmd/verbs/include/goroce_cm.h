@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 3
+#define GOROCE_CM_VERSION 4
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -90,10 +90,10 @@ struct goroce_cm {
 	int (*join)(goroce_handle id, const struct sockaddr *group, uint32_t flags, uint64_t cookie);
 	int (*leave)(goroce_handle id, const struct sockaddr *group);
 	/*
-	 * finish ends all IDs and rsockets, when the process does, so that their peers know. It waits that long for
-	 * what was written to rsockets.
+	 * finish ends all IDs and rsockets, when the process does, so that their peers know. It waits for what was posted and for
+	 * what was written to rsockets, as long as the end of each would.
 	 */
-	int (*finish)(int timeout_ms);
+	void (*finish)(uint32_t *beat);
 };
 
 /* The symbols that librdmacm looks up in libgoroce.so. */

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 4
+#define GOROCE_CORE_VERSION 5
 
 #define GOROCE_MAX_GIDS 16
 
@@ -206,6 +206,8 @@ struct goroce_core {
 	void (*flush)(goroce_handle device);
 	/* send_room raises the limit of the ring of a send queue by the requests that have ended. It posts nothing. */
 	void (*send_room)(goroce_handle qp);
+	/* finish waits until what was posted is acknowledged, as long as it is, before the process ends. It counts while it waits. */
+	void (*finish)(uint32_t *beat);
 	/* post_*: on an error *bad is the first request that was not posted. Sends come behind what is in the ring; NULL is no request. */
 	int (*post_send)(goroce_handle qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 	int (*post_recv)(goroce_handle qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

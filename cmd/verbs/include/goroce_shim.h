@@ -11,6 +11,8 @@ const struct goroce_core *goroce_core_get(void);
 
 /* goroce_core_symbol finds another function of the Go half, such as the table of RDMA-CM. */
 void *goroce_core_symbol(const char *name);
+/* goroce_finish_by runs a function of the Go half that ends something, at the end of the process. */
+void goroce_finish_by(void (*finish)(uint32_t *beat));
 
 /* goroce_foreign has to be called before each call of the Go half, by every function that a program calls. It reports
  * whether an object is one of a process that this one was forked from, whose Go half is not here, and says so once on standard

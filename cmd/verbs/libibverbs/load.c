@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CORE_NAME "libgoroce.so"
@@ -118,6 +119,59 @@ static void load_once(void)
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
+static pid_t loaded_in;
+
+#define BEAT_US 200
+#define STUCK_BEATS 1250 // of which none is heard: a quarter of a second
+
+// ending is what a thread does at the end of the process. It outlives a thread that is stuck.
+static struct ending {
+	void (*finish)(uint32_t *beat);
+	uint32_t beat, done;
+} endings[2]; // librdmacm's, and this library's
+
+static void *end(void *arg)
+{
+	struct ending *e = arg;
+	e->finish(&e->beat);
+	__atomic_store_n(&e->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+// goroce_finish_by runs a function of the Go half at the end of the process, in a thread of its own: a handler of a signal that calls exit
+// may have interrupted Go, in this thread. Then the function may be stuck, for what this thread holds; it is left alone when it has not
+// moved its count for a while.
+EXPORT void goroce_finish_by(void (*finish)(uint32_t *beat))
+{
+	struct ending *e = &endings[finish == core->finish];
+	sigset_t all, old;
+	pthread_t t;
+	e->finish = finish;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int failed = pthread_create(&t, NULL, end, e);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (failed)
+		return;
+	uint32_t last = 0;
+	for (int still = 0; still < STUCK_BEATS && !__atomic_load_n(&e->done, __ATOMIC_ACQUIRE); still++) {
+		const struct timespec pause = {0, BEAT_US * 1000};
+		nanosleep(&pause, NULL);
+		uint32_t now = __atomic_load_n(&e->beat, __ATOMIC_RELAXED);
+		if (now != last)
+			still = 0;
+		last = now;
+	}
+	pthread_detach(t);
+}
+
+// finish gives what the program has posted the time to arrive. It runs after that of librdmacm, which says goodbye to connections, and
+// does the same before. The child of a fork has posted nothing.
+__attribute__((destructor)) static void finish(void)
+{
+	if (core && getpid() == loaded_in && __atomic_load_n(&shim_qps, __ATOMIC_RELAXED) > 0)
+		goroce_finish_by(core->finish);
+}
 
 int shim_load(void)
 {
@@ -125,6 +179,7 @@ int shim_load(void)
 	if (!tried) {
 		tried = true;
 		load_once();
+		loaded_in = getpid();
 	}
 	pthread_mutex_unlock(&loading);
 	return core ? 0 : ENODEV;

@@ -1,6 +1,8 @@
 // Queue pairs.
 #include "shim.h"
 
+unsigned int shim_qps;
+
 #include <pthread.h>
 
 static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint64_t send_ops, bool extended)
@@ -42,6 +44,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint
 		free(q);
 		return null_errno(e);
 	}
+	__atomic_add_fetch(&shim_qps, 1, __ATOMIC_RELAXED);
 	qp->handle = q->handle = g.handle;
 	qp->qp_num = g.qp_num;
 	a->cap = g.cap;
@@ -118,6 +121,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	int e = core->destroy_qp(to_qp(qp)->handle, &async);
 	if (e)
 		return e;
+	__atomic_sub_fetch(&shim_qps, 1, __ATOMIC_RELAXED);
 	// libfabric hands each receive that it finds then to the queue pair again, which is freed memory. That what was sent has
 	// arrived it may learn: without, it tells its program that it was flushed. (Drivers of adapters forget both.)
 	forget_completions(qp, true);

@@ -48,7 +48,10 @@ bool shim_foreign(const struct ibv_context *c); /* also says so, once */
 void shim_fork_lock(void);   /* load.c: waits for a Go half that is being loaded */
 void shim_fork_unlock(void);
 void shim_unload(void);	     /* load.c: in the child */
-void shim_devices_lock(void); /* device.c */
+void shim_devices_lock(void); /* qp.c */
+extern unsigned int shim_qps; /* that there are */
+
+/* device.c */
 void shim_devices_unlock(void);
 
 /* Every function that calls the Go half begins with one of these, and the context that the call is about. */

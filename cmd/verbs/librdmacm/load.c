@@ -91,7 +91,6 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(befo
 // finish tells the peers that the process ends, as the kernel would. The child of a fork has none.
 __attribute__((destructor)) static void finish(void)
 {
-	const int most_ms = 1000;
 	if (cm && getpid() == loaded_in && !goroce_foreign(generation))
-		cm->finish(most_ms);
+		goroce_finish_by(cm->finish);
 }

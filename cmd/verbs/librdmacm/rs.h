@@ -31,6 +31,7 @@ struct rs {
 struct rs *rs_find(int fd); /* NULL if it is none */
 struct rs *rs_of(int fd);   /* NULL with EBADF; ENODEV in the child of a fork */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
+int64_t rs_now_us(void); /* on a clock that nobody sets */
 int rs_waker(void); /* the eventfd of this thread, or -1 with errno */
 void rs_drain(int waker);
 

@@ -5,7 +5,7 @@
 
 #define POLL_US 10 // looked for without sleeping, as librdmacm does
 
-static int64_t now_us(void)
+int64_t rs_now_us(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -17,20 +17,20 @@ static int left_ms(int64_t start, int timeout_ms)
 {
 	if (timeout_ms < 0)
 		return -1;
-	int64_t left = timeout_ms - (now_us() - start) / 1000;
+	int64_t left = timeout_ms - (rs_now_us() - start) / 1000;
 	return left > 0 ? (int)left : 0;
 }
 
 int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 {
 	uint32_t got;
-	int64_t start = now_us();
+	int64_t start = rs_now_us();
 	goroce_handle h = atomic_load(&s->handle);
 	do {
 		int e = rs->ready(h, events, -1, &got);
 		if (e || got)
 			return cm_result(e);
-	} while (now_us() - start < POLL_US);
+	} while (rs_now_us() - start < POLL_US);
 	int fd = rs_waker();
 	if (fd < 0)
 		return -1;
@@ -174,12 +174,12 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 	}
 	if (!sockets)
 		return poll(fds, n, timeout);
-	int64_t start = now_us();
+	int64_t start = rs_now_us();
 	do {
 		int r = look_all(fds, n, others, true);
 		if (r || !timeout)
 			return r;
-	} while (now_us() - start < POLL_US);
+	} while (rs_now_us() - start < POLL_US);
 	int waker = rs_waker();
 	if (waker < 0)
 		return -1;

@@ -156,14 +156,19 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 	return cm_result(e);
 }
 
-// settle tries until the peer has been told, or for a while.
+// settle tries until the peer has been told and has what was written, or for a while. A signal does not end it: what would be lost is
+// the program's data.
 static int settle(struct rs *s, int how, uint32_t event)
 {
-	const int most_ms = 5000;
+	int64_t end = rs_now_us() + GOROCE_RS_LINGER_MS * INT64_C(1000);
 	int e;
-	while ((e = rs->shutdown(atomic_load(&s->handle), how)) == EAGAIN)
-		if (rs_await(s, event, most_ms))
+	while ((e = rs->shutdown(atomic_load(&s->handle), how)) == EAGAIN) {
+		int64_t left = end - rs_now_us();
+		if (left <= 0)
+			return ETIMEDOUT;
+		if (rs_await(s, event, (int)(left / 1000) + 1) && errno != EINTR)
 			return errno;
+	}
 	return e;
 }
 
@@ -182,7 +187,7 @@ static int end(struct rs *s)
 {
 	bool forked = goroce_foreign(s->born);
 	if (!forked && s->type == SOCK_STREAM)
-		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // of no interest if there is nothing to end
+		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // what is missing then, closing tells
 	goroce_handle h = atomic_exchange(&s->handle, 0);
 	if (!h)
 		return EBADF; // another thread was faster

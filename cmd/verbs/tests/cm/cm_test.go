@@ -138,7 +138,7 @@ func TestPrograms(t *testing.T) {
 // What a process has left open ends with it, and its peers hear of it.
 func TestProcessEnds(t *testing.T) {
 	libs := libraries(t)
-	for _, source := range []string{"ends/ends.c", "ends/killed.c"} {
+	for _, source := range []string{"ends/ends.c", "ends/killed.c", "ends/both.c"} {
 		exe := compile(t, source)
 		t.Run(filepath.Base(exe), func(t *testing.T) { run(t, libs, []string{"GOROCE_ADDR=127.0.0.1"}, exe) })
 	}
