@@ -9,8 +9,9 @@ import (
 )
 
 // Close ends the connection at once: operations in progress fail, as do calls
-// that wait, and the peer is told. Wait for operations first that have to
-// succeed. Regions from Register are closed, and messages from RecvMsg must
+// that wait, and the peer is told. What Send, Write and the like have returned for is
+// done, and the peer has it; of operations that were begun with Start wait for the last one first ([Pending.Wait]): they end
+// in order. Regions from Register are closed, and messages from RecvMsg must
 // not be used any more. If the protection domain is the connection's own, so is
 // all memory that was registered in it, by whatever call.
 //

@@ -127,6 +127,9 @@ func (c *Conn) drain(look func() (int, error)) bool {
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
 		if e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventRejected || e.Type == rdmacm.EventUnreachable {
 			c.peerGone, c.flushed = true, true
+			if e.Err != nil && c.failure == nil {
+				c.failure = e.Err // it has not said that this is the end
+			}
 			any = true
 			// What completed before the end may have done so since we looked.
 			c.drainCQ(look)
@@ -200,6 +203,10 @@ func (c *Conn) closeErr() error {
 		over := c.id.Over()
 		c.mu.Lock()
 		c.peerGone = c.peerGone || over
+		c.drain(c.taken)
+		if c.failure != nil {
+			return c.failure
+		}
 	}
 	if c.peerGone {
 		return verbs.ErrPeerClosed

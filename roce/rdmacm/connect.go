@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -285,7 +286,11 @@ func (a *agent) event(now int64, e *cm.Event) {
 	case cm.EventUnreachable:
 		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: verbs.ErrUnreachable}})
 	case cm.EventDisconnected:
-		id.overAfterArrivals(now, Event{Type: EventDisconnected, PrivateData: e.Private})
+		over := Event{Type: EventDisconnected, PrivateData: e.Private}
+		if e.Reason == mad.RejectStaleConnection {
+			over.Err = &verbs.AddrError{Op: "connection", Addr: id.remote, Err: syscall.ECONNRESET}
+		}
+		id.overAfterArrivals(now, over)
 	case cm.EventTimewaitExit:
 		id.event(Event{Type: EventTimewaitExit})
 	case cm.EventResolved:

@@ -25,7 +25,8 @@ const (
 	// EventUnreachable: the peer did not answer.
 	EventUnreachable
 	// EventDisconnected: the connection is over, for which side's wish ever.
-	// Private is that of the DREQ or the DREP.
+	// Private is that of the DREQ or the DREP. Reason is mad.RejectStaleConnection if the peer has not ended it, but knows
+	// nothing of it any more.
 	EventDisconnected
 	// EventTimewaitExit: the record of the connection is gone; the numbers of
 	// its queue pair may be used again.

@@ -43,6 +43,6 @@ const nobodysQPN = ib.QPNMulticast
 func (c *Conn) forgotten(now int64) {
 	c.a.stats.Stale++
 	if c.state == Established {
-		c.disconnected(now, Event{})
+		c.disconnected(now, Event{Reason: mad.RejectStaleConnection})
 	}
 }

@@ -61,6 +61,7 @@ func TestForgottenConnection(t *testing.T) {
 		w.runFor(1e9)
 		y := s.byRemote[remoteKey{c.addr, c.guid, x.localID}]
 		lost, left, old := c, s, y
+		var ended *Event
 		if of == "server" {
 			lost, left, old = s, c, x
 			_, err := left.Listen(service, netip.Addr{}, 0)
@@ -71,6 +72,15 @@ func TestForgottenConnection(t *testing.T) {
 				if e.Type == EventRequest {
 					require.NoError(t, e.Conn.Accept(w.now, left.accept("")))
 				}
+			}
+		}
+		app := left.app
+		left.app = func(e *Event) {
+			if e.Conn == old && e.Type == EventDisconnected {
+				ended = e
+			}
+			if app != nil {
+				app(e)
 			}
 		}
 		again, err := New(Config{GUID: lost.guid, Addrs: []netip.Addr{lost.addr}, Rand: source{w.rng}})
@@ -88,6 +98,8 @@ func TestForgottenConnection(t *testing.T) {
 		require.Equal(t, Idle, try().State(), "refused")
 		require.Contains(t, []State{Timewait, Idle}, old.State(), of)
 		require.EqualValues(t, 1, left.Stats().Stale)
+		require.NotNil(t, ended)
+		require.Equal(t, mad.RejectStaleConnection, ended.Reason, "nobody has said that it is the end")
 		require.Equal(t, Established, try().State(), of)
 	}
 }
