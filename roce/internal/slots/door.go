@@ -36,7 +36,7 @@ func (a Address) path() (string, bool) {
 	if unix.Stat("/proc/thread-self/ns/net", &ns) != nil {
 		return "", false
 	}
-	return path.Join(dir, fmt.Sprintf("goroce-slots-2-%d-%s", ns.Ino, a.key())), true
+	return path.Join(dir, fmt.Sprintf("%s%d-%s", filePrefix, ns.Ino, a.key())), true
 }
 
 // userDir returns the directory in which nobody but the user and root makes files. Variables of the environment do not count, or
@@ -127,6 +127,7 @@ func openDoor(name string) (int, error) {
 	file := name != "" && name[0] != 0
 	if file {
 		_ = unix.Unlink(name) // of devices that were killed: who has the port may do that
+		sweep(path.Dir(name))
 	}
 	if name != "" {
 		err = unix.Bind(l, &unix.SockaddrUnix{Name: name})
@@ -142,6 +143,41 @@ func openDoor(name string) (int, error) {
 		return -1, err
 	}
 	return l, nil
+}
+
+// sweep removes files that devices have left at other addresses, for there is no other time to do it.
+func sweep(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	probes := 0
+	for _, n := range names {
+		if !strings.HasPrefix(n, filePrefix) {
+			continue
+		}
+		if probes++; probes > maxSweep {
+			return
+		}
+		name := path.Join(dir, n)
+		var before, now unix.Stat_t
+		if unix.Lstat(name, &before) == nil && before.Mode&unix.S_IFMT == unix.S_IFSOCK && isLeft(name) && unix.Lstat(name, &now) == nil && now.Ino == before.Ino {
+			_ = unix.Unlink(name)
+		}
+	}
+}
+
+// isLeft reports whether no process has the socket that a file was made by. A socket of another type is refused
+// before it is looked for one that listens, so the process that has it is not disturbed.
+func isLeft(name string) bool {
+	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(c)
+	return errors.Is(unix.Connect(c, &unix.SockaddrUnix{Name: name}), unix.ECONNREFUSED)
 }
 
 // listens reports whether a socket is one that others connect to.

@@ -30,6 +30,10 @@ const (
 	beginTime = time.Second
 	// answerTime is how long one that has asked may take to take the answer.
 	answerTime = time.Second
+	// filePrefix is how the names of Unix sockets in a directory begin; the number is as in [Address.name].
+	filePrefix = "goroce-slots-2-"
+	// maxSweep bounds how many files are looked at whether they can go.
+	maxSweep = 256
 	// maxHolders bounds how many processes of an address are looked at.
 	maxHolders = Count
 	// meetPause is the wait between two tries.

@@ -229,6 +229,22 @@ func TestFileIsLeft(t *testing.T) {
 	c, err := connect(file)
 	require.NoError(t, err, "it is this device's now")
 	unix.Close(c)
+
+	// Those at other addresses go when a device begins anywhere; what is in use, and what is not ours, stays.
+	mine, other := address(), address()
+	p = start(t, other, 0)
+	require.Equal(t, "ok", p.say("dir %s", dir))
+	require.Equal(t, "0", p.say("open"))
+	left, ok := other.path()
+	require.True(t, ok)
+	require.NoError(t, os.WriteFile(dir+"/goroce-else", nil, 0o600))
+	lease(t, mine)
+	require.FileExists(t, left)
+	p.kill()
+	lease(t, address())
+	require.NoFileExists(t, left)
+	require.FileExists(t, file)
+	require.FileExists(t, dir+"/goroce-else")
 }
 
 // Only a directory where nobody else can make files is one of the user.
