@@ -40,7 +40,7 @@ var (
 	// ErrPeerClosed is matched when the peer has closed the connection. It
 	// matches syscall.EPIPE.
 	ErrPeerClosed = verbs.ErrPeerClosed
-	// ErrConnRefused is matched by a *RejectedError when nobody listens. It
+	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *RejectedError when nobody listens. It
 	// matches syscall.ECONNREFUSED.
 	ErrConnRefused = verbs.ErrConnRefused
 	// ErrUnreachable is matched when the peer does not answer: neither the
@@ -48,6 +48,9 @@ var (
 	// be the program, the host or the way to it, which cannot be told apart, so
 	// that it matches both syscall.EHOSTUNREACH and syscall.ETIMEDOUT.
 	ErrUnreachable = verbs.ErrUnreachable
+	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
+	// not know it any more, as one that was started anew. It matches syscall.ECONNRESET.
+	ErrPeerGone = verbs.ErrPeerGone
 	// ErrAddrInUse is matched when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse = verbs.ErrAddrInUse
 	// ErrAddrNotLocal is matched when an address to speak from is none of the

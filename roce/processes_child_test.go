@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/packet"
+	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -88,6 +90,15 @@ func (c *childProcess) do(words []string) (string, error) {
 		c.srv.Handler = echo
 		go func() { _ = c.srv.Serve(ctx, ln) }()
 		return fmt.Sprint(ln.Addr().Port()), nil
+	case "http": // over rsocket: every request is answered by its body
+		ln, err := rsocket.Listen(c.dev, netip.MustParseAddrPort(c.addr.String()+":"+arg))
+		if err != nil {
+			return "", err
+		}
+		go func() {
+			_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+		}()
+		return fmt.Sprint(ln.Addr().(rsocket.Addr).Port()), nil
 	case "dial": // a port, and exchange messages with it from then on
 		to := arg
 		if !strings.Contains(to, ":") {

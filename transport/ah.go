@@ -40,6 +40,9 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 // Query returns the address vector that the handle was made from.
 func (a *AH) Query() AddressVector { return a.av }
 
+// Manage makes the handle one for messages to queue pair 1: see Path.Management. It is not in use yet.
+func (a *AH) Manage() { a.path.Management = true }
+
 // Destroy releases the handle; sends that were posted with it still go out.
 func (a *AH) Destroy() error {
 	if a.gone {

@@ -20,12 +20,16 @@ const (
 	EventPortActive
 	EventPortError
 	EventPortMTU // the largest path MTU that the port carries is another: new connections use it
+	// EventQPUnanswered: the peer of an RC QP does not answer, as a retry or a second loss probe says each time. It is for a
+	// communication manager, which can ask whether the peer is still there: see QP.WatchSilence.
+	EventQPUnanswered
 )
 
 var eventNames = [...]string{
 	"completion", "CQ error", "QP fatal", "QP request error", "QP access error",
 	"communication established", "SQ drained", "last WQE reached", "SRQ error",
 	"SRQ limit reached", "port active", "port error", "port MTU changed",
+	"QP unanswered",
 }
 
 func (t EventType) String() string {

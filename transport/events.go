@@ -18,7 +18,7 @@ type eventSet uint16
 // How many types of events an object can raise.
 const (
 	cqEvents  = 2 // completion, error
-	qpEvents  = 6 // fatal, request, access, established, drained, last WQE
+	qpEvents  = 7 // fatal, request, access, established, drained, last WQE, unanswered
 	srqEvents = 2 // error, limit
 )
 
@@ -125,6 +125,16 @@ func (qp *QP) commEstablished() {
 		qp.established = true
 		qp.watchFirst = false
 		qp.raise(EventCommEstablished)
+	}
+}
+
+// WatchSilence has EventQPUnanswered come.
+func (qp *QP) WatchSilence() { qp.watchSilence = true }
+
+// unanswered tells that the peer does not answer.
+func (qp *QP) unanswered() {
+	if qp.watchSilence {
+		qp.raise(EventQPUnanswered)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestEventsRoomForAll(t *testing.T) {
 		qps = append(qps, b.qp(t, ib.RC, nil))
 	}
 	all := []EventType{EventQPFatal, EventQPRequestError, EventQPAccessError,
-		EventCommEstablished, EventSQDrained, EventLastWQEReached}
+		EventCommEstablished, EventSQDrained, EventLastWQEReached, EventQPUnanswered}
 	require.Len(t, all, qpEvents)
 	room := len(b.e.events.ring)
 	for range 3 {

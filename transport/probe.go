@@ -129,7 +129,9 @@ func (sq *requester) probeTimeout(now int64) {
 		p.counted = true
 		qp.e.probing++
 	}
-	p.due = true
+	if p.due = true; p.sent > 0 {
+		qp.unanswered()
+	}
 	qp.markReady()
 }
 

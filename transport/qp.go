@@ -33,12 +33,13 @@ type QP struct {
 	typ   ib.Transport
 	state QPState
 
-	pending     eventSet
-	established bool // EventCommEstablished was raised
-	watchFirst  bool // raise it in RTS too: see WatchEstablished
-	sqDraining  bool // SQD, and not drained yet
-	gone        bool // destroyed
-	sigAll      bool
+	pending      eventSet
+	established  bool // EventCommEstablished was raised
+	watchFirst   bool // raise it in RTS too: see WatchEstablished
+	watchSilence bool // raise EventQPUnanswered
+	sqDraining   bool // SQD, and not drained yet
+	gone         bool // destroyed
+	sigAll       bool
 
 	link    qpLink      // membership of the engine's ready list
 	cc      *congestion // nil: no congestion control

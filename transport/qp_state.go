@@ -216,7 +216,7 @@ func (qp *QP) reset(now int64) {
 	qp.attr = QPAttr{}
 	qp.path, qp.carried = Path{}, 0
 	qp.mtu = 0
-	qp.established, qp.watchFirst = false, false
+	qp.established, qp.watchFirst, qp.watchSilence = false, false, false
 	qp.sqDraining = false
 	qp.setState(now, StateReset)
 }

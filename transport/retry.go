@@ -124,6 +124,7 @@ func (sq *requester) ackTimeout(now int64) {
 	qp.e.counters.Timeouts++
 	sq.retry.timeouts++
 	sq.retry.silentNs += sq.ackWaitNs()
+	qp.unanswered()
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})
 	}

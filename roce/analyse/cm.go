@@ -182,6 +182,12 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 	if i < 0 || i >= len(x.msgs) {
 		return
 	}
+	if attr == mad.AttrDREQ {
+		var q mad.DREQ
+		if q.Decode(d); q.RemoteQPN == mad.NobodysQPN {
+			return // a question whether the peer knows the connection, which ends nothing
+		}
+	}
 	m := x.message(attr, x.side(p.Flow.Src))
 	m.times++
 	if attr == mad.AttrMRA {

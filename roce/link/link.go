@@ -129,6 +129,15 @@ type Slotted interface {
 	Withdraw(s mad.ServiceID, local netip.Addr)
 }
 
+// Returner is a link that hears when a datagram to queue pair 1 of a peer comes back, since no socket has the port at the peer's
+// address (ICMP port unreachable). Anybody can make up such a message who knows the addresses. What it quotes says
+// whether it is one: see package cm.
+type Returner interface {
+	// Returned takes the next one: where it was sent to, and its beginning from the BTH on, as far as it is quoted, which is valid
+	// until the next call. It returns nil if there is none. Only the receiving side calls it.
+	Returned() (from netip.Addr, quote []byte)
+}
+
 // Divisible is a link of which there may be several at the same addresses, so that a device can
 // do its work on as many CPUs: each with a slot, and for the queue pairs of that.
 type Divisible interface {

@@ -65,6 +65,9 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		// had no turn to accept.
 		cfg.ReqHoldNs = math.MaxInt64 / 2
 	}
+	if s.Ticks() {
+		cfg.LookNs = lookNs
+	}
 	var err error
 	if a.core, err = cm.New(cfg); err != nil {
 		return nil, err
@@ -220,6 +223,14 @@ func (a *agent) handOut(now int64) {
 	}
 }
 
+// Returned takes a datagram that has come back.
+func (a *agent) Returned(now int64, from netip.Addr, quote []byte) {
+	if len(quote) > ib.BTHBytes+ib.DETHBytes && ib.Opcode(quote[0]) == ib.UDSendOnly {
+		a.core.HandleReturned(now, from, quote[ib.BTHBytes+ib.DETHBytes:])
+		a.ready = true
+	}
+}
+
 // complete takes one completion of the queue pair.
 func (a *agent) complete(now int64, wc *transport.WC) {
 	if wc.Opcode&verbs.WCRecv == 0 {
@@ -269,6 +280,7 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 		a.dropSend++
 		return false
 	}
+	ah.Manage()
 	err = a.qp.PostSend(now, &transport.SendWR{
 		Opcode: verbs.WRSend, Flags: verbs.SendInline | verbs.SendSignaled, Inline: p.Data[:],
 		AH: ah, RemoteQPN: to, RemoteQKey: ib.QKeyGSI,

@@ -2,11 +2,11 @@ package rdmacm
 
 import (
 	"errors"
-	"syscall"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
@@ -239,6 +239,14 @@ func (id *ID) commEstablished() {
 	}
 }
 
+// unanswered is from the engine: the peer does not answer. The lock is held.
+func (id *ID) unanswered() {
+	if id.conn != nil && !id.closed {
+		id.conn.Suspect(id.s.Now())
+		id.a.ready = true
+	}
+}
+
 // Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR,
 // which flushes its work requests, and the peer is told. An event
 // EventDisconnected follows here and there; here after half a minute (or what
@@ -284,13 +292,17 @@ func (a *agent) event(now int64, e *cm.Event) {
 			PrivateData: e.Private,
 		})
 	case cm.EventUnreachable:
-		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: verbs.ErrUnreachable}})
-	case cm.EventDisconnected:
-		over := Event{Type: EventDisconnected, PrivateData: e.Private}
-		if e.Reason == mad.RejectStaleConnection {
-			over.Err = &verbs.AddrError{Op: "connection", Addr: id.remote, Err: syscall.ECONNRESET}
+		err := verbs.ErrUnreachable
+		if e.NoPort {
+			err = kind.NoProcess
 		}
-		id.overAfterArrivals(now, over)
+		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: err}})
+	case cm.EventDisconnected:
+		ev := Event{Type: EventDisconnected, PrivateData: e.Private}
+		if e.Gone {
+			ev.Err = verbs.ErrPeerGone
+		}
+		id.overAfterArrivals(now, ev)
 	case cm.EventTimewaitExit:
 		id.event(Event{Type: EventTimewaitExit})
 	case cm.EventResolved:

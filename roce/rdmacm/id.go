@@ -322,7 +322,7 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	}
 	if err := id.do(func(now int64, _ *agent) error {
 		err := onShardOf(qp, id.s, now, func(int64) error {
-			if id.qp != nil || !access.ClaimQP(qp, id.commEstablished) {
+			if id.qp != nil || !access.ClaimQP(qp, id.commEstablished, id.unanswered) {
 				return argError("attach QP", "QP", "the ID has one, or the queue pair belongs to another ID")
 			}
 			return nil

@@ -22,6 +22,10 @@ const (
 	cmHalfOpenBytes = 64 << 20
 )
 
+// lookNs is the time between two questions to a process that there are connections to: it was killed, or restarted, and
+// says nothing by itself.
+const lookNs = 500e6
+
 // Private data that is left to the application, in bytes. Peers receive the
 // whole field, filled up with zeros: the length does not travel.
 const (

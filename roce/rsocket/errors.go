@@ -110,6 +110,8 @@ func dialError(err error) error {
 	switch {
 	case errors.As(err, &rejected):
 		return &brokenError{syscall.ECONNREFUSED, err}
+	case errors.Is(err, roce.ErrConnRefused):
+		return &brokenError{syscall.ECONNREFUSED, err}
 	case errors.Is(err, roce.ErrUnreachable):
 		return &brokenError{syscall.ETIMEDOUT, err}
 	case errors.Is(err, roce.ErrNoLocalGID):

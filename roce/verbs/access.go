@@ -22,15 +22,15 @@ func init() {
 	}
 	access.NextVector = func(device any) int { return device.(*Device).nextVector() }
 	access.QP = func(qp any) *transport.QP { return qp.(*QP).t }
-	access.ClaimQP = func(qp any, established func()) bool {
+	access.ClaimQP = func(qp any, established, unanswered func()) bool {
 		q := qp.(*QP)
 		if q.established != nil {
 			return false
 		}
-		q.established = established
+		q.established, q.unanswered = established, unanswered
 		return true
 	}
-	access.ReleaseQP = func(qp any) { qp.(*QP).established = nil }
+	access.ReleaseQP = func(qp any) { qp.(*QP).established, qp.(*QP).unanswered = nil, nil }
 	access.ConnectQP = func(qp any, now int64, remote, attr any) error {
 		return qp.(*QP).connect(now, remote.(*RemoteInfo), attr.(*ConnAttr))
 	}
@@ -50,6 +50,7 @@ func (qp *QP) connect(now int64, remote *RemoteInfo, c *ConnAttr) error {
 		return err
 	}
 	a, mask = qp.RTSAttr(*c)
+	qp.t.WatchSilence()
 	return qp.t.Modify(now, a.toEngine(), mask)
 }
 

@@ -73,7 +73,7 @@ var (
 	// ErrAddrInUse is wrapped when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse = kind.AddrInUse
 
-	// ErrConnRefused is matched by a *rdmacm.RejectedError when nobody listens. It
+	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *rdmacm.RejectedError when nobody listens. It
 	// matches syscall.ECONNREFUSED.
 	ErrConnRefused = kind.ConnRefused
 	// ErrUnreachable is matched when the peer does not answer: neither the
@@ -84,6 +84,9 @@ var (
 	// ErrPeerClosed is matched when the peer has closed the connection. It
 	// matches syscall.EPIPE.
 	ErrPeerClosed = kind.PeerClosed
+	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
+	// not know it any more. It matches syscall.ECONNRESET.
+	ErrPeerGone = kind.PeerGone
 )
 
 // OpenError says why a device could not be opened, and what to do about it.

@@ -29,6 +29,12 @@ func (o *owner) Event(ev transport.Event) {
 			o.established(qp.established)
 			return
 		}
+		if ev.Type == transport.EventQPUnanswered {
+			if qp.unanswered != nil {
+				o.established(qp.unanswered)
+			}
+			return
+		}
 		out.QP = qp
 	}
 	if ev.CQ != nil {

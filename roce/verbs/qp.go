@@ -41,6 +41,8 @@ type QP struct {
 	// established, if set, is called with the lock of the first shard held when the first packet of the
 	// peer arrives, instead of the event.
 	established func()
+	// unanswered, if set, is called in the same way when the peer does not answer.
+	unanswered func()
 }
 
 // CreateQP makes a queue pair in state RESET. It is on the shard of SendCQ's completion vector. Errors about an

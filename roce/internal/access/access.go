@@ -33,7 +33,8 @@ var (
 	// ClaimQP makes the caller the one who moves a *verbs.QP through its states.
 	// established is called with the lock of the first shard held, at or after the first packet of the
 	// peer. It reports false if somebody has the queue pair already. The lock of its shard is held.
-	ClaimQP func(qp any, established func()) bool
+	// unanswered is called in the same way when the peer does not answer.
+	ClaimQP func(qp any, established, unanswered func()) bool
 
 	// ReleaseQP ends ClaimQP. The lock of the queue pair's shard is held.
 	ReleaseQP func(qp any)

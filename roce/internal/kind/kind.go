@@ -32,5 +32,7 @@ var (
 	AddrInUse    error = New("address already in use", syscall.EADDRINUSE)
 	ConnRefused  error = New("connection refused: nobody listens on the port", syscall.ECONNREFUSED)
 	Unreachable  error = New("the peer does not answer", syscall.EHOSTUNREACH, syscall.ETIMEDOUT)
+	NoProcess    error = New("connection refused: no RoCE process there, the host's UDP port is closed", ConnRefused, syscall.ECONNREFUSED)
+	PeerGone     error = New("the peer's process is gone", syscall.ECONNRESET)
 	PeerClosed   error = New("the peer has closed the connection", syscall.EPIPE)
 )

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"math"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -34,7 +35,8 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		now := s.link.Now()
 		timer := s.timersDue(now)
 		quiet := s.posts.quiet()
-		if n == 0 && gathered == 0 && !timer && !quiet && !s.link.Blocked() {
+		from, quote := s.returned()
+		if n == 0 && gathered == 0 && !timer && !quiet && quote == nil && !s.link.Blocked() {
 			s.makeUpcalls(nil, 0)
 			return false, nil
 		}
@@ -50,6 +52,11 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.woke = false
 		s.handle(now, s.rx[:n])
+		for ; quote != nil; from, quote = s.returned() {
+			if s.service != nil {
+				s.service.Returned(now, from, quote)
+			}
+		}
 		if timer {
 			s.tryTimers(now, n)
 		}
@@ -74,6 +81,14 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		s.makeUpcalls(up, n)
 		return true, nil
 	}
+}
+
+// returned asks the link for a datagram that has come back. rxMu is held.
+func (s *Shard) returned() (from netip.Addr, quote []byte) {
+	if s.returner == nil {
+		return from, nil
+	}
+	return s.returner.Returned()
 }
 
 // recv asks the link for packets, which it need not have checked.

@@ -52,6 +52,8 @@ type Service interface {
 	Expire(now, horizon int64) // runs the timers that were due at horizon
 	NextTimeout() int64        // math.MaxInt64 for none
 	Shutdown(now int64)        // the last call
+	// Returned takes a datagram to queue pair 1 of a peer that has come back: see link.Returner.
+	Returned(now int64, from netip.Addr, quote []byte)
 }
 
 // Config is what a shard is made of.
@@ -122,9 +124,10 @@ type Shard struct {
 	received int     // packets of the last progress; under rxMu
 	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
 	linger   linger
-	spin     spin        // of the goroutine
-	pace     pace        // of the goroutine
-	marker   link.Marker // of the link; nil if it is none
+	spin     spin          // of the goroutine
+	pace     pace          // of the goroutine
+	marker   link.Marker   // of the link; nil if it is none
+	returner link.Returner // the same
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
 	unverified link.Unverified
 	checker    transport.Checker // unverified, or nil
@@ -169,6 +172,7 @@ func New(c Config) (*Shard, error) {
 		s.unverified, s.checker = u, u
 	}
 	s.keeper.off.Store(c.Alone)
+	s.returner, _ = link.As[link.Returner](s.link)
 	s.nextTimer.Store(math.MaxInt64)
 	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
 		return nil, fmt.Errorf("the source of random numbers failed: %w", err)

@@ -28,6 +28,12 @@ func (l *Lease) For(i int, p *transport.RxPacket) int {
 	if to != Requests {
 		return to
 	}
+	if slot, ok := Asked(p.Data); ok {
+		if slot != l.slot && !l.Serves(i, slot) {
+			return Anyone // to be answered: the process is gone
+		}
+		return slot
+	}
 	if service, ok := Service(p.Data); ok {
 		owner, ok := l.Owner(i, service)
 		if !ok {

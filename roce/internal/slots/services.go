@@ -93,6 +93,13 @@ func (l *Lease) Serve(i int) error {
 	return err
 }
 
+// Serves reports whether the device that has a slot at address i takes requests. If not there is nobody who would know of
+// a connection with a number of the slot.
+func (l *Lease) Serves(i, slot int) bool {
+	_, _, ok := locked(l.sets[i].locks, servingAt+int64(slot), 1)
+	return ok
+}
+
 // Refuses reports whether, among devices that all see the requests at address i, this one is to refuse those
 // that are for nobody: it is the lowest of those that take requests.
 func (l *Lease) Refuses(i int) bool {

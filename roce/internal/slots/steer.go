@@ -19,6 +19,8 @@ const (
 	// dataAt is where the sender's communication ID is, and peerAt that of the receiver.
 	dataAt = ib.BTHBytes + ib.DETHBytes + mad.HeaderBytes
 	peerAt = dataAt + 4
+	// dreqAt is where the queue pair number of a DREQ is.
+	dreqAt = peerAt + 4
 
 	qpnShift = 24 - Bits
 	idShift  = 32 - Bits
@@ -45,6 +47,13 @@ func Steer(b []byte) int {
 	switch mad.Attribute(be.Uint16(b[attributeAt:])) {
 	case mad.AttrREQ, mad.AttrSIDRReq:
 		return Requests
+	case mad.AttrDREQ:
+		if len(b) < dreqAt+4 {
+			return 0
+		}
+		if ib.QPN(be.Uint32(b[dreqAt:])>>8) == mad.NobodysQPN {
+			return Requests // so that somebody answers when nobody has the slot
+		}
 	case mad.AttrSIDRRep:
 		id = be.Uint32(b[dataAt:])
 	}
@@ -74,6 +83,20 @@ func Service(b []byte) (s mad.ServiceID, ok bool) {
 	return 0, false
 }
 
+// Manages reports whether a packet is one to queue pair 1.
+func Manages(b []byte) bool {
+	return len(b) >= 8 && ib.QPN(binary.BigEndian.Uint32(b[4:]))&ib.QPNMask == ib.QPNGSI
+}
+
+// Asked returns the slot of the connection that a packet for which Steer has returned Requests asks about. ok
+// is false for other packets.
+func Asked(b []byte) (slot int, ok bool) {
+	if len(b) < dreqAt+4 || !mad.Asks(b[ib.BTHBytes+ib.DETHBytes:]) {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint32(b[peerAt:]) >> idShift), true
+}
+
 // program chooses the socket of the group: the slot, or Count for requests. A load beyond the
 // end of the datagram ends it with 0. An index that there is no socket for, as while the group is being
 // made, leaves the choice to a hash; sockets without a lease drop what they get.
@@ -97,11 +120,15 @@ func program() []unix.SockFilter {
 
 		{Code: ldw, K: peerAt}, // first, so that short ones end here
 		{Code: ldb, K: classAt},
-		{Code: jeq, K: uint32(mad.ClassCM), Jf: 9},
+		{Code: jeq, K: uint32(mad.ClassCM), Jf: 13},
 		{Code: ldh, K: attributeAt},
-		{Code: jeq, K: uint32(mad.AttrREQ), Jt: 7},
-		{Code: jeq, K: uint32(mad.AttrSIDRReq), Jt: 6},
-		{Code: jeq, K: uint32(mad.AttrSIDRRep), Jt: 2},
+		{Code: jeq, K: uint32(mad.AttrREQ), Jt: 11},
+		{Code: jeq, K: uint32(mad.AttrSIDRReq), Jt: 10},
+		{Code: jeq, K: uint32(mad.AttrSIDRRep), Jt: 6},
+		{Code: jeq, K: uint32(mad.AttrDREQ), Jf: 3},
+		{Code: ldw, K: dreqAt},
+		{Code: rsh, K: 8},
+		{Code: jeq, K: uint32(mad.NobodysQPN), Jt: 5},
 		{Code: ldw, K: peerAt},
 		{Code: ja, K: 1},
 		{Code: ldw, K: dataAt},

@@ -53,6 +53,15 @@ func TestSteer(t *testing.T) {
 			require.Equal(t, want, Steer(b), "%v", at)
 		}
 	}
+	ask := question(mad.CommID(ib.Slot{Index: 9, Bits: Bits}.CommID(0x123)))
+	require.Equal(t, Requests, Steer(ask), "somebody has to answer when nobody has the slot")
+	slot, asked := Asked(ask)
+	require.True(t, asked)
+	require.Equal(t, 9, slot)
+	_, asked = Asked(messages(1)[mad.AttrDREQ])
+	require.False(t, asked)
+	_, asked = Asked(ask[:dreqAt])
+	require.False(t, asked)
 	require.Equal(t, Requests, Steer(messages(0)[mad.AttrREJ]), "of who does not know our ID yet")
 	s, ok := Service(messages(0)[mad.AttrREQ])
 	require.True(t, ok)
@@ -73,6 +82,13 @@ func TestSteer(t *testing.T) {
 	require.False(t, ok)
 }
 
+// question is a DREQ that asks about a connection.
+func question(id mad.CommID) []byte {
+	b := messages(id)[mad.AttrDREQ]
+	binary.BigEndian.PutUint32(b[dreqAt:], uint32(mad.NobodysQPN)<<8)
+	return b
+}
+
 // The kernel chooses the socket as Steer does, whatever the bytes, at every length.
 func TestSteerAgreesWithTheKernel(t *testing.T) {
 	a := address()
@@ -91,6 +107,7 @@ func TestSteerAgreesWithTheKernel(t *testing.T) {
 		for _, b := range messages(mad.CommID(r.Uint32())) {
 			check(b)
 			check(b[:1+r.IntN(len(b)-1)])
+			check(question(mad.CommID(r.Uint32()))[:dreqAt+r.IntN(8)])
 			b[classAt] = byte(r.Uint32N(9))
 			binary.BigEndian.PutUint16(b[attributeAt:], uint16(0x0C+r.Uint32N(16)))
 			check(b)

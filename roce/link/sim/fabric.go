@@ -71,6 +71,7 @@ type Fabric struct {
 	rng     *rand.Rand
 	seeds   *rand.ChaCha8
 	hosts   map[netip.Addr]*node
+	left    map[netip.Addr]bool          // had a host
 	groups  map[netip.Addr]map[*Link]int // multicast members, with the number of joins
 	order   []*node                      // in the order in which they joined, for multicast
 	faults  map[[2]netip.Addr]Faults
@@ -107,6 +108,7 @@ func New(cfg Config) *Fabric {
 		rng:    rand.New(rand.NewPCG(cfg.Seed, 0x9E3779B97F4A7C15)),
 		seeds:  rand.NewChaCha8(seed),
 		hosts:  make(map[netip.Addr]*node),
+		left:   make(map[netip.Addr]bool),
 		groups: make(map[netip.Addr]map[*Link]int),
 		faults: make(map[[2]netip.Addr]Faults),
 		cut:    make(map[[2]netip.Addr]bool),

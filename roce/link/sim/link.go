@@ -22,6 +22,7 @@ type Link struct {
 	// under f.mu
 	inbox    []*packet
 	lent     []*packet // handed up by the last Recv
+	back     []back
 	progress func()
 	timerAt  int64
 	timerSet bool

@@ -81,6 +81,7 @@ func (h *node) leave(l *Link) {
 	}
 	for _, a := range h.addrs {
 		delete(f.hosts, a)
+		f.left[a] = true
 	}
 	f.order = slices.DeleteFunc(f.order, func(o *node) bool { return o == h })
 }

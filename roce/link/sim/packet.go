@@ -2,8 +2,10 @@ package sim
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 )
 
@@ -71,10 +73,57 @@ func (f *Fabric) route(p *packet) {
 	h := f.hosts[p.src.Dst]
 	if h == nil {
 		f.stats.Unreachable++
-		f.recycle(p)
+		f.sendBack(p)
 		return
 	}
 	f.forward(h, p)
+}
+
+// sendBack is for a packet to a host that was here and has no device any more, as that of a process that has ended: the
+// sender of one to queue pair 1 gets its beginning back, as by ICMP. The network has lost one to a host that it never had.
+func (f *Fabric) sendBack(p *packet) {
+	defer f.recycle(p)
+	h := f.hosts[p.src.Src]
+	if h == nil || !f.left[p.src.Dst] || f.cut[[2]netip.Addr{p.src.Src, p.src.Dst}] || !slots.Manages(p.data) {
+		return
+	}
+	from, quote := p.src.Dst, slices.Clone(p.data[:min(len(p.data), quoteBytes)])
+	f.push(event{at: f.now + int64(h.down.Latency), kind: callback, fn: func() {
+		f.lock()
+		l := h.first()
+		var progress func()
+		if l != nil && len(l.back) < maxBack {
+			l.back = append(l.back, back{from, quote})
+			progress = l.progress
+		}
+		f.mu.Unlock()
+		if progress != nil {
+			progress()
+		}
+	}})
+}
+
+// back is a packet that was sent back.
+type back struct {
+	from  netip.Addr
+	quote []byte
+}
+
+const (
+	quoteBytes = 128
+	maxBack    = 1024
+)
+
+// Returned takes one; see [link.Returner].
+func (l *Link) Returned() (from netip.Addr, quote []byte) {
+	l.f.lock()
+	defer l.f.mu.Unlock()
+	if len(l.back) == 0 {
+		return from, nil
+	}
+	b := l.back[0]
+	l.back = l.back[1:]
+	return b.from, b.quote
 }
 
 // forward applies the faults on the way to a host.

@@ -25,6 +25,13 @@ const (
 	// practice, by the ports. Beyond that it begins anew.
 	maxPaths = 4096
 
+	// returnedBuffer is for ICMP messages about datagrams to queue pair 1, in bytes, and maxReturned how many of other
+	// kinds are passed over at a time.
+	returnedBuffer = 64 << 10
+	maxReturned    = 64
+	// maxErrorTries is how often a send is tried again that found one of them in its way.
+	maxErrorTries = 8
+
 	// rxBufferBytes holds the longest datagram.
 	rxBufferBytes = 64 << 10
 

@@ -34,6 +34,7 @@ type Link struct {
 	tx sender
 	rx receiver
 
+	askers askers
 	waker  *sockio.Waker
 	closed atomic.Bool
 
@@ -53,6 +54,7 @@ var (
 	_ link.Slotted     = (*Link)(nil)
 	_ link.Divisible   = (*Link)(nil)
 	_ link.SourcePorts = (*Link)(nil)
+	_ link.Returner    = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that
@@ -243,6 +245,7 @@ func (l *Link) release() error {
 		}
 	}
 	l.groups, l.left = nil, nil
+	errs = append(errs, l.closeAskers()...)
 	if l.rx.asideFD >= 0 {
 		shut(l.rx.asideFD) // first: it refers to sockets that others keep
 	}

@@ -25,6 +25,7 @@ type receiver struct {
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none
 	look      bool // there may be something
+	returned  bool // there may be ICMP messages: see returned.go
 	tookAside bool // there was, at the last call of receive
 	turn      int
 	inbox     []byte // a message that was handed on

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
@@ -160,7 +161,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 		return nil
 	}
 	key := pathKey{
-		sock: sock.out(p), dst: p.Dst, scope: uint32(sock.ifIdx.Load()), tclass: p.TrafficClass, ttl: p.HopLimit,
+		sock: cmp.Or(t.l.asker(p), sock.out(p)), dst: p.Dst, scope: uint32(sock.ifIdx.Load()), tclass: p.TrafficClass, ttl: p.HopLimit,
 	}
 	if key.ttl == 0 {
 		key.ttl = defaultTTL
@@ -245,7 +246,7 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 	for k := i; k < j; k++ {
 		t.fill(k)
 	}
-	for i < j {
+	for tries := 0; i < j; {
 		if t.blocked.Load() {
 			for ; i < j; i++ {
 				t.postpone(&t.batch.Msgs[i])
@@ -263,6 +264,8 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 		m := &t.batch.Msgs[i]
 		switch {
 		case errno == unix.EINTR:
+		case sock.errors && tries < maxErrorTries && asynchronous(errno):
+			tries++ // about an earlier datagram
 		case errno == unix.EAGAIN:
 			t.stats.Blocked.Add(1)
 			t.full.Store(int32(sock.fd))
@@ -298,6 +301,11 @@ func (t *sender) dropped(of []*transport.Path, errno unix.Errno) {
 		return
 	}
 	t.stats.Dropped.Add(uint64(len(of)))
+}
+
+// asynchronous reports whether an error may be that of an ICMP message.
+func asynchronous(errno unix.Errno) bool {
+	return errno == unix.ECONNREFUSED || errno == unix.EHOSTUNREACH || errno == unix.ENETUNREACH || errno == unix.EPROTO
 }
 
 // fill prepares the header of message k.

@@ -103,13 +103,16 @@ func (s *sharing) close() {
 
 // ServeRequests has requests come to this link, too; see [link.Slotted].
 func (l *Link) ServeRequests() error {
-	if l.share.lease == nil {
-		return nil // they do
-	}
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
 	if l.closed.Load() {
 		return link.ErrClosed
+	}
+	if len(l.askers.socks) == 0 {
+		l.openAskers()
+	}
+	if l.share.lease == nil {
+		return nil // they do
 	}
 	if l.share.serving.Load() {
 		return nil
@@ -190,7 +193,7 @@ func (r *receiver) flushStrays() {
 // receiveAside looks where there rarely is something: requests, and what other devices
 // have handed on.
 func (r *receiver) receiveAside() (bool, error) {
-	r.look = false
+	r.look, r.returned = false, true
 	for _, s := range r.aside {
 		if ok, err := r.receiveFrom(s); ok || err != nil {
 			r.look = true
@@ -225,20 +228,22 @@ func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
 
 // noteAside notes after a poll what came aside.
 func (r *receiver) noteAside() {
-	r.look = r.look || r.fds[len(r.fds)-1].Revents != 0 || r.l.share.herd.there.Load()
+	if r.fds[len(r.fds)-1].Revents != 0 || r.l.share.herd.there.Load() {
+		r.look, r.returned = true, true
+	}
 }
 
 // initAside gets ready to look aside.
 func (r *receiver) initAside() (err error) {
+	if r.asideFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		r.asideFD = -1
+		return os.NewSyscallError("epoll_create1", err)
+	}
 	lease := r.l.share.lease
 	if lease == nil {
 		return nil
 	}
 	r.split.Slot, r.split.HandOn = lease.Slot(), r.handOn
-	if r.asideFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		r.asideFD = -1
-		return os.NewSyscallError("epoll_create1", err)
-	}
 	for i := range r.l.socks {
 		r.inboxes = append(r.inboxes, lease.Inbox(i))
 		if err := r.addAside(lease.Inbox(i)); err != nil {

@@ -27,6 +27,7 @@ type socket struct {
 	sndbuf int
 	gso    bool // the kernel knows UDP_SEGMENT
 	gro    bool
+	errors bool // of ICMP are queued: see returned.go
 
 	lane  int       // among the sockets that send
 	ports []*socket // that packets from this address leave by, with other source ports

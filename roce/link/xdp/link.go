@@ -46,6 +46,7 @@ type Link struct {
 }
 
 var (
+	_ link.Returner    = (*Link)(nil)
 	_ link.Link        = (*Link)(nil)
 	_ link.Multicaster = (*Link)(nil)
 	_ link.Watcher     = (*Link)(nil)
@@ -157,6 +158,9 @@ func (l *Link) listen(group netip.Addr, index int, on bool) error {
 
 // Now returns the time since the link was opened, in nanoseconds.
 func (l *Link) Now() int64 { return l.local.Now() }
+
+// Returned takes a datagram that has come back; see [link.Returner].
+func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
 
 // Addrs returns the local addresses.
 func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.local.Addrs()) }

@@ -57,6 +57,8 @@ type Agent struct {
 	halfOpenUse  int // bytes that the owner holds for them
 	timewait     ageList
 	timers       timerHeap
+	looks        looks
+	clock        int64 // the time of the last call that told it
 
 	tx       []Packet
 	events   []Event
@@ -106,6 +108,7 @@ func canonical(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 // HandleMAD takes the payload of a packet that came from QP 1 of src with the
 // Q_Key of QP 1. b is only read during the call.
 func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
+	a.clock = now
 	src, dst = canonical(src), canonical(dst)
 	var h mad.Header
 	data, err := mad.Parse(b, &h)

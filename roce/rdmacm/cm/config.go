@@ -32,6 +32,7 @@ type Config struct {
 	Tries          int            // of one message
 	TimewaitNs     int64          // the least
 	ServiceTimeout ib.TimeoutCode // what an MRA asks for
+	LookNs         int64          // between two questions to a peer with established connections, see look.go; 0: none
 	ReqHoldNs      int64          // by how much all MRAs together may put off the end of a REQ of this side
 }
 

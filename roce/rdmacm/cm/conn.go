@@ -38,18 +38,22 @@ type Conn struct {
 	tries       int // how often out was sent
 	maxTries    int
 	retryNs     int64
-	heard       bool  // half-open: the peer has shown that it is there
-	retryAt     int64 // half-open: when the REP is to be repeated, if the timer comes before
-	repNs       int64 // half-open: when the REP was sent for the first time
-	endNs       int64 // half-open: when the tries are over if the peer shows nothing
-	farewells   int   // given up: how often the peer is still to be told
-	holdNs      int64 // half-open, or with a REQ on its way: no MRA puts the end off further than that
-	listenEndNs int64 // until then a refusal because nobody listens is no end: awaitListener
-	asked       bool  // askPeer has asked,
-	askedNs     int64 // and then for the last time
+	heard       bool    // half-open: the peer has shown that it is there
+	retryAt     int64   // half-open: when the REP is to be repeated, if the timer comes before
+	repNs       int64   // half-open: when the REP was sent for the first time
+	endNs       int64   // half-open: when the tries are over if the peer shows nothing
+	farewells   int     // given up: how often the peer is still to be told
+	holdNs      int64   // half-open, or with a REQ on its way: no MRA puts the end off further than that
+	listenEndNs int64   // until then a refusal because nobody listens is no end: awaitListener
+	asked       bool    // the peer was asked whether it knows the connection,
+	askedNs     int64   // then for the last time,
+	askedTID    mad.TID // and with that
 
 	deadline  int64
 	heapIndex int // in Agent.timers; -1: no timer
+
+	node               *peerNode // Established
+	nodePrev, nodeNext *Conn
 
 	list       *ageList
 	prev, next *Conn
@@ -138,6 +142,11 @@ func (c *Conn) setState(s State) {
 	if over := s == Timewait || s == SIDRRepSent; over && c.list != &a.timewait {
 		a.conns--
 		a.timewait.push(c)
+	}
+	if s == Established && old != Established {
+		c.watchNode()
+	} else if old == Established && s != Established {
+		c.leaveNode()
 	}
 	c.state = s
 	c.up = c.up || s == Established

@@ -185,6 +185,7 @@ func (c *Conn) Ready(now int64, private []byte) error {
 	if err := c.keep(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.localID, RemoteCommID: c.remoteID, Private: private}); err != nil {
 		return err
 	}
+	c.a.clock = now
 	c.setState(Established)
 	return nil
 }

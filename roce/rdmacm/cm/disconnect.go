@@ -47,7 +47,16 @@ func (a *Agent) handleDREQ(in *message) {
 	var m mad.DREQ
 	m.Decode(in.data)
 	c := a.find(in, m.RemoteCommID, m.LocalCommID)
-	if c != nil && m.RemoteQPN != c.localQPN {
+	switch {
+	case c == nil:
+	case m.RemoteQPN == mad.NobodysQPN:
+		if a.stats.Asked++; c.state != Timewait {
+			if c.node != nil {
+				c.node.heardNs = in.now
+			}
+			return // it is there, and there is nothing to say
+		}
+	case m.RemoteQPN != c.localQPN:
 		a.stats.DropUnmatched++ // forged, or of another life
 		return
 	}
@@ -73,7 +82,7 @@ func (a *Agent) handleDREP(in *message) {
 	switch {
 	case c == nil:
 		a.stats.DropUnmatched++
-	case c.state == Established && c.asked:
+	case c.state == Established && c.asked && in.tid == c.askedTID:
 		c.forgotten(in.now)
 	case c.state == DReqSent:
 		c.disconnected(in.now, Event{Private: clone(m.Private)})

@@ -61,6 +61,9 @@ type Event struct {
 	Reason   mad.RejectReason
 	Info     []byte // EventRejected: additional information
 	Private  []byte // without the CMA header
+
+	Gone   bool // EventDisconnected: the peer knows the connection no more, or there is no process there
+	NoPort bool // EventUnreachable: the host says that no socket there has the port
 }
 
 // Accept is what the passive side says in a REP.

@@ -24,6 +24,8 @@ func TestRestartedPeer(t *testing.T) {
 	require.Equal(t, "[established]", r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()}))
 	r.tid++
 	require.Equal(t, "DREQ REJ(0 stale connection)", r.in(mad.AttrREQ, r.req()))
+	require.Empty(t, r.in(mad.AttrDREP, r.dropped()), "an answer to nothing that was asked")
+	r.tid = r.c.askedTID
 	require.Equal(t, "[disconnected]", r.in(mad.AttrDREP, r.dropped()))
 	require.EqualValues(t, 1, r.n.Stats().Stale)
 	r.now += 10e9

@@ -1,10 +1,5 @@
 package cm
 
-import (
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/ib/mad"
-)
-
 // Stale connections: a peer that uses a queue pair which is connected, as far as
 // we know, has forgotten the connection (IBTA 12.9.8.3.1: refuse the new one, end
 // the old one).
@@ -23,26 +18,15 @@ func (c *Conn) askPeer(now int64) {
 	if c.state != Established || c.asked && now-c.askedNs < a.cfg.RetryNs {
 		return
 	}
-	tid, err := a.random()
-	if err != nil {
-		return // the next REQ asks
-	}
-	c.asked, c.askedNs = true, now
-	if a.send(c.local, c.remote, mad.AttrDREQ, mad.TID(tid), &mad.DREQ{
-		LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: nobodysQPN,
-	}) != nil {
-		a.stats.DropTx++
-	}
+	c.ask(now)
 }
-
-// nobodysQPN is the queue pair that a question of askPeer is about.
-const nobodysQPN = ib.QPNMulticast
 
 // forgotten ends a connection whose peer has shown that it forgot it, in a way that
 // nobody else can.
 func (c *Conn) forgotten(now int64) {
 	c.a.stats.Stale++
-	if c.state == Established {
-		c.disconnected(now, Event{Reason: mad.RejectStaleConnection})
+	if n := c.node; c.state == Established {
+		c.disconnected(now, Event{Gone: true})
+		n.askOthers(now)
 	}
 }

@@ -19,6 +19,11 @@ type Stats struct {
 	Expired     uint64 // requests that nobody took, and their sender did not repeat
 	StaleClaims uint64 // REQs in the name of peers that have a connection with that queue pair
 
+	Looks    uint64 // questions whether the peer knows the connection
+	Asked    uint64 // of peers, for connections that there are
+	Returned uint64 // messages that came back: no socket has the port there
+	Lost     uint64 // connections that ended so
+
 	TimewaitEvicted uint64 // records forgotten before their time: Limits.Timewait
 
 	DropMalformed uint64 // not a datagram, or one with impossible content
@@ -57,7 +62,7 @@ func (a *Agent) Counts() Counts {
 		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len, Listeners: a.numListeners,
 		Waiting: a.waiting,
 	}
-	c.Tables = len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events) + len(a.offers) + len(a.blocked)
+	c.Tables = len(a.looks.nodes) + len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events) + len(a.offers) + len(a.blocked)
 	return c
 }
 

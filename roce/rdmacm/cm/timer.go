@@ -61,15 +61,20 @@ func (a *Agent) NextTimeout() (int64, bool) {
 	if len(a.timers) > 0 && (!ok || a.timers[0].deadline < at) {
 		at, ok = a.timers[0].deadline, true
 	}
+	if look, set := a.lookAt(); set && (!ok || look < at) {
+		at, ok = look, true
+	}
 	return at, ok
 }
 
 // HandleTimeout does what is due at now.
 func (a *Agent) HandleTimeout(now int64) {
+	a.clock = now
 	for len(a.timers) > 0 && a.timers[0].deadline <= now {
 		c := a.timers[0]
 		a.stopTimer(c)
 		c.expire(now)
 	}
 	a.makeRoom(now)
+	a.look(now)
 }

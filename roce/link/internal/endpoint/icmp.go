@@ -28,7 +28,10 @@ const (
 	icmpHeadBytes   = 8
 	icmpUnreachable = 3 // ICMPv4, with
 	icmpFragNeeded  = 4
+	icmpNoPort      = 3 // or this code
 	icmpTooBig      = 2 // ICMPv6
+	icmp6NoDest     = 1 // ICMPv6, with
+	icmp6NoPort     = 4
 	filterICMP      = 1 // of SOL_RAW: ICMP_FILTER
 	udpHeadBytes    = 8
 	ip4HeadBytes    = 20
@@ -66,7 +69,7 @@ func (l *Local) listen() {
 	}
 }
 
-// hearOnly has a socket receive what is about MTUs, and unreachable hosts.
+// hearOnly has a socket receive what is about MTUs, and about what cannot be reached.
 func hearOnly(c *net.IPConn, six bool) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -82,7 +85,7 @@ func hearOnly(c *net.IPConn, six bool) error {
 		for i := range f.Data {
 			f.Data[i] = math.MaxUint32
 		}
-		f.Data[0] &^= 1 << icmpTooBig
+		f.Data[0] &^= 1<<icmpTooBig | 1<<icmp6NoDest
 		set = unix.SetsockoptICMPv6Filter(int(fd), unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, &f)
 	})
 	return errors.Join(err, set)
@@ -111,6 +114,9 @@ func (l *Local) hear(c *net.IPConn, local netip.Addr) {
 		}
 		if from, to, mtu, ok := read(b[:n], l.o.Port); ok && from == local {
 			l.Hops.Narrow(to, from, mtu)
+		}
+		if from, to, quote, ok := noPort(b[:n], local.Is6(), l.o.Port); ok && from == local {
+			l.sendBack(to, quote)
 		}
 	}
 }

@@ -95,3 +95,42 @@ func FuzzReadICMP(f *testing.F) {
 		}
 	})
 }
+
+// A host says that nobody has the port, and quotes a datagram to queue pair 1. No other message is one, and no part of one
+// that does not hold a BTH.
+func TestNoPort(t *testing.T) {
+	const port = 4791
+	bth := make([]byte, 64)
+	bth[7] = 1
+	four := append(quoted4(0, 300, 0, port), bth...)
+	four[1] = icmpNoPort
+	options := append(quoted4(0, 300, 12, port), bth...)
+	options[1] = icmpNoPort
+	six := append(quoted6(0, 300, port), bth...)
+	six[0], six[1] = icmp6NoDest, icmp6NoPort
+	spoilt := func(b []byte, at int, v byte) []byte { b = append([]byte(nil), b...); b[at] = v; return b }
+	for name, c := range map[string]struct {
+		b    []byte
+		six  bool
+		want bool
+	}{
+		"IPv4": {four, false, true}, "IPv4 with options": {options, false, true}, "IPv6": {six, true, true},
+		"another family": {four, true, false}, "another code": {spoilt(four, 1, 1), false, false},
+		"IPv6, another code": {spoilt(six, 1, 3), true, false}, "another port": {spoilt(four, 31, 9), false, false},
+		"another queue pair": {spoilt(four, len(four)-57, 9), false, false},
+		"not UDP":            {spoilt(four, icmpHeadBytes+9, 6), false, false},
+		"IPv6, not UDP":      {spoilt(six, icmpHeadBytes+6, 6), true, false},
+	} {
+		from, to, quote, ok := noPort(c.b, c.six, port)
+		require.Equal(t, c.want, ok, name)
+		if !ok {
+			continue
+		}
+		require.Equal(t, from.Next(), to, name)
+		require.Equal(t, bth, quote, name)
+		for n := range len(c.b) - len(bth) + 12 {
+			_, _, _, ok := noPort(c.b[:n], c.six, port)
+			require.False(t, ok, "%s: %d bytes", name, n)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type Local struct {
 	start time.Time
 
 	ears    ears
+	back    returned
 	hearing sync.WaitGroup // their goroutines
 
 	// mu guards what follows.

@@ -1,0 +1,138 @@
+package udp
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+	"golang.org/x/sys/unix"
+)
+
+// Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP messages about them
+// (IP_RECVERR). The sockets of the slots could not: the kernel gives a message about a packet from their port to any one of the
+// group, and with IP_RECVERR it makes the next send fail, to whatever peer it is.
+
+// askers are the sockets, nil where one cannot be had: then nothing comes back.
+type askers struct {
+	socks   []*socket
+	quote   [quoteBytes]byte
+	control [quoteControl]byte
+}
+
+const (
+	// quoteBytes is more than what is looked at of a quote.
+	quoteBytes = 256
+	// quoteControl holds a sock_extended_err with an address behind it, and what else the socket asks for.
+	quoteControl = 256
+)
+
+// openAskers opens the sockets that there can be. In a link that makes no connections there are none.
+func (l *Link) openAskers() {
+	for _, of := range l.socks {
+		s := newSocket(of.index, of.addr, nil)
+		s.ifIdx.Store(of.ifIdx.Load())
+		s.ifName = of.ifName
+		if s.open() != nil {
+			continue
+		}
+		if s.setOptions(&l.opts) != nil || !s.bindAny() || s.hearErrors() != nil {
+			unix.Close(s.fd)
+			continue
+		}
+		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)}) // errors are always told
+		s.lane = len(l.tx.lanes)
+		l.tx.lanes = append(l.tx.lanes, 0)
+		l.askers.socks = append(l.askers.socks, s)
+	}
+}
+
+// hearErrors has the socket queue ICMP messages, and drop what anyone sends to its port.
+func (s *socket) hearErrors() error {
+	level, opt := unix.IPPROTO_IP, unix.IP_RECVERR
+	if s.addr.Is6() {
+		level, opt = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	}
+	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	s.errors = true
+	return errors.Join(
+		unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}),
+		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, returnedBuffer),
+		unix.SetsockoptInt(s.fd, level, opt, 1),
+	)
+}
+
+// asker returns the socket that what is sent to queue pair 1 of a peer leaves by; nil if it is the usual one.
+func (l *Link) asker(p *transport.Path) *socket {
+	if !p.Management || p.Dst.IsMulticast() {
+		return nil
+	}
+	if i := slices.IndexFunc(l.askers.socks, func(s *socket) bool { return s.addr == p.Src }); i >= 0 {
+		return l.askers.socks[i]
+	}
+	return nil
+}
+
+// Returned takes a datagram that has come back; see [link.Returner].
+func (l *Link) Returned() (from netip.Addr, quote []byte) {
+	if !l.rx.returned {
+		return from, nil
+	}
+	a := &l.askers
+	for _, s := range a.socks {
+		for range maxReturned {
+			n, nc, _, to, err := unix.Recvmsg(s.fd, a.quote[:], a.control[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
+			if err != nil {
+				break
+			}
+			if addr := addrOf(to); n >= ib.BTHBytes && addr.IsValid() && noPort(a.control[:nc], s.addr.Is6()) {
+				return addr, a.quote[:n]
+			}
+		}
+	}
+	l.rx.returned = false
+	return from, nil
+}
+
+// noPort reports whether control messages say that the host of a peer has no socket with the port.
+func noPort(oob []byte, six bool) bool {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return false
+	}
+	for _, m := range msgs {
+		// struct sock_extended_err: errno (32 bits), origin, type, code.
+		if d := m.Data; len(d) >= 7 {
+			switch {
+			case !six && m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR:
+				return d[4] == unix.SO_EE_ORIGIN_ICMP && d[5] == 3 && d[6] == 3 // RFC 792
+			case six && m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR:
+				return d[4] == unix.SO_EE_ORIGIN_ICMP6 && d[5] == 1 && d[6] == 4 // RFC 4443
+			}
+		}
+	}
+	return false
+}
+
+func addrOf(sa unix.Sockaddr) netip.Addr {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(a.Addr)
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(a.Addr).Unmap()
+	}
+	return netip.Addr{}
+}
+
+// closeAskers closes the sockets.
+func (l *Link) closeAskers() (errs []error) {
+	for _, s := range l.askers.socks {
+		if err := unix.Close(s.fd); err != nil {
+			errs = append(errs, os.NewSyscallError("close", err))
+		}
+	}
+	l.askers.socks = nil
+	return errs
+}

@@ -1,0 +1,244 @@
+package cm
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/goroce/goroce/ib/mad"
+)
+
+// Peers that are gone. A process that was killed says nothing, and a connection that nothing is sent on would never find
+// out. So the agent looks after each node that it has established connections to, a node being what has one GUID at one address
+// (one opening of a device of this stack, a host of the kernel): each Config.LookNs it asks about one of the connections. The
+// question is that of askPeer, which every CM understands:
+//
+//   - A CM that knows the connection says nothing. Nor does a host that stands still, or that the network does not
+//     reach: silence proves nothing, and is left to the queue pair's retries.
+//   - One that does not know it answers, with the question's transaction ID: the connection is over, and the
+//     node's others are asked at once.
+//   - Where no socket has the port the host's kernel sends the question back (ICMP port unreachable). A firewall that is
+//     just being changed does so, too. So it is asked again, and when that comes back, too, all
+//     connections to the node are over.
+//
+// The transaction ID is 64 random bits, which only the network between the two sees: nobody else can make up an
+// answer, or a message that came back.
+//
+// A node that asks is there, and is not asked in that time. So two nodes cost a datagram in LookNs, however many connections there are. All nodes are asked together, so that an
+// idle process wakes once for them; beyond lookBatch of them they take turns, lookBatch at a time and no more often than each
+// leastLookNs. So there are about a thousand questions a second at most.
+const (
+	lookBatch   = 64
+	leastLookNs = 64e6
+	// suspectNs is the least time between two questions to a node that others than the clock ask for.
+	suspectNs = 5e6
+	// lookOthers is how many other connections are asked about when one turned out to be over. Each
+	// of these that is over asks about as many.
+	lookOthers = 8
+	// askedBefore is how long ago a connection must have been asked about to be asked about for that reason.
+	askedBefore = 100e6
+	// returnedNs is how soon after a question that came back another one must. The next is sent at once, but a host sends
+	// few such messages, and then one a second.
+	returnedNs = 10e9
+)
+
+// nodeKey names a node.
+type nodeKey struct {
+	addr netip.Addr
+	guid mad.GUID
+}
+
+// peerNode is what the established connections to one have in common.
+type peerNode struct {
+	key        nodeKey
+	conns      *Conn // a ring, the one to be asked about next
+	askedNs    int64 // the last question
+	heardNs    int64 // the last question of its own
+	returnedAt int64 // a question came back then
+	returned   bool
+	prev, next *peerNode
+}
+
+// looks are the nodes that there are established connections to, and whose turn it is.
+type looks struct {
+	nodes map[nodeKey]*peerNode
+	ring  *peerNode // to be asked next
+	at    int64     // when
+}
+
+// watchNode is for a connection that becomes established.
+func (c *Conn) watchNode() {
+	a := c.a
+	k := nodeKey{c.remote, c.remoteGUID}
+	n := a.looks.nodes[k]
+	if n == nil {
+		n = &peerNode{key: k}
+		if a.looks.nodes == nil {
+			a.looks.nodes = map[nodeKey]*peerNode{}
+		}
+		a.looks.nodes[k] = n
+		if r := a.looks.ring; r == nil {
+			n.prev, n.next = n, n
+			a.looks.ring, a.looks.at = n, a.clock+a.cfg.LookNs
+		} else {
+			n.prev, n.next = r.prev, r
+			r.prev.next, r.prev = n, n
+		}
+	}
+	c.node = n
+	if r := n.conns; r == nil {
+		c.nodePrev, c.nodeNext = c, c
+		n.conns = c
+	} else {
+		c.nodePrev, c.nodeNext = r.nodePrev, r
+		r.nodePrev.nodeNext, r.nodePrev = c, c
+	}
+}
+
+// leaveNode is for one that is no more.
+func (c *Conn) leaveNode() {
+	n, l := c.node, &c.a.looks
+	if n == nil {
+		return
+	}
+	c.nodePrev.nodeNext, c.nodeNext.nodePrev = c.nodeNext, c.nodePrev
+	if n.conns == c {
+		n.conns = c.nodeNext
+	}
+	last := n.conns == c
+	c.node, c.nodePrev, c.nodeNext = nil, nil, nil
+	if !last {
+		return
+	}
+	n.conns = nil
+	delete(l.nodes, n.key)
+	n.prev.next, n.next.prev = n.next, n.prev
+	if l.ring == n {
+		l.ring = n.next
+	}
+	if l.ring == n {
+		l.ring = nil
+	}
+}
+
+// lookAt returns when nodes are to be asked next.
+func (a *Agent) lookAt() (int64, bool) {
+	if a.cfg.LookNs <= 0 || a.looks.ring == nil {
+		return 0, false
+	}
+	return a.looks.at, true
+}
+
+// look asks the nodes whose turn it is.
+func (a *Agent) look(now int64) {
+	at, ok := a.lookAt()
+	if !ok || now < at {
+		return
+	}
+	all := len(a.looks.nodes)
+	for range min(all, lookBatch) {
+		n := a.looks.ring
+		a.looks.ring = n.next
+		if n.heardNs == 0 || now-n.heardNs >= a.cfg.LookNs {
+			n.ask(now)
+		}
+	}
+	a.looks.at = now + a.cfg.LookNs
+	if all > lookBatch {
+		a.looks.at = now + max(a.cfg.LookNs*lookBatch/int64(all), leastLookNs)
+	}
+}
+
+// ask asks about the connection whose turn it is.
+func (n *peerNode) ask(now int64) {
+	c := n.conns
+	n.conns = c.nodeNext
+	c.ask(now)
+}
+
+// ask sends the question about an established connection.
+func (c *Conn) ask(now int64) {
+	a := c.a
+	r, err := a.random()
+	if err != nil {
+		return // the next time
+	}
+	c.asked, c.askedNs, c.askedTID = true, now, mad.TID(r)
+	c.node.askedNs = now
+	if a.send(c.local, c.remote, mad.AttrDREQ, c.askedTID, &mad.DREQ{
+		LocalCommID: c.localID, RemoteCommID: c.remoteID, RemoteQPN: mad.NobodysQPN,
+	}) != nil {
+		a.stats.DropTx++
+	}
+	a.stats.Looks++
+}
+
+// Suspect tells that the peer does not answer what the queue pair of an established connection has sent: it is asked
+// whether it is still there.
+func (c *Conn) Suspect(now int64) {
+	if c.state == Established && now-c.node.askedNs >= suspectNs && c.a.cfg.LookNs > 0 {
+		c.ask(now)
+	}
+}
+
+// askOthers asks about more connections to a node, one of which is over.
+func (n *peerNode) askOthers(now int64) {
+	for range lookOthers {
+		c := n.conns
+		if c == nil || c.asked && now-c.askedNs < askedBefore {
+			return
+		}
+		n.ask(now)
+	}
+}
+
+// HandleReturned takes the beginning of a datagram of this agent that has come back from an address, as an ICMP message of
+// the host has it that says that no socket there has the port. b is the datagram as far as it was quoted.
+func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
+	const idAt = mad.HeaderBytes
+	be := binary.BigEndian
+	if len(b) < idAt+4 || mad.Class(b[1]) != mad.ClassCM {
+		a.stats.DropUnmatched++
+		return
+	}
+	at, tid, id := mad.Attribute(be.Uint16(b[16:])), mad.TID(be.Uint64(b[8:])), mad.CommID(be.Uint32(b[idAt:]))
+	c := a.byID[id]
+	switch {
+	case c == nil || c.remote != canonical(from):
+	case at == mad.AttrREQ && tid == c.tid && (c.state == ReqSent || c.state == MRAReqRcvd),
+		at == mad.AttrSIDRReq && tid == c.tid && c.state == SIDRReqSent:
+		if !c.awaitListener(now) {
+			a.stats.Returned++
+			a.emit(c, Event{Type: EventUnreachable, NoPort: true})
+			c.remove()
+		}
+		return
+	case at == mad.AttrDREQ && c.state == Established && c.asked && tid == c.askedTID:
+		a.stats.Returned++
+		c.asked = false // each counts once
+		c.node.cameBack(now)
+		return
+	case at == mad.AttrDREQ && c.state == DReqSent && c.out != nil && tid == mad.TID(be.Uint64(c.out.Data[8:])):
+		a.stats.Returned++
+		c.disconnected(now, Event{})
+		return
+	}
+	a.stats.DropUnmatched++
+}
+
+// cameBack takes a question that came back.
+func (n *peerNode) cameBack(now int64) {
+	if n.returned && now-n.returnedAt < returnedNs {
+		for n.conns != nil {
+			n.conns.lost(now)
+		}
+		return
+	}
+	n.returned, n.returnedAt = true, now
+	n.ask(now)
+}
+
+// lost ends a connection whose peer is gone.
+func (c *Conn) lost(now int64) {
+	c.a.stats.Lost++
+	c.disconnected(now, Event{Gone: true})
+}
