@@ -54,6 +54,7 @@ func TestFilterIPv6(t *testing.T) { linktest.RunFilterIPv6(t, openPacket(nil)) }
 func TestMTU(t *testing.T)        { linktest.RunMTU(t, openPacket(nil)) }
 func TestLeaks(t *testing.T)      { seeds.Slow(t); linktest.RunLeaks(t, openPacket(nil)) }
 func TestNetwork(t *testing.T)    { linktest.RunNetwork(t, openPacket(nil)) }
+func TestReturned(t *testing.T)   { linktest.RunReturned(t, openPacket(nil), false) }
 func TestHostile(t *testing.T)    { linktest.RunHostile(t, openPacket(nil), nil) }
 func TestHostileQueue(t *testing.T) {
 	seeds.Slow(t)

@@ -15,6 +15,7 @@ func open(a netip.Addr) (link.Link, error) { return udp.Open([]netip.Addr{a}, ud
 func TestMTU(t *testing.T)       { linktest.RunMTU(t, open) }
 func TestMTUChange(t *testing.T) { linktest.RunMTUChange(t, open) }
 func TestLeaks(t *testing.T)     { linktest.RunLeaks(t, open) }
+func TestReturned(t *testing.T)  { linktest.RunReturned(t, open, true) }
 func TestHostile(t *testing.T)   { linktest.RunHostile(t, open, nil) }
 
 // Packets to a group leave by the interface of their source address, whether the

@@ -84,6 +84,8 @@ func TestLeaks(t *testing.T) {
 	linktest.RunLeaks(t, openXDP())
 }
 
+func TestReturned(t *testing.T) { linktest.RunReturned(t, openXDP(), false) }
+
 func TestNetwork(t *testing.T) {
 	seeds.Slow(t)
 	linktest.RunNetwork(t, openXDP())
