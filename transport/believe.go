@@ -2,7 +2,7 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// A response is found by its PSN, and of the 2^24 there are a window is outstanding. Guesses by somebody who knows
+// A PSN says which request a response answers, and a window of the 2^24 is outstanding. Guesses by somebody who knows
 // addresses and QP number would soon complete a SEND that has not arrived, or end the connection. So a response has
 // to have what else an honest one has: the MSN, which counts the messages that the responder has completed
 // (IBTA 9.7.7.1).
