@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
@@ -15,9 +16,10 @@ import (
 // (IP_RECVERR). The sockets of the slots could not: the kernel gives a message about a packet from their port to any one of the
 // group, and with IP_RECVERR it makes the next send fail, to whatever peer it is.
 
-// askers are the sockets, nil where one cannot be had: then nothing comes back.
+// askers are the sockets. Of an address that has none nothing comes back. They are opened while others send and
+// receive, so the list is published when it is whole.
 type askers struct {
-	socks   []*socket
+	list    atomic.Pointer[[]*socket]
 	quote   [quoteBytes]byte
 	control [quoteControl]byte
 }
@@ -31,6 +33,7 @@ const (
 
 // openAskers opens the sockets that there can be. In a link that makes no connections there are none.
 func (l *Link) openAskers() {
+	var socks []*socket
 	for _, of := range l.socks {
 		s := newSocket(of.index, of.addr, nil)
 		s.ifIdx.Store(of.ifIdx.Load())
@@ -43,10 +46,18 @@ func (l *Link) openAskers() {
 			continue
 		}
 		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)}) // errors are always told
-		s.lane = len(l.tx.lanes)
-		l.tx.lanes = append(l.tx.lanes, 0)
-		l.askers.socks = append(l.askers.socks, s)
+		s.lane = l.tx.askerLane + len(socks)
+		socks = append(socks, s)
 	}
+	l.askers.list.Store(&socks)
+}
+
+// sockets returns those that are open.
+func (a *askers) sockets() []*socket {
+	if list := a.list.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // hearErrors has the socket queue ICMP messages, and drop what anyone sends to its port.
@@ -69,8 +80,9 @@ func (l *Link) asker(p *transport.Path) *socket {
 	if !p.Management || p.Dst.IsMulticast() {
 		return nil
 	}
-	if i := slices.IndexFunc(l.askers.socks, func(s *socket) bool { return s.addr == p.Src }); i >= 0 {
-		return l.askers.socks[i]
+	socks := l.askers.sockets()
+	if i := slices.IndexFunc(socks, func(s *socket) bool { return s.addr == p.Src }); i >= 0 {
+		return socks[i]
 	}
 	return nil
 }
@@ -81,7 +93,7 @@ func (l *Link) Returned() (from netip.Addr, quote []byte) {
 		return from, nil
 	}
 	a := &l.askers
-	for _, s := range a.socks {
+	for _, s := range a.sockets() {
 		for range maxReturned {
 			n, nc, _, to, err := unix.Recvmsg(s.fd, a.quote[:], a.control[:], unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 			if err != nil {
@@ -128,11 +140,11 @@ func addrOf(sa unix.Sockaddr) netip.Addr {
 
 // closeAskers closes the sockets.
 func (l *Link) closeAskers() (errs []error) {
-	for _, s := range l.askers.socks {
+	for _, s := range l.askers.sockets() {
 		if err := unix.Close(s.fd); err != nil {
 			errs = append(errs, os.NewSyscallError("close", err))
 		}
 	}
-	l.askers.socks = nil
+	l.askers.list.Store(nil)
 	return errs
 }

@@ -48,8 +48,10 @@ type sender struct {
 	hdrs  []sockio.Mmsghdr
 	ctl   [][txControl]byte
 
-	lanes  []int // as many as sockets: see bySocket
-	sorted []message
+	lanes []int // as many as there may be sockets: see bySocket
+	// askerLane is the first lane of the askers, of which an address may have one.
+	askerLane int
+	sorted    []message
 
 	backlog backlog
 	blocked atomic.Bool
@@ -84,7 +86,8 @@ func (t *sender) init(l *Link) {
 			lane++
 		}
 	}
-	t.lanes = make([]int, lane)
+	t.askerLane = lane
+	t.lanes = make([]int, lane+len(l.socks))
 	t.gso.Store(gso)
 }
 

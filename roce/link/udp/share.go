@@ -108,7 +108,7 @@ func (l *Link) ServeRequests() error {
 	if l.closed.Load() {
 		return link.ErrClosed
 	}
-	if len(l.askers.socks) == 0 {
+	if l.askers.list.Load() == nil {
 		l.openAskers()
 	}
 	if l.share.lease == nil {
