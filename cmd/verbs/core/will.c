@@ -1,7 +1,8 @@
 /*
  * Starting the helper that outlives the process. The program must not notice: so it is not a child of the program, which might wait
  * for it, and its start makes no SIGCHLD. The process in between is not seen by wait (__WCLONE); it shares the memory as with
- * vfork, or the page tables of a large program would be copied.
+ * vfork, or the page tables of a large program would be copied. So nothing here may go through functions that a sanitizer has in place of
+ * libc's: ThreadSanitizer would take what a child does in its memory for what the program has done, and end it.
  */
 #define _GNU_SOURCE
 #include "will.h"
@@ -25,6 +26,9 @@
 #define SYS_close_range 436
 #endif
 
+int __clone(int (*f)(void *), void *stack, int flags, void *arg, ...);
+static void leave(int status) { syscall(SYS_exit_group, status); }
+
 struct start {
 	const char *path;
 	int file;
@@ -39,25 +43,27 @@ static int helper(void *arg)
 	struct start *s = arg;
 	char *argv[] = {"goroce_will", s->of, NULL}, *env[] = {NULL};
 	setsid();
-	if (dup2(s->file, 0) < 0) {
+	if (syscall(SYS_dup3, s->file, 0, 0) < 0) {
 		s->error = errno;
-		_exit(1);
+		leave(1);
 	}
 	if (syscall(SYS_close_range, 1U, ~0U, 0U)) /* Linux before 5.9 */
 		for (int fd = 1; fd < MOST_FILES; fd++)
-			close(fd);
-	execve(s->path, argv, env);
+			syscall(SYS_close, fd);
+	syscall(SYS_execve, s->path, argv, env);
 	s->error = errno;
-	_exit(1);
+	leave(1);
+	return 1;
 }
 
 /* between has the helper as its child, and ends. */
 static int between(void *arg)
 {
 	struct start *s = arg;
-	if (clone(helper, s->stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s) < 0)
+	if (__clone(helper, s->stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s) < 0)
 		s->error = errno;
-	_exit(0);
+	leave(0);
+	return 0;
 }
 
 /* adopts reports whether orphans become children of this process. */
@@ -82,7 +88,7 @@ int will_start(const char *path, int file)
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* no handler of the program runs in its memory, and the helper inherits it */
-	pid_t pid = clone(between, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK, &s);
+	pid_t pid = __clone(between, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK, &s);
 	if (pid < 0)
 		s.error = errno;
 	else

@@ -214,3 +214,19 @@ func TestSymbols(t *testing.T) {
 		}
 	}
 }
+
+// A program on librdmacm that is built with a sanitizer runs: what starts beside it is not taken for something of its own.
+func TestSanitizers(t *testing.T) {
+	libs := libraries(t)
+	for _, sanitizer := range []string{"address", "thread"} {
+		t.Run(sanitizer, func(t *testing.T) {
+			exe := filepath.Join(t.TempDir(), "program")
+			b, err := exec.Command("gcc", "-std=gnu11", "-g", "-O1", "-Wno-unused-function", "-fsanitize="+sanitizer, "-pthread",
+				"-o", exe, "programs/hangup.c", "-lrdmacm", "-libverbs").CombinedOutput()
+			if err != nil {
+				t.Skipf("gcc cannot build it: %v\n%s", err, b)
+			}
+			run(t, libs, []string{"ASAN_OPTIONS=detect_leaks=0"}, exe) // finding leaks takes ptrace, which containers forbid
+		})
+	}
+}
