@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -55,10 +56,11 @@ type rsSocket struct {
 	wake rsWaiters
 }
 
-// rsWaiters are the eventfds of those who wait for a socket.
+// rsWaiters are the eventfds of those who wait for a socket, and its mirror for epoll.
 type rsWaiters struct {
-	mu  sync.Mutex
-	fds []int
+	mu     sync.Mutex
+	fds    []int
+	mirror atomic.Pointer[rsMirror] // nil: there is none
 }
 
 func (w *rsWaiters) add(fd int) {
@@ -80,6 +82,9 @@ func (w *rsWaiters) remove(fd int) {
 
 // ring wakes all. It is called with the lock of a device held, too.
 func (w *rsWaiters) ring() {
+	if m := w.mirror.Load(); m != nil {
+		m.changed()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, fd := range w.fds {
@@ -184,6 +189,9 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 	s.release()
 	cancel, conn, l, maps := s.cancel, s.conn, s.listener, s.maps
 	s.mu.Unlock()
+	if m := s.wake.mirror.Load(); m != nil {
+		m.close()
+	}
 	s.wake.ring()
 	switch {
 	case s.datagram != nil:

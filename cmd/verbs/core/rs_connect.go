@@ -1,6 +1,7 @@
 package main
 
 /*
+#include <poll.h>
 #include "../include/goroce_rs.h"
 */
 import "C"
@@ -26,6 +27,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 //export goroce_rs_bind
 func goroce_rs_bind(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
+	defer mirrored(handle, 0)
 	asked := addrOf(sa)
 	return withSocket(handle, func(s *rsSocket) C.int {
 		a := localAddr(asked, s.onlyV6)
@@ -71,6 +73,7 @@ func (s *rsSocket) release() {
 
 //export goroce_rs_connect
 func goroce_rs_connect(handle C.goroce_handle, sa *C.struct_sockaddr) C.int {
+	defer mirrored(handle, 0)
 	to := peerAddr(addrOf(sa))
 	return withSocket(handle, func(s *rsSocket) C.int {
 		switch {
@@ -123,6 +126,7 @@ func (s *rsSocket) connect(to netip.AddrPort) C.int {
 
 //export goroce_rs_connected
 func goroce_rs_connected(handle C.goroce_handle) C.int {
+	defer mirrored(handle, 0)
 	return withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
 		case rsConnected:
@@ -152,6 +156,7 @@ type rsAcceptor struct {
 
 //export goroce_rs_listen
 func goroce_rs_listen(handle C.goroce_handle, backlog C.int) C.int {
+	defer mirrored(handle, 0)
 	return withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
 		case rsListening:
@@ -267,6 +272,7 @@ func (l *rsAcceptor) close() {
 
 //export goroce_rs_accept
 func goroce_rs_accept(handle C.goroce_handle, got *C.goroce_handle) C.int {
+	defer mirrored(handle, C.POLLIN) // there may be another one already
 	return withStream(handle, func(s *rsSocket) C.int {
 		if s.state != rsListening {
 			return eINVAL

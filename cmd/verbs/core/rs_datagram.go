@@ -173,6 +173,7 @@ func withDatagram(handle C.goroce_handle, open bool, f func(c *rsocket.PacketCon
 //export goroce_rs_recv_from
 func goroce_rs_recv_from(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, peek C.int, from *C.struct_sockaddr_storage, whole *C.size_t) C.int {
 	*whole = 0
+	defer mirrored(handle, C.POLLIN)
 	return withDatagram(handle, false, func(c *rsocket.PacketConn) C.int {
 		read := c.TryReadFrom
 		if peek != 0 {
@@ -198,6 +199,7 @@ func goroce_rs_send_to(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, s
 	if sa != nil {
 		to = peerAddr(addrOf(sa))
 	}
+	defer mirrored(handle, C.POLLOUT)
 	return withDatagram(handle, true, func(c *rsocket.PacketConn) C.int {
 		var p []byte
 		if n > 0 {

@@ -1,6 +1,7 @@
 package main
 
 /*
+#include <poll.h>
 #include "../include/goroce_rs.h"
 */
 import "C"
@@ -26,6 +27,25 @@ func memoryOf(v *C.struct_iovec) []byte {
 //export goroce_rs_recv
 func goroce_rs_recv(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, n *C.size_t) C.int {
 	*n = 0
+	e := receive(handle, iov, count, peek, n)
+	if peek == 0 {
+		mirrored(handle, ifShort(vector(iov, count), *n, C.POLLIN))
+	}
+	return e
+}
+
+// ifShort returns an event if a call has moved less than it was asked to.
+func ifShort(v []C.struct_iovec, n C.size_t, event C.uint32_t) C.uint32_t {
+	for i := range v {
+		if v[i].iov_len > n {
+			return event
+		}
+		n -= v[i].iov_len
+	}
+	return 0
+}
+
+func receive(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, n *C.size_t) C.int {
 	return withConn(handle, func(c *rsocket.Conn) C.int {
 		read := c.TryRead
 		if peek != 0 {
@@ -53,6 +73,12 @@ func goroce_rs_recv(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.i
 //export goroce_rs_send
 func goroce_rs_send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t) C.int {
 	*n = 0
+	e := send(handle, iov, count, n)
+	mirrored(handle, ifShort(vector(iov, count), *n, C.POLLOUT))
+	return e
+}
+
+func send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t) C.int {
 	return withConn(handle, func(c *rsocket.Conn) C.int {
 		for i := range vector(iov, count) {
 			p := memoryOf(&vector(iov, count)[i])
@@ -77,6 +103,12 @@ func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
 	if s := rsSockets.get(uint32(handle)); s != nil && s.connecting() {
 		return C.int(syscall.ENOTCONN)
 	}
+	if s := rsSockets.get(uint32(handle)); s != nil && how != syscall.SHUT_RD {
+		if m := s.wake.mirror.Load(); m != nil {
+			m.wroteLast()
+		}
+	}
+	defer mirrored(handle, 0)
 	return withConn(handle, func(c *rsocket.Conn) C.int {
 		switch how {
 		case syscall.SHUT_RD:
@@ -143,6 +175,7 @@ func goroce_rs_iounmap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t) C
 //export goroce_rs_iowrite
 func goroce_rs_iowrite(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, offset C.int64_t, done *C.size_t) C.int {
 	*done = 0
+	defer mirrored(handle, C.POLLOUT)
 	return withConn(handle, func(c *rsocket.Conn) C.int {
 		k, err := c.TryWriteAt(unsafe.Slice((*byte)(buf), int(n)), int64(offset))
 		*done = C.size_t(k)

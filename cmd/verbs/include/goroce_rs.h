@@ -10,7 +10,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 2
+#define GOROCE_RS_VERSION 3
 
 /* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -69,6 +69,12 @@ struct goroce_rs {
 	 */
 	int (*recv_from)(goroce_handle socket, void *buf, size_t len, int peek, struct sockaddr_storage *from, size_t *n);
 	int (*send_to)(goroce_handle socket, const void *buf, size_t len, const struct sockaddr *to);
+	/*
+	 * mirror has the descriptor of a socket say what ready does, for epoll, until close. The descriptor becomes an end of a pair of AF_UNIX
+	 * sockets that do not block; mine is another descriptor of it, far one of the other end. Both stay the caller's, who closes them
+	 * after close. Negative ones end it.
+	 */
+	int (*mirror)(goroce_handle socket, int mine, int far);
 };
 
 typedef const struct goroce_rs *goroce_rs_table_fn(void);

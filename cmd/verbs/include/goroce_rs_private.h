@@ -8,4 +8,7 @@ int goroce_rs_is(int fd);
 /* goroce_rs_release ends an rsocket, as rclose, but leaves its descriptor open. */
 void goroce_rs_release(int fd);
 
+/* goroce_rs_mirror makes the descriptor of an rsocket one for epoll: 0, or -1 with errno. */
+int goroce_rs_mirror(int fd);
+
 #endif

@@ -14,6 +14,9 @@
  * the calls of librdmacm know what it is about. The structure belongs to the number and is never freed: a thread
  * that uses a socket while another one closes it gets EBADF.
  */
+struct rs_mirror { /* rs_mirror.c: descriptors, + 1; 0: there is none */
+	int mine, far;
+};
 struct rs {
 	atomic_uint handle; /* 0: the number is no socket */
 	unsigned int born;  /* see goroce_foreign */
@@ -25,6 +28,7 @@ struct rs {
 	int reuse, keepalive, oobinline, nodelay, v6only, linger_off;
 	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */
+	struct rs_mirror mirror;
 };
 
 /* rs_fd.c */
@@ -50,6 +54,10 @@ ssize_t rs_recv_datagram(struct rs *s, const struct iovec *iov, int count, int f
 
 /* rs_poll.c: waits for one of the events, of poll or GOROCE_RS_DRAINED, of one socket; 0, or -1 with errno */
 int rs_await(struct rs *s, uint32_t events, int timeout_ms);
+
+/* rs_mirror.c */
+struct rs_mirror rs_mirror_take(struct rs *s);
+void rs_mirror_close(struct rs_mirror m); /* after the descriptor of the socket */
 
 static inline bool rs_nonblocking(struct rs *s) { return atomic_load(&s->flags) & O_NONBLOCK; }
 

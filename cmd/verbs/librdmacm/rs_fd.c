@@ -80,6 +80,7 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 	s->keepidle = 2 * 60 * 60;
 	s->iomaps = s->tos = s->error = s->rcv_ms = s->snd_ms = 0;
 	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = 0;
+	s->mirror = (struct rs_mirror){0, 0};
 	atomic_store(&s->flags, type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 	atomic_store(&s->handle, handle);
 	*made = s;

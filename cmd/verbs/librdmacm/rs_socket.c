@@ -186,6 +186,8 @@ EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
 static int end(struct rs *s)
 {
 	bool forked = goroce_foreign(s->born);
+	if (!forked && s->mirror.far)
+		rs->mirror(atomic_load(&s->handle), -1, -1); // epoll is not to hear of an end that the program makes
 	if (!forked && s->type == SOCK_STREAM)
 		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // what is missing then, closing tells
 	goroce_handle h = atomic_exchange(&s->handle, 0);
@@ -197,8 +199,9 @@ static int end(struct rs *s)
 EXPORT void goroce_rs_release(int fd)
 {
 	struct rs *s = rs_find(fd);
-	if (s)
-		end(s);
+	if (!s || end(s) == EBADF)
+		return;
+	rs_mirror_close(rs_mirror_take(s));
 }
 
 EXPORT int rclose(int socket)
@@ -207,8 +210,11 @@ EXPORT int rclose(int socket)
 	if (!s)
 		return cm_result(EBADF);
 	int e = end(s);
-	if (e != EBADF)
+	if (e != EBADF) {
+		struct rs_mirror m = rs_mirror_take(s); // the number may be another socket's soon
 		close(socket);
+		rs_mirror_close(m);
+	}
 	return cm_result(e);
 }
 

@@ -7,7 +7,7 @@
  * that is no rsocket is libc's, as are all other kinds of sockets, and those that rdma-core's configuration leaves out
  * (config.c).
  *
- * Not here: epoll, which is told so (EPERM), and sockets that are duplicated, or used by the child of a fork.
+ * Not here: sockets that are duplicated, or used by the child of a fork.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -36,6 +36,7 @@
 
 #include "../include/goroce_rs_private.h"
 #include "config.h"
+#include "epoll.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -119,6 +120,7 @@ static int to_kernel(int fd)
 		copy_option(fd, other, IPPROTO_TCP, TCP_NODELAY);
 	const struct sockaddr_in *in = (struct sockaddr_in *)&a;
 	bool bound = in->sin_port != 0; /* at the same place for IPv6 */
+	struct member *sets = rspreload_epoll_leave(fd);
 	goroce_rs_release(fd);
 	int e = 0;
 	if (bound && LIBC(bind)(other, (struct sockaddr *)&a, len))
@@ -126,6 +128,7 @@ static int to_kernel(int fd)
 	if (LIBC(dup3)(other, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
 		e = errno;
 	LIBC(close)(other);
+	rspreload_epoll_join(fd, sets, !e);
 	errno = e;
 	return e ? -1 : 0;
 }
@@ -181,7 +184,13 @@ EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *len)
 }
 
 EXPORT int shutdown(int fd, int how) { return ours(fd) ? rshutdown(fd, how) : LIBC(shutdown)(fd, how); }
-EXPORT int close(int fd) { return ours(fd) ? rclose(fd) : LIBC(close)(fd); }
+EXPORT int close(int fd)
+{
+	if (!ours(fd))
+		return LIBC(close)(fd);
+	rspreload_epoll_forget(fd);
+	return rclose(fd);
+}
 
 EXPORT int getpeername(int fd, struct sockaddr *a, socklen_t *len)
 {
@@ -458,13 +467,9 @@ EXPORT int pselect(int n, fd_set *rd, fd_set *wr, fd_set *ex, const struct times
 	return r;
 }
 
-/* An eventfd that never becomes readable would let the program wait for ever. */
 EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
-	if (!ours(fd))
-		return LIBC(epoll_ctl)(epfd, op, fd, event);
-	errno = op == EPOLL_CTL_ADD ? EPERM : ENOENT;
-	return -1;
+	return ours(fd) ? rspreload_epoll_ctl(epfd, op, fd, event) : LIBC(epoll_ctl)(epfd, op, fd, event);
 }
 
 /* Descriptors. */
@@ -538,8 +543,10 @@ EXPORT int dup(int fd) { return ours(fd) ? refuse_dup() : LIBC(dup)(fd); }
 /* replace ends the rsocket whose number is to be another descriptor's. */
 static void replace(int fd)
 {
-	if (ours(fd))
-		goroce_rs_release(fd);
+	if (!ours(fd))
+		return;
+	rspreload_epoll_forget(fd);
+	goroce_rs_release(fd);
 }
 
 EXPORT int dup2(int from, int to)

@@ -176,6 +176,7 @@ func TestPreload(t *testing.T) {
 	exe := compile(t, "preload/plain.c")
 	preload := []string{"LD_PRELOAD=" + filepath.Join(libs, "librspreload.so")}
 	t.Run("rdma", func(t *testing.T) { run(t, libs, preload, exe) })
+	t.Run("epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epoll.c")) })
 	t.Run("tcp", func(t *testing.T) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
