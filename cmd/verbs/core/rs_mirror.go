@@ -7,6 +7,7 @@ package main
 import "C"
 
 import (
+	"io"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -126,14 +127,28 @@ func (m *rsMirror) sync(again C.uint32_t) {
 		return
 	}
 	have := m.s.ready(C.POLLIN, true) // with POLLHUP when all data is read
-	m.readable(have&C.POLLIN != 0, again&C.POLLIN != 0)
-	m.writable(have&C.POLLOUT != 0, again&C.POLLOUT != 0)
-	switch {
+	switch {                          // the end first: it makes the descriptor readable, too, with one edge
+	case have&(C.POLLIN|C.POLLERR|C.POLLHUP) == 0:
 	case have&C.POLLERR != 0, have&C.POLLHUP != 0 && m.noWrite:
 		m.end(rsHungUp)
-	case have&C.POLLHUP != 0:
+	case have&C.POLLHUP != 0, have&C.POLLIN != 0 && m.s.atEnd():
 		m.end(rsPeerEnd)
 	}
+	m.readable(have&C.POLLIN != 0, again&C.POLLIN != 0)
+	m.writable(have&C.POLLOUT != 0, again&C.POLLOUT != 0)
+}
+
+// atEnd reports whether all data is read, and no more will come.
+func (s *rsSocket) atEnd() bool {
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn == nil {
+		return false
+	}
+	var b [1]byte
+	_, err := conn.TryPeek(b[:])
+	return err == io.EOF
 }
 
 // readable makes the descriptor readable or not, with an edge if it becomes readable, or is so again.
