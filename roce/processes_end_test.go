@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/goroce/goroce/roce"
@@ -30,6 +31,11 @@ func (c *childProcess) end(ctx context.Context, how string) error {
 		err = roce.Shutdown(ctx, c.dev)
 	case "Device.Close":
 		err = c.dev.Close()
+	case "os.Exit":
+	case "SIGTERM":
+		if err = syscall.Kill(os.Getpid(), syscall.SIGTERM); err == nil {
+			select {}
+		}
 	default:
 		err = fmt.Errorf("what is %q", how)
 	}
@@ -82,6 +88,22 @@ func TestProcessSaysGoodbye(t *testing.T) {
 			}
 			require.ErrorIs(t, err, io.EOF)
 			require.NoError(t, p.cmd.Wait())
+		})
+	}
+}
+
+// A process that ends without a Close says nothing, and its peers notice; TestPeerIsKilled has SIGKILL.
+func TestProcessEndsWithoutGoodbye(t *testing.T) {
+	for _, how := range []string{"os.Exit", "SIGTERM"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			p := startProcess(t, processAddr(), 0)
+			p.say("open")
+			c := peerOf(t, p, false)
+			_, err := fmt.Fprintln(p.in, "end", how)
+			require.NoError(t, err)
+			_, err = c.Recv(t.Context(), make([]byte, 1))
+			require.ErrorIs(t, err, roce.ErrPeerGone)
 		})
 	}
 }

@@ -68,8 +68,8 @@ func cmErrno(err error) C.int {
 		return C.int(syscall.EADDRNOTAVAIL)
 	case errors.Is(err, verbs.ErrNoLocalGID):
 		return C.int(syscall.ENETUNREACH)
-	case errors.Is(err, verbs.ErrUnreachable):
-		return C.int(syscall.ETIMEDOUT)
+	case errors.Is(err, verbs.ErrUnreachable), errors.Is(err, verbs.ErrPeerGone):
+		return C.int(syscall.ETIMEDOUT) // the kernel's for a DREQ that nobody answers
 	case errors.As(err, &reason):
 		return C.int(syscall.ECONNREFUSED)
 	case errors.Is(err, verbs.ErrClosed):
