@@ -78,7 +78,7 @@ func attacks(args []string) error {
 		}
 	}
 	var table bytes.Buffer
-	fmt.Fprintf(&table, "`%s` at %s, %s, %s, %d processors for all, load %.1f at the start:\n\n", command(), m.Commit, m.Time, m.CPU, m.Cores, m.LoadStart)
+	fmt.Fprintf(&table, "`go run ./bench/cmd/bench attack` at %s, %s, %s, %d processors for all, load %.1f at the start:\n\n", m.Commit, m.Time, m.CPU, m.Cores, m.LoadStart)
 	attack.WriteTable(&table, results, old.Results, old.Commit)
 	if *page == "" {
 		_, err := os.Stdout.Write(table.Bytes())
