@@ -1,5 +1,10 @@
 package mem
 
+import (
+	"fmt"
+	"math"
+)
+
 // Limits of one device. The values are those that rxe reports (its max_mr and
 // max_mw are half of the 2^20 that its key index allows) or roomier.
 const (
@@ -31,6 +36,8 @@ const (
 	// 2^24 there are, so that drawing a free one takes two tries on average
 	// even at the limit, and a guess still meets a wrong low byte.
 	maxKeys = 1 << 23
+	// maxPDs bounds protection domains: what rxe could number.
+	maxPDs = 1 << 24
 	// maxDraws bounds the tries to draw a free index. With a sound random
 	// source and maxKeys, missing this often has a chance of 2^-256.
 	maxDraws = 256
@@ -45,6 +52,22 @@ type Limits struct {
 	Windows     int    // memory windows
 	RegionBytes uint64 // length of one region, bytes
 	Quarantine  int    // freed key indices that may not be drawn again; negative for none
+}
+
+// Check says which limit cannot be: one that is negative, or beyond what the key space holds.
+func (l Limits) Check() error {
+	for _, f := range [...]struct {
+		name        string
+		n, low, top int
+	}{
+		{"PDs", l.PDs, 0, maxPDs}, {"Regions", l.Regions, 0, maxKeys / 4}, {"Windows", l.Windows, 0, maxKeys / 4},
+		{"Quarantine", l.Quarantine, math.MinInt, maxKeys / 2},
+	} {
+		if f.n < f.low || f.n > f.top {
+			return opErr("limits", f.name, fmt.Sprintf("%d, at least 0 and at most %d", f.n, f.top), ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // withDefaults fills in defaults and cuts what the key space cannot hold.

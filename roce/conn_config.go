@@ -23,6 +23,7 @@ const (
 const (
 	MaxConnDepth = 1 << 18          // RecvDepth, SendDepth
 	MaxRecvBytes = verbs.MaxPoolBuf // RecvBytes: 1 MiB
+	MaxBacklog   = 1<<16 - 1        // Backlog of a listener
 	// MaxConnRecvBytes bounds RecvDepth times RecvBytes, which is what a
 	// connection holds for messages: 1 GiB.
 	MaxConnRecvBytes = 1 << 30

@@ -155,8 +155,8 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 
 // listen begins to take requests.
 func (l *Listener) listen() error {
-	if l.cfg.Backlog < 0 {
-		return argError("listen", "Backlog", fmt.Sprintf("%d, and the least is 0", l.cfg.Backlog))
+	if l.cfg.Backlog < 0 || l.cfg.Backlog > MaxBacklog {
+		return argError("listen", "Backlog", fmt.Sprintf("%d is not in 0..%d", l.cfg.Backlog, MaxBacklog))
 	}
 	return l.id.ListenWith(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
 }

@@ -2,7 +2,9 @@ package transport
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport/cc"
@@ -49,10 +51,20 @@ func New(cfg Config) (*Engine, error) {
 	case cfg.Tuning.MaxUnackedPackets < 0 || cfg.Tuning.MaxUnackedPackets >= ib.MaxPSNSpan:
 		return nil, &ArgError{op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
 			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
-	case cfg.Tuning.AckReqInterval < 0:
-		return nil, &ArgError{op, "Tuning.AckReqInterval", "negative"}
-	case cfg.Tuning.SeqNAKRearm < 0:
-		return nil, &ArgError{op, "Tuning.SeqNAKRearm", "negative"}
+	case cfg.Tuning.AckReqInterval < 0 || cfg.Tuning.AckReqInterval >= ib.MaxPSNSpan:
+		return nil, &ArgError{op, "Tuning.AckReqInterval", fmt.Sprintf("%d is not in 0..%d", cfg.Tuning.AckReqInterval, ib.MaxPSNSpan-1)}
+	}
+	for _, t := range [...]struct {
+		name  string
+		d     time.Duration
+		least time.Duration
+	}{
+		{"LossProbe", cfg.Tuning.LossProbe, math.MinInt64}, {"SeqNAKRearm", cfg.Tuning.SeqNAKRearm, 0},
+		{"FatalLinger", cfg.Tuning.FatalLinger, 0}, {"CNPGap", cfg.Tuning.CNPGap, math.MinInt64},
+	} {
+		if t.d < t.least || t.d > maxTuningTime {
+			return nil, &ArgError{op, "Tuning." + t.name, fmt.Sprintf("%v, at most %v", t.d, maxTuningTime)}
+		}
 	}
 	if err := cfg.Tuning.Congestion.Check(); err != nil {
 		return nil, &ArgError{op, "Tuning.Congestion", err.Error()}

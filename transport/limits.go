@@ -1,5 +1,7 @@
 package transport
 
+import "time"
+
 // Limits of the verbs objects. Those that rdma_rxe has too carry its values
 // (max_sge, max_qp_wr, max_cqe, max_qp_rd_atom), so that a program sized for
 // it fits.
@@ -35,6 +37,8 @@ const (
 	// much as 15 packets of 4096 bytes that travel as one: 64 is what rdma_rxe
 	// does (65), 16 was a third slower on loopback.
 	DefaultAckReqInterval = 64
+	// maxTuningTime bounds the times of Tuning.
+	maxTuningTime = time.Minute
 	// DefaultLossProbeNs is the least time without an answer before the last packet
 	// is sent again: what a busy machine may keep a process waiting for. The ACK
 	// timeout is 67 ms by default.

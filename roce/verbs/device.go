@@ -64,7 +64,7 @@ func Open(cfg Config) (*Device, error) {
 		Engine: transport.Config{Tracer: cfg.Tracer, Tuning: cfg.Tuning},
 	}
 	if d.s, err = d.addShard(l, base); err != nil {
-		return nil, errors.Join(&OpenError{Err: err}, l.Close())
+		return nil, errors.Join(openError(err), l.Close())
 	}
 	d.setVectors(vectors, l)
 	d.logState(slog.LevelInfo, "roce: device opened", slog.String("link", l.Capabilities().Name))
@@ -85,6 +85,12 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 	}
 	if cfg.Shards < 0 || cfg.Shards > maxShards {
 		return nil, nil, nil, &ArgError{"open", "Shards", fmt.Sprintf("%d, not 0 to %d", cfg.Shards, maxShards)}
+	}
+	if cfg.Spin > maxSpin {
+		return nil, nil, nil, &ArgError{"open", "Spin", fmt.Sprintf("%v, at most %v", cfg.Spin, maxSpin)}
+	}
+	if err := cfg.MemLimits.Check(); err != nil {
+		return nil, nil, nil, own(err)
 	}
 	l = cfg.Link
 	if l == nil {
@@ -121,6 +127,10 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 
 // openError turns an error of the link into one that says what to do.
 func openError(err error) error {
+	var ae *transport.ArgError
+	if errors.As(err, &ae) {
+		return own(ae)
+	}
 	var ue *udp.OpenError
 	if errors.As(err, &ue) {
 		return &OpenError{Addr: ue.Addr, Hint: ue.Hint, Err: ue.Err}

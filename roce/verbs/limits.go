@@ -1,8 +1,13 @@
 package verbs
 
 import (
+	"time"
+
 	"github.com/goroce/goroce/ib"
 )
+
+// maxSpin bounds Config.Spin: longer than that is polling.
+const maxSpin = time.Second
 
 // maxAsyncEvents bounds the asynchronous events that wait for the
 // application; later ones are dropped and counted.

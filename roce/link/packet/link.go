@@ -72,6 +72,9 @@ func (l *Link) Another() (link.Link, error) {
 }
 
 func (l *Link) open() (err error) {
+	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
+		return err
+	}
 	// First, because its error is the one that says what is missing.
 	if l.tx.fd, err = openRaw(); err != nil {
 		return err

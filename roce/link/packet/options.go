@@ -15,10 +15,10 @@ type Options struct {
 	Port uint16
 	// DisableGSO sends every packet in a frame of its own.
 	DisableGSO bool
-	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB.
+	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB, the most 1 GiB.
 	SocketBufferBytes int
 	// RxBuffers is how many frames (of up to 64 KiB) one receive call takes; 0 is
-	// 4. More than 8 leaves the second-level cache of most CPUs.
+	// 4. More than 8 leaves the second-level cache of most CPUs, and 32 is the most.
 	RxBuffers int
 	// DisableRing has all frames received by system calls, none through memory
 	// shared with the kernel.

@@ -80,6 +80,9 @@ func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
 }
 
 func (l *Link) open() error {
+	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
+		return err
+	}
 	if len(l.addrs) == 0 {
 		return &OpenError{Err: errors.New("no local address given")}
 	}

@@ -24,6 +24,10 @@ const (
 	minFrames       = 8
 	maxFrames       = 1 << 16
 
+	// maxSpin is the longest time to look at the rings: longer than that is polling.
+	maxSpin = time.Second
+	// maxBusyPoll is the largest budget that the kernel takes (SO_BUSY_POLL_BUDGET is 16 bits).
+	maxBusyPoll = 1<<16 - 1
 	// maxQueues is how many receive queues of an interface are served.
 	maxQueues = 64
 	// maxFrameBytes is the longest frame that is put together from chunks: an

@@ -16,6 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -68,16 +69,18 @@ func Open(o Options) (*Link, error) {
 func (o *Options) check() error {
 	o.RxFrames = cmp.Or(o.RxFrames, defaultRxFrames)
 	o.TxFrames = cmp.Or(o.TxFrames, defaultTxFrames)
-	for _, n := range []int{o.RxFrames, o.TxFrames} {
+	for name, n := range map[string]int{"RxFrames": o.RxFrames, "TxFrames": o.TxFrames} {
 		if n < minFrames || n > maxFrames || n&(n-1) != 0 {
-			return fmt.Errorf("%d frames: give a power of two from %d to %d", n, minFrames, maxFrames)
+			return &transport.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
 		}
 	}
-	switch {
-	case o.Queues < 0 || o.BusyPoll < 0 || o.Spin < 0:
-		return errors.New("a negative number of queues or of packets to poll for, or time to spin")
+	if o.Spin < 0 || o.Spin > maxSpin {
+		return &transport.ArgError{Op: "open", Arg: "Spin", Why: fmt.Sprintf("%v, not 0 to %v", o.Spin, maxSpin)}
 	}
-	return nil
+	if err := sockio.CheckOption("Queues", o.Queues, maxQueues); err != nil {
+		return err
+	}
+	return sockio.CheckOption("BusyPoll", o.BusyPoll, maxBusyPoll)
 }
 
 func (l *Link) open() (err error) {

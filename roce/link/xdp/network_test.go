@@ -163,7 +163,7 @@ func TestOpenErrors(t *testing.T) {
 		"no interface here has":  {Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.5")}},
 		"between 1 and 4094":     {Addrs: []netip.Addr{n.A4}, VLAN: 4095},
 		"power of two":           {Addrs: []netip.Addr{n.A4}, RxFrames: 1000},
-		"negative number":        {Addrs: []netip.Addr{n.A4}, Queues: -1},
+		"Queues: -1":             {Addrs: []netip.Addr{n.A4}, Queues: -1},
 	} {
 		n.A.Do(func() {
 			_, err := xdp.Open(o)
