@@ -26,8 +26,7 @@ func useTable(ctx context.Context, addr string) (ticket uint64, entry []byte, er
 	if ticket, err = c.FetchAdd(ctx, table, 1); err != nil { // of the first 8 bytes
 		return 0, nil, err
 	}
-	place := table
-	place.Addr, place.Len = table.Addr+64, 16
+	place := table.Slice(64, 16) // a call that goes beyond it is refused here
 	if err = c.Write(ctx, []byte("sixteen bytes..."), place); err != nil {
 		return 0, nil, err
 	}
@@ -63,8 +62,7 @@ func upload(ctx context.Context, c *roce.Conn, data []byte, to roce.RemoteMemory
 	var parts []*roce.Pending
 	for off := 0; off < len(data); off += part {
 		n := min(part, len(data)-off)
-		at := roce.RemoteMemory{Addr: to.Addr + uint64(off), RKey: to.RKey, Len: uint32(n)}
-		p, err := c.StartWrite(ctx, at, mr.SGE(off, n)) // waits only while the send queue is full
+		p, err := c.StartWrite(ctx, to.Slice(off, n), mr.SGE(off, n)) // waits only while the send queue is full
 		if err != nil {
 			return err
 		}
