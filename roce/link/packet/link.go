@@ -50,7 +50,8 @@ var (
 	_ link.SourcePorts = (*Link)(nil)
 )
 
-// Open opens the link. The error is a [*link.OpenError] that says what to do.
+// Open opens the link. The error is a [*link.OpenError] that says what to do, or about an option a
+// [*transport.ArgError].
 func Open(o Options) (*Link, error) { return openSlot(o, false) }
 
 func openSlot(o Options, spare bool) (*Link, error) {

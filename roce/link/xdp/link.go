@@ -55,7 +55,7 @@ var (
 )
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
-// that says what to do.
+// that says what to do, about an option around a [*transport.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	if err := l.open(); err != nil {
