@@ -22,11 +22,13 @@ const (
 	willCount = 220                 // the first mapping has room for fewer
 )
 
-func testWill(id uint32) (p [rdmacm.WillBytes]byte) {
+// testWill is one of a process.
+func testWill(pid int, id uint32) (p [rdmacm.WillBytes]byte) {
 	for i := range p {
 		p[i] = byte(i)
 	}
 	binary.BigEndian.PutUint32(p[ib.BTHBytes:], id)
+	binary.BigEndian.PutUint32(p[ib.BTHBytes+4:], uint32(pid))
 	return p
 }
 
@@ -42,7 +44,7 @@ func TestWillsChild(t *testing.T) {
 	}
 	w := &deviceWills{file: f}
 	put := func(id uint32) {
-		p := testWill(id)
+		p := testWill(os.Getpid(), id)
 		w.put(id, netip.MustParseAddr(from), netip.MustParseAddr(to), &p)
 	}
 	put(0)
@@ -72,7 +74,7 @@ func TestWillsOfKilled(t *testing.T) {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}
 	pid := os.Getpid()
-	own := fmt.Sprintf("127.%d.%d.9", 64+pid>>14&63, pid>>7&127) // others test at the same time
+	own := fmt.Sprintf("127.%d.%d.%d", 64+pid>>15&127, pid>>7&255, 2*(pid&127)) // others test at the same time
 	for _, c := range [][2]string{{own, own}, {"127.0.0.1", own}, {"::1", "::1"}} {
 		t.Run(c[0], func(t *testing.T) { killedProcess(t, helper, netip.MustParseAddr(c[0]), netip.MustParseAddr(c[1])) })
 	}
@@ -118,8 +120,11 @@ func killedProcess(t *testing.T, helper string, from, to netip.Addr) {
 		if n != rdmacm.WillBytes+ib.ICRCBytes {
 			t.Fatalf("%d bytes", n)
 		}
+		if binary.BigEndian.Uint32(b[ib.BTHBytes+4:]) != uint32(cmd.Process.Pid) {
+			continue // what an earlier process has left is said again
+		}
 		id := binary.BigEndian.Uint32(b[ib.BTHBytes:])
-		want := testWill(id)
+		want := testWill(cmd.Process.Pid, id)
 		icrc := ib.NewICRC(ib.Flow{Src: from, Dst: to, SrcPort: sender.Port(), DstPort: ib.UDPPort})
 		switch {
 		case id < 3 || id >= 2+willCount:
