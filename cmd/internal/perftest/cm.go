@@ -19,14 +19,15 @@ import (
 // the QPs of the test. Originals begin to listen again only after the barrier
 // that sends the client on, and a client that is quicker is refused, which one of
 // perftest 4.5 does not survive. A server of ours listens again before it accepts
-// the control; a client of ours asks again.
+// the control; a client of ours asks again, in the name of the same connection: what
+// was repeated of a request that was refused may still be on its way when the server
+// listens, and an original does not survive that it has accepted a request
+// of a connection that the client has forgotten.
 
 const (
-	// cmTries is how often a client asks for a QP of the test: the server says
+	// cmListenWait is how long a client asks for a QP of the test: the server says
 	// that it goes on to listen before it does.
-	cmTries = 20
-	// cmTryEvery is the time between two tries.
-	cmTryEvery = 100 * time.Millisecond
+	cmListenWait = 5 * time.Second
 	// cmLinger is how long a side waits for the other one to hang up, too.
 	cmLinger = 5 * time.Second
 )

@@ -4,8 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,4 +89,35 @@ func TestCMOverIPv6(t *testing.T) {
 			require.Equal(t, "::1", onServer.RemoteGID)
 		})
 	}
+}
+
+// The server refuses the first QP of the test, since it does not listen yet, and then takes a copy of that request after all: a client repeats a
+// request that is not answered soon, and the copies wait together in a server that stands still. So the client must still know
+// the connection. One that had asked anew, in the name of another, would have the server see one more connection, which is refused.
+func TestCMRefusedThenAccepted(t *testing.T) {
+	replies := 0
+	refuse := fault.Rule{Dir: fault.Receive, QP: ib.QPNGSI, Action: fault.Mutate, Mutate: func(_ *ib.Packet, body []byte) {
+		m := (*[mad.Bytes]byte)(body[ib.BTHBytes+ib.DETHBytes:])
+		var h mad.Header
+		data, err := mad.Parse(m[:], &h)
+		if err != mad.OK || h.Attribute != mad.AttrREP {
+			return
+		}
+		if replies++; replies != 2 { // the first is about the control
+			return
+		}
+		var rep mad.REP
+		rep.Decode(data)
+		h.Attribute = mad.AttrREJ
+		rej := mad.REJ{RemoteCommID: rep.RemoteCommID, Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}
+		if err := rej.Put(h.Put(m)); err != nil {
+			panic(err)
+		}
+	}}
+	client := &toolcheck.Side{Args: strings.Fields("-R -n 20 -q 3"), Open: func(cfg verbs.Config) (*verbs.Device, func() error, error) {
+		cfg.WrapLink = func(l link.Link) (link.Link, error) { return fault.New(l, refuse), nil }
+		return tool.OpenDevice(cfg)
+	}}
+	runJSON(t, writeBW, &toolcheck.Side{Args: client.Args}, client)
+	require.Greater(t, replies, 4, "the one that became a refusal, and one to each request")
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -70,22 +68,15 @@ func (c *cmEnd) dialTest(ctx context.Context) error {
 }
 
 func (c *cmEnd) dialOne(ctx context.Context, e *endpoint) error {
-	for try := 1; ; try++ {
-		id, ev, err := c.connect(ctx, c.portSpace(), c.testParam(), func(id *rdmacm.ID) error { return c.s.createCMQP(e, id) })
-		if err == nil {
-			c.ids = append(c.ids, id)
-			return c.dialed(ctx, e, ev)
-		}
+	p := c.testParam()
+	p.ListenWait = cmListenWait
+	id, ev, err := c.connect(ctx, c.portSpace(), p, func(id *rdmacm.ID) error { return c.s.createCMQP(e, id) })
+	if err != nil {
 		e.qp = nil // gone with its ID
-		if !errors.Is(err, roce.ErrConnRefused) || try == cmTries {
-			return err
-		}
-		select {
-		case <-time.After(cmTryEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		return err
 	}
+	c.ids = append(c.ids, id)
+	return c.dialed(ctx, e, ev)
 }
 
 // dialed is the rest for UD.
