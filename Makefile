@@ -101,35 +101,32 @@ verbs:
 # Everything on each link; interop-quick runs the same subset on each.
 # Built and not "go run": that one does not pass on the signal that ends it.
 # INTEROPFLAGS=-h lists the options.
-bin/interop: FORCE
-	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop
+bin/lab: FORCE
+	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/lab
 
-interop: bin/interop
-	bin/interop $(INTEROPFLAGS)
+interop: bin/lab
+	bin/lab interop $(INTEROPFLAGS)
 
-interop-quick: bin/interop
-	bin/interop -quick $(INTEROPFLAGS)
+interop-quick: bin/lab
+	bin/lab interop -quick $(INTEROPFLAGS)
 
 # Debian's RDMA programs on the libraries of "make verbs", in namespaces of their own: see docs/verbs.md. INTEROPFLAGS=-h lists
 # the options. What it needs is installed by apt, as root: compiler and headers here, the programs in folders of their own.
-bin/interop-verbs: FORCE
-	$(GO) build -buildvcs=false -o $@ ./conformance/cmd/interop-verbs
-
-interop-verbs: bin/interop-verbs
-	bin/interop-verbs -install
+interop-verbs: bin/lab
+	bin/lab interop-verbs -install
 	$(MAKE) build verbs
-	bin/interop-verbs $(INTEROPFLAGS)
+	bin/lab interop-verbs $(INTEROPFLAGS)
 
 # The share of it that .ci/run has: a few programs of Debian 12, one at a time, none of which depends on speed. A case that fails has two
 # more attempts, which are told of.
-interop-verbs-quick: bin/interop-verbs
-	bin/interop-verbs -install
+interop-verbs-quick: bin/lab
+	bin/lab interop-verbs -install
 	$(MAKE) build verbs
-	bin/interop-verbs -smoke -suite bookworm -jobs 1 -again 2 -timeout 20m $(INTEROPFLAGS)
+	bin/lab interop-verbs -smoke -suite bookworm -jobs 1 -again 2 -timeout 20m $(INTEROPFLAGS)
 
 # The test suites of pyverbs 44 and 56 on these libraries, and on the kernel's rxe in guests: makes conformance/PYVERBS.md.
-pyverbs: build verbs bin/interop-verbs
-	bin/interop-verbs -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
+pyverbs: build verbs bin/lab
+	bin/lab interop-verbs -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
 
 # Against TCP and the bare links, between two network namespaces: makes
 # docs/bench, in a few minutes, and docs/bench/unprivileged, the udp link as a user
@@ -176,15 +173,13 @@ soak:
 # A service for SOAK: a server and clients in processes of their own, connections that come
 # and go, peers that are killed, stopped and started again, loss, a link that goes down and changes its MTU. Fails if anything grows, hangs or is
 # wrong; as root between network namespaces. Light: a tenth of a core. SOAKFLAGS=-h lists the options.
-# Built and not "go run": that one does not pass on the signal that ends it.
-soak-service:
-	$(GO) build -o bin/soak ./conformance/cmd/soak
-	nice -n 19 bin/soak -for $(SOAK) $(SOAKFLAGS)
+soak-service: bin/lab
+	nice -n 19 bin/lab soak -for $(SOAK) $(SOAKFLAGS)
 
 # Do the tests find bugs? Plants some, drawn from a seed, one at a time, beside the
 # work tree. MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 ./mem" is short.
 mutants:
-	$(GO) run ./conformance/cmd/mutants $(MUTANTFLAGS)
+	$(GO) run ./conformance/cmd/lab mutants $(MUTANTFLAGS)
 
 # Every schedule of small programs between two engines: all programs, for an hour or so. What make test has of it takes a second.
 prove:

@@ -13,7 +13,7 @@
 //   - drill plays packet drills, short scripts of one behaviour each, against goroce in
 //     virtual time, goroce on the udp link, rxe, or any other peer;
 //   - programs runs RDMA programs as Debian ships them on this project's verbs libraries;
-//   - cmd/interop runs them and writes the table.
+//   - cmd/lab has the commands: interop runs the matrix and writes the table.
 //
 // The checks never look inside the code under test: they see what verbs report
 // and what went over the wire, and decode packets with code of their own.

@@ -59,7 +59,7 @@ func TestTable(t *testing.T) {
 	require.NotContains(t, b.String(), "missing")
 	want, err := os.ReadFile("CAPTURES.md")
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "go run ./conformance/cmd/captures -table makes it anew")
+	require.Equal(t, string(want), b.String(), "go run ./conformance/cmd/lab captures -table makes it anew")
 }
 
 // The judge finds what is missing, what is at the wrong packet, and what nobody has injected.

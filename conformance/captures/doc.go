@@ -18,6 +18,6 @@
 //
 // # Data
 //
-// testdata holds what conformance/cmd/captures has recorded, and [Table] makes the table of it in
+// testdata holds what the captures command of conformance/cmd/lab has recorded, and [Table] makes the table of it in
 // CAPTURES.md.
 package captures

@@ -83,7 +83,7 @@ func lacking(sc *Scene, p pairing) string {
 
 const head = `# Captures with faults, explained
 
-Made by ` + "`go run ./conformance/cmd/captures`" + `: each scene is played between two peers, the lab's wire injects the fault, and what
+Made by ` + "`go run ./conformance/cmd/lab captures`" + `: each scene is played between two peers, the lab's wire injects the fault, and what
 either end sees is recorded (` + "`testdata/`" + `, with what was injected where: the JSON files). Here is what ` + "`roce explain`" + ` finds in each
 capture: the kind, what it may be instead, and the packet. "–" is no finding, which is right where an end cannot see the
 fault, as a responder that never met a packet. ` + "`go test ./conformance/captures`" + ` holds all of it against what was injected.

@@ -18,7 +18,7 @@
 //     a timeout of a second takes microseconds;
 //   - NewUDP: the same device on the udp link, with UDP sockets of the drill on other
 //     addresses of this machine;
-//   - NewPeer: any peer.Peer that packets reach by UDP: rxe in a guest of the lab (cmd/drill), or a machine on
+//   - NewPeer: any peer.Peer that packets reach by UDP: rxe in a guest of the lab (cmd/lab drill), or a machine on
 //     which the verbs agent runs.
 //
 // The other end of the connection is the drill itself: it encodes packets with package ib

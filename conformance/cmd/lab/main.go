@@ -1,156 +1,145 @@
-// Command lab boots guests with a kernel's rdma_rxe and runs commands in them. Each
-// argument "suite: command" boots a guest of that Debian suite and runs the command in
-// its shell; "host: command" runs on this machine inside the lab's namespace. Commands
-// run one after the other, in the order given, with every guest up and the guests'
-// addresses in $GUEST0, $GUEST1, ... and this machine's in $HOST.
+// Command lab runs this module against other implementations, and its own tests against planted bugs.
 //
-//	go run ./conformance/cmd/lab 'bookworm: ibv_devinfo' 'trixie: rdma link'
-//	go run ./conformance/cmd/lab -prepare
-//	go run ./conformance/cmd/lab -put bin/roce 'trixie: /tmp/roce devinfo --link xdp'
+//	go run ./conformance/cmd/lab                        # lists the commands
+//	go run ./conformance/cmd/lab interop -h             # the options of one
+//
+// What boots a guest enters namespaces of its own first; conformance/README.md says what it needs. The
+// exit status is 1 if anything failed, and 2 if the command line is wrong.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/soak"
 )
 
+// command is one of the things that the program does.
+type command struct {
+	name, about string
+	// run parses the command line and does it. The error is a usageError, errFailed, or anything else.
+	run func(t *tool, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"interop", "the matrix of checks against the kernel's rdma_rxe in guests", interop},
+		{"interop-verbs", "Debian's RDMA programs on this project's libibverbs and librdmacm", interopVerbs},
+		{"drill", "packet drills, on the engine, the udp link and rdma_rxe", drills},
+		{"captures", "records captures with faults, and makes the table of what the analyser says of them", record},
+		{"boot", "boots guests with rdma_rxe and runs commands in them", boot},
+		{"soak", "a service with faults, for as long as is asked", soakService},
+		{"mutants", "plants bugs, and says which the tests do not find", mutants},
+	}
+}
+
+// errFailed ends a command whose output has said what failed.
+var errFailed = errors.New("failed")
+
+// usageError is a command line that cannot be.
+type usageError struct{ error }
+
 func main() {
-	prepareOnly := flag.Bool("prepare", false, "only build the images")
-	timeout := flag.Duration("timeout", 10*time.Minute, "limit for everything")
-	capture := flag.String("capture", "", "write what goes over the wire to this pcap file")
-	put := flag.String("put", "", "put this file into /tmp of each guest, to be run there")
-	netArgs := flag.String("net", "", "options of QEMU's virtio-net-pci for the guests' eth0, such as disable-legacy=on,iommu_platform=on")
-	flag.Parse()
-	logf := func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }
-	type step struct{ where, cmd string }
-	var steps []step
-	var suites []string
-	for _, a := range flag.Args() {
-		where, cmd, ok := strings.Cut(a, ":")
-		if !ok {
-			fmt.Fprintf(os.Stderr, "lab: %q is not of the form \"suite: command\"\n", a)
-			os.Exit(2)
-		}
-		steps = append(steps, step{strings.TrimSpace(where), strings.TrimSpace(cmd)})
-		if s, _, _ := strings.Cut(strings.TrimSpace(where), "/"); s != "host" {
-			suites = append(suites, s)
-		}
+	if soak.Child() {
+		return
 	}
-	if len(suites) == 0 {
-		suites = lab.Suites
+	list := commands()
+	i := -1
+	if len(os.Args) > 1 {
+		i = slices.IndexFunc(list, func(c command) bool { return c.name == os.Args[1] })
 	}
-	slices.Sort(suites)
-	suites = slices.Compact(suites)
-	lab.Enter(func(ctx context.Context) error {
-		images, errs := lab.Prepare(ctx, suites, logf)
-		for _, im := range images {
-			logf("lab: %s: kernel %s (%s)", im.Suite, im.Kernel, im.Version)
+	if i < 0 {
+		fmt.Fprintln(os.Stderr, "usage: lab COMMAND [options]; lab COMMAND -h lists the options")
+		for _, c := range list {
+			fmt.Fprintf(os.Stderr, "  %-14s %s\n", c.name, c.about)
 		}
-		for _, err := range errs {
-			return err
-		}
-		if *prepareOnly {
-			os.Exit(0)
-		}
-		return nil
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
-	defer cancel()
-	if err := run(ctx, logf, extras{*capture, *put, *netArgs}, func(yield func(string, string) bool) {
-		for _, s := range steps {
-			if !yield(s.where, s.cmd) {
-				return
-			}
-		}
-	}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	name := list[i].name
+	err := list[i].run(newTool(name), os.Args[2:])
+	if err != nil && err != errFailed {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	}
+	switch {
+	case errors.As(err, new(usageError)):
+		os.Exit(2)
+	case err != nil:
 		os.Exit(1)
 	}
 }
 
-// extras are what was asked for besides the steps; empty is nothing.
-type extras struct{ capture, put, netArgs string }
-
-// putInto puts a file into a guest's /tmp.
-func putInto(ctx context.Context, g *lab.Guest, file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return g.Put(ctx, "/tmp/"+filepath.Base(file), 0o755, f)
+// tool is what the commands have in common.
+type tool struct {
+	*flag.FlagSet
+	start time.Time
 }
 
-func run(ctx context.Context, logf func(string, ...any), x extras, steps func(func(string, string) bool)) error {
-	l, err := lab.New(lab.Config{Logf: logf})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	if x.capture != "" {
-		c, err := l.Wire.Capture(x.capture, nil)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-	}
-	guests := map[string]*lab.Guest{}
-	env := map[string]string{"HOST": lab.Host4}
-	for where := range steps {
-		if where == "host" || guests[where] != nil {
-			continue
-		}
-		suite, _, _ := strings.Cut(where, "/")
-		im, err := lab.OpenImage(suite)
-		if err != nil {
-			return err
-		}
-		g, err := l.Boot(ctx, lab.GuestConfig{Name: strings.ReplaceAll(where, "/", "-"), Image: im, NetArgs: x.netArgs})
-		if err != nil {
-			return err
-		}
-		if x.put != "" {
-			if err := putInto(ctx, g, x.put); err != nil {
-				return err
-			}
-		}
-		env[fmt.Sprintf("GUEST%d", len(guests))] = g.Addr4.String()
-		guests[where] = g
-	}
-	for where, cmd := range steps {
-		fmt.Printf("== %s: %s\n", where, cmd)
-		if where == "host" {
-			c := l.Command(ctx, "sh", "-c", cmd)
-			for k, v := range env {
-				c.Env = append(c.Environ(), k+"="+v)
-			}
-			c.Stdout, c.Stderr = os.Stdout, os.Stderr
-			if err := c.Run(); err != nil {
-				if _, ok := err.(*exec.ExitError); !ok {
-					return err
-				}
-				return fmt.Errorf("host: %s: %w", cmd, err)
-			}
-			continue
-		}
-		p, err := guests[where].Start(ctx, lab.Cmd{Argv: []string{"sh", "-c", cmd}, Env: env})
-		if err != nil {
-			return err
-		}
-		err = p.Wait()
-		fmt.Print(p.Output())
-		if err != nil {
-			return err
-		}
+func newTool(name string) *tool {
+	return &tool{flag.NewFlagSet(name, flag.ExitOnError), time.Now()}
+}
+
+// logf says on the standard error how long the command has run, and what it does.
+func (t *tool) logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(t.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// parseAlone parses options that nothing may follow.
+func (t *tool) parseAlone(args []string) error {
+	_ = t.Parse(args) // it exits
+	if t.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", t.Arg(0))}
 	}
 	return nil
+}
+
+// suites is the option -suite, with those of all as its default.
+func (t *tool) suites(all []string, usage string) *list {
+	l := list(all)
+	t.Var(&l, "suite", "comma-separated "+usage)
+	return &l
+}
+
+// list is the value of an option: words with commas between them.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+	return nil
+}
+
+// context ends on ^C and SIGTERM, and after limit if that is not 0.
+func (t *tool) context(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if limit == 0 {
+		return ctx, stop
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done in %v", limit))
+	return ctx, func() { cancel(); stop() }
+}
+
+// buildRoce compiles the command-line tools. They are not in the cache, which another run may have in use.
+func buildRoce(ctx context.Context) (string, error) {
+	dir, err := lab.OutDir()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "roce")
+	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
+	}
+	return bin, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // The warning that a drill makes rxe 6.1 log is named, and does not fail a run that plays the drills against that kernel. It fails
 // every other run, and so does every other complaint.
-func TestKernelLog(t *testing.T) {
+func TestKernelResult(t *testing.T) {
 	const (
 		warning = "[  181.2] WARNING: CPU: 0 PID: 0 at drivers/infiniband/sw/rxe/rxe_comp.c:756 rxe_completer+0x86c/0xd60 [rdma_rxe]"
 		other   = "[  182.0] WARNING: CPU: 0 PID: 0 at drivers/infiniband/sw/rxe/rxe_comp.c:757 rxe_completer+0x870/0xd60 [rdma_rxe]"
@@ -39,7 +39,7 @@ func TestKernelLog(t *testing.T) {
 		{"a trace by itself", all, "6.1", []lab.Trouble{{trace}}, matrix.Fail, trace},
 		{"another one besides", all, "6.1", []lab.Trouble{seen, {other}}, matrix.Fail, other + "\nknown of the drill req_nak_in_read: " + warning},
 	} {
-		result, detail := kernelLog(c.log, c.run.knownWarnings(c.version))
+		result, detail := kernelResult(c.log, c.run.knownWarnings(c.version))
 		require.Equal(t, c.want, result, c.about)
 		require.Equal(t, c.detail, detail, c.about)
 	}

@@ -54,7 +54,7 @@ func (r result) String() string { return [...]string{"SURVIVED", "found", "late"
 
 // bench runs the tests of one package.
 type bench struct {
-	*options
+	*mutantOptions
 	pkg *pkg
 	dir string // for what is made
 	// limit is how long the tests may take.

@@ -5,20 +5,18 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// prepareGuests makes the images of the guests, and roots with Python for them.
-func prepareGuests(ctx context.Context, suites []string, logf func(string, ...any)) error {
-	_, errs := lab.Prepare(ctx, suites, logf)
+// preparePyverbs makes the images of the guests, and roots with Python for them.
+func preparePyverbs(ctx context.Context, suites []string, logf func(string, ...any)) error {
+	if err := prepareGuests(ctx, suites, logf); err != nil {
+		return err
+	}
 	for _, s := range suites {
-		if err := errs[s]; err != nil {
-			return fmt.Errorf("no guest of suite %s: %w", s, err)
-		}
 		if _, err := guestRoot(ctx, s, logf); err != nil {
 			return err
 		}
@@ -32,12 +30,8 @@ func guestRoot(ctx context.Context, suite string, logf func(string, ...any)) (*l
 
 // compare runs the test suite of pyverbs of each Debian suite on the libraries, and on rxe in a guest with that suite's kernel, and
 // writes a table of both.
-func compare(ctx context.Context, o *options, suites, _ []string, logf func(string, ...any)) (failed int, err error) {
-	bin, err := filepath.Abs(o.bin)
-	if err != nil {
-		return 0, err
-	}
-	all, err := stages(ctx, bin, suites, logf)
+func (o *programOptions) compare(ctx context.Context) (failed int, err error) {
+	all, err := stages(ctx, o.bin, o.suites, o.logf)
 	if err != nil {
 		return 0, err
 	}
@@ -49,7 +43,7 @@ func compare(ctx context.Context, o *options, suites, _ []string, logf func(stri
 	fmt.Fprintf(&b, "they find a stand-in, and run.\n\n")
 	fmt.Fprintf(&b, "Run on %s as %s.\n", time.Now().UTC().Format(time.DateOnly), map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
 	for _, s := range all {
-		n, err := compareSuite(ctx, &b, s, o.link, logf)
+		n, err := compareSuite(ctx, &b, s, o.link, o.logf)
 		failed += n
 		if err != nil {
 			return failed, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"strings"
 
 	"github.com/goroce/goroce/conformance/hosts"
@@ -57,39 +56,6 @@ func (h verbsHost) Joined(ctx context.Context, p matrix.Process, _ netip.Addr) e
 	return hosts.Printed(ctx, p, "goroce: joined ")
 }
 
-// prepareVerbs makes the roots that the programs run in.
-func prepareVerbs(ctx context.Context, suites []string, logf func(string, ...any)) error {
-	for _, s := range suites {
-		if _, err := verbsRoot(ctx, s, logf); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func verbsRoot(ctx context.Context, suite string, logf func(string, ...any)) (*lab.Root, error) {
-	return lab.PrepareRoot(ctx, "programs-"+suite, suite, programs.Recipe, programs.Packages, logf)
-}
-
-// openStages mounts what the programs need.
-func (r *runner) openStages(ctx context.Context) error {
-	bin, err := filepath.Abs("bin")
-	if err != nil {
-		return err
-	}
-	r.stages = map[string]*programs.Stage{}
-	for _, suite := range r.suites {
-		root, err := verbsRoot(ctx, suite, r.logf)
-		if err != nil {
-			return err
-		}
-		if r.stages[suite], err = programs.NewStage(root, bin); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // verbsGroups are those that say something about the libraries: programs, in both roles.
 func verbsGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 	return []group{
@@ -100,8 +66,13 @@ func verbsGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 
 // verbsAgainst runs the programs on the libraries against each guest, one after the other on each link.
 func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RXE) error {
-	if err := r.openStages(ctx); err != nil {
+	all, err := stages(ctx, "bin", r.suites, r.logf)
+	if err != nil {
 		return err
+	}
+	bySuite := map[string]*programs.Stage{}
+	for _, s := range all {
+		bySuite[s.Suite] = s
 	}
 	for i, p := range peers {
 		at, err := l.AddHost()
@@ -113,7 +84,7 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RX
 				Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
 				FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: p.PortName(),
 			}
-			local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, r.stages[p.Guest().Image.Suite]}
+			local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, bySuite[p.Guest().Image.Suite]}
 			if err := r.groups(ctx, env, verbsGroups(env, local, hosts.Guest{P: p})); err != nil {
 				return fmt.Errorf("%s, %s link: %w", kernelOf(p), link, err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/goroce/goroce/conformance/hosts"
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/matrix"
-	"github.com/goroce/goroce/conformance/programs"
 )
 
 // runner runs the matrix.
@@ -23,7 +21,6 @@ type runner struct {
 	full     func(link string) bool // everything is run on a link; otherwise the subset of -quick
 	self     bool
 	verbs    bool // programs on the verbs libraries
-	stages   map[string]*programs.Stage
 	only     string
 	onlyTool string
 	conform  bool // devices by the command "roce conform"
@@ -123,7 +120,7 @@ func (r *runner) checkGuests(ctx context.Context, peers []*hosts.RXE) error {
 			return err
 		}
 		row := matrix.Row{Kernel: kernelOf(p), Group: "guests", Op: "kernel log", Role: "responder", Link: p.Link()}
-		row.Result, row.Detail = kernelLog(log, r.knownWarnings(p.Guest().Image.KernelMajorMinor()))
+		row.Result, row.Detail = kernelResult(log, r.knownWarnings(p.Guest().Image.KernelMajorMinor()))
 		r.report.Add(row)
 	}
 	return nil
@@ -202,22 +199,4 @@ func cmGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 		{"rdmacm", func(ctx context.Context) error { return env.CMTools(ctx, subject, ref) }},
 		{"cmfaults", func(ctx context.Context) error { return env.CMFaults(ctx, subject, ref) }},
 	}
-}
-
-// buildRoce compiles the command-line tools.
-func (r *runner) buildRoce(ctx context.Context) (string, error) {
-	if !r.conform && !r.wants("links") && !r.wants("tools") && !r.wants("rdmacm") && !r.wants("cmfaults") {
-		return "", nil
-	}
-	// Not in the cache, which another run may have in use.
-	dir, err := lab.OutDir()
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "roce")
-	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
-	}
-	return bin, nil
 }

@@ -1,28 +1,16 @@
-// Command drill plays the packet drills on several targets, and writes the table.
-//
-//	go run ./conformance/cmd/drill                                  # engine and udp
-//	go run ./conformance/cmd/drill -target engine -run dup -v       # some of them
-//	go run ./conformance/cmd/drill -target rxe -suite bookworm      # the kernel in a guest
-//	go run ./conformance/cmd/drill -target engine,udp,rxe -md conformance/DRILLS.md
-//	go run ./conformance/cmd/drill -target engine my.drill          # a script of one's own
-//
-// Its exit status is 1 if something failed. conformance/README.md says what the guests need.
 package main
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/conformance/drill"
@@ -30,55 +18,57 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-type options struct {
-	targets, suites []string
+// driller plays drills.
+type driller struct {
+	targets, suites list
 	run             *regexp.Regexp
 	md, cpu         string
 	verbose         bool
 	drills          []*drill.Drill
-	start           time.Time
+	logf            func(string, ...any)
 }
 
-func main() {
-	targets := flag.String("target", "engine,udp", "comma-separated targets: engine, udp, rxe")
-	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels rxe is run in")
-	run := flag.String("run", "", "only drills whose name or tags match this expression")
-	timeout := flag.Duration("timeout", time.Hour, "limit for everything")
-	o := options{start: time.Now()}
-	flag.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
-	flag.StringVar(&o.cpu, "cpu", "", "QEMU's CPU model of the guests; empty is the lab's own choice")
-	flag.BoolVar(&o.verbose, "v", false, "print each drill as it is played, and the ladders of differences that are known")
-	flag.Parse()
-	if err := o.parse(*targets, *suites, *run, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "drill:", err)
-		os.Exit(2)
+// drills plays the packet drills on several targets, and writes the table.
+//
+//	go run ./conformance/cmd/lab drill                                  # engine and udp
+//	go run ./conformance/cmd/lab drill -target engine -run dup -v       # some of them
+//	go run ./conformance/cmd/lab drill -target rxe -suite bookworm      # the kernel in a guest
+//	go run ./conformance/cmd/lab drill -target engine,udp,rxe -md conformance/DRILLS.md
+//	go run ./conformance/cmd/lab drill -target engine my.drill          # a script of one's own
+func drills(t *tool, args []string) error {
+	o := driller{targets: list{"engine", "udp"}, logf: t.logf}
+	t.Var(&o.targets, "target", "comma-separated targets: engine, udp, rxe")
+	suites := t.suites(lab.Suites, "Debian suites whose kernels rxe is run in")
+	run := t.String("run", "", "only drills whose name or tags match this expression")
+	timeout := t.Duration("timeout", time.Hour, "limit for everything")
+	t.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
+	t.StringVar(&o.cpu, "cpu", "", "QEMU's CPU model of the guests; empty is the lab's own choice")
+	t.BoolVar(&o.verbose, "v", false, "print each drill as it is played, and the ladders of differences that are known")
+	_ = t.Parse(args) // it exits
+	o.suites = *suites
+	if err := o.choose(*run, t.Args()); err != nil {
+		return usageError{err}
 	}
 	if slices.Contains(o.targets, "rxe") {
 		lab.EnterWithGuests(o.suites, o.logf)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := t.context(*timeout)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, *timeout)
-	defer cancel()
 	table, err := o.play(ctx)
 	if err == nil && o.md != "" {
 		err = o.writeMarkdown(table)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "drill:", err)
+	if err == nil && table.Failed() > 0 {
+		err = errFailed
 	}
-	if err != nil || table.Failed() > 0 {
-		os.Exit(1)
-	}
+	return err
 }
 
-func (o *options) logf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(o.start).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// parse checks the command line, and reads the scripts named there.
-func (o *options) parse(targets, suites, run string, files []string) (err error) {
-	o.targets, o.suites = strings.Split(targets, ","), strings.Split(suites, ",")
+// choose checks the command line, and reads the scripts named there.
+func (o *driller) choose(run string, files []string) (err error) {
+	if len(o.targets) == 0 {
+		return errors.New("no target: use engine, udp or rxe")
+	}
 	for _, t := range o.targets {
 		if !slices.Contains([]string{"engine", "udp", "rxe"}, t) {
 			return fmt.Errorf("%q is no target: use engine, udp or rxe", t)
@@ -121,7 +111,7 @@ type column struct {
 }
 
 // play runs all drills on all targets, the targets side by side.
-func (o *options) play(ctx context.Context) (*drill.Table, error) {
+func (o *driller) play(ctx context.Context) (*drill.Table, error) {
 	table := drill.NewTable(o.drills)
 	columns, closeAll, err := o.open(ctx)
 	defer closeAll()
@@ -158,11 +148,11 @@ func (o *options) play(ctx context.Context) (*drill.Table, error) {
 	for i, n := range table.Targets {
 		o.logf("%s: %s", n, table.Summary(i))
 	}
-	return table, ctx.Err()
+	return table, context.Cause(ctx)
 }
 
 // tell prints a result if it is of interest.
-func (o *options) tell(r drill.Result) {
+func (o *driller) tell(r drill.Result) {
 	if o.verbose || !r.OK() {
 		o.logf("%v", r)
 	}
@@ -172,7 +162,7 @@ func (o *options) tell(r drill.Result) {
 }
 
 // open opens the targets.
-func (o *options) open(ctx context.Context) (list []column, closeAll func(), err error) {
+func (o *driller) open(ctx context.Context) (list []column, closeAll func(), err error) {
 	var closers []func()
 	closeAll = func() {
 		for _, f := range slices.Backward(closers) {
@@ -212,7 +202,7 @@ func (o *options) open(ctx context.Context) (list []column, closeAll func(), err
 }
 
 // bootAll boots the guests side by side.
-func (o *options) bootAll(ctx context.Context, l *lab.Lab) ([]column, error) {
+func (o *driller) bootAll(ctx context.Context, l *lab.Lab) ([]column, error) {
 	list, errs := make([]column, len(o.suites)), make([]error, len(o.suites))
 	var wg sync.WaitGroup
 	for i, suite := range o.suites {
@@ -223,7 +213,7 @@ func (o *options) bootAll(ctx context.Context, l *lab.Lab) ([]column, error) {
 }
 
 // boot boots a guest and opens the target in it.
-func (o *options) boot(ctx context.Context, l *lab.Lab, suite string) (column, error) {
+func (o *driller) boot(ctx context.Context, l *lab.Lab, suite string) (column, error) {
 	im, err := lab.OpenImage(suite)
 	if err != nil {
 		return column{}, err
@@ -241,9 +231,9 @@ func (o *options) boot(ctx context.Context, l *lab.Lab, suite string) (column, e
 }
 
 // writeMarkdown writes the page of documentation.
-func (o *options) writeMarkdown(t *drill.Table) error {
+func (o *driller) writeMarkdown(t *drill.Table) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Packet drills\n\nMade by `go run ./conformance/cmd/drill -target %s -md conformance/DRILLS.md`. [docs/drills.md](../docs/drills.md) says what a drill is, and how\nto write one. ", strings.Join(o.targets, ","))
+	fmt.Fprintf(&b, "# Packet drills\n\nMade by `go run ./conformance/cmd/lab drill -target %s -md conformance/DRILLS.md`. [docs/drills.md](../docs/drills.md) says what a drill is, and how\nto write one. ", strings.Join(o.targets, ","))
 	if err := t.WriteMarkdown(&b); err != nil {
 		return err
 	}

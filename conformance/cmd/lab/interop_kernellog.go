@@ -27,8 +27,8 @@ func (r *runner) knownWarnings(version string) map[string]string {
 	return known
 }
 
-// kernelLog is the result for a guest whose kernel has complained, and what it has complained of.
-func kernelLog(log []lab.Trouble, known map[string]string) (matrix.Result, string) {
+// kernelResult is the result for a guest whose kernel has complained, and what it has complained of.
+func kernelResult(log []lab.Trouble, known map[string]string) (matrix.Result, string) {
 	var bad, named []string
 	for _, x := range log {
 		if name, is := known[x.Warning()]; is {

@@ -32,9 +32,12 @@ type lane struct {
 
 // goroceAgainst runs this module's stack against each guest, side by side.
 func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RXE) error {
-	bin, err := r.buildRoce(ctx)
-	if err != nil {
-		return err
+	var bin string
+	if r.conform || r.wants("links") || r.wants("tools") || r.wants("rdmacm") || r.wants("cmfaults") {
+		var err error
+		if bin, err = buildRoce(ctx); err != nil {
+			return err
+		}
 	}
 	devices := r.deviceLane
 	if r.conform {

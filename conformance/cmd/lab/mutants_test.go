@@ -146,7 +146,7 @@ func TestBench(t *testing.T) {
 	require.Len(t, pkgs, 1)
 	bugs, err := pkgs[0].bugs()
 	require.NoError(t, err)
-	b := bench{options: &options{memory: 8192}, limit: time.Minute, pkg: pkgs[0], dir: t.TempDir()}
+	b := bench{mutantOptions: &mutantOptions{memory: 8192}, limit: time.Minute, pkg: pkgs[0], dir: t.TempDir()}
 	r, out := b.test(t.Context(), nil)
 	require.Equal(t, survived, r, string(out))
 	want := map[string]result{

@@ -1,23 +1,10 @@
-// Command mutants plants bugs and looks whether the tests find them.
-//
-// It draws changes of one operator, condition, constant, call or assignment each
-// from a seed, in every package that it is given, compiles the package's tests
-// with that change and runs them. Nothing in the work tree changes: the compiler
-// sees the planted file through an overlay. A bug that no test finds is a test
-// that is missing, or code that makes no difference; a few changes make none, as
-// a bound that nothing comes near.
-//
-// make mutants runs it over the engine, the communication manager, rsocket and
-// the links. MUTANTFLAGS=-h lists the options.
 package main
 
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 )
@@ -27,7 +14,7 @@ var defaultPackages = []string{
 	"./ib", "./mem", "./transport", "./transport/cc", "./roce/rdmacm/cm", "./roce/internal/shard", "./roce/rsocket", "./roce/link",
 }
 
-type options struct {
+type mutantOptions struct {
 	seed    uint64
 	each    int
 	only    string
@@ -37,36 +24,38 @@ type options struct {
 	memory  int
 }
 
-func main() {
-	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "what is drawn depends on this")
-	flag.IntVar(&o.each, "n", 8, "bugs to plant in each package")
-	flag.StringVar(&o.only, "only", "", "plant only what is listed with this `text`, as transport/retry.go:90")
-	flag.BoolVar(&o.list, "list", false, "list all that could be planted, and plant nothing")
-	command := flag.String("exec", "", "run the tests with this `command`, as go test -exec does")
-	flag.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, at least a minute")
-	flag.IntVar(&o.memory, "memory", 8192, "address space of a test, MiB: a bug may be a loop that allocates")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "usage: mutants [options] [package ...]\n")
-		flag.PrintDefaults()
+// mutants plants bugs and looks whether the tests find them.
+//
+// It draws changes of one operator, condition, constant, call or assignment each from a seed, in every package that it
+// is given, compiles the package's tests with that change and runs them. Nothing in the work tree changes: the
+// compiler sees the planted file through an overlay. A bug that no test finds is a test that is missing, or code that
+// makes no difference; a few changes make none, as a bound that nothing comes near.
+func mutants(t *tool, args []string) error {
+	var o mutantOptions
+	t.Uint64Var(&o.seed, "seed", 1, "what is drawn depends on this")
+	t.IntVar(&o.each, "n", 8, "bugs to plant in each package")
+	t.StringVar(&o.only, "only", "", "plant only what is listed with this `text`, as transport/retry.go:90")
+	t.BoolVar(&o.list, "list", false, "list all that could be planted, and plant nothing")
+	command := t.String("exec", "", "run the tests with this `command`, as go test -exec does")
+	t.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, at least a minute")
+	t.IntVar(&o.memory, "memory", 8192, "address space of a test, MiB: a bug may be a loop that allocates")
+	t.Usage = func() {
+		fmt.Fprintln(t.Output(), "usage: mutants [options] [package ...]")
+		t.PrintDefaults()
 	}
-	flag.Parse()
+	_ = t.Parse(args) // it exits
 	o.exec = strings.Fields(*command)
-	names := flag.Args()
+	names := t.Args()
 	if len(names) == 0 {
 		names = defaultPackages
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := t.context(0)
 	defer stop()
-	if err := run(ctx, &o, names); err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		stop()
-		os.Exit(1)
-	}
+	return plant(ctx, &o, names)
 }
 
-// run plants bugs in the packages one after the other and reports.
-func run(ctx context.Context, o *options, names []string) error {
+// plant plants bugs in the packages one after the other and reports.
+func plant(ctx context.Context, o *mutantOptions, names []string) error {
 	pkgs, err := load(ctx, names)
 	if err != nil {
 		return err
@@ -98,7 +87,7 @@ func run(ctx context.Context, o *options, names []string) error {
 		if len(bugs) == 0 {
 			continue
 		}
-		b := bench{options: o, pkg: p, dir: dir, limit: cmp.Or(o.timeout, time.Hour)}
+		b := bench{mutantOptions: o, pkg: p, dir: dir, limit: cmp.Or(o.timeout, time.Hour)}
 		start := time.Now()
 		if r, out := b.test(ctx, nil); r != survived {
 			return fmt.Errorf("the tests of %s fail without a bug: %v\n%s", p.ImportPath, r, out)

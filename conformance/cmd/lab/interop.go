@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
+)
+
+// interop runs the matrix against the kernel's rdma_rxe in guests, prints a table and writes
+// conformance/out/interop.json.
+func interop(t *tool, args []string) error {
+	r := &runner{links: peer.Links(), logf: t.logf, report: new(matrix.Report)}
+	t.Var((*list)(&r.links), "link", "comma-separated links to run on")
+	suites := t.suites(lab.Suites, "Debian suites whose kernels to run against")
+	quick := t.Bool("quick", false, "run a subset, the same on each link")
+	full := t.String("full", "", "comma-separated links to run everything on; others run the subset of -quick; empty means all, or none with -quick")
+	t.BoolVar(&r.verbs, "verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
+	t.BoolVar(&r.self, "self", false, "run rxe against rxe, which tests the lab itself")
+	t.BoolVar(&r.conform, "conform", false, "run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
+	against := t.String("against", "", "compare the rows and their results with an interop.json of another run: differences are failures")
+	t.StringVar(&r.only, "only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture, and with -conform micro, drills; empty means all")
+	t.StringVar(&r.onlyTool, "tool", "", "run only tools whose name or arguments contain this")
+	t.DurationVar(&r.timeout, "timeout", 60*time.Minute, "limit for everything")
+	md := t.String("md", "", "also write the table to this file, as Markdown")
+	verbose := t.Bool("v", false, "print each row as it comes")
+	if err := t.parseAlone(args); err != nil {
+		return err
+	}
+	var err error
+	if r.full, err = fullOn(*full, *quick); err == nil {
+		err = checkLinks(r.links)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	r.suites = *suites
+	lab.Enter(func(ctx context.Context) error {
+		if r.verbs {
+			if err := prepareVerbs(ctx, r.suites, t.logf); err != nil {
+				return err
+			}
+		}
+		return prepareGuests(ctx, r.suites, t.logf)
+	})
+	ctx, stop := t.context(r.timeout)
+	defer stop()
+	r.report.OnRow = func(row matrix.Row) {
+		switch {
+		case row.Result == matrix.Fail, row.Result == matrix.Inconclusive:
+			t.logf("%-4s %s %s", row.Result, row.Label(), row.Detail)
+		case row.Retried != "":
+			t.logf("%-4s %s after %s", row.Result, row.Label(), firstLine(row.Retried))
+		case *verbose:
+			t.logf("%-4s %s %s", row.Result, row.Label(), firstLine(row.Detail))
+		}
+	}
+	// What an interrupted row has seen is no result.
+	context.AfterFunc(ctx, r.report.Stop)
+	err = r.run(ctx)
+	r.report.WriteTable(os.Stdout)
+	if *against != "" && err == nil {
+		err = r.compare(*against)
+	}
+	err = cmp.Or(err, r.writeJSON())
+	if *md != "" && err == nil { // a run that was cut short is no table to keep
+		err = r.writeMarkdown(*md)
+	}
+	if err == nil && (r.report.Count(matrix.Fail) > 0 || r.report.Count(matrix.Pass) == 0) {
+		err = errFailed
+	}
+	return err
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// prepareGuests makes the images. All must be there: a table with one kernel missing would look as
+// good as the whole.
+func prepareGuests(ctx context.Context, suites []string, logf func(string, ...any)) error {
+	images, errs := lab.Prepare(ctx, suites, logf)
+	for _, s := range suites {
+		if err := errs[s]; err != nil {
+			return fmt.Errorf("no guest of suite %s: %w", s, err)
+		}
+	}
+	for _, im := range images {
+		logf("%s: kernel %s (%s)", im.Suite, im.Kernel, im.Version)
+	}
+	return nil
+}
+
+// checkLinks fails if one of the names is that of no link.
+func checkLinks(names []string) error {
+	for _, name := range names {
+		if err := peer.CheckLink(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fullOn makes a predicate of the links to run everything on from the options.
+func fullOn(full string, quick bool) (func(link string) bool, error) {
+	if full == "" {
+		return func(string) bool { return !quick }, nil
+	}
+	if quick {
+		return nil, errors.New("-quick runs everything on no link, and -full on some")
+	}
+	names := strings.Split(full, ",")
+	return func(link string) bool { return slices.Contains(names, link) }, checkLinks(names)
+}
+
+// fullLinks are the links that everything is run on.
+func (r *runner) fullLinks() []string {
+	return slices.DeleteFunc(slices.Clone(r.links), func(link string) bool { return !r.full(link) })
+}
+
+// subsetLinks are the others.
+func (r *runner) subsetLinks() []string {
+	return slices.DeleteFunc(slices.Clone(r.links), r.full)
+}
+
+func (r *runner) writeJSON() error {
+	out, err := lab.OutDir()
+	if err != nil {
+		return err
+	}
+	return r.report.WriteJSON(filepath.Join(out, "interop.json"))
+}
+
+// writeMarkdown writes the table as a page of documentation.
+func (r *runner) writeMarkdown(path string) error {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "# "+r.title())
+	subset := r.subsetLinks()
+	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/lab interop -md conformance/RESULTS.md`, on the links %s", strings.Join(r.links, ", "))
+	if len(subset) > 0 {
+		fmt.Fprintf(&b, ", of which %s ran a subset", strings.Join(subset, ", "))
+	}
+	fmt.Fprintln(&b, ".")
+	fmt.Fprintln(&b, "The role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
+	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
+	fmt.Fprintln(&b, "`conformance/out/interop.json` after a run.")
+	fmt.Fprintln(&b)
+	for _, s := range r.suites {
+		if im, err := lab.OpenImage(s); err == nil {
+			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)
+		}
+	}
+	fmt.Fprintln(&b, "\n```")
+	r.report.WriteTable(&b)
+	fmt.Fprintln(&b, "```")
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}
