@@ -1,11 +1,7 @@
 package node
 
 import (
-	"fmt"
 	"os"
-	"runtime"
-	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,33 +25,4 @@ func CPUs() ([]int, error) {
 func (n *Node) CPUs(_ struct{}, cpus *[]int) (err error) {
 	*cpus, err = CPUs()
 	return err
-}
-
-// pin starts this program again with all of its threads on the CPU of envCPU, if that is
-// set. The threads that the runtime has already would not follow, and it has settled
-// on a number of processors.
-func pin() error {
-	v := os.Getenv(envCPU)
-	if v == "" {
-		return nil
-	}
-	cpu, err := strconv.ParseUint(v, 10, 16)
-	if err != nil {
-		return fmt.Errorf("%s: %w", envCPU, err)
-	}
-	if err := os.Unsetenv(envCPU); err != nil {
-		return err
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var set unix.CPUSet
-	set.Set(int(cpu))
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return os.NewSyscallError("sched_setaffinity", err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return os.NewSyscallError("execve", syscall.Exec(exe, os.Args, os.Environ()))
 }

@@ -42,7 +42,7 @@ func (n *Node) serveMessages(a SocketArgs) (netip.AddrPort, error) {
 			if err != nil {
 				return
 			}
-			go answerStream(c)
+			go answerStream(c, answerBytes)
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort(), nil
@@ -60,9 +60,10 @@ func answerMessages(ctx context.Context, c *roce.Conn) error {
 	}
 }
 
-func answerStream(c net.Conn) {
+// answerStream answers requests of a size by as many bytes.
+func answerStream(c net.Conn, size int) {
 	defer c.Close()
-	b := make([]byte, answerBytes)
+	b := make([]byte, size)
 	for {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return

@@ -35,11 +35,13 @@ type Node struct {
 
 	locks map[string]float64 // the mutex profile when StartLocks was called
 
-	raw     link.Link
-	rawTx   rawSender
-	tcp     net.Listener
-	tcpSize atomic.Int64 // bytes of memory that sinks walk through
-	sockets sockets
+	raw       link.Link
+	rawTx     rawSender
+	tcp       net.Listener
+	tcpSize   atomic.Int64 // bytes of memory that sinks walk through
+	sockets   sockets
+	load      load
+	computing computing
 
 	stop    context.CancelFunc
 	serving sync.WaitGroup

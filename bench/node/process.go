@@ -14,9 +14,6 @@ import (
 // Env is set in the environment of a process that is to be a node.
 const Env = "GOROCE_BENCH_NODE"
 
-// envCPU is set in the environment of a node that is to stay on one CPU, to its number.
-const envCPU = "GOROCE_BENCH_CPU"
-
 // counterFD is the descriptor that a node finds the shared counter on.
 const counterFD = 3
 
@@ -29,7 +26,7 @@ type stdio struct {
 // Main is the main function of a process that was started as a node. It returns
 // when the coordinator has gone.
 func Main() error {
-	if err := pin(); err != nil {
+	if err := settle(); err != nil {
 		return err
 	}
 	if err := drop(); err != nil {
@@ -72,18 +69,15 @@ func NewCounter() (*os.File, error) {
 	return f, nil
 }
 
-// Start starts this program again as a node. run starts the command, where it
-// is to be. A cpu that is not negative is the only one that it uses.
-func Start(counter *os.File, cpu int, run func(*exec.Cmd) error) (*Peer, error) {
+// Start starts this program again as a node at a place. run starts the command, in its
+// network.
+func Start(counter *os.File, at Place, run func(*exec.Cmd) error) (*Peer, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), Env+"=1")
-	if cpu >= 0 {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", envCPU, cpu))
-	}
+	cmd.Env = append(append(os.Environ(), Env+"=1"), at.env()...)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{counter}
 	in, err := cmd.StdinPipe()

@@ -36,3 +36,12 @@ func (t Traffic) Minus(o Traffic) Traffic {
 		t.Messages - o.Messages, t.Waits - o.Waits,
 	}
 }
+
+// Plus is what two nodes have together.
+func (t Traffic) Plus(o Traffic) Traffic {
+	return Traffic{
+		t.TxPackets + o.TxPackets, t.TxDatagrams + o.TxDatagrams, t.TxCalls + o.TxCalls,
+		t.RxPackets + o.RxPackets, t.RxDatagrams + o.RxDatagrams, t.RxCalls + o.RxCalls,
+		t.Messages + o.Messages, t.Waits + o.Waits,
+	}
+}

@@ -55,6 +55,9 @@ func (r *Report) Markdown(why string) []byte {
 	p("`go run ./bench/cmd/bench compare OLD NEW` says what differs between two runs by more than chance.\n")
 	p("| | |\n|---|---|")
 	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", r.Command, m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
+	if m.User != "" {
+		p("| user | %s |", m.User)
+	}
 	for _, l := range r.Links {
 		p("| link | %s |", l)
 	}
@@ -75,6 +78,7 @@ func (r *Report) Markdown(why string) []byte {
 	r.shards(p)
 	r.engine(p)
 	r.verbs(p)
+	r.contended(p)
 	r.lab(p)
 	r.why(p, why)
 	if len(r.Notes) > 0 {

@@ -46,6 +46,7 @@ type Machine struct {
 	// run; 0 to 1.
 	Foreign float64
 	Commit  string
+	User    string `json:",omitempty"`
 }
 
 // Case is one thing measured, with all figures of the same interleaved rounds.
@@ -65,6 +66,8 @@ type Case struct {
 	Figures []Figure
 	// Text is what there is to say about it in words.
 	Text string `json:",omitempty"`
+	// Run says which run it is from, if a report is put together from several.
+	Run string `json:",omitempty"`
 }
 
 // Places of the two processes.

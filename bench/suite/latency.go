@@ -55,7 +55,7 @@ func (s *Suite) latency() error {
 
 // pinned measures with nodes on the CPUs given.
 func (s *Suite) pinned(a, b int, place string) error {
-	n, err := start(s.net, a, b)
+	n, err := start(s.net, node.Place{CPUs: []int{a}}, node.Place{CPUs: []int{b}})
 	if err != nil {
 		return err
 	}

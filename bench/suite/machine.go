@@ -30,6 +30,10 @@ func Watch(m *report.Machine) (*Watcher, error) {
 	m.Time, m.Go, m.Cores = w.start.UTC().Format("2006-01-02 15:04 UTC"), runtime.Version(), runtime.NumCPU()
 	m.CPU = cpuModel()
 	m.LoadStart = load()
+	m.User = fmt.Sprintf("uid %d", os.Geteuid())
+	if os.Geteuid() == 0 {
+		m.User = "root"
+	}
 	m.Commit = "unknown"
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(out))

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,6 +46,10 @@ type Options struct {
 	LockTime time.Duration
 	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is more.
 	SocketTime time.Duration
+	// LoadTime is how long a measurement of contended takes; 0 is 300 ms, or 1 s with Full or Only.
+	LoadTime time.Duration
+	// Only picks cases of contended by their names, of all that Full has; nil: no choice is made.
+	Only *regexp.Regexp
 	// Pin keeps each node to a CPU of its own.
 	Pin bool
 	// Loopback measures without namespaces even if they are permitted.
@@ -52,8 +57,11 @@ type Options struct {
 	Logf     func(string, ...any)
 }
 
-// Items are the names of what can be run.
+// Items are the names of what is run unless something else is asked for.
 var Items = []string{"single", "latency", "sockets", "scale", "shards", "engine", "verbs"}
+
+// Contended is an item that is a run of its own: it takes as long as all the others.
+const Contended = report.ItemContended
 
 // Suite is a run.
 type Suite struct {
@@ -79,16 +87,16 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	} else if s.net, err = netlab.New(); err != nil {
 		return nil, err
 	}
-	cpuA, cpuB, err := o.cpus()
+	a, b, err := o.places()
 	if err == nil {
-		s.free, err = start(s.net, cpuA, cpuB)
+		s.free, err = start(s.net, a, b)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.net.Close())
 	}
 	s.nodes = s.free
 	if o.Pin {
-		s.note("each node is kept to one CPU: %d and %d", cpuA, cpuB)
+		s.note("each node is kept to one CPU: %d and %d", a.CPUs[0], b.CPUs[0])
 	}
 	r.Network = s.net.Kind
 	if os.Getenv(node.EnvUnprivileged) != "" {
@@ -97,30 +105,30 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	return s, nil
 }
 
-// cpus returns where the nodes are to run, negative for anywhere.
-func (o *Options) cpus() (a, b int, err error) {
+// places returns where the nodes are to run.
+func (o *Options) places() (a, b node.Place, err error) {
 	if !o.Pin {
-		return -1, -1, nil
+		return a, b, nil
 	}
 	cpus, err := node.CPUs()
 	if err == nil && len(cpus) < 2 {
 		err = errors.New("there is one CPU, and the two nodes cannot have one each")
 	}
 	if err != nil {
-		return 0, 0, err
+		return a, b, err
 	}
-	return cpus[0], cpus[1], nil
+	return node.Place{CPUs: cpus[:1]}, node.Place{CPUs: cpus[1:2]}, nil
 }
 
-// start starts nodes, on the CPUs given or, if negative, on any.
-func start(net *netlab.Net, cpuA, cpuB int) (n nodes, err error) {
+// start starts nodes at their places.
+func start(net *netlab.Net, a, b node.Place) (n nodes, err error) {
 	counter, err := node.NewCounter()
 	if err == nil {
 		defer counter.Close()
-		n.a, err = node.Start(counter, cpuA, net.A.Start)
+		n.a, err = node.Start(counter, a, net.A.Start)
 	}
 	if err == nil {
-		n.b, err = node.Start(counter, cpuB, net.B.Start)
+		n.b, err = node.Start(counter, b, net.B.Start)
 	}
 	if err == nil {
 		n.tcp, err = node.Call[netip.Addr, netip.AddrPort](n.b, "Listen", net.B.Addr)
@@ -303,6 +311,7 @@ func (s *Suite) Run() error {
 	for _, item := range s.o.Items {
 		f := map[string]func() error{
 			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale, "shards": s.shards, "engine": s.engine, "verbs": s.verbs,
+			Contended: s.contended,
 		}[item]
 		if f == nil {
 			return fmt.Errorf("no item %q", item)

@@ -26,8 +26,9 @@ import (
 
 // Folders to write to.
 const (
-	reportDir  = "docs/bench"
-	profileDir = "bin/profiles"
+	reportDir    = "docs/bench"
+	contendedDir = "docs/bench/contended" // of a run of that item alone
+	profileDir   = "bin/profiles"
 )
 
 func main() {
@@ -60,10 +61,15 @@ func run() error {
 	dir := flag.String("o", reportDir, "folder to write to; with -profile: "+profileDir+" if not given")
 	full := flag.Bool("full", false, "more sizes, longer rounds")
 	flag.Bool("quick", true, "what is done without -full")
-	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure")
+	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure; "+suite.Contended+" is measured if it is named")
 	links := flag.String("links", "udp,packet,xdp", "links to measure; one that this process may not open is left out, and the report says so")
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
+	var cells *regexp.Regexp
+	flag.Func("only", "with -items "+suite.Contended+", only the cases whose names match this `regexp`, such as 'quota of 0.5.* 128 B, 1 connection'; those of an earlier run stay in the report", func(s string) (err error) {
+		cells, err = regexp.Compile(s)
+		return err
+	})
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
 	pin := flag.Bool("pin", false, "keep each node to a CPU of its own: where the scheduler puts their threads makes rounds differ")
 	unprivileged := flag.Bool("unprivileged", false, "the nodes give up all capabilities: measures the udp link as most users have it, with socket buffers of net.core.rmem_max")
@@ -95,6 +101,9 @@ func run() error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("argument %q is not understood", flag.Arg(0))
 	}
+	if *items == suite.Contended && *dir == reportDir && *profile == "" {
+		*dir = contendedDir
+	}
 	if *redraw {
 		r, err := report.Read(*dir)
 		if err != nil {
@@ -117,7 +126,7 @@ func run() error {
 		return fmt.Errorf("-rounds and -ms must be positive")
 	}
 	o := suite.Options{
-		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback, Pin: *pin,
+		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback, Pin: *pin, Only: cells,
 		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 	}
 	if *unprivileged {
@@ -145,6 +154,7 @@ func run() error {
 	} else {
 		err = s.Run()
 		watch.Done(s.SelfUsage())
+		r.SignContended()
 	}
 	if cerr := s.Close(); err == nil {
 		err = cerr
@@ -157,6 +167,9 @@ func run() error {
 			r.Cases = append(r.Cases, *c)
 		}
 		r.LabCommand, r.LabSeconds, r.Lab, r.LabPart = old.LabCommand, old.LabSeconds, old.Lab, old.LabPart
+		if cells != nil {
+			r.Keep(old)
+		}
 	}
 	if werr := r.Write(*dir); err == nil {
 		err = werr
