@@ -40,7 +40,7 @@ func Read(d *verbs.Device) []Metric {
 			out = append(out, Metric{Name: t.name, Help: t.help, Value: t.value(&c)})
 		}
 	}
-	cm, mem, linger := rdmacm.CountersOf(d), d.MemCounts(), rsocket.Lingering(d)
+	cm, mem, linger, buffers := rdmacm.CountersOf(d), d.MemCounts(), rsocket.Lingering(d), rsocket.Buffers(d)
 	count := func(name, help string, v uint64) { out = append(out, Metric{Name: name, Help: help, Value: v}) }
 	gauge := func(name, help string, v int) {
 		out = append(out, Metric{Name: name, Help: help, Gauge: true, Value: uint64(v)})
@@ -53,6 +53,7 @@ func Read(d *verbs.Device) []Metric {
 	count("cm_drop_peer", "requests beyond what one peer may have open", cm.DropPeer)
 	count("cm_drop_conns", "requests beyond what there may be of connections", cm.DropConns)
 	count("rsocket_lost", "rsockets whose Close gave up on data that the peer did not acknowledge", linger.Lost)
+	count("rsocket_buffers_refused", "larger buffers that rsockets did not get: all of the device had 512 MiB", buffers.Refused)
 	gauge("port_active", "1 if the port can carry packets", map[bool]int{true: 1}[d.Port().Active])
 	gauge("port_mtu", "path MTU of new connections, in bytes", d.Port().ActiveMTU.Bytes())
 	gauge("connections", "open connections of package roce", len(roce.Conns(d)))
@@ -61,6 +62,7 @@ func Read(d *verbs.Device) []Metric {
 	gauge("cm_timewait", "connections in TIMEWAIT", cm.Now.Timewait)
 	gauge("cm_listeners", "listeners", cm.Now.Listeners)
 	gauge("rsocket_lingering", "closed rsockets whose goodbye has not arrived", linger.Conns)
+	gauge("rsocket_buffer_bytes", "larger buffers of rsockets, in bytes", int(buffers.Bytes))
 	gauge("protection_domains", "protection domains", mem.PDs)
 	gauge("memory_regions", "registered memory regions", mem.Regions)
 	gauge("memory_windows", "memory windows", mem.Windows)

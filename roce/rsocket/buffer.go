@@ -15,11 +15,14 @@ type buffer struct {
 	mapped *verbs.MappedBuffer // a large one, which lies outside of the heap
 }
 
-// The buffers of each direction.
+// The receive buffers, and the first send buffer.
 const (
 	smallBuffer = iota
 	largeBuffer
 )
+
+// sendSizes are those of the send buffers; the first one is that of Config.
+var sendSizes = [...]int{smallBuffer: 0, 512 << 10, streamSend, maxSend}
 
 // register makes the small buffer of a direction.
 func (b *buffer) register(pd *verbs.PD, n int, access verbs.Access, o verbs.MROptions) (err error) {
@@ -32,6 +35,7 @@ func (b *buffer) register(pd *verbs.PD, n int, access verbs.Access, o verbs.MROp
 func (b *buffer) obtain(h *host, pd *verbs.PD, n int, access verbs.Access, o verbs.MROptions) (err error) {
 	if h.large.Add(int64(n)) > maxLargeBytes {
 		h.large.Add(-int64(n))
+		h.refused.Add(1)
 		return errNoRoom
 	}
 	if b.mapped, err = verbs.MapBuffer(n, false); err == nil {
@@ -72,25 +76,65 @@ func (b *buffer) place(which int) place {
 
 const remoteWrite = verbs.LocalWrite | roce.RemoteWrite
 
-// growSend goes on with a large send buffer, if there can be one. mu and wmu are held.
-func (c *Conn) growSend() {
-	if !c.cfg.growSend || c.out == largeBuffer {
+// growSend goes on with a larger send buffer, if there can be one: the least that has room for need bytes, or
+// the largest. What is staged goes with it. mu and wmu are held.
+func (c *Conn) growSend(need int) {
+	to := c.nextSend(need)
+	if to == c.out {
 		return
 	}
-	if c.send[largeBuffer].obtain(c.host, c.pd, largeSendBuffer, verbs.LocalWrite, verbs.MROptions{}) != nil {
-		c.cfg.growSend = false // the small one does
+	if err := c.send[to].obtain(c.host, c.pd, sendSizes[to], verbs.LocalWrite, verbs.MROptions{}); err != nil {
+		c.cfg.growSend = err == errNoRoom // others may give some back
 		return
 	}
-	c.out = largeBuffer
-	c.s.snd.buf.move(largeSendBuffer)
+	snd := &c.s.snd
+	if from, into := c.send[c.out].mem, c.send[to].mem; snd.staged > 0 {
+		at := snd.buf.head - snd.staged
+		if at < 0 {
+			into = into[copy(into, from[at+snd.buf.size:snd.buf.size]):]
+			at = 0
+		}
+		copy(into, from[at:snd.buf.head])
+	}
+	c.out, c.moved = to, true
+	snd.move(sendSizes[to])
+}
+
+// nextSend is what growSend goes on with: the buffer in use if there is no larger one.
+func (c *Conn) nextSend(need int) int {
+	if !c.cfg.growSend {
+		return c.out
+	}
+	for i := c.out + 1; i < len(sendSizes); i++ {
+		if sendSizes[i] >= need || i == len(sendSizes)-1 {
+			return i
+		}
+	}
+	return c.out
+}
+
+// canGrowSend reports whether there is a larger send buffer to be had.
+func (c *Conn) canGrowSend() bool {
+	to := c.nextSend(0)
+	return to != c.out && c.host.large.Load()+int64(sendSizes[to]) <= maxLargeBytes
+}
+
+// retireSends gives the send buffers back that are not in use any more. mu is held.
+func (c *Conn) retireSends() {
+	c.moved = false
+	for i := range c.send {
+		if i != smallBuffer && i != c.out {
+			_ = c.send[i].release(c.host) // fails if the device is closed
+		}
+	}
 }
 
 // shrinkSend gives the large send buffer of an idle connection back. mu is held.
 func (c *Conn) shrinkSend() {
-	if b := &c.s.snd.buf; c.out == largeBuffer && b.used == 0 && b.old == 0 && !b.pinned {
+	if b := &c.s.snd.buf; c.out != smallBuffer && b.used == 0 && b.old == 0 && !b.pinned {
 		c.out = smallBuffer
-		b.move(len(c.send[smallBuffer].mem))
-		_ = c.send[largeBuffer].release(c.host) // nobody uses it
+		c.s.snd.move(len(c.send[smallBuffer].mem))
+		c.retireSends()
 	}
 }
 
@@ -115,8 +159,8 @@ func (c *Conn) fitRecv() {
 		}
 	case r.hurried() && gap < hurry:
 		o := verbs.MROptions{IOVA: largeIOVA, SetIOVA: true}
-		if large.obtain(c.host, c.pd, largeRecvBuffer, remoteWrite, o) != nil {
-			c.cfg.growRecv = false // the small one does
+		if err := large.obtain(c.host, c.pd, largeRecvBuffer, remoteWrite, o); err != nil {
+			c.cfg.growRecv = err == errNoRoom // others may give some back
 			return
 		}
 		r.move(large.place(largeBuffer))

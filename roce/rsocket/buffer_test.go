@@ -35,9 +35,9 @@ func TestLargeBuffers(t *testing.T) {
 	flow(t, c, s, 1000)
 	require.Zero(t, c.host.large.Load()+s.host.large.Load())
 	flow(t, c, s, 8<<20)
-	require.EqualValues(t, largeSendBuffer, c.host.large.Load())
+	require.EqualValues(t, sendSizes[c.out], c.host.large.Load())
 	require.EqualValues(t, largeRecvBuffer, s.host.large.Load())
-	require.NotNil(t, c.send[largeBuffer].mem)
+	require.NotNil(t, c.send[c.out].mem)
 	require.NotNil(t, s.recv[largeBuffer].mem)
 	// What comes slowly needs none.
 	const little = 16 << 10
@@ -65,7 +65,7 @@ func TestIdleSendBuffer(t *testing.T) {
 	for c.s.snd.quiet.messages == 0 {
 		flow(t, c, s, 1000)
 	}
-	require.EqualValues(t, largeSendBuffer, c.host.large.Load())
+	require.NotZero(t, c.host.large.Load())
 	require.NoError(t, c.SetKeepAlive(1e9)) // time may leap while one end waits: not before
 	n.fabric.RunFor(5e9)
 	require.Zero(t, c.host.large.Load())

@@ -11,7 +11,7 @@ import (
 // Close ends the connection: calls in progress return an error that matches net.ErrClosed, and the peer is
 // told. What was written is not lost: Close waits until the peer's adapter has acknowledged it, or
 // CloseWrite's end of the data, for at most 30 s or the time of [Config.Linger]. So a program may end after it. A Close for
-// which nothing is missing returns at once.
+// which nothing is missing returns at once; one whose peer does not read what fills its buffer takes that time.
 //
 // If the connection breaks meanwhile, or the time is over, the error is a [*LostError], which says how many bytes the peer
 // may not have, and the connection is reset. A second Close does nothing and returns nil.
@@ -33,6 +33,7 @@ func (c *Conn) Close() error {
 	linger := c.cfg.Linger
 	c.mu.Unlock()
 	c.alarm.Stop()
+	c.pourer.Stop()
 	// Whoever is in Read or Write leaves, and nobody enters any more.
 	c.rd.kill()
 	c.wr.kill()
@@ -88,7 +89,7 @@ func (c *Conn) goodbye(linger time.Duration) error {
 // writes any more.
 func (c *Conn) parts() bool {
 	c.look()
-	if c.s.owes() && c.qp.SendRoom() == c.sends { // the last messages make no completion, unless they fail
+	if c.s.owes() && c.s.snd.staged == 0 && c.qp.SendRoom() == c.sends { // the last messages make no completion, unless they fail
 		for c.look() == len(c.wcs) {
 		}
 		c.s.ended()
@@ -110,8 +111,9 @@ func (c *Conn) finished() bool {
 	if c.err != nil || s.failed {
 		return true
 	}
+	c.pour() // the goodbye comes behind it
 	switch {
-	case !s.canControl():
+	case !s.canControl(), s.stages():
 	case !s.over() && !s.byeSent:
 		s.fin(ctrlDisconnect, &c.cmsg)
 		c.postControl()
@@ -129,7 +131,7 @@ func (c *Conn) losses(cause error) error {
 		for c.look() == len(c.wcs) { // what has failed, and what has not
 		}
 	}
-	if c.s.owed == 0 || c.s.failed && !c.lost || !c.s.failed && !c.s.owes() {
+	if c.s.owed == 0 || c.s.snd.staged == 0 && (c.s.failed && !c.lost || !c.s.failed && !c.s.owes()) {
 		return nil
 	}
 	if cause == nil {
@@ -181,7 +183,8 @@ func (c *Conn) closeWrite() error {
 	}
 }
 
-// sayFin tells the peer that nothing more will be written, if that can be said now. wmu and mu are held.
+// sayFin tells the peer that nothing more will be written, if that can be said now. Behind data that waits for the peer
+// to read it is said by whoever sends that. wmu and mu are held.
 func (c *Conn) sayFin() (done bool, err error) {
 	switch {
 	case c.closed:
@@ -190,16 +193,24 @@ func (c *Conn) sayFin() (done bool, err error) {
 		return false, c.err
 	case c.s.byeRecvd:
 		return false, syscall.ENOTCONN
+	case c.s.snd.staged > 0:
+		c.s.finStaged = true
+		return true, nil
 	case !c.s.canControl():
 		return false, nil
 	}
+	c.postFin()
+	return true, nil
+}
+
+// postFin tells the peer that nothing more will be written. mu is held.
+func (c *Conn) postFin() {
 	what := uint32(ctrlShutdown)
 	if c.s.finRecvd || c.noRead {
 		what = ctrlDisconnect // that was the last direction
 	}
 	c.s.fin(what, &c.cmsg)
 	c.postControl()
-	return true, nil
 }
 
 // CloseRead ends reading: Read returns io.EOF, also where one is waiting. What

@@ -193,9 +193,9 @@ func TestSetNoDelay(t *testing.T) {
 func TestBackPressure(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
 		c, s := n.pair(t, Config{})
-		want := randomBytes(4, 4*defaultBuffer)
+		want := randomBytes(4, maxSend+4*defaultBuffer)
 		written := 0
-		for n := 1; n > 0 || written <= defaultBuffer/2; written += n { // until all is full
+		for n := 1; n > 0 || written <= maxSend; written += n { // until all is full
 			require.NoError(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 			var err error
 			n, err = c.Write(want[written:])
@@ -204,7 +204,7 @@ func TestBackPressure(t *testing.T) {
 			require.ErrorAs(t, err, &ne)
 			require.True(t, ne.Timeout())
 		}
-		require.LessOrEqual(t, written, 2*defaultBuffer)
+		require.LessOrEqual(t, written, maxSend+defaultBuffer)
 		_, err := c.Write(want)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "still")
 		require.NoError(t, c.SetWriteDeadline(time.Time{}))

@@ -14,8 +14,9 @@ import (
 type Config struct {
 	// SendBuffer and RecvBuffer are in bytes, up to 1 GiB. Half of the receive
 	// buffer is granted to the peer at a time. (SO_SNDBUF and SO_RCVBUF of
-	// librdmacm make buffers of twice what they are given.) 0 is 64 KiB each, and 2 and 4 MiB more
-	// while the application is so fast that it needs them, see the package comment.
+	// librdmacm make buffers of twice what they are given.) 0 is 64 KiB each, and up to 4 MiB
+	// while the application needs them, see the package comment. A Write waits when SendBuffer is full of what the peer has
+	// no room for.
 	SendBuffer, RecvBuffer int
 	// SendQueue and RecvQueue are the messages that can be on their way from and
 	// to this side; 0 is 384, from 16 up to 65534. Every Write makes at least one.

@@ -35,7 +35,7 @@ type Conn struct {
 	sends int // what the empty send queue takes
 
 	recv [2]buffer // where the peer writes
-	send [2]buffer
+	send [len(sendSizes)]buffer
 	list buffer // grants and mappings, written by the peer
 
 	rd, wr   waiter  // of Read, of Write; with their deadlines
@@ -49,6 +49,7 @@ type Conn struct {
 	mu      sync.Mutex
 	s       stream
 	out     int           // the send buffer in use
+	moved   bool          // what is not acknowledged may be in those before it
 	granted time.Duration // when a half of the receive buffer was granted last
 	debt    int           // receive requests to post again
 	err     error         // why nothing works any more, other than by Close
@@ -69,10 +70,16 @@ type Conn struct {
 	looked time.Duration // how long it lingers
 	left   *list.Element // under host.mu
 
-	notify atomic.Pointer[func()] // see Notify
+	notify   atomic.Pointer[func()] // see Notify
+	asked    atomic.Bool            // it is to be called
+	tended   bool                   // pourer is told of the next completion, or goes off in tendGap
+	tendGap  time.Duration          // in polling mode
+	tendable atomic.Bool            // the next completion is for pourer
+	pourer   *shard.Alarm
 
-	cmsg message // for control messages
+	cmsg message // for control messages, and data that was staged
 	cwr  verbs.SendWR
+	csg  [2]verbs.SGE
 	// polling says that somebody is in cq.Wait; wcs and pollCtx are theirs then.
 	polling bool
 	pollCtx waitContext
@@ -163,7 +170,8 @@ func (c *Conn) readEnd() error {
 	return nil
 }
 
-// Write writes p. It returns when all of p is in the send buffer or beyond.
+// Write writes p. It returns when all of p is in the send buffer or beyond: up to 4 MiB without a peer that reads, see the
+// package comment.
 func (c *Conn) Write(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -181,12 +189,17 @@ func (c *Conn) write(p []byte) (n int, err error) {
 		return 0, err
 	}
 	for ramp := c.s.snd.begins(); n < len(p); ramp = min(4*ramp, maxTransfer) {
-		k, err := c.sendable(min(len(p)-n, ramp))
-		if err != nil {
+		k, later, err := c.sendable(min(len(p)-n, ramp), len(p)-n)
+		switch {
+		case err != nil:
 			return n, err
+		case later:
+			err = c.stage(p[n : n+k])
+		default:
+			c.s.data(k, &c.wmsg)
+			err = c.postData(p[n:n+k], false)
 		}
-		c.s.data(k, &c.wmsg)
-		if err := c.postData(p[n:n+k], false); err != nil {
+		if err != nil {
 			return n, err
 		}
 		n += k
@@ -194,21 +207,35 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendable waits until a message can be sent, and returns how many bytes of those wanted it can
-// have. mu and wmu are held.
-func (c *Conn) sendable(want int) (int, error) {
-	for {
+// sendable waits until a message can be sent, or the send buffer can take bytes that are to be sent later, and
+// returns how many of those wanted; rest is how many there are in all. mu and wmu are held.
+func (c *Conn) sendable(want, rest int) (n int, later bool, err error) {
+	for looked := false; ; {
 		if err := c.writeEnd(); err != nil {
-			return 0, err
+			return 0, false, err
 		}
-		if c.s.snd.cramped(want) {
-			c.growSend()
+		snd := &c.s.snd
+		if snd.buf.size < streamSend && snd.cramped(want) {
+			c.growSend(streamSend)
 		}
-		if k := c.s.snd.data(want); k > 0 {
-			return k, nil
+		if !snd.stages() {
+			if k := snd.data(want); k > 0 {
+				return k, false, nil
+			}
+		} else if !looked {
+			looked = true
+			c.look() // the peer may have read
+			continue
+		} else {
+			if snd.buf.free() < rest {
+				c.growSend(snd.staged + rest)
+			}
+			if k := snd.stageable(min(rest, maxTransfer)); k > 0 {
+				return k, true, nil
+			}
 		}
 		if err := c.wait(&c.wr); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
 }
@@ -335,6 +362,10 @@ func (c *Conn) handle(n int) {
 			c.breach(err)
 		}
 	}
+	if c.moved && c.s.snd.buf.old == 0 {
+		c.retireSends()
+	}
+	c.pour()
 	if fin != c.s.finRecvd {
 		c.push()
 	}

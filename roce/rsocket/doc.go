@@ -34,12 +34,22 @@
 //
 // A connection has a send and a receive buffer of 64 KiB each and 90 KiB for its queues, of which
 // it uses what it needs: 10,000 that have exchanged a message and are idle take 0.5 GiB of memory
-// (48 KiB each), and at most 2.2 GiB; [Config] makes them smaller. One that writes more than its small
-// buffer has room for gets 2 MiB more, until it is idle for the time of [Config.KeepAlive]; one
-// whose peer fills the half of its small buffer in less than 20 ms, with more to come, gets 4 MiB
+// (48 KiB each), and at most 2.2 GiB; [Config] makes them smaller.
+//
+// A send buffer grows to 2 MiB for data that the peer takes, and to as much as is written, up to 4 MiB, for data that the peer's
+// program does not read yet, until the connection is idle for the time of [Config.KeepAlive]. One
+// whose peer fills the half of its small receive buffer in less than 20 ms, with more to come, gets 4 MiB
 // more, until a half of that takes longer than 1 s. Pages of these that were never used take no
 // memory. All connections of a device have 512 MiB of large buffers together; beyond that they stay
-// with their small ones. A buffer whose size Config gives has that size.
+// with what they have, and [Buffers] counts that. So a peer that never reads costs 4 MiB until its connection is
+// closed, and all such peers together 512 MiB. A buffer whose size Config gives has that size.
+//
+// # Who writes first
+//
+// A Write returns when the buffers of both ends have taken its bytes, whether the peer's program reads or not: the send buffer takes up
+// to 4 MiB, and the peer's receive buffer 64 KiB, 128 KiB with librdmacm, more if it has grown. TCP has such bounds, too (4 and 6 MiB,
+// net.ipv4.tcp_wmem and tcp_rmem). So two programs that both write before they read do not wait for each other, up to that. What the
+// send buffer holds leaves by itself when the peer reads, and CloseWrite's end of the data behind it: the program need not make a call.
 //
 // # Concurrency
 //
@@ -52,7 +62,7 @@
 // with those of another.
 //
 // A connection costs a device one timer, which it shares with all others: for
-// keep-alive probes, and for what is left to do after Close.
+// keep-alive probes, for what the send buffer holds while nobody is in a call, and for what is left to do after Close.
 //
 // # Without waiting
 //
@@ -68,7 +78,8 @@
 // # Close
 //
 // There is no kernel that goes on sending when the process ends. So Close waits until the peer's adapter has
-// what was written, for at most 30 s ([Config.Linger]), or says how many bytes it may not have ([LostError]). When
+// what was written, for at most 30 s ([Config.Linger]), or says how many bytes it may not have ([LostError]). A peer whose program does
+// not read what fills its buffer has it wait as well. When
 // nothing is missing it returns at once, and the connection lingers with the device until its goodbye has arrived. On a device in
 // polling mode a timer polls for connections that linger.
 //
@@ -93,7 +104,7 @@
 //
 // # Limits
 //
-// A side whose application makes no call handles nothing but probes: a peer's close is
+// A side whose application makes no call handles nothing but probes, and what its send buffer holds: a peer's close is
 // noticed by the next call.
 //
 // Addresses that are GIDs (-f gid of librdmacm's examples) are not here: they name nothing but IP addresses on RoCE. Urgent

@@ -18,7 +18,25 @@ type host struct {
 	stats LingerStats
 	most  LingerStats // of Conns and Bytes
 
-	large atomic.Int64 // bytes of large buffers of all connections
+	large   atomic.Int64  // bytes of large buffers of all connections
+	refused atomic.Uint64 // how often there were too many for another one
+}
+
+// BufferStats count the large buffers of a device's connections, which they have while they need more than those that
+// they begin with. All of them have 512 MiB together.
+type BufferStats struct {
+	Bytes int64 // that there are now
+	// Refused is how often there was no room for another one: the connection stays with what it has, and tries again.
+	Refused uint64
+}
+
+// Buffers returns the counters of a device.
+func Buffers(d *verbs.Device) BufferStats {
+	if d == nil {
+		return BufferStats{}
+	}
+	h := hostOf(d)
+	return BufferStats{h.large.Load(), h.refused.Load()}
 }
 
 // hosts are those of the devices that are in use.

@@ -214,7 +214,7 @@ func TestHostileGrants(t *testing.T) {
 	var e [sgeBytes]byte
 	sge{^uint64(0) - 5, 0x4242, ^uint32(0)}.put(e[:], binary.LittleEndian)
 	a.write(int64(immediate(opSGL, 0xffff)), sge{a.peer.list.addr + sgeBytes, a.peer.list.key, 0}, e[:])
-	n, err := s.Write(make([]byte, 3<<20))
+	n, err := s.Write(make([]byte, 2*maxSend+3<<20))
 	require.Error(t, err)
 	var lost *LostError
 	require.ErrorAs(t, s.Close(), &lost)

@@ -187,7 +187,10 @@ func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
 				return n, ErrNotMapped
 			}
 		}
-		k := c.s.snd.copied(min(len(p)-n, ramp))
+		k := 0
+		if c.s.snd.staged == 0 { // what was written before goes before
+			k = c.s.snd.copied(min(len(p)-n, ramp))
+		}
 		if k == 0 {
 			if err := c.wait(&c.wr); err != nil {
 				return n, err

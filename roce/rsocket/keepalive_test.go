@@ -41,9 +41,9 @@ func TestKeepAliveFindsDeadPeer(t *testing.T) {
 	cfg := Config{KeepAlive: 15 * time.Second, SilenceTimeout: -1}
 	c, s := n.pair(t, cfg)
 	full, _ := n.pair(t, cfg)
-	buf := make([]byte, 4*defaultBuffer)
+	buf := make([]byte, maxSend+2*defaultBuffer)
 	require.NoError(t, full.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
-	_, err := full.Write(buf) // until the peer's buffer is full
+	_, err := full.Write(buf) // until both buffers are full
 	require.Error(t, err)
 	require.NoError(t, full.SetWriteDeadline(time.Time{}))
 	n.part(true)
@@ -68,9 +68,12 @@ func TestKeepAliveFindsDeadPeer(t *testing.T) {
 	}
 	took := time.Duration(n.fabric.Now() - start)
 	require.Less(t, took, 2*16*time.Second+5*time.Second)
-	for _, x := range []*Conn{c, s, full} {
+	for _, x := range []*Conn{c, s} {
 		require.NoError(t, x.Close())
 	}
+	var lost *LostError
+	require.ErrorAs(t, full.Close(), &lost)
+	require.GreaterOrEqual(t, lost.Bytes, int64(maxSend-maxTransfer))
 }
 
 // An idle connection sends a probe each time, and one that is busy none.

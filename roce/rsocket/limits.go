@@ -16,11 +16,13 @@ const (
 
 // Defaults and bounds; those of the queues are librdmacm's.
 const (
-	// defaultBuffer is that of either direction, in bytes, and largeSendBuffer and
-	// largeRecvBuffer are what a connection has while it needs more. The large ones of a
+	// defaultBuffer is that of either direction, in bytes, and largeRecvBuffer what a connection has to receive while it
+	// needs more. streamSend is what one has that sends as fast as the peer takes it, and maxSend the most for what the peer
+	// does not read: that of TCP (the third number of net.ipv4.tcp_wmem, as Linux has it). The large ones of a
 	// device have maxLargeBytes.
 	defaultBuffer   = 64 << 10
-	largeSendBuffer = 2 << 20
+	streamSend      = 2 << 20
+	maxSend         = 4 << 20
 	largeRecvBuffer = 4 << 20
 	maxLargeBytes   = 512 << 20
 	defaultQueue    = 384 // work requests

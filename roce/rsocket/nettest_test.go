@@ -15,7 +15,12 @@ func TestConn(t *testing.T) {
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			return c, s, func() { c.Close(); s.Close() }, nil
+			return c, s, func() {
+				_ = c.SetLinger(0) // what the other has not read, it never reads; fails if it is closed
+				_ = s.SetLinger(0)
+				c.Close()
+				s.Close()
+			}, nil
 		})
 		n.quiet(t, n.a)
 		if m := n.a.MemCounts(); m.Regions > 1 { // one is the communication manager's

@@ -38,9 +38,12 @@ func (c *Conn) Notify(f func()) {
 	}
 }
 
-// onEvent tells the application of a completion that it waits for.
+// onEvent tells of a completion: those who have asked for it.
 func (c *Conn) onEvent(*verbs.CQ) {
-	if f := c.notify.Load(); f != nil {
+	if c.tendable.Swap(false) {
+		c.pourer.Ring()
+	}
+	if f := c.notify.Load(); f != nil && c.asked.Swap(false) {
 		(*f)()
 	}
 }
@@ -60,6 +63,7 @@ func (c *Conn) readiness(notify bool) Readiness {
 	defer c.leave()
 	if !c.closed && c.err == nil {
 		if notify {
+			c.asked.Store(true)
 			if err := c.cq.RequestNotify(false); err != nil {
 				c.fail(err)
 			}
@@ -69,11 +73,19 @@ func (c *Conn) readiness(notify bool) Readiness {
 	return Readiness{
 		Readable: c.closed || c.noRead || c.s.rcv.ready > 0 || c.readEnd() != nil,
 		// As much as keeps a large TryWrite from coming back with nothing.
-		Writable: c.writeEnd() != nil || c.s.snd.data(maxTransfer) > 0,
+		Writable: c.writeEnd() != nil || c.writable(),
 		Over:     c.closed || c.err != nil || c.s.over(),
 		Err:      c.err,
 		Drained:  c.closed || c.err != nil || !c.s.owes(),
 	}
+}
+
+// writable reports whether a Write can take something. mu is held.
+func (c *Conn) writable() bool {
+	if snd := &c.s.snd; snd.stages() {
+		return snd.stageable(maxTransfer) > 0 || c.canGrowSend()
+	}
+	return c.s.snd.data(maxTransfer) > 0
 }
 
 // TryRead is Read that does not wait: with nothing to read it returns syscall.EAGAIN.
@@ -179,7 +191,7 @@ func (c *Conn) TryCloseWrite() error {
 	defer c.wmu.Unlock()
 	c.mu.Lock()
 	defer c.leave()
-	if c.s.finSent && !c.closed {
+	if (c.s.finSent || c.s.finStaged) && !c.closed {
 		return nil
 	}
 	if !c.s.canControl() {

@@ -58,7 +58,8 @@ func (c *Conn) fill(src io.Reader) (n int64, err, failed error) {
 	}
 	idle := 0
 	for ramp := c.s.snd.begins(); ; ramp = min(4*ramp, maxTransfer) {
-		k, err := c.sendable(max(ramp, inlineBytes+1))
+		want := max(ramp, inlineBytes+1)
+		k, later, err := c.sendable(want, want)
 		if err != nil {
 			return n, err, nil
 		}
@@ -74,8 +75,15 @@ func (c *Conn) fill(src io.Reader) (n int64, err, failed error) {
 			if err := c.writeEnd(); err != nil {
 				return n, err, nil
 			}
-			c.s.data(got, &c.wmsg)
-			if err := c.postData(from[:got], true); err != nil {
+			if later {
+				c.s.stage(got)
+				c.pour()
+				err = c.err
+			} else {
+				c.s.data(got, &c.wmsg)
+				err = c.postData(from[:got], true)
+			}
+			if err != nil {
 				return n, err, nil
 			}
 			n += int64(got)

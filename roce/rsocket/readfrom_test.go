@@ -123,6 +123,7 @@ func TestReadFromEnds(t *testing.T) {
 		waits = c.polling
 		c.mu.Unlock()
 	}
+	require.NoError(t, c.SetLinger(0))
 	require.NoError(t, c.Close())
 	requireOp(t, <-done, "write", net.ErrClosed)
 }

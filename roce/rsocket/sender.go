@@ -18,6 +18,10 @@ type sender struct {
 	buf   sendBuffer
 	most  int // bytes of a message
 
+	// staged are the last bytes of the send buffer, which wait for credit or a grant. What is written behind
+	// them waits with them.
+	staged int
+
 	// quiet are what was sent and will make no completion of its own: that of a later message
 	// tells of it. Its messages and bytes are bounded, so that there always is such a completion
 	// when somebody waits for room.
@@ -80,7 +84,52 @@ func (s *sender) copied(want int) int {
 // cramped reports whether nothing but room in the send buffer keeps a message from having want bytes.
 func (s *sender) cramped(want int) bool {
 	want = int(min(uint32(min(want, s.most)), s.grant[s.cur].length))
-	return want > inlineBytes && s.credits() && s.room > 0 && s.buf.free() < want
+	return want > inlineBytes && s.staged == 0 && s.credits() && s.room > 0 && s.buf.free() < want
+}
+
+// stages reports whether the peer keeps data from being sent: the program of the peer has to read, and meanwhile the send
+// buffer takes what is written. Where it is the adapter of the peer, an acknowledgement is on its way.
+func (s *sender) stages() bool {
+	return s.staged > 0 || !s.credits() || s.grant[s.cur].length == 0
+}
+
+// stageable is how many bytes of those wanted the send buffer takes, to be sent later.
+func (s *sender) stageable(want int) int {
+	free := s.buf.free()
+	if free < min(want, s.buf.low()) {
+		return 0
+	}
+	return min(want, free, s.most)
+}
+
+// stage enters n bytes that are in the send buffer, behind its head.
+func (s *sender) stage(n int) {
+	s.buf.push(n)
+	s.staged += n
+}
+
+// pourable is how many of the staged bytes the next message can carry.
+func (s *sender) pourable() int {
+	if !s.credits() || s.room == 0 {
+		return 0
+	}
+	return int(min(uint32(min(s.staged, s.most)), s.grant[s.cur].length))
+}
+
+// pour takes the first n staged bytes, which stay in the send buffer until they are acknowledged.
+func (s *sender) pour(n int) (at, n1 int) {
+	b := &s.buf
+	if at = b.head - s.staged; at < 0 {
+		at += b.size
+	}
+	s.staged -= n
+	return at, min(n, b.size-at)
+}
+
+// move goes on in another send buffer, whose first bytes are the staged ones.
+func (s *sender) move(size int) {
+	b := &s.buf
+	*b = sendBuffer{size: size, head: s.staged % size, used: s.staged, old: b.old + b.used - s.staged}
 }
 
 // take uses up n bytes of the current grant and one credit, and returns where
@@ -141,9 +190,6 @@ func (b *sendBuffer) pop(n int) {
 		b.head = 0
 	}
 }
-
-// move goes on with another buffer of some size.
-func (b *sendBuffer) move(size int) { *b = sendBuffer{size: size, old: b.old + b.used} }
 
 // bestTransfer is how many bytes a message should have on a path with some MTU, of those up to
 // maxTransfer: as many as fill datagrams of the kernel's segmentation. In these all packets have one length, but for

@@ -16,6 +16,7 @@ import (
 func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config) (*Conn, error) {
 	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d)}
 	c.alarm = access.Shard(d).NewAlarm(c.rang)
+	c.pourer = access.Shard(d).NewAlarm(c.poured)
 	c.rd.init()
 	c.wr.init()
 	c.cl.init()
@@ -131,9 +132,12 @@ func (c *Conn) release() error {
 	if c.cq != nil {
 		keep(c.cq.Close())
 	}
-	for _, b := range []*buffer{&c.recv[smallBuffer], &c.recv[largeBuffer], &c.list, &c.send[smallBuffer], &c.send[largeBuffer]} {
-		keep(b.release(c.host))
+	for _, bs := range [][]buffer{c.recv[:], c.send[:]} {
+		for i := range bs {
+			keep(bs[i].release(c.host))
+		}
 	}
+	keep(c.list.release(c.host))
 	if c.pd != nil {
 		keep(c.pd.Close())
 	}

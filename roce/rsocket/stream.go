@@ -25,10 +25,11 @@ type stream struct {
 	owed   int  // bytes of data that are not known to be acknowledged
 	failed bool // one has failed: the others that are on their way will, too
 
-	finSent  bool // we sent SHUTDOWN or DISCONNECT
-	byeSent  bool // we sent DISCONNECT
-	finRecvd bool // the peer sent SHUTDOWN or DISCONNECT
-	byeRecvd bool // the peer sent DISCONNECT
+	finStaged bool // the end of the data waits behind what is staged
+	finSent   bool // we sent SHUTDOWN or DISCONNECT
+	byeSent   bool // we sent DISCONNECT
+	finRecvd  bool // the peer sent SHUTDOWN or DISCONNECT
+	byeRecvd  bool // the peer sent DISCONNECT
 }
 
 // streamConfig is what a stream is made of.
@@ -189,8 +190,11 @@ func (s *stream) over() bool { return s.byeRecvd || s.finSent && s.finRecvd }
 
 // owes reports whether the peer's adapter may not have all data, or its end, and may get it.
 func (s *stream) owes() bool {
-	return !s.failed && (s.snd.room < s.snd.rooms || s.fins > 0 && !s.byeSent)
+	return !s.failed && (s.snd.room < s.snd.rooms || s.fins > 0 && !s.byeSent || s.stages())
 }
+
+// stages reports whether there is data, or its end, that waits for the peer to read, and may still be sent.
+func (s *stream) stages() bool { return (s.snd.staged > 0 || s.finStaged) && !s.byeRecvd && !s.byeSent }
 
 // settled reports whether nothing is on its way that the peer would miss, its goodbye included.
 func (s *stream) settled() bool { return !s.owes() && s.fins == 0 }
@@ -216,6 +220,20 @@ func (s *stream) numberControl(m *message) {
 func (s *stream) data(n int, m *message) {
 	*m = message{kind: wrData, imm: immediate(opData, uint32(n)), to: s.snd.take(n)}
 	s.hold(n, m)
+}
+
+// stage enters n bytes of data that are in the send buffer already, to be sent later.
+func (s *stream) stage(n int) {
+	s.owed += n
+	s.snd.stage(n)
+}
+
+// pour makes a DATA message of the first n bytes that are staged, which s.snd.pourable has allowed.
+func (s *stream) pour(n int, m *message) {
+	*m = message{kind: wrData, imm: immediate(opData, uint32(n)), to: s.snd.take(n), held: n}
+	m.at, m.first = s.snd.pour(n)
+	m.quiet = s.snd.keep(n, n)
+	s.number(m)
 }
 
 // direct makes a WRITE of n bytes to addr, which s.snd.copied has allowed.
@@ -262,7 +280,7 @@ func (s *stream) fin(v uint32, m *message) {
 	s.number(m)
 	s.ctrl++
 	s.fins++
-	s.finSent = true
+	s.finSent, s.finStaged = true, false
 	s.byeSent = s.byeSent || v == ctrlDisconnect
 }
 

@@ -63,11 +63,20 @@ func (m *model) growSend() {
 	if b.old > 0 {
 		return
 	}
-	if m.large = !m.large; m.large {
-		b.move(2 * m.cfg.sendBytes)
-	} else {
-		b.move(m.cfg.sendBytes)
+	size := m.cfg.sendBytes
+	if !m.large {
+		size *= 2
 	}
+	staged := make([]byte, m.s.snd.staged)
+	if len(staged) > size {
+		return
+	}
+	at := (b.head - len(staged) + b.size) % b.size
+	from := m.sbuf[m.sendBase():][:b.size]
+	copy(staged[copy(staged, from[at:]):], from)
+	m.large = !m.large
+	copy(m.sbuf[m.sendBase():], staged)
+	m.s.snd.move(size)
 }
 
 // sendBase is where the send buffer in use begins, and base where a receive buffer does.
@@ -116,6 +125,33 @@ func (m *model) write(n int) bool {
 		n1 := copy(sbuf[p.m.at:p.m.at+p.m.first], p.data)
 		copy(sbuf, p.data[n1:])
 	}
+	m.wire = append(m.wire, p)
+	return true
+}
+
+// stage puts up to n bytes of the pattern into the send buffer, to be sent later.
+func (m *model) stage(n int) int {
+	b := &m.s.snd.buf
+	n = min(n, b.free())
+	sbuf := m.sbuf[m.sendBase():][:b.size]
+	for i := range n {
+		sbuf[(b.head+i)%b.size] = m.wrote
+		m.wrote++
+	}
+	m.s.stage(n)
+	return n
+}
+
+// pour sends one message of what is staged.
+func (m *model) pour() bool {
+	n := m.s.snd.pourable()
+	if n == 0 {
+		return false
+	}
+	var p packet
+	m.s.pour(n, &p.m)
+	sbuf := m.sbuf[m.sendBase():]
+	p.data = append(append([]byte(nil), sbuf[p.m.at:p.m.at+p.m.first]...), sbuf[:n-p.m.first]...)
 	m.wire = append(m.wire, p)
 	return true
 }
@@ -204,7 +240,7 @@ func (m *model) check() {
 	switch {
 	case unread != r.ready, granted != r.granted, r.held > grants, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl,
 		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size, s.quiet.messages > s.rooms-s.room, m.s.sends < s.quiet.messages,
-		m.s.owed < s.buf.used+s.buf.old, m.s.owed < s.quiet.bytes:
+		m.s.owed < s.buf.used+s.buf.old, m.s.owed < s.quiet.bytes, s.staged < 0, s.staged > s.buf.used:
 		m.t.Fatalf("%+v", m.s)
 	}
 }
@@ -236,11 +272,15 @@ func TestStreamSwarm(t *testing.T) {
 			if rng.IntN(50) == 0 {
 				m.growSend()
 			}
-			switch rng.IntN(5) {
+			switch rng.IntN(6) {
+			case 5:
+				m.pour()
 			case 0:
 				want := min(1+rng.IntN(1<<rng.IntN(17)), each-written[i])
 				before := m.wrote
-				if want > 0 && m.write(want) {
+				if want > 0 && m.s.snd.stages() {
+					written[i] += m.stage(want)
+				} else if want > 0 && m.write(want) {
 					n := len(m.wire[len(m.wire)-1].data)
 					require.Equal(t, before+byte(n), m.wrote)
 					written[i] += n

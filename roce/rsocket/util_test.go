@@ -68,7 +68,12 @@ func networks(t *testing.T, f func(t *testing.T, n *network)) {
 func (n *network) pair(t testing.TB, cfg Config) (c, s *Conn) {
 	c, s, err := n.connect(testContext(t), cfg, cfg)
 	require.NoError(t, err)
-	t.Cleanup(func() { c.Close(); s.Close() })
+	t.Cleanup(func() {
+		for _, c := range []*Conn{c, s} {
+			_ = c.SetLinger(0) // what nobody has read, nobody reads any more; fails if it is closed
+			_ = c.Close()
+		}
+	})
 	return c, s
 }
 

@@ -143,11 +143,16 @@ func (w *waiter) wake() {
 // handles completions, one of them has to. It unlocks mu.
 func (c *Conn) leave() {
 	if !c.polling {
+		woken := false
 		for _, o := range c.waiters() {
 			if o.parked {
 				o.wake()
+				woken = true
 				break
 			}
+		}
+		if !woken && c.s.stages() {
+			c.tend()
 		}
 	}
 	c.mu.Unlock()

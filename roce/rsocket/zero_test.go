@@ -54,6 +54,7 @@ func TestZeroValues(t *testing.T) {
 		"ListenConfig":  {&ListenConfig{}, (*ListenConfig)(nil)},
 		"Config":        {&Config{}, (*Config)(nil)},
 		"LingerStats":   {&LingerStats{}, (*LingerStats)(nil)},
+		"BufferStats":   {&BufferStats{}, (*BufferStats)(nil)},
 		"Readiness":     {&Readiness{}, (*Readiness)(nil)},
 		"Addr":          {&Addr{}},
 		"LostError":     {&LostError{}, (*LostError)(nil)},
@@ -125,6 +126,8 @@ func TestZeroArguments(t *testing.T) {
 	requireOp(t, err, "listen", net.ErrClosed)
 	require.Zero(t, Lingering(nil))
 	require.Zero(t, Lingering(closed))
+	require.Zero(t, Buffers(nil))
+	require.Zero(t, Buffers(closed))
 }
 
 // A Dialer and a ListenConfig without a device use the one that the process has for the

@@ -65,6 +65,27 @@ func (a *Alarm) Set(delay, slack time.Duration) bool {
 	return true
 }
 
+// Ring has the alarm go off now. It may be called with the lock of the shard held.
+func (a *Alarm) Ring() {
+	if a == nil || a.s == nil {
+		return
+	}
+	c := &a.s.alarms
+	c.mu.Lock()
+	if c.shut {
+		c.mu.Unlock()
+		return
+	}
+	c.remove(a)
+	c.seq++
+	a.at, a.seq = a.s.link.Now(), c.seq
+	heap.Push(&c.heap, a)
+	c.mu.Unlock()
+	if a.s.driven == nil { // who drives a simulation looks at its timers after what it does
+		a.s.armAlarms()
+	}
+}
+
 // Now returns the time on the clock of the shard, since an arbitrary start.
 func (a *Alarm) Now() time.Duration {
 	if a == nil || a.s == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -117,4 +118,22 @@ func TestAlarmRealTime(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(start), 30*time.Millisecond)
 	require.NoError(t, d.Close())
 	require.Equal(t, 2, <-rang, "the device is closed")
+}
+
+// Ring is for those who have the lock of the shard, also in a simulation, where the alarm goes off as soon as it is driven.
+func TestAlarmRing(t *testing.T) {
+	f, simulated := alarmDevice(t)
+	real := rocetest.OpenDevice(t, verbs.Config{})
+	for _, d := range []*verbs.Device{simulated, real} {
+		rang := make(chan struct{}, 1)
+		a := access.Shard(d).NewAlarm(func() { rang <- struct{}{} })
+		require.NoError(t, access.Shard(d).Command(func(int64) error { a.Ring(); return nil }))
+		if d == simulated {
+			for f.Step() {
+			}
+			require.Len(t, rang, 1)
+		}
+		<-rang
+	}
+	require.NotPanics(t, func() { (*shard.Alarm)(nil).Ring(); new(shard.Alarm).Ring() })
 }
