@@ -27,8 +27,8 @@ var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "r
 // rooms is the order inside roce: a package may import those before it, and what is below
 // its own folder. The packages of roce/link are of one rank; tests may import all.
 var rooms = []string{
-	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/bind", "roce/internal/peer", "roce/internal/slots", "roce/link", "roce/internal/kind", "roce/internal/shard", "roce/internal/access",
-	"roce/verbs", "roce/internal/perdevice", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth", "roce/metrics", "roce/prometheus", "roce/analyse/stage",
+	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/peer", "roce/internal/slots", "roce/link", "roce/internal/shard", "roce/internal/access",
+	"roce/verbs", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth", "roce/metrics", "roce/prometheus", "roce/analyse/stage",
 }
 
 // room returns the place of a package of roce in the order; -1 for one that is not in it.

@@ -33,7 +33,7 @@ type Conn struct {
 	pd     *verbs.PD
 	ownPD  bool
 	cq     *verbs.CQ
-	cqWait access.Waiter
+	cqWait access.Waiter[verbs.WC]
 	qp     *verbs.QP
 	pool   *verbs.BufPool
 	cfg    ConnConfig
@@ -108,9 +108,9 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 	if c.ch, err = rdmacm.CreateEventChannel(d); err != nil {
 		return nil, err
 	}
-	c.cqWait = access.CQ(c.cq)
+	c.cqWait = access.Waiting(c.cq)
 	c.s = c.cqWait.Shard()
-	access.Channel(c.ch).Also(c.cqWait.Signal())
+	access.Events(c.ch).Also(c.cqWait.Signal())
 	c.pool = verbs.NewBufPool(c.pd, verbs.DefaultPoolBytes)
 	if c.qp, err = id.CreateQP(c.pd, verbs.QPInitAttr{
 		SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},

@@ -41,7 +41,7 @@ func TestContextOver(t *testing.T) {
 	two := func(_ any, err error) error { return err }
 	short, long := make([]byte, 100), make([]byte, 1<<20)
 	for {
-		n, err := access.CQ(c.cq).Len(), ctx.Err()
+		n, err := access.Waiting(c.cq).Len(), ctx.Err()
 		require.NoError(t, err)
 		if n == 2 { // the completion, and the message of Share
 			break

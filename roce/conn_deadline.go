@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -54,7 +54,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, fo
 
 func (c *Conn) setDeadlines(t time.Time, which ...waitFor) error {
 	if c.s == nil {
-		return c.opError("set deadline", kind.Zero)
+		return c.opError("set deadline", access.ErrZero)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 // maybeDoneError is the error of an operation that was handed to the device. It
@@ -20,7 +20,7 @@ func maybeDone(err error) error {
 }
 
 func (e *maybeDoneError) Error() string {
-	s := kind.Plain(e.err)
+	s := access.Plain(e.err)
 	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {
 		s += " (the operation is under way, and may be carried out)"
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -33,7 +33,7 @@ func (p *Pending) finish(wc *verbs.WC) {
 // wait waits for the end.
 func (p *Pending) wait(ctx context.Context) error {
 	if p.c == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	if err := p.c.wait(ctx, forOperation, func() bool { return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
 		return maybeDone(err)
@@ -64,7 +64,7 @@ func (p *Pending) carriedOut() bool {
 // tells the outcome whatever the context.
 func (p *Pending) Wait(ctx context.Context) error {
 	if p.c == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return p.c.opError("wait", p.wait(ctx))
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -21,7 +21,7 @@ const (
 // begin returns an error if a call that takes a context has nothing to begin with.
 func (c *Conn) begin(ctx context.Context, what waitFor) error {
 	if c.s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (c *Conn) begin(ctx context.Context, what waitFor) error {
 // queue; the others sleep until it has taken something in or leaves.
 func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error {
 	if c.s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	c.s.Turn(nil)
 	c.mu.Lock()
@@ -115,10 +115,10 @@ func (c *Conn) wake() {
 func (c *Conn) polled() (int, error) { return c.cq.Poll(c.wcs) }
 
 // taken only takes what is there.
-func (c *Conn) taken() (int, error) { return c.cqWait.Take(&c.wcs), nil }
+func (c *Conn) taken() (int, error) { return c.cqWait.Take(c.wcs), nil }
 
 // beforeWait is that of a caller that waits if there is nothing.
-func (c *Conn) beforeWait() (int, error) { return c.cqWait.Look(&c.wcs) }
+func (c *Conn) beforeWait() (int, error) { return c.cqWait.Look(c.wcs) }
 
 // drain takes in all completions and reports whether there were any. c.mu is
 // held.

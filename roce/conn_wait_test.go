@@ -12,11 +12,11 @@ import (
 
 // lookCounter counts the looks of a connection before it waits, and the polls before them.
 type lookCounter struct {
-	access.Waiter
+	access.Waiter[verbs.WC]
 	looks, polls int
 }
 
-func (w *lookCounter) Look(wcs any) (int, error) {
+func (w *lookCounter) Look(wcs []verbs.WC) (int, error) {
 	w.looks++
 	w.polls += w.Shard().EagerPolls()
 	return w.Waiter.Look(wcs)

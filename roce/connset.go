@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/perdevice"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -86,7 +85,7 @@ type deviceUse struct {
 }
 
 // uses are those of the devices that are in use.
-var uses perdevice.Table[deviceUse]
+var uses access.PerDevice[deviceUse]
 
 func useOf(d *verbs.Device) *deviceUse {
 	return uses.Of(d, func() *deviceUse { return &deviceUse{listeners: map[*Listener]struct{}{}} })

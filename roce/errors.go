@@ -1,7 +1,7 @@
 package roce
 
 import (
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -76,7 +76,7 @@ var (
 	// ended: the peer may have carried it out, wholly or in part, and, as long as
 	// the connection lives, may still do so. An error that does not match it says
 	// that nothing was sent, so that the operation can be tried again.
-	ErrMaybeDone error = kind.New("the operation may have been carried out")
+	ErrMaybeDone error = access.NewKind("the operation may have been carried out")
 )
 
 // argError says which argument, or which field of one, is wrong, and why.

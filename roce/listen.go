@@ -13,7 +13,6 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -130,7 +129,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	if l.ch, err = rdmacm.CreateEventChannel(l.d); err != nil {
 		return err
 	}
-	l.s, l.events = access.Shard(l.d), access.Channel(l.ch).Signal()
+	l.s, l.events = access.Shard(l.d), access.Events(l.ch).Signal()
 	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if l.s == nil {
-		return nil, &verbs.OpError{Op: "accept", Err: kind.Zero}
+		return nil, &verbs.OpError{Op: "accept", Err: access.ErrZero}
 	}
 	l.s.Turn(nil)
 	if err := ctx.Err(); err != nil { // before requests are answered

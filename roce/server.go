@@ -5,13 +5,13 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
 // ErrServerClosed is returned by Serve after Shutdown or Close, and matched by the error of calls of a
 // handler that would wait for another message then.
-var ErrServerClosed error = kind.New("the server is shutting down")
+var ErrServerClosed error = access.NewKind("the server is shutting down")
 
 // Server calls a handler for each connection, from one listener or several. Its fields must not
 // be changed once it serves.

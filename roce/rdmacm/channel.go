@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -35,26 +34,25 @@ func CreateEventChannel(d *verbs.Device) (*EventChannel, error) {
 	s := access.Shard(d)
 	switch {
 	case s == nil:
-		return nil, kind.Zero
+		return nil, access.ErrZero
 	case s.Closed():
 		return nil, s.ClosedErr()
 	}
 	return &EventChannel{d: d, s: s, sig: shard.NewSignal()}, nil
 }
 
-func init() {
-	access.Channel = func(ch any) access.Channels { return waiting{ch.(*EventChannel)} }
-}
+// Core is for the packages of this module that are built on this one: nothing else can do anything with it.
+func (c *EventChannel) Core() access.Channel { return access.OfChannel((*waiting)(c)) }
 
 // waiting is the waiting side of a channel.
-type waiting struct{ c *EventChannel }
+type waiting EventChannel
 
-func (w waiting) Signal() shard.Signal { return w.c.sig }
+func (w *waiting) Signal() shard.Signal { return w.sig }
 
-func (w waiting) Also(s shard.Signal) {
-	w.c.mu.Lock()
-	w.c.also = s
-	w.c.mu.Unlock()
+func (w *waiting) Also(s shard.Signal) {
+	w.mu.Lock()
+	w.also = s
+	w.mu.Unlock()
 }
 
 // eventList is a list of events, oldest first, that gives up those of one ID without a look at
@@ -227,7 +225,7 @@ func (c *EventChannel) PollRequest() *Event {
 // acknowledgement. The error is that of the context or ErrClosed.
 func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	if c.s == nil {
-		return nil, kind.Zero
+		return nil, access.ErrZero
 	}
 	c.s.Turn(nil)
 	if err := ctx.Err(); err != nil {

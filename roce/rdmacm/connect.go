@@ -6,7 +6,6 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
@@ -147,10 +146,10 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 			return argError("accept", "QP", "of another service type than the request")
 		}
 		if err := id.onQP(now, func(now int64) error {
-			if err := access.ConnectQP(qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
+			if err := connectQP(qp, now, verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
 				return err
 			}
-			access.QP(qp).WatchEstablished()
+			access.EngineQP(qp).WatchEstablished()
 			r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
 			return nil
 		}); err != nil {
@@ -168,6 +167,22 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 	return nil
 }
 
+// connectQP takes a queue pair from INIT to RTS, towards a peer. The lock of its shard is held, and now is that
+// shard's time.
+func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAttr) error {
+	a, mask, err := qp.RTRAttr(remote, *c)
+	if err != nil {
+		return err
+	}
+	a.Access = c.Access
+	if err := access.ModifyQP(qp, now, &a, mask|verbs.AttrAccess); err != nil {
+		return err
+	}
+	a, mask = qp.RTSAttr(*c)
+	access.EngineQP(qp).WatchSilence()
+	return access.ModifyQP(qp, now, &a, mask)
+}
+
 // failQP flushes the queue pair, if there is one that was connected.
 func (id *ID) failQP(now int64) {
 	if id.qp == nil || id.qp.Type() == verbs.UD {
@@ -175,7 +190,7 @@ func (id *ID) failQP(now int64) {
 	}
 	// It fails when the application has destroyed the queue pair already, or the device closes.
 	_ = id.onQP(now, func(now int64) error {
-		return access.QP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
+		return access.EngineQP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
 	})
 }
 
@@ -270,7 +285,7 @@ func (id *ID) Disconnect(private []byte) error {
 
 // hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard is held.
 func hasSRQ(qp *verbs.QP) bool {
-	_, init := access.QP(qp).Query()
+	_, init := access.EngineQP(qp).Query()
 	return init.SRQ != nil
 }
 
@@ -294,7 +309,7 @@ func (a *agent) event(now int64, e *cm.Event) {
 	case cm.EventUnreachable:
 		err := verbs.ErrUnreachable
 		if e.NoPort {
-			err = kind.NoProcess
+			err = errNoProcess
 		}
 		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: err}})
 	case cm.EventDisconnected:
@@ -345,7 +360,7 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		Access: p.access(), PSN: m.StartingPSN, SetPSN: true, SilenceTimeout: id.silence,
 	}
 	err := id.onQP(now, func(now int64) error {
-		return access.ConnectQP(id.qp, now, &verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)
+		return connectQP(id.qp, now, verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)
 	})
 	if err == nil {
 		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {

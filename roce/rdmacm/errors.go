@@ -2,16 +2,19 @@ package rdmacm
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
+// errNoProcess is the refusal of a host on which nothing has the UDP port.
+var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed", verbs.ErrConnRefused, syscall.ECONNREFUSED)
+
 // own turns an error of the packages below into one of package verbs, so that a
 // caller need not know which of them has failed.
-func own(err error) error {
+func own(d *verbs.Device, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -19,10 +22,10 @@ func own(err error) error {
 		{cm.ErrState, verbs.ErrInvalidState}, {cm.ErrLimit, verbs.ErrLimit}, {cm.ErrInUse, verbs.ErrAddrInUse},
 	} {
 		if errors.Is(err, k.below) && !errors.Is(err, k.here) {
-			return &verbs.OpError{Op: "device", Err: kind.Mark(err, k.here)}
+			return &verbs.OpError{Op: "device", Err: access.Mark(err, k.here)}
 		}
 	}
-	return access.Own(err)
+	return access.Own(d, err)
 }
 
 // argError says which argument, or which field of one, is wrong, and why.

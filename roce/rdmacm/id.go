@@ -8,7 +8,6 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -111,7 +110,7 @@ func CreateID(ch *EventChannel, ps PortSpace) (*ID, error) {
 	defer ch.s.Unlock()
 	a, err := agentOf(ch.s)
 	if err != nil {
-		return nil, own(err)
+		return nil, own(ch.d, err)
 	}
 	return a.newID(ch, ps), nil
 }
@@ -123,9 +122,9 @@ func (a *agent) newID(ch *EventChannel, ps PortSpace) *ID {
 // do runs f with the lock held if the ID is not closed.
 func (id *ID) do(f func(now int64, a *agent) error) error {
 	if id.s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
-	return own(id.s.Command(func(now int64) error {
+	return own(id.d, id.s.Command(func(now int64) error {
 		if id.closed {
 			return verbs.ErrClosed
 		}
@@ -355,7 +354,7 @@ func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
 	return onShardOf(qp, s, now, func(int64) error {
 		access.ReleaseQP(qp)
 		if destroy {
-			return access.QP(qp).Destroy()
+			return access.EngineQP(qp).Destroy()
 		}
 		return nil
 	})

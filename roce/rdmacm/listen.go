@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -62,14 +62,14 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		// Other processes may have the address, too, and requests have to be brought here.
 		if err := a.s.Slotted().Announce(service, id.local.Addr()); err != nil {
 			if errors.Is(err, link.ErrServiceInUse) {
-				err = kind.Mark(err, verbs.ErrAddrInUse)
+				err = access.Mark(err, verbs.ErrAddrInUse)
 			}
 			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: err}
 		}
 		cl, err := a.core.Listen(service, id.local.Addr(), l.Backlog)
 		if err != nil {
 			a.s.Slotted().Withdraw(service, id.local.Addr())
-			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: own(err)}
+			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: own(id.d, err)}
 		}
 		cl.SetMaxConns(l.MaxConns)
 		cl.SetMaxUntaken(l.MaxUntaken)

@@ -126,11 +126,11 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 		return verbs.ErrMulticast
 	}
 	if err := id.onQP(now, func(int64) error {
-		if err := access.QP(id.qp).AttachMcast(gid); err != nil {
+		if err := access.EngineQP(id.qp).AttachMcast(gid); err != nil {
 			return err
 		}
 		if err := m.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
-			_ = access.QP(id.qp).DetachMcast(gid) // which has just been attached
+			_ = access.EngineQP(id.qp).DetachMcast(gid) // which has just been attached
 			return err
 		}
 		return nil
@@ -147,7 +147,7 @@ func (id *ID) leaveGroup(now int64, gid ib.GID) {
 	if m, ok := link.As[link.Multicaster](access.ShardOf(id.qp).Link()); ok {
 		_ = m.Leave(gid.Addr(), id.s.Addrs()[id.sgid]) // joined before
 	}
-	_ = id.onQP(now, func(int64) error { return access.QP(id.qp).DetachMcast(gid) }) // fails if the queue pair is gone
+	_ = id.onQP(now, func(int64) error { return access.EngineQP(id.qp).DetachMcast(gid) }) // fails if the queue pair is gone
 }
 
 // LeaveMulticast leaves a group (rdma_leave_multicast).

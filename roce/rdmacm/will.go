@@ -6,7 +6,6 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -35,7 +34,7 @@ func KeepWills(d *verbs.Device, k WillKeeper) error {
 	}
 	s := access.Shard(d)
 	if s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	if err := s.Lock(); err != nil {
 		return err
@@ -43,7 +42,7 @@ func KeepWills(d *verbs.Device, k WillKeeper) error {
 	defer s.Unlock()
 	a, err := agentOf(s)
 	if err != nil {
-		return own(err)
+		return own(d, err)
 	}
 	if a.wills.Put != nil {
 		return nil

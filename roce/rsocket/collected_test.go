@@ -25,7 +25,7 @@ func TestCollected(t *testing.T) {
 			flow(t, s, c, 500_000)
 			for _, x := range []*Conn{c, s} {
 				conns = append(conns, weak.Make(x))
-				qps = append(qps, weak.Make(access.QP(x.qp)))
+				qps = append(qps, weak.Make(access.EngineQP(x.qp)))
 				require.NoError(t, x.Close())
 			}
 		}

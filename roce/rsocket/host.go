@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/internal/perdevice"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -40,7 +40,7 @@ func Buffers(d *verbs.Device) BufferStats {
 }
 
 // hosts are those of the devices that are in use.
-var hosts perdevice.Table[host]
+var hosts access.PerDevice[host]
 
 func hostOf(d *verbs.Device) *host {
 	return hosts.Of(d, func() *host {

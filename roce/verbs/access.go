@@ -9,76 +9,96 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-func init() {
-	access.Shard = func(device any) *shard.Shard {
-		if d := device.(*Device); d != nil {
-			return d.s
-		}
+// Core is for the packages of this module that are built on this one: nothing else can do anything with it.
+func (d *Device) Core() access.Device { return access.OfDevice((*deviceCore)(d)) }
+
+// Core is what (*Device).Core is.
+func (qp *QP) Core() access.QP[QPAttr] { return access.OfQP((*qpCore)(qp)) }
+
+// Core is what (*Device).Core is.
+func (cq *CQ) Core() access.CQ[WC] { return access.OfCQ((*cqCore)(cq)) }
+
+// Core is what (*Device).Core is.
+func (pd *PD) Core() access.PD { return access.OfPD(pd.clear) }
+
+// deviceCore is a Device as the packages above see it.
+type deviceCore Device
+
+func (c *deviceCore) Shard() *shard.Shard {
+	if c == nil {
 		return nil
 	}
-	access.ShardOf = func(qp any) *shard.Shard { return qp.(*QP).s }
-	access.Wait = func(device any, ctx context.Context, notify <-chan struct{}, tries int) error {
-		return device.(*Device).wait(ctx, notify, tries)
-	}
-	access.NextVector = func(device any) int { return device.(*Device).nextVector() }
-	access.QP = func(qp any) *transport.QP { return qp.(*QP).t }
-	access.ClaimQP = func(qp any, established, unanswered func()) bool {
-		q := qp.(*QP)
-		if q.established != nil {
-			return false
+	return c.s
+}
+
+func (c *deviceCore) Wait(ctx context.Context, notify <-chan struct{}, tries int) error {
+	return (*Device)(c).wait(ctx, notify, tries)
+}
+
+func (c *deviceCore) NextVector() int { return (*Device)(c).nextVector() }
+
+func (c *deviceCore) Own(err error) error { return own(err) }
+
+func (c *deviceCore) Keep(key any, make func() any) any {
+	c.keptMu.Lock()
+	defer c.keptMu.Unlock()
+	v := c.kept[key]
+	if v == nil {
+		if c.kept == nil {
+			c.kept = map[any]any{}
 		}
-		q.established, q.unanswered = established, unanswered
-		return true
+		v = make()
+		c.kept[key] = v
 	}
-	access.ReleaseQP = func(qp any) { qp.(*QP).established, qp.(*QP).unanswered = nil, nil }
-	access.ConnectQP = func(qp any, now int64, remote, attr any) error {
-		return qp.(*QP).connect(now, remote.(*RemoteInfo), attr.(*ConnAttr))
-	}
-	access.CQ = func(cq any) access.Waiter { return cqWaiter{cq.(*CQ)} }
-	access.ClearPD = func(pd any) error { return pd.(*PD).clear() }
-	access.Own = own
+	return v
 }
 
-// connect takes a queue pair from INIT to RTS. The lock is held.
-func (qp *QP) connect(now int64, remote *RemoteInfo, c *ConnAttr) error {
-	a, mask, err := qp.RTRAttr(*remote, *c)
-	if err != nil {
-		return err
+// qpCore is a QP as the packages above see it.
+type qpCore QP
+
+func (c *qpCore) Shard() *shard.Shard { return c.s }
+
+func (c *qpCore) QP() *transport.QP { return c.t }
+
+func (c *qpCore) Claim(established, unanswered func()) bool {
+	if c.established != nil {
+		return false
 	}
-	a.Access = c.Access
-	if err := qp.t.Modify(now, a.toEngine(), mask|AttrAccess); err != nil {
-		return err
-	}
-	a, mask = qp.RTSAttr(*c)
-	qp.t.WatchSilence()
-	return qp.t.Modify(now, a.toEngine(), mask)
+	c.established, c.unanswered = established, unanswered
+	return true
 }
 
-// cqWaiter is the waiting side of a queue.
-type cqWaiter struct{ cq *CQ }
+func (c *qpCore) Release() { c.established, c.unanswered = nil, nil }
 
-func (w cqWaiter) Shard() *shard.Shard { return w.cq.s }
+func (c *qpCore) Modify(now int64, a *QPAttr, mask AttrMask) error {
+	return c.t.Modify(now, a.toEngine(), mask)
+}
 
-func (w cqWaiter) Signal() shard.Signal { return w.cq.notify }
+// cqCore is the waiting side of a CQ.
+type cqCore CQ
 
-func (w cqWaiter) Enter() {
-	w.cq.waiters.Add(1)
-	if w.cq.s.Mode() != shard.Polling {
-		w.cq.arm(false)
+func (c *cqCore) Shard() *shard.Shard { return c.s }
+
+func (c *cqCore) Signal() shard.Signal { return c.notify }
+
+func (c *cqCore) Enter() {
+	c.waiters.Add(1)
+	if c.s.Mode() != shard.Polling {
+		(*CQ)(c).arm(false)
 	}
 }
 
-func (w cqWaiter) Len() int {
-	w.cq.pollMu.Lock()
-	defer w.cq.pollMu.Unlock()
-	return w.cq.t.Len()
+func (c *cqCore) Len() int {
+	c.pollMu.Lock()
+	defer c.pollMu.Unlock()
+	return c.t.Len()
 }
 
-func (w cqWaiter) Take(wcs any) int { return w.cq.take(*wcs.(*[]WC)) }
+func (c *cqCore) Take(wcs []WC) int { return (*CQ)(c).take(wcs) }
 
-func (w cqWaiter) Look(wcs any) (int, error) { return w.cq.lookBeforeWait(*wcs.(*[]WC)) }
+func (c *cqCore) Look(wcs []WC) (int, error) { return (*CQ)(c).lookBeforeWait(wcs) }
 
-func (w cqWaiter) Leave() { w.cq.waiters.Add(-1) }
+func (c *cqCore) Leave() { c.waiters.Add(-1) }
 
 // clear deallocates the domain, and the memory that is registered in it.
 func (pd *PD) clear() error {

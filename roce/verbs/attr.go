@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
@@ -147,7 +147,7 @@ func (d *Device) Addrs() []netip.Addr {
 // and both or neither loopback, else the first of the same family.
 func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 	if d.unmade() {
-		return 0, kind.Zero
+		return 0, access.ErrZero
 	}
 	a := peer.Addr()
 	best := -1

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 // RemoteInfo names a queue pair and where it is: what one side of a connection has to know of the
@@ -103,7 +103,7 @@ func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
 // before it calls Modify.
 func (qp *QP) RTRAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	if qp.d.unmade() {
-		return QPAttr{}, 0, kind.Zero
+		return QPAttr{}, 0, access.ErrZero
 	}
 	if qp.typ == UD {
 		return QPAttr{State: StateRTR}, AttrState, nil

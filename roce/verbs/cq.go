@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
@@ -88,7 +88,7 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 	const op = "create CQ"
 	switch {
 	case d.unmade():
-		return nil, kind.Zero
+		return nil, access.ErrZero
 	case o.Channel != nil && o.Channel.d != d:
 		return nil, &ArgError{op, "channel", "of another device"}
 	case o.Channel != nil && o.OnEvent != nil:
@@ -138,7 +138,7 @@ func (cq *CQ) UserData() any { return cq.userData }
 // more; when it has returned those it has, it returns [ErrCQOverflow].
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.t == nil {
-		return 0, kind.Zero
+		return 0, access.ErrZero
 	}
 	return cq.poll(wcs, shard.Always)
 }
@@ -251,7 +251,7 @@ func (cq *CQ) arm(solicitedOnly bool) {
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	switch {
 	case cq.t == nil:
-		return 0, kind.Zero
+		return 0, access.ErrZero
 	case len(wcs) == 0:
 		return 0, &ArgError{"wait", "wcs", "has no room"}
 	}
@@ -335,7 +335,7 @@ func (cq *CQ) leave() {
 func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	switch {
 	case cq.s == nil:
-		return kind.Zero
+		return access.ErrZero
 	case cq.dead.Load() || cq.s.Closed():
 		return cq.s.ClosedErr()
 	}

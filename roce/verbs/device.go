@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
@@ -33,6 +33,9 @@ type Device struct {
 	async      *eventQueue
 	logger     *slog.Logger  // nil: none
 	placed     atomic.Uint64 // see place
+
+	keptMu sync.Mutex
+	kept   map[any]any // what the packages above keep here: access.PerDevice
 }
 
 // Open opens a device. The error is an *OpenError that says what to do, or
@@ -183,7 +186,7 @@ func (d *Device) isClosed() bool { return d.unmade() || d.s.Closed() }
 // lock takes the lock for a call of the engine. After an error it is not held.
 func (d *Device) lock() error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return d.s.Lock()
 }
@@ -193,7 +196,7 @@ func (d *Device) unlock() { d.s.Unlock() }
 // closedErr is ErrClosed, joined with the reason if the link failed.
 func (d *Device) closedErr() error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return d.s.ClosedErr()
 }
@@ -201,7 +204,7 @@ func (d *Device) closedErr() error {
 // do runs a command of the first shard's engine: see doOn.
 func (d *Device) do(f func(now int64) error) error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return doOn(d.s, f)
 }
@@ -210,7 +213,7 @@ func (d *Device) do(f func(now int64) error) error {
 // the engine wants done. There is no shard if the object is a zero value.
 func doOn(s *shard.Shard, f func(now int64) error) error {
 	if s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return own(s.Command(f))
 }
@@ -260,7 +263,7 @@ func endError(s *shard.Shard, what string, err error) error {
 // settle sends what is held back: messages that refer to memory, and acknowledgements for them.
 func (d *Device) settle() error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	for _, s := range d.shards.all() {
 		if err := doOn(s, func(int64) error { return nil }); err != nil {
@@ -281,7 +284,7 @@ func (d *Device) orClosed(err error) error {
 // wait is Shard.Wait for what may come by any shard.
 func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return shard.WaitAny(d.shards.all(), ctx, notify, tries)
 }

@@ -6,7 +6,8 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -28,7 +29,7 @@ import (
 var (
 	// ErrClosed is returned by every call on a closed device or object, and by
 	// calls that wait while it closes. It matches net.ErrClosed.
-	ErrClosed = kind.Closed
+	ErrClosed = shard.ErrClosed
 
 	// ErrDestroyed is wrapped by calls on an object that was destroyed. Such an
 	// error matches ErrClosed, too.
@@ -66,27 +67,27 @@ var (
 
 	// ErrNoLocalGID is matched when no local address fits that of a peer. It
 	// matches syscall.ENETUNREACH.
-	ErrNoLocalGID = kind.NoLocalGID
+	ErrNoLocalGID error = access.NewKind("no local address that the peer can be reached from", syscall.ENETUNREACH)
 	// ErrAddrNotLocal is wrapped when an address to speak from is none of the
 	// device's. It matches syscall.EADDRNOTAVAIL.
-	ErrAddrNotLocal = kind.AddrNotLocal
+	ErrAddrNotLocal error = access.NewKind("not an address of this device", syscall.EADDRNOTAVAIL)
 	// ErrAddrInUse is wrapped when a port is taken. It matches syscall.EADDRINUSE.
-	ErrAddrInUse = kind.AddrInUse
+	ErrAddrInUse error = access.NewKind("address already in use", syscall.EADDRINUSE)
 
 	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *rdmacm.RejectedError when nobody listens. It
 	// matches syscall.ECONNREFUSED.
-	ErrConnRefused = kind.ConnRefused
+	ErrConnRefused error = access.NewKind("connection refused: nobody listens on the port", syscall.ECONNREFUSED)
 	// ErrUnreachable is matched when the peer does not answer: neither the
 	// request for a connection, nor an operation after all its retries. That may
 	// be the program, the host or the way to it, which cannot be told apart, so
 	// that it matches both syscall.EHOSTUNREACH and syscall.ETIMEDOUT.
-	ErrUnreachable = kind.Unreachable
+	ErrUnreachable error = access.NewKind("the peer does not answer", syscall.EHOSTUNREACH, syscall.ETIMEDOUT)
 	// ErrPeerClosed is matched when the peer has closed the connection. It
 	// matches syscall.EPIPE.
-	ErrPeerClosed = kind.PeerClosed
+	ErrPeerClosed error = access.NewKind("the peer has closed the connection", syscall.EPIPE)
 	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
 	// not know it any more. It matches syscall.ECONNRESET.
-	ErrPeerGone = kind.PeerGone
+	ErrPeerGone error = access.NewKind("the peer's process is gone", syscall.ECONNRESET)
 )
 
 // OpenError says why a device could not be opened, and what to do about it.
@@ -133,7 +134,7 @@ type AddrError struct {
 }
 
 func (e *AddrError) Error() string {
-	return "roce: " + e.Op + " " + e.Addr.String() + ": " + kind.Plain(e.Err)
+	return "roce: " + e.Op + " " + e.Addr.String() + ": " + access.Plain(e.Err)
 }
 func (e *AddrError) Unwrap() error { return e.Err }
 
@@ -148,7 +149,7 @@ type NoRouteError struct {
 
 func (e *NoRouteError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("roce: no route to %v: %v", e.Peer, kind.Plain(e.Err))
+		return fmt.Sprintf("roce: no route to %v: %v", e.Peer, access.Plain(e.Err))
 	}
 	want := "IPv6"
 	if e.Peer.Is4() {

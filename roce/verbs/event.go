@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
@@ -112,7 +112,7 @@ func (q *eventQueue) lost() uint64 {
 // Counters.LostAsyncEvents counts.
 func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 	if d.unmade() {
-		return Event{}, kind.Zero
+		return Event{}, access.ErrZero
 	}
 	if err := ctx.Err(); err != nil {
 		return Event{}, err
@@ -135,7 +135,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 // peer can cause them.
 func (d *Device) OnAsyncEvent(f func(Event)) error {
 	if d.unmade() {
-		return kind.Zero
+		return access.ErrZero
 	}
 	d.async.handTo(f)
 	return nil

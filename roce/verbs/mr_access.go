@@ -3,7 +3,7 @@ package verbs
 import (
 	"io"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 // ReadAt copies what is in the region from offset off, in order with the device:
@@ -34,7 +34,7 @@ func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []by
 		return 0, &ArgError{op, "off", "is negative"}
 	}
 	if mr.d.unmade() {
-		return 0, kind.Zero
+		return 0, access.ErrZero
 	}
 	all := mr.d.shards.all()
 	if err := lockAll(all); err != nil {

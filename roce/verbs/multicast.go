@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 )
@@ -28,7 +28,7 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 ) error {
 	switch {
 	case qp.d.unmade():
-		return kind.Zero
+		return access.ErrZero
 	case !group.IsMulticast():
 		return &ArgError{op, "group", group.String() + " is not a multicast address"}
 	case gidIndex < 0 || gidIndex >= len(qp.d.s.Addrs()):

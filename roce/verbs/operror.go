@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 )
 
 // OpError says which operation failed, and why. It is a net.Error. Those of roce.Conn, Listener,
@@ -42,7 +42,7 @@ func (e *OpError) Error() string {
 	if e.Remote.IsValid() {
 		s += e.Remote.String()
 	}
-	return s + ": " + kind.Plain(e.Err)
+	return s + ": " + access.Plain(e.Err)
 }
 
 func (e *OpError) Unwrap() error { return e.Err }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
@@ -34,7 +34,7 @@ func own(err error) error {
 // ofKind makes an error that matches below match what it is here, too.
 func ofKind(err, below, here error) error {
 	if errors.Is(err, below) && !errors.Is(err, here) {
-		return &OpError{Op: "device", Err: kind.Mark(err, here)}
+		return &OpError{Op: "device", Err: access.Mark(err, here)}
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func ownMem(e *mem.OpError) error {
 		}
 		return &ArgError{e.Op, e.Arg, why}
 	case e.Err == mem.ErrLimit || errors.As(e.Err, &f):
-		return kind.Mark(&ArgError{e.Op, e.Arg, detailed(e.Err, e.Detail).Error()}, e.Err)
+		return access.Mark(&ArgError{e.Op, e.Arg, detailed(e.Err, e.Detail).Error()}, e.Err)
 	}
 	return &OpError{Op: e.Op, Err: detailed(e.Err, strings.TrimSpace(e.Arg+" "+e.Detail))}
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
@@ -73,14 +73,14 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 		ta.SRQ = a.SRQ.t
 	}
 	if d.unmade() {
-		return nil, kind.Zero
+		return nil, access.ErrZero
 	}
 	qp.s = a.SendCQ.s
 	if a.QPN == ib.QPNGSI {
 		qp.s = d.s
 	}
 	if a.SendCQ.s == nil || a.RecvCQ.s == nil || a.SRQ != nil && a.SRQ.s == nil {
-		return nil, kind.Zero
+		return nil, access.ErrZero
 	}
 	unlock, err := qp.lockWith(&a)
 	if err != nil {
@@ -108,7 +108,7 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 // lock takes the lock of the queue pair's shard. After an error it is not held.
 func (qp *QP) lock() error {
 	if qp.s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	return qp.s.Lock()
 }

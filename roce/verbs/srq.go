@@ -3,7 +3,7 @@ package verbs
 import (
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/internal/kind"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
@@ -50,7 +50,7 @@ func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 // PostRecv queues a receive work request.
 func (s *SRQ) PostRecv(wr *RecvWR) error {
 	if s.s == nil {
-		return kind.Zero
+		return access.ErrZero
 	}
 	if err := s.s.Lock(); err != nil {
 		return err

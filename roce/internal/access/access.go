@@ -1,9 +1,9 @@
-// Package access reaches beneath the objects of package verbs, for the packages that are
-// built on it: rdmacm, roce and rsocket. What they need is no business of other programs,
-// and so is not exported there.
+// Package access reaches beneath the objects of packages verbs and rdmacm, for the packages that are built on
+// them: rdmacm, roce and rsocket. What they need is no business of other programs, and so is not exported there.
 //
-// The arguments of type any are of the type that the comment names: this package is below those
-// that have the types. Packages verbs and rdmacm set the functions when they are initialized.
+// Each such object has a method Core. What that returns has no field and no method that another module could use:
+// the functions of this package open it, and nobody else can import them. The types whose names end in Core say
+// what is inside; packages verbs and rdmacm implement them.
 package access
 
 import (
@@ -13,52 +13,97 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-var (
-	// Shard returns the first of the shards that run a *verbs.Device; nil for a zero one. It has
-	// the communication manager.
-	Shard func(device any) *shard.Shard
+// Device is what is beneath a *verbs.Device.
+type Device struct{ in DeviceCore }
 
-	// ShardOf returns the shard that a *verbs.QP is on. Its lock comes after that of the first one.
-	ShardOf func(qp any) *shard.Shard
+// DeviceCore is the inside of a Device.
+type DeviceCore interface {
+	Shard() *shard.Shard
+	Wait(ctx context.Context, notify <-chan struct{}, tries int) error
+	NextVector() int
+	Own(error) error
+	Keep(key any, make func() any) any
+}
 
-	// Wait is Shard.Wait for what any shard of a *verbs.Device may bring.
-	Wait func(device any, ctx context.Context, notify <-chan struct{}, tries int) error
+// OfDevice makes the value that (*verbs.Device).Core returns.
+func OfDevice(c DeviceCore) Device { return Device{c} }
 
-	// NextVector returns the completion vector for the next connection of a *verbs.Device.
-	NextVector func(device any) int
+type device interface{ Core() Device }
 
-	// QP returns the engine's half of a *verbs.QP.
-	QP func(qp any) *transport.QP
+// Shard returns the first of the shards that run a device; nil for a zero one. It has the communication manager.
+func Shard(d device) *shard.Shard { return d.Core().in.Shard() }
 
-	// ClaimQP makes the caller the one who moves a *verbs.QP through its states.
-	// established is called with the lock of the first shard held, at or after the first packet of the
-	// peer. It reports false if somebody has the queue pair already. The lock of its shard is held.
-	// unanswered is called in the same way when the peer does not answer.
-	ClaimQP func(qp any, established, unanswered func()) bool
+// Wait is Shard.Wait for what any shard of a device may bring.
+func Wait(d device, ctx context.Context, notify <-chan struct{}, tries int) error {
+	return d.Core().in.Wait(ctx, notify, tries)
+}
 
-	// ReleaseQP ends ClaimQP. The lock of the queue pair's shard is held.
-	ReleaseQP func(qp any)
+// NextVector returns the completion vector for the next connection of a device.
+func NextVector(d device) int { return d.Core().in.NextVector() }
 
-	// ConnectQP takes a *verbs.QP from INIT to RTS, towards a *verbs.RemoteInfo, with the
-	// attributes and the rights of a *verbs.ConnAttr. The lock of its shard is held, and now is
-	// that shard's time.
-	ConnectQP func(qp any, now int64, remote, attr any) error
+// Own turns an error of the packages below a device into one of package verbs.
+func Own(d device, err error) error { return d.Core().in.Own(err) }
 
-	// CQ returns the waiting side of a *verbs.CQ.
-	CQ func(cq any) Waiter
+// PerDevice is what a package above verbs keeps on each device: its connections, what lingers, and the like. It lives
+// as long as the device. The zero value is empty; it must not be copied.
+type PerDevice[T any] struct {
+	_ byte // so that no two have the same address
+}
 
-	// ClearPD ends a *verbs.PD, and the memory that is registered in it.
-	ClearPD func(pd any) error
+// Of returns what is kept on a device. The first call for a device makes it, by make.
+func (p *PerDevice[T]) Of(d device, make func() *T) *T {
+	return d.Core().in.Keep(p, func() any { return make() }).(*T)
+}
 
-	// Own turns an error of the packages below into one of package verbs.
-	Own func(error) error
+// QP is what is beneath a *verbs.QP. Attr is verbs.QPAttr.
+type QP[Attr any] struct{ in QPCore[Attr] }
 
-	// Channel returns the waiting side of a *rdmacm.EventChannel.
-	Channel func(ch any) Channels
-)
+// QPCore is the inside of a QP.
+type QPCore[Attr any] interface {
+	Shard() *shard.Shard
+	QP() *transport.QP
+	Claim(established, unanswered func()) bool
+	Release()
+	Modify(now int64, a *Attr, mask transport.AttrMask) error
+}
+
+// OfQP makes the value that (*verbs.QP).Core returns.
+func OfQP[Attr any](c QPCore[Attr]) QP[Attr] { return QP[Attr]{c} }
+
+type qp[Attr any] interface{ Core() QP[Attr] }
+
+// ShardOf returns the shard that a queue pair is on. Its lock comes after that of the first one.
+func ShardOf[Attr any](q qp[Attr]) *shard.Shard { return q.Core().in.Shard() }
+
+// EngineQP returns the engine's half of a queue pair.
+func EngineQP[Attr any](q qp[Attr]) *transport.QP { return q.Core().in.QP() }
+
+// ClaimQP makes the caller the one who moves a queue pair through its states. established is called with the lock of
+// the first shard held, at or after the first packet of the peer, and unanswered in the same way when the peer does not
+// answer. It reports false if somebody has the queue pair already. The lock of its shard is held.
+func ClaimQP[Attr any](q qp[Attr], established, unanswered func()) bool {
+	return q.Core().in.Claim(established, unanswered)
+}
+
+// ReleaseQP ends ClaimQP. The lock of the queue pair's shard is held.
+func ReleaseQP[Attr any](q qp[Attr]) { q.Core().in.Release() }
+
+// ModifyQP is QP.Modify with the lock of the queue pair's shard held; now is that shard's time.
+func ModifyQP[Attr any](q qp[Attr], now int64, a *Attr, mask transport.AttrMask) error {
+	return q.Core().in.Modify(now, a, mask)
+}
+
+// CQ is what is beneath a *verbs.CQ. WC is verbs.WC.
+type CQ[WC any] struct{ in Waiter[WC] }
+
+// OfCQ makes the value that (*verbs.CQ).Core returns.
+func OfCQ[WC any](w Waiter[WC]) CQ[WC] { return CQ[WC]{w} }
+
+// Waiting returns the waiting side of a completion queue.
+func Waiting[WC any](q interface{ Core() CQ[WC] }) Waiter[WC] { return q.Core().in }
 
 // Waiter is how a goroutine waits for completions and for something else at the same time.
-type Waiter interface {
+type Waiter[WC any] interface {
 	// Shard returns the shard of the queue.
 	Shard() *shard.Shard
 	// Signal is set when there are completions while somebody is between Enter and
@@ -69,12 +114,30 @@ type Waiter interface {
 	Leave()
 	// Len returns how many completions there are.
 	Len() int
-	// Take moves completions that are there into a *[]verbs.WC, and returns how many.
-	Take(wcs any) int
+	// Take moves completions that are there into wcs, and returns how many.
+	Take(wcs []WC) int
 	// Look is CQ.Poll of a caller that is going to wait if there is nothing: what was posted may leave later,
 	// with what others post.
-	Look(wcs any) (int, error)
+	Look(wcs []WC) (int, error)
 }
+
+// PD is what is beneath a *verbs.PD.
+type PD struct{ clear func() error }
+
+// OfPD makes the value that (*verbs.PD).Core returns.
+func OfPD(clear func() error) PD { return PD{clear} }
+
+// ClearPD ends a protection domain, and the memory that is registered in it.
+func ClearPD(pd interface{ Core() PD }) error { return pd.Core().clear() }
+
+// Channel is what is beneath a *rdmacm.EventChannel.
+type Channel struct{ in Channels }
+
+// OfChannel makes the value that (*rdmacm.EventChannel).Core returns.
+func OfChannel(c Channels) Channel { return Channel{c} }
+
+// Events returns the waiting side of an event channel.
+func Events(ch interface{ Core() Channel }) Channels { return ch.Core().in }
 
 // Channels is how a goroutine waits for events and for something else.
 type Channels interface {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/roce/internal/kind"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 )
@@ -210,7 +209,7 @@ func SchedulerOf(l link.Link) link.Scheduler {
 	return nil
 }
 
-// End begins to close the shard: every waiting call returns [kind.Closed], joined with
+// End begins to close the shard: every waiting call returns [ErrClosed], joined with
 // the reason unless that is nil. Of several shards each ends before the first of them closes, so that
 // nobody finds one open who was told that another is closed.
 func (s *Shard) End(reason error) {
@@ -298,12 +297,12 @@ func (s *Shard) Closed() bool { return s.ended.Load() }
 // Done is closed when End is called.
 func (s *Shard) Done() <-chan struct{} { return s.closed }
 
-// ClosedErr is kind.Closed, joined with the reason if the link failed.
+// ClosedErr is ErrClosed, joined with the reason if the link failed.
 func (s *Shard) ClosedErr() error {
 	if p := s.fatalErr.Load(); p != nil {
-		return errors.Join(kind.Closed, *p)
+		return errors.Join(ErrClosed, *p)
 	}
-	return kind.Closed
+	return ErrClosed
 }
 
 // Engine returns the engine. It is used with the lock held.

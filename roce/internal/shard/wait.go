@@ -20,7 +20,7 @@ func (s Signal) Set() {
 
 // Wait lets a goroutine that waits for something do its part: block until
 // notify, receive packets, or let simulated time pass. It returns when it is worth looking
-// again, or with the error of the context or kind.Closed. tries counts the calls
+// again, or with the error of the context or ErrClosed. tries counts the calls
 // of one wait.
 func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	switch {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/goroce/goroce/roce/internal/bind"
 	"golang.org/x/sys/unix"
 )
 
@@ -164,7 +163,7 @@ func (a Address) group(fds []int) error {
 // so there is no socket there of a process that is just dying, whose end would
 // change the order of the group.
 func (a Address) bindFirst(fd int) error {
-	if err := bind.Bind(fd, a.sockaddr()); err != nil {
+	if err := Bind(fd, a.sockaddr()); err != nil {
 		return os.NewSyscallError("bind", err)
 	}
 	return shared(fd)

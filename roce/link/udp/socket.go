@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/roce/internal/bind"
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -76,7 +76,7 @@ func (s *socket) bind(port uint16) error {
 		}
 		sa = sa6
 	}
-	take := bind.Bind
+	take := slots.Bind
 	if port >= firstPort {
 		take = unix.Bind // any other will do
 	}

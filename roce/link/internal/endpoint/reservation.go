@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/goroce/goroce/roce/internal/bind"
+	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
@@ -44,7 +44,7 @@ func reservePort(a netip.Addr, index int, port uint16) (*portReservation, error)
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}
 	r.setOptions()
-	if err := bind.Bind(fd, r.sockaddr(a)); err != nil {
+	if err := slots.Bind(fd, r.sockaddr(a)); err != nil {
 		unix.Close(fd)
 		return nil, &link.OpenError{Addr: a, Hint: sockio.BindHint(err, port), Err: os.NewSyscallError("bind", err)}
 	}

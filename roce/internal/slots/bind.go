@@ -1,0 +1,36 @@
+package slots
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// bindPatience is how long a port may be taken. A fork is over in a few milliseconds, on a
+	// busy machine in some tens.
+	bindPatience = 250 * time.Millisecond
+	bindRetry    = time.Millisecond
+)
+
+// Bind binds a socket. It waits a little for an address that is in use.
+//
+// A process that is being forked has copies of all descriptors of this one until it runs its program. So a port whose
+// socket was just closed may still be taken: closing one link and opening another at the same address fails, if a
+// command is started meanwhile.
+func Bind(fd int, sa unix.Sockaddr) error {
+	end := time.Now().Add(bindPatience)
+	return bindAgain(func() error { return unix.Bind(fd, sa) }, func() bool {
+		time.Sleep(bindRetry)
+		return time.Now().Before(end)
+	})
+}
+
+// bindAgain calls f until it has another outcome than EADDRINUSE, or wait returns false.
+func bindAgain(f func() error, wait func() bool) error {
+	err := f()
+	for err == unix.EADDRINUSE && wait() {
+		err = f()
+	}
+	return err
+}
