@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -223,20 +224,31 @@ func contendedSetting(p printer, place string, cs []*Case) {
 func (r *Report) SignContended() {
 	m := &r.Machine
 	for _, c := range r.Of(ItemContended) {
-		c.Run = fmt.Sprintf("`%s` at %s, %s, by %s; others took %.0f %% of the machine's CPU time.", r.Command, m.Commit, m.Time, m.User, 100*m.Foreign)
+		c.Run = fmt.Sprintf("`%s` at %s, %s, as %s; %s; others took %.0f %% of the machine's CPU time.", r.Command, m.Commit, m.Time, m.User, c.Run, 100*m.Foreign)
 	}
 }
 
+// contendedSettings are the settings in the order of the report.
+var contendedSettings = []string{FreeCPUs, Quota(1), Quota(0.5), Quota(0.2), OneCPU, OwnCPU, BusyEach, BusyOne, BusyServer}
+
 // Keep takes over those cases of contended of an older report that this one has not measured.
 func (r *Report) Keep(old *Report) {
-	var all []Case
 	for _, c := range old.Of(ItemContended) {
-		if i := slices.IndexFunc(r.Cases, func(n Case) bool { return n.Item == c.Item && n.Name == c.Name }); i >= 0 {
-			all = append(all, r.Cases[i])
-			r.Cases = slices.Delete(r.Cases, i, i+1)
-		} else {
-			all = append(all, *c)
+		if r.Find(func(n *Case) bool { return n.Item == c.Item && n.Name == c.Name }) == nil {
+			r.Cases = append(r.Cases, *c)
 		}
 	}
-	r.Cases = append(all, r.Cases...)
+	rank := func(c *Case) int {
+		if c.Item != ItemContended {
+			return len(contendedSettings)
+		}
+		return slices.Index(contendedSettings, c.Place)
+	}
+	size := func(c *Case) int { return (c.Size - 1) & math.MaxInt32 } // streams come last
+	slices.SortStableFunc(r.Cases, func(a, b Case) int {
+		if d := cmp.Compare(rank(&a), rank(&b)); d != 0 || a.Item != ItemContended {
+			return d
+		}
+		return cmp.Or(cmp.Compare(size(&a), size(&b)), cmp.Compare(a.QPs, b.QPs))
+	})
 }

@@ -55,19 +55,21 @@ func TestContendedTables(t *testing.T) {
 		"| stream, 1 connection, rsocket | 1.00 [1.00–1.00] | **1.50 [1.50–1.50]** | 9.00 |",
 		"### A server that computes, GOMAXPROCS=1\n\n1 of 1 cases miss an aim.",
 		"| 128 B, 1 connection, READ | **2222 [2222–2222]** | 0.50 [0.50–0.50] |",
-		"by root;", "| user | root |",
+		"as root;", "| user | root |",
 	} {
 		require.Contains(t, text, want)
 	}
 }
 
-// A run of some cases leaves the others of the report as they were, in their order.
+// A run of some cases leaves the others of the report as they were, and all are in the order of the report.
 func TestKeep(t *testing.T) {
 	at := func(conns int, v float64) Case {
 		return contendedCase(FreeCPUs, 128, conns, "rsocket", map[string]float64{"x TCP": v})
 	}
-	old := &Report{Cases: []Case{{Item: "lab", Name: "l"}, at(1, 0.1), at(4, 0.4)}}
-	r := &Report{Cases: []Case{at(4, 4), at(16, 16)}}
+	quota, stream := contendedCase(Quota(1), 4096, 1, "rsocket", nil), contendedCase(FreeCPUs, 0, 1, "rsocket", nil)
+	engine := Case{Item: "engine", Name: "e"}
+	old := &Report{Cases: []Case{{Item: "lab", Name: "l"}, quota, at(1, 0.1), at(4, 0.4)}}
+	r := &Report{Cases: []Case{engine, stream, at(16, 16), at(4, 4)}}
 	r.Keep(old)
-	require.Equal(t, []Case{at(1, 0.1), at(4, 4), at(16, 16)}, r.Cases)
+	require.Equal(t, []Case{at(1, 0.1), at(4, 4), at(16, 16), stream, quota, engine}, r.Cases)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,11 +51,11 @@ func (r *Report) Markdown(why string) []byte {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	m := &r.Machine
 	p("# Benchmarks\n\nMade by `make bench`; don't edit. The data is in [%s](%s).\n", fileName, fileName)
-	p("Every ratio is of two figures from the same round, measured one after the other; given is the median over %d rounds of", r.Rounds)
-	p("%d ms a measurement, and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.", r.RoundMs)
+	p("Every ratio is of two figures from the same round, measured one after the other; given is the median over the rounds%s,", r.length())
+	p("and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.")
 	p("`go run ./bench/cmd/bench compare OLD NEW` says what differs between two runs by more than chance.\n")
 	p("| | |\n|---|---|")
-	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", r.Command, m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
+	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", strings.ReplaceAll(r.Command, "|", `\|`), m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
 	if m.User != "" {
 		p("| user | %s |", m.User)
 	}
@@ -88,6 +89,14 @@ func (r *Report) Markdown(why string) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// length is how many rounds there are, and how long a measurement takes; contended says that of each of its settings.
+func (r *Report) length() string {
+	if slices.Equal(r.Items, []string{ItemContended}) {
+		return ""
+	}
+	return fmt.Sprintf(" (%d, of %d ms a measurement)", r.Rounds, r.RoundMs)
 }
 
 type printer = func(format string, args ...any)

@@ -211,6 +211,7 @@ func (s *Suite) contend(set *setting, l *loadCase) error {
 	for i, by := range l.by {
 		cases[i] = report.Case{
 			Item: Contended, Name: report.ContendedName(set.name, l.size, l.conns, by), Link: s.o.Links[0], Op: by, Size: l.size, QPs: l.conns, Place: set.name,
+			Run: fmt.Sprintf("%d rounds, %v a measurement", s.o.Rounds, s.loadTime(set)),
 		}
 	}
 	var errs error

@@ -199,5 +199,12 @@ func guestsInto(dir string, o guests.Options) error {
 
 // command is how to run this again.
 func command() string {
-	return strings.TrimSpace("go run ./bench/cmd/bench " + strings.Join(os.Args[1:], " "))
+	line := "go run ./bench/cmd/bench"
+	for _, a := range os.Args[1:] {
+		if strings.ContainsAny(a, " |*?'\"$&;()<>[]^\\") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		line += " " + a
+	}
+	return line
 }
