@@ -13,7 +13,6 @@ import (
 	"github.com/goroce/goroce/conformance/agent"
 	"github.com/goroce/goroce/conformance/matrix"
 	client "github.com/goroce/goroce/conformance/verbs"
-	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -58,14 +57,10 @@ func failures(r *Result) string {
 	return b.String()
 }
 
-// Against this module itself every row passes, or is skipped for a good reason; in the short tests, and under the race
-// detector, some of each group.
+// Against this module itself rows of each group pass, or are skipped for a good reason. All rows are in TestSelf of the command.
 func TestSelf(t *testing.T) {
 	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry", "errors/ghost_ack", "errors/bad_response",
 		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak", "micro"}
-	if !testing.Short() && !seeds.Race {
-		only = nil
-	}
 	o := options(startAgent(t, ""), only...)
 	o.PcapDir = t.TempDir()
 	res, err := Run(t.Context(), o)
