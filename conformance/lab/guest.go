@@ -143,7 +143,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 	// the device sleeps for ever on a full queue (QEMU 7.2).
 	const cpus = "1,maxcpus=2"
 	// KVM only on request: where /dev/kvm exists it need not work, and the matrix is tuned
-	// for emulation.
+	// for emulation. (Under Linux's PVM, a KVM for machines without VMX and SVM, virtual machines can be
+	// made, and QEMU starts, but the guest prints nothing: it would have to be a kernel built for PVM.)
 	accel := os.Getenv("GOROCE_LAB_ACCEL")
 	if accel == "" {
 		accel = "tcg"
