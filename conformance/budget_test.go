@@ -1,0 +1,347 @@
+package conformance
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goroce/goroce/internal/seeds"
+	"github.com/stretchr/testify/require"
+)
+
+// source is a Go file of the tree that is no test.
+type source struct {
+	name  string // below the root, with slashes
+	lines int
+	file  *ast.File
+}
+
+// sources reads the tree once, without testdata. Tests are left out, unless they are asked for.
+func sources(t *testing.T, tests bool) (all []source) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if base := d.Name(); d.IsDir() && file != ".." && (base == "testdata" || base[0] == '.' || base[0] == '_') {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(file, ".go") || !tests && strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.SkipObjectResolution)
+		all = append(all, source{strings.TrimPrefix(filepath.ToSlash(file), "../"), strings.Count(string(b), "\n"), parsed})
+		return err
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	return all
+}
+
+// lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
+// one says why. One that is far above what is there is lowered with the commit that made it so.
+var lineBudgets = map[string]int{
+	"ib": 2900, "mem": 2250, "transport": 2640300,
+	"roce/verbs": 4900, "roce/rdmacm": 5950, "roce/rsocket": 6100, "roce/analyse": 5950,
+	"roce/internal/shard": 3000, "roce/internal/slots": 2200, "roce/link": 416300,
+	"cmd/internal": 18700, "cmd/verbs": 5400, "conformance": 28600, "bench": 11300, "internal": 900,
+}
+
+// packageBudget is the most packages of the main module.
+const packageBudget = 97
+
+func TestLineBudgets(t *testing.T) {
+	seeds.Long(t)
+	lines := map[string]int{}
+	packages := map[string]bool{}
+	for _, s := range sources(t, false) {
+		if !within(s.name, "cmd/verbs") && !within(s.name, "roce/prometheus") {
+			packages[path.Dir(s.name)] = true
+		}
+		for dir := path.Dir(s.name); dir != "."; dir = path.Dir(dir) {
+			lines[dir] += s.lines
+		}
+	}
+	for dir, most := range lineBudgets {
+		t.Logf("%s: %d lines of %d", dir, lines[dir], most)
+		if n := lines[dir]; n == 0 || n > most {
+			t.Errorf("%s has %d lines, its budget is %d: make it smaller, or raise the budget and say why in the commit", dir, n, most)
+		}
+	}
+	t.Logf("%d packages of %d", len(packages), packageBudget)
+	if len(packages) > packageBudget {
+		t.Errorf("%d packages, the budget is %d", len(packages), packageBudget)
+	}
+}
+
+// nameBudgets are the most exported names of a package: functions, types, constants and variables, and the methods of
+// exported types. A commit that raises one says why.
+var nameBudgets = map[string]int{"ib": 234, "mem": 131, "transport": 264, "roce": 123, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 101}
+
+func TestNameBudgets(t *testing.T) {
+	seeds.Long(t)
+	names := map[string]int{}
+	for _, s := range sources(t, false) {
+		names[path.Dir(s.name)] += len(exported(s.file))
+	}
+	for pkg, most := range nameBudgets {
+		t.Logf("%s: %d exported names of %d", pkg, names[pkg], most)
+		if n := names[pkg]; n == 0 || n > most {
+			t.Errorf("%s has %d exported names, its budget is %d: is there a way already, or one that can go?", pkg, n, most)
+		}
+	}
+}
+
+// exported returns the exported names that a file declares; methods are Type.Method.
+func exported(f *ast.File) (names []string) {
+	add := func(prefix string, id *ast.Ident) {
+		if id.IsExported() {
+			names = append(names, prefix+id.Name)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				add("", d.Name)
+			} else if r := receiver(d); ast.IsExported(r) {
+				add(r+".", d.Name)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					add("", s.Name)
+				case *ast.ValueSpec:
+					for _, id := range s.Names {
+						add("", id)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver is the name of the type that a method is of.
+func receiver(d *ast.FuncDecl) string {
+	x := d.Recv.List[0].Type
+	for {
+		switch y := x.(type) {
+		case *ast.StarExpr:
+			x = y.X
+		case *ast.IndexExpr:
+			x = y.X
+		case *ast.IndexListExpr:
+			x = y.X
+		case *ast.Ident:
+			return y.Name
+		default:
+			return ""
+		}
+	}
+}
+
+// untyped returns the package variables that are functions with a parameter of type any: a way past the compiler,
+// and past the order of the layers, from one package to another.
+func untyped(f *ast.File) (names []string) {
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			types := append([]ast.Expr{v.Type}, v.Values...)
+			for _, x := range types {
+				if l, ok := x.(*ast.FuncLit); ok {
+					x = l.Type
+				}
+				if fn, ok := x.(*ast.FuncType); ok && slices.ContainsFunc(fn.Params.List, takesAny) {
+					names = append(names, v.Names[0].Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// takesAny reports whether a parameter is an any, or an interface without methods. What fmt takes ("...any") is none.
+func takesAny(p *ast.Field) bool {
+	switch x := p.Type.(type) {
+	case *ast.Ident:
+		return x.Name == "any"
+	case *ast.InterfaceType:
+		return len(x.Methods.List) == 0
+	}
+	return false
+}
+
+func TestNoUntypedDoors(t *testing.T) {
+	seeds.Long(t)
+	for _, s := range sources(t, false) {
+		for _, name := range untyped(s.file) {
+			t.Errorf("%s: variable %s is a function of any", s.name, name)
+		}
+	}
+	for source, want := range map[string]int{
+		`var F func(any) int`:                            1,
+		`var ( A, B func(x interface{}); C func() )`:     1,
+		`var F = func(a int, x any) {}`:                  1,
+		`var F func(format string, args ...any)`:         0,
+		`var F func(x interface{ Core() int })`:          0,
+		`func f(x any) {}; type T struct{ F func(any) }`: 0,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "a.go", "package p; "+source, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		require.Len(t, untyped(f), want, source)
+	}
+}
+
+// floors is the order inside of the folders besides roce: a package imports those before it, and what is below its
+// own folder. Tests may import all.
+var floors = map[string][]string{
+	"roce/link": {
+		"", "fault", "trace", "internal/receive", "internal/rtnl", "internal/sockio", "internal/frame", "internal/portstate", "internal/nexthop",
+		"internal/transmit", "internal/endpoint", "udp", "packet", "xdp", "sim", "linktest",
+	},
+	"conformance": {
+		"", "congestion", "verbs", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "matrix", "drill", "hosts", "conform", "captures", "cmd",
+	},
+	"bench": {"", "node", "netlab", "attack", "plot", "quota", "report", "simreport", "guests", "suite", "micro", "cmd"},
+}
+
+// climbs returns what a file imports of its folder that is not before it in the order.
+func climbs(folder string, order []string, name string, f *ast.File) (found []string) {
+	floor := func(pkg string) int {
+		best := -1
+		for i, r := range order {
+			if within(pkg, path.Join(folder, r)) && (best < 0 || len(r) > len(order[best])) {
+				best = i
+			}
+		}
+		return best
+	}
+	from := path.Dir(name)
+	if floor(from) < 0 {
+		return []string{from + " has no place in the order of " + folder}
+	}
+	for _, i := range f.Imports {
+		own, ok := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), modulePath+"/")
+		if ok && within(own, folder) && !within(own, from) && floor(own) >= floor(from) {
+			found = append(found, fmt.Sprintf("%s must not import %s", from, own))
+		}
+	}
+	return found
+}
+
+func TestFloors(t *testing.T) {
+	seeds.Long(t)
+	all := sources(t, false)
+	for folder, order := range floors {
+		n := 0
+		for _, s := range all {
+			if within(s.name, folder) {
+				n++
+				for _, c := range climbs(folder, order, s.name, s.file) {
+					t.Errorf("%s: %s", s.name, c)
+				}
+			}
+		}
+		require.NotZero(t, n, folder)
+	}
+	order := []string{"low", "mid", "mid/in", "high"}
+	for source, want := range map[string]int{
+		"x/mid/a.go x/low": 0, "x/mid/a.go x/high": 1, "x/mid/a.go x/mid/own": 0, "x/mid/a.go x/mid/in": 0, "x/mid/in/a.go x/mid": 0, "x/mid/in/a.go x/high/y": 1,
+		"x/new/a.go x/low": 1, "x/low/a.go y": 0, "x/low/a/a.go x/low/b": 1,
+	} {
+		name, target, _ := strings.Cut(source, " ")
+		f, err := parser.ParseFile(token.NewFileSet(), "a.go", fmt.Sprintf("package p; import %q", modulePath+"/"+target), parser.SkipObjectResolution)
+		require.NoError(t, err)
+		require.Len(t, climbs("x", order, name, f), want, source)
+	}
+}
+
+// onlyForC are the exported functions and methods of the API that only cmd/verbs calls. Others have no need of
+// them, so they belong below internal, which that module may import: this list may only become shorter.
+var onlyForC = []string{
+	"rdmacm.ID.NotifyEstablished", "rdmacm.ID.Over", "rdmacm.RouteSource",
+	"rsocket.Conn.CloseRead", "rsocket.Conn.SetKeepAlive", "rsocket.Conn.TryCloseWrite", "rsocket.Conn.TryDisconnect",
+	"rsocket.Conn.TryMap", "rsocket.Conn.TryPeek", "rsocket.Conn.TryRead", "rsocket.Conn.TryWrite",
+	"rsocket.Conn.TryWriteAt", "rsocket.Listener.SetConfig", "rsocket.PacketConn.ReadyOrNotify", "rsocket.PacketConn.TryPeekFrom",
+	"rsocket.PacketConn.TryReadFrom", "rsocket.PacketConn.TryWriteTo",
+	"verbs.Device.OnAsyncEvent", "verbs.QP.DetachMulticast", "verbs.QP.SendRoom",
+}
+
+func TestNamesOnlyForC(t *testing.T) {
+	seeds.Long(t)
+	api := []string{"roce", "roce/verbs", "roce/rdmacm", "roce/rsocket"}
+	declared := map[string]string{} // the last part of a name: package and whole name
+	used, inC := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t, true) {
+		dir, test := path.Dir(s.name), strings.HasSuffix(s.name, "_test.go")
+		if slices.Contains(api, dir) && !test {
+			for _, n := range functions(s.file) {
+				declared[n[strings.LastIndex(n, ".")+1:]] = path.Base(dir) + "." + n
+			}
+		}
+		uses := used
+		if within(s.name, "cmd/verbs") {
+			uses = inC
+		} else if slices.Contains(api, dir) && s.file.Name.Name == path.Base(dir) {
+			continue // a package's own use, and its tests', make nothing public
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				uses[n.Sel.Name] = true
+			case *ast.KeyValueExpr:
+				if id, ok := n.Key.(*ast.Ident); ok {
+					uses[id.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	require.NotEmpty(t, inC)
+	var found []string
+	for last, name := range declared {
+		if inC[last] && !used[last] {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	for _, name := range found {
+		if !slices.Contains(onlyForC, name) {
+			t.Errorf("%s: only cmd/verbs calls it", name)
+		}
+	}
+	for _, name := range onlyForC {
+		if !slices.Contains(found, name) {
+			t.Logf("%s need not be in the list any more", name)
+		}
+	}
+}
+
+// functions are those of the exported names of a file that are functions or methods.
+func functions(f *ast.File) (names []string) {
+	only := &ast.File{}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			only.Decls = append(only.Decls, fn)
+		}
+	}
+	return exported(only)
+}
