@@ -59,7 +59,7 @@ func (s *Stage) preparePyverbs() error {
 // suite, and no other case, gets a sysfs with what it reads there, and a stand-in for that one command.
 const rdmaStandIn = `#!/bin/sh
 [ "$*" = "link show -j" ] || { echo "rdma: no stand-in for: $*" >&2; exit 1; }
-echo '[{"ifindex":0,"ifname":"goroce0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"` + device + `"}]'
+echo '[{"ifindex":0,"ifname":"goroce0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"` + Interface + `"}]'
 `
 
 // mountSysfs puts a file system over the stage's /sys that has all of it, and class/infiniband.
@@ -90,7 +90,7 @@ func (s *Stage) mountSysfs() error {
 		}
 	}
 	const ours = "/sys/class/infiniband/goroce0"
-	if err := os.MkdirAll(s.Path(ours+"/device/net/"+device), 0o755); err != nil {
+	if err := os.MkdirAll(s.Path(ours+"/Interface/net/"+Interface), 0o755); err != nil {
 		return err
 	}
 	return s.write(ours+"/ports/1/pkeys/0", "0xffff\n")
