@@ -108,6 +108,9 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		n.Cause = CauseGap
 	case !h.atRequester() && (p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p) || since < doubledNs && !h.oneWay() && (h.react() == 0 || since < h.react())):
 		f := h.find(DuplicateRequest, p.PSN, p.Frame, wasLast)
+		if same := p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p); !same && since > surelyDoubledNs {
+			f.is(DuplicateRequest, LostAck, LateAck) // a probe for the end of what was sent comes that soon
+		}
 		this := see(p)
 		f.what = func(*Finding) string {
 			return fmt.Sprintf("Packet %d is packet %d once more (PSN %d), %v later and without a reason for %s to send it again: the network has doubled it.",

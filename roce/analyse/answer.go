@@ -161,6 +161,16 @@ func (h *half) noteAgain(p *pcap.Packet) {
 	}
 }
 
+// arrived notes how long what is acknowledged now was: all of it, since one answer may be to a long packet
+// and a short one behind it.
+func (h *half) arrived(psn ib.PSN) {
+	for q, i := h.una, 0; h.maxAcked < h.maxWire && q.Diff(psn) <= 0 && i < maxWindow; q, i = q.Next(), i+1 {
+		if r := h.sent.get(q); r != nil {
+			h.maxAcked = max(h.maxAcked, r.wire)
+		}
+	}
+}
+
 // progress handles what an answer acknowledges: all requests up to psn.
 func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
 	h.lastGoodAt = p.AtNs
@@ -169,8 +179,8 @@ func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
 		if r.times == 1 {
 			h.rtt.add(p.AtNs - r.at)
 		}
-		h.maxAcked = max(h.maxAcked, r.wire)
 	}
+	h.arrived(psn)
 	h.resolve(p, psn, r)
 	h.settle(p, psn)
 	h.passOver(p, psn)

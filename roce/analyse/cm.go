@@ -52,7 +52,7 @@ const (
 	unknownRetry  = 8
 	maxCMSteps    = 32
 	cmDoubledNs   = 2_000_000
-	cmUnansweredS = 3
+	cmUnansweredS = 1
 )
 
 // handleMAD handles a packet to queue pair 1.
@@ -208,6 +208,9 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 	case mad.AttrDREQ:
 		x.step("DREQ in packet %d from %v", p.Frame, p.Flow.Src)
 		if x.c != nil {
+			if !x.c.closed {
+				x.c.closedAt, x.c.closedBy = p.AtNs, p.Frame
+			}
 			x.c.closed = true
 		}
 	case mad.AttrSIDRRep:
@@ -370,6 +373,23 @@ func (x *exchange) noRTU(a *Analyser) {
 	f.conn, f.Certain = x.c, false
 	f.what = func(f *Finding) string {
 		return fmt.Sprintf("%v took the REP in packet %d, for it sends requests in packet %d, and its RTU is not in the capture: it was lost on the way here. Nobody misses it: requests say the same.", x.from, rep, f.Frames[0])
+	}
+}
+
+// noAnswer reports a REP that nothing followed: neither an RTU nor a request of the initiator.
+func (x *exchange) noAnswer(a *Analyser) {
+	rep := x.request(mad.AttrREP)
+	if rep.times == 0 || rep.find != nil || x.request(mad.AttrRTU).times > 0 || x.request(mad.AttrREQ).find != nil ||
+		x.dataAt != 0 || x.rejected || x.c == nil || x.c.closed || x.c.way[0].packets > 0 {
+		return
+	}
+	if rep.times == 1 && a.now-rep.at <= cmUnansweredS*int64(time.Second) {
+		return
+	}
+	f := a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, rep.frame))
+	f.conn, f.Certain = x.c, false
+	f.what = func(f *Finding) string {
+		return fmt.Sprintf("The REP in packet %d had no RTU, and %v sent no request: one of the two messages was lost, or %v has given up.", f.Frames[0], x.from, x.from)
 	}
 }
 

@@ -42,6 +42,8 @@ type conn struct {
 	seen      [2]bool  // packets of end i were captured
 	ex        *exchange
 	closed    bool // RDMA-CM has taken it down
+	closedAt  int64
+	closedBy  int // frame of the first DREQ
 	number    int
 }
 

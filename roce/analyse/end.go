@@ -82,6 +82,8 @@ func (h *half) end(now int64) {
 			}
 		}
 	}
+	h.blackhole()
+	h.hungUpOn()
 	s := h.pending
 	if s == nil {
 		h.endAnswered(now, quiet, retry)
@@ -117,27 +119,86 @@ func (h *half) end(now int64) {
 		return t
 	}
 	h.a.unansweredAt(h.c.ends[1-h.side].Addr, s.frames[0], nil)
-	h.blackhole(s)
 }
 
-// blackhole finds out that only long packets are lost.
-func (h *half) blackhole(s *silence) {
-	r := s.rec
-	if r.opcode.Info().Op == ib.OpRead {
+// vanishes is how often a packet must have been sent, without an answer, for its length to be the reason.
+const vanishes = 3
+
+// blackhole finds out that only long packets are lost: what was answered last is followed by a long
+// one that is sent again and again, and all that arrived is shorter.
+func (h *half) blackhole() {
+	if !h.begun || h.una.Diff(h.next) >= 0 {
+		return
+	}
+	r := h.sent.get(h.una)
+	if r == nil {
+		h.blackholeBefore()
 		return
 	}
 	small := h.maxAcked
 	if small == 0 && h.c.ex != nil && h.c.ends[1].Known {
 		small = 288 // the CM's datagrams arrived
 	}
-	if small == 0 || r.wire <= small || r.wire < 512 || h.fullBytes() == 0 {
+	if r.times < vanishes || r.opcode.Info().Op == ib.OpRead || small == 0 || r.wire <= small || r.wire < 512 || h.fullBytes() == 0 {
 		return
 	}
-	f := h.find(PMTUBlackhole, s.psn, s.frames...)
+	f := h.find(PMTUBlackhole, r.psn, r.frame, r.last)
 	f.Certain = false
-	f.what = func(*Finding) string {
+	bytes, times := r.wire, r.times
+	f.what = func(f *Finding) string {
 		return fmt.Sprintf("Packets of up to %d bytes (BTH through ICRC) from %s were answered, and that of %d bytes with PSN %d never was, %d times: something on the way drops long packets.",
-			small, h.requester(), r.wire, s.psn, len(s.frames))
+			small, h.requester(), bytes, f.PSN, times)
+	}
+}
+
+// blackholeBefore is blackhole for a capture behind the place where long packets are dropped: the
+// ends of messages come again and again, and never anything in front of them.
+func (h *half) blackholeBefore() {
+	if h.fullBytes() != 0 {
+		return
+	}
+	for _, g := range h.gaps {
+		h.a.steps++
+		if g.again || h.una.Diff(g.from) < 0 || h.una.Diff(g.to) >= 0 {
+			continue
+		}
+		r := h.sent.get(g.to)
+		if r == nil || r.times < vanishes || r.opcode.Info().Pos&ib.First != 0 {
+			return
+		}
+		f := h.find(PMTUBlackhole, h.una, r.frame, r.last)
+		f.Certain = false
+		op, times := r.opcode, r.times
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("The %v of %s came %d times, and what it sends before it, packets of full size, never did: something on the way here drops long packets.", op, h.requester(), times)
+		}
+		return
+	}
+}
+
+// hungUpOn reports an operation that waited for its answer when RDMA-CM took the connection down.
+func (h *half) hungUpOn() {
+	if h.c.closedBy == 0 || h.pending != nil {
+		return
+	}
+	for i := max(len(h.own.ops)-16, 0); i < len(h.own.ops); i++ {
+		h.a.steps++
+		o := h.own.ops[i]
+		waited := h.c.closedAt - o.askedAt
+		if !o.read {
+			waited = h.c.closedAt - o.at
+		}
+		if o.done || o.again || o.got > 0 || o.passed != 0 || waited < max(reorderNs, 4*h.rtt.min) {
+			continue
+		}
+		request, back := lostKinds(o.op)
+		f := h.find(request, o.first, o.frame, h.c.closedBy)
+		f.is(request, back)
+		by := h.c.closedBy
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("The %s in packet %d had no answer for %v when the connection was taken down in packet %d.", o.kind, f.Frames[0], time.Duration(waited), by)
+		}
+		return
 	}
 }
 
@@ -235,6 +296,7 @@ func (a *Analyser) Report() *Report {
 	}
 	for _, x := range a.exOrder {
 		x.noRTU(a)
+		x.noAnswer(a)
 		if peer, ask := x.end(a); peer.IsValid() {
 			a.unansweredAt(peer, ask.frame, ask.find)
 		}
@@ -243,6 +305,7 @@ func (a *Analyser) Report() *Report {
 	rewritten := a.rewritten()
 
 	r := &Report{
+		Connections: []*Connection{}, Findings: []*Finding{}, // in JSON a list, also without any
 		Packets: a.packets, StartNs: a.start, DurationNs: max(a.now-a.start, 0), Malformed: a.malformed, Twice: a.twice,
 		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches, MoreBreaches: a.moreBreaches, Unjudged: a.unjudged, Steps: a.steps,
 		renumbered: map[int]int{}, recalled: a.recalled,

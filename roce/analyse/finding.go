@@ -55,6 +55,12 @@ type KindInfo struct {
 // Kinds returns all kinds in the order of their documentation.
 func Kinds() []KindInfo { return append([]KindInfo(nil), kinds...) }
 
+// adviceKey and adviceRange are for a request that was refused, by whether its key was ever good.
+const (
+	adviceKey   = "No request with this key has been carried out in this capture. Compare it with what the peer registered: was it sent in the right byte order, and has the region or window been deregistered or invalidated since?"
+	adviceRange = "The key was good before. Compare address and length with the region that the peer registered, and the operation with its access flags (a READ needs IBV_ACCESS_REMOTE_READ); and look whether the region has been deregistered since."
+)
+
 const adviceLoss = "Look for drops on the way: interface and switch counters, socket buffers at the receiver (UdpRcvbufErrors in /proc/net/snmp), a path without PFC or ECN under bursts."
 
 var kinds = []KindInfo{
@@ -122,6 +128,7 @@ type Finding struct {
 	// AtNs is the time of the first frame, nanoseconds since the first packet of the capture.
 	AtNs int64 `json:"at_ns"`
 
+	advice  string // in place of that of the kind
 	a       *Analyser
 	conn    *conn
 	request ib.PSN // that it is about, whose answer may have PSN
@@ -205,6 +212,9 @@ func (f *Finding) Has(k Kind) bool {
 func (f *Finding) finish() {
 	i := kindIndex[f.Kind]
 	f.Advice = kinds[i].Advice
+	if f.advice != "" {
+		f.Advice = f.advice
+	}
 	var b strings.Builder
 	if f.what != nil {
 		b.WriteString(f.what(f))

@@ -143,8 +143,24 @@ func (h *half) refused(p *pcap.Packet, n *Note) {
 	}
 	f.add(p.Frame)
 	this := see(p)
+	op := h.reading(p.PSN)
+	if r != nil && r.op != nil {
+		op = r.op
+	}
+	worked := 0
+	if kind == RemoteAccess && op != nil && op.rkey != 0 {
+		worked = h.keys.of(op.rkey)
+		f.advice = adviceKey
+		if worked != 0 {
+			f.advice = adviceRange
+		}
+	}
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req, this.AETH.Syndrome.String(), this.Frame)
+		s := fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req, this.AETH.Syndrome.String(), this.Frame)
+		if worked != 0 {
+			s += fmt.Sprintf(" The request in packet %d had the same key and was carried out: so it is the range, or the right.", worked)
+		}
+		return s
 	}
 	if kind == InvalidRequest && r != nil {
 		h.maybeMTU(f, r, p)
@@ -311,6 +327,9 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	}
 	f := h.find(LostRequest, p.PSN, p.Frame)
 	f.nak = p.Frame
+	if p.PSN.Diff(h.first) < 0 {
+		f.is(LostRequest, Reordered) // the capture begins behind it
+	}
 	this := see(p)
 	f.what = func(f *Finding) string {
 		return fmt.Sprintf("%s misses PSN %d (NAK in packet %d); the capture does not have it either.%s", h.responder(), this.PSN, this.Frame, h.sentAgain(f))
@@ -374,6 +393,9 @@ func (h *half) lostAfter(r *record, p *pcap.Packet) *Finding {
 	if h.atResponder() && r.find == nil {
 		f := h.find(SlowReceiver, p.PSN, frame, p.Frame)
 		f.nak = p.Frame
+		if r.frame == h.firstFrame {
+			f.is(SlowReceiver, Reordered, LostRequest) // what came before it is not in the capture
+		}
 		this := see(p)
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("Packet %d (PSN %d) reached the host of %s undamaged, which nevertheless asked for it again in packet %d: it was dropped inside the host.%s",

@@ -54,7 +54,10 @@ type half struct {
 	silentPSN  ib.PSN
 	silentLast *Finding
 
+	keys       keys
+	firstFrame int // of the first request that was seen
 	maxAcked   int // bytes of the longest packet that was acknowledged
+	maxWire    int // of the longest that was seen
 	starved    *starvation
 	ce, cnp    *Finding
 	firstAt    int64
@@ -160,6 +163,8 @@ const (
 	// doubledNs is how far apart the network delivers a packet twice: no requester sends again
 	// so soon without a NAK.
 	doubledNs = 300_000
+	// surelyDoubledNs is how far apart no requester at all sends something again by itself.
+	surelyDoubledNs = 5_000
 	// reorderNs is how late an overtaken packet is at most; after that it was sent again.
 	reorderNs = 1_000_000
 )
@@ -203,6 +208,7 @@ func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		h.firstAt = p.AtNs
 	}
 	h.payload += int64(p.PayloadBytes)
+	h.maxWire = max(h.maxWire, p.Bytes)
 	if p.AckReq {
 		h.nACKReqs++
 	}
@@ -214,6 +220,7 @@ func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		h.restart()
 	}
 	if !h.begun {
+		h.firstFrame = p.Frame
 		h.begun, h.first, h.next, h.una = true, p.PSN, p.PSN, p.PSN
 		d = 0
 	}

@@ -109,6 +109,8 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 			seen.find.Certain = false
 		case n.Cause == CauseTimeout:
 			seen.find.is(LostReadResponse, LateAck)
+		default:
+			seen.find.is(LostReadResponse, Reordered) // behind this place it may have been overtaken
 		}
 		this := see(p)
 		seen.find.what = func(*Finding) string {
@@ -121,6 +123,7 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 		n.Cause = CauseTimeout
 		h.timeouts++
 		f := h.lostResponse(p.PSN, o.askFrame)
+		f.is(LostReadResponse, Reordered)
 		if last != nil {
 			f.add(last.frame)
 		}

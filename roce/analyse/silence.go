@@ -253,14 +253,15 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 	return true
 }
 
-// lostAckOf makes a finding a lost ACK of a PSN for certain. The request that it answered comes first.
+// lostAckOf makes a finding a lost ACK of a PSN. The request that it answered comes first. It may
+// also be late: an ACK that is drawn by a duplicate looks like the one before it, and one may stand for several.
 func (h *half) lostAckOf(f *Finding, psn ib.PSN) {
-	f.is(LostAck)
+	f.is(LostAck, LateAck)
 	f.PSN, f.QPN = psn, h.c.ends[h.side].QPN
 	if r := h.sent.get(psn); r != nil {
 		f.lead(r.frame)
 	}
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("The requests up to PSN %d were sent again, and the responder acknowledged them as duplicates: they had arrived, and their acknowledgement was lost.", f.PSN)
+		return fmt.Sprintf("The requests up to PSN %d were sent again, and the responder acknowledged them as duplicates: they had arrived, and their acknowledgement had not.", f.PSN)
 	}
 }
