@@ -126,6 +126,30 @@ func (k *keyTable) slot(key uint32) *slot {
 	return &k.pub.Load().slots[at]
 }
 
+// take returns the key that is wanted, if it is free, or a random one if none is; and makes room for it.
+func (k *keyTable) take(want uint32) (uint32, error) {
+	if want == 0 {
+		return k.draw()
+	}
+	index := want >> keyIndexShift
+	if index == 0 {
+		return 0, ErrInvalid
+	}
+	at, found := k.find(index)
+	if found {
+		return 0, ErrBusy
+	}
+	k.makeRoom(at)
+	return want, nil
+}
+
+// makeRoom is for a key that is to be put into a slot.
+func (k *keyTable) makeRoom(at int) {
+	if slots := k.pub.Load().slots; slots[at].key.Load() == 0 && 2*(k.full+1) > len(slots) {
+		k.rebuild()
+	}
+}
+
 // draw returns a key that is free, and makes room for it.
 func (k *keyTable) draw() (uint32, error) {
 	if k.rng == nil {
@@ -144,10 +168,7 @@ func (k *keyTable) draw() (uint32, error) {
 		if found {
 			continue
 		}
-		slots := k.pub.Load().slots
-		if slots[at].key.Load() == 0 && 2*(k.full+1) > len(slots) {
-			k.rebuild()
-		}
+		k.makeRoom(at)
 		return key, nil
 	}
 	return 0, errStuckRandom

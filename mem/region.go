@@ -18,6 +18,9 @@ type RegionAttr struct {
 	IOVA    uint64
 	IOVASet bool
 	Access  Access
+	// Key, if not 0, is the key that the region is to have, which must be free; else it is a random one. It is for memory whose key
+	// others know already.
+	Key uint32
 	// OnRelease, if set, is called once, when the region has been deregistered
 	// (or its memory replaced): from then on nothing here touches Bytes,
 	// which may be unmapped. It runs inside Deregister, Reregister, PD.Clear or Table.Close,
@@ -54,7 +57,7 @@ func (t *Table) Register(pd *PD, a RegionAttr) (*Region, error) {
 	if t.counts.Regions >= t.lim.Regions {
 		return nil, opErr(op, "", fmt.Sprintf("%d regions", t.lim.Regions), ErrLimit)
 	}
-	key, err := t.keys.draw()
+	key, err := t.keys.take(a.Key)
 	if err != nil {
 		return nil, opErr(op, "key", "", err)
 	}

@@ -279,3 +279,36 @@ func TestPersist(t *testing.T) {
 		t.Errorf("persist of nothing: %v", err)
 	}
 }
+
+// A region can have the key that it had elsewhere, once.
+func TestWantedKey(t *testing.T) {
+	tb := NewTable(script(0x11223344), Limits{})
+	pd, err := tb.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := func(key uint32) (ib.LKey, error) {
+		r, err := tb.Register(pd, RegionAttr{Bytes: make([]byte, 8), Key: key})
+		if err != nil {
+			return 0, err
+		}
+		return r.LKey(), nil
+	}
+	if key, err := register(0xAABBCCDD); key != 0xAABBCCDD {
+		t.Errorf("%#x, %v", key, err)
+	}
+	if _, err := register(0xAABBCC00); !errors.Is(err, ErrBusy) {
+		t.Errorf("the index is taken, but: %v", err)
+	}
+	if _, err := register(0xFF); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no key is as low, but: %v", err)
+	}
+	for i := range uint32(1000) { // room is made for them
+		if key, err := register((i + 1) << 8); key != ib.LKey((i+1)<<8) {
+			t.Fatalf("%#x, %v", key, err)
+		}
+	}
+	if key, err := register(0); key != 0x11223344 {
+		t.Errorf("%#x, %v", key, err)
+	}
+}

@@ -46,6 +46,10 @@ type MROptions struct {
 	// of a shard held: several may call at the same time. The access flag FlushPersistent needs it.
 	Persist func([]byte) error
 
+	// Key, if not 0, is the key that the region is to have, for memory whose key others know already: the child of a fork registers that of
+	// its parent again. It fails with ErrBusy if another region has it. Keys that are known are no protection: leave it 0.
+	Key ib.LKey
+
 	// OnRelease is called once when the device has let go of the memory: at the end of Close, of
 	// Reregister with other memory, or of Device.Close. It must not call into the device, whose lock
 	// may be held.
@@ -54,7 +58,7 @@ type MROptions struct {
 
 // region returns the attributes of a region.
 func (o *MROptions) region(buf []byte, access Access) mem.RegionAttr {
-	return mem.RegionAttr{Bytes: buf, Access: access, IOVA: o.IOVA, IOVASet: o.SetIOVA, Persist: o.Persist, OnRelease: o.OnRelease}
+	return mem.RegionAttr{Bytes: buf, Access: access, IOVA: o.IOVA, IOVASet: o.SetIOVA, Key: uint32(o.Key), Persist: o.Persist, OnRelease: o.OnRelease}
 }
 
 // RegisterMR registers buf, which may be any byte slice or mapped memory (ibv_reg_mr). It

@@ -32,13 +32,14 @@ type cmID struct {
 
 	service netip.AddrPort // that it has asked for a connection
 
-	mu     sync.Mutex
-	ch     *cmChannel
-	parts  []*rdmacm.ID
-	apart  netip.AddrPort // without parts: what it is bound to, of a family that no device has
-	spoke  bool           // a connection was asked for, by either side
-	closed bool
-	groups map[netip.Addr]uint64 // cookies of those that were joined
+	mu        sync.Mutex
+	ch        *cmChannel
+	parts     []*rdmacm.ID
+	apart     netip.AddrPort // without parts: what it is bound to, of a family that no device has
+	spoke     bool           // a connection was asked for, by either side
+	listening int            // parts that do
+	closed    bool
+	groups    map[netip.Addr]uint64 // cookies of those that were joined
 
 	// Options, which are those of parts that are still to be made.
 	reuse, onlyV6 bool
@@ -384,21 +385,36 @@ func goroce_cm_resolve_route(handle C.goroce_handle) C.int {
 }
 
 //export goroce_cm_listen_id
-func goroce_cm_listen_id(handle C.goroce_handle, backlog C.int) C.int {
+func goroce_cm_listen_id(handle C.goroce_handle, backlog, parent C.int) C.int {
 	return withID(handle, func(id *cmID) C.int {
 		if len(id.parts) == 0 && !id.apart.IsValid() {
 			if e := id.bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); e != 0 {
 				return e
 			}
 		}
-		for _, p := range id.parts {
-			if err := p.Listen(max(int(backlog), 0)); err != nil {
-				return cmErrno(err)
-			}
-			remark("listening on %v", p.LocalAddr())
+		err := id.listen(max(int(backlog), 0))
+		if parent >= 0 && errors.Is(err, verbs.ErrAddrInUse) {
+			go whenGone(int(parent), func() bool {
+				id.mu.Lock()
+				defer id.mu.Unlock()
+				return id.closed || !errors.Is(id.listen(max(int(backlog), 0)), verbs.ErrAddrInUse)
+			})
+			return 0
 		}
-		return 0
+		return cmErrno(err)
 	})
+}
+
+// listen has the parts listen that do not yet. id.mu is held.
+func (id *cmID) listen(backlog int) error {
+	for ; id.listening < len(id.parts); id.listening++ {
+		p := id.parts[id.listening]
+		if err := p.Listen(backlog); err != nil {
+			return err
+		}
+		remark("listening on %v", p.LocalAddr())
+	}
+	return nil
 }
 
 //export goroce_cm_set_option

@@ -15,9 +15,18 @@ package main
 
 import "C"
 
+import "github.com/goroce/goroce/roce/link/udp"
+
 func main() {}
 
 // goroce_started does nothing: who calls it knows that the runtime has begun.
 //
 //export goroce_started
 func goroce_started() {}
+
+//export goroce_disown
+func goroce_disown() {
+	if err := udp.Disown(); err != nil {
+		remark("what the parent of this process has had stays taken: %v", err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -69,7 +70,7 @@ func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	if buf == nil {
 		return eINVAL
 	}
-	mr, err := pd.RegisterMRWith(buf, access, verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: access&verbs.ZeroBased == 0})
+	mr, err := pd.RegisterMRWith(buf, access, verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: access&verbs.ZeroBased == 0, Key: ib.LKey(m.key)})
 	if err != nil {
 		return errno(err)
 	}

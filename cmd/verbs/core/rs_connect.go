@@ -155,7 +155,7 @@ type rsAcceptor struct {
 }
 
 //export goroce_rs_listen
-func goroce_rs_listen(handle C.goroce_handle, backlog C.int) C.int {
+func goroce_rs_listen(handle C.goroce_handle, backlog, parent C.int) C.int {
 	defer mirrored(handle, 0)
 	return withStream(handle, func(s *rsSocket) C.int {
 		switch s.state {
@@ -170,35 +170,56 @@ func goroce_rs_listen(handle C.goroce_handle, backlog C.int) C.int {
 				return e
 			}
 		}
-		return s.listen(min(max(int(backlog), 0), 0xFFFF))
+		return s.listen(min(max(int(backlog), 0), 0xFFFF), int(parent))
 	})
 }
 
 // listen makes the port that is held one to listen on.
-func (s *rsSocket) listen(backlog int) C.int {
+func (s *rsSocket) listen(backlog, parent int) C.int {
 	l := &rsAcceptor{addr: s.bound, taken: make(chan struct{})}
 	var on []*verbs.Device
 	for _, id := range s.holds {
 		on = append(on, id.Device())
 	}
 	s.release()
-	lc := rsocket.ListenConfig{Config: s.cfg, Backlog: backlog}
-	for _, d := range on {
-		tellWhenGone(d)
-		one, err := lc.Listen(d, s.bound)
-		if err != nil {
-			l.close()
-			s.bound = netip.AddrPort{} // somebody else has it
-			return rsErrno(err)
-		}
-		l.listeners = append(l.listeners, one)
+	err := s.begin(l, on, backlog)
+	switch {
+	case parent >= 0 && errors.Is(err, verbs.ErrAddrInUse):
+		go whenGone(parent, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.state != rsListening || !errors.Is(s.begin(l, on, backlog), verbs.ErrAddrInUse)
+		})
+	case err != nil:
+		l.close()
+		s.bound = netip.AddrPort{} // somebody else has it
+		return rsErrno(err)
 	}
 	s.state, s.listener = rsListening, l
+	return 0
+}
+
+// begin listens, on all devices or none. s.mu is held.
+func (s *rsSocket) begin(l *rsAcceptor, on []*verbs.Device, backlog int) error {
+	lc := rsocket.ListenConfig{Config: s.cfg, Backlog: backlog}
+	var all []*rsocket.Listener
+	for _, d := range on {
+		tellWhenGone(d)
+		one, err := lc.Listen(d, l.addr)
+		if err != nil {
+			for _, one := range all {
+				_ = one.Close() // it has had no time for anything
+			}
+			return err
+		}
+		all = append(all, one)
+	}
+	l.listeners = all
 	remark("listening on %v", l.addr)
-	for _, one := range l.listeners {
+	for _, one := range all {
 		go l.serve(one, s.wake.ring)
 	}
-	return 0
+	return nil
 }
 
 // serve takes connections to the program one by one.

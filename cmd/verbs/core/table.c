@@ -6,7 +6,7 @@ static const struct goroce_core table = {
 	.version = GOROCE_CORE_VERSION,
 	.size = sizeof(struct goroce_core),
 #define F(name) .name = goroce_##name
-	F(started), F(open), F(close), F(query), F(async_next),
+	F(started), F(disown), F(open), F(close), F(query), F(async_next),
 	F(alloc_pd), F(dealloc_pd),
 	F(reg_mr), F(rereg_mr), F(dereg_mr),
 	F(alloc_mw), F(dealloc_mw), F(bind_mw),

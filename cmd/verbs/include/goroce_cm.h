@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 4
+#define GOROCE_CM_VERSION 5
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -78,7 +78,11 @@ struct goroce_cm {
 	int (*bind_addr)(goroce_handle id, const struct sockaddr *addr);
 	int (*resolve_addr)(goroce_handle id, const struct sockaddr *src, const struct sockaddr *dst);
 	int (*resolve_route)(goroce_handle id);
-	int (*listen_id)(goroce_handle id, int backlog);
+	/*
+	 * listen_id: parent is -1, or a descriptor that can be read when the process has gone that may have the service. If it has, listening begins
+	 * then.
+	 */
+	int (*listen_id)(goroce_handle id, int backlog, int parent);
 	int (*connect_id)(goroce_handle id, const struct goroce_cm_param *p);
 	/* accept_id of an active ID sends the confirmation (rdma_establish). */
 	int (*accept_id)(goroce_handle id, const struct goroce_cm_param *p);

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 5
+#define GOROCE_CORE_VERSION 6
 
 #define GOROCE_MAX_GIDS 16
 
@@ -56,6 +56,7 @@ struct goroce_mr {
 	uint64_t length;
 	uint64_t iova;
 	uint32_t access;
+	uint32_t key; /* that it is to have; 0: a random one */
 	/* results */
 	uint32_t lkey, rkey;
 	goroce_handle handle;
@@ -163,6 +164,8 @@ struct goroce_core {
 	uint32_t size;	  /* of this structure */
 
 	void (*started)(void); /* does nothing: a thread that has called it is known to Go */
+	/* disown is the first call in the child of a fork: it closes what is there of the parent's Go half. */
+	void (*disown)(void);
 
 	int (*open)(struct goroce_open *o, goroce_handle *device);
 	int (*close)(goroce_handle device);

@@ -10,7 +10,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 3
+#define GOROCE_RS_VERSION 4
 
 /* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -37,7 +37,7 @@ struct goroce_rs {
 	/* create: AF_INET or AF_INET6, and SOCK_STREAM or SOCK_DGRAM. */
 	int (*create)(int domain, int type, goroce_handle *socket);
 	int (*bind)(goroce_handle socket, const struct sockaddr *addr);
-	int (*listen)(goroce_handle socket, int backlog);
+	int (*listen)(goroce_handle socket, int backlog, int parent); /* parent: as listen_id of goroce_cm.h */
 	int (*accept)(goroce_handle listener, goroce_handle *socket);
 	/* connect begins; connected is EINPROGRESS until it knows the result. */
 	int (*connect)(goroce_handle socket, const struct sockaddr *addr);

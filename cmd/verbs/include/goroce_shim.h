@@ -15,11 +15,19 @@ void *goroce_core_symbol(const char *name);
 void goroce_finish_by(void (*finish)(uint32_t *beat));
 
 /* goroce_foreign has to be called before each call of the Go half, by every function that a program calls. It reports
- * whether an object is one of a process that this one was forked from, whose Go half is not here, and says so once on standard
- * error: calls are to fail with ENODEV then. Otherwise the thread is known to Go afterwards. generation is what
+ * whether an object is one of a process that this one was forked from, whose Go half is not here, and which has not been made again: calls
+ * are to fail with ENODEV then. Otherwise the thread is known to Go afterwards. generation is what
  * goroce_generation has returned when the object was made. */
 int goroce_foreign(unsigned int generation);
 unsigned int goroce_generation(void);
+
+/* For the child of a fork, see heir.c. goroce_inherit makes the contexts that the parent has made, and what belongs to them: 0 or an errno. goroce_renew
+ * makes an eventfd of the parent one of the child, with flags of eventfd: 0 or an errno. goroce_life is a descriptor that a child of this process can read when this
+ * process has gone, goroce_parent the one of its parent; -1: there is none. */
+int goroce_inherit(void);
+int goroce_renew(int fd, int flags);
+int goroce_life(void);
+int goroce_parent(void);
 
 /* The handles of objects in the Go half. */
 goroce_handle goroce_context_handle(struct ibv_context *context);

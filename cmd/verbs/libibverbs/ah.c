@@ -6,9 +6,10 @@
 EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
 	ENTER_NULL(pd->context);
-	struct ibv_ah *ah = calloc(1, sizeof *ah);
-	if (!ah)
+	struct shim_ah *x = calloc(1, sizeof *x);
+	if (!x)
 		return null_errno(ENOMEM);
+	struct ibv_ah *ah = &x->ah;
 	int e = core->create_ah(pd->handle, a, &ah->handle);
 	if (e) {
 		free(ah);
@@ -16,15 +17,22 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	}
 	ah->context = pd->context;
 	ah->pd = pd;
+	x->attr = *a;
+	shim_keep(SHIM_AH, &x->link);
 	return ah;
 }
 
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 {
-	ENTER_INT(ah->context);
-	int e = core->destroy_ah(ah->handle);
-	if (!e)
+	int e = 0;
+	if (!shim_of_parent(ah->context)) {
+		shim_meet();
+		e = core->destroy_ah(ah->handle);
+	}
+	if (!e) {
+		shim_drop(&((struct shim_ah *)ah)->link);
 		free(ah);
+	}
 	return e;
 }
 

@@ -20,6 +20,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 		free(ch);
 		return null_errno(e);
 	}
+	shim_keep(SHIM_CHANNEL, &ch->link);
 	return &ch->channel;
 }
 
@@ -40,7 +41,8 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 	pthread_mutex_unlock(&ch->context->mutex);
 	if (busy)
 		return EBUSY;
-	if (!shim_foreign(ch->context)) {
+	shim_drop(&to_channel(ch)->link);
+	if (!shim_of_parent(ch->context)) {
 		shim_meet();
 		core->destroy_channel(to_channel(ch)->handle);
 	}
@@ -105,7 +107,9 @@ struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, st
 	q->cq.cqe = a.cqe;
 	q->ring = a.ring;
 	q->cq.handle = q->handle = a.handle;
+	q->vector = vector;
 	count_users(ch, 1);
+	shim_keep(SHIM_CQ, &q->link);
 	return q;
 }
 
@@ -144,14 +148,17 @@ void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent)
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
-	ENTER_INT(cq->context);
 	struct shim_cq *q = to_cq(cq);
-	uint32_t comp = 0, async = 0;
-	int e = core->destroy_cq(q->handle, &comp, &async);
-	if (e)
-		return e;
-	shim_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, comp);
-	shim_wait_acks(&cq->mutex, &cq->cond, &cq->async_events_completed, async);
+	if (!shim_of_parent(cq->context)) {
+		shim_meet();
+		uint32_t comp = 0, async = 0;
+		int e = core->destroy_cq(q->handle, &comp, &async);
+		if (e)
+			return e;
+		shim_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, comp);
+		shim_wait_acks(&cq->mutex, &cq->cond, &cq->async_events_completed, async);
+	}
+	shim_drop(&q->link);
 	count_users(cq->channel, -1);
 	pthread_mutex_destroy(&cq->mutex);
 	pthread_cond_destroy(&cq->cond);

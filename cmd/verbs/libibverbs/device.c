@@ -191,6 +191,42 @@ static bool polling(void)
 	return p && *p && strcmp(p, "0") && strcasecmp(p, "false") && strcasecmp(p, "no");
 }
 
+// open_core opens a context in the Go half.
+static int open_core(struct shim_context *x)
+{
+	struct ibv_context *c = &x->verbs.context;
+	char *link = getenv("GOROCE_LINK");
+	struct goroce_open o = {
+		.addr = to_device(c->device)->addr, .link = link && *link ? link : NULL, .polling = polling(),
+		.async_fd = c->async_fd, .cookie = (uintptr_t)c,
+	};
+	x->handle = 0;
+	int e = core->open(&o, &x->handle);
+	if (!e)
+		e = core->query(x->handle, &x->attr);
+	if (e && x->handle)
+		core->close(x->handle);
+	return e;
+}
+
+int shim_open_again(struct shim_context *x)
+{
+	int e = goroce_renew(x->verbs.context.async_fd, EFD_SEMAPHORE);
+	x->stage = (struct shim_stage){0};
+	return e ? e : open_core(x);
+}
+
+// shim_set_ops sets the operations of the data path.
+void shim_set_ops(struct shim_context *x)
+{
+	struct ibv_context_ops *ops = &x->verbs.context.ops;
+	ops->poll_cq = shim_poll_cq;
+	ops->req_notify_cq = shim_req_notify_cq;
+	ops->post_send = shim_post_send;
+	ops->post_recv = shim_post_recv;
+	ops->post_srq_recv = shim_post_srq_recv;
+}
+
 struct ibv_context *shim_open(struct shim_device *d)
 {
 	int e = shim_load();
@@ -209,32 +245,19 @@ struct ibv_context *shim_open(struct shim_device *d)
 		free(x);
 		return null_errno(e);
 	}
-	char *link = getenv("GOROCE_LINK");
-	struct goroce_open o = {
-		.addr = d->addr, .link = link && *link ? link : NULL, .polling = polling(),
-		.async_fd = c->async_fd, .cookie = (uintptr_t)c,
-	};
-	e = core->open(&o, &x->handle);
-	if (!e)
-		e = core->query(x->handle, &x->attr);
+	c->device = &d->device;
+	e = open_core(x);
 	if (e) {
-		if (x->handle)
-			core->close(x->handle);
 		close(c->async_fd);
 		free(x);
 		return null_errno(e);
 	}
-	c->device = &d->device;
 	// Programs duplicate it, to import the device elsewhere: that is refused then, and not the descriptor.
 	c->cmd_fd = shim_eventfd();
 	c->num_comp_vectors = x->attr.comp_vectors;
 	c->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	pthread_mutex_init(&c->mutex, NULL);
-	c->ops.poll_cq = shim_poll_cq;
-	c->ops.req_notify_cq = shim_req_notify_cq;
-	c->ops.post_send = shim_post_send;
-	c->ops.post_recv = shim_post_recv;
-	c->ops.post_srq_recv = shim_post_srq_recv;
+	shim_set_ops(x);
 	c->ops.alloc_mw = shim_alloc_mw;
 	c->ops.dealloc_mw = shim_dealloc_mw;
 	c->ops.bind_mw = shim_bind_mw;
@@ -255,8 +278,9 @@ EXPORT int ibv_close_device(struct ibv_context *c)
 {
 	struct shim_context *x = to_context(c);
 	shim_contexts_remove(x);
+	shim_forget(c);
 	int e = 0;
-	if (!shim_foreign(c)) {
+	if (!shim_of_parent(c)) {
 		shim_meet();
 		e = core->close(x->handle);
 	}

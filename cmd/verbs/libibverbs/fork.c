@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 // The threads of the Go half stay with the parent: any call into it would wait for ever in the child. So the child leaves it
-// alone, with all objects that belong to it, and loads one of its own when it opens a device.
+// alone, and loads one of its own when it opens a device, or uses what the parent has made: see heir.c.
 unsigned int shim_generation;
 static bool said;
 
@@ -13,12 +13,14 @@ static void refuse(void)
 	if (said)
 		return;
 	said = true;
-	shim_say("a device that was opened before a fork cannot be used in the child: open it there");
+	shim_say("a device that was opened before a fork cannot be used in the child");
 }
 
 bool shim_foreign(const struct ibv_context *c)
 {
-	if (!UNLIKELY(to_context((struct ibv_context *)c)->born != shim_generation))
+	if (!shim_of_parent(c))
+		return false;
+	if (!goroce_inherit() && !shim_of_parent(c))
 		return false;
 	refuse();
 	return true;
@@ -40,40 +42,39 @@ EXPORT int goroce_foreign(unsigned int generation)
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_context *contexts;
 
-static int no_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+struct shim_context *shim_contexts(void) { return contexts; }
+
+// In the child these stand in the place of the operations of the data path, until what the parent has made is there.
+static int first_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	(void)cq, (void)n, (void)wc;
-	refuse();
-	return -1;
+	return shim_foreign(cq->context) ? -1 : shim_poll_cq(cq, n, wc);
 }
 
-static int no_notify(struct ibv_cq *cq, int solicited_only)
+static int first_notify(struct ibv_cq *cq, int solicited_only)
 {
-	(void)cq, (void)solicited_only;
-	refuse();
-	return ENODEV;
+	return shim_foreign(cq->context) ? ENODEV : shim_req_notify_cq(cq, solicited_only);
 }
 
-static int no_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static int first_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	(void)qp;
-	refuse();
+	if (!shim_foreign(qp->context))
+		return shim_post_send(qp, wr, bad);
 	*bad = wr;
 	return ENODEV;
 }
 
-static int no_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int first_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	(void)qp;
-	refuse();
+	if (!shim_foreign(qp->context))
+		return shim_post_recv(qp, wr, bad);
 	*bad = wr;
 	return ENODEV;
 }
 
-static int no_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int first_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	(void)srq;
-	refuse();
+	if (!shim_foreign(srq->context))
+		return shim_post_srq_recv(srq, wr, bad);
 	*bad = wr;
 	return ENODEV;
 }
@@ -81,6 +82,7 @@ static int no_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 // before_fork makes sure that what the child needs is not in the middle of a change, by a thread that the child lacks.
 static void before_fork(void)
 {
+	shim_heir_lock();
 	shim_fork_lock();
 	shim_devices_lock();
 	pthread_mutex_lock(&mutex);
@@ -93,6 +95,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&mutex);
 	shim_devices_unlock();
 	shim_fork_unlock();
+	shim_heir_unlock();
 }
 
 // in_child replaces the operations of the data path, which keeps the check out of it.
@@ -103,13 +106,14 @@ static void in_child(void)
 		said = false;
 		for (struct shim_context *x = contexts; x; x = x->next) {
 			struct ibv_context_ops *ops = &x->verbs.context.ops;
-			ops->poll_cq = no_poll;
-			ops->req_notify_cq = no_notify;
-			ops->post_send = no_send;
-			ops->post_recv = no_recv;
-			ops->post_srq_recv = no_srq_recv;
+			ops->poll_cq = first_poll;
+			ops->req_notify_cq = first_notify;
+			ops->post_send = first_send;
+			ops->post_recv = first_recv;
+			ops->post_srq_recv = first_srq_recv;
 		}
 		shim_unload();
+		shim_heir_forked();
 		shim_signals_without_go();
 	}
 	after_fork();

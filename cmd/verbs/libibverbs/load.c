@@ -113,8 +113,12 @@ static void load_once(void)
 		say_missing();
 	else if (c->version != GOROCE_CORE_VERSION || c->size != sizeof *c)
 		shim_say("%s is of another version than libibverbs.so.1: install both from one build", CORE_NAME);
-	else
+	else {
+		if (shim_generation)
+			c->disown();
+		shim_heir_begin();
 		core = c;
+	}
 }
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;

@@ -4,33 +4,41 @@
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
 	ENTER_NULL(c);
-	struct ibv_pd *pd = calloc(1, sizeof *pd);
-	if (!pd)
+	struct shim_pd *x = calloc(1, sizeof *x);
+	if (!x)
 		return null_errno(ENOMEM);
+	struct ibv_pd *pd = &x->pd;
 	pd->context = c;
 	int e = core->alloc_pd(to_context(c)->handle, &pd->handle);
 	if (e) {
-		free(pd);
+		free(x);
 		return null_errno(e);
 	}
+	shim_keep(SHIM_PD, &x->link);
 	return pd;
 }
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	ENTER_INT(pd->context);
-	int e = core->dealloc_pd(pd->handle);
-	if (!e)
+	int e = 0;
+	if (!shim_of_parent(pd->context)) {
+		shim_meet();
+		e = core->dealloc_pd(pd->handle);
+	}
+	if (!e) {
+		shim_drop(&((struct shim_pd *)pd)->link);
 		free(pd);
+	}
 	return e;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
 {
 	ENTER_NULL(pd->context);
-	struct ibv_mr *mr = calloc(1, sizeof *mr);
-	if (!mr)
+	struct shim_mr *x = calloc(1, sizeof *x);
+	if (!x)
 		return null_errno(ENOMEM);
+	struct ibv_mr *mr = &x->mr;
 	struct goroce_mr a = {.addr = addr, .length = length, .iova = iova, .access = access};
 	int e = core->reg_mr(pd->handle, &a);
 	if (e) {
@@ -44,6 +52,9 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	mr->handle = a.handle;
 	mr->lkey = a.lkey;
 	mr->rkey = a.rkey;
+	x->iova = iova;
+	x->access = access;
+	shim_keep(SHIM_MR, &x->link);
 	return mr;
 }
 
@@ -82,25 +93,34 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		mr->addr = addr;
 		mr->length = length;
+		((struct shim_mr *)mr)->iova = (uintptr_t)addr;
 	}
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		((struct shim_mr *)mr)->access = (uint32_t)access;
 	return 0;
 }
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	ENTER_INT(mr->context);
-	int e = core->dereg_mr(mr->handle);
-	if (!e)
+	int e = 0;
+	if (!shim_of_parent(mr->context)) {
+		shim_meet();
+		e = core->dereg_mr(mr->handle);
+	}
+	if (!e) {
+		shim_drop(&((struct shim_mr *)mr)->link);
 		free(mr);
+	}
 	return e;
 }
 
 struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
 	ENTER_NULL(pd->context);
-	struct ibv_mw *mw = calloc(1, sizeof *mw);
-	if (!mw)
+	struct shim_mw *x = calloc(1, sizeof *x);
+	if (!x)
 		return null_errno(ENOMEM);
+	struct ibv_mw *mw = &x->mw;
 	int e = core->alloc_mw(pd->handle, (int)type, &mw->rkey, &mw->handle);
 	if (e) {
 		free(mw);
@@ -109,15 +129,21 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	mw->context = pd->context;
 	mw->pd = pd;
 	mw->type = type;
+	shim_keep(SHIM_MW, &x->link);
 	return mw;
 }
 
 int shim_dealloc_mw(struct ibv_mw *mw)
 {
-	ENTER_INT(mw->context);
-	int e = core->dealloc_mw(mw->handle);
-	if (!e)
+	int e = 0;
+	if (!shim_of_parent(mw->context)) {
+		shim_meet();
+		e = core->dealloc_mw(mw->handle);
+	}
+	if (!e) {
+		shim_drop(&((struct shim_mw *)mw)->link);
 		free(mw);
+	}
 	return e;
 }
 

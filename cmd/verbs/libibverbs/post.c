@@ -68,14 +68,15 @@ int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	shim_stage_direct(q, wr);
 	int e = core->post_send(q->handle, wr, bad);
 	shim_send_unlock(q);
-	return e;
+	return UNLIKELY(e && !q->handle) ? ENODEV : e; // it had a peer before a fork
 }
 
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
 	touch_recvs(wr, to_qp(qp)->init.cap.max_recv_sge);
-	return core->post_recv(to_qp(qp)->handle, wr, bad);
+	int e = core->post_recv(to_qp(qp)->handle, wr, bad);
+	return UNLIKELY(e && !to_qp(qp)->handle) ? ENODEV : e;
 }
 
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

@@ -49,6 +49,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint
 	qp->qp_num = g.qp_num;
 	a->cap = g.cap;
 	q->init = *a;
+	shim_keep(SHIM_QP, &q->link);
 	return qp;
 }
 
@@ -71,6 +72,24 @@ struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_
 
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) { return to_qp(qp)->batch ? &to_qp(qp)->ex : NULL; }
 
+// note keeps what heir.c needs.
+static void note(struct shim_qp *q, const struct ibv_qp_attr *a, int mask)
+{
+	if (mask & IBV_QP_STATE && a->qp_state == IBV_QPS_RESET)
+		q->attr_mask = 0;
+	if (mask & IBV_QP_PKEY_INDEX)
+		q->attr.pkey_index = a->pkey_index;
+	if (mask & IBV_QP_PORT)
+		q->attr.port_num = a->port_num;
+	if (mask & IBV_QP_QKEY)
+		q->attr.qkey = a->qkey;
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		q->attr.qp_access_flags = a->qp_access_flags;
+	if (mask & IBV_QP_SQ_PSN)
+		q->attr.sq_psn = a->sq_psn;
+	q->attr_mask |= mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY | IBV_QP_ACCESS_FLAGS | IBV_QP_SQ_PSN);
+}
+
 static void forget_completions(struct ibv_qp *qp, bool keep_sent)
 {
 	shim_cq_forget(to_cq(qp->send_cq), qp->qp_num, keep_sent);
@@ -81,10 +100,14 @@ static void forget_completions(struct ibv_qp *qp, bool keep_sent)
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 {
 	ENTER_INT(qp->context);
+	if (UNLIKELY(!to_qp(qp)->handle))
+		return ENODEV; // it had a peer before a fork
 	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
 	shim_send_lock(to_qp(qp));
 	int e = core->modify_qp(to_qp(qp)->handle, a, mask);
 	shim_send_unlock(to_qp(qp));
+	if (!e)
+		note(to_qp(qp), a, mask);
 	if (!e && mask & IBV_QP_STATE) {
 		qp->state = a->qp_state;
 		if (qp->state == IBV_QPS_RESET) // as drivers of adapters do it: programs that use it again count completions
@@ -99,7 +122,7 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, stru
 	(void)mask; // all attributes are known
 	int e = core->query_qp(to_qp(qp)->handle, a);
 	if (e)
-		return e;
+		return to_qp(qp)->handle ? e : ENODEV;
 	*init = to_qp(qp)->init;
 	init->qp_context = qp->qp_context;
 	a->cap = init->cap;
@@ -114,23 +137,34 @@ EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, 
 	return 0;
 }
 
-EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
+// discard frees what is here of a queue pair.
+static void discard(struct ibv_qp *qp)
 {
-	ENTER_INT(qp->context);
-	uint32_t async = 0;
-	int e = core->destroy_qp(to_qp(qp)->handle, &async);
-	if (e)
-		return e;
 	__atomic_sub_fetch(&shim_qps, 1, __ATOMIC_RELAXED);
-	// libfabric hands each receive that it finds then to the queue pair again, which is freed memory. That what was sent has
-	// arrived it may learn: without, it tells its program that it was flushed. (Drivers of adapters forget both.)
-	forget_completions(qp, true);
-	shim_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, async);
+	shim_drop(&to_qp(qp)->link);
 	pthread_mutex_destroy(&qp->mutex);
 	pthread_cond_destroy(&qp->cond);
 	shim_batch_free(to_qp(qp));
 	free(to_qp(qp)->ring);
 	free(qp);
+}
+
+EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	if (shim_of_parent(qp->context) || !to_qp(qp)->handle) {
+		discard(qp);
+		return 0;
+	}
+	shim_meet();
+	uint32_t async = 0;
+	int e = core->destroy_qp(to_qp(qp)->handle, &async);
+	if (e)
+		return e;
+	// libfabric hands each receive that it finds then to the queue pair again, which is freed memory. That what was sent has
+	// arrived it may learn: without, it tells its program that it was flushed. (Drivers of adapters forget both.)
+	forget_completions(qp, true);
+	shim_wait_acks(&qp->mutex, &qp->cond, &qp->events_completed, async);
+	discard(qp);
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #undef ibv_reg_mr_iova
 
 #include <errno.h>
+#include <sys/eventfd.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,7 +45,8 @@ void shim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* fork.c: how many of the forks that led to this process found the Go half loaded. Objects of another generation are
  * those of a parent, whose threads are not here. */
 extern unsigned int shim_generation;
-bool shim_foreign(const struct ibv_context *c); /* also says so, once */
+bool shim_foreign(const struct ibv_context *c); /* and could not be made again here, see heir.c; also says so, once */
+static inline bool shim_of_parent(const struct ibv_context *c);
 void shim_fork_lock(void);   /* load.c: waits for a Go half that is being loaded */
 void shim_fork_unlock(void);
 void shim_unload(void);	     /* load.c: in the child */
@@ -58,6 +60,19 @@ void shim_devices_unlock(void);
 #define ENTER_INT(context) do { if (UNLIKELY(shim_foreign(context))) return ENODEV; shim_meet(); } while (0)
 #define ENTER_NULL(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
 #define ENTER_MINUS(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return -1; } shim_meet(); } while (0)
+
+/* heir.c: what there is, for the child of a fork, in the order in which it can be made */
+enum shim_kind { SHIM_PD, SHIM_CHANNEL, SHIM_MR, SHIM_MW, SHIM_AH, SHIM_CQ, SHIM_SRQ, SHIM_QP, SHIM_KINDS };
+struct shim_link {
+	struct shim_link *next, **at; /* at: what points here; NULL: it is in no list */
+};
+void shim_keep(enum shim_kind kind, struct shim_link *l);
+void shim_drop(struct shim_link *l);
+void shim_forget(const struct ibv_context *c);
+void shim_heir_lock(void); /* before the locks of other files */
+void shim_heir_unlock(void);
+void shim_heir_begin(void);
+void shim_heir_forked(void);
 
 /* device.c */
 struct shim_device {
@@ -79,6 +94,8 @@ struct shim_context {
 	struct verbs_context verbs;
 };
 struct ibv_context *shim_open(struct shim_device *d);
+int shim_open_again(struct shim_context *x); /* opens it in the child of a fork; 0 or errno */
+void shim_set_ops(struct shim_context *x);
 
 static inline struct shim_context *to_context(struct ibv_context *c)
 {
@@ -86,7 +103,13 @@ static inline struct shim_context *to_context(struct ibv_context *c)
 }
 static inline struct shim_device *to_device(struct ibv_device *d) { return (struct shim_device *)d; }
 
-/* load.c: a list of the open contexts. */
+static inline bool shim_of_parent(const struct ibv_context *c)
+{
+	return UNLIKELY(__atomic_load_n(&to_context((struct ibv_context *)c)->born, __ATOMIC_ACQUIRE) != shim_generation);
+}
+
+/* fork.c: a list of the open contexts. */
+struct shim_context *shim_contexts(void);
 void shim_contexts_add(struct shim_context *c);
 void shim_contexts_remove(struct shim_context *c);
 
@@ -104,6 +127,8 @@ struct shim_cq {
 	/* cq_ex.c: what start_poll and next_poll have found */
 	struct ibv_wc *wc;
 	uint64_t head;
+	int vector;
+	struct shim_link link;
 };
 static inline struct shim_cq *to_cq(struct ibv_cq *c) { return (struct shim_cq *)c; }
 struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, struct ibv_comp_channel *ch, int vector);
@@ -129,6 +154,7 @@ struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_at
 struct shim_channel {
 	struct ibv_comp_channel channel;
 	goroce_handle handle;
+	struct shim_link link;
 };
 static inline struct shim_channel *to_channel(struct ibv_comp_channel *c) { return (struct shim_channel *)c; }
 
@@ -151,6 +177,10 @@ struct shim_qp {
 	struct goroce_send_ring *ring; /* NULL: there is none */
 	unsigned char send_lock;       /* of who posts, or changes the state */
 	unsigned int pause, run;       /* calls that posted since a pause, by its number */
+	/* For heir.c: what has taken it to where it is, before it had a peer. */
+	struct ibv_qp_attr attr;
+	int attr_mask;
+	struct shim_link link;
 };
 static inline struct shim_qp *to_qp(struct ibv_qp *q) { return (struct shim_qp *)q; }
 struct ibv_qp *shim_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
@@ -188,12 +218,33 @@ struct shim_srq {
 	struct ibv_srq srq;
 	goroce_handle handle;
 	uint32_t max_sge;
+	struct ibv_srq_attr attr;
+	struct shim_link link;
 };
 static inline struct shim_srq *to_srq(struct ibv_srq *s) { return (struct shim_srq *)s; }
 struct ibv_srq *shim_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
 int shim_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 
-/* memory.c */
+/* memory.c, ah.c; their handles are in the structures of the program */
+struct shim_pd {
+	struct ibv_pd pd;
+	struct shim_link link;
+};
+struct shim_mr {
+	struct ibv_mr mr;
+	uint64_t iova;
+	uint32_t access;
+	struct shim_link link;
+};
+struct shim_mw {
+	struct ibv_mw mw;
+	struct shim_link link;
+};
+struct shim_ah {
+	struct ibv_ah ah;
+	struct ibv_ah_attr attr;
+	struct shim_link link;
+};
 struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int shim_dealloc_mw(struct ibv_mw *mw);
 int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);

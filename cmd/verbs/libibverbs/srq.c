@@ -23,6 +23,8 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *context, struct ibv_srq_a
 	*attr = a.attr;
 	s->srq.handle = s->handle = a.handle;
 	s->max_sge = a.attr.max_sge;
+	s->attr = a.attr;
+	shim_keep(SHIM_SRQ, &s->link);
 	return &s->srq;
 }
 
@@ -51,7 +53,12 @@ int shim_get_srq_num(struct ibv_srq *srq, uint32_t *num)
 EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 {
 	ENTER_INT(srq->context);
-	return core->modify_srq(to_srq(srq)->handle, a, mask);
+	int e = core->modify_srq(to_srq(srq)->handle, a, mask);
+	if (!e && mask & IBV_SRQ_MAX_WR)
+		to_srq(srq)->attr.max_wr = a->max_wr;
+	if (!e && mask & IBV_SRQ_LIMIT)
+		to_srq(srq)->attr.srq_limit = a->srq_limit;
+	return e;
 }
 
 EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *a)
@@ -62,12 +69,15 @@ EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *a)
 
 EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 {
-	ENTER_INT(srq->context);
-	uint32_t async = 0;
-	int e = core->destroy_srq(to_srq(srq)->handle, &async);
-	if (e)
-		return e;
-	shim_wait_acks(&srq->mutex, &srq->cond, &srq->events_completed, async);
+	if (!shim_of_parent(srq->context)) {
+		shim_meet();
+		uint32_t async = 0;
+		int e = core->destroy_srq(to_srq(srq)->handle, &async);
+		if (e)
+			return e;
+		shim_wait_acks(&srq->mutex, &srq->cond, &srq->events_completed, async);
+	}
+	shim_drop(&to_srq(srq)->link);
 	pthread_mutex_destroy(&srq->mutex);
 	pthread_cond_destroy(&srq->cond);
 	free(srq);

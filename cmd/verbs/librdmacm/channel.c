@@ -1,6 +1,9 @@
 // Event channels, and the events that come from them.
 #include "cm.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -12,29 +15,88 @@ struct cm_channel *cm_channel_of(struct rdma_event_channel *c)
 	return NULL;
 }
 
-struct rdma_event_channel *cm_channel_new(void)
+// watch makes the descriptor that the program waits with. In the child of a fork, who may do nothing else than wait, it can also be read when the
+// process that has made it has gone: then the child is to take over.
+static int watch(int event)
+{
+	int set = epoll_create1(EPOLL_CLOEXEC), life = goroce_life();
+	struct epoll_event e = {.events = EPOLLIN};
+	if (set < 0)
+		return -1;
+	if (!epoll_ctl(set, EPOLL_CTL_ADD, event, &e) && (life < 0 || !epoll_ctl(set, EPOLL_CTL_ADD, life, &e)))
+		return set;
+	int err = errno;
+	close(set);
+	errno = err;
+	return -1;
+}
+
+static void close_fds(const struct cm_channel *x)
+{
+	if (x->event != x->channel.fd && x->event >= 0)
+		close(x->event);
+	if (x->channel.fd >= 0)
+		close(x->channel.fd);
+}
+
+// gone reports whether the parent has gone: its descriptors are the child's alone then.
+static bool gone(void)
+{
+	struct pollfd p = {.fd = goroce_parent()};
+	return p.fd < 0 || poll(&p, 1, 0) == 1;
+}
+
+int cm_channel_again(struct cm_channel *x)
+{
+	bool alone = gone(), watched = x->event != x->channel.fd;
+	int e = goroce_renew(x->event, 0);
+	x->handle = 0;
+	if (!e && watched && alone) {
+		if (goroce_parent() >= 0)
+			epoll_ctl(x->channel.fd, EPOLL_CTL_DEL, goroce_parent(), NULL);
+		struct epoll_event in = {.events = EPOLLIN};
+		if (goroce_life() >= 0)
+			epoll_ctl(x->channel.fd, EPOLL_CTL_ADD, goroce_life(), &in);
+	} else if (!e && watched) {
+		int flags = fcntl(x->channel.fd, F_GETFL), made = watch(x->event);
+		if (made < 0)
+			return errno;
+		if (dup3(made, x->channel.fd, O_CLOEXEC) < 0 || (flags & O_NONBLOCK && fcntl(x->channel.fd, F_SETFL, O_NONBLOCK)))
+			e = errno;
+		close(made);
+	}
+	return e ? e : CM(create_channel, x->event, &x->handle);
+}
+
+struct rdma_event_channel *cm_channel_new(bool watched)
 {
 	struct cm_channel *x = calloc(1, sizeof *x);
 	if (!x) {
 		errno = ENOMEM;
 		return NULL;
 	}
-	x->channel.fd = eventfd(0, EFD_CLOEXEC);
+	x->event = eventfd(0, EFD_CLOEXEC);
+	x->channel.fd = watched && x->event >= 0 ? watch(x->event) : x->event;
 	if (x->channel.fd < 0) {
+		int err = errno;
+		close_fds(x);
 		free(x);
+		errno = err;
 		return NULL;
 	}
 	x->born = goroce_generation();
-	int e = CM(create_channel, x->channel.fd, &x->handle);
+	int e = CM(create_channel, x->event, &x->handle);
 	if (!e) {
 		pthread_mutex_lock(&cm_lock);
 		e = cm_live_add(x);
+		if (!e)
+			cm_keep(&cm_channels, &x->link);
 		pthread_mutex_unlock(&cm_lock);
 		if (e)
 			CM(destroy_channel, x->handle);
 	}
 	if (e) {
-		close(x->channel.fd);
+		close_fds(x);
 		free(x);
 		errno = e;
 		return NULL;
@@ -44,7 +106,7 @@ struct rdma_event_channel *cm_channel_new(void)
 
 EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	return cm_devices_open() ? NULL : cm_channel_new();
+	return cm_devices_open() ? NULL : cm_channel_new(true);
 }
 
 EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
@@ -54,10 +116,11 @@ EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 		return;
 	pthread_mutex_lock(&cm_lock);
 	cm_live_remove(x);
+	cm_drop(&x->link);
 	pthread_mutex_unlock(&cm_lock);
-	if (!goroce_foreign(x->born))
+	if (!cm_of_parent(x->born) && x->handle && !goroce_foreign(x->born))
 		CM(destroy_channel, x->handle);
-	close(channel->fd);
+	close_fds(x);
 	free(x);
 }
 
@@ -68,11 +131,15 @@ static struct cm_id *take_request(struct cm_id *listener, const struct goroce_cm
 	if (!x)
 		return NULL;
 	x->handle = g->id;
+	x->step = CM_USED;
 	int e = cm_live_add(x);
+	if (!e)
+		cm_keep(&cm_ids, &x->link);
 	if (!e)
 		e = CM(adopt, g->id, (uintptr_t)x);
 	if (e) {
 		cm_live_remove(x);
+		cm_drop(&x->link);
 		cm_id_free(x);
 		return NULL;
 	}
@@ -183,11 +250,19 @@ static bool process(struct cm_event *e, const struct goroce_cm_event *g)
 	copy_param(e, g);
 	switch (e->event.event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (x->again_addr) {
+			x->again_addr = false;
+			return false;
+		}
 		err = cm_id_refresh(x);
 		if (err)
 			fail(e, RDMA_CM_EVENT_ADDR_ERROR, err);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		if (x->again_route) {
+			x->again_route = false;
+			return false;
+		}
 		err = cm_id_path(x);
 		if (err)
 			fail(e, RDMA_CM_EVENT_ROUTE_ERROR, err);
@@ -239,6 +314,21 @@ static bool process(struct cm_event *e, const struct goroce_cm_event *g)
 	return true;
 }
 
+// wait_event waits until there may be an event: 0, or -1 with errno. Of several threads that do not wait one gets it: the
+// eventfd itself waits, also if the set of epoll in front of it does not.
+static int wait_event(const struct cm_channel *c)
+{
+	uint64_t n;
+	if (c->event == c->channel.fd || !(fcntl(c->channel.fd, F_GETFL) & O_NONBLOCK))
+		return read(c->event, &n, sizeof n) == sizeof n ? 0 : -1;
+	struct pollfd p = {.fd = c->event, .events = POLLIN};
+	pthread_mutex_lock(&cm_lock);
+	bool got = poll(&p, 1, 0) == 1 && read(c->event, &n, sizeof n) == sizeof n;
+	pthread_mutex_unlock(&cm_lock);
+	errno = EAGAIN;
+	return got ? 0 : -1;
+}
+
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct cm_channel *c = cm_channel_of(channel);
@@ -246,7 +336,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 		return -1;
 	if (!event)
 		return cm_result(EINVAL);
-	if (goroce_foreign(c->born))
+	if (cm_foreign(&c->born) || !c->handle)
 		return cm_result(ENODEV);
 	struct goroce_cm_event g;
 	struct cm_event *e = malloc(sizeof *e);
@@ -258,8 +348,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 		if (err == EAGAIN) {
 			// As the kernel: interrupted by a signal whose handler was set without SA_RESTART, and EAGAIN if
 			// the descriptor says so.
-			uint64_t n;
-			if (read(channel->fd, &n, sizeof n) == sizeof n) {
+			if (!wait_event(c)) {
 				CM(drained, c->handle);
 				continue;
 			}

@@ -30,11 +30,28 @@ extern const struct goroce_cm *cm;
 extern const struct goroce_rs *rs;
 int cm_load(void); /* 0 or an errno */
 const char *cm_helper(void);
-void cm_devices_forget(void); /* device.c: in the child of a fork */
+
+/* heir.c: for the child of a fork. cm_foreign reports whether an object, by the generation of the process that has made it, is one of a parent, and
+ * could not be made again here. It takes the place of goroce_foreign. */
+bool cm_foreign(const unsigned int *born);
+static inline bool cm_of_parent(unsigned int born) { return born != goroce_generation(); }
+int cm_inherit(void);
+void cm_heir_lock(void);
+void cm_heir_unlock(void);
+struct cm_link {
+	struct cm_link *next, **at; /* under cm_lock */
+};
+extern struct cm_link *cm_channels, *cm_ids;
+void cm_keep(struct cm_link **list, struct cm_link *l); /* cm_lock is held, for both */
+void cm_drop(struct cm_link *l);
+#define CM_OBJECT(l, type) ((type *)((char *)(l) - offsetof(type, link)))
+void cm_devices_lock(void); /* device.c: around a fork */
+void cm_devices_unlock(void);
+int cm_devices_again(void);   /* device.c: makes the devices known again; 0 or errno */
+void cm_devices_forget(void); /* device.c: they could not be opened again */
 
 /*
- * CM calls the Go half. Every function of the program's has called goroce_foreign before that: see goroce_shim.h.
- * cm_id_of does.
+ * CM calls the Go half. Every function of the program's has called cm_foreign before that: cm_id_of does.
  */
 #define CM(name, ...) cm->name(__VA_ARGS__)
 
@@ -71,11 +88,14 @@ bool cm_live(const void *object);
 /* channel.c */
 struct cm_channel {
 	struct rdma_event_channel channel;
-	unsigned int born; /* see goroce_foreign */
+	unsigned int born; /* see cm_foreign */
 	goroce_handle handle;
+	int event; /* the eventfd. The descriptor of the channel is that, or a set of epoll with it and goroce_life */
+	struct cm_link link;
 };
 struct cm_channel *cm_channel_of(struct rdma_event_channel *c); /* NULL with EINVAL */
-struct rdma_event_channel *cm_channel_new(void);
+struct rdma_event_channel *cm_channel_new(bool watched); /* by the program */
+int cm_channel_again(struct cm_channel *x); /* 0 or errno */
 
 struct cm_group { /* a multicast group that an ID has joined */
 	struct cm_group *next;
@@ -90,8 +110,13 @@ struct cm_group { /* a multicast group that an ID has joined */
 
 struct cm_id {
 	struct rdma_cm_id id;
-	unsigned int born; /* see goroce_foreign */
+	unsigned int born; /* see cm_foreign */
 	goroce_handle handle;
+	/* For heir.c: how far it has come, and what was set. */
+	enum { CM_NEW, CM_BOUND, CM_LISTENS, CM_ADDR, CM_ROUTE, CM_USED } step;
+	int backlog, set[RDMA_OPTION_ID_ACK_TIMEOUT + 1]; /* options, + 1; 0: not set */
+	bool again_addr, again_route; /* an event is no news */
+	struct cm_link link;
 	struct cm_device *device; /* NULL: none yet */
 	bool sync;		  /* made without channel: calls wait for their event */
 	bool connect_failed;	  /* the program was told so: what else comes of the attempt is no news */

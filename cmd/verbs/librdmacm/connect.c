@@ -76,6 +76,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	void *both = own_data(x, &g);
 	if (x->connect_len && !both)
 		return cm_result(ENOMEM);
+	x->step = CM_USED;
 	e = CM(connect_id, x->handle, &g);
 	free(both);
 	if (e)

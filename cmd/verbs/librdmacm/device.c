@@ -6,6 +6,9 @@ static struct cm_device *devices; // with a context, in the order in which the G
 static int count;
 static bool opened;
 
+void cm_devices_lock(void) { pthread_mutex_lock(&mutex); }
+void cm_devices_unlock(void) { pthread_mutex_unlock(&mutex); }
+
 // open_one opens a device and makes it known to the Go half.
 static int open_one(struct ibv_device *from, struct cm_device *d)
 {
@@ -52,10 +55,16 @@ static int open_all(void)
 	return 0;
 }
 
-// The mutex may be held by a thread that the child does not have.
+int cm_devices_again(void)
+{
+	int e = 0;
+	for (int i = 0; i < count && !e; i++)
+		e = CM(add_device, goroce_context_handle(devices[i].verbs), cm_helper());
+	return e;
+}
+
 void cm_devices_forget(void)
 {
-	pthread_mutex_init(&mutex, NULL);
 	devices = NULL;
 	count = 0;
 	opened = false;
@@ -63,7 +72,9 @@ void cm_devices_forget(void)
 
 int cm_devices_open(void)
 {
-	int e = cm_load();
+	int e = cm_inherit();
+	if (!e)
+		e = cm_load();
 	if (e)
 		return cm_result(e);
 	pthread_mutex_lock(&mutex);

@@ -10,11 +10,12 @@ struct cm_id *cm_id_of(struct rdma_cm_id *id)
 		errno = EINVAL;
 		return NULL;
 	}
-	if (goroce_foreign(((struct cm_id *)id)->born)) {
+	struct cm_id *x = (struct cm_id *)id;
+	if (cm_foreign(&x->born) || !x->handle) {
 		errno = ENODEV;
 		return NULL;
 	}
-	return (struct cm_id *)id;
+	return x;
 }
 
 struct cm_id *cm_id_on_device(struct rdma_cm_id *id)
@@ -76,7 +77,7 @@ int cm_id_create(struct rdma_event_channel *c, struct rdma_cm_id **id, void *con
 	if (cm_devices_open())
 		return -1;
 	bool sync = !c;
-	if (sync ? !(c = cm_channel_new()) : !cm_channel_of(c))
+	if (sync ? !(c = cm_channel_new(false)) : !cm_channel_of(c))
 		return -1;
 	int e = ENOMEM;
 	struct cm_id *x = cm_id_new(c, context, ps, type);
@@ -86,6 +87,8 @@ int cm_id_create(struct rdma_event_channel *c, struct rdma_cm_id **id, void *con
 		if (!e) {
 			pthread_mutex_lock(&cm_lock);
 			e = cm_live_add(x);
+			if (!e)
+				cm_keep(&cm_ids, &x->link);
 			pthread_mutex_unlock(&cm_lock);
 			if (e)
 				CM(destroy_id, x->handle);
@@ -115,7 +118,8 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 	struct cm_id *x = cm_live_has(id) ? (struct cm_id *)id : NULL;
 	if (x) {
 		cm_live_remove(x);
-		if (!goroce_foreign(x->born))
+		cm_drop(&x->link);
+		if (!cm_of_parent(x->born) && x->handle && !goroce_foreign(x->born))
 			CM(destroy_id, x->handle);
 	}
 	pthread_mutex_unlock(&cm_lock);
@@ -213,6 +217,8 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	if (!cm_addrlen(addr))
 		return cm_result(EINVAL);
 	int e = CM(bind_addr, x->handle, addr);
+	if (!e)
+		x->step = CM_BOUND;
 	return cm_result(e ? e : cm_id_refresh(x));
 }
 
@@ -228,6 +234,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 	if (e)
 		return cm_result(e);
 	memcpy(&id->route.addr.dst_storage, dst, (size_t)cm_addrlen(dst));
+	x->step = CM_ADDR;
 	return cm_id_complete(x);
 }
 
@@ -238,6 +245,8 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 	if (!x)
 		return -1;
 	int e = CM(resolve_route, x->handle);
+	if (!e)
+		x->step = CM_ROUTE;
 	return e ? cm_result(e) : cm_id_complete(x);
 }
 
@@ -246,7 +255,11 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 	struct cm_id *x = cm_id_of(id);
 	if (!x)
 		return -1;
-	int e = CM(listen_id, x->handle, backlog);
+	int e = CM(listen_id, x->handle, backlog, -1);
+	if (!e) {
+		x->step = CM_LISTENS;
+		x->backlog = backlog;
+	}
 	return cm_result(e ? e : cm_id_refresh(x));
 }
 
@@ -257,7 +270,10 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *
 		return -1;
 	if (!optval && optlen)
 		return cm_result(EFAULT);
-	return cm_result(CM(set_option, x->handle, level, optname, optval, optlen));
+	int e = CM(set_option, x->handle, level, optname, optval, optlen);
+	if (!e && level == RDMA_OPTION_ID) // one that is not known was refused
+		x->set[optname] = 1 + (optlen == 1 ? *(uint8_t *)optval : !!*(int *)optval);
+	return cm_result(e);
 }
 
 EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
@@ -268,7 +284,7 @@ EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *cha
 	if (!channel && x->sync)
 		return cm_result(EINVAL);
 	bool sync = !channel;
-	if (sync ? !(channel = cm_channel_new()) : !cm_channel_of(channel))
+	if (sync ? !(channel = cm_channel_new(false)) : !cm_channel_of(channel))
 		return -1;
 	pthread_mutex_lock(&cm_lock);
 	int e = CM(migrate_id, x->handle, ((struct cm_channel *)channel)->handle);

@@ -58,11 +58,12 @@ int cm_load(void)
 	return cm ? 0 : ENODEV;
 }
 
-// Around a fork: the child has a Go half of its own, if it needs one, and devices of its own.
+// Around a fork: the child has a Go half of its own, if it needs one.
 static unsigned int generation;
 
 static void before_fork(void)
 {
+	cm_heir_lock();
 	pthread_mutex_lock(&loading);
 	pthread_mutex_lock(&cm_lock);
 }
@@ -71,6 +72,7 @@ static void after_fork(void)
 {
 	pthread_mutex_unlock(&cm_lock);
 	pthread_mutex_unlock(&loading);
+	cm_heir_unlock();
 }
 
 // in_child runs after that of libibverbs, which was there first.
@@ -81,7 +83,6 @@ static void in_child(void)
 		cm = NULL;
 		rs = NULL;
 		tried = false;
-		cm_devices_forget();
 	}
 	after_fork();
 }

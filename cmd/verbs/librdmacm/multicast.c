@@ -31,6 +31,7 @@ static int join(struct rdma_cm_id *id, struct sockaddr *addr, uint32_t flags, vo
 	g->next = x->groups;
 	x->groups = g;
 	pthread_mutex_unlock(&cm_lock);
+	x->step = CM_USED;
 	int e = CM(join, x->handle, addr, flags, (uintptr_t)g);
 	if (e) {
 		unlink_group(x, g);

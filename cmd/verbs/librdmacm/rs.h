@@ -19,7 +19,7 @@ struct rs_mirror { /* rs_mirror.c: descriptors, + 1; 0: there is none */
 };
 struct rs {
 	atomic_uint handle; /* 0: the number is no socket */
-	unsigned int born;  /* see goroce_foreign */
+	unsigned int born;  /* see cm_foreign */
 	atomic_int flags;   /* of F_SETFL */
 	int fd_flags;	    /* of F_SETFD */
 	int domain, type;
@@ -29,11 +29,16 @@ struct rs {
 	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */
 	struct rs_mirror mirror;
+	/* For the child of a fork: what the socket was told. */
+	bool used;   /* it has had a peer, which stays with the parent */
+	int backlog; /* -1: it does not listen */
+	struct sockaddr_storage *bound; /* NULL: to nothing */
 };
 
 /* rs_fd.c */
 struct rs *rs_find(int fd); /* NULL if it is none */
 struct rs *rs_of(int fd);   /* NULL with EBADF; ENODEV in the child of a fork */
+void rs_note_bound(struct rs *s); /* after it has got an address */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
 int64_t rs_now_us(void); /* on a clock that nobody sets */
 int rs_waker(void); /* the eventfd of this thread, or -1 with errno */

@@ -21,6 +21,59 @@ struct rs *rs_find(int fd)
 	return atomic_load(&s->handle) ? s : NULL;
 }
 
+// remake makes a socket of the parent again: 0, or an errno.
+static int remake(struct rs *s)
+{
+	goroce_handle h;
+	if (s->used)
+		return ENODEV;
+	int e = rs->create(s->domain, s->type, &h);
+	if (e)
+		return e;
+	const struct { int option; int64_t value; } set[] = {
+		{GOROCE_RS_SNDBUF, s->sndbuf}, {GOROCE_RS_RCVBUF, s->rcvbuf}, {GOROCE_RS_SQSIZE, s->sq_size}, {GOROCE_RS_RQSIZE, s->rq_size},
+		{GOROCE_RS_IOMAPS, s->iomaps}, {GOROCE_RS_TOS, s->tos}, {GOROCE_RS_REUSE, s->reuse}, {GOROCE_RS_V6ONLY, s->v6only},
+		{GOROCE_RS_KEEPALIVE, s->keepalive ? s->keepidle : 0},
+	};
+	for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+		if (set[i].value)
+			rs->set_option(h, set[i].option, set[i].value); // it was accepted before
+	if (s->bound)
+		e = rs->bind(h, (struct sockaddr *)s->bound);
+	if (!e && s->backlog >= 0)
+		e = rs->listen(h, s->backlog, goroce_parent());
+	if (e) {
+		rs->close(h);
+		return e;
+	}
+	s->mirror = (struct rs_mirror){0, 0};
+	atomic_store(&s->handle, h);
+	return 0;
+}
+
+// again makes a socket of the parent again, if it has had no peer.
+static void again(struct rs *s)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	if (cm_devices_open())
+		return;
+	pthread_mutex_lock(&mutex);
+	if (cm_of_parent(s->born) && !goroce_foreign(goroce_generation()) && !remake(s))
+		__atomic_store_n(&s->born, goroce_generation(), __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&mutex);
+}
+
+void rs_note_bound(struct rs *s)
+{
+	struct sockaddr_storage a;
+	if (rs->name(atomic_load(&s->handle), 0, &a) || !a.ss_family)
+		return;
+	if (!s->bound)
+		s->bound = malloc(sizeof *s->bound);
+	if (s->bound)
+		*s->bound = a;
+}
+
 struct rs *rs_of(int fd)
 {
 	struct rs *s = rs_find(fd);
@@ -28,6 +81,8 @@ struct rs *rs_of(int fd)
 		errno = EBADF;
 		return NULL;
 	}
+	if (cm_of_parent(s->born))
+		again(s);
 	if (goroce_foreign(s->born)) {
 		errno = ENODEV;
 		return NULL;
@@ -81,6 +136,10 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 	s->iomaps = s->tos = s->error = s->rcv_ms = s->snd_ms = 0;
 	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = 0;
 	s->mirror = (struct rs_mirror){0, 0};
+	s->used = false;
+	s->backlog = -1;
+	free(s->bound);
+	s->bound = NULL;
 	atomic_store(&s->flags, type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 	atomic_store(&s->handle, handle);
 	*made = s;

@@ -47,13 +47,24 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
 	if (!s)
 		return -1;
 	int e = rs_check_addr(addr, len);
-	return cm_result(e ? e : rs->bind(atomic_load(&s->handle), addr));
+	if (!e)
+		e = rs->bind(atomic_load(&s->handle), addr);
+	if (!e)
+		rs_note_bound(s);
+	return cm_result(e);
 }
 
 EXPORT int rlisten(int socket, int backlog)
 {
 	struct rs *s = rs_of(socket);
-	return s ? cm_result(rs->listen(atomic_load(&s->handle), backlog)) : -1;
+	if (!s)
+		return -1;
+	int e = rs->listen(atomic_load(&s->handle), backlog, -1);
+	if (!e) {
+		s->backlog = backlog < 0 ? 0 : backlog;
+		rs_note_bound(s);
+	}
+	return cm_result(e);
 }
 
 // An IPv4 address is a mapped one to a socket of IPv6, as for TCP.
@@ -113,6 +124,7 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
 		rs->close(h);
 		return cm_result(e);
 	}
+	n->used = true;
 	n->sndbuf = s->sndbuf;
 	n->rcvbuf = s->rcvbuf;
 	n->sq_size = s->sq_size;
@@ -136,6 +148,8 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	goroce_handle h = atomic_load(&s->handle);
 	int e = rs_check_addr(addr, len);
+	if (!e)
+		s->used = true;
 	if (!e && s->type == SOCK_DGRAM)
 		return cm_result(rs->connect(h, addr));
 	if (!e)
@@ -185,7 +199,7 @@ EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
 // end ends a socket; its descriptor stays.
 static int end(struct rs *s)
 {
-	bool forked = goroce_foreign(s->born);
+	bool forked = cm_of_parent(s->born) || goroce_foreign(s->born);
 	if (!forked && s->mirror.far)
 		rs->mirror(atomic_load(&s->handle), -1, -1); // epoll is not to hear of an end that the program makes
 	if (!forked && s->type == SOCK_STREAM)

@@ -3,7 +3,6 @@ package slots
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/goroce/goroce/roce/internal/peer"
 	"golang.org/x/sys/unix"
@@ -74,7 +73,7 @@ func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
 // descriptors.
 func memoryOf(pid int, has map[string]int, listener uint64) (fd int, numbers [numFDs]uint64, err error) {
 	for target, n := range has {
-		if !strings.HasPrefix(target, "/memfd:"+memoryName) {
+		if !isMemory(target) {
 			continue
 		}
 		fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, n), unix.O_RDWR|unix.O_CLOEXEC, 0)

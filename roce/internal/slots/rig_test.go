@@ -62,6 +62,18 @@ func child(s string) {
 		case "announce":
 			_, _ = fmt.Sscan(arg, &service)
 			err = l.Announce(0, service)
+		case "orphan": // be like the child of a fork whose parent has gone: it has all, and does nothing
+			l.sets[0].server.close()
+			for _, fd := range append(l.sets[0].fds[:], l.sets[0].locks) {
+				if _, err = unix.Dup(fd); err != nil {
+					break
+				}
+			}
+			for _, fd := range append(l.sets[0].fds[:], l.sets[0].locks) {
+				unix.Close(fd)
+			}
+		case "disown":
+			err = Disown()
 		case "squat": // have the name of another user's address
 			var fd int
 			if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0); err == nil {

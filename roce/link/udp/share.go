@@ -257,3 +257,8 @@ func (r *receiver) initAside() (err error) {
 func (r *receiver) addAside(fd int) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
+
+// Disown closes what the child of a fork has of its parent's links, of package packet, too. While a child has it, the addresses, and the services
+// that were announced there, are taken, also when the parent has ended. The child calls it before it opens a device of its
+// own, if it can go on at all: Go cannot, unless the child loads it anew, as the libraries for programs in C do.
+func Disown() error { return slots.Disown() }

@@ -138,7 +138,7 @@ func TestPrograms(t *testing.T) {
 // What a process has left open ends with it, and its peers hear of it.
 func TestProcessEnds(t *testing.T) {
 	libs := libraries(t)
-	for _, source := range []string{"ends/ends.c", "ends/killed.c", "ends/both.c"} {
+	for _, source := range []string{"ends/ends.c", "ends/killed.c", "ends/both.c", "ends/daemon.c"} {
 		exe := compile(t, source)
 		t.Run(filepath.Base(exe), func(t *testing.T) { run(t, libs, []string{"GOROCE_ADDR=127.0.0.1"}, exe) })
 	}
@@ -177,6 +177,13 @@ func TestPreload(t *testing.T) {
 	preload := []string{"LD_PRELOAD=" + filepath.Join(libs, "librspreload.so")}
 	t.Run("rdma", func(t *testing.T) { run(t, libs, preload, exe) })
 	t.Run("epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epoll.c")) })
+	t.Run("a program that starts another one", func(t *testing.T) { // it has no LD_LIBRARY_PATH yet, as "roce run"
+		cmd := exec.Command("true")
+		cmd.Env = preload
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 	t.Run("tcp", func(t *testing.T) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A parent that ends gives up its services one by one, after the descriptor that tells of its end.
+const (
+	giveUpLook = time.Millisecond
+	giveUpMost = time.Second
+)
+
+// whenGone tries something once the parent of this process has gone, until it reports that it is done, or for a while. The descriptor can be read then.
+func whenGone(parent int, try func() bool) {
+	p := []unix.PollFd{{Fd: int32(parent), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(p, -1)
+		if n > 0 {
+			break
+		}
+		if err != unix.EINTR {
+			return
+		}
+	}
+	for begun := time.Now(); !try(); time.Sleep(giveUpLook) {
+		if time.Since(begun) > giveUpMost {
+			say("a service of the process that this one was forked from is another one's now")
+			return
+		}
+	}
+}

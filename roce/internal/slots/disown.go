@@ -1,0 +1,52 @@
+package slots
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/goroce/goroce/roce/internal/peer"
+	"golang.org/x/sys/unix"
+)
+
+// Disown closes what the child of a fork has of its parent's addresses. The parent's leases and services end with the last
+// copy of their file, so without that they would outlive it, and a device of the child could not have them. It is for a process that has opened no
+// device itself.
+func Disown() error {
+	const self = "/proc/self/fd"
+	list, err := os.ReadDir(self)
+	if err != nil {
+		return err
+	}
+	at := map[int]string{}
+	numbers := map[string]bool{}
+	for _, f := range list {
+		fd, err := strconv.Atoi(f.Name())
+		if err != nil {
+			continue
+		}
+		target, err := os.Readlink(filepath.Join(self, f.Name()))
+		if err != nil {
+			continue // that of the directory itself
+		}
+		at[fd] = target
+		if !isMemory(target) || checkSealed(fd) != nil {
+			continue
+		}
+		if of, err := readNumbers(fd); err == nil {
+			for _, n := range of {
+				numbers[peer.Socket(n)] = true
+			}
+		}
+	}
+	for fd, target := range at {
+		if isMemory(target) || numbers[target] {
+			unix.Close(fd)
+		}
+	}
+	return nil
+}
+
+// isMemory reports whether that is what the kernel calls a memory file.
+func isMemory(target string) bool { return strings.HasPrefix(target, "/memfd:"+memoryName) }
