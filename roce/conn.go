@@ -134,7 +134,7 @@ func (c *Conn) ready(private []byte) {
 func (c *Conn) gone() {
 	c.use.conns.remove(c)
 	if c.of != nil {
-		c.of.conns.remove(c)
+		c.of.leave(c)
 	}
 }
 

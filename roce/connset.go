@@ -27,15 +27,18 @@ func (s *connSet) add(c *Conn) {
 	s.m[c] = struct{}{}
 }
 
-func (s *connSet) remove(c *Conn) {
+// remove reports whether the connection was there.
+func (s *connSet) remove(c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, was := s.m[c]
 	delete(s.m, c)
 	if len(s.m) == 0 {
 		for _, w := range s.waiting {
 			w.Set()
 		}
 	}
+	return was
 }
 
 // all returns the connections, in an order that a simulation repeats.
@@ -50,7 +53,7 @@ func (s *connSet) all() []*Conn {
 	return out
 }
 
-// empty waits until there are none, on a device whose time passes meanwhile.
+// empty waits until there are none, on a device whose time passes meanwhile; nil if they are of several.
 func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 	own := shard.NewSignal()
 	s.mu.Lock()
@@ -69,8 +72,16 @@ func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 		if n == 0 {
 			return nil
 		}
-		if err := access.Wait(d, ctx, own, tries); err != nil {
-			return err
+		if d != nil {
+			if err := access.Wait(d, ctx, own, tries); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-own:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -141,6 +152,9 @@ func Shutdown(ctx context.Context, d *verbs.Device) error {
 	u.mu.Unlock()
 	slices.SortFunc(listeners, func(a, b *Listener) int { return a.addr.Compare(b.addr) })
 	for _, l := range listeners {
+		if l.up != nil {
+			l = l.up // nobody would know that one address is not served any more
+		}
 		l.drain()
 	}
 	if err := u.conns.empty(ctx, d); err != nil {

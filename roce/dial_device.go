@@ -4,9 +4,11 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -14,7 +16,19 @@ import (
 // defaults are the devices that the process shares.
 var defaults struct {
 	mu   sync.Mutex
-	devs []*verbs.Device
+	devs []defaultDevice
+}
+
+type defaultDevice struct {
+	*verbs.Device
+	addrs []netip.Addr // with the zones that were asked for
+}
+
+// has reports whether a device has an address. Interfaces may have the same link-local one.
+func (d *defaultDevice) has(a netip.Addr) bool {
+	return slices.ContainsFunc(d.addrs, func(x netip.Addr) bool {
+		return x == a || x.WithZone("") == a.WithZone("") && (x.Zone() == "" || a.Zone() == "")
+	})
 }
 
 // DefaultDeviceConfig is what [DefaultDevice] opens devices with, and so what Dial and Listen of this package and of rsocket use where
@@ -25,21 +39,34 @@ var DefaultDeviceConfig verbs.Config
 // DefaultDevice returns the device that [Dial] and [Listen] use for a local
 // address when they are given none. It is opened with [DefaultDeviceConfig], on a udp link, at the first
 // use, and stays open until somebody closes it; the next use opens another
-// one. For an unspecified address it is one with all addresses of the host.
+// one. For an unspecified address it is one with all addresses that the host has at that moment. A listener at all addresses has a
+// device for each instead, so that it can follow those that come and go, unless DefaultDeviceConfig says Polling.
 //
 // Up to 64 devices, of any number of processes of one user, can have the same address.
 func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	local = local.Unmap()
+	if local.IsValid() && !local.IsUnspecified() {
+		return openDefault([]netip.Addr{local}, func(d *defaultDevice) bool { return d.has(local) })
+	}
+	all, err := verbs.DefaultAddrs()
+	if err != nil {
+		return nil, &verbs.OpenError{Err: err}
+	}
+	return openDefault(all, func(d *defaultDevice) bool { return len(d.addrs) >= len(all) })
+}
+
+// deviceAt is DefaultDevice for one that has a single address, so that it can be closed when that goes.
+func deviceAt(a netip.Addr) (*verbs.Device, error) {
+	return openDefault([]netip.Addr{a}, func(d *defaultDevice) bool { return len(d.addrs) == 1 && d.has(a) })
+}
+
+func init() { everyaddr.DeviceAt = deviceAt }
+
+// openDefault returns a device that the process has and that fits, or opens one.
+func openDefault(addrs []netip.Addr, fits func(d *defaultDevice) bool) (*verbs.Device, error) {
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
-	open := defaults.devs[:0]
-	for _, d := range defaults.devs {
-		if !access.Shard(d).Closed() {
-			open = append(open, d)
-		}
-	}
-	clear(defaults.devs[len(open):])
-	defaults.devs = open
+	defaults.devs = slices.DeleteFunc(defaults.devs, func(d defaultDevice) bool { return access.Shard(d.Device).Closed() })
 	cfg := DefaultDeviceConfig
 	switch {
 	case cfg.Link != nil:
@@ -47,30 +74,17 @@ func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	case cfg.Addrs != nil:
 		return nil, argError("open", "DefaultDeviceConfig.Addrs", "is set: the address is that of the connection or listener")
 	}
-	cfg.Addrs = []netip.Addr{local}
-	if !local.IsValid() || local.IsUnspecified() {
-		all, err := verbs.DefaultAddrs()
-		if err != nil {
-			return nil, &verbs.OpenError{Err: err}
-		}
-		for _, d := range defaults.devs {
-			if len(access.Shard(d).Addrs()) >= len(all) {
-				return d, nil
-			}
-		}
-		cfg.Addrs = all
-	} else {
-		for _, d := range defaults.devs {
-			if access.Shard(d).AddrIndex(local.WithZone("")) >= 0 {
-				return d, nil
-			}
+	for i := range defaults.devs {
+		if d := &defaults.devs[i]; fits(d) {
+			return d.Device, nil
 		}
 	}
+	cfg.Addrs = addrs
 	d, err := verbs.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	defaults.devs = append(defaults.devs, d)
+	defaults.devs = append(defaults.devs, defaultDevice{d, addrs})
 	return d, nil
 }
 

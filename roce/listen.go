@@ -13,6 +13,7 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -24,7 +25,7 @@ type ListenConfig struct {
 	ConnConfig
 
 	// Backlog is how many connections that are set up, or being set up, may wait for
-	// Accept, as in listen(2): their clients think that they are connected, also when nobody is in
+	// Accept, at each address, as in listen(2): their clients think that they are connected, also when nobody is in
 	// Accept. 0 is 128, for which connections with the defaults hold 36 MiB. Beyond
 	// that requests are left unanswered until Accept makes room: up to 1024 are kept, and of
 	// others the senders try again. On a simulated link, and with verbs.Polling, nothing happens while nobody
@@ -63,7 +64,15 @@ type ConnRequest struct {
 }
 
 // Listener takes connections.
+//
+// One at all addresses of the host, without a device or protection domain of its own, follows the addresses: it is at those that
+// come later, and no longer at those that go, each on a device that is closed with its address. Connections to an address that goes
+// end with an error that matches [ErrClosed] and [ErrAddrNotLocal]. With Polling in [DefaultDeviceConfig] it is on one device instead, with
+// the addresses of its first moment.
 type Listener struct {
+	parts *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
+	up    *Listener                 // of a part: whose it is
+
 	cfg    ListenConfig
 	d      *verbs.Device
 	s      *shard.Shard
@@ -80,6 +89,9 @@ type Listener struct {
 	mu      sync.Mutex
 	conns   connSet
 	drained bool                 // Shutdown has begun
+	failure error                // at all addresses: why a part has ended by itself
+	turn    int                  // at all addresses: the part that Accept asks first
+	budget  *everyaddr.Budget    // of a part, those of all: MaxConns
 	pending map[*rdmacm.ID]*Conn // accepted, and not yet confirmed by the peer
 	ready   []*Conn              // established, and not yet returned by Accept
 	closed  bool
@@ -104,15 +116,23 @@ func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, err
 // ListenAddr is Listen for an address.
 func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
 	addr = unmap(addr)
-	l := &Listener{cfg: *lc, pending: map[*rdmacm.ID]*Conn{}}
+	l := newListener(lc)
 	err := lc.check("listen")
-	if err == nil {
+	switch {
+	case err != nil:
+	case lc.everywhere(addr.Addr()):
+		err = l.openEverywhere(addr)
+	default:
 		err = l.open(addr)
 	}
 	if err != nil {
 		return nil, &verbs.OpError{Op: "listen", Local: addr, Err: err}
 	}
 	return l, nil
+}
+
+func newListener(lc *ListenConfig) *Listener {
+	return &Listener{cfg: *lc, pending: map[*rdmacm.ID]*Conn{}}
 }
 
 func (l *Listener) open(addr netip.AddrPort) (err error) {
@@ -130,6 +150,9 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		return err
 	}
 	l.s, l.events = access.Shard(l.d), access.Events(l.ch).Signal()
+	if l.budget != nil {
+		access.Events(l.ch).Gate(l.budget.Take, l.budget.Give)
+	}
 	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return err
 	}
@@ -145,7 +168,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		return errors.Join(err, l.Close())
 	}
 	l.logState(slog.LevelInfo, "roce: listening")
-	if l.d.Background() {
+	if l.d.Background() || l.up != nil {
 		l.accepted, l.ended = shard.NewSignal(), make(chan struct{})
 		go l.answer()
 	}
@@ -154,10 +177,20 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 
 // listen begins to take requests.
 func (l *Listener) listen() error {
-	if l.cfg.Backlog < 0 || l.cfg.Backlog > MaxBacklog {
-		return argError("listen", "Backlog", fmt.Sprintf("%d is not in 0..%d", l.cfg.Backlog, MaxBacklog))
+	if err := l.checkLimits(); err != nil {
+		return err
 	}
 	return l.id.ListenWith(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
+}
+
+func (l *Listener) checkLimits() error {
+	switch {
+	case l.cfg.Backlog < 0 || l.cfg.Backlog > MaxBacklog:
+		return argError("listen", "Backlog", fmt.Sprintf("%d is not in 0..%d", l.cfg.Backlog, MaxBacklog))
+	case l.cfg.MaxConns < 0:
+		return argError("listen", "MaxConns", fmt.Sprintf("%d, and the least is 0", l.cfg.MaxConns))
+	}
+	return nil
 }
 
 // Addr returns the address and port that the listener listens at.
@@ -170,21 +203,26 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 // after Close. Requests that could not be served are refused without an error
 // here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
-	if l.s == nil {
+	if !l.valid() {
 		return nil, &verbs.OpError{Op: "accept", Err: access.ErrZero}
 	}
-	l.s.Turn(nil)
+	if l.parts == nil {
+		l.s.Turn(nil)
+	}
 	if err := ctx.Err(); err != nil { // before requests are answered
 		return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 	}
-	next, wake := l.advance, l.events
-	if l.ended != nil {
-		next, wake = l.takeReady, l.accepted
+	next, wait := l.advance, func(tries int) error { return l.s.Wait(ctx, l.events, tries) }
+	switch {
+	case l.parts != nil:
+		next, wait = l.takeFromParts, func(int) error { return l.waitForParts(ctx) }
+	case l.ended != nil:
+		next, wait = l.takeReady, func(tries int) error { return l.s.Wait(ctx, l.accepted, tries) }
 	}
 	for tries := 0; ; tries++ {
 		c, err := next()
 		if err == nil && c == nil {
-			if err = l.s.Wait(ctx, wake, tries); err == nil {
+			if err = wait(tries); err == nil {
 				continue
 			}
 		}
@@ -205,6 +243,9 @@ func (l *Listener) answer() {
 			err = l.s.Wait(context.Background(), l.events, 0)
 		}
 		if err != nil {
+			if l.up != nil {
+				l.up.partEnded(l, err)
+			}
 			return // closed, or the device is
 		}
 	}
@@ -246,6 +287,9 @@ func (l *Listener) wake() {
 	l.events.Set()
 	if l.ended != nil {
 		l.accepted.Set()
+	}
+	if l.up != nil {
+		l.up.accepted.Set()
 	}
 }
 
@@ -306,6 +350,7 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	if l.cfg.Handshake != nil {
 		if err := l.cfg.Handshake(&r); err != nil {
 			refuse(e.ID, mad.RejectConsumer, err)
+			l.budget.Give()
 			l.logState(slog.LevelDebug, "roce: request refused", slog.String("remote", r.Remote.String()), slog.Any("error", err))
 			return nil
 		}
@@ -314,11 +359,11 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	// refused because somebody stops waiting.
 	c, err := newConn(context.Background(), e.ID, &l.cfg.ConnConfig)
 	if err != nil {
+		l.budget.Give()
 		return nil // newConn has refused it
 	}
 	c.ready(e.PrivateData)
-	c.of = l
-	l.conns.add(c)
+	l.enter(c)
 	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
 		param := &r.Param
 		if introduced {
@@ -351,8 +396,11 @@ func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 // Close ends the listener: calls of Accept return, connections that wait for it are closed, and requests
 // refused. Connections that Accept has returned live on.
 func (l *Listener) Close() error {
-	if l.s == nil {
+	if !l.valid() {
 		return nil
+	}
+	if l.parts != nil {
+		return l.closeParts()
 	}
 	err := l.close()
 	if l.ended != nil {

@@ -24,7 +24,7 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 // accepted are refused, and handlers of Serve end as with [Server.Shutdown]. It returns when all connections of
 // the listener are closed, also those that Accept has returned, or ctx ends, with its error.
 func (l *Listener) Shutdown(ctx context.Context) error {
-	if l.s == nil {
+	if !l.valid() {
 		return nil
 	}
 	l.drain()

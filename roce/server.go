@@ -51,7 +51,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	if s.Handler == nil {
 		return argError("serve", "Handler", "is nil")
 	}
-	if l == nil || l.s == nil {
+	if !l.valid() {
 		return argError("serve", "l", "was not made by Listen")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -168,7 +168,7 @@ func (c *Conn) serve(l *Listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.served = true
-	c.ending = l.ending()
+	c.ending = l.ending() || c.of.ending()
 }
 
 // endServing has a handler end when it waits for another message.

@@ -27,6 +27,8 @@ type EventChannel struct {
 	sig       shard.Signal
 	also      shard.Signal // set with sig, if not nil
 	notify    func()       // called with sig, if not nil
+	take      func() bool  // see access.Channels.Gate; nil: always
+	give      func()
 }
 
 // CreateEventChannel makes a channel for IDs of a device (rdma_create_event_channel).
@@ -54,6 +56,8 @@ func (w *waiting) Also(s shard.Signal) {
 	w.also = s
 	w.mu.Unlock()
 }
+
+func (w *waiting) Gate(take func() bool, give func()) { w.take, w.give = take, give }
 
 // eventList is a list of events, oldest first, that gives up those of one ID without a look at
 // the others.
@@ -202,6 +206,20 @@ func (c *EventChannel) PollEvent() *Event {
 // PollRequest is Poll for connection requests alone. Who looks for both calls it after PollEvent: it is here that nothing found means
 // that the caller goes to wait.
 func (c *EventChannel) PollRequest() *Event {
+	if c.take == nil {
+		return c.pollRequest()
+	}
+	if !c.take() {
+		return nil
+	}
+	e := c.pollRequest()
+	if e == nil {
+		c.give()
+	}
+	return e
+}
+
+func (c *EventChannel) pollRequest() *Event {
 	for {
 		c.mu.Lock()
 		if len(c.listeners) == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -66,9 +67,10 @@ type Conn struct {
 	breached bool
 	// Of one that lingers:
 	orphan bool
-	buried bool          // its memory is being given back
-	looked time.Duration // how long it lingers
-	left   *list.Element // under host.mu
+	buried bool              // its memory is being given back
+	looked time.Duration     // how long it lingers
+	place  *everyaddr.Budget // of a listener at all addresses, until release
+	left   *list.Element     // under host.mu
 
 	notify   atomic.Pointer[func()] // see Notify
 	asked    atomic.Bool            // it is to be called
@@ -327,6 +329,9 @@ func (c *Conn) fail(err error) {
 	}
 	if errors.Is(err, roce.ErrClosed) {
 		err = net.ErrClosed // the device was closed
+		if why := access.Shard(c.dev).ClosedErr(); why != roce.ErrClosed {
+			err = why // not by the application
+		}
 	}
 	c.err = err
 }

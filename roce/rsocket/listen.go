@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -22,7 +24,7 @@ import (
 // accepts.
 type ListenConfig struct {
 	Config Config
-	// Backlog is how many established connections wait for Accept before further
+	// Backlog is how many established connections wait for Accept, at each address, before further
 	// requests are left unanswered, so that their senders try again; 0 is 128, up to 65535.
 	Backlog int
 	// MaxConns is how many connections of the listener there may be at a time, until
@@ -32,7 +34,14 @@ type ListenConfig struct {
 }
 
 // Listener is a listening rsocket. It is a net.Listener.
+//
+// One at all addresses of the host, which was given no device, follows the addresses: see [roce.Listener].
 type Listener struct {
+	parts  *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
+	up     *Listener                 // of a part: whose it is
+	budget *everyaddr.Budget         // of a part, those of all: MaxConns
+	fail   sync.Once                 // at all addresses: closes ended
+
 	dev  *verbs.Device
 	cfg  atomic.Pointer[Config]
 	id   *rdmacm.ID
@@ -63,14 +72,19 @@ func Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
 // Listen listens on an address of the device; nil is the one that the process has for the
 // address, see [roce.DefaultDevice].
 func (lc *ListenConfig) Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
-	l, err := lc.listen(d, addr)
+	return lc.listenFor(d, addr, nil)
+}
+
+// listenFor is Listen, and of all addresses only at those that serves reports; nil is all.
+func (lc *ListenConfig) listenFor(d *verbs.Device, addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
+	l, err := lc.listen(d, addr, serves)
 	if err != nil {
 		return nil, opError("listen", Addr{}, Addr{addr}, dialError(err))
 	}
 	return l, nil
 }
 
-func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
+func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
 	if lc == nil {
 		lc = &ListenConfig{}
 	}
@@ -80,41 +94,58 @@ func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort) (*Listener,
 	if err := checkRange("listen", "Backlog", lc.Backlog, maxBacklog); err != nil {
 		return nil, err
 	}
+	if lc.MaxConns < 0 {
+		return nil, argError("listen", "MaxConns", fmt.Sprintf("%d, and the least is 0", lc.MaxConns))
+	}
+	l := newListener(nil, cmp.Or(lc.Backlog, defaultBacklog))
+	l.setConfig(lc.Config)
+	if d == nil && (!addr.Addr().IsValid() || addr.Addr().IsUnspecified()) && !roce.DefaultDeviceConfig.Polling {
+		return l, l.openEverywhere(addr, lc.MaxConns, serves)
+	}
 	if d == nil {
 		var err error
 		if d, err = roce.DefaultDevice(addr.Addr()); err != nil {
 			return nil, err
 		}
 	}
-	backlog := lc.Backlog
-	if backlog == 0 {
-		backlog = defaultBacklog
-	}
-	l := &Listener{
-		dev: d, ready: make(chan *Conn, backlog),
-		pending: map[*rdmacm.ID]*Conn{}, closed: make(chan struct{}),
+	l.dev = d
+	return l, l.open(addr, lc.MaxConns)
+}
+
+func newListener(up *Listener, backlog int) *Listener {
+	l := &Listener{up: up, pending: map[*rdmacm.ID]*Conn{}, closed: make(chan struct{})}
+	if up != nil {
+		l.ready = up.ready
+	} else {
+		l.ready = make(chan *Conn, backlog)
 	}
 	l.dl.init()
-	l.setConfig(lc.Config)
-	var err error
-	if l.ch, err = rdmacm.CreateEventChannel(d); err != nil {
-		return nil, err
+	return l
+}
+
+// open listens on l.dev.
+func (l *Listener) open(addr netip.AddrPort, maxConns int) (err error) {
+	if l.ch, err = rdmacm.CreateEventChannel(l.dev); err != nil {
+		return err
+	}
+	if l.budget != nil {
+		access.Events(l.ch).Gate(l.budget.Take, l.budget.Give)
 	}
 	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
-		return nil, errors.Join(err, l.ch.Close())
+		return errors.Join(err, l.ch.Close())
 	}
 	if err = l.id.BindAddr(addr); err == nil {
-		err = l.id.ListenWith(rdmacm.ListenLimits{MaxConns: lc.MaxConns, MaxUntaken: backlog})
+		err = l.id.ListenWith(rdmacm.ListenLimits{MaxConns: maxConns, MaxUntaken: cap(l.ready)})
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.id.Close(), l.ch.Close())
+		return errors.Join(err, l.id.Close(), l.ch.Close())
 	}
 	l.addr = Addr{l.id.LocalAddr()}
-	if d.Background() {
+	if l.dev.Background() || l.up != nil {
 		l.ended = make(chan struct{})
 		go l.serve()
 	}
-	return l, nil
+	return nil
 }
 
 // Addr returns the address that is listened on, an Addr.
@@ -143,7 +174,15 @@ func (l *Listener) setConfig(cfg Config) {
 }
 
 // valid reports whether l was made by Listen, as opposed to nil and the zero Listener.
-func (l *Listener) valid() bool { return l != nil && l.dev != nil }
+func (l *Listener) valid() bool { return l != nil && l.closed != nil }
+
+// config returns the properties of connections.
+func (l *Listener) config() Config {
+	if l.up != nil {
+		l = l.up
+	}
+	return *l.cfg.Load()
+}
 
 // SetDeadline sets the moment at which Accept gives up with an error that
 // matches os.ErrDeadlineExceeded; the zero time is never.
@@ -180,7 +219,9 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 }
 
 func (l *Listener) accept() (*Conn, error) {
-	access.Shard(l.dev).Turn(nil)
+	if l.parts == nil {
+		access.Shard(l.dev).Turn(nil)
+	}
 	late := l.dl.done()
 	switch {
 	case isClosed(l.closed):
@@ -228,6 +269,9 @@ func (l *Listener) serve() {
 	for {
 		c, err := l.pump(context.Background())
 		if err != nil {
+			if l.up != nil {
+				l.up.partEnded(l, err)
+			}
 			return // closed
 		}
 		select {
@@ -277,16 +321,19 @@ func (l *Listener) request(e *rdmacm.Event) {
 	peer, err := parseConnData(e.PrivateData)
 	if err != nil {
 		_ = e.ID.Close() // the peer is told: rejected by the application
+		l.budget.Give()
 		return
 	}
-	cfg := *l.cfg.Load()
+	cfg := l.config()
 	if cfg.TrafficClass != 0 {
 		_ = e.ID.SetTypeOfService(cfg.TrafficClass) // fails as Accept will
 	}
 	c, err := newConn(l.dev, e.ID, nil, cfg)
 	if err != nil {
+		l.budget.Give()
 		return
 	}
+	c.place = l.budget
 	c.meet(peer)
 	if err = e.ID.SetHalfOpenCost(cfg.memory()); err == nil {
 		err = e.ID.Accept(connParam(c.local()))
@@ -329,6 +376,9 @@ func (l *Listener) Close() error {
 	if !l.valid() {
 		return nil
 	}
+	if l.parts != nil {
+		return l.closeParts()
+	}
 	var err error
 	l.closing.Do(func() {
 		close(l.closed)
@@ -345,14 +395,21 @@ func (l *Listener) Close() error {
 			c.drop()
 		}
 		clear(l.pending)
-		for {
-			select {
-			case c := <-l.ready:
-				_ = c.Close()
-			default:
-				return
-			}
+		if l.up == nil {
+			l.closeReady()
 		}
 	})
 	return opError("close", Addr{}, l.addr, err)
+}
+
+// closeReady closes the connections that nobody has accepted.
+func (l *Listener) closeReady() {
+	for {
+		select {
+		case c := <-l.ready:
+			_ = c.Close()
+		default:
+			return
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 )
 
@@ -45,8 +46,16 @@ func (lc *ListenConfig) ListenContext(ctx context.Context, network, address stri
 		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
 	}
 	var first error
+	// As with package net, "tcp4" and "tcp6" are one family each, and all addresses are those of both otherwise.
+	var serves func(netip.Addr) bool
+	switch network {
+	case "tcp4":
+		serves = netip.Addr.Is4
+	case "tcp6":
+		serves = netip.Addr.Is6
+	}
 	for _, a := range addrs {
-		l, err := lc.Listen(nil, a)
+		l, err := lc.listenFor(nil, a, serves)
 		if err == nil {
 			return l, nil
 		}

@@ -144,5 +144,9 @@ func (c *Conn) release() error {
 	if c.ch != nil {
 		keep(c.ch.Close())
 	}
+	if c.place != nil {
+		c.place.Give()
+		c.place = nil
+	}
 	return errors.Join(errs...)
 }

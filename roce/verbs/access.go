@@ -53,6 +53,8 @@ func (c *deviceCore) Keep(key any, make func() any) any {
 	return v
 }
 
+func (c *deviceCore) End(reason error) { (*Device)(c).shut(reason) }
+
 // qpCore is a QP as the packages above see it.
 type qpCore QP
 

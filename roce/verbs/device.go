@@ -149,19 +149,19 @@ func (d *Device) Close() error {
 	if d.unmade() {
 		return nil
 	}
-	d.shut()
+	d.shut(nil)
 	if d.ended.Swap(true) {
 		return nil
 	}
 	return d.closeErr
 }
 
-// shut closes the device, or waits until that is done.
-func (d *Device) shut() {
+// shut closes the device, or waits until that is done. Calls that wait get the reason, too, unless it is nil.
+func (d *Device) shut(reason error) {
 	d.closing.Do(func() {
 		all := d.shards.end()
 		for _, s := range all {
-			s.End(nil)
+			s.End(reason)
 		}
 		// The first is the last: its communication manager has the last word, when the
 		// others have acknowledged what they got.
@@ -173,6 +173,10 @@ func (d *Device) shut() {
 		d.s.LockAlways()
 		d.table.Close()
 		d.s.Unlock()
+		if reason != nil {
+			d.logState(slog.LevelWarn, "roce: device closed", slog.Any("error", reason))
+			return
+		}
 		d.logState(slog.LevelInfo, "roce: device closed")
 	})
 }
@@ -193,7 +197,7 @@ func (d *Device) lock() error {
 
 func (d *Device) unlock() { d.s.Unlock() }
 
-// closedErr is ErrClosed, joined with the reason if the link failed.
+// closedErr is ErrClosed, with the reason if there is one.
 func (d *Device) closedErr() error {
 	if d.unmade() {
 		return access.ErrZero

@@ -88,4 +88,4 @@ func (o *owner) Failed(err error) {
 	})
 }
 
-func (o *owner) Close() { o.d.shut() }
+func (o *owner) Close() { o.d.shut(nil) }

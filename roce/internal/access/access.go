@@ -23,6 +23,7 @@ type DeviceCore interface {
 	NextVector() int
 	Own(error) error
 	Keep(key any, make func() any) any
+	End(reason error)
 }
 
 // OfDevice makes the value that (*verbs.Device).Core returns.
@@ -43,6 +44,9 @@ func NextVector(d device) int { return d.Core().in.NextVector() }
 
 // Own turns an error of the packages below a device into one of package verbs.
 func Own(d device, err error) error { return d.Core().in.Own(err) }
+
+// EndDevice closes a device for a reason that everybody who waits is told.
+func EndDevice(d device, reason error) { d.Core().in.End(reason) }
 
 // PerDevice is what a package above verbs keeps on each device: its connections, what lingers, and the like. It lives
 // as long as the device. The zero value is empty; it must not be copied.
@@ -145,4 +149,7 @@ type Channels interface {
 	Signal() shard.Signal
 	// Also sets another signal with it.
 	Also(shard.Signal)
+	// Gate has a connection request taken only after take has allowed it. give undoes that if there was none. When take would
+	// allow one again, set the signal. It is called before the channel is used.
+	Gate(take func() bool, give func())
 }

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -140,7 +139,7 @@ type Shard struct {
 	closed   chan struct{} // closed when End is called
 	ended    atomic.Bool   // the same, for who may be in another bubble of testing/synctest
 	closeErr error
-	fatalErr atomic.Pointer[error] // why the link failed
+	fatalErr atomic.Pointer[error] // why the link failed, or the device is closed
 }
 
 // New makes a shard, which Start sets going. On an error the link is the caller's again.
@@ -209,7 +208,7 @@ func SchedulerOf(l link.Link) link.Scheduler {
 	return nil
 }
 
-// End begins to close the shard: every waiting call returns [ErrClosed], joined with
+// End begins to close the shard: every waiting call returns [ErrClosed], with
 // the reason unless that is nil. Of several shards each ends before the first of them closes, so that
 // nobody finds one open who was told that another is closed.
 func (s *Shard) End(reason error) {
@@ -297,10 +296,10 @@ func (s *Shard) Closed() bool { return s.ended.Load() }
 // Done is closed when End is called.
 func (s *Shard) Done() <-chan struct{} { return s.closed }
 
-// ClosedErr is ErrClosed, joined with the reason if the link failed.
+// ClosedErr is ErrClosed, with the reason if there is one, such as that the link has failed.
 func (s *Shard) ClosedErr() error {
 	if p := s.fatalErr.Load(); p != nil {
-		return errors.Join(ErrClosed, *p)
+		return fmt.Errorf("%w: %w", ErrClosed, *p)
 	}
 	return ErrClosed
 }

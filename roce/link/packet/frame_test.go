@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/frame"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )

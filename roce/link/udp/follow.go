@@ -4,8 +4,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/portstate"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	bpflink "github.com/cilium/ebpf/link"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
 

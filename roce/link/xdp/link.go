@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
 // Follow has the link go on where its addresses are: when an interface is

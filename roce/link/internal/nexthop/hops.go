@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
 // Get returns the hop for packets from src to dst, a unicast address or a multicast group.

@@ -3,7 +3,7 @@ package nexthop
 import (
 	"net/netip"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
 // multicastMAC returns the MAC address of a multicast group (RFC 1112, RFC 2464).

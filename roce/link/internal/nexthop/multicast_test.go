@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/stretchr/testify/require"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/stretchr/testify/require"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
 // watch is the goroutine that reads notifications.

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 )
 
 // Tracker follows the interfaces of a link's addresses. The port is up while one of

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/roce/link/internal/rtnl"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )

@@ -43,7 +43,7 @@ func TestLoopback(t *testing.T) {
 	require.False(t, r.Gateway.IsValid())
 	addrs, err := c.Addresses()
 	require.NoError(t, err)
-	require.Contains(t, addrs, Address{lo.Index, netip.MustParseAddr("127.0.0.1")})
+	require.Contains(t, addrs, Address{lo.Index, netip.MustParseAddr("127.0.0.1"), unix.IFA_F_PERMANENT})
 	// A refusal does not spoil the next answer.
 	_, err = c.Neighbour(NeighbourKey{Index: 0x7FFFFFFF, Addr: netip.MustParseAddr("192.0.2.1")})
 	require.ErrorIs(t, err, unix.ENODEV)

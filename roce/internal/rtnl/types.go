@@ -65,6 +65,12 @@ func (n *Neighbour) Failed() bool { return n.State&unix.NUD_FAILED != 0 }
 type Address struct {
 	Index int // of the interface
 	Addr  netip.Addr
+	Flags uint32 // IFA_F_*
+}
+
+// Usable reports whether sockets can be bound to the address: one of IPv6 has passed the test for duplicates.
+func (a *Address) Usable() bool {
+	return a.Flags&unix.IFA_F_DADFAILED == 0 && (a.Flags&unix.IFA_F_TENTATIVE == 0 || a.Flags&unix.IFA_F_OPTIMISTIC != 0)
 }
 
 // Route is the kernel's choice for a destination.
@@ -121,11 +127,15 @@ func parseAddress(b []byte) (addr Address, ok bool) {
 		return addr, false
 	}
 	addr.Index = int(native.Uint32(b[4:]))
+	addr.Flags = uint32(b[2])
 	local := false
 	ok = attributes(b[unix.SizeofIfAddrmsg:], func(a *netlink.AttributeDecoder) {
 		// With both, IFA_ADDRESS is the other end of a point-to-point interface.
 		if a.Type() == unix.IFA_LOCAL || a.Type() == unix.IFA_ADDRESS && !local {
 			addr.Addr, local = ipAddr(a.Bytes()), a.Type() == unix.IFA_LOCAL
+		}
+		if a.Type() == unix.IFA_FLAGS {
+			addr.Flags = a.Uint32() // more than the one byte holds
 		}
 	})
 	return addr, ok && addr.Addr.IsValid()

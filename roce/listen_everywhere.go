@@ -1,0 +1,174 @@
+package roce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"github.com/goroce/goroce/roce/internal/everyaddr"
+	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// portTries is how often another port is tried that is free at the first address and not at all.
+const portTries = 16
+
+// valid reports whether l was made by Listen.
+func (l *Listener) valid() bool { return l != nil && (l.s != nil || l.parts != nil) }
+
+// everywhere reports whether a listener is at all addresses of the host, and not those of a device. Devices that are polled have no
+// goroutine that would look at several of them.
+func (lc *ListenConfig) everywhere(a netip.Addr) bool {
+	return lc.Device == nil && lc.PD == nil && (!a.IsValid() || a.IsUnspecified()) && !DefaultDeviceConfig.Polling
+}
+
+// openEverywhere begins to listen at all addresses of the host.
+func (l *Listener) openEverywhere(addr netip.AddrPort) (err error) {
+	if err := l.checkLimits(); err != nil {
+		return err
+	}
+	l.accepted = shard.NewSignal()
+	for try := 0; ; try++ {
+		if err = l.openParts(addr); err == nil || addr.Port() != 0 || try == portTries || !errors.Is(err, verbs.ErrAddrInUse) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.logState(slog.LevelInfo, "roce: listening")
+	return nil
+}
+
+// openParts is one try, with the port that is free at the first address if none is given.
+func (l *Listener) openParts(addr netip.AddrPort) error {
+	port, any := addr.Port(), netip.IPv6Unspecified()
+	var parts *everyaddr.Set[*Listener]
+	budget := everyaddr.NewBudget(l.cfg.MaxConns, func() {
+		for _, p := range parts.Parts() {
+			p.events.Set()
+		}
+	})
+	parts = everyaddr.New(everyaddr.Actions[*Listener]{
+		Begin: func(d *verbs.Device, a netip.Addr) (*Listener, error) {
+			p := newListener(&l.cfg)
+			p.up, p.budget, p.cfg.Device = l, budget, d
+			if err := p.open(netip.AddrPortFrom(a, port)); err != nil {
+				return nil, err
+			}
+			if port = p.addr.Port(); a.Is4() {
+				any = netip.IPv4Unspecified()
+			}
+			return p, nil
+		},
+		End: func(p *Listener) { _ = p.Close() }, // its device is closed
+		Failed: func(a netip.Addr, err error) {
+			if log := cmp.Or(l.cfg.Logger, DefaultDeviceConfig.Logger); log != nil {
+				log.Warn("roce: not listening at a new address", slog.Any("local", l.addr), slog.Any("addr", a), slog.Any("error", err))
+			}
+		},
+	})
+	l.parts = parts
+	if err := parts.Open(); err != nil {
+		for _, p := range parts.Parts() {
+			_ = p.Close() // err is the one to tell
+		}
+		return err
+	}
+	if addr.Addr().IsValid() {
+		any = addr.Addr()
+	}
+	l.addr = netip.AddrPortFrom(any, port)
+	parts.Follow()
+	return nil
+}
+
+// enter notes a connection of the listener.
+func (l *Listener) enter(c *Conn) {
+	c.of = l
+	for ; l != nil; l = l.up {
+		l.conns.add(c)
+	}
+}
+
+// leave undoes enter.
+func (l *Listener) leave(c *Conn) {
+	if l.conns.remove(c) {
+		l.budget.Give()
+	}
+	if l.up != nil {
+		l.up.conns.remove(c)
+	}
+}
+
+// takeFromParts returns the next connection that is established at any address, nil if there is none. The addresses take turns.
+func (l *Listener) takeFromParts() (*Conn, error) {
+	l.mu.Lock()
+	closed, failure, turn := l.closed, l.failure, l.turn
+	l.turn++
+	l.mu.Unlock()
+	switch {
+	case closed:
+		l.accepted.Set() // the others
+		return nil, verbs.ErrClosed
+	case failure != nil:
+		l.accepted.Set()
+		return nil, failure
+	}
+	all := l.parts.Parts()
+	for i := range all {
+		c, err := all[(turn+i)%len(all)].takeReady()
+		if c != nil {
+			l.accepted.Set() // another goroutine may go on
+			return c, nil
+		}
+		_ = err // it is closed: its address is gone
+	}
+	return nil, nil
+}
+
+// waitForParts waits until it is worth looking again.
+func (l *Listener) waitForParts(ctx context.Context) error {
+	select {
+	case <-l.accepted:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// partEnded is told that a part does not go on. If its address is gone that is as it should be; what else ends it ends the whole:
+// nobody would know that one address is not served any more.
+func (l *Listener) partEnded(p *Listener, why error) {
+	p.mu.Lock()
+	closed := p.closed
+	p.mu.Unlock()
+	if closed || everyaddr.IsGone(why) {
+		return
+	}
+	l.mu.Lock()
+	if l.failure == nil {
+		l.failure = why
+	}
+	l.mu.Unlock()
+	l.accepted.Set()
+}
+
+// closeParts is Close of a listener at all addresses.
+func (l *Listener) closeParts() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.mu.Unlock()
+	errs := []error{l.parts.Close()}
+	for _, p := range l.parts.Parts() {
+		errs = append(errs, p.Close())
+	}
+	l.accepted.Set()
+	return errors.Join(errs...)
+}
