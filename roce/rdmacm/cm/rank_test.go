@@ -121,5 +121,5 @@ func TestFlood(t *testing.T) {
 	}
 	t.Logf("%d REQs, %d accepted, %d datagrams sent, %+v", came, accepted, sent, f.a.Stats())
 	require.Less(t, accepted, came/8)
-	require.Less(t, sent, came/4)
+	require.Less(t, sent, came/6, "a REP and a REJ for each: with all that others get it is more than a fifth")
 }
