@@ -184,6 +184,9 @@ func TestPreload(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	both := compile(t, "preload/both.c")
+	t.Run("both ways", func(t *testing.T) { run(t, libs, preload, both, "rdma") })
+	t.Run("both ways, TCP", func(t *testing.T) { run(t, libs, nil, both) }) // so it is what they do there
 	t.Run("tcp", func(t *testing.T) {
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
