@@ -60,7 +60,7 @@ func (v View) Store(src []byte) Fault {
 
 // Uint64 returns the word at off bytes from the start of the region, for the
 // application to use with sync/atomic beside the atomics of its peers. It is an
-// error (a Fault in an OpError) if the word is not inside, or not 8-aligned in memory.
+// error (a Fault in a TableError) if the word is not inside, or not 8-aligned in memory.
 func (r *Region) Uint64(off uint64) (*uint64, error) {
 	const op = "word of region"
 	g := r.cur.Load()

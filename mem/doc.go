@@ -46,7 +46,7 @@
 //     ends the process otherwise. [FaultAddr] recognises the panic, [Table.Lose] gives the
 //     region up. Memory that is unmapped and then mapped by somebody else
 //     is theirs: nobody can tell.
-//   - Bad input of any kind gives a Fault or a typed error ([*OpError]).
+//   - Bad input of any kind gives a Fault or a typed error ([*TableError]).
 //     The one panic is for an unbalanced Release in the engine above, as for a mutex.
 //
 // # Concurrency

@@ -2,7 +2,7 @@ package mem
 
 import "errors"
 
-// The kinds of failure of a control call. Every error returned is an *OpError that
+// The kinds of failure of a control call. Every error returned is a *TableError that
 // wraps one of them, or a Fault, or the error of the random source.
 var (
 	ErrBusy      = errors.New("in use")
@@ -11,15 +11,15 @@ var (
 	ErrLimit     = errors.New("limit reached")
 )
 
-// OpError says which call failed, because of which argument, and why.
-type OpError struct {
+// TableError says which call failed, because of which argument, and why.
+type TableError struct {
 	Op     string // the call, such as "register"
 	Arg    string // the argument or attribute at fault; empty if none
 	Detail string // in words; may be empty
 	Err    error  // the kind
 }
 
-func (e *OpError) Error() string {
+func (e *TableError) Error() string {
 	s := "mem: " + e.Op
 	if e.Arg != "" {
 		s += ": " + e.Arg
@@ -32,8 +32,8 @@ func (e *OpError) Error() string {
 }
 
 // Unwrap returns the kind, for errors.Is.
-func (e *OpError) Unwrap() error { return e.Err }
+func (e *TableError) Unwrap() error { return e.Err }
 
 func opErr(op, arg, detail string, kind error) error {
-	return &OpError{Op: op, Arg: arg, Detail: detail, Err: kind}
+	return &TableError{Op: op, Arg: arg, Detail: detail, Err: kind}
 }

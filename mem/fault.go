@@ -3,7 +3,7 @@ package mem
 import "fmt"
 
 // Fault is the verdict of a check on the data path: a small integer, so that no error
-// value is made per packet. FaultNone means allowed. As an error value (in an OpError)
+// value is made per packet. FaultNone means allowed. As an error value (in a TableError)
 // it works with errors.Is.
 //
 // Which fault it was is for the owner's eyes (counters, completions); the peer is told
@@ -38,6 +38,6 @@ func (f Fault) String() string {
 	return fmt.Sprintf("Fault(%d)", uint8(f))
 }
 
-// Error makes a Fault an error, to be wrapped in an OpError. Convert only a Fault
+// Error makes a Fault an error, to be wrapped in a TableError. Convert only a Fault
 // other than FaultNone.
 func (f Fault) Error() string { return f.String() }

@@ -90,9 +90,9 @@ func wantErr(t testing.TB, err, kind error, arg string) {
 		}
 		return
 	}
-	var op *OpError
+	var op *TableError
 	if !errors.Is(err, kind) || !errors.As(err, &op) {
-		t.Fatalf("error %v, want an OpError of kind %v", err, kind)
+		t.Fatalf("error %v, want a TableError of kind %v", err, kind)
 	}
 	if op.Arg != arg {
 		t.Fatalf("error %v blames %q, want %q", err, op.Arg, arg)

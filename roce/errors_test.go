@@ -208,6 +208,11 @@ func requireVocabulary(t testing.TB, err error) {
 			requireVocabulary(t, err)
 		}
 	}
+	switch err.(type) {
+	case *ArgError, *OpenError:
+		requireVocabulary(t, errors.Unwrap(err)) // of whichever package
+		return
+	}
 	switch typeOf := packageOf(err); typeOf {
 	case "mem":
 		require.IsType(t, mem.Fault(0), err, "a fault says which rule was broken, the other types of mem stay below")

@@ -46,7 +46,7 @@ func (a *AH) Manage() { a.path.Management = true }
 // Destroy releases the handle; sends that were posted with it still go out.
 func (a *AH) Destroy() error {
 	if a.gone {
-		return &OpError{Op: "destroy AH", Err: ErrDestroyed}
+		return &EngineError{Op: "destroy AH", Err: ErrDestroyed}
 	}
 	a.gone = true
 	a.pd.Release()

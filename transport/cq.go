@@ -222,7 +222,7 @@ func (cq *CQ) Told() uint64 { return cq.told.Load() }
 // shared, not beside its home.
 func (cq *CQ) Resize(n int) error {
 	if cq.destroyed() {
-		return &OpError{Op: "resize CQ", Err: ErrDestroyed}
+		return &EngineError{Op: "resize CQ", Err: ErrDestroyed}
 	}
 	if cq.foreign {
 		return &ArgError{Op: "resize CQ", Arg: "CQ", Why: "has a ring: see ResizeRing"}
@@ -267,7 +267,7 @@ func (cq *CQ) UserData() any { return cq.userData }
 func (cq *CQ) Destroy() error {
 	if users, ok := cq.end(); !ok {
 		if users < 0 {
-			return &OpError{Op: "destroy CQ", Err: ErrDestroyed}
+			return &EngineError{Op: "destroy CQ", Err: ErrDestroyed}
 		}
 		return opErr("destroy CQ", ErrBusy, "%d queues use it", users)
 	}

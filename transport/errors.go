@@ -3,12 +3,13 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/goroce/goroce/mem"
 )
 
 // The kinds of failure of the API. An error is an [ArgError] if it concerns an
-// attribute, otherwise an [OpError] that wraps one of these kinds, or an error
+// attribute, otherwise an [EngineError] that wraps one of these kinds, or an error
 // of package mem. The two packages share the kinds that both have, so that a
 // caller need not know which of them has failed.
 var (
@@ -24,14 +25,14 @@ var (
 	ErrInvalidAttr    = mem.ErrInvalid
 )
 
-// OpError says which operation failed, and why.
-type OpError struct {
+// EngineError says which operation failed, and why.
+type EngineError struct {
 	Op     string // such as "post send"
 	Detail string // in words; may be empty
 	Err    error  // the kind
 }
 
-func (e *OpError) Error() string {
+func (e *EngineError) Error() string {
 	s := "transport: " + e.Op + ": " + e.Err.Error()
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
@@ -40,26 +41,26 @@ func (e *OpError) Error() string {
 }
 
 // Unwrap returns the kind, for errors.Is.
-func (e *OpError) Unwrap() error { return e.Err }
+func (e *EngineError) Unwrap() error { return e.Err }
 
-// opErr makes an OpError. It is called only where something has failed.
+// opErr makes an EngineError. It is called only where something has failed.
 func opErr(op string, kind error, detail string, args ...any) error {
-	return &OpError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
+	return &EngineError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
 }
 
-// ArgError says which attribute of which operation was refused, and why.
+// ArgError says which argument of a call, or which attribute or option, is
+// wrong, and what its limits are. It is the one type for that of all packages, and matches
+// [ErrInvalidAttr] and syscall.EINVAL.
 type ArgError struct {
-	Op  string // such as "modify QP INIT->RTR"
-	Arg string // such as "path_mtu"
-	Why string
+	Op  string // the call, such as "modify QP INIT->RTR"
+	Arg string // the argument, attribute or option, such as "path_mtu"
+	Why string // what is wrong with it, and its limits
 }
 
-func (e *ArgError) Error() string {
-	return fmt.Sprintf("transport: %s: %s: %s", e.Op, e.Arg, e.Why)
-}
+func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
 
-// Is makes every ArgError match ErrInvalidAttr.
-func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr }
+// Is adds the kinds that it is of.
+func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr || target == syscall.EINVAL }
 
 // errNilRequest says that there is no work request to post.
 func errNilRequest(op string) error { return &ArgError{op, "wr", "is nil"} }

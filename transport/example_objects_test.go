@@ -42,7 +42,7 @@ func ExampleQP_Modify() {
 	var ae *transport.ArgError
 	fmt.Println(errors.As(err, &ae), ae.Arg, n.qp.State())
 	// Output:
-	// transport: modify RC QP RESET->INIT: port_num: 2, and the device has port 1
+	// roce: modify RC QP RESET->INIT: port_num: 2, and the device has port 1
 	// true port_num RESET
 }
 
@@ -78,7 +78,7 @@ func ExampleSRQ() {
 	// Output:
 	// <nil>
 	// {MaxWR:16 MaxSGE:1 Limit:4}
-	// transport: modify SRQ: max_wr: 4 is below the 8 in use
+	// roce: modify SRQ: max_wr: 4 is below the 8 in use
 }
 
 // Datagrams go where an address handle says.
@@ -90,5 +90,5 @@ func ExampleEngine_CreateAH() {
 	fmt.Println(err)
 	// Output:
 	// 0000:0000:0000:0000:0000:ffff:c000:0209 <nil>
-	// transport: create AH: ah_attr.dgid: 2001:db8::9 cannot be reached from 192.0.2.1: another address family
+	// roce: create AH: ah_attr.dgid: 2001:db8::9 cannot be reached from 192.0.2.1: another address family
 }

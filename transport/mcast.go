@@ -19,7 +19,7 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	const op = "attach multicast"
 	switch {
 	case qp.gone:
-		return &OpError{Op: op, Err: ErrDestroyed}
+		return &EngineError{Op: op, Err: ErrDestroyed}
 	case qp.typ != ib.UD:
 		return &ArgError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
 	case !gid.IsMulticast():

@@ -56,12 +56,12 @@ func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	qp.e.now = now
 	if qp.state < StateRTS {
 		if qp.gone {
-			return &OpError{Op: "post send", Err: ErrDestroyed}
+			return &EngineError{Op: "post send", Err: ErrDestroyed}
 		}
 		return opErr("post send", ErrInvalidState, "%v", qp.state)
 	}
 	if sq.q.len() >= qp.caps.MaxSendWR {
-		return &OpError{Op: "post send", Err: ErrQueueFull}
+		return &EngineError{Op: "post send", Err: ErrQueueFull}
 	}
 	if wr == nil {
 		return errNilRequest("post send")

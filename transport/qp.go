@@ -136,7 +136,7 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 // are unbound; a type 2A window makes Destroy fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
-		return &OpError{Op: "destroy QP", Err: ErrDestroyed}
+		return &EngineError{Op: "destroy QP", Err: ErrDestroyed}
 	}
 	e := qp.e
 	if err := e.cfg.Mem.DetachQP(qp.num); err != nil {

@@ -82,7 +82,7 @@ func buildTransitions(t ib.Transport) *transitionTable {
 // that nothing changed.
 func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	if qp.gone {
-		return &OpError{Op: "modify QP", Err: ErrDestroyed}
+		return &EngineError{Op: "modify QP", Err: ErrDestroyed}
 	}
 	qp.e.now = now
 	from, to := qp.state, qp.state

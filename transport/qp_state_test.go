@@ -169,7 +169,7 @@ func TestModifyBadValues(t *testing.T) {
 	qp := b.qp(t, ib.RC, nil)
 	err := qp.Modify(0, QPAttr{}, 1<<29|AttrQKey)
 	requireAttr(t, err, "qkey, mask 0x20000000")
-	require.EqualError(t, err, "transport: modify RC QP RESET->RESET: qkey, mask 0x20000000: not allowed")
+	require.EqualError(t, err, "roce: modify RC QP RESET->RESET: qkey, mask 0x20000000: not allowed")
 }
 
 // IBTA 10.3.1.6: in SQD the send queue drains; only then may attributes change

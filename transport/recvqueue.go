@@ -71,7 +71,7 @@ func (q *recvQueue) check(wr *RecvWR) error {
 		return opErr("post receive", ErrTooManySGE, "%d, at most %d", len(wr.SGList), q.maxSGE)
 	}
 	if q.used >= q.capacity {
-		return &OpError{Op: "post receive", Err: ErrQueueFull}
+		return &EngineError{Op: "post receive", Err: ErrQueueFull}
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (q *recvQueue) clear() {
 func (qp *QP) PostRecv(wr *RecvWR) error {
 	switch {
 	case qp.gone:
-		return &OpError{Op: "post receive", Err: ErrDestroyed}
+		return &EngineError{Op: "post receive", Err: ErrDestroyed}
 	case qp.srq != nil:
 		return opErr("post receive", ErrInvalidState, "the QP has an SRQ")
 	case qp.state == StateReset:

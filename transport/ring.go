@@ -62,7 +62,7 @@ func (cq *CQ) HasRing() bool { return cq.foreign }
 func (cq *CQ) ResizeRing(n int, memory []byte) error {
 	const op = "resize CQ"
 	if cq.destroyed() || cq.ring == nil {
-		return &OpError{Op: op, Err: ErrDestroyed}
+		return &EngineError{Op: op, Err: ErrDestroyed}
 	}
 	if err := checkCQE(op, n); err != nil {
 		return err

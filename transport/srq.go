@@ -56,7 +56,7 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 
 func (s *SRQ) post(wr *RecvWR) error {
 	if s.destroyed() {
-		return &OpError{Op: "post receive", Err: ErrDestroyed}
+		return &EngineError{Op: "post receive", Err: ErrDestroyed}
 	}
 	if err := s.q.check(wr); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 	const op = "modify SRQ"
 	defer s.unlock(s.lock())
 	if s.destroyed() {
-		return &OpError{Op: op, Err: ErrDestroyed}
+		return &EngineError{Op: op, Err: ErrDestroyed}
 	}
 	size := s.q.capacity
 	if maxWR >= 0 {
@@ -140,7 +140,7 @@ func (s *SRQ) UserData() any { return s.userData }
 func (s *SRQ) Destroy() error {
 	if users, ok := s.end(); !ok {
 		if users < 0 {
-			return &OpError{Op: "destroy SRQ", Err: ErrDestroyed}
+			return &EngineError{Op: "destroy SRQ", Err: ErrDestroyed}
 		}
 		return opErr("destroy SRQ", ErrBusy, "%d queue pairs", users)
 	}

@@ -30,7 +30,7 @@ func (serviceInUseError) Error() string {
 }
 func (serviceInUseError) Is(target error) bool { return target == syscall.EADDRINUSE }
 
-// OpenError says why a link could not be opened, and what to do.
+// OpenError says why a link, or the device on it, could not be opened, and what to do. It is the one type for that of all packages.
 type OpenError struct {
 	Addr netip.Addr // the local address concerned; invalid if it is not about one
 	Hint string     // what to do; may be empty
@@ -38,7 +38,7 @@ type OpenError struct {
 }
 
 func (e *OpenError) Error() string {
-	s := "link: open"
+	s := "roce: open"
 	if e.Addr.IsValid() {
 		s += " " + e.Addr.String()
 	}

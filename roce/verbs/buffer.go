@@ -27,7 +27,7 @@ const hugePageBytes = 2 << 20
 // 2 MiB, and for transparent ones if none are reserved; Huge says which it got.
 func MapBuffer(n int, huge bool) (*MappedBuffer, error) {
 	if n <= 0 {
-		return nil, &ArgError{"map buffer", "n", "must be positive"}
+		return nil, argError("map buffer", "n", "must be positive")
 	}
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	if huge {

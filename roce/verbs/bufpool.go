@@ -75,7 +75,7 @@ func poolClass(n int) int {
 // error wraps ErrLimit if the pool is used up.
 func (p *BufPool) Get(n int) (PoolBuf, error) {
 	if n < 0 || n > MaxPoolBuf {
-		return PoolBuf{}, &ArgError{"get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf)}
+		return PoolBuf{}, argError("get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf))
 	}
 	class := poolClass(n)
 	p.mu.Lock()

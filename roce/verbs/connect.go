@@ -170,7 +170,7 @@ func (qp *QP) Connect(remote RemoteInfo, attr *ConnAttr) error {
 		c = *attr
 	}
 	if qp.typ != RC && qp.typ != UC {
-		return &ArgError{"connect", "QP", "is " + qp.typ.String() + ", which has no connections"}
+		return argError("connect", "QP", "is "+qp.typ.String()+", which has no connections")
 	}
 	if qp.State() == StateReset {
 		if err := qp.ToInit(c.Access); err != nil {

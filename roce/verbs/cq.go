@@ -90,11 +90,11 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 	case d.unmade():
 		return nil, access.ErrZero
 	case o.Channel != nil && o.Channel.d != d:
-		return nil, &ArgError{op, "channel", "of another device"}
+		return nil, argError(op, "channel", "of another device")
 	case o.Channel != nil && o.OnEvent != nil:
-		return nil, &ArgError{op, "OnEvent", "beside Channel: events go to one of them"}
+		return nil, argError(op, "OnEvent", "beside Channel: events go to one of them")
 	case o.Vector < 0 || o.Vector >= d.CompletionVectors():
-		return nil, &ArgError{op, "Vector", fmt.Sprintf("%d, and the device has %d", o.Vector, d.CompletionVectors())}
+		return nil, argError(op, "Vector", fmt.Sprintf("%d, and the device has %d", o.Vector, d.CompletionVectors()))
 	}
 	s, err := d.shardOf(o.Vector)
 	if err != nil {
@@ -253,7 +253,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	case cq.t == nil:
 		return 0, access.ErrZero
 	case len(wcs) == 0:
-		return 0, &ArgError{"wait", "wcs", "has no room"}
+		return 0, argError("wait", "wcs", "has no room")
 	}
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -79,18 +79,18 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 	addrs = slices.Clone(cfg.Addrs)
 	for i, a := range addrs {
 		if !a.IsValid() {
-			return nil, nil, nil, &ArgError{"open", "Addrs", "holds an invalid address"}
+			return nil, nil, nil, argError("open", "Addrs", "holds an invalid address")
 		}
 		addrs[i] = a.Unmap()
 	}
 	if cfg.MTU != 0 && !cfg.MTU.Valid() {
-		return nil, nil, nil, &ArgError{"open", "MTU", cfg.MTU.String()}
+		return nil, nil, nil, argError("open", "MTU", cfg.MTU.String())
 	}
 	if cfg.Shards < 0 || cfg.Shards > maxShards {
-		return nil, nil, nil, &ArgError{"open", "Shards", fmt.Sprintf("%d, not 0 to %d", cfg.Shards, maxShards)}
+		return nil, nil, nil, argError("open", "Shards", fmt.Sprintf("%d, not 0 to %d", cfg.Shards, maxShards))
 	}
 	if cfg.Spin > maxSpin {
-		return nil, nil, nil, &ArgError{"open", "Spin", fmt.Sprintf("%v, at most %v", cfg.Spin, maxSpin)}
+		return nil, nil, nil, argError("open", "Spin", fmt.Sprintf("%v, at most %v", cfg.Spin, maxSpin))
 	}
 	if err := cfg.MemLimits.Check(); err != nil {
 		return nil, nil, nil, own(err)
@@ -120,7 +120,7 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 		addrs = slices.Clone(l.Addrs())
 	}
 	if len(addrs) == 0 {
-		return nil, nil, nil, errors.Join(&ArgError{"open", "Addrs", "no local address"}, l.Close())
+		return nil, nil, nil, errors.Join(argError("open", "Addrs", "no local address"), l.Close())
 	}
 	for i, a := range addrs {
 		addrs[i] = a.WithZone("") // a GID has none; the link knows the interface
@@ -130,13 +130,13 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 
 // openError turns an error of the link into one that says what to do.
 func openError(err error) error {
-	var ae *transport.ArgError
+	var ae *ArgError
 	if errors.As(err, &ae) {
-		return own(ae)
+		return ae
 	}
-	var ue *udp.OpenError
-	if errors.As(err, &ue) {
-		return &OpenError{Addr: ue.Addr, Hint: ue.Hint, Err: ue.Err}
+	var oe *OpenError
+	if errors.As(err, &oe) {
+		return oe
 	}
 	return &OpenError{Err: err}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -15,10 +16,10 @@ import (
 // these types and kinds, whichever package below has failed:
 //
 //   - *ArgError for an argument, an attribute or an option that cannot be, before
-//     anything was done; transport.ArgError and parts of mem.OpError become that;
+//     anything was done; parts of mem.TableError become that;
 //   - *OpError for an operation that failed, which wraps one of the kinds below,
 //     a *StatusError, a *rdmacm.RejectedError, or the error of a context;
-//     transport.OpError and mem.OpError become that;
+//     transport.EngineError and mem.TableError become that;
 //   - *OpenError for a device that cannot be opened;
 //   - the error of the context itself from calls that only wait, such as CQ.Wait.
 //
@@ -90,40 +91,16 @@ var (
 	ErrPeerGone error = access.NewKind("the peer's process is gone", syscall.ECONNRESET)
 )
 
-// OpenError says why a device could not be opened, and what to do about it.
-type OpenError struct {
-	Addr netip.Addr // the address concerned, with its zone; invalid if it is not about one
-	Hint string     // what to do
-	Err  error      // what the operating system, or the link, said
-}
-
-func (e *OpenError) Error() string {
-	s := "roce: open"
-	if e.Addr.IsValid() {
-		s += " " + e.Addr.String()
-	}
-	s = fmt.Sprintf("%s: %v", s, e.Err)
-	if e.Hint != "" {
-		s += " (" + e.Hint + ")"
-	}
-	return s
-}
-
-func (e *OpenError) Unwrap() error { return e.Err }
+// OpenError says why a device could not be opened: Addr, the address concerned;
+// Err; and Hint, what to do.
+type OpenError = link.OpenError
 
 // ArgError says which argument of a call, or which attribute or option, is
-// wrong, and what its limits are. It matches [ErrInvalidAttr] and
-// syscall.EINVAL.
-type ArgError struct {
-	Op  string // the call
-	Arg string // the argument, attribute or option
-	Why string // what is wrong with it, and its limits
-}
+// wrong: Op, the call; Arg, the argument; Why, with its limits. It matches
+// [ErrInvalidAttr] and syscall.EINVAL.
+type ArgError = transport.ArgError
 
-func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
-
-// Is makes every ArgError match ErrInvalidAttr.
-func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr || target == syscall.EINVAL }
+func argError(op, arg, why string) error { return &ArgError{Op: op, Arg: arg, Why: why} }
 
 // AddrError is an error about an address: it is taken, none of the device's, or nobody answers
 // there.

@@ -150,7 +150,7 @@ func (mr *MR) Reregister(c Rereg) error {
 	}
 	if c.PD != nil {
 		if c.PD.d != mr.d {
-			return &ArgError{"reregister", "PD", "of another device"}
+			return argError("reregister", "PD", "of another device")
 		}
 		rc.What |= mem.ChangePD
 		rc.PD = c.PD.t

@@ -31,7 +31,7 @@ func (mr *MR) WriteAt(p []byte, off int64) (int, error) {
 
 func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []byte) int) (int, error) {
 	if off < 0 {
-		return 0, &ArgError{op, "off", "is negative"}
+		return 0, argError(op, "off", "is negative")
 	}
 	if mr.d.unmade() {
 		return 0, access.ErrZero

@@ -30,11 +30,11 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	case qp.d.unmade():
 		return access.ErrZero
 	case !group.IsMulticast():
-		return &ArgError{op, "group", group.String() + " is not a multicast address"}
+		return argError(op, "group", group.String()+" is not a multicast address")
 	case gidIndex < 0 || gidIndex >= len(qp.d.s.Addrs()):
-		return &ArgError{op, "gidIndex", fmt.Sprintf("%d, of %d addresses", gidIndex, len(qp.d.s.Addrs()))}
+		return argError(op, "gidIndex", fmt.Sprintf("%d, of %d addresses", gidIndex, len(qp.d.s.Addrs())))
 	case qp.d.s.Addrs()[gidIndex].Is4() != group.Addr().Is4():
-		return &ArgError{op, "gidIndex", "address of another family than the group"}
+		return argError(op, "gidIndex", "address of another family than the group")
 	}
 	m, ok := link.As[link.Multicaster](qp.s.Link())
 	if !ok {

@@ -51,9 +51,9 @@ func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
 	const op = "bind MW"
 	switch {
 	case pd == nil || pd.d != mw.d:
-		return 0, &ArgError{op, "pd", "is nil or of another device"}
+		return 0, argError(op, "pd", "is nil or of another device")
 	case mr == nil && n != 0:
-		return 0, &ArgError{op, "mr", "is nil"}
+		return 0, argError(op, "mr", "is nil")
 	}
 	if err := checkBind(op, mw, mr, off, n); err != nil {
 		return 0, err
@@ -80,11 +80,11 @@ func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags
 	const op = "bind MW on a QP"
 	switch {
 	case mw == nil || mw.d != qp.d:
-		return 0, &ArgError{op, "mw", "is nil or of another device"}
+		return 0, argError(op, "mw", "is nil or of another device")
 	case mw.t.Type() == mem.Type1:
-		return 0, &ArgError{op, "mw", "is of type 1, which MW.Bind binds"}
+		return 0, argError(op, "mw", "is of type 1, which MW.Bind binds")
 	case mr == nil:
-		return 0, &ArgError{op, "mr", "is nil"}
+		return 0, argError(op, "mr", "is nil")
 	}
 	if err := checkBind(op, mw, mr, off, n); err != nil {
 		return 0, err
@@ -105,11 +105,11 @@ func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags
 func checkBind(op string, mw *MW, mr *MR, off, n int) error {
 	switch {
 	case mr != nil && mr.d != mw.d:
-		return &ArgError{op, "mr", "is of another device"}
+		return argError(op, "mr", "is of another device")
 	case off < 0:
-		return &ArgError{op, "off", "is negative"}
+		return argError(op, "off", "is negative")
 	case n < 0:
-		return &ArgError{op, "n", "is negative"}
+		return argError(op, "n", "is negative")
 	}
 	return nil
 }

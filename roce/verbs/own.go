@@ -19,11 +19,11 @@ func own(err error) error {
 		return nil
 	}
 	switch e := err.(type) {
-	case *transport.ArgError:
-		return &ArgError{e.Op, e.Arg, e.Why}
-	case *transport.OpError:
+	case *ArgError:
+		return e
+	case *transport.EngineError:
 		return &OpError{Op: e.Op, Err: detailed(e.Err, e.Detail)}
-	case *mem.OpError:
+	case *mem.TableError:
 		return ownMem(e)
 	case mem.Fault:
 		return &OpError{Op: "memory", Err: e}
@@ -40,7 +40,7 @@ func ofKind(err, below, here error) error {
 }
 
 // ownMem is own for the table of memory.
-func ownMem(e *mem.OpError) error {
+func ownMem(e *mem.TableError) error {
 	var f mem.Fault
 	switch {
 	case e.Arg == "" || e.Arg == "key":
@@ -50,9 +50,9 @@ func ownMem(e *mem.OpError) error {
 		if why == "" {
 			why = e.Err.Error()
 		}
-		return &ArgError{e.Op, e.Arg, why}
+		return argError(e.Op, e.Arg, why)
 	case e.Err == mem.ErrLimit || errors.As(e.Err, &f):
-		return access.Mark(&ArgError{e.Op, e.Arg, detailed(e.Err, e.Detail).Error()}, e.Err)
+		return access.Mark(argError(e.Op, e.Arg, detailed(e.Err, e.Detail).Error()), e.Err)
 	}
 	return &OpError{Op: e.Op, Err: detailed(e.Err, strings.TrimSpace(e.Arg+" "+e.Detail))}
 }

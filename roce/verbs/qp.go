@@ -50,18 +50,18 @@ type QP struct {
 func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	d := pd.Device()
 	if a.SendCQ == nil {
-		return nil, &ArgError{"create QP", "SendCQ", "nil"}
+		return nil, argError("create QP", "SendCQ", "nil")
 	}
 	if a.RecvCQ == nil {
 		a.RecvCQ = a.SendCQ
 	}
 	switch {
 	case a.SendCQ.d != d:
-		return nil, &ArgError{"create QP", "SendCQ", "of another device"}
+		return nil, argError("create QP", "SendCQ", "of another device")
 	case a.RecvCQ.d != d:
-		return nil, &ArgError{"create QP", "RecvCQ", "of another device"}
+		return nil, argError("create QP", "RecvCQ", "of another device")
 	case a.SRQ != nil && a.SRQ.d != d:
-		return nil, &ArgError{"create QP", "SRQ", "of another device"}
+		return nil, argError("create QP", "SRQ", "of another device")
 	}
 	qp := &QP{d: d, pd: pd, typ: a.Type, userData: a.UserData}
 	ta := transport.QPInitAttr{

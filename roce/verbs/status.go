@@ -72,7 +72,7 @@ func (e *StatusError) Is(target error) bool {
 // otherwise.
 func WCError(wc *WC) error {
 	if wc == nil {
-		return &ArgError{"completion error", "wc", "is nil"}
+		return argError("completion error", "wc", "is nil")
 	}
 	if wc.Status == WCSuccess {
 		return nil

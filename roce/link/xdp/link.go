@@ -55,7 +55,7 @@ var (
 )
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
-// that says what to do, about an option around a [*transport.ArgError].
+// that says what to do, or about an option a [*transport.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	if err := l.open(); err != nil {
@@ -85,7 +85,7 @@ func (o *Options) check() error {
 
 func (l *Link) open() (err error) {
 	if err := l.opts.check(); err != nil {
-		return &link.OpenError{Err: err}
+		return err
 	}
 	err = l.local.Open(endpoint.Options{
 		Name: "xdp", Addrs: l.opts.Addrs, Port: l.opts.Port, VLAN: l.opts.VLAN,

@@ -162,8 +162,6 @@ func TestOpenErrors(t *testing.T) {
 		"given twice":            {Addrs: []netip.Addr{n.A4, n.A4}},
 		"no interface here has":  {Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.5")}},
 		"between 1 and 4094":     {Addrs: []netip.Addr{n.A4}, VLAN: 4095},
-		"power of two":           {Addrs: []netip.Addr{n.A4}, RxFrames: 1000},
-		"Queues: -1":             {Addrs: []netip.Addr{n.A4}, Queues: -1},
 	} {
 		n.A.Do(func() {
 			_, err := xdp.Open(o)
@@ -171,6 +169,15 @@ func TestOpenErrors(t *testing.T) {
 			require.ErrorAs(t, err, &oe)
 			require.ErrorContains(t, err, want)
 		})
+	}
+	for want, o := range map[string]xdp.Options{
+		"power of two": {Addrs: []netip.Addr{n.A4}, RxFrames: 1000},
+		"Queues: -1":   {Addrs: []netip.Addr{n.A4}, Queues: -1},
+	} {
+		_, err := xdp.Open(o)
+		var ae *transport.ArgError
+		require.ErrorAs(t, err, &ae)
+		require.ErrorContains(t, err, want)
 	}
 	for _, keep := range []uint32{0, 1 << unix.CAP_NET_RAW, 1<<unix.CAP_NET_RAW | 1<<unix.CAP_NET_ADMIN} {
 		n.A.Do(func() {
