@@ -52,8 +52,8 @@ const (
 	armAny
 )
 
-// cqRing holds the completions with sequence numbers below end; after a resize
-// the later ones are in next. Slots are indexed by sequence number, so that
+// cqRing holds the completions with sequence numbers below end; after it was
+// replaced the later ones are in next. Slots are indexed by sequence number, so that
 // head and tail keep counting across a resize.
 type cqRing struct {
 	slots []WC // length is a power of two
@@ -65,11 +65,16 @@ type cqRing struct {
 
 const noEnd = ^uint64(0)
 
-func newCQRing(n int) *cqRing {
+// ringSize is the number of slots of a ring for n completions.
+func ringSize(n int) int {
 	size := 1
 	for size < n {
 		size *= 2
 	}
+	return size
+}
+
+func newCQRing(size int) *cqRing {
 	r := &cqRing{slots: make([]WC, size)}
 	r.end.Store(noEnd)
 	return r
@@ -82,12 +87,12 @@ func checkCQE(op string, n int) error {
 	return nil
 }
 
-// CreateCQ makes a CQ for n completions.
+// CreateCQ makes a CQ for n completions. Its memory grows up to that when completions wait.
 func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
 	if err := checkCQE("create CQ", n); err != nil {
 		return nil, err
 	}
-	r := newCQRing(n)
+	r := newCQRing(ringSize(min(n, minCQSlots)))
 	e.events.reserve(cqEvents)
 	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
 }
@@ -138,7 +143,14 @@ func (cq *CQ) room(e *Engine) bool {
 	}
 	// A head beyond the tail, which only a consumer in foreign memory can write, is no room.
 	if waiting := cq.tail - head.Load(); waiting < uint64(cq.capacity) {
-		cq.limit = cq.tail - waiting + uint64(cq.capacity)
+		most := uint64(cq.capacity)
+		if cq.prod != nil {
+			if waiting >= uint64(len(cq.prod.slots)) {
+				cq.replace(ringSize(int(waiting) + 1))
+			}
+			most = min(most, uint64(len(cq.prod.slots)))
+		}
+		cq.limit = cq.tail - waiting + most
 		return true
 	}
 	cq.limit = 0
@@ -148,6 +160,15 @@ func (cq *CQ) room(e *Engine) bool {
 	}
 	e.events.push(&cq.pending, Event{Type: EventCQError, CQ: cq})
 	return false
+}
+
+// replace goes on in a ring of another size.
+func (cq *CQ) replace(size int) {
+	old, r := cq.prod, newCQRing(size)
+	r.tail.Store(cq.tail)
+	old.next = r
+	cq.prod = r
+	old.end.Store(cq.tail) // publishes next
 }
 
 // Poll moves up to len(wcs) completions out of the CQ and returns how many.
@@ -236,15 +257,9 @@ func (cq *CQ) Resize(n int) error {
 	}
 	cq.capacity = n
 	cq.limit = 0 // room looks anew
-	old := cq.prod
-	r := newCQRing(n)
-	if len(r.slots) == len(old.slots) {
-		return nil
+	if size := ringSize(n); size < len(cq.prod.slots) {
+		cq.replace(size)
 	}
-	r.tail.Store(cq.tail)
-	old.next = r
-	cq.prod = r
-	old.end.Store(cq.tail) // publishes next
 	return nil
 }
 

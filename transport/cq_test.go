@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -117,6 +118,49 @@ func TestCQResize(t *testing.T) {
 	require.True(t, cq.push(b.e, &WC{}, false), "there was room for eight")
 	require.NoError(t, cq.Resize(1))
 	require.False(t, cq.push(b.e, &WC{}, false))
+}
+
+// The ring grows when completions wait, up to the capacity, and keeps their order.
+func TestCQGrows(t *testing.T) {
+	const capacity = 700 // no power of two
+	b := newBench(t)
+	cq, err := b.e.CreateCQ(capacity, nil)
+	require.NoError(t, err)
+	var pushed, polled uint64
+	push := func(n int) {
+		for range n {
+			require.True(t, cq.push(b.e, &WC{ID: pushed}, false))
+			pushed++
+		}
+	}
+	poll := func(n int) {
+		wcs := make([]WC, n)
+		require.Equal(t, n, cq.Poll(wcs))
+		for i := range wcs {
+			require.Equal(t, polled, wcs[i].ID)
+			polled++
+		}
+	}
+	for range 100 {
+		push(minCQSlots)
+		poll(minCQSlots)
+	}
+	require.Len(t, cq.prod.slots, minCQSlots, "there was room")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for cq.Len() < capacity {
+		push(rng.IntN(min(30, capacity-cq.Len()) + 1))
+		poll(rng.IntN(min(20, cq.Len()) + 1))
+	}
+	require.Len(t, cq.prod.slots, 1024)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		cq.Poll(make([]WC, 1))
+		cq.push(b.e, &WC{ID: pushed}, false)
+		pushed++
+		polled++
+	}))
+	require.False(t, cq.push(b.e, &WC{}, false), "full")
+	poll(capacity)
+	require.Zero(t, cq.Len())
 }
 
 func TestCQBadArguments(t *testing.T) {

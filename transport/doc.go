@@ -157,8 +157,9 @@
 // # Limits
 //
 // See limits.go. An idle connected QP with 16 receive requests posted takes
-// 2 KiB; the ring of its send queue, 1.5 KiB for 16 requests of one element,
-// is made by the first PostSend.
+// 2.3 KiB; the ring of its send queue, 1.5 KiB for 16 requests of one element,
+// is made by the first PostSend. Rings of receive and completion queues, too, grow with what
+// is in them, and receive requests without memory that are equal take the room of one.
 //
 // # Tests
 //

@@ -94,6 +94,10 @@ const (
 	// it doubles on demand. Of thousands of QPs with a request each now and then the whole ring passes
 	// through the cache.
 	minSendSlots = 4
+	// minRecvSlots is the same for a receive queue, and minCQSlots for the ring of a completion
+	// queue, which doubles when that many completions wait. Most never get there.
+	minRecvSlots = 4
+	minCQSlots   = 16
 )
 
 // Steps of loss recovery.

@@ -1,50 +1,59 @@
 package transport
 
 // recvQueue is the receive queue of a QP or an SRQ. A work request is in
-// exactly one place: in the free list, in the ring of posted requests, or with
-// the responder that took it. Its slot counts against the capacity until it is
-// recycled.
+// exactly one place: in a slot of the ring of posted requests, or with the responder that
+// took it. It counts against the capacity until it is recycled.
+//
+// A queue is empty until the first request and grows up to its capacity, as a send queue does.
+// Requests without memory that have the same ID share a slot if nothing was posted between
+// them: a program whose peer only writes posts hundreds of those.
 type recvQueue struct {
-	ring     []*recvWQE // posted, oldest at head; length is a power of two
+	ring     []*recvWQE // posted, oldest at head; length is a power of two, or 0
 	head     uint32
 	tail     uint32
 	free     []*recvWQE
+	waiting  int // requests posted and not taken
 	used     int // posted and taken
 	capacity int
 	maxSGE   int
 	alloc    int // slots that exist
 }
 
-// recvWQE is one receive work request.
+// recvWQE is one receive work request, or several that are equal.
 type recvWQE struct {
 	id    uint64
 	sges  []SGE  // into the slot's own array
 	total uint64 // sum of the SGE lengths, bytes
+	more  int    // requests behind it in the queue that are the same, without memory
 }
 
-// init makes room for n requests of up to sge elements.
-func (q *recvQueue) init(n, sge int) {
-	q.capacity, q.maxSGE = n, sge
-	q.grow(n)
-}
+// init permits n requests of up to sge elements.
+func (q *recvQueue) init(n, sge int) { q.capacity, q.maxSGE = n, sge }
 
-// grow makes the number of slots at least n. Existing ones stay where they
-// are, since responders hold pointers to them.
-func (q *recvQueue) grow(n int) {
-	if n > q.alloc {
-		more := n - q.alloc
-		slots := make([]recvWQE, more)
-		sges := make([]SGE, more*q.maxSGE)
-		free := make([]*recvWQE, len(q.free), n)
-		copy(free, q.free)
-		for i := range slots {
-			w := &slots[i]
-			w.sges = sges[i*q.maxSGE : i*q.maxSGE : (i+1)*q.maxSGE]
-			free = append(free, w)
-		}
-		q.free = free
-		q.alloc = n
+// slot returns a free slot. Each slot in use has a request in use, so that the capacity bounds
+// how many there are.
+func (q *recvQueue) slot() *recvWQE {
+	if len(q.free) == 0 {
+		q.grow(min(max(2*q.alloc, minRecvSlots), q.capacity))
 	}
+	w := q.free[len(q.free)-1]
+	q.free = q.free[:len(q.free)-1]
+	return w
+}
+
+// grow makes the number of slots n, when none is free. Existing ones stay where they are,
+// since responders hold pointers to them.
+func (q *recvQueue) grow(n int) {
+	more := n - q.alloc
+	slots := make([]recvWQE, more)
+	sges := make([]SGE, more*q.maxSGE)
+	q.free = make([]*recvWQE, 0, n)
+	for i := range slots {
+		w := &slots[i]
+		w.sges = sges[i*q.maxSGE : i*q.maxSGE : (i+1)*q.maxSGE]
+		q.free = append(q.free, w)
+	}
+	q.alloc = n
 	size := max(len(q.ring), 1)
 	for size < n {
 		size *= 2
@@ -60,7 +69,7 @@ func (q *recvQueue) grow(n int) {
 }
 
 // posted returns how many requests wait to be taken.
-func (q *recvQueue) posted() int { return int(q.tail - q.head) }
+func (q *recvQueue) posted() int { return q.waiting }
 
 // check says whether wr can be posted.
 func (q *recvQueue) check(wr *RecvWR) error {
@@ -78,15 +87,21 @@ func (q *recvQueue) check(wr *RecvWR) error {
 
 // post appends a request that check has admitted.
 func (q *recvQueue) post(wr *RecvWR) {
-	w := q.free[len(q.free)-1]
-	q.free = q.free[:len(q.free)-1]
+	q.used++
+	q.waiting++
+	if len(wr.SGList) == 0 && q.head != q.tail {
+		if last := q.ring[(q.tail-1)&uint32(len(q.ring)-1)]; len(last.sges) == 0 && last.id == wr.ID {
+			last.more++
+			return
+		}
+	}
+	w := q.slot()
 	w.id = wr.ID
 	w.sges = append(w.sges[:0], wr.SGList...)
 	w.total = 0
 	for i := range w.sges {
 		w.total += uint64(w.sges[i].Length)
 	}
-	q.used++
 	q.ring[q.tail&uint32(len(q.ring)-1)] = w
 	q.tail++
 }
@@ -96,8 +111,16 @@ func (q *recvQueue) take() *recvWQE {
 	if q.head == q.tail {
 		return nil
 	}
+	q.waiting--
 	slot := &q.ring[q.head&uint32(len(q.ring)-1)]
 	w := *slot
+	if w.more > 0 {
+		w.more--
+		id := w.id
+		w = q.slot()
+		w.id, w.sges, w.total = id, w.sges[:0], 0
+		return w
+	}
 	*slot = nil
 	q.head++
 	return w
@@ -105,6 +128,7 @@ func (q *recvQueue) take() *recvWQE {
 
 // giveBack makes a taken request the oldest again.
 func (q *recvQueue) giveBack(w *recvWQE) {
+	q.waiting++
 	q.head--
 	q.ring[q.head&uint32(len(q.ring)-1)] = w
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,5 +89,91 @@ func TestResetDropsReceives(t *testing.T) {
 	moveTo(t, qp, StateInit)
 	for range 4 {
 		require.NoError(t, qp.PostRecv(&RecvWR{}), "all slots are back")
+	}
+}
+
+// Requests without memory that are equal share a slot, and are taken one by one.
+func TestEqualReceivesTakeNoMemory(t *testing.T) {
+	const n = 1000
+	b := newBench(t)
+	qp, err := b.e.CreateQP(QPInitAttr{
+		Type: ib.RC, PD: b.pd, SendCQ: b.cq, RecvCQ: b.cq, Caps: QPCaps{MaxSendWR: 1, MaxRecvWR: n, MaxRecvSGE: 1},
+	})
+	require.NoError(t, err)
+	moveTo(t, qp, StateInit)
+	for round := range 3 {
+		for range n {
+			require.NoError(t, qp.PostRecv(&RecvWR{ID: 5}))
+		}
+		require.ErrorIs(t, qp.PostRecv(&RecvWR{ID: 5}), ErrQueueFull)
+		for i := range n {
+			require.Equal(t, n-i, qp.rq.posted(), "round %d", round)
+			w := qp.takeRecv()
+			require.Equal(t, recvWQE{id: 5, sges: []SGE{}}, *w)
+			qp.recycleRecv(w)
+		}
+		require.Nil(t, qp.takeRecv())
+	}
+	require.Equal(t, minRecvSlots, qp.rq.alloc)
+}
+
+// A queue is a queue, whatever is posted, taken, given back and recycled, and in which order.
+func TestRecvQueueModel(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var q recvQueue
+		capacity := 1 + rng.IntN(40)
+		q.init(capacity, rng.IntN(3))
+		var posted []RecvWR
+		var taken []*recvWQE
+		var ids []uint64 // of taken
+		for range 2000 {
+			switch rng.IntN(5) {
+			case 0, 1:
+				wr := RecvWR{ID: rng.Uint64N(2), SGList: make([]SGE, rng.IntN(q.maxSGE+1)*rng.IntN(2))}
+				for i := range wr.SGList {
+					wr.SGList[i] = SGE{Addr: rng.Uint64(), Length: rng.Uint32()}
+				}
+				err := q.check(&wr)
+				require.Equal(t, len(posted)+len(taken) == capacity, err != nil)
+				if err == nil {
+					q.post(&wr)
+					posted = append(posted, wr)
+				}
+			case 2, 3:
+				w := q.take()
+				require.Equal(t, len(posted) == 0, w == nil)
+				if w == nil {
+					continue
+				}
+				require.Equal(t, posted[0].ID, w.id)
+				require.Equal(t, posted[0].SGList, w.sges[:len(w.sges):len(w.sges)])
+				var total uint64
+				for _, s := range w.sges {
+					total += uint64(s.Length)
+				}
+				require.Equal(t, total, w.total)
+				posted = posted[1:]
+				if rng.IntN(4) == 0 {
+					q.giveBack(w)
+					posted = append([]RecvWR{{ID: w.id, SGList: append([]SGE{}, w.sges...)}}, posted...)
+					continue
+				}
+				taken, ids = append(taken, w), append(ids, w.id)
+			case 4:
+				if len(taken) == 0 {
+					continue
+				}
+				i := rng.IntN(len(taken))
+				require.Equal(t, ids[i], taken[i].id, "others have not touched it")
+				q.recycle(taken[i])
+				taken, ids = append(taken[:i], taken[i+1:]...), append(ids[:i], ids[i+1:]...)
+			}
+			require.Equal(t, len(posted), q.posted())
+			require.LessOrEqual(t, q.alloc, capacity)
+		}
+		q.clear()
+		require.Zero(t, q.posted())
+		require.Equal(t, len(taken), q.used)
 	}
 }

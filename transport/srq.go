@@ -116,7 +116,6 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 	case limit < 0 && s.limit > size:
 		return &ArgError{op, "max_wr", fmt.Sprintf("%d is below the armed limit %d", size, s.limit)}
 	}
-	s.q.grow(size)
 	s.q.capacity = size
 	if limit >= 0 {
 		s.limit = limit
