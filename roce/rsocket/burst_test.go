@@ -16,13 +16,13 @@ import (
 // hears from the server. On a machine that is busy for too long some may be given up, and
 // they hear that.
 func TestBurst(t *testing.T) {
-	conns := 600
+	conns, cfg := 600, Config{}
 	if testing.Short() || seeds.Race {
-		conns = 350
+		conns, cfg.SendBuffer = 350, 128<<10
 	}
 	n := udpNetwork(t)
 	ctx := testContext(t)
-	l, err := (&ListenConfig{}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Config: cfg}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	require.Greater(t, conns*l.cfg.Load().memory(), 64<<20, "more than there is room for")
 	var came, heard, told atomic.Int64

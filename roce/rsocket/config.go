@@ -92,8 +92,11 @@ func checkRange(op, name string, value, most int) error {
 
 // memory is what a connection holds from the start, in bytes.
 func (c Config) memory() int {
-	return connBytes + c.SendBuffer + c.RecvBuffer + 2*c.IOMaps*iomapBytes + (c.SendQueue+c.RecvQueue)*queueBytes
+	return connBytes + c.SendBuffer + c.RecvBuffer + 2*c.IOMaps*iomapBytes
 }
+
+// grown is what it holds when its queues were full once.
+func (c Config) grown() int { return c.memory() + (c.SendQueue+c.RecvQueue)*queueBytes }
 
 func (c Config) stream() streamConfig {
 	return streamConfig{

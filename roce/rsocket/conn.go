@@ -86,7 +86,6 @@ type Conn struct {
 	polling bool
 	pollCtx waitContext
 	wcs     [pollBatch]verbs.WC
-	recvs   [pollBatch]verbs.RecvWR // all the same: no memory
 }
 
 // usable returns an error if c is closed.
@@ -378,9 +377,9 @@ func (c *Conn) handle(n int) {
 		c.heard = c.alarm.Now()
 	}
 	for c.debt >= recvDebt && c.err == nil {
-		k := min(c.debt, len(c.recvs))
+		k := min(c.debt, len(receives))
 		c.debt -= k
-		if _, err := c.qp.PostRecvBatch(c.recvs[:k]); err != nil {
+		if _, err := c.qp.PostRecvBatch(receives[:k]); err != nil {
 			c.fail(err)
 		}
 	}

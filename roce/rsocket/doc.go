@@ -32,9 +32,10 @@
 //
 // # Memory
 //
-// A connection has a send and a receive buffer of 64 KiB each and 90 KiB for its queues, of which
-// it uses what it needs: 10,000 that have exchanged a message and are idle take 0.5 GiB of memory
-// (48 KiB each), and at most 2.2 GiB; [Config] makes them smaller.
+// A connection has a send and a receive buffer of 64 KiB each, of which the pages count that
+// were used, and 13 KiB besides; its queues grow with what is in them. 10,000 that have exchanged a message and
+// are idle take 0.22 GiB of memory (23 KiB each), and 1.4 GiB when all of their buffers were
+// used; [Config] makes these smaller.
 //
 // A send buffer grows to 2 MiB for data that the peer takes, and to as much as is written, up to 4 MiB, for data that the peer's
 // program does not read yet, until the connection is idle for the time of [Config.KeepAlive]. One

@@ -52,16 +52,16 @@ func hostOf(d *verbs.Device) *host {
 func (h *host) add(c *Conn) (victims []*Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	left, bytes := h.stats.Conns+1, h.stats.Bytes+c.cfg.memory()
+	left, bytes := h.stats.Conns+1, h.stats.Bytes+c.cfg.grown()
 	for i := h.left.Front(); i != nil && (left > h.most.Conns || bytes > h.most.Bytes); i = i.Next() {
 		o := i.Value.(*Conn)
 		victims = append(victims, o)
 		left--
-		bytes -= o.cfg.memory()
+		bytes -= o.cfg.grown()
 	}
 	c.left = h.left.PushBack(c)
 	h.stats.Conns++
-	h.stats.Bytes += c.cfg.memory()
+	h.stats.Bytes += c.cfg.grown()
 	return victims
 }
 
@@ -72,7 +72,7 @@ func (h *host) remove(c *Conn) {
 	h.left.Remove(c.left)
 	c.left = nil
 	h.stats.Conns--
-	h.stats.Bytes -= c.cfg.memory()
+	h.stats.Bytes -= c.cfg.grown()
 	h.stats.Finished++
 }
 

@@ -47,8 +47,8 @@ const (
 	defaultBacklog = 128
 	maxBacklog     = 0xFFFF
 
-	// What a connection holds besides its buffers, about: connBytes in all, and
-	// queueBytes for each message of its queues.
+	// What a connection holds besides its buffers, about: connBytes, and
+	// queueBytes for each message that its queues have ever held at a time.
 	connBytes  = 16 << 10
 	queueBytes = 96
 )

@@ -68,7 +68,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	require.Equal(t, now, n.fabric.Now())
-	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().memory(), Finished: earlier.Finished}, Lingering(n.a))
+	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().grown(), Finished: earlier.Finished}, Lingering(n.a))
 	require.Greater(t, n.a.MemCounts().Regions, before.Regions)
 	n.fabric.RunFor(lingerTime + time.Second)
 	require.Equal(t, LingerStats{Finished: earlier.Finished + conns}, Lingering(n.a))
@@ -138,7 +138,7 @@ func TestLingerIsShort(t *testing.T) {
 func TestLingerBounds(t *testing.T) {
 	for name, most := range map[string]LingerStats{
 		"connections": {Conns: 4, Bytes: maxLingerBytes},
-		"bytes":       {Conns: maxLingering, Bytes: 4*small.normal().memory() + 1},
+		"bytes":       {Conns: maxLingering, Bytes: 4*small.normal().grown() + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := simNetwork(t, sim.Config{Seed: 23})
@@ -157,7 +157,7 @@ func TestLingerBounds(t *testing.T) {
 				require.LessOrEqual(t, Lingering(n.a).Conns, 4, "%d", i)
 				require.LessOrEqual(t, Lingering(n.a).Bytes, most.Bytes, "%d", i)
 			}
-			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().memory(), Finished: finished + 6}, Lingering(n.a))
+			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().grown(), Finished: finished + 6}, Lingering(n.a))
 			for i, c := range open {
 				require.Equal(t, i < 6, c.buried, "%d", i)
 			}

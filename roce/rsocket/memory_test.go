@@ -24,6 +24,29 @@ func heapBytes() int {
 	return least
 }
 
+// A connection that has sent and received little takes little besides its buffers, whose pages
+// take no memory until they are used.
+func TestIdleMemory(t *testing.T) {
+	const n, most = 100, 20 << 10
+	net := simNetwork(t, sim.Config{Seed: 2})
+	talk := func() {
+		c, s := net.pair(t, Config{})
+		for _, end := range [][2]*Conn{{c, s}, {s, c}} {
+			_, err := end[0].Write(make([]byte, 100))
+			require.NoError(t, err)
+			recvN(t, end[1], 100)
+		}
+	}
+	talk()
+	before := heapBytes()
+	for range n {
+		talk()
+	}
+	held := (heapBytes()-before)/n/2 - 2*defaultBuffer
+	t.Logf("%d bytes each, without the buffers", held)
+	require.Less(t, held, most)
+}
+
 // What a connection is said to hold, which bounds how many can be half-open, is
 // what it holds.
 func TestMemoryEstimate(t *testing.T) {

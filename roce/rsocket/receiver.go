@@ -26,7 +26,7 @@ type receiver struct {
 	warn  uint16 // at this many the peer is told
 	depth uint16 // credits given at a time
 
-	// lens are the lengths of the messages not wholly read, a ring.
+	// lens are the lengths of the messages not wholly read, a ring. It grows up to depth.
 	lens  []uint32
 	first int
 	count int
@@ -51,7 +51,6 @@ type stretch struct {
 func (r *receiver) init(peer *connData, to place, depth uint16) {
 	*r = receiver{
 		to: to, slot: 1, slots: int(peer.list.length), depth: depth, warn: depth / 2,
-		lens: make([]uint32, depth),
 	}
 	if r.slots == 1 {
 		r.slot = 0
@@ -73,7 +72,7 @@ func (r *receiver) grant() (off int) {
 
 // arrive enters a DATA message of n bytes.
 func (r *receiver) arrive(n uint32) error {
-	if r.count == len(r.lens) {
+	if r.count == int(r.depth) {
 		return &ProtocolError{"more messages than there were credits"}
 	}
 	if n == 0 { // nobody sends such
@@ -91,9 +90,19 @@ func (r *receiver) arrive(n uint32) error {
 	g.fill += int(n)
 	r.granted -= int(n)
 	r.ready += int(n)
+	if r.count == len(r.lens) {
+		r.widen()
+	}
 	r.lens[(r.first+r.count)%len(r.lens)] = n
 	r.count++
 	return nil
+}
+
+// widen makes room for more messages.
+func (r *receiver) widen() {
+	lens := make([]uint32, min(max(2*len(r.lens), minQueue), int(r.depth)))
+	copy(lens[copy(lens, r.lens[r.first:]):], r.lens[:r.first])
+	r.lens, r.first = lens, 0
 }
 
 // filling is the stretch that the peer writes, nil if there is none.

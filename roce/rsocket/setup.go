@@ -31,6 +31,10 @@ func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config
 	return c, nil
 }
 
+// receives are what is posted: all the same, without memory, since the peer only writes.
+// Nobody changes them.
+var receives [pollBatch]verbs.RecvWR
+
 func (c *Conn) allocate() (err error) {
 	cfg := &c.cfg
 	recvs := cfg.RecvQueue + spareRecvs
@@ -58,8 +62,8 @@ func (c *Conn) allocate() (err error) {
 		return err
 	}
 	for recvs > 0 && err == nil {
-		n := min(recvs, len(c.recvs))
-		_, err = c.qp.PostRecvBatch(c.recvs[:n])
+		n := min(recvs, len(receives))
+		_, err = c.qp.PostRecvBatch(receives[:n])
 		recvs -= n
 	}
 	return err
