@@ -114,14 +114,14 @@ func TestCloseAfterManyTinyWrites(t *testing.T) {
 
 func TestCloseUnblocks(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
-		c, _ := n.pair(t, Config{})
+		c, _ := n.pair(t, Config{Linger: -1}) // what has been taken is never read
 		errs := make(chan error, 2)
 		go func() {
 			_, err := c.Read(make([]byte, 1))
 			errs <- err
 		}()
 		go func() {
-			_, err := c.Write(make([]byte, 4*defaultBuffer))
+			_, err := c.Write(make([]byte, 4*maxSend))
 			errs <- err
 		}()
 		// Whether they have begun to wait or not, they must come back.
