@@ -30,7 +30,7 @@ func (sq *requester) believes(now int64, p *ib.Packet) bool {
 		}
 	case p.PSN != sq.una:
 		// Without an MSN it says that responses are missing, and not which requests were executed.
-		sq.impliedNAK(now, p.PSN)
+		sq.ahead(now, p)
 		return false
 	}
 	return true

@@ -28,6 +28,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	if !sq.believes(now, p) {
 		return
 	}
+	sq.learn(p)
 	from := sq.una
 	reached := sq.ackBefore(now, p.PSN)
 	if sq.q.head == sq.q.tail {
@@ -60,7 +61,9 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	}
 	sq.progress(now, from, false)
 	if !reached {
-		sq.impliedNAK(now, p.PSN)
+		sq.ahead(now, p)
+	} else if sq.kept.n != 0 && !sq.inTurn {
+		sq.takeInTurn(now)
 	}
 }
 
@@ -130,6 +133,9 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 		}
 	}
 	sq.reads.answered(sq.una)
+	if sq.kept.n != 0 {
+		sq.kept.passed(sq.qp.e, from, sq.una)
+	}
 	if run {
 		sq.win.onRun(n)
 	} else {
@@ -139,6 +145,9 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 		sq.qp.cc.ctl.OnAck(now, n*sq.qp.mtu)
 	}
 	sq.retry.onProgress(sq, now)
+	if sq.watching() {
+		sq.passedMissing(now, from)
+	}
 	if sq.una == sq.end {
 		sq.qp.timers.set &^= 1<<timerAck | 1<<timerProbe
 		sq.checkDrained(now)

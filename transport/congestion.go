@@ -59,7 +59,7 @@ func (p *Path) wireOverhead() int {
 // the data of READs.
 func (p *TxPacket) isPaced() bool {
 	op := ib.Opcode(p.Header[0])
-	return op != ib.CNP && (!op.Info().Response || p.PayloadLen != 0)
+	return op != ib.CNP && op != ib.RCAcknowledge && (!op.Info().Response || p.PayloadLen != 0)
 }
 
 // sendPacedTurn is a turn of a QP with congestion control.
@@ -114,7 +114,7 @@ func (qp *QP) hasPacedWork() bool {
 // hasSendableRequests reports whether there are requests to send that wait for
 // nothing that the peer has asked for.
 func (qp *QP) hasSendableRequests() bool {
-	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
+	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due || qp.sq.dueAgain()) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
 }
 
 // pacingHoldsRequests reports whether the rate keeps requests from being sent on this turn.

@@ -29,6 +29,7 @@ type Engine struct {
 	flights map[netip.Addr]*flight // what is on its way, by destination
 	reading *flight                // responses to READs that are on their way here; nil: not bounded
 
+	kept  keptPool  // memory of packets that came before their turn
 	rx    ib.Packet // the packet being handled
 	inRun bool      // it came in a run
 	now   int64     // the time of the last call: completions in a ring have it
@@ -117,7 +118,7 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(rx.Data))
 	marked := rx.TrafficClass&ECNMask == ECNCE
-	next, una := qp.resp.next, qp.sq.una
+	next, una, psn := qp.resp.next, qp.sq.una, p.PSN // p is another afterwards, if one was kept for its turn
 	switch info.Transport {
 	case ib.RC:
 		if info.Response {
@@ -135,7 +136,7 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	if marked {
 		e.counters.CEMarkedPkts++
 		// Taken, and in order, so that hardly anybody but the peer has sent it.
-		if qp.resp.next != next && p.PSN == psnOf(next) || qp.sq.una != una {
+		if qp.resp.next != next && psn == psnOf(next) || qp.sq.una != una {
 			qp.handleCE(now)
 		}
 	}

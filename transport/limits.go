@@ -126,6 +126,36 @@ const (
 	maxProbeBackoff = 16
 )
 
+// Limits and steps of selective repeat.
+const (
+	// maxReorder is how many packets may overtake one that is not taken to be lost.
+	maxReorder = 3
+	// minReorderNs is the least time that a packet is given that may have been overtaken, if fewer come behind it.
+	minReorderNs = 10e3
+	// maxMissing is how many packets are watched. With more on their way the requester goes back.
+	maxMissing = 1 << 16
+)
+
+// Limits of packets that are kept until their turn.
+const (
+	// minKeepAhead is how far ahead of the expected PSN a packet may be and is kept: the default window of a peer that
+	// sends long messages with a small path MTU. A QP with a larger window has a peer with one as large.
+	minKeepAhead = 1024
+	// maxKeepAhead bounds that, for a QP with a window that is larger still.
+	maxKeepAhead = 1 << 15
+	// maxHole is how many packets in a row may be missing before one that is kept: a datagram of many that was lost as
+	// one. More are sent again as ever. It also keeps most of what somebody makes up who does not know the PSN.
+	maxHole = 64
+	// maxKeptBytes is the memory of kept packets of an engine. When it is used up, what comes too early is dropped.
+	maxKeptBytes = 64 << 20
+	// keptOverhead is what a kept packet takes besides its payload, bytes.
+	keptOverhead = 256
+	// maxKeptFree is for how many packets an engine keeps the memory for the next.
+	maxKeptFree = 1024
+	// minKeptSlots is the size of the ring of a QP after its first kept packet; it doubles on demand.
+	minKeptSlots = 64
+)
+
 // Limits and steps of the responder.
 const (
 	// maxAnswers bounds the answers that a QP owes at a time. A requester may

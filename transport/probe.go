@@ -206,29 +206,48 @@ func (sq *requester) moveTo(psn ib.PSN) bool {
 // rebuild makes the packet at psn. Memory that was taken away is no error here: the
 // ACK timeout finds it.
 func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
-	qp := sq.qp
 	w := sq.q.at(sq.q.cur)
 	if w.op == WRRead && w.length == 0 {
 		return false // no rdma_rxe takes the same repetition of one as the others (wire format 5.6)
 	}
-	tx.Path, tx.SrcQP = &qp.path, qp.num
+	if !sq.remake(w, tx, int(sq.readPart(w))) {
+		return false
+	}
+	e := sq.qp.e
+	e.counters.LossProbes++
+	e.counters.RetransmittedPkts++
+	sq.sentAgainPkts(now, sq.psn, "probe")
+	return true
+}
+
+// remake makes the packet at psn, which was sent before; of a READ the request for n packets.
+func (sq *requester) remake(w *sendWQE, tx *TxPacket, n int) bool {
+	tx.Path, tx.SrcQP = &sq.qp.path, sq.qp.num
 	tx.NumFrags, tx.Pad, tx.PayloadLen = 0, 0, 0
-	if sendOps[w.op].waits {
+	switch {
+	case w.op == WRRead:
+		sq.buildRead(w, tx, uint32(n))
+	case sendOps[w.op].waits:
 		if sq.buildWaiting(w, tx) == 0 {
 			return false
 		}
-	} else {
+	default:
 		if !sq.buildPayload(w, tx, sq.curPkt+1 == w.npkts, 0) {
 			return false
 		}
 		tx.Header[8] |= 0x80
 	}
-	e := qp.e
-	e.counters.LossProbes++
-	e.counters.RetransmittedPkts++
-	sq.sentAgain++
-	if e.cfg.Tracer != nil {
-		e.cfg.Tracer.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: qp.num, PSN: sq.psn, Detail: "probe"})
+	if sq.offers(true) {
+		tx.Header[8] |= keepsAheadBit
+		sq.offered = true
 	}
 	return true
+}
+
+// sentAgainPkts counts and traces a packet that was sent again.
+func (sq *requester) sentAgainPkts(now int64, psn ib.PSN, why string) {
+	sq.sentAgain++
+	if t := sq.qp.e.cfg.Tracer; t != nil {
+		t.Trace(TraceEvent{Now: now, Kind: TraceRetransmit, QPN: sq.qp.num, PSN: psn, Detail: why})
+	}
 }

@@ -10,6 +10,8 @@ import "github.com/goroce/goroce/ib"
 //	completer.go                what responses say
 //	retry.go                    timeouts, NAKs, go-back-N
 //	rtt.go                      the round-trip time
+//	missing.go                  selective repeat
+//	ahead.go                    responses that come before their turn
 //	probe.go                    tail loss probes
 //	window.go                   how much may be unacknowledged
 //	localops.go                 LOCAL_INV and BIND_MW
@@ -39,6 +41,13 @@ type requester struct {
 	win      window
 	sinceAck int // packets since the last AckReq
 	rtt      rttEstimate
+
+	miss         *missing // what is known to be missing; nil until something was
+	kept         reorder  // responses that came before their turn
+	peerKeeps    bool     // the peer knows selective repeat
+	offered      bool     // it was told that we do, and nothing has come since
+	offerRefused bool     // nothing came at all then
+	inTurn       bool     // kept responses are being handled
 
 	inRuns bool // the last response to a READ came in a run
 	runs   bool // some did
@@ -109,6 +118,9 @@ func (sq *requester) start(now int64) {
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
 	sq.credit, sq.peerCounts = creditState{}, false
+	sq.peerKeeps, sq.offered, sq.offerRefused = false, false, false
+	sq.unwatch()
+	sq.kept.clear(sq.qp.e)
 	sq.win = newWindow(sq.qp)
 	sq.stopProbe()
 	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
@@ -170,6 +182,7 @@ func (sq *requester) reset() {
 	sq.qp.e.part(sq.qp)
 	sq.q = sendQueue{}
 	sq.reads = readRing{}
+	sq.miss = nil
 	sq.tx, sq.rx = payloadCursor{}, payloadCursor{}
 }
 
@@ -182,6 +195,8 @@ func (sq *requester) forget() {
 	sq.una, sq.end = sq.psn, sq.psn
 	sq.reads.clear()
 	sq.retry.rnrWait = false
+	sq.unwatch()
+	sq.kept.clear(sq.qp.e)
 	sq.qp.stopTimer(timerAck)
 	sq.qp.stopTimer(timerRNR)
 	sq.stopProbe()
@@ -207,13 +222,13 @@ func (sq *requester) checkDrained(now int64) {
 
 // idle reports whether there is nothing for sendRequests to do.
 func (sq *requester) idle() bool {
-	return sq.q.cur == sq.q.tail && !sq.probe.due && sq.qp.share.from == nil
+	return sq.q.cur == sq.q.tail && !sq.probe.due && sq.qp.share.from == nil && !sq.dueAgain()
 }
 
 // sendRequests sends what may be sent now, up to len(batch) packets.
 func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	qp, n := sq.qp, 0
-	if sq.q.cur == sq.q.tail && !sq.probe.due || qp.state < StateRTS || qp.pacingHoldsRequests() {
+	if sq.q.cur == sq.q.tail && !sq.probe.due && !sq.dueAgain() || qp.state < StateRTS || qp.pacingHoldsRequests() {
 		qp.share.endTurn()
 		return 0
 	}
@@ -222,6 +237,9 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	}
 	if sq.probe.due && len(batch) > 0 && sq.sendProbe(now, &batch[0]) {
 		n++
+	}
+	if sq.dueAgain() && !sq.retry.rnrWait {
+		n += sq.sendMissing(now, batch[n:])
 	}
 	bounded := qp.e.bounded()
 	for n < len(batch) {

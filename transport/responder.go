@@ -13,6 +13,7 @@ import (
 //	responder_exec.go    SEND and WRITE
 //	responder_ops.go     READ, atomics, ATOMIC WRITE, FLUSH
 //	responder_answer.go  the queue of answers, ACK coalescing, credits
+//	responder_ahead.go   requests that come before their turn
 //	responder_replay.go  duplicates and what is remembered for them
 //	responder_nak.go     NAK policy, errors, linger
 //	responder_tx.go      packets out of answers
@@ -37,6 +38,9 @@ type responder struct {
 	nak  nakState
 	out  answerQueue
 	msg  message
+
+	told bool    // the peer knows selective repeat
+	kept reorder // requests that came before their turn
 
 	fatal   fatalState
 	base    uint64 // sequence number of the first packet of this connection
@@ -90,11 +94,14 @@ func (r *responder) start(now int64) {
 	r.out.reset()
 	r.nak = nakState{}
 	r.fatal = fatalState{}
+	r.told = false
+	r.kept.clear(r.qp.e)
 }
 
 // reset forgets everything: at the transition to RESET and when the QP is
 // destroyed, after its timers were stopped and its receive request recycled.
 func (r *responder) reset() {
+	r.kept.clear(r.qp.e)
 	*r = responder{qp: r.qp, msg: message{sgl: r.msg.sgl}}
 	r.msg.sgl.Reset()
 }
@@ -107,6 +114,7 @@ func (r *responder) toErr() {
 	r.dropMessage()
 	r.msg.recv = nil // qp.curRecv, which the flush completes
 	r.cnp.due = false
+	r.kept.clear(r.qp.e)
 	if !r.fatal.active {
 		r.out.reset()
 		r.stopNAK()
@@ -140,12 +148,24 @@ func psnOf(seq uint64) ib.PSN { return ib.PSN(seq & ib.PSNMask) }
 // 9.7.4: PSN, opcode sequence, rights of the QP, resources, length, key; a
 // verdict other than pass ends in refuse.
 func (r *responder) handleRequest(now int64, p *ib.Packet) {
-	qp := r.qp
 	info := p.Opcode.Info()
 	if d := p.PSN.Diff(psnOf(r.next)); d != 0 || r.fatal.active {
 		r.outOfOrder(now, p, info, d)
 		return
 	}
+	if p.Resv7 != 0 {
+		r.learn(p)
+	}
+	if r.kept.n == 0 {
+		r.execute(now, p, info)
+		return
+	}
+	r.executeFrom(now, p, info)
+}
+
+// execute takes the request whose turn it is.
+func (r *responder) execute(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
+	qp := r.qp
 	// Only the PSN tells the peer from anybody who can forge its address.
 	if qp.state == StateRTR || qp.watchFirst {
 		qp.commEstablished()

@@ -7,6 +7,7 @@ import "github.com/goroce/goroce/ib"
 type answer struct {
 	op    ib.Operation // what is answered; OpSend for a plain acknowledgement
 	dup   bool         // answers a duplicate
+	mends bool         // a part of a READ that was lost, and goes before the rest
 	cut   bool         // the first packet of an answer that does not go on
 	rkey  ib.RKey
 	msn   ib.MSN // after the message that is answered
@@ -53,6 +54,20 @@ func (q *answerQueue) push(a *answer) {
 	q.tail++
 }
 
+// pushFront puts a before all but those that came to be there in the same way.
+func (q *answerQueue) pushFront(a *answer) {
+	if q.len() == len(q.ring) {
+		q.grow()
+	}
+	q.stream.close()
+	q.head--
+	i := q.head
+	for ; i+1 != q.tail && q.at(i+1).mends; i++ {
+		*q.at(i) = *q.at(i + 1)
+	}
+	*q.at(i) = *a
+}
+
 func (q *answerQueue) grow() {
 	ring := make([]answer, max(2*len(q.ring), minAnswers))
 	n := 0
@@ -78,7 +93,7 @@ func (q *answerQueue) reset() {
 // first packet is first, nil if there is none.
 func (q *answerQueue) pending(first uint64) *answer {
 	for i := q.head; i != q.tail; i++ {
-		if a := q.at(i); a.op != ib.OpSend && a.first == first {
+		if a := q.at(i); a.op != ib.OpSend && a.first == first && !a.mends {
 			return a
 		}
 	}

@@ -31,14 +31,14 @@ type fatalState struct {
 	seq      uint64
 }
 
-// gap handles a packet d beyond the expected one: the first one of a gap is
-// answered with a sequence NAK that names what is missing, and the rest are
-// dropped (IBTA 9.7.5.2.8). The NAK itself may get lost, so it is repeated if
+// gap handles a packet d beyond the expected one: it is kept (responder_ahead.go) or dropped. The first one of a gap is
+// answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.8). The NAK itself may get lost, so it is repeated if
 // packets still come, or nothing does, some time after it.
 func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	c := &r.qp.e.counters
 	c.OutOfSeqRequest++
 	k := &r.nak
+	news := false // for a requester that wants to know what is here
 	if d > r.nearGap() {
 		c.FarAheadRequest++
 		r.drop(now, p, "far ahead")
@@ -49,12 +49,15 @@ func (r *responder) gap(now int64, p *ib.Packet, d int) {
 			return
 		}
 	} else {
-		r.drop(now, p, "out of sequence")
+		news = r.keepAhead(now, p, d)
 	}
 	switch {
 	case k.latch == nakNone || k.latch == nakFar:
 		k.repeats = 0
-	case k.due || now < k.againAt:
+	case k.due:
+		return
+	case news && r.told && k.latch == nakSequence:
+	case now < k.againAt:
 		return
 	}
 	r.sequenceNAK()

@@ -210,7 +210,11 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	if r.cannotAnswer(now, s, seq) {
 		return
 	}
+	r.learn(p)
 	last := seq + r.readPackets(p.RETH.Len) - 1
+	if r.told && last < s.last && r.mendRead(s, seq, last, end) {
+		return
+	}
 	if a := r.out.pending(s.first); a != nil {
 		r.mergeRead(s, a, seq, last, end)
 		return
@@ -256,6 +260,28 @@ func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 		a.start, a.at = seq, seq
 		r.out.rewound(a)
 	}
+}
+
+// mendRead answers a repetition of a part of a READ at once, before what is to be sent: a requester that knows selective
+// repeat asks for what it is missing, and has, or will get, what is behind it. It reports false if that has to be paid for
+// otherwise.
+func (r *responder) mendRead(s *replay, seq, last, end uint64) bool {
+	q := &r.out
+	for i := q.head; i != q.tail; i++ {
+		if a := q.at(i); a.op == ib.OpRead && a.first == s.first && a.at <= seq && last <= a.last {
+			return true // it will come
+		}
+	}
+	if q.full() || !s.afford(last-seq+1) {
+		return false
+	}
+	q.pushFront(&answer{
+		op: ib.OpRead, dup: true, mends: true, rkey: s.rkey, msn: s.msn, va: s.va, end: end,
+		first: s.first, start: seq, at: seq, last: last,
+	})
+	r.qp.e.counters.AckDeferred++
+	r.qp.markReady()
+	return true
 }
 
 // mayRead reports whether the QP still lets its peer READ.

@@ -184,6 +184,9 @@ func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
 	tx.PayloadLen = uint16(n)
 	tx.Pad = uint8(ib.PadFor(n))
 	putBTH(&tx.Header, op, false, int(tx.Pad), qp.attr.DestQPN, psnOf(seq), false)
+	if r.told {
+		tx.Header[8] |= keepsAheadBit
+	}
 }
 
 // buildNAK builds the NAK that is due.
@@ -191,6 +194,9 @@ func (r *responder) buildNAK(now int64, tx *TxPacket) {
 	k := &r.nak
 	k.due = false
 	r.buildAck(tx, k.syndrome, k.seq, r.msn)
+	if k.syndrome == ib.NAKSequence && r.told {
+		r.tellKept(tx)
+	}
 	r.nakLeft(now)
 	e := r.qp.e
 	switch {

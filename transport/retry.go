@@ -53,6 +53,9 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 		p.next()
 		sq.probeAnswered()
 	}
+	if sq.watching() && sq.rtt.answers(sq.una) {
+		sq.rtt.cancel() // it may have waited for what was missing
+	}
 	if sq.rtt.answers(sq.una) {
 		sq.rtt.sample(now)
 		p.backoff = 0
@@ -139,6 +142,8 @@ func (sq *requester) ackTimeout(now int64) {
 		qp.cc.ctl.OnTimeout(now)
 	}
 	sq.win.onTimeout()
+	sq.offerRefused = sq.offered && !sq.peerKeeps
+	sq.peerKeeps, sq.offered = false, false
 	sq.goBack(now) // and no more probes than there were
 	// A NAK from now on is about what is sent now.
 	sq.retry.recovering = false
@@ -159,21 +164,46 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		return
 	}
 	r.heard(&sq.qp.attr)
-	if r.recovering && (psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()) {
+	old := psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()
+	asked := sq.watching() && !sq.peerKeeps
+	if asked {
+		// For a part. It was also lost if what was asked for later has come.
+		s := sq.miss.at(sq.una)
+		old = s.order == 0 || old && psn.Before(s.behind)
+	}
+	if (r.recovering || asked) && old {
 		if psn.After(r.newest) {
 			r.newest = psn
 		}
 		return
 	}
 	sq.qp.e.counters.ImpliedNAKs++
-	sq.readLost(now)
 	if !sq.useRetry(now, 0) {
 		return
 	}
 	sq.qp.congestionNAK(now)
-	sq.win.onLoss()
-	sq.goBack(now)
+	if sq.crowded() {
+		sq.readLost(now)
+		sq.win.onLoss()
+	}
+	if !sq.askForGap(now) {
+		sq.goBack(now)
+	}
 	r.newest = psn
+}
+
+// crowded reports whether a loss may have been for want of room. With selective repeat, which is for paths that lose
+// packets, it was not if nothing waits on the way.
+func (sq *requester) crowded() bool {
+	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.queued()
+}
+
+// closeForLoss makes window and room smaller after a loss.
+func (sq *requester) closeForLoss(now int64) {
+	if sq.crowded() {
+		sq.flightLost(now)
+		sq.win.onLoss()
+	}
 }
 
 // onNAK takes a NAK of p.PSN, before which everything has been acknowledged if
@@ -186,7 +216,9 @@ func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 	}
 	if s == ib.NAKSequence {
 		qp.e.counters.RcvdSeqErr++
-		sq.onSequenceNAK(now)
+		if len(p.Payload) == 0 || !sq.peerKeeps || !sq.onKeptMap(now, p) {
+			sq.onSequenceNAK(now)
+		}
 		return
 	}
 	if !reached {
@@ -235,8 +267,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 		return
 	}
 	sq.qp.congestionNAK(now)
-	sq.flightLost(now)
-	sq.win.onLoss()
+	sq.closeForLoss(now)
 	sq.goBack(now)
 }
 
@@ -324,6 +355,7 @@ func (sq *requester) goBack(now int64) {
 // rewind makes una the next packet to send.
 func (sq *requester) rewind() {
 	q := &sq.q
+	sq.unwatch()
 	sq.dischargeAll()
 	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0

@@ -12,6 +12,7 @@ type rttEstimate struct {
 
 	smoothed int64 // ns; 0 if unknown
 	variance int64 // ns
+	least    int64 // ns
 }
 
 // start begins to time a packet that asks for an answer.
@@ -33,10 +34,15 @@ func (e *rttEstimate) sample(now int64) {
 	e.timing = false
 	rtt := max(now-e.sentAt, 1)
 	if e.smoothed == 0 {
-		e.smoothed, e.variance = rtt, rtt/2
+		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		return
 	}
+	e.least = min(e.least, rtt)
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
 	e.variance += (max(d, -d) - e.variance) / 4
 }
+
+// queued reports whether packets wait somewhere on the way, by how much longer than the least the round trip is, or may do so,
+// because nothing is known.
+func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.smoothed > e.least+e.least/2 }

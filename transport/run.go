@@ -110,7 +110,7 @@ func (e *Engine) endRun(more int) int {
 // handleRun executes packets of SENDs and WRITEs, p the first of them, until one is refused.
 func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	qp, run, info := r.qp, &r.qp.e.run, p.Opcode.Info()
-	if p.PSN != psnOf(r.next) || r.fatal.active || r.checkSequence(info) != pass ||
+	if p.PSN != psnOf(r.next) || r.fatal.active || r.kept.n != 0 || r.checkSequence(info) != pass ||
 		r.checkRights(p, info) != pass || r.checkLength(p, info) != pass {
 		return
 	}
@@ -125,6 +125,9 @@ func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	}
 	if r.nak.latch != nakNone {
 		r.stopNAK()
+	}
+	if p.Resv7 != 0 {
+		r.learn(p)
 	}
 	if info.Pos&ib.Last == 0 {
 		r.placeRun(p, info, rx)
@@ -197,7 +200,7 @@ func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
 func (sq *requester) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	q := &sq.q
 	rx = rx[:min(len(rx), span(sq.una, sq.end))]
-	if len(rx) == 0 || p.PSN != sq.una || q.head == q.tail {
+	if len(rx) == 0 || p.PSN != sq.una || q.head == q.tail || sq.kept.n != 0 {
 		return
 	}
 	if info := p.Opcode.Info(); info.Pos&ib.Last == 0 {
@@ -220,6 +223,7 @@ func (sq *requester) deliverRun(now int64, p *ib.Packet, rx []RxPacket) {
 		return
 	}
 	sq.cameInRun()
+	sq.learn(p)
 	from, e := p.HeaderLen, sq.qp.e
 	for i := range rx {
 		if rx[i].ICRC != ICRCRight && !e.right(rx, i) {
@@ -263,6 +267,7 @@ func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
 		if i == 0 {
 			sq.cameInRun()
 		}
+		sq.learn(p)
 		sq.newCredits(p)
 		there := sq.deliver(now, off, p.Payload)
 		run.done++

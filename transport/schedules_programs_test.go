@@ -107,6 +107,11 @@ func schedulePrograms() []*program {
 		add(k, "", 1, 1, 1, 1, name(" depth 1", func(p *program) { p.rdAtomic = 1 }))
 		add(k, "", 1, 1, 1, 1, name(" no probes", func(p *program) { p.tuning.LossProbe = -1 }))
 	}
+	for _, k := range []string{"s2", "w2", "w2 f1", "r2", "f1 f1", "w1 f1", "r1 s1", "c1 r2", "s1 w1 r1"} { // selective repeat
+		add(k, "", 1, 1, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
+		add(k, "", 1, 0, 1, 0, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" }).always = true
+		add(k, "", 2, 0, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
+	}
 	late := func(tag string, a, b int, n uint8) func(*program) {
 		return func(p *program) { p.recvs, p.rnrRetry = [2]int{a, b}, n; p.name += tag }
 	}

@@ -48,6 +48,7 @@ func (s *stateHash) engine(e *transport.Engine) { s.value(reflect.ValueOf(e).Ele
 var leftOut = map[string]bool{
 	"Engine.cfg": true, "Engine.counters": true, "Engine.rx": true, "Engine.now": true, "Engine.run": true, "Engine.inRun": true,
 	"Engine.lastQP": true, "Engine.mcast": true,
+	"Engine.kept": true, "keptPacket.buf": true,
 	"CQ.prod": true, "CQ.cons": true, "CQ.events": true, "CQ.limit": true,
 	"QP.pd": true, "QP.caps": true, "QP.userData": true,
 	"retryState.timeouts": true, "requester.sentAgain": true,

@@ -115,6 +115,10 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 			tx.Header[8] |= 0x80
 		}
 	}
+	if again := sq.psn != sq.end; (again || sq.peerKeeps) && sq.offers(again) {
+		tx.Header[8] |= keepsAheadBit
+		sq.offered = true
+	}
 	if sq.cost != 0 {
 		sq.chargeOut(now, sq.cost)
 	}
@@ -177,14 +181,8 @@ func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 	h := tx.Header[ib.BTHBytes:]
 	switch w.op {
 	case WRRead:
-		off := sq.curPkt * uint32(qp.mtu)
 		n = sq.readPart(w)
-		bytes := w.length - off
-		if sq.curPkt+n < w.npkts {
-			bytes = n * uint32(qp.mtu)
-		}
-		putRETH(h, w.addr+uint64(off), w.rkey, bytes)
-		tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
+		sq.buildRead(w, tx, n)
 	case WRCompareSwap, WRFetchAdd:
 		binary.BigEndian.PutUint64(h, w.addr)
 		binary.BigEndian.PutUint32(h[8:], w.rkey)
@@ -221,6 +219,19 @@ func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 		sq.reads.next++
 	}
 	return n
+}
+
+// buildRead makes the request for n packets of a READ.
+func (sq *requester) buildRead(w *sendWQE, tx *TxPacket, n uint32) {
+	qp := sq.qp
+	putBTH(&tx.Header, ib.RCReadRequest, false, 0, qp.attr.DestQPN, sq.psn, true)
+	off := sq.curPkt * uint32(qp.mtu)
+	bytes := w.length - off
+	if sq.curPkt+n < w.npkts {
+		bytes = n * uint32(qp.mtu)
+	}
+	putRETH(tx.Header[ib.BTHBytes:], w.addr+uint64(off), w.rkey, bytes)
+	tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
 }
 
 // readPart returns how many packets the next request of a READ asks for: as

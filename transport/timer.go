@@ -4,13 +4,14 @@ package transport
 type timerID uint8
 
 const (
-	timerAck    timerID = iota // requester: oldest unacknowledged packet
-	timerProbe                 // requester: nothing answered for a few round trips
-	timerRNR                   // requester: wait after an RNR NAK
-	timerNAK                   // responder: repeat the sequence NAK of a gap
-	timerLinger                // responder: end of the linger after a fatal NAK
-	timerPace                  // congestion control: the rate admits more data
-	timerFlight                // requester: what was sent without an answer is gone
+	timerAck     timerID = iota // requester: oldest unacknowledged packet
+	timerProbe                  // requester: nothing answered for a few round trips
+	timerRNR                    // requester: wait after an RNR NAK
+	timerNAK                    // responder: repeat the sequence NAK of a gap
+	timerLinger                 // responder: end of the linger after a fatal NAK
+	timerPace                   // congestion control: the rate admits more data
+	timerFlight                 // requester: what was sent without an answer is gone
+	timerMissing                // requester: what is missing is lost, though nothing shows it
 	numTimers
 )
 
@@ -202,6 +203,8 @@ func (qp *QP) onTimer(now int64, id timerID) {
 		qp.sq.rnrExpired(now)
 	case timerPace:
 		qp.markReady()
+	case timerMissing:
+		qp.sq.missingTimeout(now)
 	case timerFlight:
 		qp.sq.dischargeAll()
 	default:

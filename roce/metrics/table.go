@@ -32,6 +32,7 @@ var hwCounters = []counter{
 // moreCounters are what rdma_rxe lacks.
 var moreCounters = []counter{
 	{"retransmitted_pkts", "packets sent again", func(c *verbs.Counters) uint64 { return c.RetransmittedPkts }},
+	{"selective_repeats", "packets sent again because they were missing, and what was behind them was not", func(c *verbs.Counters) uint64 { return c.SelectiveRepeats }},
 	{"timeouts", "ACK timeouts", func(c *verbs.Counters) uint64 { return c.Timeouts }},
 	{"loss_probes", "packets sent again after a few round trips without an answer", func(c *verbs.Counters) uint64 { return c.LossProbes }},
 	{"implied_naks", "gaps in READ responses", func(c *verbs.Counters) uint64 { return c.ImpliedNAKs }},
@@ -43,6 +44,8 @@ var moreCounters = []counter{
 	{"pacing_holds", "times that a queue pair had to wait for its rate", func(c *verbs.Counters) uint64 { return c.PacingHolds }},
 	{"coalesced_acks", "acknowledgements saved by coalescing", func(c *verbs.Counters) uint64 { return c.CoalescedAcks }},
 	{"far_ahead_request", "of out_of_seq_request: further ahead than a peer is believed to be", func(c *verbs.Counters) uint64 { return c.FarAheadRequest }},
+	{"kept_ahead", "packets that came before their turn and were kept", func(c *verbs.Counters) uint64 { return c.KeptAhead }},
+	{"kept_in_turn", "of those, handled when what was missing had come", func(c *verbs.Counters) uint64 { return c.KeptInTurn }},
 	{"cut_reads", "repeated READs answered in part or not, because it was answered too often", func(c *verbs.Counters) uint64 { return c.CutReads }},
 	{"memory_faults", "accesses to registered memory that was not there", func(c *verbs.Counters) uint64 { return c.MemoryFaults }},
 	{"lost_async_events", "asynchronous events that nobody took in time", func(c *verbs.Counters) uint64 { return c.LostAsyncEvents }},

@@ -23,6 +23,7 @@ type Counters struct {
 	RcvdBytes           uint64 // rcvd_bytes
 
 	RetransmittedPkts uint64
+	SelectiveRepeats  uint64 // of RetransmittedPkts: they were missing, and what was behind them was not sent again
 	Timeouts          uint64 // ACK timeouts
 	LossProbes        uint64 // packets sent again after a few round trips without an answer
 	ImpliedNAKs       uint64 // gaps in READ responses
@@ -34,6 +35,8 @@ type Counters struct {
 	PacingHolds       uint64 // times that a queue pair had to wait for its rate
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
 	FarAheadRequest   uint64 // of OutOfSeqRequest: further ahead than a peer is believed to be
+	KeptAhead         uint64 // packets that came before their turn and were kept; requests of these are in OutOfSeqRequest
+	KeptInTurn        uint64 // of KeptAhead: handled when what was missing had come
 	CutReads          uint64 // repeated READs answered in part or not, because it was answered too often
 	MemoryFaults      uint64 // accesses to registered memory that was not there
 	LostAsyncEvents   uint64 // asynchronous events that nobody took in time

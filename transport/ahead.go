@@ -1,0 +1,143 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// Responses that come before their turn, because the response to a READ or an atomic before them is missing. A requester
+// keeps them, and handles them in their turn, so that memory changes and requests complete in order as ever. Only what
+// is missing is asked for again.
+
+// ahead takes a response that is behind one that is missing: it is kept, if that is possible, and the other is asked for.
+func (sq *requester) ahead(now int64, p *ib.Packet) {
+	e := sq.qp.e
+	if !e.cfg.Tuning.SelectiveRepeat {
+		sq.impliedNAK(now, p.PSN)
+		return
+	}
+	if !sq.inTurn && sq.keepable(p) && sq.kept.at(p.PSN) == nil && sq.kept.keep(e, sq.una, p, 1) {
+		e.counters.KeptAhead++
+		if sq.watching() {
+			if s := sq.miss.at(p.PSN); s.want {
+				s.want = false
+				sq.miss.setCame(s)
+			}
+		}
+	}
+	if !sq.peerKeeps || sq.retry.rnrWait || sq.una == sq.end || !sq.watchMissing() {
+		sq.impliedNAK(now, p.PSN)
+		return
+	}
+	sq.retry.heard(&sq.qp.attr)
+	if sq.psn != sq.end {
+		sq.goOn()
+	}
+	sq.missUpTo(now, p.PSN)
+}
+
+// missUpTo looks for what is missing before the response to psn, which has come.
+func (sq *requester) missUpTo(now int64, psn ib.PSN) {
+	sq.missResponses(psn)
+	if psn = psn.Next(); psn.After(sq.miss.seen) {
+		sq.miss.seen = psn
+	}
+	sq.findMissing(now)
+}
+
+// keepable reports whether a response may be kept: not what ends or delays the queue pair.
+func (sq *requester) keepable(p *ib.Packet) bool {
+	info := p.Opcode.Info()
+	if info.Headers&ib.HasAETH != 0 && p.AETH.Syndrome.Kind() != ib.SyndromeACK {
+		return false
+	}
+	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max<<sq.win.long), maxKeepAhead)
+}
+
+// takeInTurn handles the kept responses whose turn has come.
+func (sq *requester) takeInTurn(now int64) {
+	e := sq.qp.e
+	sq.inTurn = true
+	for sq.kept.n != 0 && sq.una != sq.end && sq.q.head != sq.q.tail {
+		psn, ok := sq.kept.first(sq.una)
+		if !ok || span(sq.una, psn) >= span(sq.una, sq.end) || !sq.reaches(psn) {
+			break
+		}
+		if k := sq.kept.at(psn); psn != sq.una && k.p.Opcode.Info().Headers&ib.HasAETH == 0 {
+			break // it does not say what was executed: see believes
+		}
+		sq.kept.take(e, psn, &e.rx)
+		e.counters.KeptInTurn++
+		sq.handleResponse(now, &e.rx)
+	}
+	sq.inTurn = false
+	if sq.kept.n == 0 || sq.una == sq.end || sq.q.head == sq.q.tail || sq.watching() {
+		return
+	}
+	// More is missing.
+	if newest := sq.kept.top.Prev(); sq.peerKeeps {
+		if span(sq.una, newest) < span(sq.una, sq.end) && sq.psn == sq.end && !sq.retry.rnrWait && sq.watchMissing() {
+			sq.missUpTo(now, newest)
+		}
+	} else {
+		if psn, ok := sq.kept.first(sq.una); ok && span(sq.una, psn) < span(sq.una, sq.end) {
+			sq.impliedNAK(now, psn)
+		}
+	}
+}
+
+// reaches reports whether nothing before psn waits for a response of its own.
+func (sq *requester) reaches(psn ib.PSN) bool {
+	for i := sq.q.head; i != sq.q.tail; i++ {
+		w := sq.q.at(i)
+		if w.npkts == 0 {
+			continue
+		}
+		first := w.psn
+		if sq.una.After(first) {
+			first = sq.una
+		}
+		if !first.Before(psn) {
+			return true
+		}
+		if w.op.needsResponse() {
+			return false
+		}
+	}
+	return true
+}
+
+// askForGap asks for the first part that is missing before what was kept, and not for what is behind it. It reports false if
+// the requester has to go back.
+func (sq *requester) askForGap(now int64) bool {
+	psn, ok := sq.kept.first(sq.una)
+	w := sq.q.at(sq.q.head)
+	if !ok || sq.psn != sq.end || w.length == 0 || !w.op.needsResponse() || !sq.watchMissing() {
+		return false
+	}
+	sq.unwatch()
+	if !sq.watchMissing() {
+		return false
+	}
+	x, r := sq.miss, &sq.retry
+	last := sq.una
+	if w.op == WRRead {
+		last = sq.partOf(sq.una)
+	}
+	if !last.Before(psn) {
+		last = psn.Prev()
+	}
+	for at := sq.una; ; at = at.Next() {
+		s := x.at(at)
+		s.had, s.want = true, true
+		x.setDue(s)
+		if at == last {
+			break
+		}
+	}
+	x.seen, x.newest = last.Next(), last.Next()
+	sq.qp.e.counters.CompleterRetryErr++
+	r.recovering, r.since = true, now
+	sq.rtt.cancel()
+	sq.armAckTimer(now)
+	sq.armProbe(now)
+	sq.qp.markReady()
+	return true
+}

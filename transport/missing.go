@@ -1,0 +1,424 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// Selective repeat of a requester: it sends again what is missing, and not what is behind it.
+//
+// What is missing at the peer, the peer tells, in its sequence NAKs, if it knows selective repeat (keptMap). Whether it does
+// is found out without being agreed on: what is sent again has keepsAheadBit, and a peer that has it in its answers
+// knows. Others ignore the bit. If no answer comes at all, the bit is not used again. So a queue pair goes back
+// once before it repeats selectively.
+//
+// What is missing of responses shows by those behind it, which are kept (sq.kept) until their turn. A READ is asked for in
+// the part that is missing: of a peer that is not known to know, the first such part alone, until it has come,
+// since rdma_rxe forgets what is before the part that it was asked for last (docs/rxe.md, row 5).
+//
+// A packet is lost if enough that were sent after it have come (maxReorder), as RFC 8985 has it for TCP, by order and not by time:
+// new packets count up in PSN, those that are sent again in order, and each of these has noted where the end was. What that
+// does not find, because nothing else is sent, a timer finds (timerMissing).
+//
+// What a peer says that it has is not sent again, and no more: only what it acknowledges completes. If that does not come, the
+// ACK timeout goes back, and everything that was said is forgotten.
+type missing struct {
+	on      bool
+	newest  ib.PSN // behind the newest request that the peer has
+	seen    ib.PSN // behind the newest response that has come
+	order   uint32 // packets that were sent again so far
+	came    uint32 // the newest of these that has come
+	past    ib.PSN // what was sent for the first time before this, was sent before one of these that has come
+	due     int    // to be sent again now
+	next    ib.PSN // the first that is due, or before it
+	cutAt   ib.PSN // end when the window was closed for a loss
+	backoff uint8  // timeouts since there was news
+	ring    []sentPacket
+}
+
+// sentPacket is what is known of a PSN in [una, end).
+type sentPacket struct {
+	had    bool   // the peer has the request
+	want   bool   // had, and its response is missing
+	due    bool   // to be sent, or asked for, again
+	order  uint32 // when that was last; 0 for never
+	behind ib.PSN // end then
+}
+
+func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
+
+// top returns the end of what may be known to be missing.
+func (x *missing) top() ib.PSN {
+	if x.seen.After(x.newest) {
+		return x.seen
+	}
+	return x.newest
+}
+
+// watchMissing makes sure that all that is on its way is watched. It reports false if that is too much.
+func (sq *requester) watchMissing() bool {
+	n := span(sq.una, sq.end)
+	if n > maxMissing {
+		return false
+	}
+	if sq.miss == nil {
+		sq.miss = &missing{}
+	}
+	x := sq.miss
+	if n > len(x.ring) {
+		size := max(minKeptSlots, len(x.ring))
+		for size < n {
+			size *= 2
+		}
+		old := *x
+		x.ring = make([]sentPacket, size)
+		for psn, i := sq.una, 0; i < len(old.ring); psn, i = psn.Next(), i+1 {
+			*x.at(psn) = *old.at(psn)
+		}
+	}
+	if !x.on {
+		ring := x.ring
+		*x = missing{on: true, ring: ring, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+	}
+	return true
+}
+
+// watching reports whether something is known to be missing.
+func (sq *requester) watching() bool { return sq.miss != nil && sq.miss.on }
+
+// dueAgain reports whether something is to be sent again now.
+func (sq *requester) dueAgain() bool { return sq.miss != nil && sq.miss.due != 0 }
+
+// unwatch forgets what is missing: nothing is, or all of it is sent again.
+func (sq *requester) unwatch() {
+	if x := sq.miss; x != nil && x.on {
+		clear(x.ring)
+		x.on, x.due = false, 0
+		sq.qp.stopTimer(timerMissing)
+	}
+}
+
+// offers reports whether a request tells that this side knows selective repeat.
+func (sq *requester) offers(again bool) bool {
+	return sq.peerKeeps || again && !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat
+}
+
+// learn takes from a response whether the peer knows selective repeat.
+func (sq *requester) learn(p *ib.Packet) {
+	if p.Resv7&keepsAheadBit != 0 && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+		sq.peerKeeps, sq.offered = true, false
+	}
+}
+
+// setDue marks a packet to be sent again.
+func (x *missing) setDue(s *sentPacket) {
+	if !s.due {
+		s.due = true
+		x.due++
+	}
+}
+
+// setCame notes that a packet, or the response that it asks for, has come.
+func (x *missing) setCame(s *sentPacket) {
+	if s.due {
+		s.due = false
+		x.due--
+	}
+	if s.order != 0 && int32(s.order-x.came) > 0 {
+		x.came = s.order
+		if s.behind.After(x.past) {
+			x.past = s.behind
+		}
+	}
+}
+
+// onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester has to go back as for any
+// other.
+func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
+	r, m := &sq.retry, keptMap(p.Payload)
+	if r.rnrWait || sq.una == sq.end {
+		return true
+	}
+	top := m.bits()
+	for top > 0 && !m.has(top-1) {
+		top--
+	}
+	if top == 0 || len(m)%4 != 0 || top >= span(p.PSN, sq.end) {
+		sq.ignore(now, p, "has what was not sent")
+		return true
+	}
+	if !sq.watchMissing() {
+		return false
+	}
+	r.heard(&sq.qp.attr)
+	r.recovering = false
+	x := sq.miss
+	if sq.psn != sq.end {
+		sq.goOn()
+	}
+	first := x.at(p.PSN)
+	first.had, first.want = false, false // whatever was said before
+	news := false
+	psn := p.PSN
+	for i := range top {
+		psn = psn.Next()
+		if s := x.at(psn); m.has(i) && !s.had {
+			s.had, news = true, true
+			x.setCame(s)
+		}
+	}
+	if psn = psn.Next(); psn.After(x.newest) {
+		x.newest = psn
+	}
+	if t := &sq.rtt; t.timing && span(sq.una, t.psn) < span(sq.una, sq.end) && x.at(t.psn).had {
+		t.sample(now)
+		sq.probe.update(sq.qp, t)
+	}
+	if p.PSN != sq.una {
+		sq.missResponses(p.PSN) // which come before a NAK
+	}
+	if news {
+		x.backoff = 0
+		sq.probe.sent, sq.probe.due = 0, false
+		sq.probe.next()
+		sq.probeAnswered()
+		sq.armAckTimer(now)
+		sq.armProbe(now)
+	}
+	sq.findMissing(now)
+	return true
+}
+
+// goOn ends going back: from now on what is missing is known.
+func (sq *requester) goOn() {
+	q, x := &sq.q, sq.miss
+	for psn := sq.una; psn != sq.psn; psn = psn.Next() {
+		x.sentAgain(x.at(psn), sq.end)
+	}
+	for sq.curPkt = 0; q.cur != q.tail; q.cur++ {
+		w := q.at(q.cur)
+		if w.state == wqePosted || w.state == wqeRefused {
+			break
+		}
+		if n := span(w.psn, sq.end); w.npkts != 0 && n < int(w.npkts) {
+			sq.curPkt = uint32(n)
+			break
+		}
+	}
+	sq.psn = sq.end
+	sq.reads.next = sq.reads.tail
+}
+
+// sentAgain notes that a packet was sent again, when end was where it is.
+func (x *missing) sentAgain(s *sentPacket, end ib.PSN) {
+	if s.due {
+		s.due = false
+		x.due--
+	}
+	x.order++
+	s.order, s.behind = x.order, end
+}
+
+// missResponses notes that all before psn was executed, so that those responses are missing which are not here.
+func (sq *requester) missResponses(psn ib.PSN) {
+	x, q := sq.miss, &sq.q
+	i, w := q.head, q.at(q.head)
+	for at := sq.una; at != psn; at = at.Next() {
+		for w.npkts == 0 || span(w.psn, at) >= int(w.npkts) {
+			if i++; i == q.tail {
+				return
+			}
+			w = q.at(i)
+		}
+		s := x.at(at)
+		if !s.had {
+			s.had = true
+			x.setCame(s)
+		}
+		s.want = w.op.needsResponse() && sq.kept.at(at) == nil
+	}
+	if psn.After(x.seen) {
+		x.seen = psn
+	}
+	if psn.After(x.newest) {
+		x.newest = psn
+	}
+}
+
+// findMissing makes due what is lost.
+func (sq *requester) findMissing(now int64) {
+	x := sq.miss
+	fresh, again := false, false // there are others, that were never sent again; that were
+	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
+		s := x.at(psn)
+		if s.due || s.had && !s.want {
+			continue
+		}
+		newest := x.newest
+		if s.want {
+			newest = x.seen
+		}
+		switch {
+		case !newest.After(psn):
+		case s.order == 0 && (span(psn, newest) > maxReorder+1 || x.past.After(psn)),
+			s.order != 0 && (newest.Diff(s.behind) > maxReorder || int32(x.came-s.order) > maxReorder):
+			x.setDue(s)
+		case s.order == 0:
+			fresh = true
+		default:
+			again = true
+		}
+	}
+	if x.due != 0 {
+		x.next = sq.una
+		again = true
+		sq.onLost(now)
+		sq.qp.markReady()
+	}
+	if fresh || again {
+		sq.armMissing(now, fresh)
+	} else {
+		sq.qp.stopTimer(timerMissing)
+	}
+}
+
+// onLost tells the window and congestion control of a loss, once for what is on its way at a time.
+func (sq *requester) onLost(now int64) {
+	x := sq.miss
+	if sq.una.Before(x.cutAt) {
+		return
+	}
+	x.cutAt = sq.end
+	sq.qp.congestionNAK(now)
+	sq.closeForLoss(now)
+}
+
+// armMissing starts the time after which what is missing is lost if nothing else shows it.
+func (sq *requester) armMissing(now int64, fresh bool) {
+	t, x := &sq.rtt, sq.miss
+	ns := int64(DefaultLossProbeNs)
+	switch {
+	case t.smoothed == 0:
+	case fresh:
+		ns = max(t.smoothed/4, minReorderNs)
+	default:
+		ns = max(2*t.smoothed+4*t.variance, minRepeatNs)
+	}
+	sq.qp.setTimer(timerMissing, now+min(ns<<x.backoff, max(ns, maxFarGapNs)))
+}
+
+// missingTimeout makes due what is missing though nothing shows that it was lost.
+func (sq *requester) missingTimeout(now int64) {
+	if !sq.watching() || sq.retry.rnrWait || sq.psn != sq.end {
+		return
+	}
+	x := sq.miss
+	x.backoff = min(x.backoff+1, maxProbeBackoff)
+	for _, again := range [...]bool{false, true} {
+		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
+			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again {
+				x.setDue(s)
+			}
+		}
+		if x.due != 0 {
+			break
+		}
+	}
+	if x.due == 0 {
+		return
+	}
+	x.next = sq.una
+	sq.onLost(now)
+	sq.armMissing(now, false)
+	sq.qp.markReady()
+}
+
+// passedMissing follows una, which was at from.
+func (sq *requester) passedMissing(now int64, from ib.PSN) {
+	x := sq.miss
+	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {
+		s := x.at(psn)
+		x.setCame(s)
+		*s = sentPacket{}
+		psn = psn.Next()
+	}
+	if !sq.una.Before(x.top()) {
+		sq.unwatch()
+		return
+	}
+	x.backoff = 0
+	if x.next.Before(sq.una) {
+		x.next = sq.una
+	}
+	if sq.peerKeeps {
+		sq.findMissing(now)
+	}
+}
+
+// sendMissing sends what is due, and returns how many packets that is.
+func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
+	x, n, i := sq.miss, 0, sq.q.head
+	for n < len(batch) && x.due != 0 && x.next != sq.end {
+		s := x.at(x.next)
+		if !s.due {
+			x.next = x.next.Next()
+			continue
+		}
+		k := sq.sendAgain(now, x.next, &i, &batch[n])
+		if k > 0 {
+			n++
+		}
+		for k = max(k, 1); k > 0; k-- { // memory that was taken away is found by the ACK timeout
+			x.sentAgain(x.at(x.next), sq.end)
+			x.next = x.next.Next()
+		}
+	}
+	return n
+}
+
+// sendAgain makes the packet of psn, which was sent before, and stays where it is. It is in the request at i, or behind that.
+// It returns how many PSNs the packet is for: of a READ whose response is missing in part, of that part.
+func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) int {
+	q := &sq.q
+	for ; *i != q.tail; *i++ {
+		if w := q.at(*i); w.npkts != 0 && span(w.psn, psn) < int(w.npkts) {
+			break
+		}
+	}
+	if *i == q.tail || q.at(*i).state != wqeBegun {
+		return 0
+	}
+	w, n, x := q.at(*i), 1, sq.miss
+	if w.op == WRRead {
+		last := sq.partOf(psn)
+		if x.at(psn).want {
+			for at := psn; at != last; n++ {
+				if at = at.Next(); !x.at(at).due || !x.at(at).want {
+					break
+				}
+			}
+		} else {
+			n = span(psn, last) + 1 // the request is missing, and must be what it was
+		}
+	}
+	cur, curPkt, next, sinceAck, read := q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
+	q.cur, sq.curPkt, sq.psn = *i, uint32(span(w.psn, psn)), psn
+	ok := sq.remake(w, tx, n)
+	q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next = cur, curPkt, next, sinceAck, read
+	if !ok {
+		return 0
+	}
+	e := sq.qp.e
+	e.counters.RetransmittedPkts++
+	e.counters.SelectiveRepeats++
+	sq.sentAgainPkts(now, psn, "missing")
+	return n
+}
+
+// partOf returns the last PSN of the request for a READ that has psn.
+func (sq *requester) partOf(psn ib.PSN) ib.PSN {
+	r := &sq.reads
+	for j := r.head; j != r.tail; j++ {
+		if last := *r.at(j); !last.Before(psn) {
+			return last
+		}
+	}
+	return psn
+}

@@ -1,0 +1,160 @@
+package transport_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+)
+
+// selective are ends that repeat selectively.
+var selective = pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}, {SelectiveRepeat: true}}}
+
+// lose loses the packets of an end that have these PSNs, counted from the first of the direction, once.
+func lose(p *pair, e *end, psns ...int) {
+	left := map[int]bool{}
+	for _, n := range psns {
+		left[n] = true
+	}
+	p.onSend = func(f *flight) {
+		if f.from == e && left[f.rel] {
+			f.lost, left[f.rel] = true, false
+		}
+	}
+}
+
+// again returns the PSNs of an end's packets that are not first of their kind, with lengths for READs, and forgets the log.
+func again(p *pair, e *end) (psns []int) {
+	for _, f := range p.log {
+		if f.from == e && f.nth > 0 && !f.pkt.Opcode.Info().Response {
+			psns = append(psns, f.rel)
+		}
+	}
+	p.log = nil
+	return psns
+}
+
+// The first loss finds out that the peer keeps: the requester goes back until an answer says so. From then on it sends
+// what is missing.
+func TestSelectiveRepeat(t *testing.T) {
+	p := newPair(t, selective)
+	a, b := p.connect(linkConfig{})
+	src := a.fill(0, 20*1024, 1)
+	lose(p, p.ends[0], 3)
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	require.Equal(t, src, b.buf[:20*1024])
+	require.NotEmpty(t, again(p, p.ends[0]))
+
+	lose(p, p.ends[0], 23, 24, 30, 31)
+	clear(b.buf[:20*1024])
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	require.Equal(t, src, b.buf[:20*1024])
+	require.Equal(t, []int{23, 24, 30, 31}, again(p, p.ends[0]))
+	require.EqualValues(t, 4, p.ends[0].eng.Counters().SelectiveRepeats)
+
+	// What is lost again is sent again, and no more.
+	n := map[int]int{}
+	p.onSend = func(f *flight) {
+		if f.from == p.ends[0] && f.rel == 45 {
+			n[f.rel]++
+			f.lost = n[f.rel] < 4
+		}
+	}
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	require.Equal(t, []int{45, 45, 45}, again(p, p.ends[0])[:3])
+	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
+}
+
+// Three packets that overtake one cost nothing, once the ends know each other.
+func TestSelectiveReorder(t *testing.T) {
+	p := newPair(t, selective)
+	a, b := p.connect(linkConfig{})
+	lose(p, p.ends[0], 1)
+	src := a.fill(0, 20*1024, 1)
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	p.log = nil
+	sent := p.ends[0].eng.Counters().RetransmittedPkts
+	p.onSend = func(f *flight) {
+		if f.from == p.ends[0] {
+			f.at += int64(f.rel) * 100
+			if f.rel == 25 {
+				f.at += 350 // behind three others
+			}
+		}
+	}
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 2)
+	require.Equal(t, src, b.buf[:20*1024])
+	require.Equal(t, sent, p.ends[0].eng.Counters().RetransmittedPkts)
+}
+
+// A READ is asked for again in the parts that are missing; of a peer that goes back, in the first that is.
+func TestSelectiveRead(t *testing.T) {
+	for _, peer := range []bool{true, false} {
+		c := selective
+		c.tuning[1].SelectiveRepeat = peer
+		p := newPair(t, c)
+		a, b := p.connect(linkConfig{})
+		want := b.fill(0, 20*1024, 3)
+		lose(p, p.ends[1], 2, 3, 9)
+		a.post(a.read(0, 0, 20*1024))
+		p.run()
+		require.Len(t, a.poll(), 1)
+		require.Equal(t, want, a.buf[:20*1024])
+		asked := 0
+		for _, f := range p.log {
+			if f.from == p.ends[0] && f.pkt.Opcode == ib.RCReadRequest && f.rel > 0 {
+				asked += int(f.pkt.RETH.Len)
+			}
+		}
+		require.Equal(t, 3*1024, asked, "peer %v", peer)
+	}
+}
+
+// Nothing is executed, and nothing completes, before its turn.
+func TestKeptInTurn(t *testing.T) {
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	for i := range 3 {
+		d.a.recv(uint64(i), 64*i, 64)
+	}
+	d.send(ib.RCSendOnly, 1, []byte("secnd"))
+	d.send(ib.RCSendOnly, 2, []byte("third"))
+	d.want("a> ACKNOWLEDGE 0 NAK PSN sequence error msn=0")
+	require.Empty(t, d.a.poll())
+	require.Equal(t, make([]byte, 192), d.a.buf[:192])
+	d.send(ib.RCSendOnly, 0, []byte("first"))
+	d.want("a> ACKNOWLEDGE 2 ACK msn=3")
+	d.a.wantWC("0 success", "1 success", "2 success")
+	require.Equal(t, "third", string(d.a.buf[128:133]))
+}
+
+// What is kept is bounded by the distance, and of two that differ neither is believed.
+func TestKeptBounds(t *testing.T) {
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
+	d.send(ib.RCWriteOnly, 66, make([]byte, 8)) // too many would be missing
+	d.send(ib.RCWriteOnly, 5000, make([]byte, 8))
+	require.Zero(t, kept())
+	for psn := 60; psn < 3000; psn += 60 {
+		d.send(ib.RCWriteOnly, psn, make([]byte, 8))
+	}
+	require.EqualValues(t, 1024/60, kept(), "no further ahead than a window")
+	d.pump()
+	d.log = nil
+	d.send(ib.RCWriteOnly, 1, make([]byte, 8))
+	d.send(ib.RCWriteOnly, 1, []byte("another1"))
+	d.send(ib.RCWriteOnly, 0, make([]byte, 8))
+	d.pump()
+	require.EqualValues(t, 1, d.a.eng.Counters().KeptAhead-1024/60)
+	require.Zero(t, d.a.eng.Counters().KeptInTurn)
+}

@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"bytes"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// reorder is packets that came before their turn: requests behind a gap at a responder, responses behind one at a
+// requester. They are copies, and nothing has been done with them. In their turn they are handled as if they came then.
+//
+// How many there may be is bounded by how far ahead of the expected PSN they are, for a queue pair, and by their memory, for
+// an engine (keptPool). The memory of the ring is made by the first packet that comes too early.
+type reorder struct {
+	n     int
+	top   ib.PSN        // behind the newest PSN that is here; meaningless if n is 0
+	slots []*keptPacket // by the low bits of the PSN; length is a power of two, or 0
+}
+
+// keptPacket is a packet and the memory of its payload.
+type keptPacket struct {
+	p   ib.Packet
+	buf []byte
+}
+
+// keptPool is the memory of the kept packets of an engine.
+type keptPool struct {
+	used int // bytes that are lent
+	free []*keptPacket
+}
+
+// cost is what a kept packet counts for, in bytes.
+func (k *keptPacket) cost() int { return cap(k.buf) + keptOverhead }
+
+// lend returns memory for n bytes of payload, nil if no more may be used.
+func (m *keptPool) lend(n int) *keptPacket {
+	if m.used+n+keptOverhead > maxKeptBytes {
+		return nil
+	}
+	var k *keptPacket
+	if i := len(m.free) - 1; i >= 0 {
+		k, m.free[i], m.free = m.free[i], nil, m.free[:i]
+	} else {
+		k = &keptPacket{}
+	}
+	if cap(k.buf) < n {
+		k.buf = make([]byte, n)
+	}
+	m.used += k.cost()
+	return k
+}
+
+// giveBack takes memory back. A few packets' are used again, the rest is the collector's.
+func (m *keptPool) giveBack(k *keptPacket) {
+	m.used -= k.cost()
+	if len(m.free) < maxKeptFree {
+		m.free = append(m.free, k)
+	}
+}
+
+// at returns the packet of a PSN, nil if it is not here.
+func (o *reorder) at(psn ib.PSN) *keptPacket {
+	if len(o.slots) == 0 {
+		return nil
+	}
+	if k := o.slots[int(psn)&(len(o.slots)-1)]; k != nil && k.p.PSN == psn {
+		return k
+	}
+	return nil
+}
+
+// keep copies p, which takes n PSNs and is behind next, unless it is here or there is no memory for it. It reports whether it is
+// here now.
+func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
+	if o.at(p.PSN) != nil {
+		return true
+	}
+	k := e.kept.lend(len(p.Payload))
+	if k == nil {
+		return false
+	}
+	o.grow(span(next, p.PSN) + 1)
+	payload := append(k.buf[:0], p.Payload...)
+	k.p = *p
+	k.p.Payload = payload
+	o.slots[int(p.PSN)&(len(o.slots)-1)] = k
+	if end := p.PSN.Add(n); o.n == 0 || end.After(o.top) {
+		o.top = end
+	}
+	o.n++
+	return true
+}
+
+// grow makes the ring hold n PSNs.
+func (o *reorder) grow(n int) {
+	if n <= len(o.slots) {
+		return
+	}
+	size := max(minKeptSlots, len(o.slots))
+	for size < n {
+		size *= 2
+	}
+	old := o.slots
+	o.slots = make([]*keptPacket, size)
+	for _, k := range old {
+		if k != nil {
+			o.slots[int(k.p.PSN)&(size-1)] = k
+		}
+	}
+}
+
+// differs reports whether p is another packet than the one of its PSN that is here.
+func (o *reorder) differs(p *ib.Packet) bool {
+	k := o.at(p.PSN)
+	if k == nil {
+		return false
+	}
+	q := &k.p
+	return p.Opcode != q.Opcode || p.RETH != q.RETH && p.Opcode.Info().Headers&ib.HasRETH != 0 || !bytes.Equal(p.Payload, q.Payload)
+}
+
+// take moves the packet of a PSN to p. It reports whether it was here. The payload is valid until another packet is kept.
+func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
+	k := o.at(psn)
+	if k == nil {
+		return false
+	}
+	*p = k.p
+	o.drop(e, k)
+	return true
+}
+
+// drop forgets a packet.
+func (o *reorder) drop(e *Engine, k *keptPacket) {
+	o.slots[int(k.p.PSN)&(len(o.slots)-1)] = nil
+	o.n--
+	k.p.Payload = nil
+	e.kept.giveBack(k)
+}
+
+// passed forgets the packets from one PSN up to another.
+func (o *reorder) passed(e *Engine, from, to ib.PSN) {
+	if o.n == 0 {
+		return
+	}
+	for psn, left := from, min(span(from, to), len(o.slots)); left > 0; left-- {
+		if k := o.at(psn); k != nil {
+			o.drop(e, k)
+		}
+		psn = psn.Next()
+	}
+}
+
+// first returns the oldest PSN from one on that is here.
+func (o *reorder) first(from ib.PSN) (ib.PSN, bool) {
+	if o.n != 0 {
+		for psn, i := from, 0; i < len(o.slots); psn, i = psn.Next(), i+1 {
+			if o.at(psn) != nil {
+				return psn, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// clear forgets everything, and the ring.
+func (o *reorder) clear(e *Engine) {
+	for _, k := range o.slots {
+		if k != nil {
+			o.drop(e, k)
+		}
+	}
+	*o = reorder{}
+}
