@@ -128,6 +128,7 @@ type sender struct {
 	qp        *verbs.QP
 	wr        verbs.SendWR
 	posted    int
+	queue     int // messages; 0 is messagesQueued
 	delivered int64
 }
 
@@ -308,7 +309,7 @@ func (h *sender) work(now int64) error {
 	if !h.flow.runs(now) {
 		return nil
 	}
-	for ; h.posted < messagesQueued; h.posted++ {
+	for ; h.posted < cmp.Or(h.queue, messagesQueued); h.posted++ {
 		if err := h.qp.PostSend(&h.wr); err != nil {
 			return err
 		}
