@@ -26,6 +26,7 @@ type CQ struct {
 	ring     *ring  // instead of prod and cons, if foreign; nil when it was given back
 	tail     uint64 // completions ever pushed
 	limit    uint64 // tail for which there is room, by the head that the producer last saw
+	made     uint64 // tail when the ring was made
 	capacity int
 	events   uint64 // EventCompletion raised, for tests and statistics
 	pending  eventSet
@@ -145,8 +146,11 @@ func (cq *CQ) room(e *Engine) bool {
 	if waiting := cq.tail - head.Load(); waiting < uint64(cq.capacity) {
 		most := uint64(cq.capacity)
 		if cq.prod != nil {
-			if waiting >= uint64(len(cq.prod.slots)) {
+			switch size := len(cq.prod.slots); {
+			case waiting >= uint64(size):
 				cq.replace(ringSize(int(waiting) + 1))
+			case size < ringSize(cq.capacity) && cq.tail-cq.made >= busyCQ*uint64(size):
+				cq.replace(2 * size) // a short one comes here often
 			}
 			most = min(most, uint64(len(cq.prod.slots)))
 		}
@@ -167,7 +171,7 @@ func (cq *CQ) replace(size int) {
 	old, r := cq.prod, newCQRing(size)
 	r.tail.Store(cq.tail)
 	old.next = r
-	cq.prod = r
+	cq.prod, cq.made = r, cq.tail
 	old.end.Store(cq.tail) // publishes next
 }
 

@@ -141,11 +141,16 @@ func TestCQGrows(t *testing.T) {
 			polled++
 		}
 	}
-	for range 100 {
+	for range busyCQ / 2 {
 		push(minCQSlots)
 		poll(minCQSlots)
 	}
 	require.Len(t, cq.prod.slots, minCQSlots, "there was room")
+	for range busyCQ {
+		push(minCQSlots)
+		poll(minCQSlots)
+	}
+	require.Len(t, cq.prod.slots, 2*minCQSlots, "it is busy")
 	rng := rand.New(rand.NewPCG(1, 2))
 	for cq.Len() < capacity {
 		push(rng.IntN(min(30, capacity-cq.Len()) + 1))

@@ -95,9 +95,10 @@ const (
 	// through the cache.
 	minSendSlots = 4
 	// minRecvSlots is the same for a receive queue, and minCQSlots for the ring of a completion
-	// queue, which doubles when that many completions wait. Most never get there.
+	// queue, which doubles when that many completions wait, and when it has been round busyCQ times. Most never get there.
 	minRecvSlots = 4
 	minCQSlots   = 16
+	busyCQ       = 64
 )
 
 // Steps of loss recovery.
