@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	client "github.com/goroce/goroce/conformance/verbs"
@@ -186,29 +188,74 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, "", other.say("pd "+strings.Repeat("x", client.MaxLine)), "a line longer than any ends the session")
 }
 
-// Connections that say nothing, or half a line, keep no client out, however many there are.
+// Connections that say nothing, or half a line, keep no client out. Each one above the bound ends the oldest, without
+// any time passing: the bubble's clock moves only when all wait, and the deadline of hello is not what ends them.
 func TestStrangers(t *testing.T) {
-	addr, _ := start(t, Config{Token: "sesame", MaxSessions: 2})
-	var idle []*talker
-	for i := range maxStrangers + 10 {
-		k := talk(t, addr)
-		if i%2 == 1 {
-			_, err := k.Write([]byte("hello version=1"))
-			require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		const beyond = 10
+		begun := time.Now()
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- New(Config{Token: "sesame", MaxSessions: 2}).Serve(ctx, l) }()
+		ended := make(chan int, 2*maxStrangers)
+		var idle []*talker
+		for i := range maxStrangers + beyond {
+			k := l.talk(t)
+			if i%2 == 1 {
+				_, err := k.Write([]byte("hello version=1"))
+				require.NoError(t, err)
+			}
+			idle = append(idle, k)
+			if i != maxStrangers+beyond-1 { // the last one says more
+				go func() { _, _ = k.r.ReadByte(); ended <- i }()
+			}
+			synctest.Wait()
+			if i >= maxStrangers {
+				require.Len(t, ended, 1)
+				require.Equal(t, i-maxStrangers, <-ended, "the oldest makes room")
+			}
+			require.Empty(t, ended)
 		}
-		idle = append(idle, k)
+		l.talk(t).ok("hello version=1 token=sesame client=a")
+		l.talk(t).ok("hello version=1 token=sesame client=a")
+		synctest.Wait()
+		require.Len(t, ended, 1, "the first client is a stranger until it has said hello, and then the second has room")
+		last := idle[len(idle)-1] // others may still say hello
+		require.Contains(t, last.say(" token=sesame client=a"), "err 11 more than 2 sessions")
+		require.Zero(t, time.Since(begun))
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+// pipes is a listener whose connections are made by a test.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.conns:
+		return nc, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	for range 2 {
-		k := talk(t, addr)
-		k.ok("hello version=1 token=sesame client=a")
-		k.ok("open")
-	}
-	for _, k := range idle[:10] { // the oldest made room
-		_, err := k.r.ReadByte()
-		require.Error(t, err)
-	}
-	last := idle[len(idle)-1] // others may still say hello
-	require.Contains(t, last.say(" token=sesame client=a"), "err 11 more than 2 sessions")
+}
+
+func (l *pipes) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (l *pipes) talk(t *testing.T) *talker {
+	ours, theirs := net.Pipe()
+	l.conns <- theirs
+	return &talker{t, ours, bufio.NewReader(ours)}
 }
 
 // A client that goes while a request waits is missed at once, and all that it had is freed.
