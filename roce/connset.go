@@ -15,7 +15,7 @@ import (
 type connSet struct {
 	mu      sync.Mutex
 	m       map[*Conn]struct{}
-	waiting []shard.Signal // of those who wait until there are none
+	waiting []*shard.Signal // of those who wait until there are none
 }
 
 func (s *connSet) add(c *Conn) {
@@ -69,7 +69,7 @@ func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 		if n == 0 {
 			return nil
 		}
-		if err := access.Wait(d, ctx, own, tries); err != nil {
+		if err := access.Wait(d, ctx, own.C(), tries); err != nil {
 			return err
 		}
 	}

@@ -69,12 +69,12 @@ type Listener struct {
 	s      *shard.Shard
 	ch     *rdmacm.EventChannel
 	id     *rdmacm.ID
-	events shard.Signal // of ch
+	events *shard.Signal // of ch
 	addr   netip.AddrPort
 
 	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has ended; nil if
 	// Accept does the work itself.
-	accepted shard.Signal
+	accepted *shard.Signal
 	ended    chan struct{}
 
 	mu      sync.Mutex
@@ -184,7 +184,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for tries := 0; ; tries++ {
 		c, err := next()
 		if err == nil && c == nil {
-			if err = l.s.Wait(ctx, wake, tries); err == nil {
+			if err = l.s.Wait(ctx, wake.C(), tries); err == nil {
 				continue
 			}
 		}
@@ -202,7 +202,7 @@ func (l *Listener) answer() {
 	for {
 		more, err := l.step()
 		if err == nil && !more {
-			err = l.s.Wait(context.Background(), l.events, 0)
+			err = l.s.Wait(context.Background(), l.events.C(), 0)
 		}
 		if err != nil {
 			return // closed, or the device is

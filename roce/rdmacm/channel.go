@@ -24,9 +24,9 @@ type EventChannel struct {
 	events    eventList
 	listeners []*ID // that have requests to take
 	dead      bool
-	sig       shard.Signal
-	also      shard.Signal // set with sig, if not nil
-	notify    func()       // called with sig, if not nil
+	sig       *shard.Signal
+	also      *shard.Signal // set with sig, if not nil
+	notify    func()        // called with sig, if not nil
 }
 
 // CreateEventChannel makes a channel for IDs of a device (rdma_create_event_channel).
@@ -47,9 +47,9 @@ func (c *EventChannel) Core() access.Channel { return access.OfChannel((*waiting
 // waiting is the waiting side of a channel.
 type waiting EventChannel
 
-func (w *waiting) Signal() shard.Signal { return w.sig }
+func (w *waiting) Signal() *shard.Signal { return w.sig }
 
-func (w *waiting) Also(s shard.Signal) {
+func (w *waiting) Also(s *shard.Signal) {
 	w.mu.Lock()
 	w.also = s
 	w.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 			c.sig.Set() // for the next waiter
 			return nil, verbs.ErrClosed
 		}
-		if err := c.s.Wait(ctx, c.sig, tries); err != nil {
+		if err := c.s.Wait(ctx, c.sig.C(), tries); err != nil {
 			return nil, err
 		}
 	}

@@ -108,7 +108,7 @@ type Waiter[WC any] interface {
 	Shard() *shard.Shard
 	// Signal is set when there are completions while somebody is between Enter and
 	// Leave.
-	Signal() shard.Signal
+	Signal() *shard.Signal
 	// Enter asks for the signal. Completions that came before make none.
 	Enter()
 	Leave()
@@ -142,7 +142,7 @@ func Events(ch interface{ Core() Channel }) Channels { return ch.Core().in }
 // Channels is how a goroutine waits for events and for something else.
 type Channels interface {
 	// Signal is set when there are events.
-	Signal() shard.Signal
+	Signal() *shard.Signal
 	// Also sets another signal with it.
-	Also(shard.Signal)
+	Also(*shard.Signal)
 }

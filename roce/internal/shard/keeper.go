@@ -55,10 +55,11 @@ func (s *Shard) takeOver() {
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.takeOverLocked()
+	s.takeOverLocked(false)
 }
 
-func (s *Shard) takeOverLocked() {
+// takeOverLocked is takeOver; lapsed says that nobody sat in a seat that was lent. The mutex of the keeper is held.
+func (s *Shard) takeOverLocked(lapsed bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
 		return
@@ -68,11 +69,13 @@ func (s *Shard) takeOverLocked() {
 	k.eager.Store(0)
 	k.attention.begin()
 	k.background.Store(true)
+	s.lease.end(s.lease.over())
 	s.mu.Unlock()
+	s.rouse()
 	k.running.Add(1)
 	go func() {
 		defer k.running.Done()
-		s.loop()
+		s.loop(lapsed)
 	}()
 }
 
@@ -84,15 +87,43 @@ func (s *Shard) look() {
 	if k.over || s.Background() {
 		return
 	}
-	if n := k.polls.Load(); n != k.seen {
+	if n := k.polls.Load() + s.seat.turns.Load(); n != k.seen {
 		s.mu.Lock()
 		s.forgetSent()
 		s.mu.Unlock()
 		k.seen = n
-		k.timer.Reset(patience)
+		k.timer.Reset(s.patience())
 		return
 	}
-	s.takeOverLocked()
+	if s.seat.taken.Load() {
+		// In this order: the goroutine that gets up looks whether the timer rests when it has.
+		s.seat.rests.Store(true)
+		if s.seat.taken.Load() || !s.seat.rests.CompareAndSwap(true, false) {
+			return
+		}
+		k.timer.Reset(s.patience())
+		return
+	}
+	s.takeOverLocked(s.Lent())
+}
+
+// patience is how long, up to twice that, nobody may receive before the keeper takes over.
+func (s *Shard) patience() time.Duration {
+	if s.Lent() {
+		return leasePeriod
+	}
+	return patience
+}
+
+// lookAgain sets the timer again, which rested while somebody slept in the seat.
+func (s *Shard) lookAgain() {
+	k := &s.keeper
+	k.mu.Lock()
+	if !k.over && !s.Background() {
+		k.seen = k.polls.Load() + s.seat.turns.Load()
+		k.timer.Reset(s.patience())
+	}
+	k.mu.Unlock()
 }
 
 // pollInVain notes that somebody polls while the goroutine is at work.
@@ -116,20 +147,24 @@ func (s *Shard) giveUp() {
 	if s.posts.waiting() && !s.shut {
 		s.Flush(s.link.Now()) // nobody would send it later
 	}
+	if s.lends && !k.over {
+		s.lease.begin()
+	}
+	s.lends = false
 	k.background.Store(false)
 	s.mu.Unlock()
 	if k.over {
 		return
 	}
-	k.seen = k.polls.Load()
+	k.seen = k.polls.Load() + s.seat.turns.Load()
 	if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}
 	if k.timer == nil {
-		k.timer = time.AfterFunc(patience, s.look)
+		k.timer = time.AfterFunc(s.patience(), s.look)
 	} else {
-		k.timer.Reset(patience)
+		k.timer.Reset(s.patience())
 	}
 }
 

@@ -35,6 +35,16 @@ const (
 	// patience is how long nobody may poll, up to twice that, before the goroutine of the
 	// shard takes over. Timeouts of peers are longer: 67 ms by default.
 	patience = 4 * time.Millisecond
+	// leaseTurns is how many turns in succession it takes until a goroutine that waits has the seat; after mistakes up to
+	// maxLeaseTurns. A turn that is none of its own takes setback of them back. keptTurns make up for one mistake. A batch of more than
+	// turnPackets, or as many messages posted behind others, is no turn of a conversation.
+	leaseTurns    = 16
+	maxLeaseTurns = 4096
+	setback       = 4
+	keptTurns     = 4096
+	turnPackets   = 8
+	// leasePeriod is how long nobody may receive, up to twice that, while the seat is lent.
+	leasePeriod = time.Millisecond
 	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096
@@ -86,7 +96,14 @@ const (
 	preemptedNs    = 50_000
 	maxLostNs      = 3_000_000
 	spinPauseNs    = 10_000_000
-	maxSpinPauseNs = 80_000_000
+	maxSpinPauseNs = 1_280_000_000
+	// longWaitNs is the longest wait that counts for a contest: what takes longer is neither a wake-up nor a neighbour. trialWaits are those of
+	// a trial, trialWins how many of them have to be shorter, and the pauses what is between two trials.
+	longWaitNs      = 1_000_000
+	trialWaits      = 16
+	trialWins       = 12
+	trialPauseNs    = 5_000_000
+	maxTrialPauseNs = 640_000_000
 	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more than twice as long, maxSpinNs,
 	// preemptedNs and maxLostNs are as much longer, up to maxSlowness times.
 	usualTurnNs = 1_000

@@ -22,17 +22,25 @@ type pace struct {
 	lost      int64
 	rest      int64 // how long it does not look, the last time
 	again     int64 // no looking before
+	waits     bool  // nothing came since idleSince
+	contest   contest
 	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
 
 // begin notes that somebody begins to receive.
 func (v *pace) begin(now int64) {
 	v.came()
+	v.waits = false
 	v.last, v.awake, v.idleSince = now, now, now
 }
 
 // woke notes the end of a sleep.
-func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
+func (v *pace) woke(now int64) { v.last, v.awake, v.woken, v.waits = now, now, now, true }
+
+// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is to look before it sleeps.
+func (v *pace) looks(now, spinNs int64, grows bool) bool {
+	return spinNs > 0 && now >= v.again && (!grows || v.contest.looks())
+}
 
 // came is for begin and turn: there was something, or somebody comes back after there was.
 func (v *pace) came() {
@@ -53,15 +61,17 @@ func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
 	v.lost = max(v.lost-took/4, 0)
-	if v.lost == 0 {
-		v.rest = 0
-	}
 	if busy {
 		v.handled(took)
+		if v.waits && grows && now >= v.again {
+			v.contest.waited(now, now-v.idleSince)
+		}
+		v.waits = false
 		v.came()
 		v.awake, v.idleSince = now, now
 		return false
 	}
+	v.waits = true
 	if grows && now >= v.again {
 		v.glanced(took)
 	}
@@ -70,9 +80,9 @@ func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	}
 	v.look = max(v.look, spinNs)
 	if grows {
-		spinNs = v.look
+		spinNs = v.contest.most(v.look)
 	}
-	return now-v.awake >= spinNs || now < v.again
+	return now-v.awake >= spinNs || now < v.again || grows && !v.contest.looks()
 }
 
 // preempted notes that a turn took long. It decides whether to look for the next while.
@@ -82,6 +92,9 @@ func (v *pace) preempted(took, now int64, grows bool) {
 		return
 	}
 	if v.lost += took; v.lost > v.slowly(maxLostNs) {
+		if now-v.again > 16*v.rest {
+			v.rest = 0 // that was long ago
+		}
 		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
 		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
 	}
