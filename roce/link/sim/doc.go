@@ -68,7 +68,7 @@
 //     cases that are ready, the order of a map, and the order of functions of
 //     time.AfterFunc that are due at the same nanosecond.
 //     So net/http repeats with one client and is not certain to with several; over TLS with HTTP/2
-//     it does not, also with the keys fixed by testing/cryptotest: its goroutines select.
+//     it does not, also with the keys fixed by testing/cryptotest. Probably its goroutines select.
 //   - Everything must end before the test does: close devices and listeners, and wait for
 //     goroutines. A test that leaves some behind, also such as sleep, or in which all wait for ever,
 //     fails and shows what they wait for. The tests after it go on.
