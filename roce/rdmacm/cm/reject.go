@@ -106,9 +106,7 @@ func (a *Agent) handleREJ(in *message) {
 			a.stats.DropUnmatched++
 			return
 		}
-		// A connection is ended in order by a DREQ. A peer that refuses one has none: it gave up before it was
-		// confirmed, or has forgotten it. Only its program may have said no.
-		c.disconnected(in.now, Event{Reason: m.Reason, Private: e.Private, Gone: c.state == Established && m.Reason != mad.RejectConsumer})
+		c.disconnected(in.now, Event{Reason: m.Reason, Private: e.Private})
 	default:
 		a.stats.Duplicates++
 	}
