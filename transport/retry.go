@@ -19,6 +19,7 @@ type retryState struct {
 	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
 	patience   uint8  // retries beyond retry_cnt, for SilenceNs; they count to maxPatience
 	silentNs   int64  // since the peer was heard: the sum of the ACK timeouts, in which this side was awake
+	stalledNs  int64  // the same since something new was acknowledged
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
 }
@@ -27,15 +28,17 @@ type retryState struct {
 // acknowledges something new (IBTA 9.7.6.1.4).
 func (r *retryState) refill(a *QPAttr) {
 	r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry
-	r.patience, r.silentNs = 0, 0
+	r.patience, r.silentNs, r.stalledNs = 0, 0, 0
 }
 
-// heard ends a silence of the peer. If it has outlasted the retries there are all of them again: a NAK is no progress, but
-// what comes next is between two that are awake.
+// heard ends a silence of the peer. With SilenceNs there are all retries again: a NAK is no progress, but what comes next is
+// between two that are awake. A link that comes up between two packets has the first NAK come when silence has taken
+// nearly all, or the last one. What never gets through, though what is sent behind it does, has no more than SilenceNs in all.
 func (r *retryState) heard(a *QPAttr) {
-	if r.silentNs = 0; r.patience > 0 {
+	if r.silentNs > 0 && r.stalledNs < a.SilenceNs {
 		r.left, r.patience = a.RetryCnt, 0
 	}
+	r.silentNs = 0
 }
 
 // onProgress ends the episode: something new was acknowledged.
@@ -126,7 +129,9 @@ func (sq *requester) ackTimeout(now int64) {
 	}
 	qp.e.counters.Timeouts++
 	sq.retry.timeouts++
-	sq.retry.silentNs += sq.ackWaitNs()
+	waited := sq.ackWaitNs()
+	sq.retry.silentNs += waited
+	sq.retry.stalledNs += waited
 	qp.unanswered()
 	if t := qp.e.cfg.Tracer; t != nil {
 		t.Trace(TraceEvent{Now: now, Kind: TraceTimeout, QPN: qp.num, PSN: sq.una})

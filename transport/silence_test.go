@@ -70,6 +70,48 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
+// A link that was down for as long as the retries last, to the millisecond, costs no connection: the first NAK gives back
+// what silence has taken, however much that is.
+func TestSilenceEndsAtAnyTry(t *testing.T) {
+	const retries = 2
+	for silent := range retries + 3 {
+		s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = retries, 60e9 }})
+		s.post(WRSend, 300)
+		s.sent()
+		for range silent {
+			s.advance(s.timer())
+			s.sent()
+		}
+		for range retries { // each of which is lost again
+			s.advance(minEpisodeNs)
+			s.nak(0, ib.NAKSequence)
+			s.sends("SEND FIRST 0", "SEND LAST 1 A")
+		}
+		s.ack(1)
+		s.done("0 success")
+	}
+}
+
+// What is refused with NAKs, again and again, is no silence, and ends.
+func TestSilenceIsNotStall(t *testing.T) {
+	const silence = 10e9
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
+	s.post(WRSend, 300)
+	s.sent()
+	var waited int64
+	for s.a.qp.State() == StateRTS {
+		ns := s.timer()
+		s.advance(ns)
+		if waited += ns; waited > silence+10*ackTimeoutNs {
+			t.Fatal("asked for longer than SilenceNs")
+		}
+		s.sent()
+		s.nak(0, ib.NAKSequence)
+		s.sent()
+	}
+	s.done("0 transport retry counter exceeded")
+}
+
 // Silence is counted while this side is awake: one that was stopped itself has not waited for anybody.
 func TestSilenceWhileAsleep(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
