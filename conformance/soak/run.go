@@ -40,6 +40,7 @@ const (
 	settleTime = 3 * time.Minute
 	answerTime = 6 * time.Minute // of a process
 	faultLimit = 20              // faults that are listed, and end the run
+	mostRecent = 5               // errors of servers that are told with a fault
 	connPort   = 7471
 )
 
@@ -66,6 +67,7 @@ type run struct {
 	downAt time.Time // when the link was last down
 	mtuAt  time.Time // when its MTU last changed
 	done   map[string]int64
+	recent []string // the last errors of the servers, which may be the cause of a client's
 }
 
 // Run runs a soak. The error is about a run that could not be made; what was found is in the summary.
@@ -396,9 +398,14 @@ func (r *run) noteError(name string, s said) {
 	stay := name == theClient && s.Peer == theServer
 	byLink := at.Sub(r.mtuAt) < explains || at.Sub(r.downAt) < explains && strings.HasSuffix(doing, dialing)
 	explained := s.Kind != "" && (!stay || byLink)
+	line := fmt.Sprintf("%s %s, with %s: %s", at.Format("15:04:05.000"), name, s.Peer, s.Error)
+	if r.roles[name].Server {
+		r.recent = append(r.recent[max(0, len(r.recent)-mostRecent+1):], line)
+	}
+	recent := slices.Clone(r.recent)
 	r.mu.Unlock()
 	if !explained {
-		r.fault("%s, with %s: %s", name, s.Peer, s.Error)
+		r.fault("%s; the last errors of the servers: %q", line, recent)
 	}
 }
 

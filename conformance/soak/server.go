@@ -32,7 +32,7 @@ func (c *child) serve(ctx context.Context) (*server, error) {
 	s := &server{c: c}
 	lc := roce.ListenConfig{ConnConfig: c.connConfig()}
 	lc.ConnError = func(_ *roce.Conn, err error) {
-		if kindOf(err) == "" {
+		if !errors.Is(err, io.EOF) {
 			c.failed("client", connKind+" serve", err)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *server) echoStream(c *rsocket.Conn) {
 	s.c.open.streams.Add(1)
 	defer s.c.open.streams.Add(-1)
 	_, err := io.Copy(struct{ io.Writer }{c}, c)
-	if err = errors.Join(err, c.Close()); err != nil && kindOf(err) == "" && !errors.Is(err, net.ErrClosed) {
+	if err = errors.Join(err, c.Close()); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.c.failed("client", streamKind+" serve", err)
 	}
 }
