@@ -62,7 +62,9 @@ type Conn struct {
 	alarm   *shard.Alarm // for probes, and when closed to look whether it is over
 	keepGap time.Duration
 	heard   time.Duration // when something other than an answer to a probe came from the peer
-	lost    bool          // data was not acknowledged before the connection failed
+	// answered is when anything came from it.
+	answered time.Duration
+	lost     bool // data was not acknowledged before the connection failed
 	// breached: the peer has broken the protocol, and is not listened to any more.
 	breached bool
 	// Of one that lingers:
@@ -172,7 +174,9 @@ func (c *Conn) readEnd() error {
 }
 
 // Write writes p. It returns when all of p is in the send buffer or beyond: up to 4 MiB without a peer that reads, see the
-// package comment.
+// package comment. The first Write after 0.1 s in which nothing came from the peer asks first whether it is still there, for a round
+// trip: if its process has died and another one is there, nothing is written, and the error matches ECONNRESET. Without [Config.KeepAlive], or
+// where a round trip takes more than 5 ms, it does not ask.
 func (c *Conn) Write(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -189,6 +193,7 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	if err := c.refused(&c.wr); err != nil {
 		return 0, err
 	}
+	c.confirm()
 	for ramp := c.s.snd.begins(); n < len(p); ramp = min(4*ramp, maxTransfer) {
 		k, later, err := c.sendable(min(len(p)-n, ramp), len(p)-n)
 		switch {
@@ -337,7 +342,7 @@ func (c *Conn) fail(err error) {
 
 // handle takes n completions out of wcs. mu is held.
 func (c *Conn) handle(n int) {
-	heard, fin := false, c.s.finRecvd
+	heard, answered, fin := false, false, c.s.finRecvd
 	for i := range c.wcs[:n] {
 		wc := &c.wcs[i]
 		k := kindOf(wc.ID)
@@ -350,7 +355,7 @@ func (c *Conn) handle(n int) {
 		if k != wrRecv {
 			c.s.sent(wc.ID)
 		}
-		heard = heard || k != wrProbe
+		heard, answered = heard || k != wrProbe, true
 		if k != wrRecv {
 			continue
 		}
@@ -373,8 +378,10 @@ func (c *Conn) handle(n int) {
 	if fin != c.s.finRecvd {
 		c.push()
 	}
-	if heard && c.keepGap > 0 {
-		c.heard = c.alarm.Now()
+	if answered && c.keepGap > 0 {
+		if c.answered = c.alarm.Now(); heard {
+			c.heard = c.answered
+		}
 	}
 	for c.debt >= recvDebt && c.err == nil {
 		k := min(c.debt, len(receives))

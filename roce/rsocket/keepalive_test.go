@@ -90,15 +90,16 @@ func TestKeepAliveProbes(t *testing.T) {
 	n.fabric.RunFor(60e9 + 5e9)
 	require.Equal(t, quiet+2*4, sent(), "probes, and acknowledgements")
 
-	// Each second a byte there and back.
+	// A byte there and back, again and again for a minute, with pauses that are too short for Write to ask before.
+	const gap = pauseTime / 2
 	talk := func() {
-		for range 60 {
+		for range time.Minute / gap {
 			for _, x := range [][2]*Conn{{c, s}, {s, c}} {
 				_, err := x[0].Write([]byte{1})
 				require.NoError(t, err)
 				recvN(t, x[1], 1)
 			}
-			n.fabric.RunFor(1e9)
+			n.fabric.RunFor(gap)
 		}
 	}
 	before := sent()
@@ -117,6 +118,29 @@ func TestKeepAliveProbes(t *testing.T) {
 	before = sent()
 	n.fabric.RunFor(60e9)
 	require.Equal(t, before, sent())
+}
+
+// The first Write after a pause asks whether the peer is there: one packet, and its acknowledgement.
+func TestWriteAfterPause(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 33})
+	c, s := n.pair(t, Config{})
+	packets := func(pause time.Duration) uint64 {
+		n.fabric.RunFor(pause)
+		before := n.fabric.Stats().Sent
+		_, err := c.Write([]byte{1})
+		require.NoError(t, err)
+		recvN(t, s, 1)
+		require.NoError(t, c.Err()) // takes in what has come
+		n.fabric.RunFor(pauseTime / 4)
+		return n.fabric.Stats().Sent - before
+	}
+	require.NoError(t, c.SetKeepAlive(time.Hour))
+	packets(0)
+	usual := packets(0)
+	require.Equal(t, usual+2, packets(pauseTime))
+	require.Equal(t, usual, packets(0))
+	require.NoError(t, c.SetKeepAlive(-1))
+	require.Equal(t, usual, packets(pauseTime), "who wants no probes gets none")
 }
 
 // Probes of many connections go out together, and none has a goroutine.
