@@ -11,9 +11,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Pending is an operation in progress.
+// Pending is an operation in progress, and then its outcome, which can be asked for again. Copies of it are the same operation.
 type Pending struct {
 	c   *Conn
+	op  *Pending      // this one, of which others are copies; nil: nobody outside has it
 	buf verbs.PoolBuf // given back at the end
 
 	// Under c.mu:
@@ -66,7 +67,7 @@ func (p *Pending) Wait(ctx context.Context) error {
 	if p.c == nil {
 		return access.ErrZero
 	}
-	return p.c.opError("wait", p.wait(ctx))
+	return p.c.opError("wait", p.op.wait(ctx))
 }
 
 // Done reports whether the operation is complete.
@@ -77,7 +78,7 @@ func (p *Pending) Done() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.drain(p.c.polled)
-	return p.done
+	return p.op.done
 }
 
 // WC returns the completion of an operation that is complete.
@@ -87,7 +88,7 @@ func (p *Pending) WC() verbs.WC {
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	return p.wc
+	return p.op.wc
 }
 
 // start posts a work request. It waits while the send queue is full. buf, if
@@ -140,6 +141,7 @@ func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
 	if err != nil {
 		return nil, c.opError("start", err)
 	}
+	p.op = p
 	return p, nil
 }
 
