@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -57,13 +58,13 @@ func requireExit(t *testing.T, err error, status int) {
 	require.Equal(t, status, exit.Status)
 }
 
-// The whole command against another process: table, files, and the exit status. With -short, and under the race detector,
-// a few rows of each group; make conform-self has them all, too.
+// The whole command against another process: table, files, and the exit status. With -short, under the race detector and on 32 bits
+// a few rows of each group: all of them take minutes. make conform-self has all, and make interop against a kernel.
 func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md")}
-	if testing.Short() || seeds.Race {
+	if testing.Short() || seeds.Race || strconv.IntSize == 32 {
 		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
 	}
 	stdout, stderr, err := conformed(t.Context(), args...)
