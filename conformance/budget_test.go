@@ -88,7 +88,7 @@ func TestLineBudgets(t *testing.T) {
 
 // nameBudgets are the most exported names of a package: functions, types, constants and variables, and the methods of
 // exported types. A commit that raises one says why.
-var nameBudgets = map[string]int{"ib": 234, "mem": 131, "transport": 264, "roce": 123, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 101}
+var nameBudgets = map[string]int{"ib": 234, "mem": 131, "transport": 264, "roce": 124, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 101}
 
 func TestNameBudgets(t *testing.T) {
 	seeds.Long(t)

@@ -49,6 +49,9 @@ type Conn struct {
 	ops       map[uint64]*Pending
 	nextOp    uint64
 	posted    int // send requests that have not completed
+	carrying  int // of them, those that have something for the peer
+	owed      int // of them, those that were begun with Start, and whose end nobody waits for
+	failed    int // that were begun with Start and have failed, which nobody has been told
 	recvs     recvBuffers
 	inbox     []Message
 	raw       []verbs.WC // completions of the application's own work requests
@@ -60,6 +63,9 @@ type Conn struct {
 	failure   error        // the first completion that was neither success nor flushed
 	peerGone  bool
 	closed    bool
+	hurry     bool // Close is to wait no longer
+	ended     bool // Close has waited
+	lost      error
 	deadlines [numWaits]connDeadline
 	traffic   traffic
 	last      verbs.QPStats // before Close

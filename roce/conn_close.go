@@ -1,17 +1,27 @@
 package roce
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Close ends the connection at once: operations in progress fail, as do calls
-// that wait, and the peer is told. What Send, Write and the like have returned for is
-// done, and the peer has it; of operations that were begun with Start wait for the last one first ([Pending.Wait]): they end
-// in order. Regions from Register are closed, and messages from RecvMsg must
+// closeWait is how long Close waits for what was begun.
+const closeWait = 30 * time.Second
+
+// Close ends the connection: calls that wait fail at once, as do new ones, and the peer is told. What Send, Write and the like
+// have returned for is done, and the peer has it. Operations that were begun with Start, and that nobody has waited for
+// ([Pending.Wait]), are waited for: up to 30 s, or the write deadline. If some have failed, or are not done by then, the error is a
+// [*LostError] that says how many. So a program may end after it.
+//
+// The peer sees an orderly end, io.EOF for Recv, if all was done. If this side's queue pair has failed, or operations of any
+// kind but READ are under way when the connection ends, the peer gets an error that matches [ErrPeerGone] instead, if it uses this package.
+//
+// Regions from Register are closed, and messages from RecvMsg must
 // not be used any more. If the protection domain is the connection's own, so is
 // all memory that was registered in it, by whatever call.
 //
@@ -20,28 +30,75 @@ import (
 // protection domain, or a memory window bound to memory from Register. The
 // connection is over all the same; closing it again, when these are gone,
 // releases the rest.
-func (c *Conn) Close() error {
+func (c *Conn) Close() error { return c.close(closeWait) }
+
+// close is Close that waits for so long. With 0, one that waits meanwhile ends, too.
+func (c *Conn) close(most time.Duration) error {
 	if c.s == nil {
 		return nil
 	}
+	var cause error
 	c.mu.Lock()
+	again := c.ended
 	if !c.closed {
 		c.closed = true
-		c.last = c.qp.Stats()
 		c.keep.Stop()
+		c.drain(c.polled)
+	}
+	c.hurry = c.hurry || most == 0
+	c.wakeAll()
+	if c.owed > 0 && !c.hurry {
+		c.mu.Unlock()
+		cause = c.await(most)
+		c.mu.Lock()
+	}
+	first, early := !c.ended, c.flushed || c.carrying > 0
+	if first {
+		c.ended, c.lost = true, c.losses(cause)
+		c.last = c.qp.Stats()
 		for i := range c.deadlines {
 			c.deadlines[i].stop()
 		}
-		c.wakeAll()
-		c.mu.Unlock()
-		if c.local.IsValid() {
-			c.logState(slog.LevelInfo, "roce: connection closed")
-		}
-	} else {
-		c.mu.Unlock()
+	}
+	lost := c.lost
+	c.mu.Unlock()
+	if first && early {
+		_ = c.id.Disconnect(goodbyeEarly()) // there may be nothing to disconnect
+	}
+	if first && c.local.IsValid() {
+		c.logState(slog.LevelInfo, "roce: connection closed")
+	}
+	if again {
+		lost = nil // it has been said
 	}
 	defer c.gone()
-	return c.opError("close", c.free())
+	return c.opError("close", errors.Join(lost, c.free()))
+}
+
+// await waits until all that was begun is done, or will not be.
+func (c *Conn) await(most time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	return c.wait(ctx, forEnd, func() bool { return c.owed == 0 || c.hurry || c.deadlines[forOperation].passed.Load() })
+}
+
+// losses returns an error for what may not have reached the peer, and nobody knows of; cause is why it is not waited for any more.
+// c.mu is held.
+func (c *Conn) losses(cause error) error {
+	n := c.owed + c.failed
+	switch {
+	case n == 0:
+		return nil
+	case c.flushed && (cause == nil || c.failed > 0):
+		if cause = c.failure; cause == nil {
+			cause = verbs.ErrPeerClosed
+		}
+	case c.deadlines[forOperation].passed.Load(), errors.Is(cause, context.DeadlineExceeded):
+		cause = deadlineError{}
+	case cause == nil:
+		cause = verbs.ErrClosed
+	}
+	return &LostError{n, cause}
 }
 
 // free releases what newConn made, as far as it came, and what is left of it if

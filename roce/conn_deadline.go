@@ -16,6 +16,7 @@ type waitFor uint8
 const (
 	forMessage   waitFor = iota // something that the peer sends by itself
 	forOperation                // an operation of this side
+	forEnd                      // what was begun before Close
 	numWaits
 )
 

@@ -276,7 +276,7 @@ func TestConnCloseRaces(t *testing.T) {
 		var wg sync.WaitGroup
 		ok := func(err error) {
 			var se *StatusError
-			if err != nil && err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrPeerClosed) && !errors.As(err, &se) {
+			if err != nil && err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrPeerClosed) && !errors.Is(err, ErrPeerGone) && !errors.As(err, &se) {
 				t.Errorf("%v", err)
 			}
 		}

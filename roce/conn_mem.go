@@ -17,8 +17,11 @@ type Pending struct {
 	op  *Pending      // this one, of which others are copies; nil: nobody outside has it
 	buf verbs.PoolBuf // given back at the end
 
+	carries bool // something to the peer
+
 	// Under c.mu:
 	done bool
+	told bool // somebody waits for the end, or knows it
 	kept bool // whoever waits gives buf back, having read it
 	wc   verbs.WC
 }
@@ -26,9 +29,27 @@ type Pending struct {
 // finish notes the outcome. c.mu is held.
 func (p *Pending) finish(wc *verbs.WC) {
 	p.wc, p.done = *wc, true
+	if p.op != nil && !p.told {
+		p.c.owed--
+		if wc.Status != verbs.WCSuccess {
+			p.c.failed++
+		}
+	}
 	if !p.kept {
 		p.buf.Release()
 	}
+}
+
+// tell notes that whoever has begun the operation gets to know its end, without Close. c.mu is held.
+func (p *Pending) tell() {
+	switch {
+	case p.op == nil || p.told:
+	case !p.done:
+		p.c.owed--
+	case p.wc.Status != verbs.WCSuccess:
+		p.c.failed--
+	}
+	p.told = true
 }
 
 // wait waits for the end.
@@ -36,7 +57,7 @@ func (p *Pending) wait(ctx context.Context) error {
 	if p.c == nil {
 		return access.ErrZero
 	}
-	if err := p.c.wait(ctx, forOperation, func() bool { return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
+	if err := p.c.wait(ctx, forOperation, func() bool { p.tell(); return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
 		return maybeDone(err)
 	}
 	if err := verbs.WCError(&p.wc); err != nil {
@@ -78,6 +99,9 @@ func (p *Pending) Done() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.drain(p.c.polled)
+	if p.op.done {
+		p.op.tell()
+	}
 	return p.op.done
 }
 
@@ -113,6 +137,12 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 		if err == nil {
 			c.ops[wr.ID] = p
 			c.posted++
+			if p.carries = wr.Opcode != verbs.WRRead; p.carries {
+				c.carrying++
+			}
+			if p.op != nil {
+				c.owed++
+			}
 			c.traffic.sent(wr)
 		}
 		return true
@@ -137,11 +167,11 @@ func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
 	if err := checkAligned("start", "wr.RemoteAddr", &wr); err != nil {
 		return nil, c.opError("start", err)
 	}
-	p, err := c.start(ctx, &wr, verbs.PoolBuf{})
-	if err != nil {
+	p := &Pending{c: c}
+	p.op = p
+	if err := c.startPending(ctx, &wr, p); err != nil {
 		return nil, c.opError("start", err)
 	}
-	p.op = p
 	return p, nil
 }
 

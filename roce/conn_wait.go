@@ -45,7 +45,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 	var own shard.Signal
 	for tries := 0; ; tries++ {
 		c.drain(c.taken)
-		if c.closed {
+		if c.closed && what != forEnd {
 			return verbs.ErrClosed
 		}
 		if ready() {
@@ -127,8 +127,12 @@ func (c *Conn) drain(look func() (int, error)) bool {
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {
 		if e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventRejected || e.Type == rdmacm.EventUnreachable {
 			c.peerGone, c.flushed = true, true
-			if e.Err != nil && c.failure == nil {
+			switch {
+			case c.failure != nil:
+			case e.Err != nil:
 				c.failure = e.Err // it has not said that this is the end
+			case endedBeforeAll(e.PrivateData):
+				c.failure = errPeerEndedEarly
 			}
 			any = true
 			// What completed before the end may have done so since we looked.
@@ -185,6 +189,9 @@ func (c *Conn) complete(wc *verbs.WC) {
 		}
 		delete(c.ops, wc.ID)
 		c.posted--
+		if p.carries {
+			c.carrying--
+		}
 		p.finish(wc)
 	default:
 		c.raw = append(c.raw, *wc)

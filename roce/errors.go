@@ -37,7 +37,7 @@ var (
 	// ErrClosed is matched by the errors of calls on something that this side has
 	// closed, and of calls that waited meanwhile. It matches net.ErrClosed.
 	ErrClosed = verbs.ErrClosed
-	// ErrPeerClosed is matched when the peer has closed the connection. It
+	// ErrPeerClosed is matched when the peer has closed the connection in order. It
 	// matches syscall.EPIPE.
 	ErrPeerClosed = verbs.ErrPeerClosed
 	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *RejectedError when nobody listens. It
@@ -49,7 +49,8 @@ var (
 	// that it matches both syscall.EHOSTUNREACH and syscall.ETIMEDOUT.
 	ErrUnreachable = verbs.ErrUnreachable
 	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
-	// not know it any more, as one that was started anew. It matches syscall.ECONNRESET.
+	// not know it any more, as one that was started anew; and when a [Conn] there has failed, or was closed before all was
+	// done. It matches syscall.ECONNRESET.
 	ErrPeerGone = verbs.ErrPeerGone
 	// ErrAddrInUse is matched when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse = verbs.ErrAddrInUse

@@ -63,8 +63,9 @@ func TestServe(t *testing.T) {
 			// A client that stays does not keep the server from ending.
 			c, err := d.DialAddr(ctx, l.Addr())
 			require.NoError(t, err)
-			_, err = c.Shared(ctx)
+			m, err := c.Shared(ctx)
 			require.NoError(t, err)
+			require.NoError(t, c.Read(ctx, make([]byte, 4), m), "so that the server knows that it has shared")
 			cancel()
 			require.ErrorIs(t, <-served, context.Canceled)
 			// Of the one that stays, and of those whose DREQ came later than that.

@@ -148,7 +148,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the server at once: listeners and connections are closed, and the context of the handlers
+// Close ends the server at once: listeners and connections are closed, without waiting for operations, and the context of the handlers
 // is cancelled. It does not wait for them.
 func (s *Server) Close() error {
 	var errs []error
@@ -157,7 +157,7 @@ func (s *Server) Close() error {
 		cancel()
 		// Those that Accept has just returned are among them: the process may end before they get to their handlers.
 		for _, c := range l.conns.all() {
-			errs = append(errs, c.Close())
+			errs = append(errs, c.close(0))
 		}
 	}
 	return errors.Join(errs...)

@@ -87,7 +87,7 @@ var (
 	// matches syscall.EPIPE.
 	ErrPeerClosed error = access.NewKind("the peer has closed the connection", syscall.EPIPE)
 	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
-	// not know it any more. It matches syscall.ECONNRESET.
+	// not know it any more; and when a roce.Conn there has failed, or was closed before all was done. It matches syscall.ECONNRESET.
 	ErrPeerGone error = access.NewKind("the peer's process is gone", syscall.ECONNRESET)
 )
 

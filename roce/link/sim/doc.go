@@ -55,7 +55,7 @@
 //   - A goroutine that is new, or that another one wakes (with a channel, say), runs at
 //     once. It takes its turn when it comes to a call that may wait for the network: Dial,
 //     Accept, Send, Recv, Read and the like, and the waits of verbs. Calls that do not
-//     wait take no turn: PostSend, Close, Write of an rsocket with room in its buffer. If
+//     wait take no turn: PostSend, Close (of a roce.Conn, if all that was begun is done), Write of an rsocket with room in its buffer. If
 //     several goroutines may come to those at the same time, they call [Fabric.Turn] before.
 //   - No goroutine may hold a mutex while it waits for the network, or for anything else, if
 //     others may want that mutex meanwhile. This is a rule of synctest: who waits for a
