@@ -254,8 +254,8 @@ type Stats struct {
 
 	// RxHandedOn counts packets that had come in a datagram with some of this device, or were
 	// requests, and were handed on to another device at the same address; RxHandedIn
-	// those of RxPackets that came that way. RxHandedLost were to be handed on, but the
-	// other device did not take more.
+	// those of RxPackets that came that way. RxHandedLost were to be handed on, but they were
+	// requests beyond 10,000 a second, or the other device did not take more.
 	RxHandedOn   uint64
 	RxHandedIn   uint64
 	RxHandedLost uint64

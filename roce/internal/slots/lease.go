@@ -16,6 +16,7 @@ type Lease struct {
 	slot int
 	sets []*set
 	out  outbox
+	may  allowance    // only the receiving side has it, as out
 	now  func() int64 // see bootTime
 
 	mu       sync.Mutex

@@ -27,7 +27,8 @@ type outbox struct {
 
 // HandOn passes a packet on to another slot at address i: it is copied, and sent by
 // Flush or when packets for another slot come. It returns how many packets were lost
-// because the inbox they were for is full, and whether a device has the slot: if not, the packet is for nobody.
+// because the inbox they were for is full, or they were messages to queue pair 1 beyond a rate, and
+// whether a device has the slot: if not, the packet is for nobody.
 func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int, ok bool) {
 	o := &l.out
 	size := strayHeader + len(p.Data)
@@ -36,6 +37,9 @@ func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int, ok bool) {
 	}
 	if slot < 0 || slot >= Count || len(p.Data) > ib.MaxPacketBytes || o.packets == 0 && !l.Held(i, slot) {
 		return lost, false
+	}
+	if toGSI(p.Data) && !l.may.take(l.now()) {
+		return lost + 1, true
 	}
 	o.i, o.slot = i, slot
 	o.packets++
