@@ -99,7 +99,7 @@ func (c *childProcess) do(words []string) (string, error) {
 			_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 		}()
 		return fmt.Sprint(ln.Addr().(rsocket.Addr).Port()), nil
-	case "dial": // a port, and exchange messages with it from then on
+	case "dial": // a port, and exchange messages with it from then on, or with one word more send none
 		to := arg
 		if !strings.Contains(to, ":") {
 			to = c.addr.String() + ":" + to
@@ -111,7 +111,9 @@ func (c *childProcess) do(words []string) (string, error) {
 		}
 		s := &stream{conn: conn}
 		c.streams[arg] = s
-		go s.run(ctx)
+		if len(words) < 3 {
+			go s.run(ctx)
+		}
 		return "ok", nil
 	case "count": // messages that came back right from a port
 		s := c.streams[arg]
