@@ -6,6 +6,8 @@
 
 GO          ?= go
 TESTJOBS    ?= 4
+# The limit for each package: on a machine ten times slower than others Go's ten minutes are not enough.
+TESTLIMIT   ?= 40m
 FUZZTIME    ?= 30s
 FUZZJOBS    ?= $(shell nproc)
 SOAK        ?= 10m
@@ -70,11 +72,11 @@ check-all:
 # second before it ends, of which there are hundreds: a race is told of when it happens, and needs no such second.
 test test-bench: export GORACE = atexit_sleep_ms=0
 test:
-	list=$$($(GO) list ./...) && $(GO) test $(APART) -race -shuffle=on -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(UNMEASURED)
+	list=$$($(GO) list ./...) && $(GO) test $(APART) -race -shuffle=on -timeout $(TESTLIMIT) -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(UNMEASURED)
 
 # The same for the programs that measure.
 test-bench:
-	$(GO) test $(APART) -race -shuffle=on -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(BENCH)
+	$(GO) test $(APART) -race -shuffle=on -timeout $(TESTLIMIT) -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(BENCH)
 
 # The modules beside the main one, which have dependencies that it has not. Without a network and their
 # dependencies in the module cache there is nothing to test them with: that is said, and no failure.
@@ -90,7 +92,7 @@ test-verbs:
 
 # On a 32-bit processor, which an x86-64 kernel can run; the race detector cannot, so that all tests do all of their work.
 test32:
-	GOARCH=386 CGO_ENABLED=0 $(GO) test $(APART) -shuffle=on -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) $(PACKAGES)
+	GOARCH=386 CGO_ENABLED=0 $(GO) test $(APART) -shuffle=on -timeout $(TESTLIMIT) -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) $(PACKAGES)
 
 # libibverbs and librdmacm over goroce, for programs that are written for rdma-core: bin/verbs. Needs gcc, libibverbs-dev
 # and librdmacm-dev, which nothing else here does.
