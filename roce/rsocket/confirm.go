@@ -6,10 +6,13 @@ import "time"
 // address within that time, what is written next goes to nobody, and Write has said that it is written. Who keeps
 // connections for later, as an HTTP client does, must not send a POST again then; told that nothing was written, it takes another
 // connection. So the first Write after a pause asks first, by an empty WRITE that the peer's adapter acknowledges.
-const (
-	// pauseTime is how long nothing has come from the peer before Write asks. To ask costs a round trip, which is as much as a small
-	// request takes: 0.1 ms on one host. So only one in a pause does, and what is killed and there again sooner is not found out.
-	pauseTime = 100 * time.Millisecond
+
+// pauseTime is how long nothing has come from the peer before Write asks. To ask costs a round trip, which is as much as a small
+// request takes: 0.1 ms on one host. So only one in a pause does, and what is killed and there again sooner is not found out.
+const pauseTime = 100 * time.Millisecond
+
+// Tests are more patient.
+var (
 	// confirmRTT is the longest round trip that Write takes for that.
 	confirmRTT = 5 * time.Millisecond
 	// confirmTime is how long Write waits for a peer that stands still. Then it goes on as if it had not asked.
