@@ -97,7 +97,7 @@ func TestConnMemoryEstimate(t *testing.T) {
 	const n, tries = 100, 5
 	said := (&ConnConfig{}).memory()
 	var held int
-	for range tries { // what another test has left may go in between
+	for range tries { // what another test has left may go in between, or come
 		ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 2)
 		l := listenOn(t, ds[1], ListenConfig{})
 		before := heapBytes()
@@ -110,7 +110,7 @@ func TestConnMemoryEstimate(t *testing.T) {
 		held = (heapBytes() - before) / n
 		runtime.KeepAlive(l)
 		t.Logf("%d KiB each; said to be %d KiB", held>>10, said>>10)
-		if held > said*3/4 {
+		if held > said*3/4 && held < said*5/4 {
 			break
 		}
 	}

@@ -294,7 +294,7 @@ func TestBacklogWithoutAccept(t *testing.T) {
 	}
 	fourth := make(chan error)
 	go func() { fourth <- dial() }()
-	require.Eventually(t, func() bool { return rdmacm.CountersOf(s).Now.Waiting == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return rdmacm.CountersOf(s).Now.Waiting == 1 }, 5*time.Minute, time.Millisecond)
 	select {
 	case err := <-fourth:
 		require.Fail(t, "beyond the backlog", err)

@@ -27,7 +27,7 @@ func heapBytes() int {
 // A connection that has sent and received little takes little besides its buffers, whose pages
 // take no memory until they are used.
 func TestIdleMemory(t *testing.T) {
-	const n, most = 100, 20 << 10
+	const n, most, tries = 100, 20 << 10, 5
 	net := simNetwork(t, sim.Config{Seed: 2})
 	talk := func() {
 		c, s := net.pair(t, Config{})
@@ -38,12 +38,15 @@ func TestIdleMemory(t *testing.T) {
 		}
 	}
 	talk()
-	before := heapBytes()
-	for range n {
-		talk()
+	held := most
+	for try := 0; try < tries && held >= most; try++ { // what another test has begun may come in between
+		before := heapBytes()
+		for range n {
+			talk()
+		}
+		held = (heapBytes()-before)/n/2 - 2*defaultBuffer
+		t.Logf("%d bytes each, without the buffers", held)
 	}
-	held := (heapBytes()-before)/n/2 - 2*defaultBuffer
-	t.Logf("%d bytes each, without the buffers", held)
 	require.Less(t, held, most)
 }
 
@@ -62,7 +65,8 @@ func TestMemoryEstimate(t *testing.T) {
 			net.pair(t, cfg)
 			said := cfg.normal().memory()
 			var held int
-			for try := 0; try < tries && held <= said/2; try++ { // what another test has left may go in between
+			// What another test has left may go in between, or come.
+			for try := 0; try < tries && (held <= said/2 || held >= said*5/4); try++ {
 				before := heapBytes()
 				for range n {
 					net.pair(t, cfg)

@@ -43,7 +43,7 @@ func TestShutdownDeadClients(t *testing.T) {
 	}
 	wire.Add(fault.Rule{Dir: fault.Send, Action: fault.Drop})
 	wire.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop})
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, srv.Shutdown(ctx))
 	require.NoError(t, ctx.Err())

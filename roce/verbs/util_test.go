@@ -31,7 +31,7 @@ func loopback4() netip.Addr {
 
 // testContext bounds what would otherwise hang; no test depends on its length.
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -35,7 +35,7 @@ func Loopback4() netip.Addr {
 
 // Context bounds what would otherwise hang; no test depends on its length.
 func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
