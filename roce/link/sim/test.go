@@ -17,6 +17,7 @@ import (
 func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	defer oneCPU()()
+	defer collectBetween()()
 	var w watchdog
 	defer w.start()()
 	defer stuck(t)
@@ -38,6 +39,7 @@ func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 // runtime.Goexit.
 func Run(cfg Config, f func(net *Fabric)) {
 	defer oneCPU()()
+	defer collectBetween()()
 	var w watchdog
 	defer w.start()()
 	synctest.Test(new(testing.T), func(*testing.T) {

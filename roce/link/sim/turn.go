@@ -96,9 +96,11 @@ func (s *scheduler) drive() {
 	defer close(s.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var collect collector
 	for {
 		synctest.Wait()
 		s.dog.steps.Add(1)
+		collect.step()
 		select {
 		case <-s.kick: // what it told of is looked at now
 		default:
