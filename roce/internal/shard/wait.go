@@ -62,12 +62,7 @@ func (s *Shard) attend() {
 	case Polling:
 		s.Poll(Never)
 	case EventDriven:
-		if !s.Background() {
-			s.takeOver()
-		}
-		if s.keeper.eager.Load() != 0 {
-			s.keeper.eager.Store(0)
-		}
+		s.Unattended()
 	}
 }
 
