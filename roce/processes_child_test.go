@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,6 +90,9 @@ func (c *childProcess) do(words []string) (string, error) {
 		c.ln = ln
 		c.srv.Handler = echo
 		go func() { _ = c.srv.Serve(ctx, ln) }()
+		for !roce.Serving(&c.srv) { // or what ends it next finds nothing
+			runtime.Gosched()
+		}
 		return fmt.Sprint(ln.Addr().Port()), nil
 	case "http": // over rsocket: every request is answered by its body
 		ln, err := rsocket.Listen(c.dev, netip.MustParseAddrPort(c.addr.String()+":"+arg))

@@ -34,6 +34,9 @@ func serveOn(t *testing.T, lc ListenConfig, handle func(context.Context, *Conn) 
 	require.NoError(t, err)
 	s.d.Device = ds[0]
 	go func() { s.done <- s.Serve(rocetest.Context(t), s.l) }()
+	for !Serving(s.Server) {
+		runtime.Gosched()
+	}
 	return s
 }
 
