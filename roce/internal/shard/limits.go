@@ -79,16 +79,18 @@ const (
 	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked: longer than what two ends of a conversation take
 	// that both have to be woken, of idle CPUs of a virtual machine.
 	maxSpinNs = 200_000
-	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by
-	// which the goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken from it
-	// beyond a quarter of the time: a time slice is about as much. It then blocks without spinning for spinPauseNs, and up to maxSpinPauseNs if
-	// that goes on.
-	preemptedNs    = 50_000
-	maxLostNs      = 3_000_000
-	spinPauseNs    = 10_000_000
-	maxSpinPauseNs = 80_000_000
-	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more than twice as long, maxSpinNs,
-	// preemptedNs and maxLostNs are as much longer, up to maxSlowness times.
+	// preemptedNs is the time for one turn of a spin of a fixed time, which takes about 1 us, by
+	// which the goroutine knows that it was not alone on its processor. It then blocks without spinning for spinPauseNs.
+	preemptedNs = 50_000
+	spinPauseNs = 10_000_000
+	// Where most waits take longer than wakeUpNs a look is not worth it; what takes longer than longWaitNs is none of these. There is none for
+	// minRestNs to maxRestNs then.
+	wakeUpNs   = 50_000
+	longWaitNs = 1_000_000
+	minRestNs  = 10_000_000
+	maxRestNs  = 640_000_000
+	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more than twice as long, maxSpinNs
+	// and preemptedNs are as much longer, up to maxSlowness times.
 	usualTurnNs = 1_000
 	maxSlowness = 40
 )

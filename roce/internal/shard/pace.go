@@ -7,9 +7,8 @@ package shard
 // on to do so, and one that looks finds each packet after ten microseconds. The time to look grows when packets come soon after it, up to
 // maxSpinNs, and shrinks when they do not.
 //
-// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken. A turn takes about 1 us; one that
-// took much longer shows that somebody else ran. That happens now and then on any machine, and is a reason not to look only when it takes a good part of
-// the time: lost adds up what was taken, less a quarter of the time since.
+// Where others want the CPU, it is better to sleep at once: see rest. For a fixed time to look, a turn that took long
+// shows that somebody else ran, and is reason enough.
 //
 // On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything else longer: the answer, and the wake-up.
 // Therefore these times are multiplied there by how slow the machine is, which its own turns tell.
@@ -19,20 +18,21 @@ type pace struct {
 	idleSince int64 // since when nothing has come
 	woken     int64 // when it was woken since then; 0: it was not
 	look      int64 // how long it looks
-	lost      int64
-	rest      int64 // how long it does not look, the last time
-	again     int64 // no looking before
+	waits     bool  // nothing has come since idleSince
+	rest      rest
+	again     int64 // no looking before, for a fixed time
 	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
 
 // begin notes that somebody begins to receive.
 func (v *pace) begin(now int64) {
 	v.came()
+	v.waits = false
 	v.last, v.awake, v.idleSince = now, now, now
 }
 
 // woke notes the end of a sleep.
-func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
+func (v *pace) woke(now int64) { v.last, v.awake, v.woken, v.waits = now, now, now, true }
 
 // came is for begin and turn: there was something, or somebody comes back after there was.
 func (v *pace) came() {
@@ -52,39 +52,29 @@ func (v *pace) came() {
 func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
-	v.lost = max(v.lost-took/4, 0)
-	if v.lost == 0 {
-		v.rest = 0
-	}
 	if busy {
 		v.handled(took)
+		if v.waits && grows {
+			v.rest.waited(now, now-v.idleSince)
+		}
+		v.waits = false
 		v.came()
 		v.awake, v.idleSince = now, now
 		return false
 	}
-	if grows && now >= v.again {
-		v.glanced(took)
-	}
-	if took > v.slowly(preemptedNs) {
-		v.preempted(took, now, grows)
+	v.waits = true
+	if !grows {
+		if took > v.slowly(preemptedNs) {
+			v.again = now + spinPauseNs
+		}
+		return now-v.awake >= spinNs || now < v.again
 	}
 	v.look = max(v.look, spinNs)
-	if grows {
-		spinNs = v.look
+	if !v.rest.over(now) {
+		return true
 	}
-	return now-v.awake >= spinNs || now < v.again
-}
-
-// preempted notes that a turn took long. It decides whether to look for the next while.
-func (v *pace) preempted(took, now int64, grows bool) {
-	if !grows {
-		v.again = now + spinPauseNs
-		return
-	}
-	if v.lost += took; v.lost > v.slowly(maxLostNs) {
-		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
-		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
-	}
+	v.glanced(took)
+	return now-v.awake >= v.look
 }
 
 // glanced learns from a turn that found nothing. It goes up for one that took longer than the usual and down for one that did not, in equal steps. So
