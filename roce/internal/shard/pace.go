@@ -34,6 +34,14 @@ func (v *pace) begin(now int64) {
 // woke notes the end of a sleep.
 func (v *pace) woke(now int64) { v.last, v.awake, v.woken, v.waits = now, now, now, true }
 
+// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is to look before it sleeps.
+func (v *pace) looks(now, spinNs int64, grows bool) bool {
+	if grows {
+		return v.rest.over(now)
+	}
+	return spinNs > 0 && now >= v.again
+}
+
 // came is for begin and turn: there was something, or somebody comes back after there was.
 func (v *pace) came() {
 	switch {
