@@ -176,3 +176,37 @@ func addrOf(p *process) string {
 	}
 	return ""
 }
+
+// The process that comes after one that was killed tells its peers, before it can be dialled: nobody has to ask. On a machine that is so busy
+// that it takes half a second to start it they have asked before.
+func TestPeerIsToldOfRestart(t *testing.T) {
+	const tries = 10
+	addr := processAddr()
+	server := startProcess(t, addr, 0)
+	server.say("open")
+	server.port = server.say("listen", "0")
+	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{processAddr()}})
+	require.NoError(t, err)
+	defer d.Close()
+	asked := func() uint64 {
+		n := rdmacm.CountersOf(d)
+		return n.Stale + n.Lost // of connections that ended so
+	}
+	for range tries {
+		dialer := roce.Dialer{ConnConfig: roce.ConnConfig{Device: d, KeepAlive: -1, SilenceTimeout: time.Hour}}
+		conn, err := dialer.Dial(t.Context(), addr.String()+":"+server.port)
+		require.NoError(t, err)
+		before := asked()
+		server.kill()
+		server = startProcess(t, addr, 0)
+		server.say("open")
+		server.port = server.say("listen", "0")
+		_, err = conn.Recv(t.Context(), make([]byte, 10))
+		require.ErrorIs(t, err, roce.ErrPeerGone)
+		require.NoError(t, conn.Close())
+		if asked() == before {
+			return
+		}
+	}
+	t.Error("it has never been told")
+}

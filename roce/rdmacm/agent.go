@@ -36,7 +36,8 @@ type agent struct {
 	pending cm.Packet
 	unsent  bool // pending waits for room
 
-	wills WillKeeper // zero: nobody wants them
+	book  *book      // nil: there is a keeper, or the link is a simulation
+	wills WillKeeper // zero: there is none
 
 	dropAnswer, dropSend uint64 // see Counters
 }
@@ -80,6 +81,12 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		return nil, &verbs.OpenError{Err: err}
 	}
 	s.SetService(a)
+	if s.Ticks() && !s.Link().Capabilities().Virtual {
+		a.book = &book{}
+		a.core.KeepWills()
+		leftWills(s.Addrs(), a.core.Tell)
+		a.ready = true
+	}
 	return a, nil
 }
 
@@ -301,7 +308,10 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 // lock held.
 func (a *agent) Shutdown(now int64) {
 	a.core.Shutdown()
-	defer a.handWills() // after the farewells
+	defer func() { // after the farewells
+		a.handWills()
+		a.book.close()
+	}()
 	for {
 		// Send completions make room for more.
 		for n := a.cq.Poll(a.wcs[:]); n > 0; n = a.cq.Poll(a.wcs[:]) {

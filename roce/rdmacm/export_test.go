@@ -1,4 +1,63 @@
 package rdmacm
 
+import (
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
+	"golang.org/x/sys/unix"
+)
+
 // MaxRdAtomic is a limit that tests compare with.
 const MaxRdAtomic = maxRdAtomic
+
+// Book is the wills of a device.
+type Book = book
+
+// Note is note.
+func (b *book) Note(w *cm.Will) { b.note(w) }
+
+// Close is close.
+func (b *book) Close() { b.close() }
+
+// Name is where the file is.
+func (b *book) Name() string { return b.name }
+
+// Die leaves the file, as the kernel does.
+func (b *book) Die() {
+	_ = unix.Munmap(b.held)
+	unix.Close(b.fd)
+}
+
+// WillsOf returns the wills of a device, and makes its communication manager.
+func WillsOf(d *verbs.Device) (all []cm.Will, err error) {
+	s := access.Shard(d)
+	if err := s.Lock(); err != nil {
+		return nil, err
+	}
+	defer s.Unlock()
+	a, err := agentOf(s)
+	if err != nil {
+		return nil, err
+	}
+	a.core.KeepWills()
+	for w, ok := a.core.PollWill(); ok; w, ok = a.core.PollWill() {
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+// LeftWills, ReadLeft and so on are for tests of what is in files.
+var LeftWills, ReadLeft, BookPrefix = leftWills, readLeft, bookPrefix
+
+// SetBookDir has files elsewhere.
+func SetBookDir(dir string) (before string) {
+	before, bookDir = bookDir, dir
+	return before
+}
+
+// FoundAt is where a file says when it was found, and WillBytes what a will takes.
+const (
+	FoundAt    = foundAt
+	EntryBytes = entryBytes
+	LeftFor    = leftFor
+)

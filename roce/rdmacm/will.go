@@ -14,7 +14,8 @@ const WillBytes = ib.BTHBytes + ib.DETHBytes + mad.Bytes
 
 // WillKeeper keeps the last wills of the connections of a device. A process that is killed says
 // nothing to its peers, and one that only receives waits for ever. So the keeper puts what there is to say where
-// something finds it that outlives the process, and sends it then: to UDP port 4791, with the ICRC behind it.
+// something finds it that outlives the process, and sends it then: to UDP port 4791, with the ICRC behind it. A device without
+// a keeper leaves it to the next process at its address, if there is one.
 //
 // Its functions are called with the lock of the device held. They must not block, nor call anything of the device.
 type WillKeeper struct {
@@ -48,18 +49,21 @@ func KeepWills(d *verbs.Device, k WillKeeper) error {
 		return nil
 	}
 	a.wills = k
+	a.book.close()
+	a.book = nil
 	a.core.KeepWills()
 	a.handWills()
 	return nil
 }
 
-// handWills tells the keeper what has changed.
+// handWills tells the keeper what has changed, or notes it in the book.
 func (a *agent) handWills() {
-	if a.wills.Put == nil {
-		return
-	}
 	for w, ok := a.core.PollWill(); ok; w, ok = a.core.PollWill() {
-		if !w.Live {
+		switch {
+		case a.book != nil:
+			a.book.note(&w)
+			continue
+		case !w.Live:
 			a.wills.Drop(uint32(w.ID))
 			continue
 		}

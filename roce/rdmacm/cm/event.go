@@ -62,7 +62,7 @@ type Event struct {
 	Info     []byte // EventRejected: additional information
 	Private  []byte // without the CMA header
 
-	Gone   bool // EventDisconnected: the peer knows the connection no more, or there is no process there
+	Gone   bool // EventDisconnected: the peer knows the connection no more, there is no process there, or another one says so
 	NoPort bool // EventUnreachable: the host says that no socket there has the port
 }
 

@@ -1,25 +1,44 @@
 package cm
 
-import "github.com/goroce/goroce/ib/mad"
+import (
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+)
 
 // Will is the last will of a connection: the DREQ that tells the peer of its end, ready for somebody
-// else to send when this node is gone without a word.
+// else to send when this node is gone without a word. If that is another Agent, it needs the numbers only, see
+// [Agent.Tell].
 type Will struct {
 	ID   mad.CommID // of the connection
 	Live bool       // false: the connection is over, and the will of ID with it
+
+	RemoteID  mad.CommID // as the peer calls it
+	RemoteQPN ib.QPN
 	Packet
 }
 
-// KeepWills has the agent say from now on what wills there are; see [Agent.PollWill].
+// KeepWills has the agent say from now on what wills there are, with those that it has said before; see [Agent.PollWill].
 func (a *Agent) KeepWills() {
-	if a.keepWills {
-		return
-	}
 	a.keepWills = true
 	for _, c := range a.byID {
+		c.willed = false
 		c.updateWill()
 	}
 }
+
+// Tell tells a peer that the node with which it had a connection is gone: w is what that node has left, at an address
+// that is this agent's now. Nobody waits for an answer.
+func (a *Agent) Tell(w *Will) {
+	if a.send(w.Src, w.Dst, mad.AttrDREQ, goneTID(w.ID, w.RemoteID), &mad.DREQ{
+		LocalCommID: w.ID, RemoteCommID: w.RemoteID, RemoteQPN: w.RemoteQPN,
+	}) != nil {
+		a.stats.DropTx++
+	}
+}
+
+// goneTID is the transaction ID of a DREQ that says that its node is gone, so that this is no orderly end. All others have one that
+// is random. To a peer that does not know this it is a DREQ as any.
+func goneTID(local, remote mad.CommID) mad.TID { return ^(mad.TID(local)<<32 | mad.TID(remote)) }
 
 // PollWill takes the next change of the wills.
 func (a *Agent) PollWill() (Will, bool) {
@@ -50,7 +69,7 @@ func (c *Conn) updateWill() {
 		c.revokeWill()
 	case c.a.keepWills && !c.willed:
 		c.willed = true
-		w := Will{ID: c.localID, Live: true, Packet: Packet{Src: c.local, Dst: c.remote}}
+		w := Will{ID: c.localID, Live: true, RemoteID: c.remoteID, RemoteQPN: c.remoteQPN, Packet: Packet{Src: c.local, Dst: c.remote}}
 		// Nothing waits for the answer: the transaction needs no number that others cannot guess. It cannot fail without
 		// private data.
 		_ = encode(&w.Data, mad.AttrDREQ, mad.TID(c.localID)<<32|mad.TID(c.remoteID), c.dreq(nil))

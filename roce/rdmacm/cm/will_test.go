@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
@@ -90,4 +91,55 @@ func TestNoWills(t *testing.T) {
 	r := newRig(t)
 	r.reach(Established)
 	require.Empty(t, r.willsOf())
+}
+
+// Another node at the address tells the peer: the connection is over, and that was no orderly end. What a node says itself
+// is one.
+func TestTell(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone  bool
+		tell  func(w *world, s *node, will *Will)
+		state State
+	}{
+		"told": {true, func(_ *world, s *node, will *Will) { s.Tell(will) }, Timewait},
+		"says so itself": {false, func(w *world, s *node, _ *Will) {
+			require.NoError(t, s.Agent.byID[w.order[0].seen[0].Conn.remoteID].Disconnect(w.now, nil))
+		}, Timewait},
+		"of another connection": {false, func(_ *world, s *node, will *Will) {
+			for _, change := range []func(*Will){
+				func(w *Will) { w.ID++ }, func(w *Will) { w.RemoteID++ }, func(w *Will) { w.RemoteQPN++ }, func(w *Will) { w.Src = netip.MustParseAddr("10.9.9.9") },
+			} {
+				forged := *will
+				change(&forged)
+				s.Tell(&forged)
+			}
+		}, Established},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, s, conns := lookers(t, 1)
+			s.KeepWills()
+			will, ok := s.PollWill()
+			require.True(t, ok)
+			require.Equal(t, conns[0].localQPN, will.RemoteQPN)
+			c.tell(w, s, &will)
+			w.runFor(1e6)
+			require.Equal(t, c.state, conns[0].State())
+			for _, e := range w.order[0].seen {
+				if e.Type == EventDisconnected {
+					require.Equal(t, c.gone, e.Gone)
+				}
+			}
+		})
+	}
+}
+
+// A second one who keeps them gets what there is.
+func TestKeepWillsAgain(t *testing.T) {
+	r := newRig(t)
+	r.n.KeepWills()
+	r.reach(Established)
+	first := r.willsOf()
+	r.n.KeepWills()
+	require.Equal(t, first, r.willsOf())
+	require.Len(t, first, 1)
 }
