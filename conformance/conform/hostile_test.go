@@ -99,20 +99,15 @@ func TestLiars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(meddler{good, replaced(c.command, c.change), nil}.start(t), "errors/success_send", "errors/success_write", "errors/success_read")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			if name == "another queue pair" { // whose packets go nowhere, until the retries have run out
 				o.Only = []string{"errors/success_read"}
-				var stop context.CancelFunc
-				ctx, stop = context.WithTimeout(ctx, 100*time.Millisecond)
-				defer stop()
+				cutShort(ctx, t, o)
+				return
 			}
 			res, err := Run(ctx, o)
 			require.NoError(t, err)
-			if name == "another queue pair" {
-				require.ErrorIs(t, res.Cut, context.DeadlineExceeded)
-				return
-			}
 			require.NoError(t, res.Cut)
 			if c.want == "" {
 				require.Empty(t, failures(res))
@@ -120,6 +115,24 @@ func TestLiars(t *testing.T) {
 			}
 			require.Contains(t, failures(res), c.want)
 		})
+	}
+}
+
+// cutShort runs for a short time, or for one in which the rows are begun where the machine is busy. No row passes.
+func cutShort(ctx context.Context, t *testing.T, o Options) {
+	for most := 100 * time.Millisecond; ; most *= 2 {
+		short, stop := context.WithTimeout(ctx, most)
+		res, err := Run(short, o)
+		stop()
+		if err != nil {
+			require.NoError(t, ctx.Err(), err)
+			continue
+		}
+		require.Zero(t, res.Report.Count(matrix.Pass))
+		if res.Cut != nil { // or the retries have run out
+			require.ErrorIs(t, res.Cut, context.DeadlineExceeded)
+		}
+		return
 	}
 }
 
@@ -169,17 +182,27 @@ func TestAgentGone(t *testing.T) {
 				}
 				return gone.Load()
 			}}
-		}, "no answer in 200ms"},
+		}, "no answer in"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options(c.m(new(atomic.Bool)).start(t), "errors")
-			o.Lanes = 1
-			o.Agents[0].Timeout = 2 * time.Minute
+			timeout := 2 * time.Minute
 			if name == "is silent" {
-				o.Agents[0].Timeout = 200 * time.Millisecond
+				timeout = 200 * time.Millisecond
 			}
-			res, err := Run(t.Context(), o)
-			require.NoError(t, err)
+			var o Options
+			var res *Result
+			for ; ; timeout *= 2 {
+				var gone atomic.Bool
+				o = options(c.m(&gone).start(t), "errors")
+				o.Lanes = 1
+				o.Agents[0].Timeout = timeout
+				var err error
+				if res, err = Run(t.Context(), o); err != nil && name == "is silent" && !gone.Load() {
+					continue // the machine is so busy that the agent, which was there, has not answered in time
+				}
+				require.NoError(t, err)
+				break
+			}
 			require.NoError(t, res.Cut)
 			listed, err := List(o)
 			require.NoError(t, err)
