@@ -41,6 +41,11 @@ func CMMessage(tx *transport.TxPacket) (a mad.Attribute, ok bool) {
 	return mad.Attribute(binary.BigEndian.Uint16(p.Payload[16:])), true
 }
 
+// FilterMADs is a verbs.Config.WrapLink: what drop says does not leave.
+func FilterMADs(drop func(mad.Attribute) bool) func(link.Link) (link.Link, error) {
+	return func(l link.Link) (link.Link, error) { return &madFilter{l, drop}, nil }
+}
+
 // FilteredPair is two peers on a fabric, the second with two shards; what the first one sends passes drop.
 func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	f := sim.New(sim.Config{Seed: 4})
@@ -48,6 +53,6 @@ func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	require.NoError(t, err)
 	ls, err := f.Link(SimAddr(2))
 	require.NoError(t, err)
-	wrap := func(l link.Link) (link.Link, error) { return &madFilter{l, drop}, nil }
+	wrap := FilterMADs(drop)
 	return NewPeer(t, verbs.Config{Link: lc, Rand: f.Rand(), WrapLink: wrap}), NewPeer(t, verbs.Config{Link: ls, Rand: f.Rand(), Shards: 2})
 }
