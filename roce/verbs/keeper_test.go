@@ -10,7 +10,7 @@ import (
 // nothing is sent again before 4 s.
 func keeperPair(t *testing.T, cfg Config) (a, b *end) {
 	a, b = newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{}), newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{})
-	connect(t, a, b, withTimeout(20, 7))
+	connect(t, a, b, withTimeout(23, 7))
 	return a, b
 }
 

@@ -66,8 +66,8 @@ func manyQueuePairs(t *testing.T, da, db *Device, n int) {
 		require.NoError(t, err)
 		peer, err := b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: b.cq, Caps: caps})
 		require.NoError(t, err)
-		require.NoError(t, qps[i].Connect(peer.LocalInfo(0), withTimeout(18, 7)))
-		require.NoError(t, peer.Connect(qps[i].LocalInfo(0), withTimeout(18, 7)))
+		require.NoError(t, qps[i].Connect(peer.LocalInfo(0), withTimeout(21, 7)))
+		require.NoError(t, peer.Connect(qps[i].LocalInfo(0), withTimeout(21, 7)))
 	}
 	ctx := testContext(t)
 	wcs := make([]WC, 64)
