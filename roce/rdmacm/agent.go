@@ -36,8 +36,9 @@ type agent struct {
 	pending cm.Packet
 	unsent  bool // pending waits for room
 
-	book  *book      // nil: there is a keeper, or the link is a simulation
-	wills WillKeeper // zero: there is none
+	book  *book         // nil: there is a keeper, or the link is a simulation
+	told  chan struct{} // closed when all peers have what the book of another process had for them; nil: there was none
+	wills WillKeeper    // zero: there is none
 
 	dropAnswer, dropSend uint64 // see Counters
 }
@@ -85,7 +86,9 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		a.book = &book{}
 		a.core.KeepWills()
 		leftWills(s.Addrs(), a.core.Tell)
-		a.ready = true
+		if a.ready = true; a.core.Untold() > 0 {
+			a.told = make(chan struct{})
+		}
 	}
 	return a, nil
 }
@@ -212,6 +215,10 @@ func (a *agent) take(now int64) {
 		}
 	}
 	a.cq.Arm(false)
+	if a.told != nil && a.core.Untold() == 0 {
+		close(a.told)
+		a.told = nil
+	}
 }
 
 // handOut hands out events and datagrams, and notes the next timer.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
@@ -163,6 +164,8 @@ func FuzzReadLeft(f *testing.F) {
 // A device at the address of a process that is gone tells the peers of that.
 func TestNextDeviceTellsPeers(t *testing.T) {
 	ownBooks(t)
+	before := rdmacm.WaitForTold(time.Minute)
+	defer rdmacm.WaitForTold(before)
 	ctx := rocetest.Context(t)
 	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
@@ -184,6 +187,7 @@ func TestNextDeviceTellsPeers(t *testing.T) {
 	require.NoError(t, err)
 	defer next.Close()
 	rocetest.PeerOn(t, next).Listen(t, rdmacm.PortSpaceTCP, 7471)
+	require.Equal(t, verbs.StateErr, e.ID.QP().State(), "when Listen returns the peers know")
 	require.ErrorIs(t, s.Next(t, ctx, rdmacm.EventDisconnected).Err, verbs.ErrPeerGone)
 	n := rdmacm.CountersOf(s.D)
 	require.Zero(t, n.Stale, "it has not asked")

@@ -1,6 +1,8 @@
 package rdmacm
 
 import (
+	"time"
+
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -52,6 +54,12 @@ var LeftWills, ReadLeft, BookPrefix = leftWills, readLeft, bookPrefix
 // SetBookDir has files elsewhere.
 func SetBookDir(dir string) (before string) {
 	before, bookDir = bookDir, dir
+	return before
+}
+
+// WaitForTold has Listen wait for so long.
+func WaitForTold(d time.Duration) (before time.Duration) {
+	before, toldTime = toldTime, d
 	return before
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/access"
@@ -33,7 +34,8 @@ type ListenLimits struct {
 
 // Listen makes the ID take connection requests (rdma_listen), each of which
 // comes as an event EventConnectRequest with an ID of its own. See
-// [ListenLimits] for the backlog.
+// [ListenLimits] for the backlog. Where a process at the address was killed, it returns when that one's peers have heard of it,
+// after 20 ms at most.
 func (id *ID) Listen(backlog int) error { return id.ListenWith(ListenLimits{Backlog: backlog}) }
 
 // ListenWith is Listen with more limits.
@@ -46,10 +48,12 @@ func (id *ID) ListenWith(l ListenLimits) error {
 			return argError("listen", f.name, fmt.Sprintf("%d, and the least is 0", f.n))
 		}
 	}
-	return id.do(func(_ int64, a *agent) error {
+	var told chan struct{}
+	err := id.do(func(_ int64, a *agent) error {
 		if err := id.requireState("listen", idBound, idIdle); err != nil {
 			return err
 		}
+		told = a.told
 		if !id.bound {
 			if err := id.bindLocked(a, netip.AddrPort{}); err != nil {
 				return err
@@ -78,6 +82,23 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		id.state = idListening
 		return nil
 	})
+	if err == nil && told != nil {
+		awaitTold(told)
+	}
+	return err
+}
+
+// toldTime is how long Listen waits for peers of a process that was killed to have heard of that. Tests are more patient.
+var toldTime = 20 * time.Millisecond
+
+// awaitTold waits for it: who knows that this process listens, and has kept a connection to the one before it, must find it over.
+func awaitTold(told <-chan struct{}) {
+	t := time.NewTimer(toldTime)
+	defer t.Stop()
+	select {
+	case <-told:
+	case <-t.C: // some are gone, too
+	}
 }
 
 // unlisten ends the listener. The lock is held.

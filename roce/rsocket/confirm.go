@@ -1,6 +1,10 @@
 package rsocket
 
-import "time"
+import (
+	"time"
+
+	"github.com/goroce/goroce/roce/verbs"
+)
 
 // A kernel says that a process has died when it has. Here the next process at its address says it, where both have a directory for files in
 // memory in common (see package rdmacm), and otherwise the peer is asked, twice a second. If another process is there
@@ -35,13 +39,16 @@ func (c *Conn) confirm() {
 		return
 	}
 	c.look()
-	if now-c.answered < pauseTime || c.s.awaited() || c.writeEnd() != nil || c.s.over() || c.qp.Stats().SmoothedRTT > confirmRTT {
+	ended := c.qp.State() == verbs.StateErr // which who waits in Read has not taken in yet
+	if !ended && (now-c.answered < pauseTime || c.s.awaited() || c.qp.Stats().SmoothedRTT > confirmRTT) || c.writeEnd() != nil || c.s.over() {
 		return
 	}
-	c.s.keepAlive(true, &c.cmsg)
-	c.postControl()
+	if !ended {
+		c.s.keepAlive(true, &c.cmsg)
+		c.postControl()
+	}
 	c.cl.set(time.Now().Add(confirmTime))
 	defer c.cl.set(time.Time{})
-	for c.answered < now && c.writeEnd() == nil && !c.s.over() && c.wait(&c.cl) == nil {
+	for (ended || c.answered < now) && c.writeEnd() == nil && !c.s.over() && c.wait(&c.cl) == nil {
 	}
 }

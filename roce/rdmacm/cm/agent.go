@@ -67,7 +67,8 @@ type Agent struct {
 	// blocked are listeners whose requests wait for room.
 	blocked   []*Listener
 	keepWills bool
-	wills     []Will // changes that the owner has not taken
+	wills     []Will               // changes that the owner has not taken
+	told      map[mad.TID]struct{} // questions behind what Tell has sent, which have no answer yet
 	stats     Stats
 }
 

@@ -79,7 +79,10 @@ func (a *Agent) handleDREP(in *message) {
 	var m mad.DREP
 	m.Decode(in.data)
 	c := a.find(in, m.RemoteCommID, m.LocalCommID)
+	_, told := a.told[in.tid]
 	switch {
+	case c == nil && told:
+		delete(a.told, in.tid)
 	case c == nil:
 		a.stats.DropUnmatched++
 	case c.state == Established && c.asked && in.tid == c.askedTID:

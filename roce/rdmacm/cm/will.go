@@ -27,14 +27,32 @@ func (a *Agent) KeepWills() {
 }
 
 // Tell tells a peer that the node with which it had a connection is gone: w is what that node has left, at an address
-// that is this agent's now. Nobody waits for an answer.
+// that is this agent's now. The answer goes to an ID that is nobody's any more. So a question follows, with an ID of this agent:
+// each CM answers a DREQ for a connection that it does not know, and takes in order what came in order. See [Agent.Untold].
 func (a *Agent) Tell(w *Will) {
 	if a.send(w.Src, w.Dst, mad.AttrDREQ, goneTID(w.ID, w.RemoteID), &mad.DREQ{
 		LocalCommID: w.ID, RemoteCommID: w.RemoteID, RemoteQPN: w.RemoteQPN,
 	}) != nil {
 		a.stats.DropTx++
+		return
 	}
+	id, err := a.newID()
+	r, e := a.random()
+	if err != nil || e != nil || len(a.told) >= maxTold ||
+		a.send(w.Src, w.Dst, mad.AttrDREQ, mad.TID(r), &mad.DREQ{LocalCommID: id, RemoteCommID: w.RemoteID, RemoteQPN: mad.NobodysQPN}) != nil {
+		return
+	}
+	if a.told == nil {
+		a.told = map[mad.TID]struct{}{}
+	}
+	a.told[mad.TID(r)] = struct{}{}
 }
+
+// Untold is how many peers have not shown that they have what Tell has sent. Of those that are gone it stays.
+func (a *Agent) Untold() int { return len(a.told) }
+
+// maxTold bounds how many are asked.
+const maxTold = 64
 
 // goneTID is the transaction ID of a DREQ that says that its node is gone, so that this is no orderly end. All others have one that
 // is random. To a peer that does not know this it is a DREQ as any.

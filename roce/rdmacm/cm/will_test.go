@@ -122,6 +122,14 @@ func TestTell(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, conns[0].localQPN, will.RemoteQPN)
 			c.tell(w, s, &will)
+			if c.gone {
+				require.Equal(t, 1, s.Untold())
+				for end := w.now + 1e9; s.Untold() > 0 && w.now < end; {
+					w.runFor(1e3)
+				}
+				require.Zero(t, s.Untold())
+				require.Equal(t, Timewait, conns[0].State(), "who has answered has been told")
+			}
 			w.runFor(1e6)
 			require.Equal(t, c.state, conns[0].State())
 			for _, e := range w.order[0].seen {
