@@ -36,9 +36,10 @@ type agent struct {
 	pending cm.Packet
 	unsent  bool // pending waits for room
 
-	book  *book         // nil: there is a keeper, or the link is a simulation
-	told  chan struct{} // closed when all peers have what the book of another process had for them; nil: there was none
-	wills WillKeeper    // zero: there is none
+	book   *book         // nil: there is a keeper, or the link is a simulation
+	told   chan struct{} // closed when all peers have what the book of another process had for them; nil: there was none
+	toldAt int64         // when they were told
+	wills  WillKeeper    // zero: there is none
 
 	dropAnswer, dropSend uint64 // see Counters
 }
@@ -87,7 +88,7 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		a.core.KeepWills()
 		leftWills(s.Addrs(), a.core.Tell)
 		if a.ready = true; a.core.Untold() > 0 {
-			a.told = make(chan struct{})
+			a.told, a.toldAt = make(chan struct{}), s.Now()
 		}
 	}
 	return a, nil

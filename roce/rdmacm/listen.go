@@ -49,11 +49,12 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		}
 	}
 	var told chan struct{}
-	err := id.do(func(_ int64, a *agent) error {
+	var left time.Duration
+	err := id.do(func(now int64, a *agent) error {
 		if err := id.requireState("listen", idBound, idIdle); err != nil {
 			return err
 		}
-		told = a.told
+		told, left = a.told, a.toldLeft(now)
 		if !id.bound {
 			if err := id.bindLocked(a, netip.AddrPort{}); err != nil {
 				return err
@@ -82,8 +83,8 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		id.state = idListening
 		return nil
 	})
-	if err == nil && told != nil {
-		awaitTold(told)
+	if err == nil && told != nil && left > 0 {
+		awaitTold(told, left)
 	}
 	return err
 }
@@ -91,9 +92,12 @@ func (id *ID) ListenWith(l ListenLimits) error {
 // toldTime is how long Listen waits for peers of a process that was killed to have heard of that. Tests are more patient.
 var toldTime = 20 * time.Millisecond
 
+// toldLeft is what is left of it. A peer that is gone does not answer, and later listeners do not wait for it again.
+func (a *agent) toldLeft(now int64) time.Duration { return toldTime - time.Duration(now-a.toldAt) }
+
 // awaitTold waits for it: who knows that this process listens, and has kept a connection to the one before it, must find it over.
-func awaitTold(told <-chan struct{}) {
-	t := time.NewTimer(toldTime)
+func awaitTold(told <-chan struct{}, most time.Duration) {
+	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
 	case <-told:
