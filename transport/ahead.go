@@ -17,8 +17,8 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 		e.counters.KeptAhead++
 		if sq.watching() {
 			if s := sq.miss.at(p.PSN); s.want {
+				sq.came(now, s)
 				s.want = false
-				sq.miss.setCame(s)
 			}
 		}
 	}
@@ -28,14 +28,14 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 	}
 	sq.retry.heard(&sq.qp.attr)
 	if sq.psn != sq.end {
-		sq.goOn()
+		sq.goOn(now)
 	}
 	sq.missUpTo(now, p.PSN)
 }
 
 // missUpTo looks for what is missing before the response to psn, which has come.
 func (sq *requester) missUpTo(now int64, psn ib.PSN) {
-	sq.missResponses(psn)
+	sq.missResponses(now, psn)
 	if psn = psn.Next(); psn.After(sq.miss.seen) {
 		sq.miss.seen = psn
 	}

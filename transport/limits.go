@@ -131,6 +131,10 @@ const (
 const (
 	// maxReorder is how many packets may overtake one that is not taken to be lost.
 	maxReorder = 3
+	// maxSpread is how many that become where packets were sent again for nothing, and spreadLosses is after how many losses it is
+	// maxReorder again.
+	maxSpread    = 256
+	spreadLosses = 256
 	// minReorderNs is the least time that a packet is given that may have been overtaken, if fewer come behind it.
 	minReorderNs = 10e3
 	// maxMissing is how many packets are watched. With more on their way the requester goes back.

@@ -21,15 +21,19 @@ import "github.com/goroce/goroce/ib"
 // ACK timeout goes back, and everything that was said is forgotten.
 type missing struct {
 	on      bool
-	newest  ib.PSN // behind the newest request that the peer has
-	seen    ib.PSN // behind the newest response that has come
-	order   uint32 // packets that were sent again so far
-	came    uint32 // the newest of these that has come
-	past    ib.PSN // what was sent for the first time before this, was sent before one of these that has come
-	due     int    // to be sent again now
-	next    ib.PSN // the first that is due, or before it
-	cutAt   ib.PSN // end when the window was closed for a loss
-	backoff uint8  // timeouts since there was news
+	newest  ib.PSN      // behind the newest request that the peer has
+	seen    ib.PSN      // behind the newest response that has come
+	order   uint32      // packets that were sent again so far
+	came    uint32      // the newest of these that has come
+	past    ib.PSN      // what was sent for the first time before this, was sent before one of these that has come
+	due     int         // to be sent again now
+	next    ib.PSN      // the first that is due, or before it
+	cutAt   ib.PSN      // end when the window was closed for a loss
+	wasSize int         // of the window before that; 0 if it was not
+	spread  int         // so many may overtake a packet that is not taken to be lost
+	losses  int         // since spread was made larger
+	again   rttEstimate // of responses that were asked for again, which wait behind no others at the peer
+	backoff uint8       // timeouts since there was news
 	ring    []sentPacket
 }
 
@@ -40,6 +44,8 @@ type sentPacket struct {
 	due    bool   // to be sent, or asked for, again
 	order  uint32 // when that was last; 0 for never
 	behind ib.PSN // end then
+	at     int64  // the time then
+	twice  bool   // it was sent again more than once
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
@@ -74,8 +80,7 @@ func (sq *requester) watchMissing() bool {
 		}
 	}
 	if !x.on {
-		ring := x.ring
-		*x = missing{on: true, ring: ring, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+		*x = missing{on: true, ring: x.ring, again: x.again, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
 	}
 	return true
 }
@@ -115,18 +120,52 @@ func (x *missing) setDue(s *sentPacket) {
 	}
 }
 
-// setCame notes that a packet, or the response that it asks for, has come.
-func (x *missing) setCame(s *sentPacket) {
+// came notes that a packet, or the response that it asks for, has come. If it was sent again in less time before than a round trip
+// takes, what came is what was sent before that: it says nothing of what was sent since, and was not lost.
+func (sq *requester) came(now int64, s *sentPacket) {
+	x := sq.miss
 	if s.due {
 		s.due = false
 		x.due--
 	}
-	if s.order != 0 && int32(s.order-x.came) > 0 {
+	if s.order == 0 {
+		return
+	}
+	took, least := now-s.at, sq.leastRTT()
+	open := !s.twice && (s.want || !s.had)
+	if took < least-least/4 {
+		if open {
+			sq.notLost()
+		}
+		return
+	}
+	if open && s.want {
+		x.again.sampleOf(took)
+	}
+	if int32(s.order-x.came) > 0 {
 		x.came = s.order
 		if s.behind.After(x.past) {
 			x.past = s.behind
 		}
 	}
+}
+
+// leastRTT returns the shortest round trip that was seen; 0 if none was.
+func (sq *requester) leastRTT() int64 {
+	if again := sq.miss.again.least; again != 0 && again < sq.rtt.least {
+		return again
+	}
+	return sq.rtt.least
+}
+
+// notLost takes notice that a packet was sent again for nothing: others had overtaken it. From now on more may do so, until enough
+// were lost that it does not look as if it was the way of this path.
+func (sq *requester) notLost() {
+	x := sq.miss
+	sq.qp.e.counters.SpuriousRepeats++
+	x.spread, x.losses = min(2*x.spread, maxSpread), 0
+	sq.win.reopen(x.wasSize)
+	x.wasSize = 0
 }
 
 // onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester has to go back as for any
@@ -151,7 +190,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	r.recovering = false
 	x := sq.miss
 	if sq.psn != sq.end {
-		sq.goOn()
+		sq.goOn(now)
 	}
 	first := x.at(p.PSN)
 	first.had, first.want = false, false // whatever was said before
@@ -160,8 +199,8 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	for i := range top {
 		psn = psn.Next()
 		if s := x.at(psn); m.has(i) && !s.had {
+			sq.came(now, s)
 			s.had, news = true, true
-			x.setCame(s)
 		}
 	}
 	if psn = psn.Next(); psn.After(x.newest) {
@@ -172,7 +211,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.probe.update(sq.qp, t)
 	}
 	if p.PSN != sq.una {
-		sq.missResponses(p.PSN) // which come before a NAK
+		sq.missResponses(now, p.PSN) // which come before a NAK
 	}
 	if news {
 		x.backoff = 0
@@ -187,10 +226,12 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 }
 
 // goOn ends going back: from now on what is missing is known.
-func (sq *requester) goOn() {
+func (sq *requester) goOn(now int64) {
 	q, x := &sq.q, sq.miss
 	for psn := sq.una; psn != sq.psn; psn = psn.Next() {
-		x.sentAgain(x.at(psn), sq.end)
+		s := x.at(psn)
+		x.sentAgain(now, s, sq.end)
+		s.at, s.twice = sq.retry.since, true // or later
 	}
 	for sq.curPkt = 0; q.cur != q.tail; q.cur++ {
 		w := q.at(q.cur)
@@ -207,17 +248,18 @@ func (sq *requester) goOn() {
 }
 
 // sentAgain notes that a packet was sent again, when end was where it is.
-func (x *missing) sentAgain(s *sentPacket, end ib.PSN) {
+func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 	if s.due {
 		s.due = false
 		x.due--
 	}
 	x.order++
-	s.order, s.behind = x.order, end
+	s.twice = s.order != 0
+	s.order, s.behind, s.at = x.order, end, now
 }
 
 // missResponses notes that all before psn was executed, so that those responses are missing which are not here.
-func (sq *requester) missResponses(psn ib.PSN) {
+func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	x, q := sq.miss, &sq.q
 	i, w := q.head, q.at(q.head)
 	for at := sq.una; at != psn; at = at.Next() {
@@ -229,8 +271,8 @@ func (sq *requester) missResponses(psn ib.PSN) {
 		}
 		s := x.at(at)
 		if !s.had {
+			sq.came(now, s)
 			s.had = true
-			x.setCame(s)
 		}
 		s.want = w.op.needsResponse() && sq.kept.at(at) == nil
 	}
@@ -246,6 +288,7 @@ func (sq *requester) missResponses(psn ib.PSN) {
 func (sq *requester) findMissing(now int64) {
 	x := sq.miss
 	fresh, again := false, false // there are others, that were never sent again; that were
+	responses, late := false, x.again.late()
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 		s := x.at(psn)
 		if s.due || s.had && !s.want {
@@ -257,19 +300,25 @@ func (sq *requester) findMissing(now int64) {
 		}
 		switch {
 		case !newest.After(psn):
-		case s.order == 0 && (span(psn, newest) > maxReorder+1 || x.past.After(psn)),
-			s.order != 0 && (newest.Diff(s.behind) > maxReorder || int32(x.came-s.order) > maxReorder):
+		case s.order == 0 && (span(psn, newest) > x.spread+1 || !s.want && x.past.After(psn)),
+			s.order != 0 && (newest.Diff(s.behind) > x.spread || int32(x.came-s.order) > maxReorder),
+			s.order != 0 && s.want && late != 0 && now-s.at > late:
 			x.setDue(s)
+			x.losses++
+			responses = responses || s.want
 		case s.order == 0:
 			fresh = true
 		default:
 			again = true
 		}
 	}
+	if x.losses > spreadLosses {
+		x.spread = maxReorder
+	}
 	if x.due != 0 {
 		x.next = sq.una
 		again = true
-		sq.onLost(now)
+		sq.onLost(now, responses)
 		sq.qp.markReady()
 	}
 	if fresh || again {
@@ -280,14 +329,24 @@ func (sq *requester) findMissing(now int64) {
 }
 
 // onLost tells the window and congestion control of a loss, once for what is on its way at a time.
-func (sq *requester) onLost(now int64) {
+func (sq *requester) onLost(now int64, responses bool) {
 	x := sq.miss
 	if sq.una.Before(x.cutAt) {
 		return
 	}
-	x.cutAt = sq.end
+	x.cutAt, x.wasSize = sq.end, sq.win.size
 	sq.qp.congestionNAK(now)
-	sq.closeForLoss(now)
+	crowded := sq.crowded()
+	if responses { // others may wait at the peer for long
+		crowded = x.again.smoothed != 0 && x.again.queued()
+	}
+	if !crowded {
+		sq.win.reopen(sq.win.before)
+		sq.win.before = 0
+		return
+	}
+	sq.flightLost(now)
+	sq.narrow()
 }
 
 // armMissing starts the time after which what is missing is lost if nothing else shows it.
@@ -311,10 +370,12 @@ func (sq *requester) missingTimeout(now int64) {
 	}
 	x := sq.miss
 	x.backoff = min(x.backoff+1, maxProbeBackoff)
+	responses := false
 	for _, again := range [...]bool{false, true} {
 		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again {
 				x.setDue(s)
+				responses = responses || s.want
 			}
 		}
 		if x.due != 0 {
@@ -325,7 +386,7 @@ func (sq *requester) missingTimeout(now int64) {
 		return
 	}
 	x.next = sq.una
-	sq.onLost(now)
+	sq.onLost(now, responses)
 	sq.armMissing(now, false)
 	sq.qp.markReady()
 }
@@ -335,7 +396,7 @@ func (sq *requester) passedMissing(now int64, from ib.PSN) {
 	x := sq.miss
 	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {
 		s := x.at(psn)
-		x.setCame(s)
+		sq.came(now, s)
 		*s = sentPacket{}
 		psn = psn.Next()
 	}
@@ -366,7 +427,7 @@ func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 			n++
 		}
 		for k = max(k, 1); k > 0; k-- { // memory that was taken away is found by the ACK timeout
-			x.sentAgain(x.at(x.next), sq.end)
+			x.sentAgain(now, x.at(x.next), sq.end)
 			x.next = x.next.Next()
 		}
 	}

@@ -73,29 +73,56 @@ func TestSelectiveRepeat(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
-// Three packets that overtake one cost nothing, once the ends know each other.
-func TestSelectiveReorder(t *testing.T) {
-	p := newPair(t, selective)
-	a, b := p.connect(linkConfig{})
-	lose(p, p.ends[0], 1)
-	src := a.fill(0, 20*1024, 1)
-	a.post(a.write(0, 0, 20*1024))
-	p.run()
-	p.log = nil
-	sent := p.ends[0].eng.Counters().RetransmittedPkts
+// overtaken delays the packets with data of an end: each by a little more than the one before, the one with a PSN so that n others come
+// before it.
+func overtaken(p *pair, e *end, rel, n int) {
 	p.onSend = func(f *flight) {
-		if f.from == p.ends[0] {
+		if f.from == e && len(f.pkt.Payload) > 0 {
 			f.at += int64(f.rel) * 100
-			if f.rel == 25 {
-				f.at += 350 // behind three others
+			if f.rel == rel && f.nth == 0 {
+				f.at += int64(n)*100 + 50
 			}
 		}
 	}
-	a.post(a.write(0, 0, 20*1024))
-	p.run()
-	require.Len(t, a.poll(), 2)
-	require.Equal(t, src, b.buf[:20*1024])
-	require.Equal(t, sent, p.ends[0].eng.Counters().RetransmittedPkts)
+}
+
+// Three packets that overtake one cost nothing, once the ends know each other. If more do, it is sent again; that it comes all the same
+// is noticed, and then so many may.
+func TestSelectiveReorder(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		p := newPair(t, selective)
+		a, b := p.connect(linkConfig{})
+		from, to := a, b
+		wr, data := a.write(0, 0, 20*1024), p.ends[0]
+		if read {
+			from, to = b, a
+			wr, data = a.read(0, 0, 20*1024), p.ends[1]
+		}
+		src := from.fill(0, 20*1024, 1)
+		play := func() (again, forNothing uint64) {
+			clear(to.buf[:20*1024])
+			before := p.ends[0].eng.Counters()
+			a.post(wr)
+			p.run()
+			require.Len(t, a.poll(), 1)
+			require.Equal(t, src, to.buf[:20*1024])
+			c := p.ends[0].eng.Counters()
+			require.Zero(t, c.Timeouts)
+			return c.RetransmittedPkts - before.RetransmittedPkts, c.SpuriousRepeats - before.SpuriousRepeats
+		}
+		lose(p, data, 1)
+		play()
+		overtaken(p, data, 25, 3)
+		again, _ := play()
+		require.Zero(t, again, "read %v", read)
+		overtaken(p, data, 45, 14)
+		again, forNothing := play()
+		require.EqualValues(t, 1, again, "read %v", read)
+		require.EqualValues(t, 1, forNothing, "read %v", read)
+		overtaken(p, data, 65, 6)
+		again, _ = play()
+		require.Zero(t, again, "read %v", read)
+	}
 }
 
 // A READ is asked for again in the parts that are missing; of a peer that goes back, in the first that is.

@@ -189,7 +189,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	sq.qp.congestionNAK(now)
 	if sq.crowded() {
 		sq.readLost(now)
-		sq.win.onLoss()
+		sq.narrow()
 	}
 	if !sq.askForGap(now) {
 		sq.goBack(now)
@@ -207,8 +207,20 @@ func (sq *requester) crowded() bool {
 func (sq *requester) closeForLoss(now int64) {
 	if sq.crowded() {
 		sq.flightLost(now)
-		sq.win.onLoss()
+		sq.narrow()
 	}
+}
+
+// narrow makes the window smaller after a loss. While nothing is known of the round trip that is because it may have to be, and what it
+// was before is remembered: see onLost.
+func (sq *requester) narrow() {
+	w := &sq.win
+	if sq.rtt.smoothed == 0 {
+		w.before = max(w.before, w.size)
+	} else {
+		w.before = 0
+	}
+	w.onLoss()
 }
 
 // onNAK takes a NAK of p.PSN, before which everything has been acknowledged if

@@ -32,7 +32,12 @@ func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.
 // sample takes the time until now.
 func (e *rttEstimate) sample(now int64) {
 	e.timing = false
-	rtt := max(now-e.sentAt, 1)
+	e.sampleOf(now - e.sentAt)
+}
+
+// sampleOf takes a round trip.
+func (e *rttEstimate) sampleOf(rtt int64) {
+	rtt = max(rtt, 1)
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		return
@@ -46,3 +51,11 @@ func (e *rttEstimate) sample(now int64) {
 // queued reports whether packets wait somewhere on the way, by how much longer than the least the round trip is, or may do so,
 // because nothing is known.
 func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.smoothed > e.least+e.least/2 }
+
+// late returns after what time an answer is not to be expected any more that nothing else keeps waiting; 0 if that is not known.
+func (e *rttEstimate) late() int64 {
+	if e.smoothed == 0 {
+		return 0
+	}
+	return e.smoothed + max(e.smoothed/4, 4*e.variance, minReorderNs)
+}

@@ -11,6 +11,7 @@ type window struct {
 	max      int
 	ackEvery int // packets between two AckReqs, at most
 	acked    int // packets acknowledged since the last growth
+	before   int // size before losses of which nothing said that there was no room; 0 if it need not be known
 	// For packets of long messages the bound is size<<long, since what keeps both ends at work is
 	// bytes then, and a path with a small MTU has more packets. Only where these
 	// travel as large datagrams: to a receiver that takes each by itself they are as many packets.
@@ -86,7 +87,13 @@ func (w *window) onRun(n int) {
 func (w *window) onLoss() { w.shrink(2) }
 
 // onTimeout closes it further after nothing came back at all.
-func (w *window) onTimeout() { w.shrink(4) }
+func (w *window) onTimeout() {
+	w.before = 0
+	w.shrink(4)
+}
+
+// reopen undoes what was done for losses that were not for want of room.
+func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
 func (w *window) shrink(by int) {
 	w.size = max(w.size/by, min(minWindow, w.max))

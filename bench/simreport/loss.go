@@ -25,8 +25,8 @@ type Lossy struct {
 	Window  int
 	Loss    float64
 	GoBackN bool // the receiver keeps nothing
-	Read    bool // the data is that of READs
-	Packets int  // that could be sent in the time that is measured
+	Op      verbs.WROpcode
+	Packets int // that could be sent in the time that is measured
 	Seed    uint64
 }
 
@@ -68,14 +68,12 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 		}
 		defer dev[i].Close()
 	}
-	r := rig{s: &Scenario{}}
-	h, err := r.pairOf(dev)
+	h, err := s.pairOf(dev)
 	if err != nil {
 		return nil, err
 	}
 	from, to := hostAddr(0), hostAddr(1)
-	if s.Read {
-		h.wr.Opcode = verbs.WRRead
+	if s.Op == verbs.WRRead {
 		from, to = to, from
 	}
 	f.SetFaults(from, to, sim.Faults{Loss: s.Loss})
@@ -105,11 +103,22 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 	return res, nil
 }
 
+// messageBytes is the length of a message. A connection has no more than 128 READs outstanding, and they have to fill the window.
+func (s *Lossy) messageBytes() int {
+	n := messageBytes
+	for n*transport.MaxRdAtomic < lossWindow*s.Window*pathMTU.Bytes() {
+		n *= 2
+	}
+	return n
+}
+
 // pairOf connects two devices.
-func (r *rig) pairOf(dev [2]*verbs.Device) (*sender, error) {
+func (s *Lossy) pairOf(dev [2]*verbs.Device) (*sender, error) {
+	n := s.messageBytes()
 	h := &sender{flow: &Flow{}, dev: dev[0], queue: lossMessages}
 	var mrs [2]*verbs.MR
 	var qps [2]*verbs.QP
+	var cqs [2]*verbs.CQ
 	attr := verbs.DefaultConnAttr()
 	attr.MTU = pathMTU
 	attr.MaxRdAtomic, attr.MaxDestRdAtomic = transport.MaxRdAtomic, transport.MaxRdAtomic
@@ -118,18 +127,14 @@ func (r *rig) pairOf(dev [2]*verbs.Device) (*sender, error) {
 		if err != nil {
 			return nil, err
 		}
-		cq, err := d.CreateCQ(4*lossMessages, nil)
-		if err != nil {
+		if cqs[i], err = d.CreateCQ(4*lossMessages, nil); err != nil {
 			return nil, err
 		}
-		if mrs[i], err = pd.RegisterMR(make([]byte, messageBytes), verbs.AccessAll); err != nil {
+		if mrs[i], err = pd.RegisterMR(make([]byte, n), verbs.AccessAll); err != nil {
 			return nil, err
 		}
-		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, Caps: verbs.QPCaps{MaxSendWR: 2 * lossMessages, MaxRecvWR: 1}}); err != nil {
+		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 2 * lossMessages, MaxRecvWR: 2 * lossMessages}}); err != nil {
 			return nil, err
-		}
-		if i == 0 {
-			h.cq = cq
 		}
 	}
 	if err := qps[1].Connect(qps[0].LocalInfo(0), &attr); err != nil {
@@ -138,10 +143,17 @@ func (r *rig) pairOf(dev [2]*verbs.Device) (*sender, error) {
 	if err := qps[0].Connect(qps[1].LocalInfo(0), &attr); err != nil {
 		return nil, err
 	}
-	h.qp = qps[0]
-	h.wr = verbs.SendWR{
-		Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mrs[0].SGE(0, messageBytes)},
-		RemoteAddr: mrs[1].Addr(), RKey: mrs[1].RKey(),
+	h.qp, h.cq = qps[0], cqs[0]
+	h.wr = verbs.SendWR{Opcode: s.Op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mrs[0].SGE(0, n)}}
+	if s.Op != verbs.WRSend {
+		h.wr.RemoteAddr, h.wr.RKey = mrs[1].Addr(), mrs[1].RKey()
+		return h, nil
+	}
+	h.to, h.takes, h.recv = qps[1], cqs[1], verbs.RecvWR{SGList: []verbs.SGE{mrs[1].SGE(0, n)}}
+	for range 2 * lossMessages {
+		if err := h.to.PostRecv(&h.recv); err != nil {
+			return nil, err
+		}
 	}
 	return h, nil
 }

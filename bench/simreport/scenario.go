@@ -128,7 +128,10 @@ type sender struct {
 	qp        *verbs.QP
 	wr        verbs.SendWR
 	posted    int
-	queue     int // messages; 0 is messagesQueued
+	queue     int       // messages; 0 is messagesQueued
+	to        *verbs.QP // takes them, if they are SENDs
+	takes     *verbs.CQ // of that
+	recv      verbs.RecvWR
 	delivered int64
 }
 
@@ -304,7 +307,12 @@ func (h *sender) work(now int64) error {
 			}
 		}
 		h.posted -= n
-		h.delivered += int64(n) * messageBytes
+		h.delivered += int64(n) * int64(h.wr.SGList[0].Length)
+	}
+	if h.to != nil {
+		if err := h.take(); err != nil {
+			return err
+		}
 	}
 	if !h.flow.runs(now) {
 		return nil
@@ -315,6 +323,25 @@ func (h *sender) work(now int64) error {
 		}
 	}
 	return nil
+}
+
+// take replaces the receives that were used up.
+func (h *sender) take() error {
+	var wcs [32]verbs.WC
+	for {
+		n, err := h.takes.Poll(wcs[:])
+		if n == 0 || err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			if err := verbs.WCError(&wcs[i]); err != nil {
+				return err
+			}
+			if err := h.to.PostRecv(&h.recv); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // sample appends the state of now.

@@ -33,6 +33,7 @@ var hwCounters = []counter{
 var moreCounters = []counter{
 	{"retransmitted_pkts", "packets sent again", func(c *verbs.Counters) uint64 { return c.RetransmittedPkts }},
 	{"selective_repeats", "packets sent again because they were missing, and what was behind them was not", func(c *verbs.Counters) uint64 { return c.SelectiveRepeats }},
+	{"spurious_repeats", "of selective_repeats: it came after all, late, by what had overtaken it", func(c *verbs.Counters) uint64 { return c.SpuriousRepeats }},
 	{"timeouts", "ACK timeouts", func(c *verbs.Counters) uint64 { return c.Timeouts }},
 	{"loss_probes", "packets sent again after a few round trips without an answer", func(c *verbs.Counters) uint64 { return c.LossProbes }},
 	{"implied_naks", "gaps in READ responses", func(c *verbs.Counters) uint64 { return c.ImpliedNAKs }},

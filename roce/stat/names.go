@@ -17,7 +17,7 @@ var counterNames = []string{
 	"retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs",
 	"sent_bytes", "rcvd_bytes",
 
-	"retransmitted_pkts", "selective_repeats", "timeouts", "loss_probes", "implied_naks", "sent_seq_naks", "ce_marked_pkts", "cnps_sent", "cnps_handled",
+	"retransmitted_pkts", "selective_repeats", "spurious_repeats", "timeouts", "loss_probes", "implied_naks", "sent_seq_naks", "ce_marked_pkts", "cnps_sent", "cnps_handled",
 	"rate_cuts", "pacing_holds", "coalesced_acks", "far_ahead_request", "kept_ahead", "kept_in_turn", "cut_reads", "memory_faults", "lost_async_events",
 	"drop_malformed", "drop_opcode", "drop_no_qp", "drop_qp_type", "drop_state", "drop_address", "drop_pkey", "drop_qkey", "drop_icrc",
 	"drop_cnp", "drop_uc_gap", "drop_no_recv", "drop_access", "drop_bad_response",

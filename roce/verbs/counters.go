@@ -24,6 +24,7 @@ type Counters struct {
 
 	RetransmittedPkts uint64
 	SelectiveRepeats  uint64 // of RetransmittedPkts: they were missing, and what was behind them was not sent again
+	SpuriousRepeats   uint64 // of SelectiveRepeats: it came after all, late, by what had overtaken it
 	Timeouts          uint64 // ACK timeouts
 	LossProbes        uint64 // packets sent again after a few round trips without an answer
 	ImpliedNAKs       uint64 // gaps in READ responses
