@@ -56,7 +56,7 @@ type Conn struct {
 	inbox     []Message
 	raw       []verbs.WC // completions of the application's own work requests
 	leading   bool
-	followers []shard.Signal // in the order in which they came
+	followers []*shard.Signal // in the order in which they came
 	regions   []*verbs.MR
 	keep      *shard.Alarm // the next probe; nil: none
 	flushed   bool         // the queue pair is in ERR

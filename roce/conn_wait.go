@@ -42,7 +42,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 	c.s.Turn(nil)
 	c.mu.Lock()
 	defer c.unlock()
-	var own shard.Signal
+	var own *shard.Signal
 	for tries := 0; ; tries++ {
 		c.drain(c.taken)
 		if c.closed && what != forEnd {
@@ -69,7 +69,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 			}
 			c.followers = append(c.followers, own)
 			c.mu.Unlock()
-			err := c.s.Wait(ctx, own, tries)
+			err := c.s.Wait(ctx, own.C(), tries)
 			c.mu.Lock()
 			i := slices.Index(c.followers, own)
 			c.followers = slices.Delete(c.followers, i, i+1)
@@ -91,7 +91,7 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 	var err error
 	if !c.drain(c.beforeWait) {
 		c.mu.Unlock()
-		err = c.s.Wait(ctx, c.cqWait.Signal(), tries)
+		err = c.s.WaitFor(ctx, c.cqWait.Signal(), tries)
 		c.mu.Lock()
 	}
 	c.cqWait.Leave()

@@ -15,7 +15,7 @@ import (
 type connSet struct {
 	mu      sync.Mutex
 	m       map[*Conn]struct{}
-	waiting []shard.Signal // of those who wait until there are none
+	waiting []*shard.Signal // of those who wait until there are none
 }
 
 func (s *connSet) add(c *Conn) {
@@ -73,13 +73,13 @@ func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 			return nil
 		}
 		if d != nil {
-			if err := access.Wait(d, ctx, own, tries); err != nil {
+			if err := access.Wait(d, ctx, own.C(), tries); err != nil {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-own:
+		case <-own.C():
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -78,12 +78,12 @@ type Listener struct {
 	s      *shard.Shard
 	ch     *rdmacm.EventChannel
 	id     *rdmacm.ID
-	events shard.Signal // of ch
+	events *shard.Signal // of ch
 	addr   netip.AddrPort
 
 	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has ended; nil if
 	// Accept does the work itself.
-	accepted shard.Signal
+	accepted *shard.Signal
 	ended    chan struct{}
 
 	mu      sync.Mutex
@@ -212,12 +212,12 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if err := ctx.Err(); err != nil { // before requests are answered
 		return nil, &verbs.OpError{Op: "accept", Local: l.addr, Err: err}
 	}
-	next, wait := l.advance, func(tries int) error { return l.s.Wait(ctx, l.events, tries) }
+	next, wait := l.advance, func(tries int) error { return l.s.Wait(ctx, l.events.C(), tries) }
 	switch {
 	case l.parts != nil:
 		next, wait = l.takeFromParts, func(int) error { return l.waitForParts(ctx) }
 	case l.ended != nil:
-		next, wait = l.takeReady, func(tries int) error { return l.s.Wait(ctx, l.accepted, tries) }
+		next, wait = l.takeReady, func(tries int) error { return l.s.Wait(ctx, l.accepted.C(), tries) }
 	}
 	for tries := 0; ; tries++ {
 		c, err := next()
@@ -240,7 +240,7 @@ func (l *Listener) answer() {
 	for {
 		more, err := l.step()
 		if err == nil && !more {
-			err = l.s.Wait(context.Background(), l.events, 0)
+			err = l.s.Wait(context.Background(), l.events.C(), 0)
 		}
 		if err != nil {
 			if l.up != nil {

@@ -132,7 +132,7 @@ func (l *Listener) takeFromParts() (*Conn, error) {
 // waitForParts waits until it is worth looking again.
 func (l *Listener) waitForParts(ctx context.Context) error {
 	select {
-	case <-l.accepted:
+	case <-l.accepted.C():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -24,10 +24,10 @@ type EventChannel struct {
 	events    eventList
 	listeners []*ID // that have requests to take
 	dead      bool
-	sig       shard.Signal
-	also      shard.Signal // set with sig, if not nil
-	notify    func()       // called with sig, if not nil
-	take      func() bool  // see access.Channels.Gate; nil: always
+	sig       *shard.Signal
+	also      *shard.Signal // set with sig, if not nil
+	notify    func()        // called with sig, if not nil
+	take      func() bool   // see access.Channels.Gate; nil: always
 	give      func()
 }
 
@@ -49,9 +49,9 @@ func (c *EventChannel) Core() access.Channel { return access.OfChannel((*waiting
 // waiting is the waiting side of a channel.
 type waiting EventChannel
 
-func (w *waiting) Signal() shard.Signal { return w.sig }
+func (w *waiting) Signal() *shard.Signal { return w.sig }
 
-func (w *waiting) Also(s shard.Signal) {
+func (w *waiting) Also(s *shard.Signal) {
 	w.mu.Lock()
 	w.also = s
 	w.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 			c.sig.Set() // for the next waiter
 			return nil, verbs.ErrClosed
 		}
-		if err := c.s.Wait(ctx, c.sig, tries); err != nil {
+		if err := c.s.Wait(ctx, c.sig.C(), tries); err != nil {
 			return nil, err
 		}
 	}

@@ -81,7 +81,7 @@ type cqCore CQ
 
 func (c *cqCore) Shard() *shard.Shard { return c.s }
 
-func (c *cqCore) Signal() shard.Signal { return c.notify }
+func (c *cqCore) Signal() *shard.Signal { return c.notify }
 
 func (c *cqCore) Enter() {
 	c.waiters.Add(1)

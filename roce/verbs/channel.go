@@ -13,7 +13,7 @@ type CompletionChannel struct {
 	d    *Device
 	mu   sync.Mutex
 	cqs  []*CQ
-	sig  shard.Signal
+	sig  *shard.Signal
 	dead bool
 }
 
@@ -83,7 +83,7 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 		case cq != nil:
 			return cq, nil
 		}
-		if err := c.d.wait(ctx, c.sig, tries); err != nil {
+		if err := c.d.waitFor(ctx, c.sig, tries); err != nil {
 			return nil, err
 		}
 	}

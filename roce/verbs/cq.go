@@ -28,7 +28,7 @@ type CQ struct {
 	dead   atomic.Bool
 
 	empty   atomic.Uint32 // polls that found nothing
-	notify  shard.Signal
+	notify  *shard.Signal
 	waiters atomic.Int32
 	// appArmed is set by RequestNotify and cleared by the event it asked for.
 	appArmed atomic.Bool
@@ -218,8 +218,9 @@ func (cq *CQ) feed(s *shard.Shard) {
 func (cq *CQ) wait(ctx context.Context, tries int) error {
 	if others := cq.feeders.Load(); others != nil {
 		shard.Attend(*others)
+		return cq.s.Wait(ctx, cq.notify.C(), tries)
 	}
-	return cq.s.Wait(ctx, cq.notify, tries)
+	return cq.s.WaitFor(ctx, cq.notify, tries)
 }
 
 // any reports whether there are completions. The lock of a shard is held.
@@ -281,7 +282,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 
 // lookBeforeWait is Poll of a caller that is going to wait if there is nothing.
 func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
-	if cq.s.Polled() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
+	if cq.s.Polled() && !cq.s.Lent() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
 		return cq.poll(wcs, shard.Always)
 	}
 	if n := cq.take(wcs); n > 0 {
@@ -368,18 +369,27 @@ func (cq *CQ) tellWaiting() {
 // completionEvent is called with the lock of the shard held that has made the completion.
 func (cq *CQ) completionEvent(s *shard.Shard) {
 	if (cq.ch != nil || cq.onEvent != nil) && cq.appArmed.Swap(false) {
-		s.Woke()
 		if cq.ch != nil {
+			s.Woke(cq.waitsBy(s, cq.ch.sig))
 			cq.ch.push(cq)
 		} else {
+			s.Woke(nil)
 			cq.told.Store(cq.t.Told())
 			cq.callOnEvent()
 		}
 	}
 	if cq.waiters.Load() > 0 {
-		s.Woke()
+		s.Woke(cq.waitsBy(s, cq.notify))
 		cq.notify.Set()
 	}
+}
+
+// waitsBy returns the signal if the goroutine that waits for it may receive on s: if nothing else sets it. It is nil otherwise.
+func (cq *CQ) waitsBy(s *shard.Shard, sig *shard.Signal) *shard.Signal {
+	if s != cq.s || cq.feeders.Load() != nil {
+		return nil
+	}
+	return sig
 }
 
 // callOnEvent calls the application, unless the queue is closed.

@@ -293,6 +293,16 @@ func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) er
 	return shard.WaitAny(d.shards.all(), ctx, notify, tries)
 }
 
+// waitFor is wait for a signal.
+func (d *Device) waitFor(ctx context.Context, sig *shard.Signal, tries int) error {
+	if !d.unmade() {
+		if all := d.shards.all(); len(all) == 1 {
+			return all[0].WaitFor(ctx, sig, tries)
+		}
+	}
+	return d.wait(ctx, sig.C(), tries)
+}
+
 // simulatedIOVA is where the addresses of memory begin in such a simulation.
 const simulatedIOVA = 0x10_0000_0000
 

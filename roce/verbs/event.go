@@ -42,7 +42,7 @@ type eventQueue struct {
 	mu      sync.Mutex
 	events  []Event
 	dropped uint64
-	sig     shard.Signal
+	sig     *shard.Signal
 	onEvent func(Event) // called with mu held
 }
 
@@ -121,7 +121,7 @@ func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 		if e, ok := d.async.pop(); ok {
 			return e, nil
 		}
-		if err := d.wait(ctx, d.async.sig, tries); err != nil {
+		if err := d.waitFor(ctx, d.async.sig, tries); err != nil {
 			return Event{}, err
 		}
 	}

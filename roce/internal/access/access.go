@@ -112,7 +112,7 @@ type Waiter[WC any] interface {
 	Shard() *shard.Shard
 	// Signal is set when there are completions while somebody is between Enter and
 	// Leave.
-	Signal() shard.Signal
+	Signal() *shard.Signal
 	// Enter asks for the signal. Completions that came before make none.
 	Enter()
 	Leave()
@@ -146,9 +146,9 @@ func Events(ch interface{ Core() Channel }) Channels { return ch.Core().in }
 // Channels is how a goroutine waits for events and for something else.
 type Channels interface {
 	// Signal is set when there are events.
-	Signal() shard.Signal
+	Signal() *shard.Signal
 	// Also sets another signal with it.
-	Also(shard.Signal)
+	Also(*shard.Signal)
 	// Gate has a connection request taken only after take has allowed it. give undoes that if there was none. When take would
 	// allow one again, set the signal. It is called before the channel is used.
 	Gate(take func() bool, give func())

@@ -93,3 +93,10 @@ func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
 
 // Starve has the program starve for ever.
 func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }
+
+// Lend has the keeper lend the seat to the goroutine that waits for a signal, with the next packet that wakes it.
+func (s *Shard) Lend(sig *Signal) {
+	s.mu.Lock()
+	s.lease.last, s.lease.turns = sig, maxLeaseTurns
+	s.mu.Unlock()
+}

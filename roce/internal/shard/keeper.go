@@ -27,8 +27,7 @@ type keeper struct {
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
-	seen    uint32 // polls when the timer was set
-	over    bool   // the shard is closed
+	over    bool // the shard is closed
 	running sync.WaitGroup
 }
 
@@ -55,10 +54,11 @@ func (s *Shard) takeOver() {
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.takeOverLocked()
+	s.takeOverLocked(false)
 }
 
-func (s *Shard) takeOverLocked() {
+// takeOverLocked is takeOver; lapsed says that nobody sat in a seat that was lent. The mutex of the keeper is held.
+func (s *Shard) takeOverLocked(lapsed bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
 		return
@@ -68,11 +68,13 @@ func (s *Shard) takeOverLocked() {
 	k.eager.Store(0)
 	k.attention.begin()
 	k.background.Store(true)
+	s.lease.end()
 	s.mu.Unlock()
+	s.revoke()
 	k.running.Add(1)
 	go func() {
 		defer k.running.Done()
-		s.loop()
+		s.loop(lapsed)
 	}()
 }
 
@@ -84,15 +86,26 @@ func (s *Shard) look() {
 	if k.over || s.Background() {
 		return
 	}
-	if n := k.polls.Load(); n != k.seen {
+	s.seatMu.Lock()
+	tick := s.seat.fired(k.polls.Load())
+	s.seatMu.Unlock()
+	switch tick {
+	case tickAgain:
 		s.mu.Lock()
 		s.forgetSent()
 		s.mu.Unlock()
-		k.seen = n
-		k.timer.Reset(patience)
-		return
+		k.timer.Reset(s.patience())
+	case tickTakeOver:
+		s.takeOverLocked(s.Lent())
 	}
-	s.takeOverLocked()
+}
+
+// patience is how long, up to twice that, nobody may receive before the keeper takes over.
+func (s *Shard) patience() time.Duration {
+	if s.Lent() {
+		return leasePeriod
+	}
+	return patience
 }
 
 // pollInVain notes that somebody polls while the goroutine is at work.
@@ -116,20 +129,28 @@ func (s *Shard) giveUp() {
 	if s.posts.waiting() && !s.shut {
 		s.Flush(s.link.Now()) // nobody would send it later
 	}
+	var heir *Signal
+	if s.lends && !k.over {
+		heir = s.lease.begin()
+	}
+	s.lends = false
+	s.seatMu.Lock()
+	s.seat.lend(heir, k.polls.Load())
+	s.heir.Store(heir)
+	s.seatMu.Unlock()
 	k.background.Store(false)
 	s.mu.Unlock()
 	if k.over {
 		return
 	}
-	k.seen = k.polls.Load()
 	if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}
 	if k.timer == nil {
-		k.timer = time.AfterFunc(patience, s.look)
+		k.timer = time.AfterFunc(s.patience(), s.look)
 	} else {
-		k.timer.Reset(patience)
+		k.timer.Reset(s.patience())
 	}
 }
 

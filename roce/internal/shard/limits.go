@@ -35,6 +35,14 @@ const (
 	// patience is how long nobody may poll, up to twice that, before the goroutine of the
 	// shard takes over. Timeouts of peers are longer: 67 ms by default.
 	patience = 4 * time.Millisecond
+	// leaseTurns is how many turns in succession it takes until a goroutine that waits has the seat; after mistakes up to
+	// maxLeaseTurns, and as many make up for one mistake. A batch of more than turnPackets, or as many messages posted behind
+	// others, is no turn of a conversation.
+	leaseTurns    = 16
+	maxLeaseTurns = 4096
+	turnPackets   = 8
+	// leasePeriod is how long nobody may receive, up to twice that, while the seat is lent.
+	leasePeriod = time.Millisecond
 	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096

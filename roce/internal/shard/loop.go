@@ -61,6 +61,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			s.tryTimers(now, n)
 		}
 		s.handOut()
+		s.judgeLease(n)
 		todo := s.ack.afterReceive(received{
 			background: s.Background(), packets: n, gathered: gathered, timer: timer,
 			lookOnce: s.horizon.set && !looked, onlyAcks: s.eng.OnlyAcks(), woke: s.woke,
@@ -99,22 +100,41 @@ func (s *Shard) recv(batch []transport.RxPacket) (int, error) {
 	return s.link.Recv(batch)
 }
 
+// judgeLease has the lease know of n packets that were handled. rxMu and the lock are held.
+func (s *Shard) judgeLease(n int) {
+	if s.mode != EventDriven {
+		return
+	}
+	s.lease.handled(n)
+	s.leaseOver = s.lease.over
+	s.lends = s.lease.lends() && s.Background() && !s.foreign.Load() && !s.keeper.off.Load()
+}
+
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
 func (s *Shard) wokeSomeone() bool { return s.woke }
 
 // loop is the goroutine of a shard that nobody polls: receive while there is
 // something, spin for a little, then block in the system call.
-func (s *Shard) loop() {
+func (s *Shard) loop(lapsed bool) {
 	s.rxMu.Lock()
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
 	spinNs, looks := s.spinNs, 0
+	s.forgetWatch()
 	s.pace.begin(s.link.Now())
-	expectReply := s.wokeSomeone
 	for !s.Closed() && !s.keeper.wanted.Load() {
-		busy, err := s.progress(expectReply)
+		busy, err := s.progress(s.expectReply)
 		if err != nil {
 			s.fail(err)
+			return
+		}
+		if lapsed && busy { // packets have waited
+			s.mu.Lock()
+			s.lease.mistake()
+			s.mu.Unlock()
+		}
+		lapsed = false
+		if s.lends {
 			return
 		}
 		// A goroutine that was woken by what came in runs first, here: one that spins

@@ -34,6 +34,11 @@ func (v *pace) begin(now int64) {
 // woke notes the end of a sleep.
 func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
 
+// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is to look before it sleeps.
+func (v *pace) looks(now, spinNs int64) bool {
+	return spinNs > 0 && now >= v.again
+}
+
 // came is for begin and turn: there was something, or somebody comes back after there was.
 func (v *pace) came() {
 	switch {

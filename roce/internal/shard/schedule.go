@@ -84,6 +84,9 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if s.leavesSending(now) {
 		return
 	}
+	if inFlight {
+		s.lease.posted()
+	}
 	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
 		s.Flush(now)
 		return
@@ -94,6 +97,7 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 // PostedAll sends messages that were posted together, at once. The lock is held.
 func (s *Shard) PostedAll(now int64) {
 	s.notePost()
+	s.lease.against()
 	if !s.leavesSending(now) {
 		s.Flush(now)
 	}
@@ -177,10 +181,12 @@ func (s *Shard) handOut() {
 	}
 }
 
-// Woke notes that the packets that are being handled were waited for. The lock is held.
-func (s *Shard) Woke() {
+// Woke notes that the packets that are being handled were waited for, by a goroutine in WaitFor; sig is nil for one that
+// waits by other means. The lock is held.
+func (s *Shard) Woke(sig *Signal) {
 	s.woke = true
 	s.crowd.woke()
+	s.lease.woke(sig)
 }
 
 // noteTimers notes when the engine's and the service's next timer is due. The lock is

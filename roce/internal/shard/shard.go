@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,15 +90,16 @@ type Shard struct {
 	owner     Owner
 
 	// mu guards the engine and the sending side of the link.
-	mu       sync.Mutex
-	eng      *transport.Engine
-	table    *mem.Table
-	tx       []transport.TxPacket
-	txUsed   int   // places of tx that refer to something: see forgetSent
-	shut     bool  // under mu: no more calls into the engine
-	blocked  bool  // under mu: the loop is in link.Wait, or about to
-	wakeTime int64 // under mu: when the loop returns from link.Wait by itself
-	woke     bool  // under mu: the packets being handled were waited for
+	mu          sync.Mutex
+	eng         *transport.Engine
+	table       *mem.Table
+	tx          []transport.TxPacket
+	txUsed      int         // places of tx that refer to something: see forgetSent
+	shut        bool        // under mu: no more calls into the engine
+	blocked     bool        // under mu: the loop is in link.Wait, or about to
+	wakeTime    int64       // under mu: when the loop returns from link.Wait by itself
+	woke        bool        // under mu: the packets being handled were waited for
+	expectReply func() bool // wokeSomeone
 	// wakeLater, under mu: the loop is to be woken when the lock is given back. Who is woken may run at once
 	// in place of the waker, and wants the lock.
 	wakeLater bool
@@ -107,6 +109,10 @@ type Shard struct {
 	crowd     crowd
 	service   Service // nil until there is one
 	yield     yielder
+	procs     int         // GOMAXPROCS, when the shard was made
+	lease     lease       // under mu
+	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
+	lends     bool        // under rxMu: the keeper is to leave the seat
 	foreign   atomic.Bool // see ServeForeign
 	standby   standby
 	starved   starved
@@ -115,10 +121,15 @@ type Shard struct {
 	alarms    alarmClock
 	up        upcalls
 
+	seatMu sync.Mutex
+	seat   seat
+	heir   atomic.Pointer[Signal] // that of the seat; changed under seatMu
+
 	// rxMu guards the receiving side of the link.
 	rxMu     sync.Mutex
 	rx       []transport.RxPacket
 	horizon  horizon // under rxMu
+	watched  watched // under rxMu
 	received int     // packets of the last progress; under rxMu
 	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
 	linger   linger
@@ -170,6 +181,8 @@ func New(c Config) (*Shard, error) {
 		s.unverified, s.checker = u, u
 	}
 	s.keeper.off.Store(c.Alone)
+	s.procs = runtime.GOMAXPROCS(0)
+	s.expectReply = s.wokeSomeone
 	s.returner, _ = link.As[link.Returner](s.link)
 	s.nextTimer.Store(math.MaxInt64)
 	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
@@ -240,6 +253,7 @@ func (s *Shard) Close() error {
 			s.service.Shutdown(s.link.Now())
 		}
 		s.shut = true
+		s.forgetWatch()
 		s.closeErr = s.link.Close()
 		s.mu.Unlock()
 		s.rxMu.Unlock()

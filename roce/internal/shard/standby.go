@@ -102,6 +102,9 @@ func (s *Shard) receiveForNobody() bool {
 func (s *Shard) ServeForeign() {
 	if s.mode != Driven {
 		s.foreign.Store(true)
+		if s.Lent() {
+			s.takeOver()
+		}
 	}
 }
 

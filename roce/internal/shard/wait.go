@@ -4,20 +4,6 @@ import (
 	"context"
 )
 
-// Signal wakes one goroutine at a time; a signal with nobody waiting is kept.
-type Signal chan struct{}
-
-// NewSignal makes a signal.
-func NewSignal() Signal { return make(Signal, 1) }
-
-// Set wakes a goroutine.
-func (s Signal) Set() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
 // Wait lets a goroutine that waits for something do its part: block until
 // notify, receive packets, or let simulated time pass. It returns when it is worth looking
 // again, or with the error of the context or ErrClosed. tries counts the calls
@@ -42,6 +28,17 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 	}
 }
 
+// WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for the caller alone
+// it receives meanwhile: see lease.
+func (s *Shard) WaitFor(ctx context.Context, sig *Signal, tries int) error {
+	if s.lentTo(sig) {
+		if done, err := s.sit(ctx, sig); done {
+			return err
+		}
+	}
+	return s.Wait(ctx, sig.C(), tries)
+}
+
 // WaitAny is Wait for something that may come by any of several shards of a device.
 func WaitAny(shards []*Shard, ctx context.Context, notify <-chan struct{}, tries int) error {
 	Attend(shards[1:])
@@ -62,7 +59,9 @@ func (s *Shard) attend() {
 	case Polling:
 		s.Poll(Never)
 	case EventDriven:
-		s.Unattended()
+		if !s.Lent() { // its timer looks after that
+			s.Unattended()
+		}
 	}
 }
 

@@ -1,0 +1,55 @@
+package shard
+
+import "sync/atomic"
+
+// Signal wakes one goroutine at a time; a signal with nobody waiting is kept.
+type Signal struct {
+	set chan struct{}
+	// seat is the shard on which the goroutine that waits for the signal receives meanwhile.
+	seat atomic.Pointer[Shard]
+}
+
+// NewSignal makes a signal.
+func NewSignal() *Signal { return &Signal{set: make(chan struct{}, 1)} }
+
+// Set wakes a goroutine. The signal of an object that nobody made is nil, and wakes none.
+func (s *Signal) Set() {
+	if s == nil {
+		return
+	}
+	select {
+	case s.set <- struct{}{}:
+	default:
+	}
+	s.rouse()
+}
+
+// rouse has a goroutine that receives while it waits look again at what it waits for: it sleeps in
+// the link, and sees no channels there.
+func (s *Signal) rouse() {
+	// In this order: it says where it sits before it looks whether the signal is set.
+	if seat := s.seat.Load(); seat != nil {
+		seat.rouse()
+	}
+}
+
+// C is for a goroutine that waits for the signal and never receives.
+func (s *Signal) C() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.set
+}
+
+// isSet reports whether the next wait for the signal returns at once.
+func (s *Signal) isSet() bool { return len(s.set) != 0 }
+
+// take takes the signal, if it is set.
+func (s *Signal) take() bool {
+	select {
+	case <-s.set:
+		return true
+	default:
+		return false
+	}
+}
