@@ -25,9 +25,22 @@ func (h *half) old(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 			return
 		}
 	}
-	// From before the capture, or too long ago: it was sent again, and there is no telling why.
+	// From before the capture, or too long ago: it was sent again.
 	h.again++
 	h.owes(p)
+	if h.drew(p.PSN) {
+		if f := h.nak.find; h.nak.psn == p.PSN && f != nil {
+			h.nak.resentAt = p.AtNs
+			if f.Kind == LostRequest {
+				f.is(lostKind(info.Op), f.Or...)
+			}
+			f.add(p.Frame)
+			h.remember(p, f).filled = true
+		}
+		n.Cause = CauseNAK
+		h.resumed(p, CauseNAK)
+		return
+	}
 	n.Cause = CauseUnknown
 	h.resumed(p, CauseUnknown)
 }
@@ -45,7 +58,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 	defer func() {
 		r.times = min(r.times+1, 1<<15)
 		r.last, r.lastAt, r.ident = p.Frame, p.AtNs, p.Ident
-		r.ackReq = r.ackReq || p.AckReq
+		r.ackReq, r.lastReq = r.ackReq || p.AckReq, p.AckReq
 	}()
 	if r.op != nil {
 		n.Operation = r.op.number
@@ -106,9 +119,13 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 			return fmt.Sprintf("The answer to the atomic with PSN %d is missing before packet %d, which answers something later. %s repeated the atomic in packet %d.", this.PSN, over, h.requester(), this.Frame)
 		}
 		n.Cause = CauseGap
-	case !h.atRequester() && (p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p) || since < doubledNs && !h.oneWay() && (h.react() == 0 || since < h.react())):
+	case !h.atRequester() && h.doubled(r, p):
 		f := h.find(DuplicateRequest, p.PSN, p.Frame, wasLast)
-		if same := p.Ident != 0 && p.Ident == r.ident && h.sameIdent(r, p); !same && since > surelyDoubledNs {
+		switch same := h.sameIdent(r, p); {
+		case same:
+		case h.oneWay():
+			f.is(DuplicateRequest, lostKind(info.Op)) // a NAK may have drawn it, on a short way
+		case since > surelyDoubledNs:
 			f.is(DuplicateRequest, LostAck, LateAck) // a probe for the end of what was sent comes that soon
 		}
 		this := see(p)
@@ -144,9 +161,26 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 	h.resumed(p, n.Cause)
 }
 
-// sameIdent reports whether an identification that two packets share says that they are one: it does
+// sameIdent reports whether two packets share an identification that says that they are one: it does
 // if the sender counts them up.
-func (h *half) sameIdent(r *record, p *pcap.Packet) bool { return p.Flow.Src.Is4() && r.times == 1 }
+func (h *half) sameIdent(r *record, p *pcap.Packet) bool {
+	return p.Ident != 0 && p.Ident == r.ident && p.Flow.Src.Is4() && r.times == 1
+}
+
+// doubled reports whether a request that comes again is the same packet, delivered twice: it came too soon to be sent
+// again, and nothing in it has changed.
+func (h *half) doubled(r *record, p *pcap.Packet) bool {
+	since := p.AtNs - r.lastAt
+	switch {
+	case p.AckReq != r.lastReq:
+		return false
+	case h.sameIdent(r, p):
+		return true
+	case h.oneWay():
+		return since < surelyDoubledNs
+	}
+	return since < doubledNs && (h.react() == 0 || since < h.react())
+}
 
 // oneWay reports whether only the requests are in the capture, so that it cannot tell
 // why they are sent again.

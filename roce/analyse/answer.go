@@ -94,7 +94,7 @@ func (h *half) credits(p *pcap.Packet) {
 	c := p.AETH.Syndrome.CreditCode()
 	switch s := h.starved; {
 	case c == 0:
-		if s == nil {
+		if s == nil || s.restored != 0 {
 			h.starved = &starvation{frame: p.Frame, at: p.AtNs, psn: p.PSN}
 		}
 	case s != nil && s.restored == 0:
@@ -186,6 +186,7 @@ func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
 	h.passOver(p, psn)
 	if psn.Diff(h.una) >= 0 {
 		h.una = psn.Next()
+		h.sinceGood = h.sinceGood[:0]
 	}
 	k := 0
 	for _, o := range h.msgs.ops {

@@ -62,7 +62,7 @@ func cmScenes() []cmScene {
 				_, err = c.Recv(t.Context(), make([]byte, 100))
 			}
 			require.Error(t, err)
-		}, want: [3]string{"peer-gone retry-exceeded", "peer-gone retry-exceeded", "peer-gone retry-exceeded"}},
+		}, want: [3]string{"peer-gone retry-exceeded|peer-gone", "peer-gone retry-exceeded|peer-gone", "peer-gone retry-exceeded|peer-gone"}},
 	}
 }
 

@@ -172,8 +172,12 @@ func (a *Analyser) answered(p *pcap.Packet) *conn {
 	if best != nil {
 		return best
 	}
+	slack := 0
+	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome == ib.NAKSequence {
+		slack = keepBehind // what it asks for was lost before the first packet of the capture
+	}
 	for _, c := range a.unpaired[pair] {
-		if w := c.way[0]; w.begun && p.PSN.Diff(w.first) >= 0 && p.PSN.Diff(w.next) <= 0 {
+		if w := c.way[0]; w.begun && p.PSN.Diff(w.first) >= -slack && p.PSN.Diff(w.next) <= 0 {
 			consider(c)
 		}
 	}

@@ -31,8 +31,12 @@ func spanOf(n uint32, mtu int) int {
 	return int((int64(n) + int64(mtu) - 1) / int64(mtu))
 }
 
-// spanned learns the path MTU from the PSNs that a READ takes.
+// spanned learns the path MTU from the PSNs that a READ takes. One PSN tells nothing: a READ that fits into a packet fits into
+// larger ones, too.
 func (h *half) spanned(length uint32, psns int) {
+	if psns <= 1 {
+		return
+	}
 	for m := ib.MTU4096; m >= ib.MTU256; m-- {
 		if spanOf(length, m.Bytes()) == psns {
 			h.c.mtu = m.Bytes()
@@ -43,13 +47,13 @@ func (h *half) spanned(length uint32, psns int) {
 
 // tighten learns the path MTU from the PSN after a READ.
 func (h *half) tighten(psn ib.PSN) int {
-	base := h.next.Prev()
-	for m := ib.MTU4096; m >= ib.MTU256; m-- {
-		if base.Add(spanOf(h.loose, m.Bytes())) == psn {
-			h.c.mtu = m.Bytes()
-			h.widen(m.Bytes())
-			break
-		}
+	span := psn.Diff(h.next.Prev())
+	h.spanned(h.loose, span)
+	switch {
+	case h.c.mtu != 0:
+		h.widen(h.c.mtu)
+	case span == 1 && h.looseOp != nil:
+		h.looseOp.span = 1
 	}
 	h.loose, h.looseOp = 0, nil
 	return psn.Diff(h.next)
@@ -63,9 +67,28 @@ func (h *half) widen(mtu int) {
 		return
 	}
 	o.span = spanOf(o.readLen, mtu)
+	if o.got >= o.span {
+		h.complete(o, h.a.now)
+	}
 	o.end = o.first.Add(o.span)
 	if o.end.Diff(h.next) > 0 {
 		h.next = o.end
+	}
+}
+
+// ends learns from the last response to a READ how many there are, and from that the path MTU: one response tells
+// little of it.
+func (h *half) ends(o *operation, last ib.PSN) {
+	o.span = last.Diff(o.first) + 1
+	o.end = last.Next()
+	if o.span > 1 {
+		h.spanned(o.readLen, o.span)
+	}
+	if h.looseOp == o {
+		h.loose, h.looseOp = 0, nil
+		if o.end.Diff(h.next) > 0 {
+			h.next = o.end
+		}
 	}
 }
 

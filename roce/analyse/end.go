@@ -83,33 +83,57 @@ func (h *half) end(now int64) {
 		}
 	}
 	h.blackhole()
+	h.blackholeBack()
 	h.hungUpOn()
 	s := h.pending
 	if s == nil {
-		h.endAnswered(now, quiet, retry)
+		h.endAnswered(quiet, retry)
 		return
 	}
+	if h.c.closed {
+		quiet = h.c.closedAt - h.lastReqAt
+	}
+	h.unanswered(s, quiet, retry)
+}
+
+// unanswered reports a request that was sent again for want of an answer, and has none at the end of the capture. Being
+// sent again takes time, and each time is a sign: one may have been lost, and several in a row hardly.
+func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	n := len(s.frames) - 1
 	gap := max(h.silentGap, 1)
-	byCount := retry.known && retry.count < 7 && h.silences >= retry.count
-	over := byCount || h.c.closed || quiet > 2*gap && n >= 2 || quiet > 4*gap+int64(time.Second)
-	word := requestWord(lostKind(s.rec.opcode.Info().Op))
-	if !over {
-		f := h.find(lostKind(s.rec.opcode.Info().Op), s.psn, s.frames...)
-		f.is(f.Kind, LostAck, RetryExceeded)
+	request, back := lostKinds(s.rec.opcode.Info().Op)
+	word := requestWord(request)
+	over := quiet > 2*gap && n >= manyTimes || quiet > 4*gap+int64(time.Second) ||
+		h.c.closed && (quiet >= gap*9/10 && n >= manyTimes || n >= mostRetries) // it waited once more, and then hung up
+	if !over && n < manyTimes {
+		f := h.find(request, s.psn, s.frames...)
+		f.is(request, back, RetryExceeded)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("%s sent the %s with PSN %d %d times and had no answer when the capture ended.", h.requester(), word, s.psn, n+1)
+			return fmt.Sprintf("%s sent the %s with PSN %d %s and had no answer when the capture ended.", h.requester(), word, s.psn, often(n+1))
 		}
 		return
 	}
 	f := h.find(RetryExceeded, s.psn, s.frames...)
 	f.Status = statusRetry
-	f.Certain = byCount || h.c.closed || n >= 3
+	// Who knows how often it is sent knows that this was the last time. Without, the process may have ended first.
+	byCount := retry.known && retry.count < 7 && h.silences >= retry.count && quiet > gap+gap/4
+	switch {
+	case byCount:
+	case over:
+		f.is(RetryExceeded, PeerGone)
+	default:
+		f.is(RetryExceeded, PeerGone, request, back)
+	}
 	f.what = func(*Finding) string {
-		t := fmt.Sprintf("%s sent the %s with PSN %d %d times (packets %d to %d) and had no answer from %s; then it gave up.",
-			h.requester(), word, s.psn, n+1, f.Frames[0], f.Frames[len(f.Frames)-1], h.responder())
-		if !f.Certain {
-			t += " That it gave up is not in the capture: it sends no more."
+		t := fmt.Sprintf("%s sent the %s with PSN %d %s in %v (packets %d to %d) and had no answer from %s", h.requester(), word, s.psn, often(n+1),
+			time.Duration(s.at-s.first), f.Frames[0], f.Frames[len(f.Frames)-1], h.responder())
+		switch {
+		case byCount:
+			t += "; then it gave up."
+		case over:
+			t += ". That it gave up is not in the capture: it sends no more, and its process may have ended."
+		default:
+			t += " until the capture ended."
 		}
 		if h.nAnswers > 0 {
 			t += " Before that the peer had answered on this connection."
@@ -121,59 +145,17 @@ func (h *half) end(now int64) {
 	h.a.unansweredAt(h.c.ends[1-h.side].Addr, s.frames[0], nil)
 }
 
-// vanishes is how often a packet must have been sent, without an answer, for its length to be the reason.
-const vanishes = 3
+// manyTimes is how often a request must have been sent again without an answer to be one that is never answered.
+const manyTimes = 2
 
-// blackhole finds out that only long packets are lost: what was answered last is followed by a long
-// one that is sent again and again, and all that arrived is shorter.
-func (h *half) blackhole() {
-	if !h.begun || h.una.Diff(h.next) >= 0 {
-		return
-	}
-	r := h.sent.get(h.una)
-	if r == nil {
-		h.blackholeBefore()
-		return
-	}
-	small := h.maxAcked
-	if small == 0 && h.c.ex != nil && h.c.ends[1].Known {
-		small = 288 // the CM's datagrams arrived
-	}
-	if r.times < vanishes || r.opcode.Info().Op == ib.OpRead || small == 0 || r.wire <= small || r.wire < 512 || h.fullBytes() == 0 {
-		return
-	}
-	f := h.find(PMTUBlackhole, r.psn, r.frame, r.last)
-	f.Certain = false
-	bytes, times := r.wire, r.times
-	f.what = func(f *Finding) string {
-		return fmt.Sprintf("Packets of up to %d bytes (BTH through ICRC) from %s were answered, and that of %d bytes with PSN %d never was, %d times: something on the way drops long packets.",
-			small, h.requester(), bytes, f.PSN, times)
-	}
-}
+// mostRetries is how often a queue pair of verbs sends a request again at most.
+const mostRetries = 7
 
-// blackholeBefore is blackhole for a capture behind the place where long packets are dropped: the
-// ends of messages come again and again, and never anything in front of them.
-func (h *half) blackholeBefore() {
-	if h.fullBytes() != 0 {
-		return
+func often(n int) string {
+	if n == 1 {
+		return "once"
 	}
-	for _, g := range h.gaps {
-		h.a.steps++
-		if g.again || h.una.Diff(g.from) < 0 || h.una.Diff(g.to) >= 0 {
-			continue
-		}
-		r := h.sent.get(g.to)
-		if r == nil || r.times < vanishes || r.opcode.Info().Pos&ib.First != 0 {
-			return
-		}
-		f := h.find(PMTUBlackhole, h.una, r.frame, r.last)
-		f.Certain = false
-		op, times := r.opcode, r.times
-		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The %v of %s came %d times, and what it sends before it, packets of full size, never did: something on the way here drops long packets.", op, h.requester(), times)
-		}
-		return
-	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // hungUpOn reports an operation that waited for its answer when RDMA-CM took the connection down.
@@ -216,20 +198,21 @@ func unknownRetryCount(c *conn) retries {
 }
 
 // endAnswered concludes a direction in which the answers passed here and yet the requester repeated
-// its request until it gave up.
-func (h *half) endAnswered(now, quiet int64, retry retries) {
+// its request until it gave up. What it had last may have reached it.
+func (h *half) endAnswered(quiet int64, retry retries) {
 	f := h.silentLast
-	if f == nil || h.silences < 2 || f.request != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt {
+	if f == nil || h.silences < 2 || f.request != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt || h.atRequester() {
 		return
 	}
 	if !(retry.known && retry.count < 7 && h.silences >= retry.count || h.c.closed || quiet > 2*h.silentGap) {
 		return
 	}
 	g := h.find(RetryExceeded, f.PSN, f.Frames...)
-	g.Status, g.Certain = statusRetry, h.c.closed || h.silences >= 3
+	g.Status = statusRetry
+	g.is(RetryExceeded, LateAck)
 	n := h.silences
 	g.what = func(*Finding) string {
-		return fmt.Sprintf("%s repeated the request with PSN %d %d times though it was answered here, and then gave up: no answer reached it.", h.requester(), f.PSN, n)
+		return fmt.Sprintf("%s repeated the request with PSN %d %s though it was answered here, and then sent no more: it gave up, for no answer reached it; or the last one did.", h.requester(), f.PSN, often(n))
 	}
 }
 
@@ -348,7 +331,7 @@ func (a *Analyser) Report() *Report {
 				c = c.merged
 			}
 			f.Connection = c.number
-			if f.Kind != RetryExceeded && len(f.Or) > 0 && (rewritten[c.ends[0].Addr] || rewritten[c.ends[1].Addr]) {
+			if len(f.Or) > 0 && (rewritten[c.ends[0].Addr] || rewritten[c.ends[1].Addr]) && !(f.Kind == RetryExceeded && a.atHome(c)) {
 				continue // why nothing was answered is known
 			}
 		}
@@ -357,6 +340,17 @@ func (a *Analyser) Report() *Report {
 	}
 	slices.SortStableFunc(r.Findings, func(x, y *Finding) int { return x.Frames[0] - y.Frames[0] })
 	return r
+}
+
+// atHome reports whether the addresses of a connection without a right ICRC may be those of the host that captured: before its card has
+// computed it.
+func (a *Analyser) atHome(c *conn) bool {
+	for i := range c.ends {
+		if h := a.hosts[c.ends[i].Addr]; h != nil && h.wrong > 0 && h.right == 0 && h.local {
+			return true
+		}
+	}
+	return false
 }
 
 // rewritten reports addresses none of whose packets has a right ICRC, and returns them.

@@ -197,14 +197,14 @@ func scenes() []scene {
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"retry-exceeded", "", ""}},
+		}, want: [3]string{"retry-exceeded|peer-gone", "", ""}},
 		{name: "no ACK arrives", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"retry-exceeded", "lost-ack|late-ack retry-exceeded", "retry-exceeded"}},
+		}, want: [3]string{"retry-exceeded|peer-gone", "lost-ack|late-ack retry-exceeded|late-ack", "retry-exceeded|peer-gone"}},
 		{name: "path MTUs differ", cfg: stage.Config{Attr: func(h int, a *verbs.ConnAttr) {
 			if h == 1 {
 				a.MTU = ib.MTU512
@@ -221,7 +221,7 @@ func scenes() []scene {
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, full))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"pmtu-blackhole retry-exceeded", "", ""}},
+		}, want: [3]string{"pmtu-blackhole|retry-exceeded retry-exceeded|peer-gone", "", ""}},
 		{name: "late ACK", cfg: stage.Config{}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Net.SetFaults(s.Hosts[1].Addr, s.Hosts[0].Addr, sim.Faults{Reorder: 1, ReorderDelay: 1_500_000})

@@ -229,7 +229,11 @@ func (f *Finding) finish() {
 		fmt.Fprintf(&b, " From here it may also be %s.", strings.Join(names, " or "))
 	}
 	if f.Status != "" {
-		fmt.Fprintf(&b, " The application saw: %s.", f.Status)
+		saw := "The application saw"
+		if !f.Certain {
+			saw = "If it is so, the application saw"
+		}
+		fmt.Fprintf(&b, " %s: %s.", saw, f.Status)
 	}
 	f.Text = b.String()
 }

@@ -92,7 +92,7 @@ func (h *half) lateOne(f *Finding, first int) {
 func (h *half) remember(p *pcap.Packet, f *Finding) *record {
 	r := h.sent.put(p.PSN, h.una)
 	r.opcode, r.wire, r.frame, r.last, r.at, r.lastAt = p.Opcode, p.Bytes, p.Frame, p.Frame, p.AtNs, p.AtNs
-	r.ident, r.ackReq, r.find, r.late = p.Ident, p.AckReq, f, true
+	r.ident, r.ackReq, r.lastReq, r.find, r.late = p.Ident, p.AckReq, p.AckReq, f, true
 	return r
 }
 
@@ -295,7 +295,7 @@ func (h *half) skippedAgain(r *record, p *pcap.Packet) bool {
 		return false // nothing is lost before it comes here
 	}
 	if k := len(h.drawn); k > 0 && !h.asked(p.PSN) && p.PSN.Diff(h.drawn[k-1]) > 0 && p.PSN.Diff(h.drawn[k-1]) < keepBehind &&
-		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && !(h.going && p.PSN == h.resume) {
+		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && p.AtNs-h.nak.at >= h.c.way[1-h.side].rtt.min/4 && !(h.going && p.PSN == h.resume) {
 		// The NAK made the requester go back, and what it began with is missing once more.
 		h.gapAgainFrom(h.nak.psn, p)
 		h.drew(h.nak.psn)

@@ -325,11 +325,13 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 		h.nak.find = b.find
 		return
 	}
-	f := h.find(LostRequest, p.PSN, p.Frame)
+	f := h.find(LostRequest, p.PSN)
 	f.nak = p.Frame
 	if p.PSN.Diff(h.first) < 0 {
 		f.is(LostRequest, Reordered) // the capture begins behind it
+		f.add(h.firstFrame)
 	}
+	f.add(p.Frame)
 	this := see(p)
 	f.what = func(f *Finding) string {
 		return fmt.Sprintf("%s misses PSN %d (NAK in packet %d); the capture does not have it either.%s", h.responder(), this.PSN, this.Frame, h.sentAgain(f))

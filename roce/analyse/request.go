@@ -48,6 +48,8 @@ type half struct {
 	confirm *doubt
 	conduct *conduct // nil if it is not judged
 
+	sinceGood []*Finding // since something new was answered
+
 	silences   int // timeouts in a row
 	silentAt   int64
 	silentGap  int64 // between the last two
@@ -55,9 +57,10 @@ type half struct {
 	silentLast *Finding
 
 	keys       keys
-	firstFrame int // of the first request that was seen
-	maxAcked   int // bytes of the longest packet that was acknowledged
-	maxWire    int // of the longest that was seen
+	firstFrame int  // of the first request that was seen
+	maxAcked   int  // bytes of the longest packet that was acknowledged
+	maxWire    int  // of the longest that was seen
+	full       bool // a FIRST or MIDDLE packet was seen
 	starved    *starvation
 	ce, cnp    *Finding
 	firstAt    int64
@@ -173,6 +176,9 @@ const (
 func (h *half) find(k Kind, psn ib.PSN, frames ...int) *Finding {
 	f := h.a.newFinding(k, h.c.ends[1-h.side].QPN, psn, frames...)
 	f.conn = h.c
+	if len(h.sinceGood) < maxFindingFrames {
+		h.sinceGood = append(h.sinceGood, f)
+	}
 	return h.a.keep(f)
 }
 
@@ -213,6 +219,7 @@ func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		h.nACKReqs++
 	}
 	if info.Payload == ib.PayloadFull {
+		h.full = true
 		h.learnMTU(p.PayloadBytes)
 	}
 	d := p.PSN.Diff(h.next)
@@ -273,7 +280,7 @@ func (h *half) fresh(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	}
 	r := h.sent.put(p.PSN, h.una)
 	r.opcode, r.wire, r.frame, r.last, r.at, r.lastAt = p.Opcode, p.Bytes, p.Frame, p.Frame, p.AtNs, p.AtNs
-	r.ident, r.ackReq = p.Ident, p.AckReq
+	r.ident, r.ackReq, r.lastReq = p.Ident, p.AckReq, p.AckReq
 	span := h.span(p)
 	h.next = p.PSN.Add(max(span, 1))
 	r.op = h.operate(p, info, span)

@@ -29,6 +29,7 @@ func (h *half) reading(psn ib.PSN) *operation {
 // readAgain handles a READ request that asks again, from p.PSN on.
 func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 	o.again = true
+	o.moved = o.moved || p.PSN != o.first
 	defer func() {
 		o.againPSN, o.againAt = p.PSN, p.AtNs
 		o.asked++
@@ -141,9 +142,19 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 	}
 }
 
-// react is the least time that the requester takes to react to an answer, as seen from here: a round trip
-// at the responder, next to nothing at the requester. 0 if it is not known.
-func (h *half) react() int64 { return max(h.rtt.min, h.turn) }
+// toRequester is the least time that the requester takes to react to an answer, as seen from here: a round trip
+// at the responder, next to nothing at the requester. 0 if it is not known. How soon it answers requests of the
+// other end says more than how soon its next request came.
+func (h *half) toRequester() int64 {
+	if o := &h.c.way[1-h.side].rtt; o.n > 0 && (h.turn == 0 || o.min < h.turn) {
+		return o.min
+	}
+	return h.turn
+}
+
+// react is the least time in which the requester can have an answer to what passed here, and react to it: all of the way
+// from here to the responder and back, or from here to the requester and back. 0 if neither is known.
+func (h *half) react() int64 { return max(h.rtt.min, h.toRequester()) }
 
 func (h *half) lostResponse(psn ib.PSN, frames ...int) *Finding {
 	return h.findBack(LostReadResponse, psn, frames...)

@@ -78,6 +78,9 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		}
 	}
 	o := h.reading(p.PSN)
+	if o != nil {
+		o.longest = max(o.longest, p.PayloadBytes)
+	}
 	if o == nil {
 		if p.PSN.Diff(h.next) >= 0 {
 			h.beyond(p)
@@ -87,6 +90,9 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	n.Operation = o.number
 	if o.span == 0 && h.c.mtu != 0 {
 		o.span = spanOf(o.readLen, h.c.mtu)
+	}
+	if o.span == 0 && info.Pos&ib.Last != 0 {
+		h.ends(o, p.PSN)
 	}
 	if a := h.answers.get(p.PSN); a != nil && a.at >= o.at {
 		n.Late = true

@@ -7,7 +7,8 @@ type record struct {
 	psn        ib.PSN
 	times      uint16 // how often it was seen; 0 is an empty slot
 	ident      uint16
-	ackReq     bool
+	ackReq     bool // one of its copies asked for an acknowledgement
+	lastReq    bool // the last copy did
 	ignored    bool // an answer that the requester could not take
 	late       bool // it came after later ones
 	filled     bool // it was missing first: the NAK for it came before it

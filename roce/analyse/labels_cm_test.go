@@ -1,0 +1,5 @@
+package analyse_test
+
+func callLabels() []label { return nil }
+
+type call struct{}
