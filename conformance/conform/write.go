@@ -34,6 +34,7 @@ type document struct {
 	Passed  int          `json:"passed"`
 	Failed  int          `json:"failed"`
 	Skipped int          `json:"skipped"`
+	Unclear int          `json:"inconclusive"`
 	Rows    []matrix.Row `json:"rows"`
 }
 
@@ -41,7 +42,7 @@ type document struct {
 func (r *Result) WriteJSON(w io.Writer) error {
 	d := document{
 		Peer: r.Peer, Profile: string(r.Profile), Link: r.Link, Seconds: r.Took.Seconds(),
-		Passed: r.Report.Count(matrix.Pass), Failed: r.Report.Count(matrix.Fail), Skipped: r.Report.Count(matrix.Skip), Rows: r.Report.Rows(),
+		Passed: r.Report.Count(matrix.Pass), Failed: r.Report.Count(matrix.Fail), Skipped: r.Report.Count(matrix.Skip), Unclear: r.Report.Count(matrix.Inconclusive), Rows: r.Report.Rows(),
 	}
 	if r.Cut != nil {
 		d.Cut = r.Cut.Error()
@@ -119,6 +120,10 @@ func (r *Result) WriteJUnit(w io.Writer) error {
 		case matrix.Fail:
 			c.Failure = text
 			s.Failures++
+		case matrix.Inconclusive: // JUnit has no word for it
+			text.Message = "inconclusive: " + text.Message
+			c.Skipped = text
+			s.Skipped++
 		case matrix.Skip:
 			text.Text = ""
 			c.Skipped = text

@@ -69,13 +69,19 @@ func (e *Env) captureJobs(r role) (jobs []job) {
 			}
 			row := e.row("capture", t.String(), r)
 			row.MTU, row.Size, row.Family, row.Authority = 1024, size, string(f), t.clause()
-			j := oneRow(row, func(p *pair, _ *Row) error {
-				c, err := p.connect(defaults(t.typ, f, 1024))
-				if err != nil {
-					return err
-				}
-				defer c.close()
-				return c.transfer(t.op, size)
+			j := oneRow(row, func(p *pair, row *Row) error {
+				par := defaults(t.typ, f, row.MTU)
+				return row.whileLost(p, par, func() error {
+					c, err := p.connect(par)
+					if err != nil {
+						return err
+					}
+					defer c.close()
+					tr := e.Wire.Trace(c.between())
+					defer tr.Stop()
+					first := c.psn
+					return c.seen(c.transfer(t.op, size), tr, first, size)
+				})
 			})
 			j.blind = true
 			jobs = append(jobs, j)

@@ -253,7 +253,7 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 						*row = row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")
 						return nil
 					}
-					return e.oneLoss(p, op, f, at, ft)
+					return row.whileLost(p, defaults(peer.UC, f, faultMTU), func() error { return e.oneLoss(p, op, f, at, ft) })
 				}))
 			}
 		}
@@ -289,13 +289,14 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 		}
 		last = 3
 	}
+	begin := c.psn
 	seed, err := c.sendOnly(op, last)
 	if err != nil {
 		return err
 	}
-	wc, err := await(c.sq.PollRecv, 1, "responder")
+	wc, err := c.arrives(1)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, tr.Tail(60))
+		return fmt.Errorf("%w\n%s", c.seen(err, tr, begin, faultSize), tr.Tail(60))
 	}
 	if wc.ByteLen != faultSize || op == peer.OpWriteImm && wc.Imm != last {
 		return fmt.Errorf("the responder got %v, want message %d\n%s", wc, last, tr.Tail(60))

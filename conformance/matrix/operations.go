@@ -145,8 +145,8 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 			rows = append(rows, row.skipped(why))
 			continue
 		}
-		// Nothing on the lab's wire loses packets, so that a message of UC and UD must arrive,
-		// too. One failure is rxe's own, and gets a second try: see stalled.
+		// A message of UC and UD may get lost: see whileLost. One failure is rxe's own, and gets a second try: see
+		// stalled.
 		unstalled := func() (stalled bool, err error) {
 			if c == nil {
 				if c, err = p.connect(defaults(t.typ, f, mtu)); err != nil {
@@ -160,7 +160,7 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 			if err == nil {
 				return false, nil
 			}
-			err = p.excuseOverflow(err, t.typ, before)
+			err = c.seen(p.excuseOverflow(err, t.typ, before), tr, first, size)
 			defer func() {
 				c.close()
 				c = nil
@@ -171,12 +171,14 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 			return false, c.excuse(fmt.Errorf("%w\n%s", err, tr.Tail(200)), tr)
 		}
 		err := row.whileStarved(func() error {
-			stalled, err := unstalled()
-			if stalled {
-				row.Retried = fmt.Sprintf("attempt 1 of 2: rxe stopped sending: %v", err)
-				_, err = unstalled()
-			}
-			return err
+			return row.whileLost(p, defaults(t.typ, f, mtu), func() error {
+				stalled, err := unstalled()
+				if stalled {
+					row.Retried = fmt.Sprintf("attempt 1 of 2: rxe stopped sending: %v", err)
+					_, err = unstalled()
+				}
+				return err
+			})
 		})
 		rows = append(rows, row.ended(err))
 	}

@@ -13,8 +13,8 @@ import (
 // Result of a check.
 type Result string
 
-// The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed while the guest stood still: that says
-// nothing about either side, and a run may have some of it (see [Report.TooBusy]).
+// The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed for a reason that says nothing about
+// either side: the guest stood still, of which a run may have some (see [Report.TooBusy]), or packets of UC or UD got lost.
 const (
 	Pass         Result = "pass"
 	Fail         Result = "fail"
@@ -205,7 +205,7 @@ func (r *Report) TooBusy() []string {
 	slices.Sort(out)
 	inconclusive := 0
 	for _, row := range r.rows {
-		if row.Result == Inconclusive {
+		if row.Result == Inconclusive && row.Starved > 0 {
 			inconclusive++
 		}
 	}

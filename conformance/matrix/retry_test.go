@@ -115,10 +115,10 @@ func TestTooBusy(t *testing.T) {
 func TestTooManyInconclusive(t *testing.T) {
 	var r Report
 	for range maxInconclusive {
-		r.Add(Row{Result: Inconclusive})
+		r.Add(Row{Result: Inconclusive, Starved: starvedTries})
 	}
 	require.Empty(t, r.TooBusy())
-	r.Add(Row{Result: Inconclusive})
+	r.Add(Row{Result: Inconclusive, Starved: starvedTries})
 	require.Len(t, r.TooBusy(), 1)
 	require.Contains(t, r.TooBusy()[0], "6 rows are inconclusive")
 }

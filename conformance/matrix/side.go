@@ -72,6 +72,7 @@ type Env struct {
 	// StoodStill, if not nil, returns for how long the guest answered nobody between two times on the clock of Wire: the longest such time, and
 	// all together.
 	StoodStill func(from, to time.Duration) (longest, all time.Duration)
+	wait       time.Duration // lossyWait, if not 0
 	// OnlyTool leaves out tools whose name and arguments do not contain it.
 	OnlyTool string
 }
@@ -128,7 +129,8 @@ func (row Row) ended(err error) Row {
 		row.wrong = isWrong(err)
 	}
 	var s starvedError
-	if errors.As(err, &s) {
+	var i inconclusiveError
+	if errors.As(err, &s) || errors.As(err, &i) {
 		row.Result = Inconclusive
 	}
 	return row

@@ -83,12 +83,17 @@ func (e statusError) Error() string { return "completion " + e.WC.String() }
 
 // await waits for one completion and checks ID and status.
 func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what string) (peer.WC, error) {
-	wc, err := poll(1, opWait)
+	return awaitFor(poll, opWait, id, what)
+}
+
+// awaitFor is await with a limit of its own.
+func awaitFor(poll func(int, time.Duration) ([]peer.WC, error), within time.Duration, id uint64, what string) (peer.WC, error) {
+	wc, err := poll(1, within)
 	switch {
 	case err != nil:
 		return peer.WC{}, err
 	case len(wc) == 0:
-		return peer.WC{}, fmt.Errorf("%s: %w in %v", what, errNoCompletion, opWait)
+		return peer.WC{}, fmt.Errorf("%s: %w in %v", what, errNoCompletion, within)
 	case wc[0].Status != peer.Success:
 		return wc[0], fmt.Errorf("%s: %w", what, statusError{wc[0]})
 	case wc[0].ID != id:

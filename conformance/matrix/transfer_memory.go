@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/goroce/goroce/conformance/peer"
@@ -41,7 +42,7 @@ func (c *conn) write(op peer.Opcode, size int) error {
 		}
 	}
 	if marker || op == peer.OpWriteImm {
-		wc, err := await(c.sq.PollRecv, seed, "responder")
+		wc, err := c.arrives(seed)
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,13 @@ func (c *conn) write(op peer.Opcode, size int) error {
 			return fmt.Errorf("responder: completion %v, want opcode %d, %d bytes, immediate %#x", wc, peer.WCRecvWithImm, size, imm)
 		}
 	}
-	return verify(dst, dataOff, size, seed)
+	err = verify(dst, dataOff, size, seed)
+	if marker && isWrong(err) {
+		if partly, e := c.partly(dst, size, seed); e != nil || partly {
+			return errors.Join(lostError{error: fmt.Errorf("a part of the WRITE is not there: %v", err), came: -1}, e)
+		}
+	}
+	return err
 }
 
 func (c *conn) read(size int) error {

@@ -42,7 +42,7 @@ func (c *conn) send(op peer.Opcode, size int) error {
 	if err := c.sendDone(op, seed); err != nil {
 		return err
 	}
-	wc, err := await(c.sq.PollRecv, seed, "responder")
+	wc, err := c.arrives(seed)
 	if err != nil {
 		return err
 	}

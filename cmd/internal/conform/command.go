@@ -38,7 +38,7 @@ Usage:
 
 The other machine runs verbsd ("make agent" builds it), or "roce conform agent". docs/conform.md says how.
 
-Exit status: 0 every row passed or was skipped; 1 a row failed; 2 no row failed, but the run could not begin
+Exit status: 0 every row passed, was skipped or is inconclusive; 1 a row failed; 2 no row failed, but the run could not begin
 or ended early: wrong options, no agent, interrupted, out of time.
 
 Options:
@@ -107,7 +107,7 @@ func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) err
 		fmt.Fprintf(env.Stderr, "[%6.1fs] %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 	}
 	c.OnRow = func(row matrix.Row) {
-		if row.Result == matrix.Fail || o.verbose {
+		if row.Result == matrix.Fail || row.Result == matrix.Inconclusive || o.verbose {
 			first, _, _ := strings.Cut(row.Detail, "\n")
 			c.Logf("%-4s %s %s", row.Result, row.Label(), first)
 		}
