@@ -192,14 +192,18 @@ func drillProfile(ref *peer.Agent) drill.Profile {
 
 // keepDatagrams is keep for the packets of a drill, which goes between them and the peer by itself.
 func (k *keeper) keepDatagrams(row matrix.Row, packets []drill.Datagram) matrix.Row {
+	for i, d := range packets {
+		if d.Sent && d.BadICRC {
+			row.Detail += fmt.Sprintf("\nframe %d of its packets has a wrong ICRC because the drill wants it so", i+1)
+		}
+	}
 	return k.write(row, len(packets), func(w *trace.Writer) error {
 		for _, d := range packets {
-			head := wirelink.IPHeaders(d.Src, d.Dst, d.SrcPort, d.TOS, len(d.Payload))
-			out := false
-			for _, a := range k.local {
-				out = out || a == d.Src
+			head := wirelink.SeenHeaders
+			if d.Sent {
+				head = wirelink.SentHeaders
 			}
-			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), out, head, d.Payload); err != nil {
+			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), d.Sent, head(d.Src, d.Dst, d.SrcPort, d.TOS, d.Payload), d.Payload); err != nil {
 				return err
 			}
 		}

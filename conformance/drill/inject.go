@@ -156,7 +156,7 @@ func (p *player) put(s *step, q *end, pk *ib.Packet) error {
 
 // seal adds the ICRC and sends.
 func (p *player) seal(s *step, f peer.Family, b []byte) error {
-	d := Datagram{Src: p.b.Local(f), Dst: p.b.Peer(f), SrcPort: ib.UDPPort}
+	d := Datagram{Sent: true, BadICRC: s.has("badicrc"), Src: p.b.Local(f), Dst: p.b.Peer(f), SrcPort: ib.UDPPort}
 	if s.has("stranger") {
 		d.Src = p.b.Stranger(f)
 	}

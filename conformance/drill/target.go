@@ -64,6 +64,8 @@ type Datagram struct {
 	// FlowLabel is that of IPv6, on what was received.
 	FlowLabel uint32
 	Payload   []byte
-	// BadICRC is set on what was received with a wrong ICRC.
+	// BadICRC is set on what was received with a wrong ICRC, and on what was sent with one.
 	BadICRC bool
+	// Sent is set on what the drill has sent.
+	Sent bool
 }

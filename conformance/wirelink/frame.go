@@ -45,14 +45,19 @@ func (d *identifier) icrc(k flowKey) *ib.ICRC {
 // frame makes the frame that a packet came in.
 func (d *identifier) frame(p *transport.RxPacket) []byte {
 	k := flowKey{p.Src, p.Dst, p.SrcPort}
-	id, m := d.icrc(k).Verify(0, p.Data)
-	if m == ib.Mismatch {
-		id, _ = d.icrc(k).VerifyFlushRxe(0, p.Data)
-	}
-	b := appendHeaders(nil, Far, k, p.TrafficClass, p.HopLimit, id, len(p.Data))
+	b := appendHeaders(nil, Far, k, p.TrafficClass, p.HopLimit, identification(d.icrc(k), p.Data), len(p.Data))
 	b = append(b, p.Data...)
 	setUDPChecksum(b, k)
 	return b
+}
+
+// identification is the IPv4 identification that the ICRC of a packet fits; 0 if none does.
+func identification(c *ib.ICRC, data []byte) uint16 {
+	id, m := c.Verify(0, data)
+	if m == ib.Mismatch {
+		id, _ = c.VerifyFlushRxe(0, data)
+	}
+	return id
 }
 
 // flows makes frames of packets to send, and packets of frames.
@@ -126,10 +131,16 @@ func (f *flows) packet(o *outgoing) (transport.TxPacket, bool) {
 	return tx, true
 }
 
-// IPHeaders are the IP and UDP headers of a packet to port 4791 with so many bytes of payload, as far as they
-// matter to who reads a capture.
-func IPHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload int) []byte {
-	return appendHeaders(nil, Near, flowKey{src, dst, srcPort}, tclass, 64, 0, payload)[ethBytes:]
+// SentHeaders are the IP and UDP headers of a packet to port 4791, as far as they matter to who reads a capture, with
+// identification 0.
+func SentHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload []byte) []byte {
+	return appendHeaders(nil, Near, flowKey{src, dst, srcPort}, tclass, 64, 0, len(payload))[ethBytes:]
+}
+
+// SeenHeaders are those of a packet that has come, with the identification that its ICRC fits: a socket does not show it.
+func SeenHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload []byte) []byte {
+	c := ib.NewICRC(ib.Flow{Src: src, Dst: dst, SrcPort: srcPort, DstPort: ib.UDPPort})
+	return appendHeaders(nil, Far, flowKey{src, dst, srcPort}, tclass, 64, identification(&c, payload), len(payload))[ethBytes:]
 }
 
 // appendHeaders appends Ethernet, IP and UDP headers for so many bytes of payload.
