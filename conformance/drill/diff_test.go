@@ -72,11 +72,60 @@ func TestProfiles(t *testing.T) {
 	// Nobody has to believe a difference that has no name.
 	r = playText(t, strings.TrimPrefix(known, "deviates goroce row=3 It counts from one\n"), Options{})
 	require.Equal(t, Fail, r.Verdict)
-	require.Contains(t, r.Text, "no deviates line")
+	require.Contains(t, r.Text, `it needs a line "deviates goroce TEXT"`)
 	// And a name is none that fits in no run.
 	r = playText(t, strings.ReplaceAll(known, "msn=1", "msn=2"), Options{})
 	require.Equal(t, Fail, r.Verdict)
-	require.Equal(t, Goroce, r.Profile)
+	require.Equal(t, Spec, r.Profile)
+	require.Contains(t, r.Text, "goroce is known for something else (It counts from one): test.drill:8:1: msn is 1, and not 2")
+	require.Equal(t, "< ACK psn=0 msn=0", r.Expected)
+	require.Equal(t, "msn is 1, and not 0", r.Came)
+}
+
+// as is the engine under the name of another implementation.
+type as struct {
+	Target
+	profile Profile
+}
+
+func (a as) Profile() Profile { return a.profile }
+
+// TestUnknown: a version that nobody has tried deviates as others of it do. What nobody of it does fails, and says in words who is known
+// to do it.
+func TestUnknown(t *testing.T) {
+	require.True(t, Tried("rxe-6.12"))
+	require.True(t, Tried(Spec))
+	require.False(t, Tried("rxe-7.2"))
+	require.Equal(t, []Profile{"rxe-6.1", "rxe-6.12"}, Versions(Rxe))
+	const drill = head + "deviates rxe-6.1 It counts from one\nqp rc\nrecv len=64\n> SEND ONLY psn=0\n[!rxe-6.1] < ACK psn=0 msn=0\n[rxe-6.1] < ACK psn=0 msn=1\n"
+	for name, c := range map[string]struct {
+		own    Profile
+		script string
+		want   Verdict
+		text   []string
+	}{
+		"as another version does": {"rxe-7.2", drill, Deviates, []string{"as rxe-6.1 is known to: It counts from one (rxe-7.2 has not been tried before)"}},
+		"as no version does": {"rxe-7.2", strings.ReplaceAll(drill, "msn=1", "msn=2"), Fail, []string{
+			"test.drill:7:1: msn is 1, and not 0\nexpected as the specification has it: < ACK psn=0 msn=0\n",
+			"rxe-7.2 has not been tried before (rxe-6.1, rxe-6.12 have)",
+			"nobody is known to do this (the drill knows what rxe-6.1 does)"}},
+		"one that is known, as another": {"rxe-6.12", drill, Fail, []string{"rxe-6.1 is known to do this: It counts from one"}},
+		"a stranger":                    {Spec, drill, Fail, []string{"rxe-6.1 is known to do this: It counts from one"}},
+		"nobody deviates":               {"rxe-7.2", head + "qp rc\nrecv len=64\n> SEND ONLY psn=0\n< ACK psn=0 msn=0\n", Fail, []string{"nobody is known to do this"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := Parse("test.drill", []byte(c.script))
+			require.NoError(t, err)
+			r := Run(t.Context(), d, as{NewEngine(), c.own}, Options{})
+			require.Equal(t, c.want, r.Verdict, r.Text)
+			for _, s := range c.text {
+				require.Contains(t, r.Text, s)
+			}
+			require.NotContains(t, r.Text, "deviates line")
+			require.Contains(t, r.Ladder, "msn is 1, and not 0")
+			require.Equal(t, "msn is 1, and not 0", r.Came)
+		})
+	}
 }
 
 // TestBroken: what a script asks of the target and does not get is no failure of the peer.

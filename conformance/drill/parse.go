@@ -229,6 +229,15 @@ func (s *step) selectors(w []word) ([]word, error) {
 	return w, nil
 }
 
+// selectorsOff is the text of a step without the profiles before it.
+func selectorsOff(text string) string {
+	for strings.HasPrefix(text, "[") {
+		_, text, _ = strings.Cut(text, "]")
+		text = strings.TrimSpace(text)
+	}
+	return text
+}
+
 // repeat is "repeat i 0..9": i takes both ends, too.
 func (p *parser) repeat(s *step, w []word) error {
 	if len(w) != 2 {

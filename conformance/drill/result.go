@@ -23,12 +23,16 @@ type Result struct {
 	Drill   *Drill
 	Target  string
 	Verdict Verdict
-	// Profile is the one that the verdict was found with.
+	// Profile is the one that the verdict was found with: with Deviates the one that is known to deviate so.
 	Profile Profile
 	// Deviations are set with Deviates.
 	Deviations []Deviation
-	// Text says why, for all verdicts but Pass.
+	// Like are the implementations that are known to do what a target did that failed.
+	Like []Known
+	// Text says why, for all verdicts but Pass; the first line is the shortest answer.
 	Text string
+	// Expected is the step that the target did not meet first as the specification has it, and Came what it did instead.
+	Expected, Came string
 	// Ladder shows the packets of the run up to the first difference; with Deviates, that of the
 	// run as the specification has it.
 	Ladder string

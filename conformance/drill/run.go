@@ -39,20 +39,28 @@ func Run(ctx context.Context, d *Drill, t Target, opt Options) Result {
 	}
 	first := play(ctx, d, t, Spec, opt)
 	own := t.Profile()
-	if first.Verdict != Fail || own == Spec || len(d.Deviates(own)) == 0 && !d.profiled {
+	if first.Verdict != Fail {
 		return first
 	}
+	first.Text += "\nexpected as the specification has it: " + first.Expected
+	if own == Spec || len(d.Deviates(own)) == 0 && !d.profiled {
+		return first.unlike(ctx, d, t, opt)
+	}
 	second := play(ctx, d, t, own, opt)
-	if second.Verdict != Pass {
+	switch known := d.Deviates(own); {
+	case second.Verdict == Broken:
 		return second
-	}
-	second.Verdict, second.Deviations = Deviates, d.Deviates(own)
-	if second.Text = texts(second.Deviations); second.Text == "" {
+	case second.Verdict == Pass && len(known) > 0:
+		first.Verdict, first.Profile, first.Deviations, first.Text = Deviates, own, known, texts(known)
+		return first
+	case second.Verdict == Pass && Tried(own):
 		// A difference that the script allows and does not name is a fault of the script.
-		second.Verdict, second.Text = Fail, "the script has other steps for "+string(own)+" and no deviates line"
+		first.Text += fmt.Sprintf("\nthe script has steps for %s that fit, and does not say what they are about: it needs a line \"deviates %s TEXT\"", own, own)
+		return first
+	case second.Verdict == Fail && len(known) > 0:
+		first.Text += fmt.Sprintf("\n%s is known for something else (%s): %s", own, texts(known), second.Text)
 	}
-	second.Ladder, second.Packets = first.Ladder, first.Packets
-	return second
+	return first.unlike(ctx, d, t, opt)
 }
 
 // runs numbers the runs of this process: what one leaves behind must not meet the next.
@@ -133,7 +141,10 @@ func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options)
 	case err == nil:
 		return res
 	case errors.As(err, &diff):
-		res.Verdict, res.Text = Fail, diff.Error()
+		res.Verdict, res.Text, res.Came = Fail, diff.Error(), diff.text
+		if s := find(d.steps, diff.at.line); s != nil {
+			res.Expected = selectorsOff(s.text)
+		}
 	default:
 		res.Verdict, res.Text = Broken, err.Error()
 	}
