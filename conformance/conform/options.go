@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/conformance/verbs"
@@ -31,6 +32,8 @@ type Options struct {
 	Profile peer.Profile
 	// Only are groups, or group/text for the rows of a group whose names contain the text. Empty means all.
 	Only []string
+	// Drills, if not empty, are played instead of those of package drill, and nothing else is run.
+	Drills []*drill.Drill
 	// Quick runs a subset.
 	Quick bool
 	// Seed is where the contents of transfers come from.
@@ -104,10 +107,14 @@ func (o *Options) logf(format string, args ...any) {
 
 // groups are those that were asked for.
 func (o *Options) groups() []string {
-	if len(o.Only) == 0 {
-		return Groups()
+	all := Groups()
+	if len(o.Drills) > 0 {
+		all = []string{drillsGroup}
 	}
-	return slices.DeleteFunc(Groups(), func(g string) bool {
+	if len(o.Only) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(g string) bool {
 		return !slices.ContainsFunc(o.Only, func(only string) bool { return only == g || strings.HasPrefix(only, g+"/") })
 	})
 }

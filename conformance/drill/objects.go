@@ -39,6 +39,7 @@ func (p *player) session(s *step) (peer.Session, error) {
 	if p.sessions[i] == nil {
 		x, err := p.b.Session()
 		if err != nil {
+			p.refused = true
 			return nil, err
 		}
 		p.sessions[i] = x

@@ -9,9 +9,24 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Parse reads a script. file is its name, for messages and as the name of the drill. The error is
-// a *ParseError.
+// Parse reads a script, which must have a title and an authority. file is its name, for messages and as the name of the
+// drill. The error is a *ParseError.
 func Parse(file string, src []byte) (*Drill, error) {
+	d, err := parse(file, src)
+	top := place{file, 1, 1}
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Title == "":
+		return nil, errAt(top, "the title is missing: title TEXT")
+	case len(d.Authority) == 0:
+		return nil, errAt(top, "the authority is missing: clause TEXT, or seen rxe|connectx TEXT")
+	}
+	return d, nil
+}
+
+// parse is Parse for a script that may lack both.
+func parse(file string, src []byte) (*Drill, error) {
 	p := &parser{d: &Drill{Name: strings.TrimSuffix(file, ".drill"), File: file}, names: map[string]objectKind{rxName: objMR, txName: objMR, "me": objVar, "guid": objVar, "myqpn": objVar}}
 	top := place{file, 1, 1}
 	if len(src) > MaxScriptBytes {
@@ -30,10 +45,6 @@ func Parse(file string, src []byte) (*Drill, error) {
 		return nil, errAt(p.open[n-1].at, "repeat without end")
 	}
 	switch {
-	case p.d.Title == "":
-		return nil, errAt(top, "the title is missing: title TEXT")
-	case len(p.d.Authority) == 0:
-		return nil, errAt(top, "the authority is missing: clause TEXT, or seen rxe|connectx TEXT")
 	case len(p.d.steps) == 0:
 		return nil, errAt(top, "a drill has steps")
 	case count(p.d.steps) > MaxSteps:

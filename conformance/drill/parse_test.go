@@ -33,9 +33,11 @@ func TestScripts(t *testing.T) {
 // TestParseErrors says what is wrong, and where.
 func TestParseErrors(t *testing.T) {
 	for _, x := range []struct{ src, want string }{
-		{"", "x.drill:1:1: the title is missing: title TEXT"},
+		{"", "x.drill:1:1: a drill has steps"},
+		{"qp rc", "x.drill:1:1: the title is missing: title TEXT"},
 		{"title t\nqp rc", "x.drill:1:1: the authority is missing: clause TEXT, or seen rxe|connectx TEXT"},
 		{head, "x.drill:1:1: a drill has steps"},
+		{"title t\n", "x.drill:1:1: a drill has steps"},
 		{head + "jump", `x.drill:3:1: "jump" is no step`},
 		{head + "qp", "x.drill:3:1: qp [NAME] rc|uc|ud"},
 		{head + "qp rc mtu", `x.drill:3:7: "mtu" means nothing in qp`},

@@ -38,7 +38,9 @@ type Result struct {
 	Ladder string
 	// Packets are what went over the wire.
 	Packets []Datagram
-	Took    time.Duration // on the target's clock
+	// Lost is set if the peer, or the way to it, was lost.
+	Lost bool
+	Took time.Duration // on the target's clock
 }
 
 // OK reports whether the target did what is expected of it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +86,7 @@ type player struct {
 	b       Bench
 	profile Profile
 	opt     Options
+	refused bool // a session was
 	quirk   bool // FLUSH has rxe's ICRC
 
 	sessions [2]peer.Session
@@ -123,7 +125,7 @@ func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options)
 	res = Result{Drill: d, Target: t.Name(), Profile: profile, Verdict: Pass}
 	b, err := t.Open(ctx)
 	if err != nil {
-		res.Verdict, res.Text = Broken, err.Error()
+		res.Verdict, res.Text, res.Lost = Broken, err.Error(), true
 		return res
 	}
 	n := uint64(runs.Add(1))
@@ -133,6 +135,7 @@ func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options)
 	}
 	p.vars = map[string]uint64{"me": p.commID, "guid": 0x02d1_11ff_fe00_0000 | n&0xffffff, "myqpn": uint64(p.nextQPN(n))}
 	err = p.steps(d.steps)
+	res.Lost = p.lost()
 	res.Took = b.Now()
 	err = errors.Join(err, p.close())
 	res.Packets = p.all
@@ -150,6 +153,16 @@ func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options)
 	}
 	res.Ladder = p.ladder(diff)
 	return res
+}
+
+// lost reports whether there is no peer any more, or none yet.
+func (p *player) lost() bool {
+	for _, s := range p.sessions {
+		if b, ok := s.(interface{ Broken() error }); ok && b.Broken() != nil {
+			return true
+		}
+	}
+	return p.refused
 }
 
 func (p *player) close() error {
@@ -193,6 +206,9 @@ func (p *player) steps(list []step) error {
 			continue
 		}
 		if err := p.step(s); err != nil {
+			if !strings.HasPrefix(err.Error(), s.at.file+":") {
+				err = fmt.Errorf("%v: %w", s.at, err)
+			}
 			return err
 		}
 	}

@@ -112,7 +112,9 @@ func (row Row) Label() string {
 	if row.MTU != 0 {
 		s += fmt.Sprintf(" mtu %d", row.MTU)
 	}
-	s += fmt.Sprintf(" size %d %s", row.Size, row.Family)
+	if row.MTU != 0 || row.Size != 0 || row.Family != "" {
+		s += fmt.Sprintf(" size %d %s", row.Size, row.Family)
+	}
 	if row.Fault != "" {
 		s += ", " + row.Fault
 	}

@@ -136,7 +136,7 @@ func TestStarvation(t *testing.T) {
 // What a rule kept or damaged has not reached anybody.
 func TestDelivered(t *testing.T) {
 	frame := func(op uint8, psn uint32) *wire.Packet {
-		b := slices.Concat(make([]byte, 12), []byte{8, 0}, wirelink.IPHeaders(addrs[0], addrs[1], 50000, 0, 12+16+4))
+		b := slices.Concat(make([]byte, 12), []byte{8, 0}, wirelink.SentHeaders(addrs[0], addrs[1], 50000, 0, make([]byte, 12+16+4)))
 		b = append(b, op, 0, 0xff, 0xff, 0, 0, 0, toGuest, 0, byte(psn>>16), byte(psn>>8), byte(psn))
 		p, ok := wire.Decode(append(b, make([]byte, 16+4)...))
 		require.True(t, ok)

@@ -60,6 +60,10 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 		return getopt.Misuse("unexpected argument %q", operands[0])
 	}
 	c, err := o.conform()
+	if misuse := (*getopt.Error)(nil); err != nil && !errors.As(err, &misuse) {
+		fmt.Fprintf(env.Stderr, "roce conform: %v\n", err)
+		return &tool.Exit{Status: exitNoRun}
+	}
 	if err != nil {
 		return err
 	}

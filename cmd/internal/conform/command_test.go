@@ -138,6 +138,38 @@ func TestFailure(t *testing.T) {
 	require.Contains(t, string(text), "invalid request", "the explanation names the NAK")
 }
 
+// Scripts of a user's own are played instead of all else. What is wrong with them is said with file and line before anything is run.
+func TestOwnDrills(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	good := file("good.drill", "title A gap is answered with a NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< NAK sequence psn=0\n")
+	bad := file("bad.drill", "qp rc\nmr a 64\n> WRITE ONLY psn=1\n< ACK psn=1\n")
+	stdout, stderr, err := conformed(t.Context(), "--self", "--drill", good)
+	require.NoError(t, err, stdout+stderr)
+	require.Contains(t, stdout, "\n1 passed, 0 failed, 0 skipped\n")
+	stdout, _, err = conformed(t.Context(), "--self", "--drill", dir, "--quick")
+	requireExit(t, err, exitFailed)
+	require.Contains(t, stdout, "FAIL goroce udp drills bad as peer\n     "+bad+":4:1: got NAK sequence psn=0")
+	require.Contains(t, stdout, "\n1 passed, 1 failed, 0 skipped\n")
+	stdout, _, err = conformed(t.Context(), "--list", "--drill", good, "--drill", bad, "--only", "drills/good")
+	require.NoError(t, err)
+	require.Equal(t, "peer udp drills good as peer\tof my own\n", stdout)
+
+	broken := file("broken.drill", "qp rc\njump\n")
+	for _, args := range [][]string{{"--self", "--drill", broken}, {"--list", "--drill", dir}} {
+		_, stderr, err = conformed(t.Context(), args...)
+		requireExit(t, err, exitNoRun)
+		require.Contains(t, stderr, "roce conform: --drill: "+broken+`:2:1: "jump" is no step`)
+	}
+	var misuse *getopt.Error
+	_, _, err = conformed(t.Context(), "--self", "--drill", good, "--only", "errors")
+	require.ErrorAs(t, err, &misuse)
+}
+
 func TestUsage(t *testing.T) {
 	var misuse *getopt.Error
 	for _, args := range [][]string{

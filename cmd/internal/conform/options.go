@@ -10,6 +10,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/conformance/conform"
+	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/conformance/verbs"
 )
@@ -21,6 +22,7 @@ const tokenEnv = "GOROCE_AGENT_TOKEN"
 type options struct {
 	agents, cable, dev, token, addr, peerAddr, link, profile, only string
 	junit, json, md, pcapDir                                       string
+	drills                                                         []string
 	self, list, quick, verbose, help                               bool
 	seed                                                           int64
 	lanes                                                          int
@@ -43,6 +45,7 @@ func (o *options) table() []getopt.Option {
 		{Long: "link", Arg: "link", Help: "how packets travel here: " + strings.Join(peer.Links(), ", ") + " (default " + peer.DefaultLink + ")", Set: getopt.Choice(&o.link, peer.Links()...)},
 		{Long: "profile", Arg: "name", Help: "what is expected where implementations differ: spec, rxe, connectx, goroce; by default by the device's name", Set: getopt.String(&o.profile)},
 		{Long: "only", Arg: "groups", Help: "only these groups, with commas: " + strings.Join(conform.Groups(), ",") + "; group/text for rows whose names have the text", Set: getopt.String(&o.only)},
+		{Long: "drill", Arg: "path", Help: "play this script (docs/drills.md), or those of a folder, and nothing else; may be given again", Set: func(s string) error { o.drills = append(o.drills, s); return nil }},
 		{Long: "list", Help: "print the rows and what each rests on, and run nothing", Set: getopt.Bool(&o.list)},
 		{Long: "quick", Help: "a subset", Set: getopt.Bool(&o.quick)},
 		{Long: "seed", Arg: "n", Help: "where the contents of transfers come from (default 1)", Set: getopt.Int(&o.seed, 0, 1<<31-1)},
@@ -78,6 +81,16 @@ func (o *options) conform() (c conform.Options, err error) {
 		for _, only := range c.Only {
 			if group, _, _ := strings.Cut(only, "/"); !known(group) {
 				return c, getopt.Misuse("--only: there is no group %q; there are %s", group, strings.Join(conform.Groups(), ", "))
+			}
+		}
+	}
+	if len(o.drills) > 0 {
+		if c.Drills, err = drill.Read(o.drills...); err != nil {
+			return c, fmt.Errorf("--drill: %w", err)
+		}
+		for _, only := range c.Only {
+			if group, _, _ := strings.Cut(only, "/"); group != "drills" {
+				return c, getopt.Misuse("--only: with --drill there are drills only")
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,18 +78,9 @@ func (o *driller) choose(run string, files []string) (err error) {
 	}
 	all := drill.List()
 	if len(files) > 0 {
-		all = nil
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
+		if all, err = drill.Read(files...); err != nil {
 			return err
 		}
-		d, err := drill.Parse(filepath.Base(f), b)
-		if err != nil {
-			return err
-		}
-		all = append(all, d)
 	}
 	for _, d := range all {
 		if o.run.MatchString(d.Name) || slices.ContainsFunc(d.Tags, o.run.MatchString) {
