@@ -51,8 +51,15 @@ type Host struct {
 	// Faults acts on what the host sends and receives.
 	Faults *fault.Link
 
+	// States are those of the queues, after each step; Posted is what [Stage.Post] has posted.
+	States []State
+	Posted []string
+
 	own, wire bytes.Buffer // traces above and below Faults
 	recvs     int
+	packets   int // in the trace above
+	port      *sim.Link
+	observer  *observer
 }
 
 // Stage is two hosts and the network between them.
@@ -121,6 +128,7 @@ func New(cfg Config) (*Stage, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
+	s.Use([2]*verbs.QP{s.Hosts[0].QP, s.Hosts[1].QP})
 	return s, nil
 }
 
@@ -129,13 +137,16 @@ func (s *Stage) open(h *Host, cfg *Config, i int) error {
 	if err != nil {
 		return err
 	}
+	h.port = l
 	h.Device, err = verbs.Open(verbs.Config{Link: l, Rand: s.Net.Rand(), Tuning: cfg.Tuning[i], WrapLink: func(l link.Link) (link.Link, error) {
 		below, err := trace.New(l, &h.wire)
 		if err != nil {
 			return nil, err
 		}
 		h.Faults = fault.New(below)
-		return trace.New(h.Faults, &h.own)
+		above, err := trace.New(h.Faults, &h.own)
+		h.observer = &observer{Driven: h.port, above: above, h: h}
+		return h.observer, err
 	}})
 	if err != nil {
 		return err
@@ -146,7 +157,9 @@ func (s *Stage) open(h *Host, cfg *Config, i int) error {
 	if h.CQ, err = h.Device.CreateCQ(1024, nil); err != nil {
 		return err
 	}
-	if h.MR, err = h.PD.RegisterMR(make([]byte, cfg.Bytes), cfg.Access); err != nil || cfg.Bare {
+	// The addresses are the same in every run, and so are the packets.
+	iova := verbs.MROptions{SetIOVA: true, IOVA: 0x10_0000_0000 * uint64(i+1)}
+	if h.MR, err = h.PD.RegisterMRWith(make([]byte, cfg.Bytes), cfg.Access, iova); err != nil || cfg.Bare {
 		return err
 	}
 	h.QP, err = h.PD.CreateQP(verbs.QPInitAttr{Type: cfg.Type, SendCQ: h.CQ, Caps: cfg.Caps, QPN: ib.QPN(0x11 + i*0x11)})
@@ -194,6 +207,7 @@ func (s *Stage) Recv(host, n, size int) error {
 			return err
 		}
 	}
+	h.note()
 	return nil
 }
 
@@ -225,11 +239,10 @@ func (s *Stage) Send(host, n int) verbs.SendWR {
 // Do posts work requests on a host at once and waits for all their completions, which it returns. The
 // completions of receives in between are passed over.
 func (s *Stage) Do(host int, wrs ...verbs.SendWR) ([]verbs.WC, error) {
-	h := s.Hosts[host]
 	for i := range wrs {
 		wrs[i].ID = uint64(i + 1)
 		wrs[i].Flags |= verbs.SendSignaled
-		if err := h.QP.PostSend(&wrs[i]); err != nil {
+		if err := s.Post(host, &wrs[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -300,7 +313,8 @@ func (s *Stage) Report(v View) (*analyse.Report, error) {
 	return a.Report(), err
 }
 
-// Try carries out a work request of host 0 on a new connection, the nth, and returns its status.
+// Try carries out a work request of host 0 on a new connection, the nth, and returns its status. The queue pairs are those of
+// the hosts from then on.
 func (s *Stage) Try(w verbs.SendWR, n int) (verbs.WCStatus, error) {
 	var qps [2]*verbs.QP
 	for i, h := range s.Hosts {
@@ -316,12 +330,8 @@ func (s *Stage) Try(w verbs.SendWR, n int) (verbs.WCStatus, error) {
 			return 0, err
 		}
 	}
-	w.ID = 1
-	w.Flags |= verbs.SendSignaled
-	if err := qps[0].PostSend(&w); err != nil {
-		return 0, err
-	}
-	wcs, err := s.Await(0, 1)
+	s.Use(qps)
+	wcs, err := s.Do(0, w)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,69 @@
+package stage
+
+import (
+	"testing"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/stretchr/testify/require"
+)
+
+// set makes a stage that is closed with the test.
+func set(t *testing.T, cfg Config) *Stage {
+	t.Helper()
+	s, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// What was lost, and what was doubled, is known packet by packet, also where all are sent again.
+func TestFates(t *testing.T) {
+	s := set(t, Config{})
+	_, err := s.Do(0, s.Write(0, 64))
+	require.NoError(t, err)
+	s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, PSN: 1002, HasPSN: true, Iteration: 1})
+	s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Duplicate, PSN: 1001, HasPSN: true, Iteration: 1})
+	_, err = s.Do(0, s.Write(0, 4096)) // 1001 to 1004
+	require.NoError(t, err)
+	sent, doubled, err := s.Fates(0)
+	require.NoError(t, err)
+	var lost []ib.PSN
+	var psns []int
+	for _, f := range sent {
+		psns = append(psns, int(f.PSN))
+		if f.Lost() {
+			lost = append(lost, f.PSN)
+			require.Equal(t, 2+2, f.Frame, "the first time")
+		}
+	}
+	require.Equal(t, []int{1000, 1001, 1002, 1003, 1004, 1002, 1003, 1004}, psns)
+	require.Equal(t, []ib.PSN{1002}, lost)
+	require.Len(t, doubled, 1)
+	acks, doubled, err := s.Fates(1)
+	require.NoError(t, err)
+	require.Empty(t, doubled)
+	for _, f := range acks {
+		require.False(t, f.Lost())
+	}
+}
+
+// The state of the queues is that after each step.
+func TestStates(t *testing.T) {
+	s := set(t, Config{})
+	require.NoError(t, s.Recv(1, 2, 64))
+	_, err := s.Do(0, s.Send(0, 16), s.Write(0, 8))
+	require.NoError(t, err)
+	require.Equal(t, []string{"SEND 16 B", "WRITE 8 B"}, s.Hosts[0].Posted)
+	posted := s.Hosts[0].When(0)
+	require.Equal(t, 2, posted.Sends)
+	require.Equal(t, 2, posted.Sent, "handed out for transmission")
+	require.Equal(t, 2, posted.Packets)
+	answered := s.Hosts[0].After(4)
+	require.Equal(t, 0, answered.Sends)
+	require.NotZero(t, answered.Completions, "not polled yet")
+	b := s.Hosts[1].When(s.Net.Now())
+	require.Equal(t, 1, b.Recvs)
+	require.Equal(t, 1, b.Completions)
+	require.Nil(t, s.Hosts[0].After(1000))
+}
