@@ -12,7 +12,6 @@ import (
 	"github.com/goroce/goroce/cmd/internal/explain"
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
-	"github.com/goroce/goroce/roce/analyse/stage"
 )
 
 // options is the command line.
@@ -40,6 +39,7 @@ const usage = `lesson: guided runs on a simulated link, one idea of RDMA each
 Usage:
   roce lesson                      lists them
   roce lesson [options] NAME [NUMBER=VALUE ...]
+  roce lesson words [WORD]         the glossary
 
 Options:
 `
@@ -56,12 +56,19 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 	case len(operands) == 0:
 		_, err := fmt.Fprint(env.Stdout, list())
 		return err
+	case operands[0] == "words":
+		text, err := glossary(operands[1:])
+		if err != nil {
+			return getopt.Misuse("%w", err)
+		}
+		_, err = fmt.Fprint(env.Stdout, text)
+		return err
 	}
 	l := find(operands[0])
 	if l == nil {
 		return getopt.Misuse("there is no lesson %q; \"roce lesson\" lists them", operands[0])
 	}
-	v, err := l.parse(operands[1:])
+	v, err := l.values(operands[1:])
 	if err != nil {
 		return getopt.Misuse("%w", err)
 	}
@@ -87,13 +94,6 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 	return errors.Join(err, w.Flush())
 }
 
-func (l *lesson) viewOf(v values) stage.View {
-	if l.view == nil {
-		return stage.At0
-	}
-	return l.view(v)
-}
-
 // find returns the lesson of a name, or of a number as the list has it.
 func find(name string) *lesson {
 	all := lessons()
@@ -107,10 +107,15 @@ func find(name string) *lesson {
 
 func list() string {
 	var b strings.Builder
-	b.WriteString("Each lesson is a run on a simulated link, one idea. They build on each other; an hour is enough for all.\n\n")
-	for i, l := range lessons() {
-		fmt.Fprintf(&b, "%3d  %-11s %s\n", i+1, l.name, l.title)
+	b.WriteString("Each lesson is a run on a simulated link, one idea. They build on each other; an hour is enough for all.\n")
+	n := 0
+	for _, p := range parts() {
+		fmt.Fprintf(&b, "\n%s\n", p.title)
+		for _, l := range p.lessons {
+			n++
+			fmt.Fprintf(&b, "%3d  %-11s %s\n", n, l.name, l.title)
+		}
 	}
-	b.WriteString("\nroce lesson rnr begins. Numbers can be changed: roce lesson rnr late=0. --html shows the packets as a page.\n")
+	b.WriteString("\nroce lesson connect begins. Numbers can be changed: roce lesson connect late=0. --html shows the packets as a page.\n")
 	return b.String()
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/roce/analyse/stage"
-	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/roce/link/sim"
 )
 
 // param is a number that the reader can change.
@@ -15,69 +15,53 @@ type param struct {
 	def      int
 	min, max int
 	help     string
+	// refuse says why a value changes nothing in a run with these numbers; "" if it does. given is whether the reader has
+	// chosen the value.
+	refuse func(v values, given bool) string
 }
 
-// question is one that a lesson asks, with its answer for the numbers of this run.
+// ValueError is a number that a lesson does not take.
+type ValueError struct {
+	Lesson, Name, Value string
+	Why                 string
+}
+
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("lesson %s: %s=%s: %s", e.Lesson, e.Name, e.Value, e.Why)
+}
+
+// question is one that a lesson asks, with its answer for this run.
 type question struct {
 	ask    string
-	answer func(v values) string
+	answer func(r *run) string
 }
+
+// says is an answer that is the same for all runs.
+func says(text string) func(*run) string { return func(*run) string { return text } }
 
 // values are the numbers of a run.
 type values map[string]int
 
-// lesson is one idea.
+// lesson is one idea, or an exercise.
 type lesson struct {
 	name, title string
+	after       []string // the lessons that it builds on
 	text        string
 	params      []param
 	cfg         func(v values) stage.Config
 	play        func(r *run) error
-	view        func(v values) stage.View // nil: on host A
-	questions   []question
-	next        string // a change worth a try
+	turns       bool                         // play starts goroutines, which take turns on the network
+	view        func(v values) stage.View    // nil: on host A
+	chart       bool                         // the queue of the switch and A's rate over time
+	questions   []question                   // the first is asked before the packets are shown
+	tries       []string                     // other numbers that are worth a look
+	goal        func(r *run) (string, error) // of an exercise: an error says why the numbers are not right, the text why they are
+	hidden      bool                         // the analyser does not tell, and lost packets are not marked, until the goal is reached
 }
 
-// run is a lesson under way.
-type run struct {
-	v values
-	s *stage.Stage
-	// said is what the hosts saw of it: completions, memory.
-	said []string
-}
-
-func (r *run) say(format string, args ...any) { r.said = append(r.said, fmt.Sprintf(format, args...)) }
-
-// do posts work requests on A and says how they ended.
-func (r *run) do(wrs ...verbs.SendWR) error {
-	wcs, err := r.s.Do(0, wrs...)
-	for i, wc := range wcs {
-		r.completed(i+1, len(wrs), wc)
-	}
-	return err
-}
-
-func (r *run) completed(i, n int, wc verbs.WC) {
-	which := ""
-	if n > 1 {
-		which = fmt.Sprintf(" %d", i)
-	}
-	r.say("At %.1f us host A has completion%s: %v.", float64(r.s.Net.Now())/1000, which, wc.Status)
-}
-
-// warm sends three WRITEs, by which A learns how long a round trip is.
-func (r *run) warm() error {
-	for range 3 {
-		if _, err := r.s.Do(0, r.s.Write(0, 64)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parse reads NAME=VALUE.
-func (l *lesson) parse(args []string) (values, error) {
-	v := values{}
+// values reads NAME=VALUE.
+func (l *lesson) values(args []string) (values, error) {
+	v, given := values{}, map[string]bool{}
 	for _, p := range l.params {
 		v[p.name] = p.def
 	}
@@ -85,13 +69,20 @@ func (l *lesson) parse(args []string) (values, error) {
 		name, text, ok := strings.Cut(a, "=")
 		p := l.param(name)
 		if !ok || p == nil {
-			return nil, fmt.Errorf("%q is not one of the numbers of this lesson: %s", a, l.paramNames())
+			return nil, &ValueError{l.name, name, text, "the numbers of this lesson are " + l.paramNames()}
 		}
 		n, err := strconv.ParseInt(text, 0, 64)
-		if err != nil || int(n) < p.min || int(n) > p.max {
-			return nil, fmt.Errorf("%s=%s: a number from %d to %d is expected", name, text, p.min, p.max)
+		if err != nil || n < int64(p.min) || n > int64(p.max) {
+			return nil, &ValueError{l.name, name, text, fmt.Sprintf("a number from %d to %d is expected", p.min, p.max)}
 		}
-		v[name] = int(n)
+		v[name], given[name] = int(n), true
+	}
+	for _, p := range l.params {
+		if p.refuse != nil {
+			if why := p.refuse(v, given[p.name]); why != "" {
+				return nil, &ValueError{l.name, p.name, strconv.Itoa(v[p.name]), why}
+			}
+		}
 	}
 	return v, nil
 }
@@ -113,20 +104,41 @@ func (l *lesson) paramNames() string {
 	return strings.Join(names, ", ")
 }
 
+func (l *lesson) viewOf(v values) stage.View {
+	if l.view == nil {
+		return stage.At0
+	}
+	return l.view(v)
+}
+
 // perform plays the lesson.
-func (l *lesson) perform(v values) (*run, error) {
+func (l *lesson) perform(v values) (r *run, err error) {
 	var cfg stage.Config
 	if l.cfg != nil {
 		cfg = l.cfg(v)
 	}
+	if l.turns {
+		sim.Run(sim.Config{Seed: 1}, func(net *sim.Fabric) {
+			cfg.Net = net
+			r, err = l.on(cfg, v)
+		})
+		return r, err
+	}
+	return l.on(cfg, v)
+}
+
+func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
 	s, err := stage.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{v: v, s: s}
+	r := &run{l: l, v: v, s: s}
 	err = l.play(r)
 	if e := s.Close(); err == nil {
 		err = e
+	}
+	if err == nil {
+		err = r.check()
 	}
 	return r, err
 }

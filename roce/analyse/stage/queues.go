@@ -28,8 +28,8 @@ type State struct {
 // observer notes the state of a host after each step. It is a middleware around the host's link.
 type observer struct {
 	link.Driven
-	above  link.Link // of the link: the traces and faults, which the packets pass
-	h      *Host
+	above link.Link // of the link: the traces and faults, which the packets pass
+	h     *Host
 }
 
 func (o *observer) Unwrap() link.Link { return o.above }
