@@ -4,7 +4,8 @@ import "github.com/goroce/goroce/ib"
 
 // Responses that come before their turn, because the response to a READ or an atomic before them is missing. A requester
 // keeps them, and handles them in their turn, so that memory changes and requests complete in order as ever. Only what
-// is missing is asked for again.
+// is missing is asked for again. As at a responder (responder_ahead.go) they count only if what was missing before them was asked for
+// again, or if they came twice.
 
 // ahead takes a response that is behind one that is missing: it is kept, if that is possible, and the other is asked for.
 func (sq *requester) ahead(now int64, p *ib.Packet) {
@@ -13,7 +14,13 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 		sq.impliedNAK(now, p.PSN)
 		return
 	}
-	if !sq.inTurn && sq.keepable(p) && sq.kept.at(p.PSN) == nil && sq.kept.keep(e, sq.una, p, 1) {
+	switch k := sq.kept.at(p.PSN); {
+	case sq.inTurn:
+	case k != nil && sq.kept.differs(p):
+		sq.dropKept(k) // one of them is made up
+	case k != nil:
+		k.same = true
+	case sq.keepable(p) && sq.kept.keep(e, sq.una, p, 1):
 		e.counters.KeptAhead++
 		if sq.watching() {
 			if s := sq.miss.at(p.PSN); s.want {
@@ -51,8 +58,41 @@ func (sq *requester) keepable(p *ib.Packet) bool {
 	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max<<sq.win.long), maxKeepAhead)
 }
 
-// takeInTurn handles the kept responses whose turn has come.
-func (sq *requester) takeInTurn(now int64) {
+// dropKept forgets a response, which has to be asked for again.
+func (sq *requester) dropKept(k *keptPacket) {
+	if psn := k.p.PSN; sq.watching() && span(sq.una, psn) < span(sq.una, sq.miss.seen) {
+		sq.miss.at(psn).want = true
+	}
+	sq.kept.drop(sq.qp.e, k)
+}
+
+// askedAgain reports whether a response is to a request that was sent again: it comes as late after it as it can, and not sooner, which
+// would show that those that were kept have overtaken it, or were made up.
+func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
+	at := sq.retry.since
+	if sq.watching() {
+		s := sq.miss.at(p.PSN)
+		if s.order == 0 {
+			return false
+		}
+		at = s.at
+	} else if !sq.retry.recovering {
+		return false
+	}
+	least := sq.leastRTT()
+	return least != 0 && now-at >= least-least/64
+}
+
+// believesKept reports whether a kept response is the peer's, whose turn it is. lost says that the one before it was lost.
+func (sq *requester) believesKept(k *keptPacket, lost bool) bool {
+	return k.same || lost && k.seq > sq.kept.doubt || sq.peerKeeps && k.near
+}
+
+// takeInTurn handles the kept responses whose turn has come by one that was lost, or was not.
+func (sq *requester) takeInTurn(now int64, lost bool) {
+	if !lost {
+		sq.kept.doubt = sq.kept.seq
+	}
 	e := sq.qp.e
 	sq.inTurn = true
 	for sq.kept.n != 0 && sq.una != sq.end && sq.q.head != sq.q.tail {
@@ -60,9 +100,15 @@ func (sq *requester) takeInTurn(now int64) {
 		if !ok || span(sq.una, psn) >= span(sq.una, sq.end) || !sq.reaches(psn) {
 			break
 		}
-		if k := sq.kept.at(psn); psn != sq.una && k.p.Opcode.Info().Headers&ib.HasAETH == 0 {
+		k := sq.kept.at(psn)
+		if psn != sq.una && k.p.Opcode.Info().Headers&ib.HasAETH == 0 {
 			break // it does not say what was executed: see believes
 		}
+		if !sq.believesKept(k, lost) {
+			sq.dropKept(k)
+			break
+		}
+		lost = true
 		sq.kept.take(e, psn, &e.rx)
 		e.counters.KeptInTurn++
 		sq.handleResponse(now, &e.rx)

@@ -29,6 +29,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 		return
 	}
 	sq.learn(p)
+	lost := sq.kept.n != 0 && sq.askedAgain(now, p)
 	from := sq.una
 	reached := sq.ackBefore(now, p.PSN)
 	if sq.q.head == sq.q.tail {
@@ -63,7 +64,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	if !reached {
 		sq.ahead(now, p)
 	} else if sq.kept.n != 0 && !sq.inTurn {
-		sq.takeInTurn(now)
+		sq.takeInTurn(now, lost)
 	}
 }
 

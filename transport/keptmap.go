@@ -4,8 +4,7 @@ package transport
 // receivers ignore them.
 
 // keepsAheadBit is the bit of BTH.Resv7 by which an end says that it knows selective repeat: a requester in what it sends
-// again, and, when it knows that its peer does too, in all of its requests; a responder in everything that it sends to a
-// requester that has said so.
+// again, a responder in everything that it sends to a requester that has said so. With any other bit of these seven it says nothing.
 const keepsAheadBit = 0x40
 
 // keptMap is the payload of a sequence NAK, between two that know it: a bit for each PSN behind the one that the NAK names,

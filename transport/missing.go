@@ -100,14 +100,17 @@ func (sq *requester) unwatch() {
 	}
 }
 
-// offers reports whether a request tells that this side knows selective repeat.
-func (sq *requester) offers(again bool) bool {
-	return sq.peerKeeps || again && !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat
+// offer tells in a request that is sent again that this side knows selective repeat.
+func (sq *requester) offer(tx *TxPacket) {
+	if sq.peerKeeps || !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+		tx.Header[8] |= keepsAheadBit
+		sq.offered = true
+	}
 }
 
 // learn takes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
-	if p.Resv7&keepsAheadBit != 0 && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == keepsAheadBit && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
 		sq.peerKeeps, sq.offered = true, false
 	}
 }
@@ -152,10 +155,11 @@ func (sq *requester) came(now int64, s *sentPacket) {
 
 // leastRTT returns the shortest round trip that was seen; 0 if none was.
 func (sq *requester) leastRTT() int64 {
-	if again := sq.miss.again.least; again != 0 && again < sq.rtt.least {
-		return again
+	least := sq.rtt.least
+	if sq.miss != nil && sq.miss.again.least != 0 && (least == 0 || sq.miss.again.least < least) {
+		least = sq.miss.again.least
 	}
-	return sq.rtt.least
+	return least
 }
 
 // notLost takes notice that a packet was sent again for nothing: others had overtaken it. From now on more may do so, until enough

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -148,21 +149,84 @@ func TestSelectiveRead(t *testing.T) {
 	}
 }
 
-// Nothing is executed, and nothing completes, before its turn.
+// sentAgain marks a packet of a puppet as one that is sent again, by a requester that knows selective repeat.
+func sentAgain(p *ib.Packet) { p.Resv7 = 0x40 }
+
+// Nothing is executed, and nothing completes, before its turn. What came before its turn is executed in it if what was missing was sent
+// again, or if it comes again itself: a requester that goes back sees an ACK of all after one packet.
 func TestKeptInTurn(t *testing.T) {
+	for _, knows := range []bool{true, false} {
+		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+		for i := range 3 {
+			d.a.recv(uint64(i), 64*i, 64)
+		}
+		d.send(ib.RCSendOnly, 1, []byte("secnd"))
+		d.send(ib.RCSendOnly, 2, []byte("third"))
+		d.want("a> ACKNOWLEDGE 0 NAK PSN sequence error msn=0")
+		require.Empty(t, d.a.poll())
+		require.Equal(t, make([]byte, 192), d.a.buf[:192])
+		if knows {
+			d.send(ib.RCSendOnly, 0, []byte("first"), sentAgain)
+			d.want("a> ACKNOWLEDGE 2 ACK msn=3")
+		} else {
+			d.send(ib.RCSendOnly, 0, []byte("first"))
+			d.want("a> ACKNOWLEDGE 0 ACK msn=1")
+			d.send(ib.RCSendOnly, 1, []byte("secnd"))
+			d.want("a> ACKNOWLEDGE 2 ACK msn=3")
+		}
+		d.a.wantWC("0 success", "1 success", "2 success")
+		require.Equal(t, "third", string(d.a.buf[128:133]))
+	}
+}
+
+// A packet that somebody made up, who knows neither the PSN that is expected nor what is sent, is not executed: the peer's own is. It
+// makes one NAK, as without selective repeat.
+func TestKeptForged(t *testing.T) {
 	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
-	for i := range 3 {
+	for i := range 8 {
 		d.a.recv(uint64(i), 64*i, 64)
 	}
-	d.send(ib.RCSendOnly, 1, []byte("secnd"))
-	d.send(ib.RCSendOnly, 2, []byte("third"))
-	d.want("a> ACKNOWLEDGE 0 NAK PSN sequence error msn=0")
-	require.Empty(t, d.a.poll())
-	require.Equal(t, make([]byte, 192), d.a.buf[:192])
-	d.send(ib.RCSendOnly, 0, []byte("first"))
-	d.want("a> ACKNOWLEDGE 2 ACK msn=3")
-	d.a.wantWC("0 success", "1 success", "2 success")
-	require.Equal(t, "third", string(d.a.buf[128:133]))
+	for _, psn := range []int{1, 2, 5} {
+		d.send(ib.RCSendOnly, psn, []byte("forged"))
+	}
+	require.EqualValues(t, 3, d.a.eng.Counters().KeptAhead)
+	for psn := range 8 {
+		d.send(ib.RCSendOnly, psn, []byte("honest"))
+	}
+	d.a.wantWC("0 success", "1 success", "2 success", "3 success", "4 success", "5 success", "6 success", "7 success")
+	for i := range 8 {
+		require.Equal(t, "honest", string(d.a.buf[64*i:64*i+6]), "%d", i)
+	}
+	require.Zero(t, d.a.eng.Counters().KeptInTurn)
+	require.EqualValues(t, 1, d.a.eng.Counters().SentSeqNAKs)
+	d.wait(1e9)
+	require.EqualValues(t, 1, d.a.eng.Counters().SentSeqNAKs, "nothing is missing")
+}
+
+// The same of a response to a READ.
+func TestKeptForgedResponse(t *testing.T) {
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	d.a.post(d.a.read(0, 0, 6*1024))
+	d.pump()
+	d.drain()
+	answer := func(psn int, c byte) {
+		op := ib.RCReadRespMiddle
+		switch psn {
+		case 0:
+			op = ib.RCReadRespFirst
+		case 5:
+			op = ib.RCReadRespLast
+		}
+		d.send(op, psn, bytes.Repeat([]byte{c}, 1024), msn(1))
+	}
+	for _, psn := range []int{1, 2, 4, 5} {
+		answer(psn, 'f')
+	}
+	for psn := range 6 {
+		answer(psn, 'h')
+	}
+	require.Equal(t, bytes.Repeat([]byte{'h'}, 6*1024), d.a.buf[:6*1024])
+	d.a.wantWC("1 success")
 }
 
 // What is kept is bounded by the distance, and of two that differ neither is believed.

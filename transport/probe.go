@@ -237,10 +237,7 @@ func (sq *requester) remake(w *sendWQE, tx *TxPacket, n int) bool {
 		}
 		tx.Header[8] |= 0x80
 	}
-	if sq.offers(true) {
-		tx.Header[8] |= keepsAheadBit
-		sq.offered = true
-	}
+	sq.offer(tx)
 	return true
 }
 

@@ -13,14 +13,19 @@ import (
 // an engine (keptPool). The memory of the ring is made by the first packet that comes too early.
 type reorder struct {
 	n     int
+	seq   uint64        // packets that were kept since there were none
+	doubt uint64        // of these, the newest that came before one which was not lost
 	top   ib.PSN        // behind the newest PSN that is here; meaningless if n is 0
 	slots []*keptPacket // by the low bits of the PSN; length is a power of two, or 0
 }
 
 // keptPacket is a packet and the memory of its payload.
 type keptPacket struct {
-	p   ib.Packet
-	buf []byte
+	p    ib.Packet
+	seq  uint64 // its number
+	near bool   // a few packets at most were missing right before it
+	same bool   // it has come twice
+	buf  []byte
 }
 
 // keptPool is the memory of the kept packets of an engine.
@@ -81,7 +86,8 @@ func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	}
 	o.grow(span(next, p.PSN) + 1)
 	payload := append(k.buf[:0], p.Payload...)
-	k.p = *p
+	o.seq++
+	k.p, k.seq, k.near, k.same = *p, o.seq, o.isNear(next, p.PSN), false
 	k.p.Payload = payload
 	o.slots[int(p.PSN)&(len(o.slots)-1)] = k
 	if end := p.PSN.Add(n); o.n == 0 || end.After(o.top) {
@@ -89,6 +95,21 @@ func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	}
 	o.n++
 	return true
+}
+
+// isNear reports whether no more packets are missing right before psn than may have been overtaken by it, or was so before a packet that
+// it follows.
+func (o *reorder) isNear(next, psn ib.PSN) bool {
+	for missing := range maxReorder + 1 {
+		if psn == next {
+			return true
+		}
+		psn = psn.Prev()
+		if k := o.at(psn); k != nil {
+			return missing > 0 || k.near
+		}
+	}
+	return psn == next
 }
 
 // grow makes the ring hold n PSNs.
@@ -133,7 +154,9 @@ func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
 // drop forgets a packet.
 func (o *reorder) drop(e *Engine, k *keptPacket) {
 	o.slots[int(k.p.PSN)&(len(o.slots)-1)] = nil
-	o.n--
+	if o.n--; o.n == 0 {
+		o.seq, o.doubt = 0, 0
+	}
 	k.p.Payload = nil
 	e.kept.giveBack(k)
 }

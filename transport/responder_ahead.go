@@ -6,6 +6,11 @@ import "github.com/goroce/goroce/ib"
 // was missing has come: each as if it came then, with all checks of its own. So nothing that a program can look at
 // changes before its turn, and what was refused, revoked or moved in the meantime is refused.
 //
+// A packet that comes too early may be made up: there are as many PSNs to guess then as there may be packets ahead. It is executed
+// in its turn only if those before it were lost, and sent again, by a requester that says so (keepsAheadBit), or if itself has come a
+// second time, and was the same. In between the peer's own has come, too, and neither of two that differ is believed. So to forge a packet is as hard
+// as without all this; but to such a requester three may be overtaken, by which it becomes four times as easy.
+//
 // On the wire that is an ordinary responder which acknowledges more at once: a sequence NAK that names the first
 // packet that is missing, and when that has come an ACK of all up to the next that is, and a NAK for it. A requester that
 // sends all again sees the ACK and goes on behind it; rdma_rxe does (docs/rxe.md, row 28).
@@ -56,30 +61,49 @@ func (r *responder) keepsAhead() int {
 	return min(max(minKeepAhead, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets), maxKeepAhead)
 }
 
-// executeFrom takes the request whose turn it is, and then those that were kept and whose turn comes by that.
+// executeFrom takes the request whose turn it is, and then those that were kept and whose turn comes by that, if it is sure that they are
+// the peer's.
 func (r *responder) executeFrom(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
-	e, inTurn := r.qp.e, 0
+	e, k, inTurn := r.qp.e, &r.kept, 0
+	nak := r.nak
+	sure := p.Resv7 == keepsAheadBit || k.at(p.PSN) != nil && !k.differs(p)
 	for {
 		at := r.next
 		r.execute(now, p, info)
 		if r.next == at || r.fatal.active {
 			break // refused
 		}
-		r.kept.passed(e, psnOf(at), psnOf(r.next))
-		if !r.kept.take(e, psnOf(r.next), p) {
+		k.passed(e, psnOf(at), psnOf(r.next))
+		next := k.at(psnOf(r.next))
+		if next == nil || !sure && !(r.told && next.near) {
 			break
 		}
+		sure = true
+		k.take(e, psnOf(r.next), p)
 		info = p.Opcode.Info()
 		inTurn++
 	}
 	e.counters.KeptInTurn += uint64(inTurn)
 	switch {
-	case r.fatal.active || r.qp.state == StateErr:
-	case r.kept.n != 0 && r.nak.latch == nakNone:
-		r.sequenceNAK() // of the next gap, which has shown already
-	case inTurn > 0 && r.nak.latch == nakNone:
+	case r.fatal.active || r.qp.state == StateErr || r.nak.latch != nakNone:
+		return
+	case inTurn > 0 && k.n == 0:
 		r.ackInTurn()
+	case inTurn > 0 || r.told && k.n > 1 && k.at(psnOf(r.next)) != nil:
+		r.sequenceNAK() // of the next gap, which has shown already
+	case k.n != 0 && nak.due:
+		r.sequenceNAK() // which has not left
+	case k.n != 0:
+		r.awaitRest(now, nak.repeats)
 	}
+}
+
+// awaitRest waits for the rest of a gap, of which the requester has been told: what it sends again begins with what has just come.
+func (r *responder) awaitRest(now int64, repeats uint8) {
+	k := &r.nak
+	k.latch, k.repeats = nakSequence, repeats
+	k.againAt = now + r.rearmNs()<<min(repeats, maxNAKRepeats)
+	r.qp.setTimer(timerNAK, k.againAt)
 }
 
 // ackInTurn acknowledges what was executed, also if nobody has asked: a requester that sends all again need not go
@@ -116,7 +140,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 
 // learn takes from a request that is the peer's whether it knows selective repeat.
 func (r *responder) learn(p *ib.Packet) {
-	if p.Resv7&keepsAheadBit != 0 && r.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == keepsAheadBit && r.qp.e.cfg.Tuning.SelectiveRepeat {
 		r.told = true
 	}
 }

@@ -115,9 +115,8 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 			tx.Header[8] |= 0x80
 		}
 	}
-	if again := sq.psn != sq.end; (again || sq.peerKeeps) && sq.offers(again) {
-		tx.Header[8] |= keepsAheadBit
-		sq.offered = true
+	if sq.psn != sq.end {
+		sq.offer(tx)
 	}
 	if sq.cost != 0 {
 		sq.chargeOut(now, sq.cost)

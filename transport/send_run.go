@@ -36,7 +36,7 @@ func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 	if first.HeaderLen != ib.BTHBytes || first.NumFrags != 1 || sq.curPkt < 2 || sq.psn != sq.end || w.inline || !runsOut {
 		return 0 // behind FIRST and LAST there is another header, or nothing
 	}
-	if first.Header[8]&keepsAheadBit != 0 && !sq.peerKeeps {
+	if first.Header[8]&keepsAheadBit != 0 {
 		return 0 // it was sent again
 	}
 	n, cost := sq.repetitions(w, len(batch)-1)
