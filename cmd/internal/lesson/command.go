@@ -96,7 +96,7 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 
 // find returns the lesson of a name, or of a number as the list has it.
 func find(name string) *lesson {
-	all := lessons()
+	all := everything()
 	for i := range all {
 		if all[i].name == name || fmt.Sprint(i+1) == name {
 			return &all[i]
@@ -116,6 +116,11 @@ func list() string {
 			fmt.Fprintf(&b, "%3d  %-11s %s\n", n, l.name, l.title)
 		}
 	}
+	b.WriteString("\nExercises: choose the numbers, and the run says whether they are right\n")
+	for _, l := range exercises() {
+		fmt.Fprintf(&b, "     %-11s %s\n", l.name, strings.TrimPrefix(l.title, "Exercise: "))
+	}
+	b.WriteString("\nAfter the hour: what happened in ten captures?\n     quiz1 ... quiz10\n")
 	b.WriteString("\nroce lesson connect begins. Numbers can be changed: roce lesson connect late=0. --html shows the packets as a page.\n")
 	return b.String()
 }

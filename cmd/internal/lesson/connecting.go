@@ -74,7 +74,7 @@ func connecting() []lesson {
 			tries: []string{"late=0", "late=0 psn=1", "late=0 psn=-1"},
 		},
 		{
-			name: "cm", title: "Connected by RDMA-CM: three datagrams", after: []string{"connect"}, turns: true,
+			name: "cm", title: "Connected by RDMA-CM: three datagrams", after: []string{"connect"}, turns: func(values) bool { return true },
 			text: `The connection manager does the same with packets. It sends datagrams to queue pair 1, which every host has: REQ (my queue pair, my PSN, may I?), REP (yes, and here are mine) and RTU (ready to use). A server listens on a port, as with TCP; the number is RDMA-CM's own. At the end DREQ asks for the disconnect, and DREP agrees. Each datagram that needs an answer is repeated until there is one.`,
 			params: []param{
 				{name: "lost", def: 0, min: 0, max: 3, help: "which one is lost the first time: 1 REQ, 2 REP, 3 RTU; 0 none", refuse: func(v values, _ bool) string {
@@ -113,7 +113,7 @@ func (r *run) dial() error {
 		return roce.ConnConfig{Device: r.s.Hosts[host].Device, KeepAlive: -1}
 	}
 	listen := port
-	if r.v["listen"] == 0 {
+	if r.v["listen"] == 0 { // as in the quiz
 		listen++
 	}
 	l, err := (&roce.ListenConfig{ConnConfig: device(1)}).ListenAddr(netip.AddrPortFrom(r.s.Hosts[1].Addr, uint16(listen)))
@@ -137,7 +137,7 @@ func (r *run) dial() error {
 	if err == nil {
 		err = c.Send(ctx, []byte("hello"))
 		err = errors.Join(err, c.Close())
-	} else if errors.Is(err, roce.ErrConnRefused) {
+	} else if r.refused = errors.Is(err, roce.ErrConnRefused); r.refused {
 		err = nil
 	}
 	time.Sleep(time.Minute) // virtual: everything has its timeouts

@@ -2,6 +2,8 @@ package lesson
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/goroce/goroce/ib"
@@ -19,10 +21,10 @@ type rung struct {
 	atNs   int64
 	fromA  bool
 	lost   bool // it did not arrive: what the run knows, and a capture on the sender does not show
-	again  bool
 	answer bool
 	ce     bool
 	what   string
+	note   string          // why it was sent again, or that it is late: what the run knows, too
 	queues [2]*stage.State // nil: the lesson has no queue pair there, or not yet
 }
 
@@ -34,17 +36,32 @@ func (r *run) ladder() (rungs []rung, report *analyse.Report, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	lost := map[int]bool{}
+	came, _, err := r.s.Fates(1 - here)
+	if err != nil {
+		return nil, nil, err
+	}
+	lost, late := map[int]bool{}, map[int]bool{}
 	for _, f := range sent {
 		lost[f.Frame] = f.Lost()
+	}
+	next := math.MaxInt // the first to arrive of those that were sent later
+	for _, f := range slices.Backward(came) {
+		if late[f.Arrived] = f.Arrived > next; !f.Lost() {
+			next = min(next, f.Arrived)
+		}
 	}
 	a := analyse.New(analyse.Options{})
 	var notes []analyse.Note
 	err = r.s.Packets(view, func(p *pcap.Packet) {
 		n := a.Add(p)
 		notes = append(notes, n)
-		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame],
-			again: n.Cause != analyse.CauseNone && n.Cause != analyse.CauseNetwork, answer: p.Opcode.Info().Response, ce: p.CE(), what: label(p, n)}
+		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame], answer: p.Opcode.Info().Response, ce: p.CE(), what: label(p, n)}
+		switch {
+		case late[p.Frame]: // it was not sent again, whatever it looks like
+			g.note = "late"
+		case n.Cause != analyse.CauseNone:
+			g.note = fmt.Sprintf("again: %v", n.Cause)
+		}
 		g.queues[here] = r.s.Hosts[here].After(p.Frame)
 		g.queues[1-here] = r.s.Hosts[1-here].When(p.AtNs)
 		rungs = append(rungs, g)
@@ -83,9 +100,6 @@ func label(p *pcap.Packet, n analyse.Note) string {
 	if p.CE() {
 		what += ", CE"
 	}
-	if n.Cause != analyse.CauseNone {
-		what += fmt.Sprintf(" (again: %v)", n.Cause)
-	}
 	return what
 }
 
@@ -93,8 +107,8 @@ func label(p *pcap.Packet, n analyse.Note) string {
 func (g *rung) text(pictured, hidden bool) string {
 	const width = 58
 	what := " " + g.what + " "
-	if hidden {
-		what, _, _ = strings.Cut(what, "(again")
+	if g.note != "" && !hidden {
+		what += "(" + g.note + ") "
 	}
 	dashes := max(width-len(what), 4)
 	line := strings.Repeat("-", dashes/2) + what + strings.Repeat("-", dashes-dashes/2)

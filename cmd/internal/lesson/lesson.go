@@ -50,12 +50,13 @@ type lesson struct {
 	params      []param
 	cfg         func(v values) stage.Config
 	play        func(r *run) error
-	turns       bool                         // play starts goroutines, which take turns on the network
+	turns       func(v values) bool          // play starts goroutines, which take turns on the network
 	view        func(v values) stage.View    // nil: on host A
 	chart       bool                         // the queue of the switch and A's rate over time
 	questions   []question                   // the first is asked before the packets are shown
 	tries       []string                     // other numbers that are worth a look
 	goal        func(r *run) (string, error) // of an exercise: an error says why the numbers are not right, the text why they are
+	choices     func(v values) []string      // of a quiz: what it can have been
 	hidden      bool                         // the analyser does not tell, and lost packets are not marked, until the goal is reached
 }
 
@@ -117,7 +118,7 @@ func (l *lesson) perform(v values) (r *run, err error) {
 	if l.cfg != nil {
 		cfg = l.cfg(v)
 	}
-	if l.turns {
+	if l.turns != nil && l.turns(v) {
 		sim.Run(sim.Config{Seed: 1}, func(net *sim.Fabric) {
 			cfg.Net = net
 			r, err = l.on(cfg, v)

@@ -43,6 +43,7 @@ var shows = map[string]struct {
 	"order":      {analyse.LostRequest, "B has the message, and 6144 of 6144 bytes"},
 	"fence":      {"", `other place: "old data"`},
 	"loss":       {analyse.LostRequest, "again: sequence NAK"},
+	"overtaken":  {analyse.Reordered, "A has sent 11 packets again, and B counted 6 duplicates"},
 	"selective":  {analyse.LostRequest, "For WRITE 2 A has sent 1 packets again"},
 	"ack":        {analyse.LostRequest, "may also be lost-ack"},
 	"read":       {analyse.LostReadResponse, "again: gap in responses"},

@@ -25,3 +25,6 @@ func lessons() (all []lesson) {
 	}
 	return all
 }
+
+// everything is what "roce lesson NAME" can play.
+func everything() []lesson { return append(append(lessons(), exercises()...), quiz()...) }

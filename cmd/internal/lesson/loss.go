@@ -42,7 +42,39 @@ func loss() []lesson {
 			tries: []string{"lost=7", "lost=0"},
 		},
 		{
-			name: "selective", title: "Selective repeat: only what is missing", after: []string{"loss"},
+			name: "overtaken", title: "Overtaken, and not lost", after: []string{"loss"},
+			text: `Packets of a connection may take different ways, and one overtakes another. The responder cannot know that: it sees a gap, asks, and the requester goes back, for nothing. From A that is a loss like any other. On B one sees the packet come after all, a little late, and then once more. Look from host A with view=0.`,
+			params: []param{
+				{name: "packets", def: 8, min: 3, max: 64, help: "packets of 1024 bytes that A writes"},
+				{name: "late", def: 2, min: 0, max: 62, help: "which of them is late, from 0; not the last", refuse: func(v values, _ bool) string {
+					if v["late"] > v["packets"]-2 {
+						return fmt.Sprintf("packets 0 to %d have one behind them that can overtake", v["packets"]-2)
+					}
+					return ""
+				}},
+				{name: "view", def: 1, min: 0, max: 1, help: "where the capture is taken: 0 on host A, 1 on host B"},
+			},
+			view: func(v values) stage.View { return stage.View(v["view"]) },
+			play: func(r *run) error {
+				if err := r.warm(); err != nil {
+					return err
+				}
+				r.delay(first.Add(r.v["late"]))
+				err := r.do(r.s.Write(0, r.v["packets"]*1024))
+				r.s.Net.RunFor(time.Millisecond)
+				r.say("A has sent %d packets again, and B counted %d duplicates.", r.again(), r.s.Hosts[1].Device.Counters().DuplicateRequest)
+				return err
+			},
+			questions: []question{
+				{"Nothing is lost. How many packets will A send again?", func(r *run) string {
+					return fmt.Sprintf("%d: B asked for the late one, and had dropped what came before its turn. All of them for nothing.", r.again())
+				}},
+				{"How do networks avoid it?", says("A switch chooses the way by addresses and ports, so that all packets of a connection take one. RoCE v2 has the UDP source port for that. Networks that spread packets over many ways need adapters that keep what comes early: selective repeat.")},
+			},
+			tries: []string{"view=0", "late=6"},
+		},
+		{
+			name: "selective", title: "Selective repeat: only what is missing", after: []string{"overtaken"},
 			text: `Going back N throws away what had arrived. If both ends can, the responder keeps packets that come before their turn, its NAK says which it has, and the requester sends again only what is missing. Newer adapters do that between themselves; between goroce devices it is an option. Whether the peer can, a requester finds out from the first loss, so the first one goes back. Here each of two WRITEs loses a packet.`,
 			params: []param{
 				{name: "packets", def: 8, min: 2, max: 64, help: "packets of 1024 bytes of each WRITE"},

@@ -61,6 +61,9 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 			fmt.Fprintf(w, "\n  packet %d: %s\n%s", f.Frames[0], f.Kind, explain.Wrap("    ", f.Text))
 		}
 	}
+	if choices := l.offered(r.v); choices != "" {
+		fmt.Fprintf(w, "\nWhat happened?\n%s", choices)
+	}
 	if verdict != "" {
 		fmt.Fprintf(w, "\n%s", explain.Wrap("", verdict))
 		return nil

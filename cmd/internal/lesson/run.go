@@ -19,6 +19,7 @@ type run struct {
 	wcs     []verbs.WC // of the last do
 	tookNs  int64      // it
 	planned []planned
+	refused bool // the connection, by RDMA-CM
 }
 
 // planned is a fault that has to happen, or the run is not what it says.
@@ -39,6 +40,12 @@ func (r *run) us() float64 { return float64(r.s.Net.Now()) / 1000 }
 func (r *run) lose(host int, psn ib.PSN) {
 	n := r.s.Hosts[host].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn, HasPSN: true, Iteration: 1})
 	r.planned = append(r.planned, planned{host, n, psn})
+}
+
+// delay has the network deliver a packet of A after the one behind it, the first time.
+func (r *run) delay(psn ib.PSN) {
+	n := r.s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Delay, Hold: 1, PSN: psn, HasPSN: true, Iteration: 1})
+	r.planned = append(r.planned, planned{0, n, psn})
 }
 
 // check finds faults that were planned and did not happen.
