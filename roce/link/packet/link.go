@@ -197,24 +197,12 @@ func (l *Link) Wait(timeout time.Duration) error {
 		return nil // the sending side has something to do
 	}
 	fds := l.rx.fds
-	for i := range fds {
-		fds[i].Revents = 0
-	}
-	fds[1].Fd = -1
+	fds[fullFD].Fd = -1
 	if l.tx.blocked.Load() {
-		fds[1].Fd = int32(l.tx.fd)
+		fds[fullFD].Fd = int32(l.tx.fd)
 	}
-	var ts *unix.Timespec
-	if timeout >= 0 {
-		l.rx.timeout = unix.NsecToTimespec(int64(timeout))
-		ts = &l.rx.timeout
-	}
-	_, err := unix.Ppoll(fds, ts, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return os.NewSyscallError("ppoll", err)
-	}
-	if fds[0].Revents != 0 {
-		l.local.Waker.Clear()
+	if err := l.local.Waker.Poll(fds, timeout); err != nil {
+		return err
 	}
 	l.rx.noteAside()
 	for i := range fds {

@@ -14,13 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// fullFD is the place of the socket that is full among the descriptors of a poll.
+const fullFD = 2
+
 // receiver is the receiving side of the link.
 type receiver struct {
-	l       *Link
-	socks   []*rxSocket
-	fds     []unix.PollFd // event, sending socket, receiving sockets
-	timeout unix.Timespec
-	next    int // socket to look at first
+	l     *Link
+	socks []*rxSocket
+	fds   []unix.PollFd // the poller's, sending socket, receiving sockets
+	next  int           // socket to look at first
 
 	from   *rxSocket // what is being read
 	reader *sockio.Reader
@@ -62,7 +64,7 @@ func (r *receiver) init(l *Link) error {
 		}
 		r.socks = append(r.socks, s)
 	}
-	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.local.Waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
+	r.fds = append(l.local.Waker.First(), unix.PollFd{Fd: -1, Events: unix.POLLOUT}) // at fullFD
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}

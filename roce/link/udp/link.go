@@ -35,7 +35,7 @@ type Link struct {
 	rx receiver
 
 	askers askers
-	waker  *sockio.Waker
+	waker  *sockio.Poller
 	closed atomic.Bool
 
 	// groups are the sockets of multicast groups; the receiving side looks at
@@ -87,7 +87,7 @@ func (l *Link) open() error {
 		return &OpenError{Err: errors.New("no local address given")}
 	}
 	var err error
-	if l.waker, err = sockio.NewWaker(); err != nil {
+	if l.waker, err = sockio.NewPoller(); err != nil {
 		return &OpenError{Err: err}
 	}
 	l.mtu = ib.MTU4096
@@ -193,27 +193,13 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	l.rx.refresh()
 	fds := l.rx.fds
-	for i := range fds {
-		fds[i].Revents = 0
-	}
-	fds[1].Fd = -1
+	fds[fullFD].Fd = -1
 	if l.tx.blocked.Load() {
-		fds[1].Fd = l.tx.full.Load()
+		fds[fullFD].Fd = l.tx.full.Load()
 	}
-	var ts *unix.Timespec
-	if timeout >= 0 {
-		l.rx.timeout = unix.NsecToTimespec(int64(timeout))
-		ts = &l.rx.timeout
-	}
-	_, err := unix.Ppoll(fds, ts, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return os.NewSyscallError("ppoll", err)
-	}
-	if fds[0].Revents != 0 {
-		l.waker.Clear()
-	}
+	err := l.waker.Poll(fds, timeout)
 	l.rx.noteAside()
-	return nil
+	return err
 }
 
 // Close closes the sockets.

@@ -12,13 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// fullFD is the place of the socket that is full among the descriptors of a poll.
+const fullFD = 2
+
 // receiver is the receiving side of the link.
 type receiver struct {
-	l       *Link
-	socks   []*socket // unicast, then multicast
-	fds     []unix.PollFd
-	timeout unix.Timespec
-	next    int // socket to look at first
+	l     *Link
+	socks []*socket // unicast, then multicast
+	fds   []unix.PollFd
+	next  int // socket to look at first
 
 	// Aside are the sockets for requests, whose thread wakes a poll; and inboxes, which it sees as one: asideFD.
 	aside     []*socket
@@ -69,7 +71,7 @@ func (r *receiver) changedSockets() {
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
 	r.aside = l.share.requests
-	r.fds = append(r.fds[:0], unix.PollFd{Fd: int32(l.waker.FD()), Events: unix.POLLIN}, unix.PollFd{Fd: -1, Events: unix.POLLOUT})
+	r.fds = append(append(r.fds[:0], l.waker.First()...), unix.PollFd{Fd: -1, Events: unix.POLLOUT}) // at fullFD
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}

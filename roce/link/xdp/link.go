@@ -240,17 +240,8 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.tx.blocked.Load() && (timeout < 0 || timeout > retryEvery) {
 		timeout = retryEvery
 	}
-	for i := range r.fds {
-		r.fds[i].Revents = 0
-	}
-	var ts *unix.Timespec
-	if timeout >= 0 {
-		r.timeout = unix.NsecToTimespec(int64(timeout))
-		ts = &r.timeout
-	}
-	_, err := unix.Ppoll(r.fds, ts, nil)
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return os.NewSyscallError("ppoll", err)
+	if err := l.local.Waker.Poll(r.fds, timeout); err != nil {
+		return err
 	}
 	for i := range r.fds {
 		if r.fds[i].Revents&unix.POLLNVAL != 0 {
@@ -258,7 +249,7 @@ func (l *Link) Wait(timeout time.Duration) error {
 		}
 	}
 	if r.fds[0].Revents != 0 {
-		l.clear()
+		l.woken.Store(false) // a Wake meanwhile is noticed by the caller, who returns
 	}
 	return nil
 }

@@ -10,12 +10,11 @@ import (
 
 // receiver is the receiving side of the link.
 type receiver struct {
-	l       *Link
-	queues  []*queue
-	next    int           // queue to look at first
-	fds     []unix.PollFd // event, sockets
-	timeout unix.Timespec
-	split   receive.Splitter
+	l      *Link
+	queues []*queue
+	next   int           // queue to look at first
+	fds    []unix.PollFd // the poller's, sockets
+	split  receive.Splitter
 
 	// arena holds frames that were in several chunks. It, and the chunks handed
 	// up, are used again by the first Recv that begins with no run pending.
@@ -32,7 +31,7 @@ func (r *receiver) init(l *Link) {
 	r.split.Init(l.local.Port())
 	r.arena = make([]byte, arenaBytes)
 	r.search.found()
-	r.fds = append(r.fds, unix.PollFd{Fd: int32(l.local.Waker.FD()), Events: unix.POLLIN})
+	r.fds = l.local.Waker.First()
 	for _, f := range l.ifaces {
 		for _, q := range f.queues {
 			r.queues = append(r.queues, q)

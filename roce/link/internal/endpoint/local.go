@@ -26,7 +26,7 @@ import (
 // that it is in, and what the kernel knows of the network.
 type Local struct {
 	Hops  *nexthop.Table
-	Waker *sockio.Waker
+	Waker *sockio.Poller
 	State portstate.Tracker
 
 	o     Options
@@ -86,7 +86,7 @@ func (l *Local) Open(o Options) (err error) {
 			return err
 		}
 	}
-	if l.Waker, err = sockio.NewWaker(); err != nil {
+	if l.Waker, err = sockio.NewPoller(); err != nil {
 		return &link.OpenError{Err: err}
 	}
 	if o.VLAN != 0 && slices.ContainsFunc(l.index, func(i int) bool { return i != l.index[0] }) {
