@@ -23,7 +23,7 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants prove lint clean verbs interop-verbs interop-verbs-quick pyverbs
+.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz soak soak-service mutants prove lint clean verbs interop-verbs interop-verbs-quick pyverbs
 
 all: build
 
@@ -84,6 +84,14 @@ test-modules:
 	@cd roce/prometheus && if $(GO) mod download 2>/dev/null; \
 		then $(GO) vet ./... && $(GO) test -race ./...; \
 		else echo "roce/prometheus: its dependencies are not to be had here: not tested"; fi
+
+# The page of roce explain in headless Chromium (Debian: chromium and poppler-utils): what it shows, keys, phones, print, 100,000
+# packets, hostile captures, and accessibility with axe-core, which npm fetches. What is missing is skipped, and said.
+# PAGEFLAGS="-shots DIR" keeps screenshots.
+test-page:
+	@cd cmd/internal/explain/browser && if $(GO) mod download 2>/dev/null; \
+		then $(GO) vet ./... && $(GO) test -count=1 -v ./... $(PAGEFLAGS); \
+		else echo "cmd/internal/explain/browser: its dependencies are not to be had here: not tested"; fi
 
 # Programs in C on the libraries of "make verbs". Apart from test-modules, as they need rdma-core's headers, and take ten minutes and
 # more on a machine that is busy.

@@ -29,7 +29,7 @@ func (o *options) table() []getopt.Option {
 		{Short: 'v', Long: "verbose", Help: "all findings; by default the first 10 of each kind", Set: getopt.Bool(&o.verbose)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
 		{Long: "html", Help: "write a page of HTML, which needs nothing else", Set: getopt.Bool(&o.html)},
-		{Long: "last", Arg: "n", Help: "of --html: draw the last n packets; by default the first 100,000, or those around the first finding", Set: getopt.Int(&o.last, 1, math.MaxInt32)},
+		{Long: "last", Arg: "n", Help: "of --html: draw the last n packets, at most 500,000; by default the first 100,000, or those around the first finding", Set: getopt.Int(&o.last, 1, mostDrawn)},
 		{Long: "around", Arg: "frame", Help: "of --html: draw 100,000 packets around this frame of the file", Set: getopt.Int(&o.around, 1, math.MaxInt32)},
 		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
 		{Long: "local", Arg: "address", Help: "address of the host where the capture was taken, if the file does not tell", Set: getopt.String(&o.local)},
@@ -121,7 +121,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case o.json:
 		err = tool.WriteJSON(w, e)
 	case o.html:
-		err = e.writePage(w, drawn)
+		err = e.page(drawn).write(w)
 	default:
 		e.print(w, style, o.verbose)
 	}
@@ -155,10 +155,10 @@ type explanation struct {
 
 // firstFinding is the frame of the finding that the page shows first; 0 if there is none.
 func (e *explanation) firstFinding() int {
-	if len(e.Report.Findings) == 0 || len(e.Report.Findings[0].Frames) == 0 {
-		return 0
+	if all := weighed(e.Report.Findings); len(all) > 0 && len(all[0].Frames) > 0 {
+		return all[0].Frames[0]
 	}
-	return e.Report.Findings[0].Frames[0]
+	return 0
 }
 
 // redraw reads the file again if the first finding is not drawn: which packets matter is known only now. A pipe cannot be

@@ -2,54 +2,26 @@ package explain
 
 import (
 	"bytes"
-	"encoding/binary"
+	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
+	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/goroce/goroce/internal/seeds"
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
+	"github.com/goroce/goroce/roce/analyse/stage"
+	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 	"github.com/stretchr/testify/require"
 )
 
-// browser returns Chromium, or skips the test.
-func browser(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("short: a browser takes seconds")
-	}
-	seeds.Long(t)
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no Chromium is installed (Debian: apt install chromium): the page is not rendered")
-	return ""
-}
-
-// rendered returns the document after its scripts have run.
-func rendered(t *testing.T, page []byte, hash string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, os.WriteFile(path, page, 0o644))
-	u := url.URL{Scheme: "file", Path: path, Fragment: hash}
-	// As root Chromium runs only without its sandbox; the page is our own.
-	cmd := exec.CommandContext(t.Context(), browser(t), "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,900",
-		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=10000", "--dump-dom", u.String())
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	require.NoError(t, err, errs.String())
-	return string(out)
-}
-
-// The page needs nothing from elsewhere, and no text of the capture becomes a tag.
+// The page needs nothing from elsewhere, no text of the capture becomes a tag, and it does not say where the file was.
 func TestPageStandsAlone(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "<b>&.pcap")
@@ -58,70 +30,138 @@ func TestPageStandsAlone(t *testing.T) {
 	require.NoError(t, os.WriteFile(name, b, 0o644))
 	page, _, err := explained(t, "--html", name)
 	require.NoError(t, err)
-	require.NotRegexp(t, `(?i)(src|href)=|https?:|@import|url\(`, page)
+	require.NotRegexp(t, `(?i)\b(src|href)=["']?[^'"#]|https?:|@import|url\([^#]`, page)
 	require.NotContains(t, page, "<b>&.pcap")
-	require.Equal(t, 1, strings.Count(page, "</script>"))
+	require.NotContains(t, page, dir)
+	require.Contains(t, page, "<title>&lt;b&gt;&amp;.pcap explained</title>")
+	require.Equal(t, 2, strings.Count(page, "</script>"))
+	require.NotContains(t, page, "{{")
 }
 
-// The page shows the findings and the packets around the first one, in Chromium.
-func TestPageInBrowser(t *testing.T) {
-	page, _, err := explained(t, "--html", captures+"rc_pingpong_loss.pcap")
-	require.NoError(t, err)
-	doc := rendered(t, []byte(page), "")
-	require.Contains(t, doc, `data-ready="yes"`, "a script failed")
-	require.Equal(t, 23, strings.Count(doc, `role="button"`), "findings")
-	require.Contains(t, doc, "NAK PSN sequence error 6042660")
-	require.Regexp(t, `class="row hit sel"[^>]*><span>4 `, doc, "the first finding's packet is selected")
-	require.Contains(t, doc, "again: sequence NAK")
-	require.Contains(t, doc, "Goodput")
-
-	// A link goes to a packet.
-	doc = rendered(t, []byte(page), "packet=600")
-	require.Regexp(t, `class="row[^"]* sel"[^>]*><span>600 `, doc)
+// hostile puts text that would be markup into all strings that can be set.
+func hostile(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			hostile(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				hostile(v.Field(i))
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			hostile(v.Index(i))
+		}
+	case reflect.String:
+		v.SetString("</script><script>x()</script>")
+	}
 }
 
-// repeated is a pcap file with the packets of another one until there are n, a second after the other: new
-// PSNs would need new ICRCs, and the page does not mind.
-func repeated(t *testing.T, n int) []byte {
-	t.Helper()
+// Whatever a capture brings into the text of the analyser ends as data.
+func TestPageOfHostileText(t *testing.T) {
+	e, drawn := &explanation{Name: "x"}, &window{most: 100}
 	b, err := os.ReadFile(captures + "rc_pingpong_loss.pcap")
 	require.NoError(t, err)
-	out := bytes.Clone(b[:24])
-	for round := uint32(0); n > 0; round++ {
-		for rest := b[24:]; len(rest) >= 16 && n > 0; n-- {
-			size := 16 + binary.LittleEndian.Uint32(rest[8:])
-			at := len(out)
-			out = append(out, rest[:size]...)
-			binary.LittleEndian.PutUint32(out[at:], binary.LittleEndian.Uint32(out[at:])+round)
-			rest = rest[size:]
+	require.NoError(t, e.read(bytes.NewReader(b), analyse.Options{}, drawn))
+	hostile(reflect.ValueOf(e.Report))
+	for i := range drawn.rows {
+		drawn.rows[i].more = "</script><script>x()</script>"
+	}
+	e.Damage = "</script><script>x()</script>"
+	var page bytes.Buffer
+	require.NoError(t, e.page(drawn).write(&page))
+	require.Equal(t, 2, strings.Count(page.String(), "</script"))
+	require.NotContains(t, page.String(), "<script>x")
+}
+
+// A CNP comes from the end that saw the congestion, also if that has answered nothing before.
+func TestPageCNP(t *testing.T) {
+	cfg := stage.Config{MTU: ib.MTU4096}
+	cfg.Sim.Up = sim.Pipe{BitsPerSecond: 40e9, Latency: 1000}
+	cfg.Sim.Down = sim.Pipe{BitsPerSecond: 10e9, Latency: 1000, QueueBytes: 1 << 20, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
+	for i := range cfg.Tuning {
+		cfg.Tuning[i] = transport.Tuning{LossProbe: -1, Congestion: cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}}
+	}
+	cfg.Attr = func(_ int, a *verbs.ConnAttr) { a.TrafficClass = 2 } // ECT(0): may be marked
+	s, err := stage.New(cfg)
+	require.NoError(t, err)
+	_, err = s.Do(0, s.Write(0, 512<<10))
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	e, drawn := &explanation{Name: "x"}, &window{most: 1000}
+	require.NoError(t, e.read(bytes.NewReader(s.Capture(stage.At1)), analyse.Options{}, drawn))
+	cnps, answered := 0, false
+	for _, r := range e.page(drawn).rows {
+		if r.role == analyse.RoleCNP {
+			require.Equal(t, s.Hosts[1].Addr, e.Connections[r.connection-1].Ends[r.end].Addr)
+			if !answered {
+				cnps++
+			}
+		}
+		answered = answered || r.role == analyse.RoleAnswer
+	}
+	require.NotZero(t, cnps, "before the first answer")
+}
+
+// fates are the frames of lost packets, 0 for those that are in no frame, with what became of them.
+func fates(d *pageData) (out []string) {
+	for _, r := range d.rows {
+		if r.fate != fateUnknown {
+			out = append(out, fmt.Sprint(r.role, " ", r.psn)+[]string{"", " lost", " maybe lost", " dropped", " maybe dropped"}[r.fate]+map[bool]string{true: ", not here"}[r.frame == 0])
 		}
 	}
 	return out
 }
 
-// Of 100,000 packets the page holds only the rows that are seen, wherever it is scrolled to.
-func TestPageOf100000(t *testing.T) {
-	browser(t)
-	const n = 100_000
-	var e explanation
-	e.Name = "many"
-	drawn := &window{most: n}
-	require.NoError(t, e.read(bytes.NewReader(repeated(t, n)), analyse.Options{}, drawn))
-	require.Equal(t, n, e.Packets)
+// Lost packets are marked, and those that are not in the capture have a row where they are missing.
+func TestPageFates(t *testing.T) {
+	play := func(host int, psn ib.PSN, v stage.View) *pageData {
+		s, err := stage.New(stage.Config{})
+		require.NoError(t, err)
+		_, err = s.Do(0, s.Write(0, 64)) // the analyser needs a round trip to compare with
+		require.NoError(t, err)
+		s.Hosts[host].Faults.Add(fault.Rule{PSN: psn, HasPSN: true, Times: 1})
+		_, err = s.Do(0, s.Write(0, 8192))
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		e, drawn := &explanation{Name: "x"}, &window{most: 1000}
+		require.NoError(t, e.read(bytes.NewReader(s.Capture(v)), analyse.Options{}, drawn))
+		return e.page(drawn)
+	}
+	require.Equal(t, []string{"request 1003 maybe lost"}, fates(play(0, 1003, stage.At0)))
+	require.Equal(t, []string{"request 1003 lost, not here"}, fates(play(0, 1003, stage.At1)))
+	require.Equal(t, []string{"request 1008 maybe lost"}, fates(play(1, 1008, stage.At0)), "to the sender that looks the same")
+	require.Equal(t, []string{"answer 1008 maybe lost"}, fates(play(1, 1008, stage.At1)))
+}
+
+// What is too much for a page is left out, and counted.
+func TestPageBound(t *testing.T) {
+	d := &pageData{MoreFindings: 1}
+	for i := range pageFindings + 5 {
+		d.Findings = append(d.Findings, pageFinding{Finding: &analyse.Finding{Frames: []int{1}, Connection: pageConnections + 3 - min(i, 1)}})
+	}
+	for i := range pageConnections + 7 {
+		d.Connections = append(d.Connections, &analyse.Connection{Number: i + 1, Packets: pageConnections - i})
+	}
 	var page bytes.Buffer
-	require.NoError(t, e.writePage(&page, drawn))
-	// Scroll through all of it, a screen and a half at a time, and note the most rows and the slowest step.
-	probe := `<script>{ const box = document.getElementById("ladder"); let most = 0, slow = 0, steps = 0;
-for (let y = 0; y < box.scrollHeight; y += Math.max(box.clientHeight * 1.5, box.scrollHeight / 500)) { const t = performance.now(); box.scrollTop = y; draw();
-  slow = Math.max(slow, performance.now() - t); most = Math.max(most, document.querySelectorAll("#space .row").length); steps++; }
-document.body.dataset.probe = most + " rows, " + steps + " steps, " + slow.toFixed(1) + " ms"; }</script></body>`
-	doc := rendered(t, bytes.Replace(page.Bytes(), []byte("</body>"), []byte(probe), 1), fmt.Sprintf("packet=%d", n-10))
-	m := regexp.MustCompile(`data-probe="(\d+) rows, (\d+) steps, ([^"]*)"`).FindStringSubmatch(doc)
-	require.NotNil(t, m, "a script failed")
-	var most, steps int
-	fmt.Sscan(m[1], &most)
-	fmt.Sscan(m[2], &steps)
-	require.Less(t, most, 200, "rows in the document")
-	require.Greater(t, steps, 400)
-	t.Logf("%d bytes; at most %d rows in the document; slowest of %d steps %s", page.Len(), most, steps, m[3])
+	require.NoError(t, d.write(&page))
+	require.Len(t, d.Findings, pageFindings)
+	require.Equal(t, 6, d.MoreFindings)
+	require.Len(t, d.Connections, pageConnections)
+	require.Equal(t, 7, d.MoreConnections)
+	require.Equal(t, pageConnections+3, d.Connections[pageConnections-1].Number, "it has a finding")
+	_, rest := pageRows(t, page.String())
+	require.Equal(t, 7.0, rest["more_connections"])
+}
+
+// What the application saw as an error comes first, what nothing was lost by last.
+func TestPageOrder(t *testing.T) {
+	mild, plain, bad := &analyse.Finding{Kind: analyse.CEMarked}, &analyse.Finding{Kind: analyse.LostAck}, &analyse.Finding{Kind: analyse.RemoteAccess, Status: "10"}
+	require.Equal(t, []*analyse.Finding{bad, plain, mild}, weighed([]*analyse.Finding{mild, plain, bad}))
+	b, err := json.Marshal(pageFinding{bad, weigh(bad)})
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"weight":0`)
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 // row is a packet on the page.
 type row struct {
+	src                                   netip.Addr
 	frame, connection, operation, payload int // payload in bytes
 	atNs                                  int64
 	more                                  string // what else there is to say
@@ -26,6 +28,7 @@ type row struct {
 	role                                  analyse.Role
 	cause                                 analyse.Cause
 	flags                                 uint8
+	fate                                  fate
 }
 
 const (
@@ -71,25 +74,53 @@ func rowOf(p *pcap.Packet, n analyse.Note) row {
 	if h := p.Opcode.Info().Headers; p.Problem == "" && h&ib.HasImmDt != 0 {
 		more = strings.TrimPrefix(more+fmt.Sprintf(", immediate 0x%x", p.ImmDt), ", ")
 	}
-	return row{frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
+	return row{src: p.Flow.Src, frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
 		psn: p.PSN, msn: p.AETH.MSN, qpn: p.DestQP, opcode: p.Opcode, syndrome: p.AETH.Syndrome, answers: p.Opcode.Has(ib.HasAETH),
 		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint8(flags)}
 }
 
-// append writes the row as the page's script reads it: an array, since there are many.
+// settle gives the row the connection that the report has for it, and the end that sent it. Which of the ends that is the
+// analyser may not know yet when it sees the packet: a CNP before the first answer is from an end of whose packets none was an answer.
+func (r *row) settle(rep *analyse.Report) {
+	r.connection = rep.Connection(r.connection)
+	if r.connection == 0 {
+		return
+	}
+	switch ends := &rep.Connections[r.connection-1].Ends; {
+	case ends[0].Addr != ends[1].Addr:
+		for i := range ends {
+			if r.src == ends[i].Addr {
+				r.end = uint8(i)
+			}
+		}
+	case ends[0].Known && ends[1].Known && ends[0].QPN != ends[1].QPN:
+		for i := range ends {
+			if r.qpn == ends[1-i].QPN {
+				r.end = uint8(i)
+			}
+		}
+	}
+}
+
+// append writes the row as the page's script reads it: an array, since there are many. Zeros at its end are left out.
 //
-//	0 frame, 1 time (ns), 2 connection, 3 end that sent it, 4 role, 5 opcode, 6 PSN, 7 payload (bytes), 8 flags,
-//	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say
-func (r *row) append(b []byte, rep *analyse.Report) []byte {
+//	0 frame, 0 if it is in none, 1 time (ns), 2 connection, 3 end that sent it, 4 role, 5 opcode, 6 PSN, 7 payload (bytes), 8 flags,
+//	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say, 15 fate
+func (r *row) append(b []byte, startNs int64) []byte {
 	syndrome := int64(-1)
 	if r.answers {
 		syndrome = int64(r.syndrome)
 	}
-	for i, n := range [...]int64{int64(r.frame), r.atNs - rep.StartNs, int64(rep.Connection(r.connection)), int64(r.end), int64(r.role), int64(r.opcode),
+	for i, n := range [...]int64{int64(r.frame), r.atNs - startNs, int64(r.connection), int64(r.end), int64(r.role), int64(r.opcode),
 		int64(r.psn), int64(r.payload), int64(r.flags), int64(r.cause), int64(r.operation), syndrome, int64(r.msn), int64(r.qpn)} {
 		b = append(b, "[,"[min(i, 1)])
 		b = strconv.AppendInt(b, n, 10)
 	}
 	more, _ := json.Marshal(r.more) // a string always can be; escapes <, > and &
-	return append(append(append(b, ','), more...), ']')
+	b = append(append(b, ','), more...)
+	if r.fate != fateUnknown {
+		b = append(b, ',')
+		b = strconv.AppendInt(b, int64(r.fate), 10)
+	}
+	return append(b, ']')
 }

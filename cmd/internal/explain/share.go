@@ -13,7 +13,7 @@ func Page(w io.Writer, name string, capture io.Reader) error {
 	if err := e.read(capture, analyse.Options{}, drawn); err != nil {
 		return err
 	}
-	return e.writePage(w, drawn)
+	return e.page(drawn).write(w)
 }
 
 // Wrap breaks text at spaces; every line begins with indent.

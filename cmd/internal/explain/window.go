@@ -9,6 +9,9 @@ import (
 // a browser shows them without a delay.
 const drawnPackets = 100_000
 
+// mostDrawn is how many it draws at most: browsers place nothing below some 17 million pixels, and the page has 35 MB then.
+const mostDrawn = 500_000
+
 // window keeps the rows of a part of a capture, however long that is: the first ones, unless told otherwise.
 type window struct {
 	most   int  // how many rows it keeps
