@@ -46,7 +46,7 @@ func (o *Options) drillRows(kernel, link string) (rows []matrix.Row) {
 		if o.Quick && len(o.Drills) == 0 && i%quickDrills != 0 {
 			continue
 		}
-		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link, Authority: authorities(d)}
+		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link, Authority: authorities(d), Feature: featureOfDrill(d), Title: d.Title}
 		if o.wants(row) {
 			rows = append(rows, row)
 		}
@@ -157,32 +157,24 @@ func (o *Options) oneDrill(ctx context.Context, env *matrix.Env, target drill.Ta
 		row.Result, row.Detail = matrix.Fail, err.Error()
 		return row
 	}
-	// What other implementations do against the specification is named as such. What this module does is held against
-	// the specification in the drills' own tests.
 	var opt drill.Options
-	if target.Profile() == drill.Goroce && len(o.Drills) == 0 {
-		opt.Profile = drill.Goroce
-	}
 	r := drill.Run(ctx, o.script(row.Op), target, opt)
 	for try := 1; try < lateTries && r.Late() && r.Took < lateMost; try++ {
 		row.Starved++
 		row.Retried = fmt.Sprintf("try %d: %s", try, r.Text)
 		r = drill.Run(ctx, o.script(row.Op), target, opt)
 	}
-	row.Detail = r.Text
+	row.Detail, row.Expected, row.Came, row.Ladder = r.Text, r.Expected, r.Came, r.Ladder
 	switch r.Verdict {
 	case drill.Pass:
-		row.Result = matrix.Pass
+		row.Result, row.Expected, row.Came, row.Ladder = matrix.Pass, "", "", ""
 	case drill.Deviates:
-		row.Result = matrix.Pass
+		row.Result, row.Deviates = matrix.Pass, r.Text
 		row.Detail = "known to deviate: " + r.Text
 	case drill.Skip:
 		row.Result = matrix.Skip
 	default:
-		row.Result = matrix.Fail
-		if r.Ladder != "" {
-			row.Detail += "\n" + r.Ladder
-		}
+		row.Result, row.Known = matrix.Fail, r.KnownText()
 		if o.keeper != nil {
 			row = o.keeper.keepDatagrams(row, r.Packets)
 		}
@@ -205,12 +197,21 @@ func drillProfile(ref *peer.Agent) drill.Profile {
 	return p
 }
 
+// untried reports whether a peer is a version of rxe that nobody has tried, or of which it is not known.
+func untried(ref *peer.Agent) bool {
+	own := drillProfile(ref)
+	return own == drill.Rxe || !drill.Tried(own)
+}
+
 // keepDatagrams is keep for the packets of a drill, which goes between them and the peer by itself.
 func (k *keeper) keepDatagrams(row matrix.Row, packets []drill.Datagram) matrix.Row {
 	for i, d := range packets {
 		if d.Sent && d.BadICRC {
 			row.Detail += fmt.Sprintf("\nframe %d of its packets has a wrong ICRC because the drill wants it so", i+1)
 		}
+	}
+	if !k.drawn() {
+		row.Ladder = ""
 	}
 	return k.write(row, len(packets), func(w *trace.Writer) error {
 		for _, d := range packets {

@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
@@ -329,4 +330,31 @@ func TestSlowAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, failures(res))
 	require.NotZero(t, res.Report.Count(matrix.Pass))
+}
+
+// An agent that calls itself something evil steers neither a terminal nor a page.
+func TestHostileName(t *testing.T) {
+	name := "\x1b[2J\u202e<script>alert(1)</script>"
+	addr := meddler{startAgent(t, ""), func(request, answer string) string {
+		switch strings.Fields(request)[0] {
+		case "hello":
+			return strings.TrimSpace(answer) + " kernel=" + name + "\n"
+		case "open":
+			return strings.Replace(answer, "dev=", "fw="+name+" dev="+name, 1)
+		}
+		return answer
+	}, nil}.start(t)
+	var said strings.Builder
+	o := options(addr, "errors/success_send as requester")
+	o.Logf = func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }
+	res, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	res.Report.WriteTable(&said)
+	require.NoError(t, WriteHTML(&said, res.Document()))
+	require.NoError(t, WriteMarkdown(&said, res.Document()))
+	require.NotContains(t, said.String(), "\x1b")
+	require.NotContains(t, said.String(), "\u202e")
+	_, pages, _ := strings.Cut(said.String(), "<!doctype html>")
+	require.NotContains(t, pages, "<script>")
+	require.Contains(t, pages, "?[2J?&lt;script&gt;alert(1)")
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -17,20 +18,38 @@ import (
 	"github.com/goroce/goroce/roce/link/trace"
 )
 
-// keeper writes the packets of failed rows to files.
+// keeper draws the packets of failed rows, and writes them to files.
 type keeper struct {
-	dir     string
+	dir     string // empty for no files
+	near    string // names of the ends
+	far     string
 	sw      *wire.Switch
 	local   []netip.Addr
 	explain func(w io.Writer, name string, capture io.Reader, local []netip.Addr) error
 
-	mu sync.Mutex
-	n  int
+	mu      sync.Mutex
+	n       int
+	ladders int
+}
+
+// traced are the lines of a trace in what a row says.
+var traced = regexp.MustCompile(`(?m)^ *[0-9.]+[a-zµ]+ .* op=0x.*\n?`)
+
+// drawn reports whether a row may keep its ladder: the first ones of a run do.
+func (k *keeper) drawn() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ladders++
+	return k.ladders <= mostLadders
 }
 
 // keep writes the packets of a row's connection, as the device here has seen them, and beside them what they
 // say in words. What cannot be written is said in the row.
 func (k *keeper) keep(row matrix.Row, events []wire.Event) matrix.Row {
+	if k.drawn() {
+		row.Detail = strings.TrimSpace(traced.ReplaceAllString(row.Detail, ""))
+		row.Ladder = ladder(events, k.near, k.far)
+	}
 	return k.write(row, len(events), func(w *trace.Writer) error {
 		return wire.EachSeen(events, wirelink.Near, func(e wire.Event, out bool) error {
 			return w.Packet(k.sw.Start().Add(e.At).UnixNano(), out, e.Pkt.IP(), nil)
@@ -40,7 +59,7 @@ func (k *keeper) keep(row matrix.Row, events []wire.Event) matrix.Row {
 
 // write makes the files of a row.
 func (k *keeper) write(row matrix.Row, n int, packets func(*trace.Writer) error) matrix.Row {
-	if n == 0 {
+	if n == 0 || k.dir == "" {
 		return row // it failed before there was a packet
 	}
 	k.mu.Lock()
@@ -70,7 +89,14 @@ func (k *keeper) files(path string, row matrix.Row, packets func(*trace.Writer) 
 	if err := os.WriteFile(path+".pcapng", capture.Bytes(), 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(&text, "%s\n%s\n\n%s\n\n", row.Label(), row.Authority, row.Detail)
+	fmt.Fprintf(&text, "%s\n", row.Label())
+	if row.Title != "" {
+		fmt.Fprintf(&text, "%s\n", row.Title)
+	}
+	fmt.Fprintf(&text, "%s\n\n%s\n\n", row.Authority, row.Detail)
+	if row.Group == drillsGroup {
+		text.WriteString("What follows is of a drill's packets: what it leaves out, repeats or damages on purpose looks like a fault of the way.\n\n")
+	}
 	if k.explain != nil {
 		err = k.explain(&text, path+".pcapng", &capture, k.local)
 	}

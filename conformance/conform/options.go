@@ -49,7 +49,7 @@ type Options struct {
 	// Logf, if not nil, is told what is going on.
 	Logf func(format string, args ...any)
 
-	keeper *keeper // nil without PcapDir
+	keeper *keeper // nil if no packets come by here
 	// at runs a function where the interfaces of the cable are; nil is here.
 	at    func(func() error) error
 	cable *wirelink.Cable // nil without one

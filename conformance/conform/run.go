@@ -20,7 +20,13 @@ type Result struct {
 	Peer    string // what the other side is
 	Profile peer.Profile
 	Link    string
-	Took    time.Duration
+	// Here is this side, or the device of the first of two agents, and There the peer.
+	Here, There Side
+	Note        string // on the profile
+	Only        []string
+	Quick       bool
+	Seed        uint64
+	Took        time.Duration
 	// Cut is why the run ended before its end; nil if it did not.
 	Cut error
 }
@@ -64,7 +70,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 		defer done()
 	}
-	res := &Result{Report: env.Report, Peer: env.Kernel, Profile: env.Ref.Profile(), Link: env.Link}
+	res := &Result{
+		Report: env.Report, Peer: env.Kernel, Profile: env.Ref.Profile(), Note: o.note(env.Ref), Link: env.Link,
+		Here: sideOf(env.Subject), There: sideOf(env.Ref), Only: o.Only, Quick: o.Quick, Seed: o.Seed,
+	}
+	if res.Note != "" {
+		o.logf("%s", res.Note)
+	}
 	res.Cut = o.run(ctx, env)
 	if ctx.Err() != nil {
 		res.Cut = context.Cause(ctx)
@@ -140,11 +152,9 @@ func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), er
 	// Rows wait for completions, which nobody is to wait for any more when the run ends.
 	stop := context.AfterFunc(ctx, func() { dev.Close() })
 	env.Subject, env.Ref, env.RefPort = dev, ref, wirelink.Far
-	env.Kernel, env.Link = ref.Name(), o.link()
-	if o.PcapDir != "" {
-		o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs()}
-		env.Explain = o.keeper.keep
-	}
+	env.Kernel, env.Link, env.Untried = ref.Name(), o.link(), untried(ref)
+	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs(), near: "goroce", far: "peer"}
+	env.Explain = o.keeper.keep
 	o.logf("%s here, against %s at %s, profile %s", addrs(place.Addr4, place.Addr6), ref.Name(), addrs(ref.Addr(peer.V4), ref.Addr(peer.V6)), ref.Profile())
 	return func() {
 		stop()

@@ -28,6 +28,7 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
 		}
 	}
 	env.Subject, env.Ref, env.RefPort = peers[0], peers[1], peers[1].PortName()
+	env.Untried = untried(peers[0]) || untried(peers[1])
 	env.Kernel, env.Link = peers[0].Name()+" with "+peers[1].Name(), peers[0].Link()
 	if len(o.Cable) == 0 {
 		env.Blind = true
@@ -44,14 +45,12 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
 	if err := o.at(open); err != nil {
 		return err
 	}
-	if o.PcapDir != "" {
-		var local []netip.Addr
-		for _, f := range peers[0].Families() {
-			local = append(local, peers[0].Addr(f))
-		}
-		o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local}
-		env.Explain = o.keeper.keep
+	var local []netip.Addr
+	for _, f := range peers[0].Families() {
+		local = append(local, peers[0].Addr(f))
 	}
+	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local, near: o.Cable[0], far: o.Cable[1]}
+	env.Explain = o.keeper.keep
 	o.logf("%s behind %s against %s behind %s, with this side as the cable", peers[0].Name(), o.Cable[0], peers[1].Name(), o.Cable[1])
 	return nil
 }

@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -13,58 +12,15 @@ import (
 )
 
 // WriteFile makes a file of what write writes; "-" is standard output.
-func WriteFile(path string, write func(io.Writer) error) error {
+func WriteFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
-		return write(os.Stdout)
+		return write(stdout)
 	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	return errors.Join(write(f), f.Close())
-}
-
-// document is what WriteJSON writes.
-type document struct {
-	Peer    string       `json:"peer"`
-	Profile string       `json:"profile"`
-	Link    string       `json:"link"`
-	Seconds float64      `json:"seconds"`
-	Cut     string       `json:"cut_short,omitempty"`
-	Passed  int          `json:"passed"`
-	Failed  int          `json:"failed"`
-	Skipped int          `json:"skipped"`
-	Unclear int          `json:"inconclusive"`
-	Rows    []matrix.Row `json:"rows"`
-}
-
-// WriteJSON writes all rows and what they come to.
-func (r *Result) WriteJSON(w io.Writer) error {
-	d := document{
-		Peer: r.Peer, Profile: string(r.Profile), Link: r.Link, Seconds: r.Took.Seconds(),
-		Passed: r.Report.Count(matrix.Pass), Failed: r.Report.Count(matrix.Fail), Skipped: r.Report.Count(matrix.Skip), Unclear: r.Report.Count(matrix.Inconclusive), Rows: r.Report.Rows(),
-	}
-	if r.Cut != nil {
-		d.Cut = r.Cut.Error()
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	return e.Encode(d)
-}
-
-// WriteMarkdown writes the table as a page.
-func (r *Result) WriteMarkdown(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# goroce and %s\n\nMade by `roce conform`, on the link %s, with the profile %s, in %.0f s. The role is goroce's; numbers count\n", r.Peer, r.Link, r.Profile, r.Took.Seconds())
-	fmt.Fprint(&b, "the variants (sizes, path MTUs, address families, packets hit) of a line.\n")
-	if r.Cut != nil {
-		fmt.Fprintf(&b, "\n**The run was cut short: %v.**\n", r.Cut)
-	}
-	fmt.Fprint(&b, "\n```")
-	r.Report.WriteTable(&b)
-	fmt.Fprint(&b, "```\n")
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // The elements of a JUnit report, as far as the common readers of it agree.
@@ -114,7 +70,7 @@ func (r *Result) WriteJUnit(w io.Writer) error {
 		s := &all.Suites[i]
 		c := junitCase{Name: clean(row.Label()), Class: "conform." + row.Group, Out: clean(row.Authority)}
 		first, _, _ := strings.Cut(row.Detail, "\n")
-		text := &junitText{clean(first), clean(row.Detail)}
+		text := &junitText{clean(first), clean(strings.TrimSpace(row.Detail + "\n" + row.Ladder))}
 		s.Tests++
 		switch row.Result {
 		case matrix.Fail:

@@ -95,7 +95,7 @@ func (r Result) unlike(ctx context.Context, d *Drill, t Target, opt Options) Res
 			r.Text += fmt.Sprintf(" (%s have)", joined(list))
 		}
 	}
-	r.Text += "\n" + r.likeText(d)
+	r.Text += "\n" + r.KnownText()
 	return r
 }
 
@@ -107,8 +107,9 @@ func joined(list []Profile) string {
 	return strings.Join(names, ", ")
 }
 
-// likeText says who is known to do what was seen.
-func (r Result) likeText(d *Drill) string {
+// KnownText says who is known to do what was seen in a drill that failed, in a line for each.
+func (r Result) KnownText() string {
+	d := r.Drill
 	var lines []string
 	for _, k := range r.Like {
 		lines = append(lines, fmt.Sprintf("%s is known to do this: %s", k.Profile, texts(k.Deviations)))

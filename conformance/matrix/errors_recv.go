@@ -34,9 +34,12 @@ func remoteOperation(x *trial) (string, error) {
 
 // tooShort sends more than the receive request has room for.
 func tooShort(x *trial) (string, error) {
-	want, wantRecv := peer.RemInvReqErr, peer.LocLenErr
+	want, wantRecv := []peer.Status{peer.RemInvReqErr}, peer.LocLenErr
 	if isRXE(x.rsp.p) {
-		want, wantRecv = peer.RemOpErr, peer.LocQPOpErr
+		want, wantRecv = []peer.Status{peer.RemOpErr}, peer.LocQPOpErr
+	}
+	if x.env.Untried {
+		want = []peer.Status{peer.RemInvReqErr, peer.RemOpErr}
 	}
 	seed := x.nextSeed()
 	if err := x.rsp.arena.Fill(0, 2*guard+faultSize, seed, 0); err != nil {
@@ -48,9 +51,12 @@ func tooShort(x *trial) (string, error) {
 	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
 		return "", err
 	}
-	wc, err := x.fails(1, want)
+	wc, err := x.fails(1, want...)
 	if err != nil {
 		return "", err
+	}
+	if wc.Status == peer.RemInvReqErr {
+		wantRecv = peer.LocLenErr
 	}
 	got, err := x.sq.PollRecv(1, opWait)
 	if err == nil && (len(got) != 1 || got[0].ID != 2 || got[0].Status != wantRecv) {

@@ -38,6 +38,18 @@ type Row struct {
 	Starved   int    `json:"starved,omitempty"`   // tries for which the machine was too slow
 	Authority string `json:"authority,omitempty"` // what the expectation rests on
 	Group     string `json:"group"`               // section of the printed table
+	// Deviates is what the peer is known to do otherwise than the specification says, in a row that passes all the same.
+	Deviates string `json:"deviates,omitempty"`
+	// Title is what the row checks, in a sentence, where its name does not tell.
+	Title string `json:"title,omitempty"`
+	// Expected is what should have come, and Came what did, of a row that can tell. Known says who is known to do that.
+	Expected string `json:"expected,omitempty"`
+	Came     string `json:"came,omitempty"`
+	Known    string `json:"known,omitempty"`
+	// Ladder are the packets that led to a difference, as text.
+	Ladder string `json:"ladder,omitempty"`
+	// Feature is what of RoCE the row is about, where its name does not tell.
+	Feature string `json:"feature,omitempty"`
 	// Packets is the file with the packets of a row that failed.
 	Packets string `json:"packets,omitempty"`
 	// Measured are numbers that the row has found, each with its unit at the end of its name.
@@ -105,6 +117,9 @@ func (r *Report) WriteJSON(path string) error {
 	}
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
+
+// Numbers are those that the row has found, in words.
+func (row Row) Numbers() string { return measured(row.Measured).String() }
 
 // Label names a row in one line.
 func (row Row) Label() string {

@@ -58,6 +58,8 @@ type Env struct {
 	Choose func(Row) bool
 	// Lanes is how many rows of a group may be on their way at a time; 0 is what suits a guest with one CPU.
 	Lanes int
+	// Untried is set for a version of rxe that nobody has tried: where others deviate it may do as the specification says.
+	Untried bool
 	// Blind is set if the packets between the two peers do not pass Wire: rows that need that are skipped.
 	Blind bool
 	// Seed is where the contents of transfers come from.

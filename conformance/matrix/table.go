@@ -187,7 +187,7 @@ func (r *Report) WriteTable(w io.Writer) {
 	writeMeasured(w, rows)
 	for _, row := range rows {
 		if row.Result == Fail || row.Result == Inconclusive {
-			fmt.Fprintf(w, "\n%s %s\n     %s\n", strings.ToUpper(string(row.Result)), row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail), "\n", "\n     "))
+			fmt.Fprintf(w, "\n%s %s\n     %s\n", strings.ToUpper(string(row.Result)), row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail+"\n"+row.Ladder), "\n", "\n     "))
 		}
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped", r.Count(Pass), r.Count(Fail), r.Count(Skip))

@@ -15,11 +15,11 @@ import (
 // Agent is an implementation behind a verbs agent: the kernel's rxe, a network card, another
 // process with this module.
 type Agent struct {
-	at     AgentPlace
-	kernel string
-	caps   Caps
-	gids   map[Family]int
-	addrs  map[Family]netip.Addr
+	at    AgentPlace
+	about About
+	caps  Caps
+	gids  map[Family]int
+	addrs map[Family]netip.Addr
 }
 
 // AgentPlace says where the agent is, and what is wanted of it.
@@ -53,7 +53,8 @@ func NewAgent(ctx context.Context, at AgentPlace) (*Agent, error) {
 			at.Name += " on " + c.Hello().Kernel
 		}
 	}
-	p := &Agent{at: at, kernel: c.Hello().Kernel, gids: map[Family]int{}, addrs: map[Family]netip.Addr{}}
+	about := About{Program: c.Hello().Agent, Kernel: c.Hello().Kernel, Device: name, Firmware: dev.Str("fw")}
+	p := &Agent{at: at, about: about, gids: map[Family]int{}, addrs: map[Family]netip.Addr{}}
 	const (
 		flushGlobal = 1 << 38 // IB_UVERBS_DEVICE_FLUSH_GLOBAL
 		atomicWrite = 1 << 40 // IB_UVERBS_DEVICE_ATOMIC_WRITE
@@ -111,7 +112,13 @@ func (p *Agent) readGIDs(table []string) error {
 }
 
 // Kernel is the release of the agent's kernel, as far as the agent has said.
-func (p *Agent) Kernel() string { return p.kernel }
+func (p *Agent) Kernel() string { return p.about.Kernel }
+
+// About is what an agent says of itself and its device; each may be empty.
+type About struct{ Program, Kernel, Device, Firmware string }
+
+// About is what the agent has said.
+func (p *Agent) About() About { return p.about }
 
 // Restrict changes what the peer is known to be able to do.
 func (p *Agent) Restrict(f func(*Caps)) { f(&p.caps) }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c *Client) exchange(line string, limit time.Duration) (string, error) {
 		case len(answer) > MaxLine:
 			return "", fmt.Errorf("an answer longer than %d bytes", MaxLine)
 		case err == nil:
-			return strings.TrimSuffix(string(answer), "\n"), nil
+			return Printable(strings.TrimSuffix(string(answer), "\n")), nil
 		case errors.Is(err, io.EOF):
 			return "", errors.New("the agent has hung up")
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -172,6 +173,17 @@ func (c *Client) exchange(line string, limit time.Duration) (string, error) {
 			return "", err
 		}
 	}
+}
+
+// Printable is text from a peer without what could steer a terminal or turn the direction of writing: each such character,
+// and each byte that is no UTF-8, is a question mark.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return '?'
+	}, s)
 }
 
 func parseReply(call, answer string) (Reply, error) {

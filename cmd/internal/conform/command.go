@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ Usage:
   roce conform --agent HOST:PORT,HOST2:PORT [options]  the devices of two others against each other
                        --cable IF,IF                 with this machine as the cable between them
   roce conform --list [options]                        the rows, and what each rests on
+  roce conform --self --drill my.drill                 a packet script of your own (docs/drills.md)
+  roce conform --merge --html FILE A.json B.json       one report of several runs
   roce conform agent [options]                         be the agent, with goroce: "roce conform agent -h"
 
 The other machine runs verbsd ("make agent" builds it), or "roce conform agent". docs/conform.md says how.
@@ -56,6 +59,8 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 		return err
 	case o.help:
 		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case o.merge:
+		return o.mergeFiles(env, operands)
 	case len(operands) > 0:
 		return getopt.Misuse("unexpected argument %q", operands[0])
 	}
@@ -127,12 +132,16 @@ func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) err
 	if err := o.write(env.Stdout, res); err != nil {
 		return fail(err)
 	}
+	o.sayNext(env.Stderr, res)
 	failed, passed := res.Report.Count(matrix.Fail), res.Report.Count(matrix.Pass)
 	switch {
 	case res.Cut != nil:
 		fmt.Fprintf(env.Stderr, "roce conform: the run has ended early: %v\n", res.Cut)
 	case failed == 0 && passed == 0:
 		res.Cut = errors.New("no row was run")
+		if res.Report.Count(matrix.Inconclusive) > 0 {
+			res.Cut = errors.New("no row passed or failed: all are inconclusive")
+		}
 		fmt.Fprintf(env.Stderr, "roce conform: %v\n", res.Cut)
 	}
 	switch {
@@ -146,15 +155,78 @@ func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) err
 
 // write writes the table, and the files that were asked for.
 func (o *options) write(stdout io.Writer, res *conform.Result) error {
+	doc := res.Document()
 	var errs []error
 	for _, f := range []struct {
 		path  string
 		write func(io.Writer) error
-	}{{o.junit, res.WriteJUnit}, {o.json, res.WriteJSON}, {o.md, res.WriteMarkdown}} {
+	}{
+		{o.junit, res.WriteJUnit}, {o.json, doc.WriteJSON},
+		{o.md, func(w io.Writer) error { return conform.WriteMarkdown(w, doc) }},
+		{o.html, func(w io.Writer) error { return conform.WriteHTML(w, doc) }},
+	} {
 		if f.path != "" {
-			errs = append(errs, conform.WriteFile(f.path, f.write))
+			errs = append(errs, conform.WriteFile(f.path, stdout, f.write))
 		}
 	}
+	errs = append(errs, doc.WriteFeatures(stdout))
 	res.Report.WriteTable(stdout)
 	return errors.Join(errs...)
+}
+
+// sayNext says what to do about failures.
+func (o *options) sayNext(w io.Writer, res *conform.Result) {
+	if res.Report.Count(matrix.Fail) == 0 {
+		return
+	}
+	var hints []string
+	if o.html == "" && o.md == "" {
+		hints = append(hints, "--html FILE makes a report to hand on")
+	}
+	if o.pcapDir == "" {
+		hints = append(hints, "--pcap-dir DIR keeps the packets")
+	}
+	if len(hints) > 0 {
+		fmt.Fprintf(w, "roce conform: rows have failed: the peer, goroce or the expectation is wrong; %s\n", strings.Join(hints, ", "))
+	}
+}
+
+// mergeFiles makes one report of several runs.
+func (o *options) mergeFiles(env *tool.Env, files []string) error {
+	switch {
+	case len(files) == 0:
+		return getopt.Misuse("--merge: which JSON files?")
+	case o.html == "" && o.md == "":
+		return getopt.Misuse("--merge needs --html FILE or --md FILE (- is standard output)")
+	}
+	var docs []*conform.Document
+	var errs []error
+	for _, name := range files {
+		d, err := readFile(name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--merge: %s: %w", name, err))
+			continue
+		}
+		docs = append(docs, d)
+	}
+	if len(errs) == 0 && o.html != "" {
+		errs = append(errs, conform.WriteFile(o.html, env.Stdout, func(w io.Writer) error { return conform.WriteHTML(w, docs...) }))
+	}
+	if len(errs) == 0 && o.md != "" {
+		errs = append(errs, conform.WriteFile(o.md, env.Stdout, func(w io.Writer) error { return conform.WriteMarkdown(w, docs...) }))
+	}
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintf(env.Stderr, "roce conform: %v\n", err)
+		return &tool.Exit{Status: exitNoRun}
+	}
+	return nil
+}
+
+func readFile(name string) (*conform.Document, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return conform.ReadDocument(f)
 }

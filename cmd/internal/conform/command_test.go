@@ -63,7 +63,7 @@ func requireExit(t *testing.T, err error, status int) {
 func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md")}
+	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md"), "--html", file("report.html")}
 	if testing.Short() || seeds.Race || strconv.IntSize == 32 {
 		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
 	}
@@ -120,22 +120,56 @@ func TestSelf(t *testing.T) {
 	md, err := os.ReadFile(file("table.md"))
 	require.NoError(t, err)
 	require.Contains(t, string(md), "# goroce and goroce\n")
+	html, err := os.ReadFile(file("report.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(html), "<title>RoCE v2 conformance of goroce</title>")
+
+	// The file of a run is what reports are made of, of one run and of several.
+	again := file("again.html")
+	_, stderr, err = conformed(t.Context(), "--merge", "--html", again, file("rows.json"))
+	require.NoError(t, err, stderr)
+	same, err := os.ReadFile(again)
+	require.NoError(t, err)
+	require.Equal(t, string(html), string(same))
+	stdout, stderr, err = conformed(t.Context(), "--merge", "--md", "-", file("rows.json"), file("rows.json"))
+	require.NoError(t, err, stderr)
+	require.Contains(t, stdout, "| peer | RC SEND")
+	require.Equal(t, 2, strings.Count(stdout, "\n# goroce and goroce\n"))
+	for _, args := range [][]string{{"--merge", "--md", "-", file("junit.xml")}, {"--merge", "--md", "-", file("missing.json"), file("rows.json")}} {
+		stdout, stderr, err = conformed(t.Context(), args...)
+		requireExit(t, err, exitNoRun)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, "--merge: "+args[3]+":")
+	}
 }
 
-// With an expectation that this module does not meet a row fails: exit status 1, its packets and what they say are there.
+// With an expectation that this module does not meet a row fails: exit status 1; its packets, what they say, and a report are there.
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
-	stdout, stderr, err := conformed(t.Context(), "--self", "--profile", "rxe", "--quick", "--only", "errors/receive_buffer", "--pcap-dir", dir)
+	page := filepath.Join(dir, "report.html")
+	script := filepath.Join(dir, "gap.drill")
+	require.NoError(t, os.WriteFile(script, []byte("title A gap makes no NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< ACK psn=1\n"), 0o600))
+	_, stderr, err := conformed(t.Context(), "--self", "--drill", script, "--html", page)
 	requireExit(t, err, exitFailed)
-	require.Contains(t, stdout, "FAIL goroce udp errors receive_buffer_too_short as requester")
+	require.Contains(t, stderr, "--pcap-dir DIR keeps the packets")
+	html, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, want := range []string{"A gap makes no NAK", "&lt; ACK psn=1", "got NAK sequence psn=0", "of my own", "├──▶ WRITE ONLY psn=1", "nobody is known to do this"} {
+		require.Contains(t, string(html), want)
+	}
+
+	stdout, stderr, err := conformed(t.Context(), "--self", "--drill", script, "--pcap-dir", dir, "--md", "-")
+	requireExit(t, err, exitFailed)
+	require.Contains(t, stdout, "FAIL goroce udp drills gap as peer")
+	require.Contains(t, stdout, "- packets: 001-drills-gap-peer-0-0.pcapng")
 	require.Contains(t, stderr, "fail")
 	pcaps, err := filepath.Glob(filepath.Join(dir, "*.pcapng"))
 	require.NoError(t, err)
 	require.Len(t, pcaps, 1)
 	text, err := os.ReadFile(strings.TrimSuffix(pcaps[0], ".pcapng") + ".txt")
 	require.NoError(t, err)
-	require.Contains(t, string(text), "receive_buffer_too_short")
-	require.Contains(t, string(text), "invalid request", "the explanation names the NAK")
+	require.Contains(t, string(text), "A gap makes no NAK")
+	require.Contains(t, string(text), "sequence", "the explanation names the NAK")
 }
 
 // Scripts of a user's own are played instead of all else. What is wrong with them is said with file and line before anything is run.
@@ -176,6 +210,7 @@ func TestUsage(t *testing.T) {
 		{}, {"--nonsense"}, {"operand"}, {"--self", "--agent", "h:1"}, {"--agent", "host"}, {"--agent", "a:1,b:2,c:3"}, {"--self", "--only", "zebra"}, {"--self", "--only", "errors,zebra/x"},
 		{"--self", "--profile", "zebra"}, {"--self", "--link", "zebra"}, {"--self", "--timeout", "x"}, {"--self", "--timeout", "-1s"}, {"--self", "--addr", "x"}, {"--self", "--seed", "-1"},
 		{"--self", "--cable", "a,b"}, {"--agent", "h:1", "--cable", "a,b"}, {"--agent", "h:1,g:1", "--cable", "a"},
+		{"--merge", "x.json"}, {"--merge", "--html", "x"},
 		{"agent", "operand"}, {"agent", "--nonsense"},
 	} {
 		_, _, err := conformed(t.Context(), args...)

@@ -21,9 +21,9 @@ const tokenEnv = "GOROCE_AGENT_TOKEN"
 // options is the command line.
 type options struct {
 	agents, cable, dev, token, addr, peerAddr, link, profile, only string
-	junit, json, md, pcapDir                                       string
+	junit, json, md, html, pcapDir                                 string
 	drills                                                         []string
-	self, list, quick, verbose, help                               bool
+	self, list, merge, quick, verbose, help                        bool
 	seed                                                           int64
 	lanes                                                          int
 	timeout, answer                                                time.Duration
@@ -53,8 +53,10 @@ func (o *options) table() []getopt.Option {
 		{Long: "timeout", Arg: "time", Help: "limit for the whole run (default 1h)", Set: duration(&o.timeout)},
 		{Long: "answer", Arg: "time", Help: fmt.Sprintf("how long the agent may take for an answer (default %v)", conform.AnswerTimeout), Set: duration(&o.answer)},
 		{Long: "junit", Arg: "file", Help: "also write the rows as JUnit XML", Set: getopt.String(&o.junit)},
-		{Long: "json", Arg: "file", Help: "also write the rows as JSON", Set: getopt.String(&o.json)},
-		{Long: "md", Arg: "file", Help: "also write the table as Markdown", Set: getopt.String(&o.md)},
+		{Long: "json", Arg: "file", Help: "also write the rows, and all that reports are made of, as JSON", Set: getopt.String(&o.json)},
+		{Long: "html", Arg: "file", Help: "also write a report as a page that needs nothing else, to hand on: what was tested, what differs, packets, authority", Set: getopt.String(&o.html)},
+		{Long: "md", Arg: "file", Help: "also write the report as Markdown", Set: getopt.String(&o.md)},
+		{Long: "merge", Help: "run nothing, and make one report (--html, --md) of the JSON files named: a table of peers and features, and each peer's report", Set: getopt.Bool(&o.merge)},
 		{Long: "pcap-dir", Arg: "dir", Help: "the packets of each failed row, and beside them what \"roce explain\" says of them", Set: getopt.String(&o.pcapDir)},
 		{Short: 'v', Long: "verbose", Help: "print each row as it comes, and not only those that fail", Set: getopt.Bool(&o.verbose)},
 		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
@@ -120,7 +122,7 @@ func (o *options) conform() (c conform.Options, err error) {
 		}
 	}
 	switch n := len(c.Agents); {
-	case o.list:
+	case o.list, o.merge:
 	case o.self && n > 0:
 		return c, getopt.Misuse("--self and --agent do not go together")
 	case !o.self && n == 0:

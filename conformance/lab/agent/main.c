@@ -166,6 +166,11 @@ static void open_device(void)
 	    " max_qp_init_rd_atom=%d max_srq_wr=%d max_mw=%d cap_flags=0x%x max_msg_sz=%u gid_tbl_len=%d",
 	    p.active_mtu, p.state, a.max_qp, a.max_qp_wr, a.max_sge, a.max_cqe, (unsigned long long)a.max_mr_size,
 	    a.max_qp_rd_atom, a.max_qp_init_rd_atom, a.max_srq_wr, a.max_mw, a.device_cap_flags, p.max_msg_sz, p.gid_tbl_len);
+	for (char *c = a.fw_ver; *c; c++)
+		if (*c <= ' ')
+			*c = '_';
+	if (a.fw_ver[0])
+		out(" fw=%s", a.fw_ver);
 #ifdef HAVE_FLUSH
 	out(" lib_flush=1");
 #endif
