@@ -18,11 +18,14 @@ type check struct {
 var checks = []check{
 	{"address", checkAddress},
 	{"interface", checkInterface},
+	{"duplicate", checkDuplicate},
 	{"rxe", checkRxe},
 	{"port", checkPort},
 	{"firewall", checkFirewall},
+	{"rp-filter", checkRPFilter},
 	{"descriptors", checkDescriptors},
 	{"mtu", checkMTU},
+	{"damage", checkDamage},
 	{"conntrack", checkConntrack},
 	{"buffers", checkBuffers},
 	{"capabilities", checkCapabilities},
@@ -82,7 +85,7 @@ func (t target) choose(all []Interface) ([]Interface, error) {
 		case t.addr.IsValid():
 			for _, a := range i.Addrs {
 				if a == t.addr || i.Loopback && a.Is4() && t.addr.Is4() && t.addr.IsLoopback() {
-					i.Addrs = []netip.Addr{t.addr}
+					i.Addrs = []netip.Addr{t.addr} // Nets tell of the network still
 					return []Interface{i}, nil
 				}
 			}

@@ -25,7 +25,7 @@ func checkAddress(v *view) (out []Finding) {
 			out = append(out, Finding{
 				Subject: f.Name, Level: Warn, Found: "only loopback has an address: GIDs " + strings.Join(gids, ", "),
 				Why:  "Other machines cannot reach it.",
-				Mend: []string{"ip addr add 192.0.2.1/24 dev INTERFACE"},
+				Mend: v.otherInterface(),
 			})
 		case len(gids) > 0:
 			out = append(out, Finding{Subject: f.Name, Found: "GIDs " + strings.Join(gids, ", ")})
@@ -39,6 +39,20 @@ func checkAddress(v *view) (out []Finding) {
 			Mend: []string{"ip addr add 192.0.2.1/24 dev " + v.ifaces[0].Name}})
 	}
 	return append(out, unsettled(v)...)
+}
+
+// otherInterface is what gives an interface that is not loopback an address, and switches it on.
+func (v *view) otherInterface() []string {
+	all, err := v.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, i := range all {
+		if !i.Loopback {
+			return []string{fmt.Sprintf("ip addr add 192.0.2.1/24 dev %s && ip link set %[1]s up   # with an address of your network", i.Name)}
+		}
+	}
+	return []string{"ip link   # there is no other interface here"}
 }
 
 func gidText(a netip.Addr) string {
@@ -66,12 +80,15 @@ func unsettled(v *view) (out []Finding) {
 		if len(c) < 6 {
 			continue
 		}
-		var flags uint
+		var flags, bits uint
 		var raw []byte
 		if _, err := fmt.Sscanf(c[4], "%x", &flags); err != nil || flags&(dadFailed|tentative) == 0 {
 			continue
 		}
 		if _, err := fmt.Sscanf(c[0], "%x", &raw); err != nil {
+			continue
+		}
+		if _, err := fmt.Sscanf(c[2], "%x", &bits); err != nil {
 			continue
 		}
 		a, ok := netip.AddrFromSlice(raw)
@@ -82,7 +99,7 @@ func unsettled(v *view) (out []Finding) {
 			Why: "Until that is over no device can use it.", Mend: []string{"sleep 2; roce doctor"}}
 		if flags&dadFailed != 0 {
 			f.Level, f.Found = Fail, a.String()+" is used by another machine on this network"
-			f.Why, f.Mend = "The kernel does not let anyone use it.", []string{fmt.Sprintf("ip addr del %v dev %s", a, c[5])}
+			f.Why, f.Mend = "The kernel does not let anyone use it.", []string{fmt.Sprintf("ip addr del %v/%d dev %s   # and give it one that is free, or take it from the other machine", a, bits, c[5])}
 		}
 		out = append(out, f)
 	}
@@ -148,7 +165,7 @@ func checkMTU(v *view) (out []Finding) {
 			r.Level, r.Mend = Note, []string{fmt.Sprintf("ip link set %s mtu %d", f.Name, goodMTU)}
 			r.Why = fmt.Sprintf("%d bytes carry path MTU 4096, which costs a quarter of the packets of 1024; it has to be on both machines and every switch between.", goodMTU)
 		}
-		out = append(out, r)
+		out = append(append(out, r), v.narrowRoutes(f)...)
 	}
 	return out
 }

@@ -29,6 +29,9 @@ type host struct {
 	commands map[string]string // output by command line
 	failures map[string]error
 	cpus     []int
+
+	owners    map[string][]string
+	ownersErr error
 }
 
 var errOff = errors.New("off")
@@ -39,16 +42,19 @@ func healthy() *host {
 		files: fstest.MapFS{},
 		ifaces: []Interface{
 			{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Loopback: true, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-			{Name: "eth0", Index: 2, MTU: 4200, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1")}},
+			{Name: "eth0", Index: 2, MTU: 4200, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1")},
+				Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("2001:db8::1/64")}},
 		},
 		limits: map[int]uint64{unix.RLIMIT_NOFILE: 4096, unix.RLIMIT_MEMLOCK: math.MaxUint64},
 		caps:   link.Capabilities{Slot: ib.Slot{Index: 3, Bits: 6}, ECN: true, RecvBufferBytes: 32 << 20, SendBufferBytes: 32 << 20},
 		commands: map[string]string{
-			"nft -j list ruleset":      `{"nftables": [{"metainfo": {"version": "1.0.6"}}]}`,
-			"dcb -j pfc show dev eth0": `{"ifname":"eth0","pfc-cap":8,"macsec-bypass":false,"delay":0,"prio-pfc":[false,false,false,true,false,false,false,false]}`,
-			"dcb -j app show dev eth0": `{"ifname":"eth0","dscp_prio":[[26,3]]}`,
-			"iptables-save -t filter":  "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n",
-			"ip6tables-save -t filter": "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n",
+			"nft -j list ruleset":           `{"nftables": [{"metainfo": {"version": "1.0.6"}}]}`,
+			"dcb -j pfc show dev eth0":      `{"ifname":"eth0","pfc-cap":8,"macsec-bypass":false,"delay":0,"prio-pfc":[false,false,false,true,false,false,false,false]}`,
+			"dcb -j app show dev eth0":      `{"ifname":"eth0","dscp_prio":[[26,3]]}`,
+			"ip -o -4 route show table all": "default via 10.0.0.254 dev eth0 \n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 \n",
+			"ip -o -6 route show table all": "2001:db8::/64 dev eth0 proto kernel metric 256 pref medium\n",
+			"iptables-save":                 "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n",
+			"ip6tables-save":                "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n",
 		},
 		failures: map[string]error{},
 		cpus:     []int{0, 1},
@@ -61,6 +67,8 @@ func healthy() *host {
 	h.set("proc/sys/net/core/wmem_max", "16777216")
 	h.set("proc/sys/net/core/default_qdisc", "fq_codel")
 	h.set("proc/sys/net/ipv4/tcp_ecn", "2")
+	h.set("proc/sys/net/ipv4/conf/all/rp_filter", "0")
+	h.set("proc/sys/net/ipv4/conf/eth0/rp_filter", "2")
 	h.set("sys/class/net/eth0/ifindex", "2")
 	h.set("sys/class/net/eth0/device/numa_node", "0")
 	h.set("sys/devices/system/node/online", "0-1")
@@ -121,6 +129,9 @@ func (h *host) system() *System {
 			return n, nil
 		},
 		Open: func(a netip.Addr) (link.Capabilities, error) { return h.caps, h.open[a.String()] },
+		Owners: func(_ context.Context, _ *Interface, a netip.Addr) ([]string, error) {
+			return h.owners[a.String()], h.ownersErr
+		},
 		Run: func(_ context.Context, name string, args ...string) ([]byte, error) {
 			line := strings.Join(append([]string{name}, args...), " ")
 			if err := h.failures[line]; err != nil {
@@ -168,10 +179,11 @@ var sick = []struct {
 	mend  string // in a command of Mend; empty: there is none
 }{
 	{"no address", "address", func(h *host) { h.ifaces[1].Addrs = h.ifaces[1].Addrs[1:2]; h.ifaces[0].Addrs = nil }, Fail, "no interface has an address", "ip addr add"},
-	{"loopback only", "address", func(h *host) { h.ifaces = h.ifaces[:1] }, Warn, "only loopback", "ip addr add"},
+	{"loopback only", "address", func(h *host) { h.ifaces[1].Up, h.ifaces[1].Addrs = false, nil }, Warn, "only loopback", "ip addr add 192.0.2.1/24 dev eth0 && ip link set eth0 up"},
+	{"nothing but loopback", "address", func(h *host) { h.ifaces = h.ifaces[:1] }, Warn, "only loopback", "ip link"},
 	{"duplicate address", "address", func(h *host) {
 		h.set("proc/thread-self/net/if_inet6", "20010db8000000000000000000000001 02 40 00 88 eth0")
-	}, Fail, "2001:db8::1 is used by another machine", "ip addr del 2001:db8::1 dev eth0"},
+	}, Fail, "2001:db8::1 is used by another machine", "ip addr del 2001:db8::1/64 dev eth0"},
 	{"tentative address", "address", func(h *host) {
 		h.set("proc/thread-self/net/if_inet6", "20010db8000000000000000000000001 02 40 00 c0 eth0")
 	}, Warn, "still being tested", "sleep"},
@@ -200,27 +212,56 @@ var sick = []struct {
 
 	{"nft policy", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "inet", "table": "filter", "name": "input", "type": "filter", "hook": "input", "prio": 0, "policy": "drop"}}]}`
-	}, Fail, "chain filter input drops what no rule accepts", "nft insert rule"},
+	}, Fail, "chain input of table inet filter, hook input drops what no rule accepts", "nft insert rule inet filter input udp dport 4791 accept"},
 	{"nft rule", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "accept"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": {"set": [53, {"range": [4700, 4800]}]}}}, {"drop": null}]}}]}`
-	}, Fail, "a rule in chain f c drops UDP port 4791", "nft insert rule"},
+	}, Fail, "rule 1 in chain c of table ip f, hook input drops UDP port 4791", "nft insert rule ip f c udp dport 4791 accept"},
 	{"nft last rule", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "accept"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"counter": {"packets": 1, "bytes": 2}}, {"reject": null}]}}]}`
-	}, Fail, "chain f c drops what no rule accepts", "nft insert rule"},
-	{"nft both", "firewall", func(h *host) {
-		rule := `{"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}, {"%s": null}]}}`
-		h.commands["nft -j list ruleset"] = fmt.Sprintf(`{"nftables": [`+rule+`, `+rule+`]}`, "accept", "drop")
-	}, Warn, "which comes first", "nft insert rule"},
+	}, Fail, "rule 1 in chain c of table ip f, hook input drops all that comes to it", "nft insert rule ip f c"},
+	{"nft for some", "firewall", func(h *host) {
+		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "drop"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.0.0.9"}}, {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}, {"accept": null}]}}]}`
+	}, Note, "rule 1 accepts it for some addresses", "nft insert rule ip f c"},
+	{"nft out", "firewall", func(h *host) {
+		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip6", "table": "f", "name": "o", "hook": "output", "policy": "drop"}}]}`
+	}, Fail, "chain o of table ip6 f, hook output drops what no rule accepts", "nft insert rule ip6 f o udp dport 4791 accept"},
 	{"iptables policy", "firewall", func(h *host) {
-		h.commands["iptables-save -t filter"] = "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 4791 -j ACCEPT\nCOMMIT\n"
-	}, Fail, "chain INPUT drops what no rule accepts", "iptables -I INPUT"},
+		h.commands["iptables-save"] = "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 4791 -j ACCEPT\nCOMMIT\n"
+	}, Fail, "chain INPUT of table filter (iptables) drops what no rule accepts", "iptables -t filter -I INPUT -p udp --dport 4791 -j ACCEPT"},
 	{"iptables rule", "firewall", func(h *host) {
-		h.commands["iptables-save -t filter"] = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p udp -m multiport --dports 1,4000:5000 -j DROP\nCOMMIT\n"
-	}, Fail, "a rule in chain INPUT drops UDP port 4791", "iptables -I INPUT"},
+		h.commands["iptables-save"] = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m comment --comment \"a -j DROP\" -j ACCEPT\n-A INPUT -p udp -m multiport --dports 1,4000:5000 -j DROP\nCOMMIT\n"
+	}, Fail, "rule 2 in chain INPUT of table filter (iptables) drops UDP port 4791", "iptables -t filter -I INPUT"},
+	{"ip6tables out", "firewall", func(h *host) {
+		h.commands["ip6tables-save"] = "*filter\n:OUTPUT ACCEPT [0:0]\n:x - [0:0]\n-A OUTPUT -p udp -g x\n-A x -j REJECT --reject-with icmp6-port-unreachable\nCOMMIT\n"
+	}, Fail, "rule 1 in chain x of table filter (ip6tables), to which OUTPUT jumps drops all", "ip6tables -t filter -I x -p udp --dport 4791 -j ACCEPT"},
+
+	{"route MTU", "mtu", func(h *host) {
+		h.commands["ip -o -4 route show table all"] = "10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 linkdown mtu lock 600 advmss 500 \n"
+	}, Fail, "the route 10.0.0.0/24 has MTU 600, which carries path MTU 512", "ip route change 10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 advmss 500"},
+	{"route MTU of IPv6", "mtu", func(h *host) {
+		h.commands["ip -o -6 route show table all"] = "default via fe80::1 dev eth0 metric 1024 mtu 1280 pref medium\n"
+	}, Fail, "the route default has MTU 1280", "ip -6 route change default via fe80::1 dev eth0 metric 1024 pref medium"},
+	{"no ip", "mtu", func(h *host) { delete(h.commands, "ip -o -6 route show table all") }, Unknown, "ip (of iproute2) is not installed", ""},
+	{"two ports", "rp-filter", twoPorts(1, 0), Fail, "rp_filter is strict, and eth0 has addresses of the same network 10.0.0.0/24", "sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
+	{"two ports, all", "rp-filter", twoPorts(0, 1), Fail, "rp_filter is strict", "sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
+	{"filter has dropped", "rp-filter", func(h *host) {
+		h.set("proc/sys/net/ipv4/conf/eth0/rp_filter", "1")
+		h.set("proc/thread-self/net/netstat", "TcpExt: SyncookiesSent IPReversePathFilter\nTcpExt: 0 12")
+	}, Warn, "has dropped 12 packets", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
+	{"filter unreadable", "rp-filter", func(h *host) { h.deny("proc/sys/net/ipv4/conf/eth0/rp_filter") }, Unknown, "cannot be read", "sudo"},
+	{"twice", "duplicate", func(h *host) { h.owners = map[string][]string{"10.0.0.1": {"02:00:00:00:00:07"}} }, Fail, "10.0.0.1 is an address of another machine too: 02:00:00:00:00:07", "ip addr del 10.0.0.1/24 dev eth0"},
+	{"not asked", "duplicate", func(h *host) { h.ownersErr = unix.EPERM }, Unknown, "needs CAP_NET_RAW", "sudo roce doctor --only duplicate"},
+	{"not answered", "duplicate", func(h *host) { h.ownersErr = unix.ENETDOWN }, Unknown, "who has 10.0.0.1 cannot be read", ""},
+	{"frames damaged", "damage", func(h *host) { h.set("sys/class/net/eth0/statistics/rx_crc_errors", "4") }, Warn, "4 frames came with a wrong checksum", "ethtool -S eth0"},
+	{"datagrams damaged", "damage", func(h *host) {
+		h.set("proc/thread-self/net/snmp", "Udp: InDatagrams InCsumErrors\nUdp: 9 3")
+		h.set("proc/thread-self/net/snmp6", "Udp6InCsumErrors 2")
+	}, Warn, "5 datagrams", "ethtool -K INTERFACE tx off"},
+
 	{"no firewall tools", "firewall", func(h *host) { h.commands = nil }, Unknown, "nft is not installed", "sudo roce doctor"},
 	{"firewall unreadable", "firewall", func(h *host) {
 		h.commands = map[string]string{"nft -j list ruleset": "nonsense"}
-		h.failures["iptables-save -t filter"] = fs.ErrPermission
+		h.failures["iptables-save"] = fs.ErrPermission
 	}, Unknown, "not what is known of it", "sudo"},
 
 	{"few descriptors", "descriptors", func(h *host) { h.limits[unix.RLIMIT_NOFILE] = 256 }, Warn, "256 open files allowed", "ulimit -n"},
@@ -312,6 +353,16 @@ var sick = []struct {
 	{"huge pages denied", "hugepages", func(h *host) { h.deny("sys/kernel/mm/transparent_hugepage/enabled") }, Unknown, "permission denied", "sudo"},
 }
 
+// twoPorts is a machine with two ports in one network.
+func twoPorts(own, all int) func(h *host) {
+	return func(h *host) {
+		h.ifaces = append(h.ifaces, Interface{Name: "eth1", Index: 3, MTU: 4200, Up: true, Running: true,
+			Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.11")}, Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.11/24")}})
+		h.set("proc/sys/net/ipv4/conf/all/rp_filter", fmt.Sprint(all))
+		h.set("proc/sys/net/ipv4/conf/eth1/rp_filter", fmt.Sprint(own))
+	}
+}
+
 func conntrack(n, limit int) func(h *host) {
 	return func(h *host) {
 		h.set("proc/sys/net/netfilter/nf_conntrack_count", fmt.Sprint(n))
@@ -358,29 +409,39 @@ func TestEveryCheckHasASickMachine(t *testing.T) {
 	}
 }
 
-// Rules about other ports, directions and protocols are no findings.
+// judged is what the doctor says of rules.
+func judged(t *testing.T, command, text string) []Finding {
+	t.Helper()
+	h := healthy()
+	h.commands[command] = text
+	all, err := examine(t.Context(), h.system(), target{}, []string{"firewall"})
+	require.NoError(t, err)
+	return all
+}
+
+// Rules about other ports, hooks and protocols are no findings.
 func TestFirewallInnocent(t *testing.T) {
 	for _, text := range []string{
 		"*filter\n:INPUT DROP [0:0]\n-A INPUT -p udp -m udp --dport 4791 -j ACCEPT\nCOMMIT\n",
 		"*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p udp -m udp --dport 53 -j DROP\nCOMMIT\n",
 		"*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m tcp --dport 4791 -j DROP\nCOMMIT\n",
 		"*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp -m udp --dport 4791 -j DROP\nCOMMIT\n",
-		"*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 192.0.2.0/24 -j DROP\nCOMMIT\n",
+		"*filter\n:INPUT ACCEPT [0:0]\n:x - [0:0]\n-A x -p udp --dport 4791 -j DROP\nCOMMIT\n",
+		"*filter\n:INPUT ACCEPT [0:0]\n:x - [0:0]\n-A INPUT -j x\n-A x -p udp -j RETURN\n-A x -j DROP\nCOMMIT\n",
+		"*filter\n:INPUT DROP [0:0]\n:x - [0:0]\n-A INPUT -s 10.0.0.0/8 -j LOG\n-A INPUT -j x\n-A x -p udp -j ACCEPT\nCOMMIT\n",
+		"*filter\n:INPUT ACCEPT [0:0]\n:x - [0:0]\n-A INPUT -j x\n-A x -j INPUT\nCOMMIT\n", // no kernel has it
+		"*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -s 172.17.0.0/16 -j SNAT --to-source 10.0.0.1\n-A POSTROUTING -j MASQUERADE\nCOMMIT\n",
 	} {
-		r, err := iptablesRules([]byte(text))
-		require.NoError(t, err)
-		f, bad := r.finding("iptables")
-		require.False(t, bad, "%s: %+v", text, f)
+		require.Equal(t, OK, worst(judged(t, "iptables-save", text)), text)
 	}
 	for _, text := range []string{
-		`{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "drop"}}, {"rule": {"family": "ip", "table": "f", "chain": "roce", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "th", "field": "dport"}}, "right": 4791}}, {"accept": null}]}}]}`,
+		`{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "drop"}}, {"chain": {"family": "ip", "table": "f", "name": "roce"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"jump": {"target": "roce"}}]}}, {"rule": {"family": "ip", "table": "f", "chain": "roce", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "th", "field": "dport"}}, "right": 4791}}, {"accept": null}]}}]}`,
 		`{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "forward", "policy": "drop"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"drop": null}]}}]}`,
 		`{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "accept"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "!=", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}, {"drop": null}]}}]}`,
+		// The first one that matches decides.
+		`{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "drop"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}, {"accept": null}]}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}, {"drop": null}]}}]}`,
 	} {
-		r, err := nftRules([]byte(text))
-		require.NoError(t, err)
-		f, bad := r.finding("nft")
-		require.False(t, bad, "%s: %+v", text, f)
+		require.Equal(t, OK, worst(judged(t, "nft -j list ruleset", text)), text)
 	}
 }
 

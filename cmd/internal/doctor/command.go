@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goroce/goroce/cmd/internal/doctor/probe"
 	"github.com/goroce/goroce/cmd/internal/getopt"
@@ -20,6 +21,7 @@ type options struct {
 	seconds                 float64
 	serving, ipv6, pathOnly bool
 	json, help              bool
+	patience                time.Duration // of the probe; 0: its own
 }
 
 func (o *options) table() []getopt.Option {
@@ -86,7 +88,7 @@ type report struct {
 }
 
 func run(ctx context.Context, env *tool.Env, s *System, args []string) error {
-	o := &options{port: ib.UDPPort, seconds: goodputTime.Seconds()}
+	o := &options{port: ib.UDPPort, seconds: goodputTime.Seconds(), patience: patience}
 	table := o.table()
 	operands, err := getopt.Parse(table, args)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/goroce/goroce/ib"
 )
@@ -19,24 +20,29 @@ type nftObject struct {
 		Family, Table, Name string
 		Elem                []any
 	}
-	Rule *struct {
-		Family, Table, Chain string
-		Expr                 []map[string]json.RawMessage
-	}
+	Rule *nftRule
 }
 
 // nftSets are the elements of named sets and maps.
 type nftSets map[string][]any
 
-// nftRules reads "nft -j list ruleset".
-func nftRules(text []byte) (r portRules, err error) {
+// nftRule is a rule as nft prints it.
+type nftRule struct {
+	Family, Table, Chain string
+	Handle               int
+	Expr                 []map[string]json.RawMessage
+}
+
+// nftChains reads "nft -j list ruleset".
+func nftChains(text []byte) (list []*chain, err error) {
 	var all struct {
 		Objects []nftObject `json:"nftables"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return r, fmt.Errorf("its output is not what is known of it: %w", err)
+		return nil, fmt.Errorf("its output is not what is known of it: %w", err)
 	}
-	hooks := map[string]string{} // of base chains; others are jumped to
+	byName := map[string]*chain{}
+	rules := map[string][]*nftRule{}
 	sets := nftSets{}
 	for _, o := range all.Objects {
 		switch {
@@ -45,32 +51,27 @@ func nftRules(text []byte) (r portRules, err error) {
 		case o.Map != nil:
 			sets[o.Map.Family+" "+o.Map.Table+" @"+o.Map.Name] = o.Map.Elem
 		case o.Chain != nil:
-			c := o.Chain
-			hooks[c.Family+" "+c.Table+" "+c.Name] = c.Hook
-			if entrance(c.Hook) && c.Policy == "drop" {
-				r.closed = addChain(r.closed, "chain "+c.Table+" "+c.Name)
-			}
+			c := &chain{tool: "nft", family: o.Chain.Family, table: o.Chain.Table, name: o.Chain.Name, hook: o.Chain.Hook, drops: o.Chain.Policy == "drop"}
+			in := func(v any) any { return sets.resolve(c.family+" "+c.table+" ", v) }
+			c.rules = func(f flow) []rule { return nftRules(rules[c.key()], f, in) }
+			byName[c.key()] = c
+			list = append(list, c)
+		case o.Rule != nil:
+			k := o.Rule.Family + " " + o.Rule.Table + " " + o.Rule.Chain
+			rules[k] = append(rules[k], o.Rule)
 		}
 	}
-	for _, o := range all.Objects {
-		if o.Rule == nil {
-			continue
-		}
-		hook := hooks[o.Rule.Family+" "+o.Rule.Table+" "+o.Rule.Chain]
-		if hook != "" && !entrance(hook) {
-			continue
-		}
-		x := rule{chain: "chain " + o.Rule.Table + " " + o.Rule.Chain, base: hook != ""}
-		in := func(v any) any { return sets.resolve(o.Rule.Family+" "+o.Rule.Table+" ", v) }
-		if x.read(o.Rule.Expr, in) {
-			r.add(x)
-		}
-	}
-	return r, nil
+	return list, nil
 }
 
-// entrance reports whether packets to this machine pass a hook.
-func entrance(hook string) bool { return hook == "input" || hook == "prerouting" || hook == "ingress" }
+// nftRules are the rules of a chain that concern a flow.
+func nftRules(list []*nftRule, f flow, in func(any) any) (out []rule) {
+	for i, n := range list {
+		base := rule{number: i + 1, place: strconv.Itoa(n.Handle)}
+		out = append(out, base.read(n.Expr, f, in)...)
+	}
+	return out
+}
 
 // resolve replaces the name of a set by its elements.
 func (s nftSets) resolve(table string, v any) any {
@@ -80,31 +81,77 @@ func (s nftSets) resolve(table string, v any) any {
 	return v
 }
 
-// read takes the conditions and the verdict of a rule. It returns false if the rule is not about what matters here.
-func (x *rule) read(expr []map[string]json.RawMessage, in func(any) any) bool {
+// read takes the conditions and what the rule does, which may be more than one thing. It returns nothing if the rule does not
+// concern the flow.
+func (r rule) read(expr []map[string]json.RawMessage, f flow, in func(any) any) (out []rule) {
+	does := func(v verdict) {
+		r.verdict = v
+		out = append(out, r)
+	}
 	for _, e := range expr {
 		for word, raw := range e {
 			switch word {
 			case "accept":
-				x.verdict = accept
+				does(accept)
 			case "drop", "reject":
-				x.verdict = drop
+				does(drop)
+			case "return":
+				does(back)
+			case "jump", "goto":
+				var to struct{ Target string }
+				if json.Unmarshal(raw, &to) == nil {
+					r.target = to.Target
+					does(map[string]verdict{"jump": jump, "goto": goTo}[word])
+				}
+			case "notrack":
+				does(notrack)
+			case "snat", "dnat", "redirect":
+				does(nat)
+			case "mangle":
+				if r.field, r.value = nftChange(raw); r.field != "" {
+					does(change)
+				}
 			case "match":
-				if !x.condition(nftMatch(raw, in)) {
-					return false
+				if !r.condition(nftMatch(raw, f, in)) {
+					return nil
 				}
 			case "vmap":
-				a, v := nftVerdictMap(raw, in)
-				if !x.condition(a) {
-					return false
+				a, v, to := nftVerdictMap(raw, f, in)
+				if !r.condition(a) {
+					return nil
 				}
-				x.verdict = v
+				r.target = to
+				does(v)
 			case "xt", "limit", "quota", "lookup":
-				x.condition(limits)
+				r.condition(limits)
 			}
 		}
 	}
-	return true
+	return out
+}
+
+// nftChange says which field of a packet a statement writes, and with what; nothing if it writes none.
+func nftChange(raw json.RawMessage) (field, value string) {
+	var m struct {
+		Key struct {
+			Payload *struct {
+				Protocol, Field, Base string
+				Offset, Len           int
+			}
+		}
+		Value any
+	}
+	if json.Unmarshal(raw, &m) != nil || m.Key.Payload == nil {
+		return "", ""
+	}
+	p := m.Key.Payload
+	switch {
+	case p.Field == "":
+		return fmt.Sprintf("%d bits at bit %d of the header (%s)", p.Len, p.Offset, p.Base), ""
+	case p.Field == "ecn", p.Field == "dscp", p.Field == "ttl", p.Field == "hoplimit":
+		return p.Field, fmt.Sprint(m.Value)
+	}
+	return p.Protocol + " " + p.Field, ""
 }
 
 // nftLeft is what a match looks at.
@@ -115,7 +162,7 @@ type nftLeft struct {
 }
 
 // nftMatch says what a match is to the packets that matter.
-func nftMatch(raw json.RawMessage, in func(any) any) aspect {
+func nftMatch(raw json.RawMessage, f flow, in func(any) any) aspect {
 	var m struct {
 		Op    string
 		Left  nftLeft
@@ -124,9 +171,11 @@ func nftMatch(raw json.RawMessage, in func(any) any) aspect {
 	if json.Unmarshal(raw, &m) != nil {
 		return limits
 	}
-	a := m.Left.aspect(in(m.Right))
+	a := m.Left.aspect(in(m.Right), f)
 	if m.Op == "!=" {
 		switch a {
+		case onlyLo:
+			return limits
 		case misses:
 			return covers
 		case names, covers:
@@ -137,7 +186,7 @@ func nftMatch(raw json.RawMessage, in func(any) any) aspect {
 }
 
 // aspect says what it is to the packets that matter that a field has a value.
-func (l *nftLeft) aspect(value any) aspect {
+func (l *nftLeft) aspect(value any, f flow) aspect {
 	is := func(yes bool, a aspect) aspect {
 		if yes {
 			return a
@@ -149,6 +198,12 @@ func (l *nftLeft) aspect(value any) aspect {
 		return is(holdsPort(value), names)
 	case l.Payload.Protocol == "tcp" || l.Payload.Protocol == "icmp" || l.Payload.Protocol == "icmpv6" || l.Payload.Protocol == "sctp" || l.Payload.Protocol == "arp":
 		return misses
+	case l.Payload.Protocol == "ip" && f.v6, l.Payload.Protocol == "ip6" && !f.v6:
+		return misses
+	case l.Meta.Key == "nfproto", l.Meta.Key == "protocol":
+		return is(holdsWord(value, map[bool]string{false: "ipv4", true: "ipv6"}[f.v6]) || holdsWord(value, map[bool]string{false: "ip", true: "ip6"}[f.v6]), covers)
+	case (l.Meta.Key == "iifname" || l.Meta.Key == "iif" || l.Meta.Key == "oifname" || l.Meta.Key == "oif") && value == "lo":
+		return onlyLo
 	case l.Meta.Key == "l4proto", l.Payload.Protocol == "ip" && l.Payload.Field == "protocol", l.Payload.Protocol == "ip6" && l.Payload.Field == "nexthdr":
 		return is(holdsWord(value, "udp") || holdsNumber(value, 17), covers)
 	case l.CT.Key == "state":
@@ -158,13 +213,13 @@ func (l *nftLeft) aspect(value any) aspect {
 }
 
 // nftVerdictMap says what a map of verdicts does to the packets that matter.
-func nftVerdictMap(raw json.RawMessage, in func(any) any) (aspect, verdict) {
+func nftVerdictMap(raw json.RawMessage, f flow, in func(any) any) (aspect, verdict, string) {
 	var m struct {
 		Key  nftLeft
 		Data any
 	}
 	if json.Unmarshal(raw, &m) != nil {
-		return limits, none
+		return limits, none, ""
 	}
 	data := in(m.Data)
 	if set, ok := data.(map[string]any); ok {
@@ -176,22 +231,30 @@ func nftVerdictMap(raw json.RawMessage, in func(any) any) (aspect, verdict) {
 		if !ok || len(pair) != 2 {
 			continue
 		}
-		a := m.Key.aspect(pair[0])
+		a := m.Key.aspect(pair[0], f)
 		if a == misses {
 			continue
 		}
 		word, _ := pair[1].(map[string]any)
-		for w := range word {
+		for w, to := range word {
+			target, _ := to.(map[string]any)
+			name, _ := target["target"].(string)
 			switch w {
 			case "accept":
-				return a, accept
+				return a, accept, ""
 			case "drop":
-				return a, drop
+				return a, drop, ""
+			case "return":
+				return a, back, ""
+			case "jump":
+				return a, jump, name
+			case "goto":
+				return a, goTo, name
 			}
 		}
-		return a, none
+		return a, none, ""
 	}
-	return misses, none
+	return misses, none, ""
 }
 
 // holdsPort looks for the port in a number, a set or a range.

@@ -24,7 +24,7 @@ const commandTime = 10 * time.Second
 func thisSystem() *System {
 	return &System{
 		FS: os.DirFS("/"), Interfaces: interfaces, Feature: ethtool, Limit: limit,
-		Open: openLink, Run: runCommand, CPUs: affinity, User: os.Geteuid(),
+		Open: openLink, Run: runCommand, Owners: owners, CPUs: affinity, User: os.Geteuid(),
 	}
 }
 
@@ -39,6 +39,7 @@ func interfaces() ([]Interface, error) {
 			Name: i.Name, Index: i.Index, MTU: i.MTU,
 			Up: i.Flags&net.FlagUp != 0, Running: i.Flags&net.FlagRunning != 0, Loopback: i.Flags&net.FlagLoopback != 0,
 		}
+		n.NoARP = noARP(i.Name)
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue // it went away
@@ -46,11 +47,26 @@ func interfaces() ([]Interface, error) {
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
 				n.Addrs = append(n.Addrs, p.Addr().Unmap())
+				n.Nets = append(n.Nets, p)
 			}
 		}
 		out = append(out, n)
 	}
 	return out, nil
+}
+
+// noARP reports whether nobody asks for neighbours on an interface, as on a tunnel.
+func noARP(name string) bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq(name)
+	if err != nil || unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr) != nil {
+		return false
+	}
+	return ifr.Uint16()&unix.IFF_NOARP != 0
 }
 
 func limit(resource int) (uint64, error) {

@@ -29,8 +29,12 @@ func finePath() *probe.Result {
 	}
 }
 
+func fineAround() *around {
+	return &around{asked: true, owners: []string{"02:00:00:00:00:02"}, routeMTU: 1500}
+}
+
 func TestFinePath(t *testing.T) {
-	all := judgePath(finePath())
+	all := judgePath(finePath(), fineAround())
 	said := map[string]bool{}
 	for _, f := range all {
 		require.Equal(t, OK, f.Level, "%+v", f)
@@ -61,7 +65,13 @@ func TestSickPath(t *testing.T) {
 		{"DF", func(r *probe.Result) { r.Back.NoDF = true }, "icrc", Fail, "DF cleared"},
 		{"no header", func(r *probe.Result) { r.Back.Header = false }, "icrc", OK, "would need CAP_NET_RAW"},
 		{"nothing seen", func(r *probe.Result) { r.Forward.ICRC = probe.Unseen }, "nat", Unknown, "no packet came"},
-		{"some corrupt", func(r *probe.Result) { r.Burst.Forward.BadICRC = 3 }, "icrc", Fail, "3 of 2000 packets"},
+		{"some corrupt", func(r *probe.Result) { r.Burst.Forward.BadICRC = 3 }, "corrupt", Warn, "3 of 2000 with a right UDP checksum and a wrong ICRC"},
+		{"damaged", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 }, "corrupt", Fail, "50 of 2000 packets came with a wrong UDP checksum"},
+		{"damaged, not lost", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 }, "loss", OK, "0 of 2000 packets lost"},
+		{"buffer full", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Full = 5, 4 }, "loss", Warn, "4 of them in the receive buffer"},
+		{"nothing but damage", func(r *probe.Result) { *r = probe.Result{Remote: r.Remote, Damaged: 6} }, "reach", Fail, "6 answers came with a wrong UDP checksum"},
+		{"all marked", func(r *probe.Result) { r.Burst.Forward.Marked = 2000 }, "ecn-path", Warn, "something marks whatever passes"},
+		{"some marked", func(r *probe.Result) { r.Burst.Forward.Marked = 20 }, "ecn-path", Note, "20 of 2000 packets were marked"},
 		{"narrow", func(r *probe.Result) { r.Forward.Narrower = true }, "path-mtu", Warn, "less than what the interface here carries, and no router says so"},
 		{"narrow and told", func(r *probe.Result) { r.Forward.Narrower, r.Forward.Told = true, true }, "path-mtu", Warn, "interface here carries"},
 		{"narrow back", func(r *probe.Result) { r.Forward.MTU, r.Back.Narrower = 4096, true }, "path-mtu", Warn, "1024, which is less"},
@@ -83,7 +93,10 @@ func TestSickPath(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := finePath()
 			c.spoil(r)
-			all := judgePath(r)
+			all := judgePath(r, fineAround())
+			for _, f := range all {
+				require.True(t, f.Level <= OK || len(f.Mend) > 0 || f.Level == Unknown || f.Level == Note || f.Check == "path-mtu", "no command: %+v", f)
+			}
 			ok := slices.ContainsFunc(all, func(f Finding) bool {
 				return f.Check == c.check && f.Level == c.level && strings.Contains(f.Found, c.found) && (f.Level <= Unknown || f.Why != "")
 			})
@@ -92,8 +105,43 @@ func TestSickPath(t *testing.T) {
 		bad[c.check] = bad[c.check] || c.level > Unknown || c.level == Note
 	}
 	for _, name := range pathChecks {
-		require.True(t, bad[name], name)
+		require.True(t, bad[name] || name == "peer", name)
 	}
+}
+
+// What this machine itself does to the path.
+func TestJudgeAround(t *testing.T) {
+	find := func(r *probe.Result, by *around, check string) Finding {
+		all := judgePath(r, by)
+		i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == check && f.Level > OK })
+		require.GreaterOrEqual(t, i, 0, "%+v", all)
+		return all[i]
+	}
+	by := fineAround()
+	by.owners = append(by.owners, "02:00:00:00:00:03")
+	f := find(finePath(), by, "peer")
+	require.Equal(t, Fail, f.Level)
+	require.Contains(t, f.Found, "2 machines answer for it: 02:00:00:00:00:02, 02:00:00:00:00:03")
+	by = fineAround()
+	by.routeMTU, by.route = 600, []string{"ip route change x"}
+	f = find(finePath(), by, "path-mtu")
+	require.Equal(t, Fail, f.Level)
+	require.Contains(t, f.Found, "the network carries 1024, and the route of this machine has MTU 600, which carries path MTU 512")
+	require.Equal(t, by.route, f.Mend)
+	by = fineAround()
+	by.firewall = []Finding{{Check: "firewall", Level: Fail, Found: "rule 3 drops it", Mend: []string{"nft x"}}}
+	r := finePath()
+	r.Unasked = false
+	f = find(r, by, "unasked")
+	require.Contains(t, f.Found, "rule 3 drops it")
+	require.Equal(t, []string{"nft x"}, f.Mend)
+	silent := &probe.Result{Remote: netip.MustParseAddrPort("[fd00::2]:4792"), Silence: "nothing comes back"}
+	f = find(silent, by, "reach")
+	require.Equal(t, "roce doctor --serve --addr fd00::2 --port 4792   # on fd00::2", f.Mend[0])
+	require.Equal(t, []string{"nft x"}, find(silent, by, "firewall").Mend)
+	by.shown = true
+	require.Equal(t, []string{"reach", "peer"}, []string{judgePath(silent, by)[0].Check, judgePath(silent, by)[1].Check})
+	require.Len(t, judgePath(silent, by), 2)
 }
 
 // Both sides as commands.

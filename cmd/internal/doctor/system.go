@@ -24,6 +24,8 @@ type System struct {
 	Open func(netip.Addr) (link.Capabilities, error)
 	// Run runs a command that only reads, and returns what it prints. fs.ErrNotExist means that there is none.
 	Run func(ctx context.Context, name string, args ...string) ([]byte, error)
+	// Owners asks the network of an interface who has an address, and returns MAC addresses, without this machine's.
+	Owners func(ctx context.Context, on *Interface, a netip.Addr) ([]string, error)
 	// CPUs returns those that this process may run on.
 	CPUs func() ([]int, error)
 	// User is the effective user.
@@ -38,7 +40,9 @@ type Interface struct {
 	Up       bool // switched on
 	Running  bool // has a carrier
 	Loopback bool
+	NoARP    bool
 	Addrs    []netip.Addr
+	Nets     []netip.Prefix // the addresses with the length of their network
 }
 
 // view is a machine, and the part of it that the user asked about.

@@ -208,7 +208,13 @@ func (n *Net) waitReady(t testing.TB) {
 // of another.
 func AwaitPath(t testing.TB, from *Namespace, a netip.Addr, to *Namespace, b netip.Addr) {
 	t.Helper()
-	const discard = 9 // a port
+	const discard = 9
+	AwaitPort(t, from, a, to, b, discard)
+}
+
+// AwaitPort is AwaitPath for datagrams to a port.
+func AwaitPort(t testing.TB, from *Namespace, a netip.Addr, to *Namespace, b netip.Addr, port uint16) {
+	t.Helper()
 	var conns [2]*net.UDPConn
 	for i, x := range []struct {
 		ns   *Namespace
@@ -216,14 +222,14 @@ func AwaitPath(t testing.TB, from *Namespace, a netip.Addr, to *Namespace, b net
 	}{{from, a}, {to, b}} {
 		var err error
 		x.ns.Do(func() {
-			conns[i], err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(x.addr, discard)))
+			conns[i], err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(x.addr, port)))
 		})
 		require.NoError(t, err)
 		defer conns[i].Close()
 	}
 	end := time.Now().Add(giveUp)
 	for {
-		_, err := conns[0].WriteToUDPAddrPort([]byte("ready?"), netip.AddrPortFrom(b, discard))
+		_, err := conns[0].WriteToUDPAddrPort([]byte("ready?"), netip.AddrPortFrom(b, port))
 		if err == nil {
 			require.NoError(t, conns[1].SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 			if _, err = conns[1].Read(make([]byte, 10)); err == nil {

@@ -136,6 +136,8 @@ type reply struct {
 	message
 	at      arrival
 	verdict Verdict
+	drops   drops // of the server, in the answer to count
+	counted bool
 }
 
 // receive waits for an answer on a socket. What the network says about packets is
@@ -166,6 +168,9 @@ func (c *client) receive(s socket, until time.Time) (*reply, error) {
 			}
 		case r.decode(c.buf[:n]) && (r.Type == answer || r.Type == tallied || r.Type == welcome) && a.from.Addr() == c.remote.Addr():
 			r.at, r.verdict = a, r.judge(c.buf[:n], a.from, s.local())
+			if r.Type == tallied {
+				r.drops, r.counted = decodeDrops(behind(c.buf[:n]))
+			}
 			return &r, nil
 		}
 	}
@@ -204,6 +209,7 @@ func (c *client) ask(s socket, typ, flags, tos uint8, size, n int) (*reply, erro
 // greet gets a token, and finds out about how long a round trip takes.
 func (c *client) greet(r *Result) error {
 	wait := max(firstTimeout, c.patience)
+	before, _ := c.sock.drops()
 	for n := range helloTries {
 		c.rtt = wait / rttFactor
 		sent := time.Now()
@@ -222,6 +228,9 @@ func (c *client) greet(r *Result) error {
 		wait *= 2
 	}
 	r.Silence = silence(c.said)
+	if now, ok := c.sock.drops(); ok {
+		r.Damaged = int(now.since(before).Damaged)
+	}
 	return nil
 }
 

@@ -11,7 +11,12 @@ import (
 // tryBurst sends many packets, at a rate that loads nothing, and has both ends count.
 func (c *client) tryBurst(r *Result) error {
 	const tos = ecnECT0
+	// The server's counters begin with the run.
+	if _, err := c.ask(c.sock, count, 0, 0, 0, tries); err != nil && !errors.Is(err, errSilent) {
+		return err
+	}
 	back := &tally{}
+	before, known := c.sock.drops()
 	answered, sent := uint32(0), 0
 	take := func(until time.Time) error {
 		for {
@@ -56,10 +61,14 @@ func (c *client) tryBurst(r *Result) error {
 		}
 	}
 	r.Burst.Sent = sent
-	t, err := c.ask(c.sock, count, 0, 0, 0, 2*tries)
+	var own drops
+	if now, ok := c.sock.drops(); ok && known {
+		own = now.since(before)
+	}
+	t, err := c.ask(c.sock, count, 0, 0, packetBytes+dropsBytes, 2*tries)
 	if errors.Is(err, errSilent) {
 		r.Burst.Uncounted = true
-		r.Burst.Back = fateOf(sent, back)
+		r.Burst.Back = fateOf(sent, back).with(own)
 		return nil
 	}
 	if err != nil {
@@ -67,11 +76,23 @@ func (c *client) tryBurst(r *Result) error {
 	}
 	there := &tally{counts: t.Tally}
 	r.Burst.Forward = fateOf(sent, there)
+	if t.counted {
+		r.Burst.Forward = r.Burst.Forward.with(t.drops)
+	}
 	// Each packet that came was answered, once for each time.
 	r.Burst.Back = fateOf(int(there.Received+there.Duplicate), back)
 	r.Burst.Back.Duplicate = max(0, int(back.Duplicate)-int(there.Duplicate))
 	r.Burst.Back.Lost = max(0, int(there.Received+there.Duplicate)-int(back.Received+back.Duplicate))
+	r.Burst.Back = r.Burst.Back.with(own)
 	return nil
+}
+
+// with tells those that the receiver dropped from those that never came. Its counters are of all UDP, so that they
+// explain no more than what is missing.
+func (f Fate) with(d drops) Fate {
+	f.Damaged = min(int(d.Damaged), f.Lost)
+	f.Full = min(int(d.Full), f.Lost-f.Damaged)
+	return f
 }
 
 // fateOf says what became of packets.

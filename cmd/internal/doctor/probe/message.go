@@ -90,8 +90,9 @@ func flow(src, dst netip.AddrPort) ib.ICRC {
 	return ib.NewICRC(ib.Flow{Src: src.Addr(), Dst: dst.Addr(), SrcPort: src.Port(), DstPort: dst.Port()})
 }
 
-// encode makes a packet of size bytes (UDP payload), or as long as it must be.
-func (m *message) encode(buf []byte, size int) []byte {
+// encode makes a packet of size bytes (UDP payload), or as long as it must be. What is behind the message is there if
+// the size has room for it.
+func (m *message) encode(buf []byte, size int, behind ...byte) []byte {
 	m.Magic, m.Version = magic, version
 	size = (max(size, packetBytes) + 3) &^ 3 // without padding
 	p := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, MigReq: true, PKey: ib.PKeyDefault, DestQP: probeQPN, PSN: ib.PSN(m.Seq & ib.PSNMask)}}
@@ -99,6 +100,9 @@ func (m *message) encode(buf []byte, size int) []byte {
 	b := append(buf[:0], make([]byte, size)...)
 	n := p.PutHeaders(b)
 	_, _ = binary.Encode(b[n:], binary.BigEndian, m) // there is room
+	if rest := b[n+messageBytes : size-ib.ICRCBytes]; len(rest) >= len(behind) {
+		copy(rest, behind)
+	}
 	c := flow(m.Src.addrPort(), m.Dst.addrPort())
 	ib.PutICRC(b[size-ib.ICRCBytes:], c.Checksum(0, b[:size-ib.ICRCBytes]))
 	return b
@@ -114,6 +118,9 @@ func (m *message) decode(b []byte) bool {
 	}
 	return m.Magic == magic && m.Version == version
 }
+
+// behind is what comes after the message in a packet that was decoded.
+func behind(b []byte) []byte { return b[packetBytes-ib.ICRCBytes : len(b)-ib.ICRCBytes] }
 
 // Verdict is what the ICRC of a packet says.
 type Verdict uint8

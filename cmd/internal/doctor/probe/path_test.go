@@ -177,6 +177,80 @@ func TestChangedBytes(t *testing.T) {
 	})
 }
 
+// What the receiving kernel drops, for a wrong checksum or a full buffer, is told from what never came, in both directions.
+func TestDamageIsNoLoss(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		over(t, func(w *wire) {
+			n := 0
+			w.path = pass(back, every(10, func(p packet) []packet {
+				switch n++; n % 4 {
+				case 0:
+					return nil // lost
+				case 1:
+					w.sockets[p.to].full.Add(1)
+				default:
+					w.sockets[p.to].damaged.Add(1)
+				}
+				return nil
+			}))
+			if sock := w.sockets[port(serverAt, 4791)]; !back {
+				sock.damaged.Store(1000) // before
+			}
+		}, func(_ *wire, _ *Server, r *Result) {
+			spoilt, fine := r.Burst.Forward, r.Burst.Back
+			if back {
+				spoilt, fine = fine, spoilt
+			}
+			require.Equal(t, testBurst/10, spoilt.Lost)
+			require.Equal(t, testBurst/20, spoilt.Damaged)
+			require.Equal(t, testBurst/40, spoilt.Full)
+			require.Zero(t, fine.Lost+fine.Damaged+fine.Full)
+		})
+	}
+}
+
+// All that comes back is damaged: that is said, and not only that nothing comes.
+func TestAllAnswersDamaged(t *testing.T) {
+	over(t, func(w *wire) {
+		w.path = pass(true, func(p packet) []packet { w.sockets[p.to].damaged.Add(1); return nil })
+	}, func(_ *wire, _ *Server, r *Result) {
+		require.False(t, r.Reachable)
+		require.Equal(t, helloTries, r.Damaged)
+	})
+}
+
+// A server of before has no room for the counters in its answer, or leaves zeros.
+func TestDropsOnTheWire(t *testing.T) {
+	d, ok := decodeDrops(drops{7, 9}.encode())
+	require.True(t, ok)
+	require.Equal(t, drops{7, 9}, d)
+	for _, b := range [][]byte{nil, make([]byte, dropsBytes), drops{1, 2}.encode()[:dropsBytes-1]} {
+		_, ok := decodeDrops(b)
+		require.False(t, ok)
+	}
+	m := message{Type: tallied}
+	b := m.encode(nil, 0, drops{7, 9}.encode()...)
+	require.Len(t, b, (packetBytes+3)&^3)
+	_, ok = decodeDrops(behind(b))
+	require.False(t, ok)
+	d, ok = decodeDrops(behind(m.encode(nil, packetBytes+dropsBytes, drops{7, 9}.encode()...)))
+	require.True(t, ok)
+	require.Equal(t, drops{7, 9}, d)
+}
+
+func TestParseDrops(t *testing.T) {
+	d, ok := parseSNMP("Ip: Forwarding\nIp: 1\nUdp: InDatagrams InCsumErrors RcvbufErrors\nUdp: 5 3 2\n")
+	require.True(t, ok)
+	require.Equal(t, drops{3, 2}, d)
+	_, ok = parseSNMP("Udp: InDatagrams\n")
+	require.False(t, ok)
+	d, ok = parseSNMP6("Ip6InReceives 9\nUdp6RcvbufErrors 4\nUdp6InCsumErrors 6\nUdp6InErrors x\n")
+	require.True(t, ok)
+	require.Equal(t, drops{6, 4}, d)
+	_, ok = (*dropCounters)(nil).read()
+	require.False(t, ok)
+}
+
 // A router that writes identifications, or clears DF, shows only in the header.
 func TestHeaderChanged(t *testing.T) {
 	change := pass(false, func(p packet) []packet { p.id, p.noDF = 7, true; return []packet{p} })

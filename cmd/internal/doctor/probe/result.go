@@ -9,6 +9,8 @@ type Result struct {
 	Reachable bool           `json:"reachable"`
 	// Silence says why nothing came, if nothing did: what the network or the other host answered.
 	Silence string `json:"silence,omitempty"`
+	// Damaged are datagrams that came here with a wrong UDP checksum while nothing else did.
+	Damaged int `json:"damaged,omitempty"`
 
 	Forward Way `json:"forward"` // from here to there
 	Back    Way `json:"back"`
@@ -61,7 +63,9 @@ type Burst struct {
 // Fate is what became of packets in one direction.
 type Fate struct {
 	Sent      int `json:"sent"`
-	Lost      int `json:"lost"`
+	Lost      int `json:"lost"`        // they reached no socket
+	Damaged   int `json:"damaged"`     // of those: came with a wrong UDP checksum, and the kernel dropped them
+	Full      int `json:"buffer_full"` // of those: found the receive buffer full
 	Reordered int `json:"reordered"`
 	Duplicate int `json:"duplicate"`
 	BadICRC   int `json:"bad_icrc"`

@@ -48,7 +48,8 @@ type runKey struct {
 
 type run struct {
 	tally
-	used time.Time
+	used   time.Time
+	before drops // when it began
 }
 
 // Listen opens a server at an address and port, which is 4791 but for tests and where that is taken. begun, if not nil, is told
@@ -136,8 +137,12 @@ func (s *Server) handle(b []byte, a arrival, out []byte) {
 	verdict := q.judge(b, a.from, at)
 	r := s.run(a.from.Addr(), q.Run, now)
 	reply := message{Type: answer, Flags: q.Flags, Run: q.Run, Seq: q.Seq, Stamp: q.Stamp}
+	var more []byte
 	if q.Type == count {
 		reply.Type = tallied
+		if now, ok := s.sock.drops(); ok {
+			more = now.since(r.before).encode()
+		}
 	} else {
 		r.add(q.Seq, verdict, a.tos)
 		reply.Seen = see(a, at, verdict)
@@ -150,7 +155,7 @@ func (s *Server) handle(b []byte, a arrival, out []byte) {
 	if q.Flags&wantShort != 0 {
 		size = 0
 	}
-	s.send(&reply, a.from, q.TOS, size, q.Flags&wantCross != 0, out)
+	s.send(&reply, a.from, q.TOS, size, q.Flags&wantCross != 0, out, more...)
 }
 
 // welcome gives a token, to no more addresses a second than the limit.
@@ -178,13 +183,13 @@ func see(a arrival, at netip.AddrPort, v Verdict) seen {
 	return n
 }
 
-func (s *Server) send(m *message, to netip.AddrPort, tos uint8, size int, cross bool, out []byte) {
+func (s *Server) send(m *message, to netip.AddrPort, tos uint8, size int, cross bool, out []byte, behind ...byte) {
 	sock := s.sock
 	if cross {
 		sock, to = s.cross, netip.AddrPortFrom(to.Addr(), ib.UDPPort)
 	}
 	m.Src, m.Dst, m.TOS = endpointOf(sock.local()), endpointOf(to), tos
-	if sock.send(m.encode(out, size), to, tos) == nil {
+	if sock.send(m.encode(out, size, behind...), to, tos) == nil {
 		s.stats.Answered.Add(1)
 	}
 }
@@ -201,6 +206,7 @@ func (s *Server) run(client netip.Addr, id uint32, now time.Time) *run {
 			s.evict()
 		}
 		r = &run{}
+		r.before, _ = s.sock.drops()
 		s.runs[k] = r
 	}
 	r.used = now

@@ -29,6 +29,7 @@ func (k sink) send(b []byte, to netip.AddrPort, tos uint8) error {
 	return nil
 }
 func (sink) recv([]byte, time.Time) (int, arrival, error) { panic("not used") }
+func (sink) drops() (drops, bool)                         { return drops{}, false }
 func (sink) close()                                       {}
 
 func newStage() *stage {

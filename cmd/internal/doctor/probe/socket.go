@@ -20,6 +20,8 @@ type socket interface {
 	// recv waits for a packet until a time: then os.ErrDeadlineExceeded. unix.ECONNREFUSED,
 	// EHOSTUNREACH and the like are what routers or hosts said about an earlier packet.
 	recv(b []byte, until time.Time) (int, arrival, error)
+	// drops are what this machine has dropped of UDP so far; false if that is not known.
+	drops() (drops, bool)
 	close()
 }
 
@@ -40,6 +42,7 @@ type udpSocket struct {
 	oob  [256]byte
 	raw  *rawView // nil without the privilege
 	errs bool
+	lost *dropCounters // nil if they cannot be read
 }
 
 // openSocket opens one at an address; port 0 is any. errs asks for what routers and hosts say about packets.
@@ -61,7 +64,7 @@ func openSocket(at netip.AddrPort, errs bool) (*udpSocket, error) {
 	}
 	_ = conn.SetReadBuffer(socketBuffer)
 	_ = conn.SetWriteBuffer(socketBuffer)
-	s.raw = openRaw(s.at)
+	s.raw, s.lost = openRaw(s.at), openDrops(s.at.Addr().Is6())
 	return s, nil
 }
 
@@ -141,8 +144,11 @@ func (s *udpSocket) recv(b []byte, until time.Time) (int, arrival, error) {
 	return n, a, nil
 }
 
+func (s *udpSocket) drops() (drops, bool) { return s.lost.read() }
+
 func (s *udpSocket) close() {
 	s.conn.Close()
+	s.lost.close()
 	if s.raw != nil {
 		s.raw.close()
 	}

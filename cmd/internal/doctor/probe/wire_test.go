@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,8 @@ type wireSocket struct {
 	in   chan packet
 	errs chan error // what the network says
 	done chan struct{}
+
+	damaged, full atomic.Uint32 // what its kernel has dropped
 }
 
 func (w *wire) open(at netip.AddrPort) *wireSocket {
@@ -112,6 +115,10 @@ func (s *wireSocket) recv(b []byte, until time.Time) (int, arrival, error) {
 	case <-timeout:
 		return 0, arrival{}, os.ErrDeadlineExceeded
 	}
+}
+
+func (s *wireSocket) drops() (drops, bool) {
+	return drops{Damaged: s.damaged.Load(), Full: s.full.Load()}, true
 }
 
 func (s *wireSocket) close() { close(s.done) }
