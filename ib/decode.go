@@ -74,8 +74,9 @@ func (p *Packet) Decode(b []byte) DecodeError {
 	return DecodeOK
 }
 
-// DecodeNext parses b as Decode does, but only that in which packets of a run differ: PSN, AckReq, extended
-// headers and payload. The length of b and its first 8 bytes are those of the packet that p holds.
+// DecodeNext parses b as Decode does, but only that in which packets of a run differ: PSN, AckReq,
+// extended headers and payload. The length of b and its first 8 bytes are those of the packet that
+// p holds.
 func (p *Packet) DecodeNext(b []byte) {
 	_ = b[11]
 	w := binary.BigEndian.Uint32(b[8:])

@@ -100,8 +100,8 @@ func BenchmarkRemote(b *testing.B) {
 	}
 }
 
-// BenchmarkRemoteParallel has engines on several cores look keys up, of one region or of a region each, alone or while
-// somebody registers and deregisters all the time.
+// BenchmarkRemoteParallel has engines on several cores look keys up, of one region or of a region
+// each, alone or while somebody registers and deregisters all the time.
 func BenchmarkRemoteParallel(b *testing.B) {
 	for _, tt := range []struct {
 		name        string

@@ -102,11 +102,12 @@ func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo
 	return FaultNone
 }
 
-// NextRKey returns the key with the next variant byte, for a bind of a type 2 window (ibv_inc_rkey).
+// NextRKey returns the key with the next variant byte, for a bind of a type 2 window
+// (ibv_inc_rkey).
 func NextRKey(k ib.RKey) ib.RKey { return k&^0xFF | (k+1)&0xFF }
 
-// checkBind applies the rules that both kinds of bind share and returns what they grant, without key and
-// QP. The lock is held.
+// checkBind applies the rules that both kinds of bind share and returns what they grant, without
+// key and QP. The lock is held.
 func (w *Window) checkBind(info *BindInfo) (*grant, Fault) {
 	r := info.Region
 	if r == nil || r.table != w.table {

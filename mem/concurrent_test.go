@@ -125,8 +125,8 @@ func (c *crowd) named(key uint32) *grant {
 	return nil
 }
 
-// life is what the readers of TestEngines may know about one object. They read the epoch before and after an
-// access, and what it says at both times held during the access.
+// life is what the readers of TestEngines may know about one object. They read the epoch before and
+// after an access, and what it says at both times held during the access.
 type life struct {
 	epoch atomic.Uint64 // modulo 4: dead, good or changing
 	key   atomic.Uint32 // the last one
@@ -158,10 +158,11 @@ func (e *engines) quiesce() {
 	}
 }
 
-// Two engines, each in a goroutine, look keys up and use what they find, and bind windows of their own,
-// while two owners register, deregister, reregister, bind and deallocate. An engine never misses a key that
-// stays, never finds one that was revoked before, and never touches memory that was given back: its
-// owner fills that with something else, which the engine, and the race detector, would see.
+// Two engines, each in a goroutine, look keys up and use what they find, and bind windows of their
+// own, while two owners register, deregister, reregister, bind and deallocate. An engine never
+// misses a key that stays, never finds one that was revoked before, and never touches memory that
+// was given back: its owner fills that with something else, which the engine, and the race
+// detector, would see.
 func TestEngines(t *testing.T) {
 	rounds := 1000
 	if testing.Short() {
@@ -255,8 +256,8 @@ func TestEngines(t *testing.T) {
 		}
 	}
 
-	// owner has a part of the objects, and changes them. One with an even number is a region, the others are
-	// windows of type 1 on a region of their own.
+	// owner has a part of the objects, and changes them. One with an even number is a region, the
+	// others are windows of type 1 on a region of their own.
 	owner := func(n int) {
 		defer func() {
 			if owners.Add(-1) == 0 {
@@ -300,7 +301,8 @@ func TestEngines(t *testing.T) {
 			case rng.IntN(2) == 0 && w == nil:
 				o.become(changing)
 				if rng.IntN(4) == 0 {
-					// An engine has found that the memory is not there. The key is refused from then on.
+					// An engine has found that the memory is not there. The key is refused from
+					// then on.
 					if n := e.tb.Lose(addressOf(r.Bytes())); n != 1 || !r.Lost() {
 						fail("%d regions lost", n)
 					}
@@ -347,7 +349,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// What revokes asks to wait after the key has gone and before the memory is given back, without a lock.
+// What revokes asks to wait after the key has gone and before the memory is given back, without a
+// lock.
 func TestQuiesce(t *testing.T) {
 	tb, pd := newTable(t)
 	other := mustPD(t, tb)
@@ -419,8 +422,8 @@ func TestQuiesce(t *testing.T) {
 	wantErr(t, w.Dealloc(func() { t.Error("waited") }), ErrDestroyed, "")
 }
 
-// Whoever deregisters second learns that the region is gone when the memory has been given back, and not
-// before: then he may unmap it.
+// Whoever deregisters second learns that the region is gone when the memory has been given back,
+// and not before: then he may unmap it.
 func TestDeregisterTwiceAtOnce(t *testing.T) {
 	tb, pd := newTable(t)
 	for _, first := range []string{"deregister", "clear", "close"} {
@@ -491,8 +494,8 @@ func TestPDRetainBesideDealloc(t *testing.T) {
 	}
 }
 
-// A lookup that has read the key of a slot may find the grant of another key there, which has taken the slot since. Then
-// there is no such key, for each way to ask.
+// A lookup that has read the key of a slot may find the grant of another key there, which has taken
+// the slot since. Then there is no such key, for each way to ask.
 func TestSlotTakenDuringLookup(t *testing.T) {
 	tb, pd := newTable(t)
 	first := mustRegion(t, pd, 64, 0, fullMR)

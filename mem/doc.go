@@ -51,27 +51,28 @@
 //
 // # Concurrency
 //
-// The engines of a device share one Table, and each of them may be at work on a core of its own. All
-// methods may be called at the same time as any others, but for those of an [SGL] and a
+// The engines of a device share one Table, and each of them may be at work on a core of its own.
+// All methods may be called at the same time as any others, but for those of an [SGL] and a
 // [Cursor], which belong to one goroutine.
 //
-//   - Lookups take no lock and write nothing that is shared: [Table.Local], [Table.Resolve], [Table.Remote],
-//     [Table.RemoteWhole], [View.Valid], [SGL.Valid] and the getters of a Region. They read a
-//     published table of grants that do not change (keys.go, grant.go). A lookup finds a key that stays
-//     while it runs, and does not find one that was revoked before it began.
-//   - All else takes the Table's lock, [Table.BindWR] and [Table.Invalidate] included. That lock is a leaf: an
-//     engine may call with its own held.
-//   - A key that is revoked may still be in use: an engine may have found it just before, and be copying. So
-//     Deregister, Reregister, Bind, Dealloc and Clear are given a function quiesce, which waits until each
-//     engine has been at rest once; only then is memory given back, and does the call return.
-//     [Table.BindWR], [Table.Invalidate] and [Table.DetachQP] have no such function: type 2 windows are for one
-//     queue pair, and its engine makes those calls. So queue pair numbers are unique among the engines of a Table.
-//   - An engine that meets memory that is not there calls [Table.Lose]. It knows memory also while that is
-//     revoked and not given back.
+//   - Lookups take no lock and write nothing that is shared: [Table.Local], [Table.Resolve],
+//     [Table.Remote], [Table.RemoteWhole], [View.Valid], [SGL.Valid] and the getters of a Region.
+//     They read a published table of grants that do not change (keys.go, grant.go). A lookup finds
+//     a key that stays while it runs, and does not find one that was revoked before it began.
+//   - All else takes the Table's lock, [Table.BindWR] and [Table.Invalidate] included. That lock is
+//     a leaf: an engine may call with its own held.
+//   - A key that is revoked may still be in use: an engine may have found it just before, and be
+//     copying. So Deregister, Reregister, Bind, Dealloc and Clear are given a function quiesce,
+//     which waits until each engine has been at rest once; only then is memory given back, and does
+//     the call return. [Table.BindWR], [Table.Invalidate] and [Table.DetachQP] have no such
+//     function: type 2 windows are for one queue pair, and its engine makes those calls. So queue
+//     pair numbers are unique among the engines of a Table.
+//   - An engine that meets memory that is not there calls [Table.Lose]. It knows memory also while
+//     that is revoked and not given back.
 //
-// The registered bytes themselves are shared with the application, and engines do not wait for each other: what
-// two peers write to the same bytes at the same time, by different engines, is mixed, as with the engines of
-// an adapter. An application that touches a word with sync/atomic composes
+// The registered bytes themselves are shared with the application, and engines do not wait for each
+// other: what two peers write to the same bytes at the same time, by different engines, is mixed,
+// as with the engines of an adapter. An application that touches a word with sync/atomic composes
 // with the remote atomics of [View], which use the CPU's own.
 //
 // # Limits

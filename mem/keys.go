@@ -18,9 +18,9 @@ import (
 //   - A key does not move within one published table. When a table ages, the writer makes
 //     another one and publishes that; the old one stays as it was, for the lookups
 //     that are in it.
-//   - A slot before a key in its chain does not become empty while the key is there. A key that goes leaves
-//     a tombstone, which another key may take, or which becomes empty at the
-//     end of a chain.
+//   - A slot before a key in its chain does not become empty while the key is there. A key that
+//     goes leaves a tombstone, which another key may take, or which becomes empty at the end of a
+//     chain.
 //   - The grant is stored before the key, and a grant knows its key. A lookup that reads a key, and
 //     then the grant of another one that has taken the slot, sees that.
 //   - A key that is revoked has the state of its grant changed first. A lookup in an old table,
@@ -48,8 +48,8 @@ type keySlots struct {
 	_     [40]byte
 }
 
-// slot is one place of the key table. An empty slot has key 0, a tombstone tombKey; a quarantined key
-// has no grant.
+// slot is one place of the key table. An empty slot has key 0, a tombstone tombKey; a quarantined
+// key has no grant.
 type slot struct {
 	key atomic.Uint32
 	g   atomic.Pointer[grant]
@@ -79,8 +79,8 @@ func (k *keyTable) lookup(key uint32) *grant {
 	return g
 }
 
-// probe is lookup but for the last step: the caller has to look whether the key of the grant is the one that
-// it asked for, or anyKey. It is small enough to be inlined.
+// probe is lookup but for the last step: the caller has to look whether the key of the grant is the
+// one that it asked for, or anyKey. It is small enough to be inlined.
 func (k *keyTable) probe(key uint32) *grant {
 	slots := k.pub.Load().slots
 	mask := uint32(len(slots) - 1)
@@ -126,7 +126,8 @@ func (k *keyTable) slot(key uint32) *slot {
 	return &k.pub.Load().slots[at]
 }
 
-// take returns the key that is wanted, if it is free, or a random one if none is; and makes room for it.
+// take returns the key that is wanted, if it is free, or a random one if none is; and makes room
+// for it.
 func (k *keyTable) take(want uint32) (uint32, error) {
 	if want == 0 {
 		return k.draw()

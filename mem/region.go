@@ -18,8 +18,8 @@ type RegionAttr struct {
 	IOVA    uint64
 	IOVASet bool
 	Access  Access
-	// Key, if not 0, is the key that the region is to have, which must be free; else it is a random one. It is for memory whose key
-	// others know already.
+	// Key, if not 0, is the key that the region is to have, which must be free; else it is a random
+	// one. It is for memory whose key others know already.
 	Key uint32
 	// OnRelease, if set, is called once, when the region has been deregistered
 	// (or its memory replaced): from then on nothing here touches Bytes,
@@ -111,7 +111,8 @@ func (r *Region) grant(key uint32, pd *PD, a *RegionAttr, m *memory) *grant {
 	return g
 }
 
-// regrant makes the key of the region stand for what the checked attributes say of the same memory. The lock is held.
+// regrant makes the key of the region stand for what the checked attributes say of the same memory.
+// The lock is held.
 func (r *Region) regrant(pd *PD, a *RegionAttr) {
 	old := r.cur.Load()
 	g := r.grant(old.key, pd, a, old.mem)
@@ -134,7 +135,8 @@ func (r *Region) RKey() ib.RKey {
 	return ib.RKey(g.key)
 }
 
-// IOVA returns the address of the first byte as work requests and peers see it; 0 once deregistered.
+// IOVA returns the address of the first byte as work requests and peers see it; 0 once
+// deregistered.
 func (r *Region) IOVA() uint64 { return r.cur.Load().va }
 
 // Len returns the length in bytes; 0 once deregistered or lost.
@@ -164,16 +166,16 @@ func (r *Region) Windows() int {
 // Registered reports whether the region has not been deregistered.
 func (r *Region) Registered() bool { return r.cur.Load() != nothing }
 
-// Deregister revokes the region's key, waits until no engine uses the memory, and gives it back; work
-// requests in progress that refer to it fail. It fails with ErrBusy, and changes
-// nothing, while memory windows are bound to it (ibv_dereg_mr). The second time it
-// fails with ErrDestroyed; if the first is still waiting, so does the second.
+// Deregister revokes the region's key, waits until no engine uses the memory, and gives it back;
+// work requests in progress that refer to it fail. It fails with ErrBusy, and changes nothing,
+// while memory windows are bound to it (ibv_dereg_mr). The second time it fails with ErrDestroyed;
+// if the first is still waiting, so does the second.
 //
-// quiesce is what it waits for: a function that returns when each engine that shares the table
-// has been at rest once since it was called. It is called between the revocation and the release,
+// quiesce is what it waits for: a function that returns when each engine that shares the table has
+// been at rest once since it was called. It is called between the revocation and the release,
 // without the lock of the table; so it may take the lock of each engine and give it back, and the
-// caller holds none of them. nil is for a caller that knows that no engine is at work, because it holds
-// the lock of the only one.
+// caller holds none of them. nil is for a caller that knows that no engine is at work, because it
+// holds the lock of the only one.
 func (r *Region) Deregister(quiesce func()) error {
 	const op = "deregister"
 	t := r.table

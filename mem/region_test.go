@@ -211,7 +211,8 @@ func TestReregister(t *testing.T) {
 	}
 }
 
-// A region may keep its key when only its rights and its domain change: what was granted before is gone all the same.
+// A region may keep its key when only its rights and its domain change: what was granted before is
+// gone all the same.
 func TestReregisterKeepsKey(t *testing.T) {
 	tb, pd := newTable(t)
 	other := mustPD(t, tb)

@@ -1,9 +1,9 @@
 package mem
 
-// What becomes of memory whose key was revoked. Engines look a key up without a lock, so
-// one of them may have found the key just before, and may be copying still when the
-// revocation has returned. It does so under a lock of its own, for a batch of packets at most. So whoever
-// revokes does it in three steps:
+// What becomes of memory whose key was revoked. Engines look a key up without a lock, so one of
+// them may have found the key just before, and may be copying still when the revocation has
+// returned. It does so under a lock of its own, for a batch of packets at most. So whoever revokes
+// does it in three steps:
 //
 //  1. Revoke: the key is found no more, and no View or SGL is Valid.
 //  2. Quiesce: a function of the caller returns when each engine has been seen at rest. Packets that

@@ -25,12 +25,11 @@ type RegionChange struct {
 	RegionAttr
 }
 
-// Reregister changes the memory, the rights or the PD of a region and gives it
-// a new key, unless KeepKey: what was handed out before is revoked. On an error nothing has
-// changed (verbs would leave the region unusable). Errors: ErrBusy while windows
-// are bound; ErrInvalid naming the attribute; ErrDestroyed; FaultMemory if the memory
-// is lost and stays. quiesce is that of [Region.Deregister]: when Reregister returns, no engine uses what
-// was granted before.
+// Reregister changes the memory, the rights or the PD of a region and gives it a new key, unless
+// KeepKey: what was handed out before is revoked. On an error nothing has changed (verbs would
+// leave the region unusable). Errors: ErrBusy while windows are bound; ErrInvalid naming the
+// attribute; ErrDestroyed; FaultMemory if the memory is lost and stays. quiesce is that of
+// [Region.Deregister]: when Reregister returns, no engine uses what was granted before.
 func (r *Region) Reregister(c RegionChange, quiesce func()) error {
 	old, err := r.change(&c)
 	switch {

@@ -13,8 +13,8 @@ func newGrant(b []byte) *grant {
 // all returns the bytes of the grant.
 func (g *grant) all() []byte { return unsafe.Slice(g.base, int(g.size)) }
 
-// span returns the n bytes at address va, if they are all inside. It forms no
-// sum that can wrap. n is not 0: the address of no bytes at the end would be that of somebody else's.
+// span returns the n bytes at address va, if they are all inside. It forms no sum that can wrap. n
+// is not 0: the address of no bytes at the end would be that of somebody else's.
 func (g *grant) span(va, n uint64) ([]byte, bool) {
 	off := va - g.va
 	if va < g.va || off > g.size || n > g.size-off {

@@ -14,8 +14,8 @@ type Table struct {
 	lim  Limits
 
 	// mu guards all that follows, the writing side of keys, and the fields of PDs, Regions and
-	// Windows that are not constant or atomic. It is a leaf: whoever holds it takes no other lock, calls
-	// nothing of the owner's but the random source, and touches no registered memory.
+	// Windows that are not constant or atomic. It is a leaf: whoever holds it takes no other lock,
+	// calls nothing of the owner's but the random source, and touches no registered memory.
 	mu     sync.Mutex
 	counts Counts
 	pds    map[*PD]struct{}
@@ -36,9 +36,9 @@ type Counts struct {
 	Bound int
 }
 
-// NewTable returns an empty table. rng is where keys come from: crypto/rand.Reader
-// except in tests. The table reads it under its own lock; others that read it must not disturb that.
-// A zero Limits means the defaults.
+// NewTable returns an empty table. rng is where keys come from: crypto/rand.Reader except in tests.
+// The table reads it under its own lock; others that read it must not disturb that. A zero Limits
+// means the defaults.
 func NewTable(rng io.Reader, lim Limits) *Table {
 	lim = lim.withDefaults()
 	t := &Table{

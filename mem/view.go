@@ -13,7 +13,8 @@ type View struct {
 }
 
 // Valid reports whether the key that the view came from is still good: not deregistered,
-// reregistered, invalidated, unbound or rebound since. The view of a zero-length access is always valid.
+// reregistered, invalidated, unbound or rebound since. The view of a zero-length access is always
+// valid.
 func (v View) Valid() bool { return v.g == nil || v.g.ok() }
 
 // Region returns the region that the bytes belong to, nil for a zero-length access.

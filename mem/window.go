@@ -11,12 +11,14 @@ type WindowType uint8
 
 // The window types (IBTA 10.6.7.2). verbs knows 1 and 2; which 2 it is, is the device's affair.
 const (
-	// Type1 windows are bound by a verbs call to any memory of their PD; any QP of the PD can use them.
+	// Type1 windows are bound by a verbs call to any memory of their PD; any QP of the PD can use
+	// them.
 	Type1 WindowType = 1 + iota
 	// Type2A windows are bound by a work request and belong to the QP it was posted to.
 	// The QP cannot be destroyed while one is bound.
 	Type2A
-	// Type2B is as Type2A, but destroying the QP unbinds the window. rxe and ConnectX have this one.
+	// Type2B is as Type2A, but destroying the QP unbinds the window. rxe and ConnectX have this
+	// one.
 	Type2B
 )
 
@@ -116,9 +118,9 @@ func (w *Window) now() *grant {
 // bound is Bound with the lock held.
 func (w *Window) bound() bool { return w.cur != &w.idle }
 
-// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The
-// second time it fails with ErrDestroyed. quiesce is that of [Region.Deregister]: when Dealloc returns, no
-// engine uses what was bound.
+// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The second time it
+// fails with ErrDestroyed. quiesce is that of [Region.Deregister]: when Dealloc returns, no engine
+// uses what was bound.
 func (w *Window) Dealloc(quiesce func()) error {
 	w.table.mu.Lock()
 	if w.dead {
@@ -187,10 +189,10 @@ func (w *Window) leaveQP(qpn ib.QPN) {
 	w.next, w.prev = nil, nil
 }
 
-// DetachQP is to be called before a QP is destroyed: the QP number may be used again,
-// and its windows must not come alive with it. Type 2B windows on it are unbound. It
-// fails with ErrBusy, and changes nothing, if a type 2A window is bound on it. The engine of the QP calls
-// it: no other one uses those windows, so there is none to wait for.
+// DetachQP is to be called before a QP is destroyed: the QP number may be used again, and its
+// windows must not come alive with it. Type 2B windows on it are unbound. It fails with ErrBusy,
+// and changes nothing, if a type 2A window is bound on it. The engine of the QP calls it: no other
+// one uses those windows, so there is none to wait for.
 func (t *Table) DetachQP(qpn ib.QPN) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

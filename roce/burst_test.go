@@ -58,8 +58,8 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// The same over sockets: who is connected hears from the server. On a machine that is busy for too long some may be
-// given up, and they hear that.
+// The same over sockets: who is connected hears from the server. On a machine that is busy for too
+// long some may be given up, and they hear that.
 func TestBurstOverUDP(t *testing.T) {
 	ctx := rocetest.Context(t)
 	server, client := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})

@@ -150,9 +150,9 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 // RemoteAddr returns the address and port of the peer.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// PrivateData returns what the peer sent along when it connected or accepted,
-// filled up with zeros: 56 bytes on the passive side, 196 on the active one. The last 12 are those of
-// the connections themselves ([Conn.MaxMessage]), if the peer's own leave room, and 0 here.
+// PrivateData returns what the peer sent along when it connected or accepted, filled up with zeros:
+// 56 bytes on the passive side, 196 on the active one. The last 12 are those of the connections
+// themselves ([Conn.MaxMessage]), if the peer's own leave room, and 0 here.
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Device returns the device of the connection.

@@ -13,13 +13,15 @@ import (
 // closeWait is how long Close waits for what was begun.
 const closeWait = 30 * time.Second
 
-// Close ends the connection: calls that wait fail at once, as do new ones, and the peer is told. What Send, Write and the like
-// have returned for is done, and the peer has it. Operations that were begun with Start, and that nobody has waited for
-// ([Pending.Wait]), are waited for: up to 30 s, or the write deadline. If some have failed, or are not done by then, the error is a
+// Close ends the connection: calls that wait fail at once, as do new ones, and the peer is told.
+// What Send, Write and the like have returned for is done, and the peer has it. Operations that
+// were begun with Start, and that nobody has waited for ([Pending.Wait]), are waited for: up to 30
+// s, or the write deadline. If some have failed, or are not done by then, the error is a
 // [*LostError] that says how many. So a program may end after it.
 //
-// The peer sees an orderly end, io.EOF for Recv, if all was done. If this side's queue pair has failed, or operations of any
-// kind but READ are under way when the connection ends, the peer gets an error that matches [ErrPeerGone] instead, if it uses this package.
+// The peer sees an orderly end, io.EOF for Recv, if all was done. If this side's queue pair has
+// failed, or operations of any kind but READ are under way when the connection ends, the peer gets
+// an error that matches [ErrPeerGone] instead, if it uses this package.
 //
 // Regions from Register are closed, and messages from RecvMsg must
 // not be used any more. If the protection domain is the connection's own, so is
@@ -82,8 +84,8 @@ func (c *Conn) await(most time.Duration) error {
 	return c.wait(ctx, forEnd, func() bool { return c.owed == 0 || c.hurry || c.deadlines[forOperation].passed.Load() })
 }
 
-// losses returns an error for what may not have reached the peer, and nobody knows of; cause is why it is not waited for any more.
-// c.mu is held.
+// losses returns an error for what may not have reached the peer, and nobody knows of; cause is why
+// it is not waited for any more. c.mu is held.
 func (c *Conn) losses(cause error) error {
 	n := c.owed + c.failed
 	switch {

@@ -45,19 +45,21 @@ type ConnConfig struct {
 	RecvBytes int // longest message that Recv takes, up to MaxRecvBytes; 0 is DefaultRecvBytes
 	SendDepth int // operations in progress, up to MaxConnDepth; 0 is DefaultSendDepth
 
-	// KeepAlive is the time between probes of a connection that sends nothing,
-	// which find a peer that has vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's
-	// adapter answers them, so that an idle peer need not be one of ours.
+	// KeepAlive is the time between probes of a connection that sends nothing, which find a peer
+	// that has vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's adapter answers
+	// them, so that an idle peer need not be one of ours.
 	KeepAlive time.Duration
 
-	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while something is on
-	// its way: a process that was stopped, a machine that migrates, a link that is down. Then what is on its way fails
-	// with ErrUnreachable. 0 is DefaultSilence; the longest is a day; negative leaves it to Param: 2.2 s
-	// with the default of 7 retries. It is what TCP_USER_TIMEOUT is for TCP, where the default is a quarter of an hour.
+	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while
+	// something is on its way: a process that was stopped, a machine that migrates, a link that is
+	// down. Then what is on its way fails with ErrUnreachable. 0 is DefaultSilence; the longest is
+	// a day; negative leaves it to Param: 2.2 s with the default of 7 retries. It is what
+	// TCP_USER_TIMEOUT is for TCP, where the default is a quarter of an hour.
 	SilenceTimeout time.Duration
 
 	// Logger, if set, is told when a connection or a listener begins and ends, and why. Nothing is
-	// logged for messages or packets. It must not call the listener. For the device there is verbs.Config.Logger.
+	// logged for messages or packets. It must not call the listener. For the device there is
+	// verbs.Config.Logger.
 	Logger *slog.Logger
 
 	// Param is what else is negotiated; nil is DefaultConnParam. PrivateData is

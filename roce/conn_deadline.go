@@ -42,15 +42,16 @@ func (deadlineError) Is(target error) bool {
 // do.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, forMessage, forOperation) }
 
-// SetReadDeadline sets the moment at which calls that wait for the peer give up: Recv, RecvMsg, Shared and
-// Wait, those in progress and later ones. The zero time is never. Their error matches
+// SetReadDeadline sets the moment at which calls that wait for the peer give up: Recv, RecvMsg,
+// Shared and Wait, those in progress and later ones. The zero time is never. Their error matches
 // os.ErrDeadlineExceeded, and its Timeout method returns true. It is there beside the contexts, for
 // protocols that have it so; whichever ends first counts.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, forMessage) }
 
 // SetWriteDeadline is SetReadDeadline for the operations of this side: Send, Write, Read, FetchAdd,
-// CompareSwap, Share, Pending.Wait, Completion, and those that begin with Start while the queue is full. What
-// is under way when the deadline passes goes on, and the error matches [ErrMaybeDone], as when a context ends.
+// CompareSwap, Share, Pending.Wait, Completion, and those that begin with Start while the queue is
+// full. What is under way when the deadline passes goes on, and the error matches [ErrMaybeDone],
+// as when a context ends.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, forOperation) }
 
 func (c *Conn) setDeadlines(t time.Time, which ...waitFor) error {

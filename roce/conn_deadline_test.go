@@ -67,8 +67,8 @@ func TestDeadlinePassed(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A deadline ends calls in progress: the one that sleeps on the completion queue and those that wait for
-// it.
+// A deadline ends calls in progress: the one that sleeps on the completion queue and those that
+// wait for it.
 func TestDeadlineEndsWaiting(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := openDevices(t, 2, verbs.Config{})

@@ -24,8 +24,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The peer vanishes without a word: who sends finds out when the silence has lasted as long as it was said, or, if nothing was,
-// as the transport's retries last. It is a timeout for net too; and nothing is left in the end.
+// The peer vanishes without a word: who sends finds out when the silence has lasted as long as it
+// was said, or, if nothing was, as the transport's retries last. It is a timeout for net too; and
+// nothing is left in the end.
 func TestConnPeerVanishes(t *testing.T) {
 	for silence, most := range map[time.Duration]time.Duration{
 		-1: 5 * time.Second, // 8 times 268 ms and the rest

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heapBytes is what is in use on the heap, when nothing goes any more: what earlier tests have left, with its cleanups and
-// pools, takes more than one collection.
+// heapBytes is what is in use on the heap, when nothing goes any more: what earlier tests have
+// left, with its cleanups and pools, takes more than one collection.
 func heapBytes() int {
 	var m runtime.MemStats
 	for least, same := uint64(math.MaxUint64), 0; same < 3; same++ {

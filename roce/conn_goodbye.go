@@ -7,8 +7,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A goodbye is what a Conn tells its peer when it ends otherwise than in order: the first bytes of the private data of the
-// DREQ, which is empty else. A peer that does not know of it (librdmacm, say) sees a disconnect as any other. In network byte order:
+// A goodbye is what a Conn tells its peer when it ends otherwise than in order: the first bytes of
+// the private data of the DREQ, which is empty else. A peer that does not know of it (librdmacm,
+// say) sees a disconnect as any other. In network byte order:
 //
 //	0  4  magic, "gRC" and 0xBE
 //	4  1  version, 1: who reads takes what it knows of any version from 1 on
@@ -41,9 +42,10 @@ func (peerEndedEarly) Error() string {
 }
 func (peerEndedEarly) Unwrap() error { return verbs.ErrPeerGone }
 
-// LostError is what [Conn.Close] returns for operations that were begun with Start, of which the peer may not have what
-// they carry, and whose end nobody has been told of by [Pending.Wait] or [Pending.Done]. It matches [ErrMaybeDone], and what Err does:
-// os.ErrDeadlineExceeded if it was the time of Close.
+// LostError is what [Conn.Close] returns for operations that were begun with Start, of which the
+// peer may not have what they carry, and whose end nobody has been told of by [Pending.Wait] or
+// [Pending.Done]. It matches [ErrMaybeDone], and what Err does: os.ErrDeadlineExceeded if it was
+// the time of Close.
 type LostError struct {
 	Operations int
 	Err        error // why

@@ -31,8 +31,8 @@ func goodbyes(t *testing.T, f func(t *testing.T, network *sim.Fabric, client, se
 	}
 }
 
-// What was begun with Start, and not waited for, is done when Close returns, though the peer takes its time; the peer gets all of it, and
-// then the end.
+// What was begun with Start, and not waited for, is done when Close returns, though the peer takes
+// its time; the peer gets all of it, and then the end.
 func TestCloseWaitsForStart(t *testing.T) {
 	goodbyes(t, func(t *testing.T, _ *sim.Fabric, c, s *Conn) {
 		const n = 20
@@ -62,8 +62,9 @@ func TestCloseWaitsForStart(t *testing.T) {
 	})
 }
 
-// A Close that cannot wait until all is done says how much is not, when its time is over: 30 s, the write deadline, or a second call
-// with less patience. It does not wait for what somebody was told of.
+// A Close that cannot wait until all is done says how much is not, when its time is over: 30 s, the
+// write deadline, or a second call with less patience. It does not wait for what somebody was told
+// of.
 func TestCloseSaysWhatMayBeLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(c *Conn)
@@ -131,8 +132,9 @@ func TestCloseAfterFailure(t *testing.T) {
 	})
 }
 
-// A connection that ends before all was done is no orderly end for its peer: not when this side's queue pair has failed, for a
-// reason that the peer cannot see, and not when operations are under way. What came before is read first.
+// A connection that ends before all was done is no orderly end for its peer: not when this side's
+// queue pair has failed, for a reason that the peer cannot see, and not when operations are under
+// way. What came before is read first.
 func TestPeerEndsEarly(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *Conn, mr *verbs.MR){
 		"queue pair failed": func(t *testing.T, s *Conn, mr *verbs.MR) {
@@ -176,7 +178,8 @@ func TestPeerEndsEarly(t *testing.T) {
 	}
 }
 
-// A READ has nothing for the peer: to give it up is no reason for an error there. Nor is a probe of an idle connection.
+// A READ has nothing for the peer: to give it up is no reason for an error there. Nor is a probe of
+// an idle connection.
 func TestPeerEndsWithRead(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1, Up: sim.Pipe{Latency: 50 * time.Millisecond}}, func(t *testing.T, network *sim.Fabric) {
 		ds := rocetest.SimDevices(t, network, 2)

@@ -9,16 +9,17 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// An introduction is what a Conn tells its peer about itself when it connects: the last bytes of the
-// private data, where those of the application, which come first, leave room. A peer that does not know of it sees
-// bytes behind its own; one that sends none gets none. In network byte order:
+// An introduction is what a Conn tells its peer about itself when it connects: the last bytes of
+// the private data, where those of the application, which come first, leave room. A peer that does
+// not know of it sees bytes behind its own; one that sends none gets none. In network byte order:
 //
 //	0  4  magic, "gRC" and 0x1D
 //	4  1  version, 1: who reads takes what it knows of any version from 1 on
 //	5  3  0
 //	8  4  the longest message that it takes, in bytes
 //
-// The private data of CM messages has a fixed length, filled up with zeros, so that the place is known.
+// The private data of CM messages has a fixed length, filled up with zeros, so that the place is
+// known.
 const (
 	introBytes          = 12
 	introMagic   uint32 = 'g'<<24 | 'R'<<16 | 'C'<<8 | 0x1D
@@ -55,14 +56,14 @@ func introduction(private []byte) (maxMessage int, rest []byte, ok bool) {
 // maxPeerMessage is the longest message that there is (IBTA 9.7.7.2.3).
 const maxPeerMessage = 1 << 30
 
-// MaxMessage returns the longest message that the peer takes, in bytes, as it has said when the connection was
-// made; 0 if it has not, as peers on librdmacm do not. Send and StartSend refuse a longer one with a
-// *[MessageTooLongError], and the connection goes on. Without knowing, the message is sent, and if it is too long the
-// connection ends.
+// MaxMessage returns the longest message that the peer takes, in bytes, as it has said when the
+// connection was made; 0 if it has not, as peers on librdmacm do not. Send and StartSend refuse a
+// longer one with a *[MessageTooLongError], and the connection goes on. Without knowing, the
+// message is sent, and if it is too long the connection ends.
 func (c *Conn) MaxMessage() int { return c.peerMax }
 
-// MessageTooLongError says that a message is longer than the peer takes. It matches [ErrMessageTooLong] and
-// syscall.EMSGSIZE. Nothing was sent.
+// MessageTooLongError says that a message is longer than the peer takes. It matches
+// [ErrMessageTooLong] and syscall.EMSGSIZE. Nothing was sent.
 type MessageTooLongError struct {
 	Bytes, Max int
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Pending is an operation in progress, and then its outcome, which can be asked for again. Copies of it are the same operation.
+// Pending is an operation in progress, and then its outcome, which can be asked for again. Copies
+// of it are the same operation.
 type Pending struct {
 	c   *Conn
 	op  *Pending      // this one, of which others are copies; nil: nobody outside has it
@@ -40,7 +41,8 @@ func (p *Pending) finish(wc *verbs.WC) {
 	}
 }
 
-// tell notes that whoever has begun the operation gets to know its end, without Close. c.mu is held.
+// tell notes that whoever has begun the operation gets to know its end, without Close. c.mu is
+// held.
 func (p *Pending) tell() {
 	switch {
 	case p.op == nil || p.told:
@@ -192,7 +194,8 @@ func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint3
 	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, Imm: imm}, remote)
 }
 
-// StartRead reads from memory of the peer to registered memory: all of it, so that local has no more than remote.
+// StartRead reads from memory of the peer to registered memory: all of it, so that local has no
+// more than remote.
 func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
 	return c.startMem(ctx, "start read", verbs.SendWR{Opcode: verbs.WRRead, SGList: local}, remote)
 }
@@ -223,8 +226,8 @@ func checkLen(op, arg string, n uint64, remote RemoteMemory) error {
 	return nil
 }
 
-// checkAligned returns an error if the peer would refuse an atomic operation for its address, and end the
-// connection (IBTA 9.4.5).
+// checkAligned returns an error if the peer would refuse an atomic operation for its address, and
+// end the connection (IBTA 9.4.5).
 func checkAligned(op, arg string, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.WRFetchAdd, verbs.WRCompareSwap, verbs.WRAtomicWrite:
@@ -340,9 +343,9 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	return err
 }
 
-// FetchAdd adds delta to the 8 bytes at the start of remote, which must be
-// aligned (otherwise the error is an *ArgError, and nothing is sent), and returns what they held. The number is in the byte order of the
-// peer's processor, which must be that of ours. After an error that matches
+// FetchAdd adds delta to the 8 bytes at the start of remote, which must be aligned (otherwise the
+// error is an *ArgError, and nothing is sent), and returns what they held. The number is in the
+// byte order of the peer's processor, which must be that of ours. After an error that matches
 // [ErrMaybeDone] the peer may have added, or may still do so.
 func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
 	return c.atomic(ctx, "fetch and add", remote, verbs.SendWR{Opcode: verbs.WRFetchAdd, CompareAdd: delta})

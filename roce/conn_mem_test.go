@@ -50,7 +50,8 @@ func TestStartBeyondRemoteMemory(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// An atomic operation that the peer would refuse for its address costs an error, and not the connection.
+// An atomic operation that the peer would refuse for its address costs an error, and not the
+// connection.
 func TestAtomicNotAligned(t *testing.T) {
 	ctx := rocetest.Context(t)
 	c, remote := memoryPair(t, 64, RemoteAtomic)

@@ -8,9 +8,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Send sends one message and waits until the peer has received it. The
-// message must fit the peer's receive buffers ([Conn.MaxMessage]): a longer one is refused, or, if the peer
-// has not said how long they are, ends the connection.
+// Send sends one message and waits until the peer has received it. The message must fit the peer's
+// receive buffers ([Conn.MaxMessage]): a longer one is refused, or, if the peer has not said how
+// long they are, ends the connection.
 //
 // With a context that is over already nothing is sent. When the context ends
 // later, the message stays on its way, and the error matches [ErrMaybeDone]; b
@@ -61,8 +61,8 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	return p.wait(ctx)
 }
 
-// Message is a message that was received, in a buffer of the connection. Copies of it are the same message: the first
-// Release of any of them is that of all.
+// Message is a message that was received, in a buffer of the connection. Copies of it are the same
+// message: the first Release of any of them is that of all.
 type Message struct {
 	c     *Conn
 	index int
@@ -74,7 +74,8 @@ type Message struct {
 	Written bool // a WRITE with immediate: the data is in the memory that it was written to, and Len is how much
 }
 
-// Bytes returns the message, and nil after Release. What it has returned must not be used after Release.
+// Bytes returns the message, and nil after Release. What it has returned must not be used after
+// Release.
 func (m *Message) Bytes() []byte {
 	if m.Written || m.c == nil || !m.c.recvs.holds(m.index, m.turn) {
 		return nil
@@ -85,7 +86,8 @@ func (m *Message) Bytes() []byte {
 // Len returns the length of the message in bytes.
 func (m *Message) Len() int { return m.n }
 
-// Release gives the buffer back for the next message. To release a message again, or a copy of it, does nothing.
+// Release gives the buffer back for the next message. To release a message again, or a copy of it,
+// does nothing.
 func (m *Message) Release() error {
 	if m.c == nil || !m.c.recvs.giveBack(m.index, m.turn) {
 		return nil

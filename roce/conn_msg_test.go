@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A message is given back once, by whichever copy of it, and no copy gives back what came to its buffer afterwards.
+// A message is given back once, by whichever copy of it, and no copy gives back what came to its
+// buffer afterwards.
 func TestReleaseOfACopy(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := openDevices(t, 2, verbs.Config{})

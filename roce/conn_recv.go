@@ -15,7 +15,8 @@ type recvBuffers struct {
 	bytes  int    // of one buffer
 	stride int
 
-	// turns count how often each buffer was given back. Whoever has a message in a buffer knows the count from when it came.
+	// turns count how often each buffer was given back. Whoever has a message in a buffer knows the
+	// count from when it came.
 	turns []atomic.Uint64
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A host that nothing comes from or gets to for half a minute has its connections afterwards, and what was sent meanwhile
-// arrives within about a second.
+// A host that nothing comes from or gets to for half a minute has its connections afterwards, and
+// what was sent meanwhile arrives within about a second.
 func TestConnOutlastsSilence(t *testing.T) {
 	ctx := rocetest.Context(t)
 	f := sim.New(sim.Config{Seed: 1})

@@ -73,8 +73,8 @@ func (t *traffic) received(wc *verbs.WC) {
 	t.recvBytes += uint64(wc.ByteLen)
 }
 
-// Stats returns a snapshot. It takes in what has arrived, and waits for nothing. Of a connection that was
-// closed it returns what Close has found; of a zero Conn, zeros and ConnClosed.
+// Stats returns a snapshot. It takes in what has arrived, and waits for nothing. Of a connection
+// that was closed it returns what Close has found; of a zero Conn, zeros and ConnClosed.
 func (c *Conn) Stats() ConnStats {
 	if c.s == nil {
 		return ConnStats{State: ConnClosed}

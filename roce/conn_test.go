@@ -52,8 +52,8 @@ var places = []struct {
 	}},
 }
 
-// notFirst has the next connection of each device be on another shard than the first one, which has the communication
-// manager.
+// notFirst has the next connection of each device be on another shard than the first one, which has
+// the communication manager.
 func notFirst(ds []*verbs.Device) []*verbs.Device {
 	for _, d := range ds {
 		access.NextVector(d)

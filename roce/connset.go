@@ -53,7 +53,8 @@ func (s *connSet) all() []*Conn {
 	return out
 }
 
-// empty waits until there are none, on a device whose time passes meanwhile; nil if they are of several.
+// empty waits until there are none, on a device whose time passes meanwhile; nil if they are of
+// several.
 func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 	own := shard.NewSignal()
 	s.mu.Lock()
@@ -129,14 +130,14 @@ func (u *deviceUse) unlisten(l *Listener) {
 	delete(u.listeners, l)
 }
 
-// Shutdown ends a device when its work is done: listeners of this package take no connections any more,
-// handlers of [Server] and [Listener.Serve] end as with [Server.Shutdown], and when all connections of this
-// package are closed, by whoever has them, the device is closed. Calls that would begin something new fail with an error
-// that matches net.ErrClosed.
+// Shutdown ends a device when its work is done: listeners of this package take no connections any
+// more, handlers of [Server] and [Listener.Serve] end as with [Server.Shutdown], and when all
+// connections of this package are closed, by whoever has them, the device is closed. Calls that
+// would begin something new fail with an error that matches net.ErrClosed.
 //
-// If ctx ends first, its error is returned, and the device goes on with the connections that are left: close it, or
-// call Shutdown again. What was made on the device otherwise (queue pairs, rsockets) is not waited for: close
-// rsockets first.
+// If ctx ends first, its error is returned, and the device goes on with the connections that are
+// left: close it, or call Shutdown again. What was made on the device otherwise (queue pairs,
+// rsockets) is not waited for: close rsockets first.
 func Shutdown(ctx context.Context, d *verbs.Device) error {
 	s := access.Shard(d)
 	if s == nil || s.Closed() {
@@ -163,7 +164,8 @@ func Shutdown(ctx context.Context, d *verbs.Device) error {
 	return d.Close()
 }
 
-// Conns returns the connections of this package that are open on a device, for statistics: [Conn.Stats].
+// Conns returns the connections of this package that are open on a device, for statistics:
+// [Conn.Stats].
 func Conns(d *verbs.Device) []*Conn {
 	if access.Shard(d) == nil {
 		return nil

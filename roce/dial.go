@@ -34,8 +34,8 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 	return d.Dial(ctx, addr)
 }
 
-// Dial connects to "host:port", where the port may be the name of a TCP service. A host name's addresses are tried in turn. The
-// error is an *OpError.
+// Dial connects to "host:port", where the port may be the name of a TCP service. A host name's
+// addresses are tried in turn. The error is an *OpError.
 //
 // With a context that is over already nothing is sent. When it ends later, the
 // peer may have accepted: it is told, and sees a connection that ends at once.

@@ -31,16 +31,18 @@ func (d *defaultDevice) has(a netip.Addr) bool {
 	})
 }
 
-// DefaultDeviceConfig is what [DefaultDevice] opens devices with, and so what Dial and Listen of this package and of rsocket use where
-// they are given none: a Logger, a Spin, and whatever else. Set it before the first use, as http.DefaultTransport. Addrs is the
-// local address, and must not be set here, nor Link, which would serve one address only.
+// DefaultDeviceConfig is what [DefaultDevice] opens devices with, and so what Dial and Listen of
+// this package and of rsocket use where they are given none: a Logger, a Spin, and whatever else.
+// Set it before the first use, as http.DefaultTransport. Addrs is the local address, and must not
+// be set here, nor Link, which would serve one address only.
 var DefaultDeviceConfig verbs.Config
 
-// DefaultDevice returns the device that [Dial] and [Listen] use for a local
-// address when they are given none. It is opened with [DefaultDeviceConfig], on a udp link, at the first
-// use, and stays open until somebody closes it; the next use opens another
-// one. For an unspecified address it is one with all addresses that the host has at that moment. A listener at all addresses has a
-// device for each instead, so that it can follow those that come and go, unless DefaultDeviceConfig says Polling.
+// DefaultDevice returns the device that [Dial] and [Listen] use for a local address when they are
+// given none. It is opened with [DefaultDeviceConfig], on a udp link, at the first use, and stays
+// open until somebody closes it; the next use opens another one. For an unspecified address it is
+// one with all addresses that the host has at that moment. A listener at all addresses has a device
+// for each instead, so that it can follow those that come and go, unless DefaultDeviceConfig says
+// Polling.
 //
 // Up to 64 devices, of any number of processes of one user, can have the same address.
 func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
@@ -55,7 +57,8 @@ func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	return openDefault(all, func(d *defaultDevice) bool { return len(d.addrs) >= len(all) })
 }
 
-// deviceAt is DefaultDevice for one that has a single address, so that it can be closed when that goes.
+// deviceAt is DefaultDevice for one that has a single address, so that it can be closed when that
+// goes.
 func deviceAt(a netip.Addr) (*verbs.Device, error) {
 	return openDefault([]netip.Addr{a}, func(d *defaultDevice) bool { return len(d.addrs) == 1 && d.has(a) })
 }
@@ -88,8 +91,8 @@ func openDefault(addrs []netip.Addr, fits func(d *defaultDevice) bool) (*verbs.D
 	return d, nil
 }
 
-// resolveHostPort turns "host:port" into addresses. The port is a number or the name of a TCP service, as in package net. An
-// empty host is the zero Addr.
+// resolveHostPort turns "host:port" into addresses. The port is a number or the name of a TCP
+// service, as in package net. An empty host is the zero Addr.
 func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

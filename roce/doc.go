@@ -34,10 +34,12 @@
 // Close returns. Deadlines, as package net has them, are there beside contexts
 // ([Conn.SetDeadline]).
 //
-// [Server] has a handler for each connection. [Server.Shutdown], [Listener.Shutdown] and, for a device, [Shutdown] end
-// when the work in progress has: no new connections, then handlers that wait for another message.
+// [Server] has a handler for each connection. [Server.Shutdown], [Listener.Shutdown] and, for a
+// device, [Shutdown] end when the work in progress has: no new connections, then handlers that wait
+// for another message.
 //
-// [Conn.Stats] tells how a connection fares, and ConnConfig.Logger is told when one begins and ends.
+// [Conn.Stats] tells how a connection fares, and ConnConfig.Logger is told when one begins and
+// ends.
 //
 // # Devices
 //

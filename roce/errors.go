@@ -40,17 +40,17 @@ var (
 	// ErrPeerClosed is matched when the peer has closed the connection in order. It
 	// matches syscall.EPIPE.
 	ErrPeerClosed = verbs.ErrPeerClosed
-	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *RejectedError when nobody listens. It
-	// matches syscall.ECONNREFUSED.
+	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and
+	// by a *RejectedError when nobody listens. It matches syscall.ECONNREFUSED.
 	ErrConnRefused = verbs.ErrConnRefused
 	// ErrUnreachable is matched when the peer does not answer: neither the
 	// request for a connection, nor an operation after all its retries. That may
 	// be the program, the host or the way to it, which cannot be told apart, so
 	// that it matches both syscall.EHOSTUNREACH and syscall.ETIMEDOUT.
 	ErrUnreachable = verbs.ErrUnreachable
-	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
-	// not know it any more, as one that was started anew; and when a [Conn] there has failed, or was closed before all was
-	// done. It matches syscall.ECONNRESET.
+	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or
+	// does not know it any more, as one that was started anew; and when a [Conn] there has failed,
+	// or was closed before all was done. It matches syscall.ECONNRESET.
 	ErrPeerGone = verbs.ErrPeerGone
 	// ErrAddrInUse is matched when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse = verbs.ErrAddrInUse

@@ -21,8 +21,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// There is one type of error for wrong arguments, one for devices that cannot be opened and one for operations that failed,
-// whichever package has found it and by whichever package's name somebody asks for it.
+// There is one type of error for wrong arguments, one for devices that cannot be opened and one for
+// operations that failed, whichever package has found it and by whichever package's name somebody
+// asks for it.
 func TestOneTypeOfEachError(t *testing.T) {
 	two := func(_ any, err error) error { return err }
 	d := rocetest.SimDevices(t, sim.New(sim.Config{}), 1)[0]

@@ -31,8 +31,9 @@ func TestDialWithoutAProcess(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// A process that is killed says nothing. Its peers notice, whether they wait for something or send it, whether another one is there
-// in its place or not, and long before a silence that is only that is over.
+// A process that is killed says nothing. Its peers notice, whether they wait for something or send
+// it, whether another one is there in its place or not, and long before a silence that is only that
+// is over.
 func TestPeerIsKilled(t *testing.T) {
 	for name, c := range map[string]struct{ restarted, sends bool }{
 		"gone": {}, "gone, sends": {sends: true}, "restarted": {restarted: true}, "restarted, sends": {true, true},
@@ -90,8 +91,8 @@ func TestPeerIsKilledBesideOthers(t *testing.T) {
 	require.ErrorIs(t, err, roce.ErrPeerGone)
 }
 
-// A server that is killed and started anew: the connection that the client has kept is gone before the next POST, which nobody
-// may send twice, goes on a new one.
+// A server that is killed and started anew: the connection that the client has kept is gone before
+// the next POST, which nobody may send twice, goes on a new one.
 func TestPostAfterRestart(t *testing.T) {
 	addr := processAddr()
 	start := func(port string) *process {
@@ -177,8 +178,9 @@ func addrOf(p *process) string {
 	return ""
 }
 
-// The process that comes after one that was killed tells its peers, before it can be dialled: nobody has to ask. On a machine that is so busy
-// that it takes half a second to start it they have asked before.
+// The process that comes after one that was killed tells its peers, before it can be dialled:
+// nobody has to ask. On a machine that is so busy that it takes half a second to start it they have
+// asked before.
 func TestPeerIsToldOfRestart(t *testing.T) {
 	const tries = 10
 	addr := processAddr()

@@ -24,14 +24,14 @@ import (
 type ListenConfig struct {
 	ConnConfig
 
-	// Backlog is how many connections that are set up, or being set up, may wait for
-	// Accept, at each address, as in listen(2): their clients think that they are connected, also when nobody is in
-	// Accept. 0 is 128, for which connections with the defaults hold 36 MiB. Beyond
-	// that requests are left unanswered until Accept makes room: up to 1024 are kept, and of
-	// others the senders try again. On a simulated link, and with verbs.Polling, nothing happens while nobody
-	// waits, so that requests are answered while somebody is in Accept. A connection that a peer does not confirm within
-	// 50 ms does not count until the peer does, so that peers that never will
-	// keep nobody out.
+	// Backlog is how many connections that are set up, or being set up, may wait for Accept, at
+	// each address, as in listen(2): their clients think that they are connected, also when nobody
+	// is in Accept. 0 is 128, for which connections with the defaults hold 36 MiB. Beyond that
+	// requests are left unanswered until Accept makes room: up to 1024 are kept, and of others the
+	// senders try again. On a simulated link, and with verbs.Polling, nothing happens while nobody
+	// waits, so that requests are answered while somebody is in Accept. A connection that a peer
+	// does not confirm within 50 ms does not count until the peer does, so that peers that never
+	// will keep nobody out.
 	Backlog int
 
 	// MaxConns is how many connections of the listener there may be at a time, until
@@ -41,10 +41,10 @@ type ListenConfig struct {
 	// its context ends.
 	MaxConns int
 
-	// Handshake, if set, is called for each request before it is accepted. An error refuses it:
-	// the peer gets the private data of a *RejectedError, and its Reason if it has one. It may
-	// replace r.Param. It is called before anybody calls Accept, by one goroutine at a time, and must
-	// not call the listener.
+	// Handshake, if set, is called for each request before it is accepted. An error refuses it: the
+	// peer gets the private data of a *RejectedError, and its Reason if it has one. It may replace
+	// r.Param. It is called before anybody calls Accept, by one goroutine at a time, and must not
+	// call the listener.
 	Handshake func(r *ConnRequest) error
 
 	// ConnError, if set, is told the errors of the handlers of [Listener.Serve],
@@ -65,10 +65,11 @@ type ConnRequest struct {
 
 // Listener takes connections.
 //
-// One at all addresses of the host, without a device or protection domain of its own, follows the addresses: it is at those that
-// come later, and no longer at those that go, each on a device that is closed with its address. Connections to an address that goes
-// end with an error that matches [ErrClosed] and [ErrAddrNotLocal]. With Polling in [DefaultDeviceConfig] it is on one device instead, with
-// the addresses of its first moment.
+// One at all addresses of the host, without a device or protection domain of its own, follows the
+// addresses: it is at those that come later, and no longer at those that go, each on a device that
+// is closed with its address. Connections to an address that goes end with an error that matches
+// [ErrClosed] and [ErrAddrNotLocal]. With Polling in [DefaultDeviceConfig] it is on one device
+// instead, with the addresses of its first moment.
 type Listener struct {
 	parts *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
 	up    *Listener                 // of a part: whose it is
@@ -81,8 +82,8 @@ type Listener struct {
 	events *shard.Signal // of ch
 	addr   netip.AddrPort
 
-	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has ended; nil if
-	// Accept does the work itself.
+	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has
+	// ended; nil if Accept does the work itself.
 	accepted *shard.Signal
 	ended    chan struct{}
 
@@ -97,8 +98,8 @@ type Listener struct {
 	closed  bool
 }
 
-// Listen listens at "host:port" for connections of RDMA-CM in port space TCP.
-// An empty host stands for all addresses of this one, port 0 for a free one; the port may be the name of a TCP service.
+// Listen listens at "host:port" for connections of RDMA-CM in port space TCP. An empty host stands
+// for all addresses of this one, port 0 for a free one; the port may be the name of a TCP service.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(ctx, addr)
@@ -196,8 +197,8 @@ func (l *Listener) checkLimits() error {
 // Addr returns the address and port that the listener listens at.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept waits for the next connection. Peers that do not confirm their connections keep others waiting for less than a
-// second.
+// Accept waits for the next connection. Peers that do not confirm their connections keep others
+// waiting for less than a second.
 //
 // Errors are *OpError: that of the context, or one that matches net.ErrClosed
 // after Close. Requests that could not be served are refused without an error
@@ -234,7 +235,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// answer is the goroutine of a listener whose device works by itself: it gets connections ready for Accept.
+// answer is the goroutine of a listener whose device works by itself: it gets connections ready for
+// Accept.
 func (l *Listener) answer() {
 	defer close(l.ended)
 	for {
@@ -293,8 +295,8 @@ func (l *Listener) wake() {
 	}
 }
 
-// step takes all events, and answers one request, until a connection is established. What frees memory comes before what
-// takes some. more is false if nothing was left to do.
+// step takes all events, and answers one request, until a connection is established. What frees
+// memory comes before what takes some. more is false if nothing was left to do.
 func (l *Listener) step() (more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -393,8 +395,8 @@ func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 	_ = id.RejectReason(reason, private[:min(len(private), rdmacm.MaxRejectPrivate)])
 }
 
-// Close ends the listener: calls of Accept return, connections that wait for it are closed, and requests
-// refused. Connections that Accept has returned live on.
+// Close ends the listener: calls of Accept return, connections that wait for it are closed, and
+// requests refused. Connections that Accept has returned live on.
 func (l *Listener) Close() error {
 	if !l.valid() {
 		return nil

@@ -18,8 +18,8 @@ const portTries = 16
 // valid reports whether l was made by Listen.
 func (l *Listener) valid() bool { return l != nil && (l.s != nil || l.parts != nil) }
 
-// everywhere reports whether a listener is at all addresses of the host, and not those of a device. Devices that are polled have no
-// goroutine that would look at several of them.
+// everywhere reports whether a listener is at all addresses of the host, and not those of a device.
+// Devices that are polled have no goroutine that would look at several of them.
 func (lc *ListenConfig) everywhere(a netip.Addr) bool {
 	return lc.Device == nil && lc.PD == nil && (!a.IsValid() || a.IsUnspecified()) && !DefaultDeviceConfig.Polling
 }
@@ -103,7 +103,8 @@ func (l *Listener) leave(c *Conn) {
 	}
 }
 
-// takeFromParts returns the next connection that is established at any address, nil if there is none. The addresses take turns.
+// takeFromParts returns the next connection that is established at any address, nil if there is
+// none. The addresses take turns.
 func (l *Listener) takeFromParts() (*Conn, error) {
 	l.mu.Lock()
 	closed, failure, turn := l.closed, l.failure, l.turn
@@ -139,8 +140,8 @@ func (l *Listener) waitForParts(ctx context.Context) error {
 	}
 }
 
-// partEnded is told that a part does not go on. If its address is gone that is as it should be; what else ends it ends the whole:
-// nobody would know that one address is not served any more.
+// partEnded is told that a part does not go on. If its address is gone that is as it should be;
+// what else ends it ends the whole: nobody would know that one address is not served any more.
 func (l *Listener) partEnded(p *Listener, why error) {
 	p.mu.Lock()
 	closed := p.closed

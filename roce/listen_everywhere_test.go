@@ -25,9 +25,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// alone runs the test once more as a process in a network namespace of its own, and reports whether this is that one. Goroutines
-// of a listener are on any thread, so that the whole process has to be there. The namespace has 10.7.7.1, and veth interfaces v0
-// and v1 with link-local addresses.
+// alone runs the test once more as a process in a network namespace of its own, and reports whether
+// this is that one. Goroutines of a listener are on any thread, so that the whole process has to be
+// there. The namespace has 10.7.7.1, and veth interfaces v0 and v1 with link-local addresses.
 func alone(t *testing.T) bool {
 	const env = "GOROCE_TEST_NAMESPACE"
 	if os.Getenv(env) != "" {
@@ -96,8 +96,8 @@ func pass(t *testing.T, from, to *roce.Conn) {
 	require.Equal(t, "a message", string(b[:n]))
 }
 
-// A listener at all addresses is at those that come later, whatever their kind, and no longer at those that go. Connections end
-// with the address, and say so; others do not.
+// A listener at all addresses is at those that come later, whatever their kind, and no longer at
+// those that go. Connections end with the address, and say so; others do not.
 func TestListenerFollowsAddresses(t *testing.T) {
 	if !alone(t) {
 		return
@@ -155,7 +155,8 @@ func TestListenerFollowsAddresses(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// An interface that is switched off has no IPv6 addresses until it is on again. Connections do not end for that.
+// An interface that is switched off has no IPv6 addresses until it is on again. Connections do not
+// end for that.
 func TestInterfaceSwitchedOff(t *testing.T) {
 	if !alone(t) {
 		return
@@ -173,7 +174,8 @@ func TestInterfaceSwitchedOff(t *testing.T) {
 	pass(t, c, s)
 }
 
-// An address that goes and is there again before anybody looks makes no difference, nor does one that another listener has seen go.
+// An address that goes and is there again before anybody looks makes no difference, nor does one
+// that another listener has seen go.
 func TestTwoListenersFollow(t *testing.T) {
 	if !alone(t) {
 		return
@@ -220,7 +222,8 @@ func TestTwoListenersFollow(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// Devices that are polled have no goroutine that would look at several: a listener at all addresses is on one of them.
+// Devices that are polled have no goroutine that would look at several: a listener at all addresses
+// is on one of them.
 func TestListenEverywherePolling(t *testing.T) {
 	if !alone(t) {
 		return
@@ -323,7 +326,8 @@ func TestMaxConnsOfAllAddresses(t *testing.T) {
 	require.NoError(t, <-dialled)
 }
 
-// A port that is taken at one address cannot be listened at at all of them; at an address that comes later that is logged.
+// A port that is taken at one address cannot be listened at at all of them; at an address that
+// comes later that is logged.
 func TestPortTakenAtOneAddress(t *testing.T) {
 	if !alone(t) {
 		return
@@ -340,7 +344,8 @@ func TestPortTakenAtOneAddress(t *testing.T) {
 	log := &failedLog{Handler: slog.DiscardHandler, failed: make(chan string, 16)}
 	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Logger: slog.New(log)}}).Listen(ctx, ":7471")
 	require.NoError(t, err)
-	// 127.0.0.2 is there without having been added; another process may have it. So it is taken before it comes.
+	// 127.0.0.2 is there without having been added; another process may have it. So it is taken
+	// before it comes.
 	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.2")}})
 	require.NoError(t, err)
 	defer d.Close()

@@ -259,7 +259,8 @@ func TestListenArguments(t *testing.T) {
 	}
 }
 
-// A REQ that comes to one address and names another in its CMA header, where alone somebody listens.
+// A REQ that comes to one address and names another in its CMA header, where alone somebody
+// listens.
 func TestListenerOfOtherAddress(t *testing.T) {
 	a, b := netip.MustParseAddr("127.14.9.1"), netip.MustParseAddr("127.14.9.2")
 	d := rocetest.OpenDevice(t, verbs.Config{Addrs: []netip.Addr{a, b}})
@@ -276,8 +277,8 @@ func TestListenerOfOtherAddress(t *testing.T) {
 	require.Equal(t, 1, rdmacm.CountersOf(d).Now.Conns)
 }
 
-// Backlog is how many connections wait for Accept: their clients are connected, though nobody is in Accept. The
-// next one waits until Accept makes room.
+// Backlog is how many connections wait for Accept: their clients are connected, though nobody is in
+// Accept. The next one waits until Accept makes room.
 func TestBacklogWithoutAccept(t *testing.T) {
 	s, c := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
 	l, err := (&ListenConfig{Backlog: 3, ConnConfig: ConnConfig{Device: s}}).ListenAddr(netip.AddrPortFrom(s.Addrs()[0], 0))

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// logState tells of a change of state of the connection. No lock is held: a handler may take its time, or
-// call the connection.
+// logState tells of a change of state of the connection. No lock is held: a handler may take its
+// time, or call the connection.
 func (c *Conn) logState(level slog.Level, what string, more ...slog.Attr) {
 	if c.cfg.Logger == nil {
 		return
@@ -27,8 +27,8 @@ func (c *Conn) logOpen(how string) {
 	}
 }
 
-// unlock gives c.mu back, and tells if the connection has ended other than by Close. Only calls notice
-// the end, and those of the keep-alive.
+// unlock gives c.mu back, and tells if the connection has ended other than by Close. Only calls
+// notice the end, and those of the keep-alive.
 func (c *Conn) unlock() {
 	tell := c.flushed && !c.closed && !c.told && c.cfg.Logger != nil
 	failure := c.failure

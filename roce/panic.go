@@ -7,7 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a handler of a [Server] or of [Listener.Serve] that has panicked. Its connection was closed, and nothing else.
+// PanicError is a handler of a [Server] or of [Listener.Serve] that has panicked. Its connection
+// was closed, and nothing else.
 type PanicError struct {
 	Value any    // what panic was called with
 	Stack []byte // of the goroutine
@@ -21,8 +22,9 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// call calls the handler, and turns its panic into an error. A panic is always logged: by the default logger where none
-// was chosen, since it is an error of the program that nothing else may tell.
+// call calls the handler, and turns its panic into an error. A panic is always logged: by the
+// default logger where none was chosen, since it is an error of the program that nothing else may
+// tell.
 func (s *Server) call(ctx context.Context, c *Conn) (err error) {
 	defer func() {
 		v := recover()

@@ -45,7 +45,8 @@ func (c *childProcess) end(ctx context.Context, how string) error {
 	return err
 }
 
-// peerOf connects this process to another one, as its server or as its client, which sends nothing that is not asked for.
+// peerOf connects this process to another one, as its server or as its client, which sends nothing
+// that is not asked for.
 func peerOf(t *testing.T, p *process, dialled bool) *roce.Conn {
 	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{processAddr()}})
 	require.NoError(t, err)
@@ -72,8 +73,8 @@ func peerOf(t *testing.T, p *process, dialled bool) *roce.Conn {
 	return c
 }
 
-// A process ends right after it has closed something: what it had to say is on its way by then, and its peer, which
-// only waits, hears it.
+// A process ends right after it has closed something: what it had to say is on its way by then, and
+// its peer, which only waits, hears it.
 func TestProcessSaysGoodbye(t *testing.T) {
 	for _, how := range []string{"Conn.Close", "Server.Close", "Server.Shutdown", "roce.Shutdown", "Device.Close"} {
 		t.Run(how, func(t *testing.T) {
@@ -89,7 +90,8 @@ func TestProcessSaysGoodbye(t *testing.T) {
 	}
 }
 
-// A process that ends without a Close says nothing, and its peers notice; TestPeerIsKilled has SIGKILL.
+// A process that ends without a Close says nothing, and its peers notice; TestPeerIsKilled has
+// SIGKILL.
 func TestProcessEndsWithoutGoodbye(t *testing.T) {
 	for _, how := range []string{"os.Exit", "SIGTERM"} {
 		t.Run(how, func(t *testing.T) {

@@ -86,8 +86,8 @@ func all(ps []*process, f func(*process)) {
 	wg.Wait()
 }
 
-// Eight processes listen and dial each other at once. Some are killed with messages under way, the first
-// one, which has made the sockets, too: nobody else notices, and others take their place.
+// Eight processes listen and dial each other at once. Some are killed with messages under way, the
+// first one, which has made the sockets, too: nobody else notices, and others take their place.
 func TestProcessesDie(t *testing.T) {
 	n, few := 8, 4
 	switch {

@@ -11,8 +11,9 @@ import (
 // given to [ListenConfig.ConnError] and ends nothing else.
 //
 // Serve ends when ctx does, or the listener is closed. It then closes the listener, cancels the
-// handlers' context, waits for them, and returns the error from [Listener.Accept]. After [Listener.Shutdown] it
-// waits for the handlers without cancelling their context, and returns [ErrServerClosed].
+// handlers' context, waits for them, and returns the error from [Listener.Accept]. After
+// [Listener.Shutdown] it waits for the handlers without cancelling their context, and returns
+// [ErrServerClosed].
 func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c *Conn) error) error {
 	if handle == nil {
 		return argError("serve", "handle", "is nil")
@@ -20,9 +21,10 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 	return (&Server{ListenConfig: l.cfg, Handler: handle}).Serve(ctx, l)
 }
 
-// Shutdown ends the listener when its work is done: nobody can connect any more, connections that nobody has
-// accepted are refused, and handlers of Serve end as with [Server.Shutdown]. It returns when all connections of
-// the listener are closed, also those that Accept has returned, or ctx ends, with its error.
+// Shutdown ends the listener when its work is done: nobody can connect any more, connections that
+// nobody has accepted are refused, and handlers of Serve end as with [Server.Shutdown]. It returns
+// when all connections of the listener are closed, also those that Accept has returned, or ctx
+// ends, with its error.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	if !l.valid() {
 		return nil
@@ -53,7 +55,8 @@ func (l *Listener) ending() bool {
 }
 
 // SharedMemory returns a handler for [Server] and [Listener.Serve]: each client may use buf, as
-// [Conn.Share] has it, until it hangs up, or the server shuts down. All of them see the same memory.
+// [Conn.Share] has it, until it hangs up, or the server shuts down. All of them see the same
+// memory.
 func SharedMemory(buf []byte, access verbs.Access) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
 		_, err := c.Share(ctx, buf, access)

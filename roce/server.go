@@ -9,21 +9,22 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ErrServerClosed is returned by Serve after Shutdown or Close, and matched by the error of calls of a
-// handler that would wait for another message then.
+// ErrServerClosed is returned by Serve after Shutdown or Close, and matched by the error of calls
+// of a handler that would wait for another message then.
 var ErrServerClosed error = access.NewKind("the server is shutting down")
 
 // Server calls a handler for each connection, from one listener or several. Its fields must not
 // be changed once it serves.
 type Server struct {
-	// ListenConfig is what ListenAndServe listens with. Its ConnError and Logger are for the handlers of all connections.
+	// ListenConfig is what ListenAndServe listens with. Its ConnError and Logger are for the
+	// handlers of all connections.
 	ListenConfig ListenConfig
 
-	// Handler is called for each connection, in a goroutine of its own. The connection is closed when it returns. The context
-	// ends with that of Serve, and by Close.
+	// Handler is called for each connection, in a goroutine of its own. The connection is closed
+	// when it returns. The context ends with that of Serve, and by Close.
 	//
-	// A panic in it ends this connection and nothing else, as with net/http: it is logged with its stack, and ConnError gets
-	// a [*PanicError].
+	// A panic in it ends this connection and nothing else, as with net/http: it is logged with its
+	// stack, and ConnError gets a [*PanicError].
 	Handler func(ctx context.Context, c *Conn) error
 
 	mu        sync.Mutex
@@ -44,9 +45,10 @@ func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
 // Serve accepts connections and calls the handler for each. The handler's error is given to
 // ConnError and ends nothing else.
 //
-// Serve ends when ctx does, or the listener is closed: it then closes the listener, cancels the handlers'
-// context, waits for them, and returns the error from [Listener.Accept]. After Shutdown it waits for the handlers without
-// cancelling their context, and returns [ErrServerClosed]: a program may end when Serve has returned.
+// Serve ends when ctx does, or the listener is closed: it then closes the listener, cancels the
+// handlers' context, waits for them, and returns the error from [Listener.Accept]. After Shutdown
+// it waits for the handlers without cancelling their context, and returns [ErrServerClosed]: a
+// program may end when Serve has returned.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	if s.Handler == nil {
 		return argError("serve", "Handler", "is nil")
@@ -123,14 +125,15 @@ func (s *Server) end() map[*Listener]context.CancelFunc {
 	return out
 }
 
-// Shutdown ends the server when its work is done. Nobody can connect any more. A handler that waits for the
-// next message (in Recv, RecvMsg, Shared or Wait) gets an error that matches [ErrServerClosed], unless one has arrived, and is to
-// return; what it does otherwise goes on. So a handler that answers one message after the other ends between two.
-// If the work for a peer takes several messages, say so by [Conn.BeginWork].
+// Shutdown ends the server when its work is done. Nobody can connect any more. A handler that waits
+// for the next message (in Recv, RecvMsg, Shared or Wait) gets an error that matches
+// [ErrServerClosed], unless one has arrived, and is to return; what it does otherwise goes on. So a
+// handler that answers one message after the other ends between two. If the work for a peer takes
+// several messages, say so by [Conn.BeginWork].
 //
-// Shutdown returns when all handlers have, or ctx ends, with its error; Close ends what is left then.
-// A message that arrives too late was acknowledged by the device, and is not answered: the peer
-// finds the connection closed.
+// Shutdown returns when all handlers have, or ctx ends, with its error; Close ends what is left
+// then. A message that arrives too late was acknowledged by the device, and is not answered: the
+// peer finds the connection closed.
 func (s *Server) Shutdown(ctx context.Context) error {
 	listeners := s.end()
 	for l := range listeners {
@@ -148,14 +151,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the server at once: listeners and connections are closed, without waiting for operations, and the context of the handlers
-// is cancelled. It does not wait for them.
+// Close ends the server at once: listeners and connections are closed, without waiting for
+// operations, and the context of the handlers is cancelled. It does not wait for them.
 func (s *Server) Close() error {
 	var errs []error
 	for l, cancel := range s.end() {
 		l.drain()
 		cancel()
-		// Those that Accept has just returned are among them: the process may end before they get to their handlers.
+		// Those that Accept has just returned are among them: the process may end before they get
+		// to their handlers.
 		for _, c := range l.conns.all() {
 			errs = append(errs, c.close(0))
 		}
@@ -181,8 +185,8 @@ func (c *Conn) endServing() {
 	}
 }
 
-// BeginWork says that what the handler of a [Server] has begun takes more messages of the peer: until EndWork, Shutdown
-// lets it wait for them. Calls are counted.
+// BeginWork says that what the handler of a [Server] has begun takes more messages of the peer:
+// until EndWork, Shutdown lets it wait for them. Calls are counted.
 func (c *Conn) BeginWork() { c.addWork(1) }
 
 // EndWork undoes one BeginWork.

@@ -295,7 +295,8 @@ func (h loggedAt) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Close ends connections that have no handler yet, too: the program may be over before they get there.
+// Close ends connections that have no handler yet, too: the program may be over before they get
+// there.
 func TestServerCloseEndsAccepted(t *testing.T) {
 	var s *served
 	var left []*Conn

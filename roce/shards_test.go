@@ -19,8 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A service on four shards has clients on many, of which some leave in the middle of what they do: one closes its
-// connection, one its device, one is cut off, one is disconnected by the service. The others lose nothing.
+// A service on four shards has clients on many, of which some leave in the middle of what they do:
+// one closes its connection, one its device, one is cut off, one is disconnected by the service.
+// The others lose nothing.
 func TestShardedService(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {
@@ -168,8 +169,8 @@ func (g *gate) Recv(batch []transport.RxPacket) (int, error) {
 func (g *gate) Mark()          { g.marker.Mark() }
 func (g *gate) CaughtUp() bool { return !g.shut.Load() && g.marker.CaughtUp() }
 
-// A peer acknowledges what it got and leaves. Its DREQ comes by the link of the first shard, the acknowledgement by
-// another, and however long that one takes, what was acknowledged has succeeded.
+// A peer acknowledges what it got and leaves. Its DREQ comes by the link of the first shard, the
+// acknowledgement by another, and however long that one takes, what was acknowledged has succeeded.
 func TestDisconnectBehindData(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Pending has the outcome of its operation and of no other: when it is asked again, as a copy that was made before the
-// end, after later operations, and after Close.
+// A Pending has the outcome of its operation and of no other: when it is asked again, as a copy
+// that was made before the end, after later operations, and after Close.
 func TestPendingTwice(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
@@ -40,8 +40,9 @@ func TestPendingTwice(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Elements of a region that is closed, or beyond its end, and what a peer was told of it, name nothing: the operation fails for
-// its key or its range, also when another region has the same bytes.
+// Elements of a region that is closed, or beyond its end, and what a peer was told of it, name
+// nothing: the operation fails for its key or its range, also when another region has the same
+// bytes.
 func TestRegionThatIsClosed(t *testing.T) {
 	ctx := rocetest.Context(t)
 	shared := make([]byte, 64)
@@ -111,7 +112,8 @@ func TestRegionThatIsClosed(t *testing.T) {
 	}
 }
 
-// What a Handshake was given is a value when it has returned: nothing that is done with it later reaches a connection.
+// What a Handshake was given is a value when it has returned: nothing that is done with it later
+// reaches a connection.
 func TestConnRequestKept(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)

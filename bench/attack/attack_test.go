@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 
 var known = Known{Server: serverAddr, Client: clientAddr, ServerQPN: 0x40011, ClientQPN: 0x80022, Addr: 1 << 20, RKey: 7, ReadPSN: 99}
 
-// Every packet is one that an implementation would look at: it decodes, and its ICRC is that of the addresses and ports it
-// goes between, but where that is the attack.
+// Every packet is one that an implementation would look at: it decodes, and its ICRC is that of the
+// addresses and ports it goes between, but where that is the attack.
 func TestForge(t *testing.T) {
 	port := func(f from) uint16 { return 40_000 + uint16(f) }
 	for _, a := range Attacks() {

@@ -12,7 +12,8 @@ import (
 // burstTime is how often an attacker sends what is due.
 const burstTime = time.Millisecond
 
-// sockets are those that an attacker sends from. A stranger's is at RoCE's port, and takes what is answered.
+// sockets are those that an attacker sends from. A stranger's is at RoCE's port, and takes what is
+// answered.
 type sockets struct {
 	fds map[from]int
 	to  map[from]unix.Sockaddr

@@ -61,8 +61,8 @@ type child struct {
 	known Known
 }
 
-// Child runs a process of a run, if this one is meant to be one, and reports whether it was. Main functions that call
-// [Run] call it first.
+// Child runs a process of a run, if this one is meant to be one, and reports whether it was. Main
+// functions that call [Run] call it first.
 func Child() bool {
 	s, ok := os.LookupEnv(roleEnv)
 	if !ok {

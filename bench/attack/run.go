@@ -28,8 +28,8 @@ type Result struct {
 	Name, Knows, Does string
 	Asked             int     // packets a second that were to be sent
 	Rate              float64 // and that were sent
-	// Before and During are what the client did: Gb/s of transfers, connections a second, or, of one that is idle, the MB/s that the
-	// server sends.
+	// Before and During are what the client did: Gb/s of transfers, connections a second, or, of
+	// one that is idle, the MB/s that the server sends.
 	Before, During       float64
 	CPUBefore, CPUDuring float64 // of the server, in processors
 	WorstMs              float64 // the longest operation of the client during the attack, one that did not end included

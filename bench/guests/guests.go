@@ -31,14 +31,15 @@ type Options struct {
 	Suite string // whose kernel and perftest: "bookworm" or "trixie"
 	CPU   string // QEMU's model; "" is DefaultCPU
 	Link  string // of goroce; "" is "udp"
-	// Program is a built goroce, such as that of another commit; "": it is built from this checkout.
+	// Program is a built goroce, such as that of another commit; "": it is built from this
+	// checkout.
 	Program string
 	// Networks are those to run all tests on, one after the other; none: all of them.
 	Networks []Network
 	Only     *regexp.Regexp // the tests to run, by their names in the report; nil: all
 	Rounds   int
-	// Profiles, if not "", is a folder for CPU profiles of goroce's tools: TEST-client.pprof and TEST-server.pprof, of the last
-	// round. A profile makes what it profiles slower.
+	// Profiles, if not "", is a folder for CPU profiles of goroce's tools: TEST-client.pprof and
+	// TEST-server.pprof, of the last round. A profile makes what it profiles slower.
 	Profiles string
 	Logf     func(string, ...any)
 }
@@ -370,8 +371,8 @@ func (w *bench) run(ctx context.Context, t test, own bool) (r result, err error)
 	if own && !t.libraries {
 		argv = []string{program, t.tool}
 	}
-	// Nothing is lost on the way between the guests, but a guest may have no CPU for longer than the
-	// default timeout and its retries (half a second).
+	// Nothing is lost on the way between the guests, but a guest may have no CPU for longer than
+	// the default timeout and its retries (half a second).
 	argv = append(append(argv, "-F", "-u", timeoutCode, "-p", strconv.Itoa(w.port)), strings.Fields(t.args)...)
 	start := func(g *lab.Guest, more ...string) (*lab.Proc, error) {
 		a := argv

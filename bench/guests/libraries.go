@@ -10,7 +10,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// libraries are those of "make verbs", which a guest of the same Debian suite as this machine can load.
+// libraries are those of "make verbs", which a guest of the same Debian suite as this machine can
+// load.
 var libraries = []string{"libibverbs.so.1", "librdmacm.so.1", "libgoroce.so", "libgoroce_hook.so", "goroce_will"}
 
 // librariesDir is where they are here, and beside program in a guest.

@@ -38,7 +38,8 @@ func Read(dir string) (*Data, error) {
 	return d, nil
 }
 
-// Write writes the page, the charts and the data to a folder, and removes charts that are no longer made.
+// Write writes the page, the charts and the data to a folder, and removes charts that are no longer
+// made.
 func (d *Data) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -131,8 +132,8 @@ func (d *Data) samples(op, key, who string, s side) (out []float64) {
 	return out
 }
 
-// intervals are the times between the transmissions i and i+1 of a packet that is always lost: nil if fewer than half of the
-// connections of an implementation have got so far.
+// intervals are the times between the transmissions i and i+1 of a packet that is always lost: nil
+// if fewer than half of the connections of an implementation have got so far.
 func (d *Data) intervals(i int, who string) []float64 {
 	of := func(i int) []float64 {
 		return d.samples("timeout series", fmt.Sprintf("interval%d_ms", i), who, requester)

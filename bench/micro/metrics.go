@@ -29,7 +29,8 @@ var counts = []metric{
 	{"transmissions of a packet that is always lost, retry_cnt 6", "timeout series", "transmissions", requester},
 }
 
-// victims are the lines of the table of noisy neighbours: beside some that lose nothing, and beside some that do.
+// victims are the lines of the table of noisy neighbours: beside some that lose nothing, and beside
+// some that do.
 var victims = []struct{ name, quiet, lossy string }{
 	{"WRITE of 64 bytes, to its ACK", "victim_beside_quiet_us", "victim_beside_lossy_us"},
 	{"goodput of a WRITE of 64 KiB, MB/s", "victim_beside_quiet_MBps", "victim_beside_lossy_MBps"},

@@ -47,7 +47,8 @@ func TestMarkdown(t *testing.T) {
 	require.NotContains(t, page, "cnp-gap.svg", "there is no chart of what nobody has shown")
 }
 
-// What is written is what is read again, and makes the same page; charts that are no longer made go.
+// What is written is what is read again, and makes the same page; charts that are no longer made
+// go.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(dir+"/cnp-gap.svg", nil, 0o644))

@@ -13,10 +13,10 @@ import (
 // insideEnv says that the program runs in a user namespace that Enter has made.
 const insideEnv = "GOROCE_BENCH_IN_USER_NAMESPACE"
 
-// Enter lets a user without privileges make networks: it runs the program again in a user namespace, in which it
-// may, and does not return outside. It returns where it is not needed, and where users may not make such
-// namespaces. What needs privileges over the machine, larger socket buffers than net.core.rmem_max and programs in
-// the kernel, needs root still.
+// Enter lets a user without privileges make networks: it runs the program again in a user
+// namespace, in which it may, and does not return outside. It returns where it is not needed, and
+// where users may not make such namespaces. What needs privileges over the machine, larger socket
+// buffers than net.core.rmem_max and programs in the kernel, needs root still.
 func Enter() {
 	if os.Geteuid() == 0 || os.Getenv(insideEnv) != "" {
 		return

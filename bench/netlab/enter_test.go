@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A user without privileges has the network that root has, if the kernel lets users make user namespaces, and loopback
-// otherwise. The exit code is that of the program inside.
+// A user without privileges has the network that root has, if the kernel lets users make user
+// namespaces, and loopback otherwise. The exit code is that of the program inside.
 func TestEnter(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")

@@ -83,7 +83,8 @@ func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	return n.counted(r, func() error { return n.bulk(a, qps, n.cq, r) })
 }
 
-// Parallel is Bulk by as many goroutines as there are completion queues, each with the queue pairs of one.
+// Parallel is Bulk by as many goroutines as there are completion queues, each with the queue pairs
+// of one.
 func (n *Node) Parallel(a BulkArgs, r *BulkReply) error {
 	replies, errs := make([]BulkReply, len(n.cqs)), make([]error, len(n.cqs))
 	return n.counted(r, func() error {

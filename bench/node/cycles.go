@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventCounter counts an event of the CPU in all threads of this process: those that there are when it is opened, and
-// theirs.
+// eventCounter counts an event of the CPU in all threads of this process: those that there are when
+// it is opened, and theirs.
 type eventCounter struct{ fds []int }
 
-// cycles counts CPU cycles from Main on; nil if the kernel does not: a virtual machine without the counter, or
-// kernel.perf_event_paranoid.
+// cycles counts CPU cycles from Main on; nil if the kernel does not: a virtual machine without the
+// counter, or kernel.perf_event_paranoid.
 var cycles *eventCounter
 
 // countEvents opens a counter; nil if that cannot be done.

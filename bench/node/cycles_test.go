@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events are counted in threads that there are, and in those that come; a machine without a counter of cycles has
-// one of time, which is as good here.
+// Events are counted in threads that there are, and in those that come; a machine without a counter
+// of cycles has one of time, which is as good here.
 func TestEventCounter(t *testing.T) {
 	c := countEvents(unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK)
 	if c == nil {
@@ -27,7 +27,8 @@ func TestEventCounter(t *testing.T) {
 		})
 	}
 	work.Wait()
-	// More than three of them can have used: the two clocks are not one, and differ by a tenth on a busy machine.
+	// More than three of them can have used: the two clocks are not one, and differ by a tenth on a
+	// busy machine.
 	require.Greater(t, c.read()-before, uint64(3*5e6))
 	require.Nil(t, countEvents(1<<20, 0), "no such event")
 	require.Zero(t, (*eventCounter)(nil).read())

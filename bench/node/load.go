@@ -37,8 +37,8 @@ type LoadArgs struct {
 const (
 	// writeBytes is what a stream is written in, and what its reader has room for.
 	writeBytes = 256 << 10
-	// remoteBytes is what a stream of roce.Conn is written in, one after the other, and the memory of a connection
-	// that it is written to.
+	// remoteBytes is what a stream of roce.Conn is written in, one after the other, and the memory
+	// of a connection that it is written to.
 	remoteBytes = chunkBytes
 	// computeSteps is how much is computed between two looks at whether to end.
 	computeSteps = 1 << 20
@@ -55,7 +55,8 @@ type load struct {
 // client is a connection of a load.
 type client interface {
 	ask(b []byte) error
-	// write writes b until it has been long enough, once at least, and returns how many bytes have arrived.
+	// write writes b until it has been long enough, once at least, and returns how many bytes have
+	// arrived.
 	write(b []byte, over func() bool) (int, error)
 	Close() error
 }
@@ -284,8 +285,8 @@ func askUntil(c client, size int, over func() bool) ([]time.Duration, error) {
 	return took, nil
 }
 
-// LoadTimes returns how long the requests of the last run took, in microseconds. It is apart from the run, because
-// sorting takes CPU time.
+// LoadTimes returns how long the requests of the last run took, in microseconds. It is apart from
+// the run, because sorting takes CPU time.
 func (n *Node) LoadTimes(_ struct{}, r *PingReply) error {
 	var all []float64
 	for _, ts := range n.load.times {

@@ -58,8 +58,8 @@ func mutexProfile() (map[string]float64, error) {
 	return parseMutexProfile(&text)
 }
 
-// A mutex profile as text: a line with the unit, then for each stack a line with cycles, a count and
-// addresses, and one for each function.
+// A mutex profile as text: a line with the unit, then for each stack a line with cycles, a count
+// and addresses, and one for each function.
 var (
 	unitLine  = regexp.MustCompile(`^cycles/second=(\d+)$`)
 	stackLine = regexp.MustCompile(`^(\d+) \d+ @`)

@@ -11,8 +11,8 @@ import (
 	"github.com/goroce/goroce/roce"
 )
 
-// asker is a connection over which requests of answerBytes are answered by as many, by the messages of a roce.Conn or by
-// TCP, where reader and writer know the length.
+// asker is a connection over which requests of answerBytes are answered by as many, by the messages
+// of a roce.Conn or by TCP, where reader and writer know the length.
 type asker interface {
 	ask(b []byte) error
 	Close() error

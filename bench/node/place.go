@@ -19,7 +19,8 @@ type Place struct {
 	Procs int    // GOMAXPROCS; 0: as the runtime likes
 }
 
-// What is set in the environment of a node: the numbers of the CPUs that it is to stay on, and the folder of its cgroup.
+// What is set in the environment of a node: the numbers of the CPUs that it is to stay on, and the
+// folder of its cgroup.
 const (
 	envCPUs  = "GOROCE_BENCH_CPUS"
 	envGroup = "GOROCE_BENCH_CGROUP"
@@ -44,8 +45,8 @@ func (p *Place) env() []string {
 	return env
 }
 
-// settle starts this program again in its place, if the environment names one. The threads that the runtime has already
-// would not follow to other CPUs, and it has settled on a number of processors.
+// settle starts this program again in its place, if the environment names one. The threads that the
+// runtime has already would not follow to other CPUs, and it has settled on a number of processors.
 func settle() error {
 	cpus, group := os.Getenv(envCPUs), os.Getenv(envGroup)
 	if cpus == "" && group == "" {

@@ -215,8 +215,9 @@ func (n *Node) RunSockets(a UseArgs, r *SocketReply) error {
 	return err
 }
 
-// newChunk is memory to write from, every page of which was written. Linux maps one page of zeros wherever a program
-// has only read: a sender of such memory reads its first-level cache, as no program does that has something to say.
+// newChunk is memory to write from, every page of which was written. Linux maps one page of zeros
+// wherever a program has only read: a sender of such memory reads its first-level cache, as no
+// program does that has something to say.
 func newChunk() []byte {
 	b := make([]byte, chunkBytes)
 	for i := range b {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a stream is written from is memory that was written, and does not begin as the last chunk does.
+// What a stream is written from is memory that was written, and does not begin as the last chunk
+// does.
 func TestChunkIsWritten(t *testing.T) {
 	b := newChunk()
 	require.Len(t, b, chunkBytes)

@@ -1,5 +1,6 @@
-// Package quota makes control groups that get no more than a share of a CPU, as containers with a limit do. It finds the
-// controller itself, of version 1 or 2. It needs root, or a group that was handed to the user.
+// Package quota makes control groups that get no more than a share of a CPU, as containers with a
+// limit do. It finds the controller itself, of version 1 or 2. It needs root, or a group that was
+// handed to the user.
 //
 // # Concurrency
 //
@@ -31,7 +32,8 @@ const (
 // Group is a control group.
 type Group struct{ dir string }
 
-// New makes a group whose members together get so many CPUs: 0.5 is half of one. The name is unique in this machine.
+// New makes a group whose members together get so many CPUs: 0.5 is half of one. The name is unique
+// in this machine.
 func New(name string, cpus float64) (*Group, error) {
 	mounts, err := os.ReadFile(mountInfo)
 	if err != nil {
@@ -77,12 +79,13 @@ type parent struct {
 	version int
 }
 
-// parents returns where to try, best first: below the group of this process, then at the top. Version 1 comes first: a
-// controller that is mounted there is not available to version 2.
+// parents returns where to try, best first: below the group of this process, then at the top.
+// Version 1 comes first: a controller that is mounted there is not available to version 2.
 func parents(mounts, own []byte) []parent {
 	var one, two []parent
 	for line := range bytes.Lines(mounts) {
-		// ID, parent, device, root, mount point, options, optional fields, "-", type, source, options of the file system
+		// ID, parent, device, root, mount point, options, optional fields, "-", type, source,
+		// options of the file system
 		head, tail, ok := strings.Cut(string(line), " - ")
 		f, t := strings.Fields(head), strings.Fields(tail)
 		if !ok || len(f) < 5 || len(t) < 3 {
@@ -112,7 +115,8 @@ func below(point, root, group string, version int) []parent {
 	return ps
 }
 
-// groupOf returns the group that a process is in, for a controller of version 1, or with "" of version 2.
+// groupOf returns the group that a process is in, for a controller of version 1, or with "" of
+// version 2.
 func groupOf(own []byte, controller string) string {
 	for line := range bytes.Lines(own) {
 		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3) // number, controllers, group

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The groups of both versions are found, in a container too, below that of the process before those at the top.
+// The groups of both versions are found, in a container too, below that of the process before those
+// at the top.
 func TestParents(t *testing.T) {
 	const (
 		one = "31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n" +
@@ -41,7 +42,8 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, []limit{{"cpu.cfs_period_us", "100000"}, {"cpu.cfs_quota_us", "50000"}}, limits(1, 0.5))
 }
 
-// Version 2 gives a group below only the controllers that are enabled, and New enables what is there.
+// Version 2 gives a group below only the controllers that are enabled, and New enables what is
+// there.
 func TestEnable(t *testing.T) {
 	write := func(dir, name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -53,8 +53,8 @@ func (a *Aim) Value(r *Report) float64 {
 	return a.of(r)
 }
 
-// due reports whether a report has to say something about the aim: runs of other items, and on other links, are silent
-// about it.
+// due reports whether a report has to say something about the aim: runs of other items, and on
+// other links, are silent about it.
 func (a *Aim) due(r *Report) bool {
 	switch {
 	case !math.IsNaN(a.Value(r)):

@@ -26,7 +26,8 @@ func Quota(cpus float64) string { return fmt.Sprintf(quotaSettings, cpus) }
 // stream is the load of cases with no requests.
 const stream = "stream"
 
-// ContendedLoad is what is done in a case: requests of a size, or with 0 a stream, on so many connections.
+// ContendedLoad is what is done in a case: requests of a size, or with 0 a stream, on so many
+// connections.
 func ContendedLoad(size, conns int) string {
 	what, plural := stream, "s"
 	if size > 0 {
@@ -118,7 +119,8 @@ time; with a server that computes p50 at most 3 times that of TCP, p99 at most T
 	}
 }
 
-// contendedOverview is requests by TCP's, a row for each setting and size, and how many aims are missed.
+// contendedOverview is requests by TCP's, a row for each setting and size, and how many aims are
+// missed.
 func (r *Report) contendedOverview(p printer, all []*Case) {
 	requests := slices.DeleteFunc(slices.Clone(all), func(c *Case) bool { return c.Size == 0 || c.Place == BusyServer })
 	type column struct {
@@ -220,7 +222,8 @@ func contendedSetting(p printer, place string, cs []*Case) {
 	})
 }
 
-// SignContended says in each case of contended which run it is from: a report may be put together from several.
+// SignContended says in each case of contended which run it is from: a report may be put together
+// from several.
 func (r *Report) SignContended() {
 	m := &r.Machine
 	for _, c := range r.Of(ItemContended) {

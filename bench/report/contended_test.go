@@ -61,7 +61,8 @@ func TestContendedTables(t *testing.T) {
 	}
 }
 
-// A run of some cases leaves the others of the report as they were, and all are in the order of the report.
+// A run of some cases leaves the others of the report as they were, and all are in the order of the
+// report.
 func TestKeep(t *testing.T) {
 	at := func(conns int, v float64) Case {
 		return contendedCase(FreeCPUs, 128, conns, "rsocket", map[string]float64{"x TCP": v})

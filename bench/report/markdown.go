@@ -91,7 +91,8 @@ func (r *Report) Markdown(why string) []byte {
 	return b.Bytes()
 }
 
-// length is how many rounds there are, and how long a measurement takes; contended says that of each of its settings.
+// length is how many rounds there are, and how long a measurement takes; contended says that of
+// each of its settings.
 func (r *Report) length() string {
 	if slices.Equal(r.Items, []string{ItemContended}) {
 		return ""

@@ -9,10 +9,11 @@ import (
 // maxSplits bounds the splits that rankSum looks at one by one: two samples of 10 have 184,756.
 const maxSplits = 200_000
 
-// rankSum returns the probability that two samples of one distribution differ at least as much as a and b do, by the sum of
-// their ranks (the test of Mann and Whitney, two-sided; benchstat's). It assumes nothing of the distribution. Small samples are
-// compared with every way to split what was measured in two, so that equal values are no problem; large ones with
-// the normal distribution that this comes close to. It returns 1 if a sample is empty.
+// rankSum returns the probability that two samples of one distribution differ at least as much as a
+// and b do, by the sum of their ranks (the test of Mann and Whitney, two-sided; benchstat's). It
+// assumes nothing of the distribution. Small samples are compared with every way to split what was
+// measured in two, so that equal values are no problem; large ones with the normal distribution
+// that this comes close to. It returns 1 if a sample is empty.
 func rankSum(a, b []float64) float64 {
 	n, m := len(a), len(b)
 	if n == 0 || m == 0 {

@@ -105,8 +105,8 @@ func TestHeadlines(t *testing.T) {
 	}
 }
 
-// A report is about what the run was asked for: rows of other items, links and guests are left out, those of an item that
-// was asked for and gave nothing are not.
+// A report is about what the run was asked for: rows of other items, links and guests are left out,
+// those of an item that was asked for and gave nothing are not.
 func TestOnlyWhatWasAskedFor(t *testing.T) {
 	rows := func(r *Report) (n int, text string) {
 		text = string(r.Markdown(""))

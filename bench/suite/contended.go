@@ -20,7 +20,8 @@ const (
 	loadTimeQuick = 300 * time.Millisecond
 	// warmShare is which part of it comes before, and does not count.
 	warmShare = 5
-	// serverTimes is how many times as long it takes where a server computes, which may answer 25 requests a second.
+	// serverTimes is how many times as long it takes where a server computes, which may answer 25
+	// requests a second.
 	serverTimes = 3
 	// computeOn is how many goroutines compute in a server; in a neighbour it is one.
 	computeOn = 2
@@ -307,7 +308,8 @@ func (s *Suite) runLoad(set *setting, l *loadCase, by string) (r loadRun, err er
 	return r, errors.Join(err, node.Do(s.a, "CloseLoad", struct{}{}), node.Do(s.b, "CloseLoad", struct{}{}))
 }
 
-// useLoad measures. CPU time of the client is that of the run alone; that of the server is from before to after.
+// useLoad measures. CPU time of the client is that of the run alone; that of the server is from
+// before to after.
 func (s *Suite) useLoad(a node.LoadArgs, t time.Duration) (r loadRun, err error) {
 	a.Ns = int64(t) / warmShare
 	if a.Size > 0 { // a stream ends with its run

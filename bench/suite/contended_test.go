@@ -45,7 +45,8 @@ func TestLoads(t *testing.T) {
 	require.ErrorContains(t, s.contended(), "pigeon")
 }
 
-// Requests and streams are counted by every means, in each kind of setting; a server that computes serves.
+// Requests and streams are counted by every means, in each kind of setting; a server that computes
+// serves.
 func TestContended(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: it starts processes for several settings")

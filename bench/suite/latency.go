@@ -31,10 +31,10 @@ var waitings = []waiting{
 	{"polling", true, 0, node.WaitPoll},
 }
 
-// latency is item 2: with each process on a CPU of its own, which is how the aims were
-// measured, as the scheduler likes, and with both on one CPU. TCP is treated alike. For two processes that
-// block in turn the scheduler prefers one CPU, where a wake-up needs no interrupt of
-// another; for two that spin one CPU is the worst there is.
+// latency is item 2: with each process on a CPU of its own, which is how the aims were measured, as
+// the scheduler likes, and with both on one CPU. TCP is treated alike. For two processes that block
+// in turn the scheduler prefers one CPU, where a wake-up needs no interrupt of another; for two
+// that spin one CPU is the worst there is.
 func (s *Suite) latency() error {
 	cpus, err := node.CPUs()
 	if err != nil {

@@ -29,7 +29,8 @@ var shardPoints = []struct {
 	size int
 }{{"WRITE", 1 << 20}, {"WRITE", 4 << 10}, {"WRITE", 64}, {opAlone, 64}}
 
-// shards is item 4: the same goroutines, queue pairs and queues on devices with several shards a side, and with one.
+// shards is item 4: the same goroutines, queue pairs and queues on devices with several shards a
+// side, and with one.
 func (s *Suite) shards() error {
 	for _, link := range s.o.Links {
 		if link == "xdp" {

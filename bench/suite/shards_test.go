@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Devices with one shard and with two are measured in the same rounds, on every link that can have two.
+// Devices with one shard and with two are measured in the same rounds, on every link that can have
+// two.
 func TestShards(t *testing.T) {
 	if testing.Short() || seeds.Race {
 		t.Skip("left out with -short and under the race detector: it measures for seconds")

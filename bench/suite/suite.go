@@ -44,7 +44,8 @@ type Options struct {
 	Pings int
 	// LockTime is how long locks are watched; 0 is 500 ms.
 	LockTime time.Duration
-	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is more.
+	// SocketTime is how long a measurement of sockets takes; 0 is 250 ms, or RoundMs if that is
+	// more.
 	SocketTime time.Duration
 	// LoadTime is how long a measurement of contended takes; 0 is 300 ms, or 1 s with Full or Only.
 	LoadTime time.Duration

@@ -32,7 +32,8 @@ var verbsNeeds = []struct{ file, by string }{
 	{"roce", "make build"}, {"verbs/libibverbs.so.1", "make verbs"}, {"verbs/libgoroce.so", "make verbs"}, {"verbs/poll_cq", "make verbs"},
 }
 
-// verbs compares programs on the verbs libraries with the project's own tools, and UCX on them with UCX over TCP.
+// verbs compares programs on the verbs libraries with the project's own tools, and UCX on them with
+// UCX over TCP.
 func (s *Suite) verbs() error {
 	bin, err := filepath.Abs(verbsBin)
 	if err != nil {
@@ -154,7 +155,8 @@ func (v *verbsBench) perftest() []*comparison {
 	return all
 }
 
-// perftestValue returns the figure of a pair from perftest's table, whose columns are of an order that does not change.
+// perftestValue returns the figure of a pair from perftest's table, whose columns are of an order
+// that does not change.
 func perftestValue(out string, p *report.VerbsPair) (float64, error) {
 	// #bytes #iterations t_min t_max t_typical ..., or #bytes #iterations peak average message rate
 	column, scale := 3, float64(1<<20)/1e6
@@ -193,7 +195,8 @@ var ucxTests = []struct {
 	{"UCX tag_bw, 1 MiB", "tag_bw", "-s 1048576 -n 300 -w 20", false},
 }
 
-// ownSysfs runs a program with the sysfs of its network namespace, in which UCX looks for interfaces.
+// ownSysfs runs a program with the sysfs of its network namespace, in which UCX looks for
+// interfaces.
 var ownSysfs = []string{"unshare", "--mount", "sh", "-c", `mount -t sysfs sysfs /sys && exec "$@"`, "sh"}
 
 func (v *verbsBench) ucx() []*comparison {
@@ -222,8 +225,8 @@ func (v *verbsBench) ucx() []*comparison {
 	return all
 }
 
-// ucxValue returns the overall figure from ucx_perftest's last line: iterations, latency (typical, average, overall),
-// bandwidth (average, overall), message rate (average, overall).
+// ucxValue returns the overall figure from ucx_perftest's last line: iterations, latency (typical,
+// average, overall), bandwidth (average, overall), message rate (average, overall).
 func ucxValue(out string, latency bool) (float64, error) {
 	_, line, ok := strings.Cut(out, "Final:")
 	if !ok {

@@ -6,9 +6,9 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// NobodysQPN is the queue pair number in a DREQ that ends nothing: it asks whether the receiver knows the connection
-// of the communication IDs. A CM that does drops it, since the number does not fit (IBTA 12.9.8.3; Linux and this stack); one
-// that does not answers with a DREP, as each DREQ.
+// NobodysQPN is the queue pair number in a DREQ that ends nothing: it asks whether the receiver
+// knows the connection of the communication IDs. A CM that does drops it, since the number does not
+// fit (IBTA 12.9.8.3; Linux and this stack); one that does not answers with a DREP, as each DREQ.
 const NobodysQPN = ib.QPNMulticast
 
 // Asks reports whether b, the payload of a UD packet, is such a question.

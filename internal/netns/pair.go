@@ -14,8 +14,8 @@ const Device = "veth0"
 // Pair is two namespaces with a link between them, a veth pair.
 type Pair [2]*Namespace
 
-// NewPair makes the namespaces and the link, which is up, with the addresses of each end. The error is unix.EPERM (by
-// errors.Is) without the privilege.
+// NewPair makes the namespaces and the link, which is up, with the addresses of each end. The error
+// is unix.EPERM (by errors.Is) without the privilege.
 func NewPair(mtu int, addrs [2][]netip.Prefix) (p Pair, err error) {
 	for i := range p {
 		if p[i], err = New(); err != nil {

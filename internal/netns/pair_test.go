@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both ends of a pair have their addresses, the MTU, and a link that is up; an end that is taken down is.
+// Both ends of a pair have their addresses, the MTU, and a link that is up; an end that is taken
+// down is.
 func TestPair(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs the command ip")

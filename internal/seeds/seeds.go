@@ -15,8 +15,8 @@ var (
 	soakFlag  = flag.Duration("soak", 0, "run seeds for so long")
 )
 
-// With -short a test runs one of shortPart of its seeds; if it calls Fewer, it does one of racePart under the race
-// detector.
+// With -short a test runs one of shortPart of its seeds; if it calls Fewer, it does one of racePart
+// under the race detector.
 const shortPart, racePart = 20, 14
 
 // Fewer returns n, or a fourteenth of it under the race detector. It is for tests of code
@@ -29,8 +29,9 @@ func Fewer(n int) int {
 	return n
 }
 
-// Long skips a test under the race detector that takes long there. It is for code without goroutines, or with some that take
-// turns, where the detector finds nothing in a long run that it does not find in a short one; make test32 runs the test.
+// Long skips a test under the race detector that takes long there. It is for code without
+// goroutines, or with some that take turns, where the detector finds nothing in a long run that it
+// does not find in a short one; make test32 runs the test.
 func Long(t testing.TB) {
 	if Race {
 		t.Helper()
@@ -38,8 +39,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// Slow skips a test in the short run, which is to answer while the programmer waits: the test takes a second, or makes networks
-// for a case that other tests have nearly.
+// Slow skips a test in the short run, which is to answer while the programmer waits: the test takes
+// a second, or makes networks for a case that other tests have nearly.
 func Slow(t testing.TB) {
 	if testing.Short() {
 		t.Helper()

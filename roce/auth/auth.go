@@ -44,8 +44,8 @@ type Key struct {
 	Secret []byte
 }
 
-// ErrDenied is matched when the peer has not proved that it knows the secret, or does not accept that
-// this side does. Which of the two, and why, an *[Error] says as far as it is known.
+// ErrDenied is matched when the peer has not proved that it knows the secret, or does not accept
+// that this side does. Which of the two, and why, an *[Error] says as far as it is known.
 var ErrDenied = errors.New("authentication failed")
 
 // Error is an authentication that failed because of what the peer has sent. It matches [ErrDenied].
@@ -115,8 +115,9 @@ func bindingOf(c *roce.Conn, isClient bool) ([]byte, error) {
 	return out, nil
 }
 
-// random fills b from where the device of the connection has its random numbers: verbs.Config.Rand, which is crypto/rand.Reader
-// unless somebody chose another, and on a simulated network comes from the seed.
+// random fills b from where the device of the connection has its random numbers: verbs.Config.Rand,
+// which is crypto/rand.Reader unless somebody chose another, and on a simulated network comes from
+// the seed.
 func random(c *roce.Conn, b []byte) error {
 	s := access.Shard(c.Device())
 	if s == nil {
@@ -162,9 +163,9 @@ func receive(ctx context.Context, c *roce.Conn, most int) ([]byte, error) {
 	return append([]byte{}, m.Bytes()...), nil
 }
 
-// Client proves to the peer, which calls Server, that this side knows the secret, and that the peer does. When it has
-// returned nil, both have. After an error the connection is of no use: close it. An error that does
-// not match [ErrDenied] is that of the connection or the context.
+// Client proves to the peer, which calls Server, that this side knows the secret, and that the peer
+// does. When it has returned nil, both have. After an error the connection is of no use: close it.
+// An error that does not match [ErrDenied] is that of the connection or the context.
 func Client(ctx context.Context, c *roce.Conn, key Key) error {
 	if err := key.check(); err != nil {
 		return err
@@ -216,9 +217,9 @@ func denied(id string, err error) error {
 	return err
 }
 
-// Server proves to the peer, which calls Client, that this side knows the secret of the key that the peer names, and
-// that the peer does. It returns the key's ID, which is who the peer is. lookup returns the secret of an ID, or nil
-// if there is none. After an error close the connection.
+// Server proves to the peer, which calls Client, that this side knows the secret of the key that
+// the peer names, and that the peer does. It returns the key's ID, which is who the peer is. lookup
+// returns the secret of an ID, or nil if there is none. After an error close the connection.
 func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
@@ -264,8 +265,8 @@ func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (i
 	return id, nil
 }
 
-// Handler returns a handler for [roce.Server] that authenticates the peer, and then calls handle with
-// the ID of its key. A peer that fails is closed, and its error is the handler's.
+// Handler returns a handler for [roce.Server] that authenticates the peer, and then calls handle
+// with the ID of its key. A peer that fails is closed, and its error is the handler's.
 func Handler(lookup func(id string) []byte, handle func(ctx context.Context, c *roce.Conn, id string) error) func(context.Context, *roce.Conn) error {
 	return func(ctx context.Context, c *roce.Conn) error {
 		id, err := Server(ctx, c, lookup)

@@ -13,7 +13,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// What is said on a simulated network is the same for the same seed, to the last bit, and other with another one.
+// What is said on a simulated network is the same for the same seed, to the last bit, and other
+// with another one.
 func TestRepeats(t *testing.T) {
 	secret := []byte("0123456789abcdef")
 	run := func(seed uint64) (said string) {

@@ -1,12 +1,14 @@
-// Package layers has RoCE v2 for programs on gopacket: layers for the base transport header and all extended headers.
+// Package layers has RoCE v2 for programs on gopacket: layers for the base transport header and all
+// extended headers.
 //
 //	layers.Register() // UDP port 4791 is RoCE v2 from now on
 //	packet := gopacket.NewPacket(frame, gopacketlayers.LayerTypeEthernet, gopacket.Default)
 //	if bth, ok := packet.Layer(layers.LayerTypeBTH).(*layers.BTH); ok { ... bth.Opcode, bth.PSN ... }
 //	if reth, ok := packet.Layer(layers.LayerTypeRETH).(*layers.RETH); ok { ... reth.VA, reth.RKey ... }
 //
-// A packet is BTH, its extended headers in the order of the wire, ICRC, and payload. [BTH] is also a
-// gopacket.DecodingLayer and a gopacket.SerializableLayer: it then has all headers, in its ib.Packet.
+// A packet is BTH, its extended headers in the order of the wire, ICRC, and payload. [BTH] is also
+// a gopacket.DecodingLayer and a gopacket.SerializableLayer: it then has all headers, in its
+// ib.Packet.
 //
 // # Concurrency
 //
@@ -97,7 +99,8 @@ type (
 		layers.BaseLayer
 		RKey ib.RKey
 	}
-	// ICRC is the invariant CRC, which is behind the payload on the wire; its LayerPayload is that of the packet.
+	// ICRC is the invariant CRC, which is behind the payload on the wire; its LayerPayload is that
+	// of the packet.
 	ICRC struct {
 		layers.BaseLayer
 		ICRC uint32
@@ -206,7 +209,8 @@ func decodeBTH(data []byte, p gopacket.PacketBuilder) error {
 	return p.NextDecoder(gopacket.LayerTypePayload)
 }
 
-// check compares the ICRC with what it should be, of a packet whose IP and UDP headers were decoded.
+// check compares the ICRC with what it should be, of a packet whose IP and UDP headers were
+// decoded.
 func (c *ICRC) check(p gopacket.Packet, data []byte) {
 	udp, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
 	if !ok || int(udp.Length) != len(data)+ib.UDPHeaderBytes {
@@ -232,8 +236,8 @@ func (c *ICRC) check(p gopacket.Packet, data []byte) {
 	c.Right = icrc.Checksum(ident, body) == c.ICRC || ib.Opcode(data[0]) == ib.RCFlush && icrc.ChecksumFlushRxe(ident, body) == c.ICRC
 }
 
-// SerializeTo writes all headers before the payload, padding and ICRC behind it. With opts.FixLengths it sets Pad; with
-// opts.ComputeChecksums it needs Flow.
+// SerializeTo writes all headers before the payload, padding and ICRC behind it. With
+// opts.FixLengths it sets Pad; with opts.ComputeChecksums it needs Flow.
 func (b *BTH) SerializeTo(w gopacket.SerializeBuffer, opts gopacket.SerializeOptions) error {
 	info := b.Opcode.Info()
 	if info.HeaderLen == 0 {

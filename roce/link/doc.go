@@ -7,7 +7,8 @@
 //
 // # Invariants
 //
-//   - A link never hands up a packet whose ICRC is wrong, but by [Unverified.RecvUnverified], which says of which it is not known.
+//   - A link never hands up a packet whose ICRC is wrong, but by [Unverified.RecvUnverified], which
+//     says of which it is not known.
 //   - Send takes every packet it is given: it sends it, keeps a copy of it to
 //     send later, or counts it as dropped. The transport recovers drops.
 //   - Neither Send nor Recv blocks, and neither allocates in steady state.

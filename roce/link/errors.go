@@ -30,7 +30,8 @@ func (serviceInUseError) Error() string {
 }
 func (serviceInUseError) Is(target error) bool { return target == syscall.EADDRINUSE }
 
-// OpenError says why a link, or the device on it, could not be opened, and what to do. It is the one type for that of all packages.
+// OpenError says why a link, or the device on it, could not be opened, and what to do. It is the
+// one type for that of all packages.
 type OpenError struct {
 	Addr netip.Addr // the local address concerned; invalid if it is not about one
 	Hint string     // what to do; may be empty

@@ -101,12 +101,12 @@ func (v *Verifier) Flow(s *Source) Flow {
 	return Flow{slot}
 }
 
-// Rest is what the check of the packets of a datagram behind its first needs of a flow: it stays good when other flows are
-// looked up, and packets of other datagrams are checked.
+// Rest is what the check of the packets of a datagram behind its first needs of a flow: it stays
+// good when other flows are looked up, and packets of other datagrams are checked.
 type Rest struct{ s verifierSlot }
 
-// Rest returns the rest of a datagram whose first packet was checked just before; n packets follow it. What comes
-// after the datagram is expected to have the identifications after theirs.
+// Rest returns the rest of a datagram whose first packet was checked just before; n packets follow
+// it. What comes after the datagram is expected to have the identifications after theirs.
 func (f Flow) Rest(n int) (r Rest) {
 	r.s = *f.s
 	f.s.ident += uint16(n)
@@ -131,12 +131,11 @@ func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 	return VerdictOK
 }
 
-// CheckSegment verifies packet i, from 0, of a datagram that was received as a
-// run of packets under one IP header, with the identification first; calls for
-// a datagram are in order, those for all but the first on its [Rest]. Segmentation numbers packets up from the first.
-// Receive coalescing may have joined packets with the same identification, or
-// trains that each begin at 0. Anything else is wrong, so that the check has
-// the strength of 30 bits at least.
+// CheckSegment verifies packet i, from 0, of a datagram that was received as a run of packets under
+// one IP header, with the identification first; calls for a datagram are in order, those for all
+// but the first on its [Rest]. Segmentation numbers packets up from the first. Receive coalescing
+// may have joined packets with the same identification, or trains that each begin at 0. Anything
+// else is wrong, so that the check has the strength of 30 bits at least.
 func (f Flow) CheckSegment(b []byte, first uint16, i int) Verdict {
 	s := f.s
 	if i == 0 {

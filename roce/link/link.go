@@ -96,11 +96,13 @@ type Marker interface {
 	CaughtUp() bool
 }
 
-// Unverified is a link that can leave the check of the ICRC to who takes the packets, so that the payload is copied right
-// after it was read for the check. That is less work than two passes over a batch.
+// Unverified is a link that can leave the check of the ICRC to who takes the packets, so that the
+// payload is copied right after it was read for the check. That is less work than two passes over a
+// batch.
 type Unverified interface {
 	Link
-	// RecvUnverified is Recv, except that packets behind the first of a datagram may be transport.ICRCUnknown.
+	// RecvUnverified is Recv, except that packets behind the first of a datagram may be
+	// transport.ICRCUnknown.
 	RecvUnverified(batch []transport.RxPacket) (int, error)
 	// Checker checks those of the last batch, until the next call of RecvUnverified.
 	transport.Checker
@@ -114,8 +116,8 @@ type Multicaster interface {
 	Leave(group, local netip.Addr) error
 }
 
-// Slotted is a link at whose addresses there may be other devices, of this process or of others of the
-// same user: each has a slot, which Capabilities tells.
+// Slotted is a link at whose addresses there may be other devices, of this process or of others of
+// the same user: each has a slot, which Capabilities tells.
 type Slotted interface {
 	// ServeRequests has requests to queue pair 1, which name no slot, come to this link,
 	// too: those for services that it has announced, and such for services that
@@ -129,12 +131,13 @@ type Slotted interface {
 	Withdraw(s mad.ServiceID, local netip.Addr)
 }
 
-// Returner is a link that hears when a datagram to queue pair 1 of a peer comes back, since no socket has the port at the peer's
-// address (ICMP port unreachable). Anybody can make up such a message who knows the addresses. What it quotes says
-// whether it is one: see package cm.
+// Returner is a link that hears when a datagram to queue pair 1 of a peer comes back, since no
+// socket has the port at the peer's address (ICMP port unreachable). Anybody can make up such a
+// message who knows the addresses. What it quotes says whether it is one: see package cm.
 type Returner interface {
-	// Returned takes the next one: where it was sent to, and its beginning from the BTH on, as far as it is quoted, which is valid
-	// until the next call. It returns nil if there is none. Only the receiving side calls it.
+	// Returned takes the next one: where it was sent to, and its beginning from the BTH on, as far
+	// as it is quoted, which is valid until the next call. It returns nil if there is none. Only
+	// the receiving side calls it.
 	Returned() (from netip.Addr, quote []byte)
 }
 
@@ -214,9 +217,9 @@ type Capabilities struct {
 	// zero value is all numbers.
 	Slot ib.Slot
 
-	// Alone says why the link has its addresses for itself, though links of its kind share them: a process
-	// that may not open as many files, a policy, another user. A second device at one of them will not
-	// open. Empty if they are shared, or if links of this kind never share.
+	// Alone says why the link has its addresses for itself, though links of its kind share them: a
+	// process that may not open as many files, a policy, another user. A second device at one of
+	// them will not open. Empty if they are shared, or if links of this kind never share.
 	Alone string
 
 	SendBufferBytes int // socket buffers as granted, 0 if there are none
@@ -259,8 +262,8 @@ type Stats struct {
 	RxHandedOn   uint64
 	RxHandedIn   uint64
 	RxHandedLost uint64
-	// RxNobody counts packets for queue pairs of slots that no device at the address has. Most the kernel drops,
-	// and every device there counts these (one link of each).
+	// RxNobody counts packets for queue pairs of slots that no device at the address has. Most the
+	// kernel drops, and every device there counts these (one link of each).
 	RxNobody uint64
 	// RxUnasked counts messages (REJ) about requests that no device at the address has got.
 	RxUnasked uint64

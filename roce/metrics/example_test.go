@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/metrics"
 )
 
-// The metrics of the device that Dial and Listen use, for /debug/vars and for whatever else wants them.
+// The metrics of the device that Dial and Listen use, for /debug/vars and for whatever else wants
+// them.
 func Example() {
 	d, err := roce.DefaultDevice(netip.MustParseAddr("127.77.2.1"))
 	if err != nil {

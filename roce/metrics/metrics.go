@@ -1,9 +1,9 @@
-// Package metrics gives the counters of a device names, for whatever collects them: [Read] returns them all, [Publish]
-// puts them under expvar, and the module roce/prometheus has a collector.
+// Package metrics gives the counters of a device names, for whatever collects them: [Read] returns
+// them all, [Publish] puts them under expvar, and the module roce/prometheus has a collector.
 //
-// The first have the names that Linux's rdma_rxe has in /sys/class/infiniband/*/ports/1/hw_counters, and mean the
-// same. The others are what rdma_rxe lacks, those of the communication manager (cm_...), and how much there is now
-// (gauges).
+// The first have the names that Linux's rdma_rxe has in
+// /sys/class/infiniband/*/ports/1/hw_counters, and mean the same. The others are what rdma_rxe
+// lacks, those of the communication manager (cm_...), and how much there is now (gauges).
 //
 // Reading takes the lock of the device for a moment: once a second is fine, once a packet is not.
 //
@@ -69,8 +69,8 @@ func Read(d *verbs.Device) []Metric {
 	return out
 }
 
-// Var returns the metrics of a device as a variable of expvar: an object with a number for each name, read anew
-// each time.
+// Var returns the metrics of a device as a variable of expvar: an object with a number for each
+// name, read anew each time.
 func Var(d *verbs.Device) expvar.Var { return deviceVar{d} }
 
 // Publish is expvar.Publish for Var. It panics if the name is taken, as that one does.

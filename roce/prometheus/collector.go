@@ -1,11 +1,11 @@
-// Package prometheus has a collector of Prometheus for the metrics of devices. It is a module of its own, so
-// that who does not use it does not depend on client_golang.
+// Package prometheus has a collector of Prometheus for the metrics of devices. It is a module of
+// its own, so that who does not use it does not depend on client_golang.
 //
 //	registry.MustRegister(prometheus.NewCollector(device))
 //
-// The metrics are those of package roce/metrics: roce_sent_pkts_total, roce_rcvd_pkts_total and so on, with the names that
-// rdma_rxe has below hw_counters. The label device is the first address of the device, and port is always 1, as in
-// /sys/class/infiniband.
+// The metrics are those of package roce/metrics: roce_sent_pkts_total, roce_rcvd_pkts_total and so
+// on, with the names that rdma_rxe has below hw_counters. The label device is the first address of
+// the device, and port is always 1, as in /sys/class/infiniband.
 package prometheus
 
 import (
@@ -20,8 +20,8 @@ type Collector struct {
 	descs []*prometheus.Desc // in the order of metrics.Read
 }
 
-// NewCollector returns a collector for a device. Register it once; Unregister it before the device is
-// closed, or its metrics stay as they were then.
+// NewCollector returns a collector for a device. Register it once; Unregister it before the device
+// is closed, or its metrics stay as they were then.
 func NewCollector(d *verbs.Device) *Collector {
 	c := &Collector{d: d}
 	labels := prometheus.Labels{"port": "1", "device": ""}

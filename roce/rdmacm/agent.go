@@ -64,8 +64,8 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
 	}
 	if caps := s.Link().Capabilities(); caps.Virtual && !caps.Scheduled {
-		// Whoever waits drives this simulation: hours pass while the goroutine of the peer's application has
-		// had no turn to accept.
+		// Whoever waits drives this simulation: hours pass while the goroutine of the peer's
+		// application has had no turn to accept.
 		cfg.ReqHoldNs = math.MaxInt64 / 2
 	}
 	if s.Ticks() {

@@ -16,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// book is the last wills of a device, in a file in memory. A process that is killed cannot say goodbye, and its peers ask twice
-// a second. So the next device at its address reads what it has left, and says goodbye for it, before it can be
-// connected to: who has kept a connection hears of a restart before there is somebody new, as with a kernel.
+// book is the last wills of a device, in a file in memory. A process that is killed cannot say
+// goodbye, and its peers ask twice a second. So the next device at its address reads what it has
+// left, and says goodbye for it, before it can be connected to: who has kept a connection hears of
+// a restart before there is somebody new, as with a kernel.
 //
-// A mapping of the file holds a lock (flock), which the kernel drops with the memory of the process, when it ends or executes
-// another program; children do not get the mapping. Who gets the lock may read the file, and removes it.
+// A mapping of the file holds a lock (flock), which the kernel drops with the memory of the
+// process, when it ends or executes another program; children do not get the mapping. Who gets the
+// lock may read the file, and removes it.
 //
 // A device without connections has no file. One that cannot have it does without.
 type book struct {
@@ -33,8 +35,9 @@ type book struct {
 	free   []int              // places that were used
 }
 
-// The file begins with 64 bytes: the number of its network namespace, and when it was first found without an owner, for a device at another
-// address (see openLeft). The wills follow. Each is within a page, and written at once, so that it is there or not.
+// The file begins with 64 bytes: the number of its network namespace, and when it was first found
+// without an owner, for a device at another address (see openLeft). The wills follow. Each is
+// within a page, and written at once, so that it is there or not.
 const (
 	willLive   = 0 // of 32 bits, as those up to 12
 	willID     = 4
@@ -49,7 +52,8 @@ const (
 	maxBook = 1 << 17
 	// maxLeft bounds how many names in the directory are looked at: others have files there, too.
 	maxLeft = 1 << 14
-	// leftFor is how long a file is left to a device at the address, in nanoseconds. By then its peers have long noticed.
+	// leftFor is how long a file is left to a device at the address, in nanoseconds. By then its
+	// peers have long noticed.
 	leftFor = 60e9
 )
 
@@ -158,7 +162,8 @@ func (b *book) close() {
 	b.places = nil
 }
 
-// leftWills calls tell with the wills of processes of this user that are gone and had one of the addresses.
+// leftWills calls tell with the wills of processes of this user that are gone and had one of the
+// addresses.
 func leftWills(local []netip.Addr, tell func(*cm.Will)) {
 	d, err := os.Open(bookDir)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownBooks has the files of a test for itself. Tests of this package that run beside others open no devices.
+// ownBooks has the files of a test for itself. Tests of this package that run beside others open no
+// devices.
 func ownBooks(t testing.TB) string {
 	dir := "/dev/shm"
 	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err != nil {

@@ -43,7 +43,8 @@ func CreateEventChannel(d *verbs.Device) (*EventChannel, error) {
 	return &EventChannel{d: d, s: s, sig: shard.NewSignal()}, nil
 }
 
-// Core is for the packages of this module that are built on this one: nothing else can do anything with it.
+// Core is for the packages of this module that are built on this one: nothing else can do anything
+// with it.
 func (c *EventChannel) Core() access.Channel { return access.OfChannel((*waiting)(c)) }
 
 // waiting is the waiting side of a channel.
@@ -162,10 +163,10 @@ func (c *EventChannel) unlist(id *ID) {
 	}
 }
 
-// Notify has f called when an event or a request has come, by whoever has made the device move, with its lock
-// held: f must not wait, nor call anything of the device but Pending. It is for a program that
-// waits for a file descriptor, say, instead of for Get. nil ends it; a call that has begun may
-// still be going on then.
+// Notify has f called when an event or a request has come, by whoever has made the device move,
+// with its lock held: f must not wait, nor call anything of the device but Pending. It is for a
+// program that waits for a file descriptor, say, instead of for Get. nil ends it; a call that has
+// begun may still be going on then.
 func (c *EventChannel) Notify(f func()) {
 	c.mu.Lock()
 	c.notify = f
@@ -180,8 +181,8 @@ func (c *EventChannel) Pending() bool {
 	return c.events.head != nil || len(c.listeners) > 0
 }
 
-// Poll returns the next event if there is one (nil otherwise). In polling mode
-// it makes no progress by itself; with [EventChannel.Notify] the goroutine of the device does from then on.
+// Poll returns the next event if there is one (nil otherwise). In polling mode it makes no progress
+// by itself; with [EventChannel.Notify] the goroutine of the device does from then on.
 func (c *EventChannel) Poll() *Event {
 	if e := c.PollEvent(); e != nil {
 		return e
@@ -203,8 +204,8 @@ func (c *EventChannel) PollEvent() *Event {
 	return e
 }
 
-// PollRequest is Poll for connection requests alone. Who looks for both calls it after PollEvent: it is here that nothing found means
-// that the caller goes to wait.
+// PollRequest is Poll for connection requests alone. Who looks for both calls it after PollEvent:
+// it is here that nothing found means that the caller goes to wait.
 func (c *EventChannel) PollRequest() *Event {
 	if c.take == nil {
 		return c.pollRequest()

@@ -167,8 +167,8 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 	return nil
 }
 
-// connectQP takes a queue pair from INIT to RTS, towards a peer. The lock of its shard is held, and now is that
-// shard's time.
+// connectQP takes a queue pair from INIT to RTS, towards a peer. The lock of its shard is held, and
+// now is that shard's time.
 func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAttr) error {
 	a, mask, err := qp.RTRAttr(remote, *c)
 	if err != nil {
@@ -262,10 +262,10 @@ func (id *ID) unanswered() {
 	}
 }
 
-// Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR,
-// which flushes its work requests, and the peer is told. An event
-// EventDisconnected follows here and there; here after half a minute (or what
-// SetRetries has set) if the peer does not answer. It does nothing if the connection is over already.
+// Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR, which flushes its
+// work requests, and the peer is told. An event EventDisconnected follows here and there; here
+// after half a minute (or what SetRetries has set) if the peer does not answer. It does nothing if
+// the connection is over already.
 func (id *ID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
 		if id.ps == PortSpaceUDP || id.state == idOver && id.conn != nil {
@@ -283,7 +283,8 @@ func (id *ID) Disconnect(private []byte) error {
 	})
 }
 
-// hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard is held.
+// hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard
+// is held.
 func hasSRQ(qp *verbs.QP) bool {
 	_, init := access.EngineQP(qp).Query()
 	return init.SRQ != nil

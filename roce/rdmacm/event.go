@@ -53,9 +53,9 @@ type Event struct {
 	ID *ID
 	// ListenID is the listener, for EventConnectRequest.
 	ListenID *ID
-	// Err says why, for events that are errors: a *RejectedError for
-	// EventRejected, ErrPeerGone for an EventDisconnected of a peer that did not say goodbye, otherwise
-	// one that matches ErrUnreachable or ErrConnRefused, or says more.
+	// Err says why, for events that are errors: a *RejectedError for EventRejected, ErrPeerGone for
+	// an EventDisconnected of a peer that did not say goodbye, otherwise one that matches
+	// ErrUnreachable or ErrConnRefused, or says more.
 	Err error
 	// Conn is what the peer said, from this side's point of view, for
 	// EventConnectRequest, EventConnectResponse and EventEstablished: ResponderResources is

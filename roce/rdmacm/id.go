@@ -139,7 +139,8 @@ func (id *ID) onQP(now int64, f func(now int64) error) error {
 	return onShardOf(id.qp, id.s, now, f)
 }
 
-// onShardOf is onQP for a queue pair that the ID does not have yet, or no more. s is the shard of the ID.
+// onShardOf is onQP for a queue pair that the ID does not have yet, or no more. s is the shard of
+// the ID.
 func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error) error {
 	k := access.ShardOf(qp)
 	if k == s {
@@ -234,8 +235,8 @@ func (id *ID) SetRetries(tries int, interval time.Duration) error {
 }
 
 // SetSilenceTimeout sets how long the connection outlasts a peer that does not answer: see
-// [verbs.ConnAttr]. It is for connections that are made afterwards; 0, which is the default, leaves it to
-// the retries. roce.ConnConfig and rsocket.Config have it, with a default.
+// [verbs.ConnAttr]. It is for connections that are made afterwards; 0, which is the default, leaves
+// it to the retries. roce.ConnConfig and rsocket.Config have it, with a default.
 func (id *ID) SetSilenceTimeout(d time.Duration) error {
 	if d < 0 || d > MaxSilenceTimeout {
 		return argError("set silence timeout", "time", fmt.Sprintf("%v, not 0 to %v", d, MaxSilenceTimeout))
@@ -243,11 +244,11 @@ func (id *ID) SetSilenceTimeout(d time.Duration) error {
 	return id.do(func(int64, *agent) error { id.silence = d; return nil })
 }
 
-// SetHalfOpenCost tells how many bytes the application holds for a connection that it
-// is about to accept. They bound how many connections can be half-open at a
-// time, which is until the peer confirms: beyond 64 MiB on a device requests wait in the backlog of
-// their listener, and half-open connections whose peers have ignored them for 750 ms (in a flood less)
-// are given up for those, with EventUnreachable. A roce.Listener does it by itself.
+// SetHalfOpenCost tells how many bytes the application holds for a connection that it is about to
+// accept. They bound how many connections can be half-open at a time, which is until the peer
+// confirms: beyond 64 MiB on a device requests wait in the backlog of their listener, and half-open
+// connections whose peers have ignored them for 750 ms (in a flood less) are given up for those,
+// with EventUnreachable. A roce.Listener does it by itself.
 func (id *ID) SetHalfOpenCost(bytes int) error {
 	if bytes < 0 {
 		return argError("set half-open cost", "bytes", fmt.Sprintf("%d, and the least is 0", bytes))
@@ -348,8 +349,8 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	return err
 }
 
-// releaseQP ends what AttachQP began, and the queue pair itself if that is to be. The lock of s, the shard of
-// the ID, is held.
+// releaseQP ends what AttachQP began, and the queue pair itself if that is to be. The lock of s,
+// the shard of the ID, is held.
 func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
 	return onShardOf(qp, s, now, func(int64) error {
 		access.ReleaseQP(qp)

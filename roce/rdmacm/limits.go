@@ -22,8 +22,8 @@ const (
 	cmHalfOpenBytes = 64 << 20
 )
 
-// lookNs is the time between two questions to a process that there are connections to: it was killed, or restarted, and
-// says nothing by itself.
+// lookNs is the time between two questions to a process that there are connections to: it was
+// killed, or restarted, and says nothing by itself.
 const lookNs = 500e6
 
 // Private data that is left to the application, in bytes. Peers receive the
@@ -37,7 +37,8 @@ const (
 	MaxDisconnectData   = 220 // of [ID.Disconnect]
 )
 
-// UDQKey is the Q_Key of queue pairs of port space UDP, and of multicast groups joined through RDMA-CM.
+// UDQKey is the Q_Key of queue pairs of port space UDP, and of multicast groups joined through
+// RDMA-CM.
 const UDQKey ib.QKey = 0x01234567
 
 // Defaults of connections made through the communication manager.

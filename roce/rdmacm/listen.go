@@ -32,10 +32,9 @@ type ListenLimits struct {
 	MaxUntaken int
 }
 
-// Listen makes the ID take connection requests (rdma_listen), each of which
-// comes as an event EventConnectRequest with an ID of its own. See
-// [ListenLimits] for the backlog. Where a process at the address was killed, it returns when that one's peers have heard of it,
-// after 20 ms at most.
+// Listen makes the ID take connection requests (rdma_listen), each of which comes as an event
+// EventConnectRequest with an ID of its own. See [ListenLimits] for the backlog. Where a process at
+// the address was killed, it returns when that one's peers have heard of it, after 20 ms at most.
 func (id *ID) Listen(backlog int) error { return id.ListenWith(ListenLimits{Backlog: backlog}) }
 
 // ListenWith is Listen with more limits.
@@ -89,13 +88,16 @@ func (id *ID) ListenWith(l ListenLimits) error {
 	return err
 }
 
-// toldTime is how long Listen waits for peers of a process that was killed to have heard of that. Tests are more patient.
+// toldTime is how long Listen waits for peers of a process that was killed to have heard of that.
+// Tests are more patient.
 var toldTime = 20 * time.Millisecond
 
-// toldLeft is what is left of it. A peer that is gone does not answer, and later listeners do not wait for it again.
+// toldLeft is what is left of it. A peer that is gone does not answer, and later listeners do not
+// wait for it again.
 func (a *agent) toldLeft(now int64) time.Duration { return toldTime - time.Duration(now-a.toldAt) }
 
-// awaitTold waits for it: who knows that this process listens, and has kept a connection to the one before it, must find it over.
+// awaitTold waits for it: who knows that this process listens, and has kept a connection to the one
+// before it, must find it over.
 func awaitTold(told <-chan struct{}, most time.Duration) {
 	t := time.NewTimer(most)
 	defer t.Stop()

@@ -31,7 +31,8 @@ func newEventFD(t *testing.T, ch *rdmacm.EventChannel) *eventFD {
 	return &eventFD{t, fd, ch}
 }
 
-// next takes the next event as rdma_get_cm_event does. The test hangs if nobody says that there is one.
+// next takes the next event as rdma_get_cm_event does. The test hangs if nobody says that there is
+// one.
 func (w *eventFD) next(want rdmacm.EventType) *rdmacm.Event {
 	for {
 		if e := w.ch.Poll(); e != nil {
@@ -73,7 +74,8 @@ func TestNotifyWakesSleeper(t *testing.T) {
 	}
 }
 
-// Who looks for events and for requests apart, as librdmacm's calls on several devices do, goes to wait as who looks for both.
+// Who looks for events and for requests apart, as librdmacm's calls on several devices do, goes to
+// wait as who looks for both.
 func TestPollRequestLeaves(t *testing.T) {
 	s := rocetest.NewPeer(t, verbs.Config{Polling: true})
 	newEventFD(t, s.Ch)

@@ -39,7 +39,8 @@ type ConnParam struct {
 	StartingPSN ib.PSN // first PSN expected from the peer
 	UC          bool   // the queue pair is UC; of Connect
 
-	// ECE is what is said about enhanced connection establishment. This stack has nothing to say of its own.
+	// ECE is what is said about enhanced connection establishment. This stack has nothing to say of
+	// its own.
 	ECE ECE
 
 	// What librdmacm has no field for; 0 is the default.
@@ -50,8 +51,8 @@ type ConnParam struct {
 	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH if
 	// there are ResponderResources.
 	Access verbs.Access
-	// ListenWait is how long Connect asks again if nobody listens at the peer, before that is an EventRejected: for a
-	// server that is about to listen. 0: it is told at once.
+	// ListenWait is how long Connect asks again if nobody listens at the peer, before that is an
+	// EventRejected: for a server that is about to listen. 0: it is told at once.
 	ListenWait time.Duration
 }
 

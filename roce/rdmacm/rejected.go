@@ -54,8 +54,9 @@ func (e *RejectedError) nobodyListens() bool {
 	return e.Reason == mad.RejectInvalidServiceID
 }
 
-// PathMTU returns the largest path MTU that the peer can have, if it refused a connection because of a
-// larger one (IBTA 12.6.7.2, reason 26); 0 of other refusals. A new request with it is answered.
+// PathMTU returns the largest path MTU that the peer can have, if it refused a connection because
+// of a larger one (IBTA 12.6.7.2, reason 26); 0 of other refusals. A new request with it is
+// answered.
 func (e *RejectedError) PathMTU() ib.MTU {
 	if e.Reason == mad.RejectInvalidMTU && !e.datagram && len(e.Info) > 0 {
 		if m := ib.MTU(e.Info[0]); m.Valid() {

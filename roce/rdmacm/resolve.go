@@ -14,9 +14,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// BindAddr gives the ID a local address and port (rdma_bind_addr). The zero
-// address and the unspecified ones stand for all addresses of the device, which are those that it was opened with, port 0 for one that is
-// free. An ID is on one device: see roce.Listener for one that follows the addresses of the host.
+// BindAddr gives the ID a local address and port (rdma_bind_addr). The zero address and the
+// unspecified ones stand for all addresses of the device, which are those that it was opened with,
+// port 0 for one that is free. An ID is on one device: see roce.Listener for one that follows the
+// addresses of the host.
 func (id *ID) BindAddr(local netip.AddrPort) error {
 	local = unmap(local)
 	return id.do(func(_ int64, a *agent) error {

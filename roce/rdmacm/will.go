@@ -13,22 +13,24 @@ import (
 const WillBytes = ib.BTHBytes + ib.DETHBytes + mad.Bytes
 
 // WillKeeper keeps the last wills of the connections of a device. A process that is killed says
-// nothing to its peers, and one that only receives waits for ever. So the keeper puts what there is to say where
-// something finds it that outlives the process, and sends it then: to UDP port 4791, with the ICRC behind it. A device without
-// a keeper leaves it to the next process at its address, if there is one.
+// nothing to its peers, and one that only receives waits for ever. So the keeper puts what there is
+// to say where something finds it that outlives the process, and sends it then: to UDP port 4791,
+// with the ICRC behind it. A device without a keeper leaves it to the next process at its address,
+// if there is one.
 //
-// Its functions are called with the lock of the device held. They must not block, nor call anything of the device.
+// Its functions are called with the lock of the device held. They must not block, nor call anything
+// of the device.
 type WillKeeper struct {
-	// Put adds the will of a connection: packet goes from src to dst, and is the UDP payload, a disconnect request,
-	// without its ICRC, which depends on the port that it is sent from. id is not that of any other will of the
-	// device. packet is the keeper's only during the call.
+	// Put adds the will of a connection: packet goes from src to dst, and is the UDP payload, a
+	// disconnect request, without its ICRC, which depends on the port that it is sent from. id is
+	// not that of any other will of the device. packet is the keeper's only during the call.
 	Put func(id uint32, src, dst netip.Addr, packet *[WillBytes]byte)
 	// Drop takes the will back: the connection has ended, or the device has closed.
 	Drop func(id uint32)
 }
 
-// KeepWills gives a device a keeper, for good. It is told at once of the connections that there are.
-// Further calls do nothing.
+// KeepWills gives a device a keeper, for good. It is told at once of the connections that there
+// are. Further calls do nothing.
 func KeepWills(d *verbs.Device, k WillKeeper) error {
 	if k.Put == nil || k.Drop == nil {
 		return argError("keep wills", "WillKeeper", "has no Put, or no Drop")

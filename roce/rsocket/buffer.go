@@ -76,8 +76,8 @@ func (b *buffer) place(which int) place {
 
 const remoteWrite = verbs.LocalWrite | roce.RemoteWrite
 
-// growSend goes on with a larger send buffer, if there can be one: the least that has room for need bytes, or
-// the largest. What is staged goes with it. mu and wmu are held.
+// growSend goes on with a larger send buffer, if there can be one: the least that has room for need
+// bytes, or the largest. What is staged goes with it. mu and wmu are held.
 func (c *Conn) growSend(need int) {
 	to := c.nextSend(need)
 	if to == c.out {
@@ -138,8 +138,8 @@ func (c *Conn) shrinkSend() {
 	}
 }
 
-// fitRecv chooses the receive buffer in which the next half is granted: a large one while halves are
-// read in a hurry, the small one when that is over. mu is held.
+// fitRecv chooses the receive buffer in which the next half is granted: a large one while halves
+// are read in a hurry, the small one when that is over. mu is held.
 func (c *Conn) fitRecv() {
 	if !c.cfg.growRecv || !c.s.rcv.roomy() {
 		return

@@ -72,8 +72,8 @@ func TestIdleSendBuffer(t *testing.T) {
 	flow(t, c, s, 8<<20)
 }
 
-// When the device has no large buffers left, and where the application has said how large they are to be,
-// the small ones do.
+// When the device has no large buffers left, and where the application has said how large they are
+// to be, the small ones do.
 func TestNoLargeBuffers(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 62})
 	c, s := n.pair(t, Config{})

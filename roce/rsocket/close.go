@@ -8,18 +8,21 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// Close ends the connection: calls in progress return an error that matches net.ErrClosed, and the peer is
-// told. What was written is not lost: Close waits until the peer's adapter has acknowledged it, or
-// CloseWrite's end of the data, for at most 30 s or the time of [Config.Linger]. So a program may end after it. A Close for
-// which nothing is missing returns at once; one whose peer does not read what fills its buffer takes that time.
+// Close ends the connection: calls in progress return an error that matches net.ErrClosed, and the
+// peer is told. What was written is not lost: Close waits until the peer's adapter has acknowledged
+// it, or CloseWrite's end of the data, for at most 30 s or the time of [Config.Linger]. So a
+// program may end after it. A Close for which nothing is missing returns at once; one whose peer
+// does not read what fills its buffer takes that time.
 //
-// If the connection breaks meanwhile, or the time is over, the error is a [*LostError], which says how many bytes the peer
-// may not have, and the connection is reset. A second Close does nothing and returns nil.
+// If the connection breaks meanwhile, or the time is over, the error is a [*LostError], which says
+// how many bytes the peer may not have, and the connection is reset. A second Close does nothing
+// and returns nil.
 //
-// The goodbye itself is not waited for: when it was sent, the connection lingers with the device until the peer's
-// adapter has it, for the same time, and then gives its memory back. No more than 1024
-// connections of a device, or 128 MiB, linger at a time: the oldest make room, see [Lingering]. In a test of roce/link/sim, where no program ends
-// before its devices do, all of it is left to the device, and Close does not wait.
+// The goodbye itself is not waited for: when it was sent, the connection lingers with the device
+// until the peer's adapter has it, for the same time, and then gives its memory back. No more than
+// 1024 connections of a device, or 128 MiB, linger at a time: the oldest make room, see
+// [Lingering]. In a test of roce/link/sim, where no program ends before its devices do, all of it
+// is left to the device, and Close does not wait.
 func (c *Conn) Close() error {
 	if !c.valid() {
 		return nil
@@ -85,8 +88,8 @@ func (c *Conn) goodbye(linger time.Duration) error {
 	}
 }
 
-// parts looks whether the peer's adapter has what was written, and says goodbye behind it. mu is held, and nobody
-// writes any more.
+// parts looks whether the peer's adapter has what was written, and says goodbye behind it. mu is
+// held, and nobody writes any more.
 func (c *Conn) parts() bool {
 	c.look()
 	if c.s.owes() && c.s.snd.staged == 0 && c.qp.SendRoom() == c.sends { // the last messages make no completion, unless they fail
@@ -104,8 +107,8 @@ func (c *Conn) parts() bool {
 	return !owes
 }
 
-// finished sends the goodbye if it can, and reports whether nothing is left to wait for. mu is held, and nobody writes
-// any more.
+// finished sends the goodbye if it can, and reports whether nothing is left to wait for. mu is
+// held, and nobody writes any more.
 func (c *Conn) finished() bool {
 	s := &c.s
 	if c.err != nil || s.failed {
@@ -124,8 +127,8 @@ func (c *Conn) finished() bool {
 	return c.err != nil || (s.over() || s.byeSent) && s.settled()
 }
 
-// losses returns an error that says what the peer may not have of what was written; cause is why there is no more waiting
-// for it, nil if the connection says why. mu is held.
+// losses returns an error that says what the peer may not have of what was written; cause is why
+// there is no more waiting for it, nil if the connection says why. mu is held.
 func (c *Conn) losses(cause error) error {
 	if c.err != nil || c.s.failed {
 		for c.look() == len(c.wcs) { // what has failed, and what has not
@@ -183,8 +186,8 @@ func (c *Conn) closeWrite() error {
 	}
 }
 
-// sayFin tells the peer that nothing more will be written, if that can be said now. Behind data that waits for the peer
-// to read it is said by whoever sends that. wmu and mu are held.
+// sayFin tells the peer that nothing more will be written, if that can be said now. Behind data
+// that waits for the peer to read it is said by whoever sends that. wmu and mu are held.
 func (c *Conn) sayFin() (done bool, err error) {
 	switch {
 	case c.closed:
@@ -243,9 +246,9 @@ func (c *Conn) CloseRead() error {
 	return nil
 }
 
-// SetLinger sets what Close does about data that the peer's adapter has not acknowledged, as SetLinger of
-// net.TCPConn: 0 discards it and resets the connection; positive has Close wait for at most so many seconds; negative is
-// the default, 30 s. See [Conn.Close].
+// SetLinger sets what Close does about data that the peer's adapter has not acknowledged, as
+// SetLinger of net.TCPConn: 0 discards it and resets the connection; positive has Close wait for at
+// most so many seconds; negative is the default, 30 s. See [Conn.Close].
 func (c *Conn) SetLinger(sec int) error {
 	d := time.Duration(min(sec, maxLingerSec)) * time.Second
 	switch {

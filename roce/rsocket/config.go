@@ -12,11 +12,10 @@ import (
 // defaults, with keep-alive. What is negative or too large is an error
 // that says so; what is too small is raised to the least.
 type Config struct {
-	// SendBuffer and RecvBuffer are in bytes, up to 1 GiB. Half of the receive
-	// buffer is granted to the peer at a time. (SO_SNDBUF and SO_RCVBUF of
-	// librdmacm make buffers of twice what they are given.) 0 is 64 KiB each, and up to 4 MiB
-	// while the application needs them, see the package comment. A Write waits when SendBuffer is full of what the peer has
-	// no room for.
+	// SendBuffer and RecvBuffer are in bytes, up to 1 GiB. Half of the receive buffer is granted to
+	// the peer at a time. (SO_SNDBUF and SO_RCVBUF of librdmacm make buffers of twice what they are
+	// given.) 0 is 64 KiB each, and up to 4 MiB while the application needs them, see the package
+	// comment. A Write waits when SendBuffer is full of what the peer has no room for.
 	SendBuffer, RecvBuffer int
 	// SendQueue and RecvQueue are the messages that can be on their way from and
 	// to this side; 0 is 384, from 16 up to 65534. Every Write makes at least one.
@@ -29,12 +28,14 @@ type Config struct {
 	// a peer that has vanished; 0 is 15 s, as in package net, and negative sends no probes. On a
 	// simulated network, where time passes by leaps, 0 sends none either. See [Conn.SetKeepAlive].
 	KeepAlive time.Duration
-	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while something is on its way to
-	// it; then Read and Write return an error that matches syscall.ETIMEDOUT. 0 is a minute, the longest is a
-	// day, and negative leaves it to the retries of the protocol: 2.2 s. See [roce.ConnConfig].
+	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while
+	// something is on its way to it; then Read and Write return an error that matches
+	// syscall.ETIMEDOUT. 0 is a minute, the longest is a day, and negative leaves it to the retries
+	// of the protocol: 2.2 s. See [roce.ConnConfig].
 	SilenceTimeout time.Duration
-	// Linger is how long Close waits for the peer's adapter to have what was written; 0 is 30 s. Negative: it
-	// does not wait, data is discarded, and the connection reset. See [Conn.Close] and [Conn.SetLinger].
+	// Linger is how long Close waits for the peer's adapter to have what was written; 0 is 30 s.
+	// Negative: it does not wait, data is discarded, and the connection reset. See [Conn.Close] and
+	// [Conn.SetLinger].
 	Linger time.Duration
 	// TrafficClass is that of the packets; 0 for accepted connections is the peer's.
 	TrafficClass uint8

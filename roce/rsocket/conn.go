@@ -173,10 +173,11 @@ func (c *Conn) readEnd() error {
 	return nil
 }
 
-// Write writes p. It returns when all of p is in the send buffer or beyond: up to 4 MiB without a peer that reads, see the
-// package comment. The first Write after 0.1 s in which nothing came from the peer asks first whether it is still there, for a round
-// trip: if its process has died and another one is there, nothing is written, and the error matches ECONNRESET. Without [Config.KeepAlive], or
-// where a round trip takes more than 5 ms, it does not ask.
+// Write writes p. It returns when all of p is in the send buffer or beyond: up to 4 MiB without a
+// peer that reads, see the package comment. The first Write after 0.1 s in which nothing came from
+// the peer asks first whether it is still there, for a round trip: if its process has died and
+// another one is there, nothing is written, and the error matches ECONNRESET. Without
+// [Config.KeepAlive], or where a round trip takes more than 5 ms, it does not ask.
 func (c *Conn) Write(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -213,8 +214,9 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendable waits until a message can be sent, or the send buffer can take bytes that are to be sent later, and
-// returns how many of those wanted; rest is how many there are in all. mu and wmu are held.
+// sendable waits until a message can be sent, or the send buffer can take bytes that are to be sent
+// later, and returns how many of those wanted; rest is how many there are in all. mu and wmu are
+// held.
 func (c *Conn) sendable(want, rest int) (n int, later bool, err error) {
 	for looked := false; ; {
 		if err := c.writeEnd(); err != nil {
@@ -396,8 +398,8 @@ func (c *Conn) handle(n int) {
 	c.credit()
 }
 
-// push sends what waits for something else to be sent. The program may end now, and the peer wants to know that
-// we have everything, or that nothing more comes. mu is held.
+// push sends what waits for something else to be sent. The program may end now, and the peer wants
+// to know that we have everything, or that nothing more comes. mu is held.
 func (c *Conn) push() {
 	_ = access.ShardOf(c.qp).Command(func(int64) error { return nil }) // fails if the device is closed
 }

@@ -35,9 +35,10 @@ func (e *ProtocolError) Error() string {
 	return "rsocket: the peer broke the protocol: " + e.What
 }
 
-// LostError is what Close returns if the peer's adapter has not acknowledged all that was written, by the end of the
-// time that Close waits, or of the connection. It is found with errors.As, and matches what Err does: os.ErrDeadlineExceeded
-// if it was the time of Close, syscall.ETIMEDOUT if the peer has vanished, syscall.ECONNRESET if the peer has ended the connection.
+// LostError is what Close returns if the peer's adapter has not acknowledged all that was written,
+// by the end of the time that Close waits, or of the connection. It is found with errors.As, and
+// matches what Err does: os.ErrDeadlineExceeded if it was the time of Close, syscall.ETIMEDOUT if
+// the peer has vanished, syscall.ECONNRESET if the peer has ended the connection.
 type LostError struct {
 	Bytes int64 // that the peer may not have; it may have some of them
 	Err   error // why

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Patient has Write ask whether the peer is there also on a machine so busy that a round trip takes long, and wait for the answer.
+// Patient has Write ask whether the peer is there also on a machine so busy that a round trip takes
+// long, and wait for the answer.
 func Patient(t *testing.T) {
 	rtt, wait := confirmRTT, confirmTime
 	t.Cleanup(func() { confirmRTT, confirmTime = rtt, wait })

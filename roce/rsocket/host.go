@@ -22,11 +22,12 @@ type host struct {
 	refused atomic.Uint64 // how often there were too many for another one
 }
 
-// BufferStats count the large buffers of a device's connections, which they have while they need more than those that
-// they begin with. All of them have 512 MiB together.
+// BufferStats count the large buffers of a device's connections, which they have while they need
+// more than those that they begin with. All of them have 512 MiB together.
 type BufferStats struct {
 	Bytes int64 // that there are now
-	// Refused is how often there was no room for another one: the connection stays with what it has, and tries again.
+	// Refused is how often there was no room for another one: the connection stays with what it
+	// has, and tries again.
 	Refused uint64
 }
 
@@ -48,7 +49,8 @@ func hostOf(d *verbs.Device) *host {
 	})
 }
 
-// add enters a connection that begins to linger, and returns others that have to go to make room: the oldest.
+// add enters a connection that begins to linger, and returns others that have to go to make room:
+// the oldest.
 func (h *host) add(c *Conn) (victims []*Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

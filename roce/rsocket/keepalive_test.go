@@ -90,7 +90,8 @@ func TestKeepAliveProbes(t *testing.T) {
 	n.fabric.RunFor(60e9 + 5e9)
 	require.Equal(t, quiet+2*4, sent(), "probes, and acknowledgements")
 
-	// A byte there and back, again and again for a minute, with pauses that are too short for Write to ask before.
+	// A byte there and back, again and again for a minute, with pauses that are too short for Write
+	// to ask before.
 	const gap = pauseTime / 2
 	talk := func() {
 		for range time.Minute / gap {
@@ -120,7 +121,8 @@ func TestKeepAliveProbes(t *testing.T) {
 	require.Equal(t, before, sent())
 }
 
-// The first Write after a pause asks whether the peer is there: one packet, and its acknowledgement.
+// The first Write after a pause asks whether the peer is there: one packet, and its
+// acknowledgement.
 func TestWriteAfterPause(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 33})
 	c, s := n.pair(t, Config{})

@@ -16,10 +16,10 @@ const (
 
 // Defaults and bounds; those of the queues are librdmacm's.
 const (
-	// defaultBuffer is that of either direction, in bytes, and largeRecvBuffer what a connection has to receive while it
-	// needs more. streamSend is what one has that sends as fast as the peer takes it, and maxSend the most for what the peer
-	// does not read: that of TCP (the third number of net.ipv4.tcp_wmem, as Linux has it). The large ones of a
-	// device have maxLargeBytes.
+	// defaultBuffer is that of either direction, in bytes, and largeRecvBuffer what a connection
+	// has to receive while it needs more. streamSend is what one has that sends as fast as the peer
+	// takes it, and maxSend the most for what the peer does not read: that of TCP (the third number
+	// of net.ipv4.tcp_wmem, as Linux has it). The large ones of a device have maxLargeBytes.
 	defaultBuffer   = 64 << 10
 	streamSend      = 2 << 20
 	maxSend         = 4 << 20
@@ -37,8 +37,8 @@ const (
 	// of package net.
 	defaultKeepAlive = 15 * time.Second
 	maxKeepAlive     = 1 << 60 // 36 years
-	// lingerTime bounds how long Close waits, and how long a connection lingers that is closed, and maxLingering
-	// and maxLingerBytes how many of a device do at a time.
+	// lingerTime bounds how long Close waits, and how long a connection lingers that is closed, and
+	// maxLingering and maxLingerBytes how many of a device do at a time.
 	lingerTime     = 30 * time.Second
 	maxLingering   = 1024
 	maxLingerBytes = 128 << 20
@@ -54,9 +54,9 @@ const (
 )
 
 const (
-	// startTransfer is the first transfer of a Write when nothing is on its way; each further one is four
-	// times as large until maxTransfer, or the best for the path (see bestTransfer). So the first packets
-	// travel while the rest is still being copied.
+	// startTransfer is the first transfer of a Write when nothing is on its way; each further one
+	// is four times as large until maxTransfer, or the best for the path (see bestTransfer). So the
+	// first packets travel while the rest is still being copied.
 	startTransfer = 16 << 10
 	maxTransfer   = 512 << 10
 	// lowWater and lowWaterMost bound how much of the send buffer must be free before a

@@ -11,7 +11,8 @@ import (
 type LingerStats struct {
 	Conns int // that linger now
 	Bytes int // that they hold
-	// Finished are those that have lingered. Lost are connections whose Close has returned a LostError.
+	// Finished are those that have lingered. Lost are connections whose Close has returned a
+	// LostError.
 	Finished, Lost uint64
 }
 

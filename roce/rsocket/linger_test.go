@@ -45,9 +45,9 @@ func requireLost(t *testing.T, err error, bytes int, target error) {
 	require.Equal(t, target != syscall.ECONNRESET, ne.Timeout())
 }
 
-// Close of connections for which nothing is missing does not wait, also if the peer has vanished: not a moment of virtual
-// time passes. The connections linger until their goodbye has arrived, are counted, and give everything back when their
-// time is over, without a goroutine.
+// Close of connections for which nothing is missing does not wait, also if the peer has vanished:
+// not a moment of virtual time passes. The connections linger until their goodbye has arrived, are
+// counted, and give everything back when their time is over, without a goroutine.
 func TestCloseDoesNotWait(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 20})
 	before := n.memory(t)
@@ -264,8 +264,8 @@ func TestLingerLeavesMappings(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// Both sides say the end of their data at the same time. Each one's Close waits for its own, although the other has
-// nothing left to say, and both get everything.
+// Both sides say the end of their data at the same time. Each one's Close waits for its own,
+// although the other has nothing left to say, and both get everything.
 func TestEndsCross(t *testing.T) {
 	seeds.Run(t, 20, func(t *testing.T, seed uint64) {
 		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.1}})

@@ -35,7 +35,8 @@ type ListenConfig struct {
 
 // Listener is a listening rsocket. It is a net.Listener.
 //
-// One at all addresses of the host, which was given no device, follows the addresses: see [roce.Listener].
+// One at all addresses of the host, which was given no device, follows the addresses: see
+// [roce.Listener].
 type Listener struct {
 	parts  *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
 	up     *Listener                 // of a part: whose it is
@@ -63,8 +64,9 @@ type Listener struct {
 	closed  chan struct{}
 }
 
-// Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and the unspecified ones stand for all addresses of
-// the device; port 0 chooses one (see [Listener.Addr]).
+// Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and
+// the unspecified ones stand for all addresses of the device; port 0 chooses one (see
+// [Listener.Addr]).
 func Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
 	return (&ListenConfig{}).Listen(d, addr)
 }
@@ -370,8 +372,8 @@ func (c *Conn) drop() {
 	_ = c.release()          // of interest to nobody
 }
 
-// Close stops listening: Accept returns an error that matches net.ErrClosed, and connections that wait
-// for it are closed. Connections that were accepted go on.
+// Close stops listening: Accept returns an error that matches net.ErrClosed, and connections that
+// wait for it are closed. Connections that were accepted go on.
 func (l *Listener) Close() error {
 	if !l.valid() {
 		return nil

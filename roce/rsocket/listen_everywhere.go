@@ -68,8 +68,8 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 	return nil
 }
 
-// partEnded is told that a part does not go on. If its address is gone that is as it should be; what else ends it ends the whole:
-// nobody would know that one address is not served any more.
+// partEnded is told that a part does not go on. If its address is gone that is as it should be;
+// what else ends it ends the whole: nobody would know that one address is not served any more.
 func (l *Listener) partEnded(p *Listener, why error) {
 	if !isClosed(p.closed) && !everyaddr.IsGone(why) {
 		l.fail.Do(func() { close(l.ended) })

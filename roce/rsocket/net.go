@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// DialContext connects to "host:port" on the device that the process has for the local address that leads there, with the
-// defaults of [Dialer]. It has the form that http.Transport and others want; network is "tcp", "tcp4", "tcp6" or "rsocket".
+// DialContext connects to "host:port" on the device that the process has for the local address that
+// leads there, with the defaults of [Dialer]. It has the form that http.Transport and others want;
+// network is "tcp", "tcp4", "tcp6" or "rsocket".
 //
 //	client := &http.Client{Transport: &http.Transport{DialContext: rsocket.DialContext}}
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -17,15 +18,16 @@ func DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	return d.DialContext(ctx, network, address)
 }
 
-// ListenContext listens at "host:port" on the device that the process has for the address, with the defaults of
-// [ListenConfig]. An empty host stands for all addresses of this machine, port 0 for a free one. network is as
-// for DialContext.
+// ListenContext listens at "host:port" on the device that the process has for the address, with the
+// defaults of [ListenConfig]. An empty host stands for all addresses of this machine, port 0 for a
+// free one. network is as for DialContext.
 func ListenContext(ctx context.Context, network, address string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.ListenContext(ctx, network, address)
 }
 
-// ListenContext is Listen for a name and a port, on the device that the process has for the address.
+// ListenContext is Listen for a name and a port, on the device that the process has for the
+// address.
 func (lc *ListenConfig) ListenContext(ctx context.Context, network, address string) (*Listener, error) {
 	err := error(argError("listen", "ctx", "nil"))
 	if ctx != nil {
@@ -46,7 +48,8 @@ func (lc *ListenConfig) ListenContext(ctx context.Context, network, address stri
 		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
 	}
 	var first error
-	// As with package net, "tcp4" and "tcp6" are one family each, and all addresses are those of both otherwise.
+	// As with package net, "tcp4" and "tcp6" are one family each, and all addresses are those of
+	// both otherwise.
 	var serves func(netip.Addr) bool
 	switch network {
 	case "tcp4":

@@ -8,9 +8,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// The calls of this file never wait. They are for programs that have a way of their own to wait for many things, as
-// those that were written for poll(2) have: they call until syscall.EAGAIN is returned, and again when
-// the function given to Notify is called. On a device in polling mode somebody has to call all the time.
+// The calls of this file never wait. They are for programs that have a way of their own to wait for
+// many things, as those that were written for poll(2) have: they call until syscall.EAGAIN is
+// returned, and again when the function given to Notify is called. On a device in polling mode
+// somebody has to call all the time.
 
 // Readiness is what further calls on a connection would find.
 type Readiness struct {
@@ -24,9 +25,10 @@ type Readiness struct {
 	Drained bool
 }
 
-// Notify has f called when something has come, once for each call of ReadyOrNotify, by whoever makes the device
-// move, with its lock held: f must not wait, nor call anything of this stack; a write to an eventfd is what
-// it is for. nil ends it; a call that has begun may still be going on then.
+// Notify has f called when something has come, once for each call of ReadyOrNotify, by whoever
+// makes the device move, with its lock held: f must not wait, nor call anything of this stack; a
+// write to an eventfd is what it is for. nil ends it; a call that has begun may still be going on
+// then.
 func (c *Conn) Notify(f func()) {
 	if !c.valid() {
 		return
@@ -51,8 +53,8 @@ func (c *Conn) onEvent(*verbs.CQ) {
 // Ready looks what there is.
 func (c *Conn) Ready() Readiness { return c.readiness(false) }
 
-// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called without a
-// change, too.
+// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
+// without a change, too.
 func (c *Conn) ReadyOrNotify() Readiness { return c.readiness(true) }
 
 func (c *Conn) readiness(notify bool) Readiness {
@@ -144,8 +146,8 @@ func (c *Conn) peek(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TryWrite is Write that does not wait: it writes what there is room for, and returns syscall.EAGAIN if that is
-// nothing.
+// TryWrite is Write that does not wait: it writes what there is room for, and returns
+// syscall.EAGAIN if that is nothing.
 func (c *Conn) TryWrite(p []byte) (int, error) {
 	return c.tryWriting("write", func() (int, error) { return c.write(p) })
 }
@@ -181,8 +183,8 @@ func (c *Conn) tryWriting(op string, f func() (int, error)) (int, error) {
 	return n, c.tried(op, err)
 }
 
-// TryCloseWrite is CloseWrite that does not wait: it returns syscall.EAGAIN if the peer cannot be told now, and is
-// to be called again then. Nothing can be written any more in any case.
+// TryCloseWrite is CloseWrite that does not wait: it returns syscall.EAGAIN if the peer cannot be
+// told now, and is to be called again then. Nothing can be written any more in any case.
 func (c *Conn) TryCloseWrite() error {
 	if !c.valid() {
 		return errInvalid
@@ -204,9 +206,10 @@ func (c *Conn) TryCloseWrite() error {
 	return c.tried("close", err)
 }
 
-// TryDisconnect ends both directions and tells the peer, which Close does, too. It returns syscall.EAGAIN until the
-// peer's adapter has everything that was written, and is to be called again then. After that Close has nothing to wait for.
-// The error is as of Close when the connection is over before that.
+// TryDisconnect ends both directions and tells the peer, which Close does, too. It returns
+// syscall.EAGAIN until the peer's adapter has everything that was written, and is to be called
+// again then. After that Close has nothing to wait for. The error is as of Close when the
+// connection is over before that.
 func (c *Conn) TryDisconnect() error {
 	if !c.valid() {
 		return errInvalid
@@ -241,7 +244,8 @@ func (c *Conn) tried(op string, err error) error {
 	return opError(op, c.laddr, c.raddr, err)
 }
 
-// begin makes what follows a call that does not wait; its one look is before it. The lock of the direction is held.
+// begin makes what follows a call that does not wait; its one look is before it. The lock of the
+// direction is held.
 func (w *waiter) begin(c *Conn) {
 	c.mu.Lock()
 	w.try, w.looked = true, false

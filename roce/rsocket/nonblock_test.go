@@ -141,8 +141,8 @@ func TestTryMap(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// The properties of a listener's connections can be changed while it listens, as a program on librdmacm does with
-// RDMA_IOMAPSIZE.
+// The properties of a listener's connections can be changed while it listens, as a program on
+// librdmacm does with RDMA_IOMAPSIZE.
 func TestListenerSetConfig(t *testing.T) {
 	n := udpNetwork(t)
 	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))

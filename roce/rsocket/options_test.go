@@ -33,8 +33,8 @@ var may = map[string]string{
 	"rdmacm.ListenLimits.Backlog": "huge", "rdmacm.ListenLimits.MaxUntaken": "huge",
 }
 
-// Every number and every time in an option that cannot be is refused, by an error that names it: negative, 2^40, and the most
-// that the type holds. A field that is new is found here.
+// Every number and every time in an option that cannot be is refused, by an error that names it:
+// negative, 2^40, and the most that the type holds. A field that is new is found here.
 func TestOptionsThatCannotBe(t *testing.T) {
 	addr := rocetest.Loopback4()
 	d := rocetest.OpenDevice(t, verbs.Config{Shards: 1})

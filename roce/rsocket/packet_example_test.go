@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Two datagram sockets of one device. The other side could be any program on librdmacm's rsocket(AF_INET, SOCK_DGRAM, 0).
+// Two datagram sockets of one device. The other side could be any program on librdmacm's
+// rsocket(AF_INET, SOCK_DGRAM, 0).
 func ExampleListenPacket() {
 	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 	if err != nil {

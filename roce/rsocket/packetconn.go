@@ -17,9 +17,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// PacketConn is a datagram socket: a net.PacketConn, and, after Connect, a net.Conn. As with UDP a datagram arrives whole or
-// not at all, once, and in any order. The most bytes of one are 2032 with IPv4 and 2020 with IPv6. See the package
-// comment for the protocol.
+// PacketConn is a datagram socket: a net.PacketConn, and, after Connect, a net.Conn. As with UDP a
+// datagram arrives whole or not at all, once, and in any order. The most bytes of one are 2032 with
+// IPv4 and 2020 with IPv6. See the package comment for the protocol.
 //
 // All methods may be called from any goroutine.
 type PacketConn struct {
@@ -63,9 +63,10 @@ type PacketStats struct {
 	Sent     uint64 // datagrams that were sent
 	Asked    uint64 // of those, by the peer's UDP port, since its queue pair was not known or the datagram too long for a packet
 	Peers    int    // whose queue pairs are known or asked for
-	// What was thrown away: Malformed is what is none of the protocol, or says that another host has sent it; Foreign
-	// is from others than the peer that the socket is connected to; Overflow came by UDP when the
-	// receive queue was full. Datagrams that find no receive on the queue pair are in the counters of the device.
+	// What was thrown away: Malformed is what is none of the protocol, or says that another host
+	// has sent it; Foreign is from others than the peer that the socket is connected to; Overflow
+	// came by UDP when the receive queue was full. Datagrams that find no receive on the queue pair
+	// are in the counters of the device.
 	Malformed, Foreign, Overflow uint64
 }
 
@@ -81,15 +82,16 @@ const (
 
 // PacketConfig are the properties of a datagram socket. The zero value has the defaults.
 type PacketConfig struct {
-	// SendQueue and RecvQueue are the datagrams that wait to be sent, and to be read, for each local address that is
-	// used; 0 is 128, from 4 up to 16384. A datagram that comes when RecvQueue of them wait is lost.
+	// SendQueue and RecvQueue are the datagrams that wait to be sent, and to be read, for each
+	// local address that is used; 0 is 128, from 4 up to 16384. A datagram that comes when
+	// RecvQueue of them wait is lost.
 	SendQueue, RecvQueue int
 	// TrafficClass is that of the packets.
 	TrafficClass uint8
 	// DualStack: a socket at the unspecified IPv6 address is for IPv4, too.
 	DualStack bool
-	// DeviceFor chooses the device for a local address, which may be invalid or unspecified, and a peer, if Listen is given
-	// none; nil is [roce.DefaultDeviceFor].
+	// DeviceFor chooses the device for a local address, which may be invalid or unspecified, and a
+	// peer, if Listen is given none; nil is [roce.DefaultDeviceFor].
 	DeviceFor func(local, peer netip.Addr) (*verbs.Device, error)
 	// Control is called with the UDP socket before it is bound: see net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
@@ -100,9 +102,10 @@ func ListenPacket(d *verbs.Device, addr netip.AddrPort) (*PacketConn, error) {
 	return (&PacketConfig{}).Listen(d, addr)
 }
 
-// Listen makes a datagram socket at an address of a device; d may be nil: see [PacketConfig.DeviceFor]. The unspecified
-// address stands for all addresses, port 0 for a free port, and an invalid address for the device's first one. The kernel's
-// UDP port of this number is the socket's, too. Errors are *net.OpError.
+// Listen makes a datagram socket at an address of a device; d may be nil: see
+// [PacketConfig.DeviceFor]. The unspecified address stands for all addresses, port 0 for a free
+// port, and an invalid address for the device's first one. The kernel's UDP port of this number is
+// the socket's, too. Errors are *net.OpError.
 func (cfg *PacketConfig) Listen(d *verbs.Device, addr netip.AddrPort) (*PacketConn, error) {
 	c, err := cfg.listen(d, addr)
 	if err != nil {
@@ -196,8 +199,9 @@ func (c *PacketConn) Stats() PacketStats {
 	return s
 }
 
-// Connect makes a peer the one that Read and Write are about, and the only one whose datagrams are taken. Nothing is
-// sent. What has come from others before is dropped. Another call changes the peer.
+// Connect makes a peer the one that Read and Write are about, and the only one whose datagrams are
+// taken. Nothing is sent. What has come from others before is dropped. Another call changes the
+// peer.
 func (c *PacketConn) Connect(to netip.AddrPort) error {
 	if !c.valid() {
 		return errInvalid
@@ -242,7 +246,8 @@ func (c *PacketConn) usable() error {
 	return c.err
 }
 
-// peer returns what is known of a peer, and makes a queue pair to speak to it if there is none. mu is held.
+// peer returns what is known of a peer, and makes a queue pair to speak to it if there is none. mu
+// is held.
 func (c *PacketConn) peer(to netip.AddrPort) (*packetPeer, error) {
 	if p := c.peers.find(to); p != nil {
 		return p, nil
@@ -310,8 +315,8 @@ func (c *PacketConn) fail(err error) {
 	c.event()
 }
 
-// Close ends the socket. It waits until what was written is sent, which takes moments. A second Close does nothing and
-// returns nil.
+// Close ends the socket. It waits until what was written is sent, which takes moments. A second
+// Close does nothing and returns nil.
 func (c *PacketConn) Close() error {
 	if !c.valid() {
 		return nil

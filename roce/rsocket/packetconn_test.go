@@ -41,8 +41,8 @@ func say(t testing.TB, from, to *PacketConn, text string) {
 	require.Equal(t, at(from), sender)
 }
 
-// acquaint lets two sockets know each other's queue pairs. What a UDP port says is handled when it comes: so datagrams are
-// sent until they go by queue pair.
+// acquaint lets two sockets know each other's queue pairs. What a UDP port says is handled when it
+// comes: so datagrams are sent until they go by queue pair.
 func acquaint(t testing.TB, a, b *PacketConn) {
 	for _, p := range [][2]*PacketConn{{a, b}, {b, a}} {
 		for asked := uint64(0); ; {
@@ -179,7 +179,8 @@ func TestPacketConnDeadlineAndClose(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
-// Without waiting: EAGAIN, and the function of Notify when something comes, by UDP or by the queue pair.
+// Without waiting: EAGAIN, and the function of Notify when something comes, by UDP or by the queue
+// pair.
 func TestPacketConnTry(t *testing.T) {
 	a, b := packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
 	rang := make(chan struct{}, 100)
@@ -278,7 +279,8 @@ func TestPacketConnHostile(t *testing.T) {
 	require.Equal(t, uint64(5), c.Stats().Received, "there is room again")
 }
 
-// A queue pair takes no datagram whose header names another host than the one that has sent it, nor one without a header.
+// A queue pair takes no datagram whose header names another host than the one that has sent it, nor
+// one without a header.
 func TestPacketConnForged(t *testing.T) {
 	a, b := packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
 	acquaint(t, a, b)

@@ -26,7 +26,8 @@ func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err
 	return min(whole, len(p)), from, c.opError("read", netip.AddrPort{}, err)
 }
 
-// WriteToAddrPort sends p to a peer as one datagram. It waits for room in the queue of sends, and for nothing else.
+// WriteToAddrPort sends p to a peer as one datagram. It waits for room in the queue of sends, and
+// for nothing else.
 func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (n int, err error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -38,8 +39,8 @@ func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (n int, err er
 	return len(p), nil
 }
 
-// TryReadFrom is ReadFromAddrPort that does not wait: it returns syscall.EAGAIN if there is no datagram. whole is the length that the datagram
-// had.
+// TryReadFrom is ReadFromAddrPort that does not wait: it returns syscall.EAGAIN if there is no
+// datagram. whole is the length that the datagram had.
 func (c *PacketConn) TryReadFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
 	return c.tryRead(p, false)
 }
@@ -84,7 +85,8 @@ func (c *PacketConn) Notify(f func()) {
 // Ready looks what there is.
 func (c *PacketConn) Ready() Readiness { return c.readiness(false) }
 
-// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called without a change, too.
+// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
+// without a change, too.
 func (c *PacketConn) ReadyOrNotify() Readiness { return c.readiness(true) }
 
 func (c *PacketConn) readiness(notify bool) Readiness {
@@ -147,8 +149,8 @@ func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 // SetDeadline sets the deadlines of reads and writes.
 func (c *PacketConn) SetDeadline(t time.Time) error { return c.setDeadline(t, true, true) }
 
-// SetReadDeadline sets the moment at which reads give up with an error that matches os.ErrDeadlineExceeded; the zero time
-// is never.
+// SetReadDeadline sets the moment at which reads give up with an error that matches
+// os.ErrDeadlineExceeded; the zero time is never.
 func (c *PacketConn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, true, false) }
 
 // SetWriteDeadline is SetReadDeadline for writes.

@@ -19,8 +19,8 @@ type packetPeer struct {
 // known reports whether the peer has said where its queue pair is.
 func (p *packetPeer) known() bool { return p.ah != nil }
 
-// learn notes the queue pair of the peer. An address that the device does not lead to leaves it unknown: it is spoken to by
-// its UDP port then.
+// learn notes the queue pair of the peer. An address that the device does not lead to leaves it
+// unknown: it is spoken to by its UDP port then.
 func (p *packetPeer) learn(qpn ib.QPN) {
 	if p.ah != nil {
 		p.qpn = qpn
@@ -38,8 +38,8 @@ func (p *packetPeer) forget() {
 	}
 }
 
-// peerTable are the peers that were heard of last, up to most: anybody can send from as many addresses as he likes. One
-// that was forgotten is asked again.
+// peerTable are the peers that were heard of last, up to most: anybody can send from as many
+// addresses as he likes. One that was forgotten is asked again.
 type peerTable struct {
 	most int
 	by   map[netip.AddrPort]*list.Element

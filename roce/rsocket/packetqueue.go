@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// packetQueue is a UD queue pair at one of the addresses that a socket speaks from, with memory for its datagrams. The lock
-// of the socket guards it.
+// packetQueue is a UD queue pair at one of the addresses that a socket speaks from, with memory for
+// its datagrams. The lock of the socket guards it.
 type packetQueue struct {
 	dev      *verbs.Device
 	addr     netip.AddrPort // of the socket, as peers see it
@@ -153,7 +153,8 @@ func (q *packetQueue) send(p *packetPeer, data []byte) error {
 	return err
 }
 
-// poll handles completions that are there: arrived gets the slots of receives, and their lengths with GRH.
+// poll handles completions that are there: arrived gets the slots of receives, and their lengths
+// with GRH.
 func (q *packetQueue) poll(arrived func(slot, n int) error) error {
 	for {
 		n, err := q.cq.Poll(q.wcs[:])

@@ -33,8 +33,8 @@ func (c *PacketConn) serve() {
 // maxFailures in a row are more than a socket that works has.
 const maxFailures = 64
 
-// refusedBy notes what the kernel says of an earlier message, for the next call. It reports false if the socket is of
-// no use any more.
+// refusedBy notes what the kernel says of an earlier message, for the next call. It reports false
+// if the socket is of no use any more.
 func (c *PacketConn) refusedBy(err error, failures int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetService is the UDP socket of a datagram socket: who does not know our queue pair asks there.
+// packetService is the UDP socket of a datagram socket: who does not know our queue pair asks
+// there.
 type packetService struct {
 	udp *net.UDPConn
 	raw syscall.RawConn
-	// local is what the socket is bound to. If that is an unspecified address, each message says which address
-	// it was sent to, and from which it is to be sent.
+	// local is what the socket is bound to. If that is an unspecified address, each message says
+	// which address it was sent to, and from which it is to be sent.
 	local netip.AddrPort
 	v6    bool // the family of the socket
 }
@@ -95,8 +96,9 @@ func scopeOf(a netip.Addr) uint32 {
 	return 0
 }
 
-// send sends a message, from one of the addresses of a socket that is bound to all. It never waits: as datagrams do, the message
-// gets lost if the socket has no room. What a peer has refused before is an error.
+// send sends a message, from one of the addresses of a socket that is bound to all. It never waits:
+// as datagrams do, the message gets lost if the socket has no room. What a peer has refused before
+// is an error.
 func (s *packetService) send(b []byte, to netip.AddrPort, from netip.Addr) error {
 	var oob []byte
 	if s.local.Addr().IsUnspecified() {
@@ -119,7 +121,8 @@ func (s *packetService) send(b []byte, to netip.AddrPort, from netip.Addr) error
 	return err
 }
 
-// receive waits for a message. to is the address that it has come to; of a longer message than fits, n is len(b).
+// receive waits for a message. to is the address that it has come to; of a longer message than
+// fits, n is len(b).
 func (s *packetService) receive(b, oob []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
 	n, k, _, from, err := s.udp.ReadMsgUDPAddrPort(b, oob)
 	if err != nil {

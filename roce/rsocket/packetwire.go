@@ -7,13 +7,13 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// The wire of datagram sockets, which is librdmacm's. A datagram travels in a SEND of a UD queue pair, behind a header
-// that says who has sent it:
+// The wire of datagram sockets, which is librdmacm's. A datagram travels in a SEND of a UD queue
+// pair, behind a header that says who has sent it:
 //
 //	0 version, 4 or 6   1 length of this header   2 port   4 IPv4 address, or flow label and IPv6 address
 //
-// Who does not know the peer's queue pair sends the datagram to its UDP port, behind a header that says which queue pair
-// the sender has. The answer is such a header, with opCtrl and no data:
+// Who does not know the peer's queue pair sends the datagram to its UDP port, behind a header that
+// says which queue pair the sender has. The answer is such a header, with opCtrl and no data:
 //
 //	0 0x55555555   4 version, 4 or 6   5 operation   6 length of this header   7 0   8 QPN   12 IPv4 or IPv6 address
 //
@@ -26,11 +26,13 @@ const (
 	serviceTag = 0x55555555
 	qpnMask    = 1<<24 - 1
 
-	// slotBytes is what librdmacm has for a datagram with its header, and for a message to the UDP port.
+	// slotBytes is what librdmacm has for a datagram with its header, and for a message to the UDP
+	// port.
 	slotBytes = 2048
 )
 
-// maxDatagram returns the most bytes of a datagram to an address: what librdmacm has room for, both ways.
+// maxDatagram returns the most bytes of a datagram to an address: what librdmacm has room for, both
+// ways.
 func maxDatagram(to netip.Addr) int {
 	if to.Is4() {
 		return slotBytes - serviceHeader4
@@ -82,7 +84,8 @@ func (m *serviceMessage) append(b []byte) []byte {
 	return append(append(b, m.addr.AsSlice()...), m.data...)
 }
 
-// parseService decodes a message to the UDP port, which anybody may send; ok is false if it is none.
+// parseService decodes a message to the UDP port, which anybody may send; ok is false if it is
+// none.
 func parseService(b []byte) (m serviceMessage, ok bool) {
 	if len(b) < serviceHeader4 || len(b) > slotBytes || binary.BigEndian.Uint32(b) != serviceTag {
 		return m, false
@@ -97,7 +100,7 @@ func parseService(b []byte) (m serviceMessage, ok bool) {
 	default:
 		return m, false
 	}
-	// Queue pairs 0 and 1 are those of managers, and the last number is all that have joined a group: what an
-	// application sends must not get there because somebody says so.
+	// Queue pairs 0 and 1 are those of managers, and the last number is all that have joined a
+	// group: what an application sends must not get there because somebody says so.
 	return m, (m.op == opData || m.op == opCtrl) && m.qpn > 1 && m.qpn != ib.QPNMulticast
 }

@@ -84,7 +84,8 @@ func TestDatagramHeader(t *testing.T) {
 	}
 }
 
-// What anybody sends to the UDP port is taken apart within its bounds, and only what means one thing is taken.
+// What anybody sends to the UDP port is taken apart within its bounds, and only what means one
+// thing is taken.
 func FuzzService(f *testing.F) {
 	for text := range serviceTexts {
 		f.Add(fromHex(f, text))

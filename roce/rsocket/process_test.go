@@ -18,8 +18,8 @@ import (
 // bothWays is how much each end writes in TestExitAfterClose.
 const bothWays = 8 << 20
 
-// Two processes write 8 MiB to each other at the same time, and end when they have written and read all, or one of
-// them when it has written all. They know nothing but Close, and nothing is lost.
+// Two processes write 8 MiB to each other at the same time, and end when they have written and read
+// all, or one of them when it has written all. They know nothing but Close, and nothing is lost.
 func TestExitAfterClose(t *testing.T) {
 	if at := os.Getenv("GOROCE_TEST_PEER"); at != "" {
 		exitAfterClose(at)

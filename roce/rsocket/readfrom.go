@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// ReadFrom writes what src has until io.EOF; io.Copy and net/http call it. Files and what is in memory are
-// read straight into the send buffer, others into memory that connections share, in pieces
-// as large as src gives. It returns how many bytes were written, and an error of src or of Write.
+// ReadFrom writes what src has until io.EOF; io.Copy and net/http call it. Files and what is in
+// memory are read straight into the send buffer, others into memory that connections share, in
+// pieces as large as src gives. It returns how many bytes were written, and an error of src or of
+// Write.
 func (c *Conn) ReadFrom(src io.Reader) (n int64, err error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -48,8 +49,8 @@ func ready(src io.Reader) bool {
 	return false
 }
 
-// fill reads src into the send buffer. It returns what has kept it from writing, or what has failed in
-// src. wmu is held.
+// fill reads src into the send buffer. It returns what has kept it from writing, or what has failed
+// in src. wmu is held.
 func (c *Conn) fill(src io.Reader) (n int64, err, failed error) {
 	c.mu.Lock()
 	defer c.leave()
@@ -136,8 +137,8 @@ func (c *Conn) copyFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// copyPiece copies once. It reports whether the next piece should be large, the error of Write, and that of
-// src.
+// copyPiece copies once. It reports whether the next piece should be large, the error of Write, and
+// that of src.
 func (c *Conn) copyPiece(src io.Reader, large bool) (n int, more bool, err, failed error) {
 	var b []byte
 	if large {

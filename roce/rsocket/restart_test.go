@@ -32,8 +32,8 @@ func webServer(t *testing.T, at netip.AddrPort) *exec.Cmd {
 	return cmd
 }
 
-// A server is killed and started anew, and a client that has kept its connection sends a POST at once: it goes on a new
-// connection, as over TCP, because nothing of it was written to the old one.
+// A server is killed and started anew, and a client that has kept its connection sends a POST at
+// once: it goes on a new connection, as over TCP, because nothing of it was written to the old one.
 func TestPostAfterRestart(t *testing.T) {
 	if at, ok := os.LookupEnv("GOROCE_TEST_WEB"); ok {
 		fmt.Fprintln(os.Stderr, serveWeb(netip.MustParseAddrPort(at)))

@@ -18,8 +18,8 @@ type sender struct {
 	buf   sendBuffer
 	most  int // bytes of a message
 
-	// staged are the last bytes of the send buffer, which wait for credit or a grant. What is written behind
-	// them waits with them.
+	// staged are the last bytes of the send buffer, which wait for credit or a grant. What is
+	// written behind them waits with them.
 	staged int
 
 	// quiet are what was sent and will make no completion of its own: that of a later message
@@ -48,7 +48,8 @@ func (s *sender) begins() int {
 	return min(startTransfer, s.most)
 }
 
-// keep notes a message of n bytes, some of which are held, and reports whether it needs no completion of its own.
+// keep notes a message of n bytes, some of which are held, and reports whether it needs no
+// completion of its own.
 func (s *sender) keep(n, held int) (quiet bool) {
 	q := &s.quiet
 	q.messages++
@@ -81,14 +82,16 @@ func (s *sender) copied(want int) int {
 	return min(want, free, s.most)
 }
 
-// cramped reports whether nothing but room in the send buffer keeps a message from having want bytes.
+// cramped reports whether nothing but room in the send buffer keeps a message from having want
+// bytes.
 func (s *sender) cramped(want int) bool {
 	want = int(min(uint32(min(want, s.most)), s.grant[s.cur].length))
 	return want > inlineBytes && s.staged == 0 && s.credits() && s.room > 0 && s.buf.free() < want
 }
 
-// stages reports whether the peer keeps data from being sent: the program of the peer has to read, and meanwhile the send
-// buffer takes what is written. Where it is the adapter of the peer, an acknowledgement is on its way.
+// stages reports whether the peer keeps data from being sent: the program of the peer has to read,
+// and meanwhile the send buffer takes what is written. Where it is the adapter of the peer, an
+// acknowledgement is on its way.
 func (s *sender) stages() bool {
 	return s.staged > 0 || !s.credits() || s.grant[s.cur].length == 0
 }
@@ -192,9 +195,10 @@ func (b *sendBuffer) pop(n int) {
 }
 
 // bestTransfer is how many bytes a message should have on a path with some MTU, of those up to
-// maxTransfer: as many as fill datagrams of the kernel's segmentation. In these all packets have one length, but for
-// the last, which may be shorter. The first packet is longer than the others by the RETH, so that it
-// ends its datagram with the second; the last has the immediate, for which its payload is less.
+// maxTransfer: as many as fill datagrams of the kernel's segmentation. In these all packets have
+// one length, but for the last, which may be shorter. The first packet is longer than the others by
+// the RETH, so that it ends its datagram with the second; the last has the immediate, for which its
+// payload is less.
 func bestTransfer(mtu int) int {
 	const most, headers = 65_000, ib.BTHBytes + ib.RETHBytes + ib.ICRCBytes
 	each := max(min(most/(mtu+headers), maxSegments), 1)

@@ -7,10 +7,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// What the peer's program does not read yet is staged: the send buffer takes it, and Write returns, as with TCP. Whoever
-// handles the completion that brings credit or a grant sends it; if nobody is in a call, the alarm of this file does.
+// What the peer's program does not read yet is staged: the send buffer takes it, and Write returns,
+// as with TCP. Whoever handles the completion that brings credit or a grant sends it; if nobody is
+// in a call, the alarm of this file does.
 
-// stage puts p into the send buffer, which has room for it, to be sent later. mu is given up meanwhile; wmu is held.
+// stage puts p into the send buffer, which has room for it, to be sent later. mu is given up
+// meanwhile; wmu is held.
 func (c *Conn) stage(p []byte) error {
 	b := &c.s.snd.buf
 	mem, at := c.send[c.out].mem, b.head
@@ -28,8 +30,8 @@ func (c *Conn) stage(p []byte) error {
 	return c.err
 }
 
-// pour sends what is staged, and then the end of the data, as far as the peer has room. mu is held, which keeps the order:
-// a Write that finds nothing staged comes behind.
+// pour sends what is staged, and then the end of the data, as far as the peer has room. mu is held,
+// which keeps the order: a Write that finds nothing staged comes behind.
 func (c *Conn) pour() {
 	s := &c.s
 	if !s.stages() || s.failed {
@@ -68,8 +70,8 @@ func (c *Conn) postPoured() {
 	}
 }
 
-// tend has what is staged sent although nobody is in a call: the next completion has the alarm go off, or time on a device
-// in polling mode, where nobody else looks. mu is held.
+// tend has what is staged sent although nobody is in a call: the next completion has the alarm go
+// off, or time on a device in polling mode, where nobody else looks. mu is held.
 func (c *Conn) tend() {
 	if c.tended || c.closed || c.err != nil {
 		return

@@ -48,8 +48,8 @@ func writeFirst(t *testing.T, c, s *Conn, n int, end bool) {
 	wg.Wait()
 }
 
-// Two ends that both write before they read do not wait for each other, with whatever buffers that are as large
-// as what they write: the send buffer takes it when the peer has no room.
+// Two ends that both write before they read do not wait for each other, with whatever buffers that
+// are as large as what they write: the send buffer takes it when the peer has no room.
 func TestBothWriteFirst(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
 		for _, cfg := range []Config{{}, {SendBuffer: 1 << 20, RecvBuffer: 1 << 20}, {SendBuffer: 1 << 20, RecvBuffer: 128 << 10}, {RecvBuffer: 4096, RecvQueue: 16}} {
@@ -66,7 +66,8 @@ func TestBothWriteFirst(t *testing.T) {
 	})
 }
 
-// The same where packets are lost, repeated and late, and with many small Writes, which take credit.
+// The same where packets are lost, repeated and late, and with many small Writes, which take
+// credit.
 func TestBothWriteFirstFaults(t *testing.T) {
 	seeds.Run(t, 6, func(t *testing.T, seed uint64) {
 		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, Jitter: 100}})
@@ -95,7 +96,8 @@ func TestBothWriteFirstFaults(t *testing.T) {
 	})
 }
 
-// What the send buffer has taken leaves by itself: the program that has written it makes no further call.
+// What the send buffer has taken leaves by itself: the program that has written it makes no further
+// call.
 func TestStagedLeaves(t *testing.T) {
 	for name, n := range map[string]*network{"sim": simNetwork(t, sim.Config{Seed: 3}), "udp": udpNetwork(t), "2 shards": shardedNetwork(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -213,8 +215,8 @@ func TestStagedBounds(t *testing.T) {
 	}
 }
 
-// A peer that reads nothing cannot have more of the device's memory than there is for all; who is refused is counted, stays
-// with what it has, and gets more when there is some again.
+// A peer that reads nothing cannot have more of the device's memory than there is for all; who is
+// refused is counted, stays with what it has, and gets more when there is some again.
 func TestStagedLimit(t *testing.T) {
 	n := udpNetwork(t)
 	c, s := n.pair(t, Config{})

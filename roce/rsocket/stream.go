@@ -64,8 +64,8 @@ const (
 	wrFin           // SHUTDOWN or DISCONNECT
 )
 
-// tally is what the completion of a work request tells of: of itself, and of those before it that make
-// no completion.
+// tally is what the completion of a work request tells of: of itself, and of those before it that
+// make no completion.
 type tally struct {
 	messages int // places in the send queue
 	held     int // bytes in the send buffer
@@ -193,7 +193,8 @@ func (s *stream) owes() bool {
 	return !s.failed && (s.snd.room < s.snd.rooms || s.fins > 0 && !s.byeSent || s.stages())
 }
 
-// stages reports whether there is data, or its end, that waits for the peer to read, and may still be sent.
+// stages reports whether there is data, or its end, that waits for the peer to read, and may still
+// be sent.
 func (s *stream) stages() bool { return (s.snd.staged > 0 || s.finStaged) && !s.byeRecvd && !s.byeSent }
 
 // settled reports whether nothing is on its way that the peer would miss, its goodbye included.

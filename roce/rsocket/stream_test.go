@@ -57,7 +57,8 @@ func (m *model) grow() {
 	}
 }
 
-// growSend goes on in another part of the send buffer, once what is in the one before was acknowledged.
+// growSend goes on in another part of the send buffer, once what is in the one before was
+// acknowledged.
 func (m *model) growSend() {
 	b := &m.s.snd.buf
 	if b.old > 0 {

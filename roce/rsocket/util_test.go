@@ -28,7 +28,8 @@ func udpNetwork(t testing.TB) *network {
 	return &network{name: "udp", a: openDevice(t, verbs.Config{}), b: openDevice(t, verbs.Config{})}
 }
 
-// shardedNetwork is two devices of which each has two shards, and the first connection on the second one.
+// shardedNetwork is two devices of which each has two shards, and the first connection on the
+// second one.
 func shardedNetwork(t testing.TB) *network {
 	cfg := verbs.Config{Shards: 2}
 	n := &network{name: "udp", a: openDevice(t, cfg), b: openDevice(t, cfg)}

@@ -88,7 +88,8 @@ func (c *Conn) canceled(w *waiter) error {
 	return errTimeout
 }
 
-// look handles completions that are there, without waiting, and returns how many it was. mu is held.
+// look handles completions that are there, without waiting, and returns how many it was. mu is
+// held.
 func (c *Conn) look() int {
 	if c.polling {
 		return 0

@@ -70,8 +70,8 @@ func find(r io.Reader) (all []Endpoint, err error) {
 	return all, s.Err()
 }
 
-// Ask asks the process, for as long as the context lasts. A process that is stopped or hangs makes that
-// context.DeadlineExceeded; one that is gone meanwhile ECONNREFUSED.
+// Ask asks the process, for as long as the context lasts. A process that is stopped or hangs makes
+// that context.DeadlineExceeded; one that is gone meanwhile ECONNREFUSED.
 func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", e.name)

@@ -10,8 +10,8 @@ import (
 // hwCounters is how many of the names are those of rdma_rxe.
 const hwCounters = 17
 
-// counterNames are the names of the fields of verbs.Counters, in their order: first those that rdma_rxe has below
-// /sys/class/infiniband/*/ports/1/hw_counters, then what it lacks.
+// counterNames are the names of the fields of verbs.Counters, in their order: first those that
+// rdma_rxe has below /sys/class/infiniband/*/ports/1/hw_counters, then what it lacks.
 var counterNames = []string{
 	"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err", "ack_deferred",
 	"retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs",
@@ -23,8 +23,8 @@ var counterNames = []string{
 	"drop_cnp", "drop_uc_gap", "drop_no_recv", "drop_access", "drop_bad_response",
 }
 
-// CounterNames returns the names of all counters in their order: first those of rdma_rxe's hw_counters, then what
-// it lacks.
+// CounterNames returns the names of all counters in their order: first those of rdma_rxe's
+// hw_counters, then what it lacks.
 func CounterNames() []string { return slices.Clone(counterNames) }
 
 // countersOf gives counters their names.

@@ -33,8 +33,8 @@ type Server struct {
 // prefix is how the names of sockets begin; the number is that of the protocol.
 const prefix = "@goroce/stat/1/"
 
-// Serve begins to answer, about devices and those added later. It returns at once. A device that is closed is told of no more.
-// The error is that of the system call; a process may well do without.
+// Serve begins to answer, about devices and those added later. It returns at once. A device that is
+// closed is told of no more. The error is that of the system call; a process may well do without.
 func Serve(devices ...*verbs.Device) (*Server, error) {
 	var err error
 	for range nameTries {
@@ -65,7 +65,8 @@ func (s *Server) Add(d *verbs.Device) {
 	s.devices = append(s.devices, d)
 }
 
-// Close ends the server, and hangs up on who is being answered. It waits for that. A second call does nothing.
+// Close ends the server, and hangs up on who is being answered. It waits for that. A second call
+// does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	before := s.closed

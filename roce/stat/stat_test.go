@@ -141,7 +141,8 @@ func TestServeAndAsk(t *testing.T) {
 	require.Len(t, mine(t), before)
 }
 
-// Clients that connect and take nothing keep nobody waiting for longer than each has, and Close not at all.
+// Clients that connect and take nothing keep nobody waiting for longer than each has, and Close not
+// at all.
 func TestClientsThatTakeNothing(t *testing.T) {
 	p := newPair(t)
 	// More than a socket holds, so that the server has to wait.
@@ -305,7 +306,8 @@ func TestCounterNames(t *testing.T) {
 	require.Equal(t, counterNames, CounterNames())
 }
 
-// A process that runs as the user that stands for all whom the user namespace does not map answers none of them.
+// A process that runs as the user that stands for all whom the user namespace does not map answers
+// none of them.
 func TestUnmappedUser(t *testing.T) {
 	const childEnv = "GOROCE_STAT_TEST_CHILD"
 	if os.Getenv(childEnv) != "" {

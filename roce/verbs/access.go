@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Core is for the packages of this module that are built on this one: nothing else can do anything with it.
+// Core is for the packages of this module that are built on this one: nothing else can do anything
+// with it.
 func (d *Device) Core() access.Device { return access.OfDevice((*deviceCore)(d)) }
 
 // Core is what (*Device).Core is.

@@ -13,8 +13,9 @@ type AH struct {
 	d  *Device
 	pd *PD
 	av transport.AddressVector
-	// of has a handle for each shard's engine, by Index, since links note on it what they know of the
-	// way. The first is made at once, others when they are used. Each is guarded by the lock of its shard.
+	// of has a handle for each shard's engine, by Index, since links note on it what they know of
+	// the way. The first is made at once, others when they are used. Each is guarded by the lock of
+	// its shard.
 	of   []*transport.AH
 	gone atomic.Bool
 }

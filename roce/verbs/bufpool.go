@@ -46,7 +46,8 @@ func NewBufPool(pd *PD, maxBytes int) *BufPool {
 	return &BufPool{pd: pd, max: maxBytes}
 }
 
-// PoolBuf is a buffer of a BufPool. Copies of it are the same buffer: the first Release of any of them is that of all.
+// PoolBuf is a buffer of a BufPool. Copies of it are the same buffer: the first Release of any of
+// them is that of all.
 type PoolBuf struct {
 	slot *poolSlot
 	turn uint64 // of the slot
@@ -123,8 +124,8 @@ func (b PoolBuf) held() *poolSlot {
 	return b.slot
 }
 
-// Bytes returns the memory, and nil after Release. It must not be touched after Release, nor while an
-// operation uses it.
+// Bytes returns the memory, and nil after Release. It must not be touched after Release, nor while
+// an operation uses it.
 func (b PoolBuf) Bytes() []byte {
 	if s := b.held(); s != nil {
 		return s.mem[:b.n:b.n]

@@ -36,8 +36,9 @@ type Config struct {
 	// a simulation.
 	Polling bool
 
-	// Spin is how long the device goes on looking for packets after traffic, before it sleeps; 0 is 30 us, and up to 200 us
-	// where packets come soon after that; negative is not at all: less CPU, later answers; a second is the most. Ignored with a link that is a simulation.
+	// Spin is how long the device goes on looking for packets after traffic, before it sleeps; 0 is
+	// 30 us, and up to 200 us where packets come soon after that; negative is not at all: less CPU,
+	// later answers; a second is the most. Ignored with a link that is a simulation.
 	Spin time.Duration
 
 	// Shards is how many completion vectors the device has ([CQOptions]): each is a shard, with a
@@ -45,10 +46,10 @@ type Config struct {
 	// GOMAXPROCS, at most 8 and at least 1, and 1 on a simulated link. 64 is the most.
 	//
 	// A shard is opened when the first completion queue asks for its vector, and takes one of the
-	// 64 slots of the device's addresses, of which 32 are left to the first shards of other devices. If none is
-	// left the first shard serves the queue, and later ones try again.
-	// Links that cannot be opened twice at an address have one shard: xdp, a middleware
-	// (WrapLink), a udp or packet link whose addresses cannot be shared here.
+	// 64 slots of the device's addresses, of which 32 are left to the first shards of other
+	// devices. If none is left the first shard serves the queue, and later ones try again. Links
+	// that cannot be opened twice at an address have one shard: xdp, a middleware (WrapLink), a udp
+	// or packet link whose addresses cannot be shared here.
 	Shards int
 
 	alone bool // for tests, with Polling: the device never receives by itself
@@ -63,8 +64,8 @@ type Config struct {
 	// time; two devices that share a source need one that may be used by several.
 	Rand io.Reader
 
-	// Logger, if set, is told when the device is opened and closed, when its port goes up or down or
-	// changes its MTU, and when the link breaks. Nothing is logged for packets or work requests.
+	// Logger, if set, is told when the device is opened and closed, when its port goes up or down
+	// or changes its MTU, and when the link breaks. Nothing is logged for packets or work requests.
 	Logger *slog.Logger
 
 	// Tracer receives the protocol events of the engines, with the lock of a

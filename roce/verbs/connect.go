@@ -8,8 +8,8 @@ import (
 )
 
 // RemoteInfo names a queue pair and where it is: what one side of a connection has to know of the
-// other before [QP.Connect]. How it gets there is up to the application (a TCP connection, usually).
-// With package rdmacm, which has a protocol for it, nobody fills it in.
+// other before [QP.Connect]. How it gets there is up to the application (a TCP connection,
+// usually). With package rdmacm, which has a protocol for it, nobody fills it in.
 type RemoteInfo struct {
 	QPN ib.QPN // of the remote queue pair
 	PSN ib.PSN // the first PSN that the remote side sends
@@ -29,8 +29,9 @@ type ConnAttr struct {
 	MTU      ib.MTU         // path MTU, which must be the same on both sides; 0 is that of the port
 	Timeout  ib.TimeoutCode // the ACK timeout, 4.096 us x 2^Timeout; 0 is none
 	RetryCnt uint8          // retries when no ACK comes, 0 to 7
-	// SilenceTimeout is how long a peer that says nothing is asked for an answer: after RetryCnt retries more
-	// follow, at most a second apart, until it is over. 0: the retries decide, as verbs has it. Not of verbs.
+	// SilenceTimeout is how long a peer that says nothing is asked for an answer: after RetryCnt
+	// retries more follow, at most a second apart, until it is over. 0: the retries decide, as
+	// verbs has it. Not of verbs.
 	SilenceTimeout time.Duration
 	RNRRetry       uint8      // retries when the peer has no receive posted: 0 to 6, and 7 is for ever
 	MinRNRTimer    ib.RNRCode // how long the peer is to wait when this side has no receive posted; code 0 is 655 ms

@@ -45,36 +45,36 @@ type CQ struct {
 	userData any
 }
 
-// CQOptions are what [Device.CreateCQWith] can choose about a completion queue. The zero value is what
-// [Device.CreateCQ] uses.
+// CQOptions are what [Device.CreateCQWith] can choose about a completion queue. The zero value is
+// what [Device.CreateCQ] uses.
 type CQOptions struct {
 	// Channel is told of completions that were asked for with [CQ.RequestNotify]; may be nil.
 	Channel *CompletionChannel
 
-	// OnEvent is called for each such event instead, for programs that have a way of their own to wait: in the
-	// goroutine or thread that has brought the completion, or, with EventIfWaiting, in RequestNotify. It is called
-	// with the lock of a shard held. So it must not call a method of this package, but for
-	// [CQ.UserData], nor wait; a write to an eventfd is what it is for. It is called once for each
-	// RequestNotify at most, and not any more when Close has returned.
+	// OnEvent is called for each such event instead, for programs that have a way of their own to
+	// wait: in the goroutine or thread that has brought the completion, or, with EventIfWaiting, in
+	// RequestNotify. It is called with the lock of a shard held. So it must not call a method of
+	// this package, but for [CQ.UserData], nor wait; a write to an eventfd is what it is for. It is
+	// called once for each RequestNotify at most, and not any more when Close has returned.
 	OnEvent func(*CQ)
 
-	// EventIfWaiting has RequestNotify(false) call OnEvent at once if completions wait that came after the last call. The
-	// specification knows no such event, and asks for a poll after RequestNotify; but adapters make it, and there
-	// are programs that count on it.
+	// EventIfWaiting has RequestNotify(false) call OnEvent at once if completions wait that came
+	// after the last call. The specification knows no such event, and asks for a poll after
+	// RequestNotify; but adapters make it, and there are programs that count on it.
 	EventIfWaiting bool
 
-	// Ring has the completions put in memory that programs in other languages read by themselves: see
-	// [CQ.Ring].
+	// Ring has the completions put in memory that programs in other languages read by themselves:
+	// see [CQ.Ring].
 	Ring bool
 
 	// UserData is the application's: CQ.UserData returns it (cq_context).
 	UserData any
 
-	// Vector is the completion vector, from 0 to [Device.CompletionVectors] - 1 (comp_vector). Queue
-	// pairs that send to the queue live on the shard of that vector: what they do takes no lock
-	// of those on other ones, and no turn of their CPU. A queue may also be used by queue pairs of
-	// other vectors, as may a shared receive queue. From then on it takes a lock of its own for each completion, or
-	// receive, and who waits for it waits for all shards that use it.
+	// Vector is the completion vector, from 0 to [Device.CompletionVectors] - 1 (comp_vector).
+	// Queue pairs that send to the queue live on the shard of that vector: what they do takes no
+	// lock of those on other ones, and no turn of their CPU. A queue may also be used by queue
+	// pairs of other vectors, as may a shared receive queue. From then on it takes a lock of its
+	// own for each completion, or receive, and who waits for it waits for all shards that use it.
 	Vector int
 }
 
@@ -354,8 +354,8 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// tellWaiting makes the event that was asked for if completions wait that no event has told of. One that comes meanwhile
-// makes it itself: appArmed says who does.
+// tellWaiting makes the event that was asked for if completions wait that no event has told of. One
+// that comes meanwhile makes it itself: appArmed says who does.
 func (cq *CQ) tellWaiting() {
 	cq.pollMu.Lock()
 	pushed, n := cq.t.Waiting()
@@ -384,7 +384,8 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 	}
 }
 
-// waitsBy returns the signal if the goroutine that waits for it may receive on s: if nothing else sets it. It is nil otherwise.
+// waitsBy returns the signal if the goroutine that waits for it may receive on s: if nothing else
+// sets it. It is nil otherwise.
 func (cq *CQ) waitsBy(s *shard.Shard, sig *shard.Signal) *shard.Signal {
 	if s != cq.s || cq.feeders.Load() != nil {
 		return nil

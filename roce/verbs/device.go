@@ -156,7 +156,8 @@ func (d *Device) Close() error {
 	return d.closeErr
 }
 
-// shut closes the device, or waits until that is done. Calls that wait get the reason, too, unless it is nil.
+// shut closes the device, or waits until that is done. Calls that wait get the reason, too, unless
+// it is nil.
 func (d *Device) shut(reason error) {
 	d.closing.Do(func() {
 		all := d.shards.end()
@@ -277,7 +278,8 @@ func (d *Device) settle() error {
 	return nil
 }
 
-// orClosed returns err, which a call without the lock got, or that the device is closed if that is why.
+// orClosed returns err, which a call without the lock got, or that the device is closed if that is
+// why.
 func (d *Device) orClosed(err error) error {
 	if err != nil && d.isClosed() {
 		return d.closedErr()

@@ -20,20 +20,19 @@
 //
 // A Device is one shard or several: an engine, a lock and a link each, so that as many CPUs can
 // work for it. A completion queue names the shard, by its completion vector
-// ([Device.CreateCQWith]), and a queue pair is where its send queue completes. All other objects are of
-// the whole device. What follows holds for each shard.
+// ([Device.CreateCQWith]), and a queue pair is where its send queue completes. All other objects
+// are of the whole device. What follows holds for each shard.
 //
 // The work (receive, run timers,
 // acknowledge) is done by whoever polls, and by a goroutine of the device when nobody does:
 //
-//   - A device begins with its goroutine at work. It spins
-//     for a few tens of microseconds after traffic, for up to 200 where packets come soon after that, and
-//     then blocks in the system call, not in the runtime's poller, which is slower to wake.
-//     Posting sends from the caller's goroutine; a message that is posted by
-//     itself while others of its queue pair are on their way may be held for
-//     some microseconds to share a datagram (see [QP.SetNoDelay]).
-//     When the application calls [CQ.Poll] again and again and never waits, the goroutine
-//     gives way, and those calls receive.
+//   - A device begins with its goroutine at work. It spins for a few tens of microseconds after
+//     traffic, for up to 200 where packets come soon after that, and then blocks in the system
+//     call, not in the runtime's poller, which is slower to wake. Posting sends from the caller's
+//     goroutine; a message that is posted by itself while others of its queue pair are on their way
+//     may be held for some microseconds to share a datagram (see [QP.SetNoDelay]). When the
+//     application calls [CQ.Poll] again and again and never waits, the goroutine gives way, and
+//     those calls receive.
 //   - With [Config.Polling] the goroutine gives way at the first poll, and the calls
 //     that wait, as [CQ.Wait], poll too, which keeps a CPU busy. This has the lowest
 //     latency. When nobody has polled for 4 to 8 ms the goroutine takes over, so that
@@ -62,11 +61,12 @@
 // call afterwards.
 //
 // Every object of this package, rdmacm, roce and rsocket ends with Close. It fails with an error
-// that matches [ErrBusy] while other objects need this one: then nothing has happened, and Close can
-// be called again. Otherwise the object is gone. A second Close returns nil and does nothing, as does
-// a first one after that of the device, and one of a zero value. Objects that are not closed end with
-// their device, but for a [MappedBuffer], whose memory stays mapped. What is lent from a stock has
-// Release instead, which gives it back ([PoolBuf]); a second Release, or that of a copy, does nothing.
+// that matches [ErrBusy] while other objects need this one: then nothing has happened, and Close
+// can be called again. Otherwise the object is gone. A second Close returns nil and does nothing,
+// as does a first one after that of the device, and one of a zero value. Objects that are not
+// closed end with their device, but for a [MappedBuffer], whose memory stays mapped. What is lent
+// from a stock has Release instead, which gives it back ([PoolBuf]); a second Release, or that of a
+// copy, does nothing.
 //
 // A zero value of a type that a function of this package makes does nothing: its other
 // methods return an error that matches ErrClosed, or zero.
@@ -99,7 +99,8 @@
 // is unmapped and mapped again for something else is not told from what it was:
 // close the region first.
 //
-// In a program in another language (-buildmode=c-shared) that works while faults in Go code get to Go's own handlers of
-// SIGSEGV and SIGBUS, on an alternate stack (SA_ONSTACK), in every thread that calls. A program that
-// installs handlers of its own after the library was loaded has to pass such faults on, or peers can end it.
+// In a program in another language (-buildmode=c-shared) that works while faults in Go code get to
+// Go's own handlers of SIGSEGV and SIGBUS, on an alternate stack (SA_ONSTACK), in every thread that
+// calls. A program that installs handlers of its own after the library was loaded has to pass such
+// faults on, or peers can end it.
 package verbs

@@ -12,11 +12,11 @@ import (
 // documentation that its readers need. They have the same layout, so that one is handed over as
 // the other without copying, which the data path would feel.
 //
-// SGE and WC are the same structures: the compiler refuses the conversions of pointers below if
-// the name, the type or the place of a field differs. SendWR and RecvWR have lists of the one SGE or
+// SGE and WC are the same structures: the compiler refuses the conversions of pointers below if the
+// name, the type or the place of a field differs. SendWR and RecvWR have lists of the one SGE or
 // the other, and SendWR pointers to objects of this package or of the engine; TestEngineLayout
-// compares their fields. A request that names objects (namesObjects) is copied, since the
-// engine wants its own.
+// compares their fields. A request that names objects (namesObjects) is copied, since the engine
+// wants its own.
 
 // The sizes agree: an array of another length is of another type.
 var (
@@ -44,8 +44,8 @@ func engineRecv(wr *RecvWR) *transport.RecvWR { return (*transport.RecvWR)(unsaf
 // namesObjects reports whether engineSend must not be used.
 func namesObjects(wr *SendWR) bool { return wr != nil && (wr.AH != nil || wr.Opcode == WRBindMW) }
 
-// translated is engineSend for a request that names objects: a copy with those of a shard's engine. The
-// lock of the shard is held.
+// translated is engineSend for a request that names objects: a copy with those of a shard's engine.
+// The lock of the shard is held.
 func translated(s *shard.Shard, wr *SendWR) transport.SendWR {
 	plain := *wr
 	plain.AH, plain.Bind = nil, BindMW{}

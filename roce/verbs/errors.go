@@ -47,7 +47,8 @@ var (
 	ErrQueueFull = transport.ErrQueueFull
 	// ErrInvalidOpcode is wrapped when a queue pair's type does not have the operation.
 	ErrInvalidOpcode = transport.ErrInvalidOpcode
-	// ErrTooManySGE is wrapped when a work request has more elements than the queue pair was made for.
+	// ErrTooManySGE is wrapped when a work request has more elements than the queue pair was made
+	// for.
 	ErrTooManySGE = transport.ErrTooManySGE
 	// ErrInlineTooLarge is wrapped when a work request has more inline data than the queue pair
 	// was made for.
@@ -75,8 +76,8 @@ var (
 	// ErrAddrInUse is wrapped when a port is taken. It matches syscall.EADDRINUSE.
 	ErrAddrInUse error = access.NewKind("address already in use", syscall.EADDRINUSE)
 
-	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and by a *rdmacm.RejectedError when nobody listens. It
-	// matches syscall.ECONNREFUSED.
+	// ErrConnRefused is matched when the host says that nothing there has the UDP port of RoCE, and
+	// by a *rdmacm.RejectedError when nobody listens. It matches syscall.ECONNREFUSED.
 	ErrConnRefused error = access.NewKind("connection refused: nobody listens on the port", syscall.ECONNREFUSED)
 	// ErrUnreachable is matched when the peer does not answer: neither the
 	// request for a connection, nor an operation after all its retries. That may
@@ -86,8 +87,9 @@ var (
 	// ErrPeerClosed is matched when the peer has closed the connection. It
 	// matches syscall.EPIPE.
 	ErrPeerClosed error = access.NewKind("the peer has closed the connection", syscall.EPIPE)
-	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or does
-	// not know it any more; and when a roce.Conn there has failed, or was closed before all was done. It matches syscall.ECONNRESET.
+	// ErrPeerGone is matched when the peer's process has ended without closing the connection, or
+	// does not know it any more; and when a roce.Conn there has failed, or was closed before all
+	// was done. It matches syscall.ECONNRESET.
 	ErrPeerGone error = access.NewKind("the peer's process is gone", syscall.ECONNRESET)
 )
 

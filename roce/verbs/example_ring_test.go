@@ -10,8 +10,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A binding has the completions of a queue in memory that it reads by itself, and is called when there is one: here it
-// counts what a write to an eventfd would tell. This is Go; see the documentation of Ring for C.
+// A binding has the completions of a queue in memory that it reads by itself, and is called when
+// there is one: here it counts what a write to an eventfd would tell. This is Go; see the
+// documentation of Ring for C.
 func ExampleCQ_Ring() {
 	net := sim.New(sim.Config{Seed: 1})
 	la, err := net.Link(netip.MustParseAddr("10.0.0.1"))

@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foreignWrites are the rights for which the kernel wants memory that can be written to (ib_access_writable).
+// foreignWrites are the rights for which the kernel wants memory that can be written to
+// (ib_access_writable).
 const foreignWrites = LocalWrite | RemoteWrite | RemoteAtomic | MWBind
 
-// checkForeign does for memory that is not Go's what pinning does in the kernel, as far as that costs little: all of
-// it has to be mapped, and its first and last page to be there, and to be writable if the rights want that. It does
-// not look at each page: memory may be sparse, and terabytes. What is wrong in between costs
-// the queue pair that meets it, as memory does that goes away later.
+// checkForeign does for memory that is not Go's what pinning does in the kernel, as far as that
+// costs little: all of it has to be mapped, and its first and last page to be there, and to be
+// writable if the rights want that. It does not look at each page: memory may be sparse, and
+// terabytes. What is wrong in between costs the queue pair that meets it, as memory does that goes
+// away later.
 func checkForeign(op string, b []byte, access Access) error {
 	if len(b) == 0 {
 		return nil
@@ -44,8 +46,8 @@ func checkForeign(op string, b []byte, access Access) error {
 	return nil
 }
 
-// canPopulate reports whether the kernel has MADV_POPULATE_READ (5.14). One that does not answers as for memory that
-// may not be read.
+// canPopulate reports whether the kernel has MADV_POPULATE_READ (5.14). One that does not answers
+// as for memory that may not be read.
 var canPopulate = sync.OnceValue(func() bool {
 	m, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

@@ -23,7 +23,8 @@ func openKeeper(t *testing.T, f *sim.Fabric, addr string) *Device {
 	return d
 }
 
-// A device has one thing of a kind, another device another one, and so has a device that was never opened.
+// A device has one thing of a kind, another device another one, and so has a device that was never
+// opened.
 func TestPerDevice(t *testing.T) {
 	var table, other access.PerDevice[kept]
 	f := sim.New(sim.Config{})

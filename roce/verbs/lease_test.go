@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lentPair is an end that sends, and b, on which the goroutine that waits for completions has the seat. On a
-// slow machine the keeper may have taken it back by the time that somebody uses it; what the
-// tests ask for holds then, too.
+// lentPair is an end that sends, and b, on which the goroutine that waits for completions has the
+// seat. On a slow machine the keeper may have taken it back by the time that somebody uses it; what
+// the tests ask for holds then, too.
 func lentPair(t *testing.T, ctx context.Context) (a, b *end) {
 	a, b = keeperPair(t, Config{})
 	for !b.d.s.Lent() {
@@ -30,7 +30,8 @@ func (e *end) hears(t *testing.T, ctx context.Context, from *end) {
 	from.wait(t, ctx)
 }
 
-// waits has a goroutine wait for a completion, and returns when it is about to, with what will tell of the error.
+// waits has a goroutine wait for a completion, and returns when it is about to, with what will tell
+// of the error.
 func (e *end) waits(ctx context.Context) <-chan error {
 	got := make(chan error, 1)
 	go func() {

@@ -38,8 +38,8 @@ const (
 // maxShards is how many slots an address has: each shard takes one.
 const maxShards = 64
 
-// retryShardNs is how long a shard that could not be opened is not tried again, nanoseconds: as long as the
-// slot rests of a device that has just gone.
+// retryShardNs is how long a shard that could not be opened is not tried again, nanoseconds: as
+// long as the slot rests of a device that has just gone.
 const retryShardNs = 2e9
 
 // maxDefaultShards bounds Config.Shards where it is not given. See docs/design.md.

@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// QPs returns the queue pairs of the device, in the order of their numbers; none once it is closed. That of the communication
-// manager is not among them.
+// QPs returns the queue pairs of the device, in the order of their numbers; none once it is closed.
+// That of the communication manager is not among them.
 func (d *Device) QPs() []*QP {
 	if d.unmade() {
 		return nil

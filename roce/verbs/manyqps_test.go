@@ -10,11 +10,11 @@ import (
 	"github.com/goroce/goroce/internal/seeds"
 )
 
-// One WRITE on each of very many queue pairs, with an ACK timeout of 1 s, three
-// times: nothing is lost, so that no ACK timer expires, and everything is done. (The
-// default of 67 ms is too short to assert that where a process may wait for a CPU for
-// longer.) Timers that beat acknowledgements which are already there expire by the thousand; one in a
-// hundred may, as a machine can stand still for a second.
+// One WRITE on each of very many queue pairs, with an ACK timeout of 1 s, three times: nothing is
+// lost, so that no ACK timer expires, and everything is done. (The default of 67 ms is too short to
+// assert that where a process may wait for a CPU for longer.) Timers that beat acknowledgements
+// which are already there expire by the thousand; one in a hundred may, as a machine can stand
+// still for a second.
 func TestManyQueuePairs(t *testing.T) {
 	n := 10000
 	switch {

@@ -30,29 +30,31 @@ type mrInfo struct {
 // MROptions are what [PD.RegisterMRWith] can change about a region. The zero value is what
 // [PD.RegisterMR] uses.
 type MROptions struct {
-	// IOVA, if SetIOVA, is the address of the first byte for work requests and for peers, instead of
-	// its address in memory (ibv_reg_mr_iova).
+	// IOVA, if SetIOVA, is the address of the first byte for work requests and for peers, instead
+	// of its address in memory (ibv_reg_mr_iova).
 	IOVA    uint64
 	SetIOVA bool
 
-	// Foreign says that the memory is not Go's, and so may not be there: it is refused, with an error that matches
-	// syscall.EFAULT, if a part of it is not mapped, or its ends cannot be read; or not be written, though Access
-	// has LocalWrite, MWBind or a right to write. That is what ibv_reg_mr says. It takes three system calls, for any
-	// length. The bytes may be unsafe.Slice of any address: nothing depends on the length, up to 64 TiB. See the
-	// package comment for memory that goes away later.
+	// Foreign says that the memory is not Go's, and so may not be there: it is refused, with an
+	// error that matches syscall.EFAULT, if a part of it is not mapped, or its ends cannot be read;
+	// or not be written, though Access has LocalWrite, MWBind or a right to write. That is what
+	// ibv_reg_mr says. It takes three system calls, for any length. The bytes may be unsafe.Slice
+	// of any address: nothing depends on the length, up to 64 TiB. See the package comment for
+	// memory that goes away later.
 	Foreign bool
 
 	// Persist makes bytes of the region durable. A FLUSH to persistence calls it, with the lock
 	// of a shard held: several may call at the same time. The access flag FlushPersistent needs it.
 	Persist func([]byte) error
 
-	// Key, if not 0, is the key that the region is to have, for memory whose key others know already: the child of a fork registers that of
-	// its parent again. It fails with ErrBusy if another region has it. Keys that are known are no protection: leave it 0.
+	// Key, if not 0, is the key that the region is to have, for memory whose key others know
+	// already: the child of a fork registers that of its parent again. It fails with ErrBusy if
+	// another region has it. Keys that are known are no protection: leave it 0.
 	Key ib.LKey
 
 	// OnRelease is called once when the device has let go of the memory: at the end of Close, of
-	// Reregister with other memory, or of Device.Close. It must not call into the device, whose lock
-	// may be held.
+	// Reregister with other memory, or of Device.Close. It must not call into the device, whose
+	// lock may be held.
 	OnRelease func()
 }
 
@@ -136,8 +138,8 @@ func (mr *MR) SGE(off, n int) SGE {
 	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
 }
 
-// Reregister changes the memory, the access or the domain of the region and gives it new keys, unless it is to
-// keep them (ibv_rereg_mr). On an error nothing has changed.
+// Reregister changes the memory, the access or the domain of the region and gives it new keys,
+// unless it is to keep them (ibv_rereg_mr). On an error nothing has changed.
 func (mr *MR) Reregister(c Rereg) error {
 	rc := mem.RegionChange{RegionAttr: c.Options.region(nil, 0), KeepKey: c.KeepKeys}
 	if c.Bytes != nil {
@@ -189,7 +191,8 @@ type Rereg struct {
 	Access    Access    // the new rights, if SetAccess
 	SetAccess bool
 	PD        *PD // the new domain; nil leaves the region where it is
-	// KeepKeys leaves the keys as they are, as most drivers do: peers need not be told. It cannot be if the memory changes.
+	// KeepKeys leaves the keys as they are, as most drivers do: peers need not be told. It cannot
+	// be if the memory changes.
 	KeepKeys bool
 }
 

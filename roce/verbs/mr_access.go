@@ -47,8 +47,8 @@ func (mr *MR) access(op string, p []byte, off int64, short error, f func(at []by
 	if mr.t.Lost() {
 		return 0, lostError(op)
 	}
-	// What the region has at this moment: Close and Reregister give memory back when they have seen each lock
-	// free once, and take notice for the getters only then.
+	// What the region has at this moment: Close and Reregister give memory back when they have seen
+	// each lock free once, and take notice for the getters only then.
 	bytes := mr.t.Bytes()
 	n := 0
 	if off < int64(len(bytes)) {

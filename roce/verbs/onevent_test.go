@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A callback comes once for each request, for the completions that were asked for, and not after Close.
+// A callback comes once for each request, for the completions that were asked for, and not after
+// Close.
 func TestOnEvent(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
 	a, b := simPair(t, f, 64)
@@ -46,8 +47,8 @@ func TestOnEvent(t *testing.T) {
 	require.ErrorIs(t, a.cq.RequestNotify(false), ErrNoChannel)
 }
 
-// A program that sleeps on an eventfd is woken by whatever thread has received: there is no other goroutine.
-// It sleeps whether it has polled before or not.
+// A program that sleeps on an eventfd is woken by whatever thread has received: there is no other
+// goroutine. It sleeps whether it has polled before or not.
 func TestOnEventWakesSleeper(t *testing.T) {
 	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestOnEventWakesSleeper(t *testing.T) {
 	}
 }
 
-// Asynchronous events go to the callback: first those that wait, in order, and none of an object that was closed.
+// Asynchronous events go to the callback: first those that wait, in order, and none of an object
+// that was closed.
 func TestOnAsyncEvent(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
 	a, b := simPair(t, f, 64)

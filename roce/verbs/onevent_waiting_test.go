@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who asks for an event while completions wait has it at once, unless an event has told of them, or none is wanted.
+// Who asks for an event while completions wait has it at once, unless an event has told of them, or
+// none is wanted.
 func TestEventIfWaiting(t *testing.T) {
 	f := sim.New(sim.Config{Seed: 1})
 	a, b := simPair(t, f, 64)

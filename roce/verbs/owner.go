@@ -77,7 +77,8 @@ func (o *owner) PortChanged(before, now *link.PortState) {
 	}
 }
 
-// Failed ends the device: what is left of it has one link less, and no telling which objects need that.
+// Failed ends the device: what is left of it has one link less, and no telling which objects need
+// that.
 func (o *owner) Failed(err error) {
 	o.d.failed.Do(func() {
 		o.d.async.push(Event{Type: EventPortError})

@@ -90,8 +90,8 @@ func TestMemoryIsPolled(t *testing.T) {
 	require.GreaterOrEqual(t, b.d.s.Proof(), int64(100*time.Microsecond))
 }
 
-// Messages that are posted one by one, by a program that polls, share system calls; what follows all others is
-// sent although the program does not call again.
+// Messages that are posted one by one, by a program that polls, share system calls; what follows
+// all others is sent although the program does not call again.
 func TestHeldMessages(t *testing.T) {
 	a, b, l := foreignPair(t, Config{})
 	ctx := testContext(t)
@@ -142,7 +142,8 @@ func TestLoneMessagesAreNotHeld(t *testing.T) {
 	require.Zero(t, held)
 }
 
-// One that fills a datagram waits for nothing: it leaves when it is posted, and nobody is woken to look after it.
+// One that fills a datagram waits for nothing: it leaves when it is posted, and nobody is woken to
+// look after it.
 func TestLargeMessagesAreNotHeld(t *testing.T) {
 	l := &countedLink{} // by whose clock they follow each other closely
 	a := newEnd(t, openDevice(t, Config{}), 1<<16, QPInitAttr{}).onRing(t, 512, CQOptions{})
@@ -185,8 +186,8 @@ func (l *scriptedLink) Recv(batch []transport.RxPacket) (int, error) {
 	return 1, nil
 }
 
-// A call that has received an answer looks for the request that follows it, of a program that looks at memory then: as far
-// as that comes soon.
+// A call that has received an answer looks for the request that follows it, of a program that looks
+// at memory then: as far as that comes soon.
 func TestLooksOnForRequest(t *testing.T) {
 	answer, request := []byte{byte(ib.RCAcknowledge)}, []byte{byte(ib.RCWriteOnly)}
 	far := make([][]byte, 1000)

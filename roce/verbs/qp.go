@@ -38,15 +38,15 @@ type QP struct {
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
 	noDelay  bool // under the lock
-	// established, if set, is called with the lock of the first shard held when the first packet of the
-	// peer arrives, instead of the event.
+	// established, if set, is called with the lock of the first shard held when the first packet of
+	// the peer arrives, instead of the event.
 	established func()
 	// unanswered, if set, is called in the same way when the peer does not answer.
 	unanswered func()
 }
 
-// CreateQP makes a queue pair in state RESET. It is on the shard of SendCQ's completion vector. Errors about an
-// attribute are *ArgError.
+// CreateQP makes a queue pair in state RESET. It is on the shard of SendCQ's completion vector.
+// Errors about an attribute are *ArgError.
 func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	d := pd.Device()
 	if a.SendCQ == nil {
@@ -113,8 +113,8 @@ func (qp *QP) lock() error {
 	return qp.s.Lock()
 }
 
-// lockWith takes the locks of all shards that the queue pair is to be known on, and has objects of others
-// made ready for it.
+// lockWith takes the locks of all shards that the queue pair is to be known on, and has objects of
+// others made ready for it.
 func (qp *QP) lockWith(a *QPInitAttr) (unlock func(), err error) {
 	set := []*shard.Shard{qp.s, a.SendCQ.s, a.RecvCQ.s}
 	if a.SRQ != nil {
@@ -260,8 +260,8 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 	return n, own(err)
 }
 
-// SendRoom returns how many more requests the send queue takes now: none before RTS, and when the device is closed. Others that post
-// or change the state apart, it only grows.
+// SendRoom returns how many more requests the send queue takes now: none before RTS, and when the
+// device is closed. Others that post or change the state apart, it only grows.
 func (qp *QP) SendRoom() int {
 	if qp.lock() != nil {
 		return 0

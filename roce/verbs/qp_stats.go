@@ -10,7 +10,8 @@ type QPStats struct {
 	RTTVariance       time.Duration
 }
 
-// Stats returns the statistics of the queue pair: all 0 for one that is not RC, or of a device that is closed.
+// Stats returns the statistics of the queue pair: all 0 for one that is not RC, or of a device that
+// is closed.
 func (qp *QP) Stats() QPStats {
 	if qp.lock() != nil {
 		return QPStats{}

@@ -30,8 +30,8 @@ func (a *aloneReader) Read(b []byte) (int, error) {
 	return a.r.Read(b)
 }
 
-// A device reads its source of random numbers by one goroutine at a time, whatever it draws from it:
-// keys for regions, numbers of queue pairs.
+// A device reads its source of random numbers by one goroutine at a time, whatever it draws from
+// it: keys for regions, numbers of queue pairs.
 func TestRandByOneAtATime(t *testing.T) {
 	source := &aloneReader{r: rand.NewChaCha8([32]byte{1})}
 	d := openDevice(t, Config{Rand: source})

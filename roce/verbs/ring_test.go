@@ -291,7 +291,8 @@ func foreignPollable(base unsafe.Pointer) bool {
 	return (*atomic.Uint64)(base).Load() != (*atomic.Uint64)(unsafe.Add(base, 64)).Load()
 }
 
-// A device that closes while packets come in, and queues that are closed beside it, leave the memory alone.
+// A device that closes while packets come in, and queues that are closed beside it, leave the
+// memory alone.
 func TestRingClosedBesideItsDevice(t *testing.T) {
 	for range 20 {
 		a, b := pair(t, 64, Config{})

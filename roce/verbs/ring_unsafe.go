@@ -15,8 +15,8 @@ const (
 	RingOverflowed  = transport.RingOverflowed  // bit of state: completions were lost
 )
 
-// Ring returns the address of the memory that the completions of a queue made with CQOptions.Ring are
-// in, for a program in another language; nil if the queue has none, or was closed. In C it is
+// Ring returns the address of the memory that the completions of a queue made with CQOptions.Ring
+// are in, for a program in another language; nil if the queue has none, or was closed. In C it is
 //
 //	struct ring {
 //		_Alignas(64) _Atomic uint64_t tail;	// offset 0: completions that were put in
@@ -38,17 +38,17 @@ const (
 //		wc[i] = r->slots[(h + i) & r->mask].wc;
 //	atomic_store_explicit(&r->head, h + i, memory_order_release);
 //
-// by one thread at a time: the consumer has a lock. The device has put a slot's content in before it
-// stores tail, with release order, and writes a slot again only when it has loaded a head beyond it. All
-// counts go on for ever.
+// by one thread at a time: the consumer has a lock. The device has put a slot's content in before
+// it stores tail, with release order, and writes a slot again only when it has loaded a head beyond
+// it. All counts go on for ever.
 //
-// Everything in a slot is as verbs has it: numbers of status, opcode and flags, imm_data in network byte
-// order, and invalidated_rkey in that of the host. pkey_index, slid and dlid_path_bits are 0. sl is
-// [WC].SL.
+// Everything in a slot is as verbs has it: numbers of status, opcode and flags, imm_data in network
+// byte order, and invalidated_rkey in that of the host. pkey_index, slid and dlid_path_bits are 0.
+// sl is [WC].SL.
 //
-// The memory is not Go's: C may keep the address. It stays where it is until [CQ.Resize], which replaces it,
-// and [CQ.Close], also when the device is closed before. During either of these no thread may look
-// at it. A queue that is never closed keeps its memory for ever.
+// The memory is not Go's: C may keep the address. It stays where it is until [CQ.Resize], which
+// replaces it, and [CQ.Close], also when the device is closed before. During either of these no
+// thread may look at it. A queue that is never closed keeps its memory for ever.
 //
 // Who reads the ring like this must not call Poll or Wait, which are consumers, too. To receive
 // packets meanwhile is what [CQ.Progress] is for.
@@ -61,8 +61,8 @@ func (cq *CQ) Ring() unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(cq.memory))
 }
 
-// mapRing maps the memory of a ring for n completions. For an n that is no number of completions it is as small as
-// can be: the engine says what is wrong.
+// mapRing maps the memory of a ring for n completions. For an n that is no number of completions it
+// is as small as can be: the engine says what is wrong.
 func mapRing(n int) ([]byte, error) {
 	if n < 1 || n > transport.MaxCQE {
 		n = 1

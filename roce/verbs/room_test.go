@@ -11,8 +11,9 @@ import (
 // device's own buffer holds, however many are posted and however late it receives: nothing is asked
 // for twice.
 //
-// A machine that stands still for a moment has what was asked for asked for once more, by a loss probe, and for that there
-// need be no room: only what is lost each time is lost for another reason.
+// A machine that stands still for a moment has what was asked for asked for once more, by a loss
+// probe, and for that there need be no room: only what is lost each time is lost for another
+// reason.
 func TestReadsFitTheBuffer(t *testing.T) {
 	const tries = 10
 	var c Counters

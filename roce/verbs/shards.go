@@ -79,7 +79,8 @@ func (d *Device) CompletionVectors() int {
 }
 
 // shardOf returns the shard of a completion vector, and opens it when it is asked for the first
-// time. If that fails the first shard serves what asks for it, and it is tried again after retryShardNs.
+// time. If that fails the first shard serves what asks for it, and it is tried again after
+// retryShardNs.
 func (d *Device) shardOf(vector int) (*shard.Shard, error) {
 	s, refused, err := d.findShard(vector)
 	if refused != nil {
@@ -133,8 +134,8 @@ func (d *Device) nextVector() int {
 	return int((d.shards.next.Add(1) - 1) % n)
 }
 
-// addShard makes a shard on a link, which wraps base, and sets it going. On an error the link is the caller's
-// again. shards.mu is held, or nobody else has the device.
+// addShard makes a shard on a link, which wraps base, and sets it going. On an error the link is
+// the caller's again. shards.mu is held, or nobody else has the device.
 func (d *Device) addShard(l, base link.Link) (*shard.Shard, error) {
 	x := &d.shards
 	before := x.all()
@@ -164,8 +165,8 @@ func (d *Device) quiesce() {
 	}
 }
 
-// lockShards takes the locks of shards, of which some may be the same, in the order of their Index. After an
-// error none is held.
+// lockShards takes the locks of shards, of which some may be the same, in the order of their Index.
+// After an error none is held.
 func lockShards(set ...*shard.Shard) (unlock func(), err error) {
 	slices.SortFunc(set, func(a, b *shard.Shard) int { return a.Index() - b.Index() })
 	set = slices.Compact(set)

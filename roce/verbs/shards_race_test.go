@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patient are the attributes of connections with an ACK timeout of 1 s: nothing is lost where they are used, and
-// each shard has a thread, which a busy machine may keep waiting.
+// patient are the attributes of connections with an ACK timeout of 1 s: nothing is lost where they
+// are used, and each shard has a thread, which a busy machine may keep waiting.
 func patient() *ConnAttr { return withTimeout(18, 7) }
 
-// Several shards a side, over real sockets: all directions at once, each connection on a vector of its own.
+// Several shards a side, over real sockets: all directions at once, each connection on a vector of
+// its own.
 func TestShardsConcurrentConnections(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestShardsConcurrentConnections(t *testing.T) {
 	}
 }
 
-// Memory is not touched any more when Close of its region has returned, while peers write to it through all shards.
+// Memory is not touched any more when Close of its region has returned, while peers write to it
+// through all shards.
 func TestDeregisterUnderTraffic(t *testing.T) {
 	ctx := testContext(t)
 	const shards, size = 4, 1 << 14
@@ -184,8 +186,8 @@ func TestShardsDatagrams(t *testing.T) {
 	})
 }
 
-// Close of a device ends all shards while goroutines post, poll, wait, register and make objects on them, and tells
-// each of them.
+// Close of a device ends all shards while goroutines post, poll, wait, register and make objects on
+// them, and tells each of them.
 func TestCloseShardsInUse(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {

@@ -39,8 +39,8 @@ func simDevice(t testing.TB, f *sim.Fabric, i, shards int) *Device {
 	return openDevice(t, Config{Link: l, Rand: f.Rand(), Shards: shards})
 }
 
-// A shard is opened when a completion queue asks for its vector. What cannot be had is refused, or served by the
-// first one.
+// A shard is opened when a completion queue asks for its vector. What cannot be had is refused, or
+// served by the first one.
 func TestCompletionVectors(t *testing.T) {
 	for _, n := range []int{-1, maxShards + 1} {
 		_, err := Open(Config{Shards: n})

@@ -61,8 +61,8 @@ func (e *end) sendNumber(ctx context.Context, k uint64) error {
 	return WCError(&wcs[0])
 }
 
-// One completion queue and one shared receive queue serve queue pairs of all shards: each message comes once, in
-// the order of its connection, whichever way the application waits.
+// One completion queue and one shared receive queue serve queue pairs of all shards: each message
+// comes once, in the order of its connection, whichever way the application waits.
 func TestSharedQueues(t *testing.T) {
 	const shards, depth = 4, 64
 	messages := 200
@@ -166,8 +166,8 @@ func TestSharedQueues(t *testing.T) {
 	}
 }
 
-// The limit of a shared receive queue is told once, whichever shard takes the receive that goes below it, and a
-// completion queue that overflows fails the queue pairs of all shards.
+// The limit of a shared receive queue is told once, whichever shard takes the receive that goes
+// below it, and a completion queue that overflows fails the queue pairs of all shards.
 func TestSharedQueueEvents(t *testing.T) {
 	ctx := testContext(t)
 	d := openDevice(t, Config{Shards: 2})

@@ -67,8 +67,9 @@ func starvedPair(t *testing.T, cfg Config) (a, b *end, l *guardedLink) {
 	return a, b, l
 }
 
-// A program that gets little of the CPUs may lose the one that it has in any call, for long. So it does nothing that
-// takes the lock for long, or that makes others run while it has the lock: what it posts is sent by the goroutine.
+// A program that gets little of the CPUs may lose the one that it has in any call, for long. So it
+// does nothing that takes the lock for long, or that makes others run while it has the lock: what
+// it posts is sent by the goroutine.
 func TestStarvedProgramOnlyPosts(t *testing.T) {
 	ctx := testContext(t)
 	a, b, l := starvedPair(t, Config{})

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One end leaves the check of the ICRC to the engine, as its link has no middleware. The other damages one packet in sixty that it
-// sends, requests and responses: all arrive, each byte is right, and what was damaged is counted.
+// One end leaves the check of the ICRC to the engine, as its link has no middleware. The other
+// damages one packet in sixty that it sends, requests and responses: all arrive, each byte is
+// right, and what was damaged is counted.
 func TestDamagedUDP(t *testing.T) {
 	var faults *fault.Link
 	a := newEnd(t, openDevice(t, Config{WrapLink: func(l link.Link) (link.Link, error) {

@@ -72,8 +72,8 @@ const (
 	WCWithInv WCFlags = transport.WCWithInv // InvKey counts
 )
 
-// What WC.SL says of the packet of a receive on UD, as ConnectX adapters do: the IP header that it came with, and
-// so where in the 40 bytes of the GRH the addresses are.
+// What WC.SL says of the packet of a receive on UD, as ConnectX adapters do: the IP header that it
+// came with, and so where in the 40 bytes of the GRH the addresses are.
 const (
 	SLRoCEv2IPv4 = transport.SLRoCEv2IPv4
 	SLRoCEv2IPv6 = transport.SLRoCEv2IPv6

@@ -1,7 +1,7 @@
-// Command bench makes docs/bench: it measures goroce against TCP and against its own
-// links without a protocol, between two processes in two network namespaces, and writes
-// a table, charts and the data. "bench compare OLD NEW" says what differs between two runs; "bench attack" measures what strangers can
-// do, for docs/security.md.
+// Command bench makes docs/bench: it measures goroce against TCP and against its own links without
+// a protocol, between two processes in two network namespaces, and writes a table, charts and the
+// data. "bench compare OLD NEW" says what differs between two runs; "bench attack" measures what
+// strangers can do, for docs/security.md.
 package main
 
 import (

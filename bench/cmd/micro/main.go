@@ -1,11 +1,12 @@
-// Command micro makes docs/micro: it boots a guest of each kernel, measures the micro-behaviours of goroce on each link and of
-// the guests' rdma_rxe, and writes a page, charts and the data.
+// Command micro makes docs/micro: it boots a guest of each kernel, measures the micro-behaviours of
+// goroce on each link and of the guests' rdma_rxe, and writes a page, charts and the data.
 //
 //	go run ./bench/cmd/micro                                  # everything: some ten minutes
 //	go run ./bench/cmd/micro -link udp -suite trixie -o /tmp/micro
 //	go run ./bench/cmd/micro -redraw                          # page and charts of the data that is there
 //
-// Its exit status is 1 if a row failed: then nothing is written. conformance/README.md says what the guests need.
+// Its exit status is 1 if a row failed: then nothing is written. conformance/README.md says what
+// the guests need.
 package main
 
 import (
@@ -97,7 +98,8 @@ func (o *options) run(timeout time.Duration, redraw bool) error {
 	return d.Write(o.dir)
 }
 
-// measure boots the guests and runs the rows, with one kernel after the other, so that the two do not take the processor from each other.
+// measure boots the guests and runs the rows, with one kernel after the other, so that the two do
+// not take the processor from each other.
 func (o *options) measure(ctx context.Context, d *micro.Data) error {
 	l, err := lab.New(lab.Config{Logf: o.logf})
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// The communication manager for librdmacm. The contract is ../include/goroce_cm.h. An ID of librdmacm becomes one of
-// package rdmacm when it gets a local address: before that it belongs to no device. Its queue pair stays with the
-// program.
+// The communication manager for librdmacm. The contract is ../include/goroce_cm.h. An ID of
+// librdmacm becomes one of package rdmacm when it gets a local address: before that it belongs to
+// no device. Its queue pair stays with the program.
 
 // cmDevices are the devices that librdmacm has opened, in its order. There are only ever more.
 var cmDevices struct {
@@ -78,8 +78,8 @@ func cmErrno(err error) C.int {
 	return errno(err)
 }
 
-// noDeviceErrno is why there is no device for a local address: ENODEV if this machine has it, as for one whose
-// interface has no RDMA.
+// noDeviceErrno is why there is no device for a local address: ENODEV if this machine has it, as
+// for one whose interface has no RDMA.
 func noDeviceErrno(a netip.Addr) C.int {
 	if list, err := net.InterfaceAddrs(); err == nil {
 		for _, o := range list {

@@ -92,8 +92,9 @@ func deviceOf(v4 bool) (*verbs.Device, netip.Addr) {
 	return nil, netip.Addr{}
 }
 
-// localAddr returns what a program means by a local address. Loopback addresses, which no device has unless it
-// was opened on one, stand for the first device: many examples listen on 127.0.0.1, and udpong on [::1], also where there is IPv4 only.
+// localAddr returns what a program means by a local address. Loopback addresses, which no device
+// has unless it was opened on one, stand for the first device: many examples listen on 127.0.0.1,
+// and udpong on [::1], also where there is IPv4 only.
 func localAddr(a netip.AddrPort, onlyV6 bool) netip.AddrPort {
 	if !a.Addr().IsLoopback() || deviceAt(a.Addr()) != nil {
 		return a
@@ -104,8 +105,9 @@ func localAddr(a netip.AddrPort, onlyV6 bool) netip.AddrPort {
 	return a
 }
 
-// bindErrno returns what a program is told of binding to an address for which local stands. One that listens on 127.0.0.1 and on [::1]
-// has the first device already, and goes on if the other address is not there.
+// bindErrno returns what a program is told of binding to an address for which local stands. One
+// that listens on 127.0.0.1 and on [::1] has the first device already, and goes on if the other
+// address is not there.
 func bindErrno(asked, local netip.AddrPort, e C.int) C.int {
 	if e == C.int(syscall.EADDRINUSE) && asked.Addr().Is4() != local.Addr().Is4() {
 		return C.int(syscall.EADDRNOTAVAIL)
@@ -122,8 +124,8 @@ func ownAddr(v4 bool) netip.Addr {
 	return own
 }
 
-// peerAddr returns what a program means by the address of a peer. This host, by whatever name, is the first device
-// unless that is on a loopback address, where others can be too.
+// peerAddr returns what a program means by the address of a peer. This host, by whatever name, is
+// the first device unless that is on a loopback address, where others can be too.
 func peerAddr(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsLoopback() && !a.Addr().IsUnspecified() {
 		return a
@@ -135,8 +137,8 @@ func peerAddr(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(own, a.Port())
 }
 
-// deviceTo returns the device to reach a peer from: that of the local address, if there is one, or of the address
-// that the kernel would speak from.
+// deviceTo returns the device to reach a peer from: that of the local address, if there is one, or
+// of the address that the kernel would speak from.
 func deviceTo(src, dst netip.Addr) *verbs.Device {
 	if src.IsValid() && !src.IsUnspecified() {
 		return deviceAt(src)

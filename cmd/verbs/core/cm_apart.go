@@ -11,9 +11,9 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm"
 )
 
-// An ID that is bound to all addresses of a family that no device has is apart: as on a kernel it is bound, and may listen, and
-// nothing ever comes. Servers that listen on 0.0.0.0 and then on [::], with RDMA_OPTION_ID_AFONLY, would not start otherwise. It has a
-// port as any other one.
+// An ID that is bound to all addresses of a family that no device has is apart: as on a kernel it
+// is bound, and may listen, and nothing ever comes. Servers that listen on 0.0.0.0 and then on
+// [::], with RDMA_OPTION_ID_AFONLY, would not start otherwise. It has a port as any other one.
 
 // apartPort is what one of these IDs has to itself.
 type apartPort struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// cmChannel is the Go half of an rdma_event_channel. It has a channel of each device that its IDs are on, and
-// a descriptor that can be read exactly while one of these has something.
+// cmChannel is the Go half of an rdma_event_channel. It has a channel of each device that its IDs
+// are on, and a descriptor that can be read exactly while one of these has something.
 type cmChannel struct {
 	nextMu sync.Mutex // held from taking an event until it is known whose it is
 
@@ -271,7 +271,8 @@ func (c *cmChannel) translate(e *rdmacm.Event, o *C.struct_goroce_cm_event) bool
 	return true
 }
 
-// statusOf returns the status that the kernel gives an event. A lookup that was refused has another type there, too.
+// statusOf returns the status that the kernel gives an event. A lookup that was refused has another
+// type there, too.
 func statusOf(e *rdmacm.Event, o *C.struct_goroce_cm_event) C.int32_t {
 	var refused *rdmacm.RejectedError
 	switch {

@@ -36,7 +36,8 @@ func bit(b bool) C.uint8_t {
 	return 0
 }
 
-// connParam is what the program says. Counts of more than 3 bits are the largest, as for the kernel.
+// connParam is what the program says. Counts of more than 3 bits are the largest, as for the
+// kernel.
 func (id *cmID) connParam(p *C.struct_goroce_cm_param) *rdmacm.ConnParam {
 	q := rdmacm.ConnParam{
 		ResponderResources: uint8(p.responder_resources), InitiatorDepth: uint8(p.initiator_depth),

@@ -22,8 +22,9 @@ func goroce_cm_finish(beat *C.uint32_t) {
 	cmIDs.each((*cmID).close)
 }
 
-// finishStreams ends the rsockets that are open, in order: their peers have what was written, or the time of a Close is over. And
-// those that were closed have some time to see their goodbye arrive.
+// finishStreams ends the rsockets that are open, in order: their peers have what was written, or
+// the time of a Close is over. And those that were closed have some time to see their goodbye
+// arrive.
 func finishStreams(h heart) {
 	deadline := time.Now().Add(rsLinger)
 	var open []*rsocket.Conn

@@ -22,8 +22,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// cmID is the Go half of an rdma_cm_id. Without local address it has no part; one that listens on all addresses has
-// a part on each device.
+// cmID is the Go half of an rdma_cm_id. Without local address it has no part; one that listens on
+// all addresses has a part on each device.
 type cmID struct {
 	cookie atomic.Uint64 // of the C half
 	ps     rdmacm.PortSpace
@@ -286,7 +286,8 @@ func (id *cmID) bindOn(d *verbs.Device, a netip.AddrPort) C.int {
 	return cmErrno(err)
 }
 
-// bindAll binds to one port of all devices. A port that one device has chosen can be taken on another.
+// bindAll binds to one port of all devices. A port that one device has chosen can be taken on
+// another.
 func (id *cmID) bindAll(a netip.AddrPort) C.int {
 	const tries = 32
 	if !slices.ContainsFunc(cmAll(), func(d *verbs.Device) bool { return id.listensOn(d, a.Addr()) }) {
@@ -316,8 +317,8 @@ func (id *cmID) bindAll(a netip.AddrPort) C.int {
 	return e
 }
 
-// listensOn reports whether an unspecified address stands for an address of a device. That of IPv6 stands for all,
-// unless the program does not want that.
+// listensOn reports whether an unspecified address stands for an address of a device. That of IPv6
+// stands for all, unless the program does not want that.
 func (id *cmID) listensOn(d *verbs.Device, any netip.Addr) bool {
 	if any.Is6() && !id.onlyV6 {
 		return true
@@ -331,8 +332,8 @@ func goroce_cm_resolve_addr(handle C.goroce_handle, from, to *C.struct_sockaddr)
 	return withID(handle, func(id *cmID) C.int { return id.resolve(src, dst) })
 }
 
-// resolve finds the way to a peer. What is wrong with the peer's address is told by an event, as by the kernel, which
-// looks for it in the background; what is wrong with ours at once.
+// resolve finds the way to a peer. What is wrong with the peer's address is told by an event, as by
+// the kernel, which looks for it in the background; what is wrong with ours at once.
 func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 	var p *rdmacm.ID
 	if id.apart.IsValid() { // no device leads from there to anywhere

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Some servers listen anew for each connection of a client: that of perftest ends one listener and makes the next, while its
-// client is on its way already. It counts on the client to take longer, which has memory to pin and a kernel to ask; here it has
-// neither. Where this process was connected lately a refusal because nobody listens is no answer yet.
+// Some servers listen anew for each connection of a client: that of perftest ends one listener and
+// makes the next, while its client is on its way already. It counts on the client to take longer,
+// which has memory to pin and a kernel to ask; here it has neither. Where this process was
+// connected lately a refusal because nobody listens is no answer yet.
 const (
 	knownFor   = 30 * time.Second
 	listenWait = time.Second

@@ -84,8 +84,9 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 	return full(*handle)
 }
 
-// openKey opens a device. Its requests are patient: the peer may be a program of this kind, too, whose threads can be without a
-// CPU for longer than seven times the 67 ms that most programs ask for.
+// openKey opens a device. Its requests are patient: the peer may be a program of this kind, too,
+// whose threads can be without a CPU for longer than seven times the 67 ms that most programs ask
+// for.
 func openKey(k deviceKey) (*verbs.Device, error) {
 	cfg := verbs.Config{Addrs: []netip.Addr{k.addr}, Polling: k.polling}
 	cfg.Tuning.PatientRetries = true
@@ -108,8 +109,8 @@ func openKey(k deviceKey) (*verbs.Device, error) {
 	return verbs.Open(cfg)
 }
 
-// openErrno is errno for a device that cannot be opened: ENODEV where nothing else is known, as for a
-// device that has gone.
+// openErrno is errno for a device that cannot be opened: ENODEV where nothing else is known, as for
+// a device that has gone.
 func openErrno(err error) C.int {
 	if e := errno(err); e != eINVAL {
 		return e
@@ -140,7 +141,8 @@ func goroce_close(handle C.goroce_handle) C.int {
 	return errno(c.Close())
 }
 
-// serveStat lets "roce stat" see the device, if GOROCE_STAT=1 asks for that. A program does not fail for want of it.
+// serveStat lets "roce stat" see the device, if GOROCE_STAT=1 asks for that. A program does not
+// fail for want of it.
 func (d *openDevice) serveStat() {
 	if os.Getenv("GOROCE_STAT") != "1" {
 		return

@@ -24,7 +24,8 @@ func drain(fd int) {
 	if err != unix.EOPNOTSUPP {
 		return
 	}
-	// A kernel before 5.8. Those who read without O_NONBLOCK read when there is nothing, and so what is there is for us.
+	// A kernel before 5.8. Those who read without O_NONBLOCK read when there is nothing, and so
+	// what is there is for us.
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if n, err := unix.Poll(p, 0); n == 1 && err == nil {
 		_, _ = unix.Read(fd, b[:])

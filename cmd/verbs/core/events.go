@@ -16,9 +16,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// eventQueue holds events of completion queues until the program takes them. Its eventfd, of semaphore kind, counts them,
-// so that the program can wait for it by any means. The C half reads one count and then takes one event; a count without
-// an event, as the end of an object may leave, means nothing. The events are bounded by how often the program asks for them.
+// eventQueue holds events of completion queues until the program takes them. Its eventfd, of
+// semaphore kind, counts them, so that the program can wait for it by any means. The C half reads
+// one count and then takes one event; a count without an event, as the end of an object may leave,
+// means nothing. The events are bounded by how often the program asks for them.
 type eventQueue[E any] struct {
 	mu     *sync.Mutex
 	events []E
@@ -43,7 +44,8 @@ func count(fd int) {
 	}
 }
 
-// push is called with the lock of a shard held: the thread that has met the event wakes the program.
+// push is called with the lock of a shard held: the thread that has met the event wakes the
+// program.
 func (q *eventQueue[E]) push(e E) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,9 +79,10 @@ type asyncEvent struct {
 	taken   *uint32    // counts those that were taken, under the lock of the queue; nil for a port
 }
 
-// asyncQueue is an eventQueue of asynchronous events, which peers can cause. An event that waits already is not counted
-// again, and takes its place behind those that came meanwhile, so that what is told last of an object is how it is. So no event is
-// lost, and a program that takes none has a few for each of its objects.
+// asyncQueue is an eventQueue of asynchronous events, which peers can cause. An event that waits
+// already is not counted again, and takes its place behind those that came meanwhile, so that what
+// is told last of an object is how it is. So no event is lost, and a program that takes none has a
+// few for each of its objects.
 type asyncQueue struct {
 	mu    *sync.Mutex
 	order *list.List // of asyncEvent
@@ -87,7 +90,8 @@ type asyncQueue struct {
 	fd    int
 }
 
-// asyncKey is what makes two events equal. The counter stands for the object, whose cookie may be another one's later.
+// asyncKey is what makes two events equal. The counter stands for the object, whose cookie may be
+// another one's later.
 type asyncKey struct {
 	kind  C.uint32_t
 	taken *uint32
@@ -156,8 +160,8 @@ var asyncTypes = map[verbs.EventType]C.uint32_t{
 	verbs.EventPortError:       C.IBV_EVENT_PORT_ERR,
 }
 
-// deliver hands one event to those whom it concerns: the context of an object, or all contexts. It is called with the
-// lock of a shard held.
+// deliver hands one event to those whom it concerns: the context of an object, or all contexts. It
+// is called with the lock of a shard held.
 func (d *openDevice) deliver(e verbs.Event) {
 	kind, ok := asyncTypes[e.Type]
 	if !ok {
@@ -178,7 +182,8 @@ func (d *openDevice) deliver(e verbs.Event) {
 			s.ctx.async.push(asyncEvent{kind, s.cookie, &s.asyncTaken})
 		}
 	default:
-		// Not under the lock of the devices, which the last goroce_close holds while it ends the device.
+		// Not under the lock of the devices, which the last goroce_close holds while it ends the
+		// device.
 		contexts.each(func(c *userContext) {
 			if c.openDevice == d {
 				c.async.push(asyncEvent{kind: kind, element: 1})

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An asynchronous event that waits already is not counted again; others are never lost, however many objects there are.
+// An asynchronous event that waits already is not counted again; others are never lost, however
+// many objects there are.
 func TestAsyncQueue(t *testing.T) {
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A process that ends takes what it has posted with it: there is no adapter that goes on. So its end waits until the peers have
-// acknowledged it, as long as they do.
+// A process that ends takes what it has posted with it: there is no adapter that goes on. So its
+// end waits until the peers have acknowledged it, as long as they do.
 const (
 	finishLook  = time.Millisecond
 	finishStill = time.Second      // without anything acknowledged

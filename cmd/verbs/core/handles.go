@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A handle names an object of one kind to the C half: the place in the table of that kind, and how often the
-// place was used before, so that a handle that was given back is told from one that is in use.
+// A handle names an object of one kind to the C half: the place in the table of that kind, and how
+// often the place was used before, so that a handle that was given back is told from one that is in
+// use.
 //
 //	bits 0-21   place + 1: no handle is 0
 //	bits 22-31  generation
@@ -74,8 +75,8 @@ func (t *table[T]) put(object *T) uint32 {
 	return handle
 }
 
-// drop gives a handle back and returns what it named: nil if it named nothing. Of several calls one gets the
-// object.
+// drop gives a handle back and returns what it named: nil if it named nothing. Of several calls one
+// gets the object.
 func (t *table[T]) drop(handle uint32) *T {
 	t.mu.Lock()
 	defer t.mu.Unlock()

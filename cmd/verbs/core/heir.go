@@ -12,7 +12,8 @@ const (
 	giveUpMost = time.Second
 )
 
-// whenGone tries something once the parent of this process has gone, until it reports that it is done, or for a while. The descriptor can be read then.
+// whenGone tries something once the parent of this process has gone, until it reports that it is
+// done, or for a while. The descriptor can be read then.
 func whenGone(parent int, try func() bool) {
 	p := []unix.PollFd{{Fd: int32(parent), Events: unix.POLLIN}}
 	for {

@@ -15,7 +15,8 @@ import (
 
 var mrs table[verbs.MR]
 
-// optionalAccess are flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE), such as relaxed ordering.
+// optionalAccess are flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE), such as relaxed
+// ordering.
 const optionalAccess = C.IBV_ACCESS_OPTIONAL_RANGE
 
 // knownAccess are the flags that mean something here.
@@ -49,8 +50,8 @@ func memory(addr unsafe.Pointer, length C.uint64_t) []byte {
 	return unsafe.Slice((*byte)(addr), int(length))
 }
 
-// keysOf returns both keys, which are one number. Peers may be told it before the region grants them something: ibv_rereg_mr
-// gives rights to a key that is known.
+// keysOf returns both keys, which are one number. Peers may be told it before the region grants
+// them something: ibv_rereg_mr gives rights to a key that is known.
 func keysOf(mr *verbs.MR) (lkey, rkey C.uint32_t) {
 	key := C.uint32_t(mr.LKey())
 	return key, key

@@ -24,8 +24,8 @@ type userMW struct {
 
 var mws table[userMW]
 
-// windowAccess returns what a window grants. The rights of the owner mean nothing to a window, and drivers let programs
-// pass them on from the region.
+// windowAccess returns what a window grants. The rights of the owner mean nothing to a window, and
+// drivers let programs pass them on from the region.
 func windowAccess(flags C.uint32_t) (verbs.Access, C.int) {
 	access, e := accessOf(flags)
 	return access &^ (verbs.LocalWrite | verbs.MWBind), e

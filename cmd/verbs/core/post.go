@@ -12,11 +12,13 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// postBatch is how many requests are handed to the stack at a time: what a ring has room for, so that they leave together.
+// postBatch is how many requests are handed to the stack at a time: what a ring has room for, so
+// that they leave together.
 const postBatch = C.GOROCE_SEND_SLOTS
 
-// sendWR is struct ibv_send_wr with its unions spelt out, and recvWR struct ibv_recv_wr. The compiler refuses
-// sizes that differ from those of C; layout_test.go compares the places of the fields.
+// sendWR is struct ibv_send_wr with its unions spelt out, and recvWR struct ibv_recv_wr. The
+// compiler refuses sizes that differ from those of C; layout_test.go compares the places of the
+// fields.
 type sendWR struct {
 	id     uint64
 	next   *sendWR
@@ -164,7 +166,8 @@ func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
 	return 0
 }
 
-// flushType returns what a FLUSH is to do: enum ibv_placement_type and ibv_selectivity_level are the bits of the FETH.
+// flushType returns what a FLUSH is to do: enum ibv_placement_type and ibv_selectivity_level are
+// the bits of the FETH.
 func flushType(placement, level uint8) ib.FETH {
 	t := ib.FETH(0)
 	if placement&1 != 0 {
@@ -185,8 +188,9 @@ func pointer(v *uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointe
 // low returns the uint32 that is first in the memory of a uint64.
 func low(v uint64) uint32 { return *(*uint32)(unsafe.Pointer(&v)) }
 
-// gather collects inline data, which may be anywhere in the memory of the program. It reads none, and returns false, if there is
-// more than the queue pair takes: the C half has looked at no more than that.
+// gather collects inline data, which may be anywhere in the memory of the program. It reads none,
+// and returns false, if there is more than the queue pair takes: the C half has looked at no more
+// than that.
 func (s *postScratch) gather(q *userQP, to *verbs.SendWR) bool {
 	list := to.SGList
 	to.SGList = nil
@@ -236,7 +240,8 @@ type receiver interface {
 	PostRecv(*verbs.RecvWR) error
 }
 
-// postRecv posts a list of receives. How many there are of a call matters less than for sends: nothing is sent.
+// postRecv posts a list of receives. How many there are of a call matters less than for sends:
+// nothing is sent.
 func postRecv(q receiver, first *C.struct_ibv_recv_wr, bad **C.struct_ibv_recv_wr) C.int {
 	for wr := (*recvWR)(unsafe.Pointer(first)); wr != nil; wr = wr.next {
 		e := eINVAL

@@ -48,7 +48,8 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 		Caps: verbs.QPCaps{
 			MaxSendWR: max(int(a.cap.max_send_wr), 1), MaxRecvWR: max(int(a.cap.max_recv_wr), 1),
 			MaxSendSGE: max(int(a.cap.max_send_sge), 1), MaxRecvSGE: max(int(a.cap.max_recv_sge), 1),
-			// What the entries of a send queue have room for, as rdma_rxe: rdma_xclient sends 16 bytes inline, and asks for none.
+			// What the entries of a send queue have room for, as rdma_rxe: rdma_xclient sends 16
+			// bytes inline, and asks for none.
 			MaxInline: max(int(a.cap.max_inline_data), int(C.sizeof_struct_ibv_sge)*max(int(a.cap.max_send_sge), 1)),
 		},
 	}
@@ -107,11 +108,13 @@ func vectorOf(a *C.struct_ibv_ah_attr) verbs.AddressVector {
 
 const (
 	allAttrs = C.IBV_QP_RATE_LIMIT<<1 - 1
-	// Alternate paths are of InfiniBand; RoCE has none. The capabilities of a queue pair do not change.
+	// Alternate paths are of InfiniBand; RoCE has none. The capabilities of a queue pair do not
+	// change.
 	alternatePath = C.IBV_QP_ALT_PATH | C.IBV_QP_PATH_MIG_STATE
 )
 
-// qpAccess are the rights that a queue pair can grant. Programs pass on flags of regions, and the kernel lets them.
+// qpAccess are the rights that a queue pair can grant. Programs pass on flags of regions, and the
+// kernel lets them.
 const qpAccess = C.IBV_ACCESS_LOCAL_WRITE | C.IBV_ACCESS_REMOTE_WRITE | C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC |
 	flushGlobal | flushPersistent
 

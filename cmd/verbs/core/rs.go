@@ -21,8 +21,9 @@ import (
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
-// Sockets for librdmacm: streams here, datagrams in rs_datagram.go. The contract is ../include/goroce_rs.h. A program that waits does so in poll(2), for
-// an eventfd that is rung when there may be something for it.
+// Sockets for librdmacm: streams here, datagrams in rs_datagram.go. The contract is
+// ../include/goroce_rs.h. A program that waits does so in poll(2), for an eventfd that is rung when
+// there may be something for it.
 
 // rsState is what a socket is.
 type rsState uint8
@@ -94,7 +95,8 @@ func (w *rsWaiters) ring() {
 
 var rsSockets table[rsSocket]
 
-// withSocket runs f for the socket of a handle. A handle that names nothing is a descriptor that was closed.
+// withSocket runs f for the socket of a handle. A handle that names nothing is a descriptor that
+// was closed.
 func withSocket(handle C.goroce_handle, f func(s *rsSocket) C.int) C.int {
 	s := rsSockets.get(uint32(handle))
 	if s == nil {
@@ -210,7 +212,8 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 	return 0
 }
 
-// rsLinger is how long the end of a socket waits for its peer, in librdmacm and at the end of the process.
+// rsLinger is how long the end of a socket waits for its peer, in librdmacm and at the end of the
+// process.
 const rsLinger = C.GOROCE_RS_LINGER_MS * time.Millisecond
 
 // closeNow closes a connection without waiting. What is still missing then is lost.
@@ -343,8 +346,9 @@ func goroce_rs_ready(handle C.goroce_handle, events C.uint32_t, fd C.int, revent
 	return 0
 }
 
-// ready returns what there is; with notify those who wait are woken when there is more. Programs such as rstream take POLLHUP
-// for the end and look no further: those that want to read get it when they have read all.
+// ready returns what there is; with notify those who wait are woken when there is more. Programs
+// such as rstream take POLLHUP for the end and look no further: those that want to read get it when
+// they have read all.
 func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
 	s.mu.Lock()
 	state, conn, l := s.state, s.conn, s.listener

@@ -141,9 +141,9 @@ func goroce_rs_connected(handle C.goroce_handle) C.int {
 	})
 }
 
-// rsAcceptor accepts the connections of a socket that listens, on all devices that it listens on. Each of its
-// goroutines has at most one connection that the program has not taken: others wait in the backlog of the
-// listener.
+// rsAcceptor accepts the connections of a socket that listens, on all devices that it listens on.
+// Each of its goroutines has at most one connection that the program has not taken: others wait in
+// the backlog of the listener.
 type rsAcceptor struct {
 	listeners []*rsocket.Listener
 	addr      netip.AddrPort
@@ -263,7 +263,8 @@ func (l *rsAcceptor) pending() bool {
 	return len(l.ready) > 0
 }
 
-// take returns a connection; nil if there is none. There is a goroutine that waits for it to be taken.
+// take returns a connection; nil if there is none. There is a goroutine that waits for it to be
+// taken.
 func (l *rsAcceptor) take() *rsocket.Conn {
 	l.mu.Lock()
 	if len(l.ready) == 0 {

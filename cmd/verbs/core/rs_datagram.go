@@ -24,15 +24,16 @@ type rsDatagram struct {
 	conn *rsocket.PacketConn // nil: it has no port yet
 }
 
-// Of a buffer size in bytes a datagram takes this much, as in librdmacm, which also has the other defaults.
+// Of a buffer size in bytes a datagram takes this much, as in librdmacm, which also has the other
+// defaults.
 const (
 	datagramBytes  = 2048
 	defaultBuffers = 1 << 17
 	defaultQueues  = 384
 )
 
-// datagrams returns how many datagrams may wait, by the size of the buffer and of the queue that a program has set; 0 is the
-// default.
+// datagrams returns how many datagrams may wait, by the size of the buffer and of the queue that a
+// program has set; 0 is the default.
 func datagrams(buffer, queue int) int {
 	if buffer == 0 {
 		buffer = defaultBuffers
@@ -147,7 +148,8 @@ func (d *rsDatagram) ready(notify bool) C.uint32_t {
 	return pollBits(look())
 }
 
-// withDatagram runs f for the datagram socket of a handle, without a lock: its calls have their own.
+// withDatagram runs f for the datagram socket of a handle, without a lock: its calls have their
+// own.
 func withDatagram(handle C.goroce_handle, open bool, f func(c *rsocket.PacketConn) C.int) C.int {
 	var conn *rsocket.PacketConn
 	e := withSocket(handle, func(s *rsSocket) C.int {

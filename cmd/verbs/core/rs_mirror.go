@@ -13,13 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rsMirror makes the descriptor of a socket readable and writable when the socket is, so that the kernel's epoll works for it as for any other,
-// by level, by edge and for one shot. The descriptor is an end of a pair of AF_UNIX: it is readable while a byte lies in it, and
-// writable unless it is filled. The contract is in ../include/goroce_rs.h.
+// rsMirror makes the descriptor of a socket readable and writable when the socket is, so that the
+// kernel's epoll works for it as for any other, by level, by edge and for one shot. The descriptor
+// is an end of a pair of AF_UNIX: it is readable while a byte lies in it, and writable unless it is
+// filled. The contract is in ../include/goroce_rs.h.
 //
-// sync looks and mirrors with mu held, which comes before the locks of the socket, after it has asked to be told of changes: what changes after the last look brings another one.
-// Programs that wait for edges stop at a call that was not done in full. Such a call syncs with again, and if there is more meanwhile, there is
-// another edge.
+// sync looks and mirrors with mu held, which comes before the locks of the socket, after it has
+// asked to be told of changes: what changes after the last look brings another one. Programs that
+// wait for edges stop at a call that was not done in full. Such a call syncs with again, and if
+// there is more meanwhile, there is another edge.
 type rsMirror struct {
 	s    *rsSocket
 	mine int // our descriptor of the program's end
@@ -46,7 +48,8 @@ const (
 // maxMirrorBytes bounds the bytes that lie in a pair.
 const maxMirrorBytes = 64
 
-// rsMirrors are those that are to be synced, by one goroutine: a socket tells of changes where nothing may be called.
+// rsMirrors are those that are to be synced, by one goroutine: a socket tells of changes where
+// nothing may be called.
 var rsMirrors struct {
 	start  sync.Once
 	mu     sync.Mutex
@@ -111,7 +114,8 @@ func syncMirrors() {
 	}
 }
 
-// mirrored syncs the mirror of a socket, if it has one, after a call for it. again is what the call has found no more of.
+// mirrored syncs the mirror of a socket, if it has one, after a call for it. again is what the call
+// has found no more of.
 func mirrored(handle C.goroce_handle, again C.uint32_t) {
 	if s := rsSockets.get(uint32(handle)); s != nil {
 		if m := s.wake.mirror.Load(); m != nil {
@@ -151,7 +155,8 @@ func (s *rsSocket) atEnd() bool {
 	return err == io.EOF
 }
 
-// readable makes the descriptor readable or not, with an edge if it becomes readable, or is so again.
+// readable makes the descriptor readable or not, with an edge if it becomes readable, or is so
+// again.
 func (m *rsMirror) readable(is, again bool) {
 	if m.shut != rsOpen || is == m.in && !(is && again) {
 		return // at its end it is readable for ever
@@ -167,7 +172,8 @@ func (m *rsMirror) readable(is, again bool) {
 	m.in = is
 }
 
-// writable makes the descriptor writable or not, with an edge if it becomes writable, or is so again.
+// writable makes the descriptor writable or not, with an edge if it becomes writable, or is so
+// again.
 func (m *rsMirror) writable(is, again bool) {
 	if m.shut == rsHungUp || is == m.out && !(is && again) {
 		return
@@ -208,7 +214,8 @@ func (m *rsMirror) take(fd int) {
 	}
 }
 
-// fill fills the program's end: its buffer is as small as the kernel has it, and a page is enough for most.
+// fill fills the program's end: its buffer is as small as the kernel has it, and a page is enough
+// for most.
 func (m *rsMirror) fill() {
 	var b [4096]byte
 	for {

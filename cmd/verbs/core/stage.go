@@ -55,15 +55,16 @@ var (
 )
 
 const (
-	// stageLook is how long the goroutine of a stage sleeps between two looks: a request that no call takes waits for one to two of them, and the
-	// kernel adds 50 us to each. They become ever longer, up to maxStageLook, while the program comes for all of its requests itself: a
-	// look is 20 us of a CPU, most of it for waking a thread.
+	// stageLook is how long the goroutine of a stage sleeps between two looks: a request that no
+	// call takes waits for one to two of them, and the kernel adds 50 us to each. They become ever
+	// longer, up to maxStageLook, while the program comes for all of its requests itself: a look is
+	// 20 us of a CPU, most of it for waking a thread.
 	stageLook    = 50 * time.Microsecond
 	maxStageLook = 400 * time.Microsecond
 	// stageLooks is how many looks that find nothing new close a ring.
 	stageLooks = 10
-	// fewStaged are requests that have waited in vain if nobody but the goroutine has come for them, and manyStaged are
-	// worth a wait.
+	// fewStaged are requests that have waited in vain if nobody but the goroutine has come for
+	// them, and manyStaged are worth a wait.
 	fewStaged  = 2
 	manyStaged = 16
 	// maxStagePenalty bounds how many requests leave at once after some have waited in vain.
@@ -93,7 +94,8 @@ func (s *staged) opens() bool {
 	return true
 }
 
-// takeStaged posts what is in the ring, and returns how many requests that were. The lock of scratch is held.
+// takeStaged posts what is in the ring, and returns how many requests that were. The lock of
+// scratch is held.
 func (q *userQP) takeStaged() int {
 	r := q.ring
 	if r == nil {
@@ -107,8 +109,8 @@ func (q *userQP) takeStaged() int {
 			*q.scratch.at(i) = r.slots[(head+uint64(i))%uint64(len(r.slots))].request()
 		}
 		if _, err := q.PostSendBatch(q.scratch.wrs[:batch]); err != nil {
-			// The program was told that they are posted. The device is closed, or the C half was wrong about the queue: it ends, as
-			// one does that has lost a request.
+			// The program was told that they are posted. The device is closed, or the C half was
+			// wrong about the queue: it ends, as one does that has lost a request.
 			_ = q.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
 		}
 		head += uint64(batch)
@@ -133,8 +135,8 @@ func (s *sendSlot) request() verbs.SendWR {
 	return wr
 }
 
-// allowStaging opens the ring if the C half wants that, and says how much there is room for. The lock of scratch is held, nothing is in the ring, and
-// nothing is put in.
+// allowStaging opens the ring if the C half wants that, and says how much there is room for. The
+// lock of scratch is held, nothing is in the ring, and nothing is put in.
 func (q *userQP) allowStaging() {
 	r := q.ring
 	if r == nil {
@@ -224,15 +226,16 @@ func (q *userQP) look() bool {
 	return false
 }
 
-// closeRing has the C half put in nothing more. Who has put something in looks whether the ring is open still, and posts it by a
-// call if not; what was put in before is taken here.
+// closeRing has the C half put in nothing more. Who has put something in looks whether the ring is
+// open still, and posts it by a call if not; what was put in before is taken here.
 func (q *userQP) closeRing() {
 	q.ring.open.Store(0)
 	q.takeStaged()
 	q.ctx.stage.remove(q)
 }
 
-// stage is the queue pairs of a context whose rings are open, and a goroutine that looks after them while there are some.
+// stage is the queue pairs of a context whose rings are open, and a goroutine that looks after them
+// while there are some.
 type stage struct {
 	mu    sync.Mutex
 	all   atomic.Pointer[[]*userQP] // changed under mu
@@ -266,8 +269,8 @@ func (s *stage) remove(q *userQP) {
 	s.all.Store(&all)
 }
 
-// look is the goroutine. It sleeps in a system call: the program may have all processors of the runtime, and the
-// runtime's timers are as coarse as 1 ms when the process is idle.
+// look is the goroutine. It sleeps in a system call: the program may have all processors of the
+// runtime, and the runtime's timers are as coarse as 1 ms when the process is idle.
 func (s *stage) look() {
 	for pause := stageLook; ; {
 		ts := unix.NsecToTimespec(int64(pause))

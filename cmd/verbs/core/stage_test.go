@@ -147,7 +147,8 @@ func TestStageTakes(t *testing.T) {
 	r.expect("completions", uint64(len(r.ids)), 999)
 }
 
-// A burst that did not fit, since the limit is older than what has ended, fits afterwards, and its first part has not left by itself.
+// A burst that did not fit, since the limit is older than what has ended, fits afterwards, and its
+// first part has not left by itself.
 func TestStageMoreRoom(t *testing.T) {
 	r := newStageRig(t)
 	r.open()
@@ -194,7 +195,8 @@ func TestStageRequest(t *testing.T) {
 	}
 }
 
-// A request that the program leaves alone is taken at the second look, and closes the ring: the next one leaves at once.
+// A request that the program leaves alone is taken at the second look, and closes the ring: the
+// next one leaves at once.
 func TestStageInVain(t *testing.T) {
 	r := newStageRig(t)
 	for penalty := range 3 {

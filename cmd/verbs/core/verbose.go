@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// verbose reports whether GOROCE_VERBOSE asks for remarks: a script, or a test, that starts a server and then its clients has to
-// know when the server listens, which most programs do not say.
+// verbose reports whether GOROCE_VERBOSE asks for remarks: a script, or a test, that starts a
+// server and then its clients has to know when the server listens, which most programs do not say.
 var verbose = sync.OnceValue(func() bool {
 	v := os.Getenv("GOROCE_VERBOSE")
 	return v != "" && v != "0"

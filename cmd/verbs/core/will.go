@@ -22,8 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel ends the connections of a process that ends, however it does. Here a process that is killed says nothing. So what
-// there is to say to its peers is in shared memory all the time, and a helper says it afterwards: see ../include/goroce_will.h.
+// The kernel ends the connections of a process that ends, however it does. Here a process that is
+// killed says nothing. So what there is to say to its peers is in shared memory all the time, and a
+// helper says it afterwards: see ../include/goroce_will.h.
 
 const (
 	willBytes     = C.sizeof_struct_goroce_will
@@ -71,7 +72,8 @@ func setWillHelper(path string) {
 	}
 }
 
-// tellWhenGone has the peers of a device told when the process has ended. It is for a device that is going to have a connection.
+// tellWhenGone has the peers of a device told when the process has ended. It is for a device that
+// is going to have a connection.
 func tellWhenGone(d *verbs.Device) {
 	wills.mu.Lock()
 	defer wills.mu.Unlock()
@@ -117,7 +119,8 @@ func startWills(helper string) (*willFile, error) {
 	return nil, err
 }
 
-// newWillFile makes the file. The descriptor is the helper's; the lock is another's, of which nothing is left but the mapping.
+// newWillFile makes the file. The descriptor is the helper's; the lock is another's, of which
+// nothing is left but the mapping.
 func newWillFile() (f *willFile, fd int, err error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil || limit.Cur < C.sizeof_struct_goroce_wills {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Programs that are built with a sanitizer, whose runtime is a library of its own (gcc) or a part of the program (clang), run as
-// others do, with the hook before that runtime, in the environment that "roce run" makes.
+// Programs that are built with a sanitizer, whose runtime is a library of its own (gcc) or a part
+// of the program (clang), run as others do, with the hook before that runtime, in the environment
+// that "roce run" makes.
 func TestSanitizers(t *testing.T) {
 	libs := libraries(t)
 	env := []string{

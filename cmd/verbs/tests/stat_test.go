@@ -24,7 +24,8 @@ func endpointsOf(t *testing.T, pid int) []stat.Endpoint {
 	return slices.DeleteFunc(all, func(e stat.Endpoint) bool { return e.PID != pid })
 }
 
-// A program whose environment "roce run --stat" has made tells of its devices while they are open, and others do not.
+// A program whose environment "roce run --stat" has made tells of its devices while they are open,
+// and others do not.
 func TestStat(t *testing.T) {
 	libs := libraries(t)
 	exe := filepath.Join(t.TempDir(), "held")

@@ -175,8 +175,8 @@ func symbolsOf(t *testing.T, path string) map[string]bool {
 	return all
 }
 
-// Every symbol of rdma-core's libibverbs is there, in its version: symbols.txt is the list of rdma-core 44. What is there
-// besides is in extra.txt, so that nothing gets out by mistake.
+// Every symbol of rdma-core's libibverbs is there, in its version: symbols.txt is the list of
+// rdma-core 44. What is there besides is in extra.txt, so that nothing gets out by mistake.
 func TestSymbols(t *testing.T) {
 	have := symbolsOf(t, filepath.Join(libraries(t), "libibverbs.so.1"))
 	listed := map[string]bool{}

@@ -1,9 +1,10 @@
-// Package access reaches beneath the objects of packages verbs and rdmacm, for the packages that are built on
-// them: rdmacm, roce and rsocket. What they need is no business of other programs, and so is not exported there.
+// Package access reaches beneath the objects of packages verbs and rdmacm, for the packages that
+// are built on them: rdmacm, roce and rsocket. What they need is no business of other programs, and
+// so is not exported there.
 //
-// Each such object has a method Core. What that returns has no field and no method that another module could use:
-// the functions of this package open it, and nobody else can import them. The types whose names end in Core say
-// what is inside; packages verbs and rdmacm implement them.
+// Each such object has a method Core. What that returns has no field and no method that another
+// module could use: the functions of this package open it, and nobody else can import them. The
+// types whose names end in Core say what is inside; packages verbs and rdmacm implement them.
 package access
 
 import (
@@ -31,7 +32,8 @@ func OfDevice(c DeviceCore) Device { return Device{c} }
 
 type device interface{ Core() Device }
 
-// Shard returns the first of the shards that run a device; nil for a zero one. It has the communication manager.
+// Shard returns the first of the shards that run a device; nil for a zero one. It has the
+// communication manager.
 func Shard(d device) *shard.Shard { return d.Core().in.Shard() }
 
 // Wait is Shard.Wait for what any shard of a device may bring.
@@ -48,8 +50,8 @@ func Own(d device, err error) error { return d.Core().in.Own(err) }
 // EndDevice closes a device for a reason that everybody who waits is told.
 func EndDevice(d device, reason error) { d.Core().in.End(reason) }
 
-// PerDevice is what a package above verbs keeps on each device: its connections, what lingers, and the like. It lives
-// as long as the device. The zero value is empty; it must not be copied.
+// PerDevice is what a package above verbs keeps on each device: its connections, what lingers, and
+// the like. It lives as long as the device. The zero value is empty; it must not be copied.
 type PerDevice[T any] struct {
 	_ byte // so that no two have the same address
 }
@@ -82,9 +84,10 @@ func ShardOf[Attr any](q qp[Attr]) *shard.Shard { return q.Core().in.Shard() }
 // EngineQP returns the engine's half of a queue pair.
 func EngineQP[Attr any](q qp[Attr]) *transport.QP { return q.Core().in.QP() }
 
-// ClaimQP makes the caller the one who moves a queue pair through its states. established is called with the lock of
-// the first shard held, at or after the first packet of the peer, and unanswered in the same way when the peer does not
-// answer. It reports false if somebody has the queue pair already. The lock of its shard is held.
+// ClaimQP makes the caller the one who moves a queue pair through its states. established is called
+// with the lock of the first shard held, at or after the first packet of the peer, and unanswered
+// in the same way when the peer does not answer. It reports false if somebody has the queue pair
+// already. The lock of its shard is held.
 func ClaimQP[Attr any](q qp[Attr], established, unanswered func()) bool {
 	return q.Core().in.Claim(established, unanswered)
 }
@@ -120,8 +123,8 @@ type Waiter[WC any] interface {
 	Len() int
 	// Take moves completions that are there into wcs, and returns how many.
 	Take(wcs []WC) int
-	// Look is CQ.Poll of a caller that is going to wait if there is nothing: what was posted may leave later,
-	// with what others post.
+	// Look is CQ.Poll of a caller that is going to wait if there is nothing: what was posted may
+	// leave later, with what others post.
 	Look(wcs []WC) (int, error)
 }
 
@@ -149,7 +152,8 @@ type Channels interface {
 	Signal() *shard.Signal
 	// Also sets another signal with it.
 	Also(*shard.Signal)
-	// Gate has a connection request taken only after take has allowed it. give undoes that if there was none. When take would
-	// allow one again, set the signal. It is called before the channel is used.
+	// Gate has a connection request taken only after take has allowed it. give undoes that if there
+	// was none. When take would allow one again, set the signal. It is called before the channel is
+	// used.
 	Gate(take func() bool, give func())
 }

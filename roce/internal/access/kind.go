@@ -8,7 +8,8 @@ import (
 	"github.com/goroce/goroce/roce/internal/shard"
 )
 
-// Kind is a kind of failure that others have a name for, too. Packages verbs, rdmacm and roce declare theirs.
+// Kind is a kind of failure that others have a name for, too. Packages verbs, rdmacm and roce
+// declare theirs.
 type Kind struct {
 	text string
 	also []error

@@ -2,7 +2,8 @@ package everyaddr
 
 import "sync"
 
-// Budget is how many connections the parts of a listener may have together. A nil Budget is any number.
+// Budget is how many connections the parts of a listener may have together. A nil Budget is any
+// number.
 type Budget struct {
 	most int
 	room func() // called when there is room again, with no lock held

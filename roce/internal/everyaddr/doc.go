@@ -1,5 +1,5 @@
-// Package everyaddr has a listener at all addresses of the host follow them: one part of it at each address, on a device of
-// its own, which comes and goes with the address.
+// Package everyaddr has a listener at all addresses of the host follow them: one part of it at each
+// address, on a device of its own, which comes and goes with the address.
 //
 // # Concurrency
 //

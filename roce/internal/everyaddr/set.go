@@ -11,8 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// DeviceAt returns the device that the process has for one address alone, and opens it if there is none. Package roce
-// sets it.
+// DeviceAt returns the device that the process has for one address alone, and opens it if there is
+// none. Package roce sets it.
 var DeviceAt func(a netip.Addr) (*verbs.Device, error)
 
 // Actions are what a listener does about an address.
@@ -45,8 +45,8 @@ type part[P any] struct {
 // New makes a Set without parts.
 func New[P any](do Actions[P]) *Set[P] { return &Set[P]{do: do} }
 
-// Open begins to listen at all addresses that there are. One that cannot be listened at is an error, unless it has gone meanwhile;
-// the parts that have begun are left to the caller then.
+// Open begins to listen at all addresses that there are. One that cannot be listened at is an
+// error, unless it has gone meanwhile; the parts that have begun are left to the caller then.
 func (s *Set[P]) Open() error {
 	s.watch.open()
 	if err := s.begin(); err != nil {
@@ -160,7 +160,8 @@ var errGone error = errors.New("the address is gone from this host")
 // IsGone reports whether a device is closed since its address is gone.
 func IsGone(err error) bool { return errors.Is(err, errGone) }
 
-// Gone says that an address is gone. It matches verbs.ErrAddrNotLocal, and so syscall.EADDRNOTAVAIL.
+// Gone says that an address is gone. It matches verbs.ErrAddrNotLocal, and so
+// syscall.EADDRNOTAVAIL.
 func Gone(a netip.Addr) error { return &goneError{a} }
 
 type goneError struct{ addr netip.Addr }

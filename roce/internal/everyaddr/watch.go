@@ -23,8 +23,9 @@ type watcher struct {
 
 type place struct {
 	index int // of the interface
-	// off: the interface has been switched off since. The kernel takes its IPv6 addresses away then, and they come back some time after it is
-	// switched on again, or by what advertises or configures them.
+	// off: the interface has been switched off since. The kernel takes its IPv6 addresses away
+	// then, and they come back some time after it is switched on again, or by what advertises or
+	// configures them.
 	off bool
 }
 
@@ -66,7 +67,8 @@ func (w *watcher) start(changed func()) {
 	})
 }
 
-// addrs returns the addresses of the host that sockets can be bound to, those that are link-local with their zone.
+// addrs returns the addresses of the host that sockets can be bound to, those that are link-local
+// with their zone.
 func (w *watcher) addrs() ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,8 +125,9 @@ func (w *watcher) switchedOff(index int) {
 	}
 }
 
-// gone reports whether an address was taken away, as opposed to one that is missing for its interface is, or was, switched off. If
-// it does not come back its connections end as with any peer that is silent.
+// gone reports whether an address was taken away, as opposed to one that is missing for its
+// interface is, or was, switched off. If it does not come back its connections end as with any peer
+// that is silent.
 func (w *watcher) gone(a netip.Addr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

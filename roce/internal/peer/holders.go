@@ -26,8 +26,8 @@ func (p Process) String() string {
 	return s
 }
 
-// Holders returns the processes that hold a socket, by its number (st_ino), and no more than max. The kernel tells a
-// process of those of its own user only.
+// Holders returns the processes that hold a socket, by its number (st_ino), and no more than max.
+// The kernel tells a process of those of its own user only.
 func Holders(inode uint64, max int) (all []Process) {
 	for _, pid := range pids() {
 		if len(all) == max {

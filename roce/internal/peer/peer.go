@@ -18,8 +18,9 @@ import (
 // ErrOther is wrapped by Check when a process is of another user, or may be.
 var ErrOther = errors.New("of another user")
 
-// Of asks the kernel for the process at the other end of a Unix socket: of one that is accepted the one that
-// has connected, of one that is connected the one that listens, or has handed the socket on.
+// Of asks the kernel for the process at the other end of a Unix socket: of one that is accepted the
+// one that has connected, of one that is connected the one that listens, or has handed the socket
+// on.
 func Of(fd int) (*unix.Ucred, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	return cred, os.NewSyscallError("getsockopt SO_PEERCRED", err)
@@ -27,8 +28,8 @@ func Of(fd int) (*unix.Ucred, error) {
 
 // Check returns nil if a process is certainly of the user of this one.
 //
-// The kernel gives one number, 65534, to all users that a user namespace does not map. Where
-// there are such users a process that runs under this number cannot tell others of its own user from
+// The kernel gives one number, 65534, to all users that a user namespace does not map. Where there
+// are such users a process that runs under this number cannot tell others of its own user from
 // strangers, and trusts only itself.
 func Check(cred *unix.Ucred) error { return check(cred, os.Getpid(), os.Geteuid(), ambiguous) }
 

@@ -46,7 +46,8 @@ func FilterMADs(drop func(mad.Attribute) bool) func(link.Link) (link.Link, error
 	return func(l link.Link) (link.Link, error) { return &madFilter{l, drop}, nil }
 }
 
-// FilteredPair is two peers on a fabric, the second with two shards; what the first one sends passes drop.
+// FilteredPair is two peers on a fabric, the second with two shards; what the first one sends
+// passes drop.
 func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	f := sim.New(sim.Config{Seed: 4})
 	lc, err := f.Link(SimAddr(1))

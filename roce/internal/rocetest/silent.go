@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Silent returns an address where somebody has the port of RoCE, and says nothing: an address that nobody has
-// refuses what is dialled there.
+// Silent returns an address where somebody has the port of RoCE, and says nothing: an address that
+// nobody has refuses what is dialled there.
 func Silent(t testing.TB) netip.Addr {
 	t.Helper()
 	a := Loopback4()

@@ -68,7 +68,8 @@ type Address struct {
 	Flags uint32 // IFA_F_*
 }
 
-// Usable reports whether sockets can be bound to the address: one of IPv6 has passed the test for duplicates.
+// Usable reports whether sockets can be bound to the address: one of IPv6 has passed the test for
+// duplicates.
 func (a *Address) Usable() bool {
 	return a.Flags&unix.IFA_F_DADFAILED == 0 && (a.Flags&unix.IFA_F_TENTATIVE == 0 || a.Flags&unix.IFA_F_OPTIMISTIC != 0)
 }

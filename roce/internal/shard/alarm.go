@@ -10,11 +10,10 @@ import (
 // simulated network. Thousands of alarms cost one timer: each is an entry of
 // a heap.
 //
-// The function is called without locks, one at a time with those of other alarms of the
-// shard; it must not wait, nor close the shard. In a simulation the goroutine that lets time pass calls it; on other
-// networks a goroutine that lives for the calls. When the shard closes, all
-// alarms that are set go off: what waits for one has nothing left to wait for.
-// The zero Alarm cannot be set.
+// The function is called without locks, one at a time with those of other alarms of the shard; it
+// must not wait, nor close the shard. In a simulation the goroutine that lets time pass calls it;
+// on other networks a goroutine that lives for the calls. When the shard closes, all alarms that
+// are set go off: what waits for one has nothing left to wait for. The zero Alarm cannot be set.
 type Alarm struct {
 	s     *Shard
 	f     func()

@@ -120,7 +120,8 @@ func TestAlarmRealTime(t *testing.T) {
 	require.Equal(t, 2, <-rang, "the device is closed")
 }
 
-// Ring is for those who have the lock of the shard, also in a simulation, where the alarm goes off as soon as it is driven.
+// Ring is for those who have the lock of the shard, also in a simulation, where the alarm goes off
+// as soon as it is driven.
 func TestAlarmRing(t *testing.T) {
 	f, simulated := alarmDevice(t)
 	real := rocetest.OpenDevice(t, verbs.Config{})

@@ -2,11 +2,12 @@ package shard
 
 import "sync/atomic"
 
-// attention is what is known of a program in another language, which reads its completions from memory, and
-// calls [Shard.Progress] now and then. It may also look at memory that peers write, which nobody sees, or do something
-// else. So polling has to prove itself before the goroutine of the shard leaves the work to it, by the time that it has taken so
-// far: pauses do not count, since the scheduler makes some, but a long one begins anew. That time doubles when
-// packets are found that nobody took, and halves when the program has polled on.
+// attention is what is known of a program in another language, which reads its completions from
+// memory, and calls [Shard.Progress] now and then. It may also look at memory that peers write,
+// which nobody sees, or do something else. So polling has to prove itself before the goroutine of
+// the shard leaves the work to it, by the time that it has taken so far: pauses do not count, since
+// the scheduler makes some, but a long one begins anew. That time doubles when packets are found
+// that nobody took, and halves when the program has polled on.
 type attention struct {
 	last   atomic.Int64 // the last call
 	polled atomic.Int64 // the time between calls that followed each other closely, ns

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Answers wait for each other while many that were woken run, and are sent when the goroutine of the
-// shard comes back.
+// Answers wait for each other while many that were woken run, and are sent when the goroutine of
+// the shard comes back.
 func TestCrowd(t *testing.T) {
 	var c crowd
 	require.False(t, c.leave(), "nobody was woken")

@@ -21,9 +21,9 @@
 // The lock of the receiving side comes before the lock of the engine. A service and the owner
 // are called with the lock of the engine held, and do not block.
 //
-// A device has several shards. Their locks are taken in the order of [Shard.Index]: nobody asks
-// for one while holding a later one. So the communication manager, on the first shard, reaches the queue
-// pairs of all others; what these have to tell it waits until their lock is given back ([Shard.Upcall]). The
-// lock of a receiving side comes before all locks of engines, of which shard ever. Each link has
-// a clock of its own: times of one shard mean nothing to another.
+// A device has several shards. Their locks are taken in the order of [Shard.Index]: nobody asks for
+// one while holding a later one. So the communication manager, on the first shard, reaches the
+// queue pairs of all others; what these have to tell it waits until their lock is given back
+// ([Shard.Upcall]). The lock of a receiving side comes before all locks of engines, of which shard
+// ever. Each link has a clock of its own: times of one shard mean nothing to another.
 package shard

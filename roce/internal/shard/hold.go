@@ -2,11 +2,12 @@ package shard
 
 import "sync/atomic"
 
-// hold decides which messages of a program in another language wait, that are posted while the goroutine of the shard is not at
-// work, which would send them soon: those that follow another one closely, and the first of a burst that
-// follows such a burst. They leave with the next call of Progress, when there are enough of them, or by the sender. A wait that
-// nobody ended but the sender was in vain, and the more of these there are in succession, the fewer are tried. It is used with
-// the lock held.
+// hold decides which messages of a program in another language wait, that are posted while the
+// goroutine of the shard is not at work, which would send them soon: those that follow another one
+// closely, and the first of a burst that follows such a burst. They leave with the next call of
+// Progress, when there are enough of them, or by the sender. A wait that nobody ended but the
+// sender was in vain, and the more of these there are in succession, the fewer are tried. It is
+// used with the lock held.
 type hold struct {
 	posted int64  // when the last message was posted
 	trial         // of a wait
@@ -33,9 +34,9 @@ func (h *hold) inVain() {
 // worth notes that something else has.
 func (h *hold) worth() { h.paid() }
 
-// sender is a goroutine that sends messages which wait for others that do not come, after 0.1 ms. It exists from the first message
-// on that might wait, and looks every 50 us while some do. It sleeps in a system call, since the program may
-// have all processors of the runtime.
+// sender is a goroutine that sends messages which wait for others that do not come, after 0.1 ms.
+// It exists from the first message on that might wait, and looks every 50 us while some do. It
+// sleeps in a system call, since the program may have all processors of the runtime.
 type sender struct {
 	exists atomic.Bool
 	awake  atomic.Bool // it looks; set with the lock held
@@ -44,7 +45,8 @@ type sender struct {
 	holds  atomic.Uint64 // messages that waited, so far
 }
 
-// defers reports whether somebody would send a message later that is posted now, behind others. The lock is held.
+// defers reports whether somebody would send a message later that is posted now, behind others. The
+// lock is held.
 func (s *Shard) defers(now int64) bool {
 	if s.Background() && !s.blocked {
 		return true
@@ -52,8 +54,9 @@ func (s *Shard) defers(now int64) bool {
 	return s.foreign.Load() && s.hold.waits(now)
 }
 
-// holds has the sender look after a message that waits now, if nobody else does. One that waits for nothing, since it fills a datagram,
-// is none of these: a sender that looks takes a CPU from two programs that spin on the only two. The lock is held.
+// holds has the sender look after a message that waits now, if nobody else does. One that waits for
+// nothing, since it fills a datagram, is none of these: a sender that looks takes a CPU from two
+// programs that spin on the only two. The lock is held.
 func (s *Shard) holds() {
 	if !s.foreign.Load() || s.Background() && !s.blocked {
 		return
@@ -65,7 +68,8 @@ func (s *Shard) holds() {
 	s.sender.holds.Add(1)
 }
 
-// callSender has the sender look. Nobody holds the lock: who is woken may run in place of the waker.
+// callSender has the sender look. Nobody holds the lock: who is woken may run in place of the
+// waker.
 func (s *Shard) callSender() {
 	if !s.sender.exists.Swap(true) {
 		k := &s.keeper

@@ -74,8 +74,8 @@ func (s *Shard) Receiving(f func()) {
 // Missed has the shard know a program that looks at memory after its requests are complete.
 func (s *Shard) Missed() { s.linger.missed() }
 
-// Held returns how many messages were held for a program in another language, and how many are to leave at once
-// since others were held in vain.
+// Held returns how many messages were held for a program in another language, and how many are to
+// leave at once since others were held in vain.
 func (s *Shard) Held() (held uint64, skip uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,8 @@ func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
 // Starve has the program starve for ever.
 func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }
 
-// Lend has the keeper lend the seat to the goroutine that waits for a signal, with the next packet that wakes it.
+// Lend has the keeper lend the seat to the goroutine that waits for a signal, with the next packet
+// that wakes it.
 func (s *Shard) Lend(sig *Signal) {
 	s.mu.Lock()
 	s.lease.last, s.lease.turns = sig, maxLeaseTurns

@@ -57,7 +57,8 @@ func (s *Shard) takeOver() {
 	s.takeOverLocked(false)
 }
 
-// takeOverLocked is takeOver; lapsed says that nobody sat in a seat that was lent. The mutex of the keeper is held.
+// takeOverLocked is takeOver; lapsed says that nobody sat in a seat that was lent. The mutex of the
+// keeper is held.
 func (s *Shard) takeOverLocked(lapsed bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {

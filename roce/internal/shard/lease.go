@@ -1,18 +1,20 @@
 package shard
 
-// lease decides who has the seat of an event-driven shard: who receives. The keeper, a goroutine of the
-// shard, has it while several goroutines are woken by what comes. If all that comes is for one, which
-// asks, waits for the answer and asks again, or the other way round, the keeper lends the seat to that
-// one. It then receives for itself whenever it waits, and a message wakes one thread, not two.
+// lease decides who has the seat of an event-driven shard: who receives. The keeper, a goroutine of
+// the shard, has it while several goroutines are woken by what comes. If all that comes is for one,
+// which asks, waits for the answer and asks again, or the other way round, the keeper lends the
+// seat to that one. It then receives for itself whenever it waits, and a message wakes one thread,
+// not two.
 //
-// A turn is a small batch of packets that wakes the same goroutine as the last one. It takes some turns
-// to lend. When others are woken, too, or messages are posted behind others, the keeper takes the
-// seat back: a stream is received best while its reader uses what came before, and messages that follow
-// each other wait for each other only while the keeper is at work. If nobody sat in the seat for a
-// period the lease lapses. After a lease that was a mistake the next one takes twice as many turns.
+// A turn is a small batch of packets that wakes the same goroutine as the last one. It takes some
+// turns to lend. When others are woken, too, or messages are posted behind others, the keeper takes
+// the seat back: a stream is received best while its reader uses what came before, and messages
+// that follow each other wait for each other only while the keeper is at work. If nobody sat in the
+// seat for a period the lease lapses. After a lease that was a mistake the next one takes twice as
+// many turns.
 //
-// A turn renews the lease, since something was received, and nothing else does: a goroutine whose signal is always
-// set waits and never receives.
+// A turn renews the lease, since something was received, and nothing else does: a goroutine whose
+// signal is always set waits and never receives.
 type lease struct { // under the lock of the shard
 	lent   bool
 	over   bool    // the keeper is to take the seat back

@@ -35,9 +35,10 @@ const (
 	// patience is how long nobody may poll, up to twice that, before the goroutine of the
 	// shard takes over. Timeouts of peers are longer: 67 ms by default.
 	patience = 4 * time.Millisecond
-	// leaseTurns is how many turns in succession it takes until a goroutine that waits has the seat; after mistakes up to
-	// maxLeaseTurns, and as many make up for one mistake. A batch of more than turnPackets, or as many messages posted behind
-	// others, is no turn of a conversation.
+	// leaseTurns is how many turns in succession it takes until a goroutine that waits has the
+	// seat; after mistakes up to maxLeaseTurns, and as many make up for one mistake. A batch of
+	// more than turnPackets, or as many messages posted behind others, is no turn of a
+	// conversation.
 	leaseTurns    = 16
 	maxLeaseTurns = 4096
 	turnPackets   = 8
@@ -46,33 +47,36 @@ const (
 	// eagerPolls is how many polls in vain, without a wait, make an event-driven shard one
 	// that is polled: more than an application makes that polls for a little before it waits.
 	eagerPolls = 4096
-	// attentionGapNs is the longest pause between calls of a program that polls all the time: posting takes less.
-	// minProofNs and missedProofNs bound how long it has to do so before it is left the work: a packet that it misses is found
-	// 0.1 ms late, and so one for each 5 ms costs 2 %. starvedProofNs is for one that has no CPU: who sleeps is run soon when a packet
-	// comes.
+	// attentionGapNs is the longest pause between calls of a program that polls all the time:
+	// posting takes less. minProofNs and missedProofNs bound how long it has to do so before it is
+	// left the work: a packet that it misses is found 0.1 ms late, and so one for each 5 ms costs 2
+	// %. starvedProofNs is for one that has no CPU: who sleeps is run soon when a packet comes.
 	attentionGapNs = 20_000
 	minProofNs     = 50_000
 	missedProofNs  = 5_000_000
 	starvedProofNs = 200_000_000
-	// usageNs is how often a thread that polls looks at how much of a CPU it gets: a system call, 0.5 us. starvedNs is for how
-	// long it counts as starved after it has got too little. It gets a turn of some milliseconds in each time in which others
-	// get theirs.
+	// usageNs is how often a thread that polls looks at how much of a CPU it gets: a system call,
+	// 0.5 us. starvedNs is for how long it counts as starved after it has got too little. It gets a
+	// turn of some milliseconds in each time in which others get theirs.
 	usageNs   = 10_000_000
 	starvedNs = 1_000_000_000
-	// standbyNs is how long a packet waits that a program does not take which looked as if it polled, and a
-	// message that was posted behind others; a sleep of the kernel takes 50 us more. One look takes 3 us.
+	// standbyNs is how long a packet waits that a program does not take which looked as if it
+	// polled, and a message that was posted behind others; a sleep of the kernel takes 50 us more.
+	// One look takes 3 us.
 	standbyNs = 50_000
-	// holdGapNs is what two messages may be apart of which the second waits; a program that posts one by one takes less
-	// than 1 us. burstBegins are how many have to follow each other for the first of the next ones to wait, too. Up to fewHeld that
-	// nobody but the sender has sent have waited in vain, and maxHoldSkip bounds how many leave at once after that. The sender looks
+	// holdGapNs is what two messages may be apart of which the second waits; a program that posts
+	// one by one takes less than 1 us. burstBegins are how many have to follow each other for the
+	// first of the next ones to wait, too. Up to fewHeld that nobody but the sender has sent have
+	// waited in vain, and maxHoldSkip bounds how many leave at once after that. The sender looks
 	// senderLooks times in vain before it sleeps.
 	holdGapNs   = 5_000
 	burstBegins = 16
 	maxHoldSkip = 255
 	senderLooks = 20
 	fewHeld     = 2
-	// lingerNs is how long a peer may take, after it has acknowledged a message, until its program has seen that in its memory and
-	// has sent an answer. maxLingerSkip bounds how many acknowledgements are not followed by a wait after some were in vain.
+	// lingerNs is how long a peer may take, after it has acknowledged a message, until its program
+	// has seen that in its memory and has sent an answer. maxLingerSkip bounds how many
+	// acknowledgements are not followed by a wait after some were in vain.
 	lingerNs      = 50_000
 	maxLingerSkip = 255
 	// maxAckSkip bounds how many batches of packets are acknowledged at once after
@@ -82,21 +86,24 @@ const (
 	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
 	// on both sides.
 	DefaultSpinNs = 30_000
-	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program in another language.
+	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program
+	// in another language.
 	maxSpinSkip = 63
-	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked: longer than what two ends of a conversation take
-	// that both have to be woken, of idle CPUs of a virtual machine.
+	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked:
+	// longer than what two ends of a conversation take that both have to be woken, of idle CPUs of
+	// a virtual machine.
 	maxSpinNs = 200_000
-	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by
-	// which the goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken from it
-	// beyond a quarter of the time: a time slice is about as much. It then blocks without spinning for spinPauseNs, and up to maxSpinPauseNs if
-	// that goes on.
+	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which the
+	// goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken
+	// from it beyond a quarter of the time: a time slice is about as much. It then blocks without
+	// spinning for spinPauseNs, and up to maxSpinPauseNs if that goes on.
 	preemptedNs    = 50_000
 	maxLostNs      = 3_000_000
 	spinPauseNs    = 10_000_000
 	maxSpinPauseNs = 80_000_000
-	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more than twice as long, maxSpinNs,
-	// preemptedNs and maxLostNs are as much longer, up to maxSlowness times.
+	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more
+	// than twice as long, maxSpinNs, preemptedNs and maxLostNs are as much longer, up to
+	// maxSlowness times.
 	usualTurnNs = 1_000
 	maxSlowness = 40
 )

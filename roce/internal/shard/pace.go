@@ -2,17 +2,20 @@ package shard
 
 // pace decides how long who receives looks again and again before it sleeps.
 //
-// To look costs a CPU for as long. To sleep costs more than that where an answer is near: on an idle CPU a wake-up takes
-// tens of microseconds, and the peer, which waits for as long, sleeps meanwhile, too, and has to be woken in turn. So a pair that sleeps goes
-// on to do so, and one that looks finds each packet after ten microseconds. The time to look grows when packets come soon after it, up to
-// maxSpinNs, and shrinks when they do not.
+// To look costs a CPU for as long. To sleep costs more than that where an answer is near: on an
+// idle CPU a wake-up takes tens of microseconds, and the peer, which waits for as long, sleeps
+// meanwhile, too, and has to be woken in turn. So a pair that sleeps goes on to do so, and one that
+// looks finds each packet after ten microseconds. The time to look grows when packets come soon
+// after it, up to maxSpinNs, and shrinks when they do not.
 //
-// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken. A turn takes about 1 us; one that
-// took much longer shows that somebody else ran. That happens now and then on any machine, and is a reason not to look only when it takes a good part of
-// the time: lost adds up what was taken, less a quarter of the time since.
+// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken.
+// A turn takes about 1 us; one that took much longer shows that somebody else ran. That happens now
+// and then on any machine, and is a reason not to look only when it takes a good part of the time:
+// lost adds up what was taken, less a quarter of the time since.
 //
-// On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything else longer: the answer, and the wake-up.
-// Therefore these times are multiplied there by how slow the machine is, which its own turns tell.
+// On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything
+// else longer: the answer, and the wake-up. Therefore these times are multiplied there by how slow
+// the machine is, which its own turns tell.
 type pace struct {
 	last      int64 // the last turn
 	awake     int64 // since when it looks in vain
@@ -34,7 +37,8 @@ func (v *pace) begin(now int64) {
 // woke notes the end of a sleep.
 func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
 
-// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is to look before it sleeps.
+// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is
+// to look before it sleeps.
 func (v *pace) looks(now, spinNs int64) bool {
 	return spinNs > 0 && now >= v.again
 }
@@ -52,8 +56,8 @@ func (v *pace) came() {
 	v.woken = 0
 }
 
-// turn notes a look at the link, and reports whether to sleep. spinNs is how long to look at least; with grows false, exactly, and not while
-// somebody else runs at all.
+// turn notes a look at the link, and reports whether to sleep. spinNs is how long to look at least;
+// with grows false, exactly, and not while somebody else runs at all.
 func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
@@ -92,9 +96,10 @@ func (v *pace) preempted(took, now int64, grows bool) {
 	}
 }
 
-// glanced learns from a turn that found nothing. It goes up for one that took longer than the usual and down for one that did not, in equal steps. So
-// the few that took very long, as somebody else ran, count no more than others. While there is no looking there is one turn after
-// each sleep, which finds caches cold: these do not come here.
+// glanced learns from a turn that found nothing. It goes up for one that took longer than the usual
+// and down for one that did not, in equal steps. So the few that took very long, as somebody else
+// ran, count no more than others. While there is no looking there is one turn after each sleep,
+// which finds caches cold: these do not come here.
 func (v *pace) glanced(took int64) {
 	v.glance = max(v.glance, usualTurnNs)
 	if took > v.glance {

@@ -135,7 +135,8 @@ func TestPaceGivesWay(t *testing.T) {
 	require.Equal(t, time.Duration(spinPauseNs), rests())
 }
 
-// On an emulated machine everything takes longer: also the answer, and what shows that somebody else ran.
+// On an emulated machine everything takes longer: also the answer, and what shows that somebody
+// else ran.
 func TestPaceOnASlowMachine(t *testing.T) {
 	const turn = 20 * usualTurnNs
 	p := newPaced()

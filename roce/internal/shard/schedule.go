@@ -152,8 +152,8 @@ func (s *Shard) transmit(now int64) {
 	s.handOut()
 }
 
-// forgetSent lets go of what was sent: a packet refers to its queue pair and to the memory of its payload,
-// and the last places of a long batch are not used again for hours. The lock is held.
+// forgetSent lets go of what was sent: a packet refers to its queue pair and to the memory of its
+// payload, and the last places of a long batch are not used again for hours. The lock is held.
 func (s *Shard) forgetSent() {
 	for i := range s.tx[:s.txUsed] {
 		s.tx[i].Forget()
@@ -181,8 +181,8 @@ func (s *Shard) handOut() {
 	}
 }
 
-// Woke notes that the packets that are being handled were waited for, by a goroutine in WaitFor; sig is nil for one that
-// waits by other means. The lock is held.
+// Woke notes that the packets that are being handled were waited for, by a goroutine in WaitFor;
+// sig is nil for one that waits by other means. The lock is held.
 func (s *Shard) Woke(sig *Signal) {
 	s.woke = true
 	s.crowd.woke()

@@ -5,8 +5,9 @@ import (
 	"runtime"
 )
 
-// seat is where the goroutine sits that receives while it waits: see lease. It is plain state. Who calls a method holds
-// seatMu, which comes after all other locks, and then does what the method answers.
+// seat is where the goroutine sits that receives while it waits: see lease. It is plain state. Who
+// calls a method holds seatMu, which comes after all other locks, and then does what the method
+// answers.
 type seat struct {
 	heir    *Signal // of the goroutine that may sit; nil: the keeper receives, or who polls
 	taken   bool    // the goroutine sits
@@ -42,8 +43,9 @@ func (v *seat) sitDown(sig *Signal) bool {
 	return true
 }
 
-// sleep comes before a sleep in the link. After it the goroutine looks for reasons to stay awake; whoever gives it one
-// rouses it afterwards. So none is missed. It returns false if the seat is not lent any more.
+// sleep comes before a sleep in the link. After it the goroutine looks for reasons to stay awake;
+// whoever gives it one rouses it afterwards. So none is missed. It returns false if the seat is not
+// lent any more.
 func (v *seat) sleep() bool {
 	v.asleep = v.heir != nil
 	return v.asleep
@@ -103,8 +105,8 @@ func (s *Shard) revoke() {
 	}
 }
 
-// sit receives until the signal is set, the context ends or the shard is closed. It returns false if it is not for this
-// goroutine to receive, or not any more.
+// sit receives until the signal is set, the context ends or the shard is closed. It returns false
+// if it is not for this goroutine to receive, or not any more.
 func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.seatMu.Lock()
 	ok := s.seat.sitDown(sig)
@@ -212,8 +214,8 @@ type watched struct {
 	quit chan struct{}
 }
 
-// watch has the end of a context rouse the goroutine in the seat. That of the last call goes on, so that calls with
-// one context cost nothing. rxMu is held.
+// watch has the end of a context rouse the goroutine in the seat. That of the last call goes on, so
+// that calls with one context cost nothing. rxMu is held.
 func (s *Shard) watch(ctx context.Context, sig *Signal) {
 	w := watched{done: ctx.Done(), sig: sig}
 	if w.done == s.watched.done && sig == s.watched.sig {

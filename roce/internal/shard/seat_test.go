@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file explores all schedules of those who may receive: a keeper, two goroutines that wait, each for a signal of its own, the timer,
-// a network, and somebody who breaks off a wait. What seat decides is asked of it; the rest follows sit, loop, look, giveUp and takeOver,
-// with a step for each access to what is shared. Where lease or pace decide, or a goroutine of the application, both ways are tried.
+// This file explores all schedules of those who may receive: a keeper, two goroutines that wait,
+// each for a signal of its own, the timer, a network, and somebody who breaks off a wait. What seat
+// decides is asked of it; the rest follows sit, loop, look, giveUp and takeOver, with a step for
+// each access to what is shared. Where lease or pace decide, or a goroutine of the application,
+// both ways are tried.
 
 // The actors. The first two wait; their numbers are those of their signals.
 const (
@@ -125,7 +127,8 @@ func (w *world) rouse(i int) {
 
 func (w *world) lentTo(i int) bool { return w.seat.heir == sigs[i] }
 
-// step returns what may come of the next step of an actor: nothing if it cannot make one. What comes of a run without surprises is first.
+// step returns what may come of the next step of an actor: nothing if it cannot make one. What
+// comes of a run without surprises is first.
 func (w world) step(a int) (next []world) {
 	to := func(p place) { v := w; v.at[a] = p; next = append(next, v) }
 	switch p := w.at[a]; p {
@@ -424,8 +427,9 @@ func (w *world) check() string {
 	return ""
 }
 
-// settles lets everybody do what is to be done, without surprises, and time pass only when nobody can do any more. All that waited is received, and
-// who waits for it has it, before the timer has fired more than twice.
+// settles lets everybody do what is to be done, without surprises, and time pass only when nobody
+// can do any more. All that waited is received, and who waits for it has it, before the timer has
+// fired more than twice.
 func (w world) settles() string {
 	w.left = 0
 	for ticks, rounds := 0, 0; ; rounds++ {
@@ -474,7 +478,8 @@ func (w world) settles() string {
 	return ""
 }
 
-// explore visits all states that can be reached, and returns how many, and what is wrong with one, with the way to it.
+// explore visits all states that can be reached, and returns how many, and what is wrong with one,
+// with the way to it.
 func explore(begin world) (n int, wrong string) {
 	type from struct {
 		before world

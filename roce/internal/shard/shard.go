@@ -100,8 +100,8 @@ type Shard struct {
 	wakeTime    int64       // under mu: when the loop returns from link.Wait by itself
 	woke        bool        // under mu: the packets being handled were waited for
 	expectReply func() bool // wokeSomeone
-	// wakeLater, under mu: the loop is to be woken when the lock is given back. Who is woken may run at once
-	// in place of the waker, and wants the lock.
+	// wakeLater, under mu: the loop is to be woken when the lock is given back. Who is woken may
+	// run at once in place of the waker, and wants the lock.
 	wakeLater bool
 	ack       delayedAck
 	keeper    keeper
@@ -137,7 +137,8 @@ type Shard struct {
 	pace     pace          // of the goroutine
 	marker   link.Marker   // of the link; nil if it is none
 	returner link.Returner // the same
-	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware looks at packets.
+	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware
+	// looks at packets.
 	unverified link.Unverified
 	checker    transport.Checker // unverified, or nil
 
@@ -221,9 +222,9 @@ func SchedulerOf(l link.Link) link.Scheduler {
 	return nil
 }
 
-// End begins to close the shard: every waiting call returns [ErrClosed], with
-// the reason unless that is nil. Of several shards each ends before the first of them closes, so that
-// nobody finds one open who was told that another is closed.
+// End begins to close the shard: every waiting call returns [ErrClosed], with the reason unless
+// that is nil. Of several shards each ends before the first of them closes, so that nobody finds
+// one open who was told that another is closed.
 func (s *Shard) End(reason error) {
 	s.ending.Do(func() {
 		if reason != nil {

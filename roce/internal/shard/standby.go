@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// standby is a goroutine that looks after a shard which is polled by [Shard.Progress]: every 50 us at first,
-// and then ever more rarely, while the program goes on polling. It takes what waits if the program does not, as when that
-// looks at memory now, which only the device can write. When it has nothing more to do, the timer of the keeper is enough.
+// standby is a goroutine that looks after a shard which is polled by [Shard.Progress]: every 50 us
+// at first, and then ever more rarely, while the program goes on polling. It takes what waits if
+// the program does not, as when that looks at memory now, which only the device can write. When it
+// has nothing more to do, the timer of the keeper is enough.
 type standby struct {
 	on    atomic.Bool   // the goroutine exists
 	given atomic.Uint32 // times that the goroutine of the shard gave way
@@ -38,8 +39,8 @@ func (s *Shard) standBy() {
 	}()
 }
 
-// activity is what a program has done so far. Who posts is at work, too: it will look for completions when it has posted
-// what it has.
+// activity is what a program has done so far. Who posts is at work, too: it will look for
+// completions when it has posted what it has.
 type activity struct{ polls, posts uint32 }
 
 // looks reports whether it has done something since the last look.
@@ -87,7 +88,8 @@ func (s *Shard) lookAfter() {
 	}
 }
 
-// receiveForNobody looks at the link for a program that does not, and reports whether there was something.
+// receiveForNobody looks at the link for a program that does not, and reports whether there was
+// something.
 func (s *Shard) receiveForNobody() bool {
 	if !s.rxMu.TryLock() {
 		return false // it does, after all
@@ -98,7 +100,8 @@ func (s *Shard) receiveForNobody() bool {
 	return err != nil || s.received > 0 // who takes over meets the error again
 }
 
-// ServeForeign tells that a program in another language uses the shard, which looks at memory without a call.
+// ServeForeign tells that a program in another language uses the shard, which looks at memory
+// without a call.
 func (s *Shard) ServeForeign() {
 	if s.mode != Driven {
 		s.foreign.Store(true)

@@ -17,8 +17,8 @@ func TestActivity(t *testing.T) {
 	require.False(t, a.looks(2, 2))
 }
 
-// Polling proves itself by the time between calls that follow each other closely; each time that packets were missed it takes
-// twice as long.
+// Polling proves itself by the time between calls that follow each other closely; each time that
+// packets were missed it takes twice as long.
 func TestAttention(t *testing.T) {
 	const us = 1000
 	var a attention

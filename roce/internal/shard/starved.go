@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starved notices that threads of a program that polls get little of a CPU, since others want it. Such a thread uses up
-// each turn that it gets, and then waits for all others, half a second on a machine with twenty of them for each
-// CPU. If that happens while it holds the lock of the shard nothing is received or answered for as long, and peers give up. It
-// is likely, too: a call that sends, or that wakes a thread, makes others ready to run in its place.
+// starved notices that threads of a program that polls get little of a CPU, since others want it.
+// Such a thread uses up each turn that it gets, and then waits for all others, half a second on a
+// machine with twenty of them for each CPU. If that happens while it holds the lock of the shard
+// nothing is received or answered for as long, and peers give up. It is likely, too: a call that
+// sends, or that wakes a thread, makes others ready to run in its place.
 //
-// So while a program starves, its threads neither receive, send nor wake anybody under the lock. They leave that to the goroutine
-// of the shard, which sleeps most of the time, and is therefore run soon when something comes.
+// So while a program starves, its threads neither receive, send nor wake anybody under the lock.
+// They leave that to the goroutine of the shard, which sleeps most of the time, and is therefore
+// run soon when something comes.
 type starved struct {
 	until atomic.Int64 // on the clock of the link
 	next  atomic.Int64 // when to measure again
@@ -30,7 +32,8 @@ type usage struct {
 	slept  int64 // times that it gave the CPU away by itself
 }
 
-// starvedBetween reports whether a thread that wanted to run all the time got less than a quarter of a CPU.
+// starvedBetween reports whether a thread that wanted to run all the time got less than a quarter
+// of a CPU.
 func starvedBetween(a, b usage) bool {
 	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/4
 }
@@ -67,8 +70,8 @@ func usageOfThread(now int64) usage {
 	return usage{thread: unix.Gettid(), at: now, ran: r.Utime.Nano() + r.Stime.Nano(), slept: int64(r.Nvcsw)}
 }
 
-// leavesSending reports whether a message that is posted now is left to the goroutine, which is woken when the lock is given
-// back. The lock is held.
+// leavesSending reports whether a message that is posted now is left to the goroutine, which is
+// woken when the lock is given back. The lock is held.
 func (s *Shard) leavesSending(now int64) bool {
 	if !s.foreign.Load() || !s.Background() || !s.starved.now(now) {
 		return false

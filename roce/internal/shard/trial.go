@@ -1,7 +1,7 @@
 package shard
 
-// trial decides whether to do something that pays at times: the more often in succession it was in vain, the less often it is tried.
-// The zero value tries.
+// trial decides whether to do something that pays at times: the more often in succession it was in
+// vain, the less often it is tried. The zero value tries.
 type trial struct {
 	skip    uint32 // how many times not to try
 	penalty uint32 // skip after the next one in vain

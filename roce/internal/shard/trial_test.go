@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was in vain is tried after 1, 3, 7 ... times, up to a bound, and each time again after it has paid.
+// What was in vain is tried after 1, 3, 7 ... times, up to a bound, and each time again after it
+// has paid.
 func TestTrial(t *testing.T) {
 	var v trial
 	skipped := func() (n int) {

@@ -18,8 +18,8 @@ type upcalls struct {
 func (s *Shard) Upcall(f func()) { s.up.now = append(s.up.now, f) }
 
 // AfterArrivals has f called, without locks of the caller, when all packets are handled that had
-// arrived at the shard by now. That is for what another shard learns of a queue pair of this one: its
-// packet may have come by later than others, which wait in another link. It reports false, and
+// arrived at the shard by now. That is for what another shard learns of a queue pair of this one:
+// its packet may have come by later than others, which wait in another link. It reports false, and
 // does nothing, if none can wait: in a simulation each packet is handled when it arrives.
 func (s *Shard) AfterArrivals(f func()) bool {
 	if s.driven != nil {

@@ -28,8 +28,8 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 	}
 }
 
-// WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for the caller alone
-// it receives meanwhile: see lease.
+// WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for
+// the caller alone it receives meanwhile: see lease.
 func (s *Shard) WaitFor(ctx context.Context, sig *Signal, tries int) error {
 	if s.lentTo(sig) {
 		if done, err := s.sit(ctx, sig); done {
@@ -65,7 +65,8 @@ func (s *Shard) attend() {
 	}
 }
 
-// Unattended has the goroutine of the shard receive, for a caller that goes away to wait by means of its own.
+// Unattended has the goroutine of the shard receive, for a caller that goes away to wait by means
+// of its own.
 func (s *Shard) Unattended() {
 	if s.mode == Driven {
 		return

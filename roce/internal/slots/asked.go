@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sender of a request (REQ) that takes it back before it was answered does not know our ID: its REJ names no
-// slot. So a note in the memory file says which device got the request. Anybody can send such a
-// REJ, with any numbers; without the notes each would have to go to all devices.
+// The sender of a request (REQ) that takes it back before it was answered does not know our ID: its
+// REJ names no slot. So a note in the memory file says which device got the request. Anybody can
+// send such a REJ, with any numbers; without the notes each would have to go to all devices.
 //
-// There are few notes, each in the place that a hash says, and a later one takes the place of an earlier one. A REJ whose note
-// is gone is lost, and the device waits for its peer until a timer of its own ends that.
+// There are few notes, each in the place that a hash says, and a later one takes the place of an
+// earlier one. A REJ whose note is gone is lost, and the device waits for its peer until a timer of
+// its own ends that.
 
 // Anyone and Nobody are what For returns for packets that are for no slot.
 const (
@@ -21,8 +22,9 @@ const (
 	Nobody = -2 // no device has got the request that it is about: to be dropped
 )
 
-// For returns the slot that a packet at address i is for. All that is not held by a slot's number is decided here: a request
-// is for the device that has announced the service, and what takes one back for the device that got it.
+// For returns the slot that a packet at address i is for. All that is not held by a slot's number
+// is decided here: a request is for the device that has announced the service, and what takes one
+// back for the device that got it.
 func (l *Lease) For(i int, p *transport.RxPacket) int {
 	to := Steer(p.Data)
 	if to != Requests {
@@ -50,7 +52,8 @@ func (l *Lease) For(i int, p *transport.RxPacket) int {
 	return l.sets[i].noted(l.sets[i].noteOf(p))
 }
 
-// withdraws reports whether a message that names no slot is about a request that somebody sent before: a REJ.
+// withdraws reports whether a message that names no slot is about a request that somebody sent
+// before: a REJ.
 func withdraws(b []byte) bool {
 	return len(b) >= peerAt+4 && mad.Class(b[classAt]) == mad.ClassCM && attribute(b) == mad.AttrREJ
 }
@@ -59,8 +62,8 @@ func attribute(b []byte) mad.Attribute {
 	return mad.Attribute(binary.BigEndian.Uint16(b[attributeAt:]))
 }
 
-// noteOf hashes who has sent a message, and its ID for the connection. The key is random, so that nobody can choose to
-// meet the notes of others.
+// noteOf hashes who has sent a message, and its ID for the connection. The key is random, so that
+// nobody can choose to meet the notes of others.
 func (s *set) noteOf(p *transport.RxPacket) uint64 {
 	src := p.Src.As16()
 	h := s.key

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What takes a request back goes to the device that got it, and to no other; what was never asked for
-// goes to nobody.
+// What takes a request back goes to the device that got it, and to no other; what was never asked
+// for goes to nobody.
 func TestWithdrawnRequest(t *testing.T) {
 	a := address()
 	l, m, n := lease(t, a), lease(t, a), lease(t, a)

@@ -15,9 +15,9 @@ const (
 
 // Bind binds a socket. It waits a little for an address that is in use.
 //
-// A process that is being forked has copies of all descriptors of this one until it runs its program. So a port whose
-// socket was just closed may still be taken: closing one link and opening another at the same address fails, if a
-// command is started meanwhile.
+// A process that is being forked has copies of all descriptors of this one until it runs its
+// program. So a port whose socket was just closed may still be taken: closing one link and opening
+// another at the same address fails, if a command is started meanwhile.
 func Bind(fd int, sa unix.Sockaddr) error {
 	end := time.Now().Add(bindPatience)
 	return bindAgain(func() error { return unix.Bind(fd, sa) }, func() bool {

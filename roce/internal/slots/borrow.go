@@ -8,14 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Processes that have the address may all be unable to answer: stopped, frozen, or without a CPU. Then the kernel
-// may copy their descriptors without them (pidfd_getfd), where it permits one process of the user to debug
-// another: not if Yama's ptrace_scope is 1 or more, or a container's profile forbids the call.
+// Processes that have the address may all be unable to answer: stopped, frozen, or without a CPU.
+// Then the kernel may copy their descriptors without them (pidfd_getfd), where it permits one
+// process of the user to debug another: not if Yama's ptrace_scope is 1 or more, or a container's
+// profile forbids the call.
 
 // getfd copies a descriptor; a variable for tests.
 var getfd = unix.PidfdGetfd
 
-// borrow copies the descriptors from processes that hold the sockets with these numbers, which listen.
+// borrow copies the descriptors from processes that hold the sockets with these numbers, which
+// listen.
 func borrow(listeners []uint64) (fds [numFDs]int, err error) {
 	err = errors.New("no process of this user holds the address")
 	for _, l := range listeners {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disown closes what the child of a fork has of its parent's addresses. The parent's leases and services end with the last
-// copy of their file, so without that they would outlive it, and a device of the child could not have them. It is for a process that has opened no
-// device itself.
+// Disown closes what the child of a fork has of its parent's addresses. The parent's leases and
+// services end with the last copy of their file, so without that they would outlive it, and a
+// device of the child could not have them. It is for a process that has opened no device itself.
 func Disown() error {
 	const self = "/proc/self/fd"
 	list, err := os.ReadDir(self)

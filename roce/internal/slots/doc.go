@@ -11,13 +11,13 @@
 //
 // # Who holds what
 //
-// The first device at an address makes all sockets. It listens on Unix sockets that are named
-// after the address, and gives all descriptors to each device that connects, the listening sockets among
-// them: so every device at the address holds the same, and everyone accepts. When a process
-// dies, by kill -9 or otherwise, nothing has to be taken over. No socket closes as
-// long as any process lives, so the order of the group, which the program depends on, never
-// changes; and with the last process all of it is gone. When all processes stand still a newcomer copies the
-// descriptors without their help, where the kernel permits that, or learns who they are ([HeldError]).
+// The first device at an address makes all sockets. It listens on Unix sockets that are named after
+// the address, and gives all descriptors to each device that connects, the listening sockets among
+// them: so every device at the address holds the same, and everyone accepts. When a process dies,
+// by kill -9 or otherwise, nothing has to be taken over. No socket closes as long as any process
+// lives, so the order of the group, which the program depends on, never changes; and with the last
+// process all of it is gone. When all processes stand still a newcomer copies the descriptors
+// without their help, where the kernel permits that, or learns who they are ([HeldError]).
 //
 // Leases and announcements are record locks (F_OFD_SETLK) on a memory file that is handed
 // around, too. The kernel drops the locks of a process that dies, so there is no state that
@@ -27,10 +27,11 @@
 //
 // # Who may
 //
-// Processes of one user: the kernel demands it of SO_REUSEPORT, and both ends of the Unix socket check
-// it ([peer.Check]). A process that connects is asked nothing and told everything, in one message;
-// so there is nothing that it could send, or keep the others waiting with. Processes of the user trust each other,
-// as they may debug each other anyway; still what comes from there is checked, and the memory file is sealed.
+// Processes of one user: the kernel demands it of SO_REUSEPORT, and both ends of the Unix socket
+// check it ([peer.Check]). A process that connects is asked nothing and told everything, in one
+// message; so there is nothing that it could send, or keep the others waiting with. Processes of
+// the user trust each other, as they may debug each other anyway; still what comes from there is
+// checked, and the memory file is sealed.
 //
 // # Concurrency
 //

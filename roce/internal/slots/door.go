@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Devices of an address meet at Unix sockets of two kinds. An abstract name is there for all processes of the network
-// namespace, whatever they see of the file system, and anybody can take it first. A socket in a directory
-// where only the user may write is safe from that, and not all processes see it. So the first device makes
-// both where it can, and others knock at both.
+// Devices of an address meet at Unix sockets of two kinds. An abstract name is there for all
+// processes of the network namespace, whatever they see of the file system, and anybody can take it
+// first. A socket in a directory where only the user may write is safe from that, and not all
+// processes see it. So the first device makes both where it can, and others knock at both.
 
 // name is the name of the abstract Unix socket. Names belong to a network namespace, as
 // addresses do. The number says how descriptors are handed around: processes that do it otherwise
@@ -25,8 +25,8 @@ func (a Address) name() string { return fmt.Sprintf("\x00goroce/slots/2/%d/%s", 
 
 func (a Address) key() string { return fmt.Sprintf("%v%%%d:%d", a.Addr, a.Scope, a.Port) }
 
-// path is where the socket in a directory is, if there is such a directory. A directory may be seen from several network
-// namespaces, so their number is in the name.
+// path is where the socket in a directory is, if there is such a directory. A directory may be seen
+// from several network namespaces, so their number is in the name.
 func (a Address) path() (string, bool) {
 	dir, ok := userDir()
 	if !ok {
@@ -39,8 +39,8 @@ func (a Address) path() (string, bool) {
 	return path.Join(dir, fmt.Sprintf("%s%d-%s", filePrefix, ns.Ino, a.key())), true
 }
 
-// userDir returns the directory in which nobody but the user and root makes files. Variables of the environment do not count, or
-// processes of one user would not meet.
+// userDir returns the directory in which nobody but the user and root makes files. Variables of the
+// environment do not count, or processes of one user would not meet.
 var userDir = func() (string, bool) {
 	if uid := os.Geteuid(); uid != 0 {
 		return ownDir(fmt.Sprintf("/run/user/%d", uid))
@@ -145,7 +145,8 @@ func openDoor(name string) (int, error) {
 	return l, nil
 }
 
-// sweep removes files that devices have left at other addresses, for there is no other time to do it.
+// sweep removes files that devices have left at other addresses, for there is no other time to do
+// it.
 func sweep(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -169,8 +170,9 @@ func sweep(dir string) {
 	}
 }
 
-// isLeft reports whether no process has the socket that a file was made by. A socket of another type is refused
-// before it is looked for one that listens, so the process that has it is not disturbed.
+// isLeft reports whether no process has the socket that a file was made by. A socket of another
+// type is refused before it is looked for one that listens, so the process that has it is not
+// disturbed.
 func isLeft(name string) bool {
 	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -186,7 +188,8 @@ func listens(fd int) bool {
 	return err == nil && v == 1
 }
 
-// listeners returns the numbers (st_ino) of the sockets that listen at the doors, as the kernel tells.
+// listeners returns the numbers (st_ino) of the sockets that listen at the doors, as the kernel
+// tells.
 func (a Address) listeners() (inodes []uint64) {
 	f, err := os.Open("/proc/thread-self/net/unix")
 	if err != nil {
@@ -197,7 +200,8 @@ func (a Address) listeners() (inodes []uint64) {
 	for _, n := range a.doors() {
 		want[strings.Replace(n, "\x00", "@", 1)] = true
 	}
-	// Number, references, protocol, flags, type, state, inode, name; __SO_ACCEPTCON is one that listens.
+	// Number, references, protocol, flags, type, state, inode, name; __SO_ACCEPTCON is one that
+	// listens.
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if c := strings.Fields(s.Text()); len(c) == 8 && c[3] == "00010000" && want[c[7]] {
 			if n, err := strconv.ParseUint(c[6], 10, 64); err == nil {

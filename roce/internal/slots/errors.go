@@ -13,7 +13,8 @@ var (
 	// sockets, no record locks on memory files, no /proc, or a policy against any of it. A device
 	// may still have the address for itself.
 	ErrUnsupported = errors.New("the address cannot be shared here")
-	// ErrForeign is wrapped when another user's process has the name of the address, or one whose user cannot be told.
+	// ErrForeign is wrapped when another user's process has the name of the address, or one whose
+	// user cannot be told.
 	ErrForeign = errors.New("a process of another user has this address")
 	// ErrFull is wrapped when all slots are leased or rest.
 	ErrFull = errors.New("no slot is free")

@@ -35,9 +35,9 @@ const (
 	// Anything else is when the lease ended, of CLOCK_BOOTTIME.
 )
 
-// Open leases a slot that is free at all addresses. The error is an [*AddressError] that wraps ErrUnsupported,
-// ErrForeign or ErrFull, or the error of the system call: EADDRINUSE if a program has an
-// address for itself.
+// Open leases a slot that is free at all addresses. The error is an [*AddressError] that wraps
+// ErrUnsupported, ErrForeign or ErrFull, or the error of the system call: EADDRINUSE if a program
+// has an address for itself.
 //
 // When all slots are leased or rest, it waits for one of those that rest, which takes no
 // longer than RestNs. Devices with several addresses that begin at once may find each other
@@ -174,8 +174,8 @@ func (s *set) silence(k int) error {
 	return nil
 }
 
-// quiet has the socket for requests drop what comes if no device serves any more. One that begins to
-// at the same time has locked its byte, and is seen the second time, or hears after this.
+// quiet has the socket for requests drop what comes if no device serves any more. One that begins
+// to at the same time has locked its byte, and is seen the second time, or hears after this.
 func (s *set) quiet() {
 	serving := func() bool {
 		_, _, ok := locked(s.locks, servingAt, Count)

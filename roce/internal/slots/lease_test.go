@@ -369,8 +369,8 @@ func TestRequestsWithoutServer(t *testing.T) {
 	require.Len(t, received(t, socket), 1)
 }
 
-// What a device has in addition comes from the second half, at once or not at all, and leaves the first half to
-// devices that have none.
+// What a device has in addition comes from the second half, at once or not at all, and leaves the
+// first half to devices that have none.
 func TestSpare(t *testing.T) {
 	a := []Address{address()}
 	for k := FirstSpare; k < Count; k++ {

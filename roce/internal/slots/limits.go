@@ -10,14 +10,14 @@ const (
 	// Count is the number of slots of an address.
 	Count = 1 << Bits
 
-	// FirstSpare is the first slot that a device may have in addition to one that it has: many devices with
-	// many CPUs each are not to keep others out.
+	// FirstSpare is the first slot that a device may have in addition to one that it has: many
+	// devices with many CPUs each are not to keep others out.
 	FirstSpare = Count / 2
 
 	// RestNs is how long the numbers of a slot are not used after the device has gone, in
-	// nanoseconds. Peers that do not know yet send on for that long: the communication manager's time in
-	// TIMEWAIT is 1 s. After that 18 random bits, PSN and the peer's address tell a late packet from
-	// one for the new device.
+	// nanoseconds. Peers that do not know yet send on for that long: the communication manager's
+	// time in TIMEWAIT is 1 s. After that 18 random bits, PSN and the peer's address tell a late
+	// packet from one for the new device.
 	RestNs = int64(2 * time.Second)
 	// restRetry is how often it is looked whether a slot has rested.
 	restRetry = 20 * time.Millisecond
@@ -30,7 +30,8 @@ const (
 	beginTime = time.Second
 	// answerTime is how long one that has asked may take to take the answer.
 	answerTime = time.Second
-	// filePrefix is how the names of Unix sockets in a directory begin; the number is as in [Address.name].
+	// filePrefix is how the names of Unix sockets in a directory begin; the number is as in
+	// [Address.name].
 	filePrefix = "goroce-slots-2-"
 	// maxSweep bounds how many files are looked at whether they can go.
 	maxSweep = 256
@@ -48,9 +49,9 @@ const (
 	maxDrain = 1 << 17
 )
 
-// meetTime is how long Open waits for processes that have the address and get no CPU, and stillTime how
-// long for such as all stand still. It looks whether there is another way after glance, and then less and
-// less often. They are variables for tests.
+// meetTime is how long Open waits for processes that have the address and get no CPU, and stillTime
+// how long for such as all stand still. It looks whether there is another way after glance, and
+// then less and less often. They are variables for tests.
 var (
 	meetTime   = 30 * time.Second
 	stillTime  = time.Second
@@ -58,8 +59,8 @@ var (
 	longGlance = 500 * time.Millisecond
 )
 
-// What an offer holds: the memory file, two sockets that may listen, with an abstract name and in a directory, the
-// group with the socket for requests, and two ends of an inbox for each slot.
+// What an offer holds: the memory file, two sockets that may listen, with an abstract name and in a
+// directory, the group with the socket for requests, and two ends of an inbox for each slot.
 const (
 	memoryAt   = 0
 	listenerAt = 1

@@ -62,8 +62,8 @@ func (m *meeting) try() (fds [numFDs]int, err error) {
 	return fds, err
 }
 
-// wait waits for the answer, and looks for other ways: the processes that have the address may stand still, or
-// get no CPU.
+// wait waits for the answer, and looks for other ways: the processes that have the address may
+// stand still, or get no CPU.
 func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 	for pause := glance; ; pause = min(2*pause, longGlance) {
 		if c < 0 {
@@ -94,8 +94,8 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 	}
 }
 
-// holdersOf returns the processes that have the address, as far as the kernel tells, and whether there are
-// some and all stand still.
+// holdersOf returns the processes that have the address, as far as the kernel tells, and whether
+// there are some and all stand still.
 func holdersOf(listeners []uint64) (all []peer.Process, still bool) {
 	seen := map[int]bool{}
 	still = true

@@ -230,7 +230,8 @@ func TestFileIsLeft(t *testing.T) {
 	require.NoError(t, err, "it is this device's now")
 	unix.Close(c)
 
-	// Those at other addresses go when a device begins anywhere; what is in use, and what is not ours, stays.
+	// Those at other addresses go when a device begins anywhere; what is in use, and what is not
+	// ours, stays.
 	mine, other := address(), address()
 	p = start(t, other, 0)
 	require.Equal(t, "ok", p.say("dir %s", dir))

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The memory file has a word for each slot (lease.go), the numbers of all descriptors (borrow.go), and notes of
-// requests (asked.go).
+// The memory file has a word for each slot (lease.go), the numbers of all descriptors (borrow.go),
+// and notes of requests (asked.go).
 
 // seals are what nobody can do to the file any more.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL

@@ -15,8 +15,8 @@ import (
 // errAgain means that the process that was asked is gone, or about to begin: ask again.
 var errAgain = errors.New("nobody answers")
 
-// The offer is one message: these bytes, and all descriptors. The names of the Unix sockets have the
-// version.
+// The offer is one message: these bytes, and all descriptors. The names of the Unix sockets have
+// the version.
 const (
 	offerMagic = "goroce slots"
 	offerBytes = len(offerMagic) + 4 // with slots and descriptors, two bytes each

@@ -7,10 +7,11 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Messages to queue pair 1 that are handed on cost this device a copy and a system call, and wake another one, and anybody can send
-// them. So a device hands on no more than handRate a second, and handBurst at a time. The rest is lost, as with a full
-// inbox: who has sent it in earnest sends it again. Packets of queue pairs are not bounded: they come aside only if the kernel has put
-// them in one datagram with others.
+// Messages to queue pair 1 that are handed on cost this device a copy and a system call, and wake
+// another one, and anybody can send them. So a device hands on no more than handRate a second, and
+// handBurst at a time. The rest is lost, as with a full inbox: who has sent it in earnest sends it
+// again. Packets of queue pairs are not bounded: they come aside only if the kernel has put them in
+// one datagram with others.
 const (
 	handRate  = 10_000
 	handBurst = 4096

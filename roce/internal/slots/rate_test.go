@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Messages to queue pair 1 are handed on at a bounded rate, and those beyond it are counted as lost; packets of queue pairs are not
-// bounded.
+// Messages to queue pair 1 are handed on at a bounded rate, and those beyond it are counted as
+// lost; packets of queue pairs are not bounded.
 func TestHandOnIsBounded(t *testing.T) {
 	a := address()
 	l, m := lease(t, a), lease(t, a)

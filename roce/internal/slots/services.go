@@ -16,8 +16,8 @@ func (l *Lease) Announce(i int, s mad.ServiceID) error {
 		return errors.New("closed")
 	}
 	if l.services[i][s] == 0 {
-		// The length says who it is. All locks of a service begin at the same byte, so there is one at
-		// a time.
+		// The length says who it is. All locks of a service begin at the same byte, so there is one
+		// at a time.
 		ok, err := lock(l.sets[i].locks, offsetOf(s), int64(1+l.slot))
 		if err != nil {
 			return err
@@ -43,8 +43,8 @@ func (l *Lease) Withdraw(i int, s mad.ServiceID) {
 	}
 }
 
-// AnnounceAt announces a service at those of the addresses of the lease that local stands for: all of them
-// if it is unspecified or invalid. If that fails at one, it is announced at none.
+// AnnounceAt announces a service at those of the addresses of the lease that local stands for: all
+// of them if it is unspecified or invalid. If that fails at one, it is announced at none.
 func (l *Lease) AnnounceAt(s mad.ServiceID, addrs []netip.Addr, local netip.Addr) error {
 	for i, a := range addrs {
 		if !standsFor(local, a) {
@@ -93,15 +93,15 @@ func (l *Lease) Serve(i int) error {
 	return err
 }
 
-// Serves reports whether the device that has a slot at address i takes requests. If not there is nobody who would know of
-// a connection with a number of the slot.
+// Serves reports whether the device that has a slot at address i takes requests. If not there is
+// nobody who would know of a connection with a number of the slot.
 func (l *Lease) Serves(i, slot int) bool {
 	_, _, ok := locked(l.sets[i].locks, servingAt+int64(slot), 1)
 	return ok
 }
 
-// Refuses reports whether, among devices that all see the requests at address i, this one is to refuse those
-// that are for nobody: it is the lowest of those that take requests.
+// Refuses reports whether, among devices that all see the requests at address i, this one is to
+// refuse those that are for nobody: it is the lowest of those that take requests.
 func (l *Lease) Refuses(i int) bool {
 	_, _, below := locked(l.sets[i].locks, servingAt, int64(l.slot))
 	return l.slot == 0 || !below

@@ -39,7 +39,8 @@ func (s *set) begin() (err error) {
 	return err
 }
 
-// leave removes the file of the address when its last device goes. The next one that begins would remove it, too.
+// leave removes the file of the address when its last device goes. The next one that begins would
+// remove it, too.
 func (s *set) leave() {
 	if _, _, others := locked(s.locks, 0, Count); others || !listens(s.fds[fileAt]) {
 		return
@@ -73,8 +74,8 @@ func closeAll(fds []int) {
 // errNoFile means that the address has no socket in a directory, which it should have had.
 var errNoFile = errors.New("no Unix socket in a directory")
 
-// found makes the descriptors of an address that nobody has: with an abstract name, if that is to be had, and with the
-// file, if that is not empty. errAgain means that somebody else was faster.
+// found makes the descriptors of an address that nobody has: with an abstract name, if that is to
+// be had, and with the file, if that is not empty. errAgain means that somebody else was faster.
 func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 	for i := range fds {
 		fds[i] = -1
@@ -124,8 +125,8 @@ func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 	return fds, nil
 }
 
-// group makes the UDP sockets, which keep nearly nothing of what they get: a filter that drops all, as
-// [deafen] sets, would take longer to set than everything else.
+// group makes the UDP sockets, which keep nearly nothing of what they get: a filter that drops all,
+// as [deafen] sets, would take longer to set than everything else.
 func (a Address) group(fds []int) error {
 	for i := range fds {
 		fd, err := unix.Socket(a.family(), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)

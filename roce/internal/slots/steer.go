@@ -88,8 +88,8 @@ func Manages(b []byte) bool {
 	return len(b) >= 8 && ib.QPN(binary.BigEndian.Uint32(b[4:]))&ib.QPNMask == ib.QPNGSI
 }
 
-// Asked returns the slot of the connection that a packet for which Steer has returned Requests asks about. ok
-// is false for other packets.
+// Asked returns the slot of the connection that a packet for which Steer has returned Requests asks
+// about. ok is false for other packets.
 func Asked(b []byte) (slot int, ok bool) {
 	if len(b) < dreqAt+4 || !mad.Asks(b[ib.BTHBytes+ib.DETHBytes:]) {
 		return 0, false
@@ -97,8 +97,8 @@ func Asked(b []byte) (slot int, ok bool) {
 	return int(binary.BigEndian.Uint32(b[peerAt:]) >> idShift), true
 }
 
-// program chooses the socket of the group: the slot, or Count for requests. A load beyond the
-// end of the datagram ends it with 0. An index that there is no socket for, as while the group is being
+// program chooses the socket of the group: the slot, or Count for requests. A load beyond the end
+// of the datagram ends it with 0. An index that there is no socket for, as while the group is being
 // made, leaves the choice to a hash; sockets without a lease drop what they get.
 func program() []unix.SockFilter {
 	const (

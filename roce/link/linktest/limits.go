@@ -112,8 +112,9 @@ func RunLeaks(t *testing.T, open Opener) {
 }
 
 const (
-	// busyCalls is how often a link that closes is asked at once, pace how soon it is asked again after that. The
-	// kernel takes some of its closes as slowly as it likes, which need not keep all processors busy.
+	// busyCalls is how often a link that closes is asked at once, pace how soon it is asked again
+	// after that. The kernel takes some of its closes as slowly as it likes, which need not keep
+	// all processors busy.
 	busyCalls = 1000
 	pace      = 100 * time.Microsecond
 )

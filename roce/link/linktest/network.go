@@ -53,8 +53,8 @@ func testNeighbourChanges(t *testing.T, open Opener) {
 	Reaches(t, a, b, p)
 	require.Zero(t, unreachable(a))
 
-	// Removed: the kernel has it again. It says first that the entry has failed, and then that it is gone: packets in
-	// between count as unreachable.
+	// Removed: the kernel has it again. It says first that the entry has failed, and then that it
+	// is gone: packets in between count as unreachable.
 	n.A.Run("ip", "neigh", "del", n.B4.String(), "dev", Device)
 	SendUntil(t, a, p, n.reachable)
 	Reaches(t, a, b, p)

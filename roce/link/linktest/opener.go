@@ -59,8 +59,8 @@ type Veth struct {
 	Off  []string // ethtool features that are switched off on both sides
 }
 
-// RunVeth runs the suite over veth pairs, with IPv4 and IPv6; with -short only
-// every third of the cases, and with one of the two in turn; the latter under the race detector, too.
+// RunVeth runs the suite over veth pairs, with IPv4 and IPv6; with -short only every third of the
+// cases, and with one of the two in turn; the latter under the race detector, too.
 func RunVeth(t *testing.T, cases []Veth) {
 	for i, c := range cases {
 		for k, family := range []string{"IPv4", "IPv6"} {

@@ -10,8 +10,8 @@ import (
 // turns is how often receive was called.
 var turns atomic.Uint32
 
-// receive is Recv, every second time without the link's check where it can leave that out: packets are checked
-// afterwards then, and those that are wrong left out.
+// receive is Recv, every second time without the link's check where it can leave that out: packets
+// are checked afterwards then, and those that are wrong left out.
 func receive(l link.Link, batch []transport.RxPacket) (int, error) {
 	u, ok := l.(link.Unverified)
 	if !ok || turns.Add(1)%2 == 0 {

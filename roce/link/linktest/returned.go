@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunReturned tests that a link hears, by ICMP, that no socket has the port at a peer's address, and what it had sent there. six says
-// that it does of IPv6, too: a kernel without the port is silent about a UDP checksum of 0, which links that write frames send.
+// RunReturned tests that a link hears, by ICMP, that no socket has the port at a peer's address,
+// and what it had sent there. six says that it does of IPv6, too: a kernel without the port is
+// silent about a UDP checksum of 0, which links that write frames send.
 func RunReturned(t *testing.T, open Opener, six bool) {
 	t.Parallel()
 	n := NewNet(t, 1500)

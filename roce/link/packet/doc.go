@@ -41,18 +41,19 @@
 //
 // # Sharing an address
 //
-// Up to 64 links, of any processes of one user, can have the same address, udp links among them: see package slots.
-// The filter of each lets the packets of its slot through, and messages to queue pair 1, of which each
-// takes its own. A coalesced frame comes to the link that its first packet is for, which hands the
-// others on. A link with a link-local address, or one that may not open as many files, has its
-// addresses for itself: Capabilities().Alone says why.
+// Up to 64 links, of any processes of one user, can have the same address, udp links among them:
+// see package slots. The filter of each lets the packets of its slot through, and messages to queue
+// pair 1, of which each takes its own. A coalesced frame comes to the link that its first packet is
+// for, which hands the others on. A link with a link-local address, or one that may not open as
+// many files, has its addresses for itself: Capabilities().Alone says why.
 //
 // # Source ports
 //
-// Connections leave by one of 4 source ports, chosen by the one that they would have on a link that sends
-// by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because packets by different
-// ports, or with different IPv6 flow labels, cannot share a frame. For the same reason connections that carry little
-// (transport.Path.Light) all leave by one of them, with flow label 0. Multicast keeps its port.
+// Connections leave by one of 4 source ports, chosen by the one that they would have on a link that
+// sends by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because
+// packets by different ports, or with different IPv6 flow labels, cannot share a frame. For the
+// same reason connections that carry little (transport.Path.Light) all leave by one of them, with
+// flow label 0. Multicast keeps its port.
 //
 // # Neighbours
 //
@@ -81,13 +82,13 @@
 // kernel gives no frame with an address of its own as source to a socket,
 // unless it has routed it itself.
 //
-// Linux, Ethernet and loopback interfaces only. Coalescing on receive is a property of the interface,
-// switched with `ethtool -K DEV gro off`. Segmentation can be switched
-// off, and switches itself off if it is refused. A network card that offloads UDP
-// segmentation must count up IPv4 identifications, as the kernel's own segmentation does.
+// Linux, Ethernet and loopback interfaces only. Coalescing on receive is a property of the
+// interface, switched with `ethtool -K DEV gro off`. Segmentation can be switched off, and switches
+// itself off if it is refused. A network card that offloads UDP segmentation must count up IPv4
+// identifications, as the kernel's own segmentation does.
 //
-// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6 "packet too big"). The
-// link hears it by raw sockets of its own, since the kernel knows no socket with the ports of the packet, and believes it for 10
-// minutes: longer packets are counted in transport.Path.TooLong. With Options.VLAN nothing is heard. The
-// mtu of a route is followed, too.
+// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6
+// "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
+// with the ports of the packet, and believes it for 10 minutes: longer packets are counted in
+// transport.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
 package packet

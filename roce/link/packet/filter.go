@@ -165,8 +165,9 @@ func (c *filterConfig) ip6Checks(f *filter) {
 	f.destinations(near, far, c.loopback, nil)
 }
 
-// slotCheck rejects packets to queue pairs of other slots; udp is the offset of the UDP header. What says nothing of a
-// slot passes: packets to queue pair 1 or to groups, and those that are too short to be any.
+// slotCheck rejects packets to queue pairs of other slots; udp is the offset of the UDP header.
+// What says nothing of a slot passes: packets to queue pair 1 or to groups, and those that are too
+// short to be any.
 func (c *filterConfig) slotCheck(f *filter, udp int) {
 	if c.slot.Bits == 0 {
 		return

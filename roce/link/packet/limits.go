@@ -3,8 +3,8 @@ package packet
 import "github.com/goroce/goroce/ib"
 
 const (
-	// asideTurns is how many receives there are for one that looks for packets handed on by others, when no
-	// poll has said that there are any.
+	// asideTurns is how many receives there are for one that looks for packets handed on by others,
+	// when no poll has said that there are any.
 	asideTurns = 64
 
 	// Packets leave from this port on, and how many there are of them.

@@ -32,8 +32,9 @@ type Options struct {
 	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects,
 	// which is not that of the specification. Received FLUSHes are accepted with either.
 	RxeFlush bool
-	// Exclusive keeps the addresses for this link: it receives what is for any queue pair, whatever its number. Other links at
-	// these addresses, in whatever process, are refused. It is for programs that speak for themselves, without a
-	// device; a device's numbers are all of its own slot.
+	// Exclusive keeps the addresses for this link: it receives what is for any queue pair, whatever
+	// its number. Other links at these addresses, in whatever process, are refused. It is for
+	// programs that speak for themselves, without a device; a device's numbers are all of its own
+	// slot.
 	Exclusive bool
 }

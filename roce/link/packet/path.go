@@ -50,8 +50,8 @@ func (t *sender) pathOf(p *transport.Path) *path {
 	return s
 }
 
-// flowPort returns the source port of a path, one of a few: packets that leave by different ones cannot
-// share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
+// flowPort returns the source port of a path, one of a few: packets that leave by different ones
+// cannot share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
 func (t *sender) flowPort(p *transport.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaseSlot leases a slot of the addresses, and returns its UDP sockets. They are nil if the addresses
-// cannot be shared. Link-local ones are not: if their interface is made anew, the socket
+// leaseSlot leases a slot of the addresses, and returns its UDP sockets. They are nil if the
+// addresses cannot be shared. Link-local ones are not: if their interface is made anew, the socket
 // that reserves the port has to go there, and the others of its group could not.
 func (l *Link) leaseSlot(addrs []netip.Addr, _ []int) ([]int, error) {
 	if l.opts.Exclusive {
@@ -98,8 +98,8 @@ func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
 	}
 }
 
-// seenByAll reports whether the filters of all links at the address let a datagram through: each then takes
-// what is for it, and there is nothing to hand on.
+// seenByAll reports whether the filters of all links at the address let a datagram through: each
+// then takes what is for it, and there is nothing to hand on.
 func seenByAll(d *receive.Datagram) bool {
 	if len(d.Data) < ib.BTHBytes {
 		return true
@@ -148,8 +148,8 @@ func (r *receiver) flushStrays() {
 	}
 }
 
-// receiveAside reads what other devices have handed on, of which there rarely is any. It looks when a
-// poll has said that there is, and now and then.
+// receiveAside reads what other devices have handed on, of which there rarely is any. It looks when
+// a poll has said that there is, and now and then.
 func (r *receiver) receiveAside() bool {
 	r.turn++
 	if !r.look && r.turn%asideTurns != 0 {

@@ -94,7 +94,8 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	req := message(path, mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)
 	rep := message(path, mad.AttrREP, (&mad.REP{LocalCommID: 1, RemoteCommID: mad.CommID(sc.CommID(99))}).Put)
 	rej := message(path, mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
-	// expect sends a message and then a packet to each, so that what does not come is not waited for.
+	// expect sends a message and then a packet to each, so that what does not come is not waited
+	// for.
 	expect := func(what string, m transport.TxPacket, toB, toC bool) {
 		t.Helper()
 		linktest.SendAll(t, a, []transport.TxPacket{m})

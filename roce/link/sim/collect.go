@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// The garbage collector stops goroutines wherever they are, and they go on in another order; and it empties sync.Pools, so that
-// a program has a longer buffer or a shorter one. So while a [Test] runs it collects only when all goroutines wait, after so
-// many bytes. collectLimit more than there were at the start is more than a test should have between two such moments: then it collects
+// The garbage collector stops goroutines wherever they are, and they go on in another order; and it
+// empties sync.Pools, so that a program has a longer buffer or a shorter one. So while a [Test]
+// runs it collects only when all goroutines wait, after so many bytes. collectLimit more than there
+// were at the start is more than a test should have between two such moments: then it collects
 // where it is.
 const (
 	collectBytes = 32 << 20
@@ -26,7 +27,8 @@ var collecting struct {
 	limit   int64
 }
 
-// collectBetween has the collector wait until the function that it returns is called. It empties pools first, of what earlier tests left.
+// collectBetween has the collector wait until the function that it returns is called. It empties
+// pools first, of what earlier tests left.
 func collectBetween() func() {
 	collecting.Lock()
 	defer collecting.Unlock()

@@ -11,7 +11,8 @@ import (
 
 var sink []byte
 
-// The garbage collector runs when all goroutines wait, and not beside them; afterwards it is as it was.
+// The garbage collector runs when all goroutines wait, and not beside them; afterwards it is as it
+// was.
 func TestCollectsBetween(t *testing.T) {
 	percent := debug.SetGCPercent(100)
 	debug.SetGCPercent(percent)

@@ -52,11 +52,12 @@
 //     other, in the order in which they asked. Those that ask at the same time are in the
 //     order in which they were started. With Config.Shuffle the seed chooses, to find what
 //     depends on the order. Each goes on until it waits again, for the network or anything else.
-//   - A goroutine that is new, or that another one wakes (with a channel, say), runs at
-//     once. It takes its turn when it comes to a call that may wait for the network: Dial,
-//     Accept, Send, Recv, Read and the like, and the waits of verbs. Calls that do not
-//     wait take no turn: PostSend, Close (of a roce.Conn, if all that was begun is done), Write of an rsocket with room in its buffer. If
-//     several goroutines may come to those at the same time, they call [Fabric.Turn] before.
+//   - A goroutine that is new, or that another one wakes (with a channel, say), runs at once. It
+//     takes its turn when it comes to a call that may wait for the network: Dial, Accept, Send,
+//     Recv, Read and the like, and the waits of verbs. Calls that do not wait take no turn:
+//     PostSend, Close (of a roce.Conn, if all that was begun is done), Write of an rsocket with
+//     room in its buffer. If several goroutines may come to those at the same time, they call
+//     [Fabric.Turn] before.
 //   - No goroutine may hold a mutex while it waits for the network, or for anything else, if
 //     others may want that mutex meanwhile. This is a rule of synctest: who waits for a
 //     mutex is not seen to wait, so that no time passes. A channel of capacity 1 makes
@@ -64,18 +65,20 @@
 //     prints what all goroutines do.
 //   - A loop that polls a completion queue has to sleep in between, if only for a
 //     nanosecond: time does not pass for it otherwise.
-//   - What is random in the program itself stays so: the choice of a select with several
-//     cases that are ready, the order of a map, and the order of functions of
-//     time.AfterFunc that are due at the same nanosecond.
-//     So is the order of goroutines when the runtime stops one that has run for 10 ms of real time, as on a busy machine.
-//     The garbage collector runs when all wait, unless a test allocates 1 GiB in between.
-//   - net/http repeats, over TLS too (with the keys fixed by testing/cryptotest), but for two things. Server.Shutdown
-//     closes idle connections in the order of a map: have the clients close theirs before. And it looks for the end of those that are
-//     not idle, as all of HTTP/2 are, at times from math/rand, which only a rand.Seed with GODEBUG=randseednop=0 fixes. With HTTP/2
-//     so many goroutines run at a time that this shows: 30 runs of a seed gave 2 to 5 transcripts on a busy machine.
+//   - What is random in the program itself stays so: the choice of a select with several cases that
+//     are ready, the order of a map, and the order of functions of time.AfterFunc that are due at
+//     the same nanosecond. So is the order of goroutines when the runtime stops one that has run
+//     for 10 ms of real time, as on a busy machine. The garbage collector runs when all wait,
+//     unless a test allocates 1 GiB in between.
+//   - net/http repeats, over TLS too (with the keys fixed by testing/cryptotest), but for two
+//     things. Server.Shutdown closes idle connections in the order of a map: have the clients close
+//     theirs before. And it looks for the end of those that are not idle, as all of HTTP/2 are, at
+//     times from math/rand, which only a rand.Seed with GODEBUG=randseednop=0 fixes. With HTTP/2 so
+//     many goroutines run at a time that this shows: 30 runs of a seed gave 2 to 5 transcripts on a
+//     busy machine.
 //   - Everything must end before the test does: close devices and listeners, and wait for
-//     goroutines. A test that leaves some behind, also such as sleep, or in which all wait for ever,
-//     fails and shows what they wait for. The tests after it go on.
+//     goroutines. A test that leaves some behind, also such as sleep, or in which all wait for
+//     ever, fails and shows what they wait for. The tests after it go on.
 //   - The fabric steps by itself: Step and Run panic. Do not call synctest.Wait either.
 //   - Meanwhile the process uses one CPU (GOMAXPROCS is 1).
 //

@@ -92,8 +92,9 @@ func TestHTTPRepeats(t *testing.T) {
 	}
 }
 
-// A service that shuts down right after its last answer closes connections whose peers have not acknowledged it, with a mutex of
-// net/http's held that other goroutines want: a Close that waits would stand the simulation still.
+// A service that shuts down right after its last answer closes connections whose peers have not
+// acknowledged it, with a mutex of net/http's held that other goroutines want: a Close that waits
+// would stand the simulation still.
 func TestHTTPShutsDownAtOnce(t *testing.T) {
 	for seed := range uint64(seeds.Fewer(4)) {
 		pages(t, sim.Config{Seed: seed, Faults: badNetwork}, 0)

@@ -317,8 +317,8 @@ func (l *Link) Leave(group, local netip.Addr) error {
 	return nil
 }
 
-// Close takes the host off the fabric; its addresses are free again. If the host has other links, these
-// stay.
+// Close takes the host off the fabric; its addresses are free again. If the host has other links,
+// these stay.
 func (l *Link) Close() error {
 	f := l.f
 	f.lock()

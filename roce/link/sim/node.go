@@ -10,9 +10,9 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// node is what the links at the same addresses have in common: a pipe to the switch and a pipe
-// from it. Each link has a slot, as on a real host, and gets what is for that. Where there is no link for a
-// slot, and for requests, which name none, it is the first.
+// node is what the links at the same addresses have in common: a pipe to the switch and a pipe from
+// it. Each link has a slot, as on a real host, and gets what is for that. Where there is no link
+// for a slot, and for requests, which name none, it is the first.
 type node struct {
 	f     *Fabric
 	addrs []netip.Addr

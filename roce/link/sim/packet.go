@@ -79,8 +79,9 @@ func (f *Fabric) route(p *packet) {
 	f.forward(h, p)
 }
 
-// sendBack is for a packet to a host that was here and has no device any more, as that of a process that has ended: the
-// sender of one to queue pair 1 gets its beginning back, as by ICMP. The network has lost one to a host that it never had.
+// sendBack is for a packet to a host that was here and has no device any more, as that of a process
+// that has ended: the sender of one to queue pair 1 gets its beginning back, as by ICMP. The
+// network has lost one to a host that it never had.
 func (f *Fabric) sendBack(p *packet) {
 	defer f.recycle(p)
 	h := f.hosts[p.src.Src]
@@ -197,8 +198,8 @@ func (f *Fabric) deliver(h *node, p *packet) func() {
 	return l.progress
 }
 
-// deliverToAll is deliver for a multicast packet: to each link of the host that has joined the group
-// and not left it since.
+// deliverToAll is deliver for a multicast packet: to each link of the host that has joined the
+// group and not left it since.
 func (f *Fabric) deliverToAll(h *node, p *packet) func() {
 	var handle []func()
 	for _, l := range h.links {

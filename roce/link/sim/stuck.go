@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// deadlock begins what synctest panics with when no goroutine of a bubble can go on: all wait for ever, or those that
-// are left when the test has ended sleep, while no time passes any more.
+// deadlock begins what synctest panics with when no goroutine of a bubble can go on: all wait for
+// ever, or those that are left when the test has ended sleep, while no time passes any more.
 const deadlock = "deadlock: "
 
-// stuck is deferred. It turns the panic for goroutines that cannot go on into an error of their test; as a
-// panic it would end the test binary, and all other tests with it.
+// stuck is deferred. It turns the panic for goroutines that cannot go on into an error of their
+// test; as a panic it would end the test binary, and all other tests with it.
 func stuck(t *testing.T) {
 	t.Helper()
 	switch v := recover(); err := v.(type) {

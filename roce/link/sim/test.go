@@ -12,8 +12,8 @@ import (
 // several goroutines wait for the network, and time is virtual for all that f does.
 // See "Tests of applications" in the package comment.
 //
-// If the test fails, its seed is logged. A test that leaves goroutines behind, or in which all wait for ever, fails, and the
-// others of the binary go on.
+// If the test fails, its seed is logged. A test that leaves goroutines behind, or in which all wait
+// for ever, fails, and the others of the binary go on.
 func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	defer oneCPU()()

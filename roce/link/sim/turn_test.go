@@ -131,7 +131,8 @@ func TestStray(t *testing.T) {
 	})
 }
 
-// A Test in which all wait for ever fails, as does one that leaves goroutines behind, also such as sleep. The tests after it go on.
+// A Test in which all wait for ever fails, as does one that leaves goroutines behind, also such as
+// sleep. The tests after it go on.
 func TestNothingHangs(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^TestStray$", "-test.v")
 	child.Env = append(os.Environ(), strayEnv+"=1")

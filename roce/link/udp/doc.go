@@ -13,11 +13,11 @@
 //
 // # Speed
 //
-// Packets of equal size to one peer by one source port leave in one sendmsg as a
-// segmented datagram, whichever queue pairs they are of, with the payload straight from
-// registered memory; small payloads are copied together instead, which is faster than an iovec
-// each. Several such datagrams share one sendmmsg. The packets of each path stay in order. Receiving sockets have UDP_GRO and take up to
-// 64 KiB in a datagram, several in one recvmmsg. System calls that do not
+// Packets of equal size to one peer by one source port leave in one sendmsg as a segmented
+// datagram, whichever queue pairs they are of, with the payload straight from registered memory;
+// small payloads are copied together instead, which is faster than an iovec each. Several such
+// datagrams share one sendmmsg. The packets of each path stay in order. Receiving sockets have
+// UDP_GRO and take up to 64 KiB in a datagram, several in one recvmmsg. System calls that do not
 // block bypass the Go scheduler.
 //
 // Both offloads can be switched off. Segmentation switches itself off when the
@@ -26,20 +26,21 @@
 //
 // # Sharing an address
 //
-// Up to 64 links, of any processes of one user, can have the same address: see package slots. Each has
-// a slot of the queue pair numbers, and the kernel gives it the packets of those. A datagram that
-// holds packets for several slots comes whole to the one that the first is for, which hands the others on
-// and counts them. Requests to queue pair 1 come to whichever link looks first, and are handed on to
-// the one that has announced the service. Where the kernel, a policy, or a limit of
-// open files does not permit that, the link has its addresses for itself: Capabilities().Alone says why.
+// Up to 64 links, of any processes of one user, can have the same address: see package slots. Each
+// has a slot of the queue pair numbers, and the kernel gives it the packets of those. A datagram
+// that holds packets for several slots comes whole to the one that the first is for, which hands
+// the others on and counts them. Requests to queue pair 1 come to whichever link looks first, and
+// are handed on to the one that has announced the service. Where the kernel, a policy, or a limit
+// of open files does not permit that, the link has its addresses for itself: Capabilities().Alone
+// says why.
 //
 // # Source ports
 //
-// Connections leave by one of 4 source ports of each address, chosen by the port that they would have on
-// a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There are no more
-// than that because each is a system call, and packets by different ports cannot share a datagram. For the same reason
-// connections that carry little (transport.Path.Light) all leave by one of them. What stays on the
-// loopback addresses, and multicast, leaves from 4791.
+// Connections leave by one of 4 source ports of each address, chosen by the port that they would
+// have on a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There
+// are no more than that because each is a system call, and packets by different ports cannot share
+// a datagram. For the same reason connections that carry little (transport.Path.Light) all leave by
+// one of them. What stays on the loopback addresses, and multicast, leaves from 4791.
 //
 // # Limits
 //

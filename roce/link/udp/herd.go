@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// herd has one of all links that wait for requests wake for one, and not all of them: they share the socket. The
-// kernel does that for threads that wait in epoll_wait with EPOLLEXCLUSIVE, and not for a poll, which Wait is. So a thread
-// waits for requests, and wakes the link. A process that is stopped waits for nothing, so another one
-// gets the request.
+// herd has one of all links that wait for requests wake for one, and not all of them: they share
+// the socket. The kernel does that for threads that wait in epoll_wait with EPOLLEXCLUSIVE, and not
+// for a poll, which Wait is. So a thread waits for requests, and wakes the link. A process that is
+// stopped waits for nothing, so another one gets the request.
 type herd struct {
 	l      *Link
 	fd     int // of epoll; -1: there is none

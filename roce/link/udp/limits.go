@@ -11,22 +11,22 @@ const (
 	// backlogBytes bounds what waits for the socket to take more.
 	backlogBytes = 4 << 20
 
-	// asideTurns is how many receives there are for one that looks for requests and packets handed on
-	// by others, when no poll has said that there are any.
+	// asideTurns is how many receives there are for one that looks for requests and packets handed
+	// on by others, when no poll has said that there are any.
 	asideTurns = 64
 
-	// sendPorts is how many source ports packets from an address leave by, besides 4791. Each is a socket, and
-	// packets that leave by different ones do not share a system call.
+	// sendPorts is how many source ports packets from an address leave by, besides 4791. Each is a
+	// socket, and packets that leave by different ones do not share a system call.
 	sendPorts = 4
 	// maxPortTries is how many ports are tried for each.
 	maxPortTries = 8
 
-	// maxPaths is how many kinds of paths a link remembers, so that others can share them: peers, in
-	// practice, by the ports. Beyond that it begins anew.
+	// maxPaths is how many kinds of paths a link remembers, so that others can share them: peers,
+	// in practice, by the ports. Beyond that it begins anew.
 	maxPaths = 4096
 
-	// returnedBuffer is for ICMP messages about datagrams to queue pair 1, in bytes, and maxReturned how many of other
-	// kinds are passed over at a time.
+	// returnedBuffer is for ICMP messages about datagrams to queue pair 1, in bytes, and
+	// maxReturned how many of other kinds are passed over at a time.
 	returnedBuffer = 64 << 10
 	maxReturned    = 64
 	// maxErrorTries is how often a send is tried again that found one of them in its way.

@@ -17,9 +17,8 @@ type Options struct {
 	// DisableSourcePorts sends everything from Port. Otherwise connections leave by
 	// several ports, so that networks and receivers can spread them.
 	DisableSourcePorts bool
-	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB, the most 1 GiB. The
-	// kernel may grant less (net.core.rmem_max, wmem_max); Capabilities says what
-	// was granted.
+	// SocketBufferBytes is the size of the socket buffers to ask for; 0 is 16 MiB, the most 1 GiB.
+	// The kernel may grant less (net.core.rmem_max, wmem_max); Capabilities says what was granted.
 	SocketBufferBytes int
 	// RxBuffers is how many datagrams (of up to 64 KiB) one receive call takes;
 	// 0 is 4. More than 8 leaves the second-level cache of most CPUs, and 32 is the most.

@@ -22,7 +22,8 @@ type receiver struct {
 	fds   []unix.PollFd
 	next  int // socket to look at first
 
-	// Aside are the sockets for requests, whose thread wakes a poll; and inboxes, which it sees as one: asideFD.
+	// Aside are the sockets for requests, whose thread wakes a poll; and inboxes, which it sees as
+	// one: asideFD.
 	aside     []*socket
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none

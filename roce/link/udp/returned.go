@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP messages about them
-// (IP_RECVERR). The sockets of the slots could not: the kernel gives a message about a packet from their port to any one of the
-// group, and with IP_RECVERR it makes the next send fail, to whatever peer it is.
+// Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP
+// messages about them (IP_RECVERR). The sockets of the slots could not: the kernel gives a message
+// about a packet from their port to any one of the group, and with IP_RECVERR it makes the next
+// send fail, to whatever peer it is.
 
-// askers are the sockets. Of an address that has none nothing comes back. They are opened while others send and
-// receive, so the list is published when it is whole.
+// askers are the sockets. Of an address that has none nothing comes back. They are opened while
+// others send and receive, so the list is published when it is whole.
 type askers struct {
 	list    atomic.Pointer[[]*socket]
 	quote   [quoteBytes]byte
@@ -27,11 +28,13 @@ type askers struct {
 const (
 	// quoteBytes is more than what is looked at of a quote.
 	quoteBytes = 256
-	// quoteControl holds a sock_extended_err with an address behind it, and what else the socket asks for.
+	// quoteControl holds a sock_extended_err with an address behind it, and what else the socket
+	// asks for.
 	quoteControl = 256
 )
 
-// openAskers opens the sockets that there can be. In a link that makes no connections there are none.
+// openAskers opens the sockets that there can be. In a link that makes no connections there are
+// none.
 func (l *Link) openAskers() {
 	var socks []*socket
 	for _, of := range l.socks {
@@ -75,7 +78,8 @@ func (s *socket) hearErrors() error {
 	)
 }
 
-// asker returns the socket that what is sent to queue pair 1 of a peer leaves by; nil if it is the usual one.
+// asker returns the socket that what is sent to queue pair 1 of a peer leaves by; nil if it is the
+// usual one.
 func (l *Link) asker(p *transport.Path) *socket {
 	if !p.Management || p.Dst.IsMulticast() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkSend measures what the link does for a packet before the system call, the ICRC of its payload included, which is in the
-// cache. One op is a packet.
+// BenchmarkSend measures what the link does for a packet before the system call, the ICRC of its
+// payload included, which is in the cache. One op is a packet.
 func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{64, 1024, 4096} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

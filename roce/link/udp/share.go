@@ -157,8 +157,8 @@ func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
 	}
 }
 
-// handOn gives a packet of the socket being read to the device that it is for. It returns false if that
-// is this one.
+// handOn gives a packet of the socket being read to the device that it is for. It returns false if
+// that is this one.
 func (r *receiver) handOn(p *transport.RxPacket) bool {
 	lease := r.l.share.lease
 	own, i := int(lease.Slot().Index), r.from.index
@@ -258,7 +258,8 @@ func (r *receiver) addAside(fd int) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
 
-// Disown closes what the child of a fork has of its parent's links, of package packet, too. While a child has it, the addresses, and the services
-// that were announced there, are taken, also when the parent has ended. The child calls it before it opens a device of its
-// own, if it can go on at all: Go cannot, unless the child loads it anew, as the libraries for programs in C do.
+// Disown closes what the child of a fork has of its parent's links, of package packet, too. While a
+// child has it, the addresses, and the services that were announced there, are taken, also when the
+// parent has ended. The child calls it before it opens a device of its own, if it can go on at all:
+// Go cannot, unless the child loads it anew, as the libraries for programs in C do.
 func Disown() error { return slots.Disown() }

@@ -324,8 +324,8 @@ func TestCannotJoin(t *testing.T) {
 	require.ErrorContains(t, err, "descriptors at an address, and this process may have")
 }
 
-// What the kernel drops since nobody has the slot is counted, once for a device, whatever the number of its
-// links.
+// What the kernel drops since nobody has the slot is counted, once for a device, whatever the
+// number of its links.
 func TestKernelDropsAreCounted(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	second, err := p.b.Another()

@@ -23,10 +23,11 @@
 // chunk, and the path MTU is 2048 at most, which MTU and Watch say. Capabilities().Mode
 // says what became of it.
 //
-// Zero copy has been run with virtio_net of Linux 7.2 in a QEMU guest, against rdma_rxe of 6.12 in another one: "native
-// zero-copy" with an MTU of 1500. With 9000 it is "native copy multi-buffer", because that driver takes frames in several
-// buffers with copying only. The guest's device needs disable-legacy=on,iommu_platform=on: the driver has no
-// DMA device otherwise, and refuses. conformance/README.md has the command.
+// Zero copy has been run with virtio_net of Linux 7.2 in a QEMU guest, against rdma_rxe of 6.12 in
+// another one: "native zero-copy" with an MTU of 1500. With 9000 it is "native copy multi-buffer",
+// because that driver takes frames in several buffers with copying only. The guest's device needs
+// disable-legacy=on,iommu_platform=on: the driver has no DMA device otherwise, and refuses.
+// conformance/README.md has the command.
 //
 // # Program
 //
@@ -73,14 +74,14 @@
 //
 // # Limits
 //
-// Linux, Ethernet and loopback interfaces only. An interface has one XDP program: one
-// process with this link per interface. Packets leave by the interfaces of
-// the link's addresses; one with a route by another is unreachable. That holds for the machine's own
-// addresses, too, whose route is by the loopback interface, unless the link has a
-// loopback address. All receive queues of an interface are served, 64 at most.
+// Linux, Ethernet and loopback interfaces only. An interface has one XDP program: one process with
+// this link per interface. Packets leave by the interfaces of the link's addresses; one with a
+// route by another is unreachable. That holds for the machine's own addresses, too, whose route is
+// by the loopback interface, unless the link has a loopback address. All receive queues of an
+// interface are served, 64 at most.
 //
-// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6 "packet too big"). The
-// link hears it by raw sockets of its own, since the kernel knows no socket with the ports of the packet, and believes it for 10
-// minutes: longer packets are counted in transport.Path.TooLong. With Options.VLAN nothing is heard. The
-// mtu of a route is followed, too.
+// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6
+// "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
+// with the ports of the packet, and believes it for 10 minutes: longer packets are counted in
+// transport.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
 package xdp

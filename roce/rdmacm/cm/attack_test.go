@@ -10,8 +10,8 @@ import (
 )
 
 // TestAttackSwarm: a seed draws the bounds of a server and what attackers send to it, in their own
-// name, in the name of nobody, and in that of its clients. No bound is ever exceeded, no
-// connection of a client ends but by the wish of one of its ends, and when the attack is over all clients have
+// name, in the name of nobody, and in that of its clients. No bound is ever exceeded, no connection
+// of a client ends but by the wish of one of its ends, and when the attack is over all clients have
 // got in and nothing is left.
 func TestAttackSwarm(t *testing.T) {
 	n := 40

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who wants to wait for a listener asks until there is one, or until its time is over; who does not is refused at once.
+// Who wants to wait for a listener asks until there is one, or until its time is over; who does not
+// is refused at once.
 func TestAwaitListener(t *testing.T) {
 	const patience = 1e9
 	for name, ask := range map[string]struct {

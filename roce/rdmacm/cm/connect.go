@@ -40,7 +40,8 @@ type Request struct {
 	Tries   int
 	RetryNs int64
 
-	// ListenNs is how long the request is repeated if it is refused because nobody listens; 0: that ends it at once.
+	// ListenNs is how long the request is repeated if it is refused because nobody listens; 0: that
+	// ends it at once.
 	ListenNs int64
 }
 

@@ -2,8 +2,8 @@ package cm
 
 import "github.com/goroce/goroce/ib/mad"
 
-// Disconnect ends an established connection, or one that is half open: it sends a DREQ. EventDisconnected
-// follows when the peer has answered, or will not. It does nothing to a
+// Disconnect ends an established connection, or one that is half open: it sends a DREQ.
+// EventDisconnected follows when the peer has answered, or will not. It does nothing to a
 // connection that is on its way down already.
 func (c *Conn) Disconnect(now int64, private []byte) error {
 	switch c.state {

@@ -42,17 +42,17 @@
 //
 // # Limits
 //
-// Connections, connection requests that wait for the application, half-open
-// connections, records in TIMEWAIT and datagrams to send are bounded: see
-// [Limits], and [Listener.SetMaxConns]. Each bound that is reached is counted in [Stats]. A
-// listener that is flooded drops REQs beyond its backlog silently,
-// as Linux does. An honest client's next try gets in: requests that come again, and those of addresses
-// that have confirmed a connection before, go before all others and take their place. Where there is no
-// room for another half-open connection requests wait unanswered in the backlog.
+// Connections, connection requests that wait for the application, half-open connections, records in
+// TIMEWAIT and datagrams to send are bounded: see [Limits], and [Listener.SetMaxConns]. Each bound
+// that is reached is counted in [Stats]. A listener that is flooded drops REQs beyond its backlog
+// silently, as Linux does. An honest client's next try gets in: requests that come again, and those
+// of addresses that have confirmed a connection before, go before all others and take their place.
+// Where there is no room for another half-open connection requests wait unanswered in the backlog.
 // Confirmed connections make room; and of half-open ones the oldest is given up when its peer has
-// ignored the REP for 750 ms and a request waits, so that peers that never answer
-// take from each other; in a flood of these it is less, down to 250 ms, and honest requests go first: see rank.go. A peer whose connection is given up is told, with a
-// REJ that is repeated: it may think that it is connected.
+// ignored the REP for 750 ms and a request waits, so that peers that never answer take from each
+// other; in a flood of these it is less, down to 250 ms, and honest requests go first: see rank.go.
+// A peer whose connection is given up is told, with a REJ that is repeated: it may think that it is
+// connected.
 //
 // A request waits in the queue of its listener until the owner takes it, and leaves it
 // when its sender takes it back, or does not repeat it for half a minute (for four
@@ -60,10 +60,11 @@
 // never hears of it. What the events of connections take is bounded by the
 // connections: each has at most four.
 //
-// Somebody whom a forged REQ names as its sender gets four REPs and a REJ in half a minute,
-// if the application accepts, and one answer to each further REQ; in a flood one REP and one REJ, and most of the REQs get nothing. A peer that answers
-// a REP, or a REQ, with an MRA gets up to 137 s, however many MRAs it sends: who asks for a connection that
-// the application never takes hears EventUnreachable after that and the usual tries.
+// Somebody whom a forged REQ names as its sender gets four REPs and a REJ in half a minute, if the
+// application accepts, and one answer to each further REQ; in a flood one REP and one REJ, and most
+// of the REQs get nothing. A peer that answers a REP, or a REQ, with an MRA gets up to 137 s,
+// however many MRAs it sends: who asks for a connection that the application never takes hears
+// EventUnreachable after that and the usual tries.
 //
 // In bytes, with [DefaultLimits]: whatever peers send that never answer, the
 // agent holds at most [FloodBytes], 32 MiB (measured: 23, of which a record in

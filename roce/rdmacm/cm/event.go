@@ -24,8 +24,8 @@ const (
 	EventRejected
 	// EventUnreachable: the peer did not answer.
 	EventUnreachable
-	// EventDisconnected: the connection is over, for which side's wish ever.
-	// Private is that of the DREQ or the DREP. Reason is mad.RejectStaleConnection if the peer has not ended it, but knows
+	// EventDisconnected: the connection is over, for which side's wish ever. Private is that of the
+	// DREQ or the DREP. Reason is mad.RejectStaleConnection if the peer has not ended it, but knows
 	// nothing of it any more.
 	EventDisconnected
 	// EventTimewaitExit: the record of the connection is gone; the numbers of

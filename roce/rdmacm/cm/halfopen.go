@@ -27,8 +27,8 @@ func (c *Conn) watch(now int64) {
 // quiet reports whether what is repeated may go to somebody who never asked.
 func (c *Conn) quiet() bool { return c.state == RepSent && !c.heard }
 
-// quietTries returns how often the REP is sent in all, and in its place the REJ that takes it back. In a flood of forged
-// REQs the addresses that they name get one.
+// quietTries returns how often the REP is sent in all, and in its place the REJ that takes it back.
+// In a flood of forged REQs the addresses that they name get one.
 func (c *Conn) quietTries() int {
 	if c.rank != proven && c.a.flooded() {
 		return 1

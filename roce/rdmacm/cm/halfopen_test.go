@@ -57,8 +57,8 @@ func TestMRABound(t *testing.T) {
 	require.NotZero(t, r.n.Stats().DropMRA)
 }
 
-// TestMRABoundOfREQ: a server that answers each REQ with an MRA, because its application never takes
-// the request, does not keep a client waiting for ever.
+// TestMRABoundOfREQ: a server that answers each REQ with an MRA, because its application never
+// takes the request, does not keep a client waiting for ever.
 func TestMRABoundOfREQ(t *testing.T) {
 	r := newRig(t)
 	r.reach(ReqSent)

@@ -79,8 +79,8 @@ func (l *Listener) Close() {
 }
 
 // match returns the listener for a service at the address that a request came to. The listener of
-// the address comes before the one of all addresses. A request whose CMA header names another address has none: who
-// filters what comes to an address filters what its listeners get.
+// the address comes before the one of all addresses. A request whose CMA header names another
+// address has none: who filters what comes to an address filters what its listeners get.
 func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Listener {
 	addr := in.dst
 	if h.Dst.IsValid() && canonical(h.Dst) != addr {
@@ -98,8 +98,8 @@ func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Lis
 	return any
 }
 
-// header takes the CMA header off the private data of a request for a service of RDMA-CM. ok is false if it has none
-// that we understand.
+// header takes the CMA header off the private data of a request for a service of RDMA-CM. ok is
+// false if it has none that we understand.
 func header(service mad.ServiceID, private []byte) (h mad.CMAHeader, user []byte, ok bool) {
 	ps, _, form := service.Split()
 	if !form || ps != mad.PortSpaceTCP && ps != mad.PortSpaceUDP && ps != mad.PortSpaceIB && ps != mad.PortSpaceIPoIB {

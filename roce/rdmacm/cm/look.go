@@ -7,37 +7,41 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Peers that are gone. A process that was killed says nothing, and a connection that nothing is sent on would never find
-// out. So the agent looks after each node that it has established connections to, a node being what has one GUID at one address
-// (one opening of a device of this stack, a host of the kernel): each Config.LookNs it asks about one of the connections. The
+// Peers that are gone. A process that was killed says nothing, and a connection that nothing is
+// sent on would never find out. So the agent looks after each node that it has established
+// connections to, a node being what has one GUID at one address (one opening of a device of this
+// stack, a host of the kernel): each Config.LookNs it asks about one of the connections. The
 // question is that of askPeer, which every CM understands:
 //
-//   - A CM that knows the connection says nothing. Nor does a host that stands still, or that the network does not
-//     reach: silence proves nothing, and is left to the queue pair's retries.
-//   - One that does not know it answers, with the question's transaction ID: the connection is over, and the
-//     node's others are asked at once.
-//   - Where no socket has the port the host's kernel sends the question back (ICMP port unreachable). A firewall that is
-//     just being changed does so, too. So it is asked again, and when that comes back, too, all
-//     connections to the node are over.
+//   - A CM that knows the connection says nothing. Nor does a host that stands still, or that the
+//     network does not reach: silence proves nothing, and is left to the queue pair's retries.
+//   - One that does not know it answers, with the question's transaction ID: the connection is
+//     over, and the node's others are asked at once.
+//   - Where no socket has the port the host's kernel sends the question back (ICMP port
+//     unreachable). A firewall that is just being changed does so, too. So it is asked again, and
+//     when that comes back, too, all connections to the node are over.
 //
-// The transaction ID is 64 random bits, which only the network between the two sees: nobody else can make up an
-// answer, or a message that came back.
+// The transaction ID is 64 random bits, which only the network between the two sees: nobody else
+// can make up an answer, or a message that came back.
 //
-// A node that asks is there, and is not asked in that time. So two nodes cost a datagram in LookNs, however many connections there are. All nodes are asked together, so that an
-// idle process wakes once for them; beyond lookBatch of them they take turns, lookBatch at a time and no more often than each
-// leastLookNs. So there are about a thousand questions a second at most.
+// A node that asks is there, and is not asked in that time. So two nodes cost a datagram in LookNs,
+// however many connections there are. All nodes are asked together, so that an idle process wakes
+// once for them; beyond lookBatch of them they take turns, lookBatch at a time and no more often
+// than each leastLookNs. So there are about a thousand questions a second at most.
 const (
 	lookBatch   = 64
 	leastLookNs = 64e6
-	// suspectNs is the least time between two questions to a node that others than the clock ask for.
+	// suspectNs is the least time between two questions to a node that others than the clock ask
+	// for.
 	suspectNs = 5e6
 	// lookOthers is how many other connections are asked about when one turned out to be over. Each
 	// of these that is over asks about as many.
 	lookOthers = 8
-	// askedBefore is how long ago a connection must have been asked about to be asked about for that reason.
+	// askedBefore is how long ago a connection must have been asked about to be asked about for
+	// that reason.
 	askedBefore = 100e6
-	// returnedNs is how soon after a question that came back another one must. The next is sent at once, but a host sends
-	// few such messages, and then one a second.
+	// returnedNs is how soon after a question that came back another one must. The next is sent at
+	// once, but a host sends few such messages, and then one a second.
 	returnedNs = 10e9
 )
 
@@ -172,8 +176,8 @@ func (c *Conn) ask(now int64) {
 	a.stats.Looks++
 }
 
-// Suspect tells that the peer does not answer what the queue pair of an established connection has sent: it is asked
-// whether it is still there.
+// Suspect tells that the peer does not answer what the queue pair of an established connection has
+// sent: it is asked whether it is still there.
 func (c *Conn) Suspect(now int64) {
 	if c.state == Established && now-c.node.askedNs >= suspectNs && c.a.cfg.LookNs > 0 {
 		c.ask(now)
@@ -191,8 +195,9 @@ func (n *peerNode) askOthers(now int64) {
 	}
 }
 
-// HandleReturned takes the beginning of a datagram of this agent that has come back from an address, as an ICMP message of
-// the host has it that says that no socket there has the port. b is the datagram as far as it was quoted.
+// HandleReturned takes the beginning of a datagram of this agent that has come back from an
+// address, as an ICMP message of the host has it that says that no socket there has the port. b is
+// the datagram as far as it was quoted.
 func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
 	const idAt = mad.HeaderBytes
 	be := binary.BigEndian

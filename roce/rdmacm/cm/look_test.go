@@ -11,7 +11,8 @@ import (
 
 const lookTestNs = 500e6
 
-// lookers returns two nodes that look after each other, with n connections from the first to the second.
+// lookers returns two nodes that look after each other, with n connections from the first to the
+// second.
 func lookers(t *testing.T, n int) (w *world, c, s *node, conns []*Conn) {
 	w = newWorld(t, 1)
 	c, s = w.node(1, Limits{}), w.node(2, Limits{})
@@ -28,8 +29,8 @@ func lookers(t *testing.T, n int) (w *world, c, s *node, conns []*Conn) {
 	return w, c, s, conns
 }
 
-// A node that is there is asked at its rate, however many connections there are, and nothing comes of it; nor of one that
-// says nothing.
+// A node that is there is asked at its rate, however many connections there are, and nothing comes
+// of it; nor of one that says nothing.
 func TestLook(t *testing.T) {
 	w, c, s, conns := lookers(t, 20)
 	before := w.sent[mad.AttrDREQ]
@@ -106,8 +107,8 @@ func TestLookAtMany(t *testing.T) {
 	require.LessOrEqual(t, total, 2000)
 }
 
-// A question that comes back is asked again, and the second time all connections to the node are over. What does not
-// quote the question itself is nothing.
+// A question that comes back is asked again, and the second time all connections to the node are
+// over. What does not quote the question itself is nothing.
 func TestReturned(t *testing.T) {
 	w, c, s, conns := lookers(t, 3)
 	s.muted = true

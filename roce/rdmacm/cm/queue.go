@@ -43,8 +43,8 @@ func (a *Agent) PollListener() (*Listener, bool) {
 	return nil, false
 }
 
-// Next takes the oldest request of the best rank that the listener has, an EventRequest. It reports false
-// if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
+// Next takes the oldest request of the best rank that the listener has, an EventRequest. It reports
+// false if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
 func (l *Listener) Next() (Event, bool) {
 	if !l.Takeable() {
 		l.block()

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withdraw takes the last request of f back, as its sender does: by the numbers that it chose itself.
+// withdraw takes the last request of f back, as its sender does: by the numbers that it chose
+// itself.
 func (f *flooded) withdraw(from netip.Addr) {
 	guid := [8]byte{4: byte(f.n >> 24), byte(f.n >> 16), byte(f.n >> 8), byte(f.n)}
 	m := mad.REJ{LocalCommID: mad.CommID(f.n), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, Info: guid[:], InfoLen: 8}

@@ -1,9 +1,10 @@
 package cm
 
-// Whom to serve first. A flood of forged REQs fills the backlog and the room for half-open connections, and an honest
-// one would wait behind thousands. But somebody who forges addresses never hears an answer, and hardly sends anything twice. So
-// requests have a rank, and those of a better one go first, take the place of others in a full backlog, and find room
-// when others have taken theirs.
+// Whom to serve first. A flood of forged REQs fills the backlog and the room for half-open
+// connections, and an honest one would wait behind thousands. But somebody who forges addresses
+// never hears an answer, and hardly sends anything twice. So requests have a rank, and those of a
+// better one go first, take the place of others in a full backlog, and find room when others have
+// taken theirs.
 type rank uint8
 
 const (

@@ -16,8 +16,8 @@ func (f *flooded) again(from netip.Addr, n uint32) {
 	f.n = last
 }
 
-// TestRanks: in a backlog that is full of forged requests, those of proven addresses are served first, then those
-// that come again, also if they had found no place.
+// TestRanks: in a backlog that is full of forged requests, those of proven addresses are served
+// first, then those that come again, also if they had found no place.
 func TestRanks(t *testing.T) {
 	f := newFlooded(t)
 	l, err := f.a.Listen(service, f.addr, 10)
@@ -64,9 +64,9 @@ func TestRanksForgotten(t *testing.T) {
 	require.LessOrEqual(t, len(r.new)+len(r.old), 2*r.n)
 }
 
-// TestFlood: 10,000 forged REQs a second, each from another address. A peer that has been there before is
-// served at once, and one that has not with its second try. Connections that need a queue pair are made for a tenth, and what is
-// sent is far less than what came.
+// TestFlood: 10,000 forged REQs a second, each from another address. A peer that has been there
+// before is served at once, and one that has not with its second try. Connections that need a queue
+// pair are made for a tenth, and what is sent is far less than what came.
 func TestFlood(t *testing.T) {
 	seeds.Long(t)
 	const rate, bytes = 10_000, 288 << 10

@@ -101,8 +101,8 @@ func TestTransactionIDs(t *testing.T) {
 	require.NotEqual(t, tids[mad.AttrREQ], tids[mad.AttrDREQ])
 }
 
-// TestDuplicateREQAfterDREQ: the duplicate of a REQ that comes when the connection is over, and the peer has
-// never answered the DREQ, is refused; it is no reason to send the DREQ again.
+// TestDuplicateREQAfterDREQ: the duplicate of a REQ that comes when the connection is over, and the
+// peer has never answered the DREQ, is refused; it is no reason to send the DREQ again.
 func TestDuplicateREQAfterDREQ(t *testing.T) {
 	r := newRig(t)
 	r.reach(RepSent)

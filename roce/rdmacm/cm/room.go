@@ -8,15 +8,16 @@ import "slices"
 // wrong: in a crowd of honest peers most of the half-open connections have an RTU on its way, and
 // their peers believe that they are connected.
 
-// patienceNs is how long a half-open connection has before it is given up for a request
-// that waits, if peers answer. After DefaultRetryNs the REP was repeated, so that a lost RTU harms nobody.
+// patienceNs is how long a half-open connection has before it is given up for a request that waits,
+// if peers answer. After DefaultRetryNs the REP was repeated, so that a lost RTU harms nobody.
 //
-// In a flood of peers that never answer this would let in no more than 300 a second with 288 KiB each. So every connection
-// that is given up makes the time shorter by a patienceStep-th, down to leastPatienceNs; every one
-// that is confirmed makes it longer by as much of the whole; and it is whole again when there
-// are no half-open connections left. A crowd of honest peers confirms nearly all, so that it has all the time. It is
-// not shorter because each connection costs the owner a queue pair and its memory: honest clients get through a flood by
-// their rank (rank.go), and not because everything goes through.
+// In a flood of peers that never answer this would let in no more than 300 a second with 288 KiB
+// each. So every connection that is given up makes the time shorter by a patienceStep-th, down to
+// leastPatienceNs; every one that is confirmed makes it longer by as much of the whole; and it is
+// whole again when there are no half-open connections left. A crowd of honest peers confirms nearly
+// all, so that it has all the time. It is not shorter because each connection costs the owner a
+// queue pair and its memory: honest clients get through a flood by their rank (rank.go), and not
+// because everything goes through.
 const (
 	patienceNs      = DefaultRetryNs + 250e6
 	leastPatienceNs = 250e6
@@ -37,8 +38,9 @@ func (a *Agent) calm() {
 // morePatient is for a connection that was confirmed.
 func (a *Agent) morePatient() { a.patience = min(a.patience+patienceNs/patienceStep, patienceNs) }
 
-// room reports whether the connection that the listener is to be asked for next may become half-open. A part
-// of all is kept for addresses that are proven, once there are some: it takes a while until a flood is known to be one.
+// room reports whether the connection that the listener is to be asked for next may become
+// half-open. A part of all is kept for addresses that are proven, once there are some: it takes a
+// while until a flood is known to be one.
 func (a *Agent) room(l *Listener) bool {
 	most, bytes := a.cfg.Limits.HalfOpen, int64(a.cfg.Limits.HalfOpenBytes)
 	if c := l.first(); c != nil && c.rank != proven && !a.proven.empty() {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForgedStaleREQ: a REQ with the address, GUID and queue pair of a connected peer ends
-// nothing if the peer knows better, from whichever side the connection was made; and it does not make
-// the agent ask the peer at any rate.
+// TestForgedStaleREQ: a REQ with the address, GUID and queue pair of a connected peer ends nothing
+// if the peer knows better, from whichever side the connection was made; and it does not make the
+// agent ask the peer at any rate.
 func TestForgedStaleREQ(t *testing.T) {
 	for _, of := range []string{"client", "server"} {
 		w := newWorld(t, 1)
@@ -50,7 +50,8 @@ func TestForgedStaleREQ(t *testing.T) {
 }
 
 // TestForgottenConnection: a node that lost all it knew, and comes back with the numbers of an
-// earlier connection, is refused once; the old connection ends, from whichever side it was made, and the next try gets in.
+// earlier connection, is refused once; the old connection ends, from whichever side it was made,
+// and the next try gets in.
 func TestForgottenConnection(t *testing.T) {
 	for _, of := range []string{"client", "server"} {
 		w := newWorld(t, 1)

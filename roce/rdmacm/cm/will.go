@@ -5,9 +5,9 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Will is the last will of a connection: the DREQ that tells the peer of its end, ready for somebody
-// else to send when this node is gone without a word. If that is another Agent, it needs the numbers only, see
-// [Agent.Tell].
+// Will is the last will of a connection: the DREQ that tells the peer of its end, ready for
+// somebody else to send when this node is gone without a word. If that is another Agent, it needs
+// the numbers only, see [Agent.Tell].
 type Will struct {
 	ID   mad.CommID // of the connection
 	Live bool       // false: the connection is over, and the will of ID with it
@@ -17,7 +17,8 @@ type Will struct {
 	Packet
 }
 
-// KeepWills has the agent say from now on what wills there are, with those that it has said before; see [Agent.PollWill].
+// KeepWills has the agent say from now on what wills there are, with those that it has said before;
+// see [Agent.PollWill].
 func (a *Agent) KeepWills() {
 	a.keepWills = true
 	for _, c := range a.byID {
@@ -26,9 +27,10 @@ func (a *Agent) KeepWills() {
 	}
 }
 
-// Tell tells a peer that the node with which it had a connection is gone: w is what that node has left, at an address
-// that is this agent's now. The answer goes to an ID that is nobody's any more. So a question follows, with an ID of this agent:
-// each CM answers a DREQ for a connection that it does not know, and takes in order what came in order. See [Agent.Untold].
+// Tell tells a peer that the node with which it had a connection is gone: w is what that node has
+// left, at an address that is this agent's now. The answer goes to an ID that is nobody's any more.
+// So a question follows, with an ID of this agent: each CM answers a DREQ for a connection that it
+// does not know, and takes in order what came in order. See [Agent.Untold].
 func (a *Agent) Tell(w *Will) {
 	if a.send(w.Src, w.Dst, mad.AttrDREQ, goneTID(w.ID, w.RemoteID), &mad.DREQ{
 		LocalCommID: w.ID, RemoteCommID: w.RemoteID, RemoteQPN: w.RemoteQPN,
@@ -48,14 +50,16 @@ func (a *Agent) Tell(w *Will) {
 	a.told[mad.TID(r)] = struct{}{}
 }
 
-// Untold is how many peers have not shown that they have what Tell has sent. Of those that are gone it stays.
+// Untold is how many peers have not shown that they have what Tell has sent. Of those that are gone
+// it stays.
 func (a *Agent) Untold() int { return len(a.told) }
 
 // maxTold bounds how many are asked.
 const maxTold = 64
 
-// goneTID is the transaction ID of a DREQ that says that its node is gone, so that this is no orderly end. All others have one that
-// is random. To a peer that does not know this it is a DREQ as any.
+// goneTID is the transaction ID of a DREQ that says that its node is gone, so that this is no
+// orderly end. All others have one that is random. To a peer that does not know this it is a DREQ
+// as any.
 func goneTID(local, remote mad.CommID) mad.TID { return ^(mad.TID(local)<<32 | mad.TID(remote)) }
 
 // PollWill takes the next change of the wills.
@@ -70,8 +74,8 @@ func (a *Agent) PollWill() (Will, bool) {
 	return w, true
 }
 
-// hasWill reports whether the peer may think that it is connected. That is also while a DREQ is on its
-// way: it may get lost.
+// hasWill reports whether the peer may think that it is connected. That is also while a DREQ is on
+// its way: it may get lost.
 func (s State) hasWill() bool {
 	switch s {
 	case RepRcvd, RepSent, MRARepRcvd, Established, DReqSent:
@@ -88,8 +92,8 @@ func (c *Conn) updateWill() {
 	case c.a.keepWills && !c.willed:
 		c.willed = true
 		w := Will{ID: c.localID, Live: true, RemoteID: c.remoteID, RemoteQPN: c.remoteQPN, Packet: Packet{Src: c.local, Dst: c.remote}}
-		// Nothing waits for the answer: the transaction needs no number that others cannot guess. It cannot fail without
-		// private data.
+		// Nothing waits for the answer: the transaction needs no number that others cannot guess.
+		// It cannot fail without private data.
 		_ = encode(&w.Data, mad.AttrDREQ, mad.TID(c.localID)<<32|mad.TID(c.remoteID), c.dreq(nil))
 		c.a.wills = append(c.a.wills, w)
 	}

@@ -93,8 +93,8 @@ func TestNoWills(t *testing.T) {
 	require.Empty(t, r.willsOf())
 }
 
-// Another node at the address tells the peer: the connection is over, and that was no orderly end. What a node says itself
-// is one.
+// Another node at the address tells the peer: the connection is over, and that was no orderly end.
+// What a node says itself is one.
 func TestTell(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone  bool

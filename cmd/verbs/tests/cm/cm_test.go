@@ -204,7 +204,8 @@ func TestPreload(t *testing.T) {
 	})
 }
 
-// A program that is linked with rdma-core's library finds in ours all that it would find there, by name and version.
+// A program that is linked with rdma-core's library finds in ours all that it would find there, by
+// name and version.
 func TestSymbols(t *testing.T) {
 	libs := libraries(t)
 	theirs := "/usr/lib/x86_64-linux-gnu/librdmacm.so.1"
@@ -226,7 +227,8 @@ func TestSymbols(t *testing.T) {
 	}
 }
 
-// A program on librdmacm that is built with a sanitizer runs: what starts beside it is not taken for something of its own.
+// A program on librdmacm that is built with a sanitizer runs: what starts beside it is not taken
+// for something of its own.
 func TestSanitizers(t *testing.T) {
 	libs := libraries(t)
 	for _, sanitizer := range []string{"address", "thread"} {

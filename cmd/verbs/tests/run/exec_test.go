@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A program on the libraries that is set-user-ID finds no device, since the loader leaves them out. If a script starts it, or any other
-// program, the user is told, in one line.
+// A program on the libraries that is set-user-ID finds no device, since the loader leaves them out.
+// If a script starts it, or any other program, the user is told, in one line.
 func TestStartsPrivileged(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to make a file that is set-user-ID of somebody else")

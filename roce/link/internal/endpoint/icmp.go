@@ -11,12 +11,12 @@ import (
 )
 
 // A router that has a smaller MTU than the interface says so by ICMP (RFC 1191, RFC 8201). The
-// kernel forgets that: it knows no socket with the ports of the packet. So there is a raw socket for
-// each address, which hears nothing else.
+// kernel forgets that: it knows no socket with the ports of the packet. So there is a raw socket
+// for each address, which hears nothing else.
 //
 // Anybody can forge such a message who knows the addresses of a connection, and have long packets
-// refused for as long as it is believed, as with any UDP socket. What is believed is bounded from below, as
-// the kernel bounds it.
+// refused for as long as it is believed, as with any UDP socket. What is believed is bounded from
+// below, as the kernel bounds it.
 
 // ears are the sockets that hear ICMP, nil where there is none.
 type ears []*net.IPConn
@@ -131,8 +131,8 @@ func (l *Local) deafen() (errs error) {
 	return errs
 }
 
-// readICMP4 reads an ICMPv4 message. ok says that a router could not forward a UDP packet from and to
-// these addresses, to the port, since it is longer than mtu.
+// readICMP4 reads an ICMPv4 message. ok says that a router could not forward a UDP packet from and
+// to these addresses, to the port, since it is longer than mtu.
 func readICMP4(b []byte, port uint16) (from, to netip.Addr, mtu int, ok bool) {
 	if len(b) < icmpHeadBytes+ip4HeadBytes || b[0] != icmpUnreachable || b[1] != icmpFragNeeded {
 		return from, to, 0, false

@@ -37,8 +37,8 @@ func quoted6(mtu uint32, bytes int, port uint16) []byte {
 	return b
 }
 
-// What a router says is believed about packets of ours that are longer than it says, and not below what
-// any network carries. No part of a message is one.
+// What a router says is believed about packets of ours that are longer than it says, and not below
+// what any network carries. No part of a message is one.
 func TestReadICMP(t *testing.T) {
 	const port = 4791
 	type reader func([]byte, uint16) (netip.Addr, netip.Addr, int, bool)
@@ -96,8 +96,8 @@ func FuzzReadICMP(f *testing.F) {
 	})
 }
 
-// A host says that nobody has the port, and quotes a datagram to queue pair 1. No other message is one, and no part of one
-// that does not hold a BTH.
+// A host says that nobody has the port, and quotes a datagram to queue pair 1. No other message is
+// one, and no part of one that does not hold a BTH.
 func TestNoPort(t *testing.T) {
 	const port = 4791
 	bth := make([]byte, 64)

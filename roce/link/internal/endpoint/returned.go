@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// returned are datagrams to queue pair 1 of peers that have come back, since no socket has the port there: see link.Returner.
+// returned are datagrams to queue pair 1 of peers that have come back, since no socket has the port
+// there: see link.Returner.
 type returned struct {
 	there atomic.Bool
 	mu    sync.Mutex
@@ -56,7 +57,8 @@ func (l *Local) Returned() (from netip.Addr, quote []byte) {
 	return b.from, b.quote
 }
 
-// noPort reads an ICMP message that says that no socket has the port of a peer, and quotes a datagram to queue pair 1.
+// noPort reads an ICMP message that says that no socket has the port of a peer, and quotes a
+// datagram to queue pair 1.
 func noPort(b []byte, six bool, port uint16) (from, to netip.Addr, quote []byte, ok bool) {
 	head, code := ip4HeadBytes, [2]byte{icmpUnreachable, icmpNoPort}
 	if six {

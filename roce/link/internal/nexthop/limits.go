@@ -11,6 +11,7 @@ const (
 	// up after half a second by default, which is to be several tries.
 	retryAfter = 100 * time.Millisecond
 
-	// narrowFor is how long the word of a router counts, as with the kernel (net.ipv4.route.mtu_expires).
+	// narrowFor is how long the word of a router counts, as with the kernel
+	// (net.ipv4.route.mtu_expires).
 	narrowFor = 10 * time.Minute
 )

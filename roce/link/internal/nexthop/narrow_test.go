@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The word of a router lowers the MTU of its way alone, and raises none; it is forgotten after a while,
-// and is none about a destination that nothing was sent to.
+// The word of a router lowers the MTU of its way alone, and raises none; it is forgotten after a
+// while, and is none about a destination that nothing was sent to.
 func TestNarrow(t *testing.T) {
 	all, err := net.Interfaces()
 	require.NoError(t, err)

@@ -38,8 +38,9 @@ func (l *left) follow(r link.Rest) { l.rests = append(l.rests, r) }
 // rest is that of the last datagram of several packets.
 func (l *left) rest() *link.Rest { return &l.rests[len(l.rests)-1] }
 
-// Batch begins a batch, whose first n packets are there already. If unverified is set, Split may leave packets to be checked by
-// Check. All that were left of the batch before have been, or never will be.
+// Batch begins a batch, whose first n packets are there already. If unverified is set, Split may
+// leave packets to be checked by Check. All that were left of the batch before have been, or never
+// will be.
 func (s *Splitter) Batch(n int, unverified bool) {
 	l := &s.left
 	l.on, l.next, l.ended = unverified, n, false
@@ -55,9 +56,10 @@ func (s *Splitter) Batch(n int, unverified bool) {
 // Ended reports whether the batch is to take no more packets.
 func (s *Splitter) Ended() bool { return s.left.ended }
 
-// leave hands up the next packet without a check, if that can be done: one that follows others in a datagram, and is certainly
-// for this device if it is right. What may be another's has to be checked first, and after all that were left of its
-// datagram, which may only be when these are taken: then the batch ends.
+// leave hands up the next packet without a check, if that can be done: one that follows others in a
+// datagram, and is certainly for this device if it is right. What may be another's has to be
+// checked first, and after all that were left of its datagram, which may only be when these are
+// taken: then the batch ends.
 func (s *Splitter) leave(p *transport.RxPacket) bool {
 	c, l := &s.cur, &s.left
 	if s.index == 0 || min(len(c.Data), c.Segment) < ib.BTHBytes+ib.ICRCBytes {

@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// traffic makes datagrams of two flows: runs and single packets, numbered in the ways that senders and networks number them,
-// some for another device, some damaged, some cut off.
+// traffic makes datagrams of two flows: runs and single packets, numbered in the ways that senders
+// and networks number them, some for another device, some damaged, some cut off.
 type traffic struct {
 	rng   *rand.Rand
 	slot  ib.Slot
@@ -132,8 +132,8 @@ func (e *end) drain(t *testing.T, size int, unverified bool) (late int) {
 	}
 }
 
-// A packet that is checked when it is taken fares as one that is checked at once: right or wrong, counted or
-// handed on, in order.
+// A packet that is checked when it is taken fares as one that is checked at once: right or wrong,
+// counted or handed on, in order.
 func TestLeftIsAsChecked(t *testing.T) {
 	late, wrong := 0, uint64(0)
 	seeds.Run(t, seeds.Fewer(300), func(t *testing.T, seed uint64) {

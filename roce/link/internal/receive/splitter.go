@@ -29,8 +29,8 @@ type Datagram struct {
 type Splitter struct {
 	Counters
 
-	// HandOn, if set, is given packets that are not for Slot, and those to queue pair 1. If it returns
-	// true, the packet is with another device.
+	// HandOn, if set, is given packets that are not for Slot, and those to queue pair 1. If it
+	// returns true, the packet is with another device.
 	HandOn func(*transport.RxPacket) bool
 	Slot   ib.Slot
 

@@ -133,8 +133,8 @@ func TestSplitNoAllocation(t *testing.T) {
 	}))
 }
 
-// BenchmarkSplit measures what a received packet of a run costs before the engine has it, the ICRC of its payload included, which is in
-// the cache. One op is a packet.
+// BenchmarkSplit measures what a received packet of a run costs before the engine has it, the ICRC
+// of its payload included, which is in the cache. One op is a packet.
 func BenchmarkSplit(b *testing.B) {
 	for _, size := range []int{64, 1024, 4096} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

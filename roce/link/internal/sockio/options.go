@@ -6,7 +6,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// maxSocketBuffer is the largest socket buffer that may be asked for, in bytes: the kernel counts in 32 bits, and doubles it.
+// maxSocketBuffer is the largest socket buffer that may be asked for, in bytes: the kernel counts
+// in 32 bits, and doubles it.
 const maxSocketBuffer = 1 << 30
 
 // CheckOption returns an error that names an option of a link which is not from 0 to most.

@@ -8,12 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller blocks until one of the descriptors of a link has something, until somebody wakes it, or until a time.
+// Poller blocks until one of the descriptors of a link has something, until somebody wakes it, or
+// until a time.
 //
-// The time is a timer's that stays set from one poll to the next. A timeout of the call itself would be a timer of the kernel
-// that is made for each sleep and taken back when a packet ends it. If that is the next one to expire, which one of
-// 1 ms is, the kernel programs the hardware both times: 3 us each in a virtual machine, more than all else that a
-// sleep costs. A timer that was set for earlier than needed wakes the poller once, and is set again.
+// The time is a timer's that stays set from one poll to the next. A timeout of the call itself
+// would be a timer of the kernel that is made for each sleep and taken back when a packet ends it.
+// If that is the next one to expire, which one of 1 ms is, the kernel programs the hardware both
+// times: 3 us each in a virtual machine, more than all else that a sleep costs. A timer that was
+// set for earlier than needed wakes the poller once, and is set again.
 type Poller struct {
 	Waker
 	timer int
@@ -38,12 +40,14 @@ func NewPoller() (*Poller, error) {
 	return p, nil
 }
 
-// First returns the descriptors that the list for Poll begins with: one for wakes, one for the time.
+// First returns the descriptors that the list for Poll begins with: one for wakes, one for the
+// time.
 func (p *Poller) First() []unix.PollFd {
 	return []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}, {Fd: int32(p.timer), Events: unix.POLLIN}}
 }
 
-// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may end it early.
+// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may
+// end it early.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 	var ts *unix.Timespec
 	var until time.Duration

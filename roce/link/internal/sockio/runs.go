@@ -73,9 +73,9 @@ const noSlot = 0xFF
 // Place returns the number of the datagram that a packet of size bytes joins, and its index
 // there. hash is of the path. A datagram takes at most segs packets and limit bytes.
 //
-// The last packet of a message, whose payload is shorter than that of the one before, ends that one's
-// datagram. One that is shorter otherwise does not: there are more of its size, of other queue pairs, as
-// there are of MIDDLE packets behind a FIRST with its longer headers, and of ACKs.
+// The last packet of a message, whose payload is shorter than that of the one before, ends that
+// one's datagram. One that is shorter otherwise does not: there are more of its size, of other
+// queue pairs, as there are of MIDDLE packets behind a FIRST with its longer headers, and of ACKs.
 func (t *Batch[P]) Place(path P, hash uint32, p *transport.TxPacket, size, segs, limit int) (k, index int) {
 	r := &t.sorted
 	last := -1

@@ -33,9 +33,9 @@ func packetTo(path *transport.Path, dest ib.QPN, n int, id [4]byte) transport.Tx
 	return tx
 }
 
-// Whatever is sent on whatever paths, every packet is in one message; messages hold packets
-// of one flow and one receiving device, of one size but for the last; packets have the index that was said when
-// they were placed; and those of a path are in order.
+// Whatever is sent on whatever paths, every packet is in one message; messages hold packets of one
+// flow and one receiving device, of one size but for the last; packets have the index that was said
+// when they were placed; and those of a path are in order.
 func TestSortedBatch(t *testing.T) {
 	const segs, limit = 7, 5000
 	b := NewBatch[*flowOf]()
@@ -159,8 +159,8 @@ func TestSortedTogether(t *testing.T) {
 	}))
 }
 
-// Messages of several packets on two queue pairs: the FIRST packets, whose headers are longer, in one
-// datagram, the MIDDLE ones in another, and a LAST that is shorter at the end of that.
+// Messages of several packets on two queue pairs: the FIRST packets, whose headers are longer, in
+// one datagram, the MIDDLE ones in another, and a LAST that is shorter at the end of that.
 func TestSortedMessages(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PortUser returns the user who has a UDP port on an address, and the number of the socket, if the kernel says
-// (/proc/net/udp).
+// PortUser returns the user who has a UDP port on an address, and the number of the socket, if the
+// kernel says (/proc/net/udp).
 func PortUser(a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	name := "/proc/thread-self/net/udp" // of the network namespace that the thread is in
 	if a.Is6() {
@@ -32,8 +32,8 @@ func PortUser(a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	return portUser(f, a, port)
 }
 
-// portUser looks through a table of sockets: number, local address and port in hexadecimal, and more,
-// the user in column 7, the number of the socket in column 9.
+// portUser looks through a table of sockets: number, local address and port in hexadecimal, and
+// more, the user in column 7, the number of the socket in column 9.
 func portUser(table io.Reader, a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	want := hexAddr(a) + ":" + strings.ToUpper(hex.EncodeToString(binary.BigEndian.AppendUint16(nil, port)))
 	for s := bufio.NewScanner(table); s.Scan(); {
