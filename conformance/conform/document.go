@@ -99,6 +99,22 @@ func (f Feature) String() string {
 	return s
 }
 
+// Brief is the sign of the verdict with a number: of what passed, or of what did not.
+func (f Feature) Brief() string {
+	s := f.Verdict.Mark()
+	switch f.Verdict {
+	case Fails:
+		s += fmt.Sprintf(" %d of %d", f.Failed, f.Passed+f.Failed)
+	case Differs:
+		s += fmt.Sprintf(" %d of %d", f.Differs, f.Passed)
+	case AsSpecified:
+		s += fmt.Sprintf(" %d", f.Passed)
+	case Unclear:
+		s += fmt.Sprintf(" %d", f.Unclear)
+	}
+	return s
+}
+
 // The features, in the order of reports.
 const (
 	featSend, featWrite, featRead, featAtomic, featNewer = "RC SEND", "RC WRITE", "RC READ", "Atomics", "ATOMIC WRITE, FLUSH"
@@ -255,6 +271,24 @@ func (d *Document) count() {
 		}
 	}
 	d.Features = featuresOf(d.Rows)
+}
+
+// lossy is how many rows say that the way loses packets; those are inconclusive, and no slow machine is why.
+func (d *Document) lossy() (n int) {
+	for _, row := range d.Rows {
+		if row.Result == matrix.Inconclusive && row.Starved == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Warning is what to know before a failure is believed; empty if there is nothing.
+func (d *Document) Warning() string {
+	if n := d.lossy(); n > 0 {
+		return fmt.Sprintf("Packets got lost in %s of UC and UD. A row that failed may have lost one, too, and drills send each packet once: use a way that loses nothing.", numberOf(n, "row"))
+	}
+	return ""
 }
 
 // version is that of this program, as the Go tools have noted it.

@@ -100,6 +100,7 @@ func (d *Document) Facts() (list []Fact) {
 	add("Run", only, how, fmt.Sprintf("seed %d", d.Seed))
 	add("Expected", "profile "+d.Profile, d.Note)
 	add("Cut short", d.Cut)
+	add("Warning", d.Warning())
 	return list
 }
 
@@ -224,10 +225,10 @@ var reportPage = template.Must(template.New("report").Parse(reportHTML))
 // WriteHTML writes a page that needs nothing else: of one run, or with a table of several.
 func WriteHTML(w io.Writer, docs ...*Document) error {
 	page := struct {
-		Title   string
-		Columns []string
-		Runs    []run
-	}{Title: "RoCE v2 conformance"}
+		Title, Legend string
+		Columns       []string
+		Runs          []run
+	}{Title: "RoCE v2 conformance", Legend: legend}
 	names := map[string]bool{}
 	for i, d := range docs {
 		r := run{Document: d, ID: fmt.Sprintf("run%d", i+1), Skips: d.reasons(matrix.Skip), Unclears: d.reasons(matrix.Inconclusive), Numbers: d.measured()}
@@ -276,12 +277,21 @@ func writeMatrix(b *strings.Builder, docs []*Document) {
 		fmt.Fprintf(b, "| %s (%s) |", md(d.Peer), md(d.Link))
 		for _, name := range columns {
 			f := run{Document: d}.Cell(name)
-			fmt.Fprintf(b, " %s %s |", f.Verdict.Mark(), f)
+			fmt.Fprintf(b, " %s |", f.Brief())
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(b, "\n%s\n\n", legend)
 }
+
+// legend says what the signs are.
+var legend = func() string {
+	var list []string
+	for _, v := range []Verdict{AsSpecified, Differs, Fails, Unclear, NotTested} {
+		list = append(list, v.Mark()+" "+string(v))
+	}
+	return strings.Join(list, ", ") + ". The number is of checks."
+}()
 
 func (d *Document) markdown(b *strings.Builder) {
 	fmt.Fprintf(b, "# goroce and %s\n\n%s\n\n", md(d.Peer), md(d.Summary()))

@@ -80,7 +80,7 @@ func (e *Env) captureJobs(r role) (jobs []job) {
 					tr := e.Wire.Trace(c.between())
 					defer tr.Stop()
 					first := c.psn
-					return c.seen(c.transfer(t.op, size), tr, first, size)
+					return c.seen(c.transfer(t.op, size), tr, first)
 				})
 			})
 			j.blind = true

@@ -73,7 +73,7 @@ func rnrNotExceeded(x *trial) (string, error) {
 	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
 		return "", err
 	}
-	if err := waitHits(naks, 3); err != nil {
+	if err := waitHits(naks, 3, opWait); err != nil {
 		return "", err
 	}
 	if err := x.recv(2, faultSize); err != nil {

@@ -277,6 +277,7 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 	defer c.close()
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
+	begin := c.psn
 	rule := &wire.Rule{Match: c.target(at, faultSize), Kind: ft.kind, Offset: -5}
 	e.Wire.Add(rule)
 	defer e.Wire.Remove(rule)
@@ -286,8 +287,8 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 	if _, err := c.sendOnly(op, 1); err != nil {
 		return err
 	}
-	if err := waitHits(rule, 1); err != nil {
-		return err
+	if err := waitHits(rule, 1, e.lossyWait()); err != nil {
+		return fmt.Errorf("%w\n%s", c.seen(lostError{error: err, came: -1}, tr, begin), tr.Tail(60))
 	}
 	last, second := uint32(2), uint64(0)
 	if isRXE(c.rsp.p) && at != reqFirst {
@@ -297,14 +298,14 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 		}
 		last = 3
 	}
-	begin := c.psn
+	begin = c.psn
 	seed, err := c.sendOnly(op, last)
 	if err != nil {
 		return err
 	}
 	wc, err := c.arrives(1)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", c.seen(err, tr, begin, faultSize), tr.Tail(60))
+		return fmt.Errorf("%w\n%s", c.seen(err, tr, begin), tr.Tail(60))
 	}
 	if wc.ByteLen != faultSize || op == peer.OpWriteImm && wc.Imm != last {
 		return fmt.Errorf("the responder got %v, want message %d\n%s", wc, last, tr.Tail(60))
@@ -342,11 +343,11 @@ func (c *conn) sendOnly(op peer.Opcode, n uint32) (seed uint64, err error) {
 
 // waitHits waits until a rule has acted often enough: the condition is the packets', the
 // time only a limit.
-func waitHits(r *wire.Rule, n int) error {
-	end := time.Now().Add(opWait)
+func waitHits(r *wire.Rule, n int, within time.Duration) error {
+	end := time.Now().Add(within)
 	for r.Hits() < n {
 		if time.Now().After(end) {
-			return fmt.Errorf("the wire saw the packet %d times in %v, want %d", r.Hits(), opWait, n)
+			return fmt.Errorf("the wire saw the packet %d times in %v, want %d", r.Hits(), within, n)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -84,13 +84,13 @@ func (c *conn) partly(dst peer.MR, size int, seed uint64) (bool, error) {
 	return true, nil
 }
 
-// seen adds to a lostError how many of a message's packets have come here, if the receiver is here.
-func (c *conn) seen(err error, tr *wire.Trace, first uint32, size int) error {
+// seen adds to a lostError how many of the packets since a PSN have come here, if the receiver is here.
+func (c *conn) seen(err error, tr *wire.Trace, first uint32) error {
 	l, lost := isLost(err)
 	if !lost {
 		return err
 	}
-	l.packets = c.packets(size)
+	l.packets = int((c.psn - first) & psnMask)
 	if _, here := c.rsp.p.(interface{ Overflows() uint64 }); here && tr.Lost() == 0 {
 		psns := map[uint32]bool{}
 		for _, e := range tr.Events() {

@@ -69,6 +69,9 @@ func TestLosses(t *testing.T) {
 	middle := func(p *wire.Packet) bool {
 		return ib.Opcode(p.Opcode).Info().Transport == ib.UC && ib.Opcode(p.Opcode).Info().Pos == 0
 	}
+	opcode := func(op ib.Opcode) func(p *wire.Packet) bool {
+		return func(p *wire.Packet) bool { return ib.Opcode(p.Opcode) == op }
+	}
 	unreliable := func(p *wire.Packet) bool { return ib.Opcode(p.Opcode).Info().Transport == ib.UC }
 	some := func(n int64) func(p *wire.Packet) bool {
 		var seen atomic.Int64
@@ -98,6 +101,8 @@ func TestLosses(t *testing.T) {
 		{"those in the middle", group, uc + "SEND", requester, 4096, middle, 0, Fail, "nothing else gets lost"},
 		{"all", group, uc + "SEND", requester, 1, unreliable, 0, Fail, "no loss by chance"},
 		{"one more than the fault", "faults", uc + "SEND", requester, faultSize, behind(6, middle), 1, Pass, "attempt 1 of 3: responder: no completion"},
+		{"the one that the fault is for", "faults", uc + "SEND", responder, faultSize, opcode(ib.UCSendFirst), 1, Pass, "attempt 1 of 3: the wire saw the packet 0 times in 1s"},
+		{"what follows a WRITE", group, uc + "WRITE", responder, 255, opcode(ib.UCSendOnly), 4, Inconclusive, "a message of 2 packets did not arrive, 3 times, but of 16 single packets that were sent at once 15 arrived"},
 		{"one of what is captured", "capture", uc + "SEND", requester, captureSize, middle, 1, Pass, "attempt 1 of 3: responder: no completion"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -196,7 +196,7 @@ func (x *trial) oneRNR() error {
 		return err
 	}
 	x.advance(microMessage)
-	if err := waitHits(naks, 1); err != nil {
+	if err := waitHits(naks, 1, opWait); err != nil {
 		return err
 	}
 	if err := x.recv(2, microMessage); err != nil {

@@ -160,7 +160,7 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 			if err == nil {
 				return false, nil
 			}
-			err = c.seen(p.excuseOverflow(err, t.typ, before), tr, first, size)
+			err = c.seen(p.excuseOverflow(err, t.typ, before), tr, first)
 			defer func() {
 				c.close()
 				c = nil

@@ -160,22 +160,34 @@ func (o *options) write(stdout io.Writer, res *conform.Result) error {
 	for _, f := range []struct {
 		path  string
 		write func(io.Writer) error
-	}{
-		{o.junit, res.WriteJUnit}, {o.json, doc.WriteJSON},
-		{o.md, func(w io.Writer) error { return conform.WriteMarkdown(w, doc) }},
-		{o.html, func(w io.Writer) error { return conform.WriteHTML(w, doc) }},
-	} {
+	}{{o.junit, res.WriteJUnit}, {o.json, doc.WriteJSON}} {
 		if f.path != "" {
 			errs = append(errs, conform.WriteFile(f.path, stdout, f.write))
 		}
 	}
+	errs = append(errs, o.report(stdout, doc))
 	errs = append(errs, doc.WriteFeatures(stdout))
 	res.Report.WriteTable(stdout)
 	return errors.Join(errs...)
 }
 
+// report writes the reports that were asked for.
+func (o *options) report(stdout io.Writer, docs ...*conform.Document) error {
+	var errs []error
+	if o.html != "" {
+		errs = append(errs, conform.WriteFile(o.html, stdout, func(w io.Writer) error { return conform.WriteHTML(w, docs...) }))
+	}
+	if o.md != "" {
+		errs = append(errs, conform.WriteFile(o.md, stdout, func(w io.Writer) error { return conform.WriteMarkdown(w, docs...) }))
+	}
+	return errors.Join(errs...)
+}
+
 // sayNext says what to do about failures.
 func (o *options) sayNext(w io.Writer, res *conform.Result) {
+	if s := res.Document().Warning(); s != "" {
+		fmt.Fprintf(w, "roce conform: %s\n", s)
+	}
 	if res.Report.Count(matrix.Fail) == 0 {
 		return
 	}
@@ -209,11 +221,8 @@ func (o *options) mergeFiles(env *tool.Env, files []string) error {
 		}
 		docs = append(docs, d)
 	}
-	if len(errs) == 0 && o.html != "" {
-		errs = append(errs, conform.WriteFile(o.html, env.Stdout, func(w io.Writer) error { return conform.WriteHTML(w, docs...) }))
-	}
-	if len(errs) == 0 && o.md != "" {
-		errs = append(errs, conform.WriteFile(o.md, env.Stdout, func(w io.Writer) error { return conform.WriteMarkdown(w, docs...) }))
+	if len(errs) == 0 {
+		errs = append(errs, o.report(env.Stdout, docs...))
 	}
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintf(env.Stderr, "roce conform: %v\n", err)

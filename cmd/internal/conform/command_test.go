@@ -126,11 +126,14 @@ func TestSelf(t *testing.T) {
 
 	// The file of a run is what reports are made of, of one run and of several.
 	again := file("again.html")
-	_, stderr, err = conformed(t.Context(), "--merge", "--html", again, file("rows.json"))
+	_, stderr, err = conformed(t.Context(), "--merge", "--html", again, "--md", file("again.md"), file("rows.json"))
 	require.NoError(t, err, stderr)
 	same, err := os.ReadFile(again)
 	require.NoError(t, err)
 	require.Equal(t, string(html), string(same))
+	same, err = os.ReadFile(file("again.md"))
+	require.NoError(t, err)
+	require.Equal(t, string(md), string(same))
 	stdout, stderr, err = conformed(t.Context(), "--merge", "--md", "-", file("rows.json"), file("rows.json"))
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "| peer | RC SEND")

@@ -52,7 +52,7 @@ func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 	args := []string{
 		"conform", "--agent", net.JoinHostPort(x.p.Addr(peer.V4).String(), port), "--dev", x.p.Guest().Dev, "--link", link, "--timeout", r.timeout.String(),
 		"--addr", fmt.Sprintf("%v,%v", x.at.Addr4, x.at.Addr6), "--peer-addr", fmt.Sprintf("%v,%v", x.p.Addr(peer.V4), x.p.Addr(peer.V6)),
-		"--only", strings.Join(groups, ","), "--json", name + ".json", "--junit", name + ".xml", "--md", name + ".md", "--pcap-dir", name,
+		"--only", strings.Join(groups, ","), "--json", name + ".json", "--junit", name + ".xml", "--md", name + ".md", "--html", name + ".html", "--pcap-dir", name,
 	}
 	if !r.full(link) {
 		args = append(args, "--quick")
