@@ -35,8 +35,12 @@ func (r Reason) String() string {
 type Decoder struct {
 	// Port is the UDP port; 0 is that of RoCE v2.
 	Port uint16
+	// NoICRC leaves ICRCs unchecked, for who does not look at them.
+	NoICRC bool
 	// Counts is how many frames there were, by what was found in them.
 	Counts [numReasons]int
+	// Strange is the link type of the first frame that was not understood; Counts has how many there were.
+	Strange LinkType
 
 	out   []Packet
 	icmp  []ICMP
@@ -76,6 +80,9 @@ func (d *Decoder) Decode(f *Frame) []Packet {
 	}
 	p := Packet{Frame: f.Number, AtNs: f.AtNs, Iface: f.Iface, Dir: f.Dir}
 	r := d.link(f, p)
+	if r == UnknownLink && d.Counts[r] == 0 {
+		d.Strange = f.Link
+	}
 	d.Counts[r]++
 	return d.out
 }
@@ -88,7 +95,7 @@ func (d *Decoder) link(f *Frame, p Packet) Reason {
 		return d.ethernet(b, p, 0)
 	case LinkRaw, linkRawBSD, LinkIPv4, LinkIPv6:
 		return d.ip(b, p, 0)
-	case LinkNull:
+	case LinkNull, linkLoop:
 		if len(b) < 4 {
 			return TooShort
 		}
@@ -265,7 +272,7 @@ func (d *Decoder) datagram(b []byte, bytes int, p Packet) {
 		q := p
 		q.Part, q.Bytes, q.Data = part, n, b[:min(n, len(b))]
 		q.decodeHeaders()
-		if q.Problem == "" && !q.Cut() {
+		if q.Problem == "" && !q.Cut() && !d.NoICRC {
 			q.ICRC = state(icrc, &q, part)
 		}
 		d.out = append(d.out, q)

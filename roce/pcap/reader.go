@@ -21,11 +21,12 @@ const (
 	LinkIPv6     LinkType = 229
 	LinkSLL2     LinkType = 276 // Linux "cooked" version 2, tcpdump -i any
 	linkRawBSD   LinkType = 12  // what some systems write for LinkRaw
+	linkLoop     LinkType = 108 // LinkNull in network order, OpenBSD
 )
 
 func (t LinkType) String() string {
 	switch t {
-	case LinkNull:
+	case LinkNull, linkLoop:
 		return "loopback"
 	case LinkEthernet:
 		return "Ethernet"
@@ -36,7 +37,43 @@ func (t LinkType) String() string {
 	case LinkSLL2:
 		return "Linux cooked (SLL2)"
 	}
+	if k, ok := strangers[t]; ok {
+		return k.name
+	}
 	return fmt.Sprintf("link type %d", uint16(t))
+}
+
+// strangers are link types that are not understood, and what to do instead.
+var strangers = map[LinkType]struct{ name, advice string }{
+	9:   {"PPP", againOnLink},
+	50:  {"PPP in HDLC", againOnLink},
+	51:  {"PPPoE", againOnLink},
+	105: {"802.11", "RoCE over a wireless network shows on the interface itself, not in monitor mode: " + againOnLink},
+	127: {"802.11 with radiotap", "RoCE over a wireless network shows on the interface itself, not in monitor mode: " + againOnLink},
+	192: {"PPI", "take the header off: editcap -C HEADER_BYTES -T ether IN OUT, or " + againOnLink},
+	197: {"ERF (Endace)", "convert it with the card's own tool: dagconvert -T erf:pcap -i IN -o OUT"},
+	239: {"NFLOG", againOnLink},
+	240: {"NetAnalyzer", "take the four bytes before each frame off: editcap -C 4 -T ether IN OUT"},
+	247: {"InfiniBand", "this is InfiniBand itself, not RoCE v2: there is no IP in it; Wireshark reads it. Of a card in RoCE mode: capture on its Ethernet interface"},
+	248: {"SCTP", againOnLink},
+	249: {"USB", againOnLink},
+	253: {"netlink", "these are messages of the kernel, not packets: " + againOnLink},
+	258: {"PKTAP", "capture on one interface instead of pktap: tcpdump -i en0 -w FILE udp port 4791"},
+	271: {"vsock", againOnLink},
+}
+
+const againOnLink = "capture again on the Ethernet interface: tcpdump -i eth0 -w FILE udp port 4791"
+
+// Advice says what to do about frames of a link type that is not understood; it is empty for one that is.
+func (t LinkType) Advice() string {
+	if k, ok := strangers[t]; ok {
+		return k.advice
+	}
+	switch t {
+	case LinkNull, linkLoop, LinkEthernet, LinkRaw, linkRawBSD, LinkIPv4, LinkIPv6, LinkSLL, LinkSLL2:
+		return ""
+	}
+	return againOnLink + "; if Ethernet frames are in it behind a header of a fixed length: editcap -C HEADER_BYTES -T ether IN OUT"
 }
 
 // Direction is which way a frame went at the place of the capture, if that is known.
@@ -128,9 +165,12 @@ const (
 	blockPacket    = 6
 )
 
-// NewReader reads the header of a file.
+// NewReader reads the header of a file, which may be compressed with gzip or zstd.
 func NewReader(r io.Reader) (*Reader, error) {
 	f := &Reader{r: bufio.NewReaderSize(r, 1<<16)}
+	if err := f.decompress(); err != nil {
+		return nil, err
+	}
 	head, err := f.r.Peek(4)
 	if err != nil {
 		return nil, f.fail("the file is shorter than any capture file", noEOF(err))
@@ -159,7 +199,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return f, nil
 }
 
-// Offset returns how many bytes of the file have been read.
+// Offset returns how many bytes of the capture have been read: of what is in the file, if that is compressed.
 func (f *Reader) Offset() int64 { return f.off }
 
 // Frames returns how many frames were read.

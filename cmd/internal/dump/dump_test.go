@@ -149,7 +149,7 @@ func TestPipe(t *testing.T) {
 
 // Packets on an interface are seen once, with their time.
 func TestLive(t *testing.T) {
-	l, err := listen("lo")
+	l, err := listen("lo", 8)
 	if errors.Is(err, unix.EPERM) {
 		t.Skip("capturing on an interface needs CAP_NET_RAW")
 	}
@@ -180,3 +180,5 @@ func TestLive(t *testing.T) {
 		return
 	}
 }
+
+func env(out, errs *bytes.Buffer) *tool.Env { return &tool.Env{Stdout: out, Stderr: errs} }

@@ -3,6 +3,7 @@ package dump
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,61 +13,106 @@ import (
 )
 
 // line is a packet on one line: when, from whom to whom, what.
-func line(p *pcap.Packet) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %v > %v ", time.Unix(0, p.AtNs).UTC().Format("15:04:05.000000000"), p.Flow.Src, p.Flow.Dst)
+func line(p *pcap.Packet) string { return string(appendLine(nil, p)) }
+
+// appendLine appends the line of a packet. It formats nothing by reflection: dump has to keep up with a link.
+func appendLine(b []byte, p *pcap.Packet) []byte {
+	b = appendTime(b, p.AtNs)
+	b = append(p.Flow.Src.AppendTo(append(b, ' ')), " > "...)
+	b = append(p.Flow.Dst.AppendTo(b), ' ')
 	if p.ICMP != nil {
-		fmt.Fprintf(&b, "ICMP from %v: %v", p.ICMP.From, p.ICMP.What)
+		b = fmt.Appendf(b, "ICMP from %v: %v", p.ICMP.From, p.ICMP.What)
 		if p.ICMP.What == pcap.TooBig {
-			fmt.Fprintf(&b, ", %d bytes fit", p.ICMP.MTU)
+			b = fmt.Appendf(b, ", %d bytes fit", p.ICMP.MTU)
 		}
 		if p.ICMP.HasBTH {
-			fmt.Fprintf(&b, ", about %v qp %v psn %d", p.Opcode, p.DestQP, p.PSN)
+			b = fmt.Appendf(b, ", about %v qp %v psn %d", p.Opcode, p.DestQP, p.PSN)
 		}
-		return b.String()
+		return b
 	}
 	if p.Problem != "" {
-		fmt.Fprintf(&b, "%d bytes: %s", p.Bytes, p.Problem)
-		return b.String()
+		return fmt.Appendf(b, "%d bytes: %s", p.Bytes, p.Problem)
 	}
-	fmt.Fprintf(&b, "%v qp %v psn %d", p.Opcode, p.DestQP, p.PSN)
+	num := func(before string, n uint64) { b = strconv.AppendUint(append(b, before...), n, 10) }
+	hex := func(before string, n uint64) { b = strconv.AppendUint(append(append(b, before...), "0x"...), n, 16) }
+	b = append(append(b, p.Opcode.String()...), " qp "...)
+	b = appendQPN(b, p.DestQP)
+	num(" psn ", uint64(p.PSN))
 	h := p.Opcode.Info().Headers
 	if h&ib.HasDETH != 0 {
-		fmt.Fprintf(&b, " from qp %v", p.DETH.SrcQP)
+		b = appendQPN(append(b, " from qp "...), p.DETH.SrcQP)
 	}
 	if h&ib.HasRETH != 0 {
-		fmt.Fprintf(&b, " va 0x%x rkey 0x%x len %d", p.RETH.VA, uint32(p.RETH.RKey), p.RETH.Len)
+		hex(" va ", p.RETH.VA)
+		hex(" rkey ", uint64(p.RETH.RKey))
+		num(" len ", uint64(p.RETH.Len))
 	}
 	if h&ib.HasAtomicETH != 0 {
-		fmt.Fprintf(&b, " va 0x%x rkey 0x%x swap/add %d compare %d", p.Atomic.VA, uint32(p.Atomic.RKey), p.Atomic.SwapAdd, p.Atomic.Compare)
+		hex(" va ", p.Atomic.VA)
+		hex(" rkey ", uint64(p.Atomic.RKey))
+		num(" swap/add ", p.Atomic.SwapAdd)
+		num(" compare ", p.Atomic.Compare)
 	}
 	if h&ib.HasAETH != 0 {
-		fmt.Fprintf(&b, " %v msn %d", p.AETH.Syndrome, p.AETH.MSN)
+		b = append(append(b, ' '), p.AETH.Syndrome.String()...)
+		num(" msn ", uint64(p.AETH.MSN))
 	}
 	if h&ib.HasAtomicAckETH != 0 {
-		fmt.Fprintf(&b, " original %d", p.AtomicAck)
+		num(" original ", p.AtomicAck)
 	}
 	if h&ib.HasImmDt != 0 {
-		fmt.Fprintf(&b, " imm 0x%x", p.ImmDt)
+		hex(" imm ", uint64(p.ImmDt))
 	}
 	if h&ib.HasIETH != 0 {
-		fmt.Fprintf(&b, " invalidate 0x%x", uint32(p.IETH))
+		hex(" invalidate ", uint64(p.IETH))
 	}
 	if m, ok := message(p); ok {
-		fmt.Fprintf(&b, " CM %v", m)
+		b = append(append(b, " CM "...), m...)
 	}
 	if p.PayloadBytes > 0 {
-		fmt.Fprintf(&b, " %d bytes", p.PayloadBytes)
+		num(" ", uint64(p.PayloadBytes))
+		b = append(b, " bytes"...)
 	}
-	for _, f := range flags(p) {
-		b.WriteString(" " + f)
+	each(p, func(f string) { b = append(append(b, ' '), f...) })
+	return b
+}
+
+// appendQPN is QPN.String.
+func appendQPN(b []byte, q ib.QPN) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, "0x"...)
+	for shift := 20; shift >= 0; shift -= 4 {
+		b = append(b, digits[q>>shift&15])
 	}
-	return b.String()
+	return b
+}
+
+// appendTime appends the time of the day, to the nanosecond.
+func appendTime(b []byte, ns int64) []byte {
+	t := time.Unix(0, ns).UTC()
+	h, m, s := t.Clock()
+	for i, n := range [...]int{h, m, s} {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = append(b, '0'+byte(n/10), '0'+byte(n%10))
+	}
+	b = append(b, '.')
+	n := t.Nanosecond()
+	for unit := 100_000_000; unit > 0; unit /= 10 {
+		b = append(b, '0'+byte(n/unit%10))
+	}
+	return b
 }
 
 // flags are what is remarkable of a packet.
 func flags(p *pcap.Packet) (all []string) {
-	for _, x := range []struct {
+	each(p, func(f string) { all = append(all, f) })
+	return all
+}
+
+func each(p *pcap.Packet, f func(flag string)) {
+	for _, x := range [...]struct {
 		on   bool
 		name string
 	}{
@@ -74,10 +120,9 @@ func flags(p *pcap.Packet) (all []string) {
 		{p.ICRC == pcap.ICRCWrong, "ICRC-WRONG"},
 	} {
 		if x.on {
-			all = append(all, x.name)
+			f(x.name)
 		}
 	}
-	return all
 }
 
 // message is the message of RDMA-CM that a packet carries.
@@ -135,8 +180,9 @@ type header struct {
 	fields []field
 }
 
-// headers are all headers of a packet, field by field.
-func headers(p *pcap.Packet) (all []header) {
+// headers are all headers of a packet, field by field; with every, also what is 0 in all proper packets, and the value of the
+// ICRC: bits and bytes as they are on the wire.
+func headers(p *pcap.Packet, every bool) (all []header) {
 	add := func(name string, kv ...any) {
 		h := header{name: name}
 		for i := 0; i+1 < len(kv); i += 2 {
@@ -157,13 +203,25 @@ func headers(p *pcap.Packet) (all []header) {
 	add("ip", ip...)
 	add("udp", "src_port", p.Flow.SrcPort, "dst_port", p.Flow.DstPort, "bytes", p.Bytes)
 	if p.Problem != "" || p.ICMP != nil {
+		if every && len(p.Data) >= ib.BTHBytes {
+			add("bth", "opcode", x(uint64(p.Data[0])), "tver", p.Data[1]&0x0F, "resv6", p.Data[4]&0x3F, "dest_qp", ib.QPN(be32(p.Data[4:]))&ib.QPNMask,
+				"resv7", p.Data[8]&0x7F, "psn", be32(p.Data[8:])&ib.PSNMask)
+		}
 		return all
 	}
 	add("bth", "opcode", p.Opcode.String(), "solicited", p.Solicited, "migreq", p.MigReq, "pad", p.Pad, "pkey", x(uint64(p.PKey)),
 		"fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq, "psn", uint32(p.PSN))
+	also := func(kv ...any) {
+		for i := 0; every && i+1 < len(kv); i += 2 {
+			h := &all[len(all)-1]
+			h.fields = append(h.fields, field{kv[i].(string), kv[i+1]})
+		}
+	}
+	also("tver", p.TVer, "resv6", x(uint64(p.Resv6)), "resv7", x(uint64(p.Resv7)))
 	h := p.Opcode.Info().Headers
 	if h&ib.HasDETH != 0 {
 		add("deth", "qkey", x(uint64(p.DETH.QKey)), "src_qp", p.DETH.SrcQP)
+		also("resv8", x(uint64(p.Data[ib.BTHBytes+4])))
 	}
 	if h&ib.HasFETH != 0 {
 		add("feth", "placement", uint32(p.FETH&3), "selectivity", uint32(p.FETH>>4&3))
@@ -191,13 +249,28 @@ func headers(p *pcap.Packet) (all []header) {
 	}
 	add("payload", "bytes", p.PayloadBytes)
 	add("icrc", "state", p.ICRC.String())
+	if n := len(p.Data); every && !p.Cut() && n >= ib.ICRCBytes {
+		also("value", fmt.Sprintf("0x%08x", be32(p.Data[n-ib.ICRCBytes:])), "computed", fmt.Sprintf("0x%08x", computedICRC(p)))
+	}
 	return all
 }
 
+// computedICRC is what the ICRC of a packet should be, for the IPv4 identification that its frame has: its bytes, as they are on
+// the wire.
+func computedICRC(p *pcap.Packet) uint32 {
+	c := ib.NewICRC(p.Flow)
+	if p.NoDF && p.Flow.Src.Is4() {
+		c = c.WithoutDF()
+	}
+	var b [ib.ICRCBytes]byte
+	ib.PutICRC(b[:], c.Checksum(p.Ident+uint16(p.Part), p.Data[:len(p.Data)-ib.ICRCBytes]))
+	return be32(b[:])
+}
+
 // details are the headers, one a line.
-func details(p *pcap.Packet) string {
+func details(p *pcap.Packet, every bool) string {
 	var b strings.Builder
-	for _, h := range headers(p) {
+	for _, h := range headers(p, every) {
 		fmt.Fprintf(&b, "    %-13s", h.name)
 		for _, f := range h.fields {
 			fmt.Fprintf(&b, " %s=%v", f.name, f.value)
@@ -222,12 +295,12 @@ type record struct {
 	Problem string                    `json:"problem,omitempty"`
 }
 
-func recordOf(p *pcap.Packet) record {
+func recordOf(p *pcap.Packet, every bool) record {
 	r := record{
 		Frame: p.Frame, Part: p.Part, TimeNs: p.AtNs, Dir: p.Dir.String(), Tunnel: p.Tunnel, Src: p.Flow.Src, Dst: p.Flow.Dst,
 		Summary: line(p), Headers: map[string]map[string]any{}, Flags: flags(p), Problem: p.Problem,
 	}
-	for _, h := range headers(p) {
+	for _, h := range headers(p, every) {
 		m := map[string]any{}
 		for _, f := range h.fields {
 			m[f.name] = f.value
