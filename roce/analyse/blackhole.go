@@ -56,10 +56,10 @@ func (h *half) longOrGone(f *Finding, since int64, missed bool, lost Kind) (why 
 		f.is(PMTUBlackhole, lost)
 		return "What is shorter arrives meanwhile."
 	case peer != nil && peer.heard > since+2*h.rtt.min:
-		f.is(PMTUBlackhole, RetryExceeded)
+		f.is(PMTUBlackhole, RetryExceeded, lost)
 		return fmt.Sprintf("%s was heard meanwhile (packet %d), so that it lives.", h.responder(), peer.heardFrame)
 	}
-	f.is(PMTUBlackhole, PeerGone)
+	f.is(PMTUBlackhole, PeerGone, lost)
 	return fmt.Sprintf("%s was not heard since: it may also have stopped just then.", h.responder())
 }
 

@@ -282,10 +282,15 @@ func (x *exchange) refusal(a *Analyser, p *pcap.Packet, d *mad.Data) {
 	}
 	f := a.keep(a.newFinding(kind, ib.QPNGSI, p.PSN, p.Frame))
 	f.conn = x.c
+	if kind == CMLost {
+		f.is(CMLost, PeerGone)
+	}
 	src := p.Flow.Src
 	f.what = func(f *Finding) string {
 		s := fmt.Sprintf("%v refused the connection (service %v) in packet %d: %v.", src, x.service, f.Frames[0], m.Reason)
 		switch m.Reason {
+		case mad.RejectTimeout:
+			s += " It had no answer for so long that it gave up."
 		case mad.RejectInvalidServiceID:
 			s += " Nobody listens on that port there."
 		case mad.RejectConsumer:
@@ -326,6 +331,9 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 			return fmt.Sprintf("The %v in packet %d is that of packet %d once more, %v later: the network has doubled it.", attr, f.Frames[0], was, time.Duration(since))
 		}
 		return
+	}
+	if since < cmDoubledNs {
+		return // who waits for an answer waits longer
 	}
 	if attr == mad.AttrREQ || attr == mad.AttrREP {
 		// Both repeat when one message between them is lost.
@@ -405,15 +413,24 @@ func (x *exchange) end(a *Analyser) (silentPeer netip.Addr, asked *cmMessage) {
 			continue
 		}
 		peer := [2]netip.Addr{x.to, x.from}[q.from]
-		if m.times > 1 || a.now-m.at > cmUnansweredS*int64(time.Second) {
+		if h := a.hosts[peer]; (h == nil || h.heardFrame == 0) && (ask == mad.AttrDREQ || x.request(mad.AttrRTU).times > 0) {
+			continue // it has answered before, so that the capture lacks what it sends
+		}
+		waited := a.now - m.at
+		long := m.lastAt-m.at > cmDoubledNs || waited > cmUnansweredS*int64(time.Second)
+		if long {
 			silentPeer, asked = peer, m
-			if m.find == nil {
-				m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, m.frame))
-				m.find.conn, m.find.Certain = x.c, false
-				first := m.frame
-				m.find.what = func(*Finding) string {
-					return fmt.Sprintf("The %v in packet %d to %v had no answer until the end of the capture.", ask, first, peer)
+		}
+		if m.find == nil {
+			m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, m.frame))
+			m.find.conn, m.find.Certain = x.c, false
+			first := m.frame
+			m.find.what = func(*Finding) string {
+				s := fmt.Sprintf("The %v in packet %d to %v had no answer until the end of the capture, %v later.", ask, first, peer, time.Duration(waited))
+				if !long {
+					s += " The capture may have ended too soon."
 				}
+				return s
 			}
 		}
 	}

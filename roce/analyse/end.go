@@ -116,10 +116,13 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	f := h.find(RetryExceeded, s.psn, s.frames...)
 	f.Status = statusRetry
 	// Who knows how often it is sent knows that this was the last time. Without, the process may have ended first.
+	peer := h.a.hosts[h.c.ends[1-h.side].Addr]
 	byCount := retry.known && retry.count < 7 && h.silences >= retry.count && quiet > gap+gap/4
 	switch {
 	case byCount:
-	case over:
+	case peer != nil && peer.heard > s.at:
+		f.is(RetryExceeded, request, back) // it lives
+	case over && (!h.c.closed || n >= mostRetries):
 		f.is(RetryExceeded, PeerGone)
 	default:
 		f.is(RetryExceeded, PeerGone, request, back)
@@ -130,6 +133,8 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 		switch {
 		case byCount:
 			t += "; then it gave up."
+		case over && h.c.closed:
+			t += fmt.Sprintf("; then the connection was taken down (packet %d).", h.c.closedBy)
 		case over:
 			t += ". That it gave up is not in the capture: it sends no more, and its process may have ended."
 		default:

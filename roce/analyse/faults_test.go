@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/fault"
@@ -197,14 +198,14 @@ func scenes() []scene {
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"retry-exceeded|peer-gone", "", ""}},
+		}, want: [3]string{"retry-exceeded|lost-request|lost-ack", "", ""}},
 		{name: "no ACK arrives", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"retry-exceeded|peer-gone", "lost-ack|late-ack retry-exceeded|late-ack", "retry-exceeded|peer-gone"}},
+		}, want: [3]string{"retry-exceeded|lost-request|lost-ack", "lost-ack|late-ack retry-exceeded|late-ack", "retry-exceeded|lost-request|lost-ack"}},
 		{name: "path MTUs differ", cfg: stage.Config{Attr: func(h int, a *verbs.ConnAttr) {
 			if h == 1 {
 				a.MTU = ib.MTU512
@@ -221,7 +222,7 @@ func scenes() []scene {
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, full))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"pmtu-blackhole|retry-exceeded retry-exceeded|peer-gone", "", ""}},
+		}, want: [3]string{"pmtu-blackhole|retry-exceeded|lost-request retry-exceeded|lost-request|lost-ack", "", ""}},
 		{name: "late ACK", cfg: stage.Config{}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Net.SetFaults(s.Hosts[1].Addr, s.Hosts[0].Addr, sim.Faults{Reorder: 1, ReorderDelay: 1_500_000})
@@ -335,6 +336,12 @@ func TestFaults(t *testing.T) {
 func dump(t *testing.T, s *stage.Stage, v stage.View) {
 	var b strings.Builder
 	require.NoError(t, s.Packets(v, func(p *pcap.Packet) {
+		var h mad.Header
+		if p.DestQP == ib.QPNGSI && len(p.Payload) == mad.Bytes {
+			_, _ = mad.Parse(p.Payload, &h)
+			fmt.Fprintf(&b, "%3d %9.3fus %v %v %x\n", p.Frame, float64(p.AtNs)/1000, p.Flow.Src, h.Attribute, p.Payload[24:44])
+			return
+		}
 		fmt.Fprintf(&b, "%3d %9.3fus %v %-24v psn %d a=%v %v msn %d icrc %v\n", p.Frame, float64(p.AtNs)/1000, p.Flow.Src, p.Opcode, p.PSN, p.AckReq, p.AETH.Syndrome, p.AETH.MSN, p.ICRC)
 	}))
 	t.Log("\n" + b.String())

@@ -225,6 +225,7 @@ func (d *drawn) rule(host int, a fault.Action, psn ib.PSN, times int) {
 func (l *label) run(t *testing.T, seed uint64, judge func(s *stage.Stage, x truth)) {
 	rng := rand.New(rand.NewPCG(seed, 24))
 	if l.dial != nil {
+		l.call(t, seed, rng, judge)
 		return
 	}
 	d := &drawn{Rand: rng, t: t, l: l}
