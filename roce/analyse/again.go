@@ -35,7 +35,8 @@ func (h *half) old(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 				f.is(lostKind(info.Op), f.Or...)
 			}
 			f.add(p.Frame)
-			h.remember(p, f).filled = true
+			// It may also have been overtaken, if it comes sooner than what a NAK draws.
+			h.remember(p, f).filled = !h.atRequester() && p.AtNs-h.nak.at < h.react()*8/10
 		}
 		n.Cause = CauseNAK
 		h.resumed(p, CauseNAK)
@@ -125,7 +126,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		case same:
 		case h.oneWay():
 			f.is(DuplicateRequest, lostKind(info.Op)) // a NAK may have drawn it, on a short way
-		case since > surelyDoubledNs:
+		case since > surelyDoubledNs || wasLast != h.prevFrame: // others came in between
 			f.is(DuplicateRequest, LostAck, LateAck) // a probe for the end of what was sent comes that soon
 		}
 		this := see(p)

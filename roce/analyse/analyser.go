@@ -19,6 +19,7 @@ type Analyser struct {
 	packets   int
 	malformed int
 	twice     int
+	lacking   int // packets that passed, and are not in the capture
 	start     int64
 	now       int64
 	frame     int

@@ -76,6 +76,14 @@ func (h *half) ack(p *pcap.Packet, n *Note) {
 	h.noteLast(p)
 }
 
+// lacks notes that requests were answered that the capture does not have.
+func (h *half) lacks(n int) {
+	h.missing += n
+	if h.clean {
+		h.a.lacking += n
+	}
+}
+
 // beyond handles an acknowledgement of what the capture does not have.
 func (h *half) beyond(p *pcap.Packet) {
 	if h.loose != 0 {
@@ -84,7 +92,7 @@ func (h *half) beyond(p *pcap.Packet) {
 			return
 		}
 	}
-	h.missing += p.PSN.Diff(h.next) + 1
+	h.lacks(p.PSN.Diff(h.next) + 1)
 	h.next = p.PSN.Next()
 	h.cur = nil
 }
@@ -132,7 +140,7 @@ func (h *half) oldAck(p *pcap.Packet, n *Note) {
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("The acknowledgement of PSN %d in packet %d came once more in packet %d, though no request was sent again here.", this.PSN, was, this.Frame)
 		}
-		if !same && !h.atResponder() {
+		if !same {
 			f.is(DuplicateAck, DuplicateRequest)
 		}
 		return
@@ -161,6 +169,13 @@ func (h *half) noteAgain(p *pcap.Packet) {
 	}
 }
 
+// Nothing is under way from before the capture when all that was seen has been answered several times, since what is sent again may
+// come in parts, or so many PSNs after the first.
+const (
+	cleanAfter = 3
+	farIn      = 1024
+)
+
 // arrived notes how long what is acknowledged now was: all of it, since one answer may be to a long packet
 // and a short one behind it.
 func (h *half) arrived(psn ib.PSN) {
@@ -187,6 +202,10 @@ func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
 	if psn.Diff(h.una) >= 0 {
 		h.una = psn.Next()
 		h.sinceGood = h.sinceGood[:0]
+		if r != nil && h.una == h.next {
+			h.settled++
+		}
+		h.clean = h.clean || h.settled >= cleanAfter || h.una.Diff(h.first) >= farIn
 	}
 	k := 0
 	for _, o := range h.msgs.ops {
@@ -212,7 +231,7 @@ func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
 				continue
 			}
 			if g.find == nil && !g.again {
-				h.missing += g.to.Diff(g.from)
+				h.lacks(g.to.Diff(g.from))
 			}
 		}
 		h.gaps = kept

@@ -167,7 +167,7 @@ func (a *Analyser) begin(p *pcap.Packet, key cmKey, m *mad.REQ) *exchange {
 
 // starts sets the first PSN, which RDMA-CM tells.
 func (h *half) starts(psn ib.PSN) {
-	h.begun, h.first, h.next, h.una = true, psn, psn, psn
+	h.begun, h.first, h.next, h.una, h.clean = true, psn, psn, psn, true
 }
 
 func (x *exchange) step(format string, args ...any) {

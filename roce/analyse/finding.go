@@ -136,6 +136,7 @@ type Finding struct {
 	more    int    // frames left out of Frames
 	what    func(f *Finding) string
 	gone    bool // taken back: another one explains it
+	early   bool // something may be under way from before the capture
 	open    bool // a second answer would tell which of Or it is
 	count   int  // packets that it is about
 	answers int  // behind the first
@@ -215,6 +216,7 @@ func (f *Finding) finish() {
 	if f.advice != "" {
 		f.Advice = f.advice
 	}
+	unsure := f.doubt()
 	var b strings.Builder
 	if f.what != nil {
 		b.WriteString(f.what(f))
@@ -228,6 +230,7 @@ func (f *Finding) finish() {
 		}
 		fmt.Fprintf(&b, " From here it may also be %s.", strings.Join(names, " or "))
 	}
+	b.WriteString(unsure)
 	if f.Status != "" {
 		saw := "The application saw"
 		if !f.Certain {
@@ -236,6 +239,27 @@ func (f *Finding) finish() {
 		fmt.Fprintf(&b, " %s: %s.", saw, f.Status)
 	}
 	f.Text = b.String()
+}
+
+// byAbsence are the kinds that are told by packets which are not in the capture, or by their order.
+var byAbsence = map[Kind]bool{
+	LostRequest: true, LostReadRequest: true, LostReadResponse: true, LostAck: true, LostAtomicAck: true, DuplicateRequest: true, DuplicateAck: true,
+	Reordered: true, LateAck: true, CMLost: true, SlowReceiver: true, RetryExceeded: true,
+}
+
+// doubt makes a finding uncertain that is certain only of a capture with all packets that passed, and says why.
+func (f *Finding) doubt() string {
+	switch {
+	case !f.Certain || !byAbsence[f.Kind]:
+		return ""
+	case f.early:
+		f.Certain = false
+		return " What was sent before the capture began may explain it, too."
+	case f.a.lacking > 0:
+		f.Certain = false
+		return " The capture lacks packets that passed: this may be one of them."
+	}
+	return ""
 }
 
 // Completion statuses as the application has them.

@@ -15,7 +15,7 @@ func (h *half) skipped(p *pcap.Packet) {
 		// A damaged packet was here: this is what became of it.
 		b.used = true
 		g.find = b.find
-		b.find.conn, b.find.QPN, b.find.PSN = h.c, p.DestQP, g.from
+		b.belongs(h.c, p.DestQP, &g)
 		b.find.add(p.Frame)
 	}
 	if len(h.gaps) >= maxGaps {
@@ -36,9 +36,10 @@ func (h *half) skipped(p *pcap.Packet) {
 func (h *half) unreliableGap(g *gap, p *pcap.Packet) {
 	n := g.to.Diff(g.from)
 	g.find = h.find(UCLost, g.from, g.frame)
+	g.find.Certain = false // nobody says that it did not arrive
 	this := see(p)
 	g.find.what = func(*Finding) string {
-		return fmt.Sprintf("%s of %s (PSN %d%s)%s missing before packet %d: the message is lost, and nobody sends it again.",
+		return fmt.Sprintf("%s of %s (PSN %d%s)%s missing before packet %d: the message is lost, and nobody sends it again. Unless it is the capture alone that lacks it: nobody answers on UC.",
 			packets(n), h.requester(), g.from, upTo(g.from, n), isAre(n), this.Frame)
 	}
 }
@@ -180,6 +181,9 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	case p.AtNs-g.at < reorderNs:
 		f := h.find(Reordered, p.PSN, p.Frame, g.frame)
 		late := time.Duration(p.AtNs - g.at)
+		if react := h.react(); react == 0 || int64(late) >= react*8/10 {
+			f.is(Reordered, lost) // it may be sent again for a NAK that the capture lacks
+		}
 		this := see(p)
 		f.what = func(*Finding) string {
 			return fmt.Sprintf("Packet %d of %s (PSN %d) was overtaken on its way: packet %d, sent after it, was %v earlier.", this.Frame, h.requester(), this.PSN, g.frame, late)
@@ -256,19 +260,29 @@ func lostKind(op ib.Operation) Kind {
 	return LostRequest
 }
 
-// lostBefore reports requests that were lost before they came to the place of the capture.
+// lostBefore reports requests that were lost before they came to the place of the capture. It is certain if the responder says that
+// it misses them; otherwise the capture alone may lack them.
 func (h *half) lostBefore(k Kind, psn ib.PSN, g gap) *Finding {
 	f := h.find(k, psn, g.frame)
+	f.Certain = false
 	missing := g.to.Diff(psn)
 	f.what = func(f *Finding) string {
 		if missing > 1 && f.Kind != LostReadRequest {
-			return fmt.Sprintf("%d requests of %s (PSN %d%s) are missing before packet %d: they were lost on the way to the place of the capture.%s",
-				missing, h.requester(), psn, upTo(psn, missing), g.frame, h.sentAgain(f))
+			return fmt.Sprintf("%d requests of %s (PSN %d%s) are missing before packet %d: they were lost on the way to the place of the capture.%s%s",
+				missing, h.requester(), psn, upTo(psn, missing), g.frame, h.sentAgain(f), alone(f))
 		}
-		return fmt.Sprintf("The %s of %s with PSN %d is missing before packet %d: it was lost on the way to the place of the capture.%s",
-			requestWord(f.Kind), h.requester(), psn, g.frame, h.sentAgain(f))
+		return fmt.Sprintf("The %s of %s with PSN %d is missing before packet %d: it was lost on the way to the place of the capture.%s%s",
+			requestWord(f.Kind), h.requester(), psn, g.frame, h.sentAgain(f), alone(f))
 	}
 	return f
+}
+
+// alone says of a loss that nobody has told of that the capture may lack it, and nobody else.
+func alone(f *Finding) string {
+	if f.nak != 0 || f.Certain || len(f.Or) > 0 {
+		return ""
+	}
+	return " No NAK names it: it may be the capture alone that lacks it."
 }
 
 func requestWord(k Kind) string {

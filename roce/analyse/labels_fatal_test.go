@@ -108,7 +108,7 @@ func silenceLabels() []label {
 			short(d)
 			drop(d, 0, longRequests...)
 			w := d.message(d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded)}
+			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
 			d.fail(w)
 			over(d)
 			return x
@@ -117,7 +117,7 @@ func silenceLabels() []label {
 			short(d)
 			drop(d, 0, longRequests...)
 			w := d.message(d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded)}
+			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
 			d.fail(w)
 			for range 1 + d.IntN(4) {
 				d.aside(1 + d.IntN(100))
@@ -228,7 +228,7 @@ func mistakeLabels() []label {
 				d.do(d.s.Write(0, 1+d.IntN(256)))
 			}
 			w := d.s.Write(0, d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, named: everywhere(analyse.MTUMismatch)}
+			x := truth{hit: []ib.PSN{d.psn}, named: everywhere(analyse.MTUMismatch), sure: kinds(analyse.InvalidRequest)}
 			d.fail(w)
 			return x
 		}},

@@ -18,6 +18,9 @@ func (h *half) settle(p *pcap.Packet, psn ib.PSN) {
 	if d.again == 0 {
 		if len(d.find.Or) > 0 {
 			h.onlyLate(d) // acknowledged without having been sent again
+			if soon, _ := h.tooSoon(p.AtNs - d.at); !soon {
+				d.find.is(Reordered, LostRequest) // or the capture lacks that it was
+			}
 		}
 		return
 	}
@@ -303,6 +306,10 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			}
 			g.find = h.lostBefore(kind, p.PSN, *g)
 		}
+		if len(g.find.Or) == 0 {
+			// The responder misses it, too. After an answer to all that was seen a single one is no packet from before the capture.
+			g.find.Certain, g.find.early = true, g.find.early && (h.settled == 0 || g.again || g.to.Diff(g.from) > 1)
+		}
 		g.find.add(p.Frame)
 		g.find.nak = p.Frame
 		h.nak.find = g.find
@@ -327,7 +334,7 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	}
 	f := h.find(LostRequest, p.PSN)
 	f.nak = p.Frame
-	if p.PSN.Diff(h.first) < 0 {
+	if p.PSN.Diff(h.first) < 0 || !h.clean {
 		f.is(LostRequest, Reordered) // the capture begins behind it
 		f.add(h.firstFrame)
 	}
@@ -407,7 +414,7 @@ func (h *half) lostAfter(r *record, p *pcap.Packet) *Finding {
 	}
 	f := h.find(lostKind(info.Op), p.PSN, frame, p.Frame)
 	f.is(f.Kind, Reordered)
-	h.confirm = &doubt{find: f, psn: p.PSN, ackReq: r.ackReq}
+	h.confirm = &doubt{find: f, psn: p.PSN, ackReq: r.ackReq, at: p.AtNs}
 	this := see(p)
 	f.what = func(f *Finding) string {
 		s := fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s, which missed it (sequence NAK in packet %d).", requestWord(f.Kind), frame, this.PSN, h.responder(), this.Frame)

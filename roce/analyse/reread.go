@@ -178,5 +178,5 @@ func (h *half) silentRead(o *operation, p *pcap.Packet) {
 		return
 	}
 	h.pending = &silence{psn: p.PSN, frames: []int{o.askFrame, p.Frame}, at: p.AtNs, first: o.askedAt, op: o, resent: 1,
-		rec: record{psn: p.PSN, opcode: ib.RCReadRequest, wire: p.Bytes, frame: o.askFrame, at: o.askedAt, op: o}}
+		rec: record{psn: p.PSN, times: uint16(min(o.asked, 1<<15)), opcode: ib.RCReadRequest, wire: p.Bytes, frame: o.askFrame, at: o.askedAt, op: o}}
 }

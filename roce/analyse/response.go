@@ -39,7 +39,7 @@ func (h *half) atomicAck(p *pcap.Packet, n *Note) {
 		}
 		was := a.last
 		f := h.findBack(DuplicateAck, p.PSN, p.Frame, was)
-		if !(p.Ident != 0 && p.Ident == a.ident) && !h.atResponder() {
+		if !(p.Ident != 0 && p.Ident == a.ident) {
 			f.is(DuplicateAck, DuplicateRequest)
 		}
 		this := see(p)
@@ -78,12 +78,18 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		}
 	}
 	o := h.reading(p.PSN)
+	if l := h.looseOp; o == nil && l != nil && p.PSN.Diff(l.first) > 0 && p.PSN.Diff(l.first) < spanOf(l.readLen, ib.MTU256.Bytes()) {
+		o = l // how many responses it has is not known yet
+	}
 	if o != nil {
 		o.longest = max(o.longest, p.PayloadBytes)
 	}
 	if o == nil {
 		if p.PSN.Diff(h.next) >= 0 {
 			h.beyond(p)
+		}
+		if h.clean && p.PSN.Diff(h.first) >= 0 {
+			h.a.lacking++
 		}
 		return // to a READ from before the capture
 	}
@@ -116,7 +122,7 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		if b := h.a.lastBad[pairKey{p.Flow.Src, p.Flow.Dst}]; b != nil && !b.used {
 			b.used = true
 			g.find = b.find
-			b.find.conn, b.find.QPN, b.find.PSN = h.c, p.DestQP, g.from
+			b.belongs(h.c, p.DestQP, &g)
 			b.find.add(p.Frame)
 		}
 		if len(h.holes) >= maxGaps {
@@ -194,6 +200,7 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 		if g.find == nil && (g.asked > 1 && p.AtNs-o.askedAt >= h.rtt.min*8/10 || o.asked > g.asked) {
 			// It comes with what was asked for again because of another one.
 			f := h.lostResponse(p.PSN, g.frame, p.Frame)
+			f.Certain = false // the requester may have had it
 			this := see(p)
 			f.what = func(*Finding) string {
 				return fmt.Sprintf("The response with PSN %d to the READ of packet %d is missing before packet %d. It came in packet %d, as %s had asked again anyway.",
@@ -202,6 +209,9 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 			a.find = f
 		} else if g.find == nil {
 			f := h.findBack(Reordered, p.PSN, p.Frame, g.frame)
+			if rtt := h.rtt.min; rtt == 0 || p.AtNs-g.at >= rtt*8/10 {
+				f.is(Reordered, LostReadResponse) // the capture may lack that it was asked for again
+			}
 			o.lost, a.find = f, f
 			this := see(p)
 			f.what = func(*Finding) string {
@@ -243,7 +253,7 @@ func (h *half) responseAgain(o *operation, a *record, p *pcap.Packet) {
 	}
 	f := h.findBack(DuplicateAck, p.PSN, p.Frame, was)
 	o.dup = f
-	if !(p.Ident != 0 && p.Ident == a.ident) && !h.atResponder() {
+	if !(p.Ident != 0 && p.Ident == a.ident) {
 		f.is(DuplicateAck, DuplicateRequest)
 	}
 	this := see(p)

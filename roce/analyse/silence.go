@@ -19,6 +19,9 @@ func (h *half) answerToAgain(p *pcap.Packet) {
 	f.answers++
 	if h.silences == 1 && f.answers >= f.count {
 		f.is(LateAck)
+		if h.atResponder() {
+			f.is(LostAck, LateAck) // both left, and one may have been lost
+		}
 		f.QPN = h.c.ends[h.side].QPN
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("The request with PSN %d was sent in packet %d and again in packet %d, and both were answered: the first answer came later than the requester waits.",
@@ -52,7 +55,7 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	}
 	if soon, sure := h.tooSoon(p.AtNs - s.at); soon {
 		f := h.findBack(LateAck, s.psn, first)
-		if !sure {
+		if !sure || s.rec.times != 1 || len(s.frames) > 2 { // it may answer one of several
 			request, back := lostKinds(info.Op)
 			f.is(LateAck, request, back)
 			h.leadAsking(f, s)
@@ -65,7 +68,7 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 		f.what = func(f *Finding) string {
 			t := fmt.Sprintf("%s sent the request with PSN %d again in packet %d, %v after the first time. The answer in packet %d came too soon to be one to that: it was late, not lost.",
 				h.requester(), s.psn, again, wait, this.Frame)
-			if !f.Certain {
+			if !sure {
 				t += " But it did not come much sooner than others."
 			}
 			return t
@@ -174,6 +177,7 @@ func (h *half) tailLost(s *silence, p *pcap.Packet) bool {
 		kind, behind = lostKind(r.opcode.Info().Op), r.frame
 	}
 	f := h.find(kind, s.tail, again)
+	f.Certain = false // the requester may also have gone back without a reason
 	f.add(behind)
 	f.add(p.Frame)
 	wait := time.Duration(s.at - s.first)

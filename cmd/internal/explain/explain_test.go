@@ -61,7 +61,7 @@ func TestJSON(t *testing.T) {
 	f := v.Findings[0]
 	require.Equal(t, "lost-request", f["kind"])
 	require.Equal(t, []any{4.0, 5.0, 6.0}, f["frames"])
-	require.Equal(t, []any{float64(0x25), 6042660.0, true}, []any{f["qpn"], f["psn"], f["certain"]})
+	require.Equal(t, []any{float64(0x25), 6042660.0, false}, []any{f["qpn"], f["psn"], f["certain"]})
 	require.NotEmpty(t, f["text"])
 	require.NotEmpty(t, f["advice"])
 }
