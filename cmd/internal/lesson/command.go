@@ -16,14 +16,16 @@ import (
 
 // options is the command line.
 type options struct {
-	html, answers, help bool
-	output              string
+	html, pcap, answers, help bool
+	output, site              string
 }
 
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'a', Long: "answers", Help: "with the answers to the questions", Set: getopt.Bool(&o.answers)},
 		{Long: "html", Help: "write the packets and what they mean as a page of HTML", Set: getopt.Bool(&o.html)},
+		{Long: "pcap", Help: "write the packets as a pcapng file", Set: getopt.Bool(&o.pcap)},
+		{Long: "site", Arg: "dir", Help: "write all lessons as a site that needs no server", Set: getopt.String(&o.site)},
 		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
 		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
@@ -40,6 +42,7 @@ Usage:
   roce lesson                      lists them
   roce lesson [options] NAME [NUMBER=VALUE ...]
   roce lesson words [WORD]         the glossary
+  roce lesson --site DIR           all of it as HTML
 
 Options:
 `
@@ -53,6 +56,13 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 		return err
 	case o.help:
 		return &tool.Text{Text: usage + getopt.Usage(table)}
+	case o.site != "":
+		if len(operands) > 0 || o.html || o.pcap || o.output != "" {
+			return getopt.Misuse("--site writes all lessons, and goes with nothing else")
+		}
+		return writeSite(o.site)
+	case o.html && o.pcap:
+		return getopt.Misuse("--html and --pcap exclude each other")
 	case len(operands) == 0:
 		_, err := fmt.Fprint(env.Stdout, list())
 		return err
@@ -86,9 +96,13 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 		out = f
 	}
 	w := bufio.NewWriter(out)
-	if o.html {
-		err = explain.Page(w, "roce lesson "+strings.Join(operands, " "), bytes.NewReader(r.s.Capture(l.viewOf(v))))
-	} else {
+	capture := r.s.Capture(l.viewOf(v))
+	switch {
+	case o.html:
+		err = explain.Page(w, "roce lesson "+strings.Join(operands, " "), bytes.NewReader(capture))
+	case o.pcap:
+		_, err = w.Write(capture)
+	default:
 		err = l.print(w, r, o.answers)
 	}
 	return errors.Join(err, w.Flush())

@@ -37,7 +37,7 @@ func congestion() []lesson {
 func bottleneck(gbps int, control bool) stage.Config {
 	c := stage.Config{MTU: ib.MTU4096, Bytes: 8 << 20}
 	c.Sim.Up = sim.Pipe{BitsPerSecond: lineGbps * 1e9, Latency: 1000}
-	c.Sim.Down = sim.Pipe{BitsPerSecond: int64(gbps) * 1e9, Latency: 1000, QueueBytes: 400 << 10, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 200_000, Pmax: 0.2}.Mark}
+	c.Sim.Down = sim.Pipe{BitsPerSecond: int64(gbps) * 1e9, Latency: 1000, QueueBytes: queueKiB << 10, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 200_000, Pmax: 0.2}.Mark}
 	for i := range c.Tuning {
 		c.Tuning[i] = transport.Tuning{LossProbe: -1}
 		if control {

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// maxLadder bounds the packets that are shown: half of them from the start, half from the end.
+// maxLadder bounds the packets that are shown.
 const maxLadder = 60
 
 // rung is a packet of the ladder, and what the queues of the two hosts hold when the host where the capture was taken has handled it.
@@ -55,7 +55,7 @@ func (r *run) ladder() (rungs []rung, report *analyse.Report, err error) {
 	err = r.s.Packets(view, func(p *pcap.Packet) {
 		n := a.Add(p)
 		notes = append(notes, n)
-		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame], answer: p.Opcode.Info().Response, ce: p.CE(), what: label(p, n)}
+		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame], answer: p.Opcode.Info().Response || p.Opcode == ib.CNP, ce: p.CE(), what: label(p, n)}
 		switch {
 		case late[p.Frame]: // it was not sent again, whatever it looks like
 			g.note = "late"
@@ -73,6 +73,42 @@ func (r *run) ladder() (rungs []rung, report *analyse.Report, err error) {
 		}
 	}
 	return rungs, report, err
+}
+
+// shown are the rungs that are shown: all, or those at both ends and, between, the first of each kind that is no usual request or
+// ACK. left[i] is how many were left out before some[i].
+func shown(rungs []rung, hidden bool) (some []rung, left []int) {
+	const ofKind = 4
+	gap := 0
+	kinds := map[string]int{}
+	for i, g := range rungs {
+		if len(rungs) > maxLadder && i >= maxLadder/3 && i < len(rungs)-maxLadder/3 {
+			kind := ""
+			switch name, _, _ := strings.Cut(g.what, " "); {
+			case g.lost && !hidden:
+				kind = "lost"
+			case g.ce:
+				kind = "CE"
+			case g.answer && name != "ACK":
+				kind = name
+			}
+			if kinds[kind]++; kind == "" || kinds[kind] > ofKind {
+				gap++
+				continue
+			}
+		}
+		some, left = append(some, g), append(left, gap)
+		gap = 0
+	}
+	return some, left
+}
+
+// gapText says how many packets were left out.
+func gapText(n int) string {
+	if n == 1 {
+		return "... 1 packet ..."
+	}
+	return fmt.Sprintf("... %d packets ...", n)
 }
 
 // label is a packet in a few words.

@@ -159,12 +159,13 @@ func TestCongestionControl(t *testing.T) {
 	require.Greater(t, without.again(), 100)
 	require.Zero(t, with.again())
 	require.Less(t, with.tookNs, without.tookNs)
-	queue, rate := 0, 1
-	require.Less(t, with.curves(80)[queue].top, without.curves(80)[queue].top/2)
-	lowest := func(r *run) float64 { return slices.Min(r.curves(80)[rate].values) }
-	require.EqualValues(t, lineGbps, lowest(without))
-	require.Less(t, lowest(with), 20., "the bottleneck is 20 Gb/s")
-	require.NotEqual(t, len(without.s.Hosts[0].Posted), 0)
+	const queue, rate, lost = 0, 1, 2
+	a, b := must(without.curves(80)), must(with.curves(80))
+	require.Less(t, slices.Max(b[queue].values), slices.Max(a[queue].values)/2)
+	require.EqualValues(t, lineGbps, slices.Min(a[rate].values))
+	require.Less(t, slices.Min(b[rate].values), 20., "the bottleneck is 20 Gb/s")
+	require.NotZero(t, slices.Max(a[lost].values))
+	require.Zero(t, slices.Max(b[lost].values))
 	require.NotEqual(t, without.s.Capture(0), with.s.Capture(0))
 }
 

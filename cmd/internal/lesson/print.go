@@ -1,6 +1,7 @@
 package lesson
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,6 +27,13 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 	if len(l.questions) > 0 {
 		fmt.Fprintf(w, "\n%s", explain.Wrap("", "Before you look: "+l.questions[0].ask))
 	}
+	if l.chart {
+		chart, err := r.chart()
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(w, "\n", chart)
+	}
 	fmt.Fprintf(w, "\nHost A is %v, host B %v. The packets, as they are seen %v", r.s.Hosts[0].Addr, r.s.Hosts[1].Addr, l.viewOf(r.v))
 	if r.pictured() {
 		fmt.Fprint(w, "; beside them, how many work requests\nare in the send and receive queue (SQ, RQ) and completions in the completion queue (CQ) after each")
@@ -34,19 +42,15 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 	if r.pictured() {
 		fmt.Fprintf(w, "%18s  SQ RQ CQ%66s SQ RQ CQ\n", "", "")
 	}
-	for i := range rungs {
-		switch {
-		case i < maxLadder/2 || i >= len(rungs)-maxLadder/2:
-			fmt.Fprintln(w, rungs[i].text(r.pictured(), hidden))
-		case i == maxLadder/2:
-			fmt.Fprintf(w, "%18s... %d packets ...\n", "", len(rungs)-maxLadder)
+	some, left := shown(rungs, hidden)
+	for i := range some {
+		if left[i] > 0 {
+			fmt.Fprintf(w, "%18s%s\n", "", gapText(left[i]))
 		}
+		fmt.Fprintln(w, some[i].text(r.pictured(), hidden))
 	}
 	if r.pictured() {
 		fmt.Fprintln(w, r.atEnd())
-	}
-	if l.chart {
-		fmt.Fprint(w, "\n", r.chart())
 	}
 	fmt.Fprintln(w)
 	for _, s := range r.said {
@@ -83,12 +87,21 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 	return err
 }
 
+// noAnswer says how to give one.
+type noAnswer string
+
+func (e noAnswer) Error() string { return string(e) }
+
 // verdict is what an exercise says of the numbers, and whether the run still keeps what went wrong to itself.
 func (r *run) verdict() (hidden bool, text string) {
 	if r.l.goal == nil {
 		return false, ""
 	}
 	why, err := r.l.goal(r)
+	var how noAnswer
+	if r.unanswered = errors.As(err, &how); r.unanswered {
+		return r.l.hidden, how.Error()
+	}
 	if err != nil {
 		return r.l.hidden, "Not yet: " + err.Error()
 	}

@@ -184,7 +184,7 @@ func quiz() (all []lesson) {
 		of := func(v values) *draw { return drawn(v["seed"], n) }
 		all = append(all, lesson{
 			name: fmt.Sprintf("quiz%d", n+1), title: fmt.Sprintf("Capture %d: what happened?", n+1), hidden: true,
-			text: "The run is not told. Look at the packets, and at what A's program saw of it, and say which of the four it was. Another seed has another capture.",
+			text: "The run is not told. Look at the packets, and at what A's program saw of it, and say which of the four it was. With another seed it is another capture: seed=2.",
 			params: []param{
 				{name: "answer", min: 0, max: 4, help: "which of the four it was; 0: you do not know yet"},
 				{name: "seed", def: 1, min: 1, max: 1_000_000, help: "of the captures"},
@@ -228,7 +228,7 @@ func quiz() (all []lesson) {
 // judge says of an answer whether it is right, from the facts of the run.
 func judge(r *run, choices []int, answer int) (string, error) {
 	if answer == 0 {
-		return "", fmt.Errorf("roce lesson %s answer=1 says that it was the first", r.l.name)
+		return "", noAnswer(fmt.Sprintf("Your answer, if it is the first: roce lesson %s answer=1", r.l.name))
 	}
 	f, err := r.facts()
 	if err != nil {

@@ -15,11 +15,12 @@ type run struct {
 	v values
 	s *stage.Stage
 	// said is what the hosts saw of it: completions, memory.
-	said    []string
-	wcs     []verbs.WC // of the last do
-	tookNs  int64      // it
-	planned []planned
-	refused bool // the connection, by RDMA-CM
+	said       []string
+	wcs        []verbs.WC // of the last do
+	tookNs     int64      // it
+	planned    []planned
+	refused    bool // the connection, by RDMA-CM
+	unanswered bool // the exercise has no answer yet
 }
 
 // planned is a fault that has to happen, or the run is not what it says.
@@ -115,7 +116,7 @@ func (r *run) recv(n int) {
 		r.say("At %.1f us host B cannot post a receive: %v.", r.us(), err)
 		return
 	}
-	r.say("At %.1f us host B has posted %d receives.", r.us(), n)
+	r.say("At %.1f us host B posts receives: %d.", r.us(), n)
 }
 
 // b is host B's memory.

@@ -33,7 +33,7 @@ func structures() []lesson {
 		},
 		{
 			name: "lock", title: "A lock, and a counter that it guards", after: []string{"ring", "atomic", "fence"},
-			text: `Two clients change a counter in B's memory: each reads it, adds one, and writes it back. Without a lock one of them overwrites the other's. The lock is a word at B: COMPARE_SWAP makes it 1 if it is 0, and tells what it was. Who got 0 has the lock, and frees it with a WRITE of 0 behind the new count. A READ that finds 0, followed by a WRITE of 1, is no lock: both may find 0. Client 1 and client 2 have a connection each, [1] and [2].`,
+			text: `Two clients change a counter in B's memory: each reads it, adds one, and writes it back. Without a lock one of them overwrites the other's. The lock is a word at B: COMPARE_SWAP makes it 1 if it is 0, and tells what it was. Who got 0 has the lock, and frees it with a WRITE of 0 behind the new count. A READ that finds 0, followed by a WRITE of 1, is no lock: both may find 0. Client 1 and client 2 have a connection each, [1] and [2]; the queues beside are client 1's.`,
 			params: []param{
 				{name: "rounds", def: 2, min: 1, max: 16, help: "how often each client adds one"},
 				{name: "atomic", def: 1, min: 0, max: 1, help: "0: READ and WRITE instead of COMPARE_SWAP"},
@@ -182,17 +182,23 @@ func (c *client) post(r *run, id uint64) error {
 		n := binary.NativeEndian.Uint64(mem[c.off+8:])
 		binary.NativeEndian.PutUint64(mem[c.off+8:], n+1)
 		w = r.word(verbs.WRWrite, c.off+8, 8)
-		if err := c.qp.PostSend(&w); err != nil {
+		if err := c.send(r, &w); err != nil {
 			return err
 		}
 		binary.NativeEndian.PutUint64(mem[c.off+16:], 0)
 		w = r.word(verbs.WRWrite, c.off+16, 0)
 	}
 	w.ID, w.Flags = id, verbs.SendSignaled
+	return c.send(r, &w)
+}
+
+// send posts a request on the client's queue pair. The queues that are shown are those of client 1.
+func (c *client) send(r *run, w *verbs.SendWR) error {
 	if c.qp == r.s.Hosts[0].QP {
-		return r.s.Post(0, &w)
+		return r.s.Post(0, w)
 	}
-	return c.qp.PostSend(&w)
+	defer r.s.Note(0)
+	return c.qp.PostSend(w)
 }
 
 // next takes the client on after its request has completed.

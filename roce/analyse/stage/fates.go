@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"slices"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/pcap"
 )
@@ -41,18 +43,37 @@ func (s *Stage) Fates(host int) (sent []Fate, doubled []int, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var in []Fate // AtNs and Arrived are those of the arrival
 	err = s.Packets(View(1-host), func(p *pcap.Packet) {
-		if p.Dir != pcap.In || p.ICMP != nil {
-			return
+		if p.Dir == pcap.In && p.ICMP == nil {
+			in = append(in, Fate{AtNs: p.AtNs, Opcode: p.Opcode, QPN: p.DestQP, PSN: p.PSN, Arrived: p.Frame})
 		}
-		candidates := like[likeness{p.Opcode, p.DestQP, p.PSN}]
-		for i := len(candidates) - 1; i >= 0; i-- {
-			if f := &sent[candidates[i]]; f.Lost() && f.AtNs < p.AtNs {
-				f.Arrived, f.ArrivedNs = p.Frame, p.AtNs
-				return
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var spare []Fate // arrivals of what was not sent so often
+	for _, a := range slices.Backward(in) {
+		candidates := like[likeness{a.Opcode, a.QPN, a.PSN}]
+		i := len(candidates) - 1
+		for ; i >= 0; i-- {
+			if f := &sent[candidates[i]]; f.Lost() && f.AtNs < a.AtNs {
+				f.Arrived, f.ArrivedNs = a.Arrived, a.AtNs
+				break
 			}
 		}
-		doubled = append(doubled, p.Frame)
-	})
-	return sent, doubled, err
+		if i < 0 {
+			spare = append(spare, a)
+		}
+	}
+	for _, a := range slices.Backward(spare) { // of two that are alike the first is the packet, and the second its double
+		for _, i := range like[likeness{a.Opcode, a.QPN, a.PSN}] {
+			if f := &sent[i]; f.AtNs < a.AtNs && a.Arrived < f.Arrived {
+				f.Arrived, a.Arrived = a.Arrived, f.Arrived
+				f.ArrivedNs, a.AtNs = a.AtNs, f.ArrivedNs
+			}
+		}
+		doubled = append(doubled, a.Arrived)
+	}
+	return sent, doubled, nil
 }

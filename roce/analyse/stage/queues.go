@@ -98,6 +98,9 @@ func (s *Stage) Use(qps [2]*verbs.QP) {
 	}
 }
 
+// Note notes the state of a host that has posted to another queue pair than its own: packets have left.
+func (s *Stage) Note(host int) { s.Hosts[host].note() }
+
 // Post posts a work request on a host, whose send queue has it from then on.
 func (s *Stage) Post(host int, w *verbs.SendWR) error {
 	h := s.Hosts[host]

@@ -39,7 +39,8 @@ func TestFates(t *testing.T) {
 	}
 	require.Equal(t, []int{1000, 1001, 1002, 1003, 1004, 1002, 1003, 1004}, psns)
 	require.Equal(t, []ib.PSN{1002}, lost)
-	require.Len(t, doubled, 1)
+	require.Equal(t, []int{4}, doubled, "right behind the packet that it is the double of")
+	require.Equal(t, 3, sent[1].Arrived)
 	acks, doubled, err := s.Fates(1)
 	require.NoError(t, err)
 	require.Empty(t, doubled)
