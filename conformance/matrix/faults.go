@@ -255,7 +255,7 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt", kind: wire.Corrupt, times: 1}} {
 				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
 				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
-				row.Authority = "IBTA 9.8.3: UC messages with a gap are dropped whole"
+				row.Authority = "IBTA 9.8.2.2: UC messages with a gap are dropped whole"
 				jobs = append(jobs, oneRow(row, func(p *pair, row *Row) error {
 					if isRXE(p.rsp.p) && op == peer.OpWriteImm && at != reqFirst {
 						*row = row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")

@@ -44,7 +44,7 @@ var micros = []micro{
 		adjust: func(p *params) { p.timeout = tenseTimeout }, run: readRecovery},
 	{name: "timeout series", authority: "IBTA 9.7.6.1.3: 1 transmission and retry_cnt more; adaptive timers seen on ConnectX (perftest issue 251)",
 		adjust: func(p *params) { p.timeout, p.retry = microTimeout, shortRetry }, run: timeoutSeries, times: 3},
-	{name: "CNP for CE", authority: "IBTA annex A17.9.2: BECN, 16 reserved bytes of zero; the gap after Lumina", adjust: patient, run: cnpGap, times: 3},
+	{name: "CNP for CE", authority: "IBTA annex A17.9.3: BECN, 16 reserved bytes of zero; the gap after Lumina", adjust: patient, run: cnpGap, times: 3},
 	{name: "ACK coalescing", authority: "IBTA 9.7.5.1.2: the last packet is acknowledged; the number of ACKs is open", adjust: patient, run: ackCoalescing, times: 5},
 	{name: "counters after a loss", authority: "Lumina: counters equal the trace", adjust: patient, run: lossCounters},
 	{name: "counters of all faults", authority: "Lumina: counters equal the trace; measured, not judged", adjust: func(p *params) { p.timeout = tenseTimeout }, run: faultCounters},

@@ -139,7 +139,7 @@ func (a *Analyser) judgeSent(p *pcap.Packet) {
 	}
 }
 
-// judgeCNP holds a CNP against IBTA A17.9.2.
+// judgeCNP holds a CNP against IBTA A17.9.3.
 func (a *Analyser) judgeCNP(p *pcap.Packet) {
 	switch {
 	case !p.BECN:
