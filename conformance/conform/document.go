@@ -348,7 +348,7 @@ func (d *Document) printable() {
 	for i := range d.Rows {
 		row := &d.Rows[i]
 		texts = append(texts, &row.Kernel, &row.Op, &row.Role, &row.Link, &row.Family, &row.Fault, &row.Detail, &row.Retried, &row.Authority, &row.Group,
-			&row.Deviates, &row.Expected, &row.Came, &row.Known, &row.Ladder, &row.Feature, &row.Title, &row.Packets)
+			&row.Deviates, &row.Expected, &row.Came, &row.Known, &row.Ladder, &row.Feature, &row.Title, &row.Script, &row.Packets)
 	}
 	for _, s := range texts {
 		*s = verbs.Printable(*s)
@@ -358,6 +358,7 @@ func (d *Document) printable() {
 // Difference is what a peer does otherwise, with the rows that show it.
 type Difference struct {
 	Feature string
+	Profile string     // of the run
 	Row     matrix.Row // the first of them
 	What    string     // in a line
 	More    string     // what else is known of the first
@@ -382,7 +383,7 @@ func (d *Document) Differences() (list []*Difference) {
 		key := strings.Join([]string{string(row.Result), row.Group, row.Op, row.Role, numbers.ReplaceAllString(what, "N")}, "\x00")
 		x := at[key]
 		if x == nil {
-			x = &Difference{Feature: featureOf(row), Row: row, What: what, More: strings.TrimSpace(more), Known: row.Deviates != ""}
+			x = &Difference{Feature: featureOf(row), Profile: d.Profile, Row: row, What: what, More: strings.TrimSpace(more), Known: row.Deviates != ""}
 			at[key] = x
 			list = append(list, x)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,9 @@ func (o *Options) drillRows(kernel, link string) (rows []matrix.Row) {
 			continue
 		}
 		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link, Authority: authorities(d), Feature: featureOfDrill(d), Title: d.Title}
+		if len(o.Drills) > 0 {
+			row.Script = filepath.Base(d.File)
+		}
 		if o.wants(row) {
 			rows = append(rows, row)
 		}

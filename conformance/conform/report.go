@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/goroce/goroce/conformance/matrix"
+	"github.com/goroce/goroce/conformance/peer"
 )
 
 // What a report shows of a run at most: more differences than this are counted, and so are more rows of one, and longer texts are cut.
@@ -104,10 +105,20 @@ func (d *Document) Facts() (list []Fact) {
 	return list
 }
 
-// Again is the command that shows a difference again.
+// Again is the command that shows a difference again. Somebody may copy it: nothing that a file says gets out of its quotes.
 func (x *Difference) Again() string {
-	return fmt.Sprintf("roce conform --agent HOST:PORT --only '%s/%s as %s' --pcap-dir packets", x.Row.Group, strings.ReplaceAll(x.Row.Op, "'", "?"), x.Row.Role)
+	profile := ""
+	if p, err := peer.ParseProfile(x.Profile); err == nil {
+		profile = " --profile " + string(p)
+	}
+	if x.Row.Script != "" {
+		return fmt.Sprintf("roce conform --agent HOST:PORT%s --drill '%s' --pcap-dir packets", profile, quoted(x.Row.Script))
+	}
+	return fmt.Sprintf("roce conform --agent HOST:PORT%s --only '%s' --pcap-dir packets", profile, quoted(x.Row.Group+"/"+x.Row.Op+" as "+x.Row.Role))
 }
+
+// quoted is text for between single quotes.
+func quoted(s string) string { return strings.NewReplacer("'", "?", "\n", "?").Replace(s) }
 
 // Brief is the difference in a line, where Heading has another one.
 func (x *Difference) Brief() string {
@@ -121,6 +132,9 @@ func (x *Difference) Brief() string {
 func (x *Difference) Heading() string {
 	if x.Row.Title != "" {
 		return x.Feature + ": " + x.Row.Title
+	}
+	if x.Row.Group == "errors" { // whose names say what was tried
+		return x.Feature + ": " + strings.ReplaceAll(x.Row.Op, "_", " ") + ": " + x.What
 	}
 	return x.Feature + ": " + x.What
 }

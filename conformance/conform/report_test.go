@@ -111,9 +111,17 @@ func TestPageIsAlone(t *testing.T) {
 	require.Contains(t, p, `content="default-src 'none'; style-src 'unsafe-inline'"`)
 	require.NotContains(t, p, "ZgotmplZ")
 	for _, want := range []string{"rxe0", "mlx5_0", "path MTU up to 1024", "IBTA 9.7", "2 rows", "nak_us 12", "Packets got lost in 1 row of UC and UD", "✗ 3 of 3", "✗ fails 3 of 3", "✓ as specified, ≠ differs as known", "≠ differs as known in 1 of 1", "? inconclusive", "– not tested",
-		"roce conform --agent HOST:PORT --only &#39;drills/x as requester&#39;"} {
+		"roce conform --agent HOST:PORT --profile rxe --only &#39;drills/x as requester&#39;"} {
 		require.Contains(t, p, want)
 	}
+}
+
+// A command to copy does one thing, whatever a file says.
+func TestAgain(t *testing.T) {
+	x := Difference{Profile: "spec; reboot", Row: matrix.Row{Group: "a'; reboot; '", Op: "b\nreboot", Role: "c"}}
+	require.Equal(t, "roce conform --agent HOST:PORT --only 'a?; reboot; ?/b?reboot as c' --pcap-dir packets", x.Again())
+	x.Row.Script = "my '; x.drill"
+	require.Equal(t, "roce conform --agent HOST:PORT --drill 'my ?; x.drill' --pcap-dir packets", x.Again())
 }
 
 // A document is the same after it went through a file, and only a document is one.

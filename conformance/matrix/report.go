@@ -42,6 +42,8 @@ type Row struct {
 	Deviates string `json:"deviates,omitempty"`
 	// Title is what the row checks, in a sentence, where its name does not tell.
 	Title string `json:"title,omitempty"`
+	// Script is the name of the file of a drill that is a user's own.
+	Script string `json:"script,omitempty"`
 	// Expected is what should have come, and Came what did, of a row that can tell. Known says who is known to do that.
 	Expected string `json:"expected,omitempty"`
 	Came     string `json:"came,omitempty"`

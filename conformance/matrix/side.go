@@ -130,6 +130,10 @@ func (row Row) ended(err error) Row {
 		row.Detail = err.Error()
 		row.wrong = isWrong(err)
 	}
+	var e endedError
+	if errors.As(err, &e) {
+		row.Expected, row.Came = e.wanted(), e.Status.String()
+	}
 	var s starvedError
 	var i inconclusiveError
 	if errors.As(err, &s) || errors.As(err, &i) {

@@ -3,6 +3,7 @@ package matrix
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goroce/goroce/conformance/peer"
@@ -80,6 +81,25 @@ var errNoCompletion = errors.New("no completion")
 type statusError struct{ peer.WC }
 
 func (e statusError) Error() string { return "completion " + e.WC.String() }
+
+// endedError is a request that had to fail, and ended in another way.
+type endedError struct {
+	statusError
+	want []peer.Status
+}
+
+func (e endedError) wanted() string {
+	var names []string
+	for _, s := range e.want {
+		names = append(names, s.String())
+	}
+	return strings.Join(names, " or ")
+}
+
+func (e endedError) Error() string {
+	return fmt.Sprintf("the request ended with %v, want %s", e.Status, e.wanted())
+}
+func (e endedError) Unwrap() error { return e.statusError }
 
 // await waits for one completion and checks ID and status.
 func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what string) (peer.WC, error) {

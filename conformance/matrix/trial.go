@@ -70,8 +70,11 @@ func (x *trial) fails(id uint64, want ...peer.Status) (peer.WC, error) {
 	if len(wc) != 1 {
 		return peer.WC{}, fmt.Errorf("no completion in %v, want %v", opWait, want)
 	}
-	if wc[0].ID != id || !slices.Contains(want, wc[0].Status) {
+	switch {
+	case wc[0].ID != id:
 		return wc[0], fmt.Errorf("%w, want id %d, %v", statusError{wc[0]}, id, want)
+	case !slices.Contains(want, wc[0].Status):
+		return wc[0], endedError{statusError{wc[0]}, want}
 	}
 	if err := x.post(peer.OpWrite, id+1, 8); err != nil {
 		// rxe takes work requests in the error state; refusing them is no less right as long

@@ -157,7 +157,7 @@ func TestFailure(t *testing.T) {
 	require.Contains(t, stderr, "--pcap-dir DIR keeps the packets")
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
-	for _, want := range []string{"A gap makes no NAK", "&lt; ACK psn=1", "got NAK sequence psn=0", "of my own", "├──▶ WRITE ONLY psn=1", "nobody is known to do this"} {
+	for _, want := range []string{"A gap makes no NAK", "&lt; ACK psn=1", "got NAK sequence psn=0", "of my own", "├──▶ WRITE ONLY psn=1", "nobody is known to do this", "--drill &#39;gap.drill&#39;"} {
 		require.Contains(t, string(html), want)
 	}
 
