@@ -90,7 +90,7 @@ func kindsOf(w analyse.Way) (all []string) {
 // golden compares with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	got = regexp.MustCompile(`( at |\()0x[0-9a-f]+`).ReplaceAllString(got, "${1}0xADDRESS") // memory is where it is
+	got = regexp.MustCompile(`( at |\(|From | to |is for )0x[0-9a-f]+`).ReplaceAllString(got, "${1}0xADDRESS") // memory is where it is
 	path := filepath.Join("testdata", name)
 	if *update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))

@@ -153,7 +153,7 @@ func (h *half) complete(o *operation, at int64) {
 		return
 	}
 	o.done = true
-	h.keys.worked(o.rkey, o.frame)
+	h.keys.worked(o)
 	c := h.count(o.kind)
 	c.Completed++
 	c.Bytes += o.bytes

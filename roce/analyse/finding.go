@@ -55,20 +55,12 @@ type KindInfo struct {
 // Kinds returns all kinds in the order of their documentation.
 func Kinds() []KindInfo { return append([]KindInfo(nil), kinds...) }
 
-// adviceKey and adviceRange are for a request that was refused, by whether its key was ever good.
-const (
-	adviceKey   = "No request with this key has been carried out in this capture. Compare it with what the peer registered: was it sent in the right byte order, and has the region or window been deregistered or invalidated since?"
-	adviceRange = "The key was good before. Compare address and length with the region that the peer registered, and the operation with its access flags (a READ needs IBV_ACCESS_REMOTE_READ); and look whether the region has been deregistered since."
-)
-
-const adviceLoss = "Look for drops on the way: interface and switch counters, socket buffers at the receiver (UdpRcvbufErrors in /proc/net/snmp), a path without PFC or ECN under bursts."
-
 var kinds = []KindInfo{
-	{LostRequest, "A request packet (SEND, WRITE, atomic) did not arrive, and was sent again.", adviceLoss},
-	{LostReadRequest, "A READ request did not arrive, and was sent again.", adviceLoss},
-	{LostReadResponse, "A packet of a READ's response did not arrive; the requester asked again for what was missing.", adviceLoss + " READ responses come as fast as the responder can send: a smaller READ depth makes shorter bursts."},
-	{LostAck, "A request arrived but its acknowledgement did not; the requester sent it again and the responder acknowledged the duplicate. Nothing was done twice.", adviceLoss},
-	{LostAtomicAck, "An atomic was done but its answer did not arrive; the requester repeated it and the responder answered from memory. It was not done twice.", adviceLoss},
+	{LostRequest, "A request packet (SEND, WRITE, atomic) did not arrive, and was sent again.", "Compare the drop counters from the requester to the responder: interface (ethtool -S), switch ports, and at the responder UdpRcvbufErrors in /proc/net/snmp. Several packets in a row are a full queue: PFC or ECN, or shorter bursts. Single ones here and there are a bad cable or optics: look for CRC errors."},
+	{LostReadRequest, "A READ request did not arrive, and was sent again.", "It is one small packet, so that it is seldom the cause of a full queue itself: look what else goes from the requester to the responder, and for CRC errors on that way. Until it is sent again everything behind it waits: a shorter ACK timeout makes that shorter."},
+	{LostReadResponse, "A packet of a READ's response did not arrive; the requester asked again for what was missing.", "The way is from the responder to the requester: look for drops at switch ports towards the requester, and in its host (UdpRcvbufErrors in /proc/net/snmp, rx_dropped). Responses come as fast as the responder can send, and no window stops them: smaller READs, or fewer at a time (max_rd_atomic), make shorter bursts."},
+	{LostAck, "A request arrived but its acknowledgement did not; the requester sent it again and the responder acknowledged the duplicate. Nothing was done twice.", "The way is back, from the responder to the requester: acknowledgements are small, and are lost where other traffic fills a queue. Give them the same priority as the data (DSCP and traffic class on both sides), and look for drops in the requester's host."},
+	{LostAtomicAck, "An atomic was done but its answer did not arrive; the requester repeated it and the responder answered from memory. It was not done twice.", "Look for drops on the way back, from the responder to the requester. A repeated atomic costs an ACK timeout: where latency matters set the timeout to a few round trips."},
 	{DuplicateRequest, "The network delivered a request packet twice. The responder ignores the second but for an acknowledgement.", "Harmless by itself. A loop, a mirror port or a bond in broadcast mode does that."},
 	{DuplicateAck, "An acknowledgement or response came twice without a reason.", "Harmless by itself. A loop, a mirror port or a bond in broadcast mode does that."},
 	{Reordered, "A packet was overtaken by a later one. RC treats that as a loss: the responder wants everything again from there.", "Find what sends packets of one flow over several paths: per-packet ECMP, bonding in round-robin mode, several receive queues without flow hashing."},
@@ -84,10 +76,10 @@ var kinds = []KindInfo{
 	{RetryExceeded, "No answer after all retries: completion status 12, transport retry counter exceeded. The queue pair is dead.", "Is the peer alive, and in RTR or RTS? Does UDP port 4791 pass in both directions (firewall, security group)? Do packets of full size pass? Do both sides agree on QP numbers and PSNs?"},
 	{PeerGone, "The peer has stopped to answer anything.", "Is the process or host dead, or the path cut? rxe retries for ever with retry_cnt 7: have a keep-alive of your own."},
 	{CMRejected, "The peer's RDMA-CM refused the connection.", "The reason says why; 'invalid service ID' means that nobody listens on that port."},
-	{CMLost, "A message of RDMA-CM, or its answer, was lost, and it was sent again after the CM's timeout (seconds with Linux).", adviceLoss + " Does UDP port 4791 pass in both directions?"},
+	{CMLost, "A message of RDMA-CM, or its answer, was lost, and it was sent again after the CM's timeout (seconds with Linux).", "Messages of RDMA-CM are datagrams to queue pair 1. Does UDP port 4791 pass in both directions, also unasked (firewall, security group)? Is the peer's address right, and does its interface have the subnet? A single loss costs the CM's timeout and nothing else."},
 	{CMSlow, "The peer has the request for a connection (it says so with an MRA), and its application takes its time to answer.", "Nothing is lost. Look at what the peer does before it accepts: a queue of connections, memory that is registered, a lookup."},
 	{UDLost, "A datagram is missing: UD repeats nothing.", "Datagrams need a receive posted, room of 40 bytes for the header, the right Q_Key, and a network that does not drop. The application has to repeat what matters."},
-	{UCLost, "A packet of an unreliable connection is missing; its message is lost, and UC repeats nothing.", adviceLoss + " Use RC if every message matters."},
+	{UCLost, "A packet of an unreliable connection is missing; its message is lost, and UC repeats nothing.", "Look for drops between the two, as with lost requests; a receiver that is slower than the sender drops, too, for UC has no acknowledgements that slow it down. Use RC if every message matters."},
 	{MTUMismatch, "The two sides use different path MTUs: the responder refuses packets of the requester's size.", "Set the same path MTU on both sides (ibv_rc_pingpong -m); RDMA-CM takes it from the interface, so compare those."},
 	{PMTUBlackhole, "Small packets arrive, packets of full size never: something on the way has a smaller MTU and drops them silently.", "Lower the path MTU to what the path carries (interface MTU 1500 carries 1024), or repair the MTU along the way; ping -M do -s SIZE finds the place."},
 	{StaleConnection, "The peer knows nothing of this connection, or still has the one before it on the same queue pair number.", "One side has restarted: connect anew. After a crash the other side needs its timeout before it lets the numbers go."},
@@ -122,6 +114,9 @@ type Finding struct {
 	Certain bool   `json:"certain"`
 	Text    string `json:"text"`
 	Advice  string `json:"advice"`
+	// Cause is why, of RemoteAccess, as far as what came before tells: "key", "range", "right", "invalidated" or
+	// "deregistered". It is likely, not certain.
+	Cause string `json:"cause,omitempty"`
 	// Status is the completion status that the application saw, or "" if it saw nothing but time
 	// go by.
 	Status string `json:"status,omitempty"`
@@ -131,6 +126,7 @@ type Finding struct {
 	advice  string // in place of that of the kind
 	a       *Analyser
 	conn    *conn
+	half    *half  // whose requests it is about
 	request ib.PSN // that it is about, whose answer may have PSN
 	nak     int    // frame of the NAK, if there is one
 	more    int    // frames left out of Frames
@@ -216,6 +212,7 @@ func (f *Finding) finish() {
 	if f.advice != "" {
 		f.Advice = f.advice
 	}
+	f.Advice = f.where() + f.Advice
 	unsure := f.doubt()
 	var b strings.Builder
 	if f.what != nil {
@@ -233,12 +230,39 @@ func (f *Finding) finish() {
 	b.WriteString(unsure)
 	if f.Status != "" {
 		saw := "The application saw"
-		if !f.Certain {
+		if !f.Certain && (f.Kind == RetryExceeded || f.Kind == RNRExceeded) {
 			saw = "If it is so, the application saw"
 		}
 		fmt.Fprintf(&b, " %s: %s.", saw, f.Status)
 	}
 	f.Text = b.String()
+}
+
+// where says on which way something was lost, if the capture tells that.
+func (f *Finding) where() string {
+	h := f.half
+	if h == nil || len(f.Or) > 0 {
+		return ""
+	}
+	from, to, back := h.requester(), h.responder(), false
+	switch f.Kind {
+	case LostRequest, LostReadRequest, UCLost, UDLost:
+	case LostReadResponse, LostAck, LostAtomicAck:
+		from, to, back = to, from, true
+	default:
+		return ""
+	}
+	atSender, atReceiver := h.atRequester(), h.atResponder()
+	if back {
+		atSender, atReceiver = atReceiver, atSender
+	}
+	switch {
+	case atSender:
+		return fmt.Sprintf("It left the host of %s, where this capture is from: look behind that, up to %s. ", from, to)
+	case atReceiver:
+		return fmt.Sprintf("It did not reach the host of %s, where this capture is from: look at what is before that, from %s on. ", to, from)
+	}
+	return fmt.Sprintf("The way is from %s to %s. ", from, to)
 }
 
 // byAbsence are the kinds that are told by packets which are not in the capture, or by their order.

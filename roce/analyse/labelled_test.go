@@ -46,6 +46,8 @@ type truth struct {
 	// past the last. Without hit any place is right.
 	hit  []ib.PSN
 	span [2]ib.PSN
+	// causes are those of which a finding of the first of named has one.
+	causes []string
 }
 
 func kinds(k ...analyse.Kind) []analyse.Kind { return k }
@@ -69,9 +71,10 @@ type drawn struct {
 	s     *stage.Stage
 	l     *label
 	mtu   int
-	psn   ib.PSN // of A's next request
-	ended bool   // the queue pair of A is in error
-	pairs int    // queue pairs besides the first
+	psn   ib.PSN    // of A's next request
+	ended bool      // the queue pair of A is in error
+	other *verbs.MR // at B, besides the one of the stage
+	pairs int       // queue pairs besides the first
 }
 
 // packets is a length in packets: least to most.
@@ -376,6 +379,12 @@ func (x *truth) judge(r *analyse.Report, named []analyse.Kind) (m mark, complain
 		return m, complaints
 	}
 	m.showing = 1
+	for _, f := range r.Findings {
+		if len(x.causes) > 0 && slices.Contains(named, f.Kind) && !slices.Contains(x.causes, f.Cause) {
+			m.wrong++
+			complaints = append(complaints, fmt.Sprintf("certain and wrong: the cause of %s is %q: %s", f.Kind, f.Cause, f.Text))
+		}
+	}
 	if slices.ContainsFunc(r.Findings, func(f *analyse.Finding) bool { return x.within(f) && hasAny(f, named) }) {
 		m.named = 1
 	} else {

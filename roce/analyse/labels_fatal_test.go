@@ -151,6 +151,34 @@ func silenceLabels() []label {
 	}
 }
 
+// access is a WRITE or a READ of A.
+func (d *drawn) access() verbs.SendWR {
+	w := d.s.Write(0, d.packets(1, 9))
+	if d.IntN(2) == 0 {
+		w.Opcode = verbs.WRRead
+	}
+	return w
+}
+
+// region is a WRITE of A to a region of its own at B.
+func (d *drawn) region(access verbs.Access) verbs.SendWR {
+	w := d.s.Write(0, d.packets(1, 5))
+	var err error
+	d.other, err = d.s.Hosts[1].PD.RegisterMR(make([]byte, 1<<16), access)
+	require.NoError(d.t, err)
+	w.RemoteAddr, w.RKey = d.other.Addr(), d.other.RKey()
+	return w
+}
+
+// withCauses says which causes are right.
+func withCauses(play func(d *drawn) truth, causes ...string) func(d *drawn) truth {
+	return func(d *drawn) truth {
+		x := play(d)
+		x.causes = causes
+		return x
+	}
+}
+
 // mistakeLabels are what applications get wrong.
 func mistakeLabels() []label {
 	refused := func(k analyse.Kind, make func(d *drawn) verbs.SendWR) func(d *drawn) truth {
@@ -187,22 +215,46 @@ func mistakeLabels() []label {
 			d.aside(64)
 			return x
 		}},
-		{name: "wrong key", play: refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
-			w := d.s.Write(0, d.packets(1, 9))
-			if d.IntN(2) == 0 {
-				w = d.s.Read(0, d.packets(1, 9))
-			}
+		{name: "wrong key", play: withCauses(refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
+			w := d.access()
 			w.RKey ^= 0x100
 			return w
-		})},
-		{name: "beyond the end", play: refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
-			w := d.s.Write(0, d.packets(1, 9))
-			if d.IntN(2) == 0 {
-				w = d.s.Read(0, d.packets(1, 9))
-			}
+		}), "key")},
+		{name: "beyond the end", play: withCauses(refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
+			d.do(d.s.Write(0, d.packets(1, 2))) // the key is good
+			w := d.access()
 			w.RemoteAddr += uint64(d.s.Hosts[1].MR.Len())
 			return w
-		})},
+		}), "range")},
+		{name: "no right", play: withCauses(refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
+			w := d.region(verbs.LocalWrite | verbs.RemoteWrite)
+			d.do(w)
+			w.Opcode = verbs.WRRead
+			return w
+		}), "right")},
+		{name: "deregistered", play: withCauses(refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
+			w := d.region(verbs.AccessAll)
+			d.do(w)
+			require.NoError(d.t, d.other.Close())
+			return w
+		}), "deregistered")},
+		{name: "invalidated", play: withCauses(refused(analyse.RemoteAccess, func(d *drawn) verbs.SendWR {
+			w := d.region(verbs.AccessAll | verbs.MWBind)
+			b := d.s.Hosts[1]
+			mw, err := b.PD.AllocMW(verbs.WindowType2B)
+			require.NoError(d.t, err)
+			key, err := b.QP.BindMW(1, mw, d.other, 0, d.other.Len(), verbs.RemoteWrite|verbs.RemoteRead, verbs.SendSignaled)
+			require.NoError(d.t, err)
+			_, err = d.s.Await(1, 1)
+			require.NoError(d.t, err)
+			w.RKey = key
+			d.do(w)
+			require.NoError(d.t, d.s.Recv(1, 1, 64<<10))
+			inv := d.s.Send(0, 1+d.IntN(100))
+			inv.Opcode, inv.InvalidateKey = verbs.WRSendInv, key
+			d.do(inv)
+			return w
+		}), "invalidated")},
 		{name: "misaligned atomic", play: refused(analyse.InvalidRequest, func(d *drawn) verbs.SendWR {
 			w := d.s.FetchAdd(0, 1)
 			w.RemoteAddr += uint64(1 + d.IntN(7))

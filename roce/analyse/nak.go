@@ -150,20 +150,13 @@ func (h *half) refused(p *pcap.Packet, n *Note) {
 	if r != nil && r.op != nil {
 		op = r.op
 	}
-	worked := 0
+	why := ""
 	if kind == RemoteAccess && op != nil && op.rkey != 0 {
-		worked = h.keys.of(op.rkey)
-		f.advice = adviceKey
-		if worked != 0 {
-			f.advice = adviceRange
-		}
+		f.Cause, why = h.keys.why(op)
+		f.advice = adviceAccess[f.Cause]
 	}
 	f.what = func(f *Finding) string {
-		s := fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req, this.AETH.Syndrome.String(), this.Frame)
-		if worked != 0 {
-			s += fmt.Sprintf(" The request in packet %d had the same key and was carried out: so it is the range, or the right.", worked)
-		}
-		return s
+		return fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req, this.AETH.Syndrome.String(), this.Frame) + why
 	}
 	if kind == InvalidRequest && r != nil {
 		h.maybeMTU(f, r, p)

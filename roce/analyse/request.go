@@ -179,7 +179,7 @@ const (
 // find puts a finding about this direction into the report.
 func (h *half) find(k Kind, psn ib.PSN, frames ...int) *Finding {
 	f := h.a.newFinding(k, h.c.ends[1-h.side].QPN, psn, frames...)
-	f.conn, f.early = h.c, !h.clean
+	f.conn, f.half, f.early = h.c, h, !h.clean
 	if len(h.sinceGood) < maxFindingFrames {
 		h.sinceGood = append(h.sinceGood, f)
 	}
@@ -222,6 +222,9 @@ func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	h.maxWire = max(h.maxWire, p.Bytes)
 	if p.AckReq {
 		h.nACKReqs++
+	}
+	if info.Headers&ib.HasIETH != 0 {
+		h.keys.invalidated(p.IETH, p.Frame)
 	}
 	if info.Payload == ib.PayloadFull {
 		h.full = true

@@ -91,10 +91,11 @@ func (e *explanation) print(w io.Writer, s textStyle, all bool) {
 		return
 	}
 	fmt.Fprintf(w, "\n%s\n", s.bold(count(len(r.Findings)+r.MoreFindings, "finding")))
-	shown, advice := map[analyse.Kind]int{}, map[analyse.Kind]string{}
+	shown := map[analyse.Kind]int{}
+	var todo advice
 	for _, f := range r.Findings {
 		shown[f.Kind]++
-		advice[f.Kind] = f.Advice
+		todo.add(f)
 		if !all && shown[f.Kind] > shownOfKind {
 			continue
 		}
@@ -105,16 +106,48 @@ func (e *explanation) print(w io.Writer, s textStyle, all bool) {
 		fmt.Fprintf(w, "\n%s  %s, %s, at %v\n", s.paint("33", fmt.Sprintf("packet %d", f.Frames[0])), s.bold(string(f.Kind)), sure, duration(f.AtNs))
 		fmt.Fprint(w, s.wrap("  ", f.Text))
 	}
-	kinds := slices.Sorted(maps.Keys(advice))
-	for _, k := range kinds {
+	for _, k := range slices.Sorted(maps.Keys(shown)) {
 		if n := shown[k] - shownOfKind; !all && n > 0 {
 			fmt.Fprintf(w, "\n... and %d more of kind %s (-v shows them)\n", n, k)
 		}
 	}
 	fmt.Fprintf(w, "\n%s\n", s.bold("What to do"))
-	for _, k := range kinds {
-		fmt.Fprintf(w, "  %s (%d)\n%s", k, shown[k], s.wrap("    ", advice[k]))
+	for _, x := range todo.sorted() {
+		fmt.Fprintf(w, "  %s (%d)\n%s", x.head(), x.n, s.wrap("    ", x.text))
 	}
+}
+
+// advice is what to do, each thing once.
+type advice []advised
+
+// advised is what to do about findings of one kind and cause.
+type advised struct {
+	kind  analyse.Kind
+	cause string
+	text  string
+	n     int // findings
+}
+
+func (a *advice) add(f *analyse.Finding) {
+	for i := range *a {
+		if x := &(*a)[i]; x.kind == f.Kind && x.text == f.Advice {
+			x.n++
+			return
+		}
+	}
+	*a = append(*a, advised{f.Kind, f.Cause, f.Advice, 1})
+}
+
+func (a advice) sorted() advice {
+	slices.SortStableFunc(a, func(x, y advised) int { return strings.Compare(string(x.kind), string(y.kind)) })
+	return a
+}
+
+func (x *advised) head() string {
+	if x.cause == "" {
+		return string(x.kind)
+	}
+	return fmt.Sprintf("%s, %s", x.kind, x.cause)
 }
 
 // others says what else is in the file.
