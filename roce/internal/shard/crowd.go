@@ -17,14 +17,15 @@ type crowd struct {
 // woke counts one that was woken.
 func (c *crowd) woke() { c.woken.Add(1) }
 
-// goes begins the time in which they run.
-func (c *crowd) goes() {
+// goes begins the time in which they run. It reports whether there are any.
+func (c *crowd) goes() bool {
 	if c.woken.Load() == 0 {
-		return
+		return false
 	}
 	if c.woken.Swap(0) >= crowdSize {
 		c.out.Store(true)
 	}
+	return true
 }
 
 // returns ends it. It reports whether there is something to send.

@@ -32,6 +32,10 @@ const (
 	sharedNs   = 3_000
 	hoggedNs   = 500_000
 	hogPauseNs = 50_000_000
+	// computesNs is how long nobody is away for but goroutines that compute: the runtime gives each
+	// 10 ms. Nobody lets them run again for computesRest times as long.
+	computesNs   = 8_000_000
+	computesRest = 20
 	// patience is how long nobody may poll, up to twice that, before the goroutine of the
 	// shard takes over. Timeouts of peers are longer: 67 ms by default.
 	patience = 4 * time.Millisecond

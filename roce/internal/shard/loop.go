@@ -3,7 +3,6 @@ package shard
 import (
 	"math"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"github.com/goroce/goroce/transport"
@@ -137,20 +136,14 @@ func (s *Shard) loop(lapsed bool) {
 		if s.lends {
 			return
 		}
-		// A goroutine that was woken by what came in runs first, here: one that spins
-		// or blocks in a system call keeps its processor from the others, until the
-		// runtime notices (20 us to 10 ms later). With nobody to run this costs
-		// 0.1 us.
-		s.crowd.goes()
-		runtime.Gosched()
+		now := s.letRun(s.link.Now(), s.crowd.goes()) // who was woken by what came in runs first
 		if s.crowd.returns() {
 			s.SendPosted()
 		}
 		s.endAckDelay()
 		if !busy {
-			s.GiveWay() // other threads, too
+			s.giveWayCPU()
 		}
-		now := s.link.Now()
 		alike := s.alike(now)
 		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && alike)
 		switch {

@@ -127,7 +127,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
-	look := s.pace.looks(now, s.spinNs)
+	look, woke := s.pace.looks(now, s.spinNs), false
 	for s.lentTo(sig) {
 		switch {
 		case sig.take():
@@ -137,8 +137,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		case ctx.Err() != nil:
 			return true, ctx.Err()
 		}
-		// What the caller has woken runs first: who looks or blocks keeps its processor from it.
-		runtime.Gosched()
+		now, woke = s.letRun(now, woke), false // what the caller has woken, or packets have
 		if sig.isSet() {
 			continue
 		}
@@ -157,7 +156,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		}
 		now = s.link.Now()
 		look = !s.pace.turn(now, busy, s.spinNs, s.spinGrows)
-		s.crowd.woken.Store(0) // nobody would send what it holds
+		woke = s.crowd.woken.Swap(0) > 0 // no crowd: nobody would send what it holds
 		if s.leaseOver {
 			s.takeOver()
 		}
@@ -165,7 +164,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			continue
 		}
 		if !busy {
-			s.GiveWay()
+			s.giveWayCPU()
 		}
 		s.endAckDelay()
 	}

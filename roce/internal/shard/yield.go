@@ -24,6 +24,60 @@ type yielder struct {
 	looks        atomic.Uint32
 	crowded      atomic.Bool
 	backoffUntil atomic.Int64 // no yield before
+	compute      computing
+}
+
+// computing notices goroutines that compute. Who lets others run gets its processor back when all
+// of them have had a time slice of 10 ms, and a conversation would go on at that pace. So it does
+// not, most of the time: its own time slice is as long as theirs.
+//
+// On a busy machine it takes as long, since another process has the CPU. So the next time the CPU
+// time of this process has to show who ran.
+type computing struct {
+	suspected bool
+	until     int64 // goroutines are not let run before
+}
+
+// ran notes that letting others run took from start to end, in which the process had so much CPU
+// time; it need not be known unless goroutines are suspected.
+func (c *computing) ran(start, end, cpu int64) {
+	took := end - start
+	switch {
+	case took < computesNs:
+		c.suspected = false
+	case !c.suspected:
+		c.suspected = true
+	case cpu >= took/2:
+		c.until = end + took*computesRest
+	}
+}
+
+// cpuTime is that of the process.
+func cpuTime() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
+	return ts.Nano()
+}
+
+// letRun lets goroutines run that stand behind the caller on its processor: one that looks for
+// packets or blocks in a system call keeps it from them, until the runtime notices (20 us to 10 ms
+// later). surely says that there are some. It returns the time after that. rxMu is held.
+func (s *Shard) letRun(now int64, surely bool) int64 {
+	c := &s.yield.compute
+	if !surely && now < c.until {
+		return now
+	}
+	if !c.suspected {
+		runtime.Gosched()
+		end := s.link.Now()
+		c.ran(now, end, 0)
+		return end
+	}
+	before := cpuTime()
+	runtime.Gosched()
+	end := s.link.Now()
+	c.ran(now, end, cpuTime()-before)
+	return end
 }
 
 // GiveWay is called after a look that found nothing.
@@ -33,14 +87,27 @@ func (s *Shard) GiveWay() {
 		return
 	}
 	runtime.Gosched()
+	s.yieldCPU()
+}
+
+// giveWayCPU is GiveWay for a goroutine that has let others run.
+func (s *Shard) giveWayCPU() {
+	if y := &s.yield; y.looks.Add(1)%PollYield == 0 || y.crowded.Load() {
+		s.yieldCPU()
+	}
+}
+
+// yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to.
+func (s *Shard) yieldCPU() {
 	if runtime.NumCPU() > 1 {
 		return
 	}
+	y := &s.yield
 	start := s.link.Now()
 	if start < y.backoffUntil.Load() {
 		return
 	}
-	yieldCPU()
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	y.gaveWay(start, s.link.Now())
 }
 
@@ -56,6 +123,3 @@ func (y *yielder) gaveWay(start, end int64) {
 		y.crowded.Store(crowded)
 	}
 }
-
-// yieldCPU lets another thread run on this CPU, if one wants to.
-func yieldCPU() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

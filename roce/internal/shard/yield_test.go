@@ -21,3 +21,28 @@ func TestYielder(t *testing.T) {
 	require.False(t, y.crowded.Load(), "somebody who used a time slice")
 	require.EqualValues(t, 4_040_000+hogPauseNs, y.backoffUntil.Load())
 }
+
+// Goroutines that compute are not let run for a while, once it is sure that it was they who ran.
+func TestComputingGoroutinesAreNotLetRun(t *testing.T) {
+	const ms = 1_000_000
+	var c computing
+	now := int64(0)
+	ran := func(took, cpu int64) bool {
+		require.GreaterOrEqual(t, now, c.until)
+		c.ran(now, now+took, cpu)
+		now += took
+		rests := c.until > now
+		now = max(now, c.until)
+		return rests
+	}
+	require.False(t, ran(20*ms, 0), "it may have been another process")
+	require.True(t, c.suspected)
+	require.False(t, ran(20*ms, 1*ms), "it was")
+	require.True(t, ran(20*ms, 19*ms))
+	require.True(t, ran(20*ms, 19*ms), "they still do")
+	require.False(t, ran(7*ms, 7*ms))
+	require.False(t, c.suspected, "they have ended")
+	require.False(t, ran(20*ms, 20*ms))
+	require.False(t, ran(ms/1000, ms/1000))
+	require.False(t, ran(20*ms, 20*ms), "now and then is no reason")
+}
