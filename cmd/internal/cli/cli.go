@@ -25,6 +25,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/run"
 	"github.com/goroce/goroce/cmd/internal/statcmd"
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/cmd/internal/wire"
 )
 
 // Exit statuses.
@@ -40,7 +41,7 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{conform.Command(), demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command()}
+	all := []tool.Command{conform.Command(), demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command(), wire.Command()}
 	for _, k := range pingpong.Kinds() {
 		all = append(all, pingpong.Command(k))
 	}

@@ -66,5 +66,5 @@ func TestCommandsAreDistinct(t *testing.T) {
 		seen[c.Name] = true
 		require.NotEmpty(t, c.Summary)
 	}
-	require.Len(t, seen, 30)
+	require.Len(t, seen, 31)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
 	"golang.org/x/sys/unix"
@@ -53,6 +54,12 @@ func interfaces() ([]Interface, error) {
 		out = append(out, n)
 	}
 	return out, nil
+}
+
+// ethtool asks for a switch of an interface.
+func ethtool(iface string, command uint32) (bool, error) {
+	on, err := tool.Ethtool(iface, command)
+	return on != 0, err
 }
 
 // noARP reports whether nobody asks for neighbours on an interface, as on a tunnel.

@@ -19,6 +19,10 @@ const (
 	icrcLen  = 4
 	etherIP4 = 0x0800
 	etherIP6 = 0x86dd
+
+	etherVLAN = 0x8100
+	etherQinQ = 0x88a8
+
 	protoUDP = 17
 )
 
@@ -120,26 +124,34 @@ func Decode(frame []byte) (*Packet, bool) {
 		return nil, false
 	}
 	p := &Packet{ip: ethLen}
+	typ := binary.BigEndian.Uint16(frame[12:])
+	for typ == etherVLAN || typ == etherQinQ {
+		if len(frame) < p.ip+4+ip4Len+udpLen+bthLen+icrcLen {
+			return nil, false
+		}
+		typ = binary.BigEndian.Uint16(frame[p.ip+2:])
+		p.ip += 4
+	}
 	var end int
-	switch binary.BigEndian.Uint16(frame[12:]) {
+	switch typ {
 	case etherIP4:
-		h := frame[ethLen:]
+		h := frame[p.ip:]
 		if h[0] != 0x45 || h[9] != protoUDP || binary.BigEndian.Uint16(h[6:])&0x3fff != 0 {
 			return nil, false
 		}
-		end = ethLen + int(binary.BigEndian.Uint16(h[2:]))
+		end = p.ip + int(binary.BigEndian.Uint16(h[2:]))
 		p.ECN = h[1] & 3
 		p.Src, p.Dst = netip.AddrFrom4([4]byte(h[12:16])), netip.AddrFrom4([4]byte(h[16:20]))
-		p.udp = ethLen + ip4Len + udpLen
+		p.udp = p.ip + ip4Len + udpLen
 	case etherIP6:
-		h := frame[ethLen:]
+		h := frame[p.ip:]
 		if len(h) < ip6Len || h[0]>>4 != 6 || h[6] != protoUDP {
 			return nil, false
 		}
-		end = ethLen + ip6Len + int(binary.BigEndian.Uint16(h[4:]))
+		end = p.ip + ip6Len + int(binary.BigEndian.Uint16(h[4:]))
 		p.ECN = h[1] >> 4 & 3
 		p.Src, p.Dst = netip.AddrFrom16([16]byte(h[8:24])), netip.AddrFrom16([16]byte(h[24:40]))
-		p.udp = ethLen + ip6Len + udpLen
+		p.udp = p.ip + ip6Len + udpLen
 	default:
 		return nil, false
 	}

@@ -52,9 +52,10 @@ const (
 	MarkCE                    // the ECN field becomes Congestion Experienced
 	Observe                   // nothing: Hits counts
 	Swallow                   // it reaches the other port, where captures see it, and no further: the host there loses it
+	Delay                     // it goes out MaxHold later, in the order in which the rule saw them
 )
 
-var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe", "swallow"}
+var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe", "swallow", "delay"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -77,13 +78,15 @@ type Rule struct {
 
 	Copies  int             // Duplicate: extra copies; 0 means 1
 	Behind  int             // Hold: later packets to let pass; 0 means 1
-	MaxHold time.Duration   // Hold: the longest; 0 means HoldMax
+	MaxHold time.Duration   // Hold: the longest; 0 means HoldMax. Delay: how long
 	Offset  int             // Corrupt: byte from the BTH's start; negative from the end of the ICRC
 	XorMask byte            // Corrupt: 0 means 0x01
 	Edit    func(p *Packet) // Rewrite: may change bytes of Frame in place, not its length
 
 	seen int // under the switch's lock
 	hits atomic.Int64
+
+	late []*heldFrame // Delay: under the switch's lock, the oldest first
 }
 
 // Hits returns how often the rule acted.

@@ -27,6 +27,7 @@ type Switch struct {
 	traces []*Trace
 	caps   []*Capture
 	views  []*Views
+	late   int // frames that rules delay
 	closed bool
 
 	start time.Time
@@ -60,6 +61,7 @@ type heldFrame struct {
 	from  *Port
 	pkt   *Packet
 	left  int
+	due   time.Duration // of Delay: on the clock of Now
 	timer *time.Timer
 }
 
@@ -290,6 +292,9 @@ func (s *Switch) act(r *Rule, from *Port, p *Packet) {
 	case Hold:
 		s.hold(r, from, p)
 		return
+	case Delay:
+		s.delay(r, from, p)
+		return
 	case Duplicate:
 		for range max(r.Copies, 1) {
 			s.forward(from, slices.Clone(p.Frame))
@@ -310,6 +315,36 @@ func (s *Switch) act(r *Rule, from *Port, p *Packet) {
 	}
 	s.forward(from, p.Frame)
 	s.releaseBehind(p)
+}
+
+// maxLate bounds how many frames rules may delay at a time; what is beyond is lost, and counted as Overflow of its port.
+const maxLate = 1 << 16
+
+// delay lets a frame go later, and before it those that came before it: timers run in any order.
+func (s *Switch) delay(r *Rule, from *Port, p *Packet) {
+	if s.late >= maxLate {
+		from.overflow.Add(1)
+		return
+	}
+	s.late++
+	h := &heldFrame{from: from, pkt: p, due: s.Now() + r.MaxHold}
+	r.late = append(r.late, h)
+	h.timer = time.AfterFunc(r.MaxHold, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			return
+		}
+		n := 0
+		for now := s.Now(); n < len(r.late) && r.late[n].due <= now; n++ {
+			g := r.late[n]
+			s.trace(g.from, g.pkt, "release")
+			s.forward(g.from, g.pkt.Frame)
+			s.releaseBehind(g.pkt)
+		}
+		s.late -= n
+		r.late = slices.Delete(r.late, 0, n)
+	})
 }
 
 func (s *Switch) hold(r *Rule, from *Port, p *Packet) {

@@ -24,7 +24,7 @@ type Event struct {
 
 // Delivered reports whether the event put the packet on its way to the receiver.
 func (e Event) Delivered() bool {
-	return e.Fate != "drop" && e.Fate != "reorder" && e.Fate != "swallow"
+	return e.Fate != "drop" && e.Fate != "reorder" && e.Fate != "delay" && e.Fate != "swallow"
 }
 
 func (e Event) String() string {

@@ -1,4 +1,4 @@
-package doctor
+package tool
 
 import (
 	"runtime"
@@ -17,11 +17,11 @@ type ethtoolRequest struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// ethtool asks for a switch of an interface; it needs no privileges.
-func ethtool(iface string, command uint32) (bool, error) {
+// Ethtool asks the driver of an interface for a value, as ETHTOOL_GGRO or ETHTOOL_GFLAGS; it needs no privileges.
+func Ethtool(iface string, command uint32) (uint32, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer unix.Close(fd)
 	v := &ethtoolValue{command: command}
@@ -31,7 +31,7 @@ func ethtool(iface string, command uint32) (bool, error) {
 	pin.Pin(v) // the kernel has the address
 	defer pin.Unpin()
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(r))); errno != 0 {
-		return false, errno
+		return 0, errno
 	}
-	return v.value != 0, nil
+	return v.value, nil
 }
