@@ -54,7 +54,7 @@ func sources(t *testing.T, tests bool) (all []source) {
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
 	"ib": 2900, "mem": 2250, "transport": 11300,
-	"roce/verbs": 4900, "roce/rdmacm": 6150, "roce/rsocket": 6100, "roce/analyse": 6700,
+	"roce/verbs": 4900, "roce/rdmacm": 6150, "roce/rsocket": 6100, "roce/analyse": 6800,
 	"roce/internal/shard": 3400, "roce/internal/slots": 2200, "roce/link": 16300,
 	"cmd/internal": 23800, "cmd/verbs": 5400, "conformance": 30600, "bench": 11300, "internal": 900,
 }
@@ -88,7 +88,7 @@ func TestLineBudgets(t *testing.T) {
 
 // nameBudgets are the most exported names of a package: functions, types, constants and variables, and the methods of
 // exported types. A commit that raises one says why.
-var nameBudgets = map[string]int{"ib": 234, "mem": 131, "transport": 264, "roce": 124, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 102}
+var nameBudgets = map[string]int{"ib": 235, "mem": 131, "transport": 264, "roce": 124, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 102}
 
 func TestNameBudgets(t *testing.T) {
 	seeds.Long(t)

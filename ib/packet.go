@@ -15,6 +15,11 @@ const (
 	CNPReservedBytes  = 16
 )
 
+// Resv7Selective is what Resv7 is where an end says that it knows selective repeat, which the
+// specification has not: in a request that is sent again, and in every answer to a requester that
+// has said so. Others send 0, and ignore it.
+const Resv7Selective = 0x40
+
 // BTH is the base transport header, on every packet (IBTA 9.2).
 type BTH struct {
 	Opcode    Opcode

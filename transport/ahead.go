@@ -2,15 +2,17 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Responses that come before their turn, because the response to a READ or an atomic before them is missing. A requester
-// keeps them, and handles them in their turn, so that memory changes and requests complete in order as ever. Only what
-// is missing is asked for again. As at a responder (responder_ahead.go) they count only if what was missing before them was asked for
-// again, or if they came twice.
+// Responses that come before their turn, because the response to a READ or an atomic before them is
+// missing. A requester keeps them, and handles them in their turn, so that memory changes and
+// requests complete in order as ever. Only what is missing is asked for again. As at a responder
+// (responder_ahead.go) they count only if what was missing before them was asked for again, or if
+// they came twice.
 
-// ahead takes a response that is behind one that is missing: it is kept, if that is possible, and the other is asked for.
+// ahead takes a response that is behind one that is missing: it is kept, if that is possible, and
+// the other is asked for.
 func (sq *requester) ahead(now int64, p *ib.Packet) {
 	e := sq.qp.e
-	if !e.cfg.Tuning.SelectiveRepeat {
+	if e.cfg.Tuning.GoBackN {
 		sq.impliedNAK(now, p.PSN)
 		return
 	}
@@ -40,12 +42,9 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 	sq.missUpTo(now, p.PSN)
 }
 
-// missUpTo looks for what is missing before the response to psn, which has come.
+// missUpTo looks for what is missing up to the response to psn, which has come.
 func (sq *requester) missUpTo(now int64, psn ib.PSN) {
-	sq.missResponses(now, psn)
-	if psn = psn.Next(); psn.After(sq.miss.seen) {
-		sq.miss.seen = psn
-	}
+	sq.missResponses(now, psn.Next())
 	sq.findMissing(now)
 }
 
@@ -66,8 +65,21 @@ func (sq *requester) dropKept(k *keptPacket) {
 	sq.kept.drop(sq.qp.e, k)
 }
 
-// askedAgain reports whether a response is to a request that was sent again: it comes as late after it as it can, and not sooner, which
-// would show that those that were kept have overtaken it, or were made up.
+// dropDoubted forgets a response whose turn it is, and all others that the peer's have overtaken.
+func (sq *requester) dropDoubted(k *keptPacket) {
+	o := &sq.kept
+	doubt := o.doubt
+	sq.dropKept(k)
+	for _, k := range o.slots {
+		if k != nil && k.seq <= doubt {
+			sq.dropKept(k)
+		}
+	}
+}
+
+// askedAgain reports whether a response is to a request that was sent again: it comes as late after
+// it as it can, and not sooner, which would show that those that were kept have overtaken it, or
+// were made up.
 func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 	at := sq.retry.since
 	if sq.watching() {
@@ -83,17 +95,17 @@ func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 	return least != 0 && now-at >= least-least/64
 }
 
-// believesKept reports whether a kept response is the peer's, whose turn it is. lost says that the one before it was lost.
+// believesKept reports whether a kept response is the peer's, whose turn it is. lost says that the
+// one before it was lost.
 func (sq *requester) believesKept(k *keptPacket, lost bool) bool {
 	return k.same || lost && k.seq > sq.kept.doubt || sq.peerKeeps && k.near
 }
 
-// takeInTurn handles the kept responses whose turn has come by one that was lost, or was not.
+// takeInTurn handles the kept responses whose turn has come by one that was lost, or was not. They
+// are asked for again if it is not sure that they are the peer's.
 func (sq *requester) takeInTurn(now int64, lost bool) {
-	if !lost {
-		sq.kept.doubt = sq.kept.seq
-	}
-	e := sq.qp.e
+	e, reached, dropped := sq.qp.e, false, false
+	newest := sq.kept.top.Prev()
 	sq.inTurn = true
 	for sq.kept.n != 0 && sq.una != sq.end && sq.q.head != sq.q.tail {
 		psn, ok := sq.kept.first(sq.una)
@@ -104,8 +116,9 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 		if psn != sq.una && k.p.Opcode.Info().Headers&ib.HasAETH == 0 {
 			break // it does not say what was executed: see believes
 		}
-		if !sq.believesKept(k, lost) {
-			sq.dropKept(k)
+		reached = true
+		if dropped = !sq.believesKept(k, lost); dropped {
+			sq.dropDoubted(k)
 			break
 		}
 		lost = true
@@ -114,18 +127,26 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 		sq.handleResponse(now, &e.rx)
 	}
 	sq.inTurn = false
-	if sq.kept.n == 0 || sq.una == sq.end || sq.q.head == sq.q.tail || sq.watching() {
+	if !lost && !reached {
+		sq.kept.doubt = sq.kept.seq // the peer's come in order, and these came before them
+	}
+	if sq.kept.n == 0 && !dropped || sq.una == sq.end || sq.q.head == sq.q.tail || span(sq.una, newest) >= span(sq.una, sq.end) {
 		return
 	}
 	// More is missing.
-	if newest := sq.kept.top.Prev(); sq.peerKeeps {
-		if span(sq.una, newest) < span(sq.una, sq.end) && sq.psn == sq.end && !sq.retry.rnrWait && sq.watchMissing() {
+	switch psn, ok := sq.kept.first(sq.una); {
+	case sq.watching():
+		if dropped && sq.peerKeeps {
+			sq.findMissing(now)
+		}
+	case sq.peerKeeps:
+		if sq.psn == sq.end && !sq.retry.rnrWait && sq.watchMissing() {
 			sq.missUpTo(now, newest)
 		}
-	} else {
-		if psn, ok := sq.kept.first(sq.una); ok && span(sq.una, psn) < span(sq.una, sq.end) {
-			sq.impliedNAK(now, psn)
-		}
+	case ok && span(sq.una, psn) < span(sq.una, sq.end):
+		sq.impliedNAK(now, psn)
+	case dropped:
+		sq.impliedNAK(now, newest)
 	}
 }
 
@@ -150,8 +171,8 @@ func (sq *requester) reaches(psn ib.PSN) bool {
 	return true
 }
 
-// askForGap asks for the first part that is missing before what was kept, and not for what is behind it. It reports false if
-// the requester has to go back.
+// askForGap asks for the first part that is missing before what was kept, and not for what is
+// behind it. It reports false if the requester has to go back.
 func (sq *requester) askForGap(now int64) bool {
 	psn, ok := sq.kept.first(sq.una)
 	w := sq.q.at(sq.q.head)

@@ -65,7 +65,7 @@ func TestWholeMessages(t *testing.T) {
 
 // A packet that is lost is sent again, with what follows, from the middle of the request.
 func TestWriteApartLoss(t *testing.T) {
-	p := newPair(t, pairConfig{gso: [2]bool{true, true}})
+	p := newPair(t, pairConfig{gso: [2]bool{true, true}, tuning: goBackN})
 	a, b := p.connect(linkConfig{})
 	p.onSend = func(f *flight) { f.lost = f.is(p.ends[0], ib.RCWriteOnly, 1, 0) }
 	src := a.fill(0, 4096, 1)
@@ -115,7 +115,7 @@ func TestWriteApartCredits(t *testing.T) {
 // A READ is asked for packet by packet if responses come in runs, as the last one did, and the depth
 // has room for many such.
 func TestReadApart(t *testing.T) {
-	p := newPair(t, pairConfig{gso: [2]bool{false, true}})
+	p := newPair(t, pairConfig{gso: [2]bool{false, true}, tuning: goBackN})
 	depth := uint8(16)
 	a, b := p.connect(linkConfig{attr: func(l *link, at *transport.QPAttr) { at.MaxRdAtomic, at.MaxDestRdAtomic = depth, depth }})
 	want := b.fill(0, 4096, 1)

@@ -111,8 +111,8 @@ func (sq *requester) ackHead(now int64, w *sendWQE) {
 	}
 }
 
-// progress follows up on what was acknowledged since una was from: by one packet, or, a packet each, by
-// a run.
+// progress follows up on what was acknowledged since una was from: by one packet, or, a packet
+// each, by a run.
 func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	n := span(from, sq.una)
 	if n != 0 && sq.out+sq.in != 0 {

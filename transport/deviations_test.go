@@ -246,7 +246,7 @@ func TestDeviation09SequenceNAKAfterRNR(t *testing.T) {
 
 	// The engine as responder: rxe goes on sending new requests behind the one
 	// that was refused. They are dropped, and the repetition is served.
-	d = newPuppet(t, pairConfig{}, linkConfig{})
+	d = newPuppet(t, pairConfig{tuning: goBackN}, linkConfig{})
 	d.send(ib.RCSendOnly, 0, []byte("first"))
 	d.send(ib.RCSendOnly, 1, []byte("secnd"))
 	d.send(ib.RCSendOnly, 2, []byte("third"))
@@ -485,7 +485,7 @@ func TestDeviation22NAKInReadStream(t *testing.T) {
 // 23: rxe notices a READ response lost in the middle by its timeout only. Ours
 // takes the gap as an implied NAK.
 func TestDeviation23ImpliedNAK(t *testing.T) {
-	d := newPuppet(t, pairConfig{}, linkConfig{})
+	d := newPuppet(t, pairConfig{tuning: goBackN}, linkConfig{})
 	d.a.post(d.a.read(0, 0, 5000))
 	d.want("a> READ REQUEST 0 +0x0/5000 A")
 	data := make([]byte, 1024)

@@ -49,8 +49,8 @@ const (
 	// DefaultFatalLingerNs is how long the NAK of a request that failed is repeated
 	// for duplicates of that request and of earlier ones.
 	DefaultFatalLingerNs = 5e9
-	// askAgainNs bounds the time between two retries of a QP that outlasts a peer's silence, unless the ACK timeout is
-	// longer: so soon it finds that the peer is back.
+	// askAgainNs bounds the time between two retries of a QP that outlasts a peer's silence, unless
+	// the ACK timeout is longer: so soon it finds that the peer is back.
 	askAgainNs = 1e9
 	// DefaultHopLimit replaces a hop limit of 0.
 	DefaultHopLimit = 64
@@ -64,8 +64,8 @@ const (
 	maxFlight = 1024
 	// runsCount is how many packets of runs count as one by itself.
 	runsCount = 4
-	// fewPackets is how many packets by themselves on their way to an address are so few that one more
-	// is sent at once: those of a few conversations, each of which waits for its answer.
+	// fewPackets is how many packets by themselves on their way to an address are so few that one
+	// more is sent at once: those of a few conversations, each of which waits for its answer.
 	fewPackets = 4
 	// leastFlight is the part of the bound that loss leaves of it, as a divisor.
 	leastFlight = 16
@@ -80,22 +80,25 @@ const (
 	// txQuantum is how many packets a QP may send on one turn: at 4096 bytes
 	// four segmented datagrams of 15, at 1024 bytes one of 60.
 	txQuantum = 60
-	// longBytes is the least length of a message whose packets are counted by their bytes; maxLong bounds how
-	// many times more of them than usual there may be, as a power of 2: to 1024 by default, at a path MTU of
-	// 1024 or less. With 256 of them both ends waited for each other for a quarter of the time.
+	// longBytes is the least length of a message whose packets are counted by their bytes; maxLong
+	// bounds how many times more of them than usual there may be, as a power of 2: to 1024 by
+	// default, at a path MTU of 1024 or less. With 256 of them both ends waited for each other for
+	// a quarter of the time.
 	longBytes = 4096
 	maxLong   = 2
 	// maxApart is the most packets of a WRITE or READ that leaves as messages of one packet each.
 	// The packets of longer ones fill datagrams by themselves.
 	maxApart = 64
-	// apartDepth is how many READs that are apart the depth of the connection has room for, at least.
+	// apartDepth is how many READs that are apart the depth of the connection has room for, at
+	// least.
 	apartDepth = 8
-	// minSendSlots is the size of a send queue's ring after its first request;
-	// it doubles on demand. Of thousands of QPs with a request each now and then the whole ring passes
-	// through the cache.
+	// minSendSlots is the size of a send queue's ring after its first request; it doubles on
+	// demand. Of thousands of QPs with a request each now and then the whole ring passes through
+	// the cache.
 	minSendSlots = 4
 	// minRecvSlots is the same for a receive queue, and minCQSlots for the ring of a completion
-	// queue, which doubles when that many completions wait, and when it has been round busyCQ times. Most never get there.
+	// queue, which doubles when that many completions wait, and when it has been round busyCQ
+	// times. Most never get there.
 	minRecvSlots = 4
 	minCQSlots   = 16
 	busyCQ       = 64
@@ -131,11 +134,12 @@ const (
 const (
 	// maxReorder is how many packets may overtake one that is not taken to be lost.
 	maxReorder = 3
-	// maxSpread is how many that become where packets were sent again for nothing, and spreadLosses is after how many losses it is
-	// maxReorder again.
+	// maxSpread is how many that become where packets were sent again for nothing, and spreadLosses
+	// is after how many losses it is maxReorder again.
 	maxSpread    = 256
 	spreadLosses = 256
-	// minReorderNs is the least time that a packet is given that may have been overtaken, if fewer come behind it.
+	// minReorderNs is the least time that a packet is given that may have been overtaken, if fewer
+	// come behind it.
 	minReorderNs = 10e3
 	// maxMissing is how many packets are watched. With more on their way the requester goes back.
 	maxMissing = 1 << 16
@@ -143,21 +147,25 @@ const (
 
 // Limits of packets that are kept until their turn.
 const (
-	// minKeepAhead is how far ahead of the expected PSN a packet may be and is kept: the default window of a peer that
-	// sends long messages with a small path MTU. A QP with a larger window has a peer with one as large.
+	// minKeepAhead is how far ahead of the expected PSN a packet may be and is kept: the default
+	// window of a peer that sends long messages with a small path MTU. A QP with a larger window
+	// has a peer with one as large.
 	minKeepAhead = 1024
 	// maxKeepAhead bounds that, for a QP with a window that is larger still.
 	maxKeepAhead = 1 << 15
-	// maxHole is how many packets in a row may be missing before one that is kept: a datagram of many that was lost as
-	// one. More are sent again as ever. It also keeps most of what somebody makes up who does not know the PSN.
+	// maxHole is how many packets in a row may be missing before one that is kept: a datagram of
+	// many that was lost as one. More are sent again as ever. It also keeps most of what somebody
+	// makes up who does not know the PSN.
 	maxHole = 64
-	// maxKeptBytes is the memory of kept packets of an engine. When it is used up, what comes too early is dropped.
+	// maxKeptBytes is the memory of kept packets of an engine. When it is used up, what comes too
+	// early is dropped.
 	maxKeptBytes = 64 << 20
 	// keptOverhead is what a kept packet takes besides its payload, bytes.
 	keptOverhead = 256
 	// maxKeptFree is for how many packets an engine keeps the memory for the next.
 	maxKeptFree = 1024
-	// minKeptSlots is the size of the ring of a QP after its first kept packet; it doubles on demand.
+	// minKeptSlots is the size of the ring of a QP after its first kept packet; it doubles on
+	// demand.
 	minKeptSlots = 64
 )
 
@@ -187,16 +195,16 @@ const (
 	// maxFarGapNs is how long that takes at most, and on a QP without an ACK
 	// timeout. No round trip is longer.
 	maxFarGapNs = 1e9
-	// readCopies bounds the answers to repeated READs: each READ is sent again so
-	// many times over in all, as fast as the peer asks; then a repetition gets one
-	// packet, and none within readAgainNs of the one before. Recovery by going back stays far below it: with a READ of 200
+	// readCopies bounds the answers to repeated READs: each READ is sent again so many times over
+	// in all, as fast as the peer asks; then a repetition gets one packet, and none within
+	// readAgainNs of the one before. Recovery by going back stays far below it: with a READ of 200
 	// packets and every tenth packet lost a peer gets 10 times the READ.
 	readCopies = 16
-	// readAgainNs is the least time between two such packets of a queue pair: about a round trip of the
-	// slowest of the networks that a requester repeats itself so often on.
+	// readAgainNs is the least time between two such packets of a queue pair: about a round trip of
+	// the slowest of the networks that a requester repeats itself so often on.
 	readAgainNs = 1e6
-	// maxMarkable is how many CNPs may come for packets that have left already: more than a peer sends
-	// for a window, at one in 4 us.
+	// maxMarkable is how many CNPs may come for packets that have left already: more than a peer
+	// sends for a window, at one in 4 us.
 	maxMarkable = 64
 	// DefaultCNPGapNs is the least time between two CNPs of one scope (DCQCN,
 	// SIGCOMM 2015; ConnectX takes 4 us).

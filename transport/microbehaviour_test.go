@@ -380,7 +380,7 @@ func TestMicroBehavioursEveryPacket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			total := 0
 			for victim := -1; victim < total || total == 0; victim++ {
-				p := newPair(t, pairConfig{})
+				p := newPair(t, pairConfig{tuning: goBackN})
 				w := watch(t, p, 2*ms)
 				a, b := p.connect(linkConfig{})
 				n := 0

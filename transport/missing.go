@@ -4,21 +4,24 @@ import "github.com/goroce/goroce/ib"
 
 // Selective repeat of a requester: it sends again what is missing, and not what is behind it.
 //
-// What is missing at the peer, the peer tells, in its sequence NAKs, if it knows selective repeat (keptMap). Whether it does
-// is found out without being agreed on: what is sent again has keepsAheadBit, and a peer that has it in its answers
-// knows. Others ignore the bit. If no answer comes at all, the bit is not used again. So a queue pair goes back
-// once before it repeats selectively.
+// What is missing at the peer, the peer tells, in its sequence NAKs, if it knows selective repeat
+// (keptMap). Whether it does is found out without being agreed on: what is sent again has
+// ib.Resv7Selective, and a peer that has it in its answers knows. Others ignore the bit. If no
+// answer comes at all, the bit is not used again. So a queue pair goes back once before it repeats
+// selectively.
 //
-// What is missing of responses shows by those behind it, which are kept (sq.kept) until their turn. A READ is asked for in
-// the part that is missing: of a peer that is not known to know, the first such part alone, until it has come,
-// since rdma_rxe forgets what is before the part that it was asked for last (docs/rxe.md, row 5).
+// What is missing of responses shows by those behind it, which are kept (sq.kept) until their turn.
+// A READ is asked for in the part that is missing: of a peer that is not known to know, the first
+// such part alone, until it has come, since rdma_rxe forgets what is before the part that it was
+// asked for last (docs/rxe.md, row 5).
 //
-// A packet is lost if enough that were sent after it have come (maxReorder), as RFC 8985 has it for TCP, by order and not by time:
-// new packets count up in PSN, those that are sent again in order, and each of these has noted where the end was. What that
-// does not find, because nothing else is sent, a timer finds (timerMissing).
+// A packet is lost if enough that were sent after it have come (maxReorder), as RFC 8985 has it for
+// TCP, by order and not by time: new packets count up in PSN, those that are sent again in order,
+// and each of these has noted where the end was. What that does not find, because nothing else is
+// sent, a timer finds (timerMissing).
 //
-// What a peer says that it has is not sent again, and no more: only what it acknowledges completes. If that does not come, the
-// ACK timeout goes back, and everything that was said is forgotten.
+// What a peer says that it has is not sent again, and no more: only what it acknowledges completes.
+// If that does not come, the ACK timeout goes back, and everything that was said is forgotten.
 type missing struct {
 	on      bool
 	newest  ib.PSN      // behind the newest request that the peer has
@@ -58,7 +61,8 @@ func (x *missing) top() ib.PSN {
 	return x.newest
 }
 
-// watchMissing makes sure that all that is on its way is watched. It reports false if that is too much.
+// watchMissing makes sure that all that is on its way is watched. It reports false if that is too
+// much.
 func (sq *requester) watchMissing() bool {
 	n := span(sq.una, sq.end)
 	if n > maxMissing {
@@ -102,15 +106,15 @@ func (sq *requester) unwatch() {
 
 // offer tells in a request that is sent again that this side knows selective repeat.
 func (sq *requester) offer(tx *TxPacket) {
-	if sq.peerKeeps || !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat {
-		tx.Header[8] |= keepsAheadBit
+	if sq.peerKeeps || !sq.offerRefused && !sq.qp.e.cfg.Tuning.GoBackN {
+		tx.Header[8] |= ib.Resv7Selective
 		sq.offered = true
 	}
 }
 
 // learn takes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
-	if p.Resv7 == keepsAheadBit && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
 		sq.peerKeeps, sq.offered = true, false
 	}
 }
@@ -123,8 +127,9 @@ func (x *missing) setDue(s *sentPacket) {
 	}
 }
 
-// came notes that a packet, or the response that it asks for, has come. If it was sent again in less time before than a round trip
-// takes, what came is what was sent before that: it says nothing of what was sent since, and was not lost.
+// came notes that a packet, or the response that it asks for, has come. If it was sent again in
+// less time before than a round trip takes, what came is what was sent before that: it says nothing
+// of what was sent since, and was not lost.
 func (sq *requester) came(now int64, s *sentPacket) {
 	x := sq.miss
 	if s.due {
@@ -162,8 +167,9 @@ func (sq *requester) leastRTT() int64 {
 	return least
 }
 
-// notLost takes notice that a packet was sent again for nothing: others had overtaken it. From now on more may do so, until enough
-// were lost that it does not look as if it was the way of this path.
+// notLost takes notice that a packet was sent again for nothing: others had overtaken it. From now
+// on more may do so, until enough were lost that it does not look as if it was the way of this
+// path.
 func (sq *requester) notLost() {
 	x := sq.miss
 	sq.qp.e.counters.SpuriousRepeats++
@@ -172,8 +178,8 @@ func (sq *requester) notLost() {
 	x.wasSize = 0
 }
 
-// onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester has to go back as for any
-// other.
+// onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester
+// has to go back as for any other.
 func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	r, m := &sq.retry, keptMap(p.Payload)
 	if r.rnrWait || sq.una == sq.end {
@@ -219,6 +225,9 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	}
 	if news {
 		x.backoff = 0
+		if sq.probe.sent > 0 {
+			x.past = sq.end // it was sent long after all others
+		}
 		sq.probe.sent, sq.probe.due = 0, false
 		sq.probe.next()
 		sq.probeAnswered()
@@ -262,7 +271,8 @@ func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 	s.order, s.behind, s.at = x.order, end, now
 }
 
-// missResponses notes that all before psn was executed, so that those responses are missing which are not here.
+// missResponses notes that all before psn was executed, so that those responses are missing which
+// are not here.
 func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	x, q := sq.miss, &sq.q
 	i, w := q.head, q.at(q.head)
@@ -438,8 +448,9 @@ func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 	return n
 }
 
-// sendAgain makes the packet of psn, which was sent before, and stays where it is. It is in the request at i, or behind that.
-// It returns how many PSNs the packet is for: of a READ whose response is missing in part, of that part.
+// sendAgain makes the packet of psn, which was sent before, and stays where it is. It is in the
+// request at i, or behind that. It returns how many PSNs the packet is for: of a READ whose
+// response is missing in part, of that part.
 func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) int {
 	q := &sq.q
 	for ; *i != q.tail; *i++ {

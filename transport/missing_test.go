@@ -11,9 +11,13 @@ import (
 )
 
 // selective are ends that repeat selectively.
-var selective = pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}, {SelectiveRepeat: true}}}
+var selective = pairConfig{}
 
-// lose loses the packets of an end that have these PSNs, counted from the first of the direction, once.
+// goBackN is for ends that do not.
+var goBackN = [2]transport.Tuning{{GoBackN: true}, {GoBackN: true}}
+
+// lose loses the packets of an end that have these PSNs, counted from the first of the direction,
+// once.
 func lose(p *pair, e *end, psns ...int) {
 	left := map[int]bool{}
 	for _, n := range psns {
@@ -26,7 +30,8 @@ func lose(p *pair, e *end, psns ...int) {
 	}
 }
 
-// again returns the PSNs of an end's packets that are not first of their kind, with lengths for READs, and forgets the log.
+// again returns the PSNs of an end's packets that are not first of their kind, with lengths for
+// READs, and forgets the log.
 func again(p *pair, e *end) (psns []int) {
 	for _, f := range p.log {
 		if f.from == e && f.nth > 0 && !f.pkt.Opcode.Info().Response {
@@ -37,8 +42,8 @@ func again(p *pair, e *end) (psns []int) {
 	return psns
 }
 
-// The first loss finds out that the peer keeps: the requester goes back until an answer says so. From then on it sends
-// what is missing.
+// The first loss finds out that the peer keeps: the requester goes back until an answer says so.
+// From then on it sends what is missing.
 func TestSelectiveRepeat(t *testing.T) {
 	p := newPair(t, selective)
 	a, b := p.connect(linkConfig{})
@@ -74,8 +79,8 @@ func TestSelectiveRepeat(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
-// overtaken delays the packets with data of an end: each by a little more than the one before, the one with a PSN so that n others come
-// before it.
+// overtaken delays the packets with data of an end: each by a little more than the one before, the
+// one with a PSN so that n others come before it.
 func overtaken(p *pair, e *end, rel, n int) {
 	p.onSend = func(f *flight) {
 		if f.from == e && len(f.pkt.Payload) > 0 {
@@ -87,8 +92,8 @@ func overtaken(p *pair, e *end, rel, n int) {
 	}
 }
 
-// Three packets that overtake one cost nothing, once the ends know each other. If more do, it is sent again; that it comes all the same
-// is noticed, and then so many may.
+// Three packets that overtake one cost nothing, once the ends know each other. If more do, it is
+// sent again; that it comes all the same is noticed, and then so many may.
 func TestSelectiveReorder(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		p := newPair(t, selective)
@@ -126,11 +131,12 @@ func TestSelectiveReorder(t *testing.T) {
 	}
 }
 
-// A READ is asked for again in the parts that are missing; of a peer that goes back, in the first that is.
+// A READ is asked for again in the parts that are missing; of a peer that goes back, in the first
+// that is.
 func TestSelectiveRead(t *testing.T) {
 	for _, peer := range []bool{true, false} {
 		c := selective
-		c.tuning[1].SelectiveRepeat = peer
+		c.tuning[1].GoBackN = !peer
 		p := newPair(t, c)
 		a, b := p.connect(linkConfig{})
 		want := b.fill(0, 20*1024, 3)
@@ -149,14 +155,85 @@ func TestSelectiveRead(t *testing.T) {
 	}
 }
 
-// sentAgain marks a packet of a puppet as one that is sent again, by a requester that knows selective repeat.
+// Each packet, and each two, of a program of all operations is lost, doubled, or late, between ends
+// that know each other: everything is done once, in order, and the PSNs wrap.
+func TestSelectiveEveryPacket(t *testing.T) {
+	faults := map[string]func(f *flight){
+		"lost":      func(f *flight) { f.lost = true },
+		"doubled":   func(f *flight) { f.copies = 1 },
+		"late":      func(f *flight) { f.at += 5 * us },
+		"very late": func(f *flight) { f.at += 3 * ms },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			total := 0
+			for first := -1; first < total || total == 0; first++ {
+				for second := first; second < total || total == 0; second += 1 + second%3 {
+					n := playSelective(t, func(n int, f *flight) {
+						if n == first || n == second {
+							fault(f)
+						}
+					})
+					if total = max(total, n); first < 0 {
+						break
+					}
+				}
+			}
+			require.Greater(t, total, 15)
+		})
+	}
+}
+
+// playSelective plays it, with a fault for the packet with a number, and returns how many packets
+// there were.
+func playSelective(t *testing.T, fault func(n int, f *flight)) (n int) {
+	p := newPair(t, selective)
+	a, b := p.connect(linkConfig{})
+	lose(p, p.ends[0], 0)
+	a.post(a.write(0, 0x4000, 3000))
+	p.run()
+	lose(p, p.ends[1], 4)
+	a.post(a.read(0x8000, 0x8000, 3000))
+	p.run()
+	require.Len(t, a.poll(), 2)
+	p.onSend = func(f *flight) {
+		fault(n, f)
+		n++
+	}
+	src := a.fill(0, 3000, 1)
+	static := b.fill(0x8000, 3000, 2)
+	for i := range 2 {
+		b.recv(uint64(i), 0x20000+0x1000*i, 3000)
+	}
+	a.post(a.write(0, 0x4000, 3000))
+	a.post(a.read(0x8000, 0x8000, 3000))
+	a.post(a.send(0, 2000))
+	a.post(a.fetchAdd(0x10000, 0x10000, 5))
+	a.post(a.compareSwap(0x10008, 0x10000, 5, 9))
+	a.post(with(a.write(0, 0x6000, 700), func(wr *transport.SendWR) { wr.Opcode = transport.WRWriteImm }))
+	a.post(a.read(0xA000, 0x8000, 1500))
+	a.post(with(a.write(0, 0x10008, 8), func(wr *transport.SendWR) { wr.Opcode = transport.WRAtomicWrite }))
+	p.run()
+	require.Len(t, a.poll(), 8)
+	require.Len(t, b.poll(), 2)
+	require.Equal(t, src, b.buf[0x4000:0x4000+3000])
+	require.Equal(t, src[:700], b.buf[0x6000:0x6000+700])
+	require.Equal(t, src[:2000], b.buf[0x20000:0x20000+2000])
+	require.Equal(t, static, a.buf[0x8000:0x8000+3000])
+	require.EqualValues(t, 9, b.buf[0x10000], "the atomics were executed once")
+	return n
+}
+
+// sentAgain marks a packet of a puppet as one that is sent again, by a requester that knows
+// selective repeat.
 func sentAgain(p *ib.Packet) { p.Resv7 = 0x40 }
 
-// Nothing is executed, and nothing completes, before its turn. What came before its turn is executed in it if what was missing was sent
-// again, or if it comes again itself: a requester that goes back sees an ACK of all after one packet.
+// Nothing is executed, and nothing completes, before its turn. What came before its turn is
+// executed in it if what was missing was sent again, or if it comes again itself: a requester that
+// goes back sees an ACK of all after one packet.
 func TestKeptInTurn(t *testing.T) {
 	for _, knows := range []bool{true, false} {
-		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+		d := newPuppet(t, pairConfig{}, linkConfig{})
 		for i := range 3 {
 			d.a.recv(uint64(i), 64*i, 64)
 		}
@@ -179,10 +256,10 @@ func TestKeptInTurn(t *testing.T) {
 	}
 }
 
-// A packet that somebody made up, who knows neither the PSN that is expected nor what is sent, is not executed: the peer's own is. It
-// makes one NAK, as without selective repeat.
+// A packet that somebody made up, who knows neither the PSN that is expected nor what is sent, is
+// not executed: the peer's own is. It makes one NAK, as without selective repeat.
 func TestKeptForged(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	for i := range 8 {
 		d.a.recv(uint64(i), 64*i, 64)
 	}
@@ -205,7 +282,7 @@ func TestKeptForged(t *testing.T) {
 
 // The same of a response to a READ.
 func TestKeptForgedResponse(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	d.a.post(d.a.read(0, 0, 6*1024))
 	d.pump()
 	d.drain()
@@ -231,7 +308,7 @@ func TestKeptForgedResponse(t *testing.T) {
 
 // What is kept is bounded by the distance, and of two that differ neither is believed.
 func TestKeptBounds(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
 	d.send(ib.RCWriteOnly, 66, make([]byte, 8)) // too many would be missing
 	d.send(ib.RCWriteOnly, 5000, make([]byte, 8))

@@ -6,11 +6,13 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// reorder is packets that came before their turn: requests behind a gap at a responder, responses behind one at a
-// requester. They are copies, and nothing has been done with them. In their turn they are handled as if they came then.
+// reorder is packets that came before their turn: requests behind a gap at a responder, responses
+// behind one at a requester. They are copies, and nothing has been done with them. In their turn
+// they are handled as if they came then.
 //
-// How many there may be is bounded by how far ahead of the expected PSN they are, for a queue pair, and by their memory, for
-// an engine (keptPool). The memory of the ring is made by the first packet that comes too early.
+// How many there may be is bounded by how far ahead of the expected PSN they are, for a queue pair,
+// and by their memory, for an engine (keptPool). The memory of the ring is made by the first packet
+// that comes too early.
 type reorder struct {
 	n     int
 	seq   uint64        // packets that were kept since there were none
@@ -74,8 +76,8 @@ func (o *reorder) at(psn ib.PSN) *keptPacket {
 	return nil
 }
 
-// keep copies p, which takes n PSNs and is behind next, unless it is here or there is no memory for it. It reports whether it is
-// here now.
+// keep copies p, which takes n PSNs and is behind next, unless it is here or there is no memory for
+// it. It reports whether it is here now.
 func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	if o.at(p.PSN) != nil {
 		return true
@@ -97,8 +99,8 @@ func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	return true
 }
 
-// isNear reports whether no more packets are missing right before psn than may have been overtaken by it, or was so before a packet that
-// it follows.
+// isNear reports whether no more packets are missing right before psn than may have been overtaken
+// by it, or was so before a packet that it follows.
 func (o *reorder) isNear(next, psn ib.PSN) bool {
 	for missing := range maxReorder + 1 {
 		if psn == next {
@@ -140,7 +142,8 @@ func (o *reorder) differs(p *ib.Packet) bool {
 	return p.Opcode != q.Opcode || p.RETH != q.RETH && p.Opcode.Info().Headers&ib.HasRETH != 0 || !bytes.Equal(p.Payload, q.Payload)
 }
 
-// take moves the packet of a PSN to p. It reports whether it was here. The payload is valid until another packet is kept.
+// take moves the packet of a PSN to p. It reports whether it was here. The payload is valid until
+// another packet is kept.
 func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
 	k := o.at(psn)
 	if k == nil {

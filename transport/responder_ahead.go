@@ -2,25 +2,29 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Requests behind a gap. A responder keeps them, as far as memory and reason admit, and executes them in their turn, when what
-// was missing has come: each as if it came then, with all checks of its own. So nothing that a program can look at
-// changes before its turn, and what was refused, revoked or moved in the meantime is refused.
+// Requests behind a gap. A responder keeps them, as far as memory and reason admit, and executes
+// them in their turn, when what was missing has come: each as if it came then, with all checks of
+// its own. So nothing that a program can look at changes before its turn, and what was refused,
+// revoked or moved in the meantime is refused.
 //
-// A packet that comes too early may be made up: there are as many PSNs to guess then as there may be packets ahead. It is executed
-// in its turn only if those before it were lost, and sent again, by a requester that says so (keepsAheadBit), or if itself has come a
-// second time, and was the same. In between the peer's own has come, too, and neither of two that differ is believed. So to forge a packet is as hard
-// as without all this; but to such a requester three may be overtaken, by which it becomes four times as easy.
+// A packet that comes too early may be made up: there are as many PSNs to guess then as there may
+// be packets ahead. It is executed in its turn only if those before it were lost, and sent again,
+// by a requester that says so (ib.Resv7Selective), or if itself has come a second time, and was the
+// same. In between the peer's own has come, too, and neither of two that differ is believed. So to
+// forge a packet is as hard as without all this; but to such a requester three may be overtaken, by
+// which it becomes four times as easy.
 //
-// On the wire that is an ordinary responder which acknowledges more at once: a sequence NAK that names the first
-// packet that is missing, and when that has come an ACK of all up to the next that is, and a NAK for it. A requester that
-// sends all again sees the ACK and goes on behind it; rdma_rxe does (docs/rxe.md, row 28).
+// On the wire that is an ordinary responder which acknowledges more at once: a sequence NAK that
+// names the first packet that is missing, and when that has come an ACK of all up to the next that
+// is, and a NAK for it. A requester that sends all again sees the ACK and goes on behind it;
+// rdma_rxe does (docs/rxe.md, row 28).
 //
-// To a requester that knows selective repeat (keepsAheadBit) the NAK also tells which packets behind the
-// missing one are here (keptMap). It is then sent for whatever changes what that says beyond the next packet: another
-// hole, a part of a hole filled, and when the requester asks.
+// To a requester that knows selective repeat (ib.Resv7Selective) the NAK also tells which packets
+// behind the missing one are here (keptMap). It is then sent for whatever changes what that says
+// beyond the next packet: another hole, a part of a hole filled, and when the requester asks.
 
-// keepAhead keeps a request that is d behind the expected one, or drops it. It reports whether a requester that wants to know
-// what is here has to be told.
+// keepAhead keeps a request that is d behind the expected one, or drops it. It reports whether a
+// requester that wants to know what is here has to be told.
 func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 	e, next, k := r.qp.e, psnOf(r.next), &r.kept
 	top := next
@@ -28,7 +32,7 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 		top = k.top
 	}
 	switch {
-	case !e.cfg.Tuning.SelectiveRepeat:
+	case e.cfg.Tuning.GoBackN:
 		r.drop(now, p, "out of sequence")
 		return false
 	case k.at(p.PSN) != nil:
@@ -61,12 +65,12 @@ func (r *responder) keepsAhead() int {
 	return min(max(minKeepAhead, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets), maxKeepAhead)
 }
 
-// executeFrom takes the request whose turn it is, and then those that were kept and whose turn comes by that, if it is sure that they are
-// the peer's.
+// executeFrom takes the request whose turn it is, and then those that were kept and whose turn
+// comes by that, if it is sure that they are the peer's.
 func (r *responder) executeFrom(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 	e, k, inTurn := r.qp.e, &r.kept, 0
-	nak := r.nak
-	sure := p.Resv7 == keepsAheadBit || k.at(p.PSN) != nil && !k.differs(p)
+	due := r.nak.due
+	sure := p.Resv7 == ib.Resv7Selective || k.at(p.PSN) != nil && !k.differs(p)
 	for {
 		at := r.next
 		r.execute(now, p, info)
@@ -86,28 +90,17 @@ func (r *responder) executeFrom(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 	e.counters.KeptInTurn += uint64(inTurn)
 	switch {
 	case r.fatal.active || r.qp.state == StateErr || r.nak.latch != nakNone:
-		return
 	case inTurn > 0 && k.n == 0:
-		r.ackInTurn()
-	case inTurn > 0 || r.told && k.n > 1 && k.at(psnOf(r.next)) != nil:
+		if !p.AckReq {
+			r.ackInTurn()
+		}
+	case inTurn > 0, r.told && (due || k.n > 1 && k.at(psnOf(r.next)) != nil):
 		r.sequenceNAK() // of the next gap, which has shown already
-	case k.n != 0 && nak.due:
-		r.sequenceNAK() // which has not left
-	case k.n != 0:
-		r.awaitRest(now, nak.repeats)
 	}
 }
 
-// awaitRest waits for the rest of a gap, of which the requester has been told: what it sends again begins with what has just come.
-func (r *responder) awaitRest(now int64, repeats uint8) {
-	k := &r.nak
-	k.latch, k.repeats = nakSequence, repeats
-	k.againAt = now + r.rearmNs()<<min(repeats, maxNAKRepeats)
-	r.qp.setTimer(timerNAK, k.againAt)
-}
-
-// ackInTurn acknowledges what was executed, also if nobody has asked: a requester that sends all again need not go
-// on. What is answered otherwise is acknowledged by that.
+// ackInTurn acknowledges what was executed, also if nobody has asked: a requester that sends all
+// again need not go on. What is answered otherwise is acknowledged by that.
 func (r *responder) ackInTurn() {
 	if n := r.store.newest(); n == nil || n.last != r.next-1 {
 		r.acknowledge()
@@ -140,7 +133,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 
 // learn takes from a request that is the peer's whether it knows selective repeat.
 func (r *responder) learn(p *ib.Packet) {
-	if p.Resv7 == keepsAheadBit && r.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == ib.Resv7Selective && !r.qp.e.cfg.Tuning.GoBackN {
 		r.told = true
 	}
 }

@@ -58,6 +58,9 @@ type responderModel struct {
 	wrote  int
 	wcs    []WC
 
+	kept map[*modelPacket]bool // that came before their turn
+	top  int                   // behind the newest of them
+
 	// Since the last time that everything was sent:
 	mustAck  int          // an ACK of this position or a later one is owed; -1 if none
 	mustRead map[int]bool // READ responses owed, by position
@@ -84,7 +87,7 @@ func newResponderModel(t *testing.T, seed uint64) *responderModel {
 	}
 	m := &responderModel{
 		t: t, rng: rng, base: base, mustAck: -1, stream: -1,
-		mustRead: map[int]bool{}, mustOp: map[int]bool{}, answered: map[int]bool{},
+		kept: map[*modelPacket]bool{}, mustRead: map[int]bool{}, mustOp: map[int]bool{}, answered: map[int]bool{},
 	}
 	m.r = newRig(t, rigOpts{psn: base, rts: true, recvs: 32, cqe: 1 << 12, tuning: Tuning{
 		DisableAckCoalesce: seed%5 == 0,
@@ -172,15 +175,42 @@ func (m *responderModel) deliver(i int) {
 	switch {
 	case i > m.next:
 		m.gapNAK = true
+		m.keep(x)
 	case i < m.next:
 		p = m.again(x)
-	case x.recv && len(m.recvs) == 0:
-		m.rnrNAK = true
 	default:
-		m.execute(x)
+		m.inTurn(x)
 	}
 	m.r.rx(&p)
 	m.compare()
+}
+
+// keep takes note of a packet that came before its turn.
+func (m *responderModel) keep(x *modelPacket) {
+	if n := m.list[m.next].pos; len(m.kept) == 0 || m.top < n {
+		m.top = n
+	}
+	if x.pos-m.top <= maxHole {
+		m.kept[x] = true
+		m.top = max(m.top, x.pos+x.span)
+	}
+}
+
+// inTurn executes a packet, and if it has come for the second time those that were kept behind it.
+func (m *responderModel) inTurn(x *modelPacket) {
+	for again := m.kept[x]; ; x = m.list[m.next] {
+		if x.recv && len(m.recvs) == 0 {
+			m.rnrNAK = true
+			break
+		}
+		m.execute(x)
+		delete(m.kept, x)
+		if m.next == len(m.list) || !again || !m.kept[m.list[m.next]] {
+			break
+		}
+		delete(m.kept, m.list[m.next]) // also if it is refused
+	}
+	m.gapNAK = m.gapNAK || len(m.kept) > 0
 }
 
 // again is a duplicate of x: the packet itself or, of a READ, perhaps only its

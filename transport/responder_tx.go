@@ -185,7 +185,7 @@ func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
 	tx.Pad = uint8(ib.PadFor(n))
 	putBTH(&tx.Header, op, false, int(tx.Pad), qp.attr.DestQPN, psnOf(seq), false)
 	if r.told {
-		tx.Header[8] |= keepsAheadBit
+		tx.Header[8] |= ib.Resv7Selective
 	}
 }
 

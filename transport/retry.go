@@ -31,9 +31,10 @@ func (r *retryState) refill(a *QPAttr) {
 	r.patience, r.silentNs, r.stalledNs = 0, 0, 0
 }
 
-// heard ends a silence of the peer. With SilenceNs there are all retries again: a NAK is no progress, but what comes next is
-// between two that are awake. A link that comes up between two packets has the first NAK come when silence has taken
-// nearly all, or the last one. What never gets through, though what is sent behind it does, has no more than SilenceNs in all.
+// heard ends a silence of the peer. With SilenceNs there are all retries again: a NAK is no
+// progress, but what comes next is between two that are awake. A link that comes up between two
+// packets has the first NAK come when silence has taken nearly all, or the last one. What never
+// gets through, though what is sent behind it does, has no more than SilenceNs in all.
 func (r *retryState) heard(a *QPAttr) {
 	if r.silentNs > 0 && r.stalledNs < a.SilenceNs {
 		r.left, r.patience = a.RetryCnt, 0
@@ -69,8 +70,8 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 	}
 }
 
-// armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may expire
-// after 4.096 us x 2^t to four times that (IBTA 9.7.6.1.3).
+// armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may
+// expire after 4.096 us x 2^t to four times that (IBTA 9.7.6.1.3).
 func (sq *requester) armAckTimer(now int64) {
 	if ns := sq.ackWaitNs(); ns != 0 {
 		sq.qp.setTimer(timerAck, now+ns)
@@ -95,9 +96,10 @@ func (sq *requester) ackWaitNs() int64 {
 // maxPatience bounds what a shift may be: an ACK timeout is at most 2^43 ns.
 const maxPatience = 20
 
-// outlasts reports whether the requester goes on asking though no retry is left: SilenceNs of silence are not over, and
-// nothing says that to ask is of no use. A peer that stands still (a process that was stopped, a machine that
-// migrates, a link that is down) is there again afterwards; one that is gone is found otherwise.
+// outlasts reports whether the requester goes on asking though no retry is left: SilenceNs of
+// silence are not over, and nothing says that to ask is of no use. A peer that stands still (a
+// process that was stopped, a machine that migrates, a link that is down) is there again
+// afterwards; one that is gone is found otherwise.
 func (sq *requester) outlasts() bool {
 	r := &sq.retry
 	if r.left != 0 || r.doubted || r.silentNs >= sq.qp.attr.SilenceNs || sq.qp.path.TooLong != r.tooLong {
@@ -191,16 +193,16 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		sq.readLost(now)
 		sq.narrow()
 	}
-	if !sq.askForGap(now) {
-		sq.goBack(now)
+	if sq.retriesUsed() > 0 || !sq.askForGap(now) {
+		sq.goBack(now) // what is asked for by itself does not come, or cannot be
 	}
 	r.newest = psn
 }
 
-// crowded reports whether a loss may have been for want of room. With selective repeat, which is for paths that lose
-// packets, it was not if nothing waits on the way.
+// crowded reports whether a loss may have been for want of room. If nothing waits on the way it was
+// not, and a smaller window would only make less of the path; it opens again slowly.
 func (sq *requester) crowded() bool {
-	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.queued()
+	return sq.qp.e.cfg.Tuning.GoBackN || sq.rtt.queued()
 }
 
 // closeForLoss makes window and room smaller after a loss.
@@ -211,11 +213,11 @@ func (sq *requester) closeForLoss(now int64) {
 	}
 }
 
-// narrow makes the window smaller after a loss. While nothing is known of the round trip that is because it may have to be, and what it
-// was before is remembered: see onLost.
+// narrow makes the window smaller after a loss. While nothing is known of the peer or the round
+// trip that is because it may have to be, and what it was before is remembered: see onLost.
 func (sq *requester) narrow() {
 	w := &sq.win
-	if sq.rtt.smoothed == 0 {
+	if sq.rtt.smoothed == 0 || !sq.peerKeeps {
 		w.before = max(w.before, w.size)
 	} else {
 		w.before = 0

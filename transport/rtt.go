@@ -48,11 +48,12 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	e.variance += (max(d, -d) - e.variance) / 4
 }
 
-// queued reports whether packets wait somewhere on the way, by how much longer than the least the round trip is, or may do so,
-// because nothing is known.
+// queued reports whether packets wait somewhere on the way, by how much longer than the least the
+// round trip is, or may do so, because nothing is known.
 func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.smoothed > e.least+e.least/2 }
 
-// late returns after what time an answer is not to be expected any more that nothing else keeps waiting; 0 if that is not known.
+// late returns after what time an answer is not to be expected any more that nothing else keeps
+// waiting; 0 if that is not known.
 func (e *rttEstimate) late() int64 {
 	if e.smoothed == 0 {
 		return 0

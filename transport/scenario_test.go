@@ -60,7 +60,9 @@ func TestScenarios(t *testing.T) {
 			a.post(a.write(0, 0, 64))
 		}, ok},
 		{"implied_nak_sequence_error_retry_limit_exceeded", func(p *pair, a, b *link) {
-			p.lose(func(f *flight) bool { return f.from == b.end && f.pkt.Opcode == ib.RCReadRespFirst })
+			p.lose(func(f *flight) bool {
+				return f.from == b.end && f.pkt.Opcode.Info().Op == ib.OpReadResponse && f.rel == 0
+			})
 			a.post(a.read(0, 0, 4096))
 		}, retryExceeded},
 		{"implied_nak_sequence_error_retry_limit_not_exceeded", func(p *pair, a, b *link) {

@@ -24,7 +24,7 @@ func putRun(batch []TxPacket, payload []byte, psn ib.PSN) {
 		tx.HeaderLen, tx.Pad, tx.NumFrags, tx.PayloadLen = ib.BTHBytes, 0, 1, first.PayloadLen
 		binary.BigEndian.PutUint64(tx.Header[:], head)
 		binary.BigEndian.PutUint32(tx.Header[8:], uint32(psn))
-		tx.Header[8] = first.Header[8] & keepsAheadBit
+		tx.Header[8] = first.Header[8] & ib.Resv7Selective
 		tx.Frags[0] = payload[i*n : (i+1)*n : (i+1)*n]
 		psn = psn.Next()
 	}
@@ -36,7 +36,7 @@ func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 	if first.HeaderLen != ib.BTHBytes || first.NumFrags != 1 || sq.curPkt < 2 || sq.psn != sq.end || w.inline || !runsOut {
 		return 0 // behind FIRST and LAST there is another header, or nothing
 	}
-	if first.Header[8]&keepsAheadBit != 0 {
+	if first.Header[8]&ib.Resv7Selective != 0 {
 		return 0 // it was sent again
 	}
 	n, cost := sq.repetitions(w, len(batch)-1)

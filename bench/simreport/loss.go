@@ -9,18 +9,20 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// LossWindows are the packets on their way in a round trip, and LossRates the probabilities of a loss, of the experiment on loss.
+// LossWindows are the packets on their way in a round trip, and LossRates the probabilities of a
+// loss, of the experiment on loss.
 var (
 	LossWindows = []int{12, 122, 1220}
 	LossRates   = []float64{0.0001, 0.001, 0.01, 0.05}
 )
 
-// lossWindow is how many round trips of packets may be outstanding: one that is lost some times over must not
-// keep the others back.
+// lossWindow is how many round trips of packets may be outstanding: one that is lost some times
+// over must not keep the others back.
 const lossWindow = 6
 
-// Lossy is one connection over a path that loses packets with data, each by itself. Messages are always queued, and the sender
-// is paced at the rate of the port, so that Window packets are on their way.
+// Lossy is one connection over a path that loses packets with data, each by itself. Messages are
+// always queued, and the sender is paced at the rate of the port, so that Window packets are on
+// their way.
 type Lossy struct {
 	Window  int
 	Loss    float64
@@ -30,7 +32,8 @@ type Lossy struct {
 	Seed    uint64
 }
 
-// Expected is the part of the rate that is left in theory: of each lost packet a window is lost, or the packet alone.
+// Expected is the part of the rate that is left in theory: of each lost packet a window is lost, or
+// the packet alone.
 func (s *Lossy) Expected() float64 {
 	p := s.Loss
 	if s.GoBackN {
@@ -61,7 +64,7 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 		}
 		conf := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: LineRate, Capped: true, Burst: -1}
 		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{
-			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets), SelectiveRepeat: i == 0 || !s.GoBackN, AckReqInterval: max(s.Window/8, 1),
+			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets), GoBackN: i == 1 && s.GoBackN, AckReqInterval: max(s.Window/8, 1),
 		}})
 		if err != nil {
 			return nil, err
@@ -103,7 +106,8 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 	return res, nil
 }
 
-// messageBytes is the length of a message. A connection has no more than 128 READs outstanding, and they have to fill the window.
+// messageBytes is the length of a message. A connection has no more than 128 READs outstanding, and
+// they have to fill the window.
 func (s *Lossy) messageBytes() int {
 	n := messageBytes
 	for n*transport.MaxRdAtomic < lossWindow*s.Window*pathMTU.Bytes() {

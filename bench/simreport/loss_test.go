@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the data. Figures of docs/loss.md: -v.
+// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the
+// data. Figures of docs/loss.md: -v.
 func TestLossOfRate(t *testing.T) {
 	for _, w := range simreport.LossWindows {
 		for _, p := range simreport.LossRates {

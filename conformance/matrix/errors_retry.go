@@ -272,7 +272,7 @@ func askedAgain(r *analyse.Repair, missing int) (asking, error) {
 	}
 	a, ok := r.For()
 	switch {
-	case ok && int(a.Bytes) != missing:
+	case ok && int(a.Bytes) != missing && int(a.Bytes) != faultMTU: // the lost one alone
 		return 0, fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, missing)
 	case ok:
 		return forTheRest, nil

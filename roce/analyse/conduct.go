@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// Conduct asks for [Report.Breaches]: what no right requester or responder of RC does. The capture must be
-// from the host that is judged, or it is judged for what others lost; and it must have all
+// Conduct asks for [Report.Breaches]: what no right requester or responder of RC does. The capture
+// must be from the host that is judged, or it is judged for what others lost; and it must have all
 // packets of the connections in it.
 type Conduct struct {
 	// Connections that are known, from before the capture. Others are judged from their first
@@ -27,8 +27,8 @@ type Known struct {
 	// FirstPSN is of the requests of each end.
 	FirstPSN [2]ib.PSN
 	MTU      int
-	// Tries is how often each end may send a request without an answer to anything new: once, and as its retries and
-	// probes allow. 0: as often as it likes.
+	// Tries is how often each end may send a request without an answer to anything new: once, and
+	// as its retries and probes allow. 0: as often as it likes.
 	Tries [2]int
 }
 
@@ -77,6 +77,7 @@ type conduct struct {
 	expected ib.PSN // the first that has not come
 	answered bool
 	lastAck  ib.PSN
+	ahead    map[ib.PSN]ib.PSN // requests behind what is expected that have come, and where they end
 	gaps     map[ib.PSN]*openGap
 	tries    tries
 	targets  targets
@@ -182,6 +183,32 @@ func (c *conduct) request(p *pcap.Packet) {
 		}
 		c.gaps[c.expected] = &openGap{at: p.AtNs}
 	}
+	if p.PSN.Diff(c.expected) > 0 {
+		if c.ahead == nil || len(c.ahead) >= maxOpenGaps {
+			c.ahead = map[ib.PSN]ib.PSN{}
+		}
+		c.ahead[p.PSN] = end
+	}
+}
+
+// executed takes from an answer that a responder has gone on to a PSN: one that keeps what comes
+// before its turn, where all has come up to there.
+func (c *conduct) executed(p *pcap.Packet, to ib.PSN) {
+	from := c.expected
+	for from.Diff(to) < 0 {
+		end, ok := c.ahead[from]
+		if !ok {
+			return
+		}
+		from = end
+	}
+	if to.Diff(c.expected) <= 0 {
+		return
+	}
+	c.expected = to
+	if c.next.Diff(to) > 0 && c.gaps[to] == nil && c.gaps != nil {
+		c.gaps[to] = &openGap{at: p.AtNs}
+	}
 }
 
 // answer judges an answer that this end sends, or takes one that has come.
@@ -195,6 +222,7 @@ func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
 	syn := p.AETH.Syndrome
 	switch {
 	case syn == ib.NAKSequence:
+		c.executed(p, p.PSN)
 		g := c.gaps[p.PSN]
 		if g == nil {
 			c.a.breach(RuleNAK, p, "packet %d is a NAK for PSN %d, which was not the first missing one", p.Frame, p.PSN)
@@ -202,13 +230,14 @@ func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
 		}
 		// However late the responder comes to run, a NAK is not seen before it is sent.
 		g.naks++
-		if wait := p.AtNs - g.at; wait < int64(g.naks-1)*c.a.opt.Conduct.NAKPauseNs {
+		if wait := p.AtNs - g.at; wait < int64(g.naks-1)*c.a.opt.Conduct.NAKPauseNs && p.PayloadBytes == 0 {
 			c.a.breach(RuleNAKPause, p, "packet %d is NAK number %d of the gap at PSN %d, %d us after that was seen", p.Frame, g.naks, p.PSN, wait/1000)
 		}
 	case syn.Kind() == ib.SyndromeACK && p.Opcode == ib.RCAcknowledge:
 		if c.answered && p.PSN.Diff(c.lastAck) < 0 {
 			c.a.breach(RuleACKForward, p, "packet %d: the ACK went back from PSN %d to %d", p.Frame, c.lastAck, p.PSN)
 		}
+		c.executed(p, p.PSN.Next())
 		if p.PSN.Diff(c.next) >= 0 {
 			c.a.breach(RuleACKSent, p, "packet %d acknowledges PSN %d, which has not come: the next one is %d", p.Frame, p.PSN, c.next)
 		}

@@ -62,7 +62,7 @@ func upTo(from ib.PSN, n int) string {
 // requester that goes back sends all from there before it sends new ones.
 func (h *half) onTheirWay(p *pcap.Packet) bool {
 	r := h.sent.get(h.resume.Prev())
-	if r == nil || !r.filled || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
+	if r == nil || !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false
 	}
 	f := r.find
@@ -93,7 +93,7 @@ func (h *half) lateOne(f *Finding, first int) {
 func (h *half) remember(p *pcap.Packet, f *Finding) *record {
 	r := h.sent.put(p.PSN, h.una)
 	r.opcode, r.wire, r.frame, r.last, r.at, r.lastAt = p.Opcode, p.Bytes, p.Frame, p.Frame, p.AtNs, p.AtNs
-	r.ident, r.ackReq, r.lastReq, r.find, r.late = p.Ident, p.AckReq, p.AckReq, f, true
+	r.ident, r.ackReq, r.lastReq, r.find, r.late, r.marked = p.Ident, p.AckReq, p.AckReq, f, true, p.Resv7 == ib.Resv7Selective
 	return r
 }
 
@@ -178,7 +178,7 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		n.Cause = h.cause
 		h.again++
 		h.resumed(p, h.cause)
-	case p.AtNs-g.at < reorderNs:
+	case p.AtNs-g.at < reorderNs && !r.marked:
 		f := h.find(Reordered, p.PSN, p.Frame, g.frame)
 		late := time.Duration(p.AtNs - g.at)
 		if react := h.react(); react == 0 || int64(late) >= react*8/10 {
@@ -359,7 +359,7 @@ func (h *half) unGap(psn ib.PSN) (was gap, ok bool) {
 // one that the NAK has drawn is this one. It is so if nothing behind it was sent again in
 // between.
 func (h *half) overtaken(r *record, p *pcap.Packet) bool {
-	if !r.filled || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
+	if !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false
 	}
 	if next := h.sent.get(p.PSN.Next()); next != nil && next.last > r.frame {

@@ -405,6 +405,14 @@ func (h *half) lostAfter(r *record, p *pcap.Packet) *Finding {
 		}
 		return f
 	}
+	if p.Resv7 == ib.Resv7Selective && r.times > 1 && p.AtNs-r.lastAt <= h.rtt.min*3/2 {
+		// Between two that know selective repeat it was sent again before this NAK, which another packet has drawn.
+		f := h.find(lostKind(info.Op), p.PSN, r.frame, p.Frame, r.last)
+		f.what = func(f *Finding) string {
+			return fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s. It was sent again, by itself, in packet %d.", requestWord(f.Kind), f.Frames[0], f.PSN, h.responder(), f.Frames[len(f.Frames)-1])
+		}
+		return f
+	}
 	f := h.find(lostKind(info.Op), p.PSN, frame, p.Frame)
 	f.is(f.Kind, Reordered)
 	h.confirm = &doubt{find: f, psn: p.PSN, ackReq: r.ackReq, at: p.AtNs}

@@ -5,16 +5,24 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// tries counts how often a requester has sent each packet since the last answer to something new: RuleTries.
+// tries counts how often a requester has sent each packet since the last answer to something new:
+// RuleTries.
 type tries struct {
 	most int // 0: not judged
-	sent map[ib.PSN]int
+	// selective is set if the peer knows selective repeat, so that what is missing is asked for
+	// between two retries, too.
+	selective bool
+	sent      map[ib.PSN]int
 	progress
 }
 
-// maxTries bounds the packets that are counted: no window is longer. What there is no room for is counted in
-// Report.Unjudged.
+// maxTries bounds the packets that are counted: no window is longer. What there is no room for is
+// counted in Report.Unjudged.
 const maxTries = 1 << 15
+
+// maxRepeats is how often something is sent again by itself between two retries, at times that
+// double.
+const maxRepeats = 16
 
 func (t *tries) request(c *conduct, p *pcap.Packet) {
 	if t.most == 0 {
@@ -30,8 +38,12 @@ func (t *tries) request(c *conduct, p *pcap.Packet) {
 	}
 	n++
 	t.sent[p.PSN] = n
-	if n > t.most {
-		c.a.breach(RuleTries, p, "packet %d: PSN %d was sent %d times without an answer to anything new, want %d at most", p.Frame, p.PSN, n, t.most)
+	most := t.most
+	if t.selective {
+		most *= maxRepeats
+	}
+	if n > most {
+		c.a.breach(RuleTries, p, "packet %d: PSN %d was sent %d times without an answer to anything new, want %d at most", p.Frame, p.PSN, n, most)
 	}
 }
 
@@ -40,6 +52,7 @@ func (t *tries) answer(p *pcap.Packet) {
 	if t.most == 0 {
 		return
 	}
+	t.selective = t.selective || p.Resv7 == ib.Resv7Selective
 	rnr := p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeRNR
 	if t.progress.answer(p) || rnr {
 		clear(t.sent)

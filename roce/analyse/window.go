@@ -11,6 +11,7 @@ type record struct {
 	lastReq    bool // the last copy did
 	ignored    bool // an answer that the requester could not take
 	late       bool // it came after later ones
+	marked     bool // as one that was sent again
 	filled     bool // it was missing first: the NAK for it came before it
 	opcode     ib.Opcode
 	wire       int // bytes from BTH through ICRC

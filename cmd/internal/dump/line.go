@@ -117,6 +117,7 @@ func each(p *pcap.Packet, f func(flag string)) {
 		name string
 	}{
 		{p.AckReq, "ackreq"}, {p.Solicited, "solicited"}, {p.FECN, "fecn"}, {p.BECN, "becn"}, {p.CE(), "CE"}, {p.Cut(), "cut"},
+		{p.Resv7 == ib.Resv7Selective, "selective"},
 		{p.ICRC == pcap.ICRCWrong, "ICRC-WRONG"},
 	} {
 		if x.on {
@@ -210,7 +211,7 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 		return all
 	}
 	add("bth", "opcode", p.Opcode.String(), "solicited", p.Solicited, "migreq", p.MigReq, "pad", p.Pad, "pkey", x(uint64(p.PKey)),
-		"fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq, "psn", uint32(p.PSN))
+		"fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq, "psn", uint32(p.PSN), "selective", p.Resv7 == ib.Resv7Selective)
 	also := func(kv ...any) {
 		for i := 0; every && i+1 < len(kv); i += 2 {
 			h := &all[len(all)-1]
