@@ -303,7 +303,7 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 	if err != nil {
 		return err
 	}
-	wc, err := c.arrives(1)
+	wc, err := c.arrives(1, c.packets(faultSize))
 	if err != nil {
 		return fmt.Errorf("%w\n%s", c.seen(err, tr, begin), tr.Tail(60))
 	}

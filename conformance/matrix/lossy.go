@@ -18,6 +18,8 @@ import (
 const (
 	// lossyWait is how long the receiver of an unreliable message waits after the requester has completed it.
 	lossyWait = 5 * time.Second
+	// lossyPacket is what each of its packets may take besides: an emulated guest on a busy machine needs that.
+	lossyPacket = time.Millisecond
 	// lossyTries is how often such a message is sent.
 	lossyTries = 3
 	// The single packets that follow are as many as the message had, within these bounds. Queue pairs hold 64 receives unless told.
@@ -47,12 +49,12 @@ func isLost(err error) (lostError, bool) {
 	return l, errors.As(err, &l) && !errors.As(err, &s)
 }
 
-// arrives waits for the receive of a message whose requester has its completion.
-func (c *conn) arrives(id uint64) (peer.WC, error) {
+// arrives waits for the receive of a message of so many packets whose requester has its completion.
+func (c *conn) arrives(id uint64, packets int) (peer.WC, error) {
 	if c.typ == peer.RC {
 		return await(c.sq.PollRecv, id, "responder")
 	}
-	wc, err := awaitFor(c.sq.PollRecv, c.env.lossyWait(), id, "responder")
+	wc, err := awaitFor(c.sq.PollRecv, c.env.lossyWait()+time.Duration(packets)*lossyPacket, id, "responder")
 	if errors.Is(err, errNoCompletion) {
 		err = lostError{error: err, came: -1}
 	}

@@ -42,7 +42,7 @@ func (c *conn) write(op peer.Opcode, size int) error {
 		}
 	}
 	if marker || op == peer.OpWriteImm {
-		wc, err := c.arrives(seed)
+		wc, err := c.arrives(seed, c.packets(size))
 		if err != nil {
 			return err
 		}

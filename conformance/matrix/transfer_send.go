@@ -42,7 +42,7 @@ func (c *conn) send(op peer.Opcode, size int) error {
 	if err := c.sendDone(op, seed); err != nil {
 		return err
 	}
-	wc, err := c.arrives(seed)
+	wc, err := c.arrives(seed, c.packets(size))
 	if err != nil {
 		return err
 	}
