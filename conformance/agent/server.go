@@ -39,7 +39,7 @@ type Config struct {
 	// MaxBytes and MaxSessions are bounds; 0 is the default.
 	MaxBytes    int64
 	MaxSessions int
-	// Logf, if not nil, is told of clients that come, go, and are refused.
+	// Logf, if not nil, is told of clients that come, go, and are refused, by several goroutines.
 	Logf func(format string, args ...any)
 }
 

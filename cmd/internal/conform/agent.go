@@ -108,9 +108,10 @@ func runAgent(ctx context.Context, env *tool.Env, args []string) (err error) {
 			cancel()
 		}()
 	}
+	said := &locked{w: env.Stderr} // sessions end at any time
 	srv := agent.New(agent.Config{
 		Device: dev, Token: o.token, MaxBytes: int64(o.megabytes) << 20,
-		Logf: func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) },
+		Logf: func(format string, args ...any) { fmt.Fprintf(said, format+"\n", args...) },
 	})
 	return srv.Serve(ctx, l)
 }
