@@ -306,6 +306,51 @@ func TestKeptForgedResponse(t *testing.T) {
 	d.a.wantWC("1 success")
 }
 
+// What was kept meets in its turn what it would meet if it came then: no receive, and memory that was taken
+// away.
+func TestKeptIsCheckedInTurn(t *testing.T) {
+	d := newPuppet(t, pairConfig{}, linkConfig{})
+	d.send(ib.RCWriteOnly, 0, []byte("12345678"))
+	d.send(ib.RCSendOnly, 2, []byte("late"))
+	d.send(ib.RCWriteOnly, 3, []byte("abcdefgh"))
+	d.want(`
+		a> ACKNOWLEDGE 0 ACK msn=1
+		a> ACKNOWLEDGE 1 NAK PSN sequence error msn=1`)
+	d.send(ib.RCWriteOnly, 1, []byte("12345678"), sentAgain)
+	d.want(`
+		a> ACKNOWLEDGE 1 ACK msn=2
+		a> ACKNOWLEDGE 2 RNR NAK timer=12 msn=2`)
+	require.Equal(t, "12345678", string(d.a.buf[:8]), "nothing behind the SEND")
+	d.a.recv(7, 64, 64)
+	require.NoError(t, d.a.region.Deregister(nil))
+	d.send(ib.RCSendOnly, 2, []byte("late"), sentAgain)
+	require.Equal(t, uint64(1), d.a.eng.Counters().KeptInTurn)
+	d.wantState(transport.StateErr)
+}
+
+// A queue pair that drains has all of what it began, also what is missing.
+func TestSelectiveDrains(t *testing.T) {
+	p := newPair(t, selective)
+	a, b := p.connect(linkConfig{})
+	lose(p, p.ends[0], 1)
+	src := a.fill(0, 20*1024, 1)
+	a.post(a.write(0, 0, 20*1024))
+	p.run()
+	clear(b.buf[:20*1024])
+	lose(p, p.ends[0], 23, 27, 35)
+	a.post(a.write(0, 0, 20*1024))
+	p.pump()
+	require.NoError(t, a.qp.Modify(p.now, transport.QPAttr{State: transport.StateSQD}, transport.AttrState))
+	a.post(a.write(0, 0x10000, 64))
+	p.run()
+	require.Len(t, a.poll(), 2)
+	require.Equal(t, src, b.buf[:20*1024])
+	require.NoError(t, a.qp.Modify(p.now, transport.QPAttr{State: transport.StateRTS}, transport.AttrState))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	require.Zero(t, a.eng.Counters().Timeouts)
+}
+
 // What is kept is bounded by the distance, and of two that differ neither is believed.
 func TestKeptBounds(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
