@@ -30,7 +30,7 @@ func (h *half) old(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	h.owes(p)
 	if h.drew(p.PSN) {
 		if f := h.nak.find; h.nak.psn == p.PSN && f != nil {
-			h.nak.resentAt = p.AtNs
+			h.nak.resentAt, h.nak.then = p.AtNs, p.PSN.Add(max(h.span(p), 1))
 			if f.Kind == LostRequest {
 				f.is(lostKind(info.Op), f.Or...)
 			}
@@ -66,6 +66,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		r.op.again = true
 	}
 	h.owes(p)
+	h.mayBeLate(r.missed, p)
 	if d := h.confirm; d != nil && d.psn == p.PSN {
 		d.ackReq = d.ackReq || p.AckReq
 	}
@@ -77,6 +78,9 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		n.Cause = h.cause
 		h.again++
 		h.unGap(p.PSN)
+		if f := h.nak.find; f != nil && h.cause == CauseNAK && h.nak.resentAt != 0 && h.nak.psn == f.PSN && p.PSN == h.nak.then {
+			f.followed = true
+		}
 		if h.pending != nil {
 			h.pending.resent++
 		} else if f := h.silentLast; f != nil && f.open {
@@ -89,9 +93,13 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		h.resumed(p, h.cause)
 		return
 	case h.drew(p.PSN):
-		if h.nak.psn == p.PSN {
-			h.nak.resentAt = p.AtNs
-			h.nak.find.add(p.Frame)
+		if f := h.nak.find; h.nak.psn == p.PSN {
+			h.nak.resentAt, h.nak.then = p.AtNs, p.PSN.Add(max(h.span(p), 1))
+			f.add(p.Frame)
+			if p.AtNs-h.nak.at < h.toRequester()*8/10 {
+				h.mayBeLate(f, p)
+			}
+			r.missed = f
 		} else {
 			r.find.add(p.Frame)
 		}
@@ -115,6 +123,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		over := r.op.passed
 		r.op.passed = 0
 		f := h.findBack(LostAtomicAck, p.PSN, over, p.Frame)
+		f.is(LostAtomicAck, Reordered)
 		this := see(p)
 		f.what = func(*Finding) string {
 			return fmt.Sprintf("The answer to the atomic with PSN %d is missing before packet %d, which answers something later. %s repeated the atomic in packet %d.", this.PSN, over, h.requester(), this.Frame)
@@ -124,9 +133,11 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		f := h.find(DuplicateRequest, p.PSN, p.Frame, wasLast)
 		switch same := h.sameIdent(r, p); {
 		case same:
+		case since <= surelyDoubledNs && !h.oneWay():
+			f.is(DuplicateRequest, Reordered) // a copy that was sent before may have been late
 		case h.oneWay():
 			f.is(DuplicateRequest, lostKind(info.Op)) // a NAK may have drawn it, on a short way
-		case since > surelyDoubledNs || wasLast != h.prevFrame: // others came in between
+		default:
 			f.is(DuplicateRequest, LostAck, LateAck) // a probe for the end of what was sent comes that soon
 		}
 		this := see(p)
@@ -160,6 +171,18 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		r.op.askedAt = p.AtNs
 	}
 	h.resumed(p, n.Cause)
+}
+
+// mayBeLate takes back that something was lost for certain: one more copy came, soon enough to be the one that seemed to be
+// lost.
+func (h *half) mayBeLate(f *Finding, p *pcap.Packet) {
+	if f == nil || !f.Certain || p.AtNs-h.a.start-f.AtNs >= reorderNs {
+		return
+	}
+	switch f.Kind {
+	case LostRequest, LostReadRequest, LostReadResponse:
+		f.is(f.Kind, Reordered)
+	}
 }
 
 // sameIdent reports whether two packets share an identification that says that they are one: it does

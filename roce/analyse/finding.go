@@ -123,19 +123,21 @@ type Finding struct {
 	// AtNs is the time of the first frame, nanoseconds since the first packet of the capture.
 	AtNs int64 `json:"at_ns"`
 
-	advice  string // in place of that of the kind
-	a       *Analyser
-	conn    *conn
-	half    *half  // whose requests it is about
-	request ib.PSN // that it is about, whose answer may have PSN
-	nak     int    // frame of the NAK, if there is one
-	more    int    // frames left out of Frames
-	what    func(f *Finding) string
-	gone    bool // taken back: another one explains it
-	early   bool // something may be under way from before the capture
-	open    bool // a second answer would tell which of Or it is
-	count   int  // packets that it is about
-	answers int  // behind the first
+	advice   string // in place of that of the kind
+	a        *Analyser
+	conn     *conn
+	half     *half  // whose requests it is about
+	request  ib.PSN // that it is about, whose answer may have PSN
+	nak      int    // frame of the NAK, if there is one
+	more     int    // frames left out of Frames
+	what     func(f *Finding) string
+	gone     bool // taken back: another one explains it
+	byGap    bool // requests were missing here
+	followed bool // what comes behind them was sent again, too, so that the requester did go back
+	early    bool // something may be under way from before the capture
+	open     bool // a second answer would tell which of Or it is
+	count    int  // packets that it is about
+	answers  int  // behind the first
 }
 
 // sight is what a text says of a packet. The text is written at the end, when the packet is gone.
@@ -279,6 +281,12 @@ func (f *Finding) doubt() string {
 	case f.early:
 		f.Certain = false
 		return " What was sent before the capture began may explain it, too."
+	case f.byGap && !f.followed && f.Kind != Reordered:
+		f.is(f.Kind, Reordered)
+		return " What came then was not followed by the rest: it may have been late, and not sent again."
+	case f.a.now-f.a.start-f.AtNs < reorderNs && (f.Kind == LostRequest || f.Kind == LostReadRequest || f.Kind == LostReadResponse):
+		f.is(f.Kind, Reordered)
+		return " The capture ends so soon that it may come yet."
 	case f.a.lacking > 0:
 		f.Certain = false
 		return " The capture lacks packets that passed: this may be one of them."

@@ -143,13 +143,16 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	case h.drew(p.PSN):
 		f := g.find
 		if h.nak.psn == p.PSN {
-			h.nak.resentAt, f = p.AtNs, h.nak.find
+			h.nak.resentAt, h.nak.then, f = p.AtNs, p.PSN.Add(max(h.span(p), 1)), h.nak.find
 		}
 		if f != nil && (f.Kind == LostRequest || f.Kind == LostReadRequest) {
 			f.is(lost, f.Or...)
+			if react := h.toRequester(); h.nak.psn == p.PSN && p.AtNs-h.nak.at < react*8/10 {
+				f.is(lost, Reordered) // it comes sooner than what a NAK draws
+			}
 		}
 		f.add(p.Frame)
-		r.find, r.filled = f, true
+		r.find, r.missed, r.filled = f, f, true
 		follow(f)
 		n.Cause = CauseNAK
 		h.again++
@@ -264,7 +267,7 @@ func lostKind(op ib.Operation) Kind {
 // it misses them; otherwise the capture alone may lack them.
 func (h *half) lostBefore(k Kind, psn ib.PSN, g gap) *Finding {
 	f := h.find(k, psn, g.frame)
-	f.Certain = false
+	f.Certain, f.byGap = false, true
 	missing := g.to.Diff(psn)
 	f.what = func(f *Finding) string {
 		if missing > 1 && f.Kind != LostReadRequest {
@@ -309,7 +312,7 @@ func (h *half) skippedAgain(r *record, p *pcap.Packet) bool {
 		return false // nothing is lost before it comes here
 	}
 	if k := len(h.drawn); k > 0 && !h.asked(p.PSN) && p.PSN.Diff(h.drawn[k-1]) > 0 && p.PSN.Diff(h.drawn[k-1]) < keepBehind &&
-		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && p.AtNs-h.nak.at >= h.c.way[1-h.side].rtt.min/4 && !(h.going && p.PSN == h.resume) {
+		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && p.AtNs-h.nak.at >= h.c.way[1-h.side].rtt.min*8/10 && !(h.going && p.PSN == h.resume) {
 		// The NAK made the requester go back, and what it began with is missing once more.
 		h.gapAgainFrom(h.nak.psn, p)
 		h.drew(h.nak.psn)

@@ -28,8 +28,7 @@ func (h *half) settle(p *pcap.Packet, psn ib.PSN) {
 	case soon && sure:
 		h.onlyLate(d)
 	case soon: // it may be either
-	case h.rtt.min != 0 && d.ackReq:
-		d.find.is(d.find.Kind)
+	case d.ackReq: // it may have come late, or before one that was missed
 	case !d.ackReq && psn == d.psn && p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK:
 		h.onlyLate(d)
 	}
@@ -252,7 +251,7 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	switch d := p.PSN.Diff(was.psn); {
 	case was.find == nil:
 	case d == 0:
-		if was.find.Kind == LostRequest || was.find.Kind == LostReadRequest {
+		if (was.find.Kind == LostRequest || was.find.Kind == LostReadRequest) && p.AtNs-was.at >= reorderNs && !(h.confirm != nil && h.confirm.early) {
 			was.find.is(was.find.Kind) // it was not late
 		}
 	case d > 0 && d < keepBehind && again == nil && r != nil && p.AtNs-was.at < owedNs &&
@@ -282,7 +281,7 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			h.nak.find = f
 			return
 		}
-		h.nak.find = h.lostAfter(r, p)
+		h.nak.find = h.lostAfter(r, p, was)
 		r.find = h.nak.find
 		return
 	}
@@ -299,7 +298,7 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			}
 			g.find = h.lostBefore(kind, p.PSN, *g)
 		}
-		if len(g.find.Or) == 0 {
+		if len(g.find.Or) == 0 && !g.again {
 			// The responder misses it, too. After an answer to all that was seen a single one is no packet from before the capture.
 			g.find.Certain, g.find.early = true, g.find.early && (h.settled == 0 || g.again || g.to.Diff(g.from) > 1)
 		}
@@ -389,7 +388,7 @@ func (h *half) ackBefore(p *pcap.Packet, n *Note) {
 }
 
 // lostAfter reports a request that is in the capture and did not arrive.
-func (h *half) lostAfter(r *record, p *pcap.Packet) *Finding {
+func (h *half) lostAfter(r *record, p *pcap.Packet, was nak) *Finding {
 	info := r.opcode.Info()
 	frame := r.last
 	if h.atResponder() && r.find == nil {
@@ -416,6 +415,8 @@ func (h *half) lostAfter(r *record, p *pcap.Packet) *Finding {
 	f := h.find(lostKind(info.Op), p.PSN, frame, p.Frame)
 	f.is(f.Kind, Reordered)
 	h.confirm = &doubt{find: f, psn: p.PSN, ackReq: r.ackReq, at: p.AtNs}
+	// It may have come before one that was missed earlier, and was dropped for that.
+	h.confirm.early = was.find != nil && r.at <= max(was.at, was.resentAt) && p.PSN.Diff(was.psn) < keepBehind
 	this := see(p)
 	f.what = func(f *Finding) string {
 		s := fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s, which missed it (sequence NAK in packet %d).", requestWord(f.Kind), frame, this.PSN, h.responder(), this.Frame)

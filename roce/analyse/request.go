@@ -56,39 +56,38 @@ type half struct {
 	silentPSN  ib.PSN
 	silentLast *Finding
 
-	keys                 keys
-	firstFrame           int  // of the first request that was seen
-	thisFrame, prevFrame int  // of the last two requests
-	settled              int  // how often all was answered
-	clean                bool // nothing is under way that was sent before the capture
-	maxAcked             int  // bytes of the longest packet that was acknowledged
-	maxWire              int  // of the longest that was seen
-	full                 bool // a FIRST or MIDDLE packet was seen
-	starved              *starvation
-	ce, cnp              *Finding
-	firstAt              int64
-	lastDone             int64
-	packets              int
-	nAnswers             int
-	again                int
-	timeouts             int
-	seqNAKs              int
-	rnrNAKs              int
-	nCE, nCNP            int
-	nACKs                int
-	nACKReqs             int
-	cnpAt                int64
-	cnpGap               int64 // the shortest between two CNPs
-	missing              int
-	payload              int64
-	lat, rtt             histogram
-	turn                 int64 // the shortest time from an answer to the next request, 0 for none
-	answeredAt           int64
-	strays               int
-	udp                  datagrams
-	lastReqAt            int64
-	pause                int64 // between the last two requests
-	lastGoodAt           int64
+	keys       keys
+	firstFrame int  // of the first request that was seen
+	settled    int  // how often all was answered
+	clean      bool // nothing is under way that was sent before the capture
+	maxAcked   int  // bytes of the longest packet that was acknowledged
+	maxWire    int  // of the longest that was seen
+	full       bool // a FIRST or MIDDLE packet was seen
+	starved    *starvation
+	ce, cnp    *Finding
+	firstAt    int64
+	lastDone   int64
+	packets    int
+	nAnswers   int
+	again      int
+	timeouts   int
+	seqNAKs    int
+	rnrNAKs    int
+	nCE, nCNP  int
+	nACKs      int
+	nACKReqs   int
+	cnpAt      int64
+	cnpGap     int64 // the shortest between two CNPs
+	missing    int
+	payload    int64
+	lat, rtt   histogram
+	turn       int64 // the shortest time from an answer to the next request, 0 for none
+	answeredAt int64
+	strays     int
+	udp        datagrams
+	lastReqAt  int64
+	pause      int64 // between the last two requests
+	lastGoodAt int64
 }
 
 // gap is PSNs that were left out: [from, to).
@@ -110,6 +109,7 @@ type nak struct {
 	frame    int
 	at       int64
 	resentAt int64
+	then     ib.PSN // what comes behind that
 	code     ib.RNRCode
 	find     *Finding
 	count    int
@@ -136,6 +136,7 @@ type doubt struct {
 	at     int64 // of the NAK
 	again  int64 // when it was sent again, 0: not yet
 	ackReq bool
+	early  bool // it may have come before one that was missed
 }
 
 type lastAck struct {
@@ -213,7 +214,6 @@ func (h *half) reliable() bool { return h.c.transport == ib.RC }
 // request handles a request.
 func (h *half) request(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	h.packets++
-	h.prevFrame, h.thisFrame = h.thisFrame, p.Frame
 	h.pause, h.lastReqAt = p.AtNs-h.lastReqAt, p.AtNs
 	if h.firstAt == 0 {
 		h.firstAt = p.AtNs

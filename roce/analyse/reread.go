@@ -64,6 +64,7 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 		over := o.passed
 		o.passed = 0
 		f := h.lostResponse(p.PSN, over, p.Frame)
+		f.is(LostReadResponse, Reordered)
 		o.lost = f
 		this := see(p)
 		f.what = func(*Finding) string {

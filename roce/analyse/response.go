@@ -233,6 +233,7 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 // responseAgain handles a response that was seen before.
 func (h *half) responseAgain(o *operation, a *record, p *pcap.Packet) {
 	was := a.last
+	h.mayBeLate(a.find, p)
 	a.ignored = h.holeBefore(o, p.PSN)
 	sameAsk := a.lastAt >= o.askedAt || o.asked == 1
 	a.times = min(a.times+1, 1<<15)

@@ -249,6 +249,7 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 	if asked {
 		h.lostAckOf(f, psn)
 	} else {
+		f.is(LateAck, LostRequest)
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("%s sent again from PSN %d on (packet %d) though nothing was lost, and no acknowledgement was due: its timer ran out too early. The responder acknowledged duplicates.", h.requester(), s.psn, again)
 		}

@@ -20,6 +20,7 @@ type record struct {
 	at, lastAt int64
 	op         *operation
 	find       *Finding // the loss that it had a part in
+	missed     *Finding // the last NAK for it
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -125,6 +126,9 @@ func TestPageFates(t *testing.T) {
 		require.NoError(t, err)
 		s.Hosts[host].Faults.Add(fault.Rule{PSN: psn, HasPSN: true, Times: 1})
 		_, err = s.Do(0, s.Write(0, 8192))
+		require.NoError(t, err)
+		s.Net.RunFor(2 * time.Millisecond) // what may be late has come by then
+		_, err = s.Do(0, s.Write(0, 64))
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 		e, drawn := &explanation{Name: "x"}, &window{most: 1000}
