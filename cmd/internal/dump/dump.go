@@ -241,6 +241,7 @@ func (d *dumper) capture(ctx context.Context, env *tool.Env) error {
 	if xdpAttached(d.o.iface) {
 		fmt.Fprintf(env.Stderr, "dump: a program of XDP is at %s: a device of the link xdp takes its packets before they come here; have it write them, with --trace\n", d.o.iface)
 	}
+	defer first()()
 	var f pcap.Frame
 	for err == nil {
 		if err = l.next(ctx, &f); err == nil {

@@ -41,7 +41,7 @@ func (r *ring) open(blockBytes, blocks, retireMs int) error {
 	if err := unix.SetsockoptTpacketReq3(r.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
 		return os.NewSyscallError("setsockopt PACKET_RX_RING", err)
 	}
-	mem, err := unix.Mmap(r.fd, 0, blockBytes*blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(r.fd, 0, blockBytes*blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return os.NewSyscallError("mmap", err)
 	}
