@@ -106,7 +106,7 @@ func (sq *requester) unwatch() {
 
 // offer tells in a request that is sent again that this side knows selective repeat.
 func (sq *requester) offer(tx *TxPacket) {
-	if sq.peerKeeps || !sq.offerRefused && !sq.qp.e.cfg.Tuning.GoBackN {
+	if sq.peerKeeps || !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat {
 		tx.Header[8] |= ib.Resv7Selective
 		sq.offered = true
 	}
@@ -114,7 +114,7 @@ func (sq *requester) offer(tx *TxPacket) {
 
 // learn takes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
-	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
+	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
 		sq.peerKeeps, sq.offered = true, false
 	}
 }
@@ -350,17 +350,21 @@ func (sq *requester) onLost(now int64, responses bool) {
 	}
 	x.cutAt, x.wasSize = sq.end, sq.win.size
 	sq.qp.congestionNAK(now)
-	crowded := sq.crowded()
-	if responses { // others may wait at the peer for long
-		crowded = x.again.smoothed != 0 && x.again.queued()
+	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
+	if responses {
+		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
 	}
 	if !crowded {
 		sq.win.reopen(sq.win.before)
 		sq.win.before = 0
 		return
 	}
-	sq.flightLost(now)
-	sq.narrow()
+	if !responses {
+		sq.flightLost(now)
+	} else {
+		sq.readLost(now)
+	}
+	sq.narrow(unknown)
 }
 
 // armMissing starts the time after which what is missing is lost if nothing else shows it.

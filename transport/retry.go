@@ -189,9 +189,9 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		return
 	}
 	sq.qp.congestionNAK(now)
-	if sq.crowded() {
+	if sq.crowdedBack() {
 		sq.readLost(now)
-		sq.narrow()
+		sq.narrow(sq.againNs() == 0)
 	}
 	if sq.retriesUsed() > 0 || !sq.askForGap(now) {
 		sq.goBack(now) // what is asked for by itself does not come, or cannot be
@@ -199,25 +199,40 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	r.newest = psn
 }
 
-// crowded reports whether a loss may have been for want of room. If nothing waits on the way it was
-// not, and a smaller window would only make less of the path; it opens again slowly.
+// crowded reports whether a request may have been lost for want of room. If nothing waits on the way
+// it was not, and a smaller window would only make less of the path; it opens again slowly.
 func (sq *requester) crowded() bool {
-	return sq.qp.e.cfg.Tuning.GoBackN || sq.rtt.queued()
+	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.queued()
 }
 
-// closeForLoss makes window and room smaller after a loss.
+// crowdedBack is that for a response. How long others take, which wait at the peer behind each
+// other, says nothing: those do that are asked for again.
+func (sq *requester) crowdedBack() bool {
+	again, least := sq.againNs(), sq.leastRTT()
+	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || again == 0 || again > least+least/2
+}
+
+// againNs returns how long responses take that are asked for again; 0 if that is not known.
+func (sq *requester) againNs() int64 {
+	if sq.miss == nil {
+		return 0
+	}
+	return sq.miss.again.smoothed
+}
+
+// closeForLoss makes window and room smaller after a request was lost.
 func (sq *requester) closeForLoss(now int64) {
 	if sq.crowded() {
 		sq.flightLost(now)
-		sq.narrow()
+		sq.narrow(sq.rtt.smoothed == 0)
 	}
 }
 
-// narrow makes the window smaller after a loss. While nothing is known of the peer or the round
-// trip that is because it may have to be, and what it was before is remembered: see onLost.
-func (sq *requester) narrow() {
+// narrow makes the window smaller after a loss. If that is because nothing is known yet of the way,
+// or the peer, what it was before is remembered: see onLost.
+func (sq *requester) narrow(unknown bool) {
 	w := &sq.win
-	if sq.rtt.smoothed == 0 || !sq.peerKeeps {
+	if unknown || !sq.peerKeeps {
 		w.before = max(w.before, w.size)
 	} else {
 		w.before = 0

@@ -61,7 +61,6 @@ func schedulePrograms() []*program {
 	add := func(a, b string, lost, dup, over, early uint8, change func(*program)) *program {
 		p := &program{
 			ops: [2][]operation{ops(a), ops(b)}, recvs: [2]int{-1, -1}, budget: budget{lost, dup, over, early}, retry: 7, rnrRetry: 7, rdAtomic: 2,
-			tuning: transport.Tuning{GoBackN: true},
 		}
 		p.name = strings.ReplaceAll(a, " ", "")
 		if b != "" {
@@ -109,9 +108,9 @@ func schedulePrograms() []*program {
 		add(k, "", 1, 1, 1, 1, name(" no probes", func(p *program) { p.tuning.LossProbe = -1 }))
 	}
 	for _, k := range []string{"s2", "w2", "w2 f1", "r2", "f1 f1", "w1 f1", "r1 s1", "c1 r2", "s1 w1 r1"} { // selective repeat
-		add(k, "", 1, 1, 1, 1, func(p *program) { p.tuning.GoBackN = false; p.name += " selective" })
-		add(k, "", 1, 0, 1, 0, func(p *program) { p.tuning.GoBackN = false; p.name += " selective" }).always = true
-		add(k, "", 2, 0, 1, 1, func(p *program) { p.tuning.GoBackN = false; p.name += " selective" })
+		add(k, "", 1, 1, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
+		add(k, "", 1, 0, 1, 0, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" }).always = true
+		add(k, "", 2, 0, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
 	}
 	late := func(tag string, a, b int, n uint8) func(*program) {
 		return func(p *program) { p.recvs, p.rnrRetry = [2]int{a, b}, n; p.name += tag }

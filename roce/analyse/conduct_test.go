@@ -9,6 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/pcap"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -240,8 +241,10 @@ func TestConductRead(t *testing.T) {
 
 // This module's two sides keep to the rules whatever the network does to them.
 func TestConductOfGoroce(t *testing.T) {
-	for _, act := range []fault.Action{fault.Drop, fault.Duplicate, fault.Delay, fault.Corrupt} {
-		s, err := stage.New(stage.Config{})
+	acts := []fault.Action{fault.Drop, fault.Duplicate, fault.Delay, fault.Corrupt}
+	for i := range 2 * len(acts) {
+		act, how := acts[i/2], transport.Tuning{SelectiveRepeat: i%2 == 1}
+		s, err := stage.New(stage.Config{Tuning: [2]transport.Tuning{how, how}})
 		require.NoError(t, err)
 		for i := range s.Hosts {
 			s.Hosts[i].Faults.Add(fault.Rule{Action: act, Every: 7})
