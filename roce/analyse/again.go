@@ -88,6 +88,7 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		}
 		if r.op != nil && r.op.read {
 			r.op.asked++
+			r.op.anew++
 			r.op.askedAt = p.AtNs
 		}
 		h.resumed(p, h.cause)

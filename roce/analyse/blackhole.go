@@ -111,7 +111,7 @@ func (h *half) blackholeBack() {
 	for i := max(len(h.own.ops)-16, 0); i < len(h.own.ops); i++ {
 		h.a.steps++
 		o := h.own.ops[i]
-		if o.op != ib.OpRead || o.asked < vanishes || o.moved {
+		if o.op != ib.OpRead || o.anew+1 < vanishes {
 			continue
 		}
 		long := min(int(o.readLen), h.c.mtu)

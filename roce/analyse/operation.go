@@ -16,8 +16,8 @@ type operation struct {
 	partial  bool   // its first packet was not: its size is not known
 	done     bool
 	again    bool
-	moved    bool // it was asked for from another PSN on: some of its responses had arrived
-	longest  int  // of its responses
+	anew     int // how often all of it was asked for again: nothing of it had arrived, or nothing that was kept
+	longest  int // of its responses
 	frame    int
 	at       int64
 	bytes    int64

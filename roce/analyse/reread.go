@@ -29,7 +29,9 @@ func (h *half) reading(psn ib.PSN) *operation {
 // readAgain handles a READ request that asks again, from p.PSN on.
 func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 	o.again = true
-	o.moved = o.moved || p.PSN != o.first
+	if p.PSN == o.first {
+		o.anew++
+	}
 	defer func() {
 		o.againPSN, o.againAt = p.PSN, p.AtNs
 		o.asked++
