@@ -110,7 +110,7 @@ const (
 	Only   Position = First | Last
 )
 
-// PayloadRule is the payload that an opcode admits (IBTA 9.7.4.1.7 and 9.7.5).
+// PayloadRule is the payload that an opcode admits (IBTA 9.7.4.1.6 and 9.7.5).
 type PayloadRule uint8
 
 // The payload rules.

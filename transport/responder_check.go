@@ -79,7 +79,7 @@ func (r *responder) checkResources(info *ib.OpcodeInfo) verdict {
 }
 
 // checkLength holds the payload to what opcode and path MTU admit, and the
-// padding to what the payload needs (IBTA 9.7.4.1.7).
+// padding to what the payload needs (IBTA 9.7.4.1.6).
 func (r *responder) checkLength(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	n := len(p.Payload)
 	if !info.Payload.Admits(n, r.qp.mtu) || int(p.Pad) != ib.PadFor(n) {

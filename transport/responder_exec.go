@@ -99,7 +99,7 @@ func (r *responder) placeWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	if info.Pos&ib.First != 0 {
 		m.length, m.done = p.RETH.Len, 0
 	}
-	// IBTA 9.7.4.1.7: the last packet brings exactly the rest of what the
+	// IBTA 9.7.4.1.6: the last packet brings exactly the rest of what the
 	// RETH announced, and every other one less than that.
 	if left := m.length - m.done; n > left || (n == left) != (info.Pos&ib.Last != 0) {
 		return badRequest

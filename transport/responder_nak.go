@@ -4,7 +4,7 @@ import "github.com/goroce/goroce/ib"
 
 // nakState is the NAK that the responder has outstanding or is about to send.
 // There is one at most: after it nothing new is executed until the packet that
-// it names arrives (IBTA 9.7.5.2.8). It is not in the queue of answers but
+// it names arrives (IBTA 9.7.5.2.2). It is not in the queue of answers but
 // behind it, where the repaired gap can still cancel it.
 type nakState struct {
 	due      bool // to be sent by the next PollTransmit
@@ -32,7 +32,7 @@ type fatalState struct {
 }
 
 // gap handles a packet d beyond the expected one: it is kept (responder_ahead.go) or dropped. The first one of a gap is
-// answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.8). The NAK itself may get lost, so it is repeated if
+// answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.2). The NAK itself may get lost, so it is repeated if
 // packets still come, or nothing does, some time after it.
 func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	c := &r.qp.e.counters

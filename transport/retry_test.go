@@ -10,7 +10,7 @@ import (
 
 const ackTimeoutNs = 4096 << 14
 
-// IBTA 9.7.5.2.8: a sequence NAK acknowledges what is before it; the rest is
+// IBTA 9.7.5.2.2: a sequence NAK acknowledges what is before it; the rest is
 // sent again, once for each loss.
 func TestSequenceNAK(t *testing.T) {
 	s := newScript(t, loopOptions{})

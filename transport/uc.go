@@ -4,7 +4,7 @@ import "github.com/goroce/goroce/ib"
 
 // handleUC takes one packet of an unreliable connection. Nothing is
 // acknowledged: a message with a packet missing is dropped, and the next first
-// packet starts a new one whatever happened before (IBTA 9.8.3; rxe also loses the
+// packet starts a new one whatever happened before (IBTA 9.8.2.2; rxe also loses the
 // message after one whose last packet is missing). The receive request of a
 // dropped message serves the next one.
 func (qp *QP) handleUC(now int64, p *ib.Packet) {
