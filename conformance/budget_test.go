@@ -53,7 +53,7 @@ func sources(t *testing.T, tests bool) (all []source) {
 // lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
-	"ib": 2900, "mem": 2250, "transport": 11300,
+	"ib": 2900, "mem": 2250, "transport": 11450,
 	"roce/verbs": 4900, "roce/rdmacm": 6150, "roce/rsocket": 6100, "roce/analyse": 6800,
 	"roce/internal/shard": 3400, "roce/internal/slots": 2200, "roce/link": 16300,
 	"cmd/internal": 23800, "cmd/verbs": 5400, "conformance": 30600, "bench": 11300, "internal": 900,

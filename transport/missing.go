@@ -30,8 +30,10 @@ type missing struct {
 	came    uint32      // the newest of these that has come
 	past    ib.PSN      // what was sent for the first time before this, was sent before one of these that has come
 	due     int         // to be sent again now
+	flying  int         // sent again, and neither come nor lost
 	next    ib.PSN      // the first that is due, or before it
 	cutAt   ib.PSN      // end when the window was closed for a loss
+	cutNs   int64       // when that was
 	wasSize int         // of the window before that; 0 if it was not
 	spread  int         // so many may overtake a packet that is not taken to be lost
 	losses  int         // since spread was made larger
@@ -49,6 +51,7 @@ type sentPacket struct {
 	behind ib.PSN // end then
 	at     int64  // the time then
 	twice  bool   // it was sent again more than once
+	flying bool   // it has neither come since, nor was it lost
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
@@ -93,13 +96,15 @@ func (sq *requester) watchMissing() bool {
 func (sq *requester) watching() bool { return sq.miss != nil && sq.miss.on }
 
 // dueAgain reports whether something is to be sent again now.
-func (sq *requester) dueAgain() bool { return sq.miss != nil && sq.miss.due != 0 }
+func (sq *requester) dueAgain() bool {
+	return sq.miss != nil && sq.miss.due != 0 && sq.againRoom() > 0
+}
 
 // unwatch forgets what is missing: nothing is, or all of it is sent again.
 func (sq *requester) unwatch() {
 	if x := sq.miss; x != nil && x.on {
 		clear(x.ring)
-		x.on, x.due = false, 0
+		x.on, x.due, x.flying = false, 0, 0
 		sq.qp.stopTimer(timerMissing)
 	}
 }
@@ -119,8 +124,21 @@ func (sq *requester) learn(p *ib.Packet) {
 	}
 }
 
+// landed takes a packet out of those that were sent again and are on their way.
+func (x *missing) landed(s *sentPacket) {
+	if s.flying {
+		s.flying = false
+		x.flying--
+	}
+}
+
+// againRoom returns how many packets may be sent again now. As many as the window has room for are on
+// their way: a queue that has lost many at once would lose them again.
+func (sq *requester) againRoom() int { return sq.win.size<<sq.win.long - sq.miss.flying }
+
 // setDue marks a packet to be sent again.
 func (x *missing) setDue(s *sentPacket) {
+	x.landed(s)
 	if !s.due {
 		s.due = true
 		x.due++
@@ -132,6 +150,7 @@ func (x *missing) setDue(s *sentPacket) {
 // of what was sent since, and was not lost.
 func (sq *requester) came(now int64, s *sentPacket) {
 	x := sq.miss
+	x.landed(s)
 	if s.due {
 		s.due = false
 		x.due--
@@ -267,6 +286,10 @@ func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 		x.due--
 	}
 	x.order++
+	if !s.flying {
+		s.flying = true
+		x.flying++
+	}
 	s.twice = s.order != 0
 	s.order, s.behind, s.at = x.order, end, now
 }
@@ -302,7 +325,7 @@ func (sq *requester) missResponses(now int64, psn ib.PSN) {
 func (sq *requester) findMissing(now int64) {
 	x := sq.miss
 	fresh, again := false, false // there are others, that were never sent again; that were
-	responses, late := false, x.again.late()
+	responses, repeats, late := false, false, x.again.late()
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 		s := x.at(psn)
 		if s.due || s.had && !s.want {
@@ -319,7 +342,7 @@ func (sq *requester) findMissing(now int64) {
 			s.order != 0 && s.want && late != 0 && now-s.at > late:
 			x.setDue(s)
 			x.losses++
-			responses = responses || s.want
+			responses, repeats = responses || s.want, repeats || s.order != 0
 		case s.order == 0:
 			fresh = true
 		default:
@@ -332,7 +355,7 @@ func (sq *requester) findMissing(now int64) {
 	if x.due != 0 {
 		x.next = sq.una
 		again = true
-		sq.onLost(now, responses)
+		sq.onLost(now, responses, repeats)
 		sq.qp.markReady()
 	}
 	if fresh || again {
@@ -342,13 +365,14 @@ func (sq *requester) findMissing(now int64) {
 	}
 }
 
-// onLost tells the window and congestion control of a loss, once for what is on its way at a time.
-func (sq *requester) onLost(now int64, responses bool) {
+// onLost tells the window and congestion control of a loss: once for what is on its way at a time,
+// and once in a round trip if what was sent again was lost, too.
+func (sq *requester) onLost(now int64, responses, repeats bool) {
 	x := sq.miss
-	if sq.una.Before(x.cutAt) {
+	if sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
 		return
 	}
-	x.cutAt, x.wasSize = sq.end, sq.win.size
+	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
 	if responses {
@@ -388,12 +412,12 @@ func (sq *requester) missingTimeout(now int64) {
 	}
 	x := sq.miss
 	x.backoff = min(x.backoff+1, maxProbeBackoff)
-	responses := false
+	responses, repeats := false, false
 	for _, again := range [...]bool{false, true} {
 		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again {
 				x.setDue(s)
-				responses = responses || s.want
+				responses, repeats = responses || s.want, again
 			}
 		}
 		if x.due != 0 {
@@ -404,7 +428,7 @@ func (sq *requester) missingTimeout(now int64) {
 		return
 	}
 	x.next = sq.una
-	sq.onLost(now, responses)
+	sq.onLost(now, responses, repeats)
 	sq.armMissing(now, false)
 	sq.qp.markReady()
 }
@@ -429,12 +453,15 @@ func (sq *requester) passedMissing(now int64, from ib.PSN) {
 	if sq.peerKeeps {
 		sq.findMissing(now)
 	}
+	if x.due != 0 {
+		sq.qp.markReady()
+	}
 }
 
 // sendMissing sends what is due, and returns how many packets that is.
 func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 	x, n, i := sq.miss, 0, sq.q.head
-	for n < len(batch) && x.due != 0 && x.next != sq.end {
+	for n < len(batch) && sq.dueAgain() && x.next != sq.end {
 		s := x.at(x.next)
 		if !s.due {
 			x.next = x.next.Next()
@@ -469,7 +496,7 @@ func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) i
 	if w.op == WRRead {
 		last := sq.partOf(psn)
 		if x.at(psn).want {
-			for at := psn; at != last; n++ {
+			for at := psn; at != last && n < sq.againRoom(); n++ {
 				if at = at.Next(); !x.at(at).due || !x.at(at).want {
 					break
 				}
