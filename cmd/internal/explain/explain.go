@@ -48,6 +48,7 @@ const usage = `explain: what went wrong in a capture, why, and what to do about 
 
 Usage:
   roce explain [options] FILE
+  roce explain --html [options] FILE FILE      of both ends, side by side
 
 FILE is pcap or pcapng, of tcpdump, Wireshark, "roce dump -w" or roce/link/trace; "-" is standard input.
 
@@ -65,8 +66,12 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.kinds:
 		return &tool.Text{Text: kindsText()}
-	case len(operands) != 1:
-		return getopt.Misuse("one capture file is expected, not %q", operands)
+	case len(operands) == 2 && !o.html:
+		return getopt.Misuse("two files are for --html: text and JSON are of one")
+	case len(operands) != 1 && len(operands) != 2:
+		return getopt.Misuse("one capture file is expected, or two with --html, not %q", operands)
+	case len(operands) == 2 && (operands[0] == "-" || operands[1] == "-"):
+		return getopt.Misuse("of two captures neither can be standard input: they are read more than once")
 	case o.json && o.html:
 		return getopt.Misuse("--json and --html exclude each other")
 	case o.last > 0 && o.around > 0:
@@ -82,30 +87,43 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 		}
 		opt.Local = []netip.Addr{a}
 	}
-	in := io.Reader(os.Stdin)
-	if operands[0] != "-" {
-		f, err := os.Open(operands[0])
-		if err != nil {
-			return err
+	in := make([]io.Reader, len(operands))
+	for i, name := range operands {
+		if in[i] = os.Stdin; name != "-" {
+			f, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			in[i] = f
 		}
-		defer f.Close()
-		in = f
 	}
 	e := &explanation{Name: operands[0]}
-	var drawn *window
-	if o.html {
-		drawn = &window{most: cmp.Or(o.last, drawnPackets), last: o.last > 0, around: o.around}
+	all := []*explanation{e}
+	var page *pageData
+	chosen := o.last > 0 || o.around > 0
+	drawn := &window{most: cmp.Or(o.last, drawnPackets), last: o.last > 0, around: o.around}
+	switch {
+	case len(operands) == 2:
+		all = append(all, &explanation{Name: operands[1]})
+		page, err = e.pageWith(all[1], [2]io.ReadSeeker{in[0].(io.ReadSeeker), in[1].(io.ReadSeeker)}, opt, drawn, chosen)
+	case o.html:
+		if err = e.read(in[0], opt, drawn); err == nil && !chosen {
+			drawn, err = e.redraw(in[0], opt, drawn)
+		}
+		if err == nil {
+			page = e.page(drawn)
+		}
+	default:
+		err = e.read(in[0], opt, nil)
 	}
-	if err := e.read(in, opt, drawn); err != nil {
+	if err != nil {
 		return err
 	}
-	if o.html && o.last == 0 && o.around == 0 {
-		if drawn, err = e.redraw(in, opt, drawn); err != nil {
-			return err
+	for _, x := range all {
+		if x.Damage != "" {
+			fmt.Fprintf(env.Stderr, "explain: %s: %s; what came before is explained\n", x.Name, x.Damage)
 		}
-	}
-	if e.Damage != "" {
-		fmt.Fprintf(env.Stderr, "explain: %s; what came before is explained\n", e.Damage)
 	}
 	out, style := env.Stdout, styleOf(env.Stdout)
 	if o.output != "" {
@@ -121,14 +139,18 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case o.json:
 		err = tool.WriteJSON(w, e)
 	case o.html:
-		err = e.page(drawn).write(w)
+		err = page.write(w)
 	default:
 		e.print(w, style, o.verbose)
 	}
 	if err = errors.Join(err, w.Flush()); err != nil {
 		return err
 	}
-	if n := len(e.Report.Findings) + e.Report.MoreFindings; o.check && n > 0 {
+	n := 0
+	for _, x := range all {
+		n += len(x.Findings) + x.MoreFindings
+	}
+	if o.check && n > 0 {
 		return fmt.Errorf("%d findings", n)
 	}
 	return nil
@@ -172,7 +194,7 @@ func (e *explanation) redraw(in io.Reader, opt analyse.Options, drawn *window) (
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return drawn, nil
 	}
-	drawn = &window{most: drawn.most, around: frame}
+	drawn = &window{most: drawn.most, around: frame, keyed: drawn.keyed}
 	return drawn, e.read(in, opt, drawn)
 }
 
@@ -197,7 +219,11 @@ func (e *explanation) read(in io.Reader, opt analyse.Options, drawn *window) err
 		for i := range packets {
 			n := a.Add(&packets[i])
 			if drawn != nil {
-				drawn.add(rowOf(&packets[i], n))
+				r := rowOf(&packets[i], n)
+				if drawn.keyed && packets[i].ICMP == nil && packets[i].Problem == "" && !n.Twice {
+					r.same, r.head = keys(&packets[i])
+				}
+				drawn.add(r)
 			}
 		}
 	}

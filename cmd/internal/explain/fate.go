@@ -16,6 +16,10 @@ const (
 	fateMaybeLost                // or something that looks the same
 	fateDropped                  // by the host that it was for
 	fateMaybeDropped             //
+	// Of two captures only:
+	fateUnseen  // it was there, but the capture of that end lacks it
+	fateBeyond  // the other capture does not reach so far
+	fateDoubled // by the network: it came more often than it was sent
 )
 
 // lossOf says what a finding takes for lost: packets of a role.

@@ -2,8 +2,8 @@
 const $ = id => document.getElementById(id);
 const D = JSON.parse($("data").textContent);
 const F = 0, T = 1, C = 2, E = 3, ROLE = 4, OP = 5, PSN = 6, PAY = 7, FL = 8, CAUSE = 9, OPER = 10, SYN = 11, MSN = 12, QP = 13, MORE = 14, FATE = 15, F2 = 16, T2 = 17;
-const ACKREQ = 1, SOL = 2, LATE = 4, CE = 8, BAD = 16, TWICE = 32, RESP = 64, FROM2 = 128;
-const LOST = 1, MAYBELOST = 2, DROPPED = 3, MAYBEDROPPED = 4, UNSEEN = 5, BEYOND = 6;
+const ACKREQ = 1, SOL = 2, LATE = 4, CE = 8, BAD = 16, TWICE = 32, RESP = 64, FROM2 = 128, CHANGED = 256;
+const LOST = 1, MAYBELOST = 2, DROPPED = 3, MAYBEDROPPED = 4, UNSEEN = 5, BEYOND = 6, DOUBLED = 7;
 const REQUEST = 1, ANSWER = 2, DATAGRAM = 3, CM = 4, CNP = 5, ICMP = 6;
 const esc = s => String(s).replace(/[&<>"']/g, c => "&#" + c.charCodeAt(0) + ";");
 const unit = ns => ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
@@ -29,11 +29,12 @@ const unseenIn = r => files[r[F] ? 1 : 0].name;
 function fateText(r) {
   switch (r[FATE]) {
   case LOST: return !r[F] && !r[F2] ? "lost before it came here" : "lost on the way";
-  case MAYBELOST: return !r[F] && !r[F2] ? "probably lost before it came here" : "probably lost on the way";
+  case MAYBELOST: return both ? "not in " + unseenIn(r) + ": probably lost on the way" : !r[F] && !r[F2] ? "probably lost before it came here" : "probably lost on the way";
   case DROPPED: return "dropped by the host that it was for";
   case MAYBEDROPPED: return "probably dropped by the host that it was for";
   case UNSEEN: return "not in " + unseenIn(r) + ", though it was there";
-  case BEYOND: return unseenIn(r) + " does not reach here";
+  case BEYOND: return "not in " + unseenIn(r) + ", which does not reach here";
+  case DOUBLED: return "doubled on the way";
   }
   return "";
 }
@@ -50,7 +51,7 @@ function label(r) {
   const f = fateText(r);
   if (f) s += " — " + f;
   if (r[CAUSE]) s += " — again: " + D.causes[r[CAUSE]];
-  if (r[FL] & BAD) s += " — ICRC wrong"; if (r[FL] & CE) s += " — CE";
+  if (r[FL] & CHANGED) s += " — changed on the way"; if (r[FL] & BAD) s += " — ICRC wrong"; if (r[FL] & CE) s += " — CE";
   return s;
 }
 const ROLES = ["", "request", "answer", "datagram", "cm", "cnp", "icmp"]; // and classes of their looks
@@ -58,9 +59,9 @@ const kind = r => r[CAUSE] ? "again" : ROLES[r[ROLE]] || "";
 const stamp = (frame, ns) => "<span>" + (frame ? "<span class=n>" + frame + " </span><span class=dim>" + time(ns) + "</span>" : "<span class=dim>–</span>") + "</span>";
 function cells(r, more) { // more: rows that there was no room for below it
   const x = gone(r) || r[FL] & BAD, far = !(r[FATE] === LOST || r[FATE] === MAYBELOST);
-  const maybe = r[FATE] === MAYBELOST || r[FATE] === MAYBEDROPPED;
+  const maybe = r[FATE] === MAYBELOST || r[FATE] === MAYBEDROPPED || r[FATE] === UNSEEN || r[FATE] === BEYOND || r[FATE] === DOUBLED;
   return "<span class=l>" + stamp(r[F], r[T]) + "</span><span class='lane " + kind(r) + (r[E] ? " to0" : " to1") + (maybe ? " maybe" : "") + "'><i></i><span class=t>" + esc(label(r)) + (more ? " (and " + more + " more)" : "") + "</span><i></i>" +
-    (x ? "<u>✕" + (maybe ? "?" : "") + "</u>" + (far ? "" : "<em></em>") : "<b></b>") + "</span>" + (both ? "<span class=r>" + stamp(r[F2], r[T2]) + "</span>" : "");
+    (x ? "<u>✕" + (r[FATE] === MAYBELOST || r[FATE] === MAYBEDROPPED ? "?" : "") + "</u>" + (far ? "" : "<em></em>") : "<b></b>") + "</span>" + (both ? "<span class=r>" + stamp(r[F2], r[T2]) + "</span>" : "");
 }
 const mark = i => "row" + (hits.has(i) ? " hit" : "") + (!rows[i][F] && !rows[i][F2] ? " ghost" : "");
 
@@ -104,7 +105,7 @@ function filter() {
   place.fill(-1); list.forEach((i, k) => place[i] = k);
   const c = connOf.get(conn) || (conns.length === 1 ? conns[0] : null);
   $("h0").textContent = c ? endText(c.ends[0]) : both ? "" : "first end"; $("h1").textContent = c ? endText(c.ends[1]) : both ? "" : "second end";
-  $("ha").textContent = both ? files[0].name : "packet, time"; $("hb").textContent = both ? files[1].name : ""; $("hb").hidden = !both;
+  $("ha").textContent = both ? files[0].name : "packet, time"; $("hb").textContent = both ? files[1].name : ""; $("hb").hidden = !both; for (const id of ["ha", "h0", "h1", "hb"]) $(id).title = $(id).textContent;
   layout(); charts();
 }
 function layout() {
@@ -135,7 +136,7 @@ function drawScaled(force) {
     const i = list[k], r = rows[i], a = yOf(sentAt(r)) - y0, b = yOf(cameAt(r)) - y0, id = Math.round(a) + " " + Math.round(b) + " " + r[E] + gone(r);
     if (id !== was && n < LINES) {
       n++; was = id;
-      const x = gone(r) || r[FL] & BAD, far = r[FATE] !== LOST && r[FATE] !== MAYBELOST, end = x && !far ? 82 : 100, c = kind(r) + (!r[F] && !r[F2] || r[FATE] === MAYBELOST ? " ghost" : "");
+      const x = gone(r) || r[FL] & BAD, far = r[FATE] !== LOST && r[FATE] !== MAYBELOST, end = x && !far ? 82 : 100, c = kind(r) + (!r[F] && !r[F2] || r[FATE] > LOST && r[FATE] !== DROPPED ? " ghost" : "");
       const from = r[E] ? 100 : 0, to = r[E] ? 100 - end : end;
       svg += "<line class='" + c + "' x1='" + from + "%' x2='" + to + "%' y1=" + a + " y2=" + b + (x ? "" : " marker-end='url(#m" + kind(r) + ")'") + "></line>";
       if (x) svg += "<svg x='" + to + "%' y=" + b + " overflow=visible><path class=x d='M-5-5L5 5M-5 5L5-5'></path></svg>";
@@ -187,7 +188,7 @@ function fields(i) {
   if (r[SYN] >= 0) t.push(["syndrome", D.syndromes[r[SYN]]], ["MSN", r[MSN]]);
   if (r[MORE]) t.push(["says", r[MORE]]); if (r[CAUSE]) t.push(["sent again", D.causes[r[CAUSE]]]);
   if (r[FATE]) t.push(["fate", fateText(r)]);
-  const fl = [[ACKREQ, "asks for an ACK"], [SOL, "solicited event"], [LATE, "late"], [CE, "congestion experienced"], [BAD, "ICRC wrong"], [TWICE, "captured twice"]].filter(x => r[FL] & x[0]).map(x => x[1]).join(", ");
+  const fl = [[ACKREQ, "asks for an ACK"], [SOL, "solicited event"], [LATE, "late"], [CE, "congestion experienced"], [BAD, "ICRC wrong"], [TWICE, "captured twice"], [CHANGED, "changed on the way"]].filter(x => r[FL] & x[0]).map(x => x[1]).join(", ");
   if (fl) t.push(["flags", fl]);
   (hits.get(i) || []).forEach(j => t.push(["finding", findings[j].kind]));
   return "<table>" + t.map(x => "<tr><td class=dim>" + esc(x[0]) + "</td><td>" + esc(x[1]) + "</td></tr>").join("") + "</table>";

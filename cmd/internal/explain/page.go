@@ -43,6 +43,8 @@ type pageData struct {
 	StartS          int64                 `json:"start_s"`  // since 1970, of the first packet
 	StartNs         int64                 `json:"start_ns"` // and what is over
 	Damage          string                `json:"damage,omitempty"`
+	Files           []pageFile            `json:"files,omitempty"` // if there are two
+	Clock           string                `json:"clock,omitempty"` // and how their clocks differ
 	Connections     []*analyse.Connection `json:"connections"`
 	Findings        []pageFinding         `json:"findings"`
 	MoreConnections int                   `json:"more_connections,omitempty"`
@@ -58,7 +60,9 @@ type pageData struct {
 // pageFinding is a finding as the page shows it.
 type pageFinding struct {
 	*analyse.Finding
-	Weight int `json:"weight"` // see weigh
+	Weight int    `json:"weight"`         // see weigh
+	In     int    `json:"in,omitempty"`   // which of two files its frames are of, from 0
+	Both   string `json:"both,omitempty"` // what the other file says about it
 }
 
 // weigh says how much a finding matters: 0 if the application saw an error, 2 if nothing was lost by it.
@@ -100,7 +104,7 @@ func (e *explanation) page(drawn *window) *pageData {
 	}
 	d.rows = tell(d.rows, e.Findings)
 	for _, f := range weighed(e.Findings) {
-		d.Findings = append(d.Findings, pageFinding{f, weigh(f)})
+		d.Findings = append(d.Findings, pageFinding{Finding: f, Weight: weigh(f)})
 	}
 	return d
 }
@@ -135,7 +139,7 @@ func (d *pageData) write(w io.Writer) error {
 	d.Opcodes, d.Syndromes = map[int]string{}, map[int]string{}
 	for i := range d.rows {
 		r := &d.rows[i]
-		if r.frame != 0 {
+		if r.frame != 0 || r.frame2 != 0 {
 			d.Opcodes[int(r.opcode)] = r.opcode.String()
 		}
 		if r.answers {

@@ -1,8 +1,8 @@
 // Findings, connections, and what happens when something is pressed.
 const endText = e => e.addr + (e.qpn_known ? " QP " + hex(e.qpn, 6) : "");
 $("title").textContent = D.file + " explained";
-$("sum").textContent = D.packets + " packets of RoCE v2 in " + time(D.duration_ns) + ", " + count(conns.length + (D.more_connections || 0), "connection") + (D.damage ? "; " + D.damage : "") + "." + (D.start_s > 1e9 ? " Begins " + clockOf(0) + "." : "");
-const held = rows.reduce((n, r) => n + (r[F] || r[F2] ? 1 : 0), 0), parts = [];
+$("sum").textContent = D.packets + " packets of RoCE v2 in " + time(D.duration_ns) + ", " + count(conns.length + (D.more_connections || 0), "connection") + (both ? ", " + files.map(f => f.packets + " in " + f.name).join(", ") : "") + (D.damage ? "; " + D.damage : "") + "." + (D.start_s > 1e9 ? " Begins " + clockOf(0) + "." : "");
+const held = rows.reduce((n, r) => n + (r[F] ? 1 : 0) + (r[F2] ? 1 : 0), 0), parts = [];
 const others = held < D.packets ? "roce explain --html --around FRAME, or --last N, draws others." : "";
 const ends = rows.filter(r => r[F]);
 if (others && !both) parts.push("Only " + held + " of " + D.packets + " packets are drawn" + (ends.length ? ": frames " + ends[0][F] + " to " + ends[ends.length - 1][F] : "") + ". The findings and the figures of connections are of all. " + others);
@@ -10,8 +10,9 @@ if (others && both) parts.push("Only " + held + " packets are drawn. " + others)
 if (D.more_findings) parts.push(findings.length + " findings are here, and " + D.more_findings + " are not: roce explain -v has " + (findings.length < 2000 ? "no room for more than 10,000" : "more of them") + ".");
 if (D.more_connections) parts.push(conns.length + " connections are here, those with findings and those with most packets, and " + D.more_connections + " are not.");
 $("part").textContent = parts.join(" ");
-const wrong = findings.filter(f => f.weight < 2).length;
-$("fh").textContent = findings.length ? count(findings.length + (D.more_findings || 0), "finding") : "Nothing went wrong";
+const wrong = findings.filter(f => f.weight < 3).length + (D.more_findings || 0); // without what says that all is well
+$("fh").textContent = wrong ? count(wrong, "finding") : "Nothing went wrong";
+if (D.clock) $("clock").innerHTML = "<p>" + esc(D.clock) + "</p>";
 
 let cur = -1, only = ""; // finding; kind that is shown
 const absent = n => $("pos").textContent = "Packet " + n + " is not drawn. " + others;
@@ -22,7 +23,7 @@ function go(i, frame) {
   cur = i;
   while (!$("f" + i) && cardsMore) cardsMore();
   const e = $("f" + i); if (e) { e.classList.add("on"); e.scrollIntoView({ block: "nearest" }); }
-  goFrame(f.in || 0, frame || f.frames[0], true);
+  if (frame || f.frames.length) goFrame(f.in || 0, frame || f.frames[0], true);
   if (matchMedia("(max-width: 800px)").matches && started) $("bar").scrollIntoView({ block: "start" });
 }
 const CARDS = 200; // cards at first; more come with the button
@@ -35,7 +36,7 @@ function cards() {
     const frag = document.createDocumentFragment();
     for (const i of all.slice(from, from + CARDS)) {
       const f = findings[i], d = document.createElement("div"), link = f.in ? "packet2" : "packet";
-      d.className = "finding" + (f.certain ? "" : " likely") + (f.weight > 1 ? " mild" : "") + (i === cur ? " on" : ""); d.id = "f" + i; d.dataset.i = i;
+      d.className = "finding" + (f.certain ? "" : " likely") + (f.weight > 2 ? " well" : f.weight > 1 ? " mild" : "") + (i === cur ? " on" : ""); d.id = "f" + i; d.dataset.i = i;
       d.innerHTML = "<button data-i=" + i + "><b>" + esc(f.kind) + "</b> <span class=dim>" + (f.frames.length ? "packet " + f.frames[0] + (both ? " of " + esc(files[f.in || 0].name) : "") + ", " : "") + (f.certain ? "certain" : "likely") + "</span></button><div>" + esc(f.text) + "</div>" +
         (f.both ? "<div class=seen>" + esc(f.both) + "</div>" : "") +
         (f.frames.length > 1 ? "<div class=seen>Packets " + f.frames.slice(0, 12).map(n => "<a href='#" + link + "=" + n + "' data-i=" + i + ">" + n + "</a>").join("") + (f.frames.length > 12 ? "and " + (f.frames.length - 12) + " more" : "") + "</div>" : "") +
@@ -125,8 +126,8 @@ function paper() {
     const by = new Map(); rows.forEach((r, i) => { if (!by.has(r[C])) by.set(r[C], []); by.get(r[C]).push(i); });
     by.forEach((idx, c) => h += ladder(c ? "Connection " + c : "Other packets", c, idx));
   } else {
-    findings.slice(0, PAPERF).filter(f => rowOf(f.in || 0, f.frames[0]) >= 0).forEach(f => h += ladder(f.kind + ", packet " + f.frames[0], f.connection, around(f)));
-    if (!findings.length) h += ladder("The first " + PAPER + " packets", conns.length === 1 ? conns[0].number : 0, rows.slice(0, PAPER).map((_, i) => i));
+    findings.slice(0, PAPERF).filter(f => f.frames.length && rowOf(f.in || 0, f.frames[0]) >= 0).forEach(f => h += ladder(f.kind + ", packet " + f.frames[0], f.connection, around(f)));
+    if (!wrong) h += ladder("The first " + PAPER + " packets", conns.length === 1 ? conns[0].number : 0, rows.slice(0, PAPER).map((_, i) => i));
     const more = findings.length - PAPERF;
     h += "<p class=dim>" + (more > 0 ? "The packets of " + more + " more findings, and all others, are" : "All " + held + " packets are") + " on the page itself" + (others ? ", as far as they are drawn: see the top" : "") + ".</p>";
   }
@@ -141,6 +142,6 @@ if (matchMedia("(max-width: 800px)").matches) $("cd").open = $("keys").open = fa
 cards(); kindButtons(); connTable(); picks(); filter();
 function jump() { const m = /^#packet(2?)=(\d+)$/.exec(location.hash); if (m) goFrame(m[1] ? 1 : 0, +m[2], true); return !!m; }
 onhashchange = jump;
-go(Math.max(0, findings.findIndex(f => rowOf(f.in || 0, f.frames[0]) >= 0)));
+if (wrong) go(Math.max(0, findings.findIndex(f => f.frames.length && rowOf(f.in || 0, f.frames[0]) >= 0)));
 jump(); started = true;
 document.body.dataset.ready = "yes";

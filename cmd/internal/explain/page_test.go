@@ -165,7 +165,7 @@ func TestPageBound(t *testing.T) {
 func TestPageOrder(t *testing.T) {
 	mild, plain, bad := &analyse.Finding{Kind: analyse.CEMarked}, &analyse.Finding{Kind: analyse.LostAck}, &analyse.Finding{Kind: analyse.RemoteAccess, Status: "10"}
 	require.Equal(t, []*analyse.Finding{bad, plain, mild}, weighed([]*analyse.Finding{mild, plain, bad}))
-	b, err := json.Marshal(pageFinding{bad, weigh(bad)})
+	b, err := json.Marshal(pageFinding{Finding: bad, Weight: weigh(bad)})
 	require.NoError(t, err)
 	require.Contains(t, string(b), `"weight":0`)
 }

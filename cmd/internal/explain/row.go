@@ -14,7 +14,7 @@ import (
 
 // row is a packet on the page.
 type row struct {
-	src                                   netip.Addr
+	src, dst                              netip.Addr
 	frame, connection, operation, payload int // payload in bytes
 	atNs                                  int64
 	more                                  string // what else there is to say
@@ -27,8 +27,13 @@ type row struct {
 	end                                   uint8
 	role                                  analyse.Role
 	cause                                 analyse.Cause
-	flags                                 uint8
+	flags                                 uint16
 	fate                                  fate
+	// Of a capture that is held against another one: what is the same there, 0 without it, and where it is there.
+	same, head uint64
+	dir        pcap.Direction
+	frame2     int
+	atNs2      int64 // by the clock of the first file
 }
 
 const (
@@ -39,6 +44,8 @@ const (
 	flagBadICRC   = 16
 	flagTwice     = 32
 	flagResponse  = 64
+	flagFrom2     = 128 // sent at the end where the second file was taken
+	flagChanged   = 256 // on the way
 )
 
 // rowOf makes the row of a packet.
@@ -74,9 +81,9 @@ func rowOf(p *pcap.Packet, n analyse.Note) row {
 	if h := p.Opcode.Info().Headers; p.Problem == "" && h&ib.HasImmDt != 0 {
 		more = strings.TrimPrefix(more+fmt.Sprintf(", immediate 0x%x", p.ImmDt), ", ")
 	}
-	return row{src: p.Flow.Src, frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
+	return row{src: p.Flow.Src, dst: p.Flow.Dst, frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
 		psn: p.PSN, msn: p.AETH.MSN, qpn: p.DestQP, opcode: p.Opcode, syndrome: p.AETH.Syndrome, answers: p.Opcode.Has(ib.HasAETH),
-		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint8(flags)}
+		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint16(flags), dir: p.Dir}
 }
 
 // settle gives the row the connection that the report has for it, and the end that sent it. Which of the ends that is the
@@ -105,7 +112,8 @@ func (r *row) settle(rep *analyse.Report) {
 // append writes the row as the page's script reads it: an array, since there are many. Zeros at its end are left out.
 //
 //	0 frame, 0 if it is in none, 1 time (ns), 2 connection, 3 end that sent it, 4 role, 5 opcode, 6 PSN, 7 payload (bytes), 8 flags,
-//	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say, 15 fate
+//	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say, 15 fate, 16 frame of the
+//	second file, 17 its time
 func (r *row) append(b []byte, startNs int64) []byte {
 	syndrome := int64(-1)
 	if r.answers {
@@ -118,9 +126,12 @@ func (r *row) append(b []byte, startNs int64) []byte {
 	}
 	more, _ := json.Marshal(r.more) // a string always can be; escapes <, > and &
 	b = append(append(b, ','), more...)
-	if r.fate != fateUnknown {
-		b = append(b, ',')
-		b = strconv.AppendInt(b, int64(r.fate), 10)
+	if r.fate != fateUnknown || r.frame2 != 0 {
+		b = strconv.AppendInt(append(b, ','), int64(r.fate), 10)
+	}
+	if r.frame2 != 0 {
+		b = strconv.AppendInt(append(b, ','), int64(r.frame2), 10)
+		b = strconv.AppendInt(append(b, ','), r.atNs2-startNs, 10)
 	}
 	return append(b, ']')
 }

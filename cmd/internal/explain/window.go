@@ -17,6 +17,12 @@ type window struct {
 	most   int  // how many rows it keeps
 	last   bool // keep the last ones
 	around int  // unless 0: keep half of them before this frame, the others from it on
+	keyed  bool // rows are compared with those of another capture
+	// from and to are the first and the last frame to keep, unless 0.
+	from, to int
+	// known are packets to look for; firstKnown and lastKnown are the frames of the first and the last of them.
+	known                 map[uint64]bool
+	firstKnown, lastKnown int
 
 	rows []row
 	next int // rows is a ring, of which this one is the oldest
@@ -24,6 +30,15 @@ type window struct {
 
 // add takes the row of the next packet.
 func (w *window) add(r row) {
+	if w.known[r.head] {
+		if w.firstKnown == 0 {
+			w.firstKnown = r.frame
+		}
+		w.lastKnown = r.frame
+	}
+	if w.from > 0 && (r.frame < w.from || r.frame > w.to) {
+		return
+	}
 	most, ring := w.most, w.last
 	if w.around > 0 {
 		if ring = r.frame < w.around; ring {
