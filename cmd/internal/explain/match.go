@@ -155,11 +155,11 @@ func (m *matching) pair(i, j int) { m.twin[0][i], m.twin[1][j] = j, i }
 // the clocks. It returns nil if there is no pair.
 func (m *matching) sync() *clock {
 	type votes struct {
-		last, sum [2]int64
-		seen      [2]bool
-		trips     []int64 // both ways together, if the first capture is near to the first host; else less than 0
-		dir       int     // votes of frames that say which way they went, for that
-		first     bool    // who sent the first packet
+		last  [2]int64
+		seen  [2]bool
+		trips []int64 // both ways together, if the first capture is near to the first host; else less than 0
+		dir   int     // votes of frames that say which way they went, for that
+		first bool    // who sent the first packet
 	}
 	all := map[hosts]*votes{}
 	for i, j := range m.twin[0] {
