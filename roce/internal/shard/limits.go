@@ -90,24 +90,15 @@ const (
 	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
 	// on both sides.
 	DefaultSpinNs = 30_000
-	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program
-	// in another language.
-	maxSpinSkip = 63
+	// maxSpinSkip bounds how many times it blocks at once after some looks in vain: one of 200 us
+	// costs 0.2 us a sleep then, and is not among the longest in a thousand.
+	maxSpinSkip = 1023
 	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked:
 	// longer than what two ends of a conversation take that both have to be woken, of idle CPUs of
 	// a virtual machine.
 	maxSpinNs = 200_000
-	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which the
-	// goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken
-	// from it beyond a quarter of the time: a time slice is about as much. It then blocks without
-	// spinning for spinPauseNs, and up to maxSpinPauseNs if that goes on.
-	preemptedNs    = 50_000
-	maxLostNs      = 3_000_000
-	spinPauseNs    = 10_000_000
-	maxSpinPauseNs = 80_000_000
 	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more
-	// than twice as long, maxSpinNs, preemptedNs and maxLostNs are as much longer, up to
-	// maxSlowness times.
+	// than twice as long, maxSpinNs is as much longer, up to maxSlowness times.
 	usualTurnNs = 1_000
 	maxSlowness = 40
 )

@@ -118,7 +118,6 @@ func (s *Shard) loop(lapsed bool) {
 	s.rxMu.Lock()
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
-	spinNs, looks := s.spinNs, 0
 	s.forgetWatch()
 	s.pace.begin(s.link.Now())
 	for !s.Closed() && !s.keeper.wanted.Load() {
@@ -144,29 +143,12 @@ func (s *Shard) loop(lapsed bool) {
 		if !busy {
 			s.giveWayCPU()
 		}
-		alike := s.alike(now)
-		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && alike)
-		switch {
-		case busy:
-			if looks > 1 {
-				s.spin.worth()
-			}
-			looks = 0
-		case sleeps:
-			if looks > 1 {
-				s.spin.inVain()
-			}
+		if s.pace.turn(now, busy, s.spinNs, s.spinGrows && s.alike(now)) {
 			if err := s.block(now); err != nil {
 				s.fail(err)
 				return
 			}
 			s.pace.woke(s.link.Now())
-			looks, spinNs = 0, s.spinNs
-			if !alike && !s.spin.begins() {
-				spinNs = 0
-			}
-		default:
-			looks++
 		}
 	}
 }

@@ -8,39 +8,43 @@ package shard
 // looks finds each packet after ten microseconds. The time to look grows when packets come soon
 // after it, up to maxSpinNs, and shrinks when they do not.
 //
-// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken.
-// A turn takes about 1 us; one that took much longer shows that somebody else ran. That happens now
-// and then on any machine, and is a reason not to look only when it takes a good part of the time:
-// lost adds up what was taken, less a quarter of the time since.
+// A look that ends in a sleep has cost that time for nothing. Where the other end, or somebody else,
+// needs this CPU to go on, all do. So the more of them are in vain in succession, the fewer are
+// tried; the first that finds something makes up for all.
 //
 // On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything
 // else longer: the answer, and the wake-up. Therefore these times are multiplied there by how slow
 // the machine is, which its own turns tell.
 type pace struct {
+	fixed     bool  // looks are not left out
 	last      int64 // the last turn
-	awake     int64 // since when it looks in vain
+	awake     int64 // since when it looks
 	idleSince int64 // since when nothing has come
 	woken     int64 // when it was woken since then; 0: it was not
 	look      int64 // how long it looks
-	lost      int64
-	rest      int64 // how long it does not look, the last time
-	again     int64 // no looking before
+	trial           // of a look, after one in vain
+	vain      bool  // so was the last one
+	decided   bool  // whether to look, since something came
+	looking   bool
 	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
 
 // begin notes that somebody begins to receive.
 func (v *pace) begin(now int64) {
 	v.came()
-	v.last, v.awake, v.idleSince = now, now, now
+	v.last, v.awake, v.idleSince, v.decided = now, now, now, false
 }
 
 // woke notes the end of a sleep.
 func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
 
-// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is
-// to look before it sleeps.
-func (v *pace) looks(now, spinNs int64) bool {
-	return spinNs > 0 && now >= v.again
+// looks reports whether to look, when nothing is known to be there. spinNs is for how long at least;
+// 0 or less: never.
+func (v *pace) looks(spinNs int64) bool {
+	if !v.decided {
+		v.decided, v.looking = true, spinNs > 0 && (v.fixed || v.due())
+	}
+	return v.looking
 }
 
 // came is for begin and turn: there was something, or somebody comes back after there was.
@@ -57,43 +61,35 @@ func (v *pace) came() {
 }
 
 // turn notes a look at the link, and reports whether to sleep. spinNs is how long to look at least;
-// with grows false, exactly, and not while somebody else runs at all.
+// with grows false, exactly.
 func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
-	v.lost = max(v.lost-took/4, 0)
-	if v.lost == 0 {
-		v.rest = 0
-	}
 	if busy {
 		v.handled(took)
 		v.came()
-		v.awake, v.idleSince = now, now
+		if v.decided && v.looking {
+			v.trial, v.vain = trial{}, false
+		}
+		v.awake, v.idleSince, v.decided = now, now, false
 		return false
 	}
-	if grows && now >= v.again {
-		v.glanced(took)
+	if !v.looks(spinNs) {
+		return true
 	}
-	if took > v.slowly(preemptedNs) {
-		v.preempted(took, now, grows)
-	}
-	v.look = max(v.look, spinNs)
 	if grows {
+		v.glanced(took)
+		v.look = max(v.look, spinNs)
 		spinNs = v.look
 	}
-	return now-v.awake >= spinNs || now < v.again
-}
-
-// preempted notes that a turn took long. It decides whether to look for the next while.
-func (v *pace) preempted(took, now int64, grows bool) {
-	if !grows {
-		v.again = now + spinPauseNs
-		return
+	if now-v.awake < spinNs {
+		return false
 	}
-	if v.lost += took; v.lost > v.slowly(maxLostNs) {
-		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
-		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
+	if v.vain { // one by itself happens on any machine
+		v.inVain(maxSpinSkip)
 	}
+	v.vain, v.looking = true, false
+	return true
 }
 
 // glanced learns from a turn that found nothing. It goes up for one that took longer than the usual

@@ -127,7 +127,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
-	look, woke := s.pace.looks(now, s.spinNs), false
+	look, woke := s.pace.looks(s.spinNs), false
 	for s.lentTo(sig) {
 		switch {
 		case sig.take():

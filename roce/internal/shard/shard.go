@@ -165,6 +165,7 @@ func New(c Config) (*Shard, error) {
 	if s.spinNs == 0 {
 		s.spinNs, s.spinGrows = DefaultSpinNs, true
 	}
+	s.pace.fixed = !s.spinGrows
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max
 	}
