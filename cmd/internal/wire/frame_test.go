@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"os"
+	"strconv"
 	"testing"
 
 	lab "github.com/goroce/goroce/conformance/lab/wire"
@@ -124,12 +125,17 @@ func TestTag(t *testing.T) {
 	h, frame := gsoFrame(t, false, 2, 140)
 	buf := append(append(bytes.Clone(h), frame...), make([]byte, tagBytes)...)
 	oob := make([]byte, unix.CmsgSpace(20))
-	ne.PutUint64(oob, uint64(unix.CmsgLen(20)))
-	ne.PutUint32(oob[8:], unix.SOL_PACKET)
-	ne.PutUint32(oob[12:], unix.PACKET_AUXDATA)
+	// The length of a control message is of the processor's word.
+	word := strconv.IntSize / 8
+	if ne.PutUint32(oob, uint32(unix.CmsgLen(20))); word == 8 {
+		ne.PutUint64(oob, uint64(unix.CmsgLen(20)))
+	}
+	ne.PutUint32(oob[word:], unix.SOL_PACKET)
+	ne.PutUint32(oob[word+4:], unix.PACKET_AUXDATA)
+	aux := oob[unix.CmsgLen(0):]
 	require.Equal(t, append(bytes.Clone(h), frame...), putTag(buf, vnetBytes+len(frame), oob), "no tag")
-	ne.PutUint32(oob[16:], unix.TP_STATUS_VLAN_VALID)
-	ne.PutUint16(oob[32:], 7)
+	ne.PutUint32(aux, unix.TP_STATUS_VLAN_VALID)
+	ne.PutUint16(aux[16:], 7)
 	b := putTag(buf, vnetBytes+len(frame), oob)
 	require.Len(t, b, vnetBytes+len(frame)+tagBytes)
 	all := vnet(b[:vnetBytes]).packets(b[vnetBytes:])
