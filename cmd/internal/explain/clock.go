@@ -85,10 +85,10 @@ func estimate(samples []sample) *clock {
 	}
 	c.offset, c.room = (low+high)/2, (high-low)/2
 	// What else would fit: lines of other slopes, too.
-	var last float64
+	var began, ended float64
 	for _, w := range ways {
 		for _, p := range w {
-			last = max(last, p.t)
+			began, ended = min(began, p.t), max(ended, p.t)
 		}
 	}
 	c.wrong = max(c.room, 0)
@@ -109,7 +109,7 @@ func estimate(samples []sample) *clock {
 		for k := range slopes + 1 {
 			slope := least + (most-least)*float64(k)/slopes
 			l, h := bounds(slope)
-			for _, t := range []float64{0, last} {
+			for _, t := range []float64{began, ended} {
 				at := (slope - c.drift) * t
 				c.wrong = max(c.wrong, h+at-c.offset, c.offset-l-at)
 			}

@@ -34,14 +34,19 @@ func TestClock(t *testing.T) {
 		over := int64(math.Pow(10, 4+6*rng.Float64())) // 10 us to 10 s
 		base := [2]int64{1000 + rng.Int64N(20_000), 1000 + rng.Int64N(20_000)}
 		n := 4 + rng.IntN(2000)
-		c := estimate(synthetic(rng, n, over, offset, drift, base, false))
+		all := synthetic(rng, n, over, offset, drift, base, false)
+		c := estimate(all)
 		if c.samples[0] == 0 || c.samples[1] == 0 {
 			require.True(t, math.IsInf(c.room, 1))
 			continue
 		}
 		require.Positive(t, c.room, "seed %d", seed)
 		// At all of the time that there are packets of.
-		for _, first := range []int64{0, over / 2, over} {
+		began, ended := over, int64(0)
+		for _, s := range all {
+			began, ended = min(began, s.at), max(ended, s.at)
+		}
+		for _, first := range []int64{began, (began + ended) / 2, ended} {
 			second := first + offset + int64(math.Round(float64(first)*drift))
 			require.InDelta(t, first, c.first(second), c.wrong+2, "seed %d: %d packets over %d ns, drift %g, found %g", seed, n, over, drift, c.drift)
 		}
