@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/goroce/goroce/cmd/internal/about"
 	"github.com/goroce/goroce/cmd/internal/conform"
 	"github.com/goroce/goroce/cmd/internal/demo"
 	"github.com/goroce/goroce/cmd/internal/devinfo"
@@ -49,7 +50,7 @@ func Commands() []tool.Command {
 		all = append(all, perftest.Command(t))
 	}
 	all = append(all, rdmacm.Commands()...)
-	return append(all, rstream.Command(), riostream.Command())
+	return append(all, rstream.Command(), riostream.Command(), about.VersionCommand(), about.CompletionCommand())
 }
 
 // Main runs the program with the arguments after its name and returns its exit
@@ -97,6 +98,9 @@ func Run(ctx context.Context, env *tool.Env, args []string) int {
 			return exitOK
 		}
 		name, args = args[1], []string{args[1], "-h"}
+	}
+	if name == "-V" || name == "--version" {
+		name = "version"
 	}
 	for _, c := range Commands() {
 		if c.Name != name && "ib_"+c.Name != name && "ibv_"+c.Name != name {

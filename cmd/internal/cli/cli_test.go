@@ -36,6 +36,13 @@ func TestRun(t *testing.T) {
 		{[]string{"demo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
 		{[]string{"demo", "--peer-addr", "here"}, exitUsage, "", "option --peer-addr: "},
 		{[]string{"devinfo", "here"}, exitUsage, "", `no operand is expected, not ["here"]`},
+		{[]string{"version"}, exitOK, "roce ", ""},
+		{[]string{"-V"}, exitOK, "roce ", ""},
+		{[]string{"--version", "--json"}, exitOK, `{"version":"`, ""},
+		{[]string{"version", "5"}, exitUsage, "", `no operand is expected, not ["5"]`},
+		{[]string{"completion", "bash"}, exitOK, "complete -o bashdefault", ""},
+		{[]string{"completion", "zsh"}, exitOK, "#compdef roce", ""},
+		{[]string{"completion", "fish"}, exitUsage, "", `bash or zsh is expected, not ["fish"]`},
 		{[]string{"run"}, exitUsage, "", "a program is expected"},
 		{[]string{"run", "-h"}, exitOK, "roce run [options] [--] PROGRAM", ""},
 		{[]string{"devinfo", "--addr", "192.0.2.1"}, exitFailure, "", "not an address of this machine"},
@@ -66,5 +73,5 @@ func TestCommandsAreDistinct(t *testing.T) {
 		seen[c.Name] = true
 		require.NotEmpty(t, c.Summary)
 	}
-	require.Len(t, seen, 31)
+	require.Len(t, seen, 33)
 }
