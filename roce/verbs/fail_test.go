@@ -124,3 +124,61 @@ func (l *countingLink) Wait(timeout time.Duration) error {
 	}
 	return l.Link.Wait(timeout)
 }
+
+// fullLink takes no packets from when it is told to until there is room, which Send finds out. It
+// tells who waits then.
+type fullLink struct {
+	link.Link
+	full   atomic.Bool
+	room   atomic.Bool
+	asleep chan struct{}
+}
+
+func (l *fullLink) Blocked() bool { return l.full.Load() || l.Link.Blocked() }
+
+func (l *fullLink) Send(b []transport.TxPacket) {
+	if l.room.Load() {
+		l.full.Store(false)
+	}
+	if !l.full.Load() {
+		l.Link.Send(b)
+	}
+}
+
+func (l *fullLink) Wait(timeout time.Duration) error {
+	if l.full.Load() {
+		select {
+		case l.asleep <- struct{}{}:
+		default:
+		}
+	}
+	return l.Link.Wait(timeout)
+}
+
+// A network that takes no more keeps no goroutine awake: it waits until there is room.
+func TestFullLinkSleeps(t *testing.T) {
+	for name, cfg := range map[string]Config{"event": {}, "no spin": variants["no spin"]} {
+		t.Run(name, func(t *testing.T) {
+			full := &fullLink{asleep: make(chan struct{})}
+			cfg.WrapLink = func(l link.Link) (link.Link, error) { full.Link = l; return full, nil }
+			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}), newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
+			connect(t, a, b)
+			write(t, a, b, 100)
+			full.full.Store(true)
+			require.NoError(t, a.qp.PostSend(&SendWR{
+				ID: 9, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+			}))
+			for ctx, n := testContext(t), 0; n < 3; n++ {
+				full.Wake()
+				select {
+				case <-full.asleep:
+				case <-ctx.Done():
+					t.Fatal("the device does not sleep")
+				}
+			}
+			full.room.Store(true)
+			full.Wake()
+			require.EqualValues(t, 9, a.wait(t, testContext(t)).ID)
+		})
+	}
+}

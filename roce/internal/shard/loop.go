@@ -17,7 +17,8 @@ func Always() bool { return true }
 
 // progress receives, handles what came, runs timers that are due when what
 // had come by then has been handled, and sends what the scheduler says. It reports
-// whether there was anything to do. expectReply, called with
+// whether there was anything to do; packets that the link could not get rid of, again, are nothing
+// to do but to wait. expectReply, called with
 // the lock held, says whether the application is likely to send something next.
 // rxMu is held.
 //
@@ -35,7 +36,8 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		timer := s.timersDue(now)
 		quiet := s.posts.quiet()
 		from, quote := s.returned()
-		if n == 0 && gathered == 0 && !timer && !quiet && quote == nil && !s.link.Blocked() {
+		idle := n == 0 && gathered == 0 && !timer && !quiet && quote == nil
+		if idle && !s.link.Blocked() {
 			s.makeUpcalls(nil, 0)
 			return false, nil
 		}
@@ -79,7 +81,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		up := s.takeUpcalls()
 		s.mu.Unlock()
 		s.makeUpcalls(up, n)
-		return true, nil
+		return !idle || !s.link.Blocked(), nil
 	}
 }
 
