@@ -44,6 +44,24 @@ func (s *stateHash) sum() uint64 { return s.h.Sum64() }
 
 func (s *stateHash) engine(e *transport.Engine) { s.value(reflect.ValueOf(e).Elem()) }
 
+// bool hashes a truth.
+func (s *stateHash) bool(v bool) { s.word(map[bool]uint64{true: 1}[v]) }
+
+// queue hashes the completions that nobody has looked at.
+func (s *stateHash) queue(cq *transport.CQ) {
+	n := uint64(cq.Len())
+	s.word(n)
+	if n == 0 {
+		return
+	}
+	v := reflect.ValueOf(cq).Elem()
+	slots := v.FieldByName("cons").Elem().FieldByName("slots")
+	head := v.FieldByName("head").FieldByName("v").Uint()
+	for i := head; i < head+n; i++ {
+		s.value(slots.Index(int(i) & (slots.Len() - 1)))
+	}
+}
+
 // leftOut are the fields, by type and name, that no decision depends on.
 var leftOut = map[string]bool{
 	"Engine.cfg": true, "Engine.counters": true, "Engine.rx": true, "Engine.now": true, "Engine.run": true, "Engine.inRun": true,

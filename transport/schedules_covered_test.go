@@ -1,0 +1,63 @@
+package transport_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// covered is the table of what was covered: a row for each program, in a file with text before and behind it.
+type covered struct {
+	file           string // "" for none
+	before, behind string
+	rows           []string
+}
+
+const coveredHead = "| program | faults | states | ends | actions | longest | time | |\n|---|---|---|---|---|---|---|---|\n"
+
+// readCovered reads the table. The rows that are there stay, and their programs are not played again.
+func readCovered(t *testing.T, file string) *covered {
+	c := &covered{file: file}
+	b, _ := os.ReadFile(file) // or there is none yet
+	before, rest, _ := strings.Cut(string(b), coveredHead)
+	c.before = before
+	for strings.HasPrefix(rest, "|") {
+		row, behind, _ := strings.Cut(rest, "\n")
+		c.rows, rest = append(c.rows, row), behind
+	}
+	c.behind = rest
+	return c
+}
+
+// start is the beginning of the row of a program.
+func (c *covered) start(p *program) string {
+	i := strings.LastIndexByte(p.name, ' ')
+	return fmt.Sprintf("| `%s` | %s |", strings.ReplaceAll(p.name[:i], "|", "¦"), p.name[i+1:])
+}
+
+func (c *covered) has(p *program) bool {
+	for _, row := range c.rows {
+		if strings.HasPrefix(row, c.start(p)) {
+			return true
+		}
+	}
+	return false
+}
+
+// add writes what a search has covered, at once: a long run may be ended at any time.
+func (c *covered) add(t *testing.T, p *program, d coverage) {
+	if c.file == "" {
+		return
+	}
+	note := "all"
+	if d.cut > 0 {
+		note = "not all"
+	}
+	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.states, d.schedules, d.actions, d.depth, d.took.Round(time.Millisecond), note))
+	text := c.before + coveredHead + strings.Join(c.rows, "\n") + "\n" + c.behind
+	if err := os.WriteFile(c.file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
