@@ -161,7 +161,7 @@ func (o *Options) oneDrill(ctx context.Context, env *matrix.Env, target drill.Ta
 		row.Result, row.Detail = matrix.Fail, err.Error()
 		return row
 	}
-	var opt drill.Options
+	opt := drill.Options{Stop: len(o.Drills) > 0} // a script that was asked for by name
 	r := drill.Run(ctx, o.script(row.Op), target, opt)
 	for try := 1; try < lateTries && r.Late() && r.Took < lateMost; try++ {
 		row.Starved++

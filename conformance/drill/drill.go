@@ -22,6 +22,8 @@ type Drill struct {
 	Authority []Authority
 	// Deviations are the known differences from the specification.
 	Deviations []Deviation
+	// Stops are the implementations whose machine the drill is known to stop.
+	Stops []Deviation
 	// Warnings are what the drill is known to make a kernel log.
 	Warnings []Warning
 	Tags     []string
@@ -112,6 +114,21 @@ func (d *Drill) Deviates(p Profile) (list []Deviation) {
 		}
 	}
 	return list
+}
+
+// StopsMachine returns what is known of how a drill stops the machine of a profile.
+func (d *Drill) StopsMachine(p Profile) (list []Deviation) {
+	for _, x := range d.Stops {
+		if p.is(x.For) {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// Dangerous reports whether a drill is known to stop the machine of some version of an implementation.
+func (d *Drill) Dangerous(p Profile) bool {
+	return slices.ContainsFunc(d.Stops, func(x Deviation) bool { return x.For.root() == p.root() })
 }
 
 // Logs returns the places of the warnings that the kernel of a profile is known to log because of this drill.

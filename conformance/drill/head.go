@@ -14,7 +14,7 @@ func (p *parser) head(w []word, line string) (bool, error) {
 		rest = strings.TrimSpace(line[w[1].at.col-1:])
 	}
 	switch key {
-	case "title", "about", "clause", "seen", "deviates", "logs", "tags", "needs":
+	case "title", "about", "clause", "seen", "deviates", "stops", "logs", "tags", "needs":
 	default:
 		return false, nil
 	}
@@ -41,7 +41,9 @@ func (p *parser) head(w []word, line string) (bool, error) {
 		}
 		d.Authority = append(d.Authority, Authority{k, strings.TrimSpace(line[w[2].at.col-1:])})
 	case "deviates":
-		return true, p.deviates(w[1:], line)
+		return true, p.deviates(w[1:], line, key, &d.Deviations)
+	case "stops":
+		return true, p.deviates(w[1:], line, key, &d.Stops)
 	case "logs":
 		return true, p.logs(w[1:], line)
 	case "tags":
@@ -64,8 +66,8 @@ func (p *parser) head(w []word, line string) (bool, error) {
 	return true, nil
 }
 
-// deviates is "deviates PROFILE [row=N] TEXT".
-func (p *parser) deviates(w []word, line string) error {
+// deviates is "deviates PROFILE [row=N] TEXT", and "stops" with the same.
+func (p *parser) deviates(w []word, line, key string, list *[]Deviation) error {
 	at := w[0].at
 	x := Deviation{For: Profile(w[0].text)}
 	if !x.For.known() || x.For == Spec {
@@ -80,10 +82,10 @@ func (p *parser) deviates(w []word, line string) error {
 		x.Row, w = n, w[1:]
 	}
 	if len(w) == 0 {
-		return errAt(at, "deviates PROFILE [row=N] TEXT: the text is missing")
+		return errAt(at, "%s PROFILE [row=N] TEXT: the text is missing", key)
 	}
 	x.Text = strings.TrimSpace(line[w[0].at.col-1:])
-	p.d.Deviations = append(p.d.Deviations, x)
+	*list = append(*list, x)
 	return nil
 }
 

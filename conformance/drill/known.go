@@ -41,7 +41,7 @@ var tried = sync.OnceValue(func() []Profile {
 
 // names are the profiles that a script names, each once.
 func (d *Drill) names() (all []Profile) {
-	for _, x := range d.Deviations {
+	for _, x := range append(slices.Clone(d.Deviations), d.Stops...) {
 		all = append(all, x.For)
 	}
 	var in func([]step)

@@ -147,3 +147,17 @@ func FuzzParse(f *testing.F) {
 		require.GreaterOrEqual(t, pe.Col, 1)
 	})
 }
+
+// What stops a machine is known of an implementation, and not played against any version of it unless that is asked for.
+func TestStops(t *testing.T) {
+	d, err := Parse("x.drill", []byte("title x\nclause IBTA 1\nstops rxe-6.1-170 reads beyond the packet\nstops goroce makes a test\nqp rc\n"))
+	require.NoError(t, err)
+	require.True(t, d.Dangerous("rxe-6.12"))
+	require.False(t, d.Dangerous(CX))
+	require.Empty(t, d.StopsMachine("rxe-6.1"), "the version is another one")
+	require.Len(t, d.StopsMachine("rxe-6.1-170"), 1)
+	r := Run(t.Context(), d, NewEngine(), Options{})
+	require.Equal(t, Skip, r.Verdict)
+	require.Contains(t, r.Text, "makes a test")
+	require.Equal(t, Pass, Run(t.Context(), d, NewEngine(), Options{Stop: true}).Verdict)
+}

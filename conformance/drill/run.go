@@ -19,6 +19,8 @@ type Options struct {
 	Profile Profile
 	// Within is how long to wait for what a script gives no time for; 0 is DefaultWithin.
 	Within time.Duration
+	// Stop also plays what is known to stop the machine of some version of what the target is.
+	Stop bool
 }
 
 // DefaultWithin is how long a packet or a completion may take where a script does not say: on a
@@ -31,6 +33,9 @@ func Run(ctx context.Context, d *Drill, t Target, opt Options) Result {
 		if !t.Has(f) {
 			return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(), Text: "the target has no " + string(f)}
 		}
+	}
+	if !opt.Stop && d.Dangerous(t.Profile()) {
+		return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(), Text: "it stops the machine of some versions: " + texts(d.Stops)}
 	}
 	if opt.Within <= 0 {
 		opt.Within = DefaultWithin
