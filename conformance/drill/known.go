@@ -20,10 +20,10 @@ func Tried(p Profile) bool {
 	return !strings.Contains(string(p), "-") || slices.Contains(tried(), p)
 }
 
-// Versions are the versions of an implementation that scripts of this package name.
+// Versions are the versions of an implementation that scripts of this package name, but for single builds of one ("rxe-6.1-170").
 func Versions(of Profile) (list []Profile) {
 	for _, p := range tried() {
-		if p != of && p.is(of) {
+		if p != of && p.is(of) && strings.Count(string(p), "-") == 1 {
 			list = append(list, p)
 		}
 	}
@@ -41,7 +41,7 @@ var tried = sync.OnceValue(func() []Profile {
 
 // names are the profiles that a script names, each once.
 func (d *Drill) names() (all []Profile) {
-	for _, x := range append(slices.Clone(d.Deviations), d.Stops...) {
+	for _, x := range d.Deviations {
 		all = append(all, x.For)
 	}
 	var in func([]step)
