@@ -3,49 +3,52 @@ package transport_test
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math"
 	"reflect"
 	"slices"
+	"unsafe"
 
 	"github.com/goroce/goroce/transport"
 )
 
 // stateHash hashes the state of engines, so that a state can be met again on another way. It
-// walks everything that an engine refers to, by reflection. Pointers are replaced by the order in which
-// they are met, and times by how far they are from now.
+// walks everything that an engine refers to: a plan for each type, made once by reflection, says where its words are.
+// Pointers are replaced by the order in which they are met, and times by how far they are from now.
 //
 // Left out is what no decision depends on: counters, the packet that was handled last, tracers, the slots of a
 // completion queue that was polled, registered memory (the caller hashes its bytes), and the table of it.
 type stateHash struct {
-	h    maphash.Hash
+	all  []byte // what is hashed
 	now  int64
-	seen map[uintptr]uint64
-	buf  [8]byte
+	seen []unsafe.Pointer
 }
 
 var stateSeed = maphash.MakeSeed()
 
-func newStateHash(now int64) *stateHash {
-	s := &stateHash{now: now, seen: map[uintptr]uint64{}}
-	s.h.SetSeed(stateSeed)
-	return s
-}
+// reset begins anew.
+func (s *stateHash) reset(now int64) { s.all, s.seen, s.now = s.all[:0], s.seen[:0], now }
 
-func (s *stateHash) word(v uint64) {
-	binary.LittleEndian.PutUint64(s.buf[:], v)
-	_, _ = s.h.Write(s.buf[:])
-}
+func (s *stateHash) word(v uint64) { s.all = binary.LittleEndian.AppendUint64(s.all, v) }
 
 func (s *stateHash) bytes(b []byte) {
 	s.word(uint64(len(b)))
-	_, _ = s.h.Write(b)
+	s.all = append(s.all, b...)
 }
 
-func (s *stateHash) sum() uint64 { return s.h.Sum64() }
-
-func (s *stateHash) engine(e *transport.Engine) { s.value(reflect.ValueOf(e).Elem()) }
-
 // bool hashes a truth.
-func (s *stateHash) bool(v bool) { s.word(map[bool]uint64{true: 1}[v]) }
+func (s *stateHash) bool(v bool) {
+	if v {
+		s.word(1)
+	} else {
+		s.word(0)
+	}
+}
+
+func (s *stateHash) sum() uint64 { return maphash.Bytes(stateSeed, s.all) }
+
+func (s *stateHash) engine(e *transport.Engine) {
+	planOf(reflect.TypeFor[transport.Engine]()).walk(s, unsafe.Pointer(e))
+}
 
 // queue hashes the completions that nobody has looked at.
 func (s *stateHash) queue(cq *transport.CQ) {
@@ -58,7 +61,8 @@ func (s *stateHash) queue(cq *transport.CQ) {
 	slots := v.FieldByName("cons").Elem().FieldByName("slots")
 	head := v.FieldByName("head").FieldByName("v").Uint()
 	for i := head; i < head+n; i++ {
-		s.value(slots.Index(int(i) & (slots.Len() - 1)))
+		at := slots.Index(int(i) & (slots.Len() - 1))
+		planOf(at.Type()).walk(s, at.Addr().UnsafePointer())
 	}
 }
 
@@ -77,117 +81,169 @@ var times = map[string]bool{
 	"qpTimers.at": true, "timerEntry.at": true, "retryState.since": true, "sentPacket.at": true, "missing.cutNs": true, "rttEstimate.sentAt": true, "flight.cutAt": true, "nakState.againAt": true,
 }
 
-// foreign are packages whose values are hashed by the caller or never change.
+// foreignTypes are packages whose values are hashed by the caller or never change.
 var foreignTypes = map[string]bool{"github.com/goroce/goroce/mem": true, "sync": true}
 
-func (s *stateHash) value(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Bool:
-		s.word(map[bool]uint64{true: 1}[v.Bool()])
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		s.word(uint64(v.Int()))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		s.word(v.Uint())
-	case reflect.Float32, reflect.Float64:
-		s.word(uint64(v.Float() * 1e6))
-	case reflect.String:
-		s.bytes([]byte(v.String()))
-	case reflect.Pointer:
-		s.pointer(v)
-	case reflect.Interface:
-		s.word(map[bool]uint64{true: 1}[v.IsNil()])
-		if !v.IsNil() && v.Elem().Kind() == reflect.Pointer {
-			s.pointer(v.Elem())
+// plan says how the values of a type are hashed.
+type plan struct {
+	size  uintptr
+	steps []step
+}
+
+// step hashes a part of a value.
+type step struct {
+	at uintptr // offset in the value
+	do func(s *stateHash, p unsafe.Pointer)
+	n  uintptr // bytes that are hashed as they are, if do is nil
+}
+
+func (p *plan) walk(s *stateHash, at unsafe.Pointer) {
+	for i := range p.steps {
+		if x := &p.steps[i]; x.do == nil {
+			s.all = append(s.all, unsafe.Slice((*byte)(unsafe.Add(at, x.at)), x.n)...)
+		} else {
+			x.do(s, unsafe.Add(at, x.at))
 		}
-	case reflect.Slice:
-		s.word(uint64(v.Len()))
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			s.bytes(v.Bytes())
-			return
-		}
-		for i := range v.Len() {
-			s.value(v.Index(i))
-		}
-	case reflect.Array:
-		for i := range v.Len() {
-			s.value(v.Index(i))
-		}
-	case reflect.Map:
-		s.mapped(v)
-	case reflect.Struct:
-		s.fields(v)
-	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		s.word(map[bool]uint64{true: 1}[v.IsNil()])
 	}
 }
 
-func (s *stateHash) pointer(v reflect.Value) {
-	if v.IsNil() {
-		s.word(0)
+// raw adds bytes that are hashed as they are.
+func (p *plan) raw(at, n uintptr) {
+	if k := len(p.steps) - 1; k >= 0 && p.steps[k].do == nil && p.steps[k].at+p.steps[k].n == at {
+		p.steps[k].n += n
 		return
 	}
-	at := v.Pointer()
-	if n, ok := s.seen[at]; ok {
-		s.word(n)
-		return
-	}
-	n := uint64(len(s.seen) + 1)
-	s.seen[at] = n
-	s.word(n)
-	if !foreignTypes[v.Type().Elem().PkgPath()] {
-		s.value(v.Elem())
-	}
+	p.steps = append(p.steps, step{at: at, n: n})
 }
 
-// mapped hashes a map of few entries in an order that does not depend on it.
-func (s *stateHash) mapped(v reflect.Value) {
-	s.word(uint64(v.Len()))
-	keys := v.MapKeys()
-	if len(keys) > 1 {
-		slices.SortFunc(keys, func(a, b reflect.Value) int {
-			if a.CanUint() {
-				return int(int64(a.Uint()) - int64(b.Uint()))
-			}
-			return 0
-		})
-	}
-	for _, k := range keys {
-		s.value(v.MapIndex(k))
-	}
+func (p *plan) call(at uintptr, do func(s *stateHash, p unsafe.Pointer)) {
+	p.steps = append(p.steps, step{at: at, do: do})
 }
 
-// fieldPlan is what of a field is hashed.
-type fieldPlan struct {
-	index  int
-	isTime bool
-}
+// plans are made once for each type.
+var plans = map[reflect.Type]*plan{}
 
-// plans are made once for each type: looking names up for each state takes most of the time otherwise.
-var plans = map[reflect.Type][]fieldPlan{}
-
-func planOf(t reflect.Type) []fieldPlan {
+func planOf(t reflect.Type) *plan {
 	if p, ok := plans[t]; ok {
 		return p
 	}
-	var p []fieldPlan
-	for i := range t.NumField() {
-		name := t.Name() + "." + t.Field(i).Name
-		switch {
-		case foreignTypes[t.PkgPath()] && t.Name() != "SGE", t.Field(i).Name == "_", leftOut[name]:
-		default:
-			p = append(p, fieldPlan{i, times[name]})
-		}
-	}
+	p := &plan{size: t.Size()}
 	plans[t] = p
+	p.value(t, 0)
 	return p
 }
 
-func (s *stateHash) fields(v reflect.Value) {
-	for _, f := range planOf(v.Type()) {
-		if f.isTime {
-			s.time(v, v.Field(f.index))
-		} else {
-			s.value(v.Field(f.index))
+// value adds what is hashed of a value of type t at an offset.
+func (p *plan) value(t reflect.Type, at uintptr) {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		p.raw(at, t.Size())
+	case reflect.Float32, reflect.Float64:
+		p.call(at, func(s *stateHash, q unsafe.Pointer) {
+			s.word(uint64(reflect.NewAt(t, q).Elem().Float() * 1e6))
+		})
+	case reflect.String:
+		p.call(at, func(s *stateHash, q unsafe.Pointer) { s.bytes([]byte(*(*string)(q))) })
+	case reflect.Pointer:
+		p.call(at, pointerTo(t.Elem()))
+	case reflect.Interface:
+		p.call(at, func(s *stateHash, q unsafe.Pointer) {
+			v := reflect.NewAt(t, q).Elem()
+			s.bool(v.IsNil())
+			if !v.IsNil() && v.Elem().Kind() == reflect.Pointer {
+				to := v.Elem().UnsafePointer()
+				pointerTo(v.Elem().Type().Elem())(s, unsafe.Pointer(&to))
+			}
+		})
+	case reflect.Slice:
+		p.call(at, sliceOf(t.Elem()))
+	case reflect.Array:
+		for i := range t.Len() {
+			p.value(t.Elem(), at+uintptr(i)*t.Elem().Size())
+		}
+	case reflect.Map:
+		p.call(at, mapOf(t))
+	case reflect.Struct:
+		p.fields(t, at)
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		p.call(at, func(s *stateHash, q unsafe.Pointer) { s.bool(*(*unsafe.Pointer)(q) == nil) })
+	}
+}
+
+func pointerTo(elem reflect.Type) func(s *stateHash, q unsafe.Pointer) {
+	foreign := foreignTypes[elem.PkgPath()]
+	var of *plan
+	return func(s *stateHash, q unsafe.Pointer) {
+		to := *(*unsafe.Pointer)(q)
+		if to == nil {
+			s.word(0)
+			return
+		}
+		if i := slices.Index(s.seen, to); i >= 0 {
+			s.word(uint64(i + 1))
+			return
+		}
+		s.seen = append(s.seen, to)
+		s.word(uint64(len(s.seen)))
+		if foreign {
+			return
+		}
+		if of == nil {
+			of = planOf(elem)
+		}
+		of.walk(s, to)
+	}
+}
+
+func sliceOf(elem reflect.Type) func(s *stateHash, q unsafe.Pointer) {
+	var of *plan
+	return func(s *stateHash, q unsafe.Pointer) {
+		b := *(*[]byte)(q) // its header
+		s.word(uint64(len(b)))
+		if of == nil {
+			of = planOf(elem)
+		}
+		for i, at := 0, unsafe.Pointer(unsafe.SliceData(b)); i < len(b); i++ {
+			of.walk(s, unsafe.Add(at, uintptr(i)*of.size))
+		}
+	}
+}
+
+// mapOf hashes maps of few entries in an order that does not depend on the map's.
+func mapOf(t reflect.Type) func(s *stateHash, q unsafe.Pointer) {
+	return func(s *stateHash, q unsafe.Pointer) {
+		v := reflect.NewAt(t, q).Elem()
+		s.word(uint64(v.Len()))
+		keys := v.MapKeys()
+		if len(keys) > 1 {
+			slices.SortFunc(keys, func(a, b reflect.Value) int {
+				if a.CanUint() {
+					return int(int64(a.Uint()) - int64(b.Uint()))
+				}
+				return 0
+			})
+		}
+		for _, k := range keys {
+			for _, x := range []reflect.Value{k, v.MapIndex(k)} {
+				n := reflect.New(x.Type())
+				n.Elem().Set(x)
+				planOf(x.Type()).walk(s, n.UnsafePointer())
+			}
+		}
+	}
+}
+
+func (p *plan) fields(t reflect.Type, at uintptr) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := t.Name() + "." + f.Name
+		switch {
+		case foreignTypes[t.PkgPath()] && t.Name() != "SGE", f.Name == "_", leftOut[name]:
+		case times[name]:
+			p.time(t, f, at)
+		default:
+			p.value(f.Type, at+f.Offset)
 		}
 	}
 }
@@ -196,18 +252,24 @@ func (s *stateHash) fields(v reflect.Value) {
 const longAgo = 3 * ms
 
 // time hashes how far a time, or each of an array of them, is from now.
-func (s *stateHash) time(in, v reflect.Value) {
-	if v.Kind() != reflect.Array {
-		if timing := in.FieldByName("timing"); timing.IsValid() && !timing.Bool() {
-			return // of what was timed before
-		}
-		s.word(uint64(max(v.Int()-s.now, -longAgo)))
+func (p *plan) time(in reflect.Type, f reflect.StructField, at uintptr) {
+	if f.Type.Kind() == reflect.Array {
+		set, _ := in.FieldByName("set")
+		p.call(at, func(s *stateHash, q unsafe.Pointer) {
+			bits := *(*uint8)(unsafe.Add(q, set.Offset)) // the others hold what was
+			for i := range f.Type.Len() {
+				if bits>>i&1 != 0 {
+					s.word(uint64(*(*int64)(unsafe.Add(q, f.Offset+uintptr(i)*8)) - s.now))
+				}
+			}
+		})
 		return
 	}
-	set := in.FieldByName("set").Uint() // the others hold what was
-	for i := range v.Len() {
-		if set>>i&1 != 0 {
-			s.word(uint64(v.Index(i).Int() - s.now))
+	timing, ok := in.FieldByName("timing")
+	p.call(at, func(s *stateHash, q unsafe.Pointer) {
+		if ok && !*(*bool)(unsafe.Add(q, timing.Offset)) {
+			return // of what was timed before
 		}
-	}
+		s.word(uint64(max(*(*int64)(unsafe.Add(q, f.Offset))-s.now, math.MinInt64/2, -longAgo)))
+	})
 }

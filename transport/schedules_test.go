@@ -77,6 +77,7 @@ type search struct {
 	seen map[uint64]int // shortest schedule that led there
 	path []action
 	most int // states
+	hash stateHash
 	coverage
 }
 
@@ -98,7 +99,7 @@ func explore(t testing.TB, p *program) coverage {
 
 // visit explores all that can follow. It uses up w.
 func (s *search) visit(w *world) {
-	h := w.hash()
+	h := w.hash(&s.hash)
 	if d, ok := s.seen[h]; ok && (d <= len(s.path) || *depthFlag == 0) {
 		return
 	}

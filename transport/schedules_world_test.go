@@ -360,10 +360,10 @@ func (w *world) poll(of [2]bool, polled *[2]int) error {
 }
 
 // hash names the state: two worlds of one hash have the same future.
-func (w *world) hash() uint64 {
+func (w *world) hash(h *stateHash) uint64 {
 	var of [2]uint64
 	for i, e := range w.ends {
-		h := newStateHash(w.now)
+		h.reset(w.now)
 		h.engine(e.eng)
 		h.bytes(e.buf[areaIn:]) // the rest never changes: see memory
 		h.word(uint64(len(e.in)))
@@ -381,7 +381,7 @@ func (w *world) hash() uint64 {
 	if w.p.mirrored && of[1] < of[0] {
 		of[0], of[1] = of[1], of[0]
 	}
-	h := newStateHash(w.now)
+	h.reset(w.now)
 	h.word(of[0])
 	h.word(of[1])
 	h.bytes([]byte{w.left.lose, w.left.dup, w.left.overtake, w.left.early, byte(w.life)})
