@@ -164,89 +164,216 @@ func (p *program) finish() {
 	}
 }
 
-// schedulePrograms are the programs that are played.
+// tagged makes a change with a name.
+func tagged(tag string, change func(*program)) func(*program) {
+	return func(p *program) {
+		change(p)
+		p.name += " " + tag
+	}
+}
+
+// both makes two changes.
+func both(f, g func(*program)) func(*program) {
+	return func(p *program) {
+		f(p)
+		g(p)
+	}
+}
+
+// retries bounds both kinds of retries.
+func retries(n, rnr uint8) func(*program) {
+	return tagged(fmt.Sprintf("retry %d, rnr %d", n, rnr), func(p *program) { p.retry, p.rnrRetry = n, rnr })
+}
+
+var (
+	selectively = tagged("selective", func(p *program) { p.tuning.SelectiveRepeat = true })
+	noProbes    = tagged("no probes", func(p *program) { p.tuning.LossProbe = -1 })
+	noMerge     = tagged("each acknowledged", func(p *program) { p.tuning.DisableAckCoalesce = true })
+	patient     = tagged("patient", func(p *program) { p.tuning.PatientRetries = true })
+	oneAway     = tagged("one packet away", func(p *program) { p.tuning.MaxUnackedPackets = 1 })
+	depthOne    = tagged("depth 1", func(p *program) { p.rdAtomic = 1 })
+	credits     = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
+	lazy        = tagged("lazy", func(p *program) { p.lazy = true })
+	wrap        = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
+	back        = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
+	unbound     = tagged("unbound", func(p *program) { p.bound = false })
+	late        = tagged("late", func(p *program) { // all receives of the first life
+		for i := range p.recvs {
+			p.recvs[i] = 0
+			for _, o := range p.lives[0][1-i] {
+				if o.takesReceive() {
+					p.recvs[i]++
+				}
+			}
+		}
+	})
+)
+
+// schedulePrograms are the programs that are played, those with fewer states first.
 func schedulePrograms() []*program {
 	var all []*program
+	names := map[string]bool{}
 	add := func(a, b string, lost, dup, over, early uint8, change func(*program)) *program {
 		p := newProgram(a, b, lost, dup, over, early)
 		if change != nil {
 			change(p)
 		}
 		p.finish()
-		all = append(all, p)
+		if !names[p.name] {
+			names[p.name] = true
+			all = append(all, p)
+		}
 		return p
 	}
-	kinds := "siwxrfca"
-	for i := range kinds { // each kind, of one packet, and of three
-		k := kinds[i : i+1]
-		add(k+"1", "", 1, 1, 1, 1, nil).always = true
-		add(k+"1", "", 2, 2, 2, 2, nil)
-		if i < 5 {
-			add(k+"3", "", 1, 1, 1, 1, nil)
+	remote := []string{"s", "i", "w", "x", "r", "f", "c", "a", "p", "v", "m"} // what the peer executes
+	fail := []string{"W1", "W2", "R1", "R2", "F1", "L4", "K1", "G1"}
+	long := func(k string) bool { return strings.Contains("siwxrvm", k) }
+	takes := func(k string) bool { return strings.Contains("sixv", k) }
+
+	// Each kind by itself.
+	for _, k := range remote {
+		for _, f := range []func(*program){nil, wrap, selectively, noProbes, noMerge, retries(1, 7), patient} {
+			p := add(k+"1", "", 1, 1, 1, 1, f)
+			p.always = f == nil && k != "m"
+			add(k+"1", "", 2, 1, 1, 2, f)
+		}
+		if long(k) {
+			add(k+"0", "", 1, 1, 1, 1, nil)
 			add(k+"2", "", 1, 1, 0, 0, nil).always = true
+			for _, f := range []func(*program){nil, wrap, selectively, noProbes, noMerge, oneAway} {
+				add(k+"2", "", 1, 1, 1, 1, f)
+				add(k+"3", "", 1, 1, 1, 0, f)
+				add(k+"3", "", 1, 0, 1, 1, f)
+			}
+		}
+		add(k+"1 "+k+"1", "", 1, 1, 1, 0, wrap).always = k == "f" || k == "w"
+		add(k+"1 "+k+"1", "", 1, 0, 1, 0, selectively).always = true
+		if k != "v" {
+			add(k+"1 "+k+"1 "+k+"1", "", 1, 1, 0, 0, nil)
+			add(k+"1 "+k+"1 "+k+"1", "", 1, 0, 1, 0, nil)
+			add(k+"1 "+k+"1 "+k+"1 "+k+"1", "", 1, 1, 0, 0, nil)
+			add(k+"1 "+k+"1 "+k+"1 "+k+"1", "", 1, 0, 1, 0, selectively)
+		}
+		add(k+"1-", "", 1, 1, 1, 1, nil)
+		add(k+"1- "+k+"1", "", 1, 1, 0, 1, nil)
+		if takes(k) { // receives that come late
+			add(k+"1", "", 1, 1, 0, 1, late).always = k == "s"
+			for _, rnr := range []uint8{1, 2} {
+				add(k+"1", "", 1, 0, 1, 1, both(late, retries(7, rnr)))
+				add(k+"1", "", 1, 1, 0, 0, both(late, retries(1, rnr)))
+			}
+			add(k+"1", "", 1, 1, 0, 1, both(late, credits)).always = k == "s"
+			add(k+"2", "", 1, 1, 0, 1, both(late, credits))
+			add(k+"2", "", 1, 1, 0, 1, late)
+			add(k+"2", "", 1, 1, 1, 0, both(late, selectively))
+		}
+		// Both ends at once.
+		add(k+"1", k+"1", 1, 0, 0, 0, nil).always = strings.Contains("swrf", k)
+		add(k+"1", k+"1", 1, 1, 0, 1, nil)
+		add(k+"1", k+"1", 1, 0, 1, 0, selectively)
+		// Ends that send and look when they like.
+		add(k+"1", "", 1, 0, 0, 0, lazy).always = k == "s" || k == "r"
+		add(k+"1", "", 1, 1, 1, 1, lazy)
+		add(k+"1 "+k+"1", "", 1, 0, 0, 0, lazy)
+		add(k+"1", k+"1", 1, 0, 0, 0, lazy)
+		if long(k) {
+			add(k+"2", "", 1, 0, 0, 0, lazy).always = k == "w"
+			add(k+"2", "", 1, 0, 1, 0, both(lazy, selectively))
+		}
+		// Made again with the same numbers.
+		for _, next := range []string{"s1", "w1", "r1", "f1"} {
+			add(k+"1 / "+next, "", 0, 1, 1, 0, nil).always = k == next
+			add(k+"1 / "+next, "", 0, 1, 1, 0, back)
+			add(k+"1 / "+next, "/ "+next, 0, 1, 0, 0, nil)
+			add(k+"1 / "+next, "", 1, 1, 0, 1, nil)
+		}
+		// One end, or both, close.
+		add(k+"1", "E", 1, 0, 0, 0, nil).always = k == "s"
+		add(k+"1 E", "", 1, 1, 0, 0, nil).always = k == "s"
+		add(k+"1 E", k+"1 E", 1, 0, 0, 0, nil)
+		add("E "+k+"1", k+"1", 1, 0, 0, 0, nil)
+		// Behind and before one that fails, and against one.
+		for _, x := range fail {
+			add(k+"1 "+x, "", 1, 1, 0, 0, nil).always = k == "w"
+			add(x+" "+k+"1", "", 1, 1, 0, 0, nil).always = k == "w"
+			add(k+"1", x, 1, 0, 0, 0, nil).always = k == "r" && x == "W1"
+			add(k+"1 "+x, "", 1, 0, 1, 1, retries(1, 1))
 		}
 	}
-	for i := range kinds { // pairs of kinds
-		for j := range kinds {
-			a, b := kinds[i:i+1], kinds[j:j+1]
-			add(a+"2 "+b+"1", "", 1, 1, 1, 1, nil)
+	add("E", "E", 1, 0, 0, 0, nil).always = true
+	for _, x := range fail {
+		add(x, "", 1, 1, 0, 0, nil).always = true
+		add(x, "", 1, 1, 1, 1, nil)
+		add(x, "", 2, 0, 0, 1, retries(1, 7))
+		add(x, x, 1, 0, 0, 0, nil)
+	}
+	// Few retries.
+	for _, k := range []string{"s2", "w2", "r2", "f1", "a1", "p1", "w1 f1", "r1 s1", "f1 f1", "c1 r2"} {
+		add(k, "", 2, 0, 0, 1, retries(1, 7)).always = k == "f1 f1"
+		add(k, "", 3, 1, 0, 0, retries(1, 7))
+		add(k, "", 3, 0, 0, 1, retries(2, 7))
+		add(k, "", 2, 0, 0, 1, both(selectively, retries(1, 7)))
+	}
+	// Windows.
+	for _, k := range []string{"v1 m1", "m1 v1", "m2 v1 m1", "v1 v1", "m1-v1", "v2 m2"} {
+		add(strings.ReplaceAll(k, "-", "- "), "", 1, 1, 0, 0, nil).always = true
+		add(strings.ReplaceAll(k, "-", "- "), "", 1, 1, 1, 1, nil)
+	}
+	for _, k := range [][2]string{
+		{"m1", "l"}, {"m2", "l"}, {"v1", "m1@1"}, {"m1@2", "l b"}, {"m1", "l b"}, {"m1@1", "l"}, {"m3", "l b w1"}, {"v1", "l"}, {"m1 v1", "b@1"}, {"v1 m1", "s1 l"},
+	} {
+		add(k[0], k[1], 1, 0, 0, 0, nil).always = true
+		add(k[0], k[1], 1, 1, 1, 1, nil)
+	}
+	for _, k := range [][2]string{{"m1@1", "b"}, {"m1", "b"}, {"m1@1", "b l"}, {"v1@1", "b"}, {"m1@1", "b / b"}} {
+		add(k[0], k[1], 1, 1, 0, 0, unbound).always = true
+		add(k[0], k[1], 1, 1, 1, 1, unbound)
+	}
+	// Fences, and requests without completions.
+	for _, k := range []string{"r1 s1!", "f1 w1!", "r2 r1!", "w1- s1", "r1- w1", "f1- f1", "s1- s1- s1", "a1 r1!", "w1 p1", "w1 p1! s1"} {
+		add(k, "", 1, 1, 0, 0, nil).always = true
+		add(k, "", 1, 1, 1, 1, nil)
+	}
+	// Several of several kinds.
+	for _, k := range []string{"s1 w1 r1", "r1 w1 s1", "f1 r1 f1", "w1 f1 s1 r1", "r1 f1 c1 a1", "s1 s1 w1 f1", "w2 s1 r2", "r2 f1 w2"} {
+		for _, f := range []func(*program){nil, selectively, depthOne, wrap} {
+			add(k, "", 1, 0, 1, 0, f).always = k == "s1 w1 r1" && f != nil
+			add(k, "", 1, 1, 0, 0, f)
+			add(k, "", 1, 0, 0, 1, f)
+		}
+	}
+	// READs and atomics one at a time, and the wire's faults together.
+	for _, k := range []string{"s2", "w2", "r2", "f1", "w1 f1", "r1 s1", "f1 f1", "c1 r2", "r1 r1", "r1 r2", "f1 r1", "a1 r1"} {
+		add(k, "", 1, 1, 1, 0, depthOne).always = k == "f1 f1"
+		add(k, "", 1, 1, 1, 1, depthOne)
+		add(k, "", 1, 1, 1, 1, noProbes)
+	}
+	for _, k := range []string{"s2", "w2", "w2 f1", "r2", "f1 f1", "w1 f1", "r1 s1", "c1 r2", "s1 w1 r1"} {
+		add(k, "", 1, 0, 1, 0, selectively).always = true
+		add(k, "", 2, 0, 1, 1, selectively)
+		add(k, "", 1, 1, 1, 1, selectively)
+	}
+	for _, k := range []string{"s1 s1", "w1 s1", "s1 f1", "r1 i1", "x1 x1", "s1 r1", "s1 v1", "s2 w1"} {
+		add(k, "", 1, 1, 0, 1, late)
+		add(k, "", 1, 0, 1, 0, both(late, retries(7, 1)))
+		add(k, "", 1, 0, 1, 0, both(late, selectively))
+		add(k, "", 1, 1, 0, 1, both(late, credits))
+	}
+	// Pairs of kinds, at one end and at both.
+	for i, a := range remote {
+		for j, b := range remote {
+			add(a+"1 "+b+"1", "", 1, 1, 0, 0, nil)
+			add(a+"1 "+b+"2", "", 1, 0, 1, 0, nil)
 			if i <= j {
 				add(a+"1", b+"2", 1, 1, 0, 1, nil)
 			}
+			add(a+"2 "+b+"1", "", 1, 0, 1, 0, selectively)
 		}
 	}
-	few := func(n, rnr uint8) func(*program) { return func(p *program) { p.retry, p.rnrRetry = n, rnr } }
-	for _, k := range []string{"s2", "w2", "r2", "f1", "w1 f1", "r1 s1", "f1 f1", "c1 r2"} { // errors
-		name := func(tag string, f func(*program)) func(*program) {
-			return func(p *program) { f(p); p.name += tag }
+	for _, a := range remote {
+		for _, b := range remote {
+			add(a+"2 "+b+"1", "", 1, 1, 1, 1, nil)
 		}
-		add(k, "", 2, 0, 0, 1, name(" retry 1", few(1, 7))).always = k == "f1 f1"
-		add(k, "", 3, 1, 0, 0, name(" retry 1", few(1, 7)))
-		add(k, "", 1, 1, 1, 1, name(" depth 1", func(p *program) { p.rdAtomic = 1 }))
-		add(k, "", 1, 1, 1, 1, name(" no probes", func(p *program) { p.tuning.LossProbe = -1 }))
-	}
-	for _, k := range []string{"s2", "w2", "w2 f1", "r2", "f1 f1", "w1 f1", "r1 s1", "c1 r2", "s1 w1 r1"} { // selective repeat
-		add(k, "", 1, 1, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
-		add(k, "", 1, 0, 1, 0, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" }).always = true
-		add(k, "", 2, 0, 1, 1, func(p *program) { p.tuning.SelectiveRepeat = true; p.name += " selective" })
-	}
-	late := func(tag string, a, b int, n uint8) func(*program) {
-		return func(p *program) { p.recvs, p.rnrRetry = [2]int{a, b}, n; p.name += tag }
-	}
-	for _, k := range []string{"s1", "x2", "s1 s1", "w1 s1", "s1 f1", "r1 i1"} { // receives that come late
-		n := strings.Count(k, "s") + strings.Count(k, "x") + strings.Count(k, "i")
-		add(k, "", 1, 1, 0, 1, late(" late", 0, n, 7)).always = k == "s1"
-		add(k, "", 1, 0, 1, 0, late(" late, rnr 1", 0, n, 1))
-		add(k, "", 1, 1, 0, 1, func(p *program) {
-			late(" late, credits", 0, n, 7)(p)
-			p.tuning.EndToEndCredits = true
-		})
-	}
-	wrap := func(p *program) { p.psn[0] = ib.PSNMask; p.name += " wrap" }
-	for _, k := range []string{"s2", "w2", "r2", "f1 f1", "w1 r2"} {
-		add(k, "", 1, 1, 1, 0, wrap).always = true
-	}
-	lazy := func(p *program) { p.lazy = true; p.name += " lazy" }
-	for _, k := range []string{"s1", "w2", "r1"} {
-		add(k, "", 1, 0, 0, 0, lazy).always = true
-	}
-	for _, k := range []string{"s1", "w1", "r1", "f1"} { // both at once
-		add(k, k, 1, 0, 0, 0, nil).always = true
-	}
-	for _, k := range []string{"W1", "R1", "F1", "L4", "K1", "G1", "w1 W1", "W1 w1", "r1 L4", "s1 E", "E s1", "w1- s1", "r1 s1!", "s0", "w0", "r0", "p1", "w1 p1"} {
-		add(k, "", 1, 1, 0, 0, nil).always = true
-	}
-	add("W1", "w1", 1, 0, 0, 0, nil).always = true
-	add("s1", "E", 1, 0, 0, 0, nil).always = true
-	add("E", "E", 1, 0, 0, 0, nil).always = true
-	for _, k := range []string{"m1", "v1", "m1 v1", "v1 m1", "m2", "v1 v1"} {
-		add(k, "", 1, 1, 0, 0, nil).always = true
-	}
-	for _, k := range [][2]string{{"m1", "l"}, {"v1", "m1@1"}, {"m1@2", "l b"}, {"m1", "l b"}} {
-		add(k[0], k[1], 1, 0, 0, 0, nil).always = true
-	}
-	for _, k := range []string{"s1 / s1", "w1 / w1", "r1 / r1", "f1 / f1"} { // made again with the same numbers
-		add(k, "", 0, 1, 1, 0, nil).always = true
 	}
 	return all
 }
