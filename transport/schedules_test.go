@@ -3,6 +3,7 @@ package transport_test
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ var (
 //
 // The oracle is in schedules_oracle_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little is alive, and much is made
 	var sum coverage
 	table := readCovered(t, *coveredFlag)
 	for _, p := range schedulePrograms() {
@@ -122,9 +124,7 @@ func (s *search) visit(w *world) {
 	for i, a := range acts {
 		if i > 0 { // the first one had the world itself
 			w = newWorld(s.t, s.p)
-			for _, b := range s.path {
-				_ = w.do(b)
-			}
+			w.replay(s.path)
 		}
 		s.path = append(s.path, a)
 		s.actions++
