@@ -190,8 +190,8 @@ soak:
 soak-service: bin/lab
 	nice -n 19 bin/lab soak -for $(SOAK) $(SOAKFLAGS)
 
-# Do the tests find bugs? Plants some, drawn from a seed, one at a time, beside the
-# work tree. MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 ./mem" is short.
+# Do the tests find bugs? Plants some, drawn from a seed, one at a time, beside the work tree, and goes on where it was cut off.
+# MUTANTFLAGS=-h lists the options; MUTANTFLAGS="-n 3 mem" is short, and MUTANTFLAGS="-report FILE" writes a table.
 mutants:
 	$(GO) run ./conformance/cmd/lab mutants $(MUTANTFLAGS)
 

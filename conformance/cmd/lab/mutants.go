@@ -1,17 +1,38 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
-// defaultPackages are those whose tests ought to find everything.
-var defaultPackages = []string{
-	"./ib", "./mem", "./transport", "./transport/cc", "./roce/rdmacm/cm", "./roce/internal/shard", "./roce/rsocket", "./roce/link",
+// mutantPackages are all packages of the library. Those that serve others and have few tests of their own are tested by those of others, too.
+var mutantPackages = []string{
+	"ib", "ib/mad", "mem", "transport", "transport/cc",
+	"roce/rdmacm/cm", "roce/internal/shard", "roce/internal/slots",
+	"roce/link/udp", "roce/link/packet", "roce/link/xdp", "roce/link/sim", "roce/link/fault", "roce/link/trace", "roce/link",
+	"roce/link/internal/endpoint", "roce/link/internal/frame", "roce/link/internal/nexthop", "roce/link/internal/portstate",
+	"roce/link/internal/receive", "roce/link/internal/sockio", "roce/link/internal/transmit",
+	"roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse", "roce/analyse/stage", "roce/auth", "roce/internal/access",
+	"roce/internal/everyaddr", "roce/internal/peer", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
+}
+
+var testedBy = map[string][]string{
+	"roce/link/fault":              {"roce/link/sim"},
+	"roce/link/internal/endpoint":  {"roce/link/udp", "roce/link/packet"},
+	"roce/link/internal/frame":     {"roce/link/packet", "roce/link/xdp"},
+	"roce/link/internal/nexthop":   {"roce/link/packet"},
+	"roce/link/internal/portstate": {"roce/link/udp"},
+	"roce/link/internal/receive":   {"roce/link/udp", "roce/link/packet"},
+	"roce/link/internal/sockio":    {"roce/link/udp"},
+	"roce/link/internal/transmit":  {"roce/link/packet", "roce/link/xdp"},
+	"roce/internal/access":         {"roce"},
+	"roce/internal/everyaddr":      {"roce"},
+	"roce/internal/peer":           {"roce/rdmacm"},
+	"roce/analyse/stage":           {"roce/analyse"},
 }
 
 type mutantOptions struct {
@@ -19,26 +40,33 @@ type mutantOptions struct {
 	each    int
 	only    string
 	list    bool
+	again   bool
 	exec    []string
 	timeout time.Duration
 	memory  int
+	results string
+	report  string
+	dirs    map[string]string // of the packages, by what is asked for
 }
 
 // mutants plants bugs and looks whether the tests find them.
 //
 // It draws changes of one operator, condition, constant, call or assignment each from a seed, in every package that it
-// is given, compiles the package's tests with that change and runs them. Nothing in the work tree changes: the
-// compiler sees the planted file through an overlay. A bug that no test finds is a test that is missing, or code that
-// makes no difference; a few changes make none, as a bound that nothing comes near.
+// is given, compiles the package's tests with all of them, each behind a switch, and runs with each switched on the tests that
+// come by it. Nothing in the work tree changes: the compiler sees the planted files through an overlay. A bug that no test finds is
+// a test that is missing, or code that makes no difference. Those that can make none are explained in a file.
 func mutants(t *tool, args []string) error {
 	var o mutantOptions
-	t.Uint64Var(&o.seed, "seed", 1, "what is drawn depends on this")
-	t.IntVar(&o.each, "n", 8, "bugs to plant in each package")
+	t.Uint64Var(&o.seed, "seed", 4711, "what is drawn depends on this")
+	t.IntVar(&o.each, "n", 20, "bugs to plant in each package")
 	t.StringVar(&o.only, "only", "", "plant only what is listed with this `text`, as transport/retry.go:90")
 	t.BoolVar(&o.list, "list", false, "list all that could be planted, and plant nothing")
 	command := t.String("exec", "", "run the tests with this `command`, as go test -exec does")
-	t.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, at least a minute")
+	t.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, 20 s at least and 5 minutes at most")
 	t.IntVar(&o.memory, "memory", 8192, "address space of a test, MiB: a bug may be a loop that allocates")
+	t.StringVar(&o.results, "results", "conformance/out/mutants.json", "`file` with what is known: a run goes on from there")
+	t.BoolVar(&o.again, "again", false, "run what is known again")
+	t.StringVar(&o.report, "report", "", "write a table of all packages to this `file`")
 	t.Usage = func() {
 		fmt.Fprintln(t.Output(), "usage: mutants [options] [package ...]")
 		t.PrintDefaults()
@@ -47,7 +75,7 @@ func mutants(t *tool, args []string) error {
 	o.exec = strings.Fields(*command)
 	names := t.Args()
 	if len(names) == 0 {
-		names = defaultPackages
+		names = mutantPackages
 	}
 	ctx, stop := t.context(0)
 	defer stop()
@@ -56,79 +84,176 @@ func mutants(t *tool, args []string) error {
 
 // plant plants bugs in the packages one after the other and reports.
 func plant(ctx context.Context, o *mutantOptions, names []string) error {
-	pkgs, err := load(ctx, names)
+	known, err := openLedger(o.results)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "mutants")
+	defer known.Close()
+	explained, err := readExplained(explainedFile)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	var found, planted int
-	var survivors []string
-	for _, p := range pkgs {
-		bugs, err := p.bugs()
+	for i, n := range names {
+		names[i] = filepath.ToSlash(filepath.Clean(n))
+	}
+	tally := &tally{commit: commit(ctx), seed: o.seed, each: o.each, of: map[string]*count{}}
+	var total count
+	for _, n := range names {
+		c, err := o.plantIn(ctx, n, known, explained)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", n, err)
 		}
-		if o.list {
-			for i := range bugs {
-				fmt.Println(&bugs[i])
+		tally.of[n] = c
+		total.add(c)
+		if o.report != "" {
+			if err := os.WriteFile(o.report, tally.table(names), 0o644); err != nil { //nolint:gosec // it is for all
+				return err
 			}
-			continue
-		}
-		if o.only != "" {
-			bugs = matching(bugs, o.only)
-			o.each = len(bugs)
-		} else {
-			draw(bugs, o.seed, p.ImportPath)
-		}
-		if len(bugs) == 0 {
-			continue
-		}
-		b := bench{mutantOptions: o, pkg: p, dir: dir, limit: cmp.Or(o.timeout, time.Hour)}
-		start := time.Now()
-		if r, out := b.test(ctx, nil); r != survived {
-			return fmt.Errorf("the tests of %s fail without a bug: %v\n%s", p.ImportPath, r, out)
-		}
-		b.limit = cmp.Or(o.timeout, max(time.Minute, 10*time.Since(start)))
-		left := o.each
-		for i := range bugs {
-			if left == 0 {
-				break
-			}
-			start := time.Now()
-			r, _ := b.test(ctx, &bugs[i])
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if r == broken {
-				continue // the compiler found it
-			}
-			left--
-			planted++
-			if r == survived {
-				survivors = append(survivors, bugs[i].String())
-			} else {
-				found++
-			}
-			fmt.Printf("%-8v %5.1fs %v\n", r, time.Since(start).Seconds(), &bugs[i])
 		}
 	}
 	if o.list {
 		return nil
 	}
-	fmt.Printf("%d of %d found (seed %d)\n", found, planted, o.seed)
-	for _, s := range survivors {
-		fmt.Println("not found:", s)
+	fmt.Printf("%d planted, %d found, %d explained, %d open (seed %d)\n", total.planted, total.found, total.explained, len(total.open), o.seed)
+	for _, s := range total.open {
+		fmt.Println("open:", s)
+	}
+	return nil
+}
+
+// plantIn plants bugs in a package.
+func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger, explained map[string]string) (*count, error) {
+	testers := []string{"./" + name}
+	for _, t := range testedBy[name] {
+		testers = append(testers, "./"+t)
+	}
+	pkgs, export, err := load(ctx, testers)
+	if err != nil {
+		return nil, err
+	}
+	o.dirs = map[string]string{}
+	var p *pkg
+	for i, t := range testers {
+		for _, q := range pkgs {
+			if q.ImportPath == q.Module.Path && t == "./." || q.ImportPath == q.Module.Path+strings.TrimPrefix(t, ".") {
+				testers[i] = q.ImportPath
+				o.dirs[q.ImportPath] = q.Dir
+				if i == 0 {
+					p = q
+				}
+			}
+		}
+	}
+	if p == nil {
+		return nil, fmt.Errorf("go list has no package for it")
+	}
+	all, err := p.bugs()
+	if err != nil {
+		return nil, err
+	}
+	if o.list {
+		for i := range all {
+			fmt.Printf("%s (line %d)\n", all[i].id(), all[i].line)
+		}
+		return new(count), nil
+	}
+	code, tests, err := fingerprints(p, o.dirs)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newChecker(p, export)
+	if err != nil {
+		return nil, err
+	}
+	each := o.each
+	if o.only != "" {
+		all = matching(all, o.only)
+		each = len(all)
+	} else {
+		draw(all, o.seed)
+	}
+	sum := new(count)
+	var todo []*bug
+	for i := range all {
+		b := &all[i]
+		if sum.planted == each {
+			break
+		}
+		if !c.compiles(b) {
+			continue // the compiler found it
+		}
+		sum.planted++
+		if explained[b.id()] != "" && o.only == "" {
+			sum.explained++
+			continue
+		}
+		if e := known.find(code, tests, b.id()); e != nil && !o.again {
+			sum.count(b, e)
+			continue
+		}
+		todo = append(todo, b)
+	}
+	if len(todo) == 0 {
+		return sum, nil
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	b := bench{mutantOptions: o, pkg: p, dir: dir, testers: testers}
+	err = b.tryAll(ctx, c, todo, func(x *bug, r result, reach int, takes time.Duration) error {
+		e := &entry{Package: name, Commit: commit(ctx), Code: code, Tests: tests, Bug: x.id(), Result: r.String(), Reach: reach, Seconds: takes.Seconds()}
+		fmt.Printf("%-8v %5.1fs %3d tests %v\n", r, e.Seconds, reach, x)
+		sum.count(x, e)
+		return known.add(e)
+	})
+	return sum, err
+}
+
+// tryAll tries the bugs one after the other, first those that go behind switches.
+func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*bug, result, int, time.Duration) error) error {
+	start := time.Now()
+	together, alone := c.choose(bugs)
+	files, err := c.render(together, alone)
+	if err != nil {
+		return err
+	}
+	if err := b.build(ctx, files); err != nil {
+		return err
+	}
+	built := time.Since(start)
+	if err := b.probe(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d tests, %d bugs, %d more in builds of their own; built in %.1fs, probed in %.1fs\n",
+		b.pkg.ImportPath, len(b.all), len(together), len(alone), built.Seconds(), (time.Since(start) - built).Seconds())
+	for i, x := range append(together, alone...) {
+		start, on := time.Now(), i+1
+		if i >= len(together) {
+			on = 0
+			src, err := os.ReadFile(x.file)
+			if err != nil {
+				return err
+			}
+			if err := b.build(ctx, map[string][]byte{x.file: x.apply(src)}); err != nil {
+				return err
+			}
+		}
+		r, reach := b.try(ctx, i+1, on)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := done(x, r, reach, time.Since(start)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func matching(all []bug, text string) (some []bug) {
 	for i := range all {
-		if strings.Contains(all[i].String(), text) {
+		if strings.Contains(all[i].String(), text) || strings.Contains(all[i].id(), text) {
 			some = append(some, all[i])
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,35 +10,46 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // pkg is what is needed of the answer of go list.
 type pkg struct {
 	Dir        string
+	Name       string
 	ImportPath string
 	GoFiles    []string
 	Module     struct{ Path string }
+	Export     string
+	DepOnly    bool
 }
 
-// load returns the packages that the names stand for.
-func load(ctx context.Context, names []string) ([]*pkg, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles,Module"}, names...)...)
+// load returns the packages that the names stand for, and the compiled form of all that they import.
+func load(ctx context.Context, names []string) ([]*pkg, map[string]string, error) {
+	args := []string{"list", "-export", "-deps", "-json=Dir,Name,ImportPath,GoFiles,Module,Export,DepOnly"}
+	args = append(args, "os", "strconv", "syscall") // for the helpers
+	cmd := exec.CommandContext(ctx, "go", append(args, names...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
+		return nil, nil, fmt.Errorf("go list: %w", err)
 	}
 	var pkgs []*pkg
+	export := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		p := new(pkg)
 		if err := d.Decode(p); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		pkgs = append(pkgs, p)
+		export[p.ImportPath] = p.Export
+		if !p.DepOnly && p.Module.Path != "" {
+			pkgs = append(pkgs, p)
+		}
 	}
-	return pkgs, nil
+	return pkgs, export, nil
 }
 
 // result is what became of a bug.
@@ -52,61 +64,131 @@ const (
 
 func (r result) String() string { return [...]string{"SURVIVED", "found", "late", "broken"}[r] }
 
-// bench runs the tests of one package.
+// bench runs the tests that ought to find the bugs of one package: its own, and those of packages that it serves.
 type bench struct {
 	*mutantOptions
 	pkg *pkg
 	dir string // for what is made
-	// limit is how long the tests may take.
-	limit time.Duration
+	// testers are the packages whose tests are run.
+	testers []string
+	all     []*testFunc
+	// faulty are tests that fail without a bug.
+	faulty []string
 }
 
-// test compiles the package's tests with a bug, or without one, and runs them.
-func (b *bench) test(ctx context.Context, x *bug) (result, []byte) {
-	binary := filepath.Join(b.dir, "tests")
-	args := []string{"test", "-c", "-o", binary}
-	if x != nil {
-		overlay, err := b.overlay(x)
-		if err != nil {
-			return broken, []byte(err.Error())
+// testFunc is a test, and what it comes by.
+type testFunc struct {
+	name    string
+	tester  int // of the bench's packages
+	takes   time.Duration
+	reached []byte
+}
+
+// build compiles the tests of all packages with these files in the place of others.
+func (b *bench) build(ctx context.Context, files map[string][]byte) error {
+	overlay := map[string]string{}
+	for name, src := range files {
+		planted := filepath.Join(b.dir, strconv.Itoa(len(overlay))+".go")
+		if err := os.WriteFile(planted, src, 0o600); err != nil {
+			return err
 		}
-		args = append(args, "-overlay", overlay)
+		overlay[name] = planted
 	}
-	build := exec.CommandContext(ctx, "go", append(args, b.pkg.ImportPath)...)
-	build.Dir = b.pkg.Dir
-	if out, err := build.CombinedOutput(); err != nil {
-		return broken, out
-	}
-	return b.execute(ctx, binary)
-}
-
-// overlay writes the planted file and the list that tells the compiler of it.
-func (b *bench) overlay(x *bug) (string, error) {
-	src, err := os.ReadFile(x.file)
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
-		return "", err
-	}
-	planted := filepath.Join(b.dir, "planted.go")
-	if err := os.WriteFile(planted, x.apply(src), 0o600); err != nil {
-		return "", err
-	}
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {x.file: planted}})
-	if err != nil {
-		return "", err
+		return err
 	}
 	name := filepath.Join(b.dir, "overlay.json")
-	return name, os.WriteFile(name, list, 0o600)
+	if err := os.WriteFile(name, list, 0o600); err != nil {
+		return err
+	}
+	for i, p := range b.testers {
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", name, "-o", b.binary(i), p)
+		cmd.Dir = b.pkg.Dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return nil
 }
 
-// execute runs the compiled tests. The shell bounds their memory.
-func (b *bench) execute(ctx context.Context, binary string) (result, []byte) {
+func (b *bench) binary(tester int) string { return filepath.Join(b.dir, "tests"+strconv.Itoa(tester)) }
+
+// probe runs each test by itself, without a bug, for what it comes by and how long it takes.
+func (b *bench) probe(ctx context.Context) error {
+	reached := filepath.Join(b.dir, "reached")
+	for i := range b.testers {
+		out, err := exec.CommandContext(ctx, b.binary(i), "-test.list", "^(Test|Example|Fuzz)").Output()
+		if err != nil {
+			return err
+		}
+		for _, name := range strings.Fields(string(out)) {
+			if err := os.WriteFile(reached, make([]byte, pageSize), 0o600); err != nil {
+				return err
+			}
+			t := &testFunc{name: name, tester: i}
+			start := time.Now()
+			r, said := b.execute(ctx, i, 0, []*testFunc{t}, b.longest(), reached)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if r != survived {
+				b.faulty = append(b.faulty, name)
+				fmt.Printf("%s of %s fails without a bug: %s\n", name, b.testers[i], lastLines(string(said)))
+				continue
+			}
+			t.takes = time.Since(start)
+			if t.reached, err = os.ReadFile(reached); err != nil {
+				return err
+			}
+			b.all = append(b.all, t)
+		}
+	}
+	slices.SortStableFunc(b.all, func(x, y *testFunc) int { return cmp.Compare(x.takes, y.takes) })
+	return nil
+}
+
+// longest is how long tests may take at most, whatever they take without a bug.
+func (b *bench) longest() time.Duration { return cmp.Or(b.timeout, 5*time.Minute) }
+
+// try runs the tests that come by the switch of a bug, with the bug on: the quick ones first. It returns how many come by.
+func (b *bench) try(ctx context.Context, number, on int) (result, int) {
+	var reach []*testFunc
+	for _, t := range b.all {
+		if t.reached[number] != 0 {
+			reach = append(reach, t)
+		}
+	}
+	for rest := reach; len(rest) != 0; {
+		// Some at a time, as many again as there were, of one package.
+		n, takes := 0, time.Duration(0)
+		for n < len(rest) && rest[n].tester == rest[0].tester && (n == 0 || n < 200 && takes < time.Second) {
+			takes += rest[n].takes
+			n++
+		}
+		limit := min(b.longest(), max(20*time.Second, 10*takes))
+		if r, _ := b.execute(ctx, rest[0].tester, on, rest[:n], limit, ""); r != survived {
+			return r, len(reach)
+		}
+		rest = rest[n:]
+	}
+	return survived, len(reach)
+}
+
+// execute runs some compiled tests. The shell bounds their memory.
+func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, limit time.Duration, reached string) (result, []byte) {
 	const grace = 20 * time.Second // for the tests to notice that their time is up
-	ctx, cancel := context.WithTimeout(ctx, b.limit+grace)
+	ctx, cancel := context.WithTimeout(ctx, limit+grace)
 	defer cancel()
-	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`,
-		strconv.Itoa(b.memory<<10), binary, "-test.short", "-test.failfast", "-test.timeout", b.limit.String())
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = t.name
+	}
+	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(b.memory<<10), b.binary(tester),
+		"-test.short", "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = b.pkg.Dir
+	cmd.Dir = b.dirs[b.testers[tester]]
+	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(on), "MUTANT_REACHED="+reached)
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	switch {
