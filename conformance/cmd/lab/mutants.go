@@ -29,6 +29,8 @@ var testedBy = map[string][]string{
 	"roce/link/internal/receive":   {"roce/link/udp", "roce/link/packet"},
 	"roce/link/internal/sockio":    {"roce/link/udp"},
 	"roce/link/internal/transmit":  {"roce/link/packet", "roce/link/xdp"},
+	"roce/internal/shard":          {"roce/verbs", "roce"},
+	"roce/internal/slots":          {"roce/link/udp"},
 	"roce/internal/access":         {"roce"},
 	"roce/internal/everyaddr":      {"roce"},
 	"roce/internal/peer":           {"roce/rdmacm"},
@@ -41,6 +43,7 @@ type mutantOptions struct {
 	only    string
 	list    bool
 	again   bool
+	long    bool
 	exec    []string
 	timeout time.Duration
 	memory  int
@@ -65,6 +68,7 @@ func mutants(t *tool, args []string) error {
 	t.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, 20 s at least and 5 minutes at most")
 	t.IntVar(&o.memory, "memory", 8192, "address space of a test, MiB: a bug may be a loop that allocates")
 	t.StringVar(&o.results, "results", "conformance/out/mutants.json", "`file` with what is known: a run goes on from there")
+	t.BoolVar(&o.long, "long", false, "run the tests as they are without -short; a bug that they find is found without this option, too")
 	t.BoolVar(&o.again, "again", false, "run what is known again")
 	t.StringVar(&o.report, "report", "", "write a table of all packages to this `file`")
 	t.Usage = func() {
@@ -160,6 +164,9 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 	code, tests, err := fingerprints(p, o.dirs)
 	if err != nil {
 		return nil, err
+	}
+	if o.long {
+		tests += " long"
 	}
 	c, err := newChecker(p, export)
 	if err != nil {

@@ -185,7 +185,7 @@ func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, 
 		names[i] = t.name
 	}
 	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(b.memory<<10), b.binary(tester),
-		"-test.short", "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+		"-test.short="+strconv.FormatBool(!b.long), "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = b.dirs[b.testers[tester]]
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(on), "MUTANT_REACHED="+reached)
