@@ -1,0 +1,24 @@
+// Package reduce sums vectors of float32 over a group of processes (all-reduce), as training of
+// neural networks and iterative solvers need it, in three topologies: a ring, a star and a full
+// mesh. [Server] and [Worker] do the same with a parameter server.
+//
+// # Who writes what into whose memory
+//
+// A member's arena is its vector and, behind it, an inbox. Every rank owns the sum of one part of the vector.
+//
+//	Ring      each rank writes to the next one only. Parts wander round once and are summed on the
+//	          way (into the inbox of the next rank), then the sums wander round (into its vector).
+//	          2 (n-1) steps; every rank sends 2 (n-1)/n of the vector, whatever n is.
+//	Star      everybody writes its vector into the inbox of rank 0, which writes the sum into
+//	          everybody's vector. 2 steps; rank 0 sends and receives n-1 vectors.
+//	FullMesh  each rank writes part k into the inbox of rank k, which sums, and writes the sum into
+//	          everybody's vector. 2 steps, 2 (n-1)/n of the vector.
+//
+// Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. Inboxes
+// are used in turn by odd and even calls. When a call returns, everybody has begun it, as its
+// result needs everybody's vector; so everybody has ended the call before, and what that one left in the inbox
+// has been read. The sum of a part may be written into a vector because it contains
+// what that vector held: its owner has sent it and is waiting.
+//
+// A part is cut into pieces, so that a piece is summed while the next one arrives.
+package reduce
