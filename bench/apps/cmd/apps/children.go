@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -34,18 +37,71 @@ type child struct {
 
 // start runs this program with args.
 func start(ctx context.Context, args ...string) (*child, error) {
+	c, err := newChild(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	c.cmd.Stdout = &c.out
+	return c, c.start()
+}
+
+// startPiped runs this program with args, and returns its standard input and output.
+func startPiped(ctx context.Context, args ...string) (c *child, in io.WriteCloser, out io.ReadCloser, err error) {
+	if c, err = newChild(ctx, args); err != nil {
+		return nil, nil, nil, err
+	}
+	if in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	// Not StdoutPipe: what is left in it is read after the end, too.
+	out, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c.cmd.Stdout = w
+	defer w.Close()
+	return c, in, out, c.start()
+}
+
+func newChild(ctx context.Context, args []string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(ctx, self, args...), done: make(chan error, 1)}
-	c.cmd.Stdout = &c.out
+	return &child{cmd: exec.CommandContext(ctx, self, args...), done: make(chan error, 1)}, nil
+}
+
+func (c *child) start() error {
 	c.cmd.Stderr = &c.out
 	if err := c.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { c.done <- c.cmd.Wait() }()
-	return c, nil
+	return nil
+}
+
+// wait returns after some time, or when the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// cpuOfProcess returns the CPU time that a process of this machine has used, in hundredths of a second.
+func cpuOfProcess(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// Behind the name, which may have spaces: fields 14 and 15 of proc(5) are the 12th and 13th.
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // wait waits for the end of a child and returns what it has printed.

@@ -3,6 +3,9 @@
 //
 //	apps reduce           all-reduce: microseconds a call, by size, over RoCE and TCP
 //	apps reduce -kill     kill a member, and see how soon the others have an error
+//	apps raft             commits a second of a replicated log, over three transports
+//	apps raft -kill 100   kill and stop its servers, and check what clients saw
+//	apps cache            GETs a second by READ of the server's memory, and by messages
 package main
 
 import (
@@ -14,6 +17,8 @@ import (
 
 // commands are what main knows, by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
+	"cache":  cacheMain,
+	"raft":   raftMain,
 	"reduce": reduceMain,
 }
 
@@ -21,7 +26,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps reduce [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps reduce|raft|cache [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
