@@ -81,9 +81,10 @@ test-bench:
 # The modules beside the main one, which have dependencies that it has not. Without a network and their
 # dependencies in the module cache there is nothing to test them with: that is said, and no failure.
 test-modules:
-	@cd roce/prometheus && if $(GO) mod download 2>/dev/null; \
-		then $(GO) vet ./... && $(GO) test -race ./...; \
-		else echo "roce/prometheus: its dependencies are not to be had here: not tested"; fi
+	@for m in roce/prometheus bench/apps; do \
+		if (cd $$m && $(GO) mod download 2>/dev/null); \
+		then (cd $$m && $(GO) vet ./... && $(GO) test -race ./...) || exit 1; \
+		else echo "$$m: its dependencies are not to be had here: not tested"; fi; done
 
 # The page of roce explain in headless Chromium (Debian: chromium and poppler-utils): what it shows, keys, phones, print, 100,000
 # packets, hostile captures, and accessibility with axe-core, which npm fetches. What is missing is skipped, and said.

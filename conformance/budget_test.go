@@ -53,10 +53,22 @@ func sources(t *testing.T, tests bool) (all []source) {
 // lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
-	"ib": 2900, "mem": 2250, "transport": 11450,
-	"roce/verbs": 4900, "roce/rdmacm": 6150, "roce/rsocket": 6100, "roce/analyse": 6800,
-	"roce/internal/shard": 3400, "roce/internal/slots": 2200, "roce/link": 16300,
-	"cmd/internal": 25700, "cmd/verbs": 5400, "conformance": 31500, "bench": 11300, "internal": 900,
+	"ib":                  2900,
+	"mem":                 2250,
+	"transport":           11450,
+	"roce/verbs":          4900,
+	"roce/rdmacm":         6150,
+	"roce/rsocket":        6100,
+	"roce/analyse":        6800,
+	"roce/internal/shard": 3400,
+	"roce/internal/slots": 2200,
+	"roce/link":           16300,
+	"cmd/internal":        25700,
+	"cmd/verbs":           5400,
+	"conformance":         31500,
+	"bench":               15500,
+	"internal":            900,
+	"bench/apps":          4200,
 }
 
 // packageBudget is the most packages of the main module.
@@ -67,7 +79,7 @@ func TestLineBudgets(t *testing.T) {
 	lines := map[string]int{}
 	packages := map[string]bool{}
 	for _, s := range sources(t, false) {
-		if !within(s.name, "cmd/verbs") && !within(s.name, "roce/prometheus") {
+		if !within(s.name, "cmd/verbs") && !within(s.name, "roce/prometheus") && !within(s.name, "bench/apps") {
 			packages[path.Dir(s.name)] = true
 		}
 		for dir := path.Dir(s.name); dir != "."; dir = path.Dir(dir) {
@@ -88,7 +100,17 @@ func TestLineBudgets(t *testing.T) {
 
 // nameBudgets are the most exported names of a package: functions, types, constants and variables, and the methods of
 // exported types. A commit that raises one says why.
-var nameBudgets = map[string]int{"ib": 235, "mem": 131, "transport": 264, "roce": 124, "roce/verbs": 321, "roce/rdmacm": 99, "roce/rsocket": 95, "roce/link": 41, "roce/internal/shard": 102}
+var nameBudgets = map[string]int{
+	"ib":                  235,
+	"mem":                 131,
+	"transport":           264,
+	"roce":                124,
+	"roce/verbs":          321,
+	"roce/rdmacm":         99,
+	"roce/rsocket":        95,
+	"roce/link":           41,
+	"roce/internal/shard": 102,
+}
 
 func TestNameBudgets(t *testing.T) {
 	seeds.Long(t)
