@@ -48,6 +48,12 @@
 // program that wants another link, or to poll, opens its own with verbs.Open and says so
 // in [ConnConfig].
 //
+// # Patterns
+//
+// Four examples of this package are what most RDMA programs are made of: a ring that is filled by WRITE
+// with immediate, a versioned READ of what may be changing, a lease by CMP_SWAP that outlives a holder
+// that died, and messages with credits. The applications in bench/apps use them.
+//
 // # Errors
 //
 // Errors are *[OpError], which is a net.Error, and match what package net's do:
