@@ -242,7 +242,10 @@ var floors = map[string][]string{
 	"conformance": {
 		"", "congestion", "verbs", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "matrix", "drill", "hosts", "conform", "captures", "cmd",
 	},
-	"bench": {"", "node", "netlab", "attack", "plot", "quota", "report", "simreport", "guests", "suite", "micro", "cmd"},
+	"bench": {
+		"", "node", "netlab", "attack", "plot", "quota", "report", "simreport", "guests", "suite", "micro", "cmd",
+		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/cmd",
+	},
 }
 
 // climbs returns what a file imports of its folder that is not before it in the order.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/goroce/goroce/bench/apps/mesh"
 )
@@ -63,11 +62,6 @@ func Join(ctx context.Context, network mesh.Network, addrs []string, rank, lengt
 	g, err := mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(m.floats)})
 	m.g = g
 	return m, err
-}
-
-// bytesOf is the memory of a slice, as a link sees it.
-func bytesOf(f []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
 // Close ends the membership at once. The calls of others that need us fail.
