@@ -375,5 +375,23 @@ func schedulePrograms() []*program {
 			add(a+"2 "+b+"1", "", 1, 1, 1, 1, nil)
 		}
 	}
+	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all
+}
+
+// size grows with the number of states, roughly.
+func (p *program) size() int {
+	n := 2 * int(p.budget.lose+p.budget.dup+p.budget.overtake+p.budget.early)
+	for _, life := range p.lives {
+		for i, ops := range life {
+			n += 3*i + max(0, p.recvs[i])
+			for _, o := range ops {
+				n += 1 + 2*o.packets()
+			}
+		}
+	}
+	if p.lazy {
+		n *= 2
+	}
+	return n
 }
