@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"unsafe"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
@@ -38,6 +40,7 @@ var over = bytes.Repeat([]byte{0xEE}, slotBytes)
 type model struct {
 	posted, recvs int
 	next          int // request whose completion comes next
+	sent          int // packets of requests that have left, those that a READ asks for included
 	done          int // requests that have succeeded
 	failed        bool
 	status        transport.WCStatus // of the one that failed
@@ -68,7 +71,7 @@ type wireAck struct {
 
 // key is what of the model tells states apart.
 func (m *model) key() []byte {
-	b := []byte{byte(m.posted), byte(m.recvs), byte(m.next), byte(m.done), byte(m.received), byte(m.recvFailed), byte(m.recvFlushed), byte(m.status), 0}
+	b := []byte{byte(m.posted), byte(m.recvs), byte(m.next), byte(m.sent), byte(m.done), byte(m.received), byte(m.recvFailed), byte(m.recvFlushed), byte(m.status), 0}
 	for i, v := range []bool{m.failed, m.gone, m.frozen != nil} {
 		if v {
 			b[len(b)-1] |= 1 << i
@@ -543,10 +546,21 @@ func (w *world) receivedOne(i int, wc transport.WC) error {
 
 func zero(b []byte) bool { return !slices.ContainsFunc(b, func(x byte) bool { return x != 0 }) }
 
+// countersOf are the counters one by one.
+func countersOf(c *transport.Counters) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(c)), unsafe.Sizeof(*c)/8)
+}
+
 // balance checks that what an action has added to the counters is what it did.
 func (w *world) balance(before *[2]transport.Counters, handled, sent [2]int) error {
 	for i, e := range w.ends {
 		now, was := e.eng.Counters(), &before[i]
+		x, y := countersOf(&now), countersOf(was)
+		for k := range x {
+			if x[k] < y[k] || x[k] > y[k]+1<<20 {
+				return fmt.Errorf("%c: counter %s goes from %d to %d", 'a'+i, reflect.TypeOf(now).Field(k).Name, y[k], x[k])
+			}
+		}
 		drops := func(c *transport.Counters) uint64 {
 			return c.DropMalformed + c.DropOpcode + c.DropNoQP + c.DropQPType + c.DropState + c.DropAddress + c.DropPKey + c.DropQKey
 		}
@@ -567,6 +581,7 @@ func (w *world) balance(before *[2]transport.Counters, handled, sent [2]int) err
 			{"packets sent", now.SentPkts - was.SentPkts, uint64(sent[i])},
 			{"RNR NAKs sent", now.SendRNRErr - was.SendRNRErr, rnrs},
 			{"sequence NAKs sent", now.SentSeqNAKs - was.SentSeqNAKs, naks},
+			{"packets sent again", now.RetransmittedPkts - was.RetransmittedPkts, w.over[i]},
 		} {
 			if x.got != x.want {
 				return fmt.Errorf("%c: the counters have %d %s, and there were %d", 'a'+i, x.got, x.what, x.want)
@@ -597,6 +612,51 @@ func (w *world) after() error {
 		}
 	}
 	return nil
+}
+
+// requested checks a packet of a request: it is the next one, or one again; its request was posted and is not
+// complete; a fence has waited; and no more READs and atomics are outstanding than may be.
+func (w *world) requested(i int, p *ib.Packet) {
+	e := w.ends[i]
+	d := p.PSN.Diff(w.psn())
+	at := 0
+	for k, o := range w.ops(i)[:e.posted] {
+		n := o.packets()
+		if d < at || d >= at+n {
+			at += n
+			continue
+		}
+		switch {
+		case d < e.sent:
+			w.over[i]++
+		case d > e.sent:
+			w.bad = fmt.Errorf("%c: sends packet %d, and %d is next", 'a'+i, d, e.sent)
+		case o.op == transport.WRRead:
+			e.sent = at + n
+		default:
+			e.sent = d + 1
+		}
+		if k < e.next {
+			w.bad = fmt.Errorf("%c: sends request %d again, which is complete", 'a'+i, k)
+		}
+		asked := 0
+		for j := e.next; j <= k; j++ {
+			switch x := w.ops(i)[j]; {
+			case x.silent: // nothing tells when it is complete
+				return
+			case !x.asks():
+				continue
+			}
+			if asked++; j < k && o.fence {
+				w.bad = fmt.Errorf("%c: request %d does not wait for request %d", 'a'+i, k, j)
+			}
+		}
+		if asked > int(w.p.rdAtomic) && !w.p.lazy {
+			w.bad = fmt.Errorf("%c: asks for %d READs and atomics, and may for %d", 'a'+i, asked, w.p.rdAtomic)
+		}
+		return
+	}
+	w.bad = fmt.Errorf("%c: sends packet %d, which nobody has posted", 'a'+i, d)
 }
 
 // acknowledged checks a packet that acknowledges requests: they have been executed, and posted at all.

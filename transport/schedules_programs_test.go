@@ -69,6 +69,15 @@ func (o operation) adds() bool {
 	return (o.op == transport.WRFetchAdd || o.op == transport.WRCompareSwap) && o.fails == transport.WCSuccess
 }
 
+// asks reports whether the operation is a READ or an atomic, of which few may be outstanding.
+func (o operation) asks() bool {
+	switch o.op {
+	case transport.WRRead, transport.WRFetchAdd, transport.WRCompareSwap, transport.WRAtomicWrite:
+		return o.letter != 'E'
+	}
+	return false
+}
+
 // writes returns how many bytes the operation writes into the area of the peer's WRITEs.
 func (o operation) writes() int {
 	switch o.op {

@@ -64,6 +64,8 @@ type world struct {
 	log  *strings.Builder // nil for none
 	tx   []transport.TxPacket
 	acks []wireAck // sent in this step
+	bad  error     // what was sent in this step, and may not be
+	over [2]uint64 // packets that were sent again in this step
 	fast bool      // this was done before, and checked: see replay
 }
 
@@ -250,7 +252,7 @@ func (w *world) do(a action) error {
 	}
 	var handled, sent [2]int
 	var err error
-	w.acks = w.acks[:0]
+	w.acks, w.bad, w.over = w.acks[:0], nil, [2]uint64{}
 	switch a.kind {
 	case actDeliver, actDup, actLose:
 		data := e.in[a.nth]
@@ -294,14 +296,25 @@ func (w *world) do(a action) error {
 		return err
 	}
 	if !w.p.lazy {
+		// What is complete is known before more is sent: see requested.
+		if err := w.poll([2]bool{true, true}); err != nil {
+			return err
+		}
 		for i := range w.ends {
-			for n := w.transmit(i, w.tx); n > 0; n = w.transmit(i, w.tx) {
+			for {
+				n := w.transmit(i, w.tx)
+				if n == 0 {
+					break
+				}
 				sent[i] += n
 			}
 		}
 		if err := w.poll([2]bool{true, true}); err != nil {
 			return err
 		}
+	}
+	if w.bad != nil {
+		return w.bad
 	}
 	for _, e := range w.ends {
 		for _, ok := e.eng.PollEvent(); ok; _, ok = e.eng.PollEvent() {
@@ -340,11 +353,14 @@ func (w *world) transmit(i int, batch []transport.TxPacket) int {
 	for k := range batch[:n] {
 		data := append(batch[k].AppendTo(nil), 0, 0, 0, 0)
 		to.in = append(to.in, data)
+		var p ib.Packet
+		_ = p.Decode(data)
+		if !p.Opcode.Info().Response {
+			w.requested(i, &p)
+		}
 		if w.fast {
 			continue
 		}
-		var p ib.Packet
-		_ = p.Decode(data)
 		if p.Opcode.Info().Headers&ib.HasAETH != 0 {
 			w.acks = append(w.acks, wireAck{i, p.PSN, p.AETH.Syndrome})
 		}
