@@ -20,6 +20,7 @@ import (
 // options is the command line.
 type options struct {
 	json, html, verbose, check, kinds, help bool
+	strict, complete, lossless              bool
 	local, output                           string
 	last, around                            int
 }
@@ -34,6 +35,9 @@ func (o *options) table() []getopt.Option {
 		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
 		{Long: "local", Arg: "address", Help: "address of the host where the capture was taken, if the file does not tell", Set: getopt.String(&o.local)},
 		{Long: "check", Help: "exit status 1 if there is a finding", Set: getopt.Bool(&o.check)},
+		{Long: "strict", Help: "hold every packet against the rules of the specification; exit status 1 if one is broken for certain", Set: getopt.Bool(&o.strict)},
+		{Long: "complete", Help: "of --strict: the capture has all packets of its connections, from the first on", Set: getopt.Bool(&o.complete)},
+		{Long: "lossless", Help: "of --strict: between the place of the capture and both ends nothing is lost or reordered", Set: getopt.Bool(&o.lossless)},
 		{Long: "kinds", Help: "what can be found, and what to do about it", Set: getopt.Bool(&o.kinds)},
 		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
@@ -65,7 +69,14 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case o.help:
 		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.kinds:
+		if o.strict {
+			return &tool.Text{Text: rulesText()}
+		}
 		return &tool.Text{Text: kindsText()}
+	case o.strict && (o.html || o.check || o.local != "" || len(operands) != 1):
+		return getopt.Misuse("--strict is of one file, and goes with --complete, --lossless, --json and --output")
+	case !o.strict && (o.complete || o.lossless):
+		return getopt.Misuse("--complete and --lossless are of --strict")
 	case len(operands) == 2 && !o.html:
 		return getopt.Misuse("two files are for --html: text and JSON are of one")
 	case len(operands) != 1 && len(operands) != 2:
@@ -78,6 +89,9 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 		return getopt.Misuse("--last and --around exclude each other")
 	case (o.last > 0 || o.around > 0) && !o.html:
 		return getopt.Misuse("--last and --around say what --html draws: text and JSON are of all packets")
+	}
+	if o.strict {
+		return o.checkStrictly(env, operands[0])
 	}
 	var opt analyse.Options
 	if o.local != "" {
