@@ -226,10 +226,9 @@ func parseDeb822(text string) (archive, bool) {
 	return archive{}, false
 }
 
-// fetchSuite downloads pkgs and all that they depend on from a suite of the machine's
-// archive, with an apt state of its own (nothing is taken as installed), and returns
-// the package files.
-func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
+// aptState makes an apt state of its own in a folder, with one line of the machine's archive, of kind deb or deb-src, and returns the
+// options for it.
+func aptState(dir, kind, suite string) (opts []string, err error) {
 	a, err := debianArchive("/etc/apt")
 	if err != nil {
 		return nil, err
@@ -243,7 +242,7 @@ func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string
 	if a.signedBy != "" {
 		signed = " signed-by=" + a.signedBy
 	}
-	src := fmt.Sprintf("deb [arch=amd64%s] %s %s main\n", signed, a.uri, suite)
+	src := fmt.Sprintf("%s [arch=amd64%s] %s %s main\n", kind, signed, a.uri, suite)
 	list := filepath.Join(dir, "sources.list")
 	if err := os.WriteFile(list, []byte(src), 0o644); err != nil {
 		return nil, err
@@ -252,7 +251,7 @@ func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string
 	if err := os.WriteFile(status, nil, 0o644); err != nil {
 		return nil, err
 	}
-	opts := []string{
+	return []string{
 		"-o", "Dir::State=" + dir,
 		"-o", "Dir::State::Lists=" + filepath.Join(dir, "lists"),
 		"-o", "Dir::State::status=" + status,
@@ -262,6 +261,16 @@ func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string
 		"-o", "APT::Architecture=amd64",
 		"-o", "APT::Sandbox::User=root", // the _apt user cannot write below a checkout
 		"-o", "Debug::NoLocking=1",
+	}, nil
+}
+
+// fetchSuite downloads pkgs and all that they depend on from a suite of the machine's
+// archive, with an apt state of its own (nothing is taken as installed), and returns
+// the package files.
+func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
+	opts, err := aptState(dir, "deb", suite)
+	if err != nil {
+		return nil, err
 	}
 	with := func(args ...string) []string { return append(opts[:len(opts):len(opts)], args...) }
 	// Both again, since a mirror that changes in between no longer has what its lists said.

@@ -22,6 +22,8 @@ type Place struct {
 	V6 bool
 	// Terminal: programs read from a terminal.
 	Terminal bool
+	// Plain: programs run as they are, and find what the machine has.
+	Plain bool
 	// Options are added to those of "roce run", and of this project's tools: --link and the like.
 	Options []string
 
@@ -29,8 +31,11 @@ type Place struct {
 	do  func(func()) error // runs something in the namespace
 }
 
-// Argv is what starts a program here: through "roce run", or, for a tool of this project's, as it is.
+// Argv is what starts a program here: through "roce run", or, for a tool of this project's or at a plain place, as it is.
 func (p *Place) Argv(argv []string) []string {
+	if p.Plain {
+		return argv
+	}
 	addrs := "--addr=" + p.addr().String()
 	if argv[0] == ownProgram {
 		out := append([]string{p.own, argv[1], addrs}, p.Options...)

@@ -127,6 +127,9 @@ func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.in
 	if mask&(C.IBV_QP_RATE_LIMIT|C.IBV_QP_CAP|alternatePath) != 0 {
 		return eOPNOTSUPP
 	}
+	if mask&C.IBV_QP_PKEY_INDEX != 0 && a.pkey_index != 0 {
+		return eINVAL // the table of partition keys has one entry
+	}
 	if mask&C.IBV_QP_AV != 0 && a.ah_attr.is_global == 0 {
 		return eINVAL // RoCE addresses peers by GID
 	}

@@ -119,14 +119,14 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
 	ENTER_INT(qp->context);
-	(void)mask; // all attributes are known
 	int e = core->query_qp(to_qp(qp)->handle, a);
 	if (e)
 		return to_qp(qp)->handle ? e : ENODEV;
 	*init = to_qp(qp)->init;
 	init->qp_context = qp->qp_context;
-	a->cap = init->cap;
-	qp->state = a->qp_state;
+	a->cap = init->cap; // all attributes are known, whatever the mask asks for
+	if (mask & IBV_QP_STATE) // as rdma-core: a program that asks for something else keeps what it has said last
+		qp->state = a->qp_state;
 	return 0;
 }
 

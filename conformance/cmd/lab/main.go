@@ -36,6 +36,7 @@ func commands() []command {
 	return []command{
 		{"interop", "the matrix of checks against the kernel's rdma_rxe in guests", interop},
 		{"interop-verbs", "Debian's RDMA programs on this project's libibverbs and librdmacm", interopVerbs},
+		{"suites", "test suites of others on this project's libibverbs and librdmacm", runSuites},
 		{"drill", "packet drills, on the engine, the udp link and rdma_rxe", drills},
 		{"captures", "records captures with faults, and makes the table of what the analyser says of them", record},
 		{"boot", "boots guests with rdma_rxe and runs commands in them", boot},

@@ -1,0 +1,180 @@
+package suites
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/goroce/goroce/conformance/lab"
+)
+
+// fabProviders are the configurations of libfabric in which its tests are run, each with its own list of what it leaves out.
+var fabProviders = []string{"verbs", "verbs;ofi_rxm", "verbs;ofi_rxd"}
+
+// fabtests are libfabric's, with libfabric of the same source.
+func fabtests() Suite {
+	return Suite{
+		Name:    "fabtests",
+		About:   "libfabric's fabtests, by its `runfabtests.sh` with its own lists of exclusions",
+		Package: "libfabric", Version: "2.1.0-1.1", Release: "trixie",
+		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"}, {What: "ps", Package: "procps"}, {What: "setpriv", Package: "util-linux"}},
+		Build: `./autogen.sh
+./configure --prefix="$PWD/installed" --enable-verbs=yes --disable-psm2 --disable-psm3 --disable-efa --disable-usnic --disable-opx --disable-static
+make -j2
+make install
+cd fabtests
+./autogen.sh
+./configure --prefix="$PWD/../installed" --with-libfabric="$PWD/../installed"
+make -j2 install
+`,
+		Run: runFabtests,
+	}
+}
+
+// fabSilence is how long the script may print nothing: it gives each test two minutes, and has four ends of one to wait for.
+const fabSilence = 10 * time.Minute
+
+func runFabtests(ctx context.Context, t *Turn) error {
+	dir, err := os.MkdirTemp(t.Site.Scratch, "fabtests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := t.writeSSH(filepath.Join(dir, "bin")); err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range fabProviders {
+		if err := t.fabProvider(ctx, dir, p); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeSSH makes a program ssh which enters one of the site's two ends, that it takes by its address for a host. What it starts ends
+// with what has started it, as a server ends with its connection.
+func (t *Turn) writeSSH(dir string) error {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "#!/bin/sh\nwhile case \"$1\" in -n) ;; -o) shift ;; *) false ;; esac; do shift; done\nhost=$1\nshift\ncase $host in\n")
+	for end := range 2 {
+		fmt.Fprintf(&b, "%v) exec setpriv --pdeathsig KILL %s sh -c \"$*\" ;;\n", t.Site.Addr(end), strings.Join(t.Site.Enter(end), " "))
+	}
+	fmt.Fprint(&b, "esac\necho \"no host $host\" >&2\nexit 255\n")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "ssh"), b.Bytes(), 0o755)
+}
+
+// fabProvider runs the tests with one provider.
+func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
+	bin := filepath.Join(t.Dir, "installed", "bin")
+	argv := []string{filepath.Join(bin, "runfabtests.sh"), "-vv", "-p", bin, "-t", "quick"}
+	if !t.Quick {
+		argv = append(argv[:len(argv)-1], "unit,regression,functional,short,complex,multinode")
+	}
+	parser := fabParser{provider: provider, report: t.Report}
+	run := func(p *fabParser, args ...string) error {
+		all := append(append(argv[:len(argv):len(argv)], args...), provider, t.Site.Addr(0).String(), t.Site.Addr(1).String())
+		err := t.Site.RunPlain(ctx, 0, Command{
+			// The script finds its lists of exclusions from here.
+			Dir:  filepath.Join(t.Dir, "fabtests"),
+			Env:  []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")},
+			Argv: all, OnLine: p.line, Silence: fabSilence,
+		})
+		p.end()
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() >= 0 && p.n > 0 {
+			err = nil // the number of failures
+		}
+		return err
+	}
+	if t.Only == "" {
+		return run(&parser)
+	}
+	except, err := t.fabExcept(dir, provider, func(report func(Result)) error { return run(&fabParser{provider: provider, report: report}, "-e", ".") })
+	if err != nil || except == "" {
+		return err
+	}
+	return run(&parser, "-f", except)
+}
+
+// fabExcept makes a list of exclusions that leaves out, beside those of the provider's own list, all whose name has not t.Only in it. list
+// reports all tests. It returns "" if none is left.
+func (t *Turn) fabExcept(dir, provider string, list func(func(Result)) error) (string, error) {
+	names := strings.Split(provider, ";")
+	own, err := os.ReadFile(filepath.Join(t.Dir, "fabtests", "test_configs", names[len(names)-1], names[len(names)-1]+".exclude"))
+	if err != nil && !os.IsNotExist(err) {
+		return "", err
+	}
+	var b bytes.Buffer
+	b.Write(own)
+	left := false
+	err = list(func(r Result) {
+		if strings.Contains(r.Test, t.Only) {
+			left = true
+			return
+		}
+		fmt.Fprintf(&b, "^%s$\n", regexp.QuoteMeta(strings.TrimPrefix(r.Test, provider+": ")))
+	})
+	if err != nil || !left {
+		return "", err
+	}
+	file := filepath.Join(dir, "except")
+	return file, os.WriteFile(file, b.Bytes(), 0o644)
+}
+
+// fabParser reads what runfabtests.sh prints with -vv.
+type fabParser struct {
+	provider string
+	report   func(Result)
+	n        int
+
+	name, result string
+	output       []string
+}
+
+const (
+	fabName   = "- name:"
+	fabResult = "  result:"
+)
+
+func (p *fabParser) line(line string) {
+	line = strings.TrimRight(line, "\n")
+	switch {
+	case strings.HasPrefix(line, fabName):
+		p.end()
+		p.name = strings.TrimSpace(strings.TrimPrefix(line, fabName))
+	case strings.HasPrefix(line, fabResult) && p.result == "":
+		p.result = strings.TrimSpace(strings.TrimPrefix(line, fabResult))
+	case strings.HasPrefix(line, "    ") && strings.TrimSpace(line) != "":
+		p.output = append(p.output, strings.TrimSpace(line))
+	}
+}
+
+// end reports the test that was being read.
+func (p *fabParser) end() {
+	if p.name == "" || p.result == "" {
+		return
+	}
+	name, _, _ := strings.Cut(p.name, " -p \""+p.provider+"\"")
+	r := Result{Test: p.provider + ": " + name, Outcome: Fail, Detail: oneLine(strings.Join(p.output, "; "))}
+	switch word, _, _ := strings.Cut(p.result, " "); word {
+	case "Pass":
+		r.Outcome, r.Detail = Pass, ""
+	case "Notrun":
+		r.Outcome = Skip
+	case "Excluded":
+		r.Outcome, r.Detail = Skip, "libfabric's own list for this provider excludes it"
+	}
+	p.n++
+	p.report(r)
+	p.name, p.result, p.output = "", "", nil
+}

@@ -1,0 +1,144 @@
+package suites
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/conformance/programs"
+)
+
+// Where tests run.
+const (
+	OnGoroce  = "goroce"
+	OnNothing = "nothing"
+)
+
+// Sites are the names of all sites that need no guest.
+var Sites = []string{OnGoroce, OnNothing}
+
+// Site is two network namespaces with a link between them, and what programs there find.
+type Site struct {
+	On  string
+	Bin string // folder of roce, with the libraries in verbs below it
+	// Scratch is a folder for what tests write.
+	Scratch string
+	net     *programs.Net
+}
+
+// NewSite makes the namespaces. It must be called inside of the lab's.
+func NewSite(on, bin, scratch string) (*Site, error) {
+	n, err := programs.NewNet()
+	if err != nil {
+		return nil, err
+	}
+	return &Site{on, bin, scratch, n}, nil
+}
+
+// Close lets go of the namespaces.
+func (s *Site) Close() error { return s.net.Close() }
+
+// Addr is the address of an end.
+func (s *Site) Addr(end int) netip.Addr { return s.net.Place(nil, end).Addr4 }
+
+// Argv is what starts a program at an end, in this process's namespace.
+func (s *Site) Argv(end int, argv ...string) []string {
+	if s.On == OnNothing {
+		return argv
+	}
+	return append([]string{filepath.Join(s.Bin, "roce"), "run", "--addr=" + s.Addr(end).String(), "--"}, argv...)
+}
+
+// Enter is what starts a program at an end from the other one.
+func (s *Site) Enter(end int, argv ...string) []string {
+	return append([]string{"nsenter", "--net=" + s.net.Pair[end].Path()}, s.Argv(end, argv...)...)
+}
+
+// Command is a program to run, and what is to become of what it prints.
+type Command struct {
+	Dir    string
+	Env    []string
+	Argv   []string
+	OnLine func(string)
+	// Silence is how long it may print nothing, and Limit how long it may run; then it is killed, with all that it has started.
+	Silence, Limit time.Duration
+}
+
+// Errors of Run.
+var (
+	errSilent = errors.New("it has printed nothing for too long")
+	errLong   = errors.New("it has not ended in time")
+)
+
+// drainTime is how long output may come from what a program has left running, after its end.
+const drainTime = 2 * time.Second
+
+// Run runs a program at an end, on the site's libraries, and waits for its end.
+func (s *Site) Run(ctx context.Context, end int, c Command) error {
+	return s.run(ctx, end, s.Argv(end, c.Argv...), c)
+}
+
+// RunPlain runs a program at an end without the site's libraries: a script that starts others with them.
+func (s *Site) RunPlain(ctx context.Context, end int, c Command) error {
+	return s.run(ctx, end, c.Argv, c)
+}
+
+func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if c.Limit > 0 {
+		defer time.AfterFunc(c.Limit, func() { cancel(errLong) }).Stop()
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = c.Dir
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), c.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = drainTime
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	var quiet *time.Timer
+	if c.Silence > 0 {
+		quiet = time.AfterFunc(c.Silence, func() { cancel(errSilent) })
+		defer quiet.Stop()
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		in := bufio.NewReader(r)
+		for {
+			line, err := in.ReadString('\n')
+			if quiet != nil {
+				quiet.Reset(c.Silence)
+			}
+			if line != "" && c.OnLine != nil {
+				c.OnLine(line)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var err error
+	if e := s.net.Pair[end].Do(func() { err = cmd.Start() }); e != nil || err != nil {
+		w.Close()
+		return errors.Join(e, err)
+	}
+	err = cmd.Wait()
+	// What the program has left running goes with it.
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	w.Close()
+	<-read
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}

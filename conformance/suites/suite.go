@@ -1,0 +1,129 @@
+package suites
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/lab"
+	"github.com/goroce/goroce/conformance/programs"
+)
+
+// Suite is a test suite of somebody else's.
+type Suite struct {
+	Name  string
+	About string
+	// Package, Version and Release are the source: a source package of Debian, and the release that has this version.
+	Package, Version, Release string
+	// Needs is what building and running it needs of this machine.
+	Needs []lab.Need
+	// Build is a script for sh -e that builds it, in the folder of the source.
+	Build string
+	// Packages, in the place of Build: those of the release that the programs are in, which are unpacked and not installed.
+	Packages []string
+	// Run runs its tests on a site, and reports each.
+	Run func(ctx context.Context, t *Turn) error
+}
+
+// Turn is one run of a suite on a site.
+type Turn struct {
+	Site  *Site
+	Dir   string          // of the built source
+	Stage *programs.Stage // the packages
+	Quick bool            // a share of the tests
+	Only  string          // tests whose name contains this
+	// Report takes a result. Suite and On are filled in.
+	Report func(Result)
+	Logf   func(string, ...any)
+}
+
+// All are the suites.
+func All() []Suite { return []Suite{ucx(), fabtests(), perftest()} }
+
+// Names are those of all suites.
+func Names() (names []string) {
+	for _, s := range All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Needs is what all suites of these names need of this machine.
+func Needs(names []string) (needs []lab.Need) {
+	needs = append(needs, baseNeeds...)
+	for _, s := range All() {
+		if slices.Contains(names, s.Name) {
+			needs = append(needs, s.Needs...)
+		}
+	}
+	return needs
+}
+
+// baseNeeds is what every suite needs.
+var baseNeeds = []lab.Need{
+	{What: "gcc", Package: "gcc"}, {What: "make", Package: "make"}, {What: "/usr/include/stdio.h", Package: "libc6-dev"},
+	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"}, {What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"},
+	{What: "ip", Package: "iproute2"}, {What: "xz", Package: "xz-utils"}, {What: "nsenter", Package: "util-linux"},
+	{What: "autoreconf", Package: "autoconf"}, {What: "aclocal", Package: "automake"}, {What: "libtoolize", Package: "libtool"},
+	{What: "pkg-config", Package: "pkg-config"},
+}
+
+// Root makes the root that the packages are in, or finds it.
+func (s Suite) Root(ctx context.Context, logf func(string, ...any)) (*lab.Root, error) {
+	sum := sha256.Sum256([]byte(strings.Join(s.Packages, " ")))
+	recipe := int(binary.BigEndian.Uint16(sum[:]))
+	return lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, s.Packages, logf)
+}
+
+// builtStamp is the file that says by which script a folder was built.
+const builtStamp = ".goroce-built"
+
+// Prepare fetches and builds the suite below the cache, unless that has been done, and returns the folder. With archive it is unpacked
+// from there, and not fetched.
+func (s Suite) Prepare(ctx context.Context, archive string, logf func(string, ...any)) (dir string, err error) {
+	cache, err := lab.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	top := filepath.Join(cache, "suites")
+	dir = filepath.Join(top, s.Name+"-"+s.Version)
+	if archive == "" {
+		if archive, err = lab.FetchSource(ctx, top, s.Release, s.Package, s.Version, logf); err != nil {
+			return "", err
+		}
+	}
+	sum := sha256.Sum256([]byte(s.Build + archive))
+	stamp, want := filepath.Join(dir, builtStamp), hex.EncodeToString(sum[:])
+	if b, err := os.ReadFile(stamp); err == nil && string(b) == want {
+		return dir, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "tar", "-x", "-f", archive, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("suites: tar %s: %w: %s", filepath.Base(archive), err, out)
+	}
+	logf("building %s %s, which takes some minutes", s.Name, s.Version)
+	log := dir + ".log"
+	f, err := os.Create(log)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	cmd := exec.CommandContext(ctx, "sh", "-ex", "-c", s.Build)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, f, f
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("suites: building %s: %w: %s has what it said", s.Name, err, log)
+	}
+	return dir, os.WriteFile(stamp, []byte(want), 0o644)
+}

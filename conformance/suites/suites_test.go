@@ -1,0 +1,161 @@
+package suites
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestKnown(t *testing.T) {
+	known, err := parseKnown("# a comment\n\nucx | goroce | rc/test_x.* | they want what is not there\nfabtests | goroce | sometimes verbs: fi_a -v | a race of its own\n")
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	require.True(t, known[1].Sometimes)
+	for _, bad := range []string{"ucx | goroce | x", "ucx | goroce | x | ", "ucx goroce x cause"} {
+		_, err := parseKnown(bad)
+		require.Error(t, err, bad)
+	}
+	r := func(suite, test string, o Outcome) Result {
+		return Result{Suite: suite, On: OnGoroce, Test: test, Outcome: o}
+	}
+	whole := map[[2]string]bool{{"ucx", OnGoroce}: true, {"fabtests", OnGoroce}: true}
+	for _, c := range []struct {
+		name           string
+		results        []Result
+		whole          map[[2]string]bool
+		unknown, stale int
+	}{
+		{"as known", []Result{r("ucx", "rc/test_x.a/0", Fail), r("fabtests", "verbs: fi_a -v", Fail)}, whole, 0, 0},
+		{"one that may pass does", []Result{r("ucx", "rc/test_x.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 0, 0},
+		{"a failure that is not known", []Result{r("ucx", "rc/test_x.a/0", Fail), r("ucx", "rc/test_y.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 1, 0},
+		{"one that fails no more", []Result{r("ucx", "rc/test_x.a/0", Pass)}, nil, 0, 1},
+		{"one that is not run", []Result{r("ucx", "rc/test_y.a/0", Pass)}, nil, 0, 0},
+		{"one that is no more", []Result{r("ucx", "rc/test_y.a/0", Pass)}, whole, 0, 2},
+		{"without a device", []Result{{Suite: "ucx", On: OnNothing, Test: "z", Outcome: Fail}}, nil, 0, 0},
+	} {
+		unknown, stale := Judge(known, c.results, c.whole)
+		require.Len(t, unknown, c.unknown, c.name)
+		require.Len(t, stale, c.stale, c.name)
+	}
+}
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"*b", "ab", true}, {"a*c*e", "abcde", true}, {"a*c*e", "abcd", false}, {"*", "", true}, {"", "a", false},
+	} {
+		require.Equal(t, c.want, glob(c.pattern, c.s), "%q %q", c.pattern, c.s)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	old := []Result{{"a", OnGoroce, "1", Pass, ""}, {"a", OnGoroce, "2", Pass, ""}, {"a", OnNothing, "1", Fail, "x"}, {"b", OnGoroce, "1", Pass, ""}}
+	fresh := []Result{{"a", OnGoroce, "1", Fail, "y"}}
+	require.Equal(t, []Result{{"a", OnGoroce, "1", Fail, "y"}, {"a", OnNothing, "1", Fail, "x"}, {"a", OnGoroce, "2", Pass, ""}, {"b", OnGoroce, "1", Pass, ""}}, Merge(old, fresh, nil))
+	require.Len(t, Merge(old, fresh, map[[2]string]bool{{"a", OnGoroce}: true}), 3)
+}
+
+func TestResultsFile(t *testing.T) {
+	all := []Result{{"a", OnGoroce, "x | y", Pass, ""}, {"a", OnGoroce, "z", Skip, oneLine("not\there\n")}}
+	var b bytes.Buffer
+	require.NoError(t, WriteResults(&b, all))
+	got, err := ReadResults(&b)
+	require.NoError(t, err)
+	require.Equal(t, all, got)
+	for _, bad := range []string{"a\tb\tc\td\te\n", "a\tgoroce\tpass\tx\n"} {
+		_, err := ReadResults(strings.NewReader(bad))
+		require.Error(t, err, bad)
+	}
+}
+
+func TestGtestParser(t *testing.T) {
+	var got []Result
+	p := gtestParser{report: func(r Result) { got = append(got, r) }}
+	for line := range strings.Lines(`Note: Google Test filter = x
+[==========] Running 4 tests from 1 test suite.
+[ RUN      ] rc/test_a.one/0 <rc_v>
+[       OK ] rc/test_a.one/0 (13 ms)
+[ RUN      ] rc/test_a.two/0 <rc_v>
+[     SKIP ] (no such thing)
+[       OK ] rc/test_a.two/0 (1 ms)
+[ RUN      ] rc/test_a.three/0
+a.cc:7: Failure
+expected x
+[  FAILED  ] rc/test_a.three/0, where GetParam() = rc_v (2 ms)
+[ RUN      ] rc/test_a.four/0
+  Segmentation fault
+`) {
+		p.line(line)
+	}
+	require.Equal(t, []Result{
+		{Test: "rc/test_a.one/0", Outcome: Pass}, {Test: "rc/test_a.two/0", Outcome: Skip, Detail: "no such thing"},
+		{Test: "rc/test_a.three/0", Outcome: Fail, Detail: "a.cc:7: Failure expected x"},
+	}, got)
+	require.Equal(t, "rc/test_a.four/0", p.running)
+	for line := range strings.Lines("[==========] 4 tests ran.\n[  FAILED  ] rc/test_a.three/0\n") {
+		q := gtestParser{report: func(Result) { t.Error("the summary is no result") }}
+		q.line(line)
+	}
+}
+
+func TestFabParser(t *testing.T) {
+	var got []Result
+	p := fabParser{provider: "verbs;ofi_rxm", report: func(r Result) { got = append(got, r) }}
+	for line := range strings.Lines(`- name:   fi_msg -p "verbs;ofi_rxm"
+  timestamp: 20261127-030000+0000
+  result: Pass
+  time:   1
+- name:   fi_dgram -I 5 -p "verbs;ofi_rxm"
+  result: Notrun
+  time:   1
+  server_stdout: |
+    fi_getinfo: -61
+- name:   fi_x -p "verbs;ofi_rxm"
+  result: Excluded
+- name:   fi_ubertest
+  result: Pass [10/12]
+- name:   fi_y -p "verbs;ofi_rxm"
+  result: Fail
+  server_stdout: |
+    result: -5
+# ------
+`) {
+		p.line(line)
+	}
+	p.end()
+	require.Equal(t, []Result{
+		{Test: "verbs;ofi_rxm: fi_msg", Outcome: Pass},
+		{Test: "verbs;ofi_rxm: fi_dgram -I 5", Outcome: Skip, Detail: "fi_getinfo: -61"},
+		{Test: "verbs;ofi_rxm: fi_x", Outcome: Skip, Detail: "libfabric's own list for this provider excludes it"},
+		{Test: "verbs;ofi_rxm: fi_ubertest", Outcome: Pass},
+		{Test: "verbs;ofi_rxm: fi_y", Outcome: Fail, Detail: "result: -5"},
+	}, got)
+}
+
+// TestPage: what is committed fits together. Every failure has its cause, no cause is without one, and the page is of these results.
+func TestPage(t *testing.T) {
+	known, err := AllKnown()
+	require.NoError(t, err)
+	f, err := os.Open("results.txt")
+	require.NoError(t, err)
+	defer f.Close()
+	all, err := ReadResults(f)
+	require.NoError(t, err)
+	whole := map[[2]string]bool{}
+	for _, k := range known {
+		whole[[2]string{k.Suite, k.On}] = true
+	}
+	unknown, stale := Judge(known, all, whole)
+	require.Empty(t, unknown, "failures whose cause known.txt does not say")
+	require.Empty(t, stale, "lines of known.txt that no failure needs")
+	var b bytes.Buffer
+	require.NoError(t, WriteTable(&b, all, known))
+	page, err := os.ReadFile("../SUITES.md")
+	require.NoError(t, err)
+	require.Equal(t, b.String(), string(page), "\"bin/lab suites -page\" makes it anew")
+}

@@ -1,0 +1,145 @@
+package suites
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// siteOrder is the order of columns.
+var siteOrder = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
+
+// groupOf is the group of a test: what is before the first colon, or before the last dot.
+func groupOf(test string) string {
+	if g, _, ok := strings.Cut(test, ": "); ok {
+		return g
+	}
+	name, _, _ := strings.Cut(test, " ")
+	if i := strings.Index(name, "."); i > 0 {
+		return name[:i]
+	}
+	return name
+}
+
+// WriteTable writes the page of all results.
+func WriteTable(w io.Writer, all []Result, known []Known) error {
+	var b strings.Builder
+	fmt.Fprint(&b, "# Test suites of others\n\n")
+	fmt.Fprint(&b, "Made by `make suites`; don't edit. Suites that nobody of this project wrote, from unmodified sources, on its libraries\n")
+	fmt.Fprint(&b, "([verbs.md](../docs/verbs.md)), and where there is no RDMA device at all (\"nothing\"): what passes there says nothing about a\n")
+	fmt.Fprint(&b, "device. [suites/results.txt](suites/results.txt) has each test by itself, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
+	fmt.Fprint(&b, "| suite | version | on | passed | failed | skipped |\n|---|---|---|---|---|---|\n")
+	for _, s := range All() {
+		of := byName(all, s.Name)
+		for _, on := range sites(of) {
+			c := count(of, func(r Result) bool { return r.On == on })
+			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %d | %d | %d |\n", s.Name, s.Name, s.Version, on, c.passed, c.failed, c.skipped)
+		}
+	}
+	for _, s := range All() {
+		if of := byName(all, s.Name); len(of) > 0 {
+			writeSuite(&b, s, of, known)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func byName(all []Result, suite string) (of []Result) {
+	for _, r := range all {
+		if r.Suite == suite {
+			of = append(of, r)
+		}
+	}
+	return of
+}
+
+// sites are those that results are of, in order.
+func sites(of []Result) (names []string) {
+	for _, on := range siteOrder {
+		if slices.ContainsFunc(of, func(r Result) bool { return r.On == on }) {
+			names = append(names, on)
+		}
+	}
+	return names
+}
+
+func count(of []Result, which func(Result) bool) (c counts) {
+	for _, r := range of {
+		if which(r) {
+			c.add(r.Outcome)
+		}
+	}
+	return c
+}
+
+func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
+	ons := sites(of)
+	fmt.Fprintf(b, "\n## %s\n\n%s. Source: Debian's package %s %s.\n\n", s.Name, s.About, s.Package, s.Version)
+	fmt.Fprintf(b, "Passed, failed and skipped:\n\n| tests |%s\n|---|%s\n", cells(ons, func(on string) string { return on }), strings.Repeat("---|", len(ons)))
+	groups := map[string]bool{}
+	for _, r := range of {
+		groups[groupOf(r.Test)] = true
+	}
+	for _, g := range slices.Sorted(maps.Keys(groups)) {
+		fmt.Fprintf(b, "| `%s` |%s\n", g, cells(ons, func(on string) string {
+			c := count(of, func(r Result) bool { return r.On == on && groupOf(r.Test) == g })
+			return fmt.Sprintf("%d, %d, %d", c.passed, c.failed, c.skipped)
+		}))
+	}
+	writeFailures(b, of, known)
+	writeSkips(b, of)
+}
+
+func cells(names []string, f func(string) string) string {
+	var b strings.Builder
+	for _, n := range names {
+		fmt.Fprintf(&b, " %s |", f(n))
+	}
+	return b.String()
+}
+
+// writeFailures lists those on a device, by cause. Without one all that fails is as it must be.
+func writeFailures(b *strings.Builder, of []Result, known []Known) {
+	causes := map[string][]string{}
+	for _, r := range of {
+		if r.Outcome == Fail && r.On != OnNothing {
+			c := cmp.Or(cause(known, r), "UNKNOWN: "+r.Detail)
+			causes[c] = append(causes[c], fmt.Sprintf("`%s` (%s)", r.Test, r.On))
+		}
+	}
+	writeList(b, "Failures on a device, by cause", causes)
+}
+
+// writeSkips lists why tests are skipped here.
+func writeSkips(b *strings.Builder, of []Result) {
+	reasons := map[string][]string{}
+	n := map[string]int{}
+	for _, r := range of {
+		if r.Outcome == Skip && r.On == OnGoroce {
+			why := cmp.Or(r.Detail, "no reason given")
+			if n[why]++; n[why] == 1 {
+				reasons[why] = []string{fmt.Sprintf("`%s`", r.Test)}
+			}
+		}
+	}
+	for why, n := range n {
+		if n > 1 {
+			reasons[why][0] += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
+	writeList(b, "Skipped on goroce, by the suite's reason", reasons)
+}
+
+func writeList(b *strings.Builder, title string, lines map[string][]string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n\n", title)
+	for _, key := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(b, "- %s: %s\n", key, strings.Join(lines[key], ", "))
+	}
+}
