@@ -16,7 +16,7 @@ var mutantPackages = []string{
 	"roce/link/udp", "roce/link/packet", "roce/link/xdp", "roce/link/sim", "roce/link/fault", "roce/link/trace", "roce/link",
 	"roce/link/internal/endpoint", "roce/link/internal/frame", "roce/link/internal/nexthop", "roce/link/internal/portstate",
 	"roce/link/internal/receive", "roce/link/internal/sockio", "roce/link/internal/transmit",
-	"roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse", "roce/analyse/stage", "roce/auth", "roce/internal/access",
+	"roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse", "roce/analyse/stage", "roce/analyse/strict", "roce/auth", "roce/internal/access",
 	"roce/internal/everyaddr", "roce/internal/peer", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
 }
 
