@@ -203,9 +203,11 @@ soak-service: bin/lab
 mutants:
 	$(GO) run ./conformance/cmd/lab mutants $(MUTANTFLAGS)
 
-# Every schedule of small programs between two engines: all programs, for an hour or so. What make test has of it takes a second.
+# Every schedule of small programs: between two engines, for an hour or so, and between two communication managers, for some minutes. What make test
+# has of them takes seconds.
 prove:
 	$(GO) test ./transport -run 'TestEverySchedule$$' -every -v -timeout 0
+	$(GO) test ./roce/rdmacm/cm -run 'TestEverySchedule$$' -every -v -timeout 0 -table SCHEDULES.md
 
 lint:
 	@out=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
