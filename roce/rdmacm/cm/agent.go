@@ -174,10 +174,21 @@ func (a *Agent) find(in *message, local, remote mad.CommID) *Conn {
 // findAnswered is find for a message that may be the first to say which ID the peer chose.
 func (a *Agent) findAnswered(in *message, local, remote mad.CommID) *Conn {
 	c := a.byID[local]
-	if c == nil || c.remoteID != 0 && c.remoteID != remote || c.remote != in.src {
+	if c == nil || c.remoteID != 0 && c.remoteID != remote || c.remote != in.src || !c.answeredBy(in) {
 		return nil
 	}
 	return c
+}
+
+// answeredBy reports whether a message may be an answer to the request of c: it has its transaction ID
+// (as those of Linux do). One that has not is for an earlier process at this address, which had
+// the same communication ID, or forged.
+func (c *Conn) answeredBy(in *message) bool {
+	switch c.state {
+	case ReqSent, MRAReqRcvd, SIDRReqSent:
+		return c.tid == in.tid
+	}
+	return true
 }
 
 // putter is a message that can be sent.

@@ -34,7 +34,8 @@
 //   - A Conn that its owner destroyed makes no events. Its record goes on until
 //     the peer knows and TIMEWAIT is over, and then nothing is left of it.
 //   - A message is only believed if its source address and both communication
-//     IDs fit, and those are random. The exceptions are a REQ, which makes nothing
+//     IDs fit, and those are random; the first answer to a request knows one of them,
+//     and the transaction ID. The exceptions are a REQ, which makes nothing
 //     but a request, and the REJ by which its sender takes it back.
 //   - A REQ in the name of a peer that is connected ends nothing: see
 //     Stats.StaleClaims. The peer is refused, and asked whether it knows the connection.

@@ -38,7 +38,7 @@ func TestEventsOwnTheirBytes(t *testing.T) {
 	var events []Event
 	deliver := func(at mad.Attribute, m putter) {
 		var b [mad.Bytes]byte
-		require.NoError(t, encode(&b, at, r.tid, m))
+		require.NoError(t, encode(&b, at, r.answerTID(), m))
 		r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
 		clear(b[:])
 		for e, ok := r.n.PollEvent(); ok; e, ok = r.n.PollEvent() {

@@ -125,3 +125,30 @@ func TestNotCM(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswersOfAnotherLife: a process that died may have asked with the communication ID that this
+// one has drawn. What is answered to it is no answer to this one.
+func TestAnswersOfAnotherLife(t *testing.T) {
+	for _, s := range []State{ReqSent, MRAReqRcvd, SIDRReqSent} {
+		r := newRig(t)
+		r.reach(s)
+		late := func(at mad.Attribute, m putter) string {
+			var b [mad.Bytes]byte
+			require.NoError(t, encode(&b, at, r.c.tid+1, m))
+			r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
+			return r.out()
+		}
+		require.Empty(t, late(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Reason: mad.RejectConsumer}))
+		require.Empty(t, late(mad.AttrREJ, &mad.REJ{LocalCommID: 5, RemoteCommID: r.local(), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout}))
+		require.Empty(t, late(mad.AttrMRA, &mad.MRA{LocalCommID: 5, RemoteCommID: r.local(), ServiceTimeout: 20}))
+		require.Empty(t, late(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5}))
+		require.Equal(t, "REJ(1 invalid communication ID)", late(mad.AttrREP, r.rep()))
+		require.Equal(t, s, r.c.State())
+		switch s {
+		case SIDRReqSent:
+			require.Equal(t, "[resolved]", r.in(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5}))
+		default:
+			require.Equal(t, "[reply]", r.in(mad.AttrREP, r.rep()))
+		}
+	}
+}

@@ -62,7 +62,7 @@ func (a *Agent) rejected(in *message, m *mad.REJ) *Conn {
 		guid := mad.GUID(binary.BigEndian.Uint64(m.Info))
 		return a.byRemote[remoteKey{in.src, guid, m.LocalCommID}]
 	}
-	if c := a.byID[m.RemoteCommID]; c != nil && c.remote == in.src && m.Rejected == mad.SubjectREQ {
+	if c := a.byID[m.RemoteCommID]; c != nil && c.remote == in.src && m.Rejected == mad.SubjectREQ && c.answeredBy(in) {
 		return c // which no ID was chosen for
 	}
 	return a.findAnswered(in, m.RemoteCommID, m.LocalCommID)

@@ -41,9 +41,17 @@ func newRig(t *testing.T) *rig {
 // in delivers a message of the puppet and returns what comes back.
 func (r *rig) in(at mad.Attribute, m putter) string {
 	var b [mad.Bytes]byte
-	require.NoError(r.t, encode(&b, at, r.tid, m))
+	require.NoError(r.t, encode(&b, at, r.answerTID(), m))
 	r.n.HandleMAD(r.now, r.pu.addr, r.n.addr, b[:])
 	return r.out()
+}
+
+// answerTID is the transaction ID of what the node waits for an answer to, or else the puppet's.
+func (r *rig) answerTID() mad.TID {
+	if r.c != nil && (r.c.state == ReqSent || r.c.state == MRAReqRcvd || r.c.state == SIDRReqSent) {
+		return r.c.tid
+	}
+	return r.tid
 }
 
 // out returns what the node has done since the last call: messages and events.

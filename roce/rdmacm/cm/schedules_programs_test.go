@@ -133,6 +133,13 @@ func programs() []*program {
 	add("a dies", dies(client("y", "")), server("a", ""), nil, small, two)
 	add("a dies, and is looked after", dies(client("y", "")), server("a", ""), look, small, two)
 
+	for _, same := range []bool{false, true} {
+		forgets := dies(script{asks: 2, reply: "y", sameQPN: true, ids: 2, sameGUID: same, serial: whenOver})
+		name := map[bool]string{false: "a dies and connects again", true: "a dies and connects again, one GUID"}[same]
+		add(name, forgets, server("a", ""), nil, none, mishaps{1, 0, 0, 1, 0}, mishaps{1, 1, 0, 1, 1})
+		add(name+", and is looked after", forgets, server("a", ""), look, none, mishaps{1, 0, 0, 1, 0}, mishaps{1, 1, 0, 1, 1})
+	}
+
 	// Lookups.
 	lookup := func(p *program) { p.lookup = true }
 	add("lookup", client("", ""), server("a", ""), lookup, one, two, three)
@@ -142,5 +149,6 @@ func programs() []*program {
 	add("lookup, stops to listen", client("", ""), queue, lookup, one, two)
 	add("lookup, destroyed at any time", goes(client("", "")), goes(server("a", "")), lookup, one, two)
 	add("two lookups with one ID", script{asks: 2, serial: whenOver, ids: 1}, server("a", ""), lookup, none, one, two)
+	add("lookup by one that dies", dies(script{asks: 2, ids: 1, serial: whenOver}), server("a", ""), lookup, none, one)
 	return all
 }

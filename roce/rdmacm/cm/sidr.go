@@ -129,7 +129,7 @@ func (a *Agent) handleSIDRRep(in *message) {
 	var m mad.SIDRRep
 	m.Decode(in.data)
 	c := a.byID[mad.CommID(m.RequestID)]
-	if c == nil || c.state != SIDRReqSent || c.remote != in.src {
+	if c == nil || c.state != SIDRReqSent || c.remote != in.src || !c.answeredBy(in) {
 		a.stats.DropUnmatched++
 		return
 	}
