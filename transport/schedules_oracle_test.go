@@ -758,6 +758,9 @@ func (w *world) totals(i int) error {
 	if len(w.p.lives) > 1 {
 		return nil // those of the lives before were not counted
 	}
+	if err := w.waste(i); err != nil {
+		return err
+	}
 	silent := 0
 	for _, o := range w.ops(i)[e.next:e.posted] {
 		if o.silent {
@@ -785,6 +788,33 @@ func (w *world) totals(i int) error {
 	}
 	return nil
 }
+
+// waste checks that nothing is sent for nothing: without a fault nothing is sent again, refused or dropped, and
+// with some not more often than they explain.
+func (w *world) waste(i int) error {
+	e, c := w.ends[i], w.ends[i].eng.Counters()
+	faults, packets := w.p.budget.used(w.left), 0
+	for _, o := range w.ops(i)[:e.posted] {
+		packets += o.packets()
+	}
+	if !w.p.fine() || w.ends[0].failed || w.ends[1].failed {
+		return nil
+	}
+	again := c.RetransmittedPkts
+	if faults > 0 {
+		if most := wasteFactor * faults * packets; again > uint64(most) {
+			return fmt.Errorf("%c: %d of %d packets are sent again for %d faults", 'a'+i, again, packets, faults)
+		}
+		return nil
+	}
+	if n := again + c.Timeouts + c.SentSeqNAKs + c.ImpliedNAKs + c.LossProbes + c.DuplicateRequest + c.OutOfSeqRequest + c.KeptAhead + c.DropBadResponse; n > 0 {
+		return fmt.Errorf("%c: there was no fault: %+v", 'a'+i, c)
+	}
+	return nil
+}
+
+// wasteFactor is how often a fault may have everything sent again: what overtakes two packets makes two gaps.
+const wasteFactor = 2
 
 // memory checks every byte of an end: what nothing has written is as it was, what the peer has written is what it
 // posted, or the beginning of that.

@@ -21,11 +21,12 @@ type program struct {
 	rdAtomic uint8
 	psn      [2]ib.PSN // the first one, in each life
 	tuning   transport.Tuning
-	windows  bool // each end has a window
-	bound    bool // which is bound from the start
-	lazy     bool // sending, a packet at a time, and looking for completions are actions of their own
-	mirrored bool // both ends have the same program
-	always   bool // in every run of the tests
+	silence  int64 // how long a silent peer is waited for
+	windows  bool  // each end has a window
+	bound    bool  // which is bound from the start
+	lazy     bool  // sending, a packet at a time, and looking for completions are actions of their own
+	mirrored bool  // both ends have the same program
+	always   bool  // in every run of the tests
 }
 
 // operation is one request, of so many bytes.
@@ -202,6 +203,7 @@ var (
 	oneAway     = tagged("one packet away", func(p *program) { p.tuning.MaxUnackedPackets = 1 })
 	depthOne    = tagged("depth 1", func(p *program) { p.rdAtomic = 1 })
 	credits     = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
+	silence     = tagged("silence", func(p *program) { p.retry, p.silence = 1, 20*ms })
 	lazy        = tagged("lazy", func(p *program) { p.lazy = true })
 	wrap        = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
 	back        = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
@@ -322,6 +324,7 @@ func schedulePrograms() []*program {
 		add(k, "", 3, 1, 0, 0, retries(1, 7))
 		add(k, "", 3, 0, 0, 1, retries(2, 7))
 		add(k, "", 2, 0, 0, 1, both(selectively, retries(1, 7)))
+		add(k, "", 2, 0, 0, 1, silence).always = k == "w2"
 	}
 	// Windows.
 	for _, k := range []string{"v1 m1", "m1 v1", "m2 v1 m1", "v1 v1", "m1-v1", "v2 m2"} {
@@ -337,6 +340,14 @@ func schedulePrograms() []*program {
 	for _, k := range [][2]string{{"m1@1", "b"}, {"m1", "b"}, {"m1@1", "b l"}, {"v1@1", "b"}, {"m1@1", "b / b"}} {
 		add(k[0], k[1], 1, 1, 0, 0, unbound).always = true
 		add(k[0], k[1], 1, 1, 1, 1, unbound)
+	}
+	for _, k := range remote { // local operations between others
+		if k != "m" && k != "v" {
+			add(k+"1 l "+k+"1", "", 1, 0, 1, 0, nil).always = k == "w"
+			add(k+"1 l b "+k+"1", "", 1, 1, 0, 0, nil).always = k == "w"
+			add("l b "+k+"1", "", 1, 1, 0, 0, lazy)
+			add("l- b- "+k+"1 l", "", 1, 1, 0, 1, nil)
+		}
 	}
 	// Fences, and requests without completions.
 	for _, k := range []string{"r1 s1!", "f1 w1!", "r2 r1!", "w1- s1", "r1- w1", "f1- f1", "s1- s1- s1", "a1 r1!", "w1 p1", "w1 p1! s1"} {
@@ -386,6 +397,20 @@ func schedulePrograms() []*program {
 	}
 	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all
+}
+
+// fine reports whether nothing of the program itself makes an end send anything again.
+func (p *program) fine() bool {
+	for _, life := range p.lives {
+		for _, ops := range life {
+			for _, o := range ops {
+				if o.fails != transport.WCSuccess || o.letter == 'E' {
+					return false
+				}
+			}
+		}
+	}
+	return p.recvs == [2]int{-1, -1} && len(p.lives) == 1 && !p.lazy
 }
 
 // size grows with the number of states, roughly.

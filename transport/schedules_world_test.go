@@ -153,13 +153,14 @@ func (w *world) connect() {
 			Access: allAccess &^ mem.MWBind, PortNum: 1, AV: transport.AddressVector{DGID: ib.GIDFromAddr(w.ends[1-i].addr)}, PathMTU: worldMTU,
 			DestQPN: ib.QPN(0x100 + peer), SQPSN: w.psn(), RQPSN: w.psn(), MaxRdAtomic: w.p.rdAtomic, MaxDestRdAtomic: w.p.rdAtomic,
 			MinRNRTimer: 12, Timeout: 8, RetryCnt: w.p.retry, RNRRetry: w.p.rnrRetry,
+			SilenceNs: w.p.silence,
 		}
 		for k, s := range []transport.QPState{transport.StateInit, transport.StateRTR, transport.StateRTS} {
 			a.State = s
 			w.must(e.qp.Modify(w.now, a, transport.AttrState|[...]transport.AttrMask{
 				transport.AttrAccess | transport.AttrPKeyIndex | transport.AttrPort,
 				transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN | transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
-				transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic,
+				transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrSilence,
 			}[k]))
 		}
 	}
