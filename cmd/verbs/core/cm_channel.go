@@ -40,6 +40,7 @@ type cmExtra struct {
 	id     *cmID
 	kind   C.uint32_t
 	status C.int32_t
+	arg    C.uint64_t
 }
 
 var cmChannels table[cmChannel]
@@ -213,7 +214,7 @@ func goroce_cm_next(handle C.goroce_handle, o *C.struct_goroce_cm_event) C.int {
 	for {
 		*o = C.struct_goroce_cm_event{}
 		if e, ok := c.firstExtra(); ok {
-			o.cookie, o._type, o.status = C.uint64_t(e.id.cookie.Load()), e.kind, e.status
+			o.cookie, o._type, o.status, o.arg = C.uint64_t(e.id.cookie.Load()), e.kind, e.status, e.arg
 			return 0
 		}
 		e := c.poll()

@@ -226,6 +226,14 @@ func goroce_cm_migrate_id(handle, channel C.goroce_handle) C.int {
 	})
 }
 
+//export goroce_cm_write_event
+func goroce_cm_write_event(handle C.goroce_handle, kind C.uint32_t, status C.int32_t, arg C.uint64_t) C.int {
+	return withID(handle, func(id *cmID) C.int {
+		id.ch.addExtra(cmExtra{id: id, kind: kind, status: status, arg: arg})
+		return 0
+	})
+}
+
 //export goroce_cm_query_id
 func goroce_cm_query_id(handle C.goroce_handle, r *C.struct_goroce_cm_route) C.int {
 	*r = C.struct_goroce_cm_route{device: -1}
@@ -337,7 +345,7 @@ func goroce_cm_resolve_addr(handle C.goroce_handle, from, to *C.struct_sockaddr)
 func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 	var p *rdmacm.ID
 	if id.apart.IsValid() { // no device leads from there to anywhere
-		id.ch.addExtra(cmExtra{id, C.RDMA_CM_EVENT_ADDR_ERROR, -C.int32_t(syscall.ENETUNREACH)})
+		id.ch.addExtra(cmExtra{id: id, kind: C.RDMA_CM_EVENT_ADDR_ERROR, status: -C.int32_t(syscall.ENETUNREACH)})
 		return 0
 	}
 	if len(id.parts) == 0 {
@@ -346,7 +354,7 @@ func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 		}
 		d := deviceTo(src.Addr(), dst.Addr())
 		if d == nil {
-			id.ch.addExtra(cmExtra{id, C.RDMA_CM_EVENT_ADDR_ERROR, -C.int32_t(syscall.ENETUNREACH)})
+			id.ch.addExtra(cmExtra{id: id, kind: C.RDMA_CM_EVENT_ADDR_ERROR, status: -C.int32_t(syscall.ENETUNREACH)})
 			return 0
 		}
 		var err error
@@ -376,7 +384,7 @@ func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 	if !p.LocalAddr().IsValid() {
 		id.dropParts(nil) // as before the attempt
 	}
-	id.ch.addExtra(cmExtra{id, C.RDMA_CM_EVENT_ADDR_ERROR, -C.int32_t(cmErrno(err))})
+	id.ch.addExtra(cmExtra{id: id, kind: C.RDMA_CM_EVENT_ADDR_ERROR, status: -C.int32_t(cmErrno(err))})
 	return 0
 }
 

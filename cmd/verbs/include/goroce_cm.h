@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 5
+#define GOROCE_CM_VERSION 6
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -34,6 +34,7 @@ struct goroce_cm_event {
 	goroce_handle id; /* the new one of RDMA_CM_EVENT_CONNECT_REQUEST */
 	uint32_t type;	  /* enum rdma_cm_event_type */
 	int32_t status;	  /* as of the kernel: 0, a negative errno, or the reason of a refusal */
+	uint64_t arg;	  /* of write_event */
 	int32_t has_conn, has_ud;
 	struct goroce_cm_param conn; /* private_data is not set */
 	struct ibv_ah_attr ah;	     /* with has_ud */
@@ -72,6 +73,8 @@ struct goroce_cm {
 	/* adopt gives an ID that came with an event its cookie. */
 	int (*adopt)(goroce_handle id, uint64_t cookie);
 	int (*destroy_id)(goroce_handle id);
+	/* write_event adds an event of the program's own to the channel of an ID. */
+	int (*write_event)(goroce_handle id, uint32_t type, int32_t status, uint64_t arg);
 	int (*migrate_id)(goroce_handle id, goroce_handle channel);
 	int (*query_id)(goroce_handle id, struct goroce_cm_route *r);
 	int (*set_option)(goroce_handle id, int level, int name, const void *value, size_t len);

@@ -109,6 +109,81 @@ EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct 
 	return 0;
 }
 
+int rdma_resolve_addrinfo(struct rdma_cm_id *, const char *, const char *, const struct rdma_addrinfo *);
+int rdma_query_addrinfo(struct rdma_cm_id *, struct rdma_addrinfo **);
+int rdma_write_cm_event(struct rdma_cm_id *, enum rdma_cm_event_type, int, uint64_t);
+
+// resolve looks up, which takes place at once, as in rdma-core: only the answer comes by an event.
+static int resolve(struct cm_id *x, const char *node, const char *service, const struct rdma_addrinfo *hints)
+{
+	int flags = hints ? hints->ai_flags & (CM_RAI_SA | CM_RAI_DNS) : 0;
+	if (flags & CM_RAI_SA) // asks the administrator of an InfiniBand subnet; RoCE has none
+		return flags & CM_RAI_DNS || node ? ENOTSUP : service ? EOPNOTSUPP : EINVAL;
+	struct rdma_addrinfo *found;
+	errno = 0;
+	if (rdma_getaddrinfo(node, service, hints, &found))
+		return errno ? errno : EADDRNOTAVAIL;
+	pthread_mutex_lock(&cm_lock);
+	x->found = found;
+	pthread_mutex_unlock(&cm_lock);
+	int e = CM(write_event, x->handle, CM_EVENT_ADDRINFO_RESOLVED, 0, 0);
+	if (e) {
+		pthread_mutex_lock(&cm_lock);
+		x->found = NULL;
+		pthread_mutex_unlock(&cm_lock);
+		rdma_freeaddrinfo(found);
+	}
+	return e;
+}
+
+EXPORT int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service, const struct rdma_addrinfo *hints)
+{
+	struct cm_id *x = cm_id_of(id);
+	if (!x)
+		return -1;
+	pthread_mutex_lock(&cm_lock);
+	bool busy = x->finding;
+	x->finding = true;
+	pthread_mutex_unlock(&cm_lock);
+	if (busy)
+		return cm_result(EBUSY);
+	int e = resolve(x, node, service, hints);
+	if (!e)
+		return cm_id_complete(x);
+	pthread_mutex_lock(&cm_lock);
+	x->finding = false;
+	pthread_mutex_unlock(&cm_lock);
+	return cm_result(e);
+}
+
+EXPORT int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info)
+{
+	struct cm_id *x = cm_id_of(id);
+	if (!x)
+		return -1;
+	if (!info)
+		return cm_result(EINVAL);
+	pthread_mutex_lock(&cm_lock);
+	struct rdma_addrinfo *found = x->found;
+	if (found) {
+		x->found = NULL;
+		x->finding = false;
+	}
+	pthread_mutex_unlock(&cm_lock);
+	if (!found)
+		return cm_result(ENOENT);
+	*info = found;
+	return 0;
+}
+
+EXPORT int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status, uint64_t arg)
+{
+	struct cm_id *x = cm_id_of(id);
+	if (!x)
+		return -1;
+	return cm_result((int)event == CM_EVENT_USER ? CM(write_event, x->handle, CM_EVENT_USER, status, arg) : EINVAL);
+}
+
 EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 {
 	for (struct rdma_addrinfo *next; res; res = next) {
@@ -131,6 +206,7 @@ EXPORT const char *rdma_event_str(enum rdma_cm_event_type event)
 		NAME(CONNECT_RESPONSE), NAME(CONNECT_ERROR), NAME(UNREACHABLE), NAME(REJECTED), NAME(ESTABLISHED),
 		NAME(DISCONNECTED), NAME(DEVICE_REMOVAL), NAME(MULTICAST_JOIN), NAME(MULTICAST_ERROR), NAME(ADDR_CHANGE),
 		NAME(TIMEWAIT_EXIT),
+		"RDMA_CM_EVENT_ADDRINFO_RESOLVED", "RDMA_CM_EVENT_ADDRINFO_ERROR", "RDMA_CM_EVENT_USER",
 	};
 #undef NAME
 	size_t n = (size_t)event;

@@ -197,6 +197,10 @@ static void acknowledge(struct cm_event *e)
 static void copy_param(struct cm_event *e, const struct goroce_cm_event *g)
 {
 	const void *data = NULL;
+	if (g->type == CM_EVENT_USER) { // where newer headers have arg in the union
+		memcpy(&e->event.param, &g->arg, sizeof g->arg);
+		return;
+	}
 	if (g->private_data_len) {
 		memcpy(e->private_data, g->private_data, g->private_data_len);
 		data = e->private_data;

@@ -23,6 +23,12 @@
 #include "../include/goroce_rs.h"
 #include "../include/goroce_shim.h"
 
+/* What rdma-core's headers have since 57, and those of Debian 12 not. */
+#define CM_EVENT_ADDRINFO_RESOLVED 16
+#define CM_EVENT_USER 18
+#define CM_RAI_SA 0x10
+#define CM_RAI_DNS 0x20
+
 #define EXPORT __attribute__((visibility("default")))
 
 /* load.c: the Go half. cm and rs are NULL until cm_load was called. */
@@ -125,6 +131,8 @@ struct cm_id {
 	struct ibv_qp_init_attr *qp_attr; /* of a passive endpoint: for the queue pairs of its requests */
 	void *connect_data;		  /* private data from rdma_addrinfo, before that of the program */
 	size_t connect_len;
+	struct rdma_addrinfo *found; /* of rdma_resolve_addrinfo, until rdma_query_addrinfo takes it; under cm_lock, as is: */
+	bool finding;
 	struct cm_group *groups;
 	unsigned reported, acked; /* events that the program was given, and has acknowledged; under cm_lock */
 	pthread_cond_t all_acked;

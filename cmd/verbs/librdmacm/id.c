@@ -63,6 +63,7 @@ void cm_id_free(struct cm_id *x)
 		free(g);
 	}
 	pthread_cond_destroy(&x->all_acked);
+	rdma_freeaddrinfo(x->found);
 	free(x->id.route.path_rec);
 	free(x->connect_data);
 	free(x->qp_attr);

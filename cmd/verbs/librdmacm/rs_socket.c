@@ -221,6 +221,8 @@ EXPORT void goroce_rs_release(int fd)
 EXPORT int rclose(int socket)
 {
 	struct rs *s = rs_find(socket);
+	if (!s && rs_is_set(socket)) // of repoll_create
+		return close(socket);
 	if (!s)
 		return cm_result(EBADF);
 	int e = end(s);
