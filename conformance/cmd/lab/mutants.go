@@ -35,6 +35,7 @@ var testedBy = map[string][]string{
 	"roce/internal/everyaddr":      {"roce"},
 	"roce/internal/peer":           {"roce/rdmacm"},
 	"roce/analyse/stage":           {"roce/analyse"},
+	"roce/analyse":                 {"cmd/internal/explain", "conformance/captures"},
 }
 
 type mutantOptions struct {
@@ -43,6 +44,7 @@ type mutantOptions struct {
 	only    string
 	list    bool
 	again   bool
+	known   bool
 	long    bool
 	exec    []string
 	timeout time.Duration
@@ -70,6 +72,7 @@ func mutants(t *tool, args []string) error {
 	t.StringVar(&o.results, "results", "conformance/out/mutants.json", "`file` with what is known: a run goes on from there")
 	t.BoolVar(&o.long, "long", false, "run the tests as they are without -short; a bug that they find is found without this option, too")
 	t.BoolVar(&o.again, "again", false, "run what is known again")
+	t.BoolVar(&o.known, "known", false, "run nothing, and report what is known")
 	t.StringVar(&o.report, "report", "", "write a table of all packages to this `file`")
 	t.Usage = func() {
 		fmt.Fprintln(t.Output(), "usage: mutants [options] [package ...]")
@@ -100,19 +103,24 @@ func plant(ctx context.Context, o *mutantOptions, names []string) error {
 	for i, n := range names {
 		names[i] = filepath.ToSlash(filepath.Clean(n))
 	}
-	tally := &tally{commit: commit(ctx), seed: o.seed, each: o.each, of: map[string]*count{}}
+	report := func() error {
+		if o.report == "" {
+			return nil
+		}
+		return os.WriteFile(o.report, known.table(o, names, explained), 0o644)
+	}
+	if o.known {
+		return report()
+	}
 	var total count
 	for _, n := range names {
 		c, err := o.plantIn(ctx, n, known, explained)
+		if err == nil {
+			total.add(c)
+			err = report()
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", n, err)
-		}
-		tally.of[n] = c
-		total.add(c)
-		if o.report != "" {
-			if err := os.WriteFile(o.report, tally.table(names), 0o644); err != nil { //nolint:gosec // it is for all
-				return err
-			}
 		}
 	}
 	if o.list {
@@ -179,23 +187,29 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 	} else {
 		draw(all, o.seed)
 	}
-	sum := new(count)
+	sum, drawn, now := new(count), 0, commit(ctx)
 	var todo []*bug
 	for i := range all {
 		b := &all[i]
-		if sum.planted == each {
+		if drawn == each {
 			break
 		}
 		if !c.compiles(b) {
 			continue // the compiler found it
 		}
-		sum.planted++
-		if explained[b.id()] != "" && o.only == "" {
-			sum.explained++
-			continue
+		drawn++
+		e := known.find(code, tests, b.id())
+		if o.again || o.only != "" {
+			e = nil
 		}
-		if e := known.find(code, tests, b.id()); e != nil && !o.again {
-			sum.count(b, e)
+		if e == nil && explained[b.id()] != "" && o.only == "" {
+			e = &entry{Package: name, Commit: now, Code: code, Tests: tests, Bug: b.id(), Line: b.line, Result: survived.String()}
+			if err := known.add(e); err != nil {
+				return nil, err
+			}
+		}
+		if e != nil {
+			sum.count(e, explained)
 			continue
 		}
 		todo = append(todo, b)
@@ -210,9 +224,14 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 	defer os.RemoveAll(dir)
 	b := bench{mutantOptions: o, pkg: p, dir: dir, testers: testers}
 	err = b.tryAll(ctx, c, todo, func(x *bug, r result, reach int, takes time.Duration) error {
-		e := &entry{Package: name, Commit: commit(ctx), Code: code, Tests: tests, Bug: x.id(), Result: r.String(), Reach: reach, Seconds: takes.Seconds()}
+		e := &entry{
+			Package: name, Commit: now, Code: code, Tests: tests, Bug: x.id(), Line: x.line, Result: r.String(), Reach: reach, Seconds: takes.Seconds(),
+		}
 		fmt.Printf("%-8v %5.1fs %3d tests %v\n", r, e.Seconds, reach, x)
-		sum.count(x, e)
+		sum.count(e, explained)
+		if o.only != "" {
+			return nil
+		}
 		return known.add(e)
 	})
 	return sum, err

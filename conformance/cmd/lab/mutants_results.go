@@ -27,6 +27,7 @@ type entry struct {
 	// found with other tests.
 	Code, Tests string
 	Bug         string
+	Line        int
 	Result      string
 	// Reach is how many tests come by the code.
 	Reach   int
@@ -36,7 +37,8 @@ type entry struct {
 // ledger is the file of results.
 type ledger struct {
 	*os.File
-	all map[string]*entry
+	all   map[string]*entry
+	order []*entry
 }
 
 func openLedger(name string) (*ledger, error) {
@@ -47,11 +49,11 @@ func openLedger(name string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ledger{f, map[string]*entry{}}
+	l := &ledger{File: f, all: map[string]*entry{}}
 	for s := bufio.NewScanner(f); s.Scan(); {
 		e := new(entry)
 		if json.Unmarshal(s.Bytes(), e) == nil { // a run that was cut off may leave half a line
-			l.all[e.Code+e.Bug] = e
+			l.keep(e)
 		}
 	}
 	return l, nil
@@ -66,12 +68,17 @@ func (l *ledger) find(code, tests, id string) *entry {
 	return e
 }
 
+func (l *ledger) keep(e *entry) {
+	l.all[e.Code+e.Bug] = e
+	l.order = append(l.order, e)
+}
+
 func (l *ledger) add(e *entry) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	l.all[e.Code+e.Bug] = e
+	l.keep(e)
 	_, err = l.Write(append(b, '\n'))
 	return err
 }
@@ -118,15 +125,21 @@ type count struct {
 	planted, found, explained int
 	open                      []string
 	takes                     time.Duration
+	commit                    string // of the last
 }
 
-func (c *count) count(b *bug, e *entry) {
+func (c *count) count(e *entry, explained map[string]string) {
+	c.planted++
 	c.takes += time.Duration(e.Seconds * float64(time.Second))
-	if e.Result != survived.String() {
+	c.commit = e.Commit
+	switch {
+	case e.Result != survived.String():
 		c.found++
-		return
+	case explained[e.Bug] != "":
+		c.explained++
+	default:
+		c.open = append(c.open, fmt.Sprintf("%s (line %d, %d tests come by)", e.Bug, e.Line, e.Reach))
 	}
-	c.open = append(c.open, fmt.Sprintf("%s (line %d, %d tests come by)", b.id(), b.line, e.Reach))
 }
 
 func (c *count) add(d *count) {
@@ -137,29 +150,43 @@ func (c *count) add(d *count) {
 	c.takes += d.takes
 }
 
-// tally is the table.
-type tally struct {
-	commit string
-	seed   uint64
-	each   int
-	of     map[string]*count
-}
-
-func (t *tally) table(names []string) []byte {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE` at %s.\n\n", t.each, t.seed, t.commit)
-	out.WriteString("| package | planted | found | explained | open | seconds |\n|---|---|---|---|---|---|\n")
-	var sum count
-	for _, n := range names {
-		c := t.of[n]
-		if c == nil {
-			fmt.Fprintf(&out, "| %s | not yet | | | | |\n", n)
+// counts returns what is known of each package, in the code that was tried last.
+func (l *ledger) counts(explained map[string]string) map[string]*count {
+	code := map[string]string{}
+	for _, e := range l.order {
+		code[e.Package] = e.Code
+	}
+	of := map[string]*count{}
+	for _, e := range l.order {
+		if e.Code != code[e.Package] || l.all[e.Code+e.Bug] != e {
 			continue
 		}
-		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %.0f |\n", n, c.planted, c.found, c.explained, len(c.open), c.takes.Seconds())
+		if of[e.Package] == nil {
+			of[e.Package] = new(count)
+		}
+		of[e.Package].count(e, explained)
+	}
+	return of
+}
+
+// table is what is known of the packages, for people.
+func (l *ledger) table(o *mutantOptions, names []string, explained map[string]string) []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE`.\n", o.each, o.seed)
+	out.WriteString("The reasons of those that are explained are in [mutants.txt](mutants.txt). The seconds are those of the tests, without what was compiled.\n\n")
+	out.WriteString("| package | planted | found | explained | open | seconds | at |\n|---|---|---|---|---|---|---|\n")
+	var sum count
+	of := l.counts(explained)
+	for _, n := range names {
+		c := of[n]
+		if c == nil {
+			fmt.Fprintf(&out, "| %s | not yet | | | | | |\n", n)
+			continue
+		}
+		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %.0f | %s |\n", n, c.planted, c.found, c.explained, len(c.open), c.takes.Seconds(), c.commit)
 		sum.add(c)
 	}
-	fmt.Fprintf(&out, "| all | %d | %d | %d | %d | %.0f |\n", sum.planted, sum.found, sum.explained, len(sum.open), sum.takes.Seconds())
+	fmt.Fprintf(&out, "| all | %d | %d | %d | %d | %.0f | |\n", sum.planted, sum.found, sum.explained, len(sum.open), sum.takes.Seconds())
 	if len(sum.open) != 0 {
 		out.WriteString("\nOpen:\n\n")
 		for _, s := range sum.open {

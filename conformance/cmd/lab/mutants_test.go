@@ -224,6 +224,15 @@ func TestLedger(t *testing.T) {
 	require.NotNil(t, l.find("c", "other", "one"))
 	require.Nil(t, l.find("c", "other", "two"))
 	require.Nil(t, l.find("other", "t", "one"))
+
+	require.NoError(t, l.add(&entry{Package: "p", Code: "old", Bug: "one", Result: found.String()}))
+	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: survived.String()}))
+	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "two", Result: survived.String(), Line: 7, Reach: 3}))
+	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "why", Result: survived.String()}))
+	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: late.String(), Seconds: 2, Commit: "abc"}))
+	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since."}))
+	require.Contains(t, table, "| p | 3 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
+	require.Contains(t, table, "- `two (line 7, 3 tests come by)`")
 }
 
 const switchSample = `package sample
