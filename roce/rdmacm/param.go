@@ -48,7 +48,7 @@ type ConnParam struct {
 	AckTimeout  ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
 	MinRNRTimer ib.RNRCode     // what this side asks for when it has no receive posted: 12, 0.64 ms
 	MTU         ib.MTU         // path MTU, proposed by Connect: that of the port
-	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH if
+	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH of either kind if
 	// there are ResponderResources.
 	Access verbs.Access
 	// ListenWait is how long Connect asks again if nobody listens at the peer, before that is an
@@ -121,7 +121,7 @@ func (p *ConnParam) access() verbs.Access {
 	}
 	a := verbs.LocalWrite | verbs.RemoteWrite
 	if p.ResponderResources > 0 {
-		a |= verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal
+		a |= verbs.RemoteRead | verbs.RemoteAtomic | verbs.FlushGlobal | verbs.FlushPersistent
 	}
 	return a
 }

@@ -19,7 +19,9 @@ type Client struct {
 	device *verbs.Device
 	addr   string
 
-	mu   sync.Mutex // connecting, and the exchange of messages: an answer belongs to the last request
+	// turn has a token for the one that connects or exchanges messages: an answer belongs to the last
+	// request. It is no mutex, since its holder waits for the network, which simulated time has to know.
+	turn chan struct{}
 	conn *session
 	ends bool
 	buf  [512]byte
@@ -41,12 +43,17 @@ type remoteTable struct {
 
 // Dial makes a client. It connects with the first request. d is the device to use; nil is that of
 // the process.
-func Dial(d *verbs.Device, addr string) *Client { return &Client{device: d, addr: addr} }
+func Dial(d *verbs.Device, addr string) *Client {
+	return &Client{device: d, addr: addr, turn: make(chan struct{}, 1)}
+}
+
+func (cl *Client) lock()   { cl.turn <- struct{}{} }
+func (cl *Client) unlock() { <-cl.turn }
 
 // Close ends the client.
 func (cl *Client) Close() error {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	cl.lock()
+	defer cl.unlock()
 	cl.ends = true
 	if cl.conn == nil {
 		return nil
@@ -139,10 +146,10 @@ func (cl *Client) ask(ctx context.Context, op byte, key, value []byte) ([]byte, 
 		request = binary.BigEndian.AppendUint16(request, uint16(len(key)))
 	}
 	request = append(append(request, key...), value...)
-	cl.mu.Lock()
+	cl.lock()
 	answer, err := cl.exchange(ctx, s, request)
 	answer = append([]byte(nil), answer...)
-	cl.mu.Unlock()
+	cl.unlock()
 	if err != nil {
 		cl.drop(s)
 		return nil, err
@@ -174,8 +181,8 @@ func (cl *Client) exchange(ctx context.Context, s *session, request []byte) ([]b
 
 // session returns the connection, and makes one if there is none.
 func (cl *Client) session(ctx context.Context) (*session, error) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	cl.lock()
+	defer cl.unlock()
 	if cl.ends {
 		return nil, roce.ErrClosed
 	}
@@ -197,8 +204,8 @@ func (cl *Client) session(ctx context.Context) (*session, error) {
 
 // drop ends a connection that has failed, unless another goroutine has done so.
 func (cl *Client) drop(s *session) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	cl.lock()
+	defer cl.unlock()
 	if cl.conn == s {
 		cl.conn = nil
 		s.c.Close()
@@ -213,8 +220,8 @@ func (s *session) table() remoteTable {
 
 // learn asks where the table is now.
 func (cl *Client) learn(ctx context.Context, s *session) error {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
+	cl.lock()
+	defer cl.unlock()
 	return cl.learnLocked(ctx, s)
 }
 
