@@ -66,9 +66,9 @@ var lineBudgets = map[string]int{
 	"cmd/internal":        25700,
 	"cmd/verbs":           5400,
 	"conformance":         33300,
-	"bench": 16800,
+	"bench":               16800,
 	"internal":            1100,
-	"bench/apps": 5500,
+	"bench/apps":          5500,
 }
 
 // packageBudget is the most packages of the main module.
