@@ -67,8 +67,15 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 		c.always(RuleICRC, p, nil, "the CRC of the headers, once", "one over the transport headers twice: "+describe(p))
 	}
 	bad := damage(p)
-	if p.Resv6 != 0 || p.Resv7 != 0 || info.Headers&ib.HasDETH != 0 && p.DETH.Resv8 != 0 {
-		c.broke(RuleReserved, p, p.Flow.Src, bad, "zeros in the reserved bits", fmt.Sprintf("%#02x and %#02x, %v, PSN %d", p.Resv6, p.Resv7, p.Opcode, p.PSN))
+	open := bad // of the byte that the ICRC does not cover
+	if p.Dir != pcap.Out {
+		open = []Excuse{ExcuseWay}
+	}
+	if p.Resv6 != 0 {
+		c.broke(RuleReserved, p, p.Flow.Src, open, "zeros in the reserved bits", fmt.Sprintf("%#02x, %v, PSN %d", p.Resv6, p.Opcode, p.PSN))
+	}
+	if p.Resv7 != 0 || info.Headers&ib.HasDETH != 0 && p.DETH.Resv8 != 0 {
+		c.broke(RuleReserved, p, p.Flow.Src, bad, "zeros in the reserved bits", fmt.Sprintf("%#02x, %v, PSN %d", p.Resv7, p.Opcode, p.PSN))
 	}
 	if p.NoDF && p.Flow.Src.Is4() {
 		c.always(RuleDF, p, bad, "Don't Fragment", "an IPv4 packet that may be fragmented: "+describe(p))
@@ -96,7 +103,7 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 		c.datagram(p, bad)
 	case ib.TransportCNP:
 		if !p.BECN || p.FECN || p.AckReq || p.Solicited || p.PSN != 0 || p.PayloadBytes != 0 || p.CNPReserved != [ib.CNPReservedBytes]byte{} {
-			c.broke(RuleCNP, p, p.Flow.Src, bad, "BECN, and zeros", fmt.Sprintf("BECN %t, FECN %t, AckReq %t, PSN %d, %x and %d bytes", p.BECN, p.FECN, p.AckReq, p.PSN, p.CNPReserved, p.PayloadBytes))
+			c.broke(RuleCNP, p, p.Flow.Src, open, "BECN, and zeros", fmt.Sprintf("BECN %t, FECN %t, AckReq %t, PSN %d, %x and %d bytes", p.BECN, p.FECN, p.AckReq, p.PSN, p.CNPReserved, p.PayloadBytes))
 		}
 	}
 	if info.Headers&ib.HasAETH != 0 {

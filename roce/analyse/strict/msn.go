@@ -11,6 +11,7 @@ import (
 // ahead of this by what came before: an unknown number, which every answer bounds. The rule is broken
 // when nothing is left of it.
 type messages struct {
+	epoch   int // counts how often it began anew, since some were missing
 	sent    int
 	good    bool // all since the first were seen
 	bounded bool
@@ -27,28 +28,33 @@ func (h *half) number(p *pcap.Packet, r *rec) {
 		if h.fromStart {
 			m.bounded = true // base, low and high are 0
 		}
-	} else if prev := h.before(r); prev == nil || prev.number == 0 {
-		*m = messages{good: true}
-		if r.op.Info().Pos&ib.First == 0 {
-			*m = messages{}
-			return
+	} else if prev := h.before(r); prev == nil || h.numberOf(prev) == 0 {
+		*m = messages{epoch: m.epoch + 1}
+		if r.op.Info().Pos&ib.First != 0 {
+			m.good, m.sent, r.number, r.epoch = true, 1, 1, m.epoch
 		}
-		m.sent = 1
-		r.number = 1
 		return
 	}
 	if r.op.Info().Pos&ib.First != 0 {
 		m.sent++
 	}
-	r.number = m.sent
+	r.number, r.epoch = m.sent, m.epoch
 	f := h.f
-	if c := &h.credits; c.on && !c.off && m.bounded && needsReceive(r.op) {
+	if c := &h.credits; c.on && !c.off && m.bounded && needsReceive(r.op) && h.knows(p, c.frame, c.atNs) {
 		// As if the fewest had come before.
 		number := add(m.base, m.low+r.number)
 		if number.Diff(c.limit) > 1 {
-			f.c.broke(RuleCredits, p, f.key.src, h.capture(), fmt.Sprintf("no message but number %d, one more than the credits allow", c.limit.Next()), fmt.Sprintf("number %d: %s", number, describe(p)))
+			f.c.broke(RuleCredits, p, f.key.src, append(h.capture(), ExcuseWay), fmt.Sprintf("no message but number %d, one more than the credits allow", c.limit.Next()), fmt.Sprintf("number %d: %s", number, describe(p)))
 		}
 	}
+}
+
+// numberOf returns the number of a request's message; 0 if it is not known.
+func (h *half) numberOf(r *rec) int {
+	if r.epoch != h.messages.epoch {
+		return 0
+	}
+	return r.number
 }
 
 // before returns the request with the PSN before another's.
@@ -77,10 +83,10 @@ func (f *flow) msn(p *pcap.Packet, h *half, r *rec) {
 	if !m.good || r == nil {
 		return
 	}
-	if y := h.reading(p.PSN); r.number == 0 && y != nil {
+	if y := h.reading(p.PSN); h.numberOf(r) == 0 && y != nil {
 		r = y
 	}
-	if r.number == 0 {
+	if h.numberOf(r) == 0 {
 		return
 	}
 	// Messages that are completed for certain: those before, and, where its last packet is acknowledged, this one.

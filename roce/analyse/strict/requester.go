@@ -30,6 +30,7 @@ type half struct {
 	fatal    bool
 	fatalPSN ib.PSN
 	fatalBy  int // frame of the NAK
+	fatalNs  int64
 	proved   int // frame of the last packet the other way that the requester has answered: it had what came before
 	rnr      rnr
 	nak      goBack
@@ -39,8 +40,9 @@ type half struct {
 	open     []*rec // READs and others that need an answer of their own, and have none
 	wrongs   []*rec // that have to be refused
 	again    []*rec // sent again after they were answered
-	readNext map[*rec]ib.PSN
-	lateNs   int64 // since when a retry is overdue
+	dups     bool
+	dupLow   ib.PSN // the lowest that was sent again
+	lateNs   int64  // since when a retry is overdue
 }
 
 // rec is a request.
@@ -63,10 +65,12 @@ type rec struct {
 	many      bool   // of the copies that were seen two were sent, and not doubled on the way
 	begins    ib.PSN // the PSN of the first packet of its message
 	known     bool   // begins is
-	number    int    // of its message, in msnCount; 0 if unknown
+	number    int    // of its message, as messages counts in this epoch; 0 if unknown
+	epoch     int
 	wrong     string // why it has to be refused
 	anew      bool   // a READ: it begins inside of one
 	data      bool   // a response with data was seen
+	got       int    // of a READ: how many responses were seen without a gap
 	silent    int    // copies that came after it was answered, and were not
 	lastFrame int
 }
@@ -156,7 +160,7 @@ func (f *flow) request(p *pcap.Packet, info *ib.OpcodeInfo) {
 	}
 	if !h.begun {
 		h.begun, h.first, h.next = true, p.PSN, p.PSN
-		h.fromStart = f.c.opt.Complete
+		h.fromStart = f.c.opt.Complete && f.faithful()
 		d = 0
 	}
 	if p.PSN.Diff(h.first) < 0 && !h.fromStart {
@@ -279,12 +283,8 @@ func (f *flow) again(p *pcap.Packet, was, now *rec) {
 		*was = *now
 		return
 	}
-	if p.Opcode.Info().Transport == ib.UC {
-		e := append(slices.Clip(reuse), ExcuseCapture)
-		if !f.sent() && !(p.Flow.Src.Is4() && p.Ident != was.ident) {
-			e = append(e, ExcuseWay)
-		}
-		f.c.broke(RuleUCAgain, p, f.key.src, e, "no packet twice", describe(p))
+	if p.Opcode.Info().Transport == ib.UC && (f.faithful() || p.Flow.Src.Is4() && p.Ident != was.ident) {
+		f.c.broke(RuleUCAgain, p, f.key.src, append(slices.Clip(reuse), ExcuseCapture), "no packet twice", describe(p))
 	}
 	was.copies++
 	was.many = was.many || f.sent() || p.Flow.Src.Is4() && p.Ident != was.ident

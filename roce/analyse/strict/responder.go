@@ -158,8 +158,8 @@ func (f *flow) positive(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec) {
 	if h.fatal && p.PSN.Diff(h.fatalPSN) >= 0 && info.Op != ib.OpReadResponse {
 		f.c.broke(RuleContradict, p, f.key.src, []Excuse{ExcuseReuse}, fmt.Sprintf("no ACK of PSN %d and later ones, which packet %d refused for good", h.fatalPSN, h.fatalBy), describe(p))
 	}
-	if plain && h.done && p.PSN.Diff(h.doneTo) < 0 && f.faithful() {
-		f.c.broke(RuleAckBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseReuse}, fmt.Sprintf("an ACK of PSN %d or later: that was answered", h.doneTo), describe(p))
+	if plain && h.done && p.PSN.Diff(h.doneTo) < 0 && f.faithful() && (!h.dups || p.PSN.Diff(h.dupLow) < 0) {
+		f.c.broke(RuleAckBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseReuse}, fmt.Sprintf("an ACK of PSN %d or later, which was answered: none came again from before this one", h.doneTo), describe(p))
 	}
 	if plain && r != nil && ownAnswer(r.op) && !r.data {
 		if f.faithful() {
@@ -170,6 +170,9 @@ func (f *flow) positive(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec) {
 	if atomic := info.Op == ib.OpAtomicAck; atomic && r != nil && r.op != ib.RCCompareSwap && r.op != ib.RCFetchAdd {
 		f.c.broke(RuleAckKind, p, f.key.src, h.capture(), fmt.Sprintf("what answers %v in packet %d", r.op, r.frame), describe(p))
 		return
+	}
+	if h.nak.on && (p.PSN == h.nak.psn || !h.nak.implied && p.PSN.Diff(h.nak.psn) > 0) {
+		h.nak.on = false // it came after all
 	}
 	f.accepted(p, h)
 	f.answered(p, info, h, r, plain)
@@ -265,23 +268,13 @@ func (f *flow) gap(p *pcap.Packet, h *half) {
 	if x == nil {
 		return
 	}
-	want, ok := h.readNext[x]
-	if !ok {
-		want = x.psn
-	}
+	want := x.psn.Add(x.got)
 	d := p.PSN.Diff(want)
-	if d > 0 && !h.nak.on && (f.c.opt.Lossless || f.otherSent()) {
+	if x.got < x.span && d > 0 && !h.nak.on && (f.c.opt.Lossless || f.otherSent()) {
 		h.nak = goBack{true, true, want, p.Frame, p.AtNs}
 	}
 	if d == 0 {
-		if h.readNext == nil || len(h.readNext) >= maxOpen {
-			h.readNext = map[*rec]ib.PSN{}
-		}
-		if want = want.Next(); want.Diff(x.psn) >= x.span {
-			delete(h.readNext, x)
-		} else {
-			h.readNext[x] = want
-		}
+		x.got++
 	}
 }
 
@@ -293,6 +286,14 @@ func (f *flow) rnrNAK(p *pcap.Packet, h *half, r *rec) {
 	i := r.op.Info()
 	if !(i.Op == ib.OpSend || i.Op == ib.OpWrite && i.Headers&ib.HasImmDt != 0) {
 		f.c.broke(RuleRNRKind, p, f.key.src, append(h.capture(), ExcuseUnseen), fmt.Sprintf("another answer to %v, PSN %d: it needs no receive", r.op, r.psn), describe(p))
+	}
+	if h.rnr.on && h.rnr.psn == p.PSN {
+		return // the same one again
+	}
+	for _, o := range h.open {
+		if !o.data && p.PSN.Diff(o.psn.Add(o.span-1)) > 0 {
+			return // to the requester it is a gap first: an answer before it was lost
+		}
 	}
 	h.rnr = rnr{true, p.PSN, p.Frame, p.AtNs, p.AETH.Syndrome.RNRCode().Ns(), r.copies}
 }
@@ -332,7 +333,7 @@ func (f *flow) refusal(p *pcap.Packet, h *half, r *rec) {
 		return
 	}
 	if !h.fatal {
-		h.fatal, h.fatalPSN, h.fatalBy = true, p.PSN, p.Frame
+		h.fatal, h.fatalPSN, h.fatalBy, h.fatalNs = true, p.PSN, p.Frame, p.AtNs
 	}
 	f.fatalNs = p.AtNs
 }
@@ -346,6 +347,9 @@ func (f *flow) grants(p *pcap.Packet, h *half) {
 		return
 	}
 	limit := (p.AETH.MSN + ib.MSN(code.Credits())) & ib.PSNMask
+	if !c.on {
+		c.frame, c.atNs = p.Frame, p.AtNs
+	}
 	if !c.on || limit.Diff(c.limit) > 0 {
 		c.on, c.limit = true, limit
 	}

@@ -101,7 +101,7 @@ var rules = []RuleInfo{
 	{RuleNoRetry, requester, "IBTA 9.7.6.1.3", "What was not answered is sent again after the timeout, or the queue pair ends."},
 	{RuleAfterFatal, anybody, "IBTA 9.9.2.2, 9.9.2.4.2", "After a NAK that says that a request is wrong both queue pairs send no requests any more."},
 	{RuleAckUnsent, responder, "IBTA 9.7.5.1.2", "What is acknowledged was sent."},
-	{RuleAckBack, responder, "IBTA 9.7.5.1.2, 9.7.5.1.4", "Acknowledgements do not go back: that of a duplicate names the newest request."},
+	{RuleAckBack, responder, "IBTA 9.7.5.1.2, 9.7.5.1.4", "Acknowledgements do not go back, unless they answer a duplicate, and then they name that, or a later one."},
 	{RuleAckKind, responder, "IBTA 9.7.5.1.1", "A READ is answered with its data, an atomic operation with the former value."},
 	{RuleAckPast, responder, "IBTA 9.7.5.1.1, 9.7.5.1.2", "Requests are answered in their order: no ACK of a later one before a READ or atomic has its answer."},
 	{RuleRefuse, responder, "IBTA 9.7.4.1.2, 9.7.4.1.6", "A request that cannot be right is refused, and not acknowledged."},

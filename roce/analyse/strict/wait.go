@@ -52,6 +52,8 @@ type credits struct {
 	on    bool
 	off   bool   // it grants none
 	limit ib.MSN // of the message that may be sent
+	frame int    // of the first answer that granted any
+	atNs  int64
 }
 
 // open are requests that need an answer of their own.
@@ -70,6 +72,12 @@ func inDepth(op ib.Opcode) bool {
 
 // faithful reports whether the order of a flow is that in which it was sent.
 func (f *flow) faithful() bool { return f.sent() || f.c.opt.Lossless }
+
+// knows reports whether a requester that sends a packet had an answer that was seen before, unless that was lost on its way: the capture is
+// the requester's own, or it has answered something that came to it later, or it is long ago.
+func (h *half) knows(p *pcap.Packet, frame int, atNs int64) bool {
+	return h.f.sent() || h.proved > frame || h.f.c.opt.Lossless && p.AtNs-atNs > refusedNs
+}
 
 // sentNew takes a request that was not seen before.
 func (h *half) sentNew(p *pcap.Packet, r *rec) {
@@ -132,7 +140,7 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 		return
 	}
 	if h.rnr.on && p.PSN == h.rnr.psn {
-		if wait := p.AtNs - h.rnr.atNs; wait < h.rnr.waitNs && f.faithful() {
+		if wait := p.AtNs - h.rnr.atNs; wait < h.rnr.waitNs && h.knows(p, h.rnr.frame, h.rnr.atNs) {
 			f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("%d us of waiting after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame), fmt.Sprintf("it again after %d us: %s", wait/1000, describe(p)))
 		}
 		h.rnr.on = false
@@ -144,6 +152,9 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 		h.nak.on = false
 	}
 	h.count(p)
+	if !h.dups || p.PSN.Diff(h.dupLow) < 0 {
+		h.dups, h.dupLow = true, p.PSN
+	}
 	if h.acked && r.psn.Add(r.span-1).Diff(h.ackedTo) <= 0 && ownAnswer(r.op) {
 		r.silent++
 		r.lastFrame = p.Frame
@@ -152,6 +163,9 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 		}
 	}
 }
+
+// refusedNs is how long after a refusal nothing that was sent before it can still be on its way.
+const refusedNs = 1e9
 
 // lateNs is when a repair comes so late that a timer must have run out.
 const lateNs = 10e6
@@ -221,8 +235,8 @@ func (f *flow) afterFatal(p *pcap.Packet) {
 		f.c.broke(RuleAfterFatal, p, f.key.src, f.onWay(e), "no request: this end has refused one for good", describe(p))
 		f.fatalNs = -1
 	}
-	if h.fatal && h.proved > h.fatalBy {
+	if h.fatal && f.faithful() && (h.proved > h.fatalBy || p.AtNs-h.fatalNs > refusedNs) {
 		f.c.broke(RuleAfterFatal, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseReuse}, fmt.Sprintf("no request after the refusal in packet %d", h.fatalBy), describe(p))
-		h.fatalBy = math.MaxInt
+		h.fatalBy, h.fatalNs = math.MaxInt, math.MaxInt64
 	}
 }
