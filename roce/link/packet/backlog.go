@@ -86,7 +86,7 @@ func (t *sender) sendOne(p *path, data []byte, segment int) unix.Errno {
 	h.Iov = &o.iov[0]
 	h.SetIovlen(2)
 	for {
-		_, errno := sockio.Send(t.fd, o.hdr[:])
+		_, errno := t.sendmmsg(t.fd, o.hdr[:])
 		t.stats.Calls.Add(1)
 		if errno != unix.EINTR {
 			o.iov[1].Base = nil

@@ -76,6 +76,28 @@
 // [Options.VLAN] the link tags and filters itself, on an interface without
 // VLAN interface above it.
 //
+// # When a system call fails
+//
+//	sendmmsg  EAGAIN                     kept, and sent when the socket has room
+//	          EINTR, fewer than asked    the rest is sent at once
+//	          EIO, EINVAL, EMSGSIZE,     of a frame of several packets: each by itself; if that
+//	          EOPNOTSUPP                 works, segmentation is switched off, or down to 64 packets
+//	          ENETDOWN, ENXIO, ENODEV    a drop: the peer is unreachable
+//	          EFAULT                     the memory of a payload is gone: its queue pair fails
+//	          EBADF, ENOTSOCK, ENOTCONN  the link ends
+//	          EPIPE, ECONNABORTED
+//	          all others                 a drop that is counted: ENOBUFS of a full queue, ENOMEM
+//	recvmmsg  EAGAIN                     nothing is there, whatever a slot of the ring says
+//	          EINVAL                     no virtio header can describe the frame, which is gone
+//	          EINTR, ENOMEM, ENOBUFS,    tried again; the frame and its slot stay
+//	          ENETDOWN
+//	          all others                 the link ends
+//	ppoll     EINTR, ENOMEM, EAGAIN      a wait that ended early
+//	          all others, POLLNVAL       the link ends
+//
+// The ring is read without system calls. That its socket is gone is seen by the next poll, or, by
+// who polls all the time, when a timer runs. Without memory for a ring the link reads the queue.
+//
 // # Limits
 //
 // Between programs on one machine the link reaches only other packet links: the

@@ -1,6 +1,10 @@
 package packet
 
-import "golang.org/x/sys/unix"
+import (
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/linktest"
+	"golang.org/x/sys/unix"
+)
 
 // LoseSockets closes the receiving sockets, as code with a fault elsewhere in the
 // process may.
@@ -8,4 +12,11 @@ func (l *Link) LoseSockets() {
 	for _, s := range l.rx.socks {
 		unix.Close(s.fd)
 	}
+}
+
+// Inject has the system calls of the link go through f.
+func (l *Link) Inject(f *linktest.Faults) {
+	l.tx.sendmmsg, l.rx.reader.Recvmmsg = f.Send, f.Recv
+	l.tx.gso.Store(!l.opts.DisableGSO)
+	l.tx.maxSegs = sockio.MaxSegments
 }

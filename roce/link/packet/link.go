@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/goroce/goroce/ib"
@@ -36,7 +35,7 @@ type Link struct {
 	tx sender
 	rx receiver
 
-	closed atomic.Bool
+	life sockio.Life
 }
 
 var (
@@ -190,8 +189,8 @@ func (l *Link) Wake() { l.local.Waker.Wake() }
 
 // Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if l.closed.Load() {
-		return link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return err
 	}
 	if l.tx.unresolved.Due() {
 		return nil // the sending side has something to do
@@ -201,15 +200,13 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.tx.blocked.Load() {
 		fds[fullFD].Fd = int32(l.tx.fd)
 	}
+	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
 	if err := l.local.Waker.Poll(fds, timeout); err != nil {
 		return err
 	}
 	l.rx.noteAside()
 	for i := range fds {
-		switch {
-		case fds[i].Revents&unix.POLLNVAL != 0:
-			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
-		case fds[i].Revents&unix.POLLERR != 0:
+		if fds[i].Revents&unix.POLLERR != 0 {
 			// Of a socket whose interface went down. Until somebody asks for the error,
 			// every poll returns at once.
 			_, _ = unix.GetsockoptInt(int(fds[i].Fd), unix.SOL_SOCKET, unix.SO_ERROR)
@@ -218,9 +215,16 @@ func (l *Link) Wait(timeout time.Duration) error {
 	return nil
 }
 
+// fail ends the use of the link, because of an error of one of its sockets.
+func (l *Link) fail(err error) {
+	if l.life.Fail(err) {
+		l.Wake()
+	}
+}
+
 // Close closes the sockets.
 func (l *Link) Close() error {
-	if l.closed.Swap(true) {
+	if !l.life.Close() {
 		return nil
 	}
 	return l.release()

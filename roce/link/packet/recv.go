@@ -29,6 +29,8 @@ type receiver struct {
 	// inUse says that what the reader has read is handed up or will be: it must not
 	// be overwritten.
 	inUse bool
+	// later says that a frame could not be read from the queue, for a reason that passes.
+	later bool
 	split receive.Splitter
 
 	// Inboxes, in fds from asideFrom on, are for what other devices hand on.
@@ -115,8 +117,8 @@ func (l *Link) Check(i int, p *transport.RxPacket) bool { return l.rx.split.Chec
 
 func (l *Link) recv(batch []transport.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
-	if l.closed.Load() {
-		return 0, link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return 0, err
 	}
 	if len(batch) == 0 {
 		return 0, nil // the loop below ends with a packet, or when there is none
@@ -140,6 +142,10 @@ func (l *Link) recv(batch []transport.RxPacket, unverified bool) (int, error) {
 			return n, nil
 		}
 		r.inUse = false
+		if r.later {
+			r.later = false
+			return 0, nil // the frame is there still, and Wait ends at once
+		}
 		if r.receiveAside() {
 			continue
 		}
@@ -166,15 +172,16 @@ func (r *receiver) receive() (bool, error) {
 			s.slots = 0
 			continue
 		}
-		if n, err := r.read(sockio.MaxReadBatch); n > 0 || err != nil {
+		if n, _, err := r.read(sockio.MaxReadBatch); n > 0 || err != nil {
 			return n > 0, err
 		}
 	}
 	return false, nil
 }
 
-// read takes up to limit frames from the queue of the socket.
-func (r *receiver) read(limit int) (int, error) {
+// read takes up to limit frames from the queue of the socket. later says that it is not because of
+// what is there that nothing was read.
+func (r *receiver) read(limit int) (n int, later bool, err error) {
 	n, errno := r.reader.Read(r.from.fd, limit)
 	// That the interface of a bound socket went down is said once, and what had
 	// come before is there; a frame that the virtio header cannot express is gone,
@@ -183,20 +190,21 @@ func (r *receiver) read(limit int) (int, error) {
 		n, errno = r.reader.Read(r.from.fd, limit)
 	}
 	r.from.unread.Took(r.reader)
-	switch errno {
-	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-		unix.ENETDOWN, unix.EINVAL: // again and again
+	switch {
+	case errno == 0:
+	case sockio.Passing(errno), errno == unix.EINVAL: // again and again
 		r.from.unread.Empty()
-		return 0, nil
+		return 0, errno != unix.EAGAIN && errno != unix.EINVAL, nil
 	default:
-		return 0, os.NewSyscallError("recvmmsg", errno)
+		err := os.NewSyscallError("recvmmsg", errno)
+		r.l.fail(err)
+		return 0, false, err
 	}
 	if n > 0 {
 		r.split.Calls.Add(1)
 		r.split.Received(n)
 	}
-	return n, nil
+	return n, false, nil
 }
 
 // advance goes on to the next frame that may hold packets.
@@ -234,7 +242,11 @@ func (r *receiver) advance() bool {
 			}
 			// Just those, so that they come up in the order of arrival. A frame that
 			// cannot be read any more has its slot all the same.
-			n, _ := r.read(ring.queued(sockio.MaxReadBatch))
+			n, later, err := r.read(ring.queued(sockio.MaxReadBatch))
+			if later || err != nil {
+				r.from.slots, r.later = 0, true // timers do not wait for it
+				return false
+			}
 			r.take(max(n, 1))
 		}
 	}
@@ -251,6 +263,9 @@ func (l *Link) Mark() {
 	for _, s := range l.rx.socks {
 		if s.ring != nil {
 			s.slots = s.ring.slots
+			if errno := sockio.Check(s.fd); errno != 0 { // nothing comes any more, and nothing else would tell who polls
+				l.fail(os.NewSyscallError("getsockopt", errno))
+			}
 		} else {
 			s.unread.Mark(s.rcvbuf)
 		}

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
@@ -21,6 +22,8 @@ type sender struct {
 	sndbuf  int
 	gso     atomic.Bool
 	maxSegs int
+	// sendmmsg is sockio.Send, and something that fails in tests.
+	sendmmsg func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno)
 
 	batch  *sockio.Batch[*path]
 	fronts [][]byte // room for the headers of the messages
@@ -49,6 +52,7 @@ func (t *sender) init(l *Link) error {
 	}
 	t.sndbuf = sockio.GrowBuffer(t.fd, l.bufferBytes(), unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	t.maxSegs = sockio.MaxSegments
+	t.sendmmsg = sockio.Send
 	t.batch = sockio.NewBatch[*path]()
 	t.begin = t.beginMessage
 	t.paths = make(map[frame.Flow]*path)
@@ -66,6 +70,10 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Du
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
 	t := &l.tx
+	if l.life.Err() != nil {
+		t.stats.Dropped.Add(uint64(len(batch))) // the descriptor may be somebody else's by now
+		return
+	}
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
@@ -187,7 +195,7 @@ func (t *sender) submit() {
 			i++
 			continue
 		}
-		n, errno := sockio.Send(t.fd, t.hdrs[i:len(msgs)])
+		n, errno := t.sendmmsg(t.fd, t.hdrs[i:len(msgs)])
 		t.stats.Calls.Add(1)
 		if n > 0 {
 			packets, bytes := t.batch.Total(i, n)
@@ -218,8 +226,11 @@ func (t *sender) submit() {
 }
 
 // lost counts packets of paths that the kernel did not take. The transport will see a
-// loss.
+// loss. A socket that is not there any more ends the link.
 func (t *sender) lost(of []*transport.Path, errno unix.Errno) {
+	if sockio.Dead(errno) {
+		t.l.fail(os.NewSyscallError("sendmmsg", errno))
+	}
 	for _, p := range of {
 		switch errno {
 		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:

@@ -42,6 +42,28 @@
 // a datagram. For the same reason connections that carry little (transport.Path.Light) all leave by
 // one of them. What stays on the loopback addresses, and multicast, leaves from 4791.
 //
+// # When a system call fails
+//
+//	sendmmsg  EAGAIN                     kept, and sent when the socket has room
+//	          EINTR, fewer than asked    the rest is sent at once
+//	          EIO, EINVAL, EMSGSIZE,     of a datagram of several packets: each by itself; if that
+//	          EOPNOTSUPP                 works, segmentation is switched off, or down to 64 packets
+//	          ECONNREFUSED, EPROTO,      from the sockets for queue pair 1, which hear of ICMP: about
+//	          EHOSTUNREACH, ENETUNREACH  an earlier datagram, so it is sent again, 8 times
+//	          EFAULT                     the memory of a payload is gone: its queue pair fails
+//	          EBADF, ENOTSOCK, ENOTCONN  the link ends
+//	          EPIPE, ECONNABORTED
+//	          all others                 a drop that is counted: ENOBUFS, ENOMEM, EPERM, no route
+//	recvmmsg  EAGAIN, EINTR              tried again
+//	          ENOMEM, ENOBUFS            the same; only what a full receive buffer drops is lost
+//	          ENETDOWN, EPERM, icmp(7)   passed over
+//	          all others                 the link ends
+//	ppoll     EINTR, ENOMEM, EAGAIN      a wait that ended early
+//	          all others, POLLNVAL       the link ends
+//
+// Where it is only the source ports, GRO, segmentation, or the size of buffers that cannot be had,
+// Open goes on without. When it fails it leaves nothing open.
+//
 // # Limits
 //
 // Linux only. A link takes about 200 file descriptors for each address.

@@ -36,7 +36,7 @@ type Link struct {
 
 	askers askers
 	waker  *sockio.Poller
-	closed atomic.Bool
+	life   sockio.Life
 
 	// groups are the sockets of multicast groups; the receiving side looks at
 	// them when changed is set, and closes those left.
@@ -188,8 +188,8 @@ func (l *Link) Wake() { l.waker.Wake() }
 
 // Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if l.closed.Load() {
-		return link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return err
 	}
 	l.rx.refresh()
 	fds := l.rx.fds
@@ -197,14 +197,22 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.tx.blocked.Load() {
 		fds[fullFD].Fd = l.tx.full.Load()
 	}
+	l.waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
 	err := l.waker.Poll(fds, timeout)
 	l.rx.noteAside()
 	return err
 }
 
+// fail ends the use of the link, because of an error of one of its sockets.
+func (l *Link) fail(err error) {
+	if l.life.Fail(err) {
+		l.Wake()
+	}
+}
+
 // Close closes the sockets.
 func (l *Link) Close() error {
-	if l.closed.Swap(true) {
+	if !l.life.Close() {
 		return nil
 	}
 	return l.release()

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"golang.org/x/sys/unix"
 )
@@ -19,8 +18,8 @@ func (l *Link) Join(group, local netip.Addr) error {
 	}
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
-	if l.closed.Load() {
-		return link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return err
 	}
 	var owner *socket
 	for _, s := range l.socks {

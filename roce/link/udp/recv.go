@@ -90,8 +90,8 @@ func (l *Link) Check(i int, p *transport.RxPacket) bool { return l.rx.split.Chec
 
 func (l *Link) recv(batch []transport.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
-	if l.closed.Load() {
-		return 0, link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return 0, err
 	}
 	if len(batch) == 0 {
 		return 0, nil // the loop below ends with a packet, or when there is none
@@ -145,15 +145,15 @@ func (r *receiver) receive() (bool, error) {
 // receiveFrom takes datagrams from a socket.
 func (r *receiver) receiveFrom(s *socket) (bool, error) {
 	n, errno := r.read(s)
-	switch errno {
-	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
-		// A queued ICMP error of an earlier send.
-		unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EMSGSIZE:
+	switch {
+	case errno == 0:
+	case sockio.Passing(errno):
 		s.unread.Empty()
 		return false, nil
 	default:
-		return false, os.NewSyscallError("recvmmsg", errno)
+		err := os.NewSyscallError("recvmmsg", errno)
+		r.l.fail(err)
+		return false, err
 	}
 	s.unread.Took(r.reader)
 	if n == 0 {

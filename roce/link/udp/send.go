@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
@@ -97,6 +98,10 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() }
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
 	t := &l.tx
+	if l.life.Err() != nil {
+		t.stats.Dropped.Add(uint64(len(batch))) // the descriptors may be somebody else's by now
+		return
+	}
 	if t.blocked.Load() {
 		t.retryBacklog()
 	}
@@ -293,8 +298,11 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 }
 
 // dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
-// transport will see a loss.
+// transport will see a loss. A socket that is not there any more ends the link.
 func (t *sender) dropped(of []*transport.Path, errno unix.Errno) {
+	if sockio.Dead(errno) {
+		t.l.fail(os.NewSyscallError("sendmmsg", errno))
+	}
 	if errno == unix.EMSGSIZE {
 		// The interface has a smaller MTU by now, or a router on the way has said so
 		// (ICMP), which the kernel remembers for the route.

@@ -105,8 +105,8 @@ func (s *sharing) close() {
 func (l *Link) ServeRequests() error {
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
-	if l.closed.Load() {
-		return link.ErrClosed
+	if err := l.life.Err(); err != nil {
+		return err
 	}
 	if l.askers.list.Load() == nil {
 		l.openAskers()

@@ -259,13 +259,10 @@ func TestRequestWakesOne(t *testing.T) {
 	}
 	woken := wakes.Load()
 	for _, l := range links {
-		l.closed.Store(true) // as Close does, after which nobody may wait
+		l.life.Fail(link.ErrClosed) // nobody may wait any more
 		l.Wake()
 	}
 	wg.Wait()
-	for _, l := range links {
-		l.closed.Store(false)
-	}
 	t.Logf("%d wakes for %d requests", woken, requests)
 	require.LessOrEqual(t, woken, int64(2*requests))
 }

@@ -65,6 +65,21 @@
 // which closes a device and is in the errors of its calls. A program that is detached is
 // noticed with the next change of the interface; the kernel tells nobody.
 //
+// # When a system call fails
+//
+//	sendto    EAGAIN, EBUSY, ENOBUFS,    frames stay in the ring; tried again every 0.1 ms
+//	          ENOMEM
+//	          EINTR                      at once
+//	          EBADF, ENOTSOCK, ENOTCONN  the link ends
+//	          EPIPE, ECONNABORTED
+//	          all others                 frames stay in the ring until something else is sent: the
+//	                                     interface is down or gone
+//	ppoll     EINTR, ENOMEM, EAGAIN      a wait that ended early
+//	          all others, POLLNVAL       the link ends
+//
+// Packets are counted as sent when they are in the ring, and as dropped when 4 MiB wait for that.
+// Who polls all the time sees that a socket is gone when it sends, or when a timer runs.
+//
 // # Neighbours, VLAN
 //
 // As with package packet: routes and MAC addresses are the kernel's, a

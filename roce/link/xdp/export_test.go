@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	bpflink "github.com/cilium/ebpf/link"
+	"github.com/goroce/goroce/roce/link/linktest"
 	"golang.org/x/sys/unix"
 )
 
@@ -114,5 +115,17 @@ func forge[T unix.XDPDesc | uint64](r *ring[T], entries ...T) {
 func (l *Link) LoseSockets() {
 	for _, q := range l.rx.queues {
 		unix.Close(q.fd)
+	}
+}
+
+// Inject has the system calls of the sending side go through f.
+func (l *Link) Inject(f *linktest.Faults) {
+	for _, q := range l.rx.queues {
+		q.kickSend = func(fd int) unix.Errno {
+			if errno := f.Kick(); errno != 0 {
+				return errno
+			}
+			return kickSend(fd)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: run as root, or setcap cap_net_admin,cap_bpf,cap_net_raw+ep on the program, or use the udp link, which needs nothing"
@@ -36,9 +34,8 @@ type Link struct {
 	tx sender
 	rx receiver
 
-	woken  atomic.Bool // as long as the waker is; for those who spin
-	closed atomic.Bool
-	failed atomic.Pointer[error] // the link cannot be used any more
+	woken atomic.Bool // as long as the waker is; for those who spin
+	life  sockio.Life
 
 	// mu guards what Close takes away from those who may be there at the same
 	// time.
@@ -150,7 +147,6 @@ func (l *Link) linkChanged(k rtnl.Link, gone bool) {
 	l.local.State.Changed(k, gone || detached) // such an interface receives nothing
 	if detached && last {
 		l.fail(&DetachedError{Interface: k.Name})
-		l.Wake()
 	}
 }
 
@@ -207,24 +203,15 @@ func (l *Link) Wake() {
 // fail makes the link useless: frames of the UMEM got mixed up, and what is read
 // or sent from now on could be anything.
 func (l *Link) fail(err error) {
-	l.failed.CompareAndSwap(nil, &err)
-}
-
-// usable returns why the link cannot be used any more.
-func (l *Link) usable() error {
-	if l.closed.Load() {
-		return link.ErrClosed
+	if l.life.Fail(err) {
+		l.Wake()
 	}
-	if p := l.failed.Load(); p != nil {
-		return *p
-	}
-	return nil
 }
 
 // Wait looks at the rings for as long as Options.Spin says, then blocks in
 // ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if err := l.usable(); err != nil {
+	if err := l.life.Err(); err != nil {
 		return err
 	}
 	if l.tx.unresolved.Due() {
@@ -240,13 +227,9 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.tx.blocked.Load() && (timeout < 0 || timeout > retryEvery) {
 		timeout = retryEvery
 	}
+	l.local.Waker.Worked(r.split.Work() + l.tx.stats.Work())
 	if err := l.local.Waker.Poll(r.fds, timeout); err != nil {
 		return err
-	}
-	for i := range r.fds {
-		if r.fds[i].Revents&unix.POLLNVAL != 0 {
-			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
-		}
 	}
 	if r.fds[0].Revents != 0 {
 		l.woken.Store(false) // a Wake meanwhile is noticed by the caller, who returns
@@ -288,7 +271,7 @@ func (l *Link) spin(timeout time.Duration) bool {
 
 // Close detaches from the interfaces.
 func (l *Link) Close() error {
-	if l.closed.Swap(true) {
+	if !l.life.Close() {
 		return nil
 	}
 	return l.release()

@@ -24,6 +24,9 @@ type queue struct {
 	tx     ring[unix.XDPDesc]
 	sndbuf int
 
+	// kickSend is the function of that name, and something that fails in tests.
+	kickSend func(fd int) unix.Errno
+
 	// Receiving side.
 	rxLedger ledger
 	back     []uint64 // chunks to be given back to the kernel
@@ -45,7 +48,7 @@ func openQueue(f *iface, id int, flags uint16) (*queue, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket AF_XDP", err)
 	}
-	q := &queue{f: f, fd: fd, id: id}
+	q := &queue{f: f, fd: fd, id: id, kickSend: kickSend}
 	if err := q.open(flags); err != nil {
 		_ = q.close()
 		return nil, err
@@ -224,32 +227,34 @@ func (q *queue) push(n int) error {
 	return nil
 }
 
-// flush shows the kernel the frames in the ring and makes it send them.
-func (q *queue) flush(calls *uint64) {
+// flush shows the kernel the frames in the ring and makes it send them. The error is of the last
+// call.
+func (q *queue) flush(calls *uint64) (errno unix.Errno) {
 	q.tx.publish()
 	q.dirty, q.stuck = false, false
 	before := q.tx.unconsumed()
 	for range maxKicks {
 		if !q.tx.needsWakeup() || before == 0 {
-			return
+			return 0
 		}
-		errno := kickSend(q.fd)
+		errno = q.kickSend(q.fd)
 		*calls++
 		left := q.tx.unconsumed()
 		switch {
 		case errno == 0 || left == 0:
-			return
+			return errno
 		case errno == unix.EINTR:
-		case errno == unix.EAGAIN || errno == unix.EBUSY || errno == unix.ENOBUFS:
+		case errno == unix.EAGAIN || errno == unix.EBUSY || errno == unix.ENOBUFS || errno == unix.ENOMEM:
 			// In copy mode a call sends so many frames at most; or the device is busy.
 			if left == before {
 				q.stuck = true
-				return
+				return errno
 			}
 		default:
-			return // down or gone: what is in the ring waits
+			return errno // down or gone: what is in the ring waits
 		}
 		before = left
 	}
 	q.stuck = true
+	return errno
 }

@@ -1,9 +1,12 @@
 package xdp
 
 import (
+	"os"
+
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/receive"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
 	"golang.org/x/sys/unix"
 )
@@ -64,7 +67,7 @@ func (r *receiver) keepStats() {
 // Recv fills batch; see [link.Link].
 func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	r := &l.rx
-	if err := l.usable(); err != nil {
+	if err := l.life.Err(); err != nil {
 		return 0, err
 	}
 	if !r.split.Pending() {
@@ -104,6 +107,9 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 func (l *Link) Mark() {
 	for _, q := range l.rx.queues {
 		q.unread = l.opts.RxFrames
+		if errno := sockio.Check(q.fd); errno != 0 { // nothing comes any more, and nothing else would tell who polls
+			l.fail(os.NewSyscallError("getsockopt", errno))
+		}
 	}
 }
 

@@ -1,8 +1,10 @@
 package xdp
 
 import (
+	"os"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
 )
@@ -30,7 +32,7 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Du
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []transport.TxPacket) {
 	t := &l.tx
-	if l.failed.Load() != nil {
+	if l.life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch)))
 		return
 	}
@@ -119,7 +121,9 @@ func (t *sender) flush() {
 // kick makes the kernel send what is in a ring.
 func (t *sender) kick(q *queue) {
 	var calls uint64
-	q.flush(&calls)
+	if errno := q.flush(&calls); sockio.Dead(errno) {
+		t.l.fail(os.NewSyscallError("sendto", errno))
+	}
 	t.stats.Calls.Add(calls)
 	if q.stuck && !t.blocked.Load() {
 		t.stats.Blocked.Add(1)

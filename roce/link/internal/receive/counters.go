@@ -21,6 +21,9 @@ type Counters struct {
 	datagrams, packets, bytes, icrc, solved, short atomic.Uint64
 }
 
+// Work is a count that grows whenever something was received.
+func (c *Counters) Work() uint64 { return c.datagrams.Load() + c.In.Load() }
+
 // Read fills in the counters.
 func (c *Counters) Read(o *link.Stats) {
 	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.datagrams.Load(), c.Calls.Load()

@@ -1,6 +1,10 @@
 package sockio
 
-import "github.com/goroce/goroce/ib"
+import (
+	"time"
+
+	"github.com/goroce/goroce/ib"
+)
 
 const (
 	// MaxSegments is how many segments Linux takes in one datagram
@@ -9,6 +13,11 @@ const (
 	// MaxSegmentsOld is how many it took before 6.9. A sender that sees a longer
 	// run refused tries with so many before it does without segmentation.
 	MaxSegmentsOld = 64
+
+	// maxVain is how many polls in a row may be ended by descriptors that nothing can be done with.
+	maxVain = 16
+	// napTime is how long the next ones do not look at them.
+	napTime = time.Millisecond
 
 	// MaxReadBatch is how many datagrams one call of Reader.Read takes at most.
 	MaxReadBatch = 32

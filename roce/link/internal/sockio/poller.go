@@ -24,6 +24,12 @@ type Poller struct {
 	// Here, so that the calls allocate nothing: a timeout of 0, and what the timer is set to.
 	none unix.Timespec
 	set  unix.ItimerSpec
+
+	// ppoll is unix.Ppoll, and something that fails in tests.
+	ppoll func(fds []unix.PollFd, timeout *unix.Timespec, sigmask *unix.Sigset_t) (int, error)
+
+	work uint64 // of the last call of Worked
+	vain int    // polls since then that a descriptor of the link has ended
 }
 
 // NewPoller makes the descriptors.
@@ -32,7 +38,7 @@ func NewPoller() (*Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{start: time.Now()}
+	p := &Poller{start: time.Now(), ppoll: unix.Ppoll}
 	p.fd = w.fd
 	if p.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return nil, errors.Join(os.NewSyscallError("timerfd_create", err), w.Close())
@@ -46,9 +52,24 @@ func (p *Poller) First() []unix.PollFd {
 	return []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}, {Fd: int32(p.timer), Events: unix.POLLIN}}
 }
 
+// Worked tells, before Poll, how much the link has done so far: any count that grows when something
+// was received or sent. A descriptor that ends polls while nothing is done has an error that does not go
+// away, or the kernel has no memory for what is to be done. After maxVain such polls each begins
+// with a nap, so that this does not take a CPU.
+func (p *Poller) Worked(count uint64) {
+	if count != p.work {
+		p.work, p.vain = count, 0
+	}
+}
+
 // Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may
-// end it early.
+// end it early, as may want of memory. The error is fatal: EBADF if one of the descriptors was closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
+	if p.vain >= maxVain && timeout != 0 {
+		if over, err := p.nap(fds, &timeout); over || err != nil {
+			return err
+		}
+	}
 	var ts *unix.Timespec
 	var until time.Duration
 	if timeout == 0 {
@@ -67,12 +88,20 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 		for i := range fds {
 			fds[i].Revents = 0
 		}
-		ready, err := unix.Ppoll(fds, ts, nil)
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		ready, err := p.ppoll(fds, ts, nil)
+		switch err {
+		case nil, unix.EINTR:
+		case unix.ENOMEM, unix.EAGAIN: // no memory for so many descriptors
+			p.vain = maxVain
+			return nil
+		default:
 			return os.NewSyscallError("ppoll", err)
 		}
 		if fds[0].Revents != 0 {
 			p.Clear()
+		}
+		if err := p.look(fds); err != nil {
+			return err
 		}
 		if ready != 1 || fds[1].Revents != unix.POLLIN || timeout == 0 {
 			return nil
@@ -85,6 +114,50 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 			return err
 		}
 	}
+}
+
+// look looks at the descriptors of the link after a poll.
+func (p *Poller) look(fds []unix.PollFd) error {
+	some := false
+	for i := range fds {
+		if fds[i].Revents&unix.POLLNVAL != 0 {
+			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
+		}
+		some = some || i > 1 && fds[i].Revents != 0
+	}
+	if some {
+		p.vain++
+	} else {
+		p.vain = 0
+	}
+	return nil
+}
+
+// nap waits for napTime, a wake, or the timeout, of which it takes what has passed. It reports
+// whether the poll is over. One descriptor needs no memory in the kernel.
+func (p *Poller) nap(fds []unix.PollFd, timeout *time.Duration) (over bool, err error) {
+	long := napTime
+	if *timeout > 0 {
+		long = min(long, *timeout)
+		if *timeout -= long; *timeout == 0 {
+			over = true
+		}
+	}
+	p.none = unix.NsecToTimespec(int64(long))
+	for i := range fds {
+		fds[i].Revents = 0
+	}
+	if _, err := p.ppoll(fds[:1], &p.none, nil); err != nil && err != unix.EINTR {
+		return true, os.NewSyscallError("ppoll", err)
+	}
+	if fds[0].Revents&unix.POLLNVAL != 0 {
+		return true, os.NewSyscallError("ppoll", unix.EBADF)
+	}
+	if fds[0].Revents != 0 {
+		p.Clear()
+		over = true
+	}
+	return over, nil
 }
 
 // expireIn sets the timer. It is not readable until then; never, if the time has passed.

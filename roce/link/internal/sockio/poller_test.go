@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func newPoller(t *testing.T) *Poller {
@@ -81,4 +82,95 @@ func TestPollerAllocatesNothing(t *testing.T) {
 		_ = p.Poll(fds, 2*time.Microsecond)
 		_ = p.Poll(fds, time.Microsecond)
 	}))
+}
+
+// ready returns the descriptors of a poll that one of the link's ends at once.
+func ready(t *testing.T, p *Poller) []unix.PollFd {
+	w, err := NewWaker()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	w.Wake()
+	return append(p.First(), unix.PollFd{Fd: int32(w.FD()), Events: unix.POLLIN})
+}
+
+// A descriptor that ends every poll while nothing is done costs no CPU: the poller naps before it
+// looks at it again. A link that gets something done is not slowed down.
+func TestPollerNaps(t *testing.T) {
+	p := newPoller(t)
+	fds := ready(t, p)
+	naps, looks := 0, 0
+	p.ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+		if len(fds) == 1 {
+			naps++
+		} else {
+			looks++
+		}
+		return unix.Ppoll(fds, timeout, mask)
+	}
+	const rounds = 40
+	for i := range rounds {
+		p.Worked(uint64(i))
+		require.NoError(t, p.Poll(fds, -1))
+		require.NotZero(t, fds[2].Revents)
+	}
+	require.Equal(t, [2]int{0, rounds}, [2]int{naps, looks})
+	for range rounds {
+		p.Worked(rounds - 1)
+		require.NoError(t, p.Poll(fds, -1))
+		require.NotZero(t, fds[2].Revents)
+	}
+	require.Equal(t, [2]int{rounds - maxVain + 1, 2 * rounds}, [2]int{naps, looks})
+
+	// A wake ends a nap, and a time that is up, too. A poll that does not wait does not nap.
+	p.Wake()
+	require.NoError(t, p.Poll(fds, -1))
+	require.Zero(t, fds[2].Revents)
+	require.False(t, p.woken.Load())
+	require.NoError(t, p.Poll(fds, time.Nanosecond))
+	require.Zero(t, fds[2].Revents)
+	before := naps
+	require.NoError(t, p.Poll(fds, 0))
+	require.NotZero(t, fds[2].Revents)
+	require.Equal(t, before, naps)
+
+	// When it does not end polls any more, nothing naps.
+	fds[2].Fd = -1
+	require.NoError(t, p.Poll(fds, 2*napTime))
+	before = naps
+	require.NoError(t, p.Poll(fds, napTime))
+	require.Equal(t, before, naps)
+}
+
+// A kernel without memory for a poll of many descriptors is asked again, after a nap.
+func TestPollerWithoutMemory(t *testing.T) {
+	p := newPoller(t)
+	fds := ready(t, p)
+	naps, fails := 0, 3
+	p.ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+		if len(fds) == 1 {
+			naps++
+		} else if fails > 0 {
+			fails--
+			return 0, unix.ENOMEM
+		}
+		return unix.Ppoll(fds, timeout, mask)
+	}
+	for range 3 {
+		require.NoError(t, p.Poll(fds, -1))
+		require.Zero(t, fds[2].Revents)
+	}
+	require.Equal(t, 2, naps)
+	require.NoError(t, p.Poll(fds, -1))
+	require.NotZero(t, fds[2].Revents)
+	for _, errno := range []unix.Errno{unix.EINVAL, unix.EFAULT} {
+		p.ppoll = func([]unix.PollFd, *unix.Timespec, *unix.Sigset_t) (int, error) { return 0, errno }
+		require.ErrorIs(t, p.Poll(fds, -1), errno)
+	}
+}
+
+// A descriptor that somebody else has closed is an error, and not a poll that ends for ever.
+func TestPollerDescriptorClosed(t *testing.T) {
+	p := newPoller(t)
+	fds := append(p.First(), unix.PollFd{Fd: 1 << 20, Events: unix.POLLIN})
+	require.ErrorIs(t, p.Poll(fds, -1), unix.EBADF)
 }

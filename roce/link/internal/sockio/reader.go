@@ -9,6 +9,9 @@ import (
 // are long, so that they stay in the cache, and many while they are single
 // packets.
 type Reader struct {
+	// Recvmmsg is Recv, and something that fails in tests.
+	Recvmmsg func(fd int, msgs []Mmsghdr) (int, unix.Errno)
+
 	hdrs  []Mmsghdr
 	iovs  []unix.Iovec
 	bufs  [][]byte
@@ -25,7 +28,8 @@ func NewReader(size, bulk int) *Reader {
 	}
 	bulk = min(bulk, MaxReadBatch)
 	r := &Reader{
-		hdrs: make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte, MaxReadBatch),
+		Recvmmsg: Recv,
+		hdrs:     make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte, MaxReadBatch),
 		bulk: bulk, width: bulk,
 	}
 	mem := make([]byte, MaxReadBatch*size)
@@ -49,7 +53,7 @@ func (r *Reader) Headers() []Mmsghdr { return r.hdrs[:r.width] }
 // Read receives what there is from a socket, at most limit, without blocking.
 // What the call before has brought is overwritten.
 func (r *Reader) Read(fd, limit int) (int, unix.Errno) {
-	n, errno := Recv(fd, r.hdrs[:min(r.width, limit)])
+	n, errno := r.Recvmmsg(fd, r.hdrs[:min(r.width, limit)])
 	r.n, r.i = n, 0
 	if n > 0 {
 		r.adapt()

@@ -29,4 +29,6 @@ func (u *Unread) None() bool { return u.bytes <= 0 }
 
 // ReadAgain reports whether a call of Read that failed says nothing about what
 // is in the buffer, so that another may succeed.
-func ReadAgain(errno unix.Errno) bool { return errno != 0 && errno != unix.EAGAIN }
+func ReadAgain(errno unix.Errno) bool {
+	return errno != 0 && errno != unix.EAGAIN && !Dead(errno)
+}

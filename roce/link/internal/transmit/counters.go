@@ -17,6 +17,9 @@ type Counters struct {
 	Fallbacks                 atomic.Uint64 // times segmentation offload was refused
 }
 
+// Work is a count that grows whenever something has left or was given up.
+func (c *Counters) Work() uint64 { return c.Datagrams.Load() + c.Dropped.Load() }
+
 // Read fills in the counters.
 func (c *Counters) Read(o *link.Stats) {
 	o.TxPackets, o.TxBytes, o.TxDatagrams = c.Packets.Load(), c.Bytes.Load(), c.Datagrams.Load()
