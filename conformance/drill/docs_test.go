@@ -3,6 +3,7 @@ package drill
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,7 +93,7 @@ func TestRxeRows(t *testing.T) {
 		require.Contains(t, names, strconv.Itoa(n))
 	}
 	for _, d := range List() {
-		for _, x := range d.Deviations {
+		for _, x := range append(slices.Clone(d.Deviations), d.Stops...) {
 			if x.Row > 0 {
 				require.Contains(t, names[strconv.Itoa(x.Row)], "`"+d.Name+"`", "row %d", x.Row)
 			}

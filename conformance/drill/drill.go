@@ -131,12 +131,20 @@ func (d *Drill) Dangerous(p Profile) bool {
 	return slices.ContainsFunc(d.Stops, func(x Deviation) bool { return x.For.root() == p.root() })
 }
 
-// Logs returns the places of the warnings that the kernel of a profile is known to log because of this drill.
+// Logs returns the places of the warnings that the kernel of a profile is known to log because of this drill. What is said of a
+// single build is in place of what is said of its version.
 func (d *Drill) Logs(p Profile) (places []string) {
+	var own []string
 	for _, x := range d.Warnings {
-		if p.is(x.For) {
+		switch {
+		case p == x.For:
+			own = append(own, x.Place)
+		case p.is(x.For):
 			places = append(places, x.Place)
 		}
+	}
+	if len(own) > 0 {
+		return own
 	}
 	return places
 }

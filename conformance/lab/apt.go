@@ -226,6 +226,24 @@ func parseDeb822(text string) (archive, bool) {
 	return archive{}, false
 }
 
+// sources is the list of archives for a suite. Where a kernel is chosen, they are those that may have it: backports have a lower
+// priority, so that nothing else comes from there.
+func sources(a archive, kind, signed, name string) string {
+	suite, _, chosen := strings.Cut(name, kernelMark)
+	line := func(uri, suite string) string {
+		return fmt.Sprintf("%s [arch=amd64%s] %s %s main\n", kind, signed, uri, suite)
+	}
+	list := line(a.uri, suite)
+	if !chosen {
+		return list
+	}
+	list += line(a.uri, suite+"-backports")
+	if security, is := strings.CutSuffix(strings.TrimRight(a.uri, "/"), "/debian"); is {
+		list += line(security+"/debian-security", suite+"-security")
+	}
+	return list
+}
+
 // aptState makes an apt state of its own in a folder, with one line of the machine's archive, of kind deb or deb-src, and returns the
 // options for it.
 func aptState(dir, kind, suite string) (opts []string, err error) {
@@ -242,7 +260,7 @@ func aptState(dir, kind, suite string) (opts []string, err error) {
 	if a.signedBy != "" {
 		signed = " signed-by=" + a.signedBy
 	}
-	src := fmt.Sprintf("%s [arch=amd64%s] %s %s main\n", kind, signed, a.uri, suite)
+	src := sources(a, kind, signed, suite)
 	list := filepath.Join(dir, "sources.list")
 	if err := os.WriteFile(list, []byte(src), 0o644); err != nil {
 		return nil, err

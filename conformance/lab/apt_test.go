@@ -83,3 +83,18 @@ func TestRunCommandReturns(t *testing.T) {
 	err := runCommand(t.Context(), 10*time.Millisecond, "sh", "-c", "sleep 60 & wait")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+// A kernel of the archive's is chosen by its name behind the suite's.
+func TestChosenKernel(t *testing.T) {
+	suite, packages := packagesOf("bookworm@6.1.0-47")
+	require.Equal(t, "bookworm", suite)
+	require.Contains(t, packages, "linux-image-6.1.0-47-amd64")
+	require.NotContains(t, packages, newestKernel)
+	require.Contains(t, suitePackages, newestKernel)
+	_, packages = packagesOf("trixie")
+	require.Equal(t, suitePackages, packages)
+	a := archive{uri: "http://mirror.example/debian"}
+	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian trixie main\n", sources(a, "deb", "", "trixie"))
+	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian bookworm main\ndeb [arch=amd64] http://mirror.example/debian bookworm-backports main\n"+
+		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb", "", "bookworm@6.1.0-47"))
+}

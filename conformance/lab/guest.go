@@ -112,6 +112,21 @@ func (l *Lab) boot(ctx context.Context, n int, cfg GuestConfig) (*Guest, error) 
 // Gone is closed when the guest has ended, be it that its kernel stopped or that it was closed.
 func (g *Guest) Gone() <-chan struct{} { return g.exited }
 
+// Panicked reports whether the guest's kernel has said that it panics.
+func (g *Guest) Panicked() bool { return strings.Contains(g.console.tail(consoleLines), panicMark) }
+
+// panicMark is what a kernel says when it stops.
+const panicMark = "Kernel panic"
+
+// PanicArg has a kernel stop at a fault that it else goes on from, as well as it can.
+const PanicArg = "oops=panic"
+
+// Console returns the last lines that the guest has printed.
+func (g *Guest) Console(lines int) string { return g.console.tail(lines) }
+
+// consoleLines is how many lines of a console are kept, at least.
+const consoleLines = 100
+
 // Err says how a guest that is Gone ended.
 func (g *Guest) Err() error {
 	return fmt.Errorf("lab: guest %s: %w\nconsole:\n%s", g.Name, g.exitErr, g.console.tail(15))
@@ -308,8 +323,8 @@ func (c *console) run(r io.Reader) {
 		}
 		line := strings.TrimSpace(string(b))
 		c.mu.Lock()
-		if c.lines = append(c.lines, line); len(c.lines) > 200 {
-			c.lines = c.lines[100:]
+		if c.lines = append(c.lines, line); len(c.lines) > 2*consoleLines {
+			c.lines = c.lines[consoleLines:]
 		}
 		c.mu.Unlock()
 		var fail error
@@ -319,7 +334,7 @@ func (c *console) run(r io.Reader) {
 			close(c.ready)
 		case strings.HasPrefix(line, guestproto.FailLine):
 			fail = errors.New(strings.TrimPrefix(line, guestproto.FailLine))
-		case strings.Contains(line, "Kernel panic"):
+		case strings.Contains(line, panicMark):
 			fail = errors.New(line)
 		}
 		if fail != nil {

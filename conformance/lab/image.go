@@ -28,9 +28,26 @@ const Testing = "forky"
 // known are all suites that the lab knows.
 func known() []string { return append(slices.Clone(Suites), Testing) }
 
+// A suite's name may have a kernel behind it, "bookworm@6.1.0-47": then the guest has that of the archive's kernels instead
+// of the suite's newest, from the suite itself, its backports or its security updates.
+const kernelMark = "@"
+
+// newestKernel is the package that stands for a suite's newest kernel.
+const newestKernel = "linux-image-amd64"
+
+// packagesOf are the packages of a guest, and the suite that they are of.
+func packagesOf(name string) (suite string, packages []string) {
+	suite, kernel, chosen := strings.Cut(name, kernelMark)
+	packages = slices.Clone(suitePackages)
+	if chosen {
+		packages[slices.Index(packages, newestKernel)] = "linux-image-" + kernel + "-amd64"
+	}
+	return suite, packages
+}
+
 // suitePackages is what a guest's user space and the agent's build are made from.
 var suitePackages = []string{
-	"linux-image-amd64", "busybox-static", "dash", "rdma-core", "ibverbs-utils", "rdmacm-utils", "ibverbs-providers",
+	newestKernel, "busybox-static", "dash", "rdma-core", "ibverbs-utils", "rdmacm-utils", "ibverbs-providers",
 	"perftest", "qperf", "iperf3", "tcpdump", "ethtool", "iproute2", "libibverbs-dev", "librdmacm-dev", "libc6-dev",
 }
 
@@ -77,6 +94,20 @@ func (im *Image) KernelMajorMinor() string {
 	return p[0] + "." + p[1]
 }
 
+// KernelName is KernelMajorMinor, and "6.1-170" if the image has another kernel than its suite's newest: then, and in names of
+// profiles, the third part of Version stands behind it.
+func (im *Image) KernelName() string {
+	name := im.KernelMajorMinor()
+	if !strings.Contains(im.Suite, kernelMark) {
+		return name
+	}
+	third, _ := strings.CutPrefix(im.Version, name+".")
+	if i := strings.IndexFunc(third, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		third = third[:i]
+	}
+	return name + "-" + third
+}
+
 // Prepare makes the images of the suites named: it installs what this machine lacks,
 // downloads, unpacks, builds. It needs network the first time only, so that it must
 // run before Enter. Suites that cannot be had are reported in errs and left out.
@@ -89,7 +120,7 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		return nil, errs
 	}
 	for _, s := range suites {
-		if !slices.Contains(known(), s) {
+		if of, _ := packagesOf(s); !slices.Contains(known(), of) {
 			return failAll(fmt.Errorf("lab: suite %q is none of %s", s, strings.Join(known(), ", ")))
 		}
 	}
@@ -183,7 +214,8 @@ func writeImage(dir string, im *Image) error {
 
 func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func(string, ...any)) (*Image, error) {
 	root := filepath.Join(dir, "root")
-	set, err := ensureRoot(ctx, dir, root, suite, recipe, suitePackages, logf)
+	_, packages := packagesOf(suite)
+	set, err := ensureRoot(ctx, dir, root, suite, recipe, packages, logf)
 	if err != nil {
 		return nil, err
 	}

@@ -97,8 +97,85 @@ func (o *driller) choose(run string, files []string) (err error) {
 type column struct {
 	drill.Target
 	about string
-	log   *kernelLog // of the guest that the target is in; nil for the others
+	log   *kernelLog                            // of the guest that the target is in; nil for the others
+	guest *lab.Guest                            // that the target is in, and
+	again func(context.Context) (column, error) // boots another one of its kind
 }
+
+// column plays the drills on one target. Those that are known to stop its machine come last, each on one of its own.
+func (o *driller) column(ctx context.Context, c column, results chan<- drill.Result) {
+	var last []*drill.Drill
+	for _, d := range o.drills {
+		if ctx.Err() != nil {
+			return
+		}
+		if len(d.StopsMachine(c.Profile())) > 0 && c.again != nil {
+			last = append(last, d)
+			continue
+		}
+		r := drill.Run(ctx, d, c, drill.Options{Stop: c.guest != nil})
+		if c.gone() {
+			spoil(&r, drill.Fail, "it stopped the machine, which the script does not say:\n"+c.guest.Console(panicLines))
+			var err error
+			if c, err = c.again(ctx); err != nil {
+				spoil(&r, drill.Broken, err.Error())
+				results <- r
+				return
+			}
+		} else if c.log != nil {
+			c.log.check(ctx, &r, c.Profile())
+		}
+		results <- r
+	}
+	for _, d := range last {
+		if ctx.Err() != nil {
+			return
+		}
+		results <- o.stops(ctx, c, d)
+	}
+}
+
+// gone reports whether the target's machine has stopped. A kernel takes a while to say all that it has to, so that one that panics has stopped.
+func (c *column) gone() bool {
+	if c.guest == nil {
+		return false
+	}
+	select {
+	case <-c.guest.Gone():
+		return true
+	default:
+		return c.guest.Panicked()
+	}
+}
+
+// stops plays a drill that is known to stop the target's machine, on a new one.
+func (o *driller) stops(ctx context.Context, c column, d *drill.Drill) drill.Result {
+	fresh, err := c.again(ctx)
+	if err != nil {
+		return drill.Result{Drill: d, Target: c.Name(), Verdict: drill.Broken, Text: err.Error()}
+	}
+	defer fresh.guest.Close()
+	defer fresh.Close()
+	r := drill.Run(ctx, d, fresh, drill.Options{Stop: true, Profile: drill.Spec})
+	r.Target = c.Name()
+	select {
+	case <-fresh.guest.Gone():
+	case <-time.After(stopWait):
+	}
+	if !fresh.guest.Panicked() {
+		spoil(&r, drill.Fail, "the drill says that it stops this machine, and it did not")
+		return r
+	}
+	r.Verdict, r.Deviations = drill.Deviates, d.StopsMachine(c.Profile())
+	r.Text = "the kernel panics:\n" + fresh.guest.Console(panicLines)
+	return r
+}
+
+// stopWait is how long a kernel may take to panic, and to say so; panicLines is what is shown of it.
+const (
+	stopWait   = 30 * time.Second
+	panicLines = 60
+)
 
 // play runs all drills on all targets, the targets side by side.
 func (o *driller) play(ctx context.Context) (*drill.Table, error) {
@@ -115,16 +192,7 @@ func (o *driller) play(ctx context.Context) (*drill.Table, error) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for _, d := range o.drills {
-				if ctx.Err() != nil {
-					return
-				}
-				r := drill.Run(ctx, d, c, drill.Options{})
-				if c.log != nil {
-					c.log.check(ctx, &r, c.Profile())
-				}
-				results <- r
-			}
+			o.column(ctx, c, results)
 		}()
 	}
 	go func() {
@@ -196,19 +264,23 @@ func (o *driller) bootAll(ctx context.Context, l *lab.Lab) ([]column, error) {
 	list, errs := make([]column, len(o.suites)), make([]error, len(o.suites))
 	var wg sync.WaitGroup
 	for i, suite := range o.suites {
-		wg.Go(func() { list[i], errs[i] = o.boot(ctx, l, suite) })
+		wg.Go(func() { list[i], errs[i] = o.boot(ctx, l, suite, 1) })
 	}
 	wg.Wait()
 	return list, errors.Join(errs...)
 }
 
-// boot boots a guest and opens the target in it.
-func (o *driller) boot(ctx context.Context, l *lab.Lab, suite string) (column, error) {
+// boot boots the n-th guest of a suite and opens the target in it.
+func (o *driller) boot(ctx context.Context, l *lab.Lab, suite string, n int) (column, error) {
 	im, err := lab.OpenImage(suite)
 	if err != nil {
 		return column{}, err
 	}
-	g, err := l.Boot(ctx, lab.GuestConfig{Name: suite, Image: im, CPU: o.cpu})
+	name := suite
+	if n > 1 {
+		name = fmt.Sprintf("%s-%d", suite, n)
+	}
+	g, err := l.Boot(ctx, lab.GuestConfig{Name: name, Image: im, CPU: o.cpu, KernelArgs: lab.PanicArg})
 	if err != nil {
 		return column{}, err
 	}
@@ -217,7 +289,12 @@ func (o *driller) boot(ctx context.Context, l *lab.Lab, suite string) (column, e
 		return column{}, err
 	}
 	t, err := newRxe(ctx, l, p)
-	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", suite, im.Version), &kernelLog{k: g}}, err
+	again := func(ctx context.Context) (column, error) {
+		n++
+		return o.boot(ctx, l, suite, n)
+	}
+	of, _, _ := strings.Cut(suite, "@")
+	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", of, im.Version), &kernelLog{k: g}, g, again}, err
 }
 
 // writeMarkdown writes the page of documentation.

@@ -35,7 +35,7 @@ func newRxe(ctx context.Context, l *lab.Lab, p *hosts.RXE) (drill.Target, error)
 	r := &rxe{p: p, ctx: ctx}
 	r.port.Store(firstRxePort)
 	return drill.NewPeer(drill.PeerConfig{
-		Name: p.Name(), Profile: drill.Profile("rxe-" + p.Guest().Image.KernelMajorMinor()), Peer: p,
+		Name: p.Name(), Profile: drill.Profile("rxe-" + p.Guest().Image.KernelName()), Peer: p,
 		Local:    map[peer.Family]netip.Addr{peer.V4: h.Addr4, peer.V6: h.Addr6},
 		Stranger: map[peer.Family]netip.Addr{peer.V4: stranger},
 		Place:    h.Do, RxeFlush: true, Silence: rxeSilence, Listen: r.listen, Uplink: r.uplink,

@@ -1,0 +1,13 @@
+// Package grammar speaks RoCE v2 as a peer does, and nearly so: it is one generator of packets for fuzzing, for long runs of the
+// engine, and for runs against goroce over UDP and against the kernel's rdma_rxe.
+//
+// A [Speaker] has a number of connections. What it says next follows from choices (bytes of a fuzzer, or a seed), from what it
+// has said, and from what the target answered: requests of all kinds in legal sequences, answers to what the target asked for, repetitions, losses and
+// overtaking, and near-misses: a legal packet with one thing wrong with it. Messages of RDMA-CM are said and heard in the same way.
+//
+// An [EngineRun] has one engine listen to a Speaker, with an application that posts, polls and lets time pass as the same choices say, and checks
+// what must hold whatever is said: no panic, no byte outside of registered memory, nothing malformed sent, bounded work for a packet.
+// [Run] does so with any target that packet drills are played on.
+//
+// Limits: one goroutine uses a Speaker. Packets have no ICRC: who sends them makes it.
+package grammar
