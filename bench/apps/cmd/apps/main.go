@@ -5,6 +5,8 @@
 //	apps reduce -kill     kill a member, and see how soon the others have an error
 //	apps raft             commits a second of a replicated log, over three transports
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
+//	apps store            blocks on two replicas, checked
+//	apps store -kill 100  kill its replicas
 //	apps cache            GETs a second by READ of the server's memory, and by messages
 package main
 
@@ -20,13 +22,14 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"cache":  cacheMain,
 	"raft":   raftMain,
 	"reduce": reduceMain,
+	"store":  storeMain,
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps reduce|raft|cache [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps reduce|cache|raft|store [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/bench/apps/store"
+	"github.com/goroce/goroce/roce"
+)
+
+func storeMain(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("store", flag.ContinueOnError)
+	blocks := f.Int("blocks", 1024, "blocks of 4096 bytes")
+	serve := f.String("serve", "", "be a replica at this address, until its standard input ends")
+	file := f.String("file", "", "of a replica: where its blocks are")
+	replicas := f.String("replicas", "", "be a client of these replicas, with commas; without it and -serve: two replicas and a client on this machine")
+	writers := f.Int("writers", 4, "goroutines of the client, each with blocks of its own: 3 of 4 operations are reads, every 16th is a flush")
+	seconds := f.Float64("seconds", 3, "how long the client goes on")
+	kill := f.Int("kill", 0, "kill -9 a replica so many times while the client goes on")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if *serve != "" {
+		return storeReplica(ctx, *serve, *file, *blocks)
+	}
+	if *replicas != "" {
+		r, err := storeLoad(ctx, strings.Split(*replicas, ","), *blocks, *writers, *seconds, nil)
+		fmt.Print(r)
+		return err
+	}
+	dir, err := os.MkdirTemp("", "store")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	addrs, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	servers := make([]*child, len(addrs))
+	var inputs []interface{ Close() error }
+	begin := func(i int) error {
+		c, in, out, err := startPiped(ctx, "store", "-serve", addrs[i], "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(*blocks))
+		if err != nil {
+			return err
+		}
+		servers[i], inputs = c, append(inputs, in)
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+			_, e := c.wait()
+			return errors.Join(fmt.Errorf("a replica says %q", line), err, e)
+		}
+		return nil
+	}
+	for i := range addrs {
+		if err := begin(i); err != nil {
+			return err
+		}
+	}
+	killed := 0
+	trouble := func(v *store.Volume) error {
+		if *kill == 0 {
+			return nil
+		}
+		for ; killed < *kill; killed++ {
+			for begin := time.Now(); v.InSync() < len(addrs); wait(ctx, 5*time.Millisecond) {
+				if time.Since(begin) > time.Minute || ctx.Err() != nil {
+					return errors.New("a replica that is back is not in sync after a minute")
+				}
+			}
+			wait(ctx, time.Duration(rand.N(200))*time.Millisecond)
+			i := rand.N(len(addrs))
+			servers[i].cmd.Process.Kill()
+			<-servers[i].done
+			wait(ctx, time.Duration(rand.N(500))*time.Millisecond)
+			if err := begin(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	result, err := storeLoad(ctx, addrs, *blocks, *writers, *seconds, trouble)
+	fmt.Print(result)
+	if *kill > 0 {
+		fmt.Printf("%d times a replica was killed and came back\n", killed)
+	}
+	for _, in := range inputs {
+		in.Close()
+	}
+	for _, s := range servers {
+		_, e := s.wait()
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+func storeReplica(ctx context.Context, addr, file string, blocks int) error {
+	if file == "" {
+		return errors.New("a replica needs -file")
+	}
+	disk, err := store.OpenFile(file, blocks)
+	if err != nil {
+		return err
+	}
+	var r *store.Replica
+	for tries := 0; ; tries++ { // the port of a process that was just killed may be in use for a moment
+		if r, err = store.Listen(ctx, nil, addr, disk); err == nil || tries == 50 || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		wait(ctx, 20*time.Millisecond)
+	}
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx) }()
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	err = r.Close()
+	<-done
+	return errors.Join(err, disk.Close())
+}
+
+// storeLoad reads and writes blocks and checks what it reads, for some time, or, with trouble, until that returns.
+func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds float64, trouble func(*store.Volume) error) (string, error) {
+	at, err := netip.ParseAddrPort(addrs[0])
+	if err != nil {
+		return "", err
+	}
+	d, err := roce.DefaultDeviceFor(netip.Addr{}, at.Addr())
+	if err != nil {
+		return "", err
+	}
+	v, err := store.Open(ctx, d, addrs, blocks)
+	if err != nil {
+		return "", err
+	}
+	defer v.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var mu sync.Mutex
+	took := map[string][]time.Duration{}
+	var failed error
+	var running sync.WaitGroup
+	for w := range writers {
+		running.Go(func() {
+			mine := map[string][]time.Duration{}
+			model := map[int]uint64{}
+			b, want := make([]byte, store.BlockBytes), make([]byte, store.BlockBytes)
+			fill := func(b []byte, block int, n uint64) {
+				for i := 0; i < len(b); i += 16 {
+					binary.BigEndian.PutUint64(b[i:], n)
+					binary.BigEndian.PutUint64(b[i+8:], uint64(block))
+				}
+			}
+			err := func() error {
+				for n := uint64(1); ctx.Err() == nil; n++ {
+					block := rand.N(max(blocks/writers, 1))*writers + w
+					if block >= blocks {
+						continue
+					}
+					begin, what := time.Now(), ""
+					var err error
+					last, known := model[block]
+					switch {
+					case n%16 == 0:
+						what, err = "flush", v.Flush(context.Background())
+					case n%4 == 0 || !known:
+						fill(b, block, n)
+						what, err = "write", v.WriteBlock(context.Background(), block, b)
+						model[block] = n
+					default:
+						what, err = "read", v.ReadBlock(context.Background(), block, b)
+						if fill(want, block, last); err == nil && !bytes.Equal(b, want) {
+							err = fmt.Errorf("block %d is not what was written last", block)
+						}
+					}
+					if err != nil {
+						return err
+					}
+					mine[what] = append(mine[what], time.Since(begin))
+				}
+				return nil
+			}()
+			mu.Lock()
+			defer mu.Unlock()
+			for what, d := range mine {
+				took[what] = append(took[what], d...)
+			}
+			if err != nil {
+				failed = errors.Join(failed, err)
+				stop()
+			}
+		})
+	}
+	begin := time.Now()
+	if trouble != nil {
+		if err := trouble(v); err != nil {
+			mu.Lock()
+			failed = errors.Join(failed, err)
+			mu.Unlock()
+		}
+	}
+	wait(ctx, time.Duration(seconds*float64(time.Second))-time.Since(begin))
+	stop()
+	running.Wait()
+	var b strings.Builder
+	all := time.Since(begin).Seconds()
+	for _, what := range []string{"read", "write", "flush"} {
+		d := took[what]
+		if len(d) == 0 {
+			continue
+		}
+		slices.Sort(d)
+		fmt.Fprintf(&b, "%s: %.0f/s, p50 %v, p99 %v\n", what, float64(len(d))/all, d[len(d)/2].Round(time.Microsecond), d[len(d)*99/100].Round(time.Microsecond))
+	}
+	return b.String(), failed
+}
