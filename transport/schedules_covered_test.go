@@ -61,3 +61,16 @@ func (c *covered) add(t *testing.T, p *program, d coverage) {
 		t.Fatal(err)
 	}
 }
+
+// TestCovered checks that the programs of the table are those of now.
+func TestCovered(t *testing.T) {
+	there := map[string]bool{}
+	for _, p := range schedulePrograms() {
+		there[(&covered{}).start(p)] = true
+	}
+	for _, row := range readCovered(t, "SCHEDULES.md").rows {
+		if cells := strings.SplitAfterN(row, "|", 4); !there[strings.Join(cells[:3], "")] {
+			t.Errorf("no such program, make the table anew: %s", row)
+		}
+	}
+}

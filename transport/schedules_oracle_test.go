@@ -188,7 +188,7 @@ func (w *world) post(i int) error {
 	switch o.letter {
 	case 'm':
 		wr.RKey = peer.win.RKey()
-	case 'W', 'R', 'F': // of a key that nobody has
+	case 'W', 'R', 'F', 'A': // of a key that nobody has
 		wr.RKey = 0x55555500
 	case 'K': // not aligned
 		wr.RemoteAddr += 4
@@ -247,6 +247,9 @@ func (w *world) destroy(i int) error {
 	}
 	e.gone = true
 	e.freeze()
+	if e.eng.HasReady() {
+		return fmt.Errorf("%c: a queue pair that is destroyed still wants to send", 'a'+i)
+	}
 	return nil
 }
 
@@ -374,6 +377,9 @@ func (w *world) mayFail(i, k int, s transport.WCStatus) error {
 	}
 	switch s {
 	case transport.WCRetryExcErr: // IBTA 9.7.6.1.3 and 9.9.2.3
+		if o.fails != transport.WCSuccess && w.p.retry == 7 && w.left.early == w.p.budget.early {
+			break // the NAK is repeated for long: see Tuning.FatalLinger
+		}
 		tried := c.Timeouts + c.RcvdSeqErr + c.ImpliedNAKs
 		if (dead || w.p.retry < 7 && faults > int(w.p.retry)) && tried > uint64(w.p.retry) {
 			return nil

@@ -50,7 +50,7 @@ var letters = map[byte]operation{
 	'v': {op: transport.WRSendInv, recvFails: transport.WCLocalAccessErr}, 'm': {op: transport.WRWrite}, 'l': {op: transport.WRLocalInv}, 'b': {op: transport.WRBindMW},
 	// What must fail: without a key, longer than the receive, not aligned, from memory of nobody.
 	'W': {op: transport.WRWrite, fails: transport.WCRemoteAccessErr}, 'R': {op: transport.WRRead, fails: transport.WCRemoteAccessErr},
-	'F': {op: transport.WRFetchAdd, fails: transport.WCRemoteAccessErr},
+	'F': {op: transport.WRFetchAdd, fails: transport.WCRemoteAccessErr}, 'A': {op: transport.WRAtomicWrite, fails: transport.WCRemoteAccessErr},
 	'L': {op: transport.WRSend, fails: transport.WCRemoteInvReqErr, recvFails: transport.WCLocalLenErr},
 	'K': {op: transport.WRFetchAdd, fails: transport.WCRemoteInvReqErr},
 	'G': {op: transport.WRSend, fails: transport.WCLocalProtErr},
@@ -237,7 +237,7 @@ func schedulePrograms() []*program {
 		return p
 	}
 	remote := []string{"s", "i", "w", "x", "r", "f", "c", "a", "p", "v", "m"} // what the peer executes
-	fail := []string{"W1", "W2", "R1", "R2", "F1", "L4", "K1", "G1"}
+	fail := []string{"W1", "W2", "R1", "R2", "F1", "A1", "L4", "K1", "G1"}
 	long := func(k string) bool { return strings.Contains("siwxrvm", k) }
 	takes := func(k string) bool { return strings.Contains("sixv", k) }
 
@@ -293,10 +293,11 @@ func schedulePrograms() []*program {
 		}
 		// Made again with the same numbers.
 		for _, next := range []string{"s1", "w1", "r1", "f1"} {
-			add(k+"1 / "+next, "", 0, 1, 1, 0, nil).always = k == next
+			add(k+"1 / "+next, "", 0, 1, 1, 0, nil).always = k+"1" == next
 			add(k+"1 / "+next, "", 0, 1, 1, 0, back)
 			add(k+"1 / "+next, "/ "+next, 0, 1, 0, 0, nil)
 			add(k+"1 / "+next, "", 1, 1, 0, 1, nil)
+			add(k+"1 / "+next, "", 0, 1, 0, 0, lazy).always = next == "s1" && k == "s"
 		}
 		// One end, or both, close.
 		add(k+"1", "E", 1, 0, 0, 0, nil).always = k == "s"
