@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	everyFlag   = flag.Bool("every", false, "TestEverySchedule: all programs, for an hour")
+	everyFlag   = flag.Bool("every", false, "TestEverySchedule: all programs, for hours")
 	depthFlag   = flag.Int("depth", 0, "TestEverySchedule: longest schedule, in actions; 0 for no bound")
 	statesFlag  = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 	faultsFlag  = flag.String("faults", "", "TestEverySchedule: lost,duplicated,overtaken,early for every program, as in 2,1,1,1")
