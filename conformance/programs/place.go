@@ -34,7 +34,7 @@ type Place struct {
 // Argv is what starts a program here: through "roce run", or, for a tool of this project's or at a plain place, as it is.
 func (p *Place) Argv(argv []string) []string {
 	if p.Plain {
-		return argv
+		return append([]string{"/usr/bin/env"}, argv...) // it looks for the program inside of the stage
 	}
 	addrs := "--addr=" + p.addr().String()
 	if argv[0] == ownProgram {

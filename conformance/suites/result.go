@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -32,9 +33,12 @@ const fields = 5
 // detailLimit is how much of a detail is kept, in bytes.
 const detailLimit = 160
 
+// colour is what programs colour their output with.
+var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
 // oneLine makes a detail of what a test has printed.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
+	s = strings.Join(strings.Fields(colour.ReplaceAllString(strings.ToValidUTF8(s, "?"), "")), " ")
 	if len(s) > detailLimit {
 		s = strings.ToValidUTF8(s[:detailLimit], "") + "…"
 	}

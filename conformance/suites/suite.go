@@ -45,7 +45,7 @@ type Turn struct {
 }
 
 // All are the suites.
-func All() []Suite { return []Suite{ucx(), fabtests(), perftest()} }
+func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs()} }
 
 // Names are those of all suites.
 func Names() (names []string) {
@@ -79,7 +79,11 @@ var baseNeeds = []lab.Need{
 func (s Suite) Root(ctx context.Context, logf func(string, ...any)) (*lab.Root, error) {
 	sum := sha256.Sum256([]byte(strings.Join(s.Packages, " ")))
 	recipe := int(binary.BigEndian.Uint16(sum[:]))
-	return lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, s.Packages, logf)
+	root, err := lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, s.Packages, logf)
+	if err == nil && root.Versions[s.Package] != s.Version {
+		err = fmt.Errorf("suites: %s of Debian %s is %s now, and not %s", s.Package, s.Release, root.Versions[s.Package], s.Version)
+	}
+	return root, err
 }
 
 // builtStamp is the file that says by which script a folder was built.

@@ -73,6 +73,38 @@ func TestResultsFile(t *testing.T) {
 	}
 }
 
+func TestOneLine(t *testing.T) {
+	require.Equal(t, "a b c", oneLine(" a\n\x1b[31mb\x1b[0m\tc"))
+	require.LessOrEqual(t, len(oneLine(strings.Repeat("x ", 1000))), detailLimit+len("…"))
+}
+
+func TestCombinations(t *testing.T) {
+	all := combinations("ib_send_bw", `Usage:
+  ib_send_bw <host>     connect to server at <host>
+Options:
+  -a, --all  Run sizes from 2 till 2^23
+  -c, --connection=<RC/XRC/UC/UD/DC/SRD>  Connection type
+  -D, --duration  Run test for a customized period of seconds.
+      --no_lock  Do not lock IB resources
+      --retry_count=<value>  Set retry count value
+      --something_new=<value>  of a later version
+`)
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name())
+	}
+	require.Equal(t, []string{
+		"ib_send_bw: --all -n 10", "ib_send_bw: --connection=RC", "ib_send_bw: --connection=UC", "ib_send_bw: --connection=UD", "ib_send_bw: --connection=XRC",
+		"ib_send_bw: --connection=DC", "ib_send_bw: --connection=SRD", "ib_send_bw: --duration=1", "ib_send_bw: --no_lock", "ib_send_bw: --retry_count=7", "ib_send_bw: --something_new=1",
+	}, names)
+	for said, want := range map[string]string{
+		"---\n* Waiting for client to connect... *\n---\n Couldn't allocate TD\n Couldn't allocate TD\n": "Couldn't allocate TD",
+		" Using SRQ only avavilible in SEND tests.\n Using SRQ      : OFF\n":                             "Using SRQ only avavilible in SEND tests.",
+	} {
+		require.Equal(t, want, gist(said))
+	}
+}
+
 func TestGtestParser(t *testing.T) {
 	var got []Result
 	p := gtestParser{report: func(r Result) { got = append(got, r) }}

@@ -2,12 +2,18 @@ package suites
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 )
+
+// runsText says when and how what is in results.txt was run: a list of Markdown, which whoever commits results writes.
+//
+//go:embed runs.md
+var runsText string
 
 // siteOrder is the order of columns.
 var siteOrder = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
@@ -39,6 +45,7 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %d | %d | %d |\n", s.Name, s.Name, s.Version, on, c.passed, c.failed, c.skipped)
 		}
 	}
+	fmt.Fprintf(&b, "\nThe runs that these are of:\n\n%s", runsText)
 	for _, s := range All() {
 		if of := byName(all, s.Name); len(of) > 0 {
 			writeSuite(&b, s, of, known)

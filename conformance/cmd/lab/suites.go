@@ -182,7 +182,7 @@ func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string,
 	}
 	defer progress.Close()
 	err = s.Run(ctx, &suites.Turn{Site: site, Dir: dir, Stage: stage, Quick: o.quick, Only: o.only, Logf: o.logf, Report: func(r suites.Result) {
-		r.Suite, r.On = s.Name, on
+		r.Suite, r.On, r.Detail = s.Name, on, strings.ReplaceAll(r.Detail, dir+"/", "")
 		got = append(got, r)
 		_ = suites.WriteResults(progress, []suites.Result{r})
 		if unknown, _ := suites.Judge(known, []suites.Result{r}, nil); len(unknown) > 0 && on != suites.OnNothing {

@@ -1,0 +1,35 @@
+package suites
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/goroce/goroce/conformance/programs"
+)
+
+// pyverbs is rdma-core's own test suite, of its newest release. PYVERBS.md has those of older ones, beside rxe.
+func pyverbs() Suite {
+	return Suite{
+		Name:    "pyverbs",
+		About:   "rdma-core's tests, in Python. Those of older releases are in [PYVERBS.md](PYVERBS.md), beside rxe",
+		Package: "python3-pyverbs", Version: "65.0-1.1", Release: "sid",
+		Packages: []string{"python3-pyverbs", "python3", "python3-minimal", "librdmacm1t64", "ibverbs-providers", "iproute2", "coreutils", "dash"},
+		Run:      runPyverbs,
+	}
+}
+
+func runPyverbs(ctx context.Context, t *Turn) error {
+	p, closePlace, err := programs.NewPyverbs(t.Stage)
+	if err != nil {
+		return err
+	}
+	p.Plain = t.Site.On == OnNothing
+	results, err := programs.RunPyverbs(ctx, p)
+	for _, r := range results {
+		if strings.Contains(r.Test, t.Only) {
+			t.Report(Result{Test: strings.TrimPrefix(r.Test, "tests."), Outcome: Outcome(r.Result), Detail: oneLine(r.Detail)})
+		}
+	}
+	return errors.Join(err, closePlace(), context.Cause(ctx))
+}
