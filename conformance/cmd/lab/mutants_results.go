@@ -138,7 +138,7 @@ func (c *count) count(e *entry, explained map[string]string) {
 	case explained[e.Bug] != "":
 		c.explained++
 	default:
-		c.open = append(c.open, fmt.Sprintf("%s (line %d, %d tests come by)", e.Bug, e.Line, e.Reach))
+		c.open = append(c.open, fmt.Sprintf("%s (%d tests come by)", e.Bug, e.Reach))
 	}
 }
 

@@ -232,7 +232,7 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: late.String(), Seconds: 2, Commit: "abc"}))
 	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since."}))
 	require.Contains(t, table, "| p | 3 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
-	require.Contains(t, table, "- `two (line 7, 3 tests come by)`")
+	require.Contains(t, table, "- `two (3 tests come by)`")
 }
 
 const switchSample = `package sample
