@@ -202,7 +202,11 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
 	if err := l.local.Waker.Poll(fds, timeout); err != nil {
+		l.fail(err)
 		return err
+	}
+	if l.local.Waker.Stuck() {
+		l.checkSockets()
 	}
 	l.rx.noteAside()
 	for i := range fds {

@@ -263,11 +263,22 @@ func (l *Link) Mark() {
 	for _, s := range l.rx.socks {
 		if s.ring != nil {
 			s.slots = s.ring.slots
-			if errno := sockio.Check(s.fd); errno != 0 { // nothing comes any more, and nothing else would tell who polls
-				l.fail(os.NewSyscallError("getsockopt", errno))
-			}
 		} else {
 			s.unread.Mark(s.rcvbuf)
+		}
+	}
+	l.checkSockets() // nothing else would tell who polls
+}
+
+// checkSockets ends the link if a socket is not there any more whose ring is read without system
+// calls: nothing comes there.
+func (l *Link) checkSockets() {
+	for _, s := range l.rx.socks {
+		if s.ring == nil {
+			continue
+		}
+		if errno := sockio.Check(s.fd); errno != 0 {
+			l.fail(os.NewSyscallError("getsockopt", errno))
 		}
 	}
 }

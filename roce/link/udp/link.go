@@ -198,9 +198,12 @@ func (l *Link) Wait(timeout time.Duration) error {
 		fds[fullFD].Fd = l.tx.full.Load()
 	}
 	l.waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
-	err := l.waker.Poll(fds, timeout)
+	if err := l.waker.Poll(fds, timeout); err != nil {
+		l.fail(err)
+		return err
+	}
 	l.rx.noteAside()
-	return err
+	return nil
 }
 
 // fail ends the use of the link, because of an error of one of its sockets.

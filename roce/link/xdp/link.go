@@ -229,7 +229,11 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	l.local.Waker.Worked(r.split.Work() + l.tx.stats.Work())
 	if err := l.local.Waker.Poll(r.fds, timeout); err != nil {
+		l.fail(err)
 		return err
+	}
+	if l.local.Waker.Stuck() {
+		l.checkSockets()
 	}
 	if r.fds[0].Revents != 0 {
 		l.woken.Store(false) // a Wake meanwhile is noticed by the caller, who returns

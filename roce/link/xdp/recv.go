@@ -107,7 +107,14 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 func (l *Link) Mark() {
 	for _, q := range l.rx.queues {
 		q.unread = l.opts.RxFrames
-		if errno := sockio.Check(q.fd); errno != 0 { // nothing comes any more, and nothing else would tell who polls
+	}
+	l.checkSockets() // nothing else would tell who polls
+}
+
+// checkSockets ends the link if a socket is not there any more: nothing comes by its ring.
+func (l *Link) checkSockets() {
+	for _, q := range l.rx.queues {
+		if errno := sockio.Check(q.fd); errno != 0 {
 			l.fail(os.NewSyscallError("getsockopt", errno))
 		}
 	}

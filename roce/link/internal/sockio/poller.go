@@ -62,10 +62,14 @@ func (p *Poller) Worked(count uint64) {
 	}
 }
 
+// Stuck reports whether so many polls have been ended by descriptors while nothing was done. A link
+// that does not read from its sockets looks then whether they are there.
+func (p *Poller) Stuck() bool { return p.vain >= maxVain }
+
 // Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may
 // end it early, as may want of memory. The error is fatal: EBADF if one of the descriptors was closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
-	if p.vain >= maxVain && timeout != 0 {
+	if p.Stuck() && timeout != 0 {
 		if over, err := p.nap(fds, &timeout); over || err != nil {
 			return err
 		}
