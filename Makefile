@@ -23,7 +23,7 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove lint clean verbs interop-verbs interop-verbs-quick pyverbs suites
+.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
 
 all: build
 
@@ -107,6 +107,23 @@ test32:
 # and librdmacm-dev, which nothing else here does.
 verbs:
 	$(MAKE) -C cmd/verbs OUT=$(CURDIR)/bin/verbs GO="$(GO)"
+
+# A release: static programs, tarballs and packages for dpkg, with checksums, in bin/dist. Needs gcc, binutils, gcc-aarch64-linux-gnu and
+# Debian's archive, from which it takes an old C library to build against. DISTFLAGS="-arch amd64" makes those for one machine;
+# dist-check builds a second time, elsewhere and from nothing, and compares.
+dist:
+	GO="$(GO)" $(GO) run ./cmd/internal/dist $(DISTFLAGS)
+
+dist-check:
+	GO="$(GO)" $(GO) run ./cmd/internal/dist -check $(DISTFLAGS)
+
+# As those have it who say "go install .../cmd/roce@v1.2.3", or import roce/prometheus: from a proxy in a folder.
+dist-modules:
+	GO="$(GO)" $(GO) run ./cmd/internal/dist -modules
+
+# What the README and docs/ci.md promise of these packages, in fresh Debian roots, with the time of each step. Needs mmdebstrap and uidmap.
+dist-try:
+	cmd/ci/try bin/dist
 
 # Against the kernel's rdma_rxe in QEMU guests: see conformance/README.md.
 # Everything on each link; interop-quick runs the same subset on each.

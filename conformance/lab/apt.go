@@ -228,10 +228,10 @@ func parseDeb822(text string) (archive, bool) {
 
 // sources is the list of archives for a suite. Where a kernel is chosen, they are those that may have it: backports have a lower
 // priority, so that nothing else comes from there.
-func sources(a archive, kind, signed, name string) string {
+func sources(a archive, kind, arch, signed, name string) string {
 	suite, _, chosen := strings.Cut(name, kernelMark)
 	line := func(uri, suite string) string {
-		return fmt.Sprintf("%s [arch=amd64%s] %s %s main\n", kind, signed, uri, suite)
+		return fmt.Sprintf("%s [arch=%s%s] %s %s main\n", kind, arch, signed, uri, suite)
 	}
 	list := line(a.uri, suite)
 	if !chosen {
@@ -246,7 +246,7 @@ func sources(a archive, kind, signed, name string) string {
 
 // aptState makes an apt state of its own in a folder, with one line of the machine's archive, of kind deb or deb-src, and returns the
 // options for it.
-func aptState(dir, kind, suite string) (opts []string, err error) {
+func aptState(dir, kind, suite, arch string) (opts []string, err error) {
 	a, err := debianArchive("/etc/apt")
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func aptState(dir, kind, suite string) (opts []string, err error) {
 	if a.signedBy != "" {
 		signed = " signed-by=" + a.signedBy
 	}
-	src := sources(a, kind, signed, suite)
+	src := sources(a, kind, arch, signed, suite)
 	list := filepath.Join(dir, "sources.list")
 	if err := os.WriteFile(list, []byte(src), 0o644); err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func aptState(dir, kind, suite string) (opts []string, err error) {
 		"-o", "Dir::Cache=" + filepath.Join(dir, "cache"),
 		"-o", "Dir::Etc::sourcelist=" + list,
 		"-o", "Dir::Etc::sourceparts=-",
-		"-o", "APT::Architecture=amd64",
+		"-o", "APT::Architecture=" + arch,
 		"-o", "APT::Sandbox::User=root", // the _apt user cannot write below a checkout
 		"-o", "Debug::NoLocking=1",
 	}, nil
@@ -286,7 +286,7 @@ func aptState(dir, kind, suite string) (opts []string, err error) {
 // archive, with an apt state of its own (nothing is taken as installed), and returns
 // the package files.
 func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
-	opts, err := aptState(dir, "deb", suite)
+	opts, err := aptState(dir, "deb", suite, "amd64")
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func TestChosenKernel(t *testing.T) {
 	_, packages = packagesOf("trixie")
 	require.Equal(t, suitePackages, packages)
 	a := archive{uri: "http://mirror.example/debian"}
-	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian trixie main\n", sources(a, "deb", "", "trixie"))
+	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian trixie main\n", sources(a, "deb", "amd64", "", "trixie"))
 	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian bookworm main\ndeb [arch=amd64] http://mirror.example/debian bookworm-backports main\n"+
-		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb", "", "bookworm@6.1.0-47"))
+		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb", "amd64", "", "bookworm@6.1.0-47"))
 }

@@ -60,6 +60,15 @@ func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages [
 // ensureRoot downloads and unpacks packages of a suite, and all that they depend on, unless that has been done by
 // the same recipe.
 func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packages []string, logf func(string, ...any)) (packageSet, error) {
+	return unpackOnce(ctx, dir, root, recipe, logf, func() ([]string, error) {
+		logf("lab: downloading packages of %s", suite)
+		return fetchSuite(ctx, filepath.Join(dir, "apt"), suite, packages)
+	})
+}
+
+// unpackOnce unpacks the packages that fetch brings, unless that has been done by the same recipe. What fetch leaves
+// in the folder apt goes when they are unpacked.
+func unpackOnce(ctx context.Context, dir, root string, recipe int, logf func(string, ...any), fetch func() ([]string, error)) (packageSet, error) {
 	stamp := filepath.Join(dir, "packages.json")
 	var set packageSet
 	if b, err := os.ReadFile(stamp); err == nil && json.Unmarshal(b, &set) == nil && set.Recipe == recipe {
@@ -68,12 +77,11 @@ func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packag
 	if err := os.RemoveAll(dir); err != nil {
 		return set, err
 	}
-	logf("lab: downloading packages of %s", suite)
-	debs, err := fetchSuite(ctx, filepath.Join(dir, "apt"), suite, packages)
+	debs, err := fetch()
 	if err != nil {
 		return set, err
 	}
-	logf("lab: unpacking %d packages of %s", len(debs), suite)
+	logf("lab: unpacking %d packages into %s", len(debs), filepath.Base(dir))
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return set, err
 	}

@@ -25,7 +25,7 @@ func FetchSource(ctx context.Context, dir, suite, pkg, version string, logf func
 	}
 	logf("lab: downloading the source of %s %s from %s", pkg, version, suite)
 	state := filepath.Join(at, "apt")
-	opts, err := aptState(state, "deb-src", suite)
+	opts, err := aptState(state, "deb-src", suite, "amd64")
 	if err != nil {
 		return "", err
 	}

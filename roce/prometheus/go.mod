@@ -2,7 +2,7 @@ module github.com/goroce/goroce/roce/prometheus
 
 go 1.26.0
 
-require github.com/goroce/goroce v0.0.0
+require github.com/goroce/goroce v0.2.0
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
