@@ -38,6 +38,7 @@ func commands() []command {
 		{"interop-verbs", "Debian's RDMA programs on this project's libibverbs and librdmacm", interopVerbs},
 		{"suites", "test suites of others on this project's libibverbs and librdmacm", runSuites},
 		{"drill", "packet drills, on the engine, the udp link and rdma_rxe", drills},
+		{"grammar", "has the engine, the udp link or rdma_rxe hear what a peer may say, and near-misses of it", speak},
 		{"captures", "records captures with faults, and makes the table of what the analyser says of them", record},
 		{"boot", "boots guests with rdma_rxe and runs commands in them", boot},
 		{"soak", "a service with faults, for as long as is asked", soakService},
