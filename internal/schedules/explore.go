@@ -20,6 +20,15 @@ type World[A fmt.Stringer] interface {
 	Final() error
 }
 
+// closer is a World that holds what the collector does not free.
+type closer interface{ Close() }
+
+func end[W any](w W) {
+	if c, ok := any(w).(closer); ok {
+		c.Close()
+	}
+}
+
 // Coverage is what a search has seen.
 type Coverage struct {
 	Programs  int
@@ -55,7 +64,7 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// Explore searches all that can follow in the world that begin makes. It makes many, all the same. What a
+// Explore searches all that can follow in the world that begin makes. It makes many, all the same, and calls Close of those that have it. What a
 // world writes to log, if that is not nil, is shown with a violation.
 //
 // A schedule that comes back to a state of its own is a violation: it would never end.
@@ -63,8 +72,9 @@ func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W) (Coverage,
 	s := &search[A, W]{begin: begin, met: map[uint64]float64{}}
 	start := time.Now()
 	w := begin(nil)
-	_, v := s.visit(w)
-	return Coverage{Programs: 1, States: len(s.met), Schedules: s.met[begin(nil).Hash()], Depth: s.depth, Took: time.Since(start)}, v
+	n, v := s.visit(w)
+	end(w)
+	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Took: time.Since(start)}, v
 }
 
 type search[A fmt.Stringer, W World[A]] struct {
@@ -96,7 +106,8 @@ func (s *search[A, W]) visit(w W) (float64, *Violation) {
 		return 0, s.violation(fmt.Errorf("nothing can happen, and something has to"))
 	}
 	for i, a := range acts {
-		if over || i > 0 { // the first one has the world itself
+		again := over || i > 0 // the first one has the world itself
+		if again {
 			w = s.begin(nil)
 			for _, b := range s.path {
 				_ = w.Do(b)
@@ -107,6 +118,9 @@ func (s *search[A, W]) visit(w W) (float64, *Violation) {
 			return 0, s.violation(err)
 		}
 		m, v := s.visit(w)
+		if again {
+			end(w)
+		}
 		if v != nil {
 			return 0, v
 		}
@@ -125,5 +139,6 @@ func (s *search[A, W]) violation(err error) *Violation {
 		fmt.Fprintf(&b, "%v\n", a)
 		_ = w.Do(a)
 	}
+	end(w)
 	return &Violation{Err: err, States: len(s.met), Trace: b.String()}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // The sender of a request (REQ) that takes it back before it was answered does not know our ID: its
@@ -90,23 +89,16 @@ func noteAt(h uint64) int64 { return askedAt + int64(h>>(64-askedBits))*askedByt
 // note says that a slot got a request.
 func (s *set) note(h uint64, slot int) {
 	v := h&^slotMask | uint64(slot)
-	var b [askedBytes]byte
-	_, err := unix.Pread(s.locks, b[:], noteAt(h))
-	if err == nil && binary.NativeEndian.Uint64(b[:]) == v {
+	if old, err := s.read(noteAt(h)); err == nil && old == v {
 		return // another device has read it, too, or it was sent again
 	}
-	binary.NativeEndian.PutUint64(b[:], v)
-	_, _ = unix.Pwrite(s.locks, b[:], noteAt(h)) // if not, a REJ is lost
+	_ = s.write(noteAt(h), v) // if not, a REJ is lost
 }
 
 // noted returns the slot that got a request, or Nobody.
 func (s *set) noted(h uint64) int {
-	var b [askedBytes]byte
-	if n, err := unix.Pread(s.locks, b[:], noteAt(h)); err != nil || n != len(b) {
-		return Nobody
-	}
-	v := binary.NativeEndian.Uint64(b[:])
-	if v&^slotMask != h&^slotMask {
+	v, err := s.read(noteAt(h))
+	if err != nil || v&^slotMask != h&^slotMask {
 		return Nobody
 	}
 	return int(v & slotMask)

@@ -1,7 +1,6 @@
 package slots
 
 import (
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -80,7 +79,7 @@ func openFrom(first int, addrs []Address, now func() int64) (*Lease, error) {
 		l.sets = append(l.sets, s)
 		l.services = append(l.services, map[mad.ServiceID]int{})
 	}
-	if err := l.take(first, now()); err != nil {
+	if err := l.take(first); err != nil {
 		l.closeSets()
 		return nil, &AddressError{addrs[0].Addr, err}
 	}
@@ -97,10 +96,10 @@ func bootTime() int64 {
 }
 
 // take finds the slot, from the first that is considered on.
-func (l *Lease) take(first int, now int64) error {
+func (l *Lease) take(first int) error {
 	resting := 0
 	for k := first; k < Count; k++ {
-		free, rests, err := l.try(k, now)
+		free, rests, err := l.try(k)
 		switch {
 		case err != nil:
 			return unsupported("record lock on a memory file", err)
@@ -116,22 +115,22 @@ func (l *Lease) take(first int, now int64) error {
 
 // try leases slot k if it is free at all addresses. Otherwise nothing of it is kept. Nobody waits
 // for a lock, so the order of addresses does not matter.
-func (l *Lease) try(k int, now int64) (free, rests bool, err error) {
+func (l *Lease) try(k int) (free, rests bool, err error) {
 	n := 0
 	defer func() {
 		if !free {
 			for _, s := range l.sets[:n] {
-				unlock(s.locks, int64(k), 1)
+				s.unlock(int64(k), 1)
 			}
 		}
 	}()
 	for _, s := range l.sets {
-		ok, err := lock(s.locks, int64(k), 1)
+		ok, err := s.lock(int64(k), 1)
 		if err != nil || !ok {
 			return false, false, err
 		}
 		n++
-		if rests, err = s.rests(k, now); err != nil || rests {
+		if rests, err = s.rests(k, l.now); err != nil || rests {
 			return false, rests, err
 		}
 	}
@@ -146,8 +145,10 @@ func (l *Lease) try(k int, now int64) (free, rests bool, err error) {
 	return true, false, nil
 }
 
-// rests reports whether a slot that is locked is not to be used yet.
-func (s *set) rests(k int, now int64) (bool, error) {
+// rests reports whether a slot that is locked is not to be used yet. It reads the clock itself: a time
+// from before the lock may be earlier than the end of the lease that had it, which would then look like
+// nonsense.
+func (s *set) rests(k int, clock func() int64) (bool, error) {
 	w, err := s.word(k)
 	switch {
 	case err != nil:
@@ -157,54 +158,46 @@ func (s *set) rests(k int, now int64) (bool, error) {
 	case w == wordLeased:
 		// Its process has died. That is noticed now; what its sockets hold is memory of the kernel.
 		_ = s.silence(k)
-		return true, s.setWord(k, word(max(now, 2)))
+		return true, s.setWord(k, word(max(clock(), 2)))
 	}
-	at := int64(w)
+	at, now := int64(w), clock()
 	return at <= now && now-at < RestNs, nil
 }
 
 // silence has the sockets of a slot drop what comes, and drops what has come.
 func (s *set) silence(k int) error {
-	if err := deafen(s.udp(k)); err != nil {
+	if err := s.deafen(k); err != nil {
 		return err
 	}
-	drain(s.udp(k))
-	in, _ := s.inbox(k)
-	drain(in)
+	s.drain(k)
+	s.drainInbox(k)
 	return nil
 }
 
 // quiet has the socket for requests drop what comes if no device serves any more. One that begins
-// to at the same time has locked its byte, and is seen the second time, or hears after this.
+// to at the same time has locked its byte, and is seen the second time, or hears after this. It may
+// also be over again by then, and have been deaf in vain: so it is looked once more. Only who is killed
+// between the two leaves one deaf that has begun meanwhile, until the next one begins.
 func (s *set) quiet() {
 	serving := func() bool {
-		_, _, ok := locked(s.locks, servingAt, Count)
+		_, _, ok := s.locked(servingAt, Count)
 		return ok
 	}
-	fd := s.udp(Requests)
-	if serving() || deafen(fd) != nil {
-		return
-	}
-	drain(fd)
-	if serving() {
-		_ = hear(fd)
+	for range Count {
+		if serving() || s.deafen(Requests) != nil {
+			return
+		}
+		s.drain(Requests)
+		if !serving() {
+			return
+		}
+		_ = s.hear(Requests)
 	}
 }
 
-func (s *set) word(k int) (word, error) {
-	var b [wordBytes]byte
-	if n, err := unix.Pread(s.locks, b[:], int64(k*wordBytes)); err != nil || n != wordBytes {
-		return 0, errors.Join(err, errors.New("the memory file is too short"))
-	}
-	return binary.NativeEndian.Uint64(b[:]), nil
-}
+func (s *set) word(k int) (word, error) { return s.read(int64(k * wordBytes)) }
 
-func (s *set) setWord(k int, w word) error {
-	var b [wordBytes]byte
-	binary.NativeEndian.PutUint64(b[:], w)
-	_, err := unix.Pwrite(s.locks, b[:], int64(k*wordBytes))
-	return err
-}
+func (s *set) setWord(k int, w word) error { return s.write(int64(k*wordBytes), w) }
 
 // Slot returns the numbers of the lease.
 func (l *Lease) Slot() ib.Slot { return ib.Slot{Index: uint8(l.slot), Bits: Bits} }
@@ -214,7 +207,7 @@ func (l *Lease) Slot() ib.Slot { return ib.Slot{Index: uint8(l.slot), Bits: Bits
 func (l *Lease) Socket(i int) int { return l.sets[i].udp(l.slot) }
 
 // Hear has the socket receive. Its options are to be set before.
-func (l *Lease) Hear(i int) error { return hear(l.Socket(i)) }
+func (l *Lease) Hear(i int) error { return l.sets[i].hear(l.slot) }
 
 // RequestSocket returns the UDP socket at address i that requests come to. Any device may
 // read it; HearRequests makes it receive.
@@ -226,7 +219,7 @@ func (l *Lease) HearRequests(i int) error {
 	if err := l.Serve(i); err != nil {
 		return err
 	}
-	return hear(l.RequestSocket(i))
+	return l.sets[i].hear(Requests)
 }
 
 // Inbox returns the socket at address i on which others hand packets on, to be read
@@ -247,10 +240,10 @@ func (l *Lease) Close() {
 	}
 	for _, s := range l.sets {
 		_ = s.silence(l.slot) // it has worked before
-		unlock(s.locks, servingAt+int64(l.slot), 1)
+		s.unlock(servingAt+int64(l.slot), 1)
 		s.quiet()
 		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if not, the next one finds it leased, which comes to the same
-		unlock(s.locks, 0, 0)
+		s.unlock(0, 0)
 		s.leave()
 	}
 	l.closeSets()

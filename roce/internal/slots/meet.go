@@ -17,6 +17,7 @@ func meet(a Address) (*set, error) {
 		switch {
 		case err == nil:
 			s := &set{address: a, fds: fds, locks: -1}
+			s.ground = (*kernel)(s)
 			if err := s.begin(); err != nil {
 				s.close()
 				return nil, err

@@ -18,7 +18,7 @@ func (l *Lease) Announce(i int, s mad.ServiceID) error {
 	if l.services[i][s] == 0 {
 		// The length says who it is. All locks of a service begin at the same byte, so there is one
 		// at a time.
-		ok, err := lock(l.sets[i].locks, offsetOf(s), int64(1+l.slot))
+		ok, err := l.sets[i].lock(offsetOf(s), int64(1+l.slot))
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (l *Lease) Withdraw(i int, s mad.ServiceID) {
 	}
 	if l.services[i][s]--; l.services[i][s] == 0 {
 		delete(l.services[i], s)
-		unlock(l.sets[i].locks, offsetOf(s), serviceSpan)
+		l.sets[i].unlock(offsetOf(s), serviceSpan)
 	}
 }
 
@@ -80,7 +80,7 @@ func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
 		return l.slot, true
 	}
 	at := offsetOf(s)
-	start, length, ok := locked(l.sets[i].locks, at, 1)
+	start, length, ok := l.sets[i].locked(at, 1)
 	if !ok || start != at || length < 1 || length > Count {
 		return 0, false
 	}
@@ -89,21 +89,21 @@ func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
 
 // Serve says that this device takes requests at address i.
 func (l *Lease) Serve(i int) error {
-	_, err := lock(l.sets[i].locks, servingAt+int64(l.slot), 1)
+	_, err := l.sets[i].lock(servingAt+int64(l.slot), 1)
 	return err
 }
 
 // Serves reports whether the device that has a slot at address i takes requests. If not there is
 // nobody who would know of a connection with a number of the slot.
 func (l *Lease) Serves(i, slot int) bool {
-	_, _, ok := locked(l.sets[i].locks, servingAt+int64(slot), 1)
+	_, _, ok := l.sets[i].locked(servingAt+int64(slot), 1)
 	return ok
 }
 
 // Refuses reports whether, among devices that all see the requests at address i, this one is to
 // refuse those that are for nobody: it is the lowest of those that take requests.
 func (l *Lease) Refuses(i int) bool {
-	_, _, below := locked(l.sets[i].locks, servingAt, int64(l.slot))
+	_, _, below := l.sets[i].locked(servingAt, int64(l.slot))
 	return l.slot == 0 || !below
 }
 
@@ -112,7 +112,7 @@ func (l *Lease) Held(i, slot int) bool {
 	if slot == l.slot {
 		return true
 	}
-	_, _, ok := locked(l.sets[i].locks, int64(slot), 1)
+	_, _, ok := l.sets[i].locked(int64(slot), 1)
 	return ok
 }
 

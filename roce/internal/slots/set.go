@@ -11,6 +11,7 @@ import (
 
 // set is the descriptors of an address, as every device there holds them.
 type set struct {
+	ground
 	address Address
 	fds     [numFDs]int // see memoryAt
 	locks   int         // the memory file, opened anew: locks belong to an open file
@@ -42,7 +43,7 @@ func (s *set) begin() (err error) {
 // leave removes the file of the address when its last device goes. The next one that begins would
 // remove it, too.
 func (s *set) leave() {
-	if _, _, others := locked(s.locks, 0, Count); others || !listens(s.fds[fileAt]) {
+	if _, _, others := s.locked(0, Count); others || !listens(s.fds[fileAt]) {
 		return
 	}
 	sa, err := unix.Getsockname(s.fds[fileAt])

@@ -6,7 +6,6 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // A message in an inbox is packets, each with a header: length of the packet and source port, two
@@ -60,8 +59,7 @@ func (l *Lease) Flush() (lost int) {
 	if o.packets == 0 {
 		return 0
 	}
-	_, to := l.sets[o.i].inbox(o.slot)
-	if unix.Send(to, o.buf, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
+	if !l.sets[o.i].handOn(o.slot, o.buf) {
 		lost = o.packets
 	}
 	o.buf, o.packets = o.buf[:0], 0
