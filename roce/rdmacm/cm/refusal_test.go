@@ -126,6 +126,17 @@ func TestNotCM(t *testing.T) {
 	}
 }
 
+// TestRefusalThatComesLate: nobody listened for the first REQ, and somebody accepted the second. If the REP overtakes the
+// REJ of the first, the REJ ends nothing.
+func TestRefusalThatComesLate(t *testing.T) {
+	r := newRig(t)
+	r.reach(RepRcvd)
+	require.Empty(t, r.in(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}))
+	require.Equal(t, RepRcvd, r.c.State())
+	require.NoError(t, r.c.Ready(r.now, nil))
+	require.Equal(t, "RTU", r.out())
+}
+
 // TestAnswersOfAnotherLife: a process that died may have asked with the communication ID that this
 // one has drawn. What is answered to it is no answer to this one.
 func TestAnswersOfAnotherLife(t *testing.T) {

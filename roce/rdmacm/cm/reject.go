@@ -96,6 +96,10 @@ func (a *Agent) handleREJ(in *message) {
 		a.emit(c, e)
 		c.remove()
 	case ReqRcvd, RepRcvd, RepSent, MRARepRcvd:
+		if c.state == RepRcvd && m.Rejected == mad.SubjectREQ {
+			a.stats.DropUnmatched++ // a delayed one, as below: of a try before somebody listened
+			return
+		}
 		c.out = nil
 		a.emit(c, e)
 		c.enterTimewait(in.now)

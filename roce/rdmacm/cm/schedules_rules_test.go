@@ -112,7 +112,9 @@ func (w *twoEnds) believe(r *record, e *Event) error {
 	case EventRejected:
 		listening := w.ends[1-r.end].script.listens == atOnce && !w.ends[1-r.end].script.unlistens
 		switch {
-		case some(func(o *record) bool { return o.refused || o.destroyed || o.dead || strings.ContainsAny(o.events, "RU") }):
+		case some(func(o *record) bool {
+			return o.refused || o.destroyed || o.dead || r.passive && o.closing || strings.ContainsAny(o.events, "RU")
+		}):
 		case !r.passive && e.Reason == mad.RejectInvalidServiceID && !listening:
 		case !r.passive && e.Reason == mad.RejectConsumer && w.ends[1-r.end].closed: // it waited in the queue
 		case e.Reason == mad.RejectStaleConnection && w.mayBeStale(r):
