@@ -80,7 +80,7 @@ func needsReceive(op ib.Opcode) bool {
 // msn judges the message sequence number of an answer.
 func (f *flow) msn(p *pcap.Packet, h *half, r *rec) {
 	m := &h.messages
-	if !m.good || r == nil {
+	if !m.good || r == nil || r.wrong != "" {
 		return
 	}
 	if y := h.reading(p.PSN); h.numberOf(r) == 0 && y != nil {

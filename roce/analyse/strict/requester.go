@@ -13,6 +13,7 @@ type half struct {
 	f         *flow
 	begun     bool
 	fromStart bool // first is the first PSN of the connection
+	guess     bool // PSNs have jumped: perhaps another connection, perhaps nonsense
 	first     ib.PSN
 	next      ib.PSN // one past the highest that was seen
 	slack     int    // by how much next may be too low: a READ whose path MTU is not known
@@ -157,14 +158,16 @@ func (f *flow) request(p *pcap.Packet, info *ib.OpcodeInfo) {
 			f.join(other)
 			f.learnMTU(agreed.mtu)
 		}
+		h.guess = true
 	}
 	if !h.begun {
 		h.begun, h.first, h.next = true, p.PSN, p.PSN
-		h.fromStart = f.c.opt.Complete && f.faithful()
+		h.fromStart = f.c.opt.Complete && f.faithful() && !h.guess
 		d = 0
 	}
-	if p.PSN.Diff(h.first) < 0 && !h.fromStart {
-		h.first = p.PSN
+	if p.PSN.Diff(h.first) < 0 && (!h.fromStart || f.agreed == nil) {
+		h.first, h.fromStart = p.PSN, false // it did not begin with the first one
+		h.messages = messages{epoch: h.messages.epoch + 1}
 	}
 	f.afterFatal(p)
 	if info.Pos == ib.First || info.Pos == ib.Middle {

@@ -18,7 +18,7 @@ type stream struct {
 
 // answer takes a response; h has the requests that it answers.
 func (f *flow) answer(p *pcap.Packet, info *ib.OpcodeInfo, h *half) {
-	if !h.begun {
+	if !h.begun || h.guess {
 		return
 	}
 	h.tries.answers++
@@ -75,8 +75,8 @@ func (f *flow) asked(p *pcap.Packet, h *half) bool {
 		f.c.broke(RuleAckUnsent, p, f.key.src, h.capture(), fmt.Sprintf("an answer to a PSN before %d, which was not sent yet", h.next.Add(h.slack)), describe(p))
 		return false
 	case p.PSN.Diff(h.first) < 0:
-		if h.fromStart {
-			f.c.broke(RuleAckUnsent, p, f.key.src, nil, fmt.Sprintf("an answer to a PSN from %d on, the first of the connection", h.first), describe(p))
+		if h.fromStart || f.c.opt.Complete && h.f.faithful() {
+			f.c.broke(RuleAckUnsent, p, f.key.src, nil, fmt.Sprintf("an answer to a PSN from %d on, the first that was sent", h.first), describe(p))
 		}
 		return false
 	}
@@ -291,7 +291,7 @@ func (f *flow) rnrNAK(p *pcap.Packet, h *half, r *rec) {
 		return // the same one again
 	}
 	for _, o := range h.open {
-		if !o.data && p.PSN.Diff(o.psn.Add(o.span-1)) > 0 {
+		if p.PSN.Diff(o.psn.Add(o.span-1)) > 0 {
 			return // to the requester it is a gap first: an answer before it was lost
 		}
 	}
@@ -314,6 +314,7 @@ func (f *flow) sequenceNAK(p *pcap.Packet, h *half) {
 // refusal takes a NAK that ends the queue pair.
 func (f *flow) refusal(p *pcap.Packet, h *half, r *rec) {
 	if r != nil {
+		r.silent = 0
 		i := r.op.Info()
 		zero := (i.Op == ib.OpRead || i.Op == ib.OpWrite && i.Pos == ib.Only) && r.dlen == 0 && r.len == 0
 		switch {
@@ -377,7 +378,10 @@ func (f *flow) end() {
 	}
 	h := &f.half
 	for _, o := range h.again {
-		if o.silent >= 3 || o.silent > 0 && f.c.opt.Lossless {
+		if h.fatal {
+			break // then silence is right
+		}
+		if o.silent > 0 && f.c.opt.Lossless {
 			f.c.broke(RuleUnanswered, &pcap.Packet{Frame: o.lastFrame, AtNs: o.lastNs, Packet: ib.Packet{BTH: ib.BTH{Opcode: o.op, DestQP: f.key.qpn, PSN: o.psn}}}, f.key.dst,
 				[]Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, "the answer again", fmt.Sprintf("nothing, for %v with PSN %d, %d times", o.op, o.psn, o.silent))
 			o.silent = 0
