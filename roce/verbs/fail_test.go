@@ -166,7 +166,8 @@ func TestFullLinkSleeps(t *testing.T) {
 			write(t, a, b, 100)
 			full.full.Store(true)
 			require.NoError(t, a.qp.PostSend(&SendWR{
-				ID: 9, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+				// Not to the bytes that write has looked at.
+				ID: 9, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)}, RemoteAddr: b.mr.Addr() + 1024, RKey: b.mr.RKey(),
 			}))
 			for ctx, n := testContext(t), 0; n < 3; n++ {
 				full.Wake()
