@@ -32,7 +32,7 @@ const (
 var errMalformed = errors.New("raftroce: a message that is not of the protocol")
 
 // coder encodes to b, or decodes from it: one description of each message serves both, so that they
-// cannot differ. Numbers are big-endian, byte strings have their length before them.
+// cannot differ. Encoding only reads a message: raft sends one to several servers at once. Numbers are big-endian, byte strings have their length before them.
 type coder struct {
 	b      []byte
 	decode bool
@@ -69,13 +69,17 @@ func (c *coder) bool(v *bool) {
 		n = 1
 	}
 	c.u64(&n)
-	*v = n != 0
+	if c.decode {
+		*v = n != 0
+	}
 }
 
 func (c *coder) header(h *raft.RPCHeader) {
 	n := uint64(h.ProtocolVersion)
 	c.u64(&n)
-	h.ProtocolVersion = raft.ProtocolVersion(n)
+	if c.decode {
+		h.ProtocolVersion = raft.ProtocolVersion(n)
+	}
 	c.bytes(&h.ID)
 	c.bytes(&h.Addr)
 }
@@ -157,7 +161,9 @@ func (c *coder) message(m any) {
 		version, size := uint64(m.SnapshotVersion), uint64(m.Size)
 		c.u64(&version)
 		c.u64(&size)
-		m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
+		if c.decode {
+			m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
+		}
 		c.u64(&m.Term)
 		c.bytes(&m.Leader)
 		c.u64(&m.LastLogIndex)
@@ -169,7 +175,9 @@ func (c *coder) message(m any) {
 		c.u64(&m.window.Addr)
 		c.u64(&key)
 		c.u64(&length)
-		m.window.RKey, m.window.Len = ib.RKey(key), uint32(length)
+		if c.decode {
+			m.window.RKey, m.window.Len = ib.RKey(key), uint32(length)
+		}
 	case *raft.InstallSnapshotResponse:
 		c.header(&m.RPCHeader)
 		c.u64(&m.Term)
