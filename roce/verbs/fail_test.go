@@ -131,7 +131,7 @@ type fullLink struct {
 	link.Link
 	full   atomic.Bool
 	room   atomic.Bool
-	asleep chan struct{}
+	asleep chan struct{} // of one place: who waits is told of, also if nobody looks at that moment
 }
 
 func (l *fullLink) Blocked() bool { return l.full.Load() || l.Link.Blocked() }
@@ -159,7 +159,7 @@ func (l *fullLink) Wait(timeout time.Duration) error {
 func TestFullLinkSleeps(t *testing.T) {
 	for name, cfg := range map[string]Config{"event": {}, "no spin": variants["no spin"]} {
 		t.Run(name, func(t *testing.T) {
-			full := &fullLink{asleep: make(chan struct{})}
+			full := &fullLink{asleep: make(chan struct{}, 1)}
 			cfg.WrapLink = func(l link.Link) (link.Link, error) { full.Link = l; return full, nil }
 			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}), newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
 			connect(t, a, b)
