@@ -223,6 +223,37 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
+// Keys that were chosen to meet are refused, before the table takes all memory.
+func TestKeysThatMeet(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		s, end := serve(t, device(t, fabric, 1), 1)
+		defer end()
+		cl := Dial(device(t, fabric, 2), address)
+		defer cl.Close()
+		put := 0
+		for i := 0; put <= reach; i++ {
+			key := fmt.Appendf(nil, "key %d", i)
+			if home(s.seed, key, 1<<12) != 0 {
+				continue
+			}
+			put++
+			if err := cl.Put(t.Context(), key, nil); (err != nil) != (put > reach) {
+				t.Fatalf("key %d with one home: %v", put, err)
+			}
+		}
+		if most := sparse * (reach + 1 + reach) * SlotBytes; s.Stats().Bytes > most {
+			t.Errorf("the table has %d bytes", s.Stats().Bytes)
+		}
+		other := []byte("other 0")
+		for i := 1; home(s.seed, other, s.now.homes) != s.now.homes/2; i++ {
+			other = fmt.Appendf(nil, "other %d", i)
+		}
+		if err := cl.Put(t.Context(), other, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func FuzzDecodeSlot(f *testing.F) {
 	var slot [SlotBytes]byte
 	encodeSlot(slot[:], 3, []byte("key"), []byte("value"))

@@ -31,6 +31,12 @@ const tableBytes = 16 + 8 + 8
 // patience is how long a client may take to ask for the new table, before the old one goes.
 const patience = time.Second
 
+// sparse is how many homes a table may have for each entry. By chance no table comes near it: beyond it keys were chosen to meet.
+const sparse = 64
+
+// ErrFull is why a PUT is refused whose key belongs where too many others do.
+var ErrFull = errors.New("cache: too many keys with one home")
+
 // Server holds the entries.
 type Server struct {
 	l  *roce.Listener
@@ -256,6 +262,9 @@ func (s *Server) delete(key []byte) bool {
 func (s *Server) grow() error {
 	homes := 2 * s.now.homes
 again:
+	if homes > sparse*(s.entries+1) {
+		return ErrFull
+	}
 	t, err := s.newTable(homes)
 	if err != nil {
 		return err

@@ -85,8 +85,9 @@ func find(slots, key []byte) (value []byte, found bool, state slotState) {
 	return nil, false, slotEntry
 }
 
-// home is the first slot of a key in a table of n. Both sides have to agree on it, and somebody who
-// chooses keys must not be able to fill one place: the server draws a seed, which clients are told.
+// home is the first slot of a key in a table of n. Both sides have to agree on it. The server draws a seed, so that keys that
+// meet in one cache do not in another. Clients know the seed, and one that is hostile can choose keys that meet: its
+// PUTs are refused then (ErrFull), and so are those of others for the same home.
 func home(seed uint64, key []byte, n int) int {
 	// FNV-1a from a start that nobody knows, and a last mix, since FNV leaves its low bits weak.
 	h := seed ^ 14695981039346656037

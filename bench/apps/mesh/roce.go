@@ -46,9 +46,11 @@ func (n RoCE) listen(ctx context.Context, cfg Config, found func(int, Link)) (fu
 				return
 			}
 			rank := int(binary.BigEndian.Uint32(c.PrivateData()))
-			if link, err := exchange(ctx, c, cfg.Arena); err == nil {
+			patience, cancel := context.WithTimeout(ctx, silence) // a stranger may say nothing
+			if link, err := exchange(patience, c, cfg.Arena); err == nil {
 				found(rank, link)
 			}
+			cancel()
 		}
 	}()
 	return func() { cancel(); <-done; l.Close() }, nil

@@ -32,10 +32,12 @@ func (TCP) listen(ctx context.Context, cfg Config, found func(int, Link)) (func(
 				return
 			}
 			var rank [4]byte
+			c.SetReadDeadline(time.Now().Add(silence)) // a stranger may say nothing
 			if _, err := io.ReadFull(c, rank[:]); err != nil {
 				c.Close()
 				continue
 			}
+			c.SetReadDeadline(time.Time{})
 			found(int(binary.BigEndian.Uint32(rank[:])), newTCPLink(c, cfg.Arena))
 		}
 	}()

@@ -216,7 +216,7 @@ func TestRequests(t *testing.T) {
 				rpc.Respond(nil, errors.New("not now"))
 			case *raft.InstallSnapshotRequest:
 				data, err := io.ReadAll(rpc.Reader)
-				rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(len(data)), Success: bytes.Equal(data, big[:q.Size])}, err)
+				rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(len(data)), Success: bytes.Equal(data, big[:max(q.Size, 0)])}, err)
 			}
 		})
 		check := func(err error, want, response, wantResponse any) {
@@ -251,6 +251,10 @@ func TestRequests(t *testing.T) {
 				err = a.InstallSnapshot("b", b.LocalAddr(), snapshot, &sr, bytes.NewReader(big[:size]))
 				check(err, snapshot, &sr, &raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(size), Success: true})
 			}
+		}
+		for _, size := range []int64{-1, -1 << 63} {
+			var sr raft.InstallSnapshotResponse
+			a.InstallSnapshot("b", b.LocalAddr(), &raft.InstallSnapshotRequest{Size: size}, &sr, bytes.NewReader(big))
 		}
 		short := &raft.InstallSnapshotRequest{Size: 100}
 		if err := a.InstallSnapshot("b", b.LocalAddr(), short, &raft.InstallSnapshotResponse{}, bytes.NewReader(big[:99])); err == nil {

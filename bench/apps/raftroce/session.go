@@ -21,6 +21,9 @@ type session struct {
 	buf    []byte
 }
 
+// maxRing is the longest ring of a peer that we mirror: our memory is not the peer's to take.
+const maxRing = 256 << 20
+
 // dial connects, and learns where the ring is.
 func (t *Transport) dial(ctx context.Context, target raft.ServerAddress) (*session, error) {
 	d := roce.Dialer{ConnConfig: t.config()}
@@ -30,6 +33,9 @@ func (t *Transport) dial(ctx context.Context, target raft.ServerAddress) (*sessi
 	}
 	s := &session{c: c}
 	s.peer, err = c.Shared(ctx)
+	if err == nil && s.peer.Len > maxRing {
+		err = fmt.Errorf("raftroce: a ring of %d bytes; %d are the most", s.peer.Len, maxRing)
+	}
 	if err == nil {
 		s.mirror, err = c.Register(make([]byte, s.peer.Len), 0)
 	}
@@ -250,7 +256,7 @@ type snapshotReader struct {
 }
 
 func (r *snapshotReader) Read(p []byte) (int, error) {
-	if r.left == 0 {
+	if r.left <= 0 { // the size is the peer's word
 		return 0, io.EOF
 	}
 	if len(p) == 0 {

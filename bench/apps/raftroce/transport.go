@@ -3,6 +3,7 @@ package raftroce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ type Config struct {
 	Device *verbs.Device // nil is that of the process
 	Addr   string        // where this server listens, and how the others know it
 	// RingBytes is how much a peer may have sent that was not answered: more than raft's
-	// MaxAppendEntries of the largest entries. 0 is 4 MiB.
+	// MaxAppendEntries of the largest entries. 0 is 4 MiB, 256 MiB are the most.
 	RingBytes int
 	// Timeout is how long a request may take; 0 is 10 s. A snapshot has that for each 256 KiB.
 	Timeout time.Duration
@@ -46,6 +47,9 @@ const maxIdle = 3
 func New(ctx context.Context, cfg Config) (*Transport, error) {
 	if cfg.RingBytes == 0 {
 		cfg.RingBytes = 4 << 20
+	}
+	if cfg.RingBytes < 1 || cfg.RingBytes > maxRing {
+		return nil, fmt.Errorf("raftroce: RingBytes %d; 1 to %d", cfg.RingBytes, maxRing)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second

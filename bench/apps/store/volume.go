@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -63,91 +61,6 @@ type block struct {
 	flushed uint8 // the slot that has what was flushed last: it is not written to
 }
 
-// remote is a replica seen from the client.
-type remote struct {
-	addr   string
-	c      *roce.Conn // nil: it has failed
-	memory roce.RemoteMemory
-	inSync bool // it has everything, and may be read
-
-	mu     sync.Mutex
-	missed map[int]miss // blocks that it may not have on its disk
-}
-
-// miss is the newest write of a block since the last flush.
-type miss struct {
-	version uint64
-	slot    uint8
-	done    bool // the replica has it in memory
-}
-
-// Open connects to replicas and makes them equal. d is the device to use. Some of them may be missing if one of the
-// others is marked as the newest.
-func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Volume, error) {
-	pd, err := d.AllocPD()
-	if err != nil {
-		return nil, err
-	}
-	v := &Volume{device: d, pd: pd, blocks: make([]block, blocks), free: make(chan int, staging), dirty: map[int]bool{}}
-	v.flushing, v.mu = newLock(), newLock()
-	for i := range v.locks {
-		v.locks[i] = newLock()
-	}
-	v.ctx, v.end = context.WithCancel(context.Background())
-	missing, alone := 0, false
-	var why error
-	open := func() error {
-		if v.slots, err = pd.RegisterMR(make([]byte, staging*slotBytes), verbs.LocalWrite); err != nil {
-			return err
-		}
-		for i := range staging {
-			v.free <- i
-		}
-		for _, addr := range addrs {
-			r := &remote{addr: addr, missed: map[int]miss{}}
-			v.replicas = append(v.replicas, r)
-			c, memory, err := v.dial(ctx, addr)
-			if err != nil {
-				missing++
-				why = errors.Join(why, err)
-				continue
-			}
-			r.c, r.memory, r.inSync = c, memory, true
-			var super [16]byte
-			if err := c.Read(ctx, super[:], memory.Slice(0, 16)); err != nil {
-				return err
-			}
-			alone = alone || binary.LittleEndian.Uint64(super[8:]) != 0
-		}
-		if missing == len(addrs) || missing > 0 && !alone {
-			return errors.Join(ErrStale, why)
-		}
-		if err := v.reconcile(ctx); err != nil {
-			return err
-		}
-		return v.mark(ctx, missing > 0)
-	}
-	if err := open(); err != nil {
-		v.end()
-		for _, r := range v.replicas {
-			r.drop()
-		}
-		if v.slots != nil {
-			v.slots.Close()
-		}
-		return nil, errors.Join(err, pd.Close())
-	}
-	for _, r := range v.replicas {
-		if r.c == nil { // nobody knows what it misses
-			for i := range blocks {
-				r.missed[i] = miss{}
-			}
-		}
-	}
-	v.mender.Go(v.mend)
-	return v, nil
-}
-
 // Close ends the volume. What was not flushed may be lost when the replicas lose their power.
 func (v *Volume) Close() error {
 	v.mu.Lock()
@@ -178,42 +91,6 @@ func (v *Volume) InSync() (n int) {
 		}
 	}
 	return n
-}
-
-// dial connects to a replica and learns its key.
-func (v *Volume) dial(ctx context.Context, addr string) (*roce.Conn, roce.RemoteMemory, error) {
-	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: v.device, PD: v.pd, KeepAlive: silence / 4, SilenceTimeout: silence}, Tries: 2}
-	c, err := d.Dial(ctx, addr)
-	if err != nil {
-		return nil, roce.RemoteMemory{}, err
-	}
-	memory, err := c.Shared(ctx)
-	if want := diskBytes(len(v.blocks)); err == nil && int(memory.Len) != want {
-		err = fmt.Errorf("store: the disk of %s has %d bytes, %d blocks are %d", addr, memory.Len, len(v.blocks), want)
-	}
-	if err != nil {
-		return nil, memory, errors.Join(err, c.Close())
-	}
-	return c, memory, nil
-}
-
-func (r *remote) drop() {
-	if r.c != nil {
-		r.c.Close()
-		r.c, r.inSync = nil, false
-	}
-}
-
-// slot is where a copy of a block is in the memory of a replica.
-func (r *remote) slot(block int, copy uint8) roce.RemoteMemory {
-	return r.memory.Slice(superBytes+(block*copies+int(copy))*slotBytes, slotBytes)
-}
-
-// note notes a write of a block.
-func (r *remote) note(block int, m miss) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.missed[block] = m
 }
 
 // take waits for memory for an operation.
@@ -373,41 +250,6 @@ func (v *Volume) mark(ctx context.Context, alone bool) error {
 	return nil
 }
 
-// flush makes n bytes of a replica's disk last.
-func (r *remote) flush(ctx context.Context, from, n int) error {
-	m := r.memory.Slice(from, n)
-	p, err := r.c.Start(ctx, verbs.SendWR{Opcode: verbs.WRFlush, RemoteAddr: m.Addr, RKey: m.RKey, FlushLength: m.Len,
-		FlushType: ib.FlushPersistence | ib.FlushRange})
-	if err != nil {
-		return err
-	}
-	return p.Wait(ctx)
-}
-
-// written returns what a replica has in memory and maybe not on its disk.
-func (r *remote) written() map[int]miss {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := map[int]miss{}
-	for block, m := range r.missed {
-		if m.done {
-			all[block] = m
-		}
-	}
-	return all
-}
-
-// forget takes out what was flushed, unless it was written again meanwhile.
-func (r *remote) forget(flushed map[int]miss) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for block, m := range flushed {
-		if r.missed[block] == m {
-			delete(r.missed, block)
-		}
-	}
-}
-
 // Flush returns when all blocks whose WriteBlock had returned before are on the disks of all replicas in sync.
 func (v *Volume) Flush(ctx context.Context) error {
 	v.flushing.Lock()
@@ -500,52 +342,4 @@ func (v *Volume) read(block, slot int) (failed session, err error) {
 		return session{}, nil
 	}
 	return failed, ErrNoReplica
-}
-
-// reconcile makes the replicas that are there equal: of each block the newest version with a right checksum.
-func (v *Volume) reconcile(ctx context.Context) error {
-	here := []*remote{}
-	for _, r := range v.replicas {
-		if r.c != nil {
-			here = append(here, r)
-		}
-	}
-	read, best := make([]byte, slotBytes), make([]byte, slotBytes)
-	for block := range v.blocks {
-		var newest uint64
-		at := make([][copies]uint64, len(here))
-		for i, r := range here {
-			for copy := range uint8(copies) {
-				if err := r.c.Read(ctx, read, r.slot(block, copy)); err != nil {
-					return err
-				}
-				n, whole := version(read)
-				if !whole {
-					continue
-				}
-				at[i][copy] = n
-				if n > newest {
-					newest = n
-					read, best = best, read
-					v.blocks[block].now = copy
-				}
-			}
-		}
-		now := v.blocks[block].now
-		v.blocks[block].flushed = now // before Open returns
-		v.last.Store(max(v.last.Load(), newest))
-		for i, r := range here {
-			if newest > 0 && at[i][now] != newest {
-				if err := r.c.Write(ctx, best, r.slot(block, now)); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	for _, r := range here {
-		if err := r.flush(ctx, 0, int(r.memory.Len)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// remote is a replica seen from the client.
+type remote struct {
+	addr   string
+	c      *roce.Conn // nil: it has failed
+	memory roce.RemoteMemory
+	inSync bool // it has everything, and may be read
+
+	mu     sync.Mutex
+	missed map[int]miss // blocks that it may not have on its disk
+}
+
+// miss is the newest write of a block since the last flush.
+type miss struct {
+	version uint64
+	slot    uint8
+	done    bool // the replica has it in memory
+}
+
+func (r *remote) drop() {
+	if r.c != nil {
+		r.c.Close()
+		r.c, r.inSync = nil, false
+	}
+}
+
+// slot is where a copy of a block is in the memory of a replica.
+func (r *remote) slot(block int, copy uint8) roce.RemoteMemory {
+	return r.memory.Slice(superBytes+(block*copies+int(copy))*slotBytes, slotBytes)
+}
+
+// note notes a write of a block.
+func (r *remote) note(block int, m miss) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missed[block] = m
+}
+
+// flush makes n bytes of a replica's disk last.
+func (r *remote) flush(ctx context.Context, from, n int) error {
+	m := r.memory.Slice(from, n)
+	p, err := r.c.Start(ctx, verbs.SendWR{Opcode: verbs.WRFlush, RemoteAddr: m.Addr, RKey: m.RKey, FlushLength: m.Len,
+		FlushType: ib.FlushPersistence | ib.FlushRange})
+	if err != nil {
+		return err
+	}
+	return p.Wait(ctx)
+}
+
+// written returns what a replica has in memory and maybe not on its disk.
+func (r *remote) written() map[int]miss {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[int]miss{}
+	for block, m := range r.missed {
+		if m.done {
+			all[block] = m
+		}
+	}
+	return all
+}
+
+// forget takes out what was flushed, unless it was written again meanwhile.
+func (r *remote) forget(flushed map[int]miss) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for block, m := range flushed {
+		if r.missed[block] == m {
+			delete(r.missed, block)
+		}
+	}
+}
