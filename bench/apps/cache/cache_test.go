@@ -223,6 +223,33 @@ func TestBadRequests(t *testing.T) {
 	})
 }
 
+// What a table takes: entries fill a twelfth of it or more, and nearly all are in their first home.
+func TestLoad(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		s, end := serve(t, device(t, fabric, 1), 1)
+		defer end()
+		s.seed = 1 // by another one it may be half or twice the size
+		const n = 20000
+		first := 0
+		for i := range n {
+			if err := s.put(fmt.Appendf(nil, "key %d", i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range n {
+			key := fmt.Appendf(nil, "key %d", i)
+			if _, found, _ := find(s.now.slots(homes(s.seed, key, s.now.homes)[0]), key); found {
+				first++
+			}
+		}
+		slots := s.now.mr.Len() / SlotBytes
+		t.Logf("%d of %d slots, %d in their first home", n, slots, first)
+		if n*12 < slots || first < n*95/100 {
+			t.Errorf("%d of %d slots, %d in their first home", n, slots, first)
+		}
+	})
+}
+
 // Keys that were chosen to meet are refused, before the table takes all memory.
 func TestKeysThatMeet(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
@@ -233,7 +260,7 @@ func TestKeysThatMeet(t *testing.T) {
 		put := 0
 		for i := 0; put <= reach; i++ {
 			key := fmt.Appendf(nil, "key %d", i)
-			if home(s.seed, key, 1<<12) != 0 {
+			if homes(s.seed, key, 128) != [choices]int{} {
 				continue
 			}
 			put++
@@ -245,7 +272,7 @@ func TestKeysThatMeet(t *testing.T) {
 			t.Errorf("the table has %d bytes", s.Stats().Bytes)
 		}
 		other := []byte("other 0")
-		for i := 1; home(s.seed, other, s.now.homes) != s.now.homes/2; i++ {
+		for i := 1; homes(s.seed, other, s.now.homes)[0] != s.now.homes/2; i++ {
 			other = fmt.Appendf(nil, "other %d", i)
 		}
 		if err := cl.Put(t.Context(), other, nil); err != nil {

@@ -79,18 +79,14 @@ func (cl *Client) Get(ctx context.Context, b, key []byte) ([]byte, error) {
 		if err != nil {
 			return b, err
 		}
-		t := s.table()
-		at := home(t.seed, key, t.homes) * SlotBytes
-		if err := s.c.Read(ctx, slots[:], t.memory.Slice(at, len(slots))); err != nil {
+		value, found, state, err := s.read(ctx, slots[:], key)
+		switch {
+		case err != nil:
 			if ctx.Err() != nil {
 				return b, err
 			}
 			cl.drop(s) // restarted, or slower than the patience of the server
 			last = err
-			continue
-		}
-		value, found, state := find(slots[:], key)
-		switch {
 		case found:
 			return append(b, value...), nil
 		case state == slotMoved:
@@ -212,6 +208,21 @@ func (cl *Client) drop(s *session) {
 	}
 }
 
+// read reads the homes of a key, one after the other, until it is found. Most keys are in the first.
+func (s *session) read(ctx context.Context, slots, key []byte) (value []byte, found bool, state slotState, err error) {
+	t := s.table()
+	for _, home := range homes(t.seed, key, t.homes) {
+		if err := s.c.Read(ctx, slots, t.memory.Slice(home*len(slots), len(slots))); err != nil {
+			return nil, false, 0, err
+		}
+		value, found, state = find(slots, key)
+		if found || state == slotMoved || state == slotTorn {
+			break
+		}
+	}
+	return value, found, state, nil
+}
+
 func (s *session) table() remoteTable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +246,7 @@ func (cl *Client) learnLocked(ctx context.Context, s *session) error {
 		return fmt.Errorf("cache: an answer of %d bytes about the table", len(answer))
 	}
 	homes := binary.BigEndian.Uint64(answer[17:])
-	if homes == 0 || (homes+reach-1)*SlotBytes != uint64(t.memory.Len) {
+	if homes == 0 || homes > uint64(t.memory.Len) || homes*reach*SlotBytes != uint64(t.memory.Len) {
 		return fmt.Errorf("cache: a table of %d bytes with %d homes", t.memory.Len, homes)
 	}
 	t.homes, t.seed = int(homes), binary.BigEndian.Uint64(answer[25:])

@@ -1,5 +1,5 @@
 // Package cache is a key-value cache whose clients read entries straight out of the server's
-// memory. A GET is one RDMA READ: the server's program does not run for it.
+// memory. A GET is an RDMA READ: the server's program does not run for it.
 //
 // # Who writes what into whose memory
 //
@@ -10,14 +10,14 @@
 //	GET   READ of 4 slots  ───────────────>  table (its adapter answers)
 //	PUT   message          ───────────────>  program writes a slot, then answers
 //
-// A key belongs in one of four slots from its home on, which its hash says, so that one READ of
-// four slots finds it or shows that it is not there. A slot has a version, the entry, and a
+// A key has two homes of four slots, which its hash says, and is in the first that had a free slot: one READ of
+// four slots finds nearly all keys, and a second one shows that a key is not there. A slot has a version, the entry, and a
 // checksum of all of it. A READ that meets a PUT may get some of the old entry and some of the new
 // one (a torn read): the checksum is wrong then, and the client reads again.
 //
 // # Memory that grows, and is given back
 //
-// When four slots are full the server makes a table of twice the size and marks every slot of the
+// When both homes of a key are full the server makes a table of twice the size and marks every slot of the
 // old one as moved. A client that reads a moved slot asks by message where the table is. When
 // all clients have asked, the old table's memory region is closed and its memory is free. A client
 // that has not asked for a second loses its key with that: its next READ is refused, which ends

@@ -31,7 +31,7 @@ const tableBytes = 16 + 8 + 8
 // patience is how long a client may take to ask for the new table, before the old one goes.
 const patience = time.Second
 
-// sparse is how many homes a table may have for each entry. By chance no table comes near it: beyond it keys were chosen to meet.
+// sparse is how many slots a table may have for each entry. By chance no table comes near it: beyond it keys were chosen to meet.
 const sparse = 64
 
 // ErrFull is why a PUT is refused whose key belongs where too many others do.
@@ -56,7 +56,7 @@ type Server struct {
 // table is one memory region of slots.
 type table struct {
 	mr    *verbs.MR
-	homes int // slots that a key may begin at; reach-1 more follow
+	homes int // of reach slots each
 	ended *time.Timer
 }
 
@@ -67,7 +67,7 @@ func Listen(ctx context.Context, d *verbs.Device, addr string, slots int) (*Serv
 		return nil, err
 	}
 	s := &Server{pd: pd, clients: map[*roce.Conn]*table{}, seed: newSeed()}
-	if s.now, err = s.newTable(max(slots, 1)); err != nil {
+	if s.now, err = s.newTable(max(slots/reach, 1)); err != nil {
 		return nil, errors.Join(err, pd.Close())
 	}
 	lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d, PD: pd, RecvBytes: 1024}}
@@ -78,7 +78,7 @@ func Listen(ctx context.Context, d *verbs.Device, addr string, slots int) (*Serv
 }
 
 func (s *Server) newTable(homes int) (*table, error) {
-	memory := make([]byte, (homes+reach-1)*SlotBytes)
+	memory := make([]byte, homes*reach*SlotBytes)
 	for slot := memory; len(slot) > 0; slot = slot[SlotBytes:] {
 		encodeSlot(slot[:SlotBytes], 0, nil, nil)
 	}
@@ -193,42 +193,45 @@ func (s *Server) answer(b []byte, c *roce.Conn, request []byte) []byte {
 		return append(b, notFound)
 	case opGet:
 		s.gets++
-		if value, found, _ := find(s.now.slots(s.seed, rest), rest); found {
-			return append(append(b, ok), value...)
+		for _, at := range homes(s.seed, rest, s.now.homes) {
+			if value, found, _ := find(s.now.slots(at), rest); found {
+				return append(append(b, ok), value...)
+			}
 		}
 		return append(b, notFound)
 	}
 	return append(b, refused)
 }
 
-// slots returns the slots that a key may be in. The server's program may look at them, as it is the
-// only one that writes to them.
-func (t *table) slots(seed uint64, key []byte) []byte {
-	at := home(seed, key, t.homes) * SlotBytes
-	return t.mr.Bytes()[at : at+reach*SlotBytes]
+// slots returns the slots of a home. The server's program may look at them, as it is the only one that
+// writes to them.
+func (t *table) slots(home int) []byte {
+	return t.mr.Bytes()[home*reach*SlotBytes:][:reach*SlotBytes]
 }
 
-// set writes an entry to slot i of those of a key. WriteAt does it in order with the READs of
-// clients: no packet of an answer has half of it.
-func (s *Server) set(t *table, key []byte, i int, k, v []byte) error {
+// set writes an entry to a slot. WriteAt does it in order with the READs of clients: no packet of an answer
+// has half of it.
+func (s *Server) set(t *table, i int, k, v []byte) error {
 	var slot [SlotBytes]byte
 	s.version++
 	encodeSlot(slot[:], s.version, k, v)
-	_, err := t.mr.WriteAt(slot[:], int64(home(s.seed, key, t.homes)+i)*SlotBytes)
+	_, err := t.mr.WriteAt(slot[:], int64(i)*SlotBytes)
 	return err
 }
 
 // place returns the slot that has a key, or one that is free for it, or -1.
 func (t *table) place(seed uint64, key []byte) (i int, has bool) {
 	free := -1
-	slots := t.slots(seed, key)
-	for i := range reach {
-		k, _, state := decodeSlot(slots[i*SlotBytes:][:SlotBytes])
-		if state == slotEntry && string(k) == string(key) {
-			return i, true
-		}
-		if state == slotEmpty && free < 0 {
-			free = i
+	for _, home := range homes(seed, key, t.homes) {
+		slots := t.slots(home)
+		for i := range reach {
+			k, _, state := decodeSlot(slots[i*SlotBytes:][:SlotBytes])
+			if state == slotEntry && string(k) == string(key) {
+				return home*reach + i, true
+			}
+			if state == slotEmpty && free < 0 {
+				free = home*reach + i
+			}
 		}
 	}
 	return free, false
@@ -241,7 +244,7 @@ func (s *Server) put(key, value []byte) error {
 			if !has {
 				s.entries++
 			}
-			return s.set(s.now, key, i, key, value)
+			return s.set(s.now, i, key, value)
 		}
 		if err := s.grow(); err != nil {
 			return err
@@ -253,19 +256,19 @@ func (s *Server) delete(key []byte) bool {
 	i, has := s.now.place(s.seed, key)
 	if has {
 		s.entries--
-		return s.set(s.now, key, i, nil, nil) == nil
+		return s.set(s.now, i, nil, nil) == nil
 	}
 	return false
 }
 
 // grow makes a table of twice the size or more, in which all entries have room, and says in the old one that they have moved.
 func (s *Server) grow() error {
-	homes := 2 * s.now.homes
+	n := 2 * s.now.homes
 again:
-	if homes > sparse*(s.entries+1) {
+	if n*reach > sparse*(s.entries+1) {
 		return ErrFull
 	}
-	t, err := s.newTable(homes)
+	t, err := s.newTable(n)
 	if err != nil {
 		return err
 	}
@@ -277,13 +280,13 @@ again:
 		}
 		i, _ := t.place(s.seed, k)
 		if i < 0 {
-			homes *= 2
+			n *= 2
 			if err := t.mr.Close(); err != nil {
 				return err
 			}
 			goto again
 		}
-		if err := s.set(t, k, i, k, v); err != nil {
+		if err := s.set(t, i, k, v); err != nil {
 			return err
 		}
 	}

@@ -12,8 +12,10 @@ const (
 	SlotBytes = 256
 	// MaxEntry is how long a key and its value may be together.
 	MaxEntry = SlotBytes - slotHead
-	// reach is how many slots a key may be in.
+	// reach is how many slots a home has, side by side: what one READ gets.
 	reach = 4
+	// choices is how many homes a key has. It is in the first one that had a free slot.
+	choices = 2
 	// slotHead is what a slot has before key and value: checksum, lengths, version.
 	slotHead = 16
 )
@@ -71,7 +73,7 @@ func decodeSlot(slot []byte) (key, value []byte, state slotState) {
 	return slot[slotHead : slotHead+k], slot[slotHead+k : slotHead+k+v], slotEntry
 }
 
-// find looks for key in the slots from its home on.
+// find looks for key in the slots of a home.
 func find(slots, key []byte) (value []byte, found bool, state slotState) {
 	for ; len(slots) >= SlotBytes; slots = slots[SlotBytes:] {
 		k, v, state := decodeSlot(slots[:SlotBytes])
@@ -85,19 +87,22 @@ func find(slots, key []byte) (value []byte, found bool, state slotState) {
 	return nil, false, slotEntry
 }
 
-// home is the first slot of a key in a table of n. Both sides have to agree on it. The server draws a seed, so that keys that
+// homes returns the homes of a key in a table of n. Both sides have to agree on them. The server draws a seed, so that keys that
 // meet in one cache do not in another. Clients know the seed, and one that is hostile can choose keys that meet: its
-// PUTs are refused then (ErrFull), and so are those of others for the same home.
-func home(seed uint64, key []byte, n int) int {
-	// FNV-1a from a start that nobody knows, and a last mix, since FNV leaves its low bits weak.
-	h := seed ^ 14695981039346656037
+// PUTs are refused then (ErrFull), and so are those of others for the same homes.
+func homes(seed uint64, key []byte, n int) (h [choices]int) {
+	// FNV-1a from a start that differs, and mixes behind it, since FNV leaves its low bits weak.
+	x := seed ^ 14695981039346656037
 	for _, b := range key {
-		h = (h ^ uint64(b)) * 1099511628211
+		x = (x ^ uint64(b)) * 1099511628211
 	}
-	h ^= h >> 32
-	h *= 0xd6e8feb86659fd93
-	h ^= h >> 32
-	return int(h % uint64(n))
+	for i := range h {
+		x ^= x >> 32
+		x *= 0xd6e8feb86659fd93
+		x ^= x >> 29
+		h[i] = int(x % uint64(n))
+	}
+	return h
 }
 
 // newSeed draws a seed.
