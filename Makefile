@@ -100,14 +100,15 @@ test-verbs:
 	cd cmd/verbs && $(GO) test -timeout 30m ./core ./tests/...
 
 # As on a 32-bit processor, which most x86-64 kernels can run; the race detector cannot, so that all tests do all of their work. Where the
-# kernel runs no such programs they are compiled and vetted for it, and all of the work is done as 64-bit programs.
+# kernel runs no such programs they are compiled and vetted for it, and what make test does in part is done in whole as 64-bit programs.
 test32:
-	@arch=$$(internal/netns/arch32); \
+	@arch=$$(internal/netns/arch32); left=; vet=all; \
 	if [ $$arch != 386 ]; then \
-		echo "this kernel runs no 32-bit programs: the tests are compiled for i386, and run for $$arch"; \
-		GOARCH=386 CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+		echo "this kernel runs no 32-bit programs: all is compiled for i386, and the tests that make test shortens run for $$arch"; \
+		GOARCH=386 CGO_ENABLED=0 $(GO) build ./... && GOARCH=386 CGO_ENABLED=0 $(GO) vet ./... && \
+		vet=off left=$$($(GO) run ./internal/seeds/soak -left) || exit 1; \
 	fi; \
-	GOARCH=$$arch CGO_ENABLED=0 $(GO) test $(APART) -shuffle=on -timeout $(TESTLIMIT) -vet=all -p $(TESTJOBS) -parallel $(TESTJOBS) $(PACKAGES)
+	GOARCH=$$arch CGO_ENABLED=0 $(GO) test $(APART) -shuffle=on -timeout $(TESTLIMIT) -vet=$$vet -p $(TESTJOBS) -parallel $(TESTJOBS) $${left:-$(PACKAGES)}
 
 # libibverbs and librdmacm over goroce, for programs that are written for rdma-core: bin/verbs. Needs gcc, libibverbs-dev
 # and librdmacm-dev, which nothing else here does.

@@ -1,6 +1,8 @@
 // Soak runs every test that draws from a seed (the callers of seeds.Run) over new
 // seeds for a given time, and prints how many seeds each has done. It fails if one
 // failed, and says how to run that seed again.
+//
+// With -left it runs nothing, and prints which tests do less under the race detector.
 package main
 
 import (
@@ -31,6 +33,7 @@ func main() {
 	workers := flag.Int("workers", runtime.NumCPU(), "tests that run at a time")
 	first := flag.Uint64("seed", uint64(time.Now().Unix())*1e6, "first seed of each test")
 	match := flag.String("run", "", "only tests whose package and name match this `regexp`")
+	what := flag.Bool("left", false, "only print the arguments for go test that run the tests that do less under the race detector")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: soak [flags] [packages]")
 		flag.PrintDefaults()
@@ -38,7 +41,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := soak(ctx, *total, *workers, *first, *match, flag.Args()); err != nil {
+	run := func() error { return soak(ctx, *total, *workers, *first, *match, flag.Args()) }
+	if *what {
+		run = func() error { return printLeft(ctx, flag.Args()) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
@@ -52,9 +59,9 @@ type seeded struct {
 
 // goPackage is what go list says of a package.
 type goPackage struct {
-	Dir, ImportPath           string
-	TestGoFiles, XTestGoFiles []string
-	binary                    string
+	Dir, ImportPath                    string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	binary                             string
 }
 
 // soak divides the time evenly between the tests.
@@ -139,12 +146,12 @@ func (t *seeded) run(ctx context.Context, d time.Duration, first uint64) ([]byte
 	return c.CombinedOutput()
 }
 
-// find lists the tests that call seeds.Run.
-func find(ctx context.Context, patterns []string, match *regexp.Regexp) (found []seeded, err error) {
+// list is go list of packages, all if none are named.
+func list(ctx context.Context, patterns []string) (all []*goPackage, err error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	c := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	c := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
@@ -153,10 +160,21 @@ func find(ctx context.Context, patterns []string, match *regexp.Regexp) (found [
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		p := new(goPackage)
 		if err := dec.Decode(p); err == io.EOF {
-			return found, nil
+			return all, nil
 		} else if err != nil {
 			return nil, err
 		}
+		all = append(all, p)
+	}
+}
+
+// find lists the tests that call seeds.Run.
+func find(ctx context.Context, patterns []string, match *regexp.Regexp) (found []seeded, err error) {
+	all, err := list(ctx, patterns)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range all {
 		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
 			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 			if err != nil {
@@ -169,6 +187,7 @@ func find(ctx context.Context, patterns []string, match *regexp.Regexp) (found [
 			}
 		}
 	}
+	return found, nil
 }
 
 // seededIn returns the test functions of a file that call seeds.Run.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/stretchr/testify/require"
 )
 
@@ -517,6 +518,7 @@ func explore(begin world) (n int, wrong string) {
 }
 
 func TestSeatInAllSchedules(t *testing.T) {
+	seeds.Long(t)
 	packets := uint8(2)
 	if testing.Short() {
 		packets = 1

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/schedules"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 var (
@@ -28,9 +29,13 @@ var (
 func TestEverySchedule(t *testing.T) {
 	var rows []string
 	var sum schedules.Coverage
+	played := 0
 	for _, p := range slotPrograms() {
 		if !p.always && !*everyFlag {
 			continue
+		}
+		if played++; seeds.Race && played%4 != 3 {
+			continue // they take turns: the detector finds no more in all of them
 		}
 		t.Run(p.name+" "+p.budget.String(), func(t *testing.T) {
 			c, v := schedules.Explore[slotStep](func(log io.Writer) *slotWorld { return newSlotWorld(p, log) })

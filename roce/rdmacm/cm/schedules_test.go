@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/schedules"
+	"github.com/goroce/goroce/internal/seeds"
 )
 
 var (
@@ -29,9 +30,13 @@ var (
 func TestEverySchedule(t *testing.T) {
 	var rows []string
 	var sum schedules.Coverage
+	played := 0
 	for _, p := range programs() {
 		if !p.always && !*everyFlag {
 			continue
+		}
+		if played++; seeds.Race && played%4 != 3 {
+			continue // they take turns: the detector finds no more in all of them
 		}
 		t.Run(p.name, func(t *testing.T) {
 			c, v := schedules.Explore[step](func(log logger) *twoEnds { return newTwoEnds(p, log) })
