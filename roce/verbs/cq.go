@@ -3,7 +3,6 @@ package verbs
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -162,7 +161,7 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 		// A caller that polls in a loop must not keep the processor from the
 		// goroutine that it waits for.
 		if cq.empty.Add(1)%shard.PollYield == 0 {
-			runtime.Gosched()
+			cq.s.Gosched()
 		}
 		return 0, nil
 	}
@@ -188,7 +187,7 @@ func (cq *CQ) pollAll(others []*shard.Shard, wcs []WC, answers func() bool) (int
 	case polled:
 		cq.s.GiveWay()
 	case cq.empty.Add(1)%shard.PollYield == 0:
-		runtime.Gosched()
+		cq.s.Gosched()
 	}
 	return n, nil
 }

@@ -157,6 +157,7 @@ func (s *Shard) armAlarms() {
 
 // runAlarms calls the functions of the alarms that are due.
 func (s *Shard) runAlarms() {
+	s.machine.Resumed()
 	c := &s.alarms
 	c.running.Lock()
 	c.mu.Lock()

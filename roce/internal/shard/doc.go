@@ -4,8 +4,8 @@
 // link and engine is here: who receives (loop.go, lease.go, seat.go), when to transmit (schedule.go
 // and its rules: delayedack.go, coalesce.go, hold.go), when a timer may run (horizon.go), how a
 // goroutine waits (wait.go, turn.go, yield.go, pace.go), what becomes of memory that is
-// gone (fault.go), alarms on the clock of the link (alarm.go), and calls up to the first shard of
-// a device (upcall.go).
+// gone (fault.go), alarms on the clock of the link (alarm.go), calls up to the first shard of
+// a device (upcall.go), and what all of these ask of the computer (machine.go).
 //
 // The objects of package verbs sit above and call in; what the engine has to say comes
 // back through [Owner]. The communication manager, which has queue pair 1, is a

@@ -94,8 +94,9 @@ func (s *Shard) lookForHeld() {
 		case <-s.closed:
 			return
 		}
+		s.machine.Resumed()
 		for idle, seen := 0, v.holds.Load(); idle < senderLooks && !s.Closed(); {
-			nap(standbyNs)
+			s.machine.Nap(standbyNs)
 			if now := v.holds.Load(); now != seen {
 				seen, idle = now, 0
 				continue

@@ -75,12 +75,14 @@ func (s *Shard) takeOverLocked(lapsed bool) {
 	k.running.Add(1)
 	go func() {
 		defer k.running.Done()
+		s.machine.Resumed()
 		s.loop(lapsed)
 	}()
 }
 
 // look is what the timer does.
 func (s *Shard) look() {
+	s.machine.Resumed()
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -117,7 +117,7 @@ func (s *Shard) wokeSomeone() bool { return s.woke }
 // loop is the goroutine of a shard that nobody polls: receive while there is
 // something, spin for a little, then block in the system call.
 func (s *Shard) loop(lapsed bool) {
-	s.rxMu.Lock()
+	s.machine.Lock(&s.rxMu)
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
 	spinNs, looks := s.spinNs, 0

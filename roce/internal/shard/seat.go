@@ -1,9 +1,6 @@
 package shard
 
-import (
-	"context"
-	"runtime"
-)
+import "context"
 
 // seat is where the goroutine sits that receives while it waits: see lease. It is plain state. Who
 // calls a method holds seatMu, which comes after all other locks, and then does what the method
@@ -120,7 +117,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		if tries == 3 || !s.lentTo(sig) {
 			return false, nil
 		}
-		runtime.Gosched() // the keeper is about to leave
+		s.machine.Gosched() // the keeper is about to leave
 	}
 	defer s.rxMu.Unlock()
 	s.watch(ctx, sig)
@@ -229,6 +226,7 @@ func (s *Shard) watch(ctx context.Context, sig *Signal) {
 	go func() { // context.AfterFunc asks the context for more than the caller of a wait may have it say later
 		select {
 		case <-w.done:
+			s.machine.Resumed()
 			sig.rouse()
 		case <-w.quit:
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,6 +87,7 @@ type Shard struct {
 	spinGrows bool
 	credits   bool // Tuning.EndToEndCredits
 	owner     Owner
+	machine   machine
 
 	// mu guards the engine and the sending side of the link.
 	mu          sync.Mutex
@@ -109,7 +109,6 @@ type Shard struct {
 	crowd     crowd
 	service   Service // nil until there is one
 	yield     yielder
-	procs     int         // GOMAXPROCS, when the shard was made
 	lease     lease       // under mu
 	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
 	lends     bool        // under rxMu: the keeper is to leave the seat
@@ -157,7 +156,7 @@ type Shard struct {
 // New makes a shard, which Start sets going. On an error the link is the caller's again.
 func New(c Config) (*Shard, error) {
 	s := &Shard{
-		index: c.Index, link: c.Link, addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
+		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
 		spinNs: int64(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}), sender: sender{calls: make(chan struct{}, 1)},
 		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
@@ -182,7 +181,6 @@ func New(c Config) (*Shard, error) {
 		s.unverified, s.checker = u, u
 	}
 	s.keeper.off.Store(c.Alone)
-	s.procs = runtime.GOMAXPROCS(0)
 	s.expectReply = s.wokeSomeone
 	s.returner, _ = link.As[link.Returner](s.link)
 	s.nextTimer.Store(math.MaxInt64)
@@ -247,7 +245,7 @@ func (s *Shard) Close() error {
 			s.driven.Attach(nil)
 		}
 		// Nobody receives any more, and after this nobody sends.
-		s.rxMu.Lock()
+		s.machine.Lock(&s.rxMu)
 		s.mu.Lock()
 		s.Settle(s.link.Now())
 		if s.service != nil {

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -21,6 +20,7 @@ func (s *Shard) standBy() {
 		return
 	}
 	go func() {
+		s.machine.Resumed()
 		k := &s.keeper
 		k.mu.Lock()
 		if k.over {
@@ -64,7 +64,7 @@ func (s *Shard) lookAfter() {
 	seen.looks(k.polls.Load(), k.posts.Load())
 	pause, idle := time.Duration(standbyNs), time.Duration(0)
 	for {
-		nap(pause)
+		s.machine.Nap(pause)
 		if s.Closed() || s.Background() || k.off.Load() {
 			return
 		}
@@ -114,7 +114,7 @@ func (s *Shard) ServeForeign() {
 // Progress is Poll for such a program, when it has found nothing.
 func (s *Shard) Progress() {
 	k, now := &s.keeper, s.link.Now()
-	starved := s.starved.looks(now)
+	starved := s.starved.looks(s.machine, now)
 	if starved {
 		k.attention.starved()
 		if s.Polled() {
@@ -124,7 +124,7 @@ func (s *Shard) Progress() {
 	if s.Polled() {
 		s.sendInTime()
 		s.Poll(Always)
-		if runtime.NumCPU() == 1 {
+		if s.machine.CPUs() == 1 {
 			s.GiveWay()
 		}
 		return

@@ -3,8 +3,6 @@ package shard
 import (
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // starved notices that threads of a program that polls get little of a CPU, since others want it.
@@ -39,9 +37,9 @@ func starvedBetween(a, b usage) bool {
 }
 
 // looks is for a thread that polls. It reports whether the program starves.
-func (v *starved) looks(now int64) bool {
+func (v *starved) looks(m machine, now int64) bool {
 	if now >= v.next.Load() && v.mu.TryLock() {
-		if u := usageOfThread(now); u.thread != 0 {
+		if u := usageOfThread(m, now); u.thread != 0 {
 			v.note(u)
 		}
 		v.mu.Unlock()
@@ -62,12 +60,9 @@ func (v *starved) note(u usage) {
 }
 
 // usageOfThread measures the calling thread; the zero value if the kernel does not tell.
-func usageOfThread(now int64) usage {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return usage{}
-	}
-	return usage{thread: unix.Gettid(), at: now, ran: r.Utime.Nano() + r.Stime.Nano(), slept: int64(r.Nvcsw)}
+func usageOfThread(m machine, now int64) usage {
+	thread, ran, slept, _ := m.ThreadUsage()
+	return usage{thread: thread, at: now, ran: ran, slept: slept}
 }
 
 // leavesSending reports whether a message that is posted now is left to the goroutine, which is

@@ -18,14 +18,16 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 		return s.waitDriven(ctx, notify)
 	}
 	s.attend()
+	var err error
 	select {
 	case <-notify:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	case <-s.closed:
-		return s.ClosedErr()
+		err = s.ClosedErr()
 	}
+	s.machine.Resumed()
+	return err
 }
 
 // WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for

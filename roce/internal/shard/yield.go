@@ -1,11 +1,6 @@
 package shard
 
-import (
-	"runtime"
-	"sync/atomic"
-
-	"golang.org/x/sys/unix"
-)
+import "sync/atomic"
 
 // yielder lets others run while a goroutine looks for packets again and again:
 // goroutines of this process, for which the packets may be, and
@@ -52,13 +47,6 @@ func (c *computing) ran(start, end, cpu int64) {
 	}
 }
 
-// cpuTime is that of the process.
-func cpuTime() int64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
-	return ts.Nano()
-}
-
 // letRun lets goroutines run that stand behind the caller on its processor: one that looks for
 // packets or blocks in a system call keeps it from them, until the runtime notices (20 us to 10 ms
 // later). surely says that there are some. It returns the time after that. rxMu is held.
@@ -68,15 +56,16 @@ func (s *Shard) letRun(now int64, surely bool) int64 {
 		return now
 	}
 	if !c.suspected {
-		runtime.Gosched()
+		s.machine.Gosched()
 		end := s.link.Now()
 		c.ran(now, end, 0)
 		return end
 	}
-	before := cpuTime()
-	runtime.Gosched()
+	before, _, _ := s.machine.ProcessUsage()
+	s.machine.Gosched()
 	end := s.link.Now()
-	c.ran(now, end, cpuTime()-before)
+	after, _, _ := s.machine.ProcessUsage()
+	c.ran(now, end, after-before)
 	return end
 }
 
@@ -86,7 +75,7 @@ func (s *Shard) GiveWay() {
 	if y.looks.Add(1)%PollYield != 0 && !y.crowded.Load() {
 		return
 	}
-	runtime.Gosched()
+	s.machine.Gosched()
 	s.yieldCPU()
 }
 
@@ -99,7 +88,7 @@ func (s *Shard) giveWayCPU() {
 
 // yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to.
 func (s *Shard) yieldCPU() {
-	if runtime.NumCPU() > 1 {
+	if s.machine.CPUs() > 1 {
 		return
 	}
 	y := &s.yield
@@ -107,7 +96,7 @@ func (s *Shard) yieldCPU() {
 	if start < y.backoffUntil.Load() {
 		return
 	}
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	s.machine.Yield()
 	y.gaveWay(start, s.link.Now())
 }
 

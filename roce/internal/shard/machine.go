@@ -1,0 +1,88 @@
+package shard
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goroce/goroce/roce/link"
+)
+
+// machine is what a shard asks of the computer and of Go's scheduler: how many CPUs there are, what
+// the process and its threads have had of them, and to let others run. It is the real one, unless
+// the link is of a simulation that models CPUs and threads: that has a machine of its own, and the
+// whole of this package runs there as it does elsewhere.
+//
+// Two of its methods do nothing on a real machine but tell a model what happens. A goroutine that
+// begins, or that comes back from a wait on a channel, calls Resumed before it does anything else:
+// only now does the model know that it wants a CPU, and what its wake-up costs. It holds no mutex.
+// A mutex that is held while the link receives or waits is taken with Lock, since a model lets time
+// pass meanwhile.
+type machine interface {
+	// CPUs is how many the process may run on; Procs how many goroutines run at a time.
+	CPUs() int
+	Procs() int
+	// ProcessUsage is the CPU time that the process has had so far, ns; how often its threads have
+	// given a CPU away, to wait for something; and how often they were put off one.
+	ProcessUsage() (ran, slept, preempted int64)
+	// ThreadUsage is the same of the calling thread, and which that is; 0 if there is no telling.
+	ThreadUsage() (thread int, ran, slept, preempted int64)
+	// Gosched lets goroutines of this process run that are ready.
+	Gosched()
+	// Yield lets other threads run on this CPU.
+	Yield()
+	// Nap sleeps in a system call: the thread, and with it the processor of Go's runtime, until
+	// that notices.
+	Nap(time.Duration)
+
+	Resumed()
+	Lock(*sync.Mutex)
+}
+
+// machineOf returns the machine that a link runs on.
+func machineOf(l link.Link) machine {
+	if m, ok := link.As[machine](l); ok {
+		return m
+	}
+	return computer{}
+}
+
+// computer is the real machine.
+type computer struct{}
+
+func (computer) CPUs() int           { return runtime.NumCPU() }
+func (computer) Procs() int          { return runtime.GOMAXPROCS(0) }
+func (computer) Gosched()            { runtime.Gosched() }
+func (computer) Yield()              { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+func (computer) Resumed()            {}
+func (computer) Lock(mu *sync.Mutex) { mu.Lock() }
+
+func (computer) Nap(d time.Duration) {
+	// Not with a timer of the runtime: these are as coarse as 1 ms when the process is idle.
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil) // a signal ends it early
+}
+
+func (computer) ProcessUsage() (ran, slept, preempted int64) {
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r)
+	return usedOf(&r)
+}
+
+func (computer) ThreadUsage() (thread int, ran, slept, preempted int64) {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
+		return 0, 0, 0, 0
+	}
+	ran, slept, preempted = usedOf(&r)
+	return unix.Gettid(), ran, slept, preempted
+}
+
+func usedOf(r *unix.Rusage) (ran, slept, preempted int64) {
+	return r.Utime.Nano() + r.Stime.Nano(), int64(r.Nvcsw), int64(r.Nivcsw)
+}
+
+// Gosched lets goroutines of this process run that are ready.
+func (s *Shard) Gosched() { s.machine.Gosched() }
