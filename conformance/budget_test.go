@@ -66,7 +66,7 @@ var lineBudgets = map[string]int{
 	"cmd/internal":        26300,
 	"cmd/verbs":           5400,
 	"conformance":         35300,
-	"bench":               16800,
+	"bench":               18700,
 	"internal":            1300,
 	"bench/apps":          5500,
 }
@@ -243,7 +243,7 @@ var floors = map[string][]string{
 		"", "congestion", "verbs", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
 	},
 	"bench": {
-		"", "node", "netlab", "attack", "plot", "quota", "report", "simreport", "guests", "suite", "micro", "cmd",
+		"", "node", "netlab", "attack", "plot", "quota", "report", "paths", "simreport", "guests", "suite", "micro", "cmd",
 		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/cmd",
 	},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/goroce/goroce/bench/guests"
 	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
+	"github.com/goroce/goroce/bench/paths"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/bench/suite"
 	"github.com/goroce/goroce/conformance/lab"
@@ -36,7 +37,7 @@ func main() {
 		exit(node.Main())
 		return
 	}
-	if attack.Child() {
+	if attack.Child() || paths.Child() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "compare" {
@@ -61,12 +62,12 @@ func run() error {
 	dir := flag.String("o", reportDir, "folder to write to; with -profile: "+profileDir+" if not given")
 	full := flag.Bool("full", false, "more sizes, longer rounds")
 	flag.Bool("quick", true, "what is done without -full")
-	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure; "+suite.Contended+" is measured if it is named")
+	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure; "+suite.Contended+" is measured if it is named, and "+itemPaths+" by itself")
 	links := flag.String("links", "udp,packet,xdp", "links to measure; one that this process may not open is left out, and the report says so")
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	var cells *regexp.Regexp
-	flag.Func("only", "with -items "+suite.Contended+", only the cases whose names match this `regexp`, such as 'quota of 0.5.* 128 B, 1 connection'; those of an earlier run stay in the report", func(s string) (err error) {
+	flag.Func("only", "with -items "+suite.Contended+" or "+itemPaths+", only the cases whose names match this `regexp`, such as 'quota of 0.5.* 128 B, 1 connection' or 'loss 1 %: WRITE'; those of an earlier run stay in the report", func(s string) (err error) {
 		cells, err = regexp.Compile(s)
 		return err
 	})
@@ -103,6 +104,15 @@ func run() error {
 	}
 	if *items == suite.Contended && *dir == reportDir && *profile == "" {
 		*dir = contendedDir
+	}
+	if *items == itemPaths {
+		if *dir == reportDir {
+			*dir = pathsDir
+		}
+		if *redraw {
+			return paths.Redraw(*dir)
+		}
+		return overPaths(*dir, cells, *rounds, *ms)
 	}
 	if *redraw {
 		r, err := report.Read(*dir)

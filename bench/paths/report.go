@@ -1,0 +1,78 @@
+package paths
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/bench/report"
+)
+
+// dataFile holds the results, from which the page is made.
+const dataFile = "paths.json"
+
+// Report is what a run has given.
+type Report struct {
+	Command    string
+	Machine    report.Machine
+	Warm, Time time.Duration
+	Results    []Result
+}
+
+// Add adds a result.
+func (r *Report) Add(x Result) { r.Results = append(r.Results, x) }
+
+// Write writes the data and the page. keep says that cells of an earlier run stay, if this one has none of them.
+func (r *Report) Write(dir string, keep bool) error {
+	if keep {
+		old, err := read(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			r.keep(old)
+		}
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, dataFile), append(b, '\n'), 0o666)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "README.md"), r.page(), 0o666)
+	}
+	return err
+}
+
+// keep adds the cells of an earlier run that this one has not.
+func (r *Report) keep(old *Report) {
+	own := slices.Clone(r.Results)
+	for _, x := range old.Results {
+		if !slices.ContainsFunc(own, func(y Result) bool { return y.Row == x.Row && y.Contender == x.Contender }) {
+			r.Results = append(r.Results, x)
+		}
+	}
+}
+
+func read(dir string) (*Report, error) {
+	b, err := os.ReadFile(filepath.Join(dir, dataFile))
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	return r, json.Unmarshal(b, r)
+}
+
+// Redraw makes the page of the data again.
+func Redraw(dir string) error {
+	r, err := read(dir)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "README.md"), r.page(), 0o666)
+}
