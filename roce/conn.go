@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -116,7 +117,7 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 	}
 	c.cqWait = access.Waiting(c.cq)
 	c.s = c.cqWait.Shard()
-	access.Events(c.ch).Also(c.cqWait.Signal())
+	core.Open(c.ch).Also(c.cqWait.Signal())
 	c.pool = verbs.NewBufPool(c.pd, verbs.DefaultPoolBytes)
 	if c.qp, err = id.CreateQP(c.pd, verbs.QPInitAttr{
 		SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: sends, MaxRecvWR: c.cfg.RecvDepth, MaxInline: connInline},

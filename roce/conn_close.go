@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -142,7 +142,7 @@ func (c *Conn) free() error {
 	clear(c.regions[len(left):])
 	c.regions = left
 	if c.ownPD {
-		note(access.ClearPD(c.pd))
+		note(core.Open(c.pd).Clear())
 	}
 	c.freed = len(errs) == 0
 	return errors.Join(errs...)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -207,7 +208,7 @@ func (c *Conn) closeErr() error {
 		// Work requests are flushed before the event is queued, but not before the
 		// lock is released under which both happens.
 		c.mu.Unlock()
-		over := c.id.Over()
+		over := core.Open(c.id).Over()
 		c.mu.Lock()
 		c.peerGone = c.peerGone || over
 		c.drain(c.taken)

@@ -100,7 +100,7 @@ type deviceUse struct {
 var uses access.PerDevice[deviceUse]
 
 func useOf(d *verbs.Device) *deviceUse {
-	return uses.Of(d, func() *deviceUse { return &deviceUse{listeners: map[*Listener]struct{}{}} })
+	return access.KeptOn(d, &uses, func() *deviceUse { return &deviceUse{listeners: map[*Listener]struct{}{}} })
 }
 
 // admits returns an error if nothing new is to begin on the device.

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/internal/shard"
@@ -150,9 +151,9 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	if l.ch, err = rdmacm.CreateEventChannel(l.d); err != nil {
 		return err
 	}
-	l.s, l.events = access.Shard(l.d), access.Events(l.ch).Signal()
+	l.s, l.events = access.Shard(l.d), core.Open(l.ch).Signal()
 	if l.budget != nil {
-		access.Events(l.ch).Gate(l.budget.Take, l.budget.Give)
+		core.Open(l.ch).Gate(l.budget.Take, l.budget.Give)
 	}
 	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return err
@@ -305,14 +306,14 @@ func (l *Listener) step() (more bool, err error) {
 		return false, verbs.ErrClosed
 	}
 	ready := len(l.ready)
-	for e := l.ch.PollEvent(); e != nil; e = l.ch.PollEvent() {
+	for e := core.Open(l.ch).PollEvent(); e != nil; e = core.Open(l.ch).PollEvent() {
 		l.handle(e)
 	}
 	if len(l.ready) > ready {
 		l.wake()
 		return true, nil
 	}
-	e := l.ch.PollRequest()
+	e := core.Open(l.ch).PollRequest()
 	if e == nil {
 		return false, nil
 	}

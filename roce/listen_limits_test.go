@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -44,7 +45,7 @@ func TestWithdrawnRequestsLeaveNothing(t *testing.T) {
 		rocetest.Forge(t, ds[1], spoofed(n+1), n+1, l.Addr())
 		forgeWithdrawal(t, ds[1], spoofed(n+1), n+1, l.Addr())
 	}
-	require.Nil(t, l.ch.PollEvent())
+	require.Nil(t, core.Open(l.ch).PollEvent())
 	st := rdmacm.CountersOf(ds[1])
 	require.EqualValues(t, pairs, st.Withdrawn)
 	require.Zero(t, st.Now.Conns)

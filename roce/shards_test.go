@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -195,7 +196,7 @@ func TestDisconnectBehindData(t *testing.T) {
 			require.Equal(t, "last words", string(b[:n]))
 			require.NoError(t, s.Close())
 			for rdmacm.CountersOf(d).Now.Timewait == 0 { // until the DREQ has come
-				c.id.Over()
+				core.Open(c.id).Over()
 				runtime.Gosched()
 			}
 			g.next.shut.Store(false)

@@ -27,7 +27,7 @@ var publicTypes = []any{
 	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, Server{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
 	Message{}, MessageTooLongError{}, LostError{}, ConnState(0), ConnStats{}, verbs.QPStats{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
 	verbs.AtomicCap(0), verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
-	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{}, rdmacm.WillKeeper{},
+	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
 
 // publicFuncs has each exported function of them.
@@ -36,7 +36,7 @@ var publicFuncs = map[string]any{
 	"roce.DefaultDevice": DefaultDevice, "roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen, "verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
 	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "roce.Shutdown": Shutdown, "roce.Conns": Conns, "verbs.WCError": verbs.WCError,
 	"rdmacm.CreateEventChannel": rdmacm.CreateEventChannel, "rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
-	"rdmacm.RouteSource": rdmacm.RouteSource, "rdmacm.KeepWills": rdmacm.KeepWills,
+	"rdmacm.RouteSource": rdmacm.RouteSource,
 }
 
 // exported returns the exported types and functions that the source declares, as "verbs.QP".

@@ -39,7 +39,7 @@ type agent struct {
 	book   *book         // nil: there is a keeper, or the link is a simulation
 	told   chan struct{} // closed when all peers have what the book of another process had for them; nil: there was none
 	toldAt int64         // when they were told
-	wills  WillKeeper    // zero: there is none
+	wills  willKeeper    // zero: there is none
 
 	dropAnswer, dropSend uint64 // see Counters
 }

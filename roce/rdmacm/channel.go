@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/verbs"
@@ -27,7 +28,7 @@ type EventChannel struct {
 	sig       *shard.Signal
 	also      *shard.Signal // set with sig, if not nil
 	notify    func()        // called with sig, if not nil
-	take      func() bool   // see access.Channels.Gate; nil: always
+	take      func() bool   // see channelCore.Gate; nil: always
 	give      func()
 }
 
@@ -43,22 +44,50 @@ func CreateEventChannel(d *verbs.Device) (*EventChannel, error) {
 	return &EventChannel{d: d, s: s, sig: shard.NewSignal()}, nil
 }
 
-// Core is for the packages of this module that are built on this one: nothing else can do anything
-// with it.
-func (c *EventChannel) Core() access.Channel { return access.OfChannel((*waiting)(c)) }
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (c *EventChannel) Core() core.Of[*channelCore] { return core.New((*channelCore)(c)) }
 
-// waiting is the waiting side of a channel.
-type waiting EventChannel
+// channelCore is a channel as a goroutine sees it that waits for events and for something else.
+type channelCore EventChannel
 
-func (w *waiting) Signal() *shard.Signal { return w.sig }
+// Signal is set when there are events.
+func (w *channelCore) Signal() *shard.Signal { return w.sig }
 
-func (w *waiting) Also(s *shard.Signal) {
+// Also sets another signal with it.
+func (w *channelCore) Also(s *shard.Signal) {
 	w.mu.Lock()
 	w.also = s
 	w.mu.Unlock()
 }
 
-func (w *waiting) Gate(take func() bool, give func()) { w.take, w.give = take, give }
+// Gate has a connection request taken only after take has allowed it. give undoes that if there was
+// none. When take would allow one again, set the signal. It is called before the channel is used.
+func (w *channelCore) Gate(take func() bool, give func()) { w.take, w.give = take, give }
+
+// Notify has f called when an event or a request has come, by the goroutine or thread that has made
+// the device move, with its lock held: f must not wait, nor call anything of the device but
+// Pending. It is for a program that waits for a file descriptor, say, instead of for Get. nil ends
+// it; a call that has begun may still be going on then.
+func (w *channelCore) Notify(f func()) {
+	w.mu.Lock()
+	w.notify = f
+	w.mu.Unlock()
+}
+
+// Pending reports whether there is something for Poll. A request may be taken back until then.
+func (w *channelCore) Pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events.head != nil || len(w.listeners) > 0
+}
+
+// PollEvent is Poll for all but connection requests.
+func (w *channelCore) PollEvent() *Event { return (*EventChannel)(w).pollEvent() }
+
+// PollRequest is Poll for connection requests alone. A caller that looks for both calls it after
+// PollEvent: it is here that nothing found means that the caller goes to wait.
+func (w *channelCore) PollRequest() *Event { return (*EventChannel)(w).pollRequest() }
 
 // eventList is a list of events, oldest first, that gives up those of one ID without a look at
 // the others.
@@ -163,35 +192,16 @@ func (c *EventChannel) unlist(id *ID) {
 	}
 }
 
-// Notify has f called when an event or a request has come, by whoever has made the device move,
-// with its lock held: f must not wait, nor call anything of the device but Pending. It is for a
-// program that waits for a file descriptor, say, instead of for Get. nil ends it; a call that has
-// begun may still be going on then.
-func (c *EventChannel) Notify(f func()) {
-	c.mu.Lock()
-	c.notify = f
-	c.mu.Unlock()
-}
-
-// Pending reports whether there is something for Poll. A request may be taken back until
-// then.
-func (c *EventChannel) Pending() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.events.head != nil || len(c.listeners) > 0
-}
-
 // Poll returns the next event if there is one (nil otherwise). In polling mode it makes no progress
-// by itself; with [EventChannel.Notify] the goroutine of the device does from then on.
+// by itself.
 func (c *EventChannel) Poll() *Event {
-	if e := c.PollEvent(); e != nil {
+	if e := c.pollEvent(); e != nil {
 		return e
 	}
-	return c.PollRequest()
+	return c.pollRequest()
 }
 
-// PollEvent is Poll for all but connection requests.
-func (c *EventChannel) PollEvent() *Event {
+func (c *EventChannel) pollEvent() *Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.events.head == nil {
@@ -204,23 +214,23 @@ func (c *EventChannel) PollEvent() *Event {
 	return e
 }
 
-// PollRequest is Poll for connection requests alone. Who looks for both calls it after PollEvent:
-// it is here that nothing found means that the caller goes to wait.
-func (c *EventChannel) PollRequest() *Event {
+func (c *EventChannel) pollRequest() *Event {
 	if c.take == nil {
-		return c.pollRequest()
+		return c.nextRequest()
 	}
 	if !c.take() {
 		return nil
 	}
-	e := c.pollRequest()
+	e := c.nextRequest()
 	if e == nil {
 		c.give()
 	}
 	return e
 }
 
-func (c *EventChannel) pollRequest() *Event {
+// nextRequest is pollRequest without the gate. Where a program is told by Notify, the goroutine of
+// the device makes progress from then on.
+func (c *EventChannel) nextRequest() *Event {
 	for {
 		c.mu.Lock()
 		if len(c.listeners) == 0 {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
@@ -149,7 +149,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 			if err := connectQP(qp, now, verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
 				return err
 			}
-			access.EngineQP(qp).WatchEstablished()
+			core.Open(qp).QP().WatchEstablished()
 			r.QPN, r.StartingPSN, r.SRQ = qp.Num(), qp.PSN(), hasSRQ(qp)
 			return nil
 		}); err != nil {
@@ -175,12 +175,12 @@ func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAt
 		return err
 	}
 	a.Access = c.Access
-	if err := access.ModifyQP(qp, now, &a, mask|verbs.AttrAccess); err != nil {
+	if err := core.Open(qp).Modify(now, &a, mask|verbs.AttrAccess); err != nil {
 		return err
 	}
 	a, mask = qp.RTSAttr(*c)
-	access.EngineQP(qp).WatchSilence()
-	return access.ModifyQP(qp, now, &a, mask)
+	core.Open(qp).QP().WatchSilence()
+	return core.Open(qp).Modify(now, &a, mask)
 }
 
 // failQP flushes the queue pair, if there is one that was connected.
@@ -190,7 +190,7 @@ func (id *ID) failQP(now int64) {
 	}
 	// It fails when the application has destroyed the queue pair already, or the device closes.
 	_ = id.onQP(now, func(now int64) error {
-		return access.EngineQP(id.qp).Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
+		return core.Open(id.qp).QP().Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
 	})
 }
 
@@ -233,19 +233,7 @@ func (id *ID) Establish() error {
 	})
 }
 
-// NotifyEstablished tells that the queue pair of an ID received something before
-// the connection was confirmed (rdma_notify). An ID with a queue pair needs no
-// telling.
-func (id *ID) NotifyEstablished() error {
-	return id.do(func(int64, *agent) error {
-		if id.conn != nil {
-			id.conn.CommEstablished()
-		}
-		return nil
-	})
-}
-
-// commEstablished is NotifyEstablished from the engine. The lock is held. The ID may have
+// commEstablished is from the engine: the peer has sent something. The lock is held. The ID may have
 // been closed since.
 func (id *ID) commEstablished() {
 	if id.conn != nil && !id.closed {
@@ -286,7 +274,7 @@ func (id *ID) Disconnect(private []byte) error {
 // hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard
 // is held.
 func hasSRQ(qp *verbs.QP) bool {
-	_, init := access.EngineQP(qp).Query()
+	_, init := core.Open(qp).QP().Query()
 	return init.SRQ != nil
 }
 
@@ -337,7 +325,7 @@ func (id *ID) over(now int64, e Event) {
 // says that it has gone when we have what it has sent, and that may wait in another shard's link.
 func (id *ID) overAfterArrivals(now int64, e Event) {
 	id.state = idOver
-	if id.qp == nil || access.ShardOf(id.qp) == id.s || !access.ShardOf(id.qp).AfterArrivals(func() {
+	if id.qp == nil || core.Open(id.qp).Shard() == id.s || !core.Open(id.qp).Shard().AfterArrivals(func() {
 		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // closed meanwhile: nobody wants to know
 	}) {
 		id.over(now, e)

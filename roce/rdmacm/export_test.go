@@ -63,7 +63,7 @@ func WaitForTold(d time.Duration) (before time.Duration) {
 	return before
 }
 
-// FoundAt is where a file says when it was found, and WillBytes what a will takes.
+// FoundAt is where a file says when it was found.
 const (
 	FoundAt    = foundAt
 	EntryBytes = entryBytes

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
@@ -142,7 +143,7 @@ func (id *ID) onQP(now int64, f func(now int64) error) error {
 // onShardOf is onQP for a queue pair that the ID does not have yet, or no more. s is the shard of
 // the ID.
 func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error) error {
-	k := access.ShardOf(qp)
+	k := core.Open(qp).Shard()
 	if k == s {
 		return f(now)
 	}
@@ -322,7 +323,7 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	}
 	if err := id.do(func(now int64, _ *agent) error {
 		err := onShardOf(qp, id.s, now, func(int64) error {
-			if id.qp != nil || !access.ClaimQP(qp, id.commEstablished, id.unanswered) {
+			if id.qp != nil || !core.Open(qp).Claim(id.commEstablished, id.unanswered) {
 				return argError("attach QP", "QP", "the ID has one, or the queue pair belongs to another ID")
 			}
 			return nil
@@ -353,9 +354,9 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 // the shard of the ID, is held.
 func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
 	return onShardOf(qp, s, now, func(int64) error {
-		access.ReleaseQP(qp)
+		core.Open(qp).Release()
 		if destroy {
-			return access.EngineQP(qp).Destroy()
+			return core.Open(qp).QP().Destroy()
 		}
 		return nil
 	})
@@ -388,16 +389,6 @@ func (id *ID) closeLocked(now int64) {
 		_ = releaseQP(id.qp, id.s, now, id.ownQP) // the application may have been faster
 	}
 	id.ch.forget(id)
-}
-
-// Over reports whether the connection of the ID has ended.
-func (id *ID) Over() bool {
-	if id.s == nil {
-		return true
-	}
-	id.s.LockAlways()
-	defer id.s.Unlock()
-	return id.state == idOver
 }
 
 // doIfOpen is Shard.Command for calls that have nothing left to do on a closed device.

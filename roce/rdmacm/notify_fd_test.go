@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -23,7 +24,7 @@ func newEventFD(t *testing.T, ch *rdmacm.EventChannel) *eventFD {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	ch.Notify(func() {
+	core.Open(ch).Notify(func() {
 		if _, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 			t.Error(err)
 		}
@@ -55,7 +56,7 @@ func TestNotifyWakesSleeper(t *testing.T) {
 			lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
 			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 			sw, cw := newEventFD(t, s.Ch), newEventFD(t, c.Ch)
-			require.False(t, s.Ch.Pending())
+			require.False(t, core.Open(s.Ch).Pending())
 			for _, d := range []*rocetest.Peer{s, c} {
 				_, err := d.CQ.Poll(make([]verbs.WC, 1)) // as one who polls
 				require.NoError(t, err)
@@ -85,7 +86,7 @@ func TestPollRequestLeaves(t *testing.T) {
 		require.NoError(t, err)
 		runtime.Gosched()
 	}
-	require.Nil(t, s.Ch.PollEvent())
-	require.Nil(t, s.Ch.PollRequest())
+	require.Nil(t, core.Open(s.Ch).PollEvent())
+	require.Nil(t, core.Open(s.Ch).PollRequest())
 	require.True(t, shard.Background(), "nobody receives")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -133,7 +134,7 @@ func TestReuseAddr(t *testing.T) {
 	id := func(reuse bool) *rdmacm.ID {
 		id, err := rdmacm.CreateID(p.Ch, rdmacm.PortSpaceTCP)
 		require.NoError(t, err)
-		require.NoError(t, id.SetReuseAddr(reuse))
+		require.NoError(t, core.Open(id).SetReuseAddr(reuse))
 		return id
 	}
 	a, b, selfish := id(true), id(true), id(false)
@@ -141,7 +142,7 @@ func TestReuseAddr(t *testing.T) {
 	at := a.LocalAddr()
 	require.ErrorIs(t, selfish.BindAddr(at), verbs.ErrAddrInUse)
 	require.NoError(t, b.BindAddr(at))
-	require.ErrorIs(t, b.SetReuseAddr(false), verbs.ErrInvalidState)
+	require.ErrorIs(t, core.Open(b).SetReuseAddr(false), verbs.ErrInvalidState)
 	require.ErrorIs(t, a.Listen(1), verbs.ErrAddrInUse)
 	require.NoError(t, b.Close())
 	require.NoError(t, a.Listen(1))
@@ -154,7 +155,7 @@ func TestNotify(t *testing.T) {
 	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 0)
 	told := make(chan bool, 100)
-	s.Ch.Notify(func() { told <- s.Ch.Pending() })
+	core.Open(s.Ch).Notify(func() { told <- core.Open(s.Ch).Pending() })
 	cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 	require.NoError(t, cid.Connect(nil))
 	await := func(ctx context.Context) {
@@ -166,16 +167,16 @@ func TestNotify(t *testing.T) {
 		}
 	}
 	await(ctx)
-	require.True(t, s.Ch.Pending())
+	require.True(t, core.Open(s.Ch).Pending())
 	e := s.Ch.Poll()
 	require.Equal(t, rdmacm.EventConnectRequest, e.Type)
-	require.False(t, s.Ch.Pending())
+	require.False(t, core.Open(s.Ch).Pending())
 	s.AddQP(t, e.ID)
 	require.NoError(t, e.ID.Accept(nil))
 	await(ctx)
 	require.Equal(t, rdmacm.EventEstablished, s.Ch.Poll().Type)
-	require.False(t, s.Ch.Pending())
-	s.Ch.Notify(nil)
+	require.False(t, core.Open(s.Ch).Pending())
+	core.Open(s.Ch).Notify(nil)
 	require.NoError(t, cid.Disconnect(nil))
 	s.Next(t, ctx, rdmacm.EventDisconnected)
 	require.Empty(t, told)

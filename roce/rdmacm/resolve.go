@@ -32,18 +32,6 @@ func (id *ID) BindAddr(local netip.AddrPort) error {
 	})
 }
 
-// SetReuseAddr lets the ID have an address and port that other IDs have for which it was set,
-// too, as long as none of these listens (RDMA_OPTION_ID_REUSEADDR). It is called before BindAddr.
-func (id *ID) SetReuseAddr(reuse bool) error {
-	return id.do(func(int64, *agent) error {
-		err := id.requireState("reuse address", idIdle)
-		if err == nil {
-			id.reuse = reuse
-		}
-		return err
-	})
-}
-
 // bindLocked checks the address and takes the port.
 func (id *ID) bindLocked(a *agent, local netip.AddrPort) error {
 	if !local.Addr().IsValid() {

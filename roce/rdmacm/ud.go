@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -121,16 +121,16 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 	if slices.Contains(id.groups, gid) {
 		return nil
 	}
-	m, ok := link.As[link.Multicaster](access.ShardOf(id.qp).Link())
+	m, ok := link.As[link.Multicaster](core.Open(id.qp).Shard().Link())
 	if !ok {
 		return verbs.ErrMulticast
 	}
 	if err := id.onQP(now, func(int64) error {
-		if err := access.EngineQP(id.qp).AttachMcast(gid); err != nil {
+		if err := core.Open(id.qp).QP().AttachMcast(gid); err != nil {
 			return err
 		}
 		if err := m.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
-			_ = access.EngineQP(id.qp).DetachMcast(gid) // which has just been attached
+			_ = core.Open(id.qp).QP().DetachMcast(gid) // which has just been attached
 			return err
 		}
 		return nil
@@ -144,10 +144,10 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 
 // leaveGroup undoes attachGroup. The lock is held.
 func (id *ID) leaveGroup(now int64, gid ib.GID) {
-	if m, ok := link.As[link.Multicaster](access.ShardOf(id.qp).Link()); ok {
+	if m, ok := link.As[link.Multicaster](core.Open(id.qp).Shard().Link()); ok {
 		_ = m.Leave(gid.Addr(), id.s.Addrs()[id.sgid]) // joined before
 	}
-	_ = id.onQP(now, func(int64) error { return access.EngineQP(id.qp).DetachMcast(gid) }) // fails if the queue pair is gone
+	_ = id.onQP(now, func(int64) error { return core.Open(id.qp).QP().DetachMcast(gid) }) // fails if the queue pair is gone
 }
 
 // LeaveMulticast leaves a group (rdma_leave_multicast).

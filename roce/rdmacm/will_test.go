@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -21,10 +22,16 @@ type will struct {
 // willBook writes down what it is told.
 type willBook chan will
 
-func (b willBook) keeper() rdmacm.WillKeeper { return rdmacm.WillKeeper{Put: b.put, Drop: b.drop} }
+// keep makes it the keeper of a device.
+func (b willBook) keep(t *testing.T, d *verbs.Device) {
+	ch, err := rdmacm.CreateEventChannel(d)
+	require.NoError(t, err)
+	require.NoError(t, core.Open(ch).KeepWills(b.put, b.drop))
+	require.NoError(t, ch.Close())
+}
 
-func (b willBook) put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
-	b <- will{id, src, dst, append([]byte(nil), packet[:]...)}
+func (b willBook) put(id uint32, src, dst netip.Addr, packet []byte) {
+	b <- will{id, src, dst, append([]byte(nil), packet...)}
 }
 func (b willBook) drop(id uint32) { b <- will{id: id} }
 
@@ -46,8 +53,10 @@ func TestWillTellsPeer(t *testing.T) {
 	ctx := rocetest.Context(t)
 	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
 	book, none := make(willBook, 8), make(willBook, 8)
-	require.NoError(t, rdmacm.KeepWills(c.D, book.keeper()))
-	require.NoError(t, rdmacm.KeepWills(c.D, none.keeper()), "the first one stays")
+	book.keep(t, c.D)
+	none.keep(t, c.D) // the first one stays
+	ch, err := rdmacm.CreateEventChannel(c.D)
+	require.NoError(t, err)
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
 	connect := func() (here, there *rdmacm.ID) {
 		cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
@@ -80,7 +89,5 @@ func TestWillTellsPeer(t *testing.T) {
 	all := []will{<-book, <-book}
 	require.Contains(t, all, will{id: w.id})
 	require.Empty(t, none)
-	require.ErrorIs(t, rdmacm.KeepWills(c.D, book.keeper()), verbs.ErrClosed)
-	require.Error(t, rdmacm.KeepWills(nil, book.keeper()))
-	require.Error(t, rdmacm.KeepWills(s.D, rdmacm.WillKeeper{}))
+	require.ErrorIs(t, core.Open(ch).KeepWills(book.put, book.drop), verbs.ErrClosed)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -66,7 +67,7 @@ func TestIdleSendBuffer(t *testing.T) {
 		flow(t, c, s, 1000)
 	}
 	require.NotZero(t, c.host.large.Load())
-	require.NoError(t, c.SetKeepAlive(1e9)) // time may leap while one end waits: not before
+	require.NoError(t, core.Open(c).SetKeepAlive(1e9)) // time may leap while one end waits: not before
 	n.fabric.RunFor(5e9)
 	require.Zero(t, c.host.large.Load())
 	flow(t, c, s, 8<<20)

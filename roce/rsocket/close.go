@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
@@ -92,7 +93,7 @@ func (c *Conn) goodbye(linger time.Duration) error {
 // held, and nobody writes any more.
 func (c *Conn) parts() bool {
 	c.look()
-	if c.s.owes() && c.s.snd.staged == 0 && c.qp.SendRoom() == c.sends { // the last messages make no completion, unless they fail
+	if c.s.owes() && c.s.snd.staged == 0 && core.Open(c.qp).SendRoom() == c.sends { // the last messages make no completion, unless they fail
 		for c.look() == len(c.wcs) {
 		}
 		c.s.ended()

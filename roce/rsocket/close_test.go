@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -134,7 +135,7 @@ func TestCloseUnblocks(t *testing.T) {
 		requireOp(t, c.CloseWrite(), "close", net.ErrClosed)
 		requireOp(t, c.CloseRead(), "close", net.ErrClosed)
 		requireOp(t, c.SetLinger(1), "set", net.ErrClosed)
-		requireOp(t, c.SetKeepAlive(time.Second), "set", net.ErrClosed)
+		requireOp(t, core.Open(c).SetKeepAlive(time.Second), "set", net.ErrClosed)
 		_, err := c.Map(make([]byte, 1), 0)
 		requireOp(t, err, "map", net.ErrClosed)
 		_, err = c.WriteAt([]byte{1}, 0)
@@ -268,7 +269,7 @@ func TestKeepAlive(t *testing.T) {
 	require.Zero(t, c.s.ctrl)
 	c.mu.Unlock()
 	require.NoError(t, s.Err())
-	require.NoError(t, c.SetKeepAlive(time.Millisecond))
+	require.NoError(t, core.Open(c).SetKeepAlive(time.Millisecond))
 	n.fabric.Partition(n.a.Addrs()[0], n.b.Addrs()[0], true)
 	_, err := c.Read(make([]byte, 1))
 	requireOp(t, err, "read", syscall.ETIMEDOUT)

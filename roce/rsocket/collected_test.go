@@ -6,8 +6,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +25,7 @@ func TestCollected(t *testing.T) {
 			flow(t, s, c, 500_000)
 			for _, x := range []*Conn{c, s} {
 				conns = append(conns, weak.Make(x))
-				qps = append(qps, weak.Make(access.EngineQP(x.qp)))
+				qps = append(qps, weak.Make(core.Open(x.qp).QP()))
 				require.NoError(t, x.Close())
 			}
 		}

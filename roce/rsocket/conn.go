@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/everyaddr"
@@ -401,7 +402,7 @@ func (c *Conn) handle(n int) {
 // push sends what waits for something else to be sent. The program may end now, and the peer wants
 // to know that we have everything, or that nothing more comes. mu is held.
 func (c *Conn) push() {
-	_ = access.ShardOf(c.qp).Command(func(int64) error { return nil }) // fails if the device is closed
+	_ = core.Open(c.qp).Shard().Command(func(int64) error { return nil }) // fails if the device is closed
 }
 
 // breach ends the connection because of what the peer did.

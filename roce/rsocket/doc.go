@@ -68,12 +68,6 @@
 // A connection costs a device one timer, which it shares with all others: for keep-alive probes,
 // for what the send buffer holds while nobody is in a call, and for what is left to do after Close.
 //
-// # Without waiting
-//
-// TryRead, TryWrite and their neighbours never wait: they return syscall.EAGAIN, and the function
-// given to [Conn.Notify] says when to try again. Librdmacm's rsocket calls and rpoll are made of
-// them.
-//
 // # Peers that vanish
 //
 // As with TCP, a peer that vanished is noticed when something was written to it, or by the

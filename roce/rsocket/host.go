@@ -44,7 +44,7 @@ func Buffers(d *verbs.Device) BufferStats {
 var hosts access.PerDevice[host]
 
 func hostOf(d *verbs.Device) *host {
-	return hosts.Of(d, func() *host {
+	return access.KeptOn(d, &hosts, func() *host {
 		return &host{most: LingerStats{Conns: maxLingering, Bytes: maxLingerBytes}}
 	})
 }

@@ -12,7 +12,7 @@ import (
 //
 // Probes are up to a sixteenth of the time late, at most 1 s, so that those of
 // many connections are sent together.
-func (c *Conn) SetKeepAlive(d time.Duration) error {
+func (c connCore) SetKeepAlive(d time.Duration) error {
 	if !c.valid() {
 		return errInvalid
 	}

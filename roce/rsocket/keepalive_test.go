@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
@@ -86,7 +87,7 @@ func TestKeepAliveProbes(t *testing.T) {
 	n.fabric.RunFor(3600e9)
 	require.Equal(t, quiet, sent(), "there are none without being asked for")
 	require.NoError(t, c.Err()) // takes in what came before
-	require.NoError(t, c.SetKeepAlive(15*time.Second))
+	require.NoError(t, core.Open(c).SetKeepAlive(15*time.Second))
 	n.fabric.RunFor(60e9 + 5e9)
 	require.Equal(t, quiet+2*4, sent(), "probes, and acknowledgements")
 
@@ -106,16 +107,16 @@ func TestKeepAliveProbes(t *testing.T) {
 	before := sent()
 	talk()
 	with := sent() - before
-	require.NoError(t, c.SetKeepAlive(0))
+	require.NoError(t, core.Open(c).SetKeepAlive(0))
 	n.fabric.RunFor(20e9)
 	before = sent()
 	talk()
 	require.InDelta(t, sent()-before, with, 4, "but for messages of credit")
-	require.NoError(t, c.SetKeepAlive(math.MaxInt64))
+	require.NoError(t, core.Open(c).SetKeepAlive(math.MaxInt64))
 	before = sent()
 	n.fabric.RunFor(60e9)
 	require.Equal(t, before, sent())
-	require.NoError(t, c.SetKeepAlive(-1))
+	require.NoError(t, core.Open(c).SetKeepAlive(-1))
 	before = sent()
 	n.fabric.RunFor(60e9)
 	require.Equal(t, before, sent())
@@ -136,12 +137,12 @@ func TestWriteAfterPause(t *testing.T) {
 		n.fabric.RunFor(pauseTime / 4)
 		return n.fabric.Stats().Sent - before
 	}
-	require.NoError(t, c.SetKeepAlive(time.Hour))
+	require.NoError(t, core.Open(c).SetKeepAlive(time.Hour))
 	packets(0)
 	usual := packets(0)
 	require.Equal(t, usual+2, packets(pauseTime))
 	require.Equal(t, usual, packets(0))
-	require.NoError(t, c.SetKeepAlive(-1))
+	require.NoError(t, core.Open(c).SetKeepAlive(-1))
 	require.Equal(t, usual, packets(pauseTime), "who wants no probes gets none")
 }
 
@@ -155,14 +156,14 @@ func TestKeepAliveTogether(t *testing.T) {
 		conns = append(conns, c)
 	}
 	for _, c := range conns {
-		require.NoError(t, c.SetKeepAlive(15*time.Second))
+		require.NoError(t, core.Open(c).SetKeepAlive(15*time.Second))
 		n.fabric.RunFor(17e6)
 	}
 	times := map[int64]int{}
 	for _, c := range conns {
 		f := c.rang
 		c.alarm = access.Shard(c.dev).NewAlarm(func() { times[n.fabric.Now()]++; f() })
-		require.NoError(t, c.SetKeepAlive(15*time.Second))
+		require.NoError(t, core.Open(c).SetKeepAlive(15*time.Second))
 		n.fabric.RunFor(17e6)
 	}
 	n.fabric.RunFor(30e9)

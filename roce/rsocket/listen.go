@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/everyaddr"
@@ -131,7 +132,7 @@ func (l *Listener) open(addr netip.AddrPort, maxConns int) (err error) {
 		return err
 	}
 	if l.budget != nil {
-		access.Events(l.ch).Gate(l.budget.Take, l.budget.Give)
+		core.Open(l.ch).Gate(l.budget.Take, l.budget.Give)
 	}
 	if l.id, err = rdmacm.CreateID(l.ch, rdmacm.PortSpaceTCP); err != nil {
 		return errors.Join(err, l.ch.Close())
@@ -158,8 +159,15 @@ func (l *Listener) Addr() net.Addr {
 	return l.addr
 }
 
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (l *Listener) Core() core.Of[listenerCore] { return core.New(listenerCore{l}) }
+
+// listenerCore is a Listener as a program in another language needs it.
+type listenerCore struct{ *Listener }
+
 // SetConfig changes the properties of the connections that are asked for from now on.
-func (l *Listener) SetConfig(cfg Config) error {
+func (l listenerCore) SetConfig(cfg Config) error {
 	if !l.valid() {
 		return errInvalid
 	}

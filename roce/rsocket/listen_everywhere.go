@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
-	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/everyaddr"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -30,7 +30,7 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 	var parts *everyaddr.Set[*Listener]
 	budget := everyaddr.NewBudget(maxConns, func() {
 		for _, p := range parts.Parts() {
-			access.Events(p.ch).Signal().Set()
+			core.Open(p.ch).Signal().Set()
 		}
 	})
 	parts = everyaddr.New(everyaddr.Actions[*Listener]{

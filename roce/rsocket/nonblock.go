@@ -5,31 +5,25 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// The calls of this file never wait. They are for programs that have a way of their own to wait for
-// many things, as those that were written for poll(2) have: they call until syscall.EAGAIN is
-// returned, and again when the function given to Notify is called. On a device in polling mode
-// somebody has to call all the time.
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (c *Conn) Core() core.Of[connCore] { return core.New(connCore{c}) }
 
-// Readiness is what further calls on a connection would find.
-type Readiness struct {
-	Readable bool // TryRead has data, the end of the data, or an error
-	Writable bool // TryWrite has room, or an error
-	// Over: nothing can be read or written any more, but for data that has come already.
-	Over bool
-	// Err is why, if that was not by the will of either side.
-	Err error
-	// Drained: the peer's adapter has all that was written, or will never have it.
-	Drained bool
-}
+// connCore is a Conn as a program sees it that has a way of its own to wait for many things, as
+// those that were written for poll(2) have. Its calls never wait: the program calls until
+// syscall.EAGAIN is returned, and again when the function given to Notify is called. On a device in
+// polling mode somebody has to call all the time.
+type connCore struct{ *Conn }
 
 // Notify has f called when something has come, once for each call of ReadyOrNotify, by whoever
 // makes the device move, with its lock held: f must not wait, nor call anything of this stack; a
 // write to an eventfd is what it is for. nil ends it; a call that has begun may still be going on
 // then.
-func (c *Conn) Notify(f func()) {
+func (c connCore) Notify(f func()) {
 	if !c.valid() {
 		return
 	}
@@ -51,15 +45,15 @@ func (c *Conn) onEvent(*verbs.CQ) {
 }
 
 // Ready looks what there is.
-func (c *Conn) Ready() Readiness { return c.readiness(false) }
+func (c connCore) Ready() core.Readiness { return c.readiness(false) }
 
 // ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
 // without a change, too.
-func (c *Conn) ReadyOrNotify() Readiness { return c.readiness(true) }
+func (c connCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
 
-func (c *Conn) readiness(notify bool) Readiness {
+func (c *Conn) readiness(notify bool) core.Readiness {
 	if !c.valid() {
-		return Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
+		return core.Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
 	}
 	c.mu.Lock()
 	defer c.leave()
@@ -72,7 +66,7 @@ func (c *Conn) readiness(notify bool) Readiness {
 		}
 		c.look() // what came before the request makes no event
 	}
-	return Readiness{
+	return core.Readiness{
 		Readable: c.closed || c.noRead || c.s.rcv.ready > 0 || c.readEnd() != nil,
 		// As much as keeps a large TryWrite from coming back with nothing.
 		Writable: c.writeEnd() != nil || c.writable(),
@@ -91,7 +85,7 @@ func (c *Conn) writable() bool {
 }
 
 // TryRead is Read that does not wait: with nothing to read it returns syscall.EAGAIN.
-func (c *Conn) TryRead(p []byte) (int, error) {
+func (c connCore) TryRead(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
 	}
@@ -101,15 +95,15 @@ func (c *Conn) TryRead(p []byte) (int, error) {
 	if !c.rmu.TryLock() {
 		return 0, syscall.EAGAIN
 	}
-	c.rd.begin(c)
+	c.rd.begin(c.Conn)
 	n, err := c.read(p)
-	c.rd.end(c)
+	c.rd.end(c.Conn)
 	c.rmu.Unlock()
 	return n, c.tried("read", err)
 }
 
 // TryPeek is TryRead that leaves the data where it is.
-func (c *Conn) TryPeek(p []byte) (int, error) {
+func (c connCore) TryPeek(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
 	}
@@ -148,17 +142,17 @@ func (c *Conn) peek(p []byte) (n int, err error) {
 
 // TryWrite is Write that does not wait: it writes what there is room for, and returns
 // syscall.EAGAIN if that is nothing.
-func (c *Conn) TryWrite(p []byte) (int, error) {
+func (c connCore) TryWrite(p []byte) (int, error) {
 	return c.tryWriting("write", func() (int, error) { return c.write(p) })
 }
 
 // TryWriteAt is WriteAt that does not wait, as TryWrite.
-func (c *Conn) TryWriteAt(p []byte, off int64) (int, error) {
+func (c connCore) TryWriteAt(p []byte, off int64) (int, error) {
 	return c.tryWriting("write", func() (int, error) { return c.writeAt(p, off) })
 }
 
 // TryMap is Map that does not wait: it returns syscall.EAGAIN if the peer cannot be told now.
-func (c *Conn) TryMap(buf []byte, off int64) (m *Mapping, err error) {
+func (c connCore) TryMap(buf []byte, off int64) (m *Mapping, err error) {
 	_, err = c.tryWriting("map", func() (n int, err error) {
 		m, err = c.mapBuf(buf, off)
 		return 0, err
@@ -185,7 +179,7 @@ func (c *Conn) tryWriting(op string, f func() (int, error)) (int, error) {
 
 // TryCloseWrite is CloseWrite that does not wait: it returns syscall.EAGAIN if the peer cannot be
 // told now, and is to be called again then. Nothing can be written any more in any case.
-func (c *Conn) TryCloseWrite() error {
+func (c connCore) TryCloseWrite() error {
 	if !c.valid() {
 		return errInvalid
 	}
@@ -210,7 +204,7 @@ func (c *Conn) TryCloseWrite() error {
 // syscall.EAGAIN until the peer's adapter has everything that was written, and is to be called
 // again then. After that Close has nothing to wait for. The error is as of Close when the
 // connection is over before that.
-func (c *Conn) TryDisconnect() error {
+func (c connCore) TryDisconnect() error {
 	if !c.valid() {
 		return errInvalid
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ type waker struct {
 
 func newWaker(c *Conn) *waker {
 	w := &waker{c, make(chan struct{}, 1)}
-	c.Notify(func() {
+	core.Open(c).Notify(func() {
 		select {
 		case w.woke <- struct{}{}:
 		default:
@@ -31,9 +32,9 @@ func newWaker(c *Conn) *waker {
 }
 
 // until waits until something is so.
-func (w *waker) until(t testing.TB, so func(Readiness) bool) {
+func (w *waker) until(t testing.TB, so func(core.Readiness) bool) {
 	ctx := testContext(t)
-	for !so(w.c.ReadyOrNotify()) {
+	for !so(core.Open(w.c).ReadyOrNotify()) {
 		select {
 		case <-w.woke:
 		case <-ctx.Done():
@@ -42,8 +43,8 @@ func (w *waker) until(t testing.TB, so func(Readiness) bool) {
 	}
 }
 
-func readable(r Readiness) bool { return r.Readable }
-func writable(r Readiness) bool { return r.Writable }
+func readable(r core.Readiness) bool { return r.Readable }
+func writable(r core.Readiness) bool { return r.Writable }
 
 // Two programs that never wait in a call move more than all buffers hold, to the end.
 func TestTry(t *testing.T) {
@@ -51,17 +52,17 @@ func TestTry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, s := n.pair(t, Config{SendBuffer: 8192, RecvBuffer: 8192})
 			cw, sw := newWaker(c), newWaker(s)
-			_, err := s.TryRead(make([]byte, 1))
+			_, err := core.Open(s).TryRead(make([]byte, 1))
 			require.Equal(t, syscall.EAGAIN, err)
-			_, err = s.TryPeek(make([]byte, 1))
+			_, err = core.Open(s).TryPeek(make([]byte, 1))
 			require.Equal(t, syscall.EAGAIN, err)
-			require.True(t, c.Ready().Writable)
+			require.True(t, core.Open(c).Ready().Writable)
 
 			data := bytes.Repeat([]byte("nobody waits "), 100_000)
 			sent := make(chan error, 1)
 			go func() {
 				for p := data; len(p) > 0; {
-					k, err := c.TryWrite(p)
+					k, err := core.Open(c).TryWrite(p)
 					if p = p[k:]; err == syscall.EAGAIN {
 						cw.until(t, writable)
 					} else if err != nil {
@@ -70,8 +71,8 @@ func TestTry(t *testing.T) {
 					}
 				}
 				var err error
-				for err = syscall.EAGAIN; err == syscall.EAGAIN; err = c.TryCloseWrite() {
-					cw.until(t, func(r Readiness) bool { return true })
+				for err = syscall.EAGAIN; err == syscall.EAGAIN; err = core.Open(c).TryCloseWrite() {
+					cw.until(t, func(r core.Readiness) bool { return true })
 				}
 				sent <- err
 			}()
@@ -80,39 +81,39 @@ func TestTry(t *testing.T) {
 			for err == nil || err == syscall.EAGAIN {
 				sw.until(t, readable)
 				seen := make([]byte, 5000)
-				k, _ := s.TryPeek(seen)
+				k, _ := core.Open(s).TryPeek(seen)
 				var m int
-				m, err = s.TryRead(b)
+				m, err = core.Open(s).TryRead(b)
 				require.True(t, bytes.HasPrefix(b[:m], seen[:min(k, m)]))
 				got = append(got, b[:m]...)
 			}
 			require.Equal(t, io.EOF, err)
 			require.True(t, bytes.Equal(data, got))
 			require.NoError(t, <-sent)
-			require.NoError(t, c.TryCloseWrite(), "again")
-			_, err = c.TryWrite([]byte{1})
+			require.NoError(t, core.Open(c).TryCloseWrite(), "again")
+			_, err = core.Open(c).TryWrite([]byte{1})
 			require.ErrorIs(t, err, syscall.EPIPE)
 
 			// The other direction goes on until both have said goodbye.
-			_, err = s.TryWrite([]byte("bye"))
+			_, err = core.Open(s).TryWrite([]byte("bye"))
 			require.NoError(t, err)
 			cw.until(t, readable)
-			k, err := c.TryRead(b)
+			k, err := core.Open(c).TryRead(b)
 			require.NoError(t, err)
 			require.Equal(t, "bye", string(b[:k]))
-			for err = s.TryDisconnect(); err == syscall.EAGAIN; err = s.TryDisconnect() {
-				sw.until(t, func(r Readiness) bool { return r.Drained })
+			for err = core.Open(s).TryDisconnect(); err == syscall.EAGAIN; err = core.Open(s).TryDisconnect() {
+				sw.until(t, func(r core.Readiness) bool { return r.Drained })
 			}
 			require.NoError(t, err)
-			cw.until(t, func(r Readiness) bool { return r.Over })
-			require.NoError(t, c.Ready().Err)
+			cw.until(t, func(r core.Readiness) bool { return r.Over })
+			require.NoError(t, core.Open(c).Ready().Err)
 			require.NoError(t, s.Close())
-			require.NoError(t, s.TryDisconnect())
-			_, err = s.TryRead(b)
+			require.NoError(t, core.Open(s).TryDisconnect())
+			_, err = core.Open(s).TryRead(b)
 			require.ErrorIs(t, err, net.ErrClosed)
-			_, err = s.TryPeek(b)
+			_, err = core.Open(s).TryPeek(b)
 			require.ErrorIs(t, err, net.ErrClosed)
-			require.ErrorIs(t, s.TryCloseWrite(), net.ErrClosed)
+			require.ErrorIs(t, core.Open(s).TryCloseWrite(), net.ErrClosed)
 		})
 	}
 }
@@ -123,17 +124,17 @@ func TestTryMap(t *testing.T) {
 	c, s := n.pair(t, Config{IOMaps: 4})
 	cw := newWaker(c)
 	mem := make([]byte, 100)
-	m, err := s.TryMap(mem, 50)
+	m, err := core.Open(s).TryMap(mem, 50)
 	require.NoError(t, err)
-	_, err = s.TryWrite([]byte("mapped"))
+	_, err = core.Open(s).TryWrite([]byte("mapped"))
 	require.NoError(t, err)
 	cw.until(t, readable)
-	k, err := c.TryWriteAt([]byte("direct"), 60)
+	k, err := core.Open(c).TryWriteAt([]byte("direct"), 60)
 	require.NoError(t, err)
 	require.Equal(t, 6, k)
-	_, err = c.TryWriteAt([]byte("x"), 1)
+	_, err = core.Open(c).TryWriteAt([]byte("x"), 1)
 	require.ErrorIs(t, err, ErrNotMapped)
-	_, err = c.TryWrite([]byte("done"))
+	_, err = core.Open(c).TryWrite([]byte("done"))
 	require.NoError(t, err)
 	newWaker(s).until(t, readable)
 	m.Sync()
@@ -148,8 +149,8 @@ func TestListenerSetConfig(t *testing.T) {
 	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
-	require.ErrorIs(t, l.SetConfig(Config{IOMaps: -1}), roce.ErrInvalidAttr)
-	require.NoError(t, l.SetConfig(Config{IOMaps: 1}))
+	require.ErrorIs(t, core.Open(l).SetConfig(Config{IOMaps: -1}), roce.ErrInvalidAttr)
+	require.NoError(t, core.Open(l).SetConfig(Config{IOMaps: 1}))
 	c, err := (&Dialer{Device: n.a}).Dial(testContext(t), l.addr.AddrPort)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -172,9 +173,9 @@ func TestTryBesideRead(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	_, err := s.TryRead(make([]byte, 1))
+	_, err := core.Open(s).TryRead(make([]byte, 1))
 	require.Equal(t, syscall.EAGAIN, err)
-	_, err = s.TryPeek(make([]byte, 1))
+	_, err = core.Open(s).TryPeek(make([]byte, 1))
 	require.Equal(t, syscall.EAGAIN, err)
 	_, err = c.Write([]byte{1})
 	require.NoError(t, err)
@@ -184,16 +185,16 @@ func TestTryBesideRead(t *testing.T) {
 // The zero connection.
 func TestTryZero(t *testing.T) {
 	var c Conn
-	c.Notify(func() {})
-	_, err := c.TryRead(nil)
+	core.Open(&c).Notify(func() {})
+	_, err := core.Open(&c).TryRead(nil)
 	require.ErrorIs(t, err, syscall.EINVAL)
-	_, err = c.TryPeek(nil)
+	_, err = core.Open(&c).TryPeek(nil)
 	require.ErrorIs(t, err, syscall.EINVAL)
-	_, err = c.TryWrite(nil)
+	_, err = core.Open(&c).TryWrite(nil)
 	require.ErrorIs(t, err, syscall.EINVAL)
-	_, err = c.TryMap(nil, 0)
+	_, err = core.Open(&c).TryMap(nil, 0)
 	require.ErrorIs(t, err, syscall.EINVAL)
-	require.ErrorIs(t, c.TryCloseWrite(), syscall.EINVAL)
-	require.ErrorIs(t, c.TryDisconnect(), syscall.EINVAL)
-	require.True(t, c.Ready().Over)
+	require.ErrorIs(t, core.Open(&c).TryCloseWrite(), syscall.EINVAL)
+	require.ErrorIs(t, core.Open(&c).TryDisconnect(), syscall.EINVAL)
+	require.True(t, core.Open(&c).Ready().Over)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
@@ -124,13 +125,13 @@ func TestPacketConnConnect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "from b", string(buf[:n]))
 	rang := make(chan struct{}, 1)
-	a.Notify(func() {
+	core.Open(a).Notify(func() {
 		select {
 		case rang <- struct{}{}:
 		default:
 		}
 	})
-	for a.ReadyOrNotify(); a.Stats().Foreign < 2; a.ReadyOrNotify() {
+	for core.Open(a).ReadyOrNotify(); a.Stats().Foreign < 2; core.Open(a).ReadyOrNotify() {
 		<-rang // datagrams of two senders come in any order
 	}
 	require.Equal(t, uint64(2), a.Stats().Foreign)
@@ -184,7 +185,7 @@ func TestPacketConnDeadlineAndClose(t *testing.T) {
 func TestPacketConnTry(t *testing.T) {
 	a, b := packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
 	rang := make(chan struct{}, 100)
-	b.Notify(func() {
+	core.Open(b).Notify(func() {
 		select {
 		case rang <- struct{}{}:
 		default:
@@ -193,30 +194,30 @@ func TestPacketConnTry(t *testing.T) {
 	buf := make([]byte, 3)
 	next := func() (n, whole int, from netip.AddrPort) {
 		for {
-			if r := b.ReadyOrNotify(); r.Readable {
+			if r := core.Open(b).ReadyOrNotify(); r.Readable {
 				break
 			}
 			<-rang
 		}
-		n, whole, from, err := b.TryPeekFrom(buf)
+		n, whole, from, err := core.Open(b).TryPeekFrom(buf)
 		require.NoError(t, err)
-		n2, whole2, from2, err := b.TryReadFrom(buf)
+		n2, whole2, from2, err := core.Open(b).TryReadFrom(buf)
 		require.NoError(t, err)
 		require.Equal(t, []any{n, whole, from}, []any{n2, whole2, from2}, "what was seen is what is read")
 		return n, whole, from
 	}
-	_, _, _, err := b.TryReadFrom(buf)
+	_, _, _, err := core.Open(b).TryReadFrom(buf)
 	require.Equal(t, syscall.EAGAIN, err)
-	require.False(t, b.Ready().Readable)
+	require.False(t, core.Open(b).Ready().Readable)
 	for range 5 {
-		require.True(t, a.Ready().Writable)
-		require.NoError(t, a.TryWriteTo([]byte("hello"), at(b)))
+		require.True(t, core.Open(a).Ready().Writable)
+		require.NoError(t, core.Open(a).TryWriteTo([]byte("hello"), at(b)))
 		n, whole, from := next()
 		require.Equal(t, 3, n)
 		require.Equal(t, 5, whole)
 		require.Equal(t, at(a), from)
 	}
-	b.Notify(nil)
+	core.Open(b).Notify(nil)
 }
 
 // A writer that is faster than its device finds the queue full, and goes on when there is room.
@@ -270,10 +271,10 @@ func TestPacketConnHostile(t *testing.T) {
 	s := c.Stats()
 	require.Equal(t, PacketStats{Received: 4, Overflow: 96, Peers: 8, Malformed: 6}, s)
 	for range 4 {
-		_, _, _, err := c.TryReadFrom(make([]byte, 10))
+		_, _, _, err := core.Open(c).TryReadFrom(make([]byte, 10))
 		require.NoError(t, err)
 	}
-	_, _, _, err = c.TryReadFrom(nil)
+	_, _, _, err = core.Open(c).TryReadFrom(nil)
 	require.Equal(t, syscall.EAGAIN, err)
 	send(message(opData, 10), 5000)
 	require.Equal(t, uint64(5), c.Stats().Received, "there is room again")
@@ -306,11 +307,11 @@ func TestPacketConnArguments(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, c.Connect(netip.AddrPort{}), syscall.EINVAL)
 		require.ErrorIs(t, c.SetDeadline(time.Time{}), syscall.EINVAL)
-		require.True(t, c.Ready().Over)
+		require.True(t, core.Open(c).Ready().Over)
 		require.Nil(t, c.LocalAddr())
 		require.Nil(t, c.RemoteAddr())
 		require.Zero(t, c.Stats())
-		c.Notify(func() {})
+		core.Open(c).Notify(func() {})
 	}
 	d := openDevice(t, verbs.Config{})
 	for _, bad := range []PacketConfig{{SendQueue: -1}, {RecvQueue: maxPackets + 1}} {

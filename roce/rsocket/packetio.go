@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -39,14 +40,21 @@ func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (n int, err er
 	return len(p), nil
 }
 
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (c *PacketConn) Core() core.Of[packetCore] { return core.New(packetCore{c}) }
+
+// packetCore is to a PacketConn what connCore is to a Conn.
+type packetCore struct{ *PacketConn }
+
 // TryReadFrom is ReadFromAddrPort that does not wait: it returns syscall.EAGAIN if there is no
 // datagram. whole is the length that the datagram had.
-func (c *PacketConn) TryReadFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
+func (c packetCore) TryReadFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
 	return c.tryRead(p, false)
 }
 
 // TryPeekFrom is TryReadFrom that leaves the datagram where it is.
-func (c *PacketConn) TryPeekFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
+func (c packetCore) TryPeekFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
 	return c.tryRead(p, true)
 }
 
@@ -61,7 +69,7 @@ func (c *PacketConn) tryRead(p []byte, peek bool) (n, whole int, from netip.Addr
 }
 
 // TryWriteTo is WriteToAddrPort that does not wait: it returns syscall.EAGAIN if there is no room.
-func (c *PacketConn) TryWriteTo(p []byte, to netip.AddrPort) error {
+func (c packetCore) TryWriteTo(p []byte, to netip.AddrPort) error {
 	if !c.valid() {
 		return errInvalid
 	}
@@ -71,8 +79,8 @@ func (c *PacketConn) TryWriteTo(p []byte, to netip.AddrPort) error {
 	return c.opErrorLocked("write", to, c.put(p, to))
 }
 
-// Notify has f called when something has come, as [Conn.Notify] does.
-func (c *PacketConn) Notify(f func()) {
+// Notify has f called when something has come, as that of a Conn does.
+func (c packetCore) Notify(f func()) {
 	switch {
 	case !c.valid():
 	case f == nil:
@@ -83,15 +91,15 @@ func (c *PacketConn) Notify(f func()) {
 }
 
 // Ready looks what there is.
-func (c *PacketConn) Ready() Readiness { return c.readiness(false) }
+func (c packetCore) Ready() core.Readiness { return c.readiness(false) }
 
 // ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
 // without a change, too.
-func (c *PacketConn) ReadyOrNotify() Readiness { return c.readiness(true) }
+func (c packetCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
 
-func (c *PacketConn) readiness(notify bool) Readiness {
+func (c *PacketConn) readiness(notify bool) core.Readiness {
 	if !c.valid() {
-		return Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
+		return core.Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +108,7 @@ func (c *PacketConn) readiness(notify bool) Readiness {
 	}
 	c.look() // what came before the request makes no event
 	over := c.usable()
-	r := Readiness{Readable: over != nil || c.told != nil || len(c.ready) > 0, Writable: true, Over: c.closed, Err: c.err, Drained: true}
+	r := core.Readiness{Readable: over != nil || c.told != nil || len(c.ready) > 0, Writable: true, Over: c.closed, Err: c.err, Drained: true}
 	for _, q := range c.queues {
 		r.Writable = r.Writable && len(q.sends) > 0
 		r.Drained = r.Drained && len(q.sends) == q.most

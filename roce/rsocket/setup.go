@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -91,7 +92,7 @@ func (c *Conn) meet(peer connData) {
 func (c *Conn) start() {
 	c.laddr, c.raddr = Addr{c.id.LocalAddr()}, Addr{c.id.RemoteAddr()}
 	c.mu.Lock()
-	c.sends = c.qp.SendRoom()
+	c.sends = core.Open(c.qp).SendRoom()
 	if attr, _, err := c.qp.Query(); err == nil {
 		c.s.snd.most = bestTransfer(attr.PathMTU.Bytes())
 	}
@@ -99,9 +100,9 @@ func (c *Conn) start() {
 	c.mu.Unlock()
 	switch gap, caps := c.cfg.KeepAlive, c.dev.Capabilities(); {
 	case gap > 0:
-		_ = c.SetKeepAlive(gap)
+		_ = connCore{c}.SetKeepAlive(gap)
 	case gap == 0 && (!caps.Virtual || caps.Scheduled):
-		_ = c.SetKeepAlive(defaultKeepAlive)
+		_ = connCore{c}.SetKeepAlive(defaultKeepAlive)
 	}
 }
 

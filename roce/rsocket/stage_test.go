@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -198,20 +199,20 @@ func TestStagedBounds(t *testing.T) {
 		sent := 0
 		for k, err := 1, error(nil); k > 0; sent += k {
 			n.fabric.RunFor(1e9) // what is on its way arrives
-			if k, err = c.TryWrite(data[sent:]); err != nil {
+			if k, err = core.Open(c).TryWrite(data[sent:]); err != nil {
 				require.Equal(t, syscall.EAGAIN, err)
 			}
 		}
 		require.GreaterOrEqual(t, sent, tt.least)
 		require.LessOrEqual(t, sent, tt.most)
-		require.False(t, c.Ready().Writable)
-		require.False(t, c.Ready().Drained)
+		require.False(t, core.Open(c).Ready().Writable)
+		require.False(t, core.Open(c).Ready().Drained)
 		got := make([]byte, sent)
 		_, err := io.ReadFull(s, got)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data[:sent], got))
 		n.fabric.RunFor(1e9)
-		require.True(t, c.Ready().Writable)
+		require.True(t, core.Open(c).Ready().Writable)
 	}
 }
 
@@ -223,7 +224,7 @@ func TestStagedLimit(t *testing.T) {
 	c.host.large.Add(maxLargeBytes)
 	before := Buffers(n.a)
 	require.EqualValues(t, maxLargeBytes, before.Bytes)
-	k, err := c.TryWrite(make([]byte, 1_000_000))
+	k, err := core.Open(c).TryWrite(make([]byte, 1_000_000))
 	require.NoError(t, err)
 	require.LessOrEqual(t, k, 2*defaultBuffer)
 	require.Greater(t, Buffers(n.a).Refused, before.Refused)
@@ -231,7 +232,7 @@ func TestStagedLimit(t *testing.T) {
 	w := newWaker(c)
 	w.until(t, writable)
 	for left := 1_000_000 - k; left > 0; left -= k {
-		k, err = c.TryWrite(make([]byte, left))
+		k, err = core.Open(c).TryWrite(make([]byte, left))
 		if err != syscall.EAGAIN {
 			require.NoError(t, err)
 		}

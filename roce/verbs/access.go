@@ -4,23 +4,24 @@ import (
 	"context"
 	"errors"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
 
-// Core is for the packages of this module that are built on this one: nothing else can do anything
-// with it.
-func (d *Device) Core() access.Device { return access.OfDevice((*deviceCore)(d)) }
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (d *Device) Core() core.Of[*deviceCore] { return core.New((*deviceCore)(d)) }
 
 // Core is what (*Device).Core is.
-func (qp *QP) Core() access.QP[QPAttr] { return access.OfQP((*qpCore)(qp)) }
+func (qp *QP) Core() core.Of[*qpCore] { return core.New((*qpCore)(qp)) }
 
 // Core is what (*Device).Core is.
-func (cq *CQ) Core() access.CQ[WC] { return access.OfCQ((*cqCore)(cq)) }
+func (cq *CQ) Core() core.Of[*cqCore] { return core.New((*cqCore)(cq)) }
 
 // Core is what (*Device).Core is.
-func (pd *PD) Core() access.PD { return access.OfPD(pd.clear) }
+func (pd *PD) Core() core.Of[*pdCore] { return core.New((*pdCore)(pd)) }
 
 // deviceCore is a Device as the packages above see it.
 type deviceCore Device
@@ -56,13 +57,40 @@ func (c *deviceCore) Keep(key any, make func() any) any {
 
 func (c *deviceCore) End(reason error) { (*Device)(c).shut(reason) }
 
+// OnAsyncEvent has asynchronous events handed to f as they come, instead of to AsyncEvent; those
+// that wait come first, before it returns. nil ends that. Calls of f come one after the other, in
+// the goroutine or thread that has met the event, with the lock of a shard held. So f must not call
+// a method of this package, nor wait: it notes the event, and writes to an eventfd, say. When an
+// object's Close has returned no event of it comes any more, and none at all once OnAsyncEvent(nil)
+// has. f has to bound how many events it keeps: a peer can cause them.
+func (c *deviceCore) OnAsyncEvent(f func(Event)) error {
+	d := (*Device)(c)
+	if d.unmade() {
+		return access.ErrZero
+	}
+	d.async.handTo(f)
+	return nil
+}
+
+// CreateRingCQ is CreateCQWith for a queue whose completions are in memory that a program in
+// another language reads by itself: see Ring.
+func (c *deviceCore) CreateRingCQ(n int, o CQOptions) (*CQ, error) {
+	return (*Device)(c).createCQ(n, o, true)
+}
+
 // qpCore is a QP as the packages above see it.
 type qpCore QP
 
+// Shard returns the shard that the queue pair is on. Its lock comes after that of the first one.
 func (c *qpCore) Shard() *shard.Shard { return c.s }
 
+// QP returns the engine's half.
 func (c *qpCore) QP() *transport.QP { return c.t }
 
+// Claim makes the caller the one that moves a queue pair through its states. established is called
+// with the lock of the first shard held, at or after the first packet of the peer, and unanswered
+// in the same way when the peer does not answer. It reports false if the queue pair is claimed
+// already. The lock of its shard is held.
 func (c *qpCore) Claim(established, unanswered func()) bool {
 	if c.established != nil {
 		return false
@@ -71,13 +99,26 @@ func (c *qpCore) Claim(established, unanswered func()) bool {
 	return true
 }
 
+// Release ends Claim. The lock of the queue pair's shard is held.
 func (c *qpCore) Release() { c.established, c.unanswered = nil, nil }
 
+// Modify is QP.Modify with the lock of the queue pair's shard held; now is that shard's time.
 func (c *qpCore) Modify(now int64, a *QPAttr, mask AttrMask) error {
 	return c.t.Modify(now, a.toEngine(), mask)
 }
 
-// cqCore is the waiting side of a CQ.
+// SendRoom returns how many more requests the send queue takes now: none before RTS, and when the
+// device is closed. Others that post or change the state apart, it only grows.
+func (c *qpCore) SendRoom() int {
+	qp := (*QP)(c)
+	if qp.lock() != nil {
+		return 0
+	}
+	defer qp.s.Unlock()
+	return qp.t.SendRoom()
+}
+
+// cqCore is the waiting side of a CQ, and the ring of one that has it.
 type cqCore CQ
 
 func (c *cqCore) Shard() *shard.Shard { return c.s }
@@ -103,8 +144,12 @@ func (c *cqCore) Look(wcs []WC) (int, error) { return (*CQ)(c).lookBeforeWait(wc
 
 func (c *cqCore) Leave() { c.waiters.Add(-1) }
 
-// clear deallocates the domain, and the memory that is registered in it.
-func (pd *PD) clear() error {
+// pdCore is a PD as the packages above see it.
+type pdCore PD
+
+// Clear deallocates the domain, and the memory that is registered in it.
+func (c *pdCore) Clear() error {
+	pd := (*PD)(c)
 	dealloc := func(int64) error { return pd.t.Dealloc() }
 	err := pd.d.do(dealloc)
 	if errors.Is(err, ErrBusy) {

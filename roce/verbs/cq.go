@@ -40,7 +40,7 @@ type CQ struct {
 	// onEvent is called with eventMu held, and not any more once the queue is dead.
 	onEvent  func(*CQ)
 	eventMu  sync.Mutex
-	memory   []byte // of CQOptions.Ring, until Close; under pollMu
+	memory   []byte // of a ring, until Close; under pollMu
 	userData any
 }
 
@@ -62,10 +62,6 @@ type CQOptions struct {
 	// RequestNotify; but adapters make it, and there are programs that count on it.
 	EventIfWaiting bool
 
-	// Ring has the completions put in memory that programs in other languages read by themselves:
-	// see [CQ.Ring].
-	Ring bool
-
 	// UserData is the application's: CQ.UserData returns it (cq_context).
 	UserData any
 
@@ -83,7 +79,9 @@ func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
 }
 
 // CreateCQWith is CreateCQ with options.
-func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
+func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) { return d.createCQ(n, o, false) }
+
+func (d *Device) createCQ(n int, o CQOptions, ring bool) (*CQ, error) {
 	const op = "create CQ"
 	switch {
 	case d.unmade():
@@ -100,7 +98,7 @@ func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) {
 		return nil, err
 	}
 	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, tell: o.EventIfWaiting, userData: o.UserData, notify: shard.NewSignal()}
-	if o.Ring {
+	if ring {
 		if cq.memory, err = mapRing(n); err != nil {
 			return nil, err
 		}
@@ -402,7 +400,7 @@ func (cq *CQ) callOnEvent() {
 }
 
 // Resize changes the capacity to at least n completions. It fails if more are
-// waiting. A queue with a ring has another one afterwards: see [CQ.Ring].
+// waiting. A queue with a ring has another one afterwards: see cqCore.Ring.
 func (cq *CQ) Resize(n int) error {
 	var other []byte // memory that is not the ring, after all
 	err := doOn(cq.s, func(int64) (err error) {

@@ -127,17 +127,3 @@ func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 		}
 	}
 }
-
-// OnAsyncEvent has asynchronous events handed to f as they come, instead of to AsyncEvent; those
-// that wait come first, before it returns. nil ends that. Calls of f come one after the other, in
-// the goroutine or thread that has met the event, with the lock of a shard held. So f must not call
-// a method of this package, nor wait: it notes the event, and writes to an eventfd, say. When an
-// object's Close has returned no event of it comes any more, and none at all once OnAsyncEvent(nil)
-// has. Who keeps events bounds how many: a peer can cause them.
-func (d *Device) OnAsyncEvent(f func(Event)) error {
-	if d.unmade() {
-		return access.ErrZero
-	}
-	d.async.handTo(f)
-	return nil
-}

@@ -31,7 +31,7 @@ func TestPerDevice(t *testing.T) {
 	a, b, zero := openKeeper(t, f, "10.0.0.1"), openKeeper(t, f, "10.0.0.2"), new(Device)
 	made := 0
 	of := func(p *access.PerDevice[kept], d *Device) *kept {
-		return p.Of(d, func() *kept { made++; return &kept{d} })
+		return access.KeptOn(d, p, func() *kept { made++; return &kept{d} })
 	}
 	for range 2 {
 		for _, d := range []*Device{a, b, zero} {
@@ -50,7 +50,7 @@ func TestPerDeviceGoes(t *testing.T) {
 	var w weak.Pointer[kept]
 	func() {
 		d := openKeeper(t, sim.New(sim.Config{}), "10.0.0.1")
-		w = weak.Make(table.Of(d, func() *kept { return &kept{d} }))
+		w = weak.Make(access.KeptOn(d, &table, func() *kept { return &kept{d} }))
 		require.NoError(t, d.Close())
 	}()
 	require.Eventually(t, func() bool {

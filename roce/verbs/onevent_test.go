@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -66,7 +67,7 @@ func TestOnEventWakesSleeper(t *testing.T) {
 			connect(t, a, b)
 			for i := range uint64(200) {
 				if i%3 == 0 {
-					b.cq.Progress() // as one who polls
+					core.Open(b.cq).Progress() // as one who polls
 				}
 				b.recvs(t, i, 1)
 				require.NoError(t, b.cq.RequestNotify(false))
@@ -75,7 +76,7 @@ func TestOnEventWakesSleeper(t *testing.T) {
 				_, err := unix.Read(fd, n[:]) // until it comes
 				require.NoError(t, err)
 				var wcs [2]foreignWC
-				require.Equal(t, 1, foreignPoll(b.cq.Ring(), wcs[:]))
+				require.Equal(t, 1, foreignPoll(core.Open(b.cq).Ring(), wcs[:]))
 				require.Equal(t, i, wcs[0].id)
 				a.await(t, nil, 1)
 			}
@@ -97,7 +98,7 @@ func TestOnAsyncEvent(t *testing.T) {
 
 	var got []Event
 	note := func(e Event) { got = append(got, e) }
-	require.NoError(t, b.d.OnAsyncEvent(note))
+	require.NoError(t, core.Open(b.d).OnAsyncEvent(note))
 	require.Equal(t, []Event{{Type: EventLastWQEReached, QP: second}}, got, "it has waited")
 
 	// A write to memory that is not ours.
@@ -105,14 +106,14 @@ func TestOnAsyncEvent(t *testing.T) {
 	require.Equal(t, WCRemoteAccessErr, a.completion(t, testContext(t)).Status)
 	require.Contains(t, got, Event{Type: EventQPAccessError, QP: b.qp})
 	n := len(got)
-	require.NoError(t, b.d.OnAsyncEvent(nil))
+	require.NoError(t, core.Open(b.d).OnAsyncEvent(nil))
 	third, err := b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: b.cq, SRQ: srq})
 	require.NoError(t, err)
 	require.NoError(t, third.ToInit(0))
 	require.NoError(t, third.Modify(QPAttr{State: StateErr}, AttrState))
 	require.Len(t, got, n)
 	require.NoError(t, third.Close())
-	require.NoError(t, b.d.OnAsyncEvent(note))
+	require.NoError(t, core.Open(b.d).OnAsyncEvent(note))
 	require.Len(t, got, n, "the queue pair is gone")
 	require.False(t, slices.ContainsFunc(got, func(e Event) bool { return e.QP == third }))
 
@@ -125,7 +126,7 @@ func TestOnAsyncEvent(t *testing.T) {
 	require.NoError(t, cq.Close())
 	b.d.async.push(Event{Type: EventCQError, CQ: cq})
 	require.Len(t, got, n)
-	require.ErrorIs(t, new(Device).OnAsyncEvent(nil), ErrClosed)
+	require.ErrorIs(t, core.Open(new(Device)).OnAsyncEvent(nil), ErrClosed)
 }
 
 // Closing an object is the end of its events, also when they come at the same time.
@@ -133,7 +134,7 @@ func TestOnAsyncEventEndsWithItsObject(t *testing.T) {
 	a, b := pair(t, 64, Config{})
 	var mu sync.Mutex
 	closed := map[*QP]bool{}
-	require.NoError(t, b.d.OnAsyncEvent(func(e Event) {
+	require.NoError(t, core.Open(b.d).OnAsyncEvent(func(e Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.QP != nil && closed[e.QP] {

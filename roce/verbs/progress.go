@@ -1,6 +1,6 @@
 package verbs
 
-// Progress is for a program that looks at [CQ.Ring] by itself, and has found nothing: it sends
+// Progress is for a program that looks at the ring by itself, and has found nothing: it sends
 // messages that wait for others, and receives packets if it is the program that is to receive. It
 // does not look at the queue. On a queue that is closed it does nothing.
 //
@@ -33,7 +33,8 @@ package verbs
 // us of each other, with others on their way, leave together: with the next Progress, when there
 // are 32 of them or 60 KiB, or after 0.1 ms at the latest. So does the first one after a burst of
 // more than 16. Any other leaves at once.
-func (cq *CQ) Progress() {
+func (c *cqCore) Progress() {
+	cq := (*CQ)(c)
 	if cq.t == nil || cq.dead.Load() || cq.s.Closed() {
 		return
 	}

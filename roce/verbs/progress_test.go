@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func foreignPair(t *testing.T, cfg Config) (a, b *end, l *countedLink) {
 func (e *end) progressUntil(t *testing.T, so func() bool) {
 	for ctx := testContext(t); !so(); {
 		e.d.s.NeverMissed() // a busy machine lets nobody poll for long
-		e.cq.Progress()
+		core.Open(e.cq).Progress()
 		require.NoError(t, ctx.Err())
 	}
 }
@@ -56,9 +57,9 @@ func TestProgressReceives(t *testing.T) {
 			a, b, _ := foreignPair(t, cfg)
 			b.progressUntil(t, b.d.s.Polled)
 			a.write(t, b)
-			for foreignPoll(a.cq.Ring(), make([]foreignWC, 1)) == 0 {
-				b.cq.Progress()
-				a.cq.Progress()
+			for foreignPoll(core.Open(a.cq).Ring(), make([]foreignWC, 1)) == 0 {
+				core.Open(b.cq).Progress()
+				core.Open(a.cq).Progress()
 			}
 		})
 	}
@@ -211,7 +212,7 @@ func TestLooksOnForRequest(t *testing.T) {
 				e.d.s.Missed()
 			}
 			e.d.s.Receiving(func() { l.script = c.script })
-			e.cq.Progress()
+			core.Open(e.cq).Progress()
 			e.d.s.Receiving(func() { require.True(t, c.left(len(l.script)), "%d are left", len(l.script)) })
 		})
 	}
@@ -235,11 +236,11 @@ func BenchmarkProgress(b *testing.B) {
 			e := newEnd(b, openDevice(b, cfg), 64, QPInitAttr{}).onRing(b, 16, CQOptions{})
 			if cfg.Polling {
 				for !e.d.s.Polled() {
-					e.cq.Progress()
+					core.Open(e.cq).Progress()
 				}
 			}
 			for b.Loop() {
-				e.cq.Progress()
+				core.Open(e.cq).Progress()
 				if !cfg.Polling {
 					e.d.s.NeverProven()
 				}
@@ -251,7 +252,7 @@ func BenchmarkProgress(b *testing.B) {
 // What a look at the ring costs, in Go.
 func BenchmarkRingPoll(b *testing.B) {
 	e := newEnd(b, openDevice(b, Config{}), 64, QPInitAttr{}).onRing(b, 16, CQOptions{})
-	base, wcs := e.cq.Ring(), make([]foreignWC, 16)
+	base, wcs := core.Open(e.cq).Ring(), make([]foreignWC, 16)
 	for b.Loop() {
 		foreignPoll(base, wcs)
 	}

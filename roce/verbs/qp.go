@@ -260,16 +260,6 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 	return n, own(err)
 }
 
-// SendRoom returns how many more requests the send queue takes now: none before RTS, and when the
-// device is closed. Others that post or change the state apart, it only grows.
-func (qp *QP) SendRoom() int {
-	if qp.lock() != nil {
-		return 0
-	}
-	defer qp.s.Unlock()
-	return qp.t.SendRoom()
-}
-
 // PostRecv queues a receive work request.
 func (qp *QP) PostRecv(wr *RecvWR) error {
 	if err := qp.lock(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -39,12 +40,11 @@ func foreignPoll(base unsafe.Pointer, wcs []foreignWC) int {
 
 // onRing gives an end a queue with a ring, and a queue pair that completes there.
 func (e *end) onRing(t testing.TB, n int, o CQOptions) *end {
-	o.Ring = true
 	e = &end{d: e.d, pd: e.pd, mr: e.mr, buf: e.buf}
 	var err error
-	e.cq, err = e.d.CreateCQWith(n, o)
+	e.cq, err = core.Open(e.d).CreateRingCQ(n, o)
 	require.NoError(t, err)
-	require.NotNil(t, e.cq.Ring())
+	require.NotNil(t, core.Open(e.cq).Ring())
 	e.qp, err = e.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: e.cq, Caps: QPCaps{MaxSendWR: n, MaxRecvWR: n, MaxInline: 64}})
 	require.NoError(t, err)
 	return e
@@ -56,11 +56,11 @@ func (e *end) await(t testing.TB, f *sim.Fabric, n int) []foreignWC {
 	var all []foreignWC
 	wcs := make([]foreignWC, n)
 	for looks := 1; len(all) < n; looks++ {
-		all = append(all, wcs[:foreignPoll(e.cq.Ring(), wcs[:n-len(all)])]...)
+		all = append(all, wcs[:foreignPoll(core.Open(e.cq).Ring(), wcs[:n-len(all)])]...)
 		if looks%16 != 0 {
 			continue
 		}
-		e.cq.Progress()
+		core.Open(e.cq).Progress()
 		if f != nil && !f.Step() {
 			require.Len(t, all, n, "nothing happens any more")
 		}
@@ -136,40 +136,40 @@ func TestRing(t *testing.T) {
 				require.Equal(t, size, b.cq.t.Cap())
 			}
 			require.ErrorIs(t, a.cq.Close(), ErrBusy)
-			require.NotNil(t, a.cq.Ring(), "it is still there")
+			require.NotNil(t, core.Open(a.cq).Ring(), "it is still there")
 			require.NoError(t, a.qp.Close())
 			require.NoError(t, a.cq.Close())
-			require.Nil(t, a.cq.Ring())
+			require.Nil(t, core.Open(a.cq).Ring())
 			require.Nil(t, a.cq.memory)
-			a.cq.Progress()
+			core.Open(a.cq).Progress()
 			require.NoError(t, a.cq.Close())
 			require.Error(t, a.cq.Resize(64))
 
 			// A device that is closed leaves the memory to who reads it.
-			base := b.cq.Ring()
+			base := core.Open(b.cq).Ring()
 			require.NoError(t, b.d.Close())
 			require.Zero(t, foreignPoll(base, make([]foreignWC, 1)))
-			require.Equal(t, base, b.cq.Ring())
+			require.Equal(t, base, core.Open(b.cq).Ring())
 			require.NoError(t, b.cq.Close())
-			require.Nil(t, b.cq.Ring())
+			require.Nil(t, core.Open(b.cq).Ring())
 		})
 	}
-	require.Nil(t, new(CQ).Ring())
-	new(CQ).Progress()
+	require.Nil(t, core.Open(new(CQ)).Ring())
+	core.Open(new(CQ)).Progress()
 }
 
 // Bad sizes are refused as ever, and nothing stays mapped or changed.
 func TestRingArguments(t *testing.T) {
 	a, _ := simPair(t, sim.New(sim.Config{Seed: 1}), 64)
 	for _, n := range []int{-1, 0, transport.MaxCQE + 1} {
-		_, err := a.d.CreateCQWith(n, CQOptions{Ring: true})
+		_, err := core.Open(a.d).CreateRingCQ(n, CQOptions{})
 		var arg *ArgError
 		require.ErrorAs(t, err, &arg)
 		require.Equal(t, "cqe", arg.Arg)
 		r := a.onRing(t, 4, CQOptions{})
-		base := r.cq.Ring()
+		base := core.Open(r.cq).Ring()
 		require.ErrorAs(t, r.cq.Resize(n), &arg)
-		require.Equal(t, base, r.cq.Ring())
+		require.Equal(t, base, core.Open(r.cq).Ring())
 	}
 	ch, err := a.d.CreateCompletionChannel()
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestRingArguments(t *testing.T) {
 	require.ErrorAs(t, err, &arg)
 	require.Equal(t, "OnEvent", arg.Arg)
 	require.NoError(t, a.d.Close())
-	_, err = a.d.CreateCQWith(1, CQOptions{Ring: true})
+	_, err = core.Open(a.d).CreateRingCQ(1, CQOptions{})
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -190,20 +190,20 @@ func TestRingOverflow(t *testing.T) {
 	require.NoError(t, a.qp.ToInit(0))
 	a.recvs(t, 0, 2)
 	var events []Event
-	require.NoError(t, a.d.OnAsyncEvent(func(e Event) { events = append(events, e) }))
-	require.NoError(t, b.d.OnAsyncEvent(func(e Event) { t.Error(e) }))
+	require.NoError(t, core.Open(a.d).OnAsyncEvent(func(e Event) { events = append(events, e) }))
+	require.NoError(t, core.Open(b.d).OnAsyncEvent(func(e Event) { t.Error(e) }))
 	two, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxRecvWR: 1}})
 	require.NoError(t, err)
 	require.NoError(t, two.ToInit(0))
 	require.NoError(t, two.PostRecv(&RecvWR{ID: 7}))
 	require.NoError(t, a.qp.Modify(QPAttr{State: StateErr}, AttrState))
-	state := (*atomic.Uint32)(unsafe.Add(a.cq.Ring(), 136))
+	state := (*atomic.Uint32)(unsafe.Add(core.Open(a.cq).Ring(), 136))
 	require.Zero(t, state.Load())
 	require.NoError(t, two.Modify(QPAttr{State: StateErr}, AttrState))
-	require.EqualValues(t, RingOverflowed, state.Load())
+	require.EqualValues(t, transport.RingOverflowed, state.Load())
 	require.Equal(t, []Event{{Type: EventCQError, CQ: a.cq}}, events)
 	wcs := make([]foreignWC, 4)
-	require.Equal(t, 2, foreignPoll(a.cq.Ring(), wcs))
+	require.Equal(t, 2, foreignPoll(core.Open(a.cq).Ring(), wcs))
 	require.EqualValues(t, WCFlushErr, wcs[0].status)
 	require.EqualValues(t, 1, wcs[1].id)
 }
@@ -216,7 +216,7 @@ func TestRingOfSeveralShards(t *testing.T) {
 	server := newEnd(t, d, 64, QPInitAttr{})
 	var told atomic.Uint32
 	woken := make(chan struct{}, 1)
-	cq, err := d.CreateCQWith(64, CQOptions{Ring: true, OnEvent: func(*CQ) {
+	cq, err := core.Open(d).CreateRingCQ(64, CQOptions{OnEvent: func(*CQ) {
 		told.Add(1)
 		select {
 		case woken <- struct{}{}:
@@ -247,7 +247,7 @@ func TestRingOfSeveralShards(t *testing.T) {
 	got := map[uint32]int{}
 	var wcs [8]foreignWC
 	for done := 0; done < n*messages; {
-		k := foreignPoll(cq.Ring(), wcs[:])
+		k := foreignPoll(core.Open(cq).Ring(), wcs[:])
 		for _, wc := range wcs[:k] {
 			require.Zero(t, wc.status)
 			got[wc.qpn]++
@@ -258,10 +258,10 @@ func TestRingOfSeveralShards(t *testing.T) {
 		case done%7 == 0:
 			require.NoError(t, cq.Resize(64+done%64))
 		case k == 0 && done%2 == 0:
-			cq.Progress()
+			core.Open(cq).Progress()
 		case k == 0:
 			require.NoError(t, cq.RequestNotify(false))
-			if foreignPollable(cq.Ring()) {
+			if foreignPollable(core.Open(cq).Ring()) {
 				continue
 			}
 			select {
@@ -305,7 +305,7 @@ func TestRingClosedBesideItsDevice(t *testing.T) {
 		wg.Go(func() { _ = b.qp.Close(); _ = b.cq.Close() })
 		wg.Wait()
 		require.NoError(t, b.cq.Close())
-		require.Nil(t, b.cq.Ring())
+		require.Nil(t, core.Open(b.cq).Ring())
 		require.NoError(t, a.d.Close())
 		require.NoError(t, a.cq.Close())
 	}

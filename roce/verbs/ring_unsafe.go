@@ -8,15 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of the memory that [CQ.Ring] returns.
-const (
-	RingHeaderBytes = transport.RingHeaderBytes // 192
-	RingSlotBytes   = transport.RingSlotBytes   // 64
-	RingOverflowed  = transport.RingOverflowed  // bit of state: completions were lost
-)
-
-// Ring returns the address of the memory that the completions of a queue made with CQOptions.Ring
-// are in, for a program in another language; nil if the queue has none, or was closed. In C it is
+// Ring returns the address of the memory that the completions of a queue made by
+// CreateRingCQ are in, for a program in another language; nil if the queue has none, or was closed. In C it is
 //
 //	struct ring {
 //		_Alignas(64) _Atomic uint64_t tail;	// offset 0: completions that were put in
@@ -51,8 +44,9 @@ const (
 // thread may look at it. A queue that is never closed keeps its memory for ever.
 //
 // Who reads the ring like this must not call Poll or Wait, which are consumers, too. To receive
-// packets meanwhile is what [CQ.Progress] is for.
-func (cq *CQ) Ring() unsafe.Pointer {
+// packets meanwhile is what Progress is for.
+func (c *cqCore) Ring() unsafe.Pointer {
+	cq := (*CQ)(c)
 	if cq.t == nil {
 		return nil
 	}

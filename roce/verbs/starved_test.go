@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
@@ -79,7 +80,7 @@ func TestStarvedProgramOnlyPosts(t *testing.T) {
 		for range 3 * shard.CoalesceMessages { // more than wait otherwise
 			require.NoError(t, b.qp.PostSend(&wr))
 		}
-		b.cq.Progress()
+		core.Open(b.cq).Progress()
 		_, err := b.qp.PostSendBatch([]SendWR{wr, wr})
 		require.NoError(t, err)
 		b.await(t, nil, 3*shard.CoalesceMessages+2) // without another call
@@ -101,10 +102,10 @@ func TestStarvedProgramIsRelieved(t *testing.T) {
 			a, b, _ := foreignPair(t, cfg)
 			b.progressUntil(t, b.d.s.Polled)
 			b.d.s.Starve()
-			b.cq.Progress()
+			core.Open(b.cq).Progress()
 			for range 1000 {
 				require.True(t, b.d.s.Background())
-				b.cq.Progress()
+				core.Open(b.cq).Progress()
 			}
 			a.write(t, b)
 			a.await(t, nil, 1)

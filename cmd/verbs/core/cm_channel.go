@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -74,7 +75,7 @@ func goroce_cm_destroy_channel(handle C.goroce_handle) C.int {
 		id.close()
 	}
 	for _, s := range c.each() {
-		s.Notify(nil)
+		core.Open(s).Notify(nil)
 		_ = s.Close() // nobody waits on it
 	}
 	return 0
@@ -95,7 +96,7 @@ func (c *cmChannel) of(d *verbs.Device) (*rdmacm.EventChannel, error) {
 	c.fdMu.Lock()
 	c.sources = append(slices.Clip(c.sources), s)
 	c.fdMu.Unlock()
-	s.Notify(c.came)
+	core.Open(s).Notify(c.came)
 	return s, nil
 }
 
@@ -133,7 +134,7 @@ func (c *cmChannel) updateLocked() {
 
 // pending reports whether there are events. fdMu is held.
 func (c *cmChannel) pending() bool {
-	return len(c.extra) > 0 || slices.ContainsFunc(c.sources, (*rdmacm.EventChannel).Pending)
+	return len(c.extra) > 0 || slices.ContainsFunc(c.sources, func(s *rdmacm.EventChannel) bool { return core.Open(s).Pending() })
 }
 
 // raise makes the descriptor readable. fdMu is held.
@@ -192,11 +193,15 @@ func (c *cmChannel) firstExtra() (e cmExtra, ok bool) {
 
 // poll takes an event of a device: what frees memory before what takes some.
 func (c *cmChannel) poll() *rdmacm.Event {
-	for _, take := range []func(*rdmacm.EventChannel) *rdmacm.Event{(*rdmacm.EventChannel).PollEvent, (*rdmacm.EventChannel).PollRequest} {
-		for _, s := range c.each() {
-			if e := take(s); e != nil {
-				return e
-			}
+	all := c.each()
+	for _, s := range all {
+		if e := core.Open(s).PollEvent(); e != nil {
+			return e
+		}
+	}
+	for _, s := range all {
+		if e := core.Open(s).PollRequest(); e != nil {
+			return e
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -97,7 +98,7 @@ func goroce_cm_notify(handle C.goroce_handle, event C.uint32_t) C.int {
 		case !id.spoke:
 			return eINVAL
 		case event == C.IBV_EVENT_COMM_EST:
-			return cmErrno(p.NotifyEstablished())
+			return cmErrno(core.Open(p).NotifyEstablished())
 		}
 		return 0
 	})

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
@@ -36,11 +37,11 @@ func finishStreams(h heart) {
 		}
 	})
 	for _, c := range open {
-		c.Notify(nil)
-		_ = c.TryDisconnect() // all are told before one is waited for
+		core.Open(c).Notify(nil)
+		_ = core.Open(c).TryDisconnect() // all are told before one is waited for
 	}
 	for _, c := range open {
-		for c.TryDisconnect() == syscall.EAGAIN && time.Now().Before(deadline) {
+		for core.Open(c).TryDisconnect() == syscall.EAGAIN && time.Now().Before(deadline) {
 			h.nap()
 		}
 		_ = closeNow(c) // there is nobody to tell

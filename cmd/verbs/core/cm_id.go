@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -179,7 +180,7 @@ func (id *cmID) add(d *verbs.Device) (*rdmacm.ID, error) {
 		return nil, err
 	}
 	p.Context = id
-	err = p.SetReuseAddr(id.reuse)
+	err = core.Open(p).SetReuseAddr(id.reuse)
 	if err == nil && id.tos != 0 {
 		err = p.SetTypeOfService(id.tos)
 	}

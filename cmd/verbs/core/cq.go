@@ -9,6 +9,7 @@ import (
 	"errors"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
 )
@@ -42,7 +43,7 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 	if q.ctx == nil {
 		return eINVAL
 	}
-	o := verbs.CQOptions{Vector: int(a.vector), Ring: true, EventIfWaiting: true, UserData: q}
+	o := verbs.CQOptions{Vector: int(a.vector), EventIfWaiting: true, UserData: q}
 	if a.channel != 0 {
 		if q.ch = channels.get(uint32(a.channel)); q.ch == nil {
 			return eINVAL
@@ -50,10 +51,10 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 		o.OnEvent = func(*verbs.CQ) { q.ch.events.push(q) }
 	}
 	var err error
-	if q.CQ, err = q.ctx.CreateCQWith(int(a.cqe), o); err != nil {
+	if q.CQ, err = core.Open(q.ctx).CreateRingCQ(int(a.cqe), o); err != nil {
 		return errno(err)
 	}
-	a.ring = (*C.struct_goroce_ring)(q.Ring())
+	a.ring = (*C.struct_goroce_ring)(core.Open(q).Ring())
 	a.handle = C.goroce_handle(cqs.put(q))
 	return full(a.handle)
 }
@@ -97,7 +98,7 @@ func goroce_resize_cq(handle C.goroce_handle, cqe *C.int, ring **C.struct_goroce
 	} else if err != nil {
 		return errno(err)
 	}
-	*ring = (*C.struct_goroce_ring)(q.Ring())
+	*ring = (*C.struct_goroce_ring)(core.Open(q).Ring())
 	return 0
 }
 
@@ -113,6 +114,6 @@ func goroce_req_notify_cq(handle C.goroce_handle, solicitedOnly C.int) C.int {
 //export goroce_progress
 func goroce_progress(handle C.goroce_handle) {
 	if q := cqs.get(uint32(handle)); q != nil {
-		q.Progress()
+		core.Open(q).Progress()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/xdp"
@@ -72,7 +73,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 			return openErrno(err)
 		}
 		d = &openDevice{Device: v, key: key, contexts: map[*userContext]struct{}{}}
-		if err := d.OnAsyncEvent(d.deliver); err != nil {
+		if err := core.Open(d).OnAsyncEvent(d.deliver); err != nil {
 			return errno(err)
 		}
 		d.serveStat()

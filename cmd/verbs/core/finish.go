@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -47,7 +48,7 @@ func goroce_finish(beat *C.uint32_t) {
 		left := 0
 		for _, q := range open {
 			if q.State() >= verbs.StateRTS { // one that has failed has nothing left
-				left += room[q] - q.SendRoom()
+				left += room[q] - core.Open(q).SendRoom()
 			}
 		}
 		if left != last {

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
 )
@@ -176,7 +177,7 @@ func goroce_rs_create(domain, kind C.int, handle *C.goroce_handle) C.int {
 // adopt gives a socket its connection. s.mu is held, if others know the socket.
 func (s *rsSocket) adopt(c *rsocket.Conn) {
 	s.conn, s.state = c, rsConnected
-	c.Notify(s.wake.ring)
+	core.Open(c).Notify(s.wake.ring)
 }
 
 //export goroce_rs_close
@@ -201,7 +202,7 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 	case state == rsConnecting:
 		cancel()
 	case conn != nil:
-		conn.Notify(nil)
+		core.Open(conn).Notify(nil)
 		for _, m := range maps {
 			_ = m.m.Close() // which the connection would do, too
 		}
@@ -218,7 +219,7 @@ const rsLinger = C.GOROCE_RS_LINGER_MS * time.Millisecond
 
 // closeNow closes a connection without waiting. What is still missing then is lost.
 func closeNow(c *rsocket.Conn) error {
-	err := c.TryDisconnect()
+	err := core.Open(c).TryDisconnect()
 	if err == syscall.EAGAIN {
 		err = syscall.ETIMEDOUT
 		_ = c.SetLinger(0) // fails if it is closed
@@ -250,7 +251,7 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 			if d == 0 {
 				d = defaultKeepAlive
 			}
-			return rsErrno(s.conn.SetKeepAlive(d))
+			return rsErrno(core.Open(s.conn).SetKeepAlive(d))
 		}
 		return 0
 	case C.GOROCE_RS_TOS:
@@ -371,14 +372,14 @@ func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
 	default:
 		return 0
 	}
-	look := conn.Ready
+	look := core.Open(conn).Ready
 	if notify {
-		look = conn.ReadyOrNotify
+		look = core.Open(conn).ReadyOrNotify
 	}
 	v = pollBits(look())
 	if v&events&C.POLLIN != 0 && v&C.POLLHUP != 0 {
 		var b [1]byte
-		if n, err := conn.TryPeek(b[:]); n > 0 || err == syscall.EAGAIN { // there is data, or somebody is reading it
+		if n, err := core.Open(conn).TryPeek(b[:]); n > 0 || err == syscall.EAGAIN { // there is data, or somebody is reading it
 			v &^= C.POLLHUP
 		}
 	}
@@ -386,7 +387,7 @@ func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
 }
 
 // pollBits is what poll says of a socket.
-func pollBits(r rsocket.Readiness) (v C.uint32_t) {
+func pollBits(r core.Readiness) (v C.uint32_t) {
 	if r.Readable {
 		v |= C.POLLIN
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
@@ -250,7 +251,7 @@ func (l *rsAcceptor) serve(from *rsocket.Listener, came func()) {
 // configure changes the properties of connections to come.
 func (l *rsAcceptor) configure(cfg rsocket.Config) C.int {
 	for _, one := range l.listeners {
-		if err := one.SetConfig(cfg); err != nil {
+		if err := core.Open(one).SetConfig(cfg); err != nil {
 			return rsErrno(err)
 		}
 	}

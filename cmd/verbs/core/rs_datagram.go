@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -73,7 +74,7 @@ func (s *rsSocket) open(a netip.AddrPort) C.int {
 	if err != nil {
 		return rsErrno(err)
 	}
-	conn.Notify(s.wake.ring)
+	core.Open(conn).Notify(s.wake.ring)
 	s.datagram.conn = conn
 	return 0
 }
@@ -118,7 +119,7 @@ func (d *rsDatagram) close() C.int {
 	if d.conn == nil {
 		return 0
 	}
-	d.conn.Notify(nil)
+	core.Open(d.conn).Notify(nil)
 	return rsErrno(d.conn.Close())
 }
 
@@ -141,9 +142,9 @@ func (d *rsDatagram) ready(notify bool) C.uint32_t {
 	if d.conn == nil {
 		return C.POLLOUT
 	}
-	look := d.conn.Ready
+	look := core.Open(d.conn).Ready
 	if notify {
-		look = d.conn.ReadyOrNotify
+		look = core.Open(d.conn).ReadyOrNotify
 	}
 	return pollBits(look())
 }
@@ -177,9 +178,9 @@ func goroce_rs_recv_from(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t,
 	*whole = 0
 	defer mirrored(handle, C.POLLIN)
 	return withDatagram(handle, false, func(c *rsocket.PacketConn) C.int {
-		read := c.TryReadFrom
+		read := core.Open(c).TryReadFrom
 		if peek != 0 {
-			read = c.TryPeekFrom
+			read = core.Open(c).TryPeekFrom
 		}
 		var p []byte
 		if n > 0 {
@@ -207,6 +208,6 @@ func goroce_rs_send_to(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, s
 		if n > 0 {
 			p = unsafe.Slice((*byte)(buf), int(n))
 		}
-		return rsErrno(c.TryWriteTo(p, to))
+		return rsErrno(core.Open(c).TryWriteTo(p, to))
 	})
 }

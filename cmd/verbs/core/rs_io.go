@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
@@ -47,9 +48,9 @@ func ifShort(v []C.struct_iovec, n C.size_t, event C.uint32_t) C.uint32_t {
 
 func receive(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, n *C.size_t) C.int {
 	return withConn(handle, func(c *rsocket.Conn) C.int {
-		read := c.TryRead
+		read := core.Open(c).TryRead
 		if peek != 0 {
-			read = c.TryPeek
+			read = core.Open(c).TryPeek
 			count = min(count, 1) // there is no second look behind what was seen
 		}
 		for i := range vector(iov, count) {
@@ -85,7 +86,7 @@ func send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t)
 			if len(p) == 0 {
 				continue
 			}
-			k, err := c.TryWrite(p)
+			k, err := core.Open(c).TryWrite(p)
 			*n += C.size_t(k)
 			if err != nil || k < len(p) {
 				if *n > 0 {
@@ -114,9 +115,9 @@ func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
 		case syscall.SHUT_RD:
 			return rsErrno(c.CloseRead())
 		case syscall.SHUT_WR:
-			return rsErrno(c.TryCloseWrite())
+			return rsErrno(core.Open(c).TryCloseWrite())
 		case syscall.SHUT_RDWR:
-			return rsErrno(c.TryDisconnect())
+			return rsErrno(core.Open(c).TryDisconnect())
 		}
 		return eINVAL
 	})
@@ -149,7 +150,7 @@ func goroce_rs_iomap(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, off
 		if off < 0 {
 			off = int64(uintptr(buf)) // as librdmacm: an address is as good as any other name
 		}
-		m, err := s.conn.TryMap(unsafe.Slice((*byte)(buf), int(n)), off)
+		m, err := core.Open(s.conn).TryMap(unsafe.Slice((*byte)(buf), int(n)), off)
 		if err != nil {
 			return rsErrno(err)
 		}
@@ -177,7 +178,7 @@ func goroce_rs_iowrite(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, o
 	*done = 0
 	defer mirrored(handle, C.POLLOUT)
 	return withConn(handle, func(c *rsocket.Conn) C.int {
-		k, err := c.TryWriteAt(unsafe.Slice((*byte)(buf), int(n)), int64(offset))
+		k, err := core.Open(c).TryWriteAt(unsafe.Slice((*byte)(buf), int(n)), int64(offset))
 		*done = C.size_t(k)
 		if k > 0 {
 			return 0

@@ -10,6 +10,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/goroce/goroce/internal/core"
 	"golang.org/x/sys/unix"
 )
 
@@ -151,7 +152,7 @@ func (s *rsSocket) atEnd() bool {
 		return false
 	}
 	var b [1]byte
-	_, err := conn.TryPeek(b[:])
+	_, err := core.Open(conn).TryPeek(b[:])
 	return err == io.EOF
 }
 

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 	"golang.org/x/sys/unix"
 )
@@ -157,7 +158,7 @@ func (q *userQP) allowStaging() {
 
 // makeRoom says how many requests the queue has room for, after those that were taken.
 func (q *userQP) makeRoom() {
-	q.ring.limit.Store(q.ring.head.Load() + uint64(q.SendRoom()))
+	q.ring.limit.Store(q.ring.head.Load() + uint64(core.Open(q).SendRoom()))
 }
 
 // settle takes what is in the ring, for a call that wants it posted.

@@ -17,6 +17,9 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 	"golang.org/x/sys/unix"
@@ -32,7 +35,10 @@ const (
 	firstWillsMap = 64 << 10
 )
 
-var _ [rdmacm.WillBytes]struct{} = [C.GOROCE_WILL_BYTES]struct{}{}
+// A will is a disconnect request, a datagram.
+const willPacketBytes = ib.BTHBytes + ib.DETHBytes + mad.Bytes
+
+var _ [willPacketBytes]struct{} = [C.GOROCE_WILL_BYTES]struct{}{}
 
 // willFile is the wills of this process.
 type willFile struct {
@@ -92,7 +98,10 @@ func tellWhenGone(d *verbs.Device) {
 	}
 	wills.devices[d] = true
 	w := &deviceWills{wills.file, len(wills.devices)}
-	_ = rdmacm.KeepWills(d, rdmacm.WillKeeper{Put: w.put, Drop: w.drop}) // a device that is closed needs none
+	if ch, err := rdmacm.CreateEventChannel(d); err == nil { // a device that is closed needs none
+		_ = core.Open(ch).KeepWills(w.put, w.drop)
+		_ = ch.Close()
+	}
 }
 
 // startWills makes the file, and starts the helper.
@@ -184,8 +193,8 @@ func (f *willFile) place() (place uint32, ok bool) {
 	return f.used - 1, true
 }
 
-// put is Put of [rdmacm.WillKeeper]. A connection beyond the limit has no will.
-func (w *deviceWills) put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBytes]byte) {
+// put keeps a will. A connection beyond the limit has no will.
+func (w *deviceWills) put(id uint32, src, dst netip.Addr, packet []byte) {
 	f := w.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,7 +207,7 @@ func (w *deviceWills) put(id uint32, src, dst netip.Addr, packet *[rdmacm.WillBy
 	a, b := src.As16(), dst.As16()
 	copy(unsafe.Slice((*byte)(&t.src[0]), len(a)), a[:])
 	copy(unsafe.Slice((*byte)(&t.dst[0]), len(b)), b[:])
-	copy(unsafe.Slice((*byte)(&t.packet[0]), len(packet)), packet[:])
+	copy(unsafe.Slice((*byte)(&t.packet[0]), len(packet)), packet)
 	t.scope = C.uint32_t(scopeOf(src))
 	atomic.StoreUint32((*uint32)(&t.live), 1) // the rest is there before, whenever the process ends
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/rdmacm"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +22,7 @@ const (
 )
 
 // testWill is one of a process.
-func testWill(pid int, id uint32) (p [rdmacm.WillBytes]byte) {
+func testWill(pid int, id uint32) (p [willPacketBytes]byte) {
 	for i := range p {
 		p[i] = byte(i)
 	}
@@ -45,7 +44,7 @@ func TestWillsChild(t *testing.T) {
 	w := &deviceWills{file: f}
 	put := func(id uint32) {
 		p := testWill(os.Getpid(), id)
-		w.put(id, netip.MustParseAddr(from), netip.MustParseAddr(to), &p)
+		w.put(id, netip.MustParseAddr(from), netip.MustParseAddr(to), p[:])
 	}
 	put(0)
 	put(1)
@@ -117,7 +116,7 @@ func killedProcess(t *testing.T, helper string, from, to netip.Addr) {
 		if err != nil {
 			t.Fatalf("%v; %d of %d", err, len(seen), willCount-1)
 		}
-		if n != rdmacm.WillBytes+ib.ICRCBytes {
+		if n != willPacketBytes+ib.ICRCBytes {
 			t.Fatalf("%d bytes", n)
 		}
 		if binary.BigEndian.Uint32(b[ib.BTHBytes+4:]) != uint32(cmd.Process.Pid) {
@@ -131,7 +130,7 @@ func killedProcess(t *testing.T, helper string, from, to netip.Addr) {
 			t.Fatalf("will %d", id)
 		case sender.Addr().Unmap() != from:
 			t.Fatalf("from %v", sender)
-		case !bytes.Equal(b[:rdmacm.WillBytes], want[:]):
+		case !bytes.Equal(b[:willPacketBytes], want[:]):
 			t.Fatalf("packet % x", b[:n])
 		case ib.TrailingICRC(b[:n]) != icrc.Checksum(0, want[:]):
 			t.Fatalf("ICRC %#x, not %#x", ib.TrailingICRC(b[:n]), icrc.Checksum(0, want[:]))

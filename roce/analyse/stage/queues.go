@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/verbs"
@@ -58,12 +59,12 @@ func (h *Host) note() {
 	if h.QP == nil || h.observer == nil {
 		return
 	}
-	s := State{AtNs: h.observer.Now(), Packets: h.packets, Completions: access.Waiting[verbs.WC](h.CQ).Len(), QP: h.QP.State(), Posted: len(h.Posted)}
-	shard := access.ShardOf[verbs.QPAttr](h.QP)
+	s := State{AtNs: h.observer.Now(), Packets: h.packets, Completions: access.Waiting(h.CQ).Len(), QP: h.QP.State(), Posted: len(h.Posted)}
+	shard := core.Open(h.QP).Shard()
 	if shard.Lock() != nil {
 		return // the device is closed
 	}
-	s.QPQueued = access.EngineQP[verbs.QPAttr](h.QP).Queued()
+	s.QPQueued = core.Open(h.QP).QP().Queued()
 	shard.Unlock()
 	_, s.PortBytes = h.port.Queued()
 	if c, ok := h.QP.Congestion(); ok && c.Limiting {

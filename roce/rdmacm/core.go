@@ -1,0 +1,44 @@
+package rdmacm
+
+import "github.com/goroce/goroce/internal/core"
+
+// Core is for the packages of this repository that are built on this one: nothing else can do
+// anything with it.
+func (id *ID) Core() core.Of[*idCore] { return core.New((*idCore)(id)) }
+
+// idCore is an ID as package roce sees it, and programs in other languages.
+type idCore ID
+
+// Over reports whether the connection of the ID has ended.
+func (c *idCore) Over() bool {
+	if c.s == nil {
+		return true
+	}
+	c.s.LockAlways()
+	defer c.s.Unlock()
+	return c.state == idOver
+}
+
+// NotifyEstablished tells that the queue pair of an ID received something before the connection was
+// confirmed (rdma_notify). An ID with a queue pair needs no telling.
+func (c *idCore) NotifyEstablished() error {
+	return (*ID)(c).do(func(int64, *agent) error {
+		if c.conn != nil {
+			c.conn.CommEstablished()
+		}
+		return nil
+	})
+}
+
+// SetReuseAddr lets the ID have an address and port that other IDs have for which it was set, too,
+// as long as none of these listens (RDMA_OPTION_ID_REUSEADDR). It is called before BindAddr.
+func (c *idCore) SetReuseAddr(reuse bool) error {
+	id := (*ID)(c)
+	return id.do(func(int64, *agent) error {
+		err := id.requireState("reuse address", idIdle)
+		if err == nil {
+			id.reuse = reuse
+		}
+		return err
+	})
+}
