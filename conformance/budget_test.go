@@ -56,7 +56,7 @@ var lineBudgets = map[string]int{
 	"ib":                  2900,
 	"mem":                 2250,
 	"transport":           11450,
-	"roce/verbs":          4900,
+	"roce/verbs":          4750,
 	"roce/rdmacm":         6200,
 	"roce/rsocket":        6100,
 	"roce/analyse":        9400,
@@ -67,7 +67,7 @@ var lineBudgets = map[string]int{
 	"cmd/verbs":           5400,
 	"conformance":         35300,
 	"bench":               18700,
-	"internal":            1300,
+	"internal":            1400,
 	"bench/apps":          5500,
 }
 
@@ -105,9 +105,9 @@ var nameBudgets = map[string]int{
 	"mem":                 131,
 	"transport":           264,
 	"roce":                124,
-	"roce/verbs":          321,
-	"roce/rdmacm":         99,
-	"roce/rsocket":        95,
+	"roce/verbs":          307,
+	"roce/rdmacm":         87,
+	"roce/rsocket":        76,
 	"roce/link":           41,
 	"roce/internal/shard": 103,
 }
@@ -300,14 +300,11 @@ func TestFloors(t *testing.T) {
 }
 
 // onlyForC are the exported functions and methods of the API that only cmd/verbs calls. Others have no need of
-// them, so they belong below internal, which that module may import: this list may only become shorter.
+// them, so they belong behind Core, which internal/core opens. This list has what is there for Go, too.
 var onlyForC = []string{
-	"rdmacm.ID.NotifyEstablished", "rdmacm.ID.Over", "rdmacm.RouteSource",
-	"rsocket.Conn.CloseRead", "rsocket.Conn.SetKeepAlive", "rsocket.Conn.TryCloseWrite", "rsocket.Conn.TryDisconnect",
-	"rsocket.Conn.TryMap", "rsocket.Conn.TryPeek", "rsocket.Conn.TryRead", "rsocket.Conn.TryWrite",
-	"rsocket.Conn.TryWriteAt", "rsocket.Listener.SetConfig", "rsocket.PacketConn.ReadyOrNotify", "rsocket.PacketConn.TryPeekFrom",
-	"rsocket.PacketConn.TryReadFrom", "rsocket.PacketConn.TryWriteTo",
-	"verbs.Device.OnAsyncEvent", "verbs.QP.DetachMulticast", "verbs.QP.SendRoom",
+	"rdmacm.RouteSource",       // of package roce, too
+	"verbs.QP.DetachMulticast", // the end of AttachMulticast
+	"rsocket.Conn.CloseRead",   // as a net.TCPConn has it
 }
 
 func TestNamesOnlyForC(t *testing.T) {

@@ -55,7 +55,6 @@ func TestZeroValues(t *testing.T) {
 		"Config":        {&Config{}, (*Config)(nil)},
 		"LingerStats":   {&LingerStats{}, (*LingerStats)(nil)},
 		"BufferStats":   {&BufferStats{}, (*BufferStats)(nil)},
-		"Readiness":     {&Readiness{}, (*Readiness)(nil)},
 		"Addr":          {&Addr{}},
 		"LostError":     {&LostError{}, (*LostError)(nil)},
 		"ProtocolError": {&ProtocolError{}, (*ProtocolError)(nil)},

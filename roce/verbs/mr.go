@@ -35,14 +35,6 @@ type MROptions struct {
 	IOVA    uint64
 	SetIOVA bool
 
-	// Foreign says that the memory is not Go's, and so may not be there: it is refused, with an
-	// error that matches syscall.EFAULT, if a part of it is not mapped, or its ends cannot be read;
-	// or not be written, though Access has LocalWrite, MWBind or a right to write. That is what
-	// ibv_reg_mr says. It takes three system calls, for any length. The bytes may be unsafe.Slice
-	// of any address: nothing depends on the length, up to 64 TiB. See the package comment for
-	// memory that goes away later.
-	Foreign bool
-
 	// Persist makes bytes of the region durable. A FLUSH to persistence calls it, with the lock
 	// of a shard held: several may call at the same time. The access flag FlushPersistent needs it.
 	Persist func([]byte) error
@@ -75,11 +67,6 @@ func (pd *PD) RegisterMRWith(buf []byte, access Access, o MROptions) (*MR, error
 	d := pd.Device()
 	if d.isClosed() {
 		return nil, d.closedErr()
-	}
-	if o.Foreign {
-		if err := checkForeign("register", buf, access); err != nil {
-			return nil, err
-		}
 	}
 	d.place(&a)
 	t, err := d.table.Register(pd.t, a)
@@ -157,18 +144,6 @@ func (mr *MR) Reregister(c Rereg) error {
 		rc.What |= mem.ChangePD
 		rc.PD = c.PD.t
 	}
-	if o := &c.Options; o.Foreign && (c.Bytes != nil || c.SetAccess) {
-		bytes, access := c.Bytes, c.Access
-		if bytes == nil {
-			bytes = mr.Bytes()
-		}
-		if !c.SetAccess && mr.t != nil {
-			access = mr.t.Access()
-		}
-		if err := checkForeign("reregister", bytes, access); err != nil {
-			return err
-		}
-	}
 	if err := mr.d.settle(); err != nil {
 		return err
 	}
@@ -187,7 +162,7 @@ func (mr *MR) Reregister(c Rereg) error {
 // Rereg says what [MR.Reregister] changes (the flags of ibv_rereg_mr): fields that are set.
 type Rereg struct {
 	Bytes     []byte    // the new memory; nil leaves the memory as it is
-	Options   MROptions // of the new memory; Foreign also without any
+	Options   MROptions // of the new memory
 	Access    Access    // the new rights, if SetAccess
 	SetAccess bool
 	PD        *PD // the new domain; nil leaves the region where it is

@@ -7,9 +7,11 @@ import "C"
 
 import (
 	"math"
+	"syscall"
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -29,6 +31,10 @@ const (
 	flushGlobal     = 1 << 8
 	flushPersistent = 1 << 9
 )
+
+// writes are the rights for which the kernel wants memory that can be written to
+// (ib_access_writable).
+const writes = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteAtomic | verbs.MWBind
 
 // accessOf returns the rights that flags stand for. Huge pages are nothing special here.
 func accessOf(flags C.uint32_t) (verbs.Access, C.int) {
@@ -71,6 +77,9 @@ func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	if buf == nil {
 		return eINVAL
 	}
+	if core.CheckMemory(buf, access&writes != 0) != nil {
+		return C.int(syscall.EFAULT)
+	}
 	mr, err := pd.RegisterMRWith(buf, access, verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: access&verbs.ZeroBased == 0, Key: ib.LKey(m.key)})
 	if err != nil {
 		return errno(err)
@@ -108,6 +117,15 @@ func goroce_rereg_mr(handle C.goroce_handle, flags C.int, domain C.goroce_handle
 			return e
 		}
 		change.Access, change.SetAccess = access, true
+	}
+	if change.Bytes != nil || change.SetAccess {
+		buf := change.Bytes
+		if buf == nil {
+			buf = mr.Bytes()
+		}
+		if core.CheckMemory(buf, change.Access&writes != 0) != nil {
+			return C.int(syscall.EFAULT)
+		}
 	}
 	if err := mr.Reregister(change); err != nil {
 		return errno(err)

@@ -20,6 +20,7 @@ int main(void)
 	FAILS(EINVAL, ibv_reg_mr(a.pd, a.buf, 4096, IBV_ACCESS_REMOTE_WRITE)); // without LOCAL_WRITE
 	FAILS(EINVAL, ibv_reg_mr(a.pd, a.buf, 4096, 1 << 15));
 	FAILS(EOPNOTSUPP, ibv_reg_mr(a.pd, a.buf, 4096, IBV_ACCESS_ON_DEMAND));
+	FAILS(EFAULT, ibv_reg_mr(a.pd, (void *)4096, 4096, 0)); // nothing is mapped there
 	struct ibv_qp_init_attr q = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1 << 30}};
 	FAILS(EINVAL, ibv_create_qp(a.pd, &q));
 	q.cap = (struct ibv_qp_cap){.max_send_sge = 1000};

@@ -1,4 +1,4 @@
-package verbs
+package core
 
 import (
 	"os"
@@ -9,16 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foreignWrites are the rights for which the kernel wants memory that can be written to
-// (ib_access_writable).
-const foreignWrites = LocalWrite | RemoteWrite | RemoteAtomic | MWBind
-
-// checkForeign does for memory that is not Go's what pinning does in the kernel, as far as that
-// costs little: all of it has to be mapped, and its first and last page to be there, and to be
-// writable if the rights want that. It does not look at each page: memory may be sparse, and
-// terabytes. What is wrong in between costs the queue pair that meets it, as memory does that goes
-// away later.
-func checkForeign(op string, b []byte, access Access) error {
+// CheckMemory does for memory that is not Go's what pinning does in the kernel, as far as that costs
+// little: all of it has to be mapped, and its first and last page to be there, and to be writable if
+// the rights want that. It returns syscall.EFAULT otherwise. It does not look at each page: memory
+// may be sparse, and terabytes. What is wrong in between costs the queue pair that meets it, as
+// memory does that goes away later.
+func CheckMemory(b []byte, write bool) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -28,19 +24,19 @@ func checkForeign(op string, b []byte, access Access) error {
 	begin := first &^ (page - 1)
 	// A request to write nothing back, which has a look at the mappings.
 	if _, _, e := unix.Syscall(unix.SYS_MSYNC, begin, last-begin+1, unix.MS_ASYNC); e == unix.ENOMEM {
-		return &OpError{Op: op, Err: syscall.EFAULT}
+		return syscall.EFAULT
 	}
 	if !canPopulate() {
 		return nil
 	}
 	advice := uintptr(unix.MADV_POPULATE_READ)
-	if access&foreignWrites != 0 {
+	if write {
 		advice = unix.MADV_POPULATE_WRITE
 	}
 	for _, p := range []uintptr{begin, last &^ (page - 1)} {
 		switch _, _, e := unix.Syscall(unix.SYS_MADVISE, p, page, advice); e {
 		case unix.EFAULT, unix.EINVAL, unix.ENOMEM, unix.EHWPOISON:
-			return &OpError{Op: op, Err: syscall.EFAULT}
+			return syscall.EFAULT
 		}
 	}
 	return nil
