@@ -18,6 +18,11 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 		return s.waitDriven(ctx, notify)
 	}
 	s.attend()
+	select {
+	case <-notify:
+		return nil
+	default:
+	}
 	var err error
 	select {
 	case <-notify:

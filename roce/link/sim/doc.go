@@ -84,6 +84,13 @@
 //
 // Devices without a Config.Rand use [Fabric.Rand] there.
 //
+// # Tests of the shell
+//
+// A Test leaves out what a device does on a real link: it has no goroutine of its own that receives,
+// looks for packets and sleeps, and nothing that it does takes time. [TestThreads] runs all of that,
+// on the CPUs and threads of [Machine]s with system calls, wake-ups, time slices, quotas and
+// neighbours that cost what a [MachineConfig] says.
+//
 // # Time
 //
 // Outside of a Test, [Fabric.Step] takes the next event (a packet arrives, a timer is due), moves

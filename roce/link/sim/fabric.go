@@ -81,8 +81,16 @@ type Fabric struct {
 	free    []*packet
 	stats   Stats
 
-	sched      *scheduler // nil: see Step
+	clock      clock      // nil: see Step
+	sched      *scheduler // of a Test
+	threads    *threads   // of a TestThreads
 	transcript transcript
+}
+
+// clock is what lets time pass by itself: a scheduler, or threads.
+type clock interface {
+	now() int64
+	wake() // there is a new event
 }
 
 // New makes a fabric without hosts.
@@ -199,8 +207,8 @@ func (f *Fabric) At(at int64, fn func()) {
 // lock takes mu, and notes what time it is.
 func (f *Fabric) lock() {
 	f.mu.Lock()
-	if f.sched != nil {
-		f.now = max(f.now, f.sched.now())
+	if f.clock != nil {
+		f.now = max(f.now, f.clock.now())
 	}
 }
 
@@ -209,8 +217,8 @@ func (f *Fabric) push(e event) {
 	f.seq++
 	e.seq = f.seq
 	f.events.push(e)
-	if f.sched != nil {
-		f.sched.wake()
+	if f.clock != nil {
+		f.clock.wake()
 	}
 	if f.changed != nil {
 		close(f.changed)
@@ -237,7 +245,7 @@ func (f *Fabric) Step() bool {
 
 // byHand panics if it is not for the caller to step.
 func (f *Fabric) byHand() {
-	if f.sched != nil {
+	if f.clock != nil {
 		panic("sim: in a Test the fabric steps by itself: wait for something, or sleep")
 	}
 }
@@ -318,9 +326,9 @@ func (f *Fabric) Run(done func() bool) bool {
 
 // RunFor lets virtual time pass.
 func (f *Fabric) RunFor(d time.Duration) {
-	if f.sched != nil {
+	if f.clock != nil {
 		time.Sleep(d)
-		f.sched.turn(nil)
+		f.turn(nil)
 		return
 	}
 	end := f.Now() + int64(d)

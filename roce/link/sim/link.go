@@ -28,7 +28,9 @@ type Link struct {
 	timerSet bool
 	entered  uint64 // sequence number of the timer event on the heap, 0 for none
 	closed   bool
-	woken    bool // since the last Wait
+	woken    bool   // since the last Wait
+	leaves   int64  // when the packets of the last Send leave
+	taken    uint64 // packets that Recv has taken
 	stats    link.Stats
 
 	enteredAt int64
@@ -83,7 +85,10 @@ func (l *Link) QueuePeak() (up, down int) {
 func (l *Link) Blocked() bool { return false }
 
 // Send puts packets on the wire.
-func (l *Link) Send(batch []transport.TxPacket) {
+func (l *Link) Send(batch []transport.TxPacket) { l.sendIn(0, batch) }
+
+// sendIn is Send for packets that leave after a time, though not before those of earlier calls.
+func (l *Link) sendIn(ns int64, batch []transport.TxPacket) {
 	if len(batch) == 0 {
 		return
 	}
@@ -94,6 +99,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 		return
 	}
 	l.stats.TxCalls++
+	l.leaves = max(f.now+ns, l.leaves)
 	for i := range batch {
 		l.send(&batch[i])
 	}
@@ -130,7 +136,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 	l.stats.TxPackets++
 	l.stats.TxDatagrams++
 	l.stats.TxBytes += uint64(len(p.data))
-	l.up.pass(f, at, 0, event{kind: atSwitch, pkt: p})
+	l.up.pass(f, at, l.leaves-f.now, event{kind: atSwitch, pkt: p})
 }
 
 // Recv hands up what has arrived.
@@ -168,6 +174,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 		n++
 	}
 	l.inbox = append(l.inbox[:0], l.inbox[taken:]...)
+	l.taken += uint64(taken)
 	return n, nil
 }
 

@@ -53,6 +53,7 @@ func Run(cfg Config, f func(net *Fabric)) {
 // schedule makes goroutines take turns from now on.
 func (f *Fabric) schedule(w *watchdog) {
 	f.sched = newScheduler(f, w)
+	f.clock = f.sched
 	go f.sched.drive()
 }
 

@@ -15,7 +15,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // note takes down that a packet was sent or arrives. mu is held.
 func (f *Fabric) note(what byte, p *packet) {
-	if f.sched == nil {
+	if f.clock == nil {
 		return
 	}
 	t := &f.transcript

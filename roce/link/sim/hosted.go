@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"net/netip"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+)
+
+// hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real link,
+// and is the machine for that: see roce/internal/shard/machine.go, whose interface it has with the
+// methods of Process below.
+//
+// What is done with the lock of a device held is owed, and paid for when the goroutine next comes to
+// a call in which it may wait: who waits for a mutex keeps the clock of the bubble from moving. So
+// packets leave after what has been owed so far.
+type hosted struct {
+	*Process
+	l *Link
+
+	mark uint64 // see Mark
+
+	// under d.mu
+	receives bool // somebody is in Recv or Wait
+	faults   []string
+	waited   int64 // what is there has waited while it could have been received
+	longest  int64
+}
+
+var (
+	_ link.Link     = (*hosted)(nil)
+	_ link.Marker   = (*hosted)(nil)
+	_ link.Returner = (*hosted)(nil)
+)
+
+func (h *hosted) Now() int64                                { return h.l.Now() }
+func (h *hosted) Addrs() []netip.Addr                       { return h.l.Addrs() }
+func (h *hosted) MTU() ib.MTU                               { return h.l.MTU() }
+func (h *hosted) Stats() link.Stats                         { return h.l.Stats() }
+func (h *hosted) Blocked() bool                             { return false }
+func (h *hosted) Returned() (from netip.Addr, quote []byte) { return h.l.Returned() }
+
+func (h *hosted) Capabilities() link.Capabilities {
+	c := h.l.Capabilities()
+	c.Scheduled = true // time passes by itself
+	return c
+}
+
+// Send puts packets on the wire when the call has been paid for.
+func (h *hosted) Send(batch []transport.TxPacket) {
+	if len(batch) > 0 {
+		h.l.sendIn(h.owe(h.m.c.Syscall+time.Duration(len(batch))*h.m.c.Packet), batch)
+	}
+}
+
+// Recv looks at what has arrived.
+func (h *hosted) Recv(batch []transport.RxPacket) (int, error) {
+	h.enter("Recv")
+	defer h.leave()
+	h.park(ask{kind: works, work: int64(h.m.c.Syscall)})
+	n, err := h.l.Recv(batch)
+	if n > 0 {
+		h.owe(time.Duration(n) * h.m.c.Packet)
+		h.d.mu.Lock()
+		h.waited = 0
+		h.d.mu.Unlock()
+	}
+	return n, err
+}
+
+// Wait sleeps in a system call.
+func (h *hosted) Wait(timeout time.Duration) error {
+	h.enter("Wait")
+	defer h.leave()
+	h.park(ask{kind: blocks, work: int64(h.m.c.Syscall), until: h.end(timeout), here: h.here})
+	_, err := h.l.ready()
+	return err
+}
+
+// end is when a sleep ends by itself; 0: never.
+func (h *hosted) end(timeout time.Duration) int64 {
+	if timeout < 0 {
+		return 0
+	}
+	return h.l.Now() + max(int64(timeout+h.m.c.Slack), 1)
+}
+
+// here reports whether Wait has nothing to wait for.
+func (h *hosted) here() bool {
+	h.l.f.lock()
+	defer h.l.f.mu.Unlock()
+	return h.l.closed || h.l.woken || len(h.l.inbox) > 0
+}
+
+// Wake ends a Wait.
+func (h *hosted) Wake() {
+	h.owe(h.m.c.Syscall)
+	h.l.Wake()
+	h.d.wake()
+}
+
+// Mark notes what has arrived.
+func (h *hosted) Mark() {
+	h.l.f.lock()
+	defer h.l.f.mu.Unlock()
+	h.mark = h.l.taken + uint64(len(h.l.inbox))
+}
+
+// CaughtUp reports whether that was handed up.
+func (h *hosted) CaughtUp() bool {
+	h.l.f.lock()
+	defer h.l.f.mu.Unlock()
+	return h.l.taken >= h.mark
+}
+
+// Close takes the host off the fabric.
+func (h *hosted) Close() error {
+	err := h.l.Close()
+	h.d.wake()
+	return err
+}
+
+// enter notes that somebody receives.
+func (h *hosted) enter(call string) {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if h.receives && len(h.faults) == 0 {
+		h.faults = append(h.faults, call+" while somebody else receives:\n"+stack())
+	}
+	h.receives = true
+}
+
+func (h *hosted) leave() {
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	h.receives = false
+}
+
+func stack() string {
+	b := make([]byte, 8<<10)
+	return string(b[:runtime.Stack(b, false)])
+}
+
+// What follows is what a shard asks of a machine.
+
+// CPUs is how many CPUs the process may run on.
+func (p *Process) CPUs() int {
+	if len(p.c.CPUs) > 0 {
+		return len(p.c.CPUs)
+	}
+	return len(p.m.cpus)
+}
+
+// Procs is GOMAXPROCS.
+func (p *Process) Procs() int { return p.c.Procs }
+
+// ProcessUsage is the CPU time of the process, ns; how often its threads went to sleep; and how
+// often they were put off a CPU.
+func (p *Process) ProcessUsage() (ran, slept, preempted int64) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	ran = p.used.ran + p.orphan
+	if t := p.d.cur; t != nil && t.p == p {
+		ran += t.debt
+	}
+	return ran, p.used.slept, p.used.preempted
+}
+
+// ThreadUsage is the same of the thread that the caller runs on.
+func (p *Process) ThreadUsage() (thread int, ran, slept, preempted int64) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	t := p.d.cur
+	if t == nil || t.p != p {
+		return 0, 0, 0, 0
+	}
+	u := t.th.used
+	return t.th.id, u.ran + t.debt, u.slept, u.preempted
+}
+
+// Gosched lets other goroutines run.
+func (p *Process) Gosched() { p.park(ask{kind: letsRun, work: int64(p.m.c.Goroutine)}) }
+
+// Yield lets other threads run.
+func (p *Process) Yield() { p.park(ask{kind: yields, work: int64(p.m.c.Syscall)}) }
+
+// Nap sleeps in a system call.
+func (p *Process) Nap(d time.Duration) {
+	p.park(ask{kind: blocks, work: int64(p.m.c.Syscall), until: p.d.now() + int64(max(d, 1)+p.m.c.Slack), here: never})
+}
+
+func never() bool { return false }
+
+// Lock takes a mutex that others may hold while time passes.
+func (p *Process) Lock(mu *sync.Mutex) {
+	for !mu.TryLock() {
+		p.Sleep(p.m.c.Syscall)
+	}
+}

@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/goroce/goroce/roce/link"
+)
+
+// Costs are what things take on a [Machine].
+type Costs struct {
+	Syscall time.Duration // a system call by itself: a send, a receive, a wake, a look that finds nothing
+	Packet  time.Duration // to send a packet or to handle one, beyond that
+
+	// Wakeup is how long a thread takes to run that is woken on an idle CPU; of that it is
+	// WakeShare of it, in [0, 1], that counts as its CPU time. Waking costs the waker WakeCall.
+	Wakeup    time.Duration
+	WakeShare float64
+	WakeCall  time.Duration
+
+	Switch    time.Duration // from one thread to another that was waiting for the CPU
+	Goroutine time.Duration // from one goroutine to another
+	Search    time.Duration // the time that a thread of Go's runtime looks for goroutines before it sleeps
+	Slack     time.Duration // how much longer a thread sleeps than it asks for
+
+	// Retake is how long a thread may be in a system call until Go's runtime gives its processor to
+	// another one, if goroutines wait for that.
+	Retake time.Duration
+}
+
+// MachineConfig describes a machine. What is 0 of it has the value of a usual one.
+type MachineConfig struct {
+	CPUs int
+	Costs
+	Slice   time.Duration // how long a thread may run while others wait that have had less
+	Preempt time.Duration // by how much less one that is woken must have had to run at once
+}
+
+func (c *MachineConfig) setDefaults() {
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	c.CPUs = max(c.CPUs, 1)
+	set(&c.Syscall, 500*time.Nanosecond)
+	set(&c.Packet, 500*time.Nanosecond)
+	set(&c.Wakeup, 10*time.Microsecond)
+	set(&c.WakeCall, time.Microsecond)
+	set(&c.Switch, 1500*time.Nanosecond)
+	set(&c.Goroutine, 200*time.Nanosecond)
+	set(&c.Search, 2*time.Microsecond)
+	set(&c.Slack, 50*time.Microsecond)
+	set(&c.Retake, 20*time.Microsecond)
+	set(&c.Slice, 3*time.Millisecond)
+	set(&c.Preempt, time.Millisecond)
+	if c.WakeShare == 0 {
+		c.WakeShare = 0.5
+	}
+}
+
+// Machine is a computer of a [TestThreads]: CPUs, and processes with threads that run on them.
+type Machine struct {
+	d     *threads
+	c     MachineConfig
+	cpus  []*cpu
+	procs []*Process
+	ready []*thread // wait for a CPU
+	ids   int       // of threads
+	fair  int64     // the least that a thread has had of those that want a CPU
+}
+
+// Machine makes a machine. It is for a [TestThreads].
+func (f *Fabric) Machine(c MachineConfig) *Machine {
+	if f.threads == nil {
+		panic("sim: a Machine is for a TestThreads")
+	}
+	c.setDefaults()
+	m := &Machine{d: f.threads, c: c}
+	for i := range c.CPUs {
+		m.cpus = append(m.cpus, &cpu{index: i})
+	}
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.machines = append(m.d.machines, m)
+	return m
+}
+
+// ProcessConfig describes a process.
+type ProcessConfig struct {
+	Procs int   // GOMAXPROCS; 0 is as many as it has CPUs
+	CPUs  []int // that it may run on; nil is all
+	// Quota is how much CPU time it may have in each 100 ms; 0 is without limit.
+	Quota time.Duration
+}
+
+// quotaPeriod is that of the kernel's control groups.
+const quotaPeriod = int64(100 * time.Millisecond)
+
+// Process is a Go program on a machine. Its goroutines are real; what they cost is paid for in
+// virtual time, at calls of its links and of its methods.
+type Process struct {
+	m     *Machine
+	d     *threads
+	c     ProcessConfig
+	links []*hosted
+
+	// Of the driver.
+	free   int // processors of Go's runtime that nobody has
+	queue  []*task
+	idle   []*thread // without work
+	fetch  *thread   // is woken to take goroutines from the queue
+	inCall []*thread // sleep in a system call, with a processor
+	used   usage
+	orphan int64 // owed by goroutines that are not known
+
+	had       int64 // CPU time in the period
+	period    int64
+	throttled bool
+}
+
+// usage is what threads have had.
+type usage struct{ ran, slept, preempted int64 }
+
+// Process starts a process.
+func (m *Machine) Process(c ProcessConfig) *Process {
+	for _, i := range c.CPUs {
+		if i < 0 || i >= len(m.cpus) {
+			panic(fmt.Sprintf("sim: there is no CPU %d", i))
+		}
+	}
+	if c.Procs == 0 {
+		if c.Procs = len(c.CPUs); c.Procs == 0 {
+			c.Procs = len(m.cpus)
+		}
+	}
+	p := &Process{m: m, d: m.d, c: c, free: c.Procs}
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.procs = append(m.procs, p)
+	return p
+}
+
+// Neighbour starts a process that computes on a CPU, for a share of the time, in (0, 1], until the
+// test ends.
+func (m *Machine) Neighbour(on int, share float64) {
+	p := m.Process(ProcessConfig{Procs: 1, CPUs: []int{on}})
+	const round = 10 * time.Millisecond
+	works := time.Duration(share * float64(round))
+	m.d.running.Go(func() {
+		p.Resumed()
+		for !m.d.over() {
+			p.Work(works)
+			if works < round {
+				p.Sleep(round - works)
+			}
+		}
+	})
+}
+
+// Link attaches a device of the process to the fabric: one that is run by goroutines, timers and
+// waits as on a real link.
+func (p *Process) Link(addrs ...netip.Addr) (link.Link, error) {
+	l, err := p.d.f.Link(addrs...)
+	if err != nil {
+		return nil, err
+	}
+	h := &hosted{Process: p, l: l}
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	p.links = append(p.links, h)
+	return h, nil
+}
+
+// Go starts a goroutine of the process.
+func (p *Process) Go(f func()) {
+	go func() {
+		p.Resumed()
+		f()
+	}()
+}
+
+// Work computes for a time.
+func (p *Process) Work(d time.Duration) { p.park(ask{kind: works, work: int64(d), app: true}) }
+
+// Call makes a system call that takes a time and sends or receives nothing of the fabric.
+func (p *Process) Call(d time.Duration) { p.park(ask{kind: works, work: int64(d)}) }
+
+// Sleep lets time pass, as time.Sleep does in a program.
+func (p *Process) Sleep(d time.Duration) {
+	time.Sleep(d)
+	p.Resumed()
+}
+
+// Resumed is called by a goroutine that begins, or that was woken by another one, or by a timer,
+// before it does anything else: it waits for its turn on a processor and a CPU.
+func (p *Process) Resumed() { p.park(ask{kind: works, resumed: true}) }
+
+// CPUTime is what the process has had so far.
+func (p *Process) CPUTime() time.Duration {
+	ran, _, _ := p.ProcessUsage()
+	return time.Duration(ran)
+}
+
+// LongestWait is the longest time for which a packet has waited in a link of the process while it
+// had what it takes to receive it: a CPU, a processor of Go's runtime, and some of its quota left.
+func (p *Process) LongestWait() time.Duration {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	longest := int64(0)
+	for _, h := range p.links {
+		longest = max(longest, h.longest)
+	}
+	return time.Duration(longest)
+}
+
+// Faults says what the links of the process have seen that must not be, such as that two received
+// at a time.
+func (p *Process) Faults() (all []string) {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	for _, h := range p.links {
+		all = append(all, h.faults...)
+	}
+	return all
+}
+
+// may reports whether the process may run on a CPU.
+func (p *Process) may(c *cpu) bool { return len(p.c.CPUs) == 0 || slices.Contains(p.c.CPUs, c.index) }

@@ -1,0 +1,383 @@
+package sim
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestThreads is [Test] for the shell of a device: what decides who receives, when to send, and
+// whether to look or to sleep. In a Test the simulation does that; here it is done as on a real
+// link, by goroutines on the threads and CPUs of [Machine]s, and each system call, packet, wake-up
+// and computation takes its virtual time. Devices are opened on links of [Process.Link].
+//
+// The goroutines of f belong to a process, too: [Process.Go] starts one, Work computes, Sleep
+// sleeps. One that is woken by means of its own, as by a channel, calls [Process.Resumed]. Between
+// these calls and those of the devices no time passes. Of the rules of a Test these hold here: who
+// waits holds no mutex that others want meanwhile, and everything must end before the test does.
+func TestThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
+	t.Helper()
+	defer oneCPU()()
+	defer collectBetween()()
+	var w watchdog
+	defer w.start()()
+	defer stuck(t)
+	synctest.Test(t, func(t *testing.T) {
+		net := New(cfg)
+		d := newThreads(net, &w)
+		// Registered first, it is the last to be called.
+		t.Cleanup(func() {
+			d.stop()
+			if t.Failed() {
+				t.Logf("seed %d", cfg.Seed)
+			}
+		})
+		go d.drive()
+		f(t, net)
+	})
+}
+
+// threads lets the goroutines of processes run. It has a goroutine of its own, the driver, which
+// acts whenever all others wait: it lets one go on whose time has come, lets the next thing happen,
+// or lets time pass until then.
+//
+// A goroutine is known by the calls in which it pays. While one that was told to go on has not come
+// to the next of these it is the current one, and runs in no time. If all wait and it has not come
+// it waits for something that the driver does not see, a channel as a rule, and its thread is free
+// for others. It comes back as a new one.
+type threads struct {
+	f     *Fabric
+	start time.Time
+	kick  chan struct{}
+	done  chan struct{}
+	dog   *watchdog
+
+	// mu guards these, and what the methods of links and processes use. The driver holds it while
+	// it decides.
+	mu       sync.Mutex
+	machines []*Machine
+	cur      *task
+	arrived  []*task
+	family   family
+	stopping bool
+	stopped  bool
+	running  sync.WaitGroup // neighbours
+
+	// Of the driver.
+	last    *task   // was told to go on last
+	asleep  []*task // in a system call
+	timers  timerHeap
+	seq     uint64
+	seen    int64 // the time up to which CPUs have been accounted for
+	collect collector
+}
+
+// ask is what a goroutine asks for.
+type ask struct {
+	kind    want
+	work    int64       // that it pays for first
+	app     bool        // of the application
+	resumed bool        // by a goroutine that was not running
+	until   int64       // of blocks: 0 for ever
+	here    func() bool // of blocks: what it waits for has come
+}
+
+// want is what it wants after it has paid.
+type want uint8
+
+const (
+	works   want = iota // go on
+	letsRun             // go on after the other goroutines that are ready
+	yields              // go on after other threads
+	blocks              // sleep in a system call
+)
+
+// task is a goroutine from the time on when it is known to want to run, until it waits for
+// something that the driver does not see.
+type task struct {
+	ask
+	p    *Process
+	told chan order
+	who  *goroutine
+	th   *thread
+	debt int64 // what it owes
+}
+
+func newThreads(f *Fabric, w *watchdog) *threads {
+	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}}
+	f.threads, f.clock = d, d
+	return d
+}
+
+func (d *threads) now() int64 { return int64(time.Since(d.start)) }
+
+func (d *threads) wake() {
+	select {
+	case d.kick <- struct{}{}:
+	default:
+	}
+}
+
+// over reports whether the test is at its end.
+func (d *threads) over() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stopping
+}
+
+// park is a call in which a goroutine pays and may have to wait.
+func (p *Process) park(a ask) {
+	d := p.d
+	d.mu.Lock()
+	if d.stopped {
+		d.mu.Unlock()
+		return
+	}
+	t := d.cur
+	if a.resumed || t == nil || t.p != p {
+		t = &task{p: p, told: make(chan order)}
+	} else {
+		d.cur = nil
+	}
+	t.ask = a
+	d.arrived = append(d.arrived, t)
+	d.mu.Unlock()
+	d.wake()
+	for <-t.told != proceed {
+		d.mu.Lock()
+		t.who = d.family.self()
+		d.mu.Unlock()
+	}
+}
+
+// owe notes what a goroutine has to pay for next time. It returns how much that is, ns.
+func (p *Process) owe(cost time.Duration) int64 {
+	d := p.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.cur; t != nil && t.p == p {
+		t.debt += int64(cost)
+		return t.debt
+	}
+	p.orphan += int64(cost)
+	return int64(cost)
+}
+
+// drive is the driver.
+func (d *threads) drive() {
+	defer close(d.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		synctest.Wait()
+		d.dog.steps.Add(1)
+		d.collect.step()
+		select {
+		case <-d.kick: // what it told of is looked at now
+		default:
+		}
+		arrived := d.order()
+		d.mu.Lock()
+		d.account(d.now())
+		d.settle(arrived)
+		t := d.decide()
+		if t == nil && d.stopping {
+			d.stopped = true
+		}
+		d.mu.Unlock()
+		if d.stopped {
+			d.release()
+			return
+		}
+		if t != nil {
+			t.told <- proceed
+			continue
+		}
+		next := d.next()
+		if at, ok := d.f.next(); ok && at <= next {
+			if at <= d.seen {
+				d.f.step(at)
+				continue
+			}
+			next = at
+		}
+		if next == math.MaxInt64 {
+			<-d.kick
+			continue
+		}
+		timer.Reset(time.Duration(next - d.seen))
+		select {
+		case <-timer.C:
+		case <-d.kick:
+		}
+	}
+}
+
+// order takes those that have come, in an order that does not depend on who happened to run first.
+func (d *threads) order() []*task {
+	d.mu.Lock()
+	arrived := d.arrived
+	d.arrived = nil
+	d.mu.Unlock()
+	if len(arrived) < 2 {
+		return arrived
+	}
+	for _, t := range arrived {
+		t.told <- identify
+	}
+	synctest.Wait()
+	slices.SortStableFunc(arrived, func(a, b *task) int { return a.who.compare(b.who) })
+	return arrived
+}
+
+// settle takes notice of what the current goroutine has done, and of what it has woken. Who was
+// woken can run when the waker has paid.
+func (d *threads) settle(arrived []*task) {
+	last, delay := d.last, int64(0)
+	d.last = nil
+	var waker *thread
+	if last != nil {
+		waker, delay = last.th, last.debt
+		last.debt = 0
+		th := last.th
+		if d.cur == last { // it waits, or has ended
+			last.th = nil
+			th.task, th.mode, th.need = nil, owes, delay
+		} else {
+			th.need = last.work + delay
+		}
+	}
+	d.cur = nil
+	for _, t := range arrived {
+		if t != last {
+			d.after(delay, func() { d.becomesReady(t, waker) })
+		}
+	}
+	d.rouse(delay)
+}
+
+// after has f called by the driver, at once if there is nothing to wait for.
+func (d *threads) after(delay int64, f func()) {
+	if delay <= 0 {
+		f()
+		return
+	}
+	d.seq++
+	heap.Push(&d.timers, driverTimer{d.seen + delay, d.seq, f})
+}
+
+// rouse ends the sleeps of those for which something has come.
+func (d *threads) rouse(delay int64) {
+	for i := 0; i < len(d.asleep); i++ {
+		if t := d.asleep[i]; t.here() {
+			d.asleep = slices.Delete(d.asleep, i, i+1)
+			i--
+			d.after(delay, func() { d.leavesCall(t) })
+		}
+	}
+}
+
+// decide lets CPUs and timers go on until a goroutine is to be told to, which it returns, or until
+// time has to pass: nil.
+func (d *threads) decide() *task {
+	for again := true; again; {
+		again = false
+		for len(d.timers) > 0 && d.timers[0].at <= d.seen {
+			heap.Pop(&d.timers).(driverTimer).f()
+		}
+		for _, m := range d.machines {
+			m.dispatch(d.seen)
+			for _, c := range m.cpus {
+				th := c.th
+				if th == nil || th.need > 0 {
+					continue
+				}
+				again = true
+				if t := th.finishes(d.seen); t != nil {
+					d.cur, d.last = t, t
+					return t
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// next is when something happens by itself, but for what the fabric knows.
+func (d *threads) next() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := int64(math.MaxInt64)
+	if len(d.timers) > 0 {
+		next = d.timers[0].at
+	}
+	for _, m := range d.machines {
+		next = min(next, m.next(d.seen))
+	}
+	return next
+}
+
+// release lets all go on, after the end.
+func (d *threads) release() {
+	d.mu.Lock()
+	var all []*task
+	all = append(all, d.asleep...)
+	for _, m := range d.machines {
+		for _, p := range m.procs {
+			all = append(all, p.queue...)
+		}
+		for _, th := range m.ready {
+			all = append(all, th.task)
+		}
+		for _, c := range m.cpus {
+			if c.th != nil {
+				all = append(all, c.th.task)
+			}
+		}
+	}
+	all = append(all, d.arrived...)
+	d.mu.Unlock()
+	for _, t := range all {
+		if t != nil {
+			t.told <- proceed
+		}
+	}
+}
+
+// stop ends the driver. Whoever still runs goes on without paying.
+func (d *threads) stop() {
+	d.mu.Lock()
+	d.stopping = true
+	d.mu.Unlock()
+	d.wake()
+	<-d.done
+	d.running.Wait()
+}
+
+// driverTimer is something that the driver does later.
+type driverTimer struct {
+	at  int64
+	seq uint64
+	f   func()
+}
+
+type timerHeap []driverTimer
+
+func (h timerHeap) Len() int { return len(h) }
+func (h timerHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)   { *h = append(*h, x.(driverTimer)) }
+
+func (h *timerHeap) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = driverTimer{}
+	*h = (*h)[:last]
+	return t
+}
