@@ -361,7 +361,7 @@ func (a *agent) bind(id *ID, local netip.AddrPort) error {
 // free reports whether an address can be bound, by an ID that shares it or not.
 func (a *agent) free(ps PortSpace, local netip.AddrPort, reuse bool) bool {
 	for _, o := range a.ports[portKey{ps, local.Port()}] {
-		if reuse && o.reuse && o.state != idListening {
+		if reuse && o.reuse && o.listener == nil {
 			continue
 		}
 		if overlap(o.local.Addr(), local.Addr()) {

@@ -31,7 +31,7 @@ func (id *ID) Connect(param *ConnParam) error {
 			err = id.request(now, a, &p)
 		}
 		if err == nil {
-			id.param, id.state = p, idConnecting
+			id.param = p
 		}
 		return err
 	})
@@ -163,7 +163,6 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 		id.failQP(now)
 		return err
 	}
-	id.state = idConnecting
 	return nil
 }
 
@@ -205,16 +204,10 @@ func (id *ID) RejectReason(reason mad.RejectReason, private []byte) error {
 		if err := id.requireState("reject", idRequested, idResponded); err != nil {
 			return err
 		}
-		var err error
 		if id.ps == PortSpaceUDP {
-			err = id.conn.AnswerLookup(now, cm.LookupAnswer{Status: mad.SIDRRejected, Private: private})
-		} else {
-			err = id.conn.Reject(now, reason, nil, private)
+			return id.conn.AnswerLookup(now, cm.LookupAnswer{Status: mad.SIDRRejected, Private: private})
 		}
-		if err == nil {
-			id.state = idOver
-		}
-		return err
+		return id.conn.Reject(now, reason, nil, private)
 	})
 }
 
@@ -225,11 +218,7 @@ func (id *ID) Establish() error {
 		if err := id.requireState("establish", idResponded); err != nil {
 			return err
 		}
-		if err := id.conn.Ready(now, nil); err != nil {
-			return err
-		}
-		id.state = idConnected
-		return nil
+		return id.conn.Ready(now, nil)
 	})
 }
 
@@ -256,7 +245,7 @@ func (id *ID) unanswered() {
 // the connection is over already.
 func (id *ID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
-		if id.ps == PortSpaceUDP || id.state == idOver && id.conn != nil {
+		if id.ps == PortSpaceUDP || id.state() == idOver {
 			return nil
 		}
 		if err := id.requireState("disconnect", idConnected, idConnecting); err != nil {
@@ -266,7 +255,6 @@ func (id *ID) Disconnect(private []byte) error {
 			return err
 		}
 		id.failQP(now)
-		id.state = idOver
 		return nil
 	})
 }
@@ -288,7 +276,6 @@ func (a *agent) event(now int64, e *cm.Event) {
 	case cm.EventReply:
 		id.onReply(now, e)
 	case cm.EventEstablished:
-		id.state = idConnected
 		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, id.req.ECE, e.Private), PrivateData: e.Private})
 	case cm.EventRejected:
 		id.over(now, Event{
@@ -316,7 +303,6 @@ func (a *agent) event(now int64, e *cm.Event) {
 
 // over ends the connection of the ID.
 func (id *ID) over(now int64, e Event) {
-	id.state = idOver
 	id.failQP(now)
 	id.event(e)
 }
@@ -324,7 +310,6 @@ func (id *ID) over(now int64, e Event) {
 // overAfterArrivals is over when all has been handled that had come for the queue pair: the peer
 // says that it has gone when we have what it has sent, and that may wait in another shard's link.
 func (id *ID) overAfterArrivals(now int64, e Event) {
-	id.state = idOver
 	if id.qp == nil || core.Open(id.qp).Shard() == id.s || !core.Open(id.qp).Shard().AfterArrivals(func() {
 		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // closed meanwhile: nobody wants to know
 	}) {
@@ -336,7 +321,7 @@ func (id *ID) overAfterArrivals(now int64, e Event) {
 func (id *ID) onReply(now int64, e *cm.Event) {
 	ev := Event{Type: EventConnectResponse, Conn: paramOfREP(e.REP, e.ECE), PrivateData: e.Private}
 	if id.qp == nil {
-		id.state, id.reply = idResponded, e.REP
+		id.reply = e.REP
 		id.event(ev)
 		return
 	}
@@ -355,14 +340,12 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
 			return // the peer has taken it back already, which the next event tells
 		}
-	} else {
-		err = errors.Join(err, id.conn.Reject(now, mad.RejectConsumer, nil, nil))
 	}
 	if err != nil {
+		err = errors.Join(err, id.conn.Reject(now, mad.RejectConsumer, nil, nil))
 		id.over(now, Event{Type: EventConnectError, Err: err})
 		return
 	}
-	id.state = idConnected
 	ev.Type = EventEstablished
 	id.event(ev)
 }

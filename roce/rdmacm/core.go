@@ -16,7 +16,7 @@ func (c *idCore) Over() bool {
 	}
 	c.s.LockAlways()
 	defer c.s.Unlock()
-	return c.state == idOver
+	return (*ID)(c).state() == idOver
 }
 
 // NotifyEstablished tells that the queue pair of an ID received something before the connection was

@@ -48,10 +48,10 @@ type ID struct {
 
 	// All below is guarded by the lock of the shard.
 	ch       *EventChannel
-	state    idState
 	local    netip.AddrPort
 	bound    bool // local holds a port
-	remote   netip.AddrPort
+	remote   netip.AddrPort // from ResolveAddr on
+	routed   bool           // ResolveRoute was called
 	sgid     int // index of local
 	tos      uint8
 	tries    int
@@ -66,6 +66,7 @@ type ID struct {
 	reply    *mad.REP  // active, without queue pair: the reply
 	reuse    bool      // see SetReuseAddr
 	param    ConnParam // active: what Connect said
+	met      bool      // datagrams: the lookup was answered, and well
 	groups   []ib.GID  // multicast groups joined
 	closed   bool
 
@@ -73,29 +74,6 @@ type ID struct {
 	firstEvent, lastEvent *Event
 	offered               bool // a listener: in the list of ch
 }
-
-// idState is how far an ID has come.
-type idState uint8
-
-const (
-	idIdle idState = iota
-	idBound
-	idAddrResolved
-	idRouteResolved
-	idListening
-	idRequested  // passive: the application has the request
-	idConnecting // active: REQ sent; passive: REP sent
-	idResponded  // active, without queue pair: the application has the reply
-	idConnected
-	idOver
-)
-
-var idStateNames = [...]string{
-	"idle", "bound", "address resolved", "route resolved", "listening", "connection requested", "connecting",
-	"connection accepted", "connected", "disconnected",
-}
-
-func (s idState) String() string { return idStateNames[s] }
 
 // CreateID makes an ID whose events go to ch (rdma_create_id).
 func CreateID(ch *EventChannel, ps PortSpace) (*ID, error) {
@@ -149,28 +127,6 @@ func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error)
 	}
 	return k.Command(f)
 }
-
-// requireState returns an error unless the ID is in one of the states.
-func (id *ID) requireState(op string, states ...idState) error {
-	for _, s := range states {
-		if id.state == s {
-			return nil
-		}
-	}
-	return &IDStateError{op, id.state.String()}
-}
-
-// IDStateError says that a call does not fit what the ID is doing. It matches
-// [verbs.ErrInvalidState].
-type IDStateError struct {
-	Op    string // the call
-	State string // what the ID is, such as "connected"
-}
-
-func (e *IDStateError) Error() string { return "roce: " + e.Op + ": the ID is " + e.State }
-
-// Is makes every IDStateError match ErrInvalidState.
-func (e *IDStateError) Is(target error) bool { return target == verbs.ErrInvalidState }
 
 // event tells the application.
 func (id *ID) event(e Event) {

@@ -79,7 +79,6 @@ func (id *ID) ListenWith(l ListenLimits) error {
 		cl.SetMaxUntaken(l.MaxUntaken)
 		cl.UserData = id
 		id.listener = cl
-		id.state = idListening
 		return nil
 	})
 	if err == nil && told != nil && left > 0 {
@@ -171,7 +170,6 @@ func (id *ID) incoming(e *cm.Event) *Event {
 	n.sgid = id.s.AddrIndex(e.Conn.Local())
 	n.local = netip.AddrPortFrom(e.Conn.Local(), id.local.Port())
 	n.remote = netip.AddrPortFrom(e.Conn.Remote(), e.CMA.SrcPort)
-	n.state = idRequested
 	ev := &Event{Type: EventConnectRequest, ID: n, ListenID: id, PrivateData: e.Private}
 	if e.REQ != nil {
 		ev.Conn = paramOfREQ(e.REQ, e.ECE, e.Private)

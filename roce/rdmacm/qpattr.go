@@ -16,7 +16,7 @@ import (
 func (id *ID) QPAttr(to verbs.QPState, p *ConnParam) (a verbs.QPAttr, mask verbs.AttrMask, err error) {
 	const op = "QP attributes"
 	err = id.do(func(int64, *agent) error {
-		if id.state == idIdle || id.state == idBound && id.local.Addr().IsUnspecified() {
+		if s := id.state(); s == idIdle || s == idBound && id.local.Addr().IsUnspecified() {
 			return &IDStateError{op, "without local address"}
 		}
 		if err := p.Check(op); err != nil {
@@ -83,7 +83,7 @@ type peerAttr struct {
 func (id *ID) peerAttr(op string, p *ConnParam) (peerAttr, error) {
 	v := peerAttr{av: verbs.AddressVector{SGIDIndex: id.sgid, TrafficClass: id.tos, HopLimit: defaultHopLimit}}
 	switch {
-	case id.req != nil && id.req.REQ != nil && id.state != idOver:
+	case id.req != nil && id.req.REQ != nil && id.state() != idOver:
 		m := id.req.REQ
 		v.uc = m.Transport == mad.TransportUC
 		v.mtu, v.qpn, v.psn = m.MTU, m.QPN, m.StartingPSN
@@ -97,7 +97,7 @@ func (id *ID) peerAttr(op string, p *ConnParam) (peerAttr, error) {
 		if id.tos == 0 {
 			v.av.TrafficClass = m.Primary.TrafficClass
 		}
-	case id.reply != nil && (id.state == idResponded || id.state == idConnected):
+	case id.reply != nil && id.state() != idOver:
 		m := id.reply
 		v.uc = p.UC
 		v.mtu, v.qpn, v.psn = p.MTU, m.QPN, m.StartingPSN

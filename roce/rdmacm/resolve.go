@@ -24,11 +24,7 @@ func (id *ID) BindAddr(local netip.AddrPort) error {
 		if err := id.requireState("bind", idIdle); err != nil {
 			return err
 		}
-		if err := id.bindLocked(a, local); err != nil {
-			return err
-		}
-		id.state = idBound
-		return nil
+		return id.bindLocked(a, local)
 	})
 }
 
@@ -97,7 +93,6 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 			return err
 		}
 		id.sgid, id.remote = from, dst
-		id.state = idAddrResolved
 		id.event(Event{Type: EventAddrResolved})
 		return nil
 	})
@@ -186,7 +181,7 @@ func (id *ID) ResolveRoute() error {
 		if err := id.requireState("resolve route", idAddrResolved); err != nil {
 			return err
 		}
-		id.state = idRouteResolved
+		id.routed = true
 		id.event(Event{Type: EventRouteResolved})
 		return nil
 	})

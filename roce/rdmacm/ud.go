@@ -47,7 +47,7 @@ func (id *ID) answerLookup(now int64, p *ConnParam) error {
 	if err := id.conn.AnswerLookup(now, r); err != nil {
 		return err
 	}
-	id.state = idConnected
+	id.met = true
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (id *ID) onResolved(now int64, e *cm.Event) {
 		})
 		return
 	}
-	id.state = idConnected
+	id.met = true
 	id.event(Event{Type: EventEstablished, PrivateData: e.Private, UD: UDParam{
 		AV: verbs.AddressVector{
 			DGID: dgid(id.remote.Addr()), SGIDIndex: id.sgid, TrafficClass: id.tos, HopLimit: defaultHopLimit,
@@ -94,7 +94,7 @@ func (id *ID) join(group netip.Addr, receive bool) error {
 			return argError(op, "ID", "of port space "+id.ps.String())
 		}
 		sgid := id.sgid
-		if id.state == idBound {
+		if id.state() == idBound {
 			if sgid = id.s.AddrIndex(id.local.Addr().WithZone("")); sgid < 0 {
 				return argError(op, "ID", "is bound to no particular address")
 			}
