@@ -49,10 +49,10 @@ type ID struct {
 	// All below is guarded by the lock of the shard.
 	ch       *EventChannel
 	local    netip.AddrPort
-	bound    bool // local holds a port
+	bound    bool           // local holds a port
 	remote   netip.AddrPort // from ResolveAddr on
 	routed   bool           // ResolveRoute was called
-	sgid     int // index of local
+	sgid     int            // index of local
 	tos      uint8
 	tries    int
 	retryNs  int64
