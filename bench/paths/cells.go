@@ -20,6 +20,9 @@ type Row struct {
 	ECN bool
 }
 
+// smallSuffix is in the names of rows with small messages.
+const smallSuffix = ", small messages besides"
+
 // Rows are the table.
 func Rows() (rows []Row) {
 	const ms = time.Millisecond
@@ -53,7 +56,7 @@ func Rows() (rows []Row) {
 		}
 	}
 	for _, p := range []Path{base, lossy(base, 0.001), ten} {
-		rows = append(rows, Row{Name: p.String() + ", small messages besides", Path: p, Small: true})
+		rows = append(rows, Row{Name: p.String() + smallSuffix, Path: p, Small: true})
 	}
 	return rows
 }

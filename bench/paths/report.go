@@ -14,15 +14,20 @@ import (
 // dataFile holds the results, from which the page is made.
 const dataFile = "paths.json"
 
-// Report is what a run has given.
+// Report is what one or more runs have given, the newest first.
 type Report struct {
+	Runs    []Ran
+	Results []Result
+}
+
+// Ran is a run of the benchmark.
+type Ran struct {
 	Command    string
 	Machine    report.Machine
 	Warm, Time time.Duration
-	Results    []Result
 }
 
-// Add adds a result.
+// Add adds a result of the newest run.
 func (r *Report) Add(x Result) { r.Results = append(r.Results, x) }
 
 // Write writes the data and the page. keep says that cells of an earlier run stay, if this one has none of them.
@@ -49,13 +54,21 @@ func (r *Report) Write(dir string, keep bool) error {
 	return err
 }
 
-// keep adds the cells of an earlier run that this one has not.
+// keep adds the cells of earlier runs that this one has not.
 func (r *Report) keep(old *Report) {
 	own := slices.Clone(r.Results)
+	runs := len(r.Runs)
+	moved := map[int]int{} // runs of old
 	for _, x := range old.Results {
-		if !slices.ContainsFunc(own, func(y Result) bool { return y.Row == x.Row && y.Contender == x.Contender }) {
-			r.Results = append(r.Results, x)
+		if slices.ContainsFunc(own, func(y Result) bool { return y.Row == x.Row && y.Contender == x.Contender }) {
+			continue
 		}
+		if _, ok := moved[x.Run]; !ok {
+			moved[x.Run] = runs + len(moved)
+			r.Runs = append(r.Runs, old.Runs[x.Run])
+		}
+		x.Run = moved[x.Run]
+		r.Results = append(r.Results, x)
 	}
 }
 

@@ -26,7 +26,7 @@ type Options struct {
 	// Warm is how long a round runs before it counts, and Time how long it counts.
 	Warm, Time time.Duration
 	Seed       uint64
-	// QUIC is the program of bench/quic; "" is none.
+	// QUIC is the program of bench/apps/cmd/quic; "" is none.
 	QUIC string
 	Logf func(string, ...any)
 }
@@ -52,6 +52,7 @@ type Result struct {
 	// Busy is which share of the machine's time others took.
 	Busy  float64
 	Error string `json:",omitempty"`
+	Run   int    // of Report.Runs
 }
 
 // A link has fallen behind if more than a packet in a hundred leaves later than this share of the time that a
@@ -330,7 +331,7 @@ func (m *round) close() {
 	}
 }
 
-// quicEnd is a process of the program of bench/quic. For each line that it reads it prints a Sample.
+// quicEnd is a process of the program of bench/apps/cmd/quic. For each line that it reads it prints a Sample.
 type quicEnd struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

@@ -42,8 +42,8 @@ func overPaths(dir string, only *regexp.Regexp, rounds, ms int) error {
 		defer os.RemoveAll(filepath.Dir(quic))
 		o.QUIC = quic
 	}
-	r := paths.Report{Command: command(), Warm: o.Warm, Time: o.Time}
-	watch, err := suite.Watch(&r.Machine)
+	r := paths.Report{Runs: []paths.Ran{{Command: command(), Warm: o.Warm, Time: o.Time}}}
+	watch, err := suite.Watch(&r.Runs[0].Machine)
 	if err != nil {
 		return err
 	}
@@ -55,15 +55,15 @@ func overPaths(dir string, only *regexp.Regexp, rounds, ms int) error {
 	return err
 }
 
-// buildQUIC builds the program of bench/quic, which is a module of its own.
+// buildQUIC builds the program of bench/apps, which is a module of its own.
 func buildQUIC() (program string, err error) {
 	dir, err := os.MkdirTemp("", "goroce-quic-")
 	if err != nil {
 		return "", err
 	}
 	program = filepath.Join(dir, "quic")
-	cmd := exec.Command("go", "build", "-o", program, ".")
-	cmd.Dir = "bench/quic"
+	cmd := exec.Command("go", "build", "-o", program, "./cmd/quic")
+	cmd.Dir = "bench/apps"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
