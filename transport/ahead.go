@@ -22,6 +22,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 		sq.dropKept(k) // one of them is made up
 	case k != nil:
 		k.same = true
+		sq.cameTwice()
 	case sq.keepable(p) && sq.kept.keep(e, sq.una, p, 1):
 		e.counters.KeptAhead++
 		if sq.watching() {
@@ -29,6 +30,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 				sq.came(now, s)
 				s.want = false
 			}
+			sq.arrives()
 		}
 	}
 	if !sq.peerKeeps || sq.retry.rnrWait || sq.una == sq.end || !sq.watchMissing() {
@@ -37,7 +39,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 	}
 	sq.retry.heard(&sq.qp.attr)
 	if sq.psn != sq.end {
-		sq.goOn(now)
+		sq.goOn()
 	}
 	sq.missUpTo(now, p.PSN)
 }
@@ -46,6 +48,9 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 func (sq *requester) missUpTo(now int64, psn ib.PSN) {
 	sq.missResponses(now, psn.Next())
 	sq.findMissing(now)
+	if sq.q.cur != sq.q.tail {
+		sq.qp.markReady()
+	}
 }
 
 // keepable reports whether a response may be kept: not what ends or delays the queue pair.

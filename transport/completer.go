@@ -19,8 +19,14 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 		if p.Opcode == ib.RCAcknowledge && p.PSN == sq.una.Prev() && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
 			if sq.fitCredits(p.AETH) {
 				sq.newCredits(p) // an ACK for its credits alone
+				if p.Resv7 == ib.Resv7Selective {
+					sq.cameTwice() // or for a packet that has come before
+				}
 			}
 			return
+		}
+		if p.Opcode.Info().Op == ib.OpReadResponse && p.PSN.Before(sq.una) {
+			sq.cameTwice()
 		}
 		sq.ignore(now, p, "response to nothing outstanding")
 		return

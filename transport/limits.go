@@ -138,6 +138,9 @@ const (
 	// is after how many losses it is maxReorder again.
 	maxSpread    = 256
 	spreadLosses = 256
+	// heavyLoss is the part of what was on its way, as a divisor, of which a path that loses more of
+	// it has no room for.
+	heavyLoss = 8
 	// minReorderNs is the least time that a packet is given that may have been overtaken, if fewer
 	// come behind it.
 	minReorderNs = 10e3
@@ -153,10 +156,6 @@ const (
 	minKeepAhead = 1024
 	// maxKeepAhead bounds that, for a QP with a window that is larger still.
 	maxKeepAhead = 1 << 15
-	// maxHole is how many packets in a row may be missing before one that is kept: a datagram of
-	// many that was lost as one. More are sent again as ever. It also keeps most of what somebody
-	// makes up who does not know the PSN.
-	maxHole = 64
 	// maxKeptBytes is the memory of kept packets of an engine. When it is used up, what comes too
 	// early is dropped.
 	maxKeptBytes = 64 << 20

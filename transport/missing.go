@@ -32,9 +32,15 @@ type missing struct {
 	due     int         // to be sent again now
 	flying  int         // sent again, and neither come nor lost
 	next    ib.PSN      // the first that is due, or before it
-	cutAt   ib.PSN      // end when the window was closed for a loss
+	arrived int         // in [una, top()): the peer has it, and so do we its response
+	cutAt   ib.PSN      // end when a round of losses began: the window was made smaller, or need not be
 	cutNs   int64       // when that was
-	wasSize int         // of the window before that; 0 if it was not
+	round   bool        // what was sent before cutAt is not all accounted for
+	allow   int         // packets that may be sent in the round
+	got     int         // packets that have come in the round
+	lost    int         // that were lost in it
+	wasSize int         // of the window before the round; 0 if that is not to come back
+	repeats int         // packets that were sent again since the round began, and have come
 	spread  int         // so many may overtake a packet that is not taken to be lost
 	losses  int         // since spread was made larger
 	again   rttEstimate // of responses that were asked for again, which wait behind no others at the peer
@@ -88,6 +94,13 @@ func (sq *requester) watchMissing() bool {
 	}
 	if !x.on {
 		*x = missing{on: true, ring: x.ring, again: x.again, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+		if sq.retry.back {
+			for psn := sq.una; psn != sq.psn && psn != sq.retry.backEnd; psn = psn.Next() {
+				s := x.at(psn)
+				x.sentAgain(sq.retry.since, s, sq.end) // or later
+				s.twice = true
+			}
+		}
 	}
 	return true
 }
@@ -134,7 +147,50 @@ func (x *missing) landed(s *sentPacket) {
 
 // againRoom returns how many packets may be sent again now. As many as the window has room for are on
 // their way: a queue that has lost many at once would lose them again.
-func (sq *requester) againRoom() int { return sq.win.size<<sq.win.long - sq.miss.flying }
+func (sq *requester) againRoom() int {
+	x := sq.miss
+	if !sq.peerKeeps {
+		return sq.win.size<<sq.win.long - x.flying
+	}
+	n := sq.win.size<<sq.win.long - x.inFlight(span(sq.una, sq.end))
+	n = x.inRound(n, sq.end)
+	if x.flying == 0 {
+		return max(n, 1)
+	}
+	return n
+}
+
+// inFlight returns how many of n packets from una on are on their way, as far as is known.
+func (x *missing) inFlight(n int) int { return n - x.arrived - x.due }
+
+// roomBehind returns how many packets behind end may be sent now, of which the window admits bound.
+// What has come before its turn is not on its way, but the peer keeps no more than so many.
+func (sq *requester) roomBehind(bound int) int {
+	x, n := sq.miss, span(sq.una, sq.end)
+	if !sq.peerKeeps {
+		return bound - n
+	}
+	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max<<sq.win.long)-n)
+	return x.inRound(room, sq.end)
+}
+
+// inRound returns how many of n packets may be sent: while it is not known how many were lost, no more than have come.
+func (x *missing) inRound(n int, end ib.PSN) int {
+	if !x.round {
+		return n
+	}
+	return min(n, x.allow-span(x.cutAt, end))
+}
+
+// arrives counts a packet that has come.
+func (sq *requester) arrives() {
+	x := sq.miss
+	x.got++
+	x.allow++
+	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
+		x.allow++ // the window opens in a few round trips, and not at once
+	}
+}
 
 // setDue marks a packet to be sent again.
 func (x *missing) setDue(s *sentPacket) {
@@ -158,16 +214,17 @@ func (sq *requester) came(now int64, s *sentPacket) {
 	if s.order == 0 {
 		return
 	}
-	took, least := now-s.at, sq.leastRTT()
-	open := !s.twice && (s.want || !s.had)
-	if took < least-least/4 {
-		if open {
-			sq.notLost()
-		}
+	if !s.twice {
+		x.repeats++
+	}
+	took := now - s.at
+	if took < sq.leastRTT()/4 {
 		return
 	}
-	if open && s.want {
+	if open := !s.twice && (s.want || !s.had); open && s.want {
 		x.again.sampleOf(took)
+	} else if open && sq.rtt.least != 0 {
+		sq.rtt.least = min(sq.rtt.least, took)
 	}
 	if int32(s.order-x.came) > 0 {
 		x.came = s.order
@@ -186,15 +243,20 @@ func (sq *requester) leastRTT() int64 {
 	return least
 }
 
-// notLost takes notice that a packet was sent again for nothing: others had overtaken it. From now
-// on more may do so, until enough were lost that it does not look as if it was the way of this
-// path.
-func (sq *requester) notLost() {
+// cameTwice takes notice that a packet, or the response to one, has come that had come before: it
+// was sent again for nothing, since others had overtaken it. From now on more may do so, until
+// enough were lost that it does not look as if it was the way of this path.
+func (sq *requester) cameTwice() {
 	x := sq.miss
+	if x == nil || x.repeats == 0 || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+		return
+	}
 	sq.qp.e.counters.SpuriousRepeats++
-	x.spread, x.losses = min(2*x.spread, maxSpread), 0
-	sq.win.reopen(x.wasSize)
-	x.wasSize = 0
+	x.spread, x.losses = min(2*max(x.spread, maxReorder), maxSpread), 0
+	if x.repeats--; x.repeats == 0 {
+		sq.win.reopen(x.wasSize)
+		x.wasSize = 0
+	}
 }
 
 // onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester
@@ -219,7 +281,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	r.recovering = false
 	x := sq.miss
 	if sq.psn != sq.end {
-		sq.goOn(now)
+		sq.goOn()
 	}
 	first := x.at(p.PSN)
 	first.had, first.want = false, false // whatever was said before
@@ -229,6 +291,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		psn = psn.Next()
 		if s := x.at(psn); m.has(i) && !s.had {
 			sq.came(now, s)
+			sq.arrives()
 			s.had, news = true, true
 		}
 	}
@@ -254,17 +317,15 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.armProbe(now)
 	}
 	sq.findMissing(now)
+	if sq.q.cur != sq.q.tail {
+		sq.qp.markReady()
+	}
 	return true
 }
 
 // goOn ends going back: from now on what is missing is known.
-func (sq *requester) goOn(now int64) {
-	q, x := &sq.q, sq.miss
-	for psn := sq.una; psn != sq.psn; psn = psn.Next() {
-		s := x.at(psn)
-		x.sentAgain(now, s, sq.end)
-		s.at, s.twice = sq.retry.since, true // or later
-	}
+func (sq *requester) goOn() {
+	q := &sq.q
 	for sq.curPkt = 0; q.cur != q.tail; q.cur++ {
 		w := q.at(q.cur)
 		if w.state == wqePosted || w.state == wqeRefused {
@@ -290,6 +351,7 @@ func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 		s.flying = true
 		x.flying++
 	}
+	x.allow--
 	s.twice = s.order != 0
 	s.order, s.behind, s.at = x.order, end, now
 }
@@ -299,7 +361,11 @@ func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	x, q := sq.miss, &sq.q
 	i, w := q.head, q.at(q.head)
-	for at := sq.una; at != psn; at = at.Next() {
+	from := sq.una
+	if x.seen.After(from) {
+		from = x.seen
+	}
+	for at := from; at.Before(psn); at = at.Next() {
 		for w.npkts == 0 || span(w.psn, at) >= int(w.npkts) {
 			if i++; i == q.tail {
 				return
@@ -326,9 +392,15 @@ func (sq *requester) findMissing(now int64) {
 	x := sq.miss
 	fresh, again := false, false // there are others, that were never sent again; that were
 	responses, repeats, late := false, false, x.again.late()
+	x.arrived = 0
+	lost := 0
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 		s := x.at(psn)
-		if s.due || s.had && !s.want {
+		if s.due {
+			continue
+		}
+		if s.had && !s.want {
+			x.arrived++
 			continue
 		}
 		newest := x.newest
@@ -341,7 +413,7 @@ func (sq *requester) findMissing(now int64) {
 			s.order != 0 && (newest.Diff(s.behind) > x.spread || int32(x.came-s.order) > maxReorder),
 			s.order != 0 && s.want && late != 0 && now-s.at > late:
 			x.setDue(s)
-			x.losses++
+			lost++
 			responses, repeats = responses || s.want, repeats || s.order != 0
 		case s.order == 0:
 			fresh = true
@@ -349,13 +421,17 @@ func (sq *requester) findMissing(now int64) {
 			again = true
 		}
 	}
-	if x.losses > spreadLosses {
+	if x.losses += lost; x.losses > spreadLosses {
 		x.spread = maxReorder
+	}
+	x.lost += lost
+	if x.round && (!x.top().Before(x.cutAt) || now-x.cutNs > 2*max(sq.rtt.smoothed, sq.rtt.last)) {
+		sq.endRound(now, responses)
 	}
 	if x.due != 0 {
 		x.next = sq.una
 		again = true
-		sq.onLost(now, responses, repeats)
+		sq.onLost(now, lost, responses, repeats)
 		sq.qp.markReady()
 	}
 	if fresh || again {
@@ -365,14 +441,15 @@ func (sq *requester) findMissing(now int64) {
 	}
 }
 
-// onLost tells the window and congestion control of a loss: once for what is on its way at a time,
-// and once in a round trip if what was sent again was lost, too.
-func (sq *requester) onLost(now int64, responses, repeats bool) {
+// onLost tells the window and congestion control that n packets were lost: once for what is on its
+// way at a time, and once in a round trip if what was sent again was lost, too.
+func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x := sq.miss
-	if sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
+	if n == 0 || sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
+	x.round, x.allow, x.got, x.lost, x.repeats = true, minWindow, x.arrived, n, 0
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
 	if responses {
@@ -383,12 +460,32 @@ func (sq *requester) onLost(now int64, responses, repeats bool) {
 		sq.win.before = 0
 		return
 	}
-	if !responses {
-		sq.flightLost(now)
-	} else {
-		sq.readLost(now)
-	}
+	sq.roomLost(now, responses)
 	sq.narrow(unknown)
+}
+
+// roomLost tells what is shared with others of a loss.
+func (sq *requester) roomLost(now int64, responses bool) {
+	if responses {
+		sq.readLost(now)
+	} else {
+		sq.flightLost(now)
+	}
+}
+
+// endRound is called when all that was on its way has come, or was lost. In between no more was sent
+// than came. If much was lost, the path holds no more than came.
+func (sq *requester) endRound(now int64, responses bool) {
+	x, w := sq.miss, &sq.win
+	x.round = false
+	if x.lost <= heavyLoss || x.lost < x.got/heavyLoss {
+		return
+	}
+	x.wasSize, w.before = 0, 0
+	if most := max(x.got>>w.long, minWindow); most < w.size {
+		w.size, w.acked = most, 0
+		sq.roomLost(now, responses)
+	}
 }
 
 // armMissing starts the time after which what is missing is lost if nothing else shows it.
@@ -428,7 +525,8 @@ func (sq *requester) missingTimeout(now int64) {
 		return
 	}
 	x.next = sq.una
-	sq.onLost(now, responses, repeats)
+	x.allow = max(x.allow, 1+span(x.cutAt, sq.end))
+	sq.onLost(now, x.due, responses, repeats)
 	sq.armMissing(now, false)
 	sq.qp.markReady()
 }
@@ -439,6 +537,9 @@ func (sq *requester) passedMissing(now int64, from ib.PSN) {
 	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {
 		s := x.at(psn)
 		sq.came(now, s)
+		if !s.had || s.want {
+			sq.arrives()
+		}
 		*s = sentPacket{}
 		psn = psn.Next()
 	}

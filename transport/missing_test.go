@@ -355,7 +355,7 @@ func TestSelectiveDrains(t *testing.T) {
 func TestKeptBounds(t *testing.T) {
 	d := newPuppet(t, selective, linkConfig{})
 	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
-	d.send(ib.RCWriteOnly, 66, make([]byte, 8)) // too many would be missing
+	d.send(ib.RCWriteOnly, 1025, make([]byte, 8))
 	d.send(ib.RCWriteOnly, 5000, make([]byte, 8))
 	require.Zero(t, kept())
 	for psn := 60; psn < 3000; psn += 60 {

@@ -300,13 +300,12 @@ func (sq *requester) admissible(now int64) *sendWQE {
 // fits reports whether window and READ depth have room for the next packet of
 // w.
 func (sq *requester) fits(w *sendWQE) bool {
-	inFlight := span(sq.una, sq.psn)
-	bound := sq.win.bound(w)
-	if inFlight >= bound {
+	room := sq.room(w)
+	if room <= 0 {
 		return false
 	}
 	op := &sendOps[w.op]
-	if op.consumes && sq.curPkt == 0 && inFlight != 0 && sq.credit.lacks(w.number) {
+	if op.consumes && sq.curPkt == 0 && sq.una != sq.psn && sq.credit.lacks(w.number) {
 		return false // sent before, and now there is no credit for it
 	}
 	if !op.waits || sq.psn != sq.end {
@@ -319,8 +318,16 @@ func (sq *requester) fits(w *sendWQE) bool {
 	// must be free (or the rest of the READ fit), so that the next request is
 	// not a crumb.
 	left := int(w.npkts - sq.curPkt)
-	room := bound - inFlight
-	return left <= room || 2*room >= bound
+	return left <= room || 2*room >= sq.win.bound(w)
+}
+
+// room returns how many packets of w the window admits now.
+func (sq *requester) room(w *sendWQE) int {
+	bound := sq.win.bound(w)
+	if sq.watching() {
+		return sq.roomBehind(bound)
+	}
+	return bound - span(sq.una, sq.psn)
 }
 
 // begin checks a request that is to be sent for the first time and assigns its

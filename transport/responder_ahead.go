@@ -44,7 +44,7 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 		}
 		r.drop(now, p, "kept before")
 		return p.AckReq
-	case d > r.keepsAhead() || p.PSN.Diff(top) > maxHole || len(p.Payload) > r.qp.mtu:
+	case d > r.keepsAhead() || len(p.Payload) > r.qp.mtu:
 		r.drop(now, p, "out of sequence")
 		return false
 	}

@@ -190,10 +190,8 @@ func (m *responderModel) keep(x *modelPacket) {
 	if n := m.list[m.next].pos; len(m.kept) == 0 || m.top < n {
 		m.top = n
 	}
-	if x.pos-m.top <= maxHole {
-		m.kept[x] = true
-		m.top = max(m.top, x.pos+x.span)
-	}
+	m.kept[x] = true
+	m.top = max(m.top, x.pos+x.span)
 }
 
 // inTurn executes a packet, and if it has come for the second time those that were kept behind it.

@@ -16,6 +16,8 @@ type retryState struct {
 	newest     ib.PSN // of the responses behind a gap since the requester went back
 	timeouts   uint32 // since RTS
 	since      int64  // when that was
+	back       bool   // una has not reached backEnd since
+	backEnd    ib.PSN // end then
 	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
 	patience   uint8  // retries beyond retry_cnt, for SilenceNs; they count to maxPatience
 	silentNs   int64  // since the peer was heard: the sum of the ACK timeouts, in which this side was awake
@@ -46,6 +48,9 @@ func (r *retryState) heard(a *QPAttr) {
 func (r *retryState) onProgress(sq *requester, now int64) {
 	r.refill(&sq.qp.attr)
 	r.recovering, r.doubted = false, false
+	if r.back && !sq.una.Before(r.backEnd) {
+		r.back = false
+	}
 	r.tooLong = sq.qp.path.TooLong
 	if r.rnrWait && sq.una.After(r.rnrPSN) {
 		r.rnrWait = false
@@ -237,7 +242,11 @@ func (sq *requester) narrow(unknown bool) {
 	} else {
 		w.before = 0
 	}
-	w.onLoss()
+	if sq.peerKeeps {
+		w.onLossOfFew()
+	} else {
+		w.onLoss()
+	}
 }
 
 // onNAK takes a NAK of p.PSN, before which everything has been acknowledged if
@@ -391,6 +400,7 @@ func (sq *requester) rewind() {
 	q := &sq.q
 	sq.unwatch()
 	sq.dischargeAll()
+	sq.retry.back, sq.retry.backEnd = true, sq.end
 	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0
 	if q.head != q.tail {

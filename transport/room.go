@@ -323,7 +323,7 @@ func (sq *requester) hasReadRoom(w *sendWQE) bool {
 	if f == nil {
 		return true
 	}
-	n := min(int(w.npkts-sq.curPkt), max(sq.win.bound(w)-span(sq.una, sq.psn), 1), readQuantum)
+	n := min(int(w.npkts-sq.curPkt), max(sq.room(w), 1), readQuantum)
 	if again := sq.psn != sq.end; again {
 		n = int(sq.readPart(w)) // as many as the first time
 	}

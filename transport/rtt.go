@@ -13,6 +13,7 @@ type rttEstimate struct {
 	smoothed int64 // ns; 0 if unknown
 	variance int64 // ns
 	least    int64 // ns
+	last     int64 // ns
 }
 
 // start begins to time a packet that asks for an answer.
@@ -38,6 +39,7 @@ func (e *rttEstimate) sample(now int64) {
 // sampleOf takes a round trip.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
+	e.last = rtt
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		return
@@ -50,7 +52,7 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 
 // queued reports whether packets wait somewhere on the way, by how much longer than the least the
 // round trip is, or may do so, because nothing is known.
-func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.smoothed > e.least+e.least/2 }
+func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.last > e.least+e.least/2 }
 
 // late returns after what time an answer is not to be expected any more that nothing else keeps
 // waiting; 0 if that is not known.

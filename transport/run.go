@@ -200,7 +200,7 @@ func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
 func (sq *requester) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	q := &sq.q
 	rx = rx[:min(len(rx), span(sq.una, sq.end))]
-	if len(rx) == 0 || p.PSN != sq.una || q.head == q.tail || sq.kept.n != 0 {
+	if len(rx) == 0 || p.PSN != sq.una || q.head == q.tail || sq.kept.n != 0 || sq.watching() {
 		return
 	}
 	if info := p.Opcode.Info(); info.Pos&ib.Last == 0 {

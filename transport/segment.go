@@ -242,7 +242,7 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 	if w.apart {
 		return 1
 	}
-	return min(w.npkts-sq.curPkt, uint32(max(sq.win.bound(w)-span(sq.una, sq.psn), 1)), uint32(sq.readRoom(w)))
+	return min(w.npkts-sq.curPkt, uint32(max(sq.room(w), 1)), uint32(sq.readRoom(w)))
 }
 
 // moved notes that the next n PSNs, all of w, were sent.
@@ -281,7 +281,7 @@ func (sq *requester) wantsAck(w *sendWQE) bool {
 		return true
 	}
 	bound := win.bound(w)
-	return sq.sinceAck+1 >= min(win.interval(w), max(bound/2, 1)) || span(sq.una, sq.psn)+1 >= bound
+	return sq.sinceAck+1 >= min(win.interval(w), max(bound/2, 1)) || sq.room(w) <= 1
 }
 
 // lost fails a request whose memory was taken away while it was being sent.

@@ -70,7 +70,7 @@ func (sq *requester) repetitions(w *sendWQE, n int) (packets, cost int) {
 	win := &sq.win
 	bound := win.bound(w)
 	n = min(n, int(w.npkts-sq.curPkt)-1, // not the last
-		min(win.interval(w), max(bound/2, 1))-1-sq.sinceAck, bound-1-span(sq.una, sq.psn))
+		min(win.interval(w), max(bound/2, 1))-1-sq.sinceAck, sq.room(w)-1)
 	if n <= 0 || !sq.bounded() {
 		return n, 0
 	}

@@ -86,6 +86,12 @@ func (w *window) onRun(n int) {
 // onLoss closes the window after a packet was lost.
 func (w *window) onLoss() { w.shrink(2) }
 
+// onLossOfFew closes it for single packets that were lost, which are sent again by themselves.
+func (w *window) onLossOfFew() {
+	w.size = max(w.size-w.size*3/10, min(minWindow, w.max))
+	w.acked = 0
+}
+
 // onTimeout closes it further after nothing came back at all.
 func (w *window) onTimeout() {
 	w.before = 0

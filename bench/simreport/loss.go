@@ -30,6 +30,7 @@ type Lossy struct {
 	Op      verbs.WROpcode
 	Packets int // that could be sent in the time that is measured
 	Seed    uint64
+	bytes   int // of a message; 0 is by the window
 }
 
 // Expected is the part of the rate that is left in theory: of each lost packet a window is lost, or
@@ -109,6 +110,9 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 // messageBytes is the length of a message. A connection has no more than 128 READs outstanding, and
 // they have to fill the window.
 func (s *Lossy) messageBytes() int {
+	if s.bytes != 0 {
+		return s.bytes
+	}
 	n := messageBytes
 	for n*transport.MaxRdAtomic < lossWindow*s.Window*pathMTU.Bytes() {
 		n *= 2
