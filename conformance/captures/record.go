@@ -82,7 +82,7 @@ func (x *Injected) sees(view int, cm uint16) bool {
 
 // name is what the files of a record begin with.
 func (r *Record) name() string {
-	return fmt.Sprintf("%s,%s,%s", fileName(r.Scene), fileName(r.Requester), fileName(r.Responder))
+	return fmt.Sprintf("%s/%s-to-%s", fileName(r.Scene), fileName(r.Requester), fileName(r.Responder))
 }
 
 func fileName(s string) string {
@@ -165,13 +165,13 @@ func asked(before []wire.Shot, answer *wire.Packet) int {
 	return 0
 }
 
-// Save writes the record and its captures into a folder.
+// Save writes the record and its captures below dir, into the folder of the scene.
 func (r *Record) Save(dir string, v *wire.Views) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, r.name())), 0o755); err != nil {
 		return err
 	}
-	for i, end := range viewNames {
-		f, err := os.Create(filepath.Join(dir, r.name()+","+end+".pcapng"))
+	for i := range viewNames {
+		f, err := os.Create(r.Capture(dir, i))
 		if err != nil {
 			return err
 		}
@@ -190,9 +190,9 @@ func (r *Record) Save(dir string, v *wire.Views) error {
 	return os.WriteFile(filepath.Join(dir, r.name()+".json"), append(b, '\n'), 0o644)
 }
 
-// Load reads all records of a folder.
+// Load reads the records of all scenes below dir.
 func Load(dir string) (all []*Record, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -212,5 +212,5 @@ func Load(dir string) (all []*Record, err error) {
 
 // Capture is the path of one of the record's captures.
 func (r *Record) Capture(dir string, view int) string {
-	return filepath.Join(dir, r.name()+","+viewNames[view]+".pcapng")
+	return filepath.Join(dir, r.name()+"."+viewNames[view]+".pcapng")
 }

@@ -42,7 +42,7 @@ func pageOf(t *testing.T, a, b string, ahead int64, drift float64) (*pageData, e
 // The captures with faults that were recorded at both ends: what the wire dropped is what the page
 // shows as lost, whichever file comes first.
 func TestBothOfFaults(t *testing.T) {
-	files, err := filepath.Glob("../../../conformance/captures/testdata/*.json")
+	files, err := filepath.Glob("../../../conformance/captures/testdata/*/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	known, apart := 0, []string{}
@@ -62,7 +62,7 @@ func TestBothOfFaults(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(b, &scene))
 		base := strings.TrimSuffix(file, ".json")
-		names := []string{base + ",requester.pcapng", base + ",responder.pcapng"}
+		names := []string{base + ".requester.pcapng", base + ".responder.pcapng"}
 		for first := range 2 {
 			d, err := pageOf(t, names[first], names[1-first], ahead, drift)
 			if err != nil {

@@ -184,7 +184,7 @@ func pages(t *testing.T) map[string][]byte {
 		"datagrams":  command(t, explain.Command(), captures+"ud_pingpong.pcap"),
 		"part":       command(t, explain.Command(), "--last", "30", captures+"rc_pingpong_loss.pcap"),
 		"lesson":     command(t, lesson.Command(), "loss"),
-		"both":       command(t, explain.Command(), "../../../../conformance/captures/testdata/lost-ACK,goroce,rxe-6.1,requester.pcapng", "../../../../conformance/captures/testdata/lost-ACK,goroce,rxe-6.1,responder.pcapng"),
+		"both":       command(t, explain.Command(), "../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.requester.pcapng", "../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.responder.pcapng"),
 		"congestion": command(t, lesson.Command(), "congestion"),
 	}
 }
