@@ -45,6 +45,7 @@ var shows = map[string]struct {
 	"loss":       {analyse.LostRequest, "again: sequence NAK"},
 	"overtaken":  {analyse.Reordered, "A has sent 11 packets again, and B counted 6 duplicates"},
 	"selective":  {analyse.LostRequest, "For WRITE 2 A has sent 1 packets again"},
+	"rate":       {analyse.LostRequest, "% of the rate are left"},
 	"ack":        {analyse.LostRequest, "may also be lost-ack"},
 	"read":       {analyse.LostReadResponse, "again: gap in responses"},
 	"atomic":     {analyse.LostRequest, "held 37 and holds 42 now"},
@@ -141,6 +142,20 @@ func TestNothingToLose(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.perform(v)
 	require.ErrorContains(t, err, "nothing was lost: host A sent no such packet")
+}
+
+// Selective repeat repeats what was lost, and going back much more: the same losses, and a transfer that takes longer.
+func TestWhatIsLeft(t *testing.T) {
+	l := find("rate")
+	var took, again [2]int
+	for repeat := range took {
+		r, err := l.perform(values{"repeat": repeat, "lost": 20, "delay": 20, "seed": 3})
+		require.NoError(t, err)
+		took[repeat], again[repeat] = int(r.tookNs), r.again()-r.before
+	}
+	require.Less(t, 3*took[1], 2*took[0])
+	require.Less(t, 10*again[1], again[0])
+	require.Less(t, again[1], 16)
 }
 
 // Control prevents the drops: the same WRITE over the same bottleneck, and its packets are others.

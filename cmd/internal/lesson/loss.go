@@ -116,6 +116,7 @@ func loss() []lesson {
 			},
 			tries: []string{"keep=0"},
 		},
+		remains(),
 		{
 			name: "ack", title: "A lost acknowledgement, and why nothing is done twice", after: []string{"loss"},
 			text:   `If the ACK is lost, the requester cannot know whether the request was. It sends the request again, and the responder sees from the PSN that it has carried it out: a duplicate is acknowledged, and not done again. From A the two losses look the same, and roce explain says so. Look at the same run from host B with view=1.`,

@@ -18,6 +18,7 @@ type run struct {
 	said       []string
 	wcs        []verbs.WC // of the last do
 	tookNs     int64      // it
+	before     int        // packets that A had sent again before what the lesson is about
 	planned    []planned
 	refused    bool // the connection, by RDMA-CM
 	unanswered bool // the exercise has no answer yet
