@@ -367,3 +367,41 @@ func functions(f *ast.File) (names []string) {
 	}
 	return exported(only)
 }
+
+// widthFolders are those whose comments are within commentWidth columns, a tab being four: what users read, and the
+// shell.
+var widthFolders = []string{"ib", "mem", "roce", "roce/verbs", "roce/rdmacm", "roce/rsocket", "roce/internal", "roce/link"}
+
+const commentWidth = 100
+
+func TestCommentWidth(t *testing.T) {
+	seeds.Long(t)
+	n := 0
+	for _, s := range sources(t, false) {
+		dir := path.Dir(s.name)
+		if !slices.ContainsFunc(widthFolders, func(f string) bool { return dir == f || f != "roce" && within(s.name, f) }) {
+			continue
+		}
+		n++
+		b, err := os.ReadFile(filepath.Join("..", s.name))
+		require.NoError(t, err)
+		for _, line := range wide(string(b)) {
+			t.Errorf("%s:%d: a comment beyond %d columns", s.name, line, commentWidth)
+		}
+	}
+	require.NotZero(t, n)
+	long := strings.Repeat("x ", commentWidth/2)
+	require.Equal(t, []int{1, 3}, wide("// "+long+"\ncode() // "+long+"\n\t// "+long[6:]+"\n// "+long[3:]+"\n//\t"+long))
+}
+
+// wide returns the lines that are comments alone and too long. What is set apart as code, a table or
+// an address has no better place to break.
+func wide(text string) (lines []int) {
+	for i, l := range strings.Split(text, "\n") {
+		c, ok := strings.CutPrefix(strings.TrimLeft(l, "\t"), "// ")
+		if ok && !strings.HasPrefix(c, " ") && strings.Contains(c, " ") && !strings.Contains(c, "://") && len(strings.ReplaceAll(l, "\t", "    ")) > commentWidth {
+			lines = append(lines, i+1)
+		}
+	}
+	return lines
+}

@@ -50,9 +50,9 @@
 //
 // # Patterns
 //
-// Four examples of this package are what most RDMA programs are made of: a ring that is filled by WRITE
-// with immediate, a versioned READ of what may be changing, a lease by CMP_SWAP that outlives a holder
-// that died, and messages with credits. The applications in bench/apps use them.
+// Four examples of this package are what most RDMA programs are made of: a ring that is filled by
+// WRITE with immediate, a versioned READ of what may be changing, a lease by CMP_SWAP that outlives
+// a holder that died, and messages with credits. The applications in bench/apps use them.
 //
 // # Errors
 //

@@ -17,12 +17,13 @@
 //
 // An error is a packet lost, a packet kept, or the end of the link; the packages below say which is
 // which. The transport recovers what is lost, as on a wire. No error keeps a goroutine busy: where
-// one stays, and a poll ends at once each time, Wait sleeps for a millisecond before it looks again.
+// one stays, and a poll ends at once each time, Wait sleeps for a millisecond before it looks
+// again.
 //
 // A socket that is not there any more ends its link: something in the process has closed it or put
 // another file in its place (EBADF, ENOTSOCK, ENOTCONN), has shut it down (EPIPE), or an
-// administrator has destroyed it (ECONNABORTED). Whichever side finds that, Recv and Wait return the
-// error from then on, and wake with it; Send counts what it gets as dropped, and makes no call.
+// administrator has destroyed it (ECONNABORTED). Whichever side finds that, Recv and Wait return
+// the error from then on, and wake with it; Send counts what it gets as dropped, and makes no call.
 // A device on the link ends: see package verbs.
 //
 // # Clocks

@@ -222,8 +222,8 @@ func (id *ID) Establish() error {
 	})
 }
 
-// commEstablished is from the engine: the peer has sent something. The lock is held. The ID may have
-// been closed since.
+// commEstablished is from the engine: the peer has sent something. The lock is held. The ID may
+// have been closed since.
 func (id *ID) commEstablished() {
 	if id.conn != nil && !id.closed {
 		id.conn.CommEstablished()

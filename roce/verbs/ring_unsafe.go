@@ -9,7 +9,8 @@ import (
 )
 
 // Ring returns the address of the memory that the completions of a queue made by
-// CreateRingCQ are in, for a program in another language; nil if the queue has none, or was closed. In C it is
+// CreateRingCQ are in, for a program in another language; nil if the queue has none, or was closed.
+// In C it is
 //
 //	struct ring {
 //		_Alignas(64) _Atomic uint64_t tail;	// offset 0: completions that were put in

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ground is what the rules of leases stand on, at one address: the record locks and the bytes of the
-// memory file, and what sockets do with what comes. For a device it is the kernel. Tests
-// that play every schedule bring one of their own, as the kernel wants time to set filters.
+// ground is what the rules of leases stand on, at one address: the record locks and the bytes of
+// the memory file, and what sockets do with what comes. For a device it is the kernel. Tests that
+// play every schedule bring one of their own, as the kernel wants time to set filters.
 type ground interface {
 	lock(at, n int64) (bool, error) // false: another device has one of the bytes
 	unlock(at, n int64)

@@ -145,9 +145,9 @@ func (l *Lease) try(k int) (free, rests bool, err error) {
 	return true, false, nil
 }
 
-// rests reports whether a slot that is locked is not to be used yet. It reads the clock itself: a time
-// from before the lock may be earlier than the end of the lease that had it, which would then look like
-// nonsense.
+// rests reports whether a slot that is locked is not to be used yet. It reads the clock itself: a
+// time from before the lock may be earlier than the end of the lease that had it, which would then
+// look like nonsense.
 func (s *set) rests(k int, clock func() int64) (bool, error) {
 	w, err := s.word(k)
 	switch {
@@ -176,8 +176,8 @@ func (s *set) silence(k int) error {
 
 // quiet has the socket for requests drop what comes if no device serves any more. One that begins
 // to at the same time has locked its byte, and is seen the second time, or hears after this. It may
-// also be over again by then, and have been deaf in vain: so it is looked once more. Only who is killed
-// between the two leaves one deaf that has begun meanwhile, until the next one begins.
+// also be over again by then, and have been deaf in vain: so it is looked once more. Only who is
+// killed between the two leaves one deaf that has begun meanwhile, until the next one begins.
 func (s *set) quiet() {
 	serving := func() bool {
 		_, _, ok := s.locked(servingAt, Count)

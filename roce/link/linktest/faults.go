@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Faults takes the place of the system calls of a link, which fail in bursts, as a seed draws; those
-// that do not do a part of what they are asked for. The zero value lets all of them through.
+// Faults takes the place of the system calls of a link, which fail in bursts, as a seed draws;
+// those that do not do a part of what they are asked for. The zero value lets all of them through.
 type Faults struct {
 	r          *rand.Rand
 	send, recv burst

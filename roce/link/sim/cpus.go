@@ -10,8 +10,8 @@ import (
 //
 // A thread runs for as long as it has something to do, until it sleeps, its slice has ended while
 // others wait that have had less, one is woken that has had much less, or its process has used up
-// its quota. Of those that wait the one that has had least is next. A thread that has slept is taken
-// to have had at most a slice less than the others.
+// its quota. Of those that wait the one that has had least is next. A thread that has slept is
+// taken to have had at most a slice less than the others.
 //
 // A thread of a process runs a goroutine, and has one of the processors of Go's runtime
 // (GOMAXPROCS). When the goroutine waits it takes the next, and sleeps when there is none. In a
@@ -130,7 +130,8 @@ func (m *Machine) refill(now int64) {
 	}
 }
 
-// becomesReady is for a goroutine that wants to run. waker is the thread that has woken it, if it is one.
+// becomesReady is for a goroutine that wants to run. waker is the thread that has woken it, if it
+// is one.
 func (d *threads) becomesReady(t *task, waker *thread) {
 	p := t.p
 	for _, th := range p.searching() {

@@ -86,10 +86,10 @@
 //
 // # Tests of the shell
 //
-// A Test leaves out what a device does on a real link: it has no goroutine of its own that receives,
-// looks for packets and sleeps, and nothing that it does takes time. [TestThreads] runs all of that,
-// on the CPUs and threads of [Machine]s with system calls, wake-ups, time slices, quotas and
-// neighbours that cost what a [MachineConfig] says.
+// A Test leaves out what a device does on a real link: it has no goroutine of its own that
+// receives, looks for packets and sleeps, and nothing that it does takes time. [TestThreads] runs
+// all of that, on the CPUs and threads of [Machine]s with system calls, wake-ups, time slices,
+// quotas and neighbours that cost what a [MachineConfig] says.
 //
 // # Time
 //

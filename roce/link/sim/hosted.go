@@ -11,13 +11,13 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real link,
-// and is the machine for that: see roce/internal/shard/machine.go, whose interface it has with the
-// methods of Process below.
+// hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real
+// link, and is the machine for that: see roce/internal/shard/machine.go, whose interface it has
+// with the methods of Process below.
 //
-// What is done with the lock of a device held is owed, and paid for when the goroutine next comes to
-// a call in which it may wait: who waits for a mutex keeps the clock of the bubble from moving. So
-// packets leave after what has been owed so far.
+// What is done with the lock of a device held is owed, and paid for when the goroutine next comes
+// to a call in which it may wait: who waits for a mutex keeps the clock of the bubble from moving.
+// So packets leave after what has been owed so far.
 type hosted struct {
 	*Process
 	l *Link

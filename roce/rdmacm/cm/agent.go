@@ -180,8 +180,8 @@ func (a *Agent) findAnswered(in *message, local, remote mad.CommID) *Conn {
 	return c
 }
 
-// answeredBy reports whether a message may be an answer to the request of c: it has its transaction ID
-// (as those of Linux do). One that has not is for an earlier process at this address, which had
+// answeredBy reports whether a message may be an answer to the request of c: it has its transaction
+// ID (as those of Linux do). One that has not is for an earlier process at this address, which had
 // the same communication ID, or forged.
 func (c *Conn) answeredBy(in *message) bool {
 	switch c.state {

@@ -41,8 +41,8 @@ func (v *Life) Close() bool {
 // Dead reports whether an error of a system call says that a descriptor is not the link's socket
 // any more and will not be again: something in this process has closed it (EBADF), put something
 // else in its place (ENOTSOCK, ENOTCONN of a stream), or shut it down (EPIPE), or an administrator
-// has destroyed it (ss --kill: ECONNABORTED). All else says something of a packet, of the network or of
-// memory, and passes.
+// has destroyed it (ss --kill: ECONNABORTED). All else says something of a packet, of the network
+// or of memory, and passes.
 func Dead(errno unix.Errno) bool {
 	switch errno {
 	case unix.EBADF, unix.ENOTSOCK, unix.ENOTCONN, unix.EPIPE, unix.ECONNABORTED:
@@ -51,9 +51,10 @@ func Dead(errno unix.Errno) bool {
 	return false
 }
 
-// Passing reports whether an error of a read from a socket says nothing about the socket: there is nothing
-// to read, there is no memory to read it into, or it is what the network has said about an earlier
-// datagram or its own state (ICMP and ICMPv6 by icmp(7), a filter, an interface that is down).
+// Passing reports whether an error of a read from a socket says nothing about the socket: there is
+// nothing to read, there is no memory to read it into, or it is what the network has said about an
+// earlier datagram or its own state (ICMP and ICMPv6 by icmp(7), a filter, an interface that is
+// down).
 func Passing(errno unix.Errno) bool {
 	switch errno {
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,

@@ -53,9 +53,9 @@ func (p *Poller) First() []unix.PollFd {
 }
 
 // Worked tells, before Poll, how much the link has done so far: any count that grows when something
-// was received or sent. A descriptor that ends polls while nothing is done has an error that does not go
-// away, or the kernel has no memory for what is to be done. After maxVain such polls each begins
-// with a nap, so that this does not take a CPU.
+// was received or sent. A descriptor that ends polls while nothing is done has an error that does
+// not go away, or the kernel has no memory for what is to be done. After maxVain such polls each
+// begins with a nap, so that this does not take a CPU.
 func (p *Poller) Worked(count uint64) {
 	if count != p.work {
 		p.work, p.vain = count, 0
@@ -67,7 +67,8 @@ func (p *Poller) Worked(count uint64) {
 func (p *Poller) Stuck() bool { return p.vain >= maxVain }
 
 // Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may
-// end it early, as may want of memory. The error is fatal: EBADF if one of the descriptors was closed.
+// end it early, as may want of memory. The error is fatal: EBADF if one of the descriptors was
+// closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 	if p.Stuck() && timeout != 0 {
 		if over, err := p.nap(fds, &timeout); over || err != nil {
