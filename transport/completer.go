@@ -148,12 +148,12 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	} else {
 		sq.win.onAck(n)
 	}
-	if sq.qp.cc != nil {
-		sq.qp.cc.ctl.OnAck(now, n*sq.qp.mtu)
-	}
-	sq.retry.onProgress(sq, now)
+	trip, late := sq.retry.onProgress(sq, now)
 	if sq.watching() {
 		sq.passedMissing(now, from)
+	}
+	if sq.qp.delayed {
+		sq.qp.news(now, trip, late)
 	}
 	if sq.una == sq.end {
 		sq.qp.timers.set &^= 1<<timerAck | 1<<timerProbe

@@ -65,6 +65,7 @@ func (p *TxPacket) isPaced() bool {
 // sendPacedTurn is a turn of a QP with congestion control.
 func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	c := qp.cc
+	qp.ruleWindow(now)
 	if c.rate = c.ctl.Rate(now); c.rate == 0 {
 		c.rate = c.cfg.Cap()
 	}
@@ -75,23 +76,19 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	if c.rate != 0 && c.open {
 		batch = batch[:min(len(batch), budget/(qp.mtu+overhead)+1)]
 	}
-	w := &qp.sq.win
-	size, long := w.size, w.long
-	if limit := c.ctl.Window(now); limit > 0 {
-		w.size, w.long = min(size, limit), 0
-	}
 	n := qp.takeTurn(now, batch)
-	w.size, w.long = size, long
-	bytes := 0
+	bytes, packets := 0, 0
 	for i := range batch[:n] {
-		if batch[i].isPaced() {
-			c.markable = min(c.markable+1, maxMarkable)
-			bytes += batch[i].UDPPayloadLen() + overhead
-		}
+		b, p := qp.charge(&batch[i], overhead)
+		bytes, packets = bytes+b, packets+p
 	}
 	if bytes != 0 {
+		c.markable = min(c.markable+packets, maxMarkable)
 		c.pacer.OnSend(bytes, c.rate)
 		c.ctl.OnSend(now, bytes)
+	}
+	if qp.delay != nil {
+		qp.delay.settled(qp, bytes, packets)
 	}
 	switch {
 	case n == len(batch):
@@ -108,7 +105,7 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 
 // hasPacedWork reports whether the rate may be what keeps the QP from sending.
 func (qp *QP) hasPacedWork() bool {
-	return qp.hasSendableRequests() || qp.resp.out.head != qp.resp.out.tail
+	return qp.hasSendableRequests() || qp.delay == nil && qp.resp.out.head != qp.resp.out.tail
 }
 
 // hasSendableRequests reports whether there are requests to send that wait for
@@ -120,9 +117,10 @@ func (qp *QP) hasSendableRequests() bool {
 // pacingHoldsRequests reports whether the rate keeps requests from being sent on this turn.
 func (qp *QP) pacingHoldsRequests() bool { return qp.cc != nil && !qp.cc.open }
 
-// pacingHoldsAnswer reports whether the rate keeps the answer a from being sent.
+// pacingHoldsAnswer reports whether the rate keeps the answer a from being sent. Control by delay leaves it
+// to the requester of a READ how much comes.
 func (qp *QP) pacingHoldsAnswer(a *answer) bool {
-	return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead
+	return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead && qp.delay == nil
 }
 
 // paceLimited reports whether the QP sends at a limited rate.
@@ -161,8 +159,11 @@ func (qp *QP) congestionNAK(now int64) {
 // Congestion returns the state of the QP's congestion control as of now; ok is
 // false if it has none.
 func (qp *QP) Congestion(now int64) (s cc.State, ok bool) {
-	if qp.cc == nil {
-		return cc.State{}, false
+	switch {
+	case qp.cc != nil:
+		return qp.cc.ctl.State(now), true
+	case qp.delay != nil:
+		return qp.delay.model.State(now), true
 	}
-	return qp.cc.ctl.State(now), true
+	return cc.State{}, qp.delayed
 }

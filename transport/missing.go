@@ -285,7 +285,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	}
 	first := x.at(p.PSN)
 	first.had, first.want = false, false // whatever was said before
-	news := false
+	news, trip := false, false
 	psn := p.PSN
 	for i := range top {
 		psn = psn.Next()
@@ -300,6 +300,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	}
 	if t := &sq.rtt; t.timing && span(sq.una, t.psn) < span(sq.una, sq.end) && x.at(t.psn).had {
 		t.sample(now)
+		trip = true
 		sq.probe.update(sq.qp, t)
 	}
 	if p.PSN != sq.una {
@@ -317,6 +318,9 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.armProbe(now)
 	}
 	sq.findMissing(now)
+	if news && sq.qp.delayed {
+		sq.qp.news(now, trip, false)
+	}
 	if sq.q.cur != sq.q.tail {
 		sq.qp.markReady()
 	}
@@ -445,11 +449,13 @@ func (sq *requester) findMissing(now int64) {
 // way at a time, and once in a round trip if what was sent again was lost, too.
 func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x := sq.miss
+	sq.qp.lostPackets(n)
 	if n == 0 || sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
 	x.round, x.allow, x.got, x.lost, x.repeats = true, minWindow, x.arrived, n, 0
+	x.round = !sq.win.ruled // which is narrow enough
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
 	if responses {

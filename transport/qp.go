@@ -7,6 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // QP is a queue pair. Its parts live in files of their own:
@@ -23,6 +24,7 @@ import (
 //	uc.go, ud.go          receiving on the unreliable transports
 //	mcast.go, cnp.go      multicast groups, congestion notification
 //	congestion.go         rate limit and pacing
+//	delay.go              congestion control by round trips
 //	room.go               what may be on its way, over all QPs
 //
 // The order of the fields is that in which packets meet them: what every one needs is together, since with thousands
@@ -40,9 +42,11 @@ type QP struct {
 	sqDraining   bool // SQD, and not drained yet
 	gone         bool // destroyed
 	sigAll       bool
+	delayed      bool // congestion control by delay: see delay.go
 
 	link    qpLink      // membership of the engine's ready list
-	cc      *congestion // nil: no congestion control
+	cc      *congestion // nil: no congestion control, or it limits nothing
+	delay   *byDelay    // nil: no round trip took long, or no such control
 	share   qpShare     // of budgets: see room.go
 	sendCQ  *CQ
 	pd      *mem.PD
@@ -96,6 +100,7 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 			cfg = a.Congestion
 		}
 		qp.cc = newCongestion(cfg)
+		qp.delayed = cfg.Algorithm == cc.ByDelay && a.Type == ib.RC
 	}
 	e.events.reserve(qp.eventRoom())
 	e.qps[n] = qp

@@ -175,7 +175,9 @@ func (qp *QP) enter(now int64, to QPState) {
 			qp.mtu = qp.e.cfg.MTU.Bytes()
 			qp.path.SrcPort = ib.DatagramSourcePort(qp.num)
 		}
-		if qp.cc != nil {
+		if qp.delayed {
+			qp.cc, qp.delay = nil, nil
+		} else if qp.cc != nil {
 			qp.cc.restart()
 		}
 		qp.setState(now, to)

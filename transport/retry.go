@@ -44,8 +44,9 @@ func (r *retryState) heard(a *QPAttr) {
 	r.silentNs = 0
 }
 
-// onProgress ends the episode: something new was acknowledged.
-func (r *retryState) onProgress(sq *requester, now int64) {
+// onProgress ends the episode: something new was acknowledged. It reports whether a round trip was measured, and
+// whether that may have waited for what was missing.
+func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	r.refill(&sq.qp.attr)
 	r.recovering, r.doubted = false, false
 	if r.back && !sq.una.Before(r.backEnd) {
@@ -64,15 +65,18 @@ func (r *retryState) onProgress(sq *requester, now int64) {
 	}
 	if sq.watching() && sq.rtt.answers(sq.una) {
 		sq.rtt.cancel() // it may have waited for what was missing
+		return true, true
 	}
 	if sq.rtt.answers(sq.una) {
 		sq.rtt.sample(now)
 		p.backoff = 0
 		p.update(sq.qp, &sq.rtt)
 		if f := sq.flight; f != nil && sq.bounded() {
-			f.onRTT(now, now-sq.rtt.sentAt, sq.qp.attr.Timeout.Ns())
+			f.onRTT(now, now-sq.rtt.sentAt, sq.qp.farTimeout())
 		}
+		return true, false
 	}
+	return false, false
 }
 
 // armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may
@@ -207,14 +211,14 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 // crowded reports whether a request may have been lost for want of room. If nothing waits on the way
 // it was not, and a smaller window would only make less of the path; it opens again slowly.
 func (sq *requester) crowded() bool {
-	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.queued()
+	return !sq.win.ruled && (!sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.queued())
 }
 
 // crowdedBack is that for a response. How long others take, which wait at the peer behind each
 // other, says nothing: those do that are asked for again.
 func (sq *requester) crowdedBack() bool {
 	again, least := sq.againNs(), sq.leastRTT()
-	return !sq.qp.e.cfg.Tuning.SelectiveRepeat || again == 0 || again > least+least/2
+	return !sq.win.ruled && (!sq.qp.e.cfg.Tuning.SelectiveRepeat || again == 0 || again > least+least/2)
 }
 
 // againNs returns how long responses take that are asked for again; 0 if that is not known.
@@ -385,6 +389,7 @@ func (sq *requester) retriesUsed() uint8 {
 // goBack begins a loss episode: everything from una on is sent again.
 func (sq *requester) goBack(now int64) {
 	sq.qp.e.counters.CompleterRetryErr++
+	sq.qp.lostPackets(1)
 	r := &sq.retry
 	if !r.recovering {
 		r.recovering, r.newest = true, sq.una

@@ -16,11 +16,13 @@ type rttEstimate struct {
 	last     int64 // ns
 }
 
-// start begins to time a packet that asks for an answer.
-func (e *rttEstimate) start(now int64, psn ib.PSN) {
-	if !e.timing {
-		e.timing, e.psn, e.sentAt = true, psn, now
+// start begins to time a packet that asks for an answer. It reports false if another is timed.
+func (e *rttEstimate) start(now int64, psn ib.PSN) bool {
+	if e.timing {
+		return false
 	}
+	e.timing, e.psn, e.sentAt = true, psn, now
+	return true
 }
 
 // cancel ends it without a sample: something was sent again.

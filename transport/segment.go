@@ -249,8 +249,8 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	if sq.psn == sq.end {
 		sq.end = sq.end.Add(int(n))
-		if ackReq {
-			sq.rtt.start(now, sq.psn)
+		if ackReq && sq.rtt.start(now, sq.psn) && sq.qp.delay != nil {
+			sq.qp.delay.timed(now, sq)
 		}
 	} else {
 		e := sq.qp.e

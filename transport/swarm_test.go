@@ -159,7 +159,7 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	o.markPct = []int{0, 2, 30, 100}[rng.IntN(4)]
 	for i := range o.tuning {
 		c := cc.Config{
-			Algorithm: cc.Algorithm(rng.IntN(3)), CutOnNAK: rng.IntN(2) == 0, Capped: rng.IntN(2) == 0,
+			Algorithm: cc.Algorithm(rng.IntN(4)), Target: 50 * time.Microsecond, CutOnNAK: rng.IntN(2) == 0, Capped: rng.IntN(2) == 0,
 			Burst: []time.Duration{-1, 0, 2 * us}[rng.IntN(3)],
 		}
 		p := cc.Paper()

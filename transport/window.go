@@ -16,6 +16,9 @@ type window struct {
 	// bytes then, and a path with a small MTU has more packets. Only where these
 	// travel as large datagrams: to a receiver that takes each by itself they are as many packets.
 	long uint8
+	// Control by delay: the window doubles in each round trip, at the beginning of a connection; or
+	// it is what control says, and losses change nothing.
+	doubling, ruled bool
 }
 
 // bound returns how many packets may be unacknowledged, or asked for, when one of r is sent.
@@ -39,11 +42,20 @@ func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
 	w.size = w.max
+	if qp.delayed {
+		w.size, w.doubling = min(startWindow, w.max), true
+	}
 	return w
 }
 
+// ruledAsks is how many answers are asked for in a window that control by delay rules.
+const ruledAsks = 8
+
 // limit takes over the bound that attribute, tuning or default set.
 func (w *window) limit(qp *QP) {
+	if w.ruled {
+		return
+	}
 	t := &qp.e.cfg.Tuning
 	w.long = 0
 	switch {
@@ -68,10 +80,29 @@ func (w *window) onAck(n int) {
 	if w.size == w.max {
 		return
 	}
+	if w.doubling {
+		if w.size = min(w.size+max(n>>w.long, 1), w.max); w.size == w.max {
+			w.doubling = false
+		}
+		return
+	}
 	if w.acked += n; w.acked >= w.size {
 		w.acked = 0
 		w.size++
 	}
+}
+
+// rule makes the window n packets, and lets nothing else change it until release.
+func (w *window) rule(n int) {
+	w.size, w.max, w.long, w.ruled, w.doubling = n, n, 0, true, false
+	w.ackEvery = max(n/ruledAsks, 1)
+}
+
+// release makes it the full window again.
+func (w *window) release(qp *QP) {
+	w.ruled = false
+	w.limit(qp)
+	w.size = w.max
 }
 
 // onRun is onAck for n packets, one at a time.
@@ -88,6 +119,10 @@ func (w *window) onLoss() { w.shrink(2) }
 
 // onLossOfFew closes it for single packets that were lost, which are sent again by themselves.
 func (w *window) onLossOfFew() {
+	if w.ruled {
+		return
+	}
+	w.doubling = false
 	w.size = max(w.size-w.size*3/10, min(minWindow, w.max))
 	w.acked = 0
 }
@@ -102,6 +137,10 @@ func (w *window) onTimeout() {
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
 func (w *window) shrink(by int) {
+	if w.ruled {
+		return
+	}
+	w.doubling = false
 	w.size = max(w.size/by, min(minWindow, w.max))
 	w.acked = 0
 }

@@ -13,10 +13,11 @@ const (
 	None          Algorithm = iota // never limits
 	DCQCNPaper                     // DCQCN with the profile of its paper
 	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
+	ByDelay                        // Delay
 	numAlgorithms
 )
 
-var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox"}
+var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
 
 // String returns the name that [ParseAlgorithm] takes.
 func (a Algorithm) String() string {
@@ -65,6 +66,9 @@ type Config struct {
 	Burst time.Duration
 	// Profile replaces the parameters of the algorithm; nil for its own.
 	Profile *Profile
+	// Target is how long packets may wait on the way, for ByDelay; 0 is DefaultTarget. It must
+	// be longer than what hosts add to a round trip.
+	Target time.Duration
 }
 
 // Check says what is wrong with c.
@@ -76,6 +80,8 @@ func (c *Config) Check() error {
 		return fmt.Errorf("line rate %d is negative", c.LineRate)
 	case c.StartRate < 0:
 		return fmt.Errorf("start rate %d is negative", c.StartRate)
+	case c.Target < 0 || c.Target > maxBurst:
+		return fmt.Errorf("target of %v is not in 0..%v", c.Target, maxBurst)
 	case c.Burst > maxBurst:
 		return fmt.Errorf("burst of %v exceeds %v", c.Burst, maxBurst)
 	case c.Profile != nil:
@@ -87,9 +93,10 @@ func (c *Config) Check() error {
 // maxBurst bounds a batch: more than a second's worth is no pacing.
 const maxBurst = time.Second
 
-// New returns a controller for one QP, nil if c says none. c has passed Check.
+// New returns a controller by notifications for one QP, nil if c says none. c has passed Check.
+// For ByDelay there is NewDelay.
 func (c *Config) New() Controller {
-	if c.Algorithm == None {
+	if c.Algorithm == None || c.Algorithm == ByDelay {
 		return nil
 	}
 	p := Paper()

@@ -13,14 +13,11 @@ const (
 func (r Rate) Gbit() float64 { return float64(r) / float64(Gbps) }
 
 // Controller limits one QP. The engine reports events in the order of time,
-// and asks Rate and Window before it sends.
+// and asks Rate before it sends.
 type Controller interface {
 	// OnSend reports that bytes, counted as on an Ethernet cable, left for the
 	// wire in packets that the rate applies to.
 	OnSend(now int64, bytes int)
-	// OnAck reports that packets which hold up to bytes of payload were
-	// acknowledged.
-	OnAck(now int64, bytes int)
 	// OnCNP reports a congestion notification for the QP.
 	OnCNP(now int64)
 	// OnNAK reports a sequence NAK or an implied one.
@@ -30,9 +27,6 @@ type Controller interface {
 
 	// Rate is the rate allowed now; 0 means no limit.
 	Rate(now int64) Rate
-	// Window is the bound of unacknowledged packets; 0 means no limit of its
-	// own.
-	Window(now int64) int
 
 	// State is a snapshot as of now, for tests, plots and counters.
 	State(now int64) State
@@ -45,4 +39,6 @@ type State struct {
 	TimeSteps, ByteSteps int    // increase steps since the last cut
 	Limiting             bool   // false: the QP may send as fast as it can
 	Cuts                 uint64 // rate cuts so far
+	BaseNs               int64  // the shortest round trip
+	Window               int    // packets
 }

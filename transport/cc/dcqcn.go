@@ -164,9 +164,6 @@ func (d *DCQCN) OnSend(now int64, bytes int) {
 	}
 }
 
-// OnAck does nothing: DCQCN has no window.
-func (d *DCQCN) OnAck(int64, int) {}
-
 // OnNAK cuts the rate if the profile says so.
 func (d *DCQCN) OnNAK(now int64) {
 	if d.p.CutOnNAK {
@@ -185,9 +182,6 @@ func (d *DCQCN) Rate(now int64) Rate {
 	}
 	return Rate(d.current)
 }
-
-// Window returns 0: DCQCN limits the rate alone.
-func (d *DCQCN) Window(int64) int { return 0 }
 
 // State returns the state as of now.
 func (d *DCQCN) State(now int64) State {

@@ -1,0 +1,336 @@
+package cc
+
+import (
+	"math"
+	"time"
+)
+
+// Round is what one round trip showed: of a packet that asked for an answer, from when it left until the
+// answer came. One packet is timed at a time.
+type Round struct {
+	RTT      int64 // ns
+	Arrived  int   // packets that the peer was found to have since the packet left
+	ArriveNs int64 // and in what time: since what it was known to have when the packet left
+	Sent     int   // packets that left since the packet of the round before had
+	SendNs   int64 // and in what time; 0 if that is not known
+	Bytes    int   // mean length of these on an Ethernet cable
+	Lost     int   // packets that were found lost since the round before
+	Idle     bool  // there was not always something to send
+	Late     bool  // the answer waited for what was lost before it: the round trip is shorter
+}
+
+// Delay controls a QP by what its round trips show, and needs nothing from a switch or the peer but
+// acknowledgements. It is a model of the path of two numbers, as BBR's is (Cardwell et al., 2016):
+// the rate at which packets arrive at most, and the shortest round trip. Their product is what has to be
+// on its way for the path to be busy. Delay admits that and as much again: enough for a round trip more,
+// or for the target, if that is longer.
+//
+// Most paths need no control: the window of a QP holds less than they carry in the target. So Delay begins
+// free, and limits nothing as long as round trips are shorter than the target. The target is longer than
+// what hosts add, or their noise is taken for a queue.
+//
+// What is lost is no sign by itself, or a path with random loss would never be full. If much is lost,
+// and round trips are long as well, then a queue is full, and less is on its way.
+//
+//	free     round trips are shorter than the target: no limit
+//	startup  twice as much in each round, until that brings no more
+//	ebb      little is on its way, so that a round trip shows the path without the queue of this QP;
+//	         after startup, and when none was as short for a while
+//	steady   cycles of 8 rounds: a quarter more; then what the path holds, to be rid of what that
+//	         has queued; then six in between
+//
+// What others keep in the queue during the ebb counts as part of the path. That is how it gets a share beside those that
+// fill queues (TCP cubic): they make the path longer, and so more is admitted.
+type Delay struct {
+	target  int64 // ns
+	most    int   // packets of the window that there is without control
+	ceiling int   // packets that are admitted at most
+
+	mode   delayMode
+	step   uint8 // of steady
+	rounds uint8 // in this mode
+
+	rates [rateRounds]float64 // of the last rounds, packets a second
+	rate  float64             // the largest of these
+	next  uint8               // of rates, to be replaced
+
+	baseNs  int64 // the shortest round trip; 0 if none was seen
+	baseAt  int64 // when it, or one nearly as short, was seen
+	ebbNs   int64 // the shortest of this ebb
+	ebbEnd  int64 // not before
+	lastNs  int64 // the last round trip
+	grown   float64
+	plateau uint8 // rounds of startup that did not bring more
+	long    uint8 // rounds in a row that took longer than the target, while free
+
+	full    int // packets: what a queue did not hold; 0 if that is not known
+	arrived int // since the last look at losses
+	lost    int
+	bytes   int  // of a packet
+	silent  bool // a timeout, and nothing since
+	cutAt   int64
+	cuts    uint64
+}
+
+type delayMode uint8
+
+const (
+	delayFree delayMode = iota
+	delayStartup
+	delayEbb
+	delaySteady
+)
+
+// DefaultTarget is the target of Delay. A process that waits for a processor for less is not taken for a
+// queue.
+const DefaultTarget = time.Millisecond
+
+const (
+	rateRounds   = 10 // of which the largest rate counts: more than a cycle
+	cycleRounds  = 8  // of steady
+	leastPackets = 2  // that are admitted
+	spareFactor  = 2.5
+	longRounds   = 3    // that take long end freedom
+	startupGain  = 2.0  // of rate and window, in startup
+	steadyGain   = 1.25 // of the rate: it is the window that bounds
+	cnpCut       = 0.85
+	fullCut      = 0.85 // of what is admitted when a queue is full
+	lossPackets  = 64   // between two looks at what was lost, at least
+	fullLoss     = 50   // one of so many packets lost, with long round trips, shows that it is
+	ebbTargets   = 1000 // there is an ebb after so many targets
+	ebbTrips     = 20   // or round trips, if none was as short as the shortest
+)
+
+// NewDelay returns a controller for a QP that sends up to most packets without control, and up to ceiling
+// with it, where the path is long.
+func NewDelay(target time.Duration, most, ceiling int) *Delay {
+	if target == 0 {
+		target = DefaultTarget
+	}
+	return &Delay{target: int64(target), most: most, ceiling: max(ceiling, most)}
+}
+
+// Begin tells of the shortest round trip so far.
+func (d *Delay) Begin(leastNs int64) { d.baseNs = leastNs }
+
+// Free reports whether nothing is limited.
+func (d *Delay) Free() bool { return d.mode == delayFree }
+
+// OnRound takes a round trip.
+func (d *Delay) OnRound(now int64, r *Round) {
+	rate := float64(r.Arrived) * 1e9 / float64(max(r.ArriveNs, 1))
+	if r.SendNs > 0 { // answers that waited for each other come at once: they were not sent so fast
+		rate = min(rate, float64(r.Sent)*1e9/float64(r.SendNs))
+	}
+	if r.Bytes > 0 {
+		d.bytes = r.Bytes
+	}
+	if !r.Late {
+		d.lastNs = r.RTT
+	}
+	d.rounds = min(d.rounds+1, 100)
+	d.trip(now, r.RTT)
+	if d.mode == delayFree {
+		d.watch(now, r, rate)
+		return
+	}
+	d.sample(rate, r.Idle)
+	d.lossOf(r)
+	switch d.mode {
+	case delayStartup:
+		d.grow(now, r)
+	case delayEbb:
+		if d.rounds >= 2 && now >= d.ebbEnd {
+			d.baseNs, d.baseAt = d.ebbNs, now
+			d.enter(delaySteady)
+			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // flows that begin together do not probe together
+		}
+	case delaySteady:
+		d.turn(now, r)
+	}
+}
+
+func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step = m, 0, 0 }
+
+// trip notes the shortest round trip.
+func (d *Delay) trip(now, rtt int64) {
+	if d.ebbNs = min(d.ebbNs, rtt); d.baseNs == 0 || rtt < d.baseNs {
+		d.baseNs = rtt
+	}
+	if rtt <= d.baseNs {
+		d.baseAt = now
+	}
+}
+
+// watch looks, while free, whether rounds take long.
+func (d *Delay) watch(now int64, r *Round, rate float64) {
+	d.rate = rate
+	if r.RTT <= d.target {
+		d.long = 0
+		return
+	}
+	if r.Late {
+		return
+	}
+	if d.long++; d.long >= longRounds {
+		d.begin(now, delayStartup)
+	}
+}
+
+// begin ends freedom.
+func (d *Delay) begin(now int64, m delayMode) {
+	d.long, d.full, d.arrived, d.lost, d.plateau = 0, 0, 0, 0, 0
+	d.rates = [rateRounds]float64{d.rate}
+	d.grown, d.next = d.rate, 1
+	d.baseAt = now
+	d.enter(m)
+}
+
+// Doubt lets one long round trip be enough to end freedom: while the window grows for the first time,
+// nothing is known of the path.
+func (d *Delay) Doubt() { d.long = longRounds - 1 }
+
+// sample takes a rate. One of a sender that was idle says what it sent, not what the path carries.
+func (d *Delay) sample(rate float64, idle bool) {
+	if idle && rate <= d.rate {
+		return
+	}
+	d.rates[d.next] = rate
+	d.next = (d.next + 1) % rateRounds
+	d.rate = 0
+	for _, x := range d.rates {
+		d.rate = max(d.rate, x)
+	}
+}
+
+// lossOf looks whether so much was lost while round trips are long that a queue must be full.
+func (d *Delay) lossOf(r *Round) {
+	d.arrived += r.Arrived
+	d.lost += r.Lost
+	n := d.arrived + d.lost
+	if n < lossPackets {
+		return
+	}
+	if d.lost*fullLoss > n && d.lastNs > d.baseNs+d.slack()/2 {
+		d.full = int(max(fullCut*float64(r.Arrived), d.packets(d.baseNs)))
+	}
+	d.arrived, d.lost = 0, 0
+}
+
+// grow is a round of startup.
+func (d *Delay) grow(now int64, r *Round) {
+	if d.rate >= d.grown*1.25 {
+		d.grown, d.plateau = d.rate, 0
+	} else if !r.Idle {
+		d.plateau++
+	}
+	if d.plateau >= 3 || !r.Late && r.RTT > d.baseNs+d.slack() || d.full != 0 {
+		d.ebb(now)
+	}
+}
+
+// ebb begins one.
+func (d *Delay) ebb(now int64) {
+	d.enter(delayEbb)
+	d.ebbNs = 1 << 62
+	d.ebbEnd = now + 2*d.lastNs + 4*d.target // the queues of all that do so now are empty then
+}
+
+// turn is a round of steady.
+func (d *Delay) turn(now int64, r *Round) {
+	if d.baseNs < d.target && r.RTT <= d.target && d.packets(d.baseNs+d.target) >= float64(d.most) {
+		d.enter(delayFree)
+		return
+	}
+	if now-d.baseAt > max(ebbTargets*d.target, ebbTrips*d.baseNs) {
+		d.ebb(now)
+		return
+	}
+	if d.step = (d.step + 1) % cycleRounds; d.step == 1 && d.full != 0 && r.Lost == 0 {
+		d.full += max(d.full/4, 1)
+	}
+}
+
+// spare is how many packets more are admitted than the path holds: a quarter of these, as an answer is for several; and
+// a number that grows less than the rate. A flow with a smaller rate may so have more packets in the queue, for its rate,
+// than one with a larger: until they have the same, whatever their round trips are.
+func (d *Delay) spare() float64 {
+	return d.packets(d.baseNs)/4 + spareFactor*math.Sqrt(d.packets(d.target))
+}
+
+// slack is the time that these wait.
+func (d *Delay) slack() int64 { return int64(d.spare() * 1e9 / max(d.rate, 1)) }
+
+// packets returns how many arrive in a time.
+func (d *Delay) packets(ns int64) float64 { return d.rate * float64(ns) / 1e9 }
+
+// Window returns how many packets may be on their way; 0 is without limit.
+func (d *Delay) Window(int64) int {
+	if d.mode == delayFree {
+		return 0
+	}
+	if d.silent {
+		return leastPackets
+	}
+	n := 0.0
+	switch base := d.packets(d.baseNs); {
+	case d.mode == delayStartup:
+		n = startupGain * base
+	case d.mode == delayEbb:
+		return min(int(base/2)+1, d.ceiling)
+	case d.step == 1:
+		n = base + base/8
+	default:
+		n = base + d.spare()
+	}
+	w := int(n) + 1
+	if d.full != 0 {
+		w = min(w, d.full)
+	}
+	return min(max(w, leastPackets), d.ceiling)
+}
+
+// Rate returns the rate at which packets leave; 0 is without limit.
+func (d *Delay) Rate(int64) Rate {
+	gain := steadyGain
+	switch {
+	case d.mode == delayFree:
+		return 0
+	case d.mode == delayStartup:
+		gain = startupGain
+	}
+	return max(Rate(gain*d.rate*float64(8*d.bytes)), MinMinRate)
+}
+
+// OnCNP takes a congestion notification as a sign that the rate is too high: once in a round trip.
+func (d *Delay) OnCNP(now int64) {
+	if d.rate == 0 || d.cuts != 0 && now-d.cutAt < d.lastNs {
+		return
+	}
+	d.cutAt = now
+	d.cuts++
+	if d.mode == delayFree {
+		d.begin(now, delaySteady)
+	}
+	for i := range d.rates {
+		d.rates[i] *= cnpCut
+	}
+	d.rate *= cnpCut
+}
+
+// OnTimeout lets little leave until something has come.
+func (d *Delay) OnTimeout(int64) { d.silent = true }
+
+// OnProgress tells that something has.
+func (d *Delay) OnProgress() { d.silent = false }
+
+// OnSend does nothing.
+func (d *Delay) OnSend(int64, int) {}
+
+// OnNAK does nothing: rounds tell what was lost.
+func (d *Delay) OnNAK(int64) {}
+
+// State returns the state as of now.
+func (d *Delay) State(now int64) State {
+	return State{Current: d.Rate(now), Limiting: d.mode != delayFree, Cuts: d.cuts, BaseNs: d.baseNs, Window: d.Window(now)}
+}
