@@ -240,7 +240,7 @@ var floors = map[string][]string{
 		"internal/transmit", "internal/endpoint", "udp", "packet", "xdp", "sim", "linktest",
 	},
 	"conformance": {
-		"", "congestion", "verbs", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
+		"", "verbs", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
 	},
 	"bench": {
 		"", "node", "netlab", "attack", "plot", "quota", "report", "paths", "simreport", "guests", "suite", "micro", "cmd",

@@ -3,6 +3,8 @@ package attack
 import (
 	"fmt"
 	"io"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // figure is what a client did, in words.
@@ -30,14 +32,15 @@ func (r *Result) during() string {
 
 // WriteTable writes the table. If old is not empty, it has what another commit, of that name, did.
 func WriteTable(w io.Writer, results, old []Result, name string) {
-	more, line := "", ""
+	columns := []string{"sent", "the attacker knows", "packets/s", "before", "during", "longest operation", "CPU of the server", "answered"}
 	if len(old) > 0 {
-		more, line = fmt.Sprintf(" at %s: before, during |", name), "---|"
+		columns = append(columns, fmt.Sprintf("at %s: before, during", name))
 	}
-	fmt.Fprintf(w, "| sent | the attacker knows | packets/s | before | during | longest operation | CPU of the server | answered |%s\n|---|---|---|---|---|---|---|---|%s\n", more, line)
+	t := report.Begin(w, columns...)
 	for i := range results {
 		r := &results[i]
-		fmt.Fprintf(w, "| %s | %s | %.0f | %s | %s | %.0f ms | %.2f → %.2f | %.2f |", r.Name, r.Knows, round(r.Rate), r.figure(r.Before), r.during(), r.WorstMs, r.CPUBefore, r.CPUDuring, r.Answered)
+		line := []any{r.Name, r.Knows, fmt.Sprintf("%.0f", round(r.Rate)), r.figure(r.Before), r.during(), fmt.Sprintf("%.0f ms", r.WorstMs),
+			fmt.Sprintf("%.2f → %.2f", r.CPUBefore, r.CPUDuring), fmt.Sprintf("%.2f", r.Answered)}
 		if len(old) > 0 {
 			was := "–"
 			for j := range old {
@@ -45,9 +48,9 @@ func WriteTable(w io.Writer, results, old []Result, name string) {
 					was = o.figure(o.Before) + ", " + o.during()
 				}
 			}
-			fmt.Fprintf(w, " %s |", was)
+			line = append(line, was)
 		}
-		fmt.Fprintln(w)
+		t.Row(line...)
 	}
 }
 

@@ -3,14 +3,18 @@ package micro
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Markdown is the page.
 func (d *Data) Markdown() []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	var t *report.Table
 	p("# Micro-behaviours\n")
 	p("How goroce, on each of its links, and the kernel's rdma_rxe react to what goes wrong: the questions are Lumina's (SIGCOMM 2023). Made by\n")
 	p("    %s\n", d.Command)
@@ -26,9 +30,9 @@ func (d *Data) Markdown() []byte {
 	p("another column. Times are those at the wire between the two; the way from there to the implementation and back, an interface of the kernel or of QEMU, is in all of them.\n")
 	p("## Times\n")
 	p("The median, and in brackets the range from the 10th to the 90th percentile.\n")
-	d.header(p)
+	t = d.header(&b)
 	for _, m := range metrics {
-		d.line(p, m.name, func(who string) string { return times(d.samples(m.op, m.key, who, m.of)) })
+		d.line(t, m.name, func(who string) string { return times(d.samples(m.op, m.key, who, m.of)) })
 	}
 	p("\nREAD recovery has an ACK timeout of 268 ms: rxe waits for it ([rxe, row 23](../rxe.md#row-23)). rxe sends no CNP ([row 17](../rxe.md#row-17)). goroce makes two CNPs 50 us apart at least;")
 	p("on a busy machine the second is read from its interface together with the first.\n")
@@ -44,31 +48,31 @@ func (d *Data) Markdown() []byte {
 	show("CNP gap", "cnp-gap.svg")
 	p("## Timeouts\n")
 	p("The last packet of a SEND is lost for ever; the ACK timeout is 67.1 ms (code 14), retry_cnt 6. Times between the transmissions, in ms, medians:\n")
-	d.header(p)
+	t = d.header(&b)
 	for i := 1; ; i++ {
 		if !slices.ContainsFunc(d.Columns(), func(who string) bool { return len(d.intervals(i, who)) > 0 }) {
 			break
 		}
-		d.line(p, fmt.Sprintf("%d to %d", i, i+1), func(who string) string { return spread(d.intervals(i, who)) })
+		d.line(t, fmt.Sprintf("%d to %d", i, i+1), func(who string) string { return spread(d.intervals(i, who)) })
 	}
 	p("\ngoroce sends the last packet again on suspicion before its timer runs out ([loss](../loss.md)); that takes no retry. What is above 7 transmissions besides")
 	p("comes from the packets before the lost one: their ACK is progress, which gives the retries back.\n")
 	show("Timeout series", "timeouts.svg")
 	p("## Numbers of packets\n")
 	p("The median, and in brackets the range if there is one.\n")
-	d.header(p)
+	t = d.header(&b)
 	for _, m := range counts {
-		d.line(p, m.name, func(who string) string { return spread(d.samples(m.op, m.key, who, m.of)) })
+		d.line(t, m.name, func(who string) string { return spread(d.samples(m.op, m.key, who, m.of)) })
 	}
 	p("\n## Noisy neighbours\n")
 	qps, percent := d.noise()
 	p("One queue pair loses nothing. Beside it %.0f others keep WRITEs of 64 KiB on their way, first without a loss, then with %.0f %% of their packets lost; the", qps, percent)
 	p("numbers are the victim's. Goodput is measured from the first packet to the ACK. With goroce as requester all of them wait for the guest's one CPU, which takes what they")
 	p("send: the less others send, since they repair losses, the less the victim waits.\n")
-	d.header(p)
+	t = d.header(&b)
 	for _, v := range victims {
 		for _, x := range []struct{ key, beside string }{{v.quiet, "others without losses"}, {v.lossy, "others with losses"}} {
-			d.line(p, v.name+": "+x.beside, func(who string) string {
+			d.line(t, v.name+": "+x.beside, func(who string) string {
 				s := d.samples(noiseOp, x.key, who, requester)
 				if strings.HasSuffix(x.key, "_us") {
 					return times(s)
@@ -82,27 +86,21 @@ func (d *Data) Markdown() []byte {
 	p("## Counters against the trace\n")
 	p("A gap, a copy, a lost response, a damaged packet, marks of congestion and a missing receive, one after the other. What the wire has seen, and, if it is another number, what the counter")
 	p("says; sums of all runs.\n")
-	d.header(p)
+	t = d.header(&b)
 	for _, c := range counters {
-		d.line(p, c.name, func(who string) string { return d.counted(c.key, who, c.of) })
+		d.line(t, c.name, func(who string) string { return d.counted(c.key, who, c.of) })
 	}
 	return b.Bytes()
 }
 
 // header begins a table with a column for each implementation.
-func (d *Data) header(p func(string, ...any)) {
-	cols := d.Columns()
-	p("| | %s |", strings.Join(cols, " | "))
-	p("|---|%s", strings.Repeat("---|", len(cols)))
+func (d *Data) header(w io.Writer) *report.Table {
+	return report.Begin(w, append([]string{""}, d.Columns()...)...)
 }
 
 // line is one of its lines.
-func (d *Data) line(p func(string, ...any), name string, cell func(who string) string) {
-	cells := []string{name}
-	for _, who := range d.Columns() {
-		cells = append(cells, cell(who))
-	}
-	p("| %s |", strings.Join(cells, " | "))
+func (d *Data) line(t *report.Table, name string, cell func(who string) string) {
+	t.Row(report.Cells(d.Columns(), cell, name)...)
 }
 
 // none is what a cell says where there is nothing.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // pairing is who asks whom.
@@ -31,22 +33,22 @@ func Table(w io.Writer, dir string) (all, wrong int, err error) {
 	}
 	slices.SortFunc(pairs, func(a, b pairing) int { return strings.Compare(b.requester+b.responder, a.requester+a.responder) })
 	fmt.Fprint(w, head)
-	fmt.Fprint(w, "| injected | capture at the |")
+	columns := []string{"injected", "capture at the"}
 	for _, p := range pairs {
-		fmt.Fprintf(w, " %s → %s |", p.requester, p.responder)
+		columns = append(columns, p.requester+" → "+p.responder)
 	}
-	fmt.Fprint(w, "\n|---|---|", strings.Repeat("---|", len(pairs)), "\n")
+	t := report.Begin(w, columns...)
 	for _, sc := range Scenes() {
 		for view, end := range viewNames {
 			what := ""
 			if view == AtRequester {
 				what = sc.Fault
 			}
-			fmt.Fprintf(w, "| %s | %s |", what, end)
+			line := []any{what, end}
 			for _, p := range pairs {
 				r := at[sc.Name][p]
 				if r == nil {
-					fmt.Fprintf(w, " %s |", lacking(&sc, p))
+					line = append(line, lacking(&sc, p))
 					continue
 				}
 				v, err := r.Explain(dir, view)
@@ -62,9 +64,9 @@ func Table(w io.Writer, dir string) (all, wrong int, err error) {
 					wrong++
 					cell += " **WRONG: " + strings.ReplaceAll(strings.Join(v.Wrong, "; "), "|", " or ") + "**"
 				}
-				fmt.Fprintf(w, " %s |", cell)
+				line = append(line, cell)
 			}
-			fmt.Fprintln(w)
+			t.Row(line...)
 		}
 	}
 	fmt.Fprintf(w, "\n%d captures, %d explained wrongly.\n", all, wrong)

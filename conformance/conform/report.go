@@ -15,6 +15,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/internal/report"
 )
 
 // What a report shows of a run at most: more differences than this are counted, and so are more rows of one, and longer texts are cut.
@@ -286,14 +287,10 @@ func writeMatrix(b *strings.Builder, docs []*Document) {
 			columns = append(columns, name)
 		}
 	}
-	fmt.Fprintf(b, "| peer | %s |\n|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	t := report.Begin(b, append([]string{"peer"}, columns...)...)
 	for _, d := range docs {
-		fmt.Fprintf(b, "| %s (%s) |", md(d.Peer), md(d.Link))
-		for _, name := range columns {
-			f := run{Document: d}.Cell(name)
-			fmt.Fprintf(b, " %s |", f.Brief())
-		}
-		b.WriteString("\n")
+		brief := func(name string) string { return run{Document: d}.Cell(name).Brief() }
+		t.Row(report.Cells(columns, brief, fmt.Sprintf("%s (%s)", md(d.Peer), md(d.Link)))...)
 	}
 	fmt.Fprintf(b, "\n%s\n\n", legend)
 }
@@ -312,13 +309,14 @@ func (d *Document) markdown(b *strings.Builder) {
 	if d.Cut != "" {
 		fmt.Fprintf(b, "**The run was cut short: %s.**\n\n", md(d.Cut))
 	}
-	b.WriteString("| | |\n|---|---|\n")
+	t := report.Begin(b, "", "")
 	for _, f := range d.Facts() {
-		fmt.Fprintf(b, "| %s | %s |\n", f.Name, md(f.Text))
+		t.Row(f.Name, md(f.Text))
 	}
-	b.WriteString("\n| feature | verdict |\n|---|---|\n")
+	b.WriteString("\n")
+	t = report.Begin(b, "feature", "verdict")
 	for _, f := range d.Features {
-		fmt.Fprintf(b, "| %s | %s %s |\n", md(f.Name), f.Verdict.Mark(), f)
+		t.Row(md(f.Name), fmt.Sprintf("%s %s", f.Verdict.Mark(), f))
 	}
 	for _, part := range []struct {
 		title string

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Table is the results of drills on several targets.
@@ -59,28 +61,22 @@ func (t *Table) WriteMarkdown(w io.Writer) error {
 	for i, name := range t.Targets {
 		fmt.Fprintf(&b, "- %s: %s; %s\n", name, t.About[i], t.Summary(i))
 	}
-	b.WriteString("\n| drill | what it checks | authority |")
-	for _, n := range t.Targets {
-		fmt.Fprintf(&b, " %s |", n)
-	}
-	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(t.Targets)) + "\n")
+	b.WriteString("\n")
+	results := report.Begin(&b, append([]string{"drill", "what it checks", "authority"}, t.Targets...)...)
 	for _, d := range t.Drills {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |", d.Name, cell(d.Title), cell(authority(d)))
-		for _, n := range t.Targets {
-			r, ok := t.Result(d, n)
-			if !ok {
-				b.WriteString(" |")
-				continue
+		results.Row(report.Cells(t.Targets, func(target string) string {
+			if r, ok := t.Result(d, target); ok {
+				return cells[r.Verdict]
 			}
-			fmt.Fprintf(&b, " %s |", cells[r.Verdict])
-		}
-		b.WriteString("\n")
+			return ""
+		}, "`"+d.Name+"`", d.Title, authority(d))...)
 	}
-	b.WriteString("\n## Differences from the specification\n\nRows are those of [docs/rxe.md](../docs/rxe.md).\n\n| drill | target | row | difference |\n|---|---|---|---|\n")
+	b.WriteString("\n## Differences from the specification\n\nRows are those of [docs/rxe.md](../docs/rxe.md).\n\n")
+	named := report.Begin(&b, "drill", "target", "row", "difference")
 	for _, d := range t.Drills {
 		for _, n := range t.Targets {
 			if r, ok := t.Result(d, n); ok {
-				differences(&b, r)
+				differences(named, r)
 			}
 		}
 	}
@@ -88,7 +84,7 @@ func (t *Table) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-func differences(b *strings.Builder, r Result) {
+func differences(t *report.Table, r Result) {
 	switch r.Verdict {
 	case Deviates:
 		for _, x := range r.Deviations {
@@ -96,11 +92,11 @@ func differences(b *strings.Builder, r Result) {
 			if x.Row > 0 {
 				row = fmt.Sprint(x.Row)
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", r.Drill.Name, r.Target, row, cell(x.Text))
+			t.Row("`"+r.Drill.Name+"`", r.Target, row, x.Text)
 		}
 	case Fail, Broken:
 		first, _, _ := strings.Cut(r.Text, "\n")
-		fmt.Fprintf(b, "| `%s` | %s | | **%s**: %s |\n", r.Drill.Name, r.Target, r.Verdict, cell(first))
+		t.Row("`"+r.Drill.Name+"`", r.Target, "", fmt.Sprintf("**%s**: %s", r.Verdict, first))
 	}
 }
 
@@ -133,6 +129,3 @@ func authority(d *Drill) string {
 	}
 	return strings.Join(s, "; ")
 }
-
-// cell makes text fit a cell.
-func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Column is the suite of pyverbs in one place.
@@ -28,13 +30,13 @@ func WriteComparison(w io.Writer, columns []Column) error {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprint(&b, "| |")
+	head := []string{""}
 	for _, c := range columns {
-		fmt.Fprintf(&b, " %s |", c.Name)
+		head = append(head, c.Name)
 	}
-	fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
+	t := report.Begin(&b, head...)
 	for _, kind := range []Result{Pass, Fail, Skip} {
-		fmt.Fprintf(&b, "| %s |", map[Result]string{Pass: "passed", Fail: "failed", Skip: "skipped"}[kind])
+		line := []any{map[Result]string{Pass: "passed", Fail: "failed", Skip: "skipped"}[kind]}
 		for _, c := range columns {
 			n := 0
 			for _, r := range c.Results {
@@ -42,15 +44,13 @@ func WriteComparison(w io.Writer, columns []Column) error {
 					n++
 				}
 			}
-			fmt.Fprintf(&b, " %d |", n)
+			line = append(line, n)
 		}
-		fmt.Fprintln(&b)
+		t.Row(line...)
 	}
-	fmt.Fprint(&b, "\n| test |")
-	for _, c := range columns {
-		fmt.Fprintf(&b, " %s |", c.Name)
-	}
-	fmt.Fprintf(&b, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
+	fmt.Fprintln(&b)
+	head[0] = "test"
+	t = report.Begin(&b, head...)
 	var worse, failed []string
 	none := map[string][]string{} // tests that ran nowhere, by the first reason
 	for _, test := range slices.Sorted(maps.Keys(tests)) {
@@ -69,15 +69,10 @@ func WriteComparison(w io.Writer, columns []Column) error {
 			none[why] = append(none[why], shortName(test))
 			continue
 		}
-		fmt.Fprintf(&b, "| %s |", shortName(test))
+		line := []any{shortName(test)}
 		for i, col := range columns {
 			r, ok := c[col.Name]
-			switch {
-			case !ok:
-				fmt.Fprint(&b, " |") // not in this version of the suite
-			default:
-				fmt.Fprintf(&b, " %s |", r.Result)
-			}
+			line = append(line, r.Result) // none if it is not in this version of the suite
 			if i%2 == 0 && i+1 < len(columns) {
 				if other := c[columns[i+1].Name]; other.Result == Pass && r.Result != Pass {
 					worse = append(worse, fmt.Sprintf("- %s (%s): %s: %s", shortName(test), col.Name, r.Result, r.Detail))
@@ -87,7 +82,7 @@ func WriteComparison(w io.Writer, columns []Column) error {
 				failed = append(failed, fmt.Sprintf("- %s (%s): %s", shortName(test), col.Name, r.Detail))
 			}
 		}
-		fmt.Fprintln(&b)
+		t.Row(line...)
 	}
 	for _, list := range []struct {
 		title string

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Result of a case.
@@ -115,11 +117,11 @@ func (r *Report) WriteJSON(path string) error {
 func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 	rows := r.Rows()
 	var b strings.Builder
-	fmt.Fprint(&b, "| of | program |")
+	columns := []string{"of", "program"}
 	for _, s := range stages {
-		fmt.Fprintf(&b, " %s: version | passed | failed | skipped |", s.Suite)
+		columns = append(columns, s.Suite+": version", "passed", "failed", "skipped")
 	}
-	fmt.Fprintf(&b, "\n|---|---|%s\n", strings.Repeat("---|---|---|---|", len(stages)))
+	t := report.Begin(&b, columns...)
 	for len(rows) > 0 {
 		first := rows[0]
 		same := func(x Row) bool {
@@ -133,7 +135,7 @@ func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 		if first.Group == groupPyverbs {
 			program = "its test suite"
 		}
-		fmt.Fprintf(&b, "| %s | %s |", first.Group, program)
+		line := []any{first.Group, program}
 		for _, s := range stages {
 			c := counts{}
 			for _, row := range rows[:n] {
@@ -141,9 +143,9 @@ func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 					c.add(row.Result)
 				}
 			}
-			fmt.Fprintf(&b, " %s | %d | %d | %d |", s.Version(first.Group), c.passed, c.failed, c.skipped)
+			line = append(line, s.Version(first.Group), c.passed, c.failed, c.skipped)
 		}
-		fmt.Fprintln(&b)
+		t.Row(line...)
 		rows = rows[n:]
 	}
 	for _, kind := range []Result{Fail, Skip} {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // runsText says when and how what is in results.txt was run: a list of Markdown, which whoever commits results writes.
@@ -37,12 +39,12 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 	fmt.Fprint(&b, "Made by `make suites`; don't edit. Suites that nobody of this project wrote, from unmodified sources, on its libraries\n")
 	fmt.Fprint(&b, "([verbs.md](../docs/verbs.md)), and where there is no RDMA device at all (\"nothing\"): what passes there says nothing about a\n")
 	fmt.Fprint(&b, "device. [suites/results.txt](suites/results.txt) has each test by itself, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
-	fmt.Fprint(&b, "| suite | version | on | passed | failed | skipped |\n|---|---|---|---|---|---|\n")
+	t := report.Begin(&b, "suite", "version", "on", "passed", "failed", "skipped")
 	for _, s := range All() {
 		of := byName(all, s.Name)
 		for _, on := range sites(of) {
 			c := count(of, func(r Result) bool { return r.On == on })
-			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %d | %d | %d |\n", s.Name, s.Name, s.Version, on, c.passed, c.failed, c.skipped)
+			t.Row(fmt.Sprintf("[%s](#%s)", s.Name, s.Name), s.Version, on, c.passed, c.failed, c.skipped)
 		}
 	}
 	fmt.Fprintf(&b, "\nThe runs that these are of:\n\n%s", runsText)
@@ -86,27 +88,20 @@ func count(of []Result, which func(Result) bool) (c counts) {
 func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
 	ons := sites(of)
 	fmt.Fprintf(b, "\n## %s\n\n%s. Source: Debian's package %s %s.\n\n", s.Name, s.About, s.Package, s.Version)
-	fmt.Fprintf(b, "Passed, failed and skipped:\n\n| tests |%s\n|---|%s\n", cells(ons, func(on string) string { return on }), strings.Repeat("---|", len(ons)))
+	fmt.Fprint(b, "Passed, failed and skipped:\n\n")
+	t := report.Begin(b, append([]string{"tests"}, ons...)...)
 	groups := map[string]bool{}
 	for _, r := range of {
 		groups[groupOf(r.Test)] = true
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
-		fmt.Fprintf(b, "| `%s` |%s\n", g, cells(ons, func(on string) string {
+		t.Row(report.Cells(ons, func(on string) string {
 			c := count(of, func(r Result) bool { return r.On == on && groupOf(r.Test) == g })
 			return fmt.Sprintf("%d, %d, %d", c.passed, c.failed, c.skipped)
-		}))
+		}, "`"+g+"`")...)
 	}
 	writeFailures(b, of, known)
 	writeSkips(b, of)
-}
-
-func cells(names []string, f func(string) string) string {
-	var b strings.Builder
-	for _, n := range names {
-		fmt.Fprintf(&b, " %s |", f(n))
-	}
-	return b.String()
 }
 
 // writeFailures lists those on a device, by cause. Without one all that fails is as it must be.

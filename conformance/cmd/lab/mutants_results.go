@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // entry is what became of a bug, a line of the file of results.
@@ -174,19 +176,19 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE`.\n", o.each, o.seed)
 	out.WriteString("The reasons of those that are explained are in [mutants.txt](mutants.txt). The seconds are those of the tests, without what was compiled.\n\n")
-	out.WriteString("| package | planted | found | explained | open | seconds | at |\n|---|---|---|---|---|---|---|\n")
+	t := report.Begin(&out, "package", "planted", "found", "explained", "open", "seconds", "at")
 	var sum count
 	of := l.counts(explained)
 	for _, n := range names {
 		c := of[n]
 		if c == nil {
-			fmt.Fprintf(&out, "| %s | not yet | | | | | |\n", n)
+			t.Row(n, "not yet")
 			continue
 		}
-		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %.0f | %s |\n", n, c.planted, c.found, c.explained, len(c.open), c.takes.Seconds(), c.commit)
+		t.Row(n, c.planted, c.found, c.explained, len(c.open), fmt.Sprintf("%.0f", c.takes.Seconds()), c.commit)
 		sum.add(c)
 	}
-	fmt.Fprintf(&out, "| all | %d | %d | %d | %d | %.0f | |\n", sum.planted, sum.found, sum.explained, len(sum.open), sum.takes.Seconds())
+	t.Row("all", sum.planted, sum.found, sum.explained, len(sum.open), fmt.Sprintf("%.0f", sum.takes.Seconds()))
 	if len(sum.open) != 0 {
 		out.WriteString("\nOpen:\n\n")
 		for _, s := range sum.open {
