@@ -107,7 +107,7 @@ var nameBudgets = map[string]int{
 	"roce":                124,
 	"roce/verbs":          307,
 	"roce/rdmacm":         87,
-	"roce/rsocket":        76,
+	"roce/rsocket":        73,
 	"roce/link":           41,
 	"roce/internal/shard": 103,
 }

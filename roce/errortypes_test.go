@@ -42,7 +42,7 @@ func TestOneTypeOfEachError(t *testing.T) {
 		"roce": func() error {
 			return two((&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d}, Backlog: -1}).ListenAddr(netip.AddrPortFrom(rocetest.SimAddr(1), 1)))
 		},
-		"rsocket": func() error { return two((&rsocket.ListenConfig{Backlog: -1}).Listen(d, to)) },
+		"rsocket": func() error { return two((&rsocket.ListenConfig{Device: d, Backlog: -1}).ListenAddr(to)) },
 	} {
 		t.Run("argument, "+name, func(t *testing.T) {
 			err := f()
@@ -66,7 +66,7 @@ func TestOneTypeOfEachError(t *testing.T) {
 		"xdp":     func() error { return two(xdp.Open(xdp.Options{Addrs: nobodys})) },
 		"verbs":   func() error { return two(verbs.Open(verbs.Config{Addrs: nobodys})) },
 		"roce":    func() error { return two((&roce.ListenConfig{}).ListenAddr(to)) },
-		"rsocket": func() error { return two(rsocket.Listen(nil, to)) },
+		"rsocket": func() error { return two((&rsocket.ListenConfig{}).ListenAddr(to)) },
 	} {
 		t.Run("open, "+name, func(t *testing.T) {
 			err := f()

@@ -183,7 +183,7 @@ func TestTwoListenersFollow(t *testing.T) {
 	ctx := t.Context()
 	l, err := roce.Listen(ctx, ":0")
 	require.NoError(t, err)
-	r, err := rsocket.ListenContext(ctx, "tcp", ":0")
+	r, err := rsocket.Listen(ctx, "tcp", ":0")
 	require.NoError(t, err)
 	two := netip.MustParseAddr("10.7.7.2")
 	for range 20 {
@@ -200,7 +200,7 @@ func TestTwoListenersFollow(t *testing.T) {
 	dialWhenThere(t, netip.AddrPortFrom(two, l.Addr().Port()))
 	var c *rsocket.Conn
 	for c == nil {
-		c, err = rsocket.Dial(ctx, nil, netip.AddrPortFrom(two, r.Addr().(rsocket.Addr).Port()))
+		c, err = (&rsocket.Dialer{}).DialAddr(ctx, netip.AddrPortFrom(two, r.Addr().(rsocket.Addr).Port()))
 		if err != nil {
 			require.True(t, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EADDRNOTAVAIL), "%v", err)
 		}
@@ -262,13 +262,13 @@ func TestListenOneFamily(t *testing.T) {
 	}
 	ctx := t.Context()
 	for network, addrs := range map[string][2]string{"tcp4": {"127.0.0.1", "::1"}, "tcp6": {"::1", "127.0.0.1"}} {
-		l, err := rsocket.ListenContext(ctx, network, ":0")
+		l, err := rsocket.Listen(ctx, network, ":0")
 		require.NoError(t, err)
 		port := l.Addr().(rsocket.Addr).Port()
-		c, err := rsocket.Dial(ctx, nil, netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), port))
+		c, err := (&rsocket.Dialer{}).DialAddr(ctx, netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), port))
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
-		_, err = rsocket.Dial(ctx, nil, netip.AddrPortFrom(netip.MustParseAddr(addrs[1]), port))
+		_, err = (&rsocket.Dialer{}).DialAddr(ctx, netip.AddrPortFrom(netip.MustParseAddr(addrs[1]), port))
 		require.ErrorIs(t, err, syscall.ECONNREFUSED, network)
 		require.NoError(t, l.Close())
 	}
@@ -282,7 +282,7 @@ func TestMaxConnsOfAllAddresses(t *testing.T) {
 	ctx := t.Context()
 	l, err := (&roce.ListenConfig{MaxConns: 1}).Listen(ctx, ":0")
 	require.NoError(t, err)
-	r, err := (&rsocket.ListenConfig{MaxConns: 1}).ListenContext(ctx, "tcp", ":0")
+	r, err := (&rsocket.ListenConfig{MaxConns: 1}).Listen(ctx, "tcp", ":0")
 	require.NoError(t, err)
 	one, two := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.7.7.1")
 	d, err := roce.DefaultDevice(two)
@@ -307,13 +307,13 @@ func TestMaxConnsOfAllAddresses(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 
-	rc, err := rsocket.Dial(ctx, nil, netip.AddrPortFrom(one, r.Addr().(rsocket.Addr).Port()))
+	rc, err := (&rsocket.Dialer{}).DialAddr(ctx, netip.AddrPortFrom(one, r.Addr().(rsocket.Addr).Port()))
 	require.NoError(t, err)
 	rs, err := r.AcceptConn()
 	require.NoError(t, err)
 	dialled := make(chan error, 1)
 	go func() {
-		c, err := rsocket.Dial(ctx, nil, netip.AddrPortFrom(two, r.Addr().(rsocket.Addr).Port()))
+		c, err := (&rsocket.Dialer{}).DialAddr(ctx, netip.AddrPortFrom(two, r.Addr().(rsocket.Addr).Port()))
 		if err == nil {
 			defer c.Close()
 		}
@@ -337,7 +337,7 @@ func TestPortTakenAtOneAddress(t *testing.T) {
 	require.NoError(t, err)
 	_, err = roce.Listen(ctx, ":7471")
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
-	_, err = rsocket.ListenContext(ctx, "tcp", ":7471")
+	_, err = rsocket.Listen(ctx, "tcp", ":7471")
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.NoError(t, taken.Close())
 

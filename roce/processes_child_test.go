@@ -95,7 +95,7 @@ func (c *childProcess) do(words []string) (string, error) {
 		}
 		return fmt.Sprint(ln.Addr().Port()), nil
 	case "http": // over rsocket: every request is answered by its body
-		ln, err := rsocket.Listen(c.dev, netip.MustParseAddrPort(c.addr.String()+":"+arg))
+		ln, err := (&rsocket.ListenConfig{Device: c.dev}).ListenAddr(netip.MustParseAddrPort(c.addr.String() + ":" + arg))
 		if err != nil {
 			return "", err
 		}

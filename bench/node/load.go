@@ -90,7 +90,7 @@ func (n *Node) ServeLoad(a LoadArgs, at *netip.AddrPort) error {
 		}
 		l, *at = t, t.Addr().(*net.TCPAddr).AddrPort()
 	case ByRSocket:
-		r, err := rsocket.Listen(n.dev, to)
+		r, err := (&rsocket.ListenConfig{Device: n.dev}).ListenAddr(to)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (n *Node) dialLoad(ctx context.Context, a *LoadArgs) (client, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.At.String())
 		return streamClient{streamAsker{c}}, err
 	case ByRSocket:
-		c, err := rsocket.Dial(ctx, n.dev, a.At)
+		c, err := (&rsocket.Dialer{Device: n.dev}).DialAddr(ctx, a.At)
 		return streamClient{streamAsker{c}}, err
 	case ByConn, ByRead:
 		d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: n.dev}}

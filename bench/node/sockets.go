@@ -51,7 +51,7 @@ func (n *Node) ServeSockets(a SocketArgs, at *Sockets) error {
 	listen := func() (net.Listener, netip.AddrPort, error) {
 		to := netip.AddrPortFrom(a.Addr, 0)
 		if a.RSocket {
-			l, err := rsocket.Listen(n.dev, to)
+			l, err := (&rsocket.ListenConfig{Device: n.dev}).ListenAddr(to)
 			if err != nil {
 				return nil, netip.AddrPort{}, err
 			}
@@ -134,7 +134,7 @@ type UseArgs struct {
 func (n *Node) UseSockets(a UseArgs, _ *struct{}) error {
 	dial := func(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
 		if a.At.RSocket {
-			return rsocket.Dial(ctx, n.dev, at)
+			return (&rsocket.Dialer{Device: n.dev}).DialAddr(ctx, at)
 		}
 		return (&net.Dialer{}).DialContext(ctx, "tcp", at.String())
 	}

@@ -177,7 +177,7 @@ func (s *EndService) Listen(a ListenArgs, at *netip.AddrPort) error {
 		counter = &e.got[1]
 	}
 	if a.RSocket {
-		r, err := rsocket.Listen(e.dev, to)
+		r, err := (&rsocket.ListenConfig{Device: e.dev}).ListenAddr(to)
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func (e *end) dial(a FlowArgs) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
 	defer cancel()
 	if a.Kind == flowRSocket {
-		return rsocket.Dial(ctx, e.dev, a.To)
+		return (&rsocket.Dialer{Device: e.dev}).DialAddr(ctx, a.To)
 	}
 	d := net.Dialer{Control: congestion(a.Control)}
 	return d.DialContext(ctx, "tcp", a.To.String())

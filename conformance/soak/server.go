@@ -40,8 +40,8 @@ func (c *child) serve(ctx context.Context) (*server, error) {
 	if s.conns, err = lc.ListenAddr(netip.AddrPortFrom(c.Addr, c.Port)); err != nil {
 		return nil, err
 	}
-	sc := rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: keepAlive}}
-	if s.stream, err = sc.Listen(c.dev, netip.AddrPortFrom(c.Addr, c.Port+1)); err != nil {
+	sc := rsocket.ListenConfig{Device: c.dev, Config: rsocket.Config{KeepAlive: keepAlive}}
+	if s.stream, err = sc.ListenAddr(netip.AddrPortFrom(c.Addr, c.Port+1)); err != nil {
 		return nil, err
 	}
 	s.served.Go(func() { _ = s.conns.Serve(ctx, s.echo) }) // ends with the context

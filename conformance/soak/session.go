@@ -128,7 +128,7 @@ const streamBytes = 48 << 10 // of an exchange, at most: less than the buffers h
 
 func (c *child) dialStream(ctx context.Context, to netip.AddrPort) (session, error) {
 	d := rsocket.Dialer{Device: c.dev, Config: rsocket.Config{KeepAlive: keepAlive}}
-	rc, err := d.Dial(ctx, to)
+	rc, err := d.DialAddr(ctx, to)
 	if err != nil {
 		return nil, err
 	}

@@ -14,17 +14,17 @@ import (
 func TestBacklogIsExact(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
-	l, err := (&ListenConfig{Backlog: 4}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Backlog: 4}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	at := l.Addr().(Addr).AddrPort
 	for range 4 {
-		c, err := Dial(ctx, n.a, at)
+		c, err := (&Dialer{Device: n.a}).DialAddr(ctx, at)
 		require.NoError(t, err)
 		defer c.Close()
 	}
 	fifth := make(chan error, 1)
 	go func() {
-		c, err := Dial(ctx, n.a, at)
+		c, err := (&Dialer{Device: n.a}).DialAddr(ctx, at)
 		if err == nil {
 			defer c.Close()
 		}
@@ -45,16 +45,16 @@ func TestBacklogIsExact(t *testing.T) {
 func TestMaxConns(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
-	l, err := (&ListenConfig{MaxConns: 1}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, MaxConns: 1}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	at := l.Addr().(Addr).AddrPort
-	c, err := Dial(ctx, n.a, at)
+	c, err := (&Dialer{Device: n.a}).DialAddr(ctx, at)
 	require.NoError(t, err)
 	s, err := l.AcceptConn()
 	require.NoError(t, err)
 	second := make(chan error, 1)
 	go func() {
-		c, err := Dial(ctx, n.a, at)
+		c, err := (&Dialer{Device: n.a}).DialAddr(ctx, at)
 		if err == nil {
 			defer c.Close()
 		}

@@ -22,7 +22,7 @@ func TestBurst(t *testing.T) {
 	}
 	n := udpNetwork(t)
 	ctx := testContext(t)
-	l, err := (&ListenConfig{Config: cfg}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Config: cfg}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	require.Greater(t, conns*l.cfg.Load().memory(), 64<<20, "more than there is room for")
 	var came, heard, told atomic.Int64
@@ -45,7 +45,7 @@ func TestBurst(t *testing.T) {
 	done.Add(conns) // all stay until the last one has heard
 	for range conns {
 		clients.Go(func() {
-			c, err := (&Dialer{Device: n.a}).Dial(ctx, l.addr.AddrPort)
+			c, err := (&Dialer{Device: n.a}).DialAddr(ctx, l.addr.AddrPort)
 			if err != nil {
 				t.Error(err)
 				done.Done()

@@ -312,7 +312,7 @@ func TestNothingLeaks(t *testing.T) {
 	_, _, err := n.connect(ctx, Config{}, Config{}) // makes the communication managers
 	require.NoError(t, err)
 	before := n.a.MemCounts()
-	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	const conns = 100
 	served := make(chan error, 1)
@@ -330,7 +330,7 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}()
 	for i := range conns {
-		c, err := Dial(ctx, n.a, l.Addr().(Addr).AddrPort)
+		c, err := (&Dialer{Device: n.a}).DialAddr(ctx, l.Addr().(Addr).AddrPort)
 		require.NoError(t, err, "%d", i)
 		_, err = c.Write([]byte("hello"))
 		require.NoError(t, err)
@@ -358,23 +358,23 @@ func TestDialErrors(t *testing.T) {
 	at := netip.AddrPortFrom(n.b.Addrs()[0], 4242)
 	_, _, err := n.connect(ctx, Config{}, Config{}) // both have a communication manager
 	require.NoError(t, err)
-	_, err = Dial(ctx, n.a, at)
+	_, err = (&Dialer{Device: n.a}).DialAddr(ctx, at)
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 	require.ErrorIs(t, err, roce.ErrConnRefused)
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = Dial(canceled, n.a, at)
+	_, err = (&Dialer{Device: n.a}).DialAddr(canceled, at)
 	requireOp(t, err, "dial", context.Canceled)
 
-	_, err = (&Dialer{Device: n.a, LocalAddr: netip.MustParseAddrPort("192.0.2.1:0")}).Dial(ctx, at)
+	_, err = (&Dialer{Device: n.a, LocalAddr: netip.MustParseAddrPort("192.0.2.1:0")}).DialAddr(ctx, at)
 	requireOp(t, err, "dial", syscall.EADDRNOTAVAIL)
 	_, err = (&Dialer{Device: n.a}).DialContext(ctx, "udp", at.String())
 	require.ErrorAs(t, err, new(net.UnknownNetworkError))
 
-	l, err := Listen(n.b, at)
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(at)
 	require.NoError(t, err)
-	_, err = Listen(n.b, at)
+	_, err = (&ListenConfig{Device: n.b}).ListenAddr(at)
 	requireOp(t, err, "listen", syscall.EADDRINUSE)
 	require.NoError(t, l.SetDeadline(time.Now().Add(-1)))
 	_, err = l.Accept()
@@ -391,7 +391,7 @@ func TestDialErrors(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, s.Close())
 	require.NoError(t, l.Close())
-	_, err = Dial(ctx, n.a, at)
+	_, err = (&Dialer{Device: n.a}).DialAddr(ctx, at)
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 }
 
@@ -424,7 +424,7 @@ func TestDialReset(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
-	l, err := (&ListenConfig{Backlog: 2}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Backlog: 2}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	at := l.Addr().(Addr).AddrPort
 	const clients, accepted = 8, 5
@@ -432,7 +432,7 @@ func TestBacklog(t *testing.T) {
 	var up atomic.Int32
 	for range clients {
 		go func() {
-			c, err := Dial(ctx, n.a, at)
+			c, err := (&Dialer{Device: n.a}).DialAddr(ctx, at)
 			if err == nil {
 				up.Add(1)
 				_, err = c.Read(make([]byte, 1)) // until the server hangs up

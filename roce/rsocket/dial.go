@@ -29,17 +29,12 @@ type Dialer struct {
 	mtu ib.MTU // path MTU; 0 is the largest that the port has
 }
 
-// Dial connects to a listening rsocket with the defaults. d may be nil, see [Dialer].
-func Dial(ctx context.Context, d *verbs.Device, addr netip.AddrPort) (*Conn, error) {
-	return (&Dialer{Device: d}).Dial(ctx, addr)
-}
-
-// Dial connects to a listening rsocket. ctx ends the attempt, not the
+// DialAddr connects to a listening rsocket. ctx ends the attempt, not the
 // connection; one that is over already sends nothing. Nobody listening, or no rsocket, is an
 // error that matches syscall.ECONNREFUSED; no answer one that matches syscall.ETIMEDOUT; no way
 // to the address one that matches syscall.ENETUNREACH; a peer that hangs up as soon as it has
 // accepted one that matches syscall.ECONNRESET. All are *net.OpError.
-func (d *Dialer) Dial(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
+func (d *Dialer) DialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	if d == nil {
 		d = &Dialer{}
 	}
@@ -98,7 +93,7 @@ func (d *Dialer) ready(ctx context.Context, to netip.Addr) (*Dialer, error) {
 	return &on, nil
 }
 
-// DialContext is Dial for a name and a port, in the form that http.Transport and others want.
+// DialContext is DialAddr for a name and a port, in the form that http.Transport and others want.
 // network is "tcp", "tcp4", "tcp6" or "rsocket".
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var addrs []netip.AddrPort
@@ -113,7 +108,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	var first error
 	for _, a := range addrs {
-		c, err := d.Dial(ctx, a)
+		c, err := d.DialAddr(ctx, a)
 		if err == nil {
 			return c, nil
 		}

@@ -20,7 +20,7 @@ import (
 // hears of it.
 func TestDialContextOver(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 50})
-	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 80))
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 80))
 	require.NoError(t, err)
 	defer l.Close()
 	canceled, cancel := context.WithCancel(context.Background())
@@ -37,7 +37,7 @@ func TestDialContextOver(t *testing.T) {
 		{late, []error{context.DeadlineExceeded, os.ErrDeadlineExceeded}, true},
 	} {
 		for _, dial := range []func() error{
-			func() error { _, err := d.Dial(tt.ctx, l.addr.AddrPort); return err },
+			func() error { _, err := d.DialAddr(tt.ctx, l.addr.AddrPort); return err },
 			func() error { _, err := d.DialContext(tt.ctx, "tcp", l.Addr().String()); return err },
 			func() error { _, err := d.DialContext(tt.ctx, "tcp", "localhost:http"); return err },
 			func() error {
@@ -63,7 +63,7 @@ func TestDialTimeout(t *testing.T) {
 	nobody := netip.AddrPortFrom(rocetest.Silent(t), 80)
 	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Millisecond)
 	defer cancel()
-	_, err := Dial(ctx, n.a, nobody)
+	_, err := (&Dialer{Device: n.a}).DialAddr(ctx, nobody)
 	requireOp(t, err, "dial", os.ErrDeadlineExceeded)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, err.(net.Error).Timeout())
@@ -91,21 +91,21 @@ func TestErrorsLikeNet(t *testing.T) {
 	ctx := testContext(t)
 
 	// All addresses of a device that speaks IPv6 only.
-	l, err := Listen(six, netip.AddrPort{})
+	l, err := (&ListenConfig{Device: six}).ListenAddr(netip.AddrPort{})
 	require.NoError(t, err)
 	defer l.Close()
 	require.Equal(t, netip.IPv6Unspecified(), l.Addr().(Addr).Addr())
-	c, err := Dial(ctx, six, netip.AddrPortFrom(netip.IPv6Loopback(), l.addr.Port()))
+	c, err := (&Dialer{Device: six}).DialAddr(ctx, netip.AddrPortFrom(netip.IPv6Loopback(), l.addr.Port()))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
 	// Nobody listens; the error names both ends.
-	_, err = Dial(ctx, six, netip.MustParseAddrPort("[::1]:9"))
+	_, err = (&Dialer{Device: six}).DialAddr(ctx, netip.MustParseAddrPort("[::1]:9"))
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 	require.ErrorContains(t, err, "[::1]:9")
 
 	// No way to the address.
-	_, err = Dial(ctx, six, netip.MustParseAddrPort("192.0.2.1:80"))
+	_, err = (&Dialer{Device: six}).DialAddr(ctx, netip.MustParseAddrPort("192.0.2.1:80"))
 	requireOp(t, err, "dial", syscall.ENETUNREACH)
 	_, err = (&Dialer{Device: six}).DialContext(ctx, "tcp", "192.0.2.1:80")
 	requireOp(t, err, "dial", syscall.ENETUNREACH)
@@ -125,8 +125,8 @@ func TestErrorsLikeNet(t *testing.T) {
 	}
 
 	// Addresses that are taken, and that are somebody else's.
-	_, err = Listen(six, netip.AddrPortFrom(netip.IPv6Loopback(), l.addr.Port()))
+	_, err = (&ListenConfig{Device: six}).ListenAddr(netip.AddrPortFrom(netip.IPv6Loopback(), l.addr.Port()))
 	requireOp(t, err, "listen", syscall.EADDRINUSE)
-	_, err = Listen(six, netip.MustParseAddrPort("192.0.2.1:80"))
+	_, err = (&ListenConfig{Device: six}).ListenAddr(netip.MustParseAddrPort("192.0.2.1:80"))
 	requireOp(t, err, "listen", syscall.EADDRNOTAVAIL)
 }

@@ -84,7 +84,7 @@ func hostileConnData() []byte {
 // attack connects an attacker to a listener.
 func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
 	n = simNetwork(t, sim.Config{Seed: 9})
-	l, err := (&ListenConfig{Config: Config{IOMaps: 1, RecvQueue: minQueue}}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 7471))
+	l, err := (&ListenConfig{Device: n.b, Config: Config{IOMaps: 1, RecvQueue: minQueue}}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 7471))
 	require.NoError(t, err)
 	a = newAttacker(t, n.a)
 	a.connect(n.a, l.addr.AddrPort, hostileConnData())
@@ -102,7 +102,7 @@ func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
 // What a listener is sent that is no rsocket is refused, and it goes on.
 func TestHostileRequests(t *testing.T) {
 	n := udpNetwork(t)
-	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 7471))
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 7471))
 	require.NoError(t, err)
 	defer l.Close()
 	bad := hostileConnData()
@@ -116,7 +116,7 @@ func TestHostileRequests(t *testing.T) {
 		require.Equal(t, mad.RejectConsumer, r.Reason)
 		require.NoError(t, a.id.Close())
 	}
-	c, err := Dial(testContext(t), n.a, l.addr.AddrPort)
+	c, err := (&Dialer{Device: n.a}).DialAddr(testContext(t), l.addr.AddrPort)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }
@@ -132,7 +132,7 @@ func TestHostileReply(t *testing.T) {
 	require.NoError(t, lid.Listen(0))
 	done := make(chan error, 1)
 	go func() {
-		_, err := Dial(testContext(t), n.a, at)
+		_, err := (&Dialer{Device: n.a}).DialAddr(testContext(t), at)
 		done <- err
 	}()
 	e, err := expect(a.ctx, a.ch, rdmacm.EventConnectRequest)
@@ -241,14 +241,14 @@ func TestExhausted(t *testing.T) {
 	for _, limit := range []mem.Limits{{PDs: 1}, {Regions: 1}, {Regions: 2}, {Regions: 3}} {
 		full := openDevice(t, verbs.Config{MemLimits: limit})
 		other := openDevice(t, verbs.Config{})
-		l, err := Listen(full, netip.AddrPortFrom(full.Addrs()[0], 0))
+		l, err := (&ListenConfig{Device: full}).ListenAddr(netip.AddrPortFrom(full.Addrs()[0], 0))
 		require.NoError(t, err)
 		for range 2 {
-			_, err = Dial(testContext(t), other, l.addr.AddrPort)
+			_, err = (&Dialer{Device: other}).DialAddr(testContext(t), l.addr.AddrPort)
 			var r *roce.RejectedError
 			require.ErrorAs(t, err, &r)
 			require.Equal(t, mad.RejectNoResources, r.Reason)
-			_, err = Dial(testContext(t), full, netip.AddrPortFrom(other.Addrs()[0], 1))
+			_, err = (&Dialer{Device: full}).DialAddr(testContext(t), netip.AddrPortFrom(other.Addrs()[0], 1))
 			require.ErrorIs(t, err, mem.ErrLimit)
 		}
 		require.NoError(t, l.Close())

@@ -19,7 +19,7 @@ import (
 func TestHTTP2Streams(t *testing.T) {
 	const streams, lines = 20, 50
 	a, b := device(t), device(t)
-	l, err := rsocket.Listen(b, netip.AddrPortFrom(b.Addrs()[0], 0))
+	l, err := (&rsocket.ListenConfig{Device: b}).ListenAddr(netip.AddrPortFrom(b.Addrs()[0], 0))
 	require.NoError(t, err)
 	var h2 http.Protocols
 	h2.SetUnencryptedHTTP2(true)

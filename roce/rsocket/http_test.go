@@ -38,7 +38,7 @@ func device(t testing.TB) *verbs.Device {
 // ways, and a shutdown that leaves nothing.
 func TestHTTP(t *testing.T) {
 	a, b := device(t), device(t)
-	l, err := rsocket.Listen(b, netip.AddrPortFrom(b.Addrs()[0], 0))
+	l, err := (&rsocket.ListenConfig{Device: b}).ListenAddr(netip.AddrPortFrom(b.Addrs()[0], 0))
 	require.NoError(t, err)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -90,7 +90,7 @@ func Example() {
 	defer server.Close()
 	defer client.Close()
 
-	l, err := rsocket.Listen(server, netip.MustParseAddrPort("127.80.0.1:80"))
+	l, err := (&rsocket.ListenConfig{Device: server}).ListenAddr(netip.MustParseAddrPort("127.80.0.1:80"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func ExampleDial() {
 		log.Fatal(err)
 	}
 	defer d.Close()
-	l, err := rsocket.Listen(d, netip.MustParseAddrPort("127.80.0.3:7471"))
+	l, err := (&rsocket.ListenConfig{Device: d}).ListenAddr(netip.MustParseAddrPort("127.80.0.3:7471"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func ExampleDial() {
 		io.Copy(c, c) // until the client has said it all
 	}()
 
-	c, err := rsocket.Dial(context.Background(), d, netip.MustParseAddrPort("127.80.0.3:7471"))
+	c, err := (&rsocket.Dialer{Device: d}).DialAddr(context.Background(), netip.MustParseAddrPort("127.80.0.3:7471"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -153,12 +153,12 @@ func ExampleConn_Map() {
 	}
 	defer d.Close()
 	at := netip.MustParseAddrPort("127.80.0.4:7471")
-	l, err := (&rsocket.ListenConfig{Config: rsocket.Config{IOMaps: 1}}).Listen(d, at)
+	l, err := (&rsocket.ListenConfig{Device: d, Config: rsocket.Config{IOMaps: 1}}).ListenAddr(at)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer l.Close()
-	c, err := rsocket.Dial(context.Background(), d, at)
+	c, err := (&rsocket.Dialer{Device: d}).DialAddr(context.Background(), at)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -24,6 +24,9 @@ import (
 // ListenConfig are the properties of a listener and of the connections that it
 // accepts.
 type ListenConfig struct {
+	// Device is where to listen; nil is the one that the process has for the address, see
+	// [roce.DefaultDevice].
+	Device *verbs.Device
 	Config Config
 	// Backlog is how many established connections wait for Accept, at each address, before further
 	// requests are left unanswered, so that their senders try again; 0 is 128, up to 65535.
@@ -65,29 +68,23 @@ type Listener struct {
 	closed  chan struct{}
 }
 
-// Listen listens with the defaults. d may be nil, see [roce.DefaultDevice]. The zero address and
-// the unspecified ones stand for all addresses of the device; port 0 chooses one (see
+// ListenAddr listens on an address. The zero address and the unspecified ones stand for all
+// addresses of the device, or of the host if there is no Device; port 0 chooses one (see
 // [Listener.Addr]).
-func Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
-	return (&ListenConfig{}).Listen(d, addr)
+func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
+	return lc.listenFor(addr, nil)
 }
 
-// Listen listens on an address of the device; nil is the one that the process has for the
-// address, see [roce.DefaultDevice].
-func (lc *ListenConfig) Listen(d *verbs.Device, addr netip.AddrPort) (*Listener, error) {
-	return lc.listenFor(d, addr, nil)
-}
-
-// listenFor is Listen, and of all addresses only at those that serves reports; nil is all.
-func (lc *ListenConfig) listenFor(d *verbs.Device, addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
-	l, err := lc.listen(d, addr, serves)
+// listenFor is ListenAddr, and of all addresses only at those that serves reports; nil is all.
+func (lc *ListenConfig) listenFor(addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
+	l, err := lc.listen(addr, serves)
 	if err != nil {
 		return nil, opError("listen", Addr{}, Addr{addr}, dialError(err))
 	}
 	return l, nil
 }
 
-func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
+func (lc *ListenConfig) listen(addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
 	if lc == nil {
 		lc = &ListenConfig{}
 	}
@@ -102,6 +99,7 @@ func (lc *ListenConfig) listen(d *verbs.Device, addr netip.AddrPort, serves func
 	}
 	l := newListener(nil, cmp.Or(lc.Backlog, defaultBacklog))
 	l.setConfig(lc.Config)
+	d := lc.Device
 	if d == nil && (!addr.Addr().IsValid() || addr.Addr().IsUnspecified()) && !roce.DefaultDeviceConfig.Polling {
 		return l, l.openEverywhere(addr, lc.MaxConns, serves)
 	}

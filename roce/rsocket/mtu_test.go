@@ -12,10 +12,10 @@ import (
 // A listener whose port has a smaller MTU says so in its refusal, and is asked again.
 func TestDialSmallerMTU(t *testing.T) {
 	a, b := openDevice(t, verbs.Config{}), openDevice(t, verbs.Config{MTU: ib.MTU1024})
-	l, err := Listen(b, netip.AddrPortFrom(b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: b}).ListenAddr(netip.AddrPortFrom(b.Addrs()[0], 0))
 	require.NoError(t, err)
 	defer l.Close()
-	c, err := Dial(testContext(t), a, l.addr.AddrPort)
+	c, err := (&Dialer{Device: a}).DialAddr(testContext(t), l.addr.AddrPort)
 	require.NoError(t, err)
 	defer c.Close()
 	attr, _, err := c.qp.Query()

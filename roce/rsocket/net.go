@@ -18,17 +18,16 @@ func DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	return d.DialContext(ctx, network, address)
 }
 
-// ListenContext listens at "host:port" on the device that the process has for the address, with the
+// Listen listens at "host:port" on the device that the process has for the address, with the
 // defaults of [ListenConfig]. An empty host stands for all addresses of this machine, port 0 for a
 // free one. network is as for DialContext.
-func ListenContext(ctx context.Context, network, address string) (*Listener, error) {
+func Listen(ctx context.Context, network, address string) (*Listener, error) {
 	var lc ListenConfig
-	return lc.ListenContext(ctx, network, address)
+	return lc.Listen(ctx, network, address)
 }
 
-// ListenContext is Listen for a name and a port, on the device that the process has for the
-// address.
-func (lc *ListenConfig) ListenContext(ctx context.Context, network, address string) (*Listener, error) {
+// Listen is ListenAddr for a name and a port.
+func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	err := error(argError("listen", "ctx", "nil"))
 	if ctx != nil {
 		err = ctx.Err()
@@ -58,7 +57,7 @@ func (lc *ListenConfig) ListenContext(ctx context.Context, network, address stri
 		serves = netip.Addr.Is6
 	}
 	for _, a := range addrs {
-		l, err := lc.listenFor(nil, a, serves)
+		l, err := lc.listenFor(a, serves)
 		if err == nil {
 			return l, nil
 		}

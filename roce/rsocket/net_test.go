@@ -14,7 +14,7 @@ import (
 // Names and ports are enough, on the devices of the process.
 func TestDialListenContext(t *testing.T) {
 	ctx := testContext(t)
-	l, err := ListenContext(ctx, "tcp", "127.78.0.1:0")
+	l, err := Listen(ctx, "tcp", "127.78.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	go func() {
@@ -38,20 +38,20 @@ func TestDialListenContext(t *testing.T) {
 	require.Equal(t, "hello", string(b))
 	require.NoError(t, c.Close())
 
-	_, err = ListenContext(ctx, "tcp", l.Addr().String())
+	_, err = Listen(ctx, "tcp", l.Addr().String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	var op *net.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "listen", op.Op)
 	for _, wrong := range [][2]string{{"udp", "127.78.0.1:0"}, {"tcp6", "127.78.0.1:0"}, {"tcp", "no port"}, {"tcp", "127.78.0.1:no-such-service"}} {
-		_, err := ListenContext(ctx, wrong[0], wrong[1])
+		_, err := Listen(ctx, wrong[0], wrong[1])
 		require.ErrorAs(t, err, &op, "%v", wrong)
 	}
 	var none context.Context
-	_, err = ListenContext(none, "tcp", "127.78.0.1:0")
+	_, err = Listen(none, "tcp", "127.78.0.1:0")
 	require.Error(t, err)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = ListenContext(over, "tcp", "127.78.0.1:0")
+	_, err = Listen(over, "tcp", "127.78.0.1:0")
 	require.ErrorIs(t, err, context.Canceled)
 }

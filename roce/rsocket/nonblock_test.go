@@ -146,12 +146,12 @@ func TestTryMap(t *testing.T) {
 // librdmacm does with RDMA_IOMAPSIZE.
 func TestListenerSetConfig(t *testing.T) {
 	n := udpNetwork(t)
-	l, err := Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	require.ErrorIs(t, core.Open(l).SetConfig(Config{IOMaps: -1}), roce.ErrInvalidAttr)
 	require.NoError(t, core.Open(l).SetConfig(Config{IOMaps: 1}))
-	c, err := (&Dialer{Device: n.a}).Dial(testContext(t), l.addr.AddrPort)
+	c, err := (&Dialer{Device: n.a}).DialAddr(testContext(t), l.addr.AddrPort)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	m, err := c.Map(make([]byte, 10), 0)

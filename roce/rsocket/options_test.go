@@ -65,13 +65,13 @@ func TestOptionsThatCannotBe(t *testing.T) {
 			return closing(c.DialAddr(t.Context(), nobody))
 		},
 		"rsocket.Config": func(o any) error {
-			return closing((&rsocket.ListenConfig{Config: *o.(*rsocket.Config)}).Listen(d, at))
+			return closing((&rsocket.ListenConfig{Device: d, Config: *o.(*rsocket.Config)}).ListenAddr(at))
 		},
-		"rsocket.ListenConfig": func(o any) error { return closing(o.(*rsocket.ListenConfig).Listen(d, at)) },
+		"rsocket.ListenConfig": func(o any) error { lc := *o.(*rsocket.ListenConfig); lc.Device = d; return closing(lc.ListenAddr(at)) },
 		"rsocket.Dialer": func(o any) error {
 			c := *o.(*rsocket.Dialer)
 			c.Device = d
-			return closing(c.Dial(t.Context(), nobody))
+			return closing(c.DialAddr(t.Context(), nobody))
 		},
 		"rdmacm.ListenLimits": func(o any) error {
 			ch, err := rdmacm.CreateEventChannel(d)

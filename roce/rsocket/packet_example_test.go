@@ -11,18 +11,18 @@ import (
 
 // Two datagram sockets of one device. The other side could be any program on librdmacm's
 // rsocket(AF_INET, SOCK_DGRAM, 0).
-func ExampleListenPacket() {
+func ExamplePacketConfig_ListenAddr() {
 	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer d.Close()
-	server, err := rsocket.ListenPacket(d, netip.AddrPort{}) // the device's address, and a free port
+	server, err := (&rsocket.PacketConfig{Device: d}).ListenAddr(netip.AddrPort{}) // the device's address, and a free port
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	client, err := rsocket.ListenPacket(d, netip.AddrPort{})
+	client, err := (&rsocket.PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 	if err != nil {
 		log.Fatal(err)
 	}

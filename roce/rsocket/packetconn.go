@@ -82,6 +82,8 @@ const (
 
 // PacketConfig are the properties of a datagram socket. The zero value has the defaults.
 type PacketConfig struct {
+	// Device is where the socket is; nil leaves it to DeviceFor, for each local address.
+	Device *verbs.Device
 	// SendQueue and RecvQueue are the datagrams that wait to be sent, and to be read, for each
 	// local address that is used; 0 is 128, from 4 up to 16384. A datagram that comes when
 	// RecvQueue of them wait is lost.
@@ -91,30 +93,24 @@ type PacketConfig struct {
 	// DualStack: a socket at the unspecified IPv6 address is for IPv4, too.
 	DualStack bool
 	// DeviceFor chooses the device for a local address, which may be invalid or unspecified, and a
-	// peer, if Listen is given none; nil is [roce.DefaultDeviceFor].
+	// peer, if there is no Device; nil is [roce.DefaultDeviceFor].
 	DeviceFor func(local, peer netip.Addr) (*verbs.Device, error)
 	// Control is called with the UDP socket before it is bound: see net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 }
 
-// ListenPacket is [PacketConfig.Listen] with the defaults.
-func ListenPacket(d *verbs.Device, addr netip.AddrPort) (*PacketConn, error) {
-	return (&PacketConfig{}).Listen(d, addr)
-}
-
-// Listen makes a datagram socket at an address of a device; d may be nil: see
-// [PacketConfig.DeviceFor]. The unspecified address stands for all addresses, port 0 for a free
-// port, and an invalid address for the device's first one. The kernel's UDP port of this number is
-// the socket's, too. Errors are *net.OpError.
-func (cfg *PacketConfig) Listen(d *verbs.Device, addr netip.AddrPort) (*PacketConn, error) {
-	c, err := cfg.listen(d, addr)
+// ListenAddr makes a datagram socket at an address. The unspecified address stands for all
+// addresses, port 0 for a free port, and an invalid address for the first one of Device. The
+// kernel's UDP port of this number is the socket's, too. Errors are *net.OpError.
+func (cfg *PacketConfig) ListenAddr(addr netip.AddrPort) (*PacketConn, error) {
+	c, err := cfg.listen(addr)
 	if err != nil {
 		return nil, opError("listen", Addr{addr}, Addr{}, dialError(err))
 	}
 	return c, nil
 }
 
-func (cfg *PacketConfig) listen(d *verbs.Device, addr netip.AddrPort) (*PacketConn, error) {
+func (cfg *PacketConfig) listen(addr netip.AddrPort) (*PacketConn, error) {
 	n := PacketConfig{}
 	if cfg != nil {
 		n = *cfg
@@ -134,6 +130,7 @@ func (cfg *PacketConfig) listen(d *verbs.Device, addr netip.AddrPort) (*PacketCo
 	if n.DeviceFor == nil {
 		n.DeviceFor = roce.DefaultDeviceFor
 	}
+	d := n.Device
 	if d != nil {
 		switch all := d.Addrs(); {
 		case access.Shard(d) == nil || access.Shard(d).Closed():
@@ -161,7 +158,7 @@ func (cfg *PacketConfig) listen(d *verbs.Device, addr netip.AddrPort) (*PacketCo
 	return c, nil
 }
 
-// valid reports whether c was made by Listen, as opposed to nil and the zero PacketConn.
+// valid reports whether c was made by ListenAddr, as opposed to nil and the zero PacketConn.
 func (c *PacketConn) valid() bool { return c != nil && c.service != nil }
 
 // LocalAddr returns the address of the socket, an Addr.

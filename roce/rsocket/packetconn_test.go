@@ -22,7 +22,8 @@ import (
 
 // packetSocket makes a socket on a device of its own.
 func packetSocket(t testing.TB, dev verbs.Config, cfg PacketConfig) *PacketConn {
-	c, err := cfg.Listen(openDevice(t, dev), netip.AddrPort{})
+	cfg.Device = openDevice(t, dev)
+	c, err := cfg.ListenAddr(netip.AddrPort{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
@@ -66,10 +67,10 @@ func TestPacketConn(t *testing.T) {
 	}
 	t.Run("IPv6, one device", func(t *testing.T) {
 		d := rocetest.OpenIPv6(t, verbs.Config{})
-		a, err := ListenPacket(d, netip.AddrPort{})
+		a, err := (&PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 		require.NoError(t, err)
 		defer a.Close()
-		b, err := ListenPacket(d, netip.AddrPort{})
+		b, err := (&PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 		require.NoError(t, err)
 		defer b.Close()
 		exchange(t, a, b)
@@ -161,7 +162,7 @@ func TestPacketConnDeadlineAndClose(t *testing.T) {
 		c := a
 		if closeIt == nil { // the device ends beneath it
 			d := openDevice(t, verbs.Config{})
-			c, err = ListenPacket(d, netip.AddrPort{})
+			c, err = (&PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 			require.NoError(t, err)
 			defer c.Close()
 			closeIt = d.Close
@@ -236,8 +237,8 @@ func TestPacketConnFull(t *testing.T) {
 // The UDP port takes what is of the protocol, whoever sends it, and within bounds.
 func TestPacketConnHostile(t *testing.T) {
 	d := openDevice(t, verbs.Config{})
-	cfg := PacketConfig{RecvQueue: 4}
-	c, err := cfg.Listen(d, netip.AddrPort{})
+	cfg := PacketConfig{Device: d, RecvQueue: 4}
+	c, err := cfg.ListenAddr(netip.AddrPort{})
 	require.NoError(t, err)
 	defer c.Close()
 	c.mu.Lock()
@@ -315,17 +316,18 @@ func TestPacketConnArguments(t *testing.T) {
 	}
 	d := openDevice(t, verbs.Config{})
 	for _, bad := range []PacketConfig{{SendQueue: -1}, {RecvQueue: maxPackets + 1}} {
-		_, err := bad.Listen(d, netip.AddrPort{})
+		bad.Device = d
+		_, err := bad.ListenAddr(netip.AddrPort{})
 		require.ErrorIs(t, err, roce.ErrInvalidAttr)
 	}
-	_, err := ListenPacket(d, netip.MustParseAddrPort("192.0.2.1:0"))
+	_, err := (&PacketConfig{Device: d}).ListenAddr(netip.MustParseAddrPort("192.0.2.1:0"))
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	_, err = ListenPacket(simNetwork(t, sim.Config{Seed: 1}).a, netip.AddrPort{})
+	_, err = (&PacketConfig{Device: simNetwork(t, sim.Config{Seed: 1}).a}).ListenAddr(netip.AddrPort{})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	c, err := ListenPacket(d, netip.AddrPort{})
+	c, err := (&PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = ListenPacket(d, at(c))
+	_, err = (&PacketConfig{Device: d}).ListenAddr(at(c))
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	for to, want := range map[string]error{
 		"127.0.0.1:0": roce.ErrInvalidAttr, "0.0.0.0:1": roce.ErrInvalidAttr,
@@ -356,7 +358,7 @@ func TestPacketConnAnyAddress(t *testing.T) {
 	}}
 	for any, both := range map[string]bool{"0.0.0.0": false, "::": true} {
 		cfg.DualStack = both
-		server, err := cfg.Listen(nil, netip.AddrPortFrom(netip.MustParseAddr(any), 0))
+		server, err := cfg.ListenAddr(netip.AddrPortFrom(netip.MustParseAddr(any), 0))
 		if both && (errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)) {
 			t.Log("this machine has no IPv6")
 			continue

@@ -29,7 +29,7 @@ func TestExitAfterClose(t *testing.T) {
 	}
 	for _, read := range []bool{true, false} {
 		t.Run(fmt.Sprint("reads=", read), func(t *testing.T) {
-			l, err := ListenContext(testContext(t), "tcp", rocetest.Loopback4().String()+":0")
+			l, err := Listen(testContext(t), "tcp", rocetest.Loopback4().String()+":0")
 			require.NoError(t, err)
 			defer l.Close()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestExitAfterClose$")

@@ -84,7 +84,7 @@ func serveWeb(at netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	l, err := rsocket.Listen(d, at)
+	l, err := (&rsocket.ListenConfig{Device: d}).ListenAddr(at)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ func TestShutdownDeadClients(t *testing.T) {
 	}})
 	server := openDevice(t, verbs.Config{})
 	// What the last ones have not acknowledged yet is waited for, which is not what this is about.
-	lc := ListenConfig{Config: Config{SilenceTimeout: -1}}
-	l, err := lc.Listen(server, netip.AddrPortFrom(server.Addrs()[0], 0))
+	lc := ListenConfig{Device: server, Config: Config{SilenceTimeout: -1}}
+	l, err := lc.ListenAddr(netip.AddrPortFrom(server.Addrs()[0], 0))
 	require.NoError(t, err)
 	srv := &http.Server{Handler: http.NotFoundHandler()}
 	served := make(chan error, 1)

@@ -130,7 +130,7 @@ func TestStagedLeaves(t *testing.T) {
 // So it does on a device in polling mode, where a timer looks for it.
 func TestStagedLeavesPolling(t *testing.T) {
 	n := &network{a: openDevice(t, verbs.Config{Polling: true}), b: openDevice(t, verbs.Config{})}
-	l, err := Listen(n.a, netip.AddrPortFrom(n.a.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.a}).ListenAddr(netip.AddrPortFrom(n.a.Addrs()[0], 0))
 	require.NoError(t, err)
 	want := randomBytes(8, 3_000_000)
 	served := make(chan error, 1)
@@ -142,7 +142,7 @@ func TestStagedLeavesPolling(t *testing.T) {
 		}
 		served <- err
 	}()
-	c, err := Dial(testContext(t), n.b, l.addr.AddrPort)
+	c, err := (&Dialer{Device: n.b}).DialAddr(testContext(t), l.addr.AddrPort)
 	require.NoError(t, err)
 	defer c.Close()
 	require.NoError(t, <-served)

@@ -55,7 +55,7 @@ func TestManyConnections(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
 	small := Config{SendBuffer: 8192, RecvBuffer: 8192, SendQueue: 32, RecvQueue: 32}
-	l, err := (&ListenConfig{Config: small, Backlog: 1000}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Config: small, Backlog: 1000}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	defer l.Close()
 	const conns = 200
@@ -78,7 +78,7 @@ func TestManyConnections(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range conns {
 		clients.Go(func() {
-			c, err := (&Dialer{Device: n.a, Config: small}).Dial(ctx, l.addr.AddrPort)
+			c, err := (&Dialer{Device: n.a, Config: small}).DialAddr(ctx, l.addr.AddrPort)
 			if err != nil {
 				t.Error(err)
 				return
@@ -104,7 +104,7 @@ func TestPolling(t *testing.T) {
 	n := &network{name: "polling", a: openDevice(t, verbs.Config{Polling: true}), b: openDevice(t, verbs.Config{})}
 	require.False(t, n.a.Background())
 	require.True(t, n.b.Background())
-	l, err := Listen(n.a, netip.AddrPortFrom(n.a.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.a}).ListenAddr(netip.AddrPortFrom(n.a.Addrs()[0], 0))
 	require.NoError(t, err)
 	ctx := testContext(t)
 	served := make(chan error, 1)
@@ -116,7 +116,7 @@ func TestPolling(t *testing.T) {
 		}
 		served <- err
 	}()
-	c, err := Dial(ctx, n.b, l.addr.AddrPort)
+	c, err := (&Dialer{Device: n.b}).DialAddr(ctx, l.addr.AddrPort)
 	require.NoError(t, err)
 	got := readAll(c)
 	want := randomBytes(8, 1<<20)

@@ -23,7 +23,7 @@ import (
 // nobody on the path can change it.
 func Example_tls() {
 	ca, pool := authority()
-	l, err := rsocket.ListenContext(context.Background(), "tcp", "127.77.3.1:0")
+	l, err := rsocket.Listen(context.Background(), "tcp", "127.77.3.1:0")
 	check(err)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func (a *certAuthority) issue(name string) tls.Certificate {
 // A stream needs neither a device nor anything else of this package but the two functions.
 func ExampleDialContext() {
 	ctx := context.Background()
-	l, err := rsocket.ListenContext(ctx, "tcp", "127.77.3.2:0")
+	l, err := rsocket.Listen(ctx, "tcp", "127.77.3.2:0")
 	check(err)
 	defer l.Close()
 	go func() {

@@ -81,7 +81,7 @@ func (n *network) pair(t testing.TB, cfg Config) (c, s *Conn) {
 // connect connects a to b. One goroutine does it all, so that a simulated network comes to the
 // same every time.
 func (n *network) connect(ctx context.Context, client, server Config) (c, s *Conn, err error) {
-	l, err := (&ListenConfig{Config: server}).Listen(n.b, netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Config: server}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	if err != nil {
 		return nil, nil, err
 	}

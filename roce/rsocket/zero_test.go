@@ -68,6 +68,7 @@ func TestZeroValues(t *testing.T) {
 		reflect.TypeFor[time.Time]():       {time.Now(), time.Time{}},
 		reflect.TypeFor[string]():          {"", "tcp", "127.0.0.1:1"},
 		reflect.TypeFor[*verbs.Device]():   {closedDevice(t)},
+		reflect.TypeFor[netip.AddrPort]():  {netip.MustParseAddrPort("192.0.2.1:1")}, // not of this host
 	}
 	mayFail := reflect.TypeFor[error]()
 	for _, name := range exportedTypes(t) {
@@ -115,13 +116,13 @@ func TestZeroArguments(t *testing.T) {
 	closed := closedDevice(t)
 	ctx := testContext(t)
 	//lint:ignore SA1012 that is the test
-	_, err := Dial(nil, closed, netip.AddrPort{})
+	_, err := (&Dialer{Device: closed}).DialAddr(nil, netip.AddrPort{})
 	require.ErrorIs(t, err, roce.ErrInvalidAttr)
-	_, err = Dial(ctx, closed, netip.AddrPort{})
+	_, err = (&Dialer{Device: closed}).DialAddr(ctx, netip.AddrPort{})
 	require.ErrorIs(t, err, roce.ErrInvalidAttr)
-	_, err = Dial(ctx, closed, netip.MustParseAddrPort("127.0.0.1:1"))
+	_, err = (&Dialer{Device: closed}).DialAddr(ctx, netip.MustParseAddrPort("127.0.0.1:1"))
 	requireOp(t, err, "dial", net.ErrClosed)
-	_, err = Listen(closed, netip.AddrPort{})
+	_, err = (&ListenConfig{Device: closed}).ListenAddr(netip.AddrPort{})
 	requireOp(t, err, "listen", net.ErrClosed)
 	require.Zero(t, Lingering(nil))
 	require.Zero(t, Lingering(closed))
@@ -133,7 +134,7 @@ func TestZeroArguments(t *testing.T) {
 // address, as those of package roce.
 func TestDefaultDevice(t *testing.T) {
 	host := rocetest.Loopback4()
-	l, err := (&ListenConfig{}).Listen(nil, netip.AddrPortFrom(host, 0))
+	l, err := (&ListenConfig{}).ListenAddr(netip.AddrPortFrom(host, 0))
 	require.NoError(t, err)
 	d, err := roce.DefaultDevice(host)
 	require.NoError(t, err)
@@ -166,19 +167,20 @@ func TestArguments(t *testing.T) {
 		"Backlog: -1 is not from 0 to 65535":                 {Backlog: -1},
 		"Backlog: 65536 is not from 0 to 65535":              {Backlog: 65536},
 	} {
-		_, err := lc.Listen(n.a, at)
+		lc.Device = n.a
+		_, err := lc.ListenAddr(at)
 		requireOp(t, err, "listen", roce.ErrInvalidAttr)
 		require.ErrorContains(t, err, want)
 		if lc.Backlog != 0 {
 			continue
 		}
-		_, err = (&Dialer{Device: n.a, Config: lc.Config}).Dial(testContext(t), netip.AddrPortFrom(at.Addr(), 1))
+		_, err = (&Dialer{Device: n.a, Config: lc.Config}).DialAddr(testContext(t), netip.AddrPortFrom(at.Addr(), 1))
 		requireOp(t, err, "dial", roce.ErrInvalidAttr)
 		require.ErrorContains(t, err, want)
 	}
 	// The least and the most are no error.
 	for _, cfg := range []Config{{SendBuffer: 1, RecvBuffer: 1, SendQueue: 1, RecvQueue: 1, IOMaps: 1}, {IOMaps: maxIOMaps, SendQueue: maxQueue, RecvQueue: maxQueue}} {
-		l, err := (&ListenConfig{Config: cfg, Backlog: maxBacklog}).Listen(n.a, at)
+		l, err := (&ListenConfig{Device: n.a, Config: cfg, Backlog: maxBacklog}).ListenAddr(at)
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
 	}

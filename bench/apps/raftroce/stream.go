@@ -10,7 +10,7 @@ import (
 )
 
 // StreamLayer is raft.StreamLayer on rsockets, for raft.NewNetworkTransport. Its Listener is what
-// rsocket.ListenContext returns.
+// rsocket.Listen returns.
 type StreamLayer struct{ net.Listener }
 
 // Dial connects to another server.

@@ -11,7 +11,7 @@ import (
 
 // guide: begin streams
 func serveHTTP(ctx context.Context, addr string, h http.Handler) error {
-	l, err := rsocket.ListenContext(ctx, "tcp", addr)
+	l, err := rsocket.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}

@@ -47,13 +47,13 @@ func open(t *testing.T) *verbs.Device {
 func TestExchangeIsNoMark(t *testing.T) {
 	cfg := rsocket.Config{IOMaps: 1}
 	server, client := open(t), open(t)
-	l, err := (&rsocket.ListenConfig{Config: cfg}).Listen(server, netip.AddrPortFrom(server.Addrs()[0], 0))
+	l, err := (&rsocket.ListenConfig{Device: server, Config: cfg}).ListenAddr(netip.AddrPortFrom(server.Addrs()[0], 0))
 	require.NoError(t, err)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
 		done <- func() error {
-			c, err := (&rsocket.Dialer{Device: client, Config: cfg}).Dial(t.Context(), l.Addr().(rsocket.Addr).AddrPort)
+			c, err := (&rsocket.Dialer{Device: client, Config: cfg}).DialAddr(t.Context(), l.Addr().(rsocket.Addr).AddrPort)
 			if err != nil {
 				return err
 			}

@@ -250,8 +250,8 @@ func (s *Session) listen(local netip.AddrPort) (err error) {
 		}
 		s.listener, err = lc.Listen(s.Ctx, "tcp", net.JoinHostPort(host, portString(s.Opt.Port)))
 	} else {
-		lc := rsocket.ListenConfig{Config: s.Opt.socket()}
-		s.listener, err = lc.Listen(s.dev, local)
+		lc := rsocket.ListenConfig{Device: s.dev, Config: s.Opt.socket()}
+		s.listener, err = lc.ListenAddr(local)
 	}
 	if err != nil {
 		return err
@@ -292,7 +292,7 @@ func (s *Session) connect(local, remote netip.AddrPort) (err error) {
 	default:
 		d := rsocket.Dialer{Device: s.dev, Config: s.Opt.socket(), LocalAddr: local}
 		var c *rsocket.Conn
-		if c, err = d.Dial(s.Ctx, remote); err == nil {
+		if c, err = d.DialAddr(s.Ctx, remote); err == nil {
 			s.Conn = c
 		}
 	}

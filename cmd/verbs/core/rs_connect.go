@@ -106,7 +106,7 @@ func (s *rsSocket) connect(to netip.AddrPort) C.int {
 	s.state, s.cancel, s.err = rsConnecting, cancel, nil
 	dialer := rsocket.Dialer{Device: d, Config: s.cfg, LocalAddr: s.bound}
 	go func() {
-		c, err := dialer.Dial(ctx, to)
+		c, err := dialer.DialAddr(ctx, to)
 		cancel()
 		s.mu.Lock()
 		switch {
@@ -206,7 +206,8 @@ func (s *rsSocket) begin(l *rsAcceptor, on []*verbs.Device, backlog int) error {
 	var all []*rsocket.Listener
 	for _, d := range on {
 		tellWhenGone(d)
-		one, err := lc.Listen(d, l.addr)
+		lc.Device = d
+		one, err := lc.ListenAddr(l.addr)
 		if err != nil {
 			for _, one := range all {
 				_ = one.Close() // it has had no time for anything

@@ -70,7 +70,7 @@ func (s *rsSocket) open(a netip.AddrPort) C.int {
 			return nil
 		},
 	}
-	conn, err := cfg.Listen(nil, a)
+	conn, err := cfg.ListenAddr(a)
 	if err != nil {
 		return rsErrno(err)
 	}

@@ -23,7 +23,7 @@ import (
 func pages(t *testing.T, cfg sim.Config, pause time.Duration) (seen string) {
 	sim.Test(t, cfg, func(t *testing.T, network *sim.Fabric) {
 		addr := netip.MustParseAddrPort("192.0.2.1:80")
-		l, err := rsocket.Listen(openDevice(t, network, addr.Addr()), addr)
+		l, err := (&rsocket.ListenConfig{Device: openDevice(t, network, addr.Addr())}).ListenAddr(addr)
 		require.NoError(t, err)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b, err := io.ReadAll(r.Body)

@@ -22,7 +22,7 @@ func (c *swarmClient) streams(n int) {
 		d := rsocket.Dialer{Device: c.w.device(c.h), Config: rsocket.Config{KeepAlive: c.w.o.keepAlive}}
 		var s *rsocket.Conn
 		if !c.call("dial stream", func(ctx context.Context) (err error) {
-			s, err = d.Dial(ctx, netip.AddrPortFrom(c.w.hosts[0].addr, streamPort))
+			s, err = d.DialAddr(ctx, netip.AddrPortFrom(c.w.hosts[0].addr, streamPort))
 			return err
 		}) {
 			time.Sleep(time.Duration(c.rng.Int64N(int64(5 * time.Second))))

@@ -234,7 +234,7 @@ func (w *swarmWorld) boot(h *swarmHost) {
 		return
 	}
 	h.services.Go(func() { _ = l.Serve(ctx, w.serve) })
-	s, err := (&rsocket.ListenConfig{Config: rsocket.Config{KeepAlive: w.o.keepAlive}}).Listen(h.dev, netip.AddrPortFrom(h.addr, streamPort))
+	s, err := (&rsocket.ListenConfig{Device: h.dev, Config: rsocket.Config{KeepAlive: w.o.keepAlive}}).ListenAddr(netip.AddrPortFrom(h.addr, streamPort))
 	if err != nil {
 		w.t.Error(err)
 		return

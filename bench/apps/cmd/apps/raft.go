@@ -111,7 +111,7 @@ func raftTransport(ctx context.Context, name, addr string) (raft.Transport, erro
 	case "roce":
 		return raftroce.New(ctx, raftroce.Config{Addr: addr})
 	case "rsocket":
-		l, err := rsocket.ListenContext(ctx, "tcp", addr)
+		l, err := rsocket.Listen(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
 		}
