@@ -225,6 +225,7 @@ prove:
 	$(GO) test ./transport -run 'TestEverySchedule$$' -every -v -timeout 0
 	$(GO) test ./roce/rdmacm/cm -run 'TestEverySchedule$$' -every -v -timeout 0 -table SCHEDULES.md
 	$(GO) test ./roce/internal/slots -run 'TestEverySchedule$$' -every -v -timeout 0 -table SCHEDULES.md
+	$(GO) test ./roce/link/sim -run 'TestThreadsSwarm$$' -swarm 100000 -v -timeout 0
 	$(GO) test ./conformance/grammar -run 'TestLong$$' -v -timeout 0 -args -grammar.packets 1000000000 -grammar.life 250000
 
 lint:

@@ -88,6 +88,9 @@ func (f *Fabric) Machine(c MachineConfig) *Machine {
 	return m
 }
 
+// CPUs is how many CPUs it has.
+func (m *Machine) CPUs() int { return len(m.cpus) }
+
 // ProcessConfig describes a process.
 type ProcessConfig struct {
 	Procs int   // GOMAXPROCS; 0 is as many as it has CPUs

@@ -62,6 +62,7 @@ type threads struct {
 	machines []*Machine
 	cur      *task
 	arrived  []*task
+	parked   map[*task]bool // in park
 	family   family
 	stopping bool
 	stopped  bool
@@ -108,7 +109,7 @@ type task struct {
 }
 
 func newThreads(f *Fabric, w *watchdog) *threads {
-	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}}
+	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}, parked: map[*task]bool{}}
 	f.threads, f.clock = d, d
 	return d
 }
@@ -145,6 +146,7 @@ func (p *Process) park(a ask) {
 	}
 	t.ask = a
 	d.arrived = append(d.arrived, t)
+	d.parked[t] = true
 	d.mu.Unlock()
 	d.wake()
 	for <-t.told != proceed {
@@ -185,6 +187,7 @@ func (d *threads) drive() {
 		d.account(d.now())
 		d.settle(arrived)
 		t := d.decide()
+		delete(d.parked, t)
 		if t == nil && d.stopping {
 			d.stopped = true
 		}
@@ -324,27 +327,11 @@ func (d *threads) next() int64 {
 // release lets all go on, after the end.
 func (d *threads) release() {
 	d.mu.Lock()
-	var all []*task
-	all = append(all, d.asleep...)
-	for _, m := range d.machines {
-		for _, p := range m.procs {
-			all = append(all, p.queue...)
-		}
-		for _, th := range m.ready {
-			all = append(all, th.task)
-		}
-		for _, c := range m.cpus {
-			if c.th != nil {
-				all = append(all, c.th.task)
-			}
-		}
-	}
-	all = append(all, d.arrived...)
+	all := d.parked
+	d.parked = nil
 	d.mu.Unlock()
-	for _, t := range all {
-		if t != nil {
-			t.told <- proceed
-		}
+	for t := range all {
+		t.told <- proceed
 	}
 }
 
