@@ -93,10 +93,9 @@ const (
 	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program
 	// in another language.
 	maxSpinSkip = 63
-	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked:
-	// longer than what two ends of a conversation take that both have to be woken, of idle CPUs of
-	// a virtual machine.
-	maxSpinNs = 200_000
+	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked: a
+	// wake-up of an idle CPU of a virtual machine takes about as long.
+	maxSpinNs = 50_000
 	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which the
 	// goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken
 	// from it beyond a quarter of the time: a time slice is about as much. It then blocks without
@@ -105,6 +104,12 @@ const (
 	maxLostNs      = 3_000_000
 	spinPauseNs    = 10_000_000
 	maxSpinPauseNs = 80_000_000
+	// tryoutNs is how long looking, or sleeping at once, is tried before they are compared, and
+	// tryoutPackets how much has to come meanwhile. After up to maxTryoutWait times as long the one
+	// that was slower is tried again.
+	tryoutNs      = 25_000_000
+	tryoutPackets = 50
+	maxTryoutWait = 32
 	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more
 	// than twice as long, maxSpinNs, preemptedNs and maxLostNs are as much longer, up to
 	// maxSlowness times.

@@ -147,7 +147,7 @@ func (s *Shard) loop(lapsed bool) {
 			s.giveWayCPU()
 		}
 		alike := s.alike(now)
-		sleeps := s.pace.turn(now, busy, spinNs, s.spinGrows && alike)
+		sleeps := s.pace.turn(now, busy, s.received, spinNs, s.spinGrows && alike)
 		switch {
 		case busy:
 			if looks > 1 {

@@ -6,7 +6,8 @@ package shard
 // idle CPU a wake-up takes tens of microseconds, and the peer, which waits for as long, sleeps
 // meanwhile, too, and has to be woken in turn. So a pair that sleeps goes on to do so, and one that
 // looks finds each packet after ten microseconds. The time to look grows when packets come soon
-// after it, up to maxSpinNs, and shrinks when they do not.
+// after it, up to maxSpinNs, and shrinks when they do not. Whether to look at all is tried out: see
+// tryout.
 //
 // Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken.
 // A turn takes about 1 us; one that took much longer shows that somebody else ran. That happens now
@@ -25,6 +26,7 @@ type pace struct {
 	lost      int64
 	rest      int64 // how long it does not look, the last time
 	again     int64 // no looking before
+	tryout    tryout
 	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
 
@@ -40,7 +42,7 @@ func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
 // looks reports whether a goroutine that begins to receive, when nothing is known to be there, is
 // to look before it sleeps.
 func (v *pace) looks(now, spinNs int64) bool {
-	return spinNs > 0 && now >= v.again
+	return spinNs > 0 && now >= v.again && v.tryout.looks()
 }
 
 // came is for begin and turn: there was something, or somebody comes back after there was.
@@ -56,9 +58,10 @@ func (v *pace) came() {
 	v.woken = 0
 }
 
-// turn notes a look at the link, and reports whether to sleep. spinNs is how long to look at least;
+// turn notes a look at the link that has found so many packets, and reports whether to sleep.
+// spinNs is how long to look at least;
 // with grows false, exactly, and not while somebody else runs at all.
-func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
+func (v *pace) turn(now int64, busy bool, packets int, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
 	v.lost = max(v.lost-took/4, 0)
@@ -68,6 +71,9 @@ func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	if busy {
 		v.handled(took)
 		v.came()
+		if packets > 0 && grows {
+			v.tryout.came(now, packets)
+		}
 		v.awake, v.idleSince = now, now
 		return false
 	}
@@ -81,7 +87,7 @@ func (v *pace) turn(now int64, busy bool, spinNs int64, grows bool) bool {
 	if grows {
 		spinNs = v.look
 	}
-	return now-v.awake >= spinNs || now < v.again
+	return now-v.awake >= spinNs || now < v.again || grows && !v.tryout.looks()
 }
 
 // preempted notes that a turn took long. It decides whether to look for the next while.

@@ -152,7 +152,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			return true, s.ClosedErr()
 		}
 		now = s.link.Now()
-		look = !s.pace.turn(now, busy, s.spinNs, s.spinGrows)
+		look = !s.pace.turn(now, busy, s.received, s.spinNs, s.spinGrows)
 		woke = s.crowd.woken.Swap(0) > 0 // no crowd: nobody would send what it holds
 		if s.leaseOver {
 			s.takeOver()

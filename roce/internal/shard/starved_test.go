@@ -40,23 +40,23 @@ func TestStarved(t *testing.T) {
 func TestUsageOfThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	a := usageOfThread(computer{}, 5)
+	a := usageOfThread(&computer{}, 5)
 	require.NotZero(t, a.thread)
 	require.EqualValues(t, 5, a.at)
 	b := a
 	for b.ran-a.ran < int64(time.Millisecond) {
-		b = usageOfThread(computer{}, 6)
+		b = usageOfThread(&computer{}, 6)
 	}
 	require.Equal(t, a.thread, b.thread)
-	computer{}.Nap(time.Millisecond)
-	require.Greater(t, usageOfThread(computer{}, 7).slept, a.slept)
+	(&computer{}).Nap(time.Millisecond)
+	require.Greater(t, usageOfThread(&computer{}, 7).slept, a.slept)
 
 	var v starved
-	require.False(t, v.looks(computer{}, 1000))
+	require.False(t, v.looks(&computer{}, 1000))
 	first := v.before
 	require.EqualValues(t, 1000, first.at)
-	require.False(t, v.looks(computer{}, 1000+usageNs-1))
+	require.False(t, v.looks(&computer{}, 1000+usageNs-1))
 	require.Equal(t, first, v.before)
-	v.looks(computer{}, 1000+usageNs)
+	v.looks(&computer{}, 1000+usageNs)
 	require.EqualValues(t, 1000+usageNs, v.before.at)
 }

@@ -50,9 +50,12 @@ func (c *computing) ran(start, end, cpu int64) {
 // letRun lets goroutines run that stand behind the caller on its processor: one that looks for
 // packets or blocks in a system call keeps it from them, until the runtime notices (20 us to 10 ms
 // later). surely says that there are some. It returns the time after that. rxMu is held.
+//
+// A goroutine that looks does so also if none is ready: the thread that the runtime then wakes is
+// at hand for the next one. One that sleeps at once has no CPU to spare for that.
 func (s *Shard) letRun(now int64, surely bool) int64 {
 	c := &s.yield.compute
-	if !surely && now < c.until {
+	if !surely && (now < c.until || !s.pace.looks(now, s.spinNs) && !s.machine.Runnable()) {
 		return now
 	}
 	if !c.suspected {

@@ -182,6 +182,13 @@ func (p *Process) ThreadUsage() (thread int, ran, slept, preempted int64) {
 	return t.th.id, u.ran + t.debt, u.slept, u.preempted
 }
 
+// Runnable reports whether goroutines of the process wait for a processor of Go's runtime.
+func (p *Process) Runnable() bool {
+	p.d.mu.Lock()
+	defer p.d.mu.Unlock()
+	return len(p.queue) > 0
+}
+
 // Gosched lets other goroutines run.
 func (p *Process) Gosched() { p.park(ask{kind: letsRun, work: int64(p.m.c.Goroutine)}) }
 

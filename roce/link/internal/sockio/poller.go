@@ -2,6 +2,7 @@ package sockio
 
 import (
 	"errors"
+	"math"
 	"os"
 	"time"
 
@@ -25,8 +26,9 @@ type Poller struct {
 	none unix.Timespec
 	set  unix.ItimerSpec
 
-	// ppoll is unix.Ppoll, and something that fails in tests.
-	ppoll func(fds []unix.PollFd, timeout *unix.Timespec, sigmask *unix.Sigset_t) (int, error)
+	// ppoll is unix.Ppoll, doze is rawPpoll, and each something that fails in tests.
+	ppoll ppoll
+	doze  ppoll
 
 	work uint64 // of the last call of Worked
 	vain int    // polls since then that a descriptor of the link has ended
@@ -38,7 +40,7 @@ func NewPoller() (*Poller, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poller{start: time.Now(), ppoll: unix.Ppoll}
+	p := &Poller{start: time.Now(), ppoll: unix.Ppoll, doze: rawPpoll}
 	p.fd = w.fd
 	if p.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return nil, errors.Join(os.NewSyscallError("timerfd_create", err), w.Close())
@@ -75,50 +77,90 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 			return err
 		}
 	}
-	var ts *unix.Timespec
-	var until time.Duration
 	if timeout == 0 {
 		p.none = unix.Timespec{}
-		ts = &p.none
-	} else if timeout > 0 {
-		now := time.Since(p.start)
+		_, err := p.poll(fds, &p.none, p.ppoll)
+		return err
+	}
+	now, until := time.Since(p.start), time.Duration(math.MaxInt64)
+	if timeout > 0 {
 		until = now + timeout
-		if p.at <= now || p.at > until {
-			if err := p.expireIn(now, timeout); err != nil {
-				return err
-			}
+	}
+	if p.doze != nil && beginDoze() {
+		over, err := p.pollUntil(fds, now, min(now+dozeTime, until), p.doze)
+		endDoze()
+		if over || err != nil {
+			return err
+		}
+		if now = time.Since(p.start); now >= until {
+			return nil
+		}
+	}
+	_, err := p.pollUntil(fds, now, until, p.ppoll)
+	return err
+}
+
+type ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, sigmask *unix.Sigset_t) (int, error)
+
+// pollUntil reports whether something of the link or a wake has ended the poll before that time; a
+// signal may, too.
+func (p *Poller) pollUntil(fds []unix.PollFd, now, until time.Duration, ppoll ppoll) (bool, error) {
+	if until != math.MaxInt64 && (p.at <= now || p.at > until) {
+		if err := p.expireIn(now, until-now); err != nil {
+			return false, err
 		}
 	}
 	for {
-		for i := range fds {
-			fds[i].Revents = 0
+		end, err := p.poll(fds, nil, ppoll)
+		if end != byTimer || err != nil {
+			return end == bySomething, err
 		}
-		ready, err := p.ppoll(fds, ts, nil)
-		switch err {
-		case nil, unix.EINTR:
-		case unix.ENOMEM, unix.EAGAIN: // no memory for so many descriptors
-			p.vain = maxVain
-			return nil
-		default:
-			return os.NewSyscallError("ppoll", err)
+		if now = time.Since(p.start); now >= until {
+			return false, nil
 		}
-		if fds[0].Revents != 0 {
-			p.Clear()
+		left := until - now
+		if until == math.MaxInt64 {
+			left = 0 // never
 		}
-		if err := p.look(fds); err != nil {
-			return err
-		}
-		if ready != 1 || fds[1].Revents != unix.POLLIN || timeout == 0 {
-			return nil
-		}
-		now := time.Since(p.start)
-		if timeout > 0 && now >= until {
-			return nil
-		}
-		if err := p.expireIn(now, until-now); err != nil { // without a timeout: never
-			return err
+		if err := p.expireIn(now, left); err != nil {
+			return false, err
 		}
 	}
+}
+
+// ending is what has ended a poll.
+type ending uint8
+
+const (
+	bySomething ending = iota
+	byTimer
+	bySignal
+)
+
+// poll polls once.
+func (p *Poller) poll(fds []unix.PollFd, ts *unix.Timespec, ppoll ppoll) (ending, error) {
+	for i := range fds {
+		fds[i].Revents = 0
+	}
+	ready, err := ppoll(fds, ts, nil)
+	switch err {
+	case nil:
+	case unix.EINTR:
+		return bySignal, nil
+	case unix.ENOMEM, unix.EAGAIN: // no memory for so many descriptors
+		p.vain = maxVain
+		return bySomething, nil
+	default:
+		return bySomething, os.NewSyscallError("ppoll", err)
+	}
+	if fds[0].Revents != 0 {
+		p.Clear()
+	}
+	end := bySomething
+	if ready == 1 && fds[1].Revents == unix.POLLIN {
+		end = byTimer
+	}
+	return end, p.look(fds)
 }
 
 // look looks at the descriptors of the link after a poll.

@@ -36,6 +36,7 @@ func TestPollerTimesOut(t *testing.T) {
 // The timer is for many polls: it is set when it has passed, and when it is too late.
 func TestPollerKeepsTheTimer(t *testing.T) {
 	p := newPoller(t)
+	p.doze = nil
 	woken(t, p, time.Hour)
 	at := p.at
 	for range 10 {
@@ -107,6 +108,7 @@ func TestPollerNaps(t *testing.T) {
 		}
 		return unix.Ppoll(fds, timeout, mask)
 	}
+	p.doze = p.ppoll
 	const rounds = 40
 	for i := range rounds {
 		p.Worked(uint64(i))
@@ -155,6 +157,7 @@ func TestPollerWithoutMemory(t *testing.T) {
 		}
 		return unix.Ppoll(fds, timeout, mask)
 	}
+	p.doze = p.ppoll
 	for range 3 {
 		require.NoError(t, p.Poll(fds, -1))
 		require.Zero(t, fds[2].Revents)
@@ -164,6 +167,7 @@ func TestPollerWithoutMemory(t *testing.T) {
 	require.NotZero(t, fds[2].Revents)
 	for _, errno := range []unix.Errno{unix.EINVAL, unix.EFAULT} {
 		p.ppoll = func([]unix.PollFd, *unix.Timespec, *unix.Sigset_t) (int, error) { return 0, errno }
+		p.doze = p.ppoll
 		require.ErrorIs(t, p.Poll(fds, -1), errno)
 	}
 }
@@ -173,4 +177,39 @@ func TestPollerDescriptorClosed(t *testing.T) {
 	p := newPoller(t)
 	fds := append(p.First(), unix.PollFd{Fd: 1 << 20, Events: unix.POLLIN})
 	require.ErrorIs(t, p.Poll(fds, -1), unix.EBADF)
+}
+
+// A doze that finds nothing goes on as a poll, for the rest of the time; half of the processors doze.
+func TestPollerDozes(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	p := newPoller(t)
+	dozes, polls := 0, 0
+	p.doze = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+		dozes++
+		return rawPpoll(fds, timeout, mask)
+	}
+	p.ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+		polls++
+		return unix.Ppoll(fds, timeout, mask)
+	}
+	start := time.Now()
+	require.NoError(t, p.Poll(p.First(), 3*dozeTime))
+	require.GreaterOrEqual(t, time.Since(start), 3*dozeTime)
+	require.NotZero(t, dozes)
+	require.NotZero(t, polls)
+	polls = 0
+	woken(t, p, -1)
+	require.Zero(t, polls)
+
+	p.doze = func([]unix.PollFd, *unix.Timespec, *unix.Sigset_t) (int, error) { return 0, unix.EINTR }
+	woken(t, p, -1) // the signal of a garbage collection
+	require.NotZero(t, polls)
+
+	polls, dozes = 0, 0
+	require.True(t, beginDoze())
+	require.True(t, beginDoze())
+	defer func() { endDoze(); endDoze() }()
+	require.False(t, beginDoze())
+	woken(t, p, -1)
+	require.Equal(t, [2]int{0, 1}, [2]int{dozes, polls})
 }

@@ -1,0 +1,79 @@
+package shard
+
+// tryout decides whether to look for packets before a sleep, or to sleep at once, by what both have
+// brought: the time that a packet took, from the one before it.
+//
+// No other sign tells them apart. Where CPUs are free, to look is two to five times as fast. Where
+// a neighbour computes on each CPU it is faster, too, though a thread that looks loses its CPU more
+// often. Where a neighbour has one of two CPUs, a look keeps the peer from the other one, for which
+// it waits. The thread that looks always has a CPU there and notices nothing; to sleep is more than
+// twice as fast.
+//
+// So the other way is tried now and then for a period, and the more rarely the oftener it was
+// slower. To sleep has to win twice.
+// A conversation of fewer packets decides nothing, and is looked for.
+type tryout struct {
+	sleeps  bool     // the way that was better: to sleep at once
+	other   bool     // the other one is being tried
+	won     bool     // to sleep was better the last time
+	spent   int64    // in this period, ns
+	packets int64    // in this period
+	cost    [2]int64 // of the last periods: ns for 16 packets, looking and sleeping
+	left    int      // periods until the other way is tried
+	wait    int      // the same, after it was tried the next time
+	last    int64    // when something came
+}
+
+// looks reports whether to look.
+func (t *tryout) looks() bool { return t.sleeps == t.other }
+
+// came notes that so many packets have come.
+func (t *tryout) came(now int64, packets int) {
+	took := now - t.last
+	t.last = now
+	if took > tryoutNs {
+		return // a pause of the conversation, or of the process
+	}
+	t.spent += took
+	t.packets += int64(packets)
+	if t.spent < tryoutNs {
+		return
+	}
+	cost, few := t.spent*16/max(t.packets, 1), t.packets < tryoutPackets
+	t.spent, t.packets = 0, 0
+	if few {
+		t.other = false
+		return
+	}
+	way, against := &t.cost[0], &t.cost[1]
+	if !t.looks() {
+		way, against = against, way
+	}
+	if !t.other {
+		if *way == 0 {
+			*way = cost
+		}
+		*way += (cost - *way) / 4
+		if t.left--; t.left <= 0 {
+			t.other = true
+		}
+		return
+	}
+	*way, t.other = cost, false
+	// If both ends sleep one that looks gains little by itself. So a little is enough, and once.
+	win := cost < *against-*against/8
+	if t.sleeps {
+		win = cost < *against-*against/16
+	}
+	switch {
+	case !win:
+		t.won = false
+	case t.sleeps || t.won:
+		t.sleeps, t.won, t.wait = !t.sleeps, false, 0
+	default:
+		t.won, t.left = true, 1
+		return
+	}
+	t.wait = min(2*max(t.wait, 2), maxTryoutWait)
+	t.left = t.wait
+}
