@@ -66,17 +66,23 @@ type Contender struct {
 	Name    string
 	Kind    string // a flow
 	Control string // congestion control; "" is the default
+	// Selective switches selective repeat on; otherwise it is as by default.
+	Selective bool
 }
 
 // contenders are all of them.
 func contenders() (all []Contender) {
-	all = append(all, Contender{"WRITE", flowWrite, ""})
-	for _, name := range cc.Algorithms() {
-		all = append(all, Contender{"WRITE, " + name, flowWrite, name})
+	all = append(all, Contender{Name: "WRITE", Kind: flowWrite})
+	for _, name := range cc.Algorithms()[1:] { // none is the default
+		all = append(all, Contender{Name: "WRITE, " + name, Kind: flowWrite, Control: name})
 	}
+	for _, kind := range []string{flowWrite, flowRead} {
+		all = append(all, Contender{Name: kind + ", selective repeat, delay", Kind: kind, Control: cc.ByDelay.String(), Selective: true})
+	}
+	all = append(all, Contender{Name: "WRITE, selective repeat", Kind: flowWrite, Selective: true})
 	return append(all,
-		Contender{"READ", flowRead, ""}, Contender{"rsocket", flowRSocket, ""},
-		Contender{"TCP cubic", flowTCP, "cubic"}, Contender{"TCP bbr", flowTCP, "bbr"}, Contender{"quic-go", flowQUIC, ""})
+		Contender{Name: "READ", Kind: flowRead}, Contender{Name: "rsocket", Kind: flowRSocket},
+		Contender{Name: "TCP cubic", Kind: flowTCP, Control: "cubic"}, Contender{Name: "TCP bbr", Kind: flowTCP, Control: "bbr"}, Contender{Name: "quic-go", Kind: flowQUIC})
 }
 
 // contenders are those that a row has: beside others only some make sense.
