@@ -30,7 +30,7 @@ func congestion() []lesson {
 			{"Why are CNPs sent at most every 50 us?", says("One cut is for all marks of that time: a sender that cut for each of them would stop.")},
 		},
 		tries: []string{"control=0", "rate=10", "rate=10 control=0"},
-	}}
+	}, delayed()}
 }
 
 // bottleneck is a network with a last link to B of so many Gb/s, and room for 400 KiB before it.

@@ -54,6 +54,7 @@ var shows = map[string]struct {
 	"ring":       {"", "B has had 10 of 10 records"},
 	"lock":       {"", "The counter is 4."},
 	"congestion": {analyse.RateCut, "dropped 0"},
+	"delay":      {"", "It dropped 0 packets"},
 }
 
 func TestLessons(t *testing.T) {
