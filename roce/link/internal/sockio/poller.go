@@ -68,9 +68,8 @@ func (p *Poller) Worked(count uint64) {
 // that does not read from its sockets looks then whether they are there.
 func (p *Poller) Stuck() bool { return p.vain >= maxVain }
 
-// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. A signal may
-// end it early, as may want of memory. The error is fatal: EBADF if one of the descriptors was
-// closed.
+// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. Want of memory
+// may end it early. The error is fatal: EBADF if one of the descriptors was closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 	if p.Stuck() && timeout != 0 {
 		if over, err := p.nap(fds, &timeout); over || err != nil {
@@ -87,7 +86,7 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 		until = now + timeout
 	}
 	if p.doze != nil && beginDoze() {
-		over, err := p.pollUntil(fds, now, min(now+dozeTime, until), p.doze)
+		over, err := p.pollUntil(fds, now, min(now+dozeTime, until), p.doze, true)
 		endDoze()
 		if over || err != nil {
 			return err
@@ -96,15 +95,15 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 			return nil
 		}
 	}
-	_, err := p.pollUntil(fds, now, until, p.ppoll)
+	_, err := p.pollUntil(fds, now, until, p.ppoll, false)
 	return err
 }
 
 type ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, sigmask *unix.Sigset_t) (int, error)
 
-// pollUntil reports whether something of the link or a wake has ended the poll before that time; a
-// signal may, too.
-func (p *Poller) pollUntil(fds []unix.PollFd, now, until time.Duration, ppoll ppoll) (bool, error) {
+// pollUntil reports whether something of the link or a wake has ended the poll before that time. A
+// signal ends a doze.
+func (p *Poller) pollUntil(fds []unix.PollFd, now, until time.Duration, ppoll ppoll, dozing bool) (bool, error) {
 	if until != math.MaxInt64 && (p.at <= now || p.at > until) {
 		if err := p.expireIn(now, until-now); err != nil {
 			return false, err
@@ -112,8 +111,13 @@ func (p *Poller) pollUntil(fds []unix.PollFd, now, until time.Duration, ppoll pp
 	}
 	for {
 		end, err := p.poll(fds, nil, ppoll)
-		if end != byTimer || err != nil {
-			return end == bySomething, err
+		switch {
+		case end == bySomething || err != nil:
+			return true, err
+		case end == bySignal && dozing:
+			return false, nil
+		case end == bySignal:
+			continue // the timer is set
 		}
 		if now = time.Since(p.start); now >= until {
 			return false, nil
