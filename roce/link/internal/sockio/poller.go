@@ -68,8 +68,8 @@ func (p *Poller) Worked(count uint64) {
 // that does not read from its sockets looks then whether they are there.
 func (p *Poller) Stuck() bool { return p.vain >= maxVain }
 
-// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. Want of memory
-// may end it early. The error is fatal: EBADF if one of the descriptors was closed.
+// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. Want of
+// memory may end it early. The error is fatal: EBADF if one of the descriptors was closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 	if p.Stuck() && timeout != 0 {
 		if over, err := p.nap(fds, &timeout); over || err != nil {
