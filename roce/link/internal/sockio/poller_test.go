@@ -184,17 +184,20 @@ func TestPollerDozes(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	p := newPoller(t)
 	dozes, polls := 0, 0
-	p.doze = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+	p.doze = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (n int, err error) {
 		dozes++
-		return rawPpoll(fds, timeout, mask)
+		for {
+			if n, err = rawPpoll(fds, timeout, mask); err != unix.EINTR {
+				return n, err
+			}
+		}
 	}
 	p.ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
 		polls++
+		p.Wake()
 		return unix.Ppoll(fds, timeout, mask)
 	}
-	start := time.Now()
-	require.NoError(t, p.Poll(p.First(), 3*dozeTime))
-	require.GreaterOrEqual(t, time.Since(start), 3*dozeTime)
+	require.NoError(t, p.Poll(p.First(), time.Hour))
 	require.NotZero(t, dozes)
 	require.NotZero(t, polls)
 	polls = 0
