@@ -1,0 +1,304 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// What has come and what is lost: by the peer's maps, by responses behind a gap, and by time.
+
+// came notes that a packet, or the response that it asks for, has come. If it was sent again in
+// less time before than a round trip takes, what came is what was sent before that: it says nothing
+// of what was sent since, and was not lost.
+func (sq *requester) came(now int64, s *sentPacket) {
+	x := sq.miss
+	x.landed(s)
+	if s.due {
+		s.due = false
+		x.due--
+	}
+	if s.order == 0 {
+		return
+	}
+	if !s.twice {
+		x.repeats++
+	}
+	took := now - s.at
+	if took < sq.leastRTT()/4 {
+		return
+	}
+	if open := !s.twice && (s.want || !s.had); open && s.want {
+		x.again.sampleOf(took)
+	} else if open && sq.rtt.least != 0 {
+		sq.rtt.least = min(sq.rtt.least, took)
+	}
+	if int32(s.order-x.came) > 0 {
+		x.came = s.order
+		if s.behind.After(x.past) {
+			x.past = s.behind
+		}
+	}
+}
+
+// leastRTT returns the shortest round trip that was seen; 0 if none was.
+func (sq *requester) leastRTT() int64 {
+	least := sq.rtt.least
+	if sq.miss != nil && sq.miss.again.least != 0 && (least == 0 || sq.miss.again.least < least) {
+		least = sq.miss.again.least
+	}
+	return least
+}
+
+// cameTwice takes notice that a packet, or the response to one, has come that had come before: it
+// was sent again for nothing, since others had overtaken it. From now on more may do so, until
+// enough were lost that it does not look as if it was the way of this path.
+func (sq *requester) cameTwice() {
+	x := sq.miss
+	if x == nil || x.repeats == 0 || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+		return
+	}
+	sq.qp.e.counters.SpuriousRepeats++
+	x.spread, x.losses = min(2*max(x.spread, maxReorder), maxSpread), 0
+	if x.repeats--; x.repeats == 0 {
+		sq.win.reopen(x.wasSize)
+		x.wasSize = 0
+	}
+}
+
+// onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester
+// has to go back as for any other.
+func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
+	r, m := &sq.retry, keptMap(p.Payload)
+	if r.rnrWait || sq.una == sq.end {
+		return true
+	}
+	top := m.bits()
+	for top > 0 && !m.has(top-1) {
+		top--
+	}
+	if top == 0 || len(m)%4 != 0 || top >= span(p.PSN, sq.end) {
+		sq.ignore(now, p, "has what was not sent")
+		return true
+	}
+	if !sq.watchMissing() {
+		return false
+	}
+	r.heard(&sq.qp.attr)
+	r.recovering = false
+	x := sq.miss
+	if sq.psn != sq.end {
+		sq.goOn()
+	}
+	first := x.at(p.PSN)
+	first.had, first.want = false, false // whatever was said before
+	news, trip := false, false
+	psn := p.PSN
+	for i := range top {
+		psn = psn.Next()
+		if s := x.at(psn); m.has(i) && !s.had {
+			sq.came(now, s)
+			sq.arrives()
+			s.had, news = true, true
+		}
+	}
+	if psn = psn.Next(); psn.After(x.newest) {
+		x.newest = psn
+	}
+	if t := &sq.rtt; t.timing && span(sq.una, t.psn) < span(sq.una, sq.end) && x.at(t.psn).had {
+		t.sample(now)
+		trip = true
+		sq.probe.update(sq.qp, t)
+	}
+	if p.PSN != sq.una {
+		sq.missResponses(now, p.PSN) // which come before a NAK
+	}
+	if news {
+		x.backoff = 0
+		if sq.probe.sent > 0 {
+			x.past = sq.end // it was sent long after all others
+		}
+		sq.probe.sent, sq.probe.due = 0, false
+		sq.probe.next()
+		sq.probeAnswered()
+		sq.armAckTimer(now)
+		sq.armProbe(now)
+	}
+	sq.findMissing(now)
+	if news && sq.qp.delayed {
+		sq.qp.news(now, trip, false)
+	}
+	if sq.q.cur != sq.q.tail {
+		sq.qp.markReady()
+	}
+	return true
+}
+
+// goOn ends going back: from now on what is missing is known.
+func (sq *requester) goOn() {
+	q := &sq.q
+	for sq.curPkt = 0; q.cur != q.tail; q.cur++ {
+		w := q.at(q.cur)
+		if w.state == wqePosted || w.state == wqeRefused {
+			break
+		}
+		if n := span(w.psn, sq.end); w.npkts != 0 && n < int(w.npkts) {
+			sq.curPkt = uint32(n)
+			break
+		}
+	}
+	sq.psn = sq.end
+	sq.reads.next = sq.reads.tail
+}
+
+// missResponses notes that all before psn was executed, so that those responses are missing which
+// are not here.
+func (sq *requester) missResponses(now int64, psn ib.PSN) {
+	x, q := sq.miss, &sq.q
+	i, w := q.head, q.at(q.head)
+	from := sq.una
+	if x.seen.After(from) {
+		from = x.seen
+	}
+	for at := from; at.Before(psn); at = at.Next() {
+		for w.npkts == 0 || span(w.psn, at) >= int(w.npkts) {
+			if i++; i == q.tail {
+				return
+			}
+			w = q.at(i)
+		}
+		s := x.at(at)
+		if !s.had {
+			sq.came(now, s)
+			s.had = true
+		}
+		s.want = w.op.needsResponse() && sq.kept.at(at) == nil
+	}
+	if psn.After(x.seen) {
+		x.seen = psn
+	}
+	if psn.After(x.newest) {
+		x.newest = psn
+	}
+}
+
+// findMissing makes due what is lost.
+func (sq *requester) findMissing(now int64) {
+	x := sq.miss
+	fresh, again := false, false // there are others, that were never sent again; that were
+	responses, repeats, late := false, false, x.again.late()
+	x.arrived = 0
+	lost := 0
+	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
+		s := x.at(psn)
+		if s.due {
+			continue
+		}
+		if s.had && !s.want {
+			x.arrived++
+			continue
+		}
+		newest := x.newest
+		if s.want {
+			newest = x.seen
+		}
+		switch {
+		case !newest.After(psn):
+		case s.order == 0 && (span(psn, newest) > x.spread+1 || !s.want && x.past.After(psn)),
+			s.order != 0 && (newest.Diff(s.behind) > x.spread || int32(x.came-s.order) > maxReorder),
+			s.order != 0 && s.want && late != 0 && now-s.at > late:
+			x.setDue(s)
+			lost++
+			responses, repeats = responses || s.want, repeats || s.order != 0
+		case s.order == 0:
+			fresh = true
+		default:
+			again = true
+		}
+	}
+	if x.losses += lost; x.losses > spreadLosses {
+		x.spread = maxReorder
+	}
+	x.lost += lost
+	if x.round && (!x.top().Before(x.cutAt) || now-x.cutNs > 2*max(sq.rtt.smoothed, sq.rtt.last)) {
+		sq.endRound(now, responses)
+	}
+	if x.due != 0 {
+		x.next = sq.una
+		again = true
+		sq.onLost(now, lost, responses, repeats)
+		sq.qp.markReady()
+	}
+	if fresh || again {
+		sq.armMissing(now, fresh)
+	} else {
+		sq.qp.stopTimer(timerMissing)
+	}
+}
+
+// armMissing starts the time after which what is missing is lost if nothing else shows it.
+func (sq *requester) armMissing(now int64, fresh bool) {
+	t, x := &sq.rtt, sq.miss
+	ns := int64(DefaultLossProbeNs)
+	switch {
+	case t.smoothed == 0:
+	case fresh:
+		ns = max(t.smoothed/4, minReorderNs)
+	default:
+		ns = max(2*t.smoothed+4*t.variance, minRepeatNs)
+	}
+	sq.qp.setTimer(timerMissing, now+min(ns<<x.backoff, max(ns, maxFarGapNs)))
+}
+
+// missingTimeout makes due what is missing though nothing shows that it was lost.
+func (sq *requester) missingTimeout(now int64) {
+	if !sq.watching() || sq.retry.rnrWait || sq.psn != sq.end {
+		return
+	}
+	x := sq.miss
+	x.backoff = min(x.backoff+1, maxProbeBackoff)
+	responses, repeats := false, false
+	for _, again := range [...]bool{false, true} {
+		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
+			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again {
+				x.setDue(s)
+				responses, repeats = responses || s.want, again
+			}
+		}
+		if x.due != 0 {
+			break
+		}
+	}
+	if x.due == 0 {
+		return
+	}
+	x.next = sq.una
+	x.allow = max(x.allow, 1+span(x.cutAt, sq.end))
+	sq.onLost(now, x.due, responses, repeats)
+	sq.armMissing(now, false)
+	sq.qp.markReady()
+}
+
+// passedMissing follows una, which was at from.
+func (sq *requester) passedMissing(now int64, from ib.PSN) {
+	x := sq.miss
+	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {
+		s := x.at(psn)
+		sq.came(now, s)
+		if !s.had || s.want {
+			sq.arrives()
+		}
+		*s = sentPacket{}
+		psn = psn.Next()
+	}
+	if !sq.una.Before(x.top()) {
+		sq.unwatch()
+		return
+	}
+	x.backoff = 0
+	if x.next.Before(sq.una) {
+		x.next = sq.una
+	}
+	if sq.peerKeeps {
+		sq.findMissing(now)
+	}
+	if x.due != 0 {
+		sq.qp.markReady()
+	}
+}

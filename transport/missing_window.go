@@ -1,0 +1,101 @@
+package transport
+
+import "github.com/goroce/goroce/ib"
+
+// How much may be on its way while packets are missing, and what losses make of that.
+
+// againRoom returns how many packets may be sent again now. As many as the window has room for are on
+// their way: a queue that has lost many at once would lose them again.
+func (sq *requester) againRoom() int {
+	x := sq.miss
+	if !sq.peerKeeps {
+		return sq.win.size<<sq.win.long - x.flying
+	}
+	n := sq.win.size<<sq.win.long - x.inFlight(span(sq.una, sq.end))
+	n = x.inRound(n, sq.end)
+	if x.flying == 0 {
+		return max(n, 1)
+	}
+	return n
+}
+
+// inFlight returns how many of n packets from una on are on their way, as far as is known.
+func (x *missing) inFlight(n int) int { return n - x.arrived - x.due }
+
+// roomBehind returns how many packets behind end may be sent now, of which the window admits bound.
+// What has come before its turn is not on its way, but the peer keeps no more than so many.
+func (sq *requester) roomBehind(bound int) int {
+	x, n := sq.miss, span(sq.una, sq.end)
+	if !sq.peerKeeps {
+		return bound - n
+	}
+	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max<<sq.win.long)-n)
+	return x.inRound(room, sq.end)
+}
+
+// inRound returns how many of n packets may be sent: while it is not known how many were lost, no more than have come.
+func (x *missing) inRound(n int, end ib.PSN) int {
+	if !x.round {
+		return n
+	}
+	return min(n, x.allow-span(x.cutAt, end))
+}
+
+// arrives counts a packet that has come.
+func (sq *requester) arrives() {
+	x := sq.miss
+	x.got++
+	x.allow++
+	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
+		x.allow++ // the window opens in a few round trips, and not at once
+	}
+}
+
+// onLost tells the window and congestion control that n packets were lost: once for what is on its
+// way at a time, and once in a round trip if what was sent again was lost, too.
+func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
+	x := sq.miss
+	sq.qp.lostPackets(n)
+	if n == 0 || sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
+		return
+	}
+	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
+	x.round, x.allow, x.got, x.lost, x.repeats = true, minWindow, x.arrived, n, 0
+	x.round = !sq.win.ruled // which is narrow enough
+	sq.qp.congestionNAK(now)
+	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
+	if responses {
+		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
+	}
+	if !crowded {
+		sq.win.reopen(sq.win.before)
+		sq.win.before = 0
+		return
+	}
+	sq.roomLost(now, responses)
+	sq.narrow(unknown)
+}
+
+// roomLost tells what is shared with others of a loss.
+func (sq *requester) roomLost(now int64, responses bool) {
+	if responses {
+		sq.readLost(now)
+	} else {
+		sq.flightLost(now)
+	}
+}
+
+// endRound is called when all that was on its way has come, or was lost. In between no more was sent
+// than came. If much was lost, the path holds no more than came.
+func (sq *requester) endRound(now int64, responses bool) {
+	x, w := sq.miss, &sq.win
+	x.round = false
+	if x.lost <= heavyLoss || x.lost < x.got/heavyLoss {
+		return
+	}
+	x.wasSize, w.before = 0, 0
+	if most := max(x.got>>w.long, minWindow); most < w.size {
+		w.size, w.acked = most, 0
+		sq.roomLost(now, responses)
+	}
+}
