@@ -59,8 +59,8 @@ func (v *pace) came() {
 }
 
 // turn notes a look at the link that has found so many packets, and reports whether to sleep.
-// spinNs is how long to look at least;
-// with grows false, exactly, and not while somebody else runs at all.
+// spinNs is how long to look at least; with grows false, exactly, and not while somebody else runs
+// at all.
 func (v *pace) turn(now int64, busy bool, packets int, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
