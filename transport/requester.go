@@ -316,9 +316,12 @@ func (sq *requester) fits(w *sendWQE) bool {
 	}
 	// A READ brings as many packets as the window has room for. Half the window
 	// must be free (or the rest of the READ fit), so that the next request is
-	// not a crumb.
-	left := int(w.npkts - sq.curPkt)
-	return left <= room || 2*room >= sq.win.bound(w)
+	// not a crumb: less where control by delay rules, as the path would be idle meanwhile.
+	left, parts := int(w.npkts-sq.curPkt), 2
+	if sq.win.ruled {
+		parts = ruledAsks
+	}
+	return left <= room || parts*room >= sq.win.bound(w)
 }
 
 // room returns how many packets of w the window admits now.

@@ -1,6 +1,7 @@
 package simreport
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goroce/goroce/roce/link/sim"
@@ -25,11 +26,16 @@ type Path struct {
 	Queue      int     // packets
 	Loss       float64 // of packets with data, before the queue
 	Flows      []PathFlow
+	Beside     string  // a TCP flow that is there from the start, too, with the round trip of the first: Cubic or BBR
+	Noise      Noise   // of all hosts
+	RED        sim.RED // zero: no packet is marked
+	SmallNs    int64   // there is a message of 64 bytes so often, from a host of its own; 0: none
+	CNPNs      int64   // gap between CNPs
 	DurationNs int64
 	WarmupNs   int64
 	Seed       uint64
 
-	watch func(now int64, port *sim.Link, senders []*sender) // for tests
+	watch func(now int64, r *pathRig) // for tests
 }
 
 // PathResult is what a run showed, after the warm-up but for Start.
@@ -43,6 +49,8 @@ type PathResult struct {
 	Resent      uint64
 	Timeouts    uint64
 	PayloadMax  float64 // Mb/s
+	Beside      float64 // Mb/s of the TCP flow
+	Small       []int64 // ns: what the small messages took, sorted
 }
 
 const pathMessage = 64 << 10
@@ -50,87 +58,213 @@ const pathMessage = 64 << 10
 // RunPath plays it.
 func RunPath(s *Path) (*PathResult, error) {
 	res := &PathResult{PayloadMax: s.Rate.Gbit() * 1000 * 1024 / wireBytes}
-	fast := sim.Pipe{BitsPerSecond: int64(40 * max(s.Rate, cc.Gbps)), Latency: -1}
-	down := sim.Pipe{BitsPerSecond: int64(s.Rate), QueueBytes: s.Queue * wireBytes, Latency: time.Microsecond}
-	f := sim.New(sim.Config{Seed: s.Seed, Up: fast, Down: fast, MTU: pathMTU})
-	port, err := f.LinkWith(fast, down, hostAddr(0))
-	if err != nil {
+	r := &pathRig{s: s}
+	defer r.close()
+	if err := r.build(); err != nil {
 		return nil, err
 	}
-	tuning := transport.Tuning{SelectiveRepeat: true}
-	dst, err := verbs.Open(verbs.Config{Link: port, Rand: f.Rand(), Tuning: tuning})
-	if err != nil {
-		return nil, err
-	}
-	defer dst.Close()
-	var senders []*sender
-	for i := range s.Flows {
-		x := &s.Flows[i]
-		up, back := fast, fast
-		up.Latency, back.Latency = time.Duration(x.RTTNs/2), time.Duration(x.RTTNs/2)
-		l, err := f.LinkWith(up, back, hostAddr(i+1))
-		if err != nil {
-			return nil, err
-		}
-		t := tuning
-		t.Congestion = x.CC
-		t.Congestion.Burst = -1
-		dev, err := verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: t})
-		if err != nil {
-			return nil, err
-		}
-		defer dev.Close()
-		ends := [2]*verbs.Device{dev, dst}
-		h, err := pathPair(ends, x.Op)
-		if err != nil {
-			return nil, err
-		}
-		h.flow = &Flow{StartNs: x.StartNs, StopNs: x.StopNs}
-		senders = append(senders, h)
-		f.SetFaults(hostAddr(i+1), hostAddr(0), sim.Faults{Loss: s.Loss})
-	}
-	before := make([]int64, len(senders))
+	before := make([]int64, len(r.senders))
 	warm := false
 	step := 20 * Microsecond
 	if s.Rate > 10*cc.Gbps {
 		step = 2 * Microsecond
 	}
-	var st0 sim.Stats
-	for now := int64(0); now < s.DurationNs; now = f.Now() {
+	var st0 uint64
+	var tcp0 int64
+	for now := int64(0); now < s.DurationNs; now = r.f.Now() {
 		if !warm && now >= s.WarmupNs {
 			warm = true
-			port.ResetQueues()
-			st0 = f.Stats()
-			for i, h := range senders {
+			r.neck.ResetQueue()
+			st0 = r.f.Stats().Overflowed
+			for i, h := range r.senders {
 				before[i] = h.delivered
 			}
-		}
-		for _, h := range senders {
-			if err := h.work(now); err != nil {
-				return nil, err
+			if r.tcp != nil {
+				tcp0 = r.tcp.delivered
 			}
+			r.took = r.took[:0]
+		}
+		if err := r.work(now); err != nil {
+			return nil, err
 		}
 		if s.watch != nil {
-			s.watch(now, port, senders)
+			s.watch(now, r)
 		}
-		f.RunFor(time.Duration(step))
+		r.f.RunFor(time.Duration(step))
 	}
 	span := float64(s.DurationNs - s.WarmupNs)
-	for i, h := range senders {
+	for i, h := range r.senders {
 		res.Goodput = append(res.Goodput, float64(h.delivered-before[i])*8000/span)
 		res.Total += res.Goodput[i]
-		c := h.dev.Counters()
+	}
+	for _, d := range r.devices {
+		c := d.Counters()
 		res.Resent += c.RetransmittedPkts
 		res.Timeouts += c.Timeouts
 	}
-	_, res.Queue = port.QueueStats()
+	if r.tcp != nil {
+		res.Beside = float64((r.tcp.delivered-tcp0)*int64(pathMTU.Bytes())) * 8000 / span
+	}
+	res.Queue = r.neck.QueueStats()
 	res.Utilization = res.Queue.Utilization()
 	res.Jain = Jain(res.Goodput)
-	st := f.Stats()
 	if n := res.Queue.Packets; n > 0 {
-		res.Dropped = float64(st.Overflowed-st0.Overflowed) / float64(n)
+		res.Dropped = float64(r.f.Stats().Overflowed-st0) / float64(n)
 	}
+	slices.Sort(r.took)
+	res.Small = r.took
 	return res, nil
+}
+
+// pathRig is a path in the making.
+type pathRig struct {
+	s       *Path
+	f       *sim.Fabric
+	neck    *sim.Trunk
+	devices []*verbs.Device
+	hosts   []*noisyLink
+	senders []*sender
+	ends    []*noisyLink // where the programs of the senders are
+	tcp     *tcp
+	small   *sender
+	asked   int64 // when the last small message was posted
+	took    []int64
+}
+
+func (r *pathRig) close() {
+	for _, d := range r.devices {
+		_ = d.Close()
+	}
+}
+
+// host adds one with a round trip to the first, on the other side of the bottleneck.
+func (r *pathRig) host(rttNs int64) (*noisyLink, error) {
+	fast := sim.Pipe{BitsPerSecond: int64(40 * max(r.s.Rate, cc.Gbps)), Latency: time.Duration(rttNs / 2)}
+	i := len(r.hosts)
+	l, err := r.f.LinkWith(fast, fast, hostAddr(i))
+	if err != nil {
+		return nil, err
+	}
+	r.hosts = append(r.hosts, noisy(l, r.s.Noise, r.s.Seed, i))
+	return r.hosts[i], nil
+}
+
+func (r *pathRig) device(l *noisyLink, conf cc.Config) (*verbs.Device, error) {
+	if r.s.Noise.EveryNs == 0 {
+		conf.Burst = -1
+	}
+	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{SelectiveRepeat: true, Congestion: conf, CNPGap: time.Duration(r.s.CNPNs)}})
+	if err == nil {
+		r.devices = append(r.devices, d)
+	}
+	return d, err
+}
+
+func (r *pathRig) build() error {
+	s := r.s
+	r.f = sim.New(sim.Config{Seed: s.Seed, MTU: pathMTU})
+	neck := sim.Pipe{BitsPerSecond: int64(s.Rate), QueueBytes: s.Queue * wireBytes, Latency: time.Microsecond}
+	if s.RED != (sim.RED{}) {
+		neck.Mark, neck.MarkDeparting = s.RED.Mark, true
+	}
+	r.neck = r.f.NewTrunk(neck)
+	dst, err := r.host(0)
+	if err != nil {
+		return err
+	}
+	to, err := r.device(dst, s.Flows[0].CC)
+	if err != nil {
+		return err
+	}
+	for i := range s.Flows {
+		x := &s.Flows[i]
+		// The data of a READ comes through the bottleneck, too.
+		if err := r.flow(x, [2]*noisyLink{nil, dst}, to); err != nil {
+			return err
+		}
+	}
+	if s.SmallNs > 0 {
+		if err := r.flow(&PathFlow{RTTNs: s.Flows[0].RTTNs, Op: verbs.WRWrite}, [2]*noisyLink{nil, dst}, to); err != nil {
+			return err
+		}
+		n := len(r.senders) - 1
+		r.small, r.senders = r.senders[n], r.senders[:n]
+		r.small.queue, r.small.wr.SGList[0].Length = 1, 64
+	}
+	if s.Beside != "" {
+		var ends [2]*sim.Link
+		for i := range ends {
+			h, err := r.host(s.Flows[0].RTTNs * int64(1-i))
+			if err != nil {
+				return err
+			}
+			ends[i] = h.Link
+		}
+		r.f.Route(ends[0].Addrs()[0], ends[1].Addrs()[0], r.neck)
+		if r.tcp, err = newTCP(s.Beside, r.f, ends[0], ends[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flow adds one.
+func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
+	l, err := r.host(x.RTTNs)
+	if err != nil {
+		return err
+	}
+	at[0] = l
+	from, err := r.device(l, x.CC)
+	if err != nil {
+		return err
+	}
+	ends, program := [2]*verbs.Device{from, to}, l
+	if x.Op == verbs.WRRead {
+		ends[0], ends[1], program = to, from, at[1]
+	}
+	h, err := pathPair(ends, x.Op)
+	if err != nil {
+		return err
+	}
+	h.flow = &Flow{StartNs: x.StartNs, StopNs: x.StopNs}
+	r.senders, r.ends = append(r.senders, h), append(r.ends, program)
+	src, dst := l.Addrs()[0], hostAddr(0)
+	r.f.Route(src, dst, r.neck)
+	r.f.SetFaults(src, dst, sim.Faults{Loss: r.s.Loss})
+	return nil
+}
+
+// work lets the programs go on.
+func (r *pathRig) work(now int64) error {
+	for i, h := range r.senders {
+		if r.ends[i].stalls() {
+			continue
+		}
+		if err := h.work(now); err != nil {
+			return err
+		}
+	}
+	h := r.small
+	if h == nil {
+		return nil
+	}
+	if h.posted > 0 {
+		var wc [1]verbs.WC
+		if n, err := h.cq.Poll(wc[:]); n == 0 || err != nil {
+			return err
+		}
+		if err := verbs.WCError(&wc[0]); err != nil {
+			return err
+		}
+		h.posted = 0
+		r.took = append(r.took, now-r.asked)
+	}
+	if now < r.asked+r.s.SmallNs {
+		return nil
+	}
+	r.asked, h.posted = now, 1
+	return h.qp.PostSend(&h.wr)
 }
 
 // pathPair connects the two ends of a flow.

@@ -24,14 +24,19 @@ func runPath(t *testing.T, s *Path) *PathResult {
 	return r
 }
 
-// 200 Mb/s, 1 ms, a queue of 100 packets: control by delay fills the path and drops nothing, also where one
+// 200 Mb/s, 1 ms, a queue of 100 packets: control by delay fills the path and drops nothing, with WRITE and READ; also where one
 // packet in a hundred is lost.
 func TestDelayFillsThePath(t *testing.T) {
 	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond), DurationNs: 600 * Millisecond, WarmupNs: 100 * Millisecond}
 	r := runPath(t, s)
 	require.Greater(t, r.Total, 0.97*r.PayloadMax)
 	require.Zero(t, r.Dropped)
+	s.Flows[0].Op = verbs.WRRead
+	r = runPath(t, s)
+	require.Greater(t, r.Total, 0.97*r.PayloadMax, "READ")
+	require.Zero(t, r.Dropped)
 	seeds.Long(t)
+	s.Flows[0].Op = verbs.WRWrite
 	s.Loss = 0.01
 	r = runPath(t, s)
 	require.Greater(t, r.Total, 160.0)
