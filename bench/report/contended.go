@@ -211,10 +211,10 @@ func contendedSetting(p printer, place string, cs []*Case) {
 		})
 		return
 	}
-	table("| | requests x TCP | CPU x TCP | p99.9 x TCP | requests/s | CPU | p50, p99, p99.9 | packets | sleeps | TCP: requests/s | CPU | p50, p99, p99.9 | sleeps | misses |",
+	table("| | requests x TCP | CPU x TCP | p99.9 x TCP | requests/s | CPU | p50, p99, p99.9 | datagrams | sleeps | TCP: requests/s | CPU | p50, p99, p99.9 | sleeps | misses |",
 		func(c *Case) bool { return c.Size > 0 }, func(c *Case) string {
 			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", load(c), c.judged("x TCP"), c.judged("CPU x TCP"), c.judged("p99.9 x TCP"),
-				v(c, "requests"), v(c, "CPU"), v(c, "p50", "p99", "p99.9"), v(c, "packets"), v(c, "sleeps"), v(c, "TCP"), v(c, "TCP CPU"), v(c, "TCP p50", "TCP p99", "TCP p99.9"), v(c, "TCP sleeps"),
+				v(c, "requests"), v(c, "CPU"), v(c, "p50", "p99", "p99.9"), v(c, "datagrams"), v(c, "sleeps"), v(c, "TCP"), v(c, "TCP CPU"), v(c, "TCP p50", "TCP p99", "TCP p99.9"), v(c, "TCP sleeps"),
 				strings.Join(c.misses(), ", "))
 		})
 	table("| | goodput x TCP | CPU x TCP | Gb/s | CPU | TCP: Gb/s | CPU | misses |", func(c *Case) bool { return c.Size == 0 }, func(c *Case) string {

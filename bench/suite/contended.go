@@ -242,8 +242,8 @@ func (s *Suite) contend(set *setting, l *loadCase) error {
 		case set.server:
 			s.o.Logf("%-68s %.0f/s = %.2f x TCP; p50 %.0f us = %.2f x, p99 %.0f us = %.2f x", c.Name, c.Value("requests"), c.Value("x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99"), c.Value("p99 x TCP"))
 		default:
-			s.o.Logf("%-68s %.0f/s = %.2f x TCP, CPU %.1f us = %.2f x TCP; p50 %.0f us = %.2f x, p99.9 %.0f us = %.2f x; %.1f packets, %.1f sleeps (TCP %.1f)", c.Name, c.Value("requests"), c.Value("x TCP"),
-				c.Value("CPU"), c.Value("CPU x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99.9"), c.Value("p99.9 x TCP"), c.Value("packets"), c.Value("sleeps"), c.Value("TCP sleeps"))
+			s.o.Logf("%-68s %.0f/s = %.2f x TCP, CPU %.1f us = %.2f x TCP; p50 %.0f us = %.2f x, p99.9 %.0f us = %.2f x; %.2f datagrams, %.1f sleeps (TCP %.1f)", c.Name, c.Value("requests"), c.Value("x TCP"),
+				c.Value("CPU"), c.Value("CPU x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99.9"), c.Value("p99.9 x TCP"), c.Value("datagrams"), c.Value("sleeps"), c.Value("TCP sleeps"))
 		}
 		s.r.Cases = append(s.r.Cases, *c)
 	}
@@ -280,7 +280,7 @@ func addLoad(c *report.Case, own, tcp *loadRun) {
 		c.Add(x.name+"p99.9", "us", x.r.times.P999)
 		c.Add(x.name+"sleeps", "1/request", float64(x.r.traffic.Waits)/x.r.per)
 	}
-	c.Add("packets", "1/request", float64(own.traffic.TxPackets)/own.per)
+	c.Add("datagrams", "1/request", float64(own.traffic.TxDatagrams)/own.per)
 }
 
 // runLoad connects, warms up, measures, and closes everything.

@@ -63,7 +63,7 @@ func TestContended(t *testing.T) {
 	}
 	places := map[string]int{}
 	for _, c := range s.r.Cases {
-		figures := []string{"x TCP", "CPU x TCP", "p50 x TCP", "p99.9 x TCP", "requests", "TCP", "CPU", "TCP CPU", "TCP p50", "packets", "sleeps"}
+		figures := []string{"x TCP", "CPU x TCP", "p50 x TCP", "p99.9 x TCP", "requests", "TCP", "CPU", "TCP CPU", "TCP p50", "datagrams", "sleeps"}
 		switch {
 		case c.Size == 0:
 			figures = []string{"x TCP", "CPU x TCP", "goodput", "TCP", "CPU", "TCP CPU"}

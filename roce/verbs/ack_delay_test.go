@@ -3,6 +3,7 @@ package verbs
 import (
 	"testing"
 
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +26,7 @@ func (e *end) send(t testing.TB) {
 	require.NoError(t, e.qp.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(64, 64)}}))
 }
 
-// An answer that follows at once leaves together with the acknowledgement of what it
+// An answer that follows at once leaves in one datagram with the acknowledgement of what it
 // answers.
 func TestAnswerWithAcknowledgement(t *testing.T) {
 	ctx := testContext(t)
@@ -45,7 +46,40 @@ func TestAnswerWithAcknowledgement(t *testing.T) {
 	}
 	after := b.d.LinkStats()
 	require.EqualValues(t, rounds, after.TxCalls-before.TxCalls)
+	require.EqualValues(t, rounds, after.TxDatagrams-before.TxDatagrams)
 	require.GreaterOrEqual(t, after.TxPackets-before.TxPackets, uint64(2*rounds))
+}
+
+// A request and its answer are a datagram each: the request has the acknowledgement of the answer
+// before.
+func TestRoundTripDatagrams(t *testing.T) {
+	ctx := testContext(t)
+	const rounds = 20
+	var ends [2]*end
+	for i := range ends {
+		d := openDevice(t, Config{Tuning: transport.Tuning{LossProbe: -1}, Polling: true, alone: true})
+		ends[i] = newEnd(t, d, 1<<12, QPInitAttr{})
+	}
+	connect(t, ends[0], ends[1], withTimeout(20, 7))
+	for _, e := range ends {
+		for range rounds {
+			require.NoError(t, e.qp.PostRecv(&RecvWR{SGList: []SGE{e.mr.SGE(0, 64)}}))
+		}
+	}
+	before := [2]link.Stats{ends[0].d.LinkStats(), ends[1].d.LinkStats()}
+	for range rounds {
+		for i, e := range ends {
+			e.send(t)
+			for ends[1-i].wait(t, ctx).Opcode != WCRecv { // a completion of what it sent before
+			}
+		}
+	}
+	for i, e := range ends {
+		s := e.d.LinkStats()
+		require.EqualValues(t, rounds, s.TxDatagrams-before[i].TxDatagrams)
+		require.EqualValues(t, rounds, s.TxCalls-before[i].TxCalls)
+		require.EqualValues(t, 2*rounds-1+i, s.TxPackets-before[i].TxPackets)
+	}
 }
 
 // Without an answer, the next poll acknowledges; and it is tried less and less often.

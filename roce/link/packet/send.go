@@ -94,7 +94,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 			for i := range batch[:n] {
 				t.sort(&batch[i])
 			}
-			t.batch.Build(t.begin)
+			t.batch.Build(t.begin, (*path).renumber)
 		} else {
 			for i := range batch[:n] {
 				t.add(&batch[i])
@@ -114,7 +114,7 @@ func (t *sender) abandon() {
 	if t.adding {
 		t.adding = false
 		if len(t.batch.Msgs) == 0 {
-			t.batch.Build(t.begin)
+			t.batch.Build(t.begin, (*path).renumber)
 		}
 		if m := t.batch.Last(); m != nil {
 			t.stats.Dropped.Add(uint64(t.batch.DropBroken(m.Path.headLen)))
@@ -177,6 +177,11 @@ func (t *sender) sort(p *transport.TxPacket) {
 	k, index := t.batch.Place(ps, ps.hash, p, size, t.maxSegs, ps.limit)
 	icrc := ps.ICRC.Of(p, uint16(index)) // before it is there: the payload may not be
 	t.batch.Take(k, p, size, icrc)
+}
+
+// renumber is the ICRC of a packet with another index in its datagram.
+func (ps *path) renumber(p *transport.TxPacket, index int) uint32 {
+	return ps.ICRC.Of(p, uint16(index)) // no payload that may not be there
 }
 
 // submit sends the messages that were made.

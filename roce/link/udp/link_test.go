@@ -144,6 +144,38 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
+// An answer and an ACK are one datagram: of one connection, of two to one peer, and of each of
+// several peers whose answers leave together.
+func TestAnswersWithAcks(t *testing.T) {
+	const peers = 4
+	a := open(t, loopback(), Options{})
+	var bs [peers]*Link
+	var batch []transport.TxPacket
+	for i := range bs {
+		bs[i] = open(t, loopback(), Options{})
+		p := &pair{a: a, b: bs[i], rng: rand.New(rand.NewPCG(1, 1))}
+		answer := transport.Path{Src: a.Addrs()[0], Dst: bs[i].Addrs()[0], HopLimit: 64}
+		ack := answer
+		p.path = &answer
+		batch = append(batch, p.packet(ib.RCSendOnly, i, 128, 1))
+		if i%2 == 0 {
+			p.path = &ack
+		}
+		batch = append(batch, p.packet(ib.RCAcknowledge, i, 0, 0))
+	}
+	before := a.Stats()
+	a.Send(batch)
+	require.EqualValues(t, peers, a.Stats().TxDatagrams-before.TxDatagrams)
+	require.EqualValues(t, 2*peers, a.Stats().TxPackets-before.TxPackets)
+	for i, b := range bs {
+		got := receiveAll(t, b, 2)
+		for k, rx := range got {
+			require.Equal(t, batch[2*i+k].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes])
+		}
+		require.Zero(t, b.Stats().RxICRC)
+	}
+}
+
 func TestTrafficClassAndHopLimit(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	for _, tc := range []uint8{0, 2, 0x68 | transport.ECT0, 0xC0} {

@@ -118,7 +118,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 			for i := range batch[:n] {
 				t.sort(&batch[i])
 			}
-			t.batch.Build(t.begin)
+			t.batch.Build(t.begin, (*path).renumber)
 		} else {
 			for i := range batch[:n] {
 				t.add(&batch[i])
@@ -142,7 +142,7 @@ func (t *sender) abandon() {
 	if t.adding {
 		t.adding = false
 		if len(t.batch.Msgs) == 0 {
-			t.batch.Build(t.begin)
+			t.batch.Build(t.begin, (*path).renumber)
 		}
 		t.stats.Dropped.Add(uint64(t.batch.DropBroken(0)))
 		t.submit()
@@ -231,6 +231,11 @@ func (t *sender) sort(p *transport.TxPacket) {
 	k, index := t.batch.Place(ps, ps.hash, p, size, t.maxSegs, ps.limit)
 	icrc := ps.icrc.Of(p, uint16(index)) // before it is there: the payload may not be
 	t.batch.Take(k, p, size, icrc)
+}
+
+// renumber is the ICRC of a packet with another index in its datagram.
+func (ps *path) renumber(p *transport.TxPacket, index int) uint32 {
+	return ps.icrc.Of(p, uint16(index)) // no payload that may not be there
 }
 
 // submit sends the messages that were made.

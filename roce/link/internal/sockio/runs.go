@@ -8,7 +8,8 @@ import "github.com/goroce/goroce/transport"
 //
 //   - Place, for each packet in order, chooses the datagram; Take puts the packet there. The
 //     ICRC is made in between, because it depends on the place.
-//   - Build makes the messages out of what was taken.
+//   - Build makes the messages out of what was taken. An ACK by itself becomes the end of a datagram
+//     before or after it: a reply and the ACK of another connection's are one datagram.
 //
 // The packets of one path stay in order: a packet is never put in a datagram before
 // that of an earlier one of its path.
@@ -32,6 +33,8 @@ type run[P comparable] struct {
 	payload int   // of those
 	packets int
 	iovs    int // at most
+	segs    int // most packets
+	limit   int // most bytes
 	short   bool
 	head    int16 // packets, as indexes of placed
 	tail    int16
@@ -81,16 +84,18 @@ func (t *Batch[P]) Place(path P, hash uint32, p *transport.TxPacket, size, segs,
 	last := -1
 	if m := p.Path.LinkMark; m>>markShift == r.batch && int(uint8(m)) < len(r.runs) {
 		last = int(uint8(m))
-		if n := int(p.PayloadLen); n != 0 && n < r.runs[last].payload && r.fits(last, path, p, size, segs, limit) {
+		if n := int(p.PayloadLen); n != 0 && n < r.runs[last].payload && r.fits(last, path, p, size) {
 			return last, r.runs[last].packets
 		}
 	}
 	slot := slotOf(p)
 	at := &r.open[(hash^uint32(size)^uint32(slot)<<3)%openSlots]
-	if k = int(*at) - 1; k >= last && k >= 0 && size == r.runs[k].segment && r.fits(k, path, p, size, segs, limit) {
+	if k = int(*at) - 1; k >= last && k >= 0 && size == r.runs[k].segment && r.fits(k, path, p, size) {
 		return k, r.runs[k].packets
 	}
-	r.runs = append(r.runs, run[P]{path: path, slot: slot, segment: size, payload: int(p.PayloadLen), head: -1})
+	r.runs = append(r.runs, run[P]{
+		path: path, slot: slot, segment: size, payload: int(p.PayloadLen), segs: segs, limit: limit, head: -1,
+	})
 	*at = int16(len(r.runs))
 	return len(r.runs) - 1, 0
 }
@@ -100,11 +105,32 @@ func (t *Batch[P]) Place(path P, hash uint32, p *transport.TxPacket, size, segs,
 const markShift = 8
 
 // fits reports whether a packet can be the next segment of run k.
-func (r *runs[P]) fits(k int, path P, p *transport.TxPacket, size, segs, limit int) bool {
+func (r *runs[P]) fits(k int, path P, p *transport.TxPacket, size int) bool {
 	m := &r.runs[k]
 	return m.path == path && !m.short && m.slot == slotOf(p) &&
-		size <= m.segment && m.packets < segs && m.size+size <= limit &&
+		size <= m.segment && m.packets < m.segs && m.size+size <= m.limit &&
 		m.iovs+2+int(p.NumFrags) <= maxIovs-1
+}
+
+// ends reports whether run j, which is beside run k, is one packet without payload that may be the
+// last of run k.
+func (r *runs[P]) ends(k, j int) bool {
+	if min(k, j) < 0 || max(k, j) >= len(r.runs) || r.runs[k].head < 0 || r.runs[j].packets != 1 {
+		return false
+	}
+	q := &r.packets[r.runs[j].head]
+	if q.p.PayloadLen != 0 || !r.fits(k, r.runs[j].path, q.p, int(q.size)) {
+		return false
+	}
+	if j > k {
+		return true
+	}
+	for i := r.runs[k].head; i >= 0; i = r.packets[i].next {
+		if r.packets[i].p.Path == q.p.Path {
+			return false // those come after it
+		}
+	}
+	return true
 }
 
 // Take puts a packet in the datagram that Place returned.
@@ -127,18 +153,26 @@ func (t *Batch[P]) Take(k int, p *transport.TxPacket, size int, icrc uint32) {
 }
 
 // Build makes the messages. begin is called for each, with the size of its first packet, and
-// calls Begin.
-func (t *Batch[P]) Build(begin func(path P, size int) *Message[P]) {
+// calls Begin. icrc is that of a packet with another index in its datagram than Place has said.
+func (t *Batch[P]) Build(begin func(path P, size int) *Message[P], icrc func(path P, p *transport.TxPacket, index int) uint32) {
 	r := &t.sorted
+	waits := false // the run before, for this one
 	for k := range r.runs {
 		run := &r.runs[k]
-		if run.head < 0 {
-			continue // its packet was not there
+		if waits = !waits && r.ends(k+1, k); waits || run.packets == 0 {
+			continue // in the next one; or its packet was not there
 		}
 		m := begin(run.path, run.segment)
 		for i := run.head; i >= 0; i = r.packets[i].next {
 			q := &r.packets[i]
 			t.Add(m, q.p, int(q.size), q.icrc)
+		}
+		for _, j := range [...]int{k - 1, k + 1} {
+			if r.ends(k, j) {
+				q := &r.packets[r.runs[j].head]
+				t.Add(m, q.p, int(q.size), icrc(run.path, q.p, run.packets))
+				run.short, r.runs[j].packets = true, 0
+			}
 		}
 	}
 	t.forget()

@@ -1,7 +1,9 @@
 package sockio
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
@@ -76,6 +78,12 @@ func TestSortedBatch(t *testing.T) {
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			m, _ := b.Begin(f, size, 0)
 			return m
+		}, func(f *flowOf, p *transport.TxPacket, index int) uint32 {
+			i := p.Header[10]
+			require.Same(t, all[i].tx.Path, p.Path)
+			require.Zero(t, p.PayloadLen)
+			all[i].index = index
+			return uint32(i)
 		})
 		seen := make([]byte, len(paths))
 		count := 0
@@ -145,7 +153,7 @@ func TestSortedTogether(t *testing.T) {
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			m, _ := b.Begin(f, size, 0)
 			return m
-		})
+		}, nil)
 	}
 	place()
 	require.Len(t, b.Msgs, 4)
@@ -184,9 +192,68 @@ func TestSortedMessages(t *testing.T) {
 	b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 		m, _ := b.Begin(f, size, 0)
 		return m
-	})
+	}, nil)
 	require.Len(t, b.Msgs, 2)
 	require.Equal(t, [2]int{2, 5}, [2]int{b.Msgs[0].Packets, b.Msgs[1].Packets})
+}
+
+// An ACK by itself is the end of a datagram beside it, of the same flow, and never before or behind
+// its turn in its path.
+func TestSortedAcks(t *testing.T) {
+	flows := []*flowOf{{1}, {2}, {3}}
+	for _, c := range []struct {
+		packets string // of each the path, whose flow is that modulo 3, and S(END) or A(CK)
+		want    string
+	}{
+		{"0S 3A", "0S3A"},
+		{"3A 0S", "0S3A"},
+		{"0A 0S 3S", "0A 0S3S"},
+		{"3A 0S 3S", "3A 0S3S"},
+		{"0S 3A 6A", "0S 3A6A"},
+		{"0S 0A 1S 1A 2S 2A", "0S0A 1S1A 2S2A"},
+		{"0A 3S 1S 4A 2A 5S 6A", "0A6A 3S 1S4A 5S2A"},
+		{"0S 1A", "0S 1A"},
+		{"3A 0S 1S 4A", "0S3A 1S4A"},
+	} {
+		b, paths := NewBatch[*flowOf](), make([]transport.Path, 9)
+		var pkts []transport.TxPacket
+		for _, p := range strings.Fields(c.packets) {
+			pkts = append(pkts, packetTo(&paths[p[0]-'0'], 99, map[byte]int{'S': 100}[p[1]], [4]byte{}))
+		}
+		name := func(p *transport.Path, n int) string {
+			kind := "A"
+			if n > 0 {
+				kind = "S"
+			}
+			for k := range paths {
+				if &paths[k] == p {
+					return fmt.Sprint(k) + kind
+				}
+			}
+			return "?"
+		}
+		for i := range pkts {
+			f := flows[(c.packets[3*i]-'0')%3]
+			k, _ := b.Place(f, f.hash, &pkts[i], pkts[i].UDPPayloadLen(), MaxSegments, 60000)
+			b.Take(k, &pkts[i], pkts[i].UDPPayloadLen(), 0)
+		}
+		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
+			m, _ := b.Begin(f, size, 0)
+			return m
+		}, func(*flowOf, *transport.TxPacket, int) uint32 { return 0 })
+		var got []string
+		for i := range b.Msgs {
+			m, word := &b.Msgs[i], ""
+			left := m.Size
+			for _, p := range b.Paths(m) {
+				n := min(left, m.Segment)
+				word += name(p, n-ib.BTHBytes-ib.ICRCBytes)
+				left -= n
+			}
+			got = append(got, word)
+		}
+		require.Equal(t, c.want, strings.Join(got, " "), c.packets)
+	}
 }
 
 // No more packets than the kernel takes.
