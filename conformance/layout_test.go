@@ -298,6 +298,7 @@ func TestLayoutBreaches(t *testing.T) {
 		{"transport/a.go", `import "os"`, 1},
 		{"transport/a.go", `import "log/slog"`, 1},
 		{"transport/a.go", `import "golang.org/x/sys/unix"`, 1},
+		{"transport/a.go", `import "github.com/goroce/goroce/internal/unix"`, 1},
 		{"transport/a.go", `import "syscall"; var _ = syscall.EINVAL`, 0},
 		{"transport/a.go", `import "syscall"; var _ = syscall.Getpid()`, 1},
 		{"transport/a.go", `import . "syscall"`, 1},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // burstTime is how often an attacker sends what is due.

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // insideEnv says that the program runs in a user namespace that Enter has made.

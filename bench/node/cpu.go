@@ -3,7 +3,7 @@ package node
 import (
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // CPUs returns the numbers of the CPUs that this process may use.

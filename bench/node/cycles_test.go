@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Events are counted in threads that there are, and in those that come; a machine without a counter

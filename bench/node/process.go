@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Env is set in the environment of a process that is to be a node.

@@ -1,6 +1,6 @@
 package node
 
-import "golang.org/x/sys/unix"
+import "github.com/goroce/goroce/internal/unix"
 
 // Traffic is what a node's device has sent and received so far, and how often the kernel
 // has switched away from its threads.

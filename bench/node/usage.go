@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Usage is what a node has used up so far, or uses.

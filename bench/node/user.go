@@ -4,7 +4,7 @@ import (
 	"os"
 	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // EnvUnprivileged is set in the environment of nodes that are to have no privileges, as

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // roleEnv says what a process of a run is.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/internal/netns"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // tunName is the name of the device in each namespace, and tunQueue how many packets the kernel holds that the

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Period is how often a group gets its share anew: that of Kubernetes and of Docker.

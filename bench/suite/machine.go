@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/bench/report"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Watcher notes what the machine does besides.

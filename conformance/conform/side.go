@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/peer"

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"

@@ -5,7 +5,7 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // openTap makes a tap device in this namespace and returns its far end: a file that

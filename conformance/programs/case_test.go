@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // The tests play cases with shell scripts in place of RDMA programs: a stage whose root is that of this machine, in

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // runnerScript runs the tests of pyverbs and prints a JSON object for each that begins, and each that ends.

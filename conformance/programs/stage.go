@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/conformance/lab"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Packages are what the programs and the test suite of pyverbs are in, the same in each suite.

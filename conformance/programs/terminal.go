@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // terminal is what a user's shell gives a program to read from, where nobody types.

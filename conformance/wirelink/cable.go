@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // What the kernel refuses to pin is refused with its error.

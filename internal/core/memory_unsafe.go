@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // CheckMemory does for memory that is not Go's what pinning does in the kernel, as far as that costs

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Both ends of a pair have their addresses, the MTU, and a link that is up; an end that is taken

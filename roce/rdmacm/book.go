@@ -11,9 +11,9 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
-	"golang.org/x/sys/unix"
 )
 
 // book is the last wills of a device, in a file in memory. A process that is killed cannot say

@@ -10,12 +10,12 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // ownBooks has the files of a test for itself. Tests of this package that run beside others open no

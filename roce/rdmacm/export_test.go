@@ -3,10 +3,10 @@ package rdmacm
 import (
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
-	"golang.org/x/sys/unix"
 )
 
 // MaxRdAtomic is a limit that tests compare with.

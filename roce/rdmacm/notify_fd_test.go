@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/core"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // eventFD is how a program without goroutines waits for the events of a channel.

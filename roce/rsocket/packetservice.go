@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // packetService is the UDP socket of a datagram socket: who does not know our queue pair asks

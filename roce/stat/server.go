@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
 	"github.com/goroce/goroce/roce/verbs"
-	"golang.org/x/sys/unix"
 )
 
 // Server answers those who ask about the devices of this process.

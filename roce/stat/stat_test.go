@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // pair is two devices on a simulated link with a connected queue pair each.

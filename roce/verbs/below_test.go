@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/link/trace"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // sockets returns the descriptors of this process that are sockets of a family.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // MappedBuffer is page-aligned memory outside the Go heap: large buffers there cost

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/core"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // A callback comes once for each request, for the completions that were asked for, and not after

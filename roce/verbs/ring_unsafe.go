@@ -4,8 +4,8 @@ import (
 	"os"
 	"unsafe"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // Ring returns the address of the memory that the completions of a queue made by

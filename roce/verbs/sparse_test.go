@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // A terabyte, of which next to nothing is there, is a region as others are.

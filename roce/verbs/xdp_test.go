@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	bpflink "github.com/cilium/ebpf/link"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // The interface of an xdp link is removed under a device, or the program taken from

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // bridged is two machines, and between them a third that copies frames from one interface to the other, and knows of no

@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
-	"golang.org/x/sys/unix"
 )
 
 // udpSocket is a line of /proc/net/udp.

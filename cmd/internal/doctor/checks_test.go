@@ -13,9 +13,9 @@ import (
 	"testing/fstest"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // host is a machine for tests: what thisSystem asks the kernel for is in its fields.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
-	"golang.org/x/sys/unix"
 )
 
 // commandTime bounds a command that reads; none of them has much to do.

@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/doctor/probe"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // goodputTime is how long goodput is measured by default.

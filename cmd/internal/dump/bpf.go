@@ -2,9 +2,9 @@ package dump
 
 import (
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/pcap"
 	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 )
 
 // Numbers of protocols.

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/pcap"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 const captures = "../../../ib/testdata/captures/"

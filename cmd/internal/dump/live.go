@@ -8,8 +8,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/pcap"
-	"golang.org/x/sys/unix"
 )
 
 // live reads frames from an interface: an AF_PACKET socket with a ring, which needs CAP_NET_RAW. A filter in the kernel lets no

@@ -14,11 +14,11 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/pcap"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 )
 
 // lets reports whether the filter of an interface lets a frame in.

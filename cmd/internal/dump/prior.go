@@ -3,7 +3,7 @@ package dump
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // captureNice is the priority of the thread that reads a capture. It takes little time, and needs it soon: on a machine that is

@@ -4,8 +4,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // The thread of a capture goes before others, where that is permitted, and is as it was afterwards.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // ring is memory in which the kernel puts frames, in blocks of many (TPACKET_V3). The kernel writes a block, and gives it to the

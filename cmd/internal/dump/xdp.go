@@ -4,7 +4,7 @@ import (
 	"net"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // xdpAttached reports whether a program of XDP is at an interface, and is known to be.

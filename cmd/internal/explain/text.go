@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/analyse"
-	"golang.org/x/sys/unix"
 )
 
 // textStyle is how text is printed.

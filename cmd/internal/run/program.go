@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // lookPath finds a program as a shell does, also in the current folder if PATH says so.

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // ethtoolValue is struct ethtool_value of the kernel.

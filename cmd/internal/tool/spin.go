@@ -3,7 +3,7 @@ package tool
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // fewCPUs is how many CPUs it takes at least for spinning to pay: the device's

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	lab "github.com/goroce/goroce/conformance/lab/wire"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // cable is two interfaces, and the lab's switch between them for RoCE packets. Other frames pass beside it.

@@ -5,7 +5,7 @@ import (
 
 	lab "github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	lab "github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func osWrite(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }

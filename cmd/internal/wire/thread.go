@@ -3,7 +3,7 @@ package wire
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // onThread runs f on a thread that ends with it, whatever namespace it is in by then.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 
 	"github.com/goroce/goroce/conformance/lab/guestproto"
 )

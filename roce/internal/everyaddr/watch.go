@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/verbs"
-	"golang.org/x/sys/unix"
 )
 
 // watcher asks the kernel for the addresses, and waits for their changes.

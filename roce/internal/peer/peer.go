@@ -12,7 +12,7 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // ErrOther is wrapped by Check when a process is of another user, or may be.

@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // The number that stands for all users that are not mapped is nobody's, unless all are mapped or

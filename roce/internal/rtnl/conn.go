@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 const (

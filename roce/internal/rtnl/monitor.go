@@ -5,8 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Event is a change that a Monitor tells of: exactly one of the fields is set.

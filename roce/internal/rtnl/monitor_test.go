@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/netns"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/mdlayher/netlink"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // setMTU changes the MTU of an interface, of which the kernel notifies.

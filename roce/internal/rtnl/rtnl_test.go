@@ -5,9 +5,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/mdlayher/netlink"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func dial(t *testing.T) *Conn {

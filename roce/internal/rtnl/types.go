@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // native is the byte order of netlink messages.

@@ -3,7 +3,7 @@ package slots
 import (
 	"net/netip"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Address is what devices share.

@@ -3,7 +3,7 @@ package slots
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 const (

@@ -3,8 +3,8 @@ package slots
 import (
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // What is in use is tried again for as long as there is patience, and nothing else is.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
-	"golang.org/x/sys/unix"
 )
 
 // Processes that have the address may all be unable to answer: stopped, frozen, or without a CPU.

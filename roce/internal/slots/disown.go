@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
-	"golang.org/x/sys/unix"
 )
 
 // Disown closes what the child of a fork has of its parent's addresses. The parent's leases and

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
-	"golang.org/x/sys/unix"
 )
 
 // Devices of an address meet at Unix sockets of two kinds. An abstract name is there for all

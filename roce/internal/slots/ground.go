@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // ground is what the rules of leases stand on, at one address: the record locks and the bytes of

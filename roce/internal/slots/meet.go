@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
-	"golang.org/x/sys/unix"
 )
 
 // meet returns the set of an address: from a process that has it, or made here.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/goroce/goroce/ib"
 )

@@ -14,8 +14,8 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // childEnv makes the test binary a process that has a lease; see child.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // set is the descriptors of an address, as every device there holds them.

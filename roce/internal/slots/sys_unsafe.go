@@ -3,7 +3,7 @@ package slots
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // drops returns how many datagrams the kernel has dropped at a socket, because it was full, or its

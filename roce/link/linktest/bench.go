@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // The benchmarks drive both ends from one thread and report its CPU time, with

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/capture"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // captureBufferBytes holds what passes during a test.

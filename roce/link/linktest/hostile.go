@@ -11,10 +11,10 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/capture"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // RunHostile sends frames to a link that no peer would send: cut off anywhere, with any

@@ -6,11 +6,11 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // LostPage returns two pages of mapped memory of which the second cannot be touched.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/seeds"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Opener opens a link on an address.

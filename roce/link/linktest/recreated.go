@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // RunRecreated tests that a link that watches its port goes on when its interface is

@@ -1,9 +1,9 @@
 package packet
 
 import (
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"golang.org/x/sys/unix"
 )
 
 // LoseSockets closes the receiving sockets, as code with a fault elsewhere in the

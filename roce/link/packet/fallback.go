@@ -1,9 +1,9 @@
 package packet
 
 import (
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // refusesSegments reports whether an error may be about segmentation rather

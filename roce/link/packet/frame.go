@@ -1,9 +1,9 @@
 package packet
 
 import (
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"golang.org/x/sys/unix"
 )
 
 // parseFrame reads a frame with its virtio header, if it has one. It trusts

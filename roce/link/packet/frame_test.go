@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
@@ -13,7 +14,6 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // preparedPath is a path with a neighbour, without a kernel.

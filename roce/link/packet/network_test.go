@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // giveUp bounds what would otherwise hang.

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // fullFD is the place of the socket that is full among the descriptors of a poll.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"os"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/frame"
-	"golang.org/x/sys/unix"
 )
 
 // ring is the memory that the kernel puts received frames into (PACKET_RX_RING,

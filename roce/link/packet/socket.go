@@ -4,9 +4,9 @@ import (
 	"errors"
 	"os"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // hostToNet turns a protocol number into network byte order, as AF_PACKET wants it.

@@ -3,7 +3,7 @@ package packet
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // rawName is the socket address of a frame.

@@ -1,9 +1,9 @@
 package udp
 
 import (
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // backlog holds copies of datagrams that the socket had no room for. While

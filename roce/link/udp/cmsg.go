@@ -3,7 +3,7 @@ package udp
 import (
 	"encoding/binary"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Control messages are written and read by hand: a header of length, level and

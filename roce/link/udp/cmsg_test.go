@@ -3,8 +3,8 @@ package udp
 import (
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Control messages follow each other at the distance that the kernel expects, whatever the

@@ -1,8 +1,8 @@
 package udp
 
 import (
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // refusesSegments reports whether an error may be about segmentation rather

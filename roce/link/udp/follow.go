@@ -4,9 +4,9 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/portstate"
-	"golang.org/x/sys/unix"
 )
 
 // follower keeps up with the interfaces of the link's addresses.

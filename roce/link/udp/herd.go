@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // herd has one of all links that wait for requests wake for one, and not all of them: they share

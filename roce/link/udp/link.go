@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // Link is the udp link; see the package comment. It implements [link.Link],

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 var nextAddr atomic.Uint32

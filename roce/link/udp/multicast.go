@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // Join opens a socket bound to the group, which a unicast socket does not

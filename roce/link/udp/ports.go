@@ -3,8 +3,8 @@ package udp
 import (
 	"math/rand/v2"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // Networks spread load by ports (ECMP), and receivers over queues (RSS), so that

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // sharing is what a link has to do with other devices at its addresses.

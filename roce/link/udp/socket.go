@@ -7,9 +7,9 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // socket is a UDP socket of one local address, or of a multicast group.

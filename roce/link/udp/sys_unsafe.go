@@ -3,7 +3,7 @@ package udp
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // rawName is the socket address of a message: a sockaddr_in or sockaddr_in6.

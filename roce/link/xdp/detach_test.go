@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/seeds"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Somebody takes the program from the interface: the kernel lets nobody replace

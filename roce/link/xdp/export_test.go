@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	bpflink "github.com/cilium/ebpf/link"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"golang.org/x/sys/unix"
 )
 
 // Accounts checks, when neither side is in use, that every frame is where the

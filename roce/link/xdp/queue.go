@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // queue is the socket of one queue of an interface, with a UMEM of its own:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Config says which path to try.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // clean is what is found of a path that does nothing.

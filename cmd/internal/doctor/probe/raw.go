@@ -6,8 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 )
 
 // rawView sees IPv4 packets with their header, beside a UDP socket. The kernel gives a packet to raw sockets first, so that

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // socket carries packets; tests put one between that does to them what a path may do.

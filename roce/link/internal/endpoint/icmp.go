@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // A router that has a smaller MTU than the interface says so by ICMP (RFC 1191, RFC 8201). The

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"golang.org/x/sys/unix"
 )
 
 // portReservation is a bound UDP socket that receives nothing. While there is one the

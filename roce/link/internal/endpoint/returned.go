@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // returned are datagrams to queue pair 1 of peers that have come back, since no socket has the port

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"golang.org/x/sys/unix"
 )
 
 // Parse reads an Ethernet frame, which may have a VLAN tag, with a UDP packet to

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
-	"golang.org/x/sys/unix"
 )
 
 func (t *Table) resolve(h *Hop, probe bool) {

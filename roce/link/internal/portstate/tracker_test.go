@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func iface(index, mtu int, up bool) rtnl.Link {

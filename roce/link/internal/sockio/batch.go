@@ -2,8 +2,8 @@ package sockio
 
 import (
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // Message is one datagram in the making: a run of packets of one flow, P. All

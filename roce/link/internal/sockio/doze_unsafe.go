@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // A poll begins with a doze: a system call of which the Go runtime does not know. In a conversation

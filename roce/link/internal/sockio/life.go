@@ -3,8 +3,8 @@ package sockio
 import (
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
-	"golang.org/x/sys/unix"
 )
 
 // Life is whether a link can be used: not any more when it has failed or is closed. All methods may

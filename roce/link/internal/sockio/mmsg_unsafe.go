@@ -3,7 +3,7 @@ package sockio
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Mmsghdr is struct mmsghdr of Linux: the alignment of Hdr pads it, as in C.

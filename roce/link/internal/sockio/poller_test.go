@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 func newPoller(t *testing.T) *Poller {

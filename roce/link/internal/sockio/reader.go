@@ -2,7 +2,7 @@ package sockio
 
 import (
 	"github.com/goroce/goroce/ib"
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Reader receives datagrams in batched calls. It takes few a call while they

@@ -3,8 +3,8 @@ package sockio
 import (
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Datagrams come in order, more of them a call while they are short and fewer

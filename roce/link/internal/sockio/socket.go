@@ -8,8 +8,8 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/transport"
-	"golang.org/x/sys/unix"
 )
 
 // GrowBuffer sets a socket buffer (SO_RCVBUF or SO_SNDBUF and its FORCE form)

@@ -1,6 +1,6 @@
 package sockio
 
-import "golang.org/x/sys/unix"
+import "github.com/goroce/goroce/internal/unix"
 
 // Unread bounds what is still in the receive buffer of a socket of what was there
 // at a moment.

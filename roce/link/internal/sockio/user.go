@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
 	"github.com/goroce/goroce/roce/link"
-	"golang.org/x/sys/unix"
 )
 
 // PortUser returns the user who has a UDP port on an address, and the number of the socket, if the

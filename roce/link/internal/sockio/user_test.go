@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // The kernel says who has a port, of both families.

@@ -1,0 +1,24 @@
+//go:build !linux || portable
+
+package unix
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+)
+
+// Linux reports whether this is Linux, and what it has may be used.
+const Linux = false
+
+// SetAttr has the command fail to start: what is asked of it needs Linux.
+func SetAttr(c *exec.Cmd, _ *SysProcAttr) { c.Err = ErrLinux }
+
+// ByteSliceToString returns b up to its first zero.
+func ByteSliceToString(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b)
+}
+
+// Getpid returns the number of this process.
+func Getpid() int { return os.Getpid() }
