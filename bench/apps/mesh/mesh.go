@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Link is the connection to one peer. Put, Flush and Next may be called by one goroutine each.
@@ -41,7 +42,8 @@ type Group struct {
 	Rank  int
 	Arena []byte
 	links []Link // by rank; nil at our own
-	close sync.Once
+	ended atomic.Bool
+	gone  chan struct{} // closed when Close is done
 	err   error
 }
 
@@ -51,7 +53,7 @@ func Join(ctx context.Context, network Network, cfg Config) (*Group, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.Addrs) {
 		return nil, fmt.Errorf("mesh: rank %d of a group of %d", cfg.Rank, len(cfg.Addrs))
 	}
-	g := &Group{Rank: cfg.Rank, Arena: cfg.Arena, links: make([]Link, len(cfg.Addrs))}
+	g := &Group{Rank: cfg.Rank, Arena: cfg.Arena, links: make([]Link, len(cfg.Addrs)), gone: make(chan struct{})}
 	var mu sync.Mutex
 	missing := len(cfg.Addrs) - 1
 	complete := make(chan struct{})
@@ -114,16 +116,19 @@ func (g *Group) Flush(ctx context.Context) error {
 
 // Close ends all links. Members that wait for us get an error.
 func (g *Group) Close() error {
-	g.close.Do(func() {
-		var wait sync.WaitGroup
-		errs := make([]error, len(g.links))
-		for i, l := range g.links {
-			if l != nil {
-				wait.Go(func() { errs[i] = l.Close() })
-			}
+	if g.ended.Swap(true) { // a sync.Once would hold a mutex while the network is waited for
+		<-g.gone
+		return g.err
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, len(g.links))
+	for i, l := range g.links {
+		if l != nil {
+			wait.Go(func() { errs[i] = l.Close() })
 		}
-		wait.Wait()
-		g.err = errors.Join(errs...)
-	})
+	}
+	wait.Wait()
+	g.err = errors.Join(errs...)
+	close(g.gone)
 	return g.err
 }

@@ -21,4 +21,14 @@
 // what that vector held: its owner has sent it and is waiting.
 //
 // A part is cut into pieces, so that a piece is summed while the next one arrives.
+//
+// # The parameter server
+//
+// Servers keep a part of the parameters each; every worker has a slot in the memory of each server.
+//
+//	Worker  writes its gradient into its slots, piece by piece, and waits for as many pieces of parameters.
+//	Server  applies each piece when it comes, copies the parameters into the outbox of the worker, once the
+//	        slowest worker is near enough ([Shared.Staleness]), and writes that into the worker's memory.
+//
+// The answer to a piece is also what says that its slot is free, so that here, too, no credits are sent.
 package reduce

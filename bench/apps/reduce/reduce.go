@@ -163,8 +163,8 @@ func (m *Member) next(ctx context.Context, rank, n int) error {
 	return err
 }
 
-// add adds src to dst.
-func add(dst, src []float32) {
+// Add adds src to dst, as a sum does, or a server whose workers push steps and not gradients.
+func Add(dst, src []float32) {
 	src = src[:len(dst)]
 	for len(dst) >= 8 {
 		d, s := (*[8]float32)(dst), (*[8]float32)(src)
@@ -201,7 +201,7 @@ func (m *Member) ring(ctx context.Context) error {
 			if err := m.next(ctx, left, to-from); err != nil {
 				return err
 			}
-			add(m.floats[from:to], m.floats[area+from:area+to])
+			Add(m.floats[from:to], m.floats[area+from:area+to])
 			if last { // that is the whole sum: it goes into vectors from here on
 				return m.put(ctx, right, from, from, to)
 			}
@@ -245,7 +245,7 @@ func (m *Member) star(ctx context.Context) error {
 				return err
 			}
 			at := area + (rank-1)*length
-			add(m.floats[from:to], m.floats[at+from:at+to])
+			Add(m.floats[from:to], m.floats[at+from:at+to])
 		}
 		for rank := 1; rank < m.g.Size(); rank++ {
 			if err := m.put(ctx, rank, from, from, to); err != nil {
@@ -286,7 +286,7 @@ func (m *Member) mesh(ctx context.Context) error {
 				return err
 			}
 			at := slot(rank, peer)
-			add(m.floats[from:to], m.floats[at+from:at+to])
+			Add(m.floats[from:to], m.floats[at+from:at+to])
 			return nil
 		})
 		if err != nil {

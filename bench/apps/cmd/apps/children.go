@@ -112,15 +112,13 @@ func (c *child) wait() (string, error) {
 	return c.out.String(), nil
 }
 
-// waitAll waits for all children and returns what the first has printed, and their CPU time.
-func waitAll(children []*child) (first string, cpu time.Duration, err error) {
-	for i, c := range children {
+// waitAll waits for all children and returns what they have printed, and their CPU time.
+func waitAll(children []*child) (all string, cpu time.Duration, err error) {
+	for _, c := range children {
 		out, e := c.wait()
 		err = errors.Join(err, e)
-		if i == 0 {
-			first = out
-		}
+		all += out
 		cpu += c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 	}
-	return first, cpu, err
+	return all, cpu, err
 }

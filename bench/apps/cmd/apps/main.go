@@ -3,6 +3,8 @@
 //
 //	apps reduce           all-reduce: microseconds a call, by size, over RoCE and TCP
 //	apps reduce -kill     kill a member, and see how soon the others have an error
+//	apps params           a parameter server: microseconds a step, by size, over RoCE and TCP
+//	apps params -kill     kill a worker, and see how soon the others have an error
 //	apps raft             commits a second of a replicated log, over three transports
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
 //	apps store            blocks on two replicas, checked
@@ -20,6 +22,7 @@ import (
 // commands are what main knows, by name.
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"cache":  cacheMain,
+	"params": paramsMain,
 	"raft":   raftMain,
 	"reduce": reduceMain,
 	"store":  storeMain,
@@ -29,7 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps reduce|cache|raft|store [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps cache|params|raft|reduce|store [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

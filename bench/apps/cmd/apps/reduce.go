@@ -51,24 +51,35 @@ func reduceMain(ctx context.Context, args []string) error {
 		return reduceKill(ctx, *members, *topology)
 	}
 	fmt.Printf("All-reduce of float32, %s of %d processes on one machine, median of %d rounds of %g s.\n\n", *topology, *members, *rounds, *seconds)
+	return besideTCP(ctx, *sizes, *rounds, *seconds, func(net string, bytes, calls int) ([]*child, error) {
+		return reduceStart(ctx, net, *members, *topology, bytes, calls)
+	})
+}
+
+// starter starts the processes of a group, of which one prints p50 and p99 of a call, in microseconds.
+type starter func(net string, bytes, calls int) ([]*child, error)
+
+// besideTCP prints a table of groups over RoCE and over TCP in turn, by size.
+func besideTCP(ctx context.Context, sizes string, rounds int, seconds float64, start starter) error {
 	fmt.Println("| bytes | RoCE p50 us | TCP p50 us | TCP/RoCE | RoCE p99 us | TCP p99 us | RoCE CPU us | TCP CPU us |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
-	for size := range strings.SplitSeq(*sizes, ",") {
+	for size := range strings.SplitSeq(sizes, ",") {
 		bytes, err := strconv.Atoi(size)
 		if err != nil {
 			return err
 		}
-		var cells [2]reduceCell
-		for i, name := range []string{"roce", "tcp"} {
-			calls, err := reduceCalls(ctx, name, *members, *topology, bytes, *seconds)
-			if err != nil {
+		networks := []string{"roce", "tcp"}
+		var cells [2]groupCell
+		for i, name := range networks {
+			warm := groupCell{calls: 20} // finds how many calls take the time
+			if err := warm.measure(name, bytes, start); err != nil {
 				return err
 			}
-			cells[i].calls = calls
+			cells[i].calls = max(20, int(seconds*1e6/warm.p50[0]))
 		}
-		for range *rounds {
-			for i, name := range []string{"roce", "tcp"} {
-				if err := cells[i].measure(ctx, name, *members, *topology, bytes); err != nil {
+		for range rounds {
+			for i, name := range networks {
+				if err := cells[i].measure(name, bytes, start); err != nil {
 					return err
 				}
 			}
@@ -77,11 +88,11 @@ func reduceMain(ctx context.Context, args []string) error {
 		fmt.Printf("| %d | %.0f | %.0f | %.2f | %.0f | %.0f | %.0f | %.0f |\n", bytes, median(r.p50), median(t.p50),
 			median(t.p50)/median(r.p50), median(r.p99), median(t.p99), median(r.cpu), median(t.cpu))
 	}
-	return nil
+	return ctx.Err()
 }
 
-// reduceCell is what was measured of one network and size, in microseconds, a round each.
-type reduceCell struct {
+// groupCell is what was measured of one network and size, in microseconds, a round each.
+type groupCell struct {
 	calls         int
 	p50, p99, cpu []float64
 }
@@ -91,19 +102,9 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// reduceCalls finds how many calls take the time.
-func reduceCalls(ctx context.Context, net string, members int, topology string, bytes int, seconds float64) (int, error) {
-	var c reduceCell
-	c.calls = 20
-	if err := c.measure(ctx, net, members, topology, bytes); err != nil {
-		return 0, err
-	}
-	return max(20, int(seconds*1e6/c.p50[0])), nil
-}
-
 // measure runs a group once.
-func (c *reduceCell) measure(ctx context.Context, net string, members int, topology string, bytes int) error {
-	children, err := reduceStart(ctx, net, members, topology, bytes, c.calls)
+func (c *groupCell) measure(net string, bytes int, start starter) error {
+	children, err := start(net, bytes, c.calls)
 	if err != nil {
 		return err
 	}
@@ -120,20 +121,30 @@ func (c *reduceCell) measure(ctx context.Context, net string, members int, topol
 }
 
 func reduceStart(ctx context.Context, net string, members int, topology string, bytes, calls int) ([]*child, error) {
+	return startGroup(ctx, members, "reduce", "-net", net, "-topology", topology, "-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
+}
+
+// startGroup starts a process a member, each with args, its rank and the addresses of all.
+func startGroup(ctx context.Context, members int, args ...string) ([]*child, error) {
 	addrs, err := freePorts(members)
 	if err != nil {
 		return nil, err
 	}
 	var children []*child
 	for rank := range members {
-		c, err := start(ctx, "reduce", "-net", net, "-topology", topology, "-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls),
-			"-rank", fmt.Sprint(rank), "-addrs", strings.Join(addrs, ","))
+		c, err := start(ctx, append(slices.Clone(args), "-rank", fmt.Sprint(rank), "-addrs", strings.Join(addrs, ","))...)
 		if err != nil {
 			return nil, err
 		}
 		children = append(children, c)
 	}
 	return children, nil
+}
+
+// printQuantiles prints what besideTCP reads.
+func printQuantiles(took []time.Duration) {
+	slices.Sort(took)
+	fmt.Println(float64(took[len(took)/2].Nanoseconds())/1e3, float64(took[len(took)*99/100].Nanoseconds())/1e3)
 }
 
 // reduceMember is one process of a group. Rank 0 prints p50 and p99 of a call, in microseconds. Every call
@@ -177,17 +188,23 @@ func reduceMember(ctx context.Context, net string, addrs []string, rank int, top
 	if err := m.Leave(ctx); err != nil {
 		return err
 	}
-	slices.Sort(took)
 	if rank == 0 {
-		fmt.Println(float64(took[len(took)/2].Nanoseconds())/1e3, float64(took[len(took)*99/100].Nanoseconds())/1e3)
+		printQuantiles(took)
 	}
 	return nil
 }
 
 // reduceKill kills the last member and waits for the others.
 func reduceKill(ctx context.Context, members int, topology string) error {
+	return killLast(ctx, members, topology, "reduce: call", func(net string, bytes, calls int) ([]*child, error) {
+		return reduceStart(ctx, net, members, topology, bytes, calls)
+	})
+}
+
+// killLast starts a group over each network, kills its last member and waits for the errors of the others, which have to contain want.
+func killLast(ctx context.Context, members int, what, want string, start starter) error {
 	for _, net := range []string{"roce", "tcp"} {
-		children, err := reduceStart(ctx, net, members, topology, 1<<20, 0)
+		children, err := start(net, 1<<20, 0)
 		if err != nil {
 			return err
 		}
@@ -207,10 +224,10 @@ func reduceKill(ctx context.Context, members int, topology string) error {
 			if err == nil {
 				return fmt.Errorf("%s: rank %d ended without an error: %s", net, rank, out)
 			}
-			if !strings.Contains(out, "reduce: call") {
+			if !strings.Contains(out, want) {
 				return errors.Join(fmt.Errorf("%s: rank %d had another error", net, rank), err)
 			}
-			fmt.Printf("%s, %s: rank %d had its error %v after the kill of rank %d\n", net, topology, rank,
+			fmt.Printf("%s, %s: rank %d had its error %v after the kill of rank %d\n", net, what, rank,
 				time.Since(begin).Round(time.Millisecond), members-1)
 		}
 	}
