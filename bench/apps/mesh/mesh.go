@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -27,6 +28,9 @@ type Config struct {
 	Addrs []string // where the members listen, by rank; the same in all of them
 	Rank  int      // which of them this one is
 	Arena []byte   // of the same length in all members, of at most 4 GiB - 1
+	// Peers are the ranks that this member has links to, nil for all others. Two members have to agree:
+	// each is a peer of the other, or neither is.
+	Peers []int
 }
 
 // Network makes the links of a member: [RoCE] or [TCP].
@@ -41,26 +45,34 @@ type Network interface {
 type Group struct {
 	Rank  int
 	Arena []byte
-	links []Link // by rank; nil at our own
+	links []Link // by rank; nil at our own, and where there is none
 	ended atomic.Bool
 	gone  chan struct{} // closed when Close is done
 	err   error
 }
 
-// Join connects to all other members, and returns when that is done. A member listens for those
+// Join connects to all peers, and returns when that is done. A member listens for those
 // of higher rank and dials those of lower rank, which may begin later than it.
 func Join(ctx context.Context, network Network, cfg Config) (*Group, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.Addrs) {
 		return nil, fmt.Errorf("mesh: rank %d of a group of %d", cfg.Rank, len(cfg.Addrs))
 	}
 	g := &Group{Rank: cfg.Rank, Arena: cfg.Arena, links: make([]Link, len(cfg.Addrs)), gone: make(chan struct{})}
+	peers := cfg.Peers
+	if peers == nil {
+		for rank := range cfg.Addrs {
+			if rank != cfg.Rank {
+				peers = append(peers, rank)
+			}
+		}
+	}
 	var mu sync.Mutex
-	missing := len(cfg.Addrs) - 1
+	missing := len(peers)
 	complete := make(chan struct{})
 	found := func(rank int, l Link) {
 		mu.Lock()
 		defer mu.Unlock()
-		if rank < 0 || rank >= len(g.links) || rank == cfg.Rank || g.links[rank] != nil {
+		if rank < 0 || rank >= len(g.links) || !slices.Contains(peers, rank) || g.links[rank] != nil {
 			l.Close() // a stranger, or one that comes twice
 			return
 		}
@@ -76,7 +88,10 @@ func Join(ctx context.Context, network Network, cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	for rank := range cfg.Rank {
+	for _, rank := range peers {
+		if rank > cfg.Rank {
+			continue // it dials us
+		}
 		l, err := network.dial(ctx, cfg, rank)
 		if err != nil {
 			stop()
@@ -96,10 +111,13 @@ func Join(ctx context.Context, network Network, cfg Config) (*Group, error) {
 	}
 }
 
+// Linked says whether there is a link to a rank.
+func (g *Group) Linked(rank int) bool { return g.links[rank] != nil }
+
 // Size is how many members there are.
 func (g *Group) Size() int { return len(g.links) }
 
-// Link returns the link to a rank other than our own.
+// Link returns the link to a rank that is a peer.
 func (g *Group) Link(rank int) Link { return g.links[rank] }
 
 // Flush waits until no link needs our memory for what was Put.

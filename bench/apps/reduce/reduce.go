@@ -51,15 +51,24 @@ type Member struct {
 }
 
 // Join makes a member of a group whose vectors have length elements. addrs are where the members
-// listen, by rank; rank says which of them this one is.
-func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int) (*Member, error) {
+// listen, by rank; rank says which of them this one is. Where all calls will have the topology
+// Ring, only says so: a member then has links to its two neighbours alone, and a smaller inbox.
+func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int, only ...Topology) (*Member, error) {
 	m := &Member{}
 	// The largest inbox is that of rank 0 of a star: a vector from everybody. The arenas have to be of
 	// one size; memory that nobody touches costs nothing.
 	m.inbox = length * max(len(addrs)-1, 1)
+	var peers []int
+	if n := len(addrs); n > 1 && len(only) == 1 && only[0] == Ring {
+		m.inbox = length
+		peers = []int{(rank + n - 1) % n, (rank + 1) % n}
+		if peers[0] == peers[1] {
+			peers = peers[:1]
+		}
+	}
 	m.floats = make([]float32, length+2*m.inbox)
 	m.Vector = m.floats[:length:length]
-	g, err := mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(m.floats)})
+	g, err := mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(m.floats), Peers: peers})
 	m.g = g
 	return m, err
 }
@@ -67,7 +76,7 @@ func Join(ctx context.Context, network mesh.Network, addrs []string, rank, lengt
 // Close ends the membership at once. The calls of others that need us fail.
 func (m *Member) Close() error { return m.g.Close() }
 
-// Leave ends the membership when all members have come to call it. So nobody is gone while others
+// Leave ends the membership when all that we have links to have come to call it. So nobody is gone while others
 // still wait for the acknowledgements of their last call.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.failed != nil {
@@ -75,14 +84,14 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 	m.calls++
 	for rank := range m.g.Size() {
-		if rank != m.g.Rank {
+		if m.g.Linked(rank) {
 			if err := m.put(ctx, rank, 0, 0, 0); err != nil {
 				return errors.Join(fmt.Errorf("reduce: leave: %w", err), m.Close())
 			}
 		}
 	}
 	for rank := range m.g.Size() {
-		if rank != m.g.Rank {
+		if m.g.Linked(rank) {
 			if err := m.next(ctx, rank, 0); err != nil {
 				return errors.Join(fmt.Errorf("reduce: leave: %w", err), m.Close())
 			}

@@ -7,6 +7,7 @@
 //	apps params -kill     kill a worker, and see how soon the others have an error
 //	apps raft             commits a second of a replicated log, over three transports
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
+//	apps scale            all-reduce on up to 1,024 hosts of a simulated fat tree
 //	apps store            blocks on two replicas, checked
 //	apps store -kill 100  kill its replicas
 //	apps cache            GETs a second by READ of the server's memory, and by messages
@@ -25,6 +26,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"params": paramsMain,
 	"raft":   raftMain,
 	"reduce": reduceMain,
+	"scale":  scaleMain,
 	"store":  storeMain,
 }
 
@@ -32,7 +34,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps cache|params|raft|reduce|store [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps cache|params|raft|reduce|scale|store [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
