@@ -4,11 +4,16 @@ package kv
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/gob"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/hashicorp/raft"
@@ -115,4 +120,55 @@ var Model = porcupine.Model{
 		}
 		return true, state
 	},
+}
+
+// Settle makes a history shorter that has Puts whose end is not known: their Return is
+// after all others, and they have no Output. Each value is put to a key once, and every operation returns what was
+// there before. So if any operation returned such a value, its Put was carried out before that returned; and
+// if none did, it was not carried out, or only others whose end is not known came next: the
+// rest of the history can be without it if it can be with it. The check of many such Puts would take for ever: each can be
+// anywhere behind its call.
+func Settle(history []porcupine.Operation) []porcupine.Operation {
+	type put struct{ key, value string }
+	seen := map[put]int64{} // the first Return of an operation that returned it
+	for _, o := range history {
+		if before, known := o.Output.(string); known {
+			p := put{o.Input.(Op).Key, before}
+			if at, ok := seen[p]; !ok || o.Return < at {
+				seen[p] = o.Return
+			}
+		}
+	}
+	var settled []porcupine.Operation
+	for _, o := range history {
+		if op := o.Input.(Op); op.Put && o.Output == nil {
+			at, ok := seen[put{op.Key, op.Value}]
+			if !ok {
+				continue
+			}
+			o.Return = max(at, o.Call) // before its call: nothing allows that, and the check will say so
+		}
+		settled = append(settled, o)
+	}
+	return settled
+}
+
+// Check returns an error that tells the operations of a key whose history no map has, or that it could not be found out.
+func Check(history []porcupine.Operation, patience time.Duration) error {
+	for _, part := range Model.Partition(Settle(history)) {
+		one := Model
+		one.Partition = nil
+		switch porcupine.CheckOperationsTimeout(one, part, patience) {
+		case porcupine.Unknown:
+			return fmt.Errorf("whether a map has the %d operations of %q is not known after %v", len(part), part[0].Input.(Op).Key, patience)
+		case porcupine.Illegal:
+			var b strings.Builder
+			slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+			for _, o := range part {
+				fmt.Fprintf(&b, "\n%d to %d, client %d: %+v returned %v", o.Call, o.Return, o.ClientId, o.Input, o.Output)
+			}
+			return fmt.Errorf("no map has the history of %q:%s", part[0].Input.(Op).Key, b.String())
+		}
+	}
+	return nil
 }

@@ -143,8 +143,8 @@ func raftKill(ctx context.Context, name string, nodes, rounds int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if porcupine.CheckOperationsTimeout(kv.Model, history, 5*time.Minute) != porcupine.Ok {
-			return fmt.Errorf("%s: a history of %d operations that no map has, in rounds up to %d", name, len(history), kills+stops)
+		if err := kv.Check(history, time.Minute); err != nil {
+			return fmt.Errorf("%s: in rounds up to %d: %w", name, kills+stops, err)
 		}
 	}
 	if done == 0 {
