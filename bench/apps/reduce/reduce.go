@@ -142,9 +142,12 @@ func (m *Member) part(rank int) (from, to int) {
 // area is where the inbox of this call begins, in floats.
 func (m *Member) area() int { return len(m.Vector) + m.calls%2*m.inbox }
 
+// PieceOf is how many floats of a part of n are sent, and summed, at a time.
+func PieceOf(n int) int { return max(minPiece/4, (n+maxPieces-1)/maxPieces) }
+
 // pieces calls do for each piece of from to to, with its place among them.
 func pieces(from, to int, do func(from, to int) error) error {
-	step := max(minPiece/4, (to-from+maxPieces-1)/maxPieces)
+	step := PieceOf(to - from)
 	for {
 		end := min(from+step, to)
 		if err := do(from, end); err != nil || end == to {

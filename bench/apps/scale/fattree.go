@@ -72,26 +72,16 @@ func (t *Tree) connect(from, to int) {
 	t.fabric.Route(Addr(from), Addr(to), append(way, t.edgeDown[f][via])...)
 }
 
-// Dropped is how many packets found no room between switches.
-func (t *Tree) Dropped() (n uint64) {
-	t.each(func(s sim.QueueStats) { n += s.Dropped })
-	return n
-}
-
-// Marked is how many packets were marked between switches.
-func (t *Tree) Marked() (n uint64) {
-	t.each(func(s sim.QueueStats) { n += s.Marked })
-	return n
-}
-
-func (t *Tree) each(f func(sim.QueueStats)) {
-	for _, level := range [][][]*sim.Trunk{t.edgeUp, t.edgeDown, t.podUp, t.podDown} {
-		for _, ports := range level {
-			for _, p := range ports {
-				f(p.QueueStats())
-			}
-		}
+// Cables is how many cables are between two hosts.
+func (t *Tree) Cables(a, b int) int {
+	half := t.k / 2
+	switch {
+	case a/half == b/half:
+		return 2
+	case a/half/half == b/half/half:
+		return 4
 	}
+	return 6
 }
 
 // String tells the shape.

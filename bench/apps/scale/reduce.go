@@ -34,11 +34,14 @@ type AllReduce struct {
 
 // Result is what a run took.
 type Result struct {
-	Calls   []time.Duration // of each call, from its begin to the end of the slowest rank
-	Ideal   time.Duration   // 2(n-1)/n of the vector at the rate of the cable, headers included, and nothing else
-	Spread  time.Duration   // between the end of the first rank and that of the last, the largest of all calls
-	Packets uint64          // that hosts sent, in the whole run
-	Dropped uint64          // in queues of switches, the last one before the host included
+	Calls []time.Duration // of each call, from its begin to the end of the slowest rank
+	// Ideal is what no call can be faster than: the larger of the time that 2(n-1)/n of the vector takes at the rate of the
+	// cable, headers included, and of the way of one piece over 2(n-1) neighbours, each of which has to
+	// have all of it before it goes on.
+	Ideal   time.Duration
+	Spread  time.Duration // between the end of the first rank and that of the last, the largest of all calls
+	Packets uint64        // that hosts sent, in the whole run
+	Dropped uint64        // in queues of switches, the last one before the host included
 	Marked  uint64
 	Wall    time.Duration // of the simulation
 }
@@ -52,12 +55,23 @@ func (r *Result) Median() time.Duration {
 // headers is what a packet of a WRITE has on the cable beside its payload.
 const headers = 82
 
+// ideal is Result.Ideal for a mean number of cables between neighbours.
+func (a AllReduce) ideal(cables float64) time.Duration {
+	const mtu = 4096
+	steps := 2 * float64(a.Hosts-1)
+	wire := func(bytes float64) float64 { // ns
+		return bytes * (mtu + headers) / mtu * 8e9 / float64(a.Rate)
+	}
+	part := a.Bytes / a.Hosts
+	piece := float64(min(part, 4*reduce.PieceOf(part/4)))
+	first := min(piece, mtu)
+	way := cables*(float64(a.Cable)+wire(first)) + wire(piece-first)
+	return time.Duration(max(wire(float64(a.Bytes))/float64(a.Hosts)*steps, steps*way))
+}
+
 // Run runs it, with a rank on every host, and checks every sum.
 func (a AllReduce) Run() (*Result, error) {
 	r := &Result{}
-	mtu := 4096
-	payload := 2 * float64(a.Hosts-1) / float64(a.Hosts) * float64(a.Bytes)
-	r.Ideal = time.Duration(payload * float64(mtu+headers) / float64(mtu) * 8e9 / float64(a.Rate))
 	begin := time.Now()
 	var err error
 	pipe := sim.Pipe{BitsPerSecond: a.Rate, Latency: a.Cable, QueueBytes: a.QueueBytes, MarkDeparting: true}
@@ -82,9 +96,12 @@ func (a AllReduce) run(fabric *sim.Fabric, pipe sim.Pipe, r *Result) (err error)
 	}
 	links := make([]*sim.Link, a.Hosts)
 	devices := make([]*verbs.Device, a.Hosts)
+	cables := 0
 	addrs := make([]string, a.Hosts)
 	for rank, host := range places {
-		tree.Connect(host, places[(rank+1)%a.Hosts])
+		next := places[(rank+1)%a.Hosts]
+		tree.Connect(host, next)
+		cables += tree.Cables(host, next)
 		if links[rank], err = fabric.Link(Addr(host)); err != nil {
 			return err
 		}
@@ -96,7 +113,8 @@ func (a AllReduce) run(fabric *sim.Fabric, pipe sim.Pipe, r *Result) (err error)
 		}
 		addrs[rank] = netip.AddrPortFrom(Addr(host), 7471).String()
 	}
-	w := &watch{hosts: a.Hosts, ends: make([]time.Time, a.Calls+1), begins: make([]time.Time, a.Calls+1), first: make([]time.Time, a.Calls+1)}
+	r.Ideal = a.ideal(float64(cables) / float64(a.Hosts))
+	w := &watch{ends: make([]time.Time, a.Calls+1), begins: make([]time.Time, a.Calls+1), first: make([]time.Time, a.Calls+1)}
 	errs := make([]error, a.Hosts)
 	var all sync.WaitGroup
 	for rank := range a.Hosts {
@@ -122,7 +140,6 @@ func (a AllReduce) run(fabric *sim.Fabric, pipe sim.Pipe, r *Result) (err error)
 // watch notes when calls begin and end. Goroutines of a simulation run one at a time.
 type watch struct {
 	mu                  sync.Mutex
-	hosts               int
 	begins, first, ends []time.Time // by call
 }
 
