@@ -26,10 +26,8 @@ const (
 	// PollYield is how many polls without result a goroutine makes before it lets
 	// others run. One takes about 1 us; letting others run, if there are none, as long.
 	PollYield = 16
-	// sharedNs: a yield that takes at least this long means that another thread ran.
-	// hoggedNs: longer than this means that the thread was not polling for packets;
-	// there is no yield then for hogPauseNs.
-	sharedNs   = 3_000
+	// hoggedNs: a yield that takes longer means that the thread which ran was not polling for
+	// packets; there is no yield then for hogPauseNs.
 	hoggedNs   = 500_000
 	hogPauseNs = 50_000_000
 	// computesNs is how long nobody is away for but goroutines that compute: the runtime gives each

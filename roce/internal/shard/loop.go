@@ -144,7 +144,7 @@ func (s *Shard) loop(lapsed bool) {
 		}
 		s.endAckDelay()
 		if !busy {
-			s.giveWayCPU()
+			s.yieldCPU()
 		}
 		alike := s.alike(now)
 		sleeps := s.pace.turn(now, busy, s.received, spinNs, s.spinGrows && alike)

@@ -161,7 +161,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			continue
 		}
 		if !busy {
-			s.giveWayCPU()
+			s.yieldCPU()
 		}
 		s.endAckDelay()
 	}

@@ -8,16 +8,14 @@ import "sync/atomic"
 // than threads that look, as with both ends on one, not to do so costs a time
 // slice, milliseconds, for every message.
 //
-// Yielding costs a system call, so it is rare until a yield shows that another thread
-// was waiting; then we yield after every empty poll. A thread that keeps the CPU longer
-// than hoggedNs is unrelated work, so we stop yielding for hogPauseNs.
+// A thread that keeps the CPU longer than hoggedNs is unrelated work, so there is no yield then for
+// hogPauseNs.
 //
 // That is for processes with one CPU. With more, the scheduler moves threads that
 // want the same, but not those that take turns at it in microseconds: these it keeps
 // together, as the caches are warm, and a second CPU would stay idle.
 type yielder struct {
 	looks        atomic.Uint32
-	crowded      atomic.Bool
 	backoffUntil atomic.Int64 // no yield before
 	compute      computing
 }
@@ -74,19 +72,10 @@ func (s *Shard) letRun(now int64, surely bool) int64 {
 
 // GiveWay is called after a look that found nothing.
 func (s *Shard) GiveWay() {
-	y := &s.yield
-	if y.looks.Add(1)%PollYield != 0 && !y.crowded.Load() {
-		return
+	if s.yield.looks.Add(1)%PollYield == 0 {
+		s.machine.Gosched()
 	}
-	s.machine.Gosched()
 	s.yieldCPU()
-}
-
-// giveWayCPU is GiveWay for a goroutine that has let others run.
-func (s *Shard) giveWayCPU() {
-	if y := &s.yield; y.looks.Add(1)%PollYield == 0 || y.crowded.Load() {
-		s.yieldCPU()
-	}
 }
 
 // yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to.
@@ -105,13 +94,7 @@ func (s *Shard) yieldCPU() {
 
 // gaveWay learns from how long it took to get the CPU back.
 func (y *yielder) gaveWay(start, end int64) {
-	took := end - start
-	crowded := took > sharedNs
-	if took > hoggedNs {
+	if end-start > hoggedNs {
 		y.backoffUntil.Store(end + hogPauseNs)
-		crowded = false
-	}
-	if crowded != y.crowded.Load() {
-		y.crowded.Store(crowded)
 	}
 }
