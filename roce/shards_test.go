@@ -142,17 +142,17 @@ func TestShardedService(t *testing.T) {
 // gate is a link with a shutter before what others of its kind have received.
 type gate struct {
 	link.Link
-	marker link.Marker
-	shut   atomic.Bool
-	next   *gate
+	link.Slotted
+	shut atomic.Bool
+	next *gate
 }
 
-func newGate(l link.Link) *gate { return &gate{Link: l, marker: l.(link.Marker)} }
+func newGate(l link.Link) *gate { return &gate{Link: l, Slotted: l.(link.Slotted)} }
 
 func (g *gate) Unwrap() link.Link { return g.Link }
 
 func (g *gate) Another() (link.Link, error) {
-	l, err := g.Link.(link.Divisible).Another()
+	l, err := g.Slotted.Another()
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +167,7 @@ func (g *gate) Recv(batch []transport.RxPacket) (int, error) {
 	return g.Link.Recv(batch)
 }
 
-func (g *gate) Mark()          { g.marker.Mark() }
-func (g *gate) CaughtUp() bool { return !g.shut.Load() && g.marker.CaughtUp() }
+func (g *gate) CaughtUp() bool { return !g.shut.Load() && g.Link.CaughtUp() }
 
 // A peer acknowledges what it got and leaves. Its DREQ comes by the link of the first shard, the
 // acknowledgement by another, and however long that one takes, what was acknowledged has succeeded.

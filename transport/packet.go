@@ -23,7 +23,7 @@ type Path struct {
 	// Light says that little goes this way: links that gather packets send it from one port, and with one
 	// flow label, with all else that is light, so that it shares datagrams.
 	Light bool
-	// Management says that this goes to queue pair 1 of a peer: see link.Returner.
+	// Management says that this goes to queue pair 1 of a peer: see link.Link.Returned.
 	Management   bool
 	TrafficClass uint8 // DSCP and ECN bits
 	HopLimit     uint8

@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -45,9 +46,23 @@ func (l *virtualLink) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
 func (l *virtualLink) MTU() ib.MTU         { return ib.MTU4096 }
 func (l *virtualLink) Blocked() bool       { return false }
 func (l *virtualLink) Wake()               {}
+func (l *virtualLink) Mark()               {}
+func (l *virtualLink) CaughtUp() bool      { return true } // a drill waits until all is handed up
+
+func (l *virtualLink) Join(_, _ netip.Addr) error                { return link.ErrUnsupported }
+func (l *virtualLink) Leave(_, _ netip.Addr) error               { return link.ErrUnsupported }
+func (l *virtualLink) Returned() (from netip.Addr, quote []byte) { return from, nil }
+func (l *virtualLink) SourcePort(p *transport.Path) uint16       { return cmp.Or(p.SrcPort, ib.UDPPort) }
+
+// Watch says once that all is up.
+func (l *virtualLink) Watch(f func(link.PortState)) {
+	if f != nil {
+		f(link.PortState{Up: true, MTU: l.MTU()})
+	}
+}
 
 func (l *virtualLink) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "drill", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true}
+	return link.Capabilities{Name: "drill", ICRCBits: 32, ECN: true, Virtual: true}
 }
 
 func (l *virtualLink) Stats() link.Stats {
@@ -62,10 +77,7 @@ func (l *virtualLink) Send(batch []transport.TxPacket) {
 	defer l.mu.Unlock()
 	for i := range batch {
 		tx := &batch[i]
-		port := tx.Path.SrcPort
-		if port == 0 {
-			port = ib.UDPPort
-		}
+		port := l.SourcePort(tx.Path)
 		c := link.FlowICRC(tx.Path, port, ib.UDPPort)
 		d := Datagram{
 			At: time.Duration(l.now), Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: port, TOS: tx.Path.TrafficClass, FlowLabel: tx.Path.FlowLabel,

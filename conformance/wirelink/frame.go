@@ -63,14 +63,12 @@ func identification(c *ib.ICRC, data []byte) uint16 {
 // flows makes frames of packets to send, and packets of frames.
 type flows struct {
 	identifier
-	ownPort bool
-	ports   link.SourcePorts
-	paths   map[flowKey]*transport.Path // copies, for frames that the device does not send by itself
+	link  link.Link
+	paths map[flowKey]*transport.Path // copies, for frames that the device does not send by itself
 }
 
 func newFlows(l link.Link) flows {
-	ports, _ := link.As[link.SourcePorts](l)
-	return flows{newIdentifier(), l.Capabilities().SourcePort, ports, map[flowKey]*transport.Path{}}
+	return flows{newIdentifier(), l, map[flowKey]*transport.Path{}}
 }
 
 // frame makes the frame of a packet; false if there can be none.
@@ -78,13 +76,7 @@ func (f *flows) frame(p *transport.TxPacket) ([]byte, bool) {
 	if p.Path.Src.Is4() != p.Path.Dst.Is4() {
 		return nil, false
 	}
-	k := flowKey{p.Path.Src, p.Path.Dst, ib.UDPPort}
-	switch {
-	case f.ports != nil:
-		k.port = f.ports.SourcePort(p.Path)
-	case f.ownPort && p.Path.SrcPort != 0:
-		k.port = p.Path.SrcPort
-	}
+	k := flowKey{p.Path.Src, p.Path.Dst, f.link.SourcePort(p.Path)}
 	if len(f.paths) >= maxFlows {
 		clear(f.paths)
 	}

@@ -215,21 +215,10 @@ func (w *Link) waiting() bool {
 	return len(w.rx) > 0
 }
 
-// Mark notes what has arrived; see [link.Marker].
-func (w *Link) Mark() {
-	if m, ok := link.As[link.Marker](w.Link); ok {
-		m.Mark()
-	}
-}
-
 // CaughtUp reports whether that was handed up, but for what a rule holds back: it counts as on
 // its way.
 func (w *Link) CaughtUp() bool {
-	if w.waiting() {
-		return false
-	}
-	m, ok := link.As[link.Marker](w.Link)
-	return !ok || m.CaughtUp()
+	return !w.waiting() && w.Link.CaughtUp()
 }
 
 // Stats are the link's, with packets damaged by a rule among those whose ICRC was wrong.
@@ -266,7 +255,6 @@ func received(p *wire.Packet) transport.RxPacket {
 
 var _ interface {
 	link.Link
-	link.Marker
 	link.Wrapper
 } = (*Link)(nil)
 

@@ -22,7 +22,7 @@ func TestAs(t *testing.T) {
 	w, ok := As[wrapped](outer)
 	require.True(t, ok)
 	require.Equal(t, outer, w, "the first")
-	_, ok = As[Watcher](outer)
+	_, ok = As[Slotted](outer)
 	require.False(t, ok)
 	_, ok = As[wrapped](inner)
 	require.False(t, ok)

@@ -36,7 +36,6 @@
 // # Concurrency
 //
 // A link has a sending side and a receiving side. Each is used by one
-// goroutine at a time, the two concurrently. Wake, Stats, the getters, and the
-// methods of [Multicaster] and [Watcher] may be called from anywhere, also while the link
-// closes; Close when neither side is in use.
+// goroutine at a time, the two concurrently. Wake, Join, Leave, Watch, Stats and the getters
+// may be called from anywhere, also while the link closes; Close when neither side is in use.
 package link

@@ -49,6 +49,38 @@ type Link interface {
 	// Wake makes the current or the next Wait return.
 	Wake()
 
+	// Mark notes what has arrived, though more may keep coming. Only the receiving side calls it,
+	// and CaughtUp.
+	Mark()
+
+	// CaughtUp reports whether Recv has handed up all that had arrived at the
+	// last Mark: each queue of the link was found empty since, or as much was
+	// taken out of it as it has room for.
+	CaughtUp() bool
+
+	// Join starts receiving what is sent to a multicast group on the interface of the local
+	// address; Leave ends it. Joins are counted. The error wraps ErrUnsupported if the link has no
+	// multicast.
+	Join(group, local netip.Addr) error
+	Leave(group, local netip.Addr) error
+
+	// Watch has f called with the state of the interfaces at once, and again whenever it changes,
+	// from a goroutine of the link. It replaces the f before; nil ends it. When
+	// Watch or Close has returned, no earlier f is running.
+	Watch(f func(PortState))
+
+	// Returned takes the next datagram to queue pair 1 of a peer that has come back, since no
+	// socket has the port at the peer's address (ICMP port unreachable): where it was sent to, and
+	// its beginning from the BTH on, as far as it is quoted, which is valid until the next call.
+	// The quote is nil if there is none. Anybody can make up such a message who knows the
+	// addresses: what it quotes says whether it is one (package cm). Only the receiving side
+	// calls it.
+	Returned() (from netip.Addr, quote []byte)
+
+	// SourcePort returns the UDP port that packets on the path leave from. Only the sending side
+	// calls it.
+	SourcePort(p *transport.Path) uint16
+
 	// Capabilities says what the link does and which accelerations are on.
 	Capabilities() Capabilities
 
@@ -84,18 +116,6 @@ type Driven interface {
 	Changed() <-chan struct{}
 }
 
-// Marker is a link that knows when it has handed up all that had arrived at a
-// moment, though more keeps coming. Only the receiving side calls the methods.
-type Marker interface {
-	// Mark notes the moment.
-	Mark()
-
-	// CaughtUp reports whether Recv has handed up all that had arrived at the
-	// last Mark: each queue of the link was found empty since, or as much was
-	// taken out of it as it has room for.
-	CaughtUp() bool
-}
-
 // Unverified is a link that can leave the check of the ICRC to who takes the packets, so that the
 // payload is copied right after it was read for the check. That is less work than two passes over a
 // batch.
@@ -108,17 +128,14 @@ type Unverified interface {
 	transport.Checker
 }
 
-// Multicaster is a link that can receive multicast.
-type Multicaster interface {
-	// Join starts receiving what is sent to group on the interface of the local
-	// address; Leave ends it. Joins are counted.
-	Join(group, local netip.Addr) error
-	Leave(group, local netip.Addr) error
-}
-
-// Slotted is a link at whose addresses there may be other devices, of this process or of others of
-// the same user: each has a slot, which Capabilities tells.
+// Slotted is a link at whose addresses there may be others: those of other devices, of this process
+// or of other processes of the same user, and more of the same device, so that it can do its work on
+// as many CPUs. Each has a slot, which Capabilities tells.
 type Slotted interface {
+	// Another opens a link at the same addresses, with the same options, in another slot. The
+	// caller owns it. An error says why there cannot be one more.
+	Another() (Link, error)
+
 	// ServeRequests has requests to queue pair 1, which name no slot, come to this link,
 	// too: those for services that it has announced, and such for services that
 	// nobody has, which are to be refused.
@@ -131,47 +148,14 @@ type Slotted interface {
 	Withdraw(s mad.ServiceID, local netip.Addr)
 }
 
-// Returner is a link that hears when a datagram to queue pair 1 of a peer comes back, since no
-// socket has the port at the peer's address (ICMP port unreachable). Anybody can make up such a
-// message who knows the addresses. What it quotes says whether it is one: see package cm.
-type Returner interface {
-	// Returned takes the next one: where it was sent to, and its beginning from the BTH on, as far
-	// as it is quoted, which is valid until the next call. It returns nil if there is none. Only
-	// the receiving side calls it.
-	Returned() (from netip.Addr, quote []byte)
-}
-
-// Divisible is a link of which there may be several at the same addresses, so that a device can
-// do its work on as many CPUs: each with a slot, and for the queue pairs of that.
-type Divisible interface {
-	// Another opens a link at the same addresses, with the same options, in another slot. The
-	// caller owns it. An error says why there cannot be one more.
-	Another() (Link, error)
-}
-
-// SourcePorts is a link that sends from several UDP ports, and chooses them by the path.
-type SourcePorts interface {
-	// SourcePort returns the port that packets on the path leave from. Only the sending side
-	// calls it.
-	SourcePort(p *transport.Path) uint16
-}
-
 // PortState is what a link knows of the network interfaces under it.
 type PortState struct {
 	Up  bool   // at least one of the interfaces can carry packets
 	MTU ib.MTU // largest path MTU that fits all of them; 0 if none does
 }
 
-// Watcher is a link that follows changes of the interfaces under it.
-type Watcher interface {
-	// Watch has f called with the state at once, and again whenever it changes,
-	// from a goroutine of the link. It replaces the f before; nil ends it. When
-	// Watch or Close has returned, no earlier f is running.
-	Watch(f func(PortState))
-}
-
 // Wrapper is a middleware around another link. One whose Recv keeps packets for a
-// later call must be a Marker itself.
+// later call has a CaughtUp of its own.
 type Wrapper interface {
 	Unwrap() Link
 }
@@ -205,12 +189,11 @@ type Capabilities struct {
 	// IPv6 is always checked with 32.
 	ICRCBits int
 
-	GSO        bool // sends runs of packets as one segmented datagram
-	GRO        bool // receives runs of packets as one datagram
-	SourcePort bool // sends from Path.SrcPort; otherwise see SourcePorts, or always from port 4791
-	ECN        bool // sends the traffic class of the path, reads that of packets
-	Virtual    bool // the clock is virtual
-	Scheduled  bool // goroutines take turns: see Scheduler
+	GSO       bool // sends runs of packets as one segmented datagram
+	GRO       bool // receives runs of packets as one datagram
+	ECN       bool // sends the traffic class of the path, reads that of packets
+	Virtual   bool // the clock is virtual
+	Scheduled bool // goroutines take turns: see Scheduler
 
 	// Slot is the part of the queue pair numbers and communication IDs that a device on this link
 	// uses: packets to others go to other devices at the same addresses, see [Slotted]. The

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -121,15 +122,15 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 	if slices.Contains(id.groups, gid) {
 		return nil
 	}
-	m, ok := link.As[link.Multicaster](core.Open(id.qp).Shard().Link())
-	if !ok {
-		return verbs.ErrMulticast
-	}
+	l := core.Open(id.qp).Shard().Link()
 	if err := id.onQP(now, func(int64) error {
 		if err := core.Open(id.qp).QP().AttachMcast(gid); err != nil {
 			return err
 		}
-		if err := m.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
+		if err := l.Join(gid.Addr(), id.s.Addrs()[sgid]); err != nil {
+			if errors.Is(err, link.ErrUnsupported) {
+				err = verbs.ErrMulticast
+			}
 			_ = core.Open(id.qp).QP().DetachMcast(gid) // which has just been attached
 			return err
 		}
@@ -144,9 +145,7 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 
 // leaveGroup undoes attachGroup. The lock is held.
 func (id *ID) leaveGroup(now int64, gid ib.GID) {
-	if m, ok := link.As[link.Multicaster](core.Open(id.qp).Shard().Link()); ok {
-		_ = m.Leave(gid.Addr(), id.s.Addrs()[id.sgid]) // joined before
-	}
+	_ = core.Open(id.qp).Shard().Link().Leave(gid.Addr(), id.s.Addrs()[id.sgid])          // joined before
 	_ = id.onQP(now, func(int64) error { return core.Open(id.qp).QP().DetachMcast(gid) }) // fails if the queue pair is gone
 }
 

@@ -86,7 +86,7 @@ func TestIdleDeviceSleeps(t *testing.T) {
 		t.Run(itoa(shards)+" shards", func(t *testing.T) {
 			var waits atomic.Int64
 			cfg := Config{Shards: shards, WrapLink: func(l link.Link) (link.Link, error) {
-				return &countingLink{Link: l, waits: &waits}, nil
+				return &countingLink{Link: l, Slotted: l.(link.Slotted), waits: &waits}, nil
 			}}
 			da, db := openDevice(t, cfg), openDevice(t, cfg)
 			for v := range shards {
@@ -106,15 +106,16 @@ func TestIdleDeviceSleeps(t *testing.T) {
 // countingLink counts the goroutines that wait without a timeout.
 type countingLink struct {
 	link.Link
+	link.Slotted
 	waits *atomic.Int64
 }
 
 func (l *countingLink) Another() (link.Link, error) {
-	o, err := l.Link.(link.Divisible).Another()
+	o, err := l.Slotted.Another()
 	if err != nil {
 		return nil, err
 	}
-	return &countingLink{Link: o, waits: l.waits}, nil
+	return &countingLink{Link: o, Slotted: o.(link.Slotted), waits: l.waits}, nil
 }
 
 func (l *countingLink) Wait(timeout time.Duration) error {

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -14,17 +15,17 @@ import (
 // (as ::ffff:a.b.c.d) or IPv6 multicast address, on the interface of the local
 // address gidIndex (ibv_attach_mcast). The link joins the group.
 func (qp *QP) AttachMulticast(group ib.GID, gidIndex int) error {
-	return qp.multicast("attach multicast", group, gidIndex, (*transport.QP).AttachMcast, link.Multicaster.Join)
+	return qp.multicast("attach multicast", group, gidIndex, (*transport.QP).AttachMcast, link.Link.Join)
 }
 
 // DetachMulticast ends AttachMulticast.
 func (qp *QP) DetachMulticast(group ib.GID, gidIndex int) error {
-	return qp.multicast("detach multicast", group, gidIndex, (*transport.QP).DetachMcast, link.Multicaster.Leave)
+	return qp.multicast("detach multicast", group, gidIndex, (*transport.QP).DetachMcast, link.Link.Leave)
 }
 
 func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	engine func(*transport.QP, ib.GID) error,
-	net func(link.Multicaster, netip.Addr, netip.Addr) error,
+	net func(link.Link, netip.Addr, netip.Addr) error,
 ) error {
 	switch {
 	case qp.d.unmade():
@@ -36,15 +37,14 @@ func (qp *QP) multicast(op string, group ib.GID, gidIndex int,
 	case qp.d.s.Addrs()[gidIndex].Is4() != group.Addr().Is4():
 		return argError(op, "gidIndex", "address of another family than the group")
 	}
-	m, ok := link.As[link.Multicaster](qp.s.Link())
-	if !ok {
-		return &OpError{Op: op, Err: ErrMulticast}
-	}
 	return doOn(qp.s, func(int64) error {
 		if err := engine(qp.t, group); err != nil {
 			return err
 		}
-		if err := net(m, group.Addr(), qp.d.s.Addrs()[gidIndex]); err != nil {
+		if err := net(qp.s.Link(), group.Addr(), qp.d.s.Addrs()[gidIndex]); err != nil {
+			if errors.Is(err, link.ErrUnsupported) {
+				err = ErrMulticast
+			}
 			return &OpError{Op: op, Err: err}
 		}
 		return nil

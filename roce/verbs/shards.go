@@ -16,8 +16,8 @@ import (
 // shards are what a device consists of: each has an engine, a link and a lock, and moves by
 // itself. They share the table of memory.
 type shards struct {
-	config shard.Config   // of each, but for Link, Base, Owner and Index
-	link   link.Divisible // opens the links of the others; nil if there is one shard
+	config shard.Config // of each, but for Link, Base, Owner and Index
+	link   link.Slotted // opens the links of the others; nil if there is one shard
 
 	list atomic.Pointer[[]*shard.Shard] // in the order of their Index; never changed, but replaced
 	next atomic.Uint32                  // see nextVector
@@ -48,7 +48,7 @@ func (x *shards) end() []*shard.Shard {
 
 // vectorsFor returns how many completion vectors a device on a link is to have.
 func vectorsFor(cfg *Config, l link.Link) int {
-	if _, ok := l.(link.Divisible); !ok || l.Capabilities().Slot.Bits == 0 {
+	if _, ok := l.(link.Slotted); !ok || l.Capabilities().Slot.Bits == 0 {
 		return 1
 	}
 	if cfg.Shards != 0 {
@@ -65,7 +65,7 @@ func (d *Device) setVectors(n int, l link.Link) {
 	d.shards.of = make([]*shard.Shard, n)
 	d.shards.of[0] = d.s
 	if n > 1 {
-		d.shards.link = l.(link.Divisible)
+		d.shards.link = l.(link.Slotted)
 	}
 }
 

@@ -271,11 +271,12 @@ func (d *Device) closedOr() error {
 // breakable is a link of which another one breaks when it is told to.
 type breakable struct {
 	link.Link
+	link.Slotted
 	another chan *brokenLink
 }
 
 func (l *breakable) Another() (link.Link, error) {
-	o, err := l.Link.(link.Divisible).Another()
+	o, err := l.Slotted.Another()
 	b := &brokenLink{Link: o}
 	l.another <- b
 	return b, err
@@ -287,7 +288,7 @@ func TestShardLinkFailure(t *testing.T) {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {
 			another := make(chan *brokenLink, 1)
 			d := openDevice(t, Config{Shards: 2, Polling: polling, WrapLink: func(l link.Link) (link.Link, error) {
-				return &breakable{l, another}, nil
+				return &breakable{l, l.(link.Slotted), another}, nil
 			}})
 			e := endOnVector(t, d, 1, 64, QPInitAttr{})
 			first, err := d.CreateCQ(1, nil)

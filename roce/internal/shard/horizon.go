@@ -7,9 +7,8 @@ package shard
 // have been in the link then. So answers that are there always come first, and
 // timers always get their turn.
 type horizon struct {
-	set  bool  // a timer was found due
-	at   int64 // when
-	left int   // packets that may have come before and were not handled; without Marker
+	set bool  // a timer was found due
+	at  int64 // when
 }
 
 // timersDue reports whether a timer is due. rxMu is held.
@@ -27,14 +26,13 @@ func (s *Shard) timersDue(now int64) bool {
 func (s *Shard) tryTimers(now int64, n int) {
 	h := &s.horizon
 	if !h.set {
-		*h = horizon{set: true, at: now, left: maxUnread}
+		*h = horizon{set: true, at: now}
 		if s.marker != nil {
 			s.marker.Mark()
 		}
 		return
 	}
-	h.left -= n
-	caughtUp := n == 0 || h.left <= 0
+	caughtUp := n == 0
 	if s.marker != nil {
 		caughtUp = s.marker.CaughtUp()
 	}

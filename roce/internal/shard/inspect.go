@@ -36,7 +36,6 @@ const (
 	AckGather        = ackGather
 	CoalesceMessages = coalesceMessages
 	CoalesceBytes    = coalesceBytes
-	MaxUnread        = maxUnread
 	RxBatch          = rxBatch
 )
 

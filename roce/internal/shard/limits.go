@@ -20,9 +20,6 @@ const (
 	// crowdSize is how many goroutines have to be woken together for their answers to wait for each
 	// other: fewer are conversations, of which each waits for its answer.
 	crowdSize = 3
-	// maxUnread is how many packets may wait in a link that does not know itself:
-	// as many small ones as there is room for in a socket buffer of 32 MiB.
-	maxUnread = 1 << 16
 	// PollYield is how many polls without result a goroutine makes before it lets
 	// others run. One takes about 1 us; letting others run, if there are none, as long.
 	PollYield = 16

@@ -87,10 +87,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 
 // returned asks the link for a datagram that has come back. rxMu is held.
 func (s *Shard) returned() (from netip.Addr, quote []byte) {
-	if s.returner == nil {
-		return from, nil
-	}
-	return s.returner.Returned()
+	return s.link.Returned()
 }
 
 // recv asks the link for packets, which it need not have checked.

@@ -50,7 +50,7 @@ type Service interface {
 	Expire(now, horizon int64) // runs the timers that were due at horizon
 	NextTimeout() int64        // math.MaxInt64 for none
 	Shutdown(now int64)        // the last call
-	// Returned takes a datagram to queue pair 1 of a peer that has come back: see link.Returner.
+	// Returned takes a datagram to queue pair 1 of a peer that has come back: see link.Link.
 	Returned(now int64, from netip.Addr, quote []byte)
 }
 
@@ -132,10 +132,9 @@ type Shard struct {
 	received int     // packets of the last progress; under rxMu
 	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
 	linger   linger
-	spin     spin          // of the goroutine
-	pace     pace          // of the goroutine
-	marker   link.Marker   // of the link; nil if it is none
-	returner link.Returner // the same
+	spin     spin      // of the goroutine
+	pace     pace      // of the goroutine
+	marker   link.Link // the link; nil if it is driven
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware
 	// looks at packets.
 	unverified link.Unverified
@@ -175,14 +174,13 @@ func New(c Config) (*Shard, error) {
 		s.mode = Polling
 	}
 	if s.mode != Driven { // a simulation has handed up everything when Recv returns 0
-		s.marker, _ = link.As[link.Marker](s.link)
+		s.marker = s.link
 	}
 	if u, ok := s.link.(link.Unverified); ok {
 		s.unverified, s.checker = u, u
 	}
 	s.keeper.off.Store(c.Alone)
 	s.expectReply = s.wokeSomeone
-	s.returner, _ = link.As[link.Returner](s.link)
 	s.nextTimer.Store(math.MaxInt64)
 	if _, err := io.ReadFull(s.rand, s.guid[:]); err != nil {
 		return nil, fmt.Errorf("the source of random numbers failed: %w", err)
@@ -201,9 +199,7 @@ func New(c Config) (*Shard, error) {
 
 // Start sets the shard going. It is called once.
 func (s *Shard) Start() {
-	if w, ok := link.As[link.Watcher](s.link); ok {
-		w.Watch(s.portChanged)
-	}
+	s.link.Watch(s.portChanged)
 	if s.mode == Driven {
 		s.driven.Attach(s.drive)
 		return

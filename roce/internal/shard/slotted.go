@@ -28,6 +28,7 @@ func slottedOf(l, base link.Link) link.Slotted {
 // alone is for a link whose addresses nobody else has.
 type alone struct{}
 
+func (alone) Another() (link.Link, error)              { return nil, link.ErrUnsupported }
 func (alone) ServeRequests() error                     { return nil }
 func (alone) Announce(mad.ServiceID, netip.Addr) error { return nil }
 func (alone) Withdraw(mad.ServiceID, netip.Addr)       {}

@@ -11,7 +11,6 @@ type upcalls struct {
 	wanted atomic.Bool // there are some in asked
 	asked  []func()    // under the lock
 	marked []func()    // under rxMu: asked for before the last look at the link began
-	left   int         // packets that may have come before those; without Marker
 }
 
 // Upcall has f called without the lock, soon. It is for what comes of a packet; the lock is held.
@@ -46,7 +45,6 @@ func (s *Shard) beginUpcalls() {
 	s.up.asked = nil
 	s.up.wanted.Store(false)
 	s.mu.Unlock()
-	s.up.left = maxUnread
 	if s.marker != nil {
 		s.marker.Mark() // timers that wait for a mark, too, now wait for this one
 	}
@@ -60,8 +58,7 @@ func (s *Shard) makeUpcalls(now []func(), n int) {
 	if len(s.up.marked) == 0 {
 		return
 	}
-	s.up.left -= n
-	caughtUp := n == 0 || s.up.left <= 0
+	caughtUp := n == 0
 	if s.marker != nil {
 		caughtUp = s.marker.CaughtUp()
 	}

@@ -29,7 +29,6 @@ type Link struct {
 	rxDelayed []delayedRx
 	rxOut     []transport.RxPacket // to hand up, copies included
 	rxNext    int
-	rxEmpty   bool // the link was found empty since Mark
 }
 
 type delayedTx struct {
@@ -150,24 +149,15 @@ func keepTx(p *transport.TxPacket) transport.TxPacket {
 	return q
 }
 
-// Mark notes what has arrived; see [link.Marker].
+// Mark notes what has arrived; see [link.Link].
 func (f *Link) Mark() {
-	f.rxEmpty = false
-	if m, ok := link.As[link.Marker](f.Link); ok {
-		m.Mark()
-	}
+	f.Link.Mark()
 }
 
 // CaughtUp reports whether that was handed up, but for what a rule holds back:
 // it counts as on its way.
 func (f *Link) CaughtUp() bool {
-	if f.rxNext < len(f.rxOut) {
-		return false
-	}
-	if m, ok := link.As[link.Marker](f.Link); ok {
-		return m.CaughtUp()
-	}
-	return f.rxEmpty
+	return f.rxNext == len(f.rxOut) && f.Link.CaughtUp()
 }
 
 // Recv receives and applies the rules.
@@ -183,7 +173,6 @@ func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 		}
 		n, err := f.Link.Recv(f.rxIn[:len(batch)])
 		if n == 0 || err != nil {
-			f.rxEmpty = true
 			return 0, err
 		}
 		f.rxOut, f.rxNext = f.rxOut[:0], 0

@@ -80,8 +80,7 @@ func RunLeaks(t *testing.T, open Opener) {
 	group := netip.MustParseAddr("239.1.2.3")
 	round := func() {
 		a, b := open.In(t, n.A, n.A4), open.In(t, n.B, n.B4)
-		m, _ := link.As[link.Multicaster](b)
-		n.B.Do(func() { require.NoError(t, m.Join(group, n.B4)) })
+		n.B.Do(func() { require.NoError(t, b.Join(group, n.B4)) })
 		Reaches(t, a, b, NewPath(a, b))
 		// The first has no port, the second no address, the last no interface.
 		n.B.Do(func() {
@@ -123,8 +122,6 @@ const (
 // time.
 func whileClosing(t *testing.T, n *Net, l link.Link, group netip.Addr) {
 	t.Helper()
-	m, _ := link.As[link.Multicaster](l)
-	w, watches := link.As[link.Watcher](l)
 	var wg sync.WaitGroup
 	began := make(chan struct{}, 8)
 	closed := make(chan struct{})
@@ -132,15 +129,11 @@ func whileClosing(t *testing.T, n *Net, l link.Link, group netip.Addr) {
 		func() { l.Wake() },
 		func() { l.Stats() },
 		func() { l.Capabilities(); l.MTU(); l.Addrs(); l.Now() },
-		func() {
-			if watches {
-				w.Watch(func(link.PortState) {})
-			}
-		},
+		func() { l.Watch(func(link.PortState) {}) },
 		func() {
 			n.B.Do(func() {
-				if m.Join(group, n.B4) == nil {
-					_ = m.Leave(group, n.B4) // it may be closed by now
+				if l.Join(group, n.B4) == nil {
+					_ = l.Leave(group, n.B4) // it may be closed by now
 				}
 			})
 		},
@@ -168,5 +161,5 @@ func whileClosing(t *testing.T, n *Net, l link.Link, group netip.Addr) {
 	require.NoError(t, l.Close())
 	close(closed)
 	wg.Wait()
-	n.B.Do(func() { require.ErrorIs(t, m.Join(group, n.B4), link.ErrClosed) })
+	n.B.Do(func() { require.ErrorIs(t, l.Join(group, n.B4), link.ErrClosed) })
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -15,10 +14,7 @@ func testMulticast(t *testing.T, p Pair) {
 	if p.InB == nil {
 		p.InB = func(f func()) { f() }
 	}
-	m, ok := link.As[link.Multicaster](p.B)
-	if !ok {
-		t.Skip("the link does not do multicast")
-	}
+	m := p.B
 	r := rand.New(rand.NewPCG(10, 10))
 	path := NewPath(p.A, p.B)
 	group, other := netip.MustParseAddr("239.1.2.3"), netip.MustParseAddr("239.1.2.4")

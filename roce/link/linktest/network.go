@@ -122,9 +122,7 @@ type states chan link.PortState
 
 func watch(t testing.TB, l link.Link) states {
 	ch := make(states, 100)
-	w, ok := link.As[link.Watcher](l)
-	require.True(t, ok, "the link does not watch its port")
-	w.Watch(func(s link.PortState) { ch <- s })
+	l.Watch(func(s link.PortState) { ch <- s })
 	return ch
 }
 

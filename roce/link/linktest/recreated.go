@@ -9,7 +9,6 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -36,9 +35,7 @@ func RunRecreated(t *testing.T, open Opener) {
 			addrA, addrB := c.addrs(n)
 			a, b := open.Open(t, n.A, addrA), open.Open(t, n.B, addrB)
 			group := netip.MustParseAddr(c.group)
-			m, ok := link.As[link.Multicaster](b)
-			require.True(t, ok)
-			require.NoError(t, m.Join(group, b.Addrs()[0]))
+			require.NoError(t, b.Join(group, b.Addrs()[0]))
 			states := []states{watch(t, a), watch(t, b)}
 			paths := []*transport.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
 			paths[1].Dst = group
@@ -72,7 +69,7 @@ func RunRecreated(t *testing.T, open Opener) {
 			}
 			n.plug(t, c.index)
 			pass()
-			require.NoError(t, m.Leave(group, b.Addrs()[0]))
+			require.NoError(t, b.Leave(group, b.Addrs()[0]))
 			require.NotContains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group)
 		})
 	}

@@ -30,14 +30,12 @@ func RunReturned(t *testing.T, open Opener, six bool) {
 			n.A.Do(func() { err = s.ServeRequests() })
 			require.NoError(t, err)
 		}
-		back, ok := link.As[link.Returner](a)
-		require.True(t, ok)
 		tx := Packet(rnd, &transport.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
 		copy(tx.Header[5:8], []byte{0, 0, byte(ib.QPNGSI)})
 		Drive(t, a, func() bool {
 			a.Send([]transport.TxPacket{tx}) // until the neighbour is known
 			Drain(t, a)
-			from, quote := back.Returned()
+			from, quote := a.Returned()
 			if quote == nil {
 				return false
 			}

@@ -20,8 +20,7 @@ import (
 
 var native = binary.NativeEndian
 
-// Link is the packet link; see the package comment. It implements [link.Link],
-// [link.Multicaster] and [link.Watcher].
+// Link is the packet link; see the package comment. It is a [link.Slotted].
 type Link struct {
 	opts     Options
 	spare    bool // made by Another
@@ -39,14 +38,8 @@ type Link struct {
 }
 
 var (
-	_ link.Returner    = (*Link)(nil)
-	_ link.Link        = (*Link)(nil)
-	_ link.Multicaster = (*Link)(nil)
-	_ link.Watcher     = (*Link)(nil)
-	_ link.Marker      = (*Link)(nil)
-	_ link.Slotted     = (*Link)(nil)
-	_ link.Divisible   = (*Link)(nil)
-	_ link.SourcePorts = (*Link)(nil)
+	_ link.Slotted    = (*Link)(nil)
+	_ link.Unverified = (*Link)(nil)
 )
 
 // Open opens the link. The error is a [*link.OpenError] that says what to do, or about an option a
@@ -63,7 +56,7 @@ func openSlot(o Options, spare bool) (*Link, error) {
 	return l, nil
 }
 
-// Another opens a link at the same addresses; see [link.Divisible].
+// Another opens a link at the same addresses; see [link.Slotted].
 func (l *Link) Another() (link.Link, error) {
 	if l.lease == nil {
 		return nil, &link.OpenError{Addr: l.opts.Addrs[0], Err: slots.ErrUnsupported}
@@ -125,7 +118,7 @@ func (l *Link) hopsChanged() {
 // Now returns the time since the link was opened, in nanoseconds.
 func (l *Link) Now() int64 { return l.local.Now() }
 
-// Returned takes a datagram that has come back; see [link.Returner].
+// Returned takes a datagram that has come back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
 
 // Addrs returns the local addresses.

@@ -86,7 +86,7 @@ func TestWire(t *testing.T) {
 		a, b := openPacket(nil).In(t, n.A, src), openPacket(nil).In(t, n.B, dst)
 		p := linktest.NewPath(a, b)
 		p.TrafficClass, p.FlowLabel = 26<<2|transport.ECT0, 0x12345
-		port := a.(link.SourcePorts).SourcePort(p)
+		port := a.SourcePort(p)
 		require.EqualValues(t, 0xC000|p.SrcPort%8, port, "one of 8")
 		r := rand.New(rand.NewPCG(4, 4))
 		linktest.Reaches(t, a, b, p) // resolve the neighbour
@@ -209,8 +209,7 @@ func TestSleepsWhenDown(t *testing.T) {
 			n := linktest.NewNet(t, 1500)
 			a := openPacket(func(o *packet.Options) { o.VLAN, o.DisableRing = 5, !ring }).Open(t, n.A, n.A4)
 			down := make(chan struct{}, 10)
-			w, _ := link.As[link.Watcher](a)
-			w.Watch(func(s link.PortState) {
+			a.Watch(func(s link.PortState) {
 				if !s.Up {
 					down <- struct{}{}
 				}

@@ -62,7 +62,7 @@ func (t *sender) flowPort(p *transport.Path, port uint16) uint16 {
 	return firstPort | port%sourcePorts
 }
 
-// SourcePort returns the port that packets on a path leave from; see [link.SourcePorts].
+// SourcePort returns the port that packets on a path leave from; see [link.Link].
 func (l *Link) SourcePort(p *transport.Path) uint16 {
 	if ps := l.tx.pathOf(p); ps != nil {
 		return ps.Flow.SrcPort

@@ -258,7 +258,7 @@ func (r *receiver) take(n int) {
 	r.from.slots -= n
 }
 
-// Mark notes what is in the sockets; see [link.Marker].
+// Mark notes what is in the sockets; see [link.Link].
 func (l *Link) Mark() {
 	for _, s := range l.rx.socks {
 		if s.ring != nil {

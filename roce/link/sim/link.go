@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -37,9 +38,8 @@ type Link struct {
 }
 
 var (
-	_ link.Scheduler   = (*Link)(nil)
-	_ link.Multicaster = (*Link)(nil)
-	_ link.Divisible   = (*Link)(nil)
+	_ link.Scheduler = (*Link)(nil)
+	_ link.Slotted   = (*Link)(nil)
 )
 
 // path is the state that the link hangs on a transport.Path.
@@ -63,7 +63,7 @@ func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
 
 // Capabilities says what the link does.
 func (l *Link) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "sim", ICRCBits: 32, SourcePort: true, ECN: true, Virtual: true, Scheduled: l.Scheduled(), Slot: l.slot}
+	return link.Capabilities{Name: "sim", ICRCBits: 32, ECN: true, Virtual: true, Scheduled: l.Scheduled(), Slot: l.slot}
 }
 
 // Stats returns the counters.
@@ -113,10 +113,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 			l.stats.TxDropped++
 			return
 		}
-		port := tx.Path.SrcPort
-		if port == 0 {
-			port = ib.UDPPort
-		}
+		port := l.SourcePort(tx.Path)
 		ps = &path{l, link.FlowICRC(tx.Path, port, ib.UDPPort), port}
 		tx.Path.Link = ps
 	}
@@ -287,6 +284,26 @@ func (l *Link) Rand() io.Reader { return l.f.Rand() }
 
 // Changed returns a channel that is closed when there is a new event.
 func (l *Link) Changed() <-chan struct{} { return l.f.changes() }
+
+// Watch says once that all is up: the fabric has no interfaces that could change.
+func (l *Link) Watch(f func(link.PortState)) {
+	if f != nil {
+		f(link.PortState{Up: true, MTU: l.MTU()})
+	}
+}
+
+// SourcePort returns the port that packets on a path leave from.
+func (l *Link) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
+
+// Mark does nothing: a Recv that returns 0 has handed up all that there was.
+func (l *Link) Mark() {}
+
+// CaughtUp reports whether nothing waits.
+func (l *Link) CaughtUp() bool {
+	l.f.lock()
+	defer l.f.mu.Unlock()
+	return len(l.inbox) == 0
+}
 
 // Join receives what is sent to a multicast group.
 func (l *Link) Join(group, local netip.Addr) error {

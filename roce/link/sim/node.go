@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 )
@@ -30,7 +31,7 @@ func (h *node) newLink(slot int) *Link {
 }
 
 // Another attaches one more link to the host, at the same addresses, for the queue pairs of another
-// slot: see [link.Divisible].
+// slot: see [link.Slotted].
 func (l *Link) Another() (link.Link, error) {
 	f := l.f
 	f.lock()
@@ -45,6 +46,15 @@ func (l *Link) Another() (link.Link, error) {
 	}
 	return l.newLink(slots.FirstSpare + slot), nil
 }
+
+// ServeRequests does nothing: a request comes to the link that was there first.
+func (l *Link) ServeRequests() error { return nil }
+
+// Announce does nothing: nobody else has the addresses of a host.
+func (l *Link) Announce(mad.ServiceID, netip.Addr) error { return nil }
+
+// Withdraw does nothing.
+func (l *Link) Withdraw(mad.ServiceID, netip.Addr) {}
 
 // first returns the link that has been here longest; nil if there is none.
 func (h *node) first() *Link {

@@ -115,7 +115,7 @@ const (
 	maxBack    = 1024
 )
 
-// Returned takes one; see [link.Returner].
+// Returned takes one; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) {
 	l.f.lock()
 	defer l.f.mu.Unlock()

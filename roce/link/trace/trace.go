@@ -87,8 +87,6 @@ func (t *Link) Recv(batch []transport.RxPacket) (int, error) {
 // sent writes packets, and counts in n those that it has gone through.
 func (t *Link) sent(batch []transport.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
-	own := t.Link.Capabilities().SourcePort
-	ports, ported := link.As[link.SourcePorts](t.Link)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range batch {
@@ -97,13 +95,7 @@ func (t *Link) sent(batch []transport.TxPacket, n *int) {
 			*n = i + 1
 			continue // no link can send it
 		}
-		f := flowKey{p.Path.Src, p.Path.Dst, ib.UDPPort}
-		switch {
-		case ported:
-			f.port = ports.SourcePort(p.Path)
-		case own && p.Path.SrcPort != 0:
-			f.port = p.Path.SrcPort
-		}
+		f := flowKey{p.Path.Src, p.Path.Dst, t.Link.SourcePort(p.Path)}
 		t.body = link.AppendPacket(t.body[:0], t.icrc(f), p, 0)
 		t.write(now, true, f, p.Path.TrafficClass, p.Path.HopLimit, 0, t.body)
 		*n = i + 1

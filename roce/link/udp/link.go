@@ -17,8 +17,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// Link is the udp link; see the package comment. It implements [link.Link],
-// [link.Multicaster] and [link.Watcher].
+// Link is the udp link; see the package comment. It is a [link.Slotted].
 type Link struct {
 	opts   Options
 	port   uint16
@@ -47,14 +46,8 @@ type Link struct {
 }
 
 var (
-	_ link.Link        = (*Link)(nil)
-	_ link.Multicaster = (*Link)(nil)
-	_ link.Marker      = (*Link)(nil)
-	_ link.Watcher     = (*Link)(nil)
-	_ link.Slotted     = (*Link)(nil)
-	_ link.Divisible   = (*Link)(nil)
-	_ link.SourcePorts = (*Link)(nil)
-	_ link.Returner    = (*Link)(nil)
+	_ link.Slotted    = (*Link)(nil)
+	_ link.Unverified = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that

@@ -63,7 +63,7 @@ func (s *socket) out(p *transport.Path) *socket {
 	return s.ports[int(p.SrcPort)%len(s.ports)]
 }
 
-// SourcePort returns the port that packets on a path leave from; see [link.SourcePorts].
+// SourcePort returns the port that packets on a path leave from; see [link.Link].
 func (l *Link) SourcePort(p *transport.Path) uint16 {
 	if ps := l.tx.pathOf(p); ps != nil {
 		return ps.sock.port

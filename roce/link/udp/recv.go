@@ -183,7 +183,7 @@ func (r *receiver) read(s *socket) (n int, errno unix.Errno) {
 	return n, errno
 }
 
-// Mark notes what is in the sockets; see [link.Marker].
+// Mark notes what is in the sockets; see [link.Link].
 func (l *Link) Mark() {
 	l.rx.refresh()
 	for _, s := range l.rx.socks {

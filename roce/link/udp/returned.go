@@ -91,7 +91,7 @@ func (l *Link) asker(p *transport.Path) *socket {
 	return nil
 }
 
-// Returned takes a datagram that has come back; see [link.Returner].
+// Returned takes a datagram that has come back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) {
 	if !l.rx.returned {
 		return from, nil

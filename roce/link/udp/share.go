@@ -86,7 +86,7 @@ func (l *Link) leaseSlot() (*slots.Lease, error) {
 	return nil, sockio.PortError(at.Addr, at.Err, l.port)
 }
 
-// Another opens a link at the same addresses; see [link.Divisible].
+// Another opens a link at the same addresses; see [link.Slotted].
 func (l *Link) Another() (link.Link, error) {
 	if l.share.lease == nil {
 		return nil, &OpenError{Addr: l.addrs[0], Err: slots.ErrUnsupported}

@@ -21,8 +21,7 @@ import (
 
 const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: run as root, or setcap cap_net_admin,cap_bpf,cap_net_raw+ep on the program, or use the udp link, which needs nothing"
 
-// Link is the xdp link; see the package comment. It implements [link.Link],
-// [link.Multicaster] and [link.Watcher].
+// Link is the xdp link; see the package comment. It is a [link.Link].
 type Link struct {
 	opts  Options
 	local endpoint.Local
@@ -43,13 +42,7 @@ type Link struct {
 	gone bool
 }
 
-var (
-	_ link.Returner    = (*Link)(nil)
-	_ link.Link        = (*Link)(nil)
-	_ link.Multicaster = (*Link)(nil)
-	_ link.Watcher     = (*Link)(nil)
-	_ link.Marker      = (*Link)(nil)
-)
+var _ link.Link = (*Link)(nil)
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
 // that says what to do, or about an option a [*transport.ArgError].
@@ -158,7 +151,7 @@ func (l *Link) listen(group netip.Addr, index int, on bool) error {
 // Now returns the time since the link was opened, in nanoseconds.
 func (l *Link) Now() int64 { return l.local.Now() }
 
-// Returned takes a datagram that has come back; see [link.Returner].
+// Returned takes a datagram that has come back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
 
 // Addrs returns the local addresses.
@@ -172,6 +165,9 @@ func (l *Link) MTU() ib.MTU { return l.local.State.MTU() }
 // f must not call Watch or Close.
 func (l *Link) Watch(f func(link.PortState)) { l.local.State.Watch(f) }
 
+// SourcePort returns the port that packets on a path leave from.
+func (l *Link) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
+
 // Join has packets to a multicast group redirected.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
 
@@ -180,7 +176,7 @@ func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group
 
 // Capabilities says what is on; Mode is how the link is attached.
 func (l *Link) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true, SourcePort: true,
+	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true,
 		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes,
 		// Of one queue: what a peer sends may all come by that.
 		Room: transport.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}

@@ -50,9 +50,8 @@ func TestModeAndMTU(t *testing.T) {
 		l := openXDP(c.f).In(t, n.A, n.A4)
 		require.Equal(t, c.mode, l.Capabilities().Mode)
 		require.Equal(t, c.mtu, l.MTU())
-		w, _ := link.As[link.Watcher](l)
 		var state link.PortState
-		w.Watch(func(s link.PortState) { state = s })
+		l.Watch(func(s link.PortState) { state = s })
 		require.Equal(t, link.PortState{Up: true, MTU: c.mtu}, state)
 		require.NoError(t, l.Close())
 	}

@@ -103,7 +103,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 	return n, nil
 }
 
-// Mark notes what is in the rings; see [link.Marker].
+// Mark notes what is in the rings; see [link.Link].
 func (l *Link) Mark() {
 	for _, q := range l.rx.queues {
 		q.unread = l.opts.RxFrames

@@ -12,7 +12,7 @@ import (
 )
 
 // returned are datagrams to queue pair 1 of peers that have come back, since no socket has the port
-// there: see link.Returner.
+// there: see link.Link.Returned.
 type returned struct {
 	there atomic.Bool
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (l *Local) sendBack(from netip.Addr, quote []byte) {
 	}
 }
 
-// Returned hands up one; see link.Returner.
+// Returned hands up one; see link.Link.
 func (l *Local) Returned() (from netip.Addr, quote []byte) {
 	r := &l.back
 	if !r.there.Load() {
