@@ -236,7 +236,7 @@ func TestNoUntypedDoors(t *testing.T) {
 // own folder. Tests may import all.
 var floors = map[string][]string{
 	"roce/link": {
-		"", "fault", "trace", "internal/receive", "internal/sockio", "internal/frame", "internal/portstate", "internal/nexthop",
+		"", "fault", "trace", "internal/receive", "internal/sockio", "internal/frame", "internal/nexthop",
 		"internal/transmit", "internal/endpoint", "udp", "packet", "xdp", "sim", "linktest",
 	},
 	"conformance": {

@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport/cc"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // cnpTrafficClass is that of CNPs: DSCP 48 and ECT(0), as seen from ConnectX-4.
@@ -68,7 +69,7 @@ func (r *responder) buildCNP(tx *TxPacket) {
 	if have := *c.path; !samePath(&have, &want) {
 		*c.path = want
 	}
-	*tx = TxPacket{Path: c.path, SrcQP: qp.num, scratch: tx.scratch}
+	tx.Reset(c.path, qp.num)
 	p := ib.NewCNP(qp.attr.DestQPN)
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	qp.e.counters.CNPsSent++
@@ -77,6 +78,6 @@ func (r *responder) buildCNP(tx *TxPacket) {
 // samePath compares two paths but for what the link hung on them.
 func samePath(a, b *Path) bool {
 	x, y := *a, *b
-	x.Link, y.Link = nil, nil
+	x.LinkState, y.LinkState = wire.LinkState{}, wire.LinkState{}
 	return x == y
 }

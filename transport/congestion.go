@@ -48,7 +48,7 @@ const (
 
 // wireOverhead returns what the packets of a path cost beyond their UDP
 // payload.
-func (p *Path) wireOverhead() int {
+func wireOverhead(p *Path) int {
 	if p.Dst.Is4() {
 		return wireOverhead4
 	}
@@ -57,7 +57,7 @@ func (p *Path) wireOverhead() int {
 
 // isPaced reports whether the rate applies to a packet: to requests and to
 // the data of READs.
-func (p *TxPacket) isPaced() bool {
+func isPaced(p *TxPacket) bool {
 	op := ib.Opcode(p.Header[0])
 	return op != ib.CNP && op != ib.RCAcknowledge && (!op.Info().Response || p.PayloadLen != 0)
 }
@@ -72,7 +72,7 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	qp.countCuts(now)
 	budget := c.pacer.Budget(now, c.rate)
 	c.open = budget > 0
-	overhead := qp.path.wireOverhead()
+	overhead := wireOverhead(&qp.path)
 	if c.rate != 0 && c.open {
 		batch = batch[:min(len(batch), budget/(qp.mtu+overhead)+1)]
 	}

@@ -80,7 +80,7 @@ func (qp *QP) roundTrip(now int64, late bool) {
 	}
 	r := cc.Round{
 		RTT: rtt, Arrived: max(span(d.una, sq.una)+sq.have()-d.have, 0), ArriveNs: now - d.from, Sent: d.sent, SendNs: d.took,
-		Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu + qp.path.wireOverhead(),
+		Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu + wireOverhead(&qp.path),
 	}
 	if d.packets > 0 {
 		r.Bytes = d.bytes / d.packets
@@ -149,7 +149,7 @@ func (qp *QP) switchDelay(free bool) {
 // delay a READ costs what it asks for.
 func (qp *QP) charge(p *TxPacket, overhead int) (bytes, packets int) {
 	if qp.delay == nil {
-		if !p.isPaced() {
+		if !isPaced(p) {
 			return 0, 0
 		}
 		return p.UDPPayloadLen() + overhead, 1

@@ -270,7 +270,7 @@ func (e *Engine) sent(now int64, batch []TxPacket) {
 	e.counters.SentBytes += uint64(bytes)
 	if t := e.cfg.Tracer; t != nil {
 		for i := range batch {
-			op, psn := batch[i].opcodeAndPSN()
+			op, psn := batch[i].OpcodeAndPSN()
 			t.Trace(TraceEvent{Now: now, Kind: TraceTxPacket, QPN: batch[i].SrcQP, Opcode: op, PSN: psn})
 		}
 	}

@@ -143,7 +143,7 @@ func TestResponsesDoNotStarveRequests(t *testing.T) {
 	for i := range 3 {
 		n := l.a.e.PollTransmit(l.now, l.batch[:32])
 		for j := range l.batch[:n] {
-			if op, _ := l.batch[j].opcodeAndPSN(); op == ib.RCWriteOnly {
+			if op, _ := l.batch[j].OpcodeAndPSN(); op == ib.RCWriteOnly {
 				return
 			}
 		}

@@ -3,9 +3,9 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"syscall"
 
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // The kinds of failure of the API. An error is an [ArgError] if it concerns an
@@ -48,19 +48,8 @@ func opErr(op string, kind error, detail string, args ...any) error {
 	return &EngineError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
 }
 
-// ArgError says which argument of a call, or which attribute or option, is
-// wrong, and what its limits are. It is the one type for that of all packages, and matches
-// [ErrInvalidAttr] and syscall.EINVAL.
-type ArgError struct {
-	Op  string // the call, such as "modify QP INIT->RTR"
-	Arg string // the argument, attribute or option, such as "path_mtu"
-	Why string // what is wrong with it, and its limits
-}
-
-func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
-
-// Is adds the kinds that it is of.
-func (e *ArgError) Is(target error) bool { return target == ErrInvalidAttr || target == syscall.EINVAL }
+// ArgError says which argument of a call is wrong; see [wire.ArgError].
+type ArgError = wire.ArgError
 
 // errNilRequest says that there is no work request to post.
 func errNilRequest(op string) error { return &ArgError{op, "wr", "is nil"} }

@@ -47,7 +47,7 @@ func TestTwoGiB(t *testing.T) {
 			}
 			for i := range s.batch[:n] {
 				tx := &s.batch[i]
-				op, psn := tx.opcodeAndPSN()
+				op, psn := tx.OpcodeAndPSN()
 				want := ib.RCWriteMiddle
 				switch sent {
 				case 0:
@@ -82,7 +82,7 @@ func TestTwoGiB(t *testing.T) {
 			n := s.a.e.PollTransmit(s.now, s.batch)
 			for i := range s.batch[:n] {
 				h := s.batch[i].Headers()
-				_, psn := s.batch[i].opcodeAndPSN()
+				_, psn := s.batch[i].OpcodeAndPSN()
 				require.Equal(t, s.psn0.Add(asked), psn)
 				require.EqualValues(t, 0x1000+asked*mtu, binary.BigEndian.Uint64(h[12:]))
 				asked += int(binary.BigEndian.Uint32(h[24:])) / mtu

@@ -142,7 +142,7 @@ func (e *Engine) TransmitFault(now int64, tx *TxPacket, addr uint64) bool {
 	if qp == nil {
 		return true
 	}
-	op, psn := tx.opcodeAndPSN()
+	op, psn := tx.OpcodeAndPSN()
 	if op.Info().Response {
 		qp.resp.readFaulted(now, psn)
 	} else {
@@ -186,14 +186,4 @@ func (sq *requester) payloadFaulted(now int64, psn ib.PSN) {
 		// Complete already: an unreliable request is when the link has its packets.
 		qp.fatal(now, EventQPFatal)
 	}
-}
-
-// Holds reports whether the byte at a real address is in the payload.
-func (p *TxPacket) Holds(addr uint64) bool {
-	for _, f := range p.Frags[:p.NumFrags] {
-		if mem.Holds(f, addr) {
-			return true
-		}
-	}
-	return false
 }

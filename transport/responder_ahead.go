@@ -114,7 +114,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 		return
 	}
 	n := min((span(next, k.top)-1+31)/32*4, r.qp.mtu)
-	m := keptMap(tx.copyBuffer(n))
+	m := keptMap(tx.CopyBuffer(n))
 	clear(m)
 	for i := range min(m.bits(), len(k.slots)) {
 		p := k.at(next.Add(1 + i))

@@ -6,18 +6,6 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Room is what a link can hold of what arrives until it is received, and what
-// packets take of that. The unit is the link's: bytes of a socket buffer, say.
-// It is the link that knows; without a Size nothing is bounded by it.
-type Room struct {
-	Size int
-	// What a packet takes that arrives by itself: so much, and so much for each of
-	// its bytes. A kernel counts the memory that holds a packet, not the packet.
-	PerPacket, PerByte int
-	// What one of a run takes that arrives as one datagram; 0 each if that is the same.
-	RunPerPacket, RunPerByte int
-}
-
 // price is what packets take of a room.
 type price struct{ packet, byte int }
 
@@ -25,7 +13,7 @@ func (p price) of(bytes int) int { return p.packet + p.byte*bytes }
 
 // prices returns the price of a packet by itself and of one in a run. At least a
 // room of so many packets is charged for each.
-func (r *Room) prices(size, most int) (single, run price) {
+func prices(r *Room, size, most int) (single, run price) {
 	single = price{r.PerPacket, r.PerByte}
 	run = price{r.RunPerPacket, r.RunPerByte}
 	if run == (price{}) {
@@ -181,7 +169,7 @@ type flight struct {
 func newFlight(r *Room, size, packets int) *flight {
 	f := &flight{most: size, least: max(size/leastFlight, 1)}
 	f.size = size
-	f.single, f.run = r.prices(size, packets)
+	f.single, f.run = prices(r, size, packets)
 	return f
 }
 

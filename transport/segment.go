@@ -82,11 +82,6 @@ func putRETH(h []byte, va uint64, key uint32, n uint32) {
 	binary.BigEndian.PutUint32(h[12:], n)
 }
 
-// opcodeAndPSN reads back what the header says, for tracing.
-func (p *TxPacket) opcodeAndPSN() (ib.Opcode, ib.PSN) {
-	return ib.Opcode(p.Header[0]), ib.PSN(binary.BigEndian.Uint32(p.Header[8:])) & ib.PSNMask
-}
-
 // build makes the packet of w at psn, and moves past it. It fails the request,
 // and returns false, if the payload's memory has been taken away.
 func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
@@ -201,7 +196,7 @@ func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 		tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
 		tx.PayloadLen = mem.AtomicBytes
 		if w.value {
-			b := tx.copyBuffer(mem.AtomicBytes)
+			b := tx.CopyBuffer(mem.AtomicBytes)
 			binary.NativeEndian.PutUint64(b, w.swap)
 			tx.Frags[0], tx.NumFrags = b, 1
 		} else if !sq.payload(w, tx, 0, mem.AtomicBytes) {
@@ -358,18 +353,10 @@ func (sq *requester) payload(w *sendWQE, tx *TxPacket, off uint32, n int) bool {
 	if !c.cur.Seek(uint64(off)) {
 		return false
 	}
-	b := tx.copyBuffer(n)
+	b := tx.CopyBuffer(n)
 	if got, f := sq.qp.e.copyOut(&c.cur, b); f != mem.FaultNone || got != n {
 		return false
 	}
 	tx.Frags[0], tx.NumFrags = b, 1
 	return true
-}
-
-// copyBuffer returns n bytes that belong to the descriptor.
-func (p *TxPacket) copyBuffer(n int) []byte {
-	if cap(p.scratch) < n {
-		p.scratch = make([]byte, ib.MaxMTUBytes)
-	}
-	return p.scratch[:n:n]
 }

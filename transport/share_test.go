@@ -218,14 +218,14 @@ func TestSharedCQOverflow(t *testing.T) {
 	require.False(t, cq.push(h.engines[0], &WC{}, false), "dead for good")
 }
 
-// wire carries packets from an engine of one host to one of another. Each end takes them under its own lock.
-type wire struct {
+// cable carries packets from an engine of one host to one of another. Each end takes them under its own lock.
+type cable struct {
 	mu      sync.Mutex
 	packets [][]byte
 	spare   [][]byte
 }
 
-func (w *wire) put(tx *TxPacket) {
+func (w *cable) put(tx *TxPacket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b []byte
@@ -236,7 +236,7 @@ func (w *wire) put(tx *TxPacket) {
 }
 
 // take hands over what is there, and gets back what was handed over before.
-func (w *wire) take(back [][]byte) [][]byte {
+func (w *cable) take(back [][]byte) [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spare = append(w.spare, back...)
@@ -249,7 +249,7 @@ func (w *wire) take(back [][]byte) [][]byte {
 type pump struct {
 	h       *host
 	n       int
-	in, out *wire
+	in, out *cable
 	from    netip.Addr
 	now     int64
 	batch   [16]TxPacket
@@ -361,7 +361,7 @@ func TestEnginesInGoroutines(t *testing.T) {
 		connectHosts(t, client, server, qa, qb)
 		clientQPs[n] = qa
 		flowOf[qb.Number()] = n
-		there, back := &wire{}, &wire{}
+		there, back := &cable{}, &cable{}
 		pc := &pump{h: client, n: n, in: back, out: there, from: server.addr, now: 1e9}
 		ps := &pump{h: server, n: n, in: there, out: back, from: client.addr, now: 1e9, onEvent: func(ev Event) {
 			switch ev.Type {

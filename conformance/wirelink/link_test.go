@@ -27,9 +27,10 @@ type memoryLink struct {
 
 func newMemoryLink() *memoryLink { return &memoryLink{news: make(chan struct{}, 1000)} }
 
-func (l *memoryLink) Capabilities() link.Capabilities { return link.Capabilities{Name: "memory"} }
-func (l *memoryLink) Stats() link.Stats               { return link.Stats{RxICRC: 3} }
-func (l *memoryLink) Wait(time.Duration) error        { return nil }
+func (l *memoryLink) Capabilities() link.Capabilities     { return link.Capabilities{Name: "memory"} }
+func (l *memoryLink) Stats() link.Stats                   { return link.Stats{RxICRC: 3} }
+func (l *memoryLink) Wait(time.Duration) error            { return nil }
+func (l *memoryLink) SourcePort(p *transport.Path) uint16 { return ib.UDPPort }
 
 func (l *memoryLink) Send(batch []transport.TxPacket) {
 	l.mu.Lock()

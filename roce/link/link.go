@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Link carries packets between a device and its peers.
@@ -29,7 +29,7 @@ type Link interface {
 	// that was truncated). The device has an access to it panic; Send lets the panic pass. It
 	// is then done with the packets before that one, and has not begun with those
 	// after it; it may be called again at once.
-	Send(batch []transport.TxPacket)
+	Send(batch []wire.TxPacket)
 
 	// Blocked reports that packets wait in the link because the network would
 	// not take more: the device should not make more until Wait has returned.
@@ -38,7 +38,7 @@ type Link interface {
 	// Recv fills batch with packets that have arrived, and returns how many; 0
 	// means that nothing is left of what had arrived when it was called. Their
 	// Data is valid until the next call of Recv. The error is ErrClosed or fatal.
-	Recv(batch []transport.RxPacket) (int, error)
+	Recv(batch []wire.RxPacket) (int, error)
 
 	// Wait blocks until a packet may have arrived, the backlog can go out, Wake
 	// is called, or timeout has passed; negative waits without bound.
@@ -79,7 +79,7 @@ type Link interface {
 
 	// SourcePort returns the UDP port that packets on the path leave from. Only the sending side
 	// calls it.
-	SourcePort(p *transport.Path) uint16
+	SourcePort(p *wire.Path) uint16
 
 	// Capabilities says what the link does and which accelerations are on.
 	Capabilities() Capabilities
@@ -122,10 +122,10 @@ type Driven interface {
 type Unverified interface {
 	Link
 	// RecvUnverified is Recv, except that packets behind the first of a datagram may be
-	// transport.ICRCUnknown.
-	RecvUnverified(batch []transport.RxPacket) (int, error)
+	// wire.ICRCUnknown.
+	RecvUnverified(batch []wire.RxPacket) (int, error)
 	// Checker checks those of the last batch, until the next call of RecvUnverified.
-	transport.Checker
+	wire.Checker
 }
 
 // Slotted is a link at whose addresses there may be others: those of other devices, of this process
@@ -210,7 +210,7 @@ type Capabilities struct {
 
 	// Room is what the link holds of what arrives until Recv takes it, and what
 	// packets take of that; zero if there is no telling.
-	Room transport.Room
+	Room wire.Room
 }
 
 // Stats are the counters of a link.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // The sender of a request (REQ) that takes it back before it was answered does not know our ID: its
@@ -24,7 +24,7 @@ const (
 // For returns the slot that a packet at address i is for. All that is not held by a slot's number
 // is decided here: a request is for the device that has announced the service, and what takes one
 // back for the device that got it.
-func (l *Lease) For(i int, p *transport.RxPacket) int {
+func (l *Lease) For(i int, p *wire.RxPacket) int {
 	to := Steer(p.Data)
 	if to != Requests {
 		return to
@@ -63,7 +63,7 @@ func attribute(b []byte) mad.Attribute {
 
 // noteOf hashes who has sent a message, and its ID for the connection. The key is random, so that
 // nobody can choose to meet the notes of others.
-func (s *set) noteOf(p *transport.RxPacket) uint64 {
+func (s *set) noteOf(p *wire.RxPacket) uint64 {
 	src := p.Src.As16()
 	h := s.key
 	for _, w := range [3]uint64{

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +17,7 @@ func TestHandOnIsBounded(t *testing.T) {
 	now := int64(time.Hour)
 	l.now = func() int64 { return now }
 	require.NoError(t, m.Announce(0, 0x0106_0007))
-	req := &transport.RxPacket{Data: messages(0)[mad.AttrREQ], Src: a.Addr, Dst: a.Addr}
+	req := &wire.RxPacket{Data: messages(0)[mad.AttrREQ], Src: a.Addr, Dst: a.Addr}
 	require.Equal(t, m.slot, l.For(0, req))
 	handed := 0
 	for _, c := range []struct {
@@ -39,7 +39,7 @@ func TestHandOnIsBounded(t *testing.T) {
 		require.Equal(t, c.want, 2*handBurst-lost, "%v later", c.after)
 		handed += c.want
 	}
-	data := &transport.RxPacket{Data: make([]byte, 100), Src: a.Addr, Dst: a.Addr}
+	data := &wire.RxPacket{Data: make([]byte, 100), Src: a.Addr, Dst: a.Addr}
 	for range 2 * handBurst {
 		n, ok := l.HandOn(0, m.slot, data)
 		require.True(t, ok)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // memoryAndLocks is an address as the kernel has it, without a kernel: the memory file, its locks, and what waits in the
@@ -165,7 +165,7 @@ func (g *fakeGround) drainInbox(slot int) {
 
 func (g *fakeGround) handOn(slot int, b []byte) bool {
 	g.step(func() string {
-		var p transport.RxPacket
+		var p wire.RxPacket
 		for s := ParseStrays(b); s.Next(&p); {
 			g.m().inbox[slot] = append(g.m().inbox[slot], datagram{n: int(p.SrcPort)})
 		}

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // A message in an inbox is packets, each with a header: length of the packet and source port, two
@@ -28,7 +28,7 @@ type outbox struct {
 // Flush or when packets for another slot come. It returns how many packets were lost
 // because the inbox they were for is full, or they were messages to queue pair 1 beyond a rate, and
 // whether a device has the slot: if not, the packet is for nobody.
-func (l *Lease) HandOn(i, slot int, p *transport.RxPacket) (lost int, ok bool) {
+func (l *Lease) HandOn(i, slot int, p *wire.RxPacket) (lost int, ok bool) {
 	o := &l.out
 	size := strayHeader + len(p.Data)
 	if o.packets > 0 && (o.i != i || o.slot != slot || len(o.buf)+size > MaxStrays) {
@@ -74,7 +74,7 @@ func ParseStrays(b []byte) Strays { return Strays{b} }
 
 // Next fills in the next packet, which refers to the message. It reports false at the end, and at
 // what is no packet.
-func (s *Strays) Next(p *transport.RxPacket) bool {
+func (s *Strays) Next(p *wire.RxPacket) bool {
 	b := s.rest
 	s.rest = nil
 	if len(b) < strayHeader {
@@ -84,7 +84,7 @@ func (s *Strays) Next(p *transport.RxPacket) bool {
 	if n < ib.BTHBytes+ib.ICRCBytes || n > ib.MaxPacketBytes || len(b) < strayHeader+n {
 		return false
 	}
-	*p = transport.RxPacket{
+	*p = wire.RxPacket{
 		Data: b[strayHeader : strayHeader+n : strayHeader+n], SrcPort: binary.BigEndian.Uint16(b[2:]),
 		TrafficClass: b[4], HopLimit: b[5],
 		Src: netip.AddrFrom16([16]byte(b[8:])).Unmap(), Dst: netip.AddrFrom16([16]byte(b[24:])).Unmap(),

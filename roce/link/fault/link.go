@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // wrongICRC is what corruption xors into an ICRC: no identification explains
@@ -21,24 +21,24 @@ type Link struct {
 	rules []*rule
 
 	// Sending side.
-	txOut     []transport.TxPacket
+	txOut     []wire.TxPacket
 	txDelayed []delayedTx
 
 	// Receiving side.
-	rxIn      []transport.RxPacket
+	rxIn      []wire.RxPacket
 	rxDelayed []delayedRx
-	rxOut     []transport.RxPacket // to hand up, copies included
+	rxOut     []wire.RxPacket // to hand up, copies included
 	rxNext    int
 }
 
 type delayedTx struct {
 	left int
-	p    transport.TxPacket
+	p    wire.TxPacket
 }
 
 type delayedRx struct {
 	left int
-	p    transport.RxPacket
+	p    wire.RxPacket
 }
 
 // New wraps l.
@@ -84,7 +84,7 @@ func (f *Link) choose(dir Direction, p packetInfo) *Rule {
 }
 
 // Send applies the rules and sends what they leave.
-func (f *Link) Send(batch []transport.TxPacket) {
+func (f *Link) Send(batch []wire.TxPacket) {
 	out := f.txOut[:0]
 	for i := range batch {
 		p := &batch[i]
@@ -114,7 +114,7 @@ func (f *Link) Send(batch []transport.TxPacket) {
 }
 
 // releaseTx appends those of the first n delayed packets whose turn has come.
-func (f *Link) releaseTx(out []transport.TxPacket, n int) []transport.TxPacket {
+func (f *Link) releaseTx(out []wire.TxPacket, n int) []wire.TxPacket {
 	for i := range f.txDelayed[:n] {
 		h := &f.txDelayed[i]
 		if h.left--; h.left == 0 {
@@ -125,7 +125,7 @@ func (f *Link) releaseTx(out []transport.TxPacket, n int) []transport.TxPacket {
 	return out
 }
 
-func txInfo(p *transport.TxPacket) packetInfo {
+func txInfo(p *wire.TxPacket) packetInfo {
 	h := p.Headers()
 	if len(h) < ib.BTHBytes {
 		return packetInfo{}
@@ -135,13 +135,13 @@ func txInfo(p *transport.TxPacket) packetInfo {
 }
 
 // keepTx copies a packet with its payload, which is gone when Send returns.
-func keepTx(p *transport.TxPacket) transport.TxPacket {
+func keepTx(p *wire.TxPacket) wire.TxPacket {
 	q := *p
 	var data []byte
 	for _, b := range p.Frags[:p.NumFrags] {
 		data = append(data, b...)
 	}
-	q.Frags = [transport.MaxTxFrags][]byte{data}
+	q.Frags = [wire.MaxTxFrags][]byte{data}
 	q.NumFrags = 1
 	if len(data) == 0 {
 		q.NumFrags = 0
@@ -161,7 +161,7 @@ func (f *Link) CaughtUp() bool {
 }
 
 // Recv receives and applies the rules.
-func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
+func (f *Link) Recv(batch []wire.RxPacket) (int, error) {
 	for {
 		if f.rxNext < len(f.rxOut) {
 			n := copy(batch, f.rxOut[f.rxNext:])
@@ -169,7 +169,7 @@ func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 			return n, nil
 		}
 		if cap(f.rxIn) < len(batch) {
-			f.rxIn = make([]transport.RxPacket, len(batch))
+			f.rxIn = make([]wire.RxPacket, len(batch))
 		}
 		n, err := f.Link.Recv(f.rxIn[:len(batch)])
 		if n == 0 || err != nil {
@@ -182,7 +182,7 @@ func (f *Link) Recv(batch []transport.RxPacket) (int, error) {
 	}
 }
 
-func (f *Link) receive(p *transport.RxPacket) {
+func (f *Link) receive(p *wire.RxPacket) {
 	before := len(f.rxDelayed)
 	switch r := f.choose(Receive, rxInfo(p)); {
 	case r == nil:
@@ -198,7 +198,7 @@ func (f *Link) receive(p *transport.RxPacket) {
 		return
 	case r.Action == MarkCE:
 		q := *p
-		q.TrafficClass |= transport.ECNCE
+		q.TrafficClass |= wire.ECNCE
 		f.rxOut = append(f.rxOut, q)
 	case r.Action == Mutate && r.Mutate != nil:
 		q := *p
@@ -232,7 +232,7 @@ func mutate(r *Rule, data []byte) {
 	}
 }
 
-func rxInfo(p *transport.RxPacket) packetInfo {
+func rxInfo(p *wire.RxPacket) packetInfo {
 	if len(p.Data) < ib.BTHBytes {
 		return packetInfo{}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +33,7 @@ func testMulticast(t *testing.T, p Pair) {
 	require.NoError(t, p.B.Wait(0))
 	to, elsewhere := *path, *path
 	to.Dst, elsewhere.Dst = group, other
-	batch := []transport.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10), Packet(r, &elsewhere, 9), Packet(r, &to, 4)}
+	batch := []wire.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10), Packet(r, &elsewhere, 9), Packet(r, &to, 4)}
 	SendAll(t, p.A, batch)
 	for i, rx := range Receive(t, p.B, 3) {
 		require.Equal(t, batch[[]int{1, 2, 4}[i]].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes])
@@ -42,5 +42,5 @@ func testMulticast(t *testing.T, p Pair) {
 	require.NoError(t, m.Leave(group, local))
 	require.Error(t, m.Leave(group, local), "left already")
 	SendAll(t, p.A, batch[1:2])
-	check(t, p.A, p.B, p.Hops, []transport.TxPacket{Packet(r, path, 5)})
+	check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, path, 5)})
 }

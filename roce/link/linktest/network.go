@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -148,7 +148,7 @@ func (s states) until(t testing.TB, want link.PortState) {
 var up, down = link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib.MTU1024}
 
 // watchedPair opens a pair that reaches each other, and watches a.
-func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *transport.Path, ch states) {
+func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *wire.Path, ch states) {
 	n, a, b = f.OpenPair(t, 1500)
 	ch = watch(t, a)
 	ch.until(t, up)
@@ -185,8 +185,8 @@ func RunMTUChange(t *testing.T, open Opener) {
 	require.Equal(t, ib.MTU4096, a.MTU())
 	r := rand.New(rand.NewPCG(2, 2))
 	p := NewPath(a, b)
-	big := []transport.TxPacket{Packet(r, p, 4096), Packet(r, p, 4096)}
-	small := []transport.TxPacket{Packet(r, p, 1024), Packet(r, p, 1024)}
+	big := []wire.TxPacket{Packet(r, p, 4096), Packet(r, p, 4096)}
+	small := []wire.TxPacket{Packet(r, p, 1024), Packet(r, p, 1024)}
 	SendAll(t, a, big)
 	Await(t, b, big)
 
@@ -203,7 +203,7 @@ func RunMTUChange(t *testing.T, open Opener) {
 		SendAll(t, a, big)
 		Drain(t, b)
 	}
-	for _, batch := range [][]transport.TxPacket{big, big[:1]} {
+	for _, batch := range [][]wire.TxPacket{big, big[:1]} {
 		since = countersOf(a)
 		long := p.TooLong
 		SendAll(t, a, batch)
@@ -229,8 +229,8 @@ func testRemoved(t *testing.T, open Opener) {
 	n, a, _, p, ch := open.watchedPair(t)
 	n.A.Run("ip", "link", "del", Device)
 	ch.until(t, down)
-	rx := make([]transport.RxPacket, 1)
-	batch := []transport.TxPacket{Packet(rand.New(rand.NewPCG(3, 3)), p, 64)}
+	rx := make([]wire.RxPacket, 1)
+	batch := []wire.TxPacket{Packet(rand.New(rand.NewPCG(3, 3)), p, 64)}
 	since := countersOf(a)
 	for end := time.Now().Add(giveUp); since().TxUnreachable == 0; {
 		require.True(t, time.Now().Before(end))

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // turns is how often receive was called.
@@ -12,7 +12,7 @@ var turns atomic.Uint32
 
 // receive is Recv, every second time without the link's check where it can leave that out: packets
 // are checked afterwards then, and those that are wrong left out.
-func receive(l link.Link, batch []transport.RxPacket) (int, error) {
+func receive(l link.Link, batch []wire.RxPacket) (int, error) {
 	u, ok := l.(link.Unverified)
 	if !ok || turns.Add(1)%2 == 0 {
 		return l.Recv(batch)
@@ -22,10 +22,10 @@ func receive(l link.Link, batch []transport.RxPacket) (int, error) {
 		right := 0
 		for i := range batch[:n] {
 			p := &batch[i]
-			if p.ICRC == transport.ICRCUnknown && !u.Check(i, p) {
+			if p.ICRC == wire.ICRCUnknown && !u.Check(i, p) {
 				continue
 			}
-			p.ICRC = transport.ICRCRight
+			p.ICRC = wire.ICRCRight
 			batch[right], batch[i] = *p, batch[right]
 			right++
 		}

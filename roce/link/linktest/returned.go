@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,10 +30,10 @@ func RunReturned(t *testing.T, open Opener, six bool) {
 			n.A.Do(func() { err = s.ServeRequests() })
 			require.NoError(t, err)
 		}
-		tx := Packet(rnd, &transport.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
+		tx := Packet(rnd, &wire.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
 		copy(tx.Header[5:8], []byte{0, 0, byte(ib.QPNGSI)})
 		Drive(t, a, func() bool {
-			a.Send([]transport.TxPacket{tx}) // until the neighbour is known
+			a.Send([]wire.TxPacket{tx}) // until the neighbour is known
 			Drain(t, a)
 			from, quote := a.Returned()
 			if quote == nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,18 +18,18 @@ import (
 const giveUp = 2 * time.Minute
 
 // NewPath returns a path from the first address of a to that of b.
-func NewPath(a, b link.Link) *transport.Path {
-	return &transport.Path{Src: a.Addrs()[0], Dst: b.Addrs()[0], SrcPort: 0xC123, HopLimit: 33}
+func NewPath(a, b link.Link) *wire.Path {
+	return &wire.Path{Src: a.Addrs()[0], Dst: b.Addrs()[0], SrcPort: 0xC123, HopLimit: 33}
 }
 
 // Packet makes a packet with a payload of n random bytes in up to four pieces.
-func Packet(r *rand.Rand, path *transport.Path, n int) transport.TxPacket {
-	tx := transport.TxPacket{Path: path, PayloadLen: uint16(n), Pad: uint8(-n & 3)}
+func Packet(r *rand.Rand, path *wire.Path, n int) wire.TxPacket {
+	tx := wire.TxPacket{Path: path, PayloadLen: uint16(n), Pad: uint8(-n & 3)}
 	p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, Pad: tx.Pad, PKey: ib.PKeyDefault, DestQP: 17, PSN: ib.PSN(r.Uint32()) & ib.PSNMask}}
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	for left := n; left > 0; tx.NumFrags++ {
 		k := left
-		if tx.NumFrags < transport.MaxTxFrags-1 && left > 1 && r.IntN(2) == 0 {
+		if tx.NumFrags < wire.MaxTxFrags-1 && left > 1 && r.IntN(2) == 0 {
 			k = 1 + r.IntN(left)
 		}
 		f := randomBytes(r, k)
@@ -49,10 +49,10 @@ func randomBytes(r *rand.Rand, n int) []byte {
 }
 
 // Receive returns the next n packets of a link, copied.
-func Receive(t testing.TB, l link.Link, n int) []transport.RxPacket {
+func Receive(t testing.TB, l link.Link, n int) []wire.RxPacket {
 	t.Helper()
-	var out []transport.RxPacket
-	batch := make([]transport.RxPacket, 7)
+	var out []wire.RxPacket
+	batch := make([]wire.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for len(out) < n {
 		k, err := receive(l, batch)
@@ -86,7 +86,7 @@ func Drive(t testing.TB, l link.Link, cond func() bool) {
 }
 
 // SendAll sends the packets and waits until all have left.
-func SendAll(t testing.TB, l link.Link, batch []transport.TxPacket) {
+func SendAll(t testing.TB, l link.Link, batch []wire.TxPacket) {
 	t.Helper()
 	before := l.Stats()
 	l.Send(batch)
@@ -99,7 +99,7 @@ func SendAll(t testing.TB, l link.Link, batch []transport.TxPacket) {
 // Drain takes what has arrived, and returns how many packets that were.
 func Drain(t testing.TB, l link.Link) (n int) {
 	t.Helper()
-	batch := make([]transport.RxPacket, 64)
+	batch := make([]wire.RxPacket, 64)
 	for {
 		k, err := receive(l, batch)
 		require.NoError(t, err)
@@ -111,9 +111,9 @@ func Drain(t testing.TB, l link.Link) (n int) {
 }
 
 // SendUntil sends packets that need not arrive until cond.
-func SendUntil(t testing.TB, l link.Link, path *transport.Path, cond func() bool) {
+func SendUntil(t testing.TB, l link.Link, path *wire.Path, cond func() bool) {
 	t.Helper()
-	batch := []transport.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
+	batch := []wire.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
 	end := time.Now().Add(giveUp)
 	for !cond() {
 		require.True(t, time.Now().Before(end), "gave up: %+v", l.Stats())
@@ -124,13 +124,13 @@ func SendUntil(t testing.TB, l link.Link, path *transport.Path, cond func() bool
 
 // Reaches sends packets from a until one of them has arrived at b; what was
 // sent before does not count.
-func Reaches(t testing.TB, a, b link.Link, path *transport.Path) {
+func Reaches(t testing.TB, a, b link.Link, path *wire.Path) {
 	t.Helper()
 	// A number that no packet before had tells them apart.
 	number := nextNumber.Add(1)
-	one := []transport.TxPacket{Packet(rand.New(rand.NewPCG(number, 0)), path, 64)}
+	one := []wire.TxPacket{Packet(rand.New(rand.NewPCG(number, 0)), path, 64)}
 	arrived := false
-	batch := make([]transport.RxPacket, 64)
+	batch := make([]wire.RxPacket, 64)
 	end := time.Now().Add(giveUp)
 	for !arrived {
 		require.True(t, time.Now().Before(end), "nothing arrives: %+v, %+v", a.Stats(), b.Stats())
@@ -153,9 +153,9 @@ var nextNumber atomic.Uint64
 
 // Await receives until all packets of the batch have arrived, in their order;
 // others in between are left out.
-func Await(t testing.TB, l link.Link, batch []transport.TxPacket) {
+func Await(t testing.TB, l link.Link, batch []wire.TxPacket) {
 	t.Helper()
-	rx := make([]transport.RxPacket, 7)
+	rx := make([]wire.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for i := 0; i < len(batch); {
 		k, err := receive(l, rx)
@@ -174,6 +174,6 @@ func Await(t testing.TB, l link.Link, batch []transport.TxPacket) {
 }
 
 // same reports whether a packet that was received is one that was sent.
-func same(tx *transport.TxPacket, rx *transport.RxPacket) bool {
+func same(tx *wire.TxPacket, rx *wire.RxPacket) bool {
 	return bytes.Equal(tx.AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes])
 }

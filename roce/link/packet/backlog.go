@@ -3,7 +3,7 @@ package packet
 import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // backlog holds copies of frames that the socket had no room for. While there
@@ -13,7 +13,7 @@ type backlog struct {
 	items []waiting
 	head  int
 	buf   []byte
-	of    []*transport.Path // of each packet
+	of    []*wire.Path // of each packet
 
 	// one is the message header for sending from contiguous memory.
 	one struct {
@@ -42,7 +42,7 @@ func (t *sender) postpone(m *message) {
 	t.postponeBytes(m.Path, t.batch.Paths(m), t.single[m.Path.headLen:], m.SegmentSize())
 }
 
-func (t *sender) postponeBytes(p *path, of []*transport.Path, data []byte, segment int) {
+func (t *sender) postponeBytes(p *path, of []*wire.Path, data []byte, segment int) {
 	b := &t.backlog
 	b.items = append(b.items, waiting{path: p, off: len(b.buf), n: len(data), segment: segment, of: len(b.of), packets: len(of)})
 	b.of = append(b.of, of...)

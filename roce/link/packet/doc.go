@@ -52,7 +52,7 @@
 // Connections leave by one of 4 source ports, chosen by the one that they would have on a link that
 // sends by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because
 // packets by different ports, or with different IPv6 flow labels, cannot share a frame. For the
-// same reason connections that carry little (transport.Path.Light) all leave by one of them, with
+// same reason connections that carry little (wire.Path.Light) all leave by one of them, with
 // flow label 0. Multicast keeps its port.
 //
 // # Neighbours
@@ -112,5 +112,5 @@
 // A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6
 // "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
 // with the ports of the packet, and believes it for 10 minutes: longer packets are counted in
-// transport.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
+// wire.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
 package packet

@@ -3,7 +3,7 @@ package packet
 import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // refusesSegments reports whether an error may be about segmentation rather
@@ -16,7 +16,7 @@ func refusesSegments(e unix.Errno) bool {
 // sendSingly sends what was refused with segmentation packet by packet. If
 // that works, segmentation was the matter, and is switched off, or down to the
 // number of segments that older kernels take.
-func (t *sender) sendSingly(p *path, of []*transport.Path, b []byte, segment int) {
+func (t *sender) sendSingly(p *path, of []*wire.Path, b []byte, segment int) {
 	count := (len(b) + segment - 1) / segment
 	ok, long := 0, false
 	for len(b) > 0 {

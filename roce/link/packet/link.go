@@ -43,7 +43,7 @@ var (
 )
 
 // Open opens the link. The error is a [*link.OpenError] that says what to do, or about an option a
-// [*transport.ArgError].
+// [*wire.ArgError].
 func Open(o Options) (*Link, error) { return openSlot(o, false) }
 
 func openSlot(o Options, spare bool) (*Link, error) {

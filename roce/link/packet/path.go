@@ -7,10 +7,10 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is the state that the link hangs on a transport.Path. Those of one flow share it, so
+// path is the state that the link hangs on a wire.Path. Those of one flow share it, so
 // that their packets can share frames.
 type path struct {
 	transmit.Path
@@ -26,7 +26,7 @@ type path struct {
 }
 
 // pathOf returns the link's state of a path, nil if nothing can be sent on it.
-func (t *sender) pathOf(p *transport.Path) *path {
+func (t *sender) pathOf(p *wire.Path) *path {
 	if s, ok := p.Link.(*path); ok && s.l == t.l {
 		return s
 	}
@@ -52,7 +52,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 
 // flowPort returns the source port of a path, one of a few: packets that leave by different ones
 // cannot share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
-func (t *sender) flowPort(p *transport.Path, port uint16) uint16 {
+func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port
 	}
@@ -63,7 +63,7 @@ func (t *sender) flowPort(p *transport.Path, port uint16) uint16 {
 }
 
 // SourcePort returns the port that packets on a path leave from; see [link.Link].
-func (l *Link) SourcePort(p *transport.Path) uint16 {
+func (l *Link) SourcePort(p *wire.Path) uint16 {
 	if ps := l.tx.pathOf(p); ps != nil {
 		return ps.Flow.SrcPort
 	}

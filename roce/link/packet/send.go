@@ -11,6 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 type message = sockio.Message[*path]
@@ -68,7 +69,7 @@ func (t *sender) init(l *Link) error {
 func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
-func (l *Link) Send(batch []transport.TxPacket) {
+func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
 	if l.life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch))) // the descriptor may be somebody else's by now
@@ -130,7 +131,7 @@ func (t *sender) reset() {
 }
 
 // add appends a packet to the current message or begins another.
-func (t *sender) add(p *transport.TxPacket) {
+func (t *sender) add(p *wire.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Lost(p.Path, 1)
@@ -161,7 +162,7 @@ func (t *sender) beginMessage(ps *path, size int) *message {
 }
 
 // sort chooses a frame for a packet, of a batch of packets of several paths.
-func (t *sender) sort(p *transport.TxPacket) {
+func (t *sender) sort(p *wire.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Lost(p.Path, 1)
@@ -232,7 +233,7 @@ func (t *sender) submit() {
 
 // lost counts packets of paths that the kernel did not take. The transport will see a
 // loss. A socket that is not there any more ends the link.
-func (t *sender) lost(of []*transport.Path, errno unix.Errno) {
+func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.fail(os.NewSyscallError("sendmmsg", errno))
 	}
@@ -249,7 +250,7 @@ func (t *sender) lost(of []*transport.Path, errno unix.Errno) {
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, of *transport.Path, data []byte) {
+func (t *sender) sendResolved(p *path, of *wire.Path, data []byte) {
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
 		errno = t.sendOne(p, data, 0)
@@ -259,8 +260,8 @@ func (t *sender) sendResolved(p *path, of *transport.Path, data []byte) {
 		t.stats.Sent(1, 1, len(data))
 	case unix.EAGAIN:
 		t.blocked.Store(true)
-		t.postponeBytes(p, []*transport.Path{of}, data, 0)
+		t.postponeBytes(p, []*wire.Path{of}, data, 0)
 	default:
-		t.lost([]*transport.Path{of}, errno)
+		t.lost([]*wire.Path{of}, errno)
 	}
 }

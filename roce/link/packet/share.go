@@ -14,7 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // leaseSlot leases a slot of the addresses, and returns its UDP sockets. They are nil if the
@@ -110,7 +110,7 @@ func seenByAll(d *receive.Datagram) bool {
 
 // handOn disposes of a packet that may be for another device. It returns false if it is for
 // this one.
-func (r *receiver) handOn(p *transport.RxPacket) bool {
+func (r *receiver) handOn(p *wire.RxPacket) bool {
 	lease := r.l.lease
 	own := int(lease.Slot().Index)
 	i := max(slices.Index(r.l.local.Addrs(), p.Dst), 0) // groups are joined at any
@@ -171,7 +171,7 @@ func (r *receiver) receiveAside() bool {
 }
 
 // handedIn fills a batch with what another device has handed on.
-func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
+func (r *receiver) handedIn(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && r.strays.Next(&batch[n]) {
 		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(r.l.lease.Slot().Index) {
 			r.split.HandedIn(&batch[n])

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real
@@ -51,14 +51,14 @@ func (h *hosted) Capabilities() link.Capabilities {
 }
 
 // Send puts packets on the wire when the call has been paid for.
-func (h *hosted) Send(batch []transport.TxPacket) {
+func (h *hosted) Send(batch []wire.TxPacket) {
 	if len(batch) > 0 {
 		h.l.sendIn(h.owe(h.m.c.Syscall+time.Duration(len(batch))*h.m.c.Packet), batch)
 	}
 }
 
 // Recv looks at what has arrived.
-func (h *hosted) Recv(batch []transport.RxPacket) (int, error) {
+func (h *hosted) Recv(batch []wire.RxPacket) (int, error) {
 	h.enter("Recv")
 	defer h.leave()
 	h.park(ask{kind: works, work: int64(h.m.c.Syscall)})

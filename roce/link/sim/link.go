@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Link is a host on a fabric, or one of several links of a host (see [Link.Another]): a
@@ -42,7 +42,7 @@ var (
 	_ link.Slotted   = (*Link)(nil)
 )
 
-// path is the state that the link hangs on a transport.Path.
+// path is the state that the link hangs on a wire.Path.
 type path struct {
 	l       *Link
 	icrc    ib.ICRC
@@ -85,10 +85,10 @@ func (l *Link) QueuePeak() (up, down int) {
 func (l *Link) Blocked() bool { return false }
 
 // Send puts packets on the wire.
-func (l *Link) Send(batch []transport.TxPacket) { l.sendIn(0, batch) }
+func (l *Link) Send(batch []wire.TxPacket) { l.sendIn(0, batch) }
 
 // sendIn is Send for packets that leave after a time, though not before those of earlier calls.
-func (l *Link) sendIn(ns int64, batch []transport.TxPacket) {
+func (l *Link) sendIn(ns int64, batch []wire.TxPacket) {
 	if len(batch) == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (l *Link) sendIn(ns int64, batch []transport.TxPacket) {
 	}
 }
 
-func (l *Link) send(tx *transport.TxPacket) {
+func (l *Link) send(tx *wire.TxPacket) {
 	f := l.f
 	ps, ok := tx.Path.Link.(*path)
 	if !ok || ps.l != l {
@@ -137,7 +137,7 @@ func (l *Link) send(tx *transport.TxPacket) {
 }
 
 // Recv hands up what has arrived.
-func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
+func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 	f := l.f
 	f.lock()
 	defer f.mu.Unlock()
@@ -162,7 +162,7 @@ func (l *Link) Recv(batch []transport.RxPacket) (int, error) {
 			l.stats.RxICRC++
 			continue
 		}
-		batch[n] = transport.RxPacket{
+		batch[n] = wire.RxPacket{
 			Src: p.src.Src, Dst: p.src.Dst, TrafficClass: p.tclass, HopLimit: p.ttl,
 			SrcPort: p.src.SrcPort, Data: p.data,
 		}
@@ -293,7 +293,7 @@ func (l *Link) Watch(f func(link.PortState)) {
 }
 
 // SourcePort returns the port that packets on a path leave from.
-func (l *Link) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
+func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
 
 // Mark does nothing: a Recv that returns 0 has handed up all that there was.
 func (l *Link) Mark() {}

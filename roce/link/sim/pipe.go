@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Pipe is one direction of a cable with the queue before it.
@@ -76,11 +76,11 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 
 // mark marks a packet that finds q bytes waiting, if it can be marked and is to be.
 func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
-	if p.Mark == nil || pkt.tclass&transport.ECNMask == 0 || pkt.tclass&transport.ECNMask == transport.ECNCE {
+	if p.Mark == nil || pkt.tclass&wire.ECNMask == 0 || pkt.tclass&wire.ECNMask == wire.ECNCE {
 		return
 	}
 	if p.Mark(MarkInput{f.now, q, pkt.wireBytes(), f.rng.Float64()}) {
-		pkt.tclass |= transport.ECNCE
+		pkt.tclass |= wire.ECNCE
 		f.stats.Marked++
 		p.seen.Marked++
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 func TestREDMark(t *testing.T) {
@@ -29,7 +29,7 @@ func TestREDMark(t *testing.T) {
 // enterAt puts n bytes into the pipe at a time.
 func enterAt(t *testing.T, f *Fabric, p *pipeState, at int64, n int) bool {
 	f.now = at
-	_, ok := p.enter(f, n, &packet{tclass: transport.ECT0})
+	_, ok := p.enter(f, n, &packet{tclass: wire.ECT0})
 	return ok
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Link is a link that writes its packets to a trace.
@@ -66,7 +66,7 @@ func (t *Link) Packets() uint64 {
 }
 
 // Send writes the packets to the trace and sends them.
-func (t *Link) Send(batch []transport.TxPacket) {
+func (t *Link) Send(batch []wire.TxPacket) {
 	n := 0
 	// As far as the payloads are there: to read one that is not panics.
 	defer func() { t.Link.Send(batch[:n]) }()
@@ -76,7 +76,7 @@ func (t *Link) Send(batch []transport.TxPacket) {
 }
 
 // Recv receives packets and writes them to the trace.
-func (t *Link) Recv(batch []transport.RxPacket) (int, error) {
+func (t *Link) Recv(batch []wire.RxPacket) (int, error) {
 	n, err := t.Link.Recv(batch)
 	if n > 0 {
 		t.received(batch[:n])
@@ -85,7 +85,7 @@ func (t *Link) Recv(batch []transport.RxPacket) (int, error) {
 }
 
 // sent writes packets, and counts in n those that it has gone through.
-func (t *Link) sent(batch []transport.TxPacket, n *int) {
+func (t *Link) sent(batch []wire.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *Link) sent(batch []transport.TxPacket, n *int) {
 	}
 }
 
-func (t *Link) received(batch []transport.RxPacket) {
+func (t *Link) received(batch []wire.RxPacket) {
 	now := t.Link.Now() + t.base
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,7 +3,7 @@ package udp
 import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // backlog holds copies of datagrams that the socket had no room for. While
@@ -13,7 +13,7 @@ type backlog struct {
 	items []waiting
 	head  int
 	buf   []byte
-	of    []*transport.Path // of each packet
+	of    []*wire.Path // of each packet
 
 	// one is the message header for sending from contiguous memory.
 	one struct {

@@ -39,7 +39,7 @@
 // Connections leave by one of 4 source ports of each address, chosen by the port that they would
 // have on a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There
 // are no more than that because each is a system call, and packets by different ports cannot share
-// a datagram. For the same reason connections that carry little (transport.Path.Light) all leave by
+// a datagram. For the same reason connections that carry little (wire.Path.Light) all leave by
 // one of them. What stays on the loopback addresses, and multicast, leaves from 4791.
 //
 // # When a system call fails
@@ -70,7 +70,7 @@
 //
 // Packets are never fragmented. What is longer than the interface, or a router on the way (ICMP
 // "fragmentation needed", IPv6 "packet too big"), takes is dropped and counted in
-// transport.Path.TooLong; the kernel remembers a router's word for some minutes.
+// wire.Path.TooLong; the kernel remembers a router's word for some minutes.
 //
 // The link follows its interfaces by rtnetlink, without privilege ([Link.Watch]). Where
 // there is no rtnetlink, the MTU stays that of Open. If an interface is recreated,

@@ -6,13 +6,14 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/portstate"
 )
 
 // follower keeps up with the interfaces of the link's addresses.
 type follower struct {
 	l    *Link
-	port portstate.Tracker
+	port endpoint.Port
 
 	mon  *rtnl.Monitor // nil if there is no rtnetlink
 	conn *rtnl.Conn    // asks: of open, then of the goroutine

@@ -5,14 +5,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
 // What a link remembers of paths is bounded.
 func TestPathsAreBounded(t *testing.T) {
 	s := &sender{l: &Link{port: 4791}, paths: map[pathKey]*path{}}
-	p := transport.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
+	p := wire.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
 	sock := newSocket(0, p.Src, nil)
 	for i := range 2*maxPaths + 1 {
 		key := pathKey{sock: sock, dst: p.Dst, scope: uint32(i)}

@@ -51,7 +51,7 @@ var (
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that
-// says what to do, or about an option a [*transport.ArgError].
+// says what to do, or about an option a [*wire.ArgError].
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Networks spread load by ports (ECMP), and receivers over queues (RSS), so that
@@ -53,7 +53,7 @@ func (s *socket) bindAny() bool {
 
 // out returns the socket that packets on a path leave by. Groups are sent to from the port of
 // the link: IP_MULTICAST_IF and the like follow the interface of its socket.
-func (s *socket) out(p *transport.Path) *socket {
+func (s *socket) out(p *wire.Path) *socket {
 	if len(s.ports) == 0 || p.SrcPort == 0 || p.Dst.IsMulticast() {
 		return s
 	}
@@ -64,7 +64,7 @@ func (s *socket) out(p *transport.Path) *socket {
 }
 
 // SourcePort returns the port that packets on a path leave from; see [link.Link].
-func (l *Link) SourcePort(p *transport.Path) uint16 {
+func (l *Link) SourcePort(p *wire.Path) uint16 {
 	if ps := l.tx.pathOf(p); ps != nil {
 		return ps.sock.port
 	}

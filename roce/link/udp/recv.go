@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // fullFD is the place of the socket that is full among the descriptors of a poll.
@@ -80,15 +80,15 @@ func (r *receiver) changedSockets() {
 }
 
 // Recv fills batch; see [link.Link].
-func (l *Link) Recv(batch []transport.RxPacket) (int, error) { return l.recv(batch, false) }
+func (l *Link) Recv(batch []wire.RxPacket) (int, error) { return l.recv(batch, false) }
 
 // RecvUnverified fills batch; see [link.Unverified].
-func (l *Link) RecvUnverified(batch []transport.RxPacket) (int, error) { return l.recv(batch, true) }
+func (l *Link) RecvUnverified(batch []wire.RxPacket) (int, error) { return l.recv(batch, true) }
 
 // Check checks a packet of the last batch; see [link.Unverified].
-func (l *Link) Check(i int, p *transport.RxPacket) bool { return l.rx.split.Check(i, p) }
+func (l *Link) Check(i int, p *wire.RxPacket) bool { return l.rx.split.Check(i, p) }
 
-func (l *Link) recv(batch []transport.RxPacket, unverified bool) (int, error) {
+func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
 	if err := l.life.Err(); err != nil {
 		return 0, err

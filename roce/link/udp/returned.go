@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP
@@ -80,7 +80,7 @@ func (s *socket) hearErrors() error {
 
 // asker returns the socket that what is sent to queue pair 1 of a peer leaves by; nil if it is the
 // usual one.
-func (l *Link) asker(p *transport.Path) *socket {
+func (l *Link) asker(p *wire.Path) *socket {
 	if !p.Management || p.Dst.IsMulticast() {
 		return nil
 	}

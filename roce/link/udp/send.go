@@ -12,9 +12,10 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is the state that the link hangs on a transport.Path. Those that do not differ in
+// path is the state that the link hangs on a wire.Path. Those that do not differ in
 // anything here share it, so that their packets can share datagrams.
 type path struct {
 	pathKey
@@ -96,7 +97,7 @@ func (t *sender) init(l *Link) {
 func (l *Link) Blocked() bool { return l.tx.blocked.Load() }
 
 // Send sends the packets, and first what waits; see [link.Link].
-func (l *Link) Send(batch []transport.TxPacket) {
+func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
 	if l.life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch))) // the descriptors may be somebody else's by now
@@ -150,7 +151,7 @@ func (t *sender) abandon() {
 }
 
 // pathOf returns the link's state of a path, nil if nothing can be sent on it.
-func (t *sender) pathOf(p *transport.Path) *path {
+func (t *sender) pathOf(p *wire.Path) *path {
 	if s, ok := p.Link.(*path); ok && s.l == t.l {
 		return s
 	}
@@ -183,7 +184,7 @@ func (t *sender) pathOf(p *transport.Path) *path {
 }
 
 // newPath makes the state of paths like p.
-func (t *sender) newPath(key pathKey, p *transport.Path) *path {
+func (t *sender) newPath(key pathKey, p *wire.Path) *path {
 	s := &path{
 		pathKey: key, l: t.l, hash: rand.Uint32(), limit: maxDatagram4,
 		icrc: transmit.ICRC{ICRC: link.FlowICRC(p, key.sock.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
@@ -200,7 +201,7 @@ func (t *sender) newPath(key pathKey, p *transport.Path) *path {
 }
 
 // add appends a packet to the current message or begins another.
-func (t *sender) add(p *transport.TxPacket) {
+func (t *sender) add(p *wire.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Dropped.Add(1)
@@ -221,7 +222,7 @@ func (t *sender) add(p *transport.TxPacket) {
 }
 
 // sort chooses a datagram for a packet, of a batch of packets of several paths.
-func (t *sender) sort(p *transport.TxPacket) {
+func (t *sender) sort(p *wire.TxPacket) {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Dropped.Add(1)
@@ -304,7 +305,7 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 
 // dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
 // transport will see a loss. A socket that is not there any more ends the link.
-func (t *sender) dropped(of []*transport.Path, errno unix.Errno) {
+func (t *sender) dropped(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.fail(os.NewSyscallError("sendmmsg", errno))
 	}

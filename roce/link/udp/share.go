@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // sharing is what a link has to do with other devices at its addresses.
@@ -159,7 +159,7 @@ func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
 
 // handOn gives a packet of the socket being read to the device that it is for. It returns false if
 // that is this one.
-func (r *receiver) handOn(p *transport.RxPacket) bool {
+func (r *receiver) handOn(p *wire.RxPacket) bool {
 	lease := r.l.share.lease
 	own, i := int(lease.Slot().Index), r.from.index
 	switch to := lease.For(i, p); to {
@@ -216,7 +216,7 @@ func (r *receiver) receiveAside() (bool, error) {
 }
 
 // handedIn fills a batch with what another device has handed on.
-func (r *receiver) handedIn(batch []transport.RxPacket) (n int) {
+func (r *receiver) handedIn(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && r.strays.Next(&batch[n]) {
 		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(r.l.share.lease.Slot().Index) {
 			r.split.HandedIn(&batch[n])

@@ -14,13 +14,13 @@ import (
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
 // to is a packet for a queue pair.
-func (p *pair) to(n ib.QPN, payload []byte) transport.TxPacket {
-	tx := transport.TxPacket{Path: p.path, PayloadLen: uint16(len(payload)), Pad: uint8(ib.PadFor(len(payload)))}
+func (p *pair) to(n ib.QPN, payload []byte) wire.TxPacket {
+	tx := wire.TxPacket{Path: p.path, PayloadLen: uint16(len(payload)), Pad: uint8(ib.PadFor(len(payload)))}
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, Pad: tx.Pad, DestQP: n}}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	if len(payload) > 0 {
@@ -30,13 +30,13 @@ func (p *pair) to(n ib.QPN, payload []byte) transport.TxPacket {
 }
 
 // message is a message of the communication manager to queue pair 1.
-func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) transport.TxPacket {
+func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) wire.TxPacket {
 	var b [mad.Bytes]byte
 	h := mad.CMHeader(at, 1)
 	if err := put(h.Put(&b)); err != nil {
 		panic(err)
 	}
-	tx := transport.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
+	tx := wire.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
 	tx.Frags[0] = b[:]
 	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
 	tx.HeaderLen = uint8(bth.PutHeaders(tx.Header[:]))
@@ -44,9 +44,9 @@ func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) transport.Tx
 }
 
 // drain returns what a link has.
-func drain(t testing.TB, l *Link) (all []transport.RxPacket) {
+func drain(t testing.TB, l *Link) (all []wire.RxPacket) {
 	t.Helper()
-	rx := make([]transport.RxPacket, 3)
+	rx := make([]wire.RxPacket, 3)
 	for {
 		require.NoError(t, l.Wait(0)) // notes what is aside, but for requests, of which a thread tells
 		l.rx.look = true
@@ -62,7 +62,7 @@ func drain(t testing.TB, l *Link) (all []transport.RxPacket) {
 	}
 }
 
-func dests(ps []transport.RxPacket) (out []ib.QPN) {
+func dests(ps []wire.RxPacket) (out []ib.QPN) {
 	for _, p := range ps {
 		var h ib.Packet
 		_ = h.Decode(p.Data)
@@ -83,7 +83,7 @@ func TestStrays(t *testing.T) {
 	p.path.TrafficClass, p.path.HopLimit = 0x68, 9
 	mine, others := slotOf(p.b).QPN(5), slotOf(c).QPN(5)
 	nobodys := ib.Slot{Index: 33, Bits: slots.Bits}.QPN(5)
-	var batch []transport.TxPacket
+	var batch []wire.TxPacket
 	for i := range 10 {
 		for _, n := range []ib.QPN{mine, others, others, nobodys, ib.QPNMulticast} {
 			batch = append(batch, p.to(n, []byte{byte(i), 1, 2, 3}))
@@ -122,7 +122,7 @@ func TestStraysLost(t *testing.T) {
 	c := open(t, p.path.Dst, Options{})
 	payload := make([]byte, 4096)
 	for range 300 {
-		p.a.Send([]transport.TxPacket{p.to(slotOf(p.b).QPN(5), payload), p.to(slotOf(c).QPN(5), payload)})
+		p.a.Send([]wire.TxPacket{p.to(slotOf(p.b).QPN(5), payload), p.to(slotOf(c).QPN(5), payload)})
 		drain(t, p.b)
 	}
 	b := p.b.Stats()
@@ -141,12 +141,12 @@ func TestRequests(t *testing.T) {
 	lookup := p.message(mad.AttrSIDRReq, (&mad.SIDRReq{RequestID: 1, ServiceID: service}).Put)
 	rep := p.message(mad.AttrREP, (&mad.REP{LocalCommID: 1, RemoteCommID: mad.CommID(slotOf(c).CommID(99))}).Put)
 	anyone := p.message(mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
-	send := func(x transport.TxPacket) (toB, toC int) {
-		p.a.Send([]transport.TxPacket{x})
+	send := func(x wire.TxPacket) (toB, toC int) {
+		p.a.Send([]wire.TxPacket{x})
 		toB, toC = len(drain(t, p.b)), len(drain(t, c))
 		return toB + len(drain(t, p.b)), toC
 	}
-	expect := func(what string, x transport.TxPacket, wantB, wantC int) {
+	expect := func(what string, x wire.TxPacket, wantB, wantC int) {
 		t.Helper()
 		b, c := send(x)
 		require.Equal(t, [2]int{wantB, wantC}, [2]int{b, c}, what)
@@ -173,7 +173,7 @@ func TestRequests(t *testing.T) {
 	require.NoError(t, p.b.Announce(service, p.path.Dst))
 	expect("b has it", req, 1, 0)
 	require.NoError(t, c.Close())
-	p.a.Send([]transport.TxPacket{req})
+	p.a.Send([]wire.TxPacket{req})
 	require.Len(t, drain(t, p.b), 1, "c is gone")
 	require.ErrorIs(t, c.ServeRequests(), link.ErrClosed)
 }
@@ -184,12 +184,12 @@ func TestRequestsAndPacketsTakeTurns(t *testing.T) {
 	require.NoError(t, p.b.ServeRequests())
 	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
 	for range 200 {
-		p.a.Send([]transport.TxPacket{req})
-		p.a.Send([]transport.TxPacket{p.to(77, make([]byte, 256))})
+		p.a.Send([]wire.TxPacket{req})
+		p.a.Send([]wire.TxPacket{p.to(77, make([]byte, 256))})
 	}
 	require.NoError(t, p.b.Wait(0))
 	p.b.rx.look = true
-	rx := make([]transport.RxPacket, 128)
+	rx := make([]wire.RxPacket, 128)
 	firsts := map[ib.QPN]int{}
 	for calls := 0; len(firsts) < 2; calls++ {
 		n, err := p.b.Recv(rx)
@@ -219,7 +219,7 @@ func TestRequestWakesOne(t *testing.T) {
 		require.NoError(t, l.ServeRequests())
 		require.NoError(t, l.Wait(0)) // for the wake of that
 		wg.Go(func() {
-			rx := make([]transport.RxPacket, 4)
+			rx := make([]wire.RxPacket, 4)
 			for {
 				n, err := l.Recv(rx)
 				for range n {
@@ -253,7 +253,7 @@ func TestRequestWakesOne(t *testing.T) {
 	const requests = 10
 	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
 	for range requests {
-		p.a.Send([]transport.TxPacket{req})
+		p.a.Send([]wire.TxPacket{req})
 		<-got
 		wakeAll()
 	}
@@ -271,8 +271,8 @@ func TestRequestWakesOne(t *testing.T) {
 func TestLookAsideWithoutWait(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	require.NoError(t, p.b.ServeRequests())
-	p.a.Send([]transport.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
-	rx := make([]transport.RxPacket, 4)
+	p.a.Send([]wire.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
+	rx := make([]wire.RxPacket, 4)
 	for range asideTurns {
 		if n, err := p.b.Recv(rx); n > 0 {
 			require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	second, err := p.b.Another()
 	require.NoError(t, err)
 	for range 50 {
-		p.a.Send([]transport.TxPacket{p.to(ib.Slot{Index: 9, Bits: slots.Bits}.QPN(5), make([]byte, 1024))})
+		p.a.Send([]wire.TxPacket{p.to(ib.Slot{Index: 9, Bits: slots.Bits}.QPN(5), make([]byte, 1024))})
 	}
 	s := p.b.Stats()
 	require.GreaterOrEqual(t, s.RxNobody, uint64(40))

@@ -98,5 +98,5 @@
 // A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6
 // "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
 // with the ports of the packet, and believes it for 10 minutes: longer packets are counted in
-// transport.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
+// wire.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
 package xdp

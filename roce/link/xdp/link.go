@@ -16,7 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: run as root, or setcap cap_net_admin,cap_bpf,cap_net_raw+ep on the program, or use the udp link, which needs nothing"
@@ -45,7 +45,7 @@ type Link struct {
 var _ link.Link = (*Link)(nil)
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
-// that says what to do, or about an option a [*transport.ArgError].
+// that says what to do, or about an option a [*wire.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	if err := l.open(); err != nil {
@@ -61,11 +61,11 @@ func (o *Options) check() error {
 	o.TxFrames = cmp.Or(o.TxFrames, defaultTxFrames)
 	for name, n := range map[string]int{"RxFrames": o.RxFrames, "TxFrames": o.TxFrames} {
 		if n < minFrames || n > maxFrames || n&(n-1) != 0 {
-			return &transport.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
+			return &wire.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
 		}
 	}
 	if o.Spin < 0 || o.Spin > maxSpin {
-		return &transport.ArgError{Op: "open", Arg: "Spin", Why: fmt.Sprintf("%v, not 0 to %v", o.Spin, maxSpin)}
+		return &wire.ArgError{Op: "open", Arg: "Spin", Why: fmt.Sprintf("%v, not 0 to %v", o.Spin, maxSpin)}
 	}
 	if err := sockio.CheckOption("Queues", o.Queues, maxQueues); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *Link) MTU() ib.MTU { return l.local.State.MTU() }
 func (l *Link) Watch(f func(link.PortState)) { l.local.State.Watch(f) }
 
 // SourcePort returns the port that packets on a path leave from.
-func (l *Link) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
+func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
 
 // Join has packets to a multicast group redirected.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
@@ -179,7 +179,7 @@ func (l *Link) Capabilities() link.Capabilities {
 	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true,
 		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes,
 		// Of one queue: what a peer sends may all come by that.
-		Room: transport.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
+		Room: wire.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
 }
 
 // Stats returns the counters.

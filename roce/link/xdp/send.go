@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // sender is the sending side of the link.
@@ -30,7 +30,7 @@ func (t *sender) init(l *Link) {
 func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
 // Send sends the packets, and first what waits; see [link.Link].
-func (l *Link) Send(batch []transport.TxPacket) {
+func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
 	if l.life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch)))
@@ -59,7 +59,7 @@ func (l *Link) Send(batch []transport.TxPacket) {
 
 // add puts a packet into a ring, and returns its length, or does what else
 // there is to do with it and returns 0.
-func (t *sender) add(p *transport.TxPacket) int {
+func (t *sender) add(p *wire.TxPacket) int {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Lost(p.Path, 1)
@@ -132,7 +132,7 @@ func (t *sender) kick(q *queue) {
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, of *transport.Path, data []byte) {
+func (t *sender) sendResolved(p *path, of *wire.Path, data []byte) {
 	slot := t.slot(p.q)
 	if slot == nil {
 		t.postponeBytes(p, of, data)

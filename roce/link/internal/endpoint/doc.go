@@ -1,9 +1,9 @@
-// Package endpoint is the local end of links that write whole Ethernet frames ([Local]):
-// its addresses and the interfaces that they are on, the UDP sockets that reserve the port
-// there, multicast groups, and the state as a port.
+// Package endpoint is the local end of links with sockets: the state of their interfaces as a port
+// ([Port]); and for links that write whole Ethernet frames ([Local]), the addresses and the
+// interfaces that they are on, the UDP sockets that reserve the port there, and multicast groups.
 //
 // # Concurrency
 //
-// Join, Leave, Path and what returns something may be called from anywhere after Open;
-// Close after Stop.
+// A Port may be used from anywhere. Of a Local, Join, Leave, Path and what returns something may be
+// called from anywhere after Open; Close after Stop.
 package endpoint

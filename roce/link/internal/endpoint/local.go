@@ -15,10 +15,9 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/roce/link/internal/portstate"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Local is the local end of a link that writes frames: its addresses, the
@@ -27,7 +26,7 @@ import (
 type Local struct {
 	Hops  *nexthop.Table
 	Waker *sockio.Poller
-	State portstate.Tracker
+	State Port
 
 	o     Options
 	start time.Time
@@ -256,7 +255,7 @@ func (l *Local) Indexes() []int {
 
 // Flow returns what the headers of packets on a path say. It returns false if nothing can be
 // sent on it.
-func (l *Local) Flow(p *transport.Path) (frame.Flow, bool) {
+func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
 	src := p.Src.WithZone("")
 	if !slices.Contains(l.o.Addrs, src) || p.Dst.Is4() != src.Is4() {
 		return frame.Flow{}, false
@@ -272,7 +271,7 @@ func (l *Local) Flow(p *transport.Path) (frame.Flow, bool) {
 }
 
 // Path begins s for a path. It returns false if nothing can be sent on it.
-func (l *Local) Path(s *transmit.Path, p *transport.Path, rxeFlush bool) bool {
+func (l *Local) Path(s *transmit.Path, p *wire.Path, rxeFlush bool) bool {
 	f, ok := l.Flow(p)
 	if ok {
 		s.Init(f, l.Hops, rxeFlush)

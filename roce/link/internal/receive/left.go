@@ -3,7 +3,7 @@ package receive
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // left is which packets of a batch were left unchecked, and what their check needs.
@@ -60,7 +60,7 @@ func (s *Splitter) Ended() bool { return s.left.ended }
 // datagram, and is certainly for this device if it is right. What may be another's has to be
 // checked first, and after all that were left of its datagram, which may only be when these are
 // taken: then the batch ends.
-func (s *Splitter) leave(p *transport.RxPacket) bool {
+func (s *Splitter) leave(p *wire.RxPacket) bool {
 	c, l := &s.cur, &s.left
 	if s.index == 0 || min(len(c.Data), c.Segment) < ib.BTHBytes+ib.ICRCBytes {
 		return false
@@ -75,7 +75,7 @@ func (s *Splitter) leave(p *transport.RxPacket) bool {
 	}
 	l.next++
 	l.runs[len(l.runs)-1].to = l.next
-	s.describe(p, s.take(), transport.ICRCUnknown)
+	s.describe(p, s.take(), wire.ICRCUnknown)
 	s.index++
 	return true
 }
@@ -86,8 +86,8 @@ func (l *left) leftOf(rest int) bool {
 	return n > 0 && l.runs[n-1].rest == rest
 }
 
-// Check is transport.Checker, for packets that Split has left.
-func (s *Splitter) Check(i int, p *transport.RxPacket) bool {
+// Check is wire.Checker, for packets that Split has left.
+func (s *Splitter) Check(i int, p *wire.RxPacket) bool {
 	l := &s.left
 	for l.cur < len(l.runs) && i >= l.runs[l.cur].to {
 		l.cur++

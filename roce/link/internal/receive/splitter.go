@@ -5,7 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Datagram is a UDP datagram that was received: a packet, or a run of packets
@@ -31,7 +31,7 @@ type Splitter struct {
 
 	// HandOn, if set, is given packets that are not for Slot, and those to queue pair 1. If it
 	// returns true, the packet is with another device.
-	HandOn func(*transport.RxPacket) bool
+	HandOn func(*wire.RxPacket) bool
 	Slot   ib.Slot
 
 	verifier *link.Verifier
@@ -77,7 +77,7 @@ func (s *Splitter) Pending() bool { return len(s.cur.Data) > 0 }
 
 // Split hands up packets of the datagram, as many as fit, and counts those that
 // are wrong.
-func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
+func (s *Splitter) Split(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && s.Pending() {
 		if s.left.on {
 			if s.leave(&batch[n]) {
@@ -103,7 +103,7 @@ func (s *Splitter) Split(batch []transport.RxPacket) (n int) {
 }
 
 // elsewhere hands a packet on if it is for another device.
-func (s *Splitter) elsewhere(p *transport.RxPacket) bool {
+func (s *Splitter) elsewhere(p *wire.RxPacket) bool {
 	if !s.foreign(p.Data) || !s.HandOn(p) {
 		return false
 	}
@@ -119,7 +119,7 @@ func (s *Splitter) foreign(b []byte) bool {
 }
 
 // HandedIn counts a packet that another device has handed on.
-func (s *Splitter) HandedIn(p *transport.RxPacket) {
+func (s *Splitter) HandedIn(p *wire.RxPacket) {
 	s.sum.packets++
 	s.sum.bytes += uint64(len(p.Data))
 	s.In.Add(1)
@@ -127,7 +127,7 @@ func (s *Splitter) HandedIn(p *transport.RxPacket) {
 
 // Next takes the next packet of the datagram, of which there is one, and hands
 // it up if it is right; if not, the caller is to Count the verdict.
-func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
+func (s *Splitter) Next(p *wire.RxPacket) link.Verdict {
 	b := s.take()
 	v := s.check(b)
 	s.index++
@@ -137,7 +137,7 @@ func (s *Splitter) Next(p *transport.RxPacket) link.Verdict {
 	case link.VerdictSolved:
 		s.sum.solved++
 	}
-	s.describe(p, b, transport.ICRCRight)
+	s.describe(p, b, wire.ICRCRight)
 	return v
 }
 
@@ -171,7 +171,7 @@ func (s *Splitter) check(b []byte) (v link.Verdict) {
 }
 
 // describe fills in a packet of the datagram that is handed up.
-func (s *Splitter) describe(p *transport.RxPacket, b []byte, state transport.ICRCState) {
+func (s *Splitter) describe(p *wire.RxPacket, b []byte, state wire.ICRCState) {
 	c := &s.cur
 	p.Src, p.Dst = c.Source.Src, c.Source.Dst
 	p.TrafficClass, p.HopLimit = c.TrafficClass, c.HopLimit

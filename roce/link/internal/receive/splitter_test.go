@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,11 +57,11 @@ func TestSplit(t *testing.T) {
 			}
 			all, want := run(ident, lengths...)
 			require.True(t, s.Begin(&Datagram{Data: all, Source: source, TrafficClass: 5, HopLimit: 6, Ident: ident, Known: known, Segment: 100}))
-			batch := make([]transport.RxPacket, size)
+			batch := make([]wire.RxPacket, size)
 			i := 0
 			for s.Pending() {
 				for _, p := range batch[:s.Split(batch)] {
-					require.Equal(t, transport.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
+					require.Equal(t, wire.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
 					i++
 				}
 			}
@@ -82,7 +82,7 @@ func TestSplitWrong(t *testing.T) {
 	all[150] ^= 1
 	all = append(all, make([]byte, ib.BTHBytes)...)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source, Ident: 9, Known: true, Segment: 100}))
-	batch := make([]transport.RxPacket, 3)
+	batch := make([]wire.RxPacket, 3)
 	require.Equal(t, 3, s.Split(batch))
 	for i, k := range []int{0, 2, 3} {
 		require.Equal(t, want[k], batch[i].Data)
@@ -112,7 +112,7 @@ func TestBegin(t *testing.T) {
 // bits, unless the link knows it.
 func TestSolved(t *testing.T) {
 	s := splitter()
-	batch := make([]transport.RxPacket, 1)
+	batch := make([]wire.RxPacket, 1)
 	all, _ := run(0x4242, 50)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source}))
 	require.Equal(t, 1, s.Split(batch))
@@ -125,7 +125,7 @@ func TestSplitNoAllocation(t *testing.T) {
 	s := splitter()
 	all, _ := run(0, 100, 100, 40)
 	d := Datagram{Data: all, Source: source, Segment: 100}
-	batch := make([]transport.RxPacket, 8)
+	batch := make([]wire.RxPacket, 8)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Begin(&d)
 		s.Split(batch)
@@ -144,7 +144,7 @@ func BenchmarkSplit(b *testing.B) {
 			}
 			all, _ := run(0, lengths...)
 			s := splitter()
-			batch := make([]transport.RxPacket, len(lengths))
+			batch := make([]wire.RxPacket, len(lengths))
 			d := Datagram{Data: all, Source: source, HopLimit: 64, Segment: lengths[0]}
 			b.ReportAllocs()
 			b.ResetTimer()

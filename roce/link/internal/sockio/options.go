@@ -3,7 +3,7 @@ package sockio
 import (
 	"fmt"
 
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // maxSocketBuffer is the largest socket buffer that may be asked for, in bytes: the kernel counts
@@ -13,7 +13,7 @@ const maxSocketBuffer = 1 << 30
 // CheckOption returns an error that names an option of a link which is not from 0 to most.
 func CheckOption(name string, n, most int) error {
 	if n < 0 || n > most {
-		return &transport.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d, not 0 to %d", n, most)}
+		return &wire.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d, not 0 to %d", n, most)}
 	}
 	return nil
 }

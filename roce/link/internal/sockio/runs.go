@@ -1,6 +1,6 @@
 package sockio
 
-import "github.com/goroce/goroce/transport"
+import "github.com/goroce/goroce/transport/wire"
 
 // This file is for batches of packets of many paths, whose packets are worth sorting: a
 // datagram holds segments of one size, and those of different queue pairs may share it
@@ -15,7 +15,7 @@ import "github.com/goroce/goroce/transport"
 // that of an earlier one of its path.
 
 // Several reports whether packets are of more than one path.
-func Several(batch []transport.TxPacket) bool {
+func Several(batch []wire.TxPacket) bool {
 	for i := 1; i < len(batch); i++ {
 		if batch[i].Path != batch[0].Path {
 			return true
@@ -42,7 +42,7 @@ type run[P comparable] struct {
 
 // placed is a packet that was taken.
 type placed struct {
-	p    *transport.TxPacket
+	p    *wire.TxPacket
 	icrc uint32
 	size int32
 	next int16 // of its run
@@ -63,7 +63,7 @@ type runs[P comparable] struct {
 // slotOf returns the part of the queue pair numbers that a packet is for, as package slots
 // divides them: a datagram with packets for several goes whole to one of the devices,
 // which has to hand the others on. Queue pair 1 is none's.
-func slotOf(p *transport.TxPacket) uint8 {
+func slotOf(p *wire.TxPacket) uint8 {
 	if p.Header[5]|p.Header[6] == 0 && p.Header[7] <= 1 {
 		return noSlot
 	}
@@ -79,7 +79,7 @@ const noSlot = 0xFF
 // The last packet of a message, whose payload is shorter than that of the one before, ends that
 // one's datagram. One that is shorter otherwise does not: there are more of its size, of other
 // queue pairs, as there are of MIDDLE packets behind a FIRST with its longer headers, and of ACKs.
-func (t *Batch[P]) Place(path P, hash uint32, p *transport.TxPacket, size, segs, limit int) (k, index int) {
+func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limit int) (k, index int) {
 	r := &t.sorted
 	last := -1
 	if m := p.Path.LinkMark; m>>markShift == r.batch && int(uint8(m)) < len(r.runs) {
@@ -105,7 +105,11 @@ func (t *Batch[P]) Place(path P, hash uint32, p *transport.TxPacket, size, segs,
 const markShift = 8
 
 // fits reports whether a packet can be the next segment of run k.
+<<<<<<< HEAD
 func (r *runs[P]) fits(k int, path P, p *transport.TxPacket, size int) bool {
+=======
+func (r *runs[P]) fits(k int, path P, p *wire.TxPacket, size, segs, limit int) bool {
+>>>>>>> 4f2b6d6 (transport/wire: packets, paths and rooms are a leaf package; links do not import the engine)
 	m := &r.runs[k]
 	return m.path == path && !m.short && m.slot == slotOf(p) &&
 		size <= m.segment && m.packets < m.segs && m.size+size <= m.limit &&
@@ -134,7 +138,7 @@ func (r *runs[P]) ends(k, j int) bool {
 }
 
 // Take puts a packet in the datagram that Place returned.
-func (t *Batch[P]) Take(k int, p *transport.TxPacket, size int, icrc uint32) {
+func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
 	r := &t.sorted
 	m := &r.runs[k]
 	i := int16(len(r.packets))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,16 +17,16 @@ type flowOf struct{ hash uint32 }
 
 // sent is a packet, with where it was said to go.
 type sent struct {
-	tx    transport.TxPacket
+	tx    wire.TxPacket
 	flow  *flowOf
 	seq   byte // among those of its path
 	index int
 }
 
 // packetTo makes a packet to a queue pair, whose payload is n bytes of what it says.
-func packetTo(path *transport.Path, dest ib.QPN, n int, id [4]byte) transport.TxPacket {
+func packetTo(path *wire.Path, dest ib.QPN, n int, id [4]byte) wire.TxPacket {
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, PKey: ib.PKeyDefault, DestQP: dest}}
-	tx := transport.TxPacket{Path: path, PayloadLen: uint16(n)}
+	tx := wire.TxPacket{Path: path, PayloadLen: uint16(n)}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	copy(tx.Header[8:], id[:])
 	if n > 0 {
@@ -51,7 +51,7 @@ func TestSortedBatch(t *testing.T) {
 		for i := range flows {
 			flows[i] = &flowOf{r.Uint32()}
 		}
-		paths := make([]transport.Path, 2+r.IntN(60))
+		paths := make([]wire.Path, 2+r.IntN(60))
 		sizes := []int{1000, 1016, 500, 4, 0}
 		next := make([]byte, len(paths))
 		all := make([]sent, 1+r.IntN(BatchPackets))
@@ -135,8 +135,8 @@ func TestSortedBatch(t *testing.T) {
 func TestSortedTogether(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]transport.Path, 20)
-	pkts := make([]transport.TxPacket, 0, 40)
+	paths := make([]wire.Path, 20)
+	pkts := make([]wire.TxPacket, 0, 40)
 	for i := range paths {
 		for _, n := range []int{1000, 0} {
 			pkts = append(pkts, packetTo(&paths[i], ib.QPN(i%2)<<18|99, n, [4]byte{}))
@@ -172,8 +172,8 @@ func TestSortedTogether(t *testing.T) {
 func TestSortedMessages(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]transport.Path, 2)
-	var pkts []transport.TxPacket
+	paths := make([]wire.Path, 2)
+	var pkts []wire.TxPacket
 	for i := range paths {
 		for k := range 3 {
 			tx := packetTo(&paths[i], 99, 1000, [4]byte{})
@@ -260,7 +260,7 @@ func TestSortedAcks(t *testing.T) {
 func TestSortedSegments(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]transport.Path, 10)
+	paths := make([]wire.Path, 10)
 	for i := range paths {
 		tx := packetTo(&paths[i], 99, 64, [4]byte{})
 		k, index := b.Place(f, f.hash, &tx, tx.UDPPayloadLen(), 4, 60000)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // GrowBuffer sets a socket buffer (SO_RCVBUF or SO_SNDBUF and its FORCE form)
@@ -27,8 +27,8 @@ func GrowBuffer(fd, n, opt, force int) int {
 // packet the memory of its descriptor and around it, and up to twice its length as
 // allocators round up; for a run little more than its bytes. Part of the buffer
 // may be counted as taken after it was read.
-func Room(buffer int, runs bool) transport.Room {
-	r := transport.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
+func Room(buffer int, runs bool) wire.Room {
+	r := wire.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
 	if runs {
 		r.RunPerPacket, r.RunPerByte = runCost, 1
 	}

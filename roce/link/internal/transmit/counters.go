@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Counters are the counters of the sending side.
@@ -37,14 +37,14 @@ func (c *Counters) Sent(datagrams, packets, bytes int) {
 
 // TooLong counts packets that are longer than their path carries, in the path, too. Only
 // the sending side calls it.
-func (c *Counters) TooLong(p *transport.Path, packets int) {
+func (c *Counters) TooLong(p *wire.Path, packets int) {
 	p.TooLong += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 }
 
 // Lost counts packets that can go nowhere at the moment, in the path, too. Only
 // the sending side calls it.
-func (c *Counters) Lost(p *transport.Path, packets int) {
+func (c *Counters) Lost(p *wire.Path, packets int) {
 	p.Unreachable += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 	c.Unreachable.Add(uint64(packets))

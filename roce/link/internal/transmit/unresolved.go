@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Follower is a path of a link.
@@ -28,7 +28,7 @@ const (
 // can go. It belongs to the sending side, but for what its methods say.
 type UnresolvedQueue[P Follower] struct {
 	stats *Counters
-	send  func(path P, of *transport.Path, data []byte)
+	send  func(path P, of *wire.Path, data []byte)
 
 	some  atomic.Bool // something is in the queue
 	retry atomic.Bool // it is worth looking whether that can go
@@ -39,19 +39,19 @@ type UnresolvedQueue[P Follower] struct {
 
 type unresolved[P Follower] struct {
 	path   P
-	of     *transport.Path
+	of     *wire.Path
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
 // Init sets what counts packets that go nowhere, and what sends those that were
 // kept.
-func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *transport.Path, data []byte)) {
+func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *wire.Path, data []byte)) {
 	q.stats, q.send = stats, send
 }
 
 // Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its
 // path now; those kept for it have gone before. One that cannot is kept or counted.
-func (q *UnresolvedQueue[P]) Admit(path P, p *transport.TxPacket, size int) bool {
+func (q *UnresolvedQueue[P]) Admit(path P, p *wire.TxPacket, size int) bool {
 	s := path.Base()
 	switch path.Refresh() {
 	case nexthop.Ready:
@@ -70,7 +70,7 @@ func (q *UnresolvedQueue[P]) Admit(path P, p *transport.TxPacket, size int) bool
 
 // fits reports whether a packet of size bytes can go by a path without being
 // fragmented, and counts it if not.
-func (q *UnresolvedQueue[P]) fits(s *Path, of *transport.Path, size int) bool {
+func (q *UnresolvedQueue[P]) fits(s *Path, of *wire.Path, size int) bool {
 	if size > s.Most {
 		q.stats.TooLong(of, 1)
 		return false
@@ -79,7 +79,7 @@ func (q *UnresolvedQueue[P]) fits(s *Path, of *transport.Path, size int) bool {
 }
 
 // keep keeps a packet. It returns false if there are too many.
-func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *transport.TxPacket, size int) bool {
+func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *wire.TxPacket, size int) bool {
 	if len(q.buf)+size > unresolvedBytes || s.unresolved+size > unresolvedPerPath {
 		return false
 	}

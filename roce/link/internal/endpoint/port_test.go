@@ -1,4 +1,4 @@
-package portstate
+package endpoint
 
 import (
 	"testing"
@@ -29,8 +29,8 @@ func ifaces(all ...rtnl.Link) map[int]rtnl.Link {
 func unlimited(int) int { return 1 << 16 }
 
 // A transcript: what the port is after each change, and that it is told once.
-func TestTracker(t *testing.T) {
-	var tr Tracker
+func TestPort(t *testing.T) {
+	var tr Port
 	told := 0
 	var state link.PortState
 	tr.Init(ifaces(iface(1, 9000, true), iface(2, 1500, true)), unlimited, 0)
@@ -68,8 +68,8 @@ func TestTracker(t *testing.T) {
 }
 
 // The link's own limit counts, and so does the option.
-func TestLimits(t *testing.T) {
-	var tr Tracker
+func TestPortLimits(t *testing.T) {
+	var tr Port
 	tr.Init(ifaces(iface(1, 9000, true)), func(index int) int { return 3000 }, 0)
 	require.Equal(t, ib.MTU2048, tr.MTU())
 	tr.Init(ifaces(iface(1, 9000, true)), unlimited, ib.MTU512)

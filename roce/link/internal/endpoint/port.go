@@ -1,4 +1,4 @@
-package portstate
+package endpoint
 
 import (
 	"maps"
@@ -10,9 +10,9 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Tracker follows the interfaces of a link's addresses. The port is up while one of
+// Port follows the interfaces of a link's addresses. The port is up while one of
 // them is, and its MTU is the smallest of theirs.
-type Tracker struct {
+type Port struct {
 	mtuNo atomic.Uint32 // ib.MTU
 
 	mu       sync.Mutex
@@ -26,7 +26,7 @@ type Tracker struct {
 // Init begins with the interfaces as they are. limit returns the longest IP
 // packet that the link can handle on an interface, in bytes; override, if
 // valid, replaces the MTU found.
-func (t *Tracker) Init(links map[int]rtnl.Link, limit func(index int) int, override ib.MTU) {
+func (t *Port) Init(links map[int]rtnl.Link, limit func(index int) int, override ib.MTU) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.links, t.limit, t.override = maps.Clone(links), limit, override
@@ -34,7 +34,7 @@ func (t *Tracker) Init(links map[int]rtnl.Link, limit func(index int) int, overr
 }
 
 // update works out the state and tells of it if it is new. mu is held.
-func (t *Tracker) update() {
+func (t *Port) update() {
 	s := link.PortState{MTU: ib.MTU4096}
 	for _, k := range t.links {
 		s.Up = s.Up || k.Up()
@@ -55,11 +55,11 @@ func (t *Tracker) update() {
 }
 
 // MTU returns the largest path MTU that the interfaces carry at the moment.
-func (t *Tracker) MTU() ib.MTU { return ib.MTU(t.mtuNo.Load()) }
+func (t *Port) MTU() ib.MTU { return ib.MTU(t.mtuNo.Load()) }
 
 // Moved takes notice that an address is on another interface than old, which is
 // kept if others are on it.
-func (t *Tracker) Moved(old int, kept bool, now rtnl.Link) {
+func (t *Port) Moved(old int, kept bool, now rtnl.Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !kept {
@@ -70,7 +70,7 @@ func (t *Tracker) Moved(old int, kept bool, now rtnl.Link) {
 }
 
 // Changed takes notice of an interface that has changed.
-func (t *Tracker) Changed(k rtnl.Link, gone bool) {
+func (t *Port) Changed(k rtnl.Link, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ours := t.links[k.Index]; !ours {
@@ -84,7 +84,7 @@ func (t *Tracker) Changed(k rtnl.Link, gone bool) {
 }
 
 // Reset takes notice that these are the interfaces now.
-func (t *Tracker) Reset(links map[int]rtnl.Link) {
+func (t *Port) Reset(links map[int]rtnl.Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.links = maps.Clone(links)
@@ -93,7 +93,7 @@ func (t *Tracker) Reset(links map[int]rtnl.Link) {
 
 // Watch calls f with the state of the interfaces now and whenever it changes.
 // f must not call Watch.
-func (t *Tracker) Watch(f func(link.PortState)) {
+func (t *Port) Watch(f func(link.PortState)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watch = f
