@@ -57,18 +57,18 @@ func (a *AH) Destroy() error {
 // the source port.
 func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) error {
 	if av.SGIDIndex < 0 || av.SGIDIndex >= len(e.cfg.GIDs) {
-		return &ArgError{op, "ah_attr.sgid_index", fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs))}
+		return argError(op, "ah_attr.sgid_index", fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs)))
 	}
 	src, dst := e.cfg.GIDs[av.SGIDIndex].Unmap(), av.DGID.Addr()
 	switch {
 	case av.DGID.IsZero() || dst.IsUnspecified():
-		return &ArgError{op, "ah_attr.dgid", "zero"}
+		return argError(op, "ah_attr.dgid", "zero")
 	case av.DGID.IsMulticast() && !multicast:
-		return &ArgError{op, "ah_attr.dgid", "multicast"}
+		return argError(op, "ah_attr.dgid", "multicast")
 	case src.Is4() != dst.Is4():
-		return &ArgError{op, "ah_attr.dgid", fmt.Sprintf("%v cannot be reached from %v: another address family", dst, src)}
+		return argError(op, "ah_attr.dgid", fmt.Sprintf("%v cannot be reached from %v: another address family", dst, src))
 	case av.FlowLabel > maxFlowLabel:
-		return &ArgError{op, "ah_attr.flow_label", fmt.Sprintf("%#x exceeds 20 bits", av.FlowLabel)}
+		return argError(op, "ah_attr.flow_label", fmt.Sprintf("%#x exceeds 20 bits", av.FlowLabel))
 	}
 	if src.Is6() {
 		// A link-local peer is on the link of the address that sends to it.

@@ -42,18 +42,18 @@ func New(cfg Config) (*Engine, error) {
 	const op = "new engine"
 	switch {
 	case len(cfg.GIDs) == 0:
-		return nil, &ArgError{op, "GIDs", "none"}
+		return nil, argError(op, "GIDs", "none")
 	case !cfg.MTU.Valid():
-		return nil, &ArgError{op, "MTU", fmt.Sprintf("%d is not an MTU", uint8(cfg.MTU))}
+		return nil, argError(op, "MTU", fmt.Sprintf("%d is not an MTU", uint8(cfg.MTU)))
 	case cfg.Mem == nil:
-		return nil, &ArgError{op, "Mem", "missing"}
+		return nil, argError(op, "Mem", "missing")
 	case cfg.Rand == nil:
-		return nil, &ArgError{op, "Rand", "missing"}
+		return nil, argError(op, "Rand", "missing")
 	case cfg.Tuning.MaxUnackedPackets < 0 || cfg.Tuning.MaxUnackedPackets >= ib.MaxPSNSpan:
-		return nil, &ArgError{op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
-			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1)}
+		return nil, argError(op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
+			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1))
 	case cfg.Tuning.AckReqInterval < 0 || cfg.Tuning.AckReqInterval >= ib.MaxPSNSpan:
-		return nil, &ArgError{op, "Tuning.AckReqInterval", fmt.Sprintf("%d is not in 0..%d", cfg.Tuning.AckReqInterval, ib.MaxPSNSpan-1)}
+		return nil, argError(op, "Tuning.AckReqInterval", fmt.Sprintf("%d is not in 0..%d", cfg.Tuning.AckReqInterval, ib.MaxPSNSpan-1))
 	}
 	for _, t := range [...]struct {
 		name  string
@@ -64,16 +64,16 @@ func New(cfg Config) (*Engine, error) {
 		{"FatalLinger", cfg.Tuning.FatalLinger, 0}, {"CNPGap", cfg.Tuning.CNPGap, math.MinInt64},
 	} {
 		if t.d < t.least || t.d > maxTuningTime {
-			return nil, &ArgError{op, "Tuning." + t.name, fmt.Sprintf("%v, at most %v", t.d, maxTuningTime)}
+			return nil, argError(op, "Tuning."+t.name, fmt.Sprintf("%v, at most %v", t.d, maxTuningTime))
 		}
 	}
 	if err := cfg.Tuning.Congestion.Check(); err != nil {
-		return nil, &ArgError{op, "Tuning.Congestion", err.Error()}
+		return nil, argError(op, "Tuning.Congestion", err.Error())
 	}
 	gids := make([]netip.Addr, len(cfg.GIDs))
 	for i, a := range cfg.GIDs {
 		if !a.IsValid() {
-			return nil, &ArgError{op, "GIDs", fmt.Sprintf("entry %d is not an address", i)}
+			return nil, argError(op, "GIDs", fmt.Sprintf("entry %d is not an address", i))
 		}
 		gids[i] = a.Unmap()
 	}

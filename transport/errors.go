@@ -51,5 +51,7 @@ func opErr(op string, kind error, detail string, args ...any) error {
 // ArgError says which argument of a call is wrong; see [wire.ArgError].
 type ArgError = wire.ArgError
 
+func argError(op, arg, why string) error { return &ArgError{Op: op, Arg: arg, Why: why} }
+
 // errNilRequest says that there is no work request to post.
-func errNilRequest(op string) error { return &ArgError{op, "wr", "is nil"} }
+func errNilRequest(op string) error { return argError(op, "wr", "is nil") }

@@ -21,9 +21,9 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	case qp.gone:
 		return &EngineError{Op: op, Err: ErrDestroyed}
 	case qp.typ != ib.UD:
-		return &ArgError{op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ)}
+		return argError(op, "qp_type", fmt.Sprintf("%v, and only UD has multicast", qp.typ))
 	case !gid.IsMulticast():
-		return &ArgError{op, "gid", fmt.Sprintf("%v is not a multicast group", gid)}
+		return argError(op, "gid", fmt.Sprintf("%v is not a multicast group", gid))
 	}
 	t := &qp.e.mcast
 	qps := t.groups[gid]
@@ -45,7 +45,7 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 // DetachMcast undoes AttachMcast. Destroy does it for all groups.
 func (qp *QP) DetachMcast(gid ib.GID) error {
 	if !qp.e.mcast.detach(gid, qp) {
-		return &ArgError{"detach multicast", "gid", fmt.Sprintf("not attached to %v", gid)}
+		return argError("detach multicast", "gid", fmt.Sprintf("not attached to %v", gid))
 	}
 	return nil
 }

@@ -163,7 +163,7 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 	}
 	k := &wrKinds[wr.Opcode]
 	if wr.Flags&^sendFlags != 0 {
-		return 0, &ArgError{"post send", "send_flags", fmt.Sprintf("unknown flags %#x", uint8(wr.Flags&^sendFlags))}
+		return 0, argError("post send", "send_flags", fmt.Sprintf("unknown flags %#x", uint8(wr.Flags&^sendFlags)))
 	}
 	if k.local {
 		return 0, nil
@@ -187,14 +187,14 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 	}
 	if wr.Flags&SendInline != 0 {
 		if !k.payload {
-			return 0, &ArgError{"post send", "send_flags", fmt.Sprintf("%v has no payload to inline", wr.Opcode)}
+			return 0, argError("post send", "send_flags", fmt.Sprintf("%v has no payload to inline", wr.Opcode))
 		}
 		if n > uint64(qp.caps.MaxInline) {
 			return 0, opErr("post send", ErrInlineTooLarge, "%d bytes, at most %d", n, qp.caps.MaxInline)
 		}
 	}
 	if k.exact != 0 && n != uint64(k.exact) {
-		return 0, &ArgError{"post send", "sg_list", fmt.Sprintf("%v takes %d bytes, not %d", wr.Opcode, k.exact, n)}
+		return 0, argError("post send", "sg_list", fmt.Sprintf("%v takes %d bytes, not %d", wr.Opcode, k.exact, n))
 	}
 	if qp.typ == ib.UD {
 		if err := qp.checkSendUD(wr, n); err != nil {
@@ -211,7 +211,7 @@ func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 func checkFlush(wr *SendWR) error {
 	const placement = ib.FlushGlobalVisibility | ib.FlushPersistence
 	if wr.FlushType&^(placement|ib.FlushMR) != 0 || wr.FlushType&placement == 0 {
-		return &ArgError{"post send", "flush.type", fmt.Sprintf("%#x", uint32(wr.FlushType))}
+		return argError("post send", "flush.type", fmt.Sprintf("%#x", uint32(wr.FlushType)))
 	}
 	return nil
 }
@@ -220,15 +220,15 @@ func checkFlush(wr *SendWR) error {
 func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 	switch {
 	case wr.AH == nil:
-		return &ArgError{"post send", "ud.ah", "missing"}
+		return argError("post send", "ud.ah", "missing")
 	case wr.AH.gone:
 		return opErr("post send", ErrDestroyed, "address handle")
 	case wr.AH.pd != qp.pd:
-		return &ArgError{"post send", "ud.ah", "of another protection domain"}
+		return argError("post send", "ud.ah", "of another protection domain")
 	case wr.AH.e != qp.e:
-		return &ArgError{"post send", "ud.ah", "of another engine"}
+		return argError("post send", "ud.ah", "of another engine")
 	case wr.RemoteQPN > ib.QPNMask || wr.RemoteQPN == 0:
-		return &ArgError{"post send", "ud.remote_qpn", wr.RemoteQPN.String()}
+		return argError("post send", "ud.remote_qpn", wr.RemoteQPN.String())
 	case n > uint64(min(qp.mtu, qp.e.mtu.Bytes())):
 		return opErr("post send", ErrMessageTooLong, "%d bytes in one datagram, at most %d", n, min(qp.mtu, qp.e.mtu.Bytes()))
 	}

@@ -112,13 +112,13 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	const op = "create QP"
 	if want != 0 {
 		if want >= ib.QPNMulticast {
-			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v is not a QP number", want)}
+			return 0, argError(op, "qp_num", fmt.Sprintf("%v is not a QP number", want))
 		}
 		if !e.cfg.Slot.Has(want) {
-			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v belongs to another device at the same address", want)}
+			return 0, argError(op, "qp_num", fmt.Sprintf("%v belongs to another device at the same address", want))
 		}
 		if e.qps[want] != nil {
-			return 0, &ArgError{op, "qp_num", fmt.Sprintf("%v is in use", want)}
+			return 0, argError(op, "qp_num", fmt.Sprintf("%v is in use", want))
 		}
 		return want, nil
 	}
@@ -190,7 +190,7 @@ func (e *Engine) retain(a *QPInitAttr) error {
 	}
 	if gone != "" {
 		a.PD.Release()
-		return &ArgError{op, gone, "destroyed"}
+		return argError(op, gone, "destroyed")
 	}
 	return nil
 }

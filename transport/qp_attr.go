@@ -16,11 +16,11 @@ const qpAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteA
 func (e *Engine) retainPD(op string, pd *mem.PD) error {
 	switch {
 	case pd == nil:
-		return &ArgError{op, "pd", "missing"}
+		return argError(op, "pd", "missing")
 	case !pd.Of(e.cfg.Mem):
-		return &ArgError{op, "pd", "of another device"}
+		return argError(op, "pd", "of another device")
 	case pd.Retain() != nil:
-		return &ArgError{op, "pd", "destroyed"}
+		return argError(op, "pd", "destroyed")
 	}
 	return nil
 }
@@ -28,7 +28,7 @@ func (e *Engine) retainPD(op string, pd *mem.PD) error {
 // checkInitAttr says what is wrong with the attributes of a new QP.
 func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	bad := func(attr, format string, args ...any) error {
-		return &ArgError{"create QP", attr, fmt.Sprintf(format, args...)}
+		return argError("create QP", attr, fmt.Sprintf(format, args...))
 	}
 	size := func(attr string, n, limit int) error {
 		if n < 0 || n > limit {
@@ -183,7 +183,7 @@ func (qp *QP) checkAttrs(op string, a *QPAttr, mask AttrMask) error {
 			continue
 		}
 		if why := c.check(qp, a); why != "" {
-			return &ArgError{op, c.name, why}
+			return argError(op, c.name, why)
 		}
 	}
 	return nil

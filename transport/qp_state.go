@@ -91,20 +91,20 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	}
 	op := fmt.Sprintf("modify %v QP %v->%v", qp.typ, from, to)
 	if to >= numQPStates {
-		return &ArgError{op, "qp_state", "unknown state"}
+		return argError(op, "qp_state", "unknown state")
 	}
 	tr := transitions[qp.typ][from][to]
 	if !tr.ok {
-		return &ArgError{op, "qp_state", "no such transition"}
+		return argError(op, "qp_state", "no such transition")
 	}
 	if missing := tr.required &^ mask; missing != 0 {
-		return &ArgError{op, attrName(missing), "required"}
+		return argError(op, attrName(missing), "required")
 	}
 	if extra := mask &^ (tr.required | tr.optional | AttrState); extra != 0 {
-		return &ArgError{op, attrName(extra), "not allowed"}
+		return argError(op, attrName(extra), "not allowed")
 	}
 	if qp.sqDraining && to != StateErr && to != StateReset {
-		return &ArgError{op, "qp_state", "the send queue is still draining"}
+		return argError(op, "qp_state", "the send queue is still draining")
 	}
 	if err := qp.checkAttrs(op, &a, mask); err != nil {
 		return err

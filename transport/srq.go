@@ -32,9 +32,9 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	const op = "create SRQ"
 	switch {
 	case a.MaxWR < 1 || a.MaxWR > MaxQueueWR:
-		return nil, &ArgError{op, "max_wr", fmt.Sprintf("%d is not in 1..%d", a.MaxWR, MaxQueueWR)}
+		return nil, argError(op, "max_wr", fmt.Sprintf("%d is not in 1..%d", a.MaxWR, MaxQueueWR))
 	case a.MaxSGE < 0 || a.MaxSGE > MaxSGE:
-		return nil, &ArgError{op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE)}
+		return nil, argError(op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE))
 	}
 	if err := e.retainPD(op, pd); err != nil {
 		return nil, err
@@ -108,13 +108,13 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 	}
 	switch {
 	case size < 1 || size > MaxQueueWR:
-		return &ArgError{op, "max_wr", fmt.Sprintf("%d is not in 1..%d", size, MaxQueueWR)}
+		return argError(op, "max_wr", fmt.Sprintf("%d is not in 1..%d", size, MaxQueueWR))
 	case size < s.q.used:
-		return &ArgError{op, "max_wr", fmt.Sprintf("%d is below the %d in use", size, s.q.used)}
+		return argError(op, "max_wr", fmt.Sprintf("%d is below the %d in use", size, s.q.used))
 	case limit > size:
-		return &ArgError{op, "srq_limit", fmt.Sprintf("%d exceeds max_wr %d", limit, size)}
+		return argError(op, "srq_limit", fmt.Sprintf("%d exceeds max_wr %d", limit, size))
 	case limit < 0 && s.limit > size:
-		return &ArgError{op, "max_wr", fmt.Sprintf("%d is below the armed limit %d", size, s.limit)}
+		return argError(op, "max_wr", fmt.Sprintf("%d is below the armed limit %d", size, s.limit))
 	}
 	s.q.capacity = size
 	if limit >= 0 {
