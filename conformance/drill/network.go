@@ -144,24 +144,20 @@ func (b *networkBench) Recv(within time.Duration) (Datagram, bool, error) {
 const awaitSlice = 20 * time.Millisecond
 
 func (b *networkBench) Await(within time.Duration, done func(time.Duration) (bool, error)) error {
-	end := time.Now().Add(within)
-	for {
-		left := time.Until(end)
-		before := time.Now()
-		if ok, err := done(min(max(left, 0), awaitSlice)); ok || err != nil {
+	for left := patience(within); ; {
+		last, before := left.over(), time.Now()
+		if ok, err := done(min(left.turn(), awaitSlice)); ok || err != nil || last {
 			return err
 		}
-		if left <= 0 {
-			return nil
-		}
 		// done may not wait by itself.
-		t := time.NewTimer(min(max(time.Millisecond-time.Since(before), 0), left))
+		t := time.NewTimer(min(max(time.Millisecond-time.Since(before), 0), left.turn()))
 		select {
 		case <-b.ctx.Done():
 			t.Stop()
 			return b.ctx.Err()
 		case <-t.C:
 		}
+		left.took(time.Since(before))
 	}
 }
 

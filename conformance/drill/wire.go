@@ -196,7 +196,8 @@ func (w *wire) send(d Datagram) error {
 
 // recv waits for a packet from an address.
 func (w *wire) recv(from map[peer.Family]netip.Addr, within time.Duration) (Datagram, bool, error) {
-	t := time.NewTimer(within)
+	left := patience(within)
+	t := time.NewTimer(left.turn())
 	defer t.Stop()
 	for {
 		select {
@@ -218,7 +219,11 @@ func (w *wire) recv(from map[peer.Family]netip.Addr, within time.Duration) (Data
 		case err := <-w.fail:
 			return Datagram{}, false, err
 		case <-t.C:
-			return Datagram{}, false, nil
+			left.took(left.turn())
+			if left.over() {
+				return Datagram{}, false, nil
+			}
+			t.Reset(left.turn())
 		}
 	}
 }
