@@ -30,6 +30,7 @@ func newMemoryLink() *memoryLink { return &memoryLink{news: make(chan struct{}, 
 func (l *memoryLink) Capabilities() link.Capabilities     { return link.Capabilities{Name: "memory"} }
 func (l *memoryLink) Stats() link.Stats                   { return link.Stats{RxICRC: 3} }
 func (l *memoryLink) Wait(time.Duration) error            { return nil }
+func (l *memoryLink) CaughtUp() bool                      { return len(l.rx) == 0 }
 func (l *memoryLink) SourcePort(p *transport.Path) uint16 { return ib.UDPPort }
 
 func (l *memoryLink) Send(batch []transport.TxPacket) {

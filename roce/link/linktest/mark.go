@@ -13,7 +13,7 @@ import (
 // packets of a run are left, though they come one by one.
 func testMark(t *testing.T, p Pair) {
 	m := p.B
-	if _, driven := m.(link.Driven); driven {
+	if _, driven := link.As[link.Driven](m); driven {
 		t.Skip("a driven link has handed up all when Recv returns 0")
 	}
 	r := rand.New(rand.NewPCG(7, 7))
