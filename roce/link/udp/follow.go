@@ -7,7 +7,6 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
-	"github.com/goroce/goroce/roce/link/internal/portstate"
 )
 
 // follower keeps up with the interfaces of the link's addresses.

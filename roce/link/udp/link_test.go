@@ -150,11 +150,11 @@ func TestAnswersWithAcks(t *testing.T) {
 	const peers = 4
 	a := open(t, loopback(), Options{})
 	var bs [peers]*Link
-	var batch []transport.TxPacket
+	var batch []wire.TxPacket
 	for i := range bs {
 		bs[i] = open(t, loopback(), Options{})
 		p := &pair{a: a, b: bs[i], rng: rand.New(rand.NewPCG(1, 1))}
-		answer := transport.Path{Src: a.Addrs()[0], Dst: bs[i].Addrs()[0], HopLimit: 64}
+		answer := wire.Path{Src: a.Addrs()[0], Dst: bs[i].Addrs()[0], HopLimit: 64}
 		ack := answer
 		p.path = &answer
 		batch = append(batch, p.packet(ib.RCSendOnly, i, 128, 1))

@@ -11,7 +11,6 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/wire"
 )
 
@@ -235,7 +234,7 @@ func (t *sender) sort(p *wire.TxPacket) {
 }
 
 // renumber is the ICRC of a packet with another index in its datagram.
-func (ps *path) renumber(p *transport.TxPacket, index int) uint32 {
+func (ps *path) renumber(p *wire.TxPacket, index int) uint32 {
 	return ps.icrc.Of(p, uint16(index)) // no payload that may not be there
 }
 

@@ -105,11 +105,7 @@ func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limi
 const markShift = 8
 
 // fits reports whether a packet can be the next segment of run k.
-<<<<<<< HEAD
-func (r *runs[P]) fits(k int, path P, p *transport.TxPacket, size int) bool {
-=======
-func (r *runs[P]) fits(k int, path P, p *wire.TxPacket, size, segs, limit int) bool {
->>>>>>> 4f2b6d6 (transport/wire: packets, paths and rooms are a leaf package; links do not import the engine)
+func (r *runs[P]) fits(k int, path P, p *wire.TxPacket, size int) bool {
 	m := &r.runs[k]
 	return m.path == path && !m.short && m.slot == slotOf(p) &&
 		size <= m.segment && m.packets < m.segs && m.size+size <= m.limit &&
@@ -158,7 +154,7 @@ func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
 
 // Build makes the messages. begin is called for each, with the size of its first packet, and
 // calls Begin. icrc is that of a packet with another index in its datagram than Place has said.
-func (t *Batch[P]) Build(begin func(path P, size int) *Message[P], icrc func(path P, p *transport.TxPacket, index int) uint32) {
+func (t *Batch[P]) Build(begin func(path P, size int) *Message[P], icrc func(path P, p *wire.TxPacket, index int) uint32) {
 	r := &t.sorted
 	waits := false // the run before, for this one
 	for k := range r.runs {

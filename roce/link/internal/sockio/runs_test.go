@@ -78,7 +78,7 @@ func TestSortedBatch(t *testing.T) {
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			m, _ := b.Begin(f, size, 0)
 			return m
-		}, func(f *flowOf, p *transport.TxPacket, index int) uint32 {
+		}, func(f *flowOf, p *wire.TxPacket, index int) uint32 {
 			i := p.Header[10]
 			require.Same(t, all[i].tx.Path, p.Path)
 			require.Zero(t, p.PayloadLen)
@@ -215,12 +215,12 @@ func TestSortedAcks(t *testing.T) {
 		{"0S 1A", "0S 1A"},
 		{"3A 0S 1S 4A", "0S3A 1S4A"},
 	} {
-		b, paths := NewBatch[*flowOf](), make([]transport.Path, 9)
-		var pkts []transport.TxPacket
+		b, paths := NewBatch[*flowOf](), make([]wire.Path, 9)
+		var pkts []wire.TxPacket
 		for _, p := range strings.Fields(c.packets) {
 			pkts = append(pkts, packetTo(&paths[p[0]-'0'], 99, map[byte]int{'S': 100}[p[1]], [4]byte{}))
 		}
-		name := func(p *transport.Path, n int) string {
+		name := func(p *wire.Path, n int) string {
 			kind := "A"
 			if n > 0 {
 				kind = "S"
@@ -240,7 +240,7 @@ func TestSortedAcks(t *testing.T) {
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			m, _ := b.Begin(f, size, 0)
 			return m
-		}, func(*flowOf, *transport.TxPacket, int) uint32 { return 0 })
+		}, func(*flowOf, *wire.TxPacket, int) uint32 { return 0 })
 		var got []string
 		for i := range b.Msgs {
 			m, word := &b.Msgs[i], ""
