@@ -129,8 +129,8 @@ type Unverified interface {
 }
 
 // Slotted is a link at whose addresses there may be others: those of other devices, of this process
-// or of other processes of the same user, and more of the same device, so that it can do its work on
-// as many CPUs. Each has a slot, which Capabilities tells.
+// or of other processes of the same user, and more of the same device, so that it can do its work
+// on as many CPUs. Each has a slot, which Capabilities tells.
 type Slotted interface {
 	// Another opens a link at the same addresses, with the same options, in another slot. The
 	// caller owns it. An error says why there cannot be one more.
