@@ -152,7 +152,7 @@ func TestRulesOnSend(t *testing.T) {
 			send(2)
 			require.Len(t, below.take(2), 2)
 
-			act(&wire.Rule{Match: wire.Match{PSN: 3}, Kind: wire.Hold})
+			act(&wire.Rule{Match: wire.Match{PSN: 3}, Kind: wire.Hold, MaxHold: time.Hour})
 			send(3, 4)
 			got := below.take(2)
 			require.Equal(t, []int{4, 3}, []int{psn(got[0]), psn(got[1])})
@@ -231,7 +231,7 @@ func TestReceive(t *testing.T) {
 			require.EqualValues(t, 0x2a, batch[0].TrafficClass)
 
 			from := func(psn uint32) wire.Match { return wire.Match{From: Far, QPN: 0x11, PSN: psn} }
-			sw.Add(&wire.Rule{Match: from(1), Kind: wire.Drop}, &wire.Rule{Match: from(2), Kind: wire.Duplicate}, &wire.Rule{Match: from(3), Kind: wire.Hold},
+			sw.Add(&wire.Rule{Match: from(1), Kind: wire.Drop}, &wire.Rule{Match: from(2), Kind: wire.Duplicate}, &wire.Rule{Match: from(3), Kind: wire.Hold, MaxHold: time.Hour},
 				&wire.Rule{Match: from(5), Kind: wire.Corrupt, Offset: -5}, &wire.Rule{Match: from(6), Kind: wire.MarkCE})
 			arrives(1, 2, 3, 4, 5)
 			require.Equal(t, []int{2, 2, 4, 3}, psns())

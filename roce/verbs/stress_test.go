@@ -31,7 +31,7 @@ func TestLossyUDP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := variants[name]
 			cfg.WrapLink = lossy(uint64(10 * i))
-			a, b := pair(t, 1<<18, cfg, withTimeout(14, 7))
+			a, b := pair(t, 1<<18, cfg, withTimeout(17, 7))
 			exercise(t, a, b, []int{0, 1, 4096, 65_536, 1 << 18, 1 << 18})
 			c := b.d.Counters()
 			require.NotZero(t, c.DropICRC+c.OutOfSeqRequest+c.DuplicateRequest)
@@ -59,7 +59,7 @@ func TestConcurrentConnections(t *testing.T) {
 					from, to = db, da
 				}
 				x, y := newEnd(t, from, region, QPInitAttr{}), newEnd(t, to, region, QPInitAttr{})
-				connect(t, x, y, withTimeout(14, 7))
+				connect(t, x, y, withTimeout(17, 7))
 				wg.Go(func() {
 					if err := traffic(ctx, x, y, uint64(i)); err != nil {
 						t.Errorf("connection %d: %v", i, err)

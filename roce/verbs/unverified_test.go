@@ -18,7 +18,7 @@ func TestDamagedUDP(t *testing.T) {
 		return faults, nil
 	}}), 1<<18, QPInitAttr{})
 	b := newEnd(t, openDevice(t, Config{}), 1<<18, QPInitAttr{})
-	connect(t, a, b, withTimeout(14, 7))
+	connect(t, a, b, withTimeout(17, 7))
 	exercise(t, a, b, []int{0, 1, 4096, 65_536, 1 << 18})
 	exercise(t, b, a, []int{0, 1, 4096, 65_536, 1 << 18})
 	require.NotZero(t, b.d.Counters().DropICRC)
