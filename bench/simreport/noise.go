@@ -6,8 +6,9 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 )
 
-// Noise is that of a process that waits for a processor: once in EveryNs on average it does nothing, for LeastNs to MostNs.
-// What comes meanwhile is handled at the end, at once. The zero value has none.
+// Noise is that of a process that waits for a processor: once in EveryNs on average it does
+// nothing, for LeastNs to MostNs. What comes meanwhile is handled at the end, at once. The zero
+// value has none.
 type Noise struct {
 	EveryNs, LeastNs, MostNs int64
 }

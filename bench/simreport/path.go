@@ -19,8 +19,8 @@ type PathFlow struct {
 	CC      cc.Config
 }
 
-// Path is a network whose bottleneck is one cable with a queue that drops what does not fit, and marks nothing.
-// Messages of 64 KiB are always queued.
+// Path is a network whose bottleneck is one cable with a queue that drops what does not fit, and
+// marks nothing. Messages of 64 KiB are always queued.
 type Path struct {
 	Rate       cc.Rate
 	Queue      int     // packets

@@ -16,9 +16,9 @@ const (
 	BBR   = "bbr"   // Cardwell et al., 2016: version 1
 )
 
-// tcp is a model of a TCP flow that always has something to send: packets as long as ours, each acknowledged by
-// itself, and lost if three behind it have come. What was lost is not sent again but counts as more data. It has what decides
-// how much is on its way, and nothing else of TCP.
+// tcp is a model of a TCP flow that always has something to send: packets as long as ours, each
+// acknowledged by itself, and lost if three behind it have come. What was lost is not sent again
+// but counts as more data. It has what decides how much is on its way, and nothing else of TCP.
 type tcp struct {
 	control  string
 	f        *sim.Fabric

@@ -2,11 +2,12 @@ package cc
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
-// Round is what one round trip showed: of a packet that asked for an answer, from when it left until the
-// answer came. One packet is timed at a time.
+// Round is what one round trip showed: of a packet that asked for an answer, from when it left
+// until the answer came. One packet is timed at a time.
 type Round struct {
 	RTT      int64 // ns
 	Arrived  int   // packets that the peer was found to have since the packet left
@@ -21,26 +22,29 @@ type Round struct {
 
 // Delay controls a QP by what its round trips show, and needs nothing from a switch or the peer but
 // acknowledgements. It is a model of the path of two numbers, as BBR's is (Cardwell et al., 2016):
-// the rate at which packets arrive at most, and the shortest round trip. Their product is what has to be
-// on its way for the path to be busy. Delay admits that and as much again: enough for a round trip more,
-// or for the target, if that is longer.
+// the rate at which packets arrive at most, and the shortest round trip. Their product is what has
+// to be on its way for the path to be busy. Delay admits that and as much again: enough for a round
+// trip more, or for the target, if that is longer.
 //
-// Most paths need no control: the window of a QP holds less than they carry in the target. So Delay begins
-// free, and limits nothing as long as round trips are shorter than the target. The target is longer than
-// what hosts add, or their noise is taken for a queue.
+// Most paths need no control: the window of a QP holds less than they carry in the target. So Delay
+// begins free, and limits nothing as long as round trips are shorter than the target. The target is
+// longer than what hosts add, or their noise is taken for a queue.
 //
-// What is lost is no sign by itself, or a path with random loss would never be full. If much is lost,
-// and round trips are long as well, then a queue is full, and less is on its way.
+// What is lost is no sign by itself, or a path with random loss would never be full. If much is
+// lost, and round trips are long as well, then a queue is full, and less is on its way. If one of
+// ten is lost and round trips are not long, then the shortest may be one with a full queue, which
+// many that begin together never see empty: a long ebb tells.
 //
 //	free     round trips are shorter than the target: no limit
-//	startup  twice as much in each round, until that brings no more
-//	ebb      little is on its way, so that a round trip shows the path without the queue of this QP;
-//	         after startup, and when none was as short for a while
-//	steady   cycles of 8 rounds: a quarter more; then what the path holds, to be rid of what that
-//	         has queued; then six in between
+//	startup  twice as much in each round, until that brings no more (BBR)
+//	ebb      little is on its way, so that a round trip shows the path without the queue of this QP (BBR's
+//	         probe): after startup, when none was as short for a while, and when much was lost. A slow flow stays for longer:
+//	         there may be many, and the queue is empty only if they do so together
+//	steady   cycles of 8 rounds: a quarter more (BBR); then what the path holds, to be rid of what that
+//	         has queued; then six in between. What is admitted beyond what the path holds follows FAST TCP: see spare
 //
-// What others keep in the queue during the ebb counts as part of the path. That is how it gets a share beside those that
-// fill queues (TCP cubic): they make the path longer, and so more is admitted.
+// What others keep in the queue during the ebb counts as part of the path: those that fill queues
+// (TCP cubic) make it longer, and so more is admitted.
 type Delay struct {
 	target  int64 // ns
 	most    int   // packets of the window that there is without control
@@ -51,12 +55,13 @@ type Delay struct {
 	rounds uint8 // in this mode
 
 	rates [rateRounds]float64 // of the last rounds, packets a second
-	rate  float64             // the largest of these
+	rate  float64             // the third of these, by size; in startup the first
 	next  uint8               // of rates, to be replaced
 
 	baseNs  int64 // the shortest round trip; 0 if none was seen
 	baseAt  int64 // when it, or one nearly as short, was seen
 	ebbNs   int64 // the shortest of this ebb
+	ebbAt   int64 // when it began
 	ebbEnd  int64 // not before
 	lastNs  int64 // the last round trip
 	grown   float64
@@ -68,6 +73,8 @@ type Delay struct {
 	lost    int
 	bytes   int  // of a packet
 	silent  bool // a timeout, and nothing since
+	deep    bool // the ebb leaves as little as can be
+	deepAt  int64
 	cutAt   int64
 	cuts    uint64
 }
@@ -81,12 +88,13 @@ const (
 	delaySteady
 )
 
-// DefaultTarget is the target of Delay. A process that waits for a processor for less is not taken for a
-// queue.
+// DefaultTarget is the target of Delay. A process that waits for a processor for less is not taken
+// for a queue.
 const DefaultTarget = time.Millisecond
 
 const (
-	rateRounds   = 10 // of which the largest rate counts: more than a cycle
+	rateRounds   = 10 // that count for the rate: more than a cycle
+	rateRank     = 3  // the third of them, by size
 	cycleRounds  = 8  // of steady
 	leastPackets = 2  // that are admitted
 	spareFactor  = 2.5
@@ -97,12 +105,14 @@ const (
 	fullCut      = 0.85 // of what is admitted when a queue is full
 	lossPackets  = 64   // between two looks at what was lost, at least
 	fullLoss     = 50   // one of so many packets lost, with long round trips, shows that it is
+	heavyLoss    = 10   // one of so many packets lost shows that whatever round trips are
 	ebbTargets   = 1000 // there is an ebb after so many targets
+	ebbPackets   = 128  // could leave in an ebb
 	ebbTrips     = 20   // or round trips, if none was as short as the shortest
 )
 
-// NewDelay returns a controller for a QP that sends up to most packets without control, and up to ceiling
-// with it, where the path is long.
+// NewDelay returns a controller for a QP that sends up to most packets without control, and up to
+// ceiling with it, where the path is long.
 func NewDelay(target time.Duration, most, ceiling int) *Delay {
 	if target == 0 {
 		target = DefaultTarget
@@ -135,13 +145,13 @@ func (d *Delay) OnRound(now int64, r *Round) {
 		return
 	}
 	d.sample(rate, r.Idle)
-	d.lossOf(r)
+	d.lossOf(now, r)
 	switch d.mode {
 	case delayStartup:
 		d.grow(now, r)
 	case delayEbb:
 		if d.rounds >= 2 && now >= d.ebbEnd {
-			d.baseNs, d.baseAt = d.ebbNs, now
+			d.baseNs, d.baseAt = d.ebbNs, d.ebbAt
 			d.enter(delaySteady)
 			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // flows that begin together do not probe together
 		}
@@ -180,14 +190,21 @@ func (d *Delay) watch(now int64, r *Round, rate float64) {
 // begin ends freedom.
 func (d *Delay) begin(now int64, m delayMode) {
 	d.long, d.full, d.arrived, d.lost, d.plateau = 0, 0, 0, 0, 0
-	d.rates = [rateRounds]float64{d.rate}
-	d.grown, d.next = d.rate, 1
+	d.fill()
+	d.grown = d.rate
 	d.baseAt = now
 	d.enter(m)
 }
 
-// Doubt lets one long round trip be enough to end freedom: while the window grows for the first time,
-// nothing is known of the path.
+// fill makes the rate that of all rounds.
+func (d *Delay) fill() {
+	for i := range d.rates {
+		d.rates[i] = d.rate
+	}
+}
+
+// Doubt lets one long round trip be enough to end freedom: while the window grows for the first
+// time, nothing is known of the path.
 func (d *Delay) Doubt() { d.long = longRounds - 1 }
 
 // sample takes a rate. One of a sender that was idle says what it sent, not what the path carries.
@@ -197,22 +214,31 @@ func (d *Delay) sample(rate float64, idle bool) {
 	}
 	d.rates[d.next] = rate
 	d.next = (d.next + 1) % rateRounds
-	d.rate = 0
-	for _, x := range d.rates {
-		d.rate = max(d.rate, x)
+	if d.mode == delayStartup {
+		d.rate = slices.Max(d.rates[:])
+		return
 	}
+	// One or two that are too high are noise, and make flows that share a path unequal.
+	x := d.rates
+	slices.Sort(x[:])
+	d.rate = x[rateRounds-rateRank]
 }
 
-// lossOf looks whether so much was lost while round trips are long that a queue must be full.
-func (d *Delay) lossOf(r *Round) {
+// lossOf looks whether so much was lost that a queue must be full. If round trips are long, less is
+// on its way. If they are not, either the path loses at random, or the shortest round trip is one
+// with a full queue, as when many flows begin at once: a deep ebb tells.
+func (d *Delay) lossOf(now int64, r *Round) {
 	d.arrived += r.Arrived
 	d.lost += r.Lost
 	n := d.arrived + d.lost
-	if n < lossPackets {
+	if n < lossPackets && d.lost < lossPackets/8 {
 		return
 	}
 	if d.lost*fullLoss > n && d.lastNs > d.baseNs+d.slack()/2 {
 		d.full = int(max(fullCut*float64(r.Arrived), d.packets(d.baseNs)))
+	} else if d.lost*heavyLoss > n && d.mode == delaySteady && (d.deepAt == 0 || now-d.deepAt > ebbTargets/3*d.target) {
+		d.ebb(now, true)
+		d.deepAt, d.ebbEnd, d.full = now, now+ebbTargets/10*d.target, 0
 	}
 	d.arrived, d.lost = 0, 0
 }
@@ -225,15 +251,19 @@ func (d *Delay) grow(now int64, r *Round) {
 		d.plateau++
 	}
 	if d.plateau >= 3 || !r.Late && r.RTT > d.baseNs+d.slack() || d.full != 0 {
-		d.ebb(now)
+		d.ebb(now, true)
 	}
 }
 
 // ebb begins one.
-func (d *Delay) ebb(now int64) {
+func (d *Delay) ebb(now int64, deep bool) {
 	d.enter(delayEbb)
+	d.deep = deep
 	d.ebbNs = 1 << 62
-	d.ebbEnd = now + 2*d.lastNs + 4*d.target // the queues of all that do so now are empty then
+	// Others that do so began a little earlier or later: the slower a flow is, the more there may
+	// be.
+	d.ebbAt = now
+	d.ebbEnd = now + max(2*d.lastNs+4*d.target, min(int64(ebbPackets*1e9/max(d.rate, 1)), ebbTargets/10*d.target))
 }
 
 // turn is a round of steady.
@@ -243,19 +273,20 @@ func (d *Delay) turn(now int64, r *Round) {
 		return
 	}
 	if now-d.baseAt > max(ebbTargets*d.target, ebbTrips*d.baseNs) {
-		d.ebb(now)
+		d.ebb(now, false)
 		return
 	}
 	if d.step = (d.step + 1) % cycleRounds; d.step == 1 && d.full != 0 && r.Lost == 0 {
-		d.full += max(d.full/4, 1)
+		d.full = min(d.full+max(d.full/4, 1), d.ceiling)
 	}
 }
 
-// spare is how many packets more are admitted than the path holds: a quarter of these, as an answer is for several; and
-// a number that grows less than the rate. A flow with a smaller rate may so have more packets in the queue, for its rate,
-// than one with a larger: until they have the same, whatever their round trips are.
+// spare is how many packets more are admitted than the path holds: an eighth of these, as an answer
+// is for several; and a number that hardly grows with the rate, as that of FAST TCP (Wei et al.,
+// 2006), which is constant. A flow with a smaller rate so has more packets in the queue, for its
+// rate, than one with a larger: until they have the same, whatever their round trips are.
 func (d *Delay) spare() float64 {
-	return d.packets(d.baseNs)/4 + spareFactor*math.Sqrt(d.packets(d.target))
+	return d.packets(d.baseNs)/8 + spareFactor*math.Cbrt(d.packets(d.target))
 }
 
 // slack is the time that these wait.
@@ -276,6 +307,8 @@ func (d *Delay) Window(int64) int {
 	switch base := d.packets(d.baseNs); {
 	case d.mode == delayStartup:
 		n = startupGain * base
+	case d.mode == delayEbb && d.deep:
+		return leastPackets
 	case d.mode == delayEbb:
 		return min(int(base/2)+1, d.ceiling)
 	case d.step == 1:

@@ -90,7 +90,7 @@ func TestDelayDoubt(t *testing.T) {
 }
 
 // 20 packets a millisecond, 10 ms: twice as much in each round, until that brings no more; then an ebb, then
-// what the path holds, a quarter of it, and 2.5 times the root of 20.
+// what the path holds, an eighth of it, and 2.5 times the cube root of 20.
 func TestDelayTranscript(t *testing.T) {
 	x := newDelayTest(t, 20, 10*ms).began(32)
 	x.want(delayStartup, 65)
@@ -100,20 +100,23 @@ func TestDelayTranscript(t *testing.T) {
 	x.want(delayStartup, 263)
 	require.InDelta(t, 2*13.1*1e3*1250*8, float64(x.d.Rate(x.now)), 1e4)
 	x.admitted(1) // 200 fill the path, and 61 more are too many
-	x.want(delayEbb, 101)
+	x.want(delayEbb, leastPackets)
 	x.admitted(3) // two of the long round trip before, and four targets
-	x.want(delayEbb, 101)
+	x.want(delayEbb, leastPackets)
 	x.admitted(1)
 	require.Equal(t, delaySteady, x.d.mode)
+	for range 10 * cycleRounds { // it has learned the rate anew from what little was on its way
+		x.admitted(1)
+	}
 	for x.d.step != 0 {
-		x.want(delaySteady, 200+50+11+1)
+		x.want(delaySteady, 200+25+6+1)
 		x.admitted(1)
 	}
 	require.InDelta(t, 1.25*20*1e3*1250*8, float64(x.d.Rate(x.now)), 1e4)
 	x.admitted(1)
 	x.want(delaySteady, 226)
 	x.admitted(1)
-	x.want(delaySteady, 262)
+	x.want(delaySteady, 232)
 	require.EqualValues(t, 10*ms, x.d.State(x.now).BaseNs)
 }
 
@@ -139,12 +142,15 @@ func steady(t *testing.T) *delayTest {
 		require.Less(t, i, 20)
 		x.admitted(1)
 	}
+	for range 4 * cycleRounds { // it learns the rate anew
+		x.admitted(1)
+	}
 	for x.d.step != 1 {
 		x.admitted(1)
 	}
 	x.admitted(1)
 	require.EqualValues(t, ms, x.d.baseNs, "the ebb has shown the path without the queue")
-	x.want(delaySteady, 20+5+11+1)
+	x.want(delaySteady, 20+2+7+1)
 	x.d.arrived, x.d.lost = 0, 0
 	return x
 }
@@ -194,11 +200,28 @@ func TestDelayLoss(t *testing.T) {
 	x.round(20, func(r *Round) { r.Lost = 5 })
 	x.round(38, func(r *Round) { r.Lost = 5 })
 	require.Equal(t, 32, x.d.full)
-	x.want(delaySteady, 32)
+	x.want(delaySteady, 30)
 	for x.d.step != 1 {
 		x.round(20)
 	}
 	require.Equal(t, 40, x.d.full)
+}
+
+// One packet of ten lost, and no long round trips: the path may lose at random, or the shortest round trip may be one with
+// a full queue. It lets the queue run empty for 100 ms, in which others do so, too, and looks again.
+func TestDelayHeavyLoss(t *testing.T) {
+	x := steady(t)
+	x.round(20, func(r *Round) { r.Lost = 8 })
+	x.want(delayEbb, leastPackets)
+	for at := x.now; x.now < at+100*ms; x.admitted(1) {
+		x.want(delayEbb, leastPackets)
+	}
+	require.Equal(t, delaySteady, x.d.mode)
+	require.InDelta(t, 2e3, x.d.rate, 1, "what it was meanwhile")
+	for at := x.d.deepAt; x.now-at <= ebbTargets/3*ms-ms; {
+		x.round(20, func(r *Round) { r.Lost = 8 })
+		require.Equal(t, delaySteady, x.d.mode, "not again soon")
+	}
 }
 
 // After a timeout little leaves, until the peer was found to have more.
@@ -207,7 +230,7 @@ func TestDelayTimeout(t *testing.T) {
 	x.d.OnTimeout(x.now)
 	require.Equal(t, leastPackets, x.d.Window(x.now))
 	x.d.OnProgress()
-	x.want(delaySteady, 37)
+	x.want(delaySteady, 30)
 }
 
 // A sender that had nothing to send shows nothing of the path, unless it was faster than all was.
@@ -219,8 +242,13 @@ func TestDelayIdle(t *testing.T) {
 	}
 	require.InDelta(t, 20e3, x.d.rate, 1)
 	x.rate = 40
+	for range 2 { // two are noise
+		x.round(40, idle)
+		require.InDelta(t, 20e3, x.d.rate, 1)
+	}
 	x.round(40, idle)
 	require.InDelta(t, 40e3, x.d.rate, 1)
+	x.rate = 20
 	for range rateRounds {
 		x.round(20)
 	}
@@ -232,7 +260,9 @@ func TestDelayBurst(t *testing.T) {
 	x := steady(t)
 	x.round(20, func(r *Round) { r.ArriveNs = ms / 10 })
 	require.InDelta(t, 20e3, x.d.rate, 1)
-	x.round(20, func(r *Round) { r.SendNs = ms / 2; r.ArriveNs = ms / 2 })
+	for range rateRank {
+		x.round(20, func(r *Round) { r.SendNs = ms / 2; r.ArriveNs = ms / 2 })
+	}
 	require.InDelta(t, 40e3, x.d.rate, 1)
 }
 

@@ -19,7 +19,7 @@ func delayed() lesson {
 		params: []param{
 			{name: "control", def: 1, min: 0, max: 1, help: "0: A has as much under way as its window admits"},
 			{name: "rate", def: 4, min: 2, max: 20, help: "Gb/s of the last link"},
-			{name: "target", def: 4, min: 1, max: 20, help: "how long packets may wait before A does anything about it, in 50 us", refuse: func(v values, given bool) string {
+			{name: "target", def: 2, min: 1, max: 20, help: "how long packets may wait before A does anything about it, in 100 us", refuse: func(v values, given bool) string {
 				if given && v["control"] == 0 {
 					return "without control there is no target"
 				}
@@ -53,7 +53,7 @@ func slowLast(v values) stage.Config {
 	for i := range c.Tuning {
 		c.Tuning[i] = transport.Tuning{SelectiveRepeat: true}
 		if v["control"] == 1 {
-			c.Tuning[i].Congestion = cc.Config{Algorithm: cc.ByDelay, LineRate: lineGbps * cc.Gbps, Target: time.Duration(v["target"]) * 50 * time.Microsecond, Burst: -1}
+			c.Tuning[i].Congestion = cc.Config{Algorithm: cc.ByDelay, LineRate: lineGbps * cc.Gbps, Target: time.Duration(v["target"]) * 100 * time.Microsecond, Burst: -1}
 		}
 	}
 	return c
