@@ -122,7 +122,11 @@ func (sq *requester) ackHead(now int64, w *sendWQE) {
 func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	n := span(from, sq.una)
 	if n != 0 && sq.out+sq.in != 0 {
-		sq.discharge(n, span(from, sq.psn))
+		if sq.watching() {
+			sq.dischargePassed(from)
+		} else {
+			sq.discharge(n, span(from, sq.psn))
+		}
 		sq.qp.stopTimer(timerFlight)
 	}
 	if n == 0 || sq.qp.state < StateRTS || sq.qp.state == StateErr {

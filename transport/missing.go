@@ -33,6 +33,7 @@ type missing struct {
 	flying  int         // sent again, and neither come nor lost
 	next    ib.PSN      // the first that is due, or before it
 	arrived int         // in [una, top()): the peer has it, and so do we its response
+	freed   int         // in [una, end): nothing is charged for them any more
 	cutAt   ib.PSN      // end when a round of losses began: the window was made smaller, or need not be
 	cutNs   int64       // when that was
 	round   bool        // what was sent before cutAt is not all accounted for
@@ -58,6 +59,7 @@ type sentPacket struct {
 	at     int64  // the time then
 	twice  bool   // it was sent again more than once
 	flying bool   // it has neither come since, nor was it lost
+	freed  bool   // nothing is charged for it any more
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }

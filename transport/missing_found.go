@@ -184,7 +184,7 @@ func (sq *requester) findMissing(now int64) {
 	fresh, again := false, false // there are others, that were never sent again; that were
 	responses, repeats, late := false, false, x.again.late()
 	x.arrived = 0
-	lost := 0
+	lost, freed := 0, 0
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 		s := x.at(psn)
 		if s.due {
@@ -192,6 +192,10 @@ func (sq *requester) findMissing(now int64) {
 		}
 		if s.had && !s.want {
 			x.arrived++
+			if !s.freed {
+				s.freed = true
+				freed++
+			}
 			continue
 		}
 		newest := x.newest
@@ -212,6 +216,7 @@ func (sq *requester) findMissing(now int64) {
 			again = true
 		}
 	}
+	sq.dischargeArrived(freed)
 	if x.losses += lost; x.losses > spreadLosses {
 		x.spread = maxReorder
 	}

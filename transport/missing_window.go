@@ -60,7 +60,9 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
-	x.round, x.allow, x.got, x.lost, x.repeats = true, minWindow, x.arrived, n, 0
+	// What has come since something was last sent makes room for as much.
+	x.allow = max(minWindow, sq.left-x.inFlight(span(sq.una, sq.end))-x.due)
+	x.round, x.got, x.lost, x.repeats = true, x.arrived, n, 0
 	x.round = !sq.win.ruled // which is narrow enough
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
@@ -98,4 +100,28 @@ func (sq *requester) endRound(now int64, responses bool) {
 		w.size, w.acked = most, 0
 		sq.roomLost(now, responses)
 	}
+}
+
+// dischargeArrived gives back what is charged for n packets that have come before their turn: they take no room
+// at the peer, or here, until those before them come.
+func (sq *requester) dischargeArrived(n int) {
+	x := sq.miss
+	if n > 0 && sq.out+sq.in != 0 {
+		sq.discharge(n, span(sq.una, sq.psn)-x.freed)
+	}
+	x.freed += n
+}
+
+// dischargePassed gives back what is charged for the packets from one PSN up to una, which were acknowledged.
+func (sq *requester) dischargePassed(from ib.PSN) {
+	x, n, charged := sq.miss, 0, span(from, sq.psn)-sq.miss.freed
+	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {
+		if x.at(psn).freed {
+			x.freed--
+		} else {
+			n++
+		}
+		psn = psn.Next()
+	}
+	sq.discharge(n, charged)
 }

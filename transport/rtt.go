@@ -13,6 +13,7 @@ type rttEstimate struct {
 	smoothed int64 // ns; 0 if unknown
 	variance int64 // ns
 	least    int64 // ns
+	most     int64 // ns, lately
 	last     int64 // ns
 }
 
@@ -43,18 +44,26 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
 	e.last = rtt
 	if e.smoothed == 0 {
-		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
+		e.smoothed, e.variance, e.least, e.most = rtt, rtt/2, rtt, rtt
 		return
 	}
 	e.least = min(e.least, rtt)
+	if rtt < e.most {
+		e.most -= (e.most - rtt) / 32
+	} else {
+		e.most = min(rtt, e.most+e.most/4) // one that waited for a process says little
+	}
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
 	e.variance += (max(d, -d) - e.variance) / 4
 }
 
-// queued reports whether packets wait somewhere on the way, by how much longer than the least the
-// round trip is, or may do so, because nothing is known.
-func (e *rttEstimate) queued() bool { return e.smoothed == 0 || e.last > e.least+e.least/2 }
+// full reports whether a round trip of ns, where the least is least, is one through a queue that may be full: it is much
+// longer than the least, and nearly as long as any lately. A queue drops packets when it is full; what is lost while it is not, is
+// lost otherwise.
+func (e *rttEstimate) full(ns, least int64) bool {
+	return e.smoothed == 0 || ns > least+max(least/2, (e.most-least)/4*3)
+}
 
 // late returns after what time an answer is not to be expected any more that nothing else keeps
 // waiting; 0 if that is not known.

@@ -79,7 +79,9 @@ func contenders() (all []Contender) {
 	for _, kind := range []string{flowWrite, flowRead} {
 		all = append(all, Contender{Name: kind + ", selective repeat, delay", Kind: kind, Control: cc.ByDelay.String(), Selective: true})
 	}
-	all = append(all, Contender{Name: "WRITE, selective repeat", Kind: flowWrite, Selective: true})
+	for _, kind := range []string{flowWrite, flowRead, flowRSocket} {
+		all = append(all, Contender{Name: kind + ", selective repeat", Kind: kind, Selective: true})
+	}
 	return append(all,
 		Contender{Name: "READ", Kind: flowRead}, Contender{Name: "rsocket", Kind: flowRSocket},
 		Contender{Name: "TCP cubic", Kind: flowTCP, Control: "cubic"}, Contender{Name: "TCP bbr", Kind: flowTCP, Control: "bbr"}, Contender{Name: "quic-go", Kind: flowQUIC})
