@@ -123,5 +123,8 @@ func (sq *requester) dischargePassed(from ib.PSN) {
 		}
 		psn = psn.Next()
 	}
+	if sq.una == sq.end {
+		n = charged
+	}
 	sq.discharge(n, charged)
 }
