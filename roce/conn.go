@@ -109,7 +109,7 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 		return nil, argError("connect", "PD", "of another device")
 	}
 	sends := c.cfg.SendDepth + 1 // one for a probe
-	if c.cq, err = d.CreateCQWith(sends+c.cfg.RecvDepth, verbs.CQOptions{Vector: access.NextVector(d)}); err != nil {
+	if c.cq, err = d.CreateCQ(sends+c.cfg.RecvDepth, &verbs.CQOptions{Vector: access.NextVector(d)}); err != nil {
 		return nil, err
 	}
 	if c.ch, err = rdmacm.CreateEventChannel(d); err != nil {
@@ -177,9 +177,9 @@ func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 // Register registers memory for operations of this connection and, with
 // rights other than LocalWrite, for those of the peer; tell it what MR.Remote
 // returns. The region is closed with the connection, if it was not
-// before. For options see PD and [verbs.PD.RegisterMRWith].
+// before. For options see PD and [verbs.PD.RegisterMR].
 func (c *Conn) Register(buf []byte, access verbs.Access) (*verbs.MR, error) {
-	mr, err := c.PD().RegisterMR(buf, access)
+	mr, err := c.PD().RegisterMR(buf, access, nil)
 	if err != nil {
 		return nil, c.opError("register", err)
 	}

@@ -22,7 +22,7 @@ func TestConnCloseReleasesMemory(t *testing.T) {
 	require.NoError(t, err)
 	registered, err := c.Register(make([]byte, 4096), verbs.LocalWrite|verbs.MWBind)
 	require.NoError(t, err)
-	plain, err := c.PD().RegisterMR(make([]byte, 4096), verbs.LocalWrite|verbs.MWBind)
+	plain, err := c.PD().RegisterMR(make([]byte, 4096), verbs.LocalWrite|verbs.MWBind, nil)
 	require.NoError(t, err)
 	for _, mr := range []*verbs.MR{registered, plain} {
 		mw, err := c.PD().AllocMW(verbs.WindowType1)
@@ -73,7 +73,7 @@ func TestConnCloseAgain(t *testing.T) {
 		c, s := connPairOn(t, ds[0], ds[1], ConnConfig{PD: pd})
 		mr, err := c.Register(make([]byte, 64), verbs.LocalWrite|verbs.MWBind)
 		require.NoError(t, err)
-		kept, err := pd.RegisterMR(make([]byte, 64), verbs.LocalWrite)
+		kept, err := pd.RegisterMR(make([]byte, 64), verbs.LocalWrite, nil)
 		require.NoError(t, err)
 		mw, err := pd.AllocMW(verbs.WindowType1)
 		require.NoError(t, err)

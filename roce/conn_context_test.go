@@ -119,7 +119,7 @@ func TestContextOverTakesNothing(t *testing.T) {
 	e := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
 	channel, err := ds[0].CreateCompletionChannel()
 	require.NoError(t, err)
-	cq, err := ds[0].CreateCQ(1, channel)
+	cq, err := ds[0].CreateCQ(1, &verbs.CQOptions{Channel: channel})
 	require.NoError(t, err)
 	require.NoError(t, cq.RequestNotify(false))
 	srq, err := e.PD.CreateSRQ(verbs.SRQAttr{})

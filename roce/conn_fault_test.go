@@ -158,7 +158,7 @@ func TestListenBacklog(t *testing.T) {
 	id, err := rdmacm.CreateID(s.Ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.D.Addrs()[0], 3)))
-	require.NoError(t, id.Listen(2))
+	require.NoError(t, id.Listen(rdmacm.ListenLimits{Backlog: 2}))
 	var ids []*rdmacm.ID
 	for range 6 {
 		x := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, id.LocalAddr())

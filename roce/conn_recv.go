@@ -45,7 +45,7 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 	r.bytes = c.cfg.RecvBytes
 	r.stride = (r.bytes + recvAlign - 1) &^ (recvAlign - 1)
 	r.mem, r.turns = make([]byte, r.stride*c.cfg.RecvDepth), make([]atomic.Uint64, c.cfg.RecvDepth)
-	if r.mr, err = c.pd.RegisterMR(r.mem, verbs.LocalWrite); err != nil {
+	if r.mr, err = c.pd.RegisterMR(r.mem, verbs.LocalWrite, nil); err != nil {
 		return err
 	}
 	var wrs [recvPostBatch]verbs.RecvWR

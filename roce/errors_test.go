@@ -55,7 +55,7 @@ func TestErrorVocabulary(t *testing.T) {
 	e := rocetest.NewEnd(t, ds[0], 4096, verbs.QPInitAttr{})
 	mw, err := e.PD.AllocMW(verbs.WindowType1)
 	require.NoError(t, err)
-	mr2, err := e.PD.RegisterMR(make([]byte, 64), verbs.LocalWrite|verbs.MWBind)
+	mr2, err := e.PD.RegisterMR(make([]byte, 64), verbs.LocalWrite|verbs.MWBind, nil)
 	require.NoError(t, err)
 	_, err = mw.Bind(e.PD, mr2, 0, 8, RemoteRead)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestErrorVocabulary(t *testing.T) {
 		"destroyed QP 2": {f: func() error { return gone.QP.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
 		"destroyed QP 3": {f: func() error { return gone.QP.Modify(verbs.QPAttr{}, 0) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
 		"destroyed MR":   {f: func() error { return two(gone.MR.ReadAt(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed PD":   {f: func() error { return two(gone.PD.RegisterMR(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"destroyed PD":   {f: func() error { return two(gone.PD.RegisterMR(nil, 0, nil)) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
 		"PD in use":      {f: e.PD.Close, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: close PD: in use ("},
 		"CQ in use":      {f: e.CQ.Close, is: errs{ErrBusy, syscall.EBUSY}},
 		"MR in use":      {f: mr2.Close, is: errs{ErrBusy, syscall.EBUSY}},
@@ -166,11 +166,11 @@ func TestErrorVocabulary(t *testing.T) {
 			is: errs{ErrMessageTooLong, syscall.EMSGSIZE},
 		},
 		"limit of bytes": {
-			f: func() error { return two(spd.RegisterMR(make([]byte, 101), 0)) }, is: errs{ErrLimit, ErrInvalidAttr}, arg: "Bytes",
+			f: func() error { return two(spd.RegisterMR(make([]byte, 101), 0, nil)) }, is: errs{ErrLimit, ErrInvalidAttr}, arg: "Bytes",
 			text: "101 bytes, at most 100",
 		},
 		"attribute":    {f: func() error { return two(ds[0].CreateCQ(-1, nil)) }, is: errs{ErrInvalidAttr, syscall.EINVAL}, arg: "cqe", text: "-1 is not in 1.."},
-		"access":       {f: func() error { return two(e.PD.RegisterMR(nil, 1<<31)) }, is: errs{ErrInvalidAttr}, arg: "Access"},
+		"access":       {f: func() error { return two(e.PD.RegisterMR(nil, 1<<31, nil)) }, is: errs{ErrInvalidAttr}, arg: "Access"},
 		"modify":       {f: func() error { return e.QP.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) }, is: errs{ErrInvalidAttr}, arg: "qp_state"},
 		"bind":         {f: func() error { return two(mw.Bind(e.PD, mr2, 60, 8, RemoteRead)) }, is: errs{ErrInvalidAttr}, arg: "Length"},
 		"ID state":     {f: func() error { return taken.id.Establish() }, is: errs{ErrInvalidState}},

@@ -182,7 +182,7 @@ func (l *Listener) listen() error {
 	if err := l.checkLimits(); err != nil {
 		return err
 	}
-	return l.id.ListenWith(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
+	return l.id.Listen(rdmacm.ListenLimits{MaxConns: l.cfg.MaxConns, MaxUntaken: cmp.Or(l.cfg.Backlog, DefaultBacklog)})
 }
 
 func (l *Listener) checkLimits() error {

@@ -73,7 +73,7 @@ func TestWithdrawnRequestsOfApplication(t *testing.T) {
 	id, err := rdmacm.CreateID(s.Ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	require.NoError(t, id.BindAddr(netip.AddrPortFrom(s.D.Addrs()[0], 3)))
-	require.NoError(t, id.Listen(8))
+	require.NoError(t, id.Listen(rdmacm.ListenLimits{Backlog: 8}))
 	for n := range uint32(100) {
 		rocetest.Forge(t, ds[0], spoofed(n+1), n+1, id.LocalAddr())
 	}
@@ -229,8 +229,8 @@ func TestListenArguments(t *testing.T) {
 	id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	for arg, f := range map[string]func() error{
-		"Backlog":  func() error { return id.Listen(-1) },
-		"MaxConns": func() error { return id.ListenWith(rdmacm.ListenLimits{MaxConns: -1}) },
+		"Backlog":  func() error { return id.Listen(rdmacm.ListenLimits{Backlog: -1}) },
+		"MaxConns": func() error { return id.Listen(rdmacm.ListenLimits{MaxConns: -1}) },
 		"tries":    func() error { return id.SetRetries(-1, 0) },
 		"interval": func() error { return id.SetRetries(0, -1) },
 		"bytes":    func() error { return id.SetHalfOpenCost(-1) },

@@ -203,7 +203,7 @@ func newDatagrams(d *verbs.Device, group ib.GID) (*datagrams, error) {
 	if u.cq, err = d.CreateCQ(16, nil); err != nil {
 		return nil, err
 	}
-	if u.mr, err = u.pd.RegisterMR(u.buf, verbs.LocalWrite); err != nil {
+	if u.mr, err = u.pd.RegisterMR(u.buf, verbs.LocalWrite, nil); err != nil {
 		return nil, err
 	}
 	if u.qp, err = u.pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: u.cq, Caps: verbs.QPCaps{MaxInline: 64}}); err != nil {

@@ -122,14 +122,14 @@ func (n *Node) Open(a OpenArgs, _ *struct{}) error {
 		return fmt.Errorf("no %d shards on link %s", a.Shards, a.Link)
 	}
 	for i := range max(1, a.CQs) {
-		cq, err := d.CreateCQWith(max(a.CQE, 2*(sendDepth+recvDepth)), verbs.CQOptions{Vector: i % d.CompletionVectors()})
+		cq, err := d.CreateCQ(max(a.CQE, 2*(sendDepth+recvDepth)), &verbs.CQOptions{Vector: i % d.CompletionVectors()})
 		if err != nil {
 			return err
 		}
 		n.cqs = append(n.cqs, cq)
 	}
 	n.cq = n.cqs[0]
-	n.mr, err = n.mem.Register(n.pd, verbs.AccessAll)
+	n.mr, err = n.mem.Register(n.pd, verbs.AccessAll, nil)
 	return err
 }
 

@@ -123,7 +123,7 @@ func (s *EndService) Open(a OpenArgs, r *Remote) (err error) {
 	for i := range e.memory {
 		e.memory[i] = byte(i * 31 >> 3)
 	}
-	if e.mr, err = pd.RegisterMR(e.memory, verbs.AccessAll); err != nil {
+	if e.mr, err = pd.RegisterMR(e.memory, verbs.AccessAll, nil); err != nil {
 		return err
 	}
 	for i, p := range []*pair{&e.bulk, &e.ping} {

@@ -138,7 +138,7 @@ func (s *Lossy) pairOf(dev [2]*verbs.Device) (*sender, error) {
 		if cqs[i], err = d.CreateCQ(4*lossMessages, nil); err != nil {
 			return nil, err
 		}
-		if mrs[i], err = pd.RegisterMR(make([]byte, n), verbs.AccessAll); err != nil {
+		if mrs[i], err = pd.RegisterMR(make([]byte, n), verbs.AccessAll, nil); err != nil {
 			return nil, err
 		}
 		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 2 * lossMessages, MaxRecvWR: 2 * lossMessages}}); err != nil {

@@ -189,7 +189,7 @@ func (r *rig) build() error {
 	if err != nil {
 		return err
 	}
-	mr, err := pd.RegisterMR(make([]byte, messageBytes), verbs.AccessAll)
+	mr, err := pd.RegisterMR(make([]byte, messageBytes), verbs.AccessAll, nil)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 	if h.cq, err = dev.CreateCQ(2*messagesQueued, nil); err != nil {
 		return err
 	}
-	local, err := own.RegisterMR(make([]byte, messageBytes), verbs.AccessAll)
+	local, err := own.RegisterMR(make([]byte, messageBytes), verbs.AccessAll, nil)
 	if err != nil {
 		return err
 	}

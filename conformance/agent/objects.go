@@ -159,7 +159,7 @@ func (s *session) mr() error {
 	if err := s.numbers(map[string]*uint64{"iova": &o.IOVA}); err != nil {
 		return err
 	}
-	mr, err := pd.RegisterMRWith(mem, verbs.Access(access), o)
+	mr, err := pd.RegisterMR(mem, verbs.Access(access), &o)
 	if err := s.add(mr, err); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (s *session) cq() error {
 			return err
 		}
 	}
-	if q.CQ, err = s.dev().CreateCQ(clampInt(n), q.channel); err != nil {
+	if q.CQ, err = s.dev().CreateCQ(clampInt(n), &verbs.CQOptions{Channel: q.channel}); err != nil {
 		if q.channel != nil {
 			err = errors.Join(err, q.channel.Close())
 		}

@@ -47,7 +47,7 @@ func (l *listener) listen(t peer.Type) (port int, err error) {
 	if err := id.BindAddr(netip.AddrPortFrom(l.at, 0)); err != nil {
 		return 0, err
 	}
-	return int(id.LocalAddr().Port()), id.Listen(8)
+	return int(id.LocalAddr().Port()), id.Listen(rdmacm.ListenLimits{Backlog: 8})
 }
 
 // serve handles the events that have come.

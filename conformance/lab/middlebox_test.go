@@ -155,7 +155,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 	require.NoError(t, err)
 	h.cq, err = h.dev.CreateCQ(256, nil)
 	require.NoError(t, err)
-	h.mr, err = h.pd.RegisterMR(h.buf, verbs.AccessAll)
+	h.mr, err = h.pd.RegisterMR(h.buf, verbs.AccessAll, nil)
 	require.NoError(t, err)
 	h.qp, err = h.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq})
 	require.NoError(t, err)

@@ -283,7 +283,7 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 	if err := l.BindAddr(netip.AddrPortFrom(local, rejectPort)); err != nil {
 		return "", err
 	}
-	if err := l.Listen(0); err != nil {
+	if err := l.Listen(rdmacm.ListenLimits{}); err != nil {
 		return "", err
 	}
 	c, err := start(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))

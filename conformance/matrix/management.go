@@ -45,7 +45,7 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (
 	}
 	defer cq.Close()
 	buf := make([]byte, 4096)
-	mr, err := pd.RegisterMR(buf, verbs.LocalWrite)
+	mr, err := pd.RegisterMR(buf, verbs.LocalWrite, nil)
 	if err != nil {
 		return "", err
 	}

@@ -17,7 +17,7 @@ type goroceMR struct {
 
 func (s *goroceSession) MR(n int, access Access) (MR, error) {
 	b := make([]byte, n)
-	mr, err := s.pd.RegisterMR(b, roce.Access(access))
+	mr, err := s.pd.RegisterMR(b, roce.Access(access), nil)
 	if err != nil {
 		return nil, err
 	}

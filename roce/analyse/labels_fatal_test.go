@@ -165,7 +165,7 @@ func (d *drawn) access() verbs.SendWR {
 func (d *drawn) region(access verbs.Access) verbs.SendWR {
 	w := d.s.Write(0, d.packets(1, 5))
 	var err error
-	d.other, err = d.s.Hosts[1].PD.RegisterMR(make([]byte, 1<<16), access)
+	d.other, err = d.s.Hosts[1].PD.RegisterMR(make([]byte, 1<<16), access, nil)
 	require.NoError(d.t, err)
 	w.RemoteAddr, w.RKey = d.other.Addr(), d.other.RKey()
 	return w

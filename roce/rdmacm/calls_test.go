@@ -94,7 +94,7 @@ var idCalls = []struct {
 	}},
 	{"ResolveRoute", (*rdmacm.ID).ResolveRoute},
 	{"Connect", func(id *rdmacm.ID) error { return id.Connect(&rdmacm.ConnParam{QPN: 5}) }},
-	{"Listen", func(id *rdmacm.ID) error { return id.Listen(1) }},
+	{"Listen", func(id *rdmacm.ID) error { return id.Listen(rdmacm.ListenLimits{Backlog: 1}) }},
 	{"Accept", func(id *rdmacm.ID) error { return id.Accept(&rdmacm.ConnParam{QPN: 6}) }},
 	{"Reject", func(id *rdmacm.ID) error { return id.RejectReason(mad.RejectConsumer, nil) }},
 	{"Establish", (*rdmacm.ID).Establish},

@@ -169,7 +169,7 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 // connectQP takes a queue pair from INIT to RTS, towards a peer. The lock of its shard is held, and
 // now is that shard's time.
 func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAttr) error {
-	a, mask, err := qp.RTRAttr(remote, *c)
+	a, mask, err := core.Open(qp).RTRAttr(remote, c)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAt
 	if err := core.Open(qp).Modify(now, &a, mask|verbs.AttrAccess); err != nil {
 		return err
 	}
-	a, mask = qp.RTSAttr(*c)
+	a, mask = core.Open(qp).RTSAttr(c)
 	core.Open(qp).QP().WatchSilence()
 	return core.Open(qp).Modify(now, &a, mask)
 }

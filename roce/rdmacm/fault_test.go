@@ -41,7 +41,7 @@ func commEstablished(t *testing.T, vector int, op func(c, s *rocetest.Peer) verb
 	ctx := rocetest.Context(t)
 	c, s := rocetest.FilteredPair(t, func(a mad.Attribute) bool { return a == mad.AttrRTU })
 	var err error
-	s.CQ, err = s.D.CreateCQWith(64, verbs.CQOptions{Vector: vector})
+	s.CQ, err = s.D.CreateCQ(64, &verbs.CQOptions{Vector: vector})
 	require.NoError(t, err)
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
 	cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
@@ -218,7 +218,7 @@ func TestCMBadFlows(t *testing.T) {
 	require.Error(t, udp.JoinMulticast(s.D.Addrs()[0]))
 	require.NoError(t, id.Close())
 	require.NoError(t, id.Close())
-	require.ErrorIs(t, id.Listen(1), roce.ErrClosed)
+	require.ErrorIs(t, id.Listen(rdmacm.ListenLimits{Backlog: 1}), roce.ErrClosed)
 	require.NoError(t, other.BindAddr(netip.AddrPortFrom(c.D.Addrs()[0], 7)), "free again")
 	require.ErrorIs(t, other.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("[2001:db8::1]:1")), roce.ErrInvalidAttr)
 	_, err = rdmacm.CreateID(nil, rdmacm.PortSpaceTCP)

@@ -35,10 +35,7 @@ type ListenLimits struct {
 // Listen makes the ID take connection requests (rdma_listen), each of which comes as an event
 // EventConnectRequest with an ID of its own. See [ListenLimits] for the backlog. Where a process at
 // the address was killed, it returns when that one's peers have heard of it, after 20 ms at most.
-func (id *ID) Listen(backlog int) error { return id.ListenWith(ListenLimits{Backlog: backlog}) }
-
-// ListenWith is Listen with more limits.
-func (id *ID) ListenWith(l ListenLimits) error {
+func (id *ID) Listen(l ListenLimits) error {
 	for _, f := range []struct {
 		name string
 		n    int

@@ -27,7 +27,7 @@ var sendSizes = [...]int{smallBuffer: 0, 512 << 10, streamSend, maxSend}
 // register makes the small buffer of a direction.
 func (b *buffer) register(pd *verbs.PD, n int, access verbs.Access, o verbs.MROptions) (err error) {
 	b.mem = make([]byte, n)
-	b.mr, err = pd.RegisterMRWith(b.mem, access, o)
+	b.mr, err = pd.RegisterMR(b.mem, access, &o)
 	return err
 }
 
@@ -39,7 +39,7 @@ func (b *buffer) obtain(h *host, pd *verbs.PD, n int, access verbs.Access, o ver
 		return errNoRoom
 	}
 	if b.mapped, err = verbs.MapBuffer(n, false); err == nil {
-		if b.mr, err = b.mapped.RegisterWith(pd, access, o); err != nil {
+		if b.mr, err = b.mapped.Register(pd, access, &o); err != nil {
 			err = errors.Join(err, b.mapped.Close())
 		}
 	}

@@ -405,7 +405,7 @@ func TestDialReset(t *testing.T) {
 	lid, err := rdmacm.CreateID(a.ch, rdmacm.PortSpaceTCP)
 	require.NoError(t, err)
 	require.NoError(t, lid.BindAddr(netip.AddrPortFrom(server.Addrs()[0], 0)))
-	require.NoError(t, lid.Listen(0))
+	require.NoError(t, lid.Listen(rdmacm.ListenLimits{}))
 	d := Dialer{Device: client}
 	c, err := d.begin(ctx, lid.LocalAddr())
 	require.NoError(t, err)

@@ -129,7 +129,7 @@ func TestHostileReply(t *testing.T) {
 	require.NoError(t, err)
 	at := netip.AddrPortFrom(n.b.Addrs()[0], 7471)
 	require.NoError(t, lid.BindAddr(at))
-	require.NoError(t, lid.Listen(0))
+	require.NoError(t, lid.Listen(rdmacm.ListenLimits{}))
 	done := make(chan error, 1)
 	go func() {
 		_, err := (&Dialer{Device: n.a}).DialAddr(testContext(t), at)

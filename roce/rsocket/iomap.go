@@ -53,7 +53,7 @@ func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 	if index < 0 || !c.s.mapsLeft() {
 		return nil, ErrNoMaps
 	}
-	mr, err := c.pd.RegisterMR(buf, verbs.LocalWrite|roce.RemoteWrite)
+	mr, err := c.pd.RegisterMR(buf, verbs.LocalWrite|roce.RemoteWrite, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func (l *Listener) open(addr netip.AddrPort, maxConns int) (err error) {
 		return errors.Join(err, l.ch.Close())
 	}
 	if err = l.id.BindAddr(addr); err == nil {
-		err = l.id.ListenWith(rdmacm.ListenLimits{MaxConns: maxConns, MaxUntaken: cap(l.ready)})
+		err = l.id.Listen(rdmacm.ListenLimits{MaxConns: maxConns, MaxUntaken: cap(l.ready)})
 	}
 	if err != nil {
 		return errors.Join(err, l.id.Close(), l.ch.Close())

@@ -81,7 +81,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 			require.NoError(t, err)
 			defer id.Close()
 			require.NoError(t, id.BindAddr(at))
-			return id.ListenWith(*o.(*rdmacm.ListenLimits))
+			return id.Listen(*o.(*rdmacm.ListenLimits))
 		},
 	}
 	for _, options := range []any{

@@ -56,7 +56,7 @@ func (q *packetQueue) allocate(onEvent func(*verbs.CQ)) (err error) {
 	if q.pd, err = q.dev.AllocPD(); err != nil {
 		return err
 	}
-	if q.cq, err = q.dev.CreateCQWith(q.recvs+q.most, verbs.CQOptions{Vector: access.NextVector(q.dev), OnEvent: onEvent}); err != nil {
+	if q.cq, err = q.dev.CreateCQ(q.recvs+q.most, &verbs.CQOptions{Vector: access.NextVector(q.dev), OnEvent: onEvent}); err != nil {
 		return err
 	}
 	if q.mem, q.mr, err = q.pd.AllocBuffer(q.recvs*recvSlotBytes+q.most*slotBytes, verbs.LocalWrite); err != nil {

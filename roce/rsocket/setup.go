@@ -42,7 +42,7 @@ func (c *Conn) allocate() (err error) {
 	if c.pd, err = c.dev.AllocPD(); err != nil {
 		return err
 	}
-	if c.cq, err = c.dev.CreateCQWith(cfg.SendQueue+recvs, verbs.CQOptions{Vector: access.NextVector(c.dev), OnEvent: c.onEvent}); err != nil {
+	if c.cq, err = c.dev.CreateCQ(cfg.SendQueue+recvs, &verbs.CQOptions{Vector: access.NextVector(c.dev), OnEvent: c.onEvent}); err != nil {
 		return err
 	}
 	if err = c.recv[smallBuffer].register(c.pd, cfg.RecvBuffer, remoteWrite, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {

@@ -118,7 +118,7 @@ func TestServeAndAsk(t *testing.T) {
 	}}, d.QPs)
 
 	// What was sent since shows, and devices that come and go.
-	mr, err := p.qa.PD().RegisterMR(make([]byte, 64), verbs.LocalWrite)
+	mr, err := p.qa.PD().RegisterMR(make([]byte, 64), verbs.LocalWrite, nil)
 	require.NoError(t, err)
 	require.NoError(t, p.qa.PostSend(&verbs.SendWR{Opcode: verbs.WRWrite, SGList: []verbs.SGE{mr.SGE(0, 64)}}))
 	s.Add(p.b)

@@ -72,9 +72,9 @@ func (c *deviceCore) OnAsyncEvent(f func(Event)) error {
 	return nil
 }
 
-// CreateRingCQ is CreateCQWith for a queue whose completions are in memory that a program in
+// CreateRingCQ is CreateCQ for a queue whose completions are in memory that a program in
 // another language reads by itself: see Ring.
-func (c *deviceCore) CreateRingCQ(n int, o CQOptions) (*CQ, error) {
+func (c *deviceCore) CreateRingCQ(n int, o *CQOptions) (*CQ, error) {
 	return (*Device)(c).createCQ(n, o, true)
 }
 
@@ -106,6 +106,14 @@ func (c *qpCore) Release() { c.established, c.unanswered = nil, nil }
 func (c *qpCore) Modify(now int64, a *QPAttr, mask AttrMask) error {
 	return c.t.Modify(now, a.toEngine(), mask)
 }
+
+// RTRAttr returns the attributes that ToRTR sets.
+func (c *qpCore) RTRAttr(remote RemoteInfo, a *ConnAttr) (QPAttr, AttrMask, error) {
+	return (*QP)(c).rtrAttr(remote, *a)
+}
+
+// RTSAttr returns the attributes that ToRTS sets.
+func (c *qpCore) RTSAttr(a *ConnAttr) (QPAttr, AttrMask) { return (*QP)(c).rtsAttr(*a) }
 
 // SendRoom returns how many more requests the send queue takes now: none before RTS, and when the
 // device is closed. Others that post or change the state apart, it only grows.

@@ -30,7 +30,7 @@ func TestNoAllocs(t *testing.T) {
 	t.Run("shards", func(t *testing.T) {
 		cfg := Config{Shards: 2}
 		a, b := endOnVector(t, openDevice(t, cfg), 1, 1<<16, QPInitAttr{}), endOnVector(t, openDevice(t, cfg), 0, 1<<16, QPInitAttr{})
-		sends, err := b.d.CreateCQWith(16, CQOptions{Vector: 1})
+		sends, err := b.d.CreateCQ(16, &CQOptions{Vector: 1})
 		require.NoError(t, err)
 		b.qp, err = b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: sends, RecvCQ: b.cq})
 		require.NoError(t, err)

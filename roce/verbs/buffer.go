@@ -54,27 +54,23 @@ func (pd *PD) AllocBuffer(n int, access Access) (*MappedBuffer, *MR, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	mr, err := b.Register(pd, access)
+	mr, err := b.Register(pd, access, nil)
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
 	}
 	return b, mr, nil
 }
 
-// Register registers the buffer. The buffer cannot be closed before the region.
-func (b *MappedBuffer) Register(pd *PD, access Access) (*MR, error) {
-	return b.RegisterWith(pd, access, MROptions{})
-}
-
-// RegisterWith is Register with options.
-func (b *MappedBuffer) RegisterWith(pd *PD, access Access, o MROptions) (*MR, error) {
+// Register registers the buffer. The buffer cannot be closed before the region. nil means no
+// options.
+func (b *MappedBuffer) Register(pd *PD, access Access, o *MROptions) (*MR, error) {
 	mem := b.retain()
 	if mem == nil {
 		return nil, ErrClosed
 	}
 	// The lock of the buffer is not held here: the device takes its own, and
 	// lets go of the buffer under it.
-	mr, err := pd.RegisterMRWith(mem, access, b.countRelease(o))
+	mr, err := pd.RegisterMR(mem, access, b.countRelease(o))
 	if err != nil {
 		b.users.Add(-1)
 	}
@@ -92,7 +88,11 @@ func (b *MappedBuffer) retain() []byte {
 }
 
 // countRelease returns options that take note of the end of the registration, too.
-func (b *MappedBuffer) countRelease(o MROptions) MROptions {
+func (b *MappedBuffer) countRelease(given *MROptions) *MROptions {
+	var o MROptions
+	if given != nil {
+		o = *given
+	}
 	also := o.OnRelease
 	o.OnRelease = func() {
 		b.users.Add(-1)
@@ -100,7 +100,7 @@ func (b *MappedBuffer) countRelease(o MROptions) MROptions {
 			also()
 		}
 	}
-	return o
+	return &o
 }
 
 // Bytes returns the memory; nil once closed. It must not be touched after Close.

@@ -104,7 +104,7 @@ func (p *BufPool) grow(class int) error {
 		return fmt.Errorf("roce: buffer pool holds %d of %d bytes: %w", p.bytes, p.max, ErrLimit)
 	}
 	slabMem := make([]byte, slab)
-	mr, err := p.pd.RegisterMR(slabMem, LocalWrite)
+	mr, err := p.pd.RegisterMR(slabMem, LocalWrite, nil)
 	if err != nil {
 		return err
 	}

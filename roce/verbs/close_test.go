@@ -51,7 +51,7 @@ func eachWaiter(t *testing.T, f func(t *testing.T, d *Device, cq *CQ, wait func(
 				d := open(t)
 				ch, err := d.CreateCompletionChannel()
 				require.NoError(t, err)
-				cq, err := d.CreateCQ(10, ch)
+				cq, err := d.CreateCQ(10, &CQOptions{Channel: ch})
 				require.NoError(t, err)
 				f(t, d, cq, func(ctx context.Context) error { return wait(ctx, d, cq, ch) })
 			})
@@ -110,7 +110,7 @@ func TestCallsAfterClose(t *testing.T) {
 				"poll":      func() error { _, err := e.cq.Poll(wcs[:]); return err },
 				"notify":    func() error { return e.cq.RequestNotify(false) },
 				"resize":    func() error { return e.cq.Resize(3) },
-				"register":  func() error { _, err := e.pd.RegisterMR(e.buf, 0); return err },
+				"register":  func() error { _, err := e.pd.RegisterMR(e.buf, 0, nil); return err },
 				"rereg":     func() error { return e.mr.Reregister(Rereg{SetAccess: true}) },
 				"mw":        func() error { _, err := e.pd.AllocMW(WindowType1); return err },
 				"create qp": func() error { _, err := e.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: e.cq}); return err },

@@ -93,16 +93,15 @@ func (qp *QP) ToInitUD(qkey ib.QKey) error {
 
 // ToRTR moves the queue pair from INIT to RTR: it can receive from the peer.
 func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
-	a, mask, err := qp.RTRAttr(remote, c)
+	a, mask, err := qp.rtrAttr(remote, c)
 	if err != nil {
 		return err
 	}
 	return qp.Modify(a, mask)
 }
 
-// RTRAttr returns the attributes that ToRTR sets, for a program that changes some of them
-// before it calls Modify.
-func (qp *QP) RTRAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
+// rtrAttr returns the attributes that ToRTR sets.
+func (qp *QP) rtrAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	if qp.d.unmade() {
 		return QPAttr{}, 0, access.ErrZero
 	}
@@ -141,11 +140,11 @@ func (qp *QP) RTRAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 
 // ToRTS moves the queue pair from RTR to RTS: it can send.
 func (qp *QP) ToRTS(c ConnAttr) error {
-	return qp.Modify(qp.RTSAttr(c))
+	return qp.Modify(qp.rtsAttr(c))
 }
 
-// RTSAttr returns the attributes that ToRTS sets.
-func (qp *QP) RTSAttr(c ConnAttr) (QPAttr, AttrMask) {
+// rtsAttr returns the attributes that ToRTS sets.
+func (qp *QP) rtsAttr(c ConnAttr) (QPAttr, AttrMask) {
 	a := QPAttr{
 		State: StateRTS, SQPSN: qp.psn,
 		Timeout: c.Timeout, RetryCnt: c.RetryCnt, RNRRetry: c.RNRRetry, MaxRdAtomic: c.MaxRdAtomic,

@@ -44,8 +44,7 @@ type CQ struct {
 	userData any
 }
 
-// CQOptions are what [Device.CreateCQWith] can choose about a completion queue. The zero value is
-// what [Device.CreateCQ] uses.
+// CQOptions are what [Device.CreateCQ] can choose about a completion queue.
 type CQOptions struct {
 	// Channel is told of completions that were asked for with [CQ.RequestNotify]; may be nil.
 	Channel *CompletionChannel
@@ -73,16 +72,15 @@ type CQOptions struct {
 	Vector int
 }
 
-// CreateCQ makes a completion queue for at least n completions, of vector 0. ch may be nil.
-func (d *Device) CreateCQ(n int, ch *CompletionChannel) (*CQ, error) {
-	return d.CreateCQWith(n, CQOptions{Channel: ch})
-}
+// CreateCQ makes a completion queue for at least n completions (ibv_create_cq). nil means one of
+// vector 0, without events.
+func (d *Device) CreateCQ(n int, o *CQOptions) (*CQ, error) { return d.createCQ(n, o, false) }
 
-// CreateCQWith is CreateCQ with options.
-func (d *Device) CreateCQWith(n int, o CQOptions) (*CQ, error) { return d.createCQ(n, o, false) }
-
-func (d *Device) createCQ(n int, o CQOptions, ring bool) (*CQ, error) {
+func (d *Device) createCQ(n int, o *CQOptions, ring bool) (*CQ, error) {
 	const op = "create CQ"
+	if o == nil {
+		o = &CQOptions{}
+	}
 	switch {
 	case d.unmade():
 		return nil, access.ErrZero

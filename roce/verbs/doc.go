@@ -20,7 +20,7 @@
 //
 // A Device is one shard or several: an engine, a lock and a link each, so that as many CPUs can
 // work for it. A completion queue names the shard, by its completion vector
-// ([Device.CreateCQWith]), and a queue pair is where its send queue completes. All other objects
+// ([Device.CreateCQ]), and a queue pair is where its send queue completes. All other objects
 // are of the whole device. What follows holds for each shard.
 //
 // The work (receive, run timers,

@@ -32,7 +32,7 @@ func ExamplePD_RegisterMR() {
 	a, b, closeBoth := two()
 	defer closeBoth()
 	file := []byte("0123456789")
-	mr, err := b.pd.RegisterMRWith(file, roce.RemoteRead, verbs.MROptions{SetIOVA: true})
+	mr, err := b.pd.RegisterMR(file, roce.RemoteRead, &verbs.MROptions{SetIOVA: true})
 	check(err)
 	check(a.qp.PostSend(&verbs.SendWR{
 		Opcode: verbs.WRRead, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 3)},

@@ -123,7 +123,7 @@ func TestPeerMeetsLostMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachLost(t, func(t *testing.T, a, b *end, buf []byte, vanish func()) {
 				ctx := testContext(t)
-				mr, err := b.pd.RegisterMR(buf, AccessAll)
+				mr, err := b.pd.RegisterMR(buf, AccessAll, nil)
 				require.NoError(t, err)
 				qa, qb := second(t, a, b)
 				require.NoError(t, b.qp.PostRecv(&RecvWR{ID: 9, SGList: []SGE{b.mr.SGE(0, 100)}}))
@@ -171,7 +171,7 @@ func TestReceiveIntoLostMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachLost(t, func(t *testing.T, a, b *end, buf []byte, vanish func()) {
 				ctx := testContext(t)
-				mr, err := b.pd.RegisterMR(buf, AccessAll)
+				mr, err := b.pd.RegisterMR(buf, AccessAll, nil)
 				require.NoError(t, err)
 				require.NoError(t, b.qp.PostRecv(&RecvWR{ID: 9, SGList: []SGE{mr.SGE(lostFrom-8, 1<<16)}}))
 				b.serve(t)
@@ -201,7 +201,7 @@ func TestSendFromLostMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachLost(t, func(t *testing.T, a, b *end, buf []byte, vanish func()) {
 				ctx := testContext(t)
-				mr, err := a.pd.RegisterMR(buf, AccessAll)
+				mr, err := a.pd.RegisterMR(buf, AccessAll, nil)
 				require.NoError(t, err)
 				qp, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxSendSGE: 8}})
 				require.NoError(t, err)
@@ -259,7 +259,7 @@ func TestLostMemoryAmongOthers(t *testing.T) {
 			f := sim.New(sim.Config{Seed: 1})
 			a, b := simPair(t, f, 1<<16)
 			ctx := testContext(t)
-			mr, err := a.pd.RegisterMR(buf, AccessAll)
+			mr, err := a.pd.RegisterMR(buf, AccessAll, nil)
 			require.NoError(t, err)
 			// The requests are begun in SQD and leave together when that ends.
 			q2, _ := second(t, a, b)
@@ -295,9 +295,9 @@ func TestTouchLostMemory(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			buf, vanish := mapped(t)
 			a, b := simPair(t, sim.New(sim.Config{Seed: 1}), 1<<16)
-			inline, err := a.pd.RegisterMR(buf, AccessAll)
+			inline, err := a.pd.RegisterMR(buf, AccessAll, nil)
 			require.NoError(t, err)
-			read, err := b.pd.RegisterMR(buf, AccessAll)
+			read, err := b.pd.RegisterMR(buf, AccessAll, nil)
 			require.NoError(t, err)
 			qp, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxInline: 64}})
 			require.NoError(t, err)
@@ -328,9 +328,9 @@ func TestUnreliableLostMemory(t *testing.T) {
 				f := sim.New(sim.Config{Seed: 1})
 				a, b := simPair(t, f, 1<<16)
 				ctx := testContext(t)
-				lost, err := b.pd.RegisterMR(buf, AccessAll)
+				lost, err := b.pd.RegisterMR(buf, AccessAll, nil)
 				require.NoError(t, err)
-				mine, err := a.pd.RegisterMR(buf, AccessAll)
+				mine, err := a.pd.RegisterMR(buf, AccessAll, nil)
 				require.NoError(t, err)
 				qa, err := a.pd.CreateQP(QPInitAttr{Type: typ, SendCQ: a.cq})
 				require.NoError(t, err)

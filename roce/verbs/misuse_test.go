@@ -70,15 +70,15 @@ func TestMisuse(t *testing.T) {
 		"bind before":         func() error { return two(a.qp.BindMW(1, mw2, a.mr, -8, 8, RemoteRead, 0)) },
 		"MW bind type 2":      func() error { return two(mw2.Bind(a.pd, a.mr, 0, 8, RemoteRead)) },
 		"MW type":             func() error { return two(a.pd.AllocMW(77)) },
-		"register nothing":    func() error { return two(a.pd.RegisterMR(nil, 1<<31)) },
+		"register nothing":    func() error { return two(a.pd.RegisterMR(nil, 1<<31, nil)) },
 		"register IOVA": func() error {
-			return two(a.pd.RegisterMRWith(make([]byte, 9), 0, MROptions{IOVA: math.MaxUint64 - 3, SetIOVA: true}))
+			return two(a.pd.RegisterMR(make([]byte, 9), 0, &MROptions{IOVA: math.MaxUint64 - 3, SetIOVA: true}))
 		},
 		"reregister PD":      func() error { return a.mr.Reregister(Rereg{PD: far.pd}) },
 		"CQ of 0":            func() error { return two(a.d.CreateCQ(0, nil)) },
 		"CQ negative":        func() error { return two(a.d.CreateCQ(-1, nil)) },
 		"CQ huge":            func() error { return two(a.d.CreateCQ(math.MaxInt, nil)) },
-		"CQ foreign channel": func() error { return two(a.d.CreateCQ(1, ch)) },
+		"CQ foreign channel": func() error { return two(a.d.CreateCQ(1, &CQOptions{Channel: ch})) },
 		"CQ resize":          func() error { return a.cq.Resize(-5) },
 		"CQ no channel":      func() error { return a.cq.RequestNotify(false) },
 		"SRQ negative":       func() error { return two(a.pd.CreateSRQ(SRQAttr{MaxWR: -1})) },

@@ -27,8 +27,7 @@ type mrInfo struct {
 	rkey  ib.RKey
 }
 
-// MROptions are what [PD.RegisterMRWith] can change about a region. The zero value is what
-// [PD.RegisterMR] uses.
+// MROptions are what [PD.RegisterMR] can change about a region.
 type MROptions struct {
 	// IOVA, if SetIOVA, is the address of the first byte for work requests and for peers, instead
 	// of its address in memory (ibv_reg_mr_iova).
@@ -56,13 +55,11 @@ func (o *MROptions) region(buf []byte, access Access) mem.RegionAttr {
 }
 
 // RegisterMR registers buf, which may be any byte slice or mapped memory (ibv_reg_mr). It
-// is kept alive until the region is gone.
-func (pd *PD) RegisterMR(buf []byte, access Access) (*MR, error) {
-	return pd.RegisterMRWith(buf, access, MROptions{})
-}
-
-// RegisterMRWith is RegisterMR with options.
-func (pd *PD) RegisterMRWith(buf []byte, access Access, o MROptions) (*MR, error) {
+// is kept alive until the region is gone. nil means no options.
+func (pd *PD) RegisterMR(buf []byte, access Access, o *MROptions) (*MR, error) {
+	if o == nil {
+		o = &MROptions{}
+	}
 	a := o.region(buf, access)
 	d := pd.Device()
 	if d.isClosed() {

@@ -95,7 +95,7 @@ func TestReadAtBounds(t *testing.T) {
 		require.Equal(t, io.EOF, err)
 		require.Zero(t, n)
 	}
-	empty, err := e.pd.RegisterMR(nil, 0)
+	empty, err := e.pd.RegisterMR(nil, 0, nil)
 	require.NoError(t, err)
 	_, err = empty.ReadAt(b[:], 0)
 	require.Equal(t, io.EOF, err, "registered, and without a byte")
@@ -118,7 +118,7 @@ func TestReadAtDuringReregister(t *testing.T) {
 	var mr *MR
 	var got [3]byte
 	var readErr error
-	mr, err = pd.RegisterMRWith([]byte("old"), LocalWrite, MROptions{OnRelease: func() {
+	mr, err = pd.RegisterMR([]byte("old"), LocalWrite, &MROptions{OnRelease: func() {
 		_, readErr = mr.ReadAt(got[:], 0)
 	}})
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestCloseMRTwiceAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	for range 100 {
 		var released atomic.Bool
-		mr, err := pd.RegisterMRWith(make([]byte, 64), LocalWrite, MROptions{OnRelease: func() {
+		mr, err := pd.RegisterMR(make([]byte, 64), LocalWrite, &MROptions{OnRelease: func() {
 			runtime.Gosched()
 			released.Store(true)
 		}})

@@ -113,7 +113,7 @@ func TestCompletionChannel(t *testing.T) {
 	a, b := pair(t, 4096, Config{})
 	ch, err := b.d.CreateCompletionChannel()
 	require.NoError(t, err)
-	cq, err := b.d.CreateCQ(16, ch)
+	cq, err := b.d.CreateCQ(16, &CQOptions{Channel: ch})
 	require.NoError(t, err)
 	qp, err := b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: cq})
 	require.NoError(t, err)
@@ -375,7 +375,7 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, err)
 	buf, err := MapBuffer(100_000, false)
 	require.NoError(t, err)
-	mr, err := buf.RegisterWith(pd, AccessAll, MROptions{IOVA: 1 << 40, SetIOVA: true})
+	mr, err := buf.Register(pd, AccessAll, &MROptions{IOVA: 1 << 40, SetIOVA: true})
 	require.NoError(t, err)
 	require.EqualValues(t, uint64(1<<40), mr.Addr())
 	require.Equal(t, SGE{Addr: 1<<40 + 5, Length: 6, LKey: mr.LKey()}, mr.SGE(5, 6))
@@ -391,7 +391,7 @@ func TestRegistration(t *testing.T) {
 	require.NoError(t, buf.Close())
 	require.NoError(t, buf.Close())
 	require.Nil(t, buf.Bytes())
-	_, err = buf.Register(pd, 0)
+	_, err = buf.Register(pd, 0, nil)
 	require.ErrorIs(t, err, ErrClosed)
 	require.NoError(t, pd.Close())
 
@@ -415,7 +415,7 @@ func TestBufferConcurrent(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				mr, err := buf.Register(pd, AccessAll)
+				mr, err := buf.Register(pd, AccessAll, nil)
 				if err == nil {
 					err = mr.Close()
 				}
@@ -451,7 +451,7 @@ func TestObjectsOfAnotherDevice(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidAttr)
 	ch, err := b.d.CreateCompletionChannel()
 	require.NoError(t, err)
-	_, err = a.d.CreateCQ(1, ch)
+	_, err = a.d.CreateCQ(1, &CQOptions{Channel: ch})
 	require.ErrorIs(t, err, ErrInvalidAttr)
 	require.ErrorIs(t, a.mr.Reregister(Rereg{PD: b.pd}), ErrInvalidAttr)
 	var wcs []WC

@@ -20,7 +20,7 @@ func TestPostRecvInErrWakes(t *testing.T) {
 				d := open(t)
 				ch, err := d.CreateCompletionChannel()
 				require.NoError(t, err)
-				cq, err := d.CreateCQ(10, ch)
+				cq, err := d.CreateCQ(10, &CQOptions{Channel: ch})
 				require.NoError(t, err)
 				pd, err := d.AllocPD()
 				require.NoError(t, err)

@@ -45,7 +45,7 @@ func TestRandByOneAtATime(t *testing.T) {
 		wg.Go(func() {
 			<-both
 			for range 200 {
-				mr, err := pd.RegisterMR(make([]byte, 64), 0)
+				mr, err := pd.RegisterMR(make([]byte, 64), 0, nil)
 				assert.NoError(t, err)
 				assert.NoError(t, mr.Close())
 			}

@@ -42,7 +42,7 @@ func foreignPoll(base unsafe.Pointer, wcs []foreignWC) int {
 func (e *end) onRing(t testing.TB, n int, o CQOptions) *end {
 	e = &end{d: e.d, pd: e.pd, mr: e.mr, buf: e.buf}
 	var err error
-	e.cq, err = core.Open(e.d).CreateRingCQ(n, o)
+	e.cq, err = core.Open(e.d).CreateRingCQ(n, &o)
 	require.NoError(t, err)
 	require.NotNil(t, core.Open(e.cq).Ring())
 	e.qp, err = e.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: e.cq, Caps: QPCaps{MaxSendWR: n, MaxRecvWR: n, MaxInline: 64}})
@@ -162,7 +162,7 @@ func TestRing(t *testing.T) {
 func TestRingArguments(t *testing.T) {
 	a, _ := simPair(t, sim.New(sim.Config{Seed: 1}), 64)
 	for _, n := range []int{-1, 0, transport.MaxCQE + 1} {
-		_, err := core.Open(a.d).CreateRingCQ(n, CQOptions{})
+		_, err := core.Open(a.d).CreateRingCQ(n, nil)
 		var arg *ArgError
 		require.ErrorAs(t, err, &arg)
 		require.Equal(t, "cqe", arg.Arg)
@@ -173,12 +173,12 @@ func TestRingArguments(t *testing.T) {
 	}
 	ch, err := a.d.CreateCompletionChannel()
 	require.NoError(t, err)
-	_, err = a.d.CreateCQWith(1, CQOptions{Channel: ch, OnEvent: func(*CQ) {}})
+	_, err = a.d.CreateCQ(1, &CQOptions{Channel: ch, OnEvent: func(*CQ) {}})
 	var arg *ArgError
 	require.ErrorAs(t, err, &arg)
 	require.Equal(t, "OnEvent", arg.Arg)
 	require.NoError(t, a.d.Close())
-	_, err = core.Open(a.d).CreateRingCQ(1, CQOptions{})
+	_, err = core.Open(a.d).CreateRingCQ(1, nil)
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -216,7 +216,7 @@ func TestRingOfSeveralShards(t *testing.T) {
 	server := newEnd(t, d, 64, QPInitAttr{})
 	var told atomic.Uint32
 	woken := make(chan struct{}, 1)
-	cq, err := core.Open(d).CreateRingCQ(64, CQOptions{OnEvent: func(*CQ) {
+	cq, err := core.Open(d).CreateRingCQ(64, &CQOptions{OnEvent: func(*CQ) {
 		told.Add(1)
 		select {
 		case woken <- struct{}{}:
@@ -226,7 +226,7 @@ func TestRingOfSeveralShards(t *testing.T) {
 	require.NoError(t, err)
 	var servers []*QP
 	for v := range n {
-		own, err := d.CreateCQWith(1, CQOptions{Vector: v})
+		own, err := d.CreateCQ(1, &CQOptions{Vector: v})
 		require.NoError(t, err)
 		qp, err := server.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: own, RecvCQ: cq})
 		require.NoError(t, err)

@@ -60,13 +60,13 @@ func TestDeregisterUnderTraffic(t *testing.T) {
 	for round := range 5 {
 		buf := make([]byte, size)
 		var released atomic.Bool
-		mr, err := pd.RegisterMRWith(buf, AccessAll, MROptions{OnRelease: func() { released.Store(true) }})
+		mr, err := pd.RegisterMR(buf, AccessAll, &MROptions{OnRelease: func() { released.Store(true) }})
 		require.NoError(t, err)
 		to := mr.Remote()
 		var writers sync.WaitGroup
 		started := make(chan struct{}, shards)
 		for v := range shards {
-			cq, err := d.CreateCQWith(16, CQOptions{Vector: v})
+			cq, err := d.CreateCQ(16, &CQOptions{Vector: v})
 			require.NoError(t, err)
 			qp, err := pd.CreateQP(QPInitAttr{Type: RC, SendCQ: cq})
 			require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestCloseShardsInUse(t *testing.T) {
 					return err
 				})
 				do(func() error {
-					cq, err := d.CreateCQWith(1, CQOptions{Vector: v})
+					cq, err := d.CreateCQ(1, &CQOptions{Vector: v})
 					if err == nil {
 						err = cq.Close()
 					}
@@ -238,7 +238,7 @@ func TestCloseShardsInUse(t *testing.T) {
 			pd, err := d.AllocPD()
 			require.NoError(t, err)
 			do(func() error {
-				mr, err := pd.RegisterMR(make([]byte, 64), LocalWrite)
+				mr, err := pd.RegisterMR(make([]byte, 64), LocalWrite, nil)
 				if err == nil {
 					err = mr.Close()
 				}
@@ -305,7 +305,7 @@ func TestShardLinkFailure(t *testing.T) {
 			require.ErrorIs(t, e.qp.PostSend(&SendWR{}), errBroken)
 			_, err = d.CreateCQ(1, nil)
 			require.ErrorIs(t, err, errBroken)
-			_, err = d.CreateCQWith(1, CQOptions{Vector: 1})
+			_, err = d.CreateCQ(1, &CQOptions{Vector: 1})
 			require.ErrorIs(t, err, errBroken)
 		})
 	}

@@ -18,10 +18,10 @@ func endOnVector(t testing.TB, d *Device, vector, bufBytes int, init QPInitAttr)
 	var err error
 	e.pd, err = d.AllocPD()
 	require.NoError(t, err)
-	e.cq, err = d.CreateCQWith(1024, CQOptions{Vector: vector})
+	e.cq, err = d.CreateCQ(1024, &CQOptions{Vector: vector})
 	require.NoError(t, err)
 	require.Equal(t, vector, e.cq.Vector())
-	e.mr, err = e.pd.RegisterMR(e.buf, AccessAll)
+	e.mr, err = e.pd.RegisterMR(e.buf, AccessAll, nil)
 	require.NoError(t, err)
 	if init.Type == 0 {
 		init.Type = RC
@@ -55,7 +55,7 @@ func TestCompletionVectors(t *testing.T) {
 	require.Equal(t, 3, d.Attr().CompletionVectors)
 	require.Len(t, d.shards.all(), 1)
 	for _, v := range []int{-1, 3} {
-		_, err := d.CreateCQWith(1, CQOptions{Vector: v})
+		_, err := d.CreateCQ(1, &CQOptions{Vector: v})
 		var arg *ArgError
 		require.ErrorAs(t, err, &arg)
 		require.Equal(t, "Vector", arg.Arg)
@@ -76,11 +76,11 @@ func TestCompletionVectors(t *testing.T) {
 	require.Same(t, d.s, gsi.s)
 
 	require.NoError(t, d.Close())
-	_, err = d.CreateCQWith(1, CQOptions{Vector: 1})
+	_, err = d.CreateCQ(1, &CQOptions{Vector: 1})
 	require.ErrorIs(t, err, ErrClosed)
 	require.Zero(t, new(CQ).Vector())
 	require.Zero(t, new(Device).CompletionVectors())
-	_, err = new(Device).CreateCQWith(1, CQOptions{})
+	_, err = new(Device).CreateCQ(1, &CQOptions{})
 	require.ErrorIs(t, err, ErrClosed)
 
 	// A middleware is made for one link.
@@ -106,7 +106,7 @@ func TestNoSlotForVector(t *testing.T) {
 		others = append(others, o)
 	}
 	require.Len(t, others, maxShards/2)
-	cq, err := d.CreateCQWith(1, CQOptions{Vector: 1})
+	cq, err := d.CreateCQ(1, &CQOptions{Vector: 1})
 	require.NoError(t, err)
 	require.Zero(t, cq.Vector())
 	require.Same(t, d.s, cq.s)
@@ -116,11 +116,11 @@ func TestNoSlotForVector(t *testing.T) {
 
 	// Not at once, but later, it is tried again.
 	require.NoError(t, others[0].Close())
-	cq, err = d.CreateCQWith(1, CQOptions{Vector: 1})
+	cq, err = d.CreateCQ(1, &CQOptions{Vector: 1})
 	require.NoError(t, err)
 	require.Zero(t, cq.Vector())
 	f.RunFor(retryShardNs)
-	cq, err = d.CreateCQWith(1, CQOptions{Vector: 1})
+	cq, err = d.CreateCQ(1, &CQOptions{Vector: 1})
 	require.NoError(t, err)
 	require.Equal(t, 1, cq.Vector())
 }

@@ -110,12 +110,12 @@ func TestSharedQueues(t *testing.T) {
 				require.NoError(t, err)
 				ch, err := d.CreateCompletionChannel()
 				require.NoError(t, err)
-				cq, err := d.CreateCQWith(4*shards*messages, CQOptions{Channel: ch, Vector: 1})
+				cq, err := d.CreateCQ(4*shards*messages, &CQOptions{Channel: ch, Vector: 1})
 				require.NoError(t, err)
 				srq, err := pd.CreateSRQ(SRQAttr{MaxWR: depth})
 				require.NoError(t, err)
 				buf := make([]byte, 8*depth)
-				mr, err := pd.RegisterMR(buf, LocalWrite)
+				mr, err := pd.RegisterMR(buf, LocalWrite, nil)
 				require.NoError(t, err)
 				post := func(id uint64) error {
 					return srq.PostRecv(&RecvWR{ID: id, SGList: []SGE{mr.SGE(int(8*id), 8)}})
@@ -125,7 +125,7 @@ func TestSharedQueues(t *testing.T) {
 				}
 				var servers []*QP
 				for v := range shards {
-					own, err := d.CreateCQWith(16, CQOptions{Vector: v})
+					own, err := d.CreateCQ(16, &CQOptions{Vector: v})
 					require.NoError(t, err)
 					for range 2 {
 						qp, err := pd.CreateQP(QPInitAttr{Type: RC, SendCQ: own, RecvCQ: cq, SRQ: srq})
@@ -173,12 +173,12 @@ func TestSharedQueueEvents(t *testing.T) {
 	d := openDevice(t, Config{Shards: 2})
 	pd, err := d.AllocPD()
 	require.NoError(t, err)
-	recv, err := d.CreateCQWith(1, CQOptions{Vector: 0})
+	recv, err := d.CreateCQ(1, &CQOptions{Vector: 0})
 	require.NoError(t, err)
 	srq, err := pd.CreateSRQ(SRQAttr{MaxWR: 16})
 	require.NoError(t, err)
 	buf := make([]byte, 8)
-	mr, err := pd.RegisterMR(buf, LocalWrite)
+	mr, err := pd.RegisterMR(buf, LocalWrite, nil)
 	require.NoError(t, err)
 	for range 8 {
 		require.NoError(t, srq.PostRecv(&RecvWR{SGList: []SGE{mr.SGE(0, 8)}}))
@@ -186,7 +186,7 @@ func TestSharedQueueEvents(t *testing.T) {
 	require.NoError(t, srq.Modify(8, -1))
 	var servers []*QP
 	for v := range 2 {
-		own, err := d.CreateCQWith(16, CQOptions{Vector: v})
+		own, err := d.CreateCQ(16, &CQOptions{Vector: v})
 		require.NoError(t, err)
 		qp, err := pd.CreateQP(QPInitAttr{Type: RC, SendCQ: own, RecvCQ: recv, SRQ: srq})
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func TestSparseTerabyte(t *testing.T) {
 	defer func() { require.NoError(t, unix.Munmap(b)) }()
 	a, z := simPair(t, sim.New(sim.Config{Seed: 1}), 4096)
 	const iova uint64 = 0x7fff_0000_1000 // any
-	mr, err := z.pd.RegisterMRWith(b, AccessAll, MROptions{IOVA: iova, SetIOVA: true})
+	mr, err := z.pd.RegisterMR(b, AccessAll, &MROptions{IOVA: iova, SetIOVA: true})
 	require.NoError(t, err)
 	require.EqualValues(t, size, mr.Len())
 	for _, off := range []uint64{0, 1<<39 + 123, uint64(size) - 4096} {

@@ -71,7 +71,7 @@ func newEnd(t testing.TB, d *Device, bufBytes int, init QPInitAttr) *end {
 	require.NoError(t, err)
 	e.cq, err = d.CreateCQ(1024, nil)
 	require.NoError(t, err)
-	e.mr, err = e.pd.RegisterMR(e.buf, AccessAll)
+	e.mr, err = e.pd.RegisterMR(e.buf, AccessAll, nil)
 	require.NoError(t, err)
 	if init.Type == 0 {
 		init.Type = RC

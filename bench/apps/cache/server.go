@@ -82,7 +82,7 @@ func (s *Server) newTable(homes int) (*table, error) {
 	for slot := memory; len(slot) > 0; slot = slot[SlotBytes:] {
 		encodeSlot(slot[:SlotBytes], 0, nil, nil)
 	}
-	mr, err := s.pd.RegisterMR(memory, verbs.RemoteRead)
+	mr, err := s.pd.RegisterMR(memory, verbs.RemoteRead, nil)
 	return &table{mr: mr, homes: homes}, err
 }
 

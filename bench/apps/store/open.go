@@ -26,7 +26,7 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 	missing, alone := 0, false
 	var why error
 	open := func() error {
-		if v.slots, err = pd.RegisterMR(make([]byte, staging*slotBytes), verbs.LocalWrite); err != nil {
+		if v.slots, err = pd.RegisterMR(make([]byte, staging*slotBytes), verbs.LocalWrite, nil); err != nil {
 			return err
 		}
 		for i := range staging {

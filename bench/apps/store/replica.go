@@ -46,8 +46,7 @@ func (r *Replica) Serve(ctx context.Context) error { return r.l.Serve(ctx, r.cli
 
 // client gives a client the disk, and takes it from the one before.
 func (r *Replica) client(ctx context.Context, c *roce.Conn) error {
-	mr, err := c.PD().RegisterMRWith(r.disk.Bytes(), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent,
-		verbs.MROptions{Persist: r.disk.Persist})
+	mr, err := c.PD().RegisterMR(r.disk.Bytes(), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent, &verbs.MROptions{Persist: r.disk.Persist})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func memory() []lesson {
 				if r.v["access"]&2 != 0 {
 					access |= verbs.RemoteRead
 				}
-				mr, err := b.PD.RegisterMRWith(make([]byte, 4096), access, verbs.MROptions{SetIOVA: true, IOVA: 0x30_0000_0000})
+				mr, err := b.PD.RegisterMR(make([]byte, 4096), access, &verbs.MROptions{SetIOVA: true, IOVA: 0x30_0000_0000})
 				if err != nil {
 					return err
 				}

@@ -161,7 +161,7 @@ func (c *cmEnd) listen(ps rdmacm.PortSpace, n int) (*rdmacm.ID, error) {
 		return nil, err
 	}
 	if err = l.BindAddr(c.local); err == nil {
-		err = l.Listen(n)
+		err = l.Listen(rdmacm.ListenLimits{Backlog: n})
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

@@ -35,7 +35,7 @@ func (k *control) allocate() (err error) {
 	if k.rcq, err = dev.CreateCQ(1, nil); err != nil {
 		return err
 	}
-	k.mr, err = k.pd.RegisterMR(make([]byte, 2*controlBytes), verbs.LocalWrite)
+	k.mr, err = k.pd.RegisterMR(make([]byte, 2*controlBytes), verbs.LocalWrite, nil)
 	return err
 }
 

@@ -149,7 +149,7 @@ func newMessenger(s *side, id *rdmacm.ID) (_ *messenger, err error) {
 	if m.rcq, err = s.dev.CreateCQ(1, nil); err != nil {
 		return nil, err
 	}
-	if m.mr, err = s.pd.RegisterMR(make([]byte, endpointBytes), verbs.LocalWrite); err != nil {
+	if m.mr, err = s.pd.RegisterMR(make([]byte, endpointBytes), verbs.LocalWrite, nil); err != nil {
 		return nil, err
 	}
 	qp, err := id.CreateQP(s.pd, verbs.QPInitAttr{SendCQ: m.scq, RecvCQ: m.rcq, Caps: verbs.QPCaps{

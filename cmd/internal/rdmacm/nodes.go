@@ -125,7 +125,7 @@ func (n *node) prepare(s *side) (err error) {
 	if err != nil {
 		return err
 	}
-	n.mr, err = s.pd.RegisterMR(make([]byte, max(2*n.message(), 1)), verbs.LocalWrite)
+	n.mr, err = s.pd.RegisterMR(make([]byte, max(2*n.message(), 1)), verbs.LocalWrite, nil)
 	return err
 }
 

@@ -169,15 +169,15 @@ func newPinger(p *ping, s *side, id *rdmacm.ID, ch *rdmacm.EventChannel) (_ *pin
 	if err != nil {
 		return nil, err
 	}
-	if c.ctl, err = s.pd.RegisterMR(make([]byte, 2*pingInfoBytes), verbs.LocalWrite); err != nil {
+	if c.ctl, err = s.pd.RegisterMR(make([]byte, 2*pingInfoBytes), verbs.LocalWrite, nil); err != nil {
 		return nil, err
 	}
 	const remote = verbs.LocalWrite | roce.RemoteRead | roce.RemoteWrite
-	if c.data, err = s.pd.RegisterMR(make([]byte, p.size), remote); err != nil {
+	if c.data, err = s.pd.RegisterMR(make([]byte, p.size), remote, nil); err != nil {
 		return nil, err
 	}
 	if p.client {
-		if c.source, err = s.pd.RegisterMR(make([]byte, p.size), remote); err != nil {
+		if c.source, err = s.pd.RegisterMR(make([]byte, p.size), remote, nil); err != nil {
 			return nil, err
 		}
 	}

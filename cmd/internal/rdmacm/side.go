@@ -99,7 +99,7 @@ func (s *side) listen(ps rdmacm.PortSpace, local netip.AddrPort, backlog int) (*
 		return nil, err
 	}
 	if err = id.BindAddr(local); err == nil {
-		err = id.Listen(backlog)
+		err = id.Listen(rdmacm.ListenLimits{Backlog: backlog})
 	}
 	if err != nil {
 		return nil, errors.Join(err, id.Close())

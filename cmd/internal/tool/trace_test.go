@@ -41,7 +41,7 @@ func TestTrace(t *testing.T) {
 		require.NoError(t, err)
 		cq, err = dev.CreateCQ(16, nil)
 		require.NoError(t, err)
-		mrs[i], err = pd.RegisterMR(make([]byte, 4096), verbs.AccessAll)
+		mrs[i], err = pd.RegisterMR(make([]byte, 4096), verbs.AccessAll, nil)
 		require.NoError(t, err)
 		qps[i], err = pd.CreateQP(verbs.QPInitAttr{SendCQ: cq, Type: 1})
 		require.NoError(t, err)

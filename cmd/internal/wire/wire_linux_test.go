@@ -108,7 +108,7 @@ func (l *lane) open(ns *linktest.Namespace, a netip.Addr) (s side) {
 	require.NoError(l.t, err)
 	s.cq, err = s.device.CreateCQ(16, nil)
 	require.NoError(l.t, err)
-	s.mr, err = pd.RegisterMR(make([]byte, transfer), verbs.AccessAll)
+	s.mr, err = pd.RegisterMR(make([]byte, transfer), verbs.AccessAll, nil)
 	require.NoError(l.t, err)
 	s.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: s.cq})
 	require.NoError(l.t, err)

@@ -419,7 +419,7 @@ func goroce_cm_listen_id(handle C.goroce_handle, backlog, parent C.int) C.int {
 func (id *cmID) listen(backlog int) error {
 	for ; id.listening < len(id.parts); id.listening++ {
 		p := id.parts[id.listening]
-		if err := p.Listen(backlog); err != nil {
+		if err := p.Listen(rdmacm.ListenLimits{Backlog: backlog}); err != nil {
 			return err
 		}
 		remark("listening on %v", p.LocalAddr())

@@ -51,7 +51,7 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 		o.OnEvent = func(*verbs.CQ) { q.ch.events.push(q) }
 	}
 	var err error
-	if q.CQ, err = core.Open(q.ctx).CreateRingCQ(int(a.cqe), o); err != nil {
+	if q.CQ, err = core.Open(q.ctx).CreateRingCQ(int(a.cqe), &o); err != nil {
 		return errno(err)
 	}
 	a.ring = (*C.struct_goroce_ring)(core.Open(q).Ring())

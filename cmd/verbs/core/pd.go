@@ -25,7 +25,7 @@ func (pd *userPD) tokenRegion() (*verbs.MR, error) {
 	pd.mu.Lock()
 	defer pd.mu.Unlock()
 	if pd.token == nil {
-		mr, err := pd.RegisterMR(make([]byte, 1), verbs.MWBind|verbs.RemoteRead)
+		mr, err := pd.RegisterMR(make([]byte, 1), verbs.MWBind|verbs.RemoteRead, nil)
 		if err != nil {
 			return nil, err
 		}

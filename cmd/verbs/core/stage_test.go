@@ -45,7 +45,7 @@ func newStageRig(t *testing.T) *stageRig {
 		must(err)
 		qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, Caps: verbs.QPCaps{MaxSendWR: stageRoom, MaxInline: 64}})
 		must(err)
-		mr, err := pd.RegisterMR(memory, verbs.AccessAll)
+		mr, err := pd.RegisterMR(memory, verbs.AccessAll, nil)
 		must(err)
 		return cq, qp, mr
 	}

@@ -159,7 +159,7 @@ func (s *Stage) open(h *Host, cfg *Config, i int) error {
 	}
 	// The addresses are the same in every run, and so are the packets.
 	iova := verbs.MROptions{SetIOVA: true, IOVA: 0x10_0000_0000 * uint64(i+1)}
-	if h.MR, err = h.PD.RegisterMRWith(make([]byte, cfg.Bytes), cfg.Access, iova); err != nil || cfg.Bare {
+	if h.MR, err = h.PD.RegisterMR(make([]byte, cfg.Bytes), cfg.Access, &iova); err != nil || cfg.Bare {
 		return err
 	}
 	h.QP, err = h.PD.CreateQP(verbs.QPInitAttr{Type: cfg.Type, SendCQ: h.CQ, Caps: cfg.Caps, QPN: ib.QPN(0x11 + i*0x11)})

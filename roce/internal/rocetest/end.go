@@ -75,7 +75,7 @@ func NewEnd(t testing.TB, d *verbs.Device, bufBytes int, init verbs.QPInitAttr) 
 	require.NoError(t, err)
 	e.CQ, err = d.CreateCQ(1024, nil)
 	require.NoError(t, err)
-	e.MR, err = e.PD.RegisterMR(e.Buf, verbs.AccessAll)
+	e.MR, err = e.PD.RegisterMR(e.Buf, verbs.AccessAll, nil)
 	require.NoError(t, err)
 	if init.Type == 0 {
 		init.Type = verbs.RC

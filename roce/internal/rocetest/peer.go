@@ -32,7 +32,7 @@ func (p *Peer) Listen(t testing.TB, ps rdmacm.PortSpace, port uint16) *rdmacm.ID
 	id, err := rdmacm.CreateID(p.Ch, ps)
 	require.NoError(t, err)
 	require.NoError(t, id.BindAddr(netip.AddrPortFrom(p.D.Addrs()[0], port)))
-	require.NoError(t, id.Listen(0))
+	require.NoError(t, id.Listen(rdmacm.ListenLimits{}))
 	return id
 }
 
@@ -62,7 +62,7 @@ func PeerOn(t testing.TB, d *verbs.Device) *Peer {
 	require.NoError(t, err)
 	p.CQ, err = d.CreateCQ(1024, nil)
 	require.NoError(t, err)
-	p.MR, err = p.PD.RegisterMR(p.Buf, verbs.AccessAll)
+	p.MR, err = p.PD.RegisterMR(p.Buf, verbs.AccessAll, nil)
 	require.NoError(t, err)
 	p.Ch, err = rdmacm.CreateEventChannel(d)
 	require.NoError(t, err)

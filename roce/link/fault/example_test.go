@@ -27,7 +27,7 @@ func Example() {
 		check(err)
 		cq, err := d.CreateCQ(16, nil)
 		check(err)
-		mr, err := pd.RegisterMR(make([]byte, 1<<16), verbs.AccessAll)
+		mr, err := pd.RegisterMR(make([]byte, 1<<16), verbs.AccessAll, nil)
 		check(err)
 		qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq})
 		check(err)
