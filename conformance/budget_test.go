@@ -126,6 +126,31 @@ func TestNameBudgets(t *testing.T) {
 	}
 }
 
+// pairs returns those names that are another one with "With" behind it: two ways of one thing, of which one has options.
+func pairs(names []string) (found []string) {
+	for _, n := range names {
+		if short, ok := strings.CutSuffix(n, "With"); ok && slices.Contains(names, short) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// In the packages of the API options are an argument, nil for none.
+func TestNoPairsWith(t *testing.T) {
+	names := map[string][]string{}
+	for _, s := range sources(t, false) {
+		names[path.Dir(s.name)] = append(names[path.Dir(s.name)], exported(s.file)...)
+	}
+	for _, pkg := range []string{"roce", "roce/verbs", "roce/rdmacm", "roce/rsocket"} {
+		require.NotEmpty(t, names[pkg], pkg)
+		for _, n := range pairs(names[pkg]) {
+			t.Errorf("%s: %s and the same without With: let the options be an argument", pkg, n)
+		}
+	}
+	require.Equal(t, []string{"T.MakeWith"}, pairs([]string{"T.Make", "T.MakeWith", "MakeWith", "StartsWith"}))
+}
+
 // exported returns the exported names that a file declares; methods are Type.Method.
 func exported(f *ast.File) (names []string) {
 	add := func(prefix string, id *ast.Ident) {

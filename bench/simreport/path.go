@@ -283,7 +283,7 @@ func pathPair(dev [2]*verbs.Device, op verbs.WROpcode) (*sender, error) {
 		if cqs[i], err = d.CreateCQ(256, nil); err != nil {
 			return nil, err
 		}
-		if mrs[i], err = pd.RegisterMR(make([]byte, pathMessage), verbs.AccessAll); err != nil {
+		if mrs[i], err = pd.RegisterMR(make([]byte, pathMessage), verbs.AccessAll, nil); err != nil {
 			return nil, err
 		}
 		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 1}}); err != nil {

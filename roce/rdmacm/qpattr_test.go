@@ -143,9 +143,9 @@ func TestReuseAddr(t *testing.T) {
 	require.ErrorIs(t, selfish.BindAddr(at), verbs.ErrAddrInUse)
 	require.NoError(t, b.BindAddr(at))
 	require.ErrorIs(t, core.Open(b).SetReuseAddr(false), verbs.ErrInvalidState)
-	require.ErrorIs(t, a.Listen(1), verbs.ErrAddrInUse)
+	require.ErrorIs(t, a.Listen(rdmacm.ListenLimits{Backlog: 1}), verbs.ErrAddrInUse)
 	require.NoError(t, b.Close())
-	require.NoError(t, a.Listen(1))
+	require.NoError(t, a.Listen(rdmacm.ListenLimits{Backlog: 1}))
 	require.ErrorIs(t, id(true).BindAddr(at), verbs.ErrAddrInUse)
 }
 

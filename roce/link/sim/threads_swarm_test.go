@@ -477,7 +477,7 @@ func newPollEnd(r *threadsRun, i int) (*pollEnd, error) {
 	if e.cq, err = d.CreateCQ(64, nil); err != nil {
 		return nil, err
 	}
-	if e.mr, err = pd.RegisterMR(e.buf, verbs.AccessAll); err != nil {
+	if e.mr, err = pd.RegisterMR(e.buf, verbs.AccessAll, nil); err != nil {
 		return nil, err
 	}
 	e.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: e.cq})
