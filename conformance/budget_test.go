@@ -53,13 +53,13 @@ func sources(t *testing.T, tests bool) (all []source) {
 // lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2900,
+	"ib":                  2860,
 	"mem":                 2250,
 	"transport":           12220,
-	"roce/verbs":          4750,
+	"roce/verbs":          4720,
 	"roce/rdmacm":         6200,
 	"roce/rsocket":        6100,
-	"roce/analyse":        9400,
+	"roce/analyse":        9000,
 	"roce/internal/shard": 3489,
 	"roce/internal/slots": 2300,
 	"roce/link":           17930,
@@ -103,12 +103,12 @@ func TestLineBudgets(t *testing.T) {
 var nameBudgets = map[string]int{
 	"ib":                  235,
 	"mem":                 131,
-	"transport":           264,
+	"transport":           257,
 	"roce":                124,
-	"roce/verbs":          307,
-	"roce/rdmacm":         87,
+	"roce/verbs":          302,
+	"roce/rdmacm":         86,
 	"roce/rsocket":        73,
-	"roce/link":           41,
+	"roce/link":           35,
 	"roce/internal/shard": 103,
 }
 
