@@ -9,10 +9,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -117,8 +117,8 @@ func (c *child) status() status {
 
 // cpu is the CPU time of this process.
 func cpu() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())

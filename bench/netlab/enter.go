@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"syscall"
 
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -27,11 +26,11 @@ func Enter() {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	unix.SetAttr(cmd, &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER, Pdeathsig: unix.SIGKILL,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+		UidMappings: []unix.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []unix.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	})
 	if cmd.Start() != nil {
 		return
 	}

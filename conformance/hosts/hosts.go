@@ -9,11 +9,11 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Guest has the original programs, in a guest.
@@ -147,7 +147,7 @@ func (h Local) Command(tool string, args []string) ([]string, bool) {
 func (h Local) Start(ctx context.Context, argv []string) (matrix.Process, error) {
 	p := &localProcess{cmd: h.Lab.Command(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	unix.SetGroup(p.cmd)
 	if err := h.At.Start(p.cmd); err != nil {
 		return nil, err
 	}

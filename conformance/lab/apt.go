@@ -11,8 +11,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // hostTools are what the lab runs on this machine.
@@ -72,8 +73,8 @@ func runCommand(ctx context.Context, limit time.Duration, name string, args ...s
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	unix.SetGroup(cmd)
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = killGrace
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/internal/unix"
@@ -63,15 +62,16 @@ func reexec() int {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	attr := &unix.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 		Pdeathsig:  unix.SIGKILL,
 	}
 	if os.Geteuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []unix.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []unix.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
+	unix.SetAttr(cmd, attr)
 	sigs := make(chan os.Signal, 4)
 	signal.Notify(sigs, os.Interrupt, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
 	if err := cmd.Start(); err != nil {

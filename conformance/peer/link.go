@@ -17,7 +17,7 @@ import (
 // tools know it by (--link). The device closes the link.
 var goroceLinks = []goroceLink{
 	{"udp", func(o linkOptions) (link.Link, error) {
-		return udp.Open(o.addrs, udp.Options{RxeFlush: o.rxeFlush})
+		return udp.OpenAny(o.addrs, udp.Options{RxeFlush: o.rxeFlush})
 	}},
 	{"packet", func(o linkOptions) (link.Link, error) {
 		return packet.Open(packet.Options{Addrs: o.addrs, RxeFlush: o.rxeFlush, Exclusive: o.bare})

@@ -7,8 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // ownProgram is this project's.
@@ -60,7 +61,7 @@ func (p *Place) Start(ctx context.Context, env []string, argv ...string) (*Proce
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C.UTF-8", sayVar + "=1"}, env...)
 	cmd.Dir = "/tmp"
 	if p.Stage != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: p.Stage.Dir}
+		unix.SetAttr(cmd, &unix.SysProcAttr{Chroot: p.Stage.Dir})
 	}
 	var tty *terminal
 	if p.Terminal {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Process is a program that runs. It leads a process group of its own.
@@ -32,11 +34,8 @@ const drainTime = 5 * time.Second
 func start(cmd *exec.Cmd, tty *terminal, do func(func()) error) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{}), change: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p, p
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	unix.SetGroup(cmd)
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drainTime
 	if tty != nil {
 		cmd.Stdin = tty.slave
@@ -82,7 +81,7 @@ func (p *Process) Wait() error { <-p.done; return p.err }
 
 // Kill ends it, with what it has started.
 func (p *Process) Kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = unix.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
 }
 

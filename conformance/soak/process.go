@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // process is a child, seen from outside.
@@ -102,9 +104,9 @@ func (p *process) tell(do string) error {
 // freeze stops the process, or lets it go on.
 func (p *process) freeze(on bool) error {
 	if on {
-		return p.cmd.Process.Signal(syscall.SIGSTOP)
+		return p.cmd.Process.Signal(unix.SIGSTOP)
 	}
-	return p.cmd.Process.Signal(syscall.SIGCONT)
+	return p.cmd.Process.Signal(unix.SIGCONT)
 }
 
 // kill ends the process by SIGKILL, and waits until it is gone.

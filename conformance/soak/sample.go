@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
@@ -67,8 +67,8 @@ func take(d *verbs.Device, o *open, exact bool) (Sample, error) {
 		CMConns: cm.Conns, CMTimewait: cm.Timewait, CMTables: cm.Tables, Lingering: rsocket.Lingering(d).Conns,
 		Conns: int(o.conns.Load()), Streams: int(o.streams.Load()), Counters: d.Counters(),
 	}
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return s, err
 	}
 	s.CPU = time.Duration(u.Utime.Nano() + u.Stime.Nano())
@@ -118,8 +118,8 @@ func descriptors() (n, slots int, err error) {
 		if !strings.Contains(to, "goroce-slots") {
 			continue
 		}
-		var st syscall.Stat_t
-		if err := syscall.Stat(name, &st); err == nil {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err == nil {
 			inodes[fmt.Sprint(st.Ino)] = true
 		}
 	}

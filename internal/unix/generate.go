@@ -29,7 +29,7 @@ const (
 )
 
 // own are the names that the package declares by itself.
-var own = []string{"Linux", "ErrLinux", "Errno", "Signal", "SetAttr"}
+var own = []string{"Linux", "ErrLinux", "Errno", "Signal", "SetAttr", "SetGroup", "Owner"}
 
 // always are those that nothing but this package's own files name.
 var always = []string{"ENOSYS", "SysProcAttr", "SysProcIDMap", "Credential"}

@@ -290,10 +290,13 @@ const (
 	RUSAGE_THREAD                  = linux.RUSAGE_THREAD
 	SCHED_FIFO                     = linux.SCHED_FIFO
 	SCM_TIMESTAMPNS                = linux.SCM_TIMESTAMPNS
+	SIGCONT                        = linux.SIGCONT
 	SIGHUP                         = linux.SIGHUP
 	SIGKILL                        = linux.SIGKILL
 	SIGQUIT                        = linux.SIGQUIT
+	SIGSTOP                        = linux.SIGSTOP
 	SIGTERM                        = linux.SIGTERM
+	SIGUSR1                        = linux.SIGUSR1
 	SIOCETHTOOL                    = linux.SIOCETHTOOL
 	SIOCGIFFLAGS                   = linux.SIOCGIFFLAGS
 	SIOCGIFHWADDR                  = linux.SIOCGIFHWADDR
@@ -456,8 +459,12 @@ type (
 	Termios              = linux.Termios
 	Winsize              = linux.Winsize
 	Ifreq                = linux.Ifreq
+	NetlinkMessage       = syscall.NetlinkMessage
+	NetlinkRouteAttr     = syscall.NetlinkRouteAttr
 	Cmsghdr              = linux.Cmsghdr
 	SocketControlMessage = linux.SocketControlMessage
+	NlMsghdr             = linux.NlMsghdr
+	RtAttr               = linux.RtAttr
 )
 
 func Bind(a0 int, a1 Sockaddr) error { return linux.Bind(a0, a1) }
@@ -542,6 +549,8 @@ func IoctlIfreq(a0 int, a1 uint, a2 *Ifreq) error { return linux.IoctlIfreq(a0, 
 
 func IoctlSetPointerInt(a0 int, a1 uint, a2 int) error { return linux.IoctlSetPointerInt(a0, a1, a2) }
 
+func Kill(a0 int, a1 Signal) error { return linux.Kill(a0, a1) }
+
 func Linkat(a0 int, a1 string, a2 int, a3 string, a4 int) error {
 	return linux.Linkat(a0, a1, a2, a3, a4)
 }
@@ -570,11 +579,19 @@ func Munmap(a0 []byte) error { return linux.Munmap(a0) }
 
 func Nanosleep(a0 *Timespec, a1 *Timespec) error { return linux.Nanosleep(a0, a1) }
 
+func NetlinkRIB(a0 int, a1 int) ([]byte, error) { return syscall.NetlinkRIB(a0, a1) }
+
 func NewIfreq(a0 string) (*Ifreq, error) { return linux.NewIfreq(a0) }
 
 func NsecToTimespec(a0 int64) Timespec { return linux.NsecToTimespec(a0) }
 
 func Open(a0 string, a1 int, a2 uint32) (int, error) { return linux.Open(a0, a1, a2) }
+
+func ParseNetlinkMessage(a0 []byte) ([]NetlinkMessage, error) { return syscall.ParseNetlinkMessage(a0) }
+
+func ParseNetlinkRouteAttr(a0 *NetlinkMessage) ([]NetlinkRouteAttr, error) {
+	return syscall.ParseNetlinkRouteAttr(a0)
+}
 
 func ParseOneSocketControlMessage(a0 []byte) (Cmsghdr, []byte, []byte, error) {
 	return linux.ParseOneSocketControlMessage(a0)

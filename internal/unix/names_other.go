@@ -288,10 +288,13 @@ const (
 	RUSAGE_THREAD                  = 1
 	SCHED_FIFO                     = 1
 	SCM_TIMESTAMPNS                = 35
+	SIGCONT                        = Signal(18)
 	SIGHUP                         = Signal(1)
 	SIGKILL                        = Signal(9)
 	SIGQUIT                        = Signal(3)
+	SIGSTOP                        = Signal(19)
 	SIGTERM                        = Signal(15)
+	SIGUSR1                        = Signal(10)
 	SIOCETHTOOL                    = 35142
 	SIOCGIFFLAGS                   = 35091
 	SIOCGIFHWADDR                  = 35111
@@ -746,6 +749,14 @@ type (
 	}
 	Ifreq struct {
 	}
+	NetlinkMessage struct {
+		Header NlMsghdr
+		Data   []byte
+	}
+	NetlinkRouteAttr struct {
+		Attr  RtAttr
+		Value []byte
+	}
 	Cmsghdr struct {
 		Len   uint64
 		Level int32
@@ -754,6 +765,17 @@ type (
 	SocketControlMessage struct {
 		Header Cmsghdr
 		Data   []byte
+	}
+	NlMsghdr struct {
+		Len   uint32
+		Type  uint16
+		Flags uint16
+		Seq   uint32
+		Pid   uint32
+	}
+	RtAttr struct {
+		Len  uint16
+		Type uint16
 	}
 )
 
@@ -843,6 +865,8 @@ func IoctlSetPointerInt(int, uint, int) error { return ErrLinux }
 
 func (*Iovec) SetLen(int) { return }
 
+func Kill(int, Signal) error { return ErrLinux }
+
 func Linkat(int, string, int, string, int) error { return ErrLinux }
 
 func Listen(int, int) error { return ErrLinux }
@@ -869,11 +893,17 @@ func Munmap([]byte) error { return ErrLinux }
 
 func Nanosleep(*Timespec, *Timespec) error { return ErrLinux }
 
+func NetlinkRIB(int, int) ([]byte, error) { return nil, ErrLinux }
+
 func NewIfreq(string) (*Ifreq, error) { return nil, ErrLinux }
 
 func NsecToTimespec(int64) Timespec { return Timespec{} }
 
 func Open(string, int, uint32) (int, error) { return -1, ErrLinux }
+
+func ParseNetlinkMessage([]byte) ([]NetlinkMessage, error) { return nil, ErrLinux }
+
+func ParseNetlinkRouteAttr(*NetlinkMessage) ([]NetlinkRouteAttr, error) { return nil, ErrLinux }
 
 func ParseOneSocketControlMessage([]byte) (Cmsghdr, []byte, []byte, error) {
 	return Cmsghdr{}, nil, nil, ErrLinux

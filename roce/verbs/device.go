@@ -102,11 +102,9 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 				return nil, nil, nil, &OpenError{Err: err}
 			}
 		}
-		u, err := udp.Open(addrs, cfg.UDP)
-		if err != nil {
+		if l, err = udp.OpenAny(addrs, cfg.UDP); err != nil {
 			return nil, nil, nil, openError(err)
 		}
-		l = u
 	}
 	base = l
 	if cfg.WrapLink != nil {

@@ -39,7 +39,7 @@ func selfAddrs(pid int) (here, there netip.Addr) {
 // 4791 of it to itself.
 func loopback6() netip.Addr {
 	a := netip.IPv6Loopback()
-	l, err := udp.Open([]netip.Addr{a}, udp.Options{})
+	l, err := udp.OpenAny([]netip.Addr{a}, udp.Options{})
 	if err != nil {
 		return netip.Addr{}
 	}

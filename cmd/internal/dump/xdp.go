@@ -2,7 +2,6 @@ package dump
 
 import (
 	"net"
-	"syscall"
 
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -13,19 +12,19 @@ func xdpAttached(name string) bool {
 	if err != nil {
 		return false
 	}
-	rib, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
+	rib, err := unix.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
 		return false
 	}
-	msgs, err := syscall.ParseNetlinkMessage(rib)
+	msgs, err := unix.ParseNetlinkMessage(rib)
 	if err != nil {
 		return false
 	}
 	for _, m := range msgs {
-		if m.Header.Type != syscall.RTM_NEWLINK || len(m.Data) < syscall.SizeofIfInfomsg || int(int32(ne.Uint32(m.Data[4:]))) != i.Index {
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(int32(ne.Uint32(m.Data[4:]))) != i.Index {
 			continue
 		}
-		attrs, err := syscall.ParseNetlinkRouteAttr(&m)
+		attrs, err := unix.ParseNetlinkRouteAttr(&m)
 		if err != nil {
 			return false
 		}

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -88,15 +87,15 @@ func checkPrivileged(f *os.File, path string, who identity) error {
 	if err != nil {
 		return err
 	}
-	st, ok := i.Sys().(*syscall.Stat_t)
+	uid, gid, ok := unix.Owner(i)
 	if !ok {
 		return nil
 	}
 	const advice = ": run a copy of it without (cp does that)"
 	switch {
-	case i.Mode()&fs.ModeSetuid != 0 && int(st.Uid) != who.realUID || who.uid != who.realUID:
+	case i.Mode()&fs.ModeSetuid != 0 && uid != who.realUID || who.uid != who.realUID:
 		return fmt.Errorf("%s is set-user-ID, for which the loader ignores LD_LIBRARY_PATH"+advice, path)
-	case i.Mode()&fs.ModeSetgid != 0 && i.Mode()&0o010 != 0 && int(st.Gid) != who.realGID || who.gid != who.realGID:
+	case i.Mode()&fs.ModeSetgid != 0 && i.Mode()&0o010 != 0 && gid != who.realGID || who.gid != who.realGID:
 		return fmt.Errorf("%s is set-group-ID, for which the loader ignores LD_LIBRARY_PATH"+advice, path)
 	case who.realUID != 0 && hasCapabilities(f):
 		return fmt.Errorf("%s has file capabilities, for which the loader ignores LD_LIBRARY_PATH"+advice, path)

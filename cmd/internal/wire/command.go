@@ -10,12 +10,12 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	lab "github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // options is the command line.
@@ -107,7 +107,7 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 		defer cancel()
 	}
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	signal.Notify(asked, unix.SIGUSR1)
 	defer signal.Stop(asked)
 	for _, s := range c.warnings {
 		fmt.Fprintf(env.Stderr, "wire: %s\n", s)

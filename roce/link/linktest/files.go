@@ -2,9 +2,9 @@ package linktest
 
 import (
 	"os"
-	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,10 +16,10 @@ func FewFiles(t *testing.T, more int) {
 	require.NoError(t, err)
 	next := f.Fd() // the lowest that is free
 	require.NoError(t, f.Close())
-	var old syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := old
 	low.Cur = uint64(next) + uint64(more)
-	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
-	t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)) })
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	t.Cleanup(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old)) })
 }

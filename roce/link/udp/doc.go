@@ -66,7 +66,8 @@
 //
 // # Limits
 //
-// Linux only. A link takes about 200 file descriptors for each address.
+// All of the above is Linux. Other systems have [Plain], which [OpenAny] opens there. A link takes
+// about 200 file descriptors for each address.
 //
 // Packets are never fragmented. What is longer than the interface, or a router on the way (ICMP
 // "fragmentation needed", IPv6 "packet too big"), takes is dropped and counted in

@@ -136,13 +136,9 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 			}
 		}
 	}
-	o := bpflink.XDPOptions{Program: f.program.prog, Interface: f.index, Flags: bpflink.XDPGenericMode}
-	if m.native {
-		o.Flags = bpflink.XDPDriverMode
-	}
 	// The kernel detaches the program when the descriptor is closed, by Close or
 	// by the death of the process.
-	if f.attached, err = bpflink.AttachXDP(o); err != nil {
+	if f.attached, err = attach(f.program.prog, f.index, m.native); err != nil {
 		return fmt.Errorf("attach program: %w", err)
 	}
 	flags := uint16(unix.XDP_USE_NEED_WAKEUP)
@@ -175,11 +171,7 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 // does not let another program replace it, but whoever may can detach it.
 func (f *iface) detached() bool {
 	info, err := f.attached.Info()
-	if err != nil {
-		return false
-	}
-	x := info.XDP()
-	return x != nil && x.Ifindex == 0
+	return err == nil && off(info)
 }
 
 // shut detaches and closes everything.

@@ -1,0 +1,418 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/receive"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
+	"github.com/goroce/goroce/transport/wire"
+)
+
+// Plain is the link of systems that are not Linux: a UDP socket of package net for each address,
+// a datagram and a system call for each packet, and a goroutine that reads. It has the address for
+// itself, sees neither traffic classes nor ICMP, and follows no interface.
+//
+// It sends with what the system puts into the IPv4 identification, and computes the ICRC for 0 and
+// don't fragment. A goroce on a udp link does not see the field, and takes that; rxe, cards and the
+// packet link see it, and take only packets of systems that send 0. IPv6 has no such field.
+type Plain struct {
+	opts  Options
+	port  uint16
+	start time.Time
+	addrs []netip.Addr
+	socks []*plainSocket
+	mtu   ib.MTU
+	life  sockio.Life
+
+	wake  chan struct{}
+	timer *time.Timer // of Wait
+
+	mu    sync.Mutex
+	room  sync.Cond
+	queue []plainPacket // arrived
+	free  [][]byte
+	taken []plainPacket // by Recv, not yet split: the first is at index next
+	next  int
+	calls atomic.Uint64
+	// Packets: all that were read, those that Recv has handed up, and the former at the last Mark.
+	arrived, handed, mark uint64
+	split                 receive.Splitter
+	stats                 transmit.Counters
+	buf                   []byte // of Send
+	wg                    sync.WaitGroup
+}
+
+type plainSocket struct {
+	conn *net.UDPConn
+	addr netip.Addr // without a zone
+	zone string
+}
+
+type plainPacket struct {
+	buf  []byte
+	from netip.AddrPort
+	to   netip.Addr
+}
+
+// plainPath is what the link hangs on a wire.Path.
+type plainPath struct {
+	l    *Plain
+	conn *net.UDPConn
+	dst  netip.AddrPort
+	icrc transmit.ICRC
+}
+
+// plainRing is how many packets wait to be taken; more wait in the socket.
+const plainRing = 1024
+
+// maxPlainErrors is how often a read may fail in a row.
+const maxPlainErrors = 100
+
+var _ link.Link = (*Plain)(nil)
+
+// OpenAny opens the link that this system has: Open's on Linux, a plain one elsewhere.
+func OpenAny(addrs []netip.Addr, o Options) (link.Link, error) {
+	if unix.Linux {
+		return Open(addrs, o)
+	}
+	return OpenPlain(addrs, o)
+}
+
+// OpenPlain opens the link. Of the options it heeds Port, SocketBufferBytes, MTU and RxeFlush.
+func OpenPlain(addrs []netip.Addr, o Options) (*Plain, error) {
+	if err := sockio.CheckBuffers(o.SocketBufferBytes, o.RxBuffers); err != nil {
+		return nil, err
+	}
+	if len(addrs) == 0 {
+		return nil, &OpenError{Err: errors.New("no local address given")}
+	}
+	l := &Plain{opts: o, port: o.Port, start: time.Now(), mtu: ib.MTU4096, wake: make(chan struct{}, 1), timer: time.NewTimer(0)}
+	l.room.L = &l.mu
+	if l.port == 0 {
+		l.port = ib.UDPPort
+	}
+	l.split.Init(l.port)
+	for _, a := range addrs {
+		if err := l.open(a.Unmap()); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+	}
+	if o.MTU.Valid() {
+		l.mtu = o.MTU
+	}
+	for range plainRing {
+		l.free = append(l.free, make([]byte, ib.MaxPacketBytes+1)) // a longer one is seen to be
+	}
+	l.wg.Add(len(l.socks))
+	for _, s := range l.socks {
+		go l.read(s)
+	}
+	return l, nil
+}
+
+func (l *Plain) open(a netip.Addr) error {
+	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+		return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
+	}
+	if slices.Contains(l.addrs, a.WithZone("")) {
+		return &OpenError{Addr: a, Err: errors.New("given twice")}
+	}
+	if ifi, err := sockio.InterfaceOf(a); err == nil && ifi != nil && ifi.MTU > 0 {
+		m, ok := ib.MTUForInterface(ifi.MTU)
+		if !ok {
+			return &OpenError{Addr: a, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
+		}
+		l.mtu = min(l.mtu, m)
+	}
+	network := "udp4"
+	if a.Is6() {
+		network = "udp6"
+	}
+	c, err := net.ListenUDP(network, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, l.port)))
+	if inUse(err) {
+		return &OpenError{
+			Addr: a, Err: fmt.Errorf("%w: %w", syscall.EADDRINUSE, err),
+			Hint: "another process has the address, or this one: only on Linux several share one; give each an address of its own",
+		}
+	}
+	if err != nil {
+		return &OpenError{Addr: a, Err: err}
+	}
+	size := l.opts.SocketBufferBytes
+	if size == 0 {
+		size = defaultSocketBuffer
+	}
+	for ; size > 64<<10; size /= 2 { // some systems refuse what is too much
+		if errors.Join(c.SetReadBuffer(size), c.SetWriteBuffer(size)) == nil {
+			break
+		}
+	}
+	l.addrs = append(l.addrs, a.WithZone(""))
+	l.socks = append(l.socks, &plainSocket{conn: c, addr: a.WithZone(""), zone: a.Zone()})
+	return nil
+}
+
+// inUse reports whether somebody else has the port. Windows has a number of its own for that.
+func inUse(err error) bool {
+	const wsaEAddrInUse = syscall.Errno(10048)
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaEAddrInUse)
+}
+
+// read puts what arrives into the queue.
+func (l *Plain) read(s *plainSocket) {
+	defer l.wg.Done()
+	for failed := 0; ; {
+		l.mu.Lock()
+		for len(l.free) == 0 && l.life.Err() == nil {
+			l.room.Wait()
+		}
+		if l.life.Err() != nil {
+			l.mu.Unlock()
+			return
+		}
+		buf := l.free[len(l.free)-1]
+		l.free = l.free[:len(l.free)-1]
+		l.mu.Unlock()
+
+		n, from, err := s.conn.ReadFromUDPAddrPort(buf)
+		l.calls.Add(1)
+		l.mu.Lock()
+		if err != nil {
+			l.free = append(l.free, buf)
+		} else {
+			l.queue = append(l.queue, plainPacket{buf[:n], from, s.addr})
+			l.arrived++
+		}
+		l.mu.Unlock()
+		if err == nil {
+			failed = 0
+			l.Wake()
+			continue
+		}
+		// About an earlier datagram, or one that is too long (Windows).
+		if failed++; errors.Is(err, net.ErrClosed) || failed > maxPlainErrors {
+			l.life.Fail(err)
+			l.mu.Lock()
+			l.room.Broadcast()
+			l.mu.Unlock()
+			l.Wake()
+			return
+		}
+	}
+}
+
+// Now returns the time since the link was opened, in nanoseconds.
+func (l *Plain) Now() int64 { return int64(time.Since(l.start)) }
+
+// Addrs returns the local addresses.
+func (l *Plain) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
+
+// MTU returns the largest path MTU that the interfaces carried when the link was opened.
+func (l *Plain) MTU() ib.MTU { return l.mtu }
+
+// Blocked reports that nothing waits in the link: Send waits in the socket.
+func (l *Plain) Blocked() bool { return false }
+
+// Send sends each packet as a datagram. While the socket is full it waits.
+func (l *Plain) Send(batch []wire.TxPacket) {
+	if l.life.Err() != nil {
+		l.stats.Dropped.Add(uint64(len(batch)))
+		return
+	}
+	for i := range batch {
+		p := &batch[i]
+		ps := l.pathOf(p.Path)
+		if ps == nil {
+			l.stats.Dropped.Add(1)
+			continue
+		}
+		l.buf = ps.icrc.Append(l.buf[:0], p)
+		l.stats.Calls.Add(1)
+		if _, err := ps.conn.WriteToUDPAddrPort(l.buf, ps.dst); err != nil {
+			if errors.Is(err, syscall.EMSGSIZE) {
+				l.stats.TooLong(p.Path, 1)
+			} else {
+				l.stats.Dropped.Add(1)
+			}
+			continue
+		}
+		l.stats.Sent(1, 1, len(l.buf))
+	}
+}
+
+// pathOf returns what the link keeps of a path; nil if it is not from here.
+func (l *Plain) pathOf(p *wire.Path) *plainPath {
+	if s, ok := p.Link.(*plainPath); ok && s.l == l {
+		return s
+	}
+	i := slices.IndexFunc(l.socks, func(s *plainSocket) bool { return s.addr == p.Src })
+	if i < 0 || p.Dst.Is4() != p.Src.Is4() {
+		return nil
+	}
+	dst := p.Dst
+	if dst.IsLinkLocalUnicast() && dst.Is6() {
+		dst = dst.WithZone(l.socks[i].zone)
+	}
+	s := &plainPath{l: l, conn: l.socks[i].conn, dst: netip.AddrPortFrom(dst, l.port), icrc: transmit.ICRC{
+		ICRC:     ib.NewICRC(ib.Flow{Src: p.Src, Dst: p.Dst, SrcPort: l.port, DstPort: l.port}),
+		RxeFlush: l.opts.RxeFlush,
+	}}
+	p.Link = s
+	return s
+}
+
+// Recv hands up what has arrived; see [link.Link].
+func (l *Plain) Recv(batch []wire.RxPacket) (int, error) {
+	if err := l.life.Err(); err != nil {
+		return 0, err
+	}
+	if len(batch) == 0 {
+		return 0, nil
+	}
+	for n := 0; ; {
+		if l.next == len(l.taken) && (n > 0 || !l.take()) {
+			l.split.Publish()
+			return n, nil
+		}
+		for ; l.next < len(l.taken) && n < len(batch); l.next++ {
+			p := &l.taken[l.next]
+			l.handed++
+			d := receive.Datagram{Data: p.buf, HopLimit: defaultTTL, Source: link.Source{
+				Src: p.from.Addr().Unmap().WithZone(""), Dst: p.to, SrcPort: p.from.Port(),
+			}}
+			if l.split.Begin(&d) {
+				n += l.split.Split(batch[n:])
+			}
+		}
+		if n == len(batch) {
+			l.split.Publish()
+			return n, nil
+		}
+	}
+}
+
+// take gives back the buffers of the packets that were handed up, and takes what has arrived.
+func (l *Plain) take() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.taken {
+		l.free = append(l.free, l.taken[i].buf[:cap(l.taken[i].buf)])
+	}
+	if len(l.taken) > 0 {
+		l.room.Broadcast()
+	}
+	l.taken, l.queue = l.queue, l.taken[:0]
+	l.next = 0
+	l.split.Received(len(l.taken))
+	return len(l.taken) > 0
+}
+
+// Wait blocks until something has arrived, Wake was called, or the timeout has passed.
+func (l *Plain) Wait(timeout time.Duration) error {
+	if err := l.life.Err(); err != nil || timeout == 0 {
+		return err
+	}
+	l.mu.Lock()
+	some := len(l.queue) > 0
+	l.mu.Unlock()
+	if some || l.next < len(l.taken) {
+		return nil
+	}
+	var after <-chan time.Time
+	if timeout > 0 {
+		l.timer.Reset(timeout)
+		after = l.timer.C
+	}
+	select {
+	case <-l.wake:
+	case <-after:
+	}
+	return l.life.Err()
+}
+
+// Wake makes Wait return.
+func (l *Plain) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it will, already
+	}
+}
+
+// Mark notes what the link has read.
+func (l *Plain) Mark() {
+	l.mu.Lock()
+	l.mark = l.arrived
+	l.mu.Unlock()
+}
+
+// CaughtUp reports whether that was handed up.
+func (l *Plain) CaughtUp() bool { return l.handed >= l.mark }
+
+// Join refuses: the link receives no multicast.
+func (l *Plain) Join(netip.Addr, netip.Addr) error {
+	return fmt.Errorf("multicast: %w (%w)", link.ErrUnsupported, unix.ErrLinux)
+}
+
+// Leave refuses as Join does.
+func (l *Plain) Leave(group, local netip.Addr) error { return l.Join(group, local) }
+
+// Watch calls f with the state at once: the link hears of no change.
+func (l *Plain) Watch(f func(link.PortState)) {
+	if f != nil {
+		f(link.PortState{Up: true, MTU: l.mtu})
+	}
+}
+
+// Returned has nothing: the link hears no ICMP.
+func (l *Plain) Returned() (netip.Addr, []byte) { return netip.Addr{}, nil }
+
+// SourcePort returns the one port that everything leaves from.
+func (l *Plain) SourcePort(*wire.Path) uint16 { return l.port }
+
+// Capabilities says what the link does.
+func (l *Plain) Capabilities() link.Capabilities {
+	c := link.Capabilities{Name: "udp", Mode: "plain", ICRCBits: 32, Alone: "only on Linux several devices share an address"}
+	if slices.ContainsFunc(l.addrs, netip.Addr.Is4) {
+		c.ICRCBits = 16
+	}
+	return c
+}
+
+// Stats returns the counters.
+func (l *Plain) Stats() link.Stats {
+	var s link.Stats
+	l.stats.Read(&s)
+	l.split.Read(&s)
+	s.RxCalls = l.calls.Load()
+	return s
+}
+
+// Close closes the sockets.
+func (l *Plain) Close() error {
+	if !l.life.Close() {
+		return nil
+	}
+	var errs []error
+	for _, s := range l.socks {
+		errs = append(errs, s.conn.Close())
+	}
+	l.mu.Lock()
+	l.room.Broadcast()
+	l.mu.Unlock()
+	l.Wake()
+	l.wg.Wait()
+	return errors.Join(errs...)
+}
