@@ -3,10 +3,12 @@ package simreport
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/internal/seeds"
+	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport/cc"
 )
@@ -67,4 +69,30 @@ func TestDelayRoundTrips(t *testing.T) {
 		require.Less(t, slices.Max(r.Goodput), 2*slices.Min(r.Goodput))
 		require.Less(t, r.Dropped, 0.005)
 	}
+}
+
+// 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the port is busy, nothing is
+// dropped, and a small message is no later than with DCQCN and marks.
+func TestDelayIncast(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	play := func(conf cc.Config, red sim.RED) (*PathResult, int64) {
+		s := &Path{
+			Rate: LineRate, Queue: BufferBytes / wireBytes, Flows: delayFlows(16, 4*Microsecond), RED: red, CNPNs: paperCNPNs,
+			SmallNs: 20 * Microsecond, DurationNs: 30 * Millisecond, WarmupNs: 20 * Millisecond,
+		}
+		for i := range s.Flows {
+			conf.LineRate, conf.Capped = LineRate, true
+			s.Flows[i].CC = conf
+		}
+		r := runPath(t, s)
+		p99 := r.Small[len(r.Small)*99/100]
+		t.Logf("%v: %.1f %%, Jain %.3f, %d us", conf.Algorithm, 100*r.Utilization, r.Jain, p99/Microsecond)
+		return r, p99
+	}
+	r, delay := play(cc.Config{Algorithm: cc.ByDelay, Target: 20 * time.Microsecond}, sim.RED{})
+	_, dcqcn := play(cc.Config{Algorithm: cc.DCQCNPaper}, PaperRED)
+	require.Greater(t, r.Utilization, 0.95)
+	require.Less(t, r.Dropped, 0.001)
+	require.Less(t, delay, 4*dcqcn)
 }
