@@ -91,11 +91,14 @@ const (
 	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked: a
 	// wake-up of an idle CPU of a virtual machine takes about as long.
 	maxSpinNs = 50_000
-	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which who looks
-	// for a fixed time knows that it was not alone on its processor. It then blocks without looking
-	// for spinPauseNs.
-	preemptedNs = 50_000
-	spinPauseNs = 10_000_000
+	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which the
+	// goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken
+	// from it beyond a quarter of the time: a time slice is about as much. It then blocks without
+	// spinning for spinPauseNs, and up to maxSpinPauseNs if that goes on.
+	preemptedNs    = 50_000
+	maxLostNs      = 3_000_000
+	spinPauseNs    = 10_000_000
+	maxSpinPauseNs = 80_000_000
 	// tryoutNs is how long looking, or sleeping at once, is tried before they are compared, and
 	// tryoutPackets how much has to come meanwhile. After up to maxTryoutWait times as long the one
 	// that was slower is tried again.
@@ -103,7 +106,8 @@ const (
 	tryoutPackets = 50
 	maxTryoutWait = 32
 	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more
-	// than twice as long, maxSpinNs is as much longer, up to maxSlowness times.
+	// than twice as long, maxSpinNs, preemptedNs and maxLostNs are as much longer, up to
+	// maxSlowness times.
 	usualTurnNs = 1_000
 	maxSlowness = 40
 )

@@ -9,6 +9,11 @@ package shard
 // after it, up to maxSpinNs, and shrinks when they do not. Whether to look at all is tried out: see
 // tryout.
 //
+// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken.
+// A turn takes about 1 us; one that took much longer shows that somebody else ran. That happens now
+// and then on any machine, and is a reason not to look only when it takes a good part of the time:
+// lost adds up what was taken, less a quarter of the time since.
+//
 // On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything
 // else longer: the answer, and the wake-up. Therefore these times are multiplied there by how slow
 // the machine is, which its own turns tell.
@@ -18,7 +23,9 @@ type pace struct {
 	idleSince int64 // since when nothing has come
 	woken     int64 // when it was woken since then; 0: it was not
 	look      int64 // how long it looks
-	again     int64 // no looking before: where the time to look is fixed
+	lost      int64
+	rest      int64 // how long it does not look, the last time
+	again     int64 // no looking before
 	tryout    tryout
 	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
 }
@@ -52,10 +59,15 @@ func (v *pace) came() {
 }
 
 // turn notes a look at the link that has found so many packets, and reports whether to sleep.
-// spinNs is how long to look at least; with grows false, exactly, and not while somebody else runs.
+// spinNs is how long to look at least; with grows false, exactly, and not while somebody else runs
+// at all.
 func (v *pace) turn(now int64, busy bool, packets int, spinNs int64, grows bool) bool {
 	took := now - v.last
 	v.last = now
+	v.lost = max(v.lost-took/4, 0)
+	if v.lost == 0 {
+		v.rest = 0
+	}
 	if busy {
 		v.handled(took)
 		v.came()
@@ -65,17 +77,29 @@ func (v *pace) turn(now int64, busy bool, packets int, spinNs int64, grows bool)
 		v.awake, v.idleSince = now, now
 		return false
 	}
-	switch {
-	case grows:
+	if grows && now >= v.again {
 		v.glanced(took)
-	case took > preemptedNs:
-		v.again = now + spinPauseNs
+	}
+	if took > v.slowly(preemptedNs) {
+		v.preempted(took, now, grows)
 	}
 	v.look = max(v.look, spinNs)
 	if grows {
 		spinNs = v.look
 	}
 	return now-v.awake >= spinNs || now < v.again || grows && !v.tryout.looks()
+}
+
+// preempted notes that a turn took long. It decides whether to look for the next while.
+func (v *pace) preempted(took, now int64, grows bool) {
+	if !grows {
+		v.again = now + spinPauseNs
+		return
+	}
+	if v.lost += took; v.lost > v.slowly(maxLostNs) {
+		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
+		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
+	}
 }
 
 // glanced learns from a turn that found nothing. It goes up for one that took longer than the usual

@@ -96,7 +96,45 @@ func TestPaceLearnsWhenSomebodyBegins(t *testing.T) {
 	require.Equal(t, longLook, p.looks())
 }
 
-// On an emulated machine everything takes longer: also the answer.
+// Now and then another thread runs for a while: no reason not to look. If they take more than a
+// quarter of the time it is one.
+func TestPaceGivesWay(t *testing.T) {
+	p := newPaced()
+	for range 100 {
+		p.look(100 * time.Microsecond)
+		require.Zero(t, p.again, "seldom")
+		for range 1000 {
+			p.packet()
+		}
+	}
+	slice := 3 * time.Millisecond
+	rests := func() time.Duration {
+		for range 20 {
+			if p.look(slice); p.again > p.now {
+				return time.Duration(p.again - p.now)
+			}
+			p.packet()
+		}
+		return 0
+	}
+	for _, want := range []time.Duration{spinPauseNs, 2 * spinPauseNs, 4 * spinPauseNs, maxSpinPauseNs, maxSpinPauseNs} {
+		require.Equal(t, want, rests())
+		require.True(t, p.look(lookNs), "it does not look")
+		p.packet()
+		require.True(t, p.look(lookNs), "nor after a packet")
+		p.sleep(want)
+		p.packet()
+		require.False(t, p.look(lookNs), "it tries again")
+	}
+	// Alone again, it forgets.
+	for range 10_000 {
+		p.packet()
+	}
+	require.Equal(t, time.Duration(spinPauseNs), rests())
+}
+
+// On an emulated machine everything takes longer: also the answer, and what shows that somebody
+// else ran.
 func TestPaceOnASlowMachine(t *testing.T) {
 	const turn = 20 * usualTurnNs
 	p := newPaced()
@@ -118,12 +156,17 @@ func TestPaceOnASlowMachine(t *testing.T) {
 	for range 8 * longLook / turn {
 		require.False(t, p.look(turn), "it looks as much longer")
 	}
+	p.packet()
+	require.False(t, p.look(10*preemptedNs))
+	require.Zero(t, p.lost, "that is no other")
 
 	// It was not the machine, or no longer is.
 	for range 1000 {
 		p.packet()
 	}
 	require.EqualValues(t, maxSpinNs, p.slowly(maxSpinNs))
+	p.look(2 * preemptedNs)
+	require.NotZero(t, p.lost)
 }
 
 // However long turns take, there is a bound.
