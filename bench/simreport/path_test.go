@@ -49,6 +49,7 @@ func TestDelayFillsThePath(t *testing.T) {
 // Flows that begin at once into a queue of 100 packets share the path, and drop next to nothing
 // after a second.
 func TestDelayShares(t *testing.T) {
+	seeds.Long(t)
 	for _, n := range []int{2, 4, 8, 16} {
 		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
@@ -61,6 +62,7 @@ func TestDelayShares(t *testing.T) {
 
 // Round trips of 2 and 10 ms: shares differ by less than a factor of 2.
 func TestDelayRoundTrips(t *testing.T) {
+	seeds.Long(t)
 	for _, n := range []int{2, 4} {
 		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, 2*Millisecond, 10*Millisecond), DurationNs: 2000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
