@@ -23,12 +23,17 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
+.PHONY: FORCE all build cross demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
 
 all: build
 
 build:
 	$(GO) build -trimpath -o bin/roce ./cmd/roce
+
+# That it still builds for other systems. Some minutes when it is done for the first time.
+cross:
+	GOOS=windows GOARCH=amd64 $(GO) build ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 
 demo: build
 	bin/roce demo

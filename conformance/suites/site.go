@@ -10,10 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/conformance/programs"
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // Where tests run.
@@ -100,8 +100,8 @@ func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), c.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	unix.SetGroup(cmd)
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = drainTime
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
@@ -134,7 +134,7 @@ func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error
 	}
 	err = cmd.Wait()
 	// What the program has left running goes with it.
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	w.Close()
 	<-read
 	if ctx.Err() != nil {

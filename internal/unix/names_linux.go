@@ -737,6 +737,8 @@ func TimerfdSettime(a0 int, a1 int, a2 *ItimerSpec, a3 *ItimerSpec) error {
 	return linux.TimerfdSettime(a0, a1, a2, a3)
 }
 
+func Umask(a0 int) int { return linux.Umask(a0) }
+
 func Uname(a0 *Utsname) error { return linux.Uname(a0) }
 
 func UnixRights(a0 ...int) []byte { return linux.UnixRights(a0...) }

@@ -1019,6 +1019,8 @@ func (*Timeval) Unix() (int64, int64) { return 0, 0 }
 
 func (*Timeval) Nano() int64 { return 0 }
 
+func Umask(int) int { return 0 }
+
 func Uname(*Utsname) error { return ErrLinux }
 
 func UnixRights(...int) []byte { return nil }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 const modulePath = "github.com/goroce/goroce"
@@ -156,8 +158,8 @@ func (r *release) again(ctx context.Context, first []file) error {
 	}
 	defer os.RemoveAll(dir)
 	source := filepath.Join(dir, "another", "checkout")
-	old := syscall.Umask(0o077)
-	defer syscall.Umask(old)
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
 	if err := copyTracked(ctx, source); err != nil {
 		return err
 	}
