@@ -144,7 +144,10 @@ func (w *Worker) Leave(ctx context.Context) error {
 			err = expect(ctx, w.g.Link(server), leaving)
 		}
 	}
-	return errors.Join(err, w.Close())
+	if e := w.Close(); err != nil {
+		err = errors.Join(err, e)
+	} // else all have answered, and an acknowledgement that is missing is no error
+	return err
 }
 
 // Close ends the membership at once. That is an error for all other members.
@@ -206,7 +209,10 @@ func (s *Server) Serve(ctx context.Context, apply func(params, gradient []float3
 	// The first error ends the group, so that no worker waits for a server that does not go on.
 	context.AfterFunc(ctx, func() { s.g.Close() })
 	err := all.Wait()
-	return errors.Join(err, s.g.Close())
+	if e := s.g.Close(); err != nil {
+		err = errors.Join(err, e)
+	} // else all have left, and may be gone before their last acknowledgement has come
+	return err
 }
 
 // rank says of an error which worker it is about.
