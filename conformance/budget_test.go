@@ -269,7 +269,7 @@ var floors = map[string][]string{
 	},
 	"bench": {
 		"", "node", "netlab", "attack", "plot", "quota", "report", "paths", "simreport", "guests", "suite", "micro", "cmd",
-		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/scale", "apps/cmd",
+		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/scale", "apps/valkey", "apps/cmd",
 	},
 }
 
