@@ -17,17 +17,19 @@ type byDelay struct {
 	model  cc.Delay
 	active congestion // QP.cc
 
-	// When the packet that is timed left.
-	una  ib.PSN
-	have int   // of missing.arrived
-	from int64 // when the peer was found to have the last of these
-	sent int   // packets since the one before that was timed
-	took int64
+	// At the end of the round before; at the beginning, when the packet that is timed left. All that arrives is of one
+	// round: the first packet of a READ's answer ends a round, and what comes behind it is of the next.
+	una    ib.PSN
+	have   int // of missing.arrived
+	from   int64
+	counts bool // these are valid
+	sent   int  // packets since the one before that was timed
+	took   int64
 	// The last packet that was timed.
 	lastAt    int64 // 0: none
 	lastPSN   ib.PSN
 	lastAgain uint32 // of requester.sentAgain
-	ready     bool   // una and what follows are valid
+	ready     bool   // a packet is timed
 	newsAt    int64  // when the peer was last found to have more
 
 	bytes, packets int  // that left since then
@@ -47,7 +49,9 @@ const ceilingPackets = 4096
 // timed notes that the packet that the requester has just sent is timed.
 func (d *byDelay) timed(now int64, sq *requester) {
 	d.ready = true
-	d.una, d.have, d.from = sq.una, sq.have(), d.newsAt
+	if !d.counts {
+		d.counts, d.una, d.have, d.from = true, sq.una, sq.have(), d.newsAt
+	}
 	d.sent, d.took = 0, 0
 	if d.lastAt != 0 {
 		d.sent = span(d.lastPSN, sq.psn) + int(sq.sentAgain-d.lastAgain)
@@ -87,6 +91,7 @@ func (qp *QP) roundTrip(now int64, late bool) {
 	}
 	d.lastAt, d.lastPSN, d.lastAgain = sq.rtt.sentAt, sq.rtt.psn, sq.sentAgain
 	d.ready, d.lost, d.bytes, d.packets = false, 0, 0, 0
+	d.una, d.have, d.from = sq.una, sq.have(), now
 	d.model.OnRound(now, &r)
 	if d.model.Free() != (qp.cc == nil) {
 		qp.switchDelay(d.model.Free())

@@ -73,6 +73,18 @@ func TestDelayRoundTrips(t *testing.T) {
 	}
 }
 
+// Hosts that stall slow a READ down, and no more: each stall takes time, but what comes behind the first packet of an answer is
+// counted. When it was not, a stall made the rate smaller, a smaller rate had a larger part of each answer uncounted,
+// and 0.3 Mb/s were left.
+func TestDelayReadWithStalls(t *testing.T) {
+	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond), DurationNs: 1000 * Millisecond, WarmupNs: 300 * Millisecond}
+	s.Flows[0].Op = verbs.WRRead
+	s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
+	r := runPath(t, s)
+	t.Logf("%.1f of %.1f Mb/s", r.Total, r.PayloadMax)
+	require.Greater(t, r.Total, 0.6*r.PayloadMax)
+}
+
 // 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the port is busy, nothing is
 // dropped, and a small message is no later than with DCQCN and marks.
 func TestDelayIncast(t *testing.T) {
