@@ -7,7 +7,7 @@
 //	apps params -kill     kill a worker, and see how soon the others have an error
 //	apps raft             commits a second of a replicated log, over three transports
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
-//	apps scale            all-reduce on up to 1,024 hosts of a simulated fat tree
+//	apps scale            all-reduce on hundreds of hosts of a simulated fat tree
 //	apps store            blocks on two replicas, checked
 //	apps store -kill 100  kill its replicas
 //	apps cache            GETs a second by READ of the server's memory, and by messages

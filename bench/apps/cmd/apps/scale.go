@@ -16,7 +16,7 @@ import (
 func scaleMain(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	a := scale.AllReduce{Rate: 40e9, Cable: time.Microsecond}
-	hosts := f.String("hosts", "16,64,256,1024", "hosts, with commas")
+	hosts := f.String("hosts", "16,64,256", "hosts, with commas; 1024 take minutes")
 	f.IntVar(&a.Bytes, "bytes", 4<<20, "size of the vector")
 	f.IntVar(&a.Calls, "calls", 3, "calls that count")
 	f.IntVar(&a.QueueBytes, "queue", 1<<20, "bytes that a port of a switch has room for")
