@@ -51,7 +51,7 @@ type requester struct {
 
 	inRuns bool // the last response to a READ came in a run
 	runs   bool // some did
-	left   int  // packets that were on their way when something was last sent
+	left   int  // packets that were on their way when something was last sent; for selective repeat
 	askNow bool // the next packet asks for an answer
 
 	sentAgain  uint32        // packets since RTS
@@ -260,9 +260,11 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		// Sent slowly, the packet that asks for an answer may be long behind the
 		// first: the peer has time from the last on.
 		sq.armTimers(now, qp.paceLimited())
-		sq.left = span(sq.una, sq.end)
-		if sq.watching() {
-			sq.left = sq.miss.inFlight(sq.left)
+		if qp.e.cfg.Tuning.SelectiveRepeat {
+			sq.left = span(sq.una, sq.end)
+			if sq.watching() {
+				sq.left = sq.miss.inFlight(sq.left)
+			}
 		}
 	}
 	qp.share.endTurn()
