@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -118,7 +119,12 @@ func run(ctx context.Context, env *tool.Env, sys *system, args []string) error {
 		return err
 	}
 	libs.set(vars)
-	vars.set(addrVar, addrs)
+	vars.set(addrVar, joined(addrs))
+	// Where there is no room for the files a program has what it had without.
+	vars.set(sysfsVar, "")
+	if dir, err := writeSysfs(sysfsFiles(addrs, ifaceOf)); err == nil {
+		vars.set(sysfsVar, dir)
+	}
 	if o.device.Link != "" {
 		vars.set(linkVar, o.device.Link)
 	}
@@ -154,21 +160,26 @@ func (o *options) takeDefaults(vars *environ) {
 	}
 }
 
-// place decides where the device is, and returns its addresses as the libraries want them.
-func (o *options) place(env *tool.Env, sys *system) (string, error) {
+// place decides where the devices are.
+func (o *options) place(env *tool.Env, sys *system) ([]netip.Addr, error) {
 	p, err := o.device.Choose("", false)
 	if err != nil && o.device.Addr == "" && o.device.Dev == "" {
 		p, err = o.device.Choose("", true) // a machine without IPv4
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := sys.available(env, &o.device, p); err != nil {
-		return "", err
+		return nil, err
 	}
+	return p.Addrs, nil
+}
+
+// joined are addresses as the libraries want them.
+func joined(addrs []netip.Addr) string {
 	var texts []string
-	for _, a := range p.Addrs {
+	for _, a := range addrs {
 		texts = append(texts, a.String())
 	}
-	return strings.Join(texts, ","), nil
+	return strings.Join(texts, ",")
 }

@@ -1,24 +1,31 @@
 /*
  * Files that programs look for before they believe that there is an RDMA device. UCX and others want
  * /dev/infiniband/uverbs0 to be a character device that they may open; without a kernel module there is none. Where
- * the file is not there, /dev/null answers in its place. All other paths are passed on as they are.
+ * the file is not there, /dev/null answers in its place. Scripts, and valkey's tests, list /sys/class/infiniband: below
+ * GOROCE_SYSFS "roce run" has written what it says of our devices. All other paths are passed on as they are.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #define _LARGEFILE64_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+// NEXT makes next the function that a path is passed on to, and room for another path in its place.
 #define NEXT(type, name) \
+	char room[PATH_MAX]; \
 	static type *next; \
 	if (!next) \
 		next = (type *)dlsym(RTLD_NEXT, name)
@@ -28,11 +35,36 @@ static int has_number(const char *s)
 	return *s && !s[strspn(s, "0123456789")];
 }
 
-// stand_in returns the path to use.
-static const char *stand_in(const char *path)
+// in_sysfs writes where the files are that answer for a path below /sys/class/infiniband or infiniband_verbs; false if it is another.
+static int in_sysfs(const char *path, char room[PATH_MAX])
+{
+	static const char class[] = "/sys/class/", start[] = "infiniband";
+	if (strncmp(path, class, sizeof class - 1))
+		return 0;
+	path += sizeof class - 1;
+	if (strncmp(path, start, sizeof start - 1))
+		return 0;
+	const char *rest = path + sizeof start - 1;
+	if (!strncmp(rest, "_verbs", 6))
+		rest += 6;
+	if (*rest && *rest != '/')
+		return 0;
+	const char *dir = getenv("GOROCE_SYSFS");
+	if (!dir || !*dir || strlen(dir) + 1 + strlen(path) >= PATH_MAX)
+		return 0;
+	strcpy(stpcpy(stpcpy(room, dir), "/"), path);
+	return 1;
+}
+
+// stand_in returns the path to use, which may be in room.
+static const char *stand_in(const char *path, char room[PATH_MAX])
 {
 	static const char dir[] = "/dev/infiniband/";
-	if (!path || strncmp(path, dir, sizeof dir - 1))
+	if (!path || *path != '/')
+		return path;
+	if (in_sysfs(path, room))
+		return room;
+	if (strncmp(path, dir, sizeof dir - 1))
 		return path;
 	const char *name = path + sizeof dir - 1;
 	if (strcmp(name, "rdma_cm") && (strncmp(name, "uverbs", 6) || !has_number(name + 6)))
@@ -46,10 +78,10 @@ static const char *stand_in(const char *path)
 
 typedef int stat_fn(const char *, struct stat *);
 typedef int stat64_fn(const char *, struct stat64 *);
-EXPORT int stat(const char *path, struct stat *s) { NEXT(stat_fn, "stat"); return next(stand_in(path), s); }
-EXPORT int stat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "stat64"); return next(stand_in(path), s); }
-EXPORT int lstat(const char *path, struct stat *s) { NEXT(stat_fn, "lstat"); return next(stand_in(path), s); }
-EXPORT int lstat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "lstat64"); return next(stand_in(path), s); }
+EXPORT int stat(const char *path, struct stat *s) { NEXT(stat_fn, "stat"); return next(stand_in(path, room), s); }
+EXPORT int stat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "stat64"); return next(stand_in(path, room), s); }
+EXPORT int lstat(const char *path, struct stat *s) { NEXT(stat_fn, "lstat"); return next(stand_in(path, room), s); }
+EXPORT int lstat64(const char *path, struct stat64 *s) { NEXT(stat64_fn, "lstat64"); return next(stand_in(path, room), s); }
 
 // What stat was in programs that were built before glibc 2.33.
 typedef int xstat_fn(int, const char *, struct stat *);
@@ -58,36 +90,36 @@ EXPORT int __xstat(int version, const char *path, struct stat *s);
 EXPORT int __xstat(int version, const char *path, struct stat *s)
 {
 	NEXT(xstat_fn, "__xstat");
-	return next(version, stand_in(path), s);
+	return next(version, stand_in(path, room), s);
 }
 EXPORT int __xstat64(int version, const char *path, struct stat64 *s);
 EXPORT int __xstat64(int version, const char *path, struct stat64 *s)
 {
 	NEXT(xstat64_fn, "__xstat64");
-	return next(version, stand_in(path), s);
+	return next(version, stand_in(path, room), s);
 }
 
 typedef int fstatat_fn(int, const char *, struct stat *, int);
 EXPORT int fstatat(int dir, const char *path, struct stat *s, int flags)
 {
 	NEXT(fstatat_fn, "fstatat");
-	return next(dir, stand_in(path), s, flags);
+	return next(dir, stand_in(path, room), s, flags);
 }
 
 typedef int statx_fn(int, const char *, int, unsigned int, struct statx *);
 EXPORT int statx(int dir, const char *path, int flags, unsigned int mask, struct statx *s)
 {
 	NEXT(statx_fn, "statx");
-	return next(dir, stand_in(path), flags, mask, s);
+	return next(dir, stand_in(path, room), flags, mask, s);
 }
 
 typedef int access_fn(const char *, int);
-EXPORT int access(const char *path, int mode) { NEXT(access_fn, "access"); return next(stand_in(path), mode); }
+EXPORT int access(const char *path, int mode) { NEXT(access_fn, "access"); return next(stand_in(path, room), mode); }
 typedef int faccessat_fn(int, const char *, int, int);
 EXPORT int faccessat(int dir, const char *path, int mode, int flags)
 {
 	NEXT(faccessat_fn, "faccessat");
-	return next(dir, stand_in(path), mode, flags);
+	return next(dir, stand_in(path, room), mode, flags);
 }
 
 typedef int open_fn(const char *, int, ...);
@@ -102,7 +134,30 @@ typedef int open_fn(const char *, int, ...);
 			va_end(args); \
 		} \
 		NEXT(open_fn, #name); \
-		return next(stand_in(path), flags, mode); \
+		return next(stand_in(path, room), flags, mode); \
 	}
 OPEN(open)
 OPEN(open64)
+
+typedef int openat_fn(int, const char *, int, ...);
+#define OPENAT(name) \
+	EXPORT int name(int dir, const char *path, int flags, ...) \
+	{ \
+		mode_t mode = 0; \
+		if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \
+			va_list args; \
+			va_start(args, flags); \
+			mode = va_arg(args, mode_t); \
+			va_end(args); \
+		} \
+		NEXT(openat_fn, #name); \
+		return next(dir, stand_in(path, room), flags, mode); \
+	}
+OPENAT(openat)
+OPENAT(openat64)
+
+typedef FILE *fopen_fn(const char *, const char *);
+EXPORT FILE *fopen(const char *path, const char *mode) { NEXT(fopen_fn, "fopen"); return next(stand_in(path, room), mode); }
+EXPORT FILE *fopen64(const char *path, const char *mode) { NEXT(fopen_fn, "fopen64"); return next(stand_in(path, room), mode); }
+typedef DIR *opendir_fn(const char *);
+EXPORT DIR *opendir(const char *path) { NEXT(opendir_fn, "opendir"); return next(stand_in(path, room)); }

@@ -89,3 +89,47 @@ func TestStartsPrivileged(t *testing.T) {
 		}
 	}
 }
+
+// Programs that list or read /sys/class/infiniband see what "roce run" has written, however they open it; other paths stay as they are.
+func TestSysfs(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	dir := t.TempDir()
+	hook := filepath.Join(dir, "libgoroce_hook.so")
+	sources, err := filepath.Glob("../../hook/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := exec.Command("gcc", append([]string{"-std=gnu11", "-o", hook, "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-ldl"}, sources...)...).CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, b)
+	}
+	reader := filepath.Join(dir, "reader")
+	if b, err := exec.Command("gcc", "-std=gnu11", "-o", reader, "starter/reader.c").CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v\n%s", err, b)
+	}
+	sys := filepath.Join(dir, "sys")
+	if err := os.MkdirAll(filepath.Join(sys, "infiniband", "goroce0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(sys, "infiniband", "goroce0", "node_type"), []byte("1: CA\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ how, path, want string }{
+		{"opendir", "/sys/class/infiniband", "goroce0\n"},
+		{"opendir", "/sys/class/infiniband/", "goroce0\n"},
+		{"opendir", "/sys/class/infiniband_more", "No such file or directory\n"},
+		{"stat", "/sys/class/infiniband/goroce0", "a folder\n"},
+		{"access", "/sys/class/infiniband/goroce1", "No such file or directory\n"},
+		{"open", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
+		{"openat", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
+		{"fopen", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
+		{"open", filepath.Join(sys, "infiniband/goroce0/node_type"), "1: CA\n"},
+	} {
+		cmd := exec.Command(reader, c.how, c.path)
+		cmd.Env = []string{"LD_PRELOAD=" + hook, "GOROCE_SYSFS=" + sys}
+		if b, err := cmd.CombinedOutput(); err != nil || string(b) != c.want {
+			t.Errorf("%s %s: %v, %q, want %q", c.how, c.path, err, b, c.want)
+		}
+	}
+}
