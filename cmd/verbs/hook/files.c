@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -120,6 +121,19 @@ EXPORT int faccessat(int dir, const char *path, int mode, int flags)
 {
 	NEXT(faccessat_fn, "faccessat");
 	return next(dir, stand_in(path, room), mode, flags);
+}
+
+// "ls -l" asks for these of all that it lists.
+typedef ssize_t getxattr_fn(const char *, const char *, void *, size_t);
+EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
+{
+	NEXT(getxattr_fn, "getxattr");
+	return next(stand_in(path, room), name, value, size);
+}
+EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
+{
+	NEXT(getxattr_fn, "lgetxattr");
+	return next(stand_in(path, room), name, value, size);
 }
 
 typedef int open_fn(const char *, int, ...);
