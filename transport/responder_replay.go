@@ -212,10 +212,11 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	}
 	r.learn(p)
 	last := seq + r.readPackets(p.RETH.Len) - 1
-	if r.told && last < s.last && r.mendRead(s, seq, last, end) {
+	a := r.out.pending(s.first)
+	if r.told && (last < s.last || a == nil) && r.mendRead(s, seq, last, end) {
 		return
 	}
-	if a := r.out.pending(s.first); a != nil {
+	if a != nil {
 		r.mergeRead(s, a, seq, last, end)
 		return
 	}
@@ -262,8 +263,9 @@ func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 	}
 }
 
-// mendRead answers a repetition of a part of a READ at once, before what is to be sent: a requester that knows selective
-// repeat asks for what it is missing, and has, or will get, what is behind it. It reports false if that has to be paid for
+// mendRead answers a repetition of a READ, or of a part of it, at once, before what is to be sent: a requester that knows
+// selective repeat asks for what it is missing, and has, or will get, what is behind it. All of these are answered in the
+// order in which they came: by that the requester knows which answer was lost. It reports false if that has to be paid for
 // otherwise.
 func (r *responder) mendRead(s *replay, seq, last, end uint64) bool {
 	q := &r.out
