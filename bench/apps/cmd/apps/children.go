@@ -6,24 +6,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/goroce/goroce/roce"
 )
 
-// freePorts returns addresses of this machine whose ports nobody has at the moment, of TCP. RoCE has ports
-// of its own.
+// freePorts returns addresses of this machine whose ports nobody has at the moment, neither of TCP nor of RoCE. They are below those
+// that the kernel and RDMA-CM choose, so they stay free while a server that is killed is away.
 func freePorts(n int) (addrs []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for tries := 0; len(addrs) < n; tries++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000))
+		err := func() error {
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			r, err := roce.Listen(context.Background(), addr)
+			if err != nil {
+				return err
+			}
+			return r.Close()
+		}()
+		switch {
+		case err == nil && !slices.Contains(addrs, addr):
+			addrs = append(addrs, addr)
+		case err != nil && (tries == 100 || !errors.Is(err, syscall.EADDRINUSE)):
 			return nil, err
 		}
-		defer l.Close()
-		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -30,17 +31,23 @@ func storeMain(ctx context.Context, args []string) error {
 	replicas := f.String("replicas", "", "be a client of these replicas, with commas; without it and -serve: two replicas and a client on this machine")
 	writers := f.Int("writers", 4, "goroutines of the client, each with blocks of its own: 3 of 4 operations are reads, every 16th is a flush")
 	seconds := f.Float64("seconds", 3, "how long the client goes on")
-	kill := f.Int("kill", 0, "kill -9 a replica so many times while the client goes on")
+	kill := f.Int("kill", 0, "cut the power so many times: kill -9 replicas, the client, or all of them, and check what is there")
+	forget := f.Bool("forget", false, "of a replica: keep only what was flushed when it is killed")
+	journal := f.Uint64("journal", 0, "of a client: the so-many-th that says what it does, for -kill")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if *serve != "" {
-		return storeReplica(ctx, *serve, *file, *blocks)
-	}
-	if *replicas != "" {
-		r, err := storeLoad(ctx, strings.Split(*replicas, ","), *blocks, *writers, *seconds, nil)
+	switch {
+	case *serve != "":
+		return storeReplica(ctx, *serve, *file, *blocks, *forget)
+	case *journal > 0:
+		return storeJournal(ctx, strings.Split(*replicas, ","), *blocks, *writers, *journal)
+	case *replicas != "":
+		r, err := storeLoad(ctx, strings.Split(*replicas, ","), *blocks, *writers, *seconds)
 		fmt.Print(r)
 		return err
+	case *kill > 0:
+		return storeKill(ctx, *kill, min(*blocks, 64), *writers)
 	}
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {
@@ -51,52 +58,21 @@ func storeMain(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	servers := make([]*child, len(addrs))
-	var inputs []interface{ Close() error }
-	begin := func(i int) error {
-		c, in, out, err := startPiped(ctx, "store", "-serve", addrs[i], "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(*blocks))
+	var servers []*child
+	var inputs []io.Closer
+	for i, addr := range addrs {
+		c, in, out, err := startPiped(ctx, "store", "-serve", addr, "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(*blocks))
 		if err != nil {
 			return err
 		}
-		servers[i], inputs = c, append(inputs, in)
+		servers, inputs = append(servers, c), append(inputs, in)
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 			_, e := c.wait()
 			return errors.Join(fmt.Errorf("a replica says %q", line), err, e)
 		}
-		return nil
 	}
-	for i := range addrs {
-		if err := begin(i); err != nil {
-			return err
-		}
-	}
-	killed := 0
-	trouble := func(v *store.Volume) error {
-		if *kill == 0 {
-			return nil
-		}
-		for ; killed < *kill; killed++ {
-			for begin := time.Now(); v.InSync() < len(addrs); wait(ctx, 5*time.Millisecond) {
-				if time.Since(begin) > time.Minute || ctx.Err() != nil {
-					return errors.New("a replica that is back is not in sync after a minute")
-				}
-			}
-			wait(ctx, time.Duration(rand.N(200))*time.Millisecond)
-			i := rand.N(len(addrs))
-			servers[i].cmd.Process.Kill()
-			<-servers[i].done
-			wait(ctx, time.Duration(rand.N(500))*time.Millisecond)
-			if err := begin(i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	result, err := storeLoad(ctx, addrs, *blocks, *writers, *seconds, trouble)
+	result, err := storeLoad(ctx, addrs, *blocks, *writers, *seconds)
 	fmt.Print(result)
-	if *kill > 0 {
-		fmt.Printf("%d times a replica was killed and came back\n", killed)
-	}
 	for _, in := range inputs {
 		in.Close()
 	}
@@ -107,11 +83,15 @@ func storeMain(ctx context.Context, args []string) error {
 	return err
 }
 
-func storeReplica(ctx context.Context, addr, file string, blocks int) error {
+func storeReplica(ctx context.Context, addr, file string, blocks int, forget bool) error {
 	if file == "" {
 		return errors.New("a replica needs -file")
 	}
-	disk, err := store.OpenFile(file, blocks)
+	open := store.OpenFile
+	if forget {
+		open = openCutDisk
+	}
+	disk, err := open(file, blocks)
 	if err != nil {
 		return err
 	}
@@ -134,8 +114,8 @@ func storeReplica(ctx context.Context, addr, file string, blocks int) error {
 	return errors.Join(err, disk.Close())
 }
 
-// storeLoad reads and writes blocks and checks what it reads, for some time, or, with trouble, until that returns.
-func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds float64, trouble func(*store.Volume) error) (string, error) {
+// storeLoad reads and writes blocks and checks what it reads, for some time.
+func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds float64) (string, error) {
 	at, err := netip.ParseAddrPort(addrs[0])
 	if err != nil {
 		return "", err
@@ -207,14 +187,7 @@ func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds
 		})
 	}
 	begin := time.Now()
-	if trouble != nil {
-		if err := trouble(v); err != nil {
-			mu.Lock()
-			failed = errors.Join(failed, err)
-			mu.Unlock()
-		}
-	}
-	wait(ctx, time.Duration(seconds*float64(time.Second))-time.Since(begin))
+	wait(ctx, time.Duration(seconds*float64(time.Second)))
 	stop()
 	running.Wait()
 	var b strings.Builder
