@@ -18,10 +18,15 @@ const (
 	// copies is how many slots a block has. They are written in turn, so that a write that is cut off
 	// leaves what was there before.
 	copies = 2
-	// superBytes is what comes before the slots: magic (8), alone (8), whether the replica is the newest on its own.
+	// superBytes is what comes before the slots: magic (8), missing (8), epoch (8). missing has a bit for each replica, in the
+	// order of the addresses, that has not all that this one has. The epoch is the number of the client that had it last.
 	superBytes = 4096
 	magic      = 0x676f726f_63656c6b
 )
+
+// epochShift is where the epoch is in a version. So what a client writes is newer than all that those before it wrote,
+// also to a replica that is not there now.
+const epochShift = 40
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -46,7 +51,7 @@ func diskBytes(blocks int) int { return superBytes + blocks*copies*slotBytes }
 // Disk is memory that lasts, once it was made to.
 type Disk interface {
 	Bytes() []byte
-	Persist([]byte) error // of bytes of Bytes
+	Persist(from, n int) error // of Bytes
 	Close() error
 }
 
@@ -80,15 +85,13 @@ func OpenFile(name string, blocks int) (Disk, error) {
 
 func (f *file) Bytes() []byte { return f.b }
 
-// Persist writes the pages of b to the file.
-func (f *file) Persist(b []byte) error {
-	if len(b) == 0 {
+// Persist writes the pages of some bytes to the file.
+func (f *file) Persist(from, n int) error {
+	if n == 0 {
 		return nil
 	}
-	// msync wants whole pages: from the start of the page that b begins in.
-	from := cap(f.b) - cap(b)
-	start := from &^ (os.Getpagesize() - 1)
-	return os.NewSyscallError("msync", unix.Msync(f.b[start:from+len(b)], unix.MS_SYNC))
+	start := from &^ (os.Getpagesize() - 1) // msync wants whole pages
+	return os.NewSyscallError("msync", unix.Msync(f.b[start:from+n], unix.MS_SYNC))
 }
 
 func (f *file) Close() error { return unix.Munmap(f.b) }

@@ -20,11 +20,15 @@
 // that is there whatever happens. A block that was acknowledged and not flushed survives all but one of the replicas,
 // unless the client ends while it writes the same block again.
 //
-// When a replica fails, the client says so in the superblock of the others (they are alone now), before it acknowledges anything
-// that the failed one does not have. It keeps a log of the blocks that the failed one misses: those that were
-// written since its last flush, and all later ones. It dials until the replica is back, copies what it
-// misses, flushes, and takes the mark away. A replica without that mark is not believed alone.
+// When a replica fails, the client says so in the superblock of the others, before it acknowledges anything that the failed one
+// does not have. It keeps a log of the blocks that the failed one misses: those that were written since its last flush, and all later ones. It
+// dials until the replica is back and copies what it misses. Then it keeps writes out, flushes all, and takes the
+// mark away: first from those that had it. If one of them fails meanwhile, nobody knows what its superblock says, and the one that
+// came back is not admitted. So of two replicas never each says that the other one is old.
 //
-// When a client opens a volume, nobody knows what the one before had under way: it compares the versions of all
-// blocks, and the newest one with a right checksum is written to those that do not have it.
+// When a client opens a volume, replicas that are named in the mark of another one are not believed, and all others must be there. Nobody
+// knows what the client before had under way: the newest version of a block with a right checksum counts, and is written to
+// those that do not have it. The client takes the next epoch, which is the upper part of its versions.
+// Where a replica is marked, every block is written again with a version of that epoch: what only the marked one has,
+// and nobody has read meanwhile, never comes back.
 package store

@@ -44,32 +44,26 @@ func (v *Volume) mendOne(r *remote) {
 	r.mu.Unlock()
 	v.mu.Unlock()
 	ok := v.resync(r, blocks)
-	if ok {
+	if ok { // what it got lasts; the writes go on meanwhile
 		written := r.written()
 		if ok = r.flush(v.ctx, 0, int(memory.Len)) == nil; ok {
 			r.forget(written)
 		}
 	}
-	v.mu.Lock()
-	if r.c == c && !ok { // else a write has found that it failed again
-		r.drop()
-	}
-	ok = ok && r.c == c
-	r.inSync = ok
-	v.mu.Unlock()
-	// What was flushed while it was away is on all disks again, in the slots that are kept, before it is said that nobody is alone.
-	if !ok || v.Flush(v.ctx) != nil {
-		return
-	}
+	// Then without writes: what was flushed while it was away is on all disks again, in the slots that are kept, before it counts.
+	v.flushing.Lock()
+	defer v.flushing.Unlock()
+	ok = ok && v.flush(r) == nil
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := true
-	for _, r := range v.replicas {
-		all = all && r.inSync
+	if r.c != c { // it failed again
+		return
 	}
-	if all && !v.closed {
-		v.mark(v.ctx, false) // one that fails now is dropped, and comes here again
+	if !ok || v.closed {
+		r.drop()
+		return
 	}
+	v.admit(v.ctx, []*remote{r}) // one that fails now is dropped, and comes here again
 }
 
 // resync copies blocks to a replica from one that is in sync.

@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Open connects to replicas and makes them equal. d is the device to use. Some of them may be missing if one of the
-// others is marked as the newest.
+// Open connects to replicas, named in the same order each time, and makes them equal. d is the device to use. Some of them may
+// be missing if the others know that they are.
 func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Volume, error) {
 	pd, err := d.AllocPD()
 	if err != nil {
@@ -22,8 +23,10 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 	for i := range v.locks {
 		v.locks[i] = newLock()
 	}
+	if len(addrs) > 64 {
+		return nil, errors.Join(errors.New("store: more than 64 replicas"), pd.Close())
+	}
 	v.ctx, v.end = context.WithCancel(context.Background())
-	missing, alone := 0, false
 	var why error
 	open := func() error {
 		if v.slots, err = pd.RegisterMR(make([]byte, staging*slotBytes), verbs.LocalWrite, nil); err != nil {
@@ -32,29 +35,58 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 		for i := range staging {
 			v.free <- i
 		}
-		for _, addr := range addrs {
-			r := &remote{addr: addr, missed: map[int]miss{}}
+		var absent, old uint64 // who is not there; who is not believed
+		missing := map[*remote]uint64{}
+		for i, addr := range addrs {
+			r := &remote{addr: addr, bit: 1 << i, missed: map[int]miss{}}
 			v.replicas = append(v.replicas, r)
 			c, memory, err := v.dial(ctx, addr)
 			if err != nil {
-				missing++
+				absent |= r.bit
 				why = errors.Join(why, err)
 				continue
 			}
-			r.c, r.memory, r.inSync = c, memory, true
-			var super [16]byte
-			if err := c.Read(ctx, super[:], memory.Slice(0, 16)); err != nil {
+			r.c, r.memory = c, memory
+			var super [24]byte
+			if err := c.Read(ctx, super[:], memory.Slice(0, len(super))); err != nil {
 				return err
 			}
-			alone = alone || binary.LittleEndian.Uint64(super[8:]) != 0
+			missing[r] = binary.LittleEndian.Uint64(super[8:])
+			old |= missing[r]
+			v.epoch = max(v.epoch, binary.LittleEndian.Uint64(super[16:]))
 		}
-		if missing == len(addrs) || missing > 0 && !alone {
+		v.epoch++
+		v.last.Store(v.epoch << epochShift)
+		var believed, back []*remote
+		var known uint64 // who may be absent
+		for _, r := range v.replicas {
+			switch {
+			case r.c == nil:
+			case old&r.bit != 0:
+				back = append(back, r)
+			default:
+				believed = append(believed, r)
+				r.inSync = true
+				known |= missing[r]
+			}
+		}
+		if len(believed) == 0 || absent&^known != 0 {
 			return errors.Join(ErrStale, why)
 		}
-		if err := v.reconcile(ctx); err != nil {
+		for _, r := range believed { // before anything is written in this epoch
+			if err := r.tell(ctx, missing[r], v.epoch); err != nil {
+				return err
+			}
+		}
+		if old == 0 {
+			err = v.reconcile(ctx, believed)
+		} else {
+			err = v.renew(ctx, believed, back)
+		}
+		if err != nil {
 			return err
 		}
-		return v.mark(ctx, missing > 0)
+		return v.admit(ctx, back)
 	}
 	if err := open(); err != nil {
 		v.end()
@@ -94,39 +126,43 @@ func (v *Volume) dial(ctx context.Context, addr string) (*roce.Conn, roce.Remote
 	return c, memory, nil
 }
 
-// reconcile makes the replicas that are there equal: of each block the newest version with a right checksum.
-func (v *Volume) reconcile(ctx context.Context) error {
-	here := []*remote{}
-	for _, r := range v.replicas {
-		if r.c != nil {
-			here = append(here, r)
+// newest finds the newest version of a block with a right checksum at some replicas, and leaves its slot in b. at says which
+// versions there are.
+func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte) (newest uint64, at [][copies]uint64, err error) {
+	read := make([]byte, slotBytes)
+	at = make([][copies]uint64, len(from))
+	clear(b)
+	for i, r := range from {
+		for slot := range uint8(copies) {
+			if err := r.c.Read(ctx, read, r.slot(block, slot)); err != nil {
+				return 0, nil, err
+			}
+			n, whole := version(read)
+			if !whole {
+				continue
+			}
+			at[i][slot] = n
+			if n > newest {
+				newest = n
+				copy(b, read)
+				v.blocks[block].now = slot
+			}
 		}
 	}
-	read, best := make([]byte, slotBytes), make([]byte, slotBytes)
+	return newest, at, nil
+}
+
+// reconcile makes the replicas equal when all are there and believed: of each block the newest version.
+func (v *Volume) reconcile(ctx context.Context, all []*remote) error {
+	best := make([]byte, slotBytes)
 	for block := range v.blocks {
-		var newest uint64
-		at := make([][copies]uint64, len(here))
-		for i, r := range here {
-			for copy := range uint8(copies) {
-				if err := r.c.Read(ctx, read, r.slot(block, copy)); err != nil {
-					return err
-				}
-				n, whole := version(read)
-				if !whole {
-					continue
-				}
-				at[i][copy] = n
-				if n > newest {
-					newest = n
-					read, best = best, read
-					v.blocks[block].now = copy
-				}
-			}
+		newest, at, err := v.newest(ctx, all, block, best)
+		if err != nil {
+			return err
 		}
 		now := v.blocks[block].now
 		v.blocks[block].flushed = now // before Open returns
-		v.last.Store(max(v.last.Load(), newest))
-		for i, r := range here {
+		for i, r := range all {
 			if newest > 0 && at[i][now] != newest {
 				if err := r.c.Write(ctx, best, r.slot(block, now)); err != nil {
 					return err
@@ -134,7 +170,34 @@ func (v *Volume) reconcile(ctx context.Context) error {
 			}
 		}
 	}
-	for _, r := range here {
+	return flush(ctx, all)
+}
+
+// renew writes all that the believed replicas have again, to all that are there, with versions of this epoch.
+func (v *Volume) renew(ctx context.Context, believed, back []*remote) error {
+	if err := flush(ctx, believed); err != nil { // the other slots are overwritten
+		return err
+	}
+	best := make([]byte, slotBytes)
+	for block := range v.blocks {
+		if _, _, err := v.newest(ctx, believed, block, best); err != nil {
+			return err
+		}
+		seal(best, v.last.Add(1))
+		now := 1 - v.blocks[block].now
+		v.blocks[block].now, v.blocks[block].flushed = now, now
+		for _, r := range slices.Concat(believed, back) {
+			if err := r.c.Write(ctx, best, r.slot(block, now)); err != nil {
+				return err
+			}
+		}
+	}
+	return flush(ctx, slices.Concat(believed, back))
+}
+
+// flush makes all of some replicas last.
+func flush(ctx context.Context, all []*remote) error {
+	for _, r := range all {
 		if err := r.flush(ctx, 0, int(r.memory.Len)); err != nil {
 			return err
 		}

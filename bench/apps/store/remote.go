@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 
 	"github.com/goroce/goroce/ib"
@@ -12,6 +13,7 @@ import (
 // remote is a replica seen from the client.
 type remote struct {
 	addr   string
+	bit    uint64     // its own in the superblocks of the others
 	c      *roce.Conn // nil: it has failed
 	memory roce.RemoteMemory
 	inSync bool // it has everything, and may be read
@@ -55,6 +57,17 @@ func (r *remote) flush(ctx context.Context, from, n int) error {
 		return err
 	}
 	return p.Wait(ctx)
+}
+
+// tell writes to a replica's superblock who is missing, and the epoch, and flushes that.
+func (r *remote) tell(ctx context.Context, missing, epoch uint64) error {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], missing)
+	binary.LittleEndian.PutUint64(b[8:], epoch)
+	if err := r.c.Write(ctx, b[:], r.memory.Slice(8, len(b))); err != nil {
+		return err
+	}
+	return r.flush(ctx, 0, superBytes)
 }
 
 // written returns what a replica has in memory and maybe not on its disk.

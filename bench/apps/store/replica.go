@@ -28,7 +28,7 @@ func Listen(ctx context.Context, d *verbs.Device, addr string, disk Disk) (*Repl
 	case magic:
 	case 0:
 		binary.LittleEndian.PutUint64(super, magic)
-		if err := disk.Persist(super); err != nil {
+		if err := disk.Persist(0, superBytes); err != nil {
 			return nil, err
 		}
 	default:
@@ -46,7 +46,8 @@ func (r *Replica) Serve(ctx context.Context) error { return r.l.Serve(ctx, r.cli
 
 // client gives a client the disk, and takes it from the one before.
 func (r *Replica) client(ctx context.Context, c *roce.Conn) error {
-	mr, err := c.PD().RegisterMR(r.disk.Bytes(), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent, &verbs.MROptions{Persist: r.disk.Persist})
+	persist := func(b []byte) error { return r.disk.Persist(offset(r.disk.Bytes(), b), len(b)) }
+	mr, err := c.PD().RegisterMR(r.disk.Bytes(), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent, &verbs.MROptions{Persist: persist})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type fakeDisk struct {
 	mu     sync.Mutex
 	memory []byte
 	lasts  []byte
+	refuse func(*fakeDisk) bool // nothing can be written any more
 }
 
 func newFakeDisk() *fakeDisk {
@@ -36,12 +37,22 @@ func newFakeDisk() *fakeDisk {
 func (d *fakeDisk) Bytes() []byte { return d.memory }
 func (d *fakeDisk) Close() error  { return nil }
 
-func (d *fakeDisk) Persist(b []byte) error {
+func (d *fakeDisk) Persist(from, n int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	from := cap(d.memory) - cap(b)
-	copy(d.lasts[from:], b)
+	if d.refuse != nil && d.refuse(d) {
+		return errors.New("broken")
+	}
+	copy(d.lasts[from:from+n], d.memory[from:])
 	return nil
+}
+
+// lose returns the disk with what was flushed, and nothing else.
+func (d *fakeDisk) lose() *fakeDisk {
+	after := newFakeDisk()
+	copy(after.lasts, d.lasts)
+	copy(after.memory, d.lasts)
+	return after
 }
 
 // cut returns the disk that is there when the power is back: of what was not flushed any sectors may have been written.
@@ -127,6 +138,17 @@ func sleep(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-ctx.Done()
+}
+
+// inSync waits until both replicas are.
+func inSync(t *testing.T, v *Volume) {
+	t.Helper()
+	for i := 0; v.InSync() < 2; i++ {
+		if i == 1000 {
+			t.Fatal("a replica that is back is not in sync after ten seconds")
+		}
+		sleep(t.Context(), 10*time.Millisecond)
+	}
 }
 
 // fill is the block of a number: the same eight bytes over and over, so that half a block is seen.
@@ -220,14 +242,6 @@ func TestReplicaFails(t *testing.T) {
 				sleep(ctx, time.Millisecond)
 			}
 		})
-		inSync := func() {
-			for i := 0; v.InSync() < 2; i++ {
-				if i == 1000 {
-					t.Fatal("a replica that is back is not in sync after ten seconds")
-				}
-				sleep(t.Context(), 10*time.Millisecond)
-			}
-		}
 		for range 6 {
 			s := servers[rand.N(2)]
 			sleep(t.Context(), time.Duration(rand.N(300))*time.Millisecond)
@@ -235,11 +249,11 @@ func TestReplicaFails(t *testing.T) {
 			s.disk = s.disk.cut()
 			sleep(t.Context(), time.Duration(rand.N(2000))*time.Millisecond)
 			s.start()
-			inSync()
+			inSync(t, v)
 		}
 		stop()
 		client.Wait()
-		inSync()
+		inSync(t, v)
 		if err := v.Close(); err != nil {
 			t.Error(err)
 		}
@@ -342,6 +356,161 @@ func TestStale(t *testing.T) {
 	})
 }
 
+// A replica has writes that were never flushed, and is away when the other one, which has lost them, is opened alone. They never
+// come back, however new they were, and however the replica comes back.
+func TestLostStaysLost(t *testing.T) {
+	for name, mended := range map[string]bool{"found by Open": false, "comes back to an open volume": true} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+				servers, addrs := pair(t, fabric)
+				ctx := t.Context()
+				v := open(t, device(t, fabric, 10), addrs)
+				if err := errors.Join(v.WriteBlock(ctx, 1, fill(1)), v.WriteBlock(ctx, 2, fill(1)), v.Flush(ctx)); err != nil {
+					t.Fatal(err)
+				}
+				for n := range uint64(20) {
+					if err := errors.Join(v.WriteBlock(ctx, 1, fill(2+n)), v.WriteBlock(ctx, 2, fill(2+n))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				servers[0].stop()
+				if err := errors.Join(v.WriteBlock(ctx, 3, fill(1)), v.Close()); err != nil { // the other one is alone now
+					t.Fatal(err)
+				}
+				servers[1].stop()
+				servers[1].disk = servers[1].disk.lose()
+				servers[1].start()
+				v = open(t, device(t, fabric, 11), addrs)
+				if err := errors.Join(v.WriteBlock(ctx, 1, fill(100)), v.Flush(ctx)); err != nil {
+					t.Fatal(err)
+				}
+				want := func(v *Volume) {
+					t.Helper()
+					b := make([]byte, BlockBytes)
+					for range 2 {
+						for block, n := range []uint64{0, 100, 1} {
+							if err := v.ReadBlock(ctx, block, b); err != nil || number(t, b) != n {
+								t.Errorf("block %d: %d, want %d, %v", block, number(t, b), n, err)
+							}
+						}
+					}
+				}
+				want(v)
+				if mended {
+					servers[0].start()
+					inSync(t, v)
+					want(v)
+				}
+				if err := v.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if !mended {
+					servers[0].start()
+				}
+				for last := range byte(2) { // a second time: the first client has flushed what it believed
+					v = open(t, device(t, fabric, 12+last), addrs)
+					want(v)
+					v.Close()
+				}
+			})
+		})
+	}
+}
+
+// A replica that comes back counts when it has what was flushed in the slots that are kept. Until then writes, which go to
+// the other slots, are what it has.
+func TestComesBackWhole(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		servers, addrs := pair(t, fabric)
+		ctx := t.Context()
+		v := open(t, device(t, fabric, 10), addrs)
+		servers[0].stop()
+		if err := errors.Join(v.WriteBlock(ctx, 1, fill(1)), v.Flush(ctx), v.WriteBlock(ctx, 1, fill(2))); err != nil {
+			t.Fatal(err)
+		}
+		v.flushing.RLock() // as a write that takes long
+		servers[0].start()
+		sleep(ctx, 5*time.Second)
+		if v.InSync() == 2 {
+			t.Error("a replica counts that does not have what was flushed")
+		}
+		v.flushing.RUnlock()
+		inSync(t, v)
+		kept := superBytes + (1*copies+int(v.blocks[1].flushed))*slotBytes
+		for i, s := range servers {
+			if n, whole := version(s.disk.lasts[kept:][:slotBytes]); n == 0 || !whole {
+				t.Errorf("replica %d has %d, %v on its disk", i, n, whole)
+			}
+		}
+	})
+}
+
+// The replica that was alone fails when it is told that it is not any more: its disk may still say so, and it would be believed. So
+// the client does not go on with the one that came back.
+func TestNeverTwoAlone(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		servers, addrs := pair(t, fabric)
+		ctx := t.Context()
+		v := open(t, device(t, fabric, 10), addrs)
+		servers[0].stop()
+		if err := errors.Join(v.WriteBlock(ctx, 1, fill(1)), v.Flush(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		servers[1].disk.refuse = func(d *fakeDisk) bool { return binary.LittleEndian.Uint64(d.memory[8:]) == 0 }
+		servers[0].start()
+		sleep(ctx, 5*time.Second)
+		if err := errors.Join(v.WriteBlock(ctx, 1, fill(2)), v.Flush(ctx)); !errors.Is(err, ErrNoReplica) {
+			t.Error("the client goes on:", err)
+		}
+		v.Close()
+		servers[0].stop()
+		servers[1].stop()
+		servers[1].disk = servers[1].disk.lose()
+		servers[1].start()
+		v = open(t, device(t, fabric, 11), addrs) // alone, as its disk says
+		b := make([]byte, BlockBytes)
+		if err := v.ReadBlock(ctx, 1, b); err != nil || number(t, b) != 1 {
+			t.Error(number(t, b), err)
+		}
+		servers[0].start()
+	})
+}
+
+// Of three replicas one fails after the other. The one that failed second knows that the first one is missing, and is not
+// enough without the third.
+func TestThreeReplicas(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		servers, addrs := pair(t, fabric)
+		third := &server{t: t, device: device(t, fabric, 3), addr: "192.0.2.3:7471", disk: newFakeDisk()}
+		third.start()
+		t.Cleanup(third.stop)
+		servers, addrs = append(servers, third), append(addrs, third.addr)
+		ctx := t.Context()
+		v := open(t, device(t, fabric, 10), addrs)
+		for i := range 2 {
+			servers[i].stop()
+			if err := errors.Join(v.WriteBlock(ctx, 1, fill(uint64(i+1))), v.Flush(ctx)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.Close()
+		third.stop()
+		servers[1].start()
+		if _, err := Open(ctx, device(t, fabric, 11), addrs, blocks); !errors.Is(err, ErrStale) {
+			t.Errorf("a volume of a replica that may be old: %v", err)
+		}
+		third.start()
+		v = open(t, device(t, fabric, 12), addrs)
+		b := make([]byte, BlockBytes)
+		for range 2 {
+			if err := v.ReadBlock(ctx, 1, b); err != nil || number(t, b) != 2 {
+				t.Error(number(t, b), err)
+			}
+		}
+		servers[0].start()
+	})
+}
+
 // A second client takes the disks from the first, which can write no more.
 func TestFencing(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
@@ -378,7 +547,7 @@ func TestFile(t *testing.T) {
 	slot := d.Bytes()[at : at+slotBytes]
 	copy(slot[slotHead:], fill(5))
 	seal(slot, 1)
-	if err := errors.Join(d.Persist(slot), d.Persist(d.Bytes()), d.Persist(nil), d.Close()); err != nil {
+	if err := errors.Join(d.Persist(at, slotBytes), d.Persist(0, len(d.Bytes())), d.Persist(7, 0), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenFile(name, blocks+1); err == nil {

@@ -38,6 +38,7 @@ type Volume struct {
 	free   chan int  // of them
 	turn   atomic.Uint32
 	last   atomic.Uint64 // version
+	epoch  uint64        // of this client, the upper part of its versions
 
 	flushing lock          // held by writes; a flush keeps them out, so that it flushes what is whole
 	locks    [stripes]lock // of blocks
@@ -209,7 +210,7 @@ func (v *Volume) degrade(failed []session, whole int) error {
 		}
 	}
 	if news {
-		if err := v.mark(v.ctx, true); err != nil {
+		if err := v.mark(v.ctx); err != nil {
 			return err
 		}
 	}
@@ -219,33 +220,69 @@ func (v *Volume) degrade(failed []session, whole int) error {
 	return nil
 }
 
-// mark says in the superblocks of replicas in sync whether they are the newest on their own, and flushes that. One
-// that fails is dropped. v.mu is held.
-func (v *Volume) mark(ctx context.Context, alone bool) error {
-	var b [8]byte
-	if alone {
-		b[0] = 1
+// mark says in the superblocks of the replicas in sync which others are missing, and flushes that. One that
+// fails is dropped, and is missing, too. v.mu is held.
+func (v *Volume) mark(ctx context.Context) error {
+	for {
+		missing, left, failed := v.missing(), 0, false
+		for _, r := range v.replicas {
+			if !r.inSync {
+				continue
+			}
+			if err := r.tell(ctx, missing, v.epoch); err != nil {
+				r.drop()
+				failed = true
+			} else {
+				left++
+			}
+		}
+		switch {
+		case left == 0:
+			return ErrNoReplica
+		case !failed:
+			return nil
+		}
 	}
-	left := 0
+}
+
+// missing returns the bits of the replicas that are not in sync.
+func (v *Volume) missing() (bits uint64) {
 	for _, r := range v.replicas {
 		if !r.inSync {
-			continue
+			bits |= r.bit
 		}
-		err := r.c.Write(ctx, b[:], r.memory.Slice(8, 8))
-		if err == nil {
-			err = r.flush(ctx, 0, superBytes)
-		}
-		if err != nil {
-			r.drop()
-			if !alone { // now it is so
-				return v.mark(ctx, true)
-			}
-			continue
-		}
-		left++
 	}
-	if left == 0 {
-		return ErrNoReplica
+	return bits
+}
+
+// admit takes replicas in that have everything on their disks. Those that were in sync say so first: one that fails
+// before it has answered may still say that the others are old, so they do not go on without it. v.mu is held.
+func (v *Volume) admit(ctx context.Context, back []*remote) error {
+	missing := v.missing()
+	for _, r := range back {
+		missing &^= r.bit
+	}
+	refuse := func(err error) error {
+		for _, r := range back {
+			r.drop()
+		}
+		return errors.Join(err, v.mark(ctx))
+	}
+	for _, r := range v.replicas {
+		if r.inSync {
+			if err := r.tell(ctx, missing, v.epoch); err != nil {
+				r.drop()
+				return refuse(err)
+			}
+		}
+	}
+	for _, r := range back {
+		if err := r.tell(ctx, missing, v.epoch); err != nil {
+			return refuse(err)
+		}
+	}
+	for _, r := range back {
+		r.inSync = true
 	}
 	return nil
 }
@@ -254,6 +291,14 @@ func (v *Volume) mark(ctx context.Context, alone bool) error {
 func (v *Volume) Flush(ctx context.Context) error {
 	v.flushing.Lock()
 	defer v.flushing.Unlock()
+	if err := v.flush(nil); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// flush flushes the replicas in sync, and one that is on its way back. v.flushing is held.
+func (v *Volume) flush(back *remote) error {
 	v.mu.RLock()
 	if v.closed {
 		v.mu.RUnlock()
@@ -262,7 +307,7 @@ func (v *Volume) Flush(ctx context.Context) error {
 	var failed []session
 	whole := 0
 	for _, r := range v.replicas {
-		if !r.inSync {
+		if r.c == nil || !r.inSync && r != back {
 			continue
 		}
 		written := r.written()
@@ -271,7 +316,9 @@ func (v *Volume) Flush(ctx context.Context) error {
 			continue
 		}
 		r.forget(written)
-		whole++
+		if r.inSync {
+			whole++
+		}
 	}
 	v.mu.RUnlock()
 	if len(failed) > 0 || whole == 0 {
@@ -283,7 +330,7 @@ func (v *Volume) Flush(ctx context.Context) error {
 		v.blocks[block].flushed = v.blocks[block].now
 	}
 	clear(v.dirty)
-	return ctx.Err()
+	return nil
 }
 
 // ReadBlock reads a block from one of the replicas in sync.

@@ -37,13 +37,12 @@ func openCutDisk(name string, blocks int) (store.Disk, error) {
 	return d, nil
 }
 
-func (d *cutDisk) Bytes() []byte { return d.memory[:len(d.memory):len(d.memory)] }
+func (d *cutDisk) Bytes() []byte { return d.memory }
 
-// Persist writes the sectors of b that are not in the file.
-func (d *cutDisk) Persist(b []byte) error {
-	from := len(d.memory) - cap(b)
-	first, n := from/sector, (from+len(b)+sector-1)/sector
-	for _, i := range rand.Perm(n - first) {
+// Persist writes the sectors of some bytes that are not in the file.
+func (d *cutDisk) Persist(from, n int) error {
+	first, end := from/sector, (from+n+sector-1)/sector
+	for _, i := range rand.Perm(end - first) {
 		if err := d.write(first + i); err != nil {
 			return err
 		}

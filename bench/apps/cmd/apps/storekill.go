@@ -144,7 +144,8 @@ type storeWatch struct {
 	flushes map[uint64][]uint64 // under way: what was acknowledged when they began
 	open    bool
 	inSync  int
-	cut     [2]bool // replicas that have lost their memory since the volume was opened
+	cut     [2]bool // replicas that have lost their memory since the client before the one that reads began
+	cutNow  [2]bool // the same since this one began
 	wrong   error
 	writes  int
 	flushed int
@@ -161,13 +162,12 @@ func (w *storeWatch) line(s string) {
 	switch what {
 	case "o":
 		w.open, w.inSync = true, int(a)
-		w.cut = [2]bool{}
 	case "s":
 		w.inSync = int(a)
 	case "r":
 		m := &w.blocks[a]
 		least := m.acked
-		if w.cut[0] && w.cut[1] {
+		if w.cut[0] && w.cut[1] { // before that, and since the client before began to open the volume
 			least = m.flushed
 		}
 		if (b < least || !slices.Contains(m.tried, b)) && w.wrong == nil {
@@ -262,7 +262,10 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 	life, alone, gaveUp, kills := 0, 0, 0, 0
 	dial := func() error {
 		life++
-		w.open, w.inSync = false, 0
+		if w.open { // else the blocks were not all read
+			w.cut = w.cutNow
+		}
+		w.open, w.inSync, w.cutNow = false, 0, [2]bool{}
 		clear(w.flushes)
 		c, _, out, err := startPiped(ctx, "store", "-replicas", strings.Join(addrs, ","), "-blocks", fmt.Sprint(blocks), "-writers", fmt.Sprint(writers), "-journal", fmt.Sprint(life))
 		if err != nil {
@@ -328,7 +331,7 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 			kill(replicas[i])
 			replicas[i] = nil
 			w.mu.Lock()
-			w.cut[i] = true
+			w.cut[i], w.cutNow[i] = true, true
 			w.mu.Unlock()
 		}
 		if one >= 0 {
