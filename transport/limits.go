@@ -138,6 +138,8 @@ const (
 	// is after how many losses it is maxReorder again.
 	maxSpread    = 256
 	spreadLosses = 256
+	// maxDoubt is how often the time doubles after which a response is lost that was asked for again.
+	maxDoubt = 2
 	// heavyLoss is the part of what was on its way, as a divisor, of which a path that loses more of
 	// it has no room for.
 	heavyLoss = 8

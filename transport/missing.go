@@ -45,6 +45,7 @@ type missing struct {
 	spread  int         // so many may overtake a packet that is not taken to be lost
 	losses  int         // since spread was made larger
 	again   rttEstimate // of responses that were asked for again, which wait behind no others at the peer
+	doubt   uint8       // doublings of what is late for one of these
 	backoff uint8       // timeouts since there was news
 	ring    []sentPacket
 }
@@ -95,7 +96,7 @@ func (sq *requester) watchMissing() bool {
 		}
 	}
 	if !x.on {
-		*x = missing{on: true, ring: x.ring, again: x.again, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+		*x = missing{on: true, ring: x.ring, again: x.again, doubt: x.doubt, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
 		if sq.retry.back {
 			for psn := sq.una; psn != sq.psn && psn != sq.retry.backEnd; psn = psn.Next() {
 				s := x.at(psn)

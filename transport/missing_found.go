@@ -26,6 +26,7 @@ func (sq *requester) came(now int64, s *sentPacket) {
 	}
 	if open := !s.twice && (s.want || !s.had); open && s.want {
 		x.again.sampleOf(took)
+		x.doubt = 0
 	} else if open && sq.rtt.least != 0 {
 		sq.rtt.least = min(sq.rtt.least, took)
 	}
@@ -46,12 +47,27 @@ func (sq *requester) leastRTT() int64 {
 	return least
 }
 
+// lateNs returns after what time a response that was asked for again is lost, if others come meanwhile; 0 if that is not
+// known. The peer sends these first, but behind what fills the queues of the path, which the round trips of all show. What was
+// asked for twice is no sample (Karn): if one comes twice, the time doubles until there is a new one.
+func (sq *requester) lateNs() int64 {
+	x := sq.miss
+	if x.again.smoothed == 0 {
+		return 0
+	}
+	return max(x.again.late(), sq.rtt.late()) << x.doubt
+}
+
 // cameTwice takes notice that a packet, or the response to one, has come that had come before: it
 // was sent again for nothing, since others had overtaken it. From now on more may do so, until
 // enough were lost that it does not look as if it was the way of this path.
 func (sq *requester) cameTwice() {
 	x := sq.miss
-	if x == nil || x.repeats == 0 || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+	if x == nil || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+		return
+	}
+	x.doubt = min(x.doubt+1, maxDoubt)
+	if x.repeats == 0 {
 		return
 	}
 	sq.qp.e.counters.SpuriousRepeats++
@@ -182,7 +198,7 @@ func (sq *requester) missResponses(now int64, psn ib.PSN) {
 func (sq *requester) findMissing(now int64) {
 	x := sq.miss
 	fresh, again := false, false // there are others, that were never sent again; that were
-	responses, repeats, late := false, false, x.again.late()
+	responses, repeats, late := false, false, sq.lateNs()
 	x.arrived = 0
 	lost, freed := 0, 0
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {

@@ -171,3 +171,23 @@ func TestSequenceNAKRightAfterTimeout(t *testing.T) {
 	s.ack(1)
 	s.done("0 success")
 }
+
+// A response that was asked for again is late when even one is that fills the queues of the path, and later than that if such
+// ones have come twice: those that were sent again twice are no samples.
+func TestLateResponse(t *testing.T) {
+	sq := requester{miss: &missing{}, peerKeeps: true}
+	require.Zero(t, sq.lateNs(), "nothing is known")
+	for range 50 {
+		sq.rtt.sampleOf(5 * ms)
+		sq.miss.again.sampleOf(ms)
+	}
+	late := sq.lateNs()
+	require.Greater(t, late, int64(5*ms))
+	for range 9 {
+		sq.cameTwice()
+	}
+	require.Equal(t, late<<maxDoubt, sq.lateNs())
+	s := sentPacket{had: true, want: true, order: 1}
+	sq.came(ms, &s)
+	require.Equal(t, late, sq.lateNs(), "a sample")
+}
