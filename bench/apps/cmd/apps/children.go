@@ -95,6 +95,9 @@ func (c *child) start() error {
 		return err
 	}
 	go func() { c.done <- c.cmd.Wait() }()
+	if limit != nil {
+		return limit(c.cmd.Process.Pid)
+	}
 	return nil
 }
 

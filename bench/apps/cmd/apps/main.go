@@ -7,9 +7,10 @@
 //	apps params -kill     kill a worker, and see how soon the others have an error
 //	apps raft             commits a second of a replicated log, over three transports
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
+//	apps report           most of them over goroce and TCP, with free CPUs and with contended ones
 //	apps scale            all-reduce on hundreds of hosts of a simulated fat tree
 //	apps store            blocks on two replicas, checked
-//	apps store -kill 100  kill its replicas
+//	apps store -kill 100  cut the power of its replicas and clients
 //	apps cache            GETs a second by READ of the server's memory, and by messages
 package main
 
@@ -26,7 +27,9 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"params": paramsMain,
 	"raft":   raftMain,
 	"reduce": reduceMain,
+	"report": reportMain,
 	"scale":  scaleMain,
+	"spin":   spinMain,
 	"store":  storeMain,
 }
 
@@ -34,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps cache|params|raft|reduce|scale|store [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps cache|params|raft|reduce|report|scale|store [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {

@@ -38,8 +38,7 @@ func paramsMain(ctx context.Context, args []string) error {
 	}
 	members := o.Servers + *workers
 	start := func(net string, bytes, calls int) ([]*child, error) {
-		return startGroup(ctx, members, "params", "-net", net, "-servers", fmt.Sprint(o.Servers), "-staleness", fmt.Sprint(o.Staleness),
-			"-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
+		return paramsStart(ctx, net, o.Servers, *workers, o.Staleness, bytes, calls)
 	}
 	if *kill {
 		return killLast(ctx, members, "params", "reduce: s", start) // of a step, or of a server
@@ -47,6 +46,11 @@ func paramsMain(ctx context.Context, args []string) error {
 	fmt.Printf("Parameters in float32, %d servers and %d workers with staleness %d, processes on one machine, a step, median of %d rounds of %g s.\n\n",
 		o.Servers, *workers, o.Staleness, *rounds, *seconds)
 	return besideTCP(ctx, *sizes, *rounds, *seconds, start)
+}
+
+func paramsStart(ctx context.Context, net string, servers, workers, staleness, bytes, calls int) ([]*child, error) {
+	return startGroup(ctx, servers+workers, "params", "-net", net, "-servers", fmt.Sprint(servers), "-staleness", fmt.Sprint(staleness),
+		"-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
 }
 
 // paramsMember is one process of a group. The first worker prints p50 and p99 of a step, in microseconds. Each worker checks that its parameters are what staleness allows.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/bench/apps/store"
@@ -26,7 +27,7 @@ import (
 //	o K          it has opened the volume, K replicas are in sync
 //	r BLOCK N    what it found in a block
 //	i BLOCK N    it begins to write N to a block
-//	a BLOCK N    that was acknowledged
+//	a BLOCK N K  that was acknowledged, with so many replicas in sync
 //	F K, f K     it begins a flush; that was acknowledged
 //	s K          so many replicas are in sync
 //
@@ -91,7 +92,7 @@ func storeJournal(ctx context.Context, addrs []string, blocks, writers int, life
 			for i := uint64(1); ctx.Err() == nil; i++ {
 				n := life<<32 | i<<8 | uint64(w)
 				block := rand.N(blocks/writers)*writers + w
-				switch rand.N(8) {
+				switch rand.N(16) {
 				case 0:
 					say("F %d", n)
 					err := v.Flush(context.Background())
@@ -101,13 +102,14 @@ func storeJournal(ctx context.Context, addrs []string, blocks, writers int, life
 					}
 					say("f %d", n)
 				case 1, 2, 3:
+					inSync := v.InSync()
 					say("i %d %d", block, n)
 					if err := v.WriteBlock(context.Background(), block, fill(n)); err != nil {
 						stop(err)
 						return
 					}
 					model[block] = n
-					say("a %d %d", block, n)
+					say("a %d %d %d", block, n, min(inSync, v.InSync()))
 				default:
 					if err := v.ReadBlock(context.Background(), block, b); err != nil {
 						stop(err)
@@ -133,8 +135,8 @@ var errWrong = errors.New("wrong data")
 
 // blockModel is what may be in a block.
 type blockModel struct {
-	acked, flushed uint64
-	tried          []uint64 // all that may be there
+	acked, both, flushed uint64   // the newest that was acknowledged, was by both replicas, is on disks
+	tried                []uint64 // all that may be there
 }
 
 // storeWatch follows the journal of one client after the other.
@@ -157,8 +159,8 @@ func (w *storeWatch) line(s string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var what string
-	var a, b uint64
-	fmt.Sscan(s, &what, &a, &b)
+	var a, b, c uint64
+	fmt.Sscan(s, &what, &a, &b, &c)
 	switch what {
 	case "o":
 		w.open, w.inSync = true, int(a)
@@ -167,17 +169,23 @@ func (w *storeWatch) line(s string) {
 	case "r":
 		m := &w.blocks[a]
 		least := m.acked
-		if w.cut[0] && w.cut[1] { // before that, and since the client before began to open the volume
+		switch w.cut { // before that, and since the client before began to open the volume
+		case [2]bool{true, true}:
 			least = m.flushed
+		case [2]bool{true, false}, [2]bool{false, true}:
+			least = max(m.both, m.flushed)
 		}
 		if (b < least || !slices.Contains(m.tried, b)) && w.wrong == nil {
-			w.wrong = fmt.Errorf("block %d has %x: %x was acknowledged, %x flushed, replicas that were cut: %v, tried: %x", a, b, m.acked, m.flushed, w.cut, m.tried)
+			w.wrong = fmt.Errorf("block %d has %x: %x was acknowledged, %x by both replicas, %x flushed, replicas that were cut: %v, tried: %x", a, b, m.acked, m.both, m.flushed, w.cut, m.tried)
 		}
-		*m = blockModel{b, b, []uint64{b}} // what is not there now never comes back
+		*m = blockModel{b, b, b, []uint64{b}} // what is not there now never comes back
 	case "i":
 		w.blocks[a].tried = append(w.blocks[a].tried, b)
 	case "a":
 		w.blocks[a].acked = b
+		if c == 2 {
+			w.blocks[a].both = b
+		}
 		w.writes++
 	case "F":
 		all := make([]uint64, len(w.blocks))
@@ -200,7 +208,7 @@ func (w *storeWatch) line(s string) {
 
 // until waits for something that the journal says.
 func (w *storeWatch) until(ctx context.Context, what string, c *child, f func() bool) error {
-	t := time.NewTimer(2 * time.Minute)
+	t := time.NewTimer(time.Minute)
 	defer t.Stop()
 	for {
 		w.mu.Lock()
@@ -215,7 +223,9 @@ func (w *storeWatch) until(ctx context.Context, what string, c *child, f func() 
 			c.done <- err
 			return nil
 		case <-t.C:
-			return fmt.Errorf("after two minutes %s", what)
+			c.cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
+			_, err := c.wait()
+			return fmt.Errorf("after a minute %s: %w", what, err)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -316,17 +326,20 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		}
 		wait(ctx, time.Duration(rand.N(100_000))*time.Microsecond)
 		one, other, it, stay := rand.N(2), false, false, false
-		switch rand.N(8) {
-		case 0, 1, 2: // a replica
-		case 3: // one that is away for a while: the other one goes on alone, and so does another client
+		switch rand.N(16) {
+		case 0, 1, 2, 3, 4, 5, 6: // a replica
+		case 7: // one that is away for a while: the other one goes on alone, and so does another client
 			stay = true
-		case 4: // the client
+		case 8, 9: // the client
 			one, it = -1, true
-		case 5:
+		case 10, 11:
 			it = true
 		default:
 			other, it = true, true
 		}
+		w.mu.Lock()
+		both := w.inSync == 2
+		w.mu.Unlock()
 		cut := func(i int) {
 			kill(replicas[i])
 			replicas[i] = nil
@@ -341,7 +354,11 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 			cut(1 - one)
 		}
 		if stay {
-			w.until(ctx, "", client, func() bool { return w.inSync == 1 })
+			if both {
+				if err := w.until(ctx, "the client has not noticed that a replica is gone", client, func() bool { return w.inSync < 2 }); err != nil {
+					return where(err)
+				}
+			}
 			wait(ctx, time.Duration(rand.N(50_000))*time.Microsecond)
 			it = rand.N(2) == 0
 		}
@@ -361,7 +378,7 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		if client == nil {
 			journal.Wait()
 		}
-		if stay && client == nil && w.inSync == 1 {
+		if stay && both && client == nil && w.inSync == 1 {
 			// Another client opens what is left, writes to it, and goes down with it.
 			alone++
 			if err := dial(); err != nil {
@@ -388,7 +405,7 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 			return where(wrong)
 		}
 	}
-	fmt.Printf("%d power cuts in %v, kill -9 of %d processes: %d clients, %d of which found one replica of two; %d writes and %d flushes were acknowledged; %d times no replica was left and the client gave up; nothing that was flushed is missing, nothing that was acknowledged where a replica lived on\n",
+	fmt.Printf("%d power cuts in %v, kill -9 of %d processes: %d clients, %d of which found one replica of two; %d writes and %d flushes were acknowledged; %d times no replica was left and the client gave up; nothing that was flushed is missing, nothing that was acknowledged of which a replica lived on\n",
 		rounds, time.Since(started).Round(time.Second), kills, life, alone, w.writes, w.flushed, gaveUp)
 	return nil
 }
