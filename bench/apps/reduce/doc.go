@@ -14,6 +14,15 @@
 //	FullMesh  each rank writes part k into the inbox of rank k, which sums, and writes the sum into
 //	          everybody's vector. 2 steps, 2 (n-1)/n of the vector.
 //
+//	ring of three, part A of the vector, by WRITE with immediate:
+//
+//	rank 0                  rank 1                  rank 2
+//	vector A0 ──WRITE──>    inbox: A0
+//	                        A0+A1 ────WRITE──>      inbox: A0+A1
+//	                                                A0+A1+A2, into its vector
+//	vector: the sum  <─────────────────────WRITE──  vector A
+//	vector A ──WRITE──>     vector: the sum
+//
 // Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. Inboxes
 // are used in turn by odd and even calls. When a call returns, everybody has begun it, as its
 // result needs everybody's vector; so everybody has ended the call before, and what that one left in the inbox
@@ -29,6 +38,10 @@
 //	Worker  writes its gradient into its slots, piece by piece, and waits for as many pieces of parameters.
 //	Server  applies each piece when it comes, copies the parameters into the outbox of the worker, once the
 //	        slowest worker is near enough ([Shared.Staleness]), and writes that into the worker's memory.
+//
+//	worker                              server
+//	gradient  ── WRITE with immediate ──>  slot of the worker, a piece; the server adds it
+//	parameters  <── WRITE with immediate ──  outbox of the worker
 //
 // The answer to a piece is also what says that its slot is free, so that here, too, no credits are sent.
 package reduce

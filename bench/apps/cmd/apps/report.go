@@ -91,7 +91,7 @@ func reportMain(ctx context.Context, args []string) error {
 		}}
 	}
 	commit := func(clients int) reportRow {
-		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "6 between 3", func(net string) (float64, float64, error) {
+		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "2 of the leader", func(net string) (float64, float64, error) {
 			r, err := raftMeasure(ctx, net, 3, clients, 128, *seconds)
 			return r.Rate, r.CPU, err
 		}}
