@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -85,7 +84,7 @@ func theSystem() *system {
 	return &system{
 		environ: os.Environ(), self: self, lookPath: lookPath,
 		who:       identity{uid: os.Geteuid(), gid: os.Getegid(), realUID: os.Getuid(), realGID: os.Getgid()},
-		available: available, exec: syscall.Exec,
+		available: available, exec: become,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -156,9 +157,36 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRoce) == "" {
 		os.Exit(m.Run())
 	}
-	err := Command().Run(context.Background(), &tool.Env{Stdout: os.Stdout, Stderr: os.Stderr}, os.Args[1:])
-	os.Stderr.WriteString(err.Error() + "\n")
+	// Not on the main function's thread, as it may also be in the program.
+	runtime.LockOSThread()
+	failed := make(chan error)
+	go func() {
+		failed <- Command().Run(context.Background(), &tool.Env{Stdout: os.Stdout, Stderr: os.Stderr}, os.Args[1:])
+	}()
+	os.Stderr.WriteString((<-failed).Error() + "\n")
 	os.Exit(99)
+}
+
+// Who starts a program may want it to end with him, by prctl(PR_SET_PDEATHSIG).
+func TestRunEndsWithItsParent(t *testing.T) {
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("no setpriv")
+	}
+	libs := t.TempDir()
+	fakeLibraries(t, libs)
+	f, err := elfOf(setpriv)
+	if err != nil || f.interp == "" {
+		t.Skip("setpriv is not a dynamic program")
+	}
+	writeFile(t, filepath.Join(libs, libraryFiles[0]), f.build(), 0o755)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(setpriv, "--pdeathsig", "USR1", self, "--addr", toolcheck.Addr(t).String(), "--", setpriv, "--dump")
+	cmd.Env = append(os.Environ(), asRoce+"=1", libVar+"="+libs)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "Parent death signal: USR1")
 }
 
 // The program takes the place of "roce run": its output, its exit status and the signal that ends it are those of the
