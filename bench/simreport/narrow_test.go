@@ -18,7 +18,7 @@ func TestNarrow(t *testing.T) {
 	}{
 		{simreport.Narrow{}, 180, 180},
 		{simreport.Narrow{Loss: 0.001}, 180, 170},
-		{simreport.Narrow{Loss: 0.01}, 175, 130},
+		{simreport.Narrow{Loss: 0.01}, 175, 165},
 		{simreport.Narrow{Reorder: 0.01}, 180, 175},
 		{simreport.Narrow{RTT: 10 * time.Millisecond, Queue: 300}, 170, 170},
 		{simreport.Narrow{RTT: 10 * time.Millisecond, Queue: 300, Loss: 0.001}, 170, 90},
