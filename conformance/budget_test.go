@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6200,
 	"roce/rsocket":        6100,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3502,
+	"roce/internal/shard": 3410,
 	"roce/internal/slots": 2300,
 	"roce/link":           18400,
 	"cmd/internal":        26300,

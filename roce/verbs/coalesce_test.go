@@ -71,11 +71,14 @@ func (l *turnLink) turn() {
 	<-l.entered
 }
 
+// turnSpin is how long that goroutine looks.
+const turnSpin = 30 * time.Microsecond
+
 // newTurnEnd returns an event-driven device whose goroutine stands before its
 // first turn.
 func newTurnEnd(t *testing.T) (*end, *turnLink) {
 	l := &turnLink{entered: make(chan struct{}), turns: make(chan struct{}), waits: make(chan struct{}, 1)}
-	d := openDevice(t, Config{MTU: ib.MTU4096, WrapLink: func(real link.Link) (link.Link, error) {
+	d := openDevice(t, Config{MTU: ib.MTU4096, Spin: turnSpin, WrapLink: func(real link.Link) (link.Link, error) {
 		l.Link = real
 		return l, nil
 	}})
@@ -161,7 +164,7 @@ func TestPostsShareDatagrams(t *testing.T) {
 	t.Run("idle goroutine", func(t *testing.T) {
 		e, l := newTurns(t)
 		e.post(t, 2, 64)
-		l.clock.Add(shard.DefaultSpinNs)
+		l.clock.Add(int64(turnSpin))
 		l.turns <- struct{}{}
 		<-l.waits
 		require.Equal(t, []int{2}, l.takeSent(), "sent before the goroutine blocks")

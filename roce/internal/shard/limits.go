@@ -81,33 +81,21 @@ const (
 	// maxAckSkip bounds how many batches of packets are acknowledged at once after
 	// acknowledgements were kept back in vain.
 	maxAckSkip = 255
-	// DefaultSpinNs is how long the goroutine of a shard receives without
-	// blocking after traffic. A wake-up costs about 5 us more than a receive that finds its packet,
-	// on both sides.
-	DefaultSpinNs = 30_000
-	// maxSpinSkip bounds how many times it blocks at once after some spins in vain, for a program
-	// in another language.
-	maxSpinSkip = 63
-	// maxSpinNs is how long it does so at most, where packets come soon after it has blocked: a
-	// wake-up of an idle CPU of a virtual machine takes about as long.
-	maxSpinNs = 50_000
-	// preemptedNs is the time for one turn of the spin, which takes about 1 us, by which the
-	// goroutine knows that it was not alone on its processor. maxLostNs is how much may be taken
-	// from it beyond a quarter of the time: a time slice is about as much. It then blocks without
-	// spinning for spinPauseNs, and up to maxSpinPauseNs if that goes on.
-	preemptedNs    = 50_000
-	maxLostNs      = 3_000_000
-	spinPauseNs    = 10_000_000
-	maxSpinPauseNs = 80_000_000
+	// minLooks is how often who receives looks before it sleeps: a wake-up costs about as much.
+	// maxLooks is how often it does so where packets come soon after it has gone to sleep: 64
+	// conversations at a time have twice the rate by it.
+	minLooks = 20
+	maxLooks = 200
+	// preemptedNs is longer than any turn: a time slice that somebody else had.
+	preemptedNs = 500_000
+	// vainShare is which part of the last shareOf looks has to end in a sleep for tryout to try. On
+	// free CPUs none does, and to try costs an eighth of the first second.
+	vainShare = 1. / 16
+	shareOf   = 32
 	// tryoutNs is how long looking, or sleeping at once, is tried before they are compared, and
 	// tryoutPackets how much has to come meanwhile. After up to maxTryoutWait times as long the one
 	// that was slower is tried again.
 	tryoutNs      = 25_000_000
 	tryoutPackets = 50
 	maxTryoutWait = 32
-	// usualTurnNs is what a turn that finds nothing takes on most machines. Where it takes more
-	// than twice as long, maxSpinNs, preemptedNs and maxLostNs are as much longer, up to
-	// maxSlowness times.
-	usualTurnNs = 1_000
-	maxSlowness = 40
 )

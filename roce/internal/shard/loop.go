@@ -117,7 +117,6 @@ func (s *Shard) loop(lapsed bool) {
 	s.machine.Lock(&s.rxMu)
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
-	spinNs, looks := s.spinNs, 0
 	s.forgetWatch()
 	s.pace.begin(s.link.Now())
 	for !s.Closed() && !s.keeper.wanted.Load() {
@@ -140,33 +139,15 @@ func (s *Shard) loop(lapsed bool) {
 			s.SendPosted()
 		}
 		s.endAckDelay()
-		if !busy {
-			s.yieldCPU()
+		alone := !busy && !s.yieldCPU()
+		if !s.pace.turn(now, busy, s.received, s.spin) && !alone {
+			continue
 		}
-		alike := s.alike(now)
-		sleeps := s.pace.turn(now, busy, s.received, spinNs, s.spinGrows && alike)
-		switch {
-		case busy:
-			if looks > 1 {
-				s.spin.worth()
-			}
-			looks = 0
-		case sleeps:
-			if looks > 1 {
-				s.spin.inVain()
-			}
-			if err := s.block(now); err != nil {
-				s.fail(err)
-				return
-			}
-			s.pace.woke(s.link.Now())
-			looks, spinNs = 0, s.spinNs
-			if !alike && !s.spin.begins() {
-				spinNs = 0
-			}
-		default:
-			looks++
+		if err := s.block(now); err != nil {
+			s.fail(err)
+			return
 		}
+		s.pace.woke(s.link.Now())
 	}
 }
 

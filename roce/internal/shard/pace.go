@@ -1,131 +1,108 @@
 package shard
 
-// pace decides how long who receives looks again and again before it sleeps.
+import "time"
+
+// pace decides whether who receives looks again and again before it sleeps, and for how long.
 //
 // To look costs a CPU for as long. To sleep costs more than that where an answer is near: on an
 // idle CPU a wake-up takes tens of microseconds, and the peer, which waits for as long, sleeps
 // meanwhile, too, and has to be woken in turn. So a pair that sleeps goes on to do so, and one that
-// looks finds each packet after ten microseconds. The time to look grows when packets come soon
-// after it, up to maxSpinNs, and shrinks when they do not. Whether to look at all is tried out: see
-// tryout.
+// looks finds each packet after ten microseconds. It looks more often when packets come soon after
+// a sleep has begun, up to maxLooks times, and less when they do not.
 //
-// Where others want the CPU, a thread that looks gets less of it than one that sleeps and is woken.
-// A turn takes about 1 us; one that took much longer shows that somebody else ran. That happens now
-// and then on any machine, and is a reason not to look only when it takes a good part of the time:
-// lost adds up what was taken, less a quarter of the time since.
+// Where looks end in a sleep all the same now and then, or somebody else gets the CPU meanwhile, it
+// may be better to sleep at once. Whether it is has to be tried out: see tryout.
 //
-// On a machine whose instructions are emulated a turn takes 30 to 100 us, and so does everything
-// else longer: the answer, and the wake-up. Therefore these times are multiplied there by how slow
-// the machine is, which its own turns tell.
+// A turn of a look takes 1 us on most machines, 4 us where system calls are slow, and 30 to 100 us
+// where instructions are emulated, and so does everything else longer. Therefore turns are counted.
 type pace struct {
-	last      int64 // the last turn
-	awake     int64 // since when it looks in vain
-	idleSince int64 // since when nothing has come
-	woken     int64 // when it was woken since then; 0: it was not
-	look      int64 // how long it looks
-	lost      int64
-	rest      int64 // how long it does not look, the last time
-	again     int64 // no looking before
-	tryout    tryout
-	glance    int64 // the usual time of a turn that finds nothing: about half of them take longer
+	since  int64 // since when nothing has come
+	awake  int64 // since when it looks in vain
+	woken  int64 // when it was woken since then; 0: it was not
+	turns  int64 // of this look
+	most   int64 // turns
+	soon   int64 // how long maxLooks turns took, by the last look
+	last   int64 // the last turn
+	lost   bool  // a turn of this look took long, as somebody else ran
+	vain   share // how many looks end in a sleep, or lost the CPU
+	tryout tryout
 }
 
 // begin notes that somebody begins to receive.
 func (v *pace) begin(now int64) {
 	v.came()
-	v.last, v.awake, v.idleSince = now, now, now
+	v.since, v.awake, v.turns, v.last, v.lost = now, now, 0, now, false
 }
 
 // woke notes the end of a sleep.
-func (v *pace) woke(now int64) { v.last, v.awake, v.woken = now, now, now }
-
-// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is
-// to look before it sleeps.
-func (v *pace) looks(now, spinNs int64) bool {
-	return spinNs > 0 && now >= v.again && v.tryout.looks()
-}
+func (v *pace) woke(now int64) { v.awake, v.woken, v.turns, v.last = now, now, 0, now }
 
 // came is for begin and turn: there was something, or somebody comes back after there was.
 func (v *pace) came() {
 	switch {
 	case v.woken == 0:
 		return
-	case v.woken-v.idleSince <= v.slowly(maxSpinNs):
-		v.look = min(2*v.look, v.slowly(maxSpinNs))
+	case v.woken-v.since <= v.soon:
+		v.most = min(2*v.most, maxLooks)
 	default:
-		v.look /= 2
+		v.most /= 2
 	}
 	v.woken = 0
 }
 
-// turn notes a look at the link that has found so many packets, and reports whether to sleep.
-// spinNs is how long to look at least; with grows false, exactly, and not while somebody else runs
-// at all.
-func (v *pace) turn(now int64, busy bool, packets int, spinNs int64, grows bool) bool {
-	took := now - v.last
-	v.last = now
-	v.lost = max(v.lost-took/4, 0)
-	if v.lost == 0 {
-		v.rest = 0
+// looks reports whether a goroutine that begins to receive, when nothing is known to be there, is
+// to look before it sleeps.
+func (v *pace) looks(spin spinTime) bool {
+	if spin.exact {
+		return spin.ns > 0
 	}
+	return v.tryout.looks()
+}
+
+// turn notes a look at the link that has found so many packets, and reports whether to sleep.
+func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
+	looks := v.looks(spin)
+	v.lost = v.lost || now-v.last > preemptedNs
+	v.last = now
 	if busy {
-		v.handled(took)
-		v.came()
-		if packets > 0 && grows {
-			v.tryout.came(now, packets)
+		if looks {
+			v.vain.note(v.lost)
 		}
-		v.awake, v.idleSince = now, now
+		if packets > 0 {
+			v.tryout.came(now, packets, v.vain >= vainShare)
+		}
+		v.begin(now)
 		return false
 	}
-	if grows && now >= v.again {
-		v.glanced(took)
+	v.turns++
+	if !looks {
+		return true
 	}
-	if took > v.slowly(preemptedNs) {
-		v.preempted(took, now, grows)
+	if spin.exact {
+		return now-v.awake >= spin.ns
 	}
-	v.look = max(v.look, spinNs)
-	if grows {
-		spinNs = v.look
+	if v.most = max(v.most, minLooks); v.turns < v.most {
+		return false
 	}
-	return now-v.awake >= spinNs || now < v.again || grows && !v.tryout.looks()
+	v.soon = (now - v.awake) * maxLooks / v.turns
+	v.vain.note(true)
+	return true
 }
 
-// preempted notes that a turn took long. It decides whether to look for the next while.
-func (v *pace) preempted(took, now int64, grows bool) {
-	if !grows {
-		v.again = now + spinPauseNs
-		return
-	}
-	if v.lost += took; v.lost > v.slowly(maxLostNs) {
-		v.rest = max(min(2*v.rest, maxSpinPauseNs), spinPauseNs)
-		v.again, v.lost = now+v.rest, v.slowly(maxLostNs)/2
-	}
-}
+// share is how many of the last things were of a kind, of about shareOf.
+type share float32
 
-// glanced learns from a turn that found nothing. It goes up for one that took longer than the usual
-// and down for one that did not, in equal steps. So the few that took very long, as somebody else
-// ran, count no more than others. While there is no looking there is one turn after each sleep,
-// which finds caches cold: these do not come here.
-func (v *pace) glanced(took int64) {
-	v.glance = max(v.glance, usualTurnNs)
-	if took > v.glance {
-		v.glance = min(v.glance*5/4, maxSlowness*usualTurnNs)
-		return
-	}
-	v.handled(took)
-}
-
-// handled learns from a turn that found something. One that found nothing would have taken less.
-func (v *pace) handled(took int64) {
-	if took < v.glance {
-		v.glance = max(v.glance*4/5, usualTurnNs)
+func (s *share) note(yes bool) {
+	*s -= *s / shareOf
+	if yes {
+		*s += 1. / shareOf
 	}
 }
 
-// slowly returns how long something takes on this machine that takes ns on most.
-func (v *pace) slowly(ns int64) int64 {
-	if v.glance <= 2*usualTurnNs {
-		return ns // caches may be cold
-	}
-	return ns * v.glance / usualTurnNs
+// spinTime is for how long to look, if the program says so: always, and no longer.
+type spinTime struct {
+	ns    int64
+	exact bool
 }
+
+func spinTimeOf(d time.Duration) spinTime { return spinTime{ns: int64(d), exact: d != 0} }

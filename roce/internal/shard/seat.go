@@ -124,7 +124,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
-	look, woke := s.pace.looks(now, s.spinNs), false
+	look, woke := s.pace.looks(s.spin), false
 	for s.lentTo(sig) {
 		switch {
 		case sig.take():
@@ -152,7 +152,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			return true, s.ClosedErr()
 		}
 		now = s.link.Now()
-		look = !s.pace.turn(now, busy, s.received, s.spinNs, s.spinGrows)
+		look = !s.pace.turn(now, busy, s.received, s.spin)
 		woke = s.crowd.woken.Swap(0) > 0 // no crowd: nobody would send what it holds
 		if s.leaseOver {
 			s.takeOver()
@@ -160,8 +160,8 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		if sig.isSet() {
 			continue
 		}
-		if !busy {
-			s.yieldCPU()
+		if !busy && !s.yieldCPU() {
+			look = false
 		}
 		s.endAckDelay()
 	}

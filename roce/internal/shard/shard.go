@@ -82,12 +82,10 @@ type Shard struct {
 	mtu     ib.MTU
 	rand    io.Reader
 	guid    [8]byte
-	spinNs  int64
-	// spinGrows says that pace may look for longer than spinNs.
-	spinGrows bool
-	credits   bool // Tuning.EndToEndCredits
-	owner     Owner
-	machine   machine
+	spin    spinTime
+	credits bool // Tuning.EndToEndCredits
+	owner   Owner
+	machine machine
 
 	// mu guards the engine and the sending side of the link.
 	mu          sync.Mutex
@@ -132,8 +130,7 @@ type Shard struct {
 	received int     // packets of the last progress; under rxMu
 	answered bool    // all packets of the last progress were answers; under rxMu, of a shard that serves foreigners
 	linger   linger
-	spin     spin      // of the goroutine
-	pace     pace      // of the goroutine
+	pace     pace      // under rxMu
 	marker   link.Link // the link; nil if it is driven
 	// unverified is the link if it leaves checks to the engine: the outermost, since a middleware
 	// looks at packets.
@@ -156,12 +153,9 @@ type Shard struct {
 func New(c Config) (*Shard, error) {
 	s := &Shard{
 		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
-		spinNs: int64(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
+		spin: spinTimeOf(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}), sender: sender{calls: make(chan struct{}, 1)},
 		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
-	}
-	if s.spinNs == 0 {
-		s.spinNs, s.spinGrows = DefaultSpinNs, true
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max

@@ -10,7 +10,8 @@ package shard
 // twice as fast.
 //
 // So the other way is tried now and then for a period, and the more rarely the oftener it was
-// slower. To sleep has to win twice.
+// slower. To sleep has to win twice. Where looks find something nearly always there is no doubt,
+// and nothing is tried.
 // A conversation of fewer packets decides nothing, and is looked for.
 type tryout struct {
 	sleeps  bool     // the way that was better: to sleep at once
@@ -27,8 +28,12 @@ type tryout struct {
 // looks reports whether to look.
 func (t *tryout) looks() bool { return t.sleeps == t.other }
 
-// came notes that so many packets have come.
-func (t *tryout) came(now int64, packets int) {
+// came notes that so many packets have come, and whether it is in doubt that looking is better.
+func (t *tryout) came(now int64, packets int, doubt bool) {
+	if !doubt && t.looks() {
+		*t = tryout{last: now}
+		return
+	}
 	took := now - t.last
 	t.last = now
 	if took > tryoutNs {

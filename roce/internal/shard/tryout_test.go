@@ -11,6 +11,7 @@ type conversation struct {
 	tryout
 	now             int64
 	looking, asleep int64
+	sure            bool
 }
 
 // goOn lets a time pass, and returns for how much of it the conversation has looked.
@@ -24,7 +25,7 @@ func (c *conversation) goOn(ns int64) (looked float64) {
 			sum += took
 		}
 		c.now += took
-		c.came(c.now, 1)
+		c.came(c.now, 1, !c.sure)
 	}
 	return float64(sum) / float64(ns)
 }
@@ -66,4 +67,16 @@ func TestTryoutOfFew(t *testing.T) {
 	c = conversation{looking: 2 * tryoutNs, asleep: 1}
 	require.InDelta(t, 1, c.goOn(100*tryoutNs), 0.01)
 	require.Zero(t, c.spent)
+}
+
+// Where looking is not in doubt nothing is tried; where it no longer is, looking goes on at once.
+func TestTryoutWithoutDoubt(t *testing.T) {
+	c := conversation{looking: 90_000, asleep: 30_000, sure: true}
+	require.InDelta(t, 1, c.goOn(100*tryoutNs), 0.01)
+	c.sure = false
+	c.goOn(100 * tryoutNs)
+	require.Less(t, c.goOn(100*tryoutNs), 0.1)
+	c.sure = true
+	c.goOn(2 * maxTryoutWait * tryoutNs) // until looking is tried
+	require.InDelta(t, 1, c.goOn(100*tryoutNs), 0.01)
 }

@@ -53,7 +53,7 @@ func (c *computing) ran(start, end, cpu int64) {
 // at hand for the next one. One that sleeps at once has no CPU to spare for that.
 func (s *Shard) letRun(now int64, surely bool) int64 {
 	c := &s.yield.compute
-	if !surely && (now < c.until || !s.pace.looks(now, s.spinNs) && !s.machine.Runnable()) {
+	if !surely && (now < c.until || !s.pace.looks(s.spin) && !s.machine.Runnable()) {
 		return now
 	}
 	if !c.suspected {
@@ -78,18 +78,21 @@ func (s *Shard) GiveWay() {
 	s.yieldCPU()
 }
 
-// yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to.
-func (s *Shard) yieldCPU() {
+// yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to. It
+// reports false if it does not, because of unrelated work: nobody can send then while this thread
+// looks.
+func (s *Shard) yieldCPU() bool {
 	if s.machine.CPUs() > 1 {
-		return
+		return true
 	}
 	y := &s.yield
 	start := s.link.Now()
 	if start < y.backoffUntil.Load() {
-		return
+		return false
 	}
 	s.machine.Yield()
 	y.gaveWay(start, s.link.Now())
+	return true
 }
 
 // gaveWay learns from how long it took to get the CPU back.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/roce/link"
 )
 
 func TestYielder(t *testing.T) {
@@ -39,3 +41,39 @@ func TestComputingGoroutinesAreNotLetRun(t *testing.T) {
 	require.False(t, ran(ms/1000, ms/1000))
 	require.False(t, ran(20*ms, 20*ms), "now and then is no reason")
 }
+
+// oneCPU is a machine with one CPU on which unrelated work runs for a time slice whenever it may.
+type oneCPU struct {
+	computer
+	yields int
+	ran    func()
+}
+
+func (*oneCPU) CPUs() int { return 1 }
+func (m *oneCPU) Yield()  { m.yields++; m.ran() }
+
+// With one CPU who looks gives way, until unrelated work takes it; from then on looking is of no
+// use for a while, and is not asked for.
+func TestOneCPU(t *testing.T) {
+	l := &clockLink{}
+	m := &oneCPU{ran: func() { l.now += 1000 }}
+	s := &Shard{machine: m, link: l}
+	for range 10 {
+		require.True(t, s.yieldCPU())
+	}
+	require.Equal(t, 10, m.yields)
+	m.ran = func() { l.now += 4_000_000 }
+	require.True(t, s.yieldCPU())
+	require.False(t, s.yieldCPU())
+	require.Equal(t, 11, m.yields)
+	l.now += hogPauseNs
+	require.True(t, s.yieldCPU())
+}
+
+// clockLink is a link of which only the clock is used.
+type clockLink struct {
+	link.Link
+	now int64
+}
+
+func (l *clockLink) Now() int64 { return l.now }
