@@ -32,10 +32,11 @@ type byDelay struct {
 	ready     bool   // a packet is timed
 	newsAt    int64  // when the peer was last found to have more
 
-	bytes, packets int  // that left since then
-	lost           int  // that were found lost
-	idle           bool // nothing was left to send
-	wasIdle        bool // when the packet that is timed left
+	bytes, packets int   // that left since then
+	gap            int64 // longest between two times when the peer was found to have more
+	lost           int   // that were found lost
+	idle           bool  // nothing was left to send
+	wasIdle        bool  // when the packet that is timed left
 }
 
 // startWindow is the window of a QP with control by delay at the beginning of a connection. It doubles with each
@@ -84,13 +85,13 @@ func (qp *QP) roundTrip(now int64, late bool) {
 	}
 	r := cc.Round{
 		RTT: rtt, Arrived: max(span(d.una, sq.una)+sq.have()-d.have, 0), ArriveNs: now - d.from, Sent: d.sent, SendNs: d.took,
-		Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu + wireOverhead(&qp.path),
+		GapNs: d.gap, Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu + wireOverhead(&qp.path),
 	}
 	if d.packets > 0 {
 		r.Bytes = d.bytes / d.packets
 	}
 	d.lastAt, d.lastPSN, d.lastAgain = sq.rtt.sentAt, sq.rtt.psn, sq.sentAgain
-	d.ready, d.lost, d.bytes, d.packets = false, 0, 0, 0
+	d.ready, d.lost, d.bytes, d.packets, d.gap = false, 0, 0, 0, 0
 	d.una, d.have, d.from = sq.una, sq.have(), now
 	d.model.OnRound(now, &r)
 	if d.model.Free() != (qp.cc == nil) {
@@ -181,6 +182,9 @@ func (d *byDelay) settled(qp *QP, bytes, packets int) {
 
 // news tells control by delay that the peer was found to have more, and if trip of the round trip that ended with that.
 func (qp *QP) news(now int64, trip, late bool) {
+	if d := qp.delay; d != nil {
+		d.gap = max(d.gap, now-d.newsAt)
+	}
 	if trip && (!late || qp.cc != nil) {
 		qp.roundTrip(now, late)
 	}

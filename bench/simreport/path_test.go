@@ -85,6 +85,38 @@ func TestDelayReadWithStalls(t *testing.T) {
 	require.Greater(t, r.Total, 0.6*r.PayloadMax)
 }
 
+// Hosts whose processes wait for a processor for 1 to 3 ms each 10 ms: what is admitted covers part of that, and flows
+// are equal.
+func TestDelayStalls(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	for _, n := range []int{1, 4, 16} {
+		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
+		r := runPath(t, s)
+		t.Logf("%d flows: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+		require.Greater(t, r.Total, 0.83*r.PayloadMax)
+		require.GreaterOrEqual(t, r.Jain, 0.93)
+		require.Less(t, r.Dropped, 0.005)
+	}
+}
+
+// Beside TCP cubic both have at least a third; with 10 ms it takes longer to find that there is one.
+func TestDelayBesideCubic(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	for _, c := range []struct {
+		rtt   int64
+		queue int
+		least float64
+	}{{Millisecond, 100, 1. / 3}, {10 * Millisecond, 300, 0.25}} {
+		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Flows: delayFlows(1, c.rtt), Beside: Cubic, DurationNs: 6000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		r := runPath(t, s)
+		t.Logf("%.1f Mb/s, and %.1f of TCP", r.Total, r.Beside)
+		require.Greater(t, min(r.Total, r.Beside), c.least*(r.Total+r.Beside))
+	}
+}
+
 // 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the port is busy, nothing is
 // dropped, and a small message is no later than with DCQCN and marks.
 func TestDelayIncast(t *testing.T) {

@@ -37,9 +37,9 @@ type tcp struct {
 	cwnd      float64
 
 	// Cubic.
-	ssthresh, most float64
-	epoch          int64
-	recover        uint64 // losses before that are of one event
+	ssthresh, most, reno float64
+	epoch                int64
+	recover              uint64 // losses before that are of one event
 
 	// BBR.
 	rates  [10]float64 // packets a second, of rounds
@@ -161,8 +161,8 @@ func (x *tcp) grow(now int64) {
 	t := float64(now-x.epoch)/1e9 + float64(x.rtt())/1e9
 	k := math.Cbrt(x.most * (1 - beta) / c)
 	target := c*math.Pow(t-k, 3) + x.most
-	reno := x.most*beta + 3*(1-beta)/(1+beta)*float64(now-x.epoch)/float64(max(x.rtt(), 1)) // friendly to Reno
-	target = min(max(target, reno), 1.5*x.cwnd)
+	x.reno += 3 * (1 - beta) / (1 + beta) / x.cwnd // friendly to Reno
+	target = min(max(target, x.reno), 1.5*x.cwnd)
 	x.cwnd += max(target-x.cwnd, 0.01) / x.cwnd
 }
 
@@ -176,6 +176,7 @@ func (x *tcp) lost(now int64, psn uint64) {
 	x.recover = x.una + uint64(len(x.sent))
 	x.most, x.epoch = x.cwnd, now
 	x.cwnd = max(0.7*x.cwnd, 2)
+	x.reno = x.cwnd
 	x.ssthresh = x.cwnd
 }
 
@@ -287,7 +288,7 @@ func (x *tcp) watch() {
 	x.f.At(x.f.Now()+200e6, func() {
 		if x.delivered == before {
 			x.una, x.sent, x.flying = x.una+uint64(len(x.sent)), x.sent[:0], 0
-			x.ssthresh, x.cwnd = max(x.cwnd/2, 2), 1
+			x.ssthresh, x.reno, x.cwnd = max(x.cwnd/2, 2), max(x.cwnd/2, 2), 1
 			x.send()
 		}
 		x.watch()

@@ -15,6 +15,7 @@ type Round struct {
 	Sent     int   // packets that left since the packet of the round before had
 	SendNs   int64 // and in what time; 0 if that is not known
 	Bytes    int   // mean length of these on an Ethernet cable
+	GapNs    int64 // the longest time without such an arrival
 	Lost     int   // packets that were found lost since the round before
 	Idle     bool  // there was not always something to send
 	Late     bool  // the answer waited for what was lost before it: the round trip is shorter
@@ -43,8 +44,13 @@ type Round struct {
 //	steady   cycles of 8 rounds: a quarter more (BBR); then what the path holds, to be rid of what that
 //	         has queued; then six in between. What is admitted beyond what the path holds follows FAST TCP: see spare
 //
-// What others keep in the queue during the ebb counts as part of the path: those that fill queues
-// (TCP cubic) make it longer, and so more is admitted.
+//	rival    a packet more in each round, and less at a loss, as TCP does: beside others who fill the queue, who
+//	         take all from a flow that gives way. It begins when round trips stay long, and are long in an ebb too;
+//	         and ends with an ebb that finds the queue empty, as Copa's competitive mode does (Arun and
+//	         Balakrishnan, 2018)
+//
+// Processes wait for processors, at both ends. While one does, nothing comes, and the path is empty unless there
+// is a queue: as much more is admitted as lasts for the longest such wait of late.
 type Delay struct {
 	target  int64 // ns
 	most    int   // packets of the window that there is without control
@@ -58,12 +64,20 @@ type Delay struct {
 	rate  float64             // the third of these, by size; in startup the first
 	next  uint8               // of rates, to be replaced
 
-	baseNs  int64 // the shortest round trip; 0 if none was seen
-	baseAt  int64 // when it, or one nearly as short, was seen
-	ebbNs   int64 // the shortest of this ebb
-	ebbAt   int64 // when it began
-	ebbEnd  int64 // not before
-	lastNs  int64 // the last round trip
+	stallNs int64   // how long one end did nothing, of late
+	baseNs  int64   // the shortest round trip; 0 if none was seen
+	baseAt  int64   // when it, or one nearly as short, was seen
+	floorNs int64   // the shortest for long
+	rivalNs int64   // a round trip that is longer shows others who fill the queue
+	above   uint8   // rounds in a row that were
+	doubt   bool    // this ebb is to tell whether there are any
+	share   float64 // packets: what is admitted beside them
+	seeks   uint8   // losses until it is taken to be known
+	vain    uint8   // ebbs in a row that found others
+	ebbNs   int64   // the shortest of this ebb
+	ebbAt   int64   // when it began
+	ebbEnd  int64   // not before
+	lastNs  int64   // the last round trip
 	grown   float64
 	plateau uint8 // rounds of startup that did not bring more
 	long    uint8 // rounds in a row that took longer than the target, while free
@@ -74,6 +88,7 @@ type Delay struct {
 	bytes   int  // of a packet
 	silent  bool // a timeout, and nothing since
 	deep    bool // the ebb leaves as little as can be
+	anew    bool // the rate is learned anew meanwhile: of flows that begin together each has seen too much
 	deepAt  int64
 	cutAt   int64
 	cuts    uint64
@@ -86,6 +101,7 @@ const (
 	delayStartup
 	delayEbb
 	delaySteady
+	delayRival
 )
 
 // DefaultTarget is the target of Delay. A process that waits for a processor for less is not taken
@@ -98,6 +114,11 @@ const (
 	cycleRounds  = 8  // of steady
 	leastPackets = 2  // that are admitted
 	spareFactor  = 2.5
+	stallTargets = 2    // that a stall lasts at most
+	stallRounds  = 64   // until it is forgotten, about
+	stallPart    = 0.8  // of it is covered: the rest is for flows to become equal
+	gapPackets   = 8    // that come at once, without a stall
+	keptRate     = 0.75 // of that of startup, after its ebb
 	longRounds   = 3    // that take long end freedom
 	startupGain  = 2.0  // of rate and window, in startup
 	steadyGain   = 1.25 // of the rate: it is the window that bounds
@@ -105,10 +126,16 @@ const (
 	fullCut      = 0.85 // of what is admitted when a queue is full
 	lossPackets  = 64   // between two looks at what was lost, at least
 	fullLoss     = 50   // one of so many packets lost, with long round trips, shows that it is
+	rivalRounds  = 16   // in a row that take long show others
+	rivalLeast   = 24   // packets, or there are too many flows for each to do as TCP does
+	seekLosses   = 2    // until the share is taken to be known
+	longPackets  = 64   // on a path that holds more the rate would be learned anew for too long
+	rivalEbbs    = 10   // that find them; then the path is taken to be so long
+	rivalCut     = 0.7  // of the share at a loss (RFC 9438)
 	heavyLoss    = 10   // one of so many packets lost shows that whatever round trips are
 	ebbTargets   = 1000 // there is an ebb after so many targets
 	ebbPackets   = 128  // could leave in an ebb
-	ebbTrips     = 20   // or round trips, if none was as short as the shortest
+	ebbTrips     = 100  // or round trips, if none was as short as the shortest
 )
 
 // NewDelay returns a controller for a QP that sends up to most packets without control, and up to
@@ -121,7 +148,7 @@ func NewDelay(target time.Duration, most, ceiling int) *Delay {
 }
 
 // Begin tells of the shortest round trip so far.
-func (d *Delay) Begin(leastNs int64) { d.baseNs = leastNs }
+func (d *Delay) Begin(leastNs int64) { d.baseNs, d.floorNs = leastNs, leastNs }
 
 // Free reports whether nothing is limited.
 func (d *Delay) Free() bool { return d.mode == delayFree }
@@ -144,19 +171,36 @@ func (d *Delay) OnRound(now int64, r *Round) {
 		d.watch(now, r, rate)
 		return
 	}
-	d.sample(rate, r.Idle)
+	if d.mode != delayEbb || !d.deep || d.anew || rate > d.rate {
+		d.sample(rate, r.Idle)
+	}
+	d.stall(r)
 	d.lossOf(now, r)
 	switch d.mode {
 	case delayStartup:
 		d.grow(now, r)
 	case delayEbb:
 		if d.rounds >= 2 && now >= d.ebbEnd {
+			if d.doubt && d.vain < rivalEbbs && d.ebbNs > d.floorNs+d.others() {
+				d.rival()
+				return
+			}
+			if d.doubt && d.vain == rivalEbbs { // the path has become longer
+				d.floorNs = d.ebbNs
+			}
+			d.doubt, d.vain = false, 0
+			if d.deep && !d.anew {
+				d.rate *= keptRate
+				d.fill()
+			}
 			d.baseNs, d.baseAt = d.ebbNs, d.ebbAt
 			d.enter(delaySteady)
 			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // flows that begin together do not probe together
 		}
 	case delaySteady:
 		d.turn(now, r)
+	case delayRival:
+		d.compete(now, r)
 	}
 }
 
@@ -164,6 +208,9 @@ func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step = m, 0, 0 }
 
 // trip notes the shortest round trip.
 func (d *Delay) trip(now, rtt int64) {
+	if d.floorNs == 0 || rtt < d.floorNs {
+		d.floorNs = rtt
+	}
 	if d.ebbNs = min(d.ebbNs, rtt); d.baseNs == 0 || rtt < d.baseNs {
 		d.baseNs = rtt
 	}
@@ -194,6 +241,15 @@ func (d *Delay) begin(now int64, m delayMode) {
 	d.grown = d.rate
 	d.baseAt = now
 	d.enter(m)
+}
+
+// stall notes how long nothing came because a process waited for a processor.
+func (d *Delay) stall(r *Round) {
+	if d.stallNs -= d.stallNs / stallRounds; r.Idle || r.Late || r.Lost > 0 {
+		return
+	}
+	ordinary := int64(gapPackets * 1e9 / max(d.rate, 1))
+	d.stallNs = max(d.stallNs, min(r.GapNs-ordinary, stallTargets*d.target))
 }
 
 // fill makes the rate that of all rounds.
@@ -234,10 +290,13 @@ func (d *Delay) lossOf(now int64, r *Round) {
 	if n < lossPackets && d.lost < lossPackets/8 {
 		return
 	}
-	if d.lost*fullLoss > n && d.lastNs > d.baseNs+d.slack()/2 {
+	if d.mode == delayRival {
+		d.full = 0
+	} else if d.lost*fullLoss > n && d.lastNs > d.baseNs+d.slack()/2 {
 		d.full = int(max(fullCut*float64(r.Arrived), d.packets(d.baseNs)))
 	} else if d.lost*heavyLoss > n && d.mode == delaySteady && (d.deepAt == 0 || now-d.deepAt > ebbTargets/3*d.target) {
 		d.ebb(now, true)
+		d.anew = true
 		d.deepAt, d.ebbEnd, d.full = now, now+ebbTargets/10*d.target, 0
 	}
 	d.arrived, d.lost = 0, 0
@@ -258,7 +317,7 @@ func (d *Delay) grow(now int64, r *Round) {
 // ebb begins one.
 func (d *Delay) ebb(now int64, deep bool) {
 	d.enter(delayEbb)
-	d.deep = deep
+	d.deep, d.anew = deep, !d.doubt && d.packets(d.floorNs) < longPackets
 	d.ebbNs = 1 << 62
 	// Others that do so began a little earlier or later: the slower a flow is, the more there may
 	// be.
@@ -276,17 +335,67 @@ func (d *Delay) turn(now int64, r *Round) {
 		d.ebb(now, false)
 		return
 	}
+	if d.rivalNs = d.rivals(); r.RTT <= d.rivalNs {
+		d.above = 0
+	} else if d.above++; d.above >= rivalRounds && !r.Late && max(d.packets(r.RTT), d.share) >= rivalLeast {
+		d.above, d.doubt, d.share, d.seeks = 0, true, max(d.packets(r.RTT), rivalCut*d.share), seekLosses
+		d.ebb(now, true)
+		return
+	}
 	if d.step = (d.step + 1) % cycleRounds; d.step == 1 && d.full != 0 && r.Lost == 0 {
 		d.full = min(d.full+max(d.full/4, 1), d.ceiling)
 	}
 }
 
+// others returns how long a queue shows in an ebb that there are others; that there are still, if there were.
+func (d *Delay) others() int64 {
+	if d.vain > 0 {
+		return (d.rivalNs - d.floorNs) / 4
+	}
+	return (d.rivalNs - d.floorNs) / 4 * 3
+}
+
+// rivals returns how long a round trip is that shows others who fill the queue.
+func (d *Delay) rivals() int64 { return d.floorNs + min(2*d.slack(), 2*d.target) + d.target/2 }
+
+// rival begins to compete: the queue stays long whatever this flow does.
+func (d *Delay) rival() {
+	d.enter(delayRival)
+	d.vain++
+	d.baseNs, d.full = d.floorNs, 0
+	d.fill()
+}
+
+// compete is a round beside those who fill the queue. It does as they do: a packet more in each round trip, and less when
+// one was lost. At first it grows faster, as nothing is known of its share.
+func (d *Delay) compete(now int64, r *Round) {
+	switch {
+	case r.Lost > 0:
+		if now-d.cutAt > 2*d.lastNs {
+			d.cutAt = now
+			d.share = max(d.share*rivalCut, leastPackets)
+			d.seeks = max(d.seeks, 1) - 1
+		}
+	case r.Idle || float64(r.Arrived) < d.share/2: // it is not what limits
+	case d.seeks > 0:
+		d.share += d.share / 4
+	default:
+		d.share++
+	}
+	d.share = min(d.share, float64(d.ceiling))
+	if now-d.ebbAt > max(ebbTargets*d.target, ebbTrips*d.baseNs) {
+		d.doubt, d.rivalNs = true, d.rivals()
+		d.ebb(now, false)
+	}
+}
+
 // spare is how many packets more are admitted than the path holds: an eighth of these, as an answer
 // is for several; and a number that hardly grows with the rate, as that of FAST TCP (Wei et al.,
-// 2006), which is constant. A flow with a smaller rate so has more packets in the queue, for its
+// 2006), which is constant, or more if processes stall. A flow with a smaller rate so has more packets in the queue, for its
 // rate, than one with a larger: until they have the same, whatever their round trips are.
 func (d *Delay) spare() float64 {
-	return d.packets(d.baseNs)/8 + spareFactor*math.Cbrt(d.packets(d.target))
+	n := d.packets(d.baseNs)/8 + spareFactor*math.Cbrt(d.packets(d.target))
+	return n + stallPart*max(d.packets(d.stallNs)-n, 0)
 }
 
 // slack is the time that these wait.
@@ -311,6 +420,8 @@ func (d *Delay) Window(int64) int {
 		return leastPackets
 	case d.mode == delayEbb:
 		return min(int(base/2)+1, d.ceiling)
+	case d.mode == delayRival:
+		n = d.share
 	case d.step == 1:
 		n = base + base/8
 	default:
@@ -329,7 +440,7 @@ func (d *Delay) Rate(int64) Rate {
 	switch {
 	case d.mode == delayFree:
 		return 0
-	case d.mode == delayStartup:
+	case d.mode == delayStartup || d.mode == delayRival && d.seeks > 0:
 		gain = startupGain
 	}
 	return max(Rate(gain*d.rate*float64(8*d.bytes)), MinMinRate)

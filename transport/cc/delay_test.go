@@ -306,3 +306,93 @@ func TestDelayCNP(t *testing.T) {
 	require.InDelta(t, 0.85*0.85*1e6, x.d.rate, 1)
 	require.EqualValues(t, 2, x.d.State(x.now).Cuts)
 }
+
+// A process that waits for a processor is covered by what is admitted, for two targets at most; that is forgotten.
+func TestDelayStalls(t *testing.T) {
+	x := steady(t)
+	spare := x.d.spare()
+	stall := func(ns int64) func(*Round) { return func(r *Round) { r.GapNs = ns + 400*us } }
+	x.round(20, stall(ms), func(r *Round) { r.Lost = 1 })
+	x.round(20, stall(ms), func(r *Round) { r.Idle = true })
+	require.InDelta(t, spare, x.d.spare(), 0.1, "not of a loss, nor without anything to send")
+	x.round(20, stall(ms))
+	require.InDelta(t, spare+stallPart*(20-spare), x.d.spare(), 0.1)
+	x.round(20, stall(5*ms))
+	require.InDelta(t, spare+stallPart*(40-spare), x.d.spare(), 0.1)
+	for range 3 * stallRounds {
+		x.round(20, stall(0))
+	}
+	require.InDelta(t, spare, x.d.spare(), 0.1)
+}
+
+// rivals is a flow that competes, and has found its share.
+func rivals(t *testing.T) *delayTest {
+	x := steady(t)
+	x.busy = 120
+	for range rivalRounds {
+		require.Equal(t, delaySteady, x.d.mode)
+		x.round(60)
+	}
+	for i := 0; x.d.mode != delayRival; i++ {
+		require.Less(t, i, 40)
+		x.admitted(1)
+	}
+	n := x.d.Window(x.now)
+	x.admitted(2)
+	require.Greater(t, x.d.Window(x.now), n*3/2-2, "a quarter more in each round")
+	for x.d.seeks > 0 {
+		x.admitted(3)
+		x.admitted(1, func(r *Round) { r.Lost = 1 })
+	}
+	return x
+}
+
+// Others who fill the queue: round trips stay long, also in an ebb. It takes a packet more in each round, and less at a loss.
+func TestDelayRival(t *testing.T) {
+	x := rivals(t)
+	n := x.d.Window(x.now)
+	x.admitted(1)
+	x.want(delayRival, n+1)
+	x.admitted(1, func(r *Round) { r.Lost = 1 })
+	x.want(delayRival, n+1) // soon after the last cut: of the same queue
+	x.admitted(1)
+	x.admitted(1, func(r *Round) { r.Lost = 1 })
+	require.InDelta(t, 0.7*float64(n+2), float64(x.d.Window(x.now)), 1)
+	x.admitted(1, func(r *Round) { r.Idle = true })
+	x.want(delayRival, x.d.Window(x.now))
+	// An ebb a second: they are still there.
+	for range 2 {
+		for x.d.mode == delayRival {
+			x.admitted(1)
+		}
+		require.Equal(t, delayEbb, x.d.mode)
+		n = int(x.d.share)
+		for x.d.mode == delayEbb {
+			x.admitted(1)
+		}
+		x.want(delayRival, n+1)
+	}
+	// They stop.
+	x.busy = 0
+	for x.d.mode == delayRival {
+		x.round(20)
+	}
+	for x.d.mode == delayEbb {
+		x.admitted(1)
+	}
+	require.Equal(t, delaySteady, x.d.mode)
+	require.EqualValues(t, ms, x.d.baseNs)
+}
+
+// A path that has become longer is not taken for others for ever.
+func TestDelayLongerPath(t *testing.T) {
+	x := rivals(t)
+	x.busy, x.base = 0, 6*ms
+	for at := x.now; x.d.floorNs != 6*ms; x.admitted(1) {
+		require.Less(t, x.now, at+12000*ms)
+	}
+	require.NotEqual(t, delayRival, x.d.mode)
+	for at := x.now; x.now < at+3000*ms; x.admitted(1) {
+		require.NotEqual(t, delayRival, x.d.mode)
+	}
+}
