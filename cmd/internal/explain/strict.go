@@ -99,6 +99,9 @@ func printViolations(w io.Writer, name string, rep *strict.Report, all bool) {
 		}
 		fmt.Fprintf(w, "%-14s %6d certain %6d possible  %s%s\n", r, c.Certain, c.Possible, infos[r].Text, cut)
 	}
+	if rep.Selective > 0 {
+		fmt.Fprintf(w, "%s of senders that repeat selectively (docs/loss.md), by a reserved bit that receivers ignore: no violation\n", count(rep.Selective, "packet"))
+	}
 	if rep.Left > 0 {
 		fmt.Fprintf(w, "%s not followed: there are too many connections\n", count(rep.Left, "packet"))
 	}

@@ -74,7 +74,11 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 	if p.Resv6 != 0 {
 		c.broke(RuleReserved, p, p.Flow.Src, open, "zeros in the reserved bits", fmt.Sprintf("%#02x, %v, PSN %d", p.Resv6, p.Opcode, p.PSN))
 	}
-	if p.Resv7 != 0 || info.Headers&ib.HasDETH != 0 && p.DETH.Resv8 != 0 {
+	selective := info.Transport == ib.RC && p.Resv7 == ib.Resv7Selective
+	if selective {
+		c.rep.Selective++
+	}
+	if p.Resv7 != 0 && !selective || info.Headers&ib.HasDETH != 0 && p.DETH.Resv8 != 0 {
 		c.broke(RuleReserved, p, p.Flow.Src, bad, "zeros in the reserved bits", fmt.Sprintf("%#02x, %v, PSN %d", p.Resv7, p.Opcode, p.PSN))
 	}
 	if p.NoDF && p.Flow.Src.Is4() {
@@ -109,7 +113,11 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 	if info.Headers&ib.HasAETH != 0 {
 		c.syndrome(p, bad)
 	}
-	if why := wrongAlone(p, info); why != "" {
+	why := wrongAlone(p, info)
+	if selective && p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome == ib.NAKSequence {
+		why = wrongMap(p.PayloadBytes)
+	}
+	if why != "" {
 		r := RuleLength
 		if info.Headers&ib.HasAtomicETH != 0 && p.PayloadBytes == 0 || info.Op == ib.OpAtomicWrite && p.PayloadBytes == 8 && p.RETH.Len == 8 {
 			r = RuleAtomic
@@ -156,6 +164,15 @@ func (c *Checker) syndrome(p *pcap.Packet, bad []Excuse) {
 	case p.Opcode != ib.RCAcknowledge && kind != ib.SyndromeACK:
 		c.broke(RuleSyndrome, p, p.Flow.Src, bad, "an ACK, in a packet that carries what was asked for", describe(p))
 	}
+}
+
+// wrongMap says what is allowed where a sequence NAK, of a responder that repeats selectively, does
+// not tell in whole words which packets it has.
+func wrongMap(n int) string {
+	if n%4 != 0 || n > maxMTU {
+		return "a multiple of 4 bytes of payload, or none"
+	}
+	return ""
 }
 
 // wrongAlone says what is allowed where a request or response is wrong at any path MTU; "" if it is not.

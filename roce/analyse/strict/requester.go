@@ -23,27 +23,28 @@ type half struct {
 	reads     []*rec   // the last ones
 	newest    *rec
 
-	acked    bool
-	ackedTo  ib.PSN // the highest that was acknowledged, or answered with data
-	done     bool
-	doneTo   ib.PSN // the highest that an ACK, or the last response to a READ, was about
-	answerNs int64  // when an answer was seen that fits
-	fatal    bool
-	fatalPSN ib.PSN
-	fatalBy  int // frame of the NAK
-	fatalNs  int64
-	proved   int // frame of the last packet the other way that the requester has answered: it had what came before
-	rnr      rnr
-	nak      goBack
-	tries    tries
-	credits  credits
-	messages messages
-	open     []*rec // READs and others that need an answer of their own, and have none
-	wrongs   []*rec // that have to be refused
-	again    []*rec // sent again after they were answered
-	dups     bool
-	dupLow   ib.PSN // the lowest that was sent again
-	lateNs   int64  // since when a retry is overdue
+	acked     bool
+	ackedTo   ib.PSN // the highest that was acknowledged, or answered with data
+	done      bool
+	doneTo    ib.PSN // the highest that an ACK, or the last response to a READ, was about
+	answerNs  int64  // when an answer was seen that fits
+	fatal     bool
+	fatalPSN  ib.PSN
+	fatalBy   int // frame of the NAK
+	fatalNs   int64
+	proved    int // frame of the last packet the other way that the requester has answered: it had what came before
+	rnr       rnr
+	nak       goBack
+	selective bool // the requester sends again what is missing, and does not go back
+	tries     tries
+	credits   credits
+	messages  messages
+	open      []*rec // READs and others that need an answer of their own, and have none
+	wrongs    []*rec // that have to be refused
+	again     []*rec // sent again after they were answered
+	dups      bool
+	dupLow    ib.PSN // the lowest that was sent again
+	lateNs    int64  // since when a retry is overdue
 }
 
 // rec is a request.
@@ -55,6 +56,7 @@ type rec struct {
 	va        uint64
 	rkey      ib.RKey
 	dlen      uint32
+	full      uint32 // of a READ: the most that was asked for from this PSN on
 	imm       uint32
 	inv       ib.RKey
 	args      [2]uint64
@@ -170,6 +172,7 @@ func (f *flow) request(p *pcap.Packet, info *ib.OpcodeInfo) {
 		h.messages = messages{epoch: h.messages.epoch + 1}
 	}
 	f.afterFatal(p)
+	h.selective = h.selective || p.Resv7 == ib.Resv7Selective
 	if info.Pos == ib.First || info.Pos == ib.Middle {
 		f.learn(p)
 		d = p.PSN.Diff(h.next)
@@ -220,7 +223,7 @@ func (f *flow) learn(p *pcap.Packet) {
 func (h *half) recordOf(p *pcap.Packet, info *ib.OpcodeInfo) *rec {
 	r := &rec{psn: p.PSN, span: 1, op: p.Opcode, len: p.PayloadBytes, frame: p.Frame, atNs: p.AtNs, lastNs: p.AtNs, copies: 1, ident: p.Ident}
 	if info.Headers&ib.HasRETH != 0 {
-		r.va, r.rkey, r.dlen = p.RETH.VA, p.RETH.RKey, p.RETH.Len
+		r.va, r.rkey, r.dlen, r.full = p.RETH.VA, p.RETH.RKey, p.RETH.Len, p.RETH.Len
 	}
 	if info.Headers&ib.HasAtomicETH != 0 {
 		r.va, r.rkey, r.args = p.Atomic.VA, p.Atomic.RKey, [2]uint64{p.Atomic.SwapAdd, p.Atomic.Compare}
@@ -271,13 +274,17 @@ func (h *half) keepRead(r *rec) {
 func (f *flow) again(p *pcap.Packet, was, now *rec) {
 	reuse := f.reuse(was, p)
 	if why := unlike(was, now); why != "" {
-		if was.op == ib.RCReadRequest && now.op == ib.RCReadRequest && f.shorter(was, now) {
+		if was.op == ib.RCReadRequest && now.op == ib.RCReadRequest && part(was, now, p) {
+			now.full = max(was.full, now.full)
 			now.anew = was.anew
 			f.half.keepRead(now)
 			now.copies = was.copies + 1
 			f.half.recs[p.PSN] = now
 			f.sentAgain(p, now)
 			return
+		}
+		if was.op == ib.RCReadRequest && now.op == ib.RCReadRequest && was.va == now.va && was.rkey == now.rkey {
+			reuse = append(slices.Clip(reuse), f.half.capture()...) // the first may have been a part of this one
 		}
 		f.c.broke(RuleAgain, p, f.key.src, reuse, "the request of packet "+fmt.Sprint(was.frame)+" again, with the same "+why, describe(p))
 		if len(reuse) > 0 { // follow the newer one
@@ -326,9 +333,10 @@ func unlike(a, b *rec) string {
 	return ""
 }
 
-// shorter reports whether a READ with the PSN of another asks for the beginning of it only.
-func (f *flow) shorter(was, now *rec) bool {
-	return was.va == now.va && was.rkey == now.rkey && now.dlen < was.dlen
+// part reports whether a READ with the PSN of another asks for the beginning of what that one asked
+// for at first. One that repeats selectively may ask for any part first, where the capture lacks it.
+func part(was, now *rec, p *pcap.Packet) bool {
+	return was.va == now.va && was.rkey == now.rkey && (now.dlen <= was.full || p.Resv7 == ib.Resv7Selective)
 }
 
 // inside takes a request whose PSN is one of a READ that was seen, and reports whether it was that.
@@ -343,11 +351,11 @@ func (f *flow) inside(p *pcap.Packet, now *rec) bool {
 		f.c.broke(RuleOverlap, p, f.key.src, f.reuse(r, p), fmt.Sprintf("none of the PSNs %d to %d, but for a READ: they are of the READ in packet %d", r.psn, r.psn.Add(r.span-1), r.frame), describe(p))
 		return false
 	}
-	if now.va != r.va+uint64(off) || now.rkey != r.rkey || int64(off)+int64(now.dlen) > int64(r.dlen) {
-		f.c.broke(RuleAgain, p, f.key.src, f.reuse(r, p), fmt.Sprintf("the rest of the READ in packet %d: address %#x, key %#x, length %d", r.frame, r.va+uint64(off), uint32(r.rkey), int64(r.dlen)-int64(off)), describe(p))
+	if now.va != r.va+uint64(off) || now.rkey != r.rkey || int64(off)+int64(now.dlen) > int64(r.full) {
+		f.c.broke(RuleAgain, p, f.key.src, f.reuse(r, p), fmt.Sprintf("the rest of the READ in packet %d: address %#x, key %#x, length %d", r.frame, r.va+uint64(off), uint32(r.rkey), int64(r.full)-int64(off)), describe(p))
 		return true
 	}
-	now.anew = true
+	now.anew, now.full = true, r.full-uint32(off)
 	now.copies = r.copies + 1
 	h.keep(now)
 	r.lastNs = p.AtNs

@@ -295,6 +295,11 @@ func (f *flow) rnrNAK(p *pcap.Packet, h *half, r *rec) {
 			return // to the requester it is a gap first: an answer before it was lost
 		}
 	}
+	for _, r := range h.reads {
+		if r.anew && !r.data && p.PSN.Diff(r.psn) > 0 {
+			return // so it is while a response that was lost is asked for again
+		}
+	}
 	h.rnr = rnr{true, p.PSN, p.Frame, p.AtNs, p.AETH.Syndrome.RNRCode().Ns(), r.copies}
 }
 

@@ -48,6 +48,10 @@ type Report struct {
 	Broken map[Rule]Count `json:"broken"`
 	// Checked is how many packets were held against anything but what a packet says by itself.
 	Checked int `json:"checked"`
+	// Selective is how many packets of RC say that their sender repeats selectively (docs/loss.md), by
+	// a bit that is reserved, and that a sequence NAK has a payload. That is no violation: receivers
+	// ignore the bit, and the payload comes only to a peer that has set it.
+	Selective int `json:"selective,omitempty"`
 	// Left is how many packets were not followed, for want of room.
 	Left int `json:"left,omitempty"`
 }

@@ -26,7 +26,7 @@ import (
 //
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N
 func TestSwarm(t *testing.T) {
-	packets, checked, perhaps := 0, 0, map[strict.Rule]int{}
+	packets, checked, selective, perhaps := 0, 0, 0, map[strict.Rule]int{}
 	n := seeds.Run(t, seeds.Fewer(60), func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0x571c7))
 		s, faulty := swarm(t, seed, rng)
@@ -43,7 +43,7 @@ func TestSwarm(t *testing.T) {
 					}
 					t.Errorf("%v, %+v: %+v", v, o, x)
 				}
-				packets, checked = packets+rep.Packets, checked+rep.Checked
+				packets, checked, selective = packets+rep.Packets, checked+rep.Checked, selective+rep.Selective
 			}
 			for range 2 {
 				for _, x := range check(strict.Options{}, spoil(all, rng)).Violations {
@@ -55,7 +55,7 @@ func TestSwarm(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d seeds: %d packets, %d followed; perhaps, where the capture was spoilt: %v", n, packets, checked, perhaps)
+	t.Logf("%d seeds: %d packets, %d followed, %d of selective repeat; perhaps, where the capture was spoilt: %v", n, packets, checked, selective, perhaps)
 	require.NotZero(t, checked)
 }
 
@@ -125,7 +125,7 @@ func swarm(t *testing.T, seed uint64, rng *rand.Rand) (s *stage.Stage, faulty bo
 		if chance(30) {
 			cfg.PSN[i] = ib.PSN(ib.PSNMask - rng.Uint32N(20))
 		}
-		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40)}
+		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40), SelectiveRepeat: chance(50)}
 	}
 	depth := uint8(1 + rng.IntN(8))
 	cfg.Attr = func(_ int, a *verbs.ConnAttr) {

@@ -122,7 +122,7 @@ func (f *flow) goesOn(p *pcap.Packet, isNew bool) {
 	if h.rnr.on && p.PSN.Diff(h.rnr.psn) > 0 && p.AtNs-h.rnr.atNs < h.rnr.waitNs && h.proved > h.rnr.frame {
 		f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("nothing new for %d us after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame), describe(p))
 	}
-	if h.nak.on && h.proved > h.nak.frame && f.faithful() {
+	if h.nak.on && h.proved > h.nak.frame && f.faithful() && !h.selective {
 		what := "the sequence NAK"
 		if h.nak.implied {
 			what = "the gap that shows"
@@ -146,7 +146,7 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 		h.rnr.on = false
 	}
 	if h.nak.on && p.PSN.Diff(h.nak.psn) <= 0 {
-		if wait := p.AtNs - h.nak.atNs; h.nak.implied && f.faithful() && wait > lateNs {
+		if wait := p.AtNs - h.nak.atNs; h.nak.implied && f.faithful() && wait > lateNs && !h.selective {
 			f.c.broke(RuleGoBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, fmt.Sprintf("PSN %d again at once, after the gap that packet %d shows", h.nak.psn, h.nak.frame), fmt.Sprintf("it after %d ms: %s", wait/1e6, describe(p)))
 		}
 		h.nak.on = false
@@ -227,7 +227,8 @@ func (f *flow) noRetry(p *pcap.Packet) {
 // afterFatal judges that a queue pair sends requests after it has refused one, or was refused one.
 func (f *flow) afterFatal(p *pcap.Packet) {
 	h := &f.half
-	if f.fatalNs >= 0 {
+	overtaken := !f.sent() && p.PSN.Diff(h.next) < 0 // it may have left before the refusal
+	if f.fatalNs >= 0 && !overtaken {
 		e := []Excuse{ExcuseCapture}
 		if p.AtNs-f.fatalNs > 100e6 && !h.fromStart {
 			e = append(e, ExcuseReuse)
