@@ -12,7 +12,7 @@ import "github.com/goroce/goroce/ib"
 // the other is asked for.
 func (sq *requester) ahead(now int64, p *ib.Packet) {
 	e := sq.qp.e
-	if !e.cfg.Tuning.SelectiveRepeat {
+	if e.cfg.Tuning.GoBackN {
 		sq.impliedNAK(now, p.PSN)
 		return
 	}

@@ -93,7 +93,7 @@ func TestReadGap(t *testing.T) {
 		"IBTA": {ib.RCReadRespFirst, ib.RCReadRespLast},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t, loopOptions{})
+			s := newScript(t, loopOptions{tuning: Tuning{GoBackN: true}})
 			want := make([]byte, 4*256)
 			fill(want, 4)
 			s.post(WRRead, 1024)
@@ -120,7 +120,7 @@ func TestReadGap(t *testing.T) {
 // The repetition of a READ loses its first packet too. What tells is that the
 // PSNs of the responses start over; the rest of the first answer does not.
 func TestReadGapTwice(t *testing.T) {
-	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 2 }})
+	s := newScript(t, loopOptions{tuning: Tuning{GoBackN: true}, attr: func(a *QPAttr) { a.RetryCnt = 2 }})
 	b := make([]byte, 256)
 	s.post(WRWrite, 1)
 	s.sent()
@@ -150,7 +150,7 @@ func TestReadGapTwice(t *testing.T) {
 
 // The response to an atomic is lost; that to a later request shows it.
 func TestImpliedNAKOfAtomic(t *testing.T) {
-	s := newScript(t, loopOptions{})
+	s := newScript(t, loopOptions{tuning: Tuning{GoBackN: true}})
 	s.post(WRSend, 10)
 	s.post(WRCompareSwap, 8)
 	s.post(WRSend, 10)

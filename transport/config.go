@@ -46,7 +46,7 @@ type Tuning struct {
 	DisableAckCoalesce bool          // acknowledge every AckReq by a packet of its own
 	WholeMessages      bool          // every WRITE as FIRST, MIDDLE, LAST, every READ one request, also where others are faster
 	PatientRetries     bool          // the ACK timeout doubles with each retry but the first, to four times, which IBTA 9.7.6.1.3 permits
-	SelectiveRepeat    bool          // keeps packets that come before their turn, and sends again what is missing alone, where the peer does too
+	GoBackN            bool          // RC goes back after a loss, and keeps nothing that comes before its turn
 	EndToEndCredits    bool          // responders advertise their posted receives (IBTA 9.7.7.2)
 
 	// CNPGap is the least time between two congestion notifications of one

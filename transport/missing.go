@@ -127,7 +127,7 @@ func (sq *requester) unwatch() {
 
 // offer tells in a request that is sent again that this side knows selective repeat.
 func (sq *requester) offer(tx *TxPacket) {
-	if sq.peerKeeps || !sq.offerRefused && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+	if sq.peerKeeps || !sq.offerRefused && !sq.qp.e.cfg.Tuning.GoBackN {
 		tx.Header[8] |= ib.Resv7Selective
 		sq.offered = true
 	}
@@ -135,7 +135,7 @@ func (sq *requester) offer(tx *TxPacket) {
 
 // learn takes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
-	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && sq.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
 		sq.peerKeeps, sq.offered = true, false
 	}
 }

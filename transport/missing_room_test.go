@@ -64,7 +64,7 @@ func TestMissingTakesNoRoom(t *testing.T) {
 func TestMissingBatch(t *testing.T) {
 	pc := selective
 	for i := range pc.tuning {
-		pc.tuning[i] = transport.Tuning{SelectiveRepeat: true, MaxUnackedPackets: 64, AckReqInterval: 4}
+		pc.tuning[i] = transport.Tuning{MaxUnackedPackets: 64, AckReqInterval: 4}
 	}
 	p := newPair(t, pc)
 	a, _ := p.connect(linkConfig{})

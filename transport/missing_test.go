@@ -11,10 +11,10 @@ import (
 )
 
 // selective are ends that repeat selectively.
-var selective = pairConfig{tuning: [2]transport.Tuning{{SelectiveRepeat: true}, {SelectiveRepeat: true}}}
+var selective = pairConfig{}
 
 // goBackN is for ends that do not.
-var goBackN [2]transport.Tuning
+var goBackN = [2]transport.Tuning{{GoBackN: true}, {GoBackN: true}}
 
 // lose loses the packets of an end that have these PSNs, counted from the first of the direction,
 // once.
@@ -136,7 +136,7 @@ func TestSelectiveReorder(t *testing.T) {
 func TestSelectiveRead(t *testing.T) {
 	for _, peer := range []bool{true, false} {
 		c := selective
-		c.tuning[1].SelectiveRepeat = peer
+		c.tuning[1].GoBackN = !peer
 		p := newPair(t, c)
 		a, b := p.connect(linkConfig{})
 		want := b.fill(0, 20*1024, 3)
@@ -233,7 +233,7 @@ func sentAgain(p *ib.Packet) { p.Resv7 = 0x40 }
 // goes back sees an ACK of all after one packet.
 func TestKeptInTurn(t *testing.T) {
 	for _, knows := range []bool{true, false} {
-		d := newPuppet(t, selective, linkConfig{})
+		d := newPuppet(t, pairConfig{}, linkConfig{})
 		for i := range 3 {
 			d.a.recv(uint64(i), 64*i, 64)
 		}
@@ -259,7 +259,7 @@ func TestKeptInTurn(t *testing.T) {
 // A packet that somebody made up, who knows neither the PSN that is expected nor what is sent, is
 // not executed: the peer's own is. It makes one NAK, as without selective repeat.
 func TestKeptForged(t *testing.T) {
-	d := newPuppet(t, selective, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	for i := range 8 {
 		d.a.recv(uint64(i), 64*i, 64)
 	}
@@ -282,7 +282,7 @@ func TestKeptForged(t *testing.T) {
 
 // The same of a response to a READ.
 func TestKeptForgedResponse(t *testing.T) {
-	d := newPuppet(t, selective, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	d.a.post(d.a.read(0, 0, 6*1024))
 	d.pump()
 	d.drain()
@@ -309,7 +309,7 @@ func TestKeptForgedResponse(t *testing.T) {
 // What was kept meets in its turn what it would meet if it came then: no receive, and memory that was taken
 // away.
 func TestKeptIsCheckedInTurn(t *testing.T) {
-	d := newPuppet(t, selective, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	d.send(ib.RCWriteOnly, 0, []byte("12345678"))
 	d.send(ib.RCSendOnly, 2, []byte("late"))
 	d.send(ib.RCWriteOnly, 3, []byte("abcdefgh"))
@@ -353,7 +353,7 @@ func TestSelectiveDrains(t *testing.T) {
 
 // What is kept is bounded by the distance, and of two that differ neither is believed.
 func TestKeptBounds(t *testing.T) {
-	d := newPuppet(t, selective, linkConfig{})
+	d := newPuppet(t, pairConfig{}, linkConfig{})
 	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
 	d.send(ib.RCWriteOnly, 1025, make([]byte, 8))
 	d.send(ib.RCWriteOnly, 5000, make([]byte, 8))

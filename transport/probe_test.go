@@ -96,7 +96,7 @@ func TestLossProbe(t *testing.T) {
 // A READ is asked for in parts, as the window has room. The probe asks for the last of
 // them, not for what may still come of the one before.
 func TestLossProbeOfPartOfREAD(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 4}})
+	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 4, GoBackN: true}})
 	s.measured(10e3)
 	data := make([]byte, 256)
 	s.post(WRRead, 6*256)

@@ -260,7 +260,7 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		// Sent slowly, the packet that asks for an answer may be long behind the
 		// first: the peer has time from the last on.
 		sq.armTimers(now, qp.paceLimited())
-		if qp.e.cfg.Tuning.SelectiveRepeat {
+		if !qp.e.cfg.Tuning.GoBackN {
 			sq.left = span(sq.una, sq.end)
 			if sq.watching() {
 				sq.left = sq.miss.inFlight(sq.left)

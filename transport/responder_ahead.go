@@ -32,7 +32,7 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 		top = k.top
 	}
 	switch {
-	case !e.cfg.Tuning.SelectiveRepeat:
+	case e.cfg.Tuning.GoBackN:
 		r.drop(now, p, "out of sequence")
 		return false
 	case k.at(p.PSN) != nil:
@@ -133,7 +133,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 
 // learn takes from a request that is the peer's whether it knows selective repeat.
 func (r *responder) learn(p *ib.Packet) {
-	if p.Resv7 == ib.Resv7Selective && r.qp.e.cfg.Tuning.SelectiveRepeat {
+	if p.Resv7 == ib.Resv7Selective && !r.qp.e.cfg.Tuning.GoBackN {
 		r.told = true
 	}
 }

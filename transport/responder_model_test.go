@@ -90,7 +90,7 @@ func newResponderModel(t *testing.T, seed uint64) *responderModel {
 		kept: map[*modelPacket]bool{}, mustRead: map[int]bool{}, mustOp: map[int]bool{}, answered: map[int]bool{},
 	}
 	m.r = newRig(t, rigOpts{psn: base, rts: true, recvs: 32, cqe: 1 << 12, tuning: Tuning{
-		DisableAckCoalesce: seed%5 == 0, SelectiveRepeat: true,
+		DisableAckCoalesce: seed%5 == 0,
 	}})
 	m.mem = bytes.Clone(m.r.mem.Bytes())
 	m.buf = bytes.Clone(m.r.recv.Bytes())

@@ -216,7 +216,7 @@ func TestReadReplayWhileSending(t *testing.T) {
 // A requester that knows selective repeat asks for parts of READs, of their middle and of their end. They are
 // answered in the order in which they were asked for, and before what waits: one that came later would look lost.
 func TestReadReplayInOrder(t *testing.T) {
-	r := newRig(t, rigOpts{depth: 8, tuning: Tuning{SelectiveRepeat: true}})
+	r := newRig(t, rigOpts{depth: 8})
 	for range 3 {
 		r.send(ib.RCReadRequest, nil, r.reth(0, 4*256))
 	}

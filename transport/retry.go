@@ -211,13 +211,13 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 // crowded reports whether a request may have been lost for want of room. If nothing waits on the way
 // it was not, and a smaller window would only make less of the path; it opens again slowly.
 func (sq *requester) crowded() bool {
-	return !sq.win.ruled && (!sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.rtt.full(sq.rtt.last, sq.rtt.least))
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.rtt.full(sq.rtt.last, sq.rtt.least))
 }
 
 // crowdedBack is that for a response. How long others take, which wait at the peer behind each
 // other, says nothing: those do that are asked for again.
 func (sq *requester) crowdedBack() bool {
-	return !sq.win.ruled && (!sq.qp.e.cfg.Tuning.SelectiveRepeat || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
 }
 
 // againNs returns how long responses take that are asked for again; 0 if that is not known.

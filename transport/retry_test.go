@@ -307,7 +307,7 @@ func TestRNRForRead(t *testing.T) {
 // The window: at most so many packets unacknowledged, the last one asking for
 // an ACK; loss halves it and ACKs open it again.
 func TestWindow(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 8, AckReqInterval: 100}})
+	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 8, AckReqInterval: 100, GoBackN: true}})
 	s.post(WRSend, 256*40)
 	s.sends("SEND FIRST 0", "SEND MIDDLE 1", "SEND MIDDLE 2", "SEND MIDDLE 3 A",
 		"SEND MIDDLE 4", "SEND MIDDLE 5", "SEND MIDDLE 6", "SEND MIDDLE 7 A")
@@ -326,7 +326,7 @@ func TestWindow(t *testing.T) {
 // is asked for again with the end that it had: to the peer it is a duplicate,
 // which may not reach beyond the original.
 func TestReadInParts(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 4}})
+	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 4, GoBackN: true}})
 	b := make([]byte, 256)
 	s.post(WRRead, 256*9+1)
 	s.sends("READ REQUEST 0 A +0/1024")

@@ -132,7 +132,7 @@ func TestEpisodeTakesRoundTrips(t *testing.T) {
 // a new one; the time doubles with each that brings nothing.
 func TestGapInResponsesAfterRoundTrips(t *testing.T) {
 	const rtt = 2e6
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1, GoBackN: true}})
 	s.measured(rtt)
 	s.post(WRRead, 3*256)
 	s.sends("READ REQUEST 1 A +0/768")

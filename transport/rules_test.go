@@ -225,7 +225,7 @@ func TestRuleDuplicates(t *testing.T) {
 // Rule 12: one sequence NAK for a gap, repeated after SeqNAKRearm since it
 // may have been lost.
 func TestRuleSequenceNAKRearm(t *testing.T) {
-	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SeqNAKRearm: 3 * ms}}}, linkConfig{})
+	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SeqNAKRearm: 3 * ms, GoBackN: true}}}, linkConfig{})
 	write := func(psn int) { d.send(ib.RCWriteOnly, psn, make([]byte, 8)) }
 	write(0)
 	d.want("a> ACKNOWLEDGE 0 ACK msn=1")

@@ -52,7 +52,7 @@ func newTwins(t *testing.T, rng *rand.Rand) *twins {
 		typ: ib.RC, mtu: ib.MTU256 + ib.MTU(rng.IntN(3)), data: 1 << 16, iova: 1 << 20, psn: psn, cqe: 512, gso: percent(70),
 		caps: QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2},
 		tuning: Tuning{
-			EndToEndCredits: percent(30), DisableAckCoalesce: percent(30), WholeMessages: percent(30), LossProbe: -1, SelectiveRepeat: percent(50),
+			EndToEndCredits: percent(30), DisableAckCoalesce: percent(30), WholeMessages: percent(30), LossProbe: -1, GoBackN: percent(50),
 		},
 		attr: func(a *QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic, a.MaxUnackedPackets = deep, deep, window },
 	}

@@ -136,7 +136,8 @@ func ops(text string) (lives [][]operation) {
 // newProgram makes a program of the requests of both ends.
 func newProgram(a, b string, lost, dup, over, early uint8) *program {
 	p := &program{
-		recvs: [2]int{-1, -1}, budget: budget{lost, dup, over, early}, retry: 7, rnrRetry: 7, rdAtomic: 2,
+		tuning: transport.Tuning{GoBackN: true},
+		recvs:  [2]int{-1, -1}, budget: budget{lost, dup, over, early}, retry: 7, rnrRetry: 7, rdAtomic: 2,
 		psn: [2]ib.PSN{testSQPSN0, (testSQPSN0 + 1<<22) & ib.PSNMask},
 	}
 	p.name = strings.ReplaceAll(a, " ", "")
@@ -196,7 +197,7 @@ func retries(n, rnr uint8) func(*program) {
 }
 
 var (
-	selectively = tagged("selective", func(p *program) { p.tuning.SelectiveRepeat = true })
+	selectively = tagged("selective", func(p *program) { p.tuning.GoBackN = false })
 	noProbes    = tagged("no probes", func(p *program) { p.tuning.LossProbe = -1 })
 	noMerge     = tagged("each acknowledged", func(p *program) { p.tuning.DisableAckCoalesce = true })
 	patient     = tagged("patient", func(p *program) { p.tuning.PatientRetries = true })

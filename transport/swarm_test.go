@@ -145,8 +145,8 @@ func (o *swarmOptions) drawProbes(rng *rand.Rand) {
 // drawRepeat lets both ends, or one of them, repeat selectively.
 func (o *swarmOptions) drawRepeat(rng *rand.Rand) {
 	k := rng.IntN(8)
-	o.tuning[0].SelectiveRepeat = k&1 != 0 || k > 3
-	o.tuning[1].SelectiveRepeat = k&2 != 0 || k > 3
+	o.tuning[0].GoBackN = k&1 == 0 && k <= 3
+	o.tuning[1].GoBackN = k&2 == 0 && k <= 3
 }
 
 // drawCongestion lets engines have congestion control, and something to react
@@ -245,7 +245,7 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 		p.together = func() int64 { return batches.Int64N(o.together) }
 	}
 	s := &swarm{t: t, p: p, o: o, rng: rng, marks: marks, away: away}
-	if o.holdPct == 0 && !o.poison && o.together == 0 && !o.tuning[0].SelectiveRepeat && !o.tuning[1].SelectiveRepeat {
+	if o.holdPct == 0 && !o.poison && o.together == 0 && o.tuning[0].GoBackN && o.tuning[1].GoBackN {
 		// A trace shows cause and effect only if the engine answers each packet
 		// before the next one comes. It knows going back only.
 		watch(t, p, transport.DefaultSeqNAKRearmNs)

@@ -66,7 +66,7 @@ type Contender struct {
 	Name    string
 	Kind    string // a flow
 	Control string // congestion control; "" is the default
-	// Selective switches selective repeat on; otherwise it is as by default.
+	// Selective leaves selective repeat on, as it is by default; otherwise goroce goes back.
 	Selective bool
 }
 

@@ -98,7 +98,7 @@ type Remote struct {
 type OpenArgs struct {
 	Addr    netip.Addr
 	Control string // of package cc; "" is the device's default
-	// Selective switches selective repeat on.
+	// Selective leaves selective repeat on.
 	Selective bool
 }
 
@@ -106,7 +106,7 @@ type OpenArgs struct {
 func (s *EndService) Open(a OpenArgs, r *Remote) (err error) {
 	e := s.e
 	c := verbs.Config{Addrs: []netip.Addr{a.Addr}}
-	c.Tuning.SelectiveRepeat = a.Selective
+	c.Tuning.GoBackN = !a.Selective
 	if a.Control != "" {
 		if c.Tuning.Congestion.Algorithm, err = cc.ParseAlgorithm(a.Control); err != nil {
 			return err

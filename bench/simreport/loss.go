@@ -65,7 +65,7 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 		}
 		conf := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: LineRate, Capped: true, Burst: -1}
 		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{
-			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets), SelectiveRepeat: i == 0 || !s.GoBackN, AckReqInterval: max(s.Window/8, 1),
+			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets), GoBackN: i == 1 && s.GoBackN, AckReqInterval: max(s.Window/8, 1),
 		}})
 		if err != nil {
 			return nil, err

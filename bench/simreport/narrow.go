@@ -54,7 +54,7 @@ func RunNarrow(s *Narrow) (*NarrowResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{MaxUnackedPackets: s.Window, SelectiveRepeat: !s.GoBackN}})
+		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{MaxUnackedPackets: s.Window, GoBackN: s.GoBackN}})
 		if err != nil {
 			return nil, err
 		}

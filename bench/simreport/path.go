@@ -153,7 +153,7 @@ func (r *pathRig) device(l *noisyLink, conf cc.Config) (*verbs.Device, error) {
 	if r.s.Noise.EveryNs == 0 {
 		conf.Burst = -1
 	}
-	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{SelectiveRepeat: true, Congestion: conf, CNPGap: time.Duration(r.s.CNPNs)}})
+	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{Congestion: conf, CNPGap: time.Duration(r.s.CNPNs)}})
 	if err == nil {
 		r.devices = append(r.devices, d)
 	}

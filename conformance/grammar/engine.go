@@ -85,9 +85,9 @@ func NewEngineRun(d *Dice) (*EngineRun, error) {
 	flags := d.Byte()
 	cfg := transport.Config{
 		GIDs: []netip.Addr{engineAddr}, MTU: ib.MTU4096, Mem: r.table, Rand: rng, GSO: flags&1 != 0,
-		Tuning: transport.Tuning{SelectiveRepeat: flags&2 != 0, EndToEndCredits: flags&4 != 0, WholeMessages: flags&8 != 0, PatientRetries: flags&16 != 0, DisableAckCoalesce: flags&224 == 224},
+		Tuning: transport.Tuning{GoBackN: flags&2 == 0, EndToEndCredits: flags&4 != 0, WholeMessages: flags&8 != 0, PatientRetries: flags&16 != 0, DisableAckCoalesce: flags&224 == 224},
 	}
-	r.selective = cfg.Tuning.SelectiveRepeat
+	r.selective = !cfg.Tuning.GoBackN
 	if flags&96 == 96 {
 		cfg.Room = transport.Room{Size: 1 << 16, PerPacket: 256, PerByte: 1}
 	}

@@ -243,7 +243,7 @@ func TestConductRead(t *testing.T) {
 func TestConductOfGoroce(t *testing.T) {
 	acts := []fault.Action{fault.Drop, fault.Duplicate, fault.Delay, fault.Corrupt}
 	for i := range 2 * len(acts) {
-		act, how := acts[i/2], transport.Tuning{SelectiveRepeat: i%2 == 1}
+		act, how := acts[i/2], transport.Tuning{GoBackN: i%2 == 0}
 		s, err := stage.New(stage.Config{Tuning: [2]transport.Tuning{how, how}})
 		require.NoError(t, err)
 		for i := range s.Hosts {

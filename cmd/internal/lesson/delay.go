@@ -14,7 +14,7 @@ import (
 // delayed is the lesson on control by round trips.
 func delayed() lesson {
 	return lesson{
-		name: "delay", title: "A queue that nobody reports: control by round trips", after: []string{"congestion", "rate"}, chart: true,
+		name: "delay", title: "A queue that nobody reports: control by round trips", after: []string{"congestion", "rate"}, chart: true, selective: true,
 		text: `Most switches between two hosts mark nothing. But A sees the queue all the same: a packet that waits has its acknowledgement later. From round trips A learns two numbers: the shortest one, which is the way without a queue, and how many packets arrive in a round. Their product is what has to be under way so that the link never rests; what is more only waits. Here the last link to B is the slow one, its switch has room for 400 KiB, marks nothing, and drops what does not fit.`,
 		params: []param{
 			{name: "control", def: 1, min: 0, max: 1, help: "0: A has as much under way as its window admits"},
@@ -51,7 +51,7 @@ func slowLast(v values) stage.Config {
 	c.Sim.Up = sim.Pipe{BitsPerSecond: lineGbps * 1e9, Latency: 10 * time.Microsecond}
 	c.Sim.Down = sim.Pipe{BitsPerSecond: int64(v["rate"]) * 1e9, Latency: 10 * time.Microsecond, QueueBytes: queueKiB << 10}
 	for i := range c.Tuning {
-		c.Tuning[i] = transport.Tuning{SelectiveRepeat: true}
+		c.Tuning[i] = transport.Tuning{}
 		if v["control"] == 1 {
 			c.Tuning[i].Congestion = cc.Config{Algorithm: cc.ByDelay, LineRate: lineGbps * cc.Gbps, Target: time.Duration(v["target"]) * 100 * time.Microsecond, Burst: -1}
 		}

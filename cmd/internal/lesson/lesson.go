@@ -50,6 +50,7 @@ type lesson struct {
 	params      []param
 	cfg         func(v values) stage.Config
 	play        func(r *run) error
+	selective   bool                         // the devices may repeat selectively; else they go back, as the specification has it
 	turns       func(v values) bool          // play starts goroutines, which take turns on the network
 	view        func(v values) stage.View    // nil: on host A
 	chart       bool                         // the queue of the switch and A's rate over time
@@ -129,6 +130,9 @@ func (l *lesson) perform(v values) (r *run, err error) {
 }
 
 func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
+	for i := range cfg.Tuning {
+		cfg.Tuning[i].GoBackN = cfg.Tuning[i].GoBackN || !l.selective
+	}
 	s, err := stage.New(cfg)
 	if err != nil {
 		return nil, err

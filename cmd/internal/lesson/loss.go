@@ -74,8 +74,8 @@ func loss() []lesson {
 			tries: []string{"view=0", "late=6"},
 		},
 		{
-			name: "selective", title: "Selective repeat: only what is missing", after: []string{"overtaken"},
-			text: `Going back N throws away what had arrived. If both ends can, the responder keeps packets that come before their turn, its NAK says which it has, and the requester sends again only what is missing. Newer adapters do that between themselves; between goroce devices it is an option. Whether the peer can, a requester finds out from the first loss, so the first one goes back. Here each of two WRITEs loses a packet.`,
+			name: "selective", title: "Selective repeat: only what is missing", after: []string{"overtaken"}, selective: true,
+			text: `Going back N throws away what had arrived. If both ends can, the responder keeps packets that come before their turn, its NAK says which it has, and the requester sends again only what is missing. Newer adapters do that between themselves; goroce devices do it, too, except in the other lessons. Whether the peer can, a requester finds out from the first loss, so the first one goes back. Here each of two WRITEs loses a packet.`,
 			params: []param{
 				{name: "packets", def: 8, min: 2, max: 64, help: "packets of 1024 bytes of each WRITE"},
 				{name: "lost", def: 2, min: 0, max: 62, help: "which of them is lost, from 0; not the last", refuse: func(v values, _ bool) string {
@@ -87,7 +87,7 @@ func loss() []lesson {
 				{name: "keep", def: 1, min: 0, max: 1, help: "0: B keeps nothing that comes before its turn"},
 			},
 			cfg: func(v values) stage.Config {
-				return stage.Config{Tuning: [2]transport.Tuning{{SelectiveRepeat: true}, {SelectiveRepeat: v["keep"] == 1}}}
+				return stage.Config{Tuning: [2]transport.Tuning{1: {GoBackN: v["keep"] == 0}}}
 			},
 			play: func(r *run) error {
 				if err := r.warm(); err != nil {

@@ -20,7 +20,7 @@ const (
 // remains is the lesson on what loss leaves of the rate.
 func remains() lesson {
 	return lesson{
-		name: "rate", title: "What is left of the rate: going back beside selective repeat", after: []string{"selective"},
+		name: "rate", title: "What is left of the rate: going back beside selective repeat", after: []string{"selective"}, selective: true,
 		text: `One lost packet in a hundred sounds like one percent of the rate. With selective repeat it is. A requester that goes back sends again all that is under way, and that is what the network holds in a round trip: W packets. With a share p lost, (1-p)/((1-p)+pW) of the rate is left, and 1-p with selective repeat. Here A writes 256 KiB over a link of 10 Gb/s on which packets are lost at random.`,
 		params: []param{
 			{name: "repeat", def: 1, min: 0, max: 1, help: "1: selective repeat; 0: A goes back"},
@@ -33,7 +33,7 @@ func remains() lesson {
 			c.Sim.Up = sim.Pipe{BitsPerSecond: rateGbps * 1e9, Latency: time.Duration(v["delay"]) * time.Microsecond}
 			c.Sim.Down = c.Sim.Up
 			for i := range c.Tuning {
-				c.Tuning[i] = transport.Tuning{SelectiveRepeat: v["repeat"] == 1}
+				c.Tuning[i] = transport.Tuning{GoBackN: v["repeat"] != 1}
 			}
 			return c
 		},

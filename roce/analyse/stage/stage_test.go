@@ -5,6 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/fault"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func set(t *testing.T, cfg Config) *Stage {
 
 // What was lost, and what was doubled, is known packet by packet, also where all are sent again.
 func TestFates(t *testing.T) {
-	s := set(t, Config{})
+	s := set(t, Config{Tuning: [2]transport.Tuning{{GoBackN: true}, {GoBackN: true}}})
 	_, err := s.Do(0, s.Write(0, 64))
 	require.NoError(t, err)
 	s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, PSN: 1002, HasPSN: true, Iteration: 1})

@@ -125,7 +125,7 @@ func swarm(t *testing.T, seed uint64, rng *rand.Rand) (s *stage.Stage, faulty bo
 		if chance(30) {
 			cfg.PSN[i] = ib.PSN(ib.PSNMask - rng.Uint32N(20))
 		}
-		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40), SelectiveRepeat: chance(50)}
+		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40), GoBackN: chance(50)}
 	}
 	depth := uint8(1 + rng.IntN(8))
 	cfg.Attr = func(_ int, a *verbs.ConnAttr) {
