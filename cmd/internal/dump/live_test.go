@@ -151,7 +151,8 @@ func TestRing(t *testing.T) {
 	}()
 	d := &pcap.Decoder{}
 	var f pcap.Frame
-	for next := uint32(0); next < frames; {
+	seen := make([]bool, frames) // each once; a sender that changes its CPU overtakes itself
+	for next := 0; next < frames; {
 		select {
 		case err := <-sent:
 			require.NoError(t, err)
@@ -163,7 +164,8 @@ func TestRing(t *testing.T) {
 			if p.ICMP != nil {
 				continue // B has nobody at the port
 			}
-			require.EqualValues(t, next, p.PSN)
+			require.False(t, seen[p.PSN], "packet %d again", p.PSN)
+			seen[p.PSN] = true
 			require.Equal(t, pcap.In, f.Dir)
 			next++
 			<-flying
