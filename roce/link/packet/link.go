@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/internal/slots"
@@ -22,8 +21,9 @@ var native = binary.NativeEndian
 
 // Link is the packet link; see the package comment. It is a [link.Slotted].
 type Link struct {
-	opts     Options
-	spare    bool // made by Another
+	opts  Options
+	spare bool // made by Another
+	face
 	local    endpoint.Local
 	loopback int // index of the loopback interface
 	groups   groups
@@ -33,9 +33,9 @@ type Link struct {
 
 	tx sender
 	rx receiver
-
-	life sockio.Life
 }
+
+type face = endpoint.Face
 
 var (
 	_ link.Slotted    = (*Link)(nil)
@@ -49,6 +49,7 @@ func Open(o Options) (*Link, error) { return openSlot(o, false) }
 func openSlot(o Options, spare bool) (*Link, error) {
 	o.Addrs = slices.Clone(o.Addrs)
 	l := &Link{opts: o, spare: spare, tx: sender{fd: -1}}
+	l.face = l.local.Face()
 	if err := l.open(); err != nil {
 		_ = l.release()
 		return nil, err
@@ -115,21 +116,8 @@ func (l *Link) hopsChanged() {
 	}
 }
 
-// Now returns the time since the link was opened, in nanoseconds.
-func (l *Link) Now() int64 { return l.local.Now() }
-
 // Returned takes a datagram that has come back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
-
-// Addrs returns the local addresses.
-func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.local.Addrs()) }
-
-// MTU returns the largest path MTU that the interfaces carry at the moment.
-func (l *Link) MTU() ib.MTU { return l.local.State.MTU() }
-
-// Watch calls f with the state of the interfaces now and whenever it changes.
-// f must not call Watch or Close.
-func (l *Link) Watch(f func(link.PortState)) { l.local.State.Watch(f) }
 
 // Join receives what is sent to a multicast group.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
@@ -177,12 +165,9 @@ func (l *Link) Stats() link.Stats {
 	return s
 }
 
-// Wake makes Wait return.
-func (l *Link) Wake() { l.local.Waker.Wake() }
-
 // Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return err
 	}
 	if l.tx.unresolved.Due() {
@@ -195,7 +180,7 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
 	if err := l.local.Waker.Poll(fds, timeout); err != nil {
-		l.fail(err)
+		l.local.Fail(err)
 		return err
 	}
 	if l.local.Waker.Stuck() {
@@ -212,16 +197,9 @@ func (l *Link) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// fail ends the use of the link, because of an error of one of its sockets.
-func (l *Link) fail(err error) {
-	if l.life.Fail(err) {
-		l.Wake()
-	}
-}
-
 // Close closes the sockets.
 func (l *Link) Close() error {
-	if !l.life.Close() {
+	if !l.local.Life.Close() {
 		return nil
 	}
 	return l.release()

@@ -117,7 +117,7 @@ func (l *Link) Check(i int, p *wire.RxPacket) bool { return l.rx.split.Check(i, 
 
 func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return 0, err
 	}
 	if len(batch) == 0 {
@@ -197,7 +197,7 @@ func (r *receiver) read(limit int) (n int, later bool, err error) {
 		return 0, errno != unix.EAGAIN && errno != unix.EINVAL, nil
 	default:
 		err := os.NewSyscallError("recvmmsg", errno)
-		r.l.fail(err)
+		r.l.local.Fail(err)
 		return 0, false, err
 	}
 	if n > 0 {
@@ -278,7 +278,7 @@ func (l *Link) checkSockets() {
 			continue
 		}
 		if errno := sockio.Check(s.fd); errno != 0 {
-			l.fail(os.NewSyscallError("getsockopt", errno))
+			l.local.Fail(os.NewSyscallError("getsockopt", errno))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Du
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
-	if l.life.Err() != nil {
+	if l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch))) // the descriptor may be somebody else's by now
 		return
 	}
@@ -234,7 +234,7 @@ func (t *sender) submit() {
 // loss. A socket that is not there any more ends the link.
 func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
-		t.l.fail(os.NewSyscallError("sendmmsg", errno))
+		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
 	for _, p := range of {
 		switch errno {

@@ -6,13 +6,11 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
-	"github.com/goroce/goroce/roce/link/internal/endpoint"
 )
 
 // follower keeps up with the interfaces of the link's addresses.
 type follower struct {
-	l    *Link
-	port endpoint.Port
+	l *Link
 
 	mon  *rtnl.Monitor // nil if there is no rtnetlink
 	conn *rtnl.Conn    // asks: of open, then of the goroutine
@@ -45,7 +43,7 @@ func (f *follower) open(l *Link) {
 	if f.mon == nil {
 		override = l.mtu
 	}
-	f.port.Init(f.links(), func(int) int { return longestIP }, override)
+	f.l.local.State.Init(f.links(), func(int) int { return longestIP }, override)
 	if f.mon != nil {
 		f.wg.Add(1)
 		go f.watch()
@@ -61,7 +59,7 @@ func (f *follower) watch() {
 			return // closed
 		}
 		if changed {
-			f.port.Reset(f.links()) // what holds now counts, not what was said of a moment ago
+			f.l.local.State.Reset(f.links()) // what holds now counts, not what was said of a moment ago
 		}
 	}
 }
@@ -107,13 +105,12 @@ func (s *socket) on(old rtnl.Link, all []rtnl.Link, addrs []rtnl.Address) rtnl.L
 	return old
 }
 
-// close ends the goroutine; after it nobody is told anything.
+// close ends the goroutine.
 func (f *follower) close() error {
 	if f.mon == nil {
 		return nil
 	}
 	err := f.mon.Close()
 	f.wg.Wait()
-	f.port.Watch(nil)
 	return errors.Join(err, f.conn.Close())
 }

@@ -11,7 +11,7 @@ import (
 
 // What a link remembers of paths is bounded.
 func TestPathsAreBounded(t *testing.T) {
-	s := &sender{l: &Link{port: 4791}, paths: map[pathKey]*path{}}
+	s := &sender{l: &Link{}, paths: map[pathKey]*path{}}
 	p := wire.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
 	sock := newSocket(0, p.Src, nil)
 	for i := range 2*maxPaths + 1 {

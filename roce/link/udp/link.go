@@ -14,18 +14,18 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
 // Link is the udp link; see the package comment. It is a [link.Slotted].
 type Link struct {
+	face
 	opts   Options
-	port   uint16
-	start  time.Time
-	addrs  []netip.Addr
-	given  []netip.Addr // addrs with their zones
+	local  endpoint.Base
+	given  []netip.Addr // the addresses with their zones
 	mtu    ib.MTU       // at Open
-	socks  []*socket    // of addrs, same order
+	socks  []*socket    // of the addresses, same order
 	spare  bool         // made by Another
 	share  sharing
 	ifaces follower
@@ -34,8 +34,6 @@ type Link struct {
 	rx receiver
 
 	askers askers
-	waker  *sockio.Poller
-	life   sockio.Life
 
 	// groups are the sockets of multicast groups; the receiving side looks at
 	// them when changed is set, and closes those left.
@@ -44,6 +42,8 @@ type Link struct {
 	left    []*socket
 	changed atomic.Bool
 }
+
+type face = endpoint.Face
 
 var (
 	_ link.Slotted    = (*Link)(nil)
@@ -55,11 +55,9 @@ var (
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
-	l := &Link{spare: spare, opts: o, port: o.Port, start: time.Now(), addrs: slices.Clone(addrs), given: slices.Clone(addrs)}
+	l := &Link{spare: spare, opts: o, given: slices.Clone(addrs), mtu: ib.MTU4096}
+	l.face = l.local.Face()
 	l.rx.asideFD = -1
-	if l.port == 0 {
-		l.port = ib.UDPPort
-	}
 	if err := l.open(); err != nil {
 		l.release()
 		return nil, err
@@ -76,34 +74,8 @@ func (l *Link) open() error {
 	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
 		return err
 	}
-	if len(l.addrs) == 0 {
-		return &OpenError{Err: errors.New("no local address given")}
-	}
-	var err error
-	if l.waker, err = sockio.NewPoller(); err != nil {
-		return &OpenError{Err: err}
-	}
-	l.mtu = ib.MTU4096
-	for i, a := range l.addrs {
-		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-			return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
-		}
-		a = a.Unmap()
-		l.addrs[i] = a.WithZone("")
-		if slices.Contains(l.addrs[:i], l.addrs[i]) {
-			return &OpenError{Addr: a, Err: errors.New("given twice")}
-		}
-		ifi, err := sockio.InterfaceOf(a)
-		if err != nil {
-			return &OpenError{Addr: a, Err: err}
-		}
-		if ifi == nil && a.Zone() != "" {
-			return &OpenError{Addr: a, Hint: "see `ip addr`", Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
-		}
-		if err := l.limitMTU(a, ifi); err != nil {
-			return err
-		}
-		l.socks = append(l.socks, newSocket(i, l.addrs[i], ifi))
+	if err := l.local.Open(l.given, l.opts.Port, l.foundAt); err != nil {
+		return err
 	}
 	if err := l.openSockets(); err != nil {
 		return err
@@ -115,31 +87,22 @@ func (l *Link) open() error {
 	return nil
 }
 
-// limitMTU lowers the MTU to what the interface of an address carries, if there is one.
-func (l *Link) limitMTU(a netip.Addr, ifi *net.Interface) error {
-	if ifi == nil {
-		return nil
+// foundAt takes notice of the interface of an address. An address need not be on one: others are
+// local by a route.
+func (l *Link) foundAt(i int, a netip.Addr, ifi *net.Interface) error {
+	switch {
+	case ifi != nil:
+		m, err := endpoint.CheckMTU(a, ifi.Name, ifi.MTU)
+		if err != nil {
+			return err
+		}
+		l.mtu = min(l.mtu, m)
+	case a.Zone() != "":
+		return &OpenError{Addr: a, Hint: "see `ip addr`", Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
 	}
-	m, ok := ib.MTUForInterface(ifi.MTU)
-	if !ok {
-		return &OpenError{Addr: a, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
-	}
-	l.mtu = min(l.mtu, m)
+	l.socks = append(l.socks, newSocket(i, a.WithZone(""), ifi))
 	return nil
 }
-
-// Now returns the time since the link was opened, in nanoseconds.
-func (l *Link) Now() int64 { return int64(time.Since(l.start)) }
-
-// Addrs returns the local addresses.
-func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
-
-// MTU returns the largest path MTU that the interfaces carry at the moment.
-func (l *Link) MTU() ib.MTU { return l.ifaces.port.MTU() }
-
-// Watch calls f with the state of the interfaces now and whenever it changes.
-// f must not call Watch or Close.
-func (l *Link) Watch(f func(link.PortState)) { l.ifaces.port.Watch(f) }
 
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
@@ -176,12 +139,9 @@ func (l *Link) Stats() link.Stats {
 	return s
 }
 
-// Wake makes Wait return.
-func (l *Link) Wake() { l.waker.Wake() }
-
 // Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return err
 	}
 	l.rx.refresh()
@@ -190,25 +150,18 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.tx.blocked.Load() {
 		fds[fullFD].Fd = l.tx.full.Load()
 	}
-	l.waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
-	if err := l.waker.Poll(fds, timeout); err != nil {
-		l.fail(err)
+	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
+	if err := l.local.Waker.Poll(fds, timeout); err != nil {
+		l.local.Fail(err)
 		return err
 	}
 	l.rx.noteAside()
 	return nil
 }
 
-// fail ends the use of the link, because of an error of one of its sockets.
-func (l *Link) fail(err error) {
-	if l.life.Fail(err) {
-		l.Wake()
-	}
-}
-
 // Close closes the sockets.
 func (l *Link) Close() error {
-	if !l.life.Close() {
+	if !l.local.Life.Close() {
 		return nil
 	}
 	return l.release()
@@ -221,10 +174,7 @@ func (l *Link) release() error {
 			errs = append(errs, os.NewSyscallError("close", err))
 		}
 	}
-	if l.waker != nil {
-		errs = append(errs, l.waker.Close())
-	}
-	errs = append(errs, l.ifaces.close())
+	errs = append(errs, l.ifaces.close(), l.local.Stop())
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
 	for _, list := range [][]*socket{l.socks, l.groups, l.left} {

@@ -18,7 +18,7 @@ func (l *Link) Join(group, local netip.Addr) error {
 	}
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return err
 	}
 	var owner *socket
@@ -39,7 +39,7 @@ func (l *Link) Join(group, local netip.Addr) error {
 	if err := owner.locate(); err != nil {
 		return err
 	}
-	s, err := openGroup(group, owner, l.port, &l.opts)
+	s, err := openGroup(group, owner, l.local.Port(), &l.opts)
 	if err != nil {
 		return err
 	}

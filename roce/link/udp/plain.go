@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
@@ -124,16 +125,13 @@ func OpenPlain(addrs []netip.Addr, o Options) (*Plain, error) {
 }
 
 func (l *Plain) open(a netip.Addr) error {
-	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-		return &OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
-	}
-	if slices.Contains(l.addrs, a.WithZone("")) {
-		return &OpenError{Addr: a, Err: errors.New("given twice")}
+	if err := endpoint.CheckAddr(a, l.addrs); err != nil {
+		return err
 	}
 	if ifi, err := sockio.InterfaceOf(a); err == nil && ifi != nil && ifi.MTU > 0 {
-		m, ok := ib.MTUForInterface(ifi.MTU)
-		if !ok {
-			return &OpenError{Addr: a, Hint: "raise the MTU of " + ifi.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", ifi.MTU)}
+		m, err := endpoint.CheckMTU(a, ifi.Name, ifi.MTU)
+		if err != nil {
+			return err
 		}
 		l.mtu = min(l.mtu, m)
 	}

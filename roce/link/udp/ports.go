@@ -68,7 +68,7 @@ func (l *Link) SourcePort(p *wire.Path) uint16 {
 	if ps := l.tx.pathOf(p); ps != nil {
 		return ps.sock.port
 	}
-	return l.port
+	return l.local.Port()
 }
 
 // bySocket brings the messages of the batch in the order of the sockets that they leave by, so

@@ -43,7 +43,7 @@ type receiver struct {
 
 func (r *receiver) init(l *Link) error {
 	r.l = l
-	r.split.Init(l.port)
+	r.split.Init(l.local.Port())
 	if err := r.initAside(); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (r *receiver) changedSockets() {
 	l.left = nil
 	r.socks = append(append(r.socks[:0], l.socks...), l.groups...)
 	r.aside = l.share.requests
-	r.fds = append(append(r.fds[:0], l.waker.First()...), unix.PollFd{Fd: -1, Events: unix.POLLOUT}) // at fullFD
+	r.fds = append(append(r.fds[:0], l.local.Waker.First()...), unix.PollFd{Fd: -1, Events: unix.POLLOUT}) // at fullFD
 	for _, s := range r.socks {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
@@ -90,7 +90,7 @@ func (l *Link) Check(i int, p *wire.RxPacket) bool { return l.rx.split.Check(i, 
 
 func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	r := &l.rx
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return 0, err
 	}
 	if len(batch) == 0 {
@@ -152,7 +152,7 @@ func (r *receiver) receiveFrom(s *socket) (bool, error) {
 		return false, nil
 	default:
 		err := os.NewSyscallError("recvmmsg", errno)
-		r.l.fail(err)
+		r.l.local.Fail(err)
 		return false, err
 	}
 	s.unread.Took(r.reader)

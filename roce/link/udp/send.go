@@ -98,7 +98,7 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() }
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
-	if l.life.Err() != nil {
+	if l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch))) // the descriptors may be somebody else's by now
 		return
 	}
@@ -186,12 +186,12 @@ func (t *sender) pathOf(p *wire.Path) *path {
 func (t *sender) newPath(key pathKey, p *wire.Path) *path {
 	s := &path{
 		pathKey: key, l: t.l, hash: rand.Uint32(), limit: maxDatagram4,
-		icrc: transmit.ICRC{ICRC: link.FlowICRC(p, key.sock.port, t.l.port), RxeFlush: t.l.opts.RxeFlush},
+		icrc: transmit.ICRC{ICRC: link.FlowICRC(p, key.sock.port, t.l.local.Port()), RxeFlush: t.l.opts.RxeFlush},
 	}
 	if p.Dst.Is6() {
 		s.limit = maxDatagram6
 	}
-	s.nameLen = s.name.set(p.Dst, t.l.port, key.scope)
+	s.nameLen = s.name.set(p.Dst, t.l.local.Port(), key.scope)
 	if len(t.paths) >= maxPaths {
 		clear(t.paths) // those that are in use go on, without company
 	}
@@ -306,7 +306,7 @@ func (t *sender) submitTo(sock *socket, i, j int) {
 // transport will see a loss. A socket that is not there any more ends the link.
 func (t *sender) dropped(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
-		t.l.fail(os.NewSyscallError("sendmmsg", errno))
+		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
 	if errno == unix.EMSGSIZE {
 		// The interface has a smaller MTU by now, or a router on the way has said so

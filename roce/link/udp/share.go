@@ -34,7 +34,7 @@ func (l *Link) openSockets() error {
 	l.share.lease = lease
 	for i, s := range l.socks {
 		if lease != nil {
-			s.fd, s.leased, s.port = lease.Socket(i), true, l.port
+			s.fd, s.leased, s.port = lease.Socket(i), true, l.local.Port()
 		} else if err := s.open(); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (l *Link) openSockets() error {
 		if lease != nil {
 			err = lease.Hear(i)
 		} else {
-			err = s.bind(l.port)
+			err = s.bind(l.local.Port())
 		}
 		if err == nil {
 			err = s.sendGroupsBy()
@@ -61,7 +61,7 @@ func (l *Link) openSockets() error {
 func (l *Link) leaseSlot() (*slots.Lease, error) {
 	var addrs []slots.Address
 	for _, s := range l.socks {
-		a := slots.Address{Addr: s.addr, Port: l.port}
+		a := slots.Address{Addr: s.addr, Port: l.local.Port()}
 		if s.addr.IsLinkLocalUnicast() && s.addr.Is6() {
 			a.Scope = int(s.ifIdx.Load())
 		}
@@ -83,13 +83,13 @@ func (l *Link) leaseSlot() (*slots.Lease, error) {
 	if !errors.As(err, &at) {
 		return nil, &OpenError{Err: err}
 	}
-	return nil, sockio.PortError(at.Addr, at.Err, l.port)
+	return nil, sockio.PortError(at.Addr, at.Err, l.local.Port())
 }
 
 // Another opens a link at the same addresses; see [link.Slotted].
 func (l *Link) Another() (link.Link, error) {
 	if l.share.lease == nil {
-		return nil, &OpenError{Addr: l.addrs[0], Err: slots.ErrUnsupported}
+		return nil, &OpenError{Addr: l.local.Addrs()[0], Err: slots.ErrUnsupported}
 	}
 	return openSlot(l.given, l.opts, true)
 }
@@ -105,7 +105,7 @@ func (s *sharing) close() {
 func (l *Link) ServeRequests() error {
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return err
 	}
 	if l.askers.list.Load() == nil {
@@ -119,7 +119,7 @@ func (l *Link) ServeRequests() error {
 	}
 	var socks []*socket
 	for i, of := range l.socks {
-		s := &socket{fd: l.share.lease.RequestSocket(i), index: i, addr: of.addr, port: l.port, leased: true}
+		s := &socket{fd: l.share.lease.RequestSocket(i), index: i, addr: of.addr, port: l.local.Port(), leased: true}
 		s.ifIdx.Store(of.ifIdx.Load())
 		if err := errors.Join(s.setOptions(&l.opts), l.share.lease.HearRequests(i)); err != nil {
 			return &OpenError{Addr: s.addr, Err: err}
@@ -141,7 +141,7 @@ func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error {
 	if l.share.lease == nil {
 		return nil
 	}
-	switch err := l.share.lease.AnnounceAt(s, l.addrs, local); {
+	switch err := l.share.lease.AnnounceAt(s, l.local.Addrs(), local); {
 	case errors.Is(err, slots.ErrInUse):
 		return link.ErrServiceInUse
 	case err != nil:
@@ -153,7 +153,7 @@ func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error {
 // Withdraw undoes one Announce.
 func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) {
 	if l.share.lease != nil {
-		l.share.lease.WithdrawAt(s, l.addrs, local)
+		l.share.lease.WithdrawAt(s, l.local.Addrs(), local)
 	}
 }
 

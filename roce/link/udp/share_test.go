@@ -259,7 +259,7 @@ func TestRequestWakesOne(t *testing.T) {
 	}
 	woken := wakes.Load()
 	for _, l := range links {
-		l.life.Fail(link.ErrClosed) // nobody may wait any more
+		l.local.Life.Fail(link.ErrClosed) // nobody may wait any more
 		l.Wake()
 	}
 	wg.Wait()

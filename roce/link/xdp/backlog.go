@@ -40,7 +40,7 @@ func (t *sender) postponeBytes(ps *path, of *wire.Path, data []byte) {
 
 // room reports whether a packet can wait, and counts it if not.
 func (t *sender) room(size int) bool {
-	if len(t.backlog.buf)+size > backlogBytes || t.l.life.Err() != nil {
+	if len(t.backlog.buf)+size > backlogBytes || t.l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(1)
 		return false
 	}

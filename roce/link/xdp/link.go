@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
@@ -23,7 +22,8 @@ const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: ru
 
 // Link is the xdp link; see the package comment. It is a [link.Link].
 type Link struct {
-	opts  Options
+	opts Options
+	face
 	local endpoint.Local
 
 	ifaces  []*iface
@@ -34,7 +34,6 @@ type Link struct {
 	rx receiver
 
 	woken atomic.Bool // as long as the waker is; for those who spin
-	life  sockio.Life
 
 	// mu guards what Close takes away from those who may be there at the same
 	// time.
@@ -42,12 +41,15 @@ type Link struct {
 	gone bool
 }
 
+type face = endpoint.Face
+
 var _ link.Link = (*Link)(nil)
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
 // that says what to do, or about an option a [*wire.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
+	l.face = l.local.Face()
 	if err := l.open(); err != nil {
 		_ = l.release()
 		return nil, err
@@ -148,22 +150,8 @@ func (l *Link) listen(group netip.Addr, index int, on bool) error {
 	return l.byIndex[index].program.listen(group, on)
 }
 
-// Now returns the time since the link was opened, in nanoseconds.
-func (l *Link) Now() int64 { return l.local.Now() }
-
 // Returned takes a datagram that has come back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
-
-// Addrs returns the local addresses.
-func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.local.Addrs()) }
-
-// MTU returns the largest path MTU that the interfaces and the mode carry at
-// the moment.
-func (l *Link) MTU() ib.MTU { return l.local.State.MTU() }
-
-// Watch calls f with the state of the interfaces now and whenever it changes.
-// f must not call Watch or Close.
-func (l *Link) Watch(f func(link.PortState)) { l.local.State.Watch(f) }
 
 // SourcePort returns the port that packets on a path leave from.
 func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
@@ -190,7 +178,7 @@ func (l *Link) Stats() link.Stats {
 	return s
 }
 
-// Wake makes Wait return.
+// Wake makes Wait return, also one that spins.
 func (l *Link) Wake() {
 	l.woken.Store(true)
 	l.local.Waker.Wake()
@@ -199,7 +187,7 @@ func (l *Link) Wake() {
 // fail makes the link useless: frames of the UMEM got mixed up, and what is read
 // or sent from now on could be anything.
 func (l *Link) fail(err error) {
-	if l.life.Fail(err) {
+	if l.local.Life.Fail(err) {
 		l.Wake()
 	}
 }
@@ -207,7 +195,7 @@ func (l *Link) fail(err error) {
 // Wait looks at the rings for as long as Options.Spin says, then blocks in
 // ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return err
 	}
 	if l.tx.unresolved.Due() {
@@ -271,7 +259,7 @@ func (l *Link) spin(timeout time.Duration) bool {
 
 // Close detaches from the interfaces.
 func (l *Link) Close() error {
-	if !l.life.Close() {
+	if !l.local.Life.Close() {
 		return nil
 	}
 	return l.release()

@@ -67,7 +67,7 @@ func (r *receiver) keepStats() {
 // Recv fills batch; see [link.Link].
 func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 	r := &l.rx
-	if err := l.life.Err(); err != nil {
+	if err := l.local.Life.Err(); err != nil {
 		return 0, err
 	}
 	if !r.split.Pending() {

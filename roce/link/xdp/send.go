@@ -32,7 +32,7 @@ func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Du
 // Send sends the packets, and first what waits; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
-	if l.life.Err() != nil {
+	if l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch)))
 		return
 	}

@@ -31,7 +31,7 @@ func (l *Local) moved(i int, rebind func(k rtnl.Link)) {
 	l.index[i] = index
 	var groups []netip.Addr
 	for m := range l.groups {
-		if m.local == l.o.Addrs[i] {
+		if m.local == l.addrs[i] {
 			groups = append(groups, m.group)
 		}
 	}

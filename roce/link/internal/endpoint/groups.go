@@ -31,7 +31,7 @@ func (l *Local) Join(group, local netip.Addr) error {
 		l.groups[m]++
 		return nil
 	}
-	i := slices.Index(l.o.Addrs, local)
+	i := slices.Index(l.addrs, local)
 	if i < 0 {
 		return fmt.Errorf("%s link: %v is no local address to join %v from", l.o.Name, local, group)
 	}
@@ -65,7 +65,7 @@ func (l *Local) Leave(group, local netip.Addr) error {
 	if l.stopped {
 		return nil // the sockets are gone, and the membership with them
 	}
-	i := slices.Index(l.o.Addrs, local)
+	i := slices.Index(l.addrs, local)
 	err := l.reserved[i].leave(group)
 	if l.wanted(group, l.index[i]) {
 		return err // from another address of the interface
@@ -76,7 +76,7 @@ func (l *Local) Leave(group, local netip.Addr) error {
 // wanted reports whether a group is joined on an interface. mu is held.
 func (l *Local) wanted(group netip.Addr, index int) bool {
 	for m := range l.groups {
-		if m.group == group && l.index[slices.Index(l.o.Addrs, m.local)] == index {
+		if m.group == group && l.index[slices.Index(l.addrs, m.local)] == index {
 			return true
 		}
 	}

@@ -45,7 +45,7 @@ const (
 // listen begins to hear. Without privileges, or where a policy forbids it, nothing is heard.
 func (l *Local) listen() {
 	index := l.Indexes()
-	for i, a := range l.o.Addrs {
+	for i, a := range l.addrs {
 		zone := ""
 		if a.Is6() && a.IsLinkLocalUnicast() {
 			k, _ := l.Hops.Link(index[i])
@@ -112,10 +112,10 @@ func (l *Local) hear(c *net.IPConn, local netip.Addr) {
 			// Of IPv4 a raw socket gets the IP header, too.
 			n = copy(b, b[min(int(b[0]&15)*4, n):n])
 		}
-		if from, to, mtu, ok := read(b[:n], l.o.Port); ok && from == local {
+		if from, to, mtu, ok := read(b[:n], l.port); ok && from == local {
 			l.Hops.Narrow(to, from, mtu)
 		}
-		if from, to, quote, ok := noPort(b[:n], local.Is6(), l.o.Port); ok && from == local {
+		if from, to, quote, ok := noPort(b[:n], local.Is6(), l.port); ok && from == local {
 			l.sendBack(to, quote)
 		}
 	}

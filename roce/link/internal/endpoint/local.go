@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
@@ -24,12 +24,10 @@ import (
 // interfaces that they are on, the sockets that reserve the port there, the groups
 // that it is in, and what the kernel knows of the network.
 type Local struct {
-	Hops  *nexthop.Table
-	Waker *sockio.Poller
-	State Port
+	Base
+	Hops *nexthop.Table
 
-	o     Options
-	start time.Time
+	o Options
 
 	ears    ears
 	back    returned
@@ -37,8 +35,8 @@ type Local struct {
 
 	// mu guards what follows.
 	mu       sync.Mutex
-	index    []int              // of the interfaces of o.Addrs, same order
-	reserved []*portReservation // of o.Addrs, same order
+	index    []int              // of the interfaces of the addresses, same order
+	reserved []*portReservation // of the addresses, same order
 	groups   map[membership]int // joins
 	stopped  bool
 }
@@ -46,7 +44,7 @@ type Local struct {
 // maxVLAN is the largest VLAN (IEEE 802.1Q; 0xFFF is reserved).
 const maxVLAN = 4094
 
-// Options say what a Local is made of. Open normalises Addrs and Port.
+// Options say what a Local is made of.
 type Options struct {
 	Name  string // of the link, for errors
 	Addrs []netip.Addr
@@ -69,31 +67,26 @@ type Options struct {
 // Open fills in l. If it fails, Stop and Close release what there is. The error
 // is a *link.OpenError.
 func (l *Local) Open(o Options) (err error) {
-	o.Addrs = slices.Clone(o.Addrs)
-	if o.Port == 0 {
-		o.Port = ib.UDPPort
-	}
-	l.o, l.start, l.groups = o, time.Now(), make(map[membership]int)
-	switch {
-	case len(o.Addrs) == 0:
-		return &link.OpenError{Err: errors.New("no local address given")}
-	case o.VLAN > maxVLAN:
+	l.o, l.groups = o, make(map[membership]int)
+	if o.VLAN > maxVLAN {
 		return &link.OpenError{Err: fmt.Errorf("VLAN %d is not between 1 and %d", o.VLAN, maxVLAN)}
 	}
-	for i := range l.o.Addrs {
-		if err := l.check(i); err != nil {
-			return err
+	err = l.Base.Open(o.Addrs, o.Port, func(_ int, a netip.Addr, ifi *net.Interface) error {
+		if ifi == nil {
+			return &link.OpenError{Addr: a, Hint: sockio.BindHint(unix.EADDRNOTAVAIL, l.port), Err: unix.EADDRNOTAVAIL}
 		}
-	}
-	if l.Waker, err = sockio.NewPoller(); err != nil {
-		return &link.OpenError{Err: err}
+		l.index = append(l.index, ifi.Index)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if o.VLAN != 0 && slices.ContainsFunc(l.index, func(i int) bool { return i != l.index[0] }) {
 		return &link.OpenError{Err: errors.New("with a VLAN, all addresses must be on one interface")}
 	}
 	l.Hops, err = nexthop.Open(nexthop.Options{
 		Changed: o.HopsChanged, LinkChanged: l.linkChanged, Poke: l.poke,
-		Addrs: l.o.Addrs, Indexes: l.index,
+		Addrs: l.addrs, Indexes: l.index,
 		Bound: o.VLAN != 0, // the kernel's routes know nothing of the tag
 	})
 	if err != nil {
@@ -101,47 +94,25 @@ func (l *Local) Open(o Options) (err error) {
 	}
 	var shared []int
 	if o.Share != nil {
-		if shared, err = o.Share(l.o.Addrs, l.index); err != nil {
+		if shared, err = o.Share(l.addrs, l.index); err != nil {
 			return err
 		}
 	}
-	for i, a := range l.o.Addrs {
+	for i, a := range l.addrs {
 		k, _ := l.Hops.Link(l.index[i])
 		if !k.Ethernet() {
 			return &link.OpenError{Addr: a, Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
 		}
 		var r *portReservation
 		if shared != nil {
-			r = sharedPort(shared[i], a, l.index[i], o.Port)
-		} else if r, err = reservePort(a, l.index[i], o.Port); err != nil {
+			r = sharedPort(shared[i], a, l.index[i], l.port)
+		} else if r, err = reservePort(a, l.index[i], l.port); err != nil {
 			return err
 		}
 		l.mu.Lock()
 		l.reserved = append(l.reserved, r)
 		l.mu.Unlock()
 	}
-	return nil
-}
-
-// check normalises address i and finds its interface.
-func (l *Local) check(i int) error {
-	a := l.o.Addrs[i]
-	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
-	}
-	a = a.Unmap()
-	l.o.Addrs[i] = a.WithZone("")
-	if slices.Contains(l.o.Addrs[:i], l.o.Addrs[i]) {
-		return &link.OpenError{Addr: a, Err: errors.New("given twice")}
-	}
-	ifi, err := sockio.InterfaceOf(a)
-	if err != nil {
-		return &link.OpenError{Addr: a, Err: err}
-	}
-	if ifi == nil {
-		return &link.OpenError{Addr: a, Hint: sockio.BindHint(unix.EADDRNOTAVAIL, l.o.Port), Err: unix.EADDRNOTAVAIL}
-	}
-	l.index = append(l.index, ifi.Index)
 	return nil
 }
 
@@ -153,11 +124,11 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	for i, index := range l.Indexes() {
 		k, ok := l.Hops.Link(index)
 		if !ok {
-			return &link.OpenError{Addr: l.o.Addrs[i], Err: nexthop.ErrDown}
+			return &link.OpenError{Addr: l.addrs[i], Err: nexthop.ErrDown}
 		}
 		links[index] = k
-		if _, ok := ib.MTUForInterface(min(k.MTU, limit(index))); !ok {
-			return &link.OpenError{Addr: l.o.Addrs[i], Hint: "raise the MTU of " + k.Name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", k.MTU)}
+		if _, err := CheckMTU(l.addrs[i], k.Name, min(k.MTU, limit(index))); err != nil {
+			return err
 		}
 	}
 	l.State.Init(links, limit, override)
@@ -200,10 +171,7 @@ func (l *Local) Stop() error {
 	if l.Hops != nil {
 		errs = append(errs, l.Hops.Close())
 	}
-	l.State.Watch(nil)
-	if l.Waker != nil {
-		errs = append(errs, l.Waker.Close())
-	}
+	errs = append(errs, l.Base.Stop())
 	l.mu.Lock()
 	l.stopped = true
 	l.mu.Unlock()
@@ -216,7 +184,7 @@ func (l *Local) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for m := range l.groups {
-		if i := slices.Index(l.o.Addrs, m.local); i < len(l.reserved) && l.reserved[i].shared {
+		if i := slices.Index(l.addrs, m.local); i < len(l.reserved) && l.reserved[i].shared {
 			// Others keep the socket.
 			errs = append(errs, l.reserved[i].leave(m.group))
 		}
@@ -232,19 +200,10 @@ func (l *Local) Close() error {
 func (l *Local) poke(dst, src netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.o.Addrs, src); i >= 0 && i < len(l.reserved) && !l.stopped {
+	if i := slices.Index(l.addrs, src); i >= 0 && i < len(l.reserved) && !l.stopped {
 		l.reserved[i].poke(dst)
 	}
 }
-
-// Port returns the UDP port.
-func (l *Local) Port() uint16 { return l.o.Port }
-
-// Now returns the time since the link was opened, in nanoseconds.
-func (l *Local) Now() int64 { return int64(time.Since(l.start)) }
-
-// Addrs returns the local addresses, not to be changed.
-func (l *Local) Addrs() []netip.Addr { return l.o.Addrs }
 
 // Indexes returns the indexes of the interfaces of the addresses, in their order.
 func (l *Local) Indexes() []int {
@@ -257,11 +216,11 @@ func (l *Local) Indexes() []int {
 // sent on it.
 func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
 	src := p.Src.WithZone("")
-	if !slices.Contains(l.o.Addrs, src) || p.Dst.Is4() != src.Is4() {
+	if !slices.Contains(l.addrs, src) || p.Dst.Is4() != src.Is4() {
 		return frame.Flow{}, false
 	}
 	f := frame.Flow{
-		Src: src, Dst: p.Dst.WithZone(""), SrcPort: cmp.Or(p.SrcPort, l.o.Port), DstPort: l.o.Port,
+		Src: src, Dst: p.Dst.WithZone(""), SrcPort: cmp.Or(p.SrcPort, l.port), DstPort: l.port,
 		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, VLAN: l.o.VLAN,
 	}
 	if src.Is6() {
