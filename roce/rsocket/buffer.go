@@ -13,6 +13,7 @@ type buffer struct {
 	mem    []byte
 	mr     *verbs.MR
 	mapped *verbs.MappedBuffer // a large one, which lies outside of the heap
+	used   int                 // bytes that are used
 }
 
 // The receive buffers, and the first send buffer.
@@ -22,33 +23,32 @@ const (
 )
 
 // sendSizes are those of the send buffers; the first one is that of Config.
-var sendSizes = [...]int{smallBuffer: 0, 512 << 10, streamSend, maxSend}
+var sendSizes = [...]int{smallBuffer: 0, firstLarge, streamSend, maxSend}
 
 // register makes the small buffer of a direction.
 func (b *buffer) register(pd *verbs.PD, n int, access verbs.Access, o verbs.MROptions) (err error) {
-	b.mem = make([]byte, n)
+	b.mem, b.used = make([]byte, n), n
 	b.mr, err = pd.RegisterMR(b.mem, access, &o)
 	return err
 }
 
-// obtain makes a large one. Its pages cost memory when they are first used.
-func (b *buffer) obtain(h *host, pd *verbs.PD, n int, access verbs.Access, o verbs.MROptions) (err error) {
-	if h.large.Add(int64(n)) > maxLargeBytes {
-		h.large.Add(-int64(n))
-		h.refused.Add(1)
-		return errNoRoom
+// obtain makes a large one of n bytes, of which some are used at first. Its pages cost memory when
+// they are first used. mu is held.
+func (c *Conn) obtain(b *buffer, n, used int, access verbs.Access, o verbs.MROptions) (err error) {
+	if err := c.host.reserve(used, c.alarm.Now()); err != nil {
+		return err
 	}
 	if b.mapped, err = verbs.MapBuffer(n, false); err == nil {
-		if b.mr, err = b.mapped.Register(pd, access, &o); err != nil {
+		if b.mr, err = b.mapped.Register(c.pd, access, &o); err != nil {
 			err = errors.Join(err, b.mapped.Close())
 		}
 	}
 	if err != nil {
-		h.large.Add(-int64(n))
+		c.host.large.Add(-int64(used))
 		*b = buffer{}
 		return err
 	}
-	b.mem = b.mapped.Bytes()
+	b.mem, b.used = b.mapped.Bytes(), used
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (b *buffer) release(h *host) error {
 		err = b.mr.Close()
 	}
 	if b.mapped != nil {
-		h.large.Add(-int64(len(b.mem)))
+		h.large.Add(-int64(b.used))
 		err = errors.Join(err, b.mapped.Close())
 	}
 	*b = buffer{}
@@ -71,7 +71,7 @@ func (b *buffer) release(h *host) error {
 
 // place is a receive buffer in the words of the protocol.
 func (b *buffer) place(which int) place {
-	return place{which, b.mr.Addr(), uint32(b.mr.RKey()), len(b.mem) / 2}
+	return place{which, b.mr.Addr(), uint32(b.mr.RKey()), b.used / 2}
 }
 
 const remoteWrite = verbs.LocalWrite | roce.RemoteWrite
@@ -83,7 +83,7 @@ func (c *Conn) growSend(need int) {
 	if to == c.out {
 		return
 	}
-	if err := c.send[to].obtain(c.host, c.pd, sendSizes[to], verbs.LocalWrite, verbs.MROptions{}); err != nil {
+	if err := c.obtain(&c.send[to], sendSizes[to], sendSizes[to], verbs.LocalWrite, verbs.MROptions{}); err != nil {
 		c.cfg.growSend = err == errNoRoom // others may give some back
 		return
 	}
@@ -138,8 +138,17 @@ func (c *Conn) shrinkSend() {
 	}
 }
 
+// streamGrown has a larger send buffer for data that the peer takes as fast as it comes. mu and wmu
+// are held.
+func (c *Conn) streamGrown() {
+	if size := c.s.snd.buf.size; size < streamSend && (c.out == smallBuffer || c.host.mayGrow(c.alarm.Now())) {
+		c.growSend(size + 1)
+	}
+}
+
 // fitRecv chooses the receive buffer in which the next half is granted: a large one while halves
-// are read in a hurry, the small one when that is over. mu is held.
+// are read in a hurry, the small one when that is over. Of the large one more and more is used. mu
+// is held.
 func (c *Conn) fitRecv() {
 	if !c.cfg.growRecv || !c.s.rcv.roomy() {
 		return
@@ -152,6 +161,11 @@ func (c *Conn) fitRecv() {
 	case r.to.buf == largeBuffer:
 		if gap > leisure && !r.uses(smallBuffer) {
 			r.move(c.recv[smallBuffer].place(smallBuffer))
+		} else if r.hurried() && large.used < len(large.mem) && c.host.mayGrow(now) {
+			if c.host.reserve(large.used, now) == nil {
+				large.used *= 2
+				r.widen(large.used)
+			}
 		}
 	case large.mem != nil: // it was needed once
 		if !r.uses(largeBuffer) {
@@ -159,7 +173,7 @@ func (c *Conn) fitRecv() {
 		}
 	case r.hurried() && gap < hurry:
 		o := verbs.MROptions{IOVA: largeIOVA, SetIOVA: true}
-		if err := large.obtain(c.host, c.pd, largeRecvBuffer, remoteWrite, o); err != nil {
+		if err := c.obtain(large, largeRecvBuffer, firstLarge, remoteWrite, o); err != nil {
 			c.cfg.growRecv = err == errNoRoom // others may give some back
 			return
 		}
@@ -169,7 +183,7 @@ func (c *Conn) fitRecv() {
 
 const (
 	// hurry is the time for a half of the small receive buffer below which a large one is worth it,
-	// leisure that for a half of the large one above which it is not: at 1.6 and at 2 MB/s.
+	// leisure that for a half of the large one above which it is not: at 1.6 MB/s, and at 0.25 to 2.
 	hurry   = 20 * time.Millisecond
 	leisure = time.Second
 )

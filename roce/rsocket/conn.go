@@ -81,6 +81,8 @@ type Conn struct {
 	tendGap  time.Duration          // in polling mode
 	tendable atomic.Bool            // the next completion is for pourer
 	pourer   *shard.Alarm
+	// stallEnds is when a Write has waited long enough for the peer to read; 0: none waits.
+	stallEnds time.Duration
 
 	cmsg message // for control messages, and data that was staged
 	cwr  verbs.SendWR
@@ -219,13 +221,14 @@ func (c *Conn) write(p []byte) (n int, err error) {
 // later, and returns how many of those wanted; rest is how many there are in all. mu and wmu are
 // held.
 func (c *Conn) sendable(want, rest int) (n int, later bool, err error) {
+	defer func() { c.stallEnds = 0 }()
 	for looked := false; ; {
 		if err := c.writeEnd(); err != nil {
 			return 0, false, err
 		}
 		snd := &c.s.snd
-		if snd.buf.size < streamSend && snd.cramped(want) {
-			c.growSend(streamSend)
+		if snd.cramped(want) {
+			c.streamGrown()
 		}
 		if !snd.stages() {
 			if k := snd.data(want); k > 0 {
@@ -236,10 +239,11 @@ func (c *Conn) sendable(want, rest int) (n int, later bool, err error) {
 			c.look() // the peer may have read
 			continue
 		} else {
-			if snd.buf.free() < rest {
-				c.growSend(snd.staged + rest)
+			k := snd.stageable(min(rest, maxTransfer))
+			if k == 0 && c.stageGrown(rest) {
+				k = snd.stageable(min(rest, maxTransfer))
 			}
-			if k := snd.stageable(min(rest, maxTransfer)); k > 0 {
+			if k > 0 {
 				return k, true, nil
 			}
 		}

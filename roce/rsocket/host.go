@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
@@ -19,6 +20,7 @@ type host struct {
 	most  LingerStats // of Conns and Bytes
 
 	large   atomic.Int64  // bytes of large buffers of all connections
+	grown   atomic.Int64  // until when these have grown enough, see growthRate
 	refused atomic.Uint64 // how often there were too many for another one
 }
 
@@ -84,3 +86,22 @@ func (h *host) lost() {
 	defer h.mu.Unlock()
 	h.stats.Lost++
 }
+
+// reserve enters n bytes of large buffers, if there is room for them.
+func (h *host) reserve(n int, now time.Duration) error {
+	if h.large.Add(int64(n)) > maxLargeBytes {
+		h.large.Add(-int64(n))
+		h.refused.Add(1)
+		return errNoRoom
+	}
+	for {
+		until := h.grown.Load()
+		next := max(until, int64(now)) + int64(n)*int64(time.Second)/growthRate
+		if h.grown.CompareAndSwap(until, next) {
+			return nil
+		}
+	}
+}
+
+// mayGrow reports whether what was reserved last was long enough ago.
+func (h *host) mayGrow(now time.Duration) bool { return int64(now) >= h.grown.Load() }

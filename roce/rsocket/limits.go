@@ -16,23 +16,28 @@ const (
 
 // Defaults and bounds; those of the queues are librdmacm's.
 const (
-	// defaultBuffer is that of either direction, in bytes, and largeRecvBuffer what a connection
-	// has to receive while it needs more. streamSend is what one has that sends as fast as the peer
-	// takes it, and maxSend the most for what the peer does not read: that of TCP (the third number
-	// of net.ipv4.tcp_wmem, as Linux has it). The large ones of a device have maxLargeBytes.
+	// defaultBuffer is that of either direction, in bytes. firstLarge is what a connection goes on
+	// with that needs more, and largeRecvBuffer the most that it has to receive. streamSend is the
+	// most of one that sends as fast as the peer takes it, and maxSend the most for what the peer does
+	// not read: that of TCP (the third number of net.ipv4.tcp_wmem, as Linux has it). The large ones
+	// of a device have maxLargeBytes.
 	defaultBuffer   = 64 << 10
+	firstLarge      = 512 << 10
 	streamSend      = 2 << 20
 	maxSend         = 4 << 20
 	largeRecvBuffer = 4 << 20
 	maxLargeBytes   = 512 << 20
-	defaultQueue    = 384 // work requests
-	minQueue        = 16
-	maxQueue        = 0xFFFE
-	maxBuffer       = 1 << 30
-	minSendBuffer   = 4096
-	minRecvBuffer   = 2
-	maxIOMaps       = 0x7f << 8
-	inlineBytes     = 64
+	// growthRate is how many bytes a second the buffers of a device grow beyond firstLarge. A page
+	// that is used for the first time can cost 20 times as much as what is copied to it.
+	growthRate    = 16 << 20
+	defaultQueue  = 384 // work requests
+	minQueue      = 16
+	maxQueue      = 0xFFFE
+	maxBuffer     = 1 << 30
+	minSendBuffer = 4096
+	minRecvBuffer = 2
+	maxIOMaps     = 0x7f << 8
+	inlineBytes   = 64
 	// defaultKeepAlive is the time between two probes of an idle connection: that
 	// of package net.
 	defaultKeepAlive = 15 * time.Second

@@ -91,15 +91,15 @@ func (r *receiver) arrive(n uint32) error {
 	r.granted -= int(n)
 	r.ready += int(n)
 	if r.count == len(r.lens) {
-		r.widen()
+		r.lengthen()
 	}
 	r.lens[(r.first+r.count)%len(r.lens)] = n
 	r.count++
 	return nil
 }
 
-// widen makes room for more messages.
-func (r *receiver) widen() {
+// lengthen makes room for more messages.
+func (r *receiver) lengthen() {
 	lens := make([]uint32, min(max(2*len(r.lens), minQueue), int(r.depth)))
 	copy(lens[copy(lens, r.lens[r.first:]):], r.lens[:r.first])
 	r.lens, r.first = lens, 0
@@ -190,3 +190,7 @@ func (r *receiver) uses(buf int) bool {
 
 // move has further grants be made in another buffer, of which nothing is in use.
 func (r *receiver) move(to place) { r.to, r.second = to, false }
+
+// widen has further grants be halves of the first n bytes of the buffer, twice as many as before:
+// first the new half, since the other one has stretches that are in use.
+func (r *receiver) widen(n int) { r.to.half, r.second = n/2, true }

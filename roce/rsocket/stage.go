@@ -1,6 +1,8 @@
 package rsocket
 
 import (
+	"time"
+
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
@@ -28,6 +30,43 @@ func (c *Conn) stage(p []byte) error {
 	c.s.stage(len(p))
 	c.pour() // the peer may have read meanwhile
 	return c.err
+}
+
+// stageGrown has a larger send buffer for rest bytes that the peer has no room for, once it has taken
+// nothing for so long that it may not be reading at all: that of a peer which reads soon would only
+// be filled, too, and its pages cost more than the wait. mu and wmu are held.
+func (c *Conn) stageGrown(rest int) bool {
+	snd := &c.s.snd
+	if c.out == smallBuffer {
+		c.growSend(snd.buf.size + 1)
+		return true
+	}
+	if now := c.alarm.Now(); !c.wr.try {
+		if c.stallEnds == 0 {
+			c.stallEnds = now + hurry
+		}
+		c.stallEnds = max(c.stallEnds, time.Duration(c.host.grown.Load()))
+		if now < c.stallEnds {
+			c.pourer.Set(c.stallEnds-now, 0)
+			return false
+		}
+	}
+	c.growSend(snd.staged + rest)
+	return true
+}
+
+// prod has a Write look again that has waited for the peer to read: what the peer's adapter answers
+// ends its wait. mu is held.
+func (c *Conn) prod() {
+	if c.stallEnds == 0 {
+		return
+	}
+	if left := c.stallEnds - c.alarm.Now(); left > 0 || !c.s.canControl() {
+		c.pourer.Set(max(left, firstLook), 0)
+		return
+	}
+	c.s.keepAlive(false, &c.cmsg)
+	c.postControl()
 }
 
 // pour sends what is staged, and then the end of the data, as far as the peer has room. mu is held,
@@ -97,6 +136,7 @@ func (c *Conn) poured() {
 		c.mu.Unlock() // Close does it
 		return
 	}
+	c.prod()
 	before := c.s.snd.staged
 	for c.look() == len(c.wcs) {
 	}
