@@ -182,8 +182,9 @@ func (c *Conn) fitRecv() {
 }
 
 const (
-	// hurry is the time for a half of the small receive buffer below which a large one is worth it,
-	// leisure that for a half of the large one above which it is not: at 1.6 MB/s, and at 0.25 to 2.
+	// hurry is the time for a half of the small receive buffer below which a large one is worth
+	// it, 1.6 MB/s, and how long a peer has not read before more is staged. leisure is that for a
+	// half of the large one above which it is not: at 0.25 to 2 MB/s.
 	hurry   = 20 * time.Millisecond
 	leisure = time.Second
 )

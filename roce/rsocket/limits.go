@@ -17,10 +17,10 @@ const (
 // Defaults and bounds; those of the queues are librdmacm's.
 const (
 	// defaultBuffer is that of either direction, in bytes. firstLarge is what a connection goes on
-	// with that needs more, and largeRecvBuffer the most that it has to receive. streamSend is the
-	// most of one that sends as fast as the peer takes it, and maxSend the most for what the peer does
-	// not read: that of TCP (the third number of net.ipv4.tcp_wmem, as Linux has it). The large ones
-	// of a device have maxLargeBytes.
+	// with that needs more, and largeRecvBuffer the most that it has to receive. streamSend is
+	// that of one that sends as fast as the peer takes it, and maxSend for what the peer does not
+	// read: that of TCP (the third number of net.ipv4.tcp_wmem, as Linux has it). The large ones of
+	// a device have maxLargeBytes.
 	defaultBuffer   = 64 << 10
 	firstLarge      = 512 << 10
 	streamSend      = 2 << 20
