@@ -10,7 +10,6 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/rtnl"
-	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/frame"
@@ -21,15 +20,13 @@ var native = binary.NativeEndian
 
 // Link is the packet link; see the package comment. It is a [link.Slotted].
 type Link struct {
-	opts  Options
-	spare bool // made by Another
+	opts Options
 	face
 	local    endpoint.Local
 	loopback int // index of the loopback interface
 	groups   groups
 
-	lease *slots.Lease // nil: the link has its addresses for itself
-	alone error        // why it has
+	share endpoint.Share
 
 	tx sender
 	rx receiver
@@ -48,7 +45,7 @@ func Open(o Options) (*Link, error) { return openSlot(o, false) }
 
 func openSlot(o Options, spare bool) (*Link, error) {
 	o.Addrs = slices.Clone(o.Addrs)
-	l := &Link{opts: o, spare: spare, tx: sender{fd: -1}}
+	l := &Link{opts: o, share: endpoint.Share{Spare: spare}, tx: sender{fd: -1}}
 	l.face = l.local.Face()
 	if err := l.open(); err != nil {
 		_ = l.release()
@@ -59,8 +56,8 @@ func openSlot(o Options, spare bool) (*Link, error) {
 
 // Another opens a link at the same addresses; see [link.Slotted].
 func (l *Link) Another() (link.Link, error) {
-	if l.lease == nil {
-		return nil, &link.OpenError{Addr: l.opts.Addrs[0], Err: slots.ErrUnsupported}
+	if err := l.share.More(); err != nil {
+		return nil, err
 	}
 	return openSlot(l.opts, true)
 }
@@ -78,7 +75,7 @@ func (l *Link) open() (err error) {
 		HopsChanged: l.hopsChanged, Listen: l.listen, Share: l.leaseSlot,
 	})
 	if err != nil {
-		return sockio.Unshared(err, l.alone)
+		return sockio.Unshared(err, l.share.Alone)
 	}
 	if err := l.local.Begin(func(int) int { return frame.MaxIPBytes }, l.opts.MTU); err != nil {
 		return err
@@ -131,10 +128,8 @@ func (l *Link) Capabilities() link.Capabilities {
 		Name: "packet", ICRCBits: 32, ECN: true,
 		GSO: l.tx.gso.Load(), GRO: true, SendBufferBytes: l.tx.sndbuf,
 	}
-	c.Mode, c.Slot = "ring", l.slot()
-	if l.alone != nil {
-		c.Alone = l.alone.Error()
-	}
+	c.Mode = "ring"
+	l.share.Describe(&c)
 	for i, s := range l.rx.socks {
 		if s.ring == nil {
 			c.Mode = "queue"
@@ -159,9 +154,7 @@ func (l *Link) Stats() link.Stats {
 	var s link.Stats
 	l.tx.stats.Read(&s)
 	l.rx.readStats(&s)
-	if l.lease != nil && !l.spare {
-		s.RxNobody += l.lease.Unheld()
-	}
+	l.share.Read(&s)
 	return s
 }
 
@@ -213,8 +206,6 @@ func (l *Link) release() error {
 	}
 	l.rx.close(shut)
 	errs = append(errs, l.local.Close())
-	if l.lease != nil {
-		l.lease.Close()
-	}
+	l.share.Close()
 	return errors.Join(errs...)
 }

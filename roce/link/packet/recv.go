@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
@@ -36,10 +35,7 @@ type receiver struct {
 	// Inboxes, in fds from asideFrom on, are for what other devices hand on.
 	inboxes   []int
 	asideFrom int
-	look      bool // there may be something
 	turn      int
-	inbox     []byte
-	strays    slots.Strays
 	all       bool // other devices at the address see the frame, too
 
 	overflow atomic.Uint64
@@ -71,12 +67,10 @@ func (r *receiver) init(l *Link) error {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
 	r.asideFrom = len(r.fds)
-	if l.lease != nil {
-		r.split.Slot, r.split.HandOn = l.lease.Slot(), r.handOn
-		for i := range l.local.Addrs() {
-			r.inboxes = append(r.inboxes, l.lease.Inbox(i))
-			r.fds = append(r.fds, unix.PollFd{Fd: int32(l.lease.Inbox(i)), Events: unix.POLLIN})
-		}
+	l.share.Receive(&r.split, r.handOn)
+	r.inboxes = l.share.Inboxes()
+	for _, fd := range r.inboxes {
+		r.fds = append(r.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	r.open = true
 	return nil
@@ -131,13 +125,13 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 		}
 	}
 	for {
-		n := r.handedIn(batch)
+		n := l.share.HandedIn(batch)
 		r.split.Batch(n, unverified)
 		for n < len(batch) && !r.split.Ended() && (r.split.Pending() || r.advance()) {
 			n += r.split.Split(batch[n:])
 		}
 		r.split.Publish()
-		r.flushStrays()
+		l.share.Flush()
 		if n > 0 {
 			return n, nil
 		}
@@ -291,7 +285,7 @@ func (l *Link) CaughtUp() bool {
 			return false
 		}
 	}
-	return !r.split.Pending() && !r.reader.Pending() && !r.strays.Pending()
+	return !r.split.Pending() && !r.reader.Pending() && !l.share.Pending()
 }
 
 // begin goes on to the packets of a frame.

@@ -26,7 +26,6 @@ type Link struct {
 	given  []netip.Addr // the addresses with their zones
 	mtu    ib.MTU       // at Open
 	socks  []*socket    // of the addresses, same order
-	spare  bool         // made by Another
 	share  sharing
 	ifaces follower
 
@@ -55,7 +54,7 @@ var (
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
-	l := &Link{spare: spare, opts: o, given: slices.Clone(addrs), mtu: ib.MTU4096}
+	l := &Link{share: sharing{Share: endpoint.Share{Spare: spare}}, opts: o, given: slices.Clone(addrs), mtu: ib.MTU4096}
 	l.face = l.local.Face()
 	l.rx.asideFD = -1
 	if err := l.open(); err != nil {
@@ -107,11 +106,7 @@ func (l *Link) foundAt(i int, a netip.Addr, ifi *net.Interface) error {
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
 	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.gso.Load(), GRO: true}
-	if l.share.lease != nil {
-		c.Slot = l.share.lease.Slot()
-	} else if l.share.alone != nil {
-		c.Alone = l.share.alone.Error()
-	}
+	l.share.Describe(&c)
 	for i, s := range l.socks {
 		if s.addr.Is4() {
 			c.ICRCBits = 16
@@ -133,9 +128,7 @@ func (l *Link) Stats() link.Stats {
 	var s link.Stats
 	l.tx.stats.Read(&s)
 	l.rx.split.Read(&s)
-	if l.share.lease != nil && !l.spare {
-		s.RxNobody += l.share.lease.Unheld()
-	}
+	l.share.Read(&s)
 	return s
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
@@ -27,12 +26,9 @@ type receiver struct {
 	aside     []*socket
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none
-	look      bool // there may be something
 	returned  bool // there may be ICMP messages: see returned.go
 	tookAside bool // there was, at the last call of receive
 	turn      int
-	inbox     []byte // a message that was handed on
-	strays    slots.Strays
 
 	reader *sockio.Reader
 	names  []rawName
@@ -97,13 +93,13 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 		return 0, nil // the loop below ends with a packet, or when there is none
 	}
 	for {
-		n := r.handedIn(batch)
+		n := l.share.HandedIn(batch)
 		r.split.Batch(n, unverified)
 		for n < len(batch) && !r.split.Ended() && (r.split.Pending() || r.advance()) {
 			n += r.split.Split(batch[n:])
 		}
 		r.split.Publish()
-		r.flushStrays()
+		l.share.Flush()
 		if n > 0 {
 			return n, nil
 		}
@@ -119,7 +115,7 @@ func (r *receiver) receive() (bool, error) {
 	r.refresh()
 	r.turn++
 	// What is aside must neither keep the others waiting nor wait for them.
-	if r.look && !r.tookAside || r.turn%asideTurns == 0 {
+	if r.l.share.Look && !r.tookAside || r.turn%asideTurns == 0 {
 		if ok, err := r.receiveAside(); ok || err != nil {
 			r.tookAside = true
 			return ok, err
@@ -136,7 +132,7 @@ func (r *receiver) receive() (bool, error) {
 			return ok, err
 		}
 	}
-	if r.look {
+	if r.l.share.Look {
 		return r.receiveAside()
 	}
 	return false, nil
@@ -199,7 +195,7 @@ func (l *Link) CaughtUp() bool {
 			return false
 		}
 	}
-	return !r.split.Pending() && !r.reader.Pending() && !r.strays.Pending()
+	return !r.split.Pending() && !r.reader.Pending() && !l.share.Pending()
 }
 
 // advance goes on to the next datagram that may hold packets.

@@ -49,7 +49,7 @@ func drain(t testing.TB, l *Link) (all []wire.RxPacket) {
 	rx := make([]wire.RxPacket, 3)
 	for {
 		require.NoError(t, l.Wait(0)) // notes what is aside, but for requests, of which a thread tells
-		l.rx.look = true
+		l.share.Look = true
 		n, err := l.Recv(rx)
 		require.NoError(t, err)
 		if n == 0 {
@@ -188,7 +188,7 @@ func TestRequestsAndPacketsTakeTurns(t *testing.T) {
 		p.a.Send([]wire.TxPacket{p.to(77, make([]byte, 256))})
 	}
 	require.NoError(t, p.b.Wait(0))
-	p.b.rx.look = true
+	p.b.share.Look = true
 	rx := make([]wire.RxPacket, 128)
 	firsts := map[ib.QPN]int{}
 	for calls := 0; len(firsts) < 2; calls++ {

@@ -1,0 +1,193 @@
+package endpoint
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/roce/internal/slots"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/roce/link/internal/receive"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/transport/wire"
+)
+
+// Share is what a [link.Slotted] has to do with other devices at its addresses. Nothing is shared
+// where that is not possible, or not wanted.
+type Share struct {
+	Lease *slots.Lease // nil: the link has its addresses for itself
+	Alone error        // why it has
+	Spare bool         // the link was made by Another
+
+	addrs []netip.Addr
+
+	// Of the receiving side. Look says that others may have handed something on.
+	Look   bool
+	split  *receive.Splitter
+	inbox  []byte // a message that was handed on
+	strays slots.Strays
+}
+
+// Open leases a slot of the addresses of a link, which are on interfaces with the indexes.
+func (s *Share) Open(b *Base, indexes []int) error {
+	s.addrs = b.addrs
+	var of []slots.Address
+	for i, a := range b.addrs {
+		at := slots.Address{Addr: a, Port: b.port}
+		if a.IsLinkLocalUnicast() && a.Is6() {
+			at.Scope = indexes[i]
+		}
+		of = append(of, at)
+	}
+	open := slots.Open
+	if s.Spare {
+		open = slots.OpenSpare
+	}
+	lease, err := open(of)
+	var at *slots.AddressError
+	switch {
+	case err == nil:
+		s.Lease = lease
+	case errors.Is(err, slots.ErrUnsupported), errors.Is(err, slots.ErrForeign):
+		s.Alone = err
+	case errors.As(err, &at):
+		return sockio.PortError(at.Addr, at.Err, b.port)
+	default:
+		return &link.OpenError{Err: err}
+	}
+	return nil
+}
+
+// More returns why there can be no more links at the addresses by Another, nil if there can.
+func (s *Share) More() error {
+	if s.Lease == nil {
+		return &link.OpenError{Addr: s.addrs[0], Err: slots.ErrUnsupported}
+	}
+	return nil
+}
+
+// Slot returns the slot; the zero value if the link has its addresses for itself.
+func (s *Share) Slot() ib.Slot {
+	if s.Lease == nil {
+		return ib.Slot{}
+	}
+	return s.Lease.Slot()
+}
+
+// Describe says what there is of it among the capabilities.
+func (s *Share) Describe(c *link.Capabilities) {
+	c.Slot = s.Slot()
+	if s.Alone != nil {
+		c.Alone = s.Alone.Error()
+	}
+}
+
+// Read adds what was for slots that nobody has.
+func (s *Share) Read(o *link.Stats) {
+	if s.Lease != nil && !s.Spare {
+		o.RxNobody += s.Lease.Unheld()
+	}
+}
+
+// Announce reserves a service; see [link.Slotted].
+func (s *Share) Announce(service mad.ServiceID, local netip.Addr) error {
+	if s.Lease == nil {
+		return nil
+	}
+	switch err := s.Lease.AnnounceAt(service, s.addrs, local); {
+	case errors.Is(err, slots.ErrInUse):
+		return link.ErrServiceInUse
+	case err != nil:
+		return os.NewSyscallError("announce", err)
+	}
+	return nil
+}
+
+// Withdraw undoes one Announce.
+func (s *Share) Withdraw(service mad.ServiceID, local netip.Addr) {
+	if s.Lease != nil {
+		s.Lease.WithdrawAt(service, s.addrs, local)
+	}
+}
+
+// Close gives the slot back.
+func (s *Share) Close() {
+	if s.Lease != nil {
+		s.Lease.Close()
+	}
+}
+
+// Receive gets ready to hand on what a splitter finds that is for others: handOn is called for
+// each such packet, and calls HandOn.
+func (s *Share) Receive(split *receive.Splitter, handOn func(p *wire.RxPacket) bool) {
+	s.split = split
+	if s.Lease != nil {
+		split.Slot, split.HandOn = s.Lease.Slot(), handOn
+	}
+}
+
+// Inboxes returns the sockets by which others hand something on, one for each address.
+func (s *Share) Inboxes() (fds []int) {
+	if s.Lease != nil {
+		for i := range s.addrs {
+			fds = append(fds, s.Lease.Inbox(i))
+		}
+	}
+	return fds
+}
+
+// HandOn gives a packet for address i to the device in another slot.
+func (s *Share) HandOn(i, slot int, p *wire.RxPacket) {
+	lost, ok := s.Lease.HandOn(i, slot, p)
+	s.lost(lost)
+	if ok {
+		s.split.On.Add(1)
+	} else {
+		s.split.Nobody.Add(1)
+	}
+}
+
+// Flush sends on what was handed on.
+func (s *Share) Flush() {
+	if s.Lease != nil {
+		s.lost(s.Lease.Flush())
+	}
+}
+
+func (s *Share) lost(n int) {
+	if n > 0 {
+		s.split.Lost.Add(uint64(n))
+	}
+}
+
+// ReadInboxes reads a message of another device, if there is one, for HandedIn.
+func (s *Share) ReadInboxes(fds []int) bool {
+	for _, fd := range fds {
+		if s.inbox == nil {
+			s.inbox = make([]byte, slots.MaxStrays)
+		}
+		if n, err := unix.Read(fd, s.inbox); err == nil {
+			s.Look = true
+			s.strays = slots.ParseStrays(s.inbox[:n])
+			return true
+		}
+	}
+	return false
+}
+
+// HandedIn fills a batch with what another device has handed on.
+func (s *Share) HandedIn(batch []wire.RxPacket) (n int) {
+	for n < len(batch) && s.strays.Next(&batch[n]) {
+		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(s.Lease.Slot().Index) {
+			s.split.HandedIn(&batch[n])
+			n++
+		}
+	}
+	return n
+}
+
+// Pending reports whether HandedIn has more.
+func (s *Share) Pending() bool { return s.strays.Pending() }
