@@ -16,7 +16,7 @@ func (l *Link) LoseSockets() {
 
 // Inject has the system calls of the link go through f.
 func (l *Link) Inject(f *linktest.Faults) {
-	l.tx.sendmmsg, l.rx.reader.Recvmmsg = f.Send, f.Recv
-	l.tx.gso.Store(!l.opts.DisableGSO)
-	l.tx.maxSegs = sockio.MaxSegments
+	l.tx.Sendmmsg, l.rx.reader.Recvmmsg = f.Send, f.Recv
+	l.tx.GSO.Store(!l.opts.DisableGSO)
+	l.tx.MaxSegs = sockio.MaxSegments
 }

@@ -40,7 +40,7 @@ func sum16(sum uint32, b []byte) uint16 {
 	return uint16(sum)
 }
 
-// What putHead writes, parseFrame reads.
+// What Fill writes, parseFrame reads.
 func TestHeadRoundTrip(t *testing.T) {
 	for _, a := range [][2]string{{"10.1.2.3", "10.255.254.253"}, {"2001:db8::1", "2001:db8:ffff::2"}} {
 		for _, segment := range []int{0, 300, 1016} {
@@ -49,8 +49,8 @@ func TestHeadRoundTrip(t *testing.T) {
 				if segment == 0 && size > ib.MaxPacketBytes {
 					continue
 				}
-				b := make([]byte, p.headLen+size+5) // with trailing bytes, as short frames have
-				p.putHead(b, size, segment)
+				b := make([]byte, p.route.Front+size+5) // with trailing bytes, as short frames have
+				p.Fill(&unix.Msghdr{}, b, nil, size, segment)
 				var d receive.Datagram
 				require.True(t, parseFrame(&d, b, true, ib.UDPPort))
 				require.Equal(t, link.Source{Src: p.Flow.Src, Dst: p.Flow.Dst, SrcPort: 0xC001}, d.Source)
@@ -86,8 +86,8 @@ func TestHeadRoundTrip(t *testing.T) {
 func TestParseTruncated(t *testing.T) {
 	for _, a := range [][2]string{{"10.1.2.3", "10.1.2.4"}, {"2001:db8::1", "2001:db8::2"}} {
 		p := preparedPath(a[0], a[1], 0)
-		b := make([]byte, p.headLen+100)
-		p.putHead(b, 100, 0)
+		b := make([]byte, p.route.Front+100)
+		p.Fill(&unix.Msghdr{}, b, nil, 100, 0)
 		var d receive.Datagram
 		for n := range b {
 			require.False(t, parseFrame(&d, b[:n], true, ib.UDPPort), "%d bytes", n)
@@ -101,8 +101,8 @@ func TestParseTruncated(t *testing.T) {
 func FuzzParseFrame(f *testing.F) {
 	for _, a := range [][2]string{{"10.1.2.3", "10.1.2.4"}, {"2001:db8::1", "2001:db8::2"}} {
 		p := preparedPath(a[0], a[1], 0)
-		b := make([]byte, p.headLen+3000)
-		p.putHead(b, 3000, 1000)
+		b := make([]byte, p.route.Front+3000)
+		p.Fill(&unix.Msghdr{}, b, nil, 3000, 1000)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -37,9 +37,6 @@ const (
 	// ringAlign is TPACKET_ALIGNMENT.
 	ringAlign = 16
 
-	// backlogBytes bounds what waits for the socket to take more.
-	backlogBytes = 4 << 20
-
 	// defaultSocketBuffer is what is asked for, in bytes.
 	defaultSocketBuffer = 16 << 20
 

@@ -126,7 +126,7 @@ func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group
 func (l *Link) Capabilities() link.Capabilities {
 	c := link.Capabilities{
 		Name: "packet", ICRCBits: 32, ECN: true,
-		GSO: l.tx.gso.Load(), GRO: true, SendBufferBytes: l.tx.sndbuf,
+		GSO: l.tx.GSO.Load(), GRO: true, SendBufferBytes: l.tx.sndbuf,
 	}
 	c.Mode = "ring"
 	l.share.Describe(&c)
@@ -152,7 +152,7 @@ func (l *Link) Capabilities() link.Capabilities {
 // Stats returns the counters.
 func (l *Link) Stats() link.Stats {
 	var s link.Stats
-	l.tx.stats.Read(&s)
+	l.tx.Stats.Read(&s)
 	l.rx.readStats(&s)
 	l.share.Read(&s)
 	return s
@@ -168,10 +168,10 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	fds := l.rx.fds
 	fds[fullFD].Fd = -1
-	if l.tx.blocked.Load() {
+	if l.tx.Blocked() {
 		fds[fullFD].Fd = int32(l.tx.fd)
 	}
-	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
+	l.local.Waker.Worked(l.rx.split.Work() + l.tx.Stats.Work())
 	if err := l.local.Waker.Poll(fds, timeout); err != nil {
 		l.local.Fail(err)
 		return err

@@ -1,8 +1,6 @@
 package packet
 
 import (
-	"math/rand/v2"
-
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
@@ -10,26 +8,19 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is the state that the link hangs on a wire.Path. Those of one flow share it, so
-// that their packets can share frames.
+// path is what the link has of a route, which those of one flow share, so that their packets can
+// share frames.
 type path struct {
 	transmit.Path
-	l    *Link
-	hash uint32
-	sent uint64 // the batch in which something was found to be able to go
+	route transmit.Route
 
 	// For the state of the hop, if it is Ready:
-	name    rawName
-	head    frame.Header
-	headLen int // of virtio header and headers
-	limit   int // most bytes of UDP payload in a frame
+	name rawName
+	head frame.Header
 }
 
-// pathOf returns the link's state of a path, nil if nothing can be sent on it.
-func (t *sender) pathOf(p *wire.Path) *path {
-	if s, ok := p.Link.(*path); ok && s.l == t.l {
-		return s
-	}
+// routeOf makes the route of a path, nil if nothing can be sent on it.
+func (t *sender) routeOf(p *wire.Path) *transmit.Route {
 	f, ok := t.l.local.Flow(p)
 	if !ok {
 		return nil
@@ -39,15 +30,16 @@ func (t *sender) pathOf(p *wire.Path) *path {
 	}
 	s := t.paths[f]
 	if s == nil {
-		s = &path{l: t.l, hash: rand.Uint32()}
+		s = &path{}
 		s.Path.Init(f, t.l.local.Hops, t.l.opts.RxeFlush)
+		s.route = transmit.Route{ICRC: s.ICRC, FD: t.fd, Own: s}
+		t.Add(&s.route)
 		if len(t.paths) >= maxPaths {
 			clear(t.paths) // those that are in use go on, without company
 		}
 		t.paths[f] = s
 	}
-	p.Link = s
-	return s
+	return &s.route
 }
 
 // flowPort returns the source port of a path, one of a few: packets that leave by different ones
@@ -64,8 +56,8 @@ func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
 
 // SourcePort returns the port that packets on a path leave from; see [link.Link].
 func (l *Link) SourcePort(p *wire.Path) uint16 {
-	if ps := l.tx.pathOf(p); ps != nil {
-		return ps.Flow.SrcPort
+	if r := l.tx.RouteOf(p); r != nil {
+		return r.Own.(*path).Flow.SrcPort
 	}
 	return l.local.Port()
 }
@@ -82,14 +74,15 @@ func (s *path) Refresh() nexthop.Status {
 // prepare makes the template of the headers.
 func (s *path) prepare(st *nexthop.State) {
 	s.head.Init(&s.Flow, st.Src, st.Dst)
-	s.headLen = vnetBytes + s.head.Len()
+	s.route.Front = vnetBytes + s.head.Len()
 	overhead := frame.Overhead(s.Flow.Dst)
 	longest := frame.MaxIPBytes
 	if st.GSOMax > 0 {
 		longest = min(longest, st.GSOMax-s.head.Network())
 	}
-	s.limit = longest - overhead
+	s.route.Limit = longest - overhead
 	s.Most = st.MTU - overhead
+	s.route.Most = s.Most
 
 	proto := etherType(s.Flow.Dst.Is6())
 	if s.Flow.VLAN != 0 {
@@ -101,11 +94,11 @@ func (s *path) prepare(st *nexthop.State) {
 	copy(s.name.ll.Addr[:], st.Dst[:])
 }
 
-// putHead writes the headers of a frame with size bytes of UDP payload, cut
-// into segments of segment bytes (0: a single packet), to b, which has headLen
-// bytes.
-func (s *path) putHead(b []byte, size, segment int) {
-	vnet, head := b[:vnetBytes], b[vnetBytes:]
+// Fill writes the headers of a frame with size bytes of UDP payload, cut
+// into segments of segment bytes (0: a single packet), to its front.
+func (s *path) Fill(h *unix.Msghdr, front, _ []byte, size, segment int) {
+	h.Name, h.Namelen = s.name.bytes(), unix.SizeofSockaddrLinklayer
+	vnet, head := front[:vnetBytes], front[vnetBytes:]
 	clear(vnet)
 	s.head.Put(head, size)
 	if segment == 0 {

@@ -11,9 +11,9 @@ import (
 // inject has the system calls of a link go through f.
 func inject(l link.Link, f *linktest.Faults) {
 	u := l.(*Link)
-	u.tx.sendmmsg, u.rx.reader.Recvmmsg = f.Send, f.Recv
-	u.tx.gso.Store(true)
-	u.tx.maxSegs = sockio.MaxSegments
+	u.tx.Sendmmsg, u.rx.reader.Recvmmsg = f.Send, f.Recv
+	u.tx.GSO.Store(true)
+	u.tx.MaxSegs = sockio.MaxSegments
 }
 
 func TestFaults(t *testing.T) {

@@ -8,9 +8,6 @@ const (
 	maxDatagram4 = 65535 - ib.IPv4HeaderBytes - ib.UDPHeaderBytes
 	maxDatagram6 = 65535 - ib.IPv6HeaderBytes - ib.UDPHeaderBytes
 
-	// backlogBytes bounds what waits for the socket to take more.
-	backlogBytes = 4 << 20
-
 	// asideTurns is how many receives there are for one that looks for requests and packets handed
 	// on by others, when no poll has said that there are any.
 	asideTurns = 64
@@ -29,8 +26,6 @@ const (
 	// maxReturned how many of other kinds are passed over at a time.
 	returnedBuffer = 64 << 10
 	maxReturned    = 64
-	// maxErrorTries is how often a send is tried again that found one of them in its way.
-	maxErrorTries = 8
 
 	// rxBufferBytes holds the longest datagram.
 	rxBufferBytes = 64 << 10

@@ -105,7 +105,7 @@ func (l *Link) foundAt(i int, a netip.Addr, ifi *net.Interface) error {
 
 // Capabilities says what is on; the buffers are the smallest of all sockets.
 func (l *Link) Capabilities() link.Capabilities {
-	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.gso.Load(), GRO: true}
+	c := link.Capabilities{Name: "udp", ICRCBits: 32, ECN: true, GSO: l.tx.GSO.Load(), GRO: true}
 	l.share.Describe(&c)
 	for i, s := range l.socks {
 		if s.addr.Is4() {
@@ -126,7 +126,7 @@ func (l *Link) Capabilities() link.Capabilities {
 // Stats returns the counters.
 func (l *Link) Stats() link.Stats {
 	var s link.Stats
-	l.tx.stats.Read(&s)
+	l.tx.Stats.Read(&s)
 	l.rx.split.Read(&s)
 	l.share.Read(&s)
 	return s
@@ -140,10 +140,10 @@ func (l *Link) Wait(timeout time.Duration) error {
 	l.rx.refresh()
 	fds := l.rx.fds
 	fds[fullFD].Fd = -1
-	if l.tx.blocked.Load() {
-		fds[fullFD].Fd = l.tx.full.Load()
+	if l.tx.Blocked() {
+		fds[fullFD].Fd = l.tx.Full.Load()
 	}
-	l.local.Waker.Worked(l.rx.split.Work() + l.tx.stats.Work())
+	l.local.Waker.Worked(l.rx.split.Work() + l.tx.Stats.Work())
 	if err := l.local.Waker.Poll(fds, timeout); err != nil {
 		l.local.Fail(err)
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
@@ -189,7 +190,7 @@ func TestSegmentationRefused(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EIO, unix.EINVAL} {
 		t.Run(errno.Error(), func(t *testing.T) {
 			p := newPair(t, Options{}, Options{})
-			p.a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+			p.a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 				for i := range msgs {
 					if msgs[i].Hdr.Controllen > 0 {
 						if i > 0 {
@@ -215,13 +216,13 @@ func TestSegmentationRefused(t *testing.T) {
 // older kernels take, and keeps segmenting.
 func TestTooManySegments(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
-	p.a.tx.maxSegs = 250
+	p.a.tx.MaxSegs = 250
 	var txs []wire.TxPacket
 	for i := range 250 {
 		txs = append(txs, p.packet(ib.RCSendOnly, i, 64, 1))
 	}
 	p.transfer(t, txs)
-	require.Equal(t, sockio.MaxSegmentsOld, p.a.tx.maxSegs)
+	require.Equal(t, sockio.MaxSegmentsOld, p.a.tx.MaxSegs)
 	require.True(t, p.a.Capabilities().GSO)
 	p.transfer(t, txs)
 	require.EqualValues(t, 1, p.a.Stats().GSOFallbacks)
@@ -234,7 +235,7 @@ func TestBacklog(t *testing.T) {
 		t.Run(fmt.Sprintf("refuse=%v", refuse), func(t *testing.T) {
 			p := newPair(t, Options{}, Options{})
 			full := 5
-			p.a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+			p.a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 				if full > 0 {
 					full--
 					return 0, unix.EAGAIN
@@ -262,19 +263,19 @@ func TestBacklog(t *testing.T) {
 
 func TestBacklogBounded(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
-	p.a.tx.sendmmsg = func(int, []sockio.Mmsghdr) (int, unix.Errno) { return 0, unix.EAGAIN }
+	p.a.tx.Sendmmsg = func(int, []sockio.Mmsghdr) (int, unix.Errno) { return 0, unix.EAGAIN }
 	txs := p.train()
 	for range 40 {
 		p.a.Send(txs)
 	}
-	require.LessOrEqual(t, len(p.a.tx.backlog.buf), backlogBytes)
+	require.LessOrEqual(t, p.a.tx.Waiting(), transmit.BacklogBytes)
 	require.NotZero(t, p.a.Stats().TxDropped)
 }
 
 func TestSendErrorsAreDrops(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	fail := unix.ENOBUFS
-	p.a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+	p.a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 		if fail != 0 {
 			return 0, fail
 		}

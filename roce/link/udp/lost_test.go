@@ -29,7 +29,7 @@ func TestMemoryLostBeforeTheCall(t *testing.T) {
 			}
 			const bad = 2
 			batch[bad].Frags[0], batch[bad].NumFrags = gone[:1024+4*bad], 1
-			a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+			a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 				require.NoError(t, unix.Mprotect(gone, unix.PROT_NONE))
 				return sockio.Send(fd, msgs)
 			}
@@ -39,8 +39,8 @@ func TestMemoryLostBeforeTheCall(t *testing.T) {
 			linktest.Await(t, b, append(append([]wire.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
 
 			// Memory that is back when it is looked at is a packet dropped.
-			a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
-				a.tx.sendmmsg = sockio.Send
+			a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+				a.tx.Sendmmsg = sockio.Send
 				return 0, unix.EFAULT
 			}
 			dropped := a.Stats().TxDropped

@@ -65,38 +65,8 @@ func (s *socket) out(p *wire.Path) *socket {
 
 // SourcePort returns the port that packets on a path leave from; see [link.Link].
 func (l *Link) SourcePort(p *wire.Path) uint16 {
-	if ps := l.tx.pathOf(p); ps != nil {
-		return ps.sock.port
+	if r := l.tx.RouteOf(p); r != nil {
+		return r.Own.(*path).sock.port
 	}
 	return l.local.Port()
-}
-
-// bySocket brings the messages of the batch in the order of the sockets that they leave by, so
-// that each socket needs one call. Those of one path stay in order, as all of one socket do.
-func (t *sender) bySocket() {
-	msgs := t.batch.Msgs
-	changes := 0
-	for i := 1; i < len(msgs); i++ {
-		if msgs[i].Path.sock != msgs[i-1].Path.sock {
-			changes++
-		}
-	}
-	if changes < 2 {
-		return
-	}
-	clear(t.lanes)
-	for i := range msgs {
-		t.lanes[msgs[i].Path.sock.lane]++
-	}
-	at := 0
-	for k, n := range t.lanes {
-		t.lanes[k] = at
-		at += n
-	}
-	for i := range msgs {
-		lane := msgs[i].Path.sock.lane
-		t.sorted[t.lanes[lane]] = msgs[i]
-		t.lanes[lane]++
-	}
-	copy(msgs, t.sorted)
 }

@@ -36,7 +36,7 @@ func TestSourcePorts(t *testing.T) {
 		}
 		used := 0 // times that another socket sends; a signal may divide what one of them does into several calls
 		last := -1
-		a.tx.sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
+		a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 			if fd != last {
 				last = fd
 				used++
@@ -104,10 +104,10 @@ func TestBlockedPort(t *testing.T) {
 	var a *Link
 	n.A.Do(func() { a = open(t, n.A4, Options{}) })
 	p := &pair{a: a, path: &wire.Path{Src: n.A4, Dst: n.B4, HopLimit: 64, SrcPort: 0xC003}}
-	a.tx.sendmmsg = func(fd int, _ []sockio.Mmsghdr) (int, unix.Errno) { return 0, unix.EAGAIN }
+	a.tx.Sendmmsg = func(fd int, _ []sockio.Mmsghdr) (int, unix.Errno) { return 0, unix.EAGAIN }
 	a.Send([]wire.TxPacket{p.to(77, nil)})
 	require.True(t, a.Blocked())
-	require.EqualValues(t, a.tx.pathOf(p.path).sock.fd, a.tx.full.Load())
-	require.NotEqual(t, a.socks[0].fd, int(a.tx.full.Load()))
+	require.EqualValues(t, a.tx.RouteOf(p.path).FD, a.tx.Full.Load())
+	require.NotEqual(t, a.socks[0].fd, int(a.tx.Full.Load()))
 	require.NoError(t, a.Wait(-1), "it can take more: nobody has filled it")
 }

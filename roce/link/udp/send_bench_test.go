@@ -19,7 +19,7 @@ func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{64, 1024, 4096} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			a, to := open(b, loopback(), Options{}), open(b, loopback(), Options{})
-			a.tx.sendmmsg = func(_ int, msgs []sockio.Mmsghdr) (int, unix.Errno) { return len(msgs), 0 }
+			a.tx.Sendmmsg = func(_ int, msgs []sockio.Mmsghdr) (int, unix.Errno) { return len(msgs), 0 }
 			r := rand.New(rand.NewPCG(1, 2))
 			path := linktest.NewPath(a, to)
 			batch := make([]wire.TxPacket, 60)

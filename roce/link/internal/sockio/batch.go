@@ -89,15 +89,22 @@ func (t *Batch[P]) Fits(m *Message[P], path P, p *wire.TxPacket, size, segs, lim
 
 // Begin starts a message whose first packet is of size bytes. The front of it
 // is reserve bytes for the caller to fill, until Reset.
-func (t *Batch[P]) Begin(path P, size, reserve int) (m *Message[P], front []byte) {
+func (t *Batch[P]) Begin(path P, size, reserve int) *Message[P] {
 	t.Msgs = append(t.Msgs, Message[P]{Path: path, iov0: t.nIov, of0: len(t.of), Segment: size})
-	m = t.Last()
+	m := t.Last()
 	if reserve > 0 {
-		front = t.arena[t.used : t.used+reserve : t.used+reserve]
+		t.refer(m, t.arena[t.used:t.used+reserve])
 		t.used += reserve
-		t.refer(m, front)
 	}
-	return m, front
+	return m
+}
+
+// Front returns the front of a message, of reserve bytes.
+func (t *Batch[P]) Front(m *Message[P], reserve int) []byte {
+	if reserve == 0 {
+		return nil
+	}
+	return iovBytes(&t.iovs[m.iov0])[:reserve:reserve]
 }
 
 // Add appends a packet of size bytes with its ICRC to the last message.

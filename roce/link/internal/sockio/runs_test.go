@@ -76,8 +76,7 @@ func TestSortedBatch(t *testing.T) {
 			b.Take(run, &s.tx, size, uint32(i))
 		}
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
-			m, _ := b.Begin(f, size, 0)
-			return m
+			return b.Begin(f, size, 0)
 		}, func(f *flowOf, p *wire.TxPacket, index int) uint32 {
 			i := p.Header[10]
 			require.Same(t, all[i].tx.Path, p.Path)
@@ -151,8 +150,7 @@ func TestSortedTogether(t *testing.T) {
 			b.Take(k, &pkts[i], size, 0)
 		}
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
-			m, _ := b.Begin(f, size, 0)
-			return m
+			return b.Begin(f, size, 0)
 		}, nil)
 	}
 	place()
@@ -190,7 +188,7 @@ func TestSortedMessages(t *testing.T) {
 		b.Take(k, &pkts[i], size, 0)
 	}
 	b.Build(func(f *flowOf, size int) *Message[*flowOf] {
-		m, _ := b.Begin(f, size, 0)
+		m := b.Begin(f, size, 0)
 		return m
 	}, nil)
 	require.Len(t, b.Msgs, 2)
@@ -238,8 +236,7 @@ func TestSortedAcks(t *testing.T) {
 			b.Take(k, &pkts[i], pkts[i].UDPPayloadLen(), 0)
 		}
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
-			m, _ := b.Begin(f, size, 0)
-			return m
+			return b.Begin(f, size, 0)
 		}, func(*flowOf, *wire.TxPacket, int) uint32 { return 0 })
 		var got []string
 		for i := range b.Msgs {
