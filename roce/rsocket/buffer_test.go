@@ -46,7 +46,7 @@ func TestLargeBuffers(t *testing.T) {
 		used := large.used
 		_, err := c.Write(make([]byte, used))
 		require.NoError(t, err)
-		n.fabric.RunFor(1e8)
+		n.fabric.RunFor(3e8)
 		recvN(t, s, used)
 		require.Equal(t, min(2*used, largeRecvBuffer), large.used)
 		require.EqualValues(t, large.used, s.host.large.Load())

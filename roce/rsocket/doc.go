@@ -39,15 +39,15 @@
 //
 // A send buffer grows to 512 KiB when it is full, then to 2 MiB for data that the peer takes, and
 // to as much as is written, up to 4 MiB, for data of which the peer's program has read nothing for
-// 20 ms, until the connection is idle for the time of [Config.KeepAlive]. One whose peer fills the
-// half of its small receive buffer in less than 20 ms, with more to come, gets 512 KiB more, and
-// up to 4 MiB while that is not enough, until a half of that takes longer than 1 s. Beyond the
-// first 512 KiB the buffers of a device grow by 16 MB a second together: memory that is used for
-// the first time can cost 20 times as much as the data that is copied to it, which would slow many
-// connections down. Pages of these that were never used take no memory. All connections of a
-// device have 512 MiB of large buffers together; beyond that they stay with what they have, and
-// [Buffers] counts that. So a peer that never reads costs 4 MiB until its connection is closed,
-// and all such peers together 512 MiB. A buffer whose size Config gives has that size.
+// 20 to 200 ms, until the connection is idle for the time of [Config.KeepAlive]. One whose peer
+// fills the half of its small receive buffer in less than 20 ms, with more to come, gets 512 KiB
+// more, and up to 4 MiB while that is not enough, until a half of that takes longer than 1 s.
+// Beyond the first 512 KiB the buffers of a device grow by 4 MB a second together: memory that is
+// used for the first time can cost 20 times as much as the data that is copied to it, which would
+// slow many connections down. Pages of these that were never used take no memory. All connections
+// of a device have 512 MiB of large buffers together; beyond that they stay with what they have,
+// and [Buffers] counts that. So a peer that never reads costs 4 MiB until its connection is
+// closed, and all such peers together 512 MiB. A buffer whose size Config gives has that size.
 //
 // # Who writes first
 //

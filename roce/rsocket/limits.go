@@ -29,7 +29,7 @@ const (
 	maxLargeBytes   = 512 << 20
 	// growthRate is how many bytes a second the buffers of a device grow beyond firstLarge. A page
 	// that is used for the first time can cost 20 times as much as what is copied to it.
-	growthRate    = 16 << 20
+	growthRate    = 4 << 20
 	defaultQueue  = 384 // work requests
 	minQueue      = 16
 	maxQueue      = 0xFFFE

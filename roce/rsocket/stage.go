@@ -33,8 +33,9 @@ func (c *Conn) stage(p []byte) error {
 }
 
 // stageGrown has a larger send buffer for rest bytes that the peer has no room for, once it has
-// taken nothing for so long that it may not be reading at all. Where it reads soon, a larger buffer
-// would only be filled, too, and its pages cost more than the wait. mu and wmu are held.
+// taken nothing for so long that it may not be reading at all: for 20 ms, and until the buffers of
+// the device may grow. Where it reads soon, a larger buffer would only be filled, too, and its pages
+// cost more than the wait. mu and wmu are held.
 func (c *Conn) stageGrown(rest int) bool {
 	snd := &c.s.snd
 	if c.out == smallBuffer {
@@ -43,9 +44,8 @@ func (c *Conn) stageGrown(rest int) bool {
 	}
 	if now := c.alarm.Now(); !c.wr.try {
 		if c.stallEnds == 0 {
-			c.stallEnds = now + hurry
+			c.stallEnds = now + min(max(time.Duration(c.host.grown.Load())-now, hurry), longStall)
 		}
-		c.stallEnds = max(c.stallEnds, time.Duration(c.host.grown.Load()))
 		if now < c.stallEnds {
 			c.pourer.Set(c.stallEnds-now, 0)
 			return false
@@ -54,6 +54,9 @@ func (c *Conn) stageGrown(rest int) bool {
 	c.growSend(snd.staged + rest)
 	return true
 }
+
+// longStall is how long a peer has not read before more is staged in any case.
+const longStall = 200 * time.Millisecond
 
 // prod has a Write look again that has waited for the peer to read: what the peer's adapter answers
 // ends its wait. mu is held.
