@@ -58,7 +58,7 @@ var lineBudgets = map[string]int{
 	"transport":           12360,
 	"roce/verbs":          4720,
 	"roce/rdmacm":         6200,
-	"roce/rsocket":        6160,
+	"roce/rsocket":        6170,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3410,
 	"roce/internal/slots": 2300,

@@ -34,8 +34,8 @@ func (c *Conn) stage(p []byte) error {
 
 // stageGrown has a larger send buffer for rest bytes that the peer has no room for, once it has
 // taken nothing for so long that it may not be reading at all: for 20 ms, and until the buffers of
-// the device may grow. Where it reads soon, a larger buffer would only be filled, too, and its pages
-// cost more than the wait. mu and wmu are held.
+// the device may grow. Where it reads soon, a larger buffer would only be filled, too, and its
+// pages cost more than the wait. mu and wmu are held.
 func (c *Conn) stageGrown(rest int) bool {
 	snd := &c.s.snd
 	if c.out == smallBuffer {
