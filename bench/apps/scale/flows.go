@@ -1,0 +1,279 @@
+package scale
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// Flows is the experiment by which IRN (SIGCOMM 2018) is judged: WRITEs between random hosts of a fat tree, at random times.
+// Half of them are of one packet (32 to 1,024 bytes), 35 of 100 have up to 200 kB, 15 have 200 kB to 3 MB.
+// A WRITE is sent on the queue pair of its two hosts, and takes from its posting to its completion.
+type Flows struct {
+	Hosts      int
+	Load       float64       // of each host's cable, headers included
+	For        time.Duration // how long flows begin
+	Rate       int64
+	Cable      time.Duration
+	QueueBytes int // of each port
+	Window     int // packets that a queue pair has on its way at most
+	GoBackN    bool
+	RED        sim.RED
+	Congestion cc.Config
+	Seed       uint64
+}
+
+// FlowResult is what a run of Flows tells.
+type FlowResult struct {
+	Times     []time.Duration // of each flow
+	Slowdowns []float64       // against what the flow takes alone
+	Small     []time.Duration // of the flows of one packet
+	Sent      uint64          // packets that hosts sent
+	Again     uint64          // of these, sent again
+	Dropped   uint64          // by ports of switches
+	Wall      time.Duration   // of the simulation
+}
+
+const (
+	flowMTU  = ib.MTU1024
+	largest  = 3_000_000
+	ackBytes = 82
+)
+
+// flowBytes draws the size of a flow.
+func flowBytes(rng *rand.Rand) int {
+	switch x := rng.Float64(); {
+	case x < 0.5:
+		return 32 + rng.IntN(1024-32+1)
+	case x < 0.85:
+		return 1025 + rng.IntN(200_000-1025)
+	}
+	return 200_000 + rng.IntN(largest-200_000+1)
+}
+
+// meanFlow is the mean of flowBytes.
+const meanFlow = 0.5*(32+1024)/2 + 0.35*(1025+200_000)/2 + 0.15*(200_000+largest)/2
+
+func (f Flows) onWire(bytes int) int {
+	packets := max(1, (bytes+flowMTU.Bytes()-1)/flowMTU.Bytes())
+	return bytes + packets*headers
+}
+
+func (f Flows) serial(bytes int) time.Duration {
+	return time.Duration(float64(bytes) * 8e9 / float64(f.Rate))
+}
+
+// alone is what a flow takes in an empty network: all of it leaves at the rate of the cable, the last packet passes the
+// other cables, and an acknowledgement comes back.
+func (f Flows) alone(bytes, cables int) time.Duration {
+	last := bytes % flowMTU.Bytes()
+	if last == 0 {
+		last = flowMTU.Bytes()
+	}
+	hops := time.Duration(cables)
+	return f.serial(f.onWire(bytes)) + hops*f.Cable + (hops-1)*f.serial(last+headers) + hops*(f.Cable+f.serial(ackBytes))
+}
+
+// flow is one, and when it begins.
+type flow struct {
+	at    time.Duration
+	to    int
+	bytes int
+	begin time.Time
+}
+
+// flowHost is a host, the ends of its queue pairs, and its flows.
+type flowHost struct {
+	device *verbs.Device
+	cq     *verbs.CQ
+	mr     *verbs.MR
+	qps    []*verbs.QP // by the host at the other end
+	flows  []flow      // by the ID of the work request
+}
+
+// draw draws the flows of a host.
+func (f Flows) draw(from int) (flows []flow) {
+	rng := rand.New(rand.NewPCG(f.Seed, 100+uint64(from)))
+	// Between two of them, ns.
+	mean := meanFlow * float64(flowMTU.Bytes()+headers) / float64(flowMTU.Bytes()) * 8e9 / (f.Load * float64(f.Rate))
+	for at := rng.ExpFloat64() * mean; at < float64(f.For); at += rng.ExpFloat64() * mean {
+		to := rng.IntN(f.Hosts - 1)
+		if to >= from {
+			to++
+		}
+		flows = append(flows, flow{at: time.Duration(at), to: to, bytes: flowBytes(rng)})
+	}
+	return flows
+}
+
+// Run runs it.
+func (f Flows) Run() (*FlowResult, error) {
+	r := &FlowResult{}
+	begin := time.Now()
+	var err error
+	pipe := sim.Pipe{BitsPerSecond: f.Rate, Latency: f.Cable, QueueBytes: f.QueueBytes, MarkDeparting: true}
+	if f.RED != (sim.RED{}) {
+		pipe.Mark = f.RED.Mark
+	}
+	up := pipe
+	up.QueueBytes, up.Mark = 0, nil
+	sim.Run(sim.Config{Seed: f.Seed, Up: up, Down: pipe, MTU: flowMTU}, func(fabric *sim.Fabric) { err = f.run(fabric, pipe, r) })
+	r.Wall = time.Since(begin)
+	return r, err
+}
+
+func (f Flows) run(fabric *sim.Fabric, pipe sim.Pipe, r *FlowResult) error {
+	tree := NewTree(fabric, f.Hosts, pipe, f.Seed)
+	hosts := make([]*flowHost, f.Hosts)
+	for i := range hosts {
+		var err error
+		if hosts[i], err = f.host(fabric, i); err != nil {
+			return err
+		}
+		defer hosts[i].device.Close()
+	}
+	for a := range hosts {
+		for b := range a {
+			tree.Connect(a, b)
+			if err := connectFlows(hosts, a, b); err != nil {
+				return err
+			}
+		}
+	}
+	errs := make([]error, 2*f.Hosts)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for i, h := range hosts {
+		all.Go(func() { errs[2*i] = h.post(fabric, hosts) })
+		all.Go(func() {
+			errs[2*i+1] = h.poll(func(fl *flow, took time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				r.ended(took, f.alone(fl.bytes, tree.Cables(i, fl.to)), fl.bytes)
+			})
+		})
+	}
+	all.Wait()
+	st := fabric.Stats()
+	r.Sent, r.Dropped = st.Sent, st.Overflowed
+	for _, h := range hosts {
+		r.Again += h.device.Counters().RetransmittedPkts
+	}
+	return errors.Join(errs...)
+}
+
+func (f Flows) host(fabric *sim.Fabric, i int) (*flowHost, error) {
+	l, err := fabric.Link(Addr(i))
+	if err != nil {
+		return nil, err
+	}
+	conf := f.Congestion
+	conf.LineRate = cc.Rate(f.Rate) / 8
+	h := &flowHost{qps: make([]*verbs.QP, f.Hosts), flows: f.draw(i)}
+	h.device, err = verbs.Open(verbs.Config{Link: l, Rand: fabric.Rand(), Tuning: transport.Tuning{
+		MaxUnackedPackets: f.Window, GoBackN: f.GoBackN, LossProbe: 100 * time.Microsecond, Congestion: conf}})
+	if err != nil {
+		return nil, err
+	}
+	pd, err := h.device.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	if h.cq, err = h.device.CreateCQ(4096, nil); err != nil {
+		return nil, err
+	}
+	if h.mr, err = pd.RegisterMR(make([]byte, largest), verbs.AccessAll, nil); err != nil {
+		return nil, err
+	}
+	for j := range h.qps {
+		if j == i {
+			continue
+		}
+		h.qps[j], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 256}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// connectFlows connects two hosts.
+func connectFlows(hosts []*flowHost, a, b int) error {
+	attr := verbs.DefaultConnAttr()
+	attr.Timeout = 7 // 524 us: longer than all queues of a way
+	attr.SilenceTimeout = time.Second
+	x, y := hosts[a].qps[b], hosts[b].qps[a]
+	return errors.Join(x.Connect(y.LocalInfo(0), &attr), y.Connect(x.LocalInfo(0), &attr))
+}
+
+// post begins the flows of a host.
+func (h *flowHost) post(fabric *sim.Fabric, hosts []*flowHost) error {
+	begin := time.Now()
+	for i := range h.flows {
+		fl := &h.flows[i]
+		time.Sleep(time.Until(begin.Add(fl.at)))
+		fabric.Turn()
+		fl.begin = time.Now()
+		dst := hosts[fl.to].mr
+		err := h.qps[fl.to].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
+			SGList: []verbs.SGE{h.mr.SGE(0, fl.bytes)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poll waits for the end of them all.
+func (h *flowHost) poll(ended func(fl *flow, took time.Duration)) error {
+	var wcs [16]verbs.WC
+	for left := len(h.flows); left > 0; {
+		n, err := h.cq.Wait(context.Background(), wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			if err := verbs.WCError(&wcs[i]); err != nil {
+				return err
+			}
+			fl := &h.flows[wcs[i].ID]
+			ended(fl, time.Since(fl.begin))
+		}
+		left -= n
+	}
+	return nil
+}
+
+// ended notes the end of a flow.
+func (r *FlowResult) ended(took, alone time.Duration, bytes int) {
+	r.Times = append(r.Times, took)
+	r.Slowdowns = append(r.Slowdowns, float64(took)/float64(alone))
+	if bytes <= flowMTU.Bytes() {
+		r.Small = append(r.Small, took)
+	}
+}
+
+// Mean is the mean of times.
+func Mean[T ~int64 | ~float64](all []T) T {
+	var sum T
+	for _, x := range all {
+		sum += x
+	}
+	return sum / T(max(len(all), 1))
+}
+
+// Percentile is that of which p (0 to 1) of all are not more.
+func Percentile[T cmp.Ordered](all []T, p float64) T {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]
+}

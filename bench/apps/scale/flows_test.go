@@ -1,0 +1,33 @@
+package scale
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestFlows(t *testing.T) {
+	f := Flows{Hosts: 16, Load: 0.7, For: 200 * time.Microsecond, Rate: 40e9, Cable: 2 * time.Microsecond, QueueBytes: 30 << 10, Window: 110, Seed: 1}
+	for _, goBack := range []bool{false, true} {
+		f.GoBackN = goBack
+		r, err := f.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if least := slices.Min(r.Slowdowns); least < 1 {
+			t.Errorf("a flow took %v of what it takes alone", least)
+		}
+		if r.Dropped == 0 || r.Again == 0 {
+			t.Errorf("queues of 30 KiB dropped %d packets, and %d were sent again", r.Dropped, r.Again)
+		}
+		again, err := f.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Times, again.Times) || r.Sent != again.Sent {
+			t.Errorf("two runs differ: %d and %d packets", r.Sent, again.Sent)
+		}
+		t.Logf("%d flows, slowdown %.2f, mean %v, p99 %v, %d packets, %d again, %d dropped, %v", len(r.Times), Mean(r.Slowdowns),
+			Mean(r.Times), Percentile(r.Times, 0.99), r.Sent, r.Again, r.Dropped, r.Wall)
+	}
+}
