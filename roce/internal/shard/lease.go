@@ -6,7 +6,8 @@ package shard
 // seat to that one. It then receives for itself whenever it waits, and a message wakes one thread,
 // not two.
 //
-// A turn is a small batch of packets that wakes the same goroutine as the last one. It takes some
+// A turn is a small batch of packets that wakes the same goroutine as the last one: one that waits for the
+// same signal, or the only one that waits, which may wait for several in turn. It takes some
 // turns to lend. When others are woken, too, or messages are posted behind others, the keeper takes
 // the seat back: a stream is received best while its reader uses what came before, and messages
 // that follow each other wait for each other only while the keeper is at work. If nobody sat in the
@@ -21,14 +22,16 @@ type lease struct { // under the lock of the shard
 	last   *Signal // what a turn has set last
 	woken  *Signal // by the packets that are being handled
 	other  bool    // so was another one
+	alone  bool    // nobody else waited
 	turns  int     // in succession
 	need   int     // turns to lend, after mistakes
 	behind int     // messages posted behind others since the last turn
 }
 
-// woke notes that packets have woken the goroutine that waits for a signal. It is nil for one that
-// waits by other means.
-func (l *lease) woke(sig *Signal) {
+// woke notes that packets have woken the goroutine that waits for a signal, and whether nobody else
+// waits. The signal is nil for one that waits by other means.
+func (l *lease) woke(sig *Signal, alone bool) {
+	l.alone = alone
 	l.other = l.other || sig == nil || l.woken != nil && l.woken != sig
 	l.woken = sig
 }
@@ -44,10 +47,11 @@ func (l *lease) handled(packets int) {
 		l.against()
 	case sig == nil:
 		// An acknowledgement by itself.
-	case sig != l.last:
+	case sig != l.last && !l.alone:
 		l.against()
 		l.last = sig
 	default:
+		l.last = sig
 		if l.turns++; l.lent && l.turns == maxLeaseTurns {
 			l.turns, l.need = 0, l.need/2
 		}

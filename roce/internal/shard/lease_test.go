@@ -9,7 +9,7 @@ import (
 // turn is a batch that wakes goroutines.
 func (l *lease) turn(packets int, woken ...*Signal) {
 	for _, s := range woken {
-		l.woke(s)
+		l.woke(s, false)
 	}
 	l.handled(packets)
 }
@@ -43,6 +43,24 @@ func TestLeaseIsForAConversation(t *testing.T) {
 	require.False(t, l.lends(), "it takes twice as many after that")
 	l.turn(1, a)
 	require.True(t, l.lends())
+}
+
+func TestLeaseIsForTheOnlyOneThatWaits(t *testing.T) {
+	signals := [2]*Signal{NewSignal(), NewSignal()}
+	var l lease
+	for i := range leaseTurns {
+		require.False(t, l.lends())
+		l.woke(signals[i%2], true)
+		l.handled(1)
+	}
+	require.True(t, l.lends(), "it waits for several signals in turn")
+	l.begin()
+	l.woke(signals[leaseTurns%2], true)
+	l.handled(1)
+	require.False(t, l.over)
+	l.woke(signals[(leaseTurns+1)%2], false)
+	l.handled(1)
+	require.True(t, l.over, "somebody else waited")
 }
 
 func TestLeaseIsNotForStreams(t *testing.T) {

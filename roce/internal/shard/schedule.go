@@ -186,7 +186,7 @@ func (s *Shard) handOut() {
 func (s *Shard) Woke(sig *Signal) {
 	s.woke = true
 	s.crowd.woke()
-	s.lease.woke(sig)
+	s.lease.woke(sig, s.waiting.Load() == 1)
 }
 
 // noteTimers notes when the engine's and the service's next timer is due. The lock is

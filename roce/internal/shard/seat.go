@@ -31,12 +31,13 @@ func (v *seat) revoke() bool {
 	return v.rouse()
 }
 
-// sitDown reports whether the goroutine that waits for a signal may receive.
+// sitDown reports whether the goroutine that waits for a signal may receive: it takes a lent seat over in
+// which nobody sits.
 func (v *seat) sitDown(sig *Signal) bool {
-	if sig == nil || v.heir != sig || v.taken {
+	if sig == nil || v.heir == nil || v.taken {
 		return false
 	}
-	v.taken = true
+	v.heir, v.taken = sig, true
 	return true
 }
 
@@ -107,6 +108,9 @@ func (s *Shard) revoke() {
 func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.seatMu.Lock()
 	ok := s.seat.sitDown(sig)
+	if ok {
+		s.heir.Store(sig)
+	}
 	s.seatMu.Unlock()
 	if !ok {
 		return false, nil
@@ -120,7 +124,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		s.machine.Gosched() // the keeper is about to leave
 	}
 	defer s.rxMu.Unlock()
-	s.watch(ctx, sig)
+	s.watch(ctx)
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
@@ -206,15 +210,14 @@ func (s *Shard) getUp(sig *Signal) {
 // watched is a context whose end rouses the goroutine in the seat.
 type watched struct {
 	done <-chan struct{}
-	sig  *Signal
 	quit chan struct{}
 }
 
 // watch has the end of a context rouse the goroutine in the seat. That of the last call goes on, so
 // that calls with one context cost nothing. rxMu is held.
-func (s *Shard) watch(ctx context.Context, sig *Signal) {
-	w := watched{done: ctx.Done(), sig: sig}
-	if w.done == s.watched.done && sig == s.watched.sig {
+func (s *Shard) watch(ctx context.Context) {
+	w := watched{done: ctx.Done()}
+	if w.done == s.watched.done {
 		return
 	}
 	s.forgetWatch()
@@ -227,7 +230,7 @@ func (s *Shard) watch(ctx context.Context, sig *Signal) {
 		select {
 		case <-w.done:
 			s.machine.Resumed()
-			sig.rouse()
+			s.rouse()
 		case <-w.quit:
 		}
 	}()

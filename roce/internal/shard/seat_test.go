@@ -177,7 +177,9 @@ func (w world) step(a int) (next []world) {
 				w.broken = true
 				to(findsSeat)
 			case findsSeat:
-				w.rouse(0)
+				if w.seat.rouse() {
+					w.wake = true
+				}
 				to(over)
 			}
 		}
@@ -202,7 +204,7 @@ func (w *world) waiter(a int, p place, to func(place), next *[]world) []world {
 			to(asksLease)
 		}
 	case asksLease:
-		if w.lentTo(a) {
+		if w.seat.heir != nil {
 			to(sitsDown)
 		} else {
 			to(attends)

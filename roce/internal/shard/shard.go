@@ -118,9 +118,10 @@ type Shard struct {
 	alarms    alarmClock
 	up        upcalls
 
-	seatMu sync.Mutex
-	seat   seat
-	heir   atomic.Pointer[Signal] // that of the seat; changed under seatMu
+	seatMu  sync.Mutex
+	seat    seat
+	heir    atomic.Pointer[Signal] // that of the seat; changed under seatMu
+	waiting atomic.Int32           // goroutines in WaitFor
 
 	// rxMu guards the receiving side of the link.
 	rxMu     sync.Mutex

@@ -38,7 +38,9 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 // WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for
 // the caller alone it receives meanwhile: see lease.
 func (s *Shard) WaitFor(ctx context.Context, sig *Signal, tries int) error {
-	if s.lentTo(sig) {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	if s.Lent() {
 		if done, err := s.sit(ctx, sig); done {
 			return err
 		}
