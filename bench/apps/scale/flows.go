@@ -18,7 +18,7 @@ import (
 
 // Flows is the experiment by which IRN (SIGCOMM 2018) is judged: WRITEs between random hosts of a fat tree, at random times.
 // Half of them are of one packet (32 to 1,024 bytes), 35 of 100 have up to 200 kB, 15 have 200 kB to 3 MB.
-// A WRITE is sent on the queue pair of its two hosts, and takes from its posting to its completion.
+// A WRITE has a queue pair of its two hosts for itself, if one is free, and takes from its posting to its completion.
 type Flows struct {
 	Hosts      int
 	Load       float64       // of each host's cable, headers included
@@ -46,6 +46,7 @@ type FlowResult struct {
 
 const (
 	flowMTU  = ib.MTU1024
+	ways     = 3 // queue pairs of two hosts
 	largest  = 3_000_000
 	ackBytes = 82
 )
@@ -90,6 +91,7 @@ type flow struct {
 	to    int
 	bytes int
 	begin time.Time
+	way   int // the queue pair
 }
 
 // flowHost is a host, the ends of its queue pairs, and its flows.
@@ -97,8 +99,9 @@ type flowHost struct {
 	device *verbs.Device
 	cq     *verbs.CQ
 	mr     *verbs.MR
-	qps    []*verbs.QP // by the host at the other end
-	flows  []flow      // by the ID of the work request
+	qps    [][ways]*verbs.QP // by the host at the other end
+	busy   [][ways]int       // flows on each
+	flows  []flow            // by the ID of the work request
 }
 
 // draw draws the flows of a host.
@@ -179,7 +182,7 @@ func (f Flows) host(fabric *sim.Fabric, i int) (*flowHost, error) {
 	}
 	conf := f.Congestion
 	conf.LineRate = cc.Rate(f.Rate) / 8
-	h := &flowHost{qps: make([]*verbs.QP, f.Hosts), flows: f.draw(i)}
+	h := &flowHost{qps: make([][ways]*verbs.QP, f.Hosts), busy: make([][ways]int, f.Hosts), flows: f.draw(i)}
 	h.device, err = verbs.Open(verbs.Config{Link: l, Rand: fabric.Rand(), Tuning: transport.Tuning{
 		MaxUnackedPackets: f.Window, GoBackN: f.GoBackN, LossProbe: 100 * time.Microsecond, Congestion: conf}})
 	if err != nil {
@@ -199,9 +202,11 @@ func (f Flows) host(fabric *sim.Fabric, i int) (*flowHost, error) {
 		if j == i {
 			continue
 		}
-		h.qps[j], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 256}})
-		if err != nil {
-			return nil, err
+		for way := range ways {
+			h.qps[j][way], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64}})
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	return h, nil
@@ -212,8 +217,12 @@ func connectFlows(hosts []*flowHost, a, b int) error {
 	attr := verbs.DefaultConnAttr()
 	attr.Timeout = 7 // 524 us: longer than all queues of a way
 	attr.SilenceTimeout = time.Second
-	x, y := hosts[a].qps[b], hosts[b].qps[a]
-	return errors.Join(x.Connect(y.LocalInfo(0), &attr), y.Connect(x.LocalInfo(0), &attr))
+	var all error
+	for way := range ways {
+		x, y := hosts[a].qps[b][way], hosts[b].qps[a][way]
+		all = errors.Join(all, x.Connect(y.LocalInfo(0), &attr), y.Connect(x.LocalInfo(0), &attr))
+	}
+	return all
 }
 
 // post begins the flows of a host.
@@ -224,8 +233,10 @@ func (h *flowHost) post(fabric *sim.Fabric, hosts []*flowHost) error {
 		time.Sleep(time.Until(begin.Add(fl.at)))
 		fabric.Turn()
 		fl.begin = time.Now()
-		dst := hosts[fl.to].mr
-		err := h.qps[fl.to].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
+		dst, busy := hosts[fl.to].mr, &h.busy[fl.to]
+		fl.way = slices.Index(busy[:], slices.Min(busy[:]))
+		busy[fl.way]++
+		err := h.qps[fl.to][fl.way].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
 			SGList: []verbs.SGE{h.mr.SGE(0, fl.bytes)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
 		if err != nil {
 			return err
@@ -247,6 +258,7 @@ func (h *flowHost) poll(ended func(fl *flow, took time.Duration)) error {
 				return err
 			}
 			fl := &h.flows[wcs[i].ID]
+			h.busy[fl.to][fl.way]--
 			ended(fl, time.Since(fl.begin))
 		}
 		left -= n
