@@ -31,8 +31,8 @@ func (v *seat) revoke() bool {
 	return v.rouse()
 }
 
-// sitDown reports whether the goroutine that waits for a signal may receive: it takes a lent seat over in
-// which nobody sits.
+// sitDown reports whether the goroutine that waits for a signal may receive: it takes over a lent
+// seat in which nobody sits.
 func (v *seat) sitDown(sig *Signal) bool {
 	if sig == nil || v.heir == nil || v.taken {
 		return false
