@@ -11,8 +11,8 @@ package shard
 // some turns to lend. When others are woken, too, or messages are posted behind others, the keeper
 // takes the seat back: a stream is received best while its reader uses what came before, and
 // messages that follow each other wait for each other only while the keeper is at work. If nobody
-// sat in the seat for a period the lease lapses. After a lease that was a mistake the next one takes
-// twice as many turns.
+// sat in the seat for a period the lease lapses. After a lease that was a mistake the next one
+// takes twice as many turns.
 //
 // A turn renews the lease, since something was received, and nothing else does: a goroutine whose
 // signal is always set waits and never receives.
