@@ -119,11 +119,8 @@ func run(ctx context.Context, env *tool.Env, sys *system, args []string) error {
 	}
 	libs.set(vars)
 	vars.set(addrVar, joined(addrs))
-	// Where there is no room for the files a program has what it had without.
-	vars.set(sysfsVar, "")
-	if dir, err := writeSysfs(sysfsFiles(addrs, ifaceOf)); err == nil {
-		vars.set(sysfsVar, dir)
-	}
+	vars.set(sysfsVar, sysfsOf(addrs, ifaceOf))
+	removeLeft()
 	if o.device.Link != "" {
 		vars.set(linkVar, o.device.Link)
 	}

@@ -1,12 +1,8 @@
 package run
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -17,32 +13,19 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// sysfsFiles are the files below /sys/class that say what devices there are: scripts read them, and programs that look for a
-// device's interface. Each address is that of a device.
-func sysfsFiles(addrs []netip.Addr, iface func(netip.Addr) string) map[string]string {
-	files := map[string]string{"infiniband_verbs/abi_version": "6"}
-	for i, a := range addrs {
-		device := fmt.Sprintf("infiniband/goroce%d/", i)
+// sysfsOf is what the hook needs for the files below /sys/class/infiniband that a program looks for: the GID and the interface of each
+// device. Each address is that of a device.
+func sysfsOf(addrs []netip.Addr, iface func(netip.Addr) string) string {
+	var devices []string
+	for _, a := range addrs {
 		gid := a.As16()
 		var words []string
 		for j := 0; j < len(gid); j += 2 {
 			words = append(words, hex.EncodeToString(gid[j:j+2]))
 		}
-		for name, text := range map[string]string{
-			"node_type": "1: CA", "node_desc": fmt.Sprintf("goroce%d", i), "fw_ver": "goroce",
-			"ports/1/state": "4: ACTIVE", "ports/1/phys_state": "5: LinkUp", "ports/1/link_layer": "Ethernet",
-			"ports/1/lid": "0x0", "ports/1/sm_lid": "0x0", "ports/1/pkeys/0": "0xffff",
-			"ports/1/gids/0": strings.Join(words, ":"), "ports/1/gid_attrs/types/0": "RoCE v2",
-		} {
-			files[device+name] = text
-		}
-		if name := iface(a); name != "" {
-			files[device+"ports/1/gid_attrs/ndevs/0"] = name
-		}
-		verbs := fmt.Sprintf("infiniband_verbs/uverbs%d/", i)
-		files[verbs+"ibdev"], files[verbs+"abi_version"] = fmt.Sprintf("goroce%d", i), "1"
+		devices = append(devices, strings.Join(words, ":")+"/"+iface(a))
 	}
-	return files
+	return strings.Join(devices, ",")
 }
 
 // ifaceOf is the interface that has an address, or "".
@@ -66,45 +49,28 @@ func ifaceOf(a netip.Addr) string {
 	return ""
 }
 
-// writeSysfs makes a folder with these files, and returns its path. Its name says what is in it: programs that are started with the
-// same devices share it, and nobody needs to remove it.
-func writeSysfs(files map[string]string) (string, error) {
-	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintf(sum, "%s\n%s\n", name, files[name])
-	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("goroce-sys-%d-%x", os.Geteuid(), sum.Sum(nil)[:8]))
-	if ours(dir) {
-		return dir, nil
-	}
-	tmp, err := os.MkdirTemp("", "goroce-sys-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	for name, text := range files {
-		path := filepath.Join(tmp, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return "", err
+// removeLeft removes the folders that the hook has made in processes which were killed: those of this user that no process has locked.
+func removeLeft() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "goroce-sys-*"))
+	for _, dir := range left {
+		if !ours(dir) {
+			continue
 		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o444); err != nil {
-			return "", err
+		f, err := os.Open(dir)
+		if err != nil {
+			continue
 		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.RemoveAll(dir) // the next one tries again
+		}
+		f.Close()
 	}
-	if err := os.Rename(tmp, dir); err != nil && !ours(dir) {
-		return "", err
-	}
-	if !ours(dir) {
-		return "", fmt.Errorf("%s: %w", dir, errors.ErrUnsupported)
-	}
-	return dir, nil
 }
 
-// ours reports whether a path is a folder of this user's that nobody else can write to: anybody may make one in a folder for
-// temporary files.
+// ours reports whether a path is a folder of this user's: anybody may make one in a folder for temporary files.
 func ours(dir string) bool {
 	i, err := os.Lstat(dir)
-	if err != nil || !i.IsDir() || i.Mode()&(fs.ModePerm&0o022) != 0 {
+	if err != nil || !i.Mode().IsDir() || i.Mode()&fs.ModeSymlink != 0 {
 		return false
 	}
 	uid, _, ok := unix.Owner(i)

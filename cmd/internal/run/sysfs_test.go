@@ -6,53 +6,41 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
 )
 
-func TestSysfs(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+func TestSysfsOf(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("2001:db8::1")}
-	files := sysfsFiles(addrs, func(a netip.Addr) string {
+	require.Equal(t, "0000:0000:0000:0000:0000:ffff:7f00:0001/lo,2001:0db8:0000:0000:0000:0000:0000:0001/", sysfsOf(addrs, func(a netip.Addr) string {
 		if a.Is4() {
 			return "lo"
 		}
 		return ""
-	})
-	dir, err := writeSysfs(files)
-	require.NoError(t, err)
-	for name, want := range map[string]string{
-		"infiniband/goroce0/ports/1/gids/0":            "0000:0000:0000:0000:0000:ffff:7f00:0001\n",
-		"infiniband/goroce0/ports/1/gid_attrs/ndevs/0": "lo\n",
-		"infiniband/goroce1/ports/1/gids/0":            "2001:0db8:0000:0000:0000:0000:0000:0001\n",
-		"infiniband_verbs/uverbs1/ibdev":               "goroce1\n",
-	} {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		require.Equal(t, want, string(b), name)
-	}
-	require.NoFileExists(t, filepath.Join(dir, "infiniband/goroce1/ports/1/gid_attrs/ndevs/0"), "an address of no interface")
-
-	// The same devices have the same folder, others have another, and nothing else is left behind.
-	again, err := writeSysfs(files)
-	require.NoError(t, err)
-	require.Equal(t, dir, again)
-	other, err := writeSysfs(sysfsFiles(addrs[:1], ifaceOf))
-	require.NoError(t, err)
-	require.NotEqual(t, dir, other)
-	left, err := os.ReadDir(os.TempDir())
-	require.NoError(t, err)
-	require.Len(t, left, 2)
+	}))
 }
 
-// Somebody else may have made the folder.
-func TestSysfsOfSomebodyElse(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	files := map[string]string{"a/b": "c"}
-	dir, err := writeSysfs(files)
+// A folder that a process holds stays; one that a killed process has left goes, and one of an older version; what is no folder stays.
+func TestRemoveLeft(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	for _, name := range []string{"goroce-sys-used", "goroce-sys-left", "goroce-sys-0-0123456789abcdef", "other"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(tmp, name, "infiniband", "goroce0"), 0o755))
+	}
+	require.NoError(t, os.Symlink("other", filepath.Join(tmp, "goroce-sys-link")))
+	used, err := os.Open(filepath.Join(tmp, "goroce-sys-used"))
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(dir, 0o777))
-	_, err = writeSysfs(files)
-	require.Error(t, err)
+	defer used.Close()
+	require.NoError(t, unix.Flock(int(used.Fd()), unix.LOCK_EX))
+	removeLeft()
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	require.Equal(t, []string{"goroce-sys-link", "goroce-sys-used", "other"}, names)
+	require.DirExists(t, filepath.Join(tmp, "other", "infiniband"))
 }
 
 func TestIfaceOf(t *testing.T) {

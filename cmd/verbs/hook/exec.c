@@ -6,6 +6,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "sysfs.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -114,24 +116,28 @@ static void look_in_path(const char *name)
 EXPORT int execve(const char *path, char *const argv[], char *const env[])
 {
 	look(path);
+	leave_sysfs();
 	return next_execve(path, argv, env);
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
 	look(path);
+	leave_sysfs();
 	return next_execve(path, argv, environ);
 }
 
 EXPORT int execvpe(const char *name, char *const argv[], char *const env[])
 {
 	look_in_path(name);
+	leave_sysfs();
 	return next_execvpe(name, argv, env);
 }
 
 EXPORT int execvp(const char *name, char *const argv[])
 {
 	look_in_path(name);
+	leave_sysfs();
 	return next_execvpe(name, argv, environ);
 }
 
@@ -140,6 +146,7 @@ EXPORT int fexecve(int fd, char *const argv[], char *const env[])
 	char path[32];
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	look(path);
+	leave_sysfs();
 	return next_fexecve(fd, argv, env);
 }
 

@@ -1,13 +1,15 @@
 /*
  * Files that programs look for before they believe that there is an RDMA device. UCX and others want
  * /dev/infiniband/uverbs0 to be a character device that they may open; without a kernel module there is none. Where
- * the file is not there, /dev/null answers in its place. Scripts, and valkey's tests, list /sys/class/infiniband: below
- * GOROCE_SYSFS "roce run" has written what it says of our devices. All other paths are passed on as they are.
+ * the file is not there, /dev/null answers in its place. Scripts, and valkey's tests, list /sys/class/infiniband: sysfs.c. All other
+ * paths are passed on as they are.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #define _LARGEFILE64_SOURCE
+#include "sysfs.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,27 +36,6 @@
 static int has_number(const char *s)
 {
 	return *s && !s[strspn(s, "0123456789")];
-}
-
-// in_sysfs writes where the files are that answer for a path below /sys/class/infiniband or infiniband_verbs; false if it is another.
-static int in_sysfs(const char *path, char room[PATH_MAX])
-{
-	static const char class[] = "/sys/class/", start[] = "infiniband";
-	if (strncmp(path, class, sizeof class - 1))
-		return 0;
-	path += sizeof class - 1;
-	if (strncmp(path, start, sizeof start - 1))
-		return 0;
-	const char *rest = path + sizeof start - 1;
-	if (!strncmp(rest, "_verbs", 6))
-		rest += 6;
-	if (*rest && *rest != '/')
-		return 0;
-	const char *dir = getenv("GOROCE_SYSFS");
-	if (!dir || !*dir || strlen(dir) + 1 + strlen(path) >= PATH_MAX)
-		return 0;
-	strcpy(stpcpy(stpcpy(room, dir), "/"), path);
-	return 1;
 }
 
 // stand_in returns the path to use, which may be in room.

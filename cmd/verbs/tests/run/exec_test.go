@@ -2,10 +2,13 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -90,7 +93,8 @@ func TestStartsPrivileged(t *testing.T) {
 	}
 }
 
-// Programs that list or read /sys/class/infiniband see what "roce run" has written, however they open it; other paths stay as they are.
+// Programs that list or read /sys/class/infiniband see the devices, however they open it; other paths stay as they are. What was made for that
+// is gone when they end, or become another program; of one that is killed it stays, with nobody's lock on it.
 func TestSysfs(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
@@ -108,28 +112,66 @@ func TestSysfs(t *testing.T) {
 	if b, err := exec.Command("gcc", "-std=gnu11", "-o", reader, "starter/reader.c").CombinedOutput(); err != nil {
 		t.Skipf("gcc: %v\n%s", err, b)
 	}
-	sys := filepath.Join(dir, "sys")
-	if err := os.MkdirAll(filepath.Join(sys, "infiniband", "goroce0"), 0o755); err != nil {
+	own, tmp := filepath.Join(dir, "own"), filepath.Join(dir, "tmp")
+	if err := errors.Join(os.WriteFile(own, []byte("mine\n"), 0o644), os.Mkdir(tmp, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(sys, "infiniband", "goroce0", "node_type"), []byte("1: CA\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ how, path, want string }{
-		{"opendir", "/sys/class/infiniband", "goroce0\n"},
-		{"opendir", "/sys/class/infiniband/", "goroce0\n"},
-		{"opendir", "/sys/class/infiniband_more", "No such file or directory\n"},
-		{"stat", "/sys/class/infiniband/goroce0", "a folder\n"},
-		{"access", "/sys/class/infiniband/goroce1", "No such file or directory\n"},
-		{"open", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
-		{"openat", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
-		{"fopen", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
-		{"open", filepath.Join(sys, "infiniband/goroce0/node_type"), "1: CA\n"},
-	} {
-		cmd := exec.Command(reader, c.how, c.path)
-		cmd.Env = []string{"LD_PRELOAD=" + hook, "GOROCE_SYSFS=" + sys}
-		if b, err := cmd.CombinedOutput(); err != nil || string(b) != c.want {
-			t.Errorf("%s %s: %v, %q, want %q", c.how, c.path, err, b, c.want)
+	const devices = "0000:0000:0000:0000:0000:ffff:7f00:0001/lo,2001:0db8:0000:0000:0000:0000:0000:0001/"
+	read := func(args ...string) string {
+		cmd := exec.Command(reader, args...)
+		cmd.Env = []string{"LD_PRELOAD=" + hook, "GOROCE_SYSFS=" + devices, "TMPDIR=" + tmp}
+		b, err := cmd.CombinedOutput()
+		if err != nil {
+			return err.Error()
 		}
+		lines := slices.Sorted(strings.Lines(string(b)))
+		return strings.Join(lines, "")
+	}
+	left := func() []string {
+		all, err := filepath.Glob(filepath.Join(tmp, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	const missing = "No such file or directory\n"
+	for _, c := range []struct{ how, path, want string }{
+		{"opendir", "/sys/class/infiniband", "goroce0\ngoroce1\n"},
+		{"opendir", "/sys/class/infiniband/", "goroce0\ngoroce1\n"},
+		{"opendir", "/sys/class/infiniband_more", missing},
+		{"stat", "/sys/class/infiniband/goroce0", "a folder\n"},
+		{"access", "/sys/class/infiniband/goroce2", missing},
+		{"open", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
+		{"openat", "/sys/class/infiniband/goroce0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:7f00:0001\n"},
+		{"fopen", "/sys/class/infiniband/goroce0/ports/1/gid_attrs/ndevs/0", "lo\n"},
+		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gid_attrs/ndevs/0", missing}, // its address is of no interface
+		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gids/0", "2001:0db8:0000:0000:0000:0000:0000:0001\n"},
+		{"open", "/sys/class/infiniband_verbs/uverbs1/ibdev", "goroce1\n"},
+		{"open", own, "mine\n"},
+		{"fork", "/sys/class/infiniband/goroce0/node_type", "1: CA\n1: CA\n"}, // the child first, and its parent after its end
+		{"exec", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
+		{"cleaner", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"}, // another one has taken it for left behind
+	} {
+		if got := read(c.how, c.path); got != c.want {
+			t.Errorf("%s %s: %q, want %q", c.how, c.path, got, c.want)
+		}
+		if all := left(); len(all) > 0 {
+			t.Errorf("%s %s: left %v", c.how, c.path, all)
+		}
+	}
+	if got := read("kill", "/sys/class/infiniband/goroce0/node_type"); got != "signal: killed" {
+		t.Errorf("kill: %q", got)
+	}
+	all := left()
+	if len(all) != 1 {
+		t.Fatalf("a process that was killed has left %v", all)
+	}
+	f, err := os.Open(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Errorf("a process that was killed has a lock: %v", err)
 	}
 }
