@@ -199,7 +199,7 @@ microbench:
 # Congestion control in the simulated fabric: makes docs/congestion from
 # scratch.
 sim-report:
-	$(GO) run ./bench/cmd/simreport -o docs/congestion
+	$(GO) run ./bench/cmd/bench congestion -o docs/congestion
 
 # Each fuzz target of each package, for FUZZTIME; FUZZJOBS of them side by side, on a processor each.
 fuzz:

@@ -15,7 +15,7 @@ func data() *Data {
 	row := func(op, role string, samples map[string][]float64, measured map[string]float64) matrix.Row {
 		return matrix.Row{Kernel: "rxe 6.1", Link: "udp", Group: "micro", Op: op, Role: role, Result: matrix.Pass, Samples: samples, Measured: measured}
 	}
-	return &Data{Command: "go run ./bench/cmd/micro", Times: 3, Guests: []string{"rxe 6.1: Debian bookworm, kernel 6.1.1"}, Rows: []matrix.Row{
+	return &Data{Command: "go run ./bench/cmd/bench micro", Times: 3, Guests: []string{"rxe 6.1: Debian bookworm, kernel 6.1.1"}, Rows: []matrix.Row{
 		row("NAK latency WRITE", "requester", map[string][]float64{"nak_made_us": {500, 300, 400}, "nak_to_resend_us": {7, 5, 6}}, nil),
 		row("NAK latency WRITE", "responder", map[string][]float64{"nak_made_us": {10}, "nak_to_resend_us": {20000}}, nil),
 		row("timeout series", "requester", map[string][]float64{"interval1_ms": {16.5, 16.5, 16.5}, "interval2_ms": {67.2, 70, 64}, "interval3_ms": {500}}, nil),

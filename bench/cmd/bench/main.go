@@ -1,7 +1,8 @@
 // Command bench makes docs/bench: it measures goroce against TCP and against its own links without
 // a protocol, between two processes in two network namespaces, and writes a table, charts and the
 // data. "bench compare OLD NEW" says what differs between two runs; "bench attack" measures what
-// strangers can do, for docs/security.md.
+// strangers can do, for docs/security.md; "bench micro" makes docs/micro, "bench congestion"
+// docs/congestion.
 package main
 
 import (
@@ -32,6 +33,10 @@ const (
 	profileDir   = "bin/profiles"
 )
 
+var subcommands = map[string]func(args []string) error{
+	"attack": attacks, "compare": compare, "congestion": congestion, "micro": micros,
+}
+
 func main() {
 	if os.Getenv(node.Env) != "" {
 		exit(node.Main())
@@ -40,13 +45,11 @@ func main() {
 	if attack.Child() || paths.Child() {
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "compare" {
-		exit(compare(os.Args[2:]))
-		return
-	}
-	if len(os.Args) > 1 && os.Args[1] == "attack" {
-		exit(attacks(os.Args[2:]))
-		return
+	if len(os.Args) > 1 {
+		if run := subcommands[os.Args[1]]; run != nil {
+			exit(run(os.Args[2:]))
+			return
+		}
 	}
 	exit(run())
 }

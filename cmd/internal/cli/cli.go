@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/goroce/goroce/cmd/internal/about"
 	"github.com/goroce/goroce/cmd/internal/conform"
 	"github.com/goroce/goroce/cmd/internal/demo"
 	"github.com/goroce/goroce/cmd/internal/devinfo"
@@ -21,7 +20,6 @@ import (
 	"github.com/goroce/goroce/cmd/internal/perftest"
 	"github.com/goroce/goroce/cmd/internal/pingpong"
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
-	"github.com/goroce/goroce/cmd/internal/riostream"
 	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/run"
 	"github.com/goroce/goroce/cmd/internal/statcmd"
@@ -50,7 +48,7 @@ func Commands() []tool.Command {
 		all = append(all, perftest.Command(t))
 	}
 	all = append(all, rdmacm.Commands()...)
-	return append(all, rstream.Command(), riostream.Command(), about.VersionCommand(), about.CompletionCommand())
+	return append(all, rstream.Command(), rstream.MappedCommand(), versionCommand(), completionCommand())
 }
 
 // Main runs the program with the arguments after its name and returns its exit

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goroce/goroce/cmd/internal/about"
+	"github.com/goroce/goroce/cmd/internal/cli"
 	"github.com/goroce/goroce/conformance/lab"
 )
 
@@ -94,7 +94,7 @@ type builder struct {
 func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 	logf("roce for %s", m.arch)
 	roce := filepath.Join(b.tmp, m.arch, "roce")
-	stamp := "-s -w -buildid= -X " + modulePath + "/cmd/internal/about.version=" + b.version
+	stamp := "-s -w -buildid= -X " + modulePath + "/cmd/internal/cli.version=" + b.version
 	err := b.command(ctx, b.source, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + m.arch}, goTool(), "build", "-trimpath", "-buildvcs=false", "-ldflags="+stamp, "-o", roce, "./cmd/roce")
 	if err != nil {
 		return nil, err
@@ -210,8 +210,8 @@ func (r *release) pack(m machine, programs []file, s *shared) ([]file, error) {
 		tree = append(tree, file{name: "share/man/man1/" + name, data: []byte(text)})
 		packaged = append(packaged, file{name: "share/man/man1/" + name + ".gz", data: z})
 	}
-	bash := file{name: "share/bash-completion/completions/roce", data: []byte(about.Bash)}
-	zsh := []byte(about.Zsh)
+	bash := file{name: "share/bash-completion/completions/roce", data: []byte(cli.Bash)}
+	zsh := []byte(cli.Zsh)
 	changes, err := zipped(s.changes)
 	if err != nil {
 		return nil, err

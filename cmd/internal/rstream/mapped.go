@@ -1,4 +1,4 @@
-package riostream
+package rstream
 
 import (
 	"bytes"
@@ -7,22 +7,23 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
-// Command returns the subcommand riostream.
-func Command() tool.Command {
-	return (&rstream.Kind{
-		Name: "riostream", Summary: "writes into mappings over rsocket back and forth, as riostream", Mapped: true, Run: run,
+// MappedCommand returns the subcommand riostream: transfers are RDMA WRITEs straight into memory
+// that the other side has mapped, as riostream of librdmacm does, either side of which may be the
+// original.
+func MappedCommand() tool.Command {
+	return (&Kind{
+		Name: "riostream", Summary: "writes into mappings over rsocket back and forth, as riostream", Mapped: true, Run: mapped,
 	}).Command()
 }
 
-// test is one test: the mapping of its buffer, and the mark that the last byte
+// mapping is one test: the mapping of its buffer, and the mark that the last byte
 // of a transfer carries, which counts over both directions.
-type test struct {
-	s    *rstream.Session
+type mapping struct {
+	s    *Session
 	c    *rsocket.Conn
 	m    *rsocket.Mapping
 	buf  []byte
@@ -32,8 +33,8 @@ type test struct {
 // noMark is what the last byte is before the first transfer.
 const noMark = 0xff
 
-func run(s *rstream.Session, t rstream.Test, start func()) (err error) {
-	r := &test{s: s, c: s.Conn.(*rsocket.Conn), buf: s.Buf[:t.Size]}
+func mapped(s *Session, t Test, start func()) (err error) {
+	r := &mapping{s: s, c: s.Conn.(*rsocket.Conn), buf: s.Buf[:t.Size]}
 	r.buf[t.Size-1] = noMark
 	if r.m, err = r.c.Map(r.buf, 0); err != nil {
 		return err
@@ -64,7 +65,7 @@ func run(s *rstream.Session, t rstream.Test, start func()) (err error) {
 }
 
 // send writes the buffer n times, the last time with the next mark.
-func (r *test) send(n int) error {
+func (r *mapping) send(n int) error {
 	for range n - 1 {
 		if _, err := r.c.WriteAt(r.buf, 0); err != nil {
 			return err
@@ -89,7 +90,7 @@ const (
 )
 
 // recv waits for the next mark.
-func (r *test) recv(int) error {
+func (r *mapping) recv(int) error {
 	start := time.Now()
 	for n := 1; ; n++ {
 		found, err := r.marked()
@@ -125,7 +126,7 @@ func (r *test) recv(int) error {
 }
 
 // marked reports whether the transfer that the next mark ends has arrived.
-func (r *test) marked() (bool, error) {
+func (r *mapping) marked() (bool, error) {
 	var b [1]byte
 	if _, err := r.m.ReadAt(b[:], int64(len(r.buf)-1)); err != nil {
 		return false, err

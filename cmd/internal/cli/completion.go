@@ -1,4 +1,4 @@
-package about
+package cli
 
 import (
 	"context"
@@ -31,8 +31,8 @@ The packages install it. Otherwise, for a shell of your own:
 Options:
 `
 
-// CompletionCommand returns the subcommand.
-func CompletionCommand() tool.Command {
+// completionCommand returns the subcommand.
+func completionCommand() tool.Command {
 	return tool.Command{Name: "completion", Summary: "tools and options completed by bash or zsh", Run: func(_ context.Context, _ *tool.Env, args []string) error {
 		var help bool
 		table := []getopt.Option{{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)}}

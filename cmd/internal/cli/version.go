@@ -1,4 +1,4 @@
-package about
+package cli
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
-// version is what a build stamps: -ldflags "-X github.com/goroce/goroce/cmd/internal/about.version=v1.2.3". Empty in others.
+// version is what a build stamps: -ldflags "-X github.com/goroce/goroce/cmd/internal/cli.version=v1.2.3". Empty in others.
 var version string
 
 // Version is what this program was built from, and with.
@@ -64,8 +64,8 @@ func (v Version) String() string {
 	return b.String()
 }
 
-// VersionCommand returns the subcommand.
-func VersionCommand() tool.Command {
+// versionCommand returns the subcommand.
+func versionCommand() tool.Command {
 	return tool.Command{Name: "version", Summary: "which version this is", Run: func(_ context.Context, env *tool.Env, args []string) error {
 		var asJSON, help bool
 		table := []getopt.Option{

@@ -1,4 +1,4 @@
-package riostream
+package rstream
 
 import (
 	"bytes"
@@ -7,19 +7,18 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/toolcheck"
 	"github.com/goroce/goroce/roce/rsocket"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
-func TestLoopback(t *testing.T) {
+func TestMapped(t *testing.T) {
 	for _, args := range []string{
 		"-S 3000 -C 20 -I 3 -T v", "-S 2 -C 1 -I 100 -T v", "-S 1000000 -C 4 -T v -B 5000", "-S 1 -C 3 -I 5",
 	} {
 		t.Run(args, func(t *testing.T) {
-			server, client := toolcheck.Pair(t, Command(), nil, "-p 0 --addr LOCAL "+args, "--addr LOCAL -s SERVER -p PORT "+args)
+			server, client := toolcheck.Pair(t, MappedCommand(), nil, "-p 0 --addr LOCAL "+args, "--addr LOCAL -s SERVER -p PORT "+args)
 			require.NoError(t, client.Err, "server: %v", server.Err)
 			require.NoError(t, server.Err)
 			for _, s := range []*toolcheck.Side{server, client} {
@@ -29,13 +28,13 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-func TestLoopbackIPv6(t *testing.T) {
-	server, client := toolcheck.Pair(t, Command(), toolcheck.Shared6(t), "-p 0 -b :: -S 3000 -C 20 -T v", "-s SERVER -p PORT -S 3000 -C 20 -T v")
+func TestMappedIPv6(t *testing.T) {
+	server, client := toolcheck.Pair(t, MappedCommand(), toolcheck.Shared6(t), "-p 0 -b :: -S 3000 -C 20 -T v", "-s SERVER -p PORT -S 3000 -C 20 -T v")
 	require.NoError(t, client.Err, "server: %v", server.Err)
 	require.NoError(t, server.Err)
 }
 
-func open(t *testing.T) *verbs.Device {
+func openDevice(t *testing.T) *verbs.Device {
 	d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{toolcheck.Addr(t)}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
@@ -46,7 +45,7 @@ func open(t *testing.T) *verbs.Device {
 // has mapped, and then waits there for the mark 0. They must not be taken for it.
 func TestExchangeIsNoMark(t *testing.T) {
 	cfg := rsocket.Config{IOMaps: 1}
-	server, client := open(t), open(t)
+	server, client := openDevice(t), openDevice(t)
 	l, err := (&rsocket.ListenConfig{Device: server, Config: cfg}).ListenAddr(netip.AddrPortFrom(server.Addrs()[0], 0))
 	require.NoError(t, err)
 	defer l.Close()
@@ -57,8 +56,8 @@ func TestExchangeIsNoMark(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			s := &rstream.Session{Ctx: t.Context(), Opt: &rstream.Options{Server: "original"}, Conn: c, Buf: make([]byte, 100)}
-			return errors.Join(run(s, rstream.Test{Size: 100, Transfers: 1}, func() {}), c.Close())
+			s := &Session{Ctx: t.Context(), Opt: &Options{Server: "original"}, Conn: c, Buf: make([]byte, 100)}
+			return errors.Join(mapped(s, Test{Size: 100, Transfers: 1}, func() {}), c.Close())
 		}()
 	}()
 	c, err := l.Accept()

@@ -1,12 +1,3 @@
-// Command micro makes docs/micro: it boots a guest of each kernel, measures the micro-behaviours of
-// goroce on each link and of the guests' rdma_rxe, and writes a page, charts and the data.
-//
-//	go run ./bench/cmd/micro                                  # everything: some ten minutes
-//	go run ./bench/cmd/micro -link udp -suite trixie -o /tmp/micro
-//	go run ./bench/cmd/micro -redraw                          # page and charts of the data that is there
-//
-// Its exit status is 1 if a row failed: then nothing is written. conformance/README.md says what
-// the guests need.
 package main
 
 import (
@@ -28,34 +19,48 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-type options struct {
+type microOptions struct {
 	dir           string
 	links, suites []string
 	times         int
 	start         time.Time
+	command       string
 }
 
-func main() {
-	var o options
-	flag.StringVar(&o.dir, "o", "docs/micro", "folder to write to")
-	links := flag.String("link", strings.Join(peer.Links(), ","), "comma-separated links of goroce")
-	suites := flag.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to measure")
-	flag.IntVar(&o.times, "n", 24, "how often a reaction is measured in each row")
-	timeout := flag.Duration("timeout", time.Hour, "limit for everything")
-	redraw := flag.Bool("redraw", false, "measure nothing: write the page and the charts of the data in -o again")
-	flag.Parse()
+// micros makes docs/micro: it boots a guest of each kernel, measures the micro-behaviours of goroce
+// on each link and of the guests' rdma_rxe, and writes a page, charts and the data.
+//
+//	go run ./bench/cmd/bench micro                            # everything: some ten minutes
+//	go run ./bench/cmd/bench micro -link udp -suite trixie -o /tmp/micro
+//	go run ./bench/cmd/bench micro -redraw                    # page and charts of the data that is there
+//
+// It is an error if a row failed: then nothing is written. conformance/README.md says what the
+// guests need.
+func micros(args []string) error {
+	var o microOptions
+	flags := flag.NewFlagSet("micro", flag.ExitOnError)
+	flags.StringVar(&o.dir, "o", "docs/micro", "folder to write to")
+	links := flags.String("link", strings.Join(peer.Links(), ","), "comma-separated links of goroce")
+	suites := flags.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to measure")
+	flags.IntVar(&o.times, "n", 24, "how often a reaction is measured in each row")
+	timeout := flags.Duration("timeout", time.Hour, "limit for everything")
+	redraw := flags.Bool("redraw", false, "measure nothing: write the page and the charts of the data in -o again")
+	_ = flags.Parse(args) // it exits
 	o.links, o.suites, o.start = strings.Split(*links, ","), strings.Split(*suites, ","), time.Now()
-	if err := o.run(*timeout, *redraw); err != nil {
-		fmt.Fprintln(os.Stderr, "micro:", err)
-		os.Exit(1)
-	}
+	o.command = "go run ./bench/cmd/bench micro"
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name != "o" { // where it was written to first is nobody's matter
+			o.command += fmt.Sprintf(" -%s %s", f.Name, f.Value)
+		}
+	})
+	return o.run(*timeout, *redraw)
 }
 
-func (o *options) logf(format string, args ...any) {
+func (o *microOptions) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(o.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (o *options) run(timeout time.Duration, redraw bool) error {
+func (o *microOptions) run(timeout time.Duration, redraw bool) error {
 	if redraw {
 		d, err := micro.Read(o.dir)
 		if err != nil {
@@ -76,12 +81,7 @@ func (o *options) run(timeout time.Duration, redraw bool) error {
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done in %v", timeout))
 	defer cancel()
-	d := &micro.Data{Times: o.times, Command: "go run ./bench/cmd/micro"}
-	flag.Visit(func(f *flag.Flag) {
-		if f.Name != "o" { // where it was written to first is nobody's matter
-			d.Command += fmt.Sprintf(" -%s %s", f.Name, f.Value)
-		}
-	})
+	d := &micro.Data{Times: o.times, Command: o.command}
 	watch, err := suite.Watch(&d.Machine)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (o *options) run(timeout time.Duration, redraw bool) error {
 
 // measure boots the guests and runs the rows, with one kernel after the other, so that the two do
 // not take the processor from each other.
-func (o *options) measure(ctx context.Context, d *micro.Data) error {
+func (o *microOptions) measure(ctx context.Context, d *micro.Data) error {
 	l, err := lab.New(lab.Config{Logf: o.logf})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o *options) measure(ctx context.Context, d *micro.Data) error {
 }
 
 // kernel measures with the guest of one suite, which it boots and ends.
-func (o *options) kernel(ctx context.Context, l *lab.Lab, suite string, d *micro.Data) error {
+func (o *microOptions) kernel(ctx context.Context, l *lab.Lab, suite string, d *micro.Data) error {
 	im, err := lab.OpenImage(suite)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (o *options) kernel(ctx context.Context, l *lab.Lab, suite string, d *micro
 }
 
 // link measures goroce on one link with a guest.
-func (o *options) link(ctx context.Context, l *lab.Lab, link string, ref *hosts.RXE, report *matrix.Report) error {
+func (o *microOptions) link(ctx context.Context, l *lab.Lab, link string, ref *hosts.RXE, report *matrix.Report) error {
 	at, err := l.AddHost()
 	if err != nil {
 		return err
