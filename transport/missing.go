@@ -8,7 +8,8 @@ import "github.com/goroce/goroce/ib"
 // (keptMap). Whether it does is found out without being agreed on: what is sent again has
 // ib.Resv7Selective, and a peer that has it in its answers knows. Others ignore the bit. If no
 // answer comes at all, the bit is not used again. So a queue pair goes back once before it repeats
-// selectively.
+// selectively, unless another one to that address has found out: then it says so from its first
+// packet on, and knows by the first answer.
 //
 // What is missing of responses shows by those behind it, which are kept (sq.kept) until their turn.
 // A READ is asked for in the part that is missing: of a peer that is not known to know, the first
@@ -137,7 +138,16 @@ func (sq *requester) offer(tx *TxPacket) {
 func (sq *requester) learn(p *ib.Packet) {
 	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
 		sq.peerKeeps, sq.offered = true, false
+		if sq.flight != nil {
+			sq.flight.keeps = true
+		}
 	}
+}
+
+// introduces reports whether a request that is sent for the first time tells that this side knows
+// selective repeat: others at that address do. Without that the bit is only in what is sent again.
+func (sq *requester) introduces() bool {
+	return sq.flight != nil && sq.flight.keeps && !sq.peerKeeps
 }
 
 // landed takes a packet out of those that were sent again and are on their way.

@@ -79,6 +79,46 @@ func TestSelectiveRepeat(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
+// What one queue pair has found out others to that address know by the first answer: they go back at no loss.
+func TestSelectiveRepeatByOthers(t *testing.T) {
+	const packets = 20
+	for name, c := range map[string]struct {
+		room transport.Room
+		same bool
+	}{"known": {roomFor(1000), true}, "not bounded": {transport.Room{}, false}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, pairConfig{room: [2]transport.Room{c.room}})
+			first, _ := p.connect(linkConfig{})
+			second, b := p.connect(linkConfig{})
+			lose(p, p.ends[0], 3)
+			first.post(first.write(0, 0, packets*1024))
+			p.run()
+			again(p, p.ends[0])
+
+			second.post(second.write(0, 0, 64))
+			p.run()
+			for _, f := range p.log {
+				require.Equal(t, c.same, f.pkt.Resv7 == ib.Resv7Selective, "from its first packet on, and in the answer")
+			}
+			src := second.fill(0, packets*1024, 2)
+			before := p.ends[0].eng.Counters()
+			n := 0
+			p.onSend = func(f *flight) {
+				if f.from == p.ends[0] && f.nth == 0 {
+					n++
+					f.lost = n == 4
+				}
+			}
+			second.post(second.write(0, 0, packets*1024))
+			p.run()
+			require.Equal(t, src, b.buf[:packets*1024])
+			after := p.ends[0].eng.Counters()
+			require.Equal(t, c.same, after.RetransmittedPkts-before.RetransmittedPkts == 1)
+			require.Equal(t, c.same, after.CompleterRetryErr == before.CompleterRetryErr)
+		})
+	}
+}
+
 // overtaken delays the packets with data of an end: each by a little more than the one before, the
 // one with a PSN so that n others come before it.
 func overtaken(p *pair, e *end, rel, n int) {

@@ -161,6 +161,7 @@ type flight struct {
 	acked       int      // since size has grown
 	cutAt       int64    // when it was made smaller
 	rttNs       int64    // smoothed; 0 if unknown
+	keeps       bool     // a QP there knows selective repeat
 	_           [64]byte // written for each packet: those of two engines share no cache line
 }
 

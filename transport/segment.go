@@ -110,7 +110,7 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 			tx.Header[8] |= 0x80
 		}
 	}
-	if sq.psn != sq.end {
+	if sq.psn != sq.end || sq.introduces() {
 		sq.offer(tx)
 	}
 	if sq.cost != 0 {
