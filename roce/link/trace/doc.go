@@ -10,5 +10,6 @@
 //
 // Wrap with [New]; verbs.Config.WrapLink is the place for it. Writing happens
 // in the path of the packets: give it a buffered file, not a pipe to something slow. An
-// error of the writer ends the trace, not the traffic; [Link.Err] tells.
+// error of the writer ends the trace, not the traffic; [Link.Err] tells. For what else writes
+// packets to a capture, [Headers] and [AppendHeaders] make the headers.
 package trace

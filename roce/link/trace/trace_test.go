@@ -8,6 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/capture"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,11 +21,10 @@ func TestWriter(t *testing.T) {
 			w, err := NewWriter(&file)
 			require.NoError(t, err)
 			body := bytes.Repeat([]byte{0xA5}, n)
-			f := flowKey{netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst), 0xC123}
-			var head [ib.IPv6HeaderBytes + ib.UDPHeaderBytes]byte
-			k := putHeaders(head[:], f, 0x6A, 63, 0x1234, body)
+			f := link.Source{Src: netip.MustParseAddr(c.src), Dst: netip.MustParseAddr(c.dst), SrcPort: 0xC123}
+			head := AppendHeaders(nil, f, 0x6A, 63, 0x1234, body)
 			const at int64 = 1_700_000_000_123_456_789
-			require.NoError(t, w.Packet(at, true, head[:k], body))
+			require.NoError(t, w.Packet(at, true, head, body))
 
 			r, err := capture.NewReader(&file)
 			require.NoError(t, err)
@@ -32,11 +32,11 @@ func TestWriter(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, at, seen.UnixNano())
 			require.NoError(t, p.Err)
-			require.Equal(t, ib.Flow{Src: f.src, Dst: f.dst, SrcPort: 0xC123, DstPort: ib.UDPPort}, p.Flow)
+			require.Equal(t, ib.Flow{Src: f.Src, Dst: f.Dst, SrcPort: 0xC123, DstPort: ib.UDPPort}, p.Flow)
 			require.Equal(t, body, p.Payload)
 			require.EqualValues(t, 0x6A, p.TrafficClass)
 			require.EqualValues(t, 63, p.HopLimit)
-			if f.src.Is4() {
+			if f.Src.Is4() {
 				require.EqualValues(t, 0x1234, p.Ident)
 				require.NoError(t, p.CheckIPv4Header())
 			} else {

@@ -1,0 +1,100 @@
+package trace
+
+import (
+	"encoding/binary"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
+)
+
+// Headers is what the IP and UDP headers of packets are made of for a capture: links do not hand
+// up the IPv4 identification, which is found by the ICRC. The zero value knows no flow yet.
+type Headers struct {
+	flows map[link.Source]*ib.ICRC
+}
+
+// maxFlows bounds the ICRC states kept; beyond it they are made anew.
+const maxFlows = 4096
+
+// ICRC returns the ICRC state of a flow to port 4791.
+func (h *Headers) ICRC(s link.Source) *ib.ICRC {
+	if c := h.flows[s]; c != nil {
+		return c
+	}
+	if h.flows == nil || len(h.flows) >= maxFlows {
+		h.flows = make(map[link.Source]*ib.ICRC)
+	}
+	c := ib.NewICRC(ib.Flow{Src: s.Src, Dst: s.Dst, SrcPort: s.SrcPort, DstPort: ib.UDPPort})
+	h.flows[s] = &c
+	return &c
+}
+
+// Identification returns the IPv4 identification that the ICRC of a packet fits, BTH through ICRC;
+// 0 if none does.
+func (h *Headers) Identification(s link.Source, packet []byte) uint16 {
+	c := h.ICRC(s)
+	id, m := c.Verify(0, packet)
+	if m == ib.Mismatch && len(packet) > 0 && ib.Opcode(packet[0]) == ib.RCFlush {
+		id, m = c.VerifyFlushRxe(0, packet)
+	}
+	if m == ib.Mismatch {
+		return 0
+	}
+	return id
+}
+
+// AppendHeaders appends the IP and UDP headers of a packet to port 4791, BTH through ICRC. Over
+// IPv4 the UDP checksum stays 0, as rxe sends it; over IPv6 that is an exception which tools
+// complain about.
+func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packet []byte) []byte {
+	be := binary.BigEndian
+	length := ib.UDPHeaderBytes + len(packet)
+	start := len(b)
+	if s.Src.Is4() {
+		src, dst := s.Src.As4(), s.Dst.As4()
+		b = append(b, 0x45, tclass)
+		b = be.AppendUint16(b, uint16(ib.IPv4HeaderBytes+length))
+		b = be.AppendUint16(b, id)
+		b = append(b, 0x40, 0, hops, 17, 0, 0) // DF
+		b = append(append(b, src[:]...), dst[:]...)
+		be.PutUint16(b[start+10:], Checksum(b[start:], nil, 0))
+	} else {
+		src, dst := s.Src.As16(), s.Dst.As16()
+		b = append(b, 0x60|tclass>>4, tclass<<4, 0, 0)
+		b = be.AppendUint16(b, uint16(length))
+		b = append(b, 17, hops)
+		b = append(append(b, src[:]...), dst[:]...)
+	}
+	udp := len(b)
+	b = be.AppendUint16(b, s.SrcPort)
+	b = be.AppendUint16(b, ib.UDPPort)
+	b = be.AppendUint16(b, uint16(length))
+	b = append(b, 0, 0)
+	if s.Src.Is6() {
+		// The pseudo header is the addresses, which stand before, length and protocol.
+		sum := Checksum(b[start+8:], packet, uint32(length)+17)
+		if sum == 0 {
+			sum = 0xFFFF // 0 is "none"
+		}
+		be.PutUint16(b[udp+6:], sum)
+	}
+	return b
+}
+
+// Checksum is the checksum of the Internet protocols over head, of even length, and rest; sum is
+// what else is in it.
+func Checksum(head, rest []byte, sum uint32) uint16 {
+	for ; len(head) >= 2; head = head[2:] {
+		sum += uint32(binary.BigEndian.Uint16(head))
+	}
+	for ; len(rest) >= 2; rest = rest[2:] {
+		sum += uint32(binary.BigEndian.Uint16(rest))
+	}
+	if len(rest) == 1 {
+		sum += uint32(rest[0]) << 8
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xFFFF + sum>>16
+	}
+	return ^uint16(sum)
+}
