@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
@@ -155,13 +156,13 @@ func TestPeerStandsStill(t *testing.T) {
 	conn, err := dialer.Dial(t.Context(), addrOf(server)+":"+server.port)
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, server.cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, server.cmd.Process.Signal(unix.SIGSTOP))
 	sent := make(chan error, 1)
 	go func() { sent <- conn.Send(t.Context(), []byte("are you there?")) }()
 	for conn.QP().Stats().Timeouts < 12 {
 		runtime.Gosched()
 	}
-	require.NoError(t, server.cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, server.cmd.Process.Signal(unix.SIGCONT))
 	require.NoError(t, <-sent)
 	b := make([]byte, 100)
 	n, err := conn.Recv(t.Context(), b)

@@ -16,10 +16,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/rsocket"
@@ -259,7 +259,7 @@ func startProcess(t testing.TB, addr netip.Addr, uid uint32) *process {
 	t.Helper()
 	p := &process{t: t, addr: addr, cmd: exec.Command("/proc/self/exe")} // other users cannot go where the file is
 	if uid != 0 {
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		unix.SetAttr(p.cmd, &unix.SysProcAttr{Credential: &unix.Credential{Uid: uid, Gid: uid}})
 	}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+addr.String())
 	p.cmd.Stderr = os.Stderr

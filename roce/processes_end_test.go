@@ -7,9 +7,9 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"syscall"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -33,7 +33,7 @@ func (c *childProcess) end(ctx context.Context, how string) error {
 		err = c.dev.Close()
 	case "os.Exit":
 	case "SIGTERM":
-		if err = syscall.Kill(os.Getpid(), syscall.SIGTERM); err == nil {
+		if err = unix.Kill(os.Getpid(), unix.SIGTERM); err == nil {
 			select {}
 		}
 	default:

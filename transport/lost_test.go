@@ -4,12 +4,12 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/mem"
 )
 
@@ -18,9 +18,9 @@ import (
 
 // lostRegion registers memory that cannot be touched, at iova.
 func lostRegion(t *testing.T, r *rig, iova uint64) *mem.Region {
-	b, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	b, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(b)) })
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	return r.register(b, iova, mem.LocalWrite|allRemote)
 }
 
@@ -97,9 +97,9 @@ func TestGroupGoesOnAfterFault(t *testing.T) {
 func TestOtherPanicsGoOn(t *testing.T) {
 	panicOnFault(t)
 	r := newRig(t, rigOpts{rts: true})
-	foreign, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	foreign, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, syscall.Munmap(foreign)) }()
+	defer func() { require.NoError(t, unix.Munmap(foreign)) }()
 	p := pkt(ib.RCSendOnly, rigPSN, nil)
 	batch := []RxPacket{{Src: rigOther, Dst: rigSelf, HopLimit: 64, Data: encode(nil, &p)}}
 	for name, f := range map[string]func(TraceEvent){

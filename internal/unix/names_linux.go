@@ -346,6 +346,7 @@ const (
 	SYS_SCHED_YIELD                = linux.SYS_SCHED_YIELD
 	SYS_SENDMMSG                   = linux.SYS_SENDMMSG
 	SYS_SENDTO                     = linux.SYS_SENDTO
+	SYS_SETRESUID                  = linux.SYS_SETRESUID
 	SYS_SETSOCKOPT                 = linux.SYS_SETSOCKOPT
 	S_IFDIR                        = linux.S_IFDIR
 	S_IFMT                         = linux.S_IFMT

@@ -344,6 +344,7 @@ const (
 	SYS_SCHED_YIELD                = 24
 	SYS_SENDMMSG                   = 307
 	SYS_SENDTO                     = 44
+	SYS_SETRESUID                  = 117
 	SYS_SETSOCKOPT                 = 54
 	S_IFDIR                        = 16384
 	S_IFMT                         = 61440

@@ -322,7 +322,7 @@ func TestUnmappedUser(t *testing.T) {
 	}
 	c := exec.Command("/proc/self/exe", "-test.run=^TestUnmappedUser$")
 	c.Env = append(os.Environ(), childEnv+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	unix.SetAttr(c, &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER})
 	in, err := c.StdinPipe()
 	require.NoError(t, err)
 	out, err := c.StdoutPipe()
@@ -343,7 +343,7 @@ func TestUnmappedUser(t *testing.T) {
 		said := make(chan string)
 		go func() {
 			runtime.LockOSThread()
-			_, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0))
+			_, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0))
 			s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if e == 0 && err == nil {
 				err = unix.Connect(s, &unix.SockaddrUnix{Name: all[at].name})
