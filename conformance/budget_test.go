@@ -61,13 +61,13 @@ var lineBudgets = map[string]int{
 	"roce/rsocket":        6170,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3420,
-	"roce/internal/slots": 2300,
-	"roce/link":           18400,
-	"cmd/internal":        26300,
+	"roce/internal/slots": 2240,
+	"roce/link":           18170,
+	"cmd/internal":        26260,
 	"cmd/verbs":           5400,
-	"conformance":         35300,
+	"conformance":         35070,
 	"bench":               22370,
-	"internal":            3600,
+	"internal":            3620,
 	"bench/apps":          7850,
 }
 

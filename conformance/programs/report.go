@@ -1,10 +1,8 @@
 package programs
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,13 +11,13 @@ import (
 )
 
 // Result of a case.
-type Result string
+type Result = report.Outcome
 
 // The results. A skip says in Detail why.
 const (
-	Pass Result = "pass"
-	Fail Result = "fail"
-	Skip Result = "skip"
+	Pass = report.Pass
+	Fail = report.Fail
+	Skip = report.Skip
 )
 
 // Row is one case at one place.
@@ -72,45 +70,21 @@ func (r *Report) Rows() []Row {
 	return rows
 }
 
-// counts are how many rows have which result.
-type counts struct{ passed, failed, skipped int }
-
-func (c *counts) add(r Result) {
-	switch r {
-	case Pass:
-		c.passed++
-	case Fail:
-		c.failed++
-	case Skip:
-		c.skipped++
-	}
-}
-
-func (c counts) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
-}
-
 // Summary is the line that closes a run.
 func (r *Report) Summary() string { return count(r.Rows()).String() }
 
 // Failed returns how many have failed.
-func (r *Report) Failed() int { return count(r.Rows()).failed }
+func (r *Report) Failed() int { return count(r.Rows()).Failed }
 
-func count(rows []Row) (c counts) {
+func count(rows []Row) (c report.Tally) {
 	for _, row := range rows {
-		c.add(row.Result)
+		c.Add(row.Result)
 	}
 	return c
 }
 
 // WriteJSON writes all rows to a file.
-func (r *Report) WriteJSON(path string) error {
-	b, err := json.MarshalIndent(r.Rows(), "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
-}
+func (r *Report) WriteJSON(path string) error { return report.WriteJSON(path, r.Rows()) }
 
 // WriteTable writes a line for each program, with a column for each stage, and a line for each failure and skip with its reason.
 // Of pyverbs, whose tests have a table of their own, there is one line.
@@ -137,13 +111,13 @@ func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 		}
 		line := []any{first.Group, program}
 		for _, s := range stages {
-			c := counts{}
+			c := report.Tally{}
 			for _, row := range rows[:n] {
 				if row.Suite == s.Suite {
-					c.add(row.Result)
+					c.Add(row.Result)
 				}
 			}
-			line = append(line, s.Version(first.Group), c.passed, c.failed, c.skipped)
+			line = append(line, s.Version(first.Group), c.Passed, c.Failed, c.Skipped)
 		}
 		t.Row(line...)
 		rows = rows[n:]

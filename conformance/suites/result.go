@@ -8,16 +8,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Outcome of a test.
-type Outcome string
+type Outcome = report.Outcome
 
 // The outcomes. Skip is what the suite itself says, or one that it has not run.
 const (
-	Pass Outcome = "pass"
-	Fail Outcome = "fail"
-	Skip Outcome = "skip"
+	Pass = report.Pass
+	Fail = report.Fail
+	Skip = report.Skip
 )
 
 // Result is what became of one test on one site.
@@ -94,29 +96,11 @@ func Merge(old, new []Result, whole map[[2]string]bool) []Result {
 	return all
 }
 
-// counts are how many results have which outcome.
-type counts struct{ passed, failed, skipped int }
-
-func (c *counts) add(o Outcome) {
-	switch o {
-	case Pass:
-		c.passed++
-	case Fail:
-		c.failed++
-	case Skip:
-		c.skipped++
-	}
-}
-
-func (c counts) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
-}
-
 // Summary says how many results have which outcome.
 func Summary(all []Result) string {
-	var c counts
+	var c report.Tally
 	for _, r := range all {
-		c.add(r.Outcome)
+		c.Add(r.Outcome)
 	}
 	return c.String()
 }

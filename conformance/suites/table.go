@@ -44,7 +44,7 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 		of := byName(all, s.Name)
 		for _, on := range sites(of) {
 			c := count(of, func(r Result) bool { return r.On == on })
-			t.Row(fmt.Sprintf("[%s](#%s)", s.Name, s.Name), s.Version, on, c.passed, c.failed, c.skipped)
+			t.Row(fmt.Sprintf("[%s](#%s)", s.Name, s.Name), s.Version, on, c.Passed, c.Failed, c.Skipped)
 		}
 	}
 	fmt.Fprintf(&b, "\nThe runs that these are of:\n\n%s", runsText)
@@ -76,10 +76,10 @@ func sites(of []Result) (names []string) {
 	return names
 }
 
-func count(of []Result, which func(Result) bool) (c counts) {
+func count(of []Result, which func(Result) bool) (c report.Tally) {
 	for _, r := range of {
 		if which(r) {
-			c.add(r.Outcome)
+			c.Add(r.Outcome)
 		}
 	}
 	return c
@@ -97,7 +97,7 @@ func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
 	for _, g := range slices.Sorted(maps.Keys(groups)) {
 		t.Row(report.Cells(ons, func(on string) string {
 			c := count(of, func(r Result) bool { return r.On == on && groupOf(r.Test) == g })
-			return fmt.Sprintf("%d, %d, %d", c.passed, c.failed, c.skipped)
+			return fmt.Sprintf("%d, %d, %d", c.Passed, c.Failed, c.Skipped)
 		}, "`"+g+"`")...)
 	}
 	writeFailures(b, of, known)

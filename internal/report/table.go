@@ -1,4 +1,4 @@
-// Package report writes the tables of reports in Markdown.
+// Package report is what reports have in common: tables in Markdown, outcomes and their counts.
 package report
 
 import (
