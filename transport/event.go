@@ -17,6 +17,7 @@ const (
 	EventLastWQEReached
 	EventSRQError
 	EventSRQLimitReached
+	EventDeviceFatal
 	EventPortActive
 	EventPortError
 	EventPortMTU // the largest path MTU that the port carries is another: new connections use it
@@ -28,7 +29,7 @@ const (
 var eventNames = [...]string{
 	"completion", "CQ error", "QP fatal", "QP request error", "QP access error",
 	"communication established", "SQ drained", "last WQE reached", "SRQ error",
-	"SRQ limit reached", "port active", "port error", "port MTU changed",
+	"SRQ limit reached", "device fatal", "port active", "port error", "port MTU changed",
 	"QP unanswered",
 }
 

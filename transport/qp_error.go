@@ -46,6 +46,18 @@ func (qp *QP) enterErr(now int64) {
 	}
 }
 
+// Fail moves all QPs to ERR, for a caller that can carry no more packets: what is queued is flushed, and no event
+// tells of it but EventLastWQEReached. QP 1 is left alone, as whose work requests are the caller's own.
+func (e *Engine) Fail(now int64) {
+	e.now = now
+	e.QPs(func(qp *QP) bool {
+		if qp.num > ib.QPNGSI && qp.state != StateReset {
+			qp.enter(now, StateErr)
+		}
+		return true
+	})
+}
+
 // flushRecv completes the receive request that was begun, then all that are
 // posted, in order. If the CQ is full the rest is dropped: the CQ tells.
 func (qp *QP) flushRecv() {

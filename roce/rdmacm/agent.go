@@ -312,6 +312,17 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 	return false
 }
 
+// Failed tells each ID that its device is gone, as the kernel does. The lock is held.
+func (a *agent) Failed() {
+	for _, ids := range a.ports {
+		for _, id := range ids {
+			if !id.closed && id.ch != nil {
+				id.ch.push(&Event{Type: EventDeviceRemoval, ID: id, Err: a.s.ClosedErr()})
+			}
+		}
+	}
+}
+
 // Shutdown tells the peers that the device closes. It is called last, with the
 // lock held.
 func (a *agent) Shutdown(now int64) {

@@ -272,6 +272,11 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 			return nil, verbs.ErrClosed
 		}
 		if err := c.s.Wait(ctx, c.sig.C(), tries); err != nil {
+			if c.s.Barrier() {
+				if e := c.pollEvent(); e != nil {
+					return e, nil
+				}
+			}
 			return nil, err
 		}
 	}

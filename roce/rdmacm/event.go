@@ -24,7 +24,7 @@ const (
 	EventRejected
 	EventEstablished
 	EventDisconnected
-	EventDeviceRemoval
+	EventDeviceRemoval // its link is broken: close the ID, and the device
 	EventMulticastJoin
 	EventMulticastError
 	EventAddrChange

@@ -423,6 +423,10 @@ func (c *Conn) failed(wc *verbs.WC) {
 	if c.s.over() || c.s.byeSent && wc.Status == verbs.WCFlushErr {
 		return // both sides knew
 	}
+	if wc.Status == verbs.WCFlushErr && access.Shard(c.dev).Closed() {
+		c.fail(roce.ErrClosed) // the device has failed
+		return
+	}
 	c.fail(broken(wc))
 }
 

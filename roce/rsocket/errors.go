@@ -122,6 +122,9 @@ func dialError(err error) error {
 	case errors.Is(err, roce.ErrAddrInUse):
 		return &brokenError{syscall.EADDRINUSE, err}
 	case errors.Is(err, roce.ErrClosed):
+		if _, ok := err.(interface{ Unwrap() []error }); ok {
+			return err // the device has failed: it says why
+		}
 		return net.ErrClosed // the device is
 	}
 	return contextError(err)

@@ -245,7 +245,7 @@ func (l *Listener) accept() (*Conn, error) {
 		return c, nil
 	case <-late:
 	case <-l.ended:
-		return nil, net.ErrClosed
+		return nil, l.gone()
 	}
 	if isClosed(l.closed) {
 		return nil, net.ErrClosed
@@ -266,7 +266,17 @@ func (l *Listener) acceptHere(late <-chan struct{}) (*Conn, error) {
 	case isClosed(late):
 		return nil, errTimeout
 	}
-	return nil, net.ErrClosed // the device is
+	return nil, l.gone()
+}
+
+// gone is why no connection comes any more: the listener is closed, or its device is, or failed.
+func (l *Listener) gone() error {
+	if l.dev != nil && !isClosed(l.closed) {
+		if why := access.Shard(l.dev).ClosedErr(); why != roce.ErrClosed {
+			return why
+		}
+	}
+	return net.ErrClosed
 }
 
 // serve is the goroutine of a listener.

@@ -84,6 +84,11 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 			return cq, nil
 		}
 		if err := c.d.waitFor(ctx, c.sig, tries); err != nil {
+			if c.d.s.Barrier() {
+				if cq, _ := c.pop(); cq != nil {
+					return cq, nil
+				}
+			}
 			return nil, err
 		}
 	}

@@ -130,7 +130,8 @@ func (cq *CQ) UserData() any { return cq.userData }
 // Poll moves up to len(wcs) completions out of the queue and returns how many; 0 means that
 // there are none now. When the queue is empty it receives packets, unless the goroutine of the
 // device does: see the package comment. A queue that was full when a completion came takes no
-// more; when it has returned those it has, it returns [ErrCQOverflow].
+// more; when it has returned those it has, it returns [ErrCQOverflow]. Of a device whose link is
+// broken it returns what was flushed, and then ErrClosed with the reason.
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.t == nil {
 		return 0, access.ErrZero
@@ -143,8 +144,8 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
 	}
-	if cq.dead.Load() || cq.s.Closed() {
-		return 0, cq.s.ClosedErr()
+	if cq.dead.Load() || cq.s.Barrier() {
+		return cq.lastLook(wcs, cq.s.ClosedErr())
 	}
 	if cq.t.Overflowed() {
 		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look
@@ -270,6 +271,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		}
 		if err := cq.wait(ctx, tries); err != nil {
 			// Completions win over a context that ended at the same time.
+			cq.s.Barrier()
 			return cq.lastLook(wcs, err)
 		}
 	}
@@ -283,8 +285,8 @@ func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
 	}
-	if cq.dead.Load() || cq.s.Closed() {
-		return 0, cq.s.ClosedErr()
+	if cq.dead.Load() || cq.s.Barrier() {
+		return cq.lastLook(wcs, cq.s.ClosedErr())
 	}
 	if cq.t.Overflowed() {
 		return cq.lastLook(wcs, ErrCQOverflow) // it may have overflowed since the first look

@@ -60,6 +60,10 @@
 // that wait return [ErrClosed], which matches net.ErrClosed, and so does every
 // call afterwards.
 //
+// A device whose link breaks, such as one whose sockets are gone, does so with the reason. Before
+// that [EventDeviceFatal] tells, its queue pairs go to ERR, and what was posted completes with
+// WCFlushErr, which can be polled as long as the queue is not closed.
+//
 // Every object of this package, rdmacm, roce and rsocket ends with Close. It fails with an error
 // that matches [ErrBusy] while other objects need this one: then nothing has happened, and Close
 // can be called again. Otherwise the object is gone. A second Close returns nil and does nothing,

@@ -24,8 +24,9 @@ const (
 	EventLastWQEReached  EventType = transport.EventLastWQEReached  // QP: in ERR, and it takes no more receives from its SRQ
 	EventSRQError        EventType = transport.EventSRQError        // SRQ: it failed; not raised by this stack
 	EventSRQLimitReached EventType = transport.EventSRQLimitReached // SRQ: fewer receives than SRQAttr.Limit are left
+	EventDeviceFatal     EventType = transport.EventDeviceFatal     // the link is broken: the queue pairs are in ERR, and all that is left is to close the device
 	EventPortActive      EventType = transport.EventPortActive      // the interfaces under the link are up again
-	EventPortError       EventType = transport.EventPortError       // they went down, or the link failed
+	EventPortError       EventType = transport.EventPortError       // they went down
 	EventPortMTU         EventType = transport.EventPortMTU         // the MTU of [Device.Port] is another: new connections use it
 )
 
@@ -123,6 +124,11 @@ func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 			return e, nil
 		}
 		if err := d.waitFor(ctx, d.async.sig, tries); err != nil {
+			if d.s.Barrier() {
+				if e, ok := d.async.pop(); ok {
+					return e, nil
+				}
+			}
 			return Event{}, err
 		}
 	}

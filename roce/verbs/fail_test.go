@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -50,34 +49,144 @@ func (l *brokenLink) Recv(b []transport.RxPacket) (int, error) {
 	return l.Link.Recv(b)
 }
 
-// A link that fails closes the device; who waits learns why.
+// brokenSlots is one of several of a device.
+type brokenSlots struct {
+	*brokenLink
+	link.Slotted
+	second *brokenLink // what the device has opened
+}
+
+func (l *brokenSlots) Another() (link.Link, error) {
+	o, err := l.Slotted.Another()
+	if err != nil {
+		return nil, err
+	}
+	l.second = &brokenLink{Link: o}
+	return &brokenSlots{brokenLink: l.second, Slotted: o.(link.Slotted)}, nil
+}
+
+// A link that fails ends the device, as a card that fails does: an event tells, who waits learns why, and what was posted
+// completes as flushed, in order, on all queue pairs, also those of shards whose link works.
 func TestLinkFailure(t *testing.T) {
-	for name, polling := range map[string]bool{"event": false, "polling": true} {
+	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}, "2 shards": {Shards: 2}, "2 shards, polling": {Shards: 2, Polling: true}} {
 		t.Run(name, func(t *testing.T) {
-			var bl *brokenLink
-			d := openDevice(t, Config{Polling: polling, WrapLink: func(l link.Link) (link.Link, error) {
-				bl = &brokenLink{Link: l}
-				return bl, nil
-			}})
-			e := newEnd(t, d, 100, QPInitAttr{})
-			errs := make(chan error)
-			go func() {
-				var wcs [1]WC
-				_, err := e.cq.Wait(context.Background(), wcs[:])
-				errs <- err
-			}()
-			bl.broken.Store(true)
-			d.s.Link().Wake()
-			err := <-errs
-			require.ErrorIs(t, err, ErrClosed)
-			require.ErrorIs(t, err, errBroken)
-			require.ErrorIs(t, e.qp.PostSend(&SendWR{}), errBroken)
-			ev, err := d.AsyncEvent(testContext(t))
+			ctx := testContext(t)
+			var l *brokenSlots
+			cfg.WrapLink = func(under link.Link) (link.Link, error) {
+				l = &brokenSlots{brokenLink: &brokenLink{Link: under}, Slotted: under.(link.Slotted)}
+				return l, nil
+			}
+			d := openDevice(t, cfg)
+			b := newEnd(t, openDevice(t, Config{}), 100, QPInitAttr{})
+			a := newEnd(t, d, 100, QPInitAttr{})
+			connect(t, a, b)
+			ends, breaks := []*end{a}, l.brokenLink
+			if cfg.Shards > 1 {
+				ends = append(ends, endOnVector(t, d, 1, 100, QPInitAttr{}))
+				breaks = l.second
+			}
+			ch, err := d.CreateCompletionChannel()
 			require.NoError(t, err)
-			require.Equal(t, EventPortError, ev.Type)
+			armed, err := d.CreateCQ(10, &CQOptions{Channel: ch})
+			require.NoError(t, err)
+			srq, err := a.pd.CreateSRQ(SRQAttr{})
+			require.NoError(t, err)
+			shared, err := a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: armed, SRQ: srq})
+			require.NoError(t, err)
+			require.NoError(t, shared.ToInit(0))
+			require.NoError(t, a.qp.PostRecv(&RecvWR{ID: 1, SGList: []SGE{a.mr.SGE(0, 10)}}))
+			require.NoError(t, a.qp.PostRecv(&RecvWR{ID: 2, SGList: []SGE{a.mr.SGE(0, 10)}}))
+			require.NoError(t, a.qp.PostSend(&SendWR{ID: 3, Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, 10)}})) // the peer has no receive, and asks to wait
+			errs := make(chan error)
+			waits := 0
+			wait := func(f func() error) {
+				waits++
+				go func() { errs <- f() }()
+			}
+			for _, e := range ends[1:] {
+				wait(func() error {
+					var wcs [1]WC
+					_, err := e.cq.Wait(ctx, wcs[:])
+					return err
+				})
+			}
+			wait(func() error { _, err := ch.Get(ctx); return err })
+			breaks.broken.Store(true)
+			breaks.Wake()
+			var got []WC
+			for wcs := make([]WC, 2); ; {
+				n, err := a.cq.Wait(ctx, wcs)
+				got = append(got, wcs[:n]...)
+				if err != nil {
+					require.ErrorIs(t, err, ErrClosed)
+					require.ErrorIs(t, err, errBroken)
+					break
+				}
+			}
+			require.Len(t, got, 3)
+			for i, id := range []uint64{3, 1, 2} { // the send queue first
+				require.Equal(t, id, got[i].ID)
+				require.Equal(t, WCFlushErr, got[i].Status)
+				require.Equal(t, a.qp.Num(), got[i].QPN)
+			}
+			for range waits {
+				require.ErrorIs(t, <-errs, errBroken)
+			}
+			require.Equal(t, StateErr, a.qp.State())
+			require.ErrorIs(t, a.qp.PostSend(&SendWR{}), errBroken)
+			require.ErrorIs(t, a.qp.PostRecv(&RecvWR{}), errBroken)
+			for i, want := range []Event{{Type: EventDeviceFatal}, {Type: EventLastWQEReached, QP: shared}} {
+				ev, err := d.AsyncEvent(ctx)
+				require.NoError(t, err)
+				require.Equal(t, want, ev, i)
+			}
+			_, err = d.AsyncEvent(ctx)
+			require.ErrorIs(t, err, errBroken)
 			require.False(t, d.Port().Active)
+			require.NoError(t, shared.Close())
+			require.NoError(t, a.qp.Close())
+			require.NoError(t, a.cq.Close())
+			_, err = a.cq.Poll(make([]WC, 1))
+			require.ErrorIs(t, err, ErrClosed)
+			require.NoError(t, d.Close())
 		})
 	}
+}
+
+// A queue that was armed has an event for what is flushed; and what had completed before the end is still there.
+func TestLinkFailureTellsChannel(t *testing.T) {
+	var l *brokenLink
+	d := openDevice(t, Config{WrapLink: func(under link.Link) (link.Link, error) {
+		l = &brokenLink{Link: under}
+		return l, nil
+	}})
+	ch, err := d.CreateCompletionChannel()
+	require.NoError(t, err)
+	cq, err := d.CreateCQ(10, &CQOptions{Channel: ch})
+	require.NoError(t, err)
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	buf := make([]byte, 100)
+	mr, err := pd.RegisterMR(buf, AccessAll, nil)
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(QPInitAttr{Type: RC, SendCQ: cq})
+	require.NoError(t, err)
+	require.NoError(t, qp.ToInit(0))
+	require.NoError(t, qp.PostRecv(&RecvWR{ID: 7, SGList: []SGE{mr.SGE(0, 100)}}))
+	require.NoError(t, cq.RequestNotify(true))
+	l.broken.Store(true)
+	l.Wake()
+	got, err := ch.Get(testContext(t))
+	require.NoError(t, err)
+	require.Same(t, cq, got)
+	var wcs [2]WC
+	n, err := cq.Poll(wcs[:])
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.EqualValues(t, 7, wcs[0].ID)
+	require.Equal(t, WCFlushErr, wcs[0].Status)
+	_, err = ch.Get(testContext(t))
+	require.ErrorIs(t, err, errBroken)
 }
 
 // A device at rest does nothing at all.

@@ -78,14 +78,13 @@ func (o *owner) PortChanged(before, now *link.PortState) {
 }
 
 // Failed ends the device: what is left of it has one link less, and no telling which objects need
-// that.
+// that. As with a card that fails, an event tells, queue pairs go to ERR, and what they had to do
+// is flushed, and can still be polled.
 func (o *owner) Failed(err error) {
 	o.d.failed.Do(func() {
-		o.d.async.push(Event{Type: EventPortError})
+		o.d.async.push(Event{Type: EventDeviceFatal})
 		o.d.logState(slog.LevelError, "roce: the link is broken", slog.Any("error", err))
-		for _, s := range o.d.shards.end() {
-			s.End(err)
-		}
+		shard.Fail(o.d.shards.end(), err)
 	})
 }
 

@@ -75,7 +75,7 @@ func TestXDPDetached(t *testing.T) {
 			check(err)
 			ev, err := a.d.AsyncEvent(testContext(t))
 			require.NoError(t, err)
-			require.Equal(t, EventPortError, ev.Type)
+			require.Equal(t, EventDeviceFatal, ev.Type)
 			require.False(t, a.d.Port().Active)
 			require.NoError(t, a.d.Close())
 		})

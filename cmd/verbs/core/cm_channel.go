@@ -282,7 +282,7 @@ func (c *cmChannel) translate(e *rdmacm.Event, o *C.struct_goroce_cm_event) bool
 func statusOf(e *rdmacm.Event, o *C.struct_goroce_cm_event) C.int32_t {
 	var refused *rdmacm.RejectedError
 	switch {
-	case e.Err == nil, e.Type == rdmacm.EventDisconnected:
+	case e.Err == nil, e.Type == rdmacm.EventDisconnected, e.Type == rdmacm.EventDeviceRemoval:
 		return 0
 	case !errors.As(e.Err, &refused):
 		return -C.int32_t(cmErrno(e.Err))

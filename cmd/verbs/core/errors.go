@@ -34,6 +34,8 @@ func errno(err error) C.int {
 		return eOPNOTSUPP
 	case errors.Is(err, verbs.ErrInvalidAttr):
 		return eINVAL
+	case errors.Is(err, verbs.ErrClosed) && !errors.Is(err, verbs.ErrDestroyed):
+		return C.int(syscall.EIO) // the device is dead, as drivers say it
 	case errors.As(err, &number):
 		return C.int(number)
 	}

@@ -156,6 +156,7 @@ var asyncTypes = map[verbs.EventType]C.uint32_t{
 	verbs.EventLastWQEReached:  C.IBV_EVENT_QP_LAST_WQE_REACHED,
 	verbs.EventSRQError:        C.IBV_EVENT_SRQ_ERR,
 	verbs.EventSRQLimitReached: C.IBV_EVENT_SRQ_LIMIT_REACHED,
+	verbs.EventDeviceFatal:     C.IBV_EVENT_DEVICE_FATAL,
 	verbs.EventPortActive:      C.IBV_EVENT_PORT_ACTIVE,
 	verbs.EventPortError:       C.IBV_EVENT_PORT_ERR,
 }

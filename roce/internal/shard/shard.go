@@ -49,6 +49,7 @@ type Service interface {
 	Run(now int64)             // does it
 	Expire(now, horizon int64) // runs the timers that were due at horizon
 	NextTimeout() int64        // math.MaxInt64 for none
+	Failed()                   // the link is broken: Shutdown follows
 	Shutdown(now int64)        // the last call
 	// Returned takes a datagram to queue pair 1 of a peer that has come back: see link.Link.
 	Returned(now int64, from netip.Addr, quote []byte)
@@ -225,6 +226,31 @@ func (s *Shard) End(reason error) {
 	})
 }
 
+// Fail ends the shards of a device whose link is broken. What the queue pairs had left to do is
+// flushed with the locks of all held. A call that finds a shard closed looks once more after
+// Barrier, and sees what was flushed. The shards are in the order of their Index.
+func Fail(all []*Shard, reason error) {
+	for _, s := range all {
+		s.mu.Lock()
+		s.fatalErr.CompareAndSwap(nil, &reason)
+		s.ended.Store(true)
+	}
+	for _, s := range all {
+		if s.shut {
+			continue
+		}
+		s.eng.Fail(s.link.Now())
+		if s.service != nil {
+			s.service.Failed()
+		}
+		s.handOut()
+	}
+	for _, s := range all {
+		s.End(nil)
+		s.mu.Unlock()
+	}
+}
+
 // Close ends the shard, and nothing of it runs any more when Close returns. The service may say
 // a last word to its peers. Closing again does nothing and returns the same. The table of memory
 // is left to the caller: it may have other users.
@@ -296,6 +322,17 @@ func (s *Shard) Command(f func(now int64) error) error {
 
 // Closed reports whether End was called.
 func (s *Shard) Closed() bool { return s.ended.Load() }
+
+// Barrier reports whether the shard has ended. If so, what [Fail] has to hand out is handed out,
+// and the caller looks again.
+func (s *Shard) Barrier() bool {
+	if !s.Closed() {
+		return false
+	}
+	s.LockAlways() // Fail holds it meanwhile
+	s.Unlock()
+	return true
+}
 
 // Done is closed when End is called.
 func (s *Shard) Done() <-chan struct{} { return s.closed }
