@@ -84,7 +84,7 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 			return cq, nil
 		}
 		if err := c.d.waitFor(ctx, c.sig, tries); err != nil {
-			if c.d.s.Barrier() {
+			if c.d != nil && c.d.s.Barrier() {
 				if cq, _ := c.pop(); cq != nil {
 					return cq, nil
 				}
