@@ -13,7 +13,6 @@ type nakState struct {
 	repeats  uint8 // NAKs sent for this gap beyond the first
 	seq      uint64
 	againAt  int64 // a NAK for this gap may be sent again, once this one has left
-	far      int   // how far ahead the packets have been that came since it was queued
 }
 
 type nakKind uint8
@@ -34,8 +33,7 @@ type fatalState struct {
 
 // gap handles a packet d beyond the expected one: it is kept (responder_ahead.go) or dropped. The first one of a gap is
 // answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.2). The NAK itself may get lost, so it is repeated if
-// packets still come, or nothing does, some time after it. If packets begin anew, the requester has gone back, and what
-// is missing was lost again: the NAK is repeated at once.
+// packets still come, or nothing does, some time after it.
 func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	c := &r.qp.e.counters
 	c.OutOfSeqRequest++
@@ -53,16 +51,12 @@ func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	} else {
 		news = r.keepAhead(now, p, d)
 	}
-	anew := k.latch == nakSequence && !r.told && d < k.far-maxReorder
-	if anew || d > k.far {
-		k.far = d
-	}
 	switch {
 	case k.latch == nakNone || k.latch == nakFar:
 		k.repeats = 0
 	case k.due:
 		return
-	case news && r.told && k.latch == nakSequence, anew:
+	case news && r.told && k.latch == nakSequence:
 	case now < k.againAt:
 		return
 	}

@@ -85,29 +85,6 @@ func TestSequenceNAKRepeats(t *testing.T) {
 	r.want("NAK PSN sequence error 100 msn 0")
 }
 
-// A requester that has gone back sends what is behind the gap anew, and if what is missing was lost again, the NAK is
-// repeated at once. Packets that three have overtaken do not show that.
-func TestSequenceNAKWhenLostAgain(t *testing.T) {
-	for _, back := range []bool{false, true} {
-		r := newRig(t, rigOpts{tuning: Tuning{GoBackN: back}})
-		w := r.reth(0, 4)
-		for psn := ib.PSN(101); psn < 110; psn++ {
-			r.send(ib.RCWriteOnly, pattern(4, 1), w, at(psn), noAck)
-		}
-		r.want("NAK PSN sequence error 100 msn 0")
-		r.send(ib.RCWriteOnly, pattern(4, 1), w, at(106), noAck)
-		require.Empty(t, r.poll(), "overtaken")
-		for range 3 {
-			r.send(ib.RCWriteOnly, pattern(4, 1), w, at(101), noAck)
-			r.want("NAK PSN sequence error 100 msn 0")
-			for psn := ib.PSN(102); psn < 110; psn++ {
-				r.send(ib.RCWriteOnly, pattern(4, 1), w, at(psn), noAck)
-			}
-			require.Empty(t, r.poll())
-		}
-	}
-}
-
 func TestReceiverNotReady(t *testing.T) {
 	r := newRig(t, rigOpts{})
 	w := r.reth(0, 4)

@@ -1,10 +1,6 @@
 package transport
 
-import (
-	"cmp"
-
-	"github.com/goroce/goroce/ib"
-)
+import "github.com/goroce/goroce/ib"
 
 // retryState is what the requester knows of losses. A loss episode begins when
 // it goes back and ends when something new is acknowledged, or the timer
@@ -20,7 +16,6 @@ type retryState struct {
 	newest     ib.PSN // of the responses behind a gap since the requester went back
 	timeouts   uint32 // since RTS
 	since      int64  // when that was
-	tripNs     int64  // the shortest time from then until a sequence NAK told of progress; 0 if none did
 	back       bool   // una has not reached backEnd since
 	backEnd    ib.PSN // end then
 	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
@@ -245,9 +240,6 @@ func (sq *requester) closeForLoss(now int64) {
 // or the peer, what it was before is remembered: see onLost.
 func (sq *requester) narrow(unknown bool) {
 	w := &sq.win
-	if unknown && w.size < 2*unknownWindow && !sq.qp.e.cfg.Tuning.GoBackN {
-		return // it may never be known where most windows lose a packet
-	}
 	if unknown || !sq.peerKeeps {
 		w.before = max(w.before, w.size)
 	} else {
@@ -310,11 +302,8 @@ func (sq *requester) onSequenceNAK(now int64) {
 		return
 	}
 	r.heard(&sq.qp.attr)
-	if r.recovering && (sq.psn == sq.una || now-r.since < sq.episodeNs()) {
+	if r.recovering && (sq.psn == sq.una || now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed)) {
 		return // also if nothing has left since: it cannot have been lost again
-	}
-	if trip := now - r.since; r.back && !r.recovering && (r.tripNs == 0 || trip < r.tripNs) {
-		r.tripNs = trip
 	}
 	if r.left == 0 && sq.qp.attr.RetryCnt != 0 && sq.qp.timerSet(timerAck) {
 		r.doubted = true
@@ -326,16 +315,6 @@ func (sq *requester) onSequenceNAK(now int64) {
 	sq.qp.congestionNAK(now)
 	sq.closeForLoss(now)
 	sq.goBack(now)
-}
-
-// episodeNs is how long after going back a sequence NAK that shows no progress is taken to be about the same loss: most
-// of a round trip. A responder tells of a gap once, and again if what it gets begins anew. Where most windows lose a
-// packet no round trip is measured, since packets that were sent again are no samples.
-func (sq *requester) episodeNs() int64 {
-	if ns := cmp.Or(sq.rtt.smoothed, sq.retry.tripNs); ns != 0 {
-		return ns - ns/4
-	}
-	return minEpisodeNs
 }
 
 // onRNR waits as long as the RNR NAK of p.PSN asks for, then goes on from una.

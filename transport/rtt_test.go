@@ -110,7 +110,8 @@ func TestRepeatedPacketIsNotTimed(t *testing.T) {
 	}
 }
 
-// An episode of loss takes most of a round trip: a sequence NAK before that is about the loss that is being repaired.
+// An episode of loss takes four round trips if these are long: a sequence NAK before
+// that is about the loss that is being repaired.
 func TestEpisodeTakesRoundTrips(t *testing.T) {
 	const rtt = 5e6
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
@@ -119,7 +120,7 @@ func TestEpisodeTakesRoundTrips(t *testing.T) {
 	s.sends("SEND ONLY 1 A")
 	s.nak(1, ib.NAKSequence)
 	s.sends("SEND ONLY 1 A")
-	s.advance(rtt*3/4 - 1)
+	s.advance(4*rtt - 1)
 	s.nak(1, ib.NAKSequence)
 	s.silent()
 	s.advance(1)

@@ -13,7 +13,12 @@ import (
 func congestion(args []string) error {
 	flags := flag.NewFlagSet("congestion", flag.ExitOnError)
 	dir := flags.String("o", "docs/congestion", "folder to write to")
-	only := flags.String("only", "", "one page: README, loss, control")
 	_ = flags.Parse(args) // it exits
-	return simreport.Write(*dir, *only, func(what string) { fmt.Fprintln(os.Stderr, what) })
+	out, err := simreport.Experiments(func(r *simreport.Result) {
+		fmt.Fprintf(os.Stderr, "%s: %d packets, %.1f %% of the port\n", r.Scenario.Name, r.Packets, 100*r.Utilization)
+	})
+	if err != nil {
+		return err
+	}
+	return out.Write(*dir)
 }
