@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/roce/link/sim"
 )
@@ -44,6 +45,22 @@ func NewTree(fabric *sim.Fabric, hosts int, pipe sim.Pipe, seed uint64) *Tree {
 		}
 	}
 	return t
+}
+
+// cable is one between switches, or from a switch to a host, with the queue of the port before it.
+func cable(rate int64, delay time.Duration, queueBytes int, red sim.RED) sim.Pipe {
+	p := sim.Pipe{BitsPerSecond: rate, Latency: delay, QueueBytes: queueBytes, MarkDeparting: true}
+	if red != (sim.RED{}) {
+		p.Mark = red.Mark
+	}
+	return p
+}
+
+// network has such a cable to each host. A host waits for its own port: it drops and marks nothing there.
+func network(seed uint64, down sim.Pipe) sim.Config {
+	up := down
+	up.QueueBytes, up.Mark = 0, nil
+	return sim.Config{Seed: seed, Up: up, Down: down}
 }
 
 // Addr is the address of a host.

@@ -124,13 +124,10 @@ func (f Flows) Run() (*FlowResult, error) {
 	r := &FlowResult{}
 	begin := time.Now()
 	var err error
-	pipe := sim.Pipe{BitsPerSecond: f.Rate, Latency: f.Cable, QueueBytes: f.QueueBytes, MarkDeparting: true}
-	if f.RED != (sim.RED{}) {
-		pipe.Mark = f.RED.Mark
-	}
-	up := pipe
-	up.QueueBytes, up.Mark = 0, nil
-	sim.Run(sim.Config{Seed: f.Seed, Up: up, Down: pipe, MTU: flowMTU}, func(fabric *sim.Fabric) { err = f.run(fabric, pipe, r) })
+	pipe := cable(f.Rate, f.Cable, f.QueueBytes, f.RED)
+	cfg := network(f.Seed, pipe)
+	cfg.MTU = flowMTU
+	sim.Run(cfg, func(fabric *sim.Fabric) { err = f.run(fabric, pipe, r) })
 	r.Wall = time.Since(begin)
 	return r, err
 }

@@ -74,13 +74,8 @@ func (a AllReduce) Run() (*Result, error) {
 	r := &Result{}
 	begin := time.Now()
 	var err error
-	pipe := sim.Pipe{BitsPerSecond: a.Rate, Latency: a.Cable, QueueBytes: a.QueueBytes, MarkDeparting: true}
-	if a.RED != (sim.RED{}) {
-		pipe.Mark = a.RED.Mark
-	}
-	up := pipe
-	up.QueueBytes, up.Mark = 0, nil // a host waits for its own port
-	sim.Run(sim.Config{Seed: a.Seed, Up: up, Down: pipe}, func(fabric *sim.Fabric) { err = a.run(fabric, pipe, r) })
+	pipe := cable(a.Rate, a.Cable, a.QueueBytes, a.RED)
+	sim.Run(network(a.Seed, pipe), func(fabric *sim.Fabric) { err = a.run(fabric, pipe, r) })
 	r.Wall = time.Since(begin)
 	return r, err
 }
