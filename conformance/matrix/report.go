@@ -1,24 +1,24 @@
 package matrix
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Result of a check.
-type Result string
+type Result = report.Outcome
 
 // The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed for a reason that says nothing about
 // either side: the guest stood still, of which a run may have some (see [Report.TooBusy]), or packets of UC or UD got lost.
 const (
-	Pass         Result = "pass"
-	Fail         Result = "fail"
-	Skip         Result = "skip"
+	Pass                = report.Pass
+	Fail                = report.Fail
+	Skip                = report.Skip
 	Inconclusive Result = "inconclusive"
 )
 
@@ -112,13 +112,7 @@ func (r *Report) Count(want Result) int {
 }
 
 // WriteJSON writes all rows to a file.
-func (r *Report) WriteJSON(path string) error {
-	b, err := json.MarshalIndent(r.Rows(), "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(b, '\n'), 0o644)
-}
+func (r *Report) WriteJSON(path string) error { return report.WriteJSON(path, r.Rows()) }
 
 // Numbers are those that the row has found, in words.
 func (row Row) Numbers() string { return measured(row.Measured).String() }

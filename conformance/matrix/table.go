@@ -8,40 +8,39 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/goroce/goroce/internal/report"
 )
 
 // tally counts rows by their result.
-type tally struct{ pass, fail, skip, inconclusive int }
+type tally struct {
+	report.Tally
+	inconclusive int
+}
 
 func (c *tally) add(r Result) {
-	switch r {
-	case Pass:
-		c.pass++
-	case Fail:
-		c.fail++
-	case Skip:
-		c.skip++
-	case Inconclusive:
+	c.Add(r)
+	if r == Inconclusive {
 		c.inconclusive++
 	}
 }
 
 func (c tally) String() string {
 	switch {
-	case c.fail > 0:
-		return fmt.Sprintf("%d/%d FAIL", c.pass, c.pass+c.fail)
+	case c.Failed > 0:
+		return fmt.Sprintf("%d/%d FAIL", c.Passed, c.Passed+c.Failed)
 	case c.inconclusive > 0:
-		return fmt.Sprintf("%d (inconclusive %d)", c.pass, c.inconclusive)
-	case c.pass == 0 && c.skip > 0:
+		return fmt.Sprintf("%d (inconclusive %d)", c.Passed, c.inconclusive)
+	case c.Passed == 0 && c.Skipped > 0:
 		return "skip"
-	case c.pass == 0:
+	case c.Passed == 0:
 		return "-"
-	case c.skip > 0:
-		return fmt.Sprintf("ok %d (skip %d)", c.pass, c.skip)
-	case c.pass == 1:
+	case c.Skipped > 0:
+		return fmt.Sprintf("ok %d (skip %d)", c.Passed, c.Skipped)
+	case c.Passed == 1:
 		return "ok"
 	}
-	return fmt.Sprintf("ok %d", c.pass)
+	return fmt.Sprintf("ok %d", c.Passed)
 }
 
 // column is a kernel and the subject's role.

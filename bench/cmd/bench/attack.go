@@ -15,6 +15,7 @@ import (
 	"github.com/goroce/goroce/bench/attack"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/bench/suite"
+	files "github.com/goroce/goroce/internal/report"
 )
 
 // Where the table is in a page.
@@ -69,11 +70,7 @@ func attacks(args []string) error {
 		return err
 	}
 	if *data != "" {
-		b, err := json.MarshalIndent(attackData{m.Commit, results}, "", " ")
-		if err == nil {
-			err = os.WriteFile(*data, append(b, '\n'), 0o644)
-		}
-		if err != nil {
+		if err := files.WriteJSON(*data, attackData{m.Commit, results}); err != nil {
 			return err
 		}
 	}
