@@ -16,6 +16,15 @@ import (
 // for ever, fails, and the others of the binary go on.
 func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
+	inBubble(t, cfg, f, func(net *Fabric, w *watchdog) (stop func()) {
+		net.schedule(w)
+		return net.sched.stop
+	})
+}
+
+// inBubble runs f on a fabric that begin lets run, until stop.
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric), begin func(net *Fabric, w *watchdog) (stop func())) {
+	t.Helper()
 	defer oneCPU()()
 	defer collectBetween()()
 	var w watchdog
@@ -23,14 +32,14 @@ func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	defer stuck(t)
 	synctest.Test(t, func(t *testing.T) {
 		net := New(cfg)
+		stop := begin(net, &w)
 		// Registered first, it is the last to be called.
 		t.Cleanup(func() {
-			net.sched.stop()
+			stop()
 			if t.Failed() {
 				t.Logf("seed %d", cfg.Seed)
 			}
 		})
-		net.schedule(&w)
 		f(t, net)
 	})
 }

@@ -21,23 +21,10 @@ import (
 // waits holds no mutex that others want meanwhile, and everything must end before the test does.
 func TestThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
-	defer oneCPU()()
-	defer collectBetween()()
-	var w watchdog
-	defer w.start()()
-	defer stuck(t)
-	synctest.Test(t, func(t *testing.T) {
-		net := New(cfg)
-		d := newThreads(net, &w)
-		// Registered first, it is the last to be called.
-		t.Cleanup(func() {
-			d.stop()
-			if t.Failed() {
-				t.Logf("seed %d", cfg.Seed)
-			}
-		})
+	inBubble(t, cfg, f, func(net *Fabric, w *watchdog) (stop func()) {
+		d := newThreads(net, w)
 		go d.drive()
-		f(t, net)
+		return d.stop
 	})
 }
 
