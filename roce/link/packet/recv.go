@@ -114,9 +114,6 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	if err := l.local.Life.Err(); err != nil {
 		return 0, err
 	}
-	if len(batch) == 0 {
-		return 0, nil // the loop below ends with a packet, or when there is none
-	}
 	if !r.split.Pending() {
 		// Nothing of the last call is in use any more.
 		r.inUse = false
@@ -124,29 +121,20 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 			s.ring.giveBack()
 		}
 	}
-	for {
-		n := l.share.HandedIn(batch)
-		r.split.Batch(n, unverified)
-		for n < len(batch) && !r.split.Ended() && (r.split.Pending() || r.advance()) {
-			n += r.split.Split(batch[n:])
-		}
-		r.split.Publish()
-		l.share.Flush()
-		if n > 0 {
-			return n, nil
-		}
-		r.inUse = false
-		if r.later {
-			r.later = false
-			return 0, nil // the frame is there still, and Wait ends at once
-		}
-		if r.receiveAside() {
-			continue
-		}
-		if ok, err := r.receive(); !ok || err != nil {
-			return 0, err
-		}
+	return l.share.Recv(r, batch, unverified)
+}
+
+// Take takes frames, first what others have handed on.
+func (r *receiver) Take() (bool, error) {
+	r.inUse = false
+	if r.later {
+		r.later = false
+		return false, nil // the frame is there still, and Wait ends at once
 	}
+	if r.receiveAside() {
+		return true, nil
+	}
+	return r.receive()
 }
 
 // receive finds the next socket that has frames. It takes them from its queue,
@@ -201,8 +189,8 @@ func (r *receiver) read(limit int) (n int, later bool, err error) {
 	return n, false, nil
 }
 
-// advance goes on to the next frame that may hold packets.
-func (r *receiver) advance() bool {
+// Advance goes on to the next frame that may hold packets.
+func (r *receiver) Advance() bool {
 	for {
 		if _, h, b, ok := r.reader.Next(); ok {
 			if h.Flags&unix.MSG_TRUNC != 0 {

@@ -27,7 +27,7 @@ type receiver struct {
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none
 	returned  bool // there may be ICMP messages: see returned.go
-	tookAside bool // there was, at the last call of receive
+	tookAside bool // there was, at the last call of Take
 	turn      int
 
 	reader *sockio.Reader
@@ -89,29 +89,11 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	if err := l.local.Life.Err(); err != nil {
 		return 0, err
 	}
-	if len(batch) == 0 {
-		return 0, nil // the loop below ends with a packet, or when there is none
-	}
-	for {
-		n := l.share.HandedIn(batch)
-		r.split.Batch(n, unverified)
-		for n < len(batch) && !r.split.Ended() && (r.split.Pending() || r.advance()) {
-			n += r.split.Split(batch[n:])
-		}
-		r.split.Publish()
-		l.share.Flush()
-		if n > 0 {
-			return n, nil
-		}
-		// Buffers are used again only when nothing of them is in the batch.
-		if ok, err := r.receive(); !ok || err != nil {
-			return 0, err
-		}
-	}
+	return l.share.Recv(r, batch, unverified)
 }
 
-// receive takes datagrams from the next socket that has any.
-func (r *receiver) receive() (bool, error) {
+// Take takes datagrams from the next socket that has any.
+func (r *receiver) Take() (bool, error) {
 	r.refresh()
 	r.turn++
 	// What is aside must neither keep the others waiting nor wait for them.
@@ -198,8 +180,8 @@ func (l *Link) CaughtUp() bool {
 	return !r.split.Pending() && !r.reader.Pending() && !l.share.Pending()
 }
 
-// advance goes on to the next datagram that may hold packets.
-func (r *receiver) advance() bool {
+// Advance goes on to the next datagram that may hold packets.
+func (r *receiver) Advance() bool {
 	for {
 		i, h, b, ok := r.reader.Next()
 		if !ok {

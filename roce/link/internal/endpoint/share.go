@@ -150,8 +150,8 @@ func (s *Share) HandOn(i, slot int, p *wire.RxPacket) {
 	}
 }
 
-// Flush sends on what was handed on.
-func (s *Share) Flush() {
+// flush sends on what was handed on.
+func (s *Share) flush() {
 	if s.Lease != nil {
 		s.lost(s.Lease.Flush())
 	}
@@ -163,7 +163,7 @@ func (s *Share) lost(n int) {
 	}
 }
 
-// ReadInboxes reads a message of another device, if there is one, for HandedIn.
+// ReadInboxes reads a message of another device, if there is one, for Recv.
 func (s *Share) ReadInboxes(fds []int) bool {
 	for _, fd := range fds {
 		if s.inbox == nil {
@@ -178,8 +178,8 @@ func (s *Share) ReadInboxes(fds []int) bool {
 	return false
 }
 
-// HandedIn fills a batch with what another device has handed on.
-func (s *Share) HandedIn(batch []wire.RxPacket) (n int) {
+// handedIn fills a batch with what another device has handed on.
+func (s *Share) handedIn(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && s.strays.Next(&batch[n]) {
 		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(s.Lease.Slot().Index) {
 			s.split.HandedIn(&batch[n])
@@ -189,5 +189,36 @@ func (s *Share) HandedIn(batch []wire.RxPacket) (n int) {
 	return n
 }
 
-// Pending reports whether HandedIn has more.
+// Pending reports whether there is more that was handed on.
 func (s *Share) Pending() bool { return s.strays.Pending() }
+
+// Datagrams is where a link's receiving side gets datagrams.
+type Datagrams interface {
+	// Take reads what has come, and reports whether it has found something.
+	Take() (bool, error)
+	// Advance begins, in the splitter, the next datagram of what was read; false if there is none.
+	Advance() bool
+}
+
+// Recv fills a batch with packets; see [link.Link] and [link.Unverified].
+func (s *Share) Recv(from Datagrams, batch []wire.RxPacket, unverified bool) (int, error) {
+	if len(batch) == 0 {
+		return 0, nil // the loop below ends with a packet, or when there is none
+	}
+	for {
+		n := s.handedIn(batch)
+		s.split.Batch(n, unverified)
+		for n < len(batch) && !s.split.Ended() && (s.split.Pending() || from.Advance()) {
+			n += s.split.Split(batch[n:])
+		}
+		s.split.Publish()
+		s.flush()
+		if n > 0 {
+			return n, nil
+		}
+		// Buffers are used again only when nothing of them is in the batch.
+		if ok, err := from.Take(); !ok || err != nil {
+			return 0, err
+		}
+	}
+}
