@@ -78,6 +78,9 @@ func TestParse(t *testing.T) {
 		require.Equal(t, f.SrcPort, d.Source.SrcPort)
 		require.Equal(t, f.TrafficClass, d.TrafficClass)
 		require.False(t, Parse(&d, b, f.DstPort+1))
+		b = build(&f, 0)
+		require.True(t, Parse(&d, b, f.DstPort), "a datagram may be empty")
+		require.Empty(t, d.Data)
 		for n := range b {
 			require.False(t, Parse(&d, b[:n], f.DstPort), "%d of %d bytes", n, len(b))
 		}

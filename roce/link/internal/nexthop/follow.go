@@ -36,16 +36,25 @@ func (f *follow) lost(index int) {
 	}
 }
 
-// unsure notes that anything may have happened.
+// unsure notes that anything may have happened. The interfaces are to be read again, and then the
+// addresses are looked for.
 func (f *follow) unsure() {
 	for i := range f.gone {
 		f.gone[i] = true
 	}
-	f.look = true
 }
 
 // again has the addresses looked for that are away: interfaces have changed.
 func (f *follow) again() { f.look = f.look || slices.Contains(f.gone, true) }
+
+// due reports whether the addresses are to be looked for, by somebody who does so now.
+func (f *follow) due() bool {
+	if f.moved == nil || !f.look {
+		return false
+	}
+	f.look = false
+	return true
+}
 
 // Follow has moved called, from a goroutine of the table, when one of the
 // addresses is on another interface than before, or on one again after the

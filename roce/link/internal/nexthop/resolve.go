@@ -57,10 +57,8 @@ func (t *Table) work() {
 				t.mu.Unlock()
 				return
 			}
-			reload, moved := t.reload, t.follow.moved
+			reload, look, moved := t.reload, t.follow.due(), t.follow.moved
 			t.reload = false
-			look := t.follow.look && moved != nil
-			t.follow.look = t.follow.look && !look
 			var h *Hop
 			probe, epoch := false, uint64(0)
 			if n := len(t.queue); n > 0 {
@@ -117,9 +115,7 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 	t.mu.Lock()
 	s := *h.state.Load()
 	if s.Status == Evicted || h.epoch != epoch {
-		if !h.queued {
-			t.enqueue(h, probe) // something changed meanwhile
-		}
+		t.enqueue(h, probe) // something changed meanwhile
 		t.mu.Unlock()
 		return false
 	}

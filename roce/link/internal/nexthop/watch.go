@@ -25,7 +25,6 @@ func (t *Table) watch() {
 		if err != nil {
 			// Nothing is known to fail here; do not spin if something does.
 			time.Sleep(retryAfter)
-			continue
 		}
 		if changed && t.opts.Changed != nil {
 			t.opts.Changed()

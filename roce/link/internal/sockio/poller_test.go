@@ -216,3 +216,39 @@ func TestPollerDozes(t *testing.T) {
 	woken(t, p, -1)
 	require.Equal(t, [2]int{0, 1}, [2]int{dozes, polls})
 }
+
+// A signal does not end a poll, and leaves the timer set for one that comes later.
+func TestPollerSignal(t *testing.T) {
+	p := newPoller(t)
+	p.doze = nil
+	woken(t, p, time.Hour)
+	signals := 2
+	p.ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, mask *unix.Sigset_t) (int, error) {
+		if signals--; signals >= 0 {
+			return 0, unix.EINTR
+		}
+		p.Wake()
+		return unix.Ppoll(fds, timeout, mask)
+	}
+	require.NoError(t, p.Poll(p.First(), -1))
+	require.Equal(t, -1, signals)
+	require.NotZero(t, p.set.Value)
+}
+
+// A poll that does not wait does not, whatever a nap has waited for.
+func TestPollerDoesNotWait(t *testing.T) {
+	p := newPoller(t)
+	var waits []unix.Timespec
+	p.ppoll = func(_ []unix.PollFd, timeout *unix.Timespec, _ *unix.Sigset_t) (int, error) {
+		waits = append(waits, *timeout)
+		return 0, nil
+	}
+	for range 2 {
+		fds, left := p.First(), time.Hour
+		_, err := p.nap(fds, &left)
+		require.NoError(t, err)
+		require.NoError(t, p.Poll(fds, 0))
+	}
+	nap := unix.NsecToTimespec(int64(napTime))
+	require.Equal(t, []unix.Timespec{nap, {}, nap, {}}, waits)
+}

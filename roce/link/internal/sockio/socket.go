@@ -53,12 +53,9 @@ func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 			return nil, err
 		}
 		for _, n := range addrs {
-			p, err := netip.ParsePrefix(n.String())
-			if err != nil {
-				continue
-			}
 			// All of 127/8 is local by the one address of the interface.
-			if p.Addr() == a || a.IsLoopback() && p.Addr().IsLoopback() && p.Contains(a) {
+			if p, err := netip.ParsePrefix(n.String()); err == nil &&
+				(p.Addr() == a || a.IsLoopback() && p.Addr().IsLoopback() && p.Contains(a)) {
 				return &ifs[i], nil
 			}
 		}
