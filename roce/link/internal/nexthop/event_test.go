@@ -2,7 +2,9 @@ package nexthop
 
 import (
 	"net/netip"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -128,23 +130,61 @@ func TestAskAgain(t *testing.T) {
 	require.NotEqual(t, old+1, h.epoch, "it was queued")
 }
 
-// What a route says of the MTU counts, and an address that has moved has all hops asked for.
+// What a route says of the MTU counts.
 func TestRouteMTU(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	n.A.Run("ip", "route", "add", "10.98.0.0/24", "via", n.B4.String(), "mtu", "1400")
 	var tab *Table
 	n.A.Do(func() { tab = open(t, Options{Addrs: []netip.Addr{n.A4}, Indexes: []int{1}}) })
 	require.Equal(t, 1400, tab.Get(netip.MustParseAddr("10.98.0.1"), n.A4).State().MTU)
+	require.Equal(t, 1500, tab.Get(n.B4, n.A4).State().MTU)
+}
+
+// Each address is looked for by itself, and one that has moved has all hops asked for. Those that are away are looked for when
+// interfaces have changed.
+func TestLocate(t *testing.T) {
+	n := linktest.NewNet(t, 1500)
+	const lo = 1
+	away := netip.MustParseAddr("192.0.2.1")
+	var tab *Table
+	n.A.Do(func() {
+		tab = open(t, Options{
+			Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), away, n.A4, n.A6, n.A4}, Indexes: []int{lo, lo, lo, lo, 11},
+		})
+	})
 	h := tab.Get(n.B4, n.A4)
-	require.Equal(t, 1500, h.State().MTU)
 	tab.mu.Lock()
 	before := h.epoch
 	tab.mu.Unlock()
 	tab.asking.Lock()
-	require.Equal(t, []int{0}, tab.locate())
+	require.Equal(t, []int{2, 3}, tab.locate())
+	require.Empty(t, tab.locate())
 	tab.asking.Unlock()
 	tab.mu.Lock()
-	defer tab.mu.Unlock()
 	require.Greater(t, h.epoch, before)
-	require.NotEqual(t, 1, tab.follow.at[0])
+	require.Equal(t, []int{lo, lo, 11, 11, 11}, tab.follow.at)
+	require.Equal(t, []bool{false, true, false, false, false}, tab.follow.gone)
+	tab.mu.Unlock()
+
+	moved := make(chan int, 10)
+	tab.Follow(func(i int) { moved <- i })
+	for due := true; due; runtime.Gosched() {
+		tab.mu.Lock()
+		due = tab.follow.look
+		tab.mu.Unlock()
+	}
+	tab.asking.Lock()
+	tab.mu.Lock()
+	tab.follow.lost(11)
+	tab.mu.Unlock()
+	require.NoError(t, tab.readLinks())
+	tab.asking.Unlock()
+	for i := 2; i <= 4; i++ {
+		select {
+		case k := <-moved:
+			require.Equal(t, i, k)
+		case <-time.After(2 * time.Minute):
+			t.Fatal("nobody has looked")
+		}
+	}
 }
