@@ -26,10 +26,7 @@ func Disown() error {
 		if err != nil {
 			continue
 		}
-		target, err := os.Readlink(filepath.Join(self, f.Name()))
-		if err != nil {
-			continue // that of the directory itself
-		}
+		target, _ := os.Readlink(filepath.Join(self, f.Name())) // "" for that of the directory itself
 		at[fd] = target
 		if !isMemory(target) || checkSealed(fd) != nil {
 			continue

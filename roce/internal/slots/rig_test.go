@@ -71,6 +71,9 @@ func child(s string) {
 					break
 				}
 			}
+			if err == nil { // the last in a list of descriptors
+				_, err = unix.FcntlInt(uintptr(l.sets[0].locks), unix.F_DUPFD_CLOEXEC, 990)
+			}
 			for _, fd := range append(l.sets[0].fds[:], l.sets[0].locks) {
 				unix.Close(fd)
 			}

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"net"
 	"net/netip"
@@ -18,7 +19,7 @@ import (
 // refused for as long as it is believed, as with any UDP socket. What is believed is bounded from
 // below, as the kernel bounds it.
 
-// ears are the sockets that hear ICMP, nil where there is none.
+// ears are the sockets that hear ICMP.
 type ears []*net.IPConn
 
 const (
@@ -55,17 +56,12 @@ func (l *Local) listen() {
 		if a.Is6() {
 			network = "ip6:58"
 		}
-		c, err := net.ListenIP(network, &net.IPAddr{IP: a.AsSlice(), Zone: zone})
-		if err != nil {
-			continue
+		if c, err := net.ListenIP(network, &net.IPAddr{IP: a.AsSlice(), Zone: zone}); err == nil {
+			l.ears = append(l.ears, c)
+			if hearOnly(c, a.Is6()) == nil {
+				l.hearing.Go(func() { l.hear(c, a) })
+			}
 		}
-		if hearOnly(c, a.Is6()) != nil {
-			_ = c.Close()
-			continue
-		}
-		l.ears = append(l.ears, c)
-		l.hearing.Add(1)
-		go l.hear(c, a)
 	}
 }
 
@@ -92,8 +88,7 @@ func hearOnly(c *net.IPConn, six bool) error {
 }
 
 // hear is the goroutine of a socket.
-func (l *Local) hear(c *net.IPConn, local netip.Addr) {
-	defer l.hearing.Done()
+func (l *Local) hear(c io.Reader, local netip.Addr) {
 	b := make([]byte, quoteBytes)
 	for failed := 0; failed < maxDeaf; {
 		n, err := c.Read(b)

@@ -2,6 +2,8 @@ package endpoint
 
 import (
 	"encoding/binary"
+	"errors"
+	"net"
 	"net/netip"
 	"testing"
 
@@ -132,5 +134,55 @@ func TestNoPort(t *testing.T) {
 			_, _, _, ok := noPort(c.b[:n], c.six, port)
 			require.False(t, ok, "%s: %d bytes", name, n)
 		}
+	}
+}
+
+// ear says what a socket would.
+type ear func(b []byte) (int, error)
+
+func (f ear) Read(b []byte) (int, error) { return f(b) }
+
+// A socket that fails now and then is heard on, and one that does nothing else, or is closed, is not.
+func TestHear(t *testing.T) {
+	l, _ := opened(t, here)
+	raw := append(quoted4(0, 300, 0, l.Port()), make([]byte, 12)...)
+	raw[1], raw[len(raw)-5] = icmpNoPort, 1
+	copy(raw[icmpHeadBytes+12:], here.AsSlice())
+	raw = append(append([]byte{0x45}, make([]byte, ip4HeadBytes-1)...), raw...)
+	reads := 0
+	l.hear(ear(func(b []byte) (int, error) {
+		if reads++; reads%maxDeaf == 0 && reads < 4*maxDeaf {
+			return copy(b, raw), nil
+		}
+		return 0, errors.New("not now")
+	}), here)
+	require.Equal(t, 4*maxDeaf, reads)
+	for range 3 {
+		from, quote := l.Returned()
+		require.Equal(t, netip.AddrFrom4([4]byte{10, 0, 0, 2}), from)
+		require.Equal(t, raw[len(raw)-12:], quote)
+	}
+	from, _ := l.Returned()
+	require.False(t, from.IsValid())
+	l.hear(ear(func([]byte) (int, error) { return 0, net.ErrClosed }), here)
+}
+
+// Datagrams that come back wait in order, as many as there is room for.
+func TestReturned(t *testing.T) {
+	l, _ := opened(t, here)
+	for range 2 {
+		for i := range maxReturned + 10 {
+			l.sendBack(there, []byte{byte(i), byte(i >> 8)})
+		}
+		for i := range maxReturned {
+			from, quote := l.Returned()
+			require.Equal(t, there, from)
+			require.Equal(t, []byte{byte(i), byte(i >> 8)}, quote)
+		}
+		require.True(t, l.back.there.Load())
+		from, quote := l.Returned()
+		require.False(t, from.IsValid())
+		require.Nil(t, quote)
+		require.False(t, l.back.there.Load())
 	}
 }

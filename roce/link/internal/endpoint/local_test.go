@@ -8,6 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/transport/wire"
@@ -130,4 +131,46 @@ func TestBegin(t *testing.T) {
 	require.NoError(t, l.Begin(func(int) int { return 1 << 16 }, ib.MTU1024))
 	require.Equal(t, ib.MTU1024, l.State.MTU())
 	l.State.Watch(func(s link.PortState) { require.True(t, s.Up) })
+}
+
+// An interface that has changed since it was looked at is told of, and so is one that has gone.
+func TestCatchUp(t *testing.T) {
+	type change struct {
+		k    rtnl.Link
+		gone bool
+	}
+	var told []change
+	l, _ := opened(t, here)
+	l.o.LinkChanged = func(k rtnl.Link, gone bool) { told = append(told, change{k, gone}) }
+	index := l.Indexes()[0]
+	now, ok := l.Hops.Link(index)
+	require.True(t, ok)
+	l.catchUp(index, now)
+	require.Empty(t, told)
+	old := now
+	old.MTU--
+	l.catchUp(index, old)
+	l.catchUp(1<<30, old)
+	require.Equal(t, []change{{now, false}, {old, true}}, told)
+}
+
+// An address that has moved takes its groups along.
+func TestMovedGroups(t *testing.T) {
+	l, _ := opened(t, here, there)
+	require.NoError(t, l.Begin(func(int) int { return 1 << 16 }, 0))
+	g, h := netip.MustParseAddr("239.1.2.3"), netip.MustParseAddr("239.1.2.4")
+	require.NoError(t, l.Join(g, here))
+	require.NoError(t, l.Join(h, there))
+	index := l.Indexes()[0]
+	l.reserved[0].index = index + 1<<20
+	require.Error(t, l.reserved[0].leave(g))
+	l.reserved[0].index = index
+	require.NoError(t, l.reserved[0].leave(g)) // as the kernel does when the interface goes
+	var bound []rtnl.Link
+	l.moved(0, func(k rtnl.Link) { bound = append(bound, k) })
+	require.Len(t, bound, 1)
+	require.Equal(t, index, bound[0].Index)
+	require.Error(t, l.reserved[0].leave(h), "joined from elsewhere")
+	require.NoError(t, l.Leave(g, here))
+	require.NoError(t, l.Leave(h, there))
 }

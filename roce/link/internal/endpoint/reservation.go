@@ -30,7 +30,7 @@ func reservePort(a netip.Addr, index int, port uint16) (*portReservation, error)
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 	if err != nil {
 		return nil, &link.OpenError{Addr: a, Err: os.NewSyscallError("socket", err)}
 	}

@@ -48,7 +48,6 @@ func (l *Local) Returned() (from netip.Addr, quote []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
-		r.queue = nil
 		r.there.Store(false)
 		return from, nil
 	}

@@ -93,6 +93,15 @@ func TestSplitWrong(t *testing.T) {
 	require.Equal(t, link.Stats{RxPackets: 3, RxBytes: 300, RxICRC: 1, RxShort: 1}, o)
 }
 
+// A tail of one byte is no packet, whatever came before.
+func TestSplitTail(t *testing.T) {
+	s := splitter()
+	all, _ := run(9, 100)
+	require.True(t, s.Begin(&Datagram{Data: append(all, 0), Source: source, Ident: 9, Known: true, Segment: 100}))
+	require.Equal(t, 1, s.Split(make([]wire.RxPacket, 3)))
+	require.Equal(t, link.Stats{RxPackets: 1, RxBytes: 100, RxShort: 1}, stats(s))
+}
+
 // What cannot hold packets is counted and left out, and so is what was begun
 // before.
 func TestBegin(t *testing.T) {
@@ -131,6 +140,7 @@ func TestSplitNoAllocation(t *testing.T) {
 		s.Split(batch)
 		s.Publish()
 	}))
+	require.Len(t, s.left.rests, 1, "of one datagram")
 }
 
 // BenchmarkSplit measures what a received packet of a run costs before the engine has it, the ICRC

@@ -117,7 +117,6 @@ func (t *Sender) Send(batch []wire.TxPacket) {
 func (t *Sender) abandon() {
 	defer t.batch.Reset()
 	if t.adding {
-		t.adding = false
 		if len(t.batch.Msgs) == 0 {
 			t.batch.Build(t.begin, (*Route).renumber)
 		}
