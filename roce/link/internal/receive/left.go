@@ -45,8 +45,8 @@ func (s *Splitter) Batch(n int, unverified bool) {
 	l := &s.left
 	l.on, l.next, l.ended = unverified, n, false
 	l.runs, l.cur = l.runs[:0], 0
-	if s.Pending() && s.index > 0 {
-		l.rests[0] = *l.rest() // the datagram goes on
+	if s.Pending() { // after its first packet, with which it came
+		l.rests[0] = *l.rest()
 		l.rests = l.rests[:1]
 	} else {
 		l.rests = l.rests[:0]

@@ -90,11 +90,10 @@ func (s *Splitter) Split(batch []wire.RxPacket) (n int) {
 		}
 		switch v := s.Next(&batch[n]); v {
 		case link.VerdictOK, link.VerdictSolved:
-			if s.HandOn != nil && s.elsewhere(&batch[n]) {
-				continue
+			if s.HandOn == nil || !s.elsewhere(&batch[n]) {
+				s.left.next++
+				n++
 			}
-			s.left.next++
-			n++
 		default:
 			s.Count(v)
 		}

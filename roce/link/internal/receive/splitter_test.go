@@ -1,6 +1,7 @@
 package receive
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -100,6 +101,42 @@ func TestSplitTail(t *testing.T) {
 	require.True(t, s.Begin(&Datagram{Data: append(all, 0), Source: source, Ident: 9, Known: true, Segment: 100}))
 	require.Equal(t, 1, s.Split(make([]wire.RxPacket, 3)))
 	require.Equal(t, link.Stats{RxPackets: 1, RxBytes: 100, RxShort: 1}, stats(s))
+}
+
+// Packets that may be another device's are offered, and those that it takes are not handed up, wherever they are in a datagram.
+func TestHandOn(t *testing.T) {
+	s := splitter()
+	s.Slot = ib.Slot{Index: 3, Bits: 6}
+	mine, other := s.Slot.QPN(5), ib.Slot{Index: 4, Bits: 6}.QPN(5)
+	offered, taken := 0, 0
+	s.HandOn = func(p *wire.RxPacket) bool {
+		offered++
+		if ib.QPN(binary.BigEndian.Uint32(p.Data[4:]))&ib.QPNMask != other {
+			return false
+		}
+		taken++
+		return true
+	}
+	c := ib.NewICRC(ib.Flow{Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, DstPort: ib.UDPPort})
+	var all []byte
+	var want [][]byte
+	for i, qpn := range []ib.QPN{other, mine, ib.QPNGSI, other, other, mine} {
+		b := make([]byte, 50)
+		binary.BigEndian.PutUint32(b[4:], uint32(qpn)|uint32(i)<<24) // there is more in that word
+		ib.PutICRC(b[46:], c.Checksum(uint16(i), b[:46]))
+		all = append(all, b...)
+		if qpn != other {
+			want = append(want, b)
+		}
+	}
+	require.True(t, s.Begin(&Datagram{Data: all, Source: source, Known: true, Segment: 50}))
+	batch := make([]wire.RxPacket, 9)
+	require.Equal(t, len(want), s.Split(batch))
+	for i, b := range want {
+		require.Equal(t, b, batch[i].Data)
+	}
+	require.Equal(t, [2]int{4, 3}, [2]int{offered, taken})
+	require.Equal(t, link.Stats{RxPackets: 3, RxBytes: 150}, stats(s))
 }
 
 // What cannot hold packets is counted and left out, and so is what was begun

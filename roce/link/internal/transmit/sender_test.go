@@ -24,6 +24,7 @@ type kernel struct {
 	calls   []int // datagrams of each
 	lost    []unix.Errno
 	segment int // of the last datagram that was filled in
+	most    int // datagrams that a call takes; 0 is all
 }
 
 func (k *kernel) Fill(_ *unix.Msghdr, _, _ []byte, _, segment int) { k.segment = segment }
@@ -44,6 +45,9 @@ func newKernel() *kernel {
 			if k.answers = k.answers[1:]; errno != 0 {
 				return 0, errno
 			}
+		}
+		if k.most != 0 {
+			return min(k.most, len(msgs)), 0
 		}
 		return len(msgs), 0
 	}
@@ -114,6 +118,30 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where segmentation is refused, packets go singly from then on, unless there were more than older kernels take.
+func TestRefused(t *testing.T) {
+	for _, n := range []int{2, sockio.MaxSegmentsOld, sockio.MaxSegmentsOld + 1} {
+		k := newKernel()
+		k.MaxSegs = 100
+		k.answers = []unix.Errno{unix.EINVAL, unix.EINVAL}
+		k.Send(k.packets(n, 64))
+		require.Len(t, k.calls, 2+n)
+		require.EqualValues(t, n, k.Stats.Packets.Load())
+		require.Equal(t, n > sockio.MaxSegmentsOld, k.GSO.Load())
+		require.Equal(t, n > sockio.MaxSegmentsOld, k.MaxSegs == sockio.MaxSegmentsOld)
+	}
+}
+
+// A call may take some of its datagrams.
+func TestTakesSome(t *testing.T) {
+	k := newKernel()
+	k.GSO.Store(false)
+	k.most = 2
+	k.Send(k.packets(5, 64))
+	require.Equal(t, []int{5, 3, 1}, k.calls)
+	require.EqualValues(t, 5, k.Stats.Packets.Load())
 }
 
 // A packet that is complete goes behind what waits, and waits where there is no room.
