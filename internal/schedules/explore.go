@@ -35,6 +35,7 @@ type Coverage struct {
 	States    int
 	Schedules float64 // ways from the beginning to an end; counted by state, not walked
 	Depth     int     // actions of the longest schedule that was walked
+	Cut       bool    // a bound ended the search before all was seen
 	Took      time.Duration
 }
 
@@ -44,11 +45,24 @@ func (c *Coverage) Add(d Coverage) {
 	c.States += d.States
 	c.Schedules += d.Schedules
 	c.Depth = max(c.Depth, d.Depth)
+	c.Cut = c.Cut || d.Cut
 	c.Took += d.Took
 }
 
+func (c Coverage) all() string {
+	if c.Cut {
+		return "not all"
+	}
+	return "all"
+}
+
 func (c Coverage) String() string {
-	return fmt.Sprintf("%d states, %.3g schedules of up to %d actions, %v", c.States, c.Schedules, c.Depth, c.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %d states, %.3g schedules of up to %d actions, %v", c.all(), c.States, c.Schedules, c.Depth, c.Took.Round(time.Millisecond))
+}
+
+// Row returns the last columns of a table: depth, states, schedules, time, and whether that is all.
+func (c Coverage) Row() string {
+	return fmt.Sprintf("%d | %d | %.2g | %v | %s |\n", c.Depth, c.States, c.Schedules, c.Took.Round(10*time.Millisecond), c.all())
 }
 
 // Violation is a schedule that breaks a rule.
@@ -65,16 +79,16 @@ func (v *Violation) Error() string {
 func (v *Violation) Unwrap() error { return v.Err }
 
 // Explore searches all that can follow in the world that begin makes. It makes many, all the same, and calls Close of those that have it. What a
-// world writes to log, if that is not nil, is shown with a violation.
+// world writes to log, if that is not nil, is shown with a violation. The search ends after most states; 0 is no bound.
 //
 // A schedule that comes back to a state of its own is a violation: it would never end.
-func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W) (Coverage, *Violation) {
-	s := &search[A, W]{begin: begin, met: map[uint64]float64{}}
+func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W, most int) (Coverage, *Violation) {
+	s := &search[A, W]{begin: begin, most: most, met: map[uint64]float64{}}
 	start := time.Now()
 	w := begin(nil)
 	n, v := s.visit(w)
 	end(w)
-	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Took: time.Since(start)}, v
+	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Cut: s.cut, Took: time.Since(start)}, v
 }
 
 type search[A fmt.Stringer, W World[A]] struct {
@@ -82,6 +96,8 @@ type search[A fmt.Stringer, W World[A]] struct {
 	met   map[uint64]float64 // how many schedules a state has; -1 while they are walked
 	path  []A
 	depth int
+	most  int
+	cut   bool
 }
 
 // visit explores all that can follow, and returns how many schedules that are. It uses up w.
@@ -92,6 +108,10 @@ func (s *search[A, W]) visit(w W) (float64, *Violation) {
 			return 0, s.violation(fmt.Errorf("a state comes again: this goes on for ever"))
 		}
 		return n, nil
+	}
+	if s.most > 0 && len(s.met) >= s.most {
+		s.cut = true
+		return 0, nil
 	}
 	s.met[h] = -1
 	s.depth = max(s.depth, len(s.path))

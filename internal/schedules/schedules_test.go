@@ -64,21 +64,26 @@ func (c *counter) Final() error {
 }
 
 func TestFindsWhatIsWrong(t *testing.T) {
-	_, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log} })
+	_, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log} }, 0)
 	require.ErrorIs(t, v, errLost)
 	require.Equal(t, "end 0\n  at 0\nend 1\n  at 0\nend 0\n  at 1\nend 1\n  at 1\n", v.Trace)
 }
 
 func TestCounts(t *testing.T) {
-	c, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log, safe: true} })
+	c, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log, safe: true} }, 0)
 	require.Nil(t, v)
 	require.Equal(t, 2.0, c.Schedules)
 	require.Equal(t, 4, c.Depth)
 	require.Equal(t, 9, c.States)
+	require.False(t, c.Cut)
+	c, v = Explore[move](func(log io.Writer) *counter { return &counter{log: log, safe: true} }, 6)
+	require.Nil(t, v)
+	require.Equal(t, 6, c.States)
+	require.True(t, c.Cut)
 }
 
 func TestForEver(t *testing.T) {
-	_, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log, loop: true} })
+	_, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log, loop: true} }, 0)
 	require.ErrorContains(t, v, "for ever")
 }
 

@@ -1,7 +1,9 @@
 package slots
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +41,8 @@ const (
 // has an address for itself.
 //
 // When all slots are leased or rest, it waits for one of those that rest, which takes no
-// longer than RestNs. Devices with several addresses that begin at once may find each other
-// in the way at every slot, which looks as if none were free: so it looks again.
+// longer than RestNs. A device that begins has a slot for a moment also if it cannot keep it, so
+// that none may look free to another that begins: so it looks again.
 func Open(addrs []Address) (*Lease, error) { return openPatiently(addrs, bootTime, time.Sleep) }
 
 func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration)) (*Lease, error) {
@@ -114,17 +116,21 @@ func (l *Lease) take(first int) error {
 }
 
 // try leases slot k if it is free at all addresses. Otherwise nothing of it is kept. Nobody waits
-// for a lock, so the order of addresses does not matter.
+// for a lock. All lock the addresses in one order: two that begin at once are not in each other's
+// way at all slots, each with the address that the other one needs.
 func (l *Lease) try(k int) (free, rests bool, err error) {
+	turn := slices.SortedStableFunc(slices.Values(l.sets), func(a, b *set) int {
+		return cmp.Or(a.address.Addr.Compare(b.address.Addr), cmp.Compare(a.address.Scope, b.address.Scope))
+	})
 	n := 0
 	defer func() {
 		if !free {
-			for _, s := range l.sets[:n] {
+			for _, s := range turn[:n] {
 				s.unlock(int64(k), 1)
 			}
 		}
 	}()
-	for _, s := range l.sets {
+	for _, s := range turn {
 		ok, err := s.lock(int64(k), 1)
 		if err != nil || !ok {
 			return false, false, err

@@ -233,7 +233,7 @@ func (a *actor) do(op string) {
 func (a *actor) p() *slotProgram { return a.w.p }
 
 func (a *actor) set(i int) *set {
-	s := &set{ground: &fakeGround{a, i}, locks: -1}
+	s := &set{ground: &fakeGround{a, i}, locks: -1, address: Address{Addr: netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)})}}
 	for k := range s.fds {
 		s.fds[k] = -1
 	}
