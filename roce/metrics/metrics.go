@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"expvar"
 
+	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/rsocket"
@@ -28,44 +29,56 @@ type Metric struct {
 	Value uint64
 }
 
-// Read returns the metrics of a device, always in the same order.
+// Read returns the metrics of a device, always in the same order; all are 0 if it is nil.
 func Read(d *verbs.Device) []Metric {
-	if d == nil {
-		d = &verbs.Device{}
-	}
-	c := d.Counters()
-	var out []Metric
+	return (&state{
+		Counters: d.Counters(), cm: rdmacm.CountersOf(d), mem: d.MemCounts(), linger: rsocket.Lingering(d), buffers: rsocket.Buffers(d),
+		port: d.Port(), conns: len(roce.Conns(d)),
+	}).metrics()
+}
+
+// state is what a device says of itself.
+type state struct {
+	verbs.Counters
+	cm      rdmacm.Counters
+	mem     mem.Counts
+	linger  rsocket.LingerStats
+	buffers rsocket.BufferStats
+	port    verbs.PortAttr
+	conns   int
+}
+
+func (s *state) metrics() (out []Metric) {
 	for _, table := range [][]counter{hwCounters, moreCounters} {
 		for _, t := range table {
-			out = append(out, Metric{Name: t.name, Help: t.help, Value: t.value(&c)})
+			out = append(out, Metric{Name: t.name, Help: t.help, Value: t.value(&s.Counters)})
 		}
 	}
-	cm, mem, linger, buffers := rdmacm.CountersOf(d), d.MemCounts(), rsocket.Lingering(d), rsocket.Buffers(d)
 	count := func(name, help string, v uint64) { out = append(out, Metric{Name: name, Help: help, Value: v}) }
 	gauge := func(name, help string, v int) {
 		out = append(out, Metric{Name: name, Help: help, Gauge: true, Value: uint64(v)})
 	}
-	count("cm_retries", "messages of the communication manager sent again", cm.Retries)
-	count("cm_timeouts", "messages of the communication manager that nobody answered", cm.Timeouts)
-	count("cm_evicted", "half-open connections given up for newer ones", cm.Evicted)
-	count("cm_drop_malformed", "malformed messages of the communication manager", cm.DropMalformed)
-	count("cm_drop_backlog", "requests beyond the backlog of their listener", cm.DropBacklog)
-	count("cm_drop_peer", "requests beyond what one peer may have open", cm.DropPeer)
-	count("cm_drop_conns", "requests beyond what there may be of connections", cm.DropConns)
-	count("rsocket_lost", "rsockets whose Close gave up on data that the peer did not acknowledge", linger.Lost)
-	count("rsocket_buffers_refused", "larger buffers that rsockets did not get: all of the device had 512 MiB", buffers.Refused)
-	gauge("port_active", "1 if the port can carry packets", map[bool]int{true: 1}[d.Port().Active])
-	gauge("port_mtu", "path MTU of new connections, in bytes", d.Port().ActiveMTU.Bytes())
-	gauge("connections", "open connections of package roce", len(roce.Conns(d)))
-	gauge("cm_connections", "connections of the communication manager, of whatever package", cm.Now.Conns)
-	gauge("cm_half_open", "of these, not confirmed by the peer", cm.Now.HalfOpen)
-	gauge("cm_timewait", "connections in TIMEWAIT", cm.Now.Timewait)
-	gauge("cm_listeners", "listeners", cm.Now.Listeners)
-	gauge("rsocket_lingering", "closed rsockets whose goodbye has not arrived", linger.Conns)
-	gauge("rsocket_buffer_bytes", "larger buffers of rsockets, in bytes", int(buffers.Bytes))
-	gauge("protection_domains", "protection domains", mem.PDs)
-	gauge("memory_regions", "registered memory regions", mem.Regions)
-	gauge("memory_windows", "memory windows", mem.Windows)
+	count("cm_retries", "messages of the communication manager sent again", s.cm.Retries)
+	count("cm_timeouts", "messages of the communication manager that nobody answered", s.cm.Timeouts)
+	count("cm_evicted", "half-open connections given up for newer ones", s.cm.Evicted)
+	count("cm_drop_malformed", "malformed messages of the communication manager", s.cm.DropMalformed)
+	count("cm_drop_backlog", "requests beyond the backlog of their listener", s.cm.DropBacklog)
+	count("cm_drop_peer", "requests beyond what one peer may have open", s.cm.DropPeer)
+	count("cm_drop_conns", "requests beyond what there may be of connections", s.cm.DropConns)
+	count("rsocket_lost", "rsockets whose Close gave up on data that the peer did not acknowledge", s.linger.Lost)
+	count("rsocket_buffers_refused", "larger buffers that rsockets did not get: all of the device had 512 MiB", s.buffers.Refused)
+	gauge("port_active", "1 if the port can carry packets", map[bool]int{true: 1}[s.port.Active])
+	gauge("port_mtu", "path MTU of new connections, in bytes", s.port.ActiveMTU.Bytes())
+	gauge("connections", "open connections of package roce", s.conns)
+	gauge("cm_connections", "connections of the communication manager, of whatever package", s.cm.Now.Conns)
+	gauge("cm_half_open", "of these, not confirmed by the peer", s.cm.Now.HalfOpen)
+	gauge("cm_timewait", "connections in TIMEWAIT", s.cm.Now.Timewait)
+	gauge("cm_listeners", "listeners", s.cm.Now.Listeners)
+	gauge("rsocket_lingering", "closed rsockets whose goodbye has not arrived", s.linger.Conns)
+	gauge("rsocket_buffer_bytes", "larger buffers of rsockets, in bytes", int(s.buffers.Bytes))
+	gauge("protection_domains", "protection domains", s.mem.PDs)
+	gauge("memory_regions", "registered memory regions", s.mem.Regions)
+	gauge("memory_windows", "memory windows", s.mem.Windows)
 	return out
 }
 
