@@ -149,12 +149,7 @@ func keepTx(p *wire.TxPacket) wire.TxPacket {
 	return q
 }
 
-// Mark notes what has arrived; see [link.Link].
-func (f *Link) Mark() {
-	f.Link.Mark()
-}
-
-// CaughtUp reports whether that was handed up, but for what a rule holds back:
+// CaughtUp reports whether all that had arrived at the last Mark was handed up, but for what a rule holds back:
 // it counts as on its way.
 func (f *Link) CaughtUp() bool {
 	return f.rxNext == len(f.rxOut) && f.Link.CaughtUp()
