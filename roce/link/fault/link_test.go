@@ -51,11 +51,11 @@ func text(b []byte, wrong bool) string {
 	return s
 }
 
-// header is that of packet i: to queue pair 70, except for those to 71, a MIDDLE, except for the ACKs.
+// header is that of packet i: to queue pair 0x10046, the last two to 0x20046.
 func header(i int) ib.Packet {
-	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, PSN: ib.PSN(i), DestQP: 70}}
+	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, PSN: ib.PSN(i), DestQP: 0x10046}}
 	if i >= 8 {
-		h.DestQP = 71
+		h.DestQP = 0x20046
 	}
 	return h
 }
@@ -71,10 +71,10 @@ var rules = map[string]struct {
 	"duplicate":         {fault.Rule{PSN: 3, HasPSN: true, Action: fault.Duplicate}, "01233456789", "", 1},
 	"delay":             {fault.Rule{PSN: 3, HasPSN: true, Action: fault.Delay}, "0124356789", "", 1},
 	"delay by 3":        {fault.Rule{PSN: 3, HasPSN: true, Action: fault.Delay, Hold: 3}, "0124563789", "", 1},
-	"delay two":         {fault.Rule{Every: 3, Times: 2, Action: fault.Delay, Hold: 3}, "0134627589", "", 2},
+	"delay two":         {fault.Rule{Every: 3, Times: 2, Action: fault.Delay, Hold: 3}, "0134627859", "", 2},
 	"delay to the end":  {fault.Rule{PSN: 8, HasPSN: true, Action: fault.Delay, Hold: 2}, "012345679", "", 1},
 	"corrupt":           {fault.Rule{PSN: 3, HasPSN: true, Action: fault.Corrupt}, "0123!456789", "012456789", 1},
-	"by queue pair":     {fault.Rule{QP: 71}, "01234567", "", 2},
+	"by queue pair":     {fault.Rule{QP: 0x20046}, "01234567", "", 2},
 	"by opcode":         {fault.Rule{Opcode: ib.RCWriteMiddle, HasOpcode: true}, "", "", 10},
 	"by another opcode": {fault.Rule{Opcode: ib.RCWriteLast, HasOpcode: true}, "0123456789", "", 0},
 	"every third":       {fault.Rule{Every: 3}, "0134679", "", 3},
@@ -176,6 +176,19 @@ func TestHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 	require.Equal(t, []string{"2b", "1a"}, []string{text(batch[0].Data, false), text(batch[1].Data, false)})
+}
+
+// A packet that is dropped does not pass: it does not count for those that are held.
+func TestDroppedPassesNothing(t *testing.T) {
+	l := &below{}
+	f := fault.New(l, fault.Rule{Times: 1, Action: fault.Delay}, fault.Rule{PSN: 2, HasPSN: true})
+	for i := 1; i < 4; i++ {
+		h := header(i)
+		tx := wire.TxPacket{}
+		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
+		f.Send([]wire.TxPacket{tx})
+	}
+	require.Equal(t, []string{"3", "1"}, l.sent)
 }
 
 // A packet is sent in as many batches as it may be; the first of several rules acts, and each counts for itself.
