@@ -76,6 +76,16 @@ func TestCheckSegments(t *testing.T) {
 	}
 }
 
+// After datagrams that are numbered from 0, one that begins at 1 is a surprise.
+func TestCheckUnexpected(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	f := NewVerifier(4791).Flow(&Source{Src: v4a, Dst: v4b, SrcPort: 4791})
+	for i := range 5 {
+		require.Equal(t, VerdictOK, f.Check(payload(v4a, v4b, ib.RCWriteMiddle, 200, uint16(i), rng), i))
+	}
+	require.Equal(t, VerdictSolved, f.Check(payload(v4a, v4b, ib.RCWriteMiddle, 200, 1, rng), 0))
+}
+
 // Under one IP header there may be a run that was segmented, packets with the same
 // identification, and trains that begin at 0. Nothing else.
 func TestCheckRunOfSegments(t *testing.T) {
@@ -117,6 +127,7 @@ func TestCheckRunOfSegments(t *testing.T) {
 	require.Equal(t, VerdictShort, f.CheckSegment(bad[:ib.BTHBytes], 700, 1))
 	empty := payload(v4a, v4b, ib.RCSendOnly, ib.BTHBytes+ib.ICRCBytes, 701, rng)
 	require.Equal(t, VerdictOK, NewVerifier(4791).Flow(&src).CheckSegment(empty, 700, 1), "a SEND of nothing")
+	require.Equal(t, VerdictOK, f.CheckKnown(empty, 701))
 }
 
 // Every single flipped bit is found: in IPv6 by the whole CRC, in IPv4 because

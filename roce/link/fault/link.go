@@ -149,8 +149,8 @@ func keepTx(p *wire.TxPacket) wire.TxPacket {
 	return q
 }
 
-// CaughtUp reports whether all that had arrived at the last Mark was handed up, but for what a rule holds back:
-// it counts as on its way.
+// CaughtUp reports whether all that had arrived at the last Mark was handed up, but for what a
+// rule holds back: it counts as on its way.
 func (f *Link) CaughtUp() bool {
 	return f.rxNext == len(f.rxOut) && f.Link.CaughtUp()
 }

@@ -252,6 +252,26 @@ func TestChanges(t *testing.T) {
 	require.Equal(t, 2, f.Hits(1))
 }
 
+// A PSN is all of its 24 bits.
+func TestPSN(t *testing.T) {
+	l := &below{}
+	rule := fault.Rule{PSN: 0x010203, HasPSN: true}
+	received := rule
+	received.Dir = fault.Receive
+	f := fault.New(l, rule, received)
+	for _, psn := range []ib.PSN{0x010203, 0x020203, 0x010303, 0x010204} {
+		h := header(0)
+		h.PSN = psn
+		tx := wire.TxPacket{}
+		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
+		f.Send([]wire.TxPacket{tx})
+		l.come = append(l.come, tx.AppendTo(nil))
+	}
+	n, err := f.Recv(make([]wire.RxPacket, 9))
+	require.NoError(t, err)
+	require.Equal(t, [4]int{3, 3, 1, 1}, [4]int{n, len(l.sent), f.Hits(0), f.Hits(1)})
+}
+
 // What the link below says is said: an error, and that it has caught up, once all is handed up.
 func TestBelow(t *testing.T) {
 	l := &below{seen: true}
