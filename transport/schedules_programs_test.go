@@ -24,6 +24,7 @@ type program struct {
 	silence  int64 // how long a silent peer is waited for
 	windows  bool  // each end has a window
 	bound    bool  // which is bound from the start
+	trip     bool  // packets take time: see tripNs
 	lazy     bool  // sending, a packet at a time, and looking for completions are actions of their own
 	mirrored bool  // both ends have the same program
 	always   bool  // in every run of the tests
@@ -206,6 +207,7 @@ var (
 	credits     = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
 	silence     = tagged("silence", func(p *program) { p.retry, p.silence = 1, 20*ms })
 	lazy        = tagged("lazy", func(p *program) { p.lazy = true })
+	trips       = tagged("trips", func(p *program) { p.trip = true })
 	wrap        = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
 	back        = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
 	unbound     = tagged("unbound", func(p *program) { p.bound = false })
@@ -396,6 +398,12 @@ func schedulePrograms() []*program {
 		for _, b := range remote {
 			add(a+"2 "+b+"1", "", 1, 1, 1, 1, nil)
 		}
+	}
+	// Packets that take time: round trips are measured, and timers go by them.
+	for _, k := range []string{"s1", "w2", "r2", "s1 s1", "r1 f1", "w1 r1 s1", "r3", "w3"} {
+		add(k, "", 1, 0, 0, 1, trips).always = len(k) < 6
+		add(k, "", 1, 0, 1, 0, both(trips, selectively)).always = true
+		add(k, "", 2, 0, 1, 0, both(trips, selectively)).always = len(k) < 6
 	}
 	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all

@@ -34,6 +34,8 @@ func TestEverySchedule(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little is alive, and much is made
 	var sum coverage
 	table := readCovered(t, *coveredFlag)
+	var names []string
+	costs := map[string]string{}
 	for _, p := range schedulePrograms() {
 		if !p.always && !*everyFlag || table.has(p) {
 			continue
@@ -41,17 +43,25 @@ func TestEverySchedule(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			c := explore(t, p)
 			t.Log(c)
+			if c.cut == 0 && p.always && *faultsFlag == "" {
+				names = append(names, p.name)
+				costs[p.name] = c.cost.String()
+			}
 			sum.add(c)
 			table.add(t, p, c)
 		})
 	}
 	t.Logf("%d programs: %v", sum.programs, sum)
+	if !t.Failed() {
+		checkCosts(t, names, costs)
+	}
 }
 
 // coverage is what a search has seen.
 type coverage struct {
 	programs, states, schedules, actions, depth, cut int
 	took                                             time.Duration
+	cost                                             cost
 }
 
 func (c *coverage) add(d coverage) {
@@ -114,6 +124,7 @@ func (s *search) visit(w *world) {
 	acts := w.actions()
 	if len(acts) == 0 {
 		s.schedules++
+		s.cost.end(w)
 		s.check(w, w.final())
 		return
 	}

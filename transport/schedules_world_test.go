@@ -88,6 +88,9 @@ type worldEnd struct {
 
 const worldMTU = ib.MTU256
 
+// tripNs is how long a packet is on its way where a program says so. Otherwise it is no time, and there are fewer states.
+const tripNs = 10_000
+
 func newWorld(t testing.TB, p *program) *world {
 	w := &world{t: t, p: p, now: second, left: p.budget, tx: make([]transport.TxPacket, 16)} // times that were never set are long ago
 	for i := range w.ends {
@@ -268,6 +271,9 @@ func (w *world) do(a action) error {
 		case actDup:
 			w.left.dup--
 			e.in = append(e.in, data)
+		}
+		if w.p.trip {
+			w.now += tripNs
 		}
 		rx := transport.RxPacket{Src: w.ends[1-a.end].addr, Dst: e.addr, HopLimit: 64, Data: bytes.Clone(data)}
 		e.eng.HandlePacket(w.now, &rx)
