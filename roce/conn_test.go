@@ -490,8 +490,8 @@ func requireNothing(t testing.TB, d *verbs.Device) {
 	require.Zero(t, c.HalfOpen)
 	require.Zero(t, rdmacm.CountersOf(d).Ports)
 	m := d.MemCounts()
-	require.Equal(t, 1, m.PDs, "that of queue pair 1")
-	require.Equal(t, 1, m.Regions)
+	require.LessOrEqual(t, m.PDs, 1, "that of queue pair 1, if there was time to make it")
+	require.LessOrEqual(t, m.Regions, 1)
 }
 
 func TestListenHandshake(t *testing.T) {
