@@ -142,8 +142,8 @@ func TestPostsShareDatagrams(t *testing.T) {
 	})
 	t.Run("messages", func(t *testing.T) {
 		e, l := newTurns(t)
-		e.post(t, 2*shard.CoalesceMessages+1, 64)
-		require.Equal(t, []int{shard.CoalesceMessages, shard.CoalesceMessages}, l.takeSent())
+		e.post(t, 2*shard.Gather+1, 64)
+		require.Equal(t, []int{shard.Gather, shard.Gather}, l.takeSent())
 	})
 	t.Run("bytes", func(t *testing.T) {
 		e, l := newTurns(t)

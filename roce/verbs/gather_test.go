@@ -72,7 +72,7 @@ func TestAcksGather(t *testing.T) {
 		require.Empty(t, l.takeSent())
 	})
 	t.Run("bounded", func(t *testing.T) {
-		l, p := newGather(t, 2*shard.AckGather, WRWrite)
+		l, p := newGather(t, 2*shard.Gather, WRWrite)
 		for i := range p {
 			l.give(p[i : i+1])
 		}

@@ -77,13 +77,13 @@ func TestStarvedProgramOnlyPosts(t *testing.T) {
 	l.s.Store(b.d.s)
 	wr := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{b.mr.SGE(0, 4096)}, RemoteAddr: a.mr.Addr(), RKey: a.mr.RKey()}
 	for range 20 {
-		for range 3 * shard.CoalesceMessages { // more than wait otherwise
+		for range 3 * shard.Gather { // more than wait otherwise
 			require.NoError(t, b.qp.PostSend(&wr))
 		}
 		core.Open(b.cq).Progress()
 		_, err := b.qp.PostSendBatch([]SendWR{wr, wr})
 		require.NoError(t, err)
-		b.await(t, nil, 3*shard.CoalesceMessages+2) // without another call
+		b.await(t, nil, 3*shard.Gather+2) // without another call
 		b.qp.SetNoDelay(true)
 		require.NoError(t, b.qp.PostSend(&wr))
 		b.await(t, nil, 1)

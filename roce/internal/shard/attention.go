@@ -22,7 +22,7 @@ func (a *attention) called(now int64) bool {
 	case gap <= attentionGapNs:
 		a.polled.Add(gap)
 	}
-	return a.polled.Load() >= max(a.proof.Load(), minProofNs)
+	return a.polled.Load() >= max(a.proof.Load(), standbyNs)
 }
 
 // begin forgets the calls so far: the goroutine is at work again.
@@ -30,14 +30,14 @@ func (a *attention) begin() { a.polled.Store(0) }
 
 // missed notes that packets waited and nobody took them.
 func (a *attention) missed() {
-	a.proof.Store(max(min(2*max(a.proof.Load(), minProofNs), missedProofNs), a.proof.Load()))
+	a.proof.Store(max(min(2*max(a.proof.Load(), standbyNs), missedProofNs), a.proof.Load()))
 }
 
 // kept notes that the program has polled for long. A program that has never missed anything
 // has nothing to make good.
 func (a *attention) kept() {
 	if now := a.proof.Load(); now != 0 {
-		a.proof.Store(max(now/2, minProofNs))
+		a.proof.Store(max(now/2, standbyNs))
 	}
 }
 

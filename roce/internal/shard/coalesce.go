@@ -23,7 +23,7 @@ type coalescer struct {
 // add leaves a message to be sent later. It returns false if that is enough now.
 func (c *coalescer) add(bytes int) bool {
 	c.bytes += bytes
-	if c.bytes >= coalesceBytes || c.n.Load()+1 >= coalesceMessages {
+	if c.bytes >= coalesceBytes || c.n.Load()+1 >= gather {
 		return false
 	}
 	c.n.Add(1)

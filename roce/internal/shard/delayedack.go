@@ -47,7 +47,7 @@ func (a *delayedAck) inVain() bool {
 		return false
 	}
 	a.on.Store(false)
-	a.trial.inVain(maxAckSkip)
+	a.trial.inVain()
 	return true
 }
 

@@ -16,7 +16,7 @@ type hold struct {
 
 // waits reports whether a message that is posted now is to wait for others.
 func (h *hold) waits(now int64) bool {
-	long := h.burst >= burstBegins
+	long := h.burst >= leaseTurns
 	if now-h.posted > holdGapNs {
 		h.burst = 0
 	} else {
@@ -25,14 +25,6 @@ func (h *hold) waits(now int64) bool {
 	h.posted = now
 	return (h.burst > 0 || long) && h.due()
 }
-
-// inVain notes that the sender has ended a wait.
-func (h *hold) inVain() {
-	h.trial.inVain(maxHoldSkip)
-}
-
-// worth notes that something else has.
-func (h *hold) worth() { h.paid() }
 
 // sender is a goroutine that sends messages which wait for others that do not come, after 0.1 ms.
 // It exists from the first message on that might wait, and looks every 50 us while some do. It
@@ -95,7 +87,7 @@ func (s *Shard) lookForHeld() {
 			return
 		}
 		s.machine.Resumed()
-		for idle, seen := 0, v.holds.Load(); idle < senderLooks && !s.Closed(); {
+		for idle, seen := 0, v.holds.Load(); idle < minLooks && !s.Closed(); {
 			s.machine.Nap(standbyNs)
 			if now := v.holds.Load(); now != seen {
 				seen, idle = now, 0
@@ -118,7 +110,7 @@ func (s *Shard) sendHeld() {
 	}
 	s.mu.Lock()
 	if n := s.posts.n.Load(); !s.shut && n > 0 && (!s.Background() || s.blocked) {
-		if n <= fewHeld {
+		if n < crowdSize {
 			s.hold.inVain() // who has posted more would have been well served by the wait for a whole datagram
 		}
 		s.Flush(s.link.Now())
@@ -133,7 +125,7 @@ func (s *Shard) sendInTime() {
 	}
 	s.mu.Lock()
 	if !s.shut && s.posts.waiting() {
-		s.hold.worth()
+		s.hold.paid()
 		s.Flush(s.link.Now())
 	}
 	s.mu.Unlock()

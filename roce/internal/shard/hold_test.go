@@ -22,14 +22,14 @@ func TestHold(t *testing.T) {
 		}
 		require.True(t, post(100), "after %d", want)
 	}
-	h.worth()
+	h.paid()
 	h.inVain()
 	require.False(t, post(100))
 	require.True(t, post(100))
 	for range 20 {
 		h.inVain()
 	}
-	require.EqualValues(t, maxHoldSkip, h.skip)
+	require.EqualValues(t, maxSkip, h.skip)
 }
 
 // The first message of a burst waits, too, if it follows a long one.
@@ -45,8 +45,8 @@ func TestHoldBurst(t *testing.T) {
 		}
 		return first
 	}
-	require.False(t, burst(burstBegins))
-	require.False(t, burst(burstBegins+1), "after a short one")
+	require.False(t, burst(leaseTurns))
+	require.False(t, burst(leaseTurns+1), "after a short one")
 	require.True(t, burst(1))
 	require.False(t, burst(1))
 }

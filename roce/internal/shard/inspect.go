@@ -33,10 +33,9 @@ func (s *Shard) EagerPolls() int { return int(s.keeper.eager.Load()) }
 
 // Limits of the scheduler, for tests that count datagrams.
 const (
-	AckGather        = ackGather
-	CoalesceMessages = coalesceMessages
-	CoalesceBytes    = coalesceBytes
-	RxBatch          = rxBatch
+	Gather        = gather
+	CoalesceBytes = coalesceBytes
+	RxBatch       = rxBatch
 )
 
 // Step lets simulated time pass to the next thing that happens, and reports false if

@@ -33,7 +33,7 @@ func (l *linger) ends(came bool) {
 		l.paid()
 		return
 	}
-	l.inVain(maxLingerSkip)
+	l.inVain()
 }
 
 // onlyAnswers reports whether packets were sent by responders: nothing of them is for memory that a
@@ -47,12 +47,12 @@ func onlyAnswers(rx []transport.RxPacket) bool {
 	return len(rx) > 0
 }
 
-// lookOn receives until a request has come, or lingerNs have passed. rxMu is held.
+// lookOn receives until a request has come, or standbyNs have passed. rxMu is held.
 func (s *Shard) lookOn() error {
 	if !s.answered || !s.linger.begins() {
 		return nil
 	}
-	end := s.link.Now() + lingerNs
+	end := s.link.Now() + standbyNs
 	for s.answered {
 		if _, err := s.progress(Always); err != nil {
 			return err

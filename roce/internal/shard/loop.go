@@ -139,7 +139,7 @@ func (s *Shard) loop(lapsed bool) {
 			s.SendPosted()
 		}
 		s.endAckDelay()
-		alone := !busy && !s.yieldCPU()
+		alone := !busy && !s.shareCPU()
 		if !s.pace.turn(now, busy, s.received, s.spin) && !alone {
 			continue
 		}

@@ -11,7 +11,8 @@ import "time"
 // a sleep has begun, up to maxLooks times, and less when they do not.
 //
 // Where looks end in a sleep all the same now and then, or somebody else gets the CPU meanwhile, it
-// may be better to sleep at once. Whether it is has to be tried out: see tryout.
+// may be better to share the CPU: to let others run before each of a few looks, and then to sleep.
+// Whether it is has to be tried out: see tryout.
 //
 // A turn of a look takes 1 us on most machines, 4 us where system calls are slow, and 30 to 100 us
 // where instructions are emulated, and so does everything else longer. Therefore turns are counted.
@@ -59,10 +60,13 @@ func (v *pace) looks(spin spinTime) bool {
 	return v.tryout.looks()
 }
 
+// shares reports whether to let others run before each look.
+func (v *pace) shares(spin spinTime) bool { return !spin.exact && !v.tryout.looks() }
+
 // turn notes a look at the link that has found so many packets, and reports whether to sleep.
 func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 	looks := v.looks(spin)
-	v.lost = v.lost || now-v.last > preemptedNs
+	v.lost = v.lost || now-v.last > hoggedNs
 	v.last = now
 	if busy {
 		if looks {
@@ -75,11 +79,11 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 		return false
 	}
 	v.turns++
-	if !looks {
-		return true
-	}
 	if spin.exact {
-		return now-v.awake >= spin.ns
+		return !looks || now-v.awake >= spin.ns
+	}
+	if !looks {
+		return v.turns >= shareLooks
 	}
 	if v.most = max(v.most, minLooks); v.turns < v.most {
 		return false

@@ -131,3 +131,14 @@ func TestPaceExact(t *testing.T) {
 	require.False(t, p.pace.looks(p.spin))
 	require.True(t, p.look())
 }
+
+// Where it lets others run before each look it looks a few times.
+func TestPaceShares(t *testing.T) {
+	p := newPaced(time.Microsecond)
+	p.tryout.shared = true
+	require.True(t, p.shares(p.spin))
+	require.Equal(t, shareLooks, p.looks())
+	p.spin = spinTimeOf(-1)
+	require.False(t, p.shares(p.spin))
+	require.Equal(t, 1, p.looks())
+}

@@ -45,7 +45,7 @@ func (a *delayedAck) afterReceive(r received) next {
 	switch {
 	case r.lookOnce && r.packets == 0:
 		return receiveMore // then the timers can run
-	case r.background && r.packets > 0 && r.gathered < ackGather && !r.timer && !r.woke && r.onlyAcks:
+	case r.background && r.packets > 0 && r.gathered < gather && !r.timer && !r.woke && r.onlyAcks:
 		return receiveMore
 	case !r.timer && r.expectReply() && a.begin(r.onlyAcks):
 		return awaitReply

@@ -137,7 +137,7 @@ func TestDelayedAckPenalty(t *testing.T) {
 		require.True(t, a.begin(true))
 		require.True(t, a.inVain())
 	}
-	require.EqualValues(t, maxAckSkip, a.skip)
+	require.EqualValues(t, maxSkip, a.skip)
 }
 
 // The rule for messages that are posted one by one, as a transcript: post N is a message
@@ -168,7 +168,7 @@ func TestCoalescerTranscript(t *testing.T) {
 	require.False(t, c.waiting())
 	require.False(t, turn())
 
-	for range coalesceMessages - 1 {
+	for range gather - 1 {
 		require.True(t, post(0))
 	}
 	require.False(t, post(0), "so many leave at once")

@@ -128,7 +128,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
-	look, woke := s.pace.looks(s.spin), false
+	look, woke := s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(), false
 	for s.lentTo(sig) {
 		switch {
 		case sig.take():
@@ -164,7 +164,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		if sig.isSet() {
 			continue
 		}
-		if !busy && !s.yieldCPU() {
+		if !busy && !s.shareCPU() {
 			look = false
 		}
 		s.endAckDelay()

@@ -16,9 +16,9 @@ func (t *trial) due() bool {
 	return false
 }
 
-// inVain notes that one did not pay; after it at most so many are left out.
-func (t *trial) inVain(most uint32) {
-	t.penalty = min(2*t.penalty+1, most)
+// inVain notes that one did not pay; after it up to maxSkip are left out.
+func (t *trial) inVain() {
+	t.penalty = min(2*t.penalty+1, maxSkip)
 	t.skip = t.penalty
 }
 

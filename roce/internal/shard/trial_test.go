@@ -17,13 +17,11 @@ func TestTrial(t *testing.T) {
 	}
 	require.Zero(t, skipped())
 	for _, want := range []int{1, 3, 7, 15, 31, 63, 127, 255, 255} {
-		v.inVain(maxHoldSkip)
+		v.inVain()
 		require.Equal(t, want, skipped())
 	}
-	v.inVain(63)
-	require.Equal(t, 63, skipped())
 	v.paid()
 	require.Zero(t, skipped())
-	v.inVain(maxHoldSkip)
+	v.inVain()
 	require.Equal(t, 1, skipped())
 }

@@ -1,36 +1,34 @@
 package shard
 
-// tryout decides whether to look for packets before a sleep, or to sleep at once, by what both have
-// brought: the time that a packet took, from the one before it.
+// tryout decides whether to keep the CPU while it looks for packets, or to share it, by what both
+// have brought: the time that a packet took, from the one before it.
 //
-// No other sign tells them apart. Where CPUs are free, to look is two to five times as fast. Where
-// a neighbour computes on each CPU it is faster, too, though a thread that looks loses its CPU more
-// often. Where a neighbour has one of two CPUs, a look keeps the peer from the other one, for which
-// it waits. The thread that looks always has a CPU there and notices nothing; to sleep is more than
-// twice as fast.
+// No other sign tells them apart. Where CPUs are free, to keep it is two to five times as fast.
+// Where a neighbour has one of two CPUs, who keeps it has the peer wait for the other one. The
+// thread that looks always has a CPU there and notices nothing; to share is nearly twice as fast.
 //
 // So the other way is tried now and then for a period, and the more rarely the oftener it was
-// slower. To sleep has to win twice. Where looks find something nearly always there is no doubt,
+// slower. To share has to win twice. Where looks find something nearly always there is no doubt,
 // and nothing is tried.
 // A conversation of fewer packets decides nothing, and is looked for.
 type tryout struct {
-	sleeps  bool     // the way that was better: to sleep at once
+	shared  bool     // the way that was better: to share
 	other   bool     // the other one is being tried
-	won     bool     // to sleep was better the last time
+	won     bool     // to share was better the last time
 	spent   int64    // in this period, ns
 	packets int64    // in this period
-	cost    [2]int64 // of the last periods: ns for 16 packets, looking and sleeping
+	cost    [2]int64 // of the last periods: ns for 16 packets, keeping and sharing
 	left    int      // periods until the other way is tried
 	wait    int      // the same, after it was tried the next time
 	last    int64    // when something came
 }
 
-// looks reports whether to look.
-func (t *tryout) looks() bool { return t.sleeps == t.other }
+// looks reports whether to look and keep the CPU.
+func (t *tryout) looks() bool { return t.shared == t.other }
 
 // came notes that so many packets have come, and whether it is in doubt that looking is better.
 func (t *tryout) came(now int64, packets int, doubt bool) {
-	if !doubt && t.looks() {
+	if !doubt && !t.shared && !t.other {
 		*t = tryout{last: now}
 		return
 	}
@@ -65,16 +63,16 @@ func (t *tryout) came(now int64, packets int, doubt bool) {
 		return
 	}
 	*way, t.other = cost, false
-	// If both ends sleep one that looks gains little by itself. So a little is enough, and once.
+	// If both ends share one that looks gains little by itself. So a little is enough, and once.
 	win := cost < *against-*against/8
-	if t.sleeps {
+	if t.shared {
 		win = cost < *against-*against/16
 	}
 	switch {
 	case !win:
 		t.won = false
-	case t.sleeps || t.won:
-		t.sleeps, t.won, t.wait = !t.sleeps, false, 0
+	case t.shared || t.won:
+		t.shared, t.won, t.wait = !t.shared, false, 0
 	default:
 		t.won, t.left = true, 1
 		return

@@ -11,9 +11,11 @@ import "sync/atomic"
 // A thread that keeps the CPU longer than hoggedNs is unrelated work, so there is no yield then for
 // hogPauseNs.
 //
-// That is for processes with one CPU. With more, the scheduler moves threads that
-// want the same, but not those that take turns at it in microseconds: these it keeps
-// together, as the caches are warm, and a second CPU would stay idle.
+// That is for processes with one CPU, and where tryout finds it better. The kernel moves threads
+// apart that want the same CPU, but not those that take turns at it in microseconds: these it keeps
+// together, as the caches are warm. Where CPUs are free one would stay idle for that; where a
+// neighbour has one, the two ends are best off on the other, and each finds its packet there
+// without a sleep and a wake-up.
 type yielder struct {
 	looks        atomic.Uint32
 	backoffUntil atomic.Int64 // no yield before
@@ -75,16 +77,23 @@ func (s *Shard) GiveWay() {
 	if s.yield.looks.Add(1)%PollYield == 0 {
 		s.machine.Gosched()
 	}
-	s.yieldCPU()
+	if s.machine.CPUs() == 1 {
+		s.yieldCPU()
+	}
 }
 
-// yieldCPU lets another thread run on this CPU, of a process that has no other, if one wants to. It
-// reports false if it does not, because of unrelated work: nobody can send then while this thread
-// looks.
-func (s *Shard) yieldCPU() bool {
-	if s.machine.CPUs() > 1 {
+// shareCPU is yieldCPU for who receives, where that is to be done: with one CPU, and where it is
+// found out to be better. rxMu is held.
+func (s *Shard) shareCPU() bool {
+	if s.machine.CPUs() > 1 && !s.pace.shares(s.spin) {
 		return true
 	}
+	return s.yieldCPU()
+}
+
+// yieldCPU lets another thread run on this CPU, if one wants to. It reports false if it does not,
+// because of unrelated work: nobody can send then while this thread looks.
+func (s *Shard) yieldCPU() bool {
 	y := &s.yield
 	start := s.link.Now()
 	if start < y.backoffUntil.Load() {

@@ -315,7 +315,7 @@ datagrams a request in place of 0.61, and use 50 us of CPU in place of 31 (bench
 | not giving way to a thread that computes (hogPauseNs) | 8 | 0 | 62 times: one CPU, a neighbour, a quota of 0.2 |
 | trying to sleep at once (tryout) | 2 | 1 | 5.4 times: one CPU, a quota of 0.2 |
 | answers that wait for each other (crowd, coalescer) | 1 | 4 | 2.4 times: one CPU, a neighbour, 16 connections |
-| acknowledging several batches at once (ackGather) | 1 | 2 | 1.5 times: two CPUs, 16 connections |
+| acknowledging several batches at once (gather) | 1 | 2 | 1.5 times: two CPUs, 16 connections |
 | looking for longer where packets come soon (pace.look) | 1 | 7 | 1.27 times: two CPUs, 16 connections |
 | looking for longer on a slow machine: gone | 0 | 6 | emulated guests needed it: send_lat -e 2171 us in place of 810 |
 | looking less after others took much of the time: gone | 0 | 0 | |
