@@ -260,3 +260,18 @@ func FuzzHello(f *testing.F) {
 		}
 	})
 }
+
+// Of a device that is closed there are no random numbers: an authentication fails, and does not go on with others.
+func TestClosedDevice(t *testing.T) {
+	c, s := connect(t)
+	require.NoError(t, random(c, make([]byte, 8)))
+	require.NoError(t, c.Device().Close())
+	b := make([]byte, 8)
+	require.Error(t, random(c, b))
+	require.Equal(t, make([]byte, 8), b)
+	ctx := rocetest.Context(t)
+	require.Error(t, Client(ctx, c, Key{"known", secret}))
+	require.NoError(t, s.Device().Close())
+	_, err := Server(ctx, s, lookup)
+	require.Error(t, err)
+}

@@ -207,6 +207,12 @@ func TestHostileServers(t *testing.T) {
 	})
 	_, err = flood.Ask(soon(t))
 	require.ErrorIs(t, err, ErrTooLong)
+	full := impostor(t, "@goroce-test-full", func(c net.Conn) {
+		defer c.Close()
+		_, _ = io.WriteString(c, "{}"+strings.Repeat(" ", maxAnswer-2))
+	})
+	_, err = full.Ask(soon(t))
+	require.NoError(t, err, "as much as there may be")
 
 	for name, text := range map[string]string{"empty": "", "nonsense": "\x00\xff", "deep": strings.Repeat("[", 100000), "other": `{"pid": "x"}`} {
 		e := impostor(t, "@goroce-test-"+name, func(c net.Conn) {
@@ -275,7 +281,7 @@ func TestFind(t *testing.T) {
 	line := func(flags, name string) string {
 		return "0000000000000000: 00000002 00000000 " + flags + " 0001 01 1234 " + name + "\n"
 	}
-	got, err := find(strings.NewReader(head +
+	got, err := find(strings.NewReader(head + line(listening, "@another/program") + line(listening, "@goroce/stat/1/1000") +
 		line(listening, "@goroce/stat/1/1000/77/ab") + line(listening, "@goroce/stat/1/1000/5/ab") +
 		line("00000000", "@goroce/stat/1/1000/78/ab") + line(listening, "@goroce/stat/1/x/78/ab") +
 		line(listening, "@goroce/stat/1/1000/-3/ab") + line(listening, "@goroce/stat/1/1000/79") + line(listening, "/run/x") +

@@ -181,7 +181,6 @@ func (h *Host) connect(cfg *Config, i int, peer *Host) error {
 	}
 	a := verbs.DefaultConnAttr()
 	a.MTU = cfg.MTU
-	a.SGIDIndex = -1
 	if cfg.Attr != nil {
 		cfg.Attr(i, &a)
 	}

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"testing"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/fault"
@@ -68,4 +69,16 @@ func TestStates(t *testing.T) {
 	require.Equal(t, 1, b.Recvs)
 	require.Equal(t, 1, b.Completions)
 	require.Nil(t, s.Hosts[0].After(1000))
+}
+
+// A host whose device is closed hears nothing any more, and can do nothing.
+func TestClosedHost(t *testing.T) {
+	s := set(t, Config{})
+	w := s.Write(0, 64)
+	require.NoError(t, s.Post(0, &w))
+	states := len(s.Hosts[1].States)
+	require.NoError(t, s.Hosts[1].Device.Close())
+	s.Net.RunFor(time.Millisecond)
+	require.Len(t, s.Hosts[1].States, states)
+	require.Error(t, s.Recv(1, 1, 64))
 }
