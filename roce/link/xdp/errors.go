@@ -11,3 +11,13 @@ type DetachedError struct {
 func (e *DetachedError) Error() string {
 	return fmt.Sprintf("xdp link: the program is not attached to %s any more: the interface was removed, or somebody has detached the program", e.Interface)
 }
+
+// ringError says that the positions of a ring cannot be right. It is fatal for the link.
+type ringError struct {
+	what      string
+	has, size uint32
+}
+
+func (e *ringError) Error() string {
+	return fmt.Sprintf("xdp link: %d entries came up in the %s ring, and the ring holds %d", e.has, e.what, e.size)
+}

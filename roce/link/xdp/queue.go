@@ -172,6 +172,9 @@ func (q *queue) giveBack() error {
 // reclaim takes back the chunks that were sent.
 func (q *queue) reclaim() error {
 	n := q.comp.available(1)
+	if n > q.comp.mask+1 {
+		return &ringError{"completion", n, q.comp.mask + 1}
+	}
 	for i := range n {
 		addr := q.comp.at(i)
 		if err := q.txLedger.move(addr, ours); err != nil {

@@ -166,9 +166,12 @@ func (r *receiver) take(q *queue, batch []wire.RxPacket) (n int, err error) {
 // frame takes the next frame of a queue, which must be complete. It is nil if it
 // was too long.
 func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
-	if q.rx.available(1) == 0 {
+	switch n := q.rx.available(1); {
+	case n == 0:
 		q.unread = 0
 		return nil, false, nil
+	case n > q.rx.mask+1:
+		return nil, false, &ringError{"receive", n, q.rx.mask + 1}
 	}
 	first := q.rx.at(0)
 	if first.Options&unix.XDP_PKT_CONTD == 0 {
