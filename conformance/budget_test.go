@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6216,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3457,
+	"roce/internal/shard": 3450,
 	"roce/internal/slots": 2240,
 	"roce/link":           18150,
 	"cmd/internal":        26260,
@@ -109,7 +109,7 @@ var nameBudgets = map[string]int{
 	"roce/rdmacm":         86,
 	"roce/rsocket":        73,
 	"roce/link":           35,
-	"roce/internal/shard": 105,
+	"roce/internal/shard": 102,
 }
 
 func TestNameBudgets(t *testing.T) {

@@ -83,7 +83,7 @@ const (
 	// On free CPUs none does, and to try costs an eighth of the first second.
 	vainShare = 1. / 16
 	shareOf   = 32
-	// tryoutNs is how long looking, or sleeping at once, is tried before they are compared, and
+	// tryoutNs is how long to keep the CPU, or to share it, is tried before they are compared, and
 	// tryoutPackets how much has to come meanwhile. After up to maxTryoutWait times as long the
 	// one that was slower is tried again.
 	tryoutNs      = 25_000_000

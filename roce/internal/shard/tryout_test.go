@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// conversation is one in which a packet takes so long, looking and sleeping at once.
+// conversation is one in which a packet takes so long, keeping the CPU and sharing it.
 type conversation struct {
 	tryout
 	now              int64

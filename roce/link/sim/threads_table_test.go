@@ -292,7 +292,8 @@ const tableReal = `
 
 The costs here are those of the machine of docs/bench/contended. The model is near it for one connection on free CPUs and on one CPU.
 It is wrong about TCP beside a neighbour on one of two CPUs: there the machine keeps both ends on the free CPU, and TCP takes 8.5 us.
-It knows no GSO or GRO, so sixteen connections are slower here. Compare rules by this table, not goroce with TCP.
+So it does not show either what sharing that CPU brings (tryout): it has 8 % at most here, 30 to 60 % on the machine. It knows no GSO or
+GRO, so sixteen connections are slower here. Compare rules by this table, not goroce with TCP.
 ` + tableColumns
 
 // tableWithout was made of tables of programs without a rule, beside that of the same program with it.
@@ -301,8 +302,9 @@ const tableWithout = `
 
 The same table by the shell without a rule: how many of its 45 rows get worse, and better, by more than 10 % in time or CPU time a
 request, and the worst. Made by hand at 2796341 and before, with a program in which a rule could be switched off. Four of these rules
-are gone since. Looks are counted in turns, and so need not be longer on a slow machine; they are up to four times as many (64
-connections on free CPUs: 2.7 times TCP's requests in place of 1.7), and to sleep at once is tried only where looks are in vain.
+are gone since, and what is tried in place of looking is no longer to sleep at once but to share the CPU. Looks are counted in turns, and
+so need not be longer on a slow machine; they are up to four times as many (64 connections on free CPUs: 2.7 times TCP's requests in place
+of 1.7), and to share is tried only where looks are in vain.
 Rules of streams, of programs that compute and of programs in other languages do nothing here, and say so by a 0; neither do packets in
 one datagram, so sixteen connections seem to want no waiting for each other. On the real machine they do: without it they send 2.26
 datagrams a request in place of 0.61, and use 50 us of CPU in place of 31 (bench -items contended, CPUs free).
