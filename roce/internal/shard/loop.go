@@ -38,7 +38,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		from, quote := s.returned()
 		idle := n == 0 && gathered == 0 && !timer && !quiet && quote == nil
 		if idle && !s.link.Blocked() {
-			s.makeUpcalls(nil, 0)
+			s.makeUpcalls(nil)
 			return false, nil
 		}
 		gathered += n
@@ -80,7 +80,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		up := s.takeUpcalls()
 		s.mu.Unlock()
-		s.makeUpcalls(up, n)
+		s.makeUpcalls(up)
 		return !idle || !s.link.Blocked(), nil
 	}
 }

@@ -45,24 +45,15 @@ func (s *Shard) beginUpcalls() {
 	s.up.asked = nil
 	s.up.wanted.Store(false)
 	s.mu.Unlock()
-	if s.marker != nil {
-		s.marker.Mark() // timers that wait for a mark, too, now wait for this one
-	}
+	s.marker.Mark() // timers that wait for a mark, too, now wait for this one
 }
 
-// makeUpcalls makes the calls that became due with the last n packets. rxMu is held.
-func (s *Shard) makeUpcalls(now []func(), n int) {
+// makeUpcalls makes the calls that are due. rxMu is held.
+func (s *Shard) makeUpcalls(now []func()) {
 	for _, f := range now {
 		f()
 	}
-	if len(s.up.marked) == 0 {
-		return
-	}
-	caughtUp := n == 0
-	if s.marker != nil {
-		caughtUp = s.marker.CaughtUp()
-	}
-	if !caughtUp {
+	if len(s.up.marked) == 0 || !s.marker.CaughtUp() {
 		return
 	}
 	due := s.up.marked

@@ -1,0 +1,245 @@
+package shard
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// still is what a shard runs on that nobody has started: the link and the machine, as a test says.
+type still struct {
+	link.Link
+	computer
+	now     int64
+	wakes   int
+	blocked bool
+	marks   int
+	caught  bool
+	wait    func()
+	gosched func()
+	nap     func()
+}
+
+func newStill(t *testing.T) (*still, *Shard) {
+	v, seed := &still{now: 1000, caught: true}, [32]byte{}
+	s, err := New(Config{
+		Link: v, Base: v, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Table: mem.NewTable(rand.NewChaCha8(seed), mem.Limits{}),
+		Rand: rand.NewChaCha8(seed), Owner: owner{}, Spin: -1,
+	})
+	require.NoError(t, err)
+	require.Same(t, v, s.machine)
+	return v, s
+}
+
+func (v *still) MTU() ib.MTU                            { return ib.MTU1024 }
+func (v *still) Capabilities() link.Capabilities        { return link.Capabilities{} }
+func (v *still) Now() int64                             { return v.now }
+func (v *still) Wake()                                  { v.wakes++ }
+func (v *still) Blocked() bool                          { return v.blocked }
+func (v *still) Mark()                                  { v.marks++ }
+func (v *still) CaughtUp() bool                         { return v.caught }
+func (v *still) Send([]transport.TxPacket)              {}
+func (v *still) Returned() (netip.Addr, []byte)         { return netip.Addr{}, nil }
+func (v *still) Recv([]transport.RxPacket) (int, error) { return 0, nil }
+func (v *still) Wait(time.Duration) error               { v.wait(); return nil }
+func (v *still) Close() error                           { return nil }
+func (owner) Completed(*transport.CQ)                   {}
+func (owner) Event(transport.Event)                     {}
+func (owner) PortChanged(_, _ *link.PortState)          {}
+func (owner) Failed(error)                              {}
+func (v *still) Gosched()                               { v.gosched() }
+func (v *still) Nap(time.Duration)                      { v.nap() }
+func (v *still) Runnable() bool                         { return v.gosched != nil }
+func (v *still) Lock(mu *sync.Mutex)                    { mu.Lock() }
+
+// owner is an owner that is told nothing.
+type owner struct{}
+
+func (owner) Close() {}
+
+// A call waits until all is handled that had come, and the goroutine that sleeps is woken for it, once.
+func TestAfterArrivals(t *testing.T) {
+	v, s := newStill(t)
+	calls := 0
+	s.blocked = true
+	for range 2 {
+		require.True(t, s.AfterArrivals(func() { calls++ }))
+		require.Equal(t, 1, v.wakes)
+		require.False(t, s.blocked)
+	}
+	v.caught = false
+	for range 2 {
+		_, err := s.progress(Never)
+		require.NoError(t, err)
+		require.Equal(t, [2]int{1, 0}, [2]int{v.marks, calls})
+	}
+	v.caught = true
+	for range 2 {
+		_, err := s.progress(Never)
+		require.NoError(t, err)
+		require.Equal(t, [2]int{1, 2}, [2]int{v.marks, calls})
+	}
+}
+
+// The goroutine is woken for a timer that is due before it would wake, and when the link is full.
+func TestNoteTimers(t *testing.T) {
+	v, s := newStill(t)
+	s.blocked, s.wakeTime = true, math.MaxInt64
+	s.noteTimers()
+	require.Zero(t, v.wakes, "no timer is never before another")
+	require.True(t, s.blocked)
+	v.blocked = true
+	s.noteTimers()
+	require.Equal(t, 1, v.wakes)
+	require.False(t, s.blocked)
+	s.noteTimers()
+	require.Equal(t, 1, v.wakes)
+}
+
+// A timer that was stopped, or set for later, is not due any more, and waits for nothing.
+func TestTimersDue(t *testing.T) {
+	_, s := newStill(t)
+	s.nextTimer.Store(100)
+	require.True(t, s.timersDue(100))
+	s.horizon.set = true
+	require.True(t, s.timersDue(100))
+	require.True(t, s.horizon.set)
+	require.False(t, s.timersDue(99))
+	require.False(t, s.horizon.set)
+}
+
+// What was sent is let go of.
+func TestForgetSent(t *testing.T) {
+	_, s := newStill(t)
+	s.tx[0].Path, s.txUsed = &transport.Path{}, 1
+	s.forgetSent()
+	require.Nil(t, s.tx[0].Path)
+	require.Zero(t, s.txUsed)
+}
+
+// A program that comes back sends what it has held, unless it has no CPU: then the goroutine does.
+func TestProgressSends(t *testing.T) {
+	for _, starved := range []bool{false, true} {
+		v, s := newStill(t)
+		s.starved.next.Store(math.MaxInt64)
+		if starved {
+			s.starved.until.Store(v.now + 1)
+		}
+		s.keeper.background.Store(true)
+		require.True(t, s.posts.add(10))
+		s.Progress()
+		require.Equal(t, starved, s.posts.waiting())
+	}
+}
+
+// The sender sends what nobody else would.
+func TestSendHeld(t *testing.T) {
+	for name, c := range map[string]struct{ background, blocked, shut, sends bool }{
+		"nobody is at work":       {sends: true},
+		"the goroutine is":        {background: true},
+		"the goroutine sleeps":    {background: true, blocked: true, sends: true},
+		"the shard is closed":     {shut: true},
+		"closed, and it is there": {shut: true, background: true, blocked: true},
+	} {
+		_, s := newStill(t)
+		s.keeper.background.Store(c.background)
+		s.blocked, s.shut = c.blocked, c.shut
+		s.sendHeld()
+		require.Zero(t, s.hold.penalty, name)
+		s.posts.leave()
+		require.EqualValues(t, 1, s.posts.n.Load())
+		s.sendHeld()
+		require.Equal(t, c.sends, !s.posts.waiting(), name)
+		require.Equal(t, c.sends, s.hold.penalty != 0, name)
+	}
+}
+
+// The sender looks so often after the last message that was held, and then sleeps.
+func TestLookForHeld(t *testing.T) {
+	v, s := newStill(t)
+	s.sender.awake.Store(true)
+	naps, first, over := 0, 0, make(chan struct{})
+	v.nap = func() {
+		if naps++; naps == 3 {
+			s.sender.holds.Add(1)
+		}
+		if first == 0 && !s.sender.awake.Load() {
+			first = naps - 1 // the second time begins
+			close(over)
+		}
+	}
+	var ends sync.WaitGroup
+	ends.Go(s.lookForHeld)
+	s.sender.calls <- struct{}{}
+	s.sender.calls <- struct{}{}
+	<-over
+	s.End(nil)
+	ends.Wait()
+	require.Equal(t, 3+senderLooks, first)
+}
+
+// Who leaves the seat sets the timer that has let it sit, unless somebody else receives by then.
+func TestGetUpSetsTheTimer(t *testing.T) {
+	for name, c := range map[string]struct{ resting, background, over, sets bool }{
+		"the timer rests":       {resting: true, sets: true},
+		"it does not":           {},
+		"the keeper is at work": {resting: true, background: true},
+		"the shard is closed":   {resting: true, over: true},
+	} {
+		_, s := newStill(t)
+		sig := NewSignal()
+		s.seat = seat{heir: sig, taken: true, resting: c.resting}
+		s.keeper.background.Store(c.background)
+		s.keeper.over = c.over
+		s.keeper.timer = time.AfterFunc(time.Hour, func() {})
+		s.keeper.timer.Stop()
+		s.getUp(sig)
+		require.Equal(t, c.sets, s.keeper.timer.Stop(), name)
+		require.False(t, s.seat.taken)
+	}
+}
+
+// Who sits receives until the signal is set: by what comes while it sleeps, or by those that it lets run before.
+func TestSit(t *testing.T) {
+	for _, runs := range []bool{false, true} {
+		v, s := newStill(t)
+		sig, sleeps := NewSignal(), 0
+		v.wait = func() {
+			sleeps++
+			v.now += 5000
+			sig.Set()
+		}
+		if runs {
+			v.gosched = sig.Set
+		}
+		s.seat.lend(sig, 0)
+		s.heir.Store(sig)
+		done, err := s.sit(context.Background(), sig)
+		require.NoError(t, err)
+		require.True(t, done)
+		require.False(t, sig.isSet())
+		require.Equal(t, runs, sleeps == 0)
+		require.Equal(t, !runs, s.pace.woken == 6000)
+		require.False(t, s.seat.taken)
+	}
+}
+
+// A delay that there is not was not in vain.
+func TestNoDelay(t *testing.T) {
+	var a delayedAck
+	require.False(t, a.inVain())
+	require.Zero(t, a.penalty)
+	require.True(t, a.begin(true))
+	require.True(t, a.inVain())
+	require.NotZero(t, a.penalty)
+}
