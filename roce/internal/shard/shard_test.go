@@ -25,6 +25,7 @@ type still struct {
 	blocked bool
 	marks   int
 	caught  bool
+	come    []byte // the next packet
 	wait    func()
 	gosched func()
 	nap     func()
@@ -41,26 +42,32 @@ func newStill(t *testing.T) (*still, *Shard) {
 	return v, s
 }
 
-func (v *still) MTU() ib.MTU                            { return ib.MTU1024 }
-func (v *still) Capabilities() link.Capabilities        { return link.Capabilities{} }
-func (v *still) Now() int64                             { return v.now }
-func (v *still) Wake()                                  { v.wakes++ }
-func (v *still) Blocked() bool                          { return v.blocked }
-func (v *still) Mark()                                  { v.marks++ }
-func (v *still) CaughtUp() bool                         { return v.caught }
-func (v *still) Send([]transport.TxPacket)              {}
-func (v *still) Returned() (netip.Addr, []byte)         { return netip.Addr{}, nil }
-func (v *still) Recv([]transport.RxPacket) (int, error) { return 0, nil }
-func (v *still) Wait(time.Duration) error               { v.wait(); return nil }
-func (v *still) Close() error                           { return nil }
-func (owner) Completed(*transport.CQ)                   {}
-func (owner) Event(transport.Event)                     {}
-func (owner) PortChanged(_, _ *link.PortState)          {}
-func (owner) Failed(error)                              {}
-func (v *still) Gosched()                               { v.gosched() }
-func (v *still) Nap(time.Duration)                      { v.nap() }
-func (v *still) Runnable() bool                         { return v.gosched != nil }
-func (v *still) Lock(mu *sync.Mutex)                    { mu.Lock() }
+func (v *still) MTU() ib.MTU                     { return ib.MTU1024 }
+func (v *still) Capabilities() link.Capabilities { return link.Capabilities{} }
+func (v *still) Now() int64                      { return v.now }
+func (v *still) Wake()                           { v.wakes++ }
+func (v *still) Blocked() bool                   { return v.blocked }
+func (v *still) Mark()                           { v.marks++ }
+func (v *still) CaughtUp() bool                  { return v.caught }
+func (v *still) Send([]transport.TxPacket)       {}
+func (v *still) Returned() (netip.Addr, []byte)  { return netip.Addr{}, nil }
+func (v *still) Recv(batch []transport.RxPacket) (int, error) {
+	if v.come == nil {
+		return 0, nil
+	}
+	batch[0].Data, v.come = v.come, nil
+	return 1, nil
+}
+func (v *still) Wait(time.Duration) error      { v.wait(); return nil }
+func (v *still) Close() error                  { return nil }
+func (owner) Completed(*transport.CQ)          {}
+func (owner) Event(transport.Event)            {}
+func (owner) PortChanged(_, _ *link.PortState) {}
+func (owner) Failed(error)                     {}
+func (v *still) Gosched()                      { v.gosched() }
+func (v *still) Nap(time.Duration)             { v.nap() }
+func (v *still) Runnable() bool                { return v.gosched != nil }
+func (v *still) Lock(mu *sync.Mutex)           { mu.Lock() }
 
 // owner is an owner that is told nothing.
 type owner struct{}
@@ -116,6 +123,43 @@ func TestTimersDue(t *testing.T) {
 	require.True(t, s.horizon.set)
 	require.False(t, s.timersDue(99))
 	require.False(t, s.horizon.set)
+}
+
+// A timer that is due runs when a look after that has found nothing.
+func TestLookBeforeTimers(t *testing.T) {
+	v, s := newStill(t)
+	s.nextTimer.Store(100)
+	busy, err := s.progress(Never)
+	require.NoError(t, err)
+	require.True(t, busy)
+	require.Equal(t, 1, v.marks)
+	require.False(t, s.horizon.set)
+	require.EqualValues(t, math.MaxInt64, s.nextTimer.Load(), "there was none")
+}
+
+// For a program in another language it is known whether only answers came.
+func TestOnlyAnswersCame(t *testing.T) {
+	v, s := newStill(t)
+	s.foreign.Store(true)
+	for _, op := range []ib.Opcode{ib.RCAcknowledge, ib.RCSendOnly} {
+		v.come = make([]byte, ib.BTHBytes+4+ib.ICRCBytes)
+		v.come[0] = byte(op)
+		_, err := s.progress(Never)
+		require.NoError(t, err)
+		require.Equal(t, op == ib.RCAcknowledge, s.answered, op)
+	}
+}
+
+// A shard that is closed has ended.
+func TestCloseEnds(t *testing.T) {
+	_, s := newStill(t)
+	require.False(t, s.Closed())
+	for range 2 {
+		require.NoError(t, s.Close())
+		require.True(t, s.Closed())
+		<-s.Done()
+		require.ErrorIs(t, s.Lock(), ErrClosed)
+	}
 }
 
 // What was sent is let go of.
@@ -185,7 +229,7 @@ func TestLookForHeld(t *testing.T) {
 	<-over
 	s.End(nil)
 	ends.Wait()
-	require.Equal(t, 3+senderLooks, first)
+	require.Equal(t, 3+minLooks, first)
 }
 
 // Who leaves the seat sets the timer that has let it sit, unless somebody else receives by then.

@@ -87,18 +87,17 @@ func (l *Link) open() (err error) {
 		return err
 	}
 	for _, index := range l.local.Indexes() {
-		if l.byIndex[index] != nil {
-			continue
+		if l.byIndex[index] == nil {
+			k, _ := l.local.Hops.Link(index)
+			f, err := openIface(l, k)
+			if err != nil {
+				return err
+			}
+			l.mu.Lock()
+			l.byIndex[index] = f
+			l.mu.Unlock()
+			l.ifaces = append(l.ifaces, f)
 		}
-		k, _ := l.local.Hops.Link(index)
-		f, err := openIface(l, k)
-		if err != nil {
-			return err
-		}
-		l.mu.Lock()
-		l.byIndex[index] = f
-		l.mu.Unlock()
-		l.ifaces = append(l.ifaces, f)
 	}
 	var names []string
 	for _, f := range l.ifaces {
