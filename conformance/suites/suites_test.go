@@ -191,3 +191,25 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, b.String(), string(page), "\"bin/lab suites -page\" makes it anew")
 }
+
+// What a process of libiscsi's test program that ran one test has come to.
+func TestISERVerdict(t *testing.T) {
+	for _, c := range []struct {
+		said    string
+		outcome Outcome
+		detail  string
+	}{
+		{"Suite: Read10\n  Test: Simple ...passed\n", Pass, ""},
+		{"  Test: Simple ...    [SKIPPED] COMPAREANDWRITE is not implemented.\npassed\n", Skip, "COMPAREANDWRITE is not implemented."},
+		{"  Test: AllocLength ...FAILED\n    1. test_inquiry_alloc_length.c:97  - CU_ASSERT_EQUAL(ret,0)\n", Fail, "CU_ASSERT_EQUAL(ret,0)"},
+		{"  Test: Simple ...    [FAILED] Failed to send READ16 command\nFAILED\n", Fail, "Failed to send READ16 command"},
+		{"  Test: Simple ...", Fail, "it does not say what came of it: Test: Simple ..."},
+	} {
+		if o, detail := iserVerdict(c.said, nil); o != c.outcome || detail != c.detail {
+			t.Errorf("%q: %v %q, want %v %q", c.said, o, detail, c.outcome, c.detail)
+		}
+	}
+	if m := iserTest.FindAllString("ALL\nALL.Read10\nALL.Read10.Simple\nSCSI.Read10.Simple\n", -1); len(m) != 1 {
+		t.Errorf("the list has %d tests: %q", len(m), m)
+	}
+}
