@@ -27,9 +27,10 @@ func iser() Suite {
 }
 
 const (
-	iserTarget    = "iqn.2026-11.goroce:disk"
-	iserInitiator = "iqn.2026-11.goroce:tests"
-	iserPort      = "3260"
+	iserTarget = "iqn.2026-11.goroce:disk"
+	// Reservations need two initiators.
+	iserInitiator, iserOther = "iqn.2026-11.goroce:tests", "iqn.2026-11.goroce:other"
+	iserPort                 = "3260"
 	// iserTime is the limit for one test. They wait for no longer than a few seconds for an answer.
 	iserTime = time.Minute
 )
@@ -89,7 +90,8 @@ func (t *Turn) iserGroup(ctx context.Context, n *programs.Net, group string, nam
 	defer target.Kill()
 	url := fmt.Sprintf("%s://%v:%s/%s/1", driver, server.Addr4, iserPort, iserTarget)
 	for _, name := range names {
-		c, err := t.place(n, 1).Start(ctx, nil, "iscsi-test-cu", "--dataloss", "--initiator-name="+iserInitiator, "--test=ALL."+group+"."+name, url)
+		c, err := t.place(n, 1).Start(ctx, nil, "iscsi-test-cu", "--dataloss", "--initiator-name="+iserInitiator, "--initiator-name-2="+iserOther,
+			"--test=ALL."+group+"."+name, url)
 		if err != nil {
 			return err
 		}
@@ -148,6 +150,7 @@ func (t *Turn) startTarget(ctx context.Context, at *programs.Place, driver strin
 	adm("logicalunit", "--op", "new", "--tid", "1", "--lun", "1", "--backing-store", "/tmp/disk")
 	adm("target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL")
 	adm("target", "--op", "bind", "--tid", "1", "--initiator-name", iserInitiator)
+	adm("target", "--op", "bind", "--tid", "1", "--initiator-name", iserOther)
 	if err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("%w: tgtd: %s", err, oneLine(p.Output()))
