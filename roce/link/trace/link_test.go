@@ -69,7 +69,8 @@ func TestLink(t *testing.T) {
 	tr.Send(nil)
 	tr.Send([]wire.TxPacket{packetOn(p, 1)})
 	tr.Send([]wire.TxPacket{packetOn(p, 2), packetOn(&wire.Path{Src: four, Dst: six}, 9), packetOn(p, 3)})
-	require.Equal(t, 4, l.sent)
+	tr.Send([]wire.TxPacket{packetOn(&wire.Path{Src: four, Dst: six}, 9)})
+	require.Equal(t, 5, l.sent)
 	c := ib.NewICRC(ib.Flow{Src: p.Dst, Dst: p.Src, SrcPort: 0xC002, DstPort: ib.UDPPort})
 	tx := packetOn(p, 4)
 	l.come = []wire.RxPacket{{

@@ -87,6 +87,50 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// What is not UDP of the version that the frame says is left out, and the flag DF is told.
+func TestParseHeaders(t *testing.T) {
+	for _, f := range flows {
+		var h Header
+		h.Init(&f, macA, macB)
+		var d receive.Datagram
+		spoilt := func(at int, v byte) bool {
+			b := build(&f, 64)
+			b[h.Network()+at] = v
+			return Parse(&d, b, f.DstPort)
+		}
+		if f.Dst.Is4() {
+			require.True(t, spoilt(6, 0x40))
+			require.False(t, d.Source.NoDF)
+			require.True(t, spoilt(6, 0))
+			require.True(t, d.Source.NoDF)
+			require.False(t, spoilt(6, 0x20), "a fragment")
+			require.False(t, spoilt(0, 0x46), "options")
+			require.False(t, spoilt(9, 6), "TCP")
+		} else {
+			require.True(t, spoilt(0, 0x60))
+			require.False(t, spoilt(0, 0x40), "not IPv6")
+			require.False(t, spoilt(6, 44), "a fragment")
+		}
+	}
+}
+
+// The partial checksum is that of the pseudo header: with the rest of the datagram it makes the whole one.
+func TestPartialChecksum(t *testing.T) {
+	for _, f := range flows {
+		var h Header
+		h.Init(&f, macA, macB)
+		b := build(&f, 64)
+		h.PutPartialChecksum(b, 64)
+		sum := uint32(17 + 64 + ib.UDPHeaderBytes)
+		for _, a := range []netip.Addr{f.Src, f.Dst} {
+			sum += sum16(a.AsSlice())
+		}
+		at := h.Transport() + ChecksumOffset
+		require.Equal(t, fold(sum), uint16(b[at])<<8|uint16(b[at+1]))
+		require.Equal(t, h.Len()-ib.UDPHeaderBytes, h.Transport())
+	}
+}
+
 // Any bytes parse without panic; what passes lies within the frame, and
 // an independent decoder agrees.
 func FuzzParse(f *testing.F) {

@@ -188,3 +188,20 @@ func TestLocate(t *testing.T) {
 		}
 	}
 }
+
+// To send by a neighbour that is stale, or that failed a while ago, has the kernel ask it; one that is known, or forgotten, does not.
+func TestUseProbes(t *testing.T) {
+	for _, c := range []struct {
+		s    State
+		asks bool
+	}{{State{Status: Ready, stale: true}, true}, {State{Status: Failed}, true}, {State{Status: Ready}, false}, {State{Status: Evicted}, false}} {
+		tab, hops := still(1)
+		hops[0].Use(&c.s)
+		require.Empty(t, tab.takeQueue(), "it was looked up just now")
+		hops[0].tried.Store(0)
+		hops[0].Use(&c.s)
+		require.Equal(t, c.asks, hops[0].probe)
+		require.Equal(t, c.asks, len(tab.takeQueue()) == 1)
+		require.True(t, hops[0].used.Load())
+	}
+}
