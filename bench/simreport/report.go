@@ -10,19 +10,47 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// Write makes the report in a folder: README.md and its charts.
-func (o *Outcome) Write(dir string) error {
+// Write makes docs/congestion in a folder: all pages, or only one, and their charts.
+func Write(dir, only string, progress func(string)) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	files := o.Charts()
-	files["README.md"] = o.Markdown()
-	for name, b := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+	for _, page := range []struct {
+		name  string
+		files func() (map[string][]byte, error)
+	}{
+		{"loss", func() (map[string][]byte, error) { return LossPage(progress) }},
+		{"README", func() (map[string][]byte, error) {
+			o, err := Experiments(func(r *Result) {
+				progress(fmt.Sprintf("%s: %d packets, %.1f %% of the port", r.Scenario.Name, r.Packets, 100*r.Utilization))
+			})
+			if err != nil {
+				return nil, err
+			}
+			return o.Files(), nil
+		}},
+	} {
+		if only != "" && only != page.name {
+			continue
+		}
+		files, err := page.files()
+		if err != nil {
 			return err
+		}
+		for name, b := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// Files returns the report by file name: README.md and its charts.
+func (o *Outcome) Files() map[string][]byte {
+	files := o.Charts()
+	files["README.md"] = o.Markdown()
+	return files
 }
 
 func kb(bytes int) string { return fmt.Sprintf("%.0f", float64(bytes)/1000) }
@@ -43,7 +71,7 @@ func (o *Outcome) Markdown() []byte {
 
 Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the real one, on every
 host; hosts, cables, switch and clock are those of ` + "`roce/link/sim`" + `. A run depends on its
-seed alone: made again, this page shows no difference.
+seed alone: made again, this page shows no difference. Another page: [what loss leaves of the rate](loss.md).
 
 The network: one switch, cables of 40 Gb/s and 1 us each way; a buffer of 12 MiB that
 the ports share (a queue may be as long as what is free), no priority flow control.

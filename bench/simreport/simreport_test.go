@@ -191,21 +191,28 @@ var image = regexp.MustCompile(`\]\(([^)]+\.svg)\)`)
 func TestReport(t *testing.T) {
 	o := tiny(t)
 	dir := t.TempDir()
-	require.NoError(t, o.Write(dir))
+	for name, b := range o.Files() {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
+	}
 	for _, in := range []string{dir, filepath.Join("..", "..", "docs", "congestion")} {
-		md, err := os.ReadFile(filepath.Join(in, "README.md"))
+		pages, err := filepath.Glob(filepath.Join(in, "*.md"))
 		require.NoError(t, err)
-		require.NotContains(t, string(md), "%!")
-		require.NotContains(t, string(md), "NaN")
+		require.NotEmpty(t, pages)
 		named := map[string]bool{}
-		for _, m := range image.FindAllStringSubmatch(string(md), -1) {
-			named[m[1]] = true
-			checkXML(t, filepath.Join(in, m[1]))
+		for _, page := range pages {
+			md, err := os.ReadFile(page)
+			require.NoError(t, err)
+			require.NotContains(t, string(md), "%!")
+			require.NotContains(t, string(md), "NaN")
+			for _, m := range image.FindAllStringSubmatch(string(md), -1) {
+				named[m[1]] = true
+				checkXML(t, filepath.Join(in, m[1]))
+			}
 		}
-		require.Len(t, named, len(o.Charts()))
 		found, err := filepath.Glob(filepath.Join(in, "*.svg"))
 		require.NoError(t, err)
 		require.Len(t, found, len(named))
+		require.GreaterOrEqual(t, len(named), len(o.Charts()))
 	}
 }
 

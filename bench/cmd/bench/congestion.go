@@ -13,12 +13,7 @@ import (
 func congestion(args []string) error {
 	flags := flag.NewFlagSet("congestion", flag.ExitOnError)
 	dir := flags.String("o", "docs/congestion", "folder to write to")
+	only := flags.String("only", "", "one page: README, loss")
 	_ = flags.Parse(args) // it exits
-	out, err := simreport.Experiments(func(r *simreport.Result) {
-		fmt.Fprintf(os.Stderr, "%s: %d packets, %.1f %% of the port\n", r.Scenario.Name, r.Packets, 100*r.Utilization)
-	})
-	if err != nil {
-		return err
-	}
-	return out.Write(*dir)
+	return simreport.Write(*dir, *only, func(what string) { fmt.Fprintln(os.Stderr, what) })
 }
