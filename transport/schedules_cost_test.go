@@ -22,6 +22,7 @@ const costFile = "testdata/schedules_cost.txt"
 type cost struct {
 	worst, sum costs
 	ends       int
+	all        uint32 // checksum of all counters
 }
 
 type costs struct {
@@ -34,6 +35,9 @@ func (c *cost) end(w *world) {
 	x := costs{took: time.Duration(w.now - second)}
 	for _, e := range w.ends {
 		n := e.eng.Counters()
+		for _, v := range countersOf(&n) {
+			c.all = c.all*31 + uint32(v)
+		}
 		x.sent += n.SentPkts
 		x.again += n.RetransmittedPkts
 		x.timeouts += n.Timeouts
@@ -50,8 +54,9 @@ func (c *cost) end(w *world) {
 	}
 }
 
-func (c *cost) String() string {
-	return fmt.Sprintf("%d | %v | %v", c.ends, c.worst, c.sum)
+func (c *coverage) costs() string {
+	x := &c.cost
+	return fmt.Sprintf("%d %d | %v | %v | %08x", c.states, x.ends, x.worst, x.sum, x.all)
 }
 
 func (c costs) String() string {
@@ -59,7 +64,7 @@ func (c costs) String() string {
 }
 
 const costHead = `# What the schedules of small programs cost: go test ./transport -run 'TestEverySchedule$' -cost
-# program | ends | the worst of them | all together: packets sent, sent again, timeouts, NAKs, repeated requests, time
+# program | states, ends | the worst of them | all together: packets sent, sent again, timeouts, NAKs, repeated requests, time | checksum of all counters
 `
 
 // checkCosts compares costs with the file, or writes it.

@@ -176,6 +176,9 @@ func (w *world) post(i int) error {
 		}
 	case transport.WRFlush:
 		wr.RemoteAddr, wr.FlushLength, wr.FlushType = peer.base+areaIn, slotBytes, ib.FlushGlobalVisibility
+		if o.letter == 'q' { // annex A19: the address does not count
+			wr.RemoteAddr, wr.FlushType = peer.base+1<<30, wr.FlushType|ib.FlushMR
+		}
 	case transport.WRSendInv:
 		wr.InvalidateKey = peer.win.RKey()
 	case transport.WRLocalInv:

@@ -46,7 +46,7 @@ type operation struct {
 var letters = map[byte]operation{
 	's': {op: transport.WRSend}, 'i': {op: transport.WRSendImm}, 'w': {op: transport.WRWrite}, 'x': {op: transport.WRWriteImm},
 	'r': {op: transport.WRRead}, 'f': {op: transport.WRFetchAdd}, 'c': {op: transport.WRCompareSwap}, 'a': {op: transport.WRAtomicWrite},
-	'p': {op: transport.WRFlush},
+	'p': {op: transport.WRFlush}, 'q': {op: transport.WRFlush}, // q: of the whole region, whatever the address
 	// The peer's window: SEND that invalidates it, WRITE through it. One's own: LOCAL_INV, BIND_MW.
 	'v': {op: transport.WRSendInv, recvFails: transport.WCLocalAccessErr}, 'm': {op: transport.WRWrite}, 'l': {op: transport.WRLocalInv}, 'b': {op: transport.WRBindMW},
 	// What must fail: without a key, longer than the receive, not aligned, from memory of nobody.
@@ -404,6 +404,15 @@ func schedulePrograms() []*program {
 		add(k, "", 1, 0, 0, 1, trips).always = len(k) < 6
 		add(k, "", 1, 0, 1, 0, both(trips, selectively)).always = true
 		add(k, "", 2, 0, 1, 0, both(trips, selectively)).always = len(k) < 6
+	}
+	add("q1 w1", "", 1, 1, 0, 0, nil).always = true
+	// Gaps that show one after the other, what is kept before its turn, and an answer after a silence.
+	for _, k := range []string{"w3 w2", "r3 r2", "w1 r3 w1", "s1 r2 f1", "w2 r2"} {
+		add(k, "", 2, 0, 0, 0, both(trips, selectively)).always = true
+	}
+	for _, k := range []string{"r1 f1", "w2 w1", "r2"} {
+		add(k, "", 2, 0, 0, 1, silence).always = true
+		add(k, "", 2, 0, 0, 1, both(silence, selectively)).always = true
 	}
 	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all

@@ -45,7 +45,7 @@ func TestEverySchedule(t *testing.T) {
 			t.Log(c)
 			if c.cut == 0 && p.always && *faultsFlag == "" {
 				names = append(names, p.name)
-				costs[p.name] = c.cost.String()
+				costs[p.name] = c.costs()
 			}
 			sum.add(c)
 			table.add(t, p, c)

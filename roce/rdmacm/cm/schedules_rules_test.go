@@ -106,6 +106,11 @@ func (w *twoEnds) believe(r *record, e *Event) error {
 		if r.passive {
 			least = min(least, quietTries)
 		}
+		for _, o := range w.conns { // what asks with the numbers of one that died may get the answer to that one
+			if o.end == r.end && o.dead {
+				used++
+			}
+		}
 		if !e.NoPort && used < least && !some(func(o *record) bool { return o.dead }) {
 			return fmt.Errorf("%c: %q is unreachable after %d faults", who, r.key, used)
 		}
