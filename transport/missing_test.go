@@ -61,6 +61,11 @@ func TestSelectiveRepeat(t *testing.T) {
 	p.run()
 	require.Len(t, a.poll(), 1)
 	require.Equal(t, src, b.buf[:20*1024])
+	for _, f := range p.log {
+		if f.nth > 0 && f.from == p.ends[0] {
+			require.EqualValues(t, 6*us, f.sent, "what an answer tells of is sent at once, over what is between: packet %d", f.rel)
+		}
+	}
 	require.Equal(t, []int{23, 24, 30, 31}, again(p, p.ends[0]))
 	require.EqualValues(t, 4, p.ends[0].eng.Counters().SelectiveRepeats)
 
