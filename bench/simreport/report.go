@@ -20,6 +20,7 @@ func Write(dir, only string, progress func(string)) error {
 		files func() (map[string][]byte, error)
 	}{
 		{"loss", func() (map[string][]byte, error) { return LossPage(progress) }},
+		{"control", func() (map[string][]byte, error) { return ControlPage(progress) }},
 		{"README", func() (map[string][]byte, error) {
 			o, err := Experiments(func(r *Result) {
 				progress(fmt.Sprintf("%s: %d packets, %.1f %% of the port", r.Scenario.Name, r.Packets, 100*r.Utilization))
@@ -71,7 +72,8 @@ func (o *Outcome) Markdown() []byte {
 
 Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the real one, on every
 host; hosts, cables, switch and clock are those of ` + "`roce/link/sim`" + `. A run depends on its
-seed alone: made again, this page shows no difference. Another page: [what loss leaves of the rate](loss.md).
+seed alone: made again, this page shows no difference. Other pages: [what loss leaves of the rate](loss.md),
+[control by round trips on slow paths](control.md).
 
 The network: one switch, cables of 40 Gb/s and 1 us each way; a buffer of 12 MiB that
 the ports share (a queue may be as long as what is free), no priority flow control.
