@@ -213,3 +213,15 @@ func TestWakeIsTaken(t *testing.T) {
 		require.False(t, s.woken.Load())
 	}
 }
+
+// Rings have from so many to so many frames, those two included.
+func TestFrameLimits(t *testing.T) {
+	for _, c := range []struct {
+		n  int
+		ok bool
+	}{{minFrames / 2, false}, {minFrames, true}, {minFrames + 1, false}, {maxFrames, true}, {2 * maxFrames, false}} {
+		for _, o := range []Options{{RxFrames: c.n}, {TxFrames: c.n}} {
+			require.Equal(t, c.ok, o.check() == nil, "%d", c.n)
+		}
+	}
+}
