@@ -17,14 +17,13 @@ import (
 // CLOCK_MONOTONIC does, or counts the time, as that of a virtual machine may that was stopped.
 type sleeper struct {
 	*sim.Link
-	counts   bool
-	mu       sync.Mutex
-	asleep   bool
-	since    int64 // then
-	slept    int64 // altogether
-	at       int64
-	set      bool
-	progress func()
+	counts bool
+	mu     sync.Mutex
+	asleep bool
+	since  int64 // then
+	slept  int64 // altogether
+	at     int64
+	set    bool
 }
 
 func (l *sleeper) Now() int64 {
