@@ -23,6 +23,8 @@ type ng struct {
 func (n ng) words(all ...any) (b []byte) {
 	for _, w := range all {
 		switch w := w.(type) {
+		case uint32:
+			b = n.order.AppendUint32(b, w)
 		case int:
 			b = n.order.AppendUint32(b, uint32(w))
 		case []byte:
@@ -180,7 +182,7 @@ func TestNGDamaged(t *testing.T) {
 // A file of pcap has one kind of time, in one byte order, and says what is wrong with it, where.
 func TestPcap(t *testing.T) {
 	for _, n := range []ng{{binary.LittleEndian}, {binary.BigEndian}} {
-		for magic, unit := range map[int]int64{0xA1B2C3D4: 1000, 0xA1B23C4D: 1} {
+		for magic, unit := range map[uint32]int64{0xA1B2C3D4: 1000, 0xA1B23C4D: 1} {
 			start := n.words(magic, 0, 0, 0, 1<<16, 1|7<<28)
 			file := append(bytes.Clone(start), n.words(9, 8, 4, 6, []byte("1234"))...)
 			got, err := frames(t, file)

@@ -134,7 +134,7 @@ func TestLookBeforeTimers(t *testing.T) {
 	require.True(t, busy)
 	require.Equal(t, 1, v.marks)
 	require.False(t, s.horizon.set)
-	require.EqualValues(t, math.MaxInt64, s.nextTimer.Load(), "there was none")
+	require.EqualValues(t, int64(math.MaxInt64), s.nextTimer.Load(), "there was none")
 }
 
 // For a program in another language it is known whether only answers came.
