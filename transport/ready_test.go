@@ -72,3 +72,28 @@ func TestOnlyAcks(t *testing.T) {
 	r.send(ib.RCWriteOnly, pattern(3, 1), r.reth(0, 3), at(r.psn+5))
 	require.False(t, r.e.OnlyAcks(), "a NAK")
 }
+
+// An ACK behind requests of its datagram is heard before them: what a program has sent is complete before the answer to it comes.
+func TestAckBehindRequestsIsHeardFirst(t *testing.T) {
+	for _, requests := range []int{1, 2, 3} {
+		r := newRig(t, rigOpts{rts: true})
+		require.NoError(t, r.qp.PostSend(r.now, &SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{{Addr: rigRecvVA, Length: 64, LKey: r.recv.LKey()}}}))
+		r.poll()
+		var batch []RxPacket
+		add := func(p ib.Packet) {
+			batch = append(batch, RxPacket{Src: rigOther, Dst: rigSelf, HopLimit: 64, InRun: true, Data: encode(nil, &p)})
+		}
+		for i := range requests {
+			r.post(uint64(i), 100, 100)
+			add(pkt(ib.RCSendOnly, ib.PSN(rigPSN+i), pattern(64, 1)))
+		}
+		ack := pkt(ib.RCAcknowledge, r.qp.attr.SQPSN, nil)
+		ack.AckReq, ack.AETH = false, ib.AETH{Syndrome: ib.ACKCredit(31), MSN: 1}
+		add(ack)
+		r.e.HandlePackets(r.now, batch)
+		wcs := r.wcs()
+		require.Len(t, wcs, requests+1)
+		require.Equal(t, WCSend, wcs[0].Opcode)
+		require.EqualValues(t, requests+1, r.e.Counters().RcvdPkts, "each is heard once")
+	}
+}

@@ -25,6 +25,7 @@ type runState struct {
 	all   uint64  // packets of all runs so far
 	check Checker // of packets that are ICRCUnknown
 	at    int     // place of the first packet in the batch
+	heard int     // place of an ACK that was heard before the request in front of it; 0 for none
 }
 
 // right reports whether packet i of a run may be taken, which is to be asked right before.

@@ -147,7 +147,7 @@ const (
 // Checker is a link that has handed up packets that are ICRCUnknown.
 type Checker interface {
 	// Check reports whether the ICRC of p, packet i of the last batch, is right. It is asked once for each packet that is
-	// ICRCUnknown, in order.
+	// ICRCUnknown, in order, but for the ACK behind a request of the same datagram, which may be asked for first.
 	Check(i int, p *RxPacket) bool
 }
 

@@ -92,6 +92,9 @@ func (s *Splitter) Check(i int, p *wire.RxPacket) bool {
 	for l.cur < len(l.runs) && i >= l.runs[l.cur].to {
 		l.cur++
 	}
+	for l.cur > 0 && i < l.runs[l.cur-1].to { // an ACK was asked for before what it stands behind
+		l.cur--
+	}
 	if l.cur == len(l.runs) || i < l.runs[l.cur].from {
 		return false // none of the batch
 	}
