@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"bytes"
-
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
 )
@@ -77,19 +75,6 @@ func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
 		run -= done
 	}
 	return n
-}
-
-// ackBehind reports whether packet i is a request, and the next one an ACK for the same queue pair that came in one datagram with
-// others. A peer of this project puts it there since segmentation has the smallest packet last, though it is for what came
-// before these requests. It is heard before them: a SEND is complete before its answer comes. Nothing promises that order,
-// but cards and rdma_rxe have it, and programs count on it: the iSER target of tgt ends a login otherwise.
-func ackBehind(rx []RxPacket, i int) bool {
-	if i+1 >= len(rx) || !rx[i+1].InRun {
-		return false
-	}
-	a, b := rx[i].Data, rx[i+1].Data
-	return len(b) >= ib.BTHBytes && ib.Opcode(b[0]) == ib.RCAcknowledge && len(a) >= ib.BTHBytes && !ib.Opcode(a[0]).Info().Response &&
-		bytes.Equal(a[5:8], b[5:8])
 }
 
 // handleContained handles a datagram to a group for one of its QPs.

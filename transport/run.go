@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/goroce/goroce/ib"
@@ -70,6 +71,19 @@ func runLength(rx []RxPacket) int {
 		n++
 	}
 	return n
+}
+
+// ackBehind reports whether packet i is a request, and the next one an ACK for the same queue pair that came in one datagram with
+// others. A peer of this project puts it there since segmentation has the smallest packet last, though it is for what came
+// before these requests. It is heard before them: a SEND is complete before its answer comes. Nothing promises that order,
+// but cards and rdma_rxe have it, and programs count on it: the iSER target of tgt ends a login otherwise.
+func ackBehind(rx []RxPacket, i int) bool {
+	if i+1 >= len(rx) || !rx[i+1].InRun {
+		return false
+	}
+	a, b := rx[i].Data, rx[i+1].Data
+	return len(b) >= ib.BTHBytes && ib.Opcode(b[0]) == ib.RCAcknowledge && len(a) >= ib.BTHBytes && !ib.Opcode(a[0]).Info().Response &&
+		bytes.Equal(a[5:8], b[5:8])
 }
 
 // handleRun handles packets that are a run, or the first few of them, and returns how many: 0 if the first is to be
