@@ -161,6 +161,9 @@ func (t *Turn) startTarget(ctx context.Context, at *programs.Place, driver strin
 // iserSaid are the lines in which a test says why.
 var iserSaid = regexp.MustCompile(`(?m)(?:\[(?:FAILED|SKIPPED)\]|^ +\d+\. \w+\.c:\d+ +-) *(.*)$`)
 
+// iserPassed is the end of the line of a test that has passed.
+var iserPassed = regexp.MustCompile(`(?m)passed$`)
+
 // iserVerdict says what a process that ran one test has come to.
 func iserVerdict(said string, end error) (Outcome, string) {
 	var why []string
@@ -179,7 +182,7 @@ func iserVerdict(said string, end error) (Outcome, string) {
 		return Fail, oneLine(detail)
 	case strings.Contains(said, "[SKIPPED]"):
 		return Skip, oneLine(detail)
-	case regexp.MustCompile(`(?m)passed$`).MatchString(said):
+	case iserPassed.MatchString(said):
 		return Pass, ""
 	}
 	return Fail, oneLine("it does not say what came of it: " + said)
