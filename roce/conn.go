@@ -15,17 +15,17 @@ import (
 
 // Conn is a reliable connection. It has two faces, which can be used together.
 //
-// Messages and memory: Send and Recv exchange messages; Write, Read, FetchAdd and CompareSwap
-// work on memory of the peer that it has registered and told us about (Share and Shared do
-// that). These calls take plain byte slices, copy them through a pool of registered buffers,
-// and return when the operation is complete. Their counterparts that begin with Start work on
-// registered memory without copying, and return a [Pending] at once.
+// Messages and memory: Send and Recv exchange messages; Write, Read, FetchAdd and CompareSwap work
+// on memory that the peer has registered and shared (see Share and Shared). These calls take plain
+// byte slices, copy them through a pool of registered buffers, and return when the operation is
+// complete. The variants whose names begin with Start work on registered memory without copying,
+// and return a [Pending] at once.
 //
-// Verbs: QP, CQ and PD return the objects beneath, for everything else.
+// Verbs: QP, CQ and PD return the underlying objects, for everything else.
 //
-// All methods may be called from any goroutine. Operations are carried out in
-// the order in which they were started. A failed operation ends the
-// connection, as RDMA has it, and with it all that were started later.
+// All methods may be called from any goroutine. Operations are carried out in the order in which
+// they were started. As RDMA requires, a failed operation ends the connection and fails all
+// operations that were started later.
 type Conn struct {
 	d      *verbs.Device
 	s      *shard.Shard // of the completion queue
@@ -39,7 +39,7 @@ type Conn struct {
 	pool   *verbs.BufPool
 	cfg    ConnConfig
 	use    *deviceUse
-	of     *Listener // that has accepted it; nil: dialed
+	of     *Listener // the listener that accepted it; nil: dialed
 
 	local, remote netip.AddrPort
 	private       []byte // of the peer
@@ -50,38 +50,38 @@ type Conn struct {
 	ops       map[uint64]*Pending
 	nextOp    uint64
 	posted    int // send requests that have not completed
-	carrying  int // of them, those that have something for the peer
-	owed      int // of them, those that were begun with Start, and whose end nobody waits for
-	failed    int // that were begun with Start and have failed, which nobody has been told
+	carrying  int // those of them that carry something to the peer
+	owed      int // those of them begun with Start that no caller waits for
+	failed    int // operations begun with Start that failed without a caller learning of it
 	recvs     recvBuffers
 	inbox     []Message
 	raw       []verbs.WC // completions of the application's own work requests
 	leading   bool
-	followers []*shard.Signal // in the order in which they came
+	followers []*shard.Signal // in order of arrival
 	regions   []*verbs.MR
 	keep      *shard.Alarm // the next probe; nil: none
 	flushed   bool         // the queue pair is in ERR
 	failure   error        // the first completion that was neither success nor flushed
 	peerGone  bool
 	closed    bool
-	hurry     bool // Close is to wait no longer
+	hurry     bool // Close must not wait any longer
 	ended     bool // Close has waited
 	lost      error
 	deadlines [numWaits]connDeadline
 	traffic   traffic
 	last      verbs.QPStats // before Close
-	served    bool          // a handler of a Server has it
-	ending    bool          // and it is not to wait for messages, but for
-	work      int           // what was begun
-	told      bool          // that it has ended
+	served    bool          // a Server's handler has the connection
+	ending    bool          // the handler must end rather than wait for messages, except while
+	work      int           // this many BeginWork calls are open
+	told      bool          // the end has been logged
 
 	freeing sync.Mutex
 	freed   bool // under freeing: nothing is left
 }
 
-// newConn makes the objects of a connection around an ID that has an address,
-// and posts the receives. If it fails it ends the ID; who has asked for the
-// connection is told that there is no room.
+// newConn makes the objects of a connection around an ID that has an address, and posts the
+// receives. On failure it ends the ID and tells a peer that requested the connection that resources
+// ran out.
 func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err error) {
 	d := id.Device()
 	c := &Conn{
@@ -130,14 +130,14 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 	return c, nil
 }
 
-// ready notes what is known when the connection is established, or about to be.
+// ready records what is known once the connection is established, or about to be.
 func (c *Conn) ready(private []byte) {
 	c.local, c.remote = c.id.LocalAddr(), c.id.RemoteAddr()
 	c.peerMax, c.private, _ = introduction(private)
 	c.use.conns.add(c)
 }
 
-// gone takes the connection out of where it is known.
+// gone removes the connection from every set that lists it.
 func (c *Conn) gone() {
 	c.use.conns.remove(c)
 	if c.of != nil {
@@ -151,21 +151,22 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 // RemoteAddr returns the address and port of the peer.
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// PrivateData returns what the peer sent along when it connected or accepted, filled up with zeros:
-// 56 bytes on the passive side, 196 on the active one. The last 12 are those of the connections
-// themselves ([Conn.MaxMessage]), if the peer's own leave room, and 0 here.
+// PrivateData returns the private data that the peer sent when it connected or accepted, padded
+// with zeros: 56 bytes on the passive side, 196 on the active one. The last 12 carry the
+// introduction of the connections themselves ([Conn.MaxMessage]) if the application's data leaves
+// room; they read as 0 here.
 func (c *Conn) PrivateData() []byte { return c.private }
 
 // Device returns the device of the connection.
 func (c *Conn) Device() *verbs.Device { return c.d }
 
-// ID returns the identifier of the communication manager beneath. It must not
-// be closed or migrated.
+// ID returns the underlying identifier of the communication manager. It must not be closed or
+// migrated.
 func (c *Conn) ID() *rdmacm.ID { return c.id }
 
-// QP returns the queue pair beneath. Work requests that the application posts
-// to it must have IDs below 1<<62; their completions come from
-// [Conn.Completion]. The state of the queue pair and its receives are the connection's.
+// QP returns the underlying queue pair. Work requests that the application posts to it must have
+// IDs below 1<<62; their completions come from [Conn.Completion]. The connection owns the state of
+// the queue pair and its receives.
 func (c *Conn) QP() *verbs.QP { return c.qp }
 
 // PD returns the protection domain of the connection.
@@ -174,10 +175,9 @@ func (c *Conn) PD() *verbs.PD { return c.pd }
 // Pool returns the pool of buffers of the connection.
 func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 
-// Register registers memory for operations of this connection and, with
-// rights other than LocalWrite, for those of the peer; tell it what MR.Remote
-// returns. The region is closed with the connection, if it was not
-// before. For options see PD and [verbs.PD.RegisterMR].
+// Register registers memory for operations of this connection and, with rights other than
+// LocalWrite, for those of the peer; send the peer what MR.Remote returns. Closing the connection
+// closes the region too. For options see PD and [verbs.PD.RegisterMR].
 func (c *Conn) Register(buf []byte, access verbs.Access) (*verbs.MR, error) {
 	mr, err := c.PD().RegisterMR(buf, access, nil)
 	if err != nil {

@@ -13,28 +13,27 @@ import (
 // closeWait is how long Close waits for what was begun.
 const closeWait = 30 * time.Second
 
-// Close ends the connection: calls that wait fail at once, as do new ones, and the peer is told.
-// What Send, Write and the like have returned for is done, and the peer has it. Operations that
-// were begun with Start, and that nobody has waited for ([Pending.Wait]), are waited for: up to 30
-// s, or the write deadline. If some have failed, or are not done by then, the error is a
-// [*LostError] that says how many. So a program may end after it.
+// Close ends the connection. Calls that wait, and new ones, fail at once, and the peer is told.
 //
-// The peer sees an orderly end, io.EOF for Recv, if all was done. If this side's queue pair has
-// failed, or operations of any kind but READ are under way when the connection ends, the peer gets
-// an error that matches [ErrPeerGone] instead, if it uses this package.
+// The peer has what Send, Write and the other blocking calls returned success for. Close waits for
+// operations begun with Start that no caller has waited for ([Pending.Wait]): for 30 s, or until
+// the write deadline. If some of them failed, or are not done by then, the error is a [*LostError]
+// that says how many. So a program may exit after Close.
 //
-// Regions from Register are closed, and messages from RecvMsg must
-// not be used any more. If the protection domain is the connection's own, so is
-// all memory that was registered in it, by whatever call.
+// If everything was done the peer sees an orderly end: Recv returns io.EOF. If this side's queue
+// pair has failed, or operations other than READ are under way when the connection ends, a peer
+// that uses this package gets an error that matches [ErrPeerGone] instead.
 //
-// Close fails with ErrBusy if something is left that only the application can
-// end: a queue pair, SRQ or address handle that it made in the connection's own
-// protection domain, or a memory window bound to memory from Register. The
-// connection is over all the same; closing it again, when these are gone,
-// releases the rest.
+// Close also closes the regions from Register. Messages from RecvMsg must not be used afterwards.
+// If the connection owns its protection domain, all other memory registered in it is closed too.
+//
+// Close fails with ErrBusy if something is left that only the application can end: a queue pair,
+// SRQ or address handle that it made in the connection's own protection domain, or a memory window
+// bound to memory from Register. The connection is over all the same. Closing it again, once these
+// are gone, releases the rest.
 func (c *Conn) Close() error { return c.close(closeWait) }
 
-// close is Close that waits for so long. With 0, one that waits meanwhile ends, too.
+// close is Close with a limit on the wait. With 0, it also cuts short a Close that is waiting.
 func (c *Conn) close(most time.Duration) error {
 	if c.s == nil {
 		return nil
@@ -71,21 +70,21 @@ func (c *Conn) close(most time.Duration) error {
 		c.logState(slog.LevelInfo, "roce: connection closed")
 	}
 	if again {
-		lost = nil // it has been said
+		lost = nil // reported already
 	}
 	defer c.gone()
 	return c.opError("close", errors.Join(lost, c.free()))
 }
 
-// await waits until all that was begun is done, or will not be.
+// await waits until all operations begun with Start are done, or cannot be any more.
 func (c *Conn) await(most time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	return c.wait(ctx, forEnd, func() bool { return c.owed == 0 || c.hurry || c.deadlines[forOperation].passed.Load() })
 }
 
-// losses returns an error for what may not have reached the peer, and nobody knows of; cause is why
-// it is not waited for any more. c.mu is held.
+// losses returns an error for operations that may not have reached the peer and that no caller
+// knows of; cause is why the wait for them ended. c.mu is held.
 func (c *Conn) losses(cause error) error {
 	n := c.owed + c.failed
 	switch {
@@ -103,8 +102,7 @@ func (c *Conn) losses(cause error) error {
 	return &LostError{n, cause}
 }
 
-// free releases what newConn made, as far as it came, and what is left of it if
-// it was called before.
+// free releases what newConn has made so far, or what an earlier call left.
 func (c *Conn) free() error {
 	c.freeing.Lock()
 	defer c.freeing.Unlock()

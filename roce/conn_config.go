@@ -24,46 +24,46 @@ const (
 	MaxConnDepth = 1 << 18          // RecvDepth, SendDepth
 	MaxRecvBytes = verbs.MaxPoolBuf // RecvBytes: 1 MiB
 	MaxBacklog   = 1<<16 - 1        // Backlog of a listener
-	// MaxConnRecvBytes bounds RecvDepth times RecvBytes, which is what a
-	// connection holds for messages: 1 GiB.
+	// MaxConnRecvBytes bounds RecvDepth times RecvBytes, the memory that a connection holds for
+	// messages: 1 GiB.
 	MaxConnRecvBytes = 1 << 30
 )
 
-// ConnConfig is what a service chooses about its connections, and what [Dialer] and
-// [ListenConfig] have in common. The zero value is what [Dial] and [Listen] use. What
-// the two sides negotiate is in Param; few services need that.
+// ConnConfig holds the options of a connection that a service chooses by itself; [Dialer] and
+// [ListenConfig] share them. The zero value is what [Dial] and [Listen] use. Param has what the two
+// sides negotiate; few services need it.
 type ConnConfig struct {
-	// Device is what the connections are made on. Nil is one that the process
-	// opens for the local address and keeps (see [DefaultDevice]).
+	// Device carries the connections. If it is nil, the process opens one for the local address and
+	// keeps it (see [DefaultDevice]).
 	Device *verbs.Device
-	// PD is the protection domain of the connections. Nil gives each connection
-	// its own, so that a key given to one peer is of no use to another. With a PD
-	// of the application, memory can be registered once for many connections.
+	// PD is the protection domain of the connections. If it is nil, each connection has its own, so
+	// that a key given to one peer is of no use to another. With a PD of the application, memory
+	// can be registered once for many connections.
 	PD *verbs.PD
 
 	RecvDepth int // messages that can wait for Recv, up to MaxConnDepth; 0 is DefaultRecvDepth
 	RecvBytes int // longest message that Recv takes, up to MaxRecvBytes; 0 is DefaultRecvBytes
 	SendDepth int // operations in progress, up to MaxConnDepth; 0 is DefaultSendDepth
 
-	// KeepAlive is the time between probes of a connection that sends nothing, which find a peer
-	// that has vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's adapter answers
-	// them, so that an idle peer need not be one of ours.
+	// KeepAlive is the time between probes of an idle connection, which find a peer that has
+	// vanished; 0 is DefaultKeepAlive, and negative sends none. The peer's adapter answers the
+	// probes, so the peer need not use this package.
 	KeepAlive time.Duration
 
-	// SilenceTimeout is how long the connection outlasts a peer that does not answer, while
-	// something is on its way: a process that was stopped, a machine that migrates, a link that is
-	// down. Then what is on its way fails with ErrUnreachable. 0 is DefaultSilence; the longest is
-	// a day; negative leaves it to Param: 2.2 s with the default of 7 retries. It is what
-	// TCP_USER_TIMEOUT is for TCP, where the default is a quarter of an hour.
+	// SilenceTimeout is how long the connection outlasts a silent peer while requests are
+	// outstanding: a process that was stopped, a machine that migrates, a link that is down. After
+	// that the requests fail with ErrUnreachable. 0 is DefaultSilence; the longest is a day;
+	// negative leaves it to Param: 2.2 s with the default of 7 retries. It corresponds to
+	// TCP_USER_TIMEOUT; TCP's default is a quarter of an hour.
 	SilenceTimeout time.Duration
 
-	// Logger, if set, is told when a connection or a listener begins and ends, and why. Nothing is
-	// logged for messages or packets. It must not call the listener. For the device there is
-	// verbs.Config.Logger.
+	// Logger, if set, records when a connection or a listener begins and ends, and why. Messages
+	// and packets are not logged. It must not call the listener. verbs.Config.Logger logs for the
+	// device.
 	Logger *slog.Logger
 
-	// Param is what else is negotiated; nil is DefaultConnParam. PrivateData is
-	// what the peer finds with Conn.PrivateData.
+	// Param has the other negotiated parameters; nil is DefaultConnParam. Its PrivateData is what
+	// the peer's Conn.PrivateData returns.
 	Param *rdmacm.ConnParam
 }
 
@@ -86,7 +86,7 @@ func (c *ConnConfig) withDefaults() ConnConfig {
 	return d
 }
 
-// check returns an error that names the field which is out of its limits.
+// check returns an error that names the first field out of range.
 func (c *ConnConfig) check(op string) error {
 	d := c.withDefaults()
 	for _, f := range []struct {
@@ -110,11 +110,10 @@ func (c *ConnConfig) check(op string) error {
 	return c.Param.Check(op)
 }
 
-// connBytes is what a connection holds besides its receive buffers, about, and with
-// the default depths.
+// connBytes is roughly what a connection with the default depths holds besides its receive buffers.
 const connBytes = 32 << 10
 
-// memory returns what a connection holds when it is accepted, in bytes.
+// memory returns the bytes that a connection holds once it is accepted.
 func (c *ConnConfig) memory() int {
 	d := c.withDefaults()
 	return connBytes + d.RecvDepth*d.RecvBytes

@@ -10,25 +10,25 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// waitFor is what a call of a Conn waits for, and so which deadline is its own.
+// waitFor is what a call of a Conn waits for; it selects the deadline that applies.
 type waitFor uint8
 
 const (
-	forMessage   waitFor = iota // something that the peer sends by itself
+	forMessage   waitFor = iota // a message of the peer
 	forOperation                // an operation of this side
-	forEnd                      // what was begun before Close
+	forEnd                      // operations begun before Close
 	numWaits
 )
 
-// connDeadline is a moment after which waiting is over. It is changed with Conn.mu held.
+// connDeadline is the moment at which a kind of wait ends. Conn.mu guards changes.
 type connDeadline struct {
-	timer  *time.Timer // nil: there is none to come
-	set    uint64      // how often it was set: a timer that was stopped too late knows that it was
+	timer  *time.Timer // nil: no deadline is ahead
+	set    uint64      // how often it was set, by which a timer stopped too late knows that it is stale
 	passed atomic.Bool
 }
 
-// deadlineError is the error of a call whose deadline has passed. It matches what contexts and what
-// connections have for it.
+// deadlineError reports that a call's deadline has passed. It matches both context.DeadlineExceeded
+// and os.ErrDeadlineExceeded.
 type deadlineError struct{}
 
 func (deadlineError) Error() string   { return os.ErrDeadlineExceeded.Error() }
@@ -38,20 +38,20 @@ func (deadlineError) Is(target error) bool {
 	return target == context.DeadlineExceeded || target == os.ErrDeadlineExceeded
 }
 
-// SetDeadline sets the deadlines of all calls that wait, as SetReadDeadline and SetWriteDeadline
-// do.
+// SetDeadline sets the deadlines of all calls that wait: those of SetReadDeadline and
+// SetWriteDeadline.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, forMessage, forOperation) }
 
-// SetReadDeadline sets the moment at which calls that wait for the peer give up: Recv, RecvMsg,
-// Shared and Wait, those in progress and later ones. The zero time is never. Their error matches
-// os.ErrDeadlineExceeded, and its Timeout method returns true. It is there beside the contexts, for
-// protocols that have it so; whichever ends first counts.
+// SetReadDeadline sets the time at which calls that wait for the peer give up: Recv, RecvMsg,
+// Shared and Wait, both those in progress and later ones. The zero time means never. Their error
+// matches os.ErrDeadlineExceeded, and its Timeout method returns true. Deadlines complement
+// contexts, for protocols that use them; the earlier of the two counts.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, forMessage) }
 
 // SetWriteDeadline is SetReadDeadline for the operations of this side: Send, Write, Read, FetchAdd,
-// CompareSwap, Share, Pending.Wait, Completion, and those that begin with Start while the queue is
-// full. What is under way when the deadline passes goes on, and the error matches [ErrMaybeDone],
-// as when a context ends.
+// CompareSwap, Share, Pending.Wait, Completion, and calls that begin with Start while the queue is
+// full. An operation under way when the deadline passes goes on, and the error matches
+// [ErrMaybeDone], as when a context ends.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, forOperation) }
 
 func (c *Conn) setDeadlines(t time.Time, which ...waitFor) error {
@@ -92,7 +92,7 @@ func (c *Conn) setDeadline(d *connDeadline, t time.Time) {
 	})
 }
 
-// stop makes it never.
+// stop removes the deadline.
 func (d *connDeadline) stop() {
 	d.set++
 	d.passed.Store(false)
@@ -102,8 +102,8 @@ func (d *connDeadline) stop() {
 	}
 }
 
-// wakeAll makes all that wait look again, the one that sleeps on the completion queue, too. c.mu
-// is held.
+// wakeAll makes all waiting calls look again, including the one that sleeps on the completion
+// queue. c.mu is held.
 func (c *Conn) wakeAll() {
 	c.wake()
 	c.cqWait.Signal().Set()

@@ -7,12 +7,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A goodbye is what a Conn tells its peer when it ends otherwise than in order: the first bytes of
-// the private data of the DREQ, which is empty else. A peer that does not know of it (librdmacm,
-// say) sees a disconnect as any other. In network byte order:
+// A goodbye tells the peer that a Conn did not end in order. It is the first bytes of the DREQ's
+// private data, which is otherwise empty. A peer that does not know it (librdmacm, say) sees an
+// ordinary disconnect. In network byte order:
 //
 //	0  4  magic, "gRC" and 0xBE
-//	4  1  version, 1: who reads takes what it knows of any version from 1 on
+//	4  1  version, 1; a reader accepts every version from 1 on, and reads what it knows
 //	5  1  how it ended: 1, before all was done
 const (
 	goodbyeBytes          = 6
@@ -21,18 +21,19 @@ const (
 	endedEarly            = 1
 )
 
-// goodbyeEarly returns the private data of a disconnect before all was done.
+// goodbyeEarly returns the private data of a disconnect with operations under way.
 func goodbyeEarly() []byte {
 	return append(binary.BigEndian.AppendUint32(nil, goodbyeMagic), goodbyeVersion, endedEarly)
 }
 
-// endedBeforeAll reports whether the private data of a disconnect says that not all was done.
+// endedBeforeAll reports whether the private data of a disconnect says that operations were under
+// way.
 func endedBeforeAll(private []byte) bool {
 	return len(private) >= goodbyeBytes && binary.BigEndian.Uint32(private) == goodbyeMagic &&
 		private[4] >= goodbyeVersion && private[5] == endedEarly
 }
 
-// errPeerEndedEarly is what calls get then.
+// errPeerEndedEarly is the error of calls after such a disconnect.
 var errPeerEndedEarly error = peerEndedEarly{}
 
 type peerEndedEarly struct{}
@@ -42,10 +43,9 @@ func (peerEndedEarly) Error() string {
 }
 func (peerEndedEarly) Unwrap() error { return verbs.ErrPeerGone }
 
-// LostError is what [Conn.Close] returns for operations that were begun with Start, of which the
-// peer may not have what they carry, and whose end nobody has been told of by [Pending.Wait] or
-// [Pending.Done]. It matches [ErrMaybeDone], and what Err does: os.ErrDeadlineExceeded if it was
-// the time of Close.
+// LostError is the error of [Conn.Close] if operations begun with Start may not have reached the
+// peer, and no caller learned so from [Pending.Wait] or [Pending.Done]. It matches [ErrMaybeDone]
+// and whatever Err matches: os.ErrDeadlineExceeded if Close ran out of time.
 type LostError struct {
 	Operations int
 	Err        error // why

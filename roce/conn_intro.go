@@ -9,24 +9,24 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// An introduction is what a Conn tells its peer about itself when it connects: the last bytes of
-// the private data, where those of the application, which come first, leave room. A peer that does
-// not know of it sees bytes behind its own; one that sends none gets none. In network byte order:
+// An introduction tells the peer about a Conn that connects. It takes the last bytes of the private
+// data, if the application's data, which comes first, leaves room. A peer that does not know it
+// sees bytes behind its own data; a peer that sends no introduction gets none. In network byte
+// order:
 //
 //	0  4  magic, "gRC" and 0x1D
-//	4  1  version, 1: who reads takes what it knows of any version from 1 on
+//	4  1  version, 1; a reader accepts every version from 1 on, and reads what it knows
 //	5  3  0
-//	8  4  the longest message that it takes, in bytes
+//	8  4  the longest message that the sender takes, in bytes
 //
-// The private data of CM messages has a fixed length, filled up with zeros, so that the place is
-// known.
+// The private data of a CM message has a fixed length, padded with zeros, so the position is known.
 const (
 	introBytes          = 12
 	introMagic   uint32 = 'g'<<24 | 'R'<<16 | 'C'<<8 | 0x1D
 	introVersion        = 1
 )
 
-// introduce adds an introduction to private data, if there is room in a message that holds most.
+// introduce adds an introduction to private data, if it fits a message that holds most bytes.
 func introduce(private []byte, most, maxMessage int) []byte {
 	if len(private) > most-introBytes {
 		return private
@@ -39,27 +39,28 @@ func introduce(private []byte, most, maxMessage int) []byte {
 	return b
 }
 
-// introduction returns what the peer has told of itself in private data that has the length of its
-// message, and the private data without. ok is false if it has told nothing; maxMessage is then 0.
+// introduction parses the introduction in the peer's private data, which has the full length of its
+// CM message, and returns the private data with it zeroed. Without an introduction, ok is false and
+// maxMessage 0.
 func introduction(private []byte) (maxMessage int, rest []byte, ok bool) {
 	at := len(private) - introBytes
 	if at < 0 || binary.BigEndian.Uint32(private[at:]) != introMagic || private[at+4] < introVersion {
 		return 0, private, false
 	}
-	// It cannot be more than what registered memory can be sent from.
+	// No message can be longer than the longest send.
 	n := binary.BigEndian.Uint32(private[at+8:])
 	rest = slices.Clone(private)
 	clear(rest[at:])
 	return int(min(n, maxPeerMessage)), rest, true
 }
 
-// maxPeerMessage is the longest message that there is (IBTA 9.7.7.2.3).
+// maxPeerMessage is the longest message that RDMA allows (IBTA 9.7.7.2.3).
 const maxPeerMessage = 1 << 30
 
-// MaxMessage returns the longest message that the peer takes, in bytes, as it has said when the
-// connection was made; 0 if it has not, as peers on librdmacm do not. Send and StartSend refuse a
-// longer one with a *[MessageTooLongError], and the connection goes on. Without knowing, the
-// message is sent, and if it is too long the connection ends.
+// MaxMessage returns the longest message that the peer takes, in bytes, as it announced when it
+// connected; 0 if it announced none, as peers on librdmacm do not. Send and StartSend refuse a
+// longer message with a *[MessageTooLongError], and the connection goes on. If the limit is
+// unknown, the message is sent; if it is too long, the connection ends.
 func (c *Conn) MaxMessage() int { return c.peerMax }
 
 // MessageTooLongError says that a message is longer than the peer takes. It matches
@@ -72,7 +73,7 @@ func (e *MessageTooLongError) Error() string {
 	return fmt.Sprintf("a message of %d bytes, and the peer takes at most %d (RecvBytes of its ConnConfig)", e.Bytes, e.Max)
 }
 
-// Is makes it match the kind.
+// Is makes it match ErrMessageTooLong.
 func (e *MessageTooLongError) Is(target error) bool { return target == verbs.ErrMessageTooLong }
 
 // fits returns an error if a message is too long for the peer.
@@ -87,7 +88,7 @@ func (c *Conn) fits(op verbs.WROpcode, n int) error {
 	return nil
 }
 
-// introducing returns the parameters of a request with an introduction.
+// introducing returns p with an introduction in its private data.
 func (c *Conn) introducing(p *rdmacm.ConnParam, most int) *rdmacm.ConnParam {
 	q := *p
 	q.PrivateData = introduce(p.PrivateData, most, c.cfg.RecvBytes)

@@ -7,12 +7,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// DefaultKeepAlive is the time between two probes of an idle connection: that
-// of package net.
+// DefaultKeepAlive is the time between two probes of an idle connection; package net has the same
+// default.
 const DefaultKeepAlive = 15 * time.Second
 
-// startKeepAlive begins to probe. There are no probes in a simulation that is driven by
-// those who wait: its time is not that of the timers.
+// startKeepAlive starts the probes. A simulation that its waiting callers drive has none: its time
+// is not that of the timers.
 func (c *Conn) startKeepAlive() {
 	if c.cfg.KeepAlive > 0 && (c.s.Ticks()) {
 		c.mu.Lock()
@@ -22,16 +22,15 @@ func (c *Conn) startKeepAlive() {
 	}
 }
 
-// keepLater sets the time of the next probe: a little later, so that those of many
-// connections are sent together. c.mu is held.
+// keepLater sets the time of the next probe, with some slack, so that the probes of many
+// connections leave together. c.mu is held.
 func (c *Conn) keepLater() {
 	c.keep.Set(c.cfg.KeepAlive, min(c.cfg.KeepAlive/16, time.Second))
 }
 
-// probe writes nothing to the peer's memory: an empty RDMA WRITE needs no key
-// (IBTA C9-88: it is not checked for a request for no bytes), and is acknowledged by the
-// peer's adapter without its program taking part. If nobody acknowledges, the
-// queue pair fails as with any other request.
+// probe posts an empty RDMA WRITE. It changes no memory and needs no key (IBTA C9-88: a request for
+// no bytes is not checked), and the peer's adapter acknowledges it without its program. If no
+// acknowledgement comes, the queue pair fails as with any other request.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.unlock()
@@ -39,10 +38,10 @@ func (c *Conn) probe() {
 	if c.closed || c.flushed {
 		return
 	}
-	if c.posted == 0 { // what is on its way is probe enough
+	if c.posted == 0 { // otherwise the outstanding requests are probe enough
 		c.nextOp++
 		wr := verbs.SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: []byte{}}
-		if c.qp.PostSend(&wr) == nil { // or the application's own requests are on their way
+		if c.qp.PostSend(&wr) == nil { // on failure the application's own requests fill the queue
 			c.ops[wr.ID] = &Pending{c: c}
 			c.posted++
 			c.traffic.sent(&wr)
@@ -51,10 +50,9 @@ func (c *Conn) probe() {
 	c.keepLater()
 }
 
-// Wait waits until the peer has closed the connection; then it returns nil. It
-// is for a side that has nothing else to do than to lend its memory. Messages
-// stay where they are. The error is that of the context, or what else ended the
-// connection.
+// Wait waits until the peer closes the connection, and then returns nil. It serves a side that only
+// lends its memory. Messages stay queued. Any other error is that of the context, or of what ended
+// the connection.
 func (c *Conn) Wait(ctx context.Context) error {
 	if err := c.begin(ctx, forMessage); err != nil {
 		return c.opError("wait", err)

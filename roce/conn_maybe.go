@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// maybeDoneError is the error of an operation that was handed to the device. It
-// matches [ErrMaybeDone].
+// maybeDoneError is the error of an operation that had been handed to the device. It matches
+// [ErrMaybeDone].
 type maybeDoneError struct{ err error }
 
 // maybeDone marks an error of an operation that was posted; nil stays nil.

@@ -11,19 +11,19 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Pending is an operation in progress, and then its outcome, which can be asked for again. Copies
-// of it are the same operation.
+// Pending is an operation in progress and then its outcome, which can be read any number of times.
+// Copies of it are the same operation.
 type Pending struct {
 	c   *Conn
-	op  *Pending      // this one, of which others are copies; nil: nobody outside has it
-	buf verbs.PoolBuf // given back at the end
+	op  *Pending      // this one, which others are copies of; nil: an internal operation
+	buf verbs.PoolBuf // released at the end
 
-	carries bool // something to the peer
+	carries bool // carries something to the peer
 
 	// Under c.mu:
 	done bool
-	told bool // somebody waits for the end, or knows it
-	kept bool // whoever waits gives buf back, having read it
+	told bool // a caller waits for the end, or knows it
+	kept bool // the waiting caller reads buf and then releases it
 	wc   verbs.WC
 }
 
@@ -41,8 +41,7 @@ func (p *Pending) finish(wc *verbs.WC) {
 	}
 }
 
-// tell notes that whoever has begun the operation gets to know its end, without Close. c.mu is
-// held.
+// tell records that the caller learns of the end without Close. c.mu is held.
 func (p *Pending) tell() {
 	switch {
 	case p.op == nil || p.told:
@@ -73,19 +72,18 @@ func (p *Pending) wait(ctx context.Context) error {
 	return nil
 }
 
-// carriedOut reports whether the operation has an outcome of its own, which a
-// connection that was closed afterwards does not change.
+// carriedOut reports whether the operation has an outcome of its own, which a later close of the
+// connection does not change.
 func (p *Pending) carriedOut() bool {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	return p.done && p.wc.Status != verbs.WCFlushErr
 }
 
-// Wait waits until the operation is complete and returns how it went. Errors
-// match [ErrMaybeDone]. When the context ends first, the operation goes on, and
-// Wait can be called again; the memory that it uses must be left alone until it
-// is complete or the connection closed. Of an operation that is complete, Wait
-// tells the outcome whatever the context.
+// Wait waits until the operation is complete and returns its outcome. Errors match [ErrMaybeDone].
+// If the context ends first, the operation goes on, and Wait can be called again; the memory that
+// it uses must be left alone until it is complete or the connection is closed. If the operation is
+// complete, Wait returns its outcome even when the context is over.
 func (p *Pending) Wait(ctx context.Context) error {
 	if p.c == nil {
 		return access.ErrZero
@@ -158,9 +156,8 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 	return err
 }
 
-// Start posts a send work request of any kind and returns at once, unless the
-// send queue is full. Its ID is replaced, and it always makes a completion. An
-// error means that nothing was sent.
+// Start posts a send work request of any kind and returns at once, unless the send queue is full.
+// It replaces the request's ID and makes it signaled. An error means that nothing was sent.
 func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
 	n := payload(&wr)
 	if err := c.fits(wr.Opcode, int(min(n, math.MaxInt))); err != nil {
@@ -182,25 +179,25 @@ func (c *Conn) StartSend(ctx context.Context, local ...verbs.SGE) (*Pending, err
 	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRSend, SGList: local})
 }
 
-// StartWrite writes from registered memory to memory of the peer, which is not
-// told. As with Write, more than remote has is an error, and nothing is sent.
+// StartWrite writes from registered memory to memory of the peer, without notifying it. As with
+// Write, writing more than remote holds is an error, and nothing is sent.
 func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
 	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWrite, SGList: local}, remote)
 }
 
-// StartWriteImm is StartWrite, and then a message of no bytes with an immediate
-// value that tells the peer.
+// StartWriteImm is StartWrite followed by an empty message with an immediate value, which notifies
+// the peer.
 func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...verbs.SGE) (*Pending, error) {
 	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, Imm: imm}, remote)
 }
 
-// StartRead reads from memory of the peer to registered memory: all of it, so that local has no
-// more than remote.
+// StartRead reads memory of the peer into registered memory. It fills all of local, which must not
+// be longer than remote.
 func (c *Conn) StartRead(ctx context.Context, remote RemoteMemory, local ...verbs.SGE) (*Pending, error) {
 	return c.startMem(ctx, "start read", verbs.SendWR{Opcode: verbs.WRRead, SGList: local}, remote)
 }
 
-// startMem is Start for memory of the peer, of which no more is used than there is.
+// startMem is Start for memory of the peer, with a check that the request fits it.
 func (c *Conn) startMem(ctx context.Context, op string, wr verbs.SendWR, remote RemoteMemory) (*Pending, error) {
 	if err := checkLen(op, "local", payload(&wr), remote); err != nil {
 		return nil, c.opError(op, err)
@@ -209,7 +206,7 @@ func (c *Conn) startMem(ctx context.Context, op string, wr verbs.SendWR, remote 
 	return c.Start(ctx, wr)
 }
 
-// payload is how many bytes a work request moves.
+// payload returns the number of bytes that a work request moves.
 func payload(wr *verbs.SendWR) uint64 {
 	n := uint64(len(wr.Inline))
 	for i := range wr.SGList {
@@ -226,8 +223,8 @@ func checkLen(op, arg string, n uint64, remote RemoteMemory) error {
 	return nil
 }
 
-// checkAligned returns an error if the peer would refuse an atomic operation for its address, and
-// end the connection (IBTA 9.4.5).
+// checkAligned returns an error if the peer would refuse an atomic operation for its alignment,
+// which would end the connection (IBTA 9.4.5).
 func checkAligned(op, arg string, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.WRFetchAdd, verbs.WRCompareSwap, verbs.WRAtomicWrite:
@@ -238,17 +235,17 @@ func checkAligned(op, arg string, wr *verbs.SendWR) error {
 	return nil
 }
 
-// connChunk is what Write and Read carry with one work request.
+// connChunk is how many bytes Write and Read carry with one work request.
 const connChunk = 256 << 10
 
-// Write writes b to memory of the peer and waits until it is there. The peer is
-// not told. After an error that matches [ErrMaybeDone] some of b may be there, and
-// more may follow; b itself can be used again.
+// Write writes b to memory of the peer and waits until it is there, without notifying the peer.
+// After an error that matches [ErrMaybeDone] part of b may be there, and more may follow; b itself
+// can be used again.
 func (c *Conn) Write(ctx context.Context, b []byte, remote RemoteMemory) error {
 	if err := checkLen("write", "b", uint64(len(b)), remote); err != nil {
 		return c.opError("write", err)
 	}
-	var window [2]*Pending // one chunk is copied while the one before is on its way
+	var window [2]*Pending // copy one chunk while the one before is on its way
 	for i := 0; len(b) > 0 || i == 0; i++ {
 		n := min(len(b), connChunk)
 		p, err := c.writeChunk(ctx, b[:n], remote)
@@ -295,14 +292,14 @@ func (c *Conn) writeChunk(ctx context.Context, b []byte, remote RemoteMemory) (*
 	return c.start(ctx, &wr, buf)
 }
 
-// Read reads len(b) bytes from memory of the peer. On an error b is unchanged
-// from some point on, and nothing of it changes after Read has returned.
+// Read reads len(b) bytes from memory of the peer. On an error, the rest of b from some point on is
+// unchanged. Nothing of b changes after Read has returned.
 func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 	if err := checkLen("read", "b", uint64(len(b)), remote); err != nil {
 		return c.opError("read", err)
 	}
 	if err := c.begin(ctx, forOperation); err != nil {
-		return c.opError("read", err) // of no bytes, too
+		return c.opError("read", err) // also for an empty b
 	}
 	for len(b) > 0 {
 		n := min(len(b), connChunk)
@@ -315,7 +312,7 @@ func (c *Conn) Read(ctx context.Context, b []byte, remote RemoteMemory) error {
 	return nil
 }
 
-// copyIn carries out a work request whose result is copied to b.
+// copyIn carries out a work request and copies its result to b.
 func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	if err := c.begin(ctx, forOperation); err != nil {
 		return err
@@ -333,7 +330,7 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !p.done {
-		p.kept = false // finish gives the buffer back, or Close
+		p.kept = false // finish, or Close, releases the buffer
 		return err
 	}
 	if err == nil {
@@ -343,10 +340,10 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	return err
 }
 
-// FetchAdd adds delta to the 8 bytes at the start of remote, which must be aligned (otherwise the
-// error is an *ArgError, and nothing is sent), and returns what they held. The number is in the
-// byte order of the peer's processor, which must be that of ours. After an error that matches
-// [ErrMaybeDone] the peer may have added, or may still do so.
+// FetchAdd adds delta to the 8 bytes at the start of remote and returns what they held. Their
+// address must be aligned; otherwise the error is an *ArgError, and nothing is sent. The number has
+// the byte order of the peer's processor, which must be that of ours. After an error that matches
+// [ErrMaybeDone] the peer may have added delta, or may still do so.
 func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) (uint64, error) {
 	return c.atomic(ctx, "fetch and add", remote, verbs.SendWR{Opcode: verbs.WRFetchAdd, CompareAdd: delta})
 }
@@ -373,8 +370,8 @@ func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr ve
 	return binary.NativeEndian.Uint64(b[:]), nil
 }
 
-// after returns what follows the first n bytes, of which there are that many: also
-// more than an int can hold on a 32-bit processor.
+// after returns r without its first n bytes; r.Len is at least n. The rest may exceed an int of a
+// 32-bit processor.
 func after(r RemoteMemory, n int) RemoteMemory {
 	return RemoteMemory{Addr: r.Addr + uint64(n), RKey: r.RKey, Len: r.Len - uint32(n)}
 }

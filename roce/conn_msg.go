@@ -9,12 +9,12 @@ import (
 )
 
 // Send sends one message and waits until the peer has received it. The message must fit the peer's
-// receive buffers ([Conn.MaxMessage]): a longer one is refused, or, if the peer has not said how
-// long they are, ends the connection.
+// receive buffers. If the peer has announced their length ([Conn.MaxMessage]), Send refuses a
+// longer message; otherwise a longer message ends the connection.
 //
-// With a context that is over already nothing is sent. When the context ends
-// later, the message stays on its way, and the error matches [ErrMaybeDone]; b
-// can be used again. The same goes for the other operations of a Conn.
+// If the context is over already, nothing is sent. If it ends later, the message stays on its way,
+// and the error matches [ErrMaybeDone]; b can be used again. The same goes for the other operations
+// of a Conn.
 func (c *Conn) Send(ctx context.Context, b []byte) error {
 	return c.opError("send", c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSend}))
 }
@@ -24,7 +24,7 @@ func (c *Conn) SendImm(ctx context.Context, b []byte, imm uint32) error {
 	return c.opError("send", c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSendImm, Imm: imm}))
 }
 
-// copyOut carries out a work request with a copy of b as its payload.
+// copyOut carries out a work request whose payload is a copy of b.
 func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	c.s.Turn(nil)
 	if err := c.begin(ctx, forOperation); err != nil {
@@ -61,21 +61,20 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	return p.wait(ctx)
 }
 
-// Message is a message that was received, in a buffer of the connection. Copies of it are the same
-// message: the first Release of any of them is that of all.
+// Message is a received message, in a buffer of the connection. Copies of it are the same message:
+// releasing one releases all.
 type Message struct {
 	c     *Conn
 	index int
 	n     int
-	turn  uint64 // of the buffer
+	turn  uint64 // the buffer's turn
 
 	Imm     uint32 // the immediate value, if HasImm
 	HasImm  bool
-	Written bool // a WRITE with immediate: the data is in the memory that it was written to, and Len is how much
+	Written bool // a WRITE with immediate: the data is in the memory that it was written to, and Len is its length
 }
 
-// Bytes returns the message, and nil after Release. What it has returned must not be used after
-// Release.
+// Bytes returns the message, and nil after Release. The slice must not be used after Release.
 func (m *Message) Bytes() []byte {
 	if m.Written || m.c == nil || !m.c.recvs.holds(m.index, m.turn) {
 		return nil
@@ -86,7 +85,7 @@ func (m *Message) Bytes() []byte {
 // Len returns the length of the message in bytes.
 func (m *Message) Len() int { return m.n }
 
-// Release gives the buffer back for the next message. To release a message again, or a copy of it,
+// Release gives the buffer back for the next message. Releasing a message again, or a copy of it,
 // does nothing.
 func (m *Message) Release() error {
 	if m.c == nil || !m.c.recvs.giveBack(m.index, m.turn) {
@@ -95,11 +94,11 @@ func (m *Message) Release() error {
 	return m.c.opError("release", m.c.postRecv(m.index))
 }
 
-// RecvMsg waits for the next message and returns it in its buffer, without
-// copying. Release it soon: when all RecvDepth buffers are in use the peer has
-// to wait. After the peer has closed, and all messages are read, the error is io.EOF.
+// RecvMsg waits for the next message and returns it in its buffer, without copying. Release it
+// soon: when all RecvDepth buffers are in use the peer has to wait. Once the peer has closed and
+// all messages are read, the error is io.EOF.
 //
-// With a context that is over already no message is taken.
+// If the context is over already, no message is taken.
 func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	var m Message
 	if err := c.begin(ctx, forMessage); err != nil {
@@ -112,8 +111,7 @@ func (c *Conn) RecvMsg(ctx context.Context) (Message, error) {
 	return m, c.opError("receive", err)
 }
 
-// pop takes the first message of the inbox if it has at most limit bytes;
-// negative is no limit.
+// pop takes the first message of the inbox if it has at most limit bytes; a negative limit is none.
 func (c *Conn) pop(m *Message, limit int) error {
 	switch {
 	case len(c.inbox) == 0:
@@ -126,10 +124,10 @@ func (c *Conn) pop(m *Message, limit int) error {
 	return nil
 }
 
-// Recv waits for the next message and copies it to b. If b is too short the
-// error matches io.ErrShortBuffer, n is the length of the message, and it can be asked for
-// again. After the peer has closed, and all messages are read, the error is
-// io.EOF. With a context that is over already no message is taken.
+// Recv waits for the next message and copies it to b. If b is too short the error matches
+// io.ErrShortBuffer, n is the length of the message, and the next call can still receive it. Once
+// the peer has closed and all messages are read, the error is io.EOF. If the context is over
+// already, no message is taken.
 func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
 	var m Message
 	if err := c.begin(ctx, forMessage); err != nil {
@@ -156,7 +154,7 @@ func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
 		return n, c.opError("receive", err)
 	}
 	n = copy(b, m.Bytes())
-	// It fails only when the connection is over, which the next call tells.
+	// Release fails only when the connection is over, which the next call reports.
 	_ = m.Release()
 	return n, nil
 }

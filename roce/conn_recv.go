@@ -7,39 +7,38 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// recvBuffers are the receive buffers of a connection: one region, so that many of
-// them cost little to make.
+// recvBuffers are the receive buffers of a connection. They share one region, so that many of them
+// cost little to make.
 type recvBuffers struct {
 	mr     *verbs.MR
-	mem    []byte // of mr; it outlives the registration
+	mem    []byte // registered as mr; it outlives the registration
 	bytes  int    // of one buffer
 	stride int
 
-	// turns count how often each buffer was given back. Whoever has a message in a buffer knows the
-	// count from when it came.
+	// turns counts how often each buffer was given back. A Message remembers the count at its
+	// arrival.
 	turns []atomic.Uint64
 }
 
-// turn returns the count for a message that has come to buffer i.
+// turn returns the count of a message that has arrived in buffer i.
 func (r *recvBuffers) turn(i int) uint64 { return r.turns[i].Load() }
 
 // holds reports whether the message of a turn is still in its buffer.
 func (r *recvBuffers) holds(i int, turn uint64) bool { return r.turns[i].Load() == turn }
 
-// giveBack ends a turn. It reports false if that was over.
+// giveBack ends a turn. It returns false if the turn was already over.
 func (r *recvBuffers) giveBack(i int, turn uint64) bool {
 	return r.turns[i].CompareAndSwap(turn, turn+1)
 }
 
-// recvAlign is what the buffers are aligned to within the region: a line of the
-// cache, and more than an atomic needs.
+// recvAlign is the alignment of the buffers within the region: a cache line, and more than an
+// atomic needs.
 const recvAlign = 64
 
 // recvPostBatch is how many receives are posted under one lock.
 const recvPostBatch = 128
 
-// postRecvs makes the receive buffers and posts them all. It gives up when the
-// context ends.
+// postRecvs makes the receive buffers and posts them all. It gives up when the context ends.
 func (c *Conn) postRecvs(ctx context.Context) (err error) {
 	r := &c.recvs
 	r.bytes = c.cfg.RecvBytes
@@ -67,7 +66,7 @@ func (c *Conn) postRecvs(ctx context.Context) (err error) {
 	return nil
 }
 
-// sge returns buffer i for a work request.
+// sge returns buffer i as an element of a work request.
 func (r *recvBuffers) sge(i int) verbs.SGE { return r.mr.SGE(i*r.stride, r.bytes) }
 
 // message returns the first n bytes of buffer i.

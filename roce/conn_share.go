@@ -8,16 +8,14 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Share registers buf for the peer and tells it in a message where it is, how
-// long, and with which key; the peer takes that with [Conn.Shared]. access is
-// what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic, or several of
-// them. The memory is the peer's to use until the region is closed or the
-// connection closed.
+// Share registers buf for the peer and sends it a message with the address, length and key, which
+// the peer receives with [Conn.Shared]. access is what the peer may do: RemoteWrite, RemoteRead,
+// RemoteAtomic, or several of them. The peer may use the memory until the region or the connection
+// is closed.
 //
-// buf may have up to 4 GiB - 1 bytes, which is what the message can name.
+// buf may have up to 4 GiB - 1 bytes, the most that the message can name.
 //
-// The message is the 16 bytes of [verbs.RemoteMemory.MarshalBinary], a form that
-// rping uses, too.
+// The message is the 16 bytes of [verbs.RemoteMemory.MarshalBinary], a form that rping also uses.
 func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*verbs.MR, error) {
 	if access&(verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic) == 0 {
 		return nil, c.opError("share", argError("share", "access", "none of it is the peer's"))
@@ -37,16 +35,16 @@ func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*ver
 		err = c.copyOut(ctx, b, verbs.SendWR{Opcode: verbs.WRSend})
 	}
 	if err != nil {
-		// The peer may know the key by now, although we don't know that it does.
+		// The peer may have learned the key by now.
 		_ = mr.Close()
 		return nil, c.opError("share", err)
 	}
 	return mr, nil
 }
 
-// Shared waits for the next message and takes it for what [Conn.Share] tells. The
-// error is io.EOF if the peer has closed the connection instead, and wraps an *ArgError if the
-// message is something else.
+// Shared waits for the next message and parses it as one that [Conn.Share] sends. The error is
+// io.EOF if the peer closes the connection instead, and wraps an *ArgError if the message is
+// anything else.
 func (c *Conn) Shared(ctx context.Context) (RemoteMemory, error) {
 	var r RemoteMemory
 	m, err := c.RecvMsg(ctx)

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ConnState is what has become of a connection.
+// ConnState is the state of a connection.
 type ConnState uint8
 
 // The states of a connection. Those after ConnOpen are final.
@@ -25,17 +25,17 @@ func (s ConnState) String() string {
 	return fmt.Sprintf("ConnState(%d)", uint8(s))
 }
 
-// ConnStats is how a connection has fared ([Conn.Stats]). What the application posts to the queue
-// pair itself is not among Sent and Received, but all else is about the queue pair.
+// ConnStats tells how a connection has fared ([Conn.Stats]). Sent and Received leave out what the
+// application posts to the queue pair itself; all else covers the whole queue pair.
 type ConnStats struct {
 	State ConnState
 	Err   error // why a connection has failed
 
-	SentMessages, SentBytes         uint64 // SENDs, by whatever call; those under way are among them
-	ReceivedMessages, ReceivedBytes uint64 // those that wait for Recv are among them
+	SentMessages, SentBytes         uint64 // SENDs, by whatever call, including those under way
+	ReceivedMessages, ReceivedBytes uint64 // including those that wait for Recv
 	WrittenBytes, ReadBytes         uint64 // of the peer's memory, by WRITEs, READs and atomics
-	Operations                      uint64 // of this side, of any kind; probes are among them
-	InProgress                      int    // of these, not complete
+	Operations                      uint64 // of this side, of any kind, including probes
+	InProgress                      int    // of these, those not complete
 	Waiting                         int    // messages that wait for Recv
 
 	RetransmittedPkts uint32        // modulo 2^32
@@ -44,12 +44,12 @@ type ConnStats struct {
 	RTTVariance       time.Duration
 }
 
-// traffic is what a connection counts. c.mu guards it.
+// traffic counts what a connection moves. c.mu guards it.
 type traffic struct {
 	sentMessages, sentBytes, recvMessages, recvBytes, written, read, ops uint64
 }
 
-// sent counts a work request that was posted.
+// sent counts a posted work request.
 func (t *traffic) sent(wr *verbs.SendWR) {
 	n := uint64(len(wr.Inline))
 	for i := range wr.SGList {
@@ -73,8 +73,8 @@ func (t *traffic) received(wc *verbs.WC) {
 	t.recvBytes += uint64(wc.ByteLen)
 }
 
-// Stats returns a snapshot. It takes in what has arrived, and waits for nothing. Of a connection
-// that was closed it returns what Close has found; of a zero Conn, zeros and ConnClosed.
+// Stats returns a snapshot. It takes in what has arrived, and does not wait. For a closed
+// connection it returns the figures at Close; for a zero Conn, zeros and ConnClosed.
 func (c *Conn) Stats() ConnStats {
 	if c.s == nil {
 		return ConnStats{State: ConnClosed}
@@ -104,7 +104,7 @@ func (c *Conn) Stats() ConnStats {
 		s.State = ConnPeerClosed
 	default:
 		s.State, s.Err = ConnFailed, c.closeErr()
-		if c.peerGone { // closeErr has looked
+		if c.peerGone { // closeErr has looked for its end
 			s.State, s.Err = ConnPeerClosed, nil
 		}
 	}

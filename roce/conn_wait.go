@@ -12,14 +12,13 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// IDs of the work requests of a Conn. What the application posts itself stays
-// below 1<<62.
+// IDs of the work requests of a Conn. The application's own requests stay below 1<<62.
 const (
-	connOp   uint64 = 1 << 62 // send requests: number of the Pending
-	connRecv uint64 = 1 << 63 // receives: index of the buffer
+	connOp   uint64 = 1 << 62 // send requests: the number of the Pending
+	connRecv uint64 = 1 << 63 // receives: the index of the buffer
 )
 
-// begin returns an error if a call that takes a context has nothing to begin with.
+// begin returns an error if a call must not begin: the context or the deadline is over already.
 func (c *Conn) begin(ctx context.Context, what waitFor) error {
 	if c.s == nil {
 		return access.ErrZero
@@ -33,9 +32,9 @@ func (c *Conn) begin(ctx context.Context, what waitFor) error {
 	return nil
 }
 
-// wait returns when ready, which is called with c.mu held, reports true, or with the error that
-// makes waiting useless. One of the goroutines that wait, the leader, sleeps on the completion
-// queue; the others sleep until it has taken something in or leaves.
+// wait returns nil once ready, called with c.mu held, reports true, or else the error that makes
+// waiting useless. One of the waiting goroutines, the leader, sleeps on the completion queue; the
+// others sleep until the leader takes something in or leaves.
 func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error {
 	if c.s == nil {
 		return access.ErrZero
@@ -85,7 +84,7 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 	}
 }
 
-// lead sleeps on the completion queue. c.mu is held, but for the sleep.
+// lead sleeps on the completion queue. c.mu is held, except during the sleep.
 func (c *Conn) lead(ctx context.Context, tries int) error {
 	c.leading = true
 	c.cqWait.Enter()
@@ -103,22 +102,22 @@ func (c *Conn) lead(ctx context.Context, tries int) error {
 	return err
 }
 
-// wake makes all that wait look again. c.mu is held.
+// wake makes all followers look again. c.mu is held.
 func (c *Conn) wake() {
 	for _, s := range c.followers {
 		s.Set()
 	}
 }
 
-// The ways to look at the completion queue: for drain.
+// The ways in which drain looks at the completion queue.
 
-// polled is that of a caller that may not wait afterwards.
+// polled is for a caller that may not wait afterwards.
 func (c *Conn) polled() (int, error) { return c.cq.Poll(c.wcs) }
 
-// taken only takes what is there.
+// taken takes what is there and looks no further.
 func (c *Conn) taken() (int, error) { return c.cqWait.Take(c.wcs), nil }
 
-// beforeWait is that of a caller that waits if there is nothing.
+// beforeWait is for a caller that waits if there is nothing.
 func (c *Conn) beforeWait() (int, error) { return c.cqWait.Look(c.wcs) }
 
 // drain takes in all completions and reports whether there were any. c.mu is
@@ -131,12 +130,12 @@ func (c *Conn) drain(look func() (int, error)) bool {
 			switch {
 			case c.failure != nil:
 			case e.Err != nil:
-				c.failure = e.Err // it has not said that this is the end
+				c.failure = e.Err // the event does not say that the peer closed in order
 			case endedBeforeAll(e.PrivateData):
 				c.failure = errPeerEndedEarly
 			}
 			any = true
-			// What completed before the end may have done so since we looked.
+			// Completions from before the end may have come since the last look.
 			c.drainCQ(look)
 		}
 	}
@@ -205,8 +204,7 @@ func (c *Conn) closeErr() error {
 		return c.failure
 	}
 	if !c.peerGone {
-		// Work requests are flushed before the event is queued, but not before the
-		// lock is released under which both happens.
+		// Work requests are flushed before the event is queued, both under the same lock.
 		c.mu.Unlock()
 		over := core.Open(c.id).Over()
 		c.mu.Lock()
@@ -225,9 +223,8 @@ func (c *Conn) closeErr() error {
 	return &verbs.StatusError{WC: verbs.WC{Status: verbs.WCFlushErr, QPN: c.qp.Num()}}
 }
 
-// Completion waits for the completion of a work request that the application
-// posted to the queue pair itself. At most as many as fit the queue may be
-// left waiting.
+// Completion waits for the completion of a work request that the application posted to the queue
+// pair itself. Collect them in time: no more may be left waiting than fit the queue.
 func (c *Conn) Completion(ctx context.Context) (verbs.WC, error) {
 	var wc verbs.WC
 	if err := c.begin(ctx, forOperation); err != nil {
@@ -244,8 +241,7 @@ func (c *Conn) Completion(ctx context.Context) (verbs.WC, error) {
 	return wc, c.opError("completion", err)
 }
 
-// endOfMessages turns the end of the connection into io.EOF if it was the
-// peer's wish.
+// endOfMessages turns an orderly end by the peer into io.EOF.
 func endOfMessages(err error) error {
 	if err == verbs.ErrPeerClosed {
 		return io.EOF

@@ -11,11 +11,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// connSet is connections that somebody may wait for: those of a server, a listener or a device.
+// connSet is a set of connections that callers can wait for: those of a server, a listener or a
+// device.
 type connSet struct {
 	mu      sync.Mutex
 	m       map[*Conn]struct{}
-	waiting []*shard.Signal // of those who wait until there are none
+	waiting []*shard.Signal // of the callers that wait until the set is empty
 }
 
 func (s *connSet) add(c *Conn) {
@@ -53,8 +54,8 @@ func (s *connSet) all() []*Conn {
 	return out
 }
 
-// empty waits until there are none, on a device whose time passes meanwhile; nil if they are of
-// several.
+// empty waits until the set is empty, driving the time of d meanwhile; d is nil if the connections
+// are of several devices.
 func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 	own := shard.NewSignal()
 	s.mu.Lock()
@@ -87,7 +88,7 @@ func (s *connSet) empty(ctx context.Context, d *verbs.Device) error {
 	}
 }
 
-// deviceUse is what this package has on a device.
+// deviceUse is what this package keeps for a device.
 type deviceUse struct {
 	conns connSet
 
@@ -96,14 +97,14 @@ type deviceUse struct {
 	ending    bool // Shutdown has begun
 }
 
-// uses are those of the devices that are in use.
+// uses has the deviceUse of each device.
 var uses access.PerDevice[deviceUse]
 
 func useOf(d *verbs.Device) *deviceUse {
 	return access.KeptOn(d, &uses, func() *deviceUse { return &deviceUse{listeners: map[*Listener]struct{}{}} })
 }
 
-// admits returns an error if nothing new is to begin on the device.
+// admits returns an error if the device is shutting down.
 func (u *deviceUse) admits() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +114,7 @@ func (u *deviceUse) admits() error {
 	return nil
 }
 
-// listen enters a listener, if new ones are admitted.
+// listen enters a listener, unless the device is shutting down.
 func (u *deviceUse) listen(l *Listener) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -130,14 +131,14 @@ func (u *deviceUse) unlisten(l *Listener) {
 	delete(u.listeners, l)
 }
 
-// Shutdown ends a device when its work is done: listeners of this package take no connections any
-// more, handlers of [Server] and [Listener.Serve] end as with [Server.Shutdown], and when all
-// connections of this package are closed, by whoever has them, the device is closed. Calls that
-// would begin something new fail with an error that matches net.ErrClosed.
+// Shutdown ends a device when its work is done. Listeners of this package take no more connections,
+// and handlers of [Server] and [Listener.Serve] end as with [Server.Shutdown]. Once all connections
+// of this package are closed, Shutdown closes the device. Calls that would begin something new fail
+// with an error that matches net.ErrClosed.
 //
-// If ctx ends first, its error is returned, and the device goes on with the connections that are
-// left: close it, or call Shutdown again. What was made on the device otherwise (queue pairs,
-// rsockets) is not waited for: close rsockets first.
+// If ctx ends first, Shutdown returns its error, and the device goes on with the remaining
+// connections: close it, or call Shutdown again. Shutdown does not wait for other objects on the
+// device (queue pairs, rsockets): close rsockets first.
 func Shutdown(ctx context.Context, d *verbs.Device) error {
 	s := access.Shard(d)
 	if s == nil || s.Closed() {
@@ -154,7 +155,7 @@ func Shutdown(ctx context.Context, d *verbs.Device) error {
 	slices.SortFunc(listeners, func(a, b *Listener) int { return a.addr.Compare(b.addr) })
 	for _, l := range listeners {
 		if l.up != nil {
-			l = l.up // nobody would know that one address is not served any more
+			l = l.up // the whole listener: it must not go on with one address unserved and no one told
 		}
 		l.drain()
 	}
@@ -164,8 +165,7 @@ func Shutdown(ctx context.Context, d *verbs.Device) error {
 	return d.Close()
 }
 
-// Conns returns the connections of this package that are open on a device, for statistics:
-// [Conn.Stats].
+// Conns returns the open connections of this package on a device, for statistics: [Conn.Stats].
 func Conns(d *verbs.Device) []*Conn {
 	if access.Shard(d) == nil {
 		return nil

@@ -16,29 +16,29 @@ import (
 type Dialer struct {
 	ConnConfig
 
-	// LocalAddr is the address and port to connect from. The zero address leaves
-	// the choice to the routing table, port 0 to chance.
+	// LocalAddr is the address and port to connect from. A zero address is chosen by the routing
+	// table, port 0 at random.
 	LocalAddr netip.AddrPort
 
-	// Tries is the number of requests to send; 0 means 10. The first retry comes after
-	// RetryInterval; 0 means 500 ms, doubling to 4 s: about 30 s in all. A peer may ask for more
-	// time (MRA), and gets up to 137 s. The context bounds everything.
+	// Tries is the number of requests to send; 0 means 10. RetryInterval is the time to the first
+	// retry; 0 means 500 ms, doubling to 4 s: about 30 s in all. A peer may ask for more time
+	// (MRA), and gets up to 137 s. The context bounds everything.
 	Tries         int
 	RetryInterval time.Duration
 }
 
-// Dial connects to a listener of RDMA-CM at "host:port": another goroce's, or
-// any program's that listens with librdmacm in port space TCP.
+// Dial connects to an RDMA-CM listener at "host:port": one of this package, or any program that
+// listens with librdmacm in port space TCP.
 func Dial(ctx context.Context, addr string) (*Conn, error) {
 	var d Dialer
 	return d.Dial(ctx, addr)
 }
 
-// Dial connects to "host:port", where the port may be the name of a TCP service. A host name's
-// addresses are tried in turn. The error is an *OpError.
+// Dial connects to "host:port", where the port may be the name of a TCP service. It tries a host
+// name's addresses in turn. The error is an *OpError.
 //
-// With a context that is over already nothing is sent. When it ends later, the
-// peer may have accepted: it is told, and sees a connection that ends at once.
+// If the context is over already, nothing is sent. If it ends later, the peer may have accepted: it
+// is told, and sees a connection that ends at once.
 func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &verbs.OpError{Op: "dial", Err: err}
@@ -66,7 +66,7 @@ func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 	return nil, first
 }
 
-// DialAddr is Dial for an address.
+// DialAddr is Dial with an address.
 func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error) {
 	to = unmap(to)
 	if err := ctx.Err(); err != nil {
@@ -85,7 +85,7 @@ func (d *Dialer) DialAddr(ctx context.Context, to netip.AddrPort) (*Conn, error)
 	c, err := d.dial(ctx, to, &param)
 	var rej *rdmacm.RejectedError
 	if errors.As(err, &rej) {
-		// Two refusals say what would be better.
+		// Two kinds of refusal tell how to succeed.
 		switch mtu := rej.PathMTU(); {
 		case mtu != 0:
 			param.MTU = mtu
@@ -127,7 +127,7 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *rdmacm.Conn
 	}
 	defer func() {
 		if c == nil {
-			_ = id.Close() // on a device that is closed, or not: it cannot fail otherwise
+			_ = id.Close() // fails only if the device is closed, which does not matter here
 		}
 	}()
 	if err := id.ResolveAddr(d.LocalAddr, to); err != nil {
@@ -153,14 +153,13 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *rdmacm.Conn
 	return conn, nil
 }
 
-// connectID connects and waits for how it ends, on a channel that is the ID's
-// from then on.
+// connectID connects and waits for the outcome, on a channel that becomes the ID's.
 func connectID(ctx context.Context, id *rdmacm.ID, param *rdmacm.ConnParam, ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
 	if err := id.Migrate(ch); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // the peer learns nothing of it
+		return nil, err // the peer is not told
 	}
 	if err := id.Connect(param); err != nil {
 		return nil, err

@@ -24,27 +24,27 @@ type defaultDevice struct {
 	addrs []netip.Addr // with the zones that were asked for
 }
 
-// has reports whether a device has an address. Interfaces may have the same link-local one.
+// has reports whether a device has an address. Several interfaces may have the same link-local one.
 func (d *defaultDevice) has(a netip.Addr) bool {
 	return slices.ContainsFunc(d.addrs, func(x netip.Addr) bool {
 		return x == a || x.WithZone("") == a.WithZone("") && (x.Zone() == "" || a.Zone() == "")
 	})
 }
 
-// DefaultDeviceConfig is what [DefaultDevice] opens devices with, and so what Dial and Listen of
-// this package and of rsocket use where they are given none: a Logger, a Spin, and whatever else.
-// Set it before the first use, as http.DefaultTransport. Addrs is the local address, and must not
-// be set here, nor Link, which would serve one address only.
+// DefaultDeviceConfig is the configuration that [DefaultDevice] opens devices with; Dial and Listen
+// of this package and of rsocket use them unless they are given a device. Set it before the first
+// use, as with http.DefaultTransport. Do not set Addrs, which is the local address, or Link, which
+// would serve one address only.
 var DefaultDeviceConfig verbs.Config
 
-// DefaultDevice returns the device that [Dial] and [Listen] use for a local address when they are
-// given none. It is opened with [DefaultDeviceConfig], on a udp link, at the first use, and stays
-// open until somebody closes it; the next use opens another one. For an unspecified address it is
-// one with all addresses that the host has at that moment. A listener at all addresses has a device
-// for each instead, so that it can follow those that come and go, unless DefaultDeviceConfig says
+// DefaultDevice returns the device that [Dial] and [Listen] use for a local address unless they are
+// given one. The first use opens it with [DefaultDeviceConfig] on a udp link. It stays open until
+// the program closes it; the next use opens another. For an unspecified address it has all
+// addresses that the host has at that moment. A listener at all addresses has a device for each
+// instead, so that it can follow addresses that come and go, unless DefaultDeviceConfig says
 // Polling.
 //
-// Up to 64 devices, of any number of processes of one user, can have the same address.
+// Up to 64 devices, of any number of processes of one user, can share an address.
 func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	local = local.Unmap()
 	if local.IsValid() && !local.IsUnspecified() {
@@ -57,15 +57,15 @@ func DefaultDevice(local netip.Addr) (*verbs.Device, error) {
 	return openDefault(all, func(d *defaultDevice) bool { return len(d.addrs) >= len(all) })
 }
 
-// deviceAt is DefaultDevice for one that has a single address, so that it can be closed when that
-// goes.
+// deviceAt is DefaultDevice for a device with a single address, which can be closed when the
+// address goes.
 func deviceAt(a netip.Addr) (*verbs.Device, error) {
 	return openDefault([]netip.Addr{a}, func(d *defaultDevice) bool { return len(d.addrs) == 1 && d.has(a) })
 }
 
 func init() { everyaddr.DeviceAt = deviceAt }
 
-// openDefault returns a device that the process has and that fits, or opens one.
+// openDefault returns an open device that fits, or opens one.
 func openDefault(addrs []netip.Addr, fits func(d *defaultDevice) bool) (*verbs.Device, error) {
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
@@ -120,8 +120,8 @@ func resolveHostPort(ctx context.Context, addr string) ([]netip.AddrPort, error)
 	return out, nil
 }
 
-// DefaultDeviceFor returns the device that [Dial] uses to reach a peer: that of the local
-// address, or, if that is unspecified, of the one that the routing table leads from.
+// DefaultDeviceFor returns the device that [Dial] uses to reach a peer: that of the local address
+// or, if local is unspecified, of the address that the routing table chooses.
 func DefaultDeviceFor(local, peer netip.Addr) (*verbs.Device, error) {
 	local, peer = local.Unmap(), peer.Unmap()
 	if local.IsValid() && !local.IsUnspecified() {

@@ -25,55 +25,53 @@ import (
 type ListenConfig struct {
 	ConnConfig
 
-	// Backlog is how many connections that are set up, or being set up, may wait for Accept, at
-	// each address, as in listen(2): their clients think that they are connected, also when nobody
-	// is in Accept. 0 is 128, for which connections with the defaults hold 36 MiB. Beyond that
-	// requests are left unanswered until Accept makes room: up to 1024 are kept, and of others the
-	// senders try again. On a simulated link, and with verbs.Polling, nothing happens while nobody
-	// waits, so that requests are answered while somebody is in Accept. A connection that a peer
-	// does not confirm within 50 ms does not count until the peer does, so that peers that never
-	// will keep nobody out.
+	// Backlog is how many connections may wait for Accept at each address, set up or being set up,
+	// as in listen(2). Their clients count as connected, even while no call is in Accept. 0 is 128,
+	// for which connections with the defaults hold 36 MiB. Requests beyond the limit stay
+	// unanswered until Accept makes room: up to 1024 are kept, and the senders of others try again.
+	// On a simulated link, and with verbs.Polling, requests are answered only while a call is in
+	// Accept. Unconfirmed connections stop counting after 50 ms, so dead peers cannot fill the
+	// backlog.
 	Backlog int
 
-	// MaxConns is how many connections of the listener there may be at a time, until
-	// they are closed; 0 is any number. Each holds 288 KiB with the
-	// defaults. Beyond that requests are left unanswered until one is closed, as with
-	// netutil.LimitListener: a client of this package waits for 3 minutes at most, or until
-	// its context ends.
+	// MaxConns is how many open connections the listener may have at a time; 0 is any number. Each
+	// holds 288 KiB with the defaults. Requests beyond the limit stay unanswered until one is
+	// closed, as with netutil.LimitListener: a client of this package waits for 3 minutes at most,
+	// or until its context ends.
 	MaxConns int
 
-	// Handshake, if set, is called for each request before it is accepted. An error refuses it: the
-	// peer gets the private data of a *RejectedError, and its Reason if it has one. It may replace
-	// r.Param. It is called before anybody calls Accept, by one goroutine at a time, and must not
-	// call the listener.
+	// Handshake, if set, is called for each request before it is accepted. An error refuses the
+	// request; if it is a *RejectedError, the peer gets its private data, and its Reason if it has
+	// one. Handshake may replace r.Param. It may run before any call of Accept, in one goroutine at
+	// a time, and must not call the listener.
 	Handshake func(r *ConnRequest) error
 
-	// ConnError, if set, is told the errors of the handlers of [Listener.Serve],
-	// from their goroutines, before the connection is closed.
+	// ConnError, if set, receives the errors of the handlers of [Listener.Serve], from their
+	// goroutines, before the connection is closed.
 	ConnError func(c *Conn, err error)
 }
 
 // ConnRequest is a request for a connection.
 type ConnRequest struct {
 	Local, Remote netip.AddrPort
-	// PrivateData is what the peer sent along: 56 bytes, filled up with zeros.
+	// PrivateData is what the peer sent: 56 bytes, padded with zeros.
 	PrivateData []byte
-	// Peer is what the peer has and wants, from this side's point of view.
+	// Peer has the parameters that the peer offers and wants, from this side's point of view.
 	Peer rdmacm.ConnParam
-	// Param is what it will be answered; its PrivateData goes to the peer.
+	// Param is the answer; its PrivateData goes to the peer.
 	Param rdmacm.ConnParam
 }
 
-// Listener takes connections.
+// Listener accepts connections.
 //
-// One at all addresses of the host, without a device or protection domain of its own, follows the
-// addresses: it is at those that come later, and no longer at those that go, each on a device that
+// A listener at all addresses of the host, without a device or protection domain of its own,
+// follows the addresses: it adds those that appear and drops those that go, each on a device that
 // is closed with its address. Connections to an address that goes end with an error that matches
 // [ErrClosed] and [ErrAddrNotLocal]. With Polling in [DefaultDeviceConfig] it is on one device
-// instead, with the addresses of its first moment.
+// instead, with the addresses at the time of Listen.
 type Listener struct {
-	parts *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
-	up    *Listener                 // of a part: whose it is
+	parts *everyaddr.Set[*Listener] // at all addresses: one listener for each, which do the work; nil otherwise
+	up    *Listener                 // of a part: the whole listener
 
 	cfg    ListenConfig
 	d      *verbs.Device
@@ -83,24 +81,25 @@ type Listener struct {
 	events *shard.Signal // of ch
 	addr   netip.AddrPort
 
-	// accepted tells Accept of ready, and ended is closed when the goroutine that fills that has
-	// ended; nil if Accept does the work itself.
+	// accepted tells Accept that ready has changed. ended is closed when the goroutine that fills
+	// ready has ended; nil if Accept does the work itself.
 	accepted *shard.Signal
 	ended    chan struct{}
 
 	mu      sync.Mutex
 	conns   connSet
 	drained bool                 // Shutdown has begun
-	failure error                // at all addresses: why a part has ended by itself
+	failure error                // at all addresses: why a part ended by itself
 	turn    int                  // at all addresses: the part that Accept asks first
-	budget  *everyaddr.Budget    // of a part, those of all: MaxConns
-	pending map[*rdmacm.ID]*Conn // accepted, and not yet confirmed by the peer
-	ready   []*Conn              // established, and not yet returned by Accept
+	budget  *everyaddr.Budget    // of a part: the budget of all parts, MaxConns
+	pending map[*rdmacm.ID]*Conn // accepted, not yet confirmed by the peer
+	ready   []*Conn              // established, not yet returned by Accept
 	closed  bool
 }
 
 // Listen listens at "host:port" for connections of RDMA-CM in port space TCP. An empty host stands
-// for all addresses of this one, port 0 for a free one; the port may be the name of a TCP service.
+// for all addresses of this host, port 0 for a free port; the port may be the name of a TCP
+// service.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(ctx, addr)
@@ -115,7 +114,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, addr string) (*Listener, err
 	return lc.ListenAddr(a[0])
 }
 
-// ListenAddr is Listen for an address.
+// ListenAddr is Listen with an address.
 func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
 	addr = unmap(addr)
 	l := newListener(lc)
@@ -162,7 +161,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 		err = l.listen()
 	}
 	if err != nil {
-		_ = l.id.Close() // the first error is the one to tell
+		_ = l.id.Close() // the first error is the one to return
 		return err
 	}
 	l.addr = l.id.LocalAddr()
@@ -177,7 +176,7 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	return nil
 }
 
-// listen begins to take requests.
+// listen begins to accept requests.
 func (l *Listener) listen() error {
 	if err := l.checkLimits(); err != nil {
 		return err
@@ -195,15 +194,14 @@ func (l *Listener) checkLimits() error {
 	return nil
 }
 
-// Addr returns the address and port that the listener listens at.
+// Addr returns the address and port of the listener.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept waits for the next connection. Peers that do not confirm their connections keep others
-// waiting for less than a second.
+// Accept waits for the next connection. Peers that do not confirm their connections delay others by
+// less than a second.
 //
-// Errors are *OpError: that of the context, or one that matches net.ErrClosed
-// after Close. Requests that could not be served are refused without an error
-// here.
+// Errors are *OpError: that of the context, or one that matches net.ErrClosed after Close. Requests
+// that could not be served are refused, and cause no error here.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	if !l.valid() {
 		return nil, &verbs.OpError{Op: "accept", Err: access.ErrZero}
@@ -236,8 +234,8 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// answer is the goroutine of a listener whose device works by itself: it gets connections ready for
-// Accept.
+// answer is the goroutine of a listener on a device that works in the background: it prepares
+// connections for Accept.
 func (l *Listener) answer() {
 	defer close(l.ended)
 	for {
@@ -249,12 +247,12 @@ func (l *Listener) answer() {
 			if l.up != nil {
 				l.up.partEnded(l, err)
 			}
-			return // closed, or the device is
+			return // the listener or its device is closed
 		}
 	}
 }
 
-// advance does what there is to do until a connection is established or nothing is left.
+// advance works until a connection is established or nothing is left to do.
 func (l *Listener) advance() (*Conn, error) {
 	for {
 		more, err := l.step()
@@ -267,25 +265,25 @@ func (l *Listener) advance() (*Conn, error) {
 	}
 }
 
-// takeReady returns the next connection that is established, nil if there is none.
+// takeReady returns the next established connection, or nil.
 func (l *Listener) takeReady() (*Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		l.wake() // the others
+		l.wake() // wake the other calls, too
 		return nil, verbs.ErrClosed
 	case len(l.ready) == 0:
 		return nil, nil
 	}
 	c := l.ready[0]
-	l.ready = slices.Delete(l.ready, 0, 1) // it is not to be kept by what lies behind
+	l.ready = slices.Delete(l.ready, 0, 1) // Delete clears the slot, so that it does not keep c alive
 	l.wake()                               // another goroutine may go on
 	c.id.Taken()
 	return c, nil
 }
 
-// wake has a goroutine that waits in Accept look again, or the one that answers.
+// wake makes one goroutine in Accept, or the answering goroutine, look again.
 func (l *Listener) wake() {
 	l.events.Set()
 	if l.ended != nil {
@@ -296,7 +294,7 @@ func (l *Listener) wake() {
 	}
 }
 
-// step takes all events, and answers one request, until a connection is established. What frees
+// step handles all events, then answers one request unless a connection was established: what frees
 // memory comes before what takes some. more is false if nothing was left to do.
 func (l *Listener) step() (more bool, err error) {
 	l.mu.Lock()
@@ -325,7 +323,7 @@ func (l *Listener) step() (more bool, err error) {
 	return true, nil
 }
 
-// handle takes one event.
+// handle handles one event.
 func (l *Listener) handle(e *rdmacm.Event) {
 	c := l.pending[e.ID]
 	if c == nil {
@@ -333,7 +331,7 @@ func (l *Listener) handle(e *rdmacm.Event) {
 	}
 	delete(l.pending, e.ID)
 	if e.Type != rdmacm.EventEstablished || e.ID.Migrate(c.ch) != nil {
-		_ = c.Close() // it never came to be, or the device is closed
+		_ = c.Close() // it failed to establish, or the device is closed
 		return
 	}
 	c.startKeepAlive()
@@ -358,8 +356,8 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 			return nil
 		}
 	}
-	// Without the context of Accept: a request that is being answered is not
-	// refused because somebody stops waiting.
+	// Accept's context does not apply: a request being answered is not refused when one caller
+	// stops waiting.
 	c, err := newConn(context.Background(), e.ID, &l.cfg.ConnConfig)
 	if err != nil {
 		l.budget.Give()
@@ -382,7 +380,8 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	return c
 }
 
-// refuse rejects a request for a reason that may say more.
+// refuse rejects a request with reason, or with that of a *RejectedError in err, and its private
+// data.
 func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 	var private []byte
 	var rej *rdmacm.RejectedError
@@ -396,8 +395,8 @@ func refuse(id *rdmacm.ID, reason mad.RejectReason, err error) {
 	_ = id.RejectReason(reason, private[:min(len(private), rdmacm.MaxRejectPrivate)])
 }
 
-// Close ends the listener: calls of Accept return, connections that wait for it are closed, and
-// requests refused. Connections that Accept has returned live on.
+// Close ends the listener: calls of Accept return, connections not yet accepted are closed, and
+// requests are refused. Connections that Accept has returned live on.
 func (l *Listener) Close() error {
 	if !l.valid() {
 		return nil

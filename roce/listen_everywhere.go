@@ -12,19 +12,19 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// portTries is how often another port is tried that is free at the first address and not at all.
+// portTries is how many ports are tried that are free at the first address but not at all of them.
 const portTries = 16
 
 // valid reports whether l was made by Listen.
 func (l *Listener) valid() bool { return l != nil && (l.s != nil || l.parts != nil) }
 
-// everywhere reports whether a listener is at all addresses of the host, and not those of a device.
-// Devices that are polled have no goroutine that would look at several of them.
+// everywhere reports whether a listener is at all addresses of the host rather than those of one
+// device. Polled devices have no goroutine that could watch several of them.
 func (lc *ListenConfig) everywhere(a netip.Addr) bool {
 	return lc.Device == nil && lc.PD == nil && (!a.IsValid() || a.IsUnspecified()) && !DefaultDeviceConfig.Polling
 }
 
-// openEverywhere begins to listen at all addresses of the host.
+// openEverywhere listens at all addresses of the host.
 func (l *Listener) openEverywhere(addr netip.AddrPort) (err error) {
 	if err := l.checkLimits(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (l *Listener) openEverywhere(addr netip.AddrPort) (err error) {
 	return nil
 }
 
-// openParts is one try, with the port that is free at the first address if none is given.
+// openParts is one try. If addr has no port, it takes one that is free at the first address.
 func (l *Listener) openParts(addr netip.AddrPort) error {
 	port, any := addr.Port(), netip.IPv6Unspecified()
 	var parts *everyaddr.Set[*Listener]
@@ -73,7 +73,7 @@ func (l *Listener) openParts(addr netip.AddrPort) error {
 	l.parts = parts
 	if err := parts.Open(); err != nil {
 		for _, p := range parts.Parts() {
-			_ = p.Close() // err is the one to tell
+			_ = p.Close() // err is the one to return
 		}
 		return err
 	}
@@ -85,7 +85,7 @@ func (l *Listener) openParts(addr netip.AddrPort) error {
 	return nil
 }
 
-// enter notes a connection of the listener.
+// enter adds a connection to the listener and to the whole it is part of.
 func (l *Listener) enter(c *Conn) {
 	c.of = l
 	for ; l != nil; l = l.up {
@@ -103,8 +103,8 @@ func (l *Listener) leave(c *Conn) {
 	}
 }
 
-// takeFromParts returns the next connection that is established at any address, nil if there is
-// none. The addresses take turns.
+// takeFromParts returns the next connection established at any address, or nil. The addresses take
+// turns.
 func (l *Listener) takeFromParts() (*Conn, error) {
 	l.mu.Lock()
 	closed, failure, turn := l.closed, l.failure, l.turn
@@ -112,7 +112,7 @@ func (l *Listener) takeFromParts() (*Conn, error) {
 	l.mu.Unlock()
 	switch {
 	case closed:
-		l.accepted.Set() // the others
+		l.accepted.Set() // wake the other calls, too
 		return nil, verbs.ErrClosed
 	case failure != nil:
 		l.accepted.Set()
@@ -125,12 +125,12 @@ func (l *Listener) takeFromParts() (*Conn, error) {
 			l.accepted.Set() // another goroutine may go on
 			return c, nil
 		}
-		_ = err // it is closed: its address is gone
+		_ = err // the part is closed: its address is gone
 	}
 	return nil, nil
 }
 
-// waitForParts waits until it is worth looking again.
+// waitForParts waits until a part may have a connection.
 func (l *Listener) waitForParts(ctx context.Context) error {
 	select {
 	case <-l.accepted.C():
@@ -140,8 +140,8 @@ func (l *Listener) waitForParts(ctx context.Context) error {
 	}
 }
 
-// partEnded is told that a part does not go on. If its address is gone that is as it should be;
-// what else ends it ends the whole: nobody would know that one address is not served any more.
+// partEnded handles the end of a part. If its address is gone, the listener goes on. Any other
+// cause ends the whole listener: it must not go on with one address unserved and no one told.
 func (l *Listener) partEnded(p *Listener, why error) {
 	p.mu.Lock()
 	closed := p.closed

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// logState tells of a change of state of the connection. No lock is held: a handler may take its
-// time, or call the connection.
+// logState logs a change of state of the connection. No lock is held: a handler may take its time,
+// or call the connection.
 func (c *Conn) logState(level slog.Level, what string, more ...slog.Attr) {
 	if c.cfg.Logger == nil {
 		return
@@ -16,7 +16,7 @@ func (c *Conn) logState(level slog.Level, what string, more ...slog.Attr) {
 	}, more...)...)
 }
 
-// logOpen tells that the connection is established.
+// logOpen logs that the connection is established.
 func (c *Conn) logOpen(how string) {
 	if c.cfg.Logger != nil {
 		mtu := 0
@@ -27,8 +27,8 @@ func (c *Conn) logOpen(how string) {
 	}
 }
 
-// unlock gives c.mu back, and tells if the connection has ended other than by Close. Only calls
-// notice the end, and those of the keep-alive.
+// unlock releases c.mu and logs the end of the connection, unless Close caused it. Only calls and
+// keep-alive probes notice the end.
 func (c *Conn) unlock() {
 	tell := c.flushed && !c.closed && !c.told && c.cfg.Logger != nil
 	failure := c.failure
@@ -45,7 +45,7 @@ func (c *Conn) unlock() {
 	}
 }
 
-// logState tells of a change of state of the listener.
+// logState logs a change of state of the listener.
 func (l *Listener) logState(level slog.Level, what string, more ...slog.Attr) {
 	if l.cfg.Logger != nil {
 		l.cfg.Logger.LogAttrs(context.Background(), level, what, append([]slog.Attr{slog.String("local", l.addr.String())}, more...)...)

@@ -2,8 +2,8 @@ package roce
 
 import "github.com/goroce/goroce/roce/verbs"
 
-// RemoteMemory names memory of the peer: Addr, its address there; RKey, the key to it;
-// and Len, bytes. [Conn.Share] tells it to the peer, and [Conn.Shared] takes it.
+// RemoteMemory names memory of the peer: Addr, its address there; RKey, its key; and Len, its
+// length in bytes. [Conn.Share] sends one, and [Conn.Shared] receives it.
 type RemoteMemory = verbs.RemoteMemory
 
 // RemoteMemoryBytes is the length of an encoded RemoteMemory.
@@ -12,7 +12,7 @@ const RemoteMemoryBytes = verbs.RemoteMemoryBytes
 // Access says what may be done with memory.
 type Access = verbs.Access
 
-// What a peer may be allowed to do with memory.
+// The rights that a peer can be given.
 const (
 	RemoteWrite  = verbs.RemoteWrite
 	RemoteRead   = verbs.RemoteRead

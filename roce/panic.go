@@ -7,24 +7,23 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a handler of a [Server] or of [Listener.Serve] that has panicked. Its connection
-// was closed, and nothing else.
+// PanicError reports that a handler of a [Server] or of [Listener.Serve] panicked. Only its
+// connection was closed.
 type PanicError struct {
-	Value any    // what panic was called with
+	Value any    // the argument of panic
 	Stack []byte // of the goroutine
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("roce: the handler panicked: %v", e.Value) }
 
-// Unwrap returns what panic was called with, if that is an error.
+// Unwrap returns the argument of panic, if that is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// call calls the handler, and turns its panic into an error. A panic is always logged: by the
-// default logger where none was chosen, since it is an error of the program that nothing else may
-// tell.
+// call calls the handler and turns a panic into an error. A panic is always logged, by the default
+// logger if none was chosen: it is a bug of the program that may show nowhere else.
 func (s *Server) call(ctx context.Context, c *Conn) (err error) {
 	defer func() {
 		v := recover()

@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Serve is [Server.Serve] for a listener that has a handler of its own. The handler's error is
-// given to [ListenConfig.ConnError] and ends nothing else.
+// Serve is [Server.Serve] for a listener with a handler of its own. The handler's error goes to
+// [ListenConfig.ConnError] and ends nothing else.
 //
 // Serve ends when ctx does, or the listener is closed. It then closes the listener, cancels the
 // handlers' context, waits for them, and returns the error from [Listener.Accept]. After
@@ -21,9 +21,9 @@ func (l *Listener) Serve(ctx context.Context, handle func(ctx context.Context, c
 	return (&Server{ListenConfig: l.cfg, Handler: handle}).Serve(ctx, l)
 }
 
-// Shutdown ends the listener when its work is done: nobody can connect any more, connections that
-// nobody has accepted are refused, and handlers of Serve end as with [Server.Shutdown]. It returns
-// when all connections of the listener are closed, also those that Accept has returned, or ctx
+// Shutdown ends the listener when its work is done. It takes no new connections, refuses those not
+// yet accepted, and ends handlers of Serve as [Server.Shutdown] does. It returns when all
+// connections of the listener are closed, including those that Accept has returned, or when ctx
 // ends, with its error.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	if !l.valid() {
@@ -36,32 +36,32 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// drain takes nothing new, and has handlers end.
+// drain stops accepting and makes handlers end.
 func (l *Listener) drain() {
 	l.mu.Lock()
 	l.drained = true
 	l.mu.Unlock()
-	_ = l.Close() // of one that is over it says nothing new
+	_ = l.Close() // an error of a listener that is over says nothing new
 	for _, c := range l.conns.all() {
 		c.endServing()
 	}
 }
 
-// ending reports whether Shutdown, or that of a server or the device, has begun.
+// ending reports whether a Shutdown of the listener, its server or its device has begun.
 func (l *Listener) ending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drained
 }
 
-// SharedMemory returns a handler for [Server] and [Listener.Serve]: each client may use buf, as
-// [Conn.Share] has it, until it hangs up, or the server shuts down. All of them see the same
-// memory.
+// SharedMemory returns a handler for [Server] and [Listener.Serve] that shares buf with each
+// client, as [Conn.Share] does, until the client hangs up or the server shuts down. All clients see
+// the same memory.
 func SharedMemory(buf []byte, access verbs.Access) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
 		_, err := c.Share(ctx, buf, access)
 		if errors.Is(err, ErrPeerClosed) {
-			return nil // a client may be done before it is known here that it was told
+			return nil // a client may be done before Send learns that it got the message
 		}
 		if err != nil {
 			return err

@@ -9,15 +9,15 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ErrServerClosed is returned by Serve after Shutdown or Close, and matched by the error of calls
-// of a handler that would wait for another message then.
+// ErrServerClosed is the error of Serve after Shutdown or Close. It also matches the errors of a
+// handler's calls that would wait for another message then.
 var ErrServerClosed error = access.NewKind("the server is shutting down")
 
 // Server calls a handler for each connection, from one listener or several. Its fields must not
-// be changed once it serves.
+// change once it serves.
 type Server struct {
-	// ListenConfig is what ListenAndServe listens with. Its ConnError and Logger are for the
-	// handlers of all connections.
+	// ListenConfig is what ListenAndServe listens with. Its ConnError and Logger serve the handlers
+	// of all connections.
 	ListenConfig ListenConfig
 
 	// Handler is called for each connection, in a goroutine of its own. The connection is closed
@@ -42,13 +42,13 @@ func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
 	return s.Serve(ctx, l)
 }
 
-// Serve accepts connections and calls the handler for each. The handler's error is given to
-// ConnError and ends nothing else.
+// Serve accepts connections and calls the handler for each. The handler's error goes to ConnError
+// and ends nothing else.
 //
 // Serve ends when ctx does, or the listener is closed: it then closes the listener, cancels the
 // handlers' context, waits for them, and returns the error from [Listener.Accept]. After Shutdown
-// it waits for the handlers without cancelling their context, and returns [ErrServerClosed]: a
-// program may end when Serve has returned.
+// it waits for the handlers without cancelling their context, and returns [ErrServerClosed]. A
+// program may exit once Serve has returned.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	if s.Handler == nil {
 		return argError("serve", "Handler", "is nil")
@@ -59,7 +59,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !s.enter(l, cancel) {
-		_ = l.Close() // of one that is not wanted any more
+		_ = l.Close() // the server is shutting down
 		return ErrServerClosed
 	}
 	defer s.leave(l)
@@ -72,7 +72,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 				handlers.Wait()
 				return ErrServerClosed
 			}
-			_ = l.Close() // err says why it all ends
+			_ = l.Close() // err says why serving ended
 			cancel()
 			return err
 		}
@@ -86,14 +86,14 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 }
 
 func (s *Server) handle(ctx context.Context, c *Conn) {
-	defer c.Close() // it fails only with the device, which Accept tells
+	defer c.Close() // fails only with the device, which Accept reports
 	err := s.call(ctx, c)
 	if tell := s.ListenConfig.ConnError; err != nil && tell != nil && !errors.Is(err, ErrServerClosed) {
 		tell(c, err)
 	}
 }
 
-// enter notes a listener, and reports whether it is to be served.
+// enter records a listener, and reports whether to serve it.
 func (s *Server) enter(l *Listener, cancel context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) leave(l *Listener) {
 	delete(s.listeners, l)
 }
 
-// end notes that nothing new is served, and returns what is.
+// end makes the server refuse new listeners, and returns those that it serves.
 func (s *Server) end() map[*Listener]context.CancelFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,15 +125,15 @@ func (s *Server) end() map[*Listener]context.CancelFunc {
 	return out
 }
 
-// Shutdown ends the server when its work is done. Nobody can connect any more. A handler that waits
+// Shutdown ends the server when its work is done. It takes no new connections. A handler that waits
 // for the next message (in Recv, RecvMsg, Shared or Wait) gets an error that matches
-// [ErrServerClosed], unless one has arrived, and is to return; what it does otherwise goes on. So a
+// [ErrServerClosed], unless a message has arrived, and should return; its other calls go on. So a
 // handler that answers one message after the other ends between two. If the work for a peer takes
-// several messages, say so by [Conn.BeginWork].
+// several messages, bracket it with [Conn.BeginWork] and [Conn.EndWork].
 //
-// Shutdown returns when all handlers have, or ctx ends, with its error; Close ends what is left
-// then. A message that arrives too late was acknowledged by the device, and is not answered: the
-// peer finds the connection closed.
+// Shutdown returns when all handlers have, or when ctx ends, with its error; Close then ends what
+// is left. A message that arrives too late is acknowledged by the device but not answered: the peer
+// finds the connection closed.
 func (s *Server) Shutdown(ctx context.Context) error {
 	listeners := s.end()
 	for l := range listeners {
@@ -142,7 +142,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range listeners {
 		err := l.conns.empty(ctx, l.d)
 		if err == nil {
-			err = s.conns.empty(ctx, l.d) // the handlers are through with them
+			err = s.conns.empty(ctx, l.d) // until the handlers are done with them
 		}
 		if err != nil {
 			return &verbs.OpError{Op: "shut down", Local: l.addr, Err: err}
@@ -151,15 +151,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the server at once: listeners and connections are closed, without waiting for
-// operations, and the context of the handlers is cancelled. It does not wait for them.
+// Close ends the server at once: it closes listeners and connections without waiting for
+// operations, and cancels the handlers' context. It does not wait for the handlers.
 func (s *Server) Close() error {
 	var errs []error
 	for l, cancel := range s.end() {
 		l.drain()
 		cancel()
-		// Those that Accept has just returned are among them: the process may end before they get
-		// to their handlers.
+		// Include connections that Accept has just returned: the process may end before their
+		// handlers start.
 		for _, c := range l.conns.all() {
 			errs = append(errs, c.close(0))
 		}
@@ -167,7 +167,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// serve notes that a handler of a listener has the connection.
+// serve records that a handler of a listener has the connection.
 func (c *Conn) serve(l *Listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Conn) serve(l *Listener) {
 	c.ending = l.ending() || c.of.ending()
 }
 
-// endServing has a handler end when it waits for another message.
+// endServing makes the handler end once it waits for another message.
 func (c *Conn) endServing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func (c *Conn) endServing() {
 	}
 }
 
-// BeginWork says that what the handler of a [Server] has begun takes more messages of the peer:
-// until EndWork, Shutdown lets it wait for them. Calls are counted.
+// BeginWork says that the work of a [Server]'s handler needs more messages of the peer: until
+// EndWork, Shutdown lets the handler wait for them. Calls nest.
 func (c *Conn) BeginWork() { c.addWork(1) }
 
 // EndWork undoes one BeginWork.
