@@ -10,17 +10,16 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (d *Device) Core() core.Of[*deviceCore] { return core.New((*deviceCore)(d)) }
 
-// Core is what (*Device).Core is.
+// Core is like Device.Core.
 func (qp *QP) Core() core.Of[*qpCore] { return core.New((*qpCore)(qp)) }
 
-// Core is what (*Device).Core is.
+// Core is like Device.Core.
 func (cq *CQ) Core() core.Of[*cqCore] { return core.New((*cqCore)(cq)) }
 
-// Core is what (*Device).Core is.
+// Core is like Device.Core.
 func (pd *PD) Core() core.Of[*pdCore] { return core.New((*pdCore)(pd)) }
 
 // deviceCore is a Device as the packages above see it.
@@ -57,12 +56,12 @@ func (c *deviceCore) Keep(key any, make func() any) any {
 
 func (c *deviceCore) End(reason error) { (*Device)(c).shut(reason) }
 
-// OnAsyncEvent has asynchronous events handed to f as they come, instead of to AsyncEvent; those
-// that wait come first, before it returns. nil ends that. Calls of f come one after the other, in
-// the goroutine or thread that has met the event, with the lock of a shard held. So f must not call
-// a method of this package, nor wait: it notes the event, and writes to an eventfd, say. When an
-// object's Close has returned no event of it comes any more, and none at all once OnAsyncEvent(nil)
-// has. f has to bound how many events it keeps: a peer can cause them.
+// OnAsyncEvent passes asynchronous events to f as they come, instead of to AsyncEvent. It first
+// passes on those already queued, before it returns. nil ends that. Calls of f come one at a time,
+// from the goroutine or thread that met the event, with the lock of a shard held. So f must not
+// call a method of this package, or wait: it may note the event, or write to an eventfd. No event
+// of an object comes after its Close has returned, and none at all after OnAsyncEvent(nil) has. f
+// must bound the events it keeps: a peer can cause them.
 func (c *deviceCore) OnAsyncEvent(f func(Event)) error {
 	d := (*Device)(c)
 	if d.unmade() {
@@ -72,8 +71,8 @@ func (c *deviceCore) OnAsyncEvent(f func(Event)) error {
 	return nil
 }
 
-// CreateRingCQ is CreateCQ for a queue whose completions are in memory that a program in
-// another language reads by itself: see Ring.
+// CreateRingCQ is CreateCQ for a queue whose completions lie in memory that a program in another
+// language reads directly: see Ring.
 func (c *deviceCore) CreateRingCQ(n int, o *CQOptions) (*CQ, error) {
 	return (*Device)(c).createCQ(n, o, true)
 }
@@ -81,15 +80,15 @@ func (c *deviceCore) CreateRingCQ(n int, o *CQOptions) (*CQ, error) {
 // qpCore is a QP as the packages above see it.
 type qpCore QP
 
-// Shard returns the shard that the queue pair is on. Its lock comes after that of the first one.
+// Shard returns the shard of the queue pair. Its lock is taken after that of the first shard.
 func (c *qpCore) Shard() *shard.Shard { return c.s }
 
-// QP returns the engine's half.
+// QP returns the engine's queue pair.
 func (c *qpCore) QP() *transport.QP { return c.t }
 
-// Claim makes the caller the one that moves a queue pair through its states. established is called
-// with the lock of the first shard held, at or after the first packet of the peer, and unanswered
-// in the same way when the peer does not answer. It reports false if the queue pair is claimed
+// Claim makes the caller responsible for moving the queue pair through its states. established is
+// called with the lock of the first shard held, at or after the peer's first packet; unanswered is
+// called in the same way if the peer does not answer. It returns false if the queue pair is claimed
 // already. The lock of its shard is held.
 func (c *qpCore) Claim(established, unanswered func()) bool {
 	if c.established != nil {
@@ -102,7 +101,8 @@ func (c *qpCore) Claim(established, unanswered func()) bool {
 // Release ends Claim. The lock of the queue pair's shard is held.
 func (c *qpCore) Release() { c.established, c.unanswered = nil, nil }
 
-// Modify is QP.Modify with the lock of the queue pair's shard held; now is that shard's time.
+// Modify is QP.Modify for a caller that holds the lock of the queue pair's shard; now is that
+// shard's time.
 func (c *qpCore) Modify(now int64, a *QPAttr, mask AttrMask) error {
 	return c.t.Modify(now, a.toEngine(), mask)
 }
@@ -115,8 +115,8 @@ func (c *qpCore) RTRAttr(remote RemoteInfo, a *ConnAttr) (QPAttr, AttrMask, erro
 // RTSAttr returns the attributes that ToRTS sets.
 func (c *qpCore) RTSAttr(a *ConnAttr) (QPAttr, AttrMask) { return (*QP)(c).rtsAttr(*a) }
 
-// SendRoom returns how many more requests the send queue takes now: none before RTS, and when the
-// device is closed. Others that post or change the state apart, it only grows.
+// SendRoom returns how many more requests the send queue takes now: none before RTS, or once the
+// device is closed. Only posts and changes of state shrink it.
 func (c *qpCore) SendRoom() int {
 	qp := (*QP)(c)
 	if qp.lock() != nil {
@@ -155,7 +155,7 @@ func (c *cqCore) Leave() { c.waiters.Add(-1) }
 // pdCore is a PD as the packages above see it.
 type pdCore PD
 
-// Clear deallocates the domain, and the memory that is registered in it.
+// Clear deallocates the domain together with the memory registered in it.
 func (c *pdCore) Clear() error {
 	pd := (*PD)(c)
 	dealloc := func(int64) error { return pd.t.Dealloc() }

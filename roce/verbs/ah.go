@@ -8,14 +8,14 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// AH is an address handle (ibv_ah): the way to the peer of a UD send, for SendWR.AH.
+// AH is an address handle (ibv_ah): the path to the peer of a UD send, for SendWR.AH.
 type AH struct {
 	d  *Device
 	pd *PD
 	av transport.AddressVector
-	// of has a handle for each shard's engine, by Index, since links note on it what they know of
-	// the way. The first is made at once, others when they are used. Each is guarded by the lock of
-	// its shard.
+	// of has a handle for each shard's engine, by Index, because links cache on it what they know
+	// of the path. The first is made at once, others when they are used. Each is guarded by the
+	// lock of its shard.
 	of   []*transport.AH
 	gone atomic.Bool
 }
@@ -34,7 +34,7 @@ func (pd *PD) CreateAH(av AddressVector) (*AH, error) {
 	return a, nil
 }
 
-// CreateAHTo makes an address handle to a GID from the local address that fits it.
+// CreateAHTo makes an address handle for a GID, with the local address that fits it.
 func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
 	i, err := pd.Device().GIDIndexFor(gid)
 	if err != nil {
@@ -43,13 +43,13 @@ func (pd *PD) CreateAHTo(gid ib.GID) (*AH, error) {
 	return pd.CreateAH(AddressVector{DGID: gid, SGIDIndex: i, HopLimit: defaultHopLimit})
 }
 
-// make makes the handle of a shard's engine. The lock of the shard is held.
+// make makes the handle for a shard's engine. The lock of the shard is held.
 func (a *AH) make(s *shard.Shard) (err error) {
 	a.of[s.Index()], err = s.Engine().CreateAH(a.pd.t, a.av)
 	return err
 }
 
-// engine returns the handle of a shard's engine; nil of nil. The lock of the shard is held.
+// engine returns the handle for a shard's engine; nil of nil. The lock of the shard is held.
 func (a *AH) engine(s *shard.Shard) *transport.AH {
 	if a == nil || a.of == nil {
 		return nil
@@ -57,10 +57,10 @@ func (a *AH) engine(s *shard.Shard) *transport.AH {
 	i := s.Index()
 	if a.of[i] == nil {
 		if a.make(s) != nil {
-			return new(transport.AH) // the domain has gone, and one of no domain is refused
+			return new(transport.AH) // the domain is gone; the engine refuses a handle without a domain
 		}
 		if a.gone.Load() {
-			_ = a.of[i].Destroy() // it is refused, too
+			_ = a.of[i].Destroy() // the engine refuses it too
 		}
 	}
 	return a.of[i]

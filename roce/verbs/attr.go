@@ -14,12 +14,12 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// DeviceAttr are the properties and limits of a device (ibv_device_attr, whose field is in
-// brackets where it has another name).
+// DeviceAttr has the properties and limits of a device (ibv_device_attr; brackets give the field
+// there if its name differs).
 type DeviceAttr struct {
-	NodeGUID        uint64 // of the network interface, as rdma_rxe has it; else made from the address
+	NodeGUID        uint64 // derived from the network interface, as in rdma_rxe, or else from the address
 	SystemImageGUID uint64 // the same (sys_image_guid)
-	VendorID        uint32 // 0xFFFFFF: none of IEEE's
+	VendorID        uint32 // 0xFFFFFF: no IEEE vendor
 	FirmwareVersion string // "goroce" (fw_ver)
 
 	MaxMRBytes      uint64 // of one region (max_mr_size)
@@ -34,14 +34,14 @@ type DeviceAttr struct {
 	MaxMR           int
 	MaxMW           int
 	MaxPD           int
-	MaxQPRdAtomic   int // READs and atomics at a time as responder (max_qp_rd_atom)
+	MaxQPRdAtomic   int // READs and atomics at a time, as responder (max_qp_rd_atom)
 	MaxQPInitAtomic int // as requester (max_qp_init_rd_atom)
 	MaxSRQ          int
 	MaxSRQWR        int
 	MaxSRQSGE       int
 	MaxPKeys        int
 	PhysicalPorts   int   // 1 (phys_port_cnt)
-	LocalCAAckDelay uint8 // that long an ACK may take here: 4.096 us x 2^LocalCAAckDelay
+	LocalCAAckDelay uint8 // an ACK may take this long here: 4.096 us x 2^LocalCAAckDelay
 
 	AtomicCap         AtomicCap
 	MemWindowType2B   bool // IBV_DEVICE_MEM_WINDOW_TYPE_2B
@@ -51,14 +51,14 @@ type DeviceAttr struct {
 	CompletionVectors int  // num_comp_vectors of ibv_context
 }
 
-// AtomicCap says what the atomics of a device are atomic with (ibv_atomic_cap, same values).
+// AtomicCap says what atomics of a device are atomic with respect to (ibv_atomic_cap, same values).
 type AtomicCap uint8
 
 // The levels of atomicity.
 const (
 	AtomicNone   AtomicCap = iota // no atomics
-	AtomicHCA                     // with the atomics of other queue pairs of the device
-	AtomicGlobal                  // with sync/atomic in this process, too (IBV_ATOMIC_GLOB)
+	AtomicHCA                     // atomics of all queue pairs of the device
+	AtomicGlobal                  // also sync/atomic in this process (IBV_ATOMIC_GLOB)
 )
 
 // String returns the text of ibv_devinfo.
@@ -72,7 +72,7 @@ func (c AtomicCap) String() string {
 	return "ATOMIC_NONE"
 }
 
-// PortAttr are the properties of the one port of a device (ibv_port_attr).
+// PortAttr has the properties of a device's only port (ibv_port_attr).
 type PortAttr struct {
 	Active    bool    // the interfaces of the addresses are up (state)
 	MaxMTU    ib.MTU  // 4096
@@ -91,7 +91,7 @@ func (d *Device) Attr() DeviceAttr {
 	}
 	lim := d.s.Table().Limits()
 	var mac net.HardwareAddr
-	if d.s.Mode() != shard.Driven { // a simulated address is nobody's here
+	if d.s.Mode() != shard.Driven { // a simulated address is no interface's here
 		mac = hardwareAddr(d.s.Addrs()[0])
 	}
 	guid := nodeGUID(d.s.Addrs()[0], mac)
@@ -142,9 +142,9 @@ func (d *Device) Addrs() []netip.Addr {
 	return slices.Clone(d.s.Addrs())
 }
 
-// GIDIndexFor returns the index of the local address to reach peer from: the
-// peer's own address if it is local, else the first that is of the same family
-// and both or neither loopback, else the first of the same family.
+// GIDIndexFor returns the index of the local address from which to reach peer: the peer's own
+// address if it is local, else the first of the same family that is loopback exactly if the peer
+// is, else the first of the same family.
 func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 	if d.unmade() {
 		return 0, access.ErrZero
@@ -166,8 +166,8 @@ func (d *Device) GIDIndexFor(peer ib.GID) (int, error) {
 	return best, nil
 }
 
-// Counters returns the counters of the engines, and of the links those that the
-// engines cannot see.
+// Counters returns the counters of the engines, plus those of the links for what the engines cannot
+// see.
 func (d *Device) Counters() Counters {
 	if d.unmade() {
 		return Counters{}
@@ -189,7 +189,7 @@ func (d *Device) Counters() Counters {
 	return c
 }
 
-// addAll adds counters to others of their type, which has no fields but uint64.
+// addAll adds the counters more to sum. Their type has only uint64 fields.
 func addAll[T any](sum, more *T) {
 	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem()
 	for i := range to.NumField() {
@@ -218,9 +218,9 @@ func (d *Device) Capabilities() link.Capabilities {
 	return d.s.Link().Capabilities()
 }
 
-// Background reports whether the device works by itself. If not, in polling
-// mode and on a simulated link, it moves only while somebody polls or waits, and
-// a goroutine that waits all the time would be a busy one.
+// Background reports whether the device works in the background. If not, in polling mode and on a
+// simulated link, it makes progress only while a caller polls or waits, and a goroutine that waits
+// all the time keeps a CPU busy.
 func (d *Device) Background() bool { return !d.unmade() && d.s.Mode() == shard.EventDriven }
 
 // MemCounts returns how many protection domains, regions and windows exist.
@@ -233,10 +233,9 @@ func (d *Device) MemCounts() mem.Counts {
 	return d.s.Table().Counts()
 }
 
-// DefaultAddrs returns the addresses that a device is opened on when none are
-// given: the global IPv4 and IPv6 addresses of interfaces that are up, then
-// loopback. Link-local addresses are left out: a peer could not reach them
-// without a zone, and picking one by default has led people astray.
+// DefaultAddrs returns the addresses that a device is opened on by default: the global IPv4 and
+// IPv6 addresses of interfaces that are up, then loopback. It leaves out link-local addresses: a
+// peer cannot reach them without a zone, and choosing one by default has misled users.
 func DefaultAddrs() ([]netip.Addr, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// MappedBuffer is page-aligned memory outside the Go heap: large buffers there cost
-// the garbage collector nothing. It has to be closed, which unmaps it.
+// MappedBuffer is page-aligned memory outside the Go heap, where large buffers cost the garbage
+// collector nothing. It must be closed, which unmaps it.
 type MappedBuffer struct {
 	mu    sync.Mutex
 	b     []byte
@@ -23,8 +23,8 @@ type MappedBuffer struct {
 // hugePageBytes is the size of huge pages asked for.
 const hugePageBytes = 2 << 20
 
-// MapBuffer maps n bytes of zeroed memory. With huge it asks for huge pages of
-// 2 MiB, and for transparent ones if none are reserved; Huge says which it got.
+// MapBuffer maps n bytes of zeroed memory. With huge it asks for huge pages of 2 MiB, and if none
+// are reserved for transparent ones; Huge tells which it got.
 func MapBuffer(n int, huge bool) (*MappedBuffer, error) {
 	if n <= 0 {
 		return nil, argError("map buffer", "n", "must be positive")
@@ -61,15 +61,15 @@ func (pd *PD) AllocBuffer(n int, access Access) (*MappedBuffer, *MR, error) {
 	return b, mr, nil
 }
 
-// Register registers the buffer. The buffer cannot be closed before the region. nil means no
+// Register registers the buffer, which then cannot be closed before the region. nil means no
 // options.
 func (b *MappedBuffer) Register(pd *PD, access Access, o *MROptions) (*MR, error) {
 	mem := b.retain()
 	if mem == nil {
 		return nil, ErrClosed
 	}
-	// The lock of the buffer is not held here: the device takes its own, and
-	// lets go of the buffer under it.
+	// The buffer's lock is not held here: the device takes its own lock, and releases the buffer
+	// under it.
 	mr, err := pd.RegisterMR(mem, access, b.countRelease(o))
 	if err != nil {
 		b.users.Add(-1)
@@ -77,7 +77,7 @@ func (b *MappedBuffer) Register(pd *PD, access Access, o *MROptions) (*MR, error
 	return mr, err
 }
 
-// retain counts a registration, and returns the memory unless the buffer was closed.
+// retain counts a registration and returns the memory; nil if the buffer is closed.
 func (b *MappedBuffer) retain() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *MappedBuffer) retain() []byte {
 	return b.b
 }
 
-// countRelease returns options that take note of the end of the registration, too.
+// countRelease returns options that also count the end of the registration.
 func (b *MappedBuffer) countRelease(given *MROptions) *MROptions {
 	var o MROptions
 	if given != nil {
@@ -110,7 +110,7 @@ func (b *MappedBuffer) Bytes() []byte {
 	return b.b
 }
 
-// Huge reports whether the buffer lies in reserved huge pages.
+// Huge reports whether the buffer is in reserved huge pages.
 func (b *MappedBuffer) Huge() bool { return b.huge }
 
 // Close unmaps the memory. It fails with ErrBusy while a registration uses it.

@@ -12,17 +12,16 @@ const (
 	minPoolBuf = 256
 	MaxPoolBuf = 1 << 20
 	poolSlab   = 64 << 10 // registered at a time, unless one buffer is larger
-	// DefaultPoolBytes bounds what a pool holds in all.
+	// DefaultPoolBytes bounds the memory of a pool.
 	DefaultPoolBytes = 64 << 20
 )
 
 const poolClasses = 13 // 256 bytes to 1 MiB
 
-// BufPool hands out buffers of registered memory, so that whoever only wants to send and
-// receive need not deal with regions and keys. The buffers are for the local
-// side of operations: the pool gives no rights to peers, since its buffers
-// share a region and thereby a key. For memory that peers may access see
-// roce.Conn.Register.
+// BufPool hands out buffers of registered memory, so that a program that only sends and receives
+// need not deal with regions and keys. The buffers serve the local side of operations. The pool
+// gives peers no rights, because its buffers share a region and thereby a key. For memory that
+// peers may access see roce.Conn.Register.
 //
 // All methods may be called from any goroutine.
 type BufPool struct {
@@ -37,8 +36,8 @@ type BufPool struct {
 	closed bool
 }
 
-// NewBufPool makes a pool in a protection domain that holds up to maxBytes; 0
-// is DefaultPoolBytes. It registers memory as it is needed.
+// NewBufPool makes a pool in a protection domain that holds up to maxBytes; 0 is DefaultPoolBytes.
+// It registers memory when it needs some.
 func NewBufPool(pd *PD, maxBytes int) *BufPool {
 	if maxBytes <= 0 {
 		maxBytes = DefaultPoolBytes
@@ -46,22 +45,21 @@ func NewBufPool(pd *PD, maxBytes int) *BufPool {
 	return &BufPool{pd: pd, max: maxBytes}
 }
 
-// PoolBuf is a buffer of a BufPool. Copies of it are the same buffer: the first Release of any of
-// them is that of all.
+// PoolBuf is a buffer of a BufPool. Copies of it are the same buffer: releasing one releases all.
 type PoolBuf struct {
 	slot *poolSlot
-	turn uint64 // of the slot
+	turn uint64 // the slot's turn
 	n    int
 }
 
-// poolSlot is memory for a buffer.
+// poolSlot is the memory of a buffer.
 type poolSlot struct {
 	pool  *BufPool
 	mr    *MR
-	mem   []byte // of mr, from off: it outlives the registration
+	mem   []byte // part of mr, from off; it outlives the registration
 	off   int
 	class int
-	turn  atomic.Uint64 // how often it was given back; changes under pool.mu
+	turn  atomic.Uint64 // how often it was given back; pool.mu guards changes
 }
 
 // poolClass returns the class of buffers of at least n bytes.
@@ -72,8 +70,8 @@ func poolClass(n int) int {
 	return bits.Len(uint(n-1)) - bits.Len(uint(minPoolBuf-1))
 }
 
-// Get returns a buffer of n bytes, up to 1 MiB. What they hold is left over from earlier use. The
-// error wraps ErrLimit if the pool is used up.
+// Get returns a buffer of n bytes, up to 1 MiB. It contains data of earlier uses. The error wraps
+// ErrLimit if the pool is exhausted.
 func (p *BufPool) Get(n int) (PoolBuf, error) {
 	if n < 0 || n > MaxPoolBuf {
 		return PoolBuf{}, argError("get buffer", "n", fmt.Sprintf("%d is not in 0..%d", n, MaxPoolBuf))
@@ -116,7 +114,7 @@ func (p *BufPool) grow(class int) error {
 	return nil
 }
 
-// held returns the slot if it is still this buffer's.
+// held returns the slot if this buffer still owns it.
 func (b PoolBuf) held() *poolSlot {
 	if b.slot == nil || b.slot.turn.Load() != b.turn {
 		return nil
@@ -124,8 +122,8 @@ func (b PoolBuf) held() *poolSlot {
 	return b.slot
 }
 
-// Bytes returns the memory, and nil after Release. It must not be touched after Release, nor while
-// an operation uses it.
+// Bytes returns the memory, and nil after Release. Do not touch it after Release, or while an
+// operation uses it.
 func (b PoolBuf) Bytes() []byte {
 	if s := b.held(); s != nil {
 		return s.mem[:b.n:b.n]
@@ -133,7 +131,7 @@ func (b PoolBuf) Bytes() []byte {
 	return nil
 }
 
-// SGE returns the first n bytes for a work request: none after Release.
+// SGE returns the first n bytes as an element of a work request; it is empty after Release.
 func (b PoolBuf) SGE(n int) SGE {
 	if s := b.held(); s != nil {
 		return s.mr.SGE(s.off, min(n, b.n))
@@ -141,11 +139,11 @@ func (b PoolBuf) SGE(n int) SGE {
 	return SGE{}
 }
 
-// Release gives the buffer back to its pool. To release it again, or a copy of it, does nothing.
+// Release gives the buffer back to its pool. Releasing it again, or a copy of it, does nothing.
 func (b PoolBuf) Release() {
 	s := b.slot
 	if s == nil {
-		return // a zero PoolBuf is nobody's
+		return // a zero PoolBuf has no pool
 	}
 	p := s.pool
 	p.mu.Lock()
@@ -159,16 +157,15 @@ func (b PoolBuf) Release() {
 	}
 }
 
-// Stats returns how many bytes the pool has registered, and how many buffers
-// are handed out.
+// Stats returns how many bytes the pool has registered, and how many buffers are in use.
 func (p *BufPool) Stats() (bytes, buffers int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bytes, p.out
 }
 
-// Close ends the registration of all memory. It does not wait for buffers that are handed out:
-// operations that use them fail, and to release them does nothing.
+// Close ends the registration of all memory. It does not wait for buffers in use: operations that
+// use them fail, and releasing them does nothing.
 func (p *BufPool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ type CompletionChannel struct {
 	dead bool
 }
 
-// CreateCompletionChannel makes a channel for completion queues to report to.
+// CreateCompletionChannel makes a channel that completion queues can report to.
 func (d *Device) CreateCompletionChannel() (*CompletionChannel, error) {
 	if d.isClosed() {
 		return nil, d.closedErr()
@@ -25,8 +25,8 @@ func (d *Device) CreateCompletionChannel() (*CompletionChannel, error) {
 	return &CompletionChannel{d: d, sig: shard.NewSignal()}, nil
 }
 
-// push is called with the lock of a shard held. A queue that is waiting to
-// be taken is not entered twice. One that another shard completes in may have been closed just now.
+// push queues the event of a completion queue, once until it is taken. The lock of a shard is held.
+// The queue may just have been closed if another shard completes in it.
 func (c *CompletionChannel) push(cq *CQ) {
 	c.mu.Lock()
 	if !cq.queued && !c.dead && !cq.dead.Load() {
@@ -37,7 +37,7 @@ func (c *CompletionChannel) push(cq *CQ) {
 	c.sig.Set()
 }
 
-// forget removes a queue that is closed.
+// forget removes a closed queue.
 func (c *CompletionChannel) forget(cq *CQ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *CompletionChannel) pop() (cq *CQ, dead bool) {
 	return cq, false
 }
 
-// Get waits for the next event of a completion queue that was asked for with
-// [CQ.RequestNotify], and returns the queue. Events need no acknowledgement.
+// Get waits for the next completion queue with an event that [CQ.RequestNotify] asked for, and
+// returns the queue. Events need no acknowledgement.
 func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 	}
 }
 
-// Close ends the channel (ibv_destroy_comp_channel); calls of Get return ErrClosed. Its
-// completion queues go on without events.
+// Close ends the channel (ibv_destroy_comp_channel); calls of Get return ErrClosed. Its completion
+// queues remain, without events.
 func (c *CompletionChannel) Close() error {
 	c.mu.Lock()
 	c.dead = true

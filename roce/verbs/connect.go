@@ -7,52 +7,52 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// RemoteInfo names a queue pair and where it is: what one side of a connection has to know of the
-// other before [QP.Connect]. How it gets there is up to the application (a TCP connection,
-// usually). With package rdmacm, which has a protocol for it, nobody fills it in.
+// RemoteInfo names a queue pair and its address: what each side must know of the other before
+// [QP.Connect]. The application exchanges it by its own means, usually a TCP connection. Package
+// rdmacm has a protocol for that and needs no RemoteInfo.
 type RemoteInfo struct {
 	QPN ib.QPN // of the remote queue pair
 	PSN ib.PSN // the first PSN that the remote side sends
 	GID ib.GID // the remote address
 }
 
-// ConnAttr are the attributes of a connection that [QP.Connect] makes: what each side chooses for
-// itself, by numbers that were agreed on elsewhere. rdmacm.ConnParam is what the two sides say to
-// each other about a connection, from which package rdmacm makes a ConnAttr; roce.ConnConfig has
-// what a service chooses about its connections.
+// ConnAttr has the attributes of a connection that [QP.Connect] makes: each side's own choices, and
+// numbers that both have agreed on by other means. rdmacm.ConnParam has what the two sides
+// negotiate, from which package rdmacm makes a ConnAttr; roce.ConnConfig has the options of a
+// service.
 //
-// Numbers are as they are: 0 retries are none. Start from [DefaultConnAttr].
+// Numbers mean what they say: 0 retries are none. Start from [DefaultConnAttr].
 type ConnAttr struct {
 	Access    Access // what the peer may do
-	SGIDIndex int    // the local address, an index of [Device.GIDs]; -1 is the one that fits that of the peer
+	SGIDIndex int    // the local address, an index of [Device.GIDs]; -1 selects one that fits the peer's
 
-	MTU      ib.MTU         // path MTU, which must be the same on both sides; 0 is that of the port
+	MTU      ib.MTU         // path MTU, which must be the same on both sides; 0 is the port's
 	Timeout  ib.TimeoutCode // the ACK timeout, 4.096 us x 2^Timeout; 0 is none
 	RetryCnt uint8          // retries when no ACK comes, 0 to 7
-	// SilenceTimeout is how long a peer that says nothing is asked for an answer: after RetryCnt
-	// retries more follow, at most a second apart, until it is over. 0: the retries decide, as
-	// verbs has it. Not of verbs.
+	// SilenceTimeout is how long a silent peer is asked for an answer: after RetryCnt retries more
+	// follow, at most a second apart, until it has passed. 0 means RetryCnt alone decides, as in
+	// verbs. Not part of verbs.
 	SilenceTimeout time.Duration
-	RNRRetry       uint8      // retries when the peer has no receive posted: 0 to 6, and 7 is for ever
-	MinRNRTimer    ib.RNRCode // how long the peer is to wait when this side has no receive posted; code 0 is 655 ms
+	RNRRetry       uint8      // retries when the peer has no receive posted: 0 to 6; 7 is for ever
+	MinRNRTimer    ib.RNRCode // how long the peer waits when this side has no receive posted; code 0 is 655 ms
 
-	// READs and atomics at a time, up to [DeviceAttr.MaxQPRdAtomic]: to the peer, and from it. Each
-	// is bounded by what the other side serves. 16 suits all hardware, and more makes small READs
-	// faster between devices that can.
+	// READs and atomics at a time, to the peer and from it, up to [DeviceAttr.MaxQPRdAtomic]. The
+	// other side's value bounds each. 16 suits all hardware; more makes small READs faster between
+	// devices that allow it.
 	MaxRdAtomic     uint8
 	MaxDestRdAtomic uint8
 
 	TrafficClass uint8  // of the IP header: DSCP and ECN
-	FlowLabel    uint32 // 20 bits; chooses the UDP source port, and 0 leaves that to the device
+	FlowLabel    uint32 // 20 bits; selects the UDP source port; 0 lets the device choose
 	HopLimit     uint8  // of the IP header; 0 is 64
 
-	PSN    ib.PSN // the first PSN to send, if SetPSN; otherwise that of LocalInfo
+	PSN    ib.PSN // the first PSN to send, if SetPSN; otherwise the one in LocalInfo
 	SetPSN bool
 }
 
-// DefaultConnAttr returns the attributes that Connect uses: everything allowed to the
-// peer, ACK timeout code 14 (67 ms), 7 retries, RNR retries for ever with a timer of
-// 0.64 ms, 16 READs and atomics in each direction.
+// DefaultConnAttr returns the attributes that Connect uses by default: the peer may do everything,
+// ACK timeout code 14 (67 ms), 7 retries, RNR retries for ever with a timer of 0.64 ms, 16 READs
+// and atomics in each direction.
 func DefaultConnAttr() ConnAttr {
 	return ConnAttr{
 		Access:    LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | FlushGlobal,
@@ -64,8 +64,8 @@ func DefaultConnAttr() ConnAttr {
 	}
 }
 
-// LocalInfo returns what the peer has to know of this queue pair to connect to
-// it, with the local address of index gidIndex.
+// LocalInfo returns what the peer needs to connect to this queue pair, with the local address of
+// index gidIndex.
 func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
 	info := RemoteInfo{QPN: qp.num, PSN: qp.psn}
 	if qp.d != nil && gidIndex >= 0 && gidIndex < len(qp.d.s.Addrs()) {
@@ -74,12 +74,10 @@ func (qp *QP) LocalInfo(gidIndex int) RemoteInfo {
 	return info
 }
 
-// SetPSN replaces the random first PSN to send. It has to be called before the
-// peer is told LocalInfo.
+// SetPSN replaces the random first PSN to send. Call it before you send LocalInfo to the peer.
 func (qp *QP) SetPSN(p ib.PSN) { qp.psn = p & ib.PSNMask }
 
-// ToInit moves an RC or UC queue pair from RESET to INIT. Receives can be
-// posted from then on.
+// ToInit moves an RC or UC queue pair from RESET to INIT. From then on receives can be posted.
 func (qp *QP) ToInit(access Access) error {
 	return qp.Modify(QPAttr{State: StateInit, Access: access, PortNum: 1},
 		AttrState|AttrPKeyIndex|AttrPort|AttrAccess)
@@ -91,7 +89,7 @@ func (qp *QP) ToInitUD(qkey ib.QKey) error {
 		AttrState|AttrPKeyIndex|AttrPort|AttrQKey)
 }
 
-// ToRTR moves the queue pair from INIT to RTR: it can receive from the peer.
+// ToRTR moves the queue pair from INIT to RTR, in which it receives from the peer.
 func (qp *QP) ToRTR(remote RemoteInfo, c ConnAttr) error {
 	a, mask, err := qp.rtrAttr(remote, c)
 	if err != nil {
@@ -138,7 +136,7 @@ func (qp *QP) rtrAttr(remote RemoteInfo, c ConnAttr) (QPAttr, AttrMask, error) {
 	return a, mask, nil
 }
 
-// ToRTS moves the queue pair from RTR to RTS: it can send.
+// ToRTS moves the queue pair from RTR to RTS, in which it sends.
 func (qp *QP) ToRTS(c ConnAttr) error {
 	return qp.Modify(qp.rtsAttr(c))
 }
@@ -162,8 +160,8 @@ func (qp *QP) rtsAttr(c ConnAttr) (QPAttr, AttrMask) {
 	return a, mask
 }
 
-// Connect takes an RC or UC queue pair from RESET or INIT to RTS towards a
-// peer, which has to do the same with this side's [QP.LocalInfo]. nil means [DefaultConnAttr].
+// Connect moves an RC or UC queue pair from RESET or INIT to RTS, connected to a peer that must do
+// the same with this side's [QP.LocalInfo]. A nil attr means [DefaultConnAttr].
 func (qp *QP) Connect(remote RemoteInfo, attr *ConnAttr) error {
 	c := DefaultConnAttr()
 	if attr != nil {
@@ -183,7 +181,7 @@ func (qp *QP) Connect(remote RemoteInfo, attr *ConnAttr) error {
 	return qp.ToRTS(c)
 }
 
-// Activate takes a UD queue pair from RESET or INIT to RTS.
+// Activate moves a UD queue pair from RESET or INIT to RTS.
 func (qp *QP) Activate(qkey ib.QKey) error {
 	if qp.State() == StateReset {
 		if err := qp.ToInitUD(qkey); err != nil {

@@ -15,14 +15,14 @@ import (
 // CQ is a completion queue (ibv_cq).
 type CQ struct {
 	d  *Device
-	s  *shard.Shard // whose engine has t
+	s  *shard.Shard // its engine has t
 	t  *transport.CQ
 	ch *CompletionChannel
 
-	// feeders are the other shards whose queue pairs complete here; nil if there are none.
+	// feeders are the other shards with queue pairs that complete here; nil if there are none.
 	feeders atomic.Pointer[[]*shard.Shard]
 
-	// pollMu makes the consumers of the engine's ring one.
+	// pollMu serializes the consumers of the engine's ring.
 	pollMu sync.Mutex
 	dead   atomic.Bool
 
@@ -31,49 +31,49 @@ type CQ struct {
 	waiters atomic.Int32
 	// appArmed is set by RequestNotify and cleared by the event it asked for.
 	appArmed atomic.Bool
-	told     atomic.Uint64 // completions that there had been at the last call of onEvent
+	told     atomic.Uint64 // how many completions there had been at the last call of onEvent
 	tell     bool          // CQOptions.EventIfWaiting
 
 	// channel bookkeeping, under ch.mu
 	queued bool
 
-	// onEvent is called with eventMu held, and not any more once the queue is dead.
+	// onEvent is called with eventMu held, and never once the queue is dead.
 	onEvent  func(*CQ)
 	eventMu  sync.Mutex
 	memory   []byte // of a ring, until Close; under pollMu
 	userData any
 }
 
-// CQOptions are what [Device.CreateCQ] can choose about a completion queue.
+// CQOptions has the options of [Device.CreateCQ].
 type CQOptions struct {
-	// Channel is told of completions that were asked for with [CQ.RequestNotify]; may be nil.
+	// Channel receives the events that [CQ.RequestNotify] asked for; may be nil.
 	Channel *CompletionChannel
 
-	// OnEvent is called for each such event instead, for programs that have a way of their own to
-	// wait: in the goroutine or thread that has brought the completion, or, with EventIfWaiting, in
-	// RequestNotify. It is called with the lock of a shard held. So it must not call a method of
-	// this package, but for [CQ.UserData], nor wait; a write to an eventfd is what it is for. It is
-	// called once for each RequestNotify at most, and not any more when Close has returned.
+	// OnEvent is called for each such event instead, for programs with their own way to wait. The
+	// call comes from the goroutine or thread that brought the completion or, with EventIfWaiting,
+	// from RequestNotify, with the lock of a shard held. So it must not call a method of this
+	// package other than [CQ.UserData], or wait; typically it writes to an eventfd. It is called at
+	// most once for each RequestNotify, and never after Close has returned.
 	OnEvent func(*CQ)
 
-	// EventIfWaiting has RequestNotify(false) call OnEvent at once if completions wait that came
-	// after the last call. The specification knows no such event, and asks for a poll after
-	// RequestNotify; but adapters make it, and there are programs that count on it.
+	// EventIfWaiting makes RequestNotify(false) call OnEvent at once if completions are waiting
+	// that came after the last call. The specification has no such event, and asks for a poll after
+	// RequestNotify; but adapters raise it, and some programs rely on it.
 	EventIfWaiting bool
 
-	// UserData is the application's: CQ.UserData returns it (cq_context).
+	// UserData is for the application: CQ.UserData returns it (cq_context).
 	UserData any
 
 	// Vector is the completion vector, from 0 to [Device.CompletionVectors] - 1 (comp_vector).
-	// Queue pairs that send to the queue live on the shard of that vector: what they do takes no
-	// lock of those on other ones, and no turn of their CPU. A queue may also be used by queue
-	// pairs of other vectors, as may a shared receive queue. From then on it takes a lock of its
-	// own for each completion, or receive, and who waits for it waits for all shards that use it.
+	// Queue pairs that send to the queue live on the shard of that vector; they share no lock and
+	// no goroutine with those of other shards. Queue pairs of other vectors may use the queue, and
+	// a shared receive queue, too. From then on each completion, or receive, takes an extra lock,
+	// and waiting on the queue waits for all shards that use it.
 	Vector int
 }
 
-// CreateCQ makes a completion queue for at least n completions (ibv_create_cq). nil means one of
-// vector 0, without events.
+// CreateCQ makes a completion queue for at least n completions (ibv_create_cq). nil means vector 0
+// and no events.
 func (d *Device) CreateCQ(n int, o *CQOptions) (*CQ, error) { return d.createCQ(n, o, false) }
 
 func (d *Device) createCQ(n int, o *CQOptions, ring bool) (*CQ, error) {
@@ -109,7 +109,7 @@ func (d *Device) createCQ(n int, o *CQOptions, ring bool) (*CQ, error) {
 	return cq, nil
 }
 
-// create makes the engine's half.
+// create makes the engine's queue.
 func (cq *CQ) create(n int) error {
 	if err := cq.s.Lock(); err != nil {
 		return err
@@ -124,14 +124,14 @@ func (cq *CQ) create(n int) error {
 	return own(err)
 }
 
-// UserData returns what CQOptions.UserData was.
+// UserData returns CQOptions.UserData.
 func (cq *CQ) UserData() any { return cq.userData }
 
-// Poll moves up to len(wcs) completions out of the queue and returns how many; 0 means that
-// there are none now. When the queue is empty it receives packets, unless the goroutine of the
-// device does: see the package comment. A queue that was full when a completion came takes no
-// more; when it has returned those it has, it returns [ErrCQOverflow]. Of a device whose link is
-// broken it returns what was flushed, and then ErrClosed with the reason.
+// Poll moves up to len(wcs) completions out of the queue and returns their number; 0 means that
+// there are none now. If the queue is empty it receives packets, unless the device's goroutine
+// does: see the package comment. A queue that was full when a completion came takes no more; Poll
+// returns those it has, then [ErrCQOverflow]. If the device's link is broken, Poll returns the
+// flushed completions, then ErrClosed with the reason.
 func (cq *CQ) Poll(wcs []WC) (int, error) {
 	if cq.t == nil {
 		return 0, access.ErrZero
@@ -139,7 +139,7 @@ func (cq *CQ) Poll(wcs []WC) (int, error) {
 	return cq.poll(wcs, shard.Always)
 }
 
-// poll is Poll; answers is for a device that polls, see Shard.Poll.
+// poll is Poll; answers is for a polling device, see Shard.Poll.
 func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
@@ -154,9 +154,9 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 		return cq.pollAll(*others, wcs, answers)
 	}
 	if !cq.s.Polled() {
-		cq.s.Poll(answers) // which notes that somebody polls
-		// A caller that polls in a loop must not keep the processor from the
-		// goroutine that it waits for.
+		cq.s.Poll(answers) // this also counts as polling
+		// A caller that polls in a loop must not keep the processor from the goroutine it depends
+		// on.
 		if cq.empty.Add(1)%shard.PollYield == 0 {
 			cq.s.Gosched()
 		}
@@ -170,7 +170,7 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	return n, nil
 }
 
-// pollAll is poll, after a look at the queue, where several shards may complete.
+// pollAll is poll, after a first look at the queue, for a queue in which several shards complete.
 func (cq *CQ) pollAll(others []*shard.Shard, wcs []WC, answers func() bool) (int, error) {
 	polled := cq.s.Polled()
 	cq.s.Poll(answers)
@@ -189,7 +189,7 @@ func (cq *CQ) pollAll(others []*shard.Shard, wcs []WC, answers func() bool) (int
 	return n, nil
 }
 
-// feed notes that queue pairs of another shard complete here. The locks of both shards are held.
+// feed records that queue pairs of another shard complete here. The locks of both shards are held.
 func (cq *CQ) feed(s *shard.Shard) {
 	if s == cq.s {
 		return
@@ -210,7 +210,7 @@ func (cq *CQ) feed(s *shard.Shard) {
 	}
 }
 
-// wait is Shard.Wait, for all shards that may complete here.
+// wait is Shard.Wait for all shards that may complete here.
 func (cq *CQ) wait(ctx context.Context, tries int) error {
 	if others := cq.feeders.Load(); others != nil {
 		shard.Attend(*others)
@@ -226,7 +226,7 @@ func (cq *CQ) any() bool {
 	return cq.t.Len() > 0
 }
 
-// take is Poll without a look at the link.
+// take is Poll without receiving.
 func (cq *CQ) take(wcs []WC) int {
 	cq.pollMu.Lock()
 	n := cq.t.Poll(engineWCs(wcs))
@@ -234,17 +234,16 @@ func (cq *CQ) take(wcs []WC) int {
 	return n
 }
 
-// arm asks the engine for an event, and looks again for completions that came
-// in between.
+// arm asks the engine for an event at the next completion.
 func (cq *CQ) arm(solicitedOnly bool) {
 	cq.pollMu.Lock()
 	cq.t.Arm(solicitedOnly)
 	cq.pollMu.Unlock()
 }
 
-// Wait is Poll that waits until there is at least one completion. It returns
-// ErrClosed, ErrCQOverflow, or the error of the context, with 0 completions. With
-// a context that is over already it takes no completion; Poll still does.
+// Wait is Poll, but waits for at least one completion. It returns ErrClosed, ErrCQOverflow, or the
+// error of the context, with 0 completions. If the context is over already it takes no completion;
+// Poll still does.
 func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	switch {
 	case cq.t == nil:
@@ -277,7 +276,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// lookBeforeWait is Poll of a caller that is going to wait if there is nothing.
+// lookBeforeWait is Poll for a caller that will wait if there is nothing.
 func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
 	if cq.s.Polled() && !cq.s.Lent() || cq.feeders.Load() != nil || cq.s.Mode() != shard.EventDriven {
 		return cq.poll(wcs, shard.Always)
@@ -295,7 +294,7 @@ func (cq *CQ) lookBeforeWait(wcs []WC) (int, error) {
 	return 0, nil
 }
 
-// waitPolling is Wait of a device that polls.
+// waitPolling is Wait on a polling device.
 func (cq *CQ) waitPolling(ctx context.Context, wcs []WC) (int, error) {
 	answers := cq.any
 	for tries := 0; ; tries++ {
@@ -310,7 +309,7 @@ func (cq *CQ) waitPolling(ctx context.Context, wcs []WC) (int, error) {
 	}
 }
 
-// lastLook returns completions, or the error if there are none.
+// lastLook returns completions, or err if there are none.
 func (cq *CQ) lastLook(wcs []WC, err error) (int, error) {
 	if n := cq.take(wcs); n > 0 {
 		return n, nil
@@ -318,18 +317,17 @@ func (cq *CQ) lastLook(wcs []WC, err error) (int, error) {
 	return 0, err
 }
 
-// leave ends a Wait. An event wakes one waiter; whoever leaves wakes the next, which arms
-// the queue again.
+// leave ends a Wait. An event wakes one waiter; each waiter wakes the next when it leaves, and that
+// one arms the queue again.
 func (cq *CQ) leave() {
 	if cq.waiters.Add(-1) > 0 {
 		cq.notify.Set()
 	}
 }
 
-// RequestNotify asks for one event on the completion channel at the next
-// completion, or, with solicitedOnly, at the next one that is solicited or
-// failed (ibv_req_notify_cq). Poll once more after the call: completions that
-// were already in the queue make no event, but for CQOptions.EventIfWaiting.
+// RequestNotify asks for one event at the next completion, or, with solicitedOnly, at the next one
+// that is solicited or failed (ibv_req_notify_cq). Poll once more after the call: completions that
+// were already in the queue raise no event, except with CQOptions.EventIfWaiting.
 func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	switch {
 	case cq.s == nil:
@@ -351,8 +349,8 @@ func (cq *CQ) RequestNotify(solicitedOnly bool) error {
 	return nil
 }
 
-// tellWaiting makes the event that was asked for if completions wait that no event has told of. One
-// that comes meanwhile makes it itself: appArmed says who does.
+// tellWaiting raises the requested event if completions are waiting that no event has announced. A
+// completion that comes meanwhile raises it itself; appArmed decides which of the two does.
 func (cq *CQ) tellWaiting() {
 	cq.pollMu.Lock()
 	pushed, n := cq.t.Waiting()
@@ -363,7 +361,7 @@ func (cq *CQ) tellWaiting() {
 	}
 }
 
-// completionEvent is called with the lock of the shard held that has made the completion.
+// completionEvent handles a completion made by s. The lock of s is held.
 func (cq *CQ) completionEvent(s *shard.Shard) {
 	if (cq.ch != nil || cq.onEvent != nil) && cq.appArmed.Swap(false) {
 		if cq.ch != nil {
@@ -381,8 +379,8 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 	}
 }
 
-// waitsBy returns the signal if the goroutine that waits for it may receive on s: if nothing else
-// sets it. It is nil otherwise.
+// waitsBy returns the signal if the goroutine that waits for it may receive on s, which it may if
+// nothing else sets the signal; nil otherwise.
 func (cq *CQ) waitsBy(s *shard.Shard, sig *shard.Signal) *shard.Signal {
 	if s != cq.s || cq.feeders.Load() != nil {
 		return nil
@@ -399,10 +397,10 @@ func (cq *CQ) callOnEvent() {
 	}
 }
 
-// Resize changes the capacity to at least n completions. It fails if more are
-// waiting. A queue with a ring has another one afterwards: see cqCore.Ring.
+// Resize changes the capacity to at least n completions. It fails if more are waiting. A queue with
+// a ring gets a new one: see cqCore.Ring.
 func (cq *CQ) Resize(n int) error {
-	var other []byte // memory that is not the ring, after all
+	var other []byte // the memory that is not the ring in the end
 	err := doOn(cq.s, func(int64) (err error) {
 		if cq.dead.Load() {
 			return ErrClosed
@@ -445,7 +443,7 @@ func (cq *CQ) Close() error {
 	return err
 }
 
-// gone lets go of what a queue had that is closed, or whose device is.
+// gone releases what the queue held, once it or its device is closed.
 func (cq *CQ) gone() {
 	cq.eventMu.Lock()
 	cq.dead.Store(true)
@@ -466,8 +464,8 @@ func (cq *CQ) gone() {
 	unmapRing(m)
 }
 
-// Vector returns the completion vector of the queue: CQOptions.Vector, or 0 if there was no slot
-// left for that.
+// Vector returns the completion vector of the queue: CQOptions.Vector, or 0 if no slot was free for
+// it.
 func (cq *CQ) Vector() int {
 	if cq.s == nil {
 		return 0

@@ -21,15 +21,15 @@ import (
 
 // Device is an RDMA device on a link. See the package comment for how it runs.
 type Device struct {
-	s      *shard.Shard // the first of its shards: queue pair 1 is there
+	s      *shard.Shard // the first shard, which has queue pair 1
 	table  *mem.Table
 	shards shards
 
 	closing    sync.Once
 	closeErr   error
-	ended      atomic.Bool   // Close has returned what there was to say
-	failed     sync.Once     // a link is broken
-	linkDowned atomic.Uint64 // times that the interfaces under the link went down
+	ended      atomic.Bool   // Close has returned the error, if any
+	failed     sync.Once     // set off when a link breaks
+	linkDowned atomic.Uint64 // how often the interfaces under the link went down
 	async      *eventQueue
 	logger     *slog.Logger  // nil: none
 	placed     atomic.Uint64 // see place
@@ -38,8 +38,8 @@ type Device struct {
 	kept   map[any]any // what the packages above keep here: access.PerDevice
 }
 
-// Open opens a device. The error is an *OpenError that says what to do, or
-// about an attribute an *ArgError.
+// Open opens a device. The error is an *OpenError that says what to do or, for an invalid option,
+// an *ArgError.
 func Open(cfg Config) (*Device, error) {
 	l, base, addrs, err := openLink(&cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func Open(cfg Config) (*Device, error) {
 	if random == nil {
 		random = rand.Reader
 	} else {
-		// The table of regions draws keys under a lock of its own, each shard under its own one.
+		// The region table and each shard draw keys under locks of their own.
 		random = &lockedReader{r: random}
 	}
 	if cfg.Tracer != nil && vectors > 1 {
@@ -74,7 +74,7 @@ func Open(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// openLink makes or takes the link, which wraps base, and settles the addresses.
+// openLink makes or takes the link and settles the addresses. l is base, possibly wrapped.
 func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 	addrs = slices.Clone(cfg.Addrs)
 	for i, a := range addrs {
@@ -121,12 +121,12 @@ func openLink(cfg *Config) (l, base link.Link, addrs []netip.Addr, err error) {
 		return nil, nil, nil, errors.Join(argError("open", "Addrs", "no local address"), l.Close())
 	}
 	for i, a := range addrs {
-		addrs[i] = a.WithZone("") // a GID has none; the link knows the interface
+		addrs[i] = a.WithZone("") // a GID has no zone; the link knows the interface
 	}
 	return l, base, addrs, nil
 }
 
-// openError turns an error of the link into one that says what to do.
+// openError turns a link's error into one that says what to do.
 func openError(err error) error {
 	var ae *ArgError
 	if errors.As(err, &ae) {
@@ -139,10 +139,10 @@ func openError(err error) error {
 	return &OpenError{Err: err}
 }
 
-// Close ends the device: it destroys everything made on it, lets every waiting
-// call return ErrClosed, and returns when nothing of the device runs any more.
-// Peers of the communication manager are told once that it is over; others will
-// run into their timeouts. A second call waits for the first. The error is that of the link.
+// Close ends the device: it destroys everything made on it, makes every waiting call return
+// ErrClosed, and returns when nothing of the device runs any more. It notifies peers of the
+// communication manager once; other peers run into their timeouts. A second call waits for the
+// first. The error is that of the link.
 func (d *Device) Close() error {
 	if d.unmade() {
 		return nil
@@ -154,16 +154,16 @@ func (d *Device) Close() error {
 	return d.closeErr
 }
 
-// shut closes the device, or waits until that is done. Calls that wait get the reason, too, unless
-// it is nil.
+// shut closes the device, or waits until another call has. Waiting calls also get the reason,
+// unless it is nil.
 func (d *Device) shut(reason error) {
 	d.closing.Do(func() {
 		all := d.shards.end()
 		for _, s := range all {
 			s.End(reason)
 		}
-		// The first is the last: its communication manager has the last word, when the
-		// others have acknowledged what they got.
+		// Close the first shard last: its communication manager sends the goodbyes, once the others
+		// have acknowledged what they received.
 		for _, s := range slices.Backward(all) {
 			if err := s.Close(); d.closeErr == nil {
 				d.closeErr = err
@@ -180,13 +180,13 @@ func (d *Device) shut(reason error) {
 	})
 }
 
-// unmade reports whether there is nothing to close: the device, that of a zero value, was not
-// made by Open.
+// unmade reports whether the device was not made by Open, such as that of a zero value, so that
+// there is nothing to close.
 func (d *Device) unmade() bool { return d == nil || d.s == nil }
 
 func (d *Device) isClosed() bool { return d.unmade() || d.s.Closed() }
 
-// lock takes the lock for a call of the engine. After an error it is not held.
+// lock takes the lock for a call of the engine. On an error it is not held.
 func (d *Device) lock() error {
 	if d.unmade() {
 		return access.ErrZero
@@ -212,8 +212,8 @@ func (d *Device) do(f func(now int64) error) error {
 	return doOn(d.s, f)
 }
 
-// doOn runs a command of an engine: f with the lock of its shard held, and then whatever
-// the engine wants done. There is no shard if the object is a zero value.
+// doOn runs a command of an engine: it calls f with the lock of its shard held, and then does
+// whatever the engine asks for. s is nil for an object that is a zero value.
 func doOn(s *shard.Shard, f func(now int64) error) error {
 	if s == nil {
 		return access.ErrZero
@@ -221,7 +221,7 @@ func doOn(s *shard.Shard, f func(now int64) error) error {
 	return own(s.Command(f))
 }
 
-// end is endOn for what needs no particular engine.
+// end is endOn for objects of no particular engine.
 func (d *Device) end(what string, f func() error) error {
 	if d.unmade() {
 		return nil
@@ -229,9 +229,9 @@ func (d *Device) end(what string, f func() error) error {
 	return endOn(d.s, what, f)
 }
 
-// endOn runs the command that ends an object, and makes the rule of the package comment of what it
-// says: there is nothing left to do, and no error, if the object has ended before, or its device.
-// what names the object in errors.
+// endOn runs the command that ends an object, and applies the rule of the package comment: ending
+// an object that has ended, or whose device has, does nothing and returns nil. what names the
+// object in errors.
 func endOn(s *shard.Shard, what string, f func() error) error {
 	if s == nil {
 		return nil
@@ -239,8 +239,8 @@ func endOn(s *shard.Shard, what string, f func() error) error {
 	return endError(s, what, doOn(s, func(int64) error { return f() }))
 }
 
-// endMemory is end for what revokes access to memory. f runs without the lock, as it calls quiesce,
-// after all that was held back was sent.
+// endMemory is end for commands that revoke access to memory. It first sends everything held back.
+// f runs without the lock, because it calls quiesce.
 func (d *Device) endMemory(what string, f func() error) error {
 	if d.unmade() {
 		return nil
@@ -252,13 +252,13 @@ func (d *Device) endMemory(what string, f func() error) error {
 	return endError(d.s, what, err)
 }
 
-// endError is what is left to say when an object has ended with err.
+// endError returns the error to report for an object that ended with err.
 func endError(s *shard.Shard, what string, err error) error {
 	if errors.Is(err, ErrDestroyed) || s.Closed() {
 		return nil
 	}
 	if op, ok := err.(*OpError); ok {
-		op.Op = "close " + what // the engine's word for it is another
+		op.Op = "close " + what // the engine uses another name
 	}
 	return err
 }
@@ -276,8 +276,8 @@ func (d *Device) settle() error {
 	return nil
 }
 
-// orClosed returns err, which a call without the lock got, or that the device is closed if that is
-// why.
+// orClosed returns err, the error of a call without the lock, or that the device is closed if that
+// is the cause.
 func (d *Device) orClosed(err error) error {
 	if err != nil && d.isClosed() {
 		return d.closedErr()
@@ -285,7 +285,7 @@ func (d *Device) orClosed(err error) error {
 	return err
 }
 
-// wait is Shard.Wait for what may come by any shard.
+// wait is Shard.Wait for something that may come by any shard.
 func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	if d.unmade() {
 		return access.ErrZero
@@ -303,16 +303,16 @@ func (d *Device) waitFor(ctx context.Context, sig *shard.Signal, tries int) erro
 	return d.wait(ctx, sig.C(), tries)
 }
 
-// simulatedIOVA is where the addresses of memory begin in such a simulation.
+// simulatedIOVA is where the addresses of memory begin in a simulation that schedules goroutines.
 const simulatedIOVA = 0x10_0000_0000
 
-// place gives memory an address of its own where goroutines take turns: its real one is
-// another one in each run, and goes over the network.
+// place gives memory an address of its own in a simulation that schedules goroutines: its real
+// address differs in each run, and would go over the network.
 func (d *Device) place(a *mem.RegionAttr) {
 	if !d.s.Scheduled() || a.IOVASet || a.Access&ZeroBased != 0 {
 		return
 	}
 	const page = 4096
-	size := (uint64(len(a.Bytes))/page + 2) * page // one is between them
+	size := (uint64(len(a.Bytes))/page + 2) * page // a free page separates regions
 	a.IOVA, a.IOVASet = simulatedIOVA+d.placed.Add(size)-size, true
 }

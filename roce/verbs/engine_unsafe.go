@@ -8,17 +8,17 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Work requests and completions are declared here and in the engine, each time with the
-// documentation that its readers need. They have the same layout, so that one is handed over as
-// the other without copying, which the data path would feel.
+// Work requests and completions are declared both here and in the engine, each time with the
+// documentation that their readers need. They have the same layout, so they can be converted
+// without copying, which would slow the data path.
 //
-// SGE and WC are the same structures: the compiler refuses the conversions of pointers below if the
-// name, the type or the place of a field differs. SendWR and RecvWR have lists of the one SGE or
-// the other, and SendWR pointers to objects of this package or of the engine; TestEngineLayout
-// compares their fields. A request that names objects (namesObjects) is copied, since the engine
-// wants its own.
+// SGE and WC are the same structures: the compiler refuses the pointer conversions below if the
+// name, type or place of a field differs. SendWR and RecvWR have lists of the one SGE or the other,
+// and SendWR has pointers to objects of this package or of the engine; TestEngineLayout compares
+// their fields. A request that names objects (namesObjects) is copied, because the engine needs its
+// own.
 
-// The sizes agree: an array of another length is of another type.
+// The sizes agree: arrays of different lengths have different types.
 var (
 	_ [unsafe.Sizeof(SendWR{})]struct{} = [unsafe.Sizeof(transport.SendWR{})]struct{}{}
 	_ [unsafe.Sizeof(RecvWR{})]struct{} = [unsafe.Sizeof(transport.RecvWR{})]struct{}{}
@@ -34,18 +34,18 @@ func engineSGEs(list []SGE) []mem.SGE {
 	return unsafe.Slice((*mem.SGE)(unsafe.SliceData(list)), len(list))
 }
 
-// engineSend returns a work request for the engine to read. It names no objects: the engine's
-// fields for them are the nil ones of wr, or of an opcode that wr does not have.
+// engineSend returns a work request for the engine to read. wr names no objects: the engine's
+// fields for them are nil, or belong to another opcode.
 func engineSend(wr *SendWR) *transport.SendWR { return (*transport.SendWR)(unsafe.Pointer(wr)) }
 
 // engineRecv returns a receive work request for the engine to read.
 func engineRecv(wr *RecvWR) *transport.RecvWR { return (*transport.RecvWR)(unsafe.Pointer(wr)) }
 
-// namesObjects reports whether engineSend must not be used.
+// namesObjects reports whether a request names objects, for which engineSend must not be used.
 func namesObjects(wr *SendWR) bool { return wr != nil && (wr.AH != nil || wr.Opcode == WRBindMW) }
 
-// translated is engineSend for a request that names objects: a copy with those of a shard's engine.
-// The lock of the shard is held.
+// translated is engineSend for a request that names objects: a copy with the objects of a shard's
+// engine. The lock of the shard is held.
 func translated(s *shard.Shard, wr *SendWR) transport.SendWR {
 	plain := *wr
 	plain.AH, plain.Bind = nil, BindMW{}

@@ -16,21 +16,21 @@ type EventType = transport.EventType
 // The asynchronous events.
 const (
 	EventCQError         EventType = transport.EventCQError         // CQ: it overflowed; its queue pairs go to ERR
-	EventQPFatal         EventType = transport.EventQPFatal         // QP: it failed, and not because of a work request
+	EventQPFatal         EventType = transport.EventQPFatal         // QP: it failed, but not because of a work request
 	EventQPRequestError  EventType = transport.EventQPRequestError  // QP: the peer sent a request that is not valid
 	EventQPAccessError   EventType = transport.EventQPAccessError   // QP: the peer asked for memory that it may not use
-	EventCommEstablished EventType = transport.EventCommEstablished // QP: in RTR, and the first packet of the peer came
+	EventCommEstablished EventType = transport.EventCommEstablished // QP: in RTR, and the peer's first packet came
 	EventSQDrained       EventType = transport.EventSQDrained       // QP: in SQD, and nothing is on its way any more
 	EventLastWQEReached  EventType = transport.EventLastWQEReached  // QP: in ERR, and it takes no more receives from its SRQ
 	EventSRQError        EventType = transport.EventSRQError        // SRQ: it failed; not raised by this stack
 	EventSRQLimitReached EventType = transport.EventSRQLimitReached // SRQ: fewer receives than SRQAttr.Limit are left
-	EventDeviceFatal     EventType = transport.EventDeviceFatal     // the link is broken: the queue pairs are in ERR, and all that is left is to close the device
+	EventDeviceFatal     EventType = transport.EventDeviceFatal     // the link is broken: the queue pairs are in ERR, and the device can only be closed
 	EventPortActive      EventType = transport.EventPortActive      // the interfaces under the link are up again
-	EventPortError       EventType = transport.EventPortError       // they went down
-	EventPortMTU         EventType = transport.EventPortMTU         // the MTU of [Device.Port] is another: new connections use it
+	EventPortError       EventType = transport.EventPortError       // the interfaces went down
+	EventPortMTU         EventType = transport.EventPortMTU         // the MTU of [Device.Port] has changed; new connections use it
 )
 
-// Event is an asynchronous event (ibv_async_event): what happened, and to which object.
+// Event is an asynchronous event (ibv_async_event): its type and the object concerned.
 type Event struct {
 	Type EventType
 	QP   *QP  // for events of a queue pair, else nil
@@ -53,7 +53,7 @@ func (q *eventQueue) push(e Event) {
 	q.mu.Lock()
 	switch {
 	case e.CQ != nil && e.CQ.dead.Load() || e.SRQ != nil && e.SRQ.dead.Load():
-		// Another shard raised it while the object was closed.
+		// Another shard raised it while the object was being closed.
 	case q.onEvent != nil:
 		q.onEvent(e)
 	case len(q.events) >= maxAsyncEvents:
@@ -65,7 +65,7 @@ func (q *eventQueue) push(e Event) {
 	q.sig.Set()
 }
 
-// handTo gives the events that wait, and those that come, to f; with nil they wait again.
+// handTo passes queued and future events to f; with nil, events are queued again.
 func (q *eventQueue) handTo(f func(Event)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,14 +88,14 @@ func (q *eventQueue) pop() (Event, bool) {
 	e := q.events[0]
 	q.events = slices.Delete(q.events, 0, 1)
 	if len(q.events) > 0 {
-		q.sig.Set() // for another goroutine that waits
+		q.sig.Set() // wake another waiting goroutine
 	}
 	return e, true
 }
 
-// forget drops the events of an object that has ended: nobody can do anything about it, and where
-// no application takes events they would keep it. When it returns none of them is being handed
-// over.
+// forget drops the events of an object that has ended: they are of no use any more, and would keep
+// the object alive if the application takes no events. When it returns, none of them is being
+// passed on.
 func (q *eventQueue) forget(of func(*Event) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,9 +109,9 @@ func (q *eventQueue) lost() uint64 {
 	return q.dropped
 }
 
-// AsyncEvent waits for the next asynchronous event (ibv_get_async_event). A
-// device keeps up to 4096 events that nobody takes, and drops later ones, which
-// Counters.LostAsyncEvents counts.
+// AsyncEvent waits for the next asynchronous event (ibv_get_async_event). A device keeps up to 4096
+// events that the application has not taken, and drops later ones, which Counters.LostAsyncEvents
+// counts.
 func (d *Device) AsyncEvent(ctx context.Context) (Event, error) {
 	if d.unmade() {
 		return Event{}, access.ErrZero

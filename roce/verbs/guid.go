@@ -8,13 +8,12 @@ import (
 	"slices"
 )
 
-// nodeGUID returns the GUID of a device on an address: the same each time it is
-// opened, so that what people note of it stays true. It is that of the network
-// interface, as rdma_rxe has it; without one (loopback, tunnels, a simulated link)
-// it is made from the address.
+// nodeGUID returns the GUID of a device on an address. It is the same each time the device is
+// opened, so that users can rely on it. It is derived from the network interface, as in rdma_rxe,
+// or, without one (loopback, tunnels, a simulated link), from the address.
 func nodeGUID(a netip.Addr, mac net.HardwareAddr) uint64 {
 	if len(mac) == 6 && slices.Max(mac) != 0 {
-		// EUI-64 of an EUI-48, with the universal/local bit turned (RFC 4291, appendix A).
+		// The EUI-64 of an EUI-48, with the universal/local bit inverted (RFC 4291, appendix A).
 		return binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xFF, 0xFE, mac[3], mac[4], mac[5]})
 	}
 	h := fnv.New64a()
@@ -23,8 +22,8 @@ func nodeGUID(a netip.Addr, mac net.HardwareAddr) uint64 {
 	return h.Sum64()&^group | local
 }
 
-// hardwareAddr returns that of the interface which has the address, nil if there
-// is none.
+// hardwareAddr returns the hardware address of the interface that has the address; nil if there is
+// none.
 func hardwareAddr(a netip.Addr) net.HardwareAddr {
 	ifs, err := net.Interfaces()
 	if err != nil {

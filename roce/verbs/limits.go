@@ -6,7 +6,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// maxSpin bounds Config.Spin: longer than that is polling.
+// maxSpin bounds Config.Spin: a longer spin is polling.
 const maxSpin = time.Second
 
 // maxAsyncEvents bounds the asynchronous events that wait for the
@@ -23,9 +23,9 @@ const (
 const (
 	// defaultTimeout is the code of the ACK timeout: 67 ms.
 	defaultTimeout ib.TimeoutCode = 14
-	// defaultRetry is the most there are.
+	// defaultRetry is the maximum.
 	defaultRetry = 7
-	// defaultRNRRetry stands for ever.
+	// defaultRNRRetry means for ever.
 	defaultRNRRetry = 7
 	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place,
 	// is 655 ms.
@@ -35,19 +35,18 @@ const (
 	defaultHopLimit = 64
 )
 
-// maxShards is how many slots an address has: each shard takes one.
+// maxShards is the number of slots of an address: each shard takes one.
 const maxShards = 64
 
-// retryShardNs is how long a shard that could not be opened is not tried again, nanoseconds: as
-// long as the slot rests of a device that has just gone.
+// retryShardNs is how long to wait before retrying a shard that could not be opened, in
+// nanoseconds. The slot of a device that has just closed stays unused for as long.
 const retryShardNs = 2e9
 
-// maxDefaultShards bounds Config.Shards where it is not given. See docs/design.md.
+// maxDefaultShards bounds the default of Config.Shards. See docs/design.md.
 const maxDefaultShards = 8
 
-// maxObjects is what Device.Attr reports for kinds of objects that nothing
-// but memory bounds.
+// maxObjects is what Device.Attr reports for kinds of objects that only memory bounds.
 const maxObjects = 1 << 20
 
-// reservedIDs is where the IDs of work requests begin that roce.Conn posts by itself.
+// reservedIDs is the first ID of the work requests that roce.Conn posts by itself.
 const reservedIDs = 1 << 62

@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// QPs returns the queue pairs of the device, in the order of their numbers; none once it is closed.
-// That of the communication manager is not among them.
+// QPs returns the queue pairs of the device, in the order of their numbers, without that of the
+// communication manager; none once the device is closed.
 func (d *Device) QPs() []*QP {
 	if d.unmade() {
 		return nil
@@ -18,7 +18,7 @@ func (d *Device) QPs() []*QP {
 			continue // closed
 		}
 		s.Engine().QPs(func(t *transport.QP) bool {
-			// One that is about to be made has no number yet for others to read.
+			// A queue pair under construction has no readable number yet.
 			if qp, ok := t.UserData().(*QP); ok && qp.t == t {
 				all = append(all, qp)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// logState tells Config.Logger of a change of state. No lock is held.
+// logState logs a change of state. No lock is held.
 func (d *Device) logState(level slog.Level, what string, more ...slog.Attr) {
 	if d.logger == nil {
 		return
@@ -15,7 +15,7 @@ func (d *Device) logState(level slog.Level, what string, more ...slog.Attr) {
 	d.logger.LogAttrs(context.Background(), level, what, append([]slog.Attr{slog.Any("addrs", d.s.Addrs())}, more...)...)
 }
 
-// logPort tells what has become of the interfaces under the link.
+// logPort logs a change of the interfaces under the link.
 func (o *owner) logPort(before, now *link.PortState) {
 	switch was, is := o.s.MTUOf(before), o.s.MTUOf(now); {
 	case before.Up && !now.Up:

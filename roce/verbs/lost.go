@@ -15,10 +15,9 @@ func (mr *MR) touch(op string, f func() int) (int, error) {
 
 func lostError(op string) error { return &OpError{Op: op, Err: mem.FaultMemory} }
 
-// Lost reports whether the memory of the region turned out not to be there when
-// it was accessed: a mapped file was truncated, or the pages were unmapped. The keys
-// of such a region are refused from then on. It is to be closed, or given
-// other memory with Reregister.
+// Lost reports whether the memory of the region turned out to be missing when it was accessed: a
+// mapped file was truncated, or the pages were unmapped. The keys of such a region are refused from
+// then on. Close it, or give it other memory with Reregister.
 func (mr *MR) Lost() bool {
 	return mr.t != nil && mr.t.Lost()
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// AttachMulticast makes a UD queue pair receive what is sent to group, an IPv4
-// (as ::ffff:a.b.c.d) or IPv6 multicast address, on the interface of the local
-// address gidIndex (ibv_attach_mcast). The link joins the group.
+// AttachMulticast makes a UD queue pair receive datagrams for group, an IPv4 (as ::ffff:a.b.c.d) or
+// IPv6 multicast address, on the interface of the local address gidIndex (ibv_attach_mcast). The
+// link joins the group.
 func (qp *QP) AttachMulticast(group ib.GID, gidIndex int) error {
 	return qp.multicast("attach multicast", group, gidIndex, (*transport.QP).AttachMcast, link.Link.Join)
 }
 
-// DetachMulticast ends AttachMulticast.
+// DetachMulticast undoes AttachMulticast.
 func (qp *QP) DetachMulticast(group ib.GID, gidIndex int) error {
 	return qp.multicast("detach multicast", group, gidIndex, (*transport.QP).DetachMcast, link.Link.Leave)
 }

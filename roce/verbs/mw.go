@@ -11,7 +11,7 @@ type MW struct {
 	t *mem.Window
 }
 
-// AllocMW makes a memory window, bound to nothing.
+// AllocMW makes a memory window that is not bound.
 func (pd *PD) AllocMW(kind WindowType) (*MW, error) {
 	d := pd.Device()
 	if err := d.lock(); err != nil {
@@ -25,7 +25,7 @@ func (pd *PD) AllocMW(kind WindowType) (*MW, error) {
 	return &MW{d, t}, nil
 }
 
-// engine returns the engine's half of the window; nil of nil.
+// engine returns the window's mem.Window; nil of nil.
 func (mw *MW) engine() *mem.Window {
 	if mw == nil {
 		return nil
@@ -44,9 +44,9 @@ func (mw *MW) RKey() ib.RKey {
 // NextRKey returns the key for the next bind of a type 2 window (ibv_inc_rkey).
 func (mw *MW) NextRKey() ib.RKey { return mem.NextRKey(mw.RKey()) }
 
-// Bind binds a type 1 window to n bytes of mr from offset off, in place of
-// what it was bound to, and returns its new key; n of 0 unbinds it
-// (ibv_bind_mw). Type 2 windows are bound by a work request, see [QP.BindMW].
+// Bind binds a type 1 window to n bytes of mr from offset off, in place of its previous binding,
+// and returns its new key; n of 0 unbinds it (ibv_bind_mw). Type 2 windows are bound by a work
+// request, see [QP.BindMW].
 func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
 	const op = "bind MW"
 	switch {
@@ -69,13 +69,13 @@ func (mw *MW) Bind(pd *PD, mr *MR, off, n int, access Access) (ib.RKey, error) {
 	return key, mw.d.orClosed(own(err))
 }
 
-// Close ends the window (ibv_dealloc_mw), unbinding it if need be.
+// Close ends the window (ibv_dealloc_mw), and unbinds it if necessary.
 func (mw *MW) Close() error {
 	return mw.d.endMemory("MW", func() error { return mw.t.Dealloc(mw.d.quiesce) })
 }
 
-// BindMW posts the work request that binds a type 2 window to n bytes of mr from offset off,
-// and returns the key that the window has once the request has completed.
+// BindMW posts a work request that binds a type 2 window to n bytes of mr from offset off, and
+// returns the key that the window has once the request has completed.
 func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags SendFlags) (ib.RKey, error) {
 	const op = "bind MW on a QP"
 	switch {
@@ -100,8 +100,8 @@ func (qp *QP) BindMW(id uint64, mw *MW, mr *MR, off, n int, access Access, flags
 	return key, err
 }
 
-// checkBind checks what can be said of a range without the table of memory;
-// whether the region has it is checked when the window is bound.
+// checkBind checks a range without the region table; whether the region contains it is checked when
+// the window is bound.
 func checkBind(op string, mw *MW, mr *MR, off, n int) error {
 	switch {
 	case mr != nil && mr.d != mw.d:

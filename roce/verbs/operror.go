@@ -11,20 +11,18 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// OpError says which operation failed, and why. It is a net.Error. Those of roce.Conn, Listener,
-// Dialer and ListenConfig are all of this type. It matches
+// OpError says which operation failed, and why. It is a net.Error. All errors of roce.Conn,
+// Listener, Dialer and ListenConfig are of this type. It matches
 //
 //   - net.ErrClosed after Close on this side;
-//   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context
-//     ran into its deadline;
+//   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context ran into its deadline;
 //   - ErrPeerClosed, and syscall.EPIPE, when the peer has closed;
 //   - roce.ErrMaybeDone when the peer may have carried out the operation all the same;
-//   - what else Err matches: *rdmacm.RejectedError, ErrConnRefused, ErrUnreachable,
-//     *StatusError, ...
+//   - whatever else Err matches: *rdmacm.RejectedError, ErrConnRefused, ErrUnreachable, *StatusError, ...
 type OpError struct {
 	Op            string         // such as "post send"
 	Local, Remote netip.AddrPort // of the connection; the zero AddrPort where not known
-	Err           error          // why; errors.Is and errors.As look into it
+	Err           error          // the cause; errors.Is and errors.As look into it
 }
 
 var _ net.Error = (*OpError)(nil)
@@ -47,7 +45,7 @@ func (e *OpError) Error() string {
 
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is adds what net, and the operating system, make of what Err is.
+// Is adds the errors that net and the operating system have for the same case.
 func (e *OpError) Is(target error) bool {
 	var want error
 	switch target {
@@ -74,5 +72,5 @@ func (e *OpError) Timeout() bool {
 	return false
 }
 
-// Temporary is part of net.Error; nothing is.
+// Temporary implements net.Error; it always returns false.
 func (e *OpError) Temporary() bool { return false }

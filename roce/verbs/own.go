@@ -11,9 +11,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// own turns an error of the packages below into one of this package, so that a
-// caller need not know which of them has failed. Others, and nil, stay what they
-// are. It is cheap for nil, and so has a place on the data path.
+// own turns an error of the packages below into one of this package, so that callers need not know
+// which of them failed. It returns other errors, and nil, unchanged. It is cheap for nil, so the
+// data path can call it.
 func own(err error) error {
 	if err == nil {
 		return nil
@@ -31,7 +31,7 @@ func own(err error) error {
 	return ofKind(err, link.ErrClosed, ErrClosed)
 }
 
-// ofKind makes an error that matches below match what it is here, too.
+// ofKind makes an error that matches below also match here.
 func ofKind(err, below, here error) error {
 	if errors.Is(err, below) && !errors.Is(err, here) {
 		return &OpError{Op: "device", Err: access.Mark(err, here)}
@@ -39,7 +39,7 @@ func ofKind(err, below, here error) error {
 	return err
 }
 
-// ownMem is own for the table of memory.
+// ownMem is own for errors of the region table.
 func ownMem(e *mem.TableError) error {
 	var f mem.Fault
 	switch {
@@ -57,7 +57,7 @@ func ownMem(e *mem.TableError) error {
 	return &OpError{Op: e.Op, Err: detailed(e.Err, strings.TrimSpace(e.Arg+" "+e.Detail))}
 }
 
-// detailed adds a detail in words to a kind.
+// detailed adds a description to a kind.
 func detailed(err error, detail string) error {
 	if detail == "" {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// owner hands what the engine of a shard has to say to the objects that it concerns. The lock of
-// the shard is held in Completed and Event.
+// owner passes the engine events of a shard to the objects concerned. Completed and Event are
+// called with the lock of the shard held.
 type owner struct {
 	d     *Device
 	s     *shard.Shard
@@ -23,7 +23,7 @@ func (o *owner) Event(ev transport.Event) {
 	if ev.QP != nil {
 		qp, ok := ev.QP.UserData().(*QP)
 		if !ok {
-			return // queue pair 1, of the communication manager
+			return // queue pair 1, the communication manager's
 		}
 		if ev.Type == EventCommEstablished && qp.established != nil {
 			o.established(qp.established)
@@ -57,7 +57,8 @@ func (o *owner) established(f func()) {
 	})
 }
 
-// PortChanged tells of the interfaces, which are those of all shards: one tells.
+// PortChanged reports a change of the interfaces. All shards share them, so only the first reports
+// it.
 func (o *owner) PortChanged(before, now *link.PortState) {
 	if before == nil || !o.first {
 		return
@@ -77,9 +78,9 @@ func (o *owner) PortChanged(before, now *link.PortState) {
 	}
 }
 
-// Failed ends the device: what is left of it has one link less, and no telling which objects need
-// that. As with a card that fails, an event tells, queue pairs go to ERR, and what they had to do
-// is flushed, and can still be polled.
+// Failed ends the device: it has lost a link, and any object may depend on it. As when a card
+// fails, an event reports it, queue pairs go to ERR, and their requests are flushed and can still
+// be polled.
 func (o *owner) Failed(err error) {
 	o.d.failed.Do(func() {
 		o.d.async.push(Event{Type: EventDeviceFatal})

@@ -4,8 +4,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// PD is a protection domain (ibv_pd): regions, windows, queue pairs, shared receive
-// queues and address handles work together only inside one.
+// PD is a protection domain (ibv_pd): regions, windows, queue pairs, shared receive queues and
+// address handles work together only within one.
 type PD struct {
 	d *Device
 	t *mem.PD
@@ -24,8 +24,7 @@ func (d *Device) AllocPD() (*PD, error) {
 	return &PD{d, t}, nil
 }
 
-// Close ends the domain (ibv_dealloc_pd). It fails with ErrBusy while anything that was made in
-// it is left.
+// Close ends the domain (ibv_dealloc_pd). It fails with ErrBusy while anything made in it is left.
 func (pd *PD) Close() error {
 	return pd.Device().end("PD", func() error { return pd.t.Dealloc() })
 }

@@ -14,38 +14,37 @@ import (
 // QPInitAttr describes a queue pair to create (ibv_qp_init_attr).
 type QPInitAttr struct {
 	Type   ib.Transport // RC, UC or UD (qp_type)
-	SendCQ *CQ          // where completions of sends go
-	RecvCQ *CQ          // where those of receives go; nil is SendCQ
-	SRQ    *SRQ         // where receives come from; nil is a receive queue of its own
+	SendCQ *CQ          // for completions of sends
+	RecvCQ *CQ          // for completions of receives; nil is SendCQ
+	SRQ    *SRQ         // the source of receives; nil is a receive queue of its own
 	Caps   QPCaps       // the sizes of the queues
 	SigAll bool         // every send work request makes a completion, as with SendSignaled (sq_sig_all)
 	QPN    ib.QPN       // its number; 0 is a random one
-	// UserData is the application's: QP.UserData returns it (qp_context).
+	// UserData is for the application: QP.UserData returns it (qp_context).
 	UserData any
-	// Congestion selects congestion control in place of that of Config.Tuning;
-	// nil for the latter.
+	// Congestion selects congestion control; nil means that of Config.Tuning.
 	Congestion *cc.Config
 }
 
 // QP is a queue pair (ibv_qp).
 type QP struct {
 	d        *Device
-	s        *shard.Shard // whose engine has t
+	s        *shard.Shard // its engine has t
 	pd       *PD
 	t        *transport.QP
 	num      ib.QPN
 	typ      ib.Transport
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
-	noDelay  bool // under the lock
-	// established, if set, is called with the lock of the first shard held when the first packet of
-	// the peer arrives, instead of the event.
+	noDelay  bool // under the shard's lock
+	// established, if set, is called, in place of the event, when the peer's first packet arrives,
+	// with the lock of the first shard held.
 	established func()
 	// unanswered, if set, is called in the same way when the peer does not answer.
 	unanswered func()
 }
 
-// CreateQP makes a queue pair in state RESET. It is on the shard of SendCQ's completion vector.
+// CreateQP makes a queue pair in state RESET. It lives on the shard of SendCQ's completion vector.
 // Errors about an attribute are *ArgError.
 func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	d := pd.Device()
@@ -105,7 +104,7 @@ func (pd *PD) CreateQP(a QPInitAttr) (*QP, error) {
 	return qp, nil
 }
 
-// lock takes the lock of the queue pair's shard. After an error it is not held.
+// lock takes the lock of the queue pair's shard. On an error it is not held.
 func (qp *QP) lock() error {
 	if qp.s == nil {
 		return access.ErrZero
@@ -113,8 +112,8 @@ func (qp *QP) lock() error {
 	return qp.s.Lock()
 }
 
-// lockWith takes the locks of all shards that the queue pair is to be known on, and has objects of
-// others made ready for it.
+// lockWith takes the locks of all shards that the queue pair will use, and prepares objects of
+// other shards for it.
 func (qp *QP) lockWith(a *QPInitAttr) (unlock func(), err error) {
 	set := []*shard.Shard{qp.s, a.SendCQ.s, a.RecvCQ.s}
 	if a.SRQ != nil {
@@ -161,7 +160,7 @@ func (qp *QP) PD() *PD { return qp.pd }
 // Device returns the device of the queue pair.
 func (qp *QP) Device() *Device { return qp.d }
 
-// UserData returns what QPInitAttr.UserData was.
+// UserData returns QPInitAttr.UserData.
 func (qp *QP) UserData() any { return qp.userData }
 
 // State returns the current state; StateErr once the device is closed.
@@ -191,7 +190,7 @@ func (qp *QP) Modify(a QPAttr, mask AttrMask) error {
 	})
 }
 
-// Query returns the attributes as they are now, and the sizes of the queues.
+// Query returns the current attributes, and the sizes of the queues.
 func (qp *QP) Query() (QPAttr, QPCaps, error) {
 	if err := qp.lock(); err != nil {
 		return QPAttr{}, QPCaps{}, err
@@ -203,10 +202,10 @@ func (qp *QP) Query() (QPAttr, QPCaps, error) {
 	return a, QPCaps(init.Caps), nil
 }
 
-// Unreachable counts the packets of a connected queue pair that the link could
-// not send since its path was set, because there was no route, the neighbour did
-// not answer, or the interface was down. Only links that resolve neighbours
-// themselves (packet) know; work requests fail with a retry error as ever.
+// Unreachable counts the packets of a connected queue pair that the link could not send since its
+// path was set, because there was no route, the neighbour did not answer, or the interface was
+// down. Only links that resolve neighbours themselves (packet) count them; work requests fail with
+// a retry error as usual.
 func (qp *QP) Unreachable() uint64 {
 	if qp.lock() != nil {
 		return 0
@@ -215,10 +214,9 @@ func (qp *QP) Unreachable() uint64 {
 	return qp.t.Unreachable()
 }
 
-// PostSend queues a work request and sends it now, or within a few microseconds if it
-// may share a datagram (see [QP.SetNoDelay]). An error means that
-// nothing was queued. The request is copied; registered memory that it
-// refers to belongs to the device until it completes.
+// PostSend queues a work request and sends it now, or within a few microseconds if it may share a
+// datagram (see [QP.SetNoDelay]). An error means that nothing was queued. The request is copied;
+// the registered memory that it refers to belongs to the device until the request completes.
 func (qp *QP) PostSend(wr *SendWR) error {
 	if err := qp.lock(); err != nil {
 		return err
@@ -236,10 +234,9 @@ func (qp *QP) PostSend(wr *SendWR) error {
 	return own(err)
 }
 
-// PostSendBatch queues several work requests under one lock and sends them
-// together, which is what small messages need to be fast: packets of one
-// connection leave in one system call. It returns how many were queued; fewer
-// than all with the error of the next.
+// PostSendBatch queues several work requests under one lock and sends them together, which small
+// messages need to be fast: packets of one connection leave in one system call. It returns how many
+// were queued; if fewer than all, with the error of the next one.
 func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 	if err := qp.lock(); err != nil {
 		return 0, err
@@ -271,8 +268,8 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	return own(err)
 }
 
-// PostRecvBatch queues several receive work requests under one lock. It
-// returns how many were queued.
+// PostRecvBatch queues several receive work requests under one lock. It returns how many were
+// queued.
 func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 	if err := qp.lock(); err != nil {
 		return 0, err
@@ -287,7 +284,7 @@ func (qp *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
-// payload is the length of a message.
+// payload returns the length of a message.
 func payload(wr *SendWR) int {
 	n := len(wr.Inline)
 	for i := range wr.SGList {
@@ -296,11 +293,11 @@ func payload(wr *SendWR) int {
 	return n
 }
 
-// postSend has the engine take a work request. The lock is held.
+// postSend passes a work request to the engine. The lock is held.
 func (qp *QP) postSend(now int64, wr *SendWR) error {
 	s := qp.s
 	if qp.typ == UD {
-		s.Engine().SetMTU(s.ActiveMTU()) // which bounds the message
+		s.Engine().SetMTU(s.ActiveMTU()) // it bounds the message
 	}
 	if namesObjects(wr) {
 		return qp.postTranslated(now, wr)
@@ -308,8 +305,8 @@ func (qp *QP) postSend(now int64, wr *SendWR) error {
 	return s.PostSend(now, qp.t, engineSend(wr))
 }
 
-// postTranslated is postSend for a request that names objects. It is apart so that others have
-// no copy on their stack.
+// postTranslated is postSend for a request that names objects. It is a separate function so that
+// other requests need no copy on the stack.
 //
 //go:noinline
 func (qp *QP) postTranslated(now int64, wr *SendWR) error {
@@ -317,10 +314,9 @@ func (qp *QP) postTranslated(now int64, wr *SendWR) error {
 	return qp.s.PostSend(now, qp.t, &t)
 }
 
-// SetNoDelay makes PostSend send every message by itself and at once. The
-// default is that messages posted one by one, while others of the queue pair
-// are on their way, may share a datagram, for which they wait up to a few
-// microseconds, but never beyond the next look at an empty completion queue.
+// SetNoDelay makes PostSend send every message by itself and at once. By default, messages posted
+// one by one, while others of the queue pair are on their way, may share a datagram. For that they
+// wait up to a few microseconds, but never beyond the next look at an empty completion queue.
 func (qp *QP) SetNoDelay(on bool) {
 	if qp.s == nil {
 		return
@@ -330,9 +326,8 @@ func (qp *QP) SetNoDelay(on bool) {
 	qp.s.Unlock()
 }
 
-// Close ends the queue pair (ibv_destroy_qp). Nothing is sent or completed any more;
-// completions that exist stay in their queues. It fails with ErrBusy while a type 2A window is
-// bound on it.
+// Close ends the queue pair (ibv_destroy_qp). It sends and completes nothing any more; completions
+// that exist stay in their queues. It fails with ErrBusy while a type 2A window is bound on it.
 func (qp *QP) Close() error {
 	err := endOn(qp.s, "QP", func() error { return qp.t.Destroy() })
 	if err == nil && qp.d != nil {

@@ -2,7 +2,8 @@ package verbs
 
 import "time"
 
-// QPStats is how an RC queue pair has fared since it was connected ([QP.Stats]), modulo 2^32.
+// QPStats tells how an RC queue pair has fared since it was connected ([QP.Stats]); counts are
+// modulo 2^32.
 type QPStats struct {
 	RetransmittedPkts uint32        // of Counters.RetransmittedPkts
 	Timeouts          uint32        // of Counters.Timeouts
@@ -10,8 +11,7 @@ type QPStats struct {
 	RTTVariance       time.Duration
 }
 
-// Stats returns the statistics of the queue pair: all 0 for one that is not RC, or of a device that
-// is closed.
+// Stats returns the statistics of the queue pair: all 0 if it is not RC, or the device is closed.
 func (qp *QP) Stats() QPStats {
 	if qp.lock() != nil {
 		return QPStats{}

@@ -8,20 +8,18 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// RemoteMemory names memory of the peer: what it has to be told of a region to
-// use it. How it gets there is up to the application; as a message of 16 bytes,
-// for example.
+// RemoteMemory names memory of the peer: what an application must know of a region to use it. How
+// it gets there is up to the application; as a message of 16 bytes, for example.
 type RemoteMemory struct {
 	Addr uint64  // of the first byte in the peer's memory, for SendWR.RemoteAddr
-	RKey ib.RKey // the key to it, for SendWR.RKey
+	RKey ib.RKey // its key, for SendWR.RKey
 	Len  uint32  // bytes
 }
 
 // RemoteMemoryBytes is the length of an encoded RemoteMemory.
 const RemoteMemoryBytes = 16
 
-// AppendBinary appends address, key and length, big-endian. (rping tells its
-// peer about its buffers in this form.)
+// AppendBinary appends address, key and length, big-endian. (rping sends its buffers in this form.)
 func (r RemoteMemory) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint64(b, r.Addr)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.RKey))
@@ -31,7 +29,7 @@ func (r RemoteMemory) AppendBinary(b []byte) ([]byte, error) {
 // MarshalBinary returns the 16 bytes of AppendBinary.
 func (r RemoteMemory) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 
-// UnmarshalBinary reads what MarshalBinary made; further bytes are ignored.
+// UnmarshalBinary reads the form of MarshalBinary; further bytes are ignored.
 func (r *RemoteMemory) UnmarshalBinary(b []byte) error {
 	if len(b) < RemoteMemoryBytes {
 		return argError("unmarshal remote memory", "b", fmt.Sprintf("%d bytes, and a RemoteMemory has %d", len(b), RemoteMemoryBytes))
@@ -42,8 +40,8 @@ func (r *RemoteMemory) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Slice returns the n bytes from offset off. It panics, as slicing does, if
-// they are not within the memory.
+// Slice returns the n bytes from offset off. Like slicing, it panics if they are not within the
+// memory.
 func (r RemoteMemory) Slice(off, n int) RemoteMemory {
 	if off < 0 || n < 0 || uint64(off)+uint64(n) > uint64(r.Len) {
 		panic(fmt.Sprintf("roce: slice of %d bytes at %d of RemoteMemory of %d", n, off, r.Len))
@@ -51,7 +49,7 @@ func (r RemoteMemory) Slice(off, n int) RemoteMemory {
 	return RemoteMemory{Addr: r.Addr + uint64(off), RKey: r.RKey, Len: uint32(n)}
 }
 
-// RemoteAt returns what a peer has to be told to use the n bytes from offset off.
+// RemoteAt returns what a peer needs to use the n bytes from offset off.
 func (mr *MR) RemoteAt(off int, n uint32) (RemoteMemory, error) {
 	i := mr.get()
 	if size := uint64(len(i.bytes)); off < 0 || uint64(off) > size || uint64(n) > size-uint64(off) {
@@ -60,9 +58,8 @@ func (mr *MR) RemoteAt(off int, n uint32) (RemoteMemory, error) {
 	return RemoteMemory{Addr: i.addr + uint64(off), RKey: i.rkey, Len: n}, nil
 }
 
-// Remote returns what a peer has to be told to use the region. Of a region of
-// 4 GiB or more it names the first 4 GiB - 1 byte, since that is what Len can
-// hold; RemoteAt names other parts.
+// Remote returns what a peer needs to use the region. If the region has 4 GiB or more, it covers
+// the first 4 GiB - 1 bytes, the most that Len can hold; RemoteAt names other parts.
 func (mr *MR) Remote() RemoteMemory {
 	i := mr.get()
 	return RemoteMemory{Addr: i.addr, RKey: i.rkey, Len: uint32(min(uint64(len(i.bytes)), math.MaxUint32))}

@@ -8,9 +8,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Ring returns the address of the memory that the completions of a queue made by
-// CreateRingCQ are in, for a program in another language; nil if the queue has none, or was closed.
-// In C it is
+// Ring returns the address of the memory that holds the completions of a queue made by
+// CreateRingCQ, for a program in another language; nil if the queue has none, or was closed. In C
+// it is
 //
 //	struct ring {
 //		_Alignas(64) _Atomic uint64_t tail;	// offset 0: completions that were put in
@@ -24,7 +24,7 @@ import (
 //		} slots[];
 //	};
 //
-// and to poll is
+// To poll:
 //
 //	uint64_t h = atomic_load_explicit(&r->head, memory_order_relaxed);	// the consumer's own
 //	uint64_t n = atomic_load_explicit(&r->tail, memory_order_acquire) - h;
@@ -32,20 +32,20 @@ import (
 //		wc[i] = r->slots[(h + i) & r->mask].wc;
 //	atomic_store_explicit(&r->head, h + i, memory_order_release);
 //
-// by one thread at a time: the consumer has a lock. The device has put a slot's content in before
-// it stores tail, with release order, and writes a slot again only when it has loaded a head beyond
-// it. All counts go on for ever.
+// Only one thread may poll at a time: consumers need a lock. The device writes a slot before it
+// stores tail, with release order, and overwrites a slot only after it has loaded a head beyond it.
+// All counts increase for ever.
 //
-// Everything in a slot is as verbs has it: numbers of status, opcode and flags, imm_data in network
+// The fields of a slot are as in verbs: numbers of status, opcode and flags, imm_data in network
 // byte order, and invalidated_rkey in that of the host. pkey_index, slid and dlid_path_bits are 0.
 // sl is [WC].SL.
 //
-// The memory is not Go's: C may keep the address. It stays where it is until [CQ.Resize], which
-// replaces it, and [CQ.Close], also when the device is closed before. During either of these no
-// thread may look at it. A queue that is never closed keeps its memory for ever.
+// The memory is not Go's: C may keep the address. It stays valid until [CQ.Resize], which replaces
+// it, and [CQ.Close], even if the device is closed first. During either call no thread may read it.
+// A queue that is never closed keeps its memory for ever.
 //
-// Who reads the ring like this must not call Poll or Wait, which are consumers, too. To receive
-// packets meanwhile is what Progress is for.
+// A program that reads the ring must not call Poll or Wait, which also consume. To receive packets
+// meanwhile it calls Progress.
 func (c *cqCore) Ring() unsafe.Pointer {
 	cq := (*CQ)(c)
 	if cq.t == nil {
@@ -56,8 +56,8 @@ func (c *cqCore) Ring() unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(cq.memory))
 }
 
-// mapRing maps the memory of a ring for n completions. For an n that is no number of completions it
-// is as small as can be: the engine says what is wrong.
+// mapRing maps the memory of a ring for n completions. For an invalid n it maps the smallest ring:
+// the engine then reports the error.
 func mapRing(n int) ([]byte, error) {
 	if n < 1 || n > transport.MaxCQE {
 		n = 1
@@ -69,7 +69,7 @@ func mapRing(n int) ([]byte, error) {
 	return m, nil
 }
 
-// unmapRing gives such memory back.
+// unmapRing unmaps it.
 func unmapRing(m []byte) {
 	if m != nil {
 		_ = unix.Munmap(m) // it was mapped by mapRing

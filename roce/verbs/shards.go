@@ -13,24 +13,24 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// shards are what a device consists of: each has an engine, a link and a lock, and moves by
-// itself. They share the table of memory.
+// shards are the parts of a device: each has an engine, a link and a lock, and runs independently.
+// They share the region table.
 type shards struct {
-	config shard.Config // of each, but for Link, Base, Owner and Index
-	link   link.Slotted // opens the links of the others; nil if there is one shard
+	config shard.Config // of each shard, without Link, Base, Owner and Index
+	link   link.Slotted // opens the links of the other shards; nil if there is one shard
 
-	list atomic.Pointer[[]*shard.Shard] // in the order of their Index; never changed, but replaced
+	list atomic.Pointer[[]*shard.Shard] // in the order of their Index; replaced, never changed
 	next atomic.Uint32                  // see nextVector
 
 	// mu guards what follows. It is taken before the lock of any shard.
 	mu       sync.Mutex
-	of       []*shard.Shard // by completion vector; nil: nobody has asked for it, or it could not be had
-	over     bool           // the device closes: there are no more
-	failed   bool           // one could not be had
+	of       []*shard.Shard // by completion vector; nil: not asked for yet, or could not be opened
+	over     bool           // the device is closing: there will be no more
+	failed   bool           // a shard could not be opened
 	failedAt int64          // when, on the clock of the first shard
 }
 
-// all returns the shards that are open, in the order of their Index. It is not to be changed.
+// all returns the open shards, in the order of their Index. The caller must not change it.
 func (x *shards) all() []*shard.Shard {
 	if p := x.list.Load(); p != nil {
 		return *p
@@ -38,7 +38,7 @@ func (x *shards) all() []*shard.Shard {
 	return nil
 }
 
-// end returns all that there will ever be.
+// end stops the opening of shards, and returns all of them.
 func (x *shards) end() []*shard.Shard {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -46,7 +46,7 @@ func (x *shards) end() []*shard.Shard {
 	return x.all()
 }
 
-// vectorsFor returns how many completion vectors a device on a link is to have.
+// vectorsFor returns how many completion vectors a device on a link gets.
 func vectorsFor(cfg *Config, l link.Link) int {
 	if _, ok := l.(link.Slotted); !ok || l.Capabilities().Slot.Bits == 0 {
 		return 1
@@ -55,12 +55,12 @@ func vectorsFor(cfg *Config, l link.Link) int {
 		return cfg.Shards
 	}
 	if _, simulated := l.(link.Driven); simulated {
-		return 1 // a run is not to depend on the machine
+		return 1 // a run must not depend on the machine
 	}
 	return max(1, min(maxDefaultShards, runtime.GOMAXPROCS(0)/2))
 }
 
-// setVectors makes room for n completion vectors, of which the first is the shard that there is.
+// setVectors makes room for n completion vectors; the existing shard is the first.
 func (d *Device) setVectors(n int, l link.Link) {
 	d.shards.of = make([]*shard.Shard, n)
 	d.shards.of[0] = d.s
@@ -78,9 +78,8 @@ func (d *Device) CompletionVectors() int {
 	return len(d.shards.of)
 }
 
-// shardOf returns the shard of a completion vector, and opens it when it is asked for the first
-// time. If that fails the first shard serves what asks for it, and it is tried again after
-// retryShardNs.
+// shardOf returns the shard of a completion vector, and opens it at the first call. If that fails,
+// the first shard takes its place, and a call after retryShardNs tries again.
 func (d *Device) shardOf(vector int) (*shard.Shard, error) {
 	s, refused, err := d.findShard(vector)
 	if refused != nil {
@@ -90,7 +89,7 @@ func (d *Device) shardOf(vector int) (*shard.Shard, error) {
 	return s, err
 }
 
-// findShard is shardOf; refused is why a shard could just not be opened.
+// findShard is shardOf; refused is why opening a shard just failed.
 func (d *Device) findShard(vector int) (s *shard.Shard, refused, err error) {
 	x := &d.shards
 	x.mu.Lock()
@@ -108,7 +107,7 @@ func (d *Device) findShard(vector int) (s *shard.Shard, refused, err error) {
 	l, refused := x.link.Another()
 	if refused == nil {
 		if x.of[vector], refused = d.addShard(l, l); refused != nil {
-			_ = l.Close() // nobody has used it
+			_ = l.Close() // nothing has used it
 		}
 	}
 	if x.failed = refused != nil; x.failed {
@@ -118,14 +117,15 @@ func (d *Device) findShard(vector int) (s *shard.Shard, refused, err error) {
 	return x.of[vector], nil, nil
 }
 
-// vectorOf returns a completion vector that a shard serves: the first shard 0, others one.
+// vectorOf returns a completion vector that a shard serves: 0 for the first shard, which may serve
+// several.
 func (d *Device) vectorOf(s *shard.Shard) int {
 	d.shards.mu.Lock()
 	defer d.shards.mu.Unlock()
 	return max(0, slices.Index(d.shards.of, s))
 }
 
-// nextVector takes turns among the completion vectors, for those who do not care which they get.
+// nextVector takes turns among the completion vectors, for callers that have no preference.
 func (d *Device) nextVector() int {
 	n := uint32(d.CompletionVectors())
 	if n < 2 {
@@ -134,8 +134,8 @@ func (d *Device) nextVector() int {
 	return int((d.shards.next.Add(1) - 1) % n)
 }
 
-// addShard makes a shard on a link, which wraps base, and sets it going. On an error the link is
-// the caller's again. shards.mu is held, or nobody else has the device.
+// addShard makes a shard on a link, which wraps base, and starts it. On an error the caller owns
+// the link again. shards.mu is held, or no one else has the device.
 func (d *Device) addShard(l, base link.Link) (*shard.Shard, error) {
 	x := &d.shards
 	before := x.all()
@@ -148,7 +148,7 @@ func (d *Device) addShard(l, base link.Link) (*shard.Shard, error) {
 	}
 	o.s = s
 	if o.first {
-		d.s = s // the link may have something to tell before Start returns
+		d.s = s // the link may report something before Start returns
 	}
 	after := append(before[:len(before):len(before)], s)
 	x.list.Store(&after)
@@ -156,8 +156,8 @@ func (d *Device) addShard(l, base link.Link) (*shard.Shard, error) {
 	return s, nil
 }
 
-// quiesce returns when no shard is in the middle of something that began before: memory that nobody
-// finds any more is then in nobody's hands. The caller holds no lock of a shard.
+// quiesce returns when every shard has finished what it was doing at the call: memory that can no
+// longer be looked up is then not in use any more. The caller holds no lock of a shard.
 func (d *Device) quiesce() {
 	for _, s := range d.shards.all() {
 		s.LockAlways()
@@ -165,8 +165,8 @@ func (d *Device) quiesce() {
 	}
 }
 
-// lockShards takes the locks of shards, of which some may be the same, in the order of their Index.
-// After an error none is held.
+// lockShards takes the locks of shards in the order of their Index; set may contain duplicates. On
+// an error none is held.
 func lockShards(set ...*shard.Shard) (unlock func(), err error) {
 	slices.SortFunc(set, func(a, b *shard.Shard) int { return a.Index() - b.Index() })
 	set = slices.Compact(set)
@@ -176,7 +176,7 @@ func lockShards(set ...*shard.Shard) (unlock func(), err error) {
 	return func() { unlockShards(set) }, nil
 }
 
-// lockAll takes the locks of shards that are in order. After an error none is held.
+// lockAll takes the locks of shards that are in order. On an error none is held.
 func lockAll(set []*shard.Shard) error {
 	for i, s := range set {
 		if err := s.Lock(); err != nil {
@@ -193,7 +193,7 @@ func unlockShards(set []*shard.Shard) {
 	}
 }
 
-// lockedReader is a source of random numbers for all locks of a device.
+// lockedReader makes a source of random numbers safe for all shards of a device.
 type lockedReader struct {
 	mu sync.Mutex
 	r  io.Reader
@@ -205,7 +205,7 @@ func (l *lockedReader) Read(b []byte) (int, error) {
 	return l.r.Read(b)
 }
 
-// lockedTracer is a tracer of several engines.
+// lockedTracer makes a tracer safe for several engines.
 type lockedTracer struct {
 	mu sync.Mutex
 	t  transport.Tracer

@@ -11,7 +11,7 @@ import (
 // SRQ is a shared receive queue (ibv_srq).
 type SRQ struct {
 	d *Device
-	s *shard.Shard // whose engine has t
+	s *shard.Shard // its engine has t
 	t *transport.SRQ
 
 	dead atomic.Bool
@@ -24,8 +24,8 @@ type SRQAttr struct {
 	Limit  int // fewer receives than that raise EventSRQLimitReached, once; 0 is off. [SRQ.Modify] arms it, CreateSRQ does not
 }
 
-// CreateSRQ makes a shared receive queue, with the defaults of [SRQAttr]. It is empty, so that no
-// limit can be armed yet.
+// CreateSRQ makes a shared receive queue, with the defaults of [SRQAttr]. It is empty, so no limit
+// can be armed yet.
 func (pd *PD) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if a.MaxWR == 0 {
 		a.MaxWR = defaultMaxWR
@@ -60,8 +60,8 @@ func (s *SRQ) PostRecv(wr *RecvWR) error {
 	return own(err)
 }
 
-// Modify arms the limit event (0 disarms it) and changes the size; a negative
-// argument leaves that attribute as it is.
+// Modify arms the limit event (0 disarms it) and changes the size; a negative argument leaves that
+// attribute unchanged.
 func (s *SRQ) Modify(limit, maxWR int) error {
 	return doOn(s.s, func(int64) error { return s.t.Modify(limit, maxWR) })
 }

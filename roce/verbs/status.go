@@ -7,11 +7,10 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// StatusError is a work completion with a status other than success, as an
-// error. When the peer did not acknowledge a request after all retries it
-// matches [ErrUnreachable], syscall.EHOSTUNREACH and syscall.ETIMEDOUT; when the
-// peer was never ready to receive, syscall.ETIMEDOUT; when the packets of the
-// request are too long for the path, syscall.EMSGSIZE.
+// StatusError is a work completion with a status other than success, as an error. If the peer did
+// not acknowledge a request after all retries, it matches [ErrUnreachable], syscall.EHOSTUNREACH
+// and syscall.ETIMEDOUT; if the peer was never ready to receive, syscall.ETIMEDOUT; if the packets
+// of the request are too long for the path, syscall.EMSGSIZE.
 type StatusError struct {
 	WC WC
 }
@@ -19,7 +18,7 @@ type StatusError struct {
 func (e *StatusError) Error() string {
 	of := fmt.Sprintf("work request %d on ", e.WC.ID)
 	if e.WC.ID >= reservedIDs {
-		of = "" // a number that says nothing to the application
+		of = "" // the number means nothing to the application
 	}
 	s := fmt.Sprintf("roce: %sQP %v: %v (vendor error %#x)", of, e.WC.QPN, e.WC.Status, e.WC.VendorErr)
 	h := statusHints[e.WC.Status]
@@ -44,18 +43,18 @@ var statusHints = map[WCStatus]string{
 	WCRNRRetryExcErr:  "the peer had no receive posted for it",
 }
 
-// mtuHints say it when packets of the path MTU do not pass, or perhaps not.
+// mtuHints are used instead when packets of the path MTU do not pass, or may not.
 var mtuHints = map[WCStatus]string{
 	WCLocalLenErr: "its packets are too long for the path: an interface or a router on the way has a smaller MTU than the connection was made for, which a new connection would use",
 	WCRetryExcErr: "the peer did not acknowledge a packet of the full path MTU: it is gone, or the way to it is, or its MTU is smaller than the connection was made for (Device.Port tells that of this side, ConnAttr.MTU and ConnParam.MTU set that of a connection)",
 }
 
-// pathMTU reports whether the path MTU has to do with it, perhaps.
+// pathMTU reports whether the path MTU may be the cause.
 func (e *StatusError) pathMTU() bool {
 	return mtuHints[e.WC.Status] != "" && e.WC.VendorErr&transport.VendorPathMTU != 0
 }
 
-// Is adds what net has for a peer that does not answer.
+// Is adds the errors that net has for a peer that does not answer.
 func (e *StatusError) Is(target error) bool {
 	switch e.WC.Status {
 	case WCLocalLenErr:

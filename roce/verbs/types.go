@@ -5,8 +5,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// GID names an address of a port: an IPv4 one as ::ffff:a.b.c.d, or an IPv6 one
-// (ibv_gid). ib.GIDFromAddr makes it, and its method Addr undoes that.
+// GID names an address of a port: an IPv4 address as ::ffff:a.b.c.d, or an IPv6 address (ibv_gid).
+// ib.GIDFromAddr converts an address, and its method Addr converts back.
 type GID = ib.GID
 
 // Service types of queue pairs (ibv_qp_type), for [QPInitAttr].
@@ -16,9 +16,8 @@ const (
 	UD = ib.UD // unreliable datagram
 )
 
-// Access is a set of rights to memory (ibv_access_flags, same bit values). A region, a
-// window and a queue pair each have one, and a peer may do what all of them grant. Local
-// reads need no right.
+// Access is a set of rights to memory (ibv_access_flags, same bit values). A region, a window and a
+// queue pair each have one; a peer may do what all of them grant. Local reads need no right.
 type Access = mem.Access
 
 // The access flags.
@@ -43,5 +42,5 @@ type WindowType = mem.WindowType
 const (
 	WindowType1  WindowType = mem.Type1  // bound by [MW.Bind]; any queue pair of the domain can use it
 	WindowType2A WindowType = mem.Type2A // bound by a work request, for its queue pair, which cannot be closed meanwhile
-	WindowType2B WindowType = mem.Type2B // as 2A, but closing the queue pair unbinds it; rdma_rxe and ConnectX have this one
+	WindowType2B WindowType = mem.Type2B // as 2A, but closing the queue pair unbinds it; rdma_rxe and ConnectX have this type
 )

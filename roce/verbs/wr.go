@@ -8,7 +8,7 @@ import (
 // SGE is an element of a scatter/gather list (ibv_sge): a piece of a region that a work
 // request reads or fills. [MR.SGE] makes one.
 type SGE struct {
-	Addr   uint64  // of the first byte, as [MR.Addr] counts
+	Addr   uint64  // of the first byte, in the terms of [MR.Addr]
 	Length uint32  // bytes
 	LKey   ib.LKey // of the region; 0 is none
 }
@@ -37,30 +37,30 @@ type SGE struct {
 // The request, SGList included, is copied when it is posted. The memory that SGList names
 // belongs to the device until the request completes.
 type SendWR struct {
-	ID     uint64    // comes back in [WC].ID (wr_id)
+	ID     uint64    // returned in [WC].ID (wr_id)
 	Opcode WROpcode  // what to do
 	Flags  SendFlags // how; 0 makes no completion on success, unless QPInitAttr.SigAll
 	SGList []SGE     // at most QPCaps.MaxSendSGE elements
 
-	// Inline, if not nil and Flags has SendInline, is the payload itself, up to
-	// QPCaps.MaxInline bytes; SGList is ignored then. It is copied when the request is posted.
+	// Inline, if not nil and Flags has SendInline, is the payload itself, up to QPCaps.MaxInline
+	// bytes; SGList is ignored then. It is copied when the request is posted.
 	Inline []byte
 
-	Imm           uint32  // goes to the peer with the message, in WC.Imm; a number, whatever the byte order of the two (imm_data)
+	Imm           uint32  // delivered to the peer in WC.Imm; a number, whatever the byte order of the two (imm_data)
 	InvalidateKey ib.RKey // WRSendInv: a key of the peer; WRLocalInv: one of this side (invalidate_rkey)
 
 	RemoteAddr uint64  // of the first byte in the peer's memory, RemoteMemory.Addr (remote_addr)
 	RKey       ib.RKey // to the peer's memory, RemoteMemory.RKey (rkey)
 
-	CompareAdd uint64 // WRFetchAdd: what to add; WRCompareSwap: what the memory has to hold (compare_add)
-	Swap       uint64 // WRCompareSwap: what it holds then (swap)
+	CompareAdd uint64 // WRFetchAdd: what to add; WRCompareSwap: what the memory must hold (compare_add)
+	Swap       uint64 // WRCompareSwap: the new value (swap)
 
 	FlushLength uint32  // bytes, if FlushType has ib.FlushRange
 	FlushType   ib.FETH // ib.FlushGlobalVisibility or ib.FlushPersistence or both, with ib.FlushRange or ib.FlushMR
 
-	AH         *AH     // the way to the peer, of the domain of the queue pair (wr.ud.ah)
+	AH         *AH     // the path to the peer, of the domain of the queue pair (wr.ud.ah)
 	RemoteQPN  ib.QPN  // of the peer; ib.QPNMulticast for a group (remote_qpn)
-	RemoteQKey ib.QKey // of the peer; with the top bit set that of this queue pair is sent (remote_qkey)
+	RemoteQKey ib.QKey // of the peer; if its top bit is set, this queue pair's own is sent instead (remote_qkey)
 
 	Bind BindMW // what WRBindMW binds; see also [QP.BindMW]
 
@@ -73,16 +73,15 @@ type BindMW struct {
 	MW      *MW
 	MR      *MR     // registered with MWBind; of the same domain
 	NewRKey ib.RKey // the key that the window gets: [MW.NextRKey], or another with the same upper 24 bits
-	Addr    uint64  // as [MR.Addr] counts
+	Addr    uint64  // in the terms of [MR.Addr]
 	Length  uint64  // bytes
 	Access  Access  // what peers may do: remote rights, and ZeroBased
 }
 
-// RecvWR is a receive work request (ibv_recv_wr): the memory that a message is placed in. It
-// is copied, SGList included, when it is posted; the memory belongs to the device until the
-// request completes.
+// RecvWR is a receive work request (ibv_recv_wr): the memory for a message. It is copied, SGList
+// included, when it is posted; the memory belongs to the device until the request completes.
 type RecvWR struct {
-	ID     uint64 // comes back in [WC].ID (wr_id)
+	ID     uint64 // returned in [WC].ID (wr_id)
 	SGList []SGE  // at most QPCaps.MaxRecvSGE elements; on UD the first 40 bytes are for the GRH (see WCWithGRH)
 }
 
@@ -95,13 +94,13 @@ const (
 	WRSendImm     WROpcode = transport.WRSendImm     // SEND with an immediate value
 	WRSendInv     WROpcode = transport.WRSendInv     // SEND that invalidates a key of the peer
 	WRWrite       WROpcode = transport.WRWrite       // RDMA WRITE; the peer's program is not told
-	WRWriteImm    WROpcode = transport.WRWriteImm    // RDMA WRITE with an immediate value, which takes a receive of the peer
+	WRWriteImm    WROpcode = transport.WRWriteImm    // RDMA WRITE with an immediate value, which consumes a receive of the peer
 	WRRead        WROpcode = transport.WRRead        // RDMA READ
 	WRCompareSwap WROpcode = transport.WRCompareSwap // atomic compare and swap of 8 aligned bytes
 	WRFetchAdd    WROpcode = transport.WRFetchAdd    // atomic fetch and add of 8 aligned bytes
 	WRAtomicWrite WROpcode = transport.WRAtomicWrite // atomic WRITE of 8 aligned bytes
 	WRFlush       WROpcode = transport.WRFlush       // FLUSH of memory that was written before
-	WRLocalInv    WROpcode = transport.WRLocalInv    // takes back a key of this side
+	WRLocalInv    WROpcode = transport.WRLocalInv    // invalidates a key of this side
 	WRBindMW      WROpcode = transport.WRBindMW      // binds a type 2 memory window
 )
 
@@ -112,6 +111,6 @@ type SendFlags = transport.SendFlags
 const (
 	SendFence     SendFlags = transport.SendFence     // begin after all earlier READs and atomics have completed
 	SendSignaled  SendFlags = transport.SendSignaled  // make a completion on success; failures always make one
-	SendSolicited SendFlags = transport.SendSolicited // the peer's completion is a solicited one, see [CQ.RequestNotify]
+	SendSolicited SendFlags = transport.SendSolicited // the peer's completion is solicited, see [CQ.RequestNotify]
 	SendInline    SendFlags = transport.SendInline    // copy the payload when posting: the memory may be used again at once
 )
