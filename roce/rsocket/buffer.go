@@ -12,17 +12,17 @@ import (
 type buffer struct {
 	mem    []byte
 	mr     *verbs.MR
-	mapped *verbs.MappedBuffer // a large one, which lies outside of the heap
-	used   int                 // bytes that are used
+	mapped *verbs.MappedBuffer // a large buffer, outside the heap
+	used   int                 // bytes in use
 }
 
-// The receive buffers, and the first send buffer.
+// Indexes of the receive buffers, and of the first send buffer.
 const (
 	smallBuffer = iota
 	largeBuffer
 )
 
-// sendSizes are those of the send buffers; the first one is that of Config.
+// sendSizes are the sizes of the send buffers; Config sets the first.
 var sendSizes = [...]int{smallBuffer: 0, firstLarge, streamSend, maxSend}
 
 // register makes the small buffer of a direction.
@@ -32,8 +32,8 @@ func (b *buffer) register(pd *verbs.PD, n int, access verbs.Access, o verbs.MROp
 	return err
 }
 
-// obtain makes a large one of n bytes, of which some are used at first. Its pages cost memory when
-// they are first used. mu is held.
+// obtain makes a large buffer of n bytes, of which used are in use at first. Pages cost memory once
+// they are used. mu is held.
 func (c *Conn) obtain(b *buffer, n, used int, access verbs.Access, o verbs.MROptions) (err error) {
 	if err := c.host.reserve(used, c.alarm.Now()); err != nil {
 		return err
@@ -52,10 +52,10 @@ func (c *Conn) obtain(b *buffer, n, used int, access verbs.Access, o verbs.MROpt
 	return nil
 }
 
-// errNoRoom is why a connection stays with its small buffer.
+// errNoRoom makes a connection keep its small buffer.
 var errNoRoom = errors.New("rsocket: the large buffers of the device are in use")
 
-// release gives the memory back.
+// release frees the memory.
 func (b *buffer) release(h *host) error {
 	var err error
 	if b.mr != nil {
@@ -69,22 +69,22 @@ func (b *buffer) release(h *host) error {
 	return err
 }
 
-// place is a receive buffer in the words of the protocol.
+// place returns the receive buffer in the protocol's terms.
 func (b *buffer) place(which int) place {
 	return place{which, b.mr.Addr(), uint32(b.mr.RKey()), b.used / 2}
 }
 
 const remoteWrite = verbs.LocalWrite | roce.RemoteWrite
 
-// growSend goes on with a larger send buffer, if there can be one: the least that has room for need
-// bytes, or the largest. What is staged goes with it. mu and wmu are held.
+// growSend switches to a larger send buffer, if one can be had: the smallest with room for need
+// bytes, or the largest. Staged bytes move along. mu and wmu are held.
 func (c *Conn) growSend(need int) {
 	to := c.nextSend(need)
 	if to == c.out {
 		return
 	}
 	if err := c.obtain(&c.send[to], sendSizes[to], sendSizes[to], verbs.LocalWrite, verbs.MROptions{}); err != nil {
-		c.cfg.growSend = err == errNoRoom // others may give some back
+		c.cfg.growSend = err == errNoRoom // try again when others have released some
 		return
 	}
 	snd := &c.s.snd
@@ -100,7 +100,8 @@ func (c *Conn) growSend(need int) {
 	snd.move(sendSizes[to])
 }
 
-// nextSend is what growSend goes on with: the buffer in use if there is no larger one.
+// nextSend returns the buffer that growSend would switch to: the current one if there is no larger
+// one.
 func (c *Conn) nextSend(need int) int {
 	if !c.cfg.growSend {
 		return c.out
@@ -113,13 +114,13 @@ func (c *Conn) nextSend(need int) int {
 	return c.out
 }
 
-// canGrowSend reports whether there is a larger send buffer to be had.
+// canGrowSend reports whether a larger send buffer is available.
 func (c *Conn) canGrowSend() bool {
 	to := c.nextSend(0)
 	return to != c.out && c.host.large.Load()+int64(sendSizes[to]) <= maxLargeBytes
 }
 
-// retireSends gives the send buffers back that are not in use any more. mu is held.
+// retireSends frees the send buffers that are no longer in use. mu is held.
 func (c *Conn) retireSends() {
 	c.moved = false
 	for i := range c.send {
@@ -129,7 +130,7 @@ func (c *Conn) retireSends() {
 	}
 }
 
-// shrinkSend gives the large send buffer of an idle connection back. mu is held.
+// shrinkSend frees the large send buffer of an idle connection. mu is held.
 func (c *Conn) shrinkSend() {
 	if b := &c.s.snd.buf; c.out != smallBuffer && b.used == 0 && b.old == 0 && !b.pinned {
 		c.out = smallBuffer
@@ -138,17 +139,16 @@ func (c *Conn) shrinkSend() {
 	}
 }
 
-// streamGrown has a larger send buffer for data that the peer takes as fast as it comes. mu and wmu
-// are held.
+// streamGrown gets a larger send buffer for data that the peer takes as fast as it comes. mu and
+// wmu are held.
 func (c *Conn) streamGrown() {
 	if size := c.s.snd.buf.size; size < streamSend && (c.out == smallBuffer || c.host.mayGrow(c.alarm.Now())) {
 		c.growSend(size + 1)
 	}
 }
 
-// fitRecv chooses the receive buffer in which the next half is granted: a large one while halves
-// are read in a hurry, the small one when that is over. Of the large one more and more is used. mu
-// is held.
+// fitRecv chooses the receive buffer for the next half to grant: a large one while halves are read
+// in a hurry, then the small one again. It uses more and more of the large one. mu is held.
 func (c *Conn) fitRecv() {
 	if !c.cfg.growRecv || !c.s.rcv.roomy() {
 		return
@@ -167,14 +167,14 @@ func (c *Conn) fitRecv() {
 				r.widen(large.used)
 			}
 		}
-	case large.mem != nil: // it was needed once
+	case large.mem != nil: // left over from an earlier hurry
 		if !r.uses(largeBuffer) {
 			_ = large.release(c.host) // fails if the device is closed
 		}
 	case r.hurried() && gap < hurry:
 		o := verbs.MROptions{IOVA: largeIOVA, SetIOVA: true}
 		if err := c.obtain(large, largeRecvBuffer, firstLarge, remoteWrite, o); err != nil {
-			c.cfg.growRecv = err == errNoRoom // others may give some back
+			c.cfg.growRecv = err == errNoRoom // try again when others have released some
 			return
 		}
 		r.move(large.place(largeBuffer))
@@ -182,9 +182,9 @@ func (c *Conn) fitRecv() {
 }
 
 const (
-	// hurry is the time for a half of the small receive buffer below which a large one is worth
-	// it, 1.6 MB/s, and how long a peer has not read before more is staged. leisure is that for a
-	// half of the large one above which it is not: at 0.25 to 2 MB/s.
+	// A large receive buffer pays if a half of the small one is used in less than hurry (1.6 MB/s);
+	// hurry is also how long a peer must not have read before more is staged. The large buffer
+	// stops paying when a half of it takes more than leisure, at 0.25 to 2 MB/s.
 	hurry   = 20 * time.Millisecond
 	leisure = time.Second
 )

@@ -9,21 +9,21 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// Close ends the connection: calls in progress return an error that matches net.ErrClosed, and the
-// peer is told. What was written is not lost: Close waits until the peer's adapter has acknowledged
-// it, or CloseWrite's end of the data, for at most 30 s or the time of [Config.Linger]. So a
-// program may end after it. A Close for which nothing is missing returns at once; one whose peer
-// does not read what fills its buffer takes that time.
+// Close ends the connection. Calls in progress return an error that matches net.ErrClosed, and the
+// peer is told. Written data is not lost: Close waits until the peer's adapter has acknowledged it,
+// and CloseWrite's end of the data, for at most 30 s or [Config.Linger]. So a program may exit
+// after Close. It returns at once if everything is acknowledged; if the peer does not read the data
+// that fills its buffer, it takes the full time.
 //
-// If the connection breaks meanwhile, or the time is over, the error is a [*LostError], which says
+// If the connection breaks meanwhile, or the time is up, the error is a [*LostError], which says
 // how many bytes the peer may not have, and the connection is reset. A second Close does nothing
 // and returns nil.
 //
-// The goodbye itself is not waited for: when it was sent, the connection lingers with the device
-// until the peer's adapter has it, for the same time, and then gives its memory back. No more than
-// 1024 connections of a device, or 128 MiB, linger at a time: the oldest make room, see
-// [Lingering]. In a test of roce/link/sim, where no program ends before its devices do, all of it
-// is left to the device, and Close does not wait.
+// Close does not wait for the goodbye itself. After it was sent, the device keeps the connection
+// until the peer's adapter has the goodbye, for the same time, and then frees its memory. At most
+// 1024 connections of a device, or 128 MiB, linger like this at a time: the oldest make room, see
+// [Lingering]. In a test of roce/link/sim, where no program ends before its devices, the device
+// does all of it, and Close does not wait.
 func (c *Conn) Close() error {
 	if !c.valid() {
 		return nil
@@ -38,7 +38,7 @@ func (c *Conn) Close() error {
 	c.mu.Unlock()
 	c.alarm.Stop()
 	c.pourer.Stop()
-	// Whoever is in Read or Write leaves, and nobody enters any more.
+	// Calls of Read and Write in progress end, and later ones fail.
 	c.rd.kill()
 	c.wr.kill()
 	c.cl.set(time.Now())
@@ -68,7 +68,7 @@ func (c *Conn) Close() error {
 	return opError("close", c.laddr, c.raddr, err)
 }
 
-// goodbye tells the peer, and waits until it has what was written before. mu is held.
+// goodbye tells the peer, and waits until it has all data written before. mu is held.
 func (c *Conn) goodbye(linger time.Duration) error {
 	if linger == 0 {
 		linger = lingerTime
@@ -77,7 +77,7 @@ func (c *Conn) goodbye(linger time.Duration) error {
 		return c.losses(nil)
 	}
 	if access.Shard(c.dev).Scheduled() {
-		return nil // net/http closes with a mutex held, which its other goroutines want: see shard.Shard.Turn
+		return nil // net/http closes with a mutex held that its other goroutines need: see shard.Shard.Turn
 	}
 	c.cl.set(time.Now().Add(linger))
 	defer c.cl.set(time.Time{})
@@ -89,11 +89,11 @@ func (c *Conn) goodbye(linger time.Duration) error {
 	}
 }
 
-// parts looks whether the peer's adapter has what was written, and says goodbye behind it. mu is
-// held, and nobody writes any more.
+// parts looks whether the peer's adapter has all written data, and sends the goodbye behind it. mu
+// is held, and no call writes any more.
 func (c *Conn) parts() bool {
 	c.look()
-	if c.s.owes() && c.s.snd.staged == 0 && core.Open(c.qp).SendRoom() == c.sends { // the last messages make no completion, unless they fail
+	if c.s.owes() && c.s.snd.staged == 0 && core.Open(c.qp).SendRoom() == c.sends { // the last messages make no completion unless they fail
 		for c.look() == len(c.wcs) {
 		}
 		c.s.ended()
@@ -109,7 +109,7 @@ func (c *Conn) parts() bool {
 }
 
 // finished sends the goodbye if it can, and reports whether nothing is left to wait for. mu is
-// held, and nobody writes any more.
+// held, and no call writes any more.
 func (c *Conn) finished() bool {
 	s := &c.s
 	if c.err != nil || s.failed {
@@ -128,11 +128,11 @@ func (c *Conn) finished() bool {
 	return c.err != nil || (s.over() || s.byeSent) && s.settled()
 }
 
-// losses returns an error that says what the peer may not have of what was written; cause is why
-// there is no more waiting for it, nil if the connection says why. mu is held.
+// losses returns an error that says how much written data the peer may not have; cause is why the
+// wait ended, nil if the connection says why. mu is held.
 func (c *Conn) losses(cause error) error {
 	if c.err != nil || c.s.failed {
-		for c.look() == len(c.wcs) { // what has failed, and what has not
+		for c.look() == len(c.wcs) { // collect all completions, failed or not
 		}
 	}
 	if c.s.owed == 0 || c.s.snd.staged == 0 && (c.s.failed && !c.lost || !c.s.failed && !c.s.owes()) {
@@ -147,8 +147,8 @@ func (c *Conn) losses(cause error) error {
 	return &LostError{int64(c.s.owed), cause}
 }
 
-// CloseWrite tells the peer that nothing more will be written: its Read returns io.EOF once it
-// has all data. A Write in progress ends with an error. Reading goes on.
+// CloseWrite tells the peer that nothing more will be written: its Read returns io.EOF once it has
+// all data. A Write in progress ends with an error. Reading goes on.
 func (c *Conn) CloseWrite() error {
 	if !c.valid() {
 		return errInvalid
@@ -173,7 +173,7 @@ func (c *Conn) closeWrite() error {
 	c.mu.Lock()
 	defer c.leave()
 	if c.closed {
-		return net.ErrClosed // cl is Close's
+		return net.ErrClosed // cl now belongs to Close
 	}
 	c.cl.set(time.Now().Add(lingerTime))
 	defer c.cl.set(time.Time{})
@@ -187,8 +187,8 @@ func (c *Conn) closeWrite() error {
 	}
 }
 
-// sayFin tells the peer that nothing more will be written, if that can be said now. Behind data
-// that waits for the peer to read it is said by whoever sends that. wmu and mu are held.
+// sayFin tells the peer that nothing more will be written, if it can be said now. If staged data
+// waits for the peer to read, the end follows that data when it is sent. wmu and mu are held.
 func (c *Conn) sayFin() (done bool, err error) {
 	switch {
 	case c.closed:
@@ -217,8 +217,8 @@ func (c *Conn) postFin() {
 	c.postControl()
 }
 
-// CloseRead ends reading: Read returns io.EOF, also where one is waiting. What
-// the peer still sends is thrown away as long as this side makes calls.
+// CloseRead ends reading: Read returns io.EOF, including calls that are waiting. Data that the peer
+// still sends is discarded as long as this side makes calls.
 func (c *Conn) CloseRead() error {
 	if !c.valid() {
 		return errInvalid
@@ -247,9 +247,10 @@ func (c *Conn) CloseRead() error {
 	return nil
 }
 
-// SetLinger sets what Close does about data that the peer's adapter has not acknowledged, as
-// SetLinger of net.TCPConn: 0 discards it and resets the connection; positive has Close wait for at
-// most so many seconds; negative is the default, 30 s. See [Conn.Close].
+// SetLinger sets what Close does about data that the peer's adapter has not acknowledged, like
+// SetLinger of net.TCPConn. 0 discards the data and resets the connection; a positive value makes
+// Close wait for at most that many seconds; a negative one restores the default, 30 s. See
+// [Conn.Close].
 func (c *Conn) SetLinger(sec int) error {
 	d := time.Duration(min(sec, maxLingerSec)) * time.Second
 	switch {

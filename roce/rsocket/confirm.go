@@ -6,35 +6,35 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A kernel says that a process has died when it has. Here the next process at its address says it,
-// where both have a directory for files in memory in common (see package rdmacm), and otherwise the
-// peer is asked, twice a second. If another process is there and that is not known yet, what is
-// written next goes to nobody, and Write has said that it is written. Who keeps connections for
-// later, as an HTTP client does, must not send a POST again then; told that nothing was written, it
-// takes another connection. So Write looks first whether that has just come, and the first one
-// after a pause asks first, by an empty WRITE that the peer's adapter acknowledges.
+// A kernel reports at once that a process has died. Here the next process at its address reports
+// it, if both share a directory for files in memory (see package rdmacm); otherwise the peer is
+// asked, twice a second. If another process has taken the place and this is not known yet, the next
+// data goes nowhere, although Write has returned success. A program that keeps connections for
+// later, such as an HTTP client, must not repeat a POST after that; if it learns that nothing was
+// written, it takes another connection. So Write first looks whether such a report has just come,
+// and the first Write after a pause first asks, by an empty WRITE that the peer's adapter
+// acknowledges.
 
 const (
-	// pauseTime is how long nothing has come from the peer before Write asks. To ask costs a round
-	// trip, which is as much as a small request takes: 0.1 ms on one host. So only one in a pause
-	// does.
+	// pauseTime is how long the peer must have been silent before Write asks. Asking costs a round
+	// trip, as much as a small request: 0.1 ms on one host. So only one Write per pause asks.
 	pauseTime = 100 * time.Millisecond
-	// glanceTime is how long nothing has come from the peer before Write looks. That costs less
+	// glanceTime is how long the peer must have been silent before Write looks. Looking costs less
 	// than a microsecond, once in a pause.
 	glanceTime = time.Millisecond
 )
 
-// Tests are more patient.
+// Variables, so that tests can be more patient.
 var (
-	// confirmRTT is the longest round trip that Write takes for that.
+	// confirmRTT is the longest round trip for which Write asks.
 	confirmRTT = 5 * time.Millisecond
-	// confirmTime is how long Write waits for a peer that stands still. Then it goes on as if it
-	// had not asked.
+	// confirmTime is how long Write waits for an unresponsive peer before it goes on as if it had
+	// not asked.
 	confirmTime = 500 * time.Millisecond
 )
 
-// confirm has the peer's adapter show that it is there, if there was a pause. What it finds out
-// otherwise is in writeEnd. mu and wmu are held.
+// confirm makes the peer's adapter show that it is there, if there was a pause. Any other result is
+// in writeEnd. mu and wmu are held.
 func (c *Conn) confirm() {
 	if c.keepGap <= 0 || c.wr.try || c.writeEnd() != nil {
 		return
@@ -44,7 +44,7 @@ func (c *Conn) confirm() {
 		return
 	}
 	c.look()
-	ended := c.qp.State() == verbs.StateErr // which who waits in Read has not taken in yet
+	ended := c.qp.State() == verbs.StateErr // a waiting Read has not noticed yet
 	if !ended && (now-c.answered < pauseTime || c.s.awaited() || c.qp.Stats().SmoothedRTT > confirmRTT) || c.writeEnd() != nil || c.s.over() {
 		return
 	}

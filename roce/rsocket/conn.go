@@ -20,8 +20,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Conn is a connected stream socket. It is a net.Conn, and has the further
-// methods of a net.TCPConn that make sense here. See the package comment.
+// Conn is a connected stream socket. It is a net.Conn, and has the further methods of net.TCPConn
+// that make sense here. See the package comment.
 type Conn struct {
 	dev          *verbs.Device
 	id           *rdmacm.ID
@@ -34,7 +34,7 @@ type Conn struct {
 	cq *verbs.CQ
 	qp *verbs.QP
 
-	sends int // what the empty send queue takes
+	sends int // capacity of the empty send queue
 
 	recv [2]buffer // where the peer writes
 	send [len(sendSizes)]buffer
@@ -47,47 +47,47 @@ type Conn struct {
 	wwr      verbs.SendWR
 	wsg      [2]verbs.SGE
 
-	// mu guards all below and is held for moments only.
+	// mu guards all below and is held only briefly.
 	mu      sync.Mutex
 	s       stream
 	out     int           // the send buffer in use
-	moved   bool          // what is not acknowledged may be in those before it
-	granted time.Duration // when a half of the receive buffer was granted last
+	moved   bool          // unacknowledged data may be in earlier send buffers
+	granted time.Duration // when a half of the receive buffer was last granted
 	debt    int           // receive requests to post again
-	err     error         // why nothing works any more, other than by Close
+	err     error         // why nothing works any more, except Close
 	closed  bool
 	noRead  bool // by CloseRead
 	discard bool // noRead, and no Read is in progress any more
 	noWrite bool // by CloseWrite
 	maps    []*Mapping
-	alarm   *shard.Alarm // for probes, and when closed to look whether it is over
+	alarm   *shard.Alarm // for probes and, once closed, to look whether it is over
 	keepGap time.Duration
-	heard   time.Duration // when something other than an answer to a probe came from the peer
-	// answered is when anything came from it.
+	heard   time.Duration // when the peer last sent something other than an answer to a probe
+	// answered is when the peer last sent anything.
 	answered time.Duration
 	lost     bool // data was not acknowledged before the connection failed
-	// breached: the peer has broken the protocol, and is not listened to any more.
+	// breached: the peer has broken the protocol, and is ignored from now on.
 	breached bool
-	// Of one that lingers:
+	// Of a lingering connection:
 	orphan bool
-	buried bool              // its memory is being given back
-	looked time.Duration     // how long it lingers
+	buried bool              // its memory is being freed
+	looked time.Duration     // how long it has lingered
 	place  *everyaddr.Budget // of a listener at all addresses, until release
 	left   *list.Element     // under host.mu
 
 	notify   atomic.Pointer[func()] // see Notify
-	asked    atomic.Bool            // it is to be called
-	tended   bool                   // pourer is told of the next completion, or goes off in tendGap
+	asked    atomic.Bool            // notify is wanted
+	tended   bool                   // pourer awaits the next completion, or goes off in tendGap
 	tendGap  time.Duration          // in polling mode
 	tendable atomic.Bool            // the next completion is for pourer
 	pourer   *shard.Alarm
 	// stallEnds is when a Write has waited long enough for the peer to read; 0: none waits.
 	stallEnds time.Duration
 
-	cmsg message // for control messages, and data that was staged
+	cmsg message // for control messages and staged data
 	cwr  verbs.SendWR
 	csg  [2]verbs.SGE
-	// polling says that somebody is in cq.Wait; wcs and pollCtx are theirs then.
+	// polling says that a call is in cq.Wait, which then owns wcs and pollCtx.
 	polling bool
 	pollCtx waitContext
 	wcs     [pollBatch]verbs.WC
@@ -103,7 +103,7 @@ func (c *Conn) usable(op string) error {
 	return nil
 }
 
-// valid reports whether c was made by Dial or Accept, as opposed to nil and the zero Conn.
+// valid reports whether c was made by Dial or Accept; nil and the zero Conn were not.
 func (c *Conn) valid() bool { return c != nil && c.host != nil }
 
 // Read reads data into p. It returns io.EOF when the peer has closed its side.
@@ -138,7 +138,7 @@ func (c *Conn) read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && c.s.rcv.ready > 0 {
 		buf, off, k := c.s.rcv.unread(len(p) - n)
-		// Nobody but us moves the read offset, and the peer has no business there.
+		// Only we move the read offset, and the peer must not write here.
 		from := c.recv[buf].mem[off : off+k]
 		c.mu.Unlock()
 		copy(p[n:], from)
@@ -165,7 +165,7 @@ func (c *Conn) refused(w *waiter) error {
 	return nil
 }
 
-// readEnd returns why there is nothing to read and never will be, or nil.
+// readEnd returns why there is and will be nothing to read, or nil.
 func (c *Conn) readEnd() error {
 	switch {
 	case c.s.finRecvd, c.s.byeSent:
@@ -176,11 +176,11 @@ func (c *Conn) readEnd() error {
 	return nil
 }
 
-// Write writes p. It returns when all of p is in the send buffer or beyond: up to 4 MiB without a
-// peer that reads, see the package comment. The first Write after 0.1 s in which nothing came from
-// the peer asks first whether it is still there, for a round trip: if its process has died and
-// another one is there, nothing is written, and the error matches ECONNRESET. Without
-// [Config.KeepAlive], or where a round trip takes more than 5 ms, it does not ask.
+// Write writes p. It returns when all of p is at least in the send buffer: up to 4 MiB if the peer
+// does not read, see the package comment. After 0.1 s in which nothing came from the peer, Write
+// first asks whether it is still there, which takes a round trip: if its process has died and
+// another has taken its place, nothing is written, and the error matches ECONNRESET. It does not
+// ask without [Config.KeepAlive], or if a round trip takes more than 5 ms.
 func (c *Conn) Write(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -217,9 +217,9 @@ func (c *Conn) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// sendable waits until a message can be sent, or the send buffer can take bytes that are to be sent
-// later, and returns how many of those wanted; rest is how many there are in all. mu and wmu are
-// held.
+// sendable waits until a message can be sent, or until the send buffer can take bytes to be sent
+// later, and returns how many bytes, at most want; rest is how many there are in all. mu and wmu
+// are held.
 func (c *Conn) sendable(want, rest int) (n int, later bool, err error) {
 	defer func() { c.stallEnds = 0 }()
 	for looked := false; ; {
@@ -268,8 +268,8 @@ func (c *Conn) writeEnd() error {
 	return nil
 }
 
-// postData posts wmsg, whose bytes are p, which may be where they belong already. mu is given
-// up meanwhile: copying and sending take long, and wmu keeps the order.
+// postData posts wmsg with the bytes p; placed says that they are in the send buffer already. mu is
+// released meanwhile: copying and sending take long, and wmu keeps the order.
 func (c *Conn) postData(p []byte, placed bool) error {
 	m, wr, buf := &c.wmsg, &c.wwr, &c.send[c.out]
 	c.mu.Unlock()
@@ -301,7 +301,7 @@ func (c *Conn) postData(p []byte, placed bool) error {
 	wr.Inline = nil
 	c.mu.Lock()
 	if err != nil {
-		c.s.owed -= len(p) // Write says so
+		c.s.owed -= len(p) // Write reports them
 		c.fail(err)
 		return c.err
 	}
@@ -323,7 +323,7 @@ func (c *Conn) postControl() {
 	}
 }
 
-// credit tells the peer of room, if it should be told. mu is held.
+// credit tells the peer of room, if it is due. mu is held.
 func (c *Conn) credit() {
 	if c.err == nil && c.s.rcv.due() {
 		c.fitRecv()
@@ -333,21 +333,21 @@ func (c *Conn) credit() {
 	}
 }
 
-// fail notes why the connection is over. mu is held.
+// fail records why the connection is over. mu is held.
 func (c *Conn) fail(err error) {
 	if c.err != nil {
 		return
 	}
 	if errors.Is(err, roce.ErrClosed) {
-		err = net.ErrClosed // the device was closed
+		err = net.ErrClosed // the application closed the device
 		if why := access.Shard(c.dev).ClosedErr(); why != roce.ErrClosed {
-			err = why // not by the application
+			err = why // the device closed for another reason
 		}
 	}
 	c.err = err
 }
 
-// handle takes n completions out of wcs. mu is held.
+// handle handles the first n completions in wcs. mu is held.
 func (c *Conn) handle(n int) {
 	heard, answered, fin := false, false, c.s.finRecvd
 	for i := range c.wcs[:n] {
@@ -368,7 +368,7 @@ func (c *Conn) handle(n int) {
 		}
 		c.debt++
 		if c.breached || c.s.byeRecvd {
-			continue // nothing is expected any more
+			continue // no message is expected any more
 		}
 		if wc.Opcode != verbs.WCRecvWriteImm {
 			c.breach(&ProtocolError{"a SEND"})
@@ -403,22 +403,21 @@ func (c *Conn) handle(n int) {
 	c.credit()
 }
 
-// push sends what waits for something else to be sent. The program may end now, and the peer wants
+// push sends what waits to leave with something else. The program may exit now, and the peer needs
 // to know that we have everything, or that nothing more comes. mu is held.
 func (c *Conn) push() {
 	_ = core.Open(c.qp).Shard().Command(func(int64) error { return nil }) // fails if the device is closed
 }
 
-// breach ends the connection because of what the peer did.
+// breach ends the connection because the peer broke the protocol.
 func (c *Conn) breach(err error) {
 	c.breached = true
 	c.fail(&brokenError{syscall.EPROTO, err})
-	// Nothing that the peer writes from now on gets through. It fails if the
-	// connection is over already.
+	// Block all later writes of the peer. This fails if the connection is over already.
 	_ = c.id.Disconnect(nil)
 }
 
-// failed handles a completion that is no success.
+// failed handles a failed completion.
 func (c *Conn) failed(wc *verbs.WC) {
 	if c.s.over() || c.s.byeSent && wc.Status == verbs.WCFlushErr {
 		return // both sides knew
@@ -454,8 +453,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.setDeadline(t, &c.rd, &c.wr)
 }
 
-// SetReadDeadline sets the moment at which Read gives up with an error that
-// matches os.ErrDeadlineExceeded; the zero time is never.
+// SetReadDeadline sets the time at which Read gives up with an error that matches
+// os.ErrDeadlineExceeded; the zero time means never.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if !c.valid() {
 		return errInvalid
@@ -463,8 +462,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.setDeadline(t, &c.rd)
 }
 
-// SetWriteDeadline is SetReadDeadline for Write, WriteAt and Map. A Write that gives up
-// may have written some of its data.
+// SetWriteDeadline is SetReadDeadline for Write, WriteAt and Map. A Write that gives up may have
+// written some of its data.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if !c.valid() {
 		return errInvalid
@@ -482,8 +481,8 @@ func (c *Conn) setDeadline(t time.Time, ws ...*waiter) error {
 	return nil
 }
 
-// SetNoDelay is there for programs that call it on a *net.TCPConn. It changes
-// nothing: every Write is sent at once, as by librdmacm.
+// SetNoDelay exists for programs that call it on a *net.TCPConn. It changes nothing: every Write is
+// sent at once, as by librdmacm.
 func (c *Conn) SetNoDelay(bool) error {
 	if !c.valid() {
 		return errInvalid

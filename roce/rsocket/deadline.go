@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// deadline is a moment after which waiting is over, and which can be moved
-// while somebody waits.
+// deadline is the time at which waiting ends. It can be moved while a call waits.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
-	ch    chan struct{} // closed when the moment has come
+	ch    chan struct{} // closed when the time has come
 	quit  chan struct{} // closed by kill
 }
 
 func (d *deadline) init() { d.ch, d.quit = make(chan struct{}), make(chan struct{}) }
 
-// set moves the deadline; the zero time is never.
+// set moves the deadline; the zero time means never.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,7 +46,7 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// kill makes the moment now and for ever.
+// kill makes the deadline pass now and for ever.
 func (d *deadline) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +62,7 @@ func (d *deadline) kill() {
 	}
 }
 
-// done is closed when the moment has come.
+// done is closed when the deadline has passed.
 func (d *deadline) done() chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,18 +80,18 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// waitContext is a context for the calls of package roce that wait, made of a
-// channel and nothing else, so that waiting allocates nothing.
+// waitContext is a context for calls that wait. It is made of channels only, so that waiting does
+// not allocate.
 type waitContext struct {
 	ch   <-chan struct{}
-	quit <-chan struct{} // closed with ch if somebody waits for the call to end
+	quit <-chan struct{} // closed with ch if another call waits for this one to end
 }
 
 func (c *waitContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (c *waitContext) Done() <-chan struct{}       { return c.ch }
 func (c *waitContext) Value(any) any               { return nil }
 
-// Quit has a simulation let the call end without a turn: see roce.Device.Turn.
+// Quit lets a simulation end the call without a turn: see shard.Shard.Turn.
 func (c *waitContext) Quit() <-chan struct{} { return c.quit }
 func (c *waitContext) Err() error {
 	if isClosed(c.ch) {

@@ -18,22 +18,22 @@ import (
 
 // Dialer makes connections. The zero value has the defaults.
 type Dialer struct {
-	// Device is where the connections are made; nil is the one that the process has for the
-	// local address that leads to the peer, see [roce.DefaultDevice].
+	// Device is where connections are made; nil is the process's device for the local address that
+	// leads to the peer, see [roce.DefaultDevice].
 	Device *verbs.Device
 	Config Config
-	// LocalAddr is where to speak from; the zero value, an unspecified address
-	// and port 0 leave it to the device.
+	// LocalAddr is the address to connect from; the zero value, an unspecified address and port 0
+	// let the device choose.
 	LocalAddr netip.AddrPort
 
-	mtu ib.MTU // path MTU; 0 is the largest that the port has
+	mtu ib.MTU // path MTU; 0 is the port's largest
 }
 
-// DialAddr connects to a listening rsocket. ctx ends the attempt, not the
-// connection; one that is over already sends nothing. Nobody listening, or no rsocket, is an
-// error that matches syscall.ECONNREFUSED; no answer one that matches syscall.ETIMEDOUT; no way
-// to the address one that matches syscall.ENETUNREACH; a peer that hangs up as soon as it has
-// accepted one that matches syscall.ECONNRESET. All are *net.OpError.
+// DialAddr connects to a listening rsocket. ctx ends the attempt, not the connection; if it is over
+// already, nothing is sent. All errors are *net.OpError. They match syscall.ECONNREFUSED if nothing
+// listens at the address, or no rsocket; syscall.ETIMEDOUT if there is no answer;
+// syscall.ENETUNREACH if there is no route to the address; and syscall.ECONNRESET if the peer hangs
+// up as soon as it has accepted.
 func (d *Dialer) DialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	if d == nil {
 		d = &Dialer{}
@@ -44,7 +44,7 @@ func (d *Dialer) DialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, erro
 		c, err = on.attempt(ctx, addr)
 		var rejected *roce.RejectedError
 		if errors.As(err, &rejected) {
-			// Two refusals say that another request would be answered.
+			// Two kinds of refusal tell which other request can succeed.
 			if mtu := rejected.PathMTU(); mtu != 0 || rejected.Reason == mad.RejectStaleConnection {
 				on.mtu = mtu
 				c, err = on.attempt(ctx, addr)
@@ -57,7 +57,7 @@ func (d *Dialer) DialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, erro
 	return nil, opError("dial", Addr{d.LocalAddr}, Addr{addr}, dialError(err))
 }
 
-// attempt sends one request.
+// attempt sends one request and waits for the answer.
 func (d *Dialer) attempt(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	c, err := d.begin(ctx, addr)
 	if err == nil {
@@ -69,7 +69,7 @@ func (d *Dialer) attempt(ctx context.Context, addr netip.AddrPort) (*Conn, error
 	return c, nil
 }
 
-// ready returns d with a device to reach an address from.
+// ready returns d with a device from which to reach an address.
 func (d *Dialer) ready(ctx context.Context, to netip.Addr) (*Dialer, error) {
 	if ctx == nil {
 		return nil, argError("dial", "ctx", "nil")
@@ -93,7 +93,7 @@ func (d *Dialer) ready(ctx context.Context, to netip.Addr) (*Dialer, error) {
 	return &on, nil
 }
 
-// DialContext is DialAddr for a name and a port, in the form that http.Transport and others want.
+// DialContext is DialAddr for a name and a port, in the form that http.Transport and others expect.
 // network is "tcp", "tcp4", "tcp6" or "rsocket".
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var addrs []netip.AddrPort
@@ -112,7 +112,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		if err == nil {
 			return c, nil
 		}
-		// A family that the device does not speak says less than another address.
+		// That the device lacks a family says less than the error of another address.
 		if first == nil || errors.Is(first, syscall.ENETUNREACH) {
 			first = err
 		}
@@ -165,9 +165,8 @@ func resolve(ctx context.Context, network, address string) ([]netip.AddrPort, er
 	return out, nil
 }
 
-// simTries is how often a request is sent on a simulated network that those who wait
-// drive: there time passes while the peer's goroutine has had none to answer, and the
-// context says when to give up.
+// simTries is how often a request is sent on a simulated network that its waiting callers drive:
+// there time passes before the peer's goroutine gets to answer, and the context limits the attempt.
 const simTries = 1 << 20
 
 // begin makes a connection whose request is on its way.
@@ -211,7 +210,7 @@ func (d *Dialer) begin(ctx context.Context, addr netip.AddrPort) (c *Conn, err e
 	if c, err = newConn(d.Device, id, ch, d.Config.normal()); err != nil {
 		return nil, err
 	}
-	if err = ctx.Err(); err == nil { // from here on the peer hears of it
+	if err = ctx.Err(); err == nil { // from here on the peer is involved
 		param := connParam(c.local())
 		param.MTU = d.mtu
 		err = id.Connect(param)
@@ -247,7 +246,7 @@ func expect(ctx context.Context, ch *rdmacm.EventChannel, want rdmacm.EventType)
 		return e, nil
 	case e.Err != nil:
 		return nil, e.Err
-	case e.Type == rdmacm.EventDisconnected: // it had accepted, and thought better of it
+	case e.Type == rdmacm.EventDisconnected: // it accepted, and then changed its mind
 		return nil, &brokenError{syscall.ECONNRESET, roce.ErrPeerClosed}
 	}
 	return nil, errors.New("rsocket: connect: " + e.Type.String())

@@ -15,8 +15,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Network is what Addr.Network returns, and OpError.Net of the errors of this
-// package.
+// Network is what Addr.Network returns, and OpError.Net of the errors of this package.
 const Network = "rsocket"
 
 // Addr is the address of one end of a connection.
@@ -25,7 +24,7 @@ type Addr struct{ netip.AddrPort }
 // Network returns "rsocket".
 func (Addr) Network() string { return Network }
 
-// ProtocolError says what a peer did that the protocol does not allow.
+// ProtocolError says how the peer broke the protocol.
 type ProtocolError struct{ What string }
 
 func (e *ProtocolError) Error() string {
@@ -35,12 +34,12 @@ func (e *ProtocolError) Error() string {
 	return "rsocket: the peer broke the protocol: " + e.What
 }
 
-// LostError is what Close returns if the peer's adapter has not acknowledged all that was written,
-// by the end of the time that Close waits, or of the connection. It is found with errors.As, and
-// matches what Err does: os.ErrDeadlineExceeded if it was the time of Close, syscall.ETIMEDOUT if
-// the peer has vanished, syscall.ECONNRESET if the peer has ended the connection.
+// LostError is the error of Close if the peer's adapter has not acknowledged all written data when
+// Close stops waiting, or the connection ends. errors.As finds it. It matches whatever Err matches:
+// os.ErrDeadlineExceeded if Close ran out of time, syscall.ETIMEDOUT if the peer has vanished,
+// syscall.ECONNRESET if the peer has ended the connection.
 type LostError struct {
-	Bytes int64 // that the peer may not have; it may have some of them
+	Bytes int64 // bytes that the peer may not have; it may have some of them
 	Err   error // why
 }
 
@@ -58,7 +57,7 @@ func (e *LostError) Unwrap() error {
 	return e.Err
 }
 
-// Timeout makes it a net.Error, with Temporary.
+// Timeout and Temporary make it a net.Error.
 func (e *LostError) Timeout() bool {
 	t, ok := e.Unwrap().(interface{ Timeout() bool })
 	return ok && t.Timeout()
@@ -66,14 +65,14 @@ func (e *LostError) Timeout() bool {
 func (e *LostError) Temporary() bool { return false }
 
 var (
-	// ErrNotMapped is returned by [Conn.WriteAt] for bytes that the peer has not mapped.
+	// ErrNotMapped is the error of [Conn.WriteAt] for bytes that the peer has not mapped.
 	ErrNotMapped = errors.New("rsocket: the peer has mapped nothing at this offset")
-	// ErrNoMaps is returned by [Conn.Map] when the peer's table is full, or has no entries at all.
+	// ErrNoMaps is the error of [Conn.Map] when the peer's table is full, or has no entries at all.
 	ErrNoMaps = errors.New("rsocket: the peer has no room for a mapping (see Config.IOMaps)")
 )
 
-// brokenError is why a connection ended other than by Close. It matches one of
-// the errors that TCP has for it, and what happened below.
+// brokenError says why a connection ended other than by Close. It matches the error that TCP has
+// for the case, and the underlying cause.
 type brokenError struct {
 	errno syscall.Errno
 	cause error
@@ -104,8 +103,7 @@ func broken(wc *verbs.WC) error {
 	return &brokenError{errno, verbs.WCError(wc)}
 }
 
-// dialError gives what the communication manager says the names that net has
-// for it.
+// dialError maps errors of the communication manager to those of package net.
 func dialError(err error) error {
 	var rejected *roce.RejectedError
 	switch {
@@ -123,14 +121,14 @@ func dialError(err error) error {
 		return &brokenError{syscall.EADDRINUSE, err}
 	case errors.Is(err, roce.ErrClosed):
 		if _, ok := err.(interface{ Unwrap() []error }); ok {
-			return err // the device has failed: it says why
+			return err // the device has failed, and the error says why
 		}
-		return net.ErrClosed // the device is
+		return net.ErrClosed // the device is closed
 	}
 	return contextError(err)
 }
 
-// opError wraps an error as net does. io.EOF stays what it is.
+// opError wraps an error as net does. It returns io.EOF unchanged.
 func opError(op string, local, remote Addr, err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -145,11 +143,11 @@ func opError(op string, local, remote Addr, err error) error {
 	return e
 }
 
-// argError says which argument is wrong. It matches roce.ErrInvalidAttr.
+// argError says which argument is invalid. It matches roce.ErrInvalidAttr.
 func argError(op, arg, why string) error { return &roce.ArgError{Op: op, Arg: arg, Why: why} }
 
-// deadlineError is a context's deadline: like that of net it matches
-// what contexts and what connections have for it.
+// deadlineError is the error of a context's deadline. Like that of net, it matches both
+// context.DeadlineExceeded and os.ErrDeadlineExceeded.
 type deadlineError struct{}
 
 func (deadlineError) Error() string   { return os.ErrDeadlineExceeded.Error() }
@@ -159,7 +157,7 @@ func (deadlineError) Is(target error) bool {
 	return target == context.DeadlineExceeded || target == os.ErrDeadlineExceeded
 }
 
-// contextError returns an error that a context may have caused as net has it.
+// contextError maps an error that a context may have caused to that of package net.
 func contextError(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -170,11 +168,10 @@ func contextError(err error) error {
 	return err
 }
 
-// errInvalid is what net returns for calls on nil and on zero values of its connections
-// and listeners.
+// errInvalid is the error that package net has for calls on nil and zero connections and listeners.
 const errInvalid = syscall.EINVAL
 
-// errTimeout is os.ErrDeadlineExceeded, whose Timeout method net.OpError asks.
+// errTimeout is os.ErrDeadlineExceeded, whose Timeout method net.OpError calls.
 var errTimeout = os.ErrDeadlineExceeded
 
 // errCanceled ends a wait.

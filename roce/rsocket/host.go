@@ -10,26 +10,26 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// host is what the connections of a device have in common: those that the
-// application has closed and that are not over.
+// host is what the connections of a device share: large buffers, and closed connections that
+// linger.
 type host struct {
 	// mu is taken after Conn.mu.
 	mu    sync.Mutex
 	left  list.List // of *Conn, the oldest first
 	stats LingerStats
-	most  LingerStats // of Conns and Bytes
+	most  LingerStats // limits of Conns and Bytes
 
 	large   atomic.Int64  // bytes of large buffers of all connections
-	grown   atomic.Int64  // until when these have grown enough, see growthRate
-	refused atomic.Uint64 // how often there were too many for another one
+	grown   atomic.Int64  // when they may grow again, see growthRate
+	refused atomic.Uint64 // how often there was no room for another one
 }
 
-// BufferStats count the large buffers of a device's connections, which they have while they need
-// more than those that they begin with. All of them have 512 MiB together.
+// BufferStats counts the large buffers of a device's connections, which replace the initial ones
+// while a connection needs more. All of them together have up to 512 MiB.
 type BufferStats struct {
-	Bytes int64 // that there are now
-	// Refused is how often there was no room for another one: the connection stays with what it
-	// has, and tries again.
+	Bytes int64 // in use now
+	// Refused is how often there was no room for another one: the connection keeps what it has, and
+	// tries again.
 	Refused uint64
 }
 
@@ -42,7 +42,7 @@ func Buffers(d *verbs.Device) BufferStats {
 	return BufferStats{h.large.Load(), h.refused.Load()}
 }
 
-// hosts are those of the devices that are in use.
+// hosts has the host of each device.
 var hosts access.PerDevice[host]
 
 func hostOf(d *verbs.Device) *host {
@@ -51,8 +51,8 @@ func hostOf(d *verbs.Device) *host {
 	})
 }
 
-// add enters a connection that begins to linger, and returns others that have to go to make room:
-// the oldest.
+// add enters a connection that begins to linger, and returns others that must go to make room: the
+// oldest.
 func (h *host) add(c *Conn) (victims []*Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *host) add(c *Conn) (victims []*Conn) {
 	return victims
 }
 
-// remove takes a connection out whose memory is given back.
+// remove removes a connection whose memory is freed.
 func (h *host) remove(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,14 +80,14 @@ func (h *host) remove(c *Conn) {
 	h.stats.Finished++
 }
 
-// lost counts a connection whose Close has not delivered everything.
+// lost counts a connection whose Close did not deliver everything.
 func (h *host) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stats.Lost++
 }
 
-// reserve enters n bytes of large buffers, if there is room for them.
+// reserve accounts for n bytes of large buffers, if there is room for them.
 func (h *host) reserve(n int, now time.Duration) error {
 	if h.large.Add(int64(n)) > maxLargeBytes {
 		h.large.Add(-int64(n))
@@ -103,5 +103,5 @@ func (h *host) reserve(n int, now time.Duration) error {
 	}
 }
 
-// mayGrow reports whether what was reserved last was long enough ago.
+// mayGrow reports whether the last reservation is long enough ago.
 func (h *host) mayGrow(now time.Duration) bool { return int64(now) >= h.grown.Load() }

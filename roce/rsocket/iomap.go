@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Mapping is memory of ours that the peer can write (riomap).
+// Mapping is memory of this side that the peer can write (riomap).
 type Mapping struct {
 	c     *Conn
 	buf   []byte
@@ -22,14 +22,13 @@ type Mapping struct {
 	once  sync.Once
 }
 
-// Map lets the peer write buf with riowrite, [Conn.WriteAt] here, as bytes off
-// to off+len(buf) of a name space of its own (riomap). The peer must have been
-// made with room for mappings ([Config.IOMaps], RDMA_IOMAPSIZE). The peer knows of it
-// when it has received something that was written after Map.
+// Map lets the peer write buf with riowrite ([Conn.WriteAt] here), as bytes off to off+len(buf) of
+// a separate name space (riomap). The peer must have been made with room for mappings
+// ([Config.IOMaps], RDMA_IOMAPSIZE). It knows of the mapping once it has received something that
+// was written after Map.
 //
-// Nothing tells when the peer writes: it sends a message, or leaves a mark in
-// the memory. After a message, call [Mapping.Sync] before looking at what the
-// peer has written; a mark is looked for with [Mapping.ReadAt].
+// Writes of the peer give no notice: it sends a message, or leaves a mark in the memory. After a
+// message, call [Mapping.Sync] before looking at the memory; look for a mark with [Mapping.ReadAt].
 func (c *Conn) Map(buf []byte, off int64) (*Mapping, error) {
 	if !c.valid() {
 		return nil, errInvalid
@@ -68,7 +67,7 @@ func (c *Conn) mapBuf(buf []byte, off int64) (*Mapping, error) {
 		err = c.err
 	}
 	if err != nil {
-		_ = mr.Close() // nobody knows of it
+		_ = mr.Close() // the peer does not know of it
 		return nil, err
 	}
 	m := &Mapping{c: c, buf: buf, mr: mr, index: index}
@@ -88,7 +87,7 @@ func mapArgError(buf []byte, off int64) error {
 	return argError("map", "off", fmt.Sprintf("%d and %d bytes are more than %d", off, len(buf), int64(math.MaxInt64)))
 }
 
-// freeIndex returns an entry of the peer's table, -1 if there is none.
+// freeIndex returns a free entry of the peer's table, or -1.
 func (c *Conn) freeIndex() int {
 next:
 	for i := range c.s.peer.iomaps {
@@ -102,7 +101,7 @@ next:
 	return -1
 }
 
-// Sync makes visible to the caller what the peer has written so far.
+// Sync makes everything that the peer has written so far visible to the caller.
 func (m *Mapping) Sync() {
 	if m.valid() {
 		m.c.qp.State()
@@ -112,16 +111,16 @@ func (m *Mapping) Sync() {
 // valid reports whether m was made by Map.
 func (m *Mapping) valid() bool { return m != nil && m.c != nil }
 
-// ReadAt copies the memory from offset off of the mapping, in order with what the
-// peer writes, see [roce.MR.ReadAt]: when it has seen the end of a transfer, the rest
-// is there too. It is the way to wait for a mark; between looks in a loop, let others
-// run. After Close, of the mapping or the connection, it reads what is left there.
+// ReadAt copies the memory from offset off of the mapping, in order with the peer's writes, see
+// [roce.MR.ReadAt]: once it has seen the end of a transfer, the rest is there as well. It is the
+// way to wait for a mark; between looks in a loop, let others run. After Close, of the mapping or
+// the connection, it reads the remaining content.
 func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	if !m.valid() {
 		return 0, errInvalid
 	}
 	n, err := m.mr.ReadAt(p, off)
-	if errors.Is(err, mem.ErrDestroyed) { // nobody writes any more
+	if errors.Is(err, mem.ErrDestroyed) { // no one writes any more
 		if n, err = copy(p, m.buf[min(off, int64(len(m.buf))):]), nil; n < len(p) {
 			err = io.EOF
 		}
@@ -129,9 +128,8 @@ func (m *Mapping) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close takes the memory back (riounmap): a write of the peer to it that is still to come ends
-// the connection. The peer is not told; the protocol has no message for it. Close of the
-// connection does the same.
+// Close takes the memory back (riounmap): a later write of the peer to it ends the connection. The
+// peer is not told; the protocol has no message for it. Closing the connection does the same.
 func (m *Mapping) Close() error {
 	if !m.valid() {
 		return nil
@@ -152,10 +150,9 @@ func (m *Mapping) Close() error {
 	return opError("unmap", m.c.laddr, m.c.raddr, err)
 }
 
-// WriteAt writes p straight into memory that the peer has mapped (riowrite),
-// in order with what Write writes: the peer finds it there when it reads
-// something that was written afterwards. The error matches ErrNotMapped where the
-// peer has mapped nothing.
+// WriteAt writes p straight into memory that the peer has mapped (riowrite), in order with Write:
+// the peer finds it there once it has read something that was written afterwards. The error matches
+// ErrNotMapped if the peer has not mapped the bytes.
 func (c *Conn) WriteAt(p []byte, off int64) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -188,7 +185,7 @@ func (c *Conn) writeAt(p []byte, off int64) (n int, err error) {
 			}
 		}
 		k := 0
-		if c.s.snd.staged == 0 { // what was written before goes before
+		if c.s.snd.staged == 0 { // data written before goes first
 			k = c.s.snd.copied(min(len(p)-n, ramp))
 		}
 		if k == 0 {

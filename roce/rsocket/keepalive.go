@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// SetKeepAlive sets the time after which a connection that is idle is probed, in place of
-// [Config.KeepAlive]; 0 and negative send no probes. A probe is an empty RDMA WRITE, which
-// the peer's adapter acknowledges without its program taking part. Without an answer the
-// connection is broken, and Read and Write return an error that matches syscall.ETIMEDOUT.
+// SetKeepAlive sets the time after which an idle connection is probed, in place of
+// [Config.KeepAlive]; 0 and negative send no probes. A probe is an empty RDMA WRITE, which the
+// peer's adapter acknowledges without its program taking part. Without an answer the connection
+// breaks, and Read and Write return an error that matches syscall.ETIMEDOUT.
 //
-// Probes are up to a sixteenth of the time late, at most 1 s, so that those of
-// many connections are sent together.
+// Probes are up to a sixteenth of the time late, at most 1 s, so that those of many connections are
+// sent together.
 func (c connCore) SetKeepAlive(d time.Duration) error {
 	if !c.valid() {
 		return errInvalid
@@ -47,15 +47,15 @@ func (c *Conn) rang() {
 	}
 }
 
-// probe sends a probe, if nothing came from the peer for long enough, and nothing is on
-// its way, which is a probe too.
+// probe sends a probe if the peer has been silent for long enough and nothing is on its way, which
+// would be a probe as well.
 func (c *Conn) probe() {
 	c.mu.Lock()
 	defer c.leave()
 	if c.closed {
-		return // it was due just then: what look would need is being given back
+		return // it was just due: the objects that look needs are being freed
 	}
-	c.look() // an application that makes no calls leaves it to us
+	c.look() // an idle application leaves it to us
 	if c.err != nil || c.s.over() || c.keepGap <= 0 {
 		return
 	}

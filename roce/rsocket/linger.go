@@ -6,13 +6,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// LingerStats count the connections of a device that were closed while the peer's
-// adapter did not have their goodbye.
+// LingerStats counts the connections of a device that were closed before the peer's adapter had
+// their goodbye.
 type LingerStats struct {
-	Conns int // that linger now
-	Bytes int // that they hold
-	// Finished are those that have lingered. Lost are connections whose Close has returned a
-	// LostError.
+	Conns int // connections that linger now
+	Bytes int // bytes that they hold
+	// Finished counts connections that have lingered, Lost those whose Close returned a LostError.
 	Finished, Lost uint64
 }
 
@@ -27,8 +26,8 @@ func Lingering(d *verbs.Device) LingerStats {
 	return h.stats
 }
 
-// linger leaves a connection that is closed to its alarm. Memory that the application has
-// lent for mappings is its own again.
+// linger leaves a closed connection to its alarm. The application gets the memory of its mappings
+// back.
 func (c *Conn) linger() error {
 	err := c.unmap()
 	for _, o := range c.host.add(c) {
@@ -38,8 +37,8 @@ func (c *Conn) linger() error {
 	return err
 }
 
-// lingers is what the alarm of a connection that lingers does: it looks, less and less
-// often, until the connection is over or its time.
+// lingers is called by the alarm of a lingering connection: it looks, less and less often, until
+// the connection is over or its time is up.
 func (c *Conn) lingers() {
 	c.mu.Lock()
 	if c.buried {
@@ -56,7 +55,7 @@ func (c *Conn) lingers() {
 	}
 }
 
-// bury ends a connection that lingers.
+// bury ends a lingering connection.
 func (c *Conn) bury() {
 	c.mu.Lock()
 	if c.buried {
@@ -68,13 +67,13 @@ func (c *Conn) bury() {
 	c.mu.Unlock()
 	c.alarm.Stop()
 	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
-	_ = c.release()          // there is nobody to tell
+	_ = c.release()          // no caller is left to tell
 	c.host.remove(c)
 }
 
 const (
-	// firstLook is when it is first looked whether the peer's adapter has the goodbye. Most
-	// have after microseconds.
+	// firstLook is when to look first whether the peer's adapter has the goodbye. Most adapters
+	// have it after microseconds.
 	firstLook = time.Millisecond
 	lastLook  = 128 * time.Millisecond
 )

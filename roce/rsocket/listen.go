@@ -21,30 +21,29 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ListenConfig are the properties of a listener and of the connections that it
-// accepts.
+// ListenConfig has the options of a listener and of the connections that it accepts.
 type ListenConfig struct {
-	// Device is where to listen; nil is the one that the process has for the address, see
+	// Device is where to listen; nil is the process's device for the address, see
 	// [roce.DefaultDevice].
 	Device *verbs.Device
 	Config Config
-	// Backlog is how many established connections wait for Accept, at each address, before further
-	// requests are left unanswered, so that their senders try again; 0 is 128, up to 65535.
+	// Backlog is how many established connections may wait for Accept, at each address. Further
+	// requests stay unanswered, so that their senders try again. 0 is 128, up to 65535.
 	Backlog int
-	// MaxConns is how many connections of the listener there may be at a time, until
-	// they are closed and gone; 0 is any number. Beyond that requests wait in the
-	// backlog, as with roce.ListenConfig.
+	// MaxConns is how many connections the listener may have at a time, until they are closed and
+	// gone; 0 is any number. Requests beyond the limit wait in the backlog, as with
+	// roce.ListenConfig.
 	MaxConns int
 }
 
 // Listener is a listening rsocket. It is a net.Listener.
 //
-// One at all addresses of the host, which was given no device, follows the addresses: see
+// A listener at all addresses of the host, without a Device, follows the addresses: see
 // [roce.Listener].
 type Listener struct {
-	parts  *everyaddr.Set[*Listener] // at all addresses: a listener for each, which does the work; nil otherwise
-	up     *Listener                 // of a part: whose it is
-	budget *everyaddr.Budget         // of a part, those of all: MaxConns
+	parts  *everyaddr.Set[*Listener] // at all addresses: one listener for each, which do the work; nil otherwise
+	up     *Listener                 // of a part: the whole listener
+	budget *everyaddr.Budget         // of a part: the budget of all parts, MaxConns
 	fail   sync.Once                 // at all addresses: closes ended
 
 	dev  *verbs.Device
@@ -56,11 +55,11 @@ type Listener struct {
 
 	// ready holds connections that wait for Accept.
 	ready chan *Conn
-	// ended is closed when the goroutine is; nil if Accept does its work.
+	// ended is closed when the goroutine has ended; nil if Accept does its work.
 	ended chan struct{}
 
-	// pumpMu is held by whoever handles events; pending are the connections whose
-	// handshake is not over.
+	// pumpMu is held while events are handled; pending has the connections whose handshake is not
+	// over.
 	pumpMu  lock
 	pending map[*rdmacm.ID]*Conn
 
@@ -69,13 +68,14 @@ type Listener struct {
 }
 
 // ListenAddr listens on an address. The zero address and the unspecified ones stand for all
-// addresses of the device, or of the host if there is no Device; port 0 chooses one (see
+// addresses of the device, or of the host if there is no Device; port 0 chooses a free one (see
 // [Listener.Addr]).
 func (lc *ListenConfig) ListenAddr(addr netip.AddrPort) (*Listener, error) {
 	return lc.listenFor(addr, nil)
 }
 
-// listenFor is ListenAddr, and of all addresses only at those that serves reports; nil is all.
+// listenFor is ListenAddr. If addr means all addresses, it listens only at those for which serves
+// returns true; nil serves all.
 func (lc *ListenConfig) listenFor(addr netip.AddrPort, serves func(netip.Addr) bool) (*Listener, error) {
 	l, err := lc.listen(addr, serves)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *Listener) open(addr netip.AddrPort, maxConns int) (err error) {
 	return nil
 }
 
-// Addr returns the address that is listened on, an Addr.
+// Addr returns the address of the listener, an Addr.
 func (l *Listener) Addr() net.Addr {
 	if !l.valid() {
 		return nil
@@ -157,14 +157,13 @@ func (l *Listener) Addr() net.Addr {
 	return l.addr
 }
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (l *Listener) Core() core.Of[listenerCore] { return core.New(listenerCore{l}) }
 
-// listenerCore is a Listener as a program in another language needs it.
+// listenerCore is a Listener for programs in another language.
 type listenerCore struct{ *Listener }
 
-// SetConfig changes the properties of the connections that are asked for from now on.
+// SetConfig changes the options of connections requested from now on.
 func (l listenerCore) SetConfig(cfg Config) error {
 	if !l.valid() {
 		return errInvalid
@@ -181,10 +180,10 @@ func (l *Listener) setConfig(cfg Config) {
 	l.cfg.Store(&cfg)
 }
 
-// valid reports whether l was made by Listen, as opposed to nil and the zero Listener.
+// valid reports whether l was made by Listen; nil and the zero Listener were not.
 func (l *Listener) valid() bool { return l != nil && l.closed != nil }
 
-// config returns the properties of connections.
+// config returns the options of connections.
 func (l *Listener) config() Config {
 	if l.up != nil {
 		l = l.up
@@ -192,8 +191,8 @@ func (l *Listener) config() Config {
 	return *l.cfg.Load()
 }
 
-// SetDeadline sets the moment at which Accept gives up with an error that
-// matches os.ErrDeadlineExceeded; the zero time is never.
+// SetDeadline sets the time at which Accept gives up with an error that matches
+// os.ErrDeadlineExceeded; the zero time means never.
 func (l *Listener) SetDeadline(t time.Time) error {
 	if !l.valid() {
 		return errInvalid
@@ -214,14 +213,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptConn is Accept with the type of what it returns.
+// AcceptConn is Accept with a concrete type.
 func (l *Listener) AcceptConn() (*Conn, error) {
 	if !l.valid() {
 		return nil, errInvalid
 	}
 	c, err := l.accept()
 	if err == nil {
-		c.id.Taken() // and no longer waits in the backlog
+		c.id.Taken() // it no longer waits in the backlog
 	}
 	return c, opError("accept", Addr{}, l.addr, err)
 }
@@ -269,7 +268,8 @@ func (l *Listener) acceptHere(late <-chan struct{}) (*Conn, error) {
 	return nil, l.gone()
 }
 
-// gone is why no connection comes any more: the listener is closed, or its device is, or failed.
+// gone returns why no connection comes any more: the listener is closed, or its device is closed or
+// has failed.
 func (l *Listener) gone() error {
 	if l.dev != nil && !isClosed(l.closed) {
 		if why := access.Shard(l.dev).ClosedErr(); why != roce.ErrClosed {
@@ -301,8 +301,8 @@ func (l *Listener) serve() {
 	}
 }
 
-// pump handles events until a connection is ready. What frees memory comes before
-// what takes some: the channel hands out requests last. pumpMu is held.
+// pump handles events until a connection is ready. What frees memory comes before what takes some:
+// the channel hands out requests last. pumpMu is held.
 func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 	for {
 		e, err := l.ch.Get(ctx)
@@ -315,13 +315,13 @@ func (l *Listener) pump(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// handle takes one event; it returns a connection that is ready.
+// handle handles one event; it returns a connection that is ready.
 func (l *Listener) handle(e *rdmacm.Event) *Conn {
 	switch c := l.pending[e.ID]; {
 	case e.Type == rdmacm.EventConnectRequest:
 		l.request(e)
 	case c == nil:
-		// Of a connection that is given up already.
+		// Of a connection that was given up already.
 	case e.Type == rdmacm.EventEstablished:
 		delete(l.pending, e.ID)
 		if l.adopt(c) {
@@ -363,7 +363,7 @@ func (l *Listener) request(e *rdmacm.Event) {
 	l.pending[e.ID] = c
 }
 
-// adopt finishes a connection: its further events are its own business.
+// adopt completes a connection, and gives it an event channel of its own.
 func (l *Listener) adopt(c *Conn) bool {
 	ch, err := rdmacm.CreateEventChannel(l.dev)
 	if err == nil {
@@ -378,18 +378,18 @@ func (l *Listener) adopt(c *Conn) bool {
 	return true
 }
 
-// drop gives up a connection that nobody has seen.
+// drop gives up a connection that no caller has seen.
 func (c *Conn) drop() {
 	c.mu.Lock()
-	c.closed = true // its alarm may go off, as when the device closes, and finds nothing to look at
+	c.closed = true // its alarm may go off, as when the device closes, and must find nothing to look at
 	c.mu.Unlock()
 	c.alarm.Stop()
 	_ = c.id.Disconnect(nil) // fails if there is nothing to disconnect
-	_ = c.release()          // of interest to nobody
+	_ = c.release()          // no caller is interested
 }
 
-// Close stops listening: Accept returns an error that matches net.ErrClosed, and connections that
-// wait for it are closed. Connections that were accepted go on.
+// Close stops listening: Accept returns an error that matches net.ErrClosed, and connections not
+// yet accepted are closed. Accepted connections go on.
 func (l *Listener) Close() error {
 	if !l.valid() {
 		return nil
@@ -420,7 +420,7 @@ func (l *Listener) Close() error {
 	return opError("close", Addr{}, l.addr, err)
 }
 
-// closeReady closes the connections that nobody has accepted.
+// closeReady closes the connections that were not accepted.
 func (l *Listener) closeReady() {
 	for {
 		select {

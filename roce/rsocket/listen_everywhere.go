@@ -11,10 +11,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// portTries is how often another port is tried that is free at the first address and not at all.
+// portTries is how many ports are tried that are free at the first address but not at all of them.
 const portTries = 16
 
-// openEverywhere begins to listen at all addresses of the host that serves reports.
+// openEverywhere listens at all addresses of the host for which serves returns true.
 func (l *Listener) openEverywhere(addr netip.AddrPort, maxConns int, serves func(netip.Addr) bool) (err error) {
 	l.ended = make(chan struct{})
 	for try := 0; ; try++ {
@@ -24,7 +24,7 @@ func (l *Listener) openEverywhere(addr netip.AddrPort, maxConns int, serves func
 	}
 }
 
-// openParts is one try, with the port that is free at the first address if none is given.
+// openParts is one try. If addr has no port, it takes one that is free at the first address.
 func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(netip.Addr) bool) error {
 	port, any := addr.Port(), netip.IPv6Unspecified()
 	var parts *everyaddr.Set[*Listener]
@@ -56,7 +56,7 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 	l.parts = parts
 	if err := parts.Open(); err != nil {
 		for _, p := range parts.Parts() {
-			_ = p.Close() // err is the one to tell
+			_ = p.Close() // err is the one to return
 		}
 		return err
 	}
@@ -68,8 +68,8 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 	return nil
 }
 
-// partEnded is told that a part does not go on. If its address is gone that is as it should be;
-// what else ends it ends the whole: nobody would know that one address is not served any more.
+// partEnded handles the end of a part. If its address is gone, the listener goes on. Any other
+// cause ends the whole listener: it must not go on with one address unserved and no one told.
 func (l *Listener) partEnded(p *Listener, why error) {
 	if !isClosed(p.closed) && !everyaddr.IsGone(why) {
 		l.fail.Do(func() { close(l.ended) })

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// lock is a mutex for those who wait for the network while they hold it. Who waits
-// for the lock waits on a channel, so that a simulation sees it (see sim.Test), and gets it
-// in the order of coming. The zero lock is free.
+// lock is a mutex that may be held while its holder waits for the network. Its waiters wait on
+// channels, so that a simulation sees them (see sim.Test), and get it in the order of their calls.
+// The zero lock is free.
 type lock struct {
 	state atomic.Int32
 	mu    sync.Mutex
@@ -18,7 +18,7 @@ type lock struct {
 const (
 	lockFree int32 = iota
 	lockHeld
-	lockWanted // held, and there may be others in the queue
+	lockWanted // held, and others may be queued
 )
 
 func (l *lock) Lock() {
@@ -49,6 +49,6 @@ func (l *lock) Unlock() {
 		l.state.Store(lockFree)
 		return
 	}
-	close(l.queue[0]) // who gets it, held
+	close(l.queue[0]) // passes the lock on, still held
 	l.queue = append(l.queue[:0], l.queue[1:]...)
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// DialContext connects to "host:port" on the device that the process has for the local address that
-// leads there, with the defaults of [Dialer]. It has the form that http.Transport and others want;
+// DialContext connects to "host:port" with the defaults of [Dialer], on the process's device for
+// the local address that leads there. It has the form that http.Transport and others expect;
 // network is "tcp", "tcp4", "tcp6" or "rsocket".
 //
 //	client := &http.Client{Transport: &http.Transport{DialContext: rsocket.DialContext}}
@@ -18,9 +18,9 @@ func DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	return d.DialContext(ctx, network, address)
 }
 
-// Listen listens at "host:port" on the device that the process has for the address, with the
-// defaults of [ListenConfig]. An empty host stands for all addresses of this machine, port 0 for a
-// free one. network is as for DialContext.
+// Listen listens at "host:port" with the defaults of [ListenConfig], on the process's device for
+// the address. An empty host stands for all addresses of this machine, port 0 for a free one.
+// network is as for DialContext.
 func Listen(ctx context.Context, network, address string) (*Listener, error) {
 	var lc ListenConfig
 	return lc.Listen(ctx, network, address)
@@ -36,7 +36,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
 	}
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
-		// What a client takes for this machine, a server takes for all of its addresses.
+		// An empty host means this machine to a client, and all of its addresses to a server.
 		address = net.JoinHostPort("0.0.0.0", port)
 		if network == "tcp6" {
 			address = net.JoinHostPort("::", port)
@@ -47,8 +47,8 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
 	}
 	var first error
-	// As with package net, "tcp4" and "tcp6" are one family each, and all addresses are those of
-	// both otherwise.
+	// As in package net, "tcp4" and "tcp6" mean one family each; other networks listen at the
+	// addresses of both.
 	var serves func(netip.Addr) bool
 	switch network {
 	case "tcp4":
@@ -61,7 +61,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 		if err == nil {
 			return l, nil
 		}
-		// A family that the machine does not have says less than another address.
+		// That the machine lacks a family says less than the error of another address.
 		if first == nil || errors.Is(first, syscall.EADDRNOTAVAIL) {
 			first = err
 		}

@@ -9,20 +9,19 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (c *Conn) Core() core.Of[connCore] { return core.New(connCore{c}) }
 
-// connCore is a Conn as a program sees it that has a way of its own to wait for many things, as
-// those that were written for poll(2) have. Its calls never wait: the program calls until
-// syscall.EAGAIN is returned, and again when the function given to Notify is called. On a device in
-// polling mode somebody has to call all the time.
+// connCore is a Conn for programs that wait for many things in their own way, such as those written
+// for poll(2). Its calls never wait: the program calls until syscall.EAGAIN is returned, and again
+// when the function given to Notify is called. On a device in polling mode the program must keep
+// calling.
 type connCore struct{ *Conn }
 
-// Notify has f called when something has come, once for each call of ReadyOrNotify, by whoever
-// makes the device move, with its lock held: f must not wait, nor call anything of this stack; a
-// write to an eventfd is what it is for. nil ends it; a call that has begun may still be going on
-// then.
+// Notify makes f called when something has come, once for each call of ReadyOrNotify. The call
+// comes from whatever drives the device, with its lock held: f must not wait, or call anything of
+// this stack; typically it writes to an eventfd. nil ends it; a call that has begun may still be in
+// progress then.
 func (c connCore) Notify(f func()) {
 	if !c.valid() {
 		return
@@ -34,7 +33,8 @@ func (c connCore) Notify(f func()) {
 	}
 }
 
-// onEvent tells of a completion: those who have asked for it.
+// onEvent announces a completion to pourer and to the function of Notify, if they have asked for
+// it.
 func (c *Conn) onEvent(*verbs.CQ) {
 	if c.tendable.Swap(false) {
 		c.pourer.Ring()
@@ -44,11 +44,11 @@ func (c *Conn) onEvent(*verbs.CQ) {
 	}
 }
 
-// Ready looks what there is.
+// Ready returns what a program can do now.
 func (c connCore) Ready() core.Readiness { return c.readiness(false) }
 
-// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
-// without a change, too.
+// ReadyOrNotify is Ready, and makes the function of Notify called when that changes. A call may
+// also come without a change.
 func (c connCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
 
 func (c *Conn) readiness(notify bool) core.Readiness {
@@ -64,11 +64,11 @@ func (c *Conn) readiness(notify bool) core.Readiness {
 				c.fail(err)
 			}
 		}
-		c.look() // what came before the request makes no event
+		c.look() // completions from before the request raise no event
 	}
 	return core.Readiness{
 		Readable: c.closed || c.noRead || c.s.rcv.ready > 0 || c.readEnd() != nil,
-		// As much as keeps a large TryWrite from coming back with nothing.
+		// Enough that a large TryWrite does not come back with nothing.
 		Writable: c.writeEnd() != nil || c.writable(),
 		Over:     c.closed || c.err != nil || c.s.over(),
 		Err:      c.err,
@@ -84,7 +84,7 @@ func (c *Conn) writable() bool {
 	return c.s.snd.data(maxTransfer) > 0
 }
 
-// TryRead is Read that does not wait: with nothing to read it returns syscall.EAGAIN.
+// TryRead is Read without waiting: if there is nothing to read it returns syscall.EAGAIN.
 func (c connCore) TryRead(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -102,7 +102,7 @@ func (c connCore) TryRead(p []byte) (int, error) {
 	return n, c.tried("read", err)
 }
 
-// TryPeek is TryRead that leaves the data where it is.
+// TryPeek is TryRead, but leaves the data in place.
 func (c connCore) TryPeek(p []byte) (int, error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -140,18 +140,18 @@ func (c *Conn) peek(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TryWrite is Write that does not wait: it writes what there is room for, and returns
-// syscall.EAGAIN if that is nothing.
+// TryWrite is Write without waiting: it writes as much as there is room for, and returns
+// syscall.EAGAIN if there is none.
 func (c connCore) TryWrite(p []byte) (int, error) {
 	return c.tryWriting("write", func() (int, error) { return c.write(p) })
 }
 
-// TryWriteAt is WriteAt that does not wait, as TryWrite.
+// TryWriteAt is WriteAt without waiting, like TryWrite.
 func (c connCore) TryWriteAt(p []byte, off int64) (int, error) {
 	return c.tryWriting("write", func() (int, error) { return c.writeAt(p, off) })
 }
 
-// TryMap is Map that does not wait: it returns syscall.EAGAIN if the peer cannot be told now.
+// TryMap is Map without waiting: it returns syscall.EAGAIN if the peer cannot be told now.
 func (c connCore) TryMap(buf []byte, off int64) (m *Mapping, err error) {
 	_, err = c.tryWriting("map", func() (n int, err error) {
 		m, err = c.mapBuf(buf, off)
@@ -177,8 +177,8 @@ func (c *Conn) tryWriting(op string, f func() (int, error)) (int, error) {
 	return n, c.tried(op, err)
 }
 
-// TryCloseWrite is CloseWrite that does not wait: it returns syscall.EAGAIN if the peer cannot be
-// told now, and is to be called again then. Nothing can be written any more in any case.
+// TryCloseWrite is CloseWrite without waiting: it returns syscall.EAGAIN if the peer cannot be told
+// now, and must then be called again. In any case nothing can be written any more.
 func (c connCore) TryCloseWrite() error {
 	if !c.valid() {
 		return errInvalid
@@ -200,10 +200,9 @@ func (c connCore) TryCloseWrite() error {
 	return c.tried("close", err)
 }
 
-// TryDisconnect ends both directions and tells the peer, which Close does, too. It returns
-// syscall.EAGAIN until the peer's adapter has everything that was written, and is to be called
-// again then. After that Close has nothing to wait for. The error is as of Close when the
-// connection is over before that.
+// TryDisconnect ends both directions and tells the peer, as Close does. It returns syscall.EAGAIN
+// until the peer's adapter has all written data, and must then be called again. After that Close
+// has nothing to wait for. If the connection ends first, the error is that of Close.
 func (c connCore) TryDisconnect() error {
 	if !c.valid() {
 		return errInvalid
@@ -221,7 +220,7 @@ func (c connCore) TryDisconnect() error {
 	return c.tried("close", c.losses(nil))
 }
 
-// endWriting lets nobody write any more, and takes wmu.
+// endWriting stops all writing, and takes wmu.
 func (c *Conn) endWriting() {
 	c.mu.Lock()
 	c.noWrite = true
@@ -230,7 +229,7 @@ func (c *Conn) endWriting() {
 	c.wmu.Lock()
 }
 
-// tried is opError, but for what tells no more than to try again.
+// tried is opError, but returns nil and syscall.EAGAIN unchanged.
 func (c *Conn) tried(op string, err error) error {
 	if err == nil || err == syscall.EAGAIN {
 		return err
@@ -238,8 +237,8 @@ func (c *Conn) tried(op string, err error) error {
 	return opError(op, c.laddr, c.raddr, err)
 }
 
-// begin makes what follows a call that does not wait; its one look is before it. The lock of the
-// direction is held.
+// begin makes the following call one that does not wait, with one look at the completions. The lock
+// of the direction is held.
 func (w *waiter) begin(c *Conn) {
 	c.mu.Lock()
 	w.try, w.looked = true, false

@@ -17,29 +17,29 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// PacketConn is a datagram socket: a net.PacketConn, and, after Connect, a net.Conn. As with UDP a
-// datagram arrives whole or not at all, once, and in any order. The most bytes of one are 2032 with
-// IPv4 and 2020 with IPv6. See the package comment for the protocol.
+// PacketConn is a datagram socket: a net.PacketConn and, after Connect, a net.Conn. As with UDP a
+// datagram may be lost but arrives whole and at most once, and in any order. It has at most 2032
+// bytes with IPv4 and 2020 with IPv6. See the package comment for the protocol.
 //
 // All methods may be called from any goroutine.
 type PacketConn struct {
 	cfg     PacketConfig
-	device  *verbs.Device // nil: cfg.DeviceFor says
+	device  *verbs.Device // nil: cfg.DeviceFor chooses
 	service *packetService
 	served  chan struct{} // closed when the service has ended
 	rd, wr  deadline
 
-	// mu guards all below and is held for moments only.
+	// mu guards all below and is held only briefly.
 	mu     sync.Mutex
 	queues []*packetQueue
 	peers  peerTable
-	ready  []datagram // what has come, the oldest first
+	ready  []datagram // datagrams received, the oldest first
 	kept   int        // of those, how many hold memory of their own
 	remote netip.AddrPort
 	local  netip.AddrPort
 	out    []byte // a message to a UDP port
 	stats  PacketStats
-	told   error // what the kernel has said of the peer, for the next call
+	told   error // the kernel's report about the peer, for the next call
 	err    error // why nothing works any more
 	closed bool
 
@@ -49,24 +49,24 @@ type PacketConn struct {
 	changed chan struct{}
 }
 
-// datagram is one that has come.
+// datagram is a received datagram.
 type datagram struct {
 	from  netip.AddrPort
-	queue *packetQueue // whose slot it is in; nil: data is its own
+	queue *packetQueue // the owner of its slot; nil: data is its own
 	slot  int
 	data  []byte
 }
 
-// PacketStats are counts of a socket since it was made.
+// PacketStats counts what a socket has done since it was made.
 type PacketStats struct {
-	Received uint64 // datagrams that have come for the application
+	Received uint64 // datagrams received for the application
 	Sent     uint64 // datagrams that were sent
-	Asked    uint64 // of those, by the peer's UDP port, since its queue pair was not known or the datagram too long for a packet
-	Peers    int    // whose queue pairs are known or asked for
-	// What was thrown away: Malformed is what is none of the protocol, or says that another host
-	// has sent it; Foreign is from others than the peer that the socket is connected to; Overflow
-	// came by UDP when the receive queue was full. Datagrams that find no receive on the queue pair
-	// are in the counters of the device.
+	Asked    uint64 // of those, by the peer's UDP port, because its queue pair was unknown or the datagram too long for a packet
+	Peers    int    // peers whose queue pairs are known or asked for
+	// Discarded datagrams. Malformed ones break the protocol, or claim to come from another host;
+	// Foreign ones come from others than the connected peer; Overflow ones came by UDP when the
+	// receive queue was full. The device's counters have the datagrams that found no receive on the
+	// queue pair.
 	Malformed, Foreign, Overflow uint64
 }
 
@@ -80,28 +80,28 @@ const (
 	partingTime = time.Second
 )
 
-// PacketConfig are the properties of a datagram socket. The zero value has the defaults.
+// PacketConfig has the options of a datagram socket. The zero value has the defaults.
 type PacketConfig struct {
-	// Device is where the socket is; nil leaves it to DeviceFor, for each local address.
+	// Device is where the socket is; nil lets DeviceFor choose, for each local address.
 	Device *verbs.Device
-	// SendQueue and RecvQueue are the datagrams that wait to be sent, and to be read, for each
-	// local address that is used; 0 is 128, from 4 up to 16384. A datagram that comes when
-	// RecvQueue of them wait is lost.
+	// SendQueue and RecvQueue are how many datagrams can wait to be sent, and to be read, for each
+	// local address in use; 0 is 128, from 4 to 16384. A datagram that comes when RecvQueue of them
+	// wait is lost.
 	SendQueue, RecvQueue int
 	// TrafficClass is that of the packets.
 	TrafficClass uint8
-	// DualStack: a socket at the unspecified IPv6 address is for IPv4, too.
+	// DualStack makes a socket at the unspecified IPv6 address also serve IPv4.
 	DualStack bool
 	// DeviceFor chooses the device for a local address, which may be invalid or unspecified, and a
-	// peer, if there is no Device; nil is [roce.DefaultDeviceFor].
+	// peer, if Device is nil; nil is [roce.DefaultDeviceFor].
 	DeviceFor func(local, peer netip.Addr) (*verbs.Device, error)
 	// Control is called with the UDP socket before it is bound: see net.ListenConfig.
 	Control func(network, address string, c syscall.RawConn) error
 }
 
 // ListenAddr makes a datagram socket at an address. The unspecified address stands for all
-// addresses, port 0 for a free port, and an invalid address for the first one of Device. The
-// kernel's UDP port of this number is the socket's, too. Errors are *net.OpError.
+// addresses, port 0 for a free port, and an invalid address for the first one of Device. The socket
+// also takes the kernel's UDP port of this number. Errors are *net.OpError.
 func (cfg *PacketConfig) ListenAddr(addr netip.AddrPort) (*PacketConn, error) {
 	c, err := cfg.listen(addr)
 	if err != nil {
@@ -136,7 +136,7 @@ func (cfg *PacketConfig) listen(addr netip.AddrPort) (*PacketConn, error) {
 		case access.Shard(d) == nil || access.Shard(d).Closed():
 			return nil, net.ErrClosed
 		case d.Capabilities().Virtual:
-			return nil, errors.ErrUnsupported // there is no UDP socket on a simulated network
+			return nil, errors.ErrUnsupported // a simulated network has no UDP sockets
 		case !addr.Addr().IsValid():
 			addr = netip.AddrPortFrom(all[0], addr.Port())
 		case !addr.Addr().IsUnspecified() && !slices.Contains(d.GIDs(), ib.GIDFromAddr(addr.Addr().WithZone(""))):
@@ -158,7 +158,7 @@ func (cfg *PacketConfig) listen(addr netip.AddrPort) (*PacketConn, error) {
 	return c, nil
 }
 
-// valid reports whether c was made by ListenAddr, as opposed to nil and the zero PacketConn.
+// valid reports whether c was made by ListenAddr; nil and the zero PacketConn were not.
 func (c *PacketConn) valid() bool { return c != nil && c.service != nil }
 
 // LocalAddr returns the address of the socket, an Addr.
@@ -171,7 +171,8 @@ func (c *PacketConn) LocalAddr() net.Addr {
 	return Addr{c.local}
 }
 
-// RemoteAddr returns the address that the socket is connected to, an Addr; nil if it is not.
+// RemoteAddr returns the address that the socket is connected to, an Addr; nil if it is not
+// connected.
 func (c *PacketConn) RemoteAddr() net.Addr {
 	if !c.valid() {
 		return nil
@@ -184,7 +185,7 @@ func (c *PacketConn) RemoteAddr() net.Addr {
 	return Addr{c.remote}
 }
 
-// Stats returns counts.
+// Stats returns a snapshot of the counters.
 func (c *PacketConn) Stats() PacketStats {
 	if !c.valid() {
 		return PacketStats{}
@@ -196,9 +197,8 @@ func (c *PacketConn) Stats() PacketStats {
 	return s
 }
 
-// Connect makes a peer the one that Read and Write are about, and the only one whose datagrams are
-// taken. Nothing is sent. What has come from others before is dropped. Another call changes the
-// peer.
+// Connect sets the peer of Read and Write, and the only one whose datagrams are received. It sends
+// nothing. Datagrams already received from others are dropped. Another call changes the peer.
 func (c *PacketConn) Connect(to netip.AddrPort) error {
 	if !c.valid() {
 		return errInvalid
@@ -221,7 +221,7 @@ func (c *PacketConn) Connect(to netip.AddrPort) error {
 	return opError("connect", Addr{c.local}, Addr{to}, dialError(err))
 }
 
-// filter drops what is not from the peer. mu is held.
+// filter drops datagrams that are not from the peer. mu is held.
 func (c *PacketConn) filter() {
 	all := c.ready
 	c.ready = nil
@@ -235,7 +235,7 @@ func (c *PacketConn) filter() {
 	}
 }
 
-// usable returns why no call can be served. mu is held.
+// usable returns why no call can be served, or nil. mu is held.
 func (c *PacketConn) usable() error {
 	if c.closed {
 		return net.ErrClosed
@@ -243,8 +243,8 @@ func (c *PacketConn) usable() error {
 	return c.err
 }
 
-// peer returns what is known of a peer, and makes a queue pair to speak to it if there is none. mu
-// is held.
+// peer returns the entry of a peer; it makes one, and a queue pair to reach it, if necessary. mu is
+// held.
 func (c *PacketConn) peer(to netip.AddrPort) (*packetPeer, error) {
 	if p := c.peers.find(to); p != nil {
 		return p, nil
@@ -252,7 +252,7 @@ func (c *PacketConn) peer(to netip.AddrPort) (*packetPeer, error) {
 	return c.newPeer(to, c.local.Addr())
 }
 
-// newPeer enters a peer, spoken to from a local address, if that is given.
+// newPeer enters a peer, reached from a local address if one is given.
 func (c *PacketConn) newPeer(to netip.AddrPort, from netip.Addr) (*packetPeer, error) {
 	switch a := to.Addr(); {
 	case !a.IsValid() || to.Port() == 0 || a.IsUnspecified():
@@ -271,7 +271,7 @@ func (c *PacketConn) newPeer(to netip.AddrPort, from netip.Addr) (*packetPeer, e
 	return p, nil
 }
 
-// queue returns the queue pair for a local address, if that is given, and a peer.
+// queue returns the queue pair for a local address, if one is given, and a peer.
 func (c *PacketConn) queue(from, to netip.Addr) (q *packetQueue, err error) {
 	d := c.device
 	if d == nil {
@@ -296,11 +296,11 @@ func (c *PacketConn) queue(from, to netip.Addr) (q *packetQueue, err error) {
 		return nil, err
 	}
 	c.queues = append(c.queues, q)
-	c.event() // who waits has to wait for this one, too
+	c.event() // waiting calls must also wait for this one
 	return q, nil
 }
 
-// fail notes why nothing works any more. mu is held.
+// fail records why nothing works any more. mu is held.
 func (c *PacketConn) fail(err error) {
 	if c.err != nil {
 		return
@@ -312,8 +312,8 @@ func (c *PacketConn) fail(err error) {
 	c.event()
 }
 
-// Close ends the socket. It waits until what was written is sent, which takes moments. A second
-// Close does nothing and returns nil.
+// Close ends the socket. It waits until all written datagrams are sent, which takes moments. A
+// second Close does nothing and returns nil.
 func (c *PacketConn) Close() error {
 	if !c.valid() {
 		return nil

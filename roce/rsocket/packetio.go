@@ -14,7 +14,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ReadFromAddrPort waits for a datagram and copies it to p; what does not fit is lost, as with UDP.
+// ReadFromAddrPort waits for a datagram and copies it to p; bytes that do not fit are lost, as with
+// UDP.
 func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err error) {
 	if !c.valid() {
 		return 0, from, errInvalid
@@ -27,8 +28,7 @@ func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err
 	return min(whole, len(p)), from, c.opError("read", netip.AddrPort{}, err)
 }
 
-// WriteToAddrPort sends p to a peer as one datagram. It waits for room in the queue of sends, and
-// for nothing else.
+// WriteToAddrPort sends p to a peer as one datagram. It waits only for room in the queue of sends.
 func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (n int, err error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -40,20 +40,19 @@ func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (n int, err er
 	return len(p), nil
 }
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (c *PacketConn) Core() core.Of[packetCore] { return core.New(packetCore{c}) }
 
 // packetCore is to a PacketConn what connCore is to a Conn.
 type packetCore struct{ *PacketConn }
 
-// TryReadFrom is ReadFromAddrPort that does not wait: it returns syscall.EAGAIN if there is no
-// datagram. whole is the length that the datagram had.
+// TryReadFrom is ReadFromAddrPort without waiting: it returns syscall.EAGAIN if there is no
+// datagram. whole is the original length of the datagram.
 func (c packetCore) TryReadFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
 	return c.tryRead(p, false)
 }
 
-// TryPeekFrom is TryReadFrom that leaves the datagram where it is.
+// TryPeekFrom is TryReadFrom, but leaves the datagram in place.
 func (c packetCore) TryPeekFrom(p []byte) (n, whole int, from netip.AddrPort, err error) {
 	return c.tryRead(p, true)
 }
@@ -68,7 +67,7 @@ func (c *PacketConn) tryRead(p []byte, peek bool) (n, whole int, from netip.Addr
 	return min(whole, len(p)), whole, from, c.opErrorLocked("read", netip.AddrPort{}, err)
 }
 
-// TryWriteTo is WriteToAddrPort that does not wait: it returns syscall.EAGAIN if there is no room.
+// TryWriteTo is WriteToAddrPort without waiting: it returns syscall.EAGAIN if there is no room.
 func (c packetCore) TryWriteTo(p []byte, to netip.AddrPort) error {
 	if !c.valid() {
 		return errInvalid
@@ -79,7 +78,7 @@ func (c packetCore) TryWriteTo(p []byte, to netip.AddrPort) error {
 	return c.opErrorLocked("write", to, c.put(p, to))
 }
 
-// Notify has f called when something has come, as that of a Conn does.
+// Notify makes f called when something has come, like that of a Conn.
 func (c packetCore) Notify(f func()) {
 	switch {
 	case !c.valid():
@@ -90,11 +89,11 @@ func (c packetCore) Notify(f func()) {
 	}
 }
 
-// Ready looks what there is.
+// Ready returns what a program can do now.
 func (c packetCore) Ready() core.Readiness { return c.readiness(false) }
 
-// ReadyOrNotify is Ready, and has the function of Notify called when that changes. It may be called
-// without a change, too.
+// ReadyOrNotify is Ready, and makes the function of Notify called when that changes. A call may
+// also come without a change.
 func (c packetCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
 
 func (c *PacketConn) readiness(notify bool) core.Readiness {
@@ -106,7 +105,7 @@ func (c *PacketConn) readiness(notify bool) core.Readiness {
 	if notify {
 		c.request()
 	}
-	c.look() // what came before the request makes no event
+	c.look() // completions from before the request raise no event
 	over := c.usable()
 	r := core.Readiness{Readable: over != nil || c.told != nil || len(c.ready) > 0, Writable: true, Over: c.closed, Err: c.err, Drained: true}
 	for _, q := range c.queues {
@@ -119,13 +118,13 @@ func (c *PacketConn) readiness(notify bool) core.Readiness {
 	return r
 }
 
-// Read is ReadFromAddrPort, for a socket that is connected.
+// Read is ReadFromAddrPort, for a connected socket.
 func (c *PacketConn) Read(p []byte) (int, error) {
 	n, _, err := c.ReadFromAddrPort(p)
 	return n, err
 }
 
-// Write sends p to the peer that the socket is connected to.
+// Write sends p to the connected peer.
 func (c *PacketConn) Write(p []byte) (int, error) { return c.WriteToAddrPort(p, netip.AddrPort{}) }
 
 // ReadFrom is ReadFromAddrPort; the address is an Addr.
@@ -157,8 +156,8 @@ func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 // SetDeadline sets the deadlines of reads and writes.
 func (c *PacketConn) SetDeadline(t time.Time) error { return c.setDeadline(t, true, true) }
 
-// SetReadDeadline sets the moment at which reads give up with an error that matches
-// os.ErrDeadlineExceeded; the zero time is never.
+// SetReadDeadline sets the time at which reads give up with an error that matches
+// os.ErrDeadlineExceeded; the zero time means never.
 func (c *PacketConn) SetReadDeadline(t time.Time) error { return c.setDeadline(t, true, false) }
 
 // SetWriteDeadline is SetReadDeadline for writes.
@@ -199,7 +198,7 @@ func (c *PacketConn) opErrorLocked(op string, to netip.AddrPort, err error) erro
 	return opError(op, Addr{c.local}, Addr{to}, dialError(err))
 }
 
-// waitFor calls f with mu held until it returns something else than syscall.EAGAIN.
+// waitFor calls f with mu held until it returns something other than syscall.EAGAIN.
 func (c *PacketConn) waitFor(w *deadline, f func() error) error {
 	for tries := 0; ; tries++ {
 		c.mu.Lock()
@@ -210,11 +209,11 @@ func (c *PacketConn) waitFor(w *deadline, f func() error) error {
 		var changed <-chan struct{}
 		if err == syscall.EAGAIN {
 			changed = c.arm()
-			err = f() // what came before that
+			err = f() // for datagrams from before arm
 		}
 		dev := c.device
 		if dev == nil && len(c.queues) > 0 {
-			dev = c.queues[0].dev // another one brings an event
+			dev = c.queues[0].dev // a device that is added raises an event
 		}
 		c.mu.Unlock()
 		if err != syscall.EAGAIN {
@@ -274,7 +273,7 @@ func (c *PacketConn) request() {
 	}
 }
 
-// event wakes all who wait. It may be called with the lock of a device held.
+// event wakes all waiting calls. It may be called with the lock of a device held.
 func (c *PacketConn) event() {
 	c.eventMu.Lock()
 	if c.changed != nil {
@@ -287,7 +286,7 @@ func (c *PacketConn) event() {
 	}
 }
 
-// look handles completions that are there. mu is held.
+// look handles available completions. mu is held.
 func (c *PacketConn) look() {
 	for _, q := range c.queues {
 		if err := q.poll(func(slot, n int) error { return c.arrived(q, slot, n) }); err != nil {
@@ -296,7 +295,7 @@ func (c *PacketConn) look() {
 	}
 }
 
-// arrived takes a datagram of a queue pair. mu is held.
+// arrived handles a datagram received by a queue pair. mu is held.
 func (c *PacketConn) arrived(q *packetQueue, slot, n int) error {
 	b := q.slot(slot)[:n]
 	var ip ib.GRH
@@ -318,7 +317,7 @@ func (c *PacketConn) arrived(q *packetQueue, slot, n int) error {
 	return q.receive(slot)
 }
 
-// take takes the oldest datagram, or syscall.EAGAIN; n is its length. mu is held.
+// take takes the oldest datagram and returns its length, or syscall.EAGAIN. mu is held.
 func (c *PacketConn) take(p []byte, peek bool) (n int, from netip.AddrPort, err error) {
 	if err = c.usable(); err != nil {
 		return 0, from, err
@@ -343,7 +342,7 @@ func (c *PacketConn) take(p []byte, peek bool) (n int, from netip.AddrPort, err 
 	return len(first.data), first.from, nil
 }
 
-// giveBack gives the memory of a datagram back. mu is held.
+// giveBack releases the memory of a datagram. mu is held.
 func (c *PacketConn) giveBack(p datagram) {
 	if p.queue == nil {
 		c.kept--
@@ -352,7 +351,7 @@ func (c *PacketConn) giveBack(p datagram) {
 	}
 }
 
-// takeTold returns what the kernel has said of the peer, once. mu is held.
+// takeTold returns the kernel's report about the peer, once. mu is held.
 func (c *PacketConn) takeTold() error {
 	err := c.told
 	c.told = nil

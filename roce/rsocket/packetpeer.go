@@ -8,19 +8,19 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// packetPeer is what a socket knows of another one.
+// packetPeer is what a socket knows of a peer.
 type packetPeer struct {
 	addr  netip.AddrPort
-	queue *packetQueue // where to speak from
-	ah    *verbs.AH    // nil: its queue pair is not known
+	queue *packetQueue // where to send from
+	ah    *verbs.AH    // nil: its queue pair is unknown
 	qpn   ib.QPN
 }
 
-// known reports whether the peer has said where its queue pair is.
+// known reports whether the peer's queue pair is known.
 func (p *packetPeer) known() bool { return p.ah != nil }
 
-// learn notes the queue pair of the peer. An address that the device does not lead to leaves it
-// unknown: it is spoken to by its UDP port then.
+// learn records the queue pair of the peer. If the device cannot reach the address, it stays
+// unknown, and its UDP port is used.
 func (p *packetPeer) learn(qpn ib.QPN) {
 	if p.ah != nil {
 		p.qpn = qpn
@@ -33,20 +33,20 @@ func (p *packetPeer) learn(qpn ib.QPN) {
 
 func (p *packetPeer) forget() {
 	if p.ah != nil {
-		_ = p.ah.Close() // which fails on a closed device only
+		_ = p.ah.Close() // fails on a closed device only
 		p.ah = nil
 	}
 }
 
-// peerTable are the peers that were heard of last, up to most: anybody can send from as many
-// addresses as he likes. One that was forgotten is asked again.
+// peerTable holds the peers heard of last, up to most, because anyone can send from any number of
+// addresses. A forgotten peer is asked again.
 type peerTable struct {
 	most int
 	by   map[netip.AddrPort]*list.Element
 	used list.List // of *packetPeer, the one used last in front
 }
 
-// find returns a peer, nil if it is not there.
+// find returns a peer, or nil.
 func (t *peerTable) find(a netip.AddrPort) *packetPeer {
 	e := t.by[a]
 	if e == nil {
@@ -56,7 +56,7 @@ func (t *peerTable) find(a netip.AddrPort) *packetPeer {
 	return e.Value.(*packetPeer)
 }
 
-// add enters a peer that is not there.
+// add enters a new peer.
 func (t *peerTable) add(p *packetPeer) {
 	if t.by == nil {
 		t.by = map[netip.AddrPort]*list.Element{}
@@ -73,7 +73,7 @@ func (t *peerTable) drop(e *list.Element) {
 	p.forget()
 }
 
-// clear forgets all.
+// clear forgets all peers.
 func (t *peerTable) clear() {
 	for t.used.Len() > 0 {
 		t.drop(t.used.Back())

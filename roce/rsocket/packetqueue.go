@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// packetQueue is a UD queue pair at one of the addresses that a socket speaks from, with memory for
-// its datagrams. The lock of the socket guards it.
+// packetQueue is a UD queue pair at one of the addresses that a socket uses, with memory for its
+// datagrams. The lock of the socket guards it.
 type packetQueue struct {
 	dev      *verbs.Device
 	addr     netip.AddrPort // of the socket, as peers see it
@@ -26,14 +26,14 @@ type packetQueue struct {
 	mem *verbs.MappedBuffer
 	mr  *verbs.MR
 
-	recvs int   // slots of mem for receives, the first ones
-	sends []int // slots for sends that are free
-	most  int   // of those
-	mtu   int   // a longer datagram, header included, does not fit a packet
+	recvs int   // receive slots of mem, the first ones
+	sends []int // free send slots
+	most  int   // number of send slots
+	mtu   int   // the longest datagram that fits a packet, header included
 	wcs   [pollBatch]verbs.WC
 }
 
-// recvSlotBytes is room for whatever a peer may send, so that nobody can send what is too long.
+// recvSlotBytes has room for anything that a peer may send, so that no peer can send too much.
 const recvSlotBytes = ib.GRHBytes + 4096
 
 // newPacketQueue makes a queue pair at a local address of a device, and posts its receives.
@@ -82,7 +82,7 @@ func (q *packetQueue) allocate(onEvent func(*verbs.CQ)) (err error) {
 	return nil
 }
 
-// release gives everything back. Errors are those of a device that is closed, and of no interest.
+// release frees everything. It ignores the errors of a closed device.
 func (q *packetQueue) release() error {
 	var errs []error
 	keep := func(err error) {
@@ -108,22 +108,22 @@ func (q *packetQueue) release() error {
 	return errors.Join(errs...)
 }
 
-// way makes an address handle to a peer.
+// way makes an address handle for a peer.
 func (q *packetQueue) way(to netip.Addr) (*verbs.AH, error) {
 	return q.pd.CreateAH(verbs.AddressVector{
 		DGID: ib.GIDFromAddr(to.WithZone("")), SGIDIndex: q.gidIndex, TrafficClass: q.traffic,
 	})
 }
 
-// Work requests are numbered by their slots; those of sends have sendBit.
+// The ID of a work request is its slot; those of sends have sendBit.
 const sendBit = 1 << 32
 
-// slot returns the memory of a receive.
+// slot returns the memory of a receive slot.
 func (q *packetQueue) slot(i int) []byte {
 	return q.mem.Bytes()[i*recvSlotBytes:][:recvSlotBytes:recvSlotBytes]
 }
 
-// receive posts a slot.
+// receive posts a receive slot.
 func (q *packetQueue) receive(i int) error {
 	return q.qp.PostRecv(&verbs.RecvWR{ID: uint64(i), SGList: []verbs.SGE{q.mr.SGE(i*recvSlotBytes, recvSlotBytes)}})
 }
@@ -138,7 +138,7 @@ func (q *packetQueue) header() int {
 	return datagramHeader6
 }
 
-// send sends a datagram that fits to a peer that is known. There is a free slot.
+// send sends a datagram that fits to a known peer. A slot is free.
 func (q *packetQueue) send(p *packetPeer, data []byte) error {
 	i := q.sends[len(q.sends)-1]
 	at := q.recvs*recvSlotBytes + i*slotBytes
@@ -153,8 +153,8 @@ func (q *packetQueue) send(p *packetPeer, data []byte) error {
 	return err
 }
 
-// poll handles completions that are there: arrived gets the slots of receives, and their lengths
-// with GRH.
+// poll handles available completions: arrived gets the slots of receives, and their lengths with
+// GRH.
 func (q *packetQueue) poll(arrived func(slot, n int) error) error {
 	for {
 		n, err := q.cq.Poll(q.wcs[:])

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// serve handles what comes to the UDP port. Anybody can send there.
+// serve handles messages to the UDP port. Anyone can send there.
 func (c *PacketConn) serve() {
 	defer close(c.served)
-	b, oob := make([]byte, slotBytes+1), make([]byte, 128) // one byte more shows what is too long
+	b, oob := make([]byte, slotBytes+1), make([]byte, 128) // an extra byte reveals messages that are too long
 	for failures := 0; ; {
 		n, from, to, err := c.service.receive(b, oob)
 		switch {
@@ -30,11 +30,11 @@ func (c *PacketConn) serve() {
 	}
 }
 
-// maxFailures in a row are more than a socket that works has.
+// maxFailures in a row mean that the socket does not work.
 const maxFailures = 64
 
-// refusedBy notes what the kernel says of an earlier message, for the next call. It reports false
-// if the socket is of no use any more.
+// refusedBy records the kernel's report about an earlier message, for the next call. It returns
+// false if the socket cannot be used any more.
 func (c *PacketConn) refusedBy(err error, failures int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *PacketConn) refusedBy(err error, failures int) bool {
 	return true
 }
 
-// served1 handles a message to the UDP port, which has come to a local address. mu is held.
+// served1 handles a message from the UDP port; to is the local address that it came to. mu is held.
 func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
 	m, ok := parseService(b)
 	switch {
@@ -56,14 +56,14 @@ func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
 	case !ok || from.Port() == 0:
 		c.stats.Malformed++
 		return
-	case c.remote.IsValid() && from != c.remote: // it was on its way when the socket was connected
+	case c.remote.IsValid() && from != c.remote: // it was sent before the socket was connected
 		c.stats.Foreign++
 		return
 	}
 	p := c.peers.find(from)
 	if m.op == opCtrl {
 		if p == nil {
-			c.stats.Malformed++ // nobody has asked
+			c.stats.Malformed++ // not an answer to a question of ours
 			return
 		}
 		p.learn(m.qpn)
@@ -72,11 +72,11 @@ func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
 	if p == nil {
 		var err error
 		if p, err = c.newPeer(from, to); err != nil {
-			c.stats.Malformed++ // no device of ours is where it was sent to
+			c.stats.Malformed++ // we have no device at the address it was sent to
 			return
 		}
 	}
-	// The peer sends by its queue pair once it knows ours.
+	// The peer uses its queue pair once it knows ours.
 	_ = c.say(opCtrl, p, nil)
 	p.learn(m.qpn)
 	if c.kept >= c.cfg.RecvQueue {

@@ -12,18 +12,19 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// packetService is the UDP socket of a datagram socket: who does not know our queue pair asks
+// packetService is the UDP socket of a datagram socket: peers that do not know our queue pair ask
 // there.
 type packetService struct {
 	udp *net.UDPConn
 	raw syscall.RawConn
-	// local is what the socket is bound to. If that is an unspecified address, each message says
-	// which address it was sent to, and from which it is to be sent.
+	// local is the address of the socket. If it is unspecified, control messages carry the local
+	// address of each datagram, both ways.
 	local netip.AddrPort
 	v6    bool // the family of the socket
 }
 
-// openService binds a UDP socket. An IPv6 one speaks IPv4, too, if both is set.
+// openService binds a UDP socket. An IPv6 socket at the unspecified address also serves IPv4 if
+// both is set.
 func openService(addr netip.AddrPort, both bool, control func(network, address string, c syscall.RawConn) error) (*packetService, error) {
 	network := "udp4"
 	if addr.Addr().Is6() {
@@ -48,7 +49,7 @@ func openService(addr netip.AddrPort, both bool, control func(network, address s
 	return s, nil
 }
 
-// ready looks where the socket is, and has it say where messages have come to.
+// ready notes the bound address and asks for destination addresses.
 func (s *packetService) ready(addr netip.AddrPort) error {
 	at := s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
 	s.local = netip.AddrPortFrom(addr.Addr(), at.Port())
@@ -71,14 +72,14 @@ func (s *packetService) control(f func(fd int) error) error {
 	return err
 }
 
-// connect has the kernel take messages of one peer only, and tell of its refusals.
+// connect makes the kernel accept messages of one peer only, and report its refusals.
 func (s *packetService) connect(to netip.AddrPort) error {
 	return os.NewSyscallError("connect", s.control(func(fd int) error { return unix.Connect(fd, s.sockaddr(to)) }))
 }
 
 func (s *packetService) close() error { return s.udp.Close() }
 
-// sockaddr is an address in the form of the socket's family.
+// sockaddr returns an address in the form of the socket's family.
 func (s *packetService) sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if !s.v6 {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -96,9 +97,9 @@ func scopeOf(a netip.Addr) uint32 {
 	return 0
 }
 
-// send sends a message, from one of the addresses of a socket that is bound to all. It never waits:
-// as datagrams do, the message gets lost if the socket has no room. What a peer has refused before
-// is an error.
+// send sends a message; a socket bound to all addresses sends it from from. It never waits: if the
+// socket has no room, the message is lost, as datagrams may be. The error may report an earlier
+// refusal by the peer.
 func (s *packetService) send(b []byte, to netip.AddrPort, from netip.Addr) error {
 	var oob []byte
 	if s.local.Addr().IsUnspecified() {
@@ -121,8 +122,8 @@ func (s *packetService) send(b []byte, to netip.AddrPort, from netip.Addr) error
 	return err
 }
 
-// receive waits for a message. to is the address that it has come to; of a longer message than
-// fits, n is len(b).
+// receive waits for a message. to is the local address that it came to. If the message does not
+// fit, n is len(b).
 func (s *packetService) receive(b, oob []byte) (n int, from netip.AddrPort, to netip.Addr, err error) {
 	n, k, _, from, err := s.udp.ReadMsgUDPAddrPort(b, oob)
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *packetService) receive(b, oob []byte) (n int, from netip.AddrPort, to n
 	return n, from, to, nil
 }
 
-// arrivedAt reads the address that a message has come to from what the kernel says beside it.
+// arrivedAt extracts a message's local address from the control messages of the kernel.
 func arrivedAt(oob []byte) netip.Addr {
 	for len(oob) > 0 {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
@@ -145,7 +146,7 @@ func arrivedAt(oob []byte) netip.Addr {
 		}
 		switch {
 		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
-			return netip.AddrFrom4([4]byte(data[4:])) // behind the interface
+			return netip.AddrFrom4([4]byte(data[4:])) // behind the interface index
 		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
 			a := netip.AddrFrom16([16]byte(data)).Unmap()
 			if a.IsLinkLocalUnicast() && a.Is6() {
@@ -160,7 +161,7 @@ func arrivedAt(oob []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// plain takes an error out of the wrapping of package net, which this package does itself.
+// plain removes the wrapping of package net from an error; this package adds its own.
 func plain(err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		return e.Err

@@ -7,13 +7,14 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// The wire of datagram sockets, which is librdmacm's. A datagram travels in a SEND of a UD queue
-// pair, behind a header that says who has sent it:
+// The wire format of datagram sockets is librdmacm's. A datagram travels in a SEND of a UD queue
+// pair, behind a header that names the sender:
 //
 //	0 version, 4 or 6   1 length of this header   2 port   4 IPv4 address, or flow label and IPv6 address
 //
-// Who does not know the peer's queue pair sends the datagram to its UDP port, behind a header that
-// says which queue pair the sender has. The answer is such a header, with opCtrl and no data:
+// If the sender does not know the peer's queue pair, it sends the datagram to the peer's UDP port,
+// behind a header that names its own queue pair. The answer is such a header, with opCtrl and no
+// data:
 //
 //	0 0x55555555   4 version, 4 or 6   5 operation   6 length of this header   7 0   8 QPN   12 IPv4 or IPv6 address
 //
@@ -26,13 +27,13 @@ const (
 	serviceTag = 0x55555555
 	qpnMask    = 1<<24 - 1
 
-	// slotBytes is what librdmacm has for a datagram with its header, and for a message to the UDP
+	// slotBytes is librdmacm's room for a datagram with its header, and for a message to the UDP
 	// port.
 	slotBytes = 2048
 )
 
-// maxDatagram returns the most bytes of a datagram to an address: what librdmacm has room for, both
-// ways.
+// maxDatagram returns the most bytes of a datagram to an address: librdmacm has no room for more,
+// either way.
 func maxDatagram(to netip.Addr) int {
 	if to.Is4() {
 		return slotBytes - serviceHeader4
@@ -40,7 +41,7 @@ func maxDatagram(to netip.Addr) int {
 	return slotBytes - serviceHeader6
 }
 
-// appendDatagramHeader appends the header of a datagram of the queue pair.
+// appendDatagramHeader appends the header of a datagram sent by the queue pair.
 func appendDatagramHeader(b []byte, from netip.AddrPort) []byte {
 	if a := from.Addr(); a.Is4() {
 		b = binary.BigEndian.AppendUint16(append(b, 4, datagramHeader4), from.Port())
@@ -51,7 +52,7 @@ func appendDatagramHeader(b []byte, from netip.AddrPort) []byte {
 	return append(append(b, 0, 0, 0, 0), a[:]...)
 }
 
-// parseDatagram splits a datagram of a queue pair; ok is false if it is none.
+// parseDatagram splits a datagram received by the queue pair; ok is false if it is malformed.
 func parseDatagram(b []byte) (from netip.AddrPort, data []byte, ok bool) {
 	switch {
 	case len(b) >= datagramHeader4 && b[0] == 4 && b[1] == datagramHeader4:
@@ -84,8 +85,8 @@ func (m *serviceMessage) append(b []byte) []byte {
 	return append(append(b, m.addr.AsSlice()...), m.data...)
 }
 
-// parseService decodes a message to the UDP port, which anybody may send; ok is false if it is
-// none.
+// parseService decodes a message to the UDP port, which anyone may send; ok is false if it is
+// malformed.
 func parseService(b []byte) (m serviceMessage, ok bool) {
 	if len(b) < serviceHeader4 || len(b) > slotBytes || binary.BigEndian.Uint32(b) != serviceTag {
 		return m, false
@@ -100,7 +101,7 @@ func parseService(b []byte) (m serviceMessage, ok bool) {
 	default:
 		return m, false
 	}
-	// Queue pairs 0 and 1 are those of managers, and the last number is all that have joined a
-	// group: what an application sends must not get there because somebody says so.
+	// Queue pairs 0 and 1 belong to managers, and the last number means all members of a group: a
+	// message must not direct the application's data to them.
 	return m, (m.op == opData || m.op == opCtrl) && m.qpn > 1 && m.qpn != ib.QPNMulticast
 }

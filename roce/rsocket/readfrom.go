@@ -8,10 +8,9 @@ import (
 	"sync"
 )
 
-// ReadFrom writes what src has until io.EOF; io.Copy and net/http call it. Files and what is in
-// memory are read straight into the send buffer, others into memory that connections share, in
-// pieces as large as src gives. It returns how many bytes were written, and an error of src or of
-// Write.
+// ReadFrom writes the content of src until io.EOF; io.Copy and net/http call it. It reads files and
+// memory straight into the send buffer, other sources into memory that connections share, in pieces
+// as large as src returns. It returns how many bytes were written, and an error of src or of Write.
 func (c *Conn) ReadFrom(src io.Reader) (n int64, err error) {
 	if !c.valid() {
 		return 0, errInvalid
@@ -33,8 +32,8 @@ func (c *Conn) ReadFrom(src io.Reader) (n int64, err error) {
 	return c.copyFrom(src)
 }
 
-// ready reports whether a source gives what it has without waiting for others. Only such a one is
-// read while Close and other Writes wait.
+// ready reports whether a source returns its content without waiting for others. Only such sources
+// are read while Close and other Writes wait.
 func ready(src io.Reader) bool {
 	if l, ok := src.(*io.LimitedReader); ok {
 		src = l.R
@@ -49,8 +48,8 @@ func ready(src io.Reader) bool {
 	return false
 }
 
-// fill reads src into the send buffer. It returns what has kept it from writing, or what has failed
-// in src. wmu is held.
+// fill reads src into the send buffer. err is why it could not write; failed is the error of src.
+// wmu is held.
 func (c *Conn) fill(src io.Reader) (n int64, err, failed error) {
 	c.mu.Lock()
 	defer c.leave()
@@ -100,8 +99,8 @@ func (c *Conn) fill(src io.Reader) (n int64, err, failed error) {
 	}
 }
 
-// pieces are what copyFrom reads into: of two sizes, since a source that gives little at a
-// time may be waited for on many connections.
+// pieces are the buffers of copyFrom, in two sizes: many connections may wait for sources that
+// return little at a time.
 var pieces = [2]sync.Pool{
 	{New: func() any { return new([smallPiece]byte) }},
 	{New: func() any { return new([maxTransfer]byte) }},
@@ -109,10 +108,10 @@ var pieces = [2]sync.Pool{
 
 const (
 	smallPiece   = 32 << 10
-	maxIdleReads = 100 // that bring nothing, as in package bufio
+	maxIdleReads = 100 // without progress, as in package bufio
 )
 
-// copyFrom is ReadFrom of a source that may make one wait.
+// copyFrom is ReadFrom for a source that may have to wait.
 func (c *Conn) copyFrom(src io.Reader) (n int64, err error) {
 	idle := 0
 	for large := false; ; {
@@ -137,8 +136,8 @@ func (c *Conn) copyFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// copyPiece copies once. It reports whether the next piece should be large, the error of Write, and
-// that of src.
+// copyPiece copies one piece. It reports whether the next piece should be large, the error of
+// Write, and that of src.
 func (c *Conn) copyPiece(src io.Reader, large bool) (n int, more bool, err, failed error) {
 	var b []byte
 	if large {

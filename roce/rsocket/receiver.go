@@ -2,17 +2,17 @@ package rsocket
 
 import "fmt"
 
-// receiver is the receiving half of the protocol: which bytes of the receive
-// buffers hold data, which the peer may write, and when it is told more.
+// receiver is the receiving half of the protocol: it tracks which bytes of the receive buffers hold
+// data, which the peer may write, and when to tell the peer of more room.
 //
-// The peer writes stretches one after the other. There are as many of them as its list has
-// entries; when one is read, another one is granted, in the buffer that is chosen then. So
-// a connection moves to a larger buffer, or back, without the peer's doing.
+// The peer writes one stretch after the other. There are as many stretches as entries in its list;
+// when one is read, another is granted, in the buffer chosen at that time. So a connection moves to
+// a larger buffer, or back, without the peer's involvement.
 type receiver struct {
-	to     place // where the next stretch is granted
-	second bool  // and in which half of it
+	to     place // the buffer of the next grant
+	second bool  // the next grant is its second half
 
-	// out are the stretches that are not read to the end, the oldest first, a ring.
+	// out has the stretches that are not fully read, the oldest first, as a ring.
 	out     [grants]stretch
 	oldest  int
 	held    int
@@ -23,18 +23,18 @@ type receiver struct {
 	slots int
 
 	seq   uint16 // messages read
-	warn  uint16 // at this many the peer is told
+	warn  uint16 // tell the peer at this many
 	depth uint16 // credits given at a time
 
-	// lens are the lengths of the messages not wholly read, a ring. It grows up to depth.
+	// lens has the lengths of the messages not fully read, as a ring. It grows up to depth.
 	lens  []uint32
 	first int
 	count int
 }
 
-// place is a receive buffer of two halves, as the peer names it.
+// place is a receive buffer of two halves, with the address and key that the peer uses.
 type place struct {
-	buf  int // which one
+	buf  int // its index
 	addr uint64
 	key  uint32
 	half int // bytes
@@ -47,7 +47,7 @@ type stretch struct {
 	read           int // bytes that were read
 }
 
-// init begins with the first half of a buffer, which the peer was told of when it connected.
+// init starts with the first half of a buffer, which the peer learned of when it connected.
 func (r *receiver) init(peer *connData, to place, depth uint16) {
 	*r = receiver{
 		to: to, slot: 1, slots: int(peer.list.length), depth: depth, warn: depth / 2,
@@ -75,7 +75,7 @@ func (r *receiver) arrive(n uint32) error {
 	if r.count == int(r.depth) {
 		return &ProtocolError{"more messages than there were credits"}
 	}
-	if n == 0 { // nobody sends such
+	if n == 0 { // no known peer sends these
 		r.seq++
 		return nil
 	}
@@ -105,7 +105,7 @@ func (r *receiver) lengthen() {
 	r.lens, r.first = lens, 0
 }
 
-// filling is the stretch that the peer writes, nil if there is none.
+// filling returns the stretch that the peer is writing, or nil.
 func (r *receiver) filling() *stretch {
 	for i := range r.held {
 		if g := &r.out[(r.oldest+i)%grants]; g.fill < g.size {
@@ -115,13 +115,13 @@ func (r *receiver) filling() *stretch {
 	return nil
 }
 
-// unread returns where unread bytes lie in a row: the buffer, the offset, and how many.
+// unread returns where unread bytes are contiguous: the buffer, the offset, and how many.
 func (r *receiver) unread(most int) (buf, off, n int) {
 	g := &r.out[r.oldest]
 	return g.buf, g.off + g.read, min(most, g.fill-g.read)
 }
 
-// unreadAt is unread for all that is unread of a stretch, counted from the oldest.
+// unreadAt is unread for all unread bytes of stretch i, counted from the oldest.
 func (r *receiver) unreadAt(i int) (buf, off, n int) {
 	g := &r.out[(r.oldest+i)%grants]
 	return g.buf, g.off + g.read, g.fill - g.read
@@ -160,9 +160,9 @@ func (r *receiver) roomy() bool { return r.held < grants }
 // due reports whether the peer should be told of more room.
 func (r *receiver) due() bool { return r.roomy() || int16(r.seq-r.warn) >= 0 }
 
-// update returns what to tell the peer: the first message that it may not
-// send, and, if there is room, the half that it may fill, and the entry of its
-// list to say so in; without room the length of the half is 0.
+// update returns what to tell the peer: the first message that it may not send and, if there is
+// room, the half that it may fill and the entry of its list to write it to. Without room the length
+// of the half is 0.
 func (r *receiver) update() (limit uint16, half sge, slot int) {
 	r.warn = r.seq + r.depth/2
 	limit = r.seq + r.depth
@@ -174,11 +174,11 @@ func (r *receiver) update() (limit uint16, half sge, slot int) {
 	return limit, half, slot
 }
 
-// hurried reports whether the peer has used up most of what it was granted while we
-// have read a half: it could send more if it were granted more.
+// hurried reports whether the peer has used most of its grant while we have read a half: with a
+// larger grant it could send more.
 func (r *receiver) hurried() bool { return r.roomy() && 2*r.granted <= r.to.half }
 
-// uses reports whether a buffer has stretches that are not read to the end.
+// uses reports whether a buffer has stretches that are not fully read.
 func (r *receiver) uses(buf int) bool {
 	for i := range r.held {
 		if r.out[(r.oldest+i)%grants].buf == buf {
@@ -188,9 +188,9 @@ func (r *receiver) uses(buf int) bool {
 	return false
 }
 
-// move has further grants be made in another buffer, of which nothing is in use.
+// move places further grants in another buffer, which is not in use.
 func (r *receiver) move(to place) { r.to, r.second = to, false }
 
-// widen has further grants be halves of the first n bytes of the buffer, twice as many as before:
-// first the new half, since the other one has stretches that are in use.
+// widen places further grants in the first n bytes of the buffer, twice as many as before: first in
+// the new half, because the other has stretches in use.
 func (r *receiver) widen(n int) { r.to.half, r.second = n/2, true }

@@ -2,29 +2,29 @@ package rsocket
 
 import "github.com/goroce/goroce/ib"
 
-// sender is the sending half of the protocol: which messages may be sent and
-// where their bytes go.
+// sender is the sending half of the protocol: it decides which messages may be sent and where their
+// bytes go.
 type sender struct {
 	seq     uint16 // messages sent
 	limit   uint16 // first message that may not be sent
-	reserve uint16 // credits left for control messages
+	reserve uint16 // credits kept for control messages
 
 	grant [grants]sge
 	cur   int // grant in use
 	next  int // grant that the peer writes next
 
 	room  int // work requests that fit the send queue
-	rooms int // when it is empty
+	rooms int // the same when it is empty
 	buf   sendBuffer
-	most  int // bytes of a message
+	most  int // the most bytes of a message
 
-	// staged are the last bytes of the send buffer, which wait for credit or a grant. What is
-	// written behind them waits with them.
+	// staged counts the last bytes of the send buffer, which wait for credit or a grant. Later
+	// writes wait behind them.
 	staged int
 
-	// quiet are what was sent and will make no completion of its own: that of a later message
-	// tells of it. Its messages and bytes are bounded, so that there always is such a completion
-	// when somebody waits for room.
+	// quiet sums up messages that were sent without a completion of their own: that of a later
+	// message covers them. Its messages and bytes are bounded, so that such a completion always
+	// comes when a call waits for room.
 	quiet tally
 }
 
@@ -39,8 +39,8 @@ func (s *sender) init(peer *connData, sendWRs, bufBytes int) {
 // credits reports whether one more message may be sent.
 func (s *sender) credits() bool { return s.limit-s.seq > s.reserve }
 
-// begins returns how many bytes the first message of a Write should have: few if nothing is on
-// its way, so that they travel while the rest is still being copied.
+// begins returns how many bytes the first message of a Write should have: few if nothing is on its
+// way, so that they travel while the rest is still being copied.
 func (s *sender) begins() int {
 	if s.buf.used >= startTransfer {
 		return s.most
@@ -48,8 +48,8 @@ func (s *sender) begins() int {
 	return min(startTransfer, s.most)
 }
 
-// keep notes a message of n bytes, some of which are held, and reports whether it needs no
-// completion of its own.
+// keep records a message of n bytes, of which held are in the send buffer, and reports whether it
+// needs no completion of its own.
 func (s *sender) keep(n, held int) (quiet bool) {
 	q := &s.quiet
 	q.messages++
@@ -58,8 +58,7 @@ func (s *sender) keep(n, held int) (quiet bool) {
 	return q.messages < s.rooms/4 && q.held < min(s.buf.size/4, quietBytes)
 }
 
-// data returns how many bytes the next DATA message can carry: at most want; 0
-// if it has to wait.
+// data returns how many bytes the next DATA message can carry, at most want; 0 if it has to wait.
 func (s *sender) data(want int) int {
 	if !s.credits() {
 		return 0
@@ -67,7 +66,7 @@ func (s *sender) data(want int) int {
 	return int(min(uint32(s.copied(want)), s.grant[s.cur].length))
 }
 
-// copied is how many bytes can go through the send buffer, or inline, at once.
+// copied returns how many bytes can go through the send buffer, or inline, at once.
 func (s *sender) copied(want int) int {
 	switch {
 	case s.room == 0:
@@ -82,21 +81,21 @@ func (s *sender) copied(want int) int {
 	return min(want, free, s.most)
 }
 
-// cramped reports whether nothing but room in the send buffer keeps a message from having want
+// cramped reports whether only lack of room in the send buffer keeps a message from having want
 // bytes.
 func (s *sender) cramped(want int) bool {
 	want = int(min(uint32(min(want, s.most)), s.grant[s.cur].length))
 	return want > inlineBytes && s.staged == 0 && s.credits() && s.room > 0 && s.buf.free() < want
 }
 
-// stages reports whether the peer keeps data from being sent: the program of the peer has to read,
-// and meanwhile the send buffer takes what is written. Where it is the adapter of the peer, an
-// acknowledgement is on its way.
+// stages reports whether the peer's program must read before data can be sent; meanwhile the send
+// buffer takes what is written. It returns false if only the peer's adapter delays data, because
+// then an acknowledgement is on its way.
 func (s *sender) stages() bool {
 	return s.staged > 0 || !s.credits() || s.grant[s.cur].length == 0
 }
 
-// stageable is how many bytes of those wanted the send buffer takes, to be sent later.
+// stageable returns how many of the wanted bytes the send buffer takes, to be sent later.
 func (s *sender) stageable(want int) int {
 	free := s.buf.free()
 	if free < min(want, s.buf.low()) {
@@ -105,13 +104,13 @@ func (s *sender) stageable(want int) int {
 	return min(want, free, s.most)
 }
 
-// stage enters n bytes that are in the send buffer, behind its head.
+// stage enters n bytes that were copied to the send buffer, behind its head.
 func (s *sender) stage(n int) {
 	s.buf.push(n)
 	s.staged += n
 }
 
-// pourable is how many of the staged bytes the next message can carry.
+// pourable returns how many of the staged bytes the next message can carry.
 func (s *sender) pourable() int {
 	if !s.credits() || s.room == 0 {
 		return 0
@@ -129,14 +128,13 @@ func (s *sender) pour(n int) (at, n1 int) {
 	return at, min(n, b.size-at)
 }
 
-// move goes on in another send buffer, whose first bytes are the staged ones.
+// move switches to another send buffer, which begins with the staged bytes.
 func (s *sender) move(size int) {
 	b := &s.buf
 	*b = sendBuffer{size: size, head: s.staged % size, used: s.staged, old: b.old + b.used - s.staged}
 }
 
-// take uses up n bytes of the current grant and one credit, and returns where
-// the bytes go.
+// take uses up n bytes of the current grant and one credit, and returns where the bytes go.
 func (s *sender) take(n int) sge {
 	g := &s.grant[s.cur]
 	to := sge{g.addr, g.key, uint32(n)}
@@ -150,7 +148,7 @@ func (s *sender) take(n int) sge {
 	return to
 }
 
-// update takes over what an SGL message says.
+// update applies an SGL message.
 func (s *sender) update(limit uint16, g *sge) {
 	s.limit = limit
 	if g != nil {
@@ -164,14 +162,14 @@ type sendBuffer struct {
 	size int
 	head int // where the next byte goes
 	used int
-	old  int // bytes in the buffer before this one, which are acknowledged first
-	// pinned says that what follows head is being written.
+	old  int // bytes in earlier buffers, which are acknowledged first
+	// pinned says that the bytes behind head are being written.
 	pinned bool
 }
 
 func (b *sendBuffer) free() int { return b.size - b.used }
 
-// low is how much must be free before a part of a larger Write is sent.
+// low returns how much must be free before a part of a larger Write is sent.
 func (b *sendBuffer) low() int { return min(max(b.size/4, lowWater), lowWaterMost) }
 
 // push takes n bytes: n1 at head, the rest at the start.
@@ -184,8 +182,8 @@ func (b *sendBuffer) push(n int) (at, n1 int) {
 	return at, n1
 }
 
-// pop gives back the oldest n bytes. An empty buffer begins again at its start, so that a
-// connection that sends little stays within a few pages, and these in the cache.
+// pop releases the oldest n bytes. An empty buffer starts over at its beginning, so that a
+// connection that sends little uses few pages, and these stay in the cache.
 func (b *sendBuffer) pop(n int) {
 	k := min(n, b.old)
 	b.old -= k
@@ -194,11 +192,11 @@ func (b *sendBuffer) pop(n int) {
 	}
 }
 
-// bestTransfer is how many bytes a message should have on a path with some MTU, of those up to
-// maxTransfer: as many as fill datagrams of the kernel's segmentation. In these all packets have
-// one length, but for the last, which may be shorter. The first packet is longer than the others by
-// the RETH, so that it ends its datagram with the second; the last has the immediate, for which its
-// payload is less.
+// bestTransfer returns how many bytes a message should have on a path with the given MTU, at most
+// maxTransfer: as many as fill datagrams of the kernel's segmentation. All packets of such a
+// datagram have one length, except for the last, which may be shorter. The first packet is longer
+// than the others by the RETH, so it ends its datagram together with the second; the last has the
+// immediate, which takes room from its payload.
 func bestTransfer(mtu int) int {
 	const most, headers = 65_000, ib.BTHBytes + ib.RETHBytes + ib.ICRCBytes
 	each := max(min(most/(mtu+headers), maxSegments), 1)

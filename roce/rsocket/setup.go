@@ -11,9 +11,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// newConn makes everything that a connection needs for an ID that is about to
-// be connected or accepted, and posts its receives. If it fails it ends the ID;
-// who has asked for the connection is told that there is no room.
+// newConn makes everything that a connection needs, for an ID that is about to be connected or
+// accepted, and posts its receives. On failure it ends the ID and tells a peer that requested the
+// connection that resources ran out.
 func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config) (*Conn, error) {
 	c := &Conn{dev: d, id: id, ch: ch, cfg: cfg, host: hostOf(d)}
 	c.alarm = access.Shard(d).NewAlarm(c.rang)
@@ -32,8 +32,8 @@ func newConn(d *verbs.Device, id *rdmacm.ID, ch *rdmacm.EventChannel, cfg Config
 	return c, nil
 }
 
-// receives are what is posted: all the same, without memory, since the peer only writes.
-// Nobody changes them.
+// receives are the receive requests to post: all the same, without memory, because the peer only
+// writes. They never change.
 var receives [pollBatch]verbs.RecvWR
 
 func (c *Conn) allocate() (err error) {
@@ -70,7 +70,7 @@ func (c *Conn) allocate() (err error) {
 	return err
 }
 
-// local is what the peer is told.
+// local returns the connection data for the peer.
 func (c *Conn) local() []byte {
 	list, recv := c.list.mr, c.recv[smallBuffer].place(smallBuffer)
 	d := connData{
@@ -83,12 +83,12 @@ func (c *Conn) local() []byte {
 	return b[:]
 }
 
-// meet takes over what the peer said.
+// meet applies the peer's connection data.
 func (c *Conn) meet(peer connData) {
 	c.s.init(c.cfg.stream(), peer, c.recv[smallBuffer].place(smallBuffer))
 }
 
-// start lets the connection go, now that both sides are ready to receive.
+// start starts the connection, now that both sides are ready to receive.
 func (c *Conn) start() {
 	c.laddr, c.raddr = Addr{c.id.LocalAddr()}, Addr{c.id.RemoteAddr()}
 	c.mu.Lock()
@@ -108,7 +108,7 @@ func (c *Conn) start() {
 
 // unmap gives the memory of mappings back.
 func (c *Conn) unmap() error {
-	c.mu.Lock() // somebody may be in Mapping.Close
+	c.mu.Lock() // a Mapping.Close may be in progress
 	maps := c.maps
 	c.maps = nil
 	c.mu.Unlock()
@@ -121,8 +121,7 @@ func (c *Conn) unmap() error {
 	return errors.Join(errs...)
 }
 
-// release gives everything back, in whatever state it is. Errors are those of a
-// device that is closed, and of no interest then.
+// release frees everything, in whatever state it is. It ignores the errors of a closed device.
 func (c *Conn) release() error {
 	var errs []error
 	keep := func(err error) {
@@ -131,7 +130,7 @@ func (c *Conn) release() error {
 		}
 	}
 	if c.id != nil {
-		keep(c.id.Close()) // with it goes the queue pair
+		keep(c.id.Close()) // together with the queue pair
 	}
 	keep(c.unmap())
 	if c.cq != nil {

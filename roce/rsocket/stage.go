@@ -9,11 +9,11 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// What the peer's program does not read yet is staged: the send buffer takes it, and Write returns,
-// as with TCP. Whoever handles the completion that brings credit or a grant sends it; if nobody is
-// in a call, the alarm of this file does.
+// Data that the peer's program has no room for is staged: the send buffer takes it, and Write
+// returns, as with TCP. The call that handles the completion with new credit or a grant sends it;
+// if no call is in progress, the alarm of this file does.
 
-// stage puts p into the send buffer, which has room for it, to be sent later. mu is given up
+// stage copies p into the send buffer, which has room for it, to be sent later. mu is released
 // meanwhile; wmu is held.
 func (c *Conn) stage(p []byte) error {
 	b := &c.s.snd.buf
@@ -32,9 +32,9 @@ func (c *Conn) stage(p []byte) error {
 	return c.err
 }
 
-// stageGrown has a larger send buffer for rest bytes that the peer has no room for, once it has
+// stageGrown gets a larger send buffer for rest bytes that the peer has no room for, once it has
 // taken nothing for so long that it may not be reading at all: for 20 ms, and until the buffers of
-// the device may grow. Where it reads soon, a larger buffer would only be filled, too, and its
+// the device may grow. If the peer reads soon, a larger buffer would only fill up as well, and its
 // pages cost more than the wait. mu and wmu are held.
 func (c *Conn) stageGrown(rest int) bool {
 	snd := &c.s.snd
@@ -55,11 +55,11 @@ func (c *Conn) stageGrown(rest int) bool {
 	return true
 }
 
-// longStall is how long a peer has not read before more is staged in any case.
+// longStall is how long a peer must not have read before more is staged in any case.
 const longStall = 200 * time.Millisecond
 
-// prod has a Write look again that has waited for the peer to read: what the peer's adapter answers
-// ends its wait. mu is held.
+// prod makes a Write that has waited for the peer to read look again: the answer of the peer's
+// adapter ends its wait. mu is held.
 func (c *Conn) prod() {
 	if c.stallEnds == 0 {
 		return
@@ -72,8 +72,8 @@ func (c *Conn) prod() {
 	c.postControl()
 }
 
-// pour sends what is staged, and then the end of the data, as far as the peer has room. mu is held,
-// which keeps the order: a Write that finds nothing staged comes behind.
+// pour sends staged data, and then the end of the data, as far as the peer has room. mu is held,
+// which keeps the order: a Write that finds nothing staged comes later.
 func (c *Conn) pour() {
 	s := &c.s
 	if !s.stages() || s.failed {
@@ -92,7 +92,7 @@ func (c *Conn) pour() {
 	}
 }
 
-// postPoured posts cmsg, which is of staged bytes. mu is held.
+// postPoured posts cmsg, which carries staged bytes. mu is held.
 func (c *Conn) postPoured() {
 	m, wr, buf := &c.cmsg, &c.cwr, &c.send[c.out]
 	*wr = verbs.SendWR{
@@ -112,8 +112,8 @@ func (c *Conn) postPoured() {
 	}
 }
 
-// tend has what is staged sent although nobody is in a call: the next completion has the alarm go
-// off, or time on a device in polling mode, where nobody else looks. mu is held.
+// tend makes staged data leave although no call is in progress: the next completion sets off the
+// alarm, or time does on a device in polling mode, where nothing else polls. mu is held.
 func (c *Conn) tend() {
 	if c.tended || c.closed || c.err != nil {
 		return
@@ -128,10 +128,10 @@ func (c *Conn) tend() {
 		c.fail(err)
 		return
 	}
-	c.look() // what came before the request makes no event
+	c.look() // completions from before the request raise no event
 }
 
-// poured is what the alarm does: it looks, and sends.
+// poured is called by the alarm: it looks, and sends.
 func (c *Conn) poured() {
 	c.mu.Lock()
 	c.tended = false

@@ -6,9 +6,8 @@ import (
 	"io"
 )
 
-// stream is the protocol state of a connection: no memory, no locks, no I/O.
-// Completions come in through arrived and sent, messages to post come out of
-// data, update, control, mapping and direct.
+// stream is the protocol state of a connection: no memory, no locks, no I/O. Completions come in
+// through arrived and sent; data, update, control, mapping and direct make the messages to post.
 type stream struct {
 	peer connData
 	snd  sender
@@ -17,22 +16,22 @@ type stream struct {
 	maps     []iomap // mappings that the peer made for us to write
 	mapsSent int     // mappings that we told the peer of
 
-	entry [iomapBytes]byte // of the list, while it is looked at
+	entry [iomapBytes]byte // of the list, while it is examined
 
 	ctrl   int  // control messages on their way
 	sends  int  // work requests on their way
 	fins   int  // of these, SHUTDOWN and DISCONNECT
-	owed   int  // bytes of data that are not known to be acknowledged
-	failed bool // one has failed: the others that are on their way will, too
+	owed   int  // bytes of data not known to be acknowledged
+	failed bool // a request has failed: the others on their way will fail too
 
-	finStaged bool // the end of the data waits behind what is staged
+	finStaged bool // the end of the data waits behind staged data
 	finSent   bool // we sent SHUTDOWN or DISCONNECT
 	byeSent   bool // we sent DISCONNECT
 	finRecvd  bool // the peer sent SHUTDOWN or DISCONNECT
 	byeRecvd  bool // the peer sent DISCONNECT
 }
 
-// streamConfig is what a stream is made of.
+// streamConfig configures a stream.
 type streamConfig struct {
 	sendQueue int    // work requests
 	recvQueue uint16 // credits
@@ -40,18 +39,18 @@ type streamConfig struct {
 	iomaps    int
 }
 
-// init begins; recv is the first receive buffer.
+// init starts the stream; recv is the first receive buffer.
 func (s *stream) init(c streamConfig, peer connData, recv place) {
 	*s = stream{peer: peer, maps: make([]iomap, c.iomaps)}
 	s.snd.init(&s.peer, c.sendQueue-maxCtrl, c.sendBytes)
 	s.rcv.init(&s.peer, recv, c.recvQueue)
 }
 
-// listOrder is the order in which the peer writes our lists: we say that we
-// are little-endian, whatever the machine.
+// listOrder is the byte order in which the peer writes our lists: we announce little-endian,
+// whatever the machine.
 var listOrder = binary.LittleEndian
 
-// wrKind is what a send work request was, in the top byte of its ID.
+// wrKind is the kind of a send work request, in the top byte of its ID.
 type wrKind uint8
 
 const (
@@ -64,21 +63,22 @@ const (
 	wrFin           // SHUTDOWN or DISCONNECT
 )
 
-// tally is what the completion of a work request tells of: of itself, and of those before it that
-// make no completion.
+// tally is what the completion of a work request covers: itself, and earlier requests that make no
+// completion.
 type tally struct {
 	messages int // places in the send queue
 	held     int // bytes in the send buffer
-	bytes    int // of data, whether they were held or not
+	bytes    int // of data, held or not
 }
 
-// Bits of an ID. A quarter of the longest queue, and the longest message behind quietBytes, fit.
+// Bits of an ID. They fit a quarter of the longest queue, and the longest message behind
+// quietBytes.
 const (
 	countBits = 15
 	byteBits  = 23
 )
 
-// wrID is the ID of a work request.
+// wrID returns the ID of a work request.
 func wrID(k wrKind, t tally) uint64 {
 	return uint64(k)<<(countBits+2*byteBits) | uint64(t.messages)<<(2*byteBits) | uint64(t.held)<<byteBits | uint64(t.bytes)
 }
@@ -97,17 +97,17 @@ type message struct {
 	imm   uint32
 	plain bool
 	quiet bool // makes no completion unless it fails
-	to    sge  // length is that of the data of wrData and wrDirect
+	to    sge  // its length is that of the data for wrData and wrDirect
 	at    int  // offset in the send buffer
-	first int  // bytes there; the others are at its start
+	first int  // bytes there; the others are at the buffer's start
 	body  [iomapBytes]byte
 	n     int // bytes of body
 	held  int // bytes of the send buffer to give back
 }
 
-// arrived handles a message of the peer: its immediate, and how many bytes came
-// with it. list is our list of grants and mappings; the peer may be writing another
-// entry in place of the one that it tells of, so a read must give the one or the other.
+// arrived handles a message of the peer: its immediate, and how many bytes came with it. list is
+// our list of grants and mappings. The peer may be overwriting the announced entry with a newer
+// one, so a read must return either one whole.
 func (s *stream) arrived(imm, n uint32, list io.ReaderAt) error {
 	o, v := splitImmediate(imm)
 	switch o {
@@ -154,7 +154,7 @@ func (s *stream) arrived(imm, n uint32, list io.ReaderAt) error {
 	return nil
 }
 
-// sent handles the completion of a work request, and of those before it.
+// sent handles the completion of a work request, and of those that it covers.
 func (s *stream) sent(id uint64) {
 	if s.failed {
 		return
@@ -174,7 +174,7 @@ func (s *stream) sent(id uint64) {
 	s.snd.buf.pop(t.held)
 }
 
-// ended notes that nothing is on its way, when all completions were handled.
+// ended records that nothing is on its way, once all completions were handled.
 func (s *stream) ended() {
 	if t := s.snd.quiet; t.messages > 0 {
 		s.sent(wrID(wrData, t))
@@ -182,25 +182,24 @@ func (s *stream) ended() {
 	}
 }
 
-// fail notes that a work request has failed: what is on its way will too, each by itself.
+// fail records that a work request has failed: those on their way will also fail, each by itself.
 func (s *stream) fail() { s.failed, s.sends, s.fins = true, 0, 0 }
 
-// over reports whether nobody has anything left to say.
+// over reports whether neither side has anything left to say.
 func (s *stream) over() bool { return s.byeRecvd || s.finSent && s.finRecvd }
 
-// owes reports whether the peer's adapter may not have all data, or its end, and may get it.
+// owes reports whether the peer's adapter may lack data, or its end, that it may still get.
 func (s *stream) owes() bool {
 	return !s.failed && (s.snd.room < s.snd.rooms || s.fins > 0 && !s.byeSent || s.stages())
 }
 
-// stages reports whether there is data, or its end, that waits for the peer to read, and may still
-// be sent.
+// stages reports whether data, or its end, waits for the peer to read, and may still be sent.
 func (s *stream) stages() bool { return (s.snd.staged > 0 || s.finStaged) && !s.byeRecvd && !s.byeSent }
 
-// settled reports whether nothing is on its way that the peer would miss, its goodbye included.
+// settled reports whether nothing is on its way that the peer would miss, including its goodbye.
 func (s *stream) settled() bool { return !s.owes() && s.fins == 0 }
 
-// number gives a message its ID. A loud one tells of the quiet ones before it.
+// number gives a message its ID. A message that is not quiet covers the quiet ones before it.
 func (s *stream) number(m *message) {
 	s.sends++
 	m.id = wrID(m.kind, s.snd.quiet)
@@ -209,8 +208,8 @@ func (s *stream) number(m *message) {
 	}
 }
 
-// numberControl does so for a control message. It tells of itself only: a message of data may
-// have its number, and not be posted yet.
+// numberControl does so for a control message, which covers only itself: a message of data may have
+// its number without being posted yet.
 func (s *stream) numberControl(m *message) {
 	s.sends++
 	s.ctrl++
@@ -229,7 +228,7 @@ func (s *stream) stage(n int) {
 	s.snd.stage(n)
 }
 
-// pour makes a DATA message of the first n bytes that are staged, which s.snd.pourable has allowed.
+// pour makes a DATA message of the first n staged bytes, which s.snd.pourable has allowed.
 func (s *stream) pour(n int, m *message) {
 	*m = message{kind: wrData, imm: immediate(opData, uint32(n)), to: s.snd.take(n), held: n}
 	m.at, m.first = s.snd.pour(n)
@@ -255,8 +254,7 @@ func (s *stream) hold(n int, m *message) {
 	s.number(m)
 }
 
-// update makes the message that gives the peer credit, if one is due and can
-// be sent.
+// update makes the message that gives the peer credit, if one is due and can be sent.
 func (s *stream) update(m *message) bool {
 	if s.ctrl == maxCtrl || s.byeSent || s.finRecvd || !s.rcv.due() {
 		return false
@@ -275,7 +273,7 @@ func (s *stream) update(m *message) bool {
 // canControl reports whether one more control message can be on its way.
 func (s *stream) canControl() bool { return s.ctrl < maxCtrl }
 
-// fin makes the message that ends the data, or both directions. Nobody writes any more.
+// fin makes the message that ends the data, or both directions. No call writes any more.
 func (s *stream) fin(v uint32, m *message) {
 	*m = message{kind: wrFin, imm: immediate(opCtrl, v)}
 	s.number(m)
@@ -285,8 +283,8 @@ func (s *stream) fin(v uint32, m *message) {
 	s.byeSent = s.byeSent || v == ctrlDisconnect
 }
 
-// keepAlive makes the message that only asks the peer's adapter for an
-// acknowledgement. If all messages of data are posted, it tells of the quiet ones, too.
+// keepAlive makes the message that only asks the peer's adapter for an acknowledgement. If all
+// messages of data are posted, it also covers the quiet ones.
 func (s *stream) keepAlive(posted bool, m *message) {
 	*m = message{kind: wrProbe, plain: true}
 	if posted {
@@ -297,15 +295,15 @@ func (s *stream) keepAlive(posted bool, m *message) {
 	}
 }
 
-// awaited reports whether something is on its way whose end will be told.
+// awaited reports whether something is on its way whose completion will come.
 func (s *stream) awaited() bool { return s.sends > s.snd.quiet.messages }
 
-// canMap reports whether a mapping can be told to the peer now.
+// canMap reports whether the peer can be told of a mapping now.
 func (s *stream) canMap() bool { return s.snd.credits() && s.snd.room > 0 }
 
-// mapsLeft reports whether the peer can be told of one more mapping. Each costs
-// a credit that is never given back, since receivers count DATA messages only
-// (librdmacm): with half of them gone the stream would stand still.
+// mapsLeft reports whether the peer can be told of one more mapping. Each costs a credit that is
+// never given back, because receivers count only DATA messages (librdmacm): without half of them
+// the stream would stall.
 func (s *stream) mapsLeft() bool { return s.mapsSent < int(s.peer.credits)/4 }
 
 // mapping makes the message that describes a mapping in the peer's table.

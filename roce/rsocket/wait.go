@@ -10,12 +10,11 @@ import (
 	"github.com/goroce/goroce/roce/internal/access"
 )
 
-// waiter is one of those that may wait on a connection: the reader, the
-// writer, the closer.
+// waiter is a reader, writer or closer that may wait on a connection.
 type waiter struct {
 	deadline
 	parked bool // under Conn.mu: waits for wake
-	try    bool // under Conn.mu: does not wait, see TryRead; has looked once
+	try    bool // under Conn.mu: does not wait, see TryRead; looked: has looked once
 	looked bool
 	sig    chan struct{}
 }
@@ -25,9 +24,8 @@ func (w *waiter) init() {
 	w.sig = make(chan struct{}, 1)
 }
 
-// wait returns nil when it is worth looking again. mu is held, and given up
-// while waiting. One waiter waits for completions and handles them; the others
-// wait for it.
+// wait returns nil when it is worth looking again. mu is held, and released while waiting. One
+// waiter waits for completions and handles them; the others wait for that one.
 func (c *Conn) wait(w *waiter) error {
 	if w.try {
 		if w.looked {
@@ -77,8 +75,7 @@ func (c *Conn) wait(w *waiter) error {
 	return err
 }
 
-// canceled is why a wait was broken off: by Close and the like, or by a
-// deadline.
+// canceled returns why a wait was broken off: by Close and the like, or by a deadline.
 func (c *Conn) canceled(w *waiter) error {
 	if w != &c.cl {
 		if err := c.refused(w); err != nil {
@@ -88,8 +85,7 @@ func (c *Conn) canceled(w *waiter) error {
 	return errTimeout
 }
 
-// look handles completions that are there, without waiting, and returns how many it was. mu is
-// held.
+// look handles available completions, without waiting, and returns their number. mu is held.
 func (c *Conn) look() int {
 	if c.polling {
 		return 0
@@ -102,10 +98,9 @@ func (c *Conn) look() int {
 	return n
 }
 
-// Err handles completions that are there, without waiting, and returns why the
-// connection is over: io.EOF if the peer has closed it, nil if it is not. A
-// program that only watches its mappings sends and receives nothing that would
-// say so.
+// Err handles available completions, without waiting, and returns why the connection is over:
+// io.EOF if the peer has closed it, nil if it is not over. It serves programs that only watch their
+// mappings: they make no other call that would report it.
 func (c *Conn) Err() error {
 	if !c.valid() {
 		return errInvalid
@@ -127,8 +122,8 @@ func (c *Conn) Err() error {
 
 func (c *Conn) waiters() [3]*waiter { return [3]*waiter{&c.rd, &c.wr, &c.cl} }
 
-// concerns reports whether a parked waiter has something to look at. The writer
-// waits for too many things to tell which.
+// concerns reports whether a parked waiter has something to look at. The writer waits for too many
+// things to tell them apart.
 func (c *Conn) concerns(w *waiter) bool {
 	return c.err != nil || c.s.finRecvd || w != &c.rd || c.s.rcv.ready > 0
 }
@@ -140,8 +135,8 @@ func (w *waiter) wake() {
 	}
 }
 
-// leave ends a call that may have waited: if others are waiting and nobody
-// handles completions, one of them has to. It unlocks mu.
+// leave ends a call that may have waited: if others are waiting and none of them handles
+// completions, it wakes one that will. It unlocks mu.
 func (c *Conn) leave() {
 	if !c.polling {
 		woken := false

@@ -53,8 +53,8 @@ func getSGE(b []byte, o binary.ByteOrder) sge {
 	return sge{o.Uint64(b), o.Uint32(b[8:]), o.Uint32(b[12:])}
 }
 
-// iomap is a mapping: bytes offset to offset+length of the peer's name space
-// are the memory of the sge.
+// iomap is a mapping: bytes offset to offset+length of the peer's name space are the memory of the
+// sge.
 type iomap struct {
 	offset uint64
 	sge    sge
@@ -69,7 +69,7 @@ func getIOMap(b []byte, o binary.ByteOrder) iomap {
 	return iomap{o.Uint64(b), getSGE(b[8:], o)}
 }
 
-// find returns the place of byte off, and how many bytes follow it.
+// find returns the place of byte off, and how many bytes follow from there.
 func (m *iomap) find(off uint64) (addr uint64, n uint32, ok bool) {
 	d := off - m.offset
 	if off < m.offset || d >= uint64(m.sge.length) {
@@ -78,15 +78,15 @@ func (m *iomap) find(off uint64) (addr uint64, n uint32, ok bool) {
 	return m.sge.addr + d, m.sge.length - uint32(d), true
 }
 
-// connData is what the two sides tell each other in the private data of REQ and
-// REP. It is big-endian.
+// connData is what the two sides tell each other in the private data of REQ and REP. It is
+// big-endian.
 type connData struct {
-	// bigEndian is the order of what the peer writes into our list (flag NET).
+	// bigEndian is the byte order of the peer's writes to our list (flag NET).
 	bigEndian bool
-	iomap     bool   // the sender knows iomap, as all do
+	iomap     bool   // the sender knows iomap, as all peers do
 	credits   uint16 // messages that may be sent at first
 	iomaps    int    // entries for mappings behind the list of grants
-	list      sge    // the list of grants; length is in entries
+	list      sge    // the list of grants; its length is in entries
 	data      sge    // the first grant
 }
 
@@ -117,8 +117,7 @@ func (d *connData) put(b *[connDataBytes]byte) {
 	d.data.put(b[24:], binary.BigEndian)
 }
 
-// parseConnData decodes private data of the peer, which may be followed by
-// anything.
+// parseConnData decodes private data of the peer, which may be followed by anything.
 func parseConnData(b []byte) (connData, error) {
 	if len(b) < connDataBytes {
 		return connData{}, &ProtocolError{fmt.Sprintf("%d bytes of connection data, not %d", len(b), connDataBytes)}
@@ -143,7 +142,7 @@ func parseConnData(b []byte) (connData, error) {
 	return d, nil
 }
 
-// scale packs a count into 8 bits: up to 128 as it is, above in units of 256.
+// scale packs a count into 8 bits: up to 128 unchanged, above in units of 256.
 func scale(n int) uint8 {
 	if n <= 0x80 {
 		return uint8(n)
