@@ -31,6 +31,7 @@ var (
 //
 // The oracle is in schedules_oracle_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {
+	seeds.Slow(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little is alive, and much is made
 	var sum coverage
 	table := readCovered(t, *coveredFlag)

@@ -29,6 +29,7 @@ var (
 // device before; none is lost for ever; a service has one device, and no other gets its requests; who serves hears
 // requests. There are no sockets and no filters: see schedules_ground_test.go.
 func TestEverySchedule(t *testing.T) {
+	seeds.Slow(t)
 	var rows []string
 	var sum schedules.Coverage
 	played := 0

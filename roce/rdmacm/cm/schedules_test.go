@@ -28,6 +28,7 @@ var (
 //
 // The rules are in schedules_rules_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {
+	seeds.Slow(t)
 	var rows []string
 	var sum schedules.Coverage
 	played := 0
