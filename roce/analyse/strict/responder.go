@@ -321,10 +321,10 @@ func (f *flow) refusal(p *pcap.Packet, h *half, r *rec) {
 	if r != nil {
 		r.silent = 0
 		i := r.op.Info()
-		zero := (i.Op == ib.OpRead || i.Op == ib.OpWrite && i.Pos == ib.Only) && r.dlen == 0 && r.len == 0
+		zero := (i.Op == ib.OpRead || i.Op == ib.OpWrite && i.Pos == ib.Only) && r.dlen == 0
 		switch {
 		case p.AETH.Syndrome == ib.NAKRemoteAccess && zero:
-			f.c.broke(RuleZeroLength, p, f.key.src, h.capture(), fmt.Sprintf("an answer: %v in packet %d is of no bytes", r.op, r.frame), describe(p))
+			f.c.broke(RuleZeroLength, p, f.key.src, h.capture(), fmt.Sprintf("another answer: the length in packet %d, %v, is 0", r.frame, r.op), describe(p))
 		case p.AETH.Syndrome == ib.NAKRemoteAccess && i.Headers&ib.HasRETH != 0 && r.dlen > maxLength:
 			f.c.broke(RuleNAKCode, p, f.key.src, h.capture(), fmt.Sprintf("%v: the length in packet %d is over 2 GiB", ib.NAKInvalidRequest, r.frame), describe(p))
 		case h.acked && p.PSN.Diff(h.ackedTo) <= 0 && i.Op != ib.OpRead:
