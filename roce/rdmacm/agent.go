@@ -14,11 +14,10 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// agent is the shell of the communication manager: it carries datagrams between the queue pair
-// 1 of the device and the sans-IO agent of package cm, and events from there to the IDs.
-// Everything happens under the lock of the device, in whatever goroutine makes the device move
-// (see package shard), so that it works in all modes of a device and needs no goroutine of its
-// own.
+// agent is the shell of the communication manager. It carries datagrams between queue pair 1 of the
+// device and the sans-IO agent of package cm, and that agent's events to the IDs. Everything
+// happens under the lock of the device, in the goroutine that drives the device (see package
+// shard), so it works in all modes of a device and needs no goroutine of its own.
 type agent struct {
 	s     *shard.Shard
 	core  *cm.Agent
@@ -37,7 +36,7 @@ type agent struct {
 	unsent  bool // pending waits for room
 
 	book   *book         // nil: there is a keeper, or the link is a simulation
-	told   chan struct{} // closed when all peers have what the book of another process had for them; nil: there was none
+	told   chan struct{} // closed once all peers in the book of another process know of its end; nil: there was no book
 	toldAt int64         // when they were told
 	wills  willKeeper    // zero: there is none
 
@@ -52,8 +51,7 @@ type portKey struct {
 
 const cmRecvBytes = ib.GRHBytes + mad.Bytes
 
-// agentOf returns the communication manager of a shard, and makes it when it is first
-// used. The lock is held.
+// agentOf returns the communication manager of a shard; the first call makes it. The lock is held.
 func agentOf(s *shard.Shard) (*agent, error) {
 	if v := s.Service(); v != nil {
 		return v.(*agent), nil
@@ -64,8 +62,8 @@ func agentOf(s *shard.Shard) (*agent, error) {
 		Limits: cm.Limits{HalfOpen: cmHalfOpen, HalfOpenBytes: cmHalfOpenBytes},
 	}
 	if caps := s.Link().Capabilities(); caps.Virtual && !caps.Scheduled {
-		// Whoever waits drives this simulation: hours pass while the goroutine of the peer's
-		// application has had no turn to accept.
+		// Waiting callers drive this simulation: hours may pass before the goroutine of the peer's
+		// application gets a turn to accept.
 		cfg.ReqHoldNs = math.MaxInt64 / 2
 	}
 	if s.Ticks() {
@@ -94,10 +92,10 @@ func agentOf(s *shard.Shard) (*agent, error) {
 	return a, nil
 }
 
-// Completed, Ready and NextTimeout are for the shard.
+// Completed is called by the engine when a datagram has completed.
 func (a *agent) Completed() { a.ready = true }
 
-// Core returns the state machine beneath, for tests.
+// Core returns the core agent, for tests.
 func (a *agent) Core() *cm.Agent { return a.core }
 
 // Ready reports whether there is something to take in, or a command was given.
@@ -106,7 +104,7 @@ func (a *agent) Ready() bool { return a.ready }
 // NextTimeout returns when the next timer is due.
 func (a *agent) NextTimeout() int64 { return a.next }
 
-// gsiStates are the ways of queue pair 1 to where it sends.
+// gsiStates are the transitions by which queue pair 1 becomes able to send.
 var gsiStates = []struct {
 	a    transport.QPAttr
 	mask verbs.AttrMask
@@ -151,7 +149,7 @@ func (a *agent) open() (err error) {
 	return nil
 }
 
-// Activate takes queue pair 1 from RESET to where it sends.
+// Activate moves queue pair 1 from RESET to RTS.
 func (a *agent) Activate(now int64) error {
 	for _, g := range gsiStates {
 		if err := a.qp.Modify(now, g.a, g.mask); err != nil {
@@ -178,7 +176,7 @@ func (a *agent) discard() {
 	_ = a.pd.Dealloc()
 }
 
-// post gives receive buffer i to the queue pair.
+// post posts receive buffer i to the queue pair.
 func (a *agent) post(i int) error {
 	return a.qp.PostRecv(&transport.RecvWR{ID: uint64(i), SGList: []transport.SGE{{
 		Addr: a.mr.IOVA() + uint64(i*cmRecvBytes), Length: cmRecvBytes, LKey: a.mr.LKey(),
@@ -191,9 +189,8 @@ func (a *agent) Run(now int64) {
 	a.handOut(now)
 }
 
-// Expire runs the timers that were due at horizon. All packets that had come by
-// then have been handled by the engine, and what is in them for the
-// communication manager comes first.
+// Expire runs the timers that were due at horizon. The engine has handled all packets that had come
+// by then; those for the communication manager are taken in first.
 func (a *agent) Expire(now, horizon int64) {
 	a.take(now)
 	a.core.HandleTimeout(horizon)
@@ -222,7 +219,7 @@ func (a *agent) take(now int64) {
 	}
 }
 
-// handOut hands out events and datagrams, and notes the next timer.
+// handOut hands out events and datagrams, and records the next timer.
 func (a *agent) handOut(now int64) {
 	for e, ok := a.core.PollConnEvent(); ok; e, ok = a.core.PollConnEvent() {
 		a.event(now, &e)
@@ -238,7 +235,7 @@ func (a *agent) handOut(now int64) {
 	}
 }
 
-// Returned takes a datagram that has come back.
+// Returned handles a datagram that an ICMP message returned.
 func (a *agent) Returned(now int64, from netip.Addr, quote []byte) {
 	if len(quote) > ib.BTHBytes+ib.DETHBytes && ib.Opcode(quote[0]) == ib.UDSendOnly {
 		a.core.HandleReturned(now, from, quote[ib.BTHBytes+ib.DETHBytes:])
@@ -246,7 +243,7 @@ func (a *agent) Returned(now int64, from netip.Addr, quote []byte) {
 	}
 }
 
-// complete takes one completion of the queue pair.
+// complete handles one completion of the queue pair.
 func (a *agent) complete(now int64, wc *transport.WC) {
 	if wc.Opcode&verbs.WCRecv == 0 {
 		a.sends--
@@ -262,17 +259,17 @@ func (a *agent) complete(now int64, wc *transport.WC) {
 		switch b = b[ib.GRHBytes:wc.ByteLen]; {
 		case mad.Unserved(b, &answer.Data):
 			if a.sends >= cmSends || a.send(now, &answer, wc.SrcQP) {
-				a.dropAnswer++ // who gets none asks again
+				a.dropAnswer++ // a peer without an answer asks again
 			}
 		case wc.SrcQP == ib.QPNGSI:
 			a.core.HandleMAD(now, g.Src, g.Dst, b)
 		}
 	}
-	// It fails only when the queue pair is being destroyed.
+	// It fails only while the queue pair is being destroyed.
 	_ = a.post(int(wc.ID))
 }
 
-// transmit sends what the core has to send, as far as there is room.
+// transmit sends the core's datagrams, as far as there is room.
 func (a *agent) transmit(now int64) {
 	for a.sends < cmSends && (a.unsent || a.core.PollTransmit(&a.pending)) {
 		a.unsent = a.send(now, &a.pending, ib.QPNGSI)
@@ -282,8 +279,8 @@ func (a *agent) transmit(now int64) {
 	}
 }
 
-// send posts one datagram. It reports true if it has to wait for room; what
-// cannot be sent at all is dropped, and repeated by its timer.
+// send posts one datagram. It returns true if the datagram has to wait for room. A datagram that
+// cannot be sent at all is dropped; its timer repeats it.
 func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 	sgid := a.s.AddrIndex(p.Src)
 	if sgid < 0 {
@@ -323,8 +320,7 @@ func (a *agent) Failed() {
 	}
 }
 
-// Shutdown tells the peers that the device closes. It is called last, with the
-// lock held.
+// Shutdown tells the peers that the device closes. It is called last, with the lock held.
 func (a *agent) Shutdown(now int64) {
 	a.core.Shutdown()
 	defer func() { // after the farewells
@@ -349,8 +345,8 @@ func (a *agent) Shutdown(now int64) {
 	}
 }
 
-// bind takes a port for an ID; port 0 chooses one. Two IDs can share a port of
-// a port space if their addresses differ and neither is unspecified.
+// bind reserves a port for an ID; port 0 chooses one. Two IDs can share a port of a port space if
+// their addresses differ and neither is unspecified.
 func (a *agent) bind(id *ID, local netip.AddrPort) error {
 	port := local.Port()
 	if port == 0 {
@@ -369,7 +365,7 @@ func (a *agent) bind(id *ID, local netip.AddrPort) error {
 	return nil
 }
 
-// free reports whether an address can be bound, by an ID that shares it or not.
+// free reports whether an ID can bind an address; reuse says that it agrees to share it.
 func (a *agent) free(ps PortSpace, local netip.AddrPort, reuse bool) bool {
 	for _, o := range a.ports[portKey{ps, local.Port()}] {
 		if reuse && o.reuse && o.listener == nil {
@@ -382,7 +378,7 @@ func (a *agent) free(ps PortSpace, local netip.AddrPort, reuse bool) bool {
 	return true
 }
 
-// alone reports whether no other ID has the address and port of one.
+// alone reports whether no other ID has the ID's address and port.
 func (a *agent) alone(id *ID) bool {
 	for _, o := range a.ports[portKey{id.ps, id.local.Port()}] {
 		if o != id && overlap(o.local.Addr(), id.local.Addr()) {
@@ -420,7 +416,7 @@ func (a *agent) freeElsewhere(service mad.ServiceID, addr netip.Addr) bool {
 	return true
 }
 
-// release gives back the port of an ID.
+// release frees the port of an ID.
 func (a *agent) release(id *ID) {
 	if !id.bound {
 		return

@@ -16,28 +16,28 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 )
 
-// book is the last wills of a device, in a file in memory. A process that is killed cannot say
-// goodbye, and its peers ask twice a second. So the next device at its address reads what it has
-// left, and says goodbye for it, before it can be connected to: who has kept a connection hears of
-// a restart before there is somebody new, as with a kernel.
+// book holds the last wills of a device, in a file in memory. A process that is killed cannot say
+// goodbye, and its peers ask only twice a second. So the next device at its address reads the file
+// and says goodbye for it before it accepts connections: a peer with an old connection learns of a
+// restart before it can meet the new process, as with a kernel.
 //
-// A mapping of the file holds a lock (flock), which the kernel drops with the memory of the
-// process, when it ends or executes another program; children do not get the mapping. Who gets the
-// lock may read the file, and removes it.
+// A mapping of the file holds a lock (flock). The kernel releases it with the memory of the
+// process, when that ends or executes another program; children do not inherit the mapping. A
+// process that gets the lock may read the file, and removes it.
 //
-// A device without connections has no file. One that cannot have it does without.
+// A device without connections has no file. A device that cannot make one does without.
 type book struct {
 	tried  bool
 	fd     int
 	name   string
-	held   []byte             // the mapping; nobody looks at it
+	held   []byte             // the mapping, which only holds the lock
 	places map[mad.CommID]int // where the wills are
 	free   []int              // places that were used
 }
 
 // The file begins with 64 bytes: the number of its network namespace, and when it was first found
-// without an owner, for a device at another address (see openLeft). The wills follow. Each is
-// within a page, and written at once, so that it is there or not.
+// without an owner by a device at another address (see readLeft). The wills follow. Each is within
+// a page, and written at once, so that it is there or not.
 const (
 	willLive   = 0 // of 32 bits, as those up to 12
 	willID     = 4
@@ -50,19 +50,19 @@ const (
 	foundAt = 8
 	// maxBook is the most wills: as many as there can be connections.
 	maxBook = 1 << 17
-	// maxLeft bounds how many names in the directory are looked at: others have files there, too.
+	// maxLeft bounds how many names in the directory are examined: others have files there as well.
 	maxLeft = 1 << 14
-	// leftFor is how long a file is left to a device at the address, in nanoseconds. By then its
+	// leftFor is how long a file is kept for a device at its address, in nanoseconds. By then its
 	// peers have long noticed.
 	leftFor = 60e9
 )
 
-// bookDir is where the files are. It is a variable for tests.
+// bookDir is the directory of the files. It is a variable for tests.
 var bookDir = "/dev/shm"
 
 func bookPrefix() string { return fmt.Sprintf("goroce-wills-%d-", os.Geteuid()) }
 
-// note notes a change.
+// note records a change.
 func (b *book) note(w *cm.Will) {
 	i, known := b.places[w.ID]
 	var e [entryBytes]byte
@@ -99,14 +99,14 @@ func (b *book) note(w *cm.Will) {
 		copy(e[willSrc:], src[:])
 		copy(e[willDst:], dst[:])
 	}
-	_, _ = unix.Pwrite(b.fd, e[:], int64(i)*entryBytes) // if there is no room its peer asks
+	_, _ = unix.Pwrite(b.fd, e[:], int64(i)*entryBytes) // without room for it, its peer finds out by asking
 }
 
-// open makes the file. It has no name before it is locked.
+// open makes the file. It gets a name only once it is locked.
 func (b *book) open() bool {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) != nil || limit.Cur < (maxBook+1)*entryBytes {
-		return false // it would cost a SIGXFSZ
+		return false // writing would cause a SIGXFSZ
 	}
 	fd, err := unix.Open(bookDir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -130,7 +130,7 @@ func (b *book) open() bool {
 	return true
 }
 
-// holdLock locks a file as long as the mapping is there that it returns.
+// holdLock locks a file for as long as the returned mapping exists.
 func holdLock(name string) ([]byte, error) {
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,8 +162,7 @@ func (b *book) close() {
 	b.places = nil
 }
 
-// leftWills calls tell with the wills of processes of this user that are gone and had one of the
-// addresses.
+// leftWills calls tell with the wills of this user's dead processes that had one of the addresses.
 func leftWills(local []netip.Addr, tell func(*cm.Will)) {
 	d, err := os.Open(bookDir)
 	if err != nil {
@@ -178,7 +177,7 @@ func leftWills(local []netip.Addr, tell func(*cm.Will)) {
 	}
 }
 
-// readLeft reads one file, if nobody has it any more, and removes it when nothing is left in it.
+// readLeft reads one file, unless its owner lives, and removes it once it is empty.
 func readLeft(name string, local []netip.Addr, tell func(*cm.Will)) {
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -212,7 +211,7 @@ func readLeft(name string, local []netip.Addr, tell func(*cm.Will)) {
 		}
 		tell(&w)
 		clear(e)
-		_, _ = unix.Pwrite(fd, e, int64(i)*entryBytes) // twice does no harm
+		_, _ = unix.Pwrite(fd, e, int64(i)*entryBytes) // a second goodbye does no harm
 	}
 	now, found := bootTime(), int64(ne.Uint64(b[foundAt:]))
 	if others && found == 0 {
@@ -232,6 +231,6 @@ func bootTime() int64 {
 
 func netNamespace() uint64 {
 	var st unix.Stat_t
-	_ = unix.Stat("/proc/thread-self/ns/net", &st) // without /proc all are one
+	_ = unix.Stat("/proc/thread-self/ns/net", &st) // without /proc all namespaces count as one
 	return st.Ino
 }

@@ -11,19 +11,18 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// EventChannel delivers the events of one or more [ID] (rdma_event_channel).
+// EventChannel delivers the events of one or more [ID]s (rdma_event_channel).
 //
-// Connection requests come after all other events: what frees memory comes before
-// what takes some. They wait in the backlog of their listener until Poll or Get takes
-// them; one that is over by then, because the peer took it back, does not come at all.
-// So what waits for an application that does not look is bounded: the backlogs, and a few events of
-// each ID that it has.
+// Connection requests come after all other events: what frees memory comes before what takes some.
+// They wait in the backlog of their listener until Poll or Get takes them; a request that the peer
+// has taken back by then does not come at all. So what waits for a slow application is bounded: the
+// backlogs, and a few events for each of its IDs.
 type EventChannel struct {
 	d         *verbs.Device
 	s         *shard.Shard
 	mu        sync.Mutex
 	events    eventList
-	listeners []*ID // that have requests to take
+	listeners []*ID // with requests to take
 	dead      bool
 	sig       *shard.Signal
 	also      *shard.Signal // set with sig, if not nil
@@ -44,53 +43,53 @@ func CreateEventChannel(d *verbs.Device) (*EventChannel, error) {
 	return &EventChannel{d: d, s: s, sig: shard.NewSignal()}, nil
 }
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (c *EventChannel) Core() core.Of[*channelCore] { return core.New((*channelCore)(c)) }
 
-// channelCore is a channel as a goroutine sees it that waits for events and for something else.
+// channelCore is a channel for callers that wait for events and for something else.
 type channelCore EventChannel
 
 // Signal is set when there are events.
 func (w *channelCore) Signal() *shard.Signal { return w.sig }
 
-// Also sets another signal with it.
+// Also sets another signal together with Signal.
 func (w *channelCore) Also(s *shard.Signal) {
 	w.mu.Lock()
 	w.also = s
 	w.mu.Unlock()
 }
 
-// Gate has a connection request taken only after take has allowed it. give undoes that if there was
-// none. When take would allow one again, set the signal. It is called before the channel is used.
+// Gate makes the channel take a connection request only after take has allowed it; give undoes that
+// if there was no request. The caller sets the signal when take would allow one again. Call Gate
+// before the channel is used.
 func (w *channelCore) Gate(take func() bool, give func()) { w.take, w.give = take, give }
 
-// Notify has f called when an event or a request has come, by the goroutine or thread that has made
-// the device move, with its lock held: f must not wait, nor call anything of the device but
-// Pending. It is for a program that waits for a file descriptor, say, instead of for Get. nil ends
-// it; a call that has begun may still be going on then.
+// Notify makes f called when an event or a request has come. The goroutine or thread that drives
+// the device calls it, with the device's lock held: f must not wait, or call anything of the device
+// but Pending. It serves programs that wait for a file descriptor, say, rather than in Get. nil
+// ends it; a call that has begun may still be in progress then.
 func (w *channelCore) Notify(f func()) {
 	w.mu.Lock()
 	w.notify = f
 	w.mu.Unlock()
 }
 
-// Pending reports whether there is something for Poll. A request may be taken back until then.
+// Pending reports whether there is something for Poll. A request may still be taken back.
 func (w *channelCore) Pending() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events.head != nil || len(w.listeners) > 0
 }
 
-// PollEvent is Poll for all but connection requests.
+// PollEvent is Poll without connection requests.
 func (w *channelCore) PollEvent() *Event { return (*EventChannel)(w).pollEvent() }
 
 // PollRequest is Poll for connection requests alone. A caller that looks for both calls it after
-// PollEvent: it is here that nothing found means that the caller goes to wait.
+// PollEvent: if it finds nothing, the caller is assumed to wait next.
 func (w *channelCore) PollRequest() *Event { return (*EventChannel)(w).pollRequest() }
 
-// eventList is a list of events, oldest first, that gives up those of one ID without a look at
-// the others.
+// eventList is a list of events, oldest first. It can remove those of one ID without examining the
+// others.
 type eventList struct {
 	head, tail *Event
 	len        int
@@ -137,8 +136,7 @@ func (q *eventList) take(id *ID) *Event {
 	return e
 }
 
-// push adds an event; it is lost if the channel is closed. The lock of the device is
-// held.
+// push adds an event; it is lost if the channel is closed. The lock of the device is held.
 func (c *EventChannel) push(e *Event) {
 	c.mu.Lock()
 	if !c.dead {
@@ -161,8 +159,8 @@ func (c *EventChannel) wake() {
 	}
 }
 
-// offer notes that a listener has requests. It reports false if the channel is closed:
-// nobody will take them. The lock of the device is held.
+// offer records that a listener has requests. It returns false if the channel is closed, so that
+// they will never be taken. The lock of the device is held.
 func (c *EventChannel) offer(id *ID) bool {
 	c.mu.Lock()
 	dead := c.dead
@@ -175,7 +173,7 @@ func (c *EventChannel) offer(id *ID) bool {
 	return !dead
 }
 
-// forget drops what the channel has of an ID.
+// forget drops the events and requests of an ID.
 func (c *EventChannel) forget(id *ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +182,7 @@ func (c *EventChannel) forget(id *ID) {
 	c.unlist(id)
 }
 
-// unlist takes a listener off the list. c.mu is held.
+// unlist removes a listener from the list. c.mu is held.
 func (c *EventChannel) unlist(id *ID) {
 	if id.offered {
 		id.offered = false
@@ -192,8 +190,7 @@ func (c *EventChannel) unlist(id *ID) {
 	}
 }
 
-// Poll returns the next event if there is one (nil otherwise). In polling mode it makes no progress
-// by itself.
+// Poll returns the next event, or nil. In polling mode it makes no progress by itself.
 func (c *EventChannel) Poll() *Event {
 	if e := c.pollEvent(); e != nil {
 		return e
@@ -209,7 +206,7 @@ func (c *EventChannel) pollEvent() *Event {
 	}
 	e := c.events.take(c.events.head.ID)
 	if c.events.head != nil || len(c.listeners) > 0 {
-		c.sig.Set() // for another goroutine that waits
+		c.sig.Set() // wake another waiting goroutine
 	}
 	return e
 }
@@ -228,8 +225,8 @@ func (c *EventChannel) pollRequest() *Event {
 	return e
 }
 
-// nextRequest is pollRequest without the gate. Where a program is told by Notify, the goroutine of
-// the device makes progress from then on.
+// nextRequest is pollRequest without the gate. If it finds nothing and the program uses Notify, the
+// device's goroutine makes progress from then on.
 func (c *EventChannel) nextRequest() *Event {
 	for {
 		c.mu.Lock()
@@ -237,7 +234,7 @@ func (c *EventChannel) nextRequest() *Event {
 			notified := c.notify != nil && !c.dead
 			c.mu.Unlock()
 			if notified {
-				c.s.Unattended() // by means of its own, likely
+				c.s.Unattended() // the program probably waits in its own way
 			}
 			return nil
 		}
@@ -250,8 +247,8 @@ func (c *EventChannel) nextRequest() *Event {
 	}
 }
 
-// Get waits for the next event (rdma_get_cm_event). Events need no
-// acknowledgement. The error is that of the context or ErrClosed.
+// Get waits for the next event (rdma_get_cm_event). Events need no acknowledgement. The error is
+// that of the context or ErrClosed.
 func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	if c.s == nil {
 		return nil, access.ErrZero
@@ -268,7 +265,7 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 		dead := c.dead
 		c.mu.Unlock()
 		if dead {
-			c.sig.Set() // for the next waiter
+			c.sig.Set() // wake the next waiter
 			return nil, verbs.ErrClosed
 		}
 		if err := c.s.Wait(ctx, c.sig.C(), tries); err != nil {
@@ -282,9 +279,8 @@ func (c *EventChannel) Get(ctx context.Context) (*Event, error) {
 	}
 }
 
-// Close ends the channel; calls of Get return ErrClosed. IDs that use it go on
-// without events: close them first. Connection requests that nobody has taken,
-// or that still come, are refused.
+// Close ends the channel; calls of Get return ErrClosed. IDs that use it go on without events:
+// close them first. Connection requests that were not taken, or come later, are refused.
 func (c *EventChannel) Close() error {
 	c.mu.Lock()
 	c.dead = true

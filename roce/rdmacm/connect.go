@@ -11,10 +11,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Connect asks the peer for a connection, or for port space UDP for its queue
-// pair (rdma_connect). One of the events EventEstablished (EventConnectResponse if
-// the ID has no queue pair), EventRejected, EventUnreachable and EventConnectError
-// follows. nil means DefaultConnParam.
+// Connect asks the peer for a connection or, in port space UDP, for its queue pair (rdma_connect).
+// One of the events EventEstablished (EventConnectResponse if the ID has no queue pair),
+// EventRejected, EventUnreachable and EventConnectError follows. nil means DefaultConnParam.
 func (id *ID) Connect(param *ConnParam) error {
 	return id.do(func(now int64, a *agent) error {
 		if err := id.requireState("connect", idRouteResolved, idAddrResolved); err != nil {
@@ -90,10 +89,10 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 	return err
 }
 
-// Accept accepts a connection request (rdma_accept). The ID must have a queue pair, or p the
-// numbers of one. EventEstablished follows, or one of EventUnreachable and EventRejected if the
-// peer has lost interest. For port space UDP the lookup is answered, and no event follows. nil
-// means DefaultConnParam.
+// Accept accepts a connection request (rdma_accept). The ID must have a queue pair, or param the
+// numbers of one. EventEstablished follows, or EventUnreachable or EventRejected if the peer has
+// lost interest. In port space UDP it answers the lookup, and no event follows. nil means
+// DefaultConnParam.
 func (id *ID) Accept(param *ConnParam) error {
 	return id.do(func(now int64, a *agent) error {
 		if err := id.requireState("accept", idRequested); err != nil {
@@ -113,7 +112,7 @@ func (id *ID) Accept(param *ConnParam) error {
 	})
 }
 
-// accept gets the queue pair ready and sends the REP.
+// accept prepares the queue pair and sends the REP.
 func (id *ID) accept(now int64, p *ConnParam) error {
 	m := id.req.REQ
 	if len(p.PrivateData) > MaxAcceptPrivate {
@@ -166,8 +165,8 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 	return nil
 }
 
-// connectQP takes a queue pair from INIT to RTS, towards a peer. The lock of its shard is held, and
-// now is that shard's time.
+// connectQP moves a queue pair from INIT to RTS, connected to a peer. The lock of its shard is
+// held, and now is that shard's time.
 func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAttr) error {
 	a, mask, err := core.Open(qp).RTRAttr(remote, c)
 	if err != nil {
@@ -182,23 +181,23 @@ func connectQP(qp *verbs.QP, now int64, remote verbs.RemoteInfo, c *verbs.ConnAt
 	return core.Open(qp).Modify(now, &a, mask)
 }
 
-// failQP flushes the queue pair, if there is one that was connected.
+// failQP flushes the connected queue pair, if there is one.
 func (id *ID) failQP(now int64) {
 	if id.qp == nil || id.qp.Type() == verbs.UD {
 		return
 	}
-	// It fails when the application has destroyed the queue pair already, or the device closes.
+	// It fails if the application has already destroyed the queue pair, or the device closes.
 	_ = id.onQP(now, func(now int64) error {
 		return core.Open(id.qp).QP().Modify(now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
 	})
 }
 
-// Reject refuses a connection request, or a reply (EventConnectResponse), with
-// private data for the peer's event EventRejected (rdma_reject).
+// Reject refuses a connection request, or a reply (EventConnectResponse), with private data for the
+// peer's EventRejected (rdma_reject).
 func (id *ID) Reject(private []byte) error { return id.RejectReason(mad.RejectConsumer, private) }
 
-// RejectReason is Reject with a reason other than "rejected by the
-// application". For port space UDP the reason is not sent.
+// RejectReason is Reject with a reason other than "rejected by the application". In port space UDP
+// the reason is not sent.
 func (id *ID) RejectReason(reason mad.RejectReason, private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
 		if err := id.requireState("reject", idRequested, idResponded); err != nil {
@@ -211,8 +210,8 @@ func (id *ID) RejectReason(reason mad.RejectReason, private []byte) error {
 	})
 }
 
-// Establish completes the connection of an ID without queue pair, whose own
-// has been made ready after EventConnectResponse (rdma_establish).
+// Establish completes the connection of an ID without a queue pair, once the application has
+// prepared its own after EventConnectResponse (rdma_establish).
 func (id *ID) Establish() error {
 	return id.do(func(now int64, _ *agent) error {
 		if err := id.requireState("establish", idResponded); err != nil {
@@ -222,8 +221,8 @@ func (id *ID) Establish() error {
 	})
 }
 
-// commEstablished is from the engine: the peer has sent something. The lock is held. The ID may
-// have been closed since.
+// commEstablished is called by the engine when the peer has sent something. The lock is held. The
+// ID may have been closed since.
 func (id *ID) commEstablished() {
 	if id.conn != nil && !id.closed {
 		id.conn.CommEstablished()
@@ -231,7 +230,7 @@ func (id *ID) commEstablished() {
 	}
 }
 
-// unanswered is from the engine: the peer does not answer. The lock is held.
+// unanswered is called by the engine when the peer does not answer. The lock is held.
 func (id *ID) unanswered() {
 	if id.conn != nil && !id.closed {
 		id.conn.Suspect(id.s.Now())
@@ -240,9 +239,9 @@ func (id *ID) unanswered() {
 }
 
 // Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR, which flushes its
-// work requests, and the peer is told. An event EventDisconnected follows here and there; here
-// after half a minute (or what SetRetries has set) if the peer does not answer. It does nothing if
-// the connection is over already.
+// work requests, and the peer is told. EventDisconnected follows on both sides; on this side after
+// half a minute (or the time set by SetRetries) if the peer does not answer. If the connection is
+// over already, Disconnect does nothing.
 func (id *ID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
 		if id.ps == PortSpaceUDP || id.state() == idOver {
@@ -259,8 +258,7 @@ func (id *ID) Disconnect(private []byte) error {
 	})
 }
 
-// hasSRQ reports whether the queue pair takes receives from a shared queue. The lock of its shard
-// is held.
+// hasSRQ reports whether the queue pair uses a shared receive queue. The lock of its shard is held.
 func hasSRQ(qp *verbs.QP) bool {
 	_, init := core.Open(qp).QP().Query()
 	return init.SRQ != nil
@@ -307,17 +305,17 @@ func (id *ID) over(now int64, e Event) {
 	id.event(e)
 }
 
-// overAfterArrivals is over when all has been handled that had come for the queue pair: the peer
-// says that it has gone when we have what it has sent, and that may wait in another shard's link.
+// overAfterArrivals is over, but first handles everything that has come for the queue pair: when
+// the peer says that it has gone, its last messages may still wait in another shard's link.
 func (id *ID) overAfterArrivals(now int64, e Event) {
 	if id.qp == nil || core.Open(id.qp).Shard() == id.s || !core.Open(id.qp).Shard().AfterArrivals(func() {
-		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // closed meanwhile: nobody wants to know
+		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // if it was closed meanwhile, the event does not matter
 	}) {
 		id.over(now, e)
 	}
 }
 
-// onReply takes the acceptance of the peer.
+// onReply handles the acceptance by the peer.
 func (id *ID) onReply(now int64, e *cm.Event) {
 	ev := Event{Type: EventConnectResponse, Conn: paramOfREP(e.REP, e.ECE), PrivateData: e.Private}
 	if id.qp == nil {
@@ -338,7 +336,7 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 	})
 	if err == nil {
 		if err = id.conn.Ready(now, nil); errors.Is(err, cm.ErrState) {
-			return // the peer has taken it back already, which the next event tells
+			return // the peer has already taken it back, which the next event reports
 		}
 	}
 	if err != nil {

@@ -2,11 +2,10 @@ package rdmacm
 
 import "github.com/goroce/goroce/internal/core"
 
-// Core is for the packages of this repository that are built on this one: nothing else can do
-// anything with it.
+// Core is for the packages of this repository that build on this one; it is of no use to others.
 func (id *ID) Core() core.Of[*idCore] { return core.New((*idCore)(id)) }
 
-// idCore is an ID as package roce sees it, and programs in other languages.
+// idCore is an ID for package roce and for programs in other languages.
 type idCore ID
 
 // Over reports whether the connection of the ID has ended.
@@ -19,8 +18,8 @@ func (c *idCore) Over() bool {
 	return (*ID)(c).state() == idOver
 }
 
-// NotifyEstablished tells that the queue pair of an ID received something before the connection was
-// confirmed (rdma_notify). An ID with a queue pair needs no telling.
+// NotifyEstablished says that the queue pair of an ID received something before the connection was
+// confirmed (rdma_notify). An ID with a queue pair notices by itself.
 func (c *idCore) NotifyEstablished() error {
 	return (*ID)(c).do(func(int64, *agent) error {
 		if c.conn != nil {
@@ -30,8 +29,8 @@ func (c *idCore) NotifyEstablished() error {
 	})
 }
 
-// SetReuseAddr lets the ID have an address and port that other IDs have for which it was set, too,
-// as long as none of these listens (RDMA_OPTION_ID_REUSEADDR). It is called before BindAddr.
+// SetReuseAddr lets the ID share an address and port with other IDs for which it was also set, as
+// long as none of them listens (RDMA_OPTION_ID_REUSEADDR). Call it before BindAddr.
 func (c *idCore) SetReuseAddr(reuse bool) error {
 	id := (*ID)(c)
 	return id.do(func(int64, *agent) error {

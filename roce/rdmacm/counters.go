@@ -6,16 +6,16 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Counters are the counters of the communication manager of a device, and how
-// much it holds now. Every bound that peers can run into is among them.
+// Counters has the counters of a device's communication manager, and how much it holds now. It
+// covers every bound that peers can run into.
 type Counters struct {
 	cm.Stats
 	Now   cm.Counts
-	Ports int // that are bound now, in all port spaces
+	Ports int // ports bound now, in all port spaces
 
-	DropAnswer uint64 // answers to other management classes that found the queue full
-	DropRecv   uint64 // datagrams that found no receive buffer: 512 came between two looks
-	DropSend   uint64 // datagrams that could not be sent: no way to the peer from that address
+	DropAnswer uint64 // answers to other management classes that did not fit the queue
+	DropRecv   uint64 // datagrams that found no receive buffer: more than 512 came between two looks
+	DropSend   uint64 // datagrams that could not be sent: no path to the peer from that address
 }
 
 // CountersOf returns the counters of the communication manager, all 0 if it was never used.

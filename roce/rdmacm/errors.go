@@ -12,8 +12,8 @@ import (
 // errNoProcess is the refusal of a host on which nothing has the UDP port.
 var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed", verbs.ErrConnRefused, syscall.ECONNREFUSED)
 
-// own turns an error of the packages below into one of package verbs, so that a
-// caller need not know which of them has failed.
+// own turns an error of the packages below into one of package verbs, so that callers need not know
+// which of them failed.
 func own(d *verbs.Device, err error) error {
 	if err == nil {
 		return nil
@@ -28,5 +28,5 @@ func own(d *verbs.Device, err error) error {
 	return access.Own(d, err)
 }
 
-// argError says which argument, or which field of one, is wrong, and why.
+// argError says which argument, or which field of one, is invalid, and why.
 func argError(op, arg, why string) error { return &verbs.ArgError{Op: op, Arg: arg, Why: why} }

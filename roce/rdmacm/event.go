@@ -18,7 +18,7 @@ const (
 	EventRouteResolved
 	EventRouteError
 	EventConnectRequest  // on a new ID of a listener
-	EventConnectResponse // the peer accepted; only for an ID without queue pair: call Establish
+	EventConnectResponse // the peer accepted; only for an ID without a queue pair: call Establish
 	EventConnectError
 	EventUnreachable // the peer does not answer
 	EventRejected
@@ -45,35 +45,34 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EventType(%d)", uint8(t))
 }
 
-// Event is something that happened to an [ID] (rdma_cm_event).
+// Event is an event of an [ID] (rdma_cm_event).
 type Event struct {
 	Type EventType
-	// ID is what it happened to; for EventConnectRequest a new ID, which shares the
-	// listener's channel and has to be closed.
+	// ID is the ID concerned; for EventConnectRequest a new one, which shares the listener's
+	// channel and must be closed.
 	ID *ID
 	// ListenID is the listener, for EventConnectRequest.
 	ListenID *ID
-	// Err says why, for events that are errors: a *RejectedError for EventRejected, ErrPeerGone for
-	// an EventDisconnected of a peer that did not say goodbye, otherwise one that matches
-	// ErrUnreachable or ErrConnRefused, or says more.
+	// Err is the cause, for events that are errors: a *RejectedError for EventRejected; ErrPeerGone
+	// for an EventDisconnected of a peer that vanished without a goodbye; otherwise an error that
+	// matches ErrUnreachable or ErrConnRefused, or says more.
 	Err error
-	// Conn is what the peer said, from this side's point of view, for
-	// EventConnectRequest, EventConnectResponse and EventEstablished: ResponderResources is
-	// what the peer wants to have in flight to us, InitiatorDepth how much it can
-	// serve.
+	// Conn has the peer's parameters, from this side's point of view, for EventConnectRequest,
+	// EventConnectResponse and EventEstablished: ResponderResources is how many requests the peer
+	// wants to have in flight to us, InitiatorDepth how many it can serve.
 	Conn ConnParam
-	// UD is how to send to the peer or the group: for EventEstablished of port space
-	// UDP, and EventMulticastJoin.
+	// UD tells how to send to the peer or the group: for EventEstablished of port space UDP, and
+	// EventMulticastJoin.
 	UD UDParam
-	// PrivateData is what the peer sent along, filled up with zeros; nil if
-	// there was no message with room for it.
+	// PrivateData is what the peer sent, padded with zeros; nil if there was no message with room
+	// for it.
 	PrivateData []byte
 
 	prev, next *Event // in the channel
 	sibling    *Event // the next one of the same ID
 }
 
-// UDParam is the way to a datagram peer or a multicast group (rdma_ud_param).
+// UDParam is the path to a datagram peer or a multicast group (rdma_ud_param).
 type UDParam struct {
 	AV   verbs.AddressVector // for [verbs.PD.CreateAH]
 	QPN  ib.QPN              // for SendWR.RemoteQPN

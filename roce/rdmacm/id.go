@@ -14,36 +14,34 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// PortSpace is the name space of the ports of a [ID] (rdma_port_space).
+// PortSpace is the name space of an [ID]'s ports (rdma_port_space).
 type PortSpace = mad.PortSpace
 
 // The port spaces.
 const (
 	PortSpaceTCP = mad.PortSpaceTCP // reliable connections
 	PortSpaceUDP = mad.PortSpaceUDP // datagrams
-	PortSpaceIB  = mad.PortSpaceIB  // reliable connections, ports apart from those of TCP
+	PortSpaceIB  = mad.PortSpaceIB  // reliable connections, with ports apart from those of TCP
 )
 
-// ID is an identifier of the communication manager, as librdmacm has it
-// (rdma_cm_id): a listener, one end of a connection, or one end of a datagram
-// association. roce.Dial and roce.Listen are easier; this is for programs written
-// the way those on librdmacm are.
+// ID is an identifier of the communication manager, like librdmacm's rdma_cm_id: a listener, one
+// end of a connection, or one end of a datagram association. roce.Dial and roce.Listen are easier;
+// ID is for programs written in the style of librdmacm.
 //
-// The way of an active ID is ResolveAddr, ResolveRoute, CreateQP, Connect; of a passive one
-// BindAddr, Listen, and for each ID that comes with an event EventConnectRequest CreateQP and
-// Accept, or Reject. What becomes of each step is told by an event on the channel of the ID.
+// An active ID calls ResolveAddr, ResolveRoute, CreateQP, Connect. A passive one calls BindAddr and
+// Listen and, on each ID that comes with an EventConnectRequest, CreateQP and Accept, or Reject. An
+// event on the channel of the ID reports the outcome of each step.
 //
-// An ID moves its queue pair by itself: to INIT when it gets it, so that
-// receives can be posted before the connection is accepted; to RTR and RTS
-// when the peer has accepted, or before Accept tells the peer; to ERR when the
-// connection ends.
+// An ID moves its queue pair by itself: to INIT when it gets it, so that receives can be posted
+// before the connection is accepted; to RTR and RTS when the peer has accepted, or before Accept
+// tells the peer; to ERR when the connection ends.
 type ID struct {
 	d  *verbs.Device
 	s  *shard.Shard
 	a  *agent
 	ps PortSpace
 
-	// Context is the application's.
+	// Context is for the application.
 	Context any
 
 	// All below is guarded by the lock of the shard.
@@ -63,10 +61,10 @@ type ID struct {
 	conn     *cm.Conn
 	listener *cm.Listener
 	req      *cm.Event // passive: the request
-	reply    *mad.REP  // active, without queue pair: the reply
+	reply    *mad.REP  // active, without a queue pair: the reply
 	reuse    bool      // see SetReuseAddr
-	param    ConnParam // active: what Connect said
-	met      bool      // datagrams: the lookup was answered, and well
+	param    ConnParam // active: the parameters of Connect
+	met      bool      // datagrams: the lookup was answered successfully
 	groups   []ib.GID  // multicast groups joined
 	closed   bool
 
@@ -98,7 +96,7 @@ func (a *agent) newID(ch *EventChannel, ps PortSpace) *ID {
 	return &ID{d: ch.d, s: ch.s, a: a, ch: ch, ps: ps}
 }
 
-// do runs f with the lock held if the ID is not closed.
+// do runs f with the lock held, unless the ID is closed.
 func (id *ID) do(f func(now int64, a *agent) error) error {
 	if id.s == nil {
 		return access.ErrZero
@@ -113,13 +111,13 @@ func (id *ID) do(f func(now int64, a *agent) error) error {
 }
 
 // onQP runs f, which changes the queue pair, with the lock of its shard held; now is that shard's
-// time. The lock of the ID is held, which comes before.
+// time. The lock of the ID is held; it is taken first.
 func (id *ID) onQP(now int64, f func(now int64) error) error {
 	return onShardOf(id.qp, id.s, now, f)
 }
 
-// onShardOf is onQP for a queue pair that the ID does not have yet, or no more. s is the shard of
-// the ID.
+// onShardOf is onQP for a queue pair that the ID does not have yet, or has no longer. s is the
+// shard of the ID.
 func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error) error {
 	k := core.Open(qp).Shard()
 	if k == s {
@@ -128,7 +126,7 @@ func onShardOf(qp *verbs.QP, s *shard.Shard, now int64, f func(now int64) error)
 	return k.Command(f)
 }
 
-// event tells the application.
+// event sends an event to the application.
 func (id *ID) event(e Event) {
 	e.ID = id
 	id.ch.push(&e)
@@ -140,7 +138,7 @@ func (id *ID) Device() *verbs.Device { return id.d }
 // PortSpace returns the port space.
 func (id *ID) PortSpace() PortSpace { return id.ps }
 
-// QP returns the queue pair, nil if there is none.
+// QP returns the queue pair, or nil.
 func (id *ID) QP() *verbs.QP {
 	if id.s == nil {
 		return nil
@@ -170,17 +168,16 @@ func (id *ID) RemoteAddr() netip.AddrPort {
 	return id.remote
 }
 
-// SetTypeOfService sets the traffic class of the connection to be made
-// (RDMA_OPTION_ID_TOS). A passive ID takes that of the peer unless it is set before Accept.
+// SetTypeOfService sets the traffic class of the connection to be made (RDMA_OPTION_ID_TOS). A
+// passive ID uses the peer's unless it is set before Accept.
 func (id *ID) SetTypeOfService(tos uint8) error {
 	return id.do(func(int64, *agent) error { id.tos = tos; return nil })
 }
 
-// SetRetries sets how often Connect sends its request, and how long
-// it waits between two tries: up to 1<<20 times and an hour. 0 means the default: 10 times,
-// after 500 ms at first and twice as long from try to try up to 4 s, half a
-// minute in all. A peer that says that it is there and needs time (MRA) gets
-// it, up to 137 s more.
+// SetRetries sets how often Connect sends its request, and how long it waits between two tries: up
+// to 1<<20 times and an hour. 0 means the default: 10 times, after 500 ms at first and then twice
+// as long each time, up to 4 s: half a minute in all. A peer that answers that it needs time (MRA)
+// gets up to 137 s more.
 func (id *ID) SetRetries(tries int, interval time.Duration) error {
 	switch {
 	case tries < 0 || tries > MaxTries:
@@ -192,8 +189,8 @@ func (id *ID) SetRetries(tries int, interval time.Duration) error {
 }
 
 // SetSilenceTimeout sets how long the connection outlasts a peer that does not answer: see
-// [verbs.ConnAttr]. It is for connections that are made afterwards; 0, which is the default, leaves
-// it to the retries. roce.ConnConfig and rsocket.Config have it, with a default.
+// [verbs.ConnAttr]. It affects connections made afterwards; 0, the default, leaves it to the
+// retries. roce.ConnConfig and rsocket.Config have this option with a different default.
 func (id *ID) SetSilenceTimeout(d time.Duration) error {
 	if d < 0 || d > MaxSilenceTimeout {
 		return argError("set silence timeout", "time", fmt.Sprintf("%v, not 0 to %v", d, MaxSilenceTimeout))
@@ -201,11 +198,11 @@ func (id *ID) SetSilenceTimeout(d time.Duration) error {
 	return id.do(func(int64, *agent) error { id.silence = d; return nil })
 }
 
-// SetHalfOpenCost tells how many bytes the application holds for a connection that it is about to
-// accept. They bound how many connections can be half-open at a time, which is until the peer
-// confirms: beyond 64 MiB on a device requests wait in the backlog of their listener, and half-open
-// connections whose peers have ignored them for 750 ms (in a flood less) are given up for those,
-// with EventUnreachable. A roce.Listener does it by itself.
+// SetHalfOpenCost sets how many bytes the application holds for a connection that it is about to
+// accept. They bound how many connections can be half-open at a time, that is, until the peer
+// confirms. Beyond 64 MiB on a device, requests wait in the backlog of their listener, and
+// half-open connections whose peers have ignored them for 750 ms (less in a flood) are given up for
+// them, with EventUnreachable. A roce.Listener calls it by itself.
 func (id *ID) SetHalfOpenCost(bytes int) error {
 	if bytes < 0 {
 		return argError("set half-open cost", "bytes", fmt.Sprintf("%d, and the least is 0", bytes))
@@ -213,9 +210,8 @@ func (id *ID) SetHalfOpenCost(bytes int) error {
 	return id.do(func(int64, *agent) error { id.memory = bytes; return nil })
 }
 
-// Migrate moves the ID, and its events that have not been taken, to another
-// channel (rdma_migrate_id). An accepted connection usually gets one of its
-// own.
+// Migrate moves the ID, and its events that were not taken, to another channel (rdma_migrate_id).
+// An accepted connection usually gets a channel of its own.
 func (id *ID) Migrate(ch *EventChannel) error {
 	if ch == nil || ch.d != id.d {
 		return argError("migrate ID", "channel", "missing or of another device")
@@ -241,9 +237,8 @@ func (id *ID) Migrate(ch *EventChannel) error {
 	})
 }
 
-// CreateQP makes a queue pair for the ID (rdma_create_qp): RC for port space
-// TCP, UD, ready to use, for UDP. a.Type may be UC for port space TCP. It is
-// destroyed with the ID.
+// CreateQP makes a queue pair for the ID (rdma_create_qp): RC in port space TCP; UD, ready to use,
+// in UDP. a.Type may be UC in port space TCP. It is destroyed with the ID.
 func (id *ID) CreateQP(pd *verbs.PD, a verbs.QPInitAttr) (*verbs.QP, error) {
 	if pd == nil || pd.Device() != id.d {
 		return nil, argError("create QP", "PD", "missing or of another device")
@@ -268,8 +263,7 @@ func (id *ID) CreateQP(pd *verbs.PD, a verbs.QPInitAttr) (*verbs.QP, error) {
 	return qp, nil
 }
 
-// AttachQP makes the ID use a queue pair in RESET that the application made
-// and goes on to own.
+// AttachQP makes the ID use a queue pair in RESET that the application made and still owns.
 func (id *ID) AttachQP(qp *verbs.QP) error {
 	if qp == nil || qp.Device() != id.d {
 		return argError("attach QP", "QP", "missing or of another device")
@@ -306,8 +300,8 @@ func (id *ID) AttachQP(qp *verbs.QP) error {
 	return err
 }
 
-// releaseQP ends what AttachQP began, and the queue pair itself if that is to be. The lock of s,
-// the shard of the ID, is held.
+// releaseQP undoes AttachQP, and destroys the queue pair if destroy is set. The lock of s, the
+// shard of the ID, is held.
 func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
 	return onShardOf(qp, s, now, func(int64) error {
 		core.Open(qp).Release()
@@ -318,10 +312,10 @@ func releaseQP(qp *verbs.QP, s *shard.Shard, now int64, destroy bool) error {
 	})
 }
 
-// Close ends the ID (rdma_destroy_id): a listener stops listening, a connection is disconnected
-// or given up, and the peer is told, as often as it takes, while the device is open. A queue
-// pair made by CreateQP is destroyed. Events of the ID that were not taken are dropped, and
-// connection requests to it refused.
+// Close ends the ID (rdma_destroy_id): a listener stops listening; a connection is disconnected or
+// given up, and the peer is told, repeatedly if necessary, while the device is open. A queue pair
+// made by CreateQP is destroyed. Events of the ID that were not taken are dropped, and connection
+// requests to it refused.
 func (id *ID) Close() error {
 	return doIfOpen(id.s, func(now int64) { id.closeLocked(now) })
 }
@@ -342,7 +336,7 @@ func (id *ID) closeLocked(now int64) {
 		id.leaveGroup(now, g)
 	}
 	if id.qp != nil {
-		_ = releaseQP(id.qp, id.s, now, id.ownQP) // the application may have been faster
+		_ = releaseQP(id.qp, id.s, now, id.ownQP) // the application may have destroyed it first
 	}
 	id.ch.forget(id)
 }

@@ -11,23 +11,23 @@ import (
 const (
 	cmRecvs = 512 // datagrams that can arrive between two looks
 	cmSends = 256 // datagrams on their way out
-	// cmHalfOpen bounds the connections that were accepted and whose peer has not shown that it
-	// knows. Each has a queue pair and its buffers. Further requests wait for the peers of
-	// these, and the oldest is given up when its peer does not answer. One peer has half of
-	// them, so that a client that opens a thousand connections at a time, as cmtime does, gets
-	// in without waiting for many of its own repetitions.
+	// cmHalfOpen bounds the connections that were accepted but not confirmed by the peer. Each has
+	// a queue pair and its buffers. Further requests wait for the peers of these, and the oldest is
+	// given up when its peer does not answer. One peer gets half of them, so that a client that
+	// opens a thousand connections at a time, as cmtime does, gets in without waiting for many of
+	// its own repetitions.
 	cmHalfOpen = 1024
-	// cmHalfOpenBytes bounds the memory of these connections: those of a Listener
-	// with the defaults hold 288 KiB each, so that there are about 220.
+	// cmHalfOpenBytes bounds the memory of these connections: those of a Listener with the defaults
+	// hold 288 KiB each, so about 220 fit.
 	cmHalfOpenBytes = 64 << 20
 )
 
-// lookNs is the time between two questions to a process that there are connections to: it was
-// killed, or restarted, and says nothing by itself.
+// lookNs is the time between two questions to a process that we have connections to: if it was
+// killed or restarted, it does not say so by itself.
 const lookNs = 500e6
 
-// Private data that is left to the application, in bytes. Peers receive the
-// whole field, filled up with zeros: the length does not travel.
+// Private data available to the application, in bytes. Peers receive the whole field, padded with
+// zeros: the length is not sent.
 const (
 	MaxConnectPrivate   = 56  // of [ID.Connect], port space TCP
 	MaxConnectPrivateUD = 180 // of [ID.Connect], port space UDP
@@ -50,27 +50,26 @@ const (
 	maxPeerTimeout ib.TimeoutCode = 21
 	// cmAckDelay is what a REP says this side may take to acknowledge: as rdma_rxe, 134 ms.
 	cmAckDelay ib.TimeoutCode = 15
-	// defaultRetry is the most there are, and defaultRNRRetry stands for ever.
+	// defaultRetry is the maximum, and defaultRNRRetry means for ever.
 	defaultRetry    = 7
 	defaultRNRRetry = 7
 	defaultHopLimit = 64
 
-	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place,
-	// is 655 ms.
+	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place, is 655 ms.
 	defaultMinRNRTimer ib.RNRCode = 12
 
 	// maxRdAtomic is the most READs and atomics outstanding on a connection.
 	maxRdAtomic = transport.MaxRdAtomic
 	// cmRdAtomic is how many READs and atomics a connection offers to serve and asks for.
 	cmRdAtomic = 16
-	// MaxTries and MaxRetryInterval bound what SetRetries takes.
+	// MaxTries and MaxRetryInterval bound the arguments of SetRetries.
 	MaxTries         = 1 << 20
 	MaxRetryInterval = time.Hour
-	// MaxSilenceTimeout bounds what SetSilenceTimeout takes.
+	// MaxSilenceTimeout bounds the argument of SetSilenceTimeout.
 	MaxSilenceTimeout = 24 * time.Hour
-	// resolveTimeout bounds the look into the kernel's routing table.
+	// resolveTimeout bounds a query of the kernel's routing table.
 	resolveTimeout = time.Second
-	// ephemeral ports, the range that Linux takes them from.
+	// ephemeral ports, from Linux's range
 	firstEphemeral = 32768
 	lastEphemeral  = 60999
 )

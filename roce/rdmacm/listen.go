@@ -13,28 +13,27 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ListenLimits bound what peers can make a listening [ID] hold.
+// ListenLimits bounds what peers can make a listening [ID] hold.
 type ListenLimits struct {
-	// Backlog is how many requests may wait for the application; 0 is the most,
-	// 1024, and so is more than that, as listen(2) has it. Further ones are not answered,
-	// which Counters counts, and their senders try again.
+	// Backlog is how many requests may wait for the application. 0, and anything larger, is the
+	// most, 1024, as in listen(2). Further ones stay unanswered, which Counters counts, and their
+	// senders try again.
 	Backlog int
-	// MaxConns is how many IDs of connections the application may have from this
-	// listener, until it closes them; 0 is any number. Beyond that requests
-	// wait in the backlog. One whose peer does not confirm it within half a
-	// second is given up with EventUnreachable when another one waits.
+	// MaxConns is how many IDs of connections the application may have from this listener, until it
+	// closes them; 0 is any number. Requests beyond the limit wait in the backlog. If a peer does
+	// not confirm its connection within half a second, the connection is given up with
+	// EventUnreachable when another request waits.
 	MaxConns int
-	// MaxUntaken is how many of these connections may be without [ID.Taken], for an
-	// application that gets connections ready and hands them on; 0 is any number.
-	// Beyond that requests wait in the backlog. One whose peer does not confirm it
-	// within 50 ms does not count until the peer does, so that peers that
-	// never will keep nobody out.
+	// MaxUntaken is how many of these connections may lack [ID.Taken], for an application that
+	// prepares connections and hands them on; 0 is any number. Requests beyond the limit wait in
+	// the backlog. Unconfirmed connections stop counting after 50 ms, so dead peers cannot fill the
+	// limit.
 	MaxUntaken int
 }
 
-// Listen makes the ID take connection requests (rdma_listen), each of which comes as an event
-// EventConnectRequest with an ID of its own. See [ListenLimits] for the backlog. Where a process at
-// the address was killed, it returns when that one's peers have heard of it, after 20 ms at most.
+// Listen makes the ID accept connection requests (rdma_listen). Each comes as an
+// EventConnectRequest with an ID of its own. See [ListenLimits] for the backlog. If a process at
+// the address was killed, Listen first waits until its peers know, for 20 ms at most.
 func (id *ID) Listen(l ListenLimits) error {
 	for _, f := range []struct {
 		name string
@@ -60,7 +59,7 @@ func (id *ID) Listen(l ListenLimits) error {
 			return &verbs.AddrError{Op: "listen", Addr: id.local, Err: verbs.ErrAddrInUse}
 		}
 		service := mad.NewServiceID(id.ps, id.local.Port())
-		// Other processes may have the address, too, and requests have to be brought here.
+		// Other processes may have the address as well, and must pass requests on to here.
 		if err := a.s.Slotted().Announce(service, id.local.Addr()); err != nil {
 			if errors.Is(err, link.ErrServiceInUse) {
 				err = access.Mark(err, verbs.ErrAddrInUse)
@@ -84,22 +83,22 @@ func (id *ID) Listen(l ListenLimits) error {
 	return err
 }
 
-// toldTime is how long Listen waits for peers of a process that was killed to have heard of that.
-// Tests are more patient.
+// toldTime is how long Listen waits until the peers of a killed process know of its end. Tests are
+// more patient.
 var toldTime = 20 * time.Millisecond
 
-// toldLeft is what is left of it. A peer that is gone does not answer, and later listeners do not
-// wait for it again.
+// toldLeft returns the rest of toldTime. A peer that is gone does not answer, and later listeners
+// do not wait for it again.
 func (a *agent) toldLeft(now int64) time.Duration { return toldTime - time.Duration(now-a.toldAt) }
 
-// awaitTold waits for it: who knows that this process listens, and has kept a connection to the one
-// before it, must find it over.
+// awaitTold waits for these peers: a peer that has kept a connection to the earlier process must
+// find it over once it can learn that this one listens.
 func awaitTold(told <-chan struct{}, most time.Duration) {
 	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
 	case <-told:
-	case <-t.C: // some are gone, too
+	case <-t.C: // some peers are gone as well
 	}
 }
 
@@ -114,7 +113,7 @@ func (id *ID) unlisten() {
 // Taken says that the application has the connection: it no longer counts in
 // ListenLimits.MaxUntaken.
 func (id *ID) Taken() {
-	_ = id.do(func(int64, *agent) error { // nothing to do on what is closed
+	_ = id.do(func(int64, *agent) error { // nothing to do if it is closed
 		if id.conn != nil {
 			id.conn.Taken()
 		}
@@ -129,8 +128,7 @@ func (id *ID) offerRequests(now int64) {
 	}
 }
 
-// refuseRequests refuses the requests of a listener whose channel is closed. The
-// lock is held.
+// refuseRequests refuses the requests of a listener whose channel is closed. The lock is held.
 func (id *ID) refuseRequests(now int64) {
 	id.a.ready = true
 	for e, ok := id.listener.Next(); ok; e, ok = id.listener.Next() {
@@ -138,8 +136,8 @@ func (id *ID) refuseRequests(now int64) {
 	}
 }
 
-// takeRequest makes an ID for the oldest request of a listener; nil if there is none
-// any more, or the listener is not of this channel.
+// takeRequest makes an ID for the oldest request of a listener; nil if there is none any more, or
+// the listener has another channel.
 func (id *ID) takeRequest(c *EventChannel) *Event {
 	if id.s.Lock() != nil {
 		return nil

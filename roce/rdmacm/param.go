@@ -13,51 +13,49 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ConnParam is what one side says to the other about a connection, when it asks for it or accepts
-// it (rdma_conn_param). From what both have said the ID makes the verbs.ConnAttr of its queue
-// pair. (roce.ConnConfig is what a service chooses about its connections, and has a ConnParam.)
+// ConnParam has the parameters that one side sends the other when it requests or accepts a
+// connection (rdma_conn_param). From those of both sides the ID makes the verbs.ConnAttr of its
+// queue pair. (roce.ConnConfig has a service's own options, and contains a ConnParam.)
 //
-// Numbers are as they are: 0 retries are no retries. Start from [DefaultConnParam].
+// Numbers mean what they say: 0 retries are none. Start from [DefaultConnParam].
 type ConnParam struct {
 	PrivateData []byte // see MaxConnectPrivate and its neighbours
 
-	// ResponderResources is how many READs and atomics of the peer this side
-	// serves at a time; InitiatorDepth how many it has in flight itself. A
-	// peer may ask for up to 255; Accept and Connect lower both to the 128 that a device
-	// can do with, and Accept to what the peer can.
+	// ResponderResources is how many READs and atomics of the peer this side serves at a time;
+	// InitiatorDepth how many it has in flight itself. A peer may ask for up to 255; Accept and
+	// Connect lower both to a device's limit of 128, and Accept to the peer's limit.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 
 	FlowControl   bool
-	RetryCount    uint8 // 0 to 7; Accept uses that of the peer
-	RNRRetryCount uint8 // 0 to 7, 7 is for ever: how often the peer tries again when this side has no receive posted
-	SRQ           bool  // for an ID without queue pair
+	RetryCount    uint8 // 0 to 7; Accept uses the peer's
+	RNRRetryCount uint8 // 0 to 7; 7 is for ever: how often the peer tries again when this side has no receive posted
+	SRQ           bool  // for an ID without a queue pair
 
-	// For an ID without queue pair: what the peer is told.
+	// For an ID without a queue pair: what the peer is told.
 	QPN         ib.QPN
 	QKey        ib.QKey
 	StartingPSN ib.PSN // first PSN expected from the peer
 	UC          bool   // the queue pair is UC; of Connect
 
-	// ECE is what is said about enhanced connection establishment. This stack has nothing to say of
-	// its own.
+	// ECE is the enhanced connection establishment data to send. This stack has none of its own.
 	ECE ECE
 
-	// What librdmacm has no field for; 0 is the default.
+	// Parameters that librdmacm lacks; 0 is the default.
 
 	AckTimeout  ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
 	MinRNRTimer ib.RNRCode     // what this side asks for when it has no receive posted: 12, 0.64 ms
-	MTU         ib.MTU         // path MTU, proposed by Connect: that of the port
-	// Access is what the peer may do; 0 is WRITE, and READ, atomics and FLUSH of either kind if
+	MTU         ib.MTU         // path MTU, proposed by Connect: the port's
+	// Access is what the peer may do; 0 is WRITE, plus READ, atomics and FLUSH of either kind if
 	// there are ResponderResources.
 	Access verbs.Access
-	// ListenWait is how long Connect asks again if nobody listens at the peer, before that is an
-	// EventRejected: for a server that is about to listen. 0: it is told at once.
+	// ListenWait is how long Connect asks again while nothing listens at the peer, before
+	// EventRejected; use it for a server that is about to listen. 0: EventRejected comes at once.
 	ListenWait time.Duration
 }
 
-// DefaultConnParam returns what Connect and Accept use when given nil: 16 READs
-// and atomics in each direction, 7 retries, RNR retries for ever, flow control.
+// DefaultConnParam returns what Connect and Accept use for nil: 16 READs and atomics in each
+// direction, 7 retries, RNR retries for ever, flow control.
 func DefaultConnParam() ConnParam {
 	return ConnParam{
 		ResponderResources: cmRdAtomic, InitiatorDepth: cmRdAtomic, FlowControl: true,
@@ -65,8 +63,8 @@ func DefaultConnParam() ConnParam {
 	}
 }
 
-// withDefaults fills in what is 0 of the fields that librdmacm does not have,
-// and bounds what the device bounds.
+// withDefaults fills in fields that librdmacm lacks and that are 0, and applies the device's
+// bounds.
 func (p *ConnParam) withDefaults(s *shard.Shard) ConnParam {
 	if p == nil {
 		def := DefaultConnParam()
@@ -87,8 +85,8 @@ func (p *ConnParam) withDefaults(s *shard.Shard) ConnParam {
 	return q
 }
 
-// Check returns an error that names the field which is out of its limits: those
-// of the fields of the messages, or of the queue pair. op is the call that it names.
+// Check returns an error that names the first field out of range for the messages or the queue
+// pair. op is the call that it names.
 func (p *ConnParam) Check(op string) error {
 	if p == nil {
 		return nil
@@ -126,10 +124,10 @@ func (p *ConnParam) access() verbs.Access {
 	return a
 }
 
-// ECE is what one side says about enhanced connection establishment (ibv_ece).
+// ECE is one side's enhanced connection establishment data (ibv_ece).
 type ECE = cm.ECE
 
-// paramOfREQ is what a REQ says, from the receiver's point of view.
+// paramOfREQ returns the content of a REQ, from the receiver's point of view.
 func paramOfREQ(m *mad.REQ, ece ECE, private []byte) ConnParam {
 	return ConnParam{
 		PrivateData:        private,
@@ -140,7 +138,7 @@ func paramOfREQ(m *mad.REQ, ece ECE, private []byte) ConnParam {
 	}
 }
 
-// paramOfREP is what a REP says, from the receiver's point of view.
+// paramOfREP returns the content of a REP, from the receiver's point of view.
 func paramOfREP(m *mad.REP, ece ECE) ConnParam {
 	return ConnParam{
 		PrivateData:        m.Private,

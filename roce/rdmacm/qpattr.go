@@ -6,13 +6,13 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// QPAttr returns what [verbs.QP.Modify] has to be given so that a queue pair of the application
-// goes to a state as the connection wants it (rdma_init_qp_attr). It is for an ID without queue
-// pair: one that has one moves it by itself.
+// QPAttr returns the arguments of [verbs.QP.Modify] that move a queue pair of the application to a
+// state for this connection (rdma_init_qp_attr). It is for an ID without a queue pair: one that has
+// a queue pair moves it by itself.
 //
-// INIT can be asked for when the ID has a local address. RTR and RTS can when both sides have
-// spoken: after EventConnectResponse or EventConnectRequest. p is what Accept will be given;
-// an active ID goes by what Connect was given. nil means DefaultConnParam.
+// INIT is available once the ID has a local address; RTR and RTS once both sides have spoken: after
+// EventConnectResponse or EventConnectRequest. p is what Accept will be given; an active ID uses
+// what Connect was given. nil means DefaultConnParam.
 func (id *ID) QPAttr(to verbs.QPState, p *ConnParam) (a verbs.QPAttr, mask verbs.AttrMask, err error) {
 	const op = "QP attributes"
 	err = id.do(func(int64, *agent) error {
@@ -52,7 +52,7 @@ func (id *ID) QPAttr(to verbs.QPState, p *ConnParam) (a verbs.QPAttr, mask verbs
 // active reports whether the ID has asked for its connection.
 func (id *ID) active() bool { return id.conn != nil && id.req == nil }
 
-// initAttr is for INIT, and for all that a UD queue pair gets.
+// initAttr fills in the attributes for INIT; a UD queue pair needs no others.
 func (id *ID) initAttr(a *verbs.QPAttr, mask *verbs.AttrMask, p *ConnParam) {
 	*mask |= verbs.AttrPKeyIndex | verbs.AttrPort
 	a.PortNum = 1
@@ -62,24 +62,24 @@ func (id *ID) initAttr(a *verbs.QPAttr, mask *verbs.AttrMask, p *ConnParam) {
 		return
 	}
 	*mask |= verbs.AttrAccess
-	if id.conn != nil { // before that nobody is there who could do anything
+	if id.conn != nil { // before that there is no peer to have access
 		a.Access = p.access()
 	}
 }
 
-// peerAttr is the half of a queue pair's attributes that depends on what the peer said.
+// peerAttr holds the attributes of a queue pair that depend on the peer's message.
 type peerAttr struct {
 	uc         bool
 	av         verbs.AddressVector
 	mtu        ib.MTU
 	qpn        ib.QPN
-	psn        ib.PSN // to send with
+	psn        ib.PSN // the first to send
 	timeout    ib.TimeoutCode
 	retry, rnr uint8
-	read, give uint8 // READs and atomics at a time, of ours and of the peer's
+	read, give uint8 // READs and atomics at a time, ours and the peer's
 }
 
-// peerAttr returns what the peer said, and what follows from it.
+// peerAttr returns the attributes that follow from the peer's message.
 func (id *ID) peerAttr(op string, p *ConnParam) (peerAttr, error) {
 	v := peerAttr{av: verbs.AddressVector{SGIDIndex: id.sgid, TrafficClass: id.tos, HopLimit: defaultHopLimit}}
 	switch {
@@ -111,7 +111,7 @@ func (id *ID) peerAttr(op string, p *ConnParam) (peerAttr, error) {
 	return v, nil
 }
 
-// put fills in what the transition to a state takes.
+// put fills in the attributes of a transition.
 func (v *peerAttr) put(to verbs.QPState, p *ConnParam, a *verbs.QPAttr, mask *verbs.AttrMask) {
 	if to == verbs.StateRTR {
 		*mask |= verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN

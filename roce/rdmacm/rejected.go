@@ -10,19 +10,19 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// RejectedError says that the peer refused a connection. When nobody listens
-// it matches [verbs.ErrConnRefused], and thereby syscall.ECONNREFUSED. Other refusals
-// came from a program that listens, and match neither.
+// RejectedError says that the peer refused a connection. If nothing listens there it matches
+// [verbs.ErrConnRefused], and thereby syscall.ECONNREFUSED. Other refusals come from a program that
+// listens, and match neither.
 type RejectedError struct {
 	Reason      mad.RejectReason // port space TCP
 	SIDRStatus  mad.SIDRStatus   // port space UDP
-	Info        []byte           // additional information that goes with the reason
-	PrivateData []byte           // filled up with zeros
-	Remote      netip.AddrPort   // who was asked; the zero AddrPort in an error that a Handshake makes
+	Info        []byte           // additional information for the reason
+	PrivateData []byte           // padded with zeros
+	Remote      netip.AddrPort   // the address that refused; the zero AddrPort in an error that a Handshake makes
 	datagram    bool
 }
 
-// Error says what the refusal means, and in brackets what the message said.
+// Error says what the refusal means, and in brackets the content of the message.
 func (e *RejectedError) Error() string {
 	at := "there"
 	if e.Remote.IsValid() {
@@ -46,7 +46,7 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("roce: %s (CM reject: %v, %d)", what, e.Reason, uint16(e.Reason))
 }
 
-// nobodyListens reports whether the peer has no listener for what was asked.
+// nobodyListens reports whether the peer has no listener for the request.
 func (e *RejectedError) nobodyListens() bool {
 	if e.datagram {
 		return e.SIDRStatus == mad.SIDRUnsupportedService
@@ -54,9 +54,9 @@ func (e *RejectedError) nobodyListens() bool {
 	return e.Reason == mad.RejectInvalidServiceID
 }
 
-// PathMTU returns the largest path MTU that the peer can have, if it refused a connection because
-// of a larger one (IBTA 12.6.7.2, reason 26); 0 of other refusals. A new request with it is
-// answered.
+// PathMTU returns the largest path MTU that the peer allows, if it refused a connection because of
+// a larger one (IBTA 12.6.7.2, reason 26); 0 for other refusals. A new request with that MTU can
+// succeed.
 func (e *RejectedError) PathMTU() ib.MTU {
 	if e.Reason == mad.RejectInvalidMTU && !e.datagram && len(e.Info) > 0 {
 		if m := ib.MTU(e.Info[0]); m.Valid() {
@@ -66,7 +66,7 @@ func (e *RejectedError) PathMTU() ib.MTU {
 	return 0
 }
 
-// Is makes the reason that net has an error for match it.
+// Is makes it match net's error for the reason, if there is one.
 func (e *RejectedError) Is(target error) bool {
 	return e.nobodyListens() && (target == verbs.ErrConnRefused || target == syscall.ECONNREFUSED)
 }

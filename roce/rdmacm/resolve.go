@@ -15,9 +15,8 @@ import (
 )
 
 // BindAddr gives the ID a local address and port (rdma_bind_addr). The zero address and the
-// unspecified ones stand for all addresses of the device, which are those that it was opened with,
-// port 0 for one that is free. An ID is on one device: see roce.Listener for one that follows the
-// addresses of the host.
+// unspecified ones stand for all addresses that the device was opened with, port 0 for a free port.
+// An ID stays on one device: roce.Listener can follow the addresses of the host.
 func (id *ID) BindAddr(local netip.AddrPort) error {
 	local = unmap(local)
 	return id.do(func(_ int64, a *agent) error {
@@ -28,7 +27,7 @@ func (id *ID) BindAddr(local netip.AddrPort) error {
 	})
 }
 
-// bindLocked checks the address and takes the port.
+// bindLocked checks the address and reserves the port.
 func (id *ID) bindLocked(a *agent, local netip.AddrPort) error {
 	if !local.Addr().IsValid() {
 		local = netip.AddrPortFrom(unspecified(id.s), local.Port())
@@ -39,8 +38,7 @@ func (id *ID) bindLocked(a *agent, local netip.AddrPort) error {
 	return a.bind(id, local)
 }
 
-// unspecified returns the address that stands for all of the device, in a family that
-// it has.
+// unspecified returns the address that stands for all of the device's, in a family that it has.
 func unspecified(s *shard.Shard) netip.Addr {
 	for _, a := range s.Addrs() {
 		if a.Is4() {
@@ -52,16 +50,16 @@ func unspecified(s *shard.Shard) netip.Addr {
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// ResolveAddr finds the way to a peer (rdma_resolve_addr): the local address
-// to speak from, which is src unless that is zero or unspecified. An event
-// EventAddrResolved follows. A multicast address as dst is allowed for port space UDP.
+// ResolveAddr finds the local address from which to reach a peer (rdma_resolve_addr): src, unless
+// that is zero or unspecified. EventAddrResolved follows. In port space UDP dst may be a multicast
+// address.
 func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 	src, dst = unmap(src), unmap(dst)
 	if !dst.Addr().IsValid() {
 		return argError("resolve address", "dst", "invalid")
 	}
 	if dst.Addr().IsUnspecified() {
-		// As connect(2) does: this host.
+		// This host, as for connect(2).
 		lo := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		if dst.Addr().Is6() {
 			lo = netip.IPv6Loopback()
@@ -100,9 +98,9 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 
 func sameFamily(a, b netip.Addr) bool { return a.Is4() == b.Is4() }
 
-// sourceFor returns the index of the local address to reach dst from: src if
-// that is specified, else what the kernel's routing table says if the device has that
-// address, else what GIDIndexFor says.
+// sourceFor returns the index of the local address from which to reach dst: src if that is
+// specified; else the one that the kernel's routing table chooses, if the device has it; else that
+// of GIDIndexFor.
 func sourceFor(d *verbs.Device, dst, src netip.Addr) (int, error) {
 	s := access.Shard(d)
 	if src.IsValid() && !src.IsUnspecified() {
@@ -125,8 +123,8 @@ func sourceFor(d *verbs.Device, dst, src netip.Addr) (int, error) {
 	return d.GIDIndexFor(ib.GIDFromAddr(dst))
 }
 
-// RouteSource returns the address that the kernel would send to dst from.
-// Connecting a datagram socket sends nothing.
+// RouteSource returns the address from which the kernel would send to dst. It connects a datagram
+// socket, which sends nothing.
 func RouteSource(dst netip.Addr) (netip.Addr, error) {
 	if err := checkZone(dst); err != nil {
 		return netip.Addr{}, err
@@ -146,9 +144,9 @@ func RouteSource(dst netip.Addr) (netip.Addr, error) {
 	return l.AddrPort().Addr().Unmap().WithZone(""), nil
 }
 
-// checkZone looks for the interface that the zone of an address names. Without it
-// the kernel says "invalid argument", and a link that knows one interface only
-// would send to the address there.
+// checkZone looks for the interface that the zone of an address names. Without this check the
+// kernel says "invalid argument", and a link that knows only one interface would send to the
+// address there.
 func checkZone(a netip.Addr) error {
 	zone := a.Zone()
 	if zone == "" {
@@ -164,8 +162,8 @@ func checkZone(a netip.Addr) error {
 	return nil
 }
 
-// routeErr takes from an error of package net what it has to say: the rest is
-// about a port that the caller knows nothing of.
+// routeErr extracts the cause from an error of package net: the rest is about a port that the
+// caller does not know.
 func routeErr(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -174,8 +172,8 @@ func routeErr(err error) error {
 	return err
 }
 
-// ResolveRoute finds the path to the peer (rdma_resolve_route). On RoCE there is
-// nothing left to find; an event EventRouteResolved follows.
+// ResolveRoute finds the path to the peer (rdma_resolve_route). On RoCE there is nothing left to
+// find; EventRouteResolved follows.
 func (id *ID) ResolveRoute() error {
 	return id.do(func(int64, *agent) error {
 		if err := id.requireState("resolve route", idAddrResolved); err != nil {

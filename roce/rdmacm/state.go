@@ -5,8 +5,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// idState is how far an ID has come. Nothing assigns it: it follows from the connection, which has
-// the one state machine (see cm.State), and before there is one from what the ID has.
+// idState is how far an ID has come. It is never assigned: it follows from the connection's state
+// machine (see cm.State) or, before there is a connection, from the fields of the ID.
 type idState uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	idListening
 	idRequested  // passive: the application has the request
 	idConnecting // active: REQ sent; passive: REP sent
-	idResponded  // active, without queue pair: the application has the reply
+	idResponded  // active, without a queue pair: the application has the reply
 	idConnected
 	idOver
 )
@@ -46,8 +46,8 @@ func (id *ID) state() idState {
 	return idIdle
 }
 
-// stateOf returns the state of an ID that has a connection. met is for datagrams: their lookup is
-// over when it was answered, and what it has found stays.
+// stateOf returns the state of an ID that has a connection. met is for datagrams: the record of
+// their lookup ends with the answer, but the result stays.
 func stateOf(c cm.State, met bool) idState {
 	switch c {
 	case cm.ReqRcvd, cm.SIDRReqRcvd:
@@ -63,7 +63,7 @@ func stateOf(c cm.State, met bool) idState {
 			return idConnected
 		}
 	}
-	return idOver // and cm.DReqSent, cm.Timewait
+	return idOver // also cm.DReqSent, cm.Timewait
 }
 
 // requireState returns an error unless the ID is in one of the states.
@@ -77,11 +77,11 @@ func (id *ID) requireState(op string, states ...idState) error {
 	return &IDStateError{op, now.String()}
 }
 
-// IDStateError says that a call does not fit what the ID is doing. It matches
+// IDStateError says that a call does not fit the state of the ID. It matches
 // [verbs.ErrInvalidState].
 type IDStateError struct {
 	Op    string // the call
-	State string // what the ID is, such as "connected"
+	State string // such as "connected"
 }
 
 func (e *IDStateError) Error() string { return "roce: " + e.Op + ": the ID is " + e.State }

@@ -52,7 +52,7 @@ func (id *ID) answerLookup(now int64, p *ConnParam) error {
 	return nil
 }
 
-// onResolved takes the answer to the lookup.
+// onResolved handles the answer to the lookup.
 func (id *ID) onResolved(now int64, e *cm.Event) {
 	m := e.SIDRRep
 	if m.Status != mad.SIDRValid {
@@ -72,10 +72,10 @@ func (id *ID) onResolved(now int64, e *cm.Event) {
 	}})
 }
 
-// JoinMulticast joins a multicast group (rdma_join_multicast) on the interface of the ID's
-// local address: the queue pair, if there is one, receives what is sent to it. On RoCE the
-// group needs no management beyond IGMP or MLD; the GID is the address. An event
-// EventMulticastJoin follows, which says how to send to the group.
+// JoinMulticast joins a multicast group (rdma_join_multicast) on the interface of the ID's local
+// address: the queue pair, if there is one, receives what is sent to the group. On RoCE the group
+// needs no management beyond IGMP or MLD; the GID is the address. EventMulticastJoin follows, and
+// says how to send to the group.
 func (id *ID) JoinMulticast(group netip.Addr) error { return id.join(group, true) }
 
 // JoinMulticastSendOnly is JoinMulticast for an ID that only sends to the group.
@@ -131,7 +131,7 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 			if errors.Is(err, link.ErrUnsupported) {
 				err = verbs.ErrMulticast
 			}
-			_ = core.Open(id.qp).QP().DetachMcast(gid) // which has just been attached
+			_ = core.Open(id.qp).QP().DetachMcast(gid) // it has just been attached
 			return err
 		}
 		return nil
@@ -145,7 +145,7 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 
 // leaveGroup undoes attachGroup. The lock is held.
 func (id *ID) leaveGroup(now int64, gid ib.GID) {
-	_ = core.Open(id.qp).Shard().Link().Leave(gid.Addr(), id.s.Addrs()[id.sgid])          // joined before
+	_ = core.Open(id.qp).Shard().Link().Leave(gid.Addr(), id.s.Addrs()[id.sgid])          // it was joined before
 	_ = id.onQP(now, func(int64) error { return core.Open(id.qp).QP().DetachMcast(gid) }) // fails if the queue pair is gone
 }
 

@@ -16,19 +16,19 @@ type willKeeper struct {
 	drop func(id uint32)
 }
 
-// KeepWills gives the device of a channel a keeper of last wills, for good. It is told at once of
-// the connections that there are. Further calls do nothing.
+// KeepWills gives the device of a channel a keeper of last wills, for good. The keeper learns at
+// once of the existing connections. Further calls do nothing.
 //
-// A process that is killed says nothing to its peers, and one that only receives waits for ever. So
-// the keeper puts what there is to say where something finds it that outlives the process, and
-// sends it then: to UDP port 4791, with the ICRC behind it. A device without a keeper leaves it to
+// A process that is killed says nothing to its peers, and a peer that only receives would wait for
+// ever. So the keeper stores each goodbye where something that outlives the process finds it, and
+// sends it then: to UDP port 4791, with the ICRC appended. A device without a keeper leaves this to
 // the next process at its address, if there is one.
 //
 // put adds the will of a connection: packet goes from src to dst, and is the UDP payload, a
-// disconnect request, without its ICRC, which depends on the port that it is sent from. id is not
-// that of any other will of the device. packet is the keeper's only during the call. drop takes the
-// will back: the connection has ended, or the device has closed. Both are called with the lock of
-// the device held. They must not block, nor call anything of the device.
+// disconnect request, without its ICRC, which depends on the source port. id is unique among the
+// wills of the device. The keeper may use packet only during the call. drop takes the will back:
+// the connection has ended, or the device has closed. Both are called with the lock of the device
+// held. They must not block, or call anything of the device.
 func (w *channelCore) KeepWills(put func(id uint32, src, dst netip.Addr, packet []byte), drop func(id uint32)) error {
 	s := w.s
 	if err := s.Lock(); err != nil {
@@ -50,7 +50,7 @@ func (w *channelCore) KeepWills(put func(id uint32, src, dst netip.Addr, packet 
 	return nil
 }
 
-// handWills tells the keeper what has changed, or notes it in the book.
+// handWills reports changes to the keeper, or records them in the book.
 func (a *agent) handWills() {
 	for w, ok := a.core.PollWill(); ok; w, ok = a.core.PollWill() {
 		switch {

@@ -5,7 +5,7 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// handleREQ takes a request for a connection.
+// handleREQ handles a request for a connection.
 func (a *Agent) handleREQ(in *message) {
 	var m mad.REQ
 	m.Decode(in.data)
@@ -31,7 +31,7 @@ func (a *Agent) handleREQ(in *message) {
 	}
 	h, user, ok := header(m.ServiceID, m.Private)
 	if !ok {
-		a.refuse(in, &m, mad.RejectConsumer, nil) // what Linux's RDMA-CM says to a bad header
+		a.refuse(in, &m, mad.RejectConsumer, nil) // Linux's RDMA-CM answers a bad header like this
 		return
 	}
 	l := a.match(in, m.ServiceID, &h)
@@ -42,9 +42,9 @@ func (a *Agent) handleREQ(in *message) {
 	r := a.rankOf(k)
 	if !a.admits(l, in, r) {
 		a.missed.add(k)
-		// Silence, as from Linux (ucma says ENOMEM when the backlog is full, and
-		// cm_destroy_id "does not reject to allow future retries"): the client tries
-		// again, and gets in if the crowd has gone by then.
+		// Stay silent, as Linux does (ucma returns ENOMEM when the backlog is full, and
+		// cm_destroy_id "does not reject to allow future retries"): the client tries again, and
+		// gets in if the crowd has gone by then.
 		return
 	}
 	c, err := a.newConn(in.dst, in.src)
@@ -63,8 +63,8 @@ func (a *Agent) handleREQ(in *message) {
 	c.wait(in.now, l, ReqRcvd, &Event{REQ: &req, CMA: h, ECE: in.eceOf(m.VendorID), Private: req.Private[len(m.Private)-len(user):]})
 }
 
-// checkREQ returns why a REQ cannot be accepted whoever listens, and what the
-// peer should know about it.
+// checkREQ returns why a REQ cannot be accepted by any listener, and what the peer should know
+// about it.
 func (a *Agent) checkREQ(in *message, m *mad.REQ) (mad.RejectReason, []byte) {
 	switch {
 	case m.LocalCommID == 0:
@@ -76,8 +76,8 @@ func (a *Agent) checkREQ(in *message, m *mad.REQ) (mad.RejectReason, []byte) {
 	case !m.PKey.Match(ib.PKeyDefault):
 		return mad.RejectUnsupported, nil
 	case m.Primary.RemoteGID.Addr() != in.dst || !a.local[in.dst] || m.Primary.LocalGID.Addr() != in.src:
-		// The path must be the one that the REQ took: a connection to somebody
-		// else's address would make us send to who never asked.
+		// The path must be the one that the REQ took: with another address in it, the connection
+		// would make us send to a node that never asked.
 		gid := ib.GIDFromAddr(in.dst)
 		return mad.RejectInvalidGID, gid[:]
 	case m.MTU > a.cfg.MTU || !m.MTU.Valid():
@@ -89,14 +89,14 @@ func (a *Agent) checkREQ(in *message, m *mad.REQ) (mad.RejectReason, []byte) {
 	return 0, nil
 }
 
-// refuse answers a REQ of which nothing is kept.
+// refuse answers a REQ without keeping a record.
 func (a *Agent) refuse(in *message, m *mad.REQ, reason mad.RejectReason, info []byte) {
 	a.reply(in, mad.AttrREJ, &mad.REJ{
 		RemoteCommID: m.LocalCommID, Rejected: mad.SubjectREQ, Reason: reason, Info: info, InfoLen: uint8(len(info)),
 	})
 }
 
-// duplicateREQ answers a REQ that came before.
+// duplicateREQ answers a repeated REQ.
 func (c *Conn) duplicateREQ(in *message) {
 	switch c.state {
 	case ReqRcvd:
@@ -106,7 +106,7 @@ func (c *Conn) duplicateREQ(in *message) {
 	case RepSent, MRARepRcvd:
 		c.again()
 	case Timewait:
-		if c.out != nil && !c.up { // what is kept of one that was up is its DREQ
+		if c.out != nil && !c.up { // if it was up, out is its DREQ
 			c.again() // the REJ
 			c.a.setTimer(c, in.now+c.timewaitNs)
 			return
@@ -117,15 +117,14 @@ func (c *Conn) duplicateREQ(in *message) {
 	}
 }
 
-// holdsPeer reports whether the peer's queue pair is connected as far as we know.
-// One whose connection is over is the peer's to use again, whenever it likes: some
-// adapters hand out the number that was freed last. What TIMEWAIT protects is
-// our own number, and a delayed REQ is known by its communication ID. (Linux
-// forgets the peer's number when TIMEWAIT begins.)
+// holdsPeer reports whether the peer's queue pair is connected as far as we know. Once a connection
+// is over, the peer may reuse its queue pair at any time: some adapters hand out the number that
+// was freed last. TIMEWAIT protects our own number, and a delayed REQ is recognised by its
+// communication ID. (Linux also forgets the peer's number when TIMEWAIT begins.)
 func (c *Conn) holdsPeer() bool { return c != nil && c.state != Timewait }
 
-// Accept sends the REP. The queue pair must be ready to receive and, since the first message of
-// the peer may ask for an answer before its RTU arrives, to send.
+// Accept sends the REP. The queue pair must be ready to receive. It must also be ready to send,
+// because the peer's first message may ask for an answer before its RTU arrives.
 func (c *Conn) Accept(now int64, r Accept) error {
 	if c.state != ReqRcvd {
 		return &stateError{"REP", c.state}
@@ -140,7 +139,7 @@ func (c *Conn) Accept(now int64, r Accept) error {
 		return err
 	}
 	c.localQPN, c.bytes = r.QPN, max(r.Bytes, 0)
-	c.listener.need = c.bytes // the next one will hardly be different
+	c.listener.need = c.bytes // the next one will hardly differ
 	c.setState(RepSent)
 	c.beginHalfOpen(now)
 	c.startRetries(now)
@@ -148,7 +147,7 @@ func (c *Conn) Accept(now int64, r Accept) error {
 	return nil
 }
 
-// handleRTU takes the confirmation of our REP.
+// handleRTU handles the confirmation of our REP.
 func (a *Agent) handleRTU(in *message) {
 	var m mad.RTU
 	m.Decode(in.data)
@@ -166,9 +165,8 @@ func (a *Agent) handleRTU(in *message) {
 	}
 }
 
-// CommEstablished tells that the queue pair received something from the peer, so that
-// the peer must have had the REP even if its RTU was lost. It does nothing in
-// other states.
+// CommEstablished says that the queue pair received something from the peer, so the peer must have
+// the REP even if its RTU was lost. It does nothing in other states.
 func (c *Conn) CommEstablished() {
 	if c.state.halfOpen() {
 		c.established(nil)

@@ -1,7 +1,6 @@
 package cm
 
-// ageList is a list of connections from the oldest to the youngest. A
-// connection is in at most one.
+// ageList is a list of connections from the oldest to the youngest. A connection is in at most one.
 type ageList struct {
 	head, tail *Conn
 	len        int
@@ -18,7 +17,7 @@ func (l *ageList) push(c *Conn) {
 	l.len++
 }
 
-// unlist takes c out of the list it is in, if any.
+// unlist removes c from its list, if any.
 func (c *Conn) unlist() {
 	l := c.list
 	if l == nil {

@@ -16,21 +16,21 @@ type Packet struct {
 	Data     [mad.Bytes]byte
 }
 
-// remoteKey names a connection as its peer does.
+// remoteKey identifies a connection by the peer's numbers.
 type remoteKey struct {
 	addr netip.Addr
 	guid mad.GUID
 	id   mad.CommID
 }
 
-// qpnKey names the queue pair of a peer.
+// qpnKey identifies the queue pair of a peer.
 type qpnKey struct {
 	addr netip.Addr
 	guid mad.GUID
 	qpn  uint32
 }
 
-// sidrKey names a lookup as its peer does.
+// sidrKey identifies a lookup by the peer's number.
 type sidrKey struct {
 	addr netip.Addr
 	id   uint32
@@ -50,31 +50,31 @@ type Agent struct {
 	proven    recent[netip.Addr]
 	missed    recent[remoteKey]
 
-	conns        int // in byID or sidr, without those in timewait
-	waiting      int // with the application
+	conns        int // in byID or sidr, without those in TIMEWAIT
+	waiting      int // of these, with the application
 	numListeners int
 	halfOpen     ageList
 	halfOpenUse  int // bytes that the owner holds for them
 	timewait     ageList
 	timers       timerHeap
 	looks        looks
-	clock        int64 // the time of the last call that told it
+	clock        int64 // the time of the last call that passed it
 
 	tx       []Packet
 	events   []Event
-	offers   []*Listener // that have requests to take
+	offers   []*Listener // with requests to take
 	patience int64       // see patienceNs
-	// blocked are listeners whose requests wait for room.
+	// blocked has the listeners whose requests wait for room.
 	blocked   []*Listener
 	keepWills bool
 	wills     []Will               // changes that the owner has not taken
-	told      map[mad.TID]struct{} // questions behind what Tell has sent, which have no answer yet
+	told      map[mad.TID]struct{} // unanswered questions that followed what Tell sent
 	stats     Stats
 }
 
-// account is what an address has of the bounds.
+// account is the share of one address in the bounds.
 type account struct {
-	pending int // requests not answered, and half-open connections
+	pending int // unanswered requests, and half-open connections
 	use     int // bytes that the owner holds for the latter
 }
 
@@ -96,7 +96,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// SetMTU changes Config.MTU: the port may carry less than it did, or as much again.
+// SetMTU changes Config.MTU, when the port can carry less, or more again.
 func (a *Agent) SetMTU(m ib.MTU) {
 	if m.Valid() {
 		a.cfg.MTU = m
@@ -106,8 +106,8 @@ func (a *Agent) SetMTU(m ib.MTU) {
 // canonical makes addresses comparable.
 func canonical(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// HandleMAD takes the payload of a packet that came from QP 1 of src with the
-// Q_Key of QP 1. b is only read during the call.
+// HandleMAD handles the payload of a packet that came from QP 1 of src with the Q_Key of QP 1. It
+// only reads b, and only during the call.
 func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 	a.clock = now
 	src, dst = canonical(src), canonical(dst)
@@ -117,8 +117,7 @@ func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 		a.stats.DropMalformed++
 		return
 	}
-	// What could be answered, the owner has, with mad.Unserved. rdma_rxe drops the
-	// rest of what it has no agent for, too.
+	// The owner answers other classes, with mad.Unserved. Like rdma_rxe, drop the rest.
 	i := int(h.Attribute) - int(mad.AttrREQ)
 	if h.Class != mad.ClassCM || h.ClassVersion != mad.ClassVersion2 || h.Method != mad.MethodSend || i < 0 || i >= numMessages {
 		a.stats.DropClass++
@@ -147,22 +146,22 @@ func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 		a.handleSIDRRep(&in)
 	case mad.AttrLAP:
 		a.handleLAP(&in)
-	default: // APR: we never ask
+	default: // APR: we never ask for one
 		a.stats.DropUnmatched++
 	}
 }
 
-// message is a message on its way in.
+// message is a received message.
 type message struct {
 	now      int64
 	src, dst netip.Addr
 	tid      mad.TID
-	modifier uint32 // of the header: the options of ECE
+	modifier uint32 // from the header: the options of ECE
 	data     *mad.Data
 }
 
-// find returns the connection that a message of src is about: local is the ID
-// that we chose, remote the one that the peer chose.
+// find returns the connection that a message from in.src is about: local is our communication ID,
+// remote the peer's.
 func (a *Agent) find(in *message, local, remote mad.CommID) *Conn {
 	c := a.byID[local]
 	if c == nil || c.remoteID != remote || c.remote != in.src {
@@ -171,7 +170,7 @@ func (a *Agent) find(in *message, local, remote mad.CommID) *Conn {
 	return c
 }
 
-// findAnswered is find for a message that may be the first to say which ID the peer chose.
+// findAnswered is find for a message that may be the first with the peer's ID.
 func (a *Agent) findAnswered(in *message, local, remote mad.CommID) *Conn {
 	c := a.byID[local]
 	if c == nil || c.remoteID != 0 && c.remoteID != remote || c.remote != in.src || !c.answeredBy(in) {
@@ -180,9 +179,9 @@ func (a *Agent) findAnswered(in *message, local, remote mad.CommID) *Conn {
 	return c
 }
 
-// answeredBy reports whether a message may be an answer to the request of c: it has its transaction
-// ID (as those of Linux do). One that has not is for an earlier process at this address, which had
-// the same communication ID, or forged.
+// answeredBy reports whether a message may be an answer to the request of c: it must have its
+// transaction ID (answers of Linux do). Otherwise it is for an earlier process at this address that
+// had the same communication ID, or forged.
 func (c *Conn) answeredBy(in *message) bool {
 	switch c.state {
 	case ReqSent, MRAReqRcvd, SIDRReqSent:
@@ -204,8 +203,7 @@ func (a *Agent) send(src, dst netip.Addr, at mad.Attribute, tid mad.TID, m putte
 	return nil
 }
 
-// reply sends m where in came from. It is for messages that cannot fail to
-// encode.
+// reply sends m back to the sender of in. It is for messages that cannot fail to encode.
 func (a *Agent) reply(in *message, at mad.Attribute, m putter) {
 	if a.send(in.dst, in.src, at, in.tid, m) != nil {
 		a.stats.DropTx++
@@ -230,7 +228,7 @@ func (a *Agent) enqueue(p *Packet) {
 	a.tx = append(a.tx, *p)
 }
 
-// PollTransmit takes the next datagram to send.
+// PollTransmit returns the next datagram to send.
 func (a *Agent) PollTransmit(p *Packet) bool {
 	if len(a.tx) == 0 {
 		return false
@@ -238,13 +236,13 @@ func (a *Agent) PollTransmit(p *Packet) bool {
 	*p = a.tx[0]
 	a.tx = a.tx[1:]
 	if len(a.tx) == 0 {
-		a.tx = nil // or the array would live on
+		a.tx = nil // free the array
 	}
 	return true
 }
 
-// PollEvent takes the next event. Requests come last: what frees memory comes before
-// what takes some.
+// PollEvent returns the next event. Requests come last: what frees memory comes before what takes
+// some.
 func (a *Agent) PollEvent() (Event, bool) {
 	if e, ok := a.PollConnEvent(); ok {
 		return e, true
@@ -258,8 +256,8 @@ func (a *Agent) PollEvent() (Event, bool) {
 	return Event{}, false
 }
 
-// PollConnEvent is PollEvent without requests, for an owner that takes these from
-// [Listener.Next] when it has a use for them.
+// PollConnEvent is PollEvent without requests, for an owner that takes these from [Listener.Next]
+// when it is ready for them.
 func (a *Agent) PollConnEvent() (Event, bool) {
 	for len(a.events) > 0 {
 		e := a.events[0]
@@ -274,7 +272,7 @@ func (a *Agent) PollConnEvent() (Event, bool) {
 	return Event{}, false
 }
 
-// emit queues an event of c, unless its owner is gone.
+// emit queues an event of c, unless its owner has destroyed it.
 func (a *Agent) emit(c *Conn, e Event) {
 	if c.orphan {
 		return

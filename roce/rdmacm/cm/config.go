@@ -8,32 +8,29 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Config is what an [Agent] is made from.
+// Config is the configuration of an [Agent].
 type Config struct {
-	// GUID identifies this node in REQ and REP. With the communication ID it
-	// tells a duplicate from something new, so it should be another one after
-	// each restart.
+	// GUID identifies this node in REQ and REP. Together with the communication ID it tells
+	// duplicates from new messages, so it should change with each restart.
 	GUID mad.GUID
-	// Addrs are the local addresses. A REQ to a GID that is none of them is
-	// refused.
+	// Addrs are the local addresses. A REQ to any other GID is refused.
 	Addrs []netip.Addr
 	// MTU is the largest path MTU that a peer may ask for; 0 is 4096.
 	MTU ib.MTU
 	// Rand supplies communication and transaction IDs: crypto/rand.Reader in
 	// production.
 	Rand io.Reader
-	// Slot is the part of the communication IDs by which messages come to this agent;
-	// zero is all.
+	// Slot selects the communication IDs by which messages reach this agent; zero is all.
 	Slot ib.Slot
 	// Limits; zero fields mean [DefaultLimits].
 	Limits Limits
 	// Times; zero means the default.
 	RetryNs        int64          // between the first two tries of one message
 	Tries          int            // of one message
-	TimewaitNs     int64          // the least
-	ServiceTimeout ib.TimeoutCode // what an MRA asks for
+	TimewaitNs     int64          // the minimum
+	ServiceTimeout ib.TimeoutCode // requested by our MRAs
 	LookNs         int64          // between two questions to a peer with established connections, see look.go; 0: none
-	ReqHoldNs      int64          // by how much all MRAs together may put off the end of a REQ of this side
+	ReqHoldNs      int64          // by how much all MRAs together may postpone the end of our REQ
 }
 
 func (c *Config) setDefaults() {
@@ -50,8 +47,8 @@ func (c *Config) setDefaults() {
 			*f.p = f.def
 		}
 	}
-	// The connections of one peer must not push each other out: what is beyond
-	// its share is not admitted, and asks again later.
+	// The connections of one peer must not push each other out: what exceeds its share is not
+	// admitted, and asks again later.
 	c.Limits.PerPeer = min(c.Limits.PerPeer, max(c.Limits.HalfOpen/2, 1))
 	if c.RetryNs <= 0 {
 		c.RetryNs = DefaultRetryNs

@@ -15,10 +15,10 @@ type Conn struct {
 	state  State
 	active bool // this end sent the REQ
 	orphan bool // the owner has destroyed it: no events
-	gone   bool // in no table any more
+	gone   bool // no longer in any table
 	up     bool // has been established
 	mra    bool // this end has sent an MRA
-	willed bool // its will is known
+	willed bool // its will was reported
 
 	localID, remoteID mad.CommID
 	remoteGUID        mad.GUID
@@ -30,24 +30,24 @@ type Conn struct {
 	sidrID            uint32
 	timewaitNs        int64
 	peerRetryNs       int64 // how long the peer may wait before it repeats its REQ
-	peerAnswerNs      int64 // how long the peer may take for an answer: it says so in its REQ, we in ours; 0: not said
+	peerAnswerNs      int64 // how long the peer may take to answer, as its REQ or ours says; 0: unknown
 
-	// out is the message that is repeated: when the timer expires, or for
-	// duplicates of what it answers. nil if there is none.
+	// out is the message to repeat, when the timer expires, or for duplicates of the message that
+	// it answers; nil if there is none.
 	out         *Packet
 	tries       int // how often out was sent
 	maxTries    int
 	retryNs     int64
 	heard       bool    // half-open: the peer has shown that it is there
-	retryAt     int64   // half-open: when the REP is to be repeated, if the timer comes before
-	repNs       int64   // half-open: when the REP was sent for the first time
-	endNs       int64   // half-open: when the tries are over if the peer shows nothing
-	farewells   int     // given up: how often the peer is still to be told
-	holdNs      int64   // half-open, or with a REQ on its way: no MRA puts the end off further than that
-	listenEndNs int64   // until then a refusal because nobody listens is no end: awaitListener
+	retryAt     int64   // half-open: when to repeat the REP, if the timer comes earlier
+	repNs       int64   // half-open: when the REP was first sent
+	endNs       int64   // half-open: when the tries end if the peer stays silent
+	farewells   int     // given up: how often to tell the peer again
+	holdNs      int64   // half-open, or with a REQ on its way: MRAs postpone the end no further than this
+	listenEndNs int64   // a refusal because nothing listens does not count until then: awaitListener
 	asked       bool    // the peer was asked whether it knows the connection,
-	askedNs     int64   // then for the last time,
-	askedTID    mad.TID // and with that
+	askedNs     int64   // most recently at this time,
+	askedTID    mad.TID // with this transaction ID
 
 	deadline  int64
 	heapIndex int // in Agent.timers; -1: no timer
@@ -58,7 +58,7 @@ type Conn struct {
 	list       *ageList
 	prev, next *Conn
 
-	listener *Listener // passive: where it came from
+	listener *Listener // passive: the listener it came from
 	request  *Event    // waits in the queue of listener
 	queued   bool      // counts in the backlog of listener
 	open     bool      // counts in the connections of listener
@@ -69,17 +69,17 @@ type Conn struct {
 	counted  bool      // counts in Agent.peers
 	bytes    int       // that the owner holds for it
 
-	// UserData is the owner's.
+	// UserData is for the owner.
 	UserData any
 }
 
 // State returns the state.
 func (c *Conn) State() State { return c.state }
 
-// LocalID and RemoteID return the communication IDs.
+// LocalID returns the communication ID of this end.
 func (c *Conn) LocalID() mad.CommID { return c.localID }
 
-// RemoteID returns the communication ID of the peer; 0 if it is not known.
+// RemoteID returns the communication ID of the peer; 0 if it is unknown.
 func (c *Conn) RemoteID() mad.CommID { return c.remoteID }
 
 // Local returns the local address.
@@ -106,13 +106,13 @@ func (a *Agent) newConn(local, remote netip.Addr) (*Conn, error) {
 func (c *Conn) remoteKey() remoteKey { return remoteKey{c.remote, c.remoteGUID, c.remoteID} }
 func (c *Conn) qpnKey() qpnKey       { return qpnKey{c.remote, c.remoteGUID, uint32(c.remoteQPN)} }
 
-// enter makes the connection known by its peer's names.
+// enter enters the connection under its peer's numbers.
 func (c *Conn) enter() {
 	c.a.byRemote[c.remoteKey()] = c
 	c.a.byQPN[c.qpnKey()] = c
 }
 
-// setState moves the connection and keeps the accounts of who waits for whom.
+// setState changes the state and updates everything that counts connections by state.
 func (c *Conn) setState(s State) {
 	a, old := c.a, c.state
 	c.recount(old, s)
@@ -156,7 +156,7 @@ func (c *Conn) setState(s State) {
 	}
 }
 
-// account changes what the peer has of the bounds.
+// account changes the peer's share in the bounds.
 func (c *Conn) account(pending, use int) {
 	p := c.a.peers[c.remote]
 	p.pending += pending
@@ -168,7 +168,7 @@ func (c *Conn) account(pending, use int) {
 	}
 }
 
-// remove ends the record.
+// remove deletes the record.
 func (c *Conn) remove() {
 	if c.gone {
 		return
@@ -195,7 +195,7 @@ func (c *Conn) remove() {
 	c.out = nil
 }
 
-// keep makes m the message to repeat and sends it.
+// keep sends m and makes it the message to repeat.
 func (c *Conn) keep(at mad.Attribute, tid mad.TID, m putter) error {
 	p := &Packet{Src: c.local, Dst: c.remote}
 	if err := encode(&p.Data, at, tid, m); err != nil {
@@ -222,10 +222,9 @@ func (c *Conn) startRetries(now int64) {
 	c.a.setTimer(c, now+c.retryWaitNs(c.tries))
 }
 
-// retryWaitNs is the time to the next repetition. It doubles from one to the
-// next up to what the peer may take, if that is more: a crowd of connections to
-// a slow peer would keep it from ever answering, and giving up before the time
-// it was given would be unjust.
+// retryWaitNs returns the time to the next repetition. It doubles each time, up to the time that
+// the peer may take, if that is longer. Otherwise a crowd of connections to a slow peer would keep
+// it from ever answering, and giving up earlier would break the promise made to it.
 func (c *Conn) retryWaitNs(tries int) int64 {
 	wait := c.retryNs
 	for i := 1; i < tries && 2*wait <= c.peerAnswerNs; i++ {
@@ -234,7 +233,7 @@ func (c *Conn) retryWaitNs(tries int) int64 {
 	return wait
 }
 
-// expire does what is due when the timer of the state has run out.
+// expire does what is due when the timer has run out.
 func (c *Conn) expire(now int64) {
 	a := c.a
 	switch c.state {
@@ -281,7 +280,7 @@ func (c *Conn) expire(now int64) {
 		c.giveUp(now)
 		a.calm()
 	case DReqSent:
-		// The peer may not know: the DREQ stays, and answers what it repeats.
+		// The peer may not know: the DREQ stays, and answers its repetitions.
 		a.emit(c, Event{Type: EventDisconnected})
 		c.enterTimewait(now)
 	case SIDRReqSent:
@@ -290,9 +289,9 @@ func (c *Conn) expire(now int64) {
 	}
 }
 
-// Destroy ends the ownership of the connection: it makes no more events. What
-// the peer has to be told is told, and repeated if need be: a REJ before the
-// connection is established, a DREQ afterwards. Destroying again does nothing.
+// Destroy ends the owner's interest in the connection: it raises no more events. The peer is told,
+// repeatedly if necessary: by a REJ before the connection is established, by a DREQ afterwards.
+// Destroying again does nothing.
 func (c *Conn) Destroy(now int64) {
 	if c.orphan {
 		return
@@ -310,20 +309,20 @@ func (c *Conn) Destroy(now int64) {
 	case SIDRReqRcvd:
 		_ = c.AnswerLookup(now, LookupAnswer{Status: mad.SIDRRejected})
 	}
-	c.orphan = true // events that were not taken die with the owner
+	c.orphan = true // drops events that were not taken
 	c.UserData = nil
 	c.leaveUntaken()
 	c.leaveConns()
 }
 
-// enterTimewait ends the connection but for its memory.
+// enterTimewait ends the connection, but keeps its record for a while.
 func (c *Conn) enterTimewait(now int64) {
 	c.setState(Timewait)
 	c.a.setTimer(c, now+c.timewaitNs)
 	c.a.boundTimewait()
 }
 
-// boundTimewait lets the oldest records go beyond the limit.
+// boundTimewait drops the oldest records beyond the limit.
 func (a *Agent) boundTimewait() {
 	for a.timewait.len > a.cfg.Limits.Timewait {
 		a.stats.TimewaitEvicted++
@@ -339,22 +338,21 @@ func (c *Conn) forget() {
 	c.remove()
 }
 
-// setAckTimeout derives the time in TIMEWAIT from the ACK timeout of the path,
-// which covers the way there and back: nothing sent before it began arrives
-// after it.
+// setAckTimeout derives the time in TIMEWAIT from the ACK timeout of the path, which covers the way
+// there and back: nothing sent before TIMEWAIT arrives after it.
 func (c *Conn) setAckTimeout(t ib.TimeoutCode) {
 	c.timewaitNs = min(max(2*t.Ns(), c.a.cfg.TimewaitNs), maxTimewaitNs)
 }
 
-// Shutdown ends all connections at once because the node goes away: each peer
-// is told, once. Nothing but PollTransmit and PollWill may be called afterwards.
+// Shutdown ends all connections at once because the node goes away: each peer is told once. Only
+// PollTransmit and PollWill may be called afterwards.
 func (a *Agent) Shutdown() {
 	for _, id := range slices.Sorted(maps.Keys(a.byID)) { // in an order that a simulation repeats
 		c := a.byID[id]
 		c.revokeWill()
 		switch c.state {
 		case Established, DReqSent:
-			_ = c.sendDREQ(nil) // fails only without random numbers, and then there is nobody to tell
+			_ = c.sendDREQ(nil) // fails only without random numbers; then the peer cannot be told
 		case RepSent, MRARepRcvd, RepRcvd:
 			c.sendREJ(mad.SubjectOther, mad.RejectConsumer, nil, nil)
 		case ReqRcvd:

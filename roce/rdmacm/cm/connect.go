@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Request is what the active side says in a REQ.
+// Request is the content of a REQ, and how to send it.
 type Request struct {
 	Local, Remote netip.Addr
 	Service       mad.ServiceID
@@ -31,25 +31,24 @@ type Request struct {
 	TrafficClass uint8
 	HopLimit     uint8
 
-	// Private is all of the private data, with the CMA header if the service
-	// wants one; up to mad.REQPrivateBytes.
+	// Private is all of the private data, including the CMA header if the service wants one; up to
+	// mad.REQPrivateBytes.
 	Private []byte
 
-	// Tries and RetryNs override those of the Config. With RetryNs the interval
-	// is that, otherwise it grows.
+	// Tries and RetryNs override those of the Config. With RetryNs the interval is constant;
+	// otherwise it grows.
 	Tries   int
 	RetryNs int64
 
-	// ListenNs is how long the request is repeated if it is refused because nobody listens; 0: that
-	// ends it at once.
+	// ListenNs is how long the request is repeated while it is refused because nothing listens; 0:
+	// such a refusal ends it at once.
 	ListenNs int64
 }
 
-// answerTimeout is the time in which this side promises to answer, and so the
-// interval at which the peer repeats its REP: reqLocalTimeout, or more if this
-// connection repeats its own messages less often than that. A thousand
-// connections at a time that each ask for a repetition every 0.5 s keep a slow peer from
-// anything else.
+// answerTimeout returns the time in which this side promises to answer, which is the interval at
+// which the peer repeats its REP: reqLocalTimeout, or more if this connection repeats its own
+// messages less often than that. A thousand connections that each ask for a repetition every 0.5 s
+// would leave a slow peer no time for anything else.
 func (c *Conn) answerTimeout() ib.TimeoutCode {
 	t := reqLocalTimeout
 	for t < reqRemoteTimeout && t.Ns() < c.retryNs {
@@ -58,9 +57,8 @@ func (c *Conn) answerTimeout() ib.TimeoutCode {
 	return t
 }
 
-// Connect sends a REQ. What becomes of it is told by EventReply, EventRejected or EventUnreachable.
-// The error is a *mad.FieldError if something does not fit its field, or wraps
-// ErrLimit.
+// Connect sends a REQ. EventReply, EventRejected or EventUnreachable reports the outcome. The error
+// is a *mad.FieldError if something does not fit its field, or wraps ErrLimit.
 func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	if a.conns >= a.cfg.Limits.Conns {
 		return nil, fmt.Errorf("cm: %d connections: %w", a.conns, ErrLimit)
@@ -100,8 +98,8 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	return c, nil
 }
 
-// setRetries is for the side that asks: it waits longer from try to try, unless
-// an interval is given.
+// setRetries sets the retries of the side that asks: the wait grows each time, unless an interval
+// is given.
 func (c *Conn) setRetries(tries int, retryNs int64) {
 	if tries > 0 {
 		c.maxTries = tries
@@ -112,14 +110,14 @@ func (c *Conn) setRetries(tries int, retryNs int64) {
 	}
 }
 
-// handleREP takes the answer to our REQ.
+// handleREP handles the answer to our REQ.
 func (a *Agent) handleREP(in *message) {
 	var m mad.REP
 	m.Decode(in.data)
 	c := a.findAnswered(in, m.RemoteCommID, m.LocalCommID)
 	if c == nil || !c.active {
-		// The connection is over for us, or never was. The peer should not have
-		// to find out by its timeout. (Linux says nothing.)
+		// The connection is over for us, or never existed. The peer should not have to find out by
+		// its timeout. (Linux does not answer.)
 		a.stats.DropUnmatched++
 		a.reply(in, mad.AttrREJ, &mad.REJ{
 			LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID,
@@ -152,8 +150,8 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 	case m.InitiatorDepth > maxRdAtomic:
 		refuse = mad.RejectInsufficientResources
 	case a.byQPN[k].holdsPeer():
-		// Who answers our REQ is the peer, so it need not be asked. It will hardly know
-		// what the DREQ is about, but if it does it should not go on.
+		// The sender answers our REQ, so it is the peer and need not be asked. It will hardly know
+		// the connection that the DREQ is about, but if it does it should end it.
 		if old := a.byQPN[k]; old.state == Established {
 			_ = old.sendDREQ(nil) // fails only without random numbers
 			old.forgotten(in.now)

@@ -2,9 +2,9 @@ package cm
 
 import "github.com/goroce/goroce/ib/mad"
 
-// Disconnect ends an established connection, or one that is half open: it sends a DREQ.
-// EventDisconnected follows when the peer has answered, or will not. It does nothing to a
-// connection that is on its way down already.
+// Disconnect ends an established or half-open connection: it sends a DREQ. EventDisconnected
+// follows when the peer has answered, or the tries are used up. If the connection is already
+// ending, Disconnect does nothing.
 func (c *Conn) Disconnect(now int64, private []byte) error {
 	switch c.state {
 	case Established, RepSent, MRARepRcvd:
@@ -41,8 +41,8 @@ func (c *Conn) disconnected(now int64, e Event) {
 	c.enterTimewait(now)
 }
 
-// handleDREQ answers every DREQ, whether there is a connection or not: the
-// peer has no other way to stop asking.
+// handleDREQ answers every DREQ, whether or not the connection exists: the peer has no other way to
+// stop asking.
 func (a *Agent) handleDREQ(in *message) {
 	var m mad.DREQ
 	m.Decode(in.data)
@@ -54,10 +54,10 @@ func (a *Agent) handleDREQ(in *message) {
 			if c.node != nil {
 				c.node.heardNs = in.now
 			}
-			return // it is there, and there is nothing to say
+			return // it exists, and needs no answer
 		}
 	case m.RemoteQPN != c.localQPN:
-		a.stats.DropUnmatched++ // forged, or of another life
+		a.stats.DropUnmatched++ // forged, or for an earlier connection
 		return
 	}
 	if c != nil {
@@ -74,7 +74,7 @@ func (a *Agent) handleDREQ(in *message) {
 	a.reply(in, mad.AttrDREP, &mad.DREP{LocalCommID: m.RemoteCommID, RemoteCommID: m.LocalCommID})
 }
 
-// handleDREP takes the answer to our DREQ.
+// handleDREP handles the answer to our DREQ.
 func (a *Agent) handleDREP(in *message) {
 	var m mad.DREP
 	m.Decode(in.data)
@@ -94,8 +94,8 @@ func (a *Agent) handleDREP(in *message) {
 	}
 }
 
-// handleLAP refuses alternate paths: a RoCE port has one way to a peer. (Linux
-// does not answer at all on RoCE.)
+// handleLAP refuses alternate paths: a RoCE port has one path to a peer. (On RoCE, Linux does not
+// answer at all.)
 func (a *Agent) handleLAP(in *message) {
 	var m mad.LAP
 	m.Decode(in.data)

@@ -1,7 +1,7 @@
 package cm
 
-// ECE is what one side says about enhanced connection establishment: who made its adapter, and
-// options that mean something to that maker's adapters. Zero is nothing to say.
+// ECE is one side's enhanced connection establishment data: the vendor of its adapter, and options
+// with a meaning for that vendor's adapters. Zero means none.
 type ECE struct {
 	VendorID uint32 // 24 bits
 	Options  uint32
@@ -13,5 +13,5 @@ type extended struct {
 	options uint32
 }
 
-// eceOf is what a message said that has the vendor.
+// eceOf returns the ECE of a message with the given vendor.
 func (in *message) eceOf(vendor uint32) ECE { return ECE{VendorID: vendor, Options: in.modifier} }

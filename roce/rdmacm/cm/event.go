@@ -17,19 +17,19 @@ const (
 	EventRequest EventType = iota + 1
 	// EventReply: the peer accepted; REP is set. Call Conn.Ready or Reject.
 	EventReply
-	// EventEstablished: the peer knows that the connection is up. It has the
-	// private data of the RTU, if that is how it came.
+	// EventEstablished: the peer knows that the connection is up. Private is that of the RTU, if
+	// one brought the news.
 	EventEstablished
 	// EventRejected: the peer refused or gave up; Reason and Private are set.
 	EventRejected
 	// EventUnreachable: the peer did not answer.
 	EventUnreachable
-	// EventDisconnected: the connection is over, for which side's wish ever. Private is that of the
-	// DREQ or the DREP. Reason is mad.RejectStaleConnection if the peer has not ended it, but knows
-	// nothing of it any more.
+	// EventDisconnected: the connection is over, whichever side ended it. Private is that of the
+	// DREQ or the DREP. If the peer ended it with a REJ, Reason is set, such as
+	// mad.RejectStaleConnection.
 	EventDisconnected
-	// EventTimewaitExit: the record of the connection is gone; the numbers of
-	// its queue pair may be used again.
+	// EventTimewaitExit: the record of the connection is gone; the numbers of its queue pair may be
+	// reused.
 	EventTimewaitExit
 	// EventResolved: the answer to a lookup; SIDRRep is set, whatever its status.
 	EventResolved
@@ -46,8 +46,7 @@ func (t EventType) String() string {
 	return fmt.Sprintf("EventType(%d)", uint8(t))
 }
 
-// Event is something that happened. What its slices refer to belongs to the
-// receiver.
+// Event is an event of a connection or a listener. The receiver owns what its slices refer to.
 type Event struct {
 	Type     EventType
 	Conn     *Conn
@@ -62,11 +61,11 @@ type Event struct {
 	Info     []byte // EventRejected: additional information
 	Private  []byte // without the CMA header
 
-	Gone   bool // EventDisconnected: the peer knows the connection no more, there is no process there, or another one says so
-	NoPort bool // EventUnreachable: the host says that no socket there has the port
+	Gone   bool // EventDisconnected: the peer does not know the connection any more, its process is gone, or another says so for it
+	NoPort bool // EventUnreachable: the host reports that no socket there has the port
 }
 
-// Accept is what the passive side says in a REP.
+// Accept is the content of a REP.
 type Accept struct {
 	QPN                ib.QPN
 	QKey               ib.QKey
@@ -79,8 +78,8 @@ type Accept struct {
 	SRQ                bool
 	ECE                ECE
 	Private            []byte // up to mad.REPPrivateBytes
-	// Bytes is the memory that the owner holds for the connection. It counts
-	// towards Limits.HalfOpenBytes until the peer has shown that it knows.
+	// Bytes is the memory that the owner holds for the connection. It counts towards
+	// Limits.HalfOpenBytes until the peer has shown that it knows of the connection.
 	Bytes int
 }
 

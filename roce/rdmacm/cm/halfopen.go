@@ -2,11 +2,11 @@ package cm
 
 import "github.com/goroce/goroce/ib/mad"
 
-// A half-open connection: accepted, and its peer has not shown that it knows. The
-// REQ can have come from anybody, in the name of somebody who never asked. So the
-// REP is repeated seldom until something has come that needs our communication ID.
+// A half-open connection has been accepted, but its peer has not shown that it knows. The REQ may
+// be forged, in the name of a node that never asked. So the REP is repeated rarely until a message
+// comes that needs our communication ID.
 
-// beginHalfOpen notes when the REP was sent.
+// beginHalfOpen records when the REP was sent.
 func (c *Conn) beginHalfOpen(now int64) {
 	end := now
 	for i := range c.maxTries {
@@ -15,8 +15,8 @@ func (c *Conn) beginHalfOpen(now int64) {
 	c.heard, c.repNs, c.endNs, c.holdNs = false, now, end, now+maxServiceTimeout.Ns()
 }
 
-// watch makes the timer come sooner than for the first repetition of the REP, if it matters to
-// the listener that the peer is slow.
+// watch makes the timer come before the first repetition of the REP, if the listener needs to know
+// that the peer is slow.
 func (c *Conn) watch(now int64) {
 	c.retryAt = c.deadline
 	if l := c.listener; l != nil && l.maxUntaken > 0 && c.untaken {
@@ -24,11 +24,11 @@ func (c *Conn) watch(now int64) {
 	}
 }
 
-// quiet reports whether what is repeated may go to somebody who never asked.
+// quiet reports whether the message to repeat may go to a node that never asked.
 func (c *Conn) quiet() bool { return c.state == RepSent && !c.heard }
 
-// quietTries returns how often the REP is sent in all, and in its place the REJ that takes it back.
-// In a flood of forged REQs the addresses that they name get one.
+// quietTries returns how often the REP is sent in all, and later the REJ that takes it back. In a
+// flood of forged REQs the addresses that they name get one.
 func (c *Conn) quietTries() int {
 	if c.rank != proven && c.a.flooded() {
 		return 1
@@ -36,11 +36,11 @@ func (c *Conn) quietTries() int {
 	return quietTries
 }
 
-// quietTimer returns when the REP is repeated for a peer that was never heard of:
-// quietTries of them take as long as all that another peer gets. (Linux repeats a REP
-// as often as the REQ says, 15 times, to anybody.) A peer whose RTU was lost needs one,
-// and soon; one that had no REP repeats its REQ, and each of these is answered. The
-// last one is for a peer that was too busy for all that.
+// quietTimer returns when to repeat the REP for a peer that was never heard of: quietTries of them
+// take as long as all repetitions for another peer. (Linux repeats a REP as often as the REQ says,
+// 15 times, to anyone.) A peer whose RTU was lost needs one repetition, and soon; one that missed
+// the REP repeats its REQ, and each of these is answered. The last repetition is for a peer that
+// was too busy for all that.
 func (c *Conn) quietTimer(now int64) int64 {
 	switch {
 	case c.tries >= c.quietTries():
@@ -59,9 +59,8 @@ func (c *Conn) triesLeft() bool {
 	return c.tries < c.maxTries
 }
 
-// giveUp ends a half-open connection whose peer does not answer. The peer may believe that
-// it is connected, and nobody acknowledges a REJ: it is told as often as the REP could
-// have been sent.
+// giveUp ends a half-open connection whose peer does not answer. The peer may believe that it is
+// connected, and a REJ is not acknowledged: it is sent as often as the REP could have been.
 func (c *Conn) giveUp(now int64) {
 	c.farewells = max(c.quietTries()-c.tries, 0)
 	c.endNs = now + c.timewaitNs
@@ -73,11 +72,10 @@ func (c *Conn) giveUp(now int64) {
 	}
 }
 
-// tooLate tells the peer of a connection that was given up.
+// tooLate tells the peer that its connection was given up.
 func (c *Conn) tooLate() { c.sendREJ(mad.SubjectOther, mad.RejectTimeout, nil, nil) }
 
-// farewell tells the peer once more, as long as that is to be done. It reports whether
-// the connection is still to be remembered.
+// farewell tells the peer once more, if that is due. It returns whether to keep the record.
 func (c *Conn) farewell(now int64) bool {
 	if c.state != Timewait || c.farewells == 0 || now >= c.endNs {
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Listener takes connection requests, or lookups, for a service.
+// Listener accepts connection requests, or lookups, for a service.
 type Listener struct {
 	a       *Agent
 	service mad.ServiceID
@@ -16,14 +16,14 @@ type Listener struct {
 	backlog int
 	closed  bool
 
-	requests   [numRanks]ageList // that the owner has not taken
+	requests   [numRanks]ageList // not yet taken by the owner
 	offered    bool              // in Agent.offers
-	queued     int               // what counts in the backlog
+	queued     int               // requests that count in the backlog
 	open       int               // connections that the owner has taken
-	maxConns   int               // most of these; 0: any number
-	untaken    int               // of these, not with the application yet
-	maxUntaken int               // most of those; 0: any number
-	inHand     int               // that the owner has taken and not answered
+	maxConns   int               // the most of these; 0: any number
+	untaken    int               // of these, not yet with the application
+	maxUntaken int               // the most of those; 0: any number
+	inHand     int               // taken by the owner and not yet answered
 	need       int               // bytes that the owner holds for each, as far as we know
 	blocked    bool              // in Agent.blocked
 
@@ -31,11 +31,10 @@ type Listener struct {
 	UserData any
 }
 
-// Listen takes requests for a service at addr; an unspecified or invalid
-// address stands for all. Beyond backlog requests that the application has not
-// answered, further ones are dropped and counted; 0, or more than
-// Limits.Backlog, is that limit, as listen(2) has it. A service can have one
-// listener for all addresses, or several for different ones besides it.
+// Listen accepts requests for a service at addr; an unspecified or invalid address stands for all.
+// Up to backlog requests may wait for the application's answer; further ones are dropped and
+// counted. A backlog of 0, or more than Limits.Backlog, means that limit, as in listen(2). A
+// service can have one listener for all addresses, and others for particular ones besides it.
 func (a *Agent) Listen(service mad.ServiceID, addr netip.Addr, backlog int) (*Listener, error) {
 	if addr.IsValid() {
 		if addr = canonical(addr); addr.IsUnspecified() {
@@ -59,8 +58,7 @@ func (a *Agent) Listen(service mad.ServiceID, addr netip.Addr, backlog int) (*Li
 	return l, nil
 }
 
-// Close ends the listener. Requests that the owner has not taken are refused;
-// the others stay with it.
+// Close ends the listener. Requests that the owner has not taken are refused; it keeps the others.
 func (l *Listener) Close() {
 	if l.closed {
 		return
@@ -78,9 +76,10 @@ func (l *Listener) Close() {
 	l.refuseAll()
 }
 
-// match returns the listener for a service at the address that a request came to. The listener of
-// the address comes before the one of all addresses. A request whose CMA header names another
-// address has none: who filters what comes to an address filters what its listeners get.
+// match returns the listener for a service at the address that a request came to. A listener for
+// that address takes precedence over one for all addresses. A request whose CMA header names
+// another address has none: filtering the traffic of an address must also filter what its listeners
+// get.
 func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Listener {
 	addr := in.dst
 	if h.Dst.IsValid() && canonical(h.Dst) != addr {
@@ -98,7 +97,7 @@ func (a *Agent) match(in *message, service mad.ServiceID, h *mad.CMAHeader) *Lis
 	return any
 }
 
-// header takes the CMA header off the private data of a request for a service of RDMA-CM. ok is
+// header splits the CMA header off the private data of a request for a service of RDMA-CM. ok is
 // false if it has none that we understand.
 func header(service mad.ServiceID, private []byte) (h mad.CMAHeader, user []byte, ok bool) {
 	ps, _, form := service.Split()

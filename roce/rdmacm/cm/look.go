@@ -7,41 +7,35 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Peers that are gone. A process that was killed says nothing, and a connection that nothing is
-// sent on would never find out. So the agent looks after each node that it has established
-// connections to, a node being what has one GUID at one address (one opening of a device of this
-// stack, a host of the kernel): each Config.LookNs it asks about one of the connections. The
-// question is that of askPeer, which every CM understands:
+// Peers that are gone. A process that was killed says nothing, and an idle connection to it would
+// never find out. So the agent watches each node to which it has established connections; a node is
+// one GUID at one address (one opening of a device of this stack, or a host with the kernel's
+// stack). Every Config.LookNs it asks about one of the connections. The question is that of
+// askPeer, which every CM understands:
 //
-//   - A CM that knows the connection says nothing. Nor does a host that stands still, or that the
-//     network does not reach: silence proves nothing, and is left to the queue pair's retries.
-//   - One that does not know it answers, with the question's transaction ID: the connection is
-//     over, and the node's others are asked at once.
-//   - Where no socket has the port the host's kernel sends the question back (ICMP port
-//     unreachable). A firewall that is just being changed does so, too. So it is asked again, and
-//     when that comes back, too, all connections to the node are over.
+//   - A CM that knows the connection says nothing. Neither does a host that hangs, or that the network does not reach: silence proves nothing, and is left to the queue pair's retries.
+//   - A CM that does not know it answers, with the question's transaction ID: the connection is over, and the node's others are asked about at once.
+//   - If no socket has the port, the host's kernel sends the question back (ICMP port unreachable). So does a firewall that is just being changed. So the question is repeated, and when it comes back again, all connections to the node are over.
 //
-// The transaction ID is 64 random bits, which only the network between the two sees: nobody else
-// can make up an answer, or a message that came back.
+// The transaction ID is 64 random bits, seen only by the network between the two: no one else can
+// forge an answer, or a returned message.
 //
-// A node that asks is there, and is not asked in that time. So two nodes cost a datagram in LookNs,
-// however many connections there are. All nodes are asked together, so that an idle process wakes
-// once for them; beyond lookBatch of them they take turns, lookBatch at a time and no more often
-// than each leastLookNs. So there are about a thousand questions a second at most.
+// A node that asks is alive, and is not asked in that time. So two nodes cost one datagram every
+// LookNs, however many connections there are. All nodes are asked together, so that an idle process
+// wakes once for them; if there are more than lookBatch they take turns, lookBatch at a time, at
+// least leastLookNs apart. So there are at most about a thousand questions a second.
 const (
 	lookBatch   = 64
 	leastLookNs = 64e6
-	// suspectNs is the least time between two questions to a node that others than the clock ask
-	// for.
+	// suspectNs is the least time between two questions to a node that the clock did not cause.
 	suspectNs = 5e6
 	// lookOthers is how many other connections are asked about when one turned out to be over. Each
 	// of these that is over asks about as many.
 	lookOthers = 8
-	// askedBefore is how long ago a connection must have been asked about to be asked about for
-	// that reason.
+	// askedBefore is how long a connection must not have been asked about to be one of these.
 	askedBefore = 100e6
-	// returnedNs is how soon after a question that came back another one must. The next is sent at
-	// once, but a host sends few such messages, and then one a second.
+	// returnedNs is how soon a second question must come back after a first. The second is sent at
+	// once, but a host limits such ICMP messages, to about one a second.
 	returnedNs = 10e9
 )
 
@@ -51,25 +45,25 @@ type nodeKey struct {
 	guid mad.GUID
 }
 
-// peerNode is what the established connections to one have in common.
+// peerNode is what the established connections to one node share.
 type peerNode struct {
 	key        nodeKey
-	conns      *Conn // a ring, the one to be asked about next
-	askedNs    int64 // the last question
-	heardNs    int64 // the last question of its own
-	returnedAt int64 // a question came back then
+	conns      *Conn // a ring; the next one to ask about
+	askedNs    int64 // when the last question was sent
+	heardNs    int64 // when the node last asked
+	returnedAt int64 // when a question came back
 	returned   bool
 	prev, next *peerNode
 }
 
-// looks are the nodes that there are established connections to, and whose turn it is.
+// looks has the nodes with established connections, and whose turn it is.
 type looks struct {
 	nodes map[nodeKey]*peerNode
-	ring  *peerNode // to be asked next
+	ring  *peerNode // the next to ask
 	at    int64     // when
 }
 
-// watchNode is for a connection that becomes established.
+// watchNode enters a connection that becomes established.
 func (c *Conn) watchNode() {
 	a := c.a
 	k := nodeKey{c.remote, c.remoteGUID}
@@ -98,7 +92,7 @@ func (c *Conn) watchNode() {
 	}
 }
 
-// leaveNode is for one that is no more.
+// leaveNode removes a connection that is no longer established.
 func (c *Conn) leaveNode() {
 	n, l := c.node, &c.a.looks
 	if n == nil {
@@ -124,7 +118,7 @@ func (c *Conn) leaveNode() {
 	}
 }
 
-// lookAt returns when nodes are to be asked next.
+// lookAt returns when to ask nodes next.
 func (a *Agent) lookAt() (int64, bool) {
 	if a.cfg.LookNs <= 0 || a.looks.ring == nil {
 		return 0, false
@@ -164,7 +158,7 @@ func (c *Conn) ask(now int64) {
 	a := c.a
 	r, err := a.random()
 	if err != nil {
-		return // the next time
+		return // try again next time
 	}
 	c.asked, c.askedNs, c.askedTID = true, now, mad.TID(r)
 	c.node.askedNs = now
@@ -176,15 +170,15 @@ func (c *Conn) ask(now int64) {
 	a.stats.Looks++
 }
 
-// Suspect tells that the peer does not answer what the queue pair of an established connection has
-// sent: it is asked whether it is still there.
+// Suspect says that the peer does not answer the queue pair of an established connection: it is
+// asked whether it is still there.
 func (c *Conn) Suspect(now int64) {
 	if c.state == Established && now-c.node.askedNs >= suspectNs && c.a.cfg.LookNs > 0 {
 		c.ask(now)
 	}
 }
 
-// askOthers asks about more connections to a node, one of which is over.
+// askOthers asks about more connections to a node after one of them turned out to be over.
 func (n *peerNode) askOthers(now int64) {
 	for range lookOthers {
 		c := n.conns
@@ -195,9 +189,8 @@ func (n *peerNode) askOthers(now int64) {
 	}
 }
 
-// HandleReturned takes the beginning of a datagram of this agent that has come back from an
-// address, as an ICMP message of the host has it that says that no socket there has the port. b is
-// the datagram as far as it was quoted.
+// HandleReturned handles the beginning of a datagram of this agent that came back from an address,
+// as quoted in an ICMP message of the host that says that no socket there has the port.
 func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
 	const idAt = mad.HeaderBytes
 	be := binary.BigEndian
@@ -230,7 +223,7 @@ func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
 	a.stats.DropUnmatched++
 }
 
-// cameBack takes a question that came back.
+// cameBack handles a question that came back.
 func (n *peerNode) cameBack(now int64) {
 	if n.returned && now-n.returnedAt < returnedNs {
 		for n.conns != nil {

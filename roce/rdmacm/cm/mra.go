@@ -2,8 +2,8 @@ package cm
 
 import "github.com/goroce/goroce/ib/mad"
 
-// sendMRA tells the peer that its message has come and is with the application. It is only
-// sent for duplicates, as Linux does: most applications are faster than that.
+// sendMRA tells the peer that its message has come and is with the application. It is sent only for
+// duplicates, as Linux does: most applications are faster than that.
 func (c *Conn) sendMRA(subject mad.Subject) {
 	if wait := c.a.cfg.ServiceTimeout.Ns(); !c.mra {
 		c.mra = true
@@ -17,10 +17,9 @@ func (c *Conn) sendMRA(subject mad.Subject) {
 	}
 }
 
-// handleMRA makes the next repetition wait for as long as the peer asks. The
-// peer is there: the tries begin anew. But MRAs put off the end no further than
-// maxServiceTimeout: what is held for a REP is memory, and who waits for the answer to a
-// REQ is to learn some time that there will be none.
+// handleMRA delays the next repetition for as long as the peer asks. The peer is there, so the
+// tries start over. But MRAs postpone the end no further than maxServiceTimeout: a REP holds
+// memory, and the sender of a REQ must learn at some time that there will be no answer.
 func (a *Agent) handleMRA(in *message) {
 	var m mad.MRA
 	m.Decode(in.data)

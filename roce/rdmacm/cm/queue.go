@@ -2,32 +2,29 @@ package cm
 
 import "github.com/goroce/goroce/ib/mad"
 
-// The queue of a listener. A request waits here, and nowhere else, until the
-// owner takes it: so one that is over before that leaves no trace, and all of
-// them can be refused at once.
+// The queue of a listener. A request waits here, and only here, until the owner takes it: so a
+// request that ends earlier leaves no trace, and all of them can be refused at once.
 
-// SetMaxConns bounds the connections of the listener that exist at a time: those
-// that the owner has taken and not destroyed, but for half-open ones that came to
-// nothing. At the bound requests stay in the queue, and a half-open connection whose
-// peer has let the first REP go unanswered is given up for one that waits.
-// 0 is no bound.
+// SetMaxConns bounds the connections of the listener that exist at a time: those that the owner has
+// taken and not destroyed, without half-open ones that failed. At the bound requests stay in the
+// queue, and a half-open connection whose peer left the first REP unanswered is given up for a
+// waiting request. 0 is no bound.
 func (l *Listener) SetMaxConns(n int) { l.maxConns = n }
 
-// SetMaxUntaken bounds the connections of the listener that the owner gets ready for the
-// application: from Next until [Conn.Taken], or until the owner destroys them. At the
-// bound requests stay in the queue. One whose peer lets the REP go unanswered for
-// 50 ms does not count as long as it is half-open, or peers that never answer would keep
-// all others out. 0 is no bound.
+// SetMaxUntaken bounds the connections of the listener that the owner prepares for the application:
+// from Next until [Conn.Taken], or until the owner destroys them. At the bound requests stay in the
+// queue. A half-open connection stops counting if its peer leaves the REP unanswered for 50 ms, so
+// dead peers cannot keep all others out. 0 is no bound.
 func (l *Listener) SetMaxUntaken(n int) { l.maxUntaken = n }
 
-// Taken tells that the application has the connection, see [Listener.SetMaxUntaken].
+// Taken says that the application has the connection, see [Listener.SetMaxUntaken].
 func (c *Conn) Taken() {
 	c.taken = true
 	c.leaveUntaken()
 }
 
-// PollListener takes the next listener that has requests for the owner. It is
-// offered again when further ones come.
+// PollListener returns the next listener that has requests for the owner. It is returned again when
+// further ones come.
 func (a *Agent) PollListener() (*Listener, bool) {
 	for len(a.offers) > 0 {
 		l := a.offers[0]
@@ -43,8 +40,8 @@ func (a *Agent) PollListener() (*Listener, bool) {
 	return nil, false
 }
 
-// Next takes the oldest request of the best rank that the listener has, an EventRequest. It reports
-// false if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
+// Next returns the oldest request of the best rank in the queue, an EventRequest. It returns false
+// if there is none, or none may be taken now: see SetMaxConns, and Limits.HalfOpenBytes.
 func (l *Listener) Next() (Event, bool) {
 	if !l.Takeable() {
 		l.block()
@@ -68,7 +65,7 @@ func (l *Listener) Next() (Event, bool) {
 // Takeable reports whether Next would return a request.
 func (l *Listener) Takeable() bool { return l.willing() && !l.lacksRoom() }
 
-// willing is Takeable if there is room for half-open connections.
+// willing is Takeable without regard to the room for half-open connections.
 func (l *Listener) willing() bool {
 	return l.first() != nil && !l.full() && (l.maxUntaken <= 0 || l.untaken < l.maxUntaken)
 }
@@ -87,8 +84,8 @@ func (l *Listener) offer() {
 	}
 }
 
-// admits reports whether l and the accounts have room for one more request of
-// peer, and counts if not.
+// admits reports whether l and the bounds have room for one more request of the peer, and counts
+// the drop if not.
 func (a *Agent) admits(l *Listener, in *message, r rank) bool {
 	switch {
 	case l.queued >= l.backlog && !l.displace(r):
@@ -118,15 +115,15 @@ func (c *Conn) wait(now int64, l *Listener, s State, e *Event) {
 	l.offer()
 }
 
-// keepWaiting gives a request that the owner has not taken more time, because it
-// has come, or come again.
+// keepWaiting gives a request that the owner has not taken more time, because it has come, or come
+// again.
 func (c *Conn) keepWaiting(now int64) {
 	if c.request != nil {
 		c.a.setTimer(c, now+min(max(4*c.peerRetryNs, minQueueNs), maxQueueNs))
 	}
 }
 
-// leaveQueue takes a request that nobody has taken out of the queue.
+// leaveQueue removes a request that was not taken from the queue.
 func (c *Conn) leaveQueue() {
 	if c.request != nil {
 		c.request = nil
@@ -165,7 +162,7 @@ func (c *Conn) leaveConns() {
 	}
 }
 
-// recount keeps the accounts of the listener when the state changes from old to s.
+// recount updates the counts of the listener when the state changes from old to s.
 func (c *Conn) recount(old, s State) {
 	l := c.listener
 	if l == nil {
@@ -177,7 +174,7 @@ func (c *Conn) recount(old, s State) {
 		c.leaveBacklog()
 		c.leaveHand()
 	case s == Established && c.open && !c.taken && !c.untaken:
-		c.untaken = true // late, but here
+		c.untaken = true // late, but confirmed
 		l.untaken++
 	}
 	if over := s == Timewait || s == Idle || s == SIDRRepSent; over && !c.up {
@@ -186,14 +183,13 @@ func (c *Conn) recount(old, s State) {
 	}
 }
 
-// wanted reports whether others wait for the place of the connection.
+// wanted reports whether requests wait for the place of the connection.
 func (c *Conn) wanted() bool {
 	l := c.listener
 	return l != nil && c.open && l.first() != nil && l.full()
 }
 
-// makeRoom gives up the oldest half-open connection of the listener that does not
-// answer.
+// makeRoom gives up the oldest half-open connection of the listener whose peer does not answer.
 func (l *Listener) makeRoom(now int64) {
 	for c := l.a.halfOpen.head; c != nil; c = c.next {
 		if c.listener == l && c.open && c.tries > 1 {
@@ -204,7 +200,7 @@ func (l *Listener) makeRoom(now int64) {
 	}
 }
 
-// refuseAll refuses the requests that wait.
+// refuseAll refuses the requests in the queue.
 func (l *Listener) refuseAll() {
 	for c := l.first(); c != nil; c = l.first() {
 		if c.state == SIDRReqRcvd {

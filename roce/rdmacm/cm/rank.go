@@ -1,22 +1,22 @@
 package cm
 
-// Whom to serve first. A flood of forged REQs fills the backlog and the room for half-open
-// connections, and an honest one would wait behind thousands. But somebody who forges addresses
-// never hears an answer, and hardly sends anything twice. So requests have a rank, and those of a
-// better one go first, take the place of others in a full backlog, and find room when others have
-// taken theirs.
+// rank is the order in which requests are served. A flood of forged REQs fills the backlog and the
+// room for half-open connections, and an honest request would wait behind thousands. But a sender
+// that forges addresses never hears an answer, and hardly sends anything twice. So requests of a
+// better rank go first, take the place of others in a full backlog, and find room when others have
+// used up theirs.
 type rank uint8
 
 const (
-	proven   rank = iota // its address has confirmed a connection lately, or answered one of ours
+	proven   rank = iota // its address has recently confirmed a connection, or answered one of ours
 	repeated             // it has come before, and found no place
 	unknown
 	numRanks
 )
 
 const (
-	// maxProven and maxMissed are how many addresses, and requests, are remembered at least: those
-	// of a flood of 10,000 a second for the 3 seconds in which most peers repeat themselves.
+	// maxProven and maxMissed are the minimum numbers of addresses, and of requests, to remember:
+	// those of a flood of 10,000 a second for the 3 seconds in which most peers repeat themselves.
 	maxProven = 1 << 12
 	maxMissed = 1 << 15
 )
@@ -47,7 +47,7 @@ func (r *recent[K]) has(k K) bool {
 
 func (r *recent[K]) empty() bool { return len(r.new)+len(r.old) == 0 }
 
-// prove notes that a message of the peer had an ID that only it was told.
+// prove records that a message of the peer had an ID that only the peer was told.
 func (c *Conn) prove() {
 	if !c.a.proven.has(c.remote) {
 		c.a.proven.add(c.remote)
@@ -65,7 +65,7 @@ func (a *Agent) rankOf(k remoteKey) rank {
 	return unknown
 }
 
-// first returns the request that is to be served next, nil if there is none.
+// first returns the request to serve next, or nil.
 func (l *Listener) first() *Conn {
 	for r := range l.requests {
 		if c := l.requests[r].head; c != nil {
@@ -96,7 +96,7 @@ func (l *Listener) displace(r rank) bool {
 	return false
 }
 
-// cameAgain gives a request that waits, and has come again, the rank of such.
+// cameAgain raises the rank of a waiting request that came again.
 func (c *Conn) cameAgain() {
 	if c.request != nil && c.rank == unknown && c.listener != nil {
 		c.unlist()

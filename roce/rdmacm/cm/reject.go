@@ -22,7 +22,7 @@ func (c *Conn) Reject(now int64, reason mad.RejectReason, info, private []byte) 
 	if err := c.keep(mad.AttrREJ, c.tid, &m); err != nil {
 		return err
 	}
-	// If the REJ is lost the peer asks again, and must not get to the application twice.
+	// If the REJ is lost the peer asks again; its request must not reach the application twice.
 	c.timewaitNs = min(max(c.timewaitNs, 2*c.peerRetryNs), maxTimewaitNs)
 	c.enterTimewait(now)
 	return nil
@@ -39,7 +39,7 @@ func (c *Conn) rej(subject mad.Subject, reason mad.RejectReason, info, private [
 	return m
 }
 
-// sendREJ sends a REJ whose content is known to fit, once.
+// sendREJ sends a REJ once. Its content must fit.
 func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info, private []byte) {
 	m := c.rej(subject, reason, info, private)
 	if c.a.send(c.local, c.remote, mad.AttrREJ, c.tid, &m) != nil {
@@ -48,27 +48,27 @@ func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info, priva
 	c.out = nil
 }
 
-// rejectTimeout takes a REQ back. The peer finds its record by our GUID, since
-// we do not know its communication ID.
+// rejectTimeout takes a REQ back. The peer finds its record by our GUID, since we do not know its
+// communication ID.
 func (c *Conn) rejectTimeout() {
 	guid := binary.BigEndian.AppendUint64(nil, uint64(c.a.cfg.GUID))
 	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, guid, nil)
 }
 
-// rejected returns the connection that a REJ is about. Who sends one may not know our
-// ID, or have none of its own.
+// rejected returns the connection that a REJ is about. Its sender may not know our ID, or have none
+// of its own.
 func (a *Agent) rejected(in *message, m *mad.REJ) *Conn {
 	if m.Reason == mad.RejectTimeout && m.RemoteCommID == 0 {
 		guid := mad.GUID(binary.BigEndian.Uint64(m.Info))
 		return a.byRemote[remoteKey{in.src, guid, m.LocalCommID}]
 	}
 	if c := a.byID[m.RemoteCommID]; c != nil && c.remote == in.src && m.Rejected == mad.SubjectREQ && c.answeredBy(in) {
-		return c // which no ID was chosen for
+		return c // the sender has chosen no ID for it
 	}
 	return a.findAnswered(in, m.RemoteCommID, m.LocalCommID)
 }
 
-// handleREJ takes a refusal.
+// handleREJ handles a refusal.
 func (a *Agent) handleREJ(in *message) {
 	var m mad.REJ
 	m.Decode(in.data)
@@ -78,8 +78,8 @@ func (a *Agent) handleREJ(in *message) {
 		return
 	}
 	if c.request != nil {
-		// The owner has not seen the request, and need not see it any more. Nothing is
-		// left of it: TIMEWAIT would be room that anybody can have for two datagrams.
+		// The owner has not seen the request, and need not see it any more. Keep no record:
+		// TIMEWAIT would be room that anyone can take with two datagrams.
 		a.stats.Withdrawn++
 		c.remove()
 		return
@@ -97,7 +97,7 @@ func (a *Agent) handleREJ(in *message) {
 		c.remove()
 	case ReqRcvd, RepRcvd, RepSent, MRARepRcvd:
 		if c.state == RepRcvd && m.Rejected == mad.SubjectREQ {
-			a.stats.DropUnmatched++ // a delayed one, as below: of a try before somebody listened
+			a.stats.DropUnmatched++ // a delayed one, as below: of a try before the listener existed
 			return
 		}
 		c.out = nil
@@ -105,8 +105,8 @@ func (a *Agent) handleREJ(in *message) {
 		c.enterTimewait(in.now)
 	case Established, DReqSent:
 		if m.Rejected == mad.SubjectREQ || c.state == Established && m.RemoteCommID == 0 {
-			// A delayed one: the REQ was accepted after all. And who took it back before it knew
-			// our ID cannot have confirmed the connection.
+			// A delayed one: the REQ was accepted after all. A sender that took it back before it
+			// knew our ID cannot have confirmed the connection.
 			a.stats.DropUnmatched++
 			return
 		}

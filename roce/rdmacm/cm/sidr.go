@@ -18,8 +18,8 @@ type Lookup struct {
 	ListenNs      int64
 }
 
-// Resolve sends a SIDR_REQ. EventResolved or EventUnreachable follows; the
-// record of the lookup is then gone.
+// Resolve sends a SIDR_REQ. EventResolved or EventUnreachable follows; the record of the lookup is
+// then gone.
 func (a *Agent) Resolve(now int64, l Lookup, userData any) (*Conn, error) {
 	if a.conns >= a.cfg.Limits.Conns {
 		return nil, fmt.Errorf("cm: %d connections: %w", a.conns, ErrLimit)
@@ -46,18 +46,18 @@ func (a *Agent) Resolve(now int64, l Lookup, userData any) (*Conn, error) {
 	return c, nil
 }
 
-// handleSIDRReq takes a lookup of a peer.
+// handleSIDRReq handles a lookup of a peer.
 func (a *Agent) handleSIDRReq(in *message) {
 	var m mad.SIDRReq
 	m.Decode(in.data)
 	k := sidrKey{in.src, m.RequestID}
 	c := a.sidr[k]
 	if c != nil && c.state == SIDRRepSent && (c.tid != in.tid || c.service != m.ServiceID) {
-		c.remove() // another lookup, of a peer that takes its numbers from the start again
+		c.remove() // another lookup, of a peer that restarted its numbers
 		c = nil
 	}
 	if c != nil {
-		// Before the application has answered there is nothing to say; the lookup has no MRA.
+		// Until the application has answered there is nothing to send; lookups have no MRA.
 		a.stats.Duplicates++
 		c.keepWaiting(in.now)
 		c.again()
@@ -95,7 +95,7 @@ func (a *Agent) handleSIDRReq(in *message) {
 	c.wait(in.now, l, SIDRReqRcvd, &Event{SIDRReq: &req, CMA: h, Private: req.Private[len(m.Private)-len(user):]})
 }
 
-// LookupAnswer is what the passive side says in a SIDR_REP.
+// LookupAnswer is the content of a SIDR_REP.
 type LookupAnswer struct {
 	Status  mad.SIDRStatus
 	QPN     ib.QPN
@@ -103,7 +103,7 @@ type LookupAnswer struct {
 	Private []byte // up to mad.SIDRRepPrivateBytes
 }
 
-// AnswerLookup sends the SIDR_REP. The record is kept for duplicates for a while.
+// AnswerLookup sends the SIDR_REP. The record is kept for a while, for duplicates.
 func (c *Conn) AnswerLookup(now int64, r LookupAnswer) error {
 	if c.state != SIDRReqRcvd {
 		return &stateError{"SIDR_REP", c.state}
@@ -116,15 +116,14 @@ func (c *Conn) AnswerLookup(now int64, r LookupAnswer) error {
 	}
 	a := c.a
 	c.setState(SIDRRepSent)
-	// Longer than a peer waits between two tries, so that an answer that was lost is
-	// repeated. A peer may try for longer than that; but a lookup that the application answers
-	// twice does no harm.
+	// Longer than a peer waits between two tries, so that a lost answer is repeated. A peer may try
+	// for longer than that; but a lookup that the application answers twice does no harm.
 	a.setTimer(c, now+int64(c.maxTries)*c.retryNs)
 	a.boundTimewait()
 	return nil
 }
 
-// handleSIDRRep takes the answer to our lookup.
+// handleSIDRRep handles the answer to our lookup.
 func (a *Agent) handleSIDRRep(in *message) {
 	var m mad.SIDRRep
 	m.Decode(in.data)

@@ -2,7 +2,7 @@ package cm
 
 import "fmt"
 
-// State is where a [Conn] is (IBTA 12.9.5, 12.9.6, 12.11).
+// State is the state of a [Conn] (IBTA 12.9.5, 12.9.6, 12.11).
 type State uint8
 
 // The states.
@@ -21,8 +21,8 @@ type State uint8
 //	SIDRReqRcvd    SIDR_REQ*                                - (gone if no SIDR_REQ* comes)
 //	SIDRRepSent    SIDR_REQ*                                -
 //
-// A star marks duplicates: they are answered as the first one was (with an MRA
-// where the application has the word), and change nothing.
+// A star marks duplicates: they are answered as the first message was (with an MRA while the
+// application has not answered), and change nothing.
 const (
 	Idle        State = iota // over, or never begun
 	ReqSent                  // active: waiting for REP
@@ -57,6 +57,5 @@ func (s State) waitsForApplication() bool {
 	return s == ReqRcvd || s == SIDRReqRcvd
 }
 
-// halfOpen reports whether the peer has still to show that it knows of the
-// connection.
+// halfOpen reports whether the peer has yet to show that it knows of the connection.
 func (s State) halfOpen() bool { return s == RepSent || s == MRARepRcvd }

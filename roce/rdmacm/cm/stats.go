@@ -15,20 +15,20 @@ type Stats struct {
 	Timeouts    uint64 // tries used up
 	Stale       uint64 // connections that the peer turned out to have forgotten
 	Evicted     uint64 // half-open connections given up for newer ones
-	Withdrawn   uint64 // requests that their sender took back before the owner had them
-	Expired     uint64 // requests that nobody took, and their sender did not repeat
-	StaleClaims uint64 // REQs in the name of peers that have a connection with that queue pair
+	Withdrawn   uint64 // requests that their sender took back before the owner took them
+	Expired     uint64 // requests that the owner did not take, and their sender did not repeat
+	StaleClaims uint64 // REQs in the name of peers whose queue pair is connected to us
 
 	Looks    uint64 // questions whether the peer knows the connection
-	Asked    uint64 // of peers, for connections that there are
+	Asked    uint64 // questions of peers about existing connections
 	Returned uint64 // messages that came back: no socket has the port there
-	Lost     uint64 // connections that ended so
+	Lost     uint64 // connections that ended for that reason
 
-	TimewaitEvicted uint64 // records forgotten before their time: Limits.Timewait
+	TimewaitEvicted uint64 // records forgotten early: Limits.Timewait
 
 	DropMalformed uint64 // not a datagram, or one with impossible content
 	DropClass     uint64 // of another management class, method or version
-	DropUnmatched uint64 // about no connection of ours, or from the wrong address
+	DropUnmatched uint64 // about none of our connections, or from the wrong address
 	DropBacklog   uint64 // requests beyond the backlog of their listener
 	DropPeer      uint64 // requests beyond Limits.PerPeer
 	DropConns     uint64 // requests beyond Limits.Conns
@@ -50,13 +50,13 @@ type Counts struct {
 	Conns     int // without those in TIMEWAIT
 	Waiting   int // of these, with the application
 	HalfOpen  int // of these, accepted and not confirmed
-	HalfBytes int // that the owner holds for those
+	HalfBytes int // bytes that the owner holds for those
 	Timewait  int
 	Listeners int
-	Tables    int // entries of all tables: 0 when nothing else is left
+	Tables    int // entries of all tables: 0 when nothing is left
 }
 
-// Counts returns how much there is.
+// Counts returns how much the agent holds.
 func (a *Agent) Counts() Counts {
 	c := Counts{
 		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len, Listeners: a.numListeners,

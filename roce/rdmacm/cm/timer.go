@@ -3,7 +3,7 @@ package cm
 // timerHeap orders the connections that wait for a point in time.
 type timerHeap []*Conn
 
-// setTimer makes the timer of c expire at, instead of when it was to expire before.
+// setTimer sets the timer of c, in place of an earlier setting.
 func (a *Agent) setTimer(c *Conn, at int64) {
 	c.deadline = at
 	if c.heapIndex < 0 {
@@ -13,7 +13,7 @@ func (a *Agent) setTimer(c *Conn, at int64) {
 	a.timers.fix(c.heapIndex)
 }
 
-// stopTimer makes the timer of c not expire.
+// stopTimer stops the timer of c.
 func (a *Agent) stopTimer(c *Conn) {
 	i := c.heapIndex
 	if i < 0 {
@@ -54,8 +54,8 @@ func (h timerHeap) fix(i int) {
 	}
 }
 
-// NextTimeout returns when HandleTimeout has something to do, and whether it
-// ever has.
+// NextTimeout returns when HandleTimeout has something to do; ok is false if there is nothing to
+// wait for.
 func (a *Agent) NextTimeout() (int64, bool) {
 	at, ok := a.roomAt()
 	if len(a.timers) > 0 && (!ok || a.timers[0].deadline < at) {

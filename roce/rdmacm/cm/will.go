@@ -5,20 +5,20 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Will is the last will of a connection: the DREQ that tells the peer of its end, ready for
-// somebody else to send when this node is gone without a word. If that is another Agent, it needs
-// the numbers only, see [Agent.Tell].
+// Will is the last will of a connection: the DREQ that tells the peer of its end, ready for another
+// to send when this node is gone without a word. An Agent that sends it needs only the numbers, see
+// [Agent.Tell].
 type Will struct {
 	ID   mad.CommID // of the connection
 	Live bool       // false: the connection is over, and the will of ID with it
 
-	RemoteID  mad.CommID // as the peer calls it
+	RemoteID  mad.CommID // the peer's own ID
 	RemoteQPN ib.QPN
 	Packet
 }
 
-// KeepWills has the agent say from now on what wills there are, with those that it has said before;
-// see [Agent.PollWill].
+// KeepWills makes the agent report the wills from now on, starting with all that exist; see
+// [Agent.PollWill].
 func (a *Agent) KeepWills() {
 	a.keepWills = true
 	for _, c := range a.byID {
@@ -27,10 +27,10 @@ func (a *Agent) KeepWills() {
 	}
 }
 
-// Tell tells a peer that the node with which it had a connection is gone: w is what that node has
-// left, at an address that is this agent's now. The answer goes to an ID that is nobody's any more.
-// So a question follows, with an ID of this agent: each CM answers a DREQ for a connection that it
-// does not know, and takes in order what came in order. See [Agent.Untold].
+// Tell tells a peer that the node with which it had a connection is gone: w is that node's will, at
+// an address that now belongs to this agent. The answer goes to an ID that does not exist any more.
+// So a question with an ID of this agent follows: every CM answers a DREQ for an unknown
+// connection, and handles messages in the order of their arrival. See [Agent.Untold].
 func (a *Agent) Tell(w *Will) {
 	if a.send(w.Src, w.Dst, mad.AttrDREQ, goneTID(w.ID, w.RemoteID), &mad.DREQ{
 		LocalCommID: w.ID, RemoteCommID: w.RemoteID, RemoteQPN: w.RemoteQPN,
@@ -50,19 +50,19 @@ func (a *Agent) Tell(w *Will) {
 	a.told[mad.TID(r)] = struct{}{}
 }
 
-// Untold is how many peers have not shown that they have what Tell has sent. Of those that are gone
-// it stays.
+// Untold returns how many peers have not shown that they have received what Tell sent. Peers that
+// are gone stay counted.
 func (a *Agent) Untold() int { return len(a.told) }
 
 // maxTold bounds how many are asked.
 const maxTold = 64
 
-// goneTID is the transaction ID of a DREQ that says that its node is gone, so that this is no
-// orderly end. All others have one that is random. To a peer that does not know this it is a DREQ
-// as any.
+// goneTID is the transaction ID of a DREQ that says that its node is gone, so that the peer does
+// not take it for an orderly end. All other DREQs have random ones. A peer that does not know this
+// sees an ordinary DREQ.
 func goneTID(local, remote mad.CommID) mad.TID { return ^(mad.TID(local)<<32 | mad.TID(remote)) }
 
-// PollWill takes the next change of the wills.
+// PollWill returns the next change of the wills.
 func (a *Agent) PollWill() (Will, bool) {
 	if len(a.wills) == 0 {
 		return Will{}, false
@@ -74,8 +74,8 @@ func (a *Agent) PollWill() (Will, bool) {
 	return w, true
 }
 
-// hasWill reports whether the peer may think that it is connected. That is also while a DREQ is on
-// its way: it may get lost.
+// hasWill reports whether the peer may believe that it is connected; it may while a DREQ is on its
+// way, because that may get lost.
 func (s State) hasWill() bool {
 	switch s {
 	case RepRcvd, RepSent, MRARepRcvd, Established, DReqSent:
@@ -84,7 +84,7 @@ func (s State) hasWill() bool {
 	return false
 }
 
-// updateWill notes what has become of the will.
+// updateWill makes or revokes the will when the state has changed.
 func (c *Conn) updateWill() {
 	switch {
 	case !c.state.hasWill():
@@ -92,8 +92,8 @@ func (c *Conn) updateWill() {
 	case c.a.keepWills && !c.willed:
 		c.willed = true
 		w := Will{ID: c.localID, Live: true, RemoteID: c.remoteID, RemoteQPN: c.remoteQPN, Packet: Packet{Src: c.local, Dst: c.remote}}
-		// Nothing waits for the answer: the transaction needs no number that others cannot guess.
-		// It cannot fail without private data.
+		// Nothing waits for the answer, so the transaction ID need not be hard to guess. Encoding
+		// cannot fail without private data.
 		_ = encode(&w.Data, mad.AttrDREQ, mad.TID(c.localID)<<32|mad.TID(c.remoteID), c.dreq(nil))
 		c.a.wills = append(c.a.wills, w)
 	}
