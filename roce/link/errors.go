@@ -16,7 +16,7 @@ type closedError struct{}
 func (closedError) Error() string        { return "link: closed" }
 func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
-// ErrUnsupported is wrapped when a link cannot do what was asked of it.
+// ErrUnsupported is wrapped when a link lacks the requested function.
 var ErrUnsupported = errors.New("link: not supported by this link")
 
 // ErrServiceInUse is wrapped when another device at the address has announced a service; it
@@ -30,10 +30,10 @@ func (serviceInUseError) Error() string {
 }
 func (serviceInUseError) Is(target error) bool { return target == syscall.EADDRINUSE }
 
-// OpenError says why a link, or the device on it, could not be opened, and what to do. It is the
-// one type for that of all packages.
+// OpenError says why a link, or the device on it, could not be opened, and what to do. All packages
+// use this type for that.
 type OpenError struct {
-	Addr netip.Addr // the local address concerned; invalid if it is not about one
+	Addr netip.Addr // the local address concerned; invalid if none is
 	Hint string     // what to do; may be empty
 	Err  error
 }

@@ -43,7 +43,7 @@ type Verdict uint8
 // The verdicts.
 const (
 	VerdictOK     Verdict = iota
-	VerdictSolved         // right for an identification that was not expected
+	VerdictSolved         // right for an unexpected identification
 	VerdictBad            // ICRC wrong
 	VerdictShort          // no room for a BTH and an ICRC
 )
@@ -55,13 +55,12 @@ type Source struct {
 	NoDF     bool // IPv4 without the flag DF, which the ICRC covers
 }
 
-// verifierSlots is the number of flows whose state a Verifier keeps: a
-// direct-mapped cache, power of two. A flow that is thrown out costs one
-// preparation of a pseudo header (about 100 ns).
+// verifierSlots is the number of flows whose state a Verifier keeps: a direct-mapped cache, power
+// of two. An evicted flow costs one preparation of a pseudo header (about 100 ns).
 const verifierSlots = 64
 
-// Verifier checks the ICRC of received packets. It remembers the state of the
-// flows seen last. It belongs to one receiving side.
+// Verifier checks the ICRC of received packets. It caches the state of recent flows. It belongs to
+// one receiving side.
 type Verifier struct {
 	dstPort uint16
 	slots   [verifierSlots]verifierSlot
@@ -71,8 +70,8 @@ type verifierSlot struct {
 	src  Source
 	used bool
 	icrc ib.ICRC
-	// ident is the identification of the packet before, counts whether that of
-	// the last datagram's first packet was not 0.
+	// ident is the identification of the previous packet; counts says that the first packet of the
+	// last datagram had one other than 0.
 	ident  uint16
 	counts bool
 }
@@ -80,8 +79,7 @@ type verifierSlot struct {
 // NewVerifier returns a Verifier of packets to dstPort.
 func NewVerifier(dstPort uint16) *Verifier { return &Verifier{dstPort: dstPort} }
 
-// Flow is a flow known to a Verifier; it is good until the next call of
-// [Verifier.Flow].
+// Flow is a flow known to a Verifier; it is valid until the next call of [Verifier.Flow].
 type Flow struct{ s *verifierSlot }
 
 // Flow looks up or prepares the flow of s.
@@ -101,12 +99,12 @@ func (v *Verifier) Flow(s *Source) Flow {
 	return Flow{slot}
 }
 
-// Rest is what the check of the packets of a datagram behind its first needs of a flow: it stays
-// good when other flows are looked up, and packets of other datagrams are checked.
+// Rest is the state of a flow for checking the packets of a datagram after its first. It remains
+// valid while other flows are looked up and packets of other datagrams are checked.
 type Rest struct{ s verifierSlot }
 
-// Rest returns the rest of a datagram whose first packet was checked just before; n packets follow
-// it. What comes after the datagram is expected to have the identifications after theirs.
+// Rest returns the rest of a datagram whose first packet was just checked; n packets follow it. The
+// next datagram is expected to continue with the identifications after theirs.
 func (f Flow) Rest(n int) (r Rest) {
 	r.s = *f.s
 	f.s.ident += uint16(n)
@@ -116,8 +114,8 @@ func (f Flow) Rest(n int) (r Rest) {
 // Flow returns the flow for the packets of the rest.
 func (r *Rest) Flow() Flow { return Flow{&r.s} }
 
-// CheckKnown verifies a UDP payload (BTH through ICRC) whose IPv4
-// identification the link has seen, with all 32 bits.
+// CheckKnown verifies a UDP payload (BTH through ICRC) with a known IPv4 identification, with all
+// 32 bits.
 func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 	if len(b) < ib.BTHBytes+ib.ICRCBytes {
 		return VerdictShort
@@ -132,10 +130,10 @@ func (f Flow) CheckKnown(b []byte, id uint16) Verdict {
 }
 
 // CheckSegment verifies packet i, from 0, of a datagram that was received as a run of packets under
-// one IP header, with the identification first; calls for a datagram are in order, those for all
-// but the first on its [Rest]. Segmentation numbers packets up from the first. Receive coalescing
-// may have joined packets with the same identification, or trains that each begin at 0. Anything
-// else is wrong, so that the check has the strength of 30 bits at least.
+// one IP header with the identification first. Calls for a datagram are in order; those for all but
+// the first packet go to its [Rest]. Segmentation numbers packets up from the first. Receive
+// coalescing may have joined packets with the same identification, or trains that each begin at 0.
+// Anything else is wrong, so the check has a strength of at least 30 bits.
 func (f Flow) CheckSegment(b []byte, first uint16, i int) Verdict {
 	s := f.s
 	if i == 0 {
@@ -160,11 +158,10 @@ func (f Flow) CheckSegment(b []byte, first uint16, i int) Verdict {
 	}
 }
 
-// Check verifies a UDP payload whose IPv4 identification is not known. segment
-// is the index of the packet in the datagram that the socket returned; a
-// sender that uses segmentation offload numbers packets so. For IPv6 the check
-// is exact; for IPv4 the verdict VerdictSolved stands for a check of 16 bits.
-// FLUSH is accepted with the ICRC that rdma_rxe gives it, too.
+// Check verifies a UDP payload with an unknown IPv4 identification. segment is the index of the
+// packet in the datagram that the socket returned, because a sender with segmentation offload
+// numbers packets like that. For IPv6 the check is exact; for IPv4 the verdict VerdictSolved means
+// a check of 16 bits. It also accepts FLUSH with rdma_rxe's ICRC.
 func (f Flow) Check(b []byte, segment int) Verdict {
 	if len(b) < ib.BTHBytes+ib.ICRCBytes {
 		return VerdictShort
@@ -177,8 +174,7 @@ func (f Flow) Check(b []byte, segment int) Verdict {
 	if m == ib.Mismatch {
 		return VerdictBad
 	}
-	// An identification that was not the guess is as good if it is another that
-	// can be expected.
+	// Another plausible identification is as good as the guess.
 	expected := m == ib.MatchExact || id == 0 || id == s.ident+1 || int(id) == segment
 	if segment == 0 {
 		s.counts = id != 0
@@ -190,9 +186,9 @@ func (f Flow) Check(b []byte, segment int) Verdict {
 	return VerdictSolved
 }
 
-// guess returns the identification that a packet most likely has. A sender on a
-// UDP socket numbers the segments of a datagram from 0; one with a running
-// counter, as rxe, is at the number after the last.
+// guess returns the most likely identification of a packet. A sender on a UDP socket numbers the
+// segments of a datagram from 0; a sender with a running counter, such as rxe, continues after the
+// last number.
 func (s *verifierSlot) guess(segment int) uint16 {
 	if segment > 0 || s.counts {
 		return s.ident + 1

@@ -11,8 +11,8 @@ import (
 
 // Link carries packets between a device and its peers.
 type Link interface {
-	// Now is the clock of the link in nanoseconds, monotonic, from an arbitrary
-	// start. All times of the device are on this clock.
+	// Now returns the link's time in nanoseconds: monotonic, from an arbitrary start. All times of
+	// the device are on this clock.
 	Now() int64
 
 	// Addrs returns the local addresses, in the order of the GID table.
@@ -21,141 +21,135 @@ type Link interface {
 	// MTU returns the largest path MTU that fits all interfaces of the addresses.
 	MTU() ib.MTU
 
-	// Send sends the packets in order. The descriptors are the link's to read
-	// until it returns. See the package comment for what becomes of a packet
-	// that cannot be sent now.
+	// Send sends the packets in order. The link may read the descriptors until it returns. See the
+	// package comment for what happens to a packet that cannot be sent now.
 	//
-	// A payload is registered memory, which may not be there any more (a mapped file
-	// that was truncated). The device has an access to it panic; Send lets the panic pass. It
-	// is then done with the packets before that one, and has not begun with those
-	// after it; it may be called again at once.
+	// A payload is registered memory, which may have gone away (a mapped file that was truncated).
+	// The device makes an access to it panic; Send lets the panic pass. It has then finished with
+	// the packets before that one, and not begun with those after it; it may be called again at
+	// once.
 	Send(batch []wire.TxPacket)
 
-	// Blocked reports that packets wait in the link because the network would
-	// not take more: the device should not make more until Wait has returned.
+	// Blocked reports that packets wait in the link because the network would not take more: the
+	// device should not make more until Wait has returned.
 	Blocked() bool
 
-	// Recv fills batch with packets that have arrived, and returns how many; 0
-	// means that nothing is left of what had arrived when it was called. Their
-	// Data is valid until the next call of Recv. The error is ErrClosed or fatal.
+	// Recv fills batch with packets that have arrived, and returns how many; 0 means that nothing
+	// is left of what had arrived at the call. Their Data is valid until the next call of Recv. The
+	// error is ErrClosed or fatal.
 	Recv(batch []wire.RxPacket) (int, error)
 
-	// Wait blocks until a packet may have arrived, the backlog can go out, Wake
-	// is called, or timeout has passed; negative waits without bound.
-	// Wakes that happened since the last Wait count. Only the receiving side
-	// calls it. The error is ErrClosed or fatal.
+	// Wait blocks until a packet may have arrived, the backlog can go out, Wake is called, or
+	// timeout has passed; a negative timeout is unlimited. A Wake since the last Wait counts. Only
+	// the receiving side calls it. The error is ErrClosed or fatal.
 	Wait(timeout time.Duration) error
 
 	// Wake makes the current or the next Wait return.
 	Wake()
 
-	// Mark notes what has arrived, though more may keep coming. Only the receiving side calls it,
-	// and CaughtUp.
+	// Mark remembers what has arrived so far. Only the receiving side calls Mark and CaughtUp.
 	Mark()
 
-	// CaughtUp reports whether Recv has handed up all that had arrived at the
-	// last Mark: each queue of the link was found empty since, or as much was
-	// taken out of it as it has room for.
+	// CaughtUp reports whether Recv has handed up everything that had arrived at the last Mark:
+	// since then, each queue of the link was found empty, or as much was taken out of it as it can
+	// hold.
 	CaughtUp() bool
 
-	// Join starts receiving what is sent to a multicast group on the interface of the local
-	// address; Leave ends it. Joins are counted. The error wraps ErrUnsupported if the link has no
+	// Join starts receiving packets for a multicast group on the interface of the local address;
+	// Leave ends it. Joins are counted. The error wraps ErrUnsupported if the link has no
 	// multicast.
 	Join(group, local netip.Addr) error
 	Leave(group, local netip.Addr) error
 
-	// Watch has f called with the state of the interfaces at once, and again whenever it changes,
-	// from a goroutine of the link. It replaces the f before; nil ends it. When
-	// Watch or Close has returned, no earlier f is running.
+	// Watch calls f with the state of the interfaces, at once and whenever it changes, from a
+	// goroutine of the link. It replaces the previous f; nil ends it. When Watch or Close has
+	// returned, no earlier f is running.
 	Watch(f func(PortState))
 
-	// Returned takes the next datagram to queue pair 1 of a peer that has come back, since no
-	// socket has the port at the peer's address (ICMP port unreachable): where it was sent to, and
-	// its beginning from the BTH on, as far as it is quoted, which is valid until the next call.
-	// The quote is nil if there is none. Anybody can make up such a message who knows the
-	// addresses: what it quotes says whether it is one (package cm). Only the receiving side
-	// calls it.
+	// Returned returns the next datagram to queue pair 1 of a peer that came back because no socket
+	// has the port at the peer's address (ICMP port unreachable): its destination, and its quoted
+	// beginning, from the BTH on, which is valid until the next call. The quote is nil if there is
+	// none. Anyone who knows the addresses can forge such a message; the content of the quote tells
+	// whether it is genuine (package cm). Only the receiving side calls it.
 	Returned() (from netip.Addr, quote []byte)
 
-	// SourcePort returns the UDP port that packets on the path leave from. Only the sending side
-	// calls it.
+	// SourcePort returns the UDP source port of packets on the path. Only the sending side calls
+	// it.
 	SourcePort(p *wire.Path) uint16
 
-	// Capabilities says what the link does and which accelerations are on.
+	// Capabilities says what the link can do and which accelerations are on.
 	Capabilities() Capabilities
 
 	// Stats returns the counters.
 	Stats() Stats
 
-	// Close releases everything. Neither side is in use, nor later; closing again does
-	// nothing. What may be called from anywhere still may.
+	// Close releases everything. Neither side may be in use, then or later; closing again does
+	// nothing. The methods that may be called from anywhere still may.
 	Close() error
 }
 
-// Driven is a link with a clock that moves only when it is driven: a
-// simulation. The device then has no goroutine; whoever waits calls Step.
+// Driven is a link whose clock moves only when it is driven: a simulation. The device then has no
+// goroutine; callers that wait call Step.
 type Driven interface {
 	Link
 
-	// Attach gives the link the function by which it makes the device handle
-	// what has arrived and run its timers. It is called once, before traffic,
-	// and with nil when the device closes.
+	// Attach sets the function that makes the device handle what has arrived and run its timers. It
+	// is called once, before traffic, and with nil when the device closes.
 	Attach(progress func())
 
-	// SetTimer says when the device wants progress to be called for its timers;
-	// ok is false if it has none. It replaces the time said before.
+	// SetTimer sets the time at which progress must be called for the device's timers; ok is false
+	// if there is none. It replaces the previous time.
 	SetTimer(at int64, ok bool)
 
-	// Step moves the clock to the next thing that happens anywhere in the
-	// simulation, and lets it happen. It returns false if nothing will happen
-	// by itself any more.
+	// Step moves the clock to the next event anywhere in the simulation, and lets it happen. It
+	// returns false if no event is left.
 	Step() bool
 
-	// Changed returns a channel that is closed when something new is to happen.
-	// Taken before Step, it tells whoever got false from Step when to try again.
+	// Changed returns a channel that is closed when a new event is added. Taken before Step, it
+	// tells a caller whose Step returned false when to try again.
 	Changed() <-chan struct{}
 }
 
-// Unverified is a link that can leave the check of the ICRC to who takes the packets, so that the
-// payload is copied right after it was read for the check. That is less work than two passes over a
+// Unverified is a link that can leave the check of the ICRC to the caller of Recv, so that the
+// payload is copied right after the check has read it. That takes less time than two passes over a
 // batch.
 type Unverified interface {
 	Link
-	// RecvUnverified is Recv, except that packets behind the first of a datagram may be
+	// RecvUnverified is Recv, except that packets after the first of a datagram may be
 	// wire.ICRCUnknown.
 	RecvUnverified(batch []wire.RxPacket) (int, error)
 	// Checker checks those of the last batch, until the next call of RecvUnverified.
 	wire.Checker
 }
 
-// Slotted is a link at whose addresses there may be others: those of other devices, of this process
-// or of other processes of the same user, and more of the same device, so that it can do its work
-// on as many CPUs. Each has a slot, which Capabilities tells.
+// Slotted is a link that can share its addresses with others: those of other devices, of this
+// process or of other processes of the same user, and more of the same device, which can then use
+// as many CPUs. Each has a slot, see Capabilities.
 type Slotted interface {
 	// Another opens a link at the same addresses, with the same options, in another slot. The
-	// caller owns it. An error says why there cannot be one more.
+	// caller owns it. The error says why one more is impossible.
 	Another() (Link, error)
 
-	// ServeRequests has requests to queue pair 1, which name no slot, come to this link,
-	// too: those for services that it has announced, and such for services that
-	// nobody has, which are to be refused.
+	// ServeRequests makes requests to queue pair 1, which name no slot, also come to this link:
+	// those for services that it has announced, and those for services that no link has announced,
+	// which must be refused.
 	ServeRequests() error
 
-	// Announce reserves a service at a local address; an unspecified or invalid
-	// one stands for all of them. The error wraps [ErrServiceInUse] if another device has it.
-	// Announcements are counted; Withdraw undoes one.
+	// Announce reserves a service at a local address; an unspecified or invalid one stands for all
+	// of them. The error wraps [ErrServiceInUse] if another device has it. Announcements are
+	// counted; Withdraw undoes one.
 	Announce(s mad.ServiceID, local netip.Addr) error
 	Withdraw(s mad.ServiceID, local netip.Addr)
 }
 
-// PortState is what a link knows of the network interfaces under it.
+// PortState is the state of the network interfaces under a link.
 type PortState struct {
 	Up  bool   // at least one of the interfaces can carry packets
 	MTU ib.MTU // largest path MTU that fits all of them; 0 if none does
 }
 
-// Wrapper is a middleware around another link. One whose Recv keeps packets for a
-// later call has a CaughtUp of its own.
+// Wrapper is a middleware around another link. If its Recv keeps packets for a later call, it must
+// have its own CaughtUp.
 type Wrapper interface {
 	Unwrap() Link
 }
@@ -176,17 +170,16 @@ func As[T any](l Link) (T, bool) {
 	return zero, false
 }
 
-// Capabilities is what a link can do.
+// Capabilities describes what a link can do.
 type Capabilities struct {
 	Name string // "udp", "sim", "packet", "xdp"
 
-	// Mode says by which of several ways the link is attached ("native zero-copy
-	// multi-buffer"); empty for links that have but one.
+	// Mode says how the link is attached, if there are several ways ("native zero-copy
+	// multi-buffer"); otherwise empty.
 	Mode string
 
-	// ICRCBits is the strength of the check of received packets in bits: 32, or
-	// 16 if the IPv4 identification is not seen and has to be solved for.
-	// IPv6 is always checked with 32.
+	// ICRCBits is the strength of the check of received packets in bits: 32, or 16 if the link
+	// cannot see the IPv4 identification and must solve for it. IPv6 is always checked with 32.
 	ICRCBits int
 
 	GSO       bool // sends runs of packets as one segmented datagram
@@ -195,21 +188,21 @@ type Capabilities struct {
 	Virtual   bool // the clock is virtual
 	Scheduled bool // goroutines take turns: see Scheduler
 
-	// Slot is the part of the queue pair numbers and communication IDs that a device on this link
-	// uses: packets to others go to other devices at the same addresses, see [Slotted]. The
-	// zero value is all numbers.
+	// Slot is the range of queue pair numbers and communication IDs for a device on this link:
+	// packets to others go to other devices at the same addresses, see [Slotted]. The zero value is
+	// all numbers.
 	Slot ib.Slot
 
-	// Alone says why the link has its addresses for itself, though links of its kind share them: a
-	// process that may not open as many files, a policy, another user. A second device at one of
-	// them will not open. Empty if they are shared, or if links of this kind never share.
+	// Alone says why the link does not share its addresses, although links of its kind do: a limit
+	// of open files, a policy, another user. A second device at one of them will not open. Empty if
+	// they are shared, or if links of this kind never share.
 	Alone string
 
 	SendBufferBytes int // socket buffers as granted, 0 if there are none
 	RecvBufferBytes int
 
-	// Room is what the link holds of what arrives until Recv takes it, and what
-	// packets take of that; zero if there is no telling.
+	// Room is how much the link holds of what arrives until Recv takes it, and how much packets
+	// take of that; zero if unknown.
 	Room wire.Room
 }
 
@@ -217,12 +210,12 @@ type Capabilities struct {
 type Stats struct {
 	TxPackets   uint64
 	TxBytes     uint64 // BTH through ICRC
-	TxDatagrams uint64 // what the packets were sent as; fewer with segmentation offload
+	TxDatagrams uint64 // datagrams or frames that carried the packets; fewer with segmentation offload
 	TxCalls     uint64 // system calls
-	TxBlocked   uint64 // times the network would not take more
+	TxBlocked   uint64 // times that the network would not take more
 	TxDropped   uint64 // packets given up: no route, too long, no buffers
-	// TxUnreachable are those of TxDropped for which there was no route, the
-	// neighbour did not answer, or the interface was down.
+	// TxUnreachable counts those of TxDropped for lack of a route or a neighbour's answer, or
+	// because the interface was down.
 	TxUnreachable uint64
 
 	RxPackets   uint64 // packets handed up
@@ -234,22 +227,22 @@ type Stats struct {
 	RxShort     uint64 // dropped: too short to hold a BTH and an ICRC
 	RxTruncated uint64 // dropped: longer than any packet
 	RxMalformed uint64 // dropped: IP or UDP header wrong (links that see them)
-	// RxOverflow counts datagrams that the kernel dropped because the receive
-	// buffer was full (links that are told).
+	// RxOverflow counts datagrams that the kernel dropped because the receive buffer was full (on
+	// links that can tell).
 	RxOverflow uint64
 
-	// RxHandedOn counts packets that had come in a datagram with some of this device, or were
-	// requests, and were handed on to another device at the same address; RxHandedIn
-	// those of RxPackets that came that way. RxHandedLost were to be handed on, but they were
-	// requests beyond 10,000 a second, or the other device did not take more.
+	// RxHandedOn counts packets that were handed on to another device at the same address; they had
+	// come in a datagram with packets of this device, or were requests. RxHandedIn counts those of
+	// RxPackets that came like that. RxHandedLost counts packets to be handed on that were lost:
+	// requests beyond 10,000 a second, or more than the other device took.
 	RxHandedOn   uint64
 	RxHandedIn   uint64
 	RxHandedLost uint64
-	// RxNobody counts packets for queue pairs of slots that no device at the address has. Most the
-	// kernel drops, and every device there counts these (one link of each).
+	// RxNobody counts packets for queue pairs of slots that no device at the address has. The
+	// kernel drops most of them, and every device there counts these (one link of each).
 	RxNobody uint64
-	// RxUnasked counts messages (REJ) about requests that no device at the address has got.
+	// RxUnasked counts messages (REJ) about requests that no device at the address has received.
 	RxUnasked uint64
 
-	GSOFallbacks uint64 // times segmentation offload was refused and switched off
+	GSOFallbacks uint64 // times that segmentation offload was refused and switched off
 }

@@ -1,80 +1,74 @@
-// Package packet is the link that writes and reads whole frames through
-// AF_PACKET sockets. It needs CAP_NET_RAW.
+// Package packet is the link that writes and reads whole frames through AF_PACKET sockets. It needs
+// CAP_NET_RAW.
 //
 // # What it has over a UDP socket
 //
-// It sees the IPv4 identification, so that the ICRC is checked with all its
-// bits. Receiving costs more than with a UDP socket, because the kernel
-// also takes every frame through its own IP stack.
+// It sees the IPv4 identification, so it checks the ICRC with all its bits. Receiving costs more
+// than with a UDP socket, because the kernel also takes every frame through its own IP stack.
 //
 // # Receiving
 //
-// Single packets come through a ring in memory shared with the kernel (TPACKET_V2), seen
-// without a system call. Runs of packets, which do not fit its slots, wait in the
-// socket's queue (PACKET_COPY_THRESH) and are read by batched calls (recvmmsg);
-// their slots in the ring keep the order. CPU time of one thread that drives both ends,
-// kernel included, medians of 3 interleaved rounds over veth (go test -bench . -cpu 1
-// ./roce/link/packet): half a round trip of 64 bytes takes 3.9 us with the ring, 4.6 us
-// without, 5.7 us on the udp link; bulk, single or in runs, of 64 to 4096 bytes a packet,
-// costs the same with and without, within the noise of 10 to 20 %. The ring is therefore on
-// unless switched off ([Options].DisableRing). Capabilities().Mode says "ring" or
+// Single packets come through a ring in memory shared with the kernel (TPACKET_V2), seen without a
+// system call. Runs of packets, which do not fit its slots, wait in the socket's queue
+// (PACKET_COPY_THRESH) and are read by batched calls (recvmmsg); their slots in the ring keep the
+// order. CPU time of one thread that drives both ends, kernel included, medians of 3 interleaved
+// rounds over veth (go test -bench . -cpu 1 ./roce/link/packet): half a round trip of 64 bytes
+// takes 3.9 us with the ring, 4.6 us without, 5.7 us on the udp link; bulk, single or in runs, of
+// 64 to 4096 bytes a packet, costs the same with and without, within the noise of 10 to 20 %. The
+// ring is therefore on by default ([Options].DisableRing). Capabilities().Mode says "ring" or
 // "queue".
 //
 // # Frames
 //
 // Packets of equal size to one peer by one source port leave as one frame, whichever queue pairs
-// they are of, with a virtio header (PACKET_VNET_HDR) that asks for UDP segmentation; the kernel
+// they belong to, with a virtio header (PACKET_VNET_HDR) that asks for UDP segmentation. The kernel
 // or the card cuts it up and numbers the IPv4 identifications upwards from that in the frame, which
-// is 0. Single packets carry UDP checksum 0, as rdma_rxe sends them; a run needs one,
-// which is left to the card. Frames that were segmented by nobody, as between two
-// network namespaces, or coalesced by the card arrive as one with the virtio header saying how to
-// split them. UDP checksums of received packets are not looked at: they
-// may be partial, and the ICRC covers more. Fragments are neither sent nor accepted, nor
-// IPv4 options.
+// is 0. Single packets carry UDP checksum 0, as rdma_rxe sends them; a run needs one, which the
+// card fills in. Frames that were never segmented, as between two network namespaces, or that the
+// card coalesced, arrive as one, and the virtio header says how to split them. UDP checksums of
+// received packets are ignored: they may be partial, and the ICRC covers more. Fragments and IPv4
+// options are neither sent nor accepted.
 //
-// A filter in the kernel passes unicast and multicast UDP to port 4791 for the
-// addresses of the link, and nothing else; what concerns loopback addresses must come by the
-// loopback interface.
+// A filter in the kernel passes only unicast and multicast UDP to port 4791 for the addresses of
+// the link; packets from or to loopback addresses must come by the loopback interface.
 //
-// The port is reserved by UDP sockets that receive nothing: otherwise the kernel would
-// answer every packet with an ICMP error.
+// UDP sockets that receive nothing reserve the port: otherwise the kernel would answer every packet
+// with an ICMP error.
 //
 // # Sharing an address
 //
-// Up to 64 links, of any processes of one user, can have the same address, udp links among them:
-// see package slots. The filter of each lets the packets of its slot through, and messages to queue
-// pair 1, of which each takes its own. A coalesced frame comes to the link that its first packet is
-// for, which hands the others on. A link with a link-local address, or one that may not open as
-// many files, has its addresses for itself: Capabilities().Alone says why.
+// Up to 64 links, of any processes of one user, can have the same address, including udp links: see
+// package slots. The filter of each passes the packets of its slot, and messages to queue pair 1,
+// of which each takes its own. A coalesced frame goes to the link of its first packet, which hands
+// the others on. A link with a link-local address, or one limited in its open files, does not share
+// its addresses: Capabilities().Alone says why.
 //
 // # Source ports
 //
-// Connections leave by one of 4 source ports, chosen by the one that they would have on a link that
-// sends by any, so that networks (ECMP) and receivers (RSS) spread them. There are no more because
-// packets by different ports, or with different IPv6 flow labels, cannot share a frame. For the
-// same reason connections that carry little (wire.Path.Light) all leave by one of them, with
+// Connections leave by one of 4 source ports, chosen by the port that they would have on a link
+// that can use any, so that networks (ECMP) and receivers (RSS) spread them. There are only a few
+// because packets by different ports, or with different IPv6 flow labels, cannot share a frame. For
+// the same reason connections that carry little (wire.Path.Light) all leave by one of them, with
 // flow label 0. Multicast keeps its port.
 //
 // # Neighbours
 //
-// Routes and MAC addresses are the kernel's (package nexthop). While a neighbour is being
-// resolved a bounded number of packets is kept. Packets to destinations without a
-// route, with a neighbour that does not answer, or behind an interface that is
-// down are counted in Stats.TxUnreachable and in the Path. A packet longer than the MTU of the
-// interface or route is dropped.
+// Routes and MAC addresses are the kernel's (package nexthop). While a neighbour is being resolved
+// a bounded number of packets is kept. Packets to destinations without a route, with a neighbour
+// that does not answer, or behind an interface that is down are counted in Stats.TxUnreachable and
+// in the Path. A packet longer than the MTU of the interface or route is dropped.
 //
 // # When the interface goes
 //
-// An interface that is removed or switched off takes the port down (Watch), and what is to leave
-// by it is unreachable. If it is made again, or its address comes to another
-// interface, whatever the name and index, the link goes on there: port state, VLAN and the
-// multicast groups follow. A group that cannot be joined there is not received.
+// If an interface is removed or switched off, the port goes down (Watch), and packets that would
+// leave by it are unreachable. If it is made again, or its address moves to another interface,
+// whatever the name and index, the link goes on there: port state, VLAN and the multicast groups
+// follow. A group that cannot be joined there is not received.
 //
 // # VLAN
 //
-// Addresses on a VLAN interface of the kernel need nothing. With
-// [Options.VLAN] the link tags and filters itself, on an interface without
-// VLAN interface above it.
+// Addresses on a VLAN interface of the kernel need nothing. With [Options.VLAN] the link tags and
+// filters by itself, on an interface without a VLAN interface above it.
 //
 // # When a system call fails
 //
@@ -95,22 +89,21 @@
 //	ppoll     EINTR, ENOMEM, EAGAIN      a wait that ended early
 //	          all others, POLLNVAL       the link ends
 //
-// The ring is read without system calls. That its socket is gone is seen by the next poll, or, by
-// who polls all the time, when a timer runs. Without memory for a ring the link reads the queue.
+// The ring is read without system calls. The next poll notices that its socket is gone; without
+// polls, the next timer does. Without memory for a ring the link reads the queue.
 //
 // # Limits
 //
-// Between programs on one machine the link reaches only other packet links: the
-// kernel gives no frame with an address of its own as source to a socket,
-// unless it has routed it itself.
+// Between programs on one machine the link reaches only other packet links: the kernel gives a
+// socket no frame whose source is the machine's own address, unless it has routed it itself.
 //
-// Linux, Ethernet and loopback interfaces only. Coalescing on receive is a property of the
+// Only Linux, and Ethernet and loopback interfaces. Coalescing on receive is a property of the
 // interface, switched with `ethtool -K DEV gro off`. Segmentation can be switched off, and switches
 // itself off if it is refused. A network card that offloads UDP segmentation must count up IPv4
 // identifications, as the kernel's own segmentation does.
 //
-// A router that has a smaller MTU than the interface says so (ICMP "fragmentation needed", IPv6
+// A router with a smaller MTU than the interface reports it (ICMP "fragmentation needed", IPv6
 // "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
-// with the ports of the packet, and believes it for 10 minutes: longer packets are counted in
-// wire.Path.TooLong. With Options.VLAN nothing is heard. The mtu of a route is followed, too.
+// with the ports of the packet, and honours it for 10 minutes: longer packets are counted in
+// wire.Path.TooLong. With Options.VLAN it hears nothing. It also follows the mtu of a route.
 package packet

@@ -8,12 +8,12 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// filter is a classic BPF program in the making. Loads of headers are relative
-// to the network header, wherever the link layer ends.
+// filter is a classic BPF program under construction. Loads of headers are relative to the network
+// header, wherever the link layer ends.
 type filter []unix.SockFilter
 
 const (
-	// filterPass is the number of bytes that the socket gets of a packet.
+	// filterPass is the number of bytes of a packet that the socket gets.
 	filterPass = 1 << 18
 
 	// Offsets of pseudo fields (SKF_AD_* of linux/filter.h).
@@ -48,34 +48,33 @@ func (f *filter) op(code uint16, k int, jumps ...uint8) {
 
 func (f *filter) load(code uint16, at int) { f.op(code, at) }
 
-// must rejects the packet unless what was loaded equals k.
+// must rejects the packet unless the loaded value equals k.
 func (f *filter) must(k int) {
 	f.op(jeq, k, 1, 0)
 	f.op(ret, 0)
 }
 
-// onlyIf puts the program other behind a jump over it that is taken unless what
-// was loaded equals k.
+// onlyIf runs the program other only if the loaded value equals k; otherwise a jump skips it.
 func (f *filter) onlyIf(k int, other filter) {
 	f.op(jeq, k, 1, 0)
 	f.op(ja, len(other))
 	*f = append(*f, other...)
 }
 
-// filterConfig is what the filter of a socket depends on.
+// filterConfig determines the filter of a socket.
 type filterConfig struct {
 	ip6      bool
 	port     uint16
 	vlan     uint16 // 0: the socket gets one protocol, without tags
 	loopback int    // index of the loopback interface
 	addrs    []netip.Addr
-	slot     ib.Slot // whose packets pass
+	slot     ib.Slot // the slot whose packets pass
 }
 
 // build assembles the filter.
 func (c *filterConfig) build() filter {
 	var f filter
-	// Host, broadcast or multicast; not others' and not what leaves.
+	// To this host, broadcast or multicast; not to others, and not outgoing.
 	f.load(ldw, adPktType)
 	f.op(jgt, unix.PACKET_MULTICAST, 0, 1)
 	f.op(ret, 0)
@@ -166,8 +165,7 @@ func (c *filterConfig) ip6Checks(f *filter) {
 }
 
 // slotCheck rejects packets to queue pairs of other slots; udp is the offset of the UDP header.
-// What says nothing of a slot passes: packets to queue pair 1 or to groups, and those that are too
-// short to be any.
+// Packets that name no slot pass: those to queue pair 1 or to groups, and those that are too short.
 func (c *filterConfig) slotCheck(f *filter, udp int) {
 	if c.slot.Bits == 0 {
 		return
@@ -182,12 +180,12 @@ func (c *filterConfig) slotCheck(f *filter, udp int) {
 	f.must(int(c.slot.Index))
 }
 
-// words runs then if the 16 bytes at the offset are a.
+// words runs then if the 16 bytes at the offset equal a.
 func (f *filter) words(a netip.Addr, at int, then filter) {
 	b := a.As16()
 	for i := range 4 {
 		f.load(ldw, at+4*i)
-		rest := 3*(3-i) + len(then) // instructions to skip behind the jump
+		rest := 3*(3-i) + len(then) // instructions to skip after the jump
 		f.op(jeq, int(int32(binary.BigEndian.Uint32(b[4*i:]))), 1, 0)
 		f.op(ja, rest)
 	}
@@ -202,8 +200,8 @@ func (c *filterConfig) mustBeLoopback() filter {
 	return f
 }
 
-// destinations ends the program: near are the comparisons with loopback
-// addresses, far those with others; load comes before either.
+// destinations ends the program: near has the comparisons with loopback addresses, far those with
+// others; load precedes either.
 func (f *filter) destinations(near, far filter, loopback int, load filter) {
 	if len(near) > 0 {
 		f.load(ldw, adIfIndex)
@@ -224,7 +222,7 @@ func (c *filterConfig) family() []netip.Addr {
 	return out
 }
 
-// attach sets the filter of a socket, in place of the one before.
+// attach sets the filter of a socket, in place of the previous one.
 func (f filter) attach(fd int) error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 		&unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})

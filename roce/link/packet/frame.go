@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/receive"
 )
 
-// parseFrame reads a frame with its virtio header, if it has one. It trusts
-// nothing, although the filter has looked at most of it.
+// parseFrame reads a frame with its virtio header, if vnet says that it has one. It trusts nothing,
+// although the filter has checked most of it.
 func parseFrame(d *receive.Datagram, b []byte, vnet bool, port uint16) bool {
 	segment := 0
 	if vnet {

@@ -39,8 +39,8 @@ var (
 	_ link.Unverified = (*Link)(nil)
 )
 
-// Open opens the link. The error is a [*link.OpenError] that says what to do, or about an option a
-// [*wire.ArgError].
+// Open opens the link. The error is a [*link.OpenError] that says what to do or, for an invalid
+// option, a [*wire.ArgError].
 func Open(o Options) (*Link, error) { return openSlot(o, false) }
 
 func openSlot(o Options, spare bool) (*Link, error) {
@@ -66,7 +66,7 @@ func (l *Link) open() (err error) {
 	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
 		return err
 	}
-	// First, because its error is the one that says what is missing.
+	// First, because its error says what is missing.
 	if l.tx.fd, err = openRaw(); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (l *Link) open() (err error) {
 	if err := l.local.Begin(func(int) int { return frame.MaxIPBytes }, l.opts.MTU); err != nil {
 		return err
 	}
-	l.loopback = loopbackIndex // no address depends on it if it is not among those
+	l.loopback = loopbackIndex // if it is not among those of the addresses, none depends on it
 	for _, index := range l.local.Indexes() {
 		if k, _ := l.local.Hops.Link(index); k.Flags&unix.IFF_LOOPBACK != 0 {
 			l.loopback = index
@@ -96,27 +96,27 @@ func (l *Link) open() (err error) {
 	return nil
 }
 
-// rebind takes notice that the addresses are on another interface.
+// rebind moves the sockets to the interface that now has the addresses.
 func (l *Link) rebind(k rtnl.Link) {
 	if l.opts.VLAN == 0 {
-		return // the sockets are bound to none
+		return // the sockets are bound to no interface
 	}
 	for _, s := range l.rx.socks {
-		_ = s.bind(l, k.Index) // should it be gone again, there is another notification
+		_ = s.bind(l, k.Index) // if it is gone again, another notification follows
 	}
 }
 
-// hopsChanged is called when destinations have become reachable or not.
+// hopsChanged is called when destinations have become reachable or unreachable.
 func (l *Link) hopsChanged() {
 	if l.tx.unresolved.Changed() {
 		l.Wake()
 	}
 }
 
-// Returned takes a datagram that has come back; see [link.Link].
+// Returned returns a datagram that came back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
 
-// Join receives what is sent to a multicast group.
+// Join starts receiving packets for a multicast group.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
 
 // Leave undoes one Join.
@@ -141,7 +141,7 @@ func (l *Link) Capabilities() link.Capabilities {
 	}
 	c.Room = sockio.Room(c.RecvBufferBytes, c.GRO)
 	if c.Mode == "ring" {
-		// A packet by itself takes a slot, and runs one for all.
+		// A single packet takes a slot; a run takes one for all its packets.
 		slot := c.Room.Size / ringSlots
 		c.Room.PerPacket = max(c.Room.PerPacket, slot)
 		c.Room.RunPerPacket = max(c.Room.RunPerPacket, slot/ringRun)
@@ -182,8 +182,8 @@ func (l *Link) Wait(timeout time.Duration) error {
 	l.rx.noteAside()
 	for i := range fds {
 		if fds[i].Revents&unix.POLLERR != 0 {
-			// Of a socket whose interface went down. Until somebody asks for the error,
-			// every poll returns at once.
+			// Of a socket whose interface went down. Until the error is read, every poll returns at
+			// once.
 			_, _ = unix.GetsockoptInt(int(fds[i].Fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		}
 	}

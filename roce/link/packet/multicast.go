@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// groups are the multicast groups that the filters let through, each with the number
-// of interfaces that it is joined on.
+// groups has the multicast groups that the filters pass, each with the number of interfaces on
+// which it is joined.
 type groups map[netip.Addr]int
 
-// listen lets a group through the filter, or no longer. Calls are one at a time.
+// listen makes the filters pass a group, or no longer. Calls are serialized.
 func (l *Link) listen(group netip.Addr, _ int, on bool) error {
 	before := l.groups
 	l.groups = maps.Clone(before)

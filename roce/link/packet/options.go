@@ -6,12 +6,11 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Options say what to open. Only Addrs is needed.
+// Options has the options of the link. Only Addrs is required.
 type Options struct {
 	// Addrs are the local addresses, in the order of the GID table.
 	Addrs []netip.Addr
-	// Port is the UDP port of both ends; 0 is 4791. Peers other than goroce
-	// know only 4791.
+	// Port is the UDP port of both ends; 0 is 4791. Other implementations know only 4791.
 	Port uint16
 	// DisableGSO sends every packet in a frame of its own.
 	DisableGSO bool
@@ -20,21 +19,20 @@ type Options struct {
 	// RxBuffers is how many frames (of up to 64 KiB) one receive call takes; 0 is
 	// 4. More than 8 leaves the second-level cache of most CPUs, and 32 is the most.
 	RxBuffers int
-	// DisableRing has all frames received by system calls, none through memory
-	// shared with the kernel.
+	// DisableRing makes all frames come by system calls, and none through memory shared with the
+	// kernel.
 	DisableRing bool
 	// MTU lowers the MTU found from the interfaces.
 	MTU ib.MTU
-	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose
-	// priority is the upper three bits of the DSCP, and receive only such. All
-	// addresses must be on one interface. 0 is for frames without tag.
+	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose priority is the upper
+	// three bits of the DSCP, and receive only such frames. All addresses must be on one interface.
+	// 0 means frames without a tag.
 	VLAN uint16
-	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects,
-	// which is not that of the specification. Received FLUSHes are accepted with either.
+	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects, which differs from
+	// the specification. Received FLUSHes are accepted with either.
 	RxeFlush bool
-	// Exclusive keeps the addresses for this link: it receives what is for any queue pair, whatever
-	// its number. Other links at these addresses, in whatever process, are refused. It is for
-	// programs that speak for themselves, without a device; a device's numbers are all of its own
-	// slot.
+	// Exclusive reserves the addresses for this link: it receives packets for any queue pair
+	// number. Other links at these addresses, in any process, are refused. It is for programs
+	// without a device; a device uses only numbers of its own slot.
 	Exclusive bool
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is what the link has of a route, which those of one flow share, so that their packets can
-// share frames.
+// path is the link's state of a route. Paths of one flow share it, so that their packets can share
+// frames.
 type path struct {
 	transmit.Path
 	route transmit.Route
 
-	// For the state of the hop, if it is Ready:
+	// For the current state of the hop, if that is Ready:
 	name rawName
 	head frame.Header
 }
 
-// routeOf makes the route of a path, nil if nothing can be sent on it.
+// routeOf makes the route of a path; nil if nothing can be sent on it.
 func (t *sender) routeOf(p *wire.Path) *transmit.Route {
 	f, ok := t.l.local.Flow(p)
 	if !ok {
@@ -35,15 +35,15 @@ func (t *sender) routeOf(p *wire.Path) *transmit.Route {
 		s.route = transmit.Route{ICRC: s.ICRC, FD: t.fd, Own: s}
 		t.Add(&s.route)
 		if len(t.paths) >= maxPaths {
-			clear(t.paths) // those that are in use go on, without company
+			clear(t.paths) // paths in use go on, but new ones do not share them
 		}
 		t.paths[f] = s
 	}
 	return &s.route
 }
 
-// flowPort returns the source port of a path, one of a few: packets that leave by different ones
-// cannot share a frame. Networks that spread load (ECMP) and receivers (RSS) have enough of these.
+// flowPort returns the source port of a path, one of a few: packets by different ports cannot share
+// a frame, and a few are enough for networks (ECMP) and receivers (RSS) to spread load.
 func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port
@@ -54,7 +54,7 @@ func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
 	return firstPort | port%sourcePorts
 }
 
-// SourcePort returns the port that packets on a path leave from; see [link.Link].
+// SourcePort returns the source port of packets on a path; see [link.Link].
 func (l *Link) SourcePort(p *wire.Path) uint16 {
 	if r := l.tx.RouteOf(p); r != nil {
 		return r.Own.(*path).Flow.SrcPort
@@ -62,7 +62,7 @@ func (l *Link) SourcePort(p *wire.Path) uint16 {
 	return l.local.Port()
 }
 
-// Refresh brings the path up to date with its hop, and returns its status.
+// Refresh updates the path from its hop, and returns its status.
 func (s *path) Refresh() nexthop.Status {
 	st, fresh := s.Follow()
 	if fresh {
@@ -94,8 +94,8 @@ func (s *path) prepare(st *nexthop.State) {
 	copy(s.name.ll.Addr[:], st.Dst[:])
 }
 
-// Fill writes the headers of a frame with size bytes of UDP payload, cut
-// into segments of segment bytes (0: a single packet), to its front.
+// Fill writes the headers of a frame to its front. The frame has size bytes of UDP payload, cut
+// into segments of segment bytes (0: a single packet).
 func (s *path) Fill(h *unix.Msghdr, front, _ []byte, size, segment int) {
 	h.Name, h.Namelen = s.name.bytes(), unix.SizeofSockaddrLinklayer
 	vnet, head := front[:vnetBytes], front[vnetBytes:]

@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// fullFD is the place of the socket that is full among the descriptors of a poll.
+// fullFD is the index, among the descriptors of a poll, of the socket that is full.
 const fullFD = 2
 
 // receiver is the receiving side of the link.
@@ -23,23 +23,23 @@ type receiver struct {
 	fds   []unix.PollFd // the poller's, sending socket, receiving sockets
 	next  int           // socket to look at first
 
-	from   *rxSocket // what is being read
+	from   *rxSocket // the current source
 	reader *sockio.Reader
-	// inUse says that what the reader has read is handed up or will be: it must not
-	// be overwritten.
+	// inUse says that packets of the reader's buffers were handed up or will be: the buffers must
+	// not be overwritten.
 	inUse bool
-	// later says that a frame could not be read from the queue, for a reason that passes.
+	// later says that a frame in the queue could not be read, for a reason that passes.
 	later bool
 	split receive.Splitter
 
-	// Inboxes, in fds from asideFrom on, are for what other devices hand on.
+	// inboxes, in fds from asideFrom on, are for packets that other devices hand on.
 	inboxes   []int
 	asideFrom int
 	turn      int
 	all       bool // other devices at the address see the frame, too
 
 	overflow atomic.Uint64
-	// statsMu guards open: the kernel's counters are reset when they are read.
+	// statsMu guards open: reading the kernel's counters resets them.
 	statsMu sync.Mutex
 	open    bool
 }
@@ -124,12 +124,12 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 	return l.share.Recv(r, batch, unverified)
 }
 
-// Take takes frames, first what others have handed on.
+// Take takes frames; those that others have handed on come first.
 func (r *receiver) Take() (bool, error) {
 	r.inUse = false
 	if r.later {
 		r.later = false
-		return false, nil // the frame is there still, and Wait ends at once
+		return false, nil // the frame is still there, and Wait ends at once
 	}
 	if r.receiveAside() {
 		return true, nil
@@ -137,8 +137,8 @@ func (r *receiver) Take() (bool, error) {
 	return r.receive()
 }
 
-// receive finds the next socket that has frames. It takes them from its queue,
-// or leaves them in its ring.
+// receive finds the next socket that has frames. It takes them from its queue, or leaves them in
+// its ring.
 func (r *receiver) receive() (bool, error) {
 	for range r.socks {
 		s := r.socks[r.next]
@@ -161,20 +161,19 @@ func (r *receiver) receive() (bool, error) {
 	return false, nil
 }
 
-// read takes up to limit frames from the queue of the socket. later says that it is not because of
-// what is there that nothing was read.
+// read takes up to limit frames from the queue of the socket. later says that frames may be there
+// although none was read.
 func (r *receiver) read(limit int) (n int, later bool, err error) {
 	n, errno := r.reader.Read(r.from.fd, limit)
-	// That the interface of a bound socket went down is said once, and what had
-	// come before is there; a frame that the virtio header cannot express is gone,
-	// and others are behind it.
+	// The error of a bound socket whose interface went down comes once; earlier frames are behind
+	// it. A frame that the virtio header cannot express is gone; others are behind it.
 	for i := 1; i < sockio.ReadTries && sockio.ReadAgain(errno); i++ {
 		n, errno = r.reader.Read(r.from.fd, limit)
 	}
 	r.from.unread.Took(r.reader)
 	switch {
 	case errno == 0:
-	case sockio.Passing(errno), errno == unix.EINVAL: // again and again
+	case sockio.Passing(errno), errno == unix.EINVAL: // repeatedly
 		r.from.unread.Empty()
 		return 0, errno != unix.EAGAIN && errno != unix.EINVAL, nil
 	default:
@@ -189,7 +188,7 @@ func (r *receiver) read(limit int) (n int, later bool, err error) {
 	return n, false, nil
 }
 
-// Advance goes on to the next frame that may hold packets.
+// Advance moves to the next frame that may hold packets.
 func (r *receiver) Advance() bool {
 	for {
 		if _, h, b, ok := r.reader.Next(); ok {
@@ -222,8 +221,8 @@ func (r *receiver) Advance() bool {
 			if r.inUse {
 				return false // in the next batch
 			}
-			// Just those, so that they come up in the order of arrival. A frame that
-			// cannot be read any more has its slot all the same.
+			// Read only those, to hand them up in the order of arrival. A frame that cannot be read
+			// any more still has its slot.
 			n, later, err := r.read(ring.queued(sockio.MaxReadBatch))
 			if later || err != nil {
 				r.from.slots, r.later = 0, true // timers do not wait for it
@@ -234,13 +233,13 @@ func (r *receiver) Advance() bool {
 	}
 }
 
-// take goes on by n slots of the ring.
+// take consumes n slots of the ring.
 func (r *receiver) take(n int) {
 	r.from.ring.take(n)
 	r.from.slots -= n
 }
 
-// Mark notes what is in the sockets; see [link.Link].
+// Mark remembers what is in the sockets; see [link.Link].
 func (l *Link) Mark() {
 	for _, s := range l.rx.socks {
 		if s.ring != nil {
@@ -249,11 +248,11 @@ func (l *Link) Mark() {
 			s.unread.Mark(s.rcvbuf)
 		}
 	}
-	l.checkSockets() // nothing else would tell who polls
+	l.checkSockets() // nothing else would tell a caller that only polls
 }
 
-// checkSockets ends the link if a socket is not there any more whose ring is read without system
-// calls: nothing comes there.
+// checkSockets ends the link if a socket with a ring no longer exists: reading the ring would not
+// notice.
 func (l *Link) checkSockets() {
 	for _, s := range l.rx.socks {
 		if s.ring == nil {
@@ -276,7 +275,7 @@ func (l *Link) CaughtUp() bool {
 	return !r.split.Pending() && !r.reader.Pending() && !l.share.Pending()
 }
 
-// begin goes on to the packets of a frame.
+// begin moves to the packets of a frame.
 func (r *receiver) begin(b []byte) bool {
 	var d receive.Datagram
 	if !parseFrame(&d, b, r.from.vnet, r.l.local.Port()) {
@@ -287,8 +286,8 @@ func (r *receiver) begin(b []byte) bool {
 	return r.mine(&d) && r.split.Begin(&d)
 }
 
-// mine reports whether a frame is for an address of the link. The filter has
-// checked it unless there are very many.
+// mine reports whether a frame is for an address of the link. The filter has checked it unless
+// there are too many addresses.
 func (r *receiver) mine(d *receive.Datagram) bool {
 	dst := d.Source.Dst
 	return len(r.l.local.Addrs()) <= maxFilterAddrs || dst.IsMulticast() || slices.Contains(r.l.local.Addrs(), dst)

@@ -8,33 +8,32 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 )
 
-// ring is the memory that the kernel puts received frames into (PACKET_RX_RING,
-// TPACKET_V2): a frame is seen without a system call. A slot holds a single
-// packet. Of a longer frame, a run of packets, the slot says that the whole is in
-// the socket's queue (PACKET_COPY_THRESH), so that slots and queue together are in the order
-// of arrival.
+// ring is the memory into which the kernel puts received frames (PACKET_RX_RING, TPACKET_V2), so
+// that they are seen without a system call. A slot holds a single packet. For a longer frame, a run
+// of packets, the slot says that the whole is in the socket's queue (PACKET_COPY_THRESH), so slots
+// and queue together keep the order of arrival.
 type ring struct {
 	mem      []byte
 	slot     int // bytes
 	perBlock int
 	block    int // bytes
 	slots    int
-	next     int // slot to look at
-	back     int // slots before next that are to be given back to the kernel
+	next     int // slot to look at next
+	back     int // slots before next to give back to the kernel
 }
 
-// slotKind is what is in a slot.
+// slotKind is the content of a slot.
 type slotKind uint8
 
 const (
 	slotEmpty  slotKind = iota
 	slotWhole           // a frame
 	slotQueued          // a frame is in the queue of the socket
-	slotLost            // a frame that neither slot nor queue had room for
+	slotLost            // a frame that fitted neither slot nor queue
 )
 
-// openRing makes the ring of a socket, of so many slots at least, for packets of
-// interfaces of an MTU.
+// openRing makes the ring of a socket, with at least slots slots, for packets of interfaces with
+// the given MTU.
 func openRing(fd, slots, mtu int) (*ring, error) {
 	r := &ring{slot: ringHeaderBytes + vnetBytes + frame.EthernetBytes + frame.VLANTagBytes + mtu}
 	r.slot = (r.slot + ringAlign - 1) &^ (ringAlign - 1)
@@ -54,7 +53,7 @@ func openRing(fd, slots, mtu int) (*ring, error) {
 	}
 	var err error
 	if r.mem, err = unix.Mmap(fd, 0, r.block*blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
-		// The kernel must not fill what nobody reads.
+		// The kernel must not fill a ring that is not read.
 		undo := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{})
 		return nil, errors.Join(os.NewSyscallError("mmap ring", err), undo)
 	}
@@ -80,11 +79,11 @@ func (r *ring) at(i int) []byte {
 	return r.mem[off : off+r.slot : off+r.slot]
 }
 
-// look returns what is in slot i from next, and for a whole frame that, with its
-// virtio header.
+// look returns the content of slot i from next and, for a whole frame, its bytes with the virtio
+// header.
 func (r *ring) look(i int) (slotKind, []byte) {
 	if i+r.back >= r.slots {
-		return slotEmpty, nil // it is not the kernel's yet
+		return slotEmpty, nil // not the kernel's yet
 	}
 	b := r.at(i)
 	status := loadStatus(b)
@@ -102,8 +101,7 @@ func (r *ring) look(i int) (slotKind, []byte) {
 	return slotWhole, b[from:to:to]
 }
 
-// queued returns how many slots from next on say that a frame is in the queue, at
-// most limit.
+// queued returns how many slots from next on say that a frame is in the queue, at most limit.
 func (r *ring) queued(limit int) (n int) {
 	for n < limit {
 		if kind, _ := r.look(n); kind != slotQueued {
@@ -114,7 +112,7 @@ func (r *ring) queued(limit int) (n int) {
 	return n
 }
 
-// take goes on by n slots. Their memory is valid until giveBack.
+// take consumes n slots. Their memory is valid until giveBack.
 func (r *ring) take(n int) {
 	if r.next += n; r.next >= r.slots {
 		r.next -= r.slots
@@ -122,13 +120,13 @@ func (r *ring) take(n int) {
 	r.back += n
 }
 
-// giveBack gives the slots that were taken back to the kernel.
+// giveBack gives consumed slots back to the kernel.
 func (r *ring) giveBack() {
 	if r == nil {
 		return
 	}
 	for ; r.back > 0; r.back-- {
-		// The place so far before next, going round.
+		// The slot r.back before next, cyclically.
 		storeStatus(r.at(r.slots-r.back), unix.TP_STATUS_KERNEL)
 	}
 }

@@ -19,7 +19,7 @@ type sender struct {
 	fd     int
 	sndbuf int
 	paths  map[frame.Flow]*path
-	light  uint16 // port of paths that are light; links of one address differ in it, so that these are spread
+	light  uint16 // port of light paths; links of one address differ in it, which spreads these
 
 	unresolved transmit.UnresolvedQueue[*path]
 }
@@ -38,15 +38,14 @@ func (t *sender) init(l *Link) error {
 	return nil
 }
 
-// Blocked reports whether packets wait for the socket, or can go now that a
-// neighbour is known.
+// Blocked reports whether packets wait for the socket, or can go now that a neighbour is known.
 func (l *Link) Blocked() bool { return l.tx.Blocked() || l.tx.unresolved.Due() }
 
-// Send sends the packets, and first what waits; see [link.Link].
+// Send sends waiting packets first, then the batch; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
 	if l.local.Life.Err() != nil {
-		t.Stats.Dropped.Add(uint64(len(batch))) // the descriptor may be somebody else's by now
+		t.Stats.Dropped.Add(uint64(len(batch))) // the descriptor may belong to something else by now
 		return
 	}
 	t.Retry()
@@ -56,13 +55,13 @@ func (l *Link) Send(batch []wire.TxPacket) {
 	t.Send(batch)
 }
 
-// admit asks for the neighbour.
+// admit resolves the neighbour.
 func (t *sender) admit(r *transmit.Route, p *wire.TxPacket, size int) bool {
 	return t.unresolved.Admit(r.Own.(*path), p, size)
 }
 
-// lost counts packets of paths that the kernel did not take. The transport will see a
-// loss. A socket that is not there any more ends the link.
+// lost counts packets of paths that the kernel did not take. The transport will see a loss. A
+// socket that no longer exists ends the link.
 func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
@@ -70,7 +69,7 @@ func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
 	for _, p := range of {
 		switch errno {
 		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV, unix.ENETUNREACH:
-			t.Stats.Lost(p, 1) // the interface is down or gone, or it has no such address
+			t.Stats.Lost(p, 1) // the interface is down or gone, or lacks the address
 		case unix.EMSGSIZE:
 			t.Stats.TooLong(p, 1) // the interface knows before the hop does
 		default:

@@ -13,9 +13,9 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// leaseSlot leases a slot of the addresses, and returns its UDP sockets. They are nil if the
-// addresses cannot be shared. Link-local ones are not: if their interface is made anew, the socket
-// that reserves the port has to go there, and the others of its group could not.
+// leaseSlot leases a slot of the addresses, and returns its UDP sockets; they are nil if the
+// addresses cannot be shared. Link-local addresses are not shared: if their interface is made anew,
+// the socket that reserves the port must move there, and the others of its group could not.
 func (l *Link) leaseSlot(addrs []netip.Addr, indexes []int) (fds []int, err error) {
 	switch {
 	case l.opts.Exclusive:
@@ -33,8 +33,7 @@ func (l *Link) leaseSlot(addrs []netip.Addr, indexes []int) (fds []int, err erro
 	return fds, err
 }
 
-// ServeRequests has requests come to this link; see [link.Slotted]. All links see all of
-// them.
+// ServeRequests makes requests come to this link; see [link.Slotted]. All links see all of them.
 func (l *Link) ServeRequests() error {
 	if l.share.Lease == nil {
 		return nil
@@ -53,8 +52,8 @@ func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error { return l.shar
 // Withdraw undoes one Announce.
 func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) { l.share.Withdraw(s, local) }
 
-// seenByAll reports whether the filters of all links at the address let a datagram through: each
-// then takes what is for it, and there is nothing to hand on.
+// seenByAll reports whether the filters of all links at the address pass a datagram: then each
+// takes its own packets, and nothing is handed on.
 func seenByAll(d *receive.Datagram) bool {
 	if len(d.Data) < ib.BTHBytes {
 		return true
@@ -63,7 +62,7 @@ func seenByAll(d *receive.Datagram) bool {
 	return qpn == ib.QPNGSI || qpn == ib.QPNMulticast
 }
 
-// handOn disposes of a packet that may be for another device. It returns false if it is for
+// handOn handles a packet that may be for another device. It returns false if the packet is for
 // this one.
 func (r *receiver) handOn(p *wire.RxPacket) bool {
 	lease := r.l.share.Lease
@@ -76,7 +75,7 @@ func (r *receiver) handOn(p *wire.RxPacket) bool {
 		return !lease.Refuses(i)
 	case to == slots.Nobody:
 		if lease.Refuses(i) {
-			r.split.Unasked.Add(1) // one of all that see it
+			r.split.Unasked.Add(1) // counted by only one of the links that see it
 		}
 	case !r.all:
 		r.l.share.HandOn(i, to, p)
@@ -84,8 +83,8 @@ func (r *receiver) handOn(p *wire.RxPacket) bool {
 	return true
 }
 
-// receiveAside reads what other devices have handed on, of which there rarely is any. It looks when
-// a poll has said that there is, and now and then.
+// receiveAside reads packets that other devices have handed on, which are rare. It looks when a
+// poll has announced some, and now and then.
 func (r *receiver) receiveAside() bool {
 	r.turn++
 	if !r.l.share.Look && r.turn%asideTurns != 0 {
@@ -99,7 +98,7 @@ func (r *receiver) receiveAside() bool {
 	return false
 }
 
-// noteAside notes after a poll what came aside.
+// noteAside records after a poll that something came aside.
 func (r *receiver) noteAside() {
 	for _, p := range r.fds[r.asideFrom:] {
 		r.l.share.Look = r.l.share.Look || p.Revents != 0

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// hostToNet turns a protocol number into network byte order, as AF_PACKET wants it.
+// hostToNet converts a protocol number to network byte order for AF_PACKET.
 func hostToNet(v uint16) uint16 {
 	var b [2]byte
 	b[0], b[1] = byte(v>>8), byte(v)
@@ -45,13 +45,13 @@ type rxSocket struct {
 	vnet   bool
 	ring   *ring // nil: all frames are read from the queue
 
-	// What may be there of what was there at the last Mark.
-	slots  int           // of the ring
+	// How much of what was there at the last Mark may still be there:
+	slots  int           // in the ring
 	unread sockio.Unread // in the queue, without a ring
 }
 
-// openReceive opens the receiving socket of a family. The filter is in place
-// before the first packet.
+// openReceive opens the receiving socket of a family. The filter is in place before the first
+// packet.
 func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 	fd, err := openRaw()
 	if err != nil {
@@ -68,11 +68,11 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 		return fail(os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err))
 	}
 	if !l.opts.DisableRing && s.vnet {
-		// Without it, for want of memory or in an old kernel, all comes by the queue.
+		// Without it, for lack of memory or in an old kernel, all frames come by the queue.
 		s.ring, _ = openRing(fd, ringSlots, l.longest())
 	}
 	if l.opts.VLAN != 0 {
-		// Old kernels do not know it; the filter does the same later.
+		// Old kernels lack it; the filter does the same later.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
 	if err := s.bind(l, l.local.Indexes()[0]); err != nil {
@@ -82,18 +82,17 @@ func (l *Link) openReceive(ip6 bool) (*rxSocket, error) {
 	return s, nil
 }
 
-// bind has the socket receive; with a VLAN from one interface, otherwise from all.
+// bind makes the socket receive: with a VLAN from one interface, otherwise from all.
 func (s *rxSocket) bind(l *Link, index int) error {
 	sa := &unix.SockaddrLinklayer{Protocol: hostToNet(etherType(s.ip6))}
 	if l.opts.VLAN != 0 {
-		// Tags are taken off before sockets of one protocol get a frame.
+		// Tags are removed before sockets of one protocol get a frame.
 		sa.Protocol, sa.Ifindex = hostToNet(unix.ETH_P_ALL), index
 	}
 	return unix.Bind(s.fd, sa)
 }
 
-// longest returns the length of the longest single packet that can arrive, in
-// bytes of IP.
+// longest returns the length of the longest single packet that can arrive, in bytes of IP.
 func (l *Link) longest() int {
 	longest := 0
 	for _, index := range l.local.Indexes() {

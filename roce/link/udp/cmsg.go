@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Control messages are written and read by hand: a header of length, level and
-// type in host byte order, then the data, aligned to a word.
+// Control messages are encoded and decoded here: a header of length, level and type in host byte
+// order, then the data, aligned to a word.
 
 const (
 	cmsgHeader = unix.SizeofCmsghdr
@@ -40,15 +40,15 @@ func putCmsg(b []byte, level, typ int32, v uint32, n int) []byte {
 	return b[cmsgSpace:]
 }
 
-// rxInfo is what the control messages of a received datagram say.
+// rxInfo is the content of a received datagram's control messages.
 type rxInfo struct {
 	segment int // size of the segments, bytes; 0 for a datagram that is one packet
 	tclass  uint8
 	ttl     uint8
 }
 
-// parseControl reads the control messages that the sockets ask for. It never
-// reads past b, whatever b holds.
+// parseControl reads the control messages that the sockets ask for. It never reads past b, whatever
+// b contains.
 func parseControl(b []byte) (info rxInfo) {
 	info.ttl = defaultTTL
 	for len(b) >= cmsgHeader {

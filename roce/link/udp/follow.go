@@ -8,26 +8,26 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
-// follower keeps up with the interfaces of the link's addresses.
+// follower follows changes of the interfaces of the link's addresses.
 type follower struct {
 	l *Link
 
 	mon  *rtnl.Monitor // nil if there is no rtnetlink
-	conn *rtnl.Conn    // asks: of open, then of the goroutine
+	conn *rtnl.Conn    // for queries: of open, then of the goroutine
 	wg   sync.WaitGroup
-	at   []rtnl.Link // where the addresses are, or were last
+	at   []rtnl.Link // where the addresses are, or last were
 }
 
-// longestIP is more than any interface says.
+// longestIP exceeds the MTU of any interface.
 const longestIP = 1 << 16
 
-// open begins with the interfaces as they are. Without rtnetlink the port stays as the
+// open starts with the current state of the interfaces. Without rtnetlink the port stays as the
 // sockets found it.
 func (f *follower) open(l *Link) {
 	f.l = l
 	f.at = make([]rtnl.Link, len(l.socks))
 	for i := range f.at {
-		// An address that is on no interface can always be used, and there is no news of it.
+		// An address without an interface can always be used, and never changes.
 		f.at[i] = rtnl.Link{Flags: unix.IFF_UP | unix.IFF_LOWER_UP, MTU: longestIP}
 	}
 	// Subscribe before reading, so that no change is missed.
@@ -59,12 +59,12 @@ func (f *follower) watch() {
 			return // closed
 		}
 		if changed {
-			f.l.local.State.Reset(f.links()) // what holds now counts, not what was said of a moment ago
+			f.l.local.State.Reset(f.links()) // read the current state rather than trust the notification
 		}
 	}
 }
 
-// links returns the interfaces of the addresses. One that was removed is down.
+// links returns the interfaces of the addresses. A removed one is down.
 func (f *follower) links() map[int]rtnl.Link {
 	if f.conn != nil {
 		all, err := f.conn.Links()
@@ -85,12 +85,11 @@ func (f *follower) links() map[int]rtnl.Link {
 	return links
 }
 
-// on returns the interface that the address of a socket is on now; old is where it
-// was.
+// on returns the interface that the address of a socket is on now; old is the previous one.
 func (s *socket) on(old rtnl.Link, all []rtnl.Link, addrs []rtnl.Address) rtnl.Link {
 	for _, k := range all {
 		if s.addr.Is4() && s.addr.IsLoopback() && k.Flags&unix.IFF_LOOPBACK != 0 {
-			return k // all of 127/8 is there by the one address of the interface
+			return k // the interface's one address makes all of 127/8 local
 		}
 		for _, a := range addrs {
 			// Others may have the same link-local address.

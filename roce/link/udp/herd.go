@@ -10,21 +10,21 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// herd has one of all links that wait for requests wake for one, and not all of them: they share
-// the socket. The kernel does that for threads that wait in epoll_wait with EPOLLEXCLUSIVE, and not
-// for a poll, which Wait is. So a thread waits for requests, and wakes the link. A process that is
-// stopped waits for nothing, so another one gets the request.
+// herd makes each request wake only one of the links that wait for requests on a shared socket. The
+// kernel can do that for threads that wait in epoll_wait with EPOLLEXCLUSIVE, but not for a poll,
+// which Wait uses. So a thread waits for requests, and wakes the link. A process that is stopped
+// does not wait, so another one gets the request.
 type herd struct {
 	l      *Link
-	fd     int // of epoll; -1: there is none
+	fd     int // of epoll; -1: none
 	end    *sockio.Waker
 	wg     sync.WaitGroup
-	there  atomic.Bool   // the thread has seen requests, and does not wait until the link has looked
-	looked chan struct{} // it has
+	there  atomic.Bool   // the thread has seen requests, and pauses until the link has looked
+	looked chan struct{} // the link has looked
 	quit   chan struct{}
 }
 
-// begin waits for requests on sockets.
+// begin starts waiting for requests on sockets.
 func (h *herd) begin(l *Link, socks []*socket) error {
 	h.l, h.looked, h.quit = l, make(chan struct{}, 1), make(chan struct{})
 	var err error
@@ -80,11 +80,11 @@ func (h *herd) run() {
 	}
 }
 
-// seen says that the link has taken all requests that were there. Only the receiving side calls it.
+// seen says that the link has taken all available requests. Only the receiving side calls it.
 func (h *herd) seen() {
 	if h.there.Load() {
 		h.there.Store(false)
-		h.looked <- struct{}{} // there is room: the thread stores true once for each
+		h.looked <- struct{}{} // does not block: the thread stores true once for each
 	}
 }
 

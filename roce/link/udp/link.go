@@ -25,7 +25,7 @@ type Link struct {
 	local  endpoint.Base
 	given  []netip.Addr // the addresses with their zones
 	mtu    ib.MTU       // at Open
-	socks  []*socket    // of the addresses, same order
+	socks  []*socket    // one for each address, in the same order
 	share  sharing
 	ifaces follower
 
@@ -34,8 +34,8 @@ type Link struct {
 
 	askers askers
 
-	// groups are the sockets of multicast groups; the receiving side looks at
-	// them when changed is set, and closes those left.
+	// groups has the sockets of multicast groups. If changed is set, the receiving side looks at
+	// them, and closes those in left.
 	groupMu sync.Mutex
 	groups  []*socket
 	left    []*socket
@@ -49,8 +49,8 @@ var (
 	_ link.Unverified = (*Link)(nil)
 )
 
-// Open opens sockets on the local addresses. The error is an *OpenError that
-// says what to do, or about an option a [*wire.ArgError].
+// Open opens sockets on the local addresses. The error is an *OpenError that says what to do or,
+// for an invalid option, a [*wire.ArgError].
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
@@ -86,8 +86,8 @@ func (l *Link) open() error {
 	return nil
 }
 
-// foundAt takes notice of the interface of an address. An address need not be on one: others are
-// local by a route.
+// foundAt records the interface of an address. An address need not be on one: others are local by a
+// route.
 func (l *Link) foundAt(i int, a netip.Addr, ifi *net.Interface) error {
 	switch {
 	case ifi != nil:

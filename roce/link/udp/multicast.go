@@ -9,9 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// Join opens a socket bound to the group, which a unicast socket does not
-// receive. After the interface of the local address was removed and made again,
-// leave the group and join it anew.
+// Join opens a socket bound to the group, because a unicast socket does not receive its packets. If
+// the interface of the local address is removed and made again, leave the group and join it anew.
 func (l *Link) Join(group, local netip.Addr) error {
 	if !group.IsMulticast() {
 		return fmt.Errorf("udp link: %v is not a multicast address", group)

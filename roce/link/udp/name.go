@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// set fills in the address and returns the length of the struct. scope is the
-// interface index of a link-local address.
+// set fills in the address and returns the length of the struct. scope is the interface index for a
+// link-local address.
 func (n *rawName) set(a netip.Addr, port uint16, scope uint32) uint32 {
 	if a.Is4() {
 		s := n.in4()

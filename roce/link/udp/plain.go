@@ -21,13 +21,13 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Plain is the link of systems that are not Linux: a UDP socket of package net for each address,
-// a datagram and a system call for each packet, and a goroutine that reads. It has the address for
-// itself, sees neither traffic classes nor ICMP, and follows no interface.
+// Plain is the link for systems other than Linux: a UDP socket of package net for each address, one
+// datagram and one system call for each packet, and a goroutine that reads. It does not share
+// addresses, sees neither traffic classes nor ICMP, and follows no interface.
 //
-// It sends with what the system puts into the IPv4 identification, and computes the ICRC for 0 and
-// don't fragment. A goroce on a udp link does not see the field, and takes that; rxe, cards and the
-// packet link see it, and take only packets of systems that send 0. IPv6 has no such field.
+// The system chooses the IPv4 identification; Plain computes the ICRC for 0 and don't fragment. A
+// peer on a udp link does not see the field, and accepts that. rxe, cards and the packet link see
+// it, and accept only packets of systems that send 0. IPv6 has no such field.
 type Plain struct {
 	opts  Options
 	port  uint16
@@ -44,10 +44,11 @@ type Plain struct {
 	room  sync.Cond
 	queue []plainPacket // arrived
 	free  [][]byte
-	taken []plainPacket // by Recv, not yet split: the first is at index next
+	taken []plainPacket // taken by Recv, not yet split: the first is at index next
 	next  int
 	calls atomic.Uint64
-	// Packets: all that were read, those that Recv has handed up, and the former at the last Mark.
+	// Packets: all that were read; those that Recv has handed up; and all that were read at the
+	// last Mark.
 	arrived, handed, mark uint64
 	split                 receive.Splitter
 	stats                 transmit.Counters
@@ -67,7 +68,7 @@ type plainPacket struct {
 	to   netip.Addr
 }
 
-// plainPath is what the link hangs on a wire.Path.
+// plainPath is the link's state of a wire.Path.
 type plainPath struct {
 	l    *Plain
 	conn *net.UDPConn
@@ -83,7 +84,7 @@ const maxPlainErrors = 100
 
 var _ link.Link = (*Plain)(nil)
 
-// OpenAny opens the link that this system has: Open's on Linux, a plain one elsewhere.
+// OpenAny opens this system's link: that of Open on Linux, a plain one elsewhere.
 func OpenAny(addrs []netip.Addr, o Options) (link.Link, error) {
 	if unix.Linux {
 		return Open(addrs, o)
@@ -91,7 +92,7 @@ func OpenAny(addrs []netip.Addr, o Options) (link.Link, error) {
 	return OpenPlain(addrs, o)
 }
 
-// OpenPlain opens the link. Of the options it heeds Port, SocketBufferBytes, MTU and RxeFlush.
+// OpenPlain opens the link. It uses the options Port, SocketBufferBytes, MTU and RxeFlush.
 func OpenPlain(addrs []netip.Addr, o Options) (*Plain, error) {
 	if err := sockio.CheckBuffers(o.SocketBufferBytes, o.RxBuffers); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func OpenPlain(addrs []netip.Addr, o Options) (*Plain, error) {
 		l.mtu = o.MTU
 	}
 	for range plainRing {
-		l.free = append(l.free, make([]byte, ib.MaxPacketBytes+1)) // a longer one is seen to be
+		l.free = append(l.free, make([]byte, ib.MaxPacketBytes+1)) // one byte more reveals packets that are too long
 	}
 	l.wg.Add(len(l.socks))
 	for _, s := range l.socks {
@@ -153,7 +154,7 @@ func (l *Plain) open(a netip.Addr) error {
 	if size == 0 {
 		size = defaultSocketBuffer
 	}
-	for ; size > 64<<10; size /= 2 { // some systems refuse what is too much
+	for ; size > 64<<10; size /= 2 { // some systems refuse excessive sizes
 		if errors.Join(c.SetReadBuffer(size), c.SetWriteBuffer(size)) == nil {
 			break
 		}
@@ -163,13 +164,13 @@ func (l *Plain) open(a netip.Addr) error {
 	return nil
 }
 
-// inUse reports whether somebody else has the port. Windows has a number of its own for that.
+// inUse reports whether the port is taken. Windows has a number of its own for that.
 func inUse(err error) bool {
 	const wsaEAddrInUse = syscall.Errno(10048)
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaEAddrInUse)
 }
 
-// read puts what arrives into the queue.
+// read puts received packets into the queue.
 func (l *Plain) read(s *plainSocket) {
 	defer l.wg.Done()
 	for failed := 0; ; {
@@ -221,10 +222,10 @@ func (l *Plain) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
 // MTU returns the largest path MTU that the interfaces carried when the link was opened.
 func (l *Plain) MTU() ib.MTU { return l.mtu }
 
-// Blocked reports that nothing waits in the link: Send waits in the socket.
+// Blocked returns false: packets wait in the socket, not in the link.
 func (l *Plain) Blocked() bool { return false }
 
-// Send sends each packet as a datagram. While the socket is full it waits.
+// Send sends each packet as a datagram. It waits while the socket is full.
 func (l *Plain) Send(batch []wire.TxPacket) {
 	if l.life.Err() != nil {
 		l.stats.Dropped.Add(uint64(len(batch)))
@@ -251,7 +252,7 @@ func (l *Plain) Send(batch []wire.TxPacket) {
 	}
 }
 
-// pathOf returns what the link keeps of a path; nil if it is not from here.
+// pathOf returns the link's state of a path; nil if its source is not local.
 func (l *Plain) pathOf(p *wire.Path) *plainPath {
 	if s, ok := p.Link.(*plainPath); ok && s.l == l {
 		return s
@@ -302,7 +303,7 @@ func (l *Plain) Recv(batch []wire.RxPacket) (int, error) {
 	}
 }
 
-// take gives back the buffers of the packets that were handed up, and takes what has arrived.
+// take frees the buffers of packets that were handed up, and takes what has arrived.
 func (l *Plain) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,11 +346,11 @@ func (l *Plain) Wait(timeout time.Duration) error {
 func (l *Plain) Wake() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // it will, already
+	default: // a wake is pending already
 	}
 }
 
-// Mark notes what the link has read.
+// Mark remembers what the link has read.
 func (l *Plain) Mark() {
 	l.mu.Lock()
 	l.mark = l.arrived
@@ -359,28 +360,28 @@ func (l *Plain) Mark() {
 // CaughtUp reports whether that was handed up.
 func (l *Plain) CaughtUp() bool { return l.handed >= l.mark }
 
-// Join refuses: the link receives no multicast.
+// Join fails: the link receives no multicast.
 func (l *Plain) Join(netip.Addr, netip.Addr) error {
 	return fmt.Errorf("multicast: %w (%w)", link.ErrUnsupported, unix.ErrLinux)
 }
 
-// Leave refuses as Join does.
+// Leave fails like Join.
 func (l *Plain) Leave(group, local netip.Addr) error { return l.Join(group, local) }
 
-// Watch calls f with the state at once: the link hears of no change.
+// Watch calls f with the state at once; the link never learns of a change.
 func (l *Plain) Watch(f func(link.PortState)) {
 	if f != nil {
 		f(link.PortState{Up: true, MTU: l.mtu})
 	}
 }
 
-// Returned has nothing: the link hears no ICMP.
+// Returned returns nothing: the link does not hear ICMP.
 func (l *Plain) Returned() (netip.Addr, []byte) { return netip.Addr{}, nil }
 
-// SourcePort returns the one port that everything leaves from.
+// SourcePort returns the only source port.
 func (l *Plain) SourcePort(*wire.Path) uint16 { return l.port }
 
-// Capabilities says what the link does.
+// Capabilities says what the link can do.
 func (l *Plain) Capabilities() link.Capabilities {
 	c := link.Capabilities{Name: "udp", Mode: "plain", ICRCBits: 32, Alone: "only on Linux several devices share an address"}
 	if slices.ContainsFunc(l.addrs, netip.Addr.Is4) {

@@ -7,10 +7,10 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Networks spread load by ports (ECMP), and receivers over queues (RSS), so that
-// what one address sends to another should not all come from one port. Peers do not
-// mind: only the destination port is fixed. A port is a socket here, so there are a few, and paths
-// are spread over them by the port that they would have on a link that can set any.
+// Networks spread load by ports (ECMP), and receivers over queues (RSS), so packets from one
+// address to another should not all come from one port. Peers accept that: only the destination
+// port is fixed. A port is a socket here, so there are only a few, and paths are spread over them
+// by the port that they would have on a link that can set any.
 
 // firstPort is the first of the ports that RoCE v2 uses as entropy: 14 bits of it.
 const (
@@ -18,8 +18,8 @@ const (
 	numPorts  = 1 << 14
 )
 
-// openPorts opens the sockets that only send. One that cannot be had is done without. What stays
-// within the machine is not spread by anyone.
+// openPorts opens the sockets that only send. The link does without those it cannot get. Nothing
+// spreads traffic within the machine.
 func (s *socket) openPorts(o *Options) {
 	if s.addr.IsLoopback() || o.DisableSourcePorts {
 		return
@@ -40,9 +40,9 @@ func (s *socket) openPorts(o *Options) {
 	}
 }
 
-// bindAny binds a port that is free. What anyone sends there is not kept.
+// bindAny binds a free port. Packets sent to it are not kept.
 func (s *socket) bindAny() bool {
-	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1) // the kernel's least
+	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1) // the kernel's minimum
 	for range maxPortTries {
 		if s.bind(uint16(firstPort+rand.IntN(numPorts))) == nil {
 			return true
@@ -51,7 +51,7 @@ func (s *socket) bindAny() bool {
 	return false
 }
 
-// out returns the socket that packets on a path leave by. Groups are sent to from the port of
+// out returns the socket by which packets on a path leave. Packets to groups leave from the port of
 // the link: IP_MULTICAST_IF and the like follow the interface of its socket.
 func (s *socket) out(p *wire.Path) *socket {
 	if len(s.ports) == 0 || p.SrcPort == 0 || p.Dst.IsMulticast() {
@@ -63,7 +63,7 @@ func (s *socket) out(p *wire.Path) *socket {
 	return s.ports[int(p.SrcPort)%len(s.ports)]
 }
 
-// SourcePort returns the port that packets on a path leave from; see [link.Link].
+// SourcePort returns the source port of packets on a path; see [link.Link].
 func (l *Link) SourcePort(p *wire.Path) uint16 {
 	if r := l.tx.RouteOf(p); r != nil {
 		return r.Own.(*path).sock.port

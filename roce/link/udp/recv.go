@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// fullFD is the place of the socket that is full among the descriptors of a poll.
+// fullFD is the index, among the descriptors of a poll, of the socket that is full.
 const fullFD = 2
 
 // receiver is the receiving side of the link.
@@ -21,19 +21,19 @@ type receiver struct {
 	fds   []unix.PollFd
 	next  int // socket to look at first
 
-	// Aside are the sockets for requests, whose thread wakes a poll; and inboxes, which it sees as
-	// one: asideFD.
+	// aside has the sockets for requests, whose thread wakes a poll; inboxes are behind asideFD,
+	// which a poll sees as one.
 	aside     []*socket
 	inboxes   []int
 	asideFD   int  // of epoll; -1: none
 	returned  bool // there may be ICMP messages: see returned.go
-	tookAside bool // there was, at the last call of Take
+	tookAside bool // the last call of Take took something aside
 	turn      int
 
 	reader *sockio.Reader
 	names  []rawName
 	ctl    [][rxControl]byte
-	from   *socket // of the last call of the reader
+	from   *socket // source of the last call of the reader
 	split  receive.Splitter
 }
 
@@ -50,7 +50,7 @@ func (r *receiver) init(l *Link) error {
 	return nil
 }
 
-// refresh takes notice of multicast groups joined and left.
+// refresh picks up multicast groups joined and left.
 func (r *receiver) refresh() {
 	if r.l.changed.Load() {
 		r.changedSockets()
@@ -96,7 +96,7 @@ func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
 func (r *receiver) Take() (bool, error) {
 	r.refresh()
 	r.turn++
-	// What is aside must neither keep the others waiting nor wait for them.
+	// Sockets aside must neither delay the others nor wait for them.
 	if r.l.share.Look && !r.tookAside || r.turn%asideTurns == 0 {
 		if ok, err := r.receiveAside(); ok || err != nil {
 			r.tookAside = true
@@ -143,8 +143,8 @@ func (r *receiver) receiveFrom(s *socket) (bool, error) {
 	return true, nil
 }
 
-// read takes what one call brings from a socket. An error that stood before it,
-// such as the ICMP error of an earlier send, does not hide what is there.
+// read makes one receive call on a socket. It skips pending errors, such as the ICMP error of an
+// earlier send.
 func (r *receiver) read(s *socket) (n int, errno unix.Errno) {
 	for range sockio.ReadTries {
 		hdrs := r.reader.Headers()
@@ -161,7 +161,7 @@ func (r *receiver) read(s *socket) (n int, errno unix.Errno) {
 	return n, errno
 }
 
-// Mark notes what is in the sockets; see [link.Link].
+// Mark remembers what is in the sockets; see [link.Link].
 func (l *Link) Mark() {
 	l.rx.refresh()
 	for _, s := range l.rx.socks {
@@ -180,7 +180,7 @@ func (l *Link) CaughtUp() bool {
 	return !r.split.Pending() && !r.reader.Pending() && !l.share.Pending()
 }
 
-// Advance goes on to the next datagram that may hold packets.
+// Advance moves to the next datagram that may hold packets.
 func (r *receiver) Advance() bool {
 	for {
 		i, h, b, ok := r.reader.Next()

@@ -13,12 +13,12 @@ import (
 )
 
 // Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP
-// messages about them (IP_RECVERR). The sockets of the slots could not: the kernel gives a message
-// about a packet from their port to any one of the group, and with IP_RECVERR it makes the next
-// send fail, to whatever peer it is.
+// messages about them (IP_RECVERR). The sockets of the slots cannot do that: the kernel gives a
+// message about a packet from their port to any one of the group, and IP_RECVERR makes the next
+// send fail, whatever its peer.
 
-// askers are the sockets. Of an address that has none nothing comes back. They are opened while
-// others send and receive, so the list is published when it is whole.
+// askers are these sockets. For an address without one nothing comes back. They are opened while
+// other goroutines send and receive, so the list is published once it is complete.
 type askers struct {
 	list    atomic.Pointer[[]*socket]
 	quote   [quoteBytes]byte
@@ -26,15 +26,14 @@ type askers struct {
 }
 
 const (
-	// quoteBytes is more than what is looked at of a quote.
+	// quoteBytes is more than is examined of a quote.
 	quoteBytes = 256
-	// quoteControl holds a sock_extended_err with an address behind it, and what else the socket
-	// asks for.
+	// quoteControl holds a sock_extended_err with an address behind it, and the other control
+	// messages that the socket asks for.
 	quoteControl = 256
 )
 
-// openAskers opens the sockets that there can be. In a link that makes no connections there are
-// none.
+// openAskers opens these sockets, as far as possible. A link that makes no connections has none.
 func (l *Link) openAskers() {
 	var socks []*socket
 	for _, of := range l.socks {
@@ -48,14 +47,14 @@ func (l *Link) openAskers() {
 			unix.Close(s.fd)
 			continue
 		}
-		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)}) // errors are always told
+		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)}) // errors are always reported
 		s.lane = l.tx.askerLane + len(socks)
 		socks = append(socks, s)
 	}
 	l.askers.list.Store(&socks)
 }
 
-// sockets returns those that are open.
+// sockets returns the open ones.
 func (a *askers) sockets() []*socket {
 	if list := a.list.Load(); list != nil {
 		return *list
@@ -63,7 +62,7 @@ func (a *askers) sockets() []*socket {
 	return nil
 }
 
-// hearErrors has the socket queue ICMP messages, and drop what anyone sends to its port.
+// hearErrors makes the socket queue ICMP messages, and drop packets sent to its port.
 func (s *socket) hearErrors() error {
 	level, opt := unix.IPPROTO_IP, unix.IP_RECVERR
 	if s.addr.Is6() {
@@ -78,8 +77,7 @@ func (s *socket) hearErrors() error {
 	)
 }
 
-// asker returns the socket that what is sent to queue pair 1 of a peer leaves by; nil if it is the
-// usual one.
+// asker returns the socket for packets to queue pair 1 of a peer; nil if it is the usual one.
 func (l *Link) asker(p *wire.Path) *socket {
 	if !p.Management || p.Dst.IsMulticast() {
 		return nil
@@ -91,7 +89,7 @@ func (l *Link) asker(p *wire.Path) *socket {
 	return nil
 }
 
-// Returned takes a datagram that has come back; see [link.Link].
+// Returned returns a datagram that came back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) {
 	if !l.rx.returned {
 		return from, nil

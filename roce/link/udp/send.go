@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is what the link has of a route.
+// path is the link's state of a route.
 type path struct {
 	transmit.Route
 	pathKey
@@ -20,7 +20,7 @@ type path struct {
 	nameLen uint32
 }
 
-// pathKey is what a path is made of.
+// pathKey identifies a path.
 type pathKey struct {
 	sock   *socket
 	dst    netip.Addr
@@ -34,7 +34,7 @@ type sender struct {
 	transmit.Sender
 	l     *Link
 	paths map[pathKey]*path
-	// askerLane is the first lane of the askers, of which an address may have one.
+	// askerLane is the lane of the first asker; each address may have one asker.
 	askerLane int
 }
 
@@ -57,17 +57,17 @@ func (t *sender) init(l *Link) {
 // Blocked reports whether packets wait for the socket.
 func (l *Link) Blocked() bool { return l.tx.Blocked() }
 
-// Send sends the packets, and first what waits; see [link.Link].
+// Send sends waiting packets first, then the batch; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	if l.local.Life.Err() != nil {
-		l.tx.Stats.Dropped.Add(uint64(len(batch))) // the descriptors may be somebody else's by now
+		l.tx.Stats.Dropped.Add(uint64(len(batch))) // the descriptors may belong to something else by now
 		return
 	}
 	l.tx.Retry()
 	l.tx.Send(batch)
 }
 
-// route makes the route of a path, nil if nothing can be sent on it.
+// route makes the route of a path; nil if nothing can be sent on it.
 func (t *sender) route(p *wire.Path) *transmit.Route {
 	var sock *socket
 	if i := p.SGIDIndex; i >= 0 && i < len(t.l.socks) && t.l.socks[i].addr == p.Src {
@@ -112,21 +112,21 @@ func (t *sender) newPath(key pathKey, p *wire.Path) *path {
 	t.Add(&s.Route)
 	s.nameLen = s.name.set(p.Dst, t.l.local.Port(), key.scope)
 	if len(t.paths) >= maxPaths {
-		clear(t.paths) // those that are in use go on, without company
+		clear(t.paths) // paths in use go on, but new ones do not share them
 	}
 	t.paths[key] = s
 	return s
 }
 
 // dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
-// transport will see a loss. A socket that is not there any more ends the link.
+// transport will see a loss. A socket that no longer exists ends the link.
 func (t *sender) dropped(of []*wire.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
 	if errno == unix.EMSGSIZE {
-		// The interface has a smaller MTU by now, or a router on the way has said so
-		// (ICMP), which the kernel remembers for the route.
+		// The interface has a smaller MTU by now, or a router on the path has reported one (ICMP),
+		// which the kernel remembers for the route.
 		for _, p := range of {
 			t.Stats.TooLong(p, 1)
 		}
@@ -135,7 +135,7 @@ func (t *sender) dropped(of []*wire.Path, errno unix.Errno) {
 	t.Stats.Dropped.Add(uint64(len(of)))
 }
 
-// Fill fills in the header of a datagram, with the control messages that it needs: most single
+// Fill fills in the header of a datagram and the control messages that it needs: most single
 // packets need none.
 func (p *path) Fill(h *unix.Msghdr, _, control []byte, _, segment int) {
 	h.Name, h.Namelen = p.name.bytes(), p.nameLen

@@ -15,17 +15,17 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// sharing is what a link has to do with other devices at its addresses.
+// sharing is how a link shares its addresses with other devices.
 type sharing struct {
 	endpoint.Share
-	// serving says that requests are wanted, of which there is a socket for each address.
+	// serving says that requests are wanted; there is a socket for them at each address.
 	serving  atomic.Bool
 	requests []*socket
 	herd     herd
 }
 
-// openSockets opens the sockets of the addresses: those of a slot, or, where addresses cannot
-// be shared, its own.
+// openSockets opens the sockets of the addresses: those of a slot or, if the addresses cannot be
+// shared, its own.
 func (l *Link) openSockets() error {
 	var indexes []int
 	for _, s := range l.socks {
@@ -70,11 +70,11 @@ func (l *Link) Another() (link.Link, error) {
 }
 
 func (s *sharing) close() {
-	_ = s.herd.stop() // nothing of it is left, whatever it says
+	_ = s.herd.stop() // nothing of it is left, even on an error
 	s.Close()
 }
 
-// ServeRequests has requests come to this link, too; see [link.Slotted].
+// ServeRequests makes requests also come to this link; see [link.Slotted].
 func (l *Link) ServeRequests() error {
 	l.groupMu.Lock()
 	defer l.groupMu.Unlock()
@@ -85,7 +85,7 @@ func (l *Link) ServeRequests() error {
 		l.openAskers()
 	}
 	if l.share.Lease == nil {
-		return nil // they do
+		return nil // they do already
 	}
 	if l.share.serving.Load() {
 		return nil
@@ -115,7 +115,7 @@ func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error { return l.shar
 // Withdraw undoes one Announce.
 func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) { l.share.Withdraw(s, local) }
 
-// handOn gives a packet of the socket being read to the device that it is for. It returns false if
+// handOn gives a packet from the current socket to the device that it is for. It returns false if
 // that is this one.
 func (r *receiver) handOn(p *wire.RxPacket) bool {
 	lease := r.l.share.Lease
@@ -131,7 +131,7 @@ func (r *receiver) handOn(p *wire.RxPacket) bool {
 	return true
 }
 
-// receiveAside looks where there rarely is something: requests, and what other devices
+// receiveAside looks where there is rarely something: at requests, and packets that other devices
 // have handed on.
 func (r *receiver) receiveAside() (bool, error) {
 	r.l.share.Look, r.returned = false, true
@@ -145,14 +145,14 @@ func (r *receiver) receiveAside() (bool, error) {
 	return r.l.share.ReadInboxes(r.inboxes), nil
 }
 
-// noteAside notes after a poll what came aside.
+// noteAside records after a poll that something came aside.
 func (r *receiver) noteAside() {
 	if r.fds[len(r.fds)-1].Revents != 0 || r.l.share.herd.there.Load() {
 		r.l.share.Look, r.returned = true, true
 	}
 }
 
-// initAside gets ready to look aside.
+// initAside prepares receiveAside.
 func (r *receiver) initAside() (err error) {
 	if r.asideFD, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		r.asideFD = -1
@@ -168,13 +168,14 @@ func (r *receiver) initAside() (err error) {
 	return nil
 }
 
-// addAside has a poll see a socket in asideFD.
+// addAside makes a poll see a socket through asideFD.
 func (r *receiver) addAside(fd int) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
 
-// Disown closes what the child of a fork has of its parent's links, of package packet, too. While a
-// child has it, the addresses, and the services that were announced there, are taken, also when the
-// parent has ended. The child calls it before it opens a device of its own, if it can go on at all:
-// Go cannot, unless the child loads it anew, as the libraries for programs in C do.
+// Disown closes what the child of a fork has inherited of its parent's links, including those of
+// package packet. While a child holds it, the addresses, and the services announced there, stay
+// taken, even after the parent has ended. The child calls Disown before it opens a device of its
+// own, if it can go on at all: Go cannot, unless the child loads it anew, as the libraries for
+// programs in C do.
 func Disown() error { return slots.Disown() }

@@ -20,23 +20,22 @@ type socket struct {
 	port   uint16
 	ifIdx  atomic.Int32
 	ifName string
-	leased bool       // of a slot: not ours to close
+	leased bool       // of a slot, which closes it
 	joins  int        // multicast sockets: how many Joins
 	local  netip.Addr // multicast sockets: address of the interface
 	rcvbuf int
 	sndbuf int
-	gso    bool // the kernel knows UDP_SEGMENT
+	gso    bool // the kernel supports UDP_SEGMENT
 	gro    bool
-	errors bool // of ICMP are queued: see returned.go
+	errors bool // ICMP errors are queued: see returned.go
 
 	lane  int       // among the sockets that send
-	ports []*socket // that packets from this address leave by, with other source ports
+	ports []*socket // sockets with other source ports for packets from this address
 
 	unread sockio.Unread // receiving side
 }
 
-// newSocket describes the socket of address i of the link, which is on the interface, if that is
-// known.
+// newSocket describes the socket of address i of the link, on interface ifi if known.
 func newSocket(i int, a netip.Addr, ifi *net.Interface) *socket {
 	s := &socket{fd: -1, index: i, addr: a}
 	if ifi != nil {
@@ -64,7 +63,7 @@ func (s *socket) open() (err error) {
 	return nil
 }
 
-// bind takes a port of the address.
+// bind binds a port of the address.
 func (s *socket) bind(port uint16) error {
 	var sa unix.Sockaddr
 	if s.addr.Is4() {
@@ -87,10 +86,10 @@ func (s *socket) bind(port uint16) error {
 	return nil
 }
 
-// sendGroupsBy has packets to multicast groups leave by the socket's interface.
+// sendGroupsBy makes packets to multicast groups leave by the socket's interface.
 func (s *socket) sendGroupsBy() error {
 	if s.addr.Is4() || s.ifIdx.Load() == 0 {
-		return nil // IPv4 takes the interface of the address that the socket is bound to
+		return nil // IPv4 uses the interface of the socket's address
 	}
 	if err := unix.SetsockoptInt(s.fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, int(s.ifIdx.Load())); err != nil {
 		return &OpenError{Addr: s.addr, Err: os.NewSyscallError("setsockopt IPV6_MULTICAST_IF", err)}
@@ -98,7 +97,7 @@ func (s *socket) sendGroupsBy() error {
 	return nil
 }
 
-// locate brings the socket up to date with the interface that its address is on.
+// locate updates the socket's interface to that of its address.
 func (s *socket) locate() error {
 	a := s.addr
 	if a.IsLinkLocalUnicast() {
@@ -112,8 +111,8 @@ func (s *socket) locate() error {
 	return s.sendGroupsBy()
 }
 
-// setOptions sets what a socket needs before it receives. Only what the wire depends on
-// is an error; the rest is best effort, and capabilities report it.
+// setOptions sets what a socket needs before it receives. An option that the wire format depends on
+// is required; the rest is best effort, and Capabilities reports it.
 func (s *socket) setOptions(o *Options) error {
 	must := func(name string, level, opt, v int) error {
 		if err := unix.SetsockoptInt(s.fd, level, opt, v); err != nil {
@@ -138,7 +137,7 @@ func (s *socket) setOptions(o *Options) error {
 			must("IPV6_RECVHOPLIMIT", unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1),
 			must("IPV6_UNICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, defaultTTL),
 			must("IPV6_MULTICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, defaultTTL),
-			// rxe sends UDP checksum 0; IPv6 sockets drop that unless told otherwise.
+			// rxe sends UDP checksum 0; IPv6 sockets drop that by default.
 			must("UDP_NO_CHECK6_RX", unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1),
 		)
 	}
@@ -153,7 +152,7 @@ func (s *socket) setOptions(o *Options) error {
 	s.sndbuf = sockio.GrowBuffer(s.fd, want, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	gro := 1
 	if o.DisableGRO {
-		gro = 0 // whoever had the slot before may have it on
+		gro = 0 // the slot's previous owner may have left it on
 	}
 	s.gro = unix.SetsockoptInt(s.fd, unix.SOL_UDP, unix.UDP_GRO, gro) == nil && gro == 1
 	if !o.DisableGSO {

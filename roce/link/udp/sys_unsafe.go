@@ -18,5 +18,5 @@ func (n *rawName) in4() *unix.RawSockaddrInet4 {
 
 func (n *rawName) bytes() *byte { return (*byte)(unsafe.Pointer(&n.in6)) }
 
-// portBytes returns the port in network byte order, as the struct has it.
+// portBytes returns the port in network byte order, as stored in the struct.
 func portBytes(p *uint16) *[2]byte { return (*[2]byte)(unsafe.Pointer(p)) }

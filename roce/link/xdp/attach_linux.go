@@ -14,7 +14,7 @@ func attach(p *ebpf.Program, index int, native bool) (bpflink.Link, error) {
 	return bpflink.AttachXDP(o)
 }
 
-// off reports whether an attachment is of no interface any more.
+// off reports whether an attachment no longer has an interface.
 func off(i *bpflink.Info) bool {
 	x := i.XDP()
 	return x != nil && x.Ifindex == 0

@@ -5,9 +5,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// backlog holds copies of packets for which there was no free frame. While there
-// is one the device makes no more packets, so it stays small: at most what one
-// call of Send brought.
+// backlog holds copies of packets for which no frame was free. While it holds any, the device makes
+// no more packets, so it stays small: at most the packets of one Send.
 type backlog struct {
 	items []waiting
 	head  int
@@ -38,7 +37,7 @@ func (t *sender) postponeBytes(ps *path, of *wire.Path, data []byte) {
 	}
 }
 
-// room reports whether a packet can wait, and counts it if not.
+// room reports whether a packet can wait, and counts it as dropped if not.
 func (t *sender) room(size int) bool {
 	if len(t.backlog.buf)+size > backlogBytes || t.l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(1)
@@ -47,7 +46,7 @@ func (t *sender) room(size int) bool {
 	return true
 }
 
-// wait books the packet of size bytes at the end of the buffer.
+// wait enters the packet of size bytes at the end of the buffer.
 func (t *sender) wait(ps *path, of *wire.Path, size int) {
 	b := &t.backlog
 	b.items = append(b.items, waiting{ps, of, len(b.buf) - size, size})
@@ -57,7 +56,7 @@ func (t *sender) wait(ps *path, of *wire.Path, size int) {
 	}
 }
 
-// retryBacklog sends what waits until the frames are used up again.
+// retryBacklog sends waiting packets until the frames are used up again.
 func (t *sender) retryBacklog() {
 	stuck := false
 	for _, f := range t.l.ifaces {

@@ -2,8 +2,8 @@ package xdp
 
 import "fmt"
 
-// DetachedError is the error of a link, from Wait and Recv, none of whose
-// interfaces it is attached to any more. It stays so: open another.
+// DetachedError is the error of a link, from Wait and Recv, that is no longer attached to any
+// interface. It is permanent: open another link.
 type DetachedError struct {
 	Interface string // the last one
 }
@@ -12,7 +12,7 @@ func (e *DetachedError) Error() string {
 	return fmt.Sprintf("xdp link: the program is not attached to %s any more: the interface was removed, or somebody has detached the program", e.Interface)
 }
 
-// ringError says that the positions of a ring cannot be right. It is fatal for the link.
+// ringError says that the positions of a ring are impossible. It is fatal for the link.
 type ringError struct {
 	what      string
 	has, size uint32

@@ -16,7 +16,7 @@ import (
 
 // mode is a way of attaching to an interface.
 type mode struct {
-	native   bool // in the driver, or in the stack (generic)
+	native   bool // in the driver, rather than in the stack (generic)
 	zeroCopy bool
 	multi    bool // frames in several buffers
 }
@@ -37,8 +37,8 @@ func (m mode) String() string {
 	return s
 }
 
-// modes returns the ways to try, best first. Frames that do not fit a buffer
-// are worth more than no copy: without them the path MTU is bounded.
+// modes returns the ways to try, best first. If the interface's frames do not fit a buffer,
+// multi-buffer is worth more than zero copy: without it the path MTU is bounded.
 func (o *Options) modes(fits bool) []mode {
 	all := []mode{
 		{true, true, true}, {true, false, true}, {false, false, true},
@@ -70,11 +70,11 @@ type iface struct {
 	program  *program
 	attached bpflink.Link
 	queues   []*queue
-	senders  int         // of the queues, those that may send
-	lost     atomic.Bool // it is not attached any more, for good
+	senders  int         // how many of the queues may send
+	lost     atomic.Bool // it is detached, for good
 }
 
-// openIface attaches to an interface, the best way that works.
+// openIface attaches to an interface in the best way that works.
 func openIface(l *Link, k rtnl.Link) (*iface, error) {
 	f := &iface{l: l, index: k.Index, name: k.Name, loopback: k.Flags&unix.IFF_LOOPBACK != 0}
 	fits := k.MTU+frame.EthernetBytes+frame.VLANTagBytes <= rxChunkBytes
@@ -93,7 +93,7 @@ func openIface(l *Link, k rtnl.Link) (*iface, error) {
 	return nil, &link.OpenError{Hint: "use the packet or the udp link", Err: fmt.Errorf("interface %s takes no AF_XDP: %s", k.Name, strings.Join(tried, "; "))}
 }
 
-// hint explains errors that another mode would not help against.
+// hint explains errors that another mode would not avoid.
 func (f *iface) hint(err error) string {
 	var verifier *ebpf.VerifierError
 	switch {
@@ -113,7 +113,7 @@ func (f *iface) hint(err error) string {
 	return ""
 }
 
-// try attaches in one mode; shut undoes what it has done if it fails.
+// try attaches in one mode; if it fails, shut undoes what it has done.
 func (f *iface) try(m mode, k rtnl.Link) (err error) {
 	f.mode = m
 	rx, tx := queueCounts(f.name)
@@ -136,8 +136,8 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 			}
 		}
 	}
-	// The kernel detaches the program when the descriptor is closed, by Close or
-	// by the death of the process.
+	// The kernel detaches the program when the descriptor is closed, by Close or by the death of
+	// the process.
 	if f.attached, err = attach(f.program.prog, f.index, m.native); err != nil {
 		return fmt.Errorf("attach program: %w", err)
 	}
@@ -167,8 +167,8 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 	return nil
 }
 
-// detached reports whether the program was taken from the interface. The kernel
-// does not let another program replace it, but whoever may can detach it.
+// detached reports whether the program was taken off the interface. The kernel does not let another
+// program replace it, but a privileged process can detach it.
 func (f *iface) detached() bool {
 	info, err := f.attached.Info()
 	return err == nil && off(info)
@@ -178,9 +178,8 @@ func (f *iface) detached() bool {
 func (f *iface) shut() error {
 	var errs []error
 	if f.attached != nil {
-		// Closing does not do: a process that is just being forked has a copy of the
-		// descriptor until it runs its program. To detach may be forbidden by now, and
-		// then closing has to do.
+		// Closing is not enough: a process that is just being forked has a copy of the descriptor
+		// until it runs its program. If detaching is forbidden by now, closing must do.
 		_ = f.attached.Detach()
 		errs = append(errs, f.attached.Close())
 	}
@@ -194,7 +193,7 @@ func (f *iface) shut() error {
 	return errors.Join(errs...)
 }
 
-// longest returns the longest IP packet that can be handled, bytes.
+// longest returns the longest IP packet that can be handled, in bytes.
 func (f *iface) longest() int {
 	if f.mode.multi {
 		return maxFrameBytes
@@ -202,7 +201,7 @@ func (f *iface) longest() int {
 	return rxChunkBytes - frame.EthernetBytes - frame.VLANTagBytes
 }
 
-// sender returns the queue for a flow: flows keep theirs.
+// sender returns the queue for a flow: each flow keeps its queue.
 func (f *iface) sender(srcPort uint16) *queue {
 	return f.queues[int(uint32(srcPort)*0x9E3779B1>>16)%f.senders]
 }

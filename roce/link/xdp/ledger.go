@@ -2,7 +2,7 @@ package xdp
 
 import "fmt"
 
-// owner is who may touch a chunk.
+// owner is the side that may touch a chunk.
 type owner uint8
 
 const (
@@ -17,10 +17,10 @@ func (o owner) String() string {
 	return "the kernel"
 }
 
-// ledger is the account of who has which chunk of a part of the UMEM. Every
-// address that goes through a ring is booked: one that is handed over twice, that comes
-// back without having been handed over, or that is no chunk at all, is an error and not a
-// corrupted packet. It costs a byte a chunk. It belongs to one side of the link.
+// ledger records the owner of each chunk of a part of the UMEM. It books every address that goes
+// through a ring: an address that is handed over twice, comes back without having been handed over,
+// or is no chunk at all is an error rather than a corrupted packet. It costs a byte a chunk. It
+// belongs to one side of the link.
 type ledger struct {
 	what  string
 	base  uint64
@@ -28,7 +28,7 @@ type ledger struct {
 	away  int // chunks that the kernel has
 }
 
-// frameError says that frames of the UMEM got mixed up. It is fatal for the link.
+// frameError says that the ownership of frames of the UMEM got mixed up. It is fatal for the link.
 type frameError struct {
 	what string
 	addr uint64
@@ -43,9 +43,9 @@ func newLedger(what string, base uint64, chunks int) ledger {
 	return ledger{what: what, base: base, owner: make([]owner, chunks)}
 }
 
-// move books that the chunk of an address changes hands to an owner.
+// move books that the chunk of an address gets a new owner.
 func (l *ledger) move(addr uint64, to owner) error {
-	i := (addr - l.base) / chunkBytes // of an address below base, wraps to beyond all
+	i := (addr - l.base) / chunkBytes // an address below base wraps around, beyond all
 	if i >= uint64(len(l.owner)) {
 		return &frameError{l.what, addr, "nobody"}
 	}

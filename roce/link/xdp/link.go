@@ -33,10 +33,9 @@ type Link struct {
 	tx sender
 	rx receiver
 
-	woken atomic.Bool // as long as the waker is; for those who spin
+	woken atomic.Bool // set as long as the waker is; for spinning
 
-	// mu guards what Close takes away from those who may be there at the same
-	// time.
+	// mu guards what Close removes against concurrent calls.
 	mu   sync.Mutex
 	gone bool
 }
@@ -45,8 +44,8 @@ type face = endpoint.Face
 
 var _ link.Link = (*Link)(nil)
 
-// Open attaches to the interfaces of the addresses. The error is a [*link.OpenError]
-// that says what to do, or about an option a [*wire.ArgError].
+// Open attaches to the interfaces of the addresses. The error is a [*link.OpenError] that says what
+// to do or, for an invalid option, a [*wire.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	l.face = l.local.Face()
@@ -57,7 +56,7 @@ func Open(o Options) (*Link, error) {
 	return l, nil
 }
 
-// check looks at the options and fills in what is left open.
+// check checks the options and fills in defaults.
 func (o *Options) check() error {
 	o.RxFrames = cmp.Or(o.RxFrames, defaultRxFrames)
 	o.TxFrames = cmp.Or(o.TxFrames, defaultTxFrames)
@@ -114,7 +113,7 @@ func (l *Link) open() (err error) {
 	return nil
 }
 
-// hopsChanged is called when destinations have become reachable or not.
+// hopsChanged is called when destinations have become reachable or unreachable.
 func (l *Link) hopsChanged() {
 	if l.tx.unresolved.Changed() {
 		l.Wake()
@@ -127,7 +126,7 @@ func (l *Link) linkChanged(k rtnl.Link, gone bool) {
 	f := l.byIndex[k.Index]
 	detached, last := false, false
 	if f != nil && !l.gone && f.program != nil {
-		// Should it fail, packets to the new address pass to the stack: they are lost.
+		// If it fails, packets to the new address pass to the stack and are lost.
 		_ = f.program.setStation(k.MAC, l.opts.VLAN)
 		if gone || f.detached() {
 			f.lost.Store(true)
@@ -144,18 +143,18 @@ func (l *Link) linkChanged(k rtnl.Link, gone bool) {
 	}
 }
 
-// listen has packets to a group redirected, or no longer.
+// listen makes packets to a group redirected, or no longer.
 func (l *Link) listen(group netip.Addr, index int, on bool) error {
 	return l.byIndex[index].program.listen(group, on)
 }
 
-// Returned takes a datagram that has come back; see [link.Link].
+// Returned returns a datagram that came back; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
 
-// SourcePort returns the port that packets on a path leave from.
+// SourcePort returns the source port of packets on a path.
 func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
 
-// Join has packets to a multicast group redirected.
+// Join makes packets to a multicast group redirected.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
 
 // Leave undoes one Join.
@@ -165,7 +164,7 @@ func (l *Link) Leave(group, local netip.Addr) error { return l.local.Leave(group
 func (l *Link) Capabilities() link.Capabilities {
 	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true,
 		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes,
-		// Of one queue: what a peer sends may all come by that.
+		// Of one queue: all packets of a peer may come by that.
 		Room: wire.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
 }
 
@@ -177,22 +176,21 @@ func (l *Link) Stats() link.Stats {
 	return s
 }
 
-// Wake makes Wait return, also one that spins.
+// Wake makes Wait return, even while it spins.
 func (l *Link) Wake() {
 	l.woken.Store(true)
 	l.local.Waker.Wake()
 }
 
-// fail makes the link useless: frames of the UMEM got mixed up, and what is read
-// or sent from now on could be anything.
+// fail makes the link unusable: the ownership of frames got mixed up, so further packets could
+// contain anything.
 func (l *Link) fail(err error) {
 	if l.local.Life.Fail(err) {
 		l.Wake()
 	}
 }
 
-// Wait looks at the rings for as long as Options.Spin says, then blocks in
-// ppoll. See [link.Link].
+// Wait looks at the rings for as long as Options.Spin says, then blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
 	if err := l.local.Life.Err(); err != nil {
 		return err
@@ -219,14 +217,14 @@ func (l *Link) Wait(timeout time.Duration) error {
 		l.checkSockets()
 	}
 	if r.fds[0].Revents != 0 {
-		l.woken.Store(false) // a Wake meanwhile is noticed by the caller, who returns
+		l.woken.Store(false) // the return tells the caller of a Wake meanwhile
 	}
 	return nil
 }
 
-// clear takes the wakes that happened.
+// clear consumes past wakes.
 func (l *Link) clear() {
-	// In this order: a Wake after the first line sets it again, and then wakes.
+	// In this order: a Wake after the first line sets woken again, and then wakes.
 	l.woken.Store(false)
 	l.local.Waker.Clear()
 }

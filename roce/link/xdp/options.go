@@ -7,40 +7,38 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Options say what to open. Only Addrs is needed.
+// Options has the options of the link. Only Addrs is required.
 type Options struct {
 	// Addrs are the local addresses, in the order of the GID table.
 	Addrs []netip.Addr
-	// Port is the UDP port of both ends; 0 is 4791. Peers other than goroce
-	// know only 4791.
+	// Port is the UDP port of both ends; 0 is 4791. Other implementations know only 4791.
 	Port uint16
 	// MTU lowers the MTU found from the interfaces.
 	MTU ib.MTU
-	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose
-	// priority is the upper three bits of the DSCP, and receive only such. All
-	// addresses must be on one interface, which must not take tags off
-	// (ethtool -K DEVICE rxvlan off). 0 is for frames without tag.
+	// VLAN, 1 to 4094, makes the link send frames with this 802.1Q tag, whose priority is the upper
+	// three bits of the DSCP, and receive only such frames. All addresses must be on one interface,
+	// which must not remove tags (ethtool -K DEVICE rxvlan off). 0 means frames without a tag.
 	VLAN uint16
-	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects,
-	// which is not that of the specification. Received FLUSHes are accepted with either.
+	// RxeFlush sends FLUSH requests with the ICRC that Linux rdma_rxe expects, which differs from
+	// the specification. Received FLUSHes are accepted with either.
 	RxeFlush bool
 
-	// DisableNative, DisableZeroCopy and DisableMultiBuffer leave out ways of
-	// attaching; see the package comment.
+	// DisableNative, DisableZeroCopy and DisableMultiBuffer exclude ways of attaching; see the
+	// package comment.
 	DisableNative      bool
 	DisableZeroCopy    bool
 	DisableMultiBuffer bool
-	// Queues, if not 0, serves only the first receive queues of each interface.
-	// Something must then steer the traffic there; what comes by others is lost.
+	// Queues, if not 0, serves only that many receive queues of each interface, the first ones.
+	// Something must then steer the traffic there; packets by other queues are lost.
 	Queues int
-	// RxFrames and TxFrames are how many frames each queue has; powers of two. 0 is
-	// 2048 and 512.
+	// RxFrames and TxFrames are the numbers of frames of each queue; powers of two. 0 is 2048 and
+	// 512.
 	RxFrames, TxFrames int
-	// Spin is how long Wait looks at the rings before it blocks. It costs no
-	// system call, but a CPU.
+	// Spin is how long Wait looks at the rings before it blocks. It costs no system call, but keeps
+	// a CPU busy.
 	Spin time.Duration
-	// BusyPoll, if not 0, has the kernel process up to so many packets of the
-	// driver in the link's own system calls (SO_PREFER_BUSY_POLL). It needs a driver with
-	// NAPI, and napi_defer_hard_irqs and gro_flush_timeout of the interface set.
+	// BusyPoll, if not 0, makes the kernel process up to that many packets of the driver in the
+	// link's own system calls (SO_PREFER_BUSY_POLL). It needs a driver with NAPI, and
+	// napi_defer_hard_irqs and gro_flush_timeout set on the interface.
 	BusyPoll int
 }

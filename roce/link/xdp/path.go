@@ -7,17 +7,17 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// path is the state that the link hangs on a wire.Path.
+// path is the link's state of a wire.Path.
 type path struct {
 	transmit.Path
 	l *Link
 
-	// For the state of the hop, if it is Ready:
+	// For the current state of the hop, if that is Ready:
 	head frame.Header
 	q    *queue // nil if the link is not attached to the interface
 }
 
-// pathOf returns the link's state of a path, nil if nothing can be sent on it.
+// pathOf returns the link's state of a path; nil if nothing can be sent on it.
 func (t *sender) pathOf(p *wire.Path) *path {
 	if s, ok := p.Link.(*path); ok && s.l == t.l {
 		return s
@@ -30,14 +30,14 @@ func (t *sender) pathOf(p *wire.Path) *path {
 	return s
 }
 
-// Refresh brings the path up to date with its hop, and returns its status.
+// Refresh updates the path from its hop, and returns its status.
 func (s *path) Refresh() nexthop.Status {
 	st, fresh := s.Follow()
 	if fresh {
 		s.prepare(st)
 	}
 	if st.Status == nexthop.Ready && (s.q == nil || s.q.f.lost.Load()) {
-		return nexthop.Failed // it leaves by an interface that is not the link's, or not any more
+		return nexthop.Failed // it leaves by an interface that the link does not have, or has lost
 	}
 	return st.Status
 }
@@ -62,7 +62,7 @@ func (s *path) write(slot []byte, p *wire.TxPacket, size int) int {
 	return n + size
 }
 
-// copyIn makes the frame of a packet that is complete with its ICRC.
+// copyIn makes the frame of a packet that already has its ICRC.
 func (s *path) copyIn(slot, packet []byte) int {
 	n := s.head.Len()
 	s.head.Put(slot, len(packet))

@@ -11,8 +11,7 @@ import (
 
 var native = binary.NativeEndian
 
-// programConfig is what the program of an interface depends on and does not
-// change.
+// programConfig has the fixed parameters of an interface's program.
 type programConfig struct {
 	port     uint16
 	loopback bool // of the loopback interface
@@ -25,7 +24,7 @@ type program struct {
 	prog    *ebpf.Program
 	sockets *ebpf.Map // by queue
 	addrs   *ebpf.Map // local addresses and groups, by their 16 bytes
-	station *ebpf.Map // one stationBytes: what frames for this interface look like
+	station *ebpf.Map // one entry of stationBytes: what frames for this interface look like
 }
 
 // stationBytes: MAC address, VLAN in host order.
@@ -80,7 +79,7 @@ func (p *program) setStation(mac [6]byte, vlan uint16) error {
 	return p.station.Put(uint32(0), v[:])
 }
 
-// listen has packets to an address redirected, or no longer.
+// listen makes packets to an address redirected, or no longer.
 func (p *program) listen(a netip.Addr, on bool) error {
 	k := a.As16()
 	if on {
@@ -99,18 +98,18 @@ const (
 	mdQueueIndex = 16
 )
 
-// be16 is how a 16-bit number in network byte order looks to a load.
+// be16 returns how a load sees a 16-bit number in network byte order.
 func be16(v uint16) int32 {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], v)
 	return int32(native.Uint16(b[:]))
 }
 
-// assemble writes the program: frames for this station, with or without VLAN tag as
-// configured, with UDP to the port at one of the addresses, go to the socket of
-// their queue. Everything else passes, and so does what there is no socket for.
+// assemble writes the program: frames for this station, with or without VLAN tag as configured,
+// with UDP to the port at one of the addresses, go to the socket of their queue. Everything else
+// passes, including packets for which there is no socket.
 //
-// R6 is the context, R7 the header being looked at, R8 the end of the packet.
+// R6 is the context, R7 the current header, R8 the end of the packet.
 func (p *program) assemble(c *programConfig) asm.Instructions {
 	const keyAt, zeroAt = -16, -20
 	a := asm.Instructions{
@@ -136,7 +135,7 @@ func (p *program) assemble(c *programConfig) asm.Instructions {
 	}
 	label := func(s string) { op(asm.Mov.Imm(asm.R0, 0).WithSymbol(s)) }
 
-	// Ethernet: to this station, or to many.
+	// Ethernet: to this station, or to a group.
 	need(14)
 	op(
 		asm.LoadMem(asm.R2, asm.R7, 0, asm.Byte),

@@ -9,9 +9,9 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// queue is the socket of one queue of an interface, with a UMEM of its own:
-// first the chunks for receiving, which belong to the receiving side, then
-// those for sending, which belong to the sending side.
+// queue is the socket of one queue of an interface, with its own UMEM: first the chunks for
+// receiving, which belong to the receiving side, then those for sending, which belong to the
+// sending side.
 type queue struct {
 	f  *iface
 	fd int
@@ -24,22 +24,22 @@ type queue struct {
 	tx     ring[unix.XDPDesc]
 	sndbuf int
 
-	// kickSend is the function of that name, and something that fails in tests.
+	// kickSend is the function of that name; tests replace it by one that fails.
 	kickSend func(fd int) unix.Errno
 
 	// Receiving side.
 	rxLedger ledger
-	back     []uint64 // chunks to be given back to the kernel
-	unread   int      // chunks that may be there of those there at the last Mark
+	back     []uint64 // chunks to give back to the kernel
+	unread   int      // chunks from before the last Mark that may still be there
 
 	// Sending side.
 	txLedger  ledger
 	slotBytes int
 	slotBase  uint64
-	slots     []uint64 // free ones, the last used last
+	slots     []uint64 // free ones, used in LIFO order
 	chunksOut []uint8  // by slot: chunks that the kernel has
-	dirty     bool     // something was put into the ring
-	stuck     bool     // the kernel would not take what is in the ring
+	dirty     bool     // the ring has something new
+	stuck     bool     // the kernel would not take the content of the ring
 }
 
 // openQueue makes the socket of a queue and binds it with the flags.
@@ -111,9 +111,8 @@ func (q *queue) open(flags uint16) (err error) {
 	return nil
 }
 
-// bind binds the socket to its queue. The kernel lets a queue go some time after
-// the socket before was closed (it defers that to a worker), so it is waited
-// for.
+// bind binds the socket to its queue. The kernel releases a queue some time after its previous
+// socket was closed (a worker does it), so bind waits for that.
 func (q *queue) bind(flags uint16) (err error) {
 	for end := time.Now().Add(bindPatience); ; time.Sleep(bindRetry) {
 		err = unix.Bind(q.fd, &unix.SockaddrXDP{Flags: flags, Ifindex: uint32(q.f.index), QueueID: uint32(q.id)})
@@ -123,7 +122,7 @@ func (q *queue) bind(flags uint16) (err error) {
 	}
 }
 
-// stock sets the accounts up and gives the kernel all chunks for receiving.
+// stock sets up the ledgers and gives the kernel all chunks for receiving.
 func (q *queue) stock() error {
 	o := &q.f.l.opts
 	q.rxLedger = newLedger("received", 0, o.RxFrames)
@@ -150,7 +149,7 @@ func (q *queue) close() error {
 	return err
 }
 
-// giveBack returns the chunks that were read to the kernel.
+// giveBack returns consumed chunks to the kernel.
 func (q *queue) giveBack() error {
 	if len(q.back) > 0 {
 		q.fill.room(uint32(len(q.back))) // as many as there are chunks
@@ -192,8 +191,7 @@ func (q *queue) reclaim() error {
 	return nil
 }
 
-// slot returns the memory of a free slot, nil if the kernel has all. It stays
-// free until push.
+// slot returns the memory of a free slot; nil if the kernel has all. It stays free until push.
 func (q *queue) slot() ([]byte, error) {
 	if len(q.slots) == 0 {
 		if err := q.reclaim(); err != nil {
@@ -207,7 +205,7 @@ func (q *queue) slot() ([]byte, error) {
 	return q.umem[at : at+uint64(q.slotBytes)], nil
 }
 
-// push puts a frame of n bytes in the slot last returned into the ring.
+// push puts the frame of n bytes in the slot last returned into the ring.
 func (q *queue) push(n int) error {
 	last := len(q.slots) - 1
 	at := q.slots[last]
@@ -230,8 +228,8 @@ func (q *queue) push(n int) error {
 	return nil
 }
 
-// flush shows the kernel the frames in the ring and makes it send them. The error is of the last
-// call.
+// flush shows the kernel the frames in the ring and makes it send them. The error is that of the
+// last call.
 func (q *queue) flush(calls *uint64) (errno unix.Errno) {
 	q.tx.publish()
 	q.dirty, q.stuck = false, false
@@ -248,13 +246,13 @@ func (q *queue) flush(calls *uint64) (errno unix.Errno) {
 			return errno
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN || errno == unix.EBUSY || errno == unix.ENOBUFS || errno == unix.ENOMEM:
-			// In copy mode a call sends so many frames at most; or the device is busy.
+			// In copy mode a call sends a limited number of frames; or the device is busy.
 			if left == before {
 				q.stuck = true
 				return errno
 			}
 		default:
-			return errno // down or gone: what is in the ring waits
+			return errno // down or gone: the content of the ring waits
 		}
 		before = left
 	}

@@ -19,13 +19,13 @@ type receiver struct {
 	fds    []unix.PollFd // the poller's, sockets
 	split  receive.Splitter
 
-	// arena holds frames that were in several chunks. It, and the chunks handed
-	// up, are used again by the first Recv that begins with no run pending.
+	// arena holds frames that were in several chunks. The first Recv that begins with no run
+	// pending reuses it and the chunks handed up.
 	arena  []byte
 	used   int
 	search search
 
-	// overflow is what the sockets said when they were closed; under Link.mu.
+	// overflow is the sockets' last count; under Link.mu.
 	overflow uint64
 }
 
@@ -103,15 +103,15 @@ func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 	return n, nil
 }
 
-// Mark notes what is in the rings; see [link.Link].
+// Mark remembers what is in the rings; see [link.Link].
 func (l *Link) Mark() {
 	for _, q := range l.rx.queues {
 		q.unread = l.opts.RxFrames
 	}
-	l.checkSockets() // nothing else would tell who polls
+	l.checkSockets() // nothing else would tell a caller that only polls
 }
 
-// checkSockets ends the link if a socket is not there any more: nothing comes by its ring.
+// checkSockets ends the link if a socket no longer exists: its ring would not show that.
 func (l *Link) checkSockets() {
 	for _, q := range l.rx.queues {
 		if errno := sockio.Check(q.fd); errno != 0 {
@@ -163,8 +163,7 @@ func (r *receiver) take(q *queue, batch []wire.RxPacket) (n int, err error) {
 	return n, nil
 }
 
-// frame takes the next frame of a queue, which must be complete. It is nil if it
-// was too long.
+// frame takes the next frame of a queue, once it is complete. b is nil if it was too long.
 func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
 	switch n := q.rx.available(1); {
 	case n == 0:
@@ -184,7 +183,7 @@ func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
 	chunks, size := uint32(0), 0
 	for more := true; more; chunks++ {
 		if q.rx.available(chunks+1) <= chunks {
-			q.unread = 0 // the frame has not arrived yet
+			q.unread = 0 // the frame has not fully arrived yet
 			return nil, false, nil
 		}
 		d := q.rx.at(chunks)
@@ -213,8 +212,7 @@ func (r *receiver) frame(q *queue) (b []byte, ok bool, err error) {
 	return r.arena[start:r.used:r.used], true, nil
 }
 
-// chunk books a received chunk, which goes back to the kernel later, and returns
-// its bytes.
+// chunk books a received chunk, which goes back to the kernel later, and returns its bytes.
 func (r *receiver) chunk(q *queue, d unix.XDPDesc) ([]byte, error) {
 	base := d.Addr &^ (chunkBytes - 1)
 	if err := q.rxLedger.move(base, ours); err != nil {

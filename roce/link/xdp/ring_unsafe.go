@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// ring is one of the four rings shared with the kernel. One side produces, the
-// other consumes; which one this process is follows from the methods used.
+// ring is one of the four rings shared with the kernel. One side produces, the other consumes; the
+// methods used determine which side this process is.
 type ring[T unix.XDPDesc | uint64] struct {
 	mem        []byte
 	prod, cons *uint32
@@ -71,8 +71,8 @@ func (r *ring[T]) unconsumed() uint32 {
 	return r.next - r.peer
 }
 
-// available returns how many entries there are to take; it asks anew only if
-// want are not known to be.
+// available returns how many entries there are to take; it reads the kernel's position only if
+// fewer than want are known.
 func (r *ring[T]) available(want uint32) uint32 {
 	if n := r.peer - r.next; n >= want {
 		return n
@@ -81,18 +81,18 @@ func (r *ring[T]) available(want uint32) uint32 {
 	return r.peer - r.next
 }
 
-// pending reports whether the kernel has produced entries that were not taken.
-// Other than the rest it may be called by another side.
+// pending reports whether the kernel has produced entries that were not taken. Unlike the other
+// methods, it may be called by another side.
 func (r *ring[T]) pending() bool { return atomic.LoadUint32(r.prod) != atomic.LoadUint32(r.cons) }
 
 // at returns entry i of those available.
 func (r *ring[T]) at(i uint32) T { return r.entries[(r.next+i)&r.mask] }
 
-// take consumes n entries; release gives their places back.
+// take consumes n entries; release frees their places.
 func (r *ring[T]) take(n uint32) { r.next += n }
 func (r *ring[T]) release()      { atomic.StoreUint32(r.cons, r.next) }
 
-// needsWakeup reports whether the kernel must be called to go on.
+// needsWakeup reports whether the kernel needs a call to go on.
 func (r *ring[T]) needsWakeup() bool {
 	return atomic.LoadUint32(r.flags)&unix.XDP_RING_NEED_WAKEUP != 0
 }

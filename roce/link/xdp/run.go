@@ -7,19 +7,19 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// search finds the packets in a frame that holds several under one header: what
-// a peer sent with segmentation offload, and nobody cut up, as between two network
-// namespaces. It comes up in generic mode only. An XDP socket is not told the
-// length of the segments; it is that with which the ICRC of the first is right.
+// search finds the packets in a frame that holds several under one header: a run that a peer sent
+// with segmentation offload and that was never cut up, as between two network namespaces. It
+// arrives in generic mode only. An XDP socket does not learn the length of the segments; the right
+// one is that for which the ICRC of the first packet is right.
 //
-// Searching costs time that grows with the square of the length, so that not
-// many frames in a row may be searched in vain.
+// Searching takes time that grows with the square of the length, so few frames in a row may be
+// searched without success.
 type search struct {
 	last int // segment length found last, bytes
-	left int // frames that may still be searched in vain
+	left int // frames that may still be searched without success
 }
 
-// found notes that what comes makes sense.
+// found records that a frame had valid packets.
 func (s *search) found() { s.left = maxSearches }
 
 // segment returns the length of the segments of a datagram, 0 if there are none.
@@ -35,7 +35,7 @@ func (s *search) segment(flow link.Flow, d *receive.Datagram) int {
 	if s.left == 0 {
 		return 0
 	}
-	// All packets are of a multiple of 4 bytes.
+	// The length of every packet is a multiple of 4 bytes.
 	for n := ib.BTHBytes + ib.ICRCBytes; n <= longest; n += 4 {
 		if right(n) {
 			s.last = n

@@ -25,11 +25,10 @@ func (t *sender) init(l *Link) {
 	t.unresolved.Init(&t.stats, t.sendResolved)
 }
 
-// Blocked reports whether packets wait for the kernel, or can go now that a
-// neighbour is known.
+// Blocked reports whether packets wait for the kernel, or can go now that a neighbour is known.
 func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
-// Send sends the packets, and first what waits; see [link.Link].
+// Send sends waiting packets first, then the batch; see [link.Link].
 func (l *Link) Send(batch []wire.TxPacket) {
 	t := &l.tx
 	if l.local.Life.Err() != nil {
@@ -43,7 +42,7 @@ func (l *Link) Send(batch []wire.TxPacket) {
 		t.unresolved.Retry() // flushed below
 	}
 	packets, bytes := 0, 0
-	defer func() { // also if the payload of a packet is not there, and add panics
+	defer func() { // also if the payload of a packet is gone, and add panics
 		if packets > 0 {
 			t.stats.Sent(packets, packets, bytes)
 		}
@@ -57,8 +56,8 @@ func (l *Link) Send(batch []wire.TxPacket) {
 	}
 }
 
-// add puts a packet into a ring, and returns its length, or does what else
-// there is to do with it and returns 0.
+// add puts a packet into a ring and returns its length; it returns 0 if it dropped or postponed the
+// packet.
 func (t *sender) add(p *wire.TxPacket) int {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
@@ -80,10 +79,10 @@ func (t *sender) add(p *wire.TxPacket) int {
 	return size
 }
 
-// slot returns room for a frame, nil if it has to wait.
+// slot returns room for a frame; nil if it has to wait.
 func (t *sender) slot(q *queue) []byte {
 	if t.backlog.waiting() {
-		return nil // in order
+		return nil // to keep the order
 	}
 	slot, err := q.slot()
 	if slot == nil && err == nil && q.dirty {

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// registerUMEM makes mem the frames of a socket.
+// registerUMEM makes mem the UMEM of a socket.
 func registerUMEM(fd int, mem []byte) error {
 	reg := unix.XDPUmemReg{Addr: uint64(uintptr(unsafe.Pointer(&mem[0]))), Len: uint64(len(mem)), Size: chunkBytes}
 	// Kernels before 6.8 take the structure without its last field, and refuse a longer one.
@@ -43,8 +43,8 @@ func kickSend(fd int) unix.Errno {
 	return e
 }
 
-// kickReceive makes the kernel look at the ring of empty frames, or at the driver if it is
-// polled busily.
+// kickReceive makes the kernel look at the ring of empty frames, or at the driver with busy
+// polling.
 func kickReceive(fd int) unix.Errno {
 	_, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	return e
@@ -64,8 +64,8 @@ type ifreqData struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// queueCounts returns how many receive and send queues an interface uses; 1 each
-// if it does not say.
+// queueCounts returns how many receive and send queues an interface uses; 1 each if it does not
+// say.
 func queueCounts(name string) (rx, tx int) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

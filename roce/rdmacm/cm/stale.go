@@ -19,8 +19,8 @@ func (c *Conn) askPeer(now int64) {
 	c.ask(now)
 }
 
-// forgotten ends a connection whose peer has shown that it forgot it, in a way that
-// nobody else can.
+// forgotten ends a connection whose peer has shown, in a way that cannot be forged, that it forgot
+// it.
 func (c *Conn) forgotten(now int64) {
 	c.a.stats.Stale++
 	if n := c.node; c.state == Established {
