@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// wrongICRC is what corruption xors into an ICRC: no identification explains
-// it, so that a receiver which solves for one finds it, too.
+// wrongICRC is xored into an ICRC to corrupt it: no identification explains the result, so a
+// receiver that solves for one detects it as well.
 const wrongICRC = 0xA5A5_5A5A
 
 // Link is a link with faults.
@@ -27,7 +27,7 @@ type Link struct {
 	// Receiving side.
 	rxIn      []wire.RxPacket
 	rxDelayed []delayedRx
-	rxOut     []wire.RxPacket // to hand up, copies included
+	rxOut     []wire.RxPacket // to hand up, including copies
 	rxNext    int
 }
 
@@ -53,8 +53,7 @@ func New(l link.Link, rules ...Rule) *Link {
 // Unwrap returns the link below.
 func (f *Link) Unwrap() link.Link { return f.Link }
 
-// Add adds a rule and returns its number. Of several rules that choose a
-// packet the first acts.
+// Add adds a rule and returns its number. If several rules choose a packet the first acts.
 func (f *Link) Add(r Rule) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,8 +68,8 @@ func (f *Link) Hits(rule int) int {
 	return f.rules[rule].hits
 }
 
-// choose returns the rule that acts on a packet. All rules see every packet,
-// so that their counts do not depend on each other.
+// choose returns the rule that acts on a packet. All rules see every packet, so their counts do not
+// depend on each other.
 func (f *Link) choose(dir Direction, p packetInfo) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,7 +82,7 @@ func (f *Link) choose(dir Direction, p packetInfo) *Rule {
 	return found
 }
 
-// Send applies the rules and sends what they leave.
+// Send applies the rules and sends the resulting packets.
 func (f *Link) Send(batch []wire.TxPacket) {
 	out := f.txOut[:0]
 	for i := range batch {
@@ -113,7 +112,7 @@ func (f *Link) Send(batch []wire.TxPacket) {
 	f.txOut = out[:0]
 }
 
-// releaseTx appends those of the first n delayed packets whose turn has come.
+// releaseTx appends those of the first n delayed packets that are due.
 func (f *Link) releaseTx(out []wire.TxPacket, n int) []wire.TxPacket {
 	for i := range f.txDelayed[:n] {
 		h := &f.txDelayed[i]
@@ -149,13 +148,13 @@ func keepTx(p *wire.TxPacket) wire.TxPacket {
 	return q
 }
 
-// CaughtUp reports whether all that had arrived at the last Mark was handed up, but for what a
-// rule holds back: it counts as on its way.
+// CaughtUp reports whether everything that had arrived at the last Mark was handed up. Packets that
+// a rule holds back do not count: they are on their way.
 func (f *Link) CaughtUp() bool {
 	return f.rxNext == len(f.rxOut) && f.Link.CaughtUp()
 }
 
-// Recv receives and applies the rules.
+// Recv receives packets and applies the rules.
 func (f *Link) Recv(batch []wire.RxPacket) (int, error) {
 	for {
 		if f.rxNext < len(f.rxOut) {
@@ -212,8 +211,7 @@ func (f *Link) receive(p *wire.RxPacket) {
 	f.rxDelayed = slices.DeleteFunc(f.rxDelayed, func(h delayedRx) bool { return h.left == 0 })
 }
 
-// mutate lets the rule change the decoded headers, which are written back, and
-// the bytes.
+// mutate lets the rule change the decoded headers, which are written back, and the bytes.
 func mutate(r *Rule, data []byte) {
 	var p ib.Packet
 	if p.Decode(data) != ib.DecodeOK {

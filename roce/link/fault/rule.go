@@ -15,7 +15,7 @@ const (
 	Receive
 )
 
-// Action is what happens to a chosen packet.
+// Action is what a rule does to a chosen packet.
 type Action uint8
 
 // The actions.
@@ -28,12 +28,10 @@ const (
 	Mutate           // received: Rule.Mutate changes the bytes
 )
 
-// Rule chooses packets and says what happens to them. A field that is zero
-// does not restrict the choice.
+// Rule chooses packets and says what happens to them. A zero field does not restrict the choice.
 type Rule struct {
 	Dir Direction
-	// QP is the local QP: the sender of a packet sent, the destination of one
-	// received.
+	// QP is the local QP: the sender of a sent packet, the destination of a received one.
 	QP ib.QPN
 	// PSN restricts the choice if HasPSN.
 	PSN    ib.PSN
@@ -41,11 +39,11 @@ type Rule struct {
 	// Opcode restricts the choice if HasOpcode.
 	Opcode    ib.Opcode
 	HasOpcode bool
-	// Iteration is which appearance of the same (QP, PSN) is meant, 1 the first.
+	// Iteration selects the n-th appearance of the same (QP, PSN), from 1.
 	Iteration int
-	// Every chooses only every so many of the packets that the above admits.
+	// Every selects every n-th of the packets that the fields above admit.
 	Every int
-	// Probability chooses at random among those, from Seed; 0 means all.
+	// Probability selects at random among those, from Seed; 0 means all.
 	Probability float64
 	Seed        uint64
 	// Times is how many packets the rule acts on before it ends.
@@ -72,7 +70,7 @@ type packetID struct {
 	psn ib.PSN
 }
 
-// packetInfo is what rules look at.
+// packetInfo is what rules examine.
 type packetInfo struct {
 	packetID
 	opcode ib.Opcode

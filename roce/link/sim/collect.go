@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// The garbage collector stops goroutines wherever they are, and they go on in another order; and it
-// empties sync.Pools, so that a program has a longer buffer or a shorter one. So while a [Test]
-// runs it collects only when all goroutines wait, after so many bytes. collectLimit more than there
-// were at the start is more than a test should have between two such moments: then it collects
-// where it is.
+// The garbage collector stops goroutines anywhere, and they resume in another order; it also
+// empties sync.Pools, which changes the length of a program's buffers. So while a [Test] runs, it
+// collects only when all goroutines wait, after every collectBytes of allocations. collectLimit
+// above the memory at the start is more than a test should allocate between two such moments:
+// beyond that it collects immediately.
 const (
 	collectBytes = 32 << 20
 	collectLimit = 1 << 30
-	collectEvery = 64 // steps between two looks
+	collectEvery = 64 // steps between two checks
 )
 
-// collecting counts who has the collector wait.
+// collecting counts the users that delay the collector.
 var collecting struct {
 	sync.Mutex
 	users   int
@@ -27,8 +27,8 @@ var collecting struct {
 	limit   int64
 }
 
-// collectBetween has the collector wait until the function that it returns is called. It empties
-// pools first, of what earlier tests left.
+// collectBetween delays the collector until the returned function is called. It first empties the
+// pools of earlier tests.
 func collectBetween() func() {
 	collecting.Lock()
 	defer collecting.Unlock()
@@ -51,10 +51,10 @@ func collectBetween() func() {
 	}
 }
 
-// collector collects when all wait.
+// collector collects when all goroutines wait.
 type collector struct {
 	steps int
-	at    uint64 // how much had been allocated when it last did
+	at    uint64 // how much had been allocated at the last collection
 }
 
 // step is called when all goroutines wait.

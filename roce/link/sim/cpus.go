@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// This file is the model of CPUs, of the kernel's scheduler, and of Go's.
+// This file models CPUs, the kernel's scheduler, and Go's.
 //
-// A thread runs for as long as it has something to do, until it sleeps, its slice has ended while
-// others wait that have had less, one is woken that has had much less, or its process has used up
-// its quota. Of those that wait the one that has had least is next. A thread that has slept is
-// taken to have had at most a slice less than the others.
+// A thread runs as long as it has work, until it sleeps, its slice has ended while others wait that
+// have had less, another is woken that has had much less, or its process has used up its quota. Of
+// the waiting threads the one that has had least is next. A thread that has slept counts as having
+// had at most a slice less than the others.
 //
 // A thread of a process runs a goroutine, and has one of the processors of Go's runtime
-// (GOMAXPROCS). When the goroutine waits it takes the next, and sleeps when there is none. In a
-// system call it keeps its processor, until goroutines have waited for that for a while.
+// (GOMAXPROCS). When the goroutine waits, the thread takes the next one, and sleeps when there is
+// none. In a system call it keeps its processor until goroutines have waited for one for a while.
 
 // cpu is one CPU.
 type cpu struct {
 	index int
-	th    *thread // runs; nil: none does
+	th    *thread // the running thread; nil: none
 	since int64   // when it began
-	idle  int64   // since when none does
+	idle  int64   // since when the CPU is idle
 }
 
 // doing is what a thread does with its CPU.
@@ -30,9 +30,9 @@ type doing uint8
 
 const (
 	runs     doing = iota // a goroutine
-	owes                  // pays for one that has gone
+	owes                  // pays for a goroutine that has gone
 	fetches               // was woken to take a goroutine from the queue
-	searches              // has found none
+	searches              // looks for a goroutine
 	returns               // from a system call
 )
 
@@ -42,12 +42,12 @@ type thread struct {
 	id     int
 	cpu    *cpu // on which it runs
 	queued bool // waits for a CPU
-	has    bool // a processor of Go's runtime
+	has    bool // has a processor of Go's runtime
 	mode   doing
 	task   *task
-	need   int64 // until it is done with what it does
-	skip   int64 // of that is not its own CPU time
-	vtime  int64 // what it has had, for fairness
+	need   int64 // time until it is done
+	skip   int64 // part of need that is not its own CPU time
+	vtime  int64 // CPU time for fairness
 	since  int64 // when its goroutine began
 	called int64 // when it went to sleep in a system call
 	used   usage
@@ -56,7 +56,7 @@ type thread struct {
 // goSlice is how long a goroutine runs while others wait.
 const goSlice = 10_000_000
 
-// account notes that time has passed.
+// account accounts for the time up to now.
 func (d *threads) account(now int64) {
 	dt := now - d.seen
 	if dt <= 0 {
@@ -89,14 +89,14 @@ func (d *threads) account(now int64) {
 	d.seen = now
 }
 
-// waits reports whether packets are there that nobody has taken.
+// waits reports whether untaken packets are there.
 func (h *hosted) waits() bool {
 	h.l.f.lock()
 	defer h.l.f.mu.Unlock()
 	return len(h.l.inbox) > 0 && !h.l.closed
 }
 
-// could reports whether the process has what it takes to receive: a CPU, a processor, and some
+// could reports whether the process has what it needs to receive: a CPU, a processor, and some
 // quota.
 func (p *Process) could() bool {
 	if p.throttled {
@@ -130,8 +130,7 @@ func (m *Machine) refill(now int64) {
 	}
 }
 
-// becomesReady is for a goroutine that wants to run. waker is the thread that has woken it, if it
-// is one.
+// becomesReady makes a goroutine runnable. waker is the thread that woke it, or nil.
 func (d *threads) becomesReady(t *task, waker *thread) {
 	p := t.p
 	for _, th := range p.searching() {
@@ -150,7 +149,7 @@ func (d *threads) becomesReady(t *task, waker *thread) {
 	}
 }
 
-// searching returns a thread that looks for goroutines; none or one.
+// searching returns the thread that looks for goroutines, if any.
 func (p *Process) searching() []*thread {
 	for _, c := range p.m.cpus {
 		if th := c.th; th != nil && th.p == p && th.mode == searches {
@@ -160,8 +159,8 @@ func (p *Process) searching() []*thread {
 	return nil
 }
 
-// fetches wakes a thread for the queue, if there is a processor for it and none is on its way. It
-// returns what that costs.
+// fetches wakes a thread for the queue, if there is a processor for it and no thread is on its way.
+// It returns the cost.
 func (p *Process) fetches() int64 {
 	switch {
 	case p.fetch != nil || len(p.queue) == 0:
@@ -189,7 +188,7 @@ func (p *Process) spare() *thread {
 	return &thread{p: p, id: p.m.ids}
 }
 
-// retakeLater has the processors of threads in system calls be taken from them.
+// retakeLater schedules that processors of threads in system calls are taken away.
 func (p *Process) retakeLater() {
 	if len(p.inCall) == 0 {
 		return
@@ -214,14 +213,14 @@ func (p *Process) gives(th *thread) {
 	}
 }
 
-// begin has a thread run a goroutine.
+// begin makes a thread run a goroutine.
 func (th *thread) begin(t *task, now int64) {
 	th.mode, th.task, th.since = runs, t, now
 	th.need = int64(th.p.m.c.Goroutine) + t.work
 	t.th = th
 }
 
-// takes has a thread take the next goroutine.
+// takes makes a thread take the next goroutine.
 func (th *thread) takes(now int64) {
 	p := th.p
 	if p.fetch == th {
@@ -237,8 +236,7 @@ func (th *thread) takes(now int64) {
 	th.need += p.fetches()
 }
 
-// finishes is for a thread that is done with what it did, on its CPU. It returns a goroutine that
-// is to go on.
+// finishes handles a thread that is done, on its CPU. It returns a goroutine that is to go on.
 func (th *thread) finishes(now int64) *task {
 	p, t := th.p, th.task
 	switch th.mode {
@@ -319,13 +317,13 @@ func (th *thread) queues(now int64) {
 	th.takes(now)
 }
 
-// leavesCall is for a goroutine whose system call ends.
+// leavesCall ends the system call of a goroutine.
 func (d *threads) leavesCall(t *task) {
 	t.th.mode, t.th.need = returns, 0
 	t.th.wants()
 }
 
-// wants is for a thread that is woken.
+// wants makes a woken thread wait for a CPU.
 func (th *thread) wants() {
 	m := th.p.m
 	th.vtime = max(th.vtime, m.fair-int64(m.c.Slice))
@@ -348,7 +346,7 @@ func (th *thread) putOff(now int64) {
 	th.p.m.ready = append(th.p.m.ready, th)
 }
 
-// dispatch decides who runs on the CPUs.
+// dispatch decides which threads run on the CPUs.
 func (m *Machine) dispatch(now int64) {
 	for _, c := range m.cpus {
 		th := c.th
@@ -387,7 +385,7 @@ func (m *Machine) dispatch(now int64) {
 	}
 }
 
-// age notes what those have had at least that want a CPU.
+// age updates fair.
 func (m *Machine) age() {
 	least := int64(math.MaxInt64)
 	for _, c := range m.cpus {
@@ -403,7 +401,7 @@ func (m *Machine) age() {
 	}
 }
 
-// best returns who is next on a CPU.
+// best returns the next thread for a CPU.
 func (m *Machine) best(c *cpu) (best *thread) {
 	for _, th := range m.ready {
 		if th.p.may(c) && !th.p.throttled && (best == nil || th.vtime < best.vtime) {
@@ -413,7 +411,7 @@ func (m *Machine) best(c *cpu) (best *thread) {
 	return best
 }
 
-// fill has the next thread run on a CPU.
+// fill makes the next thread run on a CPU.
 func (m *Machine) fill(c *cpu, now int64) {
 	th := m.best(c)
 	if th == nil {
@@ -433,12 +431,12 @@ func (m *Machine) fill(c *cpu, now int64) {
 // contended reports whether others wait for the CPU of a thread.
 func (m *Machine) contended(th *thread) bool { return m.best(th.cpu) != nil }
 
-// most is the most that those have had that wait for the CPU of a thread.
+// most returns the most CPU time that a thread waiting for this CPU has had.
 func (m *Machine) most(th *thread) int64 {
 	return slices.MaxFunc(m.ready, func(a, b *thread) int { return cmp.Compare(a.vtime, b.vtime) }).vtime
 }
 
-// next is when a CPU has something to decide.
+// next returns when a CPU next needs a decision.
 func (m *Machine) next(now int64) int64 {
 	next := int64(math.MaxInt64)
 	stopped := false

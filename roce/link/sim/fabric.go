@@ -12,30 +12,28 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Config describes a fabric. The zero value is a fast, loss-free network with
-// 1 us from host to switch and from switch to host.
+// Config describes a fabric. The zero value is a fast, loss-free network with 1 us from host to
+// switch and from switch to host.
 type Config struct {
 	Seed     uint64
 	Up, Down Pipe   // of every host; a zero Latency is 1 us, negative is 0
 	Faults   Faults // between all pairs
 	MTU      ib.MTU // 0 is 4096
 
-	// BufferBytes is the packet buffer of the switch, which the queues of all
-	// Down pipes share; 0 is without limit. A queue may have BufferShare times
-	// what is free of it; 0 is 1.
+	// BufferBytes is the packet buffer of the switch, which the queues of all Down pipes share; 0
+	// is unlimited. A queue may have BufferShare times the free part of it; 0 is 1.
 	BufferBytes int
 	BufferShare float64
 
-	// Shuffle draws from the seed which of the goroutines that can go on is next,
-	// instead of the one that has waited longest, where goroutines take turns: see
-	// [Test].
+	// Shuffle makes the seed choose which of the goroutines that can go on is next, rather than the
+	// one that has waited longest, in a simulation whose goroutines take turns: see [Test].
 	Shuffle bool
 }
 
 const defaultLatency = time.Microsecond
 
-// Faults are what goes wrong between two addresses, in one direction.
-// Probabilities are of each packet.
+// Faults says what goes wrong between two addresses, in one direction. Probabilities apply to each
+// packet.
 type Faults struct {
 	Loss         float64
 	Duplicate    float64
@@ -47,7 +45,7 @@ type Faults struct {
 
 const defaultReorderDelay = 20 * time.Microsecond
 
-// Stats count what the fabric did to packets.
+// Stats counts what the fabric did to packets.
 type Stats struct {
 	Sent, Delivered                      uint64
 	Lost, Duplicated, Corrupted, Delayed uint64
@@ -62,7 +60,7 @@ type Fabric struct {
 	// drive is held while an event happens, so that events happen one at a time.
 	drive sync.Mutex
 
-	// mu guards the rest; it is not held when devices run.
+	// mu guards the rest; it is not held while devices run.
 	mu      sync.Mutex
 	cfg     Config
 	now     int64
@@ -71,13 +69,13 @@ type Fabric struct {
 	rng     *rand.Rand
 	seeds   *rand.ChaCha8
 	hosts   map[netip.Addr]*node
-	left    map[netip.Addr]bool          // had a host
+	left    map[netip.Addr]bool          // once had a host
 	groups  map[netip.Addr]map[*Link]int // multicast members, with the number of joins
 	order   []*node                      // in the order in which they joined, for multicast
 	faults  map[[2]netip.Addr]Faults
 	cut     map[[2]netip.Addr]bool
 	routes  map[[2]netip.Addr][]*Trunk
-	changed chan struct{} // closed at the next new event; nil if nobody asks
+	changed chan struct{} // closed at the next new event; nil if not asked for
 	free    []*packet
 	stats   Stats
 
@@ -87,7 +85,7 @@ type Fabric struct {
 	transcript transcript
 }
 
-// clock is what lets time pass by itself: a scheduler, or threads.
+// clock lets time pass by itself: a scheduler, or threads.
 type clock interface {
 	now() int64
 	wake() // there is a new event
@@ -124,8 +122,7 @@ func New(cfg Config) *Fabric {
 	}
 }
 
-// Link attaches a host with the given addresses and the pipes of the
-// configuration.
+// Link attaches a host with the given addresses and the pipes of the configuration.
 func (f *Fabric) Link(addrs ...netip.Addr) (*Link, error) {
 	return f.LinkWith(f.cfg.Up, f.cfg.Down, addrs...)
 }
@@ -155,8 +152,8 @@ func (f *Fabric) LinkWith(up, down Pipe, addrs ...netip.Addr) (*Link, error) {
 	return h.newLink(0), nil
 }
 
-// Rand returns a new source of random bytes that depends on the seed and on
-// how many were taken before; for verbs.Config.Rand.
+// Rand returns a new source of random bytes that depends on the seed and on how many sources were
+// taken before; for verbs.Config.Rand.
 func (f *Fabric) Rand() io.Reader {
 	f.lock()
 	defer f.mu.Unlock()
@@ -165,16 +162,15 @@ func (f *Fabric) Rand() io.Reader {
 	return rand.NewChaCha8(seed)
 }
 
-// SetFaults sets what goes wrong from one address to another from now on,
-// in place of Config.Faults.
+// SetFaults sets the faults from one address to another from now on, in place of Config.Faults.
 func (f *Fabric) SetFaults(from, to netip.Addr, x Faults) {
 	f.lock()
 	defer f.mu.Unlock()
 	f.faults[[2]netip.Addr{from, to}] = x
 }
 
-// Partition cuts two addresses off from each other, or, with on false, joins
-// them again. Packets under way are lost.
+// Partition cuts two addresses off from each other or, with on false, joins them again. Packets
+// under way are lost.
 func (f *Fabric) Partition(a, b netip.Addr, on bool) {
 	f.lock()
 	defer f.mu.Unlock()
@@ -196,15 +192,15 @@ func (f *Fabric) Stats() Stats {
 	return f.stats
 }
 
-// At has fn called at a time, or at once if it has passed. fn may use devices
-// but must not wait or step the fabric.
+// At makes the fabric call fn at a time, or at once if it has passed. fn may use devices but must
+// not wait or step the fabric.
 func (f *Fabric) At(at int64, fn func()) {
 	f.lock()
 	defer f.mu.Unlock()
 	f.push(event{at: max(at, f.now), kind: callback, fn: fn})
 }
 
-// lock takes mu, and notes what time it is.
+// lock takes mu, and updates the time.
 func (f *Fabric) lock() {
 	f.mu.Lock()
 	if f.clock != nil {
@@ -236,14 +232,14 @@ func (f *Fabric) changes() <-chan struct{} {
 	return f.changed
 }
 
-// Step lets the next event happen. It returns false if there is none. It panics
-// in a [Test], where events happen by themselves.
+// Step lets the next event happen. It returns false if there is none. It panics in a [Test], where
+// events happen by themselves.
 func (f *Fabric) Step() bool {
 	f.byHand()
 	return f.step(1<<63 - 1)
 }
 
-// byHand panics if it is not for the caller to step.
+// byHand panics if the caller must not step.
 func (f *Fabric) byHand() {
 	if f.clock != nil {
 		panic("sim: in a Test the fabric steps by itself: wait for something, or sleep")
@@ -269,7 +265,7 @@ func (f *Fabric) step(limit int64) bool {
 	return true
 }
 
-// first returns the next event, which stays, or nil. mu is held.
+// first returns the next event without removing it, or nil. mu is held.
 func (f *Fabric) first() *event {
 	for len(f.events) > 0 {
 		e := &f.events[0]
@@ -293,7 +289,7 @@ func (f *Fabric) next() (int64, bool) {
 	return 0, false
 }
 
-// happen carries out an event and returns what is to be called without the lock.
+// happen carries out an event and returns a function to call without the lock.
 func (f *Fabric) happen(e *event) func() {
 	switch e.kind {
 	case atSwitch:
@@ -313,8 +309,8 @@ func (f *Fabric) happen(e *event) func() {
 	return e.fn
 }
 
-// Run steps until done returns true or nothing is left to happen, and returns what
-// done says then. It is not for a [Test].
+// Run steps until done returns true or no event is left, and returns the last result of done. It is
+// not for a [Test].
 func (f *Fabric) Run(done func() bool) bool {
 	for !done() {
 		if !f.Step() {

@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// goroutine is where a goroutine descends from: that puts goroutines into an
-// order which does not depend on who happened to run first.
+// goroutine records the ancestry of a goroutine, which puts goroutines into an order that does not
+// depend on which of them ran first.
 type goroutine struct {
 	id     uint64
-	known  bool       // that is, parent is
-	parent *goroutine // who has started it; nil if there is none
+	known  bool       // parent is known
+	parent *goroutine // the goroutine that started it; nil if there is none
 }
 
-// family is the goroutines that were asked so far, and their parents, by number.
+// family has the goroutines that were asked so far, and their parents, by number.
 type family map[uint64]*goroutine
 
-// self returns the goroutine that calls. The runtime tells its number and that
-// of the one that started it by the stack trace only.
+// self returns the calling goroutine. The runtime reveals its number and that of its parent only in
+// the stack trace.
 func (m family) self() *goroutine {
 	buf := make([]byte, 4<<10)
 	n := runtime.Stack(buf, false)
@@ -27,13 +27,13 @@ func (m family) self() *goroutine {
 	if g.known {
 		return g
 	}
-	for n == len(buf) { // the line that tells is the last but one
+	for n == len(buf) { // the line needed is the last but one
 		buf = make([]byte, 4*len(buf))
 		n = runtime.Stack(buf, false)
 	}
 	g.known = true
 	if i := bytes.LastIndex(buf[:n], []byte("\ncreated by ")); i >= 0 {
-		// A timer starts its function from whatever goroutine is at hand.
+		// A timer may start its function from any goroutine.
 		if by := buf[i:n]; !bytes.HasPrefix(by, []byte("\ncreated by time.goFunc ")) {
 			if id := number(by, " in goroutine "); id != 0 {
 				g.parent = m.get(id)
@@ -70,9 +70,9 @@ func (g *goroutine) depth() (n int) {
 	return n
 }
 
-// compare orders goroutines. Those that one goroutine has started are in the order
-// in which it did: [Run] sees to it that their numbers grow. Others are in the order
-// of those of their ancestors that one goroutine has started.
+// compare orders goroutines. Children of one goroutine are in the order in which it started them:
+// [Run] ensures that their numbers grow. Others are in the order of their ancestors that are
+// children of one goroutine.
 func (g *goroutine) compare(o *goroutine) int {
 	a, b := g, o
 	da, db := a.depth(), b.depth()
@@ -83,7 +83,7 @@ func (g *goroutine) compare(o *goroutine) int {
 		b = b.parent
 	}
 	if a == b {
-		return cmp.Compare(da, db) // who has started the other is first
+		return cmp.Compare(da, db) // the parent comes first
 	}
 	for a.parent != b.parent {
 		a, b = a.parent, b.parent

@@ -1,6 +1,6 @@
 package sim
 
-// kind is what an event is.
+// kind is the kind of an event.
 type kind uint8
 
 const (
@@ -17,11 +17,11 @@ type event struct {
 	seq  uint64 // order among events of one instant
 	kind kind
 	link *Link // of a timer
-	host *node // that a packet reaches
+	host *node // reached by a packet
 	pkt  *packet
 	fn   func()
 
-	// Of departs: the queue, and when what happens next.
+	// Of departs: the queue, and which event follows when.
 	pipe  *pipeState
 	next  kind
 	after int64

@@ -12,12 +12,12 @@ import (
 )
 
 // hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real
-// link, and is the machine for that: see roce/internal/shard/machine.go, whose interface it has
-// with the methods of Process below.
+// link. It also is the device's machine, in the terms of roce/internal/shard/machine.go, whose
+// interface the methods of Process below implement.
 //
-// What is done with the lock of a device held is owed, and paid for when the goroutine next comes
-// to a call in which it may wait: who waits for a mutex keeps the clock of the bubble from moving.
-// So packets leave after what has been owed so far.
+// Costs that arise with the lock of a device held are owed, and paid when the goroutine next comes
+// to a call in which it may wait, because waiting for a mutex keeps the clock of the bubble from
+// moving. So packets leave after the time owed so far.
 type hosted struct {
 	*Process
 	l *Link
@@ -25,9 +25,9 @@ type hosted struct {
 	mark uint64 // see Mark
 
 	// under d.mu
-	receives bool // somebody is in Recv or Wait
+	receives bool // a goroutine is in Recv or Wait
 	faults   []string
-	waited   int64 // what is there has waited while it could have been received
+	waited   int64 // how long available packets have waited while they could have been received
 	longest  int64
 }
 
@@ -50,7 +50,7 @@ func (h *hosted) Capabilities() link.Capabilities {
 	return c
 }
 
-// Send puts packets on the wire when the call has been paid for.
+// Send puts packets on the wire once the call has been paid for.
 func (h *hosted) Send(batch []wire.TxPacket) {
 	if len(batch) > 0 {
 		h.l.sendIn(h.owe(h.m.c.Syscall+time.Duration(len(batch))*h.m.c.Packet), batch)
@@ -81,7 +81,7 @@ func (h *hosted) Wait(timeout time.Duration) error {
 	return err
 }
 
-// end is when a sleep ends by itself; 0: never.
+// end returns when a sleep ends by itself; 0: never.
 func (h *hosted) end(timeout time.Duration) int64 {
 	if timeout < 0 {
 		return 0
@@ -103,7 +103,7 @@ func (h *hosted) Wake() {
 	h.d.wake()
 }
 
-// Mark notes what has arrived.
+// Mark remembers what has arrived.
 func (h *hosted) Mark() {
 	h.l.f.lock()
 	defer h.l.f.mu.Unlock()
@@ -124,7 +124,7 @@ func (h *hosted) Close() error {
 	return err
 }
 
-// enter notes that somebody receives.
+// enter records that a goroutine receives.
 func (h *hosted) enter(call string) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
@@ -145,9 +145,9 @@ func stack() string {
 	return string(b[:runtime.Stack(b, false)])
 }
 
-// What follows is what a shard asks of a machine.
+// The methods below are what a shard needs of a machine.
 
-// CPUs is how many CPUs the process may run on.
+// CPUs returns how many CPUs the process may run on.
 func (p *Process) CPUs() int {
 	if len(p.c.CPUs) > 0 {
 		return len(p.c.CPUs)
@@ -155,11 +155,11 @@ func (p *Process) CPUs() int {
 	return len(p.m.cpus)
 }
 
-// Procs is GOMAXPROCS.
+// Procs returns GOMAXPROCS.
 func (p *Process) Procs() int { return p.c.Procs }
 
-// ProcessUsage is the CPU time of the process, ns; how often its threads went to sleep; and how
-// often they were put off a CPU.
+// ProcessUsage returns the CPU time of the process in nanoseconds, how often its threads went to
+// sleep, and how often they were put off a CPU.
 func (p *Process) ProcessUsage() (ran, slept, preempted int64) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
@@ -170,7 +170,7 @@ func (p *Process) ProcessUsage() (ran, slept, preempted int64) {
 	return ran, p.used.slept, p.used.preempted
 }
 
-// ThreadUsage is the same of the thread that the caller runs on.
+// ThreadUsage returns the same for the caller's thread.
 func (p *Process) ThreadUsage() (thread int, ran, slept, preempted int64) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()

@@ -42,7 +42,7 @@ var (
 	_ link.Slotted   = (*Link)(nil)
 )
 
-// path is the state that the link hangs on a wire.Path.
+// path is the link's state of a wire.Path.
 type path struct {
 	l       *Link
 	icrc    ib.ICRC
@@ -61,7 +61,7 @@ func (l *Link) Addrs() []netip.Addr { return slices.Clone(l.addrs) }
 // MTU returns the MTU of the fabric.
 func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
 
-// Capabilities says what the link does.
+// Capabilities says what the link can do.
 func (l *Link) Capabilities() link.Capabilities {
 	return link.Capabilities{Name: "sim", ICRCBits: 32, ECN: true, Virtual: true, Scheduled: l.Scheduled(), Slot: l.slot}
 }
@@ -73,21 +73,21 @@ func (l *Link) Stats() link.Stats {
 	return l.stats
 }
 
-// QueuePeak returns the most bytes that ever waited in the pipes of the host to and from
-// the switch.
+// QueuePeak returns the most bytes that ever waited in the pipes of the host to and from the
+// switch.
 func (l *Link) QueuePeak() (up, down int) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
 	return l.up.peak, l.down.peak
 }
 
-// Blocked is always false: the pipes have queues.
+// Blocked returns false: the pipes have queues.
 func (l *Link) Blocked() bool { return false }
 
 // Send puts packets on the wire.
 func (l *Link) Send(batch []wire.TxPacket) { l.sendIn(0, batch) }
 
-// sendIn is Send for packets that leave after a time, though not before those of earlier calls.
+// sendIn is Send for packets that leave after a delay, but not before those of earlier calls.
 func (l *Link) sendIn(ns int64, batch []wire.TxPacket) {
 	if len(batch) == 0 {
 		return
@@ -175,10 +175,9 @@ func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 	return n, nil
 }
 
-// Wait steps the fabric once, or lets the time pass in which nothing happens, or
-// blocks until there is something to step. A
-// device does not call it, as its link is driven; it is here for other users
-// of the interface.
+// Wait steps the fabric once, or lets the time pass in which nothing happens, or blocks until there
+// is something to step. A device does not call it, because its link is driven; it is for other
+// users of the interface.
 func (l *Link) Wait(timeout time.Duration) error {
 	f := l.f
 	f.byHand()
@@ -195,7 +194,7 @@ func (l *Link) Wait(timeout time.Duration) error {
 		return nil
 	}
 	changed := f.changes()
-	// What came before that is not told by it.
+	// changed does not cover earlier events.
 	if here, err := l.ready(); here || err != nil || f.Step() {
 		return err
 	}
@@ -203,7 +202,7 @@ func (l *Link) Wait(timeout time.Duration) error {
 	return nil
 }
 
-// ready reports whether Wait has nothing to wait for, and takes the wakes.
+// ready reports whether Wait has nothing to wait for, and consumes wakes.
 func (l *Link) ready() (bool, error) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
@@ -215,8 +214,8 @@ func (l *Link) ready() (bool, error) {
 	return here, nil
 }
 
-// Wake makes the current or the next Wait return, and goroutines that wait for
-// something to happen look again.
+// Wake makes the current or the next Wait return, and makes goroutines that wait for an event look
+// again.
 func (l *Link) Wake() {
 	l.f.lock()
 	defer l.f.mu.Unlock()
@@ -234,7 +233,7 @@ func (l *Link) Attach(progress func()) {
 	l.progress = progress
 }
 
-// SetTimer says when progress is to be called.
+// SetTimer sets when progress is to be called.
 func (l *Link) SetTimer(at int64, ok bool) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
@@ -244,22 +243,20 @@ func (l *Link) SetTimer(at int64, ok bool) {
 	}
 }
 
-// enterTimer puts the timer on the heap. When it is moved to a later time the
-// event stays, and is found out of date when its turn comes: timers are moved
-// far more often than they fire.
+// enterTimer puts the timer on the heap. If it is moved to a later time the event stays, and is
+// recognised as outdated when its turn comes: timers are moved far more often than they fire.
 func (l *Link) enterTimer() {
 	l.enteredAt = max(l.timerAt, l.f.now)
 	l.f.push(event{at: l.enteredAt, kind: timer, link: l})
 	l.entered = l.f.seq
 }
 
-// due reports whether a timer event is the link's current one, and its timer
-// has not been moved.
+// due reports whether a timer event is the link's current one, and its timer was not moved.
 func (l *Link) due(e *event) bool {
 	return e.seq == l.entered && l.timerSet && l.timerAt <= e.at
 }
 
-// outdated takes note of a timer event that was not due.
+// outdated handles a timer event that was not due.
 func (l *Link) outdated(e *event) {
 	if e.seq != l.entered {
 		return
@@ -276,36 +273,36 @@ func (l *Link) Step() bool { return l.f.Step() }
 // Scheduled reports whether goroutines take turns: see [Test].
 func (l *Link) Scheduled() bool { return l.f.sched != nil }
 
-// Turn is that of the fabric, with more to say: see link.Scheduler.
+// Turn is Fabric.Turn with a channel that ends it: see link.Scheduler.
 func (l *Link) Turn(quit <-chan struct{}) { l.f.turn(quit) }
 
-// Rand is that of the fabric.
+// Rand is Fabric.Rand.
 func (l *Link) Rand() io.Reader { return l.f.Rand() }
 
 // Changed returns a channel that is closed when there is a new event.
 func (l *Link) Changed() <-chan struct{} { return l.f.changes() }
 
-// Watch says once that all is up: the fabric has no interfaces that could change.
+// Watch reports once that everything is up: the fabric has no interfaces that could change.
 func (l *Link) Watch(f func(link.PortState)) {
 	if f != nil {
 		f(link.PortState{Up: true, MTU: l.MTU()})
 	}
 }
 
-// SourcePort returns the port that packets on a path leave from.
+// SourcePort returns the source port of packets on a path.
 func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
 
-// Mark does nothing: a Recv that returns 0 has handed up all that there was.
+// Mark does nothing: a Recv that returns 0 has handed up everything.
 func (l *Link) Mark() {}
 
-// CaughtUp reports whether nothing waits.
+// CaughtUp reports whether no packet waits.
 func (l *Link) CaughtUp() bool {
 	l.f.lock()
 	defer l.f.mu.Unlock()
 	return len(l.inbox) == 0
 }
 
-// Join receives what is sent to a multicast group.
+// Join starts receiving packets for a multicast group.
 func (l *Link) Join(group, local netip.Addr) error {
 	switch {
 	case !group.IsMulticast():
@@ -341,8 +338,7 @@ func (l *Link) Leave(group, local netip.Addr) error {
 	return nil
 }
 
-// Close takes the host off the fabric; its addresses are free again. If the host has other links,
-// these stay.
+// Close takes the host off the fabric; its addresses are free again. Other links of the host stay.
 func (l *Link) Close() error {
 	f := l.f
 	f.lock()

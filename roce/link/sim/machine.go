@@ -9,33 +9,33 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Costs are what things take on a [Machine].
+// Costs are the costs of operations on a [Machine].
 type Costs struct {
-	Syscall time.Duration // a system call by itself: a send, a receive, a wake, a look that finds nothing
-	Packet  time.Duration // to send a packet or to handle one, beyond that
+	Syscall time.Duration // the system call itself: a send, a receive, a wake, a look that finds nothing
+	Packet  time.Duration // extra for each packet sent or handled
 
-	// Wakeup is how long a thread takes to run that is woken on an idle CPU; of that it is
-	// WakeShare of it, in [0, 1], that counts as its CPU time. Waking costs the waker WakeCall.
+	// Wakeup is how long a thread that is woken on an idle CPU takes to run; the fraction WakeShare
+	// of it, in [0, 1], counts as its CPU time. Waking costs the waker WakeCall.
 	Wakeup    time.Duration
 	WakeShare float64
 	WakeCall  time.Duration
 
 	Switch    time.Duration // from one thread to another that was waiting for the CPU
 	Goroutine time.Duration // from one goroutine to another
-	Search    time.Duration // the time that a thread of Go's runtime looks for goroutines before it sleeps
+	Search    time.Duration // how long a thread of Go's runtime looks for goroutines before it sleeps
 	Slack     time.Duration // how much longer a thread sleeps than it asks for
 
-	// Retake is how long a thread may be in a system call until Go's runtime gives its processor to
-	// another one, if goroutines wait for that.
+	// Retake is how long a thread may be in a system call before Go's runtime gives its processor
+	// to another one, if goroutines wait for one.
 	Retake time.Duration
 }
 
-// MachineConfig describes a machine. What is 0 of it has the value of a usual one.
+// MachineConfig describes a machine. Fields that are 0 get the values of a typical machine.
 type MachineConfig struct {
 	CPUs int
 	Costs
 	Slice   time.Duration // how long a thread may run while others wait that have had less
-	Preempt time.Duration // by how much less one that is woken must have had to run at once
+	Preempt time.Duration // by how much less a woken thread must have had to run at once
 }
 
 func (c *MachineConfig) setDefaults() {
@@ -67,9 +67,9 @@ type Machine struct {
 	c     MachineConfig
 	cpus  []*cpu
 	procs []*Process
-	ready []*thread // wait for a CPU
+	ready []*thread // waiting for a CPU
 	ids   int       // of threads
-	fair  int64     // the least that a thread has had of those that want a CPU
+	fair  int64     // the least CPU time among threads that want a CPU
 }
 
 // Machine makes a machine. It is for a [TestThreads].
@@ -88,21 +88,21 @@ func (f *Fabric) Machine(c MachineConfig) *Machine {
 	return m
 }
 
-// CPUs is how many CPUs it has.
+// CPUs returns the number of CPUs.
 func (m *Machine) CPUs() int { return len(m.cpus) }
 
 // ProcessConfig describes a process.
 type ProcessConfig struct {
-	Procs int   // GOMAXPROCS; 0 is as many as it has CPUs
-	CPUs  []int // that it may run on; nil is all
-	// Quota is how much CPU time it may have in each 100 ms; 0 is without limit.
+	Procs int   // GOMAXPROCS; 0 is the number of its CPUs
+	CPUs  []int // the CPUs it may run on; nil is all
+	// Quota is how much CPU time it may have in each 100 ms; 0 is unlimited.
 	Quota time.Duration
 }
 
-// quotaPeriod is that of the kernel's control groups.
+// quotaPeriod is the period of the kernel's control groups.
 const quotaPeriod = int64(100 * time.Millisecond)
 
-// Process is a Go program on a machine. Its goroutines are real; what they cost is paid for in
+// Process is a Go program on a machine. Its goroutines are real; they pay for their costs in
 // virtual time, at calls of its links and of its methods.
 type Process struct {
 	m     *Machine
@@ -111,20 +111,20 @@ type Process struct {
 	links []*hosted
 
 	// Of the driver.
-	free   int // processors of Go's runtime that nobody has
+	free   int // unused processors of Go's runtime
 	queue  []*task
 	idle   []*thread // without work
-	fetch  *thread   // is woken to take goroutines from the queue
-	inCall []*thread // sleep in a system call, with a processor
+	fetch  *thread   // a thread woken to take goroutines from the queue
+	inCall []*thread // asleep in a system call, with a processor
 	used   usage
-	orphan int64 // owed by goroutines that are not known
+	orphan int64 // owed by unknown goroutines
 
 	had       int64 // CPU time in the period
 	period    int64
 	throttled bool
 }
 
-// usage is what threads have had.
+// usage is the CPU time and the switches of threads.
 type usage struct{ ran, slept, preempted int64 }
 
 // Process starts a process.
@@ -163,8 +163,8 @@ func (m *Machine) Neighbour(on int, share float64) {
 	})
 }
 
-// Link attaches a device of the process to the fabric: one that is run by goroutines, timers and
-// waits as on a real link.
+// Link attaches a device of the process to the fabric: one with goroutines, timers and waits as on
+// a real link.
 func (p *Process) Link(addrs ...netip.Addr) (link.Link, error) {
 	l, err := p.d.f.Link(addrs...)
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *Process) Go(f func()) {
 // Work computes for a time.
 func (p *Process) Work(d time.Duration) { p.park(ask{kind: works, work: int64(d), app: true}) }
 
-// Call makes a system call that takes a time and sends or receives nothing of the fabric.
+// Call makes a system call that takes a time and does not use the fabric.
 func (p *Process) Call(d time.Duration) { p.park(ask{kind: works, work: int64(d)}) }
 
 // Sleep lets time pass, as time.Sleep does in a program.
@@ -197,18 +197,19 @@ func (p *Process) Sleep(d time.Duration) {
 	p.Resumed()
 }
 
-// Resumed is called by a goroutine that begins, or that was woken by another one, or by a timer,
-// before it does anything else: it waits for its turn on a processor and a CPU.
+// Resumed waits for a turn on a processor and a CPU. A goroutine calls it first when it begins, or
+// when another one or a timer has woken it.
 func (p *Process) Resumed() { p.park(ask{kind: works, resumed: true}) }
 
-// CPUTime is what the process has had so far.
+// CPUTime returns the CPU time of the process so far.
 func (p *Process) CPUTime() time.Duration {
 	ran, _, _ := p.ProcessUsage()
 	return time.Duration(ran)
 }
 
-// LongestWait is the longest time for which a packet has waited in a link of the process while it
-// had what it takes to receive it: a CPU, a processor of Go's runtime, and some of its quota left.
+// LongestWait returns the longest time for which a packet has waited in a link of the process while
+// the process had what it needs to receive it: a CPU, a processor of Go's runtime, and some of its
+// quota.
 func (p *Process) LongestWait() time.Duration {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
@@ -219,8 +220,8 @@ func (p *Process) LongestWait() time.Duration {
 	return time.Duration(longest)
 }
 
-// Faults says what the links of the process have seen that must not be, such as that two received
-// at a time.
+// Faults returns violations that the links of the process have seen, such as two concurrent
+// receives.
 func (p *Process) Faults() (all []string) {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// node is what the links at the same addresses have in common: a pipe to the switch and a pipe from
-// it. Each link has a slot, as on a real host, and gets what is for that. Where there is no link
-// for a slot, and for requests, which name none, it is the first.
+// node is what the links at the same addresses share: a pipe to the switch and a pipe from it. Each
+// link has a slot, as on a real host, and gets the packets of that slot. Packets for a slot without
+// a link, and requests, which name no slot, go to the first link.
 type node struct {
 	f     *Fabric
 	addrs []netip.Addr
@@ -39,7 +39,7 @@ func (l *Link) Another() (link.Link, error) {
 	if l.closed {
 		return nil, link.ErrClosed
 	}
-	// As on a real host, where half of the slots are left to devices that have none.
+	// As on a real host, where half of the slots are reserved for devices without one.
 	slot := slices.Index(l.links[slots.FirstSpare:], nil)
 	if slot < 0 {
 		return nil, fmt.Errorf("sim: %v has no slot left", l.addrs)
@@ -47,16 +47,16 @@ func (l *Link) Another() (link.Link, error) {
 	return l.newLink(slots.FirstSpare + slot), nil
 }
 
-// ServeRequests does nothing: a request comes to the link that was there first.
+// ServeRequests does nothing: requests go to the first link.
 func (l *Link) ServeRequests() error { return nil }
 
-// Announce does nothing: nobody else has the addresses of a host.
+// Announce does nothing: no one else has the addresses of a host.
 func (l *Link) Announce(mad.ServiceID, netip.Addr) error { return nil }
 
 // Withdraw does nothing.
 func (l *Link) Withdraw(mad.ServiceID, netip.Addr) {}
 
-// first returns the link that has been here longest; nil if there is none.
+// first returns the link with the lowest slot; nil if there is none.
 func (h *node) first() *Link {
 	for _, l := range h.links {
 		if l != nil {
@@ -74,12 +74,12 @@ func (h *node) linkFor(p *packet) *Link {
 	return h.first()
 }
 
-// joined reports whether a link of the host receives what is sent to a group. mu is held.
+// joined reports whether a link of the host has joined a group. mu is held.
 func (h *node) joined(members map[*Link]int) bool {
 	return slices.ContainsFunc(h.links[:], func(l *Link) bool { return members[l] > 0 })
 }
 
-// leave takes a link away, and the host when it was the last. mu is held.
+// leave removes a link, and the host if it was the last. mu is held.
 func (h *node) leave(l *Link) {
 	f := h.f
 	h.links[l.slot.Index] = nil

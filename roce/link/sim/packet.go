@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// ethernetBytes is what a frame costs on the wire beyond the IP packet:
-// preamble, header, check sequence, gap.
+// ethernetBytes is what a frame costs on the wire beyond the IP packet: preamble, header, check
+// sequence, gap.
 const ethernetBytes = 8 + 14 + 4 + 12
 
 // packet is a packet under way.
@@ -52,8 +52,8 @@ func (f *Fabric) clone(p *packet) *packet {
 	return q
 }
 
-// route is the switch: it decides what becomes of a packet and puts it into
-// the pipes to its hosts, or into the next trunk on its way.
+// route is the switch: it decides what happens to a packet and puts it into the pipes to its hosts,
+// or into the next trunk on its way.
 func (f *Fabric) route(p *packet) {
 	if len(f.routes) > 0 {
 		if trunks := f.routes[[2]netip.Addr{p.src.Src, p.src.Dst}]; p.hops < len(trunks) {
@@ -79,9 +79,9 @@ func (f *Fabric) route(p *packet) {
 	f.forward(h, p)
 }
 
-// sendBack is for a packet to a host that was here and has no device any more, as that of a process
-// that has ended: the sender of one to queue pair 1 gets its beginning back, as by ICMP. The
-// network has lost one to a host that it never had.
+// sendBack handles a packet to a host that no longer has a device, as when its process has ended:
+// if the packet was to queue pair 1, its sender gets its beginning back, as by ICMP. A packet to a
+// host that never existed is lost in the network.
 func (f *Fabric) sendBack(p *packet) {
 	defer f.recycle(p)
 	h := f.hosts[p.src.Src]
@@ -115,7 +115,7 @@ const (
 	maxBack    = 1024
 )
 
-// Returned takes one; see [link.Link].
+// Returned returns one; see [link.Link].
 func (l *Link) Returned() (from netip.Addr, quote []byte) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
@@ -139,8 +139,8 @@ func (f *Fabric) forward(h *node, p *packet) {
 	if !ok {
 		x = f.cfg.Faults
 	}
-	// Each probability draws only if it is set: adding one kind of fault to a
-	// scenario leaves the others as they were as far as possible.
+	// Each probability draws only if it is set: adding one kind of fault to a scenario leaves the
+	// others unchanged as far as possible.
 	if x.Loss > 0 && f.rng.Float64() < x.Loss {
 		f.stats.Lost++
 		f.recycle(p)
@@ -181,7 +181,7 @@ func (f *Fabric) toHost(h *node, p *packet, x *Faults) {
 	h.down.pass(f, at, extra, event{kind: atHost, host: h, pkt: p})
 }
 
-// deliver hands a packet to its host and returns the call that handles it.
+// deliver hands a packet to its host and returns the function that handles it.
 func (f *Fabric) deliver(h *node, p *packet) func() {
 	l := h.linkFor(p)
 	if l == nil {

@@ -8,23 +8,23 @@ import (
 
 // Pipe is one direction of a cable with the queue before it.
 type Pipe struct {
-	// BitsPerSecond is the rate; 0 is without limit.
+	// BitsPerSecond is the rate; 0 is unlimited.
 	BitsPerSecond int64
 	// Latency is the propagation delay.
 	Latency time.Duration
-	// QueueBytes bounds the queue: a packet that finds more waiting is dropped.
-	// 0 is without limit. It has no effect without a rate.
+	// QueueBytes bounds the queue: a packet that would exceed it is dropped. 0 is unlimited. It has
+	// no effect without a rate.
 	QueueBytes int
-	// Mark decides whether a packet with ECT is marked CE; nil never does. It
-	// runs with the fabric locked.
+	// Mark decides whether a packet with ECT is marked CE; nil never does. It runs with the fabric
+	// locked.
 	Mark func(MarkInput) bool
-	// MarkDeparting decides when a packet leaves the queue, by what waits behind
-	// it, as switches with a shared memory do; otherwise when it arrives, by what
-	// waits before it. The mark is then not delayed by the queue.
+	// MarkDeparting makes the decision when a packet leaves the queue, by what waits behind it, as
+	// switches with a shared memory do; otherwise it is made on arrival, by what waits before the
+	// packet. A departing mark is not delayed by the queue.
 	MarkDeparting bool
 }
 
-// MarkInput is what a marking decision can depend on.
+// MarkInput is the input of a marking decision.
 type MarkInput struct {
 	Now        int64
 	QueueBytes int     // waiting when the packet arrives, or leaves, without it
@@ -36,10 +36,10 @@ type MarkInput struct {
 type pipeState struct {
 	Pipe
 	egress bool  // a queue of the switch, which has a buffer
-	freeAt int64 // when the last bit of the queue has left
+	freeAt int64 // when the last bit of the queue leaves
 	since  int64 // seen covers the time up to here
 	seen   QueueStats
-	peak   int // most bytes waiting, ever
+	peak   int // most bytes that ever waited
 }
 
 // queued returns how many bytes wait at now.
@@ -50,8 +50,8 @@ func (p *pipeState) queued(now int64) int {
 	return int(float64(p.freeAt-now) * float64(p.BitsPerSecond) / 8e9)
 }
 
-// enter puts a packet of n bytes into the pipe. It returns when the packet
-// comes out, or false if the queue was full.
+// enter puts a packet of n bytes into the pipe. It returns when the packet comes out, or false if
+// the queue was full.
 func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 	p.observe(f.now)
 	q := p.queued(f.now)
@@ -74,7 +74,7 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 	return at + int64(p.Latency), true
 }
 
-// mark marks a packet that finds q bytes waiting, if it can be marked and is to be.
+// mark marks a packet that finds q bytes waiting, if it can be marked and the decision is to mark.
 func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
 	if p.Mark == nil || pkt.tclass&wire.ECNMask == 0 || pkt.tclass&wire.ECNMask == wire.ECNCE {
 		return
@@ -86,7 +86,7 @@ func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
 	}
 }
 
-// pass has what is next happen to a packet that comes out of the pipe at a time, extra later.
+// pass schedules the event next for a packet that comes out of the pipe at a time, extra later.
 func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
 	if p.Mark != nil && p.MarkDeparting {
 		left := at - int64(p.Latency)
@@ -97,9 +97,9 @@ func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
 	f.push(next)
 }
 
-// bufferRoom returns how long an egress queue may be now: with a buffer that
-// the ports share, a fraction of what is free of it (Choudhury and Hahne,
-// 1998), so that one congested port does not starve the others.
+// bufferRoom returns how long an egress queue may be now: if the ports share a buffer, a fraction
+// of the free part (Choudhury and Hahne, 1998), so that one congested port does not starve the
+// others.
 func (f *Fabric) bufferRoom() int {
 	if f.cfg.BufferBytes == 0 {
 		return int(^uint(0) >> 1)

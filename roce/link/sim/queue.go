@@ -8,8 +8,8 @@ import (
 // queueBinBytes is the resolution of the distribution of queue lengths.
 const queueBinBytes = 1 << 10
 
-// QueueStats is what the queue before a pipe has seen since the link was made
-// or [Link.ResetQueues] was called. It is kept for pipes with a rate.
+// QueueStats is what the queue before a pipe has seen since the link was made or [Link.ResetQueues]
+// was called. It is kept for pipes with a rate.
 type QueueStats struct {
 	Packets, Bytes uint64 // that went through, as on the cable
 	Marked         uint64 // CE
@@ -22,8 +22,8 @@ type QueueStats struct {
 	area   float64 // byte ns
 }
 
-// Percentile returns the length in bytes, rounded up to a KiB, that the queue
-// did not exceed for the fraction p, in [0, 1], of the time.
+// Percentile returns the length in bytes, rounded up to a KiB, that the queue did not exceed for
+// the fraction p, in [0, 1], of the time.
 func (s *QueueStats) Percentile(p float64) int {
 	left := int64(p*float64(s.Observed)) - s.empty
 	for i, ns := range s.binsNs {
@@ -51,8 +51,8 @@ func (s *QueueStats) Utilization() float64 {
 	return 1 - float64(s.empty)/float64(s.Observed)
 }
 
-// observe accounts for the time up to now. Between two packets a queue only
-// drains, at the rate of the pipe, so that its distribution is known exactly.
+// observe accounts for the time up to now. Between two packets a queue only drains, at the rate of
+// the pipe, so its distribution is known exactly.
 func (p *pipeState) observe(now int64) {
 	if p.BitsPerSecond == 0 || now <= p.since {
 		return
@@ -87,8 +87,8 @@ func (p *pipeState) observe(now int64) {
 	p.since = now
 }
 
-// QueueStats returns what the queues to and from the switch have seen. That of
-// down is the egress queue of the switch.
+// QueueStats returns what the queues to and from the switch have seen. down is the egress queue of
+// the switch.
 func (l *Link) QueueStats() (up, down QueueStats) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
@@ -102,8 +102,8 @@ func (p *pipeState) stats(now int64) QueueStats {
 	return s
 }
 
-// ResetQueues begins the observation of the queues anew, for instance when a
-// simulation has settled.
+// ResetQueues starts the observation of the queues over, for instance once a simulation has
+// settled.
 func (l *Link) ResetQueues() {
 	l.f.lock()
 	defer l.f.mu.Unlock()

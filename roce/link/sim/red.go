@@ -1,9 +1,8 @@
 package sim
 
-// RED marks packets the way a switch with random early detection does: none
-// below Kmin, all above Kmax, and between them with a probability that rises
-// from 0 to Pmax. The queue is the one that the packet finds on arrival, not
-// an average, as the DCQCN paper has it.
+// RED marks packets like a switch with random early detection: none below Kmin, all above Kmax, and
+// between them with a probability that rises from 0 to Pmax. The queue is the one that the packet
+// finds on arrival rather than an average, as in the DCQCN paper.
 type RED struct {
 	KminBytes, KmaxBytes int
 	Pmax                 float64

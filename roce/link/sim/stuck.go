@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// deadlock begins what synctest panics with when no goroutine of a bubble can go on: all wait for
-// ever, or those that are left when the test has ended sleep, while no time passes any more.
+// deadlock begins the value with which synctest panics when no goroutine of a bubble can go on: all
+// wait for ever, or those left when the test has ended sleep, while no time passes any more.
 const deadlock = "deadlock: "
 
 // stuck is deferred. It turns the panic for goroutines that cannot go on into an error of their
-// test; as a panic it would end the test binary, and all other tests with it.
+// test; the panic would end the test binary, and all other tests with it.
 func stuck(t *testing.T) {
 	t.Helper()
 	switch v := recover(); err := v.(type) {
@@ -27,7 +27,7 @@ func stuck(t *testing.T) {
 	}
 }
 
-// bubbles returns the stacks of all goroutines that are in a bubble.
+// bubbles returns the stacks of all goroutines in a bubble.
 func bubbles() string {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]

@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 )
 
-// Test runs f as a test on a fabric whose goroutines take turns, in a bubble of
-// package testing/synctest: what happens depends on the seed alone, also where
-// several goroutines wait for the network, and time is virtual for all that f does.
-// See "Tests of applications" in the package comment.
+// Test runs f as a test on a fabric whose goroutines take turns, in a bubble of package
+// testing/synctest: what happens depends on the seed alone, even if several goroutines wait for the
+// network, and time is virtual for all that f does. See "Tests of applications" in the package
+// comment.
 //
 // If the test fails, its seed is logged. A test that leaves goroutines behind, or in which all wait
-// for ever, fails, and the others of the binary go on.
+// for ever, fails, and the other tests of the binary go on.
 func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	inBubble(t, cfg, f, func(net *Fabric, w *watchdog) (stop func()) {
@@ -22,7 +22,7 @@ func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	})
 }
 
-// inBubble runs f on a fabric that begin lets run, until stop.
+// inBubble runs f on a fabric; begin starts what drives it, and returns the function that stops it.
 func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric), begin func(net *Fabric, w *watchdog) (stop func())) {
 	t.Helper()
 	defer oneCPU()()
@@ -33,7 +33,7 @@ func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric), begin
 	synctest.Test(t, func(t *testing.T) {
 		net := New(cfg)
 		stop := begin(net, &w)
-		// Registered first, it is the last to be called.
+		// Registered first, called last.
 		t.Cleanup(func() {
 			stop()
 			if t.Failed() {
@@ -44,8 +44,7 @@ func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric), begin
 	})
 }
 
-// Run is Test outside of a test, for programs and benchmarks. f must not call
-// runtime.Goexit.
+// Run is Test outside of a test, for programs and benchmarks. f must not call runtime.Goexit.
 func Run(cfg Config, f func(net *Fabric)) {
 	defer oneCPU()()
 	defer collectBetween()()
@@ -66,11 +65,10 @@ func (f *Fabric) schedule(w *watchdog) {
 	go f.sched.drive()
 }
 
-// Turn blocks until all other goroutines wait and it is the caller's turn. The
-// calls that wait for the network do it by themselves. A goroutine that was woken by something
-// else together with others, and then goes on with calls that do not wait, calls it to
-// have its place in an order that depends on the seed. It is for a [Test], and does nothing
-// otherwise.
+// Turn blocks until all other goroutines wait and it is the caller's turn. Calls that wait for the
+// network do this by themselves. A goroutine that was woken together with others by something else,
+// and goes on with calls that do not wait, calls Turn to get its place in an order that depends on
+// the seed. It is for a [Test], and does nothing otherwise.
 func (f *Fabric) Turn() { f.turn(nil) }
 
 func (f *Fabric) turn(quit <-chan struct{}) {
@@ -79,16 +77,15 @@ func (f *Fabric) turn(quit <-chan struct{}) {
 	}
 }
 
-// cpus counts who wants to be alone on one CPU.
+// cpus counts the users that need one CPU.
 var cpus struct {
 	sync.Mutex
 	users, before int
 }
 
-// oneCPU lets goroutines run on one CPU until the function that it returns is
-// called. Then they are numbered in the order in which they are started, which
-// is what their order is known by (see goroutine); and as only one of them acts at a
-// time it is also faster.
+// oneCPU lets goroutines run on one CPU until the returned function is called. Then their numbers
+// follow the order in which they are started, which determines their order (see goroutine). Since
+// only one of them acts at a time it is also faster.
 func oneCPU() func() {
 	cpus.Lock()
 	defer cpus.Unlock()

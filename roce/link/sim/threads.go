@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// TestThreads is [Test] for the shell of a device: what decides who receives, when to send, and
-// whether to look or to sleep. In a Test the simulation does that; here it is done as on a real
-// link, by goroutines on the threads and CPUs of [Machine]s, and each system call, packet, wake-up
-// and computation takes its virtual time. Devices are opened on links of [Process.Link].
+// TestThreads is [Test] for the shell of a device: the rules that decide which goroutine receives,
+// when to send, and whether to look or to sleep. In a Test the simulation does all that; here
+// goroutines on the threads and CPUs of [Machine]s do it as on a real link, and each system call,
+// packet, wake-up and computation takes its virtual time. Open devices on links of [Process.Link].
 //
-// The goroutines of f belong to a process, too: [Process.Go] starts one, Work computes, Sleep
-// sleeps. One that is woken by means of its own, as by a channel, calls [Process.Resumed]. Between
-// these calls and those of the devices no time passes. Of the rules of a Test these hold here: who
-// waits holds no mutex that others want meanwhile, and everything must end before the test does.
+// The goroutines of f belong to a process as well: [Process.Go] starts one, Work computes, Sleep
+// sleeps. A goroutine that is woken by other means, such as a channel, calls [Process.Resumed].
+// Between these calls and those of the devices no time passes. Two rules of a Test apply here: a
+// waiting goroutine holds no mutex that others need meanwhile, and everything must end before the
+// test does.
 func TestThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	inBubble(t, cfg, f, func(net *Fabric, w *watchdog) (stop func()) {
@@ -29,13 +30,13 @@ func TestThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 }
 
 // threads lets the goroutines of processes run. It has a goroutine of its own, the driver, which
-// acts whenever all others wait: it lets one go on whose time has come, lets the next thing happen,
-// or lets time pass until then.
+// acts whenever all others wait: it lets a goroutine go on whose time has come, lets the next event
+// happen, or lets time pass until then.
 //
-// A goroutine is known by the calls in which it pays. While one that was told to go on has not come
-// to the next of these it is the current one, and runs in no time. If all wait and it has not come
-// it waits for something that the driver does not see, a channel as a rule, and its thread is free
-// for others. It comes back as a new one.
+// The driver knows a goroutine by the calls in which it pays. After the driver has told a goroutine
+// to go on, that goroutine is the current one until its next such call, and runs in no time. If all
+// goroutines wait before it gets there, it waits for something that the driver does not see,
+// usually a channel, and its thread is free for others. It comes back as a new task.
 type threads struct {
 	f     *Fabric
 	start time.Time
@@ -56,7 +57,7 @@ type threads struct {
 	running  sync.WaitGroup // neighbours
 
 	// Of the driver.
-	last    *task   // was told to go on last
+	last    *task   // told to go on last
 	asleep  []*task // in a system call
 	timers  timerHeap
 	seq     uint64
@@ -64,35 +65,35 @@ type threads struct {
 	collect collector
 }
 
-// ask is what a goroutine asks for.
+// ask is a request of a goroutine.
 type ask struct {
 	kind    want
-	work    int64       // that it pays for first
-	app     bool        // of the application
+	work    int64       // what it pays first
+	app     bool        // by the application
 	resumed bool        // by a goroutine that was not running
 	until   int64       // of blocks: 0 for ever
-	here    func() bool // of blocks: what it waits for has come
+	here    func() bool // of blocks: reports whether what it waits for has come
 }
 
-// want is what it wants after it has paid.
+// want is what the goroutine wants after it has paid.
 type want uint8
 
 const (
 	works   want = iota // go on
-	letsRun             // go on after the other goroutines that are ready
+	letsRun             // go on after the other ready goroutines
 	yields              // go on after other threads
 	blocks              // sleep in a system call
 )
 
-// task is a goroutine from the time on when it is known to want to run, until it waits for
-// something that the driver does not see.
+// task is a goroutine from when it is known to want to run until it waits for something that the
+// driver does not see.
 type task struct {
 	ask
 	p    *Process
 	told chan order
 	who  *goroutine
 	th   *thread
-	debt int64 // what it owes
+	debt int64 // costs not yet paid
 }
 
 func newThreads(f *Fabric, w *watchdog) *threads {
@@ -110,7 +111,7 @@ func (d *threads) wake() {
 	}
 }
 
-// over reports whether the test is at its end.
+// over reports whether the test is ending.
 func (d *threads) over() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +144,7 @@ func (p *Process) park(a ask) {
 	}
 }
 
-// owe notes what a goroutine has to pay for next time. It returns how much that is, ns.
+// owe records a cost to be paid at the next call. It returns the total owed, in nanoseconds.
 func (p *Process) owe(cost time.Duration) int64 {
 	d := p.d
 	d.mu.Lock()
@@ -166,7 +167,7 @@ func (d *threads) drive() {
 		d.dog.steps.Add(1)
 		d.collect.step()
 		select {
-		case <-d.kick: // what it told of is looked at now
+		case <-d.kick: // the loop handles it now
 		default:
 		}
 		arrived := d.order()
@@ -207,7 +208,7 @@ func (d *threads) drive() {
 	}
 }
 
-// order takes those that have come, in an order that does not depend on who happened to run first.
+// order takes the arrived tasks, in an order that does not depend on which of them ran first.
 func (d *threads) order() []*task {
 	d.mu.Lock()
 	arrived := d.arrived
@@ -224,8 +225,8 @@ func (d *threads) order() []*task {
 	return arrived
 }
 
-// settle takes notice of what the current goroutine has done, and of what it has woken. Who was
-// woken can run when the waker has paid.
+// settle handles what the current goroutine has done, and what it has woken. A woken goroutine can
+// run once its waker has paid.
 func (d *threads) settle(arrived []*task) {
 	last, delay := d.last, int64(0)
 	d.last = nil
@@ -250,7 +251,7 @@ func (d *threads) settle(arrived []*task) {
 	d.rouse(delay)
 }
 
-// after has f called by the driver, at once if there is nothing to wait for.
+// after makes the driver call f after a delay, at once if that is 0.
 func (d *threads) after(delay int64, f func()) {
 	if delay <= 0 {
 		f()
@@ -260,7 +261,7 @@ func (d *threads) after(delay int64, f func()) {
 	heap.Push(&d.timers, driverTimer{d.seen + delay, d.seq, f})
 }
 
-// rouse ends the sleeps of those for which something has come.
+// rouse ends sleeps whose reason has come.
 func (d *threads) rouse(delay int64) {
 	for i := 0; i < len(d.asleep); i++ {
 		if t := d.asleep[i]; t.here() {
@@ -271,8 +272,8 @@ func (d *threads) rouse(delay int64) {
 	}
 }
 
-// decide lets CPUs and timers go on until a goroutine is to be told to, which it returns, or until
-// time has to pass: nil.
+// decide lets CPUs and timers go on until a goroutine can go on, which it returns, or until time
+// has to pass: nil.
 func (d *threads) decide() *task {
 	for again := true; again; {
 		again = false
@@ -297,7 +298,7 @@ func (d *threads) decide() *task {
 	return nil
 }
 
-// next is when something happens by itself, but for what the fabric knows.
+// next returns when something happens by itself, leaving out the fabric's events.
 func (d *threads) next() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -311,7 +312,7 @@ func (d *threads) next() int64 {
 	return next
 }
 
-// release lets all go on, after the end.
+// release lets all goroutines go on, after the end.
 func (d *threads) release() {
 	d.mu.Lock()
 	all := d.parked
@@ -322,7 +323,7 @@ func (d *threads) release() {
 	}
 }
 
-// stop ends the driver. Whoever still runs goes on without paying.
+// stop ends the driver. Goroutines that still run go on without paying.
 func (d *threads) stop() {
 	d.mu.Lock()
 	d.stopping = true

@@ -13,7 +13,7 @@ type transcript struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// note takes down that a packet was sent or arrives. mu is held.
+// note records that a packet was sent or arrives. mu is held.
 func (f *Fabric) note(what byte, p *packet) {
 	if f.clock == nil {
 		return
@@ -29,16 +29,16 @@ func (f *Fabric) note(what byte, p *packet) {
 	t.mix(uint64(p.src.SrcPort)<<32 | uint64(len(p.data)))
 }
 
-// mix takes in a word: FNV-1a with a word for a byte, and the high bits, which
-// depend on everything, brought down.
+// mix mixes in a word: FNV-1a with words for bytes, and with the high bits, which depend on
+// everything, folded down.
 func (t *transcript) mix(x uint64) {
 	t.sum = (t.sum ^ x) * 0x100000001B3
 	t.sum ^= t.sum >> 32
 }
 
-// Transcript returns the virtual time, how often a packet was sent or arrived, and
-// a hash of all these packets and their times. Runs of a [Test] that do the same
-// have the same. It is kept in a Test only.
+// Transcript returns the virtual time, how often a packet was sent or arrived, and a hash of all
+// these packets and their times. Runs of a [Test] that do the same have equal transcripts. It is
+// kept in a Test only.
 func (f *Fabric) Transcript() string {
 	f.lock()
 	defer f.mu.Unlock()

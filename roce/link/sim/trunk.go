@@ -2,11 +2,11 @@ package sim
 
 import "net/netip"
 
-// Trunk is a cable between two switches, in one direction, with the queue of the port before
-// it: packets of a route pass it in addition to the pipes of their hosts. Without
-// routes a fabric is one switch.
+// Trunk is a cable between two switches, in one direction, with the queue of the port before it:
+// packets of a route pass it in addition to the pipes of their hosts. Without routes a fabric is
+// one switch.
 //
-// The queue of a trunk is its own: it takes nothing of Config.BufferBytes.
+// A trunk has its own queue, which does not use Config.BufferBytes.
 type Trunk struct {
 	f    *Fabric
 	pipe pipeState
@@ -19,8 +19,8 @@ func (f *Fabric) NewTrunk(p Pipe) *Trunk {
 	return &Trunk{f: f, pipe: pipeState{Pipe: p, since: f.now}}
 }
 
-// Route sends the packets from one address to another over trunks, in this order, before
-// the pipe to their host; none removes the route.
+// Route sends the packets from one address to another over trunks, in this order, before the pipe
+// to their host; without trunks it removes the route.
 func (f *Fabric) Route(from, to netip.Addr, trunks ...*Trunk) {
 	f.lock()
 	defer f.mu.Unlock()
@@ -34,14 +34,14 @@ func (t *Trunk) QueueStats() QueueStats {
 	return t.pipe.stats(t.f.now)
 }
 
-// ResetQueue begins the observation of the queue anew.
+// ResetQueue starts the observation of the queue over.
 func (t *Trunk) ResetQueue() {
 	t.f.lock()
 	defer t.f.mu.Unlock()
 	t.pipe.reset(t.f.now)
 }
 
-// toTrunk puts a packet into the next trunk, at whose end is a switch.
+// toTrunk puts a packet into the next trunk, which ends at a switch.
 func (f *Fabric) toTrunk(t *Trunk, p *packet) {
 	at, ok := t.pipe.enter(f, p.wireBytes(), p)
 	if !ok {

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// scheduler lets the goroutines of a [Test] act one at a time. It has a goroutine
-// of its own, the driver, which does one thing whenever all others wait: it gives
-// one of those that ask for a turn theirs, or lets the next event of the fabric
-// happen, or lets time pass until then.
+// scheduler lets the goroutines of a [Test] act one at a time. It has a goroutine of its own, the
+// driver, which does one thing whenever all others wait: it gives a turn to one that asks for it,
+// lets the next event of the fabric happen, or lets time pass until then.
 type scheduler struct {
 	f     *Fabric
-	start time.Time     // of the clock of the bubble: 0 of the fabric's
+	start time.Time     // of the bubble's clock, when the fabric's is 0
 	kick  chan struct{} // there is a turn to give, or a new event
 	done  chan struct{} // closed when the driver has ended
 	dog   *watchdog
@@ -28,19 +27,19 @@ type scheduler struct {
 	stopped  bool
 }
 
-// turn is a goroutine that asks for its turn.
+// turn is a goroutine's request for a turn.
 type turn struct {
 	told chan order
 	who  *goroutine
-	gone bool // under scheduler.mu: does not wait any more
+	gone bool // under scheduler.mu: has stopped waiting
 }
 
-// order is what the driver tells a goroutine that asks.
+// order is the driver's answer to a goroutine that asks.
 type order uint8
 
 const (
 	proceed  order = iota
-	identify       // find out who you are, for there are others
+	identify       // find out which goroutine you are, for there are others
 )
 
 func newScheduler(f *Fabric, w *watchdog) *scheduler {
@@ -51,7 +50,7 @@ func newScheduler(f *Fabric, w *watchdog) *scheduler {
 	return s
 }
 
-// now is the clock of the fabric: that of the bubble.
+// now returns the fabric's time: that of the bubble.
 func (s *scheduler) now() int64 { return int64(time.Since(s.start)) }
 
 // wake makes the driver look.
@@ -102,7 +101,7 @@ func (s *scheduler) drive() {
 		s.dog.steps.Add(1)
 		collect.step()
 		select {
-		case <-s.kick: // what it told of is looked at now
+		case <-s.kick: // the loop handles it now
 		default:
 		}
 		if s.giveTurn() {
@@ -134,7 +133,7 @@ func (s *scheduler) giveTurn() bool {
 	s.arrived = nil
 	s.queue = slices.DeleteFunc(s.queue, gone)
 	s.mu.Unlock()
-	// Which of them came first is chance.
+	// Their order of arrival is random.
 	if len(arrived) > 1 {
 		for _, t := range arrived {
 			t.told <- identify
@@ -156,7 +155,7 @@ func (s *scheduler) giveTurn() bool {
 	return true
 }
 
-// end reports whether the driver is to end, and if so lets further turns be taken at once.
+// end reports whether the driver must end; if so, further turns are granted at once.
 func (s *scheduler) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +163,8 @@ func (s *scheduler) end() bool {
 	return s.stopped
 }
 
-// stop ends the driver when nobody has a turn to take any more, without letting
-// further time pass, and returns then.
+// stop ends the driver once no turns are left to give, without letting further time pass, and
+// returns then.
 func (s *scheduler) stop() {
 	s.mu.Lock()
 	s.stopping = true

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// stuckAfter is how long, in real time, goroutines may run without all of them
-// waiting before somebody is told.
+// stuckAfter is how long, in real time, goroutines may run without a moment in which all of them
+// wait before a report.
 const stuckAfter = time.Minute
 
-// watchdog tells when a simulation goes on no more. It looks from outside of the
-// bubble, with the real clock.
+// watchdog detects that a simulation is stuck. It watches from outside of the bubble, with the real
+// clock.
 type watchdog struct {
-	steps atomic.Uint64 // what the driver has done
+	steps atomic.Uint64 // steps of the driver
 }
 
-// start begins to look, until the function that it returns is called.
+// start starts watching, until the returned function is called.
 func (w *watchdog) start() func() {
 	end := make(chan struct{})
 	go func() {
@@ -41,7 +41,7 @@ func (w *watchdog) start() func() {
 	return func() { close(end) }
 }
 
-// bark says what to look for, and what all goroutines do.
+// bark prints what to look for, and what all goroutines do.
 func bark() {
 	buf := make([]byte, 4<<20)
 	buf = buf[:runtime.Stack(buf, true)]

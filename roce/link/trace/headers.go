@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Headers is what the IP and UDP headers of packets are made of for a capture: links do not hand
-// up the IPv4 identification, which is found by the ICRC. The zero value knows no flow yet.
+// Headers makes IP and UDP headers of packets for a capture. Links do not hand up the IPv4
+// identification, so it is found by the ICRC. The zero value is ready to use.
 type Headers struct {
 	flows map[link.Source]*ib.ICRC
 }
@@ -29,7 +29,7 @@ func (h *Headers) ICRC(s link.Source) *ib.ICRC {
 	return &c
 }
 
-// Identification returns the IPv4 identification that the ICRC of a packet fits, BTH through ICRC;
+// Identification returns the IPv4 identification that fits the ICRC of a packet, BTH through ICRC;
 // 0 if none does.
 func (h *Headers) Identification(s link.Source, packet []byte) uint16 {
 	c := h.ICRC(s)
@@ -37,12 +37,12 @@ func (h *Headers) Identification(s link.Source, packet []byte) uint16 {
 	if m == ib.Mismatch && len(packet) > 0 && ib.Opcode(packet[0]) == ib.RCFlush {
 		id, _ = c.VerifyFlushRxe(0, packet)
 	}
-	return id // what fits none has the one that was guessed
+	return id // the guess, if none fits
 }
 
 // AppendHeaders appends the IP and UDP headers of a packet to port 4791, BTH through ICRC. Over
-// IPv4 the UDP checksum stays 0, as rxe sends it; over IPv6 that is an exception which tools
-// complain about.
+// IPv4 the UDP checksum stays 0, as rxe sends it; over IPv6 it is set, because tools complain about
+// 0 there.
 func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packet []byte) []byte {
 	be := binary.BigEndian
 	length := ib.UDPHeaderBytes + len(packet)
@@ -68,7 +68,7 @@ func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packe
 	b = be.AppendUint16(b, uint16(length))
 	b = append(b, 0, 0)
 	if s.Src.Is6() {
-		// The pseudo header is the addresses, which stand before, length and protocol.
+		// The pseudo header is the addresses, which precede it, length and protocol.
 		sum := Checksum(b[start+8:], packet, uint32(length)+17)
 		if sum == 0 {
 			sum = 0xFFFF // 0 is "none"
@@ -78,8 +78,7 @@ func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packe
 	return b
 }
 
-// Checksum is the checksum of the Internet protocols over head, of even length, and rest; sum is
-// what else is in it.
+// Checksum returns the Internet checksum over head, of even length, and rest; sum is added to it.
 func Checksum(head, rest []byte, sum uint32) uint16 {
 	for ; len(head) >= 2; head = head[2:] {
 		sum += uint32(binary.BigEndian.Uint16(head))

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// The blocks of pcapng that are needed (draft-ietf-opsawg-pcapng): section
-// header, one interface of raw IP packets, enhanced packets.
+// The blocks of pcapng in use (draft-ietf-opsawg-pcapng): section header, one interface of raw IP
+// packets, enhanced packets.
 const (
 	blockSection   = 0x0A0D0D0A
 	blockInterface = 1
@@ -54,8 +54,8 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	return p, err
 }
 
-// Packet writes one packet: an IP packet of len(head)+len(body) bytes, at a
-// time in nanoseconds since 1970.
+// Packet writes one packet: an IP packet of len(head)+len(body) bytes, at a time in nanoseconds
+// since 1970.
 func (p *Writer) Packet(unixNs int64, outbound bool, head, body []byte) error {
 	p.buf = p.buf[:0]
 	n := len(head) + len(body)

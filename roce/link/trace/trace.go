@@ -23,8 +23,8 @@ type Link struct {
 	body  []byte
 }
 
-// New wraps l and begins a trace on w. On a link with a virtual clock the
-// times in the trace are virtual, counted from 1970.
+// New wraps l and starts a trace on w. On a link with a virtual clock the times in the trace are
+// virtual, counted from 1970.
 func New(l link.Link, w io.Writer) (*Link, error) {
 	pw, err := NewWriter(w)
 	if err != nil {
@@ -37,10 +37,10 @@ func New(l link.Link, w io.Writer) (*Link, error) {
 	return t, nil
 }
 
-// Unwrap returns the link that is traced.
+// Unwrap returns the traced link.
 func (t *Link) Unwrap() link.Link { return t.Link }
 
-// Err returns the error that ended the trace, if one did.
+// Err returns the error that ended the trace, if any.
 func (t *Link) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *Link) Packets() uint64 {
 // Send writes the packets to the trace and sends them.
 func (t *Link) Send(batch []wire.TxPacket) {
 	n := 0
-	// As far as the payloads are there: to read one that is not panics.
+	// As far as the payloads exist: reading one that is gone panics.
 	defer func() { t.Link.Send(batch[:n]) }()
 	if len(batch) > 0 {
 		t.sent(batch, &n)
@@ -73,7 +73,7 @@ func (t *Link) Recv(batch []wire.RxPacket) (int, error) {
 	return n, err
 }
 
-// sent writes packets, and counts in n those that it has gone through.
+// sent writes packets, and counts in n those that it has finished.
 func (t *Link) sent(batch []wire.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
 	t.mu.Lock()
