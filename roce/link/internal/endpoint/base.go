@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// Base is what all links with sockets have: local addresses and a UDP port, a clock, what wakes
-// them, the state of their interfaces, and whether they can be used.
+// Base is what all links with sockets have: local addresses and a UDP port, a clock, a Waker, the
+// state of their interfaces, and whether they can be used.
 type Base struct {
 	Waker *sockio.Poller
 	State Port
@@ -25,8 +25,8 @@ type Base struct {
 	start time.Time
 }
 
-// Open begins the clock, checks the addresses, and makes the Waker; port 0 is 4791. on is called
-// for each address, with its zone, and with its interface, nil if it is on none.
+// Open starts the clock, checks the addresses, and makes the Waker; port 0 is 4791. It calls on for
+// each address, with its zone and its interface, or nil if it is on none.
 func (b *Base) Open(addrs []netip.Addr, port uint16, on func(i int, a netip.Addr, ifi *net.Interface) error) error {
 	b.port, b.start = port, time.Now()
 	if port == 0 {
@@ -56,7 +56,7 @@ func (b *Base) Open(addrs []netip.Addr, port uint16, on func(i int, a netip.Addr
 	return nil
 }
 
-// CheckAddr returns an error if a is no address that a link can have besides others.
+// CheckAddr returns an error if a link cannot have the address a besides others.
 func CheckAddr(a netip.Addr, others []netip.Addr) error {
 	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
 		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
@@ -67,8 +67,8 @@ func CheckAddr(a netip.Addr, others []netip.Addr) error {
 	return nil
 }
 
-// CheckMTU returns the largest path MTU of an interface of an address that takes IP packets of so
-// many bytes, and an error if that is none.
+// CheckMTU returns the largest path MTU of an interface of an address that takes IP packets of the
+// given length in bytes, or an error if that is too short.
 func CheckMTU(a netip.Addr, name string, bytes int) (ib.MTU, error) {
 	m, ok := ib.MTUForInterface(bytes)
 	if !ok {
@@ -80,17 +80,17 @@ func CheckMTU(a netip.Addr, name string, bytes int) (ib.MTU, error) {
 // Port returns the UDP port.
 func (b *Base) Port() uint16 { return b.port }
 
-// Addrs returns the local addresses, not to be changed.
+// Addrs returns the local addresses, which the caller must not change.
 func (b *Base) Addrs() []netip.Addr { return b.addrs }
 
-// Fail ends the use of the link, because of an error of one of its sockets.
+// Fail ends the use of the link because of an error of one of its sockets.
 func (b *Base) Fail(err error) {
 	if b.Life.Fail(err) {
 		b.Waker.Wake()
 	}
 }
 
-// Stop has nobody told of the interfaces any more, and closes the Waker.
+// Stop ends notifications about the interfaces, and closes the Waker.
 func (b *Base) Stop() error {
 	b.State.Watch(nil)
 	if b.Waker != nil {
@@ -99,10 +99,10 @@ func (b *Base) Stop() error {
 	return nil
 }
 
-// Face returns the methods that the link shows of it.
+// Face returns the methods that links expose.
 func (b *Base) Face() Face { return Face{b} }
 
-// Face has those methods of a link that are the same for all that have a Base. Links embed it.
+// Face has the methods that are the same for all links with a Base. Links embed it.
 type Face struct{ b *Base }
 
 // Now returns the time since the link was opened, in nanoseconds.
@@ -111,11 +111,11 @@ func (f Face) Now() int64 { return int64(time.Since(f.b.start)) }
 // Addrs returns the local addresses.
 func (f Face) Addrs() []netip.Addr { return slices.Clone(f.b.addrs) }
 
-// MTU returns the largest path MTU that the interfaces carry at the moment.
+// MTU returns the largest path MTU that the interfaces carry now.
 func (f Face) MTU() ib.MTU { return f.b.State.MTU() }
 
-// Watch calls w with the state of the interfaces now and whenever it changes. w must not call Watch
-// or Close.
+// Watch calls w with the state of the interfaces, now and whenever it changes. w must not call
+// Watch or Close.
 func (f Face) Watch(w func(link.PortState)) { f.b.State.Watch(w) }
 
 // Wake makes Wait return.

@@ -7,20 +7,19 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
-// Follow has the link go on where its addresses are: when an interface is
-// removed and one with the address comes in its place, or the address goes to
-// another, the port, the groups and the socket that reserves the port follow.
-// rebind is called with the interface then.
+// Follow makes the link follow its addresses: when an interface is removed and another with the
+// address takes its place, or the address moves to another, the port, the groups and the socket
+// that reserves the port follow. rebind is then called with the interface.
 func (l *Local) Follow(rebind func(k rtnl.Link)) {
 	l.Hops.Follow(func(i int) { l.moved(i, rebind) })
 }
 
-// moved takes notice that address i is on an interface on which it was not.
+// moved handles the move of address i to another interface.
 func (l *Local) moved(i int, rebind func(k rtnl.Link)) {
 	index := l.Hops.Index(i)
 	k, ok := l.Hops.Link(index)
 	if !ok || !k.Ethernet() {
-		return // gone again, or of no use
+		return // gone again, or unusable
 	}
 	l.mu.Lock()
 	if l.stopped {

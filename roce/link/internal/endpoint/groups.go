@@ -14,8 +14,8 @@ type membership struct {
 	group, local netip.Addr
 }
 
-// Join makes the kernel join the group, by the socket that reserves the port, and
-// the link receive what is sent to it. Joins are counted.
+// Join makes the kernel join the group, by the socket that reserves the port, and the link receive
+// its packets. Joins are counted.
 func (l *Local) Join(group, local netip.Addr) error {
 	group = group.WithZone("")
 	if !group.IsMulticast() {
@@ -68,7 +68,7 @@ func (l *Local) Leave(group, local netip.Addr) error {
 	i := slices.Index(l.addrs, local)
 	err := l.reserved[i].leave(group)
 	if l.wanted(group, l.index[i]) {
-		return err // from another address of the interface
+		return err // another address of the interface still wants it
 	}
 	return errors.Join(err, l.o.Listen(group, l.index[i], false))
 }

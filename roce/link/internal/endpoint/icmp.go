@@ -11,13 +11,13 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// A router that has a smaller MTU than the interface says so by ICMP (RFC 1191, RFC 8201). The
-// kernel forgets that: it knows no socket with the ports of the packet. So there is a raw socket
-// for each address, which hears nothing else.
+// A router with a smaller MTU than the interface reports it by ICMP (RFC 1191, RFC 8201). The
+// kernel ignores that, because it knows no socket with the ports of the packet. So each address has
+// a raw socket, which hears nothing else.
 //
-// Anybody can forge such a message who knows the addresses of a connection, and have long packets
-// refused for as long as it is believed, as with any UDP socket. What is believed is bounded from
-// below, as the kernel bounds it.
+// Anyone who knows the addresses of a connection can forge such a message, and so make long packets
+// be refused for as long as it is believed, as with any UDP socket. The MTU believed has a lower
+// bound, as in the kernel.
 
 // ears are the sockets that hear ICMP.
 type ears []*net.IPConn
@@ -37,13 +37,13 @@ const (
 	udpHeadBytes    = 8
 	ip4HeadBytes    = 20
 	ip6HeadBytes    = 40
-	// quoteBytes is more than what is looked at of a message.
+	// quoteBytes is more than is examined of a message.
 	quoteBytes = 256
-	// maxDeaf is how many receives in a row may fail: more will not be better.
+	// maxDeaf is how many receives in a row may fail before a socket is given up.
 	maxDeaf = 100
 )
 
-// listen begins to hear. Without privileges, or where a policy forbids it, nothing is heard.
+// listen starts hearing. Without privileges, or if a policy forbids it, nothing is heard.
 func (l *Local) listen() {
 	index := l.Indexes()
 	for i, a := range l.addrs {
@@ -65,7 +65,7 @@ func (l *Local) listen() {
 	}
 }
 
-// hearOnly has a socket receive what is about MTUs, and about what cannot be reached.
+// hearOnly makes a socket receive only messages about MTUs, and about unreachable destinations.
 func hearOnly(c *net.IPConn, six bool) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -74,7 +74,7 @@ func hearOnly(c *net.IPConn, six bool) error {
 	var set error
 	err = raw.Control(func(fd uintptr) {
 		if !six {
-			set = unix.SetsockoptInt(int(fd), unix.SOL_RAW, filterICMP, -1&^(1<<icmpUnreachable)) // what is set is not wanted
+			set = unix.SetsockoptInt(int(fd), unix.SOL_RAW, filterICMP, -1&^(1<<icmpUnreachable)) // a set bit filters out
 			return
 		}
 		var f unix.ICMPv6Filter
@@ -96,7 +96,7 @@ func (l *Local) hear(c io.Reader, local netip.Addr) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			failed++ // of the socket, perhaps, and not of the receive
+			failed++ // the socket may have failed, rather than the receive
 			continue
 		}
 		failed = 0
@@ -104,7 +104,7 @@ func (l *Local) hear(c io.Reader, local netip.Addr) {
 		if local.Is6() {
 			read = readICMP6
 		} else if n >= ip4HeadBytes && b[0]>>4 == 4 {
-			// Of IPv4 a raw socket gets the IP header, too.
+			// For IPv4 a raw socket also gets the IP header.
 			n = copy(b, b[min(int(b[0]&15)*4, n):n])
 		}
 		if from, to, mtu, ok := read(b[:n], l.port); ok && from == local {
@@ -116,7 +116,7 @@ func (l *Local) hear(c io.Reader, local netip.Addr) {
 	}
 }
 
-// deafen ends all that hears.
+// deafen ends all hearing.
 func (l *Local) deafen() (errs error) {
 	for _, c := range l.ears {
 		errs = errors.Join(errs, c.Close())
@@ -126,8 +126,8 @@ func (l *Local) deafen() (errs error) {
 	return errs
 }
 
-// readICMP4 reads an ICMPv4 message. ok says that a router could not forward a UDP packet from and
-// to these addresses, to the port, since it is longer than mtu.
+// readICMP4 reads an ICMPv4 message. ok says that a router could not forward a UDP packet with
+// these addresses, to the port, because it is longer than mtu.
 func readICMP4(b []byte, port uint16) (from, to netip.Addr, mtu int, ok bool) {
 	if len(b) < icmpHeadBytes+ip4HeadBytes || b[0] != icmpUnreachable || b[1] != icmpFragNeeded {
 		return from, to, 0, false

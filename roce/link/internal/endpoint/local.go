@@ -20,9 +20,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Local is the local end of a link that writes frames: its addresses, the
-// interfaces that they are on, the sockets that reserve the port there, the groups
-// that it is in, and what the kernel knows of the network.
+// Local is the local end of a link that writes frames: its addresses, their interfaces, the sockets
+// that reserve the port there, its groups, and the kernel's view of the network.
 type Local struct {
 	Base
 	Hops *nexthop.Table
@@ -33,7 +32,7 @@ type Local struct {
 	back    returned
 	hearing sync.WaitGroup // their goroutines
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	index    []int              // of the interfaces of the addresses, same order
 	reserved []*portReservation // of the addresses, same order
@@ -44,28 +43,27 @@ type Local struct {
 // maxVLAN is the largest VLAN (IEEE 802.1Q; 0xFFF is reserved).
 const maxVLAN = 4094
 
-// Options say what a Local is made of.
+// Options configures a Local.
 type Options struct {
 	Name  string // of the link, for errors
 	Addrs []netip.Addr
 	Port  uint16 // 0 is 4791
 	VLAN  uint16
 
-	// Share, if set, returns UDP sockets that have the port on the addresses, which are on
+	// Share, if set, returns UDP sockets that have the port on the addresses, which are on the
 	// interfaces with the indexes, and receive nothing; nil if the port is not shared.
 	Share func(addrs []netip.Addr, indexes []int) (fds []int, err error)
-	// HopsChanged is called when destinations have become reachable or not.
+	// HopsChanged is called when destinations have become reachable or unreachable.
 	HopsChanged func()
-	// LinkChanged, if set, is called when an interface has changed, gone if it was
-	// removed, instead of State.Changed.
+	// LinkChanged, if set, is called instead of State.Changed when an interface has changed; gone
+	// says that it was removed.
 	LinkChanged func(k rtnl.Link, gone bool)
-	// Listen makes the link receive what is sent to a multicast group on an
-	// interface, or no longer.
+	// Listen makes the link receive packets for a multicast group on an interface, or no longer.
 	Listen func(group netip.Addr, index int, on bool) error
 }
 
-// Open fills in l. If it fails, Stop and Close release what there is. The error
-// is a *link.OpenError.
+// Open initialises l. If it fails, Stop and Close release what exists. The error is a
+// *link.OpenError.
 func (l *Local) Open(o Options) (err error) {
 	l.o, l.groups = o, make(map[membership]int)
 	if o.VLAN > maxVLAN {
@@ -87,7 +85,7 @@ func (l *Local) Open(o Options) (err error) {
 	l.Hops, err = nexthop.Open(nexthop.Options{
 		Changed: o.HopsChanged, LinkChanged: l.linkChanged, Poke: l.poke,
 		Addrs: l.addrs, Indexes: l.index,
-		Bound: o.VLAN != 0, // the kernel's routes know nothing of the tag
+		Bound: o.VLAN != 0, // the kernel's routes do not know the tag
 	})
 	if err != nil {
 		return &link.OpenError{Err: err}
@@ -116,9 +114,8 @@ func (l *Local) Open(o Options) (err error) {
 	return nil
 }
 
-// Begin begins to follow the interfaces as a port. limit returns the longest IP
-// packet that the link can handle on an interface, in bytes; override, if valid,
-// bounds the MTU.
+// Begin starts following the interfaces as a port. limit returns the longest IP packet that the
+// link can handle on an interface, in bytes; override, if valid, bounds the MTU.
 func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	links := make(map[int]rtnl.Link)
 	for i, index := range l.Indexes() {
@@ -139,7 +136,7 @@ func (l *Local) Begin(limit func(index int) int, override ib.MTU) error {
 	return nil
 }
 
-// linkChanged takes notice of an interface that has changed.
+// linkChanged handles a change of an interface.
 func (l *Local) linkChanged(k rtnl.Link, gone bool) {
 	if l.o.LinkChanged != nil {
 		l.o.LinkChanged(k, gone)
@@ -148,7 +145,7 @@ func (l *Local) linkChanged(k rtnl.Link, gone bool) {
 	}
 }
 
-// catchUp takes notice of changes of an interface since it was looked at.
+// catchUp handles changes of an interface since it was looked at.
 func (l *Local) catchUp(index int, seen rtnl.Link) {
 	for {
 		k, ok := l.Hops.Link(index)
@@ -159,13 +156,13 @@ func (l *Local) catchUp(index int, seen rtnl.Link) {
 		if k == seen {
 			return
 		}
-		// A notification may have been faster: then k is old, and not what is found next.
+		// If a notification came first, k is old, and the next look finds another state.
 		l.linkChanged(k, false)
 		seen = k
 	}
 }
 
-// Stop ends what goes on in the background; after it no callback is running.
+// Stop ends background work; after it no callback is running.
 func (l *Local) Stop() error {
 	errs := []error{l.deafen()}
 	if l.Hops != nil {
@@ -178,7 +175,7 @@ func (l *Local) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Close gives the port back.
+// Close releases the port.
 func (l *Local) Close() error {
 	var errs []error
 	l.mu.Lock()
@@ -212,8 +209,8 @@ func (l *Local) Indexes() []int {
 	return slices.Clone(l.index)
 }
 
-// Flow returns what the headers of packets on a path say. It returns false if nothing can be
-// sent on it.
+// Flow returns the header fields of packets on a path. It returns false if nothing can be sent on
+// it.
 func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
 	src := p.Src.WithZone("")
 	if !slices.Contains(l.addrs, src) || p.Dst.Is4() != src.Is4() {
@@ -224,12 +221,12 @@ func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
 		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, VLAN: l.o.VLAN,
 	}
 	if src.Is6() {
-		f.FlowLabel = p.FlowLabel // IPv4 has no place for it: two that differ in it are one flow
+		f.FlowLabel = p.FlowLabel // IPv4 has no flow label: paths that differ only in it are one flow
 	}
 	return f, true
 }
 
-// Path begins s for a path. It returns false if nothing can be sent on it.
+// Path initialises s for a path. It returns false if nothing can be sent on it.
 func (l *Local) Path(s *transmit.Path, p *wire.Path, rxeFlush bool) bool {
 	f, ok := l.Flow(p)
 	if ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Port follows the interfaces of a link's addresses. The port is up while one of
-// them is, and its MTU is the smallest of theirs.
+// Port follows the interfaces of a link's addresses. The port is up while one of them is, and its
+// MTU is the smallest of theirs.
 type Port struct {
 	mtuNo atomic.Uint32 // ib.MTU
 
@@ -23,9 +23,8 @@ type Port struct {
 	watch    func(link.PortState)
 }
 
-// Init begins with the interfaces as they are. limit returns the longest IP
-// packet that the link can handle on an interface, in bytes; override, if
-// valid, replaces the MTU found.
+// Init starts with the current interfaces. limit returns the longest IP packet that the link can
+// handle on an interface, in bytes; override, if valid, replaces the MTU found.
 func (t *Port) Init(links map[int]rtnl.Link, limit func(index int) int, override ib.MTU) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,7 +32,7 @@ func (t *Port) Init(links map[int]rtnl.Link, limit func(index int) int, override
 	t.update()
 }
 
-// update works out the state and tells of it if it is new. mu is held.
+// update computes the state and reports it if it is new. mu is held.
 func (t *Port) update() {
 	s := link.PortState{MTU: ib.MTU4096}
 	for _, k := range t.links {
@@ -54,11 +53,10 @@ func (t *Port) update() {
 	}
 }
 
-// MTU returns the largest path MTU that the interfaces carry at the moment.
+// MTU returns the largest path MTU that the interfaces carry now.
 func (t *Port) MTU() ib.MTU { return ib.MTU(t.mtuNo.Load()) }
 
-// Moved takes notice that an address is on another interface than old, which is
-// kept if others are on it.
+// Moved handles the move of an address away from interface old, which is kept if others are on it.
 func (t *Port) Moved(old int, kept bool, now rtnl.Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +67,7 @@ func (t *Port) Moved(old int, kept bool, now rtnl.Link) {
 	t.update()
 }
 
-// Changed takes notice of an interface that has changed.
+// Changed handles a change of an interface.
 func (t *Port) Changed(k rtnl.Link, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +81,7 @@ func (t *Port) Changed(k rtnl.Link, gone bool) {
 	t.update()
 }
 
-// Reset takes notice that these are the interfaces now.
+// Reset replaces the interfaces.
 func (t *Port) Reset(links map[int]rtnl.Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +89,8 @@ func (t *Port) Reset(links map[int]rtnl.Link) {
 	t.update()
 }
 
-// Watch calls f with the state of the interfaces now and whenever it changes.
-// f must not call Watch.
+// Watch calls f with the state of the interfaces, now and whenever it changes. f must not call
+// Watch.
 func (t *Port) Watch(f func(link.PortState)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 )
 
-// portReservation is a bound UDP socket that receives nothing. While there is one the
-// kernel does not answer packets to the port with ICMP errors, and nobody else
-// can have the port. It also joins multicast groups.
+// portReservation is a bound UDP socket that receives nothing. While it exists the kernel does not
+// answer packets to the port with ICMP errors, and no one else can have the port. It also joins
+// multicast groups.
 type portReservation struct {
 	fd    int
 	addr  netip.Addr
 	index int
 	port  uint16
-	// shared is a socket that other devices have, too, and that is not to be closed here.
+	// shared says that other devices use the socket as well, and that it is not closed here.
 	shared bool
 }
 
@@ -51,7 +51,7 @@ func reservePort(a netip.Addr, index int, port uint16) (*portReservation, error)
 	return r, nil
 }
 
-// sharedPort is a reservation by a socket that is bound and receives nothing.
+// sharedPort makes a reservation of a socket that is bound and receives nothing.
 func sharedPort(fd int, a netip.Addr, index int, port uint16) *portReservation {
 	r := &portReservation{fd: fd, addr: a, index: index, port: port, shared: true}
 	r.setOptions()
@@ -79,23 +79,22 @@ func (r *portReservation) sockaddr(a netip.Addr) unix.Sockaddr {
 	return sa
 }
 
-// move goes on on another interface, or on one of the same index that was made
-// anew, with the groups.
+// move moves to another interface, or to one of the same index that was made anew, with the groups.
 func (r *portReservation) move(index int, groups []netip.Addr) {
 	for _, g := range groups {
-		_ = r.leave(g) // what the socket remembers of the interface before
+		_ = r.leave(g) // drop the socket's membership on the old interface
 	}
 	r.index = index
 	if r.addr.IsLinkLocalUnicast() {
-		// The socket is bound to the interface, too.
+		// The socket is bound to the interface as well.
 		_ = unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, index)
 	}
 	for _, g := range groups {
-		_ = r.join(g) // should it fail, there is nobody to tell
+		_ = r.join(g) // on failure, no caller is left to tell
 	}
 }
 
-// close gives the port back.
+// close releases the port.
 func (r *portReservation) close() error {
 	if r.shared {
 		return nil
@@ -103,13 +102,13 @@ func (r *portReservation) close() error {
 	return os.NewSyscallError("close", unix.Close(r.fd))
 }
 
-// poke sends an empty datagram, which peers ignore, so that the kernel resolves
-// the neighbour on the way. Its hop limit is 1: it goes no further.
+// poke sends an empty datagram, which peers ignore, so that the kernel resolves the neighbour. Its
+// hop limit is 1: it goes no further.
 func (r *portReservation) poke(dst netip.Addr) {
 	_ = unix.Sendto(r.fd, nil, unix.MSG_DONTWAIT, r.sockaddr(dst))
 }
 
-// join makes the kernel join the group on the interface; leave undoes it.
+// join makes the kernel join the group on the interface.
 func (r *portReservation) join(group netip.Addr) error {
 	return r.membership(group, unix.IP_ADD_MEMBERSHIP, unix.IPV6_JOIN_GROUP)
 }

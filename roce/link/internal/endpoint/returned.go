@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// returned are datagrams to queue pair 1 of peers that have come back, since no socket has the port
+// returned holds datagrams to queue pair 1 of peers that came back because no socket has the port
 // there: see link.Link.Returned.
 type returned struct {
 	there atomic.Bool
@@ -24,10 +24,10 @@ type sentBack struct {
 	quote []byte
 }
 
-// maxReturned bounds how many wait: anybody can make them up.
+// maxReturned bounds how many wait: anyone can forge them.
 const maxReturned = 256
 
-// sendBack takes one, from the goroutine that hears.
+// sendBack adds one, from the hearing goroutine.
 func (l *Local) sendBack(from netip.Addr, quote []byte) {
 	r := &l.back
 	r.mu.Lock()
@@ -39,7 +39,7 @@ func (l *Local) sendBack(from netip.Addr, quote []byte) {
 	}
 }
 
-// Returned hands up one; see link.Link.
+// Returned returns one; see link.Link.
 func (l *Local) Returned() (from netip.Addr, quote []byte) {
 	r := &l.back
 	if !r.there.Load() {

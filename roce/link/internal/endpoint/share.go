@@ -15,11 +15,11 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Share is what a [link.Slotted] has to do with other devices at its addresses. Nothing is shared
-// where that is not possible, or not wanted.
+// Share is how a [link.Slotted] shares its addresses with other devices. It shares nothing if that
+// is impossible or unwanted.
 type Share struct {
-	Lease *slots.Lease // nil: the link has its addresses for itself
-	Alone error        // why it has
+	Lease *slots.Lease // nil: the link does not share its addresses
+	Alone error        // why not
 	Spare bool         // the link was made by Another
 
 	addrs []netip.Addr
@@ -31,7 +31,7 @@ type Share struct {
 	strays slots.Strays
 }
 
-// Open leases a slot of the addresses of a link, which are on interfaces with the indexes.
+// Open leases a slot of the addresses of a link, which are on the interfaces with the indexes.
 func (s *Share) Open(b *Base, indexes []int) error {
 	s.addrs = b.addrs
 	var of []slots.Address
@@ -61,7 +61,7 @@ func (s *Share) Open(b *Base, indexes []int) error {
 	return nil
 }
 
-// More returns why there can be no more links at the addresses by Another, nil if there can.
+// More returns why Another cannot open more links at the addresses, nil if it can.
 func (s *Share) More() error {
 	if s.Lease == nil {
 		return &link.OpenError{Addr: s.addrs[0], Err: slots.ErrUnsupported}
@@ -69,7 +69,7 @@ func (s *Share) More() error {
 	return nil
 }
 
-// Slot returns the slot; the zero value if the link has its addresses for itself.
+// Slot returns the slot; the zero value if the link does not share its addresses.
 func (s *Share) Slot() ib.Slot {
 	if s.Lease == nil {
 		return ib.Slot{}
@@ -77,7 +77,7 @@ func (s *Share) Slot() ib.Slot {
 	return s.Lease.Slot()
 }
 
-// Describe says what there is of it among the capabilities.
+// Describe adds the sharing to the capabilities.
 func (s *Share) Describe(c *link.Capabilities) {
 	c.Slot = s.Slot()
 	if s.Alone != nil {
@@ -85,7 +85,7 @@ func (s *Share) Describe(c *link.Capabilities) {
 	}
 }
 
-// Read adds what was for slots that nobody has.
+// Read adds the count of packets for slots that no device has.
 func (s *Share) Read(o *link.Stats) {
 	if s.Lease != nil && !s.Spare {
 		o.RxNobody += s.Lease.Unheld()
@@ -113,15 +113,15 @@ func (s *Share) Withdraw(service mad.ServiceID, local netip.Addr) {
 	}
 }
 
-// Close gives the slot back.
+// Close releases the slot.
 func (s *Share) Close() {
 	if s.Lease != nil {
 		s.Lease.Close()
 	}
 }
 
-// Receive gets ready to hand on what a splitter finds that is for others: handOn is called for
-// each such packet, and calls HandOn.
+// Receive prepares a splitter to hand on packets for others: handOn is called for each such packet,
+// and calls HandOn.
 func (s *Share) Receive(split *receive.Splitter, handOn func(p *wire.RxPacket) bool) {
 	s.split = split
 	if s.Lease != nil {
@@ -129,7 +129,7 @@ func (s *Share) Receive(split *receive.Splitter, handOn func(p *wire.RxPacket) b
 	}
 }
 
-// Inboxes returns the sockets by which others hand something on, one for each address.
+// Inboxes returns the sockets by which others hand packets on, one for each address.
 func (s *Share) Inboxes() (fds []int) {
 	if s.Lease != nil {
 		for i := range s.addrs {
@@ -150,7 +150,7 @@ func (s *Share) HandOn(i, slot int, p *wire.RxPacket) {
 	}
 }
 
-// flush sends on what was handed on.
+// flush sends the packets handed on.
 func (s *Share) flush() {
 	if s.Lease != nil {
 		s.lost(s.Lease.Flush())
@@ -178,7 +178,7 @@ func (s *Share) ReadInboxes(fds []int) bool {
 	return false
 }
 
-// handedIn fills a batch with what another device has handed on.
+// handedIn fills a batch with packets that another device has handed on.
 func (s *Share) handedIn(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && s.strays.Next(&batch[n]) {
 		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(s.Lease.Slot().Index) {
@@ -189,21 +189,21 @@ func (s *Share) handedIn(batch []wire.RxPacket) (n int) {
 	return n
 }
 
-// Pending reports whether there is more that was handed on.
+// Pending reports whether more packets were handed on.
 func (s *Share) Pending() bool { return s.strays.Pending() }
 
 // Datagrams is where a link's receiving side gets datagrams.
 type Datagrams interface {
 	// Take reads what has come, and reports whether it has found something.
 	Take() (bool, error)
-	// Advance begins, in the splitter, the next datagram of what was read; false if there is none.
+	// Advance starts, in the splitter, the next datagram of what was read; false if there is none.
 	Advance() bool
 }
 
 // Recv fills a batch with packets; see [link.Link] and [link.Unverified].
 func (s *Share) Recv(from Datagrams, batch []wire.RxPacket, unverified bool) (int, error) {
 	if len(batch) == 0 {
-		return 0, nil // the loop below ends with a packet, or when there is none
+		return 0, nil // the loop below ends only with a packet, or when there is none
 	}
 	for {
 		n := s.handedIn(batch)
@@ -216,7 +216,7 @@ func (s *Share) Recv(from Datagrams, batch []wire.RxPacket, unverified bool) (in
 		if n > 0 {
 			return n, nil
 		}
-		// Buffers are used again only when nothing of them is in the batch.
+		// Reuse buffers only when the batch does not refer to them.
 		if ok, err := from.Take(); !ok || err != nil {
 			return 0, err
 		}

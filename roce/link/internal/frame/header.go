@@ -8,20 +8,19 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Flow is what the headers of a flow of packets say.
+// Flow has the header fields of a flow of packets.
 type Flow struct {
 	Src, Dst         netip.Addr
 	SrcPort, DstPort uint16
 	TrafficClass     uint8
 	HopLimit         uint8 // 0: a default
 	FlowLabel        uint32
-	// VLAN, if not 0, is that of an 802.1Q tag, whose priority is the upper three
-	// bits of the DSCP.
+	// VLAN, if not 0, is that of an 802.1Q tag, whose priority is the upper three bits of the DSCP.
 	VLAN uint16
 }
 
-// Header is the template of the headers from Ethernet through UDP. The IPv4
-// identification is 0 with DF, the UDP checksum 0, as rdma_rxe has it.
+// Header is the template of the headers from Ethernet through UDP. As in rdma_rxe, the IPv4
+// identification is 0 with DF, and the UDP checksum 0.
 type Header struct {
 	b      [MaxHeaderBytes]byte
 	n      int
@@ -31,7 +30,7 @@ type Header struct {
 	ip6    bool
 }
 
-// Overhead is the length of the IP and UDP headers for an address.
+// Overhead returns the length of the IP and UDP headers for an address.
 func Overhead(a netip.Addr) int {
 	if a.Is6() {
 		return ip6Overhead
@@ -81,8 +80,8 @@ func (h *Header) Init(f *Flow, src, dst [6]byte) {
 // Len returns the length of the headers in bytes.
 func (h *Header) Len() int { return h.n }
 
-// Put writes the headers of a packet with size bytes of UDP payload to b, which
-// has Len bytes at least.
+// Put writes the headers of a packet with size bytes of UDP payload to b, which has at least Len
+// bytes.
 func (h *Header) Put(b []byte, size int) {
 	be := binary.BigEndian
 	b = b[:h.n]
@@ -104,9 +103,8 @@ func (h *Header) Network() int { return h.l3 }
 // Transport returns the offset of the UDP header.
 func (h *Header) Transport() int { return h.n - ib.UDPHeaderBytes }
 
-// PutPartialChecksum sets the UDP checksum of headers that Put has written to the sum of the
-// pseudo header, which whoever cuts the packet up completes. The checksum is at
-// ChecksumOffset of the UDP header.
+// PutPartialChecksum sets the UDP checksum of headers that Put has written to the sum of the pseudo
+// header; segmentation completes it. The checksum is at ChecksumOffset of the UDP header.
 func (h *Header) PutPartialChecksum(b []byte, size int) {
 	binary.BigEndian.PutUint16(b[h.Transport()+ChecksumOffset:], fold(h.pseudo+uint32(uint16(size+ib.UDPHeaderBytes))))
 }

@@ -10,10 +10,10 @@ const (
 	// MaxHeaderBytes is the longest header from Ethernet through UDP.
 	MaxHeaderBytes = EthernetBytes + VLANTagBytes + ip6Overhead
 
-	// MaxIPBytes is the longest IP packet: a 16-bit length, which for IPv6 does not
-	// count the header; links keep to the same for both.
+	// MaxIPBytes is the longest IP packet: a 16-bit length, which for IPv6 does not count the
+	// header; links use the same limit for both.
 	MaxIPBytes = 65535
-	// ChecksumOffset is where in the UDP header the checksum is.
+	// ChecksumOffset is the offset of the checksum in the UDP header.
 	ChecksumOffset = 6
 
 	// defaultTTL is the hop limit of paths that have none.

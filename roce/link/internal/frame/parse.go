@@ -9,12 +9,11 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/receive"
 )
 
-// Parse reads an Ethernet frame, which may have a VLAN tag, with a UDP packet to
-// the port. It trusts nothing, whatever a filter may have looked at, and
-// accepts neither fragments nor IPv4 options nor IPv6 extension headers. Bytes
-// behind the IP packet are padding. What the frame itself does not tell is left
-// 0: d.Segment. The UDP checksum is not looked at: it may be
-// partial, and the ICRC covers more.
+// Parse reads an Ethernet frame, which may have a VLAN tag, with a UDP packet to the port. It
+// trusts nothing, whatever a filter may have checked, and accepts neither fragments nor IPv4
+// options nor IPv6 extension headers. Bytes behind the IP packet are padding. It leaves d.Segment
+// 0, which the frame does not tell. It ignores the UDP checksum, which may be partial; the ICRC
+// covers more.
 func Parse(d *receive.Datagram, b []byte, port uint16) bool {
 	be := binary.BigEndian
 	if len(b) < EthernetBytes+ip4Overhead {

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
-// Status is how far the resolution of a hop is.
+// Status is the status of a hop's resolution.
 type Status uint8
 
 // The statuses.
@@ -17,10 +17,10 @@ const (
 	Pending Status = iota // not known yet
 	Ready
 	Failed  // no route, the neighbour does not answer, the interface is down
-	Evicted // the table has forgotten this hop: get another
+	Evicted // the table has dropped this hop: get another
 )
 
-// State is what is known of a hop. It is never changed.
+// State is what is known of a hop. It never changes.
 type State struct {
 	Status   Status
 	Index    int // of the interface to send on
@@ -29,7 +29,7 @@ type State struct {
 	GSOMax   int // longest segmentation offload packet of the interface in bytes; 0 unknown
 	Err      error
 
-	stale bool // the kernel would like to confirm the neighbour before it is used
+	stale bool // the neighbour should be confirmed when it is used
 }
 
 // ErrNeighbour is the Err of a hop whose neighbour does not answer.
@@ -44,29 +44,27 @@ type key struct {
 	dst, src netip.Addr
 }
 
-// Hop is the way from a local address to a destination.
+// Hop is the path from a local address to a destination.
 type Hop struct {
 	t     *Table
 	key   key
 	state atomic.Pointer[State]
-	used  atomic.Bool  // since it was last looked at
-	tried atomic.Int64 // when a resolution was last asked for, Unix nanoseconds
+	used  atomic.Bool  // since the last check
+	tried atomic.Int64 // when a resolution was last requested, Unix nanoseconds
 
 	// Under Table.mu.
 	neigh  rtnl.NeighbourKey // the entry it depends on; Addr invalid if none
 	queued bool
-	probe  bool    // the kernel should be asked to confirm
+	probe  bool    // ask the kernel to confirm
 	epoch  uint64  // counts events that may have changed the state
-	narrow *narrow // nil if no router has said anything
+	narrow *narrow // nil if no router has reported anything
 }
 
-// State returns what is known now. The pointer changes when, and only when, it
-// changes.
+// State returns the current state. The pointer changes if and only if the state does.
 func (h *Hop) State() *State { return h.state.Load() }
 
-// Use is to be called when something is sent: it keeps the hop from being
-// forgotten, confirms neighbours that are stale and tries failed ones again,
-// at most every retryAfter.
+// Use must be called when something is sent: it keeps the hop from being dropped, confirms stale
+// neighbours and retries failed ones, at most every retryAfter.
 func (h *Hop) Use(s *State) {
 	if !h.used.Load() {
 		h.used.Store(true)

@@ -7,9 +7,9 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
-// Get returns the hop for packets from src to dst, a unicast address or a multicast group. One that
-// is new is looked up at once, which takes some tens of microseconds: a burst to a neighbour that
-// the kernel knows need not wait for the worker.
+// Get returns the hop for packets from src to dst, a unicast address or a multicast group. A new
+// one is looked up at once, which takes some tens of microseconds: a burst to a neighbour that the
+// kernel knows need not wait for the worker.
 func (t *Table) Get(dst, src netip.Addr) *Hop {
 	h, fresh := t.hop(key{dst, src})
 	if fresh {
@@ -43,8 +43,7 @@ func (t *Table) hop(k key) (h *Hop, fresh bool) {
 	return h, true
 }
 
-// evict forgets hops that were not used since the last time; all of them if
-// all were. mu is held.
+// evict drops hops that were not used since the last time; all of them if all were. mu is held.
 func (t *Table) evict() {
 	before := len(t.hops)
 	for range 2 {

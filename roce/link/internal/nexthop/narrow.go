@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Narrow takes notice that a router on the way from src to dst forwards packets of mtu bytes and no
-// longer ones. It is believed for narrowFor; a destination that nothing was sent to is none.
+// Narrow records that a router on the path from src to dst forwards only packets of up to mtu
+// bytes. That counts for narrowFor; it is ignored if nothing was sent to dst.
 func (t *Table) Narrow(dst, src netip.Addr, mtu int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -27,13 +27,13 @@ func (t *Table) Narrow(dst, src netip.Addr, mtu int) {
 	}
 }
 
-// narrow is what a router has said of the way.
+// narrow is a router's report about the path.
 type narrow struct {
 	mtu int
 	end *time.Timer
 }
 
-// widen forgets it: the way may be another one by now. If not, the router will say so.
+// widen drops it: the path may have changed. If not, the router will report again.
 func (t *Table) widen(h *Hop) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +41,7 @@ func (t *Table) widen(h *Hop) {
 	t.enqueue(h, false)
 }
 
-// forgetNarrow ends the timer of a hop that goes away. mu is held.
+// forgetNarrow ends the timer of a hop that is dropped. mu is held.
 func (h *Hop) forgetNarrow() {
 	if h.narrow != nil {
 		h.narrow.end.Stop()

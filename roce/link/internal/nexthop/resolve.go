@@ -14,7 +14,7 @@ func (t *Table) resolve(h *Hop, probe bool) {
 	t.enqueue(h, probe)
 }
 
-// enqueue has the worker resolve h. mu is held.
+// enqueue makes the worker resolve h. mu is held.
 func (t *Table) enqueue(h *Hop, probe bool) {
 	if t.closed || h.state.Load() == stateEvicted {
 		return
@@ -28,7 +28,7 @@ func (t *Table) enqueue(h *Hop, probe bool) {
 	t.wakeWorker()
 }
 
-// wakeWorker sets the worker going. mu is held.
+// wakeWorker wakes the worker. mu is held.
 func (t *Table) wakeWorker() {
 	if t.closed {
 		return
@@ -39,7 +39,7 @@ func (t *Table) wakeWorker() {
 	}
 }
 
-// enqueueAll resolves everything anew. mu is held.
+// enqueueAll resolves all hops anew. mu is held.
 func (t *Table) enqueueAll() {
 	for _, h := range t.hops {
 		t.enqueue(h, h.used.Load())
@@ -99,8 +99,8 @@ func (t *Table) work() {
 	}
 }
 
-// route asks which way packets of a key go. Those to a multicast group leave by the
-// interface of their source.
+// route asks for the route of packets of a key. Those to a multicast group leave by the interface
+// of their source.
 func (t *Table) route(k key) (rtnl.Route, error) {
 	index := t.leaveBy(k)
 	if k.dst.IsMulticast() {
@@ -146,7 +146,7 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 			break
 		}
 		if l.Flags&(unix.IFF_NOARP|unix.IFF_LOOPBACK) != 0 {
-			// As the kernel does where nobody can be asked.
+			// Like the kernel, on interfaces without neighbour resolution.
 			s.Status, s.Dst, s.stale = Ready, l.MAC, false
 			break
 		}
@@ -158,7 +158,7 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 		if s.Status == Failed {
 			s.Status = Pending
 			if err := h.state.Load().Err; errors.Is(err, ErrNeighbour) {
-				// Packets are dropped, not kept, until the neighbour answers.
+				// Packets are dropped rather than kept until the neighbour answers.
 				s.Status, s.Err = Failed, err
 			}
 		}
@@ -176,7 +176,7 @@ func (t *Table) ask(h *Hop, probe bool, epoch uint64) bool {
 const nudBusy = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE |
 	unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_INCOMPLETE
 
-// askNeighbour goes on with a hop whose route is known.
+// askNeighbour resolves the neighbour of a hop whose route is known.
 func (t *Table) askNeighbour(h *Hop, k rtnl.NeighbourKey, probe bool, epoch uint64) bool {
 	n, err := t.conn.Neighbour(k)
 	if probe && (err != nil || n.State&nudBusy == 0) {
@@ -185,16 +185,16 @@ func (t *Table) askNeighbour(h *Hop, k rtnl.NeighbourKey, probe bool, epoch uint
 		}
 		n, err = t.conn.Neighbour(k)
 		if n.Stale() {
-			n.State = unix.NUD_DELAY // what could be done was
+			n.State = unix.NUD_DELAY // nothing more can be done
 		}
 	}
 	if err != nil {
-		return false // no entry: there will be a notification, or another try
+		return false // no entry: a notification will come, or another try
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h.epoch != epoch {
-		return false // a notification was faster
+		return false // a notification came first
 	}
 	if n.State&unix.NUD_INCOMPLETE != 0 && h.state.Load().Status == Failed {
 		return false

@@ -9,30 +9,29 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 )
 
-// Options are what the owner of a Table wants to be told and asked.
+// Options are the inputs and callbacks of a Table.
 type Options struct {
-	// Addrs are the local addresses that are sent from, Indexes the interfaces that
-	// they are on.
+	// Addrs are the local source addresses, Indexes their interfaces.
 	Addrs   []netip.Addr
 	Indexes []int
-	// Bound says that packets leave by the interface of their source address, whatever
-	// the routes say. Those to link-local addresses and to multicast groups always do.
+	// Bound says that packets leave by the interface of their source address, whatever the routes
+	// say. Those to link-local addresses and to multicast groups always do.
 	Bound bool
 	// Changed is called after hops have become Ready or Failed.
 	Changed func()
-	// LinkChanged is called when an interface has changed; gone if it was removed.
+	// LinkChanged is called when an interface has changed; gone says that it was removed.
 	LinkChanged func(l rtnl.Link, gone bool)
-	// Poke makes the kernel resolve a neighbour where Probe is not permitted, by
-	// sending it anything from src.
+	// Poke makes the kernel resolve a neighbour by sending it anything from src; it is called if
+	// Probe is not permitted.
 	Poke func(dst, src netip.Addr)
 }
 
-// Table is the hops of a link.
+// Table has the hops of a link.
 type Table struct {
 	opts Options
 	mon  *rtnl.Monitor
 
-	// asking is held while the kernel is asked, and before mu.
+	// asking is held while the kernel is asked; it is taken before mu.
 	asking sync.Mutex
 	conn   *rtnl.Conn
 
@@ -42,12 +41,12 @@ type Table struct {
 	links  map[int]rtnl.Link
 	news   uint64 // counts notifications of interfaces
 	queue  []*Hop // to be resolved
-	reload bool   // links are to be read again
+	reload bool   // read links again
 	closed bool
 	follow follow
 
-	// telling is held, before mu, while links changes and LinkChanged is called for
-	// it: what it is told last is what holds.
+	// telling is taken before mu, and held while links changes and LinkChanged is called for it: so
+	// the last call reports the current state.
 	telling sync.Mutex
 
 	kick chan struct{}
@@ -102,8 +101,8 @@ func (t *Table) Close() error {
 	return errors.Join(err, t.conn.Close())
 }
 
-// readLinks asks for all interfaces, and tells of those that have changed. asking
-// is held, but for the first time.
+// readLinks asks for all interfaces, and reports those that have changed. asking is held, except
+// for the first call.
 func (t *Table) readLinks() error {
 	t.mu.Lock()
 	news := t.news

@@ -23,7 +23,7 @@ func (t *Table) watch() {
 			return
 		}
 		if err != nil {
-			// Nothing is known to fail here; do not spin if something does.
+			// No failure is known here; do not spin if one occurs.
 			time.Sleep(retryAfter)
 		}
 		if changed && t.opts.Changed != nil {
@@ -32,8 +32,7 @@ func (t *Table) watch() {
 	}
 }
 
-// event handles a notification and reports whether a hop has become Ready or
-// Failed.
+// event handles a notification and reports whether a hop has become Ready or Failed.
 func (t *Table) event(e rtnl.Event) bool {
 	if e.Link != nil {
 		t.telling.Lock()
@@ -88,8 +87,8 @@ func (t *Table) event(e rtnl.Event) bool {
 	return false
 }
 
-// apply brings the state of h up to date with its entry in the neighbour
-// table, and reports whether it has become Ready or Failed. mu is held.
+// apply updates the state of h from its entry in the neighbour table, and reports whether it has
+// become Ready or Failed. mu is held.
 func (t *Table) apply(h *Hop, n *rtnl.Neighbour) bool {
 	old := h.state.Load()
 	if old == stateEvicted {
@@ -101,7 +100,7 @@ func (t *Table) apply(h *Hop, n *rtnl.Neighbour) bool {
 	case n.Valid():
 		s.Status, s.Dst, s.stale = Ready, n.MAC, n.Stale()
 		if s.stale && h.used.Swap(false) {
-			// In use: confirm it now. If nobody uses it, the next to do so will.
+			// In use: confirm it now. Otherwise the next use will.
 			t.enqueue(h, true)
 			s.stale = false
 		}

@@ -6,8 +6,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Counters are the counters of the receiving side. What a Splitter sees it
-// counts itself.
+// Counters are the counters of the receiving side. A Splitter counts what it sees by itself.
 type Counters struct {
 	Calls     atomic.Uint64 // system calls that received something
 	Truncated atomic.Uint64 // longer than any packet
@@ -15,13 +14,13 @@ type Counters struct {
 
 	// Packets handed on to other devices, lost on that way, and handed on by others.
 	On, Lost, In atomic.Uint64
-	// Packets for slots that no device has, and such that take back requests that none got.
+	// Packets for slots that no device has, and packets that take back requests that none received.
 	Nobody, Unasked atomic.Uint64
 
 	datagrams, packets, bytes, icrc, solved, short atomic.Uint64
 }
 
-// Work is a count that grows whenever something was received.
+// Work returns a count that grows whenever something was received.
 func (c *Counters) Work() uint64 { return c.datagrams.Load() + c.In.Load() }
 
 // Read fills in the counters.

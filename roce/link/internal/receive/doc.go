@@ -1,15 +1,12 @@
-// Package receive is the receiving side that links have in common: datagrams
-// are taken apart into packets ([Splitter]), whose ICRC is checked on the way,
-// and what becomes of them is counted ([Counters]).
+// Package receive is the receiving side that links share: [Splitter] splits datagrams into packets
+// and checks their ICRCs, and [Counters] counts the results.
 //
 // # Invariants
 //
-//   - What is handed up refers to the memory of the datagram: the link must not
-//     use that again before the next Recv, nor while the Splitter is Pending.
+//   - Packets handed up refer to the memory of the datagram: the link must not reuse it before the next Recv, or while the Splitter is Pending.
 //   - Nothing here allocates or blocks.
 //
 // # Concurrency
 //
-// A Splitter belongs to the receiving side of a link. Counters may be read from
-// anywhere.
+// A Splitter belongs to the receiving side of a link. Counters may be read from anywhere.
 package receive

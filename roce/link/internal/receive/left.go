@@ -6,46 +6,45 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// left is which packets of a batch were left unchecked, and what their check needs.
+// left records which packets of a batch were left unchecked, and what their check needs.
 type left struct {
-	on    bool        // packets may be left
-	rests []link.Rest // of datagrams with more than one packet: that of the last one is the last
+	on    bool        // packets may be left unchecked
+	rests []link.Rest // of datagrams with more than one packet, the last datagram last
 	runs  []leftRun
-	cur   int  // of runs: that of the last check
+	cur   int  // index in runs of the last check
 	next  int  // place in the batch of the next packet
 	ended bool // the batch takes no more
 }
 
-// leftRun is packets of one datagram that are next to each other in the batch.
+// leftRun is a range of packets of one datagram that are adjacent in the batch.
 type leftRun struct {
 	from, to int // places in the batch
-	index    int // in the datagram, of the first
-	rest     int // of rests
+	index    int // index in the datagram of the first
+	rest     int // index in rests
 	ident    uint16
 	known    bool
 }
 
-// begin goes on to a datagram.
+// begin moves to the next datagram.
 func (l *left) begin() {
 	if !l.on {
 		l.rests = l.rests[:0]
 	}
 }
 
-// follow notes what the check of the packets after the first of a datagram needs.
+// follow records what the check of the packets after the first of a datagram needs.
 func (l *left) follow(r link.Rest) { l.rests = append(l.rests, r) }
 
-// rest is that of the last datagram of several packets.
+// rest returns the Rest of the last datagram with several packets.
 func (l *left) rest() *link.Rest { return &l.rests[len(l.rests)-1] }
 
-// Batch begins a batch, whose first n packets are there already. If unverified is set, Split may
-// leave packets to be checked by Check. All that were left of the batch before have been, or never
-// will be.
+// Batch starts a batch that already has n packets. If unverified is set, Split may leave packets to
+// be checked by Check. Packets left of the previous batch were checked, or never will be.
 func (s *Splitter) Batch(n int, unverified bool) {
 	l := &s.left
 	l.on, l.next, l.ended = unverified, n, false
 	l.runs, l.cur = l.runs[:0], 0
-	if s.Pending() { // after its first packet, with which it came
+	if s.Pending() { // after the first packet of its datagram
 		l.rests[0] = *l.rest()
 		l.rests = l.rests[:1]
 	} else {
@@ -53,13 +52,13 @@ func (s *Splitter) Batch(n int, unverified bool) {
 	}
 }
 
-// Ended reports whether the batch is to take no more packets.
+// Ended reports whether the batch must take no more packets.
 func (s *Splitter) Ended() bool { return s.left.ended }
 
-// leave hands up the next packet without a check, if that can be done: one that follows others in a
-// datagram, and is certainly for this device if it is right. What may be another's has to be
-// checked first, and after all that were left of its datagram, which may only be when these are
-// taken: then the batch ends.
+// leave hands up the next packet unchecked, if that is possible: it must follow others in a
+// datagram, and certainly be for this device if it is right. A packet that may be for another
+// device must be checked first, and only after all that were left of its datagram; these are
+// checked when the batch is taken, so the batch ends.
 func (s *Splitter) leave(p *wire.RxPacket) bool {
 	c, l := &s.cur, &s.left
 	if s.index == 0 || min(len(c.Data), c.Segment) < ib.BTHBytes+ib.ICRCBytes {
@@ -86,17 +85,17 @@ func (l *left) leftOf(rest int) bool {
 	return n > 0 && l.runs[n-1].rest == rest
 }
 
-// Check is wire.Checker, for packets that Split has left.
+// Check implements wire.Checker for packets that Split has left.
 func (s *Splitter) Check(i int, p *wire.RxPacket) bool {
 	l := &s.left
 	for l.cur < len(l.runs) && i >= l.runs[l.cur].to {
 		l.cur++
 	}
-	for l.cur > 0 && i < l.runs[l.cur-1].to { // an ACK was asked for before what it stands behind
+	for l.cur > 0 && i < l.runs[l.cur-1].to { // checks may go back: an ACK may be checked before packets ahead of it
 		l.cur--
 	}
 	if l.cur == len(l.runs) || i < l.runs[l.cur].from {
-		return false // none of the batch
+		return false // not of this batch
 	}
 	r := &l.runs[l.cur]
 	f, index := l.rests[r.rest].Flow(), r.index+i-r.from

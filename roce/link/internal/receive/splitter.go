@@ -8,29 +8,28 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Datagram is a UDP datagram that was received: a packet, or a run of packets
-// that a peer has sent with segmentation offload, or that the kernel has
-// coalesced.
+// Datagram is a received UDP datagram: a packet, or a run of packets that a peer has sent with
+// segmentation offload, or that the kernel has coalesced.
 type Datagram struct {
 	Data         []byte // of the packets, each BTH through ICRC
 	Source       link.Source
 	TrafficClass uint8
 	HopLimit     uint8
-	// Ident is the IPv4 identification of the first packet, if Known: a UDP socket
-	// does not tell.
+	// Ident is the IPv4 identification of the first packet, if Known: a UDP socket does not reveal
+	// it.
 	Ident uint16
 	Known bool
-	// Segment is the length of the packets of a run but the last, in bytes; 0 for
-	// a single packet.
+	// Segment is the length of the packets of a run except the last, in bytes; 0 for a single
+	// packet.
 	Segment int
 }
 
-// Splitter takes a datagram apart.
+// Splitter splits a datagram into packets.
 type Splitter struct {
 	Counters
 
-	// HandOn, if set, is given packets that are not for Slot, and those to queue pair 1. If it
-	// returns true, the packet is with another device.
+	// HandOn, if set, is called with packets that are not for Slot, and those to queue pair 1. It
+	// returns true if it handed the packet to another device.
 	HandOn func(*wire.RxPacket) bool
 	Slot   ib.Slot
 
@@ -42,7 +41,7 @@ type Splitter struct {
 	left     left
 }
 
-// tally is what was not added to the counters yet.
+// tally holds counts not yet added to the counters.
 type tally struct {
 	datagrams, packets, bytes, icrc, solved, short uint64
 }
@@ -50,12 +49,11 @@ type tally struct {
 // Init makes s split datagrams to a UDP port.
 func (s *Splitter) Init(port uint16) { s.verifier = link.NewVerifier(port) }
 
-// Flow returns the state of a flow, with which packets can be checked before
-// Begin.
+// Flow returns the state of a flow, with which packets can be checked before Begin.
 func (s *Splitter) Flow(source *link.Source) link.Flow { return s.verifier.Flow(source) }
 
-// Begin goes on to a datagram. One that cannot hold a packet, or only one that
-// is too long, is counted and left out.
+// Begin moves to a datagram. If it cannot hold a packet, or only one that is too long, Begin counts
+// it and returns false.
 func (s *Splitter) Begin(d *Datagram) bool {
 	s.cur.Data = nil
 	switch {
@@ -75,8 +73,7 @@ func (s *Splitter) Begin(d *Datagram) bool {
 // Pending reports whether packets of the datagram are left.
 func (s *Splitter) Pending() bool { return len(s.cur.Data) > 0 }
 
-// Split hands up packets of the datagram, as many as fit, and counts those that
-// are wrong.
+// Split hands up packets of the datagram, as many as fit, and counts wrong ones.
 func (s *Splitter) Split(batch []wire.RxPacket) (n int) {
 	for n < len(batch) && s.Pending() {
 		if s.left.on {
@@ -111,7 +108,7 @@ func (s *Splitter) elsewhere(p *wire.RxPacket) bool {
 	return true
 }
 
-// foreign reports whether a packet, of a BTH at least, may be for another device.
+// foreign reports whether a packet, which has at least a BTH, may be for another device.
 func (s *Splitter) foreign(b []byte) bool {
 	qpn := ib.QPN(binary.BigEndian.Uint32(b[4:])) & ib.QPNMask
 	return qpn == ib.QPNGSI || !s.Slot.Has(qpn)
@@ -124,8 +121,8 @@ func (s *Splitter) HandedIn(p *wire.RxPacket) {
 	s.In.Add(1)
 }
 
-// Next takes the next packet of the datagram, of which there is one, and hands
-// it up if it is right; if not, the caller is to Count the verdict.
+// Next takes the next packet of the datagram, which must have one, and hands it up if it is right;
+// if not, the caller must Count the verdict.
 func (s *Splitter) Next(p *wire.RxPacket) link.Verdict {
 	b := s.take()
 	v := s.check(b)
@@ -169,7 +166,7 @@ func (s *Splitter) check(b []byte) (v link.Verdict) {
 	return v
 }
 
-// describe fills in a packet of the datagram that is handed up.
+// describe fills in a packet that is handed up.
 func (s *Splitter) describe(p *wire.RxPacket, b []byte, state wire.ICRCState) {
 	c := &s.cur
 	p.Src, p.Dst = c.Source.Src, c.Source.Dst
@@ -180,10 +177,10 @@ func (s *Splitter) describe(p *wire.RxPacket, b []byte, state wire.ICRCState) {
 	s.sum.bytes += uint64(len(b))
 }
 
-// Received counts datagrams, good or not.
+// Received counts datagrams, whether good or not.
 func (s *Splitter) Received(n int) { s.sum.datagrams += uint64(n) }
 
-// Count counts a packet that Next has not handed up.
+// Count counts a packet that Next did not hand up.
 func (s *Splitter) Count(v link.Verdict) {
 	if v == link.VerdictShort {
 		s.sum.short++
@@ -192,15 +189,15 @@ func (s *Splitter) Count(v link.Verdict) {
 	}
 }
 
-// dropped takes back that a packet of so many bytes was received, which turned out to be wrong.
+// dropped corrects the counters for a packet of the given size that turned out to be wrong.
 func (s *Splitter) dropped(size int) {
 	s.packets.Add(^uint64(0))
 	s.bytes.Add(-uint64(size))
 	s.icrc.Add(1)
 }
 
-// Publish adds what was counted since the last time to the counters. It is
-// called once a batch: an atomic operation costs as much as a small packet.
+// Publish adds the new counts to the counters. It is called once a batch: an atomic operation costs
+// as much as a small packet.
 func (s *Splitter) Publish() {
 	t := &s.sum
 	if t.datagrams > 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Message is one datagram in the making: a run of packets of one flow, P. All
-// packets are of Segment bytes except that the last may be shorter.
+// Message is a datagram under construction: a run of packets of one flow, P. All packets are of
+// Segment bytes, except that the last may be shorter.
 type Message[P comparable] struct {
 	Path    P
 	Size    int // UDP payload so far, bytes
-	Segment int // size of the packets but the last, bytes
+	Segment int // size of the packets except the last, bytes
 	Packets int
 
 	iov0  int // first iovec
@@ -20,8 +20,8 @@ type Message[P comparable] struct {
 	short bool // the last packet was shorter: nothing can follow
 }
 
-// SegmentSize returns the size to give to segmentation offload; 0 for a
-// message of one packet, which needs none.
+// SegmentSize returns the segment size for segmentation offload; 0 for a message of one packet,
+// which needs none.
 func (m *Message[P]) SegmentSize() int {
 	if m.Packets > 1 {
 		return m.Segment
@@ -29,8 +29,8 @@ func (m *Message[P]) SegmentSize() int {
 	return 0
 }
 
-// Batch gathers packets into messages. Headers, ICRCs and small payloads are
-// copied into an arena; larger payloads are referred to where they are.
+// Batch gathers packets into messages. It copies headers, ICRCs and small payloads into an arena,
+// and refers to larger payloads in place.
 type Batch[P comparable] struct {
 	Msgs []Message[P]
 
@@ -42,7 +42,7 @@ type Batch[P comparable] struct {
 
 	sorted runs[P] // see runs.go
 
-	touched byte // by Touch, so that it reads
+	touched byte // written by Touch, to make it read
 }
 
 // NewBatch returns a Batch for up to BatchPackets packets between Resets.
@@ -58,7 +58,7 @@ func NewBatch[P comparable]() *Batch[P] {
 	}
 }
 
-// Last returns the message being made, nil if there is none.
+// Last returns the current message, or nil.
 func (t *Batch[P]) Last() *Message[P] {
 	if len(t.Msgs) == 0 {
 		return nil
@@ -78,17 +78,16 @@ func (t *Batch[P]) Total(i, n int) (packets, bytes int) {
 	return packets, bytes
 }
 
-// Fits reports whether a packet of size bytes (BTH through ICRC) can be the
-// next segment of a message, which takes at most segs segments and limit
-// bytes. m may be nil.
+// Fits reports whether a packet of size bytes (BTH through ICRC) can be the next segment of a
+// message, which takes at most segs segments and limit bytes. m may be nil.
 func (t *Batch[P]) Fits(m *Message[P], path P, p *wire.TxPacket, size, segs, limit int) bool {
 	return m != nil && m.Path == path && !m.short &&
 		size <= m.Segment && m.Packets < segs && m.Size+size <= limit &&
 		m.iovs+1+2+int(p.NumFrags) <= maxIovs
 }
 
-// Begin starts a message whose first packet is of size bytes. The front of it
-// is reserve bytes for the caller to fill, until Reset.
+// Begin starts a message whose first packet has size bytes. It begins with a front of reserve bytes
+// for the caller to fill, until Reset.
 func (t *Batch[P]) Begin(path P, size, reserve int) *Message[P] {
 	t.Msgs = append(t.Msgs, Message[P]{Path: path, iov0: t.nIov, of0: len(t.of), Segment: size})
 	m := t.Last()
@@ -129,7 +128,7 @@ func (t *Batch[P]) Add(m *Message[P], p *wire.TxPacket, size int, icrc uint32) {
 	m.short = size < m.Segment
 }
 
-// put copies b into the arena, where it continues the iovec before if it can.
+// put copies b into the arena, and extends the previous iovec if possible.
 func (t *Batch[P]) put(m *Message[P], b []byte) {
 	if len(b) == 0 {
 		return
@@ -164,7 +163,7 @@ func (t *Batch[P]) SetIov(h *unix.Msghdr, m *Message[P]) {
 	h.SetIovlen(m.iovs)
 }
 
-// Gather appends the bytes of a message, with its front, to b.
+// Gather appends the bytes of a message, including its front, to b.
 func (t *Batch[P]) Gather(b []byte, m *Message[P]) []byte {
 	for i := m.iov0; i < m.iov0+m.iovs; i++ {
 		b = append(b, iovBytes(&t.iovs[i])...)
@@ -172,8 +171,8 @@ func (t *Batch[P]) Gather(b []byte, m *Message[P]) []byte {
 	return b
 }
 
-// Reset forgets the messages. Payloads are not to be kept alive by iovecs of
-// packets that are gone; the arena may be.
+// Reset drops the messages. Iovecs of sent packets must not keep payloads alive; the arena may
+// stay.
 func (t *Batch[P]) Reset() {
 	t.Msgs = t.Msgs[:0]
 	clear(t.iovs[:t.nIov])

@@ -1,11 +1,10 @@
-// Package sockio is what the links that use Linux sockets have in common:
-// batched system calls ([Send], [Recv], [Reader]), datagrams gathered from headers and
-// registered memory ([Batch]), the wait for descriptors ([Poller]) and what ends it
-// ([Waker]), and small facts about sockets and interfaces.
+// Package sockio is what links that use Linux sockets share: batched system calls ([Send], [Recv],
+// [Reader]), datagrams gathered from headers and registered memory ([Batch]), the wait for
+// descriptors ([Poller]) and its end ([Waker]), and small facts about sockets and interfaces.
 //
 // # Invariants
 //
-//   - Nothing here blocks but [Poller.Poll], and nothing allocates once buffers have grown.
+//   - Only [Poller.Poll] blocks, and nothing allocates once buffers have grown.
 //   - A Batch refers to memory that is not its own only until Reset.
 //
 // # Concurrency

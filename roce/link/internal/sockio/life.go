@@ -7,18 +7,18 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Life is whether a link can be used: not any more when it has failed or is closed. All methods may
-// be called from anywhere.
+// Life records whether a link can be used: it cannot once it has failed or is closed. All methods
+// may be called from anywhere.
 type Life struct {
-	over   atomic.Pointer[error] // nil: it can
+	over   atomic.Pointer[error] // nil: it can be used
 	closed atomic.Bool
 }
 
-// errClosed is what Err returns of a link that is closed.
+// errClosed is the result of Err for a closed link.
 var errClosed = link.ErrClosed
 
-// Err returns why the link cannot be used any more, nil if it can: [link.ErrClosed], or what it
-// failed with first.
+// Err returns why the link cannot be used any more, nil if it can: [link.ErrClosed], or the first
+// failure.
 func (v *Life) Err() error {
 	if p := v.over.Load(); p != nil {
 		return *p
@@ -26,10 +26,10 @@ func (v *Life) Err() error {
 	return nil
 }
 
-// Fail ends the use of the link with an error, and reports whether that is the first.
+// Fail ends the use of the link with an error, and reports whether it is the first.
 func (v *Life) Fail(err error) bool { return v.over.CompareAndSwap(nil, &err) }
 
-// Close ends the use of the link, and reports whether it was not closed before.
+// Close ends the use of the link, and returns false if it was closed before.
 func (v *Life) Close() bool {
 	if v.closed.Swap(true) {
 		return false
@@ -38,11 +38,11 @@ func (v *Life) Close() bool {
 	return true
 }
 
-// Dead reports whether an error of a system call says that a descriptor is not the link's socket
-// any more and will not be again: something in this process has closed it (EBADF), put something
-// else in its place (ENOTSOCK, ENOTCONN of a stream), or shut it down (EPIPE), or an administrator
-// has destroyed it (ss --kill: ECONNABORTED). All else says something of a packet, of the network
-// or of memory, and passes.
+// Dead reports whether an error of a system call says that a descriptor is no longer the link's
+// socket, for good: something in this process has closed it (EBADF), put something else in its
+// place (ENOTSOCK, ENOTCONN of a stream), or shut it down (EPIPE), or an administrator has
+// destroyed it (ss --kill: ECONNABORTED). Other errors concern a packet, the network or memory, and
+// pass.
 func Dead(errno unix.Errno) bool {
 	switch errno {
 	case unix.EBADF, unix.ENOTSOCK, unix.ENOTCONN, unix.EPIPE, unix.ECONNABORTED:
@@ -52,9 +52,8 @@ func Dead(errno unix.Errno) bool {
 }
 
 // Passing reports whether an error of a read from a socket says nothing about the socket: there is
-// nothing to read, there is no memory to read it into, or it is what the network has said about an
-// earlier datagram or its own state (ICMP and ICMPv6 by icmp(7), a filter, an interface that is
-// down).
+// nothing to read, or no memory for it, or the network reports on an earlier datagram or its own
+// state (ICMP and ICMPv6 by icmp(7), a filter, an interface that is down).
 func Passing(errno unix.Errno) bool {
 	switch errno {
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.ENOBUFS,
@@ -65,7 +64,7 @@ func Passing(errno unix.Errno) bool {
 	return false
 }
 
-// Check returns an error if a descriptor is not a socket any more. It is for links that see packets
+// Check returns an error if a descriptor is not a socket any more. It serves links that see packets
 // without system calls.
 func Check(fd int) unix.Errno {
 	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

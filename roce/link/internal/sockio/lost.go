@@ -2,15 +2,14 @@ package sockio
 
 import "os"
 
-// Payloads are read where the application registered them, and that may be a mapping
-// whose pages are gone: see link.Link. Here an access then panics; in a system
-// call it is EFAULT.
+// Payloads are read in place, in registered memory, and that may be a mapping whose pages are gone:
+// see link.Link. Then an access here panics; in a system call it is EFAULT.
 
 // pageBytes is the unit in which memory comes and goes.
 var pageBytes = os.Getpagesize()
 
-// Touch reads the memory of a message that the kernel could not read, for the
-// panic that says where. It returns if all of it can be read after all.
+// Touch reads the memory of a message that the kernel could not read, to cause the panic that says
+// where. It returns if all of it can be read after all.
 func (t *Batch[P]) Touch(m *Message[P]) {
 	for i := m.iov0; i < m.iov0+m.iovs; i++ {
 		b := iovBytes(&t.iovs[i])
@@ -21,9 +20,8 @@ func (t *Batch[P]) Touch(m *Message[P]) {
 	}
 }
 
-// DropBroken removes the last message if a packet was added in part when the batch was
-// left by a panic; the front of a message is reserve bytes. It returns how many whole
-// packets were in it.
+// DropBroken removes the last message if a panic interrupted the adding of a packet to it; the
+// front of a message has reserve bytes. It returns how many whole packets were in it.
 func (t *Batch[P]) DropBroken(reserve int) (packets int) {
 	m := t.Last()
 	if m == nil {

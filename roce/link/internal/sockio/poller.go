@@ -9,28 +9,27 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Poller blocks until one of the descriptors of a link has something, until somebody wakes it, or
-// until a time.
+// Poller blocks until one of the descriptors of a link is ready, until a wake, or until a time.
 //
 // The time is a timer's that stays set from one poll to the next. A timeout of the call itself
-// would be a timer of the kernel that is made for each sleep and taken back when a packet ends it.
-// If that is the next one to expire, which one of 1 ms is, the kernel programs the hardware both
-// times: 3 us each in a virtual machine, more than all else that a sleep costs. A timer that was
-// set for earlier than needed wakes the poller once, and is set again.
+// would be a timer of the kernel, made for each sleep and removed when a packet ends it. If that is
+// the next one to expire, as one of 1 ms is, the kernel programs the hardware both times: 3 us each
+// in a virtual machine, more than all else that a sleep costs. A timer that was set too early wakes
+// the poller once, and is set again.
 type Poller struct {
 	Waker
 	timer int
 	start time.Time
-	at    time.Duration // since start: when the timer expires, or has
-	// Here, so that the calls allocate nothing: a timeout of 0, and what the timer is set to.
+	at    time.Duration // since start: when the timer expires, or did
+	// Here, so that the calls do not allocate: a timeout of 0, and the timer's setting.
 	none unix.Timespec
 	set  unix.ItimerSpec
 
-	// ppoll is unix.Ppoll, doze is rawPpoll, and each something that fails in tests.
+	// ppoll is unix.Ppoll and doze is rawPpoll; tests replace them by functions that fail.
 	ppoll ppoll
 	doze  ppoll
 
-	work uint64 // of the last call of Worked
+	work uint64 // argument of the last call of Worked
 	vain int    // polls since then that a descriptor of the link has ended
 }
 
@@ -48,28 +47,27 @@ func NewPoller() (*Poller, error) {
 	return p, nil
 }
 
-// First returns the descriptors that the list for Poll begins with: one for wakes, one for the
-// time.
+// First returns the descriptors that begin the list for Poll: one for wakes, one for the time.
 func (p *Poller) First() []unix.PollFd {
 	return []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}, {Fd: int32(p.timer), Events: unix.POLLIN}}
 }
 
 // Worked tells, before Poll, how much the link has done so far: any count that grows when something
-// was received or sent. A descriptor that ends polls while nothing is done has an error that does
-// not go away, or the kernel has no memory for what is to be done. After maxVain such polls each
-// begins with a nap, so that this does not take a CPU.
+// was received or sent. If a descriptor ends polls while nothing is done, it has a permanent error,
+// or the kernel lacks memory for the work. After maxVain such polls each poll begins with a nap, so
+// that this does not take a CPU.
 func (p *Poller) Worked(count uint64) {
 	if count != p.work {
 		p.work, p.vain = count, 0
 	}
 }
 
-// Stuck reports whether so many polls have been ended by descriptors while nothing was done. A link
-// that does not read from its sockets looks then whether they are there.
+// Stuck reports whether that many polls were ended by descriptors while nothing was done. A link
+// that does not read from its sockets then checks whether they exist.
 func (p *Poller) Stuck() bool { return p.vain >= maxVain }
 
-// Poll blocks in ppoll; a negative timeout is none. It takes the wakes that happened. Want of
-// memory may end it early. The error is fatal: EBADF if one of the descriptors was closed.
+// Poll blocks in ppoll; a negative timeout is none. It consumes past wakes. Lack of memory may end
+// it early. The error is fatal: EBADF if one of the descriptors was closed.
 func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 	if p.Stuck() && timeout != 0 {
 		if over, err := p.nap(fds, &timeout); over || err != nil {
@@ -101,8 +99,8 @@ func (p *Poller) Poll(fds []unix.PollFd, timeout time.Duration) error {
 
 type ppoll = func(fds []unix.PollFd, timeout *unix.Timespec, sigmask *unix.Sigset_t) (int, error)
 
-// pollUntil reports whether something of the link or a wake has ended the poll before that time. A
-// signal ends a doze.
+// pollUntil reports whether a descriptor of the link or a wake has ended the poll before that time.
+// A signal ends a doze.
 func (p *Poller) pollUntil(fds []unix.PollFd, now, until time.Duration, ppoll ppoll, dozing bool) (bool, error) {
 	if until != math.MaxInt64 && (p.at <= now || p.at > until) {
 		if err := p.expireIn(now, until-now); err != nil {
@@ -167,12 +165,12 @@ func (p *Poller) poll(fds []unix.PollFd, ts *unix.Timespec, ppoll ppoll) (ending
 	return end, p.look(fds)
 }
 
-// look looks at the descriptors of the link after a poll.
+// look examines the descriptors of the link after a poll.
 func (p *Poller) look(fds []unix.PollFd) error {
 	some := false
 	for i := range fds {
 		if fds[i].Revents&unix.POLLNVAL != 0 {
-			return os.NewSyscallError("ppoll", unix.EBADF) // somebody else has closed it
+			return os.NewSyscallError("ppoll", unix.EBADF) // someone else has closed it
 		}
 		some = some || i > 1 && fds[i].Revents != 0
 	}
@@ -184,8 +182,8 @@ func (p *Poller) look(fds []unix.PollFd) error {
 	return nil
 }
 
-// nap waits for napTime, a wake, or the timeout, of which it takes what has passed. It reports
-// whether the poll is over. One descriptor needs no memory in the kernel.
+// nap waits for napTime, a wake, or the timeout, from which it subtracts the time passed. It
+// reports whether the poll is over. Polling one descriptor needs no memory in the kernel.
 func (p *Poller) nap(fds []unix.PollFd, timeout *time.Duration) (over bool, err error) {
 	long := napTime
 	if *timeout > 0 {
@@ -211,7 +209,7 @@ func (p *Poller) nap(fds []unix.PollFd, timeout *time.Duration) (over bool, err 
 	return over, nil
 }
 
-// expireIn sets the timer. It is not readable until then; never, if the time has passed.
+// expireIn sets the timer, which is not readable until then; an after of 0 sets it to never.
 func (p *Poller) expireIn(now, after time.Duration) error {
 	p.set = unix.ItimerSpec{}
 	if after > 0 {

@@ -5,11 +5,10 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Reader receives datagrams in batched calls. It takes few a call while they
-// are long, so that they stay in the cache, and many while they are single
-// packets.
+// Reader receives datagrams in batched calls. It takes few in a call while they are long, so that
+// they stay in the cache, and many while they are single packets.
 type Reader struct {
-	// Recvmmsg is Recv, and something that fails in tests.
+	// Recvmmsg is Recv; tests replace it by a function that fails.
 	Recvmmsg func(fd int, msgs []Mmsghdr) (int, unix.Errno)
 
 	hdrs  []Mmsghdr
@@ -17,11 +16,11 @@ type Reader struct {
 	bufs  [][]byte
 	bulk  int // datagrams of a call when they are long
 	width int // datagrams of the next call
-	n, i  int // of the last call: received, and gone on to
+	n, i  int // of the last call: received, and consumed
 }
 
-// NewReader returns a Reader of datagrams of up to size bytes, which takes bulk
-// of them a call when they are long, up to MaxReadBatch; 0 is a default.
+// NewReader returns a Reader of datagrams of up to size bytes, which takes bulk of them in a call
+// when they are long, up to MaxReadBatch; 0 is a default.
 func NewReader(size, bulk int) *Reader {
 	if bulk <= 0 {
 		bulk = defaultReadBatch
@@ -45,13 +44,12 @@ func NewReader(size, bulk int) *Reader {
 	return r
 }
 
-// Headers returns the message headers of the next call of Read. The kernel
-// changes the lengths of names and control messages, so that who wants these
-// sets them before each call.
+// Headers returns the message headers of the next call of Read. The kernel changes the lengths of
+// names and control messages, so a caller that needs these sets them before each call.
 func (r *Reader) Headers() []Mmsghdr { return r.hdrs[:r.width] }
 
-// Read receives what there is from a socket, at most limit, without blocking.
-// What the call before has brought is overwritten.
+// Read receives what is available from a socket, at most limit, without blocking. It overwrites the
+// result of the previous call.
 func (r *Reader) Read(fd, limit int) (int, unix.Errno) {
 	n, errno := r.Recvmmsg(fd, r.hdrs[:min(r.width, limit)])
 	r.n, r.i = n, 0
@@ -77,11 +75,11 @@ func (r *Reader) adapt() {
 	}
 }
 
-// Pending reports whether Next has something to go on to.
+// Pending reports whether Next has another datagram.
 func (r *Reader) Pending() bool { return r.i < r.n }
 
-// Next goes on to the next datagram of the last call, and returns its number in
-// the call, its header and its bytes.
+// Next moves to the next datagram of the last call, and returns its number in the call, its header
+// and its bytes.
 func (r *Reader) Next() (i int, h *unix.Msghdr, b []byte, ok bool) {
 	if r.i >= r.n {
 		return 0, nil, nil, false

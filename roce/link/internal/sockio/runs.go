@@ -2,17 +2,15 @@ package sockio
 
 import "github.com/goroce/goroce/transport/wire"
 
-// This file is for batches of packets of many paths, whose packets are worth sorting: a
-// datagram holds segments of one size, and those of different queue pairs may share it
-// if they go to the same device by the same flow. It takes two steps.
+// This file is for batches of packets of many paths, which are worth sorting: a datagram holds
+// segments of one size, and packets of different queue pairs may share it if they go to the same
+// device by the same flow. It takes two steps.
 //
-//   - Place, for each packet in order, chooses the datagram; Take puts the packet there. The
-//     ICRC is made in between, because it depends on the place.
-//   - Build makes the messages out of what was taken. An ACK by itself becomes the end of a datagram
-//     before or after it: a reply and the ACK of another connection's are one datagram.
+//   - Place, for each packet in order, chooses the datagram; Take puts the packet there. The ICRC is made in between, because it depends on the place.
+//   - Build makes messages of the packets taken. A single ACK becomes the end of the datagram before or after it: a reply and the ACK of another connection's are one datagram.
 //
-// The packets of one path stay in order: a packet is never put in a datagram before
-// that of an earlier one of its path.
+// The packets of one path stay in order: a packet is never put in a datagram before that of an
+// earlier one of its path.
 
 // Several reports whether packets are of more than one path.
 func Several(batch []wire.TxPacket) bool {
@@ -24,13 +22,13 @@ func Several(batch []wire.TxPacket) bool {
 	return false
 }
 
-// run is a datagram in the making.
+// run is a datagram under construction.
 type run[P comparable] struct {
 	path    P
 	slot    uint8 // of the receiving device
 	size    int   // so far, bytes
-	segment int   // size of the packets but the last, bytes
-	payload int   // of those
+	segment int   // size of the packets except the last, bytes
+	payload int   // payload of those
 	packets int
 	iovs    int // at most
 	segs    int // most packets
@@ -48,8 +46,8 @@ type placed struct {
 	next int16 // of its run
 }
 
-// openSlots is how many runs are looked at for a packet: a direct-mapped table, power of
-// two. A run that is thrown out takes no more packets.
+// openSlots is how many runs are candidates for a packet: a direct-mapped table, power of two. An
+// evicted run takes no more packets.
 const openSlots = 64
 
 // runs is the state of the first step.
@@ -57,12 +55,12 @@ type runs[P comparable] struct {
 	runs    []run[P]
 	packets []placed
 	open    [openSlots]int16 // run+1, by flow, size and receiving slot
-	batch   uint32           // number of the batch: tells whether Path.LinkMark is of this one
+	batch   uint32           // number of the batch: tells whether a Path.LinkMark belongs to it
 }
 
-// slotOf returns the part of the queue pair numbers that a packet is for, as package slots
-// divides them: a datagram with packets for several goes whole to one of the devices,
-// which has to hand the others on. Queue pair 1 is none's.
+// slotOf returns the slot, as in package slots, of a packet's destination: a datagram with packets
+// for several slots goes whole to one of the devices, which must hand the others on. Queue pair 1
+// has no slot.
 func slotOf(p *wire.TxPacket) uint8 {
 	if p.Header[5]|p.Header[6] == 0 && p.Header[7] <= 1 {
 		return noSlot
@@ -70,15 +68,15 @@ func slotOf(p *wire.TxPacket) uint8 {
 	return p.Header[5] >> 2
 }
 
-// noSlot is more than any slot.
+// noSlot is larger than any slot.
 const noSlot = 0xFF
 
-// Place returns the number of the datagram that a packet of size bytes joins, and its index
-// there. hash is of the path. A datagram takes at most segs packets and limit bytes.
+// Place returns the number of the datagram that a packet of size bytes joins, and its index there.
+// hash is that of the path. A datagram takes at most segs packets and limit bytes.
 //
-// The last packet of a message, whose payload is shorter than that of the one before, ends that
-// one's datagram. One that is shorter otherwise does not: there are more of its size, of other
-// queue pairs, as there are of MIDDLE packets behind a FIRST with its longer headers, and of ACKs.
+// The last packet of a message, if its payload is shorter than that of the previous packet, ends
+// that packet's datagram. Other shorter packets do not: more packets of their size will come from
+// other queue pairs, such as MIDDLE packets after a FIRST with its longer headers, and ACKs.
 func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limit int) (k, index int) {
 	r := &t.sorted
 	last := -1
@@ -100,8 +98,8 @@ func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limi
 	return len(r.runs) - 1, 0
 }
 
-// markShift is the bits of Path.LinkMark for the number of a run, of which there are
-// BatchPackets at most.
+// markShift is the number of bits of Path.LinkMark for the number of a run, of which there are at
+// most BatchPackets.
 const markShift = 8
 
 // fits reports whether a packet can be the next segment of run k.
@@ -112,8 +110,8 @@ func (r *runs[P]) fits(k int, path P, p *wire.TxPacket, size int) bool {
 		m.iovs+2+int(p.NumFrags) <= maxIovs-1
 }
 
-// ends reports whether run j, which is beside run k, is one packet without payload that may be the
-// last of run k.
+// ends reports whether run j, which is adjacent to run k, is a single packet without payload that
+// may end run k.
 func (r *runs[P]) ends(k, j int) bool {
 	if min(k, j) < 0 || max(k, j) >= len(r.runs) || r.runs[k].head < 0 || r.runs[j].packets != 1 {
 		return false
@@ -152,15 +150,15 @@ func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
 	p.Path.LinkMark = r.batch<<markShift | uint32(k)
 }
 
-// Build makes the messages. begin is called for each, with the size of its first packet, and
-// calls Begin. icrc is that of a packet with another index in its datagram than Place has said.
+// Build makes the messages. It calls begin for each, with the size of its first packet, which calls
+// Begin. icrc returns the ICRC of a packet whose index in its datagram differs from that of Place.
 func (t *Batch[P]) Build(begin func(path P, size int) *Message[P], icrc func(path P, p *wire.TxPacket, index int) uint32) {
 	r := &t.sorted
-	waits := false // the run before, for this one
+	waits := false // the previous run joins this one
 	for k := range r.runs {
 		run := &r.runs[k]
 		if waits = !waits && r.ends(k+1, k); waits || run.packets == 0 {
-			continue // in the next one; or its packet was not there
+			continue // it joins the next one, or its packet was gone
 		}
 		m := begin(run.path, run.segment)
 		for i := run.head; i >= 0; i = r.packets[i].next {
@@ -184,7 +182,7 @@ func (t *Batch[P]) forget() {
 	if len(r.runs) == 0 {
 		return
 	}
-	clear(r.packets) // they may refer to paths that go
+	clear(r.packets) // they may refer to paths that go away
 	r.runs, r.packets = r.runs[:0], r.packets[:0]
 	clear(r.open[:])
 	r.batch = max((r.batch+1)&(1<<(32-markShift)-1), 1)

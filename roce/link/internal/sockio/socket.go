@@ -12,9 +12,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// GrowBuffer sets a socket buffer (SO_RCVBUF or SO_SNDBUF and its FORCE form)
-// to n bytes, past the system's limit if privileged, and returns what was
-// granted.
+// GrowBuffer sets a socket buffer (SO_RCVBUF or SO_SNDBUF and its FORCE form) to n bytes, past the
+// system's limit if privileged, and returns the granted size.
 func GrowBuffer(fd, n, opt, force int) int {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, n)
@@ -23,10 +22,10 @@ func GrowBuffer(fd, n, opt, force int) int {
 	return got
 }
 
-// Room is what a receive buffer of so many bytes holds, as the kernel counts: for a
-// packet the memory of its descriptor and around it, and up to twice its length as
-// allocators round up; for a run little more than its bytes. Part of the buffer
-// may be counted as taken after it was read.
+// Room returns how much a receive buffer of the given size holds, as the kernel counts: for a
+// packet the memory of its descriptor and around it, and up to twice its length because allocators
+// round up; for a run little more than its bytes. Part of the buffer may count as used even after
+// it was read.
 func Room(buffer int, runs bool) wire.Room {
 	r := wire.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
 	if runs {
@@ -35,8 +34,8 @@ func Room(buffer int, runs bool) wire.Room {
 	return r
 }
 
-// InterfaceOf returns the interface that has the address, nil if none has. A zone
-// says which one is meant.
+// InterfaceOf returns the interface that has the address, nil if none has. A zone selects one of
+// several.
 func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
@@ -53,7 +52,7 @@ func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 			return nil, err
 		}
 		for _, n := range addrs {
-			// All of 127/8 is local by the one address of the interface.
+			// The interface's one address makes all of 127/8 local.
 			if p, err := netip.ParsePrefix(n.String()); err == nil &&
 				(p.Addr() == a || a.IsLoopback() && p.Addr().IsLoopback() && p.Contains(a)) {
 				return &ifs[i], nil
@@ -63,8 +62,7 @@ func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 	return nil, nil
 }
 
-// BindHint says what to do about a local address and UDP port that cannot be
-// bound.
+// BindHint says what to do about a local address and UDP port that cannot be bound.
 func BindHint(err error, port uint16) string {
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):

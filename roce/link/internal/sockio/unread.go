@@ -2,19 +2,18 @@ package sockio
 
 import "github.com/goroce/goroce/internal/unix"
 
-// Unread bounds what is still in the receive buffer of a socket of what was there
-// at a moment.
+// Unread bounds how much of a receive buffer's content at a given moment is still there.
 type Unread struct {
-	bytes int // of the buffer; 0 or less: nothing is
+	bytes int // of the buffer; 0 or less: nothing is left
 }
 
-// Mark notes the moment. The buffer is of size bytes, as the kernel says.
+// Mark sets the moment. size is the size of the buffer in bytes, as the kernel reports it.
 func (u *Unread) Mark(size int) { u.bytes = size + maxOverrun }
 
-// Empty notes that nothing was in the buffer, or that it cannot be read.
+// Empty records that the buffer was empty, or cannot be read.
 func (u *Unread) Empty() { u.bytes = 0 }
 
-// Took notes the datagrams of the last call of Read.
+// Took records the datagrams of the last call of Read.
 func (u *Unread) Took(r *Reader) {
 	if u.bytes <= 0 {
 		return
@@ -27,8 +26,8 @@ func (u *Unread) Took(r *Reader) {
 // None reports whether nothing of it is left.
 func (u *Unread) None() bool { return u.bytes <= 0 }
 
-// ReadAgain reports whether a call of Read that failed says nothing about what
-// is in the buffer, so that another may succeed.
+// ReadAgain reports whether a failed Read says nothing about the content of the buffer, so that
+// another may succeed.
 func ReadAgain(errno unix.Errno) bool {
 	return errno != 0 && errno != unix.EAGAIN && !Dead(errno)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// PortUser returns the user who has a UDP port on an address, and the number of the socket, if the
-// kernel says (/proc/net/udp).
+// PortUser returns the user that has a UDP port on an address, and the inode of the socket, if the
+// kernel reports them (/proc/net/udp).
 func PortUser(a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
-	name := "/proc/thread-self/net/udp" // of the network namespace that the thread is in
+	name := "/proc/thread-self/net/udp" // in the network namespace of the thread
 	if a.Is6() {
 		name += "6"
 	}
@@ -32,8 +32,8 @@ func PortUser(a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	return portUser(f, a, port)
 }
 
-// portUser looks through a table of sockets: number, local address and port in hexadecimal, and
-// more, the user in column 7, the number of the socket in column 9.
+// portUser searches a table of sockets: number, local address and port in hexadecimal, and more,
+// the user in column 7, the inode in column 9.
 func portUser(table io.Reader, a netip.Addr, port uint16) (uid int, inode uint64, ok bool) {
 	want := hexAddr(a) + ":" + strings.ToUpper(hex.EncodeToString(binary.BigEndian.AppendUint16(nil, port)))
 	for s := bufio.NewScanner(table); s.Scan(); {
@@ -46,8 +46,7 @@ func portUser(table io.Reader, a netip.Addr, port uint16) (uid int, inode uint64
 	return 0, 0, false
 }
 
-// hexAddr writes an address as the kernel does: each 32 bits of it as a number of the
-// machine.
+// hexAddr formats an address as the kernel does: each 32 bits of it as a number of the machine.
 func hexAddr(a netip.Addr) string {
 	var s strings.Builder
 	for b := a.AsSlice(); len(b) >= 4; b = b[4:] {
@@ -84,8 +83,8 @@ func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
 	return &link.OpenError{Addr: a, Hint: hint, Err: err}
 }
 
-// Unshared adds to an error of Open why the link has not tried to share its addresses; nil is
-// that it has.
+// Unshared adds to an error of Open why the link did not try to share its addresses; nil means that
+// it did.
 func Unshared(err, why error) error {
 	var open *link.OpenError
 	if why == nil || !errors.Is(err, unix.EADDRINUSE) || !errors.As(err, &open) {

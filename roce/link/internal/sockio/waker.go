@@ -11,7 +11,7 @@ import (
 
 // Waker is an event file descriptor that makes the poll of a link return.
 type Waker struct {
-	// mu keeps Wake from writing to a descriptor that Close has closed.
+	// mu keeps Wake from writing to a closed descriptor.
 	mu     sync.Mutex
 	fd     int
 	closed bool
@@ -30,8 +30,7 @@ func NewWaker() (*Waker, error) {
 // FD returns the descriptor to poll for reading.
 func (w *Waker) FD() int { return w.fd }
 
-// Wake makes the descriptor readable until the next Clear. After Close it does
-// nothing.
+// Wake makes the descriptor readable until the next Clear. After Close it does nothing.
 func (w *Waker) Wake() {
 	if w.woken.Swap(true) {
 		return
@@ -46,13 +45,12 @@ func (w *Waker) Wake() {
 	}
 }
 
-// Clear takes the wakes that happened. The caller of poll calls it when the
-// descriptor was readable.
+// Clear consumes past wakes. The caller of poll calls it when the descriptor was readable.
 func (w *Waker) Clear() {
 	var b [8]byte
-	// In this order: a Wake in between does not write, but the caller is about
-	// to return from its wait. The other way round its write would be read here,
-	// and woken would keep later Wakes from writing.
+	// In this order: a Wake in between does not write, but the caller is about to return from its
+	// wait. In the other order its write would be read here, and woken would keep later Wakes from
+	// writing.
 	_, _ = unix.Read(w.fd, b[:])
 	w.woken.Store(false)
 }

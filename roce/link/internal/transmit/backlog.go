@@ -9,9 +9,8 @@ import (
 // BacklogBytes bounds what waits for sockets to take more.
 const BacklogBytes = 4 << 20
 
-// backlog holds copies of datagrams that the socket had no room for. While
-// there is one the device makes no more packets, so it stays small: at most
-// what one call of Send brought.
+// backlog holds copies of datagrams that the socket had no room for. While it holds any, the device
+// makes no more packets, so it stays small: at most the packets of one Send.
 type backlog struct {
 	items []waiting
 	head  int
@@ -29,11 +28,11 @@ type waiting struct {
 	route   *Route
 	off, n  int // of the UDP payload, in buf
 	segment int // size of the packets; 0 for a single packet
-	of      int // first of backlog.of
+	of      int // index of the first in backlog.of
 	packets int
 	singly  bool // segmentation was refused: packet by packet
 	done    int  // packets that went out singly
-	long    bool // others were too long even so
+	long    bool // some were too long even so
 }
 
 // Waiting returns how many bytes wait.
@@ -50,14 +49,14 @@ func (t *Sender) postpone(m *message) {
 	b.buf = t.batch.Gather(b.buf, m)
 }
 
-// wait books a datagram whose UDP payload is, or comes, in the buffer.
+// wait enters a datagram whose UDP payload is in the buffer, or about to be.
 func (t *Sender) wait(r *Route, of []*wire.Path, off, n, segment int) {
 	b := &t.backlog
 	b.items = append(b.items, waiting{route: r, off: off, n: n, segment: segment, of: len(b.of), packets: len(of)})
 	b.of = append(b.of, of...)
 }
 
-// SendPacket sends a packet that is complete, BTH through ICRC, behind what waits.
+// SendPacket sends a complete packet, BTH through ICRC, after those that wait.
 func (t *Sender) SendPacket(r *Route, of *wire.Path, data []byte) {
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
@@ -76,7 +75,7 @@ func (t *Sender) SendPacket(r *Route, of *wire.Path, data []byte) {
 	}
 }
 
-// retryBacklog sends what waits until the socket is full again.
+// retryBacklog sends waiting datagrams until the socket is full again.
 func (t *Sender) retryBacklog() {
 	b := &t.backlog
 	for ; b.head < len(b.items); b.head++ {
@@ -97,7 +96,7 @@ func (t *Sender) retryBacklog() {
 	t.blocked.Store(false)
 }
 
-// sendWhole sends a datagram of the backlog, or finds that it has to go singly.
+// sendWhole sends a datagram of the backlog, or finds that it must go packet by packet.
 func (t *Sender) sendWhole(w *waiting) unix.Errno {
 	if w.singly {
 		return 0
@@ -115,18 +114,17 @@ func (t *Sender) sendWhole(w *waiting) unix.Errno {
 	return errno
 }
 
-// refusesSegments reports whether an error may be about segmentation rather
-// than about the datagram: EIO from drivers without checksum offload, EINVAL
-// for too many segments or too long ones, and for a virtio header that the kernel does not take,
-// EMSGSIZE for what is too long.
+// refusesSegments reports whether an error may concern segmentation rather than the datagram: EIO
+// from drivers without checksum offload, EINVAL for too many or too long segments and for a virtio
+// header that the kernel refuses, EMSGSIZE for excess length.
 func refusesSegments(e unix.Errno) bool {
 	return e == unix.EIO || e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EOPNOTSUPP
 }
 
-// sendSingly sends a datagram of the backlog that was refused with
-// segmentation packet by packet, as far as the socket has room. If that works,
-// segmentation was the matter, and is switched off, or down to the number of
-// segments that older kernels take; unless some were too long for the path.
+// sendSingly sends a datagram of the backlog that was refused with segmentation, packet by packet,
+// as far as the socket has room. If that works, segmentation was the cause, and is switched off, or
+// limited to the number of segments that older kernels allow; unless some packets were too long for
+// the path.
 func (t *Sender) sendSingly(w *waiting) unix.Errno {
 	for w.n > 0 {
 		n := min(w.segment, w.n)
@@ -151,7 +149,7 @@ func (t *Sender) sendSingly(w *waiting) unix.Errno {
 	}
 	t.Stats.Fallbacks.Add(1)
 	if w.packets > sockio.MaxSegmentsOld {
-		// Perhaps it was too many; if not, a shorter datagram will tell.
+		// Perhaps there were too many; if not, a shorter datagram will tell.
 		t.MaxSegs = sockio.MaxSegmentsOld
 	} else {
 		t.GSO.Store(false)

@@ -11,13 +11,13 @@ import (
 type Counters struct {
 	Packets, Bytes, Datagrams atomic.Uint64
 	Calls                     atomic.Uint64 // system calls
-	Blocked                   atomic.Uint64 // times the network would not take more
+	Blocked                   atomic.Uint64 // times that the network would not take more
 	Dropped                   atomic.Uint64 // packets
-	Unreachable               atomic.Uint64 // of those, packets that could go nowhere
-	Fallbacks                 atomic.Uint64 // times segmentation offload was refused
+	Unreachable               atomic.Uint64 // those of Dropped that had nowhere to go
+	Fallbacks                 atomic.Uint64 // times that segmentation offload was refused
 }
 
-// Work is a count that grows whenever something has left or was given up.
+// Work returns a count that grows whenever something has left or was given up.
 func (c *Counters) Work() uint64 { return c.Datagrams.Load() + c.Dropped.Load() }
 
 // Read fills in the counters.
@@ -27,23 +27,23 @@ func (c *Counters) Read(o *link.Stats) {
 	o.TxUnreachable, o.GSOFallbacks = c.Unreachable.Load(), c.Fallbacks.Load()
 }
 
-// Sent counts datagrams with so many packets and bytes in all. An atomic operation
-// costs as much as a small packet, so it is called once for what went out together.
+// Sent counts datagrams with their total packets and bytes. An atomic operation costs as much as a
+// small packet, so it is called once for everything that went out together.
 func (c *Counters) Sent(datagrams, packets, bytes int) {
 	c.Datagrams.Add(uint64(datagrams))
 	c.Packets.Add(uint64(packets))
 	c.Bytes.Add(uint64(bytes))
 }
 
-// TooLong counts packets that are longer than their path carries, in the path, too. Only
-// the sending side calls it.
+// TooLong counts packets that are too long for their path, also in the path. Only the sending side
+// calls it.
 func (c *Counters) TooLong(p *wire.Path, packets int) {
 	p.TooLong += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 }
 
-// Lost counts packets that can go nowhere at the moment, in the path, too. Only
-// the sending side calls it.
+// Lost counts packets that have nowhere to go at the moment, also in the path. Only the sending
+// side calls it.
 func (c *Counters) Lost(p *wire.Path, packets int) {
 	p.Unreachable += uint64(packets)
 	c.Dropped.Add(uint64(packets))

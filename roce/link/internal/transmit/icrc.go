@@ -22,8 +22,8 @@ func (c *ICRC) Of(p *wire.TxPacket, id uint16) uint32 {
 	return link.PacketICRC(&c.ICRC, p, id)
 }
 
-// Append appends headers, payload, padding and ICRC to b, for a packet in a
-// datagram of its own, with identification 0.
+// Append appends headers, payload, padding and ICRC to b, for a packet in a datagram of its own,
+// with identification 0.
 func (c *ICRC) Append(b []byte, p *wire.TxPacket) []byte {
 	start := len(b)
 	b = link.AppendPacket(b, &c.ICRC, p, 0)
@@ -34,8 +34,8 @@ func (c *ICRC) Append(b []byte, p *wire.TxPacket) []byte {
 	return b
 }
 
-// Renew gives a packet that was a later one of a run, and now goes out in a
-// datagram of its own, the ICRC for identification 0.
+// Renew gives a packet that was a later one of a run, and now goes out in a datagram of its own,
+// the ICRC for identification 0.
 func (c *ICRC) Renew(packet []byte) {
 	body, trailer := packet[:len(packet)-ib.ICRCBytes], packet[len(packet)-ib.ICRCBytes:]
 	if c.RxeFlush && ib.Opcode(body[0]) == ib.RCFlush {

@@ -6,13 +6,13 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 )
 
-// Path is what links that write frames keep of paths: the flow, its ICRC, and the next
-// hop. Paths of the same flow may share it.
+// Path is the state of a path for links that write frames: the flow, its ICRC, and the next hop.
+// Paths of the same flow may share it.
 type Path struct {
 	Flow frame.Flow
 	ICRC ICRC
-	// Most is how many bytes of UDP payload a packet has at most; whoever makes the
-	// headers of a fresh state sets it.
+	// Most is the most bytes of UDP payload of a packet; the code that makes the headers for a
+	// fresh state sets it.
 	Most int
 
 	hops       *nexthop.Table
@@ -21,7 +21,7 @@ type Path struct {
 	unresolved int // bytes kept until the neighbour is known
 }
 
-// Init begins a path whose packets are of the flow. rxeFlush is that of [ICRC].
+// Init initialises a path for packets of the flow. rxeFlush is that of [ICRC].
 func (s *Path) Init(f frame.Flow, hops *nexthop.Table, rxeFlush bool) {
 	*s = Path{
 		Flow: f, hops: hops, hop: hops.Get(f.Dst, f.Src),
@@ -35,8 +35,8 @@ func (s *Path) Init(f frame.Flow, hops *nexthop.Table, rxeFlush bool) {
 // Base returns s: every path of a link has one.
 func (s *Path) Base() *Path { return s }
 
-// Follow brings the path up to date with its next hop. fresh is true if the
-// state is Ready and another than before: the headers are to be made anew.
+// Follow updates the path from its next hop. fresh is true if the state is Ready and has changed:
+// the headers must be made anew.
 func (s *Path) Follow() (st *nexthop.State, fresh bool) {
 	st = s.hop.State()
 	if st.Status == nexthop.Evicted {

@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Sender is the sending side of links that send datagrams by sendmmsg, many packets in one where
-// the kernel cuts them up again (GSO). The packets of each path stay in order.
+// Sender is the sending side of links that send datagrams by sendmmsg, with many packets in one
+// datagram if the kernel cuts it up again (GSO). The packets of each path stay in order.
 type Sender struct {
 	Stats Counters
 	// GSO says that the kernel cuts up datagrams, of up to MaxSegs packets. Both are learned.
@@ -18,7 +18,7 @@ type Sender struct {
 	// Full is the socket that would not take more, while Blocked.
 	Full    atomic.Int32
 	blocked atomic.Bool
-	// Sendmmsg is sockio.Send, and something that fails in tests.
+	// Sendmmsg is sockio.Send; tests replace it by a function that fails.
 	Sendmmsg func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno)
 
 	o       Sends
@@ -31,7 +31,7 @@ type Sender struct {
 	begin   func(*Route, int) *message
 	lost    [1]*wire.Path
 
-	lanes  []int // as many as there are sockets: see bySocket
+	lanes  []int // one for each socket: see bySocket
 	sorted []message
 
 	backlog backlog
@@ -39,13 +39,13 @@ type Sender struct {
 
 type message = sockio.Message[*Route]
 
-// Sends is what a link does for its Sender.
+// Sends is what a link provides to its Sender.
 type Sends struct {
 	// Route makes the route of a path; nil: nothing can be sent on it.
 	Route func(p *wire.Path) *Route
-	// Admit, if set, reports whether a packet of size bytes can go by a route now, and takes care
-	// of one that cannot. What it has said of a packet holds for those behind it, unless they are
-	// longer than Most.
+	// Admit, if set, reports whether a packet of size bytes can go by a route now, and handles one
+	// that cannot. Its answer also holds for later packets of the batch, unless they are longer
+	// than Most.
 	Admit func(r *Route, p *wire.TxPacket, size int) bool
 	// Lost counts packets that the kernel did not take, or that have no route (ENETUNREACH).
 	Lost func(of []*wire.Path, errno unix.Errno)
@@ -54,7 +54,7 @@ type Sends struct {
 	Lanes, Control int
 }
 
-// Init gets ready to send.
+// Init prepares to send.
 func (t *Sender) Init(o Sends) {
 	t.o = o
 	t.MaxSegs = sockio.MaxSegments
@@ -79,7 +79,7 @@ func (t *Sender) Retry() {
 	}
 }
 
-// Send sends the packets; see link.Link. What waits is sent before by Retry.
+// Send sends the packets; see link.Link. Retry must have sent what waits.
 func (t *Sender) Send(batch []wire.TxPacket) {
 	done := false
 	defer func() {
@@ -112,8 +112,7 @@ func (t *Sender) Send(batch []wire.TxPacket) {
 	done = true
 }
 
-// abandon is for a Send that was left by a panic, for memory that is not there. What
-// was before that is sent.
+// abandon ends a Send interrupted by a panic for memory that is gone. It sends what came before.
 func (t *Sender) abandon() {
 	defer t.batch.Reset()
 	if t.adding {
@@ -127,14 +126,14 @@ func (t *Sender) abandon() {
 	}
 }
 
-// noRoute counts a packet on a path that leads nowhere.
+// noRoute counts a packet on a path without a route.
 func (t *Sender) noRoute(p *wire.Path) {
 	t.lost[0] = p
 	t.o.Lost(t.lost[:], unix.ENETUNREACH)
 	t.lost[0] = nil
 }
 
-// add appends a packet to the current message or begins another.
+// add appends a packet to the current message or starts another.
 func (t *Sender) add(p *wire.TxPacket) {
 	r := t.RouteOf(p.Path)
 	if r == nil {
@@ -151,14 +150,14 @@ func (t *Sender) add(p *wire.TxPacket) {
 	if fits {
 		id = uint16(m.Packets)
 	}
-	icrc := r.ICRC.Of(p, id) // before the batch is touched: the payload may not be there
+	icrc := r.ICRC.Of(p, id) // before the batch is touched: the payload may be gone
 	if !fits {
 		m = t.batch.Begin(r, size, r.Front)
 	}
 	t.batch.Add(m, p, size, icrc)
 }
 
-// sort chooses a datagram for a packet, of a batch of packets of several paths.
+// sort chooses a datagram for a packet in a batch of several paths.
 func (t *Sender) sort(p *wire.TxPacket) {
 	r := t.RouteOf(p.Path)
 	if r == nil {
@@ -173,19 +172,19 @@ func (t *Sender) sort(p *wire.TxPacket) {
 		r.sent = t.sends
 	}
 	k, index := t.batch.Place(r, r.hash, p, size, t.MaxSegs, r.Limit)
-	icrc := r.ICRC.Of(p, uint16(index)) // before it is there: the payload may not be
+	icrc := r.ICRC.Of(p, uint16(index)) // before it is taken: the payload may be gone
 	t.batch.Take(k, p, size, icrc)
 }
 
-// renumber is the ICRC of a packet with another index in its datagram.
+// renumber returns the ICRC of a packet with another index in its datagram.
 func (r *Route) renumber(p *wire.TxPacket, index int) uint32 {
-	return r.ICRC.Of(p, uint16(index)) // no payload that may not be there
+	return r.ICRC.Of(p, uint16(index)) // it has no payload that may be gone
 }
 
-// maxErrorTries is how often a send is tried again that found an error of another in its way.
+// maxErrorTries is how often to repeat a send that failed with an error of another.
 const maxErrorTries = 8
 
-// submit sends the messages that were made.
+// submit sends the messages of the batch.
 func (t *Sender) submit() {
 	t.bySocket()
 	msgs := t.batch.Msgs
@@ -201,8 +200,8 @@ func (t *Sender) submit() {
 	t.batch.Reset()
 }
 
-// bySocket brings the messages of the batch in the order of the sockets that they leave by, so
-// that each socket needs one call. Those of one path stay in order, as all of one socket do.
+// bySocket sorts the messages of the batch by socket, so that each socket needs one call. All
+// messages of one socket, and so of one path, stay in order.
 func (t *Sender) bySocket() {
 	msgs := t.batch.Msgs
 	changes := 0
@@ -260,15 +259,15 @@ func (t *Sender) submitTo(fd, i, j int) {
 			t.Stats.Blocked.Add(1)
 			t.block(fd)
 		case m.Packets > 1 && refusesSegments(errno):
-			// It goes out packet by packet, from the backlog because the socket may
-			// fill up meanwhile, and what comes after it waits its turn there.
+			// It goes out packet by packet, from the backlog because the socket may fill up
+			// meanwhile, and later messages wait their turn there.
 			t.block(fd)
 			t.refused = true
 			t.postpone(m)
 			i++
 		case errno == unix.EFAULT:
 			t.Stats.Dropped.Add(uint64(m.Packets))
-			t.batch.Touch(m) // a payload is not there
+			t.batch.Touch(m) // a payload is gone
 			i++
 		default:
 			t.o.Lost(t.batch.Paths(m), errno)
@@ -277,7 +276,7 @@ func (t *Sender) submitTo(fd, i, j int) {
 	}
 }
 
-// block notes that a socket takes no more.
+// block records that a socket takes no more.
 func (t *Sender) block(fd int) {
 	t.Full.Store(int32(fd))
 	t.blocked.Store(true)

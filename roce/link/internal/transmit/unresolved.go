@@ -11,30 +11,29 @@ import (
 // Follower is a path of a link.
 type Follower interface {
 	Base() *Path
-	// Refresh brings the path up to date with its next hop, and returns how far
-	// the resolution is.
+	// Refresh updates the path from its next hop, and returns its status.
 	Refresh() nexthop.Status
 }
 
 const (
-	// unresolvedBytes bounds what waits for neighbours to be resolved, unresolvedPerPath
-	// what of it is for one path.
+	// unresolvedBytes bounds what waits for neighbours to be resolved, unresolvedPerPath the part
+	// of one path.
 	unresolvedBytes   = 1 << 20
 	unresolvedPerPath = 64 << 10
 )
 
-// UnresolvedQueue keeps copies of packets whose neighbour is being resolved; the device
-// goes on sending to others meanwhile. Every packet asks it first, by Admit, whether it
-// can go. It belongs to the sending side, but for what its methods say.
+// UnresolvedQueue keeps copies of packets whose neighbour is being resolved; the device goes on
+// sending to others meanwhile. Every packet goes through Admit first. It belongs to the sending
+// side, except as its methods say.
 type UnresolvedQueue[P Follower] struct {
 	stats *Counters
 	send  func(path P, of *wire.Path, data []byte)
 
-	some  atomic.Bool // something is in the queue
-	retry atomic.Bool // it is worth looking whether that can go
+	some  atomic.Bool // the queue has packets
+	retry atomic.Bool // some of them may be able to go
 	items []unresolved[P]
 	buf   []byte
-	spare []byte // the buffer before, to be used again
+	spare []byte // the previous buffer, to be reused
 }
 
 type unresolved[P Follower] struct {
@@ -43,14 +42,14 @@ type unresolved[P Follower] struct {
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
-// Init sets what counts packets that go nowhere, and what sends those that were
-// kept.
+// Init sets the counters of packets that have nowhere to go, and the function that sends kept
+// packets.
 func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *wire.Path, data []byte)) {
 	q.stats, q.send = stats, send
 }
 
-// Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its
-// path now; those kept for it have gone before. One that cannot is kept or counted.
+// Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its path now;
+// packets kept for it go first. A packet that cannot go is kept or counted.
 func (q *UnresolvedQueue[P]) Admit(path P, p *wire.TxPacket, size int) bool {
 	s := path.Base()
 	switch path.Refresh() {
@@ -68,8 +67,8 @@ func (q *UnresolvedQueue[P]) Admit(path P, p *wire.TxPacket, size int) bool {
 	return false
 }
 
-// fits reports whether a packet of size bytes can go by a path without being
-// fragmented, and counts it if not.
+// fits reports whether a packet of size bytes can go by a path without being fragmented, and counts
+// it if not.
 func (q *UnresolvedQueue[P]) fits(s *Path, of *wire.Path, size int) bool {
 	if size > s.Most {
 		q.stats.TooLong(of, 1)
@@ -88,15 +87,15 @@ func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *wire.TxPacket, size int) b
 	q.items = append(q.items, unresolved[P]{path, p.Path, at, size})
 	s.unresolved += size
 	q.some.Store(true)
-	// The answer may have come before some was set; nobody will call then.
+	// The answer may have come before some was set, in which case no call follows.
 	if s.hop.State() != s.state {
 		q.retry.Store(true)
 	}
 	return true
 }
 
-// Changed takes notice that destinations have become reachable or not, and
-// reports whether that matters. It may be called from anywhere.
+// Changed handles that destinations have become reachable or unreachable, and reports whether that
+// matters. It may be called from anywhere.
 func (q *UnresolvedQueue[P]) Changed() bool {
 	if !q.some.Load() {
 		return false
@@ -108,10 +107,10 @@ func (q *UnresolvedQueue[P]) Changed() bool {
 // Due reports whether Retry is worth calling. It may be called from anywhere.
 func (q *UnresolvedQueue[P]) Due() bool { return q.retry.Load() }
 
-// Retry has those packets sent, in order, whose neighbour is known by now, and
-// gives up those that can go nowhere.
+// Retry sends those packets, in order, whose neighbour is known by now, and gives up those that
+// have nowhere to go.
 func (q *UnresolvedQueue[P]) Retry() {
-	q.retry.Store(false) // before looking: what changes later sets it again
+	q.retry.Store(false) // before looking: later changes set it again
 	items, buf := q.items, q.buf
 	q.items, q.buf = q.items[:0], q.spare[:0]
 	for _, k := range items {
