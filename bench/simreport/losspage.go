@@ -74,13 +74,13 @@ func LossPage(progress func(string)) (map[string][]byte, error) {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p(`# What loss leaves of the rate
 
-Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the real one at both ends of a path
-of 40 Gb/s. A run depends on its seed alone: made again, this page shows no difference, and a test makes one row of it anew.
+Made by ` + "`make sim-report`" + `; don't edit. The real engine runs at both ends of a path of 40 Gb/s. A
+run depends on its seed alone: made again, this page shows no difference, and a test makes one row of it anew.
 
 W packets of 1,024 bytes are on their way in a round trip. Packets with data are lost at random. Messages of 16 KiB are always
 queued (longer ones with W = 1220, since a connection has no more than 128 READs outstanding), and the sender is paced at the
-rate of the path. The figures are goodput, of that without a loss. In theory selective repeat leaves 1-p, and going
-back (1-p)/((1-p)+pW): of each lost packet the packet is lost, or a window.
+rate of the path. The figures are goodput, as a fraction of the goodput without a loss. In theory selective repeat
+leaves 1-p, and going back (1-p)/((1-p)+pW): a loss costs one packet, or a window.
 
 | W | lost | WRITE | SEND | READ | theory | WRITE, peer goes back | theory | times as much |
 |---|---|---|---|---|---|---|---|---|`)
@@ -110,7 +110,7 @@ back (1-p)/((1-p)+pW): of each lost packet the packet is lost, or a window.
 WRITE, SEND and READ are of 60,000 packets; going back is of 60,000, 610,000 and a million, since it has few losses: each takes
 a round trip. A NAK is not lost here.
 
-Going back keeps less than the theory has it where the repetition is lost, too: a responder repeats its sequence NAK after 2 ms, which
+Going back keeps less than in theory where the repetition is also lost: a responder repeats its sequence NAK after 2 ms, which
 is hundreds of round trips with W = 12.
 
 ## Published figures

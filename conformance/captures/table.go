@@ -85,12 +85,12 @@ func lacking(sc *Scene, p pairing) string {
 
 const head = `# Captures with faults, explained
 
-Made by ` + "`go run ./conformance/cmd/lab captures`" + `: each scene is played between two peers, the lab's wire injects the fault, and what
-either end sees is recorded (` + "`testdata/`" + `, with what was injected where: the JSON files). Here is what ` + "`roce explain`" + ` finds in each
+Made by ` + "`go run ./conformance/cmd/lab captures`" + `: two peers play each scene, the lab's wire injects the fault, and both
+ends record what they see (` + "`testdata/`" + `; the JSON files say what was injected where). The table has what ` + "`roce explain`" + ` finds in each
 capture: the kind, what it may be instead, and the packet. "–" is no finding, which is right where an end cannot see the
 fault, as a responder that never met a packet. ` + "`go test ./conformance/captures`" + ` holds all of it against what was injected.
 
-Not made by the network: the reason of "stale connection", which the wire writes; a packet that is lost inside the host, which
-the wire loses behind the place of the capture.
+Two faults are not made by the network. The wire writes the reason of "stale connection". A packet that is lost inside the host
+is lost by the wire, behind the place of the capture.
 
 `

@@ -36,9 +36,9 @@ func groupOf(test string) string {
 func WriteTable(w io.Writer, all []Result, known []Known) error {
 	var b strings.Builder
 	fmt.Fprint(&b, "# Test suites of others\n\n")
-	fmt.Fprint(&b, "Made by `make suites`; don't edit. Suites that nobody of this project wrote, from unmodified sources, on its libraries\n")
+	fmt.Fprint(&b, "Made by `make suites`; don't edit. Suites of other projects, from unmodified sources, on this project's libraries\n")
 	fmt.Fprint(&b, "([verbs.md](../docs/verbs.md)), and where there is no RDMA device at all (\"nothing\"): what passes there says nothing about a\n")
-	fmt.Fprint(&b, "device. [suites/results.txt](suites/results.txt) has each test by itself, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
+	fmt.Fprint(&b, "device. [suites/results.txt](suites/results.txt) lists each test, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
 	t := report.Begin(&b, "suite", "version", "on", "passed", "failed", "skipped")
 	for _, s := range All() {
 		of := byName(all, s.Name)

@@ -518,12 +518,14 @@ func tells(c string, third int) bool {
 const labelledHead = `# How well captures are explained
 
 Made by ` + "`make labelled`" + `. Each seed draws a run on a simulated network: operations, sizes, path MTU, delays, retries, timers, what is posted together, when
-the capture ends; and one fault of a label is put into it. So the truth is known. Captures are taken on host A, on host B and on the wire between; those of
-the hosts are explained with and without the direction of packets. A capture is "named" if a finding about the right packets is of the label's kind, or says that it may be; "as the
-first guess" if it is of that kind. It cannot show a label where nothing of it comes by: a lone request that is lost before it gets there.
+the capture ends. One fault of a label is put into it, so the truth is known. Captures are taken on host A, on host B and on the wire between; those
+of the hosts are explained with and without the direction of packets. A capture is "named" if a finding about the right packets is of the label's
+kind, or says that it may be; "as the first guess" if it is of that kind. A capture cannot show a fault that leaves no trace at its place: a lone
+request that is lost before it gets there.
 
-"certain" counts findings that are called certain, also in the same captures from the middle on; "wrong" those among them that are not so; "besides" uncertain
-findings about something that did not happen. Seeds that 3 divides are the unseen third: nothing was mended by them. A test holds: 97 % named in either part, nothing certain and wrong.
+"certain" counts findings that are called certain, also in the same captures from the middle on; "wrong" those among them that are false; "besides"
+uncertain findings about something that did not happen. Seeds that 3 divides are the unseen third, kept out of development. A test holds: 97 % named
+in either part, nothing certain and wrong.
 
 `
 

@@ -280,11 +280,11 @@ const tableColumns = `
 
 const tableHead = `# The scheduler in virtual time
 
-Made by "go test ./roce/link/sim -run TestThreadsTable -threads.table FILE"; don't edit. Nothing of it is measured on a real machine.
+Made by "go test ./roce/link/sim -run TestThreadsTable -threads.table FILE"; don't edit. None of it is measured on a real machine.
 
-Requests of 128 B that are answered by as many bytes, between two processes on one machine, by roce.Conn and by a model of Go's TCP (a
-write, a read, one wake-up, an epoll_wait). The shell of the devices is the real one; CPUs, threads and what things cost are modelled
-(roce/link/sim, TestThreads): a packet takes 1 us beyond its system call, and four fifths of a wake-up count as CPU time. A quota is
+Requests and responses of 128 B between two processes on one machine, by roce.Conn and by a model of Go's TCP (a write, a read, one
+wake-up, an epoll_wait). The shell of the devices is the real one; CPUs, threads and costs are modelled (roce/link/sim, TestThreads): a
+packet takes 1 us beyond its system call, and four fifths of a wake-up count as CPU time. A quota is
 for each process, in periods of 100 ms; a neighbour computes all the time. Times are microseconds a request, CPU is that of both ends.
 `
 const tableReal = `
@@ -292,22 +292,23 @@ const tableReal = `
 
 The costs here are those of the machine of docs/bench/contended. The model is near it for one connection on free CPUs and on one CPU.
 It is wrong about TCP beside a neighbour on one of two CPUs: there the machine keeps both ends on the free CPU, and TCP takes 8.5 us.
-So it does not show either what sharing that CPU brings (tryout): it has 8 % at most here, 30 to 60 % on the machine. It knows no GSO or
-GRO, so sixteen connections are slower here. Compare rules by this table, not goroce with TCP.
+So it also hides the gain of sharing that CPU (tryout): 8 % at most here, 30 to 60 % on the machine. It has no GSO or GRO, so sixteen
+connections are slower here. Compare rules by this table, not goroce with TCP.
 ` + tableColumns
 
 // tableWithout was made of tables of programs without a rule, beside that of the same program with it.
 const tableWithout = `
 ## What each rule is for
 
-The same table by the shell without a rule: how many of its 45 rows get worse, and better, by more than 10 % in time or CPU time a
-request, and the worst. Made by hand at 2796341 and before, with a program in which a rule could be switched off. Four of these rules
-are gone since, and what is tried in place of looking is no longer to sleep at once but to share the CPU. Looks are counted in turns, and
-so need not be longer on a slow machine; they are up to four times as many (64 connections on free CPUs: 2.7 times TCP's requests in place
-of 1.7), and to share is tried only where looks are in vain.
-Rules of streams, of programs that compute and of programs in other languages do nothing here, and say so by a 0; neither do packets in
-one datagram, so sixteen connections seem to want no waiting for each other. On the real machine they do: without it they send 2.26
-datagrams a request in place of 0.61, and use 50 us of CPU in place of 31 (bench -items contended, CPUs free).
+The same table with one rule of the shell switched off: how many of its 45 rows get worse, and better, by more than 10 % in time or CPU
+time a request, and the worst. Made by hand at 2796341 and before, with a program in which a rule could be switched off. Since then four
+of these rules are gone, and the alternative to looking that is tried is to share the CPU, not to sleep at once. Looks are counted in
+turns, so they need not be longer on a slow machine. They are up to four times as many (64 connections on free CPUs: 2.7 times TCP's
+requests in place of 1.7), and sharing is tried only where looks find nothing.
+
+Rules of streams, of programs that compute and of programs in other languages do nothing here, and have a 0. Sharing a datagram has no
+effect here either, so sixteen connections seem not to need to wait for each other. On the real machine they do: without it they send
+2.26 datagrams a request in place of 0.61, and use 50 us of CPU in place of 31 (bench -items contended, CPUs free).
 
 | without | worse | better | the worst row |
 |---|---|---|---|
