@@ -6,10 +6,9 @@ import "encoding/binary"
 // bit.
 const crcPoly = 0xEDB88320
 
-// crcTable[k][x] is the CRC register after byte x and k zero bytes, started
-// from 0: the tables of slicing-by-8. The standard library keeps its own to
-// itself, and its Update makes its argument escape, which would cost the
-// headers of every packet an allocation.
+// crcTable[k][x] is the CRC register after byte x and k zero bytes, started from 0: the tables of
+// slicing-by-8. The standard library does not export its own, and its Update makes its argument
+// escape, which would cost an allocation for the headers of every packet.
 var crcTable = func() (t [8][256]uint32) {
 	for x := range t[0] {
 		r := uint32(x)
@@ -58,7 +57,7 @@ func crcUpdate(r uint32, b []byte) uint32 {
 	return r
 }
 
-// crcZeros feeds n zero bytes to the raw register r. It is slow, for tables.
+// crcZeros feeds n zero bytes to the raw register r. It is slow, and used to make tables.
 func crcZeros(r uint32, n int) uint32 {
 	for range n {
 		r = r>>8 ^ crcTable[0][r&0xFF]
@@ -66,15 +65,14 @@ func crcZeros(r uint32, n int) uint32 {
 	return r
 }
 
-// crcField is what a big-endian 16-bit field contributes to the register, by
-// its high and its low byte. A CRC is linear: the register after a string is
-// the xor of those after the string with the field zeroed, and after zeros
-// with only the field in place.
+// crcField is what a big-endian 16-bit field contributes to the register, by its high and its low
+// byte. A CRC is linear: the register after a string is the xor of the register after the string
+// with the field zeroed, and that after zeros with only the field in place.
 type crcField struct{ hi, lo [256]uint32 }
 
 func (f *crcField) at(v uint16) uint32 { return f.hi[v>>8] ^ f.lo[v&0xFF] }
 
-// newCRCField returns the field that is followed by n bytes.
+// newCRCField returns a field that is followed by n bytes.
 func newCRCField(n int) *crcField {
 	f := new(crcField)
 	for x := range 256 {
@@ -96,8 +94,8 @@ func (f *crcField) and(g *crcField) *crcField {
 // crcMul multiplies two polynomials modulo the CRC's. The factors and the
 // product have the lowest power in the highest bit, like the register.
 func crcMul(a, b uint32) uint32 {
-	// 32 x 32 -> 63 bits without carries, by integer multiplications of every
-	// fourth bit: at most eight ones meet in a column, and four bits hold them.
+	// 32 x 32 -> 63 bits without carries, by integer multiplications of every fourth bit: at most
+	// eight ones meet in a column, and four bits hold their sum.
 	const m0, m1, m2, m3 = 0x1111111111111111, 0x2222222222222222, 0x4444444444444444, 0x8888888888888888
 	a0, a1, a2, a3 := uint64(a)&m0, uint64(a)&m1, uint64(a)&m2, uint64(a)&m3
 	b0, b1, b2, b3 := uint64(b)&m0, uint64(b)&m1, uint64(b)&m2, uint64(b)&m3

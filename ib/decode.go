@@ -6,7 +6,7 @@ import "encoding/binary"
 // the data path can count it without allocating.
 type DecodeError uint8
 
-// The reasons of a refusal, in the order in which they are checked.
+// The reasons to refuse a packet, in the order in which they are checked.
 const (
 	DecodeOK            DecodeError = iota
 	ErrShortBTH                     // fewer than 12 bytes
@@ -28,10 +28,9 @@ func (e DecodeError) Error() string {
 	return "ib: decode error"
 }
 
-// Decode parses b, the UDP payload of one packet from BTH through ICRC. It
-// returns DecodeOK, or the first reason to drop the packet. The ICRC is not
-// verified (see [ICRC]). CNP packets with a short or missing reserved field
-// are refused as any other truncation.
+// Decode parses b, the UDP payload of one packet from BTH through ICRC. It returns DecodeOK, or the
+// first reason to drop the packet. It does not verify the ICRC (see [ICRC]). CNP packets with a
+// short or missing reserved field are refused like any other truncation.
 func (p *Packet) Decode(b []byte) DecodeError {
 	if len(b) < BTHBytes {
 		return ErrShortBTH
@@ -74,9 +73,9 @@ func (p *Packet) Decode(b []byte) DecodeError {
 	return DecodeOK
 }
 
-// DecodeNext parses b as Decode does, but only that in which packets of a run differ: PSN, AckReq,
-// extended headers and payload. The length of b and its first 8 bytes are those of the packet that
-// p holds.
+// DecodeNext parses b as Decode does, but only the parts in which packets of a run differ: PSN,
+// AckReq, extended headers and payload. b must have the length and the first 8 bytes of the packet
+// in p.
 func (p *Packet) DecodeNext(b []byte) {
 	_ = b[11]
 	w := binary.BigEndian.Uint32(b[8:])
@@ -90,8 +89,7 @@ func (p *Packet) DecodeNext(b []byte) {
 	p.Payload = b[p.HeaderLen:end:end]
 }
 
-// decodeExtended reads the headers of h from x, whose length the opcode table
-// gave.
+// decodeExtended reads the headers of h from x, whose length comes from the opcode table.
 func (p *Packet) decodeExtended(h Headers, x []byte) {
 	be := binary.BigEndian
 	if h&HasDETH != 0 {

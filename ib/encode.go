@@ -91,11 +91,10 @@ func (p *Packet) putExtended(h Headers, x []byte) {
 	}
 }
 
-// Append appends the whole UDP payload of the packet to b and returns the
-// extended slice: headers, Payload, p.Pad bytes of zeros, and the ICRC that c
-// and the IPv4 identification id (ignored for IPv6) give. It is the simple
-// way, for tools, tests and rare packets; the data path puts headers, payload
-// and ICRC in separate buffers. An unknown opcode appends nothing.
+// Append appends the whole UDP payload of the packet to b and returns the extended slice: headers,
+// Payload, p.Pad bytes of zeros, and the ICRC by c and the IPv4 identification id (ignored for
+// IPv6). It is the simple way, for tools, tests and rare packets; the data path puts headers,
+// payload and ICRC in separate buffers. An unknown opcode appends nothing.
 func (p *Packet) Append(b []byte, c *ICRC, id uint16) []byte {
 	if !p.Opcode.Known() {
 		return b
@@ -108,7 +107,7 @@ func (p *Packet) Append(b []byte, c *ICRC, id uint16) []byte {
 	return binary.LittleEndian.AppendUint32(b, c.Checksum(id, b[start:]))
 }
 
-// zeros is where padding comes from.
+// zeros is the source of padding.
 var zeros [3]byte
 
 // PadFor returns the padding after a payload of n bytes: up to the next

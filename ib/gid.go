@@ -9,7 +9,7 @@ type GID [16]byte
 // GIDFromAddr returns the GID of an IP address; the zone is dropped.
 func GIDFromAddr(a netip.Addr) GID { return GID(a.As16()) }
 
-// Addr returns the IP address of g; an IPv4-mapped GID gives an IPv4 address.
+// Addr returns the IP address of g; for an IPv4-mapped GID an IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 // IsZero reports whether g is the reserved all-zero GID.
@@ -19,8 +19,8 @@ func (g GID) IsZero() bool { return g == GID{} }
 // IPv4-mapped one (224.0.0.0/4).
 func (g GID) IsMulticast() bool { return g.Addr().IsMulticast() }
 
-// String prints all 16 bytes as eight groups, the way the verbs tools do, so
-// that an IPv4-mapped GID is recognised at sight.
+// String formats all 16 bytes as eight groups, like the verbs tools, so that an IPv4-mapped GID is
+// easy to recognise.
 func (g GID) String() string {
 	const digits = "0123456789abcdef"
 	out := make([]byte, 0, 39)

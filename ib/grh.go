@@ -5,28 +5,26 @@ import (
 	"net/netip"
 )
 
-// GRHBytes is the length of what stands in front of a datagram in the receive
-// buffer of a UD queue pair: an IPv6 header, or 20 zero bytes and an IPv4
-// header (annex A17).
+// GRHBytes is the length of the header that precedes a datagram in the receive buffer of a UD queue
+// pair: an IPv6 header, or 20 zero bytes and an IPv4 header (annex A17).
 const GRHBytes = IPv6HeaderBytes
 
-// GRH is the IP header of a received datagram as the application sees it, and
-// as the way back to the sender is made from it. The name is that of the
-// InfiniBand header whose place it takes.
+// GRH is the IP header of a received datagram as the application sees it, from which the path back
+// to the sender is made. It is named after the InfiniBand header that it replaces.
 type GRH struct {
 	Src, Dst     netip.Addr // both IPv4 or both IPv6
 	TrafficClass uint8      // with the ECN bits
 	HopLimit     uint8
 	FlowLabel    uint32 // IPv6: 20 bits
-	Ident        uint16 // IPv4: 0 where the link does not see it
-	// PayloadBytes is the length of UDP header and UDP payload, ICRC included.
+	Ident        uint16 // IPv4: 0 if the link does not see it
+	// PayloadBytes is the length of UDP header and UDP payload, including the ICRC.
 	PayloadBytes int
 }
 
 const protocolUDP = 17
 
-// Put writes the 40 bytes. The IPv4 header has DF set and a right checksum, by
-// which libibverbs tells the two forms apart.
+// Put writes the 40 bytes. The IPv4 header has DF set and a valid checksum, by which libibverbs
+// tells the two forms apart.
 func (g *GRH) Put(b *[GRHBytes]byte) {
 	be := binary.BigEndian
 	if g.Src.Unmap().Is4() {
@@ -51,8 +49,8 @@ func (g *GRH) Put(b *[GRHBytes]byte) {
 	copy(b[24:], dst[:])
 }
 
-// Decode reads the 40 bytes in either form and reports whether they are one of
-// them. The IPv4 form is known by its version, header length and checksum.
+// Decode reads the 40 bytes in either form and reports whether they are valid. It recognises the
+// IPv4 form by its version, header length and checksum.
 func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 	be := binary.BigEndian
 	if b[0]>>4 == 6 {
@@ -76,8 +74,8 @@ func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 	return true
 }
 
-// onesSum is the ones' complement sum of an IPv4 header (RFC 791); with the
-// checksum in place it is 0xFFFF.
+// onesSum returns the ones' complement sum of an IPv4 header (RFC 791); with the checksum in place
+// it is 0xFFFF.
 func onesSum(h *[IPv4HeaderBytes]byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i < len(h); i += 2 {

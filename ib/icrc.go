@@ -33,14 +33,14 @@ type Flow struct {
 // of the BTH masked, payload and padding (annex A17). The zero value is not
 // usable, see [NewICRC]. An ICRC is a small value that no method changes.
 type ICRC struct {
-	// base is the raw register after the masked IP and UDP headers with
-	// lengths and IPv4 identification zero. What those add is looked up.
+	// base is the raw register after the masked IP and UDP headers with lengths and IPv4
+	// identification zero. Tables add the effect of those.
 	base uint32
 	ip6  bool
 }
 
-// What the fields that differ from packet to packet add to ICRC.base, by the
-// number of bytes from the field's end to the end of the UDP header.
+// What the fields that vary between packets add to ICRC.base, by the number of bytes from the
+// field's end to the end of the UDP header.
 var (
 	crcTotalLen4 = newCRCField(24)                         // IPv4 total length
 	crcIdent4    = newCRCField(22)                         // IPv4 identification
@@ -49,9 +49,8 @@ var (
 	crcNoDF      = crcZeros(crcUpdate4(0, 0x00400000), 20) // the DF flag, bytes 4 to 7 of the header
 )
 
-// NewICRC prepares the ICRC of a flow. IPv4 packets are taken to have the DF
-// flag set and no options, as rdma_rxe and ConnectX send them; see
-// [ICRC.WithoutDF].
+// NewICRC prepares the ICRC of a flow. It assumes that IPv4 packets have the DF flag set and no
+// options, as rdma_rxe and ConnectX send them; see [ICRC.WithoutDF].
 func NewICRC(f Flow) ICRC {
 	var pseudo [IPv6HeaderBytes + UDPHeaderBytes]byte
 	c := ICRC{ip6: !f.Src.Unmap().Is4()}
@@ -80,8 +79,8 @@ func NewICRC(f Flow) ICRC {
 	return c
 }
 
-// WithoutDF returns the ICRC of the same flow for packets that do not have the
-// IPv4 flag DF set. IPv6 has no such flag.
+// WithoutDF returns the ICRC of the same flow for packets without the IPv4 flag DF. IPv6 has no
+// such flag.
 func (c ICRC) WithoutDF() ICRC {
 	if !c.ip6 {
 		c.base ^= crcNoDF
@@ -102,23 +101,22 @@ func (c *ICRC) pseudo(udpPayload int, id uint16) uint32 {
 // first eight bytes as a little-endian number.
 const resv8aMask = 0xFF << 32
 
-// Head returns the CRC of IP and UDP headers and of hdr, which holds the BTH
-// and may hold anything that follows it. udpPayload is the length from BTH
-// through ICRC in bytes, id the IPv4 identification (ignored for IPv6).
-// Continue over the rest, payload and padding, with [Extend], and finish with
+// Head returns the CRC of the IP and UDP headers and of hdr, which has the BTH and possibly more of
+// the packet. udpPayload is the length from BTH through ICRC in bytes, id the IPv4 identification
+// (ignored for IPv6). Continue over the rest, payload and padding, with [Extend], and finish with
 // [PutICRC]. Head is meant for short runs: Extend is faster from 64 bytes up.
 func (c *ICRC) Head(udpPayload int, id uint16, hdr []byte) uint32 {
 	r := c.pseudo(udpPayload, id)
 	if len(hdr) < 8 {
-		return ^r // not a packet: there is no right answer
+		return ^r // not a packet: no answer is right
 	}
 	r = crcUpdate8(r, binary.LittleEndian.Uint64(hdr)|resv8aMask)
 	return ^crcUpdate(r, hdr[8:])
 }
 
-// vectorBytes is the length from which the standard library uses carry-less
-// multiplication (amd64). Below, its tables are no faster than those here, and
-// are behind a sync.Once and a call through a variable.
+// vectorBytes is the length from which the standard library uses carry-less multiplication (amd64).
+// Below, its tables are no faster than ours, and are behind a sync.Once and a call through a
+// variable.
 const vectorBytes = 64
 
 // Extend continues a CRC over payload and padding.
@@ -129,27 +127,26 @@ func Extend(crc uint32, b []byte) uint32 {
 	return crc32.Update(crc, crc32.IEEETable, b)
 }
 
-// Checksum returns the ICRC of a whole UDP payload, of which b is everything
-// from the BTH up to, but without, the ICRC. b holds at least a BTH.
+// Checksum returns the ICRC of a whole UDP payload. b is everything from the BTH up to, but
+// without, the ICRC, and has at least a BTH.
 func (c *ICRC) Checksum(id uint16, b []byte) uint32 {
 	n := min(len(b), BTHBytes)
 	return Extend(c.Head(len(b)+ICRCBytes, id, b[:n]), b[n:])
 }
 
-// ChecksumFlushRxe returns the ICRC that Linux rdma_rxe puts on, and demands
-// of, a FLUSH (rxe 6.2 to 7.2): after the masked headers it covers all bytes
-// from the BTH a second time, unmasked, because its opcode table gives FLUSH
-// no payload offset. A FLUSH that carries the checksum of [ICRC.Checksum] is
-// dropped by rxe, and one that carries this is wrong by the specification; a
-// receiver accepts either. b is as for Checksum.
+// ChecksumFlushRxe returns the ICRC that Linux rdma_rxe puts on, and requires of, a FLUSH (rxe 6.2
+// to 7.2): after the masked headers it covers all bytes from the BTH a second time, unmasked,
+// because its opcode table gives FLUSH no payload offset. rxe drops a FLUSH with the checksum of
+// [ICRC.Checksum], and the specification rejects one with this; a receiver should accept either. b
+// is as for Checksum.
 func (c *ICRC) ChecksumFlushRxe(id uint16, b []byte) uint32 {
 	n := min(len(b), int(RCFlush.Info().HeaderLen))
 	return Extend(c.Head(len(b)+ICRCBytes, id, b[:n]), b)
 }
 
-// PutICRC stores crc as it goes over the wire: least significant byte first.
+// PutICRC stores crc in wire order: least significant byte first.
 func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 
-// TrailingICRC reads the ICRC from the last four bytes of a UDP payload. It
-// panics on fewer; what [Packet.Decode] accepted is long enough.
+// TrailingICRC reads the ICRC from the last four bytes of a UDP payload. It panics if there are
+// fewer; anything that [Packet.Decode] accepts is long enough.
 func TrailingICRC(b []byte) uint32 { return binary.LittleEndian.Uint32(b[len(b)-ICRCBytes:]) }

@@ -20,8 +20,8 @@ const (
 	// than this many packets outstanding.
 	MaxPSNSpan = 1 << 23
 
-	// AtomicBytes is the operand of CMP & SWAP and FETCH & ADD and the payload
-	// of ATOMIC WRITE. The first two carry big-endian numbers in headers; the
-	// payload of ATOMIC WRITE is memory as it lies.
+	// AtomicBytes is the operand of CMP & SWAP and FETCH & ADD and the payload of ATOMIC WRITE. The
+	// first two carry big-endian numbers in headers; the payload of ATOMIC WRITE has the byte order
+	// of memory.
 	AtomicBytes = 8
 )

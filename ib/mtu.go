@@ -43,13 +43,13 @@ func MTUFromBytes(n int) (MTU, bool) {
 	return 0, false
 }
 
-// headroom is what rdma_rxe keeps free of a network interface's MTU for IP,
-// UDP, the transport headers and the ICRC, so that both ends derive the same
-// path MTU from the same interface.
+// headroom is what rdma_rxe reserves of a network interface's MTU for IP, UDP, the transport
+// headers and the ICRC; the same value makes both ends derive the same path MTU from the same
+// interface.
 const headroom = 80
 
-// MTUForInterface returns the largest MTU whose packets fit an interface with
-// an IP MTU of n bytes, by the rule of rdma_rxe (largest MTU at most n - 80).
+// MTUForInterface returns the largest MTU whose packets fit an interface with an IP MTU of n bytes,
+// by the rule of rdma_rxe (largest MTU at most n - 80).
 func MTUForInterface(n int) (MTU, bool) {
 	for m := MTU4096; m >= MTU256; m-- {
 		if m.Bytes() <= n-headroom {

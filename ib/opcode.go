@@ -99,7 +99,7 @@ func (h Headers) Bytes() int {
 	return n
 }
 
-// Position says where in its message a packet stands, as two flags.
+// Position says where in its message a packet is, as two flags.
 type Position uint8
 
 // The positions; an Only packet is both First and Last.
@@ -110,7 +110,7 @@ const (
 	Only   Position = First | Last
 )
 
-// PayloadRule is the payload that an opcode admits (IBTA 9.7.4.1.6 and 9.7.5).
+// PayloadRule says how much payload an opcode may have (IBTA 9.7.4.1.6 and 9.7.5).
 type PayloadRule uint8
 
 // The payload rules.
@@ -160,7 +160,7 @@ const (
 	OpCNP
 )
 
-// OpcodeInfo is what the table knows of an opcode.
+// OpcodeInfo is the table entry of an opcode.
 type OpcodeInfo struct {
 	Name      string
 	Transport Transport
@@ -171,8 +171,7 @@ type OpcodeInfo struct {
 	// HeaderLen is the length of BTH and extended headers in bytes; 0 marks an
 	// opcode that this stack does not know.
 	HeaderLen uint8
-	// Response is set on what a responder sends: read responses and
-	// acknowledgements.
+	// Response is set for packets of a responder: read responses and acknowledgements.
 	Response bool
 }
 

@@ -15,9 +15,9 @@ const (
 	CNPReservedBytes  = 16
 )
 
-// Resv7Selective is what Resv7 is where an end says that it knows selective repeat, which the
-// specification has not: in a request that is sent again, and in every answer to a requester that
-// has said so. Others send 0, and ignore it.
+// Resv7Selective is the value of Resv7 that announces selective repeat, which is not in the
+// specification: in a request that is sent again, and in every answer to a requester that has
+// announced it. Other implementations send 0, and ignore it.
 const Resv7Selective = 0x40
 
 // BTH is the base transport header, on every packet (IBTA 9.2).
@@ -29,7 +29,7 @@ type BTH struct {
 	MigReq    bool  // M: rxe sends 0, ConnectX sends 1; neither refuses the other
 	FECN      bool  // F; masked in the ICRC together with BECN and Resv6
 	BECN      bool  // B
-	AckReq    bool  // A: the responder is asked to acknowledge
+	AckReq    bool  // A: asks the responder to acknowledge
 	Resv6     uint8 // low 6 bits of byte 4
 	Resv7     uint8 // low 7 bits of byte 8
 	PKey      PKey
@@ -77,9 +77,9 @@ const (
 	FlushMR               FETH = 1 << 4 // selectivity: the whole memory region
 )
 
-// Packet is one decoded RoCE v2 packet: the BTH, and those extended headers
-// that its opcode carries. Fields of other headers keep whatever value they
-// had, so a Packet can be reused without being cleared.
+// Packet is one decoded RoCE v2 packet: the BTH, and those extended headers that its opcode
+// carries. Fields of other headers keep their old values, so a Packet can be reused without being
+// cleared.
 type Packet struct {
 	BTH
 	DETH      DETH
@@ -90,13 +90,11 @@ type Packet struct {
 	AtomicAck uint64 // original value, AtomicAckETH
 	ImmDt     uint32
 	IETH      RKey // key to invalidate
-	// CNPReserved is the reserved field of a CNP. Senders leave it zero,
-	// receivers do not look at it; it is here so that nothing is lost between
-	// Decode and PutHeaders.
+	// CNPReserved is the reserved field of a CNP. Senders leave it zero, receivers ignore it; it is
+	// here so that nothing is lost between Decode and PutHeaders.
 	CNPReserved [CNPReservedBytes]byte
 
-	// Payload aliases the decoded buffer; padding and ICRC are excluded, also
-	// from its capacity.
+	// Payload aliases the decoded buffer; padding and ICRC are excluded, even from its capacity.
 	Payload []byte
 	// HeaderLen is the length of BTH and extended headers in the decoded
 	// buffer, in bytes.

@@ -35,7 +35,7 @@ func ACKCredit(c CreditCode) Syndrome { return Syndrome(c & 31) }
 // RNRNAK returns the RNR NAK syndrome with timer code c.
 func RNRNAK(c RNRCode) Syndrome { return 0x20 | Syndrome(c&31) }
 
-// Kind returns what the syndrome is. Values with the top bit set are reserved.
+// Kind returns the kind of the syndrome. Values with the top bit set are reserved.
 func (s Syndrome) Kind() SyndromeKind {
 	switch s >> 5 {
 	case 0:

@@ -51,7 +51,7 @@ func (p PKey) Match(q PKey) bool {
 // Transport is the service type of a QP; it is also the class of an opcode.
 type Transport uint8
 
-// The service types that this stack speaks.
+// The service types that this stack supports.
 const (
 	TransportInvalid Transport = iota
 	RC                         // reliable connection
