@@ -20,7 +20,7 @@ const (
 	MinSecret = 16
 	// MaxID is the length of the longest ID, in bytes.
 	MaxID = 255
-	// Limit is how long one side waits for the other, if its context does not end before.
+	// Limit is how long one side waits for the other, unless its context ends first.
 	Limit = 10 * time.Second
 
 	nonceBytes = 32
@@ -31,24 +31,24 @@ const (
 // magic begins message 1.
 var magic = [4]byte{'g', 'R', 'A', 0x1D}
 
-// header is what of message 1 comes before the ID.
+// header is the length of message 1 before the ID.
 const header = len(magic) + 1 + nonceBytes
 
 // welcome is message 4.
 const welcome = 1
 
-// Key is a secret with a name, by which the server finds it. One server may have many: one for each
-// client, or an old and a new one while they are changed.
+// Key is a named secret; the server finds it by its name. A server may have many: one for each
+// client, or an old and a new one during a change.
 type Key struct {
 	ID     string
 	Secret []byte
 }
 
-// ErrDenied is matched when the peer has not proved that it knows the secret, or does not accept
-// that this side does. Which of the two, and why, an *[Error] says as far as it is known.
+// ErrDenied says that the peer has not proved that it knows the secret, or does not accept this
+// side's proof. An *[Error] tells which of the two, and why, as far as known.
 var ErrDenied = errors.New("authentication failed")
 
-// Error is an authentication that failed because of what the peer has sent. It matches [ErrDenied].
+// Error is an authentication that failed because of the peer's messages. It matches [ErrDenied].
 type Error struct {
 	ID  string // the key
 	Why string
@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 // Is makes every Error match ErrDenied.
 func (e *Error) Is(target error) bool { return target == ErrDenied }
 
-// check returns an error for a key that cannot be.
+// check returns an error for an invalid key.
 func (k *Key) check() error {
 	switch {
 	case len(k.Secret) < MinSecret:
@@ -76,10 +76,10 @@ func (k *Key) check() error {
 type transcript struct {
 	hello       []byte // message 1
 	serverNonce []byte
-	binding     []byte // of the connection
+	binding     []byte // identifies the connection
 }
 
-// mac is what a role says of it.
+// mac returns the MAC of the transcript for a role.
 func (t *transcript) mac(secret []byte, role string) []byte {
 	h := hmac.New(sha256.New, secret)
 	for _, part := range [][]byte{[]byte("goroce auth 1 " + role), t.hello, t.serverNonce, t.binding} {
@@ -91,7 +91,7 @@ func (t *transcript) mac(secret []byte, role string) []byte {
 	return h.Sum(nil)
 }
 
-// bindingOf names a connection, as both of its ends see it.
+// bindingOf identifies a connection in the same way on both sides.
 func bindingOf(c *roce.Conn, isClient bool) ([]byte, error) {
 	attr, _, err := c.QP().Query()
 	if err != nil {
@@ -107,7 +107,7 @@ func bindingOf(c *roce.Conn, isClient bool) ([]byte, error) {
 	}
 	var out []byte
 	for _, e := range []end{client, server} {
-		ip := e.addr.Addr().As16() // without a zone, which is the host's own
+		ip := e.addr.Addr().As16() // without the zone, which is local to the host
 		out = append(out, ip[:]...)
 		out = binary.BigEndian.AppendUint16(out, e.addr.Port())
 		out = binary.BigEndian.AppendUint32(out, e.qpn)
@@ -115,9 +115,8 @@ func bindingOf(c *roce.Conn, isClient bool) ([]byte, error) {
 	return out, nil
 }
 
-// random fills b from where the device of the connection has its random numbers: verbs.Config.Rand,
-// which is crypto/rand.Reader unless somebody chose another, and on a simulated network comes from
-// the seed.
+// random fills b from the random source of the connection's device: verbs.Config.Rand, which is
+// crypto/rand.Reader by default, and depends on the seed on a simulated network.
 func random(c *roce.Conn, b []byte) error {
 	s := access.Shard(c.Device())
 	if s == nil {
@@ -150,7 +149,7 @@ func idOf(b []byte) (string, error) {
 	return string(b[header:]), nil
 }
 
-// receive returns the next message, which has at most so many bytes.
+// receive returns the next message, of at most most bytes.
 func receive(ctx context.Context, c *roce.Conn, most int) ([]byte, error) {
 	m, err := c.RecvMsg(ctx)
 	if err != nil {
@@ -163,9 +162,9 @@ func receive(ctx context.Context, c *roce.Conn, most int) ([]byte, error) {
 	return append([]byte{}, m.Bytes()...), nil
 }
 
-// Client proves to the peer, which calls Server, that this side knows the secret, and that the peer
-// does. When it has returned nil, both have. After an error the connection is of no use: close it.
-// An error that does not match [ErrDenied] is that of the connection or the context.
+// Client proves to the peer, which calls Server, that this side knows the secret, and verifies that
+// the peer does. A nil error means that both succeeded. After an error the connection is unusable:
+// close it. An error that does not match [ErrDenied] is that of the connection or the context.
 func Client(ctx context.Context, c *roce.Conn, key Key) error {
 	if err := key.check(); err != nil {
 		return err
@@ -209,7 +208,7 @@ func Client(ctx context.Context, c *roce.Conn, key Key) error {
 	return nil
 }
 
-// denied is what a peer means that ends the connection while it authenticates.
+// denied interprets the end of the connection during authentication.
 func denied(id string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, roce.ErrPeerClosed) {
 		return errors.Join(&Error{id, "the peer has closed the connection"}, err)
@@ -218,8 +217,9 @@ func denied(id string, err error) error {
 }
 
 // Server proves to the peer, which calls Client, that this side knows the secret of the key that
-// the peer names, and that the peer does. It returns the key's ID, which is who the peer is. lookup
-// returns the secret of an ID, or nil if there is none. After an error close the connection.
+// the peer names, and verifies that the peer does. It returns the key's ID, which identifies the
+// peer. lookup returns the secret of an ID, or nil if there is none. After an error close the
+// connection.
 func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
@@ -236,7 +236,7 @@ func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (i
 	secret := lookup(id)
 	known := secret != nil
 	if !known {
-		// The peer is answered like any other, so that it does not learn which IDs there are.
+		// The peer gets the usual answer, so that it does not learn which IDs exist.
 		secret = make([]byte, MinSecret)
 		if err := random(c, secret); err != nil {
 			return "", err
@@ -266,7 +266,8 @@ func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (i
 }
 
 // Handler returns a handler for [roce.Server] that authenticates the peer, and then calls handle
-// with the ID of its key. A peer that fails is closed, and its error is the handler's.
+// with the ID of its key. If that fails the connection is closed, and the handler returns the
+// error.
 func Handler(lookup func(id string) []byte, handle func(ctx context.Context, c *roce.Conn, id string) error) func(context.Context, *roce.Conn) error {
 	return func(ctx context.Context, c *roce.Conn) error {
 		id, err := Server(ctx, c, lookup)

@@ -1,18 +1,18 @@
-// Package layers has RoCE v2 for programs on gopacket: layers for the base transport header and all
-// extended headers.
+// Package layers adds RoCE v2 to gopacket: layers for the base transport header and all extended
+// headers.
 //
 //	layers.Register() // UDP port 4791 is RoCE v2 from now on
 //	packet := gopacket.NewPacket(frame, gopacketlayers.LayerTypeEthernet, gopacket.Default)
 //	if bth, ok := packet.Layer(layers.LayerTypeBTH).(*layers.BTH); ok { ... bth.Opcode, bth.PSN ... }
 //	if reth, ok := packet.Layer(layers.LayerTypeRETH).(*layers.RETH); ok { ... reth.VA, reth.RKey ... }
 //
-// A packet is BTH, its extended headers in the order of the wire, ICRC, and payload. [BTH] is also
-// a gopacket.DecodingLayer and a gopacket.SerializableLayer: it then has all headers, in its
-// ib.Packet.
+// A packet consists of BTH, its extended headers in the order of the wire, ICRC, and payload. [BTH]
+// is also a gopacket.DecodingLayer and a gopacket.SerializableLayer; as such it has all headers, in
+// its ib.Packet.
 //
 // # Concurrency
 //
-// Register is called once, before packets are decoded.
+// Call Register once, before packets are decoded.
 package layers
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// The layer types. Numbers from 2000 up are free for applications.
+// The layer types. gopacket leaves numbers from 2000 up to applications.
 var (
 	LayerTypeBTH          = register(47910, "BTH", decodeBTH)
 	LayerTypeDETH         = register(47911, "DETH", nil)
@@ -45,14 +45,14 @@ func register(n int, name string, decode gopacket.DecodeFunc) gopacket.LayerType
 	return gopacket.RegisterLayerType(n, m)
 }
 
-// Register has gopacket take UDP to port 4791 for RoCE v2, in the whole program.
+// Register makes gopacket decode UDP to port 4791 as RoCE v2, in the whole program.
 func Register() { layers.RegisterUDPPortLayerType(ib.UDPPort, LayerTypeBTH) }
 
 // BTH is the base transport header. Its Packet has all headers.
 type BTH struct {
 	layers.BaseLayer
 	ib.Packet
-	// Flow, if set, is what SerializeTo computes the ICRC with (and Ident, of IPv4).
+	// Flow, if set, is the input of SerializeTo for the ICRC (as is Ident, for IPv4).
 	Flow  *ib.Flow
 	Ident uint16
 }
@@ -84,7 +84,7 @@ type (
 		layers.BaseLayer
 		ib.AETH
 	}
-	// AtomicAckETH is the original value that an atomic answers with.
+	// AtomicAckETH is the original value, returned by an atomic.
 	AtomicAckETH struct {
 		layers.BaseLayer
 		Original uint64
@@ -99,12 +99,12 @@ type (
 		layers.BaseLayer
 		RKey ib.RKey
 	}
-	// ICRC is the invariant CRC, which is behind the payload on the wire; its LayerPayload is that
-	// of the packet.
+	// ICRC is the invariant CRC, which is behind the payload on the wire; its LayerPayload is the
+	// packet's.
 	ICRC struct {
 		layers.BaseLayer
 		ICRC uint32
-		// Known is whether the packet is in UDP over IP, so that Right could be found out.
+		// Known says that the packet is in UDP over IP, so that Right could be determined.
 		Known, Right bool
 	}
 )
@@ -142,7 +142,7 @@ func (*ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
 // CanDecode returns LayerTypeBTH.
 func (*BTH) CanDecode() gopacket.LayerClass { return LayerTypeBTH }
 
-// NextLayerType is that of the payload.
+// NextLayerType returns the type of the payload.
 func (*BTH) NextLayerType() gopacket.LayerType { return gopacket.LayerTypePayload }
 
 // DecodeFromBytes decodes all headers.
@@ -209,8 +209,7 @@ func decodeBTH(data []byte, p gopacket.PacketBuilder) error {
 	return p.NextDecoder(gopacket.LayerTypePayload)
 }
 
-// check compares the ICRC with what it should be, of a packet whose IP and UDP headers were
-// decoded.
+// check compares the ICRC with the right one, if the IP and UDP headers of the packet were decoded.
 func (c *ICRC) check(p gopacket.Packet, data []byte) {
 	udp, ok := p.Layer(layers.LayerTypeUDP).(*layers.UDP)
 	if !ok || int(udp.Length) != len(data)+ib.UDPHeaderBytes {
@@ -236,7 +235,7 @@ func (c *ICRC) check(p gopacket.Packet, data []byte) {
 	c.Right = icrc.Checksum(ident, body) == c.ICRC || ib.Opcode(data[0]) == ib.RCFlush && icrc.ChecksumFlushRxe(ident, body) == c.ICRC
 }
 
-// SerializeTo writes all headers before the payload, padding and ICRC behind it. With
+// SerializeTo writes all headers before the payload, and padding and ICRC after it. With
 // opts.FixLengths it sets Pad; with opts.ComputeChecksums it needs Flow.
 func (b *BTH) SerializeTo(w gopacket.SerializeBuffer, opts gopacket.SerializeOptions) error {
 	info := b.Opcode.Info()

@@ -1,13 +1,14 @@
-// Package metrics gives the counters of a device names, for whatever collects them: [Read] returns
-// them all, [Publish] puts them under expvar, and the module roce/prometheus has a collector.
+// Package metrics names the counters of a device for collectors: [Read] returns them all, [Publish]
+// puts them under expvar, and the module roce/prometheus has a collector.
 //
-// The first have the names that Linux's rdma_rxe has in
-// /sys/class/infiniband/*/ports/1/hw_counters, and mean the same. The others are what rdma_rxe
-// lacks, those of the communication manager (cm_...), and how much there is now (gauges).
+// The first have the names and meanings of Linux's rdma_rxe in
+// /sys/class/infiniband/*/ports/1/hw_counters. The others are counters that rdma_rxe lacks, those
+// of the communication manager (cm_...), and current amounts (gauges).
 //
 // Reading takes the lock of the device for a moment: once a second is fine, once a packet is not.
 //
-// It imports expvar, which registers /debug/vars with http.DefaultServeMux; package roce does not.
+// The package imports expvar, which registers /debug/vars with http.DefaultServeMux; package roce
+// does not.
 package metrics
 
 import (
@@ -25,7 +26,7 @@ import (
 type Metric struct {
 	Name  string // such as "rcvd_pkts"
 	Help  string
-	Gauge bool // it goes up and down; others only up, from when the device was opened
+	Gauge bool // it goes up and down; others only go up, from when the device was opened
 	Value uint64
 }
 
@@ -37,7 +38,7 @@ func Read(d *verbs.Device) []Metric {
 	}).metrics()
 }
 
-// state is what a device says of itself.
+// state holds the figures of a device.
 type state struct {
 	verbs.Counters
 	cm      rdmacm.Counters
@@ -86,7 +87,7 @@ func (s *state) metrics() (out []Metric) {
 // name, read anew each time.
 func Var(d *verbs.Device) expvar.Var { return deviceVar{d} }
 
-// Publish is expvar.Publish for Var. It panics if the name is taken, as that one does.
+// Publish is expvar.Publish for Var. Like that it panics if the name is taken.
 func Publish(name string, d *verbs.Device) { expvar.Publish(name, Var(d)) }
 
 type deviceVar struct{ d *verbs.Device }
@@ -98,7 +99,7 @@ func (v deviceVar) String() string {
 	}
 	b, err := json.Marshal(values)
 	if err != nil {
-		return "{}" // it does not fail for numbers
+		return "{}" // encoding numbers does not fail
 	}
 	return string(b)
 }

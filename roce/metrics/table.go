@@ -8,7 +8,7 @@ type counter struct {
 	value      func(*verbs.Counters) uint64
 }
 
-// hwCounters have the names that rdma_rxe has below hw_counters of its port.
+// hwCounters have rdma_rxe's names in the hw_counters of its port.
 var hwCounters = []counter{
 	{"sent_pkts", "packets sent", func(c *verbs.Counters) uint64 { return c.SentPkts }},
 	{"rcvd_pkts", "packets that passed every check", func(c *verbs.Counters) uint64 { return c.RcvdPkts }},
@@ -29,7 +29,7 @@ var hwCounters = []counter{
 	{"rcvd_bytes", "bytes received, BTH through ICRC", func(c *verbs.Counters) uint64 { return c.RcvdBytes }},
 }
 
-// moreCounters are what rdma_rxe lacks.
+// moreCounters are the counters that rdma_rxe lacks.
 var moreCounters = []counter{
 	{"retransmitted_pkts", "packets sent again", func(c *verbs.Counters) uint64 { return c.RetransmittedPkts }},
 	{"selective_repeats", "packets sent again because they were missing, and what was behind them was not", func(c *verbs.Counters) uint64 { return c.SelectiveRepeats }},

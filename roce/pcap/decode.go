@@ -7,20 +7,20 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Reason says why a frame holds no RoCE v2 packet.
+// Reason says why a frame has no RoCE v2 packet.
 type Reason uint8
 
 // The reasons.
 const (
-	Found       Reason = iota // it holds one, or more
+	Found       Reason = iota // it has one or more
 	NotIP                     // ARP and the like
 	NotUDP                    // another protocol over IP
 	OtherPort                 // UDP, but not to the port of RoCE v2
 	Fragment                  // a fragment of an IP packet: RoCE packets are never fragmented
-	Malformed                 // the headers make no sense
+	Malformed                 // the headers are inconsistent
 	TooShort                  // the capture has less than the headers (tcpdump -s)
 	RoCEv1                    // RoCE version 1, which is not over UDP
-	UnknownLink               // a link type that is not understood
+	UnknownLink               // a link type that is not supported
 	numReasons
 )
 
@@ -31,21 +31,22 @@ func (r Reason) String() string {
 	}[min(r, numReasons)]
 }
 
-// Decoder finds RoCE v2 packets in frames. The zero value is ready.
+// Decoder finds RoCE v2 packets in frames. The zero value is ready to use.
 type Decoder struct {
 	// Port is the UDP port; 0 is that of RoCE v2.
 	Port uint16
-	// NoICRC leaves ICRCs unchecked, for who does not look at them.
+	// NoICRC leaves ICRCs unchecked, for callers that do not use them.
 	NoICRC bool
-	// Counts is how many frames there were, by what was found in them.
+	// Counts has the number of frames by result.
 	Counts [numReasons]int
-	// Strange is the link type of the first frame that was not understood; Counts has how many there were.
+	// Strange is the link type of the first frame that was not supported; Counts has the number of
+	// such frames.
 	Strange LinkType
 
 	out   []Packet
 	icmp  []ICMP
 	flows map[ib.Flow]*ib.ICRC
-	// segment is the length of packets that share a datagram, as last seen.
+	// segment is the latest length of packets that share a datagram.
 	segment int
 }
 
@@ -71,12 +72,12 @@ const (
 
 var be = binary.BigEndian
 
-// Decode returns the packets in a frame. They are valid until the next call, and their data as
-// long as that of the frame.
+// Decode returns the packets in a frame. They are valid until the next call, and their data as long
+// as that of the frame.
 func (d *Decoder) Decode(f *Frame) []Packet {
 	d.out, d.icmp = d.out[:0], d.icmp[:0]
 	if cap(d.icmp) == 0 {
-		d.icmp = make([]ICMP, 0, 1) // at most one a frame: pointers to it stay good
+		d.icmp = make([]ICMP, 0, 1) // at most one in a frame, so pointers to it stay valid
 	}
 	p := Packet{Frame: f.Number, AtNs: f.AtNs, Iface: f.Iface, Dir: f.Dir}
 	r := d.link(f, p)
@@ -87,7 +88,7 @@ func (d *Decoder) Decode(f *Frame) []Packet {
 	return d.out
 }
 
-// link takes the header of the link off.
+// link removes the link-layer header.
 func (d *Decoder) link(f *Frame, p Packet) Reason {
 	b := f.Data
 	switch f.Link {
@@ -117,7 +118,7 @@ func (d *Decoder) link(f *Frame, p Packet) Reason {
 	return UnknownLink
 }
 
-// direction takes the packet type of Linux: 0 to us, 1 broadcast, 2 multicast, 3 to another
+// direction interprets the packet type of Linux: 0 to us, 1 broadcast, 2 multicast, 3 to another
 // host, 4 sent by us.
 func (p *Packet) direction(t uint16) {
 	switch t {
@@ -156,8 +157,8 @@ func (d *Decoder) ether(typ uint16, b []byte, p Packet, depth int) Reason {
 	return NotIP
 }
 
-// ip takes an IP packet apart. b may be longer (the padding of Ethernet) or shorter (a cut
-// capture) than its header says.
+// ip parses an IP packet. b may be longer (the padding of Ethernet) or shorter (a cut capture) than
+// its header says.
 func (d *Decoder) ip(b []byte, p Packet, depth int) Reason {
 	if len(b) < 1 {
 		return TooShort
@@ -175,7 +176,7 @@ func (d *Decoder) ip(b []byte, p Packet, depth int) Reason {
 			return Malformed
 		}
 		if total == 0 && depth == 0 {
-			total = len(b) // a segment that is larger than the field (big TCP and the like)
+			total = len(b) // a segment too large for the field (big TCP and the like)
 		}
 		if total < n {
 			return Malformed
@@ -203,7 +204,7 @@ func (d *Decoder) ip(b []byte, p Packet, depth int) Reason {
 		p.Flow.Src, p.Flow.Dst = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
 		proto, bodyBytes = b[6], int(be.Uint16(b[4:]))
 		if bodyBytes == 0 {
-			bodyBytes = len(b) - 40 // a jumbogram, as a segment that is larger than the field
+			bodyBytes = len(b) - 40 // a jumbogram, or a segment too large for the field
 		}
 		body = b[40:min(len(b), 40+bodyBytes)]
 	default:
@@ -260,8 +261,7 @@ func (d *Decoder) udp(b []byte, bytes int, p Packet, depth int) Reason {
 	return OtherPort
 }
 
-// datagram takes a UDP payload: one packet, or several that a host segments later or has
-// merged.
+// datagram splits a UDP payload: one packet, or several that a host segments later or has merged.
 func (d *Decoder) datagram(b []byte, bytes int, p Packet) {
 	icrc := d.icrc(&p)
 	for part := 0; ; part++ {
@@ -282,8 +282,8 @@ func (d *Decoder) datagram(b []byte, bytes int, p Packet) {
 	}
 }
 
-// state checks the ICRC. The packets of one datagram have the identifications that
-// segmentation will give them, or had: counted up from the first; or all that of the first.
+// state checks the ICRC. The packets of one datagram have the identifications of segmentation,
+// counted up from the first, or all that of the first.
 func state(icrc *ib.ICRC, p *Packet, part int) ICRCState {
 	body, got := p.Data[:len(p.Data)-ib.ICRCBytes], ib.TrailingICRC(p.Data)
 	for _, id := range [...]uint16{p.Ident + uint16(part), p.Ident, uint16(part)} {
@@ -300,9 +300,9 @@ func state(icrc *ib.ICRC, p *Packet, part int) ICRCState {
 	return ICRCWrong
 }
 
-// segmentBytes returns the length of the first packet in b: len(b), unless another packet
-// begins behind it. One does if the headers there fit those here, and the ICRC before
-// them is right. All packets of a datagram but the last have one length.
+// segmentBytes returns the length of the first packet in b: len(b), unless another packet begins
+// behind it. One does if the headers there fit those here, and the ICRC before them is right. All
+// packets of a datagram except the last have the same length.
 func (d *Decoder) segmentBytes(icrc *ib.ICRC, b []byte, p *Packet, part int) int {
 	const least = ib.BTHBytes + ib.ICRCBytes
 	if len(b) < 2*least {
@@ -332,7 +332,7 @@ func (d *Decoder) segmentBytes(icrc *ib.ICRC, b []byte, p *Packet, part int) int
 	return len(b)
 }
 
-// icrc returns the ICRC of the packet's flow.
+// icrc returns the ICRC state of the packet's flow.
 func (d *Decoder) icrc(p *Packet) *ib.ICRC {
 	c := d.flows[p.Flow]
 	if c == nil {
@@ -350,7 +350,7 @@ func (d *Decoder) icrc(p *Packet) *ib.ICRC {
 	return c
 }
 
-// readICMP takes a message apart that quotes a RoCE packet.
+// readICMP parses an ICMP message that quotes a RoCE packet.
 func (d *Decoder) readICMP(b []byte, v6 bool, p Packet) Reason {
 	if len(b) < 8 {
 		return NotUDP

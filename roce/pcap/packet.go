@@ -6,12 +6,12 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// ICRCState is what is known of a packet's invariant CRC.
+// ICRCState is the result of checking a packet's invariant CRC.
 type ICRCState uint8
 
 // The states.
 const (
-	ICRCUnchecked ICRCState = iota // the packet is cut, so that there is nothing to check
+	ICRCUnchecked ICRCState = iota // the packet is cut, so it cannot be checked
 	ICRCRight
 	ICRCRightRxe // a FLUSH with the ICRC of Linux rdma_rxe: see ib.ICRC.ChecksumFlushRxe
 	ICRCWrong
@@ -23,12 +23,12 @@ func (s ICRCState) String() string {
 
 // Packet is a RoCE v2 packet in a capture, or an ICMP message about one.
 type Packet struct {
-	Frame  int   // number of the frame that holds it
-	Part   int   // which of the packets of that frame, from 0
+	Frame  int   // number of the frame that contains it
+	Part   int   // index among the packets of that frame, from 0
 	AtNs   int64 // nanoseconds since 1970
 	Iface  int
 	Dir    Direction
-	Tunnel string // "VXLAN" or "Geneve" if it was in one
+	Tunnel string // "VXLAN" or "Geneve" if it was in a tunnel
 	Tagged bool   // has an 802.1Q tag; VLAN and Priority are those of the innermost
 	VLAN   uint16
 	// Priority is the 3 bits of the tag.
@@ -41,47 +41,47 @@ type Packet struct {
 	Ident        uint16 // IPv4
 	NoDF         bool   // IPv4: may be fragmented
 
-	// Bytes is the length from BTH through ICRC on the wire, Data what was captured of it.
+	// Bytes is the length from BTH through ICRC on the wire, Data the captured part of it.
 	Bytes int
 	Data  []byte
 
-	// What the headers say. After Problem is not empty they are as far as they could be read.
+	// The decoded headers. If Problem is not empty they are set as far as they could be read.
 	ib.Packet
 	PayloadBytes int // on the wire; Payload may be shorter
 	ICRC         ICRCState
-	Problem      string // why it is no good packet, except for the ICRC
+	Problem      string // why the packet is bad, apart from the ICRC
 
-	// ICMP is set if this is a message that a router or host sent back: the rest of the
-	// Packet then is the RoCE packet that it is about, as far as it is quoted.
+	// ICMP is set if this is a message that a router or host sent back: the rest of the Packet is
+	// then the RoCE packet that it quotes, as far as it is quoted.
 	ICMP *ICMP
 }
 
 // ICMP is a message of a router or host about a RoCE packet.
 type ICMP struct {
-	From   netip.Addr // who says it
+	From   netip.Addr // the sender
 	What   ICMPKind
-	MTU    int // TooBig: what fits the link there, bytes of IP packet
+	MTU    int // TooBig: the longest IP packet that fits the link there, in bytes
 	Type   uint8
 	Code   uint8
-	HasBTH bool // enough is quoted that DestQP, PSN and Opcode are known
+	HasBTH bool // the quote is long enough for DestQP, PSN and Opcode
 }
 
-// ICMPKind is what an ICMP message says.
+// ICMPKind is the kind of an ICMP message.
 type ICMPKind uint8
 
 // The kinds.
 const (
 	Unreachable     ICMPKind = iota // the host or network cannot be reached
-	PortUnreachable                 // nobody listens on the UDP port
+	PortUnreachable                 // nothing listens on the UDP port
 	TooBig                          // the packet does not fit a link and may not be fragmented
-	Prohibited                      // a firewall says no
+	Prohibited                      // a firewall forbids it
 )
 
 func (k ICMPKind) String() string {
 	return [...]string{"host unreachable", "port unreachable", "packet too big", "prohibited"}[k&3]
 }
 
-// CE reports whether a switch has marked the packet: congestion experienced.
+// CE reports whether a switch has marked the packet with congestion experienced.
 func (p *Packet) CE() bool { return p.TrafficClass&3 == 3 }
 
 // Cut reports whether the capture has less than the whole packet.
@@ -91,8 +91,8 @@ func (p *Packet) Cut() bool { return len(p.Data) < p.Bytes }
 func (p *Packet) decodeHeaders() {
 	b := p.Data
 	if p.Cut() {
-		// Decode wants a whole packet: as much as there is, with an empty payload, is one if
-		// the headers are there.
+		// Decode needs a whole packet: if the headers are there, the available bytes with an empty
+		// payload are one.
 		if len(b) < ib.BTHBytes {
 			p.Problem = "the capture has less than the base transport header"
 			return

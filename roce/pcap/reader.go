@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// LinkType says with which header the frames of an interface begin (LINKTYPE_ of tcpdump).
+// LinkType says which header the frames of an interface begin with (LINKTYPE_ of tcpdump).
 type LinkType uint16
 
-// The link types that are understood.
+// The supported link types.
 const (
 	LinkNull     LinkType = 0   // BSD loopback: an address family of 4 bytes
 	LinkEthernet LinkType = 1   //
@@ -20,7 +20,7 @@ const (
 	LinkIPv4     LinkType = 228
 	LinkIPv6     LinkType = 229
 	LinkSLL2     LinkType = 276 // Linux "cooked" version 2, tcpdump -i any
-	linkRawBSD   LinkType = 12  // what some systems write for LinkRaw
+	linkRawBSD   LinkType = 12  // used by some systems for LinkRaw
 	linkLoop     LinkType = 108 // LinkNull in network order, OpenBSD
 )
 
@@ -43,7 +43,7 @@ func (t LinkType) String() string {
 	return fmt.Sprintf("link type %d", uint16(t))
 }
 
-// strangers are link types that are not understood, and what to do instead.
+// strangers are unsupported link types, and what to do instead.
 var strangers = map[LinkType]struct{ name, advice string }{
 	9:   {"PPP", againOnLink},
 	50:  {"PPP in HDLC", againOnLink},
@@ -64,7 +64,7 @@ var strangers = map[LinkType]struct{ name, advice string }{
 
 const againOnLink = "capture again on the Ethernet interface: tcpdump -i eth0 -w FILE udp port 4791"
 
-// Advice says what to do about frames of a link type that is not understood; it is empty for one that is.
+// Advice says what to do about frames of an unsupported link type; it is empty for supported ones.
 func (t LinkType) Advice() string {
 	if k, ok := strangers[t]; ok {
 		return k.advice
@@ -76,7 +76,7 @@ func (t LinkType) Advice() string {
 	return againOnLink + "; if Ethernet frames are in it behind a header of a fixed length: editcap -C HEADER_BYTES -T ether IN OUT"
 }
 
-// Direction is which way a frame went at the place of the capture, if that is known.
+// Direction is the direction of a frame at the place of the capture, if known.
 type Direction uint8
 
 // The directions.
@@ -94,9 +94,9 @@ type Frame struct {
 	Offset    int64 // of its record in the file, bytes
 	AtNs      int64 // when it was seen: nanoseconds since 1970
 	Link      LinkType
-	Iface     int // interface of the capture: pcapng's, or the index that SLL2 has
+	Iface     int // interface of the capture: pcapng's, or the index in SLL2
 	Dir       Direction
-	Data      []byte // what was captured, valid until the next frame is read
+	Data      []byte // the captured bytes, valid until the next frame is read
 	WireBytes int    // length of the frame on the wire; Data is shorter if it was cut
 }
 
@@ -108,14 +108,14 @@ const MaxRecordBytes = 1 << 18
 
 const (
 	maxInterfaces = 1 << 12
-	maxBlockBytes = 1 << 28 // blocks that are skipped may be long
+	maxBlockBytes = 1 << 28 // skipped blocks may be long
 )
 
-// FormatError says where a file stops to make sense.
+// FormatError says where a file becomes invalid.
 type FormatError struct {
 	Offset int64 // bytes from the start of the file
 	What   string
-	Err    error // of the reader, if it was that
+	Err    error // of the reader, if that failed
 }
 
 func (e *FormatError) Error() string {
@@ -137,7 +137,7 @@ type Reader struct {
 	frames int
 	buf    []byte
 
-	// pcap: one interface for all.
+	// pcap: one interface for all frames.
 	link    LinkType
 	unitNs  int64
 	snaplen uint32
@@ -195,11 +195,12 @@ func NewReader(r io.Reader) (*Reader, error) {
 		f.unitNs = 1000
 	}
 	f.snaplen = f.order.Uint32(h[16:])
-	f.link = LinkType(f.order.Uint32(h[20:])) // the upper bits say other things
+	f.link = LinkType(f.order.Uint32(h[20:])) // the upper bits have other meanings
 	return f, nil
 }
 
-// Offset returns how many bytes of the capture have been read: of what is in the file, if that is compressed.
+// Offset returns how many bytes of the capture have been read; for a compressed file, of the
+// decompressed content.
 func (f *Reader) Offset() int64 { return f.off }
 
 // Frames returns how many frames were read.
@@ -209,7 +210,7 @@ func (f *Reader) fail(what string, err error) error {
 	return &FormatError{Offset: f.off, What: what, Err: err}
 }
 
-// noEOF returns nil for the end of the file, which needs no more words.
+// noEOF returns nil for the end of the file, which needs no further explanation.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -217,8 +218,8 @@ func noEOF(err error) error {
 	return err
 }
 
-// take reads n bytes, which are valid until the next take. n is bounded by the callers. The
-// offset moves only if all are there.
+// take reads n bytes, which are valid until the next take. Callers bound n. The offset moves only
+// if all bytes are there.
 func (f *Reader) take(n int) ([]byte, error) {
 	if cap(f.buf) < n {
 		f.buf = make([]byte, n)
@@ -234,9 +235,8 @@ func (f *Reader) take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Next reads the next frame into fr. It returns io.EOF at the end of the file, and a
-// *FormatError where the file makes no sense or is cut in the middle of a frame. After an
-// error it keeps returning one.
+// Next reads the next frame into fr. It returns io.EOF at the end of the file, and a *FormatError
+// if the file is invalid or ends in the middle of a frame. After an error it keeps returning one.
 func (f *Reader) Next(fr *Frame) error {
 	if f.ng {
 		return f.nextNG(fr)
@@ -267,7 +267,7 @@ func (f *Reader) Next(fr *Frame) error {
 	return nil
 }
 
-// wireBytes is the length of a frame, of which a wrong one is put right.
+// wireBytes returns the length of a frame on the wire, and corrects an impossible claim.
 func wireBytes(claimed uint32, captured int) int {
 	return min(max(int(int32(min(claimed, 1<<30))), captured), MaxRecordBytes)
 }
@@ -339,7 +339,7 @@ func (f *Reader) nextNG(fr *Frame) error {
 	}
 }
 
-// section begins a new section: other byte order, other interfaces.
+// section starts a new section, which may have another byte order, and has other interfaces.
 func (f *Reader) section(h [8]byte) error {
 	start := f.off - 8
 	b, err := f.take(4)
@@ -408,7 +408,7 @@ func (f *Reader) addInterface(b []byte) (what string) {
 	return ""
 }
 
-// resolution turns if_tsresol into what makes nanoseconds of ticks.
+// resolution returns the factor and divisor that convert ticks of if_tsresol to nanoseconds.
 func resolution(r uint8) (mul, div uint64) {
 	mul, div = 1, 1
 	if r&0x80 != 0 { // a power of two

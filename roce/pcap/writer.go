@@ -13,7 +13,7 @@ type Writer struct {
 	head [24]byte
 }
 
-// NewWriter writes the header of a file of frames of one link type.
+// NewWriter writes the header of a file for frames of one link type.
 func NewWriter(w io.Writer, link LinkType) (*Writer, error) {
 	out := &Writer{w: w, link: link}
 	h := out.head[:]
@@ -27,7 +27,7 @@ func NewWriter(w io.Writer, link LinkType) (*Writer, error) {
 	return out, err
 }
 
-// Write writes a frame. All frames of a file have one link type.
+// Write writes a frame. All frames of a file have the same link type.
 func (w *Writer) Write(f *Frame) error {
 	if f.Link != w.link {
 		return fmt.Errorf("capture file: a frame of link type %q in a file of %q", f.Link, w.link)

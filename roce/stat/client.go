@@ -16,18 +16,18 @@ import (
 	"github.com/goroce/goroce/roce/internal/peer"
 )
 
-// Endpoint is a socket on which a process answers. What its name says is only said.
+// Endpoint is a socket on which a process answers. The information in its name is unverified.
 type Endpoint struct {
 	name string
-	User int // that the name says
-	PID  int // that the name says
+	User int // according to the name
+	PID  int // according to the name
 }
 
-// ErrTooLong is wrapped when a process says more than is believed.
+// ErrTooLong is wrapped when the answer of a process exceeds the limit.
 var ErrTooLong = errors.New("stat: the answer is too long")
 
-// Find returns the sockets of this network namespace, of the user of this process; for root, of
-// all; at most 256 of each. The error is about /proc.
+// Find returns the sockets of this network namespace that belong to the user of this process, or
+// for root to any user; at most 256 for each user. The error is about /proc.
 func Find() ([]Endpoint, error) {
 	f, err := os.Open("/proc/thread-self/net/unix")
 	if err != nil {
@@ -42,13 +42,13 @@ func Find() ([]Endpoint, error) {
 	return slices.DeleteFunc(all, func(e Endpoint) bool { return me != 0 && e.User != me }), nil
 }
 
-// listening are the flags of a socket that listens (__SO_ACCEPTCON).
+// listening has the flags of a listening socket (__SO_ACCEPTCON).
 const listening = "00010000"
 
 // find reads /proc/net/unix: number, references, protocol, flags, type, state, inode, name.
 func find(r io.Reader) (all []Endpoint, err error) {
 	s := bufio.NewScanner(r)
-	of := map[int]int{} // how many, by user
+	of := map[int]int{} // number of sockets by user
 	for s.Scan() {
 		c := strings.Fields(s.Text())
 		if len(c) != 8 || c[3] != listening {
@@ -70,8 +70,8 @@ func find(r io.Reader) (all []Endpoint, err error) {
 	return all, s.Err()
 }
 
-// Ask asks the process, for as long as the context lasts. A process that is stopped or hangs makes
-// that context.DeadlineExceeded; one that is gone meanwhile ECONNREFUSED.
+// Ask queries the process, until the context ends. If the process is stopped or hangs, the error is
+// context.DeadlineExceeded; if it has ended, ECONNREFUSED.
 func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", e.name)
@@ -84,7 +84,7 @@ func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stat: %w", err)
 	}
-	if int(cred.Uid) != e.User { // or one user could use up the room of another
+	if int(cred.Uid) != e.User { // otherwise one user could use up the room of another
 		return nil, fmt.Errorf("stat: the socket is of user %d", cred.Uid)
 	}
 	if err := peer.Check(cred); e.User == os.Geteuid() && err != nil {
@@ -109,7 +109,7 @@ func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	return p, nil
 }
 
-// causeOf is the context's error, if that is why.
+// causeOf returns the context's error if that has ended, otherwise err.
 func causeOf(ctx context.Context, err error) error {
 	if c := ctx.Err(); c != nil {
 		err = c

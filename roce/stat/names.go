@@ -7,11 +7,11 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// hwCounters is how many of the names are those of rdma_rxe.
+// hwCounters is how many of the names are rdma_rxe's.
 const hwCounters = 17
 
-// counterNames are the names of the fields of verbs.Counters, in their order: first those that
-// rdma_rxe has below /sys/class/infiniband/*/ports/1/hw_counters, then what it lacks.
+// counterNames are the names of the fields of verbs.Counters, in their order: first those of
+// rdma_rxe in /sys/class/infiniband/*/ports/1/hw_counters, then those that it lacks.
 var counterNames = []string{
 	"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err", "ack_deferred",
 	"retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs",
@@ -24,10 +24,10 @@ var counterNames = []string{
 }
 
 // CounterNames returns the names of all counters in their order: first those of rdma_rxe's
-// hw_counters, then what it lacks.
+// hw_counters, then those that it lacks.
 func CounterNames() []string { return slices.Clone(counterNames) }
 
-// countersOf gives counters their names.
+// countersOf returns the counters by name.
 func countersOf(c verbs.Counters) map[string]uint64 {
 	v := reflect.ValueOf(c)
 	out := make(map[string]uint64, v.NumField())

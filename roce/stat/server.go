@@ -17,12 +17,12 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Server answers those who ask about the devices of this process.
+// Server answers queries about the devices of this process.
 type Server struct {
 	ln   *net.UnixListener
 	quit chan struct{}
 	wg   sync.WaitGroup
-	turn chan struct{} // has room for those who are answered at a time
+	turn chan struct{} // limits the clients that are answered at a time
 
 	mu      sync.Mutex
 	devices []*verbs.Device
@@ -30,11 +30,12 @@ type Server struct {
 	closed  bool
 }
 
-// prefix is how the names of sockets begin; the number is that of the protocol.
+// prefix begins the names of sockets; the number is that of the protocol.
 const prefix = "@goroce/stat/1/"
 
-// Serve begins to answer, about devices and those added later. It returns at once. A device that is
-// closed is told of no more. The error is that of the system call; a process may well do without.
+// Serve starts answering, about the given devices and those added later. It returns at once. Closed
+// devices are left out. The error is that of the system call; a process can well go on without a
+// Server.
 func Serve(devices ...*verbs.Device) (*Server, error) {
 	var err error
 	for range nameTries {
@@ -58,15 +59,15 @@ func Serve(devices ...*verbs.Device) (*Server, error) {
 	return nil, fmt.Errorf("stat: %w", err)
 }
 
-// Add tells of a device, too.
+// Add adds a device.
 func (s *Server) Add(d *verbs.Device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.devices = append(s.devices, d)
 }
 
-// Close ends the server, and hangs up on who is being answered. It waits for that. A second call
-// does nothing.
+// Close ends the server, hangs up on current clients, and waits for that. A second call does
+// nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	before := s.closed
@@ -84,7 +85,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// run accepts.
+// run accepts clients.
 func (s *Server) run() {
 	defer s.wg.Done()
 	for {
@@ -103,7 +104,7 @@ func (s *Server) run() {
 			return
 		}
 		<-s.turn
-		t := time.NewTimer(acceptPause) // no descriptor left, most likely
+		t := time.NewTimer(acceptPause) // most likely no descriptor is left
 		select {
 		case <-t.C:
 		case <-s.quit:
@@ -112,7 +113,7 @@ func (s *Server) run() {
 	}
 }
 
-// answer says all there is to say, and hangs up.
+// answer sends the answer, and hangs up.
 func (s *Server) answer(c *net.UnixConn) {
 	defer func() {
 		s.mu.Lock()
@@ -137,13 +138,13 @@ func (s *Server) answer(c *net.UnixConn) {
 	s.mu.Unlock()
 	text, err := json.Marshal(snapshot(devices))
 	if err != nil {
-		return // there is nothing in it that cannot be written
+		return // all of it can be encoded
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
 	_, _ = c.Write(append(text, '\n'))
 }
 
-// peerOf asks the kernel who is at the other end.
+// peerOf asks the kernel for the identity of the other end.
 func peerOf(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

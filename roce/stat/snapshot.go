@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Process is what a process tells of its devices. PID and User are what the kernel says.
+// Process describes the devices of a process. PID and User come from the kernel.
 type Process struct {
 	PID     int       `json:"pid"`
 	User    int       `json:"uid"`
@@ -28,22 +28,22 @@ type Device struct {
 	State    string            `json:"state"` // ACTIVE or DOWN
 	MTU      int               `json:"active_mtu"`
 	Vectors  int               `json:"num_comp_vectors"`
-	Polling  bool              `json:"polling"` // it moves only while the application polls or waits
+	Polling  bool              `json:"polling"` // it makes progress only while the application polls or waits
 	Memory   Memory            `json:"memory"`
 	Conns    Conns             `json:"connections"`
-	Counters map[string]uint64 `json:"hw_counters"` // names of rdma_rxe, and more: see CounterNames
+	Counters map[string]uint64 `json:"hw_counters"` // rdma_rxe's names, and more: see CounterNames
 	NumQPs   int               `json:"num_qps"`
 	QPs      []QP              `json:"qps"` // the first 10000 of a process
 }
 
-// Memory is how much is registered.
+// Memory counts registered memory.
 type Memory struct {
 	PDs     int `json:"pd"`
 	Regions int `json:"mr"`
 	Windows int `json:"mw"`
 }
 
-// Conns is what the communication manager of a device holds.
+// Conns counts what the communication manager of a device holds.
 type Conns struct {
 	Conns     int `json:"connections"` // being made, made, and being ended
 	HalfOpen  int `json:"half_open"`
@@ -60,7 +60,7 @@ type QP struct {
 	Remote ib.QPN `json:"rqpn,omitempty"`
 	RQPSN  ib.PSN `json:"rq-psn"` // expected
 	SQPSN  ib.PSN `json:"sq-psn"` // to be sent next
-	// Local and Peer are the addresses of one that is connected.
+	// Local and Peer are the addresses of a connected queue pair.
 	Local string `json:"local,omitempty"`
 	Peer  string `json:"peer,omitempty"`
 	MTU   int    `json:"path_mtu,omitempty"`
@@ -88,7 +88,7 @@ func snapshot(devices []*verbs.Device) *Process {
 	return p
 }
 
-// command is the name of the program, as the kernel has it.
+// command returns the name of the program, as the kernel reports it.
 func command() string {
 	if b, err := os.ReadFile("/proc/self/comm"); err == nil {
 		return strings.TrimSpace(string(b))
@@ -96,7 +96,7 @@ func command() string {
 	return filepath.Base(os.Args[0])
 }
 
-// describe tells of a device, and one by one of room queue pairs.
+// describe describes a device, and lists up to room queue pairs.
 func describe(d *verbs.Device, room int) Device {
 	port, mem, cm := d.Port(), d.MemCounts(), rdmacm.CountersOf(d)
 	out := Device{
@@ -122,7 +122,7 @@ func describe(d *verbs.Device, room int) Device {
 	return out
 }
 
-// describeQP says what there is to say; false if the queue pair has ended meanwhile.
+// describeQP describes a queue pair; false if it has ended meanwhile.
 func describeQP(qp *verbs.QP, gids []string) (QP, bool) {
 	a, _, err := qp.Query()
 	if err != nil {
