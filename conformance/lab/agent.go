@@ -19,7 +19,7 @@ var agentSource embed.FS
 
 // buildAgent compiles verbsd against a suite's own headers and libraries, so that it
 // runs in that suite's guest whatever this machine runs, and returns its bytes.
-func buildAgent(ctx context.Context, root, dir string) ([]byte, error) {
+func buildAgent(ctx context.Context, m *machine, root, dir string) ([]byte, error) {
 	src := filepath.Join(dir, "agent")
 	bin := filepath.Join(dir, "verbsd")
 	files, err := agentSource.ReadDir("agent")
@@ -59,7 +59,7 @@ func buildAgent(ctx context.Context, root, dir string) ([]byte, error) {
 		return nil, err
 	}
 	// -B and -L: gcc would look for crt files and libc beside itself before the sysroot.
-	libs := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
+	libs := filepath.Join(root, m.libs)
 	args := []string{"--sysroot=" + root, "-B" + libs + "/", "-L" + libs, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", bin}
 	// The names are enumerators, which the preprocessor cannot see.
 	for name, def := range map[string]string{"IBV_WR_FLUSH": "HAVE_FLUSH", "IBV_WR_ATOMIC_WRITE": "HAVE_ATOMIC_WRITE"} {
@@ -67,7 +67,7 @@ func buildAgent(ctx context.Context, root, dir string) ([]byte, error) {
 			args = append(args, "-D"+def)
 		}
 	}
-	out, err := exec.CommandContext(ctx, "gcc", append(append(args, units...), "-libverbs")...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, m.gcc.What, append(append(args, units...), "-libverbs")...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("lab: building verbsd: %w:\n%s", err, tail(out, 4000))
 	}

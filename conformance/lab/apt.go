@@ -16,15 +16,6 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// hostTools are what the lab runs on this machine.
-var hostTools = []Need{
-	{"qemu-system-x86_64", "qemu-system-x86"},
-	{"gcc", "gcc"},
-	{"xz", "xz-utils"},
-	{"ip", "iproute2"},
-	{"dpkg-deb", "dpkg"},
-}
-
 // lookPath finds a program also in the sbin folders, which a user's PATH may lack.
 func lookPath(prog string) (string, error) {
 	if p, err := exec.LookPath(prog); err == nil {
@@ -230,12 +221,12 @@ func parseDeb822(text string) (archive, bool) {
 // sources is the list of archives for a suite. Where a kernel is chosen, they are those that may have it: backports have a lower
 // priority, so that nothing else comes from there.
 func sources(a archive, kind, arch, signed, name string) string {
-	suite, _, chosen := strings.Cut(name, kernelMark)
+	suite, kernel, _ := parseSuite(name)
 	line := func(uri, suite string) string {
 		return fmt.Sprintf("%s [arch=%s%s] %s %s main\n", kind, arch, signed, uri, suite)
 	}
 	list := line(a.uri, suite)
-	if !chosen {
+	if kernel == "" {
 		return list
 	}
 	list += line(a.uri, suite+"-backports")
@@ -287,7 +278,8 @@ func aptState(dir, kind, suite, arch string) (opts []string, err error) {
 // archive, with an apt state of its own (nothing is taken as installed), and returns
 // the package files.
 func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
-	opts, err := aptState(dir, "deb", suite, "amd64")
+	_, _, m := parseSuite(suite)
+	opts, err := aptState(dir, "deb", suite, m.debian)
 	if err != nil {
 		return nil, err
 	}

@@ -84,17 +84,21 @@ func TestRunCommandReturns(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A kernel of the archive's is chosen by its name behind the suite's.
+// A kernel of the archive's is chosen by its name behind the suite's, and a machine by its own.
 func TestChosenKernel(t *testing.T) {
-	suite, packages := packagesOf("bookworm@6.1.0-47")
-	require.Equal(t, "bookworm", suite)
-	require.Contains(t, packages, "linux-image-6.1.0-47-amd64")
-	require.NotContains(t, packages, newestKernel)
-	require.Contains(t, suitePackages, newestKernel)
-	_, packages = packagesOf("trixie")
-	require.Equal(t, suitePackages, packages)
+	for name, want := range map[string]string{
+		"trixie":                  "trixie linux-image-amd64",
+		"bookworm@6.1.0-47":       "bookworm linux-image-6.1.0-47-amd64",
+		"trixie-arm64":            "trixie linux-image-arm64",
+		"bookworm-arm64@6.1.0-47": "bookworm linux-image-6.1.0-47-arm64",
+	} {
+		suite, _, _ := parseSuite(name)
+		packages := packagesOf(name)
+		require.Equal(t, want, suite+" "+packages[0])
+		require.Equal(t, suitePackages, packages[1:])
+	}
 	a := archive{uri: "http://mirror.example/debian"}
-	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian trixie main\n", sources(a, "deb", "amd64", "", "trixie"))
+	require.Equal(t, "deb [arch=arm64] http://mirror.example/debian trixie main\n", sources(a, "deb", "arm64", "", "trixie-arm64"))
 	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian bookworm main\ndeb [arch=amd64] http://mirror.example/debian bookworm-backports main\n"+
 		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb", "amd64", "", "bookworm@6.1.0-47"))
 }

@@ -10,10 +10,12 @@ import (
 )
 
 // libDirs is where a Debian root keeps its shared libraries.
-var libDirs = []string{
-	"usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/libibverbs",
-	"usr/lib", "lib", "lib64", "usr/lib64",
-}
+var libDirs = func() (dirs []string) {
+	for _, m := range append(machines, amd64) {
+		dirs = append(dirs, m.libs, strings.TrimPrefix(m.libs, "usr/"), m.libs+"/libibverbs")
+	}
+	return append(dirs, "usr/lib", "lib", "lib64", "usr/lib64")
+}()
 
 // libDeps returns the shared libraries (as paths below root) that a program or
 // library below root needs, directly or not: what ldd says, without running

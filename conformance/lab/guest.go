@@ -26,7 +26,7 @@ import (
 type GuestConfig struct {
 	Name  string // unique within the lab; also the name of its port on the wire
 	Image *Image
-	// CPU is QEMU's model; empty means "max". PCLMULQDQ is slow under emulation, so a
+	// CPU is QEMU's model; empty means "max", or what suits the machine. PCLMULQDQ is slow under emulation, so a
 	// model without it may suit CRC-heavy work.
 	CPU string
 	// Bridge, if not empty, is a bridge of the kernel in this namespace, made if it is not
@@ -135,12 +135,13 @@ func (g *Guest) Err() error {
 // kernelArgs go to each kernel. Its watchdogs must not take a host that gives it no CPU for
 // a lockup or a stall: KernelTrouble would report it. Nor must the check at boot whether ticks of the timer arrive, which lasts some
 // of them: "IO-APIC + timer doesn't work", the kernel panics then.
-const kernelArgs = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0" +
+const kernelArgs = "quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0" +
 	" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300 no_timer_check"
 
 // power starts QEMU with the guest's two network devices.
 func (g *Guest) power(n int, cfg GuestConfig) error {
-	qemu, err := lookPath("qemu-system-x86_64")
+	_, _, m := parseSuite(g.Image.Suite)
+	qemu, err := lookPath(m.qemu.What)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 	}
 	cpu := cfg.CPU
 	if cpu == "" {
-		cpu = "max"
+		cpu = m.cpu
 	}
 	// One CPU, but room for a second: where there can be only one, TCG leaves out what
 	// orders memory between the guest's CPU and QEMU's own threads. The driver's look for
@@ -165,10 +166,10 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		accel = "tcg"
 	}
 	args := []string{
-		"-machine", "q35,accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
+		"-machine", m.board + ",accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
-		"-append", kernelArgs + " " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
+		"-append", "console=" + m.console + " " + kernelArgs + " " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
 		"-object", "rng-random,filename=/dev/urandom,id=rng0", "-device", "virtio-rng-pci,rng=rng0",
 	}
 	g.cmd = exec.Command(qemu)

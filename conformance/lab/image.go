@@ -28,26 +28,19 @@ const Testing = "forky"
 // known are all suites that the lab knows.
 func known() []string { return append(slices.Clone(Suites), Testing) }
 
-// A suite's name may have a kernel behind it, "bookworm@6.1.0-47": then the guest has that of the archive's kernels instead
-// of the suite's newest, from the suite itself, its backports or its security updates.
-const kernelMark = "@"
-
-// newestKernel is the package that stands for a suite's newest kernel.
-const newestKernel = "linux-image-amd64"
-
-// packagesOf are the packages of a guest, and the suite that they are of.
-func packagesOf(name string) (suite string, packages []string) {
-	suite, kernel, chosen := strings.Cut(name, kernelMark)
-	packages = slices.Clone(suitePackages)
-	if chosen {
-		packages[slices.Index(packages, newestKernel)] = "linux-image-" + kernel + "-amd64"
+// packagesOf are the packages of a guest.
+func packagesOf(name string) []string {
+	_, kernel, m := parseSuite(name)
+	image := "linux-image-" // of the suite's newest kernel
+	if kernel != "" {
+		image += kernel + "-"
 	}
-	return suite, packages
+	return append([]string{image + m.debian}, suitePackages...)
 }
 
 // suitePackages is what a guest's user space and the agent's build are made from.
 var suitePackages = []string{
-	newestKernel, "busybox-static", "dash", "rdma-core", "ibverbs-utils", "rdmacm-utils", "ibverbs-providers",
+	"busybox-static", "dash", "rdma-core", "ibverbs-utils", "rdmacm-utils", "ibverbs-providers",
 	"perftest", "qperf", "iperf3", "tcpdump", "ethtool", "iproute2", "libibverbs-dev", "librdmacm-dev", "libc6-dev",
 }
 
@@ -95,17 +88,21 @@ func (im *Image) KernelMajorMinor() string {
 }
 
 // KernelName is KernelMajorMinor, and "6.1-170" if the image has another kernel than its suite's newest: then, and in names of
-// profiles, the third part of Version stands behind it.
+// profiles, the third part of Version stands behind it. That of a machine other than amd64 ends with its name: "6.1-arm64".
 func (im *Image) KernelName() string {
 	name := im.KernelMajorMinor()
-	if !strings.Contains(im.Suite, kernelMark) {
-		return name
+	_, kernel, m := parseSuite(im.Suite)
+	if kernel != "" {
+		third, _ := strings.CutPrefix(im.Version, name+".")
+		if i := strings.IndexFunc(third, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+			third = third[:i]
+		}
+		name += "-" + third
 	}
-	third, _ := strings.CutPrefix(im.Version, name+".")
-	if i := strings.IndexFunc(third, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
-		third = third[:i]
+	if m != amd64 {
+		name += "-" + m.debian
 	}
-	return name + "-" + third
+	return name
 }
 
 // Prepare makes the images of the suites named: it installs what this machine lacks,
@@ -120,12 +117,12 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		return nil, errs
 	}
 	for _, s := range suites {
-		if of, _ := packagesOf(s); !slices.Contains(known(), of) {
+		if of, _, _ := parseSuite(s); !slices.Contains(known(), of) {
 			return failAll(fmt.Errorf("lab: suite %q is none of %s", s, strings.Join(known(), ", ")))
 		}
 	}
 	if runtime.GOARCH != "amd64" {
-		return failAll(fmt.Errorf("lab: guests are amd64, this machine is %s", runtime.GOARCH))
+		return failAll(fmt.Errorf("lab: it is made for an amd64 machine, this one is %s", runtime.GOARCH))
 	}
 	cache, err := CacheDir()
 	if err != nil {
@@ -136,18 +133,22 @@ func Prepare(ctx context.Context, suites []string, logf func(string, ...any)) (i
 		return failAll(err)
 	}
 	defer unlock()
-	if err := Install(ctx, hostTools, logf); err != nil {
-		return failAll(err)
-	}
-	labd, err := buildLabd(ctx, cache)
-	if err != nil {
-		return failAll(err)
+	labds := map[*machine][]byte{}
+	for _, s := range suites {
+		_, _, m := parseSuite(s)
+		if err := Install(ctx, m.hostTools(), logf); err != nil {
+			return failAll(err)
+		}
+		if labds[m], err = buildLabd(ctx, cache, m); err != nil {
+			return failAll(err)
+		}
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, s := range suites {
 		wg.Go(func() {
-			im, err := prepareSuite(ctx, filepath.Join(cache, s), s, labd, logf)
+			_, _, m := parseSuite(s)
+			im, err := prepareSuite(ctx, filepath.Join(cache, s), s, labds[m], logf)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -214,12 +215,12 @@ func writeImage(dir string, im *Image) error {
 
 func prepareSuite(ctx context.Context, dir, suite string, labd []byte, logf func(string, ...any)) (*Image, error) {
 	root := filepath.Join(dir, "root")
-	_, packages := packagesOf(suite)
-	set, err := ensureRoot(ctx, dir, root, suite, recipe, packages, logf)
+	set, err := ensureRoot(ctx, dir, root, suite, recipe, packagesOf(suite), logf)
 	if err != nil {
 		return nil, err
 	}
-	agent, err := buildAgent(ctx, root, dir)
+	_, _, m := parseSuite(suite)
+	agent, err := buildAgent(ctx, m, root, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -290,15 +291,15 @@ func (im *Image) findKernel(root string, set packageSet) error {
 }
 
 // buildLabd compiles the guest's init and returns its bytes.
-func buildLabd(ctx context.Context, cache string) ([]byte, error) {
+func buildLabd(ctx context.Context, cache string, m *machine) ([]byte, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return nil, err
 	}
-	out := filepath.Join(cache, "labd")
+	out := filepath.Join(cache, "labd-"+m.debian)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./conformance/lab/labd")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-mod=readonly")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+m.debian, "GOFLAGS=-mod=readonly")
 	if b, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("lab: building labd: %w: %s", err, redact(tail(b, 2000)))
 	}

@@ -78,9 +78,11 @@ func TestFindKernel(t *testing.T) {
 
 func TestKernelName(t *testing.T) {
 	for want, im := range map[string]Image{
-		"6.1":     {Suite: "bookworm", Kernel: "6.1.0-50-amd64", Version: "6.1.176-1"},
-		"6.1-170": {Suite: "bookworm@6.1.0-47", Kernel: "6.1.0-47-amd64", Version: "6.1.170-3"},
-		"6.12-85": {Suite: "bookworm@6.12.85+deb12", Kernel: "6.12.85+deb12-amd64", Version: "6.12.85-1~bpo12+1"},
+		"6.1":           {Suite: "bookworm", Kernel: "6.1.0-50-amd64", Version: "6.1.176-1"},
+		"6.1-170":       {Suite: "bookworm@6.1.0-47", Kernel: "6.1.0-47-amd64", Version: "6.1.170-3"},
+		"6.12-85":       {Suite: "bookworm@6.12.85+deb12", Kernel: "6.12.85+deb12-amd64", Version: "6.12.85-1~bpo12+1"},
+		"6.1-arm64":     {Suite: "bookworm-arm64", Kernel: "6.1.0-50-arm64", Version: "6.1.176-1"},
+		"6.1-170-arm64": {Suite: "bookworm-arm64@6.1.0-47", Kernel: "6.1.0-47-arm64", Version: "6.1.170-3"},
 	} {
 		require.Equal(t, want, im.KernelName())
 	}

@@ -29,10 +29,9 @@ var busyboxApplets = []string{
 	"setsid", "nohup", "sync", "touch", "chmod", "readlink", "realpath", "basename", "dirname", "expr", "id", "taskset", "usleep",
 }
 
-const guestLibDir = "usr/lib/x86_64-linux-gnu"
-
 // buildInitrd writes the initramfs.
 func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byte) error {
+	_, _, m := parseSuite(im.Suite)
 	tmp := im.Initrd + ".tmp"
 	f, err := os.Create(tmp)
 	if err != nil {
@@ -41,7 +40,7 @@ func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byt
 	defer f.Close()
 	bw := bufio.NewWriterSize(f, 1<<20)
 	c := newCPIO(bw)
-	for _, d := range []string{"proc", "sys", "dev", "tmp", "root", "run", "var/tmp", "etc", "bin", "usr/bin", "usr/sbin", "usr/local/bin", guestLibDir} {
+	for _, d := range []string{"proc", "sys", "dev", "tmp", "root", "run", "var/tmp", "etc", "bin", "usr/bin", "usr/sbin", "usr/local/bin", m.libs} {
 		c.dir(d)
 	}
 	c.symlink("lib", "usr/lib")
@@ -54,7 +53,7 @@ func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byt
 	c.file("etc/group", 0o644, []byte("root:x:0:\n"))
 	c.file("etc/hosts", 0o644, []byte("127.0.0.1 localhost\n::1 localhost\n"))
 	c.file("etc/nsswitch.conf", 0o644, []byte("hosts: files\npasswd: files\ngroup: files\nservices: files\n"))
-	if err := im.addPrograms(c, root); err != nil {
+	if err := im.addPrograms(c, root, m); err != nil {
 		return err
 	}
 	if err := addModules(ctx, c, root, im.Kernel); err != nil {
@@ -75,14 +74,14 @@ func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byt
 // binDirs are where packages put programs, by preference.
 var binDirs = []string{"usr/bin", "bin", "usr/sbin", "sbin"}
 
-func (im *Image) addPrograms(c *cpioWriter, root string) error {
+func (im *Image) addPrograms(c *cpioWriter, root string, m *machine) error {
 	addLibsOf := func(file string) error {
 		libs, err := libDeps(root, file)
 		if err != nil {
 			return err
 		}
 		for _, l := range libs {
-			if err := addFile(c, root, l, path.Join(guestLibDir, path.Base(l))); err != nil {
+			if err := addFile(c, root, l, path.Join(m.libs, path.Base(l))); err != nil {
 				return err
 			}
 		}
@@ -91,11 +90,11 @@ func (im *Image) addPrograms(c *cpioWriter, root string) error {
 	for _, pat := range guestPrograms {
 		found := false
 		for _, d := range binDirs {
-			m, err := filepath.Glob(filepath.Join(root, d, pat))
+			files, err := filepath.Glob(filepath.Join(root, d, pat))
 			if err != nil {
 				return err
 			}
-			for _, p := range m {
+			for _, p := range files {
 				rel, err := filepath.Rel(root, p)
 				if err != nil {
 					return err
@@ -131,11 +130,11 @@ func (im *Image) addPrograms(c *cpioWriter, root string) error {
 	slices.Sort(im.Tools)
 	// The loader has a fixed path; pthread_exit and others open libgcc_s and friends at
 	// run time, so that no dependency names them.
-	ld, err := findLib(root, "ld-linux-x86-64.so.2")
+	ld, err := findLib(root, m.loader)
 	if err != nil {
 		return err
 	}
-	if err := addFile(c, root, ld, "lib64/ld-linux-x86-64.so.2"); err != nil {
+	if err := addFile(c, root, ld, m.loaderDir+"/"+m.loader); err != nil {
 		return err
 	}
 	extra := []string{"libgcc_s.so.1", "libibverbs.so.1", "librdmacm.so.1"}
@@ -144,15 +143,15 @@ func (im *Image) addPrograms(c *cpioWriter, root string) error {
 		if err != nil {
 			return err
 		}
-		if err := addFile(c, root, p, path.Join(guestLibDir, l)); err != nil {
+		if err := addFile(c, root, p, path.Join(m.libs, l)); err != nil {
 			return err
 		}
 		if err := addLibsOf(p); err != nil {
 			return err
 		}
 	}
-	providers, _ := filepath.Glob(filepath.Join(root, guestLibDir, "libibverbs", "librxe-*.so"))
-	preload, _ := filepath.Glob(filepath.Join(root, guestLibDir, "rsocket", "*.so*"))
+	providers, _ := filepath.Glob(filepath.Join(root, m.libs, "libibverbs", "librxe-*.so"))
+	preload, _ := filepath.Glob(filepath.Join(root, m.libs, "rsocket", "*.so*"))
 	if len(providers) == 0 {
 		return fmt.Errorf("lab: no rxe provider in suite %s", im.Suite)
 	}

@@ -136,10 +136,11 @@ func (e *Env) cmtimeV6() cmTool {
 	return t
 }
 
-// kernel is the first of the kernels in a run, like "6.1".
+// kernel is the first of the kernels in a run, like "6.1", be it on another machine or an older one of that name.
 func (e *Env) kernel() string {
-	first, _, _ := strings.Cut(strings.TrimPrefix(e.Kernel, "rxe "), " ")
-	return first
+	name, _, _ := strings.Cut(strings.TrimPrefix(e.Kernel, "rxe "), " ")
+	name, _, _ = strings.Cut(name, "-")
+	return name
 }
 
 // CMTools runs the unmodified programs that use RDMA-CM between two hosts, as Tools does.
