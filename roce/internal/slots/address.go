@@ -6,10 +6,10 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Address is what devices share.
+// Address is an address that devices share.
 type Address struct {
 	Addr netip.Addr // without zone
-	// Scope is the index of the interface of a link-local address, 0 for others.
+	// Scope is the interface index of a link-local address, 0 for others.
 	Scope int
 	Port  uint16
 }

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// bindPatience is how long a port may be taken. A fork is over in a few milliseconds, on a
-	// busy machine in some tens.
+	// bindPatience bounds the wait for a port that is taken. A fork is over in a few milliseconds,
+	// on a busy machine in some tens.
 	bindPatience = 250 * time.Millisecond
 	bindRetry    = time.Millisecond
 )
@@ -16,8 +16,8 @@ const (
 // Bind binds a socket. It waits a little for an address that is in use.
 //
 // A process that is being forked has copies of all descriptors of this one until it runs its
-// program. So a port whose socket was just closed may still be taken: closing one link and opening
-// another at the same address fails, if a command is started meanwhile.
+// program. So a port may still be taken just after its socket was closed. Without the wait, closing
+// one link and opening another at the same address would fail if a command were started in between.
 func Bind(fd int, sa unix.Sockaddr) error {
 	end := time.Now().Add(bindPatience)
 	return bindAgain(func() error { return unix.Bind(fd, sa) }, func() bool {
@@ -26,7 +26,7 @@ func Bind(fd int, sa unix.Sockaddr) error {
 	})
 }
 
-// bindAgain calls f until it has another outcome than EADDRINUSE, or wait returns false.
+// bindAgain calls f until its result is not EADDRINUSE, or wait returns false.
 func bindAgain(f func() error, wait func() bool) error {
 	err := f()
 	for err == unix.EADDRINUSE && wait() {

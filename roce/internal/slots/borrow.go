@@ -8,16 +8,16 @@ import (
 	"github.com/goroce/goroce/roce/internal/peer"
 )
 
-// Processes that have the address may all be unable to answer: stopped, frozen, or without a CPU.
-// Then the kernel may copy their descriptors without them (pidfd_getfd), where it permits one
-// process of the user to debug another: not if Yama's ptrace_scope is 1 or more, or a container's
-// profile forbids the call.
+// All processes that have the address may be unable to answer: stopped, frozen, or without a CPU.
+// The kernel can then copy their descriptors without their help (pidfd_getfd), where it permits
+// processes of one user to debug each other. It does not if Yama's ptrace_scope is 1 or more, or if
+// a container's profile forbids the call.
 
-// getfd copies a descriptor; a variable for tests.
+// getfd copies a descriptor. It is a variable for tests.
 var getfd = unix.PidfdGetfd
 
-// borrow copies the descriptors from processes that hold the sockets with these numbers, which
-// listen.
+// borrow copies the descriptors from a process that holds one of the listening sockets with these
+// numbers.
 func borrow(listeners []uint64) (fds [numFDs]int, err error) {
 	err = errors.New("no process of this user holds the address")
 	for _, l := range listeners {
@@ -63,7 +63,7 @@ func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
 		if fds[i], err = getfd(proc, fd, 0); err != nil {
 			return fds, err
 		}
-		// The process may have closed it meanwhile, and opened something else.
+		// The process may have closed it meanwhile and opened something else.
 		if got, err := inode(fds[i]); err != nil || got != n {
 			return fds, errors.New("it is ending")
 		}
@@ -71,7 +71,7 @@ func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
 	return fds, checkKinds(&fds)
 }
 
-// memoryOf opens the memory file of an address, which a process has, and returns the numbers of all
+// memoryOf opens the memory file of the address in the process pid and returns the numbers of all
 // descriptors.
 func memoryOf(pid int, has map[string]int, listener uint64) (fd int, numbers [numFDs]uint64, err error) {
 	for target, n := range has {

@@ -10,9 +10,10 @@ import (
 	"github.com/goroce/goroce/roce/internal/peer"
 )
 
-// Disown closes what the child of a fork has of its parent's addresses. The parent's leases and
-// services end with the last copy of their file, so without that they would outlive it, and a
-// device of the child could not have them. It is for a process that has opened no device itself.
+// Disown closes the child's copies of its parent's addresses after a fork. The parent's leases and
+// services end with the last copy of their file, so they would otherwise outlive the parent, and a
+// device of the child could not have them. Disown is for a process that has opened no device
+// itself.
 func Disown() error {
 	const self = "/proc/self/fd"
 	list, err := os.ReadDir(self)
@@ -26,7 +27,7 @@ func Disown() error {
 		if err != nil {
 			continue
 		}
-		target, _ := os.Readlink(filepath.Join(self, f.Name())) // "" for that of the directory itself
+		target, _ := os.Readlink(filepath.Join(self, f.Name())) // "" for the descriptor of the directory itself
 		at[fd] = target
 		if !isMemory(target) || checkSealed(fd) != nil {
 			continue
@@ -45,5 +46,5 @@ func Disown() error {
 	return nil
 }
 
-// isMemory reports whether that is what the kernel calls a memory file.
+// isMemory reports whether target is the kernel's name for a memory file of this package.
 func isMemory(target string) bool { return strings.HasPrefix(target, "/memfd:"+memoryName) }

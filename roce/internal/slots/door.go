@@ -13,20 +13,20 @@ import (
 	"github.com/goroce/goroce/roce/internal/peer"
 )
 
-// Devices of an address meet at Unix sockets of two kinds. An abstract name is there for all
-// processes of the network namespace, whatever they see of the file system, and anybody can take it
-// first. A socket in a directory where only the user may write is safe from that, and not all
+// Devices of an address meet at Unix sockets of two kinds. An abstract name is visible to all
+// processes of the network namespace, whatever they see of the file system, but anybody can take it
+// first. A socket in a directory that only the user can write to is safe from that, but not all
 // processes see it. So the first device makes both where it can, and others knock at both.
 
-// name is the name of the abstract Unix socket. Names belong to a network namespace, as
-// addresses do. The number says how descriptors are handed around: processes that do it otherwise
-// do not meet.
+// name returns the name of the abstract Unix socket. Such names belong to a network namespace, as
+// addresses do. The number is the version of the way descriptors are handed around: processes that
+// do it otherwise do not meet.
 func (a Address) name() string { return fmt.Sprintf("\x00goroce/slots/2/%d/%s", os.Geteuid(), a.key()) }
 
 func (a Address) key() string { return fmt.Sprintf("%v%%%d:%d", a.Addr, a.Scope, a.Port) }
 
-// path is where the socket in a directory is, if there is such a directory. A directory may be seen
-// from several network namespaces, so their number is in the name.
+// path returns the path of the socket in a directory, if there is such a directory. A directory may
+// be seen from several network namespaces, so the name has the namespace's number in it.
 func (a Address) path() (string, bool) {
 	dir, ok := userDir()
 	if !ok {
@@ -39,8 +39,8 @@ func (a Address) path() (string, bool) {
 	return path.Join(dir, fmt.Sprintf("%s%d-%s", filePrefix, ns.Ino, a.key())), true
 }
 
-// userDir returns the directory in which nobody but the user and root makes files. Variables of the
-// environment do not count, or processes of one user would not meet.
+// userDir returns the directory in which only the user and root can make files. It ignores
+// environment variables; otherwise processes of one user might not meet.
 var userDir = func() (string, bool) {
 	if uid := os.Geteuid(); uid != 0 {
 		return ownDir(fmt.Sprintf("/run/user/%d", uid))
@@ -48,7 +48,7 @@ var userDir = func() (string, bool) {
 	return ownDir("/run")
 }
 
-// ownDir reports whether a directory is the user's.
+// ownDir returns a directory and reports whether it is the user's.
 func ownDir(dir string) (string, bool) {
 	var st unix.Stat_t
 	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
@@ -57,7 +57,7 @@ func ownDir(dir string) (string, bool) {
 	return dir, peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) == nil
 }
 
-// doors are the names at which to knock.
+// doors returns the names at which to knock.
 func (a Address) doors() []string {
 	if p, ok := a.path(); ok {
 		return []string{p, a.name()}
@@ -65,11 +65,11 @@ func (a Address) doors() []string {
 	return []string{a.name()}
 }
 
-// errNobody means that nobody listens.
+// errNobody means that no process listens.
 var errNobody = errors.New("nobody has the address")
 
-// knock connects to a process that has the address. foreign says that another user has the abstract
-// name.
+// knock connects to a process that has the address. A non-nil foreign means that another user has
+// the abstract name.
 func (a Address) knock() (c int, foreign, err error) {
 	err = errNobody
 	for _, name := range a.doors() {
@@ -106,7 +106,7 @@ func connect(name string) (int, error) {
 	return c, nil
 }
 
-// sameUser checks who is at the other end.
+// sameUser returns an error unless the process at the other end is one of the same user.
 func sameUser(c int) error {
 	cred, err := peer.Of(c)
 	if err != nil {
@@ -126,7 +126,7 @@ func openDoor(name string) (int, error) {
 	}
 	file := name != "" && name[0] != 0
 	if file {
-		_ = unix.Unlink(name) // of devices that were killed: who has the port may do that
+		_ = unix.Unlink(name) // left by devices that were killed: the holder of the port may remove it
 		sweep(path.Dir(name))
 	}
 	if name != "" {
@@ -145,8 +145,7 @@ func openDoor(name string) (int, error) {
 	return l, nil
 }
 
-// sweep removes files that devices have left at other addresses, for there is no other time to do
-// it.
+// sweep removes files that devices have left at other addresses. Nothing else removes them.
 func sweep(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -170,9 +169,9 @@ func sweep(dir string) {
 	}
 }
 
-// isLeft reports whether no process has the socket that a file was made by. A socket of another
-// type is refused before it is looked for one that listens, so the process that has it is not
-// disturbed.
+// isLeft reports whether a socket file has outlived the process that made it. The probe is a socket
+// of another type, which the kernel refuses before it looks for a listener, so a live process is
+// not disturbed.
 func isLeft(name string) bool {
 	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -182,14 +181,14 @@ func isLeft(name string) bool {
 	return errors.Is(unix.Connect(c, &unix.SockaddrUnix{Name: name}), unix.ECONNREFUSED)
 }
 
-// listens reports whether a socket is one that others connect to.
+// listens reports whether a socket accepts connections.
 func listens(fd int) bool {
 	v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	return err == nil && v == 1
 }
 
 // listeners returns the numbers (st_ino) of the sockets that listen at the doors, as the kernel
-// tells.
+// lists them.
 func (a Address) listeners() (inodes []uint64) {
 	f, err := os.Open("/proc/thread-self/net/unix")
 	if err != nil {
@@ -200,8 +199,8 @@ func (a Address) listeners() (inodes []uint64) {
 	for _, n := range a.doors() {
 		want[strings.Replace(n, "\x00", "@", 1)] = true
 	}
-	// Number, references, protocol, flags, type, state, inode, name; __SO_ACCEPTCON is one that
-	// listens.
+	// The fields are number, references, protocol, flags, type, state, inode and name; the flag
+	// __SO_ACCEPTCON marks a socket that listens.
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if c := strings.Fields(s.Text()); len(c) == 8 && c[3] == "00010000" && want[c[7]] {
 			if n, err := strconv.ParseUint(c[6], 10, 64); err == nil {

@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	// ErrUnsupported is wrapped when the address cannot be shared here: no abstract Unix
-	// sockets, no record locks on memory files, no /proc, or a policy against any of it. A device
-	// may still have the address for itself.
+	// ErrUnsupported is wrapped when the address cannot be shared here: no abstract Unix sockets,
+	// no record locks on memory files, no /proc, or a policy against any of these. A device may
+	// still have the address for itself.
 	ErrUnsupported = errors.New("the address cannot be shared here")
-	// ErrForeign is wrapped when another user's process has the name of the address, or one whose
-	// user cannot be told.
+	// ErrForeign is wrapped when a process of another user, or of a user that cannot be determined,
+	// has the name of the address.
 	ErrForeign = errors.New("a process of another user has this address")
 	// ErrFull is wrapped when all slots are leased or rest.
 	ErrFull = errors.New("no slot is free")
@@ -22,7 +22,7 @@ var (
 	ErrInUse = errors.New("another device at this address listens for the service")
 )
 
-// AddressError says which address an error of Open is about.
+// AddressError says which address an error of Open concerns.
 type AddressError struct {
 	Addr netip.Addr
 	Err  error
@@ -31,7 +31,7 @@ type AddressError struct {
 func (e *AddressError) Error() string { return fmt.Sprintf("%v: %v", e.Addr, e.Err) }
 func (e *AddressError) Unwrap() error { return e.Err }
 
-// fullError says why there is no slot.
+// fullError says why no slot is free.
 type fullError struct{ resting int }
 
 func (e *fullError) Error() string {
@@ -48,7 +48,8 @@ func unsupported(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
 }
 
-// roomFor returns EMFILE if this process cannot have n descriptors, whatever it has now.
+// roomFor returns EMFILE if this process's limit is below n descriptors, however many it has open
+// now.
 func roomFor(n int) error {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < uint64(n) {
@@ -59,7 +60,7 @@ func roomFor(n int) error {
 
 func tooFew(err error) bool { return errors.Is(err, unix.EMFILE) }
 
-// filesError says that the process may not open as many descriptors as an address takes.
+// filesError says that the process may not open as many descriptors as an address needs.
 type filesError struct{ err error }
 
 func (e *filesError) Error() string {

@@ -7,9 +7,9 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// ground is what the rules of leases stand on, at one address: the record locks and the bytes of
-// the memory file, and what sockets do with what comes. For a device it is the kernel. Tests that
-// play every schedule bring one of their own, as the kernel wants time to set filters.
+// ground is what the rules for leases build on at one address: the record locks and bytes of the
+// memory file, and the control of the sockets. For a device it is the kernel. Tests that play every
+// schedule bring their own, since the kernel takes long to set filters.
 type ground interface {
 	lock(at, n int64) (bool, error) // false: another device has one of the bytes
 	unlock(at, n int64)
@@ -18,14 +18,14 @@ type ground interface {
 	read(at int64) (word, error) // as numbers, since a slice would be allocated
 	write(at int64, w word) error
 
-	deafen(slot int) error // its UDP socket; hear ends that
+	deafen(slot int) error // makes its UDP socket drop everything; hear ends that
 	hear(slot int) error
 	drain(slot int)
 	drainInbox(slot int)
 	handOn(slot int, b []byte) bool
 }
 
-// kernel is a set as ground.
+// kernel is a set as a ground.
 type kernel set
 
 func (k *kernel) lock(at, n int64) (bool, error) { return lock(k.locks, at, n) }

@@ -12,12 +12,12 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Lease is a slot, the same at each of the addresses of a device.
+// Lease is a lease of one slot, the same at each of the addresses of a device.
 type Lease struct {
 	slot int
 	sets []*set
 	out  outbox
-	may  allowance    // only the receiving side has it, as out
+	may  allowance    // only the receiving side uses it, as out
 	now  func() int64 // see bootTime
 
 	mu       sync.Mutex
@@ -26,23 +26,23 @@ type Lease struct {
 	unheld   unheld
 }
 
-// word is what the memory file says of a slot. Only who has its lock reads or
-// writes it.
+// word is what the memory file says of a slot. Only the holder of the slot's lock reads or writes
+// it.
 type word = uint64
 
 const (
 	wordFresh  word = 0 // was never leased
 	wordLeased word = 1 // is, or was until its process died
-	// Anything else is when the lease ended, of CLOCK_BOOTTIME.
+	// Any other value is the time when the lease ended, of CLOCK_BOOTTIME.
 )
 
 // Open leases a slot that is free at all addresses. The error is an [*AddressError] that wraps
 // ErrUnsupported, ErrForeign or ErrFull, or the error of the system call: EADDRINUSE if a program
 // has an address for itself.
 //
-// When all slots are leased or rest, it waits for one of those that rest, which takes no
-// longer than RestNs. A device that begins has a slot for a moment also if it cannot keep it, so
-// that none may look free to another that begins: so it looks again.
+// When all slots are leased or rest, Open waits for one of the resting slots, which takes no longer
+// than RestNs. Devices that start at the same time briefly lock slots that they cannot keep, so a
+// slot may seem taken: Open then tries again.
 func Open(addrs []Address) (*Lease, error) { return openPatiently(addrs, bootTime, time.Sleep) }
 
 func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration)) (*Lease, error) {
@@ -63,13 +63,13 @@ func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration))
 	}
 }
 
-// OpenSpare leases a slot for a device that has one already and does with fewer. It takes none of
-// those below FirstSpare, which are left to devices that have none, and does not wait.
+// OpenSpare leases a further slot for a device that already has one and can do with fewer. It takes
+// no slot below FirstSpare, as those are left to devices that have none, and it does not wait.
 func OpenSpare(addrs []Address) (*Lease, error) { return openFrom(FirstSpare, addrs, bootTime) }
 
 func open(addrs []Address, now func() int64) (*Lease, error) { return openFrom(0, addrs, now) }
 
-// openFrom leases the first slot from one on that is free.
+// openFrom leases the lowest free slot at or above first.
 func openFrom(first int, addrs []Address, now func() int64) (*Lease, error) {
 	l := &Lease{slot: -1, now: now}
 	for _, a := range addrs {
@@ -97,7 +97,7 @@ func bootTime() int64 {
 	return t.Nano()
 }
 
-// take finds the slot, from the first that is considered on.
+// take leases the lowest free slot at or above first.
 func (l *Lease) take(first int) error {
 	resting := 0
 	for k := first; k < Count; k++ {
@@ -115,9 +115,9 @@ func (l *Lease) take(first int) error {
 	return &fullError{resting}
 }
 
-// try leases slot k if it is free at all addresses. Otherwise nothing of it is kept. Nobody waits
-// for a lock. All lock the addresses in one order: two that begin at once are not in each other's
-// way at all slots, each with the address that the other one needs.
+// try leases slot k if it is free at all addresses; otherwise it keeps no lock. It never waits for
+// a lock. All devices lock the addresses in one order. Otherwise two that start at once could block
+// each other at every slot, each holding the address that the other one needs.
 func (l *Lease) try(k int) (free, rests bool, err error) {
 	turn := slices.SortedStableFunc(slices.Values(l.sets), func(a, b *set) int {
 		return cmp.Or(a.address.Addr.Compare(b.address.Addr), cmp.Compare(a.address.Scope, b.address.Scope))
@@ -151,9 +151,9 @@ func (l *Lease) try(k int) (free, rests bool, err error) {
 	return true, false, nil
 }
 
-// rests reports whether a slot that is locked is not to be used yet. It reads the clock itself: a
-// time from before the lock may be earlier than the end of the lease that had it, which would then
-// look like nonsense.
+// rests reports whether a slot that the caller has locked must not be used yet. It reads the clock
+// itself: a time from before the lock may be earlier than the end of the former lease, which would
+// then look like nonsense.
 func (s *set) rests(k int, clock func() int64) (bool, error) {
 	w, err := s.word(k)
 	switch {
@@ -162,7 +162,8 @@ func (s *set) rests(k int, clock func() int64) (bool, error) {
 	case w == wordFresh:
 		return false, nil
 	case w == wordLeased:
-		// Its process has died. That is noticed now; what its sockets hold is memory of the kernel.
+		// Its process has died, which is noticed only now. The packets in its sockets take kernel
+		// memory.
 		_ = s.silence(k)
 		return true, s.setWord(k, word(max(clock(), 2)))
 	}
@@ -170,7 +171,7 @@ func (s *set) rests(k int, clock func() int64) (bool, error) {
 	return at <= now && now-at < RestNs, nil
 }
 
-// silence has the sockets of a slot drop what comes, and drops what has come.
+// silence makes the sockets of a slot drop what arrives, and drops what has arrived.
 func (s *set) silence(k int) error {
 	if err := s.deafen(k); err != nil {
 		return err
@@ -180,10 +181,11 @@ func (s *set) silence(k int) error {
 	return nil
 }
 
-// quiet has the socket for requests drop what comes if no device serves any more. One that begins
-// to at the same time has locked its byte, and is seen the second time, or hears after this. It may
-// also be over again by then, and have been deaf in vain: so it is looked once more. Only who is
-// killed between the two leaves one deaf that has begun meanwhile, until the next one begins.
+// quiet makes the socket for requests drop what arrives, if no device serves any more. A device may
+// begin to serve at the same time. It has then locked its byte, so the second look sees it, or it
+// calls hear after this. That device may end again meanwhile, so quiet repeats both steps. If a
+// process is killed between deafen and hear, a device that has begun meanwhile stays deaf until the
+// next one begins.
 func (s *set) quiet() {
 	serving := func() bool {
 		_, _, ok := s.locked(servingAt, Count)
@@ -205,37 +207,37 @@ func (s *set) word(k int) (word, error) { return s.read(int64(k * wordBytes)) }
 
 func (s *set) setWord(k int, w word) error { return s.write(int64(k*wordBytes), w) }
 
-// Slot returns the numbers of the lease.
+// Slot returns the slot of the lease, which its numbers begin with.
 func (l *Lease) Slot() ib.Slot { return ib.Slot{Index: uint8(l.slot), Bits: Bits} }
 
-// Socket returns the UDP socket of the slot at address i. It drops everything until Hear. The
-// Lease closes it.
+// Socket returns the UDP socket of the slot at address i. It drops everything until Hear. The Lease
+// closes it.
 func (l *Lease) Socket(i int) int { return l.sets[i].udp(l.slot) }
 
-// Hear has the socket receive. Its options are to be set before.
+// Hear makes the socket at address i receive. Set its options first.
 func (l *Lease) Hear(i int) error { return l.sets[i].hear(l.slot) }
 
-// RequestSocket returns the UDP socket at address i that requests come to. Any device may
-// read it; HearRequests makes it receive.
+// RequestSocket returns the UDP socket at address i for requests. Any device may read it;
+// HearRequests makes it receive.
 func (l *Lease) RequestSocket(i int) int { return l.sets[i].udp(Requests) }
 
-// HearRequests has the socket for requests at address i receive, as long as a device serves.
+// HearRequests makes the socket for requests at address i receive, as long as a device serves.
 func (l *Lease) HearRequests(i int) error {
-	// In this order: see quiet.
+	// The order matters: see quiet.
 	if err := l.Serve(i); err != nil {
 		return err
 	}
 	return l.sets[i].hear(Requests)
 }
 
-// Inbox returns the socket at address i on which others hand packets on, to be read
-// with [ReadStrays].
+// Inbox returns the socket at address i to which other devices hand packets on. Decode its messages
+// with [ParseStrays].
 func (l *Lease) Inbox(i int) int {
 	in, _ := l.sets[i].inbox(l.slot)
 	return in
 }
 
-// Close ends the lease. Nobody may use its sockets any more.
+// Close ends the lease. Its sockets must not be used any more.
 func (l *Lease) Close() {
 	l.mu.Lock()
 	done := l.closed
@@ -248,7 +250,7 @@ func (l *Lease) Close() {
 		_ = s.silence(l.slot) // it has worked before
 		s.unlock(servingAt+int64(l.slot), 1)
 		s.quiet()
-		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if not, the next one finds it leased, which comes to the same
+		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if this fails, the next holder finds it leased, which has the same effect
 		s.unlock(0, 0)
 		s.leave()
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/internal/peer"
 )
 
-// meet returns the set of an address: from a process that has it, or made here.
+// meet returns the set of an address. It gets the set from a process that has the address, or makes
+// it.
 func meet(a Address) (*set, error) {
 	m := meeting{a: a, start: time.Now()}
 	for {
@@ -30,7 +31,7 @@ func meet(a Address) (*set, error) {
 	}
 }
 
-// meeting is the search for those who have an address.
+// meeting is the search for processes that have an address.
 type meeting struct {
 	a     Address
 	start time.Time
@@ -63,12 +64,12 @@ func (m *meeting) try() (fds [numFDs]int, err error) {
 	return fds, err
 }
 
-// wait waits for the answer, and looks for other ways: the processes that have the address may
-// stand still, or get no CPU.
+// wait waits for the answer and looks for other ways meanwhile: the processes that have the address
+// may stand still, or get no CPU.
 func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 	for pause := glance; ; pause = min(2*pause, longGlance) {
 		if c < 0 {
-			time.Sleep(meetPause) // the queue is full, and a place in it comes free when one answers
+			time.Sleep(meetPause) // the queue is full; a place comes free when one of the processes answers
 		} else if readable(c, pause) {
 			return take(c)
 		}
@@ -95,8 +96,8 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 	}
 }
 
-// holdersOf returns the processes that have the address, as far as the kernel tells, and whether
-// there are some and all stand still.
+// holdersOf returns the processes that have the address, as far as the kernel shows them, and
+// whether there are any and all stand still.
 func holdersOf(listeners []uint64) (all []peer.Process, still bool) {
 	seen := map[int]bool{}
 	still = true
@@ -123,10 +124,10 @@ func readable(fd int, timeout time.Duration) bool {
 	}
 }
 
-// HeldError says that processes of this user have an address, and do not let this one join.
+// HeldError says that processes of this user have an address and do not let this one join.
 type HeldError struct {
 	Port    uint16
-	Holders []peer.Process // as far as the kernel tells
+	Holders []peer.Process // as far as the kernel shows them
 }
 
 func (e *HeldError) Error() string {
@@ -149,5 +150,5 @@ func (e *HeldError) Hint() string {
 	return what + "; where processes of one user may debug each other (kernel.yama.ptrace_scope 0) others can join without it"
 }
 
-// Unwrap is EADDRINUSE.
+// Unwrap returns EADDRINUSE.
 func (e *HeldError) Unwrap() error { return unix.EADDRINUSE }

@@ -12,7 +12,7 @@ import (
 // The memory file has a word for each slot (lease.go), the numbers of all descriptors (borrow.go),
 // and notes of requests (asked.go).
 
-// seals are what nobody can do to the file any more.
+// seals are the changes to the file that are ruled out.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // newMemory makes the file.
@@ -36,7 +36,8 @@ func newMemory() (int, error) {
 	return fd, nil
 }
 
-// checkSealed reports whether a file is a memory file of the right size that keeps it.
+// checkSealed returns an error unless fd is a memory file of the right size that is sealed against
+// resizing.
 func checkSealed(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -48,14 +49,14 @@ func checkSealed(fd int) error {
 	return nil
 }
 
-// inode returns the number of what is open as a descriptor.
+// inode returns the inode number of the file or socket behind a descriptor.
 func inode(fd int) (uint64, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
 	return uint64(st.Ino), err
 }
 
-// writeNumbers notes the numbers of all descriptors.
+// writeNumbers writes the numbers of all descriptors to the memory file.
 func writeNumbers(fds *[numFDs]int) error {
 	b := make([]byte, 0, numFDs*8)
 	for _, fd := range fds {

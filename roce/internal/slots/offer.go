@@ -12,10 +12,10 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// errAgain means that the process that was asked is gone, or about to begin: ask again.
+// errAgain means that the process that was asked is gone or about to begin: ask again.
 var errAgain = errors.New("nobody answers")
 
-// The offer is one message: these bytes, and all descriptors. The names of the Unix sockets have
+// The offer is one message: these bytes and all descriptors. The names of the Unix sockets carry
 // the version.
 const (
 	offerMagic = "goroce slots"
@@ -27,7 +27,8 @@ func offer() []byte {
 	return binary.BigEndian.AppendUint16(b, numFDs)
 }
 
-// checkOffer reports whether bytes are an offer that comes with n descriptors.
+// checkOffer returns an error unless b is an offer and comes with the right number n of
+// descriptors.
 func checkOffer(b []byte, n int) error {
 	switch {
 	case len(b) != offerBytes || string(b[:len(offerMagic)]) != offerMagic:
@@ -49,14 +50,14 @@ func take(c int) (fds [numFDs]int, err error) {
 		return err
 	})
 	if err != nil || n == 0 {
-		return fds, errAgain // it went away
+		return fds, errAgain // the process went away
 	}
 	got := rights(oob[:oobn])
 	switch err = checkOffer(b[:n], len(got)); {
 	case flags&unix.MSG_TRUNC != 0:
 		err = errors.New("truncated")
 	case flags&unix.MSG_CTRUNC != 0:
-		err = unix.EMFILE // the kernel gives those for which there is room
+		err = unix.EMFILE // the kernel passes only as many as there is room for
 	case err == nil:
 		copy(fds[:], got)
 		err = checkKinds(&fds)
@@ -85,7 +86,7 @@ func rights(oob []byte) (fds []int) {
 	return fds
 }
 
-// checkKinds checks that descriptors are of the kinds that they should be.
+// checkKinds returns an error unless all descriptors are of the right kinds.
 func checkKinds(fds *[numFDs]int) error {
 	for i, fd := range fds {
 		if i == memoryAt {
@@ -114,7 +115,7 @@ func ignoringEINTR(f func() error) error {
 	}
 }
 
-// server makes the offer to all who connect.
+// server makes the offer to all processes that connect.
 type server struct {
 	lns  []*net.UnixListener
 	fds  []int
@@ -122,7 +123,7 @@ type server struct {
 	wg   sync.WaitGroup
 }
 
-// serve begins. The descriptors must stay open until close has returned.
+// serve starts a server. The descriptors must stay open until close has returned.
 func serve(fds [numFDs]int) (*server, error) {
 	s := &server{fds: fds[:], quit: make(chan struct{})}
 	for _, at := range []int{listenerAt, fileAt} {
@@ -160,7 +161,7 @@ func listener(fd int) (*net.UnixListener, error) {
 	return u, nil
 }
 
-// run accepts. All devices at an address do, and one gets the connection.
+// run accepts connections. All devices at an address do so, and one of them gets each connection.
 func (s *server) run(ln *net.UnixListener) {
 	defer s.wg.Done()
 	for {
@@ -182,8 +183,8 @@ func (s *server) run(ln *net.UnixListener) {
 	}
 }
 
-// answer makes the offer and closes. It reads nothing, and the message fits a new socket: it
-// cannot be kept waiting.
+// answer makes the offer and closes. It reads nothing, and the message fits the buffer of a new
+// socket, so the peer cannot keep it waiting.
 func (s *server) answer(c *net.UnixConn) {
 	defer c.Close()
 	raw, err := c.SyscallConn()

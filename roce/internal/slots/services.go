@@ -7,8 +7,8 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Announce has requests for a service at address i handed to this device. ErrInUse means
-// that another device has announced it. Announcements are counted.
+// Announce directs requests for a service at address i to this device. It returns ErrInUse if
+// another device has announced the service. Announcements are counted.
 func (l *Lease) Announce(i int, s mad.ServiceID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -16,8 +16,8 @@ func (l *Lease) Announce(i int, s mad.ServiceID) error {
 		return errors.New("closed")
 	}
 	if l.services[i][s] == 0 {
-		// The length says who it is. All locks of a service begin at the same byte, so there is one
-		// at a time.
+		// The length identifies the device. All locks of a service begin at the same byte, so only
+		// one exists at a time.
 		ok, err := l.sets[i].lock(offsetOf(s), int64(1+l.slot))
 		if err != nil {
 			return err
@@ -43,8 +43,9 @@ func (l *Lease) Withdraw(i int, s mad.ServiceID) {
 	}
 }
 
-// AnnounceAt announces a service at those of the addresses of the lease that local stands for: all
-// of them if it is unspecified or invalid. If that fails at one, it is announced at none.
+// AnnounceAt announces a service at those of the lease's addresses that local stands for: all of
+// them if local is unspecified or invalid. If it fails at one address, the service is announced at
+// none.
 func (l *Lease) AnnounceAt(s mad.ServiceID, addrs []netip.Addr, local netip.Addr) error {
 	for i, a := range addrs {
 		if !standsFor(local, a) {
@@ -87,21 +88,21 @@ func (l *Lease) Owner(i int, s mad.ServiceID) (slot int, ok bool) {
 	return int(length - 1), true
 }
 
-// Serve says that this device takes requests at address i.
+// Serve marks this device as taking requests at address i.
 func (l *Lease) Serve(i int) error {
 	_, err := l.sets[i].lock(servingAt+int64(l.slot), 1)
 	return err
 }
 
-// Serves reports whether the device that has a slot at address i takes requests. If not there is
-// nobody who would know of a connection with a number of the slot.
+// Serves reports whether the device that has a slot at address i takes requests. If it does not, no
+// device can know of a connection with a number of the slot.
 func (l *Lease) Serves(i, slot int) bool {
 	_, _, ok := l.sets[i].locked(servingAt+int64(slot), 1)
 	return ok
 }
 
-// Refuses reports whether, among devices that all see the requests at address i, this one is to
-// refuse those that are for nobody: it is the lowest of those that take requests.
+// Refuses reports whether this device must refuse the requests at address i that are for no device.
+// All devices that take requests there see them; the one with the lowest slot refuses.
 func (l *Lease) Refuses(i int) bool {
 	_, _, below := l.sets[i].locked(servingAt, int64(l.slot))
 	return l.slot == 0 || !below
@@ -116,9 +117,8 @@ func (l *Lease) Held(i, slot int) bool {
 	return ok
 }
 
-// offsetOf returns where a service is locked. Services are 64 bits and offsets 63, less what a
-// lock takes; two services that meet are as unlikely as two random numbers of
-// 55 bits.
+// offsetOf returns the offset at which a service is locked. A service has 64 bits and an offset 63,
+// less the length of a lock; two services collide as rarely as two random numbers of 55 bits.
 func offsetOf(s mad.ServiceID) int64 {
 	x := uint64(s) + 0x9E3779B97F4A7C15 // splitmix64
 	return serviceAt + int64(mix(x)>>9)*serviceSpan

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// set is the descriptors of an address, as every device there holds them.
+// set is the descriptors of an address. Every device there holds the same.
 type set struct {
 	ground
 	address Address
@@ -21,12 +21,12 @@ type set struct {
 
 func (s *set) udp(slot int) int { return s.fds[groupAt+slot] }
 
-// inbox returns the end of a slot's inbox to read, and the one to write.
+// inbox returns the two ends of a slot's inbox, to read from and to write to.
 func (s *set) inbox(slot int) (read, write int) {
 	return s.fds[inboxAt+2*slot], s.fds[inboxAt+2*slot+1]
 }
 
-// begin opens the memory file anew, and serves others.
+// begin opens the memory file anew and starts to serve other processes.
 func (s *set) begin() (err error) {
 	if s.locks, err = reopen(s.fds[memoryAt]); err != nil {
 		return err
@@ -40,8 +40,8 @@ func (s *set) begin() (err error) {
 	return err
 }
 
-// leave removes the file of the address when its last device goes. The next one that begins would
-// remove it, too.
+// leave removes the address's socket file when the last device goes. If it does not run, the next
+// device that begins removes the file.
 func (s *set) leave() {
 	if _, _, others := s.locked(0, Count); others || !listens(s.fds[fileAt]) {
 		return
@@ -52,8 +52,8 @@ func (s *set) leave() {
 	}
 }
 
-// close gives the descriptors back. Locks are released by themselves only when no process that is
-// being started has a copy; so who has locks releases them before.
+// close closes the descriptors. The kernel releases locks only when no process that is being
+// started has a copy of the file, so holders of locks release them first.
 func (s *set) close() {
 	if s.server != nil {
 		s.server.close()
@@ -72,11 +72,12 @@ func closeAll(fds []int) {
 	}
 }
 
-// errNoFile means that the address has no socket in a directory, which it should have had.
+// errNoFile means that the address should have a socket in a directory and has none.
 var errNoFile = errors.New("no Unix socket in a directory")
 
-// found makes the descriptors of an address that nobody has: with an abstract name, if that is to
-// be had, and with the file, if that is not empty. errAgain means that somebody else was faster.
+// found makes the descriptors of an address that no process has: with an abstract name if abstract
+// is set, and with a socket file if file is not empty. errAgain means that another process was
+// faster.
 func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 	for i := range fds {
 		fds[i] = -1
@@ -113,7 +114,7 @@ func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 		}
 		fds[i], fds[i+1] = pair[0], pair[1]
 	}
-	// There is no second one that has the port, so nobody else makes this file.
+	// Only one process has the port, so no other makes this file.
 	if fds[fileAt], err = openDoor(file); err != nil && abstract {
 		fds[fileAt], err = openDoor("")
 	}
@@ -126,8 +127,8 @@ func found(a Address, abstract bool, file string) (fds [numFDs]int, err error) {
 	return fds, nil
 }
 
-// group makes the UDP sockets, which keep nearly nothing of what they get: a filter that drops all,
-// as [deafen] sets, would take longer to set than everything else.
+// group makes the UDP sockets. Their buffers are as small as possible, so they keep nearly nothing:
+// a filter that drops everything, as [deafen] sets, would take longer to set than all the rest.
 func (a Address) group(fds []int) error {
 	for i := range fds {
 		fd, err := unix.Socket(a.family(), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
@@ -138,7 +139,7 @@ func (a Address) group(fds []int) error {
 			return unsupported("socket", err)
 		}
 		fds[i] = fd
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the kernel's least
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the kernel uses its minimum
 			return unsupported("SO_RCVBUF", err)
 		}
 		if !a.Addr.Is4() {
@@ -161,9 +162,9 @@ func (a Address) group(fds []int) error {
 	return nil
 }
 
-// bindFirst binds the first socket of the group. It does not share the port when it is bound:
-// so there is no socket there of a process that is just dying, whose end would
-// change the order of the group.
+// bindFirst binds the first socket of the group. The socket does not share the port while it is
+// bound. So no socket of a dying process can be in the group, whose end would change the group's
+// order.
 func (a Address) bindFirst(fd int) error {
 	if err := Bind(fd, a.sockaddr()); err != nil {
 		return os.NewSyscallError("bind", err)
@@ -171,7 +172,7 @@ func (a Address) bindFirst(fd int) error {
 	return shared(fd)
 }
 
-// steer gives the group of a socket its program.
+// steer attaches the program to the group of a socket.
 func steer(fd int) error {
 	p := program()
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}); err != nil {
@@ -187,7 +188,7 @@ func shared(fd int) error {
 	return nil
 }
 
-// deafen has a socket drop everything that comes; hear ends that.
+// deafen makes a socket drop everything that arrives; hear ends that.
 func deafen(fd int) error {
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
@@ -205,7 +206,8 @@ func hear(fd int) error {
 func drain(fd int) {
 	var b [1]byte
 	for range maxDrain {
-		// An error may be one of the socket, not of the receive: then the next goes on.
+		// The error may be a pending one of the socket rather than of this receive; the next call
+		// then goes on.
 		_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT|unix.MSG_TRUNC)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENOTSOCK) {
 			return

@@ -8,26 +8,26 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Requests is what Steer returns for a packet that names no slot: a request to queue
-// pair 1.
+// Requests is the result of Steer for a packet that names no slot: a request to queue pair 1.
 const Requests = Count
 
 // Offsets in a packet to queue pair 1, from the BTH on.
 const (
 	classAt     = ib.BTHBytes + ib.DETHBytes + 1
 	attributeAt = ib.BTHBytes + ib.DETHBytes + 16
-	// dataAt is where the sender's communication ID is, and peerAt that of the receiver.
+	// dataAt is the offset of the sender's communication ID, and peerAt that of the receiver's.
 	dataAt = ib.BTHBytes + ib.DETHBytes + mad.HeaderBytes
 	peerAt = dataAt + 4
-	// dreqAt is where the queue pair number of a DREQ is.
+	// dreqAt is the offset of the queue pair number of a DREQ.
 	dreqAt = peerAt + 4
 
 	qpnShift = 24 - Bits
 	idShift  = 32 - Bits
 )
 
-// Steer returns the slot that a packet is for, or Requests. It does what the program of the
-// group does, for packets that came otherwise: in one datagram with a packet for another slot.
+// Steer returns the slot that a packet is for, or Requests. It does what the program of the group
+// does, for packets that arrive at the wrong socket: in one datagram with a packet for another
+// slot.
 func Steer(b []byte) int {
 	be := binary.BigEndian
 	if len(b) < 8 {
@@ -52,19 +52,19 @@ func Steer(b []byte) int {
 			return 0
 		}
 		if ib.QPN(be.Uint32(b[dreqAt:])>>8) == mad.NobodysQPN {
-			return Requests // so that somebody answers when nobody has the slot
+			return Requests // so that some device answers when none has the slot
 		}
 	case mad.AttrSIDRRep:
 		id = be.Uint32(b[dataAt:])
 	}
 	if id == 0 {
-		return Requests // a REJ of who does not know our ID
+		return Requests // a REJ from a sender that does not know our ID
 	}
 	return int(id >> idShift)
 }
 
-// Service returns the service that a request is for. ok is false for messages that are
-// not about a service.
+// Service returns the service that a request is for. ok is false for messages that are not about a
+// service.
 func Service(b []byte) (s mad.ServiceID, ok bool) {
 	if len(b) != dataAt+mad.DataBytes+ib.ICRCBytes || mad.Class(b[classAt]) != mad.ClassCM {
 		return 0, false
@@ -83,13 +83,13 @@ func Service(b []byte) (s mad.ServiceID, ok bool) {
 	return 0, false
 }
 
-// Manages reports whether a packet is one to queue pair 1.
+// Manages reports whether a packet is a message to queue pair 1.
 func Manages(b []byte) bool {
 	return len(b) >= 8 && ib.QPN(binary.BigEndian.Uint32(b[4:]))&ib.QPNMask == ib.QPNGSI
 }
 
-// Asked returns the slot of the connection that a packet for which Steer has returned Requests asks
-// about. ok is false for other packets.
+// Asked returns the slot of the connection that a packet asks about, if Steer has returned Requests
+// for the packet. ok is false for other packets.
 func Asked(b []byte) (slot int, ok bool) {
 	if len(b) < dreqAt+4 || !mad.Asks(b[ib.BTHBytes+ib.DETHBytes:]) {
 		return 0, false
@@ -98,8 +98,8 @@ func Asked(b []byte) (slot int, ok bool) {
 }
 
 // program chooses the socket of the group: the slot, or Count for requests. A load beyond the end
-// of the datagram ends it with 0. An index that there is no socket for, as while the group is being
-// made, leaves the choice to a hash; sockets without a lease drop what they get.
+// of the datagram ends it with 0. An index without a socket, as while the group is being made,
+// leaves the choice to a hash; sockets without a lease drop what they get.
 func program() []unix.SockFilter {
 	const (
 		ldw = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -118,7 +118,7 @@ func program() []unix.SockFilter {
 		{Code: rsh, K: qpnShift},
 		{Code: ret | unix.BPF_A},
 
-		{Code: ldw, K: peerAt}, // first, so that short ones end here
+		{Code: ldw, K: peerAt}, // first, so that the program ends here for short ones
 		{Code: ldb, K: classAt},
 		{Code: jeq, K: uint32(mad.ClassCM), Jf: 13},
 		{Code: ldh, K: attributeAt},

@@ -8,9 +8,10 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// A message in an inbox is packets, each with a header: length of the packet and source port, two
-// bytes each; traffic class, hop limit, and two bytes that are zero; source and destination,
-// 16 bytes each. The ICRC has been checked; it needs what only the first receiver sees.
+// A message in an inbox is a sequence of packets, each with a header: length of the packet and
+// source port, two bytes each; traffic class and hop limit, one byte each; two zero bytes; source
+// and destination, 16 bytes each. The ICRC has been checked already; only the first receiver sees
+// all that the check needs.
 const (
 	strayHeader = 40
 	// MaxStrays is the length of the longest message, in bytes.
@@ -24,10 +25,10 @@ type outbox struct {
 	packets int
 }
 
-// HandOn passes a packet on to another slot at address i: it is copied, and sent by
-// Flush or when packets for another slot come. It returns how many packets were lost
-// because the inbox they were for is full, or they were messages to queue pair 1 beyond a rate, and
-// whether a device has the slot: if not, the packet is for nobody.
+// HandOn passes a packet on to another slot at address i. It copies the packet; Flush sends it, or
+// the next call for another slot. It returns how many packets were lost, because their inbox is
+// full or because messages to queue pair 1 exceed a rate, and whether a device has the slot. If
+// not, the packet is for no device.
 func (l *Lease) HandOn(i, slot int, p *wire.RxPacket) (lost int, ok bool) {
 	o := &l.out
 	size := strayHeader + len(p.Data)
@@ -66,14 +67,14 @@ func (l *Lease) Flush() (lost int) {
 	return lost
 }
 
-// Strays is a message that is being read.
+// Strays iterates over the packets of a message.
 type Strays struct{ rest []byte }
 
-// ParseStrays begins with a message.
+// ParseStrays returns the packets of a message.
 func ParseStrays(b []byte) Strays { return Strays{b} }
 
-// Next fills in the next packet, which refers to the message. It reports false at the end, and at
-// what is no packet.
+// Next fills in the next packet, which refers to the message. It returns false at the end, and at
+// bytes that are no packet.
 func (s *Strays) Next(p *wire.RxPacket) bool {
 	b := s.rest
 	s.rest = nil

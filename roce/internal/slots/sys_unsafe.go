@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// drops returns how many datagrams the kernel has dropped at a socket, because it was full, or its
-// filter or a UDP checksum said so. The number wraps.
+// drops returns how many datagrams the kernel has dropped at a socket because the socket was full,
+// its filter said so, or a UDP checksum was wrong. The number wraps.
 func drops(fd int) uint32 {
 	var info [9]uint32 // SK_MEMINFO_VARS; older kernels have fewer
 	n := uint32(unsafe.Sizeof(info))

@@ -1,16 +1,16 @@
 package slots
 
-// unheld counts what comes for slots that no device has. The kernel drops it, and counts for each
-// socket what it drops, for whatever reason. So it counts here if nobody has the slot now, and
-// nobody had it when it was looked last.
+// unheld counts the packets for slots that no device has. The kernel drops them, and keeps one
+// count for each socket, whatever the reason. So a difference counts here only if no device has the
+// slot now and none had it at the last look.
 type unheld struct {
 	sum  uint64
-	last [][Count]uint32 // of each address: the kernel's count
+	last [][Count]uint32 // for each address: the kernel's count
 	held [][Count]bool
 }
 
-// Unheld returns how many packets came for slots that no device has, since the lease began: all but
-// the few that the socket of such a slot keeps. Every device at the address counts them.
+// Unheld returns how many packets have come for slots that no device has since the lease began,
+// except the few that the socket of such a slot keeps. Every device at the address counts them.
 func (l *Lease) Unheld() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
