@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Access is a set of rights, with the bit values of ibv_access_flags. Local
-// read is always granted.
+// Access is a set of rights, with the bit values of ibv_access_flags. Local reads are always
+// allowed.
 type Access uint32
 
 // The access flags.
@@ -22,8 +22,8 @@ const (
 	FlushGlobal     Access = 0x100 // FLUSH to global visibility
 	FlushPersistent Access = 0x200 // FLUSH to persistence; needs RegionAttr.Persist
 
-	// OptionalAccess are the bits that a provider may ignore (IBV_ACCESS_OPTIONAL_RANGE, of which
-	// 1<<20 is relaxed ordering, set by perftest). They are dropped on registration.
+	// OptionalAccess are the bits that a provider may ignore (IBV_ACCESS_OPTIONAL_RANGE; 1<<20 of
+	// it is relaxed ordering, which perftest sets). Registration drops them.
 	OptionalAccess Access = 0x3FF00000
 )
 
@@ -35,7 +35,7 @@ const (
 	// windowAccess are the flags that a window may have (IBTA 10.6.7.2.2:
 	// remote rights and zero-based addressing, nothing local).
 	windowAccess = remoteAccess | ZeroBased
-	// flushAccess cannot be gained by a window beyond what the region has: they are
+	// flushAccess are the rights that a window cannot have unless its region has them: they are
 	// properties of the memory, not permissions of the owner.
 	flushAccess = FlushGlobal | FlushPersistent
 	// needsLocalWrite are the remote rights that change memory.
@@ -77,14 +77,14 @@ func (a Access) String() string {
 	return b.String()
 }
 
-// checkRegionAccess returns a with optional bits dropped, or what is wrong with it.
+// checkRegionAccess returns a without the optional bits, or a description of what is wrong with it.
 func checkRegionAccess(a Access) (Access, string) {
 	a &^= OptionalAccess
 	if bad := a &^ regionAccess; bad != 0 {
 		return 0, fmt.Sprintf("unknown flags %#x", uint32(bad))
 	}
 	if a&needsLocalWrite != 0 && a&LocalWrite == 0 {
-		// IBTA 11.2.8.2; ibv_reg_mr refuses it too.
+		// IBTA 11.2.8.2; ibv_reg_mr refuses it as well.
 		return 0, (a & needsLocalWrite).String() + " needs LOCAL_WRITE"
 	}
 	return a, ""

@@ -11,14 +11,13 @@ type BindInfo struct {
 	Access Access
 }
 
-// Bind binds a type 1 window in place of what it was bound to, or unbinds it if
-// info.Length is 0. pd is that of the QP the call was made on. It returns the
-// new key of the window, which is random; the former one stops working at once,
-// before work requests posted earlier have run. quiesce is that of [Region.Deregister]: when Bind
-// returns, no engine uses what was bound before.
+// Bind binds a type 1 window in place of its former binding, or unbinds it if info.Length is 0. pd
+// is the protection domain of the QP that the call was made on. Bind returns the new key of the
+// window, which is random; the former key stops working at once, before work requests posted
+// earlier have run. quiesce is as for [Region.Deregister]: when Bind returns, no engine uses what
+// was bound before.
 //
-// On an error (wrapping ErrDestroyed, or the Fault of the rule that was broken)
-// nothing has changed.
+// On an error (which wraps ErrDestroyed, or the Fault of the rule that was broken) nothing changes.
 func (w *Window) Bind(pd *PD, info BindInfo, quiesce func()) (ib.RKey, error) {
 	key, was, err := w.bind(pd, info)
 	if was {
@@ -66,11 +65,10 @@ func (w *Window) bind(pd *PD, info BindInfo) (_ ib.RKey, was bool, _ error) {
 	return ib.RKey(key), was, nil
 }
 
-// BindWR executes the bind work request of a QP on a type 2 window, which must
-// not be bound. key is its new key: the index of the current one with a low byte of
-// the consumer's choice (see NextRKey). Any fault completes the request with a
-// memory window bind error, and nothing has changed. BindWR allocates 64 bytes: what the data path
-// may be reading is never used again.
+// BindWR executes the bind work request of a QP on a type 2 window, which must not be bound. key is
+// its new key: the index of the current one with a low byte of the consumer's choice (see
+// NextRKey). On a fault nothing changes, and the request completes with a memory window bind error.
+// BindWR allocates 64 bytes, since a grant that the data path may be reading is never reused.
 func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo) Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +86,7 @@ func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo
 	case info.Length == 0:
 		return FaultBounds // IBTA o10-37.2.40: no unbinding by an empty bind
 	case qpn == 0:
-		return FaultQP // no such QP, and a grant for no QP is one for all
+		return FaultQP // no such QP; and a grant for QP 0 would be one for all QPs
 	}
 	g, f := w.checkBind(&info)
 	if f != FaultNone {
@@ -106,8 +104,8 @@ func (t *Table) BindWR(pd *PD, qpn ib.QPN, w *Window, key ib.RKey, info BindInfo
 // (ibv_inc_rkey).
 func NextRKey(k ib.RKey) ib.RKey { return k&^0xFF | (k+1)&0xFF }
 
-// checkBind applies the rules that both kinds of bind share and returns what they grant, without
-// key and QP. The lock is held.
+// checkBind applies the rules common to both kinds of bind and returns what they grant, without key
+// and QP. The lock is held.
 func (w *Window) checkBind(info *BindInfo) (*grant, Fault) {
 	r := info.Region
 	if r == nil || r.table != w.table {
@@ -142,7 +140,7 @@ func (w *Window) checkBind(info *BindInfo) (*grant, Fault) {
 	return g, FaultNone
 }
 
-// named gives a grant that was not published yet its key.
+// named gives its key to a grant that has not been published yet.
 func (g *grant) named(key uint32) *grant {
 	if g.key != anyKey {
 		g.key = key
@@ -150,7 +148,7 @@ func (g *grant) named(key uint32) *grant {
 	return g
 }
 
-// take makes g what the window grants; the window is not bound. The lock is held.
+// take makes g the grant of the window, which is not bound. The lock is held.
 func (w *Window) take(g *grant) {
 	w.cur = g
 	if g != &w.idle {
@@ -170,13 +168,12 @@ func (f Fault) bindArg() string {
 	return "Region"
 }
 
-// Invalidate takes a key away, as LOCAL_INV (remote false) and SEND with
-// invalidate (remote true) do, on behalf of QP qpn of pd. Only type 2 windows
-// bound on that QP can be invalidated; they become free to be bound again. Type 1
-// windows and registered regions answer FaultType (IBTA 10.6.7.2.6: a region
-// can be invalidated only if a work request registered it, which this
-// stack does not offer), windows that are not bound FaultState (rxe crashes).
-// For windows the rules are the same locally and remotely.
+// Invalidate revokes a key on behalf of QP qpn of pd, as LOCAL_INV (remote false) and SEND with
+// invalidate (remote true) do. Only type 2 windows bound on that QP can be invalidated; they can
+// then be bound again. Type 1 windows and registered regions give FaultType (IBTA 10.6.7.2.6: a
+// region can be invalidated only if a work request registered it, which this stack does not offer).
+// Windows that are not bound give FaultState (rxe crashes). For windows the rules are the same
+// locally and remotely.
 func (t *Table) Invalidate(pd *PD, qpn ib.QPN, key ib.RKey, remote bool) Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) (
 	return b, f
 }
 
-// local is Local, and returns whose the bytes are: nil if there are none.
+// local is Local, and also returns the grant of the bytes: nil if there are none.
 func (t *Table) local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, *grant, Fault) {
 	if n == 0 {
 		return nil, nil, FaultNone
@@ -34,10 +34,9 @@ func (t *Table) local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) (
 	return b, g, FaultNone
 }
 
-// Remote checks an access that a peer asks for on QP qpn of pd: n bytes (up to
-// MaxAccessBytes) at va under key, with all the rights of need, of which there
-// must be one. A length of 0 is allowed whatever the key and address are (IBTA
-// C9-88), and gives a View of nothing.
+// Remote checks an access that a peer asks for on QP qpn of pd: n bytes (up to MaxAccessBytes) at
+// va under key, with all the rights of need, which must contain at least one remote right. A length
+// of 0 is allowed whatever the key and address are (IBTA C9-88), and gives a View of nothing.
 func (t *Table) Remote(pd *PD, qpn ib.QPN, key ib.RKey, va uint64, n uint32, need Access) (View, Fault) {
 	if n == 0 {
 		return View{VA: va}, FaultNone
@@ -56,8 +55,8 @@ func (t *Table) Remote(pd *PD, qpn ib.QPN, key ib.RKey, va uint64, n uint32, nee
 	return View{Bytes: b, VA: va, g: g}, FaultNone
 }
 
-// RemoteWhole is Remote for all the bytes that key stands for: the memory region
-// selectivity of FLUSH (IBTA A19), where address and length do not count.
+// RemoteWhole is Remote for all bytes of a key: the memory region selectivity of FLUSH (IBTA A19),
+// which ignores address and length.
 func (t *Table) RemoteWhole(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (View, Fault) {
 	g, f := t.remoteGrant(pd, qpn, key, need)
 	if f != FaultNone {
@@ -66,7 +65,7 @@ func (t *Table) RemoteWhole(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (View,
 	return View{Bytes: g.all(), VA: g.va, g: g}, FaultNone
 }
 
-// remoteGrant finds what a peer's key stands for and checks everything but the range.
+// remoteGrant finds the grant of a peer's key and checks everything but the range.
 func (t *Table) remoteGrant(pd *PD, qpn ib.QPN, key ib.RKey, need Access) (*grant, Fault) {
 	g := t.keys.probe(uint32(key))
 	switch {

@@ -1,9 +1,8 @@
 package mem
 
-// Cursor walks over the bytes of an SGL: a packet at a time forwards, and to
-// any offset when a message is sent again. It is a plain value, copied to remember a
-// position, and allocates nothing. It does not check that the SGL is still Valid: its user does,
-// once a packet.
+// Cursor walks over the bytes of an SGL: forwards a packet at a time, and to any offset when a
+// message is sent again. It is a plain value that can be copied to remember a position, and it
+// allocates nothing. It does not check that the SGL is still Valid; its user does, once a packet.
 type Cursor struct {
 	l   *SGL
 	pos uint64 // bytes before the cursor
@@ -22,8 +21,8 @@ func (c *Cursor) Left() uint64 {
 	return c.l.n - c.pos
 }
 
-// Seek moves to an offset of the list; its end is one. It reports false, and does not move,
-// if that is past the end.
+// Seek moves to an offset of the list; the end of the list is allowed. It reports false, and does
+// not move, if pos is past the end.
 func (c *Cursor) Seek(pos uint64) bool {
 	if c.l == nil {
 		return pos == 0
@@ -49,8 +48,8 @@ func (c *Cursor) Seek(pos uint64) bool {
 	return true
 }
 
-// Next returns the bytes at the cursor that lie together in memory, at most n,
-// and moves past them. It returns nil at the end.
+// Next returns the bytes at the cursor that are contiguous in memory, at most n, and moves past
+// them. It returns nil at the end.
 func (c *Cursor) Next(n int) []byte {
 	if n <= 0 || c.l == nil || c.seg >= len(c.l.segs) {
 		return nil

@@ -2,12 +2,11 @@ package mem
 
 import "fmt"
 
-// Fault is the verdict of a check on the data path: a small integer, so that no error
-// value is made per packet. FaultNone means allowed. As an error value (in a TableError)
-// it works with errors.Is.
+// Fault is the result of a check on the data path: a small integer, so that no error value is made
+// per packet. FaultNone means allowed. As an error value (in a TableError) it works with errors.Is.
 //
-// Which fault it was is for the owner's eyes (counters, completions); the peer is told
-// "remote access error" for every one of them, so that a guesser learns nothing.
+// The particular fault is for the owner only (counters, completions). A peer always gets "remote
+// access error", so that it learns nothing by guessing.
 type Fault uint8
 
 // The faults, in the order of the checks.

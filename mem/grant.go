@@ -6,14 +6,14 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// grant is what a key stands for: these bytes, under these addresses, with
-// these rights. The data path sees nothing else. A grant is not changed once it has been published,
-// except for its state, which never comes back to granted: binding a window
-// and reregistering a region make a new one. So whoever has found a grant may read it
-// without a lock, and whoever keeps it (a View, an SGL) asks one word whether it is still good.
+// grant is what a key stands for: these bytes, under these addresses, with these rights. The data
+// path sees nothing else. A published grant does not change, except for its state, which never
+// returns to granted: binding a window or reregistering a region makes a new grant. So a lookup may
+// read a grant without a lock, and a View or SGL that keeps one reads a single word to see whether
+// it is still good.
 //
-// It has the size of a cache line, and so one of its own: engines on other cores that use other
-// keys do not disturb each other.
+// It has the size of a cache line, and so occupies exactly one: engines on other cores that use
+// other keys do not disturb each other.
 type grant struct {
 	base   *byte  // the first byte: see span
 	size   uint64 // bytes
@@ -22,20 +22,20 @@ type grant struct {
 	key    uint32 // anyKey in the grant of a window that is not bound
 	state  atomic.Uint32
 	access Access
-	qpn    ib.QPN  // the only QP that may use it; 0 for all of the PD
-	mem    *memory // whose bytes; nil for a window that is not bound
+	qpn    ib.QPN  // the only QP that may use it; 0 for all QPs of the PD
+	mem    *memory // the memory of the bytes; nil for a window that is not bound
 	win    *Window // the window, nil if the grant is a region's own
 }
 
 // The states of a grant.
 const (
 	granted uint32 = iota
-	unbound        // a window that is not bound, or not in this way any more
+	unbound        // a window that is not bound, or no longer in this way
 	lost           // a region whose memory is not there
-	revoked        // a region that was deregistered, or registered anew
+	revoked        // a region that was deregistered or reregistered
 )
 
-// fault says why a grant that is not granted refuses everything.
+// fault returns the reason why a revoked, unbound or lost grant refuses everything.
 func (g *grant) fault() Fault {
 	switch g.state.Load() {
 	case unbound:

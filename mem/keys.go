@@ -7,27 +7,25 @@ import (
 	"sync/atomic"
 )
 
-// keyTable finds a grant by its key: open addressing with linear probing, at
-// most half full. The hash of a key is the low bits of its index, which is
-// random already; a peer chooses what is looked up but not what is stored, so
-// it cannot make a chain longer than chance makes it.
+// keyTable finds a grant by its key. It uses open addressing with linear probing and is at most
+// half full. The hash of a key is the low bits of its index, which is random already; a peer
+// chooses the keys that are looked up but not those that are stored, so it cannot make chains
+// longer than chance does.
 //
-// Lookups take no lock. They run beside one writer, which holds the table's, and what they see
-// is right at some moment of their run, because of these rules:
+// Lookups take no lock. They run beside one writer, which holds the table's lock. These rules make
+// each result correct for some moment of the lookup:
 //
-//   - A key does not move within one published table. When a table ages, the writer makes
-//     another one and publishes that; the old one stays as it was, for the lookups
-//     that are in it.
-//   - A slot before a key in its chain does not become empty while the key is there. A key that
-//     goes leaves a tombstone, which another key may take, or which becomes empty at the end of a
-//     chain.
+//   - A key does not move within one published table. When a table ages, the writer publishes a
+//     new one; the old one stays as it was for the lookups that are in it.
+//   - A slot before a key in its chain does not become empty while the key is there. A removed key
+//     leaves a tombstone. Another key may take it, or it becomes empty at the end of a chain.
 //   - The grant is stored before the key, and a grant knows its key. A lookup that reads a key, and
-//     then the grant of another one that has taken the slot, sees that.
-//   - A key that is revoked has the state of its grant changed first. A lookup in an old table,
-//     where the key still is, sees that.
+//     then the grant of another key that has taken the slot, notices the difference.
+//   - Revoking a key first changes the state of its grant. A lookup in an old table, which still has
+//     the key, sees that.
 type keyTable struct {
 	_ [64]byte // pub has a cache line of its own: the fields behind it change
-	// pub is what lookups see.
+	// pub is the table that lookups see.
 	pub atomic.Pointer[keySlots]
 	_   [56]byte
 
@@ -58,9 +56,9 @@ type slot struct {
 const (
 	keyIndexShift = 8
 
-	// Keys below 256 are never drawn, and stand for other things.
+	// Keys below 256 are never drawn; these two have other meanings.
 	tombKey = 1 // in a slot: nothing is here, but the chain goes on
-	anyKey  = 2 // in a grant: the slot has the key
+	anyKey  = 2 // in a grant: it goes by the key in its slot
 )
 
 var errStuckRandom = errors.New("random source repeats itself")
@@ -79,8 +77,8 @@ func (k *keyTable) lookup(key uint32) *grant {
 	return g
 }
 
-// probe is lookup but for the last step: the caller has to look whether the key of the grant is the
-// one that it asked for, or anyKey. It is small enough to be inlined.
+// probe is lookup without the last step: the caller must check that the key of the grant is the one
+// that it asked for, or anyKey. It is small enough to be inlined.
 func (k *keyTable) probe(key uint32) *grant {
 	slots := k.pub.Load().slots
 	mask := uint32(len(slots) - 1)
@@ -94,8 +92,8 @@ func (k *keyTable) probe(key uint32) *grant {
 	}
 }
 
-// find returns the slot of an index, or, and false, where it belongs: the first tombstone of its
-// chain, or the empty slot at the end.
+// find returns the slot of an index and true. Without one, it returns where the index belongs and
+// false: the first tombstone of its chain, or the empty slot at the end.
 func (k *keyTable) find(index uint32) (at int, found bool) {
 	slots := k.pub.Load().slots
 	mask := uint32(len(slots) - 1)
@@ -121,13 +119,12 @@ func (k *keyTable) find(index uint32) (at int, found bool) {
 func (k *keyTable) slot(key uint32) *slot {
 	at, found := k.find(key >> keyIndexShift)
 	if !found {
-		panic("mem: a key is missing in the table") // of this package's own making
+		panic("mem: a key is missing in the table") // a bug in this package
 	}
 	return &k.pub.Load().slots[at]
 }
 
-// take returns the key that is wanted, if it is free, or a random one if none is; and makes room
-// for it.
+// take returns the wanted key if it is free, or a random one if want is 0, and makes room for it.
 func (k *keyTable) take(want uint32) (uint32, error) {
 	if want == 0 {
 		return k.draw()
@@ -144,14 +141,14 @@ func (k *keyTable) take(want uint32) (uint32, error) {
 	return want, nil
 }
 
-// makeRoom is for a key that is to be put into a slot.
+// makeRoom prepares the table for a key to be put into slot at.
 func (k *keyTable) makeRoom(at int) {
 	if slots := k.pub.Load().slots; slots[at].key.Load() == 0 && 2*(k.full+1) > len(slots) {
 		k.rebuild()
 	}
 }
 
-// draw returns a key that is free, and makes room for it.
+// draw returns a free random key and makes room for it.
 func (k *keyTable) draw() (uint32, error) {
 	if k.rng == nil {
 		return 0, errors.New("no random source")
@@ -175,7 +172,7 @@ func (k *keyTable) draw() (uint32, error) {
 	return 0, errStuckRandom
 }
 
-// put stores a key that draw has returned.
+// put stores a key that take or draw has returned.
 func (k *keyTable) put(key uint32, g *grant) {
 	at, _ := k.find(key >> keyIndexShift)
 	s := &k.pub.Load().slots[at]
@@ -187,7 +184,7 @@ func (k *keyTable) put(key uint32, g *grant) {
 	s.key.Store(key)
 }
 
-// replace makes a key name g, and gives it the variant of now, which has the same index.
+// replace makes a key refer to g and changes its variant: now has the same index.
 func (k *keyTable) replace(key, now uint32, g *grant) {
 	s := k.slot(key)
 	s.g.Store(g)
@@ -214,7 +211,7 @@ func (k *keyTable) remove(key uint32) {
 	}
 }
 
-// erase makes a tombstone of the slot of an index, or an empty slot if no chain goes on behind it.
+// erase turns the slot of an index into a tombstone, or into an empty slot if its chain ends there.
 func (k *keyTable) erase(index uint32) {
 	i, _ := k.find(index)
 	slots := k.pub.Load().slots
@@ -228,8 +225,8 @@ func (k *keyTable) erase(index uint32) {
 	}
 }
 
-// rebuild publishes a table without tombstones, and at most 3/8 full, so that there is
-// not another one to make soon.
+// rebuild publishes a table without tombstones and at most 3/8 full, so that the next rebuild is
+// not soon.
 func (k *keyTable) rebuild() {
 	size := minSlots
 	for 8*(k.occupied+1) > 3*size {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Limits of one device. The values are those that rxe reports (its max_mr and
-// max_mw are half of the 2^20 that its key index allows) or roomier.
+// The limits of one device. The values are those that rxe reports (its max_mr and max_mw are half
+// of the 2^20 that its key index allows) or larger.
 const (
 	// DefaultMaxPD is the number of protection domains of a device.
 	DefaultMaxPD = 1 << 20
@@ -17,9 +17,9 @@ const (
 	// DefaultMaxRegionBytes bounds one region: 2^46 bytes, 64 TiB, half of what
 	// a process can map on amd64.
 	DefaultMaxRegionBytes uint64 = 1 << 46
-	// DefaultQuarantine is how many freed key indices are kept from being drawn
-	// again. Each takes up to 68 bytes of the table of keys, so a device that registers and
-	// deregisters without end comes to half a MiB and stays there.
+	// DefaultQuarantine is how many freed key indices are kept from being drawn again. Each takes
+	// up to 68 bytes of the table of keys, so a device that keeps registering and deregistering
+	// reaches half a MiB and stays there.
 	DefaultQuarantine = 1 << 13
 
 	// MaxSGE is the number of elements of a scatter/gather list.
@@ -32,14 +32,14 @@ const (
 	// alignment that they need.
 	AtomicBytes = 8
 
-	// maxKeys bounds all live and quarantined indices together: half of the
-	// 2^24 there are, so that drawing a free one takes two tries on average
-	// even at the limit, and a guess still meets a wrong low byte.
+	// maxKeys bounds all live and quarantined indices together to half of the 2^24, so that drawing
+	// a free one takes two tries on average even at the limit, and a guessed index still needs the
+	// right low byte.
 	maxKeys = 1 << 23
-	// maxPDs bounds protection domains: what rxe could number.
+	// maxPDs bounds the number of protection domains, to what rxe could number.
 	maxPDs = 1 << 24
-	// maxDraws bounds the tries to draw a free index. With a sound random
-	// source and maxKeys, missing this often has a chance of 2^-256.
+	// maxDraws bounds the tries to draw a free index. With a sound random source and maxKeys,
+	// failing this often has a probability of 2^-256.
 	maxDraws = 256
 	// minSlots is the size of the key table of a device without keys.
 	minSlots = 64
@@ -54,7 +54,7 @@ type Limits struct {
 	Quarantine  int    // freed key indices that may not be drawn again; negative for none
 }
 
-// Check says which limit cannot be: one that is negative, or beyond what the key space holds.
+// Check returns an error for a limit that is negative or beyond what the key space holds.
 func (l Limits) Check() error {
 	for _, f := range [...]struct {
 		name        string
@@ -70,7 +70,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// withDefaults fills in defaults and cuts what the key space cannot hold.
+// withDefaults fills in defaults and reduces limits to what the key space holds.
 func (l Limits) withDefaults() Limits {
 	l.PDs = orDefault(l.PDs, DefaultMaxPD)
 	l.Regions = min(orDefault(l.Regions, DefaultMaxRegions), maxKeys/4)

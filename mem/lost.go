@@ -2,14 +2,13 @@ package mem
 
 import "runtime"
 
-// Registered memory that was mapped can go away under its region: a file is
-// truncated, or the owner unmaps pages. The next access then makes a SIGBUS or a
-// SIGSEGV. With debug.SetPanicOnFault, which whoever drives the engine sets, that is
-// a panic at the access, and this file is what becomes of it. Memory of the Go
-// heap never does that, so there is nothing to check before an access.
+// Registered memory that was mapped can go away under its region: a file is truncated, or the owner
+// unmaps pages. The next access then raises SIGBUS or SIGSEGV. If the program that drives the
+// engine has called debug.SetPanicOnFault, that is a panic at the access, which this file handles.
+// Memory of the Go heap never goes away, so there is nothing to check before an access.
 
-// FaultAddr returns the address at which memory was not there, if that is what
-// the value of a recovered panic says.
+// FaultAddr returns the address at which memory was not there, if the value of a recovered panic
+// tells it.
 func FaultAddr(recovered any) (addr uint64, ok bool) {
 	f, ok := recovered.(interface {
 		runtime.Error
@@ -21,12 +20,12 @@ func FaultAddr(recovered any) (addr uint64, ok bool) {
 	return uint64(f.Addr()), true
 }
 
-// Lose takes notice that the memory at a real address is not there. Every region
-// that holds it is lost from then on: its keys are refused with FaultMemory,
-// windows on it are unbound, a View or SGL of it is not Valid. Such a region
-// has to be deregistered as ever, or to be given other memory by Reregister.
-// Lose returns how many regions it has met, lost before or now, or deregistered with their memory
-// not given back yet; with 0 the address has nothing to do with registered memory.
+// Lose marks every region that contains the real address addr as lost: its memory is not there. The
+// region's keys are refused with FaultMemory from then on, windows on it are unbound, and a View or
+// SGL of it is not Valid. A lost region must be deregistered as usual, or be given other memory by
+// Reregister. Lose returns how many regions contain addr: those lost before or now, and those
+// deregistered whose memory has not been given back yet. 0 means that the address has nothing to do
+// with registered memory.
 func (t *Table) Lose(addr uint64) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,37 +13,37 @@ type RegionAttr struct {
 	// Bytes is the memory: an ordinary slice or mapped pages. It may be empty.
 	// The table keeps the slice alive until the region is released.
 	Bytes []byte
-	// IOVA is the address of the first byte in work requests and on the wire,
-	// if IOVASet. The default is its real address; with ZeroBased it is 0.
+	// IOVA is the address of the first byte in work requests and on the wire, if IOVASet. The
+	// default is its real address; with ZeroBased it is 0.
 	IOVA    uint64
 	IOVASet bool
 	Access  Access
-	// Key, if not 0, is the key that the region is to have, which must be free; else it is a random
-	// one. It is for memory whose key others know already.
+	// Key, if not 0, is the key of the region, which must be free; otherwise the key is random. It
+	// is for memory whose key others know already.
 	Key uint32
-	// OnRelease, if set, is called once, when the region has been deregistered
-	// (or its memory replaced): from then on nothing here touches Bytes,
-	// which may be unmapped. It runs inside Deregister, Reregister, PD.Clear or Table.Close,
-	// without the lock of the table, and must not end the region once more: that would wait for it.
+	// OnRelease, if set, is called once when the region has been deregistered (or its memory
+	// replaced): from then on nothing here touches Bytes, so the memory may be unmapped. It runs
+	// inside Deregister, Reregister, PD.Clear or Table.Close, without the lock of the table. It
+	// must not deregister the region again, as that call would wait for it.
 	OnRelease func()
-	// Persist makes bytes durable (msync or a cache flush) and returns when they are. It is what
-	// FLUSH to persistence calls; FlushPersistent cannot be granted without it
-	// (rxe likewise grants it on persistent memory only).
+	// Persist makes bytes durable (msync or a cache flush) and returns when they are. FLUSH to
+	// persistence calls it; FlushPersistent cannot be granted without it (rxe likewise grants it on
+	// persistent memory only).
 	Persist func([]byte) error
 }
 
 // Region is registered memory (ibv_mr).
 type Region struct {
 	table *Table
-	// cur is what the region grants now; nothing once it was deregistered.
+	// cur is what the region grants now; the grant nothing once it was deregistered.
 	cur atomic.Pointer[grant]
 	// Under the lock of the table:
 	windows int // windows bound to it
-	leaving int // times that memory was taken from it and has not been given back yet
+	leaving int // how often memory was taken from it that has not been given back yet
 }
 
-// Register makes memory known under a new key. Errors: ErrInvalid naming the
-// attribute, ErrLimit, ErrDestroyed, or the random source's.
+// Register registers memory under a new key. Errors: ErrInvalid naming the attribute, ErrLimit,
+// ErrDestroyed, or that of the random source.
 func (t *Table) Register(pd *PD, a RegionAttr) (*Region, error) {
 	const op = "register"
 	t.mu.Lock()
@@ -68,7 +68,7 @@ func (t *Table) Register(pd *PD, a RegionAttr) (*Region, error) {
 	return r, nil
 }
 
-// checkAttr validates a, drops the flags that may be dropped, and fills in the IOVA.
+// checkAttr validates a, drops optional flags, and fills in the IOVA.
 func (t *Table) checkAttr(op string, a *RegionAttr) error {
 	access, detail := checkRegionAccess(a.Access)
 	if detail != "" {
@@ -98,7 +98,7 @@ func (t *Table) checkAttr(op string, a *RegionAttr) error {
 	return nil
 }
 
-// publish makes the region grant what the checked attributes say. The lock is held.
+// publish grants the region what the checked attributes say. The lock is held.
 func (r *Region) publish(key uint32, pd *PD, a *RegionAttr, m *memory) {
 	g := r.grant(key, pd, a, m)
 	r.cur.Store(g)
@@ -111,8 +111,8 @@ func (r *Region) grant(key uint32, pd *PD, a *RegionAttr, m *memory) *grant {
 	return g
 }
 
-// regrant makes the key of the region stand for what the checked attributes say of the same memory.
-// The lock is held.
+// regrant gives the region's key a new grant, with the checked attributes and the same memory. The
+// lock is held.
 func (r *Region) regrant(pd *PD, a *RegionAttr) {
 	old := r.cur.Load()
 	g := r.grant(old.key, pd, a, old.mem)
@@ -126,7 +126,7 @@ func (r *Region) regrant(pd *PD, a *RegionAttr) {
 // LKey returns the key for the owner's work requests; 0 once deregistered.
 func (r *Region) LKey() ib.LKey { return ib.LKey(r.cur.Load().key) }
 
-// RKey returns the key to give to peers: 0 if they were granted nothing.
+// RKey returns the key to give to peers: 0 if the region has no remote rights.
 func (r *Region) RKey() ib.RKey {
 	g := r.cur.Load()
 	if g.access&remoteAccess == 0 {
@@ -168,14 +168,14 @@ func (r *Region) Registered() bool { return r.cur.Load() != nothing }
 
 // Deregister revokes the region's key, waits until no engine uses the memory, and gives it back;
 // work requests in progress that refer to it fail. It fails with ErrBusy, and changes nothing,
-// while memory windows are bound to it (ibv_dereg_mr). The second time it fails with ErrDestroyed;
-// if the first is still waiting, so does the second.
+// while memory windows are bound to it (ibv_dereg_mr). A second call fails with ErrDestroyed; it
+// first waits for a first one that is still running.
 //
-// quiesce is what it waits for: a function that returns when each engine that shares the table has
-// been at rest once since it was called. It is called between the revocation and the release,
-// without the lock of the table; so it may take the lock of each engine and give it back, and the
-// caller holds none of them. nil is for a caller that knows that no engine is at work, because it
-// holds the lock of the only one.
+// quiesce is the function that waits: it returns when each engine that shares the table has been at
+// rest once since the call. It is called between the revocation and the release, without the lock
+// of the table. So it may take and release the lock of each engine, and the caller must hold none
+// of them. nil is for a caller that knows that no engine is running, because it holds the lock of
+// the only one.
 func (r *Region) Deregister(quiesce func()) error {
 	const op = "deregister"
 	t := r.table
@@ -195,7 +195,7 @@ func (r *Region) Deregister(quiesce func()) error {
 	return nil
 }
 
-// destroy revokes the key and returns the memory, which is to be released. The lock is held.
+// destroy revokes the key and returns the memory to be released. The lock is held.
 func (r *Region) destroy() *memory {
 	r.table.counts.Regions--
 	g := r.revoke()
@@ -204,7 +204,7 @@ func (r *Region) destroy() *memory {
 	return g.mem
 }
 
-// revoke takes away what the region grants, which it returns. The lock is held.
+// revoke revokes the region's grant and returns it. The lock is held.
 func (r *Region) revoke() *grant {
 	g := r.cur.Load()
 	g.state.Store(revoked)

@@ -1,20 +1,20 @@
 package mem
 
-// What becomes of memory whose key was revoked. Engines look a key up without a lock, so one of
-// them may have found the key just before, and may be copying still when the revocation has
-// returned. It does so under a lock of its own, for a batch of packets at most. So whoever revokes
-// does it in three steps:
+// This file gives back memory whose key was revoked. Engines look a key up without a lock, so one
+// of them may have found the key just before, and may still be copying when the revocation returns.
+// It does so under a lock of its own, for a batch of packets at most. So a revocation has three
+// steps:
 //
-//  1. Revoke: the key is found no more, and no View or SGL is Valid.
+//  1. Revoke: lookups no longer find the key, and no View or SGL is Valid.
 //  2. Quiesce: a function of the caller returns when each engine has been seen at rest. Packets that
 //     referred to the memory have left by then.
 //  3. Release: the memory is given back to its owner.
 //
-// The table's lock is held in the first step only. The second needs the locks of the
-// engines, whose holders take the table's.
+// The table's lock is held in the first step only. The second needs the locks of the engines, and
+// an engine takes the table's lock with its own held.
 
-// memory is bytes as they were registered. It is not changed, and shared by the
-// grants of the region and of its windows.
+// memory is bytes as they were registered. It does not change; the grants of the region and of its
+// windows share it.
 type memory struct {
 	region    *Region
 	bytes     []byte
@@ -32,7 +32,7 @@ func (t *Table) leave(m *memory) {
 	t.leaving = append(t.leaving, m)
 }
 
-// release ends what a revocation has begun. The lock is not held.
+// release completes a revocation. The lock is not held.
 func (t *Table) release(quiesce func(), gone ...*memory) {
 	settle(quiesce)
 	for _, m := range gone {
@@ -58,7 +58,7 @@ func (t *Table) release(quiesce func(), gone ...*memory) {
 }
 
 // awaitReleased waits until all memory that was taken from r has been given back. The lock is held,
-// and given back meanwhile.
+// and released while it waits.
 func (r *Region) awaitReleased() {
 	for r.leaving > 0 {
 		r.table.released.Wait()

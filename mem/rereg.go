@@ -14,21 +14,22 @@ const (
 	changeAll = ChangeTranslation | ChangePD | ChangeAccess
 )
 
-// RegionChange holds the new values. RegionAttr.Access counts under ChangeAccess, the rest
-// of it under ChangeTranslation.
+// RegionChange holds the new values. RegionAttr.Access applies with ChangeAccess, the rest of
+// RegionAttr with ChangeTranslation.
 type RegionChange struct {
 	What Change
 	PD   *PD
-	// KeepKey leaves the region its key, which then stands for what the region is now. Not with
-	// ChangeTranslation: who has the key of some memory shall not get at other memory by it.
+	// KeepKey keeps the region's key, which then stands for the region as changed. It cannot be
+	// combined with ChangeTranslation: a peer that has the key of some memory must not gain access
+	// to other memory with it.
 	KeepKey bool
 	RegionAttr
 }
 
 // Reregister changes the memory, the rights or the PD of a region and gives it a new key, unless
-// KeepKey: what was handed out before is revoked. On an error nothing has changed (verbs would
-// leave the region unusable). Errors: ErrBusy while windows are bound; ErrInvalid naming the
-// attribute; ErrDestroyed; FaultMemory if the memory is lost and stays. quiesce is that of
+// KeepKey is set: earlier keys are revoked. On an error nothing changes (verbs would leave the
+// region unusable). Errors: ErrBusy while windows are bound; ErrInvalid naming the attribute;
+// ErrDestroyed; FaultMemory if the memory is lost and not replaced. quiesce is as for
 // [Region.Deregister]: when Reregister returns, no engine uses what was granted before.
 func (r *Region) Reregister(c RegionChange, quiesce func()) error {
 	old, err := r.change(&c)
@@ -43,7 +44,7 @@ func (r *Region) Reregister(c RegionChange, quiesce func()) error {
 	return nil
 }
 
-// change is Reregister but for what comes of memory that was replaced, which it returns.
+// change is Reregister without the release of replaced memory, which it returns.
 func (r *Region) change(c *RegionChange) (*memory, error) {
 	const op = "reregister"
 	t := r.table

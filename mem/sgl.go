@@ -15,17 +15,16 @@ type segment struct {
 	g     *grant // nil for bytes that are not registered
 }
 
-// SGL is a scatter/gather list whose elements have been checked. The zero value
-// is an empty list. An SGL is reused: Resolve after Reset allocates nothing once
-// the list has been as long before.
+// SGL is a scatter/gather list of checked elements. The zero value is an empty list. An SGL is
+// reused: Resolve allocates nothing once the list has been as long before.
 type SGL struct {
 	segs []segment
 	n    uint64
 }
 
-// Resolve checks every element of sges as Local does and fills l with them,
-// replacing what it held. Elements of length 0 are skipped. On a fault l is
-// empty; more than MaxSGE elements are FaultBounds.
+// Resolve checks every element of sges as Local does and replaces the content of l with them.
+// Elements of length 0 are skipped. On a fault l is empty; more than MaxSGE elements are
+// FaultBounds.
 func (t *Table) Resolve(pd *PD, sges []SGE, need Access, l *SGL) Fault {
 	l.Reset()
 	if len(sges) > MaxSGE {

@@ -2,8 +2,8 @@ package mem
 
 import "unsafe"
 
-// A grant keeps the address and the length of its bytes and not a slice, whose capacity would say
-// the length again: so it fits in a cache line.
+// A grant keeps the address and the length of its bytes instead of a slice, whose capacity would
+// repeat the length. So it fits in a cache line.
 
 // newGrant returns a grant of b.
 func newGrant(b []byte) *grant {
@@ -14,7 +14,7 @@ func newGrant(b []byte) *grant {
 func (g *grant) all() []byte { return unsafe.Slice(g.base, int(g.size)) }
 
 // span returns the n bytes at address va, if they are all inside. It forms no sum that can wrap. n
-// is not 0: the address of no bytes at the end would be that of somebody else's.
+// must not be 0: the address after the last byte belongs to other memory.
 func (g *grant) span(va, n uint64) ([]byte, bool) {
 	off := va - g.va
 	if va < g.va || off > g.size || n > g.size-off {

@@ -14,17 +14,17 @@ type Table struct {
 	lim  Limits
 
 	// mu guards all that follows, the writing side of keys, and the fields of PDs, Regions and
-	// Windows that are not constant or atomic. It is a leaf: whoever holds it takes no other lock,
-	// calls nothing of the owner's but the random source, and touches no registered memory.
+	// Windows that are not constant or atomic. It is a leaf: its holder takes no other lock, calls
+	// no function of the owner except the random source, and touches no registered memory.
 	mu     sync.Mutex
 	counts Counts
 	pds    map[*PD]struct{}
 	// onQP lists the type 2 windows bound on each QP, linked through Window.next.
 	onQP   map[ib.QPN]*Window
 	closed bool
-	// leaving is the memory that was revoked and is not given back yet: see release.go.
+	// leaving is memory that was revoked and has not been given back yet: see release.go.
 	leaving  []*memory
-	released sync.Cond // of mu: leaving became shorter
+	released sync.Cond // on mu: leaving became shorter
 }
 
 // Counts says how many objects of a Table are alive.
@@ -36,9 +36,9 @@ type Counts struct {
 	Bound int
 }
 
-// NewTable returns an empty table. rng is where keys come from: crypto/rand.Reader except in tests.
-// The table reads it under its own lock; others that read it must not disturb that. A zero Limits
-// means the defaults.
+// NewTable returns an empty table. rng is the source of keys: crypto/rand.Reader except in tests.
+// The table reads rng under its own lock, so rng must allow other readers at the same time if there
+// are any. A zero Limits means the defaults.
 func NewTable(rng io.Reader, lim Limits) *Table {
 	lim = lim.withDefaults()
 	t := &Table{
@@ -62,9 +62,9 @@ func (t *Table) Counts() Counts {
 func (t *Table) Limits() Limits { return t.lim }
 
 // Close revokes every key, destroys every window, region and PD, in use or not, and gives all
-// memory back. Every later control call fails with ErrDestroyed; data path calls find no
-// key. No engine may be at work on memory of the table any more; a Deregister that runs at the
-// same time gives its memory back itself.
+// memory back. Every later control call fails with ErrDestroyed; data path calls find no key. No
+// engine may use memory of the table any more. A Deregister that runs at the same time gives its
+// memory back itself.
 func (t *Table) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -78,10 +78,10 @@ func (t *Table) Close() {
 	t.release(nil, gone...)
 }
 
-// destroyAll destroys the windows and regions of a PD, of all PDs if that is nil, and returns the
+// destroyAll destroys the windows and regions of a PD, or of all PDs if pd is nil, and returns the
 // memory to release. The lock is held.
 func (t *Table) destroyAll(pd *PD) (gone []*memory) {
-	// Windows go first: they hold on to regions.
+	// Windows go first: they are bound to regions.
 	for g := range t.keys.all {
 		if g.win != nil && (pd == nil || g.pd == pd) {
 			g.win.destroy()

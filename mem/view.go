@@ -3,8 +3,8 @@ package mem
 // View is a range of registered memory that a peer was allowed to access. It
 // is a plain value; the packets of one message share it.
 type View struct {
-	// Bytes is the range. Use it only right after the check, or after Valid: the
-	// owner may unmap what was deregistered.
+	// Bytes is the range. Use it only right after the check, or after Valid: the owner may unmap
+	// memory once it is deregistered.
 	Bytes []byte
 	// VA is the address of the first byte, as the peer named it.
 	VA uint64
@@ -12,7 +12,7 @@ type View struct {
 	g *grant
 }
 
-// Valid reports whether the key that the view came from is still good: not deregistered,
+// Valid reports whether the grant of the view is still good: its key has not been deregistered,
 // reregistered, invalidated, unbound or rebound since. The view of a zero-length access is always
 // valid.
 func (v View) Valid() bool { return v.g == nil || v.g.ok() }
@@ -40,9 +40,9 @@ func (v View) Persist() error {
 	return v.g.mem.persist(v.Bytes)
 }
 
-// atomicFault reports why an atomic operation on the first 8 bytes cannot be
-// done. The virtual address must be aligned by IBTA (C9-141 and others); the real one must be,
-// too, for the CPU: they can differ when the region has an IOVA of its own.
+// atomicFault returns the reason why an atomic operation on the first 8 bytes cannot be done. IBTA
+// requires the virtual address to be aligned (C9-141 and others), and the CPU the real one; the two
+// can differ when the region has an IOVA of its own.
 func (v View) atomicFault() Fault {
 	switch {
 	case !v.Valid():

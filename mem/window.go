@@ -9,7 +9,8 @@ import (
 // WindowType is the kind of a memory window.
 type WindowType uint8
 
-// The window types (IBTA 10.6.7.2). verbs knows 1 and 2; which 2 it is, is the device's affair.
+// The window types (IBTA 10.6.7.2). verbs knows only types 1 and 2; the device decides whether type
+// 2 is 2A or 2B.
 const (
 	// Type1 windows are bound by a verbs call to any memory of their PD; any QP of the PD can use
 	// them.
@@ -18,7 +19,7 @@ const (
 	// The QP cannot be destroyed while one is bound.
 	Type2A
 	// Type2B is as Type2A, but destroying the QP unbinds the window. rxe and ConnectX have this
-	// one.
+	// type.
 	Type2B
 )
 
@@ -34,9 +35,9 @@ func (w WindowType) String() string {
 	return fmt.Sprintf("WindowType(%d)", uint8(w))
 }
 
-// Window is a memory window (ibv_mw): a key of its own for a part of a region,
-// cheap to give and to take away. A peer's access is checked against the window's range
-// and rights (rxe checks the range of the region only).
+// Window is a memory window (ibv_mw): a separate key for a part of a region, cheap to grant and to
+// revoke. A peer's access is checked against the window's range and rights (rxe checks the range of
+// the region only).
 type Window struct {
 	table *Table
 	pd    *PD
@@ -50,7 +51,7 @@ type Window struct {
 	next, prev *Window
 }
 
-// AllocMW makes a memory window, not bound.
+// AllocMW makes a memory window that is not bound.
 func (t *Table) AllocMW(pd *PD, kind WindowType) (*Window, error) {
 	const op = "alloc MW"
 	t.mu.Lock()
@@ -118,9 +119,9 @@ func (w *Window) now() *grant {
 // bound is Bound with the lock held.
 func (w *Window) bound() bool { return w.cur != &w.idle }
 
-// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). The second time it
-// fails with ErrDestroyed. quiesce is that of [Region.Deregister]: when Dealloc returns, no engine
-// uses what was bound.
+// Dealloc destroys the window, unbinding it first if need be (ibv_dealloc_mw). A second call fails
+// with ErrDestroyed. quiesce is as for [Region.Deregister]: when Dealloc returns, no engine uses
+// what was bound.
 func (w *Window) Dealloc(quiesce func()) error {
 	w.table.mu.Lock()
 	if w.dead {
@@ -146,7 +147,7 @@ func (w *Window) destroy() {
 	w.table.counts.Windows--
 }
 
-// unbind takes the window away from peers; its key stays reserved. The lock is held.
+// unbind revokes peers' access through the window; its key stays reserved. The lock is held.
 func (w *Window) unbind() {
 	g := w.cur
 	if g == &w.idle {
@@ -156,7 +157,7 @@ func (w *Window) unbind() {
 	g.mem.region.windows--
 	w.table.counts.Bound--
 	w.leaveQP(g.qpn)
-	// The grant would keep the memory from the garbage collector.
+	// Otherwise the grant would keep the memory from the garbage collector.
 	w.table.keys.slot(w.key).g.Store(&w.idle)
 	w.cur = &w.idle
 }
@@ -189,10 +190,10 @@ func (w *Window) leaveQP(qpn ib.QPN) {
 	w.next, w.prev = nil, nil
 }
 
-// DetachQP is to be called before a QP is destroyed: the QP number may be used again, and its
-// windows must not come alive with it. Type 2B windows on it are unbound. It fails with ErrBusy,
-// and changes nothing, if a type 2A window is bound on it. The engine of the QP calls it: no other
-// one uses those windows, so there is none to wait for.
+// DetachQP unbinds the type 2B windows on a QP. The QP's engine must call it before the QP is
+// destroyed: the QP number may be used again, and its windows must not come alive with it. It fails
+// with ErrBusy, and changes nothing, if a type 2A window is bound on the QP. It waits for no
+// engine, since no other one uses those windows.
 func (t *Table) DetachQP(qpn ib.QPN) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
