@@ -8,7 +8,7 @@ import (
 // CMAHeaderBytes is the length of a [CMAHeader].
 const CMAHeaderBytes = 36
 
-// Private data that is left to the application behind a [CMAHeader], in bytes.
+// The sizes of the application's private data after a [CMAHeader], in bytes.
 const (
 	REQUserBytes     = REQPrivateBytes - CMAHeaderBytes
 	SIDRReqUserBytes = SIDRReqPrivateBytes - CMAHeaderBytes
@@ -40,9 +40,9 @@ func (h *CMAHeader) Decode(b []byte) bool {
 	return true
 }
 
-// Put writes the header. An IPv4-mapped IPv6 address counts as IPv6, as it
-// does when decoded: unmap addresses first to send IPv4. It returns a
-// [CMAError] if b is too short or the addresses are not of one family.
+// Put writes the header. An IPv4-mapped IPv6 address counts as IPv6, as in Decode; unmap addresses
+// first to send IPv4. Put returns a [CMAError] if b is too short or the addresses are not of one
+// family.
 func (h *CMAHeader) Put(b []byte) error {
 	switch {
 	case len(b) < CMAHeaderBytes:

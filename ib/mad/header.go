@@ -30,7 +30,7 @@ const (
 	ClassVersion2       = 2 // of communication management and subnet administration
 )
 
-// Method says what a datagram wants (IBTA 13.4.5).
+// Method is the method of a datagram (IBTA 13.4.5).
 type Method uint8
 
 // The methods.
@@ -68,7 +68,7 @@ const (
 // StatusBadVersion to StatusBadAttrValue, or 0.
 func (s Status) InvalidField() Status { return s & statusInvalidFieldMask }
 
-// Attribute is what a datagram is about; its values belong to the class.
+// Attribute is the subject of a datagram; its values belong to the class.
 type Attribute uint16
 
 // The attributes of [ClassCM]: its messages.
@@ -160,8 +160,8 @@ func Parse(b []byte, h *Header) (*Data, Error) {
 	return (*Data)(b[HeaderBytes:]), OK
 }
 
-// Put writes the header to b and returns the data behind it, for the message's
-// own Put; both alias b. The data keeps what it held.
+// Put writes the header to b and returns the data after it, for the message's own Put; both alias
+// b. The content of the data stays.
 func (h *Header) Put(b *[Bytes]byte) *Data {
 	be := binary.BigEndian
 	b[0], b[1], b[2], b[3] = h.BaseVersion, byte(h.Class), h.ClassVersion, byte(h.Method)

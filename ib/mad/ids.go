@@ -33,7 +33,7 @@ func (p PortSpace) String() string {
 	return fmt.Sprintf("PortSpace(0x%04x)", uint16(p))
 }
 
-// ServiceID is what a listener listens on.
+// ServiceID identifies a service that a listener offers.
 type ServiceID uint64
 
 // NewServiceID returns the service ID of a port of RDMA-CM.

@@ -6,7 +6,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// LIDPermissive is the LID that stands in REQs of RoCE peers, which have none.
+// LIDPermissive is the LID in REQs of RoCE peers, which have none.
 const LIDPermissive = 0xFFFF
 
 // Path is a path between two ports, as REQ carries it twice and LAP once.

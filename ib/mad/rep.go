@@ -106,7 +106,7 @@ func (m *RTU) Put(b *Data) error {
 	return putPrivate(b, AttrRTU, m.LocalCommID, m.RemoteCommID, m.Private, RTUPrivateBytes)
 }
 
-// putPrivate writes a message of nothing but the IDs and private data, of at most so many bytes.
+// putPrivate writes a message of only the IDs and at most "most" bytes of private data.
 func putPrivate(b *Data, of Attribute, local, remote CommID, private []byte, most int) error {
 	c := checker{message: of}
 	c.length("private data", private, most)
@@ -118,8 +118,7 @@ func putPrivate(b *Data, of Attribute, local, remote CommID, private []byte, mos
 	return nil
 }
 
-// MRA says that a message has come and that the answer takes long
-// (IBTA 12.6.6).
+// MRA says that a message has arrived and that its answer will take long (IBTA 12.6.6).
 type MRA struct {
 	LocalCommID    CommID
 	RemoteCommID   CommID

@@ -6,7 +6,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// REQPrivateBytes is the private data of a REQ. RDMA-CM takes the first 36 for
+// REQPrivateBytes is the length of the private data of a REQ. RDMA-CM takes the first 36 bytes for
 // its own header ([CMAHeader]).
 const REQPrivateBytes = 92
 
@@ -30,8 +30,8 @@ type REQ struct {
 	CAGUID      GUID
 	QKey        ib.QKey
 	QPN         ib.QPN
-	// ResponderResources and InitiatorDepth are what the sender has: how many
-	// READs and atomics it can serve, and how many it wants to have in flight.
+	// ResponderResources and InitiatorDepth are the limits of the sender: how many READs and
+	// atomics it can serve, and how many it wants to have in flight.
 	ResponderResources uint8
 	InitiatorDepth     uint8
 	LocalEECN          uint32 // 24 bits, reliable datagrams only
