@@ -76,7 +76,7 @@ func New(opt Options) *Analyser {
 	return a
 }
 
-// Read analyses a capture file. After an error of the file the report is of what came before.
+// Read analyses a capture file. If the file has an error, the report covers the packets before it.
 func Read(r io.Reader, opt Options) (*Report, *pcap.Decoder, error) {
 	d := &pcap.Decoder{}
 	f, err := pcap.NewReader(r)
@@ -99,7 +99,7 @@ func Read(r io.Reader, opt Options) (*Report, *pcap.Decoder, error) {
 	}
 }
 
-// Add takes the next packet. It keeps nothing of p.
+// Add processes the next packet. It does not retain p.
 func (a *Analyser) Add(p *pcap.Packet) Note {
 	if a.packets == 0 {
 		a.start = p.AtNs

@@ -44,7 +44,7 @@ func (h *half) answer(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	}
 }
 
-// owedNs is how long an answer to a request that was sent again may take.
+// owedNs is how long an answer to a repeated request may take.
 const owedNs = 100_000_000
 
 // noteLast remembers an ACK.
@@ -169,8 +169,8 @@ func (h *half) noteAgain(p *pcap.Packet) {
 	}
 }
 
-// Nothing is under way from before the capture when all that was seen has been answered several times, since what is sent again may
-// come in parts, or so many PSNs after the first.
+// Nothing from before the capture is under way once everything seen has been answered several
+// times, since a retransmission may come in parts, or this many PSNs after the first.
 const (
 	cleanAfter = 3
 	farIn      = 1024

@@ -300,7 +300,7 @@ func (x *exchange) refusal(a *Analyser, p *pcap.Packet, d *mad.Data) {
 	}
 }
 
-// answerTo is the message whose repetition means that this one was lost.
+// answerTo maps a message to the one whose repetition means that the former was lost.
 var answerTo = map[mad.Attribute]mad.Attribute{
 	mad.AttrREQ: mad.AttrREP, mad.AttrREP: mad.AttrRTU, mad.AttrDREQ: mad.AttrDREP, mad.AttrSIDRReq: mad.AttrSIDRRep,
 }

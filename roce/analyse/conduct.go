@@ -7,37 +7,36 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// Conduct asks for [Report.Breaches]: what no right requester or responder of RC does. The capture
-// must be from the host that is judged, or it is judged for what others lost; and it must have all
-// packets of the connections in it.
+// Conduct asks for [Report.Breaches]: behaviour that a correct requester or responder of RC never
+// shows. The capture must have been taken at the host that is judged; otherwise the host is judged
+// for losses elsewhere. It must contain all packets of the connections in it.
 type Conduct struct {
-	// Connections that are known, from before the capture. Others are judged from their first
+	// Connections are connections known from before the capture. Others are judged from their first
 	// packet on.
 	Connections []Known
 	// Losses are packets that are known to have been lost: see [Report.Repairs].
 	Losses []Loss
-	// NAKPauseNs is the least time between the sequence NAKs for one gap, if the responder keeps to
-	// one.
+	// NAKPauseNs is the minimum time between sequence NAKs for one gap, if the responder keeps one.
 	NAKPauseNs int64
 }
 
-// Known is a connection of RC that is known before its packets.
+// Known is a connection of RC that is known before its first packet.
 type Known struct {
 	Ends [2]Endpoint
-	// FirstPSN is of the requests of each end.
+	// FirstPSN is the first PSN of the requests of each end.
 	FirstPSN [2]ib.PSN
 	MTU      int
-	// Tries is how often each end may send a request without an answer to anything new: once, and
-	// as its retries and probes allow. 0: as often as it likes.
+	// Tries is how often each end may send a request while nothing new is answered: once, plus its
+	// retries and probes. 0 means without limit.
 	Tries [2]int
 }
 
-// Rule names what is broken in a Breach.
+// Rule names the rule that a Breach breaks.
 type Rule string
 
 // The rules.
 const (
-	// RuleICRC: what a host sends has a right ICRC, and makes sense.
+	// RuleICRC: what a host sends has a correct ICRC and is well-formed.
 	RuleICRC Rule = "icrc"
 	// RuleInOrder: a requester sends the next PSN, or goes back to one that it has sent.
 	RuleInOrder Rule = "in-order"
@@ -45,15 +44,15 @@ const (
 	RuleNAK Rule = "nak"
 	// RuleNAKPause: a responder that waits before it repeats a NAK does wait.
 	RuleNAKPause Rule = "nak-pause"
-	// RuleACKForward: positive acknowledgements do not go back.
+	// RuleACKForward: positive acknowledgements do not go backwards.
 	RuleACKForward Rule = "ack-forward"
-	// RuleACKSent: a responder acknowledges nothing that has not come.
+	// RuleACKSent: a responder acknowledges only what has arrived.
 	RuleACKSent Rule = "ack-sent"
 	// RuleTries: a requester gives up when its retries have run out.
 	RuleTries Rule = "tries"
-	// RuleAgain: a request that is sent again is for the same memory.
+	// RuleAgain: a repeated request addresses the same memory.
 	RuleAgain Rule = "again"
-	// RuleCNP: a CNP has BECN set, and nothing but zeros behind its BTH.
+	// RuleCNP: a CNP has BECN set, and only zeros after its BTH.
 	RuleCNP Rule = "cnp"
 )
 
@@ -89,7 +88,7 @@ type openGap struct {
 	naks int
 }
 
-// maxOpenGaps bounds the gaps that a conduct remembers.
+// maxOpenGaps bounds the gaps that Conduct tracks.
 const maxOpenGaps = 4096
 
 func (c *conduct) starts(psn ib.PSN) { c.begun, c.next, c.expected = true, psn, psn }

@@ -67,7 +67,8 @@ func (a *Analyser) handleDatagram(p *pcap.Packet, bad bool) Note {
 	return n
 }
 
-// steady is how many datagrams in a row make it likely that the queue pair sends to nobody else.
+// steady is how many datagrams in a row make it likely that the queue pair sends to one destination
+// only.
 const steady = 3
 
 // datagram looks at the PSN of a datagram.

@@ -150,10 +150,11 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	h.a.unansweredAt(h.c.ends[1-h.side].Addr, s.frames[0], nil)
 }
 
-// manyTimes is how often a request must have been sent again without an answer to be one that is never answered.
+// manyTimes is how often a request must have been repeated without an answer to count as one that
+// is never answered.
 const manyTimes = 2
 
-// mostRetries is how often a queue pair of verbs sends a request again at most.
+// mostRetries is the maximum number of retries of a verbs queue pair.
 const mostRetries = 7
 
 func often(n int) string {

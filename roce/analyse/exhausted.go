@@ -8,24 +8,27 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// Exhausted is a request whose retries ran out, and what was seen meanwhile. Where the capture is from the network
-// between the two hosts it tells whether either of them was not running: both are seen then, whatever they make of
-// what reaches them.
+// Exhausted is a request whose retries ran out, and what was seen meanwhile. If the capture was
+// taken in the network between the two hosts, it tells whether either of them was not running: it
+// has the packets of both, however they treat what reaches them.
 type Exhausted struct {
 	Requester, Responder netip.Addr
 	QPN                  ib.QPN // of the responder
 	PSN                  ib.PSN
 	Times                int // how often it was sent
-	// FirstNs and LastNs are when it was sent first and last; RetryNs is when it was sent again for want of an
-	// answer, after a whole timeout: what came sooner was a probe.
+	// FirstNs and LastNs are the times of the first and last transmission. RetryNs is the time of
+	// the first one that followed a whole timeout without an answer: earlier repetitions were
+	// probes.
 	FirstNs, RetryNs, LastNs int64
-	// Answered is whether the responder answered it, or something behind it, before LastNs, in vain.
+	// Answered is whether the responder acknowledged the request, or a later one, before LastNs.
+	// The requester did not act on that.
 	Answered bool
-	// LateNs is when the responder answered it first, if that was a whole timeout and more after LastNs: it had not lost it, but was busy with what
-	// had come before. 0 if it did not, or if the requester might have waited for it.
+	// LateNs is when the responder first answered it, if that was a whole timeout or more after
+	// LastNs: the request was not lost, but the responder was busy with earlier ones. It is 0 if no
+	// answer came, or if one came so soon that the requester could have waited for it.
 	LateNs int64
-	// Deaf is whether the responder, between RetryNs and LastNs, sent a request of its own again that the requester
-	// had acknowledged: what reached it was not looked at.
+	// Deaf is whether the responder, between RetryNs and LastNs, repeated a request of its own that
+	// the requester had acknowledged: it did not process the packets that reached it.
 	Deaf bool
 }
 
@@ -68,9 +71,10 @@ func (a *Analyser) recall(p *pcap.Packet) {
 	r.last = append(r.last, g)
 }
 
-// Exhausted returns the request whose retries ran out at hosts that say so, by the last Options.Recall packets; nil if
-// no request of theirs was sent again and again at the end. If there is one at several hosts it is the one that ended
-// first: who gives up leaves the others without an answer.
+// Exhausted returns the request whose retries ran out at one of hosts, each of which has reported
+// that. It considers the last Options.Recall packets, and returns nil if no request of these hosts
+// was being repeated at the end. If several hosts have one, it returns the one that ended first: a
+// host that gives up leaves the others without an answer.
 func (r *Report) Exhausted(hosts ...netip.Addr) *Exhausted {
 	var t *train
 	for _, h := range hosts {

@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// Kind names what was found.
+// Kind names the kind of a finding.
 type Kind string
 
 // The kinds.
@@ -96,29 +96,28 @@ var kindIndex = func() map[Kind]int {
 	return m
 }()
 
-// Finding is something that went wrong, or was remarkable.
+// Finding is something that went wrong, or is noteworthy.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// Or is what it may be instead: from here that looks the same. Empty if Certain.
+	// Or lists the alternatives, which look the same from here. Empty if Certain.
 	Or []Kind `json:"or,omitempty"`
-	// Frames are the packets that show it. The first is the one it happened to, or, if the
-	// capture does not have that, the first that shows that it is missing.
+	// Frames are the packets that show it. The first is the packet that it happened to; if the
+	// capture lacks that, the first packet that shows the lack.
 	Frames []int `json:"frames"`
 	// Connection is the number of the Connection, 0 for none.
 	Connection int `json:"connection"`
-	// QPN is the queue pair that the packet was for, PSN its number: of the first one, if there
-	// are several.
+	// QPN is the queue pair that the packet was for, and PSN its number; with several packets,
+	// those of the first one.
 	QPN ib.QPN `json:"qpn"`
 	PSN ib.PSN `json:"psn"`
-	// Certain is false if something else is possible; Text says why.
+	// Certain is false if there are alternatives; Text says why.
 	Certain bool   `json:"certain"`
 	Text    string `json:"text"`
 	Advice  string `json:"advice"`
-	// Cause is why, of RemoteAccess, as far as what came before tells: "key", "range", "right", "invalidated" or
-	// "deregistered". It is likely, not certain.
+	// Cause is the likely cause of RemoteAccess, judged by earlier packets: "key", "range",
+	// "right", "invalidated" or "deregistered".
 	Cause string `json:"cause,omitempty"`
-	// Status is the completion status that the application saw, or "" if it saw nothing but time
-	// go by.
+	// Status is the completion status that the application saw, or "" if it only saw a delay.
 	Status string `json:"status,omitempty"`
 	// AtNs is the time of the first frame, nanoseconds since the first packet of the capture.
 	AtNs int64 `json:"at_ns"`
@@ -267,7 +266,7 @@ func (f *Finding) where() string {
 	return fmt.Sprintf("The way is from %s to %s. ", from, to)
 }
 
-// byAbsence are the kinds that are told by packets which are not in the capture, or by their order.
+// byAbsence are the kinds that follow from packets missing from the capture, or from their order.
 var byAbsence = map[Kind]bool{
 	LostRequest: true, LostReadRequest: true, LostReadResponse: true, LostAck: true, LostAtomicAck: true, DuplicateRequest: true, DuplicateAck: true,
 	Reordered: true, LateAck: true, CMLost: true, SlowReceiver: true, RetryExceeded: true,
@@ -294,7 +293,7 @@ func (f *Finding) doubt() string {
 	return ""
 }
 
-// Completion statuses as the application has them.
+// The completion statuses as the application sees them.
 const (
 	statusInvalidRequest = "IBV_WC_REM_INV_REQ_ERR (9), remote invalid request error"
 	statusRemoteAccess   = "IBV_WC_REM_ACCESS_ERR (10), remote access error"

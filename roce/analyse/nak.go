@@ -202,8 +202,8 @@ func (h *half) maybeMTU(f *Finding, r *record, p *pcap.Packet) {
 	}
 }
 
-// minFull is the size from which on a message of one packet that has the size of a path MTU is taken for a part of a longer
-// one.
+// minFull is the size from which a message of one packet with the length of a path MTU is taken for
+// a part of a longer one.
 const minFull = 512
 
 func isMTU(n int) bool {

@@ -5,42 +5,44 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// Loss is a packet of RC that is known to have been lost: who asks has lost it on purpose.
+// Loss is a packet of RC that is known to have been lost, since the caller has dropped it on
+// purpose.
 type Loss struct {
-	// The two ends of the requests that it belongs to, both with their QPN.
+	// Requester and Responder are the two ends of the requests that the packet belongs to, both
+	// with their QPN.
 	Requester, Responder Endpoint
 	PSN                  ib.PSN
-	// Response is set if it went to the requester: a response to the READ whose request has the PSN Request. No
-	// other READ may be on its way behind that one.
+	// Response is set if the packet went to the requester: a response to the READ whose request has
+	// the PSN Request. No other READ may be outstanding after that one.
 	Response bool
 	Request  ib.PSN
 }
 
-// Repair is how a loss was mended. The capture must be from the requester's host. Times are those of the
-// packets, and 0 where there is no such packet.
+// Repair describes how a loss was mended. The capture must be from the requester's host. Times are
+// those of the packets, and 0 where there is no such packet.
 type Repair struct {
 	Loss Loss `json:"loss"`
-	// Times is how often the lost packet is in the capture, SentNs when: the first maxRepairPackets of them. Of a
-	// response the one that was lost is not among them.
+	// Times is how often the lost packet is in the capture, and SentNs when, for the first
+	// maxRepairPackets of them. For a response, they do not include the one that was lost.
 	Times  int     `json:"times"`
 	SentNs []int64 `json:"sent_ns,omitempty"`
-	// Before is how many requests for what is before the lost packet were sent again: the most of them between two
+	// Before is how many requests before the lost packet were repeated: the maximum between two
 	// answers to something new. None has to be, but a requester may ask for an answer that way.
 	Before int `json:"before"`
-	// ShownNs is when the first packet behind the lost one came: it shows the gap.
+	// ShownNs is when the first packet after the lost one came, which shows the gap.
 	ShownNs int64 `json:"shown_ns,omitempty"`
-	// NAKs counts the sequence NAKs for the lost request, NAKNs is when the first one came, and ResentNs when the
-	// request followed.
+	// NAKs counts the sequence NAKs for the lost request, NAKNs is when the first one came, and
+	// ResentNs is when the request followed.
 	NAKs     int   `json:"naks"`
 	NAKNs    int64 `json:"nak_ns,omitempty"`
 	ResentNs int64 `json:"resent_ns,omitempty"`
-	// Asked are the READ requests after the first one, until the lost response came: the first maxRepairPackets of
-	// them; MoreAsked counts the others.
+	// Asked are the READ requests after the first one, until the lost response came: the first
+	// maxRepairPackets of them. MoreAsked counts the others.
 	Asked     []Ask `json:"asked,omitempty"`
 	MoreAsked int   `json:"more_asked,omitempty"`
 }
 
-// Ask is a READ request that was sent again, for all responses or some.
+// Ask is a READ request that was repeated, for all responses or some.
 type Ask struct {
 	PSN   ib.PSN `json:"psn"`
 	Bytes uint32 `json:"bytes"`
@@ -70,7 +72,7 @@ type repair struct {
 	progress
 }
 
-// maxEarly bounds the requests before a loss that a repair knows again.
+// maxEarly bounds the requests before a loss that a repair can recognise.
 const maxEarly = 4096
 
 func newRepair(l Loss) *repair {

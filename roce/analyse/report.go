@@ -7,17 +7,18 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 )
 
-// Options say how to analyse. The zero value is good.
+// Options control the analysis. The zero value is a good default.
 type Options struct {
 	// Local are addresses of the host where the capture was taken, if the frames do not tell.
 	Local []netip.Addr
-	// Limits; 0 is the default.
+	// Limits; 0 means the default.
 	MaxConnections int // 16,384
 	MaxRecords     int // packets remembered, over all connections: 1,048,576
 	MaxFindings    int // 10,000
-	// Conduct, if not nil, has the hosts themselves judged: see there.
+	// Conduct, if not nil, asks for a judgement of the hosts: see [Conduct].
 	Conduct *Conduct
-	// Recall is of how many packets of RC is known, in the end, when and whence they came: for [Report.Exhausted].
+	// Recall is for how many of the last packets of RC the report keeps time and addresses, for
+	// [Report.Exhausted].
 	Recall int
 }
 
@@ -31,11 +32,11 @@ const (
 type Endpoint struct {
 	Addr netip.Addr `json:"addr"`
 	QPN  ib.QPN     `json:"qpn"`
-	// Known is whether QPN is: only packets to an endpoint name it.
+	// Known is whether QPN is known: only packets to an endpoint name it.
 	Known bool `json:"qpn_known"`
 }
 
-// Report is what was found in a capture.
+// Report is the result of an analysis.
 type Report struct {
 	Packets    int   `json:"packets"` // RoCE v2 packets, and ICMP messages about them
 	DurationNs int64 `json:"duration_ns"`
@@ -48,12 +49,12 @@ type Report struct {
 	Breaches    []Breach      `json:"breaches,omitempty"` // if Options.Conduct asked for them
 	Repairs     []*Repair     `json:"repairs,omitempty"`  // of Conduct.Losses, one each
 
-	// What there was no room for.
+	// The counts of what there was no room for.
 	MoreConnections int `json:"more_connections,omitempty"`
 	MoreFindings    int `json:"more_findings,omitempty"`
 	MoreBreaches    int `json:"more_breaches,omitempty"`
-	Unjudged        int `json:"unjudged,omitempty"` // requests that RuleTries does not know
-	// Steps is how often the analyser looked at something it remembers: a measure of its work
+	Unjudged        int `json:"unjudged,omitempty"` // requests that RuleTries does not cover
+	// Steps is how often the analyser examined something that it remembers: a measure of its work
 	// that does not depend on the machine.
 	Steps int64 `json:"-"`
 
@@ -61,8 +62,8 @@ type Report struct {
 	recalled   recall
 }
 
-// Connection returns the number that a connection has in the report: connections that turn out
-// to be one, or that there was no room for, change theirs after a Note has named them.
+// Connection translates the connection number of a Note to the number in the report. The number
+// changes if connections turn out to be one, or if there was no room for one.
 func (r *Report) Connection(id int) int { return r.renumbered[id] }
 
 // Connection is a pair of queue pairs, or an exchange of RDMA-CM that did not lead to one.
@@ -73,11 +74,11 @@ type Connection struct {
 	FirstNs   int64       `json:"first_ns"` // since the first packet of the capture
 	LastNs    int64       `json:"last_ns"`
 	Packets   int         `json:"packets"`
-	MTU       int         `json:"mtu,omitempty"` // 0 if nothing tells
-	// Service, and how RDMA-CM went, if it made the connection.
+	MTU       int         `json:"mtu,omitempty"` // 0 if it is unknown
+	// Service, and the course of RDMA-CM, if it made the connection.
 	Service string   `json:"service,omitempty"`
 	CM      []string `json:"cm,omitempty"`
-	// Ways are what End 0 asked of End 1, and the reverse.
+	// Ways are the requests of End 0 to End 1, and the reverse.
 	Ways  [2]Way   `json:"ways"`
 	Notes []string `json:"notes,omitempty"` // what cannot be told from this capture
 }
@@ -93,12 +94,13 @@ type Way struct {
 	Again      int                 `json:"again"`         // request packets that were seen before
 	Sequence   int                 `json:"sequence_naks"`
 	RNRNAKs    int                 `json:"rnr_naks"`
-	Timeouts   int                 `json:"timeouts"` // times that silence made the requester send again
+	Timeouts   int                 `json:"timeouts"` // how often silence made the requester send again
 	CE         int                 `json:"ce_marked"`
-	CNPs       int                 `json:"cnps"`                 // that told this requester to slow down
+	CNPs       int                 `json:"cnps"`                 // those that told this requester to slow down
 	CNPGapNs   int64               `json:"cnp_gap_ns,omitempty"` // the shortest time between two of them
 	Missing    int                 `json:"missing"`              // packets that the capture lacks though they were acknowledged
-	// PSNs of requests: of the first that was seen, one past the last, and the first that was not acknowledged.
+	// PSNs of requests: the first that was seen, one past the last, and the first that was not
+	// acknowledged.
 	FirstPSN   ib.PSN `json:"first_psn"`
 	NextPSN    ib.PSN `json:"next_psn"`
 	UnackedPSN ib.PSN `json:"unacked_psn"`
@@ -143,7 +145,7 @@ func (r Role) String() string {
 	return [...]string{"", "request", "answer", "datagram", "cm", "cnp", "icmp"}[min(r, RoleICMP)]
 }
 
-// Cause is what made a requester send a packet again.
+// Cause is what made a requester repeat a packet.
 type Cause uint8
 
 // The causes.
@@ -153,7 +155,7 @@ const (
 	CauseRNR                  // an RNR NAK
 	CauseGap                  // a gap in the responses to a READ
 	CauseTimeout              // silence: a timeout or a probe
-	CauseNetwork              // the network has doubled it
+	CauseNetwork              // the network has duplicated it
 	CauseUnknown              // the capture does not tell
 )
 
@@ -161,9 +163,9 @@ func (c Cause) String() string {
 	return [...]string{"", "sequence NAK", "RNR NAK", "gap in responses", "timeout", "doubled by the network", "unknown"}[min(c, CauseUnknown)]
 }
 
-// Note is what the analyser takes a packet for.
+// Note is the analyser's classification of a packet.
 type Note struct {
-	// Connection is to be translated with Report.Connection; 0 is none.
+	// Connection must be translated with Report.Connection; 0 is none.
 	Connection int
 	End        int // which end sent it: 0 or 1
 	Role       Role

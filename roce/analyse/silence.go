@@ -148,7 +148,7 @@ func lostKinds(op ib.Operation) (request, back Kind) {
 	return LostRequest, LostAck
 }
 
-// manyTrips is how many round trips say what the shortest is.
+// manyTrips is how many round trips determine the shortest.
 const manyTrips = 16
 
 // tooSoon reports whether an answer that comes some time after a request was sent again is one to an earlier time

@@ -10,7 +10,7 @@ type frameTime struct {
 	at    int64
 }
 
-// rememberedTimes is of how many frames: a power of two.
+// rememberedTimes is the number of frames whose times are remembered: a power of two.
 const rememberedTimes = 1 << 14
 
 func (t *times) note(frame int, at int64) {

@@ -16,12 +16,11 @@ type tries struct {
 	progress
 }
 
-// maxTries bounds the packets that are counted: no window is longer. What there is no room for is
-// counted in Report.Unjudged.
+// maxTries bounds the packets that are counted: no window is longer. Report.Unjudged counts those
+// without room.
 const maxTries = 1 << 15
 
-// maxRepeats is how often something is sent again by itself between two retries, at times that
-// double.
+// maxRepeats is how many probes a requester sends between two retries, at doubling intervals.
 const maxRepeats = 16
 
 func (t *tries) request(c *conduct, p *pcap.Packet) {
